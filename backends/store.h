@@ -1,0 +1,287 @@
+/* The one interface of every store, and of every layer around a store.
+ *
+ * A store holds objects under keys. A key is a path relative to the store's root: components
+ * joined by "/", no leading or trailing "/", "" is the root itself. A key may name an object, a
+ * directory, or both (an object store has no say in that); calls that differ say so.
+ *
+ * Callers use the store_*() functions below, never `ops`: the wrappers check the contract on
+ * both sides, answer -EOPNOTSUPP for what a driver lacks, and are the one place to trace. Calls
+ * block and come from many threads at once. They return 0 (or a count) or a negative errno and
+ * fill op->why on failure. Arguments are borrowed for the call; ret_* are written on success
+ * only. */
+#ifndef RUNFS_BACKENDS_STORE_H
+#define RUNFS_BACKENDS_STORE_H
+
+#include "common/op.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define STORE_ETAG_MAX 72   /* bytes with the NUL */
+#define STORE_KEY_MAX  4096 /* longest key any driver is asked for, with the NUL */
+
+/* What POSIX knows of a file beyond its bytes. */
+enum attr_has {
+    ATTR_MODE = 1 << 0,   /* mode: type and permission bits (st_mode) */
+    ATTR_OWNER = 1 << 1,  /* uid and gid */
+    ATTR_MTIME = 1 << 2,  /* mtime_ns */
+    ATTR_RDEV = 1 << 3,   /* rdev of a device node */
+    ATTR_TARGET = 1 << 4, /* target of a symlink */
+    ATTR_XATTRS = 1 << 5, /* xattrs */
+};
+
+struct attrs {
+    unsigned has; /* enum attr_has: which of the fields below say something */
+    uint32_t mode;
+    uint32_t uid, gid;
+    uint64_t rdev;
+    int64_t mtime_ns; /* CLOCK_REALTIME */
+    char *target;     /* heap; a symlink's target, any bytes but NUL */
+    char *xattrs;     /* heap; JSON object: name to base64 of the value (s3fs's form) */
+};
+
+/* Frees the strings and clears the struct. */
+void attrs_release(struct attrs *a);
+/* Deep copy into uninitialised `to`. 0 or -ENOMEM. */
+int attrs_copy(struct attrs *to, const struct attrs *from);
+
+/* What a store says of one key. */
+struct object {
+    uint64_t size;    /* bytes */
+    int64_t mtime_ns; /* CLOCK_REALTIME of the last change, as the server says */
+    char
+        etag[STORE_ETAG_MAX]; /* opaque version, without quotes; "" when the store keeps none */
+    bool is_prefix;           /* a directory, real or implied by the keys below it */
+    bool has_marker;          /* is_prefix: an object of its own stands for it ("dir/"), or the
+                                 store has real directories */
+    bool attrs_known;         /* attrs are what the store holds; false from a listing that does
+                                 not carry them (then only stat tells) */
+    struct attrs attrs;
+};
+
+/* Frees what attrs holds. */
+void object_release(struct object *obj);
+
+/* Bytes to upload, readable at any offset and any number of times, from any one thread. */
+struct source {
+    uint64_t size; /* bytes */
+    /* As pread(2), but with a negative errno; short only at the end. */
+    ssize_t (*pread)(struct source *src, void *buf, size_t len, uint64_t off);
+};
+
+/* Where the bytes of a read go. Called in the reading thread, with growing offsets within one
+ * attempt; a retried read may deliver bytes again. */
+struct sink {
+    /* 0 or a negative errno, which ends the read and is returned by it. `off` is the object's.
+     */
+    int (*write)(struct sink *sink, const void *data, size_t len, uint64_t off);
+};
+
+/* A ready-made source and sink over memory. */
+struct mem_source {
+    struct source base;
+    const char *data;
+};
+void mem_source_init(struct mem_source *m, const void *data, size_t len);
+struct mem_sink {
+    struct sink base;
+    char *data;
+    size_t len;   /* room */
+    uint64_t off; /* the object's offset of data[0] */
+};
+void mem_sink_init(struct mem_sink *m, void *data, size_t len, uint64_t off);
+
+enum store_cap {
+    STORE_RENAME = 1 << 0,   /* rename is one atomic request, also of a whole directory */
+    STORE_IF_MATCH = 1 << 1, /* put, commit, copy and set_attributes honour an expected etag */
+    STORE_PARTS = 1 << 2,    /* has the upload_* calls */
+    STORE_DIRS = 1 << 3,     /* directories are real: exist empty, must exist before children */
+    STORE_LIST_ATTRS = 1 << 4, /* listings fill object.attrs for everything */
+    STORE_COPY = 1 << 5,       /* copy happens at the server */
+    STORE_ATTRS = 1 << 6,      /* keeps mode, owner, mtime, symlink target and xattrs */
+};
+
+struct store;
+struct upload;
+
+enum list_flags {
+    LIST_RECURSIVE =
+        1 << 0, /* the whole subtree, names relative to the prefix with "/" inside */
+};
+
+/* The name (relative to the listed prefix) and object are valid during the visit. A non-zero
+ * answer ends the listing and is returned by it. */
+typedef int (*store_visit)(void *arg, const char *name, const struct object *obj);
+
+/* An uploaded part as a resumed session reports it. */
+struct part {
+    unsigned number; /* from 1 */
+    uint64_t size;   /* bytes */
+    char etag[STORE_ETAG_MAX];
+};
+
+struct store_ops {
+    const char *name;
+
+    /* -ENOENT when the key is neither an object nor a directory. An object wins over a
+     * directory of the same name. The root is always a directory once the store can be reached;
+     * a missing bucket or folder is -ENXIO. */
+    int (*stat)(struct store *s, struct op *op, const char *key, struct object *ret_obj);
+
+    /* Visits the children of directory `prefix`, each once, in no promised order, page by page
+     * as answers arrive. Where a name is both object and directory, both are visited. A prefix
+     * without children is 0 without a visit; one that does not exist is that or -ENOENT.
+     * Recursive listings visit directories only when they have an object of their own.
+     * Names with empty, "." or ".." components or NUL are not visited but counted in
+     * store->hidden_names. */
+    int (*list)(struct store *s, struct op *op, const char *prefix, unsigned flags,
+                store_visit visit, void *arg);
+
+    /* Delivers bytes [off, off+len) into the sink; returns how many, fewer only at the end.
+     * -ESTALE when the object is no longer version `etag` (NULL takes any); -ENOENT when gone.
+     * ret_obj may be NULL. */
+    ssize_t (*read)(struct store *s, struct op *op, const char *key, const char *etag,
+                    struct sink *sink, size_t len, uint64_t off, struct object *ret_obj);
+
+    /* All or nothing: readers see the old object or the new. -ESTALE when the stored version is
+     * not `etag` (NULL overwrites, "" demands absence). `attrs` may be NULL. A symlink is a put
+     * of an empty source with ATTR_MODE S_IFLNK and ATTR_TARGET; fifos, sockets and devices are
+     * empty puts with their mode. Parent directories come into being. -EFBIG above what one
+     * request may carry (store->put_max). */
+    int (*put)(struct store *s, struct op *op, const char *key, const char *etag,
+               struct source *src, const struct attrs *attrs, struct object *ret_obj);
+
+    /* An upload in parts, which may run in parallel and be repeated (the last one counts);
+     * nothing shows before commit. Numbers run from 1; all parts but the last have one size
+     * within [part_min, part_max]. After commit returned 0, and after abort whatever it
+     * returned, the upload is freed; after a failed commit it may be committed again or
+     * aborted. upload_token returns a heap string with which upload_resume continues the
+     * session in another process: it visits the parts the store has; -ENOENT when the session
+     * is gone. */
+    int (*upload_begin)(struct store *s, struct op *op, const char *key,
+                        const struct attrs *attrs, struct upload **ret_up);
+    int (*upload_part)(struct upload *up, struct op *op, unsigned number, struct source *src);
+    int (*upload_commit)(struct upload *up, struct op *op, const char *etag,
+                         struct object *ret_obj);
+    int (*upload_abort)(struct upload *up, struct op *op);
+    char *(*upload_token)(struct upload *up);
+    int (*upload_resume)(struct store *s, struct op *op, const char *key, const char *token,
+                         int (*visit)(void *arg, const struct part *part), void *arg,
+                         struct upload **ret_up);
+
+    /* A copy within the store, of any size. -ESTALE when `from` is not version `from_etag` or
+     * `to` not `to_etag` (as in put). attrs NULL keeps those of the source. */
+    int (*copy)(struct store *s, struct op *op, const char *from, const char *from_etag,
+                const char *to, const char *to_etag, const struct attrs *attrs,
+                struct object *ret_obj);
+
+    /* Atomic, replaces an existing object; a directory moves with all below it and replaces
+     * only an empty one (-ENOTEMPTY). */
+    int (*rename)(struct store *s, struct op *op, const char *from, const char *to);
+
+    /* Removes objects; one that is not there is a success. errs may be NULL, else errs[i] gets
+     * each key's result. Returns 0 or the first failure. */
+    int (*remove)(struct store *s, struct op *op, const char *const *keys, size_t n, int *errs);
+
+    /* Makes a directory that exists empty (on S3 a marker "dir/"); one that is there already
+     * gets the attributes. */
+    int (*mkdir)(struct store *s, struct op *op, const char *key, const struct attrs *attrs);
+    /* Removes the directory's own object or the real directory; -ENOTEMPTY only where
+     * directories are real; one that is not there is a success. */
+    int (*rmdir)(struct store *s, struct op *op, const char *key);
+
+    /* Replaces the attributes of an object or a directory without sending its content; on
+     * object stores a copy onto itself, so the etag may change. -ESTALE as in put. */
+    int (*set_attributes)(struct store *s, struct op *op, const char *key, const char *etag,
+                          const struct attrs *attrs, struct object *ret_obj);
+
+    /* The last call; closes the layer below too; accepts a half-built store. */
+    void (*close)(struct store *s);
+};
+
+struct store {
+    const struct store_ops *ops;
+    unsigned caps;      /* enum store_cap; fixed once open */
+    uint64_t part_size; /* bytes per request the store likes best */
+    uint64_t part_min;  /* bytes of every part but the last */
+    uint64_t part_max;
+    unsigned parts_max; /* parts of one upload */
+    uint64_t put_max;   /* bytes of one put */
+    char *url;          /* heap; the store's URL without secrets, without a trailing "/" */
+};
+
+/* Every layer and driver embeds struct upload first; `store` is the one that made it. */
+struct upload {
+    struct store *store;
+};
+
+/* How a store is opened: options by name, as `-o name=value` or a config's store object has
+ * them
+ * ("endpoint", "region", "profile", "path_style", ...). Borrowed for the call. */
+struct store_option {
+    const char *name;
+    const char *value;
+};
+struct store_config {
+    const struct store_option *options;
+    size_t n_options;
+    unsigned connections; /* how many requests may run at once; 0 takes a default */
+};
+
+/* Opens the store that `url` names, with the layers trace > retry > limit > stats > driver
+ * around it. Reaches out once, so that a wrong host, bucket or key pair is told here. A URL of
+ * a wrong form is -EINVAL with what was found and what was expected in op->why. *ret is closed
+ * with store_close(). */
+int store_open(const char *url, const struct store_config *config, struct op *op,
+               struct store **ret);
+
+/* NULL-terminated names of the options that `url`'s driver knows, for "nearest known" messages.
+ */
+const char *const *store_option_names(void);
+
+/* The URL without user info and query secrets, heap; for messages. */
+char *store_url_redact(const char *url);
+
+int store_stat(struct store *s, struct op *op, const char *key, struct object *ret_obj);
+int store_list(struct store *s, struct op *op, const char *prefix, unsigned flags,
+               store_visit visit, void *arg);
+ssize_t store_read(struct store *s, struct op *op, const char *key, const char *etag,
+                   struct sink *sink, size_t len, uint64_t off, struct object *ret_obj);
+int store_put(struct store *s, struct op *op, const char *key, const char *etag,
+              struct source *src, const struct attrs *attrs, struct object *ret_obj);
+int store_upload_begin(struct store *s, struct op *op, const char *key,
+                       const struct attrs *attrs, struct upload **ret_up);
+int store_upload_part(struct upload *up, struct op *op, unsigned number, struct source *src);
+int store_upload_commit(struct upload *up, struct op *op, const char *etag,
+                        struct object *ret_obj);
+int store_upload_abort(struct upload *up, struct op *op);
+char *store_upload_token(struct upload *up);
+int store_upload_resume(struct store *s, struct op *op, const char *key, const char *token,
+                        int (*visit)(void *arg, const struct part *part), void *arg,
+                        struct upload **ret_up);
+int store_copy(struct store *s, struct op *op, const char *from, const char *from_etag,
+               const char *to, const char *to_etag, const struct attrs *attrs,
+               struct object *ret_obj);
+int store_rename(struct store *s, struct op *op, const char *from, const char *to);
+int store_remove(struct store *s, struct op *op, const char *const *keys, size_t n, int *errs);
+int store_mkdir(struct store *s, struct op *op, const char *key, const struct attrs *attrs);
+int store_rmdir(struct store *s, struct op *op, const char *key);
+int store_set_attributes(struct store *s, struct op *op, const char *key, const char *etag,
+                         const struct attrs *attrs, struct object *ret_obj);
+/* Accepts NULL. */
+void store_close(struct store *s);
+
+/* What layer_stats counted since the store was opened; all zero without that layer. */
+struct store_stats {
+    uint64_t requests; /* calls that reached the driver */
+    uint64_t failures; /* of those, how many failed */
+    uint64_t retries;  /* repeats by layer_retry */
+    uint64_t reads, puts, parts, lists, stats, removes, copies;
+    uint64_t bytes_read, bytes_written;
+    uint64_t hidden_names; /* names in listings that no path can show */
+};
+void store_get_stats(struct store *s, struct store_stats *ret);
+
+#endif

@@ -1,0 +1,275 @@
+/* The cache: everything that fuse/ and cli/ may ask of it.
+ *
+ * Above this line everything is a file (offset, rename, half-written), below it everything is
+ * an object (key, etag, whole replacement); only cache/ knows both. docs/format.md has the
+ * states.
+ *
+ * No function here waits for the store. One that needs the store queues the caller's waiter and
+ * returns CACHE_PARKED; the waiter is woken exactly once, from a thread of the cache that holds
+ * no lock. Woken with 0 the caller makes the same call again (which may park again); woken with
+ * an errno it answers that. Calls that can't need the store take no waiter. All functions may
+ * be called from any thread, holding no lock. They return 0 (or a count), a negative errno, or
+ * CACHE_PARKED. */
+#ifndef RUNFS_CACHE_CACHE_H
+#define RUNFS_CACHE_CACHE_H
+
+#include "common/op.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+struct cache;
+struct node;   /* a name in the tree and what stands behind it */
+struct handle; /* an open file */
+struct dirhandle;
+struct store;
+
+#define CACHE_PARKED 1
+
+/* A request that waits for the store. Embedded in the requester's struct. */
+struct waiter {
+    /* Called once after CACHE_PARKED: 0 to try again, else the negative errno to answer. */
+    void (*wake)(struct waiter *w, int err);
+    struct waiter *next; /* the cache's, while parked */
+    void *queue;         /* the cache's, while parked */
+};
+
+/* Takes a parked waiter back: true when it will not be woken any more, false when it was or is
+ * being woken. */
+bool cache_cancel(struct cache *c, struct waiter *w);
+
+enum durability { DURABILITY_CACHE, DURABILITY_STORE };
+
+struct cache_config {
+    const char *dir;      /* the cache directory; made 0700 when missing */
+    const char *identity; /* store URL, endpoint, routes: refused when it changed while dirty */
+    const char *mountpoint; /* for messages */
+    uint64_t size_bytes;    /* limit of the cache in blocks used; 0: 80 % of what is free */
+    uint64_t reserve_bytes; /* kept free on the disk; 0: 5 % of the disk, at most 10 GiB */
+    enum durability durability;
+    bool read_only;
+    bool passthrough;           /* the frontend can open passthrough */
+    int64_t attr_timeout_ns;    /* how long a known version is believed without asking */
+    int64_t list_timeout_ns;    /* how long a listing is believed */
+    int64_t upload_interval_ns; /* open files that changed are uploaded this often; 0 never */
+    int64_t settle_ns;          /* how long a closed file rests before its upload starts */
+    int64_t store_timeout_ns;   /* deadline of one request to the store, with its retries */
+    unsigned upload_jobs, download_jobs;
+    uint64_t part_size; /* 0: what the store likes */
+    uint64_t list_memory_bytes;
+    const char *const *staging; /* NULL-terminated fnmatch patterns of components not published
+                                   before they are renamed; NULL takes the defaults */
+    uint32_t uid, gid;          /* owner of objects that say none */
+    uint32_t file_mode, dir_mode; /* permission bits of those */
+
+    /* Told from a thread of the cache's own, never under a lock: what the kernel caches is no
+     * longer true. `name` NULL: the node's attributes and pages; else this entry below it. */
+    void (*invalidate)(void *arg, struct node *node, const char *name);
+    void *invalidate_arg;
+};
+
+/* Fills the defaults of every number. */
+void cache_config_init(struct cache_config *config);
+
+/* Opens the cache directory (locked to this process), recovers what an earlier mount left, and
+ * starts the workers. `store` is borrowed until cache_free(). op->why tells what is wrong:
+ * -EBUSY in use, -EOPNOTSUPP a filesystem without xattrs, -EEXIST another identity while dirty.
+ */
+int cache_new(const struct cache_config *config, struct store *store, struct op *op,
+              struct cache **ret);
+/* Stops the workers, abandons what waits (it stays on disk) and closes. No handle may be open.
+ * Accepts NULL. */
+void cache_free(struct cache *c);
+/* Wakes every waiter with -EINTR and answers no new call with CACHE_PARKED: before
+ * cache_free(). */
+void cache_stop(struct cache *c);
+
+/* ---- names ---- */
+
+/* The root; needs no lookup and no forget. */
+struct node *cache_root(struct cache *c);
+/* On success the node's lookup count is one higher; cache_forget() gives it back. -ENOENT. */
+int cache_lookup(struct cache *c, struct node *parent, const char *name, struct waiter *w,
+                 struct node **ret, struct stat *st);
+void cache_forget(struct cache *c, struct node *node, uint64_t nlookup);
+/* The path below the root, "" for it; heap. For messages. NULL without memory. */
+char *cache_path(struct cache *c, struct node *node);
+/* Finds a path below the root as lookups would, without parking; blocks until op's deadline. */
+int cache_walk(struct cache *c, const char *path, struct op *op, struct node **ret);
+
+/* New entries. The lookup count of what is returned is one higher. -EEXIST, -ENOTDIR, ...
+ * mode carries the type and is already masked by the caller's umask. */
+struct cache_cred {
+    uint32_t uid, gid;
+};
+int cache_mknod(struct cache *c, struct node *parent, const char *name, uint32_t mode,
+                uint64_t rdev, const struct cache_cred *cred, struct waiter *w,
+                struct node **ret, struct stat *st);
+int cache_mkdir(struct cache *c, struct node *parent, const char *name, uint32_t mode,
+                const struct cache_cred *cred, struct waiter *w, struct node **ret,
+                struct stat *st);
+int cache_symlink(struct cache *c, struct node *parent, const char *name, const char *target,
+                  const struct cache_cred *cred, struct waiter *w, struct node **ret,
+                  struct stat *st);
+int cache_link(struct cache *c, struct node *node, struct node *parent, const char *name,
+               struct waiter *w, struct node **ret, struct stat *st);
+int cache_unlink(struct cache *c, struct node *parent, const char *name, struct waiter *w);
+int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct waiter *w);
+/* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE. */
+int cache_rename(struct cache *c, struct node *parent, const char *name, struct node *newparent,
+                 const char *newname, unsigned flags, struct waiter *w);
+
+/* ---- attributes ---- */
+
+int cache_getattr(struct cache *c, struct node *node, struct waiter *w, struct stat *st);
+enum cache_set {
+    CACHE_SET_MODE = 1 << 0,
+    CACHE_SET_UID = 1 << 1,
+    CACHE_SET_GID = 1 << 2,
+    CACHE_SET_SIZE = 1 << 3,
+    CACHE_SET_ATIME = 1 << 4,
+    CACHE_SET_MTIME = 1 << 5,
+};
+/* `h` is the open file of an ftruncate, or NULL. `st` gives the values and gets the result;
+ * times that mean "now" are filled in by the caller. */
+int cache_setattr(struct cache *c, struct node *node, struct handle *h, unsigned set,
+                  struct waiter *w, struct stat *st);
+/* The target, heap. */
+int cache_readlink(struct cache *c, struct node *node, struct waiter *w, char **ret);
+/* As the system calls: with size 0 the needed size; -ERANGE, -ENODATA. The attributes
+ * user.runfs.state, .url, .version answer for every file and can't be set (-EPERM). */
+ssize_t cache_getxattr(struct cache *c, struct node *node, const char *name, void *value,
+                       size_t size, struct waiter *w);
+ssize_t cache_listxattr(struct cache *c, struct node *node, char *list, size_t size,
+                        struct waiter *w);
+int cache_setxattr(struct cache *c, struct node *node, const char *name, const void *value,
+                   size_t size, int flags, struct waiter *w);
+int cache_removexattr(struct cache *c, struct node *node, const char *name, struct waiter *w);
+void cache_statfs(struct cache *c, struct statvfs *ret);
+
+/* ---- open files ---- */
+
+/* flags as open(2). Opening parks for the version check and for O_TRUNC's peers, never for
+ * content. The caller has checked permissions (default_permissions). O_TRUNC truncates. */
+int cache_open(struct cache *c, struct node *node, int flags, struct waiter *w,
+               struct handle **ret);
+/* Creates and opens; the name must not exist unless O_EXCL is missing, then it opens it. */
+int cache_create(struct cache *c, struct node *parent, const char *name, uint32_t mode,
+                 int flags, const struct cache_cred *cred, struct waiter *w,
+                 struct node **ret_node, struct stat *st, struct handle **ret);
+/* An unnamed file (O_TMPFILE), linked later by cache_link() or gone at its last close. */
+int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags,
+                  const struct cache_cred *cred, struct node **ret_node, struct stat *st,
+                  struct handle **ret);
+struct node *handle_node(struct handle *h);
+/* The mirror file's descriptor: positional reads, lseek(SEEK_DATA/HOLE) after
+ * cache_prepare_read(), and the backing file of a passthrough open. Lives until
+ * cache_release(). */
+int handle_fd(struct handle *h);
+/* Whether this open must be passthrough (complete file, and no cached open of the inode lives).
+ * One answer for all opens of a node that live at the same time. */
+bool handle_passthrough(struct handle *h);
+/* The frontend could not open passthrough after all (the kernel refused): the node is in normal
+ * mode until its last close. -EBUSY when another passthrough handle of the node lives. */
+int cache_no_passthrough(struct cache *c, struct handle *h);
+/* A slot of the frontend's own for the node's backing id; 0 at first; guarded by the frontend.
+ */
+int *handle_backing_slot(struct handle *h);
+/* Whether pages the kernel kept of this node are still right. */
+bool handle_keep_cache(struct handle *h);
+
+/* 0 when bytes [off, off+len) can be read from handle_fd() (beyond the end counts as present).
+ * -ESTALE when the version this handle reads is gone from the store. */
+int cache_prepare_read(struct cache *c, struct handle *h, uint64_t off, size_t len,
+                       struct waiter *w);
+/* Normal-mode write; returns len. Parks while the file is being completed or the cache is full.
+ */
+ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t len,
+                    uint64_t off, struct waiter *w);
+int cache_fallocate(struct cache *c, struct handle *h, int mode, uint64_t off, uint64_t len,
+                    struct waiter *w);
+ssize_t cache_copy_file_range(struct cache *c, struct handle *in, uint64_t off_in,
+                              struct handle *out, uint64_t off_out, size_t len,
+                              struct waiter *w);
+int cache_lseek(struct cache *c, struct handle *h, uint64_t off, int whence, struct waiter *w,
+                uint64_t *ret);
+/* At each close(): reports a failed upload once; with durability=store parks until it is there.
+ */
+int cache_flush(struct cache *c, struct handle *h, struct waiter *w);
+/* Content and journal on the disk; with durability=store parks until the store has it. The disk
+ * is waited for in a worker, so this parks nearly always. */
+int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter *w);
+int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w);
+void cache_release(struct cache *c, struct handle *h);
+
+/* ---- directories ---- */
+
+int cache_opendir(struct cache *c, struct node *dir, struct waiter *w, struct dirhandle **ret);
+/* Visits entries from cookie `off` (0 the first) until the visit returns non-zero (buffer full;
+ * that entry comes again). `next` is the cookie behind the entry. "." and ".." are included.
+ * With `plus`, `node` is not NULL for what can be answered without the store, its lookup count
+ * is one higher when the visit returned 0, and *st is complete; without, only st_ino and the
+ * type bits of st_mode are set. */
+typedef int (*cache_visit)(void *arg, const char *name, struct node *node,
+                           const struct stat *st, uint64_t next);
+int cache_readdir(struct cache *c, struct dirhandle *d, uint64_t off, bool plus,
+                  struct waiter *w, cache_visit visit, void *arg);
+void cache_releasedir(struct cache *c, struct dirhandle *d);
+
+/* ---- control ---- */
+
+struct cache_stats {
+    uint64_t size_bytes, used_bytes; /* limit and use of the cache, in blocks */
+    uint64_t disk_free_bytes;
+    uint64_t dirty_files, dirty_bytes; /* not in the store yet, uploads running included */
+    uint64_t uploading_files;
+    uint64_t failed_files;                   /* dirty, and the last attempt failed */
+    uint64_t staged_files;                   /* dirty under a staging name: wait for a rename */
+    uint64_t pending_ops;                    /* intentions other than uploads */
+    uint64_t uploaded_files, uploaded_bytes; /* since the mount */
+    uint64_t downloaded_bytes;
+    uint64_t open_handles;
+    uint64_t nodes, mirror_files, pinned_files;
+    uint64_t hidden_names; /* store names that no path can show */
+    uint64_t kept_files;   /* content that was not published on purpose (conflict, reboot) */
+    int last_error;        /* negative errno of the last failed upload, 0 none */
+    char last_error_text[320];
+};
+void cache_get_stats(struct cache *c, struct cache_stats *ret);
+
+/* One thing the cache owes the store, or keeps. Strings are valid during the visit. */
+struct cache_pending {
+    const char *kind; /* "write", "unlink", "rename", "mkdir", "rmdir", "setattr", "symlink",
+                         "kept" */
+    const char *path;
+    const char *path2; /* the new name of a rename, else NULL */
+    const char *state; /* "dirty", "staged", "uploading", "failed", "waiting" */
+    const char *error; /* why the last attempt failed, else NULL */
+    uint64_t bytes, bytes_done;
+};
+void cache_each_pending(struct cache *c, int (*visit)(void *arg, const struct cache_pending *),
+                        void *arg);
+
+/* Blocks until everything below `path` ("" the whole mount) that changed before the call is in
+ * the store, or op's deadline. `with_staged`: also what waits under a staging name. Progress is
+ * reported about five times a second when `progress` is set. The first failure is returned with
+ * op->why, the content stays dirty. */
+int cache_flush_path(struct cache *c, const char *path, bool with_staged, struct op *op,
+                     void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
+                     void *arg);
+/* Blocks until all content below `path` is in the mirror. */
+int cache_fetch_path(struct cache *c, const char *path, struct op *op,
+                     void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
+                     void *arg);
+/* Keeps what is below `path` from eviction, now and after a remount; pinning fetches nothing.
+ */
+int cache_pin(struct cache *c, const char *path, bool pinned);
+/* Whether an open handle is below the root, for umount. */
+uint64_t cache_open_handles(struct cache *c);
+
+#endif

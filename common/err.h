@@ -1,0 +1,16 @@
+/* What an errno means to runfs. Functions return 0, a count, or a negative errno. */
+#ifndef RUNFS_COMMON_ERR_H
+#define RUNFS_COMMON_ERR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Whether trying the same request again can help: -EAGAIN, -EIO, -EPROTO, -EHOSTUNREACH,
+ * -ECONNRESET, -ECONNREFUSED, -ETIMEDOUT of one attempt and their like. The only judge of this.
+ */
+bool err_is_transient(int64_t result);
+
+/* "ENOENT"-like name for messages and JSON; a constant string. */
+const char *err_name(int err);
+
+#endif

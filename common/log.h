@@ -1,0 +1,22 @@
+/* The log: one line per event, with time and level, to stderr or to a file. Any thread. */
+#ifndef RUNFS_COMMON_LOG_H
+#define RUNFS_COMMON_LOG_H
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+/* Which lines are written; LOG_LEVEL_INFO until told otherwise. */
+void log_set_level(enum log_level level);
+/* -EINVAL for a name other than error, warn, info, debug. */
+int log_level_parse(const char *name, enum log_level *ret_level);
+/* Redirects the log to a file (appends, 0600). 0 or -errno; the old target stays on failure. */
+int log_to_file(const char *path);
+
+/* Control characters in the arguments are written as \xNN: a hostile name can't forge a line.
+ */
+void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+#define log_error(...) log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warn(...)  log_line(LOG_LEVEL_WARN, __VA_ARGS__)
+#define log_info(...)  log_line(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...) log_line(LOG_LEVEL_DEBUG, __VA_ARGS__)
+
+#endif

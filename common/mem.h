@@ -1,0 +1,46 @@
+/* Ownership helpers: variables that free themselves, and containers of a member. Any thread. */
+#ifndef RUNFS_COMMON_MEM_H
+#define RUNFS_COMMON_MEM_H
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* The struct of which `ptr` points to `member`. */
+#define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Use as the value of an expression and leave NULL behind: hands a self-freeing pointer on. */
+#define take_ptr(p)                                                                            \
+    ({                                                                                         \
+        __typeof__(p) take_ptr_value_ = (p);                                                   \
+        (p) = NULL;                                                                            \
+        take_ptr_value_;                                                                       \
+    })
+
+/* The same for a descriptor; leaves -1 behind. */
+#define take_fd(fd)                                                                            \
+    ({                                                                                         \
+        int take_fd_value_ = (fd);                                                             \
+        (fd) = -1;                                                                             \
+        take_fd_value_;                                                                        \
+    })
+
+static inline void mem_free_cleanup(void *p)
+{
+    free(*(void **)p);
+}
+
+static inline void mem_close_cleanup(int *fd)
+{
+    if (*fd >= 0)
+        (void)close(*fd);
+}
+
+/* `auto_free char *s = ...`: freed at the end of the block unless taken with take_ptr(). */
+#define auto_free __attribute__((cleanup(mem_free_cleanup)))
+/* `auto_close int fd = ...`: closed at the end of the block unless taken with take_fd(). */
+#define auto_close __attribute__((cleanup(mem_close_cleanup)))
+
+#endif

@@ -1,0 +1,30 @@
+/* A pool of worker threads with one queue, first in first out. */
+#ifndef RUNFS_COMMON_POOL_H
+#define RUNFS_COMMON_POOL_H
+
+#include <stddef.h>
+
+struct pool;
+
+/* One unit of work, embedded in the caller's struct. `run` is called once by a worker, holding
+ * no lock; it may free the task's memory and submit more. */
+struct task {
+    void (*run)(struct task *task);
+    struct task *next; /* the pool's, while queued */
+};
+
+/* Starts `threads` (>= 1) workers, named `name` (15 characters at most). NULL without memory or
+ * threads. All signals are blocked in the workers. */
+struct pool *pool_new(const char *name, unsigned threads);
+/* Any thread. The task stays the caller's memory and must live until run() began. */
+void pool_submit(struct pool *pool, struct task *task);
+/* Like pool_submit(), but ahead of what waits. */
+void pool_submit_first(struct pool *pool, struct task *task);
+/* Tasks that wait, not counting those that run. */
+size_t pool_waiting(struct pool *pool);
+/* Blocks until the queue is empty and every worker is idle. */
+void pool_drain(struct pool *pool);
+/* Runs what is queued, then ends the workers. Accepts NULL. */
+void pool_free(struct pool *pool);
+
+#endif
