@@ -1,0 +1,52 @@
+/* The configuration file: JSON that names one store, the cache and the mount's options.
+ *
+ *   {"stores":  {"ckpt": {"url": "s3://training/ckpt", "region": "eu-west-1"}},
+ *    "routes":  [{"path": "**", "store": "ckpt"}],
+ *    "cache":   {"dir": "/var/cache/runfs", "size": "200GiB"},
+ *    "options": {"durability": "store", "upload_jobs": 8, "allow_other": true}}
+ *
+ * This file knows the form, not the options: "cache" {"dir", "size", "reserve"} become the
+ * options cache_dir, cache_size and cache_reserve, everything else is name and text. Any
+ * thread.
+ */
+#ifndef RUNFS_COMMON_CONFIG_H
+#define RUNFS_COMMON_CONFIG_H
+
+#include "common/op.h"
+
+#include <stddef.h>
+
+struct setting {
+    char *name;
+    char *value; /* "true" and "false" for JSON's booleans */
+};
+
+/* A list of settings that owns its texts. */
+struct settings {
+    struct setting *items;
+    size_t n;
+};
+
+/* Appends a copy. 0 or -ENOMEM. */
+int settings_add(struct settings *s, const char *name, const char *value);
+/* The value of the last setting of that name, or NULL. */
+const char *settings_get(const struct settings *s, const char *name);
+void settings_release(struct settings *s);
+
+struct config {
+    char *store_name;        /* NULL when the file names no store */
+    char *url;               /* of the store; NULL without one */
+    struct settings store;   /* the store's other fields */
+    struct settings options; /* "cache" and "options", in the file's order */
+};
+
+/* Reads a configuration; `origin` names it in messages. *ret is released with config_release()
+ * after success only. -EINVAL with the place and the reason in op->why. Unknown fields, a
+ * second store, and routes other than "**" are refused by name. */
+int config_parse(const char *text, size_t len, const char *origin, struct op *op,
+                 struct config *ret);
+/* The same from a file of at most 1 MiB. */
+int config_load(const char *path, struct op *op, struct config *ret);
+void config_release(struct config *c);
+
+#endif

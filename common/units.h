@@ -1,0 +1,21 @@
+/* Sizes and times as people write them. Any thread. */
+#ifndef RUNFS_COMMON_UNITS_H
+#define RUNFS_COMMON_UNITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* "200GiB", "64M", "1.5g", "4096": K, M, G, T, P with or without "iB" count in 1024s, "KB",
+ * "MB",
+ * ... in 1000s; any case; a bare number is bytes. -EINVAL for anything else, -ERANGE beyond
+ * INT64_MAX. */
+int parse_size(const char *text, uint64_t *ret_bytes);
+
+/* "250ms", "5s", "1m", "2h", "1.5"; a bare number is seconds. Errors as parse_size(). */
+int parse_time(const char *text, int64_t *ret_ns);
+
+#define FORMAT_SIZE_MAX 32
+/* "1.5 GiB", "812 B": for people, at most FORMAT_SIZE_MAX bytes; returns `buf`. */
+char *format_size(char *buf, uint64_t bytes);
+
+#endif
