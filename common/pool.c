@@ -1,0 +1,160 @@
+/* A pool of worker threads with one queue, first in first out. */
+#include "common/pool.h"
+#include "common/lock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct pool {
+    char name[16];     /* constant */
+    pthread_t *thread; /* constant between pool_new() and pool_free() */
+    unsigned n_threads;
+
+    struct mutex lock; /* guards what follows */
+    pthread_cond_t work;
+    pthread_cond_t idle;
+    struct task *first, *last;
+    size_t waiting;
+    unsigned running;
+    bool ending; /* workers leave when the queue is empty */
+};
+
+static struct task *pool_pop_locked(struct pool *p)
+{
+    struct task *t = p->first;
+
+    mutex_assert_held(&p->lock);
+    if (!t)
+        return NULL;
+    p->first = t->next;
+    if (!p->first)
+        p->last = NULL;
+    p->waiting--;
+    p->running++;
+    return t;
+}
+
+static void *pool_worker(void *arg)
+{
+    struct pool *p = arg;
+
+    (void)pthread_setname_np(pthread_self(), p->name);
+    mutex_lock(&p->lock);
+    for (;;) {
+        struct task *t = pool_pop_locked(p);
+        if (!t && p->ending)
+            break;
+        if (!t) {
+            mutex_wait(&p->lock, &p->work);
+            continue;
+        }
+        mutex_unlock(&p->lock);
+        t->run(t);
+        mutex_lock(&p->lock);
+        p->running--;
+        if (!p->first && !p->running)
+            pthread_cond_broadcast(&p->idle);
+    }
+    mutex_unlock(&p->lock);
+    return NULL;
+}
+
+/* Signals are for the main thread: workers inherit a full mask. */
+static int pool_start(struct pool *p, unsigned threads)
+{
+    sigset_t all, old;
+    int r = 0;
+
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    while (!r && p->n_threads < threads) {
+        r = pthread_create(&p->thread[p->n_threads], NULL, pool_worker, p);
+        if (!r)
+            p->n_threads++;
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return -r;
+}
+
+struct pool *pool_new(const char *name, unsigned threads)
+{
+    struct pool *p = calloc(1, sizeof(*p));
+    if (!p)
+        return NULL;
+
+    assert(threads >= 1);
+    mutex_init(&p->lock);
+    cond_init(&p->work);
+    cond_init(&p->idle);
+    (void)snprintf(p->name, sizeof(p->name), "%s", name);
+    p->thread = calloc(threads, sizeof(*p->thread));
+    if (!p->thread || pool_start(p, threads) < 0) {
+        pool_free(p);
+        return NULL;
+    }
+    return p;
+}
+
+void pool_submit(struct pool *p, struct task *task)
+{
+    task->next = NULL;
+    mutex_lock(&p->lock);
+    if (p->last)
+        p->last->next = task;
+    else
+        p->first = task;
+    p->last = task;
+    p->waiting++;
+    pthread_cond_signal(&p->work);
+    mutex_unlock(&p->lock);
+}
+
+void pool_submit_first(struct pool *p, struct task *task)
+{
+    mutex_lock(&p->lock);
+    task->next = p->first;
+    p->first = task;
+    if (!p->last)
+        p->last = task;
+    p->waiting++;
+    pthread_cond_signal(&p->work);
+    mutex_unlock(&p->lock);
+}
+
+size_t pool_waiting(struct pool *p)
+{
+    size_t n;
+
+    mutex_lock(&p->lock);
+    n = p->waiting;
+    mutex_unlock(&p->lock);
+    return n;
+}
+
+void pool_drain(struct pool *p)
+{
+    mutex_lock(&p->lock);
+    while (p->first || p->running)
+        mutex_wait(&p->lock, &p->idle);
+    mutex_unlock(&p->lock);
+}
+
+void pool_free(struct pool *p)
+{
+    if (!p)
+        return;
+    mutex_lock(&p->lock);
+    p->ending = true;
+    pthread_cond_broadcast(&p->work);
+    mutex_unlock(&p->lock);
+    for (unsigned i = 0; i < p->n_threads; i++)
+        (void)pthread_join(p->thread[i], NULL);
+    pthread_cond_destroy(&p->work);
+    pthread_cond_destroy(&p->idle);
+    mutex_destroy(&p->lock);
+    free(p->thread);
+    free(p);
+}

@@ -1,0 +1,442 @@
+/* common/: operations, errors, log, locks, pools, buffers, paths. */
+#include "common/buf.h"
+#include "common/err.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "common/op.h"
+#include "common/path.h"
+#include "common/pool.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+/* ---- op ---- */
+
+START_TEST(op_without_limits_goes_on)
+{
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    ck_assert_int_eq(op_check(&op), 0);
+    ck_assert_int_eq(op_left_ns(&op), OP_FOREVER);
+    ck_assert_int_eq(op_sleep(&op, NS_PER_MS), 0);
+    ck_assert_str_eq(op.why, "");
+}
+END_TEST
+
+START_TEST(op_deadline_ends_a_sleep)
+{
+    struct op op;
+    int64_t start = clock_mono_ns();
+
+    op_init(&op, 30 * NS_PER_MS);
+    ck_assert_int_le(op_left_ns(&op), 30 * NS_PER_MS);
+    ck_assert_int_eq(op_sleep(&op, 60 * NS_PER_SEC), -ETIMEDOUT);
+    ck_assert_int_ge(clock_mono_ns() - start, 30 * NS_PER_MS);
+    ck_assert_int_lt(clock_mono_ns() - start, 20 * NS_PER_SEC);
+    ck_assert_int_eq(op_left_ns(&op), 0);
+    ck_assert_str_ne(op.why, "");
+}
+END_TEST
+
+static void *cancel_soon(void *arg)
+{
+    struct timespec ts = {.tv_nsec = 20 * NS_PER_MS};
+
+    nanosleep(&ts, NULL);
+    atomic_store((atomic_bool *)arg, true);
+    return NULL;
+}
+
+START_TEST(op_cancel_ends_a_sleep)
+{
+    atomic_bool cancelled = false;
+    struct op op;
+    pthread_t t;
+
+    op_init(&op, OP_FOREVER);
+    op.cancelled = &cancelled;
+    ck_assert_int_eq(pthread_create(&t, NULL, cancel_soon, &cancelled), 0);
+    ck_assert_int_eq(op_sleep(&op, 60 * NS_PER_SEC), -EINTR);
+    pthread_join(t, NULL);
+}
+END_TEST
+
+START_TEST(op_end_keeps_the_reason)
+{
+    struct op op;
+
+    op_init(&op, 0);
+    ck_assert_int_eq(op_fail(&op, -EIO, "503 %s", "SlowDown"), -EIO);
+    ck_assert_int_eq(op_check(&op), -ETIMEDOUT);
+    ck_assert_int_eq(op_check(&op), -ETIMEDOUT);
+    ck_assert_str_eq(op.why, "the time limit is over; before that: 503 SlowDown");
+}
+END_TEST
+
+/* ---- err ---- */
+
+START_TEST(err_table)
+{
+    ck_assert(err_is_transient(-EAGAIN));
+    ck_assert(err_is_transient(-EIO));
+    ck_assert(err_is_transient(-EPROTO));
+    ck_assert(err_is_transient(-ECONNRESET));
+    ck_assert(err_is_transient(-ETIMEDOUT));
+    ck_assert(!err_is_transient(0));
+    ck_assert(!err_is_transient(EAGAIN)); /* a count of 11 bytes */
+    ck_assert(!err_is_transient(-ENOENT));
+    ck_assert(!err_is_transient(-ESTALE));
+    ck_assert(!err_is_transient(-EINTR));
+    ck_assert(!err_is_transient(-EACCES));
+    ck_assert(!err_is_transient(-ENOSPC));
+    ck_assert_str_eq(err_name(-ENOENT), "ENOENT");
+    ck_assert_str_eq(err_name(ESTALE), "ESTALE");
+    ck_assert_str_eq(err_name(99999), "unknown error");
+}
+END_TEST
+
+/* ---- log ---- */
+
+static void read_file(const char *path, char *text, size_t size)
+{
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+
+    ck_assert_int_ge(fd, 0);
+    n = read(fd, text, size - 1);
+    ck_assert_int_ge(n, 0);
+    text[n] = '\0';
+}
+
+START_TEST(log_escapes_and_filters)
+{
+    char path[] = "/tmp/runfs-test-log-XXXXXX", text[4096];
+    enum log_level level;
+    struct stat st;
+    int fd = mkstemp(path);
+
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    ck_assert_int_eq(log_to_file("/nonexistent/log"), -ENOENT);
+    unlink(path);
+    ck_assert_int_eq(log_to_file(path), 0);
+    log_info("name %s", "a\nb\x1b[31m\x7f\xc2\x9b\xc3\xa9");
+    log_debug("not written");
+    ck_assert_int_eq(log_level_parse("debug", &level), 0);
+    log_set_level(level);
+    log_debug("written");
+    log_set_level(LOG_LEVEL_INFO);
+    ck_assert_int_eq(log_level_parse("loud", &level), -EINVAL);
+
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_int_eq(st.st_mode & 0777, 0600);
+    read_file(path, text, sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, " info  name a\\x0ab\\x1b[31m\\x7f\\xc2\x9b\xc3\xa9\n"));
+    ck_assert_ptr_null(strstr(text, "not written"));
+    ck_assert_ptr_nonnull(strstr(text, " debug written\n"));
+
+    ck_assert_int_eq(log_to_file("/dev/stderr"), 0); /* the second redirection */
+    unlink(path);
+}
+END_TEST
+
+/* ---- lock ---- */
+
+/* The status of a child that runs `mistake`; its message is not for the test's log. */
+static int run_mistake(void (*mistake)(void))
+{
+    int status;
+    pid_t pid = fork();
+
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        signal(SIGABRT, SIG_DFL);
+        close(STDERR_FILENO);
+        mistake();
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void lock_twice(void)
+{
+    struct mutex m;
+
+    mutex_init(&m);
+    mutex_lock(&m);
+    mutex_lock(&m);
+}
+
+static void unlock_free(void)
+{
+    struct mutex m;
+
+    mutex_init(&m);
+    mutex_unlock(&m);
+}
+
+static void assert_not_held(void)
+{
+    struct mutex m;
+
+    mutex_init(&m);
+    mutex_lock(&m);
+    mutex_unlock(&m);
+    mutex_assert_held(&m);
+}
+
+START_TEST(lock_mistakes_abort)
+{
+    static void (*const mistakes[])(void) = {lock_twice, unlock_free, assert_not_held};
+    int status = run_mistake(mistakes[_i]);
+
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+END_TEST
+
+START_TEST(lock_wait_has_a_limit)
+{
+    struct mutex m;
+    pthread_cond_t cond;
+    int64_t start = clock_mono_ns();
+
+    mutex_init(&m);
+    cond_init(&cond);
+    mutex_lock(&m);
+    while (mutex_wait_until(&m, &cond, start + 20 * NS_PER_MS))
+        ;
+    mutex_assert_held(&m);
+    mutex_unlock(&m);
+    ck_assert_int_ge(clock_mono_ns() - start, 20 * NS_PER_MS);
+    pthread_cond_destroy(&cond);
+    mutex_destroy(&m);
+}
+END_TEST
+
+/* ---- pool ---- */
+
+struct counting_task {
+    struct task task;
+    struct pool *pool;
+    atomic_uint *count;
+    unsigned spawn; /* tasks to submit from within */
+    char thread_name[16];
+};
+
+static void count_and_spawn(struct task *t)
+{
+    struct counting_task *c = container_of(t, struct counting_task, task);
+
+    pthread_getname_np(pthread_self(), c->thread_name, sizeof(c->thread_name));
+    atomic_fetch_add(c->count, 1);
+    if (c->spawn) {
+        struct counting_task *child = calloc(1, sizeof(*child));
+        *child = *c;
+        child->spawn--;
+        pool_submit(c->pool, &child->task);
+        free(c);
+    } else {
+        free(c);
+    }
+}
+
+START_TEST(pool_runs_everything)
+{
+    struct pool *pool = pool_new("test-pool", 3);
+    atomic_uint count = 0;
+
+    ck_assert_ptr_nonnull(pool);
+    for (int i = 0; i < 500; i++) {
+        struct counting_task *c = calloc(1, sizeof(*c));
+        *c = (struct counting_task){{.run = count_and_spawn}, pool, &count, i % 3u, ""};
+        pool_submit(pool, &c->task);
+    }
+    pool_drain(pool);
+    ck_assert_uint_eq(atomic_load(&count), 500 + 499); /* 0 + 1 + 2 children in turn */
+    ck_assert_uint_eq(pool_waiting(pool), 0);
+    pool_free(pool);
+    pool_free(NULL);
+}
+END_TEST
+
+struct order_task {
+    struct task task;
+    struct mutex *gate;
+    char *log;
+    char letter;
+    char thread_name[16];
+    bool signals_blocked;
+};
+
+static void write_letter(struct task *t)
+{
+    struct order_task *o = container_of(t, struct order_task, task);
+    sigset_t set;
+
+    mutex_lock(o->gate);
+    strncat(o->log, &o->letter, 1);
+    pthread_getname_np(pthread_self(), o->thread_name, sizeof(o->thread_name));
+    pthread_sigmask(SIG_SETMASK, NULL, &set);
+    o->signals_blocked = sigismember(&set, SIGTERM) == 1 && sigismember(&set, SIGCHLD) == 1;
+    mutex_unlock(o->gate);
+}
+
+START_TEST(pool_keeps_order)
+{
+    struct pool *pool = pool_new("a-name-that-is-too-long", 1);
+    char log[8] = "";
+    struct mutex gate;
+    struct order_task t[4];
+
+    mutex_init(&gate);
+    mutex_lock(&gate);
+    for (int i = 0; i < 4; i++)
+        t[i] =
+            (struct order_task){{.run = write_letter}, &gate, log, (char)('a' + i), "", false};
+    pool_submit(pool, &t[0].task);
+    while (pool_waiting(pool)) /* the worker holds task a */
+        sched_yield();
+    pool_submit(pool, &t[1].task);
+    pool_submit(pool, &t[2].task);
+    pool_submit_first(pool, &t[3].task);
+    ck_assert_uint_eq(pool_waiting(pool), 3);
+    mutex_unlock(&gate);
+    pool_free(pool); /* runs what is queued */
+    ck_assert_str_eq(log, "adbc");
+    ck_assert_str_eq(t[0].thread_name, "a-name-that-is-");
+    ck_assert(t[0].signals_blocked);
+    mutex_destroy(&gate);
+}
+END_TEST
+
+/* ---- buf ---- */
+
+START_TEST(buf_grows_to_its_maximum)
+{
+    auto_buf struct buf b = BUF_INIT(100);
+    char sixty[60];
+
+    memset(sixty, 'x', sizeof(sixty));
+    ck_assert_int_eq(buf_add(&b, sixty, sizeof(sixty)), 0);
+    ck_assert_int_eq(buf_add(&b, sixty, sizeof(sixty)), -EFBIG);
+    ck_assert_int_eq(buf_addf(&b, "%041d", 1), -EFBIG);
+    ck_assert_uint_eq(b.len, 60);
+    ck_assert_int_eq(buf_addf(&b, "%040d", 1), 0);
+    ck_assert_uint_eq(b.len, 100);
+    ck_assert_uint_eq(strlen(b.data), 100);
+    ck_assert_int_eq(buf_addc(&b, 'x'), -EFBIG);
+    ck_assert_int_eq(buf_add(&b, NULL, 0), 0);
+    buf_clear(&b);
+    ck_assert_str_eq(b.data, "");
+    ck_assert_int_eq(buf_add(&b, "a\0b", 3), 0);
+    ck_assert_mem_eq(b.data, "a\0b", 4);
+}
+END_TEST
+
+START_TEST(buf_take_empties)
+{
+    struct buf b;
+
+    buf_init(&b, 10);
+    auto_free char *empty = buf_take(&b);
+    ck_assert_str_eq(empty, "");
+    ck_assert_int_eq(buf_adds(&b, "text"), 0);
+    auto_free char *text = buf_take(&b);
+    ck_assert_str_eq(text, "text");
+    ck_assert_ptr_null(b.data);
+    ck_assert_int_eq(buf_adds(&b, "0123456789"), 0); /* the maximum is kept */
+    ck_assert_int_eq(buf_addc(&b, 'x'), -EFBIG);
+    buf_release(&b);
+}
+END_TEST
+
+/* ---- path ---- */
+
+static char *long_name(char *buf, size_t len)
+{
+    memset(buf, 'n', len);
+    buf[len] = '\0';
+    return buf;
+}
+
+START_TEST(path_names_and_keys)
+{
+    static const char *const bad[] = {"/",  "/a",   "a/",   "a//b",  ".",
+                                      "..", "a/..", "../a", "a/./b", "a/../b"};
+    static const char *const good[] = {"",    "a",    "a/b",   "...", ".a",
+                                       "..a", "a/.b", "a b\n", "é"};
+    char name[300];
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        ck_assert_msg(!path_key_ok(bad[i], 4096), "%s", bad[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+        ck_assert_msg(path_key_ok(good[i], 4096), "%s", good[i]);
+    ck_assert(path_key_ok(long_name(name, 255), 4096));
+    ck_assert(!path_key_ok(long_name(name, 256), 4096));
+    ck_assert(path_key_ok("abc", 4));
+    ck_assert(!path_key_ok("abc", 3));
+    ck_assert(!path_name_ok("a\0b", 3));
+    ck_assert(!path_name_ok("a/b", 3));
+    ck_assert(!path_name_ok("", 0));
+}
+END_TEST
+
+START_TEST(path_parts)
+{
+    static const struct {
+        const char *key, *parent, *base;
+    } t[] = {{"", "", ""}, {"a", "", "a"}, {"a/b", "a", "b"}, {"a/b/c", "a/b", "c"}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+        auto_free char *parent = path_parent(t[i].key);
+        auto_free char *joined = path_join(t[i].parent, t[i].base);
+        ck_assert_str_eq(parent, t[i].parent);
+        ck_assert_uint_eq(path_parent_len(t[i].key), strlen(t[i].parent));
+        ck_assert_str_eq(path_basename(t[i].key), t[i].base);
+        ck_assert_str_eq(joined, t[i].key);
+    }
+    ck_assert_str_eq(path_below("", "a/b"), "a/b");
+    ck_assert_str_eq(path_below("a", "a/b"), "b");
+    ck_assert_str_eq(path_below("a/b", "a/b"), "");
+    ck_assert_ptr_null(path_below("a", "ab"));
+    ck_assert_ptr_null(path_below("a/b", "a"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("common");
+    TCase *t = tcase_create("common");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, op_without_limits_goes_on);
+    tcase_add_test(t, op_deadline_ends_a_sleep);
+    tcase_add_test(t, op_cancel_ends_a_sleep);
+    tcase_add_test(t, op_end_keeps_the_reason);
+    tcase_add_test(t, err_table);
+    tcase_add_test(t, log_escapes_and_filters);
+    tcase_add_loop_test(t, lock_mistakes_abort, 0, 3);
+    tcase_add_test(t, lock_wait_has_a_limit);
+    tcase_add_test(t, pool_runs_everything);
+    tcase_add_test(t, pool_keeps_order);
+    tcase_add_test(t, buf_grows_to_its_maximum);
+    tcase_add_test(t, buf_take_empties);
+    tcase_add_test(t, path_names_and_keys);
+    tcase_add_test(t, path_parts);
+    suite_add_tcase(s, t);
+
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed ? 1 : 0;
+}
