@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# scripts/fuzz.sh [SECONDS]: builds every fuzz target of tests/fuzz/ and runs each for so long (60
+# unless told). New inputs are kept in build/fuzz/corpus/NAME; what once crashed belongs into
+# tests/fuzz/corpus/NAME, which every run starts from.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+seconds=${1:-60}
+"$top/scripts/build.sh" fuzz fuzzers
+
+run() {
+    local name=$1 found=$top/build/fuzz/corpus/$1 seeds=()
+    mkdir -p "$found" "$top/build/fuzz/crashes"
+    [ ! -d "$top/tests/fuzz/corpus/$name" ] || seeds=("$top/tests/fuzz/corpus/$name")
+    (cd "$top/build/fuzz" &&
+        "fuzzers/$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+            -verbosity=0 -artifact_prefix="crashes/$name-" "$found" ${seeds[@]+"${seeds[@]}"})
+}
+
+passed=0 failed=0
+for binary in "$top"/build/fuzz/fuzzers/*; do
+    [ -x "$binary" ] || continue
+    name=$(basename "$binary")
+    say "fuzzing $name for $seconds s"
+    if run "$name"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        say "$name failed; its input is in build/fuzz/crashes"
+    fi
+done
+echo "fuzz: $passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]
