@@ -1,0 +1,49 @@
+# bash completion for runfs(1)                                            -*- shell-script -*-
+
+_runfs_mount_options="cache_dir= cache_size= cache_reserve= config= layout=plain durability=cache
+durability=store attr_timeout= entry_timeout= list_timeout= upload_interval= settle= store_timeout=
+mount_timeout= upload_jobs= download_jobs= connections= part_size= list_memory= staging= allow_other
+ro uid= gid= umask= passthrough=auto passthrough=off log_level=error log_level=warn log_level=info
+log_level=debug endpoint= region= profile= path_style="
+
+# The last of a comma-separated list is completed, what stands before it is kept.
+_runfs_complete_options() {
+    local before=""
+    [[ $1 != *,* ]] || before=${1%,*},
+    mapfile -t COMPREPLY < <(compgen -P "$before" -W "$_runfs_mount_options" -- "${1##*,}")
+    compopt -o nospace
+}
+
+_runfs_complete_words() {
+    mapfile -t COMPREPLY < <(compgen -W "$1" -- "$2")
+}
+
+# Where something is mounted by runfs now.
+_runfs_mountpoints() {
+    awk '$3 == "fuse.runfs" {print $2}' /proc/self/mounts 2>/dev/null
+}
+
+_runfs() {
+    local word=$2 previous=$3 command=${COMP_WORDS[1]}
+    COMPREPLY=()
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        _runfs_complete_words "mount umount status flush fetch pin unpin recover --help --version" "$word"
+        return
+    fi
+    # "=" ends a word for readline: the words around it belong to one option.
+    if [ "$command" = mount ] && [[ $previous = -o || $previous = = ]]; then
+        [ "$previous" = -o ] && _runfs_complete_options "$word" && return
+    fi
+    case $command:$word in
+    mount:-*) _runfs_complete_words "-f -o --help" "$word" ;;
+    mount:*) _runfs_complete_words "s3:// file:// mem:" "$word" ;;
+    umount:-*) _runfs_complete_words "--timeout --help" "$word" ;;
+    status:-*) _runfs_complete_words "--json --watch --files --help" "$word" ;;
+    flush:-*) _runfs_complete_words "--timeout --help" "$word" ;;
+    recover:-*) _runfs_complete_words "--list --publish --export --help" "$word" ;;
+    umount:* | status:*) _runfs_complete_words "$(_runfs_mountpoints)" "$word" ;;
+    esac
+}
+
+# What it does not know (local paths) is completed as file names.
+complete -o default -F _runfs runfs
