@@ -1,0 +1,291 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds everything and runs every test. See --help.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/scripts/lib.sh"
+cd "$top"
+
+usage() {
+    cat <<'HELP'
+usage: ./check.sh [--preset PRESET]... [STAGE]...
+
+Without a stage everything runs. Stages:
+  lint        clang-format, clang-tidy, shellcheck
+  unit        tests/unit      (presets debug, asan, tsan)
+  contract    tests/contract  (the same, with a real S3 server)
+  fuzz        a few seconds of every target in tests/fuzz
+  NAME        tests/NAME/run.sh
+HELP
+    printf '              here: %s\n' "$(runners | tr '\n' ' ')"
+    cat <<'HELP'
+
+  --preset PRESET   only with this preset of CMakePresets.json (debug, release, asan, tsan)
+  --list            the jobs that would run, one a line
+  --help            this text
+
+The debug preset is built with the system's libfuse, the others with 3.17 or later.
+Logs are in build/check/. Set CI=true and a test that is skipped is a failure.
+HELP
+}
+
+# ---- what there is to run -------------------------------------------------------------------
+
+# The folders of tests/ that bring their own runner.
+runners() {
+    local script
+    for script in tests/*/run.sh; do
+        [ ! -x "$script" ] || basename "$(dirname "$script")"
+    done
+}
+
+# The presets under which a stage runs; a runner says its own with a line "# presets: ...".
+presets_of() {
+    local own
+    case $1 in
+    lint) echo debug ;;
+    fuzz) echo fuzz ;;
+    unit | contract) echo debug asan tsan ;;
+    *)
+        own=$(sed -n 's/^# presets: *//p' "tests/$1/run.sh")
+        echo "${own:-release}"
+        ;;
+    esac
+}
+
+# "STAGE PRESET" lines for the chosen stages and presets.
+plan() {
+    local stage preset
+    for stage in "${stages[@]}"; do
+        for preset in $(presets_of "$stage"); do
+            [ ${#only[@]} -eq 0 ] || [[ " ${only[*]} " == *" $preset "* ]] || continue
+            printf '%s %s\n' "$stage" "$preset"
+        done
+    done
+}
+
+# ---- the jobs -------------------------------------------------------------------------------
+
+# gcc's sanitizers can't map their shadow memory where the kernel randomises addresses widely.
+steady_addresses() {
+    local bits
+    bits=$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)
+    if [ "$bits" -gt 28 ] && setarch -R true 2>/dev/null; then
+        setarch -R "$@"
+    else
+        "$@"
+    fi
+}
+
+# run_under PRESET COMMAND...: with the sanitizers' settings. A daemon's report would be lost with
+# its stderr, so reports go to files, which `reports` counts.
+run_under() {
+    local preset=$1
+    local report=log_path=$logs/reports/$stage-$preset
+    shift
+    export RUNFS_BUILD=$top/build/$preset RUNFS_BINARY=$top/build/$preset/runfs
+    case $preset in
+    asan)
+        export ASAN_OPTIONS=$report:detect_leaks=1:detect_stack_use_after_return=1
+        export UBSAN_OPTIONS=$report:print_stacktrace=1:halt_on_error=1
+        steady_addresses "$@"
+        ;;
+    tsan)
+        export TSAN_OPTIONS=$report:second_deadlock_stack=1
+        [ ! -e tests/tsan.supp ] || TSAN_OPTIONS+=:suppressions=$top/tests/tsan.supp
+        steady_addresses "$@"
+        ;;
+    *) "$@" ;;
+    esac
+}
+
+run_ctest() {
+    local stage=$1 preset=$2
+    shift 2
+    run_under "$preset" "$@" ctest --test-dir "build/$preset" -R "^$stage/" -V --no-tests=error \
+        --parallel "$(nproc)"
+}
+
+# One job; check.sh calls itself for it, so that a job is a process that can be timed out.
+run_job() {
+    local stage=$1 preset=$2
+    case $stage in
+    build) scripts/build.sh "$preset" ;;
+    lint) scripts/lint.sh ;;
+    fuzz) scripts/fuzz.sh "${FUZZ_SECONDS:-10}" ;;
+    unit) run_ctest unit "$preset" ;;
+    contract) run_ctest contract "$preset" tests/servers/with_s3.sh ;;
+    *) run_under "$preset" "tests/$stage/run.sh" ;;
+    esac
+}
+
+# ---- what came out --------------------------------------------------------------------------
+
+# Sums a log into "passed failed skipped". A runner ends with "name: N passed, N failed, N
+# skipped"; in ctest's output ("7: " before what test 7 says) each executable has such a line or
+# libcheck's own, and one that says how it ended.
+count() {
+    awk '
+    { key = match($0, /^[0-9]+: /) ? substr($0, 1, RLENGTH - 2) : "" }
+    match($0, /[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/) {
+        said[key] = substr($0, RSTART)
+    }
+    match($0, /: Checks: [0-9]+, Failures: [0-9]+, Errors: [0-9]+$/) {
+        split(substr($0, RSTART + 10), n, /[^0-9]+/)
+        good[key] += n[1] - n[2] - n[3]; bad[key] += n[2] + n[3]
+    }
+    match($0, /Test +#[0-9]+: .*(Passed|\*\*\*)/) {
+        split(substr($0, RSTART), n, /[^0-9]+/); ended[n[2]] = /\*\*\*/ ? "badly" : "well"
+    }
+    END {
+        for (key in said) {
+            split(said[key], n, /[^0-9]+/); good[key] = n[1]; bad[key] = n[2]; left[key] = n[3]
+        }
+        for (key in ended) if (ended[key] == "badly" && !bad[key]) bad[key] = 1
+        for (key in good) passed += good[key]
+        for (key in bad) failed += bad[key]
+        for (key in left) skipped += left[key]
+        print passed + 0, failed + 0, skipped + 0
+    }' "$1"
+}
+
+# How many processes wrote a sanitizer's report during this job; they are added to its log.
+reports() {
+    local file n=0
+    for file in "$logs/reports/$1".*; do
+        [ -s "$file" ] || continue
+        n=$((n + 1))
+        sed 's/^/report: /' "$file" >>"$2"
+    done
+    echo "$n"
+}
+
+# Runs one job and prints its row of the table; adds to the totals.
+job() {
+    local name=$1-$2 log=$logs/$1-$2.log started=$SECONDS result=0 p f s found
+    printf '%-22s' "$name"
+    rm -f "$logs/reports/$name".*
+    timeout --kill-after=30 "${JOB_TIMEOUT:-2400}" \
+        ./check.sh --job "$1" "$2" </dev/null >"$log" 2>&1 || result=$?
+    found=$(reports "$name" "$log")
+    read -r p f s < <(count "$log")
+    f=$((f + found))
+    if [ "$1" = build ]; then
+        [ "$result" -ne 0 ] || p=1
+    elif [ $((p + f + s)) -eq 0 ]; then
+        f=1 # a job that counted nothing tested nothing
+    fi
+    [ "$result" -eq 0 ] || [ "$f" -gt 0 ] || f=1
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    printf '%6d passed %4d failed %4d skipped %6d s\n' "$p" "$f" "$s" $((SECONDS - started))
+    [ "$s" -eq 0 ] || grep -aE '(^|[ :])SKIP\b' "$log" | sort -u | head -n 20 | sed 's/^/    /' || true
+    if [ "$f" -gt 0 ]; then
+        printf -- '---- the end of %s (exit status %d):\n' "${log#"$top"/}" "$result"
+        tail -n "${LOG_TAIL:-60}" "$log"
+        printf -- '----\n'
+        return 1
+    fi
+}
+
+# ---- what must be there ---------------------------------------------------------------------
+
+# Tests that mount need a device that this user can open.
+need_fuse() {
+    local problem=
+    [ -e /dev/fuse ] || as_root modprobe fuse 2>/dev/null || true
+    if [ ! -e /dev/fuse ]; then
+        problem="there is no /dev/fuse: load the module (modprobe fuse), or start the container with \
+--device /dev/fuse --cap-add SYS_ADMIN"
+    elif ! (: <>/dev/fuse) 2>/dev/null; then
+        problem="this user can't open /dev/fuse: run as root, or make it what udev makes it \
+(chmod 0666 /dev/fuse)"
+    fi
+    [ -z "$problem" ] || die "$problem. Without it only these run: ./check.sh lint unit contract fuzz"
+}
+
+prepare() {
+    local work
+    work=$(plan)
+    if grep -qvE '^(lint|unit|contract|fuzz) ' <<<"$work"; then
+        need_fuse
+    fi
+    scripts/deps.sh check
+    if grep -qvE '^(lint|unit|fuzz) ' <<<"$work"; then
+        # Without it the tests that need S3 are skipped and say so.
+        RUNFS_VERSITYGW=$(scripts/versitygw.sh) || true
+        export RUNFS_VERSITYGW
+    fi
+}
+
+# ---- all of it ------------------------------------------------------------------------------
+
+verdict() {
+    local result=0
+    echo
+    if [ "$failed" -gt 0 ]; then
+        echo "FAILED: see the logs named above"
+        result=1
+    elif [ "$skipped" -gt 0 ] && [ "${CI:-}" = true ]; then
+        echo "FAILED: in CI nothing may be skipped"
+        result=1
+    elif [ "$skipped" -gt 0 ]; then
+        echo "PASSED, apart from what was skipped above"
+    else
+        echo "PASSED"
+    fi
+    echo "$passed passed, $failed failed, $skipped skipped"
+    return "$result"
+}
+
+run_all() {
+    local stage preset built=" "
+    mkdir -p "$logs/reports"
+    prepare
+    say "logs are in ${logs#"$top"/}"
+    while read -r stage preset; do
+        if [ "$preset" != fuzz ] && [[ $built != *" $preset "* ]]; then
+            built+="$preset "
+            job build "$preset" || failed_builds+="$preset "
+        fi
+        if [[ $failed_builds != *" $preset "* ]]; then
+            job "$stage" "$preset" || true
+        fi
+    done < <(plan)
+    printf '%s s in all\n' "$SECONDS"
+    verdict
+}
+
+logs=$top/build/check
+passed=0 failed=0 skipped=0 failed_builds=" "
+only=() stages=() list=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --help | -h)
+        usage
+        exit 0
+        ;;
+    --job)
+        stage=$2
+        run_job "$2" "$3"
+        exit
+        ;;
+    --list) list=1 ;;
+    --preset)
+        only+=("${2:?--preset needs a name}")
+        shift
+        ;;
+    lint | unit | contract | fuzz) stages+=("$1") ;;
+    *)
+        [ -x "tests/$1/run.sh" ] || die "no such stage: $1 (see ./check.sh --help)"
+        stages+=("$1")
+        ;;
+    esac
+    shift
+done
+if [ ${#stages[@]} -eq 0 ]; then
+    stages=(lint unit contract fuzz)
+    mapfile -t -O 4 stages < <(runners)
+fi
+if [ -n "$list" ]; then
+    plan
+else
+    run_all
+fi
