@@ -14,6 +14,7 @@
 
 #include "common/op.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -104,6 +105,7 @@ enum store_cap {
 };
 
 struct store;
+struct store_stats;
 struct upload;
 
 enum list_flags {
@@ -134,8 +136,8 @@ struct store_ops {
      * as answers arrive. Where a name is both object and directory, both are visited. A prefix
      * without children is 0 without a visit; one that does not exist is that or -ENOENT.
      * Recursive listings visit directories only when they have an object of their own.
-     * Names with empty, "." or ".." components or NUL are not visited but counted in
-     * store->hidden_names. */
+     * Names with empty, "." or ".." components are not visited but counted in
+     * store->hidden_names by the wrapper; names with NUL by the driver. */
     int (*list)(struct store *s, struct op *op, const char *prefix, unsigned flags,
                 store_visit visit, void *arg);
 
@@ -159,13 +161,14 @@ struct store_ops {
      * returned, the upload is freed; after a failed commit it may be committed again or
      * aborted. upload_token returns a heap string with which upload_resume continues the
      * session in another process: it visits the parts the store has; -ENOENT when the session
-     * is gone. */
+     * is gone. upload_detach frees the upload too, but leaves the session for that. */
     int (*upload_begin)(struct store *s, struct op *op, const char *key,
                         const struct attrs *attrs, struct upload **ret_up);
     int (*upload_part)(struct upload *up, struct op *op, unsigned number, struct source *src);
     int (*upload_commit)(struct upload *up, struct op *op, const char *etag,
                          struct object *ret_obj);
     int (*upload_abort)(struct upload *up, struct op *op);
+    void (*upload_detach)(struct upload *up);
     char *(*upload_token)(struct upload *up);
     int (*upload_resume)(struct store *s, struct op *op, const char *key, const char *token,
                          int (*visit)(void *arg, const struct part *part), void *arg,
@@ -197,6 +200,9 @@ struct store_ops {
     int (*set_attributes)(struct store *s, struct op *op, const char *key, const char *etag,
                           const struct attrs *attrs, struct object *ret_obj);
 
+    /* Adds what this layer counted; NULL in drivers, which count nothing. */
+    void (*add_stats)(struct store *s, struct store_stats *stats);
+
     /* The last call; closes the layer below too; accepts a half-built store. */
     void (*close)(struct store *s);
 };
@@ -210,6 +216,8 @@ struct store {
     unsigned parts_max; /* parts of one upload */
     uint64_t put_max;   /* bytes of one put */
     char *url;          /* heap; the store's URL without secrets, without a trailing "/" */
+    struct store *next; /* a layer's: the store below, owned; NULL in drivers */
+    atomic_ullong hidden_names; /* names met in listings that no path can show */
 };
 
 /* Every layer and driver embeds struct upload first; `store` is the one that made it. */
@@ -237,8 +245,7 @@ struct store_config {
 int store_open(const char *url, const struct store_config *config, struct op *op,
                struct store **ret);
 
-/* NULL-terminated names of the options that `url`'s driver knows, for "nearest known" messages.
- */
+/* NULL-terminated names of the options that any driver knows, for "nearest known" messages. */
 const char *const *store_option_names(void);
 
 /* The URL without user info and query secrets, heap; for messages. */
@@ -257,6 +264,7 @@ int store_upload_part(struct upload *up, struct op *op, unsigned number, struct 
 int store_upload_commit(struct upload *up, struct op *op, const char *etag,
                         struct object *ret_obj);
 int store_upload_abort(struct upload *up, struct op *op);
+void store_upload_detach(struct upload *up);
 char *store_upload_token(struct upload *up);
 int store_upload_resume(struct store *s, struct op *op, const char *key, const char *token,
                         int (*visit)(void *arg, const struct part *part), void *arg,
@@ -273,7 +281,7 @@ int store_set_attributes(struct store *s, struct op *op, const char *key, const 
 /* Accepts NULL. */
 void store_close(struct store *s);
 
-/* What layer_stats counted since the store was opened; all zero without that layer. */
+/* What the layers counted since the store was opened; zero where a layer is missing. */
 struct store_stats {
     uint64_t requests; /* calls that reached the driver */
     uint64_t failures; /* of those, how many failed */

@@ -4,16 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool path_name_ok(const char *name, size_t len)
+static bool component_safe(const char *name, size_t len)
 {
-    if (len == 0 || len > PATH_NAME_MAX)
+    if (len == 0)
         return false;
     if (name[0] == '.' && (len == 1 || (len == 2 && name[1] == '.')))
         return false;
     return !memchr(name, '/', len) && !memchr(name, '\0', len);
 }
 
-bool path_key_ok(const char *key, size_t max)
+bool path_name_ok(const char *name, size_t len)
+{
+    return len <= PATH_NAME_MAX && component_safe(name, len);
+}
+
+static bool each_component(const char *key, size_t max, bool (*good)(const char *, size_t))
 {
     if (!*key)
         return true;
@@ -21,12 +26,22 @@ bool path_key_ok(const char *key, size_t max)
         return false;
     for (;;) {
         const char *slash = strchrnul(key, '/');
-        if (!path_name_ok(key, (size_t)(slash - key)))
+        if (!good(key, (size_t)(slash - key)))
             return false;
         if (!*slash)
             return true;
         key = slash + 1;
     }
+}
+
+bool path_key_ok(const char *key, size_t max)
+{
+    return each_component(key, max, path_name_ok);
+}
+
+bool path_key_safe(const char *key, size_t max)
+{
+    return each_component(key, max, component_safe);
 }
 
 const char *path_basename(const char *key)

@@ -17,6 +17,9 @@ bool path_name_ok(const char *name, size_t len);
  * with its NUL. The root "" is good. */
 bool path_key_ok(const char *key, size_t max);
 
+/* The same with components of any length: for stores that know no limit of 255 bytes. */
+bool path_key_safe(const char *key, size_t max);
+
 /* The last component; points into `key`. "" for the root. */
 const char *path_basename(const char *key);
 

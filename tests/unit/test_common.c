@@ -382,6 +382,9 @@ START_TEST(path_names_and_keys)
         ck_assert_msg(path_key_ok(good[i], 4096), "%s", good[i]);
     ck_assert(path_key_ok(long_name(name, 255), 4096));
     ck_assert(!path_key_ok(long_name(name, 256), 4096));
+    ck_assert(path_key_safe(name, 4096));
+    ck_assert(!path_key_safe(name, 256));
+    ck_assert(!path_key_safe("a/../b", 4096));
     ck_assert(path_key_ok("abc", 4));
     ck_assert(!path_key_ok("abc", 3));
     ck_assert(!path_name_ok("a\0b", 3));
