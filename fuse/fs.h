@@ -8,16 +8,12 @@
 #define RUNFS_FUSE_FS_H
 
 #include "cache/cache.h"
-#include "common/buf.h"
 #include "common/op.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct fs;
-
-/* Takes one number of fs_config.numbers; `help` is one line. */
-typedef void (*fs_add_number)(void *to, const char *name, const char *help, uint64_t value);
 
 /* Strings are copied by fs_new(). */
 struct fs_config {
@@ -33,10 +29,12 @@ struct fs_config {
     int64_t attr_timeout_ns, entry_timeout_ns; /* how long the kernel may believe us */
     unsigned threads;                          /* at most this many FUSE workers; 0: 10 */
 
-    /* Adds counters of the store to .runfs/status.json ("store": {name: value}) and
-     * .runfs/metrics (runfs_store_<name>). Any thread. May be NULL. */
-    void (*numbers)(void *arg, fs_add_number add, void *to);
-    void *numbers_arg;
+    /* The texts of .runfs/status.json and .runfs/metrics, heap, NULL without memory. Called
+     * when one is opened, from a FUSE worker: must not touch the mount. Either may be NULL: the
+     * file is not there then. */
+    char *(*status)(void *arg);
+    char *(*metrics)(void *arg);
+    void *text_arg;
 };
 
 void fs_config_init(struct fs_config *config);
@@ -58,7 +56,8 @@ void fs_invalidate(void *fs, struct node *node, const char *name);
 int fs_mount(struct fs *fs, struct cache *cache, struct op *op);
 
 /* Answers requests until the filesystem is unmounted or fs_stop() is called. 0 or the errno
- * that ended it. SIGPIPE has a handler that does nothing while it runs. */
+ * that ended it. The last
+ * real-time signal (SIGRTMAX) has a handler that does nothing while it runs. */
 int fs_run(struct fs *fs);
 
 /* Makes fs_run() return, and waits until it is about to. From any thread but the one in
@@ -73,9 +72,15 @@ void fs_unmount(struct fs *fs);
 /* After fs_unmount(), or without a mount. Accepts NULL. */
 void fs_free(struct fs *fs);
 
-/* The text of .runfs/status.json and .runfs/metrics, appended. 0 or -ENOMEM. Any thread, while
- * the cache lives. At most `max_files` pending things are listed. */
-int fs_status_json(struct fs *fs, size_t max_files, struct buf *out);
-int fs_metrics(struct fs *fs, struct buf *out);
+/* What the frontend counts of itself. Any thread. */
+struct fs_stats {
+    bool passthrough;            /* new opens may still be passthrough */
+    uint64_t parked;             /* requests that wait for the store now */
+    uint64_t opens_passthrough;  /* since the mount */
+    uint64_t opens_normal;       /* since the mount */
+    uint64_t notifications;      /* told to the kernel since the mount */
+    uint64_t notifications_lost; /* of those, dropped because too many waited */
+};
+void fs_get_stats(struct fs *fs, struct fs_stats *ret);
 
 #endif
