@@ -1,8 +1,8 @@
 /* The constructors of the drivers, one for each kind of store; store.c's table names them.
  *
  * `url` is as the user wrote it and `config` is borrowed for the call. A driver opens without
- * asking the server when it can: store_open() asks for the root right after. -EINVAL for a URL of
- * the wrong form, with what was found and what was expected in op->why. */
+ * asking the server when it can: store_open() asks for the root right after. -EINVAL for a URL
+ * of the wrong form, with what was found and what was expected in op->why. */
 #ifndef RUNFS_BACKENDS_DRIVERS_H
 #define RUNFS_BACKENDS_DRIVERS_H
 

@@ -1,5 +1,6 @@
-/* The layers of a store: each is a store around the store `next`, which it owns from then on and
- * closes. All constructors return NULL without memory, and then `next` is still the caller's. */
+/* The layers of a store: each is a store around the store `next`, which it owns from then on
+ * and closes. All constructors return NULL without memory, and then `next` is still the
+ * caller's. */
 #ifndef RUNFS_BACKENDS_LAYERS_H
 #define RUNFS_BACKENDS_LAYERS_H
 
@@ -17,8 +18,8 @@ struct backoff_policy {
 extern const struct backoff_policy backoff_default;
 
 /* Repeats what failed for a passing reason (err_is_transient()) until it works, the attempts or
- * the deadline are over, or the caller cancels. See layer_retry.c for what it does about answers
- * that were lost. `policy` is copied; NULL takes the default. */
+ * the deadline are over, or the caller cancels. See layer_retry.c for what it does about
+ * answers that were lost. `policy` is copied; NULL takes the default. */
 struct store *layer_retry_new(struct store *next, const struct backoff_policy *policy);
 
 /* At most `max` (>= 1) requests at a time; the others wait their turn in order of arrival. */

@@ -1,0 +1,405 @@
+/* The checked calls of every store, and helpers over their arguments. */
+#include "backends/store.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_ERRNO 4095
+
+/* ---- arguments ---- */
+
+void attrs_release(struct attrs *a)
+{
+    free(a->target);
+    free(a->xattrs);
+    memset(a, 0, sizeof(*a));
+}
+
+int attrs_copy(struct attrs *to, const struct attrs *from)
+{
+    struct attrs copy = *from;
+
+    copy.target = from->target ? strdup(from->target) : NULL;
+    copy.xattrs = from->xattrs ? strdup(from->xattrs) : NULL;
+    if ((from->target && !copy.target) || (from->xattrs && !copy.xattrs)) {
+        attrs_release(&copy);
+        return -ENOMEM;
+    }
+    *to = copy;
+    return 0;
+}
+
+void object_release(struct object *obj)
+{
+    attrs_release(&obj->attrs);
+}
+
+static ssize_t mem_source_pread(struct source *src, void *buf, size_t len, uint64_t off)
+{
+    struct mem_source *m = container_of(src, struct mem_source, base);
+
+    if (off >= src->size)
+        return 0;
+    if (len > src->size - off)
+        len = src->size - off;
+    memcpy(buf, m->data + off, len);
+    return (ssize_t)len;
+}
+
+void mem_source_init(struct mem_source *m, const void *data, size_t len)
+{
+    *m = (struct mem_source){{.size = len, .pread = mem_source_pread}, data};
+}
+
+static int mem_sink_write(struct sink *sink, const void *data, size_t len, uint64_t off)
+{
+    struct mem_sink *m = container_of(sink, struct mem_sink, base);
+
+    if (off < m->off || off - m->off > m->len || len > m->len - (off - m->off))
+        return -EFBIG;
+    if (len)
+        memcpy(m->data + (off - m->off), data, len);
+    return 0;
+}
+
+void mem_sink_init(struct mem_sink *m, void *data, size_t len, uint64_t off)
+{
+    *m = (struct mem_sink){{.write = mem_sink_write}, data, len, off};
+}
+
+/* ---- the contract, checked on both sides ---- */
+
+/* Names come from users and servers: a bad one is an error, not our mistake. */
+static int begin(struct store *s, struct op *op, const char *what, const char *key)
+{
+    op->why[0] = '\0';
+    op->retry_after_ns = 0;
+    if (!path_key_safe(key, STORE_KEY_MAX))
+        return op_fail(op, -EINVAL, "%s %s: the key \"%.200s\" can't be used", what, s->url,
+                       key);
+    return 0;
+}
+
+static int lacks(struct store *s, struct op *op, const char *what)
+{
+    return op_fail(op, -EOPNOTSUPP, "%s: %s stores don't have this call", what, s->ops->name);
+}
+
+/* A failure always has a reason that names operation, store and path. */
+static int64_t end(struct store *s, struct op *op, const char *what, const char *key, int64_t r)
+{
+    if (r >= 0)
+        return r;
+    assert(r >= -MAX_ERRNO);
+    if (!op->why[0])
+        op_fail(op, (int)r, "%s %s/%s: %s", what, s->url, key, strerror((int)-r));
+    return r;
+}
+
+static int check_etag(struct store *s, struct op *op, const char *what, const char *etag)
+{
+    if (!etag || (s->caps & STORE_IF_MATCH))
+        return 0;
+    return op_fail(op, -EOPNOTSUPP, "%s: %s stores can't check a version", what, s->ops->name);
+}
+
+/* What is not a regular file has no content. */
+static int check_attrs(struct op *op, const char *what, const char *key, uint64_t size,
+                       const struct attrs *a)
+{
+    if (!a || !(a->has & ATTR_MODE) || S_ISREG(a->mode) || !(a->mode & S_IFMT))
+        return 0;
+    if (S_ISDIR(a->mode) || size > 0)
+        return op_fail(op, -EINVAL, "%s %.200s: content with mode %o", what, key, a->mode);
+    if (S_ISLNK(a->mode) && (!(a->has & ATTR_TARGET) || !a->target || !a->target[0]))
+        return op_fail(op, -EINVAL, "%s %.200s: a symlink without a target", what, key);
+    return 0;
+}
+
+int store_stat(struct store *s, struct op *op, const char *key, struct object *ret_obj)
+{
+    int r = begin(s, op, "stat", key);
+    if (r < 0)
+        return r;
+    return (int)end(s, op, "stat", key, s->ops->stat(s, op, key, ret_obj));
+}
+
+struct checked_visit {
+    struct store *store;
+    store_visit visit;
+    void *arg;
+};
+
+static int visit_safe_names(void *arg, const char *name, const struct object *obj)
+{
+    struct checked_visit *c = arg;
+
+    if (!name[0] || !path_key_safe(name, STORE_KEY_MAX)) {
+        atomic_fetch_add_explicit(&c->store->hidden_names, 1, memory_order_relaxed);
+        return 0;
+    }
+    return c->visit(c->arg, name, obj);
+}
+
+int store_list(struct store *s, struct op *op, const char *prefix, unsigned flags,
+               store_visit visit, void *arg)
+{
+    struct checked_visit c = {s, visit, arg};
+
+    int r = begin(s, op, "list", prefix);
+    if (r < 0)
+        return r;
+    return (int)end(s, op, "list", prefix,
+                    s->ops->list(s, op, prefix, flags, visit_safe_names, &c));
+}
+
+struct checked_sink {
+    struct sink base;
+    struct sink *sink;
+    uint64_t from, to;
+};
+
+static int write_within(struct sink *sink, const void *data, size_t len, uint64_t off)
+{
+    struct checked_sink *c = container_of(sink, struct checked_sink, base);
+
+    /* A server that sends more than was asked for must not write beyond the caller's room. */
+    if (off < c->from || off > c->to || len > c->to - off)
+        return -EPROTO;
+    return c->sink->write(c->sink, data, len, off);
+}
+
+/* No range request can ask for nothing; the answer is in the object's attributes. */
+static int read_nothing(struct store *s, struct op *op, const char *key, const char *etag,
+                        struct object *ret_obj)
+{
+    struct object obj;
+
+    int r = store_stat(s, op, key, &obj);
+    if (r < 0)
+        return r;
+    if (obj.is_prefix)
+        r = op_fail(op, -ENOENT, "read %s/%s: a directory", s->url, key);
+    else if (etag && strcmp(etag, obj.etag) != 0)
+        r = op_fail(op, -ESTALE, "read %s/%s: version %s, not %s", s->url, key, obj.etag, etag);
+    else if (ret_obj)
+        *ret_obj = obj;
+    if (r < 0 || !ret_obj)
+        object_release(&obj);
+    return r;
+}
+
+ssize_t store_read(struct store *s, struct op *op, const char *key, const char *etag,
+                   struct sink *sink, size_t len, uint64_t off, struct object *ret_obj)
+{
+    int r = begin(s, op, "read", key);
+    if (r < 0)
+        return r;
+    if (off > INT64_MAX)
+        return op_fail(op, -EINVAL, "read %s/%s: the offset is too large", s->url, key);
+    if (len > INT64_MAX - off)
+        len = (size_t)(INT64_MAX - off);
+    if (len == 0)
+        return read_nothing(s, op, key, etag, ret_obj);
+
+    struct checked_sink c = {{.write = write_within}, sink, off, off + len};
+    ssize_t n = s->ops->read(s, op, key, etag, &c.base, len, off, ret_obj);
+    assert(n <= 0 || (size_t)n <= len);
+    return (ssize_t)end(s, op, "read", key, n);
+}
+
+int store_put(struct store *s, struct op *op, const char *key, const char *etag,
+              struct source *src, const struct attrs *attrs, struct object *ret_obj)
+{
+    int r = begin(s, op, "put", key);
+    if (!r)
+        r = check_etag(s, op, "put", etag);
+    if (!r)
+        r = check_attrs(op, "put", key, src->size, attrs);
+    if (r < 0)
+        return r;
+    if (!key[0])
+        return op_fail(op, -EISDIR, "put %s: the root is a directory", s->url);
+    if (src->size > s->put_max)
+        return op_fail(op, -EFBIG, "put %s/%s: %llu bytes are too much for one request", s->url,
+                       key, (unsigned long long)src->size);
+    return (int)end(s, op, "put", key, s->ops->put(s, op, key, etag, src, attrs, ret_obj));
+}
+
+int store_upload_begin(struct store *s, struct op *op, const char *key,
+                       const struct attrs *attrs, struct upload **ret_up)
+{
+    int r = begin(s, op, "upload", key);
+    if (!r)
+        r = check_attrs(op, "upload", key, 1, attrs);
+    if (r < 0)
+        return r;
+    if (!s->ops->upload_begin)
+        return lacks(s, op, "upload");
+    if (!key[0])
+        return op_fail(op, -EISDIR, "upload %s: the root is a directory", s->url);
+    return (int)end(s, op, "upload", key, s->ops->upload_begin(s, op, key, attrs, ret_up));
+}
+
+int store_upload_part(struct upload *up, struct op *op, unsigned number, struct source *src)
+{
+    struct store *s = up->store;
+
+    int r = begin(s, op, "part", "");
+    if (r < 0)
+        return r;
+    if (number < 1 || number > s->parts_max)
+        return op_fail(op, -EINVAL, "part %u of %s: numbers are 1 to %u", number, s->url,
+                       s->parts_max);
+    if (src->size > s->part_max)
+        return op_fail(op, -EFBIG, "part %u of %s: too large", number, s->url);
+    return (int)end(s, op, "part", "", s->ops->upload_part(up, op, number, src));
+}
+
+int store_upload_commit(struct upload *up, struct op *op, const char *etag,
+                        struct object *ret_obj)
+{
+    struct store *s = up->store;
+
+    int r = begin(s, op, "commit", "");
+    if (!r)
+        r = check_etag(s, op, "commit", etag);
+    if (r < 0)
+        return r;
+    return (int)end(s, op, "commit", "", s->ops->upload_commit(up, op, etag, ret_obj));
+}
+
+int store_upload_abort(struct upload *up, struct op *op)
+{
+    struct store *s = up->store;
+
+    op->why[0] = '\0';
+    op->retry_after_ns = 0;
+    return (int)end(s, op, "abort", "", s->ops->upload_abort(up, op));
+}
+
+void store_upload_detach(struct upload *up)
+{
+    up->store->ops->upload_detach(up);
+}
+
+char *store_upload_token(struct upload *up)
+{
+    return up->store->ops->upload_token(up);
+}
+
+int store_upload_resume(struct store *s, struct op *op, const char *key, const char *token,
+                        int (*visit)(void *arg, const struct part *part), void *arg,
+                        struct upload **ret_up)
+{
+    int r = begin(s, op, "resume", key);
+    if (r < 0)
+        return r;
+    if (!s->ops->upload_resume)
+        return lacks(s, op, "resume");
+    return (int)end(s, op, "resume", key,
+                    s->ops->upload_resume(s, op, key, token, visit, arg, ret_up));
+}
+
+int store_copy(struct store *s, struct op *op, const char *from, const char *from_etag,
+               const char *to, const char *to_etag, const struct attrs *attrs,
+               struct object *ret_obj)
+{
+    int r = begin(s, op, "copy", from);
+    if (!r)
+        r = begin(s, op, "copy", to);
+    if (!r)
+        r = check_etag(s, op, "copy", to_etag);
+    if (r < 0)
+        return r;
+    if (!s->ops->copy)
+        return lacks(s, op, "copy");
+    if (!to[0])
+        return op_fail(op, -EISDIR, "copy to %s: the root is a directory", s->url);
+    return (int)end(s, op, "copy", from,
+                    s->ops->copy(s, op, from, from_etag, to, to_etag, attrs, ret_obj));
+}
+
+int store_rename(struct store *s, struct op *op, const char *from, const char *to)
+{
+    int r = begin(s, op, "rename", from);
+    if (!r)
+        r = begin(s, op, "rename", to);
+    if (r < 0)
+        return r;
+    if (!s->ops->rename)
+        return lacks(s, op, "rename");
+    const char *below = path_below(from, to);
+    if (!from[0] || !to[0] || (below && below[0]))
+        return op_fail(op, -EINVAL, "rename %s/%s to %s: into itself, or the root", s->url,
+                       from, to);
+    return (int)end(s, op, "rename", from, s->ops->rename(s, op, from, to));
+}
+
+int store_remove(struct store *s, struct op *op, const char *const *keys, size_t n, int *errs)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < n && !r; i++)
+        r = begin(s, op, "remove", keys[i]);
+    if (r < 0 || n == 0)
+        return r;
+    return (int)end(s, op, "remove", keys[0], s->ops->remove(s, op, keys, n, errs));
+}
+
+int store_mkdir(struct store *s, struct op *op, const char *key, const struct attrs *attrs)
+{
+    int r = begin(s, op, "mkdir", key);
+    if (r < 0)
+        return r;
+    if (!s->ops->mkdir)
+        return lacks(s, op, "mkdir");
+    return (int)end(s, op, "mkdir", key, s->ops->mkdir(s, op, key, attrs));
+}
+
+int store_rmdir(struct store *s, struct op *op, const char *key)
+{
+    int r = begin(s, op, "rmdir", key);
+    if (r < 0)
+        return r;
+    if (!s->ops->rmdir)
+        return lacks(s, op, "rmdir");
+    if (!key[0])
+        return op_fail(op, -EBUSY, "rmdir %s: the root stays", s->url);
+    return (int)end(s, op, "rmdir", key, s->ops->rmdir(s, op, key));
+}
+
+int store_set_attributes(struct store *s, struct op *op, const char *key, const char *etag,
+                         const struct attrs *attrs, struct object *ret_obj)
+{
+    int r = begin(s, op, "setattr", key);
+    if (!r)
+        r = check_etag(s, op, "setattr", etag);
+    if (r < 0)
+        return r;
+    if (!s->ops->set_attributes)
+        return lacks(s, op, "setattr");
+    return (int)end(s, op, "setattr", key,
+                    s->ops->set_attributes(s, op, key, etag, attrs, ret_obj));
+}
+
+void store_close(struct store *s)
+{
+    if (s)
+        s->ops->close(s);
+}
+
+void store_get_stats(struct store *s, struct store_stats *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    for (; s; s = s->next) {
+        ret->hidden_names += atomic_load_explicit(&s->hidden_names, memory_order_relaxed);
+        if (s->ops->add_stats)
+            s->ops->add_stats(s, ret);
+    }
+}
