@@ -28,13 +28,6 @@ struct fs_config {
     bool debug;       /* libfuse writes every request to stderr */
     int64_t attr_timeout_ns, entry_timeout_ns; /* how long the kernel may believe us */
     unsigned threads;                          /* at most this many FUSE workers; 0: 10 */
-
-    /* The texts of .runfs/status.json and .runfs/metrics, heap, NULL without memory. Called
-     * when one is opened, from a FUSE worker: must not touch the mount. Either may be NULL: the
-     * file is not there then. */
-    char *(*status)(void *arg);
-    char *(*metrics)(void *arg);
-    void *text_arg;
 };
 
 void fs_config_init(struct fs_config *config);
@@ -51,13 +44,18 @@ bool fs_can_passthrough(const struct fs *fs);
  * of the kernel; never blocks. What comes before the mount or after its end is dropped. */
 void fs_invalidate(void *fs, struct node *node, const char *name);
 
+/* The writers of .runfs/status.json and .runfs/metrics: a heap text, NULL without memory.
+ * Called when one is opened, from a FUSE worker: must not touch the mount. Before fs_mount();
+ * without it `.runfs` is empty. */
+typedef char *(*fs_text)(void *arg);
+void fs_set_texts(struct fs *fs, fs_text status, fs_text metrics, void *arg);
+
 /* Mounts and answers the kernel's first request: the mount is usable as soon as fs_run() is
  * called. Starts the frontend's threads. On failure nothing stays mounted; op->why tells. */
 int fs_mount(struct fs *fs, struct cache *cache, struct op *op);
 
 /* Answers requests until the filesystem is unmounted or fs_stop() is called. 0 or the errno
- * that ended it. The last
- * real-time signal (SIGRTMAX) has a handler that does nothing while it runs. */
+ * that ended it. SIGRTMAX has a handler that does nothing from then on. */
 int fs_run(struct fs *fs);
 
 /* Makes fs_run() return, and waits until it is about to. From any thread but the one in
