@@ -90,7 +90,8 @@ int op_sleep(struct op *op, int64_t ns)
     }
 }
 
-int op_fail(struct op *op, int err, const char *fmt, ...)
+/* In brackets, because scripts/analyzer.h has a macro of this name. */
+int(op_fail)(struct op *op, int err, const char *fmt, ...)
 {
     va_list ap;
 

@@ -6,7 +6,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$top"
 
-folders=(common backends cache runs fuse cli tests bench)
+folders=(common backends cache runs fuse cli tests bench scripts)
 passed=0 failed=0 skipped=0
 
 sources() {
@@ -36,7 +36,8 @@ lint_tidy() {
     local ours
     mapfile -t ours < <(sources | grep '\.c$' | grep -vE '^(tests|bench)/')
     run-clang-tidy-14 -quiet -p build/debug -j "$(nproc)" \
-        -extra-arg=-Wno-unknown-warning-option "${ours[@]}" 2>&1 |
+        -extra-arg=-Wno-unknown-warning-option \
+        -extra-arg=-include -extra-arg="$top/scripts/analyzer.h" "${ours[@]}" 2>&1 |
         grep -vE '^(clang-tidy|[0-9]+ warnings? generated)|^Suppressed|^Use -header-filter'
     return "${PIPESTATUS[0]}"
 }
