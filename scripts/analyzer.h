@@ -1,7 +1,7 @@
-/* Read before every source by clang-tidy (lint.sh), never by a compiler. The analyzer sees one file
- * at a time; here it is told that errno is positive after a failure, and that op_fail() returns the
- * error it was given. Without that it takes `return -errno` and `return op_fail(...)` for possible
- * successes and follows paths on which results are not set. */
+/* Read before every source by clang-tidy (lint.sh), never by a compiler. The analyzer sees one
+ * file at a time; here it is told that errno is positive after a failure, and that op_fail()
+ * returns the error it was given. Without that it takes `return -errno` and `return
+ * op_fail(...)` for possible successes and follows paths on which results are not set. */
 #ifndef RUNFS_SCRIPTS_ANALYZER_H
 #define RUNFS_SCRIPTS_ANALYZER_H
 

@@ -43,7 +43,7 @@ lint_tidy() {
 }
 
 lint_shell() {
-    scripts | xargs shellcheck -x
+    scripts | xargs shellcheck
 }
 
 lint() {
