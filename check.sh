@@ -189,15 +189,8 @@ job() {
 
 # Tests that mount need a device that this user can open.
 need_fuse() {
-    local problem=
-    [ -e /dev/fuse ] || as_root modprobe fuse 2>/dev/null || true
-    if [ ! -e /dev/fuse ]; then
-        problem="there is no /dev/fuse: load the module (modprobe fuse), or start the container with \
---device /dev/fuse --cap-add SYS_ADMIN"
-    elif ! (: <>/dev/fuse) 2>/dev/null; then
-        problem="this user can't open /dev/fuse: run as root, or make it what udev makes it \
-(chmod 0666 /dev/fuse)"
-    fi
+    local problem
+    problem=$(fuse_problem)
     [ -z "$problem" ] || die "$problem. Without it only these run: ./check.sh lint unit contract fuzz"
 }
 

@@ -28,7 +28,8 @@ as_root() {
     elif have sudo; then
         sudo -- "$@"
     else
-        die "this needs root, and there is no sudo: $*"
+        printf 'error: this needs root, and there is no sudo: %s\n' "$*" >&2
+        return 1
     fi
 }
 
@@ -47,4 +48,16 @@ once() {
         flock 9
         "$@"
     ) 9>"$cache/.$name.lock"
+}
+
+# Prints why nothing can be mounted here; nothing when it can.
+fuse_problem() {
+    [ -e /dev/fuse ] || as_root modprobe fuse 2>/dev/null || true
+    if [ ! -e /dev/fuse ]; then
+        echo "there is no /dev/fuse: load the module (modprobe fuse), or start the container with" \
+            "--device /dev/fuse --cap-add SYS_ADMIN"
+    elif ! (: <>/dev/fuse) 2>/dev/null; then
+        echo "this user can't open /dev/fuse: run as root, or make it what udev makes it" \
+            "(chmod 0666 /dev/fuse)"
+    fi
 }
