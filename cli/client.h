@@ -1,0 +1,33 @@
+/* The commands' end of the control socket. One thread. */
+#ifndef RUNFS_CLI_CLIENT_H
+#define RUNFS_CLI_CLIENT_H
+
+#include "cli/control_io.h"
+#include "common/op.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct client {
+    int fd;
+    pid_t pid;        /* the daemon */
+    char *rel;        /* the path below the mount's root, "" for the root; heap */
+    char *mountpoint; /* NULL when the path was a cache directory; heap */
+    struct control_reader reader;
+};
+
+/* Connects to the daemon that serves `path`: a path on a mount, or a cache directory in use
+ * (also after its mount is gone). -ENOTCONN when the daemon died. */
+int client_open(const char *path, struct op *op, struct client *ret);
+/* Accepts one that was never opened but zeroed. */
+void client_close(struct client *c);
+
+typedef void (*client_progress)(void *arg, uint64_t done, uint64_t total);
+
+/* Sends the request (which it consumes; NULL is out of memory) and blocks for the answer, which
+ * is the caller's. A refusal is its errno with the daemon's reason in op->why. -ECONNRESET when
+ * the daemon went away before it answered. `progress` may be NULL. */
+int client_call(struct client *c, json_t *request, client_progress progress, void *arg,
+                struct op *op, json_t **ret);
+
+#endif

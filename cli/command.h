@@ -1,0 +1,47 @@
+/* The commands of `runfs`. */
+#ifndef RUNFS_CLI_COMMAND_H
+#define RUNFS_CLI_COMMAND_H
+
+#include "cache/cache.h"
+#include "common/op.h"
+
+enum exit_code {
+    EXIT_OK = 0,
+    EXIT_FAILED = 1, /* the one line on stderr says why */
+    EXIT_USAGE = 2,  /* the command line is wrong */
+};
+
+struct command {
+    const char *name;
+    const char *usage; /* what follows the name */
+    const char *line;  /* what it does, for the list of commands */
+    const char *help;  /* the rest of its --help; "" when `usage` says all */
+    /* argv[0] is the command's name. Returns an exit code. */
+    int (*run)(const struct command *self, int argc, char **argv);
+};
+
+int command_mount(const struct command *self, int argc, char **argv);
+int command_umount(const struct command *self, int argc, char **argv);
+int command_status(const struct command *self, int argc, char **argv);
+int command_flush(const struct command *self, int argc, char **argv);
+int command_fetch(const struct command *self, int argc, char **argv);
+int command_pin(const struct command *self, int argc, char **argv);
+int command_unpin(const struct command *self, int argc, char **argv);
+int command_recover(const struct command *self, int argc, char **argv);
+
+/* The form that mount(8) and fstab use: SPEC DIR [-o OPTIONS]. */
+int command_mount_helper(int argc, char **argv);
+
+/* Prints a command's whole help to stdout. */
+void command_help(const struct command *c);
+
+/* One line "runfs: ..." on stderr; returns EXIT_FAILED. */
+int command_failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The same with a hint at --help; returns EXIT_USAGE. */
+int command_misused(const struct command *c, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Prints one line of what is owed to the store. */
+void command_print_pending(const struct cache_pending *p);
+
+#endif

@@ -1,0 +1,483 @@
+/* The control socket of a mount.
+ *
+ * One thread accepts, watches the connections for clients that went away and takes a rate
+ * sample every second; each connection has a thread of its own, which may block in the cache
+ * for as long as its client waits. A client that goes away cancels what it asked for. */
+#include "cli/control_server.h"
+
+#include "cache/cache.h"
+#include "cli/control_io.h"
+#include "cli/status_doc.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+
+#define CONNECTIONS_MAX 32
+#define REQUEST_MAX     (256 * 1024)
+#define IDLE_SECONDS    60 /* a connection without a request is closed */
+#define SEND_SECONDS    30 /* a client that reads nothing counts as gone */
+
+struct connection {
+    struct control_server *server; /* constant */
+    int fd;                        /* under lock; -1: the slot is free */
+    uint64_t number;               /* under lock; tells users of a slot apart */
+    atomic_bool gone;              /* the client went away, or the server stops */
+};
+
+struct control_server {
+    struct cache *cache;
+    struct status_doc *status;
+    int dir_fd, listen_fd, stop_fd;
+    pthread_t acceptor;
+    struct { /* under lock */
+        struct mutex lock;
+        pthread_cond_t changed; /* a connection ended or is gone, or `stopping` was set */
+        struct connection slots[CONNECTIONS_MAX];
+        unsigned used;
+        uint64_t numbers;
+        bool stopping;
+        const json_t *last; /* answer to "wait"; set with `stopping`, NULL until then */
+    } shared;
+};
+
+/* ---- answers ---- */
+
+static int answer_ok(int fd)
+{
+    auto_json json_t *answer = json_pack("{s:b}", "ok", 1);
+
+    return control_send(fd, answer);
+}
+
+static int answer_error(int fd, int err, const char *why)
+{
+    auto_json json_t *answer =
+        json_pack("{s:b, s:i, s:o}", "ok", 0, "errno", -err, "error", control_text(why));
+
+    return control_send(fd, answer);
+}
+
+static void send_progress(void *arg, uint64_t done, uint64_t total)
+{
+    struct connection *c = arg;
+    auto_json json_t *message = json_pack("{s:{s:I, s:I}}", "progress", "done",
+                                          (json_int_t)done, "total", (json_int_t)total);
+
+    if (control_send(c->fd, message) < 0)
+        atomic_store(&c->gone, true);
+}
+
+static int handle_status(struct connection *c, const json_t *request)
+{
+    bool files = json_is_true(json_object_get(request, "files"));
+    json_t *status = status_doc_json(c->server->status, files);
+    auto_json json_t *answer = json_pack("{s:b, s:o}", "ok", 1, "status", status);
+
+    if (!answer)
+        return answer_error(c->fd, -ENOMEM, "out of memory");
+    return control_send(c->fd, answer);
+}
+
+/* What is left below a path after it was flushed. */
+struct leftover {
+    const char *path;
+    unsigned staged, kept;
+};
+
+static int count_leftover(void *arg, const struct cache_pending *p)
+{
+    struct leftover *l = arg;
+
+    if (!path_below(l->path, p->path))
+        return 0;
+    l->staged += strcmp(p->state, "staged") == 0;
+    l->kept += strcmp(p->kind, "kept") == 0;
+    return 0;
+}
+
+static int answer_flushed(struct connection *c, const char *path)
+{
+    struct leftover l = {.path = path};
+    auto_json json_t *answer = NULL;
+
+    cache_each_pending(c->server->cache, count_leftover, &l);
+    answer =
+        json_pack("{s:b, s:i, s:i}", "ok", 1, "staged", (int)l.staged, "kept", (int)l.kept);
+    return control_send(c->fd, answer);
+}
+
+static int64_t request_timeout(const json_t *request)
+{
+    const json_t *ms = json_object_get(request, "timeout_ms");
+    json_int_t value = json_integer_value(ms);
+
+    if (!json_is_integer(ms) || value < 0 || value > INT64_MAX / NS_PER_MS / 2)
+        return OP_FOREVER;
+    return value * NS_PER_MS;
+}
+
+/* The decoded path of a request; answers the client when there is none. */
+static int request_path(struct connection *c, const json_t *request, char **ret)
+{
+    const char *text = json_string_value(json_object_get(request, "path"));
+    int err = text ? control_decode_path(text, ret) : -EINVAL;
+
+    if (err)
+        (void)answer_error(c->fd, err, "the request has no good path");
+    return err;
+}
+
+static int handle_transfer(struct connection *c, const json_t *request, bool flush)
+{
+    struct cache *cache = c->server->cache;
+    auto_free char *path = NULL;
+    bool staged = json_is_true(json_object_get(request, "staged"));
+    struct op op;
+    int err = request_path(c, request, &path);
+
+    if (err)
+        return err;
+    op_init(&op, request_timeout(request));
+    op.cancelled = &c->gone;
+    if (flush)
+        err = cache_flush_path(cache, path, staged, &op, send_progress, c);
+    else
+        err = cache_fetch_path(cache, path, &op, send_progress, c);
+    if (err)
+        return answer_error(c->fd, err, *op.why ? op.why : strerror(-err));
+    return flush ? answer_flushed(c, path) : answer_ok(c->fd);
+}
+
+static int handle_flush(struct connection *c, const json_t *request)
+{
+    return handle_transfer(c, request, true);
+}
+
+static int handle_fetch(struct connection *c, const json_t *request)
+{
+    return handle_transfer(c, request, false);
+}
+
+static int set_pinned(struct connection *c, const json_t *request, bool pinned)
+{
+    auto_free char *path = NULL;
+    int err = request_path(c, request, &path);
+
+    if (err)
+        return err;
+    err = cache_pin(c->server->cache, path, pinned);
+    return err ? answer_error(c->fd, err, strerror(-err)) : answer_ok(c->fd);
+}
+
+static int handle_pin(struct connection *c, const json_t *request)
+{
+    return set_pinned(c, request, true);
+}
+
+static int handle_unpin(struct connection *c, const json_t *request)
+{
+    return set_pinned(c, request, false);
+}
+
+static int handle_wait(struct connection *c, const json_t *request)
+{
+    struct control_server *s = c->server;
+    const json_t *last;
+
+    (void)request;
+    mutex_lock(&s->shared.lock);
+    while (!s->shared.stopping && !atomic_load(&c->gone))
+        mutex_wait(&s->shared.lock, &s->shared.changed);
+    last = s->shared.last;
+    mutex_unlock(&s->shared.lock);
+    return last ? control_send(c->fd, last) : -EPIPE;
+}
+
+static int dispatch(struct connection *c, const json_t *request)
+{
+    static const struct {
+        const char *name;
+        int (*handle)(struct connection *c, const json_t *request);
+    } commands[] = {
+        {"status", handle_status}, {"flush", handle_flush}, {"fetch", handle_fetch},
+        {"pin", handle_pin},       {"unpin", handle_unpin}, {"wait", handle_wait},
+    };
+    const char *name = json_string_value(json_object_get(request, "cmd"));
+
+    for (size_t i = 0; name && i < ARRAY_SIZE(commands); i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return commands[i].handle(c, request);
+    return answer_error(c->fd, -ENOSYS, "this runfs does not know that request");
+}
+
+/* ---- connections ---- */
+
+static bool peer_allowed(int fd)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+        return false;
+    return peer.uid == 0 || peer.uid == geteuid();
+}
+
+static void close_connection(struct connection *c)
+{
+    struct control_server *s = c->server;
+
+    mutex_lock(&s->shared.lock);
+    (void)close(c->fd);
+    c->fd = -1;
+    s->shared.used--;
+    pthread_cond_broadcast(&s->shared.changed);
+    mutex_unlock(&s->shared.lock);
+}
+
+static void *serve(void *arg)
+{
+    struct connection *c = arg;
+    struct control_reader reader;
+    int err = 0;
+
+    control_reader_init(&reader, c->fd, REQUEST_MAX);
+    while (!err && !atomic_load(&c->gone)) {
+        json_t *request;
+
+        err = control_receive(&reader, &request);
+        if (err)
+            break;
+        err = dispatch(c, request);
+        json_decref(request);
+    }
+    control_reader_release(&reader);
+    close_connection(c);
+    return NULL;
+}
+
+static void set_timeouts(int fd)
+{
+    const struct timeval idle = {.tv_sec = IDLE_SECONDS};
+    const struct timeval slow = {.tv_sec = SEND_SECONDS};
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &idle, sizeof(idle));
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &slow, sizeof(slow));
+}
+
+/* A free slot for the descriptor, or NULL. */
+static struct connection *take_slot(struct control_server *s, int fd)
+{
+    struct connection *c = NULL;
+
+    mutex_lock(&s->shared.lock);
+    for (size_t i = 0; i < CONNECTIONS_MAX && !c && !s->shared.stopping; i++)
+        if (s->shared.slots[i].fd < 0)
+            c = &s->shared.slots[i];
+    if (c) {
+        c->fd = fd;
+        c->number = ++s->shared.numbers;
+        atomic_store(&c->gone, false);
+        s->shared.used++;
+    }
+    mutex_unlock(&s->shared.lock);
+    return c;
+}
+
+static void accept_one(struct control_server *s)
+{
+    int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    struct connection *c;
+    pthread_attr_t attr;
+    pthread_t thread;
+    int err;
+
+    if (fd < 0)
+        return;
+    if (!peer_allowed(fd)) {
+        (void)close(fd);
+        return;
+    }
+    set_timeouts(fd);
+    c = take_slot(s, fd);
+    if (!c) {
+        (void)answer_error(fd, -EBUSY, "too many runfs commands run at once");
+        (void)close(fd);
+        return;
+    }
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    err = pthread_create(&thread, &attr, serve, c);
+    (void)pthread_attr_destroy(&attr);
+    if (err)
+        close_connection(c);
+}
+
+/* ---- the accepting thread ---- */
+
+struct watch {
+    struct pollfd fds[CONNECTIONS_MAX + 2];
+    struct connection *connections[CONNECTIONS_MAX + 2];
+    uint64_t numbers[CONNECTIONS_MAX + 2];
+    nfds_t n;
+};
+
+static void watch_connections(struct control_server *s, struct watch *w)
+{
+    w->fds[0] = (struct pollfd){.fd = s->stop_fd, .events = POLLIN};
+    w->fds[1] = (struct pollfd){.fd = s->listen_fd, .events = POLLIN};
+    w->n = 2;
+    mutex_lock(&s->shared.lock);
+    for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
+        struct connection *c = &s->shared.slots[i];
+
+        if (c->fd < 0 || atomic_load(&c->gone))
+            continue;
+        w->fds[w->n] = (struct pollfd){.fd = c->fd, .events = POLLRDHUP};
+        w->connections[w->n] = c;
+        w->numbers[w->n++] = c->number;
+    }
+    mutex_unlock(&s->shared.lock);
+}
+
+static void mark_gone(struct control_server *s, const struct watch *w)
+{
+    mutex_lock(&s->shared.lock);
+    for (nfds_t i = 2; i < w->n; i++) {
+        struct connection *c = w->connections[i];
+
+        if (!w->fds[i].revents || c->fd < 0 || c->number != w->numbers[i])
+            continue;
+        atomic_store(&c->gone, true);
+        pthread_cond_broadcast(&s->shared.changed);
+    }
+    mutex_unlock(&s->shared.lock);
+}
+
+static void *accept_loop(void *arg)
+{
+    struct control_server *s = arg;
+    int64_t sampled_ns = 0;
+    struct watch w;
+
+    for (;;) {
+        int64_t now;
+
+        watch_connections(s, &w);
+        if (poll(w.fds, w.n, 1000) < 0 && errno != EINTR)
+            return NULL;
+        if (w.fds[0].revents)
+            return NULL;
+        mark_gone(s, &w);
+        if (w.fds[1].revents)
+            accept_one(s);
+        now = clock_mono_ns();
+        if (now - sampled_ns >= NS_PER_SEC) {
+            status_doc_sample(s->status);
+            sampled_ns = now;
+        }
+    }
+}
+
+/* ---- start and stop ---- */
+
+static int open_socket(struct control_server *s, const char *cache_dir)
+{
+    struct sockaddr_un address;
+
+    s->dir_fd = open(cache_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (s->dir_fd < 0)
+        return -errno;
+    control_address(s->dir_fd, &address);
+    if (unlinkat(s->dir_fd, CONTROL_NAME, 0) < 0 && errno != ENOENT)
+        return -errno;
+    s->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s->listen_fd < 0)
+        return -errno;
+    /* The directory is 0700, so the moment between bind() and chmod() opens nothing. */
+    if (bind(s->listen_fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+        fchmodat(s->dir_fd, CONTROL_NAME, 0600, 0) < 0 || listen(s->listen_fd, 16) < 0)
+        return -errno;
+    s->stop_fd = eventfd(0, EFD_CLOEXEC);
+    return s->stop_fd < 0 ? -errno : 0;
+}
+
+static void server_free(struct control_server *s)
+{
+    if (s->listen_fd >= 0) {
+        (void)close(s->listen_fd);
+        (void)unlinkat(s->dir_fd, CONTROL_NAME, 0);
+    }
+    if (s->stop_fd >= 0)
+        (void)close(s->stop_fd);
+    if (s->dir_fd >= 0)
+        (void)close(s->dir_fd);
+    pthread_cond_destroy(&s->shared.changed);
+    mutex_destroy(&s->shared.lock);
+    free(s);
+}
+
+int control_server_start(const char *cache_dir, struct cache *cache, struct status_doc *status,
+                         struct op *op, struct control_server **ret)
+{
+    struct control_server *s = calloc(1, sizeof(*s));
+    int err;
+
+    if (!s)
+        return op_fail(op, -ENOMEM, "out of memory");
+    s->cache = cache;
+    s->status = status;
+    s->dir_fd = s->listen_fd = s->stop_fd = -1;
+    mutex_init(&s->shared.lock);
+    cond_init(&s->shared.changed);
+    for (size_t i = 0; i < CONNECTIONS_MAX; i++)
+        s->shared.slots[i] = (struct connection){.server = s, .fd = -1};
+    err = open_socket(s, cache_dir);
+    if (!err)
+        err = -pthread_create(&s->acceptor, NULL, accept_loop, s);
+    if (err) {
+        server_free(s);
+        return op_fail(op, err, "cannot make the control socket in %s: %s", cache_dir,
+                       strerror(-err));
+    }
+    *ret = s;
+    return 0;
+}
+
+void control_server_stop(struct control_server *s, const json_t *last)
+{
+    const uint64_t one = 1;
+
+    if (!s)
+        return;
+    if (write(s->stop_fd, &one, sizeof(one)) < 0)
+        log_warn("control socket: %s", strerror(errno));
+    (void)pthread_join(s->acceptor, NULL);
+    mutex_lock(&s->shared.lock);
+    s->shared.stopping = true;
+    s->shared.last = last;
+    for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
+        struct connection *c = &s->shared.slots[i];
+
+        if (c->fd < 0)
+            continue;
+        atomic_store(&c->gone, true);
+        (void)shutdown(c->fd, SHUT_RD); /* answers may still leave */
+    }
+    pthread_cond_broadcast(&s->shared.changed);
+    while (s->shared.used > 0)
+        mutex_wait(&s->shared.lock, &s->shared.changed);
+    mutex_unlock(&s->shared.lock);
+    server_free(s);
+}

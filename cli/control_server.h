@@ -1,0 +1,23 @@
+/* The daemon's end of the control socket: answers `runfs status`, flush, fetch, pin and umount.
+ */
+#ifndef RUNFS_CLI_CONTROL_SERVER_H
+#define RUNFS_CLI_CONTROL_SERVER_H
+
+#include "common/op.h"
+
+#include <jansson.h>
+
+struct cache;
+struct control_server;
+struct status_doc;
+
+/* Listens on `control` in the cache directory, which the caller has locked: what lies there is
+ * left over. Only the daemon's own user and root are answered. Everything is borrowed. */
+int control_server_start(const char *cache_dir, struct cache *cache, struct status_doc *status,
+                         struct op *op, struct control_server **ret);
+
+/* Ends what still runs, answers those who wait for the daemon's end with `last`, removes the
+ * socket and frees the server. Accepts NULL. */
+void control_server_stop(struct control_server *s, const json_t *last);
+
+#endif

@@ -1,0 +1,156 @@
+/* The process around a mount. */
+#include "cli/daemon.h"
+
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* The process has one set of signals, so this is one too. */
+static struct {
+    sigset_t set;
+    atomic_bool stop;
+    pthread_mutex_t
+        lock; /* held while notify runs, so that daemon_signals_end() waits for it */
+    void (*notify)(void *arg);
+    void *arg;
+} signals = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void notify_once(int number)
+{
+    if (atomic_exchange(&signals.stop, true)) {
+        log_warn("%s: still uploading; what is not in the store stays in the cache",
+                 strsignal(number));
+        return;
+    }
+    log_info("%s: uploading what is left, then unmounting", strsignal(number));
+    (void)pthread_mutex_lock(&signals.lock);
+    if (signals.notify)
+        signals.notify(signals.arg);
+    (void)pthread_mutex_unlock(&signals.lock);
+}
+
+static void *signal_loop(void *arg)
+{
+    (void)arg;
+    for (;;) {
+        int number;
+
+        if (sigwait(&signals.set, &number) == 0)
+            notify_once(number);
+    }
+    return NULL;
+}
+
+int daemon_signals(void (*notify)(void *arg), void *arg)
+{
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    pthread_t thread;
+    int err;
+
+    signals.notify = notify;
+    signals.arg = arg;
+    (void)sigaction(SIGHUP, &ignore, NULL);
+    (void)sigaction(SIGPIPE, &ignore, NULL);
+    (void)sigemptyset(&signals.set);
+    (void)sigaddset(&signals.set, SIGTERM);
+    (void)sigaddset(&signals.set, SIGINT);
+    err = pthread_sigmask(SIG_BLOCK, &signals.set, NULL);
+    if (!err)
+        err = pthread_create(&thread, NULL, signal_loop, NULL);
+    if (!err)
+        err = pthread_detach(thread);
+    return -err;
+}
+
+const atomic_bool *daemon_stop(void)
+{
+    return &signals.stop;
+}
+
+void daemon_signals_end(void)
+{
+    (void)pthread_mutex_lock(&signals.lock);
+    signals.notify = NULL;
+    (void)pthread_mutex_unlock(&signals.lock);
+}
+
+/* The parent's part: the child's word, or its end. */
+static _Noreturn void await_verdict(int fd, pid_t child)
+{
+    int status;
+    char byte;
+    ssize_t n;
+
+    do
+        n = read(fd, &byte, 1);
+    while (n < 0 && errno == EINTR);
+    if (n == 1)
+        _exit(0);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFSIGNALED(status)) {
+        (void)fprintf(stderr, "runfs: the daemon was killed by signal %d\n", WTERMSIG(status));
+        _exit(1);
+    }
+    _exit(WEXITSTATUS(status) ? WEXITSTATUS(status) : 1);
+}
+
+int daemon_fork(void)
+{
+    int fds[2];
+    pid_t child;
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return -1;
+    child = fork();
+    if (child < 0) {
+        (void)close(fds[0]);
+        (void)close(fds[1]);
+        return -1;
+    }
+    if (child > 0) {
+        (void)close(fds[1]);
+        await_verdict(fds[0], child);
+    }
+    (void)close(fds[0]);
+    return fds[1];
+}
+
+void daemon_ready(int fd)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    char byte = 'R';
+
+    (void)setsid();
+    if (chdir("/") < 0)
+        log_debug("chdir /: %s", strerror(errno));
+    for (int i = STDIN_FILENO; null >= 0 && i <= STDERR_FILENO; i++)
+        (void)dup2(null, i);
+    if (null > STDERR_FILENO)
+        (void)close(null);
+    if (write(fd, &byte, 1) < 0)
+        log_debug("the mounting process went away before it heard");
+    (void)close(fd);
+}
+
+void daemon_protect_from_oom(void)
+{
+    static const char score[] = "-500\n";
+    int fd;
+
+    if (geteuid() != 0)
+        return;
+    fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (write(fd, score, sizeof(score) - 1) < 0)
+        log_debug("oom_score_adj: %s", strerror(errno));
+    (void)close(fd);
+}

@@ -1,0 +1,159 @@
+/* A store's identity as JSON with sorted keys. */
+#include "cli/identity.h"
+
+#include "cli/control_io.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define OPTIONS_NAME "store.json"
+
+/* Where S3 clients take the endpoint from when no option says it: the option's value wins, then
+ * the variable for the service, then the common one. */
+static const char *endpoint_of(const char *url, const struct settings *store)
+{
+    static const char *const variables[] = {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"};
+    const char *endpoint = settings_get(store, "endpoint");
+
+    if (endpoint || strncmp(url, "s3://", 5) != 0)
+        return endpoint;
+    for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+        endpoint = getenv(variables[i]);
+        if (endpoint && *endpoint)
+            return endpoint;
+    }
+    return NULL;
+}
+
+char *identity_make(const char *url, const struct settings *store)
+{
+    const char *endpoint = endpoint_of(url, store);
+    auto_json json_t *j = json_pack("{s:o, s:s}", "url", control_text(url), "layout", "plain");
+
+    if (!j || (endpoint && json_object_set_new(j, "endpoint", control_text(endpoint))))
+        return NULL;
+    return json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS);
+}
+
+static int add_texts(const json_t *j, struct settings *to)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)j, key, value)
+    {
+        if (strcmp(key, "url") == 0 || strcmp(key, "layout") == 0)
+            continue;
+        if (!json_is_string(value) || settings_add(to, key, json_string_value(value)))
+            return -EINVAL;
+    }
+    return 0;
+}
+
+int identity_parse(const char *text, struct op *op, char **ret_url, struct settings *ret_store)
+{
+    auto_json json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    const char *url = json_string_value(json_object_get(j, "url"));
+    struct settings store = {0};
+    auto_free char *copy = url ? strdup(url) : NULL;
+
+    if (!copy || add_texts(j, &store)) {
+        settings_release(&store);
+        return op_fail(op, -EINVAL, "the cache directory's identity can't be read");
+    }
+    *ret_url = take_ptr(copy);
+    *ret_store = store;
+    return 0;
+}
+
+static char *cache_home(void)
+{
+    const char *home = getenv("XDG_CACHE_HOME");
+    char *path = NULL;
+
+    if (geteuid() == 0)
+        return strdup("/var/cache/runfs");
+    if (home && *home == '/') {
+        if (asprintf(&path, "%s/runfs", home) < 0)
+            return NULL;
+        return path;
+    }
+    home = getenv("HOME");
+    if (!home || *home != '/' || asprintf(&path, "%s/.cache/runfs", home) < 0)
+        return NULL;
+    return path;
+}
+
+char *identity_default_dir(const char *identity, const char *mountpoint)
+{
+    unsigned char hash[EVP_MAX_MD_SIZE];
+    auto_free char *home = cache_home();
+    auto_free char *text = NULL;
+    char *dir = NULL, hex[2 * 12 + 1];
+    unsigned len;
+
+    if (!home || asprintf(&text, "%s\n%s", identity, mountpoint) < 0) {
+        text = NULL;
+        return NULL;
+    }
+    if (!EVP_Digest(text, strlen(text), hash, &len, EVP_sha256(), NULL))
+        return NULL;
+    for (size_t i = 0; i < 12; i++)
+        (void)snprintf(hex + 2 * i, 3, "%02x", hash[i]);
+    if (asprintf(&dir, "%s/%s", home, hex) < 0)
+        return NULL;
+    return dir;
+}
+
+static json_t *settings_json(const struct settings *store)
+{
+    json_t *j = json_object();
+
+    for (size_t i = 0; j && i < store->n; i++)
+        (void)json_object_set_new(j, store->items[i].name, control_text(store->items[i].value));
+    return j;
+}
+
+int identity_save_options(const char *cache_dir, const struct settings *store, struct op *op)
+{
+    auto_json json_t *j = settings_json(store);
+    auto_free char *path = NULL;
+    auto_free char *tmp = NULL;
+
+    if (!j || asprintf(&path, "%s/" OPTIONS_NAME, cache_dir) < 0 ||
+        asprintf(&tmp, "%s.tmp", path) < 0)
+        return op_fail(op, -ENOMEM, "out of memory");
+    if (json_dump_file(j, tmp, JSON_INDENT(2)) || rename(tmp, path) < 0)
+        return op_fail(op, -EIO, "cannot write %s", path);
+    return 0;
+}
+
+int identity_load_options(const char *cache_dir, struct op *op, struct settings *ret)
+{
+    auto_free char *path = NULL;
+    struct settings store = {0};
+    json_error_t where;
+    json_t *j;
+    int err = 0;
+
+    if (asprintf(&path, "%s/" OPTIONS_NAME, cache_dir) < 0) {
+        path = NULL;
+        return op_fail(op, -ENOMEM, "out of memory");
+    }
+    *ret = store;
+    if (access(path, F_OK) < 0)
+        return 0;
+    j = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
+    if (!json_is_object(j) || add_texts(j, &store))
+        err = op_fail(op, -EINVAL, "%s can't be read", path);
+    json_decref(j);
+    if (err)
+        settings_release(&store);
+    else
+        *ret = store;
+    return err;
+}

@@ -1,0 +1,119 @@
+/* runfs: the table of commands. */
+#include "cli/command.h"
+#include "cli/nearest.h"
+#include "common/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct command commands[] = {
+    {"mount", "[-f] [-o OPTION[=VALUE],...] STORE|CONFIG.json MOUNTPOINT",
+     "Mount a store as a directory; returns when it is usable",
+     "STORE is a URL such as s3://bucket/prefix, file:///path or /path.\n"
+     "Credentials come from the environment (AWS_ACCESS_KEY_ID, ...) or a profile, never from\n"
+     "the command line. A mountpoint that a runfs left behind when it died is taken over.\n"
+     "  -f   stay in the foreground, log to stderr (else to runfs.log in the cache directory)\n"
+     "SIGTERM and SIGINT upload what is left, then unmount.\n",
+     command_mount},
+    {"umount", "MOUNTPOINT [--timeout TIME]",
+     "Upload everything, unmount, and wait until the cache is free",
+     "Exit code 0 says that the store has everything. While processes use the mount it is\n"
+     "refused with their process ids. What can't be uploaded (within --timeout, when given) "
+     "is\n"
+     "listed, and the mount stays. `fusermount3 -u` unmounts at once: the daemon goes on\n"
+     "uploading and keeps the cache until it is done.\n",
+     command_umount},
+    {"status", "MOUNTPOINT|CACHE_DIR [--json] [--watch] [--files]",
+     "Show what is not in the store yet, rates, errors and the cache's use",
+     "  --json    one JSON document\n"
+     "  --watch   again every second\n"
+     "  --files   also one line for each file and operation the store lacks\n",
+     command_status},
+    {"flush", "PATH... [--timeout TIME] [--staged]", "Return when these are in the store",
+     "Staging names such as *.tmp are not published before they are renamed; when some are\n"
+     "left the exit code is 1. --staged publishes them under the names they have.\n",
+     command_flush},
+    {"fetch", "PATH...", "Bring the whole content of these into the cache", "", command_fetch},
+    {"pin", "PATH...", "Keep the content of these from eviction",
+     "Pinning downloads nothing; `runfs fetch` does.\n", command_pin},
+    {"unpin", "PATH...", "Let the content of these be evicted again", "", command_unpin},
+    {"recover", "CACHE_DIR [--list|--publish|--export DIR] [-o OPTION,...]",
+     "Show, publish or copy out what an unmounted cache owes its store",
+     "  --list     what is not in the store (the default)\n"
+     "  --publish  upload it; -o gives store options as `runfs mount` does\n"
+     "  --export   copy it to a folder\n",
+     command_recover},
+};
+
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static int help(void)
+{
+    (void)printf("Usage: runfs COMMAND ...\n\nCommands:\n");
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+        (void)printf("  %-8s %s\n", commands[i].name, commands[i].line);
+    (void)printf("\n`runfs COMMAND --help` tells more. `runfs STORE MOUNTPOINT -o OPTIONS` is "
+                 "the form\nthat mount(8) and fstab use (type fuse.runfs).\n"
+                 "Exit codes: 0 done, 1 failed, 2 wrong command line.\n");
+    return EXIT_OK;
+}
+
+static int unknown_command(const char *name)
+{
+    struct nearest n;
+
+    nearest_init(&n, name);
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+        nearest_try(&n, commands[i].name);
+    (void)command_failed("unknown command %.60s%s%s%s (see `runfs --help`)", name,
+                         n.best ? ", did you mean " : "", n.best ? n.best : "",
+                         n.best ? "?" : "");
+    return EXIT_USAGE;
+}
+
+/* "s3://b/p DIR ...", "/srv/x DIR ..." or "x.json DIR ...": a mount as mount(8) writes it. */
+static bool is_mount_form(int argc, char **argv)
+{
+    size_t len = strlen(argv[1]);
+
+    return argc >= 3 && argv[2][0] != '-' &&
+           (strpbrk(argv[1], ":/") || (len > 5 && strcmp(argv[1] + len - 5, ".json") == 0));
+}
+
+/* mount(8) calls helpers by the name of the type. */
+static bool is_helper_name(const char *argv0)
+{
+    const char *slash = strrchr(argv0, '/');
+    const char *name = slash ? slash + 1 : argv0;
+
+    return strcmp(name, "mount.fuse.runfs") == 0 || strcmp(name, "mount.runfs") == 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct command *command;
+
+    if (argc >= 3 && is_helper_name(argv[0]))
+        return command_mount_helper(argc, argv);
+    if (argc < 2) {
+        (void)command_failed("no command (see `runfs --help`)");
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return help();
+    if (strcmp(argv[1], "--version") == 0) {
+        (void)printf("runfs %s\n", RUNFS_VERSION);
+        return EXIT_OK;
+    }
+    command = find_command(argv[1]);
+    if (command)
+        return command->run(command, argc - 1, argv + 1);
+    return is_mount_form(argc, argv) ? command_mount_helper(argc, argv)
+                                     : unknown_command(argv[1]);
+}

@@ -1,0 +1,178 @@
+/* runfs mount: the command line, and the form that mount(8) uses. */
+#include "backends/store.h"
+#include "cli/command.h"
+#include "cli/daemon.h"
+#include "cli/mountpoint.h"
+#include "cli/serve.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool is_config_name(const char *spec)
+{
+    size_t len = strlen(spec);
+
+    return len > 5 && strcmp(spec + len - 5, ".json") == 0 && !strstr(spec, "://");
+}
+
+/* Takes a configuration's settings; the store's too when `spec` is the file or names the store.
+ */
+static int use_config(struct serve_request *r, const char *path, const char *spec,
+                      struct op *op)
+{
+    struct config config;
+    int err = config_load(path, op, &config);
+
+    if (err)
+        return err;
+    if (spec && config.url && strcmp(spec, config.store_name) != 0)
+        err = op_fail(op, -EINVAL,
+                      "%s names the store \"%s\": mount that name, or a file without "
+                      "\"stores\"",
+                      path, config.store_name);
+    else if (!spec && !config.url)
+        err = op_fail(op, -EINVAL, "%s names no store", path);
+    else
+        err = mount_options_from_config(&r->options, &config, op);
+    if (!err && config.url)
+        r->url = take_ptr(config.url);
+    config_release(&config);
+    return err;
+}
+
+/* The value of a config= in an option list, which has to be read before the rest. */
+static int find_config(const char *list, struct op *op, char **ret)
+{
+    struct mount_options o;
+    int err;
+
+    mount_options_init(&o);
+    err = list ? mount_options_parse(&o, list, op) : 0;
+    *ret = err ? NULL : take_ptr(o.config);
+    mount_options_release(&o);
+    return err;
+}
+
+static int parse_spec(struct serve_request *r, const char *spec, const char *list,
+                      struct op *op)
+{
+    auto_free char *config = NULL;
+    auto_free char *shown = NULL;
+    int err = find_config(list, op, &config);
+
+    if (!err && is_config_name(spec))
+        err = use_config(r, spec, NULL, op);
+    else if (!err && config)
+        err = use_config(r, config, spec, op);
+    if (!err && list)
+        err = mount_options_parse(&r->options, list, op);
+    if (err)
+        return err;
+    if (!r->url)
+        r->url = strdup(spec);
+    shown = r->url ? store_url_redact(r->url) : NULL;
+    if (!shown)
+        return op_fail(op, -ENOMEM, "out of memory");
+    if (strcmp(shown, r->url) != 0)
+        return op_fail(op, -EINVAL,
+                       "%s: credentials don't belong in a URL, where every process can see "
+                       "them; use the environment or a profile",
+                       shown);
+    return 0;
+}
+
+static void request_release(struct serve_request *r)
+{
+    mount_options_release(&r->options);
+    free(r->url);
+    free(r->mountpoint);
+}
+
+static int mount_spec(const struct command *self, const char *spec, const char *dir,
+                      const char *list, bool foreground)
+{
+    struct serve_request request = {0};
+    int code, ready_fd = -1;
+    struct op op;
+
+    mount_options_init(&request.options);
+    op_init(&op, OP_FOREVER);
+    if (parse_spec(&request, spec, list, &op)) {
+        code = self ? command_misused(self, "%s", op.why) : command_failed("%s", op.why);
+    } else if (mountpoint_prepare(dir, &op, &request.mountpoint)) {
+        code = command_failed("%s", op.why);
+    } else if (!foreground && (ready_fd = daemon_fork()) < 0) {
+        code = command_failed("cannot start a process: %s", strerror(errno));
+    } else {
+        code = serve_mount(&request, ready_fd);
+    }
+    request_release(&request);
+    return code;
+}
+
+/* Joins the values of several -o. */
+static int add_list(struct buf *list, const char *more)
+{
+    return more ? buf_addf(list, "%s%s", list->len ? "," : "", more) : 0;
+}
+
+int command_mount(const struct command *self, int argc, char **argv)
+{
+    auto_buf struct buf list = BUF_INIT(65536);
+    bool foreground = false, help = false;
+    const char *words[3];
+    int n = 0;
+
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+
+        if (strcmp(arg, "-f") == 0) {
+            foreground = true;
+        } else if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
+            help = true;
+        } else if (strncmp(arg, "-o", 2) == 0) {
+            if (!arg[2] && ++i == argc)
+                return command_misused(self, "-o needs options");
+            if (add_list(&list, arg[2] ? arg + 2 : argv[i]))
+                return command_misused(self, "the options are too long");
+        } else if (arg[0] == '-' && arg[1]) {
+            return command_misused(self, "unknown option %s, known are -f, -o and --help", arg);
+        } else if (n < 2) {
+            words[n++] = arg;
+        } else {
+            return command_misused(self, "mount takes a store and a mountpoint, not also %s",
+                                   arg);
+        }
+    }
+    if (help) {
+        command_help(self);
+        (void)printf("\nOptions of -o, later ones win:\n");
+        mount_options_help();
+        return EXIT_OK;
+    }
+    if (n != 2)
+        return command_misused(self, "mount needs a store (or a CONFIG.json) and a mountpoint");
+    return mount_spec(self, words[0], words[1], list.data, foreground);
+}
+
+int command_mount_helper(int argc, char **argv)
+{
+    auto_buf struct buf list = BUF_INIT(65536);
+    bool foreground = false;
+
+    for (int i = 3; i < argc; i++) {
+        if (strcmp(argv[i], "-o") == 0 && i + 1 < argc) {
+            if (add_list(&list, argv[++i]))
+                return command_failed("the options are too long");
+        } else if (strcmp(argv[i], "-t") == 0 && i + 1 < argc) {
+            i++; /* the type: what made mount(8) call us */
+        } else if (strcmp(argv[i], "-f") == 0) {
+            foreground = true;
+        } else if (argv[i][0] != '-' || strspn(argv[i] + 1, "snv") != strlen(argv[i] + 1)) {
+            return command_failed("unknown argument %s after the mountpoint", argv[i]);
+        }
+    }
+    return mount_spec(NULL, argv[1], argv[2], list.data, foreground);
+}

@@ -1,0 +1,34 @@
+/* What is mounted where, as /proc/self/mountinfo tells: without touching the mounts, which may
+ * be dead or slow. Any thread. */
+#ifndef RUNFS_CLI_MOUNTINFO_H
+#define RUNFS_CLI_MOUNTINFO_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define RUNFS_FSTYPE "fuse.runfs"
+
+struct mountinfo {
+    int id;
+    dev_t dev;
+    char *root;  /* the directory of the filesystem that stands at the mountpoint */
+    char *point; /* absolute path of the mountpoint */
+    char *type;
+    char *source;
+};
+
+void mountinfo_release(struct mountinfo *m);
+
+/* The mount with this id. 0, -ENOENT, or another negative errno. */
+int mountinfo_by_id(int id, struct mountinfo *ret);
+/* The topmost mount at exactly this absolute path. */
+int mountinfo_by_path(const char *path, struct mountinfo *ret);
+/* A mount of the device that shows the filesystem's own root. */
+int mountinfo_by_dev(dev_t dev, struct mountinfo *ret);
+
+/* The id of the mount that an open (O_PATH is enough) descriptor is on, or a negative errno. */
+int mountinfo_id_of_fd(int fd);
+
+bool mountinfo_is_runfs(const struct mountinfo *m);
+
+#endif

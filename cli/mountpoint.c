@@ -1,0 +1,175 @@
+/* The directory that is mounted upon. */
+#include "cli/mountpoint.h"
+
+#include "cli/mountinfo.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+extern char **environ;
+
+static int fail(struct op *op, int err, const char *path)
+{
+    switch (err) {
+    case -ENOENT:
+        return op_fail(op, err, "mountpoint %s does not exist", path);
+    case -ENOTDIR:
+        return op_fail(op, err, "mountpoint %s is not a directory", path);
+    default:
+        return op_fail(op, err, "mountpoint %s: %s", path, strerror(-err));
+    }
+}
+
+/* realpath() that also takes a path whose last directory is a dead mount. */
+static int resolve(const char *path, char **ret)
+{
+    auto_free char *copy = strdup(path);
+    auto_free char *parent = NULL;
+    size_t len = copy ? strlen(copy) : 0;
+    char *slash;
+
+    *ret = realpath(path, NULL);
+    if (*ret)
+        return 0;
+    if (errno != ENOTCONN)
+        return -errno;
+    if (!copy)
+        return -ENOMEM;
+    while (len > 1 && copy[len - 1] == '/')
+        copy[--len] = '\0';
+    slash = strrchr(copy, '/');
+    if (slash)
+        *slash = '\0';
+    parent = realpath(!slash ? "." : (*copy ? copy : "/"), NULL);
+    if (!parent)
+        return -errno;
+    if (asprintf(ret, "%s/%s", parent[1] ? parent : "", slash ? slash + 1 : copy) < 0)
+        return -ENOMEM;
+    return 0;
+}
+
+/* Takes over what a runfs that died left behind. */
+static int take_over(const char *abs, struct op *op)
+{
+    struct mountinfo m;
+    bool ours;
+    int err = mountinfo_by_path(abs, &m);
+
+    if (err)
+        return fail(op, -ENOTCONN, abs);
+    ours = mountinfo_is_runfs(&m);
+    mountinfo_release(&m);
+    if (!ours)
+        return fail(op, -ENOTCONN, abs);
+    err = mountpoint_unmount(abs, true, op);
+    if (err)
+        return err;
+    log_warn("mountpoint %s: unmounted what a runfs that died had left", abs);
+    return 0;
+}
+
+int mountpoint_prepare(const char *path, struct op *op, char **ret_abs)
+{
+    auto_free char *abs = NULL;
+    struct mountinfo m;
+    struct stat st;
+    int err = resolve(path, &abs);
+
+    if (err)
+        return fail(op, err, path);
+    if (stat(abs, &st) < 0 && errno == ENOTCONN) {
+        err = take_over(abs, op);
+        if (err)
+            return err;
+    }
+    if (stat(abs, &st) < 0)
+        return fail(op, -errno, abs);
+    if (!S_ISDIR(st.st_mode))
+        return fail(op, -ENOTDIR, abs);
+    if (mountinfo_by_path(abs, &m) == 0) {
+        err = op_fail(op, -EBUSY, "mountpoint %s is busy: a %s is mounted there", abs, m.type);
+        mountinfo_release(&m);
+        return err;
+    }
+    *ret_abs = take_ptr(abs);
+    return 0;
+}
+
+/* Everything that a helper wrote to its stderr, the first line of it. */
+static void read_line(int fd, char *line, size_t size)
+{
+    size_t len = 0;
+    ssize_t n;
+
+    while (len + 1 < size && (n = read(fd, line + len, size - 1 - len)) > 0)
+        len += (size_t)n;
+    line[len] = '\0';
+    line[strcspn(line, "\n")] = '\0';
+}
+
+static int run_fusermount(const char *abs, bool lazy, struct op *op)
+{
+    char *const argv[] = {"fusermount3",
+                          "-u",
+                          lazy ? "-z" : "--",
+                          lazy ? "--" : (char *)abs,
+                          lazy ? (char *)abs : NULL,
+                          NULL};
+    posix_spawn_file_actions_t actions;
+    auto_close int from = -1;
+    char line[200];
+    int fds[2], err, status;
+    pid_t pid;
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return op_fail(op, -errno, "cannot make a pipe: %s", strerror(errno));
+    from = fds[0];
+    err = posix_spawn_file_actions_init(&actions);
+    if (!err)
+        err = posix_spawn_file_actions_adddup2(&actions, fds[1], STDERR_FILENO);
+    if (!err)
+        err = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    (void)close(fds[1]);
+    if (err)
+        return op_fail(op, -err, "cannot run fusermount3: %s", strerror(err));
+    read_line(from, line, sizeof(line));
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    return op_fail(op, strstr(line, "busy") ? -EBUSY : -EIO, "%s",
+                   *line ? line : "fusermount3 failed");
+}
+
+int mountpoint_unmount(const char *abs, bool lazy, struct op *op)
+{
+    int err;
+
+    if (geteuid() != 0)
+        return run_fusermount(abs, lazy, op);
+    if (umount2(abs, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
+        return 0;
+    err = -errno;
+    if (err == -EPERM) /* root of a container, without CAP_SYS_ADMIN */
+        return run_fusermount(abs, lazy, op);
+    return op_fail(op, err, "cannot unmount %s: %s", abs, strerror(-err));
+}
+
+bool mountpoint_path_within(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+
+    while (len > 0 && dir[len - 1] == '/')
+        len--;
+    return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}

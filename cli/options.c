@@ -1,0 +1,408 @@
+/* The mount's options: one table of names, kinds and places, and how texts become values. */
+#include "cli/options.h"
+
+#include "backends/store.h"
+#include "cli/nearest.h"
+#include "common/mem.h"
+#include "common/units.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+enum option_kind {
+    OPTION_TEXT,   /* char *, heap */
+    OPTION_SIZE,   /* uint64_t, bytes */
+    OPTION_TIME,   /* int64_t, ns */
+    OPTION_COUNT,  /* unsigned, 1 to 1024 */
+    OPTION_ID,     /* uint32_t */
+    OPTION_OCTAL,  /* unsigned, up to 0777 */
+    OPTION_FLAG,   /* bool */
+    OPTION_CHOICE, /* int, index into `choices` */
+};
+
+struct option_def {
+    const char *name;
+    enum option_kind kind;
+    size_t offset; /* in struct mount_options */
+    const char *const *choices;
+    const char *help;
+};
+
+static const char *const durability_names[] = {"cache", "store", NULL};
+static const char *const passthrough_names[] = {"auto", "off", NULL};
+static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
+
+#define FIELD(member) offsetof(struct mount_options, member)
+
+static const struct option_def defs[] = {
+    {"cache_dir", OPTION_TEXT, FIELD(cache_dir), NULL,
+     "where the cache lives (~/.cache/runfs/..., for root /var/cache/runfs/...)"},
+    {"cache_size", OPTION_SIZE, FIELD(cache.size_bytes), NULL,
+     "limit of the cache (80 % of what is free)"},
+    {"cache_reserve", OPTION_SIZE, FIELD(cache.reserve_bytes), NULL,
+     "kept free on the cache's disk (5 % of it, at most 10 GiB)"},
+    {"config", OPTION_TEXT, FIELD(config), NULL, "read options from this JSON file first"},
+    {"layout", OPTION_TEXT, FIELD(layout), NULL, "how paths become keys: plain"},
+    {"durability", OPTION_CHOICE, FIELD(durability), durability_names,
+     "what close and fsync wait for: cache or store (cache)"},
+    {"attr_timeout", OPTION_TIME, FIELD(cache.attr_timeout_ns), NULL,
+     "how long a known version is believed without asking the store"},
+    {"entry_timeout", OPTION_TIME, FIELD(entry_timeout_ns), NULL,
+     "how long the kernel believes a name"},
+    {"list_timeout", OPTION_TIME, FIELD(cache.list_timeout_ns), NULL,
+     "how long a listing is believed"},
+    {"upload_interval", OPTION_TIME, FIELD(cache.upload_interval_ns), NULL,
+     "how often files that stay open are uploaded; 0 never"},
+    {"settle", OPTION_TIME, FIELD(cache.settle_ns), NULL,
+     "how long a closed file rests before its upload starts"},
+    {"store_timeout", OPTION_TIME, FIELD(cache.store_timeout_ns), NULL,
+     "deadline of one request to the store, retries included"},
+    {"mount_timeout", OPTION_TIME, FIELD(mount_timeout_ns), NULL,
+     "how long mounting waits for the store to answer (20s)"},
+    {"drain_timeout", OPTION_TIME, FIELD(drain_timeout_ns), NULL,
+     "how long the daemon goes on uploading after SIGTERM or an unmount (no limit)"},
+    {"upload_jobs", OPTION_COUNT, FIELD(cache.upload_jobs), NULL, "uploads at the same time"},
+    {"download_jobs", OPTION_COUNT, FIELD(cache.download_jobs), NULL,
+     "downloads at the same time"},
+    {"connections", OPTION_COUNT, FIELD(connections), NULL, "connections to the store"},
+    {"part_size", OPTION_SIZE, FIELD(cache.part_size), NULL, "bytes of one upload part"},
+    {"list_memory", OPTION_SIZE, FIELD(cache.list_memory_bytes), NULL,
+     "memory for remote listings"},
+    {"staging", OPTION_TEXT, FIELD(staging), NULL,
+     "patterns of names not published before they are renamed, joined by \":\""},
+    {"allow_other", OPTION_FLAG, FIELD(allow_other), NULL, "other users may use the mount"},
+    {"ro", OPTION_FLAG, FIELD(read_only), NULL, "read-only"},
+    {"uid", OPTION_ID, FIELD(cache.uid), NULL, "owner of objects that say none (the mounter)"},
+    {"gid", OPTION_ID, FIELD(cache.gid), NULL, "group of objects that say none"},
+    {"umask", OPTION_OCTAL, FIELD(umask), NULL,
+     "taken from the mode of objects that say none (022)"},
+    {"passthrough", OPTION_CHOICE, FIELD(passthrough), passthrough_names,
+     "kernel passthrough for complete files: auto or off (auto)"},
+    {"log_level", OPTION_CHOICE, FIELD(log_level), level_names,
+     "error, warn, info or debug (info)"},
+};
+
+/* What mount(8) and fstab carry for every filesystem and means nothing to runfs. */
+static const char *const ignored[] = {
+    "auto",       "noauto",      "_netdev",       "defaults",   "nofail",
+    "user",       "nouser",      "users",         "owner",      "group",
+    "atime",      "noatime",     "relatime",      "norelatime", "diratime",
+    "nodiratime", "strictatime", "nostrictatime", "lazytime",   "nolazytime",
+    "comment",    "silent",      "loud",          "iversion",   "noiversion",
+};
+
+/* What the kernel's mount takes. */
+static const char *const kernel_flags[] = {
+    "suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync", "async", "dirsync",
+};
+
+static bool in_list(const char *const *list, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(list[i], name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_store_option(const char *name)
+{
+    const char *const *names = store_option_names();
+
+    for (; *names; names++)
+        if (strcmp(*names, name) == 0)
+            return true;
+    return false;
+}
+
+static const struct option_def *find_def(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(defs); i++)
+        if (strcmp(defs[i].name, name) == 0)
+            return &defs[i];
+    return NULL;
+}
+
+static int unknown_option(const char *name, struct op *op)
+{
+    struct nearest n;
+
+    nearest_init(&n, name);
+    for (size_t i = 0; i < ARRAY_SIZE(defs); i++)
+        nearest_try(&n, defs[i].name);
+    for (const char *const *s = store_option_names(); *s; s++)
+        nearest_try(&n, *s);
+    if (n.best)
+        return op_fail(op, -EINVAL, "unknown option \"%.60s\", did you mean \"%s\"?", name,
+                       n.best);
+    return op_fail(op, -EINVAL,
+                   "unknown option \"%.60s\"; `runfs mount --help` lists the known ones", name);
+}
+
+static int bad_value(const char *name, const char *value, const char *wanted, struct op *op)
+{
+    return op_fail(op, -EINVAL, "option %s=%.60s: expected %s", name, value, wanted);
+}
+
+static int parse_number(const char *text, int base, unsigned long max, unsigned long *ret)
+{
+    char *end;
+
+    if (*text < '0' || *text > '9')
+        return -EINVAL;
+    errno = 0;
+    *ret = strtoul(text, &end, base);
+    return errno || *end || *ret > max ? -EINVAL : 0;
+}
+
+static int parse_flag(const char *text, bool *ret)
+{
+    static const char *const yes[] = {"true", "yes", "on", "1"};
+    static const char *const no[] = {"false", "no", "off", "0"};
+
+    if (in_list(yes, ARRAY_SIZE(yes), text))
+        *ret = true;
+    else if (in_list(no, ARRAY_SIZE(no), text))
+        *ret = false;
+    else
+        return -EINVAL;
+    return 0;
+}
+
+static int set_number(const struct option_def *def, void *field, const char *value,
+                      struct op *op)
+{
+    unsigned long number;
+
+    switch (def->kind) {
+    case OPTION_COUNT:
+        if (parse_number(value, 10, 1024, &number) || number == 0)
+            return bad_value(def->name, value, "a number from 1 to 1024", op);
+        *(unsigned *)field = (unsigned)number;
+        return 0;
+    case OPTION_ID:
+        if (parse_number(value, 10, UINT32_MAX - 1, &number))
+            return bad_value(def->name, value, "a numeric id", op);
+        *(uint32_t *)field = (uint32_t)number;
+        return 0;
+    default:
+        if (parse_number(value, 8, 0777, &number))
+            return bad_value(def->name, value, "an octal mode such as 022", op);
+        *(unsigned *)field = (unsigned)number;
+        return 0;
+    }
+}
+
+static int set_choice(const struct option_def *def, int *field, const char *value,
+                      struct op *op)
+{
+    auto_buf struct buf wanted = BUF_INIT(256);
+
+    for (int i = 0; def->choices[i]; i++) {
+        if (strcmp(def->choices[i], value) == 0) {
+            *field = i;
+            return 0;
+        }
+        (void)buf_addf(&wanted, "%s%s", i ? ", " : "", def->choices[i]);
+    }
+    return bad_value(def->name, value, wanted.data ? wanted.data : "another value", op);
+}
+
+static int set_text(char **field, const char *value, struct op *op)
+{
+    char *copy = strdup(value);
+
+    if (!copy)
+        return op_fail(op, -ENOMEM, "out of memory");
+    free(*field);
+    *field = copy;
+    return 0;
+}
+
+static int set_known(struct mount_options *o, const struct option_def *def, const char *value,
+                     struct op *op)
+{
+    void *field = (char *)o + def->offset;
+
+    if (!value && def->kind == OPTION_FLAG)
+        value = "true";
+    if (!value || !*value)
+        return op_fail(op, -EINVAL, "option %s needs a value (%s)", def->name, def->help);
+    switch (def->kind) {
+    case OPTION_TEXT:
+        return set_text(field, value, op);
+    case OPTION_SIZE:
+        if (parse_size(value, field))
+            return bad_value(def->name, value, "a size such as 64M or 200GiB", op);
+        return 0;
+    case OPTION_TIME:
+        if (parse_time(value, field))
+            return bad_value(def->name, value, "a time such as 250ms, 5s or 1m", op);
+        return 0;
+    case OPTION_FLAG:
+        if (parse_flag(value, field))
+            return bad_value(def->name, value, "true or false", op);
+        return 0;
+    case OPTION_CHOICE:
+        return set_choice(def, field, value, op);
+    default:
+        return set_number(def, field, value, op);
+    }
+}
+
+static int add_kernel_flag(struct mount_options *o, const char *name, struct op *op)
+{
+    int err = buf_addf(&o->kernel, "%s%s", o->kernel.len ? "," : "", name);
+
+    return err ? op_fail(op, err, "too many mount options") : 0;
+}
+
+static bool is_ignored(const char *name)
+{
+    return in_list(ignored, ARRAY_SIZE(ignored), name) || strncmp(name, "x-", 2) == 0 ||
+           strncmp(name, "X-", 2) == 0;
+}
+
+int mount_options_set(struct mount_options *o, const char *name, const char *value,
+                      struct op *op)
+{
+    const struct option_def *def = find_def(name);
+
+    if (def) {
+        int err = set_known(o, def, value, op);
+
+        if (!err && o->layout && strcmp(o->layout, "plain") != 0)
+            err = bad_value("layout", o->layout, "plain, the one layout of this version", op);
+        return err;
+    }
+    if (is_store_option(name)) {
+        int err = settings_add(&o->store, name, value ? value : "true");
+
+        return err ? op_fail(op, err, "out of memory") : 0;
+    }
+    if (strcmp(name, "rw") == 0) {
+        o->read_only = false;
+        return 0;
+    }
+    if (!value && in_list(kernel_flags, ARRAY_SIZE(kernel_flags), name))
+        return add_kernel_flag(o, name, op);
+    return is_ignored(name) ? 0 : unknown_option(name, op);
+}
+
+/* Takes the next item off a list, in place: unescapes "\," and cuts at the comma. */
+static char *next_item(char **list)
+{
+    char *item = *list, *to = item, *from = item;
+
+    for (; *from && *from != ','; from++) {
+        if (from[0] == '\\' && (from[1] == ',' || from[1] == '\\'))
+            from++;
+        *to++ = *from;
+    }
+    *list = *from ? from + 1 : from;
+    *to = '\0';
+    return item;
+}
+
+int mount_options_parse(struct mount_options *o, const char *list, struct op *op)
+{
+    auto_free char *copy = strdup(list);
+    char *rest = copy;
+
+    if (!copy)
+        return op_fail(op, -ENOMEM, "out of memory");
+    while (*rest) {
+        char *item = next_item(&rest);
+        char *equals = strchr(item, '=');
+        int err;
+
+        if (!*item)
+            continue;
+        if (equals)
+            *equals = '\0';
+        err = mount_options_set(o, item, equals ? equals + 1 : NULL, op);
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+int mount_options_from_config(struct mount_options *o, const struct config *config,
+                              struct op *op)
+{
+    for (size_t i = 0; i < config->store.n; i++) {
+        const struct setting *s = &config->store.items[i];
+        int err = 0;
+
+        if (!is_store_option(s->name))
+            err = unknown_option(s->name, op);
+        else if (settings_add(&o->store, s->name, s->value))
+            err = op_fail(op, -ENOMEM, "out of memory");
+        if (err)
+            return err;
+    }
+    for (size_t i = 0; i < config->options.n; i++) {
+        const struct setting *s = &config->options.items[i];
+        int err = mount_options_set(o, s->name, s->value, op);
+
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+void mount_options_init(struct mount_options *o)
+{
+    *o = (struct mount_options){
+        .entry_timeout_ns = -1,
+        .mount_timeout_ns = 20 * NS_PER_SEC,
+        .drain_timeout_ns = OP_FOREVER,
+        .durability = DURABILITY_CACHE,
+        .log_level = LOG_LEVEL_INFO,
+        .umask = 022,
+    };
+    buf_init(&o->kernel, 256);
+    cache_config_init(&o->cache);
+    o->cache.uid = getuid();
+    o->cache.gid = getgid();
+}
+
+void mount_options_release(struct mount_options *o)
+{
+    free(o->cache_dir);
+    free(o->staging);
+    free(o->config);
+    free(o->layout);
+    settings_release(&o->store);
+    buf_release(&o->kernel);
+}
+
+void mount_options_help(void)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(defs); i++)
+        (void)printf("  %-16s %s\n", defs[i].name, defs[i].help);
+    (void)printf("Options of the stores:\n ");
+    for (const char *const *s = store_option_names(); *s; s++)
+        (void)printf(" %s", *s);
+    (void)printf("\n");
+}
+
+const char **mount_options_split_staging(char *staging)
+{
+    size_t n = 2, i = 0;
+    const char **list;
+    char *rest = staging, *word;
+
+    for (const char *s = staging; *s; s++)
+        n += *s == ':';
+    list = calloc(n, sizeof(*list));
+    if (!list)
+        return NULL;
+    while ((word = strsep(&rest, ":")))
+        if (*word)
+            list[i++] = word;
+    return list;
+}

@@ -1,0 +1,60 @@
+/* The mount's options: `-o name=value,...`, fstab and the configuration file say the same
+ * names.
+ */
+#ifndef RUNFS_CLI_OPTIONS_H
+#define RUNFS_CLI_OPTIONS_H
+
+#include "cache/cache.h"
+#include "common/buf.h"
+#include "common/config.h"
+#include "common/log.h"
+
+#include <stdbool.h>
+
+enum { PASSTHROUGH_AUTO, PASSTHROUGH_OFF };
+
+struct mount_options {
+    /* Numbers and policies go straight where they are used. dir, identity, mountpoint and
+     * staging are filled in by the mount; `passthrough` by the frontend. */
+    struct cache_config cache;
+    char *cache_dir; /* NULL: derived from store and mountpoint */
+    char *staging;   /* patterns joined by ":"; NULL: the cache's defaults */
+    char *config;    /* file to read settings from, NULL without */
+    char *layout;    /* "plain" or NULL */
+    int64_t entry_timeout_ns;
+    int64_t mount_timeout_ns; /* how long the mount waits for the store to answer */
+    int64_t drain_timeout_ns; /* of the daemon's last uploads; OP_FOREVER: no limit */
+    unsigned connections;     /* to the store; 0 takes the store's default */
+    int passthrough;          /* PASSTHROUGH_* */
+    int durability;           /* enum durability */
+    int log_level;            /* enum log_level */
+    unsigned umask;           /* taken from the modes of objects that say none */
+    bool allow_other;
+    bool read_only;
+    struct settings store; /* options of the store's driver */
+    struct buf kernel;     /* "nosuid,nodev": passed on to the mount; data NULL when empty */
+};
+
+/* The defaults. */
+void mount_options_init(struct mount_options *o);
+void mount_options_release(struct mount_options *o);
+
+/* Sets one option; `value` NULL when there was no "=". Later settings win. -EINVAL with the
+ * name, what it takes, or the nearest known name in op->why. A value never shows in messages
+ * unless the option is known and holds no secret. */
+int mount_options_set(struct mount_options *o, const char *name, const char *value,
+                      struct op *op);
+/* Sets the options of a "a=b,c,d" list; "\," is a comma within a value. */
+int mount_options_parse(struct mount_options *o, const char *list, struct op *op);
+/* Sets what a configuration says: the store's fields and the options. */
+int mount_options_from_config(struct mount_options *o, const struct config *config,
+                              struct op *op);
+
+/* Prints the options with their meaning, for --help. */
+void mount_options_help(void);
+
+/* Splits `staging` into a NULL-terminated heap list whose texts point into the string. NULL
+ * without memory. */
+const char **mount_options_split_staging(char *staging);
+
+#endif

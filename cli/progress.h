@@ -1,0 +1,21 @@
+/* How far a transfer is, on stderr: a bar on a terminal, else a line now and then. */
+#ifndef RUNFS_CLI_PROGRESS_H
+#define RUNFS_CLI_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct progress {
+    const char *what; /* "uploading"; borrowed */
+    bool terminal;
+    bool shown; /* a bar stands on the terminal's last line */
+    int64_t started_ns, printed_ns;
+};
+
+void progress_init(struct progress *p, const char *what);
+/* A client_progress; `arg` is the struct progress. */
+void progress_update(void *arg, uint64_t done_bytes, uint64_t total_bytes);
+/* Removes the bar. */
+void progress_end(struct progress *p);
+
+#endif

@@ -1,0 +1,105 @@
+/* From the status document to lines. */
+#include "cli/report.h"
+
+#include "cli/command.h"
+#include "common/units.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *text_of(const json_t *from, const char *name)
+{
+    const char *text = json_string_value(json_object_get(from, name));
+
+    return text ? text : "";
+}
+
+static uint64_t number_of(const json_t *from, const char *name)
+{
+    return (uint64_t)json_integer_value(json_object_get(from, name));
+}
+
+static void print_queue(const json_t *queue)
+{
+    char size[FORMAT_SIZE_MAX];
+
+    (void)printf("not in store  %" PRIu64 " files, %s; %" PRIu64 " uploading, %" PRIu64
+                 " failed, %" PRIu64 " waiting for a rename, %" PRIu64 " kept\n",
+                 number_of(queue, "dirty_files"),
+                 format_size(size, number_of(queue, "dirty_bytes")),
+                 number_of(queue, "uploading_files"), number_of(queue, "failed_files"),
+                 number_of(queue, "staged_files"), number_of(queue, "kept_files"));
+    (void)printf("operations    %" PRIu64 " renames, deletes and the like to do\n",
+                 number_of(queue, "pending_ops"));
+}
+
+static void print_transfer(const json_t *t)
+{
+    char bytes[FORMAT_SIZE_MAX], rate[FORMAT_SIZE_MAX];
+
+    (void)printf("uploaded      %s in %" PRIu64 " files, now %s/s\n",
+                 format_size(bytes, number_of(t, "uploaded_bytes")),
+                 number_of(t, "uploaded_files"),
+                 format_size(rate, number_of(t, "upload_bytes_per_second")));
+    (void)printf("downloaded    %s, now %s/s\n",
+                 format_size(bytes, number_of(t, "downloaded_bytes")),
+                 format_size(rate, number_of(t, "download_bytes_per_second")));
+}
+
+static void print_cache(const json_t *status, const json_t *cache)
+{
+    char used[FORMAT_SIZE_MAX], size[FORMAT_SIZE_MAX], room[FORMAT_SIZE_MAX];
+
+    (void)printf("cache         %s of %s in %s (%s free on the disk)\n",
+                 format_size(used, number_of(cache, "used_bytes")),
+                 format_size(size, number_of(cache, "size_bytes")),
+                 text_of(status, "cache_dir"),
+                 format_size(room, number_of(cache, "disk_free_bytes")));
+    (void)printf("files         %" PRIu64 " in the cache, %" PRIu64 " open, %" PRIu64
+                 " pinned\n",
+                 number_of(cache, "mirror_files"), number_of(cache, "open_handles"),
+                 number_of(cache, "pinned_files"));
+    if (number_of(cache, "hidden_names"))
+        (void)printf("hidden        %" PRIu64 " names in the store that no path can show\n",
+                     number_of(cache, "hidden_names"));
+}
+
+void report_status(const json_t *status)
+{
+    const json_t *requests = json_object_get(status, "requests");
+    const json_t *error = json_object_get(status, "last_error");
+
+    (void)printf("store         %s%s\n", text_of(status, "store"),
+                 json_is_true(json_object_get(status, "read_only")) ? " (read-only)" : "");
+    (void)printf("mountpoint    %s, %s for %" PRIu64 " s, pid %" PRIu64 "\n",
+                 text_of(status, "mountpoint"), text_of(status, "state"),
+                 number_of(status, "uptime_seconds"), number_of(status, "pid"));
+    print_queue(json_object_get(status, "queue"));
+    print_transfer(json_object_get(status, "transfer"));
+    print_cache(status, json_object_get(status, "cache"));
+    (void)printf("requests      %" PRIu64 ", %" PRIu64 " failed, %" PRIu64 " repeated\n",
+                 number_of(requests, "requests"), number_of(requests, "failures"),
+                 number_of(requests, "retries"));
+    if (json_is_object(error))
+        (void)printf("last error    %s: %s\n", text_of(error, "errno"), text_of(error, "text"));
+}
+
+void report_files(const json_t *status)
+{
+    const json_t *files = json_object_get(status, "files");
+    const json_t *file;
+    size_t i;
+
+    json_array_foreach(files, i, file) command_print_pending(&(struct cache_pending){
+        .kind = text_of(file, "kind"),
+        .path = text_of(file, "path"),
+        .path2 = json_string_value(json_object_get(file, "path2")),
+        .state = text_of(file, "state"),
+        .error = json_string_value(json_object_get(file, "error")),
+        .bytes = number_of(file, "bytes"),
+        .bytes_done = number_of(file, "bytes_done"),
+    });
+    if (json_is_true(json_object_get(status, "files_truncated")))
+        (void)printf("... and more\n");
+}

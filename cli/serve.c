@@ -1,0 +1,376 @@
+/* Serving one mount.
+ *
+ * The order of the start is the order in which failures are told: store, cache directory, mount
+ * (options and mountpoint were checked before). The end: the mount goes (by an unmount, or by
+ * SIGTERM after a first drain), what is dirty goes to the store, then the cache directory is
+ * released. */
+#include "cli/serve.h"
+
+#include "cli/command.h"
+#include "cli/control_io.h"
+#include "cli/control_server.h"
+#include "cli/daemon.h"
+#include "cli/identity.h"
+#include "cli/mountpoint.h"
+#include "cli/open_store.h"
+#include "cli/status_doc.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "fuse/fs.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct mount {
+    struct serve_request *request; /* borrowed */
+    char *cache_dir;               /* absolute */
+    char *identity;
+    const char **staging;
+    struct store *store;
+    struct fs *fs;
+    struct cache *cache;
+    struct status_doc *status;
+    struct control_server *control;
+    bool log_open; /* the log goes to a file */
+    struct {       /* under lock */
+        struct mutex lock;
+        pthread_cond_t changed;
+        bool fs_ended;
+    } run;
+};
+
+/* ---- start ---- */
+
+/* "/srv/x" of "file:///srv/x", else NULL. */
+static const char *local_path(const char *url)
+{
+    return strncmp(url, "file:///", 8) == 0 ? url + 7 : NULL;
+}
+
+/* A mount that holds its own store or cache would wait for itself; a cache inside the store
+ * would be uploaded. */
+static int check_overlap(const struct mount *m, struct op *op)
+{
+    const char *store = local_path(m->store->url);
+
+    if (store && mountpoint_path_within(store, m->request->mountpoint))
+        return op_fail(op, -EINVAL, "the store %s lies within the mountpoint %s", store,
+                       m->request->mountpoint);
+    if (mountpoint_path_within(m->cache_dir, m->request->mountpoint))
+        return op_fail(op, -EINVAL, "the cache directory %s lies within the mountpoint %s",
+                       m->cache_dir, m->request->mountpoint);
+    if (store && mountpoint_path_within(m->cache_dir, store))
+        return op_fail(op, -EINVAL, "the cache directory %s lies within the store %s",
+                       m->cache_dir, store);
+    if (store && mountpoint_path_within(m->request->mountpoint, store))
+        return op_fail(op, -EINVAL, "the mountpoint %s lies within the store %s",
+                       m->request->mountpoint, store);
+    return 0;
+}
+
+static int make_dirs(char *path)
+{
+    for (char *s = path + 1; *s; s++) {
+        int r;
+
+        if (*s != '/')
+            continue;
+        *s = '\0';
+        r = mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
+        *s = '/';
+        if (r)
+            return r;
+    }
+    return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int find_cache_dir(struct mount *m, struct op *op)
+{
+    auto_free char *dir = m->request->options.cache_dir
+                              ? strdup(m->request->options.cache_dir)
+                              : identity_default_dir(m->identity, m->request->mountpoint);
+    int err;
+
+    if (!dir)
+        return op_fail(op, -EINVAL, "no place for the cache (no home): give cache_dir");
+    err = make_dirs(dir);
+    if (!err) {
+        m->cache_dir = realpath(dir, NULL);
+        err = m->cache_dir ? 0 : -errno;
+    }
+    return err ? op_fail(op, err, "cache directory %s: %s", dir, strerror(-err)) : 0;
+}
+
+static int make_frontend(struct mount *m, struct op *op)
+{
+    auto_free char *control = NULL;
+    struct fs_config config;
+
+    if (asprintf(&control, "%s/" CONTROL_NAME, m->cache_dir) < 0) {
+        control = NULL;
+        return op_fail(op, -ENOMEM, "out of memory");
+    }
+    fs_config_init(&config);
+    config.mountpoint = m->request->mountpoint;
+    config.fsname = m->store->url;
+    config.mount_options = m->request->options.kernel.data;
+    config.control_path = control;
+    config.allow_other = m->request->options.allow_other;
+    config.read_only = m->request->options.read_only;
+    config.passthrough = m->request->options.passthrough == PASSTHROUGH_AUTO;
+    config.attr_timeout_ns = m->request->options.cache.attr_timeout_ns;
+    if (m->request->options.entry_timeout_ns >= 0)
+        config.entry_timeout_ns = m->request->options.entry_timeout_ns;
+    return fs_new(&config, op, &m->fs);
+}
+
+static int open_the_cache(struct mount *m, struct op *op)
+{
+    struct cache_config *config = &m->request->options.cache;
+
+    config->dir = m->cache_dir;
+    config->identity = m->identity;
+    config->mountpoint = m->request->mountpoint;
+    config->durability = (enum durability)m->request->options.durability;
+    config->read_only = m->request->options.read_only;
+    config->passthrough = fs_can_passthrough(m->fs);
+    config->file_mode = 0666 & ~m->request->options.umask;
+    config->dir_mode = 0777 & ~m->request->options.umask;
+    config->invalidate = fs_invalidate;
+    config->invalidate_arg = m->fs;
+    if (m->request->options.staging) {
+        m->staging = mount_options_split_staging(m->request->options.staging);
+        if (!m->staging)
+            return op_fail(op, -ENOMEM, "out of memory");
+        config->staging = m->staging;
+    }
+    op->deadline_ns = OP_FOREVER; /* recovery takes as long as it takes */
+    return cache_new(config, m->store, op, &m->cache);
+}
+
+static int open_control(struct mount *m, struct op *op)
+{
+    const struct status_info info = {
+        .url = m->store->url,
+        .mountpoint = m->request->mountpoint,
+        .cache_dir = m->cache_dir,
+        .durability = m->request->options.durability == DURABILITY_STORE ? "store" : "cache",
+        .read_only = m->request->options.read_only};
+    int err = identity_save_options(m->cache_dir, &m->request->options.store, op);
+
+    if (err)
+        return err;
+    m->status = status_doc_new(&info, m->cache, m->store);
+    if (!m->status)
+        return op_fail(op, -ENOMEM, "out of memory");
+    status_doc_set_frontend(m->status, m->fs);
+    fs_set_texts(m->fs, status_doc_text, status_doc_metrics, m->status);
+    return control_server_start(m->cache_dir, m->cache, m->status, op, &m->control);
+}
+
+/* The log goes where a daemon's messages can be read later; from before the cache is opened, as
+ * recovery has things to tell. */
+static int open_log(struct mount *m, bool foreground, struct op *op)
+{
+    auto_free char *path = NULL;
+    int err;
+
+    log_set_level((enum log_level)m->request->options.log_level);
+    if (foreground)
+        return 0;
+    if (asprintf(&path, "%s/runfs.log", m->cache_dir) < 0) {
+        path = NULL;
+        return op_fail(op, -ENOMEM, "out of memory");
+    }
+    err = log_to_file(path);
+    m->log_open = !err;
+    return err ? op_fail(op, err, "cannot write %s: %s", path, strerror(-err)) : 0;
+}
+
+static int start(struct mount *m, bool foreground, struct op *op)
+{
+    int err = open_store(m->request->url, &m->request->options.store, &m->request->options, op,
+                         &m->store);
+
+    if (err)
+        return err;
+    m->identity = identity_make(m->store->url, &m->request->options.store);
+    if (!m->identity)
+        return op_fail(op, -ENOMEM, "out of memory");
+    err = find_cache_dir(m, op);
+    if (!err)
+        err = check_overlap(m, op);
+    if (!err)
+        err = open_log(m, foreground, op);
+    if (!err)
+        err = make_frontend(m, op);
+    if (!err)
+        err = open_the_cache(m, op);
+    if (!err)
+        err = open_control(m, op);
+    if (!err)
+        err = fs_mount(m->fs, m->cache, op);
+    return err;
+}
+
+/* ---- run and end ---- */
+
+static void wake_main(void *arg)
+{
+    struct mount *m = arg;
+
+    mutex_lock(&m->run.lock);
+    pthread_cond_broadcast(&m->run.changed);
+    mutex_unlock(&m->run.lock);
+}
+
+static void *frontend_loop(void *arg)
+{
+    struct mount *m = arg;
+    int err = fs_run(m->fs);
+
+    if (err)
+        log_error("the mount ended: %s", strerror(-err));
+    mutex_lock(&m->run.lock);
+    m->run.fs_ended = true;
+    pthread_cond_broadcast(&m->run.changed);
+    mutex_unlock(&m->run.lock);
+    return NULL;
+}
+
+/* Uploads everything, trying again after failures, until it is done or drain_timeout is over.
+ */
+static void drain(struct mount *m, const char *when)
+{
+    int64_t pause_ns = NS_PER_SEC;
+    struct op all;
+
+    op_init(&all, m->request->options.drain_timeout_ns);
+    for (;;) {
+        struct op op;
+        int err;
+
+        op_init(&op, OP_FOREVER);
+        op.deadline_ns = all.deadline_ns;
+        err = cache_flush_path(m->cache, "", true, &op, NULL, NULL);
+        if (!err)
+            return;
+        log_warn("%s: not everything is in the store: %s", when, op.why);
+        if (op_sleep(&all, pause_ns))
+            return;
+        pause_ns = pause_ns < 30 * NS_PER_SEC ? pause_ns * 2 : 60 * NS_PER_SEC;
+    }
+}
+
+/* Serves until the filesystem is unmounted, by whomever. */
+static int serve(struct mount *m)
+{
+    pthread_t thread;
+    bool ended;
+    int err = pthread_create(&thread, NULL, frontend_loop, m);
+
+    if (err)
+        return -err;
+    status_doc_set_state(m->status, STATUS_MOUNTED);
+    mutex_lock(&m->run.lock);
+    while (!m->run.fs_ended && !atomic_load(daemon_stop()))
+        mutex_wait(&m->run.lock, &m->run.changed);
+    ended = m->run.fs_ended;
+    mutex_unlock(&m->run.lock);
+    status_doc_set_state(m->status, STATUS_DRAINING);
+    if (!ended) {
+        drain(m, "before unmounting");
+        fs_stop(m->fs);
+    }
+    return -pthread_join(thread, NULL);
+}
+
+/* What the end leaves: the answer to those who wait for it. Returns an exit code. */
+static int finish(struct mount *m)
+{
+    struct cache_stats s;
+    json_t *last;
+    bool clean;
+
+    drain(m, "after unmounting");
+    cache_get_stats(m->cache, &s);
+    clean = !s.dirty_files && !s.pending_ops && !s.kept_files;
+    last = status_doc_json(m->status, !clean);
+    if (last) {
+        (void)json_object_set_new(last, "ok", json_true());
+        (void)json_object_set_new(last, "clean", json_boolean(clean));
+    }
+    if (clean)
+        log_info("unmounted %s, everything is in the store", m->request->mountpoint);
+    else
+        log_warn("unmounted %s; %llu files and %llu operations are not in the store, %llu "
+                 "kept; they stay in %s",
+                 m->request->mountpoint, (unsigned long long)s.dirty_files,
+                 (unsigned long long)s.pending_ops, (unsigned long long)s.kept_files,
+                 m->cache_dir);
+    control_server_stop(take_ptr(m->control), last);
+    json_decref(last);
+    return clean ? EXIT_OK : EXIT_FAILED;
+}
+
+static void mount_release(struct mount *m)
+{
+    control_server_stop(m->control, NULL);
+    if (m->cache)
+        cache_stop(m->cache);
+    cache_free(m->cache);
+    fs_free(m->fs);
+    status_doc_free(m->status);
+    store_close(m->store);
+    free(m->staging);
+    free(m->cache_dir);
+    free(m->identity);
+    pthread_cond_destroy(&m->run.changed);
+    mutex_destroy(&m->run.lock);
+}
+
+static int run(struct mount *m, bool foreground, int ready_fd)
+{
+    struct op op;
+    int code, err = daemon_signals(wake_main, m);
+
+    if (err)
+        return command_failed("cannot set up signals: %s", strerror(-err));
+    op_init(&op, OP_FOREVER);
+    op.cancelled = daemon_stop();
+    log_set_level(LOG_LEVEL_ERROR); /* until there is a log, a failure is our one line */
+    err = start(m, foreground, &op);
+    if (err) {
+        if (m->log_open)
+            log_error("mount %s: %s", m->request->mountpoint, op.why);
+        return command_failed("%s", *op.why ? op.why : strerror(-err));
+    }
+    daemon_protect_from_oom();
+    log_info("mounted %s on %s, cache %s", m->store->url, m->request->mountpoint, m->cache_dir);
+    if (!foreground)
+        daemon_ready(ready_fd);
+    err = serve(m);
+    if (err)
+        log_error("cannot serve the mount: %s", strerror(-err));
+    fs_unmount(m->fs);
+    status_doc_set_frontend(m->status, NULL);
+    code = finish(m);
+    return err ? EXIT_FAILED : code;
+}
+
+int serve_mount(struct serve_request *request, int ready_fd)
+{
+    struct mount m = {.request = request};
+    int code;
+
+    mutex_init(&m.run.lock);
+    cond_init(&m.run.changed);
+    code = run(&m, ready_fd < 0, ready_fd);
+    daemon_signals_end();
+    mount_release(&m);
+    return code;
+}

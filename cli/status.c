@@ -1,0 +1,63 @@
+/* runfs status: asks the daemon for its status document and prints it. */
+#include "cli/arguments.h"
+#include "cli/client.h"
+#include "cli/report.h"
+#include "common/mem.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+struct status_request {
+    bool json, watch, files;
+};
+
+static int print_once(const struct status_request *r, const char *path)
+{
+    auto_json json_t *answer = NULL;
+    const json_t *status;
+    struct client client;
+    struct op op;
+    int err;
+
+    op_init(&op, OP_FOREVER);
+    if (client_open(path, &op, &client))
+        return command_failed("%s", op.why);
+    err = client_call(&client, json_pack("{s:s, s:b}", "cmd", "status", "files", r->files),
+                      NULL, NULL, &op, &answer);
+    client_close(&client);
+    if (err)
+        return command_failed("status of %s: %s", path, op.why);
+    status = json_object_get(answer, "status");
+    if (r->watch && isatty(STDOUT_FILENO))
+        (void)fputs("\033[H\033[2J", stdout);
+    if (r->json) {
+        (void)json_dumpf(status, stdout, r->watch ? JSON_COMPACT : JSON_INDENT(2));
+        (void)putchar('\n');
+    } else {
+        report_status(status);
+        if (r->files)
+            report_files(status);
+    }
+    return fflush(stdout) == 0 ? EXIT_OK : command_failed("cannot write the answer");
+}
+
+int command_status(const struct command *self, int argc, char **argv)
+{
+    struct status_request r = {0};
+    const struct argument table[] = {{.name = "--json", .flag = &r.json},
+                                     {.name = "--watch", .flag = &r.watch},
+                                     {.name = "--files", .flag = &r.files},
+                                     {0}};
+    int n, code = arguments_parse(self, table, argc, argv, &n);
+
+    if (code >= 0)
+        return code;
+    if (n != 1)
+        return command_misused(self, "status needs one mountpoint");
+    code = print_once(&r, argv[1]);
+    while (r.watch && code == EXIT_OK) {
+        (void)sleep(1);
+        code = print_once(&r, argv[1]);
+    }
+    return code;
+}

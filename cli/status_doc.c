@@ -1,0 +1,425 @@
+/* The status document. docs/status.md lists its fields; they are added to, not renamed. */
+#include "cli/status_doc.h"
+
+#include "backends/store.h"
+#include "cache/cache.h"
+#include "cli/control_io.h"
+#include "common/buf.h"
+#include "common/err.h"
+#include "common/lock.h"
+#include "common/mem.h"
+#include "fuse/fs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#define FILES_MAX   10000 /* entries of one answer */
+#define SAMPLES     10    /* seconds that a rate looks back */
+#define METRICS_MAX (1024 * 1024)
+
+struct sample {
+    int64_t at_ns; /* CLOCK_MONOTONIC; 0 none */
+    uint64_t uploaded, downloaded;
+};
+
+struct status_doc {
+    struct cache *cache;
+    struct store *store;
+    char *url, *mountpoint, *cache_dir, *durability;
+    bool read_only;
+    int64_t started_ns;
+    atomic_int state; /* enum status_state */
+    struct {          /* under lock */
+        struct mutex lock;
+        struct sample ring[SAMPLES];
+        unsigned next;
+    } rate;
+    struct { /* under lock, which keeps the frontend from being freed while it is asked */
+        struct mutex lock;
+        struct fs *fs; /* NULL without one */
+    } frontend;
+};
+
+struct rates {
+    uint64_t up, down; /* bytes a second */
+};
+
+static const char *const state_names[] = {"starting", "mounted", "draining"};
+
+struct status_doc *status_doc_new(const struct status_info *info, struct cache *cache,
+                                  struct store *store)
+{
+    struct status_doc *doc = calloc(1, sizeof(*doc));
+
+    if (!doc)
+        return NULL;
+    mutex_init(&doc->rate.lock);
+    mutex_init(&doc->frontend.lock);
+    doc->cache = cache;
+    doc->store = store;
+    doc->url = strdup(info->url);
+    doc->mountpoint = strdup(info->mountpoint);
+    doc->cache_dir = strdup(info->cache_dir);
+    doc->durability = strdup(info->durability);
+    doc->read_only = info->read_only;
+    doc->started_ns = clock_mono_ns();
+    if (!doc->url || !doc->mountpoint || !doc->cache_dir || !doc->durability) {
+        status_doc_free(doc);
+        return NULL;
+    }
+    return doc;
+}
+
+void status_doc_free(struct status_doc *doc)
+{
+    if (!doc)
+        return;
+    mutex_destroy(&doc->rate.lock);
+    mutex_destroy(&doc->frontend.lock);
+    free(doc->url);
+    free(doc->mountpoint);
+    free(doc->cache_dir);
+    free(doc->durability);
+    free(doc);
+}
+
+void status_doc_set_state(struct status_doc *doc, enum status_state state)
+{
+    atomic_store(&doc->state, (int)state);
+}
+
+void status_doc_set_frontend(struct status_doc *doc, struct fs *fs)
+{
+    mutex_lock(&doc->frontend.lock);
+    doc->frontend.fs = fs;
+    mutex_unlock(&doc->frontend.lock);
+}
+
+static void get_frontend(struct status_doc *doc, struct fs_stats *ret)
+{
+    *ret = (struct fs_stats){0};
+    mutex_lock(&doc->frontend.lock);
+    if (doc->frontend.fs)
+        fs_get_stats(doc->frontend.fs, ret);
+    mutex_unlock(&doc->frontend.lock);
+}
+
+void status_doc_sample(struct status_doc *doc)
+{
+    struct cache_stats s;
+    struct sample *sample;
+
+    cache_get_stats(doc->cache, &s);
+    mutex_lock(&doc->rate.lock);
+    sample = &doc->rate.ring[doc->rate.next++ % SAMPLES];
+    sample->at_ns = clock_mono_ns();
+    sample->uploaded = s.uploaded_bytes;
+    sample->downloaded = s.downloaded_bytes;
+    mutex_unlock(&doc->rate.lock);
+}
+
+/* From the oldest sample to now. */
+static struct rates get_rates(struct status_doc *doc, const struct cache_stats *s)
+{
+    const struct sample *oldest = NULL;
+    struct rates r = {0};
+    int64_t ns;
+
+    mutex_lock(&doc->rate.lock);
+    for (size_t i = 0; i < SAMPLES; i++) {
+        const struct sample *one = &doc->rate.ring[i];
+
+        if (one->at_ns && (!oldest || one->at_ns < oldest->at_ns))
+            oldest = one;
+    }
+    ns = oldest ? clock_mono_ns() - oldest->at_ns : 0;
+    if (ns >= NS_PER_SEC / 10) {
+        double seconds = (double)ns / (double)NS_PER_SEC;
+
+        r.up = (uint64_t)((double)(s->uploaded_bytes - oldest->uploaded) / seconds);
+        r.down = (uint64_t)((double)(s->downloaded_bytes - oldest->downloaded) / seconds);
+    }
+    mutex_unlock(&doc->rate.lock);
+    return r;
+}
+
+static void set_number(json_t *to, const char *name, uint64_t value)
+{
+    (void)json_object_set_new(to, name, json_integer((json_int_t)value));
+}
+
+static json_t *json_cache(const struct cache_stats *s)
+{
+    json_t *j = json_object();
+
+    set_number(j, "size_bytes", s->size_bytes);
+    set_number(j, "used_bytes", s->used_bytes);
+    set_number(j, "disk_free_bytes", s->disk_free_bytes);
+    set_number(j, "open_handles", s->open_handles);
+    set_number(j, "nodes", s->nodes);
+    set_number(j, "mirror_files", s->mirror_files);
+    set_number(j, "pinned_files", s->pinned_files);
+    set_number(j, "hidden_names", s->hidden_names);
+    return j;
+}
+
+static json_t *json_queue(const struct cache_stats *s)
+{
+    json_t *j = json_object();
+
+    set_number(j, "dirty_files", s->dirty_files);
+    set_number(j, "dirty_bytes", s->dirty_bytes);
+    set_number(j, "uploading_files", s->uploading_files);
+    set_number(j, "failed_files", s->failed_files);
+    set_number(j, "staged_files", s->staged_files);
+    set_number(j, "pending_ops", s->pending_ops);
+    set_number(j, "kept_files", s->kept_files);
+    return j;
+}
+
+static json_t *json_transfer(struct status_doc *doc, const struct cache_stats *s)
+{
+    struct rates r = get_rates(doc, s);
+    json_t *j = json_object();
+
+    set_number(j, "uploaded_files", s->uploaded_files);
+    set_number(j, "uploaded_bytes", s->uploaded_bytes);
+    set_number(j, "downloaded_bytes", s->downloaded_bytes);
+    set_number(j, "upload_bytes_per_second", r.up);
+    set_number(j, "download_bytes_per_second", r.down);
+    return j;
+}
+
+static json_t *json_requests(struct status_doc *doc)
+{
+    struct store_stats s;
+    json_t *j = json_object();
+
+    store_get_stats(doc->store, &s);
+    set_number(j, "requests", s.requests);
+    set_number(j, "failures", s.failures);
+    set_number(j, "retries", s.retries);
+    set_number(j, "reads", s.reads);
+    set_number(j, "puts", s.puts);
+    set_number(j, "parts", s.parts);
+    set_number(j, "lists", s.lists);
+    set_number(j, "stats", s.stats);
+    set_number(j, "removes", s.removes);
+    set_number(j, "copies", s.copies);
+    set_number(j, "bytes_read", s.bytes_read);
+    set_number(j, "bytes_written", s.bytes_written);
+    return j;
+}
+
+static json_t *json_frontend(struct status_doc *doc)
+{
+    struct fs_stats s;
+    json_t *j = json_object();
+
+    get_frontend(doc, &s);
+    (void)json_object_set_new(j, "passthrough", json_boolean(s.passthrough));
+    set_number(j, "parked", s.parked);
+    set_number(j, "opens_passthrough", s.opens_passthrough);
+    set_number(j, "opens_normal", s.opens_normal);
+    set_number(j, "notifications", s.notifications);
+    set_number(j, "notifications_lost", s.notifications_lost);
+    return j;
+}
+
+static json_t *json_error(const struct cache_stats *s)
+{
+    json_t *j;
+
+    if (!s->last_error)
+        return json_null();
+    j = json_object();
+    (void)json_object_set_new(j, "errno", json_string(err_name(s->last_error)));
+    (void)json_object_set_new(j, "text", control_text(s->last_error_text));
+    return j;
+}
+
+struct file_list {
+    json_t *array;
+    bool truncated;
+};
+
+static int add_file(void *arg, const struct cache_pending *p)
+{
+    struct file_list *list = arg;
+    json_t *j;
+
+    if (json_array_size(list->array) >= FILES_MAX) {
+        list->truncated = true;
+        return 1;
+    }
+    j = json_object();
+    (void)json_object_set_new(j, "kind", control_text(p->kind));
+    (void)json_object_set_new(j, "path", control_text(p->path));
+    if (p->path2)
+        (void)json_object_set_new(j, "path2", control_text(p->path2));
+    (void)json_object_set_new(j, "state", control_text(p->state));
+    if (p->error)
+        (void)json_object_set_new(j, "error", control_text(p->error));
+    set_number(j, "bytes", p->bytes);
+    set_number(j, "bytes_done", p->bytes_done);
+    return json_array_append_new(list->array, j) ? 1 : 0;
+}
+
+static void add_files(struct status_doc *doc, json_t *to)
+{
+    struct file_list list = {.array = json_array()};
+
+    if (!list.array)
+        return;
+    cache_each_pending(doc->cache, add_file, &list);
+    (void)json_object_set_new(to, "files", list.array);
+    (void)json_object_set_new(to, "files_truncated", json_boolean(list.truncated));
+}
+
+static json_t *json_time(void)
+{
+    time_t now = time(NULL);
+    char text[32];
+    struct tm tm;
+
+    if (!gmtime_r(&now, &tm) || !strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm))
+        return json_null();
+    return json_string(text);
+}
+
+json_t *status_doc_json(struct status_doc *doc, bool files)
+{
+    struct cache_stats s;
+    json_t *j = json_object();
+
+    if (!j)
+        return NULL;
+    cache_get_stats(doc->cache, &s);
+    (void)json_object_set_new(j, "version", json_string(RUNFS_VERSION));
+    (void)json_object_set_new(j, "state", json_string(state_names[atomic_load(&doc->state)]));
+    set_number(j, "pid", (uint64_t)getpid());
+    (void)json_object_set_new(j, "time", json_time());
+    set_number(j, "uptime_seconds",
+               (uint64_t)((clock_mono_ns() - doc->started_ns) / NS_PER_SEC));
+    (void)json_object_set_new(j, "store", control_text(doc->url));
+    (void)json_object_set_new(j, "mountpoint", control_text(doc->mountpoint));
+    (void)json_object_set_new(j, "cache_dir", control_text(doc->cache_dir));
+    (void)json_object_set_new(j, "durability", json_string(doc->durability));
+    (void)json_object_set_new(j, "read_only", json_boolean(doc->read_only));
+    (void)json_object_set_new(j, "queue", json_queue(&s));
+    (void)json_object_set_new(j, "transfer", json_transfer(doc, &s));
+    (void)json_object_set_new(j, "cache", json_cache(&s));
+    (void)json_object_set_new(j, "requests", json_requests(doc));
+    (void)json_object_set_new(j, "frontend", json_frontend(doc));
+    (void)json_object_set_new(j, "last_error", json_error(&s));
+    if (files)
+        add_files(doc, j);
+    return j;
+}
+
+char *status_doc_text(void *doc)
+{
+    auto_json json_t *j = status_doc_json(doc, true);
+    auto_free char *body = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
+    char *text;
+
+    if (!body || asprintf(&text, "%s\n", body) < 0)
+        return NULL;
+    return text;
+}
+
+struct metric {
+    const char *name;
+    const char *type;
+    const char *help;
+    uint64_t value;
+};
+
+static void add_metrics(struct buf *text, const struct metric *metrics, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct metric *m = &metrics[i];
+
+        (void)buf_addf(text, "# HELP runfs_%s %s\n# TYPE runfs_%s %s\nrunfs_%s %" PRIu64 "\n",
+                       m->name, m->help, m->name, m->type, m->name, m->value);
+    }
+}
+
+static void add_cache_metrics(struct buf *text, const struct cache_stats *s)
+{
+    const struct metric metrics[] = {
+        {"cache_size_bytes", "gauge", "Limit of the cache.", s->size_bytes},
+        {"cache_used_bytes", "gauge", "Disk blocks the cache uses.", s->used_bytes},
+        {"cache_disk_free_bytes", "gauge", "Free space of its disk.", s->disk_free_bytes},
+        {"dirty_files", "gauge", "Files not in the store yet.", s->dirty_files},
+        {"dirty_bytes", "gauge", "Bytes not in the store yet.", s->dirty_bytes},
+        {"uploading_files", "gauge", "Files being uploaded.", s->uploading_files},
+        {"failed_files", "gauge", "Dirty files whose last upload failed.", s->failed_files},
+        {"staged_files", "gauge", "Files that wait for a rename.", s->staged_files},
+        {"kept_files", "gauge", "Files not published on purpose.", s->kept_files},
+        {"pending_operations", "gauge", "Renames, deletes and the like not in the store yet.",
+         s->pending_ops},
+        {"open_handles", "gauge", "Open files.", s->open_handles},
+        {"pinned_files", "gauge", "Files kept from eviction.", s->pinned_files},
+        {"hidden_names", "gauge", "Names in the store that no path can show.", s->hidden_names},
+        {"uploaded_files_total", "counter", "Files uploaded.", s->uploaded_files},
+        {"uploaded_bytes_total", "counter", "Bytes uploaded.", s->uploaded_bytes},
+        {"downloaded_bytes_total", "counter", "Bytes downloaded.", s->downloaded_bytes},
+    };
+
+    add_metrics(text, metrics, ARRAY_SIZE(metrics));
+}
+
+static void add_store_metrics(struct buf *text, const struct store_stats *s)
+{
+    const struct metric metrics[] = {
+        {"store_requests_total", "counter", "Requests to the store.", s->requests},
+        {"store_failures_total", "counter", "Requests that failed.", s->failures},
+        {"store_retries_total", "counter", "Requests repeated.", s->retries},
+        {"store_reads_total", "counter", "Reads.", s->reads},
+        {"store_puts_total", "counter", "Whole uploads.", s->puts},
+        {"store_parts_total", "counter", "Parts uploaded.", s->parts},
+        {"store_lists_total", "counter", "Listings.", s->lists},
+        {"store_stats_total", "counter", "Questions for attributes.", s->stats},
+        {"store_removes_total", "counter", "Removals.", s->removes},
+        {"store_copies_total", "counter", "Server-side copies.", s->copies},
+        {"store_read_bytes_total", "counter", "Bytes read from the store.", s->bytes_read},
+        {"store_written_bytes_total", "counter", "Bytes sent to it.", s->bytes_written},
+    };
+
+    add_metrics(text, metrics, ARRAY_SIZE(metrics));
+}
+
+static void add_frontend_metrics(struct buf *text, const struct fs_stats *s)
+{
+    const struct metric metrics[] = {
+        {"passthrough", "gauge", "1 while new opens may be passthrough.", s->passthrough},
+        {"parked_requests", "gauge", "Requests that wait for the store.", s->parked},
+        {"opens_passthrough_total", "counter", "Passthrough opens.", s->opens_passthrough},
+        {"opens_normal_total", "counter", "Opens in normal mode.", s->opens_normal},
+        {"notifications_total", "counter", "Notifications to the kernel.", s->notifications},
+        {"notifications_lost_total", "counter", "Notifications dropped.",
+         s->notifications_lost},
+    };
+
+    add_metrics(text, metrics, ARRAY_SIZE(metrics));
+}
+
+char *status_doc_metrics(void *arg)
+{
+    struct status_doc *doc = arg;
+    struct buf text = BUF_INIT(METRICS_MAX);
+    struct cache_stats cache;
+    struct store_stats store;
+    struct fs_stats frontend;
+
+    cache_get_stats(doc->cache, &cache);
+    store_get_stats(doc->store, &store);
+    add_cache_metrics(&text, &cache);
+    add_store_metrics(&text, &store);
+    get_frontend(doc, &frontend);
+    add_frontend_metrics(&text, &frontend);
+    return buf_take(&text);
+}

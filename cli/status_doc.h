@@ -1,0 +1,51 @@
+/* What a mount knows of itself, as one JSON document and as Prometheus text: for `runfs
+ * status`,
+ * `.runfs/status.json` and `.runfs/metrics`. Any thread. */
+#ifndef RUNFS_CLI_STATUS_DOC_H
+#define RUNFS_CLI_STATUS_DOC_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+struct cache;
+struct fs;
+struct store;
+struct status_doc;
+
+enum status_state { STATUS_STARTING, STATUS_MOUNTED, STATUS_DRAINING };
+
+/* What does not change while mounted; copied. No secrets: `url` is the store's own redacted
+ * one.
+ */
+struct status_info {
+    const char *url;
+    const char *mountpoint;
+    const char *cache_dir;
+    const char *durability;
+    bool read_only;
+};
+
+/* Cache and store are borrowed. NULL without memory. */
+struct status_doc *status_doc_new(const struct status_info *info, struct cache *cache,
+                                  struct store *store);
+void status_doc_free(struct status_doc *doc);
+
+void status_doc_set_state(struct status_doc *doc, enum status_state state);
+
+/* The frontend whose counters are shown from now on; NULL before it is freed. */
+void status_doc_set_frontend(struct status_doc *doc, struct fs *fs);
+
+/* Notes the counters of transferred bytes; called about once a second, rates come from these.
+ */
+void status_doc_sample(struct status_doc *doc);
+
+/* The document; `files` adds one entry for each thing the cache owes the store. NULL without
+ * memory. */
+json_t *status_doc_json(struct status_doc *doc, bool files);
+
+/* Texts for the mount's control files, heap, NULL without memory. `doc` is a struct status_doc:
+ * these are callbacks of the frontend. */
+char *status_doc_text(void *doc);
+char *status_doc_metrics(void *doc);
+
+#endif

@@ -1,0 +1,19 @@
+/* A path that a user gave, as a mount of runfs and a path below its root. */
+#ifndef RUNFS_CLI_TARGET_H
+#define RUNFS_CLI_TARGET_H
+
+#include "common/op.h"
+
+struct target {
+    char *mountpoint; /* where the root of the filesystem is mounted; heap */
+    char *rel;        /* below it, "" for the root; heap */
+};
+
+void target_release(struct target *t);
+
+/* Finds the mount that `path` is on. A symlink within a mount stays itself, one that leads into
+ * a mount is followed; a last component that does not exist is allowed. -EINVAL when the path
+ * is on no runfs. */
+int target_resolve(const char *path, struct op *op, struct target *ret);
+
+#endif

@@ -1,0 +1,113 @@
+/* runfs flush, fetch, pin and unpin: one request for each path. */
+#include "cli/arguments.h"
+#include "cli/client.h"
+#include "cli/progress.h"
+#include "common/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct transfer {
+    const char *cmd;    /* of the request */
+    const char *what;   /* for the progress bar; NULL for none */
+    int64_t timeout_ns; /* for all paths together */
+    bool staged;
+};
+
+static json_t *make_request(const struct transfer *t, const char *rel, int64_t left_ns)
+{
+    auto_free char *path = control_encode_path(rel);
+    json_t *request = path ? json_pack("{s:s, s:s}", "cmd", t->cmd, "path", path) : NULL;
+
+    if (!request)
+        return NULL;
+    if (t->staged)
+        (void)json_object_set_new(request, "staged", json_true());
+    if (left_ns != OP_FOREVER)
+        (void)json_object_set_new(request, "timeout_ms", json_integer(left_ns / NS_PER_MS));
+    return request;
+}
+
+/* A flush that succeeded may have left things that it must not publish by itself. */
+static int report_leftover(const char *path, const json_t *answer)
+{
+    int staged = (int)json_integer_value(json_object_get(answer, "staged"));
+    int kept = (int)json_integer_value(json_object_get(answer, "kept"));
+
+    if (staged)
+        (void)command_failed("%s: %d under staging names wait for their rename (--staged "
+                             "publishes them as they are)",
+                             path, staged);
+    if (kept)
+        (void)command_failed("%s: %d kept in the cache, not published (see `runfs status "
+                             "--files`)",
+                             path, kept);
+    return staged || kept ? EXIT_FAILED : EXIT_OK;
+}
+
+static int transfer_one(const struct transfer *t, const char *path, int64_t deadline_ns)
+{
+    auto_json json_t *answer = NULL;
+    struct progress progress;
+    struct client client;
+    struct op op;
+    int err;
+
+    op_init(&op, OP_FOREVER);
+    op.deadline_ns = deadline_ns;
+    if (client_open(path, &op, &client))
+        return command_failed("%s", op.why);
+    progress_init(&progress, t->what);
+    err = client_call(&client, make_request(t, client.rel, op_left_ns(&op)),
+                      t->what ? progress_update : NULL, &progress, &op, &answer);
+    progress_end(&progress);
+    client_close(&client);
+    if (err)
+        return command_failed("%s %s: %s", t->cmd, path, op.why);
+    return report_leftover(path, answer);
+}
+
+static int transfer_all(struct transfer *t, const struct command *self, int argc, char **argv)
+{
+    const struct argument flush_table[] = {{.name = "--timeout", .time_ns = &t->timeout_ns},
+                                           {.name = "--staged", .flag = &t->staged},
+                                           {0}};
+    const struct argument no_table[] = {{0}};
+    bool is_flush = strcmp(t->cmd, "flush") == 0;
+    struct op op;
+    int n, code, failed = EXIT_OK;
+
+    t->timeout_ns = OP_FOREVER;
+    code = arguments_parse(self, is_flush ? flush_table : no_table, argc, argv, &n);
+    if (code >= 0)
+        return code;
+    if (n == 0)
+        return command_misused(self, "%s needs a path", t->cmd);
+    op_init(&op, t->timeout_ns);
+    for (int i = 1; i <= n; i++)
+        if (transfer_one(t, argv[i], op.deadline_ns) != EXIT_OK)
+            failed = EXIT_FAILED;
+    return failed;
+}
+
+int command_flush(const struct command *self, int argc, char **argv)
+{
+    return transfer_all(&(struct transfer){.cmd = "flush", .what = "uploading"}, self, argc,
+                        argv);
+}
+
+int command_fetch(const struct command *self, int argc, char **argv)
+{
+    return transfer_all(&(struct transfer){.cmd = "fetch", .what = "downloading"}, self, argc,
+                        argv);
+}
+
+int command_pin(const struct command *self, int argc, char **argv)
+{
+    return transfer_all(&(struct transfer){.cmd = "pin"}, self, argc, argv);
+}
+
+int command_unpin(const struct command *self, int argc, char **argv)
+{
+    return transfer_all(&(struct transfer){.cmd = "unpin"}, self, argc, argv);
+}

@@ -1,0 +1,177 @@
+/* runfs umount: uploads everything, unmounts, waits for the daemon's end.
+ *
+ * In this order, so that a failure leaves the mount as it was: refuse while files are open,
+ * drain, look again, unmount, and wait for the daemon's last word and its exit (the cache is
+ * free for the next mount then). */
+#include "cli/arguments.h"
+#include "cli/client.h"
+#include "cli/mountinfo.h"
+#include "cli/mountpoint.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/users.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define USERS_MAX 4096
+
+static int refuse_users(const char *mountpoint, dev_t dev)
+{
+    auto_buf struct buf names = BUF_INIT(USERS_MAX);
+    unsigned n = mount_users(dev, &names);
+
+    if (n == 0)
+        return EXIT_OK;
+    return command_failed("%s is in use by %u process%s: %s", mountpoint, n, n == 1 ? "" : "es",
+                          names.data ? names.data : "");
+}
+
+/* Prints what the cache still owes the store. */
+static void list_rest(struct client *c)
+{
+    auto_json json_t *answer = NULL;
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    if (client_call(c, json_pack("{s:s, s:b}", "cmd", "status", "files", 1), NULL, NULL, &op,
+                    &answer) == 0)
+        report_files(json_object_get(answer, "status"));
+}
+
+static int drain(struct client *c, int64_t timeout_ns)
+{
+    auto_json json_t *request =
+        json_pack("{s:s, s:s, s:b}", "cmd", "flush", "path", "", "staged", 1);
+    auto_json json_t *answer = NULL;
+    struct progress progress;
+    struct op op;
+    int err;
+
+    if (request && timeout_ns != OP_FOREVER)
+        (void)json_object_set_new(request, "timeout_ms", json_integer(timeout_ns / NS_PER_MS));
+    op_init(&op, OP_FOREVER);
+    progress_init(&progress, "uploading");
+    err = client_call(c, take_ptr(request), progress_update, &progress, &op, &answer);
+    progress_end(&progress);
+    if (!err)
+        return EXIT_OK;
+    (void)command_failed("%s stays mounted, not everything is in the store: %s", c->mountpoint,
+                         op.why);
+    list_rest(c);
+    return EXIT_FAILED;
+}
+
+static int unmount(const char *mountpoint, dev_t dev)
+{
+    struct op op;
+    int err;
+
+    op_init(&op, OP_FOREVER);
+    err = mountpoint_unmount(mountpoint, false, &op);
+    if (err == -EBUSY && refuse_users(mountpoint, dev) != EXIT_OK)
+        return EXIT_FAILED;
+    return err ? command_failed("%s", op.why) : EXIT_OK;
+}
+
+/* Until the process is gone, and with it its lock on the cache. */
+static void await_exit(int pidfd)
+{
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+    while (pidfd >= 0 && poll(&p, 1, -1) < 0 && errno == EINTR)
+        ;
+}
+
+/* The daemon uploads what was written since the drain, tells what is left, and exits. */
+static int await_end(struct client *c)
+{
+    auto_close int pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
+    auto_json json_t *answer = NULL;
+    struct op op;
+    int err;
+
+    op_init(&op, OP_FOREVER);
+    err = client_call(c, json_pack("{s:s}", "cmd", "wait"), NULL, NULL, &op, &answer);
+    await_exit(pidfd);
+    if (err)
+        return command_failed("%s is unmounted, but %s", c->mountpoint, op.why);
+    if (json_is_true(json_object_get(answer, "clean")))
+        return EXIT_OK;
+    (void)command_failed("%s is unmounted; this is in the cache and not in the store:",
+                         c->mountpoint);
+    report_files(answer);
+    return EXIT_FAILED;
+}
+
+/* Unmounts what a daemon that died left; nobody can tell whether all was published. */
+static int unmount_dead(const char *path)
+{
+    auto_free char *abs = NULL;
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    if (mountpoint_prepare(path, &op, &abs))
+        return command_failed("%s", op.why);
+    return command_failed("the runfs of %s had died; it is unmounted now, and the next mount "
+                          "with its cache (or `runfs recover CACHE_DIR`) publishes the rest",
+                          abs);
+}
+
+/* The root of a mount that this process may unmount. */
+static int check_root(const struct client *c, const char *path, dev_t *ret_dev)
+{
+    struct mountinfo m;
+
+    if (!c->mountpoint || *c->rel)
+        return command_failed("%s is not a mountpoint of runfs", path);
+    if (mountinfo_by_path(c->mountpoint, &m) || !mountinfo_is_runfs(&m))
+        return command_failed("%s is not a mountpoint of runfs", path);
+    *ret_dev = m.dev;
+    mountinfo_release(&m);
+    return EXIT_OK;
+}
+
+static int umount_live(struct client *c, const char *path, int64_t timeout_ns)
+{
+    dev_t dev;
+    int code = check_root(c, path, &dev);
+
+    if (code == EXIT_OK)
+        code = refuse_users(c->mountpoint, dev);
+    if (code == EXIT_OK)
+        code = drain(c, timeout_ns);
+    if (code == EXIT_OK)
+        code = unmount(c->mountpoint, dev);
+    if (code == EXIT_OK)
+        code = await_end(c);
+    return code;
+}
+
+int command_umount(const struct command *self, int argc, char **argv)
+{
+    int64_t timeout_ns = OP_FOREVER;
+    const struct argument table[] = {{.name = "--timeout", .time_ns = &timeout_ns}, {0}};
+    struct client client;
+    struct op op;
+    int n, err, code = arguments_parse(self, table, argc, argv, &n);
+
+    if (code >= 0)
+        return code;
+    if (n != 1)
+        return command_misused(self, "umount needs one mountpoint");
+    op_init(&op, OP_FOREVER);
+    err = client_open(argv[1], &op, &client);
+    if (err == -ENOTCONN)
+        return unmount_dead(argv[1]);
+    if (err)
+        return command_failed("%s", op.why);
+    code = umount_live(&client, argv[1], timeout_ns);
+    client_close(&client);
+    return code;
+}

@@ -1,0 +1,411 @@
+/* cli/options and its neighbours: option texts in, values or messages out. */
+#include "backends/store.h"
+#include "cli/control_io.h"
+#include "cli/identity.h"
+#include "cli/mountpoint.h"
+#include "cli/nearest.h"
+#include "cli/options.h"
+#include "common/mem.h"
+
+#include <check.h>
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static struct mount_options options;
+static struct op op;
+
+static void setup(void)
+{
+    mount_options_init(&options);
+    op_init(&op, OP_FOREVER);
+}
+
+static void teardown(void)
+{
+    mount_options_release(&options);
+}
+
+START_TEST(every_kind_is_set)
+{
+    ck_assert_msg(mount_options_parse(&options,
+                                      "cache_dir=/c,cache_size=200GiB,cache_reserve=64M,"
+                                      "durability=store,attr_timeout=250ms,entry_timeout=2s,"
+                                      "list_timeout=1m,upload_interval=0,settle=3s,"
+                                      "upload_jobs=7,download_jobs=9,part_size=8MiB,"
+                                      "list_memory=1G,allow_other,ro,uid=1000,gid=1001,"
+                                      "umask=077,log_level=debug,passthrough=off,"
+                                      "staging=*.tmp:tmp-*,connections=5,layout=plain,"
+                                      "drain_timeout=9s,mount_timeout=4s",
+                                      &op) == 0,
+                  "%s", op.why);
+    ck_assert_str_eq(options.cache_dir, "/c");
+    ck_assert_uint_eq(options.cache.size_bytes, UINT64_C(200) << 30);
+    ck_assert_uint_eq(options.cache.reserve_bytes, UINT64_C(64) << 20);
+    ck_assert_int_eq(options.durability, DURABILITY_STORE);
+    ck_assert_int_eq(options.cache.attr_timeout_ns, 250 * NS_PER_MS);
+    ck_assert_int_eq(options.entry_timeout_ns, 2 * NS_PER_SEC);
+    ck_assert_int_eq(options.cache.list_timeout_ns, 60 * NS_PER_SEC);
+    ck_assert_int_eq(options.cache.upload_interval_ns, 0);
+    ck_assert_int_eq(options.cache.settle_ns, 3 * NS_PER_SEC);
+    ck_assert_uint_eq(options.cache.upload_jobs, 7);
+    ck_assert_uint_eq(options.cache.download_jobs, 9);
+    ck_assert_uint_eq(options.cache.part_size, UINT64_C(8) << 20);
+    ck_assert_uint_eq(options.cache.list_memory_bytes, UINT64_C(1) << 30);
+    ck_assert(options.allow_other && options.read_only);
+    ck_assert_uint_eq(options.cache.uid, 1000);
+    ck_assert_uint_eq(options.cache.gid, 1001);
+    ck_assert_uint_eq(options.umask, 077);
+    ck_assert_int_eq(options.log_level, LOG_LEVEL_DEBUG);
+    ck_assert_int_eq(options.passthrough, PASSTHROUGH_OFF);
+    ck_assert_str_eq(options.staging, "*.tmp:tmp-*");
+    ck_assert_uint_eq(options.connections, 5);
+    ck_assert_int_eq(options.drain_timeout_ns, 9 * NS_PER_SEC);
+    ck_assert_int_eq(options.mount_timeout_ns, 4 * NS_PER_SEC);
+}
+END_TEST
+
+START_TEST(later_ones_win)
+{
+    ck_assert_int_eq(mount_options_parse(&options, "ro,uid=1,rw,uid=2,cache_dir=a", &op), 0);
+    ck_assert_int_eq(mount_options_parse(&options, "cache_dir=b,ro=false,allow_other=no", &op),
+                     0);
+    ck_assert(!options.read_only && !options.allow_other);
+    ck_assert_uint_eq(options.cache.uid, 2);
+    ck_assert_str_eq(options.cache_dir, "b");
+}
+END_TEST
+
+START_TEST(commas_can_be_escaped)
+{
+    ck_assert_int_eq(mount_options_parse(&options, "cache_dir=/a\\,b\\\\c,ro,,", &op), 0);
+    ck_assert_str_eq(options.cache_dir, "/a,b\\c");
+    ck_assert(options.read_only);
+}
+END_TEST
+
+START_TEST(what_mount_carries_is_taken)
+{
+    ck_assert_int_eq(mount_options_parse(&options,
+                                         "rw,noauto,_netdev,nofail,user,user=joe,defaults,"
+                                         "noatime,relatime,comment=x,x-systemd.automount,"
+                                         "x-systemd.idle-timeout=60,nosuid,nodev,noexec",
+                                         &op),
+                     0);
+    ck_assert_str_eq(options.kernel.data, "nosuid,nodev,noexec");
+}
+END_TEST
+
+START_TEST(store_options_are_passed_on)
+{
+    const char *const *names = store_option_names();
+
+    for (size_t i = 0; names[i]; i++)
+        ck_assert_int_eq(mount_options_set(&options, names[i], "v", &op), 0);
+    for (size_t i = 0; names[i]; i++)
+        ck_assert_str_eq(settings_get(&options.store, names[i]), "v");
+}
+END_TEST
+
+START_TEST(defaults_are_sane)
+{
+    ck_assert_uint_eq(options.umask, 022);
+    ck_assert_int_eq(options.durability, DURABILITY_CACHE);
+    ck_assert_int_eq(options.passthrough, PASSTHROUGH_AUTO);
+    ck_assert_uint_eq(options.cache.uid, getuid());
+    ck_assert_uint_gt(options.cache.upload_jobs, 0);
+    ck_assert_uint_gt(options.cache.download_jobs, 0);
+    ck_assert_int_gt(options.cache.store_timeout_ns, 0);
+    ck_assert(!options.read_only && !options.allow_other);
+    ck_assert_ptr_null(options.kernel.data);
+}
+END_TEST
+
+/* What is refused, and words that the message must hold. */
+static const struct {
+    const char *list;
+    const char *says;
+} refused[] = {
+    {"cache_sise=1G", "\"cache_sise\", did you mean \"cache_size\""},
+    {"durabilty=store", "did you mean \"durability\""},
+    {"upload-jobs=3", "did you mean \"upload_jobs\""},
+    {"zzzzzzzzzzzz", "unknown option \"zzzzzzzzzzzz\""},
+    {"cache_size", "cache_size needs a value"},
+    {"cache_size=", "cache_size needs a value"},
+    {"cache_size=big", "cache_size=big: expected a size"},
+    {"attr_timeout=-1", "attr_timeout=-1: expected a time"},
+    {"upload_jobs=0", "from 1 to 1024"},
+    {"upload_jobs=2000", "from 1 to 1024"},
+    {"upload_jobs=3x", "from 1 to 1024"},
+    {"uid=root", "uid=root: expected a numeric id"},
+    {"uid=4294967295", "expected a numeric id"},
+    {"umask=9", "umask=9: expected an octal"},
+    {"umask=1777", "expected an octal"},
+    {"ro=maybe", "ro=maybe: expected true or false"},
+    {"durability=disk", "durability=disk: expected cache, store"},
+    {"log_level=loud", "expected error, warn, info, debug"},
+    {"layout=horovod", "layout=horovod: expected plain"},
+    {"ro,=5", "unknown option \"\""},
+};
+
+START_TEST(bad_option_is_refused)
+{
+    ck_assert_int_eq(mount_options_parse(&options, refused[_i].list, &op), -EINVAL);
+    ck_assert_msg(strstr(op.why, refused[_i].says) != NULL, "says: %s", op.why);
+}
+END_TEST
+
+START_TEST(unknown_options_do_not_show_their_value)
+{
+    ck_assert_int_eq(mount_options_parse(&options, "secret_acces_kay=hunter2", &op), -EINVAL);
+    ck_assert_ptr_null(strstr(op.why, "hunter2"));
+}
+END_TEST
+
+START_TEST(staging_is_split)
+{
+    char text[] = "*.tmp::tmp-*:";
+    const char **list = mount_options_split_staging(text);
+
+    ck_assert_str_eq(list[0], "*.tmp");
+    ck_assert_str_eq(list[1], "tmp-*");
+    ck_assert_ptr_null(list[2]);
+    free(list);
+}
+END_TEST
+
+static const struct {
+    const char *a, *b;
+    unsigned distance;
+} distances[] = {
+    {"", "", 0},       {"abc", "abc", 0}, {"abc", "", 3},           {"", "ab", 2},
+    {"abc", "abd", 1}, {"abc", "acb", 1}, {"kitten", "sitting", 3}, {"mount", "moutn", 1},
+    {"ca", "abc", 3},
+};
+
+START_TEST(distance_is_right)
+{
+    ck_assert_uint_eq(edit_distance(distances[_i].a, distances[_i].b), distances[_i].distance);
+    ck_assert_uint_eq(edit_distance(distances[_i].b, distances[_i].a), distances[_i].distance);
+}
+END_TEST
+
+START_TEST(long_words_are_far)
+{
+    char word[200];
+
+    memset(word, 'a', sizeof(word) - 1);
+    word[sizeof(word) - 1] = '\0';
+    ck_assert_uint_eq(edit_distance(word, "mount"), UINT_MAX);
+}
+END_TEST
+
+static const char *const paths[] = {
+    "", "a/b", "a b/%41", "\xff\xfe/x", "new\nline", "\"q\\\"", "日本/\x7f", "..a/b..", "..."};
+
+START_TEST(path_survives_the_socket)
+{
+    auto_free char *text = control_encode_path(paths[_i]);
+    auto_free char *back = NULL;
+    auto_json json_t *j = NULL;
+
+    ck_assert_ptr_nonnull(text);
+    j = json_string(text);
+    ck_assert_msg(j != NULL, "not UTF-8: %s", text);
+    ck_assert_int_eq(control_decode_path(text, &back), 0);
+    ck_assert_str_eq(back, paths[_i]);
+}
+END_TEST
+
+static const char *const bad_paths[] = {"..",  "a/../b", "a/..", "%2e%2E/x", "%",
+                                        "a%4", "%zz",    "%00",  "a%00b"};
+
+START_TEST(bad_path_is_refused)
+{
+    char *back = NULL;
+
+    ck_assert_int_eq(control_decode_path(bad_paths[_i], &back), -EINVAL);
+    ck_assert_ptr_null(back);
+}
+END_TEST
+
+START_TEST(messages_are_taken_apart)
+{
+    static const char text[] = "{\"a\": 1}\n{\"b\": 2}\nnonsense\n[1]\n{\"c\"";
+    struct control_reader reader;
+    json_t *j;
+    int fds[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    ck_assert_int_eq(write(fds[0], text, strlen(text)), (ssize_t)strlen(text));
+    ck_assert_int_eq(close(fds[0]), 0);
+    control_reader_init(&reader, fds[1], 4096);
+    ck_assert_int_eq(control_receive(&reader, &j), 0);
+    ck_assert_int_eq(json_integer_value(json_object_get(j, "a")), 1);
+    json_decref(j);
+    ck_assert_int_eq(control_receive(&reader, &j), 0);
+    ck_assert_int_eq(json_integer_value(json_object_get(j, "b")), 2);
+    json_decref(j);
+    ck_assert_int_eq(control_receive(&reader, &j), -EPROTO);
+    ck_assert_int_eq(control_receive(&reader, &j), -EPROTO);
+    ck_assert_int_eq(control_receive(&reader, &j), -ENODATA);
+    control_reader_release(&reader);
+    ck_assert_int_eq(close(fds[1]), 0);
+}
+END_TEST
+
+START_TEST(long_message_is_refused)
+{
+    struct control_reader reader;
+    char text[512];
+    json_t *j;
+    int fds[2];
+
+    memset(text, ' ', sizeof(text));
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    ck_assert_int_eq(write(fds[0], text, sizeof(text)), (ssize_t)sizeof(text));
+    control_reader_init(&reader, fds[1], 256);
+    ck_assert_int_eq(control_receive(&reader, &j), -EFBIG);
+    control_reader_release(&reader);
+    ck_assert_int_eq(close(fds[0]) | close(fds[1]), 0);
+}
+END_TEST
+
+START_TEST(bad_utf8_becomes_text)
+{
+    auto_json json_t *j = control_text("a\xff\nb");
+
+    ck_assert_str_eq(json_string_value(j), "a\xEF\xBF\xBD\nb");
+}
+END_TEST
+
+START_TEST(identity_is_stable)
+{
+    struct settings one = {0}, two = {0}, read = {0};
+    auto_free char *a = NULL;
+    auto_free char *b = NULL;
+    auto_free char *url = NULL;
+
+    ck_assert_int_eq(settings_add(&one, "region", "x"), 0);
+    ck_assert_int_eq(settings_add(&one, "endpoint", "http://e"), 0);
+    ck_assert_int_eq(settings_add(&two, "endpoint", "http://e"), 0);
+    ck_assert_int_eq(settings_add(&two, "profile", "p"), 0);
+    a = identity_make("s3://b/p", &one);
+    b = identity_make("s3://b/p", &two);
+    ck_assert_str_eq(a, b);
+    ck_assert_int_eq(identity_parse(a, &op, &url, &read), 0);
+    ck_assert_str_eq(url, "s3://b/p");
+    ck_assert_str_eq(settings_get(&read, "endpoint"), "http://e");
+    ck_assert_uint_eq(read.n, 1);
+    settings_release(&one);
+    settings_release(&two);
+    settings_release(&read);
+}
+END_TEST
+
+START_TEST(identity_knows_the_endpoint_of_the_environment)
+{
+    struct settings none = {0};
+    auto_free char *a = NULL;
+    auto_free char *b = NULL;
+    auto_free char *file = NULL;
+
+    ck_assert_int_eq(setenv("AWS_ENDPOINT_URL", "http://env", 1), 0);
+    a = identity_make("s3://b", &none);
+    file = identity_make("file:///b", &none);
+    ck_assert_int_eq(unsetenv("AWS_ENDPOINT_URL"), 0);
+    b = identity_make("s3://b", &none);
+    ck_assert_ptr_nonnull(strstr(a, "http://env"));
+    ck_assert_ptr_null(strstr(b, "endpoint"));
+    ck_assert_ptr_null(strstr(file, "endpoint"));
+}
+END_TEST
+
+START_TEST(bad_identity_is_refused)
+{
+    static const char *const texts[] = {"", "[]", "{}", "{\"url\": 1}",
+                                        "{\"url\": \"a\", \"endpoint\": 5}"};
+    struct settings read = {0};
+    char *url = NULL;
+
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+        ck_assert_int_eq(identity_parse(texts[i], &op, &url, &read), -EINVAL);
+}
+END_TEST
+
+START_TEST(default_dirs_differ)
+{
+    auto_free char *a = identity_default_dir("{\"url\":\"x\"}", "/mnt/a");
+    auto_free char *b = identity_default_dir("{\"url\":\"x\"}", "/mnt/b");
+    auto_free char *c = identity_default_dir("{\"url\":\"y\"}", "/mnt/a");
+    auto_free char *again = identity_default_dir("{\"url\":\"x\"}", "/mnt/a");
+
+    ck_assert_str_ne(a, b);
+    ck_assert_str_ne(a, c);
+    ck_assert_str_eq(a, again);
+    ck_assert_int_eq(a[0], '/');
+}
+END_TEST
+
+START_TEST(within_is_by_component)
+{
+    ck_assert(mountpoint_path_within("/a/b", "/a"));
+    ck_assert(mountpoint_path_within("/a", "/a"));
+    ck_assert(mountpoint_path_within("/a/b", "/a/"));
+    ck_assert(mountpoint_path_within("/a", "/"));
+    ck_assert(!mountpoint_path_within("/ab", "/a"));
+    ck_assert(!mountpoint_path_within("/", "/a"));
+}
+END_TEST
+
+static TCase *options_case(void)
+{
+    TCase *tc = tcase_create("options");
+
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, every_kind_is_set);
+    tcase_add_test(tc, later_ones_win);
+    tcase_add_test(tc, commas_can_be_escaped);
+    tcase_add_test(tc, what_mount_carries_is_taken);
+    tcase_add_test(tc, store_options_are_passed_on);
+    tcase_add_test(tc, defaults_are_sane);
+    tcase_add_loop_test(tc, bad_option_is_refused, 0, ARRAY_SIZE(refused));
+    tcase_add_test(tc, unknown_options_do_not_show_their_value);
+    tcase_add_test(tc, staging_is_split);
+    tcase_add_test(tc, identity_is_stable);
+    tcase_add_test(tc, identity_knows_the_endpoint_of_the_environment);
+    tcase_add_test(tc, bad_identity_is_refused);
+    tcase_add_test(tc, default_dirs_differ);
+    return tc;
+}
+
+static TCase *texts_case(void)
+{
+    TCase *tc = tcase_create("texts");
+
+    tcase_add_loop_test(tc, distance_is_right, 0, ARRAY_SIZE(distances));
+    tcase_add_test(tc, long_words_are_far);
+    tcase_add_loop_test(tc, path_survives_the_socket, 0, ARRAY_SIZE(paths));
+    tcase_add_loop_test(tc, bad_path_is_refused, 0, ARRAY_SIZE(bad_paths));
+    tcase_add_test(tc, messages_are_taken_apart);
+    tcase_add_test(tc, long_message_is_refused);
+    tcase_add_test(tc, bad_utf8_becomes_text);
+    tcase_add_test(tc, within_is_by_component);
+    return tc;
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("options");
+    SRunner *runner;
+    int failed;
+
+    suite_add_tcase(suite, options_case());
+    suite_add_tcase(suite, texts_case());
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
