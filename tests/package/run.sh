@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# The Debian package: built, unpacked into a folder, and looked at as a user would find it.
+# presets: release
+set -euo pipefail
+
+top=$(cd "$(dirname "$0")/../.." && pwd)
+build=${RUNFS_BUILD:-$top/build/release}
+work=$(mktemp -d "${TMPDIR:-/tmp}/runfs-package.XXXXXX")
+root=$work/root
+runfs=$root/usr/bin/runfs
+passed=0 failed=0
+
+cleanup() {
+    if grep -q " $work/mnt " /proc/self/mounts; then
+        "$runfs" umount "$work/mnt" --timeout 20 || fusermount3 -u -z "$work/mnt" || true
+    fi
+    rm -rf --one-file-system "$work"
+}
+trap cleanup EXIT
+
+# check NAME COMMAND...: one test.
+check() {
+    local name=$1
+    shift
+    if "$@" >"$work/out" 2>&1; then
+        passed=$((passed + 1))
+        echo "ok   $name"
+    else
+        failed=$((failed + 1))
+        echo "FAIL $name"
+        cat "$work/out"
+    fi
+}
+
+builds_package() {
+    (cd "$build" && cpack -G DEB -B "$work/deb") && dpkg-deb -x "$work"/deb/runfs_*.deb "$root"
+}
+
+holds_files() {
+    local file
+    for file in usr/bin/runfs usr/sbin/mount.fuse.runfs usr/share/man/man1/runfs.1 \
+        usr/share/bash-completion/completions/runfs lib/systemd/system/runfs@.service \
+        usr/share/doc/runfs/README.md usr/share/doc/runfs/examples/example.json; do
+        find "$root/" -path "$root/*$file" | grep -q . || {
+            echo "not in the package: $file"
+            return 1
+        }
+    done
+}
+
+depends_on() {
+    dpkg-deb -f "$work"/deb/runfs_*.deb Depends
+    dpkg-deb -f "$work"/deb/runfs_*.deb Depends | grep -q 'fuse3.*libcurl'
+}
+
+knows_version() {
+    "$runfs" --version
+    "$runfs" --version | grep -qx "runfs $(dpkg-deb -f "$work"/deb/runfs_*.deb Version)"
+}
+
+# The user's cache directory, where libfuse may have been built, means nothing elsewhere.
+carries_no_path() {
+    ! readelf -d "$runfs" | grep -E 'R(UN)?PATH' &&
+        ! strings -a "$runfs" | grep -F -e "$HOME/.cache" -e "$top"
+}
+
+is_hardened() {
+    readelf -h "$runfs" | grep 'Type:.*DYN' &&
+        readelf -d "$runfs" | grep 'BIND_NOW\|FLAGS.*NOW' &&
+        readelf -lW "$runfs" | grep 'GNU_RELRO' &&
+        readelf -lW "$runfs" | grep 'GNU_STACK.*RW ' &&
+        readelf -sW --dyn-syms "$runfs" | grep '__stack_chk_fail' &&
+        readelf -sW --dyn-syms "$runfs" | grep '_chk@'
+}
+
+man_page_is_clean() {
+    local warnings
+    warnings=$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z \
+        "$root/usr/share/man/man1/runfs.1" 2>&1 >/dev/null)
+    echo "$warnings"
+    [ -z "$warnings" ]
+}
+
+# The names in the first column of `runfs --help` and `runfs mount --help`.
+commands() {
+    "$runfs" --help | sed -n 's/^  \([a-z]\{2,\}\) .*/\1/p'
+}
+mount_options() {
+    "$runfs" mount --help | sed -n 's/^  \([a-z][a-z_]*\)\(=.*\| .*\|$\)/\1/p'
+}
+
+man_page_names_all() {
+    local word
+    [ "$(mount_options | wc -l)" -gt 15 ] || return 1
+    for word in $(commands) $(mount_options); do
+        sed 's/\\-/-/g' "$root/usr/share/man/man1/runfs.1" | grep -qw "$word" || {
+            echo "runfs.1 does not say: $word"
+            return 1
+        }
+    done
+}
+
+# complete WORD...: what the shell would offer for the last of these words.
+complete_words() {
+    bash -c '
+        compopt() { :; }
+        . "$1"; shift
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+        _runfs runfs "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf "%s\n" "${COMPREPLY[@]}"' - "$root/usr/share/bash-completion/completions/runfs" "$@"
+}
+
+completion_offers_all() {
+    local word
+    for word in $(commands); do
+        complete_words runfs "" | grep -qx -- "$word" || {
+            echo "not offered: $word"
+            return 1
+        }
+    done
+    for word in $(mount_options); do
+        complete_words runfs mount -o "" | grep -q -- "^$word\b" || {
+            echo "not offered after -o: $word"
+            return 1
+        }
+    done
+    complete_words runfs mount -o ro,durab | grep -qx 'ro,durability=store'
+}
+
+# Only the mountpoint is wrong: the file was read and understood.
+example_is_understood() {
+    if "$runfs" mount "$root/usr/share/doc/runfs/examples/example.json" "$work/nowhere" \
+        -o cache_dir="$work/cache" 2>"$work/said"; then
+        echo "mounted on what does not exist"
+        return 1
+    fi
+    cat "$work/said"
+    grep -q "$work/nowhere" "$work/said"
+}
+
+# As mount(8) calls it for a line of fstab.
+helper_mounts() {
+    local helper
+    helper=$(find "$root/" -name mount.fuse.runfs)
+    mkdir "$work/store" "$work/mnt"
+    "$helper" "$work/store" "$work/mnt" -o "rw,_netdev,cache_dir=$work/cache" &&
+        echo content >"$work/mnt/file" &&
+        "$runfs" umount "$work/mnt" &&
+        grep -qx content "$work/store/file"
+}
+
+check "builds" builds_package
+check "holds its files" holds_files
+check "depends on what it needs" depends_on
+check "program runs and knows its version" knows_version
+check "program carries no path of this machine" carries_no_path
+check "program is hardened" is_hardened
+check "man page has no warnings" man_page_is_clean
+check "man page names every command and option" man_page_names_all
+check "completion offers every command and option" completion_offers_all
+check "example configuration is understood" example_is_understood
+check "mount helper mounts" helper_mounts
+echo "package: $passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]
