@@ -27,6 +27,7 @@ static const struct driver {
     const char *const *options; /* NULL-terminated */
 } drivers[] = {
     {"mem:", "mem:NAME", mem_store_new, no_options},
+    {"s3://", "s3://BUCKET/PREFIX", s3_store_new, s3_store_options},
 };
 
 /* ---- options ---- */

@@ -1,0 +1,561 @@
+/* The S3 driver: opens a bucket's prefix, tells what is there, reads it. An object is a key; a
+ * directory is the keys below it, with or without a marker object "dir/" that carries its
+ * attributes. */
+#include "backends/s3.h"
+
+#include "backends/drivers.h"
+#include "backends/s3_attrs.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#define LINK_TARGET_MAX 4096 /* bytes of a symlink's target with its NUL */
+#define EMPTY_PAGES_MAX                                                                        \
+    1000 /* pages without a name in a row before a listing is called endless */
+#define DEFAULT_REGION   "us-east-1"
+#define OPTION_VALUE_MAX 16
+
+/* --- stat --- */
+
+/* s3fs keeps a symlink's target in the body. */
+static int read_link_body(struct s3 *s, struct op *op, const char *key, struct object *obj)
+{
+    auto_request struct s3_request r;
+    int err = s3_request_init(s, op, &r, "stat", "GET", key, false);
+
+    if (err)
+        return err;
+    if (obj->etag[0])
+        s3_add_condition(&r, obj->etag);
+    err = s3_run(s, op, &r);
+    if (err)
+        return err;
+    if (r.answer.body.len == 0 || r.answer.body.len >= LINK_TARGET_MAX ||
+        memchr(r.answer.body.data, '\0', r.answer.body.len))
+        return 0;
+    obj->attrs.target = buf_take(&r.answer.body);
+    if (!obj->attrs.target)
+        return op_fail(op, -ENOMEM, "out of memory");
+    obj->attrs.has |= ATTR_TARGET;
+    obj->size = 0;
+    return 0;
+}
+
+static bool is_link_without_target(const struct object *obj)
+{
+    return obj->attrs.has & ATTR_MODE && S_ISLNK(obj->attrs.mode) &&
+           !(obj->attrs.has & ATTR_TARGET);
+}
+
+/* A link that leads nowhere is shown as the plain file that it is in the store. */
+static void demote_link(struct object *obj)
+{
+    if (is_link_without_target(obj))
+        obj->attrs.mode = S_IFREG | (obj->attrs.mode & 07777);
+}
+
+/* The object of that name, or the marker of the directory (`slash`). */
+static int stat_object(struct s3 *s, struct op *op, const char *key, bool slash,
+                       struct object *ret)
+{
+    auto_request struct s3_request r;
+    struct object obj;
+    int err = s3_head(s, op, &r, "stat", key, slash);
+
+    if (!err)
+        err = s3_object_from_answer(op, &r.answer, slash, &obj);
+    if (err)
+        return err;
+    if (is_link_without_target(&obj) && obj.size > 0 && obj.size < LINK_TARGET_MAX)
+        err = read_link_body(s, op, key, &obj);
+    if (err) {
+        object_release(&obj);
+        return err;
+    }
+    demote_link(&obj);
+    *ret = obj;
+    return 0;
+}
+
+/* One page of keys. `token` NULL is the first. */
+static int list_page(struct s3 *s, struct op *op, const char *what, const char *prefix,
+                     bool recursive, unsigned max_keys, const char *token, struct s3_page *ret)
+{
+    auto_request struct s3_request r;
+    char full[S3_KEY_MAX];
+    int err = s3_request_init(s, op, &r, what, "GET", prefix, true);
+
+    if (err)
+        return err;
+    memcpy(full, r.key, sizeof(full));
+    s3_fields_add(&r.query, "list-type", "2");
+    s3_fields_add(&r.query, "encoding-type", "url");
+    if (*full)
+        s3_fields_add(&r.query, "prefix", full);
+    if (!recursive)
+        s3_fields_add(&r.query, "delimiter", "/");
+    if (max_keys)
+        s3_fields_addf(&r.query, "max-keys", "%u", max_keys);
+    if (token)
+        s3_fields_add(&r.query, "continuation-token", token);
+    r.key[0] = '\0';
+    err = s3_run(s, op, &r);
+    if (err)
+        return err;
+    err = s3_xml_list(r.answer.body.data, r.answer.body.len, ret);
+    memcpy(r.key, full, sizeof(full));
+    return err ? s3_fail(s, op, &r, err, "the listing is no usable XML") : 0;
+}
+
+/* Whether anything is below the directory, and whether that is its own marker. */
+static int probe_directory(struct s3 *s, struct op *op, const char *key, bool *ret_exists,
+                           bool *ret_marker)
+{
+    struct s3_page page;
+    char full[S3_KEY_MAX];
+    int n =
+        snprintf(full, sizeof(full), "%s%s%s/", s->prefix, *s->prefix && *key ? "/" : "", key);
+    int err = list_page(s, op, "stat", key, true, 1, NULL, &page);
+
+    if (err)
+        return err;
+    *ret_exists = page.n_entries > 0;
+    *ret_marker = page.n_entries > 0 && n > 0 && (size_t)n < sizeof(full) &&
+                  strcmp(page.entries[0].name, full) == 0;
+    s3_page_release(&page);
+    return 0;
+}
+
+static int stat_directory(struct s3 *s, struct op *op, const char *key, struct object *ret)
+{
+    bool exists, marker;
+    int err = probe_directory(s, op, key, &exists, &marker);
+
+    if (err == -ENOENT) /* no code with it: the path is wrong, not the key */
+        return op_fail(op, -ENXIO, "s3://%s: no such bucket at this endpoint", s->bucket);
+    if (err)
+        return err;
+    if (!exists && *key)
+        return op_fail(op, -ENOENT, "stat s3://%s/%.120s%s%.120s: no such key", s->bucket,
+                       s->prefix, *s->prefix ? "/" : "", key);
+    if (marker) {
+        err = stat_object(s, op, key, true, ret);
+        if (err != -ENOENT)
+            return err;
+    }
+    *ret = (struct object){.is_prefix = true, .attrs_known = true};
+    return 0;
+}
+
+static int s3_stat(struct store *st, struct op *op, const char *key, struct object *ret_obj)
+{
+    struct s3 *s = s3_of(st);
+    int err = *key ? stat_object(s, op, key, false, ret_obj) : -ENOENT;
+
+    return err == -ENOENT ? stat_directory(s, op, key, ret_obj) : err;
+}
+
+/* --- list --- */
+
+struct listing {
+    struct s3 *s;
+    struct op *op;
+    bool recursive;
+    char prefix[S3_KEY_MAX]; /* of every key that belongs here, "" or "a/b/" */
+    size_t prefix_len;
+    store_visit visit;
+    void *arg;
+    char *first; /* first name of the page before: a server that repeats itself is stopped */
+    char *token;
+    unsigned empty_pages;
+};
+
+static int visit_entry(struct listing *l, struct s3_entry *e)
+{
+    struct object obj = {.size = e->size, .mtime_ns = e->mtime_ns};
+    char *name = e->name + l->prefix_len;
+    size_t len;
+
+    if (strncmp(e->name, l->prefix, l->prefix_len) != 0)
+        return op_fail(l->op, -EPROTO, "list s3://%s/%.100s: the answer has a key outside",
+                       l->s->bucket, l->prefix);
+    len = strlen(name);
+    if (len == 0) /* the marker of the listed directory itself */
+        return 0;
+    memcpy(obj.etag, e->etag, sizeof(obj.etag));
+    if (name[len - 1] == '/') {
+        name[len - 1] = '\0';
+        obj.is_prefix = true;
+        obj.has_marker = !e->is_prefix;
+        obj.size = 0;
+    }
+    return l->visit(l->arg, name, &obj);
+}
+
+static int check_progress(struct listing *l, const struct s3_page *page)
+{
+    bool looping = page->truncated && l->token && strcmp(page->token, l->token) == 0;
+
+    l->empty_pages = page->n_entries ? 0 : l->empty_pages + 1;
+    if (page->n_entries && l->first && strcmp(l->first, page->entries[0].name) == 0)
+        looping = true;
+    if (looping || l->empty_pages > EMPTY_PAGES_MAX)
+        return op_fail(l->op, -EPROTO, "list s3://%s/%.100s: the server repeats its pages",
+                       l->s->bucket, l->prefix);
+    if (page->n_entries) {
+        free(l->first);
+        l->first = strdup(page->entries[0].name);
+        if (!l->first)
+            return op_fail(l->op, -ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+/* 1 when another page follows, 0 at the end. */
+static int visit_page(struct listing *l, struct s3_page *page)
+{
+    int err = check_progress(l, page);
+
+    atomic_fetch_add_explicit(&l->s->base.hidden_names, page->unusable, memory_order_relaxed);
+    for (size_t i = 0; i < page->n_entries && !err; i++)
+        err = visit_entry(l, &page->entries[i]);
+    if (err)
+        return err;
+    free(l->token);
+    l->token = take_ptr(page->token);
+    return page->truncated ? 1 : 0;
+}
+
+static int list_all(struct listing *l, const char *prefix, int *ret_visit)
+{
+    struct s3_page page;
+    int r = 1;
+
+    while (r == 1) {
+        r = list_page(l->s, l->op, "list", prefix, l->recursive, 0, l->token, &page);
+        if (r)
+            return r;
+        r = visit_page(l, &page);
+        s3_page_release(&page);
+        if (*ret_visit)
+            return *ret_visit;
+    }
+    return r;
+}
+
+/* Keeps a visitor's answer apart from the listing's own. */
+struct guarded_visit {
+    store_visit visit;
+    void *arg;
+    int result;
+};
+
+static int call_visit(void *arg, const char *name, const struct object *obj)
+{
+    struct guarded_visit *g = arg;
+
+    g->result = g->visit(g->arg, name, obj);
+    return g->result ? -ECANCELED : 0;
+}
+
+static int s3_list(struct store *st, struct op *op, const char *prefix, unsigned flags,
+                   store_visit visit, void *arg)
+{
+    struct s3 *s = s3_of(st);
+    struct guarded_visit guarded = {.visit = visit, .arg = arg};
+    struct listing l = {.s = s,
+                        .op = op,
+                        .recursive = flags & LIST_RECURSIVE,
+                        .visit = call_visit,
+                        .arg = &guarded};
+    int n =
+        snprintf(l.prefix, sizeof(l.prefix), "%s%s%s%s", s->prefix,
+                 *s->prefix && *prefix ? "/" : "", prefix, *s->prefix || *prefix ? "/" : "");
+    int err;
+
+    if (n < 0 || (size_t)n >= sizeof(l.prefix))
+        return op_fail(op, -ENAMETOOLONG, "list %s: the key is too long", st->url);
+    l.prefix_len = (size_t)n;
+    err = list_all(&l, prefix, &guarded.result);
+    free(l.token);
+    free(l.first);
+    return guarded.result ? guarded.result : err;
+}
+
+/* --- read --- */
+
+struct ranged_read {
+    struct http_body_sink base;
+    const char *etag;
+    uint64_t off, len;
+    struct object obj; /* filled once the headers are known */
+    bool known;
+};
+
+/* "bytes 0-9/100"; false for anything else, "*" among it. */
+static bool parse_content_range(const char *text, uint64_t *first, uint64_t *last,
+                                uint64_t *size)
+{
+    int end = 0;
+
+    return text &&
+           sscanf(text, "bytes %19" SCNu64 "-%19" SCNu64 "/%19" SCNu64 "%n", first, last, size,
+                  &end) == 3 &&
+           text[end] == '\0' && *first <= *last && *last < *size;
+}
+
+static int check_version(struct ranged_read *rr, const struct http_answer *a, struct op *op)
+{
+    int err = s3_object_from_answer(op, a, false, &rr->obj);
+
+    if (err)
+        return err;
+    rr->known = true;
+    demote_link(&rr->obj);
+    if (rr->etag && *rr->etag && strcmp(rr->etag, rr->obj.etag) != 0)
+        return op_fail(op, -ESTALE, "the object is version \"%s\", not \"%s\"", rr->obj.etag,
+                       rr->etag);
+    return 0;
+}
+
+static int read_begin(struct http_body_sink *bs, const struct http_answer *a, struct op *op,
+                      uint64_t *ret_off, uint64_t *ret_len)
+{
+    struct ranged_read *rr = container_of(bs, struct ranged_read, base);
+    uint64_t first, last, size, wanted;
+    int err = check_version(rr, a, op);
+
+    if (err)
+        return err;
+    if (a->status == 200) { /* the whole object: what some servers send for a whole range */
+        first = 0;
+        size = rr->obj.size;
+        last = size - 1;
+    } else if (!parse_content_range(http_answer_header(a, "content-range"), &first, &last,
+                                    &size)) {
+        return op_fail(op, -EPROTO, "status %d without a usable Content-Range", a->status);
+    } else if (rr->obj.size != last - first + 1) {
+        return op_fail(op, -EPROTO, "Content-Length and Content-Range disagree");
+    }
+    wanted = rr->off >= size ? 0 : rr->len < size - rr->off ? rr->len : size - rr->off;
+    if (size && (first != rr->off || last - first + 1 != wanted))
+        return op_fail(op, -EPROTO, "the server sent another range than it was asked for");
+    rr->obj.size = size;
+    *ret_off = first;
+    *ret_len = wanted;
+    return 0;
+}
+
+/* The offset is at or behind the end: no bytes, but which version says so? */
+static ssize_t read_at_end(struct s3 *s, struct op *op, const char *key, struct ranged_read *rr,
+                           struct object *ret_obj)
+{
+    struct object obj;
+    int err = stat_object(s, op, key, false, &obj);
+
+    if (err)
+        return err;
+    if (rr->etag && *rr->etag && strcmp(rr->etag, obj.etag) != 0)
+        err = op_fail(op, -ESTALE, "read s3://%s/%.120s: the object was replaced", s->bucket,
+                      key);
+    else if (rr->off < obj.size)
+        err =
+            op_fail(op, -EPROTO, "read s3://%s/%.120s: 416 within the object", s->bucket, key);
+    if (err || !ret_obj)
+        object_release(&obj);
+    else
+        *ret_obj = obj;
+    return err;
+}
+
+static ssize_t s3_read(struct store *st, struct op *op, const char *key, const char *etag,
+                       struct sink *sink, size_t len, uint64_t off, struct object *ret_obj)
+{
+    struct s3 *s = s3_of(st);
+    auto_request struct s3_request r;
+    struct ranged_read rr = {
+        .base = {.sink = sink, .begin = read_begin}, .etag = etag, .off = off, .len = len};
+    int err = s3_request_init(s, op, &r, "read", "GET", key, false);
+
+    if (err)
+        return err;
+    s3_fields_addf(&r.headers, "range", "bytes=%" PRIu64 "-%" PRIu64, off, off + len - 1);
+    if (etag && *etag)
+        s3_add_condition(&r, etag);
+    r.to_sink = &rr.base;
+    err = s3_run(s, op, &r);
+    if (!err && ret_obj)
+        *ret_obj = rr.obj;
+    else if (rr.known)
+        object_release(&rr.obj);
+    if (err == -ERANGE)
+        return read_at_end(s, op, key, &rr, ret_obj);
+    return err ? err : (ssize_t)r.answer.sunk;
+}
+
+/* --- open --- */
+
+static void s3_close(struct store *st)
+{
+    struct s3 *s = s3_of(st);
+
+    http_free(s->http);
+    aws_settings_release(&s->aws);
+    mutex_destroy(&s->lock);
+    free(s->prefix);
+    free(s->base.url);
+    free(s);
+}
+
+static const struct store_ops s3_ops = {
+    .name = "s3",
+    .stat = s3_stat,
+    .list = s3_list,
+    .read = s3_read,
+    .put = s3_put,
+    .upload_begin = s3_upload_begin,
+    .upload_part = s3_upload_part,
+    .upload_commit = s3_upload_commit,
+    .upload_abort = s3_upload_abort,
+    .upload_detach = s3_upload_detach,
+    .upload_token = s3_upload_token,
+    .upload_resume = s3_upload_resume,
+    .copy = s3_copy,
+    .remove = s3_remove,
+    .mkdir = s3_mkdir,
+    .rmdir = s3_rmdir,
+    .set_attributes = s3_set_attributes,
+    .close = s3_close,
+};
+
+/* 1 for yes, 0 for no, -1 when not given; -EINVAL with a text otherwise. */
+static int option_bool(const struct store_config *config, const char *name, struct op *op)
+{
+    static const char *const yes[] = {"", "1", "true", "yes", "on"};
+    static const char *const no[] = {"0", "false", "no", "off"};
+    const char *value = store_config_get(config, name);
+
+    if (!value || strcasecmp(value, "auto") == 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_SIZE(yes); i++)
+        if (strcasecmp(value, yes[i]) == 0)
+            return 1;
+    for (size_t i = 0; i < ARRAY_SIZE(no); i++)
+        if (strcasecmp(value, no[i]) == 0)
+            return 0;
+    return op_fail(op, -EINVAL, "%s: \"%.40s\" is neither true nor false", name, value);
+}
+
+static const char *given(const char *option, const char *setting)
+{
+    return option && *option ? option : setting;
+}
+
+static int open_region(struct s3 *s, const struct store_config *config, struct op *op)
+{
+    const char *region = given(store_config_get(config, "region"), s->aws.region);
+
+    region = given(region, DEFAULT_REGION);
+    if (!s3_region_ok(region))
+        return op_fail(op, -EINVAL, "region: \"%.80s\" can't be one", region);
+    (void)snprintf(s->region, sizeof(s->region), "%s", region);
+    return 0;
+}
+
+/* Path style: as told, else as the profile says, else for servers of one's own and for bucket
+ * names that no host can carry. */
+static int open_style(struct s3 *s, const struct store_config *config, struct op *op)
+{
+    const char *style = s->aws.addressing_style ? s->aws.addressing_style : "auto";
+    bool label = s3_bucket_is_label(s->bucket, s->endpoint.https);
+    int told = option_bool(config, "path_style", op);
+
+    if (told == -EINVAL)
+        return told;
+    if (told == 0 && !s3_bucket_is_label(s->bucket, false))
+        return op_fail(op, -EINVAL,
+                       "path_style=false: bucket \"%s\" can't be part of a host name",
+                       s->bucket);
+    if (told >= 0)
+        s->path_style = told;
+    else if (strcasecmp(style, "path") == 0)
+        s->path_style = true;
+    else if (strcasecmp(style, "virtual") == 0 && label)
+        s->path_style = false;
+    else
+        s->path_style = s->endpoint.custom || !label;
+    return 0;
+}
+
+static int open_http(struct s3 *s, const struct store_config *config, struct op *op)
+{
+    const char *ca = given(store_config_get(config, "ca_bundle"),
+                           given(store_config_get(config, "ca_file"), s->aws.ca_bundle));
+    struct http_config http = {.allow_plain = !s->endpoint.https,
+                               .ca_file = ca,
+                               .idle_max = config ? config->connections : 0};
+
+    return http_new(&http, op, &s->http);
+}
+
+static int open_all(struct s3 *s, const char *url, const struct store_config *config,
+                    struct op *op)
+{
+    int anonymous = option_bool(config, "no_sign_request", op);
+    int err = s3_url_parse(url, op, s->bucket, &s->prefix);
+
+    if (anonymous == -EINVAL)
+        err = anonymous;
+    if (err)
+        return err;
+    s->anonymous = anonymous == 1;
+    err = aws_settings_load(store_config_get(config, "profile"), s->anonymous, op, &s->aws);
+    if (!err)
+        err = s3_endpoint_parse(
+            given(store_config_get(config, "endpoint"), s->aws.endpoint_url), op, &s->endpoint);
+    if (!err)
+        err = open_region(s, config, op);
+    if (!err)
+        err = open_style(s, config, op);
+    if (!err)
+        err = open_http(s, config, op);
+    if (!err && asprintf(&s->base.url, "s3://%s%s%s", s->bucket, *s->prefix ? "/" : "",
+                         s->prefix) < 0) {
+        s->base.url = NULL;
+        err = op_fail(op, -ENOMEM, "out of memory");
+    }
+    return err;
+}
+
+int s3_store_new(const char *url, const struct store_config *config, struct op *op,
+                 struct store **ret)
+{
+    struct s3 *s = calloc(1, sizeof(*s));
+    int err;
+
+    if (!s)
+        return op_fail(op, -ENOMEM, "out of memory");
+    mutex_init(&s->lock);
+    s->base.ops = &s3_ops;
+    s->base.caps = STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS;
+    s->base.part_size = S3_PART_SIZE;
+    s->base.part_min = S3_PART_MIN;
+    s->base.part_max = S3_PART_MAX;
+    s->base.parts_max = S3_PARTS_MAX;
+    s->base.put_max = S3_PUT_MAX;
+    err = open_all(s, url, config, op);
+    if (err) {
+        s3_close(&s->base);
+        return err;
+    }
+    *ret = &s->base;
+    return 0;
+}
+
+const char *const s3_store_options[] = {"endpoint",        "region",    "profile", "path_style",
+                                        "no_sign_request", "ca_bundle", "ca_file", NULL};

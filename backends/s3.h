@@ -1,0 +1,148 @@
+/* What the files of the S3 driver share: the open store, one signed request, and answers as
+ * objects. s3_request.c signs and sends, s3.c opens and reads, s3_write.c writes objects and
+ * directories, s3_upload.c uploads in parts, s3_copy.c copies at the server. */
+#ifndef RUNFS_BACKENDS_S3_H
+#define RUNFS_BACKENDS_S3_H
+
+#include "backends/aws_credentials.h"
+#include "backends/http.h"
+#include "backends/s3_sign.h"
+#include "backends/s3_url.h"
+#include "backends/s3_xml.h"
+#include "backends/store.h"
+#include "common/lock.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define S3_KEY_MAX      (STORE_KEY_MAX + 1024) /* a full key: prefix, "/", key, "/" */
+#define S3_XML_BODY_MAX (16 * 1024 * 1024)     /* bytes of an XML answer */
+#define S3_PART_SIZE    (16ULL * 1024 * 1024)
+#define S3_PART_MIN     (5ULL * 1024 * 1024)
+#define S3_PART_MAX     (5ULL * 1024 * 1024 * 1024)
+#define S3_PARTS_MAX    10000
+#define S3_PUT_MAX      (5ULL * 1024 * 1024 * 1024)
+#define S3_SLOW_ANSWER  (10 * 60 * NS_PER_SEC) /* Complete and copies may think so long */
+#define S3_OCTET_STREAM "application/octet-stream"
+#define S3_DIRECTORY    "application/x-directory"
+
+struct s3 {
+    struct store base;
+    struct http *http;
+    char bucket[S3_BUCKET_MAX];
+    char *prefix; /* of all keys, "" or "a/b" */
+    struct s3_endpoint endpoint;
+    bool path_style;
+    bool anonymous;
+    struct aws_settings aws; /* the keys; constant */
+    struct mutex lock;
+    char region[S3_REGION_MAX]; /* under lock: the server may correct it */
+    bool region_corrected;      /* under lock: once is enough */
+    atomic_llong clock_skew_ns; /* the server's clock less ours, when it complained */
+};
+
+/* Pairs that own their texts; an error sticks and is returned by s3_run(). */
+struct s3_fields {
+    struct s3_pair *items;
+    size_t n;
+    int err;
+};
+void s3_fields_release(struct s3_fields *f);
+void s3_fields_add(struct s3_fields *f, const char *name, const char *value);
+void s3_fields_addf(struct s3_fields *f, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* For s3_attrs_write(): `arg` is the s3_fields. */
+int s3_fields_add_header(void *arg, const char *name, const char *value);
+
+/* One request and its answer; release it with s3_request_release(). */
+struct s3_request {
+    const char *what; /* for messages: "put" */
+    const char *method;
+    char key[S3_KEY_MAX]; /* in the bucket; "" is the bucket itself */
+    struct s3_fields query;
+    struct s3_fields headers; /* lower-case names; host, date and hash are added */
+    struct source *body;
+    const char *payload_hash; /* NULL: not signed, or that of nothing without a body */
+    struct http_body_sink *to_sink;
+    int64_t silence_ns;
+    /* The answer. */
+    struct http_answer answer;
+    struct s3_error error; /* code "" when the server gave none */
+};
+
+/* Starts a request on `key` of the store; with `slash` on the directory marker "key/".
+ * -ENAMETOOLONG with a text. */
+int s3_request_init(struct s3 *s, struct op *op, struct s3_request *r, const char *what,
+                    const char *method, const char *key, bool slash);
+void s3_request_release(struct s3_request *r);
+#define auto_request __attribute__((cleanup(s3_request_release)))
+
+/* Signs, sends, and judges the answer: 0 for 2xx without an <Error> inside, else a negative
+ * errno with op->why and op->retry_after_ns. Corrects region and clock once by itself. */
+int s3_run(struct s3 *s, struct op *op, struct s3_request *r);
+
+/* The errno of an S3 error code, 0 for one that is not known. */
+int s3_code_error(const char *code);
+
+/* Adds If-Match or If-None-Match for `etag` as in store.h (NULL: neither). */
+void s3_add_condition(struct s3_request *r, const char *etag);
+/* The errno of a conditional write: an object that is gone is not the version asked for. */
+int s3_condition_error(const char *etag, int err);
+
+/* Signs the body's hash rather than leaving it unsigned; for small bodies in memory. */
+int s3_body_hash(struct op *op, const struct mem_source *body, char ret_hash[S3_HASH_HEX]);
+/* Adds x-amz-checksum-crc32c of a source, which costs one reading of it. */
+int s3_add_checksum(struct op *op, struct s3_request *r, struct source *src, char ret[16]);
+
+/* Fills size (the Content-Length), etag, time and attributes from an answer about an object. */
+int s3_object_from_answer(struct op *op, const struct http_answer *a, bool is_dir,
+                          struct object *ret);
+/* The object that a write made: `size` and attrs as sent, the rest from the answer. */
+int s3_object_written(struct op *op, const struct http_answer *a, uint64_t size,
+                      const char *etag, const struct attrs *attrs, struct object *ret);
+/* HEAD; the request's answer stays for the caller to look at. */
+int s3_head(struct s3 *s, struct op *op, struct s3_request *r, const char *what,
+            const char *key, bool slash);
+
+/* Fails with "what s3://bucket/key: text". */
+int s3_fail(struct s3 *s, struct op *op, const struct s3_request *r, int err, const char *text);
+
+/* store_ops of the other files. */
+int s3_put(struct store *st, struct op *op, const char *key, const char *etag,
+           struct source *src, const struct attrs *attrs, struct object *ret_obj);
+int s3_remove(struct store *st, struct op *op, const char *const *keys, size_t n, int *errs);
+int s3_mkdir(struct store *st, struct op *op, const char *key, const struct attrs *attrs);
+int s3_rmdir(struct store *st, struct op *op, const char *key);
+int s3_upload_begin(struct store *st, struct op *op, const char *key, const struct attrs *attrs,
+                    struct upload **ret_up);
+int s3_upload_part(struct upload *up, struct op *op, unsigned number, struct source *src);
+int s3_upload_commit(struct upload *up, struct op *op, const char *etag,
+                     struct object *ret_obj);
+int s3_upload_abort(struct upload *up, struct op *op);
+void s3_upload_detach(struct upload *up);
+char *s3_upload_token(struct upload *up);
+int s3_upload_resume(struct store *st, struct op *op, const char *key, const char *token,
+                     int (*visit)(void *arg, const struct part *part), void *arg,
+                     struct upload **ret_up);
+int s3_copy(struct store *st, struct op *op, const char *from, const char *from_etag,
+            const char *to, const char *to_etag, const struct attrs *attrs,
+            struct object *ret_obj);
+int s3_set_attributes(struct store *st, struct op *op, const char *key, const char *etag,
+                      const struct attrs *attrs, struct object *ret_obj);
+
+/* For s3_copy.c, which copies large objects in parts. */
+struct s3_upload;
+/* As s3_upload_begin(), with content type and foreign metadata already in `headers`. */
+int s3_upload_begin_with(struct s3 *s, struct op *op, const char *key, bool slash,
+                         const struct s3_fields *headers, struct upload **ret_up);
+/* One part taken from bytes [off, off+len) of object `from` (a full key), version `etag`. */
+int s3_upload_copy_part(struct upload *up, struct op *op, unsigned number, const char *from,
+                        const char *etag, uint64_t off, uint64_t len);
+
+static inline struct s3 *s3_of(struct store *st)
+{
+    return (struct s3 *)(void *)((char *)st - offsetof(struct s3, base));
+}
+
+#endif

@@ -1,0 +1,510 @@
+/* One signed request to S3 and what its answer means. */
+#include "backends/s3.h"
+
+#include "backends/s3_attrs.h"
+#include "common/crc32c.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define URL_MAX        (64 * 1024)
+#define ATTEMPTS       3 /* a wrong region and a wrong clock may meet */
+#define CHECKSUM_CHUNK (256 * 1024)
+#define CLOCK_SKEW_MAX (INT64_C(10) * 365 * 24 * 3600 * NS_PER_SEC)
+
+/* --- fields --- */
+
+void s3_fields_release(struct s3_fields *f)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        free((char *)f->items[i].name);
+        free((char *)f->items[i].value);
+    }
+    free(f->items);
+    *f = (struct s3_fields){0};
+}
+
+void s3_fields_add(struct s3_fields *f, const char *name, const char *value)
+{
+    struct s3_pair *items = reallocarray(f->items, f->n + 1, sizeof(*items));
+    char *name_copy, *value_copy;
+
+    if (!items) {
+        f->err = -ENOMEM;
+        return;
+    }
+    f->items = items;
+    name_copy = strdup(name);
+    value_copy = strdup(value);
+    if (!name_copy || !value_copy) {
+        free(name_copy);
+        free(value_copy);
+        f->err = -ENOMEM;
+        return;
+    }
+    items[f->n++] = (struct s3_pair){name_copy, value_copy};
+}
+
+void s3_fields_addf(struct s3_fields *f, const char *name, const char *fmt, ...)
+{
+    auto_free char *value = NULL;
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vasprintf(&value, fmt, ap) < 0) {
+        value = NULL;
+        f->err = -ENOMEM;
+    }
+    va_end(ap);
+    if (value)
+        s3_fields_add(f, name, value);
+}
+
+int s3_fields_add_header(void *arg, const char *name, const char *value)
+{
+    struct s3_fields *f = arg;
+
+    s3_fields_add(f, name, value);
+    return f->err;
+}
+
+/* --- a request --- */
+
+int s3_request_init(struct s3 *s, struct op *op, struct s3_request *r, const char *what,
+                    const char *method, const char *key, bool slash)
+{
+    int n;
+
+    *r = (struct s3_request){.what = what, .method = method};
+    n = snprintf(r->key, sizeof(r->key), "%s%s%s%s", s->prefix, *s->prefix && *key ? "/" : "",
+                 key, slash && (*key || *s->prefix) ? "/" : "");
+    if (n < 0 || (size_t)n >= sizeof(r->key))
+        return op_fail(op, -ENAMETOOLONG, "%s %s: the key is too long", what, s->base.url);
+    return 0;
+}
+
+void s3_request_release(struct s3_request *r)
+{
+    s3_fields_release(&r->query);
+    s3_fields_release(&r->headers);
+    http_answer_release(&r->answer);
+}
+
+int s3_fail(struct s3 *s, struct op *op, const struct s3_request *r, int err, const char *text)
+{
+    return op_fail(op, err, "%s s3://%s/%.120s: %s", r->what, s->bucket, r->key, text);
+}
+
+/* The request in the form it is signed and sent in; rebuilt for each attempt. */
+struct prepared {
+    char region[S3_REGION_MAX];
+    char host[S3_HOST_MAX];
+    char date[S3_DATE_LEN];
+    struct buf path, query, url, authorization;
+    struct s3_fields headers; /* the lines: name and value */
+    char **lines;
+    size_t n_lines;
+};
+
+static void prepared_release(struct prepared *p)
+{
+    buf_release(&p->path);
+    buf_release(&p->query);
+    buf_release(&p->url);
+    buf_release(&p->authorization);
+    s3_fields_release(&p->headers);
+    for (size_t i = 0; i < p->n_lines; i++)
+        free(p->lines[i]);
+    free(p->lines);
+}
+
+static int prepare_url(struct s3 *s, const struct s3_request *r, struct prepared *p)
+{
+    int err = s3_host(&s->endpoint, p->region, s->bucket, s->path_style, p->host);
+
+    if (!err)
+        err = buf_addf(&p->path, "%s/", s->endpoint.base);
+    if (!err && s->path_style)
+        err = buf_addf(&p->path, "%s%s", s->bucket, *r->key ? "/" : "");
+    if (!err)
+        err = s3_uri_encode(&p->path, r->key, strlen(r->key), true);
+    if (!err)
+        err = s3_canonical_query(&p->query, r->query.items, r->query.n);
+    if (err)
+        return err;
+    return buf_addf(&p->url, "%s://%s%s%s%s", s->endpoint.https ? "https" : "http", p->host,
+                    p->path.data, r->query.n ? "?" : "", p->query.data ? p->query.data : "");
+}
+
+static int sign(struct s3 *s, const struct s3_request *r, struct prepared *p)
+{
+    const char *hash = r->payload_hash;
+    struct s3_signer signer = {.access_key = s->aws.access_key,
+                               .secret_key = s->aws.secret_key,
+                               .region = p->region,
+                               .service = "s3"};
+    struct s3_signed what = {.method = r->method,
+                             .path = p->path.data,
+                             .query = p->query.data ? p->query.data : "",
+                             .date = p->date};
+
+    if (s->anonymous)
+        return 0;
+    if (!hash)
+        hash = r->body && r->body->size ? S3_UNSIGNED_PAYLOAD : S3_EMPTY_HASH;
+    s3_format_date(p->date, clock_real_ns() + atomic_load(&s->clock_skew_ns));
+    s3_fields_add(&p->headers, "host", p->host);
+    s3_fields_add(&p->headers, "x-amz-content-sha256", hash);
+    s3_fields_add(&p->headers, "x-amz-date", p->date);
+    if (s->aws.session_token)
+        s3_fields_add(&p->headers, "x-amz-security-token", s->aws.session_token);
+    if (p->headers.err)
+        return p->headers.err;
+    what.headers = p->headers.items;
+    what.n_headers = p->headers.n;
+    what.payload_hash = hash;
+    return s3_sign(&p->authorization, &signer, &what);
+}
+
+static int add_line(struct prepared *p, const char *name, const char *value)
+{
+    /* curl sends a header without a value only in the form "name;". */
+    return asprintf(&p->lines[p->n_lines], *value ? "%s: %s" : "%s;", name, value) < 0
+               ? -ENOMEM
+               : (p->n_lines++, 0);
+}
+
+static int prepare_lines(struct prepared *p)
+{
+    int err = 0;
+
+    p->lines = calloc(p->headers.n + 1, sizeof(*p->lines));
+    if (!p->lines)
+        return -ENOMEM;
+    for (size_t i = 0; i < p->headers.n && !err; i++)
+        if (strcmp(p->headers.items[i].name, "host") != 0)
+            err = add_line(p, p->headers.items[i].name, p->headers.items[i].value);
+    if (!err && p->authorization.len)
+        err = add_line(p, "authorization", p->authorization.data);
+    return err;
+}
+
+static int prepare(struct s3 *s, const struct s3_request *r, struct prepared *p)
+{
+    int err = r->headers.err ? r->headers.err : r->query.err;
+
+    mutex_lock(&s->lock);
+    memcpy(p->region, s->region, sizeof(p->region));
+    mutex_unlock(&s->lock);
+    if (!err)
+        err = prepare_url(s, r, p);
+    for (size_t i = 0; i < r->headers.n && !err; i++) {
+        s3_fields_add(&p->headers, r->headers.items[i].name, r->headers.items[i].value);
+        err = p->headers.err;
+    }
+    if (!err)
+        err = sign(s, r, p);
+    return err ? err : prepare_lines(p);
+}
+
+/* Sends it once. What http_run() says, its text with the request's name before it. */
+static int send_once(struct s3 *s, struct op *op, struct s3_request *r,
+                     char ret_region[S3_REGION_MAX])
+{
+    struct prepared p = {.path = BUF_INIT(URL_MAX),
+                         .query = BUF_INIT(URL_MAX),
+                         .url = BUF_INIT(URL_MAX),
+                         .authorization = BUF_INIT(URL_MAX)};
+    struct http_request http = {.method = r->method,
+                                .body = r->body,
+                                .to_sink = r->to_sink,
+                                .body_max = S3_XML_BODY_MAX,
+                                .silence_ns = r->silence_ns};
+    char why[sizeof(op->why)];
+    int err = prepare(s, r, &p);
+
+    http_answer_release(&r->answer);
+    if (err) {
+        prepared_release(&p);
+        return s3_fail(s, op, r, err == -EFBIG ? -ENAMETOOLONG : err,
+                       "the request can't be built");
+    }
+    http.url = p.url.data;
+    http.headers = (const char *const *)p.lines;
+    http.n_headers = p.n_lines;
+    err = http_run(s->http, op, &http, &r->answer);
+    memcpy(ret_region, p.region, sizeof(p.region));
+    prepared_release(&p);
+    if (!err)
+        return 0;
+    memcpy(why, op->why, sizeof(why));
+    return s3_fail(s, op, r, err, why);
+}
+
+/* --- what an answer means --- */
+
+int s3_code_error(const char *code)
+{
+    static const struct {
+        const char *code;
+        int err;
+    } table[] = {
+        {"AccessDenied", -EACCES},
+        {"AllAccessDisabled", -EACCES},
+        {"AuthorizationHeaderMalformed", -EACCES},
+        {"BadDigest", -EIO}, /* damaged on its way, or the file changed: send it again */
+        {"BucketAlreadyOwnedByYou", -EEXIST},
+        {"ConditionalRequestConflict", -ESTALE},
+        {"DirectoryNotEmpty", -ENOTEMPTY}, /* versitygw keeps keys as files */
+        {"EntityTooLarge", -EFBIG},
+        {"ExistingObjectIsDirectory", -EISDIR},
+        {"ExpiredToken", -EACCES},
+        {"IncompleteBody", -EIO},
+        {"InternalError", -EIO},
+        {"InvalidAccessKeyId", -EACCES},
+        {"InvalidObjectState", -EACCES}, /* archived */
+        {"InvalidRange", -ERANGE},
+        {"InvalidToken", -EACCES},
+        {"KeyTooLongError", -ENAMETOOLONG},
+        {"MetadataTooLarge", -E2BIG},
+        {"MethodNotAllowed", -EOPNOTSUPP},
+        {"NoSuchBucket", -ENXIO},
+        {"NoSuchKey", -ENOENT},
+        {"NoSuchUpload", -ENOENT},
+        {"NotImplemented", -EOPNOTSUPP},
+        {"ObjectParentIsFile", -ENOTDIR},
+        {"OperationAborted", -EAGAIN},
+        {"PreconditionFailed", -ESTALE},
+        {"QuotaExceeded", -ENOSPC},
+        {"RequestTimeTooSkewed", -EACCES},
+        {"RequestTimeout", -EAGAIN},
+        {"ServiceUnavailable", -EAGAIN},
+        {"SignatureDoesNotMatch", -EACCES},
+        {"SlowDown", -EAGAIN},
+        {"TooManyRequests", -EAGAIN},
+        {"XMinioParentIsObject", -ENOTDIR},
+        {"XMinioStorageFull", -ENOSPC},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(table); i++)
+        if (strcmp(table[i].code, code) == 0)
+            return table[i].err;
+    return 0;
+}
+
+/* Takes the <Error> out of the body, or what a HEAD has instead. */
+static void read_error(struct s3_request *r)
+{
+    const struct http_answer *a = &r->answer;
+    const char *id = http_answer_header(a, "x-amz-request-id");
+    const char *region = http_answer_header(a, "x-amz-bucket-region");
+
+    if (!s3_xml_error(a->body.data, a->body.len, &r->error))
+        r->error = (struct s3_error){0};
+    if (!r->error.request_id[0] && id)
+        (void)snprintf(r->error.request_id, sizeof(r->error.request_id), "%s", id);
+    if (region)
+        (void)snprintf(r->error.region, sizeof(r->error.region), "%s", region);
+}
+
+/* 0, or the errno of an answer. A 200 may hold an <Error>: Complete and copies send their
+ * status before they know. */
+static int judge(struct s3_request *r)
+{
+    int err = http_status_error(r->answer.status), by_code;
+
+    r->error = (struct s3_error){0};
+    if (!err && !r->answer.body.len)
+        return 0;
+    if (!err && !s3_xml_error(r->answer.body.data, r->answer.body.len, &r->error))
+        return 0;
+    read_error(r);
+    by_code = s3_code_error(r->error.code);
+    if (by_code)
+        return by_code;
+    return err ? err : -EIO;
+}
+
+static int fail_answer(struct s3 *s, struct op *op, const struct s3_request *r, int err)
+{
+    const struct s3_error *e = &r->error;
+    const char *message = e->message[0] ? e->message : strerror(-err);
+
+    op->retry_after_ns = err == -EAGAIN ? http_retry_after_ns(&r->answer) : 0;
+    return op_fail(op, err, "%s s3://%s/%.100s: %d %s%s%.100s%s%s", r->what, s->bucket, r->key,
+                   r->answer.status, e->code, e->code[0] ? ": " : "", message,
+                   e->request_id[0] ? ", request " : "", e->request_id);
+}
+
+/* True when the answer named another region than the one that was signed for: adopted once. */
+static bool adopt_region(struct s3 *s, const struct s3_request *r, const char *used)
+{
+    bool again = false;
+
+    if (r->answer.status != 301 && r->answer.status != 307 && r->answer.status != 400)
+        return false;
+    if (!s3_region_ok(r->error.region) || strcmp(r->error.region, used) == 0)
+        return false;
+    mutex_lock(&s->lock);
+    if (!s->region_corrected) {
+        memcpy(s->region, r->error.region, sizeof(s->region));
+        s->region_corrected = true;
+    }
+    again = strcmp(s->region, used) != 0;
+    mutex_unlock(&s->lock);
+    return again;
+}
+
+/* True when the server's clock differs and that is now known. */
+static bool adopt_clock(struct s3 *s, const struct s3_request *r)
+{
+    int64_t theirs, skew;
+
+    if (strcmp(r->error.code, "RequestTimeTooSkewed") != 0)
+        return false;
+    theirs = http_date_seconds(&r->answer, "date");
+    if (theirs < 0 || theirs > INT64_MAX / NS_PER_SEC / 2)
+        return false;
+    skew = theirs * NS_PER_SEC - clock_real_ns();
+    if (skew > CLOCK_SKEW_MAX || skew < -CLOCK_SKEW_MAX)
+        return false;
+    atomic_store(&s->clock_skew_ns, skew);
+    return true;
+}
+
+int s3_run(struct s3 *s, struct op *op, struct s3_request *r)
+{
+    char region[S3_REGION_MAX];
+    int err;
+
+    for (int attempt = 1;; attempt++) {
+        err = send_once(s, op, r, region);
+        if (err)
+            return err;
+        err = judge(r);
+        if (!err)
+            return 0;
+        if (attempt == ATTEMPTS || (!adopt_region(s, r, region) && !adopt_clock(s, r)))
+            return fail_answer(s, op, r, err);
+    }
+}
+
+/* --- conditions and checksums --- */
+
+void s3_add_condition(struct s3_request *r, const char *etag)
+{
+    if (etag && !*etag)
+        s3_fields_add(&r->headers, "if-none-match", "*");
+    else if (etag)
+        s3_fields_addf(&r->headers, "if-match", "\"%s\"", etag);
+}
+
+int s3_condition_error(const char *etag, int err)
+{
+    return err == -ENOENT && etag && *etag ? -ESTALE : err;
+}
+
+int s3_body_hash(struct op *op, const struct mem_source *body, char ret_hash[S3_HASH_HEX])
+{
+    int err = s3_sha256_hex(ret_hash, body->data, body->base.size);
+
+    return err ? op_fail(op, err, "OpenSSL has no SHA-256") : 0;
+}
+
+static int source_crc32c(struct op *op, struct source *src, uint32_t *ret)
+{
+    auto_free char *chunk = malloc(CHECKSUM_CHUNK);
+    uint32_t crc = 0;
+
+    if (!chunk)
+        return op_fail(op, -ENOMEM, "out of memory");
+    for (uint64_t off = 0; off < src->size;) {
+        uint64_t left = src->size - off;
+        ssize_t got =
+            src->pread(src, chunk, left < CHECKSUM_CHUNK ? left : CHECKSUM_CHUNK, off);
+
+        if (got <= 0)
+            return op_fail(op, got ? (int)got : -EBUSY, "the content ends at byte %llu",
+                           (unsigned long long)off);
+        crc = crc32c(crc, chunk, (size_t)got);
+        off += (uint64_t)got;
+    }
+    *ret = crc;
+    return 0;
+}
+
+int s3_add_checksum(struct op *op, struct s3_request *r, struct source *src, char ret[16])
+{
+    unsigned char big_endian[4];
+    uint32_t crc;
+    int err = source_crc32c(op, src, &crc);
+
+    if (err)
+        return err;
+    for (int i = 0; i < 4; i++)
+        big_endian[i] = (unsigned char)(crc >> (24 - 8 * i));
+    EVP_EncodeBlock((unsigned char *)ret, big_endian, sizeof(big_endian));
+    s3_fields_add(&r->headers, "x-amz-checksum-crc32c", ret);
+    return 0;
+}
+
+/* --- objects --- */
+
+static int etag_and_time(struct op *op, const struct http_answer *a, const char *date,
+                         struct object *obj)
+{
+    const char *etag = http_answer_header(a, "etag");
+    int64_t seconds = http_date_seconds(a, date);
+
+    if (etag && s3_etag_copy(obj->etag, etag))
+        return op_fail(op, -EPROTO, "unusable ETag");
+    if (seconds >= 0 && seconds < INT64_MAX / NS_PER_SEC)
+        obj->mtime_ns = seconds * NS_PER_SEC;
+    return 0;
+}
+
+int s3_object_from_answer(struct op *op, const struct http_answer *a, bool is_dir,
+                          struct object *ret)
+{
+    int64_t size = http_content_length(a);
+    struct object obj = {.is_prefix = is_dir, .has_marker = is_dir, .attrs_known = true};
+    int err = etag_and_time(op, a, "last-modified", &obj);
+
+    if (err)
+        return err;
+    if (size < 0)
+        return op_fail(op, -EPROTO, "no usable Content-Length");
+    obj.size = is_dir ? 0 : (uint64_t)size;
+    err = s3_attrs_read(a, is_dir, &obj.attrs);
+    if (err)
+        return op_fail(op, err, "out of memory");
+    *ret = obj;
+    return 0;
+}
+
+int s3_object_written(struct op *op, const struct http_answer *a, uint64_t size,
+                      const char *etag, const struct attrs *attrs, struct object *ret)
+{
+    struct object obj = {.size = size, .attrs_known = true};
+    int err = etag_and_time(op, a, "date", &obj);
+
+    if (!err && etag && s3_etag_copy(obj.etag, etag))
+        err = op_fail(op, -EPROTO, "unusable ETag");
+    if (!err && attrs && attrs_copy(&obj.attrs, attrs))
+        err = op_fail(op, -ENOMEM, "out of memory");
+    if (!err)
+        *ret = obj;
+    return err;
+}
+
+int s3_head(struct s3 *s, struct op *op, struct s3_request *r, const char *what,
+            const char *key, bool slash)
+{
+    int err = s3_request_init(s, op, r, what, "HEAD", key, slash);
+
+    return err ? err : s3_run(s, op, r);
+}

@@ -1,0 +1,11 @@
+/* CRC-32C (Castagnoli), the checksum that stores and processors both know. Any thread. */
+#ifndef RUNFS_COMMON_CRC32C_H
+#define RUNFS_COMMON_CRC32C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The checksum of what was summed so far (0 for nothing) and of `len` more bytes. */
+uint32_t crc32c(uint32_t crc, const void *data, size_t len);
+
+#endif
