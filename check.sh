@@ -262,7 +262,8 @@ while [ $# -gt 0 ]; do
         ;;
     --list) list=1 ;;
     --preset)
-        only+=("${2:?--preset needs a name}")
+        [ -n "${2:-}" ] || die "--preset needs a name: debug, release, asan or tsan"
+        only+=("$2")
         shift
         ;;
     lint | unit | contract | fuzz) stages+=("$1") ;;
