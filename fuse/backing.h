@@ -1,0 +1,34 @@
+/* Backing ids: what the kernel calls the mirror file of a passthrough inode. All passthrough
+ * opens of an inode that live at the same time must name the same id, so it is counted here and
+ * given back with the last of them. */
+#ifndef RUNFS_FUSE_BACKING_H
+#define RUNFS_FUSE_BACKING_H
+
+#include "cache/cache.h"
+#include "common/lock.h"
+#include "fuse/lowlevel.h"
+
+struct backing;
+
+struct backings {
+    struct mutex lock;
+    struct backing *slots; /* slots[0] is not used: a node's slot 0 means none */
+    unsigned n, free_head;
+};
+
+void backings_init(struct backings *b);
+void backings_release(struct backings *b);
+
+/* Whether the kernel takes backing files: registers `fd` and gives it back. 0 or its errno. */
+int backing_probe(struct fuse_session *session, int fd);
+
+/* Registers the handle's file with the kernel, or counts one more open of it. *ret_slot is
+ * given back with backing_put(). 0, or the errno of the kernel's refusal (-EOPNOTSUPP without
+ * support in the library). */
+int backing_get(struct backings *b, struct fuse_session *session, struct handle *h,
+                unsigned *ret_slot, int *ret_id);
+/* `session` may already be unmounted; before cache_release() of the handle. */
+void backing_put(struct backings *b, struct fuse_session *session, struct handle *h,
+                 unsigned slot);
+
+#endif

@@ -1,0 +1,158 @@
+#include "fuse/control.h"
+
+#include "common/mem.h"
+#include "common/op.h"
+#include "fuse/fs_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    fuse_ino_t ino;
+    const char *name;
+} files[] = {
+    {INO_CONTROL_STATUS, "status.json"},
+    {INO_CONTROL_METRICS, "metrics"},
+};
+
+static fs_text text_of(const struct fs *fs, fuse_ino_t ino)
+{
+    return ino == INO_CONTROL_STATUS    ? fs->status
+           : ino == INO_CONTROL_METRICS ? fs->metrics
+                                        : NULL;
+}
+
+/* The control file of that name in `.runfs`, or 0. */
+static fuse_ino_t ino_by_name(const struct fs *fs, const char *name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+        if (strcmp(files[i].name, name) == 0)
+            return text_of(fs, files[i].ino) ? files[i].ino : 0;
+    return 0;
+}
+
+static void fill_stat(const struct fs *fs, fuse_ino_t ino, struct stat *st)
+{
+    memset(st, 0, sizeof(*st));
+    st->st_ino = ino;
+    st->st_mode = ino == INO_CONTROL_DIR ? S_IFDIR | 0555 : S_IFREG | 0444;
+    st->st_nlink = ino == INO_CONTROL_DIR ? 2 : 1;
+    st->st_blksize = 4096;
+    st->st_mtim.tv_sec = fs->mounted_ns / NS_PER_SEC;
+    st->st_mtim.tv_nsec = fs->mounted_ns % NS_PER_SEC;
+    st->st_atim = st->st_ctim = st->st_mtim;
+}
+
+bool control_claims(fuse_ino_t parent, const char *name)
+{
+    return ino_is_control(parent) ||
+           (parent == FUSE_ROOT_ID && strcmp(name, CONTROL_NAME) == 0);
+}
+
+void control_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct fs *fs = fs_of(req);
+    struct fuse_entry_param e = {.attr_timeout = fs->attr_timeout};
+
+    e.entry_timeout = fs->entry_timeout;
+    e.ino = parent == FUSE_ROOT_ID ? INO_CONTROL_DIR : ino_by_name(fs, name);
+    if (e.ino == 0) {
+        (void)fuse_reply_err(req, ENOENT);
+        return;
+    }
+    fill_stat(fs, e.ino, &e.attr);
+    (void)fuse_reply_entry(req, &e);
+}
+
+void control_getattr(fuse_req_t req, fuse_ino_t ino)
+{
+    struct fs *fs = fs_of(req);
+    struct stat st;
+
+    fill_stat(fs, ino, &st);
+    (void)fuse_reply_attr(req, &st, fs->attr_timeout);
+}
+
+void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    fs_text write_text = text_of(fs, ino);
+
+    if ((fi->flags & O_ACCMODE) != O_RDONLY) {
+        (void)fuse_reply_err(req, EACCES);
+        return;
+    }
+    struct open_file *f = open_file_new(fs);
+    if (f)
+        f->text = write_text ? write_text(fs->text_arg) : NULL;
+    if (!f || !f->text) {
+        open_file_free(fs, f);
+        (void)fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    f->text_len = strlen(f->text);
+    fi->fh = (uintptr_t)f;
+    /* The size in the attributes is 0; direct reads go on until the text ends. */
+    fi->direct_io = 1;
+    if (fuse_reply_open(req, fi) < 0)
+        open_file_free(fs, f);
+}
+
+void control_read(fuse_req_t req, struct fuse_file_info *fi, size_t size, off_t off)
+{
+    const struct open_file *f = open_file_of(fi);
+    size_t at = (uint64_t)off < f->text_len ? (size_t)off : f->text_len;
+    size_t left = f->text_len - at;
+
+    (void)fuse_reply_buf(req, f->text + at, size < left ? size : left);
+}
+
+void control_opendir(fuse_req_t req, struct fuse_file_info *fi)
+{
+    fi->fh = 0;
+    (void)fuse_reply_open(req, fi);
+}
+
+/* Entry `i` of the listing: ".", "..", then the files that have a text. */
+static const char *entry_at(const struct fs *fs, size_t i, struct stat *st)
+{
+    if (i < 2) {
+        fill_stat(fs, i == 0 ? INO_CONTROL_DIR : FUSE_ROOT_ID, st);
+        st->st_mode = S_IFDIR | 0555;
+        return i == 0 ? "." : "..";
+    }
+    fill_stat(fs, files[i - 2].ino, st);
+    return text_of(fs, files[i - 2].ino) ? files[i - 2].name : NULL;
+}
+
+static size_t add_entry(fuse_req_t req, char *buf, size_t room, const char *name,
+                        const struct stat *st, size_t next, bool plus)
+{
+    /* Node id 0: the kernel looks the name up when it wants more. */
+    struct fuse_entry_param e = {.attr = *st};
+
+    return plus ? fuse_add_direntry_plus(req, buf, room, name, &e, (off_t)next)
+                : fuse_add_direntry(req, buf, room, name, st, (off_t)next);
+}
+
+void control_readdir(fuse_req_t req, size_t size, off_t off, bool plus)
+{
+    const struct fs *fs = fs_of(req);
+    char buf[1024];
+    size_t room = size < sizeof(buf) ? size : sizeof(buf);
+    size_t used = 0;
+
+    for (size_t i = (size_t)off; i < ARRAY_SIZE(files) + 2; i++) {
+        struct stat st;
+        const char *name = entry_at(fs, i, &st);
+        if (!name)
+            continue;
+        size_t need = add_entry(req, buf + used, room - used, name, &st, i + 1, plus);
+        if (need > room - used)
+            break;
+        used += need;
+    }
+    (void)fuse_reply_buf(req, buf, used);
+}

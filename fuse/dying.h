@@ -1,0 +1,16 @@
+/* Whether a thread that waits in the kernel is about to end. */
+#ifndef RUNFS_FUSE_DYING_H
+#define RUNFS_FUSE_DYING_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Whether the thread `tid` has a signal pending that will end it, or is exiting. False for what
+ * can't be known: 0, the id of a caller in another pid namespace. A thread that is gone counts
+ * as dying. */
+bool caller_is_dying(pid_t tid);
+
+/* The same from the text of /proc/<tid>/status. */
+bool status_says_dying(const char *status);
+
+#endif

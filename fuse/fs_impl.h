@@ -1,0 +1,144 @@
+/* The frontend from inside: what its files share. */
+#ifndef RUNFS_FUSE_FS_IMPL_H
+#define RUNFS_FUSE_FS_IMPL_H
+
+#include "fuse/backing.h"
+#include "fuse/fs.h"
+#include "fuse/lowlevel.h"
+#include "fuse/notify.h"
+#include "fuse/pending.h"
+
+/* Node ids below this are the control files' and the root's; others are addresses of nodes. */
+#define INO_CONTROL_DIR     2
+#define INO_CONTROL_STATUS  3
+#define INO_CONTROL_METRICS 4
+#define INO_CONTROL_LAST    15
+
+/* An open file or directory as the kernel's file handle names it. */
+struct open_file {
+    struct open_file *prev, *next; /* in fs->files */
+    struct handle *handle;         /* of a file */
+    struct dirhandle *dir;         /* of a directory */
+    unsigned backing;              /* slot of its backing id; 0: normal mode */
+    size_t text_len;               /* of a control file */
+    char *text;                    /* what a control file says; heap */
+};
+
+struct fs {
+    struct fs_config config; /* constant; strings are copies */
+    double attr_timeout, entry_timeout;
+    struct fuse_session *session;
+    struct cache *cache; /* from fs_mount() on */
+    struct node *root;
+    int64_t mounted_ns; /* CLOCK_REALTIME */
+    bool mounted;
+
+    fs_text status, metrics;
+    void *text_arg;
+
+    struct parked_list parked;
+    struct notify_queue notify_nodes, notify_entries;
+    struct backings backings;
+
+    struct mutex files_lock;
+    struct open_file *files; /* under files_lock */
+
+    atomic_bool passthrough; /* opens may be passthrough */
+    atomic_ullong opens_passthrough, opens_normal;
+
+    pthread_t loop;
+    atomic_bool looping;
+};
+
+static inline struct fs *fs_of(fuse_req_t req)
+{
+    return fuse_req_userdata(req);
+}
+
+static inline struct node *node_of(struct fs *fs, fuse_ino_t ino)
+{
+    return ino == FUSE_ROOT_ID ? fs->root : (struct node *)(uintptr_t)ino;
+}
+
+static inline fuse_ino_t ino_of(const struct fs *fs, const struct node *node)
+{
+    return node == fs->root ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)node;
+}
+
+static inline bool ino_is_control(fuse_ino_t ino)
+{
+    return ino >= INO_CONTROL_DIR && ino <= INO_CONTROL_LAST;
+}
+
+/* What an answer says of a node. */
+void entry_fill(const struct fs *fs, struct node *node, const struct stat *st,
+                struct fuse_entry_param *ret);
+
+/* Puts a new open file, whose fields are still empty, on the list. NULL without memory. */
+struct open_file *open_file_new(struct fs *fs);
+/* Takes it off the list, closes what it holds and frees it. */
+void open_file_free(struct fs *fs, struct open_file *f);
+
+static inline struct open_file *open_file_of(const struct fuse_file_info *fi)
+{
+    return fi ? (struct open_file *)(uintptr_t)fi->fh : NULL;
+}
+
+/* A buffer of this thread's own, of at least `size` bytes; NULL without memory. */
+void *thread_buffer(size_t size);
+
+/* ---- op_meta.c ---- */
+void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup);
+void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);
+void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+                struct fuse_file_info *fi);
+void op_readlink(fuse_req_t req, fuse_ino_t ino);
+void op_statfs(fuse_req_t req, fuse_ino_t ino);
+
+/* ---- op_xattr.c ---- */
+void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+                 size_t size, int flags);
+void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
+
+/* ---- op_dir.c ---- */
+void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);
+void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname);
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
+void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
+               const char *newname, unsigned int flags);
+void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                struct fuse_file_info *fi);
+void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                    struct fuse_file_info *fi);
+void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+
+/* ---- op_open.c ---- */
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+               struct fuse_file_info *fi);
+void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi);
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+
+/* ---- op_file.c ---- */
+void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
+              struct fuse_file_info *fi);
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
+                  struct fuse_file_info *fi);
+void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
+                        struct fuse_file_info *fi_in, fuse_ino_t ino_out, off_t off_out,
+                        struct fuse_file_info *fi_out, size_t len, int flags);
+void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
+
+#endif

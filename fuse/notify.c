@@ -1,0 +1,171 @@
+#include "fuse/notify.h"
+
+#include "common/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_WAITING 65536
+
+struct notice {
+    UT_hash_handle hh;
+    struct notice *next;
+    fuse_ino_t ino;
+    size_t key_len; /* of ino's bytes and the name */
+    char key[];     /* ino, then the name with a NUL; no name at all for the node itself */
+};
+
+void notify_init(struct notify_queue *q)
+{
+    memset(q, 0, sizeof(*q));
+    mutex_init(&q->lock);
+    cond_init(&q->changed);
+    q->tail = &q->head;
+}
+
+static struct notice *take_locked(struct notify_queue *q)
+{
+    struct notice *n = q->head;
+
+    if (!n)
+        return NULL;
+    q->head = n->next;
+    if (!q->head)
+        q->tail = &q->head;
+    HASH_DEL(q->index, n);
+    q->waiting--;
+    return n;
+}
+
+static void drop_all_locked(struct notify_queue *q)
+{
+    struct notice *n;
+
+    while ((n = take_locked(q)))
+        free(n);
+}
+
+void notify_destroy(struct notify_queue *q)
+{
+    drop_all_locked(q);
+    (void)pthread_cond_destroy(&q->changed);
+    mutex_destroy(&q->lock);
+}
+
+static void tell(struct notify_queue *q, const struct notice *n)
+{
+    const char *name = n->key_len > sizeof(n->ino) ? n->key + sizeof(n->ino) : NULL;
+    int r;
+
+    if (name)
+        r = fuse_lowlevel_notify_inval_entry(q->session, n->ino, name, strlen(name));
+    else
+        r = fuse_lowlevel_notify_inval_inode(q->session, n->ino, 0, 0);
+    /* ENOENT: the kernel does not know it, so there is nothing to forget. */
+    if (r && r != -ENOENT)
+        log_debug("notify: %s", strerror(-r));
+}
+
+static void *notify_main(void *arg)
+{
+    struct notify_queue *q = arg;
+
+    mutex_lock(&q->lock);
+    while (!q->stopping) {
+        struct notice *n = take_locked(q);
+        if (!n) {
+            mutex_wait(&q->lock, &q->changed);
+            continue;
+        }
+        q->sent++;
+        mutex_unlock(&q->lock);
+        tell(q, n);
+        free(n);
+        mutex_lock(&q->lock);
+    }
+    mutex_unlock(&q->lock);
+    return NULL;
+}
+
+int notify_start(struct notify_queue *q, struct fuse_session *session, const char *thread_name)
+{
+    q->session = session;
+    int r = pthread_create(&q->thread, NULL, notify_main, q);
+    if (r)
+        return -r;
+    (void)pthread_setname_np(q->thread, thread_name);
+    mutex_lock(&q->lock);
+    q->running = true;
+    mutex_unlock(&q->lock);
+    return 0;
+}
+
+void notify_close(struct notify_queue *q)
+{
+    mutex_lock(&q->lock);
+    q->stopping = true;
+    drop_all_locked(q);
+    (void)pthread_cond_broadcast(&q->changed);
+    mutex_unlock(&q->lock);
+}
+
+void notify_join(struct notify_queue *q)
+{
+    if (!q->running)
+        return;
+    (void)pthread_join(q->thread, NULL);
+    q->running = false;
+}
+
+static bool add_locked(struct notify_queue *q, struct notice *n)
+{
+    struct notice *known;
+
+    if (!q->running || q->stopping)
+        return false;
+    HASH_FIND(hh, q->index, n->key, n->key_len, known);
+    if (known)
+        return false;
+    if (q->waiting >= MAX_WAITING) {
+        if (q->lost++ == 0)
+            log_warn(
+                "too many changes to tell the kernel: it may show old attributes until its "
+                "timeouts end");
+        return false;
+    }
+    HASH_ADD(hh, q->index, key, n->key_len, n);
+    *q->tail = n;
+    q->tail = &n->next;
+    q->waiting++;
+    (void)pthread_cond_signal(&q->changed);
+    return true;
+}
+
+void notify_add(struct notify_queue *q, fuse_ino_t ino, const char *name)
+{
+    size_t name_len = name ? strlen(name) + 1 : 0;
+    struct notice *n = malloc(sizeof(*n) + sizeof(ino) + name_len);
+
+    if (!n)
+        return; /* as when too many wait */
+    n->next = NULL;
+    n->ino = ino;
+    n->key_len = sizeof(ino) + name_len;
+    memcpy(n->key, &ino, sizeof(ino));
+    if (name)
+        memcpy(n->key + sizeof(ino), name, name_len);
+    mutex_lock(&q->lock);
+    bool queued = add_locked(q, n);
+    mutex_unlock(&q->lock);
+    if (!queued)
+        free(n);
+}
+
+void notify_count(struct notify_queue *q, uint64_t *sent, uint64_t *lost)
+{
+    mutex_lock(&q->lock);
+    *sent += q->sent;
+    *lost += q->lost;
+    mutex_unlock(&q->lock);
+}

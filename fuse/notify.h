@@ -1,0 +1,45 @@
+/* Telling the kernel that what it caches is no longer true. The calls may block in the kernel
+ * (it can hold a directory's lock, or a page's, while it waits for an answer of ours), so a
+ * queue with a thread of its own makes them. Nodes and entries have a queue each: a page lock
+ * must not hold up a directory. */
+#ifndef RUNFS_FUSE_NOTIFY_H
+#define RUNFS_FUSE_NOTIFY_H
+
+#include "common/lock.h"
+#include "fuse/lowlevel.h"
+
+#include <uthash.h>
+
+struct notice;
+
+struct notify_queue {
+    struct mutex lock;
+    pthread_cond_t changed;
+    struct notice *index; /* what waits, to tell a thing once */
+    struct notice *head, **tail;
+    uint64_t waiting;
+    uint64_t sent, lost;
+    bool running; /* accepts; the thread exists */
+    bool stopping;
+    pthread_t thread;
+    struct fuse_session *session;
+};
+
+void notify_init(struct notify_queue *q);
+void notify_destroy(struct notify_queue *q);
+/* 0 or a negative errno. */
+int notify_start(struct notify_queue *q, struct fuse_session *session, const char *thread_name);
+/* No more is accepted, what waits is dropped. The thread may still be in the kernel. */
+void notify_close(struct notify_queue *q);
+/* After the connection was aborted: waits for the thread. */
+void notify_join(struct notify_queue *q);
+
+/* Queues; `name` NULL: attributes and pages of `ino`, else the entry of that name in it. Never
+ * blocks. Too many waiting: dropped and counted (the kernel's timeouts end what it believes).
+ */
+void notify_add(struct notify_queue *q, fuse_ino_t ino, const char *name);
+
+/* Adds what was sent and dropped since the start. */
+void notify_count(struct notify_queue *q, uint64_t *sent, uint64_t *lost);
+
+#endif

@@ -1,0 +1,308 @@
+#include "fuse/pending.h"
+
+#include "common/log.h"
+#include "common/mem.h"
+#include "common/op.h"
+#include "fuse/dying.h"
+#include "fuse/fs_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How often the callers of interrupted requests are looked at: the kernel tells of the first
+ * signal only. */
+#define WATCH_NS (100 * NS_PER_MS)
+
+enum pending_state { STATE_RUNNING, STATE_PARKED, STATE_WOKEN };
+
+/* ---- the list of parked requests ---- */
+
+static void on_interrupt(fuse_req_t req, void *data)
+{
+    struct pending *p = data;
+    struct parked_list *list = &p->fs->parked;
+
+    (void)req;
+    if (atomic_exchange(&p->interrupted, true))
+        return;
+    mutex_lock(&list->lock);
+    list->interrupted++;
+    (void)pthread_cond_signal(&list->changed);
+    mutex_unlock(&list->lock);
+}
+
+static void list_add(struct parked_list *list, struct pending *p)
+{
+    mutex_lock(&list->lock);
+    p->prev = NULL;
+    p->next = list->head;
+    if (list->head)
+        list->head->prev = p;
+    list->head = p;
+    list->count++;
+    p->listed = true;
+    mutex_unlock(&list->lock);
+}
+
+static void list_remove(struct parked_list *list, struct pending *p)
+{
+    mutex_lock(&list->lock);
+    *(p->prev ? &p->prev->next : &list->head) = p->next;
+    if (p->next)
+        p->next->prev = p->prev;
+    if (atomic_load(&p->interrupted))
+        list->interrupted--;
+    list->count--;
+    p->listed = false;
+    if (list->count == 0)
+        (void)pthread_cond_broadcast(&list->changed);
+    mutex_unlock(&list->lock);
+}
+
+/* Takes one request that shall end back from the cache; NULL when there is none. It stays in
+ * the list. */
+static struct pending *take_one_locked(struct parked_list *list, bool all)
+{
+    for (struct pending *p = list->head; p; p = p->next) {
+        if (!all && !atomic_load(&p->interrupted))
+            continue;
+        if (!all && !caller_is_dying(fuse_req_ctx(p->req)->pid))
+            continue;
+        if (cache_cancel(list->fs->cache, &p->waiter))
+            return p;
+    }
+    return NULL;
+}
+
+static void end_dying(struct parked_list *list, bool all)
+{
+    struct pending *p;
+
+    while ((p = take_one_locked(list, all))) {
+        mutex_unlock(&list->lock);
+        p->waiter.wake(&p->waiter, -EINTR);
+        mutex_lock(&list->lock);
+    }
+}
+
+static void *watch_main(void *arg)
+{
+    struct parked_list *list = arg;
+
+    mutex_lock(&list->lock);
+    while (!list->stopping || list->count > 0) {
+        if (list->stopping || list->interrupted > 0) {
+            end_dying(list, list->stopping);
+            if (!list->stopping || list->count > 0)
+                (void)mutex_wait_until(&list->lock, &list->changed, clock_mono_ns() + WATCH_NS);
+        } else {
+            mutex_wait(&list->lock, &list->changed);
+        }
+    }
+    mutex_unlock(&list->lock);
+    return NULL;
+}
+
+int parked_start(struct parked_list *list, struct fs *fs)
+{
+    list->fs = fs;
+    int r = pthread_create(&list->watcher, NULL, watch_main, list);
+    list->running = r == 0;
+    return -r;
+}
+
+void parked_stop(struct parked_list *list)
+{
+    if (!list->running)
+        return;
+    mutex_lock(&list->lock);
+    list->stopping = true;
+    (void)pthread_cond_broadcast(&list->changed);
+    mutex_unlock(&list->lock);
+    (void)pthread_join(list->watcher, NULL);
+    list->running = false;
+}
+
+/* ---- one request ---- */
+
+/* Copies what lies in the request's buffer, which is reused when the worker goes on. */
+static int keep_arguments(struct pending *p)
+{
+    size_t len = p->name ? strlen(p->name) + 1 : 0;
+    size_t len2 = p->name2 ? strlen(p->name2) + 1 : 0;
+    size_t len_data = p->data ? p->size : 0;
+
+    if (len + len2 + len_data == 0)
+        return 0;
+    char *at = p->kept = malloc(len + len2 + len_data);
+    if (!at)
+        return -ENOMEM;
+    if (p->name)
+        p->name = memcpy(at, p->name, len);
+    if (p->name2)
+        p->name2 = memcpy(at + len, p->name2, len2);
+    if (p->data)
+        p->data = memcpy(at + len + len2, p->data, len_data);
+    return 0;
+}
+
+/* After CACHE_PARKED. Whether it was woken already and this thread has to go on with it; if
+ * not, it is no longer this thread's. */
+static bool park(struct pending *p)
+{
+    if (!p->listed) {
+        p->keep_err = keep_arguments(p);
+        list_add(&p->fs->parked, p);
+        fuse_req_interrupt_func(p->req, on_interrupt, p);
+    }
+    return atomic_exchange(&p->state, STATE_PARKED) == STATE_WOKEN;
+}
+
+/* Before any answer: from here on nobody else knows the request. */
+static void settle(struct pending *p)
+{
+    if (!p->listed)
+        return;
+    /* Waits for an on_interrupt() that runs. */
+    fuse_req_interrupt_func(p->req, NULL, NULL);
+    list_remove(&p->fs->parked, p);
+}
+
+static void go_on(struct pending *p)
+{
+    int r;
+
+    do {
+        r = p->keep_err ? p->keep_err : p->err;
+        if (r)
+            break;
+        atomic_store(&p->state, STATE_RUNNING);
+        r = p->run(p);
+        if (r == CACHE_PARKED && !park(p))
+            return;
+    } while (r == CACHE_PARKED);
+
+    if (r < 0 || r == CACHE_DONE) {
+        settle(p);
+        (void)fuse_reply_err(p->req, r < 0 ? -r : 0);
+    }
+    free(p->kept);
+    free(p);
+}
+
+static void pending_wake(struct waiter *w, int err)
+{
+    struct pending *p = container_of(w, struct pending, waiter);
+
+    p->err = err;
+    if (atomic_exchange(&p->state, STATE_WOKEN) == STATE_PARKED)
+        go_on(p);
+}
+
+struct pending *pending_new(fuse_req_t req, int (*run)(struct pending *p),
+                            const struct fuse_file_info *fi)
+{
+    struct pending *p = calloc(1, sizeof(*p));
+
+    if (!p) {
+        (void)fuse_reply_err(req, ENOMEM);
+        return NULL;
+    }
+    p->waiter.wake = pending_wake;
+    p->fs = fs_of(req);
+    p->req = req;
+    p->run = run;
+    if (fi) {
+        p->fi = *fi;
+        p->file = open_file_of(fi);
+    }
+    return p;
+}
+
+void pending_start(struct pending *p)
+{
+    go_on(p);
+}
+
+struct cache_cred pending_cred(const struct pending *p)
+{
+    const struct fuse_ctx *ctx = fuse_req_ctx(p->req);
+
+    return (struct cache_cred){.uid = ctx->uid, .gid = ctx->gid};
+}
+
+/* ---- answers ---- */
+
+int answer_ok(struct pending *p)
+{
+    settle(p);
+    return fuse_reply_err(p->req, 0);
+}
+
+int answer_done(struct pending *p, int r)
+{
+    if (r == 0)
+        (void)answer_ok(p);
+    return r;
+}
+
+int answer_entry(struct pending *p, struct node *node, const struct stat *st)
+{
+    struct fuse_entry_param e;
+
+    entry_fill(p->fs, node, st, &e);
+    settle(p);
+    return fuse_reply_entry(p->req, &e);
+}
+
+int answer_attr(struct pending *p, const struct stat *st)
+{
+    settle(p);
+    return fuse_reply_attr(p->req, st, p->fs->attr_timeout);
+}
+
+int answer_create(struct pending *p, struct node *node, const struct stat *st)
+{
+    struct fuse_entry_param e;
+
+    entry_fill(p->fs, node, st, &e);
+    settle(p);
+    return fuse_reply_create(p->req, &e, &p->fi);
+}
+
+int answer_open(struct pending *p)
+{
+    settle(p);
+    return fuse_reply_open(p->req, &p->fi);
+}
+
+int answer_buf(struct pending *p, const void *data, size_t size)
+{
+    settle(p);
+    return fuse_reply_buf(p->req, data, size);
+}
+
+int answer_write(struct pending *p, size_t size)
+{
+    settle(p);
+    return fuse_reply_write(p->req, size);
+}
+
+int answer_xattr_size(struct pending *p, size_t size)
+{
+    settle(p);
+    return fuse_reply_xattr(p->req, size);
+}
+
+int answer_readlink(struct pending *p, const char *target)
+{
+    settle(p);
+    return fuse_reply_readlink(p->req, target);
+}
+
+int answer_lseek(struct pending *p, uint64_t off)
+{
+    settle(p);
+    return fuse_reply_lseek(p->req, (off_t)off);
+}
