@@ -142,15 +142,15 @@ void daemon_ready(int fd)
 
 void daemon_protect_from_oom(void)
 {
-    static const char score[] = "-500\n";
-    int fd;
+    auto_close int fd = -1;
+    char score[16] = "";
 
     if (geteuid() != 0)
         return;
-    fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
+    fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    /* What an administrator chose stays. */
+    if (fd < 0 || read(fd, score, sizeof(score) - 1) <= 0 || strcmp(score, "0\n") != 0)
         return;
-    if (write(fd, score, sizeof(score) - 1) < 0)
+    if (pwrite(fd, "-500\n", 5, 0) < 0)
         log_debug("oom_score_adj: %s", strerror(errno));
-    (void)close(fd);
 }

@@ -22,7 +22,8 @@ const atomic_bool *daemon_stop(void);
 /* notify is not called any more once this returned. */
 void daemon_signals_end(void);
 
-/* As root: the last process the kernel kills for memory, or nearly. */
+/* As root, and unless somebody chose already: among the last that the kernel kills for memory.
+ */
 void daemon_protect_from_oom(void);
 
 #endif

@@ -1,0 +1,61 @@
+"""check_status.py FILE [files]: whether a status document has every field, with its type."""
+
+import json
+import sys
+
+TEXT, NUMBER, FLAG = str, int, bool
+FIELDS = {
+    "version": TEXT, "state": TEXT, "pid": NUMBER, "time": TEXT, "uptime_seconds": NUMBER,
+    "store": TEXT, "mountpoint": TEXT, "cache_dir": TEXT, "durability": TEXT, "read_only": FLAG,
+    "queue": {name: NUMBER for name in (
+        "dirty_files", "dirty_bytes", "uploading_files", "failed_files", "staged_files",
+        "pending_ops", "kept_files")},
+    "transfer": {name: NUMBER for name in (
+        "uploaded_files", "uploaded_bytes", "downloaded_bytes", "upload_bytes_per_second",
+        "download_bytes_per_second")},
+    "cache": {name: NUMBER for name in (
+        "size_bytes", "used_bytes", "disk_free_bytes", "open_handles", "nodes", "mirror_files",
+        "pinned_files", "hidden_names")},
+    "requests": {name: NUMBER for name in (
+        "requests", "failures", "retries", "reads", "puts", "parts", "lists", "stats", "removes",
+        "copies", "bytes_read", "bytes_written")},
+    "frontend": {"passthrough": FLAG, **{name: NUMBER for name in (
+        "parked", "opens_passthrough", "opens_normal", "notifications", "notifications_lost")}},
+}
+FILE = {"kind": TEXT, "path": TEXT, "state": TEXT, "bytes": NUMBER, "bytes_done": NUMBER}
+ERROR = {"errno": TEXT, "text": TEXT}
+
+
+def check(where, value, wanted):
+    if not isinstance(wanted, dict):
+        if type(value) is not wanted:
+            sys.exit(f"{where} is {value!r}, not {wanted.__name__}")
+        if wanted is NUMBER and value < 0:
+            sys.exit(f"{where} is {value}")
+        return
+    if not isinstance(value, dict):
+        sys.exit(f"{where} is no object")
+    for name, inner in wanted.items():
+        if name not in value:
+            sys.exit(f"{where}{name} is missing")
+        check(f"{where}{name}.", value[name], inner)
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as f:
+        status = json.load(f)
+    check("", status, FIELDS)
+    if status["state"] not in ("starting", "mounted", "draining"):
+        sys.exit(f"state is {status['state']}")
+    if status["last_error"] is not None:
+        check("last_error.", status["last_error"], ERROR)
+    if "files" in sys.argv:
+        check("files_truncated", status["files_truncated"], FLAG)
+        for entry in status["files"]:
+            check("files.", entry, FILE)
+    known = {*FIELDS, "last_error", "files", "files_truncated"}
+    if set(status) - known:
+        sys.exit(f"fields that nobody knows: {sorted(set(status) - known)}")
+
+
+main()

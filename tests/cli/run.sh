@@ -1,0 +1,705 @@
+#!/usr/bin/env bash
+# The commands as a user meets them: what goes in, which exit code and which line come out.
+# Mounts a folder (file://) for most of it, a real S3 server for bucket, secret and endpoint.
+# presets: release asan
+set -uo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+runfs=${RUNFS_BINARY:-$top/build/debug/runfs}
+[ -x "$runfs" ] || {
+    echo "$runfs: no runfs there; build it, or set RUNFS_BINARY" >&2
+    exit 1
+}
+if [ -z "${RUNFS_CLI_S3:-}" ]; then
+    # Once more beside an S3 server; without one (77) those tests are skipped below.
+    RUNFS_CLI_S3=yes "$top/tests/servers/with_s3.sh" "$0" "$@" && exit
+    code=$?
+    [ "$code" = 77 ] || exit "$code"
+    RUNFS_CLI_S3=no
+fi
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/runfs-cli.XXXXXX")
+work=$(cd "$work" && pwd -P)
+passed=0 failed=0 skipped=0
+only=${1:-}
+
+cleanup() {
+    local point
+    # The latest mount first; lazily, as a test may have failed at any point.
+    awk -v w="$work" 'index($5, w) == 1 { print $5 }' /proc/self/mountinfo | tac |
+        while read -r point; do
+            umount -l "$point" 2>/dev/null || fusermount3 -u -z "$point"
+        done
+    rm -rf --one-file-system "$work"
+}
+trap cleanup EXIT
+
+# ---- helpers --------------------------------------------------------------------------------
+
+# Runs a command with a limit; its exit code in $code, its words in $work/out and $work/err.
+try() {
+    code=0
+    if declare -F "$1" >/dev/null; then
+        "$@" >"$work/out" 2>"$work/err" </dev/null || code=$?
+    else
+        timeout 60 "$@" >"$work/out" 2>"$work/err" </dev/null || code=$?
+    fi
+}
+
+say() {
+    echo "  $*"
+    return 1
+}
+
+# expect_code N: of the last try.
+expect_code() {
+    [ "$code" = "$1" ] || say "exit code $code instead of $1: $(cat "$work/out" "$work/err")"
+}
+
+# refused CODE WORDS COMMAND...: ends with the code and one line on stderr that holds the words.
+refused() {
+    local wanted=$1 words=$2
+    shift 2
+    try "$@"
+    expect_code "$wanted" || return 1
+    [ "$(wc -l <"$work/err")" = 1 ] || say "not one line: $(cat "$work/err")" || return 1
+    grep -qF -- "$words" "$work/err" || say "does not say '$words': $(cat "$work/err")"
+}
+
+# fresh NAME: an empty place with folders store, mnt and a cache directory to be, in $d.
+fresh() {
+    d=$work/$1
+    mkdir -p "$d/store" "$d/mnt"
+}
+
+# mount_here [OPTIONS]: the store of $d, ready when it returns.
+mount_here() {
+    try "$runfs" mount -o "cache_dir=$d/cache${1:+,$1}" "$d/store" "$d/mnt"
+    expect_code 0
+}
+
+umount_here() {
+    try "$runfs" umount "$d/mnt" --timeout 40
+    expect_code 0
+}
+
+daemon_pid() {
+    "$runfs" status --json "$d/mnt" | json 'd["pid"]'
+}
+
+# json EXPRESSION: of the document d on stdin.
+json() {
+    python3 -c 'import json, sys
+d = json.load(sys.stdin)
+print(eval(sys.argv[1]))' "$1"
+}
+
+is_mounted() {
+    awk -v p="$1" '$5 == p { found = 1 } END { exit !found }' /proc/self/mountinfo
+}
+
+# until_true SECONDS COMMAND...
+until_true() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ "$SECONDS" -lt "$end" ] || say "never: $*" || return 1
+        sleep 0.1
+    done
+}
+
+gone() {
+    ! kill -0 "$1" 2>/dev/null
+}
+
+# ---- the command line -----------------------------------------------------------------------
+
+test_help_and_version() {
+    local command
+    try "$runfs" --version
+    expect_code 0 && grep -qE '^runfs [0-9]+\.[0-9]+' "$work/out" || return 1
+    try "$runfs" --help
+    expect_code 0 || return 1
+    for command in mount umount status flush fetch pin unpin recover; do
+        grep -q "^  $command " "$work/out" || say "--help lacks $command" || return 1
+    done
+    for command in mount umount status flush fetch pin unpin recover; do
+        try "$runfs" "$command" --help
+        expect_code 0 && grep -q "^Usage: runfs $command " "$work/out" &&
+            grep -q '^Exit codes:' "$work/out" || say "$command --help" || return 1
+        [ ! -s "$work/err" ] || say "$command --help complains" || return 1
+    done
+}
+
+test_wrong_command_lines() {
+    refused 2 'runfs --help' "$runfs" &&
+        refused 2 'did you mean mount?' "$runfs" moutn "$work" "$work" &&
+        refused 2 'unknown command xyzzy' "$runfs" xyzzy &&
+        refused 2 'needs a store' "$runfs" mount &&
+        refused 2 'needs a store' "$runfs" mount "$work" &&
+        refused 2 'not also c' "$runfs" mount a b c &&
+        refused 2 'unknown option --foreground' "$runfs" mount --foreground a b &&
+        refused 2 'needs one mountpoint' "$runfs" umount &&
+        refused 2 'did you mean --timeout?' "$runfs" umount --timout 3 "$work" &&
+        refused 2 'expected a time' "$runfs" umount "$work" --timeout soon &&
+        refused 2 'needs a value' "$runfs" umount "$work" --timeout &&
+        refused 2 'takes no value' "$runfs" status --json=yes "$work" &&
+        refused 2 'needs a path' "$runfs" flush &&
+        refused 2 'needs one cache directory' "$runfs" recover &&
+        refused 2 'exclude each other' "$runfs" recover --list --publish "$work"
+}
+
+test_unknown_options() {
+    fresh unknown
+    refused 2 'unknown option "cache_sise", did you mean "cache_size"?' \
+        "$runfs" mount -o cache_sise=1G "$d/store" "$d/mnt" &&
+        refused 2 'expected a size' "$runfs" mount -o cache_size=huge "$d/store" "$d/mnt" &&
+        refused 2 'expected cache, store' "$runfs" mount -o durability=x "$d/store" "$d/mnt" &&
+        refused 2 'expected plain' "$runfs" mount -o layout=ray "$d/store" "$d/mnt" &&
+        refused 1 'did you mean "allow_other"' "$runfs" "$d/store" "$d/mnt" -o allow_othr
+}
+
+test_bad_configurations() {
+    fresh configuration
+    refused 2 'missing.json: No such file' "$runfs" mount "$d/missing.json" "$d/mnt" || return 1
+    echo '{"stores": ' >"$d/c.json"
+    refused 2 'c.json: line' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    echo '{"options": {"ro": true}}' >"$d/c.json"
+    refused 2 'names no store' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    echo '{"stores": {"a": {"url": "/x", "regoin": "y"}}}' >"$d/c.json"
+    refused 2 'did you mean "region"' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    echo '{"stores": {"a": {"url": "/x"}},
+        "routes": [{"path": "runs/{run}/**", "store": "a"}]}' >"$d/c.json"
+    refused 2 'exactly one route' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    refused 2 'mount that name' "$runfs" mount -o "config=$d/c.json" "$d/store" "$d/mnt" &&
+        return 1 # its routes are wrong too, and told first
+    echo '{"stores": {"a": {"url": "/x"}}}' >"$d/c.json"
+    refused 2 'mount that name' "$runfs" mount -o "config=$d/c.json" "$d/store" "$d/mnt"
+}
+
+test_bad_urls() {
+    local url
+    fresh urls
+    for url in s4://bucket/x ftp://host/x s3:// s3:///prefix relative/path file://host/x ''; do
+        try "$runfs" mount -o "cache_dir=$d/cache" "$url" "$d/mnt"
+        [ "$code" = 1 ] && [ "$(wc -l <"$work/err")" = 1 ] ||
+            say "'$url': exit $code, $(cat "$work/err")" || return 1
+        is_mounted "$d/mnt" && say "'$url' was mounted" && return 1
+    done
+    refused 1 nonexistent "$runfs" mount -o "cache_dir=$d/cache" /nonexistent/store "$d/mnt"
+}
+
+test_secrets_in_urls() {
+    fresh secrets
+    refused 2 'credentials' "$runfs" mount 's3://key:hunter2@bucket/x' "$d/mnt" || return 1
+    ! grep -q hunter2 "$work/out" "$work/err" || say 'the message shows the secret'
+}
+
+# ---- mountpoint, cache directory ------------------------------------------------------------
+
+test_bad_mountpoints() {
+    fresh points
+    refused 1 'does not exist' "$runfs" mount "$d/store" "$d/nowhere" || return 1
+    touch "$d/file"
+    refused 1 'is not a directory' "$runfs" mount "$d/store" "$d/file" || return 1
+    mount_here || return 1
+    refused 1 'is busy' "$runfs" mount -o "cache_dir=$d/other" "$d/store" "$d/mnt" || return 1
+    umount_here
+}
+
+test_overlaps() {
+    fresh overlap
+    mkdir "$d/mnt/store"
+    refused 1 'lies within the mountpoint' \
+        "$runfs" mount -o "cache_dir=$d/cache" "$d/mnt/store" "$d/mnt" &&
+        refused 1 'lies within the mountpoint' \
+            "$runfs" mount -o "cache_dir=$d/mnt/cache" "$d/store" "$d/mnt" &&
+        refused 1 'lies within the store' \
+            "$runfs" mount -o "cache_dir=$d/store/cache" "$d/store" "$d/mnt"
+}
+
+test_cache_in_use() {
+    fresh inuse
+    mkdir "$d/mnt2"
+    mount_here || return 1
+    refused 1 "$d/cache" "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt2" &&
+        refused 1 "$d/cache" "$runfs" recover --list "$d/cache" &&
+        umount_here
+}
+
+test_cache_without_xattrs() {
+    fresh xattrs
+    mkdir "$d/ramfs"
+    if [ "$(id -u)" != 0 ] || ! mount -t ramfs ramfs "$d/ramfs" 2>/dev/null; then
+        skip 'a ramfs needs root'
+        return
+    fi
+    refused 1 xattr "$runfs" mount -o "cache_dir=$d/ramfs/cache" "$d/store" "$d/mnt" || return 1
+    umount "$d/ramfs"
+}
+
+test_cache_of_another_store() {
+    fresh identity
+    mkdir "$d/store2"
+    stuck_store || return 1
+    kill -9 "$(daemon_pid)"
+    refused 1 "$d/cache" "$runfs" mount -o "cache_dir=$d/cache" "$d/store2" "$d/mnt" || return 1
+    unstick_store
+    mount_here && umount_here && grep -qx precious "$d/store/kept"
+}
+
+# ---- the normal day -------------------------------------------------------------------------
+
+test_mount_write_umount() {
+    fresh day
+    mount_here || return 1
+    mkdir "$d/mnt/run1"
+    head -c 3000000 /dev/urandom >"$d/mnt/run1/model.bin"
+    cp "$d/mnt/run1/model.bin" "$d/original"
+    echo last >"$d/mnt/run1/a b%c"
+    umount_here || return 1
+    is_mounted "$d/mnt" && say 'still mounted' && return 1
+    cmp "$d/original" "$d/store/run1/model.bin" && grep -qx last "$d/store/run1/a b%c" || return 1
+    [ -e "$d/cache/control" ] && say 'the socket is left behind' && return 1
+    grep -q 'everything is in the store' "$d/cache/runfs.log"
+}
+
+test_configuration_file() {
+    fresh configured
+    cat >"$d/c.json" <<JSON
+{"stores": {"s": {"url": "file://$d/store"}}, "routes": [{"path": "**", "store": "s"}],
+ "cache": {"dir": "$d/cache", "size": "1GiB"}, "options": {"umask": "077", "ro": false}}
+JSON
+    try "$runfs" mount "$d/c.json" "$d/mnt"
+    expect_code 0 || return 1
+    [ "$("$runfs" status --json "$d/mnt" | json 'd["cache"]["size_bytes"]')" = 1073741824 ] ||
+        say 'cache size is not what the file says' || return 1
+    umount_here || return 1
+    try "$runfs" mount -o "config=$d/c.json,ro" s "$d/mnt"
+    expect_code 0 || return 1
+    touch "$d/mnt/x" 2>/dev/null && say 'ro is writable' && return 1
+    umount_here
+}
+
+test_helper_form() {
+    fresh helper
+    ln -s "$runfs" "$d/mount.fuse.runfs"
+    try "$d/mount.fuse.runfs" "$d/store" "$d/mnt" -o \
+        "rw,noauto,_netdev,nofail,x-systemd.automount,noatime,nosuid,noexec,cache_dir=$d/cache"
+    expect_code 0 || return 1
+    awk -v p="$d/mnt" '$5 == p { print $6 }' /proc/self/mountinfo | grep -q noexec ||
+        say 'noexec did not reach the mount' || return 1
+    umount_here || return 1
+    try "$runfs" "file://$d/store" "$d/mnt" -o "rw,cache_dir=$d/cache"
+    expect_code 0 && umount_here
+}
+
+test_foreground() {
+    local pid
+    fresh foreground
+    "$runfs" mount -f -o "cache_dir=$d/cache" "$d/store" "$d/mnt" >"$d/log" 2>&1 </dev/null &
+    pid=$!
+    until_true 20 is_mounted "$d/mnt" || return 1
+    until_true 20 grep -q mounted "$d/log" || return 1
+    echo here >"$d/mnt/x"
+    kill -INT "$pid"
+    wait "$pid" || say "exit code $? after SIGINT: $(cat "$d/log")" || return 1
+    is_mounted "$d/mnt" && say 'still mounted' && return 1
+    [ ! -e "$d/cache/runfs.log" ] && grep -qx here "$d/store/x"
+}
+
+test_default_cache_dir() {
+    fresh default
+    if [ "$(id -u)" = 0 ]; then
+        try "$runfs" mount "$d/store" "$d/mnt"
+    else
+        try env XDG_CACHE_HOME="$d/home" "$runfs" mount "$d/store" "$d/mnt"
+    fi
+    expect_code 0 || return 1
+    local dir
+    dir=$("$runfs" status --json "$d/mnt" | json 'd["cache_dir"]')
+    [[ $dir == */runfs/* ]] && [ "$(stat -c %a "$dir")" = 700 ] || say "cache is $dir" || return 1
+    umount_here && rm -r "$dir"
+}
+
+# ---- status ---------------------------------------------------------------------------------
+
+test_status_document() {
+    fresh status
+    mount_here || return 1
+    echo x >"$d/mnt/held.tmp"
+    "$runfs" status --json --files "$d/mnt" >"$d/status.json" &&
+        python3 "$here/check_status.py" "$d/status.json" files || return 1
+    "$runfs" status --json "$d/mnt" >"$d/status.json" &&
+        python3 "$here/check_status.py" "$d/status.json" || return 1
+    cat "$d/mnt/.runfs/status.json" >"$d/status.json" &&
+        python3 "$here/check_status.py" "$d/status.json" files || return 1
+    "$runfs" status --json --files "$d/mnt" | json '[f["path"] for f in d["files"]]' |
+        grep -q held.tmp || say 'held.tmp is not among the files' || return 1
+    "$runfs" status --files "$d/mnt" | grep -q 'staged .*held.tmp' || return 1
+    "$runfs" status "$d/mnt" | grep -q "^store  *file://$d/store" || return 1
+    "$runfs" status "$d/cache" | grep -q "^store  *file://$d/store" || return 1
+    grep -q '^runfs_dirty_files 1$' "$d/mnt/.runfs/metrics" ||
+        say "metrics: $(grep dirty "$d/mnt/.runfs/metrics")" || return 1
+    awk '!/^#/ && !/^runfs_[a-z_]+ [0-9]+$/ { print; bad = 1 } END { exit bad }' \
+        "$d/mnt/.runfs/metrics" || return 1
+    umount_here && [ -e "$d/store/held.tmp" ]
+}
+
+test_status_elsewhere() {
+    refused 1 'is not on a runfs mount' "$runfs" status "$work" &&
+        refused 1 'No such file' "$runfs" status /nonexistent/x &&
+        refused 1 'is not on a runfs mount' "$runfs" flush "$work" &&
+        refused 1 'is not on a runfs mount' "$runfs" umount "$work"
+}
+
+test_names_that_are_not_text() {
+    fresh names
+    mount_here settle=1h || return 1
+    echo x >"$d/mnt/"$'bad\xff\nname'
+    "$runfs" status --json --files "$d/mnt" | python3 -m json.tool >/dev/null || return 1
+    [ "$("$runfs" status --files "$d/mnt" | grep -c name)" = 1 ] ||
+        say 'a name forges a line' || return 1
+    try "$runfs" flush "$d/mnt/"$'bad\xff\nname'
+    expect_code 0 && [ -e "$d/store/"$'bad\xff\nname' ] && umount_here
+}
+
+# ---- flush, fetch, pin ----------------------------------------------------------------------
+
+test_flush() {
+    fresh flush
+    mount_here settle=1h || return 1
+    mkdir "$d/mnt/a" "$d/mnt/b"
+    echo 1 >"$d/mnt/a/x"
+    echo 2 >"$d/mnt/b/y"
+    try "$runfs" flush "$d/mnt/a/x"
+    expect_code 0 && grep -qx 1 "$d/store/a/x" || return 1
+    [ ! -e "$d/store/b/y" ] || say 'b/y was not asked for' || return 1
+    ln -s "$d/mnt/b" "$d/link" # leads into the mount
+    try "$runfs" flush "$d/link"
+    expect_code 0 && grep -qx 2 "$d/store/b/y" || return 1
+    echo 3 >"$d/mnt/b/z"
+    (cd "$d/mnt/b" && try "$runfs" flush . && expect_code 0) && grep -qx 3 "$d/store/b/z" || return 1
+    refused 1 nothing "$runfs" flush "$d/mnt/nothing" || return 1
+    umount_here
+}
+
+test_flush_of_staging_names() {
+    fresh staging
+    mount_here || return 1
+    echo 1 >"$d/mnt/model.tmp"
+    refused 1 'wait for their rename' "$runfs" flush "$d/mnt" || return 1
+    [ ! -e "$d/store/model.tmp" ] || say 'it was published' || return 1
+    try "$runfs" flush --staged "$d/mnt"
+    expect_code 0 && grep -qx 1 "$d/store/model.tmp" && umount_here
+}
+
+test_fetch_and_pin() {
+    fresh fetch
+    mkdir "$d/store/data"
+    head -c 5000000 /dev/urandom >"$d/store/data/one"
+    mount_here || return 1
+    try "$runfs" fetch "$d/mnt/data"
+    expect_code 0 || return 1
+    [ "$(getfattr --only-values -n user.runfs.state "$d/mnt/data/one" 2>/dev/null)" = clean ] ||
+        say 'not complete after fetch' || return 1
+    try "$runfs" pin "$d/mnt/data"
+    expect_code 0 || return 1
+    [ "$("$runfs" status --json "$d/mnt" | json 'd["cache"]["pinned_files"] > 0')" = True ] ||
+        say 'nothing is pinned' || return 1
+    try "$runfs" unpin "$d/mnt/data"
+    expect_code 0 || return 1
+    [ "$("$runfs" status --json "$d/mnt" | json 'd["cache"]["pinned_files"]')" = 0 ] || return 1
+    cmp "$d/mnt/data/one" "$d/store/data/one" &&
+        refused 1 nothing "$runfs" fetch "$d/mnt/nothing" && umount_here
+}
+
+# ---- umount and the end ---------------------------------------------------------------------
+
+test_umount_while_in_use() {
+    local pid
+    fresh busy
+    mount_here || return 1
+    echo x >"$d/mnt/x"
+    exec 9<"$d/mnt/x"
+    sleep 60 & # has it too
+    pid=$!
+    exec 9<&-
+    refused 1 "$pid (sleep)" "$runfs" umount "$d/mnt" || return 1
+    kill "$pid" && wait "$pid" 2>/dev/null
+    (cd "$d/mnt" && exec sleep 60) &
+    pid=$!
+    until_true 5 test "$(readlink "/proc/$pid/cwd")" = "$d/mnt" || return 1
+    refused 1 "$pid (sleep)" "$runfs" umount "$d/mnt" || return 1
+    kill "$pid" && wait "$pid" 2>/dev/null
+    python3 -c 'import mmap, os, sys, time
+f = os.open(sys.argv[1], os.O_RDONLY)
+m = mmap.mmap(f, 0, prot=mmap.PROT_READ)
+os.close(f)
+print(m[0], flush=True)
+time.sleep(60)' "$d/mnt/x" >"$d/mapped" &
+    pid=$!
+    until_true 10 test -s "$d/mapped" || return 1
+    refused 1 "$pid (python3)" "$runfs" umount "$d/mnt" || return 1
+    kill "$pid" && wait "$pid" 2>/dev/null
+    is_mounted "$d/mnt" || say 'not mounted any more' || return 1
+    refused 1 'not a mountpoint' "$runfs" umount "$d/mnt/x" && umount_here
+}
+
+# A mount of a store that is full: $d/mnt/kept can't be uploaded.
+stuck_store() {
+    [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=64k tmpfs "$d/store" 2>/dev/null || return 1
+    head -c 1000000 /dev/zero >"$d/store/.fill" 2>/dev/null
+    mount_here && echo precious >"$d/mnt/kept"
+}
+
+unstick_store() {
+    mount -o remount,size=64m "$d/store"
+}
+
+test_umount_that_fails() {
+    fresh stuck
+    if [ "$(id -u)" != 0 ]; then
+        skip 'a full store needs root'
+        return
+    fi
+    stuck_store || return 1
+    try "$runfs" umount "$d/mnt" --timeout 2
+    expect_code 1 || return 1
+    grep -q 'stays mounted' "$work/err" && grep -q kept "$work/out" ||
+        say "does not tell: $(cat "$work/out" "$work/err")" || return 1
+    grep -qx precious "$d/mnt/kept" || say 'not mounted any more' || return 1
+    refused 1 'flush' "$runfs" flush "$d/mnt/kept" --timeout 1 || return 1
+    "$runfs" status "$d/mnt" | grep -q '^last error' || say 'status shows no error' || return 1
+    unstick_store
+    umount_here && grep -qx precious "$d/store/kept"
+}
+
+test_unmount_by_the_user() {
+    local pid
+    fresh fusermount
+    stuck_store || {
+        skip 'a full store needs root'
+        return
+    }
+    pid=$(daemon_pid)
+    fusermount3 -u "$d/mnt" || return 1
+    sleep 1
+    gone "$pid" && say 'the daemon gave up' && return 1
+    [ "$("$runfs" status --json "$d/cache" | json 'd["state"]')" = draining ] || return 1
+    refused 1 "$d/cache" "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt" || return 1
+    unstick_store
+    until_true 30 gone "$pid" || return 1
+    grep -qx precious "$d/store/kept" && mount_here && umount_here
+}
+
+test_sigterm() {
+    local pid
+    fresh sigterm
+    stuck_store || {
+        skip 'a full store needs root'
+        return
+    }
+    pid=$(daemon_pid)
+    kill -HUP "$pid"
+    kill -TERM "$pid"
+    sleep 1
+    kill -TERM "$pid"
+    sleep 1
+    gone "$pid" && say 'the second SIGTERM killed it' && return 1
+    grep -qx precious "$d/mnt/kept" || say 'unmounted before it was drained' || return 1
+    grep -q 'still uploading' "$d/cache/runfs.log" || say 'the log is silent' || return 1
+    unstick_store
+    until_true 60 gone "$pid" || return 1
+    is_mounted "$d/mnt" && say 'still mounted' && return 1
+    grep -qx precious "$d/store/kept"
+}
+
+test_drain_timeout() {
+    local pid
+    fresh draintime
+    stuck_store || {
+        skip 'a full store needs root'
+        return
+    }
+    umount_of_stuck || return 1
+    try "$runfs" mount -o "cache_dir=$d/cache,drain_timeout=1s" "$d/store" "$d/mnt"
+    expect_code 0 || return 1
+    pid=$(daemon_pid)
+    fusermount3 -u "$d/mnt"
+    until_true 20 gone "$pid" || return 1
+    grep -q 'are not in the store' "$d/cache/runfs.log" || say 'the log is silent' || return 1
+    "$runfs" recover --list "$d/cache" | grep -q kept
+}
+
+# Ends the daemon of a stuck mount as a crash does.
+umount_of_stuck() {
+    local pid
+    pid=$(daemon_pid)
+    kill -9 "$pid" && until_true 10 gone "$pid"
+}
+
+test_takeover_and_recover() {
+    fresh crash
+    stuck_store || {
+        skip 'a full store needs root'
+        return
+    }
+    umount_of_stuck || return 1
+    ls "$d/mnt" 2>/dev/null && say 'the mount works without a daemon' && return 1
+    refused 1 'is gone' "$runfs" status "$d/mnt" || return 1
+    try "$runfs" recover "$d/cache"
+    expect_code 0 && grep -q kept "$work/out" || say "$(cat "$work/out")" || return 1
+    try "$runfs" recover "$d/cache" --export "$d/exported"
+    expect_code 0 && grep -qx precious "$d/exported/kept" || return 1
+    try "$runfs" recover --publish "$d/cache"
+    expect_code 1 && grep -q kept "$work/out" || say 'published into a full store' || return 1
+    try "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt" # over the dead mount
+    expect_code 0 && grep -qx precious "$d/mnt/kept" || return 1
+    umount_of_stuck || return 1
+    refused 1 'had died' "$runfs" umount "$d/mnt" || return 1
+    is_mounted "$d/mnt" && say 'the dead mount is left' && return 1
+    unstick_store
+    try "$runfs" recover --publish "$d/cache"
+    expect_code 0 && grep -qx precious "$d/store/kept" || return 1
+    try "$runfs" recover --list "$d/cache"
+    expect_code 0 && grep -q 'owes its store nothing' "$work/out"
+}
+
+test_recover_elsewhere() {
+    fresh norecover
+    refused 1 "$d/nothing" "$runfs" recover "$d/nothing" &&
+        refused 1 "$d/store" "$runfs" recover --publish "$d/store"
+}
+
+# ---- the socket -----------------------------------------------------------------------------
+
+test_hostile_requests() {
+    fresh hostile
+    mount_here || return 1
+    python3 "$here/hostile_client.py" "$d/cache/control" || return 1
+    echo x >"$d/mnt/x" && umount_here
+}
+
+test_socket_is_ours() {
+    fresh socket
+    mount_here || return 1
+    [ "$(stat -c %a "$d/cache")" = 700 ] || say 'the cache directory is open' || return 1
+    [ "$(stat -c %a "$d/cache/control")" = 600 ] || say 'the socket is open' || return 1
+    if [ "$(id -u)" = 0 ]; then
+        # Even where somebody opened all doors, another user is not answered.
+        chmod 755 "$d" "$work" "$d/cache" && chmod 666 "$d/cache/control"
+        setpriv --reuid 65534 --clear-groups python3 -c 'import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+try:
+    s.sendall(b"{\"cmd\": \"status\"}\n")
+    sys.exit(s.recv(1) != b"")
+except (ConnectionResetError, BrokenPipeError):
+    pass' "$d/cache/control" || say 'a stranger was answered' || return 1
+    fi
+    umount_here
+}
+
+test_client_that_goes_away() {
+    local pid
+    fresh away
+    stuck_store || {
+        skip 'a full store needs root'
+        return
+    }
+    for _ in $(seq 40); do # more than the daemon answers at once
+        "$runfs" flush "$d/mnt" >/dev/null 2>&1 &
+        pid=$!
+        sleep 0.05
+        kill -9 "$pid" && wait "$pid" 2>/dev/null
+    done
+    until_true 20 "$runfs" status "$d/mnt" >/dev/null || return 1
+    unstick_store
+    umount_here
+}
+
+# ---- S3 -------------------------------------------------------------------------------------
+
+s3_mount() { # OPTIONS URL
+    timeout 60 "$runfs" mount -o "cache_dir=$d/cache,region=us-east-1,path_style$1" "$2" "$d/mnt"
+}
+
+test_s3_failures() {
+    local bucket=${RUNFS_TEST_S3_URL%/*} at=,endpoint=$RUNFS_TEST_S3_ENDPOINT started
+    fresh s3bad
+    refused 1 no-such-bucket s3_mount "$at" s3://no-such-bucket/x || return 1
+    AWS_SECRET_ACCESS_KEY=hunter2 refused 1 "$bucket" s3_mount "$at" "$bucket/x" || return 1
+    grep -q hunter2 "$work/err" && say 'the message shows the secret' && return 1
+    started=$SECONDS
+    refused 1 "$bucket" s3_mount ",endpoint=http://127.0.0.1:9" "$bucket/x" || return 1
+    refused 1 "$bucket" s3_mount ",endpoint=http://no-such-host.invalid" "$bucket/x" || return 1
+    [ $((SECONDS - started)) -lt 50 ] || say 'it took too long to tell' || return 1
+    is_mounted "$d/mnt" && say 'mounted' && return 1
+    return 0
+}
+
+test_s3_secrets_stay_secret() {
+    local bucket=${RUNFS_TEST_S3_URL%/*} at=,endpoint=$RUNFS_TEST_S3_ENDPOINT pid
+    fresh s3secret
+    s3_mount "$at,log_level=debug" "$bucket/secret" || return 1
+    echo x >"$d/mnt/x"
+    pid=$(daemon_pid)
+    tr '\0' ' ' <"/proc/$pid/cmdline" >"$d/seen"
+    "$runfs" status --json --files "$d/mnt" >>"$d/seen"
+    cat "$d/mnt/.runfs/status.json" "$d/mnt/.runfs/metrics" >>"$d/seen"
+    umount_here || return 1
+    cat "$d/cache/runfs.log" "$d/cache/identity" "$d/cache/store.json" >>"$d/seen"
+    [ -s "$d/seen" ] && ! grep -qF "$AWS_SECRET_ACCESS_KEY" "$d/seen" ||
+        say 'the secret is in what is seen' || return 1
+    # Nor in what is kept.
+    ! grep -rqF "$AWS_SECRET_ACCESS_KEY" "$d/cache" || say 'the secret is in the cache directory'
+}
+
+test_s3_recover() {
+    local bucket=${RUNFS_TEST_S3_URL%/*} at=,endpoint=$RUNFS_TEST_S3_ENDPOINT pid
+    fresh s3recover
+    s3_mount "$at,settle=1h" "$bucket/recover" || return 1
+    echo precious >"$d/mnt/kept"
+    pid=$(daemon_pid)
+    kill -9 "$pid" && until_true 10 gone "$pid"
+    umount -l "$d/mnt" 2>/dev/null || fusermount3 -u -z "$d/mnt"
+    try "$runfs" recover --publish "$d/cache"
+    expect_code 0 && grep -qx precious "$RUNFS_TEST_S3_DIR/recover/kept"
+}
+
+# ---- all of it ------------------------------------------------------------------------------
+
+# Called by a test that can't run here; the test returns after it.
+skip() {
+    reason=$1
+}
+
+run() {
+    local name=$1 reason=
+    [[ $name == *$only* ]] || return 0
+    if ! "test_$name" >"$work/said" 2>&1; then
+        failed=$((failed + 1))
+        echo "FAIL $name"
+        cat "$work/said"
+        [ -z "${d:-}" ] || tail -n 5 "$d/cache/runfs.log" 2>/dev/null
+    elif [ -n "$reason" ]; then
+        skipped=$((skipped + 1))
+        echo "SKIP $name: $reason"
+    else
+        passed=$((passed + 1))
+        echo "ok   $name"
+    fi
+}
+
+for name in $(declare -F | sed -n 's/^declare -f test_//p'); do
+    if [[ $name == s3_* ]] && [ "$RUNFS_CLI_S3" = no ]; then
+        skipped=$((skipped + 1))
+        echo "SKIP $name: no S3 server"
+    else
+        run "$name"
+    fi
+done
+echo "cli: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
