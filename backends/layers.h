@@ -22,7 +22,8 @@ extern const struct backoff_policy backoff_default;
  * answers that were lost. `policy` is copied; NULL takes the default. */
 struct store *layer_retry_new(struct store *next, const struct backoff_policy *policy);
 
-/* At most `max` (>= 1) requests at a time; the others wait their turn in order of arrival. */
+/* At most `max` (>= 1) requests at a time; the others wait their turn in order of arrival. A
+ * request lasts while its sink or visit runs: these must not call the store. */
 struct store *layer_limit_new(struct store *next, unsigned max);
 
 /* Counts for store_get_stats(). */

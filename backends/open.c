@@ -1,6 +1,7 @@
 /* From a URL to an open store: the table of drivers, the layers around them, and URLs that can
  * be shown to people. */
 #include "backends/drivers.h"
+#include "backends/layers.h"
 #include "backends/store.h"
 #include "common/buf.h"
 #include "common/mem.h"
@@ -12,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define URL_MAX 8192
+#define CONNECTIONS_DEFAULT 32
+#define URL_MAX             8192
 /* A mount tells within this time that a store can't be reached, however patient its requests
  * are later. */
 #define OPEN_PATIENCE_NS (10 * NS_PER_SEC)
@@ -27,7 +29,9 @@ static const struct driver {
     const char *const *options; /* NULL-terminated */
 } drivers[] = {
     {"mem:", "mem:NAME", mem_store_new, no_options},
+    {"file:", "file:///path", local_store_new, no_options},
     {"s3://", "s3://BUCKET/PREFIX", s3_store_new, s3_store_options},
+    {"/", "/path", local_store_new, no_options},
 };
 
 /* ---- options ---- */
@@ -178,6 +182,26 @@ static const struct driver *find_driver(const char *url)
     return NULL;
 }
 
+/* Puts a layer on *top, which is NULL afterwards when that failed. */
+static void put_on_top(struct store **top, struct store *layer)
+{
+    if (!layer)
+        store_close(*top);
+    *top = layer;
+}
+
+static struct store *add_layers(struct store *s, unsigned connections)
+{
+    put_on_top(&s, layer_stats_new(s));
+    if (s)
+        put_on_top(&s, layer_limit_new(s, connections ? connections : CONNECTIONS_DEFAULT));
+    if (s)
+        put_on_top(&s, layer_retry_new(s, NULL));
+    if (s)
+        put_on_top(&s, layer_trace_new(s));
+    return s;
+}
+
 static int reach_out(struct store *s, struct op *op)
 {
     struct op probe = *op;
@@ -206,6 +230,9 @@ int store_open(const char *url, const struct store_config *config, struct op *op
         r = d->new (url, config, op, &s);
     if (r < 0)
         return r;
+    s = add_layers(s, config ? config->connections : 0);
+    if (!s)
+        return op_fail(op, -ENOMEM, "no memory to open a store");
     r = reach_out(s, op);
     if (r < 0) {
         store_close(s);

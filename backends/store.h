@@ -73,7 +73,7 @@ struct source {
 };
 
 /* Where the bytes of a read go. Called in the reading thread, with growing offsets within one
- * attempt; a retried read may deliver bytes again. */
+ * attempt; a retried read may deliver bytes again. It must not call the store. */
 struct sink {
     /* 0 or a negative errno, which ends the read and is returned by it. `off` is the object's.
      */
@@ -114,7 +114,8 @@ enum list_flags {
 };
 
 /* The name (relative to the listed prefix) and object are valid during the visit. A non-zero
- * answer ends the listing and is returned by it. */
+ * answer ends the listing and is returned by it. It must not call the store: the listing holds
+ * one of the connections. */
 typedef int (*store_visit)(void *arg, const char *name, const struct object *obj);
 
 /* An uploaded part as a resumed session reports it. */
