@@ -4,6 +4,7 @@
 #include "cli/target.h"
 #include "common/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -78,7 +79,7 @@ int client_open(const char *path, struct op *op, struct client *ret)
     if (has_socket(path)) {
         dir = strdup(path);
         c.rel = strdup("");
-        err = dir && c.rel ? 0 : op_fail(op, -ENOMEM, "out of memory");
+        err = dir && c.rel ? 0 : -ENOMEM;
     } else {
         err = target_resolve(path, op, &target);
         if (err)
@@ -87,8 +88,12 @@ int client_open(const char *path, struct op *op, struct client *ret)
         c.mountpoint = take_ptr(target.mountpoint);
         err = control_dir(c.mountpoint, op, &dir);
     }
-    if (!err)
+    if (err == -ENOMEM)
+        (void)op_fail(op, err, "out of memory");
+    if (!err) {
+        assert(dir);
         err = connect_socket(&c, dir, op);
+    }
     if (err)
         client_close(&c);
     else

@@ -5,6 +5,7 @@
 #include "cli/mountinfo.h"
 #include "common/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -77,10 +78,13 @@ static int locate(const char *path, char **ret_abs, struct mountinfo *ret)
     auto_free char *real = NULL;
     int err = resolve_parent(path, &abs);
 
-    if (!err)
-        err = mount_of(abs, ret);
     if (err)
         return err;
+    assert(abs);
+    err = mount_of(abs, ret);
+    if (err)
+        return err;
+    assert(ret->type);
     if (!mountinfo_is_runfs(ret) && is_symlink(abs)) {
         mountinfo_release(ret);
         real = realpath(abs, NULL);
@@ -88,6 +92,7 @@ static int locate(const char *path, char **ret_abs, struct mountinfo *ret)
             return -errno;
         free(abs);
         abs = take_ptr(real);
+        assert(abs);
         err = mount_of(abs, ret);
         if (err)
             return err;
@@ -151,6 +156,7 @@ int target_resolve(const char *path, struct op *op, struct target *ret)
 
     if (err)
         return op_fail(op, err, "%s: %s", path, strerror(-err));
+    assert(abs && m.type && m.point && m.root);
     if (mountinfo_is_runfs(&m))
         err = fill(&m, abs, &target);
     else

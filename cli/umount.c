@@ -139,7 +139,7 @@ static int check_root(const struct client *c, const char *path, dev_t *ret_dev)
 
 static int umount_live(struct client *c, const char *path, int64_t timeout_ns)
 {
-    dev_t dev;
+    dev_t dev = 0;
     int code = check_root(c, path, &dev);
 
     if (code == EXIT_OK)
