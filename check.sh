@@ -104,6 +104,17 @@ run_ctest() {
         --parallel "$(nproc)"
 }
 
+# with_s3.sh ends with 77 when it has no server; the other stores are tested all the same.
+run_contract() {
+    local result=0
+    run_ctest contract "$1" tests/servers/with_s3.sh || result=$?
+    if [ "$result" -eq 77 ]; then
+        run_ctest contract "$1"
+    else
+        return "$result"
+    fi
+}
+
 # One job; check.sh calls itself for it, so that a job is a process that can be timed out.
 run_job() {
     local stage=$1 preset=$2
@@ -112,7 +123,7 @@ run_job() {
     lint) scripts/lint.sh ;;
     fuzz) scripts/fuzz.sh "${FUZZ_SECONDS:-10}" ;;
     unit) run_ctest unit "$preset" ;;
-    contract) run_ctest contract "$preset" tests/servers/with_s3.sh ;;
+    contract) run_contract "$preset" ;;
     *) run_under "$preset" "tests/$stage/run.sh" ;;
     esac
 }

@@ -18,7 +18,7 @@ demo=(
 check=(
     "${demo[@]}"
     check clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 shellcheck
-    python3-venv attr procps psmisc util-linux git curl dpkg-dev man-db
+    g++ python3-dev python3-venv attr procps psmisc util-linux git curl dpkg-dev man-db
 )
 
 # The packages of this list that are not installed.

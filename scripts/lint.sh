@@ -27,7 +27,14 @@ scripts() {
 
 # The layout differs between versions of clang-format: it must be 14.
 lint_format() {
-    sources | xargs clang-format-14 --dry-run -Werror
+    local file result=0
+    while read -r file; do
+        clang-format-14 --dry-run -Werror "$file" 2>/dev/null || {
+            echo "layout: clang-format-14 -i $file"
+            result=1
+        }
+    done < <(sources)
+    return "$result"
 }
 
 # gcc's compile commands hold flags that clang does not know; they do not matter here.
@@ -38,7 +45,7 @@ lint_tidy() {
     run-clang-tidy-14 -quiet -p build/debug -j "$(nproc)" \
         -extra-arg=-Wno-unknown-warning-option \
         -extra-arg=-include -extra-arg="$top/scripts/analyzer.h" "${ours[@]}" 2>&1 |
-        grep -vE '^(clang-tidy|[0-9]+ warnings? generated)|^Suppressed|^Use -header-filter'
+        sed -E 's/\x1b\[[0-9;]*m//g; /^clang-tidy|^[0-9]+ warnings? generated|^Suppressed|^Use -header-filter/d'
     return "${PIPESTATUS[0]}"
 }
 
