@@ -1,0 +1,183 @@
+"""Each framework saves through a mount of a real S3 server; runfs umount must then exit 0. A
+second mount with an empty cache must load it all, and botocore and pyarrow, asking the server
+themselves, must find exactly the files that the mount shows, byte for byte.
+
+usage: run.py [FRAMEWORK]...    (a file in suite/; all without any)
+
+RUNFS_FW_PLAIN=1 puts a plain folder in the mount's place, to work on these scripts themselves.
+"""
+
+import fnmatch
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import boto3
+import pyarrow.fs
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "lib"))
+
+import harness
+from harness import check
+
+PLAIN = bool(os.environ.get("RUNFS_FW_PLAIN"))
+STEP_SECONDS = 400
+
+
+def setting(name, key, default):
+    """A constant of a suite file, read without importing it: imports of frameworks take long."""
+    with open(os.path.join(HERE, "suite", name + ".py")) as f:
+        found = re.search(rf"^{key} = (.+)$", f.read(), re.MULTILINE)
+    return eval(found.group(1), {}) if found else default
+
+
+def tree(folder):
+    """{path: ("file", hash, size) or ("link", target)} of everything below a folder."""
+    found = {}
+    for where, folders, files in os.walk(folder):
+        for name in files + [f for f in folders if os.path.islink(os.path.join(where, f))]:
+            path = os.path.join(where, name)
+            key = os.path.relpath(path, folder)
+            if os.path.islink(path):
+                found[key] = ("link", os.readlink(path))
+                continue
+            with open(path, "rb") as f:
+                data = f.read()
+            found[key] = ("file", hashlib.sha256(data).hexdigest(), len(data))
+    return found
+
+
+def differences(one, other):
+    keys = sorted(k for k in one.keys() | other.keys() if one.get(k) != other.get(k))
+    return ", ".join(f"{k}: {one.get(k)} / {other.get(k)}" for k in keys[:4])
+
+
+def run_step(name, step, folder, expected, extra_env=None):
+    env = harness.s3_environment()
+    env.update(extra_env or {})
+    env.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", CUDA_VISIBLE_DEVICES="",
+               OMP_NUM_THREADS="2", PYTHONDONTWRITEBYTECODE="1")
+    done = subprocess.run([sys.executable, os.path.join(HERE, "one.py"), name, step, folder, expected],
+                          env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=STEP_SECONDS)
+    check(done.returncode == 0, f"{step} ended with {done.returncode}:\n{done.stdout[-3000:]}")
+
+
+class Plain:
+    """A folder in the mount's place; its end copies it to the server as a mount would have."""
+
+    def __init__(self, place, prefix, name):
+        self.place, self.prefix, self.mountpoint = place, prefix, place.make(name)
+
+    def start(self):
+        base = os.path.join(self.place.server_folder, "data", self.place.gateway.bucket, self.prefix)
+        if os.path.isdir(base):
+            shutil.copytree(base, self.mountpoint, symlinks=True, dirs_exist_ok=True)
+        return self
+
+    def umount(self):
+        shutil.copytree(self.mountpoint, os.path.join(self.place.server_folder, "data",
+                        self.place.gateway.bucket, self.prefix), symlinks=True, dirs_exist_ok=True)
+
+    kill = umount
+
+
+def mount(place, prefix, name, *options):
+    if PLAIN:
+        return Plain(place, prefix, name).start()
+    return place.mount(prefix, options, name=name, cache=f"cache-{name}").start()
+
+
+def compare_with_botocore(place, prefix, seen):
+    client = boto3.client("s3", endpoint_url=place.gateway.endpoint, region_name=harness.REGION,
+                          aws_access_key_id=harness.ACCESS_KEY, aws_secret_access_key=harness.SECRET_KEY)
+    stored = {}
+    for page in client.get_paginator("list_objects_v2").paginate(Bucket=place.gateway.bucket,
+                                                                 Prefix=prefix + "/"):
+        for item in page.get("Contents", []):
+            key = item["Key"]
+            if key.endswith("/"):
+                continue
+            data = client.get_object(Bucket=place.gateway.bucket, Key=key)["Body"].read()
+            stored[key[len(prefix) + 1:]] = ("file", hashlib.sha256(data).hexdigest(), len(data))
+    empty = hashlib.sha256(b"").hexdigest()
+    wanted = {k: v if v[0] == "file" or PLAIN else ("file", empty, 0) for k, v in seen.items()}
+    if PLAIN:
+        wanted = {k: v for k, v in wanted.items() if v[0] == "file"}
+        stored = {k: v for k, v in stored.items() if k in wanted}
+    check(stored == wanted, f"botocore and the mount differ: {differences(stored, wanted)}")
+    return len(stored)
+
+
+def compare_with_pyarrow(place, prefix, seen):
+    s3 = pyarrow.fs.S3FileSystem(access_key=harness.ACCESS_KEY, secret_key=harness.SECRET_KEY,
+                                 region=harness.REGION, scheme="http",
+                                 endpoint_override=place.gateway.endpoint.split("//")[1])
+    for key, what in seen.items():
+        if what[0] != "file":
+            continue
+        with s3.open_input_stream(f"{place.gateway.bucket}/{prefix}/{key}") as f:
+            data = f.read()
+        check(hashlib.sha256(data).hexdigest() == what[1], f"pyarrow reads other bytes of {key}")
+
+
+def compare_with_twin(place, name, seen):
+    """The same framework on a plain folder: the same names and, where it is deterministic, bytes."""
+    same_bytes = setting(name, "SAME_BYTES", [])
+    if not setting(name, "SAME_NAMES", True):
+        return
+    twin = place.make(f"twin-{name}")
+    run_step(name, "save", twin, place.path(f"twin-{name}.expected"))
+    plain = tree(twin)
+    check(plain.keys() == seen.keys(), f"names differ from a plain folder's: {differences(plain, seen)}")
+    for key, what in plain.items():
+        if what[0] == "link" or any(fnmatch.fnmatch(key, pattern) for pattern in same_bytes):
+            check(what == seen[key], f"{key}: not what a plain folder holds: {what} / {seen[key]}")
+
+
+def framework(place, name):
+    expected = place.path(f"{name}.expected")
+    first = mount(place, name, f"{name}-1", "upload_interval=1s")
+    peer = mount(place, name, f"{name}-peer", "attr_timeout=1s", "list_timeout=1s") \
+        if setting(name, "PEER", False) and not PLAIN else None
+    run_step(name, "save", first.mountpoint, expected,
+             {"RUNFS_FW_PEER": peer.mountpoint} if peer else None)
+    saved = tree(first.mountpoint)
+    first.umount()
+    if peer:
+        peer.umount()
+    second = mount(place, name, f"{name}-2")
+    run_step(name, "load", second.mountpoint, expected)
+    seen = tree(second.mountpoint)
+    check(seen == saved, f"the first and the second mount differ: {differences(saved, seen)}")
+    second.umount()
+    count = compare_with_botocore(place, name, seen)
+    compare_with_pyarrow(place, name, seen)
+    compare_with_twin(place, name, seen)
+    return f"{count} objects, {sum(v[2] for v in seen.values() if v[0] == 'file')} bytes"
+
+
+def main():
+    everything = sorted(f[:-3] for f in os.listdir(os.path.join(HERE, "suite")) if f.endswith(".py"))
+    names = sys.argv[1:] or everything
+    for name in names:
+        if name not in everything:
+            sys.exit(f"no such framework: {name}; there are: {' '.join(everything)}")
+    tally = harness.Tally("frameworks")
+    with harness.Workplace("frameworks") as place:
+        place.start_gateway()
+        for name in names:
+            if not tally.run(name, framework, place, name):
+                for m in place.mounts:
+                    print(f"        log of {m.mountpoint}: {m.log_tail(800)}")
+                    m.kill()
+            place.mounts.clear()
+    return tally.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

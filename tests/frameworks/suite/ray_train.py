@@ -1,0 +1,61 @@
+"""Ray Train: two workers report checkpoints into storage_path, the newest two are kept; a second
+trainer of the same name must find the last one."""
+
+import json
+import os
+import tempfile
+
+os.environ.update(RAY_TRAIN_V2_ENABLED="1", RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS="0",
+                  RAY_ENABLE_UV_RUN_RUNTIME_ENV="0")
+
+import ray
+import ray.train
+from ray.train import Checkpoint, CheckpointConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer
+
+# Names and contents hold times.
+SAME_BYTES = []
+SAME_NAMES = False
+STEPS = 4
+
+
+def content(rank, step):
+    return bytes([rank, step]) * 100_000
+
+
+def loop(_):
+    rank = ray.train.get_context().get_world_rank()
+    for step in range(STEPS):
+        with tempfile.TemporaryDirectory() as local:
+            with open(os.path.join(local, f"rank-{rank}.bin"), "wb") as f:
+                f.write(content(rank, step))
+            if rank == 0:
+                with open(os.path.join(local, "state.json"), "w") as f:
+                    json.dump({"step": step}, f)
+            ray.train.report({"step": step}, checkpoint=Checkpoint.from_directory(local))
+
+
+def save(folder):
+    ray.init(num_cpus=2, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False,
+             logging_level="ERROR")
+    try:
+        config = RunConfig(name="experiment", storage_path=folder,
+                           checkpoint_config=CheckpointConfig(num_to_keep=2))
+        result = TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2), run_config=config).fit()
+        return os.path.relpath(result.checkpoint.path, folder)
+    finally:
+        ray.shutdown()
+
+
+def load(folder, expected):
+    result = ray.train.Result.from_path(os.path.join(folder, "experiment"))
+    assert os.path.relpath(result.checkpoint.path, folder) == expected
+    assert len(result.best_checkpoints) == 2, result.best_checkpoints
+    for checkpoint, metrics in result.best_checkpoints:
+        with checkpoint.as_directory() as where:
+            with open(os.path.join(where, "state.json")) as f:
+                assert json.load(f)["step"] == metrics["step"]
+            for rank in (0, 1):
+                with open(os.path.join(where, f"rank-{rank}.bin"), "rb") as f:
+                    assert f.read() == content(rank, metrics["step"])
+    assert sorted(m["step"] for _, m in result.best_checkpoints) == [STEPS - 2, STEPS - 1]
