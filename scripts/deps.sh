@@ -15,30 +15,39 @@ demo=(
     fuse3 ca-certificates python3
     meson # builds libfuse, see libfuse.sh
 )
+# "a|b": the first of these that the distribution has.
 check=(
     "${demo[@]}"
-    check clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14 shellcheck
-    g++ python3-dev python3-venv attr procps psmisc util-linux git curl dpkg-dev man-db
+    check 'clang-14|clang' 'libclang-rt-14-dev|libclang-rt-dev' clang-tidy-14 clang-format-14 shellcheck
+    g++ python3-dev python3-venv attr procps psmisc util-linux git curl binutils dpkg-dev man-db
 )
 
-# The packages of this list that are not installed.
+installed() {
+    dpkg-query -W -f='${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
+}
+
+# Those of this list that are not installed.
 missing() {
-    local package
+    local package name
     for package in "$@"; do
-        dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
-            printf '%s\n' "$package"
+        for name in ${package//|/ }; do
+            ! installed "$name" || continue 2
+        done
+        printf '%s\n' "$package"
     done
 }
 
-# The packages of this list that the distribution has under this name.
+# Those of this list that the distribution has, by the name it has them under.
 known() {
-    local package
+    local package name
     for package in "$@"; do
-        if apt-cache show "$package" >/dev/null 2>&1; then
-            printf '%s\n' "$package"
-        else
-            say "not in this distribution, left out: $package"
-        fi
+        for name in ${package//|/ }; do
+            if apt-cache show "$name" >/dev/null 2>&1; then
+                printf '%s\n' "$name"
+                continue 2
+            fi
+        done
+        say "not in this distribution, left out: $package"
     done
 }
 
@@ -47,15 +56,21 @@ apt_quiet() {
 }
 
 install() {
-    local wanted
+    local wanted found
     mapfile -t wanted < <(missing "$@")
     [ ${#wanted[@]} -gt 0 ] || return 0
+    mapfile -t found < <(known "${wanted[@]}" 2>/dev/null)
+    # What apt's lists do not name is not asked for again, unless there are no lists yet.
+    if [ ${#found[@]} -eq 0 ] && apt-cache show gcc >/dev/null 2>&1; then
+        known "${wanted[@]}"
+        return 0
+    fi
     say "packages missing: ${wanted[*]}"
     apt_quiet update
-    mapfile -t wanted < <(known "${wanted[@]}")
-    [ ${#wanted[@]} -gt 0 ] || return 0
-    say "installing ${#wanted[@]} packages by apt"
-    apt_quiet install -y --no-install-recommends "${wanted[@]}" >/dev/null
+    mapfile -t found < <(known "${wanted[@]}")
+    [ ${#found[@]} -gt 0 ] || return 0
+    say "installing ${#found[@]} packages by apt"
+    apt_quiet install -y --no-install-recommends "${found[@]}" >/dev/null
 }
 
 have apt-get || die "no apt-get here: install these by hand: ${demo[*]}"
