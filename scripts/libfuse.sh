@@ -21,7 +21,10 @@ fetch() {
     local dir=$1 mirror
     # shellcheck disable=SC2016 # apt fills this in, not the shell
     mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -v security | head -n 1)
-    [ -n "$mirror" ] || return 1
+    if [ -z "$mirror" ]; then
+        echo "apt has no package lists: apt-get update"
+        return 1
+    fi
     mkdir -p "$dir"/lists/partial "$dir"/archives/partial
     cat >"$dir/fuse.sources" <<SOURCES
 Types: deb-src
