@@ -53,6 +53,7 @@ struct run {
     struct slot *slot;
     struct curl_slist *headers;
     uint64_t sent_off; /* next byte of the source */
+    bool headers_done; /* the empty line behind them came */
     bool begun;        /* to_sink->begin was asked */
     uint64_t sink_off; /* where the next byte belongs */
     uint64_t sink_left;
@@ -312,13 +313,13 @@ int http_status_error(int status)
     return status >= 500 && status < 600 ? -EIO : -EPROTO;
 }
 
-static int curl_error(CURLcode code, long os_error)
+static int curl_error(CURLcode code, long os_error, bool connected)
 {
     switch (code) {
     case CURLE_OK:
         return 0;
-    case CURLE_OUT_OF_MEMORY:
-        return -ENOMEM;
+    case CURLE_OUT_OF_MEMORY: /* also its word for a header line over 100 KB */
+        return connected ? -EPROTO : -ENOMEM;
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
         return -EHOSTUNREACH;
@@ -335,8 +336,9 @@ static int curl_error(CURLcode code, long os_error)
         return -EACCES;
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_URL_MALFORMAT:
-    case CURLE_UNSUPPORTED_PROTOCOL:
         return -EINVAL;
+    case CURLE_UNSUPPORTED_PROTOCOL: /* also its word for an answer without a status line */
+        return connected ? -EPROTO : -EINVAL;
     default:
         return -EPROTO;
     }
@@ -428,8 +430,11 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
     if (len >= 5 && strncasecmp(line, "HTTP/", 5) == 0) {
         buf_clear(&a->headers);
         a->n_headers = 0;
+        run->headers_done = false;
         return len;
     }
+    if (len <= 2 && memchr("\r\n", line[0], 2))
+        run->headers_done = true;
     colon = memchr(line, ':', len);
     if (!colon || colon == line)
         return len;
@@ -671,6 +676,7 @@ static int drive(struct run *run, CURLcode *ret_code)
 /* What curl's verdict means, when no callback had one of its own. */
 static int judge(struct run *run, CURLcode code)
 {
+    char *peer = NULL;
     long os_error = 0;
 
     if (run->err)
@@ -679,8 +685,11 @@ static int judge(struct run *run, CURLcode code)
         const char *text = run->slot->error[0] ? run->slot->error : curl_easy_strerror(code);
 
         curl_easy_getinfo(run->slot->easy, CURLINFO_OS_ERRNO, &os_error);
-        return op_fail(run->op, curl_error(code, os_error), "%s", text);
+        curl_easy_getinfo(run->slot->easy, CURLINFO_PRIMARY_IP, &peer);
+        return op_fail(run->op, curl_error(code, os_error, peer && *peer), "%s", text);
     }
+    if (!run->headers_done) /* curl takes that for an empty answer */
+        return op_fail(run->op, -ECONNRESET, "the connection ended within the headers");
     read_status(run);
     if (run->answer->status < 200)
         return op_fail(run->op, -EPROTO, "status %d", run->answer->status);
