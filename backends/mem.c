@@ -499,7 +499,7 @@ static ssize_t mem_read(struct store *s, struct op *op, const char *key, const c
                         struct sink *sink, size_t len, uint64_t off, struct object *ret_obj)
 {
     struct object obj;
-    struct blob *b;
+    struct blob *b = NULL;
 
     int r = mem_open_blob(tree_of(s), op, key, etag, &b, &obj);
     if (r < 0)
@@ -521,7 +521,7 @@ static int mem_put(struct store *s, struct op *op, const char *key, const char *
                    struct source *src, const struct attrs *attrs, struct object *ret_obj)
 {
     struct tree *t = tree_of(s);
-    struct blob *b;
+    struct blob *b = NULL;
 
     int r = blob_from_source(op, src, &b);
     if (r < 0)
@@ -664,7 +664,7 @@ static int mem_upload_part(struct upload *base, struct op *op, unsigned number,
 {
     struct mem_upload *up = container_of(base, struct mem_upload, base);
     struct tree *t = tree_of(base->store);
-    struct blob *b;
+    struct blob *b = NULL;
 
     int r = blob_from_source(op, src, &b);
     if (r < 0)
@@ -712,7 +712,7 @@ static int mem_commit_locked(struct tree *t, uint64_t id, struct op *op, const c
                              struct object *ret_obj)
 {
     struct session *u = session_find(t, id);
-    struct blob *b;
+    struct blob *b = NULL;
 
     mutex_assert_held(&t->lock);
     if (!u)

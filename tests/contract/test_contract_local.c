@@ -1,0 +1,310 @@
+/* The contract over a folder, and what only a folder can be asked: symlinks are no way out, a
+ * vanished root is no empty store, a file changed in place is never read as one version. */
+#include "tests/contract/contract.c"
+
+#include "backends/drivers.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char root[64], state[80], url[80];
+
+static struct store *open_driver(const struct contract_fixture *f)
+{
+    struct store *s = NULL;
+    struct op op;
+
+    (void)f;
+    op_init(&op, PATIENCE);
+    int r = local_store_new(root, NULL, &op, &s);
+    ck_assert_msg(r == 0, "%s: %d %s", root, r, op.why);
+    return s;
+}
+
+static struct store *open_url(const struct contract_fixture *f)
+{
+    struct store *s = NULL;
+    struct op op;
+
+    (void)f;
+    op_init(&op, PATIENCE);
+    int r = store_open(url, NULL, &op, &s);
+    ck_assert_msg(r == 0, "%s: %d %s", url, r, op.why);
+    return s;
+}
+
+static const struct contract_fixture fixtures[] = {
+    {"file", open_driver, .page_names = 100, .any_name = true},
+    {"file, all layers", open_url, .page_names = 100, .any_name = true},
+};
+
+/* ---- what only a folder can be asked ---- */
+
+static char *native(struct place *p, const char *name)
+{
+    char *path;
+
+    ck_assert_int_ge(asprintf(&path, "%s/%s/%s", root, p->dir, name), 0);
+    return path;
+}
+
+static void write_file(const char *path, const char *text)
+{
+    auto_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    ck_assert_msg(fd >= 0, "%s: %s", path, strerror(errno));
+    ck_assert_int_eq(write(fd, text, strlen(text)), strlen(text));
+}
+
+START_TEST(symlinks_are_no_way_out)
+{
+    struct place *p = place_open(_i);
+    auto_free char *out = native(p, "out"), *up = native(p, "up");
+    char outside[] = "/tmp/runfs-outside-XXXXXX", buf[8];
+    struct attrs a = {.has = ATTR_MODE, .mode = S_IFREG | 0777};
+    struct object obj;
+    struct stat st;
+    auto_free char *secret = NULL;
+
+    ck_assert_ptr_nonnull(mkdtemp(outside));
+    ck_assert_int_ge(asprintf(&secret, "%s/secret", outside), 0);
+    write_file(secret, "secret");
+    ok(p, put_text(p, "object", NULL, "x"));
+    ck_assert_int_eq(symlink(outside, out), 0);
+    ck_assert_int_eq(symlink(secret, up), 0);
+
+    assert_missing(p, "out/secret");
+    fails(p, ENOENT, get_bytes(p, "out/secret", NULL, buf, 8, 0, NULL));
+    ck_assert_int_eq(get_bytes(p, "up", NULL, buf, 8, 0, &obj), 0); /* the link itself */
+    object_release(&obj);
+    fails(p, ENOTDIR, put_text(p, "out/new", NULL, "x"));
+    fails(p, ENOTDIR, store_mkdir(p->s, &p->op, key(p, "out/new"), NULL));
+    fails(p, ENOTDIR, store_rename(p->s, &p->op, key(p, "object"), key(p, "out/new")));
+    const char *k = key(p, "out/secret");
+    ok(p, store_remove(p->s, &p->op, &k, 1, NULL)); /* nothing of ours is there */
+    fails(p, ENOENT, store_list(p->s, &p->op, key(p, "out"), 0, visit_none, NULL));
+    ok(p, store_set_attributes(p->s, &p->op, key(p, "up"), NULL, &a, NULL));
+    ck_assert_int_eq(stat(secret, &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0600);
+    ck_assert_int_eq(unlink(secret), 0);
+    ck_assert_int_eq(rmdir(outside), 0); /* nothing was made there */
+    place_close(p);
+}
+END_TEST
+
+/* Changes the file while it is being delivered. */
+struct meddling_sink {
+    struct sink base;
+    const char *path;
+    bool done;
+};
+
+static int meddle(struct sink *sink, const void *data, size_t len, uint64_t off)
+{
+    struct meddling_sink *m = container_of(sink, struct meddling_sink, base);
+
+    (void)data, (void)len, (void)off;
+    if (m->done)
+        return 0;
+    m->done = true;
+    auto_close int fd = open(m->path, O_WRONLY | O_CLOEXEC);
+    return fd >= 0 && pwrite(fd, "changed", 7, 0) == 7 ? 0 : -EIO;
+}
+
+START_TEST(a_file_changed_in_place_is_stale)
+{
+    struct place *p = place_open(_i);
+    auto_free char *path = native(p, "object");
+    struct meddling_sink m = {{meddle}, path, false};
+    char etag[STORE_ETAG_MAX], buf[16];
+
+    put_versioned(p, "object", "some content", etag);
+    /* mtime counts in ticks of the kernel's clock. */
+    struct timespec tick = {.tv_nsec = 20 * NS_PER_MS};
+    nanosleep(&tick, NULL);
+    fails(p, ESTALE, store_read(p->s, &p->op, key(p, "object"), etag, &m.base, 12, 0, NULL));
+    fails(p, ESTALE, get_bytes(p, "object", etag, buf, 12, 0, NULL));
+    ck_assert_int_eq(get_bytes(p, "object", NULL, buf, 12, 0, NULL), 12);
+    ck_assert_mem_eq(buf, "changedntent", 12);
+    place_close(p);
+}
+END_TEST
+
+START_TEST(versions_survive_rename_and_chmod)
+{
+    struct place *p = place_open(_i);
+    auto_free char *path = native(p, "new");
+    char etag[STORE_ETAG_MAX], buf[16];
+
+    put_versioned(p, "old", "text", etag);
+    ok(p, store_rename(p->s, &p->op, key(p, "old"), key(p, "new")));
+    ck_assert_int_eq(chmod(path, 0600), 0);
+    ck_assert_int_eq(get_bytes(p, "new", etag, buf, 4, 0, NULL), 4);
+    place_close(p);
+}
+END_TEST
+
+START_TEST(same_time_and_size_is_another_version)
+{
+    struct place *p = place_open(_i);
+    struct attrs a = {.has = ATTR_MTIME, .mtime_ns = MTIME_NS};
+    struct object one, two;
+
+    for (int i = 0; i < 20; i++) { /* inode numbers come back */
+        ok(p, put_bytes(p, "object", NULL, "aaaa", 4, &a, &one));
+        ok(p, put_bytes(p, "object", NULL, "bbbb", 4, &a, &two));
+        ck_assert_str_ne(one.etag, two.etag);
+        struct object three;
+        ok(p, put_bytes(p, "object", NULL, "cccc", 4, &a, &three));
+        ck_assert_str_ne(one.etag, three.etag);
+        object_release(&one);
+        object_release(&two);
+        object_release(&three);
+    }
+    place_close(p);
+}
+END_TEST
+
+static unsigned count_staged(void)
+{
+    DIR *dir = opendir(state);
+    struct dirent *e;
+    unsigned n = 0;
+
+    ck_assert_ptr_nonnull(dir);
+    while ((e = readdir(dir)))
+        n += e->d_name[0] != '.' && strcmp(e->d_name, "lock") != 0;
+    closedir(dir);
+    return n;
+}
+
+START_TEST(nothing_staged_is_left)
+{
+    struct place *p = place_open(_i);
+    struct source broken = {.size = 2000, .pread = broken_pread};
+    struct upload *up;
+
+    ok(p, put_text(p, "object", NULL, "x"));
+    unsigned before = count_staged();
+    fails(p, ESTALE, put_text(p, "object", "", "x"));
+    fails(p, EIO, store_put(p->s, &p->op, key(p, "object"), NULL, &broken, NULL, NULL));
+    fails(p, EISDIR,
+          store_put(p->s, &p->op, p->dir, NULL, &(struct source){0, broken_pread}, NULL, NULL));
+    ok(p, store_upload_begin(p->s, &p->op, key(p, "up"), NULL, &up));
+    ck_assert_uint_eq(count_staged(), before + 2);
+    ok(p, store_upload_abort(up, &p->op));
+    ok(p, store_copy(p->s, &p->op, key(p, "object"), NULL, key(p, "copy"), NULL, NULL, NULL));
+    ck_assert_uint_eq(count_staged(), before);
+    place_close(p);
+}
+END_TEST
+
+START_TEST(processes_exclude_each_other)
+{
+    struct place *p = place_open(_i);
+    int number = 0, wins = 0, status;
+    struct racer r = {p, key(p, "number"), 0, 0, 0};
+    pid_t pids[3];
+
+    ok(p, put_bytes(p, "number", NULL, &number, sizeof(number), NULL, NULL));
+    for (int i = 0; i < 3; i++) {
+        pids[i] = fork();
+        ck_assert_int_ge(pids[i], 0);
+        if (pids[i] == 0) {
+            race_to_count(&r);
+            _exit(r.strange ? 255 : r.wins);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
+        ck_assert(WIFEXITED(status) && WEXITSTATUS(status) != 255);
+        wins += WEXITSTATUS(status);
+    }
+    get_bytes(p, "number", NULL, &number, sizeof(number), 0, NULL);
+    ck_assert_int_gt(wins, 0);
+    ck_assert_int_eq(number, wins);
+    place_close(p);
+}
+END_TEST
+
+START_TEST(a_vanished_root_is_no_empty_store)
+{
+    char gone[] = "/tmp/runfs-gone-XXXXXX";
+    struct store *s = NULL;
+    struct object obj;
+    struct op op;
+
+    op_init(&op, PATIENCE);
+    ck_assert_ptr_nonnull(mkdtemp(gone));
+    ck_assert_int_eq(local_store_new(gone, NULL, &op, &s), 0);
+    ck_assert_int_eq(store_stat(s, &op, "", &obj), 0);
+    object_release(&obj);
+    ck_assert_int_eq(rmdir(gone), 0);
+    ck_assert_int_eq(store_stat(s, &op, "", &obj), -ENXIO);
+    ck_assert_int_eq(store_stat(s, &op, "key", &obj), -ENXIO);
+    ck_assert_int_eq(store_list(s, &op, "", 0, visit_none, NULL), -ENXIO);
+    store_close(s);
+    op_init(&op, PATIENCE);
+    ck_assert_int_eq(store_open(gone, NULL, &op, &s), -ENXIO);
+    ck_assert_ptr_nonnull(strstr(op.why, gone));
+}
+END_TEST
+
+START_TEST(the_state_name_is_reserved)
+{
+    struct place *p = place_open(_i);
+    struct object obj;
+
+    fails(p, ENOENT, store_stat(p->s, &p->op, ".runfs", &obj));
+    struct mem_source src;
+    mem_source_init(&src, "x", 1);
+    fails(p, EPERM, store_put(p->s, &p->op, ".runfs/x", NULL, &src.base, NULL, NULL));
+    fails(p, ENOENT, store_list(p->s, &p->op, ".runfs", 0, visit_none, NULL));
+    place_close(p);
+}
+END_TEST
+
+static int remove_any(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+int main(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    size_t n = ARRAY_SIZE(fixtures);
+
+    (void)snprintf(root, sizeof(root), "%.30s/runfs-local-XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(root)) {
+        perror(root);
+        return 1;
+    }
+    (void)snprintf(state, sizeof(state), "%s.runfs", root);
+    (void)snprintf(url, sizeof(url), "file://%s", root);
+
+    Suite *s = suite_create("contract local");
+    TCase *t = tcase_create("local");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, symlinks_are_no_way_out, 0, (int)n);
+    tcase_add_loop_test(t, a_file_changed_in_place_is_stale, 0, (int)n);
+    tcase_add_loop_test(t, versions_survive_rename_and_chmod, 0, (int)n);
+    tcase_add_loop_test(t, same_time_and_size_is_another_version, 0, 1);
+    tcase_add_loop_test(t, nothing_staged_is_left, 0, 1);
+    tcase_add_loop_test(t, processes_exclude_each_other, 0, 1);
+    tcase_add_loop_test(t, the_state_name_is_reserved, 0, (int)n);
+    tcase_add_test(t, a_vanished_root_is_no_empty_store);
+    suite_add_tcase(s, contract_tcase(fixtures, n));
+    suite_add_tcase(s, t);
+
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    (void)nftw(root, remove_any, 16, FTW_DEPTH | FTW_PHYS);
+    (void)nftw(state, remove_any, 16, FTW_DEPTH | FTW_PHYS);
+    return failed ? 1 : 0;
+}
