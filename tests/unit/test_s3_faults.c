@@ -1,0 +1,719 @@
+/* The S3 driver against a server that lies, redirects and fails on purpose. What a real server
+ * does is in tests/contract. */
+#include "backends/drivers.h"
+#include "backends/store.h"
+#include "common/mem.h"
+#include "tests/lib/scripted.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define SECRET "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"
+
+static struct scripted *server;
+static struct store *store;
+static struct op op;
+
+static void setup(void)
+{
+    server = NULL;
+    store = NULL;
+    op_init(&op, 10 * NS_PER_SEC);
+}
+
+static void teardown(void)
+{
+    store_close(store);
+    if (server)
+        scripted_free(server);
+}
+
+static void open_store(const char *region)
+{
+    char endpoint[64];
+    const struct store_option options[] = {{"endpoint", endpoint}, {"region", region}};
+    struct store_config config = {.options = options, .n_options = 2};
+
+    (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", scripted_port(server));
+    ck_assert_msg(s3_store_new("s3://bkt/pre", &config, &op, &store) == 0, "%s", op.why);
+}
+
+#define START(...)                                                                             \
+    static const struct scripted_answer script[] = {__VA_ARGS__};                              \
+    server = scripted_new(script, ARRAY_SIZE(script));                                         \
+    open_store("us-east-1")
+
+/* An answer whose body is 100 bytes at most. */
+#define XML(status, length, body)                                                              \
+    {                                                                                          \
+        .text = "HTTP/1.1 " status "\r\nContent-Length: " #length "\r\n\r\n" body              \
+    }
+/* An answer that ends with the connection, of any length. */
+#define REST(status, headers, body)                                                            \
+    {                                                                                          \
+        .text = "HTTP/1.1 " status "\r\nConnection: close\r\n" headers "\r\n" body,            \
+        .close = true                                                                          \
+    }
+#define OK_OBJECT(etag)                                                                        \
+    {                                                                                          \
+        .text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"" etag "\"\r\n\r\n"           \
+    }
+#define PARTIAL(range, length, etag, body)                                                     \
+    {                                                                                          \
+        .text = "HTTP/1.1 206 Partial\r\nContent-Length: " #length "\r\nContent-Range: " range \
+                "\r\nETag: \"" etag "\"\r\n\r\n" body                                          \
+    }
+
+static int put(const char *etag)
+{
+    struct mem_source src;
+
+    mem_source_init(&src, "hello", 5);
+    return store_put(store, &op, "k", etag, &src.base, NULL, NULL);
+}
+
+static int stat_key(const char *key)
+{
+    struct object obj;
+    int r = store_stat(store, &op, key, &obj);
+
+    if (!r)
+        object_release(&obj);
+    return r;
+}
+
+static ssize_t read_key(const char *etag, size_t len, uint64_t off, char data[17])
+{
+    struct mem_sink sink;
+    struct object obj;
+    ssize_t n;
+
+    memset(data, 0, 17);
+    mem_sink_init(&sink, data, 16, off);
+    n = store_read(store, &op, "k", etag, &sink.base, len, off, &obj);
+    if (n >= 0)
+        object_release(&obj);
+    return n;
+}
+
+/* ---- region, clock, pauses ---- */
+
+START_TEST(a_region_is_adopted_once)
+{
+    START(REST("400 Bad Request", "",
+               "<Error><Code>AuthorizationHeaderMalformed</Code>"
+               "<Region>eu-west-1</Region></Error>"),
+          XML("200 OK", 0, ""), OK_OBJECT("a"),
+          REST("301 Moved", "x-amz-bucket-region: ap-south-1\r\n",
+               "<Error><Code>PermanentRedirect</Code></Error>"));
+    ck_assert_msg(put(NULL) == 0, "%s", op.why);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 0), "/us-east-1/s3/"));
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 1), "/eu-west-1/s3/"));
+    ck_assert_int_eq(stat_key("k"), 0);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 2), "/eu-west-1/s3/"));
+    ck_assert_int_lt(stat_key("k"), 0); /* a second correction is not believed */
+    ck_assert_uint_eq(scripted_count(server), 4);
+}
+END_TEST
+
+START_TEST(a_hostile_region_is_not_adopted)
+{
+    START(REST("400 Bad Request", "",
+               "<Error><Code>AuthorizationHeaderMalformed</Code>"
+               "<Region>evil.example/x</Region></Error>"));
+    ck_assert_int_eq(put(NULL), -EACCES);
+    ck_assert_uint_eq(scripted_count(server), 1);
+}
+END_TEST
+
+START_TEST(a_redirect_elsewhere_is_not_followed)
+{
+    START(REST("307 Temporary Redirect", "Location: http://127.0.0.1:1/\r\n", ""));
+    ck_assert_int_eq(put(NULL), -EPROTO);
+    ck_assert_uint_eq(scripted_count(server), 1);
+}
+END_TEST
+
+START_TEST(the_clock_of_the_server_is_adopted)
+{
+    START(REST("403 Forbidden", "Date: Fri, 01 Jan 2021 00:00:00 GMT\r\n",
+               "<Error><Code>RequestTimeTooSkewed</Code></Error>"),
+          XML("200 OK", 0, ""));
+    ck_assert_msg(put(NULL) == 0, "%s", op.why);
+    ck_assert_ptr_null(strstr(scripted_request(server, 0), "x-amz-date: 20210101T"));
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 1), "x-amz-date: 20210101T"));
+}
+END_TEST
+
+START_TEST(a_pause_is_passed_on)
+{
+    START(REST("503 Slow Down", "Retry-After: 3\r\n", "<Error><Code>SlowDown</Code></Error>"),
+          REST("503 Slow Down", "", "<Error><Code>SlowDown</Code></Error>"));
+    ck_assert_int_eq(put(NULL), -EAGAIN);
+    ck_assert_int_eq(op.retry_after_ns, 3 * NS_PER_SEC);
+    ck_assert_int_eq(put(NULL), -EAGAIN);
+    ck_assert_int_eq(op.retry_after_ns, 0);
+}
+END_TEST
+
+START_TEST(reasons_name_all_but_secrets)
+{
+    START(REST("403 Forbidden", "",
+               "<Error><Code>SignatureDoesNotMatch</Code><Message>Check your key</Message>"
+               "<RequestId>7F3A</RequestId></Error>"));
+    ck_assert_int_eq(put(NULL), -EACCES);
+    ck_assert_str_eq(op.why, "put s3://bkt/pre/k: 403 SignatureDoesNotMatch: Check your key, "
+                             "request 7F3A");
+    ck_assert_ptr_null(strstr(scripted_request(server, 0), SECRET));
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 0), "x-amz-content-sha256"));
+}
+END_TEST
+
+/* ---- what each error means ---- */
+
+static const struct {
+    struct scripted_answer answer;
+    int err;
+} put_errors[] = {
+    {REST("404 Not Found", "", "<Error><Code>NoSuchBucket</Code></Error>"), -ENXIO},
+    {REST("412 Precondition Failed", "", "<Error><Code>PreconditionFailed</Code></Error>"),
+     -ESTALE},
+    {REST("404 Not Found", "", "<Error><Code>NoSuchKey</Code></Error>"), -ESTALE},
+    {REST("409 Conflict", "", "<Error><Code>ConditionalRequestConflict</Code></Error>"),
+     -ESTALE},
+    {REST("409 Conflict", "", "<Error><Code>OperationAborted</Code></Error>"), -EAGAIN},
+    {REST("400 Bad Request", "", "<Error><Code>RequestTimeout</Code></Error>"), -EAGAIN},
+    {REST("400 Bad Request", "", "<Error><Code>BadDigest</Code></Error>"), -EIO},
+    {REST("400 Bad Request", "", "<Error><Code>EntityTooLarge</Code></Error>"), -EFBIG},
+    {REST("400 Bad Request", "", "<Error><Code>MetadataTooLarge</Code></Error>"), -E2BIG},
+    {REST("400 Bad Request", "", "<Error><Code>KeyTooLongError</Code></Error>"), -ENAMETOOLONG},
+    {REST("507 Full", "", "<Error><Code>XMinioStorageFull</Code></Error>"), -ENOSPC},
+    {REST("403 Forbidden", "", "<html>proxy</html>"), -EACCES},
+    {REST("500 Oops", "", "not xml at all"), -EIO},
+    {REST("418 Teapot", "", ""), -EINVAL},
+    {REST("200 OK", "", "<Error><Code>InternalError</Code></Error>"), -EIO},
+    {REST("200 OK", "", "<Error><Code>NobodyKnows</Code></Error>"), -EIO},
+};
+
+START_TEST(an_error_of_put)
+{
+    int r;
+
+    server = scripted_new(&put_errors[_i].answer, 1);
+    open_store("us-east-1");
+    r = put("old");
+    ck_assert_msg(r == put_errors[_i].err, "%d, not %d: %s", r, put_errors[_i].err, op.why);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 0), "if-match: \"old\"\r\n"));
+}
+END_TEST
+
+/* ---- reading ---- */
+
+static const struct {
+    struct scripted_answer answer;
+    const char *etag;
+    ssize_t result;
+} reads[] = {
+    {PARTIAL("bytes 2-6/10", 5, "e", "hello"), "e", 5},
+    {PARTIAL("bytes 2-6/7", 5, "e", "hello"), "e", 5},
+    {PARTIAL("bytes 2-6/10", 5, "other", "hello"), "e", -ESTALE}, /* ignored If-Match */
+    {PARTIAL("bytes 2-6/10", 5, "other", "hello"), NULL, 5},
+    {PARTIAL("bytes 0-4/10", 5, "e", "hello"), "e", -EPROTO}, /* another range */
+    {PARTIAL("bytes 2-5/10", 4, "e", "hell"), "e", -EPROTO},  /* short, not at the end */
+    {PARTIAL("bytes 2-7/10", 6, "e", "hello!"), "e", -EPROTO},
+    {PARTIAL("bytes 2-6/10", 6, "e", "hello!"), "e", -EPROTO}, /* lengths disagree */
+    {PARTIAL("bytes 2-6/5", 5, "e", "hello"), "e", -EPROTO},
+    {PARTIAL("bytes 2-6/*", 5, "e", "hello"), "e", -EPROTO},
+    {PARTIAL("bytes 2-99999999999999999999/5", 5, "e", "hello"), "e", -EPROTO},
+    {{.text = "HTTP/1.1 206 P\r\nContent-Length: 5\r\nETag: \"e\"\r\n\r\nhello"}, "e", -EPROTO},
+    {{.text = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nETag: \"e\"\r\n\r\nxxhello"},
+     "e",
+     -EPROTO}, /* the range was ignored */
+    {{.text = "HTTP/1.1 206 P\r\nContent-Length: 5\r\nContent-Range: bytes 2-6/10\r\n"
+              "ETag: \"e\"\r\n\r\nhel",
+      .close = true},
+     "e",
+     -ECONNRESET},
+    {REST("412 Precondition Failed", "", ""), "e", -ESTALE},
+    {REST("404 Not Found", "", "<Error><Code>NoSuchKey</Code></Error>"), "e", -ENOENT},
+};
+
+START_TEST(a_read)
+{
+    char data[17];
+    ssize_t r;
+
+    server = scripted_new(&reads[_i].answer, 1);
+    open_store("us-east-1");
+    r = read_key(reads[_i].etag, 5, 2, data);
+    ck_assert_msg(r == reads[_i].result, "%zd, not %zd: %s", r, reads[_i].result, op.why);
+    if (r > 0)
+        ck_assert_str_eq(data, "hello");
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 0), "range: bytes=2-6\r\n"));
+    if (reads[_i].etag)
+        ck_assert_ptr_nonnull(strstr(scripted_request(server, 0), "if-match: \"e\"\r\n"));
+}
+END_TEST
+
+START_TEST(a_read_behind_the_end)
+{
+    START(REST("416 Range", "", "<Error><Code>InvalidRange</Code></Error>"), OK_OBJECT("e"),
+          REST("416 Range", "", "<Error><Code>InvalidRange</Code></Error>"), OK_OBJECT("e"),
+          REST("416 Range", "", ""), OK_OBJECT("e"));
+    char data[17];
+
+    ck_assert_int_eq(read_key("e", 5, 5, data), 0);
+    ck_assert_int_eq(read_key("other", 5, 5, data), -ESTALE);
+    ck_assert_int_eq(read_key("e", 5, 4, data), -EPROTO); /* byte 4 is there */
+}
+END_TEST
+
+/* ---- stat ---- */
+
+START_TEST(s3fs_links_keep_their_target_in_the_body)
+{
+    START({.text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"e\"\r\n"
+                   "x-amz-meta-mode: 41471\r\n\r\n"},
+          {.text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"e\"\r\n\r\n../to"});
+    struct object obj;
+
+    ck_assert_msg(store_stat(store, &op, "k", &obj) == 0, "%s", op.why);
+    ck_assert_uint_eq(obj.attrs.mode, S_IFLNK | 0777);
+    ck_assert_str_eq(obj.attrs.target, "../to");
+    ck_assert_uint_eq(obj.size, 0);
+    object_release(&obj);
+}
+END_TEST
+
+START_TEST(a_link_without_a_target_is_a_file)
+{
+    START({.text = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nETag: \"e\"\r\n"
+                   "x-amz-meta-mode: 41471\r\n\r\n"});
+    struct object obj;
+
+    ck_assert_int_eq(store_stat(store, &op, "k", &obj), 0);
+    ck_assert_uint_eq(obj.attrs.mode, S_IFREG | 0777);
+    object_release(&obj);
+}
+END_TEST
+
+START_TEST(heads_that_say_too_little)
+{
+    START({.text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"},
+          {.text = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nETag: \"a b\"\r\n\r\n"});
+    ck_assert_int_eq(stat_key("k"), -EPROTO);
+    ck_assert_int_eq(stat_key("k"), -EPROTO);
+}
+END_TEST
+
+START_TEST(a_missing_bucket_is_no_missing_key)
+{
+    START(REST("404 Not Found", "", ""),
+          REST("404 Not Found", "", "<Error><Code>NoSuchBucket</Code></Error>"),
+          REST("404 Not Found", "", ""));
+    ck_assert_int_eq(stat_key("k"), -ENXIO);
+    ck_assert_int_eq(stat_key(""), -ENXIO); /* a server without codes */
+}
+END_TEST
+
+/* ---- listing ---- */
+
+static int count_names(void *arg, const char *name, const struct object *obj)
+{
+    (void)name;
+    (void)obj;
+    (*(int *)arg)++;
+    return 0;
+}
+
+static int stop_at_once(void *arg, const char *name, const struct object *obj)
+{
+    (void)arg;
+    (void)name;
+    (void)obj;
+    return 42;
+}
+
+static int list_all(int *ret_names)
+{
+    *ret_names = 0;
+    return store_list(store, &op, "d", 0, count_names, ret_names);
+}
+
+#define PAGE(token, names)                                                                     \
+    REST("200 OK", "",                                                                         \
+         "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>" token      \
+         "</NextContinuationToken>" names "</ListBucketResult>")
+#define LAST(names)                                                                            \
+    REST("200 OK", "",                                                                         \
+         "<ListBucketResult><IsTruncated>false</IsTruncated>" names "</ListBucketResult>")
+#define KEY(name) "<Contents><Key>" name "</Key><Size>1</Size></Contents>"
+
+START_TEST(pages_follow_their_tokens)
+{
+    START(PAGE("1+/=", KEY("pre/d/") KEY("pre/d/a")), PAGE("2", ""), LAST(KEY("pre/d/b")));
+    int names;
+
+    ck_assert_msg(list_all(&names) == 0, "%s", op.why);
+    ck_assert_int_eq(names, 2);
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 1), "continuation-token=1%2B%2F%3D&"));
+}
+END_TEST
+
+START_TEST(a_repeated_token_ends_a_listing)
+{
+    START(PAGE("1", KEY("pre/d/a")), PAGE("1", KEY("pre/d/b")));
+    int names;
+
+    ck_assert_int_eq(list_all(&names), -EPROTO);
+}
+END_TEST
+
+START_TEST(a_repeated_page_ends_a_listing)
+{
+    START(PAGE("1", KEY("pre/d/a")), PAGE("2", KEY("pre/d/a")));
+    int names;
+
+    ck_assert_int_eq(list_all(&names), -EPROTO);
+}
+END_TEST
+
+START_TEST(bad_names_are_hidden)
+{
+    START(LAST(KEY("pre/d/..") KEY("pre/d/a") "<CommonPrefixes><Prefix>pre/d//</Prefix>"
+                                              "</CommonPrefixes>"));
+    struct store_stats stats;
+    int names;
+
+    ck_assert_msg(list_all(&names) == 0, "%s", op.why);
+    ck_assert_int_eq(names, 1);
+    store_get_stats(store, &stats);
+    ck_assert_uint_eq(stats.hidden_names, 2);
+}
+END_TEST
+
+START_TEST(a_key_outside_ends_a_listing)
+{
+    START(LAST(KEY("other/a")), LAST(KEY("pre/d")));
+    int names;
+
+    ck_assert_int_eq(list_all(&names), -EPROTO);
+    ck_assert_int_eq(list_all(&names), -EPROTO);
+}
+END_TEST
+
+START_TEST(a_visitor_may_end_a_listing)
+{
+    START(PAGE("1", KEY("pre/d/a") KEY("pre/d/b")));
+
+    ck_assert_int_eq(store_list(store, &op, "d", 0, stop_at_once, NULL), 42);
+    ck_assert_uint_eq(scripted_count(server), 1);
+}
+END_TEST
+
+/* ---- uploads and copies ---- */
+
+#define BEGUN                                                                                  \
+    REST("200 OK", "",                                                                         \
+         "<InitiateMultipartUploadResult><UploadId>ID</UploadId>"                              \
+         "</InitiateMultipartUploadResult>")
+#define PART_DONE                                                                              \
+    {                                                                                          \
+        .text = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"                                     \
+                "ETag: \"5d41402abc4b2a76b9719d911017c592\"\r\n\r\n"                           \
+    }
+/* md5(md5("hello")) */
+#define WHOLE_ETAG "62109206880d38a4010a98e11243924a-1"
+
+static struct upload *begin_with_part(void)
+{
+    struct mem_source src;
+    struct upload *up = NULL;
+
+    ck_assert_msg(store_upload_begin(store, &op, "k", NULL, &up) == 0, "%s", op.why);
+    mem_source_init(&src, "hello", 5);
+    ck_assert_msg(store_upload_part(up, &op, 1, &src.base) == 0, "%s", op.why);
+    return up;
+}
+
+START_TEST(a_complete_that_fails_with_status_200)
+{
+    START(BEGUN, PART_DONE,
+          REST("200 OK", "",
+               "\n \n<?xml version=\"1.0\"?><Error><Code>InternalError</Code></Error>"),
+          REST("200 OK", "",
+               "<?xml version=\"1.0\"?>\n   <Error><Code>InternalError</Code></Error>"),
+          REST("200 OK", "",
+               "<CompleteMultipartUploadResult><ETag>\"x-1\"</ETag>"
+               "</CompleteMultipartUploadResult>"));
+    struct upload *up = begin_with_part();
+    struct object obj;
+
+    ck_assert_int_lt(store_upload_commit(up, &op, NULL, &obj), 0);
+    ck_assert_int_eq(store_upload_commit(up, &op, NULL, &obj), -EIO);
+    ck_assert_int_eq(store_upload_commit(up, &op, NULL, &obj), 0);
+    ck_assert_str_eq(obj.etag, "x-1");
+    ck_assert_uint_eq(obj.size, 5);
+    object_release(&obj);
+}
+END_TEST
+
+/* The first Complete reached the server, its answer did not reach us. */
+static int commit_again(const char *head)
+{
+    static struct scripted_answer script[6];
+    struct upload *up;
+    struct object obj;
+    int r;
+
+    script[0] = (struct scripted_answer)BEGUN;
+    script[1] = (struct scripted_answer)PART_DONE;
+    script[2] = (struct scripted_answer){.text = "HTTP/1.1 200 OK\r\nCont", .close = true};
+    script[3] =
+        (struct scripted_answer)REST("404 No", "", "<Error><Code>NoSuchUpload</Code></Error>");
+    script[4] = script[3]; /* ListParts */
+    script[5] = (struct scripted_answer){.text = head};
+    server = scripted_new(script, ARRAY_SIZE(script));
+    open_store("us-east-1");
+    up = begin_with_part();
+    ck_assert_int_eq(store_upload_commit(up, &op, "", &obj), -ECONNRESET);
+    r = store_upload_commit(up, &op, "", &obj);
+    if (r)
+        store_upload_detach(up);
+    else
+        object_release(&obj);
+    return r;
+}
+
+START_TEST(a_commit_whose_answer_was_lost)
+{
+    ck_assert_msg(commit_again("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"" WHOLE_ETAG
+                               "\"\r\n\r\n") == 0,
+                  "%s", op.why);
+}
+END_TEST
+
+START_TEST(a_commit_that_someone_else_overtook)
+{
+    ck_assert_int_eq(
+        commit_again("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"abc\"\r\n\r\n"), -ENOENT);
+}
+END_TEST
+
+START_TEST(sessions_with_unusable_answers)
+{
+    START(REST("200 OK", "", "<InitiateMultipartUploadResult/>"),
+          REST("200 OK", "",
+               "<InitiateMultipartUploadResult><UploadId>a b</UploadId>"
+               "</InitiateMultipartUploadResult>"),
+          BEGUN, XML("200 OK", 0, ""), XML("204 Gone", 0, ""));
+    struct mem_source src;
+    struct upload *up = NULL;
+
+    ck_assert_int_eq(store_upload_begin(store, &op, "k", NULL, &up), -EPROTO);
+    ck_assert_int_eq(store_upload_begin(store, &op, "k", NULL, &up), -EPROTO);
+    ck_assert_int_eq(store_upload_begin(store, &op, "k", NULL, &up), 0);
+    mem_source_init(&src, "hello", 5);
+    ck_assert_int_eq(store_upload_part(up, &op, 1, &src.base), -EPROTO); /* no ETag */
+    ck_assert_int_eq(store_upload_abort(up, &op), 0);
+}
+END_TEST
+
+START_TEST(a_copy_that_fails_with_status_200)
+{
+    START(OK_OBJECT("e"), REST("200 OK", "", "<Error><Code>SlowDown</Code></Error>"),
+          OK_OBJECT("e"),
+          REST("200 OK", "", "<CopyObjectResult><ETag>\"f\"</ETag></CopyObjectResult>"));
+    struct object obj;
+
+    ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", NULL, NULL, &obj), -EAGAIN);
+    ck_assert_msg(store_copy(store, &op, "a b", "e", "b", NULL, NULL, &obj) == 0, "%s", op.why);
+    ck_assert_str_eq(obj.etag, "f");
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 3), "x-amz-copy-source: bkt/pre/a%20b\r\n"));
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 3), "x-amz-copy-source-if-match: \"e\"\r\n"));
+    object_release(&obj);
+}
+END_TEST
+
+START_TEST(foreign_metadata_survives_new_attributes)
+{
+    START({.text = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nETag: \"e\"\r\n"
+                   "Content-Type: text/plain\r\nx-amz-meta-owner-team: blue\r\n"
+                   "x-amz-meta-mode: 33188\r\n\r\n"},
+          {.text = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nETag: \"f\"\r\n\r\n"});
+    struct attrs attrs = {.has = ATTR_MODE, .mode = S_IFREG | 0600};
+    struct object obj;
+    const char *sent;
+
+    ck_assert_int_eq(store_set_attributes(store, &op, "k", NULL, &attrs, &obj), 0);
+    object_release(&obj);
+    sent = scripted_request(server, 1);
+    ck_assert_ptr_nonnull(strstr(sent, "content-type: text/plain\r\n"));
+    ck_assert_ptr_nonnull(strstr(sent, "x-amz-meta-owner-team: blue\r\n"));
+    ck_assert_ptr_nonnull(strstr(sent, "x-amz-meta-mode: 33152\r\n"));
+    ck_assert_ptr_null(strstr(sent, "33188"));
+    ck_assert_ptr_nonnull(strstr(sent, "if-match: \"e\"\r\n"));
+}
+END_TEST
+
+/* ---- removal ---- */
+
+START_TEST(each_key_has_its_own_result)
+{
+    START(REST("200 OK", "",
+               "<DeleteResult><Error><Key>pre/b</Key><Code>AccessDenied</Code></Error>"
+               "<Error><Key>pre/c</Key><Code>NoSuchKey</Code></Error></DeleteResult>"),
+          XML("204 No Content", 0, ""));
+    const char *const keys[] = {"a", "b", "c", "d\x01"};
+    int errs[4];
+
+    ck_assert_int_eq(store_remove(store, &op, keys, 4, errs), -EACCES);
+    ck_assert_int_eq(errs[0], 0);
+    ck_assert_int_eq(errs[1], -EACCES);
+    ck_assert_int_eq(errs[2], 0);
+    ck_assert_int_eq(errs[3], 0);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 0), "content-md5: "));
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 1), "DELETE /bkt/pre/d%01 "));
+}
+END_TEST
+
+START_TEST(a_server_without_batches)
+{
+    START(REST("501 Not Implemented", "", "<Error><Code>NotImplemented</Code></Error>"),
+          XML("204 No Content", 0, ""), XML("404 Not Found", 0, ""));
+    const char *const keys[] = {"a", "b"};
+
+    ck_assert_msg(store_remove(store, &op, keys, 2, NULL) == 0, "%s", op.why);
+    ck_assert_uint_eq(scripted_count(server), 3);
+}
+END_TEST
+
+START_TEST(an_answer_about_other_keys)
+{
+    START(REST("200 OK", "",
+               "<DeleteResult><Error><Key>elsewhere</Key><Code>AccessDenied</Code></Error>"
+               "</DeleteResult>"),
+          REST("200 OK", "", "garbage"));
+    const char *const keys[] = {"a", "b"};
+
+    ck_assert_int_eq(store_remove(store, &op, keys, 2, NULL), -EPROTO);
+    ck_assert_int_eq(store_remove(store, &op, keys, 2, NULL), -EPROTO);
+}
+END_TEST
+
+/* ---- opening ---- */
+
+START_TEST(anonymous_requests_are_not_signed)
+{
+    static const struct scripted_answer script[] = {OK_OBJECT("e")};
+    char endpoint[64];
+    const struct store_option options[] = {{"endpoint", endpoint}, {"no_sign_request", "true"}};
+    struct store_config config = {.options = options, .n_options = 2};
+
+    server = scripted_new(script, 1);
+    (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", scripted_port(server));
+    ck_assert_int_eq(s3_store_new("s3://bkt", &config, &op, &store), 0);
+    ck_assert_int_eq(stat_key("k"), 0);
+    ck_assert_ptr_null(strcasestr(scripted_request(server, 0), "authorization"));
+}
+END_TEST
+
+START_TEST(bad_options_are_refused)
+{
+    static const struct store_option bad[] = {
+        {"path_style", "maybe"},  {"endpoint", "gopher://x"}, {"region", "a/b"},
+        {"no_sign_request", "2"}, {"profile", "nonexistent"}, {"ca_bundle", "/nonexistent"}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        struct store_config config = {.options = &bad[i], .n_options = 1};
+
+        ck_assert_msg(s3_store_new("s3://bkt", &config, &op, &store) == -EINVAL, "%s",
+                      bad[i].name);
+        ck_assert(op.why[0]);
+    }
+}
+END_TEST
+
+static TCase *reading_tests(void)
+{
+    TCase *t = tcase_create("reading");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_loop_test(t, a_read, 0, ARRAY_SIZE(reads));
+    tcase_add_test(t, a_read_behind_the_end);
+    tcase_add_test(t, s3fs_links_keep_their_target_in_the_body);
+    tcase_add_test(t, a_link_without_a_target_is_a_file);
+    tcase_add_test(t, heads_that_say_too_little);
+    tcase_add_test(t, a_missing_bucket_is_no_missing_key);
+    tcase_add_test(t, pages_follow_their_tokens);
+    tcase_add_test(t, a_repeated_token_ends_a_listing);
+    tcase_add_test(t, a_repeated_page_ends_a_listing);
+    tcase_add_test(t, bad_names_are_hidden);
+    tcase_add_test(t, a_key_outside_ends_a_listing);
+    tcase_add_test(t, a_visitor_may_end_a_listing);
+    return t;
+}
+
+static TCase *writing_tests(void)
+{
+    TCase *t = tcase_create("writing");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_loop_test(t, an_error_of_put, 0, ARRAY_SIZE(put_errors));
+    tcase_add_test(t, a_complete_that_fails_with_status_200);
+    tcase_add_test(t, a_commit_whose_answer_was_lost);
+    tcase_add_test(t, a_commit_that_someone_else_overtook);
+    tcase_add_test(t, sessions_with_unusable_answers);
+    tcase_add_test(t, a_copy_that_fails_with_status_200);
+    tcase_add_test(t, foreign_metadata_survives_new_attributes);
+    tcase_add_test(t, each_key_has_its_own_result);
+    tcase_add_test(t, a_server_without_batches);
+    tcase_add_test(t, an_answer_about_other_keys);
+    return t;
+}
+
+static TCase *request_tests(void)
+{
+    TCase *t = tcase_create("requests");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, a_region_is_adopted_once);
+    tcase_add_test(t, a_hostile_region_is_not_adopted);
+    tcase_add_test(t, a_redirect_elsewhere_is_not_followed);
+    tcase_add_test(t, the_clock_of_the_server_is_adopted);
+    tcase_add_test(t, a_pause_is_passed_on);
+    tcase_add_test(t, reasons_name_all_but_secrets);
+    tcase_add_test(t, anonymous_requests_are_not_signed);
+    tcase_add_test(t, bad_options_are_refused);
+    return t;
+}
+
+int main(void)
+{
+    Suite *s = suite_create("s3_faults");
+
+    setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", 1);
+    setenv("AWS_SECRET_ACCESS_KEY", SECRET, 1);
+    setenv("AWS_CONFIG_FILE", "/dev/null", 1);
+    setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null", 1);
+    unsetenv("AWS_ENDPOINT_URL");
+    unsetenv("AWS_ENDPOINT_URL_S3");
+    unsetenv("AWS_PROFILE");
+    unsetenv("AWS_SESSION_TOKEN");
+    unsetenv("AWS_CA_BUNDLE");
+    suite_add_tcase(s, request_tests());
+    suite_add_tcase(s, reading_tests());
+    suite_add_tcase(s, writing_tests());
+
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed ? 1 : 0;
+}
