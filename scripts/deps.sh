@@ -13,13 +13,14 @@ demo=(
     gcc libc6-dev cmake ninja-build pkg-config
     libfuse3-dev libcurl4-openssl-dev libjansson-dev libsqlite3-dev libexpat1-dev libssl-dev uthash-dev
     fuse3 ca-certificates python3
-    meson # builds libfuse, see libfuse.sh
+    meson         # builds libfuse, see libfuse.sh
+    dpkg-dev file # cpack
 )
 # "a|b": the first of these that the distribution has.
 check=(
     "${demo[@]}"
     check 'clang-14|clang' 'libclang-rt-14-dev|libclang-rt-dev' clang-tidy-14 clang-format-14 shellcheck
-    g++ python3-dev python3-venv attr procps psmisc util-linux git curl binutils dpkg-dev man-db
+    g++ python3-dev python3-venv attr procps psmisc util-linux git curl binutils man-db
 )
 
 installed() {

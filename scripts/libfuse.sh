@@ -15,15 +15,20 @@ built() {
     find "$cache" -maxdepth 1 -type d -name 'libfuse-3.*' 2>/dev/null | sort -V | tail -n 1
 }
 
-# Fetches the source package into $1, from the mirror that this machine's apt uses. The system's
-# own source list, package lists and cache stay as they are.
+# The mirror that this machine's apt uses; nothing when it has no package lists.
+mirror() {
+    # shellcheck disable=SC2016 # apt fills this in, not the shell
+    apt-get indextargets --format '$(REPO_URI)' | grep -v security | head -n 1
+}
+
+# Fetches the source package into $1. The system's own source list, package lists and cache stay as
+# they are.
 fetch() {
     local dir=$1 mirror
-    # shellcheck disable=SC2016 # apt fills this in, not the shell
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -v security | head -n 1)
+    mirror=$(mirror)
     if [ -z "$mirror" ]; then
-        echo "apt has no package lists: apt-get update"
-        return 1
+        as_root apt-get -qq update || return 1
+        mirror=$(mirror)
     fi
     mkdir -p "$dir"/lists/partial "$dir"/archives/partial
     cat >"$dir/fuse.sources" <<SOURCES
