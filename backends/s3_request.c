@@ -286,6 +286,7 @@ int s3_code_error(const char *code)
         {"SignatureDoesNotMatch", -EACCES},
         {"SlowDown", -EAGAIN},
         {"TooManyRequests", -EAGAIN},
+        {"XAdminUserNotFound", -EACCES}, /* versitygw, with 404, for an unknown access key */
         {"XMinioParentIsObject", -ENOTDIR},
         {"XMinioStorageFull", -ENOSPC},
     };

@@ -1,0 +1,244 @@
+/* The contract over a real S3 server (tests/servers/with_s3.sh starts one), and what only such
+ * a server can be asked: wrong buckets and keys, every byte in a name, what others see. */
+#include "tests/contract/contract.c"
+
+#include "backends/drivers.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#define SKIPPED 77
+
+static struct store *open_driver(const struct contract_fixture *f)
+{
+    struct store *s = NULL;
+    struct op op;
+
+    (void)f;
+    op_init(&op, PATIENCE);
+    int r = s3_store_new(getenv("RUNFS_TEST_S3_URL"), NULL, &op, &s);
+    ck_assert_msg(r == 0, "%d %s", r, op.why);
+    return s;
+}
+
+static struct store *open_url(const struct contract_fixture *f)
+{
+    struct store *s = NULL;
+    struct op op;
+
+    (void)f;
+    op_init(&op, PATIENCE);
+    int r = store_open(getenv("RUNFS_TEST_S3_URL"), NULL, &op, &s);
+    ck_assert_msg(r == 0, "%d %s", r, op.why);
+    return s;
+}
+
+static const struct contract_fixture fixtures[] = {
+    {"s3", open_driver, .page_names = 1100, .any_name = true},
+    {"s3, all layers", open_url, .page_names = 1100, .any_name = true},
+};
+
+/* ---- what only S3 can be asked ---- */
+
+static int open_with(const char *url, const char *name, const char *value, struct op *op)
+{
+    const struct store_option option = {name, value};
+    struct store_config config = {.options = &option, .n_options = name ? 1 : 0};
+    struct store *s = NULL;
+    struct object obj;
+    int r;
+
+    op_init(op, PATIENCE);
+    r = s3_store_new(url, &config, op, &s);
+    if (r)
+        return r;
+    r = store_stat(s, op, "", &obj);
+    if (!r)
+        object_release(&obj);
+    store_close(s);
+    return r;
+}
+
+START_TEST(a_missing_bucket_is_told)
+{
+    struct op op;
+
+    ck_assert_int_eq(open_with("s3://no-such-bucket-here/x", NULL, NULL, &op), -ENXIO);
+    ck_assert_ptr_nonnull(strstr(op.why, "no-such-bucket-here"));
+    ck_assert_ptr_nonnull(strstr(op.why, "NoSuchBucket"));
+}
+END_TEST
+
+START_TEST(wrong_keys_are_told)
+{
+    const char *url = getenv("RUNFS_TEST_S3_URL");
+    auto_free char *secret = strdup(getenv("AWS_SECRET_ACCESS_KEY"));
+    auto_free char *access = strdup(getenv("AWS_ACCESS_KEY_ID"));
+    struct op op;
+
+    setenv("AWS_SECRET_ACCESS_KEY", "anothersecret", 1);
+    ck_assert_int_eq(open_with(url, NULL, NULL, &op), -EACCES);
+    ck_assert_ptr_nonnull(strstr(op.why, "SignatureDoesNotMatch"));
+    ck_assert_ptr_null(strstr(op.why, "anothersecret"));
+    setenv("AWS_SECRET_ACCESS_KEY", secret, 1);
+    setenv("AWS_ACCESS_KEY_ID", "nobody", 1);
+    ck_assert_int_eq(open_with(url, NULL, NULL, &op), -EACCES);
+    ck_assert_ptr_nonnull(strstr(op.why, "access key")); /* each server has its own code */
+    setenv("AWS_ACCESS_KEY_ID", access, 1);
+    ck_assert_int_eq(open_with(url, "no_sign_request", "true", &op), -EACCES);
+}
+END_TEST
+
+START_TEST(nobody_at_the_endpoint)
+{
+    struct op op;
+
+    ck_assert_int_eq(
+        open_with(getenv("RUNFS_TEST_S3_URL"), "endpoint", "http://127.0.0.1:1", &op),
+        -ECONNREFUSED);
+    ck_assert_ptr_nonnull(strstr(op.why, "127.0.0.1"));
+}
+END_TEST
+
+static int count_names(void *arg, const char *name, const struct object *obj)
+{
+    (void)name, (void)obj;
+    (*(unsigned *)arg)++;
+    return 0;
+}
+
+/* Every byte that a file name may hold, through the signature and back through a listing. The
+ * server keeps names as UTF-8. */
+START_TEST(every_character_in_a_name)
+{
+    struct place *p = place_open(_i);
+    char name[8];
+    unsigned seen = 0;
+
+    for (int c = 1; c < 0x180; c++) {
+        if (c == '/' || c == 0x80)
+            continue;
+        if (c < 0x80)
+            (void)snprintf(name, sizeof(name), "x%cy", c);
+        else
+            (void)snprintf(name, sizeof(name), "x%c%cy", 0xc0 | c >> 6, 0x80 | (c & 0x3f));
+        ok(p, put_text(p, name, NULL, name));
+        assert_text(p, name, name);
+        seen++;
+    }
+    unsigned listed = 0;
+    ok(p, store_list(p->s, &p->op, p->dir, 0, count_names, &listed));
+    ck_assert_uint_eq(listed, seen);
+    place_close(p);
+}
+END_TEST
+
+/* What another program finds: the bytes, under the same name. */
+START_TEST(others_find_the_plain_object)
+{
+    struct place *p = place_open(_i);
+    auto_free char *path = NULL;
+    char buf[32] = "";
+
+    if (getenv("RUNFS_TEST_S3_DIR")) {
+        ok(p, put_text(p, "dir/plain file.txt", NULL, "as it is"));
+        ck_assert_int_ge(asprintf(&path, "%s/contract/%s/dir/plain file.txt",
+                                  getenv("RUNFS_TEST_S3_DIR"), p->dir),
+                         0);
+        auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ck_assert_msg(fd >= 0, "%s", path);
+        ck_assert_int_eq(read(fd, buf, sizeof(buf) - 1), 8);
+        ck_assert_str_eq(buf, "as it is");
+    }
+    place_close(p);
+}
+END_TEST
+
+START_TEST(a_file_is_no_directory)
+{
+    struct place *p = place_open(_i);
+
+    ok(p, put_text(p, "same", NULL, "x"));
+    /* Amazon's keeps both; servers over a filesystem can't. */
+    int r = put_text(p, "same/below", NULL, "x");
+    ck_assert_msg(r == 0 || r == -ENOTDIR, "%d %s", r, p->op.why);
+    place_close(p);
+}
+END_TEST
+
+START_TEST(a_part_may_come_twice)
+{
+    struct place *p = place_open(_i);
+    struct upload *up;
+    struct object obj;
+    auto_free char *data = pattern(6 << 20, 7);
+    struct mem_source src;
+
+    ok(p, store_upload_begin(p->s, &p->op, key(p, "big"), NULL, &up));
+    mem_source_init(&src, data, 6 << 20);
+    ok(p, store_upload_part(up, &p->op, 1, &src.base));
+    ok(p, store_upload_part(up, &p->op, 1, &src.base)); /* the same again */
+    fails(p, ESTALE, store_upload_commit(up, &p->op, "no such version", &obj));
+    ok(p, store_upload_commit(up, &p->op, "", &obj));
+    ck_assert_uint_eq(obj.size, 6 << 20);
+    object_release(&obj);
+    place_close(p);
+}
+END_TEST
+
+/* Content that changes while it is sent does not get in: the checksum was taken before. */
+struct shifting_source {
+    struct source base;
+    unsigned calls;
+};
+
+static ssize_t shifting_pread(struct source *src, void *buf, size_t len, uint64_t off)
+{
+    struct shifting_source *s = container_of(src, struct shifting_source, base);
+
+    (void)off;
+    memset(buf, 'a' + (int)(s->calls++ % 26), len);
+    return (ssize_t)len;
+}
+
+START_TEST(content_that_changes_on_its_way_is_refused)
+{
+    struct place *p = place_open(0);
+    struct shifting_source src = {.base = {.size = 1000, .pread = shifting_pread}};
+    struct object obj;
+
+    fails(p, EIO, store_put(p->s, &p->op, key(p, "torn"), NULL, &src.base, NULL, NULL));
+    fails(p, ENOENT, stat_of(p, "torn", &obj));
+    place_close(p);
+}
+END_TEST
+
+int main(void)
+{
+    int n = ARRAY_SIZE(fixtures);
+
+    if (!getenv("RUNFS_TEST_S3_URL")) {
+        printf("SKIP contract s3: RUNFS_TEST_S3_URL is not set; tests/servers/with_s3.sh sets "
+               "it\n");
+        return SKIPPED;
+    }
+    Suite *s = suite_create("contract s3");
+    TCase *t = tcase_create("s3");
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, a_missing_bucket_is_told);
+    tcase_add_test(t, wrong_keys_are_told);
+    tcase_add_test(t, nobody_at_the_endpoint);
+    tcase_add_loop_test(t, every_character_in_a_name, 0, 1);
+    tcase_add_loop_test(t, others_find_the_plain_object, 0, n);
+    tcase_add_loop_test(t, a_file_is_no_directory, 0, 1);
+    tcase_add_loop_test(t, a_part_may_come_twice, 0, 1);
+    tcase_add_test(t, content_that_changes_on_its_way_is_refused);
+    suite_add_tcase(s, contract_tcase(fixtures, (size_t)n));
+    suite_add_tcase(s, t);
+
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed ? 1 : 0;
+}
