@@ -6,15 +6,16 @@
  *
  * No function here waits for the store. One that needs the store queues the caller's waiter and
  * returns CACHE_PARKED; the waiter is woken exactly once, from a thread of the cache that holds
- * no lock. Woken with 0 the caller makes the same call again (which may park again); woken with
- * an errno it answers that. Calls that can't need the store take no waiter. All functions may
- * be called from any thread, holding no lock. They return 0 (or a count), a negative errno, or
- * CACHE_PARKED. */
+ * no lock. Woken with 0 the caller makes the same call again (which may park again), with an
+ * errno it answers that, with CACHE_DONE it answers success (fsync and its like only). Calls
+ * that can't need the store take no waiter. All functions may be called from any thread,
+ * holding no lock. They return 0 (or a count), a negative errno, or CACHE_PARKED. */
 #ifndef RUNFS_CACHE_CACHE_H
 #define RUNFS_CACHE_CACHE_H
 
 #include "common/op.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,14 +30,18 @@ struct handle; /* an open file */
 struct dirhandle;
 struct store;
 
-#define CACHE_PARKED 1
+/* No count gets this large: the kernel's requests end at 0x7ffff000 bytes. */
+#define CACHE_PARKED INT_MAX
+#define CACHE_DONE   2
 
 /* A request that waits for the store. Embedded in the requester's struct. */
 struct waiter {
-    /* Called once after CACHE_PARKED: 0 to try again, else the negative errno to answer. */
+    /* Called once after CACHE_PARKED: 0 to make the call again, a negative errno to answer, or
+     * CACHE_DONE: the call has succeeded, answer 0. */
     void (*wake)(struct waiter *w, int err);
     struct waiter *next; /* the cache's, while parked */
     void *queue;         /* the cache's, while parked */
+    int err;             /* the cache's, between taking it off the queue and waking it */
 };
 
 /* Takes a parked waiter back: true when it will not be woken any more, false when it was or is
@@ -64,6 +69,8 @@ struct cache_config {
     uint64_t list_memory_bytes;
     const char *const *staging; /* NULL-terminated fnmatch patterns of components not published
                                    before they are renamed; NULL takes the defaults */
+    const char *const *logs;    /* patterns of files that are uploaded every upload_interval_ns
+                                   while they stay open; NULL takes the defaults */
     uint32_t uid, gid;          /* owner of objects that say none */
     uint32_t file_mode, dir_mode; /* permission bits of those */
 
@@ -212,9 +219,10 @@ void cache_release(struct cache *c, struct handle *h);
 int cache_opendir(struct cache *c, struct node *dir, struct waiter *w, struct dirhandle **ret);
 /* Visits entries from cookie `off` (0 the first) until the visit returns non-zero (buffer full;
  * that entry comes again). `next` is the cookie behind the entry. "." and ".." are included.
- * With `plus`, `node` is not NULL for what can be answered without the store, its lookup count
- * is one higher when the visit returned 0, and *st is complete; without, only st_ino and the
- * type bits of st_mode are set. */
+ * The visit runs under the cache's lock: it only copies. With `plus`, `node` is not NULL for
+ * what can be answered without the store, its lookup count is one higher when the visit
+ * returned 0, and *st is complete; without, only st_ino and the type bits of st_mode are set.
+ */
 typedef int (*cache_visit)(void *arg, const char *name, struct node *node,
                            const struct stat *st, uint64_t next);
 int cache_readdir(struct cache *c, struct dirhandle *d, uint64_t off, bool plus,

@@ -1,0 +1,429 @@
+/* Opening and closing the cache: configuration, recovery, threads. */
+#include "cache/node.h"
+
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define DEFAULT_RESERVE_MAX (UINT64_C(10) << 30)
+#define DEFAULT_LIST_MEMORY (UINT64_C(256) << 20)
+#define DEFAULT_PART        (UINT64_C(8) << 20)
+#define ASKERS              16
+#define CHORES              4
+
+void cache_config_init(struct cache_config *config)
+{
+    *config = (struct cache_config){
+        .attr_timeout_ns = 1 * NS_PER_SEC,
+        .list_timeout_ns = 5 * NS_PER_SEC,
+        .upload_interval_ns = 30 * NS_PER_SEC,
+        .settle_ns = 100 * NS_PER_MS,
+        .store_timeout_ns = 300 * NS_PER_SEC,
+        .upload_jobs = 8,
+        .download_jobs = 8,
+        .list_memory_bytes = DEFAULT_LIST_MEMORY,
+        .uid = getuid(),
+        .gid = getgid(),
+        .file_mode = 0644,
+        .dir_mode = 0755,
+    };
+}
+
+/* ---- configuration ---- */
+
+static void free_patterns(const char *const *patterns)
+{
+    for (const char *const *p = patterns; p && *p; p++)
+        free((void *)(uintptr_t)*p);
+    free((void *)(uintptr_t)patterns);
+}
+
+static int copy_patterns(const char *const *from, const char *const **ret)
+{
+    size_t n = 0;
+
+    *ret = NULL;
+    if (!from)
+        return 0;
+    while (from[n])
+        n++;
+    char **v = calloc(n + 1, sizeof(*v));
+    if (!v)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        v[i] = strdup(from[i]);
+        if (!v[i]) {
+            free_patterns((const char *const *)v);
+            return -ENOMEM;
+        }
+    }
+    *ret = (const char *const *)v;
+    return 0;
+}
+
+static int copy_config(struct cache *c, const struct cache_config *from)
+{
+    struct cache_config *to = &c->config;
+
+    *to = *from;
+    to->staging = to->logs = NULL;
+    to->dir = strdup(from->dir);
+    to->identity = strdup(from->identity ? from->identity : "");
+    to->mountpoint = strdup(from->mountpoint ? from->mountpoint : "");
+    if (!to->dir || !to->identity || !to->mountpoint)
+        return -ENOMEM;
+    int r = copy_patterns(from->staging, &to->staging);
+    return r < 0 ? r : copy_patterns(from->logs, &to->logs);
+}
+
+static uint64_t fnv(const char *s)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+/* The numbers that depend on disk and store. */
+static int size_up(struct cache *c, struct op *op)
+{
+    struct cache_config *config = &c->config;
+    struct statvfs vfs;
+    int r = mirror_statvfs(&c->mirror, &vfs);
+
+    if (r < 0)
+        return op_fail(op, r, "cache %s: statvfs: %s", c->mirror.dir, strerror(-r));
+    uint64_t total = (uint64_t)vfs.f_blocks * vfs.f_frsize;
+    c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    if (!config->reserve_bytes) {
+        config->reserve_bytes = total / 20;
+        if (config->reserve_bytes > DEFAULT_RESERVE_MAX)
+            config->reserve_bytes = DEFAULT_RESERVE_MAX;
+    }
+    if (!config->size_bytes)
+        config->size_bytes = (c->disk_free_bytes + c->used_bytes) / 5 * 4;
+    if (!config->part_size)
+        config->part_size =
+            c->store && c->store->part_size ? c->store->part_size : DEFAULT_PART;
+    if (config->upload_jobs == 0)
+        config->upload_jobs = 1;
+    if (config->download_jobs == 0)
+        config->download_jobs = 1;
+    return 0;
+}
+
+/* ---- identity ---- */
+
+static bool owes_anything(struct cache *c)
+{
+    return c->dirty || c->intents || c->dirty_dirs;
+}
+
+/* Takes everything out of a mirror that belongs to another store and owes it nothing. */
+static int clear_mirror(struct cache *c)
+{
+    struct entry *e, *next;
+    int r = 0;
+
+    ns_write(c);
+    HASH_ITER(hh, c->root->dir->children, e, next)
+    {
+        if (r == 0)
+            r = entry_gone(c, e);
+    }
+    ns_done(c);
+    return r;
+}
+
+static int check_identity(struct cache *c, struct op *op)
+{
+    auto_free char *then = NULL;
+    int r = mirror_read_text(&c->mirror, "identity", &then);
+
+    if (r == 0 && strcmp(then, c->config.identity) != 0) {
+        if (owes_anything(c))
+            return op_fail(
+                op, -EEXIST,
+                "cache %s belongs to another store (%s) and holds what is not "
+                "published there yet; mount that one again, or run 'runfs recover %s', "
+                "or use another cache_dir",
+                c->mirror.dir, then, c->mirror.dir);
+        r = clear_mirror(c);
+    }
+    if (r < 0 && r != -ENOENT)
+        return op_fail(op, r, "cache %s: can't take over what it holds: %s", c->mirror.dir,
+                       strerror(-r));
+    r = mirror_write_text(&c->mirror, "identity", c->config.identity);
+    return r < 0 ? op_fail(op, r, "cache %s: can't write its identity: %s", c->mirror.dir,
+                           strerror(-r))
+                 : 0;
+}
+
+/* ---- opening ---- */
+
+static void init_locks(struct cache *c)
+{
+    pthread_rwlockattr_t attr;
+
+    (void)pthread_rwlockattr_init(&attr);
+    (void)pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    (void)pthread_rwlock_init(&c->ns, &attr);
+    (void)pthread_rwlockattr_destroy(&attr);
+    mutex_init(&c->lock);
+    mutex_init(&c->stamp_lock);
+    cond_init(&c->progress);
+    cond_init(&c->kick);
+    cond_init(&c->wake);
+    waitq_init(&c->space_waiters);
+    waitq_init(&c->flush_waiters);
+}
+
+static int make_root(struct cache *c)
+{
+    c->root = node_new(c, S_IFDIR);
+    if (!c->root)
+        return -ENOMEM;
+    node_default_attrs(c, c->root);
+    c->root->flags = NODE_ROOT | NODE_ATTRS_KNOWN;
+    c->root->ino = 1;
+    c->root->dir->has_marker = c->root->dir->in_mirror = true;
+    c->root->mtime_ns = c->root->ctime_ns = c->root->atime_ns = clock_real_ns();
+    return 0;
+}
+
+/* Each open file takes descriptors here: as many as the system lets us have. */
+static void raise_limits(void)
+{
+    struct rlimit lim;
+
+    if (getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
+        lim.rlim_cur = lim.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &lim);
+    }
+    /* A lease that is broken between granting and giving back signals us. */
+    (void)signal(SIGIO, SIG_IGN);
+}
+
+static int start_threads(struct cache *c)
+{
+    const struct cache_config *config = &c->config;
+    int r = wait_start(c);
+
+    if (r < 0)
+        return r;
+    c->fetchers = pool_new("runfs-fetch", config->download_jobs);
+    c->askers = pool_new("runfs-ask", ASKERS);
+    /* Copies and removals have workers beside the uploads. */
+    c->uploaders = pool_new("runfs-upload", config->upload_jobs + 4);
+    c->parts = pool_new("runfs-part", config->upload_jobs);
+    c->notifier = pool_new("runfs-notice", 1);
+    if (!c->fetchers || !c->askers || !c->uploaders || !c->parts || !c->chores || !c->notifier)
+        return -ENOMEM;
+    r = pthread_create(&c->scheduler, NULL, scheduler_main, c);
+    c->scheduler_runs = r == 0;
+    return -r;
+}
+
+static int open_parts(struct cache *c, const struct cache_config *config, struct op *op)
+{
+    int damaged = 0;
+    int r = copy_config(c, config);
+
+    if (r < 0)
+        return op_fail(op, r, "out of memory");
+    c->identity_hash = fnv(c->config.identity);
+    r = mirror_open(c->config.dir, op, &c->mirror);
+    if (r < 0)
+        return r;
+    r = journal_open(c->mirror.root_fd, c->mirror.dir, op, &c->journal, &damaged);
+    if (r < 0)
+        return r;
+    c->uploading = calloc(c->config.upload_jobs + 1, sizeof(struct node *));
+    r = c->uploading ? make_root(c) : -ENOMEM;
+    if (r < 0)
+        return op_fail(op, r, "out of memory");
+    /* Chores run from recovery on. */
+    c->chores = pool_new("runfs-chore", CHORES);
+    return c->chores ? 0 : op_fail(op, -ENOMEM, "can't start threads");
+}
+
+static int open_cache(struct cache *c, const struct cache_config *config, struct op *op)
+{
+    int r = open_parts(c, config, op);
+
+    if (r == 0)
+        r = cache_recover(c, op);
+    if (r == 0)
+        r = check_identity(c, op);
+    if (r == 0)
+        r = size_up(c, op);
+    return r;
+}
+
+static struct cache *cache_alloc(void)
+{
+    struct cache *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return NULL;
+    c->mirror = (struct mirror){.lock_fd = -1,
+                                .root_fd = -1,
+                                .tree_fd = -1,
+                                .incoming_fd = -1,
+                                .orphans_fd = -1,
+                                .kept_fd = -1};
+    c->wake_tail = &c->wake_list;
+    init_locks(c);
+    return c;
+}
+
+int cache_new(const struct cache_config *config, struct store *store, struct op *op,
+              struct cache **ret)
+{
+    struct cache *c = cache_alloc();
+
+    if (!c)
+        return op_fail(op, -ENOMEM, "out of memory");
+    raise_limits();
+    c->store = store;
+    int r = open_cache(c, config, op);
+    if (r == 0) {
+        r = start_threads(c);
+        if (r < 0)
+            (void)op_fail(op, r, "can't start threads: %s", strerror(-r));
+    }
+    if (r < 0) {
+        cache_free(c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
+
+int cache_open_offline(const char *dir, struct op *op, struct cache **ret)
+{
+    struct cache_config config;
+    struct cache *c = cache_alloc();
+
+    if (!c)
+        return op_fail(op, -ENOMEM, "out of memory");
+    cache_config_init(&config);
+    config.dir = dir;
+    int r = open_parts(c, &config, op);
+    if (r == 0)
+        r = cache_recover(c, op);
+    if (r < 0)
+        cache_free(c);
+    else
+        *ret = c;
+    return r;
+}
+
+/* ---- closing ---- */
+
+static int wake_node(void *arg, struct node *n)
+{
+    struct cache *c = arg;
+
+    waitq_wake_locked(c, &n->stat_waiters, -EINTR);
+    if (n->dir)
+        waitq_wake_locked(c, &n->dir->waiters, -EINTR);
+    if (n->file) {
+        waitq_wake_locked(c, &n->file->range_waiters, -EINTR);
+        waitq_wake_locked(c, &n->file->upload_waiters, -EINTR);
+    }
+    return 0;
+}
+
+void cache_stop(struct cache *c)
+{
+    atomic_store(&c->cancelled, true);
+    ns_read(c);
+    mutex_lock(&c->lock);
+    c->stopping = true;
+    if (c->root)
+        (void)tree_each(c->root, wake_node, c);
+    for (size_t i = 0; i < c->n_orphans; i++)
+        (void)wake_node(c, c->orphans[i]);
+    waitq_wake_locked(c, &c->space_waiters, -EINTR);
+    waitq_wake_locked(c, &c->flush_waiters, -EINTR);
+    (void)pthread_cond_broadcast(&c->progress);
+    scheduler_kick_locked(c);
+    mutex_unlock(&c->lock);
+    ns_done(c);
+}
+
+static void stop_threads(struct cache *c)
+{
+    if (c->scheduler_runs)
+        (void)pthread_join(c->scheduler, NULL);
+    pool_free(c->fetchers);
+    pool_free(c->askers);
+    pool_free(c->uploaders);
+    pool_free(c->parts);
+    pool_free(c->notifier);
+}
+
+/* The frontend is gone: it holds no lookups any more. */
+static int forget_lookups(void *arg, struct node *n)
+{
+    (void)arg;
+    n->nlookup = 0;
+    return 0;
+}
+
+static void free_tree(struct cache *c)
+{
+    mutex_lock(&c->lock);
+    while (c->dirty_dirs)
+        dir_unqueue_locked(c, c->dirty_dirs);
+    while (c->n_orphans > 0) {
+        struct node *n = c->orphans[--c->n_orphans];
+        node_unref_locked(c, n);
+    }
+    if (c->root) {
+        (void)tree_each(c->root, forget_lookups, NULL);
+        c->root->flags = 0;
+        node_collect_locked(c, c->root);
+    }
+    while (c->intents)
+        intent_remove_locked(c, c->intents);
+    mutex_unlock(&c->lock);
+}
+
+void cache_free(struct cache *c)
+{
+    if (!c)
+        return;
+    cache_stop(c);
+    stop_threads(c);
+    wait_stop(c);
+    free_tree(c);
+    pool_free(c->chores);
+    pins_free(c);
+    ghosts_free(c);
+    journal_close(c->journal);
+    mirror_close(&c->mirror);
+    free(c->orphans);
+    free(c->uploading);
+    free(c->last_error_text);
+    free((void *)(uintptr_t)c->config.dir);
+    free((void *)(uintptr_t)c->config.identity);
+    free((void *)(uintptr_t)c->config.mountpoint);
+    free_patterns(c->config.staging);
+    free_patterns(c->config.logs);
+    (void)pthread_cond_destroy(&c->progress);
+    (void)pthread_cond_destroy(&c->kick);
+    (void)pthread_cond_destroy(&c->wake);
+    mutex_destroy(&c->lock);
+    mutex_destroy(&c->stamp_lock);
+    (void)pthread_rwlock_destroy(&c->ns);
+    free(c);
+}

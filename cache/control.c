@@ -1,0 +1,643 @@
+/* What people and commands ask of the cache: numbers, what is pending, flush, fetch, walking a
+ * path. These calls may block; the frontend's do not. */
+#include "cache/node.h"
+
+#include "common/log.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+#define TICK_NS (200 * NS_PER_MS)
+
+/* ---- blocking ---- */
+
+struct blocking {
+    struct waiter w;
+    struct cache *cache;
+    bool woken;
+    int err;
+};
+
+static void blocking_wake(struct waiter *w, int err)
+{
+    struct blocking *b = container_of(w, struct blocking, w);
+
+    mutex_lock(&b->cache->lock);
+    b->woken = true;
+    b->err = err;
+    (void)pthread_cond_broadcast(&b->cache->progress);
+    mutex_unlock(&b->cache->lock);
+}
+
+static void blocking_init(struct blocking *b, struct cache *c)
+{
+    *b = (struct blocking){.w.wake = blocking_wake, .cache = c};
+}
+
+/* Waits for a parked call; 0 to make it again, else its errno or the deadline's. */
+static int blocking_wait(struct blocking *b, struct op *op)
+{
+    struct cache *c = b->cache;
+    int r = 0;
+
+    mutex_lock(&c->lock);
+    while (!b->woken && (r = op_check(op)) == 0)
+        (void)mutex_wait_until(&c->lock, &c->progress, clock_mono_ns() + TICK_NS);
+    bool woken = b->woken;
+    mutex_unlock(&c->lock);
+    if (!woken && !cache_cancel(c, &b->w)) {
+        /* Being woken just now: the waiter is ours until that is over. */
+        mutex_lock(&c->lock);
+        while (!b->woken)
+            mutex_wait(&c->lock, &c->progress);
+        mutex_unlock(&c->lock);
+    }
+    if (r == 0)
+        r = b->err == CACHE_DONE ? 0 : b->err;
+    b->woken = false;
+    return r;
+}
+
+/* Calls `step` until it neither parks nor fails. */
+#define BLOCK(b, op, r, step)                                                                  \
+    do {                                                                                       \
+        (r) = (step);                                                                          \
+        if ((r) != CACHE_PARKED)                                                               \
+            break;                                                                             \
+        (r) = blocking_wait(&(b), (op));                                                       \
+    } while ((r) == 0)
+
+int cache_walk(struct cache *c, const char *path, struct op *op, struct node **ret)
+{
+    struct node *n = c->root;
+    auto_free char *copy = strdup(path);
+    char *rest = copy, *name;
+    struct blocking b;
+    int r = 0;
+
+    if (!copy)
+        return -ENOMEM;
+    blocking_init(&b, c);
+    while (r == 0 && (name = strsep(&rest, "/"))) {
+        struct node *child = NULL;
+        struct stat st;
+        if (*name == '\0')
+            continue;
+        BLOCK(b, op, r, cache_lookup(c, n, name, &b.w, &child, &st));
+        if (n != c->root)
+            cache_forget(c, n, 1);
+        n = child;
+    }
+    if (r < 0)
+        return op->why[0] ? r : op_fail(op, r, "%s: %s", path, strerror(-r));
+    if (n == c->root) {
+        *ret = n;
+        return 0;
+    }
+    *ret = n;
+    return 0;
+}
+
+/* ---- numbers ---- */
+
+static void count_dirty_locked(struct cache *c, struct cache_stats *s)
+{
+    struct file *f;
+    struct intent *i;
+    struct node *d;
+
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        bool owes = f->state == FILE_DIRTY || (f->node->flags & NODE_ATTR_DIRTY);
+        if (!owes)
+            continue;
+        s->dirty_files++;
+        s->dirty_bytes += f->state == FILE_DIRTY ? f->node->size : 0;
+        s->uploading_files += f->uploading;
+        s->failed_files += f->error != 0;
+        s->staged_files += f->staged;
+    }
+    DL_FOREACH2(c->writers, f, writer_next)
+    {
+        if (f->queued || f->state != FILE_DIRTY || !f->node->links)
+            continue;
+        s->dirty_files++;
+        s->dirty_bytes += f->node->size;
+    }
+    DL_FOREACH(c->intents, i)
+    {
+        s->pending_ops++;
+    }
+    DL_FOREACH2(c->dirty_dirs, d, dirty_next)
+    {
+        s->pending_ops++;
+    }
+}
+
+void cache_get_stats(struct cache *c, struct cache_stats *ret)
+{
+    struct store_stats store = {0};
+
+    if (c->store)
+        store_get_stats(c->store, &store);
+    mutex_lock(&c->lock);
+    *ret = (struct cache_stats){.size_bytes = c->config.size_bytes,
+                                .used_bytes = c->used_bytes,
+                                .disk_free_bytes = c->disk_free_bytes,
+                                .uploaded_files = c->uploaded_files,
+                                .uploaded_bytes = c->uploaded_bytes,
+                                .downloaded_bytes = c->downloaded_bytes,
+                                .open_handles = c->open_handles,
+                                .nodes = c->nodes,
+                                .mirror_files = c->mirror_files,
+                                .pinned_files = HASH_COUNT(c->pins),
+                                .hidden_names = c->hidden_names + store.hidden_names,
+                                .kept_files = c->kept_files,
+                                .last_error = c->last_error};
+    count_dirty_locked(c, ret);
+    if (c->last_error_text)
+        (void)snprintf(ret->last_error_text, sizeof(ret->last_error_text), "%s",
+                       c->last_error_text);
+    mutex_unlock(&c->lock);
+}
+
+uint64_t cache_open_handles(struct cache *c)
+{
+    mutex_lock(&c->lock);
+    uint64_t n = c->open_handles;
+    mutex_unlock(&c->lock);
+    return n;
+}
+
+/* ---- pending ---- */
+
+typedef int (*pending_visit)(void *arg, const struct cache_pending *p);
+
+static int show_file(struct file *f, pending_visit visit, void *arg)
+{
+    struct node *n = f->node;
+    auto_free char *path = node_path(n);
+
+    if (!path || (f->state != FILE_DIRTY && !(n->flags & NODE_ATTR_DIRTY)))
+        return 0;
+    const struct cache_pending p = {
+        .kind = f->state == FILE_DIRTY ? "write" : "setattr",
+        .path = path,
+        .state = f->uploading ? "uploading"
+                 : f->error   ? "failed"
+                 : f->staged  ? "staged"
+                 : f->held    ? "mapped"
+                              : "dirty",
+        .error = f->error_text,
+        .bytes = f->state == FILE_DIRTY ? n->size : 0,
+        .bytes_done = f->uploading ? f->upload_done : 0,
+    };
+    return visit(arg, &p);
+}
+
+static int show_dir(struct node *n, pending_visit visit, void *arg)
+{
+    auto_free char *path = node_path(n);
+    const struct cache_pending p = {
+        .kind = "mkdir",
+        .path = path,
+        .state = n->dir->uploading ? "uploading"
+                 : n->dir->error   ? "failed"
+                                   : "waiting",
+        .error = n->dir->error_text,
+    };
+
+    return path ? visit(arg, &p) : 0;
+}
+
+static int show_intent(struct intent *i, pending_visit visit, void *arg)
+{
+    static const char *const kinds[] = {[INTENT_UNLINK] = "unlink",
+                                        [INTENT_RMDIR] = "rmdir",
+                                        [INTENT_RENAME] = "rename",
+                                        [INTENT_RENAMEDIR] = "rename"};
+    const struct cache_pending p = {
+        .kind = kinds[i->kind],
+        .path = i->from,
+        .path2 = i->to,
+        .state = i->running ? "uploading"
+                 : i->error ? "failed"
+                            : "waiting",
+        .error = i->error_text,
+    };
+
+    return visit(arg, &p);
+}
+
+struct kept_visit {
+    pending_visit visit;
+    void *arg;
+};
+
+static int show_kept(void *arg, const char *path, int fd, const struct stat *st)
+{
+    const struct kept_visit *k = arg;
+    const struct cache_pending p = {
+        .kind = "kept", .path = path, .state = "kept", .bytes = (uint64_t)st->st_size};
+
+    (void)fd;
+    return S_ISREG(st->st_mode) ? k->visit(k->arg, &p) : 0;
+}
+
+void cache_each_pending(struct cache *c, pending_visit visit, void *arg)
+{
+    struct file *f;
+    struct intent *i;
+    struct node *d;
+    int r = 0;
+
+    mutex_lock(&c->lock);
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        if (r == 0)
+            r = show_file(f, visit, arg);
+    }
+    DL_FOREACH2(c->writers, f, writer_next)
+    {
+        if (r == 0 && !f->queued)
+            r = show_file(f, visit, arg);
+    }
+    DL_FOREACH2(c->dirty_dirs, d, dirty_next)
+    {
+        if (r == 0)
+            r = show_dir(d, visit, arg);
+    }
+    DL_FOREACH(c->intents, i)
+    {
+        if (r == 0)
+            r = show_intent(i, visit, arg);
+    }
+    mutex_unlock(&c->lock);
+    if (r == 0 && c->kept_files) {
+        struct kept_visit k = {visit, arg};
+        (void)mirror_walk(c->mirror.kept_fd, show_kept, &k);
+    }
+}
+
+/* ---- flush ---- */
+
+struct target {
+    struct node *node; /* referenced */
+    uint64_t generation;
+};
+
+struct flush {
+    struct cache *cache;
+    const char *path;
+    bool with_staged;
+    struct target *v;
+    size_t n, cap;
+    uint64_t seq; /* intentions up to this one */
+};
+
+static bool node_owes(struct node *n)
+{
+    struct file *f = n->file;
+
+    if (!n->links)
+        return false;
+    if (n->dir)
+        return n->dir->queued;
+    if (!f)
+        return false;
+    if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
+        return true;
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (e->dirty)
+            return true;
+    return false;
+}
+
+static bool below(struct node *n, const char *path)
+{
+    for (struct entry *e = n->links; e; e = e->next_link) {
+        auto_free char *at = entry_path(e);
+        if (at && path_below(path, at))
+            return true;
+    }
+    return false;
+}
+
+static int add_target_locked(struct flush *fl, struct node *n)
+{
+    if (!node_owes(n) || !below(n, fl->path))
+        return 0;
+    if (fl->n == fl->cap) {
+        size_t cap = fl->cap ? fl->cap * 2 : 64;
+        struct target *v = reallocarray(fl->v, cap, sizeof(*v));
+        if (!v)
+            return -ENOMEM;
+        fl->v = v;
+        fl->cap = cap;
+    }
+    node_ref_locked(n);
+    fl->v[fl->n++] = (struct target){n, n->dir ? n->dir->generation : n->file->generation};
+    return 0;
+}
+
+static int gather_locked(struct flush *fl)
+{
+    struct cache *c = fl->cache;
+    struct file *f;
+    struct node *d;
+    int r = 0;
+
+    DL_FOREACH2(c->writers, f, writer_next)
+    {
+        node_look_locked(c, f->node);
+        if (r == 0 && !f->queued)
+            r = add_target_locked(fl, f->node);
+    }
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        if (r == 0 && (fl->with_staged || !f->staged))
+            r = add_target_locked(fl, f->node);
+    }
+    DL_FOREACH2(c->dirty_dirs, d, dirty_next)
+    {
+        if (r == 0)
+            r = add_target_locked(fl, d);
+    }
+    fl->seq = c->seq;
+    return r;
+}
+
+static bool target_done(const struct target *t)
+{
+    struct node *n = t->node;
+
+    if (!node_owes(n))
+        return true;
+    return n->dir ? false : n->file->stored_generation >= t->generation;
+}
+
+/* No settling, no waiting for a close: now. */
+static void hurry_locked(struct cache *c, struct node *n, bool first)
+{
+    struct file *f = n->file;
+
+    if (n->dir) {
+        if (first)
+            n->dir->due_ns = 0;
+        return;
+    }
+    f->wanted = true;
+    if (first)
+        f->due_ns = 0;
+    if (!f->queued) {
+        DL_APPEND2(c->dirty, f, dirty_prev, dirty_next);
+        f->queued = true;
+        file_lru_remove_locked(c, f);
+    }
+}
+
+static bool intents_done_locked(struct flush *fl)
+{
+    struct intent *i;
+
+    DL_FOREACH(fl->cache->intents, i)
+    {
+        if (i->seq <= fl->seq &&
+            (path_below(fl->path, i->from) || (i->to && path_below(fl->path, i->to))))
+            return false;
+    }
+    return true;
+}
+
+/* True when all is there; else what is known of the progress and of a failure that stays. */
+static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *total,
+                        int *error, struct op *op)
+{
+    bool all = true;
+
+    *done = *total = 0;
+    for (size_t i = 0; i < fl->n; i++) {
+        struct node *n = fl->v[i].node;
+        uint64_t size = n->dir ? 0 : n->size;
+        bool ok = target_done(&fl->v[i]);
+        *total += size;
+        *done += ok ? size : n->file && n->file->uploading ? n->file->upload_done : 0;
+        if (ok)
+            continue;
+        all = false;
+        hurry_locked(fl->cache, n, first);
+        const char *text = n->dir ? n->dir->error_text : n->file->error_text;
+        int err = n->dir ? n->dir->error : n->file->error;
+        if (err && *error == 0)
+            *error = op_fail(op, err, "%s", text ? text : strerror(-err));
+    }
+    return all && intents_done_locked(fl);
+}
+
+static bool passing(int err)
+{
+    return err == -ETIMEDOUT || err == -EHOSTUNREACH || err == -EAGAIN || err == -EIO ||
+           err == -EPROTO || err == -ECONNRESET || err == -ECONNREFUSED;
+}
+
+static int wait_flushed(struct flush *fl, struct op *op,
+                        void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg)
+{
+    struct cache *c = fl->cache;
+    bool first = true;
+    int r = 0;
+
+    for (;;) {
+        uint64_t done, total;
+        int error = 0;
+        mutex_lock(&c->lock);
+        bool all = look_locked(fl, first, &done, &total, &error, op);
+        if (!all) {
+            scheduler_kick_locked(c);
+            (void)mutex_wait_until(&c->lock, &c->progress, clock_mono_ns() + TICK_NS);
+        }
+        bool stopping = c->stopping;
+        mutex_unlock(&c->lock);
+        first = false;
+        if (progress)
+            progress(arg, done, total);
+        if (all)
+            return 0;
+        if (error && !passing(error))
+            return error;
+        struct op probe = *op;
+        r = stopping ? -EINTR : op_check(&probe);
+        if (r < 0)
+            return error ? op_fail(op, r, "%s", op->why)
+                         : op_fail(op, r, "not everything is in the store yet");
+    }
+}
+
+int cache_flush_path(struct cache *c, const char *path, bool with_staged, struct op *op,
+                     void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
+                     void *arg)
+{
+    struct flush fl = {.cache = c, .path = path, .with_staged = with_staged};
+
+    mutex_lock(&c->lock);
+    bool drained = c->drain;
+    if (with_staged && *path == '\0')
+        c->drain = true;
+    int r = gather_locked(&fl);
+    mutex_unlock(&c->lock);
+    if (r == 0)
+        r = wait_flushed(&fl, op, progress, arg);
+    else
+        (void)op_fail(op, r, "flush: %s", strerror(-r));
+    mutex_lock(&c->lock);
+    c->drain = drained;
+    for (size_t i = 0; i < fl.n; i++) {
+        if (fl.v[i].node->file)
+            fl.v[i].node->file->wanted = false;
+        node_unref_locked(c, fl.v[i].node);
+    }
+    mutex_unlock(&c->lock);
+    free(fl.v);
+    return r;
+}
+
+/* ---- fetch ---- */
+
+struct fetching {
+    struct cache *cache;
+    struct op *op;
+    void (*progress)(void *arg, uint64_t done, uint64_t total);
+    void *arg;
+    uint64_t done, total;
+};
+
+static int fetch_file(struct fetching *f, struct node *n)
+{
+    struct cache *c = f->cache;
+    struct handle *h = NULL;
+    struct blocking b;
+    int r;
+
+    blocking_init(&b, c);
+    BLOCK(b, f->op, r, cache_open(c, n, O_RDONLY, &b.w, &h));
+    if (r == -EINVAL)
+        return 0; /* a symlink or fifo */
+    if (r < 0)
+        return r;
+    do {
+        mutex_lock(&c->lock);
+        r = fetch_complete_locked(c, n, &b.w);
+        mutex_unlock(&c->lock);
+        if (r == CACHE_PARKED)
+            r = blocking_wait(&b, f->op);
+        else
+            break;
+    } while (r == 0);
+    f->done += n->size;
+    cache_release(c, h);
+    if (f->progress)
+        f->progress(f->arg, f->done, f->total);
+    return r;
+}
+
+struct names {
+    char **v;
+    size_t n, cap;
+};
+
+static int take_name(void *arg, const char *name, struct node *node, const struct stat *st,
+                     uint64_t next)
+{
+    struct names *names = arg;
+
+    (void)node;
+    (void)st;
+    (void)next;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return 0;
+    if (names->n == names->cap) {
+        size_t cap = names->cap ? names->cap * 2 : 32;
+        char **v = reallocarray(names->v, cap, sizeof(*v));
+        if (!v)
+            return -ENOMEM;
+        names->v = v;
+        names->cap = cap;
+    }
+    names->v[names->n] = strdup(name);
+    if (!names->v[names->n])
+        return -ENOMEM;
+    names->n++;
+    return 0;
+}
+
+static int fetch_node(struct fetching *f, struct node *n);
+
+static int fetch_child(struct fetching *f, struct node *dir, const char *name)
+{
+    struct node *child = NULL;
+    struct blocking b;
+    struct stat st;
+    int r;
+
+    blocking_init(&b, f->cache);
+    BLOCK(b, f->op, r, cache_lookup(f->cache, dir, name, &b.w, &child, &st));
+    if (r < 0)
+        return r == -ENOENT ? 0 : r;
+    f->total += S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    r = fetch_node(f, child);
+    cache_forget(f->cache, child, 1);
+    return r;
+}
+
+static int fetch_dir(struct fetching *f, struct node *dir)
+{
+    struct names names = {0};
+    struct dirhandle *d = NULL;
+    struct blocking b;
+    int r;
+
+    blocking_init(&b, f->cache);
+    BLOCK(b, f->op, r, cache_opendir(f->cache, dir, &b.w, &d));
+    if (r < 0)
+        return r;
+    r = cache_readdir(f->cache, d, 0, false, NULL, take_name, &names);
+    cache_releasedir(f->cache, d);
+    for (size_t i = 0; i < names.n; i++) {
+        if (r == 0)
+            r = fetch_child(f, dir, names.v[i]);
+        free(names.v[i]);
+    }
+    free(names.v);
+    return r;
+}
+
+static int fetch_node(struct fetching *f, struct node *n)
+{
+    if (n->dir)
+        return fetch_dir(f, n);
+    return S_ISREG(n->mode) ? fetch_file(f, n) : 0;
+}
+
+int cache_fetch_path(struct cache *c, const char *path, struct op *op,
+                     void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
+                     void *arg)
+{
+    struct fetching f = {.cache = c, .op = op, .progress = progress, .arg = arg};
+    struct node *n = NULL;
+    int r = cache_walk(c, path, op, &n);
+
+    if (r < 0)
+        return r;
+    f.total = n->dir ? 0 : n->size;
+    r = fetch_node(&f, n);
+    if (n != c->root)
+        cache_forget(c, n, 1);
+    if (r < 0 && !op->why[0])
+        (void)op_fail(op, r, "fetch %s: %s", path, strerror(-r));
+    return r;
+}

@@ -1,0 +1,22 @@
+/* The crash points of debug builds; see crash.h. */
+#include "cache/crash.h"
+
+#ifndef NDEBUG
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+void crash_point(const char *name)
+{
+    static atomic_long passed;
+    const char *at = getenv("RUNFS_CRASH_AT");
+    size_t len = strlen(name);
+
+    if (!at || strncmp(at, name, len) != 0 || (at[len] != '\0' && at[len] != ':'))
+        return;
+    long wanted = at[len] == ':' ? strtol(at + len + 1, NULL, 10) : 1;
+    if (atomic_fetch_add(&passed, 1) + 1 == wanted)
+        (void)raise(SIGKILL);
+}
+#endif

@@ -1,0 +1,13 @@
+/* Named points at which a test may have the process killed, in debug builds: with the
+ * environment RUNFS_CRASH_AT=name or name:n the n-th passage raises SIGKILL. Nothing in release
+ * builds. */
+#ifndef RUNFS_CACHE_CRASH_H
+#define RUNFS_CACHE_CRASH_H
+
+#ifdef NDEBUG
+#define crash_point(name) ((void)0)
+#else
+void crash_point(const char *name);
+#endif
+
+#endif

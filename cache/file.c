@@ -1,0 +1,599 @@
+/* The mirror file behind a node: its states, descriptors, stamps, and its places in the lists
+ * of dirty and evictable files. States and their order on the disk: docs/format.md, section 3.
+ */
+#include "cache/node.h"
+
+#include "cache/crash.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+/* A stamp is believed only when its mtime is older than the clock's granularity. */
+#define RACY_NS (20 * NS_PER_MS)
+
+static int64_t mtime_of(const struct stat *st)
+{
+    return (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
+}
+
+struct file *file_new(struct node *n, enum file_state state)
+{
+    struct file *f = calloc(1, sizeof(*f));
+
+    if (!f)
+        return NULL;
+    f->node = n;
+    f->state = state;
+    f->fds[FD_READ] = f->fds[FD_WRITE] = -1;
+    waitq_init(&f->range_waiters);
+    waitq_init(&f->upload_waiters);
+    n->file = f;
+    return f;
+}
+
+/* ---- descriptors ---- */
+
+struct drop {
+    struct task task;
+    struct cache *cache;
+    int fds[2];
+    uint64_t orphan_id;
+};
+
+static void run_drop(struct task *task)
+{
+    struct drop *d = container_of(task, struct drop, task);
+
+    if (d->orphan_id)
+        mirror_drop_orphan(&d->cache->mirror, d->orphan_id);
+    for (int i = 0; i < 2; i++)
+        if (d->fds[i] >= 0)
+            (void)close(d->fds[i]);
+    free(d);
+}
+
+/* Removing a large file takes the disk a while: done by a chore. */
+static void drop_later(struct cache *c, const int fds[2], uint64_t orphan_id)
+{
+    struct drop *d = calloc(1, sizeof(*d));
+
+    if (!d) {
+        for (int i = 0; i < 2; i++)
+            if (fds[i] >= 0)
+                (void)close(fds[i]);
+        return; /* the orphan goes at the next mount */
+    }
+    d->task.run = run_drop;
+    d->cache = c;
+    d->fds[0] = fds[0];
+    d->fds[1] = fds[1];
+    d->orphan_id = orphan_id;
+    pool_submit(c->chores, &d->task);
+}
+
+/* A file without a name is reached through a descriptor that has it. */
+static int reopen(int fd, int flags)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    int again = open(path, flags | O_CLOEXEC);
+    return again < 0 ? -errno : again;
+}
+
+int file_get_fd_held(struct cache *c, struct node *n, enum file_fd which)
+{
+    mutex_lock(&c->lock);
+    struct file *f = n->file;
+    if (!f) {
+        mutex_unlock(&c->lock);
+        return -ESTALE;
+    }
+    if (f->fds[which] >= 0) {
+        f->fd_users[which]++;
+        int known = f->fds[which];
+        mutex_unlock(&c->lock);
+        return known;
+    }
+    uint64_t orphan_id = f->orphan_id;
+    auto_free char *path = orphan_id ? NULL : node_path(n);
+    int unnamed_fd = f->unnamed ? f->fds[which == FD_READ ? FD_WRITE : FD_READ] : -1;
+    mutex_unlock(&c->lock);
+    if (!orphan_id && !path && unnamed_fd < 0)
+        return -ESTALE;
+    int flags = which == FD_WRITE ? O_RDWR : O_RDONLY;
+    int fd = unnamed_fd >= 0 ? reopen(unnamed_fd, flags)
+             : orphan_id     ? mirror_open_orphan(&c->mirror, orphan_id, flags)
+                             : mirror_open_path(&c->mirror, path, flags);
+    if (fd < 0)
+        return fd;
+    mutex_lock(&c->lock);
+    f->fd_users[which]++;
+    if (f->fds[which] >= 0) {
+        (void)close(fd);
+        fd = f->fds[which];
+    }
+    f->fds[which] = fd;
+    mutex_unlock(&c->lock);
+    return fd;
+}
+
+int file_get_fd(struct cache *c, struct node *n, enum file_fd which)
+{
+    ns_read(c);
+    int fd = file_get_fd_held(c, n, which);
+    ns_done(c);
+    return fd;
+}
+
+void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which)
+{
+    assert(f->fd_users[which] > 0);
+    if (--f->fd_users[which] > 0)
+        return;
+    int fds[2] = {-1, -1};
+    fds[0] = take_fd(f->fds[which]);
+    if (f->orphan_id || f->unnamed)
+        drop_later(c, fds, 0);
+    else
+        (void)close(fds[0]);
+}
+
+/* ---- stamps ---- */
+
+static void stamp_of_node(struct node *n, struct stamp_attrs *ret)
+{
+    struct file *f = n->file;
+
+    *ret = (struct stamp_attrs){.ino = n->ino,
+                                .mode = n->mode,
+                                .uid = n->uid,
+                                .gid = n->gid,
+                                .rdev = n->rdev,
+                                .birth = n->birth};
+    if (n->flags & NODE_ATTR_DIRTY)
+        ret->flags |= STAMP_ATTR_DIRTY;
+    if (n->dir && n->dir->new_here)
+        ret->flags |= STAMP_NEW;
+    if (!f)
+        return;
+    ret->seq = f->seq;
+    ret->first_seq = f->first_seq;
+    if (f->writing_stamp)
+        ret->flags |= STAMP_WRITING;
+    if (f->synced_mtime_ns) {
+        ret->flags |= STAMP_SYNCED;
+        ret->synced_mtime_ns = f->synced_mtime_ns;
+        ret->synced_size = f->synced_size;
+    }
+}
+
+int node_write_stamp(struct cache *c, struct node *n, int fd)
+{
+    struct stamp_attrs a;
+
+    mutex_lock(&c->stamp_lock);
+    mutex_lock(&c->lock);
+    stamp_of_node(n, &a);
+    mutex_unlock(&c->lock);
+    int r = stamp_write_attrs(fd, &a);
+    mutex_unlock(&c->stamp_lock);
+    return r;
+}
+
+int node_write_stamp_held(struct cache *c, struct node *n)
+{
+    auto_free char *path = node_path(n);
+    auto_close int fd = -1;
+
+    if (!path)
+        return 0;
+    fd = mirror_open_path(&c->mirror, path, O_RDONLY);
+    if (fd == -ENOENT)
+        return 0;
+    return fd < 0 ? fd : node_write_stamp(c, n, fd);
+}
+
+int node_save_stamp(struct cache *c, struct node *n)
+{
+    ns_read(c);
+    int r = node_write_stamp_held(c, n);
+    ns_done(c);
+    return r;
+}
+
+int file_write_keys(struct cache *c, struct node *n, int fd)
+{
+    struct stamp_keys copy = {0};
+    int r = 0;
+
+    mutex_lock(&c->stamp_lock);
+    mutex_lock(&c->lock);
+    struct stamp_keys *k = &n->file->keys;
+    for (size_t i = 0; i < k->n && r == 0; i++)
+        r = stamp_keys_set(&copy, k->v[i].key, k->v[i].etag, k->v[i].mtime_ns, k->v[i].size);
+    mutex_unlock(&c->lock);
+    if (r == 0)
+        r = stamp_write_keys(fd, &copy);
+    mutex_unlock(&c->stamp_lock);
+    stamp_keys_release(&copy);
+    return r;
+}
+
+/* ---- lists ---- */
+
+void file_lru_remove_locked(struct cache *c, struct file *f)
+{
+    if (!f->in_lru)
+        return;
+    DL_DELETE2(c->lru, f, lru_prev, lru_next);
+    f->in_lru = false;
+}
+
+void file_lru_add_locked(struct cache *c, struct file *f)
+{
+    file_lru_remove_locked(c, f);
+    if (f->open_handles || f->queued || f->uploading || f->orphan_id || f->unnamed ||
+        f->state == FILE_DIRTY || !f->node->links || (f->node->flags & NODE_ATTR_DIRTY))
+        return;
+    DL_APPEND2(c->lru, f, lru_prev, lru_next);
+    f->in_lru = true;
+}
+
+void file_unqueue_locked(struct cache *c, struct file *f)
+{
+    if (!f->queued)
+        return;
+    DL_DELETE2(c->dirty, f, dirty_prev, dirty_next);
+    f->queued = false;
+}
+
+void file_queue_locked(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+    bool ordered = f->first_seq == 0 && f->state == FILE_DIRTY;
+
+    file_lru_remove_locked(c, f);
+    if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
+        f->seq = ++c->seq;
+    if (ordered) {
+        f->first_seq = f->seq;
+        file_unqueue_locked(c, f); /* takes its place by first_seq */
+    }
+    if (!f->queued) {
+        DL_APPEND2(c->dirty, f, dirty_prev, dirty_next);
+        f->queued = true;
+    }
+    f->due_ns = clock_mono_ns() + c->config.settle_ns;
+    auto_free char *path = node_path(n);
+    bool staged = path && path_is_staged(c, path);
+    if (staged && !f->staged)
+        f->staged_ns = clock_mono_ns();
+    f->staged = staged;
+    scheduler_kick_locked(c);
+}
+
+void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
+{
+    c->used_bytes += blocks_bytes - f->blocks_bytes;
+    f->blocks_bytes = blocks_bytes;
+}
+
+/* ---- state changes ---- */
+
+bool node_is_ours(struct node *n)
+{
+    struct file *f = n->file;
+
+    if (n->flags & (NODE_ATTR_DIRTY | NODE_ROOT))
+        return true;
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (e->dirty || e->src_key)
+            return true;
+    if (n->dir)
+        return n->dir->new_here || n->dir->uploading || n->dir->local_only;
+    return f && (f->state == FILE_DIRTY || f->write_handles || f->uploading || f->queued ||
+                 f->unnamed || f->orphan_id);
+}
+
+void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
+{
+    struct file *f = n->file;
+
+    mutex_assert_held(&c->lock);
+    atomic_store(&f->changed, true);
+    f->generation++;
+    n->ctime_ns = clock_real_ns();
+    for (struct entry *e = n->links; e; e = e->next_link) {
+        e->dirty = true;
+        e->changed_ns = clock_mono_ns();
+    }
+    if (!content)
+        return;
+    if (f->state != FILE_DIRTY)
+        file_lru_remove_locked(c, f);
+    f->state = FILE_DIRTY;
+    f->content_dirty = true;
+    f->suspect = false;
+}
+
+void file_saw_locked(struct cache *c, struct node *n, const struct stat *st)
+{
+    struct file *f = n->file;
+    bool moved = n->size != (uint64_t)st->st_size || n->mtime_ns != mtime_of(st);
+
+    file_account_locked(c, f, (uint64_t)st->st_blocks * 512);
+    if (f->state == FILE_PARTIAL || !S_ISREG(n->mode))
+        return;
+    if (moved) {
+        n->size = (uint64_t)st->st_size;
+        n->mtime_ns = mtime_of(st);
+        n->ctime_ns = clock_real_ns();
+    }
+    if (f->clean_size != n->size || f->clean_mtime_ns != n->mtime_ns || f->suspect) {
+        if (moved || f->state != FILE_DIRTY)
+            file_mark_dirty_locked(c, n, true);
+    }
+}
+
+void file_free_locked(struct cache *c, struct file *f)
+{
+    assert(!f->open_handles && !f->fetches && !f->uploading);
+    file_unqueue_locked(c, f);
+    file_lru_remove_locked(c, f);
+    if (f->is_writer)
+        DL_DELETE2(c->writers, f, writer_prev, writer_next);
+    if (f->orphan_id || f->fds[0] >= 0 || f->fds[1] >= 0)
+        drop_later(c, f->fds, f->orphan_id);
+    file_account_locked(c, f, 0);
+    c->mirror_files--;
+    ranges_clear(&f->present);
+    stamp_keys_release(&f->keys);
+    free(f->orphan_key);
+    free(f->etag);
+    free(f->error_text);
+    free(f->upload_key);
+    f->node->file = NULL;
+    free(f);
+}
+
+/* ---- birth and end of a mirror file ---- */
+
+static int fill_special(struct node *n, int fd)
+{
+    size_t len = S_ISLNK(n->mode) && n->target ? strlen(n->target) : 0;
+
+    if (len == 0)
+        return 0;
+    ssize_t w = pwrite(fd, n->target, len, 0);
+    return w < 0 ? -errno : (size_t)w != len ? -ENOSPC : 0;
+}
+
+static int write_birth_stamps(struct cache *c, struct node *n, int fd)
+{
+    struct file *f = n->file;
+    const struct timespec times[2] = {
+        {.tv_nsec = UTIME_OMIT},
+        {.tv_sec = n->mtime_ns / NS_PER_SEC, .tv_nsec = n->mtime_ns % NS_PER_SEC}};
+    int r = S_ISREG(n->mode) ? 0 : fill_special(n, fd);
+
+    if (r == 0 && S_ISREG(n->mode) && ftruncate(fd, (off_t)n->size) < 0)
+        r = -errno;
+    if (r == 0 && futimens(fd, times) < 0)
+        r = -errno;
+    if (r == 0)
+        r = node_write_stamp(c, n, fd);
+    if (r == 0)
+        r = file_write_keys(c, n, fd);
+    if (r == 0 && f->state == FILE_PARTIAL)
+        r = stamp_write_ranges(fd, &f->present, true);
+    if (r == 0 && n->xattrs)
+        r = stamp_write_xattrs(fd, n->xattrs);
+    return r;
+}
+
+static int new_file_for(struct cache *c, struct node *n)
+{
+    struct entry *e = n->links;
+    auto_free char *key = e ? entry_key(e) : NULL;
+    bool empty = n->size == 0 || !S_ISREG(n->mode);
+
+    if (!key)
+        return e ? -ENOMEM : -ESTALE;
+    struct file *f = file_new(n, empty ? FILE_CLEAN : FILE_PARTIAL);
+    if (!f)
+        return -ENOMEM;
+    c->mirror_files++;
+    f->clean_mtime_ns = n->mtime_ns;
+    f->clean_size = n->size;
+    f->etag = strdup(e->etag ? e->etag : "");
+    if (!f->etag || stamp_keys_set(&f->keys, key, f->etag, n->mtime_ns, n->size) < 0)
+        return -ENOMEM;
+    return 0;
+}
+
+int file_materialise(struct cache *c, struct node *n)
+{
+    mutex_lock(&c->lock);
+    if (n->file) {
+        mutex_unlock(&c->lock);
+        return 0;
+    }
+    uint64_t id = ++c->next_id;
+    if (!n->birth)
+        n->birth = ++c->seq;
+    auto_free char *path = node_path(n);
+    int r = path ? new_file_for(c, n) : -ESTALE;
+    mutex_unlock(&c->lock);
+
+    auto_close int fd = -1;
+    if (r == 0)
+        r = fd = mirror_create_incoming(&c->mirror, id);
+    if (r >= 0)
+        r = write_birth_stamps(c, n, fd);
+    crash_point("materialise-incoming");
+    if (r == 0) {
+        r = mirror_link_in(&c->mirror, id, path);
+        crash_point("materialise-linked");
+    }
+    if (r < 0) {
+        (void)mirror_remove_incoming(&c->mirror, id);
+        mutex_lock(&c->lock);
+        if (n->file)
+            file_free_locked(c, n->file);
+        mutex_unlock(&c->lock);
+        log_error("cache %s: can't make a mirror file for %s: %s", c->mirror.dir,
+                  path ? path : "a removed file", strerror(-r));
+    }
+    return r;
+}
+
+int file_need(struct cache *c, struct node *n)
+{
+    mutex_lock(&c->lock);
+    bool there = n->file != NULL;
+    mutex_unlock(&c->lock);
+    if (there)
+        return 0;
+    ns_write(c);
+    int r = file_materialise(c, n);
+    ns_done(c);
+    return r;
+}
+
+int file_discard(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+
+    if (!f)
+        return 0;
+    auto_free char *path = node_path(n);
+    if (!path)
+        return -ENOMEM;
+    mutex_lock(&c->lock);
+    bool in_use = f->open_handles || f->fd_users[0] || f->fd_users[1] || f->fetches ||
+                  f->uploading || f->busy;
+    uint64_t id = ++c->next_id;
+    mutex_unlock(&c->lock);
+    if (in_use)
+        return -EBUSY;
+    int r = mirror_orphan(&c->mirror, path, id);
+    crash_point("discard-orphaned");
+    if (r < 0 && r != -ENOENT)
+        return r;
+    mutex_lock(&c->lock);
+    f->orphan_id = r == 0 ? id : 0;
+    file_free_locked(c, f);
+    mutex_unlock(&c->lock);
+    return 0;
+}
+
+static int remember_orphan_locked(struct cache *c, struct node *n)
+{
+    if (c->n_orphans == c->cap_orphans) {
+        size_t cap = c->cap_orphans ? c->cap_orphans * 2 : 16;
+        struct node **v = reallocarray(c->orphans, cap, sizeof(struct node *));
+        if (!v)
+            return -ENOMEM;
+        c->orphans = v;
+        c->cap_orphans = cap;
+    }
+    c->orphans[c->n_orphans++] = n;
+    node_ref_locked(n);
+    return 0;
+}
+
+int file_orphan(struct cache *c, struct node *n, const char *path, bool replaced)
+{
+    struct file *f = n->file;
+
+    if (!f)
+        return 0;
+    mutex_lock(&c->lock);
+    uint64_t id = ++c->next_id;
+    f->orphan_key = f->state == FILE_PARTIAL && n->links ? entry_key(n->links) : NULL;
+    mutex_unlock(&c->lock);
+    int r = replaced ? mirror_link_orphan(&c->mirror, path, id)
+                     : mirror_orphan(&c->mirror, path, id);
+    crash_point("orphan-moved");
+    if (r < 0)
+        return r;
+    mutex_lock(&c->lock);
+    f->orphan_id = id;
+    atomic_store(&f->changed, true);
+    file_unqueue_locked(c, f);
+    file_lru_remove_locked(c, f);
+    f->first_seq = 0;
+    /* Readers that still need bytes from the store: publish and delete must fetch them first.
+     */
+    if (f->state == FILE_PARTIAL && f->open_handles)
+        r = remember_orphan_locked(c, n);
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+int node_replaced(struct cache *c, struct entry *e, const struct object *obj)
+{
+    struct node *old = e->node;
+    int r;
+
+    mutex_lock(&c->lock);
+    bool in_use =
+        old->file && (old->file->open_handles || old->file->fetches || old->file->busy ||
+                      old->file->fd_users[0] || old->file->fd_users[1]);
+    mutex_unlock(&c->lock);
+    if (!in_use) {
+        r = file_discard(c, old);
+        if (r < 0)
+            return r;
+        mutex_lock(&c->lock);
+        free(e->etag);
+        e->etag = strdup(obj->etag);
+        old->flags &= ~(unsigned)NODE_ATTRS_KNOWN;
+        node_apply_attrs(c, old, obj);
+        notice_locked(c, old, NULL);
+        mutex_unlock(&c->lock);
+        return 0;
+    }
+    /* Open handles keep their version; the name gets a new node with the same number. */
+    auto_free char *path = entry_path(e);
+    if (!path)
+        return -ENOMEM;
+    r = old->links->next_link ? mirror_unlink(&c->mirror, path)
+                              : file_orphan(c, old, path, false);
+    if (r < 0)
+        return r;
+    mutex_lock(&c->lock);
+    struct node *n = node_new(c, S_IFREG);
+    if (n) {
+        struct node *parent = e->parent;
+        auto_free char *name = strdup(e->name);
+        n->ino = old->ino;
+        n->flags |= old->flags & NODE_DEFAULT_INO;
+        old->flags |= NODE_REPLACED;
+        node_apply_attrs(c, n, obj);
+        notice_locked(c, parent, name);
+        node_ref_locked(old);
+        entry_remove_locked(c, e);
+        struct entry *e2 = name ? entry_add_locked(c, parent, name, n) : NULL;
+        if (e2) {
+            e2->etag = strdup(obj->etag);
+            e2->may_exist = true;
+            e2->verified_ns = clock_mono_ns();
+        }
+        node_unref_locked(c, old);
+        node_collect_locked(c, n);
+    }
+    mutex_unlock(&c->lock);
+    return n ? 0 : -ENOMEM;
+}
+
+bool mtime_is_racy(int64_t mtime_ns)
+{
+    return clock_real_ns() - mtime_ns < RACY_NS;
+}

@@ -1,0 +1,492 @@
+/* The journal; see journal.h. One connection under one mutex; callers that wait for the mutex
+ * are served by whoever holds it, in one transaction. */
+#include "cache/journal.h"
+
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/* One change that waits for a commit; lives on its caller's stack. */
+struct change {
+    int (*apply)(struct journal *j, const struct change *change);
+    const struct journal_row *rows;
+    size_t n_rows;
+    const uint64_t *seqs;
+    size_t n_seqs;
+    const char *text, *text2;
+    int flag;
+    bool durable; /* the commit waits for the disk */
+    int result;
+    bool done;
+    struct change *next;
+};
+
+struct journal {
+    sqlite3 *db; /* used by the leader only */
+    struct {     /* under lock */
+        struct mutex lock;
+        pthread_cond_t done;
+        struct change *head, **tail;
+        bool leading; /* someone is committing */
+    } queue;
+    sqlite3_stmt *insert, *remove;
+};
+
+static int sql_errno(int rc)
+{
+    switch (rc & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_DONE:
+    case SQLITE_ROW:
+        return 0;
+    case SQLITE_FULL:
+        return -ENOSPC;
+    case SQLITE_NOMEM:
+        return -ENOMEM;
+    case SQLITE_READONLY:
+        return -EROFS;
+    default:
+        return -EIO;
+    }
+}
+
+static int run_sql(struct journal *j, const char *sql)
+{
+    int rc = sqlite3_exec(j->db, sql, NULL, NULL, NULL);
+
+    if (rc != SQLITE_OK)
+        log_debug("state.db: %s: %s", sql, sqlite3_errmsg(j->db));
+    return sql_errno(rc);
+}
+
+static int step_once(sqlite3_stmt *s)
+{
+    int r = sql_errno(sqlite3_step(s));
+
+    (void)sqlite3_reset(s);
+    (void)sqlite3_clear_bindings(s);
+    return r;
+}
+
+static void bind_text(sqlite3_stmt *s, int i, const char *text)
+{
+    /* As blobs: keys are any bytes. */
+    if (text)
+        (void)sqlite3_bind_blob(s, i, text, (int)strlen(text), SQLITE_STATIC);
+    else
+        (void)sqlite3_bind_null(s, i);
+}
+
+static int insert_row(struct journal *j, const struct journal_row *row)
+{
+    sqlite3_stmt *s = j->insert;
+
+    (void)sqlite3_bind_int64(s, 1, (sqlite3_int64)row->seq);
+    (void)sqlite3_bind_int(s, 2, (int)row->kind);
+    bind_text(s, 3, row->from);
+    bind_text(s, 4, row->to);
+    (void)sqlite3_bind_int64(s, 5, (sqlite3_int64)row->ino);
+    bind_text(s, 6, row->etag ? row->etag : "");
+    return step_once(s);
+}
+
+static int apply_rows(struct journal *j, const struct change *change)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < change->n_seqs && r == 0; i++) {
+        (void)sqlite3_bind_int64(j->remove, 1, (sqlite3_int64)change->seqs[i]);
+        r = step_once(j->remove);
+    }
+    for (size_t i = 0; i < change->n_rows && r == 0; i++)
+        r = insert_row(j, &change->rows[i]);
+    return r;
+}
+
+/* `flag` chooses the statement; text and text2 are its parameters. */
+static int apply_texts(struct journal *j, const struct change *change)
+{
+    static const char *const sql[] = {
+        "DELETE FROM pin WHERE path = ?1",
+        "INSERT OR REPLACE INTO pin(path) VALUES(?1)",
+        "DELETE FROM session WHERE key = ?1",
+        "INSERT OR REPLACE INTO session(key, token) VALUES(?1, ?2)",
+    };
+    sqlite3_stmt *s = NULL;
+    int r = sql_errno(sqlite3_prepare_v2(j->db, sql[change->flag], -1, &s, NULL));
+
+    if (r < 0)
+        return r;
+    bind_text(s, 1, change->text);
+    if (change->text2)
+        bind_text(s, 2, change->text2);
+    r = step_once(s);
+    (void)sqlite3_finalize(s);
+    return r;
+}
+
+/* Applies a batch in one transaction; when that fails, each alone, so that one bad change does
+ * not take the others with it. */
+static void commit_batch(struct journal *j, struct change *batch)
+{
+    bool durable = false;
+    int r;
+
+    for (struct change *c = batch; c; c = c->next)
+        durable = durable || c->durable;
+    if (durable)
+        (void)run_sql(j, "PRAGMA synchronous=FULL");
+    r = run_sql(j, "BEGIN IMMEDIATE");
+    for (struct change *c = batch; c && r == 0; c = c->next)
+        r = c->apply(j, c);
+    if (r == 0)
+        r = run_sql(j, "COMMIT");
+    if (durable)
+        (void)run_sql(j, "PRAGMA synchronous=NORMAL");
+    if (r == 0 || !batch->next) {
+        if (r < 0)
+            (void)run_sql(j, "ROLLBACK");
+        for (struct change *c = batch; c; c = c->next)
+            c->result = r;
+        return;
+    }
+    (void)run_sql(j, "ROLLBACK");
+    for (struct change *c = batch; c;) {
+        struct change *next = c->next;
+        c->next = NULL;
+        commit_batch(j, c);
+        c = next;
+    }
+}
+
+static void finish_batch(struct journal *j, struct change **batch, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        batch[i]->done = true;
+    (void)pthread_cond_broadcast(&j->queue.done);
+}
+
+#define BATCH_MAX 256
+
+/* Takes up to BATCH_MAX waiting changes; links them through `next`. */
+static size_t take_batch(struct journal *j, struct change *batch[BATCH_MAX])
+{
+    size_t n = 0;
+
+    while (j->queue.head && n < BATCH_MAX) {
+        batch[n] = j->queue.head;
+        j->queue.head = j->queue.head->next;
+        batch[n]->next = NULL;
+        if (n > 0)
+            batch[n - 1]->next = batch[n];
+        n++;
+    }
+    if (!j->queue.head)
+        j->queue.tail = &j->queue.head;
+    return n;
+}
+
+static int commit(struct journal *j, struct change *change)
+{
+    struct change *batch[BATCH_MAX];
+
+    mutex_lock(&j->queue.lock);
+    *j->queue.tail = change;
+    j->queue.tail = &change->next;
+    while (!change->done && j->queue.leading)
+        mutex_wait(&j->queue.lock, &j->queue.done);
+    while (!change->done) {
+        j->queue.leading = true;
+        size_t n = take_batch(j, batch);
+        mutex_unlock(&j->queue.lock);
+        commit_batch(j, batch[0]);
+        mutex_lock(&j->queue.lock);
+        finish_batch(j, batch, n);
+        j->queue.leading = false;
+    }
+    mutex_unlock(&j->queue.lock);
+    return change->result;
+}
+
+int journal_add(struct journal *j, const struct journal_row *rows, size_t n)
+{
+    struct change c = {.apply = apply_rows, .rows = rows, .n_rows = n};
+
+    return n ? commit(j, &c) : 0;
+}
+
+int journal_done(struct journal *j, const uint64_t *seqs, size_t n_seqs,
+                 const struct journal_row *rows, size_t n_rows)
+{
+    struct change c = {.apply = apply_rows,
+                       .rows = rows,
+                       .n_rows = n_rows,
+                       .seqs = seqs,
+                       .n_seqs = n_seqs,
+                       .durable = true};
+
+    return n_seqs || n_rows ? commit(j, &c) : 0;
+}
+
+int journal_remove(struct journal *j, const uint64_t *seqs, size_t n)
+{
+    struct change c = {.apply = apply_rows, .seqs = seqs, .n_seqs = n};
+
+    return n ? commit(j, &c) : 0;
+}
+
+int journal_set_pin(struct journal *j, const char *path, int pinned)
+{
+    struct change c = {.apply = apply_texts, .text = path, .flag = pinned ? 1 : 0};
+
+    return commit(j, &c);
+}
+
+int journal_set_session(struct journal *j, const char *key, const char *token)
+{
+    struct change c = {.apply = apply_texts, .text = key, .text2 = token, .flag = 3};
+
+    return commit(j, &c);
+}
+
+int journal_remove_session(struct journal *j, const char *key)
+{
+    struct change c = {.apply = apply_texts, .text = key, .flag = 2};
+
+    return commit(j, &c);
+}
+
+static char *column_dup(sqlite3_stmt *s, int i)
+{
+    const void *data = sqlite3_column_blob(s, i);
+    size_t len = (size_t)sqlite3_column_bytes(s, i);
+
+    return data ? strndup(data, len) : strdup("");
+}
+
+/* Runs a query; `row` is called for each line of the answer. The journal is used by one thread
+ * then (recovery), or the reader takes the leader's place. */
+static int query(struct journal *j, const char *sql, int (*row)(sqlite3_stmt *s, void *arg),
+                 void *arg)
+{
+    sqlite3_stmt *s = NULL;
+    int rc, r;
+
+    mutex_lock(&j->queue.lock);
+    while (j->queue.leading)
+        mutex_wait(&j->queue.lock, &j->queue.done);
+    j->queue.leading = true;
+    mutex_unlock(&j->queue.lock);
+    r = sql_errno(sqlite3_prepare_v2(j->db, sql, -1, &s, NULL));
+    while (r == 0 && (rc = sqlite3_step(s)) != SQLITE_DONE)
+        r = rc == SQLITE_ROW ? row(s, arg) : sql_errno(rc);
+    (void)sqlite3_finalize(s);
+    mutex_lock(&j->queue.lock);
+    j->queue.leading = false;
+    (void)pthread_cond_broadcast(&j->queue.done);
+    mutex_unlock(&j->queue.lock);
+    return r;
+}
+
+struct row_visit {
+    int (*visit)(void *arg, const struct journal_row *row);
+    void *arg;
+};
+
+static int visit_row(sqlite3_stmt *s, void *arg)
+{
+    const struct row_visit *v = arg;
+    auto_free char *from = column_dup(s, 2);
+    auto_free char *to = sqlite3_column_type(s, 3) == SQLITE_NULL ? NULL : column_dup(s, 3);
+    auto_free char *etag = column_dup(s, 5);
+    const struct journal_row row = {
+        .seq = (uint64_t)sqlite3_column_int64(s, 0),
+        .kind = (enum intent_kind)sqlite3_column_int(s, 1),
+        .from = from,
+        .to = to,
+        .ino = (uint64_t)sqlite3_column_int64(s, 4),
+        .etag = etag,
+    };
+
+    if (!from || !etag)
+        return -ENOMEM;
+    if (row.kind < INTENT_UNLINK || row.kind > INTENT_RENAMEDIR)
+        return -EIO;
+    if ((row.kind == INTENT_RENAME || row.kind == INTENT_RENAMEDIR) && !to)
+        return -EIO;
+    return v->visit(v->arg, &row);
+}
+
+int journal_each(struct journal *j, int (*visit)(void *arg, const struct journal_row *row),
+                 void *arg)
+{
+    struct row_visit v = {visit, arg};
+
+    return query(j, "SELECT seq, kind, src, dst, ino, etag FROM intent ORDER BY seq", visit_row,
+                 &v);
+}
+
+struct text_visit {
+    int (*one)(void *arg, const char *text);
+    int (*two)(void *arg, const char *text, const char *text2);
+    void *arg;
+};
+
+static int visit_text(sqlite3_stmt *s, void *arg)
+{
+    const struct text_visit *v = arg;
+    auto_free char *text = column_dup(s, 0);
+    auto_free char *text2 = v->two ? column_dup(s, 1) : NULL;
+
+    if (!text || (v->two && !text2))
+        return -ENOMEM;
+    return v->two ? v->two(v->arg, text, text2) : v->one(v->arg, text);
+}
+
+int journal_each_pin(struct journal *j, int (*visit)(void *arg, const char *path), void *arg)
+{
+    struct text_visit v = {.one = visit, .arg = arg};
+
+    return query(j, "SELECT path FROM pin", visit_text, &v);
+}
+
+int journal_each_session(struct journal *j,
+                         int (*visit)(void *arg, const char *key, const char *token), void *arg)
+{
+    struct text_visit v = {.two = visit, .arg = arg};
+
+    return query(j, "SELECT key, token FROM session", visit_text, &v);
+}
+
+static int no_row(sqlite3_stmt *s, void *arg)
+{
+    (void)s;
+    (void)arg;
+    return 0;
+}
+
+int journal_sync(struct journal *j)
+{
+    return query(j, "PRAGMA wal_checkpoint(FULL)", no_row, NULL);
+}
+
+/* ---- opening ---- */
+
+static const char schema[] =
+    "PRAGMA journal_mode=WAL;"
+    "PRAGMA synchronous=NORMAL;"
+    "PRAGMA wal_autocheckpoint=4000;"
+    "CREATE TABLE IF NOT EXISTS intent(seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL,"
+    " src BLOB NOT NULL, dst BLOB, ino INTEGER NOT NULL, etag BLOB NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS pin(path BLOB PRIMARY KEY) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS session(key BLOB PRIMARY KEY, token BLOB NOT NULL) WITHOUT "
+    "ROWID;";
+
+static int check_integrity(sqlite3_stmt *s, void *arg)
+{
+    const char *text = (const char *)sqlite3_column_text(s, 0);
+
+    (void)arg;
+    return text && strcmp(text, "ok") == 0 ? 0 : -EIO;
+}
+
+static int try_open(struct journal *j, const char *path)
+{
+    int r = sql_errno(sqlite3_open_v2(
+        path, &j->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL));
+
+    if (r == 0)
+        (void)sqlite3_busy_timeout(j->db, 2000);
+    if (r == 0)
+        r = run_sql(j, schema);
+    if (r == 0)
+        r = query(j, "PRAGMA quick_check(1)", check_integrity, NULL);
+    if (r == 0)
+        r = sql_errno(sqlite3_prepare_v3(
+            j->db,
+            "INSERT OR REPLACE INTO intent(seq, kind, src, dst, ino, etag) VALUES(?,?,?,?,?,?)",
+            -1, SQLITE_PREPARE_PERSISTENT, &j->insert, NULL));
+    if (r == 0)
+        r = sql_errno(sqlite3_prepare_v3(j->db, "DELETE FROM intent WHERE seq = ?", -1,
+                                         SQLITE_PREPARE_PERSISTENT, &j->remove, NULL));
+    return r;
+}
+
+static void close_db(struct journal *j)
+{
+    (void)sqlite3_finalize(j->insert);
+    (void)sqlite3_finalize(j->remove);
+    j->insert = j->remove = NULL;
+    (void)sqlite3_close(j->db);
+    j->db = NULL;
+}
+
+/* Moves a database that can't be read out of the way, with what belongs to it. */
+static int set_aside(int dir_fd)
+{
+    static const char *const suffix[] = {"", "-wal", "-shm"};
+    long long now = (long long)(clock_real_ns() / NS_PER_SEC);
+
+    for (size_t i = 0; i < ARRAY_SIZE(suffix); i++) {
+        char from[32], to[80];
+        (void)snprintf(from, sizeof(from), "state.db%s", suffix[i]);
+        (void)snprintf(to, sizeof(to), "state.db.damaged-%lld%s", now, suffix[i]);
+        if (renameat(dir_fd, from, dir_fd, to) < 0 && errno != ENOENT)
+            return -errno;
+    }
+    return 0;
+}
+
+int journal_open(int dir_fd, const char *dir, struct op *op, struct journal **ret,
+                 int *ret_damaged)
+{
+    struct journal *j = calloc(1, sizeof(*j));
+    char path[4096];
+
+    *ret_damaged = 0;
+    if (!j)
+        return -ENOMEM;
+    j->queue.tail = &j->queue.head;
+    mutex_init(&j->queue.lock);
+    cond_init(&j->queue.done);
+    if (snprintf(path, sizeof(path), "%s/state.db", dir) >= (int)sizeof(path)) {
+        journal_close(j);
+        return op_fail(op, -ENAMETOOLONG, "cache %s: its path is too long", dir);
+    }
+    int r = try_open(j, path);
+    if (r == -EIO) {
+        log_warn("cache %s: state.db is damaged (%s); it is set aside, content is recovered "
+                 "from the mirror",
+                 dir, j->db ? sqlite3_errmsg(j->db) : "can't open");
+        close_db(j);
+        *ret_damaged = 1;
+        r = set_aside(dir_fd);
+        if (r == 0)
+            r = try_open(j, path);
+    }
+    if (r < 0) {
+        (void)op_fail(op, r, "cache %s: can't open state.db: %s", dir,
+                      j->db ? sqlite3_errmsg(j->db) : strerror(-r));
+        journal_close(j);
+        return r;
+    }
+    *ret = j;
+    return 0;
+}
+
+void journal_close(struct journal *j)
+{
+    if (!j)
+        return;
+    close_db(j);
+    (void)pthread_cond_destroy(&j->queue.done);
+    mutex_destroy(&j->queue.lock);
+    free(j);
+}

@@ -1,0 +1,65 @@
+/* The journal: intentions towards the store that leave no trace in the mirror, pins and upload
+ * sessions, in state.db (SQLite, WAL). docs/format.md, section 4.
+ *
+ * A call that changes something returns when its row is in the WAL (a SIGKILL loses nothing);
+ * callers that come at the same time share one commit. Only journal_done() and journal_sync()
+ * wait for the disk. Any thread. 0 or a negative errno. */
+#ifndef RUNFS_CACHE_JOURNAL_H
+#define RUNFS_CACHE_JOURNAL_H
+
+#include "common/op.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct journal;
+
+enum intent_kind {
+    INTENT_UNLINK = 1,
+    INTENT_RMDIR = 2,
+    INTENT_RENAME = 3,
+    INTENT_RENAMEDIR = 4,
+};
+
+/* One row. Strings are borrowed by the calls that write, valid during a visit. */
+struct journal_row {
+    uint64_t seq;
+    enum intent_kind kind;
+    const char *from;
+    const char *to;   /* renames, else NULL */
+    uint64_t ino;     /* of the inode that is removed or renamed */
+    const char *etag; /* version at `from`, "" when unknown */
+};
+
+/* A damaged database is set aside and a new one begun: *ret_damaged tells. */
+int journal_open(int dir_fd, const char *dir, struct op *op, struct journal **ret,
+                 int *ret_damaged);
+/* Accepts NULL. */
+void journal_close(struct journal *j);
+
+/* Adds `n` rows in one transaction. */
+int journal_add(struct journal *j, const struct journal_row *rows, size_t n);
+/* What was carried out: removes rows and adds others in one transaction, and waits for the
+ * disk: a row that comes back after a machine crash could undo what followed it. */
+int journal_done(struct journal *j, const uint64_t *seqs, size_t n_seqs,
+                 const struct journal_row *rows, size_t n_rows);
+/* Takes back rows whose mirror step failed. */
+int journal_remove(struct journal *j, const uint64_t *seqs, size_t n);
+/* Visits all rows in the order of seq. */
+int journal_each(struct journal *j, int (*visit)(void *arg, const struct journal_row *row),
+                 void *arg);
+
+int journal_set_pin(struct journal *j, const char *path, int pinned);
+int journal_each_pin(struct journal *j, int (*visit)(void *arg, const char *path), void *arg);
+
+/* Unfinished uploads in parts, by key: resumed or aborted after a restart. */
+int journal_set_session(struct journal *j, const char *key, const char *token);
+int journal_remove_session(struct journal *j, const char *key);
+int journal_each_session(struct journal *j,
+                         int (*visit)(void *arg, const char *key, const char *token),
+                         void *arg);
+
+/* Everything committed so far is on the disk. */
+int journal_sync(struct journal *j);
+
+#endif

@@ -1,0 +1,628 @@
+/* The mirror on the disk; see mirror.h. */
+#include "cache/mirror.h"
+
+#include "cache/stamp.h"
+#include "common/buf.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#define VERSION_TEXT "runfs cache 1\n"
+/* The kernel takes paths of less than 4,096 bytes; longer ones are walked in pieces. */
+#define PIECE_MAX 3000
+
+static int beneath(int dirfd, const char *path, int flags)
+{
+    struct open_how how = {
+        .flags = (uint64_t)(flags | O_CLOEXEC),
+        .mode = flags & (O_CREAT | __O_TMPFILE) ? 0600 : 0,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
+    };
+    long fd;
+
+    do
+        fd = syscall(SYS_openat2, dirfd, *path ? path : ".", &how, sizeof(how));
+    while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+    return fd < 0 ? -errno : (int)fd;
+}
+
+/* The length of the longest prefix of whole components that the kernel takes at once. */
+static size_t piece_len(const char *path)
+{
+    size_t len = strlen(path), cut = PIECE_MAX;
+
+    if (len <= PIECE_MAX)
+        return len;
+    while (cut > 0 && path[cut] != '/')
+        cut--;
+    return cut;
+}
+
+/* Opens a path of any length below `root_fd`. */
+static int open_below(int root_fd, const char *path, int flags)
+{
+    auto_close int at = -1;
+
+    for (;;) {
+        size_t len = piece_len(path);
+        if (path[len] == '\0')
+            return beneath(at < 0 ? root_fd : at, path, flags);
+        auto_free char *piece = strndup(path, len);
+        if (!piece)
+            return -ENOMEM;
+        int fd = beneath(at < 0 ? root_fd : at, piece, O_PATH | O_DIRECTORY);
+        if (fd < 0)
+            return fd;
+        if (at >= 0)
+            (void)close(at);
+        at = fd;
+        path += len + 1;
+    }
+}
+
+/* Opens the parent directory of a path and points at its last component. */
+static int open_parent(int root_fd, const char *path, const char **ret_name)
+{
+    const char *slash = strrchr(path, '/');
+
+    *ret_name = slash ? slash + 1 : path;
+    if (!slash)
+        return open_below(root_fd, "", O_PATH | O_DIRECTORY);
+    auto_free char *dir = strndup(path, (size_t)(slash - path));
+    return dir ? open_below(root_fd, dir, O_PATH | O_DIRECTORY) : -ENOMEM;
+}
+
+static int mkdirs_below(int root_fd, const char *path)
+{
+    const char *name;
+
+    if (*path == '\0')
+        return 0;
+    auto_close int dir = open_parent(root_fd, path, &name);
+    if (dir == -ENOENT) {
+        auto_free char *parent = strndup(path, (size_t)(name - path - 1));
+        if (!parent)
+            return -ENOMEM;
+        int r = mkdirs_below(root_fd, parent);
+        if (r < 0)
+            return r;
+        dir = open_parent(root_fd, path, &name);
+    }
+    if (dir < 0)
+        return dir;
+    return mkdirat(dir, name, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+int mirror_mkdirs(struct mirror *m, const char *path)
+{
+    return mkdirs_below(m->tree_fd, path);
+}
+
+/* open_parent() that makes what is missing. */
+static int make_parent(int root_fd, const char *path, const char **ret_name)
+{
+    int dir = open_parent(root_fd, path, ret_name);
+
+    if (dir != -ENOENT)
+        return dir;
+    auto_free char *parent = strndup(path, (size_t)(*ret_name - path - 1));
+    int r = parent ? mkdirs_below(root_fd, parent) : -ENOMEM;
+    return r < 0 ? r : open_parent(root_fd, path, ret_name);
+}
+
+int mirror_open_path(struct mirror *m, const char *path, int flags)
+{
+    return open_below(m->tree_fd, path, flags);
+}
+
+int mirror_create(struct mirror *m, const char *path)
+{
+    const char *name;
+    auto_close int dir = make_parent(m->tree_fd, path, &name);
+
+    return dir < 0 ? dir : beneath(dir, name, O_RDWR | O_CREAT | O_EXCL);
+}
+
+static void id_name(uint64_t id, char name[24])
+{
+    (void)snprintf(name, 24, "%" PRIx64, id);
+}
+
+int mirror_create_incoming(struct mirror *m, uint64_t id)
+{
+    char name[24];
+
+    id_name(id, name);
+    return beneath(m->incoming_fd, name, O_RDWR | O_CREAT | O_EXCL);
+}
+
+int mirror_link_in(struct mirror *m, uint64_t id, const char *path)
+{
+    char from[24];
+    const char *name;
+    auto_close int dir = make_parent(m->tree_fd, path, &name);
+
+    if (dir < 0)
+        return dir;
+    id_name(id, from);
+    return renameat2(m->incoming_fd, from, dir, name, RENAME_NOREPLACE) < 0 ? -errno : 0;
+}
+
+int mirror_remove_incoming(struct mirror *m, uint64_t id)
+{
+    char name[24];
+
+    id_name(id, name);
+    return unlinkat(m->incoming_fd, name, 0) < 0 ? -errno : 0;
+}
+
+int mirror_tmpfile(struct mirror *m)
+{
+    return beneath(m->incoming_fd, ".", O_RDWR | __O_TMPFILE | O_DIRECTORY);
+}
+
+int mirror_link_fd(struct mirror *m, int fd, const char *path)
+{
+    char from[64];
+    const char *name;
+    auto_close int dir = make_parent(m->tree_fd, path, &name);
+
+    if (dir < 0)
+        return dir;
+    (void)snprintf(from, sizeof(from), "/proc/self/fd/%d", fd);
+    return linkat(AT_FDCWD, from, dir, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+int mirror_rename(struct mirror *m, const char *from, const char *to, unsigned flags)
+{
+    const char *from_name, *to_name;
+    auto_close int from_dir = open_parent(m->tree_fd, from, &from_name);
+    if (from_dir < 0)
+        return from_dir;
+    auto_close int to_dir = make_parent(m->tree_fd, to, &to_name);
+    if (to_dir < 0)
+        return to_dir;
+    return renameat2(from_dir, from_name, to_dir, to_name, flags) < 0 ? -errno : 0;
+}
+
+int mirror_orphan(struct mirror *m, const char *path, uint64_t id)
+{
+    char to[24];
+    const char *name;
+    auto_close int dir = open_parent(m->tree_fd, path, &name);
+
+    if (dir < 0)
+        return dir;
+    id_name(id, to);
+    return renameat(dir, name, m->orphans_fd, to) < 0 ? -errno : 0;
+}
+
+int mirror_link_orphan(struct mirror *m, const char *path, uint64_t id)
+{
+    char to[24];
+    const char *name;
+    auto_close int dir = open_parent(m->tree_fd, path, &name);
+
+    if (dir < 0)
+        return dir;
+    id_name(id, to);
+    return linkat(dir, name, m->orphans_fd, to, 0) < 0 ? -errno : 0;
+}
+
+void mirror_drop_orphan(struct mirror *m, uint64_t id)
+{
+    char name[24];
+
+    id_name(id, name);
+    if (unlinkat(m->orphans_fd, name, 0) < 0 && errno != ENOENT)
+        log_warn("cache %s: can't remove orphans/%s: %s", m->dir, name, strerror(errno));
+}
+
+int mirror_open_orphan(struct mirror *m, uint64_t id, int flags)
+{
+    char name[24];
+
+    id_name(id, name);
+    return beneath(m->orphans_fd, name, flags);
+}
+
+int mirror_unlink(struct mirror *m, const char *path)
+{
+    const char *name;
+    auto_close int dir = open_parent(m->tree_fd, path, &name);
+
+    if (dir < 0)
+        return dir;
+    return unlinkat(dir, name, 0) < 0 ? -errno : 0;
+}
+
+int mirror_rmdir(struct mirror *m, const char *path)
+{
+    const char *name;
+    auto_close int dir = open_parent(m->tree_fd, path, &name);
+
+    if (dir < 0)
+        return dir;
+    return unlinkat(dir, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+int mirror_keep(struct mirror *m, const char *path)
+{
+    const char *from_name, *to_name;
+    auto_close int from = open_parent(m->tree_fd, path, &from_name);
+    if (from < 0)
+        return from;
+    auto_close int to = make_parent(m->kept_fd, path, &to_name);
+    if (to < 0)
+        return to;
+    for (int i = 0; i < 1000; i++) {
+        char name[300];
+        if (snprintf(name, sizeof(name), i ? "%s.%d" : "%s", to_name, i) >= 256)
+            return -ENAMETOOLONG;
+        if (renameat2(from, from_name, to, name, RENAME_NOREPLACE) == 0)
+            return 0;
+        if (errno != EEXIST)
+            return -errno;
+    }
+    return -EEXIST;
+}
+
+int mirror_sync_dir(struct mirror *m, const char *path)
+{
+    auto_close int fd = open_below(m->tree_fd, path, O_RDONLY | O_DIRECTORY);
+
+    if (fd == -ENOENT)
+        return 0; /* known from the listing only: nothing of ours to sync */
+    if (fd < 0)
+        return fd;
+    return fsync(fd) < 0 ? -errno : 0;
+}
+
+int mirror_statvfs(struct mirror *m, struct statvfs *ret)
+{
+    return fstatvfs(m->root_fd, ret) < 0 ? -errno : 0;
+}
+
+/* ---- texts ---- */
+
+int mirror_read_text(struct mirror *m, const char *name, char **ret)
+{
+    auto_close int fd = beneath(m->root_fd, name, O_RDONLY);
+    auto_buf struct buf b = BUF_INIT(1 << 20);
+    char chunk[4096];
+    ssize_t n;
+
+    if (fd < 0)
+        return fd;
+    while ((n = read(fd, chunk, sizeof(chunk))) > 0) {
+        int r = buf_add(&b, chunk, (size_t)n);
+        if (r < 0)
+            return r;
+    }
+    if (n < 0)
+        return -errno;
+    *ret = buf_take(&b);
+    return *ret ? 0 : -ENOMEM;
+}
+
+int mirror_write_text(struct mirror *m, const char *name, const char *text)
+{
+    char temporary[64];
+    size_t len = strlen(text);
+
+    (void)snprintf(temporary, sizeof(temporary), "%s.new", name);
+    auto_close int fd = beneath(m->root_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    if (fd < 0)
+        return fd;
+    ssize_t n = write(fd, text, len);
+    if (n < 0 || fsync(fd) < 0)
+        return -errno;
+    if ((size_t)n != len)
+        return -ENOSPC;
+    return renameat(m->root_fd, temporary, m->root_fd, name) < 0 ? -errno : 0;
+}
+
+/* ---- opening ---- */
+
+static int make_cache_dir(const char *dir)
+{
+    auto_free char *path = strdup(dir);
+
+    if (!path)
+        return -ENOMEM;
+    for (char *p = path + 1; *p; p++) {
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        if (mkdir(path, 0755) < 0 && errno != EEXIST)
+            return -errno;
+        *p = '/';
+    }
+    return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int subdir(struct mirror *m, const char *name, int *ret)
+{
+    if (mkdirat(m->root_fd, name, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    int fd = beneath(m->root_fd, name, O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return fd;
+    *ret = fd;
+    return 0;
+}
+
+static int check_version(struct mirror *m, struct op *op)
+{
+    auto_free char *text = NULL;
+    int r = mirror_read_text(m, "version", &text);
+
+    if (r == -ENOENT)
+        return mirror_write_text(m, "version", VERSION_TEXT);
+    if (r < 0)
+        return op_fail(op, r, "cache %s: can't read its version: %s", m->dir, strerror(-r));
+    if (strcmp(text, VERSION_TEXT) != 0)
+        return op_fail(op, -EPROTO,
+                       "cache %s was written by another version of runfs; use that one to "
+                       "publish what it holds, or another cache_dir",
+                       m->dir);
+    return 0;
+}
+
+static int lock_dir(struct mirror *m, struct op *op)
+{
+    m->lock_fd = beneath(m->root_fd, "lock", O_RDWR | O_CREAT);
+    if (m->lock_fd < 0)
+        return op_fail(op, m->lock_fd, "cache %s: can't create its lock: %s", m->dir,
+                       strerror(-m->lock_fd));
+    if (flock(m->lock_fd, LOCK_EX | LOCK_NB) < 0)
+        return op_fail(op, errno == EWOULDBLOCK ? -EBUSY : -errno,
+                       "cache %s is in use by another mount; unmount it or choose another "
+                       "cache_dir",
+                       m->dir);
+    return 0;
+}
+
+/* Whether a store through a mapping of an already synced page moves mtime: on tmpfs it does
+ * not. */
+static int probe_mtime(int fd, bool *ret)
+{
+    struct stat before, after;
+
+    if (ftruncate(fd, 4096) < 0)
+        return -errno;
+    volatile char *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        return -errno;
+    map[0] = 1;
+    int r = fsync(fd) < 0 || fstat(fd, &before) < 0 ? -errno : 0;
+    const struct timespec tick = {.tv_nsec = 20 * 1000 * 1000};
+    (void)nanosleep(&tick, NULL);
+    map[0] = 2;
+    if (r == 0 && fstat(fd, &after) < 0)
+        r = -errno;
+    if (r == 0)
+        *ret = before.st_mtim.tv_sec != after.st_mtim.tv_sec ||
+               before.st_mtim.tv_nsec != after.st_mtim.tv_nsec;
+    (void)munmap((void *)map, 4096);
+    return r;
+}
+
+static int probe(struct mirror *m, struct op *op)
+{
+    auto_close int fd = beneath(m->incoming_fd, "probe", O_RDWR | O_CREAT | O_TRUNC);
+    if (fd < 0)
+        return op_fail(op, fd, "cache %s: can't create files in it: %s", m->dir, strerror(-fd));
+    const struct stamp_attrs a = {.ino = 1};
+    int r = stamp_write_attrs(fd, &a);
+    if (r < 0)
+        return op_fail(op, r == -ENOSPC ? r : -EOPNOTSUPP,
+                       "cache %s: its filesystem keeps no extended attributes (%s); put the "
+                       "cache_dir on ext4, xfs, btrfs or tmpfs",
+                       m->dir, strerror(-r));
+    r = probe_mtime(fd, &m->mtime_trusted);
+    if (r < 0)
+        return op_fail(op, r, "cache %s: its filesystem can't map files: %s", m->dir,
+                       strerror(-r));
+    return unlinkat(m->incoming_fd, "probe", 0) < 0 ? -errno : 0;
+}
+
+static int boot_id(char id[64])
+{
+    auto_close int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, id, 63);
+
+    if (n <= 0)
+        return -errno;
+    id[n] = '\0';
+    return 0;
+}
+
+static int check_boot(struct mirror *m)
+{
+    char now[64];
+    auto_free char *then = NULL;
+    int r = mirror_read_text(m, "boot", &then);
+
+    if (r == -ENOENT)
+        return 0; /* a new cache */
+    if (r < 0 || (r = boot_id(now)) < 0)
+        return r;
+    m->rebooted = strcmp(now, then) != 0;
+    return 0;
+}
+
+int mirror_note_boot(struct mirror *m)
+{
+    char now[64];
+    int r = boot_id(now);
+
+    return r < 0 ? r : mirror_write_text(m, "boot", now);
+}
+
+static int open_all(struct mirror *m, struct op *op)
+{
+    int r = make_cache_dir(m->dir);
+    if (r == 0) {
+        m->root_fd = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        r = m->root_fd < 0 ? -errno : fchmod(m->root_fd, 0700) < 0 ? -errno : 0;
+    }
+    if (r < 0)
+        return op_fail(op, r, "cache %s: can't make or open it: %s", m->dir, strerror(-r));
+    r = lock_dir(m, op);
+    if (r == 0)
+        r = check_version(m, op);
+    if (r < 0)
+        return r;
+    r = subdir(m, "mirror", &m->tree_fd);
+    if (r == 0)
+        r = subdir(m, "incoming", &m->incoming_fd);
+    if (r == 0)
+        r = subdir(m, "orphans", &m->orphans_fd);
+    if (r == 0)
+        r = subdir(m, "kept", &m->kept_fd);
+    if (r == 0)
+        r = check_boot(m);
+    if (r < 0)
+        return op_fail(op, r, "cache %s: can't prepare it: %s", m->dir, strerror(-r));
+    return probe(m, op);
+}
+
+int mirror_open(const char *dir, struct op *op, struct mirror *ret)
+{
+    struct mirror m = {.lock_fd = -1,
+                       .root_fd = -1,
+                       .tree_fd = -1,
+                       .incoming_fd = -1,
+                       .orphans_fd = -1,
+                       .kept_fd = -1};
+    m.dir = strdup(dir);
+    int r = m.dir ? open_all(&m, op) : -ENOMEM;
+
+    if (r < 0)
+        mirror_close(&m);
+    else
+        *ret = m;
+    return r;
+}
+
+void mirror_close(struct mirror *m)
+{
+    const int fds[] = {m->kept_fd, m->orphans_fd, m->incoming_fd,
+                       m->tree_fd, m->lock_fd,    m->root_fd};
+
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+        if (fds[i] >= 0)
+            (void)close(fds[i]);
+    free(m->dir);
+    m->dir = NULL;
+}
+
+static int empty_dir(int fd)
+{
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    struct dirent *e;
+    int r = 0;
+
+    if (!d) {
+        r = -errno;
+        if (copy >= 0)
+            (void)close(copy);
+        return r;
+    }
+    rewinddir(d);
+    while ((e = readdir(d)))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            unlinkat(fd, e->d_name, 0) < 0)
+            r = -errno;
+    (void)closedir(d);
+    return r;
+}
+
+int mirror_clean(struct mirror *m)
+{
+    int r = empty_dir(m->incoming_fd);
+    int r2 = empty_dir(m->orphans_fd);
+
+    return r < 0 ? r : r2;
+}
+
+/* ---- walking ---- */
+
+struct walk {
+    int (*visit)(void *arg, const char *path, int fd, const struct stat *st);
+    void *arg;
+    struct buf path;
+};
+
+static int walk_dir(struct walk *w, int dir_fd);
+
+static int walk_entry(struct walk *w, int dir_fd, const char *name)
+{
+    struct stat st;
+    size_t len = w->path.len;
+    auto_close int fd = beneath(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+
+    if (fd == -ELOOP || fd == -ENXIO)
+        return 0; /* nothing that runfs puts there: left alone */
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return 0;
+    int r = len ? buf_addc(&w->path, '/') : 0;
+    if (r == 0)
+        r = buf_adds(&w->path, name);
+    if (r == 0)
+        r = w->visit(w->arg, w->path.data, fd, &st);
+    if (r == 0 && S_ISDIR(st.st_mode))
+        r = walk_dir(w, fd);
+    w->path.len = len;
+    if (w->path.data)
+        w->path.data[len] = '\0';
+    return r;
+}
+
+static int walk_dir(struct walk *w, int dir_fd)
+{
+    int copy = beneath(dir_fd, ".", O_RDONLY | O_DIRECTORY);
+    DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    struct dirent *e;
+    int r = 0;
+
+    if (!d) {
+        r = copy < 0 ? copy : -errno;
+        if (copy >= 0)
+            (void)close(copy);
+        return r;
+    }
+    while (r == 0 && (e = readdir(d)))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            r = walk_entry(w, dir_fd, e->d_name);
+    (void)closedir(d);
+    return r;
+}
+
+int mirror_walk(int root_fd,
+                int (*visit)(void *arg, const char *path, int fd, const struct stat *st),
+                void *arg)
+{
+    struct walk w = {.visit = visit, .arg = arg, .path = BUF_INIT(1 << 16)};
+    int r = walk_dir(&w, root_fd);
+
+    buf_release(&w.path);
+    return r;
+}

@@ -1,0 +1,77 @@
+/* The mirror on the disk: directories, files and their places, reached only beneath the cache
+ * directory and through no symlink. Paths are keys ("a/b/c", "" is the root). No locking: the
+ * caller's namespace lock keeps paths still. All return 0 (or a descriptor) or a negative
+ * errno. */
+#ifndef RUNFS_CACHE_MIRROR_H
+#define RUNFS_CACHE_MIRROR_H
+
+#include "common/op.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+struct mirror {
+    char *dir;          /* the cache directory's path, for messages */
+    int lock_fd;        /* flock'd while mounted */
+    int root_fd;        /* the cache directory */
+    int tree_fd;        /* mirror/ */
+    int incoming_fd;    /* incoming/ */
+    int orphans_fd;     /* orphans/ */
+    int kept_fd;        /* kept/ */
+    bool mtime_trusted; /* a store through a mapping moves mtime even after a sync */
+    bool rebooted;      /* the boot id differs from the last mount's */
+};
+
+/* Makes the directory when missing, locks it, checks version and filesystem. op->why names the
+ * path and what to do: -EBUSY in use, -EOPNOTSUPP no xattrs, -EPROTO another version. */
+int mirror_open(const char *dir, struct op *op, struct mirror *ret);
+void mirror_close(struct mirror *m);
+/* Notes the boot id of now, once recovery has drawn its consequences. */
+int mirror_note_boot(struct mirror *m);
+/* Empties incoming/ and orphans/. */
+int mirror_clean(struct mirror *m);
+
+/* A small text file in the cache directory; -ENOENT; the text is heap. */
+int mirror_read_text(struct mirror *m, const char *name, char **ret);
+/* Replaces it atomically and durably. */
+int mirror_write_text(struct mirror *m, const char *name, const char *text);
+
+/* Opens a file or directory of the tree. */
+int mirror_open_path(struct mirror *m, const char *path, int flags);
+/* Creates a file that must not exist, parents included. */
+int mirror_create(struct mirror *m, const char *path);
+/* A file in incoming/, removed at the next mount unless mirror_link_in() moved it. */
+int mirror_create_incoming(struct mirror *m, uint64_t id);
+int mirror_link_in(struct mirror *m, uint64_t id, const char *path);
+int mirror_remove_incoming(struct mirror *m, uint64_t id);
+/* An unnamed file. */
+int mirror_tmpfile(struct mirror *m);
+/* Gives an open file a (further) name; it must not exist. */
+int mirror_link_fd(struct mirror *m, int fd, const char *path);
+/* Makes a directory and its parents; one that is there already is a success. */
+int mirror_mkdirs(struct mirror *m, const char *path);
+/* flags as renameat2(2); the target's parents are made. */
+int mirror_rename(struct mirror *m, const char *from, const char *to, unsigned flags);
+/* Takes a name away: the file lives on as orphans/<id> until mirror_drop_orphan(). */
+int mirror_orphan(struct mirror *m, const char *path, uint64_t id);
+/* The same for a file whose name is about to be taken by another: the name stays. */
+int mirror_link_orphan(struct mirror *m, const char *path, uint64_t id);
+void mirror_drop_orphan(struct mirror *m, uint64_t id);
+int mirror_open_orphan(struct mirror *m, uint64_t id, int flags);
+int mirror_unlink(struct mirror *m, const char *path);
+int mirror_rmdir(struct mirror *m, const char *path);
+/* Moves a dirty file aside to kept/<path>[.n]. */
+int mirror_keep(struct mirror *m, const char *path);
+/* Syncs a directory of the tree. */
+int mirror_sync_dir(struct mirror *m, const char *path);
+int mirror_statvfs(struct mirror *m, struct statvfs *ret);
+
+/* Visits every file and directory below `root_fd` (tree_fd or kept_fd), parents first. `fd` is
+ * open for the visit (O_RDONLY). A non-zero answer ends the walk and is returned. */
+int mirror_walk(int root_fd,
+                int (*visit)(void *arg, const char *path, int fd, const struct stat *st),
+                void *arg);
+
+#endif

@@ -1,0 +1,859 @@
+/* Names that users make, remove and move.
+ *
+ * Every change runs under the namespace lock in the order of docs/format.md: the row of its
+ * intention (only when the store has, or may have, something under the name), the mirror, the
+ * tree; then it is answered. */
+#include "cache/node.h"
+
+#include "cache/crash.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <string.h>
+
+#define LINKS_MAX 1000
+
+/* ---- common ---- */
+
+/* The directory takes changes, and what it holds is known; or parks. */
+static int parent_ready_locked(struct cache *c, struct node *parent, const char *name,
+                               struct waiter *w)
+{
+    if (!parent->dir)
+        return -ENOTDIR;
+    if (c->config.read_only)
+        return -EROFS;
+    if (strlen(name) > PATH_NAME_MAX)
+        return -ENAMETOOLONG;
+    if (!path_name_ok(name, strlen(name)))
+        return -EINVAL;
+    return dir_need_locked(c, parent, false, w);
+}
+
+static void touch_locked(struct node *dir)
+{
+    dir->mtime_ns = dir->ctime_ns = clock_real_ns();
+}
+
+/* Whether the store has, or may have, an object under the entry's path. */
+static bool store_may_have(struct entry *e)
+{
+    struct node *n = e->node;
+
+    if (e->may_exist || e->etag || e->src_key)
+        return true;
+    if (n->dir)
+        return n->dir->has_marker || n->dir->uploading || !n->dir->local_only;
+    return n->file && n->file->uploading;
+}
+
+/* A directory whose last name went must be kept alive by a marker of its own. */
+static void maybe_marker_locked(struct cache *c, struct node *dir)
+{
+    struct dir *d = dir->dir;
+
+    if ((dir->flags & (NODE_ROOT | NODE_LOST)) || d->children || d->has_marker)
+        return;
+    d->new_here = true;
+    dir_queue_locked(c, dir);
+}
+
+static void gained_name_locked(struct cache *c, struct entry *e)
+{
+    (void)c;
+    e->changed_ns = clock_mono_ns();
+    touch_locked(e->parent);
+}
+
+/* ---- making ---- */
+
+struct making {
+    struct node *parent;
+    const char *name;
+    const char *target; /* of a symlink */
+    uint32_t mode;
+    uint64_t rdev;
+    const struct cache_cred *cred;
+};
+
+static struct node *make_node_locked(struct cache *c, const struct making *m, const char *path)
+{
+    struct node *n = node_new(c, m->mode);
+    bool inherit = m->parent && (m->parent->mode & S_ISGID);
+
+    if (!n)
+        return NULL;
+    n->uid = m->cred->uid;
+    n->gid = inherit ? m->parent->gid : m->cred->gid;
+    if (inherit && S_ISDIR(n->mode))
+        n->mode |= S_ISGID;
+    n->rdev = m->rdev;
+    n->ino = ino_fresh(c, path);
+    n->birth = ++c->seq;
+    n->flags = NODE_ATTRS_KNOWN;
+    n->mtime_ns = n->ctime_ns = n->atime_ns = clock_real_ns();
+    if (m->target) {
+        n->target = strdup(m->target);
+        n->size = strlen(m->target);
+    }
+    if (S_ISDIR(n->mode)) {
+        n->dir->local_only = n->dir->new_here = n->dir->in_mirror = true;
+        return n;
+    }
+    struct file *f = file_new(n, FILE_DIRTY);
+    if (!f || (m->target && !n->target)) {
+        node_collect_locked(c, n);
+        return NULL;
+    }
+    c->mirror_files++;
+    f->content_dirty = f->writing_stamp = true;
+    f->generation = 1;
+    return n;
+}
+
+/* The mirror's part: a file with its stamp, or a directory with its. */
+static int make_in_mirror(struct cache *c, struct node *n, const char *path)
+{
+    auto_close int fd = -1;
+    int r;
+
+    if (n->dir) {
+        r = mirror_mkdirs(&c->mirror, path);
+        fd = r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
+        return fd < 0 ? fd : node_write_stamp(c, n, fd);
+    }
+    fd = mirror_create(&c->mirror, path);
+    if (fd < 0)
+        return fd;
+    crash_point("create-made");
+    r = 0;
+    if (n->target) {
+        ssize_t w = pwrite(fd, n->target, n->size, 0);
+        r = w < 0 ? -errno : (size_t)w != n->size ? -ENOSPC : 0;
+    }
+    if (r == 0)
+        r = node_write_stamp(c, n, fd);
+    crash_point("create-stamped");
+    if (r < 0)
+        (void)mirror_unlink(&c->mirror, path);
+    return r;
+}
+
+static struct entry *enter_new_locked(struct cache *c, const struct making *m, struct node *n)
+{
+    struct entry *e = entry_add_locked(c, m->parent, m->name, n);
+
+    if (!e)
+        return NULL;
+    e->dirty = true;
+    /* Unlisted (a large directory): the store may have the name already. */
+    e->may_exist = !m->parent->dir->local_only && !m->parent->dir->listed_ns;
+    gained_name_locked(c, e);
+    if (n->dir) {
+        m->parent->nlink++;
+        dir_queue_locked(c, n);
+    } else if (!S_ISREG(n->mode)) {
+        file_queue_locked(c, n);
+    }
+    return e;
+}
+
+/* Makes the node with its name; its lookup count is one. ns held for writing. */
+static int make_held(struct cache *c, const struct making *m, struct node **ret)
+{
+    bool cancelled = false;
+
+    mutex_lock(&c->lock);
+    bool exists = entry_find(m->parent, m->name) != NULL;
+    bool lost = m->parent->flags & NODE_LOST;
+    auto_free char *path = child_path(m->parent, m->name);
+    struct node *n = exists || lost || !path ? NULL : make_node_locked(c, m, path);
+    mutex_unlock(&c->lock);
+    if (!n)
+        return lost ? -ENOENT : exists ? -EEXIST : -ENOMEM;
+    int r = n->dir ? intent_cancel_rmdir(c, path, &cancelled) : 0;
+    if (r == 0)
+        r = make_in_mirror(c, n, path);
+    mutex_lock(&c->lock);
+    if (r == 0 && cancelled)
+        n->dir->has_marker = true;
+    if (r == 0 && !enter_new_locked(c, m, n))
+        r = -ENOMEM;
+    if (r == 0) {
+        n->nlookup = 1;
+        *ret = n;
+    } else {
+        node_collect_locked(c, n);
+    }
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+static int make(struct cache *c, const struct making *m, struct waiter *w, struct node **ret,
+                struct stat *st)
+{
+    mutex_lock(&c->lock);
+    int r = parent_ready_locked(c, m->parent, m->name, w);
+    if (r == 0)
+        r = space_need_locked(c, NULL, w);
+    mutex_unlock(&c->lock);
+    if (r != 0)
+        return r;
+    ns_write(c);
+    r = make_held(c, m, ret);
+    if (r == 0)
+        node_stat(*ret, st);
+    ns_done(c);
+    return r;
+}
+
+int cache_mknod(struct cache *c, struct node *parent, const char *name, uint32_t mode,
+                uint64_t rdev, const struct cache_cred *cred, struct waiter *w,
+                struct node **ret, struct stat *st)
+{
+    const struct making m = {
+        .parent = parent, .name = name, .mode = mode, .rdev = rdev, .cred = cred};
+    int r = make(c, &m, w, ret, st);
+
+    if (r == 0 && S_ISREG(mode)) {
+        mutex_lock(&c->lock);
+        file_queue_locked(c, *ret);
+        mutex_unlock(&c->lock);
+    }
+    return r;
+}
+
+int cache_mkdir(struct cache *c, struct node *parent, const char *name, uint32_t mode,
+                const struct cache_cred *cred, struct waiter *w, struct node **ret,
+                struct stat *st)
+{
+    const struct making m = {
+        .parent = parent, .name = name, .mode = S_IFDIR | (mode & 07777), .cred = cred};
+
+    return make(c, &m, w, ret, st);
+}
+
+int cache_symlink(struct cache *c, struct node *parent, const char *name, const char *target,
+                  const struct cache_cred *cred, struct waiter *w, struct node **ret,
+                  struct stat *st)
+{
+    const struct making m = {
+        .parent = parent, .name = name, .mode = S_IFLNK | 0777, .target = target, .cred = cred};
+
+    if (strlen(target) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    return make(c, &m, w, ret, st);
+}
+
+int cache_create(struct cache *c, struct node *parent, const char *name, uint32_t mode,
+                 int flags, const struct cache_cred *cred, struct waiter *w,
+                 struct node **ret_node, struct stat *st, struct handle **ret)
+{
+    const struct making m = {.parent = parent, .name = name, .mode = mode, .cred = cred};
+    struct node *n = NULL;
+    int r = make(c, &m, w, &n, st);
+
+    if (r == -EEXIST && !(flags & O_EXCL)) {
+        r = cache_lookup(c, parent, name, w, &n, st);
+        if (r != 0)
+            return r;
+    }
+    if (r != 0)
+        return r;
+    r = cache_open(c, n, flags & ~(O_CREAT | O_EXCL), w, ret);
+    if (r != 0) {
+        cache_forget(c, n, 1);
+        return r;
+    }
+    *ret_node = n;
+    return 0;
+}
+
+int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags,
+                  const struct cache_cred *cred, struct node **ret_node, struct stat *st,
+                  struct handle **ret)
+{
+    const struct making m = {.parent = parent, .mode = S_IFREG | (mode & 07777), .cred = cred};
+
+    if (c->config.read_only)
+        return -EROFS;
+    int fd = mirror_tmpfile(&c->mirror);
+    if (fd < 0)
+        return fd;
+    mutex_lock(&c->lock);
+    struct node *n = make_node_locked(c, &m, "");
+    if (n) {
+        n->nlink = 0;
+        n->nlookup = 1;
+        n->file->unnamed = true;
+        n->file->fds[FD_WRITE] = take_fd(fd);
+        n->file->fd_users[FD_WRITE] = 1; /* kept for as long as the node lives without a name */
+        node_stat(n, st);
+    }
+    mutex_unlock(&c->lock);
+    if (fd >= 0)
+        (void)close(fd);
+    int r = n ? node_write_stamp(c, n, n->file->fds[FD_WRITE]) : -ENOMEM;
+    if (r == 0)
+        r = cache_open(c, n, flags & ~(O_CREAT | O_EXCL | O_TRUNC), NULL, ret);
+    if (r == 0)
+        *ret_node = n;
+    else if (n)
+        cache_forget(c, n, 1);
+    return r;
+}
+
+/* ---- linking ---- */
+
+static int link_held(struct cache *c, struct node *n, struct node *parent, const char *name)
+{
+    mutex_lock(&c->lock);
+    struct file *f = n->file;
+    bool exists = entry_find(parent, name) != NULL;
+    bool lost = (parent->flags & NODE_LOST) || (!n->links && !f->unnamed);
+    auto_free char *to = child_path(parent, name);
+    auto_free char *from = n->links ? entry_path(n->links) : NULL;
+    mutex_unlock(&c->lock);
+    if (exists || lost || !to)
+        return exists ? -EEXIST : lost ? -ENOENT : -ENOMEM;
+    auto_close int fd = from ? mirror_open_path(&c->mirror, from, O_RDONLY)
+                             : fcntl(f->fds[FD_WRITE], F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return from ? fd : -errno;
+    int r = mirror_link_fd(&c->mirror, fd, to);
+    crash_point("link-made");
+    if (r < 0)
+        return r;
+    mutex_lock(&c->lock);
+    struct entry *e = entry_add_locked(c, parent, name, n);
+    if (e) {
+        n->nlink++;
+        n->ctime_ns = clock_real_ns();
+        e->dirty = true;
+        f->content_dirty = true;
+        f->state = FILE_DIRTY;
+        f->generation++;
+        f->writing_stamp = true;
+        if (f->unnamed) {
+            f->unnamed = false;
+            file_put_fd_locked(c, f, FD_WRITE);
+        }
+        gained_name_locked(c, e);
+        if (f->write_handles == 0)
+            file_queue_locked(c, n);
+    }
+    mutex_unlock(&c->lock);
+    return e ? node_write_stamp(c, n, fd) : -ENOMEM;
+}
+
+int cache_link(struct cache *c, struct node *node, struct node *parent, const char *name,
+               struct waiter *w, struct node **ret, struct stat *st)
+{
+    if (node->dir)
+        return -EPERM;
+    mutex_lock(&c->lock);
+    int r = parent_ready_locked(c, parent, name, w);
+    if (r == 0)
+        r = attrs_need_locked(c, node, w);
+    if (r == 0 && node->nlink >= LINKS_MAX)
+        r = -EMLINK;
+    mutex_unlock(&c->lock);
+    if (r == 0)
+        r = file_need(c, node);
+    if (r != 0)
+        return r;
+    mutex_lock(&c->lock);
+    r = fetch_complete_locked(c, node, w);
+    mutex_unlock(&c->lock);
+    if (r != 0)
+        return r;
+    ns_write(c);
+    r = link_held(c, node, parent, name);
+    ns_done(c);
+    if (r < 0)
+        return r;
+    mutex_lock(&c->lock);
+    node->nlookup++;
+    node_stat(node, st);
+    *ret = node;
+    mutex_unlock(&c->lock);
+    return 0;
+}
+
+/* ---- removing ---- */
+
+/* Numbers and records an intention when the name needs one; *ret is NULL when not. */
+static int intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
+                  struct entry *e, struct intent **ret)
+{
+    struct intent *i = intent_new(0, kind, from, to, e->node->ino, e->etag);
+
+    *ret = NULL;
+    if (!i)
+        return -ENOMEM;
+    mutex_lock(&c->lock);
+    i->seq = ++c->seq;
+    mutex_unlock(&c->lock);
+    int r = intent_record(c, i);
+    if (r < 0)
+        intent_free(i);
+    else
+        *ret = i;
+    return r;
+}
+
+/* Takes a recorded intention back: its mirror step failed. */
+static void intend_not(struct cache *c, struct intent *i)
+{
+    if (!i)
+        return;
+    (void)journal_remove(c->journal, &i->seq, 1);
+    intent_free(i);
+}
+
+/* The name leaves the mirror; another link keeps the file. */
+static int unlink_in_mirror(struct cache *c, struct node *n, const char *path)
+{
+    if (!n->file)
+        return 0;
+    if (!n->links->next_link)
+        return file_orphan(c, n, path, false);
+    mutex_lock(&c->lock);
+    stamp_keys_remove(&n->file->keys, path);
+    mutex_unlock(&c->lock);
+    auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
+    if (fd >= 0)
+        (void)file_write_keys(c, n, fd);
+    return mirror_unlink(&c->mirror, path);
+}
+
+static int unlink_held(struct cache *c, struct node *parent, const char *name)
+{
+    struct intent *i = NULL;
+
+    mutex_lock(&c->lock);
+    struct entry *e = entry_find(parent, name);
+    auto_free char *path = e ? entry_path(e) : NULL;
+    bool stored = e && store_may_have(e);
+    mutex_unlock(&c->lock);
+    if (!e)
+        return -ENOENT;
+    if (e->node->dir)
+        return -EISDIR;
+    if (!path)
+        return -ENOMEM;
+    int r = stored ? intend(c, INTENT_UNLINK, path, NULL, e, &i) : 0;
+    crash_point("unlink-row");
+    if (r == 0)
+        r = unlink_in_mirror(c, e->node, path);
+    crash_point("unlink-mirror");
+    if (r < 0) {
+        intend_not(c, i);
+        return r;
+    }
+    mutex_lock(&c->lock);
+    struct node *n = e->node;
+    n->nlink--;
+    n->ctime_ns = clock_real_ns();
+    if (n->file && n->file->uploading)
+        atomic_store(&n->file->changed, true);
+    entry_remove_locked(c, e);
+    touch_locked(parent);
+    if (i)
+        intent_add_locked(c, i);
+    maybe_marker_locked(c, parent);
+    scheduler_kick_locked(c);
+    cache_check_locked(c);
+    mutex_unlock(&c->lock);
+    return 0;
+}
+
+int cache_unlink(struct cache *c, struct node *parent, const char *name, struct waiter *w)
+{
+    mutex_lock(&c->lock);
+    int r = parent_ready_locked(c, parent, name, w);
+    mutex_unlock(&c->lock);
+    if (r != 0)
+        return r;
+    ns_write(c);
+    r = unlink_held(c, parent, name);
+    ns_done(c);
+    return r;
+}
+
+static int rmdir_held(struct cache *c, struct node *parent, const char *name)
+{
+    struct intent *i = NULL;
+
+    mutex_lock(&c->lock);
+    struct entry *e = entry_find(parent, name);
+    auto_free char *path = e ? entry_path(e) : NULL;
+    struct dir *d = e ? e->node->dir : NULL;
+    bool stored = d && (d->has_marker || d->uploading || e->src_key ||
+                        (!d->local_only && (c->store->caps & STORE_DIRS)));
+    int r = !e ? -ENOENT : !d ? -ENOTDIR : d->children ? -ENOTEMPTY : path ? 0 : -ENOMEM;
+    mutex_unlock(&c->lock);
+    if (r == 0 && stored)
+        r = intend(c, INTENT_RMDIR, path, NULL, e, &i);
+    crash_point("rmdir-row");
+    if (r == 0)
+        r = mirror_rmdir(&c->mirror, path);
+    if (r == -ENOENT && e)
+        r = 0; /* known from the listing only */
+    crash_point("rmdir-mirror");
+    if (r < 0) {
+        intend_not(c, i);
+        return r;
+    }
+    mutex_lock(&c->lock);
+    parent->nlink--;
+    dir_unqueue_locked(c, e->node);
+    e->node->nlink = 0;
+    entry_remove_locked(c, e);
+    touch_locked(parent);
+    if (i)
+        intent_add_locked(c, i);
+    maybe_marker_locked(c, parent);
+    scheduler_kick_locked(c);
+    mutex_unlock(&c->lock);
+    return 0;
+}
+
+int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct waiter *w)
+{
+    mutex_lock(&c->lock);
+    int r = parent_ready_locked(c, parent, name, w);
+    struct entry *e = r == 0 ? entry_find(parent, name) : NULL;
+    if (e && e->node->dir)
+        r = dir_need_locked(c, e->node, true, w);
+    mutex_unlock(&c->lock);
+    if (r != 0)
+        return r;
+    ns_write(c);
+    r = rmdir_held(c, parent, name);
+    ns_done(c);
+    return r;
+}
+
+/* ---- moving ---- */
+
+/* Below a directory that moved: uploads under old names stop, what waits gets its new name. */
+static int requeue(void *arg, struct node *n)
+{
+    struct cache *c = arg;
+
+    if (n->file && n->file->uploading)
+        atomic_store(&n->file->changed, true);
+    if (n->file && n->file->queued && n->file->write_handles == 0)
+        file_queue_locked(c, n);
+    return 0;
+}
+
+static int has_remote(void *arg, struct node *n)
+{
+    (void)arg;
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (store_may_have(e))
+            return 1;
+    return 0;
+}
+
+struct moving {
+    struct entry *from, *to; /* `to` NULL: the name is free */
+    struct node *newparent;
+    const char *newname;
+    char *from_path, *to_path;
+    bool copies;  /* the store's object moves: a rename row */
+    bool removes; /* the store may have the old name: an unlink row */
+};
+
+static int check_move(struct cache *c, struct moving *m, unsigned flags)
+{
+    struct node *n = m->from->node;
+    struct node *over = m->to ? m->to->node : NULL;
+
+    if (over && (flags & RENAME_NOREPLACE))
+        return -EEXIST;
+    if (n->dir && node_is_below(m->newparent, n))
+        return -EINVAL;
+    if (over && n->dir && !over->dir)
+        return -ENOTDIR;
+    if (over && !n->dir && over->dir)
+        return -EISDIR;
+    if (over && over->dir && over->dir->children)
+        return -ENOTEMPTY;
+    bool dirty = n->file && n->file->state == FILE_DIRTY;
+    m->copies = n->dir ? tree_each(n, has_remote, NULL) != 0
+                       : !dirty && (m->from->etag || m->from->src_key);
+    m->removes = !n->dir && !m->copies && store_may_have(m->from);
+    (void)c;
+    return 0;
+}
+
+/* The moved thing lies in the mirror, so that recovery can tell by its inode number whether the
+ * move happened. */
+static int prepare_move(struct cache *c, struct moving *m)
+{
+    struct node *n = m->from->node;
+
+    if (!n->dir)
+        return file_materialise(c, n);
+    int r = mirror_mkdirs(&c->mirror, m->from_path);
+    if (r == 0) {
+        mutex_lock(&c->lock);
+        if (!n->birth)
+            n->birth = ++c->seq;
+        n->dir->in_mirror = true;
+        mutex_unlock(&c->lock);
+        r = node_write_stamp_held(c, n);
+    }
+    return r;
+}
+
+/* What the name leads to now stays reachable for those who have it open. */
+static int set_replaced_aside(struct cache *c, struct moving *m)
+{
+    struct node *over = m->to ? m->to->node : NULL;
+
+    if (!over)
+        return 0;
+    if (over->dir)
+        return 0; /* an empty directory: the mirror's rename replaces it */
+    if (!over->file || over->links->next_link)
+        return 0;
+    return file_orphan(c, over, m->to_path, true);
+}
+
+static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_may_exist,
+                                 bool *ret_marker)
+{
+    struct node *over = m->to->node;
+
+    *ret_may_exist = store_may_have(m->to);
+    *ret_marker = over->dir && over->dir->has_marker;
+    if (over->dir) {
+        dir_unqueue_locked(c, over);
+        over->nlink = 0;
+        m->newparent->nlink--;
+    } else {
+        over->nlink--;
+        if (over->file && over->file->uploading)
+            atomic_store(&over->file->changed, true);
+        if (over->file)
+            stamp_keys_remove(&over->file->keys, m->to_path);
+    }
+    over->ctime_ns = clock_real_ns();
+    entry_remove_locked(c, m->to);
+}
+
+static int move_in_tree_locked(struct cache *c, struct moving *m)
+{
+    struct entry *e = m->from;
+    struct node *n = e->node;
+    struct node *oldparent = e->parent;
+    bool may_exist = false, marker = false;
+    char *src = NULL;
+
+    if (m->copies) {
+        src = e->src_key ? strdup(e->src_key) : entry_key(e);
+        if (!src)
+            return -ENOMEM;
+    }
+    if (m->to)
+        drop_replaced_locked(c, m, &may_exist, &marker);
+    int r = entry_move_locked(c, &e, m->newparent, m->newname);
+    if (r < 0) {
+        free(src);
+        return r;
+    }
+    free(e->src_key);
+    e->src_key = src;
+    e->may_exist = may_exist ||
+                   (!m->to && !m->newparent->dir->local_only && !m->newparent->dir->listed_ns);
+    if (!m->copies) {
+        free(e->etag);
+        e->etag = NULL;
+    }
+    if (marker && n->dir)
+        n->dir->has_marker = true;
+    if (n->dir) {
+        oldparent->nlink--;
+        m->newparent->nlink++;
+    }
+    n->ctime_ns = clock_real_ns();
+    e->changed_ns = clock_mono_ns();
+    (void)tree_each(n, requeue, c);
+    touch_locked(oldparent);
+    touch_locked(m->newparent);
+    /* Its place in the order of publishing is that of the rename when it was not published. */
+    if (n->file && n->file->state == FILE_DIRTY && n->file->write_handles == 0)
+        file_queue_locked(c, n);
+    maybe_marker_locked(c, oldparent);
+    return 0;
+}
+
+static int move_held(struct cache *c, struct moving *m)
+{
+    struct intent *i = NULL;
+    int r = prepare_move(c, m);
+
+    if (r == 0 && m->copies)
+        r = intend(c, m->from->node->dir ? INTENT_RENAMEDIR : INTENT_RENAME, m->from_path,
+                   m->to_path, m->from, &i);
+    else if (r == 0 && m->removes)
+        r = intend(c, INTENT_UNLINK, m->from_path, NULL, m->from, &i);
+    crash_point("rename-row");
+    if (r == 0)
+        r = set_replaced_aside(c, m);
+    if (r == 0)
+        r = mirror_rename(&c->mirror, m->from_path, m->to_path, 0);
+    crash_point("rename-mirror");
+    if (r < 0) {
+        intend_not(c, i);
+        return r;
+    }
+    mutex_lock(&c->lock);
+    r = move_in_tree_locked(c, m);
+    if (i)
+        intent_add_locked(c, i);
+    scheduler_kick_locked(c);
+    cache_check_locked(c);
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+static void swap_nodes_locked(struct cache *c, struct entry *a, struct entry *b)
+{
+    struct node *na = a->node, *nb = b->node;
+    struct entry **at;
+
+    for (at = &na->links; *at != a; at = &(*at)->next_link)
+        ;
+    *at = a->next_link;
+    for (at = &nb->links; *at != b; at = &(*at)->next_link)
+        ;
+    *at = b->next_link;
+    a->node = nb;
+    b->node = na;
+    a->next_link = nb->links;
+    nb->links = a;
+    b->next_link = na->links;
+    na->links = b;
+    struct entry *both[2] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        both[i]->may_exist = both[i]->may_exist || both[i]->etag;
+        free(both[i]->etag);
+        both[i]->etag = NULL;
+        file_mark_dirty_locked(c, both[i]->node, true);
+        if (both[i]->node->file->write_handles == 0)
+            file_queue_locked(c, both[i]->node);
+    }
+}
+
+/* Two complete files change places; both are uploaded under their new names. */
+static int exchange_held(struct cache *c, struct moving *m)
+{
+    struct node *nodes[2] = {m->from->node, m->to->node};
+    int r = 0;
+
+    for (int i = 0; i < 2 && r == 0; i++) {
+        r = file_materialise(c, nodes[i]);
+        mutex_lock(&c->lock);
+        if (r == 0 && nodes[i]->file->state == FILE_PARTIAL)
+            r = -EAGAIN; /* became partial again since it was checked: asked once more */
+        if (r == 0)
+            nodes[i]->file->writing_stamp = true;
+        mutex_unlock(&c->lock);
+        if (r == 0)
+            r = node_write_stamp_held(c, nodes[i]);
+    }
+    if (r == 0)
+        r = mirror_rename(&c->mirror, m->from_path, m->to_path, RENAME_EXCHANGE);
+    crash_point("exchange-mirror");
+    if (r < 0)
+        return r;
+    mutex_lock(&c->lock);
+    swap_nodes_locked(c, m->from, m->to);
+    touch_locked(m->from->parent);
+    touch_locked(m->to->parent);
+    mutex_unlock(&c->lock);
+    return 0;
+}
+
+static int rename_held(struct cache *c, struct node *parent, const char *name,
+                       struct node *newparent, const char *newname, unsigned flags)
+{
+    mutex_lock(&c->lock);
+    struct moving m = {.from = entry_find(parent, name),
+                       .to = entry_find(newparent, newname),
+                       .newparent = newparent,
+                       .newname = newname};
+    auto_free char *from_path = m.from ? entry_path(m.from) : NULL;
+    auto_free char *to_path = child_path(newparent, newname);
+    int r = !m.from || (newparent->flags & NODE_LOST) ? -ENOENT
+            : !from_path || !to_path                  ? -ENOMEM
+                                                      : 0;
+    bool same = r == 0 && m.to && m.from->node == m.to->node;
+    if (r == 0 && !same && !(flags & RENAME_EXCHANGE))
+        r = check_move(c, &m, flags);
+    mutex_unlock(&c->lock);
+    if (r < 0 || same)
+        return same && (flags & RENAME_NOREPLACE) ? -EEXIST : r;
+    m.from_path = from_path;
+    m.to_path = to_path;
+    if (!(flags & RENAME_EXCHANGE))
+        return move_held(c, &m);
+    if (!m.to)
+        return -ENOENT;
+    return m.from->node->dir || m.to->node->dir ? -EINVAL : exchange_held(c, &m);
+}
+
+/* What a rename may have to wait for. */
+static int rename_ready_locked(struct cache *c, struct node *parent, const char *name,
+                               struct node *newparent, const char *newname, unsigned flags,
+                               struct waiter *w)
+{
+    int r = parent_ready_locked(c, parent, name, w);
+
+    if (r == 0)
+        r = parent_ready_locked(c, newparent, newname, w);
+    struct entry *from = r == 0 ? entry_find(parent, name) : NULL;
+    struct entry *to = r == 0 ? entry_find(newparent, newname) : NULL;
+    if (from)
+        r = attrs_need_locked(c, from->node, w);
+    if (r == 0 && to && to->node->dir && !(flags & RENAME_EXCHANGE))
+        r = dir_need_locked(c, to->node, true, w);
+    struct entry *both[2] = {from, to};
+    for (int i = 0; i < 2 && r == 0 && (flags & RENAME_EXCHANGE); i++) {
+        if (!both[i] || both[i]->node->dir)
+            continue;
+        r = attrs_need_locked(c, both[i]->node, w);
+        if (r == 0 && both[i]->node->file)
+            r = fetch_complete_locked(c, both[i]->node, w);
+    }
+    return r;
+}
+
+int cache_rename(struct cache *c, struct node *parent, const char *name, struct node *newparent,
+                 const char *newname, unsigned flags, struct waiter *w)
+{
+    int r;
+
+    if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
+        return -EINVAL;
+    do {
+        mutex_lock(&c->lock);
+        r = rename_ready_locked(c, parent, name, newparent, newname, flags, w);
+        mutex_unlock(&c->lock);
+        if (r != 0)
+            return r;
+        ns_write(c);
+        r = rename_held(c, parent, name, newparent, newname, flags);
+        ns_done(c);
+    } while (r == -EAGAIN); /* materialised meanwhile: its content is fetched first */
+    return r;
+}

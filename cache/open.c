@@ -1,0 +1,650 @@
+/* Open files: opening in one mode per inode, reading, writing, truncating, flushing, syncing,
+ * closing. */
+#include "cache/node.h"
+
+#include "cache/crash.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <utlist.h>
+
+/* ---- opening ---- */
+
+static bool wants_write(int flags)
+{
+    return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
+}
+
+/* Everything that opening may have to wait for. */
+static int open_ready_locked(struct cache *c, struct node *n, int flags, struct waiter *w)
+{
+    int r;
+
+    if (n->dir)
+        return -EISDIR;
+    if (n->flags & NODE_REPLACED)
+        return -ESTALE;
+    if (!n->links && !n->file)
+        return -ESTALE;
+    if (wants_write(flags) && c->config.read_only)
+        return -EROFS;
+    r = attrs_need_locked(c, n, w);
+    if (r == 0)
+        r = version_need_locked(c, n, w);
+    if (r != 0)
+        return r;
+    if (!S_ISREG(n->mode))
+        return -EINVAL;
+    struct file *f = n->file;
+    if (f && f->busy)
+        return waitq_park_locked(c, &f->range_waiters, w);
+    return wants_write(flags) ? space_need_locked(c, f, w) : 0;
+}
+
+static bool may_pass_through_locked(struct cache *c, struct file *f, bool writable)
+{
+    return c->config.passthrough && f->state != FILE_PARTIAL &&
+           (!writable || space_for_passthrough_locked(c));
+}
+
+static void enter_locked(struct cache *c, struct handle *h)
+{
+    struct file *f = h->node->file;
+
+    if (f->open_handles == 0)
+        f->passthrough = may_pass_through_locked(c, f, h->writable);
+    f->open_handles++;
+    c->open_handles++;
+    node_ref_locked(h->node);
+    file_lru_remove_locked(c, f);
+    if (!h->writable)
+        return;
+    f->write_handles++;
+    atomic_store(&f->changed, true);
+    f->generation++;
+    if (f->state != FILE_DIRTY &&
+        (mtime_is_racy(f->clean_mtime_ns) ||
+         (!c->mirror.mtime_trusted && (h->flags & O_ACCMODE) == O_RDWR)))
+        f->suspect = true;
+    if (!f->is_writer) {
+        DL_APPEND2(c->writers, f, writer_prev, writer_next);
+        f->is_writer = true;
+    }
+}
+
+static void leave_locked(struct cache *c, struct handle *h)
+{
+    struct node *n = h->node;
+    struct file *f = n->file;
+
+    f->open_handles--;
+    c->open_handles--;
+    if (h->writable && --f->write_handles == 0 && f->is_writer) {
+        DL_DELETE2(c->writers, f, writer_prev, writer_next);
+        f->is_writer = false;
+    }
+    if (f->open_handles == 0)
+        f->passthrough = false;
+    file_put_fd_locked(c, f, h->writable ? FD_WRITE : FD_READ);
+    if (f->open_handles == 0)
+        file_lru_add_locked(c, f);
+    node_unref_locked(c, n);
+    free(h);
+}
+
+/* STAMP_WRITING is on the disk before a writable open is answered. */
+static int stamp_writing(struct cache *c, struct node *n, int fd)
+{
+    struct file *f = n->file;
+
+    mutex_lock(&c->lock);
+    bool there = f->writing_stamp;
+    f->writing_stamp = true;
+    mutex_unlock(&c->lock);
+    int r = there ? 0 : node_write_stamp(c, n, fd);
+    if (r < 0) {
+        mutex_lock(&c->lock);
+        f->writing_stamp = false;
+        mutex_unlock(&c->lock);
+    }
+    crash_point("open-stamped");
+    return r;
+}
+
+static int open_file(struct cache *c, struct node *n, int flags, struct handle **ret)
+{
+    struct handle *h = calloc(1, sizeof(*h));
+    if (!h)
+        return -ENOMEM;
+    h->node = n;
+    h->flags = flags;
+    h->writable = wants_write(flags);
+    int r = file_need(c, n);
+    if (r == 0)
+        r = file_get_fd(c, n, h->writable ? FD_WRITE : FD_READ);
+    if (r < 0) {
+        free(h);
+        return r;
+    }
+    mutex_lock(&c->lock);
+    enter_locked(c, h);
+    mutex_unlock(&c->lock);
+    r = h->writable ? stamp_writing(c, n, r) : 0;
+    if (r < 0) {
+        mutex_lock(&c->lock);
+        leave_locked(c, h);
+        mutex_unlock(&c->lock);
+        return r;
+    }
+    *ret = h;
+    return 0;
+}
+
+int cache_open(struct cache *c, struct node *node, int flags, struct waiter *w,
+               struct handle **ret)
+{
+    mutex_lock(&c->lock);
+    int r = open_ready_locked(c, node, flags, w);
+    mutex_unlock(&c->lock);
+    if (r == 0 && (flags & O_TRUNC))
+        r = file_truncate(c, node, 0, w);
+    return r == 0 ? open_file(c, node, flags, ret) : r;
+}
+
+struct node *handle_node(struct handle *h)
+{
+    return h->node;
+}
+
+int handle_fd(struct handle *h)
+{
+    return h->node->file->fds[h->writable ? FD_WRITE : FD_READ];
+}
+
+bool handle_passthrough(struct handle *h)
+{
+    return h->node->file->passthrough;
+}
+
+int *handle_backing_slot(struct handle *h)
+{
+    return &h->node->file->backing_slot;
+}
+
+int cache_no_passthrough(struct cache *c, struct handle *h)
+{
+    struct file *f = h->node->file;
+    int r = 0;
+
+    mutex_lock(&c->lock);
+    if (f->open_handles > 1 && f->passthrough)
+        r = -EBUSY;
+    else
+        f->passthrough = false;
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+bool handle_keep_cache(struct handle *h)
+{
+    struct file *f = h->node->file;
+
+    /* Opens through the daemon see every write, so the kernel's pages are right as long as the
+     * content did not change behind them; a passthrough write leaves them stale. */
+    return f->kept_generation == f->generation && !f->passthrough;
+}
+
+/* ---- reading ---- */
+
+/* First read-ahead of a sequential reader, and the most it grows to, in bytes. */
+#define AHEAD_MIN (UINT64_C(1) << 20)
+#define AHEAD_MAX (UINT64_C(64) << 20)
+
+static void learn_locked(struct handle *h, uint64_t off, size_t len)
+{
+    if (off == h->ra_next || (off < h->ra_next && off + len + AHEAD_MIN >= h->ra_next)) {
+        h->ra_bytes = h->ra_bytes ? h->ra_bytes * 2 : AHEAD_MIN;
+        if (h->ra_bytes > AHEAD_MAX)
+            h->ra_bytes = AHEAD_MAX;
+    } else {
+        h->ra_bytes = 0;
+    }
+    if (off + len > h->ra_next || h->ra_bytes == 0)
+        h->ra_next = off + len;
+}
+
+int cache_prepare_read(struct cache *c, struct handle *h, uint64_t off, size_t len,
+                       struct waiter *w)
+{
+    struct node *n = h->node;
+    int r = 0;
+
+    mutex_lock(&c->lock);
+    struct file *f = n->file;
+    if (f->state == FILE_PARTIAL) {
+        uint64_t end = off + len < n->size ? off + len : n->size;
+        /* A retry of the same read must not look like a seek. */
+        if (h->ra_next != off + len || h->ra_next == 0)
+            learn_locked(h, off, len);
+        r = off < end ? fetch_need_locked(c, n, off, end, h->ra_bytes, w) : 0;
+    }
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+/* ---- writing ---- */
+
+/* The file is complete and there is room, or it parks. */
+static int write_ready(struct cache *c, struct node *n, struct waiter *w)
+{
+    mutex_lock(&c->lock);
+    struct file *f = n->file;
+    int r = fetch_complete_locked(c, n, w);
+    if (r == 0)
+        r = space_need_locked(c, f, w);
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+/* After the daemon itself changed the content through `fd`. */
+static int note_change(struct cache *c, struct node *n, int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    mutex_lock(&c->lock);
+    file_saw_locked(c, n, &st);
+    /* Two changes within one tick of the clock: the second moves nothing that can be seen. */
+    if (n->file->state != FILE_DIRTY || !n->file->content_dirty)
+        file_mark_dirty_locked(c, n, true);
+    else
+        n->file->generation++;
+    atomic_store(&n->file->changed, true);
+    n->file->kept_generation = n->file->generation;
+    mutex_unlock(&c->lock);
+    return 0;
+}
+
+ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t len,
+                    uint64_t off, struct waiter *w)
+{
+    int r = write_ready(c, h->node, w);
+    size_t done = 0;
+
+    if (r != 0)
+        return r;
+    int fd = handle_fd(h);
+    while (done < len) {
+        ssize_t n = pwrite(fd, (const char *)buf + done, len - done, (off_t)(off + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && done == 0)
+            return -errno;
+        if (n <= 0)
+            break;
+        done += (size_t)n;
+    }
+    r = note_change(c, h->node, fd);
+    return r < 0 ? r : (ssize_t)done;
+}
+
+int cache_fallocate(struct cache *c, struct handle *h, int mode, uint64_t off, uint64_t len,
+                    struct waiter *w)
+{
+    int r = write_ready(c, h->node, w);
+
+    if (r != 0)
+        return r;
+    if (fallocate(handle_fd(h), mode, (off_t)off, (off_t)len) < 0)
+        return -errno;
+    return note_change(c, h->node, handle_fd(h));
+}
+
+ssize_t cache_copy_file_range(struct cache *c, struct handle *in, uint64_t off_in,
+                              struct handle *out, uint64_t off_out, size_t len,
+                              struct waiter *w)
+{
+    int r = cache_prepare_read(c, in, off_in, len, w);
+    off_t from = (off_t)off_in, to = (off_t)off_out;
+
+    if (r == 0)
+        r = write_ready(c, out->node, w);
+    if (r != 0)
+        return r;
+    ssize_t n = copy_file_range(handle_fd(in), &from, handle_fd(out), &to, len, 0);
+    if (n < 0)
+        return -errno;
+    r = note_change(c, out->node, handle_fd(out));
+    return r < 0 ? r : n;
+}
+
+int cache_lseek(struct cache *c, struct handle *h, uint64_t off, int whence, struct waiter *w,
+                uint64_t *ret)
+{
+    int r;
+
+    /* Where the holes are is known once the file is whole; sparse mirror files would lie. */
+    mutex_lock(&c->lock);
+    r = fetch_complete_locked(c, h->node, w);
+    mutex_unlock(&c->lock);
+    if (r != 0)
+        return r;
+    off_t at = lseek(handle_fd(h), (off_t)off, whence);
+    if (at < 0)
+        return -errno;
+    *ret = (uint64_t)at;
+    return 0;
+}
+
+/* ---- truncating ---- */
+
+/* Claims a partial file for becoming complete and empty: nobody fetches meanwhile. */
+static int claim_locked(struct cache *c, struct file *f, struct waiter *w)
+{
+    if (f->busy || f->fetches)
+        return waitq_park_locked(c, &f->range_waiters, w);
+    f->busy = true;
+    return 0;
+}
+
+/* A partial file to length 0; docs/format.md has the order. */
+static int empty_partial(struct cache *c, struct node *n, int fd)
+{
+    struct file *f = n->file;
+    struct ranges none = {0};
+
+    int r = stamp_write_ranges(fd, &none, true);
+    if (r == 0 && ftruncate(fd, 0) < 0)
+        r = -errno;
+    crash_point("truncate-emptied");
+    mutex_lock(&c->lock);
+    ranges_clear(&f->present);
+    f->writing_stamp = true;
+    mutex_unlock(&c->lock);
+    if (r == 0)
+        r = node_write_stamp(c, n, fd);
+    if (r == 0)
+        r = stamp_remove_ranges(fd);
+    crash_point("truncate-complete");
+    return r;
+}
+
+static int truncate_partial(struct cache *c, struct node *n, int fd)
+{
+    int r = empty_partial(c, n, fd);
+    struct file *f = n->file;
+
+    mutex_lock(&c->lock);
+    f->busy = false;
+    if (r == 0) {
+        f->state = FILE_DIRTY;
+        n->size = 0;
+        file_mark_dirty_locked(c, n, true);
+    }
+    waitq_wake_locked(c, &f->range_waiters, 0);
+    mutex_unlock(&c->lock);
+    return r < 0 ? r : note_change(c, n, fd);
+}
+
+static int truncate_ready(struct cache *c, struct node *n, uint64_t size, bool *ret_partial,
+                          struct waiter *w)
+{
+    int r = 0;
+
+    mutex_lock(&c->lock);
+    struct file *f = n->file;
+    *ret_partial = false;
+    if (f->state == FILE_PARTIAL && size == 0) {
+        r = claim_locked(c, f, w);
+        *ret_partial = r == 0;
+    } else {
+        r = fetch_complete_locked(c, n, w);
+    }
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, bool partial)
+{
+    if (partial)
+        return truncate_partial(c, n, fd);
+    int r = stamp_writing(c, n, fd);
+    if (r == 0 && ftruncate(fd, (off_t)size) < 0)
+        r = -errno;
+    return r < 0 ? r : note_change(c, n, fd);
+}
+
+int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter *w)
+{
+    bool partial;
+
+    if (c->config.read_only)
+        return -EROFS;
+    int r = file_need(c, n);
+    if (r == 0)
+        r = truncate_ready(c, n, size, &partial, w);
+    if (r != 0)
+        return r;
+    int fd = file_get_fd(c, n, FD_WRITE);
+    r = fd < 0 ? fd : truncate_fd(c, n, fd, size, partial);
+    mutex_lock(&c->lock);
+    if (fd < 0 && partial)
+        n->file->busy = false;
+    if (fd >= 0)
+        file_put_fd_locked(c, n->file, FD_WRITE);
+    /* Without an open writer nobody else would queue it. */
+    if (r == 0 && n->file->write_handles == 0 && n->links)
+        file_queue_locked(c, n);
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+/* ---- closing ---- */
+
+/* An error that will not go away by itself is told once to each handle. */
+static int tell_error_locked(struct handle *h)
+{
+    struct file *f = h->node->file;
+
+    if (!f->error || f->error_told || h->told)
+        return 0;
+    if (f->error == -ETIMEDOUT || f->error == -EHOSTUNREACH || f->error == -EAGAIN)
+        return 0;
+    h->told = f->error_told = true;
+    return f->error;
+}
+
+/* Parks until the store has what the file is now. */
+static int store_has_locked(struct cache *c, struct handle *h, struct waiter *w)
+{
+    struct node *n = h->node;
+    struct file *f = n->file;
+
+    if (!n->links || f->stored_generation >= f->generation ||
+        (f->state != FILE_DIRTY && !(n->flags & NODE_ATTR_DIRTY)))
+        return 0;
+    if (f->error && !f->uploading && !h->told) {
+        h->told = true;
+        return f->error;
+    }
+    h->told = false;
+    f->wanted = true;
+    f->due_ns = 0;
+    scheduler_kick_locked(c);
+    return waitq_park_locked(c, &f->upload_waiters, w);
+}
+
+int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
+{
+    struct node *n = h->node;
+    struct stat st;
+    int r = 0;
+
+    if (!h->writable)
+        return 0;
+    if (fstat(handle_fd(h), &st) < 0)
+        return -errno;
+    mutex_lock(&c->lock);
+    struct file *f = n->file;
+    uint64_t before = f->seq;
+    file_saw_locked(c, n, &st);
+    if (n->links && f->state == FILE_DIRTY && f->stored_generation < f->generation &&
+        !f->wanted)
+        file_queue_locked(c, n);
+    bool numbered = f->seq != before;
+    mutex_unlock(&c->lock);
+    if (numbered)
+        r = node_write_stamp(c, n, handle_fd(h));
+    crash_point("close-stamped");
+    mutex_lock(&c->lock);
+    if (r == 0 && c->config.durability == DURABILITY_STORE)
+        r = store_has_locked(c, h, w);
+    else if (r == 0)
+        r = tell_error_locked(h);
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+void cache_release(struct cache *c, struct handle *h)
+{
+    struct node *n = h->node;
+    struct stat st;
+    bool seen = h->writable && fstat(handle_fd(h), &st) == 0;
+
+    mutex_lock(&c->lock);
+    struct file *f = n->file;
+    if (seen)
+        file_saw_locked(c, n, &st);
+    /* Every file that was open for writing is looked at once more: a mapping may still write.
+     */
+    if (h->writable && f->write_handles == 1 && n->links &&
+        (f->writing_stamp || f->state == FILE_DIRTY))
+        file_queue_locked(c, n);
+    f->kept_generation = f->passthrough ? UINT64_MAX : f->generation;
+    leave_locked(c, h);
+    cache_check_locked(c);
+    mutex_unlock(&c->lock);
+}
+
+/* ---- syncing ---- */
+
+struct sync {
+    struct task task;
+    struct cache *cache;
+    struct node *node; /* referenced */
+    int fd;            /* a duplicate, or -1 */
+    struct waitq waiters;
+};
+
+/* Data first, then the note that it is synced, then the note itself. */
+static int sync_file(struct cache *c, struct node *n, int fd)
+{
+    struct stat before, after;
+
+    if (fstat(fd, &before) < 0 || fsync(fd) < 0 || fstat(fd, &after) < 0)
+        return -errno;
+    if (n->dir || before.st_mtim.tv_nsec != after.st_mtim.tv_nsec ||
+        before.st_mtim.tv_sec != after.st_mtim.tv_sec || before.st_size != after.st_size)
+        return 0;
+    mutex_lock(&c->lock);
+    if (n->file) {
+        n->file->synced_mtime_ns =
+            (int64_t)after.st_mtim.tv_sec * NS_PER_SEC + after.st_mtim.tv_nsec;
+        n->file->synced_size = (uint64_t)after.st_size;
+    }
+    mutex_unlock(&c->lock);
+    int r = node_write_stamp(c, n, fd);
+    return r < 0 ? r : fsync(fd) < 0 ? -errno : 0;
+}
+
+static void run_sync(struct task *task)
+{
+    struct sync *s = container_of(task, struct sync, task);
+    struct cache *c = s->cache;
+    int r = s->fd >= 0 ? sync_file(c, s->node, s->fd) : 0;
+
+    if (r == 0 && s->node->dir)
+        r = journal_sync(c->journal);
+    if (s->fd >= 0)
+        (void)close(s->fd);
+    mutex_lock(&c->lock);
+    waitq_wake_locked(c, &s->waiters, r < 0 ? r : CACHE_DONE);
+    node_unref_locked(c, s->node);
+    mutex_unlock(&c->lock);
+    free(s);
+}
+
+/* Takes `fd` over. */
+static int start_sync(struct cache *c, struct node *n, int fd, struct waiter *w)
+{
+    struct sync *s = calloc(1, sizeof(*s));
+    int r = s ? 0 : -ENOMEM;
+
+    mutex_lock(&c->lock);
+    if (s) {
+        *s = (struct sync){.task.run = run_sync, .cache = c, .node = n, .fd = fd};
+        waitq_init(&s->waiters);
+        r = waitq_park_locked(c, &s->waiters, w);
+    }
+    if (r == CACHE_PARKED) {
+        node_ref_locked(n);
+        pool_submit(c->chores, &s->task);
+    }
+    mutex_unlock(&c->lock);
+    if (r != CACHE_PARKED) {
+        free(s);
+        if (fd >= 0)
+            (void)close(fd);
+    }
+    return r;
+}
+
+int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter *w)
+{
+    struct node *n = h->node;
+    struct stat st;
+    int r = 0;
+
+    (void)datasync; /* the stamp must be synced as well */
+    if (!h->writable)
+        return 0;
+    if (fstat(handle_fd(h), &st) < 0)
+        return -errno;
+    mutex_lock(&c->lock);
+    file_saw_locked(c, n, &st);
+    if (n->file->state == FILE_PARTIAL) {
+        mutex_unlock(&c->lock);
+        return 0;
+    }
+    if (c->config.durability == DURABILITY_STORE) {
+        if (n->links && n->file->state == FILE_DIRTY &&
+            n->file->stored_generation < n->file->generation && !n->file->wanted)
+            file_queue_locked(c, n);
+        r = store_has_locked(c, h, w);
+    } else {
+        r = tell_error_locked(h);
+    }
+    mutex_unlock(&c->lock);
+    if (r != 0)
+        return r;
+    int fd = fcntl(handle_fd(h), F_DUPFD_CLOEXEC, 0);
+    return fd < 0 ? -errno : start_sync(c, n, fd, w);
+}
+
+int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w)
+{
+    ns_read(c);
+    mutex_lock(&c->lock);
+    auto_free char *path = node_path(dir);
+    mutex_unlock(&c->lock);
+    int fd = path ? mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY) : -ENOENT;
+    ns_done(c);
+    if (fd < 0 && fd != -ENOENT)
+        return fd;
+    /* Known from the listing only: there is nothing of ours but the journal. */
+    return start_sync(c, dir, fd < 0 ? -1 : fd, w);
+}

@@ -1,0 +1,189 @@
+/* The scheduler: one thread that decides which dirty file, directory or intention goes to the
+ * store next, looks at open files from time to time, and keeps the cache within its size. */
+#include "cache/node.h"
+
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <string.h>
+#include <utlist.h>
+
+/* How often open files are looked at. */
+#define LOOK_NS (1 * NS_PER_SEC)
+/* A staging file that was just closed is about to be renamed: deletes wait for it this long. */
+#define STAGED_BARRIER_NS (10 * NS_PER_SEC)
+
+static const char *const default_staging[] = {
+    "_checkpoint", "tmp-*", "*.tmp", ".*.tmp*", "*.orbax-checkpoint-tmp-*", NULL};
+static const char *const default_logs[] = {"*tfevents*", "*.log", "logs", NULL};
+
+static bool any_component_matches(const char *path, const char *const *patterns)
+{
+    auto_free char *copy = strdup(path);
+    char *rest = copy, *name;
+
+    while (copy && (name = strsep(&rest, "/")))
+        for (const char *const *p = patterns; *p; p++)
+            if (fnmatch(*p, name, 0) == 0)
+                return true;
+    return false;
+}
+
+bool path_is_staged(struct cache *c, const char *path)
+{
+    return any_component_matches(path, c->config.staging ? c->config.staging : default_staging);
+}
+
+bool path_is_log(struct cache *c, const char *path)
+{
+    return any_component_matches(path, c->config.logs ? c->config.logs : default_logs);
+}
+
+uint64_t barrier_seq_locked(struct cache *c)
+{
+    int64_t now = clock_mono_ns();
+    uint64_t seq = UINT64_MAX;
+    struct file *f;
+
+    if (c->out_of_quota)
+        return seq;
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        if (f->first_seq && f->first_seq < seq &&
+            (!f->staged || f->wanted || c->drain || now - f->staged_ns < STAGED_BARRIER_NS))
+            seq = f->first_seq;
+    }
+    return seq;
+}
+
+void dir_queue_locked(struct cache *c, struct node *dir)
+{
+    struct dir *d = dir->dir;
+
+    d->generation++;
+    d->due_ns = clock_mono_ns() + c->config.settle_ns;
+    if (!d->queued) {
+        node_ref_locked(dir);
+        DL_APPEND2(c->dirty_dirs, dir, dirty_prev, dirty_next);
+        d->queued = true;
+    }
+    scheduler_kick_locked(c);
+}
+
+void dir_unqueue_locked(struct cache *c, struct node *dir)
+{
+    if (!dir->dir->queued)
+        return;
+    DL_DELETE2(c->dirty_dirs, dir, dirty_prev, dirty_next);
+    dir->dir->queued = false;
+    node_unref_locked(c, dir);
+}
+
+/* The name that is to be published next, heap. */
+static char *dirty_path(struct node *n)
+{
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (e->dirty)
+            return entry_path(e);
+    return n->links ? entry_path(n->links) : NULL;
+}
+
+static bool live_upload_due(struct cache *c, struct file *f, const char *path, int64_t now)
+{
+    if (f->wanted)
+        return true;
+    return c->config.upload_interval_ns > 0 && f->state == FILE_DIRTY &&
+           now - f->uploaded_live_ns >= c->config.upload_interval_ns && path_is_log(c, path);
+}
+
+static bool may_upload(struct cache *c, struct file *f, const char *path, int64_t now)
+{
+    if (f->write_handles && !live_upload_due(c, f, path, now))
+        return false;
+    if (f->staged && !f->wanted && !c->drain)
+        return false;
+    return !upload_runs_at_locked(c, path, false) &&
+           !intent_blocks_upload_locked(c, path, f->seq);
+}
+
+static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next)
+{
+    struct file *f, *after;
+
+    DL_FOREACH_SAFE2(c->dirty, f, after, dirty_next)
+    {
+        if (c->uploads_running >= c->config.upload_jobs)
+            return;
+        if (f->uploading)
+            continue;
+        if (f->due_ns > now) {
+            *next = f->due_ns < *next ? f->due_ns : *next;
+            continue;
+        }
+        char *path = dirty_path(f->node);
+        if (!path) {
+            file_unqueue_locked(c, f);
+            continue;
+        }
+        if (may_upload(c, f, path, now))
+            upload_start_locked(c, f->node, path);
+        else
+            free(path);
+    }
+}
+
+/* Open log files are queued on the interval; what they take on the disk is counted. */
+static void look_at_writers_locked(struct cache *c, int64_t now)
+{
+    struct file *f, *after;
+
+    DL_FOREACH_SAFE2(c->writers, f, after, writer_next)
+    {
+        struct node *n = f->node;
+        node_look_locked(c, n);
+        if (!n->links || f->state != FILE_DIRTY || f->queued ||
+            c->config.upload_interval_ns == 0 ||
+            now - f->uploaded_live_ns < c->config.upload_interval_ns)
+            continue;
+        auto_free char *path = entry_path(n->links);
+        if (path && path_is_log(c, path)) {
+            DL_APPEND2(c->dirty, f, dirty_prev, dirty_next);
+            f->queued = true;
+            f->due_ns = now;
+        }
+    }
+}
+
+static void pass_locked(struct cache *c, int64_t now, int64_t *next)
+{
+    start_uploads_locked(c, now, next);
+    dirs_start_locked(c, now, next);
+    intents_start_locked(c, now, next);
+}
+
+void *scheduler_main(void *arg)
+{
+    struct cache *c = arg;
+    int64_t looked = 0;
+
+    mutex_lock(&c->lock);
+    while (!c->stopping) {
+        int64_t now = clock_mono_ns(), next = now + LOOK_NS;
+        c->kicked = false;
+        if (now - looked >= LOOK_NS) {
+            look_at_writers_locked(c, now);
+            looked = now;
+        }
+        pass_locked(c, now, &next);
+        cache_check_locked(c);
+        mutex_unlock(&c->lock);
+        evict_if_needed(c);
+        mutex_lock(&c->lock);
+        if (!c->kicked && !c->stopping)
+            (void)mutex_wait_until(&c->lock, &c->kick, next);
+    }
+    mutex_unlock(&c->lock);
+    return NULL;
+}

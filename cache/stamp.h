@@ -1,0 +1,80 @@
+/* The stamp: what runfs knows of a mirror file, kept in its extended attributes.
+ * docs/format.md, section 2. The texts are parsed strictly: a damaged stamp is -EINVAL, never a
+ * guess. */
+#ifndef RUNFS_CACHE_STAMP_H
+#define RUNFS_CACHE_STAMP_H
+
+#include "cache/range.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define STAMP_ATTRS  "user.runfs.a"
+#define STAMP_KEYS   "user.runfs.k"
+#define STAMP_RANGES "user.runfs.r"
+#define STAMP_XATTRS "user.runfs.x"
+#define STAMP_MAX    4096 /* bytes of any of them */
+
+enum stamp_flags {
+    STAMP_WRITING = 1 << 0,    /* W: opened for writing since it was last equal to the store */
+    STAMP_ATTR_DIRTY = 1 << 1, /* A: attributes not in the store */
+    STAMP_NEW = 1 << 2,        /* N: a directory that the store doesn't have yet */
+    STAMP_SYNCED = 1 << 3,     /* S: data was fsynced at synced_mtime_ns and synced_size */
+};
+
+struct stamp_attrs {
+    uint64_t ino;
+    uint32_t mode, uid, gid;
+    uint64_t rdev;
+    uint64_t birth;     /* when it was made, in the order of closes and intentions */
+    uint64_t seq;       /* order of the last close; 0 never closed */
+    uint64_t first_seq; /* order of the first close that is not in the store; 0 none */
+    unsigned flags;     /* enum stamp_flags */
+    int64_t synced_mtime_ns;
+    uint64_t synced_size;
+};
+
+/* What the store holds under one name of the file. */
+struct stamp_key {
+    char *key;
+    char *etag;
+    int64_t mtime_ns; /* of the mirror file when its content was equal */
+    uint64_t size;
+};
+
+struct stamp_keys {
+    struct stamp_key *v;
+    size_t n;
+};
+
+void stamp_keys_release(struct stamp_keys *k);
+/* The record of `key`, or NULL. */
+struct stamp_key *stamp_keys_find(const struct stamp_keys *k, const char *key);
+/* Adds or replaces the record of `key`. 0 or -ENOMEM. */
+int stamp_keys_set(struct stamp_keys *k, const char *key, const char *etag, int64_t mtime_ns,
+                   uint64_t size);
+/* Forgets the record of `key`. */
+void stamp_keys_remove(struct stamp_keys *k, const char *key);
+
+/* The files of a mirror are reached by descriptor. All return 0 or a negative errno: -ENODATA
+ * when the stamp is not there, -EINVAL when it is damaged. */
+int stamp_read_attrs(int fd, struct stamp_attrs *ret);
+int stamp_write_attrs(int fd, const struct stamp_attrs *a);
+int stamp_read_keys(int fd, struct stamp_keys *ret);
+int stamp_write_keys(int fd, const struct stamp_keys *k);
+int stamp_read_ranges(int fd, struct ranges *ret);
+/* When the set is too large for an xattr the smallest ranges are left out. Without `create` a
+ * file that is not partial (any more) is -ENODATA. */
+int stamp_write_ranges(int fd, const struct ranges *r, bool create);
+int stamp_remove_ranges(int fd);
+/* JSON text, heap. */
+int stamp_read_xattrs(int fd, char **ret);
+/* NULL removes it. */
+int stamp_write_xattrs(int fd, const char *json);
+
+/* The texts themselves, for tests and fuzzing. `text` is NUL-terminated. */
+int stamp_parse_attrs(const char *text, struct stamp_attrs *ret);
+int stamp_parse_keys(const char *text, struct stamp_keys *ret);
+int stamp_parse_ranges(const char *text, struct ranges *ret);
+
+#endif

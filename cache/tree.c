@@ -1,0 +1,480 @@
+/* The tree in memory: nodes, their names, paths, and the keys that are hidden until the store
+ * lost them. */
+#include "cache/node.h"
+
+#include "common/log.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- inode numbers ---- */
+
+/* FNV-1a with a final mix (splitmix64): the number must be stable over versions, not secret. */
+static uint64_t hash_text(uint64_t h, const char *s)
+{
+    h ^= UINT64_C(0xcbf29ce484222325);
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
+    h ^= h >> 30;
+    h *= UINT64_C(0xbf58476d1ce4e5b9);
+    h ^= h >> 27;
+    h *= UINT64_C(0x94d049bb133111eb);
+    return h ^ (h >> 31);
+}
+
+/* 0 and 1 are the kernel's and the root's; the top bit stays free for programs that use off_t.
+ */
+static uint64_t ino_usable(uint64_t h)
+{
+    h &= INT64_MAX;
+    return h < 16 ? h + 16 : h;
+}
+
+uint64_t ino_of_key(struct cache *c, const char *key)
+{
+    return ino_usable(hash_text(c->identity_hash, key));
+}
+
+uint64_t ino_fresh(struct cache *c, const char *key)
+{
+    uint64_t salt = (uint64_t)clock_real_ns() * UINT64_C(0x9e3779b97f4a7c15);
+
+    return ino_usable(hash_text(c->identity_hash ^ salt, key));
+}
+
+/* ---- nodes ---- */
+
+struct node *node_new(struct cache *c, uint32_t mode)
+{
+    struct node *n = calloc(1, sizeof(*n));
+
+    if (!n)
+        return NULL;
+    n->mode = mode;
+    n->nlink = S_ISDIR(mode) ? 2 : 1;
+    waitq_init(&n->stat_waiters);
+    if (S_ISDIR(mode)) {
+        n->dir = calloc(1, sizeof(*n->dir));
+        if (!n->dir) {
+            free(n);
+            return NULL;
+        }
+        waitq_init(&n->dir->waiters);
+    }
+    c->nodes++;
+    return n;
+}
+
+void node_ref_locked(struct node *n)
+{
+    n->refs++;
+}
+
+void node_unref_locked(struct cache *c, struct node *n)
+{
+    assert(n->refs > 0);
+    n->refs--;
+    node_collect_locked(c, n);
+}
+
+void node_collect_locked(struct cache *c, struct node *n)
+{
+    if (n->refs || n->nlookup || n->links || (n->flags & NODE_ROOT))
+        return;
+    if (n->dir) {
+        struct entry *e, *next;
+        HASH_ITER(hh, n->dir->children, e, next)
+        {
+            entry_remove_locked(c, e);
+        }
+        free(n->dir);
+    }
+    if (n->file)
+        file_free_locked(c, n->file);
+    free(n->target);
+    free(n->xattrs);
+    c->nodes--;
+    free(n);
+}
+
+void node_stat(struct node *n, struct stat *st)
+{
+    memset(st, 0, sizeof(*st));
+    st->st_ino = n->ino;
+    st->st_mode = n->mode;
+    st->st_nlink = n->nlink;
+    st->st_uid = n->uid;
+    st->st_gid = n->gid;
+    st->st_rdev = n->rdev;
+    st->st_size = (off_t)n->size;
+    st->st_blksize = 1 << 20;
+    st->st_blocks = (blkcnt_t)((n->size + 511) / 512);
+    st->st_mtim.tv_sec = n->mtime_ns / NS_PER_SEC;
+    st->st_mtim.tv_nsec = n->mtime_ns % NS_PER_SEC;
+    st->st_ctim.tv_sec = n->ctime_ns / NS_PER_SEC;
+    st->st_ctim.tv_nsec = n->ctime_ns % NS_PER_SEC;
+    st->st_atim.tv_sec = n->atime_ns / NS_PER_SEC;
+    st->st_atim.tv_nsec = n->atime_ns % NS_PER_SEC;
+}
+
+void node_default_attrs(struct cache *c, struct node *n)
+{
+    n->uid = c->config.uid;
+    n->gid = c->config.gid;
+    n->mode = S_ISDIR(n->mode) ? S_IFDIR | c->config.dir_mode : S_IFREG | c->config.file_mode;
+}
+
+static bool mode_fits(struct node *n, uint32_t mode)
+{
+    if (n->dir)
+        return S_ISDIR(mode);
+    return S_ISREG(mode) || S_ISLNK(mode) || S_ISFIFO(mode) || S_ISSOCK(mode) ||
+           S_ISCHR(mode) || S_ISBLK(mode);
+}
+
+/* A content can't be a symlink, fifo or device: only an empty object may claim that. */
+static bool type_allowed(struct node *n, const struct object *obj, uint32_t mode)
+{
+    return mode_fits(n, mode) && (n->dir || S_ISREG(mode) || obj->size == 0);
+}
+
+void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
+{
+    const struct attrs *a = &obj->attrs;
+
+    node_default_attrs(c, n);
+    n->size = obj->size;
+    n->mtime_ns = obj->mtime_ns;
+    if (!obj->attrs_known) {
+        n->ctime_ns = n->atime_ns = n->mtime_ns;
+        return;
+    }
+    if ((a->has & ATTR_MODE) && !(a->mode & S_IFMT))
+        n->mode = (n->mode & S_IFMT) | (a->mode & 07777);
+    else if ((a->has & ATTR_MODE) && type_allowed(n, obj, a->mode))
+        n->mode = a->mode;
+    if (a->has & ATTR_OWNER) {
+        n->uid = a->uid;
+        n->gid = a->gid;
+    }
+    if (a->has & ATTR_MTIME)
+        n->mtime_ns = a->mtime_ns;
+    if (a->has & ATTR_RDEV)
+        n->rdev = a->rdev;
+    n->ctime_ns = n->atime_ns = n->mtime_ns;
+    free(n->xattrs);
+    n->xattrs = (a->has & ATTR_XATTRS) && a->xattrs ? strdup(a->xattrs) : NULL;
+    if (S_ISLNK(n->mode)) {
+        free(n->target);
+        n->target = strdup((a->has & ATTR_TARGET) && a->target ? a->target : "");
+        n->size = n->target ? strlen(n->target) : 0;
+    }
+    n->flags |= NODE_ATTRS_KNOWN;
+}
+
+/* ---- entries ---- */
+
+struct entry *entry_find(struct node *dir, const char *name)
+{
+    struct entry *e = NULL;
+
+    if (dir->dir)
+        HASH_FIND_STR(dir->dir->children, name, e);
+    return e;
+}
+
+static void link_entry(struct entry *e)
+{
+    HASH_ADD_KEYPTR(hh, e->parent->dir->children, e->name, strlen(e->name), e);
+    e->next_link = e->node->links;
+    e->node->links = e;
+}
+
+static void unlink_entry(struct entry *e)
+{
+    struct entry **at = &e->node->links;
+
+    HASH_DEL(e->parent->dir->children, e);
+    while (*at != e)
+        at = &(*at)->next_link;
+    *at = e->next_link;
+}
+
+struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *name,
+                               struct node *n)
+{
+    size_t len = strlen(name);
+    struct entry *e = calloc(1, sizeof(*e) + len + 1);
+
+    mutex_assert_held(&c->lock);
+    if (!e)
+        return NULL;
+    memcpy(e->name, name, len + 1);
+    e->parent = dir;
+    e->node = n;
+    link_entry(e);
+    return e;
+}
+
+void entry_remove_locked(struct cache *c, struct entry *e)
+{
+    struct node *n = e->node;
+
+    unlink_entry(e);
+    if (!n->links && n->dir)
+        n->flags |= NODE_LOST;
+    free(e->etag);
+    free(e->src_key);
+    free(e);
+    node_collect_locked(c, n);
+}
+
+int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const char *name)
+{
+    struct entry *old = *e;
+    struct node *n = old->node;
+
+    node_ref_locked(n);
+    struct entry *e2 = entry_add_locked(c, dir, name, n);
+    if (e2) {
+        e2->etag = take_ptr(old->etag);
+        e2->src_key = take_ptr(old->src_key);
+        e2->verified_ns = old->verified_ns;
+        e2->dirty = old->dirty;
+        unlink_entry(old);
+        free(old);
+        *e = e2;
+    }
+    node_unref_locked(c, n);
+    return e2 ? 0 : -ENOMEM;
+}
+
+/* ---- paths ---- */
+
+/* Joins the names above `e` and its own; with `keys` it begins where a rename's source stands.
+ */
+static char *build_path(struct entry *e, bool keys)
+{
+    const char *base = "";
+    size_t len = 0;
+
+    for (struct entry *at = e; at; at = at->parent->links) {
+        if (keys && at->src_key) {
+            base = at->src_key;
+            len += strlen(base) + 1;
+            break;
+        }
+        len += strlen(at->name) + 1;
+        if (!at->parent->links && !(at->parent->flags & NODE_ROOT))
+            return NULL; /* below a removed directory */
+    }
+    char *path = malloc(len + 1);
+    if (!path)
+        return NULL;
+    char *p = path + len;
+    *p = '\0';
+    for (struct entry *at = e; at; at = at->parent->links) {
+        const char *text = keys && at->src_key ? at->src_key : at->name;
+        size_t n = strlen(text);
+        p -= n;
+        memcpy(p, text, n);
+        *--p = '/';
+        if (keys && at->src_key)
+            break;
+    }
+    memmove(path, path + 1, len);
+    return path;
+}
+
+char *entry_path(struct entry *e)
+{
+    return build_path(e, false);
+}
+
+char *entry_key(struct entry *e)
+{
+    return build_path(e, true);
+}
+
+char *node_path(struct node *n)
+{
+    if (n->flags & NODE_ROOT)
+        return strdup("");
+    return n->links ? entry_path(n->links) : NULL;
+}
+
+char *node_key(struct node *n)
+{
+    if (n->flags & NODE_ROOT)
+        return strdup("");
+    return n->links ? entry_key(n->links) : NULL;
+}
+
+char *child_path(struct node *dir, const char *name)
+{
+    auto_free char *path = node_path(dir);
+
+    return path ? path_join(path, name) : NULL;
+}
+
+char *child_key(struct node *dir, const char *name)
+{
+    auto_free char *key = node_key(dir);
+
+    return key ? path_join(key, name) : NULL;
+}
+
+bool node_is_below(struct node *n, struct node *dir)
+{
+    while (n != dir) {
+        if (!n->links)
+            return false;
+        n = n->links->parent;
+    }
+    return true;
+}
+
+struct node *tree_find(struct cache *c, const char *path, struct entry **ret_entry)
+{
+    struct node *n = c->root;
+    struct entry *e = NULL;
+    auto_free char *copy = strdup(path);
+    char *rest = copy, *name;
+
+    if (ret_entry)
+        *ret_entry = NULL;
+    if (!copy)
+        return NULL;
+    while ((name = strsep(&rest, "/"))) {
+        if (*name == '\0')
+            continue;
+        e = entry_find(n, name);
+        if (!e)
+            return NULL;
+        n = e->node;
+    }
+    if (ret_entry)
+        *ret_entry = e;
+    return n;
+}
+
+struct node *tree_make_dirs_locked(struct cache *c, const char *path)
+{
+    struct node *n = c->root;
+    auto_free char *copy = strdup(path);
+    char *rest = copy, *name;
+
+    while (copy && (name = strsep(&rest, "/"))) {
+        if (*name == '\0')
+            continue;
+        struct entry *e = entry_find(n, name);
+        if (e && !e->node->dir)
+            return NULL;
+        if (!e) {
+            struct node *child = node_new(c, S_IFDIR);
+            if (!child)
+                return NULL;
+            node_default_attrs(c, child);
+            e = entry_add_locked(c, n, name, child);
+            if (!e) {
+                node_collect_locked(c, child);
+                return NULL;
+            }
+            auto_free char *at = entry_path(e);
+            child->ino = at ? ino_of_key(c, at) : 0;
+            child->flags |= NODE_DEFAULT_INO;
+        }
+        n = e->node;
+    }
+    return copy ? n : NULL;
+}
+
+int tree_each(struct node *n, int (*visit)(void *arg, struct node *n), void *arg)
+{
+    struct entry *e, *next;
+    int r = visit(arg, n);
+
+    if (r != 0 || !n->dir)
+        return r;
+    HASH_ITER(hh, n->dir->children, e, next)
+    {
+        r = tree_each(e->node, visit, arg);
+        if (r != 0)
+            return r;
+    }
+    return 0;
+}
+
+char *cache_path(struct cache *c, struct node *node)
+{
+    mutex_lock(&c->lock);
+    char *path = node_path(node);
+    mutex_unlock(&c->lock);
+    return path;
+}
+
+struct node *cache_root(struct cache *c)
+{
+    return c->root;
+}
+
+/* ---- ghosts ---- */
+
+/* How long a listing may take; a younger one can't show what was removed before it. */
+#define GHOST_KEEP_NS (600 * NS_PER_SEC)
+
+bool ghost_hides(struct cache *c, const char *key, int64_t listed_ns)
+{
+    struct ghost *g;
+
+    HASH_FIND_STR(c->ghosts, key, g);
+    return g && (g->pending > 0 || g->done_ns >= listed_ns);
+}
+
+static void ghosts_purge(struct cache *c)
+{
+    struct ghost *g, *next;
+    int64_t old = clock_mono_ns() - GHOST_KEEP_NS;
+
+    HASH_ITER(hh, c->ghosts, g, next)
+    {
+        if (g->pending > 0 || g->done_ns > old)
+            continue;
+        HASH_DEL(c->ghosts, g);
+        free(g);
+    }
+}
+
+void ghost_count_locked(struct cache *c, const char *key, int by)
+{
+    struct ghost *g;
+
+    HASH_FIND_STR(c->ghosts, key, g);
+    if (!g && by > 0) {
+        size_t len = strlen(key);
+        g = calloc(1, sizeof(*g) + len + 1);
+        if (!g)
+            return; /* a listing may show the name until the store lost it */
+        memcpy(g->key, key, len + 1);
+        HASH_ADD_KEYPTR(hh, c->ghosts, g->key, len, g);
+        if (HASH_COUNT(c->ghosts) % 1024 == 0)
+            ghosts_purge(c);
+    }
+    if (g)
+        g->pending = (unsigned)((int)g->pending + by);
+    if (g && by < 0)
+        g->done_ns = clock_mono_ns();
+}
+
+void ghosts_free(struct cache *c)
+{
+    struct ghost *g, *next;
+
+    HASH_ITER(hh, c->ghosts, g, next)
+    {
+        HASH_DEL(c->ghosts, g);
+        free(g);
+    }
+}

@@ -1,0 +1,646 @@
+/* Uploads: one name of one file goes to the store, as one request or in parallel parts.
+ *
+ * What is sent is a stable file: without writers a writable open stops the upload before a
+ * changed byte can leave; with writers (a flush, a growing log) the content is compared before
+ * it is committed. Clean is declared only when no writer lived. docs/format.md, section 3. */
+#include "cache/node.h"
+
+#include "cache/crash.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+/* A file that changed while it was read. */
+#define CHANGED (-ECANCELED)
+/* A live file up to this size is read into memory and sent from there. */
+#define SNAPSHOT_MAX (UINT64_C(16) << 20)
+#define HELD_NS      (1 * NS_PER_SEC)
+
+struct job {
+    struct task task;
+    struct cache *cache;
+    struct node *node; /* referenced */
+    char *path;
+    int fd;
+    bool live; /* a writer or a mapping may change it */
+    uint64_t generation;
+    uint64_t seq; /* the cache's counter when the content was looked at */
+    struct stat st;
+    struct attrs attrs;
+    char *etag;
+    bool content; /* else attributes only */
+};
+
+/* ---- sources ---- */
+
+struct file_source {
+    struct source base;
+    struct job *job;
+    uint64_t start;    /* of this part in the file */
+    uint64_t *counted; /* highest byte reported as done, or NULL */
+};
+
+static ssize_t file_pread(struct source *src, void *buf, size_t len, uint64_t off)
+{
+    struct file_source *s = container_of(src, struct file_source, base);
+    struct job *j = s->job;
+
+    if (off >= s->base.size)
+        return 0;
+    if (len > s->base.size - off)
+        len = (size_t)(s->base.size - off);
+    ssize_t n = pread(j->fd, buf, len, (off_t)(s->start + off));
+    if (n < 0)
+        return -errno;
+    /* A writer that came before these bytes were read has set the flag before it could write.
+     */
+    if (!j->live && atomic_load(&j->node->file->changed))
+        return CHANGED;
+    return n == 0 ? CHANGED : n;
+}
+
+static void file_source_init(struct file_source *s, struct job *j, uint64_t start,
+                             uint64_t size)
+{
+    *s = (struct file_source){
+        .base = {.size = size, .pread = file_pread}, .job = j, .start = start};
+}
+
+static bool same_stat(const struct stat *a, const struct stat *b)
+{
+    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* Whether the file is still what it was when the upload began. */
+static int still_same(struct job *j)
+{
+    struct stat now;
+
+    if (fstat(j->fd, &now) < 0)
+        return -errno;
+    if (!j->live && atomic_load(&j->node->file->changed))
+        return CHANGED;
+    return same_stat(&now, &j->st) ? 0 : CHANGED;
+}
+
+/* ---- parts ---- */
+
+struct parts {
+    struct job *job;
+    struct upload *up;
+    uint64_t part_size;
+    unsigned n_parts;
+    atomic_uint next;  /* part number to be taken */
+    atomic_int result; /* first failure */
+    struct {           /* under cache.lock */
+        unsigned running;
+        pthread_cond_t done;
+        char why[320];
+    } sync;
+};
+
+struct part_task {
+    struct task task;
+    struct parts *parts;
+};
+
+static int send_part(struct parts *p, unsigned number, struct op *op)
+{
+    struct file_source src;
+    uint64_t start = (uint64_t)(number - 1) * p->part_size;
+    uint64_t left = (uint64_t)p->job->st.st_size - start;
+    uint64_t size = left < p->part_size ? left : p->part_size;
+
+    file_source_init(&src, p->job, start, size);
+    int r = store_upload_part(p->up, op, number, &src.base);
+    if (r == 0) {
+        mutex_lock(&p->job->cache->lock);
+        p->job->node->file->upload_done += size;
+        mutex_unlock(&p->job->cache->lock);
+    }
+    return r;
+}
+
+static void run_parts(struct task *task)
+{
+    struct parts *p = container_of(task, struct part_task, task)->parts;
+    struct cache *c = p->job->cache;
+    struct op op;
+    int r = 0;
+
+    while (r == 0 && atomic_load(&p->result) == 0) {
+        unsigned number = atomic_fetch_add(&p->next, 1);
+        if (number > p->n_parts)
+            break;
+        op_init(&op, c->config.store_timeout_ns);
+        op.cancelled = &c->cancelled;
+        r = send_part(p, number, &op);
+    }
+    mutex_lock(&c->lock);
+    int none = 0;
+    if (r < 0 && atomic_compare_exchange_strong(&p->result, &none, r))
+        memcpy(p->sync.why, op.why, sizeof(p->sync.why));
+    p->sync.running--;
+    (void)pthread_cond_signal(&p->sync.done);
+    mutex_unlock(&c->lock);
+}
+
+static int send_parts(struct parts *p, struct op *op)
+{
+    struct cache *c = p->job->cache;
+    struct part_task tasks[64];
+    unsigned n = c->config.upload_jobs < p->n_parts ? c->config.upload_jobs : p->n_parts;
+
+    n = n > ARRAY_SIZE(tasks) ? ARRAY_SIZE(tasks) : n;
+    p->sync.running = n;
+    cond_init(&p->sync.done);
+    for (unsigned i = 0; i < n; i++) {
+        tasks[i] = (struct part_task){.task.run = run_parts, .parts = p};
+        pool_submit(c->parts, &tasks[i].task);
+    }
+    mutex_lock(&c->lock);
+    while (p->sync.running)
+        mutex_wait(&c->lock, &p->sync.done);
+    mutex_unlock(&c->lock);
+    (void)pthread_cond_destroy(&p->sync.done);
+    int r = atomic_load(&p->result);
+    return r < 0 ? op_fail(op, r, "%s", p->sync.why) : 0;
+}
+
+static uint64_t part_size_for(struct cache *c, uint64_t size)
+{
+    struct store *s = c->store;
+    uint64_t part = c->config.part_size, most = s->parts_max ? s->parts_max : 10000;
+
+    if (part < s->part_min)
+        part = s->part_min;
+    if (part * most < size)
+        part = ((size + most - 1) / most + (1 << 20) - 1) >> 20 << 20;
+    return s->part_max && part > s->part_max ? s->part_max : part;
+}
+
+static void note_session(struct cache *c, const char *path, struct upload *up)
+{
+    auto_free char *token = store_upload_token(up);
+
+    if (token && journal_set_session(c->journal, path, token) < 0)
+        log_debug("upload session of %s not recorded", path);
+    crash_point("upload-session");
+}
+
+static int upload_in_parts(struct job *j, struct op *op, struct object *obj)
+{
+    struct cache *c = j->cache;
+    struct parts p = {.job = j, .part_size = part_size_for(c, (uint64_t)j->st.st_size)};
+
+    p.n_parts = (unsigned)(((uint64_t)j->st.st_size + p.part_size - 1) / p.part_size);
+    atomic_init(&p.next, 1);
+    atomic_init(&p.result, 0);
+    int r = store_upload_begin(c->store, op, j->path, &j->attrs, &p.up);
+    if (r < 0)
+        return r;
+    note_session(c, j->path, p.up);
+    r = send_parts(&p, op);
+    crash_point("upload-parts");
+    if (r == 0)
+        r = still_same(j);
+    if (r == 0) {
+        op_init(op, c->config.store_timeout_ns);
+        op->cancelled = &c->cancelled;
+        r = store_upload_commit(p.up, op, NULL, obj);
+    }
+    if (r < 0) {
+        struct op abort_op;
+        op_init(&abort_op, 10 * NS_PER_SEC);
+        (void)store_upload_abort(p.up, &abort_op);
+    }
+    (void)journal_remove_session(c->journal, j->path);
+    return r;
+}
+
+/* ---- whole ---- */
+
+static int put_snapshot(struct job *j, struct op *op, struct object *obj)
+{
+    size_t size = (size_t)j->st.st_size;
+    auto_free char *copy = malloc(size ? size : 1);
+    struct mem_source src;
+
+    if (!copy)
+        return op_fail(op, -ENOMEM, "upload %s: no memory", j->path);
+    ssize_t n = pread(j->fd, copy, size, 0);
+    if (n < 0)
+        return op_fail(op, -errno, "upload %s: can't read the cache: %s", j->path,
+                       strerror(errno));
+    int r = (size_t)n == size ? still_same(j) : CHANGED;
+    if (r < 0)
+        return r;
+    mem_source_init(&src, copy, size);
+    return store_put(j->cache->store, op, j->path, NULL, &src.base, &j->attrs, obj);
+}
+
+static int put_special(struct job *j, struct op *op, struct object *obj)
+{
+    struct mem_source src;
+
+    mem_source_init(&src, "", 0);
+    return store_put(j->cache->store, op, j->path, NULL, &src.base, &j->attrs, obj);
+}
+
+static int upload_content(struct job *j, struct op *op, struct object *obj)
+{
+    struct store *s = j->cache->store;
+    uint64_t size = (uint64_t)j->st.st_size;
+    bool parts = (s->caps & STORE_PARTS) && size > j->cache->config.part_size;
+
+    if (!S_ISREG(j->attrs.mode))
+        return put_special(j, op, obj);
+    if (j->live && size <= SNAPSHOT_MAX)
+        return put_snapshot(j, op, obj);
+    if (parts || (j->live && (s->caps & STORE_PARTS)))
+        return upload_in_parts(j, op, obj);
+    struct file_source src;
+    file_source_init(&src, j, 0, size);
+    return store_put(s, op, j->path, NULL, &src.base, &j->attrs, obj);
+}
+
+/* ---- beginning ---- */
+
+int64_t retry_delay_ns(unsigned attempts)
+{
+    int64_t most = (attempts < 6 ? (INT64_C(1) << attempts) : 60) * NS_PER_SEC;
+
+    /* Half of it at random, so that many files do not come back at once. */
+    return most / 2 +
+           (int64_t)((uint64_t)clock_real_ns() * UINT64_C(0x9e3779b97f4a7c15) >> 33) %
+               (most / 2 + 1);
+}
+
+int node_attrs_locked(struct node *n, struct attrs *ret)
+{
+    struct attrs a = {.has = ATTR_MODE | ATTR_OWNER | ATTR_MTIME,
+                      .mode = n->mode,
+                      .uid = n->uid,
+                      .gid = n->gid,
+                      .mtime_ns = n->mtime_ns};
+
+    if (n->xattrs) {
+        a.has |= ATTR_XATTRS;
+        a.xattrs = strdup(n->xattrs);
+    }
+    if (S_ISLNK(n->mode)) {
+        a.has |= ATTR_TARGET;
+        a.target = strdup(n->target ? n->target : "");
+    }
+    if (S_ISCHR(n->mode) || S_ISBLK(n->mode)) {
+        a.has |= ATTR_RDEV;
+        a.rdev = n->rdev;
+    }
+    if ((n->xattrs && !a.xattrs) || (S_ISLNK(n->mode) && !a.target)) {
+        attrs_release(&a);
+        return -ENOMEM;
+    }
+    *ret = a;
+    return 0;
+}
+
+bool upload_runs_at_locked(struct cache *c, const char *path, bool below)
+{
+    size_t len = strlen(path);
+
+    for (size_t i = 0; i < c->n_uploading; i++) {
+        const char *key = c->uploading[i]->file->upload_key;
+        if (strncmp(key, path, len) == 0 && (key[len] == '\0' || (below && key[len] == '/')))
+            return true;
+    }
+    return false;
+}
+
+/* Whether nobody can change the file any more; see docs/format.md, invariant 5. */
+static bool no_writer(int fd)
+{
+    if (fcntl(fd, F_SETLEASE, F_RDLCK) < 0)
+        return errno != EAGAIN; /* a filesystem without leases can't tell: mtime has to do */
+    (void)fcntl(fd, F_SETLEASE, F_UNLCK);
+    return true;
+}
+
+/* Looks at the file. 0: there is something to send; 1: nothing; CHANGED: look again later. */
+static int look(struct job *j)
+{
+    struct cache *c = j->cache;
+    struct node *n = j->node;
+    struct file *f = n->file;
+
+    mutex_lock(&c->lock);
+    atomic_store(&f->changed, false);
+    bool writers = f->write_handles > 0 || f->fd_users[FD_WRITE] > 0;
+    bool wanted = f->wanted || writers;
+    mutex_unlock(&c->lock);
+    bool held = !writers && !no_writer(j->fd);
+    j->live = writers || held;
+    if (held && !wanted) {
+        mutex_lock(&c->lock);
+        f->held = true;
+        mutex_unlock(&c->lock);
+        return CHANGED;
+    }
+    /* The next store to a mapped page moves mtime only after the page was cleaned. */
+    if (j->live && fsync(j->fd) < 0)
+        return -errno;
+    if (fstat(j->fd, &j->st) < 0)
+        return -errno;
+    mutex_lock(&c->lock);
+    f->held = held;
+    file_saw_locked(c, n, &j->st);
+    atomic_store(&f->changed, false);
+    j->generation = f->generation;
+    j->seq = c->seq;
+    j->content = f->state == FILE_DIRTY;
+    bool attrs = n->flags & NODE_ATTR_DIRTY;
+    struct entry *e = n->links;
+    while (e && !e->dirty)
+        e = e->next_link;
+    int r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
+    if (r == 0)
+        j->etag = strdup(e && e->etag ? e->etag : "");
+    f->upload_total = j->content ? (uint64_t)j->st.st_size : 0;
+    f->upload_done = 0;
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+/* ---- ending ---- */
+
+static struct entry *entry_at(struct node *n, const char *path)
+{
+    for (struct entry *e = n->links; e; e = e->next_link) {
+        auto_free char *now = entry_path(e);
+        if (now && strcmp(now, path) == 0)
+            return e;
+    }
+    return NULL;
+}
+
+static bool any_dirty_name(struct node *n)
+{
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (e->dirty)
+            return true;
+    return false;
+}
+
+static void clear_error_locked(struct file *f)
+{
+    f->attempts = 0;
+    f->error = 0;
+    f->error_told = false;
+    free(f->error_text);
+    f->error_text = NULL;
+}
+
+/* Nothing is left to do for this file, as far as its names go. */
+static void settle_locked(struct cache *c, struct job *j)
+{
+    struct node *n = j->node;
+    struct file *f = n->file;
+
+    f->wanted = false;
+    f->first_seq = 0;
+    clear_error_locked(f);
+    n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
+    if (f->state == FILE_DIRTY)
+        f->state = FILE_CLEAN;
+    f->content_dirty = false;
+    file_unqueue_locked(c, f);
+    if (!j->live)
+        f->writing_stamp = false;
+    else if (f->write_handles == 0)
+        file_queue_locked(c, n); /* a mapping lives: looked at again */
+    if (j->live && f->write_handles == 0)
+        f->due_ns = clock_mono_ns() + HELD_NS;
+}
+
+static void took_content_locked(struct job *j, struct entry *e, const struct object *obj)
+{
+    struct file *f = j->node->file;
+    int64_t mtime_ns = (int64_t)j->st.st_mtim.tv_sec * NS_PER_SEC + j->st.st_mtim.tv_nsec;
+
+    if (f->clean_mtime_ns != mtime_ns || f->clean_size != (uint64_t)j->st.st_size ||
+        f->stored_generation != j->generation)
+        stamp_keys_release(&f->keys); /* records of other content */
+    f->clean_mtime_ns = mtime_ns;
+    f->clean_size = (uint64_t)j->st.st_size;
+    f->suspect = j->live && (mtime_is_racy(mtime_ns) || !j->cache->mirror.mtime_trusted);
+    f->stored_generation = j->generation;
+    free(f->etag);
+    f->etag = strdup(obj->etag);
+    (void)stamp_keys_set(&f->keys, j->path, obj->etag, mtime_ns, (uint64_t)j->st.st_size);
+    (void)e;
+}
+
+/* The store has it. */
+static void done_locked(struct job *j, const struct object *obj)
+{
+    struct cache *c = j->cache;
+    struct node *n = j->node;
+    struct file *f = n->file;
+    struct entry *e = entry_at(n, j->path);
+    bool same = f->generation == j->generation;
+
+    c->uploaded_files++;
+    c->uploaded_bytes += j->content ? (uint64_t)j->st.st_size : 0;
+    c->unreachable_ns = 0;
+    c->out_of_quota = false;
+    if (!e) {
+        f->due_ns = clock_mono_ns() + c->config.settle_ns;
+        return; /* renamed or removed meanwhile: an intention deals with the old name */
+    }
+    if (j->content)
+        took_content_locked(j, e, obj);
+    else if (stamp_keys_find(&f->keys, j->path))
+        (void)stamp_keys_set(&f->keys, j->path, obj->etag, f->clean_mtime_ns, f->clean_size);
+    free(e->etag);
+    e->etag = strdup(obj->etag);
+    if (!j->content && f->etag) {
+        free(f->etag);
+        f->etag = strdup(obj->etag);
+    }
+    e->may_exist = true;
+    e->verified_ns = e->changed_ns = clock_mono_ns();
+    f->uploaded_live_ns = clock_mono_ns();
+    if (same)
+        e->dirty = false;
+    if (same && !any_dirty_name(n))
+        settle_locked(c, j);
+    else if (same || f->seq > j->seq)
+        f->first_seq = same ? f->first_seq : f->seq;
+    else
+        f->first_seq = 0; /* changed, but not closed since */
+    f->due_ns =
+        f->queued && !j->live ? clock_mono_ns() + (same ? 0 : c->config.settle_ns) : f->due_ns;
+}
+
+static void failed_locked(struct job *j, int r, const char *why)
+{
+    struct cache *c = j->cache;
+    struct file *f = j->node->file;
+
+    if (r == CHANGED) {
+        f->due_ns = clock_mono_ns() + (j->live || f->held ? HELD_NS : c->config.settle_ns);
+        return;
+    }
+    if (c->stopping)
+        return;
+    f->attempts++;
+    f->error = r;
+    f->error_told = false;
+    f->due_ns = clock_mono_ns() + retry_delay_ns(f->attempts);
+    free(f->error_text);
+    f->error_text = strdup(why);
+    c->last_error = r;
+    free(c->last_error_text);
+    c->last_error_text = strdup(why);
+    if (r == -ENOSPC || r == -EDQUOT)
+        c->out_of_quota = true;
+    if (!c->unreachable_ns)
+        c->unreachable_ns = clock_mono_ns();
+    log_error("upload failed, kept in the cache and tried again: %s", why);
+}
+
+static void forget_running_locked(struct cache *c, struct node *n)
+{
+    for (size_t i = 0; i < c->n_uploading; i++)
+        if (c->uploading[i] == n) {
+            c->uploading[i] = c->uploading[--c->n_uploading];
+            break;
+        }
+    c->uploads_running--;
+    n->file->uploading = false;
+    free(n->file->upload_key);
+    n->file->upload_key = NULL;
+}
+
+/* The stamp: what the store has first, then that nothing is owed. */
+static int write_stamps(struct job *j)
+{
+    crash_point("upload-committed");
+    int r = file_write_keys(j->cache, j->node, j->fd);
+    crash_point("upload-keys");
+    if (r == 0)
+        r = node_write_stamp(j->cache, j->node, j->fd);
+    crash_point("upload-stamped");
+    return r;
+}
+
+static int send_object(struct job *j, struct op *op, struct object *obj)
+{
+    struct cache *c = j->cache;
+
+    if (j->content)
+        return upload_content(j, op, obj);
+    if (!(c->store->caps & STORE_ATTRS)) {
+        memcpy(obj->etag, j->etag,
+               sizeof(obj->etag) < strlen(j->etag) + 1 ? sizeof(obj->etag) - 1
+                                                       : strlen(j->etag) + 1);
+        return 0;
+    }
+    int r = store_set_attributes(c->store, op, j->path, NULL, &j->attrs, obj);
+    if (r != -ENOENT && r != -ESTALE)
+        return r;
+    /* The object is gone: with all content here it is made again, else there is nothing to
+     * keep. */
+    mutex_lock(&c->lock);
+    if (j->node->file->state == FILE_PARTIAL) {
+        j->node->flags &= ~(unsigned)NODE_ATTR_DIRTY;
+        for (struct entry *e = j->node->links; e; e = e->next_link) {
+            e->dirty = false;
+            e->verified_ns = 0;
+        }
+        file_unqueue_locked(c, j->node->file);
+        r = CHANGED;
+    } else {
+        file_mark_dirty_locked(c, j->node, true);
+        r = CHANGED;
+    }
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+static void finish(struct job *j, int r, const struct object *obj, const char *why)
+{
+    struct cache *c = j->cache;
+    struct node *n = j->node;
+    bool sent = r == 0;
+
+    if (sent)
+        r = intents_retire(c, j->path);
+    mutex_lock(&c->lock);
+    if (r == 0)
+        done_locked(j, obj);
+    else if (r == 1)
+        settle_locked(c, j);
+    else
+        failed_locked(j, r, why);
+    mutex_unlock(&c->lock);
+    if (r >= 0 && write_stamps(j) < 0)
+        log_warn("%s is in the store, but its stamp could not be written; it will be uploaded "
+                 "again after a restart",
+                 j->path);
+    mutex_lock(&c->lock);
+    forget_running_locked(c, n);
+    waitq_wake_locked(c, &n->file->upload_waiters, 0);
+    if (j->fd >= 0)
+        file_put_fd_locked(c, n->file, FD_READ);
+    file_lru_add_locked(c, n->file);
+    progress_locked(c);
+    node_unref_locked(c, n);
+    cache_check_locked(c);
+    mutex_unlock(&c->lock);
+}
+
+static void run_upload(struct task *task)
+{
+    struct job *j = container_of(task, struct job, task);
+    struct cache *c = j->cache;
+    struct object obj = {0};
+    struct op op;
+
+    op_init(&op, c->config.store_timeout_ns);
+    op.cancelled = &c->cancelled;
+    j->fd = file_get_fd(c, j->node, FD_READ);
+    int r = j->fd < 0 ? j->fd : look(j);
+    if (r < 0 && r != CHANGED)
+        (void)op_fail(&op, r, "upload %s: can't read the cache: %s", j->path, strerror(-r));
+    if (r == 0)
+        r = send_object(j, &op, &obj);
+    finish(j, r, &obj, op.why);
+    object_release(&obj);
+    attrs_release(&j->attrs);
+    free(j->etag);
+    free(j->path);
+    free(j);
+}
+
+void upload_start_locked(struct cache *c, struct node *n, char *path)
+{
+    struct job *j = calloc(1, sizeof(*j));
+    auto_free char *key = strdup(path);
+
+    if (!j || !key) {
+        free(j);
+        free(path);
+        return; /* looked at again at the next pass */
+    }
+    *j = (struct job){.task.run = run_upload, .cache = c, .node = n, .path = path, .fd = -1};
+    node_ref_locked(n);
+    n->file->uploading = true;
+    n->file->upload_key = take_ptr(key);
+    c->uploading[c->n_uploading++] = n;
+    c->uploads_running++;
+    pool_submit(c->uploaders, &j->task);
+}

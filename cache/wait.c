@@ -1,0 +1,176 @@
+/* Parked requests and their waking: a waiter sits in one queue until something happens, moves
+ * to the wake list under the lock, and is woken by a thread that holds none. Also the locks'
+ * small helpers and the notices to the kernel. */
+#include "cache/node.h"
+
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <string.h>
+
+void ns_read(struct cache *c)
+{
+    (void)pthread_rwlock_rdlock(&c->ns);
+}
+
+void ns_write(struct cache *c)
+{
+    (void)pthread_rwlock_wrlock(&c->ns);
+}
+
+void ns_done(struct cache *c)
+{
+    (void)pthread_rwlock_unlock(&c->ns);
+}
+
+void waitq_init(struct waitq *q)
+{
+    q->head = NULL;
+    q->tail = &q->head;
+}
+
+int waitq_park_locked(struct cache *c, struct waitq *q, struct waiter *w)
+{
+    mutex_assert_held(&c->lock);
+    if (c->stopping)
+        return -EINTR;
+    w->next = NULL;
+    w->queue = q;
+    *q->tail = w;
+    q->tail = &w->next;
+    return CACHE_PARKED;
+}
+
+void waitq_wake_locked(struct cache *c, struct waitq *q, int err)
+{
+    mutex_assert_held(&c->lock);
+    if (!q->head)
+        return;
+    for (struct waiter *w = q->head; w; w = w->next) {
+        w->queue = NULL;
+        w->err = err;
+    }
+    *c->wake_tail = q->head;
+    c->wake_tail = q->tail;
+    waitq_init(q);
+    (void)pthread_cond_broadcast(&c->wake);
+}
+
+bool cache_cancel(struct cache *c, struct waiter *w)
+{
+    bool found = false;
+
+    mutex_lock(&c->lock);
+    struct waitq *q = w->queue;
+    if (q) {
+        struct waiter **at = &q->head;
+        while (*at && *at != w)
+            at = &(*at)->next;
+        found = *at == w;
+        if (found) {
+            *at = w->next;
+            if (q->tail == &w->next)
+                q->tail = at;
+            w->queue = NULL;
+        }
+    }
+    mutex_unlock(&c->lock);
+    return found;
+}
+
+static void *waker_main(void *arg)
+{
+    struct cache *c = arg;
+
+    mutex_lock(&c->lock);
+    for (;;) {
+        struct waiter *w = c->wake_list;
+        if (!w) {
+            if (c->stopping && c->n_wakers == 0)
+                break;
+            mutex_wait(&c->lock, &c->wake);
+            continue;
+        }
+        c->wake_list = w->next;
+        if (!c->wake_list)
+            c->wake_tail = &c->wake_list;
+        int err = w->err;
+        mutex_unlock(&c->lock);
+        w->wake(w, err);
+        mutex_lock(&c->lock);
+    }
+    mutex_unlock(&c->lock);
+    return NULL;
+}
+
+int wait_start(struct cache *c)
+{
+    c->wake_tail = &c->wake_list;
+    for (; c->n_wakers < WAKERS; c->n_wakers++) {
+        int r = pthread_create(&c->wakers[c->n_wakers], NULL, waker_main, c);
+        if (r)
+            return -r;
+    }
+    return 0;
+}
+
+void wait_stop(struct cache *c)
+{
+    mutex_lock(&c->lock);
+    unsigned n = c->n_wakers;
+    c->n_wakers = 0;
+    (void)pthread_cond_broadcast(&c->wake);
+    mutex_unlock(&c->lock);
+    while (n > 0)
+        (void)pthread_join(c->wakers[--n], NULL);
+}
+
+struct notice {
+    struct task task;
+    struct cache *cache;
+    struct node *node; /* referenced */
+    char name[];       /* "" for the node itself */
+};
+
+static void send_notice(struct task *task)
+{
+    struct notice *n = container_of(task, struct notice, task);
+    struct cache *c = n->cache;
+
+    c->config.invalidate(c->config.invalidate_arg, n->node, *n->name ? n->name : NULL);
+    mutex_lock(&c->lock);
+    node_unref_locked(c, n->node);
+    mutex_unlock(&c->lock);
+    free(n);
+}
+
+void notice_locked(struct cache *c, struct node *node, const char *name)
+{
+    if (!c->config.invalidate || c->stopping || (node->nlookup == 0 && node != c->root))
+        return;
+    size_t len = name ? strlen(name) : 0;
+    struct notice *n = malloc(sizeof(*n) + len + 1);
+    if (!n)
+        return; /* the kernel's timeouts end what is not told */
+    n->task.run = send_notice;
+    n->cache = c;
+    n->node = node;
+    memcpy(n->name, name ? name : "", len + 1);
+    node_ref_locked(node);
+    pool_submit(c->notifier, &n->task);
+}
+
+void scheduler_kick_locked(struct cache *c)
+{
+    c->kicked = true;
+    (void)pthread_cond_signal(&c->kick);
+}
+
+void progress_locked(struct cache *c)
+{
+    (void)pthread_cond_broadcast(&c->progress);
+    waitq_wake_locked(c, &c->flush_waiters, 0);
+    waitq_wake_locked(c, &c->space_waiters, 0);
+    scheduler_kick_locked(c);
+}
