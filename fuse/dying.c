@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BIT(sig) (UINT64_C(1) << ((sig)-1))
+#define TASK_EXITING 0x4 /* PF_EXITING of the kernel's task flags */
+#define BIT(sig)     (UINT64_C(1) << ((sig)-1))
 
 /* Signals whose default is not to end the process. */
 static const uint64_t harmless = BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) |
@@ -39,19 +40,43 @@ bool status_says_dying(const char *status)
     return (pending & ~handled & ~harmless) != 0;
 }
 
+bool stat_says_exiting(const char *stat)
+{
+    /* The name before the fields is in parentheses and may hold anything; then come state,
+     * ppid, pgrp, session, tty, tpgid and the flags. */
+    const char *at = strrchr(stat, ')');
+    unsigned flags;
+
+    return at && sscanf(at, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+           (flags & TASK_EXITING) != 0;
+}
+
+/* The text of a file of /proc/<tid>; -ENOENT when the thread is gone. */
+static int read_proc(pid_t tid, const char *name, char *text, size_t size)
+{
+    char path[48];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)tid, name);
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ESRCH ? -ENOENT : -errno;
+    ssize_t n = read(fd, text, size - 1);
+    if (n < 0)
+        return errno == ESRCH ? -ENOENT : -errno;
+    text[n] = '\0';
+    return 0;
+}
+
 bool caller_is_dying(pid_t tid)
 {
-    char path[48], text[4096];
+    char text[4096];
 
     if (tid <= 0)
         return false;
-    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
-    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT || errno == ESRCH;
-    ssize_t n = read(fd, text, sizeof(text) - 1);
-    if (n < 0)
-        return errno == ESRCH;
-    text[n] = '\0';
-    return status_says_dying(text);
+    int r = read_proc(tid, "status", text, sizeof(text));
+    if (r == 0 && !status_says_dying(text)) {
+        r = read_proc(tid, "stat", text, sizeof(text));
+        return r == -ENOENT || (r == 0 && stat_says_exiting(text));
+    }
+    return r == 0 || r == -ENOENT;
 }

@@ -12,5 +12,7 @@ bool caller_is_dying(pid_t tid);
 
 /* The same from the text of /proc/<tid>/status. */
 bool status_says_dying(const char *status);
+/* Whether the text of /proc/<tid>/stat is of a thread that is exiting. */
+bool stat_says_exiting(const char *stat);
 
 #endif

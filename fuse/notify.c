@@ -91,14 +91,13 @@ static void *notify_main(void *arg)
 int notify_start(struct notify_queue *q, struct fuse_session *session, const char *thread_name)
 {
     q->session = session;
-    int r = pthread_create(&q->thread, NULL, notify_main, q);
-    if (r)
-        return -r;
-    (void)pthread_setname_np(q->thread, thread_name);
     mutex_lock(&q->lock);
-    q->running = true;
+    int r = pthread_create(&q->thread, NULL, notify_main, q);
+    q->running = r == 0;
     mutex_unlock(&q->lock);
-    return 0;
+    if (r == 0)
+        (void)pthread_setname_np(q->thread, thread_name);
+    return -r;
 }
 
 void notify_close(struct notify_queue *q)
@@ -112,10 +111,12 @@ void notify_close(struct notify_queue *q)
 
 void notify_join(struct notify_queue *q)
 {
-    if (!q->running)
-        return;
-    (void)pthread_join(q->thread, NULL);
+    mutex_lock(&q->lock);
+    bool running = q->running;
     q->running = false;
+    mutex_unlock(&q->lock);
+    if (running)
+        (void)pthread_join(q->thread, NULL);
 }
 
 static bool add_locked(struct notify_queue *q, struct notice *n)

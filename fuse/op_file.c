@@ -1,6 +1,7 @@
 /* The content of open files. Passthrough files come here for all but read and write. */
 #include "fuse/control.h"
 #include "fuse/fs_impl.h"
+#include "fuse/setid.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -67,6 +68,10 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 
 static int run_write(struct pending *p)
 {
+    int r = setid_fall(p, handle_node(p->file->handle));
+
+    if (r)
+        return r;
     ssize_t n =
         cache_write(p->fs->cache, p->file->handle, p->data, p->size, p->off, &p->waiter);
 
@@ -102,8 +107,11 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         return;
     }
     struct pending *p = file_request(req, fi, run_flush);
-    if (p)
-        pending_start(p);
+    if (!p)
+        return;
+    /* The kernel sends no interrupt for the close of a process that is exiting. */
+    atomic_store(&p->interrupted, true);
+    pending_start(p);
 }
 
 static int run_fsync(struct pending *p)
@@ -125,6 +133,10 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 
 static int run_fallocate(struct pending *p)
 {
+    int r = setid_fall(p, handle_node(p->file->handle));
+
+    if (r)
+        return r;
     return answer_done(p, cache_fallocate(p->fs->cache, p->file->handle, (int)p->flags, p->off,
                                           p->size, &p->waiter));
 }
@@ -145,6 +157,10 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 
 static int run_copy_file_range(struct pending *p)
 {
+    int r = setid_fall(p, handle_node(p->file2->handle));
+
+    if (r)
+        return r;
     ssize_t n = cache_copy_file_range(p->fs->cache, p->file->handle, p->off, p->file2->handle,
                                       p->off2, p->size, &p->waiter);
 

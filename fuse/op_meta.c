@@ -1,6 +1,7 @@
 /* Names to nodes, and attributes. */
 #include "fuse/control.h"
 #include "fuse/fs_impl.h"
+#include "fuse/setid.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -78,9 +79,16 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 static int run_setattr(struct pending *p)
 {
     struct stat st = p->st; /* a parked call is made again with the same values */
-    int r = cache_setattr(p->fs->cache, p->node, p->file ? p->file->handle : NULL, p->flags,
-                          &p->waiter, &st);
+    unsigned set = p->flags;
+    bool chown = (set & (CACHE_SET_UID | CACHE_SET_GID)) != 0;
+    int r = 0;
 
+    if (chown || (set & CACHE_SET_SIZE))
+        r = setid_add_to_set(p, chown, &set, &st);
+    if (r)
+        return r;
+    r = cache_setattr(p->fs->cache, p->node, p->file ? p->file->handle : NULL, set, &p->waiter,
+                      &st);
     if (r)
         return r;
     (void)answer_attr(p, &st);

@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include "fuse/control.h"
 #include "fuse/fs_impl.h"
+#include "fuse/setid.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -74,8 +75,15 @@ static int open_file_make(struct pending *p, struct handle *h, struct open_file 
 /* Opens `node`; CACHE_PARKED, an error, or 0 with the open file. */
 static int open_node(struct pending *p, struct node *node, int flags, struct open_file **ret)
 {
-    int r = -EAGAIN;
+    bool writes = (flags & O_ACCMODE) != O_RDONLY;
+    int r = 0;
 
+    /* Passthrough writes are not seen, and O_TRUNC is a change by itself. */
+    if (writes && ((flags & O_TRUNC) || atomic_load(&p->fs->passthrough)))
+        r = setid_fall(p, node);
+    if (r)
+        return r;
+    r = -EAGAIN;
     for (int i = 0; i < OPEN_TRIES && r == -EAGAIN; i++) {
         struct handle *h;
         if (i > 0)

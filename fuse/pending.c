@@ -41,6 +41,10 @@ static void list_add(struct parked_list *list, struct pending *p)
         list->head->prev = p;
     list->head = p;
     list->count++;
+    if (atomic_load(&p->interrupted)) {
+        list->interrupted++;
+        (void)pthread_cond_signal(&list->changed);
+    }
     p->listed = true;
     mutex_unlock(&list->lock);
 }
@@ -107,8 +111,10 @@ static void *watch_main(void *arg)
 int parked_start(struct parked_list *list, struct fs *fs)
 {
     list->fs = fs;
+    mutex_lock(&list->lock);
     int r = pthread_create(&list->watcher, NULL, watch_main, list);
     list->running = r == 0;
+    mutex_unlock(&list->lock);
     return -r;
 }
 

@@ -28,7 +28,7 @@ struct pending {
     int err;                 /* what the waker said */
     int keep_err;            /* parking could not copy the arguments */
     bool listed;             /* in parked_list; has been parked at least once */
-    atomic_bool interrupted; /* the caller got a signal */
+    atomic_bool interrupted; /* the caller got a signal, or could end without our being told */
     struct pending *prev, *next;
     void *kept; /* heap; copies of what the request's buffer held */
 

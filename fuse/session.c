@@ -59,8 +59,7 @@ static void want_nothing(struct fuse_conn_info *conn)
 }
 #endif
 
-/* Passthrough excludes the writeback cache, and HANDLE_KILLPRIV_V2: with that a set-user-id bit
- * survives a write that we don't see. */
+/* Passthrough excludes the writeback cache. */
 static void init_passthrough(struct fs *fs, struct fuse_conn_info *conn)
 {
 #ifdef HAVE_FUSE_PASSTHROUGH
@@ -88,6 +87,9 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
     /* A file that is truncated as it is opened needs no download, and opens passthrough. */
     (void)want(conn, FUSE_CAP_ATOMIC_O_TRUNC);
     (void)want(conn, FUSE_CAP_CACHE_SYMLINKS);
+#ifdef FUSE_CAP_HANDLE_KILLPRIV_V2
+    (void)want(conn, FUSE_CAP_HANDLE_KILLPRIV_V2); /* setid.h */
+#endif
     /* Not EXPORT_SUPPORT: a node id is an address, and a file handle of NFS could bring back
      * one that was forgotten. Not AUTO_INVAL_DATA: pages are dropped by notification and at
      * open, not because our own writes moved the mtime. Not DONT_MASK: the kernel takes the
