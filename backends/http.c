@@ -52,6 +52,7 @@ struct run {
     struct http_answer *answer;
     struct slot *slot;
     struct curl_slist *headers;
+    unsigned starts;   /* how often curl began to send it */
     uint64_t sent_off; /* next byte of the source */
     bool headers_done; /* the empty line behind them came */
     bool begun;        /* to_sink->begin was asked */
@@ -387,6 +388,23 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_OK;
 }
 
+/* Before each sending, the first and any that curl adds by itself. */
+static int on_start(void *arg, char *peer, char *own, int peer_port, int own_port)
+{
+    struct run *run = arg;
+
+    (void)peer;
+    (void)own;
+    (void)peer_port;
+    (void)own_port;
+    if (run->starts++ && run->req->once) {
+        (void)run_fail(run, op_fail(run->op, -ECONNRESET,
+                                    "the connection died and the request may have arrived"));
+        return CURL_PREREQFUNC_ABORT;
+    }
+    return CURL_PREREQFUNC_OK;
+}
+
 static int add_header(struct http_answer *a, const char *name, size_t name_len,
                       const char *value, size_t len)
 {
@@ -603,6 +621,8 @@ static void set_options(struct run *run)
     if (h->ca_file)
         curl_easy_setopt(easy, CURLOPT_CAINFO, h->ca_file);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, run->slot->error);
+    curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_start);
+    curl_easy_setopt(easy, CURLOPT_PREREQDATA, run);
     curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_send);
     curl_easy_setopt(easy, CURLOPT_READDATA, run);
     curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, on_seek);

@@ -66,6 +66,8 @@ struct http_request {
     struct http_body_sink *to_sink; /* NULL: the body of a 2xx answer goes to answer->body */
     size_t body_max;                /* bytes of answer->body for a 2xx */
     int64_t silence_ns;             /* 0: as configured */
+    bool once; /* when a kept connection dies under it, fail rather than send it again unseen:
+                  it may have arrived */
 };
 
 /* Runs one request. 0: an answer came and is complete, whatever its status. Otherwise a

@@ -66,6 +66,7 @@ struct s3_request {
     const char *payload_hash; /* NULL: not signed, or that of nothing without a body */
     struct http_body_sink *to_sink;
     int64_t silence_ns;
+    bool once; /* as in struct http_request */
     /* The answer. */
     struct http_answer answer;
     struct s3_error error; /* code "" when the server gave none */

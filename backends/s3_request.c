@@ -223,7 +223,8 @@ static int send_once(struct s3 *s, struct op *op, struct s3_request *r,
                                 .body = r->body,
                                 .to_sink = r->to_sink,
                                 .body_max = S3_XML_BODY_MAX,
-                                .silence_ns = r->silence_ns};
+                                .silence_ns = r->silence_ns,
+                                .once = r->once};
     char why[sizeof(op->why)];
     int err = prepare(s, r, &p);
 
@@ -398,6 +399,8 @@ int s3_run(struct s3 *s, struct op *op, struct s3_request *r)
 
 void s3_add_condition(struct s3_request *r, const char *etag)
 {
+    /* Sent twice, a write meets its own result and fails: whoever repeats it must know. */
+    r->once = etag && strcmp(r->method, "GET") != 0;
     if (etag && !*etag)
         s3_fields_add(&r->headers, "if-none-match", "*");
     else if (etag)

@@ -376,6 +376,7 @@ static int complete(struct s3_upload *u, struct op *op, const char *etag, struct
         return err;
     s3_fields_add(&r.headers, "content-type", "application/xml");
     s3_add_condition(&r, etag);
+    r.once = true;
     r.payload_hash = hash;
     r.body = &src.base;
     r.silence_ns = S3_SLOW_ANSWER;

@@ -130,6 +130,21 @@ START_TEST(a_dead_kept_connection_is_replaced)
 }
 END_TEST
 
+/* curl would repeat it on a new connection, as above. */
+START_TEST(what_may_be_sent_once_is_sent_once)
+{
+    START({.text = OK5}, {.text = "", .close = true}, {.text = OK5});
+    struct http_request req = {.method = "PUT", .url = url, .body_max = 9, .once = true};
+
+    ck_assert_int_eq(http_run(http, &op, &req, &answer), 0);
+    http_answer_release(&answer);
+    ck_assert_int_eq(http_run(http, &op, &req, &answer), -ECONNRESET);
+    http_answer_release(&answer);
+    ck_assert_uint_eq(scripted_count(server), 2);
+    ck_assert_int_eq(http_run(http, &op, &req, &answer), 0);
+}
+END_TEST
+
 /* ---- bodies into sinks ---- */
 
 struct test_sink {
@@ -506,6 +521,7 @@ int main(void)
     tcase_add_test(t, a_head_has_a_length_and_no_body);
     tcase_add_test(t, a_put_sends_everything_without_a_pause);
     tcase_add_test(t, a_dead_kept_connection_is_replaced);
+    tcase_add_test(t, what_may_be_sent_once_is_sent_once);
     tcase_add_test(t, a_body_into_a_sink);
     tcase_add_test(t, other_lengths_than_promised);
     tcase_add_test(t, a_sink_may_refuse);

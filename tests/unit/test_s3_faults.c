@@ -472,7 +472,7 @@ static int commit_again(const char *head)
 
     script[0] = (struct scripted_answer)BEGUN;
     script[1] = (struct scripted_answer)PART_DONE;
-    script[2] = (struct scripted_answer){.text = "HTTP/1.1 200 OK\r\nCont", .close = true};
+    script[2] = (struct scripted_answer){.text = "", .close = true};
     script[3] =
         (struct scripted_answer)REST("404 No", "", "<Error><Code>NoSuchUpload</Code></Error>");
     script[4] = script[3]; /* ListParts */
