@@ -26,7 +26,7 @@ static int beneath(int dirfd, const char *path, int flags)
 {
     struct open_how how = {
         .flags = (uint64_t)(flags | O_CLOEXEC),
-        .mode = flags & (O_CREAT | __O_TMPFILE) ? 0600 : 0,
+        .mode = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? 0600 : 0,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
     };
     long fd;
@@ -169,7 +169,7 @@ int mirror_remove_incoming(struct mirror *m, uint64_t id)
 
 int mirror_tmpfile(struct mirror *m)
 {
-    return beneath(m->incoming_fd, ".", O_RDWR | __O_TMPFILE | O_DIRECTORY);
+    return beneath(m->incoming_fd, ".", O_RDWR | O_TMPFILE);
 }
 
 int mirror_link_fd(struct mirror *m, int fd, const char *path)
