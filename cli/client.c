@@ -121,6 +121,18 @@ static int refused(const json_t *answer, struct op *op)
     return op_fail(op, -(int)err, "%s", why ? why : strerror((int)err));
 }
 
+static void report_progress(const json_t *j, client_progress progress, void *arg)
+{
+    const struct client_step step = {
+        .done_bytes = (uint64_t)json_integer_value(json_object_get(j, "done")),
+        .total_bytes = (uint64_t)json_integer_value(json_object_get(j, "total")),
+        .files = (uint64_t)json_integer_value(json_object_get(j, "files")),
+        .error = json_string_value(json_object_get(j, "error")),
+    };
+
+    progress(arg, &step);
+}
+
 int client_call(struct client *c, json_t *request, client_progress progress, void *arg,
                 struct op *op, json_t **ret)
 {
@@ -140,8 +152,7 @@ int client_call(struct client *c, json_t *request, client_progress progress, voi
         step = json_object_get(answer, "progress");
         if (step) {
             if (progress)
-                progress(arg, (uint64_t)json_integer_value(json_object_get(step, "done")),
-                         (uint64_t)json_integer_value(json_object_get(step, "total")));
+                report_progress(step, progress, arg);
             continue;
         }
         if (!json_is_true(json_object_get(answer, "ok")))

@@ -22,7 +22,12 @@ int client_open(const char *path, struct op *op, struct client *ret);
 /* Accepts one that was never opened but zeroed. */
 void client_close(struct client *c);
 
-typedef void (*client_progress)(void *arg, uint64_t done, uint64_t total);
+struct client_step {
+    uint64_t done_bytes, total_bytes;
+    uint64_t files;    /* not in the store yet, of the whole mount */
+    const char *error; /* while uploads fail and are tried again, else NULL */
+};
+typedef void (*client_progress)(void *arg, const struct client_step *step);
 
 /* Sends the request (which it consumes; NULL is out of memory) and blocks for the answer, which
  * is the caller's. A refusal is its errno with the daemon's reason in op->why. -ECONNRESET when

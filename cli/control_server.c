@@ -69,12 +69,17 @@ static int answer_error(int fd, int err, const char *why)
     return control_send(fd, answer);
 }
 
+/* With the trouble that uploads are in, as a flush waits while they are tried again. */
 static void send_progress(void *arg, uint64_t done, uint64_t total)
 {
     struct connection *c = arg;
-    auto_json json_t *message = json_pack("{s:{s:I, s:I}}", "progress", "done",
-                                          (json_int_t)done, "total", (json_int_t)total);
+    auto_json json_t *message = NULL;
+    struct cache_stats s;
 
+    cache_get_stats(c->server->cache, &s);
+    message = json_pack("{s:{s:I, s:I, s:I, s:o*}}", "progress", "done", (json_int_t)done,
+                        "total", (json_int_t)total, "files", (json_int_t)s.dirty_files, "error",
+                        s.failed_files ? control_text(s.last_error_text) : NULL);
     if (control_send(c->fd, message) < 0)
         atomic_store(&c->gone, true);
 }

@@ -1,6 +1,7 @@
 /* The progress bar. */
 #include "cli/progress.h"
 
+#include "cli/command.h"
 #include "common/op.h"
 #include "common/units.h"
 
@@ -29,27 +30,49 @@ static void print_bar(const char *what, unsigned percent, const char *numbers)
     (void)fflush(stderr);
 }
 
-void progress_update(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+/* Once for each new reason, above the bar. */
+static void print_error(struct progress *p, const char *error)
+{
+    if (strncmp(p->error, error, sizeof(p->error) - 1) == 0)
+        return;
+    (void)snprintf(p->error, sizeof(p->error), "%s", error);
+    progress_end(p);
+    (void)command_failed("an upload failed and is tried again: %s", error);
+}
+
+void progress_step(void *arg, const struct client_step *step)
 {
     struct progress *p = arg;
     int64_t now = clock_mono_ns();
     double seconds = (double)(now - p->started_ns) / (double)NS_PER_SEC;
     char done[FORMAT_SIZE_MAX], total[FORMAT_SIZE_MAX], rate[FORMAT_SIZE_MAX], numbers[160];
+    char files[32] = "";
     unsigned percent = 100;
 
+    if (step->error)
+        print_error(p, step->error);
     if (now - p->printed_ns < (p->terminal ? BAR_NS : LINE_NS))
         return;
-    if (done_bytes < total_bytes)
-        percent = (unsigned)(100.0 * (double)done_bytes / (double)total_bytes);
-    (void)snprintf(numbers, sizeof(numbers), "%s of %s, %s/s", format_size(done, done_bytes),
-                   format_size(total, total_bytes),
-                   format_size(rate, (uint64_t)((double)done_bytes / seconds)));
+    if (step->done_bytes < step->total_bytes)
+        percent = (unsigned)(100.0 * (double)step->done_bytes / (double)step->total_bytes);
+    if (step->files)
+        (void)snprintf(files, sizeof(files), ", %llu files", (unsigned long long)step->files);
+    (void)snprintf(numbers, sizeof(numbers), "%s of %s, %s/s%s",
+                   format_size(done, step->done_bytes), format_size(total, step->total_bytes),
+                   format_size(rate, (uint64_t)((double)step->done_bytes / seconds)), files);
     if (p->terminal)
         print_bar(p->what, percent, numbers);
     else
         (void)fprintf(stderr, "%s: %u%%, %s\n", p->what, percent, numbers);
     p->shown = p->terminal;
     p->printed_ns = now;
+}
+
+void progress_update(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+{
+    const struct client_step step = {.done_bytes = done_bytes, .total_bytes = total_bytes};
+
+    progress_step(arg, &step);
 }
 
 void progress_end(struct progress *p)

@@ -2,6 +2,8 @@
 #ifndef RUNFS_CLI_PROGRESS_H
 #define RUNFS_CLI_PROGRESS_H
 
+#include "cli/client.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -10,10 +12,13 @@ struct progress {
     bool terminal;
     bool shown; /* a bar stands on the terminal's last line */
     int64_t started_ns, printed_ns;
+    char error[256]; /* the trouble told last */
 };
 
 void progress_init(struct progress *p, const char *what);
 /* A client_progress; `arg` is the struct progress. */
+void progress_step(void *arg, const struct client_step *step);
+/* The same for a transfer of this process; a progress function of the cache. */
 void progress_update(void *arg, uint64_t done_bytes, uint64_t total_bytes);
 /* Removes the bar. */
 void progress_end(struct progress *p);

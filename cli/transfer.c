@@ -4,14 +4,18 @@
 #include "cli/progress.h"
 #include "common/mem.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct transfer {
     const char *cmd;    /* of the request */
     const char *what;   /* for the progress bar; NULL for none */
     int64_t timeout_ns; /* for all paths together */
     bool staged;
+    bool may_be_missing; /* the path need not exist */
 };
 
 static json_t *make_request(const struct transfer *t, const char *rel, int64_t left_ns)
@@ -53,13 +57,17 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
     struct op op;
     int err;
 
+    /* The daemon has nothing to do for what isn't there, and a mistyped path must not succeed.
+     */
+    if (!t->may_be_missing && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        return command_failed("%s: %s", path, strerror(errno));
     op_init(&op, OP_FOREVER);
     op.deadline_ns = deadline_ns;
     if (client_open(path, &op, &client))
         return command_failed("%s", op.why);
     progress_init(&progress, t->what);
     err = client_call(&client, make_request(t, client.rel, op_left_ns(&op)),
-                      t->what ? progress_update : NULL, &progress, &op, &answer);
+                      t->what ? progress_step : NULL, &progress, &op, &answer);
     progress_end(&progress);
     client_close(&client);
     if (err)
@@ -109,5 +117,6 @@ int command_pin(const struct command *self, int argc, char **argv)
 
 int command_unpin(const struct command *self, int argc, char **argv)
 {
-    return transfer_all(&(struct transfer){.cmd = "unpin"}, self, argc, argv);
+    return transfer_all(&(struct transfer){.cmd = "unpin", .may_be_missing = true}, self, argc,
+                        argv);
 }

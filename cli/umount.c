@@ -57,7 +57,7 @@ static int drain(struct client *c, int64_t timeout_ns)
         (void)json_object_set_new(request, "timeout_ms", json_integer(timeout_ns / NS_PER_MS));
     op_init(&op, OP_FOREVER);
     progress_init(&progress, "uploading");
-    err = client_call(c, take_ptr(request), progress_update, &progress, &op, &answer);
+    err = client_call(c, take_ptr(request), progress_step, &progress, &op, &answer);
     progress_end(&progress);
     if (!err)
         return EXIT_OK;

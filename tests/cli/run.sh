@@ -113,6 +113,30 @@ gone() {
     ! kill -0 "$1" 2>/dev/null
 }
 
+# ---- a store that refuses -------------------------------------------------------------------
+
+can_fill() {
+    [ "$(id -u)" = 0 ]
+}
+
+# A mount of a store that is full: $d/mnt/kept can't be uploaded.
+stuck_store() {
+    mount -t tmpfs -o size=64k tmpfs "$d/store" || return 1
+    head -c 1000000 /dev/zero >"$d/store/.fill" 2>/dev/null
+    mount_here && echo precious >"$d/mnt/kept"
+}
+
+unstick_store() {
+    mount -o remount,size=64m "$d/store"
+}
+
+# Ends the daemon of a stuck mount as a crash does.
+umount_of_stuck() {
+    local pid
+    pid=$(daemon_pid)
+    kill -9 "$pid" && until_true 10 gone "$pid"
+}
+
 # ---- the command line -----------------------------------------------------------------------
 
 test_help_and_version() {
@@ -242,6 +266,10 @@ test_cache_without_xattrs() {
 test_cache_of_another_store() {
     fresh identity
     mkdir "$d/store2"
+    if ! can_fill; then
+        skip 'a full store needs root'
+        return
+    fi
     stuck_store || return 1
     kill -9 "$(daemon_pid)"
     refused 1 "$d/cache" "$runfs" mount -o "cache_dir=$d/cache" "$d/store2" "$d/mnt" || return 1
@@ -447,20 +475,9 @@ time.sleep(60)' "$d/mnt/x" >"$d/mapped" &
     refused 1 'not a mountpoint' "$runfs" umount "$d/mnt/x" && umount_here
 }
 
-# A mount of a store that is full: $d/mnt/kept can't be uploaded.
-stuck_store() {
-    [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=64k tmpfs "$d/store" 2>/dev/null || return 1
-    head -c 1000000 /dev/zero >"$d/store/.fill" 2>/dev/null
-    mount_here && echo precious >"$d/mnt/kept"
-}
-
-unstick_store() {
-    mount -o remount,size=64m "$d/store"
-}
-
 test_umount_that_fails() {
     fresh stuck
-    if [ "$(id -u)" != 0 ]; then
+    if ! can_fill; then
         skip 'a full store needs root'
         return
     fi
@@ -479,10 +496,11 @@ test_umount_that_fails() {
 test_unmount_by_the_user() {
     local pid
     fresh fusermount
-    stuck_store || {
+    if ! can_fill; then
         skip 'a full store needs root'
         return
-    }
+    fi
+    stuck_store || return 1
     pid=$(daemon_pid)
     fusermount3 -u "$d/mnt" || return 1
     sleep 1
@@ -497,10 +515,11 @@ test_unmount_by_the_user() {
 test_sigterm() {
     local pid
     fresh sigterm
-    stuck_store || {
+    if ! can_fill; then
         skip 'a full store needs root'
         return
-    }
+    fi
+    stuck_store || return 1
     pid=$(daemon_pid)
     kill -HUP "$pid"
     kill -TERM "$pid"
@@ -519,10 +538,11 @@ test_sigterm() {
 test_drain_timeout() {
     local pid
     fresh draintime
-    stuck_store || {
+    if ! can_fill; then
         skip 'a full store needs root'
         return
-    }
+    fi
+    stuck_store || return 1
     umount_of_stuck || return 1
     try "$runfs" mount -o "cache_dir=$d/cache,drain_timeout=1s" "$d/store" "$d/mnt"
     expect_code 0 || return 1
@@ -533,19 +553,13 @@ test_drain_timeout() {
     "$runfs" recover --list "$d/cache" | grep -q kept
 }
 
-# Ends the daemon of a stuck mount as a crash does.
-umount_of_stuck() {
-    local pid
-    pid=$(daemon_pid)
-    kill -9 "$pid" && until_true 10 gone "$pid"
-}
-
 test_takeover_and_recover() {
     fresh crash
-    stuck_store || {
+    if ! can_fill; then
         skip 'a full store needs root'
         return
-    }
+    fi
+    stuck_store || return 1
     umount_of_stuck || return 1
     ls "$d/mnt" 2>/dev/null && say 'the mount works without a daemon' && return 1
     refused 1 'is gone' "$runfs" status "$d/mnt" || return 1
@@ -605,10 +619,11 @@ except (ConnectionResetError, BrokenPipeError):
 test_client_that_goes_away() {
     local pid
     fresh away
-    stuck_store || {
+    if ! can_fill; then
         skip 'a full store needs root'
         return
-    }
+    fi
+    stuck_store || return 1
     for _ in $(seq 40); do # more than the daemon answers at once
         "$runfs" flush "$d/mnt" >/dev/null 2>&1 &
         pid=$!
