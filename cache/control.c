@@ -395,8 +395,7 @@ static void hurry_locked(struct cache *c, struct node *n, bool first)
     if (first)
         f->due_ns = 0;
     if (!f->queued) {
-        DL_APPEND2(c->dirty, f, dirty_prev, dirty_next);
-        f->queued = true;
+        file_place_locked(c, f);
         file_lru_remove_locked(c, f);
     }
 }

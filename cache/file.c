@@ -253,6 +253,25 @@ void file_unqueue_locked(struct cache *c, struct file *f)
     f->queued = false;
 }
 
+void file_place_locked(struct cache *c, struct file *f)
+{
+    struct file *before = NULL;
+
+    file_unqueue_locked(c, f);
+    if (f->first_seq && c->dirty) {
+        before = c->dirty->dirty_prev; /* the last */
+        while (before && (!before->first_seq || before->first_seq > f->first_seq))
+            before = before == c->dirty ? NULL : before->dirty_prev;
+        if (before)
+            DL_APPEND_ELEM2(c->dirty, before, f, dirty_prev, dirty_next);
+        else
+            DL_PREPEND2(c->dirty, f, dirty_prev, dirty_next);
+    } else {
+        DL_APPEND2(c->dirty, f, dirty_prev, dirty_next);
+    }
+    f->queued = true;
+}
+
 void file_queue_locked(struct cache *c, struct node *n)
 {
     struct file *f = n->file;
@@ -265,10 +284,8 @@ void file_queue_locked(struct cache *c, struct node *n)
         f->first_seq = f->seq;
         file_unqueue_locked(c, f); /* takes its place by first_seq */
     }
-    if (!f->queued) {
-        DL_APPEND2(c->dirty, f, dirty_prev, dirty_next);
-        f->queued = true;
-    }
+    if (!f->queued)
+        file_place_locked(c, f);
     f->due_ns = clock_mono_ns() + c->config.settle_ns;
     auto_free char *path = node_path(n);
     bool staged = path && path_is_staged(c, path);

@@ -354,6 +354,8 @@ void file_mark_dirty_locked(struct cache *c, struct node *n, bool content) REQUI
 /* Gives it its place in the order of closes and queues it. */
 void file_queue_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
 void file_unqueue_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
+/* Puts a file into cache.dirty, or moves it there, where its first_seq belongs. */
+void file_place_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
 void file_lru_add_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
 void file_lru_remove_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
 /* The bytes are the store's no longer (another version is there): a closed file is dropped, an

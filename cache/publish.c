@@ -149,8 +149,7 @@ static void look_at_writers_locked(struct cache *c, int64_t now)
             continue;
         auto_free char *path = entry_path(n->links);
         if (path && path_is_log(c, path)) {
-            DL_APPEND2(c->dirty, f, dirty_prev, dirty_next);
-            f->queued = true;
+            file_place_locked(c, f);
             f->due_ns = now;
         }
     }

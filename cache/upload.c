@@ -443,6 +443,14 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
     (void)e;
 }
 
+/* What is owed from now on was closed later than what the store just got. */
+static void reorder_locked(struct cache *c, struct file *f, uint64_t first_seq)
+{
+    f->first_seq = first_seq;
+    if (f->queued)
+        file_place_locked(c, f);
+}
+
 /* The store has it. */
 static void done_locked(struct job *j, const struct object *obj)
 {
@@ -477,10 +485,8 @@ static void done_locked(struct job *j, const struct object *obj)
         e->dirty = false;
     if (same && !any_dirty_name(n))
         settle_locked(c, j);
-    else if (same || f->seq > j->seq)
-        f->first_seq = same ? f->first_seq : f->seq;
-    else
-        f->first_seq = 0; /* changed, but not closed since */
+    else if (!same)
+        reorder_locked(c, f, f->seq > j->seq ? f->seq : 0); /* 0: not closed since */
     f->due_ns =
         f->queued && !j->live ? clock_mono_ns() + (same ? 0 : c->config.settle_ns) : f->due_ns;
 }
