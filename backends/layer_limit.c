@@ -52,6 +52,8 @@ static void give_slot_locked(struct limit *m)
     pthread_cond_signal(&w->turn);
 }
 
+static int wait_turn_locked(struct limit *m, struct op *op) REQUIRES(&m->lock);
+
 static int wait_turn_locked(struct limit *m, struct op *op)
 {
     struct limit_waiter w = {.served = false};

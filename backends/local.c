@@ -112,8 +112,8 @@ static bool root_is_gone(const struct local_store *l)
     return fstat(l->root_fd, &st) < 0 || st.st_nlink == 0;
 }
 
-int local_fail(const struct local_store *l, struct op *op, const char *what, const char *key,
-               int err)
+int local_explain(const struct local_store *l, struct op *op, const char *what, const char *key,
+                  int err)
 {
     /* A cache must not take a vanished folder for a folder whose files were deleted. */
     if (err == -ENOENT && root_is_gone(l))

@@ -10,6 +10,8 @@
 #include "backends/store.h"
 #include "common/lock.h"
 
+#include <assert.h>
+
 /* The state folder's name inside the root, where the root has no usable sibling. */
 #define LOCAL_STATE_NAME ".runfs"
 
@@ -34,8 +36,17 @@ int local_open_parent(const struct local_store *l, const char *key, bool create,
 /* The name that belongs to local_open_parent(). */
 const char *local_name(const char *key);
 /* Fills op->why and tells a missing object from a missing root (-ENXIO). */
-int local_fail(const struct local_store *l, struct op *op, const char *what, const char *key,
-               int err);
+int local_explain(const struct local_store *l, struct op *op, const char *what, const char *key,
+                  int err);
+/* The same; inline, so that analyzers see that a failure stays one. */
+static inline int local_fail(const struct local_store *l, struct op *op, const char *what,
+                             const char *key, int err)
+{
+    int r = local_explain(l, op, what, key, err);
+
+    assert(r < 0);
+    return r;
+}
 
 /* ---- local_attrs.c ---- */
 

@@ -293,7 +293,7 @@ static int cut_to(int fd, uint64_t size)
 static int published_before(struct local_upload *up, struct object *obj)
 {
     struct object staged, found;
-    int parent;
+    auto_close int parent = -1;
 
     int r = local_describe_fd(up->fd, &staged);
     if (!r)
@@ -301,13 +301,14 @@ static int published_before(struct local_upload *up, struct object *obj)
     if (r < 0)
         return r;
     r = local_describe(parent, local_name(up->key), &found);
-    if (!r && strcmp(found.etag, staged.etag) != 0) {
+    if (r < 0)
+        return r;
+    if (strcmp(found.etag, staged.etag) != 0) {
         object_release(&found);
         r = -ENOENT;
     }
     if (!r)
         r = local_sync_dir(parent);
-    (void)close(parent);
     if (!r)
         *obj = found;
     return r;

@@ -221,7 +221,7 @@ int store_open(const char *url, const struct store_config *config, struct op *op
                struct store **ret)
 {
     const struct driver *d = find_driver(url);
-    struct store *s;
+    struct store *s = NULL;
 
     if (!d || strlen(url) > URL_MAX)
         return unknown_url(url, op);

@@ -202,6 +202,25 @@ START_TEST(nothing_staged_is_left)
 }
 END_TEST
 
+/* A commit whose rename worked, but not what came after it, is committed again. */
+START_TEST(a_published_upload_commits_again)
+{
+    struct place *p = place_open(_i);
+    auto_free char *path = native(p, "object"), *token = NULL, *staged = NULL;
+    struct upload *up;
+
+    ok(p, put_text(p, "object", NULL, "old"));
+    ok(p, store_upload_begin(p->s, &p->op, key(p, "object"), NULL, &up));
+    ok(p, part_of(up, &p->op, "new", 3, test_part_size(p->s), 1));
+    token = store_upload_token(up);
+    ck_assert_int_ge(asprintf(&staged, "%s/%s", state, token), 0);
+    ck_assert_int_eq(rename(staged, path), 0);
+    ok(p, store_upload_commit(up, &p->op, "", NULL));
+    assert_text(p, "object", "new");
+    place_close(p);
+}
+END_TEST
+
 START_TEST(processes_exclude_each_other)
 {
     struct place *p = place_open(_i);
@@ -294,6 +313,7 @@ int main(void)
     tcase_add_loop_test(t, versions_survive_rename_and_chmod, 0, (int)n);
     tcase_add_loop_test(t, same_time_and_size_is_another_version, 0, 1);
     tcase_add_loop_test(t, nothing_staged_is_left, 0, 1);
+    tcase_add_loop_test(t, a_published_upload_commits_again, 0, (int)n);
     tcase_add_loop_test(t, processes_exclude_each_other, 0, 1);
     tcase_add_loop_test(t, the_state_name_is_reserved, 0, (int)n);
     tcase_add_test(t, a_vanished_root_is_no_empty_store);
