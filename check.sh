@@ -84,8 +84,9 @@ run_under() {
     export RUNFS_BUILD=$top/build/$preset RUNFS_BINARY=$top/build/$preset/runfs
     case $preset in
     asan)
-        export ASAN_OPTIONS=$report:detect_leaks=1:detect_stack_use_after_return=1
-        export UBSAN_OPTIONS=$report:print_stacktrace=1:halt_on_error=1
+        # UBSan knows no log_path beside ASan: it aborts, and ASan reports that.
+        export ASAN_OPTIONS=$report:detect_leaks=1:detect_stack_use_after_return=1:handle_abort=1
+        export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:abort_on_error=1
         steady_addresses "$@"
         ;;
     tsan)
@@ -191,9 +192,13 @@ job() {
     [ "$result" -eq 0 ] || [ "$f" -gt 0 ] || f=1
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     printf '%6d passed %4d failed %4d skipped %6d s\n' "$p" "$f" "$s" $((SECONDS - started))
-    [ "$s" -eq 0 ] || grep -aE '(^|[ :])SKIP\b' "$log" | sort -u | head -n 20 | sed 's/^/    /' || true
+    if [ "$s" -gt 0 ]; then
+        grep -aE '(^|[ :])SKIP\b' "$log" | sort -u | head -n 20 | sed 's/^/    /' || true
+    fi
     if [ "$f" -gt 0 ]; then
-        printf -- '---- the end of %s (exit status %d):\n' "${log#"$top"/}" "$result"
+        printf -- '---- %s: exit status %d, failures, and its end:\n' "${log#"$top"/}" "$result"
+        grep -aE '^FAIL|:[FE]:|^report: SUMMARY' "$log" | cut -c 1-300 | head -n 30 || true
+        printf -- '----\n'
         tail -n "${LOG_TAIL:-60}" "$log"
         printf -- '----\n'
         return 1

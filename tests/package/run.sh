@@ -81,19 +81,21 @@ man_page_is_clean() {
     [ -z "$warnings" ]
 }
 
-# The names in the first column of `runfs --help` and `runfs mount --help`.
+# The names in the first column of `runfs --help`.
 commands() {
     "$runfs" --help | sed -n 's/^  \([a-z]\{2,\}\) .*/\1/p'
 }
+# A line of the option list is a name and its meaning, two blanks between them, or names alone.
 mount_options() {
-    "$runfs" mount --help | sed -n 's/^  \([a-z][a-z_]*\)\(=.*\| .*\|$\)/\1/p'
+    "$runfs" mount --help | sed -n '/^Options of -o/,$ s/^  \([a-z][a-z_ ]*\)\(  .*\)*$/\1/p'
 }
 
 man_page_names_all() {
-    local word
+    local word page
     [ "$(mount_options | wc -l)" -gt 15 ] || return 1
+    page=$(<"$root/usr/share/man/man1/runfs.1")
     for word in $(commands) $(mount_options); do
-        sed 's/\\-/-/g' "$root/usr/share/man/man1/runfs.1" | grep -qw "$word" || {
+        grep -qw -- "$word" <<<"$page" || {
             echo "runfs.1 does not say: $word"
             return 1
         }
@@ -111,20 +113,23 @@ complete_words() {
 }
 
 completion_offers_all() {
-    local word
+    local word offered
+    offered=$(complete_words runfs "")
     for word in $(commands); do
-        complete_words runfs "" | grep -qx -- "$word" || {
+        grep -qx -- "$word" <<<"$offered" || {
             echo "not offered: $word"
             return 1
         }
     done
+    offered=$(complete_words runfs mount -o "")
     for word in $(mount_options); do
-        complete_words runfs mount -o "" | grep -q -- "^$word\b" || {
+        grep -q -- "^$word\b" <<<"$offered" || {
             echo "not offered after -o: $word"
             return 1
         }
     done
-    complete_words runfs mount -o ro,durab | grep -qx 'ro,durability=store'
+    offered=$(complete_words runfs mount -o ro,durab)
+    grep -qx 'ro,durability=store' <<<"$offered"
 }
 
 # Only the mountpoint is wrong: the file was read and understood.
