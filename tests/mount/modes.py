@@ -1,0 +1,173 @@
+"""Passthrough and normal mode: which files get which, and the traps of each (docs of the kernel's
+passthrough say one mode per inode at a time). Each case gets a Mount and a folder name of its own;
+`again` mounts the same store with an empty cache."""
+
+import mmap
+import os
+
+from harness import check, find_number, wait_for
+
+
+def opens(mount):
+    status = mount.status()
+    return find_number(status, "opens_passthrough"), find_number(status, "opens_normal")
+
+
+def has_passthrough(mount):
+    return bool(find_flag(mount.status(), "passthrough"))
+
+
+def find_flag(tree, name):
+    if isinstance(tree, dict):
+        if isinstance(tree.get(name), bool):
+            return tree[name]
+        for branch in tree.values():
+            value = find_flag(branch, name)
+            if value is not None:
+                return value
+    return None
+
+
+def put(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def get(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def new_files(mount, folder, again):
+    """A new file and a complete one are passthrough where that is possible, else normal."""
+    put(f"{mount.mountpoint}/{folder}/f", b"1" * 100000)
+    p0, n0 = opens(mount)
+    put(f"{mount.mountpoint}/{folder}/g", b"2" * 100000)
+    get(f"{mount.mountpoint}/{folder}/f")
+    p1, n1 = opens(mount)
+    expected = (2, 0) if has_passthrough(mount) else (0, 2)
+    check((p1 - p0, n1 - n0) == expected, f"passthrough, normal opens: {p1 - p0}, {n1 - n0}")
+
+
+def incomplete_files(mount, folder, again):
+    """A file that is not here yet is opened normally, also a second time while it is open, though
+    it may be complete by then; after its last close it may be passthrough."""
+    data = os.urandom(6 << 20)
+    put(f"{mount.mountpoint}/{folder}/f", data)
+    mount.flush()
+    second = again()
+    path = f"{second.mountpoint}/{folder}/f"
+    p0, _ = opens(second)
+    fd = os.open(path, os.O_RDONLY)
+    check(os.pread(fd, 1000, 5 << 20) == data[5 << 20:(5 << 20) + 1000], "a range")
+    check(get(path) == data, "the whole, beside an open descriptor")
+    other = os.open(path, os.O_RDWR)
+    os.pwrite(other, b"changed", 100)
+    check(os.pread(fd, 7, 100) == b"changed", "a write seen through the first descriptor")
+    check(opens(second)[0] == p0, "a passthrough open beside a normal one")
+    os.close(fd)
+    check(os.pread(other, 7, 100) == b"changed", "after the first close")
+    os.close(other)
+    expected = data[:100] + b"changed" + data[107:]
+    check(get(path) == expected, "content after")
+    if has_passthrough(second):
+        wait_for("the complete file is opened passthrough",
+                 lambda: get(path) == expected and opens(second)[0] > p0, 20)
+    check(get(path) == expected, "content in the other mode")
+
+
+def modes_in_turn(mount, folder, again):
+    """Pages that the kernel keeps of a normal open are not shown after writes in passthrough."""
+    data = os.urandom(1 << 20)
+    put(f"{mount.mountpoint}/{folder}/f", data)
+    mount.flush()
+    second = again()
+    path = f"{second.mountpoint}/{folder}/f"
+    check(get(path) == data, "first read") # normal, fills the page cache
+    for i in range(5):
+        piece = os.urandom(5000)
+        fd = os.open(path, os.O_RDWR)
+        os.pwrite(fd, piece, 5000 * i)
+        check(os.pread(fd, 5000, 5000 * i) == piece, f"read back {i}")
+        os.close(fd)
+        data = data[:5000 * i] + piece + data[5000 * (i + 1):]
+        check(get(path) == data, f"content {i}")
+    with open(path, "r+b") as f, mmap.mmap(f.fileno(), 0) as m:
+        check(m[:] == data, "mapping")
+
+
+def both_modes_at_once(mount, folder, again):
+    """Many opens of one file by many threads, whatever their mode, see each other's writes."""
+    import threading
+
+    put(f"{mount.mountpoint}/{folder}/f", b"\0" * (4 << 20))
+    mount.flush()
+    second = again()
+    path = f"{second.mountpoint}/{folder}/f"
+    wrong = []
+
+    def work(k):
+        try:
+            for i in range(20):
+                fd = os.open(path, os.O_RDWR)
+                piece = bytes([k, i]) * 500
+                os.pwrite(fd, piece, k * 4096)
+                if os.pread(fd, 1000, k * 4096) != piece:
+                    wrong.append((k, i))
+                os.close(fd)
+        except OSError as e:
+            wrong.append(f"{k}: {e}")
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    check(not wrong, f"{wrong[:3]}")
+    data = get(path)
+    check(all(data[k * 4096:k * 4096 + 1000] == bytes([k, 19]) * 500 for k in range(6)), "content")
+
+
+def mapping_after_close(mount, folder, again):
+    """The mmap trap: a mapping writes on after close(), after an upload, and after the upload of
+    that; what it wrote last is in the store in the end."""
+    path = f"{mount.mountpoint}/{folder}/f"
+    put(path, b"\0" * 65536)
+    fd = os.open(path, os.O_RDWR)
+    m = mmap.mmap(fd, 65536)
+    os.close(fd)
+    m[0:5] = b"first"
+    mount.flush()
+    m[0:5] = b"secnd" # the page was cleaned by the upload's fsync, or was not
+    m[4096:4101] = b"other"
+    mount.flush()
+    m[0:5] = b"third"
+    m[4096:4101] = b"OTHER"
+    m.close()
+    check(get(path)[:5] == b"third", "seen through the mount")
+    mount.flush()
+    second = again()
+    data = get(f"{second.mountpoint}/{folder}/f")
+    check((data[:5], data[4096:4101]) == (b"third", b"OTHER"), f"in the store: {data[:5]} {data[4096:4101]}")
+
+
+def mapping_lives_long(mount, folder, again):
+    """The same with no flush in between: the mapping's last store comes long after close()."""
+    import time
+
+    path = f"{mount.mountpoint}/{folder}/f"
+    put(path, b"\0" * 8192)
+    fd = os.open(path, os.O_RDWR)
+    m = mmap.mmap(fd, 8192)
+    os.close(fd)
+    for i in range(8):
+        m[0:8] = b"%08d" % i
+        time.sleep(0.4)
+    m.close()
+    mount.flush()
+    second = again()
+    check(get(f"{second.mountpoint}/{folder}/f")[:8] == b"00000007", "the last store is not in the store")
+
+
+CASES = [new_files, incomplete_files, modes_in_turn, both_modes_at_once, mapping_after_close,
+         mapping_lives_long]

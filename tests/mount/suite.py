@@ -1,0 +1,214 @@
+"""Runs the cases of this folder over mounts of every kind of store and in both modes.
+
+suite.py [--seed N] [PATTERN]   only cases whose "store/mode/case" contains PATTERN
+"""
+
+import argparse
+import hashlib
+import os
+import random
+import sys
+
+import behaviour
+import control
+import modes
+import oracle
+import waiting
+from harness import Mount, Tally, Workplace, check
+from proxy import Proxy
+
+QUICK = ["settle=0.1s", "attr_timeout=2s", "list_timeout=5s"] + (["allow_other"] if os.geteuid() == 0 else [])
+
+
+class Place:
+    """The mounts of one kind of store in one mode."""
+
+    def __init__(self, work, store, mode):
+        self.work, self.store, self.mode = work, store, mode
+        self.name = f"{store}-{mode}"
+        self.options = QUICK + ([] if mode == "auto" else ["passthrough=off"])
+        self.n = 0
+
+    def mount(self, cache=None, options=()):
+        """A mount of this store; a cache directory of its own unless one is named."""
+        self.n += 1
+        name = f"{self.name}-{self.n}"
+        options = self.options + list(options)
+        cache = self.work.path(cache or f"cache-{name}")
+        if self.store == "s3":
+            m = self.work.mount(self.name, options, name=name, cache=cache)
+        else:
+            url = "mem:" if self.store == "mem" else self.work.make(f"store-{self.name}")
+            m = Mount(url, self.work.path(name), cache, options)
+            self.work.mounts.append(m)
+        return m.start()
+
+    def stored(self):
+        """{name: digest} of the files in the store; None when it can't be looked into."""
+        if self.store == "mem":
+            return None
+        if self.store == "file":
+            return digests(self.work.path(f"store-{self.name}"))
+        return {name: digest_of(path) for name, path in self.work.gateway.objects(self.name).items()}
+
+
+def digest_of(path):
+    with open(path, "rb") as f:
+        return hashlib.sha256(f.read()).hexdigest()
+
+
+def digests(top):
+    found = {}
+    for where, _, files in os.walk(top):
+        for name in files:
+            path = os.path.join(where, name)
+            if os.path.isfile(path) and not os.path.islink(path):
+                found[os.path.relpath(path, top)] = digest_of(path)
+    return found
+
+
+class Suite:
+    def __init__(self, pattern, seed):
+        self.tally = Tally("mount")
+        self.pattern, self.seed = pattern, seed
+
+    def run(self, name, function, *arguments):
+        if self.pattern in name:
+            self.tally.run(name, function, *arguments)
+
+    def wants(self, prefix, cases):
+        return any(self.pattern in f"{prefix}/{c}" for c in cases)
+
+    # ---- a local filesystem's behaviour ----
+
+    def behaviour(self, place):
+        names = [c.__name__ for c in behaviour.CASES + control.CASES] + ["published"]
+        if not self.wants(f"{place.name}", names):
+            return
+        mount = place.mount()
+        for case in behaviour.CASES:
+            folder = f"{mount.mountpoint}/{case.__name__}"
+            os.mkdir(folder)
+            self.run(f"{place.name}/{case.__name__}", case, folder)
+        for case in control.CASES:
+            self.run(f"{place.name}/{case.__name__}", case, mount)
+        self.run(f"{place.name}/published", self.published, place, mount)
+
+    @staticmethod
+    def published(place, mount):
+        """After umount the store holds what the mount showed."""
+        shown = digests(mount.mountpoint)
+        mount.umount()
+        stored = place.stored()
+        if stored is None:
+            return "not looked into"
+        missing = {n for n, d in shown.items() if stored.get(n) != d}
+        check(not missing, f"not in the store as they were: {sorted(missing)[:5]}")
+        return f"{len(shown)} files"
+
+    # ---- modes ----
+
+    def modes(self, place):
+        if place.store == "mem" or not self.wants(place.name, [c.__name__ for c in modes.CASES]):
+            return # a second mount would not see the first one's memory
+        mount = place.mount()
+        for case in modes.CASES:
+            name = f"{place.name}/{case.__name__}"
+            if self.pattern in name:
+                os.mkdir(f"{mount.mountpoint}/{case.__name__}")
+                self.run(name, self.one_mode, case, place, mount)
+        self.run(f"{place.name}/modes-umount", mount.umount)
+
+    @staticmethod
+    def one_mode(case, place, mount):
+        others = []
+
+        def again():
+            others.append(place.mount())
+            return others[-1]
+
+        case(mount, case.__name__, again)
+        for m in others:
+            m.umount()
+
+    # ---- oracle ----
+
+    def oracle(self, place, steps):
+        if place.store != "mem":
+            self.run(f"{place.name}/oracle", self.one_oracle, place, steps)
+
+    def one_oracle(self, place, steps):
+        note = f"seed {self.seed}"
+        mount = place.mount()
+        os.mkdir(f"{mount.mountpoint}/oracle")
+        workers = oracle.start(f"{mount.mountpoint}/oracle", self.seed)
+        try:
+            oracle.run_workers(workers, steps)
+            oracle.check_names(workers)
+            mount.umount()
+            cold = place.mount() # with an empty cache
+            oracle.move(workers, f"{cold.mountpoint}/oracle")
+            oracle.check_names(workers)
+            oracle.run_workers(workers, steps // 2)
+            oracle.check_names(workers)
+            cold.umount()
+        except Exception as e:
+            e.args = (f"{note}: {e}",)
+            raise
+        return note
+
+    # ---- a stuck store ----
+
+    def waiting(self, work, mode):
+        place = Place(work, "s3", mode)
+        if not self.wants(f"{place.name}", [c.__name__ for c in waiting.CASES]):
+            return
+        count = 70
+        first = place.mount()
+        os.mkdir(f"{first.mountpoint}/stuck")
+        for i in range(count):
+            with open(f"{first.mountpoint}/stuck/f{i}", "wb") as f:
+                f.write(os.urandom(1 << 20))
+        first.umount()
+        with Proxy(work.gateway.port) as proxy:
+            options = place.options + ["store_timeout=60s", "attr_timeout=300s", "list_timeout=300s"]
+            mount = work.mount(place.name, options, name=f"stuck-{mode}", cache=f"cache-stuck-{mode}",
+                               endpoint=f"http://127.0.0.1:{proxy.port}").start()
+            os.listdir(f"{mount.mountpoint}/stuck")
+            stuck = waiting.Stuck(mount, proxy, count)
+            for name in os.listdir(f"{mount.mountpoint}/stuck"):
+                os.stat(stuck.path(name))
+            with open(stuck.path("here"), "wb") as f:
+                f.write(b"complete" * 1000)
+            mount.flush()
+            for case in waiting.CASES:
+                self.run(f"{place.name}/{case.__name__}", case, stuck)
+                stuck.end()
+            self.run(f"{place.name}/waiting-umount", mount.umount)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("pattern", nargs="?", default="")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--steps", type=int, default=150, help="of each thread of the oracle")
+    args = parser.parse_args()
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        sys.exit("/dev/fuse can't be used: run as root, or make it 0666 as udev does")
+    suite = Suite(args.pattern, args.seed)
+    with Workplace("mount") as work:
+        os.chmod(work.folder, 0o755) # other users come by
+        work.start_gateway()
+        for store in ("file", "mem", "s3"):
+            for mode in ("auto", "off"):
+                place = Place(work, store, mode)
+                suite.behaviour(place)
+                suite.modes(place)
+                suite.oracle(place, args.steps)
+        for mode in ("auto", "off"):
+            suite.waiting(work, mode)
+    return suite.tally.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

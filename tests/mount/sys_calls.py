@@ -1,0 +1,46 @@
+"""System calls that Python's os module lacks."""
+
+import ctypes
+import errno
+import os
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+AT_FDCWD = -100
+AT_SYMLINK_FOLLOW = 0x400
+RENAME_NOREPLACE = 1
+RENAME_EXCHANGE = 2
+FALLOC_FL_KEEP_SIZE = 1
+FALLOC_FL_PUNCH_HOLE = 2
+FALLOC_FL_ZERO_RANGE = 0x10
+
+
+def _checked(result):
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def renameat2(old, new, flags):
+    _checked(_libc.renameat2(AT_FDCWD, os.fsencode(old), AT_FDCWD, os.fsencode(new),
+                             ctypes.c_uint(flags)))
+
+
+def linkat_fd(fd, new):
+    """Gives a name to a file that has none."""
+    _checked(_libc.linkat(AT_FDCWD, f"/proc/self/fd/{fd}".encode(), AT_FDCWD, os.fsencode(new),
+                          AT_SYMLINK_FOLLOW))
+
+
+def fallocate(fd, mode, offset, length):
+    _checked(_libc.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length)))
+
+
+def errno_of(function, *arguments):
+    """The name of the errno that the call fails with, or "" when it succeeds."""
+    try:
+        function(*arguments)
+    except OSError as e:
+        return errno.errorcode.get(e.errno, str(e.errno))
+    return ""

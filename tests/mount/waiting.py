@@ -1,0 +1,211 @@
+"""Requests that wait for a store that answers nothing (a proxy in front of it is frozen): they
+hold nobody else up, end when their caller is killed, and survive a signal that does not kill.
+Each case gets a Stuck."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from harness import check, wait_for
+
+READ = "import os,sys; fd=os.open(sys.argv[1],os.O_RDONLY); print(len(os.pread(fd,65536,0)),flush=True)"
+
+
+class Stuck:
+    """A cold mount of files f0.. (1 MiB each) behind a proxy, with `here` complete in the cache."""
+
+    def __init__(self, mount, proxy, count):
+        self.mount, self.proxy, self.count = mount, proxy, count
+        self.next = 0
+        self.children = []
+
+    def path(self, name):
+        return os.path.join(self.mount.mountpoint, "stuck", name)
+
+    def fresh(self):
+        """The path of a file that nobody has read yet."""
+        self.next += 1
+        check(self.next <= self.count, "the test has too few files")
+        return self.path(f"f{self.next - 1}")
+
+    def reader(self, code=READ, path=None):
+        child = subprocess.Popen([sys.executable, "-c", code, path or self.fresh()],
+                                 stdout=subprocess.PIPE, text=True)
+        self.children.append(child)
+        return child
+
+    def thaw(self):
+        self.proxy.thaw()
+
+    def end(self):
+        self.thaw()
+        for child in self.children:
+            child.kill()
+            child.wait()
+            child.stdout.close()
+        self.children = []
+
+
+def in_time(what, seconds, function, *arguments):
+    """A hang must not hang the test: the call is made by a child."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            function(*arguments)
+            os._exit(0)
+        except BaseException as e:
+            print(f"{what}: {e}", file=sys.stderr)
+            os._exit(1)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            check(status == 0, f"{what} failed")
+            return
+        time.sleep(0.005)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    check(False, f"{what} took more than {seconds} s")
+
+
+def waits(child):
+    """Blocked in the kernel, as far as /proc tells."""
+    with open(f"/proc/{child.pid}/stat") as f:
+        return f.read().rsplit(")", 1)[1].split()[0] in "SD" and child.poll() is None
+
+
+def fifty_readers(stuck):
+    """While 50 reads wait, ls, a complete file and create work."""
+    stuck.proxy.freeze()
+    children = [stuck.reader() for _ in range(50)]
+    time.sleep(3)
+    check(all(c.poll() is None for c in children), "a read did not wait")
+    folder = os.path.dirname(stuck.path("x"))
+
+    def read_here():
+        with open(stuck.path("here"), "rb") as f:
+            check(f.read() == b"complete" * 1000, "content of the complete file")
+
+    def create():
+        with open(stuck.path("new"), "wb") as f:
+            f.write(b"new")
+        with open(stuck.path("new"), "rb") as f:
+            check(f.read() == b"new", "content of the new file")
+
+    in_time("ls", 2, os.listdir, folder)
+    in_time("stat of each", 2, lambda: [os.stat(stuck.path(n)) for n in ("here", "f0", "f49")])
+    in_time("a read of a complete file", 2, read_here)
+    in_time("create, write, read", 2, create)
+    in_time("rename", 2, os.rename, stuck.path("new"), stuck.path("newer"))
+    in_time("unlink", 2, os.unlink, stuck.path("newer"))
+    in_time("status.json", 2, lambda: open(f"{stuck.mount.mountpoint}/.runfs/status.json").read())
+    stuck.thaw()
+    for c in children:
+        check(c.communicate(timeout=60)[0].strip() == "65536", "a read after the thaw")
+        check(c.returncode == 0, f"a reader ended with {c.returncode}")
+
+
+def killed_at_once(stuck):
+    stuck.proxy.freeze()
+    child = stuck.reader()
+    time.sleep(1)
+    check(waits(child), "does not wait")
+    started = time.monotonic()
+    child.kill()
+    check(child.wait(5) == -signal.SIGKILL, "exit code")
+    took = time.monotonic() - started
+    check(took < 1, f"took {took:.1f} s to end")
+
+
+def killed_opener(stuck):
+    """The same in an operation of one request that the kernel waits for itself."""
+    stuck.proxy.freeze()
+    child = stuck.reader("import os,sys; os.stat(sys.argv[1])", stuck.path("unknown/deep"))
+    time.sleep(1)
+    child.kill()
+    check(child.wait(5) == -signal.SIGKILL, "exit code")
+
+
+def killed_after_a_signal(stuck):
+    """The kernel tells of the first signal only; the second one kills."""
+    stuck.proxy.freeze()
+    child = stuck.reader("import signal,os,sys\nsignal.signal(signal.SIGUSR1, lambda *a: None)\n" + READ)
+    time.sleep(1)
+    child.send_signal(signal.SIGUSR1)
+    time.sleep(0.5)
+    check(waits(child), "a signal ended the read")
+    started = time.monotonic()
+    child.kill()
+    check(child.wait(5) == -signal.SIGKILL, "exit code")
+    check(time.monotonic() - started < 1, "took long to end")
+
+
+def ended_by_sigterm(stuck):
+    stuck.proxy.freeze()
+    child = stuck.reader()
+    time.sleep(1)
+    child.terminate()
+    check(child.wait(5) == -signal.SIGTERM, "exit code")
+
+
+PROFILED = """
+import mmap, os, signal, sys, time
+count = 0
+def tick(*a):
+    global count
+    count += 1
+signal.signal(signal.SIGALRM, tick)
+signal.signal(signal.SIGUSR1, tick)
+signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+fd = os.open(sys.argv[1], os.O_RDONLY)
+data = os.pread(fd, 65536, 0)
+with mmap.mmap(fd, 1 << 20, prot=mmap.PROT_READ) as m:
+    page = m[900000:900010]
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(len(data), len(page), count > 20, flush=True)
+"""
+
+
+def signals_fail_nothing(stuck):
+    """A profiler's timer fires through a read, an open and a page fault that wait."""
+    stuck.proxy.freeze()
+    child = stuck.reader(PROFILED)
+    time.sleep(1)
+    for _ in range(20):
+        child.send_signal(signal.SIGUSR1)
+        time.sleep(0.02)
+    stuck.thaw()
+    check(child.communicate(timeout=60)[0].split() == ["65536", "10", "True"], "its report")
+    check(child.returncode == 0, f"ended with {child.returncode}")
+
+
+def stopped_and_continued(stuck):
+    stuck.proxy.freeze()
+    child = stuck.reader()
+    time.sleep(1)
+    child.send_signal(signal.SIGSTOP)
+    time.sleep(0.3)
+    child.send_signal(signal.SIGCONT)
+    stuck.thaw()
+    check(child.communicate(timeout=60)[0].strip() == "65536", "the read after")
+
+
+def one_request_for_all(stuck):
+    """Many readers of one range cause one request."""
+    stuck.proxy.freeze()
+    path = stuck.fresh()
+    before = stuck.proxy.stats()["down"]
+    children = [stuck.reader(path=path) for _ in range(10)]
+    time.sleep(2)
+    stuck.thaw()
+    for c in children:
+        check(c.communicate(timeout=60)[0].strip() == "65536", "a read after the thaw")
+    wait_for("the traffic ends", lambda: stuck.proxy.stats()["down"] > before, 5)
+    down = stuck.proxy.stats()["down"] - before
+    check(down < (3 << 20), f"{down} bytes came for a file of 1 MiB")
+
+
+CASES = [fifty_readers, killed_at_once, killed_opener, killed_after_a_signal, ended_by_sigterm,
+         signals_fail_nothing, stopped_and_continued, one_request_for_all]
