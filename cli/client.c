@@ -133,22 +133,23 @@ static void report_progress(const json_t *j, client_progress progress, void *arg
     progress(arg, &step);
 }
 
-int client_call(struct client *c, json_t *request, client_progress progress, void *arg,
-                struct op *op, json_t **ret)
+static int lost(int err, struct op *op)
 {
-    int err = request ? control_send(c->fd, request) : -ENOMEM;
+    if (err == -ENODATA || err == -EPIPE)
+        err = -ECONNRESET;
+    return op_fail(op, err, "the daemon did not answer: %s", strerror(-err));
+}
 
-    json_decref(request);
+static int receive_answer(struct client *c, client_progress progress, void *arg, struct op *op,
+                          json_t **ret)
+{
     for (;;) {
         auto_json json_t *answer = NULL;
         const json_t *step;
+        int err = control_receive(&c->reader, &answer);
 
-        if (!err)
-            err = control_receive(&c->reader, &answer);
-        if (err == -ENODATA || err == -EPIPE)
-            err = -ECONNRESET;
         if (err)
-            return op_fail(op, err, "the daemon did not answer: %s", strerror(-err));
+            return lost(err, op);
         step = json_object_get(answer, "progress");
         if (step) {
             if (progress)
@@ -160,4 +161,38 @@ int client_call(struct client *c, json_t *request, client_progress progress, voi
         *ret = json_incref(answer);
         return 0;
     }
+}
+
+static int send_request(struct client *c, json_t *request, struct op *op)
+{
+    int err = request ? control_send(c->fd, request) : -ENOMEM;
+
+    json_decref(request);
+    return err ? lost(err, op) : 0;
+}
+
+int client_call(struct client *c, json_t *request, client_progress progress, void *arg,
+                struct op *op, json_t **ret)
+{
+    int err = send_request(c, request, op);
+
+    return err ? err : receive_answer(c, progress, arg, op, ret);
+}
+
+int client_ask_wait(struct client *c, struct op *op)
+{
+    auto_json json_t *heard = NULL;
+    int err = send_request(c, json_pack("{s:s}", "cmd", "wait"), op);
+
+    if (err)
+        return err;
+    err = control_receive(&c->reader, &heard);
+    if (err)
+        return lost(err, op);
+    return json_object_get(heard, "progress") ? 0 : refused(heard, op);
+}
+
+int client_wait(struct client *c, struct op *op, json_t **ret)
+{
+    return receive_answer(c, NULL, NULL, op, ret);
 }

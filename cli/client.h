@@ -35,4 +35,9 @@ typedef void (*client_progress)(void *arg, const struct client_step *step);
 int client_call(struct client *c, json_t *request, client_progress progress, void *arg,
                 struct op *op, json_t **ret);
 
+/* The request "wait" in two steps: once the first returned 0 the daemon's last word will come,
+ * however soon it ends; the second blocks for it. */
+int client_ask_wait(struct client *c, struct op *op);
+int client_wait(struct client *c, struct op *op, json_t **ret);
+
 #endif

@@ -3,9 +3,9 @@
  * Requests:  {"cmd": "status", "files": true}
  *            {"cmd": "flush" | "fetch", "path": P, "staged": bool, "timeout_ms": N}
  *            {"cmd": "pin" | "unpin", "path": P}
- *            {"cmd": "wait"}     answered when the daemon has done all and is about to exit
- * Answers:   any number of {"progress": {"done": N, "total": N, "files": N, "error": "text"}},
- *            the error only while an upload fails, then one
+ *            {"cmd": "wait"}     answered when the daemon has done all and is about to exit;
+ * one empty progress says that it was heard Answers:   any number of {"progress": {"done": N,
+ * "total": N, "files": N, "error": "text"}}, the error only while an upload fails, then one
  *            {"ok": true, ...} or {"ok": false, "errno": N, "error": "text"}
  * Paths are relative to the mount's root and percent-encoded, as names need not be UTF-8. */
 #ifndef RUNFS_CLI_CONTROL_IO_H

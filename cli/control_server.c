@@ -198,10 +198,14 @@ static int handle_unpin(struct connection *c, const json_t *request)
 
 static int handle_wait(struct connection *c, const json_t *request)
 {
+    auto_json json_t *heard = json_pack("{s:{}}", "progress");
     struct control_server *s = c->server;
     const json_t *last;
+    int err = control_send(c->fd, heard);
 
     (void)request;
+    if (err)
+        return err;
     mutex_lock(&s->shared.lock);
     while (!s->shared.stopping && !atomic_load(&c->gone))
         mutex_wait(&s->shared.lock, &s->shared.changed);
@@ -300,16 +304,13 @@ static struct connection *take_slot(struct control_server *s, int fd)
     return c;
 }
 
-static void accept_one(struct control_server *s)
+static void serve_client(struct control_server *s, int fd)
 {
-    int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     struct connection *c;
     pthread_attr_t attr;
     pthread_t thread;
     int err;
 
-    if (fd < 0)
-        return;
     if (!peer_allowed(fd)) {
         (void)close(fd);
         return;
@@ -330,6 +331,14 @@ static void accept_one(struct control_server *s)
 }
 
 /* ---- the accepting thread ---- */
+
+static void accept_all(struct control_server *s)
+{
+    int fd;
+
+    while ((fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+        serve_client(s, fd);
+}
 
 struct watch {
     struct pollfd fds[CONNECTIONS_MAX + 2];
@@ -386,7 +395,7 @@ static void *accept_loop(void *arg)
             return NULL;
         mark_gone(s, &w);
         if (w.fds[1].revents)
-            accept_one(s);
+            accept_all(s);
         now = clock_mono_ns();
         if (now - sampled_ns >= NS_PER_SEC) {
             status_doc_sample(s->status);
@@ -412,7 +421,7 @@ static int open_socket(struct control_server *s, const char *cache_dir)
         return -errno;
     /* The directory is 0700, so the moment between bind() and chmod() opens nothing. */
     if (bind(s->listen_fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-        fchmodat(s->dir_fd, CONTROL_NAME, 0600, 0) < 0 || listen(s->listen_fd, 16) < 0)
+        fchmodat(s->dir_fd, CONTROL_NAME, 0600, 0) < 0 || listen(s->listen_fd, 128) < 0)
         return -errno;
     s->stop_fd = eventfd(0, EFD_CLOEXEC);
     return s->stop_fd < 0 ? -errno : 0;

@@ -101,7 +101,7 @@ static int mount_spec(const struct command *self, const char *spec, const char *
     op_init(&op, OP_FOREVER);
     if (parse_spec(&request, spec, list, &op)) {
         code = self ? command_misused(self, "%s", op.why) : command_failed("%s", op.why);
-    } else if (mountpoint_prepare(dir, &op, &request.mountpoint)) {
+    } else if (mountpoint_prepare(dir, &op, &request.mountpoint, &request.taken_over)) {
         code = command_failed("%s", op.why);
     } else if (!foreground && (ready_fd = daemon_fork()) < 0) {
         code = command_failed("cannot start a process: %s", strerror(errno));

@@ -2,7 +2,6 @@
 #include "cli/mountpoint.h"
 
 #include "cli/mountinfo.h"
-#include "common/log.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -70,18 +69,15 @@ static int take_over(const char *abs, struct op *op)
     mountinfo_release(&m);
     if (!ours)
         return fail(op, -ENOTCONN, abs);
-    err = mountpoint_unmount(abs, true, op);
-    if (err)
-        return err;
-    log_warn("mountpoint %s: unmounted what a runfs that died had left", abs);
-    return 0;
+    return mountpoint_unmount(abs, true, op);
 }
 
-int mountpoint_prepare(const char *path, struct op *op, char **ret_abs)
+int mountpoint_prepare(const char *path, struct op *op, char **ret_abs, bool *ret_dead)
 {
     auto_free char *abs = NULL;
     struct mountinfo m;
     struct stat st;
+    bool dead = false;
     int err = resolve(path, &abs);
 
     if (err)
@@ -90,6 +86,7 @@ int mountpoint_prepare(const char *path, struct op *op, char **ret_abs)
         err = take_over(abs, op);
         if (err)
             return err;
+        dead = true;
     }
     if (stat(abs, &st) < 0)
         return fail(op, -errno, abs);
@@ -101,6 +98,7 @@ int mountpoint_prepare(const char *path, struct op *op, char **ret_abs)
         return err;
     }
     *ret_abs = take_ptr(abs);
+    *ret_dead = dead;
     return 0;
 }
 

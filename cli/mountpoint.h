@@ -7,9 +7,9 @@
 #include <stdbool.h>
 
 /* Checks that `path` can be mounted upon and returns its absolute path (heap). What a dead
- * runfs left there is unmounted. -ENOENT missing, -ENOTDIR, -EBUSY something is mounted there.
- */
-int mountpoint_prepare(const char *path, struct op *op, char **ret_abs);
+ * runfs left there is unmounted, and *ret_dead tells. -ENOENT missing, -ENOTDIR, -EBUSY
+ * something is mounted there. */
+int mountpoint_prepare(const char *path, struct op *op, char **ret_abs, bool *ret_dead);
 
 /* Unmounts; as root with umount2(), else through fusermount3. `lazy`: also while it is in use.
  * -EBUSY while it is in use. */

@@ -9,9 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BAR_WIDTH 30
-#define LINE_NS   (5 * NS_PER_SEC)  /* between lines where there is no terminal */
-#define BAR_NS    (100 * NS_PER_MS) /* between redraws of the bar */
+#define BAR_WIDTH  30
+#define LINE_NS    (5 * NS_PER_SEC) /* between lines where there is no terminal */
+#define TROUBLE_NS (2 * NS_PER_SEC)
+#define BAR_NS     (100 * NS_PER_MS) /* between redraws of the bar */
 
 void progress_init(struct progress *p, const char *what)
 {
@@ -30,9 +31,15 @@ static void print_bar(const char *what, unsigned percent, const char *numbers)
     (void)fflush(stderr);
 }
 
-/* Once for each new reason, above the bar. */
-static void print_error(struct progress *p, const char *error)
+/* Once for each new reason, above the bar; not what passes at once or ends the command. */
+static void print_error(struct progress *p, const char *error, int64_t now)
 {
+    if (!error)
+        p->trouble_ns = 0;
+    else if (!p->trouble_ns)
+        p->trouble_ns = now;
+    if (!error || now - p->trouble_ns < TROUBLE_NS)
+        return;
     if (strncmp(p->error, error, sizeof(p->error) - 1) == 0)
         return;
     (void)snprintf(p->error, sizeof(p->error), "%s", error);
@@ -49,8 +56,7 @@ void progress_step(void *arg, const struct client_step *step)
     char files[32] = "";
     unsigned percent = 100;
 
-    if (step->error)
-        print_error(p, step->error);
+    print_error(p, step->error, now);
     if (now - p->printed_ns < (p->terminal ? BAR_NS : LINE_NS))
         return;
     if (step->done_bytes < step->total_bytes)

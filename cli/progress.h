@@ -12,7 +12,8 @@ struct progress {
     bool terminal;
     bool shown; /* a bar stands on the terminal's last line */
     int64_t started_ns, printed_ns;
-    char error[256]; /* the trouble told last */
+    int64_t trouble_ns; /* since when uploads fail, 0 while they don't */
+    char error[256];    /* the trouble told last */
 };
 
 void progress_init(struct progress *p, const char *what);

@@ -350,6 +350,9 @@ static int run(struct mount *m, bool foreground, int ready_fd)
         return command_failed("%s", *op.why ? op.why : strerror(-err));
     }
     daemon_protect_from_oom();
+    if (m->request->taken_over)
+        log_warn("mountpoint %s: took over what a runfs that died had left",
+                 m->request->mountpoint);
     log_info("mounted %s on %s, cache %s", m->store->url, m->request->mountpoint, m->cache_dir);
     if (!foreground)
         daemon_ready(ready_fd);

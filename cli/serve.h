@@ -10,6 +10,7 @@ struct serve_request {
     struct mount_options options;
     char *url;        /* of the store; heap */
     char *mountpoint; /* absolute; heap */
+    bool taken_over;  /* the mountpoint was a dead runfs's until now; for the log */
 };
 
 /* Mounts, and serves until the mount is gone and everything is in the store (or drain_timeout

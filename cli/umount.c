@@ -67,18 +67,6 @@ static int drain(struct client *c, int64_t timeout_ns)
     return EXIT_FAILED;
 }
 
-static int unmount(const char *mountpoint, dev_t dev)
-{
-    struct op op;
-    int err;
-
-    op_init(&op, OP_FOREVER);
-    err = mountpoint_unmount(mountpoint, false, &op);
-    if (err == -EBUSY && refuse_users(mountpoint, dev) != EXIT_OK)
-        return EXIT_FAILED;
-    return err ? command_failed("%s", op.why) : EXIT_OK;
-}
-
 /* Until the process is gone, and with it its lock on the cache. */
 static void await_exit(int pidfd)
 {
@@ -89,15 +77,14 @@ static void await_exit(int pidfd)
 }
 
 /* The daemon uploads what was written since the drain, tells what is left, and exits. */
-static int await_end(struct client *c)
+static int await_end(struct client *c, int pidfd)
 {
-    auto_close int pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
     auto_json json_t *answer = NULL;
     struct op op;
     int err;
 
     op_init(&op, OP_FOREVER);
-    err = client_call(c, json_pack("{s:s}", "cmd", "wait"), NULL, NULL, &op, &answer);
+    err = client_wait(c, &op, &answer);
     await_exit(pidfd);
     if (err)
         return command_failed("%s is unmounted, but %s", c->mountpoint, op.why);
@@ -109,14 +96,32 @@ static int await_end(struct client *c)
     return EXIT_FAILED;
 }
 
+/* Once it is unmounted the daemon may end at any moment: it is asked for its last word, and
+ * held by a descriptor, before. */
+static int unmount_and_wait(struct client *c, dev_t dev)
+{
+    auto_close int pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
+    struct op op;
+    int err;
+
+    op_init(&op, OP_FOREVER);
+    if (client_ask_wait(c, &op))
+        return command_failed("%s: %s", c->mountpoint, op.why);
+    err = mountpoint_unmount(c->mountpoint, false, &op);
+    if (err == -EBUSY && refuse_users(c->mountpoint, dev) != EXIT_OK)
+        return EXIT_FAILED;
+    return err ? command_failed("%s", op.why) : await_end(c, pidfd);
+}
+
 /* Unmounts what a daemon that died left; nobody can tell whether all was published. */
 static int unmount_dead(const char *path)
 {
     auto_free char *abs = NULL;
+    bool dead;
     struct op op;
 
     op_init(&op, OP_FOREVER);
-    if (mountpoint_prepare(path, &op, &abs))
+    if (mountpoint_prepare(path, &op, &abs, &dead))
         return command_failed("%s", op.why);
     return command_failed("the runfs of %s had died; it is unmounted now, and the next mount "
                           "with its cache (or `runfs recover CACHE_DIR`) publishes the rest",
@@ -147,9 +152,7 @@ static int umount_live(struct client *c, const char *path, int64_t timeout_ns)
     if (code == EXIT_OK)
         code = drain(c, timeout_ns);
     if (code == EXIT_OK)
-        code = unmount(c->mountpoint, dev);
-    if (code == EXIT_OK)
-        code = await_end(c);
+        code = unmount_and_wait(c, dev);
     return code;
 }
 
