@@ -289,6 +289,7 @@ void cache_each_pending(struct cache *c, pending_visit visit, void *arg)
 struct target {
     struct node *node; /* referenced */
     uint64_t generation;
+    unsigned attempts; /* that failed before the flush began */
 };
 
 struct flush {
@@ -341,7 +342,8 @@ static int add_target_locked(struct flush *fl, struct node *n)
         fl->cap = cap;
     }
     node_ref_locked(n);
-    fl->v[fl->n++] = (struct target){n, n->dir ? n->dir->generation : n->file->generation};
+    fl->v[fl->n++] = (struct target){n, n->dir ? n->dir->generation : n->file->generation,
+                                     n->dir ? n->dir->attempts : n->file->attempts};
     return 0;
 }
 
@@ -432,7 +434,9 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         hurry_locked(fl->cache, n, first);
         const char *text = n->dir ? n->dir->error_text : n->file->error_text;
         int err = n->dir ? n->dir->error : n->file->error;
-        if (err && *error == 0)
+        unsigned attempts = n->dir ? n->dir->attempts : n->file->attempts;
+        /* A failure from before the flush says nothing of the attempt that it asks for. */
+        if (err && attempts != fl->v[i].attempts && *error == 0)
             *error = op_fail(op, err, "%s", text ? text : strerror(-err));
     }
     return all && intents_done_locked(fl);
