@@ -252,7 +252,7 @@ static int copy_file(struct copying *k, struct op *op)
     if (r < 0 && !gone)
         return r;
     if (!useless && !gone)
-        r = intents_retire(c, k->to);
+        r = intents_retire(c, k->to, k->intent->seq);
     else
         r = 0;
     bool remove = !gone && (useless || !native);
@@ -488,7 +488,7 @@ static int copy_tree(struct copying *k, struct op *op)
         return r;
     for (size_t i = 0; i < k->n && r == 0; i++)
         if (!k->v[i].skip && !k->v[i].is_dir)
-            r = intents_retire(c, k->v[i].to);
+            r = intents_retire(c, k->v[i].to, k->intent->seq);
     struct intent **plan = calloc(k->n + 1, sizeof(*plan));
     if (!plan)
         return -ENOMEM;

@@ -100,7 +100,12 @@ int intent_cancel_rmdir(struct cache *c, const char *path, bool *ret_cancelled)
     return found ? journal_remove(c->journal, &seq, 1) : 0;
 }
 
-int intents_retire(struct cache *c, const char *path)
+uint64_t intents_newest_locked(struct cache *c)
+{
+    return c->intents ? c->intents->prev->seq : 0;
+}
+
+int intents_retire(struct cache *c, const char *path, uint64_t seq)
 {
     uint64_t seqs[16];
     size_t n = 0;
@@ -110,8 +115,8 @@ int intents_retire(struct cache *c, const char *path)
     if (c->intents)
         DL_FOREACH_SAFE(c->intents, i, next)
         {
-            if (i->kind == INTENT_UNLINK && !i->running && n < ARRAY_SIZE(seqs) &&
-                strcmp(i->from, path) == 0) {
+            if (i->kind == INTENT_UNLINK && i->seq <= seq && !i->running &&
+                n < ARRAY_SIZE(seqs) && strcmp(i->from, path) == 0) {
                 seqs[n++] = i->seq;
                 intent_remove_locked(c, i);
             }
@@ -328,8 +333,11 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
     }
     int results[BATCH_MAX] = {0};
     int all = n ? store_remove(c->store, op, keys, n, results) : 0;
+    bool told = false; /* which keys failed; else nothing was tried */
     for (size_t i = 0; i < n; i++)
-        errs[index[i]] = all < 0 && results[i] == 0 && n == 1 ? all : results[i];
+        told = told || results[i] != 0;
+    for (size_t i = 0; i < n; i++)
+        errs[index[i]] = told ? results[i] : all;
 }
 
 static void removal_failed_locked(struct cache *c, struct intent *i, int err, const char *why)

@@ -423,9 +423,12 @@ void intent_remove_locked(struct cache *c, struct intent *i);
 int intent_record(struct cache *c, const struct intent *i);
 /* Forgets a pending removal of a directory that is made again. ns held. */
 int intent_cancel_rmdir(struct cache *c, const char *path, bool *ret_cancelled);
-/* The store has `path` in its new version: removals of it that were intended before are void.
+/* The number of the newest intention; 0 without any. Those made later have a higher one. */
+uint64_t intents_newest_locked(struct cache *c) REQUIRES(&c->lock);
+/* The store has `path` in its new version: removals of it up to number `seq` are void. One that
+ * was intended while that version was on its way is newer and stays.
  * Takes no lock itself; 0 or a negative errno. */
-int intents_retire(struct cache *c, const char *path);
+int intents_retire(struct cache *c, const char *path, uint64_t seq);
 /* Markers and attributes of directories. */
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(&c->lock);
 /* Starts what may run; lowers *next_due to when something else may. */

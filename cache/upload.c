@@ -27,7 +27,8 @@ struct job {
     int fd;
     bool live; /* a writer or a mapping may change it */
     uint64_t generation;
-    uint64_t seq; /* the cache's counter when the content was looked at */
+    uint64_t seq;     /* the cache's counter when the content was looked at */
+    uint64_t intents; /* the newest intention when the name was last seen to live */
     struct stat st;
     struct attrs attrs;
     char *etag;
@@ -584,7 +585,7 @@ static void finish(struct job *j, int r, const struct object *obj, const char *w
     bool sent = r == 0;
 
     if (sent)
-        r = intents_retire(c, j->path);
+        r = intents_retire(c, j->path, j->intents);
     mutex_lock(&c->lock);
     if (r == 0)
         done_locked(j, obj);
@@ -642,7 +643,12 @@ void upload_start_locked(struct cache *c, struct node *n, char *path)
         free(path);
         return; /* looked at again at the next pass */
     }
-    *j = (struct job){.task.run = run_upload, .cache = c, .node = n, .path = path, .fd = -1};
+    *j = (struct job){.task.run = run_upload,
+                      .cache = c,
+                      .node = n,
+                      .path = path,
+                      .fd = -1,
+                      .intents = intents_newest_locked(c)};
     node_ref_locked(n);
     n->file->uploading = true;
     n->file->upload_key = take_ptr(key);
