@@ -14,7 +14,7 @@ import control
 import modes
 import oracle
 import waiting
-from harness import Mount, Tally, Workplace, check
+from harness import Failure, Mount, Tally, Workplace, check
 from proxy import Proxy
 
 QUICK = ["settle=0.1s", "attr_timeout=2s", "list_timeout=5s"] + (["allow_other"] if os.geteuid() == 0 else [])
@@ -23,9 +23,9 @@ QUICK = ["settle=0.1s", "attr_timeout=2s", "list_timeout=5s"] + (["allow_other"]
 class Place:
     """The mounts of one kind of store in one mode."""
 
-    def __init__(self, work, store, mode):
+    def __init__(self, work, store, mode, name=None):
         self.work, self.store, self.mode = work, store, mode
-        self.name = f"{store}-{mode}"
+        self.name = f"{name or store}-{mode}"
         self.options = QUICK + ([] if mode == "auto" else ["passthrough=off"])
         self.n = 0
 
@@ -138,7 +138,7 @@ class Suite:
             self.run(f"{place.name}/oracle", self.one_oracle, place, steps)
 
     def one_oracle(self, place, steps):
-        note = f"seed {self.seed}"
+        seed, phase = f"seed {self.seed}", "first mount"
         mount = place.mount()
         os.mkdir(f"{mount.mountpoint}/oracle")
         workers = oracle.start(f"{mount.mountpoint}/oracle", self.seed)
@@ -146,33 +146,36 @@ class Suite:
             oracle.run_workers(workers, steps)
             oracle.check_names(workers)
             mount.umount()
-            cold = place.mount() # with an empty cache
+            phase = "second mount, empty cache"
+            cold = place.mount()
             oracle.move(workers, f"{cold.mountpoint}/oracle")
             oracle.check_names(workers)
             oracle.run_workers(workers, steps // 2)
             oracle.check_names(workers)
             cold.umount()
-        except Exception as e:
-            e.args = (f"{note}: {e}",)
-            raise
-        return note
+        except (Failure, OSError) as e:
+            raise Failure(f"{seed}, {phase}: {e}") from e
+        return seed
 
     # ---- a stuck store ----
 
     def waiting(self, work, mode):
-        place = Place(work, "s3", mode)
+        place = Place(work, "s3", mode, "stuck")
         if not self.wants(f"{place.name}", [c.__name__ for c in waiting.CASES]):
             return
         count = 70
         first = place.mount()
-        os.mkdir(f"{first.mountpoint}/stuck")
+        for name in ("stuck", "unlisted"):
+            os.mkdir(f"{first.mountpoint}/{name}")
+        with open(f"{first.mountpoint}/unlisted/x", "wb") as f:
+            f.write(b"x")
         for i in range(count):
             with open(f"{first.mountpoint}/stuck/f{i}", "wb") as f:
                 f.write(os.urandom(1 << 20))
         first.umount()
         with Proxy(work.gateway.port) as proxy:
             options = place.options + ["store_timeout=60s", "attr_timeout=300s", "list_timeout=300s"]
-            mount = work.mount(place.name, options, name=f"stuck-{mode}", cache=f"cache-stuck-{mode}",
+            mount = work.mount(place.name, options, name=f"behind-proxy-{mode}", cache=f"cache-behind-proxy-{mode}",
                                endpoint=f"http://127.0.0.1:{proxy.port}").start()
             os.listdir(f"{mount.mountpoint}/stuck")
             stuck = waiting.Stuck(mount, proxy, count)
