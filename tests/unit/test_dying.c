@@ -26,7 +26,7 @@ static const struct {
     {0, BIT(SIGHUP), 0, BIT(SIGHUP), 0, 0, 'S', false},
     {0, BIT(SIGTERM), 0, 0, 0, 99, 'S', false}, /* a debugger may swallow it */
     {0, BIT(SIGQUIT), 0, 0, 0, 0, 'S', true},
-    {0, BIT(SIGRTMAX), 0, 0, 0, 0, 'S', true},
+    {0, BIT(64), 0, 0, 0, 0, 'S', true},
     {0, BIT(SIGCHLD) | BIT(SIGWINCH) | BIT(SIGURG) | BIT(SIGCONT), 0, 0, 0, 0, 'S', false},
     {0, BIT(SIGSTOP) | BIT(SIGTSTP), 0, 0, 0, 0, 'S', false},
     {0, BIT(SIGALRM) | BIT(SIGTERM), 0, 0, BIT(SIGALRM), 0, 'S', true},
