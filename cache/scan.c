@@ -413,6 +413,8 @@ static void queue_in_order_locked(struct scan *s)
     struct cache *c = s->cache;
     uint64_t before = 0;
 
+    if (s->n_dirty == 0)
+        return; /* qsort() takes no NULL */
     qsort(s->dirty, s->n_dirty, sizeof(struct node *), by_close);
     for (size_t i = 0; i < s->n_dirty; i++) {
         struct node *n = s->dirty[i];
