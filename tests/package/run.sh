@@ -87,7 +87,9 @@ commands() {
 }
 # A line of the option list is a name and its meaning, two blanks between them, or names alone.
 mount_options() {
-    "$runfs" mount --help | sed -n '/^Options of -o/,$ s/^  \([a-z][a-z_ ]*\)\(  .*\)*$/\1/p'
+    "$runfs" mount --help | awk '
+        /^Options of -o/ { on = 1; next }
+        on && /^  [a-z]/ { split(substr($0, 3), part, "  "); gsub(" ", "\n", part[1]); print part[1] }'
 }
 
 man_page_names_all() {
