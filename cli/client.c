@@ -13,8 +13,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-#define ANSWER_MAX   (64 * 1024 * 1024)
-#define CONTROL_ATTR "user.runfs.control"
+#define ANSWER_MAX (64 * 1024 * 1024)
 
 static bool has_socket(const char *dir)
 {

@@ -16,7 +16,8 @@
 #include <jansson.h>
 #include <sys/un.h>
 
-#define CONTROL_NAME "control" /* the socket's name in the cache directory */
+#define CONTROL_NAME "control"            /* the socket's name in the cache directory */
+#define CONTROL_ATTR "user.runfs.control" /* of a mount's root: where the socket is */
 
 /* Frees a json_t at the end of the block. */
 static inline void json_cleanup(json_t **j)

@@ -1,6 +1,7 @@
 /* The directory that is mounted upon. */
 #include "cli/mountpoint.h"
 
+#include "cli/control_io.h"
 #include "cli/mountinfo.h"
 #include "common/mem.h"
 
@@ -13,6 +14,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 
 extern char **environ;
 
@@ -56,47 +58,50 @@ static int resolve(const char *path, char **ret)
     return 0;
 }
 
-/* Takes over what a runfs that died left behind. */
-static int take_over(const char *abs, struct op *op)
+/* A runfs that died. stat() can be answered from the kernel's cache, an attribute can't. */
+static bool is_dead(const char *abs)
+{
+    char value[1];
+
+    return getxattr(abs, CONTROL_ATTR, value, 0) < 0 && errno == ENOTCONN;
+}
+
+/* Whether something is mounted there; what a runfs that died left is taken away. */
+static int clear(const char *abs, struct op *op, bool *ret_dead)
 {
     struct mountinfo m;
-    bool ours;
     int err = mountinfo_by_path(abs, &m);
 
+    if (err == -ENOENT)
+        return 0;
     if (err)
-        return fail(op, -ENOTCONN, abs);
-    ours = mountinfo_is_runfs(&m);
+        return fail(op, err, abs);
+    if (mountinfo_is_runfs(&m) && is_dead(abs)) {
+        err = mountpoint_unmount(abs, true, op);
+        *ret_dead = true;
+    } else {
+        err = op_fail(op, -EBUSY, "mountpoint %s is busy: a %s is mounted there", abs, m.type);
+    }
     mountinfo_release(&m);
-    if (!ours)
-        return fail(op, -ENOTCONN, abs);
-    return mountpoint_unmount(abs, true, op);
+    return err;
 }
 
 int mountpoint_prepare(const char *path, struct op *op, char **ret_abs, bool *ret_dead)
 {
     auto_free char *abs = NULL;
-    struct mountinfo m;
-    struct stat st;
     bool dead = false;
+    struct stat st;
     int err = resolve(path, &abs);
 
     if (err)
         return fail(op, err, path);
-    if (stat(abs, &st) < 0 && errno == ENOTCONN) {
-        err = take_over(abs, op);
-        if (err)
-            return err;
-        dead = true;
-    }
+    err = clear(abs, op, &dead);
+    if (err)
+        return err;
     if (stat(abs, &st) < 0)
         return fail(op, -errno, abs);
     if (!S_ISDIR(st.st_mode))
         return fail(op, -ENOTDIR, abs);
-    if (mountinfo_by_path(abs, &m) == 0) {
-        err = op_fail(op, -EBUSY, "mountpoint %s is busy: a %s is mounted there", abs, m.type);
-        mountinfo_release(&m);
-        return err;
-    }
     *ret_abs = take_ptr(abs);
     *ret_dead = dead;
     return 0;
