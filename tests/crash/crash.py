@@ -8,8 +8,9 @@ and then checks, in this order:
 - in every second round a mount with an empty cache: the same tree comes from the store alone
 
 Where passthrough works a writer also lives on through kill and remount, and loses no byte.
+Before the rounds, short sequences of operations are tried in great number; see sequences.py.
 
-usage: crash.py [--seconds N] [--seed N] [--step NAME]...
+usage: crash.py [--seconds N] [--seed N] [--sequences N] [--step NAME]...
 
 The seed is printed. A round that finds something prints where, and the next starts afresh;
 RUNFS_TEST_KEEP=1 keeps the folder.
@@ -32,6 +33,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "lib"))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "faults"))
 
 import harness
+import sequences
 from appender import line
 from harness import Failure, check
 from ledger import Story, describe, digest, read_tree
@@ -375,7 +377,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seconds", type=float, default=float(os.environ.get("CRASH_SECONDS", 240)))
     parser.add_argument("--seed", type=int, default=int(os.environ.get("CRASH_SEED", time.time())))
-    parser.add_argument("--step", action="append")
+    parser.add_argument("--sequences", type=int, default=int(os.environ.get("CRASH_SEQUENCES", 60)))
+    parser.add_argument("--step", action="append", help="only this step; no sequences")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     steps = arguments.step or crash_steps()
@@ -383,6 +386,9 @@ def main():
     with harness.Workplace("crash") as place:
         place.start_gateway()
         loop = Loop(place, arguments)
+        for mode in ("killed", "cold", "living") if not arguments.step else ():
+            tally.run(f"sequences, {mode}", sequences.run, place, loop.proxy, mode, arguments.seed,
+                      arguments.sequences, 6)
         try:
             run_rounds(tally, loop, steps, arguments.seconds)
         finally:

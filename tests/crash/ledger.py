@@ -56,6 +56,7 @@ class Story:
         self.tree = dict(tree)
         self.pending = self.open = self.synced = self.error = None
         self.operations = 0
+        self.last = {}  # path -> the last operation that changed it
         self.versions = set()
         if not os.path.exists(path):
             return
@@ -71,8 +72,9 @@ class Story:
             self.synced = line["synced"]
         elif "done" in line:
             apply(self.tree, self.pending["delta"])
-            self.pending = self.open = self.synced = None
             self.operations += 1
+            self.last.update(dict.fromkeys(self.pending["delta"], f"{self.operations}: {self.pending['begin']}"))
+            self.pending = self.open = self.synced = None
         elif "error" in line:
             self.error = line["error"]
 
@@ -90,7 +92,7 @@ class Story:
             if found_here == allowed_here:
                 self._check_open(found, before, read, where)
                 return dict(found)
-        raise Failure(f"{where}: {describe(found, before, self.open)}"
+        raise Failure(f"{where}: {describe(found, before, self.open, self.last)}"
                       + (f"; under way: {self.pending['begin']}" if self.pending else ""))
 
     def _check_open(self, found, before, read, where):
@@ -104,12 +106,13 @@ class Story:
             check(digest(data) == self.synced[0], f"{where}: {self.open} lost bytes after fsync()")
 
 
-def describe(found, wanted, but=None):
+def describe(found, wanted, but=None, last=None):
     """The first differences, for a person."""
     lines = []
     for path in sorted(found.keys() | wanted.keys()):
         if path != but and found.get(path) != wanted.get(path):
-            lines.append(f"{path} is {short(found.get(path))}, must be {short(wanted.get(path))}")
+            why = f" by {last[path]}" if last and path in last else ""
+            lines.append(f"{path} is {short(found.get(path))}, must be {short(wanted.get(path))}{why}")
     return "; ".join(lines[:6]) + (f" and {len(lines) - 6} more" if len(lines) > 6 else "")
 
 

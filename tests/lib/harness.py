@@ -160,7 +160,7 @@ class Mount:
         return [runfs_binary(), "mount", "-f", "-o", options, self.store, self.mountpoint]
 
     def start(self, extra_env=None, seconds=60):
-        with open(self.log, "ab") as log:
+        with open(self.log, "wb") as log:
             self.process = subprocess.Popen(self.command(), stdout=log, stderr=log,
                                             stdin=subprocess.DEVNULL, env={**self.env, **(extra_env or {})})
         wait_for(f"mount of {self.store}", self.is_up, seconds)
@@ -199,7 +199,8 @@ class Mount:
         return owed(self.status())
 
     def flush(self, seconds=300):
-        done = self.run("flush", self.mountpoint, "--timeout", str(seconds), seconds=seconds + 20)
+        """Everything, also what waits under a staging name."""
+        done = self.run("flush", self.mountpoint, "--staged", "--timeout", str(seconds), seconds=seconds + 20)
         check(done.returncode == 0, f"runfs flush: exit {done.returncode}: {done.stdout.strip()}")
 
     def umount(self, seconds=300):
