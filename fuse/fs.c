@@ -30,6 +30,11 @@ void entry_fill(const struct fs *fs, struct node *node, const struct stat *st,
     ret->entry_timeout = fs->entry_timeout;
 }
 
+void kernel_forget_attr(struct fs *fs, struct node *node)
+{
+    (void)fuse_lowlevel_notify_inval_inode(fs->session, ino_of(fs, node), -1, 0);
+}
+
 struct open_file *open_file_new(struct fs *fs)
 {
     struct open_file *f = calloc(1, sizeof(*f));
@@ -199,6 +204,10 @@ void fs_invalidate(void *arg, struct node *node, const char *name)
 {
     struct fs *fs = arg;
 
+    if (!atomic_load(&fs->mounted))
+        return;
+    if (!name)
+        kernel_forget_attr(fs, node);
     notify_add(name ? &fs->notify_entries : &fs->notify_nodes, ino_of(fs, node), name);
 }
 
@@ -221,7 +230,7 @@ int fs_mount(struct fs *fs, struct cache *cache, struct op *op)
     int r = session_mount(fs, op);
     if (r)
         return r;
-    fs->mounted = true;
+    atomic_store(&fs->mounted, true);
     r = start_threads(fs);
     if (r) {
         fs_unmount(fs);
@@ -294,9 +303,8 @@ static void disconnect(struct fs *fs)
 
 void fs_unmount(struct fs *fs)
 {
-    if (!fs->mounted)
+    if (!atomic_exchange(&fs->mounted, false))
         return;
-    fs->mounted = false;
     notify_close(&fs->notify_nodes);
     notify_close(&fs->notify_entries);
     parked_stop(&fs->parked);

@@ -31,7 +31,7 @@ struct fs {
     struct cache *cache; /* from fs_mount() on */
     struct node *root;
     int64_t mounted_ns; /* CLOCK_REALTIME */
-    bool mounted;
+    atomic_bool mounted;
 
     fs_text status, metrics;
     void *text_arg;
@@ -73,6 +73,10 @@ static inline bool ino_is_control(fuse_ino_t ino)
 /* What an answer says of a node. */
 void entry_fill(const struct fs *fs, struct node *node, const struct stat *st,
                 struct fuse_entry_param *ret);
+
+/* The kernel's attributes of the node are no longer true. Unlike with pages and entries the
+ * kernel takes no lock for this, so it may be called from anywhere. */
+void kernel_forget_attr(struct fs *fs, struct node *node);
 
 /* Puts a new open file, whose fields are still empty, on the list. NULL without memory. */
 struct open_file *open_file_new(struct fs *fs);

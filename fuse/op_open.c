@@ -93,6 +93,10 @@ static int open_node(struct pending *p, struct node *node, int flags, struct ope
             return r;
         r = open_file_make(p, h, ret);
     }
+    /* It waited for the store's word on the version, which may be another: the size that the
+     * kernel knows is of the old one, and the notification may come after this answer. */
+    if (r == 0 && p->listed)
+        kernel_forget_attr(p->fs, node);
     return r == -EAGAIN ? -EIO : r;
 }
 

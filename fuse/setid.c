@@ -31,9 +31,8 @@ int setid_fall(struct pending *p, struct node *node)
         return r;
     st.st_mode = without_bits(st.st_mode);
     r = cache_setattr(p->fs->cache, node, NULL, CACHE_SET_MODE, &p->waiter, &st);
-    /* Attributes alone: takes no lock in the kernel, so any thread may. */
     if (r == 0)
-        (void)fuse_lowlevel_notify_inval_inode(p->fs->session, ino_of(p->fs, node), -1, 0);
+        kernel_forget_attr(p->fs, node);
     return r;
 }
 

@@ -12,9 +12,10 @@ import sys
 import behaviour
 import control
 import modes
+import nodes
 import oracle
 import waiting
-from harness import Failure, Mount, Tally, Workplace, check
+from harness import Failure, Mount, Tally, Workplace, check, wait_for
 from proxy import Proxy
 
 QUICK = ["settle=0.1s", "attr_timeout=2s", "list_timeout=5s"] + (["allow_other"] if os.geteuid() == 0 else [])
@@ -131,6 +132,25 @@ class Suite:
         for m in others:
             m.umount()
 
+    # ---- two nodes ----
+
+    def nodes(self, place):
+        if place.store == "mem" or not self.wants(place.name, [c.__name__ for c in nodes.CASES]):
+            return
+        options = [f"attr_timeout={nodes.ATTR_TIMEOUT}s", f"list_timeout={nodes.LIST_TIMEOUT}s",
+                   f"entry_timeout={nodes.ATTR_TIMEOUT}s"]
+        a, b = place.mount(options=options), place.mount(options=options)
+        for case in nodes.CASES:
+            name = f"{place.name}/{case.__name__}"
+            if self.pattern in name:
+                os.mkdir(f"{a.mountpoint}/{case.__name__}")
+                a.flush()
+                wait_for("the folder on the other node",
+                         lambda case=case: os.path.isdir(f"{b.mountpoint}/{case.__name__}"), 20)
+                self.run(name, case, a, b, case.__name__)
+        for m in (a, b):
+            self.run(f"{place.name}/nodes-umount", m.umount)
+
     # ---- oracle ----
 
     def oracle(self, place, steps):
@@ -207,6 +227,7 @@ def main():
                 place = Place(work, store, mode)
                 suite.behaviour(place)
                 suite.modes(place)
+                suite.nodes(place)
                 suite.oracle(place, args.steps)
         for mode in ("auto", "off"):
             suite.waiting(work, mode)

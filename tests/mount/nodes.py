@@ -1,0 +1,99 @@
+"""Two mounts of one store, as on two nodes: what one changed the other sees when it opens the file
+after attr_timeout (close-to-open), and never a mix of versions. Each case gets both mounts and a
+folder of its own; QUICK in suite.py has the timeouts."""
+
+import os
+import time
+
+from harness import check, wait_for
+
+ATTR_TIMEOUT = 1.0
+LIST_TIMEOUT = 1.5
+
+
+def put(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def get(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def _paths(a, b, folder, name="f"):
+    return f"{a.mountpoint}/{folder}/{name}", f"{b.mountpoint}/{folder}/{name}"
+
+
+def replaced_content(a, b, folder):
+    """Longer, shorter and of the same size; size and content agree at each open."""
+    here, there = _paths(a, b, folder)
+    put(here, b"0" * 50000)
+    a.flush()
+    wait_for("the other node sees the file", lambda: os.path.exists(there), 10)
+    for i, size in enumerate((50000, 200000, 1000, 1000, 3000000, 2999999)):
+        data = os.urandom(size)
+        put(here, data)
+        a.flush()
+        time.sleep(ATTR_TIMEOUT + 0.1)
+        with open(there, "rb") as f:
+            found = os.fstat(f.fileno()).st_size
+            check(found == size, f"change {i}: fstat after open says {found} for {size}")
+            check(f.read() == data, f"change {i}: content")
+        check(os.stat(there).st_size == size, f"change {i}: stat")
+
+
+def reader_keeps_its_version(a, b, folder):
+    here, there = _paths(a, b, folder)
+    old, new = os.urandom(8 << 20), os.urandom(8 << 20)
+    put(here, old)
+    a.flush()
+    wait_for("the other node sees the file", lambda: os.path.exists(there), 10)
+    fd = os.open(there, os.O_RDONLY)
+    check(os.pread(fd, 4096, 0) == old[:4096], "first block")
+    put(here, new)
+    a.flush()
+    time.sleep(ATTR_TIMEOUT + 0.1)
+    check(get(there) == new, "a new open")
+    for off in range(0, len(old), 1 << 20):
+        try:
+            piece = os.pread(fd, 4096, off)
+        except OSError as e:
+            check(e.errno == 116, f"errno {e.errno} instead of ESTALE")
+            continue
+        check(piece == old[off:off + 4096], f"the old descriptor reads something new at {off}")
+    os.close(fd)
+
+
+def names_come_and_go(a, b, folder):
+    here, there = _paths(a, b, folder)
+    os.listdir(os.path.dirname(there))
+    put(here, b"new")
+    os.mkdir(f"{here}.d")
+    put(f"{here}.d/in", b"in")
+    a.flush()
+    wait_for("new names", lambda: {"f", "f.d"} <= set(os.listdir(os.path.dirname(there))), 10)
+    check(get(f"{there}.d/in") == b"in", "in the new directory")
+    os.unlink(here)
+    os.unlink(f"{here}.d/in")
+    os.rmdir(f"{here}.d")
+    a.flush()
+    wait_for("removed names", lambda: not set(os.listdir(os.path.dirname(there))), 10)
+    check(not os.path.exists(there), "stat of a removed name")
+
+
+def renamed_over(a, b, folder):
+    """The pointer file that trainers replace by a rename."""
+    here, there = _paths(a, b, folder, "latest")
+    put(here, b"step-1")
+    a.flush()
+    wait_for("the other node sees the file", lambda: os.path.exists(there), 10)
+    for i in range(2, 5):
+        put(f"{here}.tmp", f"step-{i}".encode())
+        os.rename(f"{here}.tmp", here)
+        a.flush()
+        time.sleep(ATTR_TIMEOUT + 0.1)
+        check(get(there) == f"step-{i}".encode(), f"after rename {i}: {get(there)}")
+
+
+CASES = [replaced_content, reader_keeps_its_version, names_come_and_go, renamed_over]
