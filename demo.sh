@@ -41,7 +41,7 @@ cleanup() {
         rm -rf --one-file-system "$work"
     fi
     if [ "$result" -ne 0 ]; then
-        printf '\nFAILED: the demo stopped at the last command above\n'
+        printf '\nFAILED: see the last lines above\n'
     fi
 }
 
