@@ -19,6 +19,7 @@ from harness import Failure, Mount, Tally, Workplace, check, wait_for
 from proxy import Proxy
 
 QUICK = ["settle=0.1s", "attr_timeout=2s", "list_timeout=5s"] + (["allow_other"] if os.geteuid() == 0 else [])
+WAITING = ["store_timeout=60s", "attr_timeout=300s", "list_timeout=300s"]
 
 
 class Place:
@@ -181,33 +182,39 @@ class Suite:
 
     def waiting(self, work, mode):
         place = Place(work, "s3", mode, "stuck")
-        if not self.wants(f"{place.name}", [c.__name__ for c in waiting.CASES]):
+        cases = waiting.CASES + waiting.DURABLE_CASES
+        if not self.wants(f"{place.name}", [c.__name__ for c in cases]):
             return
         count = 70
-        first = place.mount()
-        for name in ("stuck", "unlisted"):
-            os.mkdir(f"{first.mountpoint}/{name}")
-        with open(f"{first.mountpoint}/unlisted/x", "wb") as f:
-            f.write(b"x")
-        for i in range(count):
-            with open(f"{first.mountpoint}/stuck/f{i}", "wb") as f:
-                f.write(os.urandom(1 << 20))
-        first.umount()
+        self.fill(place, count)
         with Proxy(work.gateway.port) as proxy:
-            options = place.options + ["store_timeout=60s", "attr_timeout=300s", "list_timeout=300s"]
-            mount = work.mount(place.name, options, name=f"behind-proxy-{mode}", cache=f"cache-behind-proxy-{mode}",
-                               endpoint=f"http://127.0.0.1:{proxy.port}").start()
-            os.listdir(f"{mount.mountpoint}/stuck")
-            stuck = waiting.Stuck(mount, proxy, count)
-            for name in os.listdir(f"{mount.mountpoint}/stuck"):
-                os.stat(stuck.path(name))
-            with open(stuck.path("here"), "wb") as f:
-                f.write(b"complete" * 1000)
-            mount.flush()
-            for case in waiting.CASES:
-                self.run(f"{place.name}/{case.__name__}", case, stuck)
-                stuck.end()
-            self.run(f"{place.name}/waiting-umount", mount.umount)
+            for name, cases, options in (("cache", waiting.CASES, []),
+                                         ("store", waiting.DURABLE_CASES, ["durability=store"])):
+                mount = work.mount(place.name, place.options + WAITING + options,
+                                   name=f"proxy-{name}-{mode}", cache=f"cache-proxy-{name}-{mode}",
+                                   endpoint=f"http://127.0.0.1:{proxy.port}").start()
+                self.wait_in(place, waiting.Stuck(mount, proxy, count), cases)
+                self.run(f"{place.name}/waiting-umount-{name}", mount.umount)
+
+    @staticmethod
+    def fill(place, count):
+        mount = place.mount()
+        for name in ("stuck", "unlisted"):
+            os.mkdir(f"{mount.mountpoint}/{name}")
+        for name in ["unlisted/x"] + [f"stuck/f{i}" for i in range(count)]:
+            with open(f"{mount.mountpoint}/{name}", "wb") as f:
+                f.write(os.urandom(1 << 20))
+        mount.umount()
+
+    def wait_in(self, place, stuck, cases):
+        for name in os.listdir(f"{stuck.mount.mountpoint}/stuck"):
+            os.stat(stuck.path(name))
+        with open(stuck.path("here"), "wb") as f:
+            f.write(b"complete" * 1000)
+        stuck.mount.flush()
+        for case in cases:
+            self.run(f"{place.name}/{case.__name__}", case, stuck)
+            stuck.end()
 
 
 def main():

@@ -211,5 +211,51 @@ def one_request_for_all(stuck):
     check(down < (3 << 20), f"{down} bytes came for a file of 1 MiB")
 
 
+# ---- durability=store: close() waits for the store ----
+
+WRITE = "import os,sys,time; fd=os.open(sys.argv[1],os.O_CREAT|os.O_WRONLY); os.write(fd,b'kept'*1000); "
+
+
+def killed_in_close(stuck):
+    stuck.proxy.freeze()
+    path = stuck.path("closing")
+    child = stuck.reader(WRITE + "os.close(fd)", path)
+    time.sleep(1.5)
+    check(waits(child), "close() does not wait for the store")
+    started = time.monotonic()
+    child.kill()
+    check(child.wait(5) == -signal.SIGKILL, "exit code")
+    check(time.monotonic() - started < 1.5, "took long to end")
+    stuck.thaw()
+    stuck.mount.flush()
+    check(os.getxattr(path, "user.runfs.state") == b"clean", "state after the flush")
+
+
+def killed_with_open_files(stuck):
+    """The kernel closes them as the process exits, and tells of no signal then."""
+    path = stuck.path("open")
+    child = stuck.reader(WRITE + "time.sleep(1000)", path)
+    wait_for("the file", lambda: os.path.exists(path) and os.stat(path).st_size == 4000, 10)
+    stuck.proxy.freeze()
+    started = time.monotonic()
+    child.kill()
+    check(child.wait(5) == -signal.SIGKILL, "exit code")
+    check(time.monotonic() - started < 1.5, "took long to end")
+    stuck.thaw()
+    stuck.mount.flush()
+    check(os.getxattr(path, "user.runfs.state") == b"clean", "state after the flush")
+
+
+def close_waits(stuck):
+    stuck.proxy.freeze()
+    child = stuck.reader(WRITE + "os.close(fd); print('closed', flush=True)", stuck.path("waits"))
+    time.sleep(1)
+    check(child.poll() is None, "close() does not wait for the store")
+    stuck.thaw()
+    check(child.communicate(timeout=60)[0].strip() == "closed", "after the thaw")
+    check(os.getxattr(stuck.path("waits"), "user.runfs.state") == b"clean", "state after close()")
+
+
 CASES = [fifty_readers, killed_at_once, killed_in_a_listing, killed_after_a_signal, ended_by_sigterm,
          signals_fail_nothing, stopped_and_continued, one_request_for_all]
+DURABLE_CASES = [killed_in_close, killed_with_open_files, close_waits]
