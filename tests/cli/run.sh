@@ -21,11 +21,18 @@ fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/runfs-cli.XXXXXX")
 work=$(cd "$work" && pwd -P)
+: >"$work/pids"
 passed=0 failed=0 skipped=0
 only=${1:-}
 
 cleanup() {
-    local point
+    local point pid
+    # Daemons that a failed test left: each has the folder in its command line.
+    while read -r pid; do
+        if tr '\0' ' ' <"/proc/$pid/cmdline" | grep -qF "$work"; then
+            kill -9 "$pid"
+        fi
+    done 2>/dev/null <"$work/pids"
     # The latest mount first; lazily, as a test may have failed at any point.
     awk -v w="$work" 'index($5, w) == 1 { print $5 }' /proc/self/mountinfo | tac |
         while read -r point; do
@@ -76,7 +83,7 @@ fresh() {
 # mount_here [OPTIONS]: the store of $d, ready when it returns.
 mount_here() {
     try "$runfs" mount -o "cache_dir=$d/cache${1:+,$1}" "$d/store" "$d/mnt"
-    expect_code 0
+    expect_code 0 && daemon_pid >>"$work/pids"
 }
 
 umount_here() {
@@ -616,7 +623,8 @@ test_socket_is_ours() {
 # ---- S3 -------------------------------------------------------------------------------------
 
 s3_mount() { # OPTIONS URL
-    timeout 60 "$runfs" mount -o "cache_dir=$d/cache,region=us-east-1,path_style$1" "$2" "$d/mnt"
+    timeout 60 "$runfs" mount -o "cache_dir=$d/cache,region=us-east-1,path_style$1" "$2" "$d/mnt" &&
+        daemon_pid >>"$work/pids"
 }
 
 test_s3_failures() {
