@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #define MAX_WRITE (1U << 20)
 /* Each background request that waits for the store takes a place, and a read of a complete file
@@ -224,15 +225,26 @@ static void probe_passthrough(struct fs *fs)
     }
 }
 
+static int mount_failed(const struct fs *fs, int err, struct op *op)
+{
+    const char *reason = last_message;
+
+    /* Without privilege it was fusermount3 that tried, and told stderr. */
+    if (geteuid() != 0) {
+        err = EPERM;
+        reason = *reason ? reason : "fusermount3 refused";
+    }
+    err = err ? err : EIO;
+    return op_fail(op, -err, "mount: %s: %s", fs->config.mountpoint,
+                   *reason ? reason : strerror(err));
+}
+
 int session_mount(struct fs *fs, struct op *op)
 {
     last_message[0] = '\0';
     errno = 0;
-    if (fuse_session_mount(fs->session, fs->config.mountpoint) != 0) {
-        int err = errno ? errno : EIO;
-        return op_fail(op, -err, "mount: %s: %s", fs->config.mountpoint,
-                       *last_message ? last_message : strerror(err));
-    }
+    if (fuse_session_mount(fs->session, fs->config.mountpoint) != 0)
+        return mount_failed(fs, errno, op);
     int r = answer_init(fs);
     if (r) {
         fuse_session_unmount(fs->session);

@@ -6,7 +6,10 @@ suite.py [--seed N] [PATTERN]   only cases whose "store/mode/case" contains PATT
 import argparse
 import hashlib
 import os
+import pwd
 import random
+import shutil
+import subprocess
 import sys
 
 import behaviour
@@ -15,7 +18,7 @@ import modes
 import nodes
 import oracle
 import waiting
-from harness import Failure, Mount, Tally, Workplace, check, wait_for
+from harness import Failure, Mount, Tally, Workplace, check, runfs_binary, wait_for
 from proxy import Proxy
 
 QUICK = ["settle=0.1s", "attr_timeout=2s", "list_timeout=5s"] + (["allow_other"] if os.geteuid() == 0 else [])
@@ -216,18 +219,53 @@ class Suite:
             self.run(f"{place.name}/{case.__name__}", case, stuck)
             stuck.end()
 
+    # ---- without privilege ----
+
+    def unprivileged(self, work):
+        """The behaviour cases again, as a user who mounts through fusermount3."""
+        name = "unprivileged/behaviour"
+        if self.pattern not in name:
+            return
+        home = work.make("home")
+        as_nobody = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
+        os.chown(home, pwd.getpwnam("nobody").pw_uid, -1)
+        for needed in ([runfs_binary(), "--version"], [sys.executable, "-c", ""], ["fusermount3", "-V"],
+                       ["test", "-r", __file__]):
+            if not shutil.which(needed[0]) or subprocess.run(as_nobody + needed, stdout=subprocess.DEVNULL,
+                                                             stderr=subprocess.DEVNULL).returncode:
+                self.tally.skip(name, f"user nobody can't run {' '.join(needed)}")
+                return
+        mode = os.stat("/dev/fuse").st_mode & 0o777
+        os.chmod("/dev/fuse", 0o666) # as udev sets it
+        try:
+            self.run(name, self.as_other, [*as_nobody, sys.executable, __file__, "--behaviour-only"], home)
+        finally:
+            os.chmod("/dev/fuse", mode)
+
+    @staticmethod
+    def as_other(command, home):
+        done = subprocess.run(command, env={**os.environ, "HOME": home, "TMPDIR": home}, timeout=300, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        bad = [line for line in done.stdout.splitlines() if not line.startswith("ok")]
+        check(done.returncode == 0, "; ".join(bad)[-1500:])
+        return bad[-1]
+
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("pattern", nargs="?", default="")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--steps", type=int, default=150, help="of each thread of the oracle")
+    parser.add_argument("--behaviour-only", action="store_true", help="over a local folder")
     args = parser.parse_args()
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         sys.exit("/dev/fuse can't be used: run as root, or make it 0666 as udev does")
     suite = Suite(args.pattern, args.seed)
     with Workplace("mount") as work:
         os.chmod(work.folder, 0o755) # other users come by
+        if args.behaviour_only:
+            suite.behaviour(Place(work, "file", "off"))
+            return suite.tally.close()
         work.start_gateway()
         for store in ("file", "mem", "s3"):
             for mode in ("auto", "off"):
@@ -238,6 +276,8 @@ def main():
                 suite.oracle(place, args.steps)
         for mode in ("auto", "off"):
             suite.waiting(work, mode)
+        if os.geteuid() == 0:
+            suite.unprivileged(work)
     return suite.tally.close()
 
 
