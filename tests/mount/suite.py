@@ -227,9 +227,10 @@ class Suite:
         if self.pattern not in name:
             return
         home = work.make("home")
+        python = shutil.which("python3", path="/usr/bin") or sys.executable # ours may be in root's home
         as_nobody = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
         os.chown(home, pwd.getpwnam("nobody").pw_uid, -1)
-        for needed in ([runfs_binary(), "--version"], [sys.executable, "-c", ""], ["fusermount3", "-V"],
+        for needed in ([runfs_binary(), "--version"], [python, "-c", ""], ["fusermount3", "-V"],
                        ["test", "-r", __file__]):
             if not shutil.which(needed[0]) or subprocess.run(as_nobody + needed, stdout=subprocess.DEVNULL,
                                                              stderr=subprocess.DEVNULL).returncode:
@@ -238,7 +239,7 @@ class Suite:
         mode = os.stat("/dev/fuse").st_mode & 0o777
         os.chmod("/dev/fuse", 0o666) # as udev sets it
         try:
-            self.run(name, self.as_other, [*as_nobody, sys.executable, __file__, "--behaviour-only"], home)
+            self.run(name, self.as_other, [*as_nobody, python, __file__, "--behaviour-only"], home)
         finally:
             os.chmod("/dev/fuse", mode)
 
