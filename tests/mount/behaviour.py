@@ -403,6 +403,21 @@ def ownership(d):
     return None
 
 
+def group_is_inherited(d):
+    """Below a directory with the set-group-id bit."""
+    if os.geteuid() != 0:
+        return "not root"
+    os.mkdir(f"{d}/shared")
+    os.chown(f"{d}/shared", 0, 5678)
+    os.chmod(f"{d}/shared", 0o2775)
+    put(f"{d}/shared/f")
+    os.mkdir(f"{d}/shared/sub")
+    st = os.stat(f"{d}/shared/sub")
+    same((os.stat(f"{d}/shared/f").st_gid, st.st_gid), (5678, 5678), "groups of file and directory")
+    check(st.st_mode & stat.S_ISGID, "a new directory lacks the bit")
+    return None
+
+
 def _as_other(code, *arguments):
     """Runs Python code as another user, in the root's place."""
     drop = "import os,sys\nos.setgroups([])\nos.setgid(4000)\nos.setuid(4000)\n"
@@ -595,5 +610,5 @@ def one_winner(d):
 CASES = [create_and_read, umask_and_modes, directories, big_directory, symlinks, hard_links, special_files,
          odd_names, rename_files, rename_directories, rename_flags, exchange_directories, unlinked_but_open, renamed_while_open,
          tmpfile, appending, truncating, sparse, copying, read_write_patterns, direct_io, mapped, executing,
-         times, ownership, set_user_id_falls, xattrs, runfs_xattrs, statfs, access_is_checked, locks,
+         times, ownership, group_is_inherited, set_user_id_falls, xattrs, runfs_xattrs, statfs, access_is_checked, locks,
          lock_waits_and_is_interrupted, parallel_creates, one_winner]
