@@ -3,6 +3,7 @@ trainer of the same name must find the last one."""
 
 import json
 import os
+import sys
 import tempfile
 
 os.environ.update(RAY_TRAIN_V2_ENABLED="1", RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS="0",
@@ -36,8 +37,10 @@ def loop(_):
 
 
 def save(folder):
-    ray.init(num_cpus=2, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False,
-             logging_level="ERROR")
+    # Workers can't import this file: what they run goes to them as it is.
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    ray.init(num_cpus=2, _node_ip_address="127.0.0.1", object_store_memory=80 << 20,
+             include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
         config = RunConfig(name="experiment", storage_path=folder,
                            checkpoint_config=CheckpointConfig(num_to_keep=2))
