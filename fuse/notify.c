@@ -2,6 +2,7 @@
 
 #include "common/log.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ static struct notice *take_locked(struct notify_queue *q)
 
     if (!n)
         return NULL;
+    assert(q->index); /* it is in there */
     q->head = n->next;
     if (!q->head)
         q->tail = &q->head;
