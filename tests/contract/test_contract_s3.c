@@ -33,8 +33,27 @@ static struct store *open_url(const struct contract_fixture *f)
     return s;
 }
 
+/* The bucket in the host name; *.localhost leads to the loopback. */
+static struct store *open_virtual_host(const struct contract_fixture *f)
+{
+    char endpoint[64];
+    const struct store_option options[] = {{"path_style", "false"}, {"endpoint", endpoint}};
+    struct store_config config = {.options = options, .n_options = 2};
+    struct store *s = NULL;
+    struct op op;
+
+    (void)f;
+    (void)snprintf(endpoint, sizeof(endpoint), "http://localhost%s",
+                   strrchr(getenv("RUNFS_TEST_S3_ENDPOINT"), ':'));
+    op_init(&op, PATIENCE);
+    int r = s3_store_new(getenv("RUNFS_TEST_S3_URL"), &config, &op, &s);
+    ck_assert_msg(r == 0, "%d %s", r, op.why);
+    return s;
+}
+
 static const struct contract_fixture fixtures[] = {
     {"s3", open_driver, .page_names = 1100, .any_name = true},
+    {"s3, virtual host", open_virtual_host, .page_names = 1100, .any_name = true},
     {"s3, all layers", open_url, .page_names = 1100, .any_name = true},
 };
 
@@ -217,7 +236,7 @@ int main(void)
 {
     int n = ARRAY_SIZE(fixtures);
 
-    if (!getenv("RUNFS_TEST_S3_URL")) {
+    if (!getenv("RUNFS_TEST_S3_URL") || !getenv("RUNFS_TEST_S3_ENDPOINT")) {
         printf("SKIP contract s3: RUNFS_TEST_S3_URL is not set; tests/servers/with_s3.sh sets "
                "it\n");
         return SKIPPED;

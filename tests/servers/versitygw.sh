@@ -29,6 +29,7 @@ start)
     # shellcheck disable=SC2086 # VERSITYGW_FLAGS is a list
     spawn "$dir" "$binary" --access "${S3_KEY:-runfs-key}" --secret "${S3_SECRET:-runfs-secret}" \
         --port "127.0.0.1:$port" --health /health --quiet --keep-alive \
+        --virtual-domain "localhost:$port" \
         posix ${VERSITYGW_FLAGS:-} "$dir/data"
     wait_http "http://127.0.0.1:$port/health" "$dir"
     ;;
