@@ -1,6 +1,6 @@
 """Measures what a user of a mount waits for, side by side with the native disk and with a raw
-parallel client of the same server. Every round measures every system once, one after the other;
-the tables show medians with the best and the worst round, and the ratio to the row named first.
+parallel client of the same server. Every round measures every system once, one after the other,
+in another order each time; the tables show medians with the best and the worst round, and the ratio to the row named first.
 
 The server's data is in memory (/dev/shm); caches and the native folder are on the same disk.
 
@@ -104,6 +104,12 @@ class Bench:
                 f.write(os.urandom(min(CHUNK, self.size)))
         self.bytes_of = {}
 
+    def in_turn(self, number):
+        """Another system is first in every round: the first one finds memory and disk as the round
+        before left them."""
+        first = number % len(self.systems)
+        return self.systems[first:] + self.systems[:first]
+
     def add(self, measure, system, seconds, reference, size=None):
         self.results.add(measure, system, seconds, reference)
         if size:
@@ -133,7 +139,7 @@ class Bench:
 
     def checkpoint(self, number):
         label = f"{self.arguments.size} MiB checkpoint"
-        for system in self.systems:
+        for system in self.in_turn(number):
             prefix = f"checkpoint-{system.name}-{number}"
             settle_disk()
             system.up(prefix)
@@ -189,7 +195,7 @@ class Bench:
 
     def small_files(self, number):
         label = f"{self.arguments.files} x 16 KiB"
-        for system in self.systems:
+        for system in self.in_turn(number):
             prefix = f"small-{system.name}-{number}"
             settle_disk()
             system.up(prefix)
@@ -233,9 +239,9 @@ class Bench:
     def list_long(self, folder):
         subprocess.run(["ls", "-l", os.path.join(folder, "runs")], check=True, stdout=subprocess.DEVNULL)
 
-    def runs(self, _):
+    def runs(self, number):
         label = f"ls of {self.arguments.folders} run folders"
-        for system in self.systems:
+        for system in self.in_turn(number):
             system.up("many")
             self.add(f"{label}: first time", system.name, timed(self.list_runs, system.folder), "native")
             self.add(f"{label}: again", system.name, timed(self.list_runs, system.folder), "native")
@@ -246,7 +252,16 @@ class Bench:
 
     # ---- all ----
 
+    def warm_up(self):
+        """Memory that no process has used yet is slow to get on a virtual machine; what the rounds
+        will need is touched once."""
+        path = self.place.path("warm-up")
+        for _ in range(3):
+            shutil.copyfile(self.source, path)
+        os.unlink(path)
+
     def run(self):
+        self.warm_up()
         self.make_runs()
         for number in range(self.arguments.rounds):
             for measure in (self.checkpoint, self.small_files, self.runs):

@@ -297,6 +297,8 @@ class Workplace:
         return m
 
     def __enter__(self):
+        # A time limit ends us with SIGTERM: clean up then, too.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
         return self
 
     def __exit__(self, *exception):
