@@ -16,7 +16,6 @@
 #include "common/op.h"
 
 #include <limits.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,7 +32,7 @@ struct store;
 
 /* No count gets this large: the kernel's requests end at 0x7ffff000 bytes. */
 #define CACHE_PARKED INT_MAX
-#define CACHE_DONE (INT_MAX - 1)
+#define CACHE_DONE   (INT_MAX - 1)
 
 /* A request that waits for the store. Embedded in the requester's struct. */
 struct waiter {

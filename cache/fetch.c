@@ -92,6 +92,15 @@ static int fetch_once(struct fetch *fetch, int fd, uint64_t off, struct op *op, 
                                       c->store->url, *ret_key);
 }
 
+/* While the store renames the source nobody can tell where it is. */
+static void wait_for_rename(struct cache *c, const char *key, struct op *op)
+{
+    mutex_lock(&c->lock);
+    while (rename_runs_at_locked(c, key) && op_check(op) == 0)
+        (void)mutex_wait_until(&c->lock, &c->progress, clock_mono_ns() + NS_PER_SEC / 10);
+    mutex_unlock(&c->lock);
+}
+
 /* The bytes; a source that was renamed at the store meanwhile is looked for at its new place.
  */
 static int fetch_bytes(struct fetch *fetch, int fd)
@@ -109,6 +118,7 @@ static int fetch_bytes(struct fetch *fetch, int fd)
         r = fetch_once(fetch, fd, fetch->off, &op, &key);
         if ((r != -ENOENT && r != -ESTALE) || !key)
             break;
+        wait_for_rename(c, key, &op);
         if (fetch_source(c, fetch->node, &key_now, &etag_now) < 0 || strcmp(key, key_now) == 0)
             break;
     }

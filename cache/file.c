@@ -30,6 +30,7 @@ struct file *file_new(struct node *n, enum file_state state)
     f->node = n;
     f->state = state;
     f->fds[FD_READ] = f->fds[FD_WRITE] = -1;
+    f->kept_generation = UINT64_MAX; /* the kernel has no pages of this content */
     waitq_init(&f->range_waiters);
     waitq_init(&f->upload_waiters);
     n->file = f;

@@ -241,6 +241,20 @@ static bool wait_for_readers_locked(struct cache *c, struct intent *i, const cha
     return true;
 }
 
+bool rename_runs_at_locked(struct cache *c, const char *key)
+{
+    struct intent *i;
+
+    if (c->renames == 0)
+        return false;
+    DL_FOREACH(c->intents, i)
+    {
+        if (i->running && intent_is_rename(i) && path_below(i->from, key))
+            return true;
+    }
+    return false;
+}
+
 bool removal_pending(struct cache *c, const char *path)
 {
     struct intent *i;

@@ -10,12 +10,14 @@
 #include "common/mem.h"
 #include "common/path.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <string.h>
 
-#define LINKS_MAX 1000
+#define LINKS_MAX           1000
+#define METADATA_TARGET_MAX 1600
 
 /* ---- common ---- */
 
@@ -237,6 +239,16 @@ int cache_mkdir(struct cache *c, struct node *parent, const char *name, uint32_t
     return make(c, &m, w, ret, st);
 }
 
+/* The length of a target as metadata carries it: percent-encoded. */
+static size_t encoded_len(const char *s)
+{
+    size_t len = 0;
+
+    for (; *s; s++)
+        len += isalnum((unsigned char)*s) || strchr("-._~/", *s) ? 1 : 3;
+    return len;
+}
+
 int cache_symlink(struct cache *c, struct node *parent, const char *name, const char *target,
                   const struct cache_cred *cred, struct waiter *w, struct node **ret,
                   struct stat *st)
@@ -244,7 +256,10 @@ int cache_symlink(struct cache *c, struct node *parent, const char *name, const 
     const struct making m = {
         .parent = parent, .name = name, .mode = S_IFLNK | 0777, .target = target, .cred = cred};
 
-    if (strlen(target) >= PATH_MAX)
+    /* It rides in the object's metadata, of which an object store takes 2 KiB in all. */
+    bool in_metadata = !(c->store->caps & STORE_DIRS);
+    if (strlen(target) >= PATH_MAX ||
+        (in_metadata && encoded_len(target) > METADATA_TARGET_MAX))
         return -ENAMETOOLONG;
     return make(c, &m, w, ret, st);
 }

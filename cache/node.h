@@ -433,6 +433,8 @@ int intents_retire(struct cache *c, const char *path, uint64_t seq);
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(&c->lock);
 /* Starts what may run; lowers *next_due to when something else may. */
 void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due);
+/* Whether the store is just renaming what is at `key`. */
+bool rename_runs_at_locked(struct cache *c, const char *key) REQUIRES(&c->lock);
 /* Whether the path itself is about to be removed at the store. */
 bool removal_pending(struct cache *c, const char *path);
 /* Whether an upload to `path` has to wait for an intention with a lower number. */

@@ -110,7 +110,9 @@ void node_stat(struct node *n, struct stat *st)
     st->st_rdev = n->rdev;
     st->st_size = (off_t)n->size;
     st->st_blksize = 1 << 20;
-    st->st_blocks = (blkcnt_t)((n->size + 511) / 512);
+    /* A file that is not whole here would look sparse to tar and cp. */
+    bool whole = n->file && n->file->state != FILE_PARTIAL && S_ISREG(n->mode);
+    st->st_blocks = (blkcnt_t)((whole ? n->file->blocks_bytes : n->size + 511) / 512);
     st->st_mtim.tv_sec = n->mtime_ns / NS_PER_SEC;
     st->st_mtim.tv_nsec = n->mtime_ns % NS_PER_SEC;
     st->st_ctim.tv_sec = n->ctime_ns / NS_PER_SEC;
@@ -458,9 +460,9 @@ void ghost_count_locked(struct cache *c, const char *key, int by)
         if (!g)
             return; /* a listing may show the name until the store lost it */
         memcpy(g->key, key, len + 1);
-        HASH_ADD_KEYPTR(hh, c->ghosts, g->key, len, g);
-        if (HASH_COUNT(c->ghosts) % 1024 == 0)
+        if (HASH_COUNT(c->ghosts) % 1024 == 1023)
             ghosts_purge(c);
+        HASH_ADD_KEYPTR(hh, c->ghosts, g->key, len, g);
     }
     if (g)
         g->pending = (unsigned)((int)g->pending + by);

@@ -105,8 +105,16 @@ void control_read(fuse_req_t req, struct fuse_file_info *fi, size_t size, off_t 
     const struct open_file *f = open_file_of(fi);
     size_t at = (uint64_t)off < f->text_len ? (size_t)off : f->text_len;
     size_t left = f->text_len - at;
+    size_t len = size < left ? size : left;
+    /* A copy: the reader may close, and the release free the text, while the reply is written. */
+    auto_free char *copy = malloc(len ? len : 1);
 
-    (void)fuse_reply_buf(req, f->text + at, size < left ? size : left);
+    if (!copy) {
+        (void)fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    memcpy(copy, f->text + at, len);
+    (void)fuse_reply_buf(req, copy, len);
 }
 
 void control_opendir(fuse_req_t req, struct fuse_file_info *fi)
