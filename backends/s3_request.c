@@ -262,6 +262,7 @@ int s3_code_error(const char *code)
         {"ConditionalRequestConflict", -ESTALE},
         {"DirectoryNotEmpty", -ENOTEMPTY}, /* versitygw keeps keys as files */
         {"EntityTooLarge", -EFBIG},
+        {"ErrDirectoryNotEmpty", -ENOTEMPTY},
         {"ExistingObjectIsDirectory", -EISDIR},
         {"ExpiredToken", -EACCES},
         {"IncompleteBody", -EIO},

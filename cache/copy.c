@@ -252,7 +252,7 @@ static int copy_file(struct copying *k, struct op *op)
     if (r < 0 && !gone)
         return r;
     if (!useless && !gone)
-        r = intents_retire(c, k->to, k->intent->seq);
+        r = intents_retire(c, INTENT_UNLINK, k->to, k->intent->seq);
     else
         r = 0;
     bool remove = !gone && (useless || !native);
@@ -275,10 +275,10 @@ static int copy_file(struct copying *k, struct op *op)
 
 /* ---- a directory ---- */
 
-static bool unlink_pending_before(struct cache *c, const struct intent *self, const char *key)
+static bool removal_pending_before(struct cache *c, const struct intent *self, const char *key)
 {
     for (struct intent *i = c->intents; i && i != self; i = i->next)
-        if (i->kind == INTENT_UNLINK && strcmp(i->from, key) == 0)
+        if (!intent_is_rename(i) && strcmp(i->from, key) == 0)
             return true;
     return false;
 }
@@ -317,8 +317,8 @@ static int collect(void *arg, const char *name, const struct object *obj)
     if (!it->from || !it->to || !it->etag)
         return -ENOMEM;
     mutex_lock(&c->lock);
-    bool removed = unlink_pending_before(c, k->intent, it->from);
-    it->skip = !it->is_dir && (removed || written_anew(c, k, it->to));
+    bool removed = removal_pending_before(c, k->intent, it->from);
+    it->skip = removed || (!it->is_dir && written_anew(c, k, it->to));
     mutex_unlock(&c->lock);
     return 0;
 }
@@ -400,33 +400,35 @@ static int copy_items(struct copying *k, struct op *op)
     return r < 0 ? op_fail(op, r, "%s", k->why) : 0;
 }
 
-/* Rows and intentions that remove what was copied, children first. */
+/* Children before their directories. */
+static int by_path_down(const void *pa, const void *pb)
+{
+    const struct item *a = pa, *b = pb;
+
+    return strcmp(b->from, a->from);
+}
+
+/* Rows and intentions that remove what was copied, children first. They take the place of the
+ * rename in the order, so that later intentions see the same store. */
 static int plan_removals(struct copying *k, struct intent **plan, size_t *ret_n)
 {
-    struct cache *c = k->cache;
+    uint64_t seq = k->intent->seq;
     size_t n = 0;
 
-    for (int dirs = 0; dirs <= 1; dirs++)
-        for (size_t i = 0; i < k->n; i++) {
-            struct item *it = &k->v[i];
-            if (it->is_dir != dirs)
-                continue;
-            mutex_lock(&c->lock);
-            uint64_t seq = ++c->seq;
-            mutex_unlock(&c->lock);
-            plan[n] = intent_new(seq, dirs ? INTENT_RMDIR : INTENT_UNLINK, it->from, NULL, 0,
-                                 it->etag);
-            if (!plan[n])
-                return -ENOMEM;
-            n++;
-        }
-    mutex_lock(&c->lock);
-    uint64_t seq = ++c->seq;
-    mutex_unlock(&c->lock);
-    plan[n] = intent_new(seq, INTENT_RMDIR, k->from, NULL, 0, "");
-    if (!plan[n])
-        return -ENOMEM;
-    *ret_n = n + 1;
+    if (k->n + 2 >= SEQ_STEP)
+        return -EFBIG;
+    if (k->n)
+        qsort(k->v, k->n, sizeof(*k->v), by_path_down);
+    for (size_t i = 0; i <= k->n; i++) {
+        bool last = i == k->n;
+        bool dir = last || k->v[i].is_dir;
+        plan[n] = intent_new(++seq, dir ? INTENT_RMDIR : INTENT_UNLINK,
+                             last ? k->from : k->v[i].from, NULL, 0, last ? "" : k->v[i].etag);
+        if (!plan[n])
+            return -ENOMEM;
+        n++;
+    }
+    *ret_n = n;
     return 0;
 }
 
@@ -473,6 +475,19 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
     mutex_unlock(&c->lock);
 }
 
+/* A directory's own marker is not part of the listing below it. */
+static int copy_marker(struct copying *k, struct op *op)
+{
+    struct cache *c = k->cache;
+    struct object obj = {0};
+    int r = store_stat(c->store, op, k->from, &obj);
+
+    if (r == 0 && obj.is_prefix && obj.has_marker)
+        r = store_mkdir(c->store, op, k->to, obj.attrs_known ? &obj.attrs : NULL);
+    object_release(&obj);
+    return r == -ENOENT ? 0 : r;
+}
+
 static int copy_tree(struct copying *k, struct op *op)
 {
     struct cache *c = k->cache;
@@ -482,13 +497,16 @@ static int copy_tree(struct copying *k, struct op *op)
     if (r == -ENOENT)
         r = 0;
     if (r == 0)
+        r = copy_marker(k, op);
+    if (r == 0)
         r = copy_items(k, op);
     crash_point("renamedir-copied");
     if (r < 0)
         return r;
     for (size_t i = 0; i < k->n && r == 0; i++)
-        if (!k->v[i].skip && !k->v[i].is_dir)
-            r = intents_retire(c, k->v[i].to, k->intent->seq);
+        if (!k->v[i].skip)
+            r = intents_retire(c, k->v[i].is_dir ? INTENT_RMDIR : INTENT_UNLINK, k->v[i].to,
+                               k->intent->seq);
     struct intent **plan = calloc(k->n + 1, sizeof(*plan));
     if (!plan)
         return -ENOMEM;

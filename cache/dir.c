@@ -20,6 +20,8 @@
 #define STAT_AHEAD 64
 /* How long an answer from before an outage is believed while the store can't be reached. */
 #define OUTAGE_NS (5 * NS_PER_SEC)
+/* How long one who could be answered from memory waits for the store. */
+#define OUTAGE_WAIT_NS (2 * NS_PER_SEC)
 
 /* ---- merging ---- */
 
@@ -268,11 +270,16 @@ static void run_listing(struct task *task)
     struct cache *c = l->cache;
     struct op op;
 
-    op_init(&op, c->config.store_timeout_ns);
-    op.cancelled = &c->cancelled;
     mutex_lock(&c->lock);
     auto_free char *key = node_key(l->dir);
+    bool known = l->dir->dir->listed_ns != 0;
     mutex_unlock(&c->lock);
+    /* What was listed before can be shown: don't let `ls` wait long for a store that is down.
+     */
+    op_init(&op, known && c->config.store_timeout_ns > OUTAGE_WAIT_NS
+                     ? OUTAGE_WAIT_NS
+                     : c->config.store_timeout_ns);
+    op.cancelled = &c->cancelled;
     int r = key ? store_list(c->store, &op, key, 0, collect, l) : -ENOENT;
     if (r >= 0 || r == -ENOENT)
         merge_listing(l, key ? key : "", r == 1);
@@ -368,6 +375,13 @@ static void run_query(struct task *task)
         r = -ENOENT;
     if (r == -ENOENT && entry_find(q->dir, q->name))
         r = 0;
+    e = entry_find(q->dir, q->name);
+    if (r < 0 && r != -ENOENT && r != -EINTR && e) {
+        mutex_lock(&c->lock);
+        e->verified_ns = clock_mono_ns() - c->config.list_timeout_ns + OUTAGE_NS;
+        mutex_unlock(&c->lock);
+        r = 0; /* known from before the outage */
+    }
     ns_done(c);
     if (r < 0 && r != -ENOENT)
         log_warn("lookup failed: %s", op.why);
@@ -454,7 +468,7 @@ static void run_asking(struct task *task)
     bool readable = n->file && n->file->state != FILE_PARTIAL;
     mutex_unlock(&c->lock);
     /* A complete file can be served without the store: don't let its reader wait long. */
-    op_init(&op, readable ? OUTAGE_NS : c->config.store_timeout_ns);
+    op_init(&op, readable ? OUTAGE_WAIT_NS : c->config.store_timeout_ns);
     op.cancelled = &c->cancelled;
     int r = key ? store_stat(c->store, &op, key, &obj) : -ENOENT;
     if (key && (r == 0 || r == -ENOENT))

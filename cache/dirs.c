@@ -5,6 +5,7 @@
 #include "cache/crash.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/path.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 struct dir_job {
     struct task task;
+    struct dir_job *next; /* in cache.dir_jobs */
     struct cache *cache;
     struct node *node; /* referenced */
     char *path;
@@ -35,12 +37,27 @@ static bool needs_marker(struct cache *c, struct node *n)
     return n->dir->new_here && (!n->dir->children || !default_attrs(c, n));
 }
 
+bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
+{
+    struct dir_job *j;
+
+    LL_FOREACH(c->dir_jobs, j)
+    {
+        if (strcmp(j->path, path) == 0 || (below && path_below(path, j->path)))
+            return true;
+    }
+    return false;
+}
+
 static void dir_done_locked(struct dir_job *j, int r, const char *why)
 {
     struct cache *c = j->cache;
     struct node *n = j->node;
     struct dir *d = n->dir;
+    auto_free char *path = node_path(n);
 
+    if (r == 0 && (!path || strcmp(path, j->path) != 0))
+        return; /* moved or removed meanwhile: an intention deals with the old name */
     if (r == 0) {
         d->error = 0;
         d->attempts = 0;
@@ -81,6 +98,7 @@ static void run_dir(struct task *task)
         (void)node_save_stamp(c, j->node);
     mutex_lock(&c->lock);
     j->node->dir->uploading = false;
+    LL_DELETE(c->dir_jobs, j);
     c->uploads_running_dirs--;
     progress_locked(c);
     node_unref_locked(c, j->node);
@@ -108,6 +126,7 @@ static void start_locked(struct cache *c, struct node *n, char *path)
     j->generation = n->dir->generation;
     node_ref_locked(n);
     n->dir->uploading = true;
+    LL_PREPEND(c->dir_jobs, j);
     c->uploads_running_dirs++;
     pool_submit(c->uploaders, &j->task);
 }

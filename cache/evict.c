@@ -252,7 +252,13 @@ int space_need_locked(struct cache *c, struct file *f, struct waiter *w)
 {
     bool full = c->used_bytes > c->config.size_bytes;
     bool disk_full = c->disk_free_bytes < c->config.reserve_bytes / 2;
+    struct statvfs vfs;
 
+    /* The last look may be a second old: room that others made counts at once. */
+    if (disk_full && mirror_statvfs(&c->mirror, &vfs) == 0) {
+        c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+        disk_full = c->disk_free_bytes < c->config.reserve_bytes / 2;
+    }
     if ((!full && !disk_full) || !w)
         return 0;
     scheduler_kick_locked(c);

@@ -280,7 +280,7 @@ void file_queue_locked(struct cache *c, struct node *n)
 
     file_lru_remove_locked(c, f);
     if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
-        f->seq = ++c->seq;
+        f->seq = seq_next_locked(c);
     if (ordered) {
         f->first_seq = f->seq;
         file_unqueue_locked(c, f); /* takes its place by first_seq */
@@ -444,7 +444,7 @@ int file_materialise(struct cache *c, struct node *n)
     }
     uint64_t id = ++c->next_id;
     if (!n->birth)
-        n->birth = ++c->seq;
+        n->birth = seq_next_locked(c);
     auto_free char *path = node_path(n);
     int r = path ? new_file_for(c, n) : -ESTALE;
     mutex_unlock(&c->lock);

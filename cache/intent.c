@@ -53,7 +53,14 @@ bool intent_is_rename(const struct intent *i)
 
 void intent_add_locked(struct cache *c, struct intent *i)
 {
-    DL_APPEND(c->intents, i);
+    struct intent *before = c->intents ? c->intents->prev : NULL; /* the last */
+
+    while (before && before->seq > i->seq)
+        before = before == c->intents ? NULL : before->prev;
+    if (before)
+        DL_APPEND_ELEM(c->intents, before, i);
+    else
+        DL_PREPEND(c->intents, i);
     ghost_count_locked(c, i->from, 1);
     if (intent_is_rename(i))
         c->renames++;
@@ -80,32 +87,12 @@ int intent_record(struct cache *c, const struct intent *i)
     return journal_add(c->journal, &row, 1);
 }
 
-int intent_cancel_rmdir(struct cache *c, const char *path, bool *ret_cancelled)
-{
-    struct intent *i, *found = NULL;
-    uint64_t seq = 0;
-
-    mutex_lock(&c->lock);
-    DL_FOREACH(c->intents, i)
-    {
-        if (i->kind == INTENT_RMDIR && !i->running && strcmp(i->from, path) == 0)
-            found = i;
-    }
-    if (found) {
-        seq = found->seq;
-        intent_remove_locked(c, found);
-    }
-    mutex_unlock(&c->lock);
-    *ret_cancelled = found != NULL;
-    return found ? journal_remove(c->journal, &seq, 1) : 0;
-}
-
 uint64_t intents_newest_locked(struct cache *c)
 {
     return c->intents ? c->intents->prev->seq : 0;
 }
 
-int intents_retire(struct cache *c, const char *path, uint64_t seq)
+int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uint64_t seq)
 {
     uint64_t seqs[16];
     size_t n = 0;
@@ -115,8 +102,8 @@ int intents_retire(struct cache *c, const char *path, uint64_t seq)
     if (c->intents)
         DL_FOREACH_SAFE(c->intents, i, next)
         {
-            if (i->kind == INTENT_UNLINK && i->seq <= seq && !i->running &&
-                n < ARRAY_SIZE(seqs) && strcmp(i->from, path) == 0) {
+            if (i->kind == kind && i->seq <= seq && !i->running && n < ARRAY_SIZE(seqs) &&
+                strcmp(i->from, path) == 0) {
                 seqs[n++] = i->seq;
                 intent_remove_locked(c, i);
             }
@@ -255,6 +242,43 @@ bool rename_runs_at_locked(struct cache *c, const char *key)
     return false;
 }
 
+bool intent_hides(struct cache *c, const char *key)
+{
+    auto_free char *at = NULL;
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        const char *now = at ? at : key;
+        if (i->kind != INTENT_RENAMEDIR) {
+            if (strcmp(i->from, now) == 0)
+                return true;
+            continue;
+        }
+        const char *rest = path_below(i->from, now);
+        if (!rest)
+            continue;
+        if (*rest == '\0')
+            return true;
+        char *moved = path_join(i->to, rest);
+        free(at);
+        at = moved;
+    }
+    return false;
+}
+
+bool intent_below(struct cache *c, const char *path)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (path_below(path, i->from))
+            return true;
+    }
+    return false;
+}
+
 bool removal_pending(struct cache *c, const char *path)
 {
     struct intent *i;
@@ -315,7 +339,8 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
     enum live live = live_at(c, i);
 
     *ret_skip = live == LIVE_STORED;
-    if (live == LIVE_WAIT || upload_runs_at_locked(c, i->from, false))
+    if (live == LIVE_WAIT || upload_runs_at_locked(c, i->from, false) ||
+        dir_upload_runs_at_locked(c, i->from, false))
         return false;
     if (earlier_rename_touches(c, i, i->from))
         return false;
@@ -443,6 +468,9 @@ static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, 
     bool below = i->kind == INTENT_RENAMEDIR;
 
     if (upload_runs_at_locked(c, i->from, below) || upload_runs_at_locked(c, i->to, below))
+        return false;
+    if (dir_upload_runs_at_locked(c, i->from, below) ||
+        dir_upload_runs_at_locked(c, i->to, below))
         return false;
     if (running_removal_touches(c, i->from, below) || running_removal_touches(c, i->to, below))
         return false;

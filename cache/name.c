@@ -53,15 +53,28 @@ static bool store_may_have(struct entry *e)
     return n->file && n->file->uploading;
 }
 
-/* A directory whose last name went must be kept alive by a marker of its own. */
-static void maybe_marker_locked(struct cache *c, struct node *dir)
+/* A directory whose last name went must be kept alive by a marker of its own; that it needs one
+ * is on the disk before the removal is answered. ns held for writing. */
+static void maybe_marker(struct cache *c, struct node *dir)
 {
     struct dir *d = dir->dir;
 
-    if ((dir->flags & (NODE_ROOT | NODE_LOST)) || d->children || d->has_marker)
+    mutex_lock(&c->lock);
+    bool needed = !(dir->flags & (NODE_ROOT | NODE_LOST)) && !d->children && !d->has_marker;
+    auto_free char *path = needed ? node_path(dir) : NULL;
+    if (needed) {
+        d->new_here = true;
+        dir_queue_locked(c, dir);
+    }
+    mutex_unlock(&c->lock);
+    if (!path)
         return;
-    d->new_here = true;
-    dir_queue_locked(c, dir);
+    int r = mirror_mkdirs(&c->mirror, path);
+    if (r == 0)
+        r = node_write_stamp_held(c, dir);
+    if (r < 0)
+        log_warn("cache %s: an empty directory may be forgotten after a crash: %s",
+                 c->mirror.dir, strerror(-r));
 }
 
 static void gained_name_locked(struct cache *c, struct entry *e)
@@ -95,7 +108,7 @@ static struct node *make_node_locked(struct cache *c, const struct making *m, co
         n->mode |= S_ISGID;
     n->rdev = m->rdev;
     n->ino = ino_fresh(c, path);
-    n->birth = ++c->seq;
+    n->birth = seq_next_locked(c);
     n->flags = NODE_ATTRS_KNOWN;
     n->mtime_ns = n->ctime_ns = n->atime_ns = clock_real_ns();
     if (m->target) {
@@ -167,8 +180,6 @@ static struct entry *enter_new_locked(struct cache *c, const struct making *m, s
 /* Makes the node with its name; its lookup count is one. ns held for writing. */
 static int make_held(struct cache *c, const struct making *m, struct node **ret)
 {
-    bool cancelled = false;
-
     mutex_lock(&c->lock);
     bool exists = entry_find(m->parent, m->name) != NULL;
     bool lost = m->parent->flags & NODE_LOST;
@@ -177,12 +188,8 @@ static int make_held(struct cache *c, const struct making *m, struct node **ret)
     mutex_unlock(&c->lock);
     if (!n)
         return lost ? -ENOENT : exists ? -EEXIST : -ENOMEM;
-    int r = n->dir ? intent_cancel_rmdir(c, path, &cancelled) : 0;
-    if (r == 0)
-        r = make_in_mirror(c, n, path);
+    int r = make_in_mirror(c, n, path);
     mutex_lock(&c->lock);
-    if (r == 0 && cancelled)
-        n->dir->has_marker = true;
     if (r == 0 && !enter_new_locked(c, m, n))
         r = -ENOMEM;
     if (r == 0) {
@@ -271,6 +278,7 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
     const struct making m = {.parent = parent, .name = name, .mode = mode, .cred = cred};
     struct node *n = NULL;
     int r = make(c, &m, w, &n, st);
+    bool made = r == 0;
 
     if (r == -EEXIST && !(flags & O_EXCL)) {
         r = cache_lookup(c, parent, name, w, &n, st);
@@ -279,7 +287,10 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
     }
     if (r != 0)
         return r;
-    r = cache_open(c, n, flags & ~(O_CREAT | O_EXCL), w, ret);
+    /* What was just made is opened as it is: a call that parked here would meet it as EEXIST.
+     */
+    r = made ? file_open_made(c, n, flags & ~(O_CREAT | O_EXCL), ret)
+             : cache_open(c, n, flags & ~(O_CREAT | O_EXCL), w, ret);
     if (r != 0) {
         cache_forget(c, n, 1);
         return r;
@@ -411,7 +422,7 @@ static int intend(struct cache *c, enum intent_kind kind, const char *from, cons
     if (!i)
         return -ENOMEM;
     mutex_lock(&c->lock);
-    i->seq = ++c->seq;
+    i->seq = seq_next_locked(c);
     mutex_unlock(&c->lock);
     int r = intent_record(c, i);
     if (r < 0)
@@ -480,10 +491,10 @@ static int unlink_held(struct cache *c, struct node *parent, const char *name)
     touch_locked(parent);
     if (i)
         intent_add_locked(c, i);
-    maybe_marker_locked(c, parent);
     scheduler_kick_locked(c);
     cache_check_locked(c);
     mutex_unlock(&c->lock);
+    maybe_marker(c, parent);
     return 0;
 }
 
@@ -508,8 +519,10 @@ static int rmdir_held(struct cache *c, struct node *parent, const char *name)
     struct entry *e = entry_find(parent, name);
     auto_free char *path = e ? entry_path(e) : NULL;
     struct dir *d = e ? e->node->dir : NULL;
-    bool stored = d && (d->has_marker || d->uploading || e->src_key ||
-                        (!d->local_only && (c->store->caps & STORE_DIRS)));
+    /* Its name may show at the store through what is below it until that is removed. */
+    bool stored = d && path &&
+                  (d->has_marker || d->uploading || e->src_key || !d->local_only ||
+                   !d->new_here || intent_below(c, path));
     int r = !e ? -ENOENT : !d ? -ENOTDIR : d->children ? -ENOTEMPTY : path ? 0 : -ENOMEM;
     mutex_unlock(&c->lock);
     if (r == 0 && stored)
@@ -532,9 +545,9 @@ static int rmdir_held(struct cache *c, struct node *parent, const char *name)
     touch_locked(parent);
     if (i)
         intent_add_locked(c, i);
-    maybe_marker_locked(c, parent);
     scheduler_kick_locked(c);
     mutex_unlock(&c->lock);
+    maybe_marker(c, parent);
     return 0;
 }
 
@@ -621,7 +634,7 @@ static int prepare_move(struct cache *c, struct moving *m)
     if (r == 0) {
         mutex_lock(&c->lock);
         if (!n->birth)
-            n->birth = ++c->seq;
+            n->birth = seq_next_locked(c);
         n->dir->in_mirror = true;
         mutex_unlock(&c->lock);
         r = node_write_stamp_held(c, n);
@@ -707,13 +720,13 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     /* Its place in the order of publishing is that of the rename when it was not published. */
     if (n->file && n->file->state == FILE_DIRTY && n->file->write_handles == 0)
         file_queue_locked(c, n);
-    maybe_marker_locked(c, oldparent);
     return 0;
 }
 
 static int move_held(struct cache *c, struct moving *m)
 {
     struct intent *i = NULL;
+    struct node *oldparent = m->from->parent;
     int r = prepare_move(c, m);
 
     if (r == 0 && m->copies)
@@ -738,6 +751,7 @@ static int move_held(struct cache *c, struct moving *m)
     scheduler_kick_locked(c);
     cache_check_locked(c);
     mutex_unlock(&c->lock);
+    maybe_marker(c, oldparent);
     return r;
 }
 

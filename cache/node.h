@@ -243,6 +243,7 @@ struct cache {
     bool stopping;
     struct node **uploading; /* nodes whose upload runs */
     size_t n_uploading;
+    struct dir_job *dir_jobs; /* directories whose upload runs */
     uint64_t kept_files, hidden_names;
     uint64_t uploaded_files, uploaded_bytes, downloaded_bytes;
     int last_error;
@@ -281,6 +282,10 @@ void notice_locked(struct cache *c, struct node *node, const char *name) REQUIRE
 void scheduler_kick_locked(struct cache *c) REQUIRES(&c->lock);
 
 /* ---- tree.c ---- */
+/* The next number in the order of closes and intentions. There is room after each for the
+ * removals that a renamed directory turns into: they keep its place. */
+#define SEQ_STEP (UINT64_C(1) << 24)
+uint64_t seq_next_locked(struct cache *c);
 struct node *node_new(struct cache *c, uint32_t mode);
 void node_ref_locked(struct node *n);
 /* Frees a node that has no names, lookups or references left. */
@@ -310,7 +315,8 @@ bool node_is_below(struct node *n, struct node *dir);
 struct node *tree_find(struct cache *c, const char *path, struct entry **ret_entry);
 /* The same, making directories that are not known yet. */
 struct node *tree_make_dirs_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
-/* Whether a listing begun at `listed_ns` may not show this key. */
+/* Whether a listing begun at `listed_ns` may not show this key: it was removed since, or an
+ * intention will remove it or move it away. */
 bool ghost_hides(struct cache *c, const char *key, int64_t listed_ns);
 /* An intention towards a key begins (+1) or ends (-1). */
 void ghost_count_locked(struct cache *c, const char *key, int by) REQUIRES(&c->lock);
@@ -370,6 +376,8 @@ int file_discard(struct cache *c, struct node *n);
 int file_orphan(struct cache *c, struct node *n, const char *path, bool replaced);
 
 /* ---- open.c ---- */
+/* Opens what the caller has just created: nothing to wait for. */
+int file_open_made(struct cache *c, struct node *n, int flags, struct handle **ret);
 /* Truncates or extends. 0, CACHE_PARKED or an error. */
 int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter *w);
 
@@ -421,18 +429,23 @@ void intent_add_locked(struct cache *c, struct intent *i);
 void intent_remove_locked(struct cache *c, struct intent *i);
 /* Writes the intention's row; the caller holds ns. 0 or a negative errno. */
 int intent_record(struct cache *c, const struct intent *i);
-/* Forgets a pending removal of a directory that is made again. ns held. */
-int intent_cancel_rmdir(struct cache *c, const char *path, bool *ret_cancelled);
 /* The number of the newest intention; 0 without any. Those made later have a higher one. */
 uint64_t intents_newest_locked(struct cache *c) REQUIRES(&c->lock);
 /* The store has `path` in its new version: removals of it up to number `seq` are void. One that
  * was intended while that version was on its way is newer and stays.
  * Takes no lock itself; 0 or a negative errno. */
-int intents_retire(struct cache *c, const char *path, uint64_t seq);
+int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uint64_t seq);
+/* Whether a marker at `path` (or below it) is just being made. */
+bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
+    REQUIRES(&c->lock);
 /* Markers and attributes of directories. */
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(&c->lock);
 /* Starts what may run; lowers *next_due to when something else may. */
 void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due);
+/* Whether an intention will remove or move what the store has at `key` now. */
+bool intent_hides(struct cache *c, const char *key);
+/* Whether an intention concerns something below `path`. */
+bool intent_below(struct cache *c, const char *path);
 /* Whether the store is just renaming what is at `key`. */
 bool rename_runs_at_locked(struct cache *c, const char *key) REQUIRES(&c->lock);
 /* Whether the path itself is about to be removed at the store. */

@@ -143,6 +143,11 @@ static int open_file(struct cache *c, struct node *n, int flags, struct handle *
     return 0;
 }
 
+int file_open_made(struct cache *c, struct node *n, int flags, struct handle **ret)
+{
+    return open_file(c, n, flags, ret);
+}
+
 int cache_open(struct cache *c, struct node *node, int flags, struct waiter *w,
                struct handle **ret)
 {

@@ -422,7 +422,7 @@ static void queue_in_order_locked(struct scan *s)
         if (f->queued)
             continue;
         if (!f->first_seq)
-            f->first_seq = f->seq ? f->seq : ++c->seq;
+            f->first_seq = f->seq ? f->seq : seq_next_locked(c);
         if (f->first_seq <= before)
             f->first_seq = before + 1;
         before = f->first_seq;

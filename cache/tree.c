@@ -9,6 +9,12 @@
 #include <errno.h>
 #include <string.h>
 
+uint64_t seq_next_locked(struct cache *c)
+{
+    c->seq = (c->seq / SEQ_STEP + 1) * SEQ_STEP;
+    return c->seq;
+}
+
 /* ---- inode numbers ---- */
 
 /* FNV-1a with a final mix (splitmix64): the number must be stable over versions, not secret. */
@@ -432,7 +438,7 @@ bool ghost_hides(struct cache *c, const char *key, int64_t listed_ns)
     struct ghost *g;
 
     HASH_FIND_STR(c->ghosts, key, g);
-    return g && (g->pending > 0 || g->done_ns >= listed_ns);
+    return (g && g->pending == 0 && g->done_ns >= listed_ns) || intent_hides(c, key);
 }
 
 static void ghosts_purge(struct cache *c)

@@ -585,7 +585,7 @@ static void finish(struct job *j, int r, const struct object *obj, const char *w
     bool sent = r == 0;
 
     if (sent)
-        r = intents_retire(c, j->path, j->intents);
+        r = intents_retire(c, INTENT_UNLINK, j->path, j->intents);
     mutex_lock(&c->lock);
     if (r == 0)
         done_locked(j, obj);
