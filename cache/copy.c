@@ -82,12 +82,13 @@ static void move_source_locked(struct entry *e, const char *from, const char *to
     if (!key)
         return;
     free(e->src_key);
-    e->src_key = key;
-    auto_free char *path = entry_path(e);
-    if (path && strcmp(path, key) == 0) {
-        free(e->src_key);
-        e->src_key = NULL;
-    }
+    e->src_key = NULL;
+    /* Where its directory is at the store it needs no source of its own, and moves with it. */
+    auto_free char *inherited = entry_key(e);
+    if (inherited && strcmp(inherited, key) == 0)
+        free(key);
+    else
+        e->src_key = key;
 }
 
 /* Only entries that some rename of the list moved have a source of their own. */

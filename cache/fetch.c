@@ -16,6 +16,8 @@
 #define ALIGN_BYTES (UINT64_C(32) << 10)
 /* How long a failure answers those who waited for it before the range is asked again. */
 #define FAILED_NS (1 * NS_PER_SEC)
+/* How often the source may be renamed at the store under one download. */
+#define MOVES_MAX 16
 
 struct fetch_sink {
     struct sink base;
@@ -92,13 +94,18 @@ static int fetch_once(struct fetch *fetch, int fd, uint64_t off, struct op *op, 
                                       c->store->url, *ret_key);
 }
 
-/* While the store renames the source nobody can tell where it is. */
-static void wait_for_rename(struct cache *c, const char *key, struct op *op)
+/* While the store renames the source nobody can tell where it is. Whether that was so. */
+static bool wait_for_rename(struct cache *c, const char *key, struct op *op)
 {
+    bool waited = false;
+
     mutex_lock(&c->lock);
-    while (rename_runs_at_locked(c, key) && op_check(op) == 0)
+    while (rename_runs_at_locked(c, key) && op_check(op) == 0) {
+        waited = true;
         (void)mutex_wait_until(&c->lock, &c->progress, clock_mono_ns() + NS_PER_SEC / 10);
+    }
     mutex_unlock(&c->lock);
+    return waited;
 }
 
 /* The bytes; a source that was renamed at the store meanwhile is looked for at its new place.
@@ -111,15 +118,16 @@ static int fetch_bytes(struct fetch *fetch, int fd)
 
     op_init(&op, c->config.store_timeout_ns);
     op.cancelled = &c->cancelled;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MOVES_MAX; i++) {
         auto_free char *key = NULL;
         auto_free char *key_now = NULL;
         auto_free char *etag_now = NULL;
         r = fetch_once(fetch, fd, fetch->off, &op, &key);
         if ((r != -ENOENT && r != -ESTALE) || !key)
             break;
-        wait_for_rename(c, key, &op);
-        if (fetch_source(c, fetch->node, &key_now, &etag_now) < 0 || strcmp(key, key_now) == 0)
+        bool waited = wait_for_rename(c, key, &op);
+        if (fetch_source(c, fetch->node, &key_now, &etag_now) < 0 ||
+            (strcmp(key, key_now) == 0 && !waited))
             break;
     }
     if (r < 0)
