@@ -350,7 +350,12 @@ static int link_held(struct cache *c, struct node *n, struct node *parent, const
                              : fcntl(f->fds[FD_WRITE], F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return from ? fd : -errno;
-    int r = mirror_link_fd(&c->mirror, fd, to);
+    mutex_lock(&c->lock);
+    n->birth = seq_next_locked(c);
+    mutex_unlock(&c->lock);
+    int r = node_write_stamp(c, n, fd);
+    if (r == 0)
+        r = mirror_link_fd(&c->mirror, fd, to);
     crash_point("link-made");
     if (r < 0)
         return r;
@@ -622,24 +627,26 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags)
     return 0;
 }
 
+/* The inode is about to get a name that an older intention may have taken from it: recovery
+ * must not take it for what that one meant. ns held for writing. */
+static int rebear(struct cache *c, struct node *n)
+{
+    mutex_lock(&c->lock);
+    n->birth = seq_next_locked(c);
+    mutex_unlock(&c->lock);
+    return node_write_stamp_held(c, n);
+}
+
 /* The moved thing lies in the mirror, so that recovery can tell by its inode number whether the
  * move happened. */
 static int prepare_move(struct cache *c, struct moving *m)
 {
     struct node *n = m->from->node;
+    int r = n->dir ? mirror_mkdirs(&c->mirror, m->from_path) : file_materialise(c, n);
 
-    if (!n->dir)
-        return file_materialise(c, n);
-    int r = mirror_mkdirs(&c->mirror, m->from_path);
-    if (r == 0) {
-        mutex_lock(&c->lock);
-        if (!n->birth)
-            n->birth = seq_next_locked(c);
+    if (n->dir)
         n->dir->in_mirror = true;
-        mutex_unlock(&c->lock);
-        r = node_write_stamp_held(c, n);
-    }
-    return r;
+    return r < 0 ? r : rebear(c, n);
 }
 
 /* What the name leads to now stays reachable for those who have it open. */
@@ -798,7 +805,7 @@ static int exchange_held(struct cache *c, struct moving *m)
             nodes[i]->file->writing_stamp = true;
         mutex_unlock(&c->lock);
         if (r == 0)
-            r = node_write_stamp_held(c, nodes[i]);
+            r = rebear(c, nodes[i]);
     }
     if (r == 0)
         r = mirror_rename(&c->mirror, m->from_path, m->to_path, RENAME_EXCHANGE);
