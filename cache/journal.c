@@ -139,6 +139,8 @@ static void commit_batch(struct journal *j, struct change *batch)
     bool durable = false;
     int r;
 
+    assert(batch);
+
     for (struct change *c = batch; c; c = c->next)
         durable = durable || c->durable;
     if (durable)
@@ -195,7 +197,7 @@ static size_t take_batch(struct journal *j, struct change *batch[BATCH_MAX])
 
 static int commit(struct journal *j, struct change *change)
 {
-    struct change *batch[BATCH_MAX];
+    struct change *batch[BATCH_MAX] = {NULL};
 
     mutex_lock(&j->queue.lock);
     *j->queue.tail = change;
@@ -206,6 +208,7 @@ static int commit(struct journal *j, struct change *change)
         j->queue.leading = true;
         size_t n = take_batch(j, batch);
         mutex_unlock(&j->queue.lock);
+        assert(batch[0]); /* not done and nobody leads: this change waits at least */
         commit_batch(j, batch[0]);
         mutex_lock(&j->queue.lock);
         finish_batch(j, batch, n);

@@ -5,6 +5,7 @@
 #include "common/buf.h"
 #include "common/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -74,6 +75,7 @@ void stamp_keys_release(struct stamp_keys *k)
 
 struct stamp_key *stamp_keys_find(const struct stamp_keys *k, const char *key)
 {
+    assert(key);
     for (size_t i = 0; i < k->n; i++)
         if (strcmp(k->v[i].key, key) == 0)
             return &k->v[i];

@@ -106,7 +106,8 @@ void control_read(fuse_req_t req, struct fuse_file_info *fi, size_t size, off_t 
     size_t at = (uint64_t)off < f->text_len ? (size_t)off : f->text_len;
     size_t left = f->text_len - at;
     size_t len = size < left ? size : left;
-    /* A copy: the reader may close, and the release free the text, while the reply is written. */
+    /* A copy: the reader may close, and the release free the text, while the reply is written.
+     */
     auto_free char *copy = malloc(len ? len : 1);
 
     if (!copy) {
