@@ -430,20 +430,22 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
     if (c->config.read_only)
         return -EROFS;
     int r = file_need(c, n);
-    if (r == 0)
-        r = truncate_ready(c, n, size, &partial, w);
-    if (r != 0)
+    if (r < 0)
         return r;
+    /* The descriptor first: what is in use is not evicted between the look and the change. */
     int fd = file_get_fd(c, n, FD_WRITE);
-    r = fd < 0 ? fd : truncate_fd(c, n, fd, size, partial);
+    if (fd < 0)
+        return fd;
+    r = truncate_ready(c, n, size, &partial, w);
+    if (r == 0)
+        r = truncate_fd(c, n, fd, size, partial);
     mutex_lock(&c->lock);
-    if (fd < 0 && partial)
-        n->file->busy = false;
-    if (fd >= 0)
-        file_put_fd_locked(c, n->file, FD_WRITE);
+    file_put_fd_locked(c, n->file, FD_WRITE);
     /* Without an open writer nobody else would queue it. */
     if (r == 0 && n->file->write_handles == 0 && n->links)
         file_queue_locked(c, n);
+    if (r != 0 && n->file->open_handles == 0)
+        file_lru_add_locked(c, n->file);
     mutex_unlock(&c->lock);
     return r;
 }

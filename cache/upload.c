@@ -357,6 +357,11 @@ static int look(struct job *j)
         return -errno;
     mutex_lock(&c->lock);
     f->held = held;
+    /* Someone opened it for writing since the lease was tried. */
+    if (!j->live && (f->write_handles || f->fd_users[FD_WRITE])) {
+        mutex_unlock(&c->lock);
+        return CHANGED;
+    }
     file_saw_locked(c, n, &j->st);
     atomic_store(&f->changed, false);
     j->generation = f->generation;
