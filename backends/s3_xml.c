@@ -186,8 +186,12 @@ static void copy_clean(char *out, size_t size, const char *text)
 {
     size_t i;
 
-    for (i = 0; text[i] && i + 1 < size; i++)
-        out[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? ' ' : text[i];
+    for (i = 0; text[i] && i + 1 < size; i++) {
+        bool control = (unsigned char)text[i] < ' ' || text[i] == 0x7f;
+        out[i] = text[i];
+        if (control)
+            out[i] = ' ';
+    }
     out[i] = '\0';
 }
 
