@@ -1,13 +1,21 @@
 /* The inside of the cache: names, inodes, open files, intentions, and the locks over them.
  *
  * Locks, outermost first:
- *   ns    rwlock. Written by whatever changes the tree's shape or a mirror file's place
- * (create, unlink, rename, merge of a listing, eviction); read by whoever opens a mirror file
- * by its path. Held across the mirror's system calls and the journal's write, never across a
- * store call, an fsync or a reply. lock  mutex. Guards every field below that is not marked
- * otherwise. Held for memory only. stamp_lock  mutex. Between the two: one stamp is written at
- * a time, from the node's fields. The shape of the tree (children, links, names) changes only
- * under both, so that holding either is enough to read it. */
+ *
+ * ns: rwlock. Written by whatever changes the tree's shape or a mirror file's place (create,
+ * unlink, rename, merge of a listing, eviction); read by whoever opens a mirror file by its
+ * path. Held across the mirror's system calls and the journal's write, never across a store
+ * call, an fsync or a reply.
+ *
+ * stamp_lock: mutex. One stamp is written at a time, from the node's fields as they are then;
+ * held across that setxattr().
+ *
+ * lock: mutex. Guards every field below that is not marked otherwise. Held for memory, and for
+ * the fstat(), statvfs() and close() of the mirror's own descriptors; never for a path or for
+ * data.
+ *
+ * The shape of the tree (children, links, names) changes only under ns and lock, so that
+ * holding either is enough to read it. */
 #ifndef RUNFS_CACHE_NODE_H
 #define RUNFS_CACHE_NODE_H
 
