@@ -380,7 +380,7 @@ static bool target_done(const struct target *t)
 
     if (!node_owes(n))
         return true;
-    return n->dir ? false : n->file->stored_generation >= t->generation;
+    return n->dir ? false : file_stored_locked(n, t->generation);
 }
 
 /* No settling, no waiting for a close: now. */

@@ -25,7 +25,7 @@ struct copying {
     struct task task;
     struct cache *cache;
     struct intent *intent;
-    char *from, *to, *etag; /* the intent's, constant while it runs */
+    char *from, *to; /* the intent's, constant while it runs */
     bool dir;
     struct item *v;
     size_t n, cap;
@@ -112,38 +112,34 @@ static void move_sources_locked(struct cache *c, struct intent *done)
     }
 }
 
-/* The entry has a new version with the same content. Its node is returned, referenced, when its
- * keys must be written. */
-static struct node *new_version_locked(struct cache *c, struct intent *done, const char *to,
-                                       const char *old_etag, const char *new_etag)
+/* The live entry that reads from `from` and that the intention brings to `to`; later ones may
+ * have moved it on. */
+static struct node *reader_locked(struct cache *c, struct intent *i, const char *from,
+                                  const char *to, struct entry **ret_entry)
 {
+    auto_free char *at = final_path(i->next, to);
     struct entry *e = NULL;
-    auto_free char *at = final_path(done->next, to);
     struct node *n = at ? tree_find(c, at, &e) : NULL;
+    auto_free char *key = n && e && !n->dir ? entry_key(e) : NULL;
 
-    if (!n || !e || n->dir || !e->etag || (*old_etag && strcmp(e->etag, old_etag) != 0))
+    if (!key || strcmp(key, from) != 0)
         return NULL;
-    free(e->etag);
-    e->etag = strdup(new_etag);
-    e->verified_ns = e->changed_ns = clock_mono_ns();
-    if (!e->src_key)
-        e->may_exist = true;
-    struct file *f = n->file;
-    if (!f || f->state == FILE_DIRTY)
-        return NULL;
-    free(f->etag);
-    f->etag = strdup(new_etag);
-    stamp_keys_release(&f->keys);
-    (void)stamp_keys_set(&f->keys, to, new_etag, f->clean_mtime_ns, f->clean_size);
-    node_ref_locked(n);
+    *ret_entry = e;
     return n;
 }
 
-static void write_new_keys(struct cache *c, struct node *n)
+/* What the entry is a version of from now on. When somebody else had replaced the source, the
+ * entry keeps its version, which is found to be gone at the next look. */
+static const char *version_after(const struct entry *e, const char *copied_etag,
+                                 const char *new_etag)
 {
-    if (!n)
-        return;
+    return *copied_etag && strcmp(e->etag, copied_etag) != 0 ? e->etag : new_etag;
+}
+
+static void write_keys(struct cache *c, struct node *n)
+{
     int fd = file_get_fd(c, n, FD_READ);
+
     if (fd >= 0)
         (void)file_write_keys(c, n, fd);
     mutex_lock(&c->lock);
@@ -151,6 +147,57 @@ static void write_new_keys(struct cache *c, struct node *n)
         file_put_fd_locked(c, n->file, FD_READ);
     node_unref_locked(c, n);
     mutex_unlock(&c->lock);
+}
+
+/* Records in the stamp what the store has under the new key, beside the old one: whether the
+ * row is gone or not, one of them holds. */
+static void note_version(struct copying *k, const char *from, const char *to,
+                         const char *copied_etag, const char *new_etag)
+{
+    struct cache *c = k->cache;
+    struct entry *e = NULL;
+
+    mutex_lock(&c->lock);
+    struct node *n = reader_locked(c, k->intent, from, to, &e);
+    struct file *f = n ? n->file : NULL;
+    bool ours = f && f->state != FILE_DIRTY && e->etag &&
+                stamp_keys_set(&f->keys, to, version_after(e, copied_etag, new_etag),
+                               f->clean_mtime_ns, f->clean_size) == 0;
+    if (ours)
+        node_ref_locked(n);
+    mutex_unlock(&c->lock);
+    if (ours)
+        write_keys(c, n);
+}
+
+/* The same in memory, once the row is gone. The node is returned, referenced, when its stamp
+ * has a record to lose. */
+static struct node *take_version_locked(struct copying *k, const char *from, const char *to,
+                                        const char *copied_etag, const char *new_etag)
+{
+    struct entry *e = NULL;
+    struct node *n = reader_locked(k->cache, k->intent, from, to, &e);
+
+    if (!n || !e->etag)
+        return NULL;
+    bool replaced = strcmp(version_after(e, copied_etag, new_etag), new_etag) != 0;
+    if (!replaced) {
+        free(e->etag);
+        e->etag = strdup(new_etag);
+    }
+    e->verified_ns = replaced ? 0 : clock_mono_ns();
+    e->changed_ns = clock_mono_ns();
+    auto_free char *path = entry_path(e);
+    if (path && strcmp(path, to) == 0)
+        e->may_exist = true;
+    struct file *f = n->file;
+    if (!f || f->state == FILE_DIRTY)
+        return NULL;
+    free(f->etag);
+    f->etag = strdup(e->etag ? e->etag : "");
+    stamp_keys_remove(&f->keys, from);
+    node_ref_locked(n);
+    return n;
 }
 
 /* ---- one file ---- */
@@ -174,7 +221,7 @@ static int finish_row(struct copying *k, bool remove)
 {
     struct cache *c = k->cache;
     const struct journal_row row = {
-        .seq = k->intent->seq, .kind = INTENT_UNLINK, .from = k->from, .etag = k->etag};
+        .seq = k->intent->seq, .kind = INTENT_UNLINK, .from = k->from, .etag = ""};
     int r = journal_done(c->journal, &k->intent->seq, 1, &row, remove ? 1 : 0);
 
     crash_point("rename-noted");
@@ -226,7 +273,21 @@ static void source_gone_locked(struct copying *k)
     e->verified_ns = 0;
 }
 
-static int copy_object(struct cache *c, struct op *op, const char *from, const char *etag,
+/* The version that the entry reads, heap; "" when nothing is known of it. */
+static char *known_version(struct copying *k)
+{
+    struct cache *c = k->cache;
+    struct entry *e = NULL;
+
+    mutex_lock(&c->lock);
+    struct node *n = reader_locked(c, k->intent, k->from, k->to, &e);
+    char *etag = strdup(n && e->etag ? e->etag : "");
+    mutex_unlock(&c->lock);
+    return etag;
+}
+
+/* Moves whatever has the name now: *copied becomes "?" when that is another version. */
+static int copy_object(struct cache *c, struct op *op, const char *from, char **copied,
                        const char *to, struct object *obj)
 {
     if (c->store->caps & STORE_RENAME) {
@@ -237,7 +298,12 @@ static int copy_object(struct cache *c, struct op *op, const char *from, const c
         }
         return r;
     }
-    return store_copy(c->store, op, from, etag && *etag ? etag : NULL, to, NULL, NULL, obj);
+    int r = store_copy(c->store, op, from, **copied ? *copied : NULL, to, NULL, NULL, obj);
+    if (r != -ESTALE)
+        return r;
+    free(*copied);
+    *copied = strdup("?");
+    return *copied ? store_copy(c->store, op, from, NULL, to, NULL, NULL, obj) : -ENOMEM;
 }
 
 static int copy_file(struct copying *k, struct op *op)
@@ -245,17 +311,19 @@ static int copy_file(struct copying *k, struct op *op)
     struct cache *c = k->cache;
     bool native = c->store->caps & STORE_RENAME;
     bool useless = overwritten(c, k);
+    auto_free char *copied = known_version(k);
     struct object obj = {0};
-    int r = useless ? 0 : copy_object(c, op, k->from, k->etag, k->to, &obj);
-    bool gone = r == -ENOENT || r == -ESTALE;
+    int r = !copied ? -ENOMEM : useless ? 0 : copy_object(c, op, k->from, &copied, k->to, &obj);
+    bool gone = r == -ENOENT;
 
     crash_point("rename-copied");
     if (r < 0 && !gone)
         return r;
-    if (!useless && !gone)
+    r = 0;
+    if (!useless && !gone) {
+        note_version(k, k->from, k->to, copied, obj.etag);
         r = intents_retire(c, INTENT_UNLINK, k->to, k->intent->seq);
-    else
-        r = 0;
+    }
     bool remove = !gone && (useless || !native);
     struct node *n = NULL;
     if (r == 0) {
@@ -264,11 +332,12 @@ static int copy_file(struct copying *k, struct op *op)
         if (gone)
             source_gone_locked(k);
         else if (!useless)
-            n = new_version_locked(c, k->intent, k->to, k->etag, obj.etag);
+            n = take_version_locked(k, k->from, k->to, copied, obj.etag);
         move_sources_locked(c, k->intent);
         finish_intent_locked(k, remove);
         mutex_unlock(&c->lock);
-        write_new_keys(c, n);
+        if (n)
+            write_keys(c, n);
     }
     object_release(&obj);
     return r;
@@ -282,6 +351,31 @@ static bool removal_pending_before(struct cache *c, const struct intent *self, c
         if (!intent_is_rename(i) && strcmp(i->from, key) == 0)
             return true;
     return false;
+}
+
+static struct item *item_add(struct copying *k)
+{
+    if (k->n == k->cap) {
+        size_t cap = k->cap ? k->cap * 2 : 64;
+        struct item *v = reallocarray(k->v, cap, sizeof(*v));
+        if (!v)
+            return NULL;
+        k->v = v;
+        k->cap = cap;
+    }
+    k->v[k->n] = (struct item){0};
+    return &k->v[k->n++];
+}
+
+static void items_release(struct copying *k)
+{
+    for (size_t i = 0; i < k->n; i++) {
+        free(k->v[i].from);
+        free(k->v[i].to);
+        free(k->v[i].etag);
+        free(k->v[i].new_etag);
+    }
+    k->n = 0;
 }
 
 /* Whether a name below the new directory is uploaded anew anyway. */
@@ -301,20 +395,13 @@ static int collect(void *arg, const char *name, const struct object *obj)
 
     if (!path_key_ok(name, STORE_KEY_MAX))
         return 0;
-    if (k->n == k->cap) {
-        size_t cap = k->cap ? k->cap * 2 : 64;
-        struct item *v = reallocarray(k->v, cap, sizeof(*v));
-        if (!v)
-            return -ENOMEM;
-        k->v = v;
-        k->cap = cap;
-    }
-    struct item *it = &k->v[k->n];
+    struct item *it = item_add(k);
+    if (!it)
+        return -ENOMEM;
     *it = (struct item){.from = path_join(k->from, name),
                         .to = path_join(k->to, name),
                         .etag = strdup(obj->etag),
                         .is_dir = obj->is_prefix};
-    k->n++;
     if (!it->from || !it->to || !it->etag)
         return -ENOMEM;
     mutex_lock(&c->lock);
@@ -439,6 +526,9 @@ static int note_copied(struct copying *k, struct intent **plan, size_t n)
 
     if (!rows)
         return -ENOMEM;
+    for (size_t i = 0; i < k->n; i++)
+        if (k->v[i].new_etag)
+            note_version(k, k->v[i].from, k->v[i].to, k->v[i].etag, k->v[i].new_etag);
     for (size_t i = 0; i < n; i++)
         rows[i] = (struct journal_row){.seq = plan[i]->seq,
                                        .kind = plan[i]->kind,
@@ -455,20 +545,17 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
     struct cache *c = k->cache;
 
     for (size_t i = 0; i < k->n; i++) {
-        if (!k->v[i].new_etag)
+        const struct item *it = &k->v[i];
+        if (!it->new_etag)
             continue;
         mutex_lock(&c->lock);
         struct node *changed =
-            new_version_locked(c, k->intent, k->v[i].to, k->v[i].etag, k->v[i].new_etag);
+            take_version_locked(k, it->from, it->to, it->etag, it->new_etag);
         mutex_unlock(&c->lock);
-        write_new_keys(c, changed);
+        if (changed)
+            write_keys(c, changed);
     }
     mutex_lock(&c->lock);
-    struct entry *e = NULL;
-    auto_free char *at = final_path(k->intent->next, k->to);
-    struct node *dir = at ? tree_find(c, at, &e) : NULL;
-    if (dir && dir->dir)
-        dir->dir->listed_ns = 0;
     move_sources_locked(c, k->intent);
     intent_remove_locked(c, k->intent);
     for (size_t i = 0; i < n; i++)
@@ -508,6 +595,8 @@ static int copy_tree(struct copying *k, struct op *op)
         if (!k->v[i].skip)
             r = intents_retire(c, k->v[i].is_dir ? INTENT_RMDIR : INTENT_UNLINK, k->v[i].to,
                                k->intent->seq);
+    if (r == 0)
+        r = intents_retire(c, INTENT_RMDIR, k->to, k->intent->seq);
     struct intent **plan = calloc(k->n + 1, sizeof(*plan));
     if (!plan)
         return -ENOMEM;
@@ -531,6 +620,30 @@ static bool removals_pending_below(struct cache *c, const char *a, const char *b
     return false;
 }
 
+/* Files of the mirror whose stamps name a key below the directory that moves. */
+static int collect_stamped(void *arg, struct node *n)
+{
+    struct copying *k = arg;
+
+    for (struct entry *e = n->file && n->file->state != FILE_DIRTY ? n->links : NULL; e;
+         e = e->next_link) {
+        auto_free char *key = entry_key(e);
+        char *to = key && e->etag ? moved_path(key, k->from, k->to) : NULL;
+        struct item *it = to ? item_add(k) : NULL;
+        if (!it) {
+            free(to);
+            continue;
+        }
+        it->from = take_ptr(key);
+        it->to = to;
+        it->etag = strdup(e->etag);
+        it->new_etag = strdup(e->etag);
+        if (!it->etag || !it->new_etag)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
 /* A native rename takes everything along, so nothing below may be about to go. */
 static int rename_tree(struct copying *k, struct op *op)
 {
@@ -539,7 +652,12 @@ static int rename_tree(struct copying *k, struct op *op)
 
     mutex_lock(&c->lock);
     bool unsafe = removals_pending_below(c, k->from, k->to);
+    auto_free char *at = final_path(k->intent->next, k->to);
+    struct node *dir = at && !unsafe ? tree_find(c, at, NULL) : NULL;
+    int cr = dir ? tree_each(dir, collect_stamped, k) : 0;
     mutex_unlock(&c->lock);
+    if (cr < 0)
+        return cr;
     if (unsafe)
         return -EOPNOTSUPP;
     int r = store_rename(c->store, op, k->from, k->to);
@@ -562,23 +680,20 @@ static int copy_dir(struct copying *k, struct op *op)
 {
     int r = k->cache->store->caps & STORE_RENAME ? rename_tree(k, op) : -EOPNOTSUPP;
 
-    return r == -EOPNOTSUPP ? copy_tree(k, op) : r;
+    if (r != -EOPNOTSUPP)
+        return r;
+    items_release(k);
+    return copy_tree(k, op);
 }
 
 /* ---- running ---- */
 
 static void copying_free(struct copying *k)
 {
-    for (size_t i = 0; i < k->n; i++) {
-        free(k->v[i].from);
-        free(k->v[i].to);
-        free(k->v[i].etag);
-        free(k->v[i].new_etag);
-    }
+    items_release(k);
     free(k->v);
     free(k->from);
     free(k->to);
-    free(k->etag);
     free(k);
 }
 
@@ -620,9 +735,8 @@ void copy_start_locked(struct cache *c, struct intent *i)
                           .intent = i,
                           .from = strdup(i->from),
                           .to = strdup(i->to),
-                          .etag = strdup(i->etag),
                           .dir = i->kind == INTENT_RENAMEDIR};
-    if (!k->from || !k->to || !k->etag) {
+    if (!k->from || !k->to) {
         copying_free(k);
         return;
     }

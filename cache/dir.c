@@ -158,18 +158,22 @@ static int merge_one(struct cache *c, struct node *dir, const char *name,
                      const struct object *obj, int64_t asked_ns)
 {
     auto_free char *key = child_key(dir, name);
+    auto_free char *path = child_path(dir, name);
 
-    if (!key)
+    if (!key || !path)
         return -ENOMEM;
     if (!path_name_ok(name, strlen(name)))
         return 0;
-    struct entry *e = entry_find(dir, name);
-    if (e)
-        return update_entry(c, e, obj, asked_ns);
     mutex_lock(&c->lock);
-    bool hidden = ghost_hides(c, key, asked_ns);
+    bool hidden = ghost_hides(c, key, path, asked_ns);
     mutex_unlock(&c->lock);
-    return hidden ? 0 : add_entry(c, dir, name, key, obj, asked_ns);
+    if (hidden)
+        return 0; /* what has the name here, if anything, is not that */
+    struct entry *e = entry_find(dir, name);
+    if (e && e->src_key)
+        return 0; /* moved here; the store still has it elsewhere */
+    return e ? update_entry(c, e, obj, asked_ns)
+             : add_entry(c, dir, name, key, obj, asked_ns);
 }
 
 /* What a whole listing did not show is gone. */

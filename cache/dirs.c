@@ -34,7 +34,8 @@ static bool needs_marker(struct cache *c, struct node *n)
         return n->dir->new_here || (n->flags & NODE_ATTR_DIRTY);
     if (n->flags & NODE_ATTR_DIRTY)
         return true;
-    return n->dir->new_here && (!n->dir->children || !default_attrs(c, n));
+    return n->dir->new_here &&
+           (!n->dir->children || n->dir->stale_marker || !default_attrs(c, n));
 }
 
 bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
@@ -65,7 +66,7 @@ static void dir_done_locked(struct dir_job *j, int r, const char *why)
         if (n->links)
             n->links->changed_ns = clock_mono_ns();
         if (d->generation == j->generation) {
-            d->new_here = false;
+            d->new_here = d->stale_marker = false;
             n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
             dir_unqueue_locked(c, n);
         }

@@ -319,6 +319,14 @@ bool node_is_ours(struct node *n)
                  f->unnamed || f->orphan_id);
 }
 
+bool file_stored_locked(struct node *n, uint64_t generation)
+{
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (e->dirty && e->stored_generation < generation)
+            return false;
+    return true;
+}
+
 void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
 {
     struct file *f = n->file;

@@ -242,29 +242,27 @@ bool rename_runs_at_locked(struct cache *c, const char *key)
     return false;
 }
 
-bool intent_hides(struct cache *c, const char *key)
+bool intent_leads_to(struct cache *c, const char *key, const char *path)
 {
     auto_free char *at = NULL;
     struct intent *i;
 
+    /* Without renames nothing moves: only the key's own removal counts. */
+    if (c->renames == 0)
+        return !ghost_pending(c, key);
     DL_FOREACH(c->intents, i)
     {
         const char *now = at ? at : key;
-        if (i->kind != INTENT_RENAMEDIR) {
-            if (strcmp(i->from, now) == 0)
-                return true;
-            continue;
-        }
         const char *rest = path_below(i->from, now);
-        if (!rest)
+        if (!rest || (*rest && i->kind != INTENT_RENAMEDIR))
             continue;
-        if (*rest == '\0')
-            return true;
+        if (!intent_is_rename(i))
+            return false;
         char *moved = path_join(i->to, rest);
         free(at);
         at = moved;
     }
-    return false;
+    return strcmp(at ? at : key, path) == 0;
 }
 
 bool intent_below(struct cache *c, const char *path)
@@ -311,10 +309,9 @@ static enum live live_at(struct cache *c, const struct intent *i)
 
     if (!n || !e)
         return LIVE_NONE;
-    if (i->kind == INTENT_RMDIR)
-        return LIVE_STORED; /* made again: it exists */
-    if (n->dir)
-        return LIVE_NONE; /* a directory has the name now; the object beside it goes */
+    if (n->dir || i->kind == INTENT_RMDIR)
+        return LIVE_NONE; /* the object beside a directory goes; a directory that was made again
+                             is told to the store after this removal */
     return e->dirty || e->src_key || !e->etag ? LIVE_WAIT : LIVE_STORED;
 }
 

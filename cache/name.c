@@ -117,6 +117,7 @@ static struct node *make_node_locked(struct cache *c, const struct making *m, co
     }
     if (S_ISDIR(n->mode)) {
         n->dir->local_only = n->dir->new_here = n->dir->in_mirror = true;
+        n->dir->stale_marker = ghost_pending(c, path);
         return n;
     }
     struct file *f = file_new(n, FILE_DIRTY);
@@ -766,6 +767,14 @@ static void swap_nodes_locked(struct cache *c, struct entry *a, struct entry *b)
 {
     struct node *na = a->node, *nb = b->node;
     struct entry **at;
+    auto_free char *path_a = entry_path(a);
+    auto_free char *path_b = entry_path(b);
+
+    /* What the store has under the name is of the other file from now on. */
+    if (path_a)
+        stamp_keys_remove(&na->file->keys, path_a);
+    if (path_b)
+        stamp_keys_remove(&nb->file->keys, path_b);
 
     for (at = &na->links; *at != a; at = &(*at)->next_link)
         ;

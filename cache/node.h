@@ -46,6 +46,7 @@ struct entry {
     int64_t changed_ns; /* CLOCK_MONOTONIC; last change from here: older listings don't count */
     bool dirty;         /* content or attributes under this name must go to the store */
     bool may_exist;     /* the store has, or may have, an object at this very path */
+    uint64_t stored_generation; /* of the file; what the store has under this name */
     char name[];
 };
 
@@ -65,6 +66,7 @@ struct dir {
     bool listing;          /* a listing is under way */
     bool new_here;         /* STAMP_NEW: the store must get a marker when it stays empty */
     bool has_marker;       /* the store has an object or directory of its own for it */
+    bool stale_marker;     /* and that may be of an older directory, with other attributes */
     bool in_mirror;        /* a mirror directory exists */
     unsigned stat_misses;  /* attributes asked one after the other: someone walks it */
     struct query *queries; /* names being asked one by one */
@@ -323,9 +325,11 @@ bool node_is_below(struct node *n, struct node *dir);
 struct node *tree_find(struct cache *c, const char *path, struct entry **ret_entry);
 /* The same, making directories that are not known yet. */
 struct node *tree_make_dirs_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
-/* Whether a listing begun at `listed_ns` may not show this key: it was removed since, or an
- * intention will remove it or move it away. */
-bool ghost_hides(struct cache *c, const char *key, int64_t listed_ns);
+/* Whether a listing begun at `listed_ns` may not show what the store has at `key` as `path`: it
+ * was removed since, or an intention will remove it or move it elsewhere. */
+bool ghost_hides(struct cache *c, const char *key, const char *path, int64_t listed_ns);
+/* Whether an intention concerns this very key. */
+bool ghost_pending(struct cache *c, const char *key);
 /* An intention towards a key begins (+1) or ends (-1). */
 void ghost_count_locked(struct cache *c, const char *key, int by) REQUIRES(&c->lock);
 void ghosts_free(struct cache *c);
@@ -362,6 +366,8 @@ int file_write_keys(struct cache *c, struct node *n, int fd);
 void file_saw_locked(struct cache *c, struct node *n, const struct stat *st) REQUIRES(&c->lock);
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
     REQUIRES(&c->lock);
+/* Whether the store has this generation, or a later one, under each name that it owes. */
+bool file_stored_locked(struct node *n, uint64_t generation);
 /* Its content may change at the store or here without a listing being right about it. */
 bool node_is_ours(struct node *n);
 void file_mark_dirty_locked(struct cache *c, struct node *n, bool content) REQUIRES(&c->lock);
@@ -450,8 +456,8 @@ bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(&c->lock);
 /* Starts what may run; lowers *next_due to when something else may. */
 void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due);
-/* Whether an intention will remove or move what the store has at `key` now. */
-bool intent_hides(struct cache *c, const char *key);
+/* Whether what the store has at `key` now will be at `path` when all intentions are done. */
+bool intent_leads_to(struct cache *c, const char *key, const char *path);
 /* Whether an intention concerns something below `path`. */
 bool intent_below(struct cache *c, const char *path);
 /* Whether the store is just renaming what is at `key`. */

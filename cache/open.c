@@ -471,7 +471,7 @@ static int store_has_locked(struct cache *c, struct handle *h, struct waiter *w)
     struct node *n = h->node;
     struct file *f = n->file;
 
-    if (!n->links || f->stored_generation >= f->generation ||
+    if (!n->links || file_stored_locked(n, f->generation) ||
         (f->state != FILE_DIRTY && !(n->flags & NODE_ATTR_DIRTY)))
         return 0;
     if (f->error && !f->uploading && !h->told) {
@@ -499,7 +499,7 @@ int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
     struct file *f = n->file;
     uint64_t before = f->seq;
     file_saw_locked(c, n, &st);
-    if (n->links && f->state == FILE_DIRTY && f->stored_generation < f->generation &&
+    if (n->links && f->state == FILE_DIRTY && !file_stored_locked(n, f->generation) &&
         !f->wanted)
         file_queue_locked(c, n);
     bool numbered = f->seq != before;
@@ -629,7 +629,7 @@ int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter 
     }
     if (c->config.durability == DURABILITY_STORE) {
         if (n->links && n->file->state == FILE_DIRTY &&
-            n->file->stored_generation < n->file->generation && !n->file->wanted)
+            !file_stored_locked(n, n->file->generation) && !n->file->wanted)
             file_queue_locked(c, n);
         r = store_has_locked(c, h, w);
     } else {

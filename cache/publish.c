@@ -171,6 +171,11 @@ void *scheduler_main(void *arg)
     while (!c->stopping) {
         int64_t now = clock_mono_ns(), next = now + LOOK_NS;
         c->kicked = false;
+        mutex_unlock(&c->lock);
+        /* A removal or a move decides under ns whether the store may know the name, and writes
+         * its row: no upload may start in between. */
+        ns_read(c);
+        mutex_lock(&c->lock);
         if (now - looked >= LOOK_NS) {
             look_at_writers_locked(c, now);
             looked = now;
@@ -178,6 +183,7 @@ void *scheduler_main(void *arg)
         pass_locked(c, now, &next);
         cache_check_locked(c);
         mutex_unlock(&c->lock);
+        ns_done(c);
         evict_if_needed(c);
         mutex_lock(&c->lock);
         if (!c->kicked && !c->stopping)

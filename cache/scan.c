@@ -103,18 +103,25 @@ static int redo_newest(struct cache *c)
     return r == -ENOENT ? 0 : r;
 }
 
-/* Where what is now at `path` was before the renames up to `last`. */
+/* Where what is now at `path` was before the renames up to `last`. What a rename moved away
+ * from there is not it: that was made later. */
 static char *path_before(struct cache *c, struct intent *last, const char *path)
 {
     char *at = strdup(path);
 
     for (struct intent *i = last; at && i; i = i == c->intents ? NULL : i->prev) {
-        const char *rest = intent_is_rename(i) ? path_below(i->to, at) : NULL;
-        if (!rest || (i->kind == INTENT_RENAME && *rest))
+        if (!intent_is_rename(i))
             continue;
-        char *moved = path_join(i->from, rest);
-        free(at);
-        at = moved;
+        bool dir = i->kind == INTENT_RENAMEDIR;
+        const char *rest = path_below(i->to, at);
+        const char *left = path_below(i->from, at);
+        if (rest && (dir || !*rest)) {
+            char *moved = path_join(i->from, rest);
+            free(at);
+            at = moved;
+        } else if (left && (dir || !*left)) {
+            break;
+        }
     }
     return at;
 }
@@ -149,8 +156,8 @@ static int apply_renames(struct cache *c)
         if (!at || !from)
             return -ENOMEM;
         struct node *n = tree_find(c, at, &e);
-        if (!n || !e)
-            continue;
+        if (!n || !e || n->ino != i->ino)
+            continue; /* removed or replaced since */
         free(e->src_key);
         e->src_key = strdup(from);
         if (!e->etag && !n->dir)
@@ -194,6 +201,7 @@ static int scan_dir(struct scan *s, const char *path, int fd)
     take_stamp(c, n, &a);
     (void)stamp_read_xattrs(fd, &n->xattrs);
     n->dir->new_here = a.flags & STAMP_NEW;
+    n->dir->stale_marker = n->dir->new_here && ghost_pending(c, path);
     if (n->links)
         n->links->may_exist = true;
     if (n->dir->new_here || (n->flags & NODE_ATTR_DIRTY))
@@ -203,10 +211,8 @@ static int scan_dir(struct scan *s, const char *path, int fd)
 
 static struct stamp_key *key_of(struct cache *c, struct file *f, const char *path)
 {
-    struct stamp_key *k = stamp_keys_find(&f->keys, path);
-
-    if (k || c->renames == 0)
-        return k;
+    if (c->renames == 0)
+        return stamp_keys_find(&f->keys, path);
     struct intent *last = c->intents ? c->intents->prev : NULL;
     auto_free char *before = path_before(c, last, path);
     return before ? stamp_keys_find(&f->keys, before) : NULL;
@@ -435,6 +441,7 @@ static void queue_in_order_locked(struct scan *s)
         f->staged_ns = clock_mono_ns();
         DL_APPEND2(c->dirty, f, dirty_prev, dirty_next);
         f->queued = true;
+        file_lru_remove_locked(c, f); /* another of its names was found clean */
     }
 }
 

@@ -433,12 +433,31 @@ struct node *cache_root(struct cache *c)
 /* How long a listing may take; a younger one can't show what was removed before it. */
 #define GHOST_KEEP_NS (600 * NS_PER_SEC)
 
-bool ghost_hides(struct cache *c, const char *key, int64_t listed_ns)
+bool ghost_pending(struct cache *c, const char *key)
 {
     struct ghost *g;
 
     HASH_FIND_STR(c->ghosts, key, g);
-    return (g && g->pending == 0 && g->done_ns >= listed_ns) || intent_hides(c, key);
+    return g && g->pending > 0;
+}
+
+/* Whether the key, or a directory above it, was removed or moved away since. */
+static bool removed_since(struct cache *c, const char *key, int64_t listed_ns)
+{
+    for (const char *end = key; *end; end++) {
+        struct ghost *g;
+        if (end[1] != '/' && end[1] != '\0')
+            continue;
+        HASH_FIND(hh, c->ghosts, key, (size_t)(end + 1 - key), g);
+        if (g && g->pending == 0 && g->done_ns >= listed_ns)
+            return true;
+    }
+    return false;
+}
+
+bool ghost_hides(struct cache *c, const char *key, const char *path, int64_t listed_ns)
+{
+    return removed_since(c, key, listed_ns) || !intent_leads_to(c, key, path);
 }
 
 static void ghosts_purge(struct cache *c)

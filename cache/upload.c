@@ -485,6 +485,7 @@ static void done_locked(struct job *j, const struct object *obj)
         f->etag = strdup(obj->etag);
     }
     e->may_exist = true;
+    e->stored_generation = j->generation;
     e->verified_ns = e->changed_ns = clock_mono_ns();
     f->uploaded_live_ns = clock_mono_ns();
     if (same)

@@ -1,0 +1,117 @@
+/* The crash model: random operations on the cache, in a process that is killed at a random
+ * moment, beside a model of what a local folder would hold. One operation is one system call, so
+ * that at most the one that was running when the process died is in doubt. */
+#ifndef RUNFS_TESTS_MODEL_H
+#define RUNFS_TESTS_MODEL_H
+
+#include "cache/cache.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#define PATH_MAX_MODEL 160
+#define NAMES_MAX      64   /* names in one tree */
+#define DATA_MAX       8192 /* bytes of one file */
+#define HANDLES        3
+#define OPS_MAX        40
+
+enum kind { KIND_FILE, KIND_DIR, KIND_LINK };
+
+/* What several names may share. */
+struct inode {
+    unsigned refs;
+    enum kind kind;
+    uint32_t mode;
+    size_t size;
+    char data[]; /* content, or a symlink's target */
+};
+
+struct name {
+    char path[PATH_MAX_MODEL];
+    struct inode *inode;
+};
+
+/* A folder as the model has it: names in no order, and the files that are open. */
+struct tree {
+    struct name v[NAMES_MAX];
+    size_t n;
+    struct inode *open[HANDLES];
+};
+
+enum op_kind {
+    OP_OPEN,  /* into a handle; O_CREAT, O_TRUNC by chance */
+    OP_WRITE, /* through a handle */
+    OP_FSYNC,
+    OP_CLOSE,
+    OP_TRUNCATE,
+    OP_UNLINK,
+    OP_RENAME,
+    OP_EXCHANGE,
+    OP_LINK,
+    OP_SYMLINK,
+    OP_MKDIR,
+    OP_RMDIR,
+    OP_CHMOD,
+    OP_UTIMENS,
+    OP_FLUSH, /* all of it to the store */
+    OP_REST,  /* a moment in which the store catches up */
+    OP_KINDS,
+};
+
+struct step {
+    enum op_kind kind;
+    char path[PATH_MAX_MODEL], to[PATH_MAX_MODEL];
+    int flags;
+    unsigned handle;
+    size_t off, len; /* of a write; len: the size of a truncate; microseconds of a rest */
+    unsigned char fill;
+    uint32_t mode;
+};
+
+/* What a round does, and what the tree is after each step. */
+struct plan {
+    struct tree tree[OPS_MAX + 1];
+    struct step step[OPS_MAX];
+    size_t n;
+};
+
+/* Random numbers of a sequence. */
+struct rng {
+    uint64_t state;
+};
+uint64_t rng_next(struct rng *r);
+unsigned rng_below(struct rng *r, unsigned n);
+
+/* ---- tree.c ---- */
+void tree_copy(struct tree *to, const struct tree *from);
+void tree_release(struct tree *t);
+/* Files that are open no more. */
+void tree_close_all(struct tree *t);
+/* Names of one file are files of their own, as on another node. */
+void tree_split_links(struct tree *t);
+struct name *tree_at(struct tree *t, const char *path);
+/* NULL when both hold the same names and content, else what differs (static). `with_mode`: and
+ * permission bits. `files_only`: as a store without directories shows it. */
+const char *tree_differs(const struct tree *found, const struct tree *wanted, bool with_mode,
+                         bool files_only);
+void tree_print(FILE *out, const struct tree *t);
+void step_print(FILE *out, const struct step *s);
+/* `frozen`: only what needs nothing from the store. */
+void plan_make(struct plan *p, const struct tree *from, struct rng *rng, size_t n, bool frozen);
+void plan_release(struct plan *p);
+
+/* ---- mounted.c: operations on a cache, each waited for ---- */
+struct mounted {
+    struct cache *cache;
+    struct handle *open[HANDLES];
+};
+/* 0 or a negative errno. */
+int mounted_do(struct mounted *m, const struct step *s);
+/* Reads the whole tree through the cache; the caller releases it. */
+int mounted_read(struct mounted *m, struct tree *ret, bool with_content);
+void mounted_close_all(struct mounted *m);
+/* Adds a name that was read. */
+int tree_add(struct tree *t, const char *path, enum kind kind, uint32_t mode, const void *data,
+             size_t size);
+
+#endif
