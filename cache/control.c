@@ -370,7 +370,7 @@ static int gather_locked(struct flush *fl)
         if (r == 0)
             r = add_target_locked(fl, d);
     }
-    fl->seq = c->seq;
+    fl->seq = c->seq / SEQ_STEP * SEQ_STEP + SEQ_STEP - 1; /* what renames turn into, too */
     return r;
 }
 

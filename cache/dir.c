@@ -167,11 +167,16 @@ static int merge_one(struct cache *c, struct node *dir, const char *name,
     mutex_lock(&c->lock);
     bool hidden = ghost_hides(c, key, path, asked_ns);
     mutex_unlock(&c->lock);
-    if (hidden)
-        return 0; /* what has the name here, if anything, is not that */
     struct entry *e = entry_find(dir, name);
-    if (e && e->src_key)
-        return 0; /* moved here; the store still has it elsewhere */
+    /* What has the name here, if anything, is not what was listed: the store has it elsewhere,
+     * or does not have it yet. */
+    if (hidden || (e && e->src_key)) {
+        mutex_lock(&c->lock);
+        if (e && e->verified_ns < asked_ns)
+            e->verified_ns = asked_ns;
+        mutex_unlock(&c->lock);
+        return 0;
+    }
     return e ? update_entry(c, e, obj, asked_ns)
              : add_entry(c, dir, name, key, obj, asked_ns);
 }

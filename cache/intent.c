@@ -61,7 +61,7 @@ void intent_add_locked(struct cache *c, struct intent *i)
         DL_APPEND_ELEM(c->intents, before, i);
     else
         DL_PREPEND(c->intents, i);
-    ghost_count_locked(c, i->from, 1);
+    ghost_count_locked(c, i->from, 1, false);
     if (intent_is_rename(i))
         c->renames++;
 }
@@ -69,7 +69,7 @@ void intent_add_locked(struct cache *c, struct intent *i)
 void intent_remove_locked(struct cache *c, struct intent *i)
 {
     DL_DELETE(c->intents, i);
-    ghost_count_locked(c, i->from, -1);
+    ghost_count_locked(c, i->from, -1, i->kind == INTENT_RENAMEDIR);
     if (intent_is_rename(i))
         c->renames--;
     intent_free(i);

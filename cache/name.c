@@ -790,7 +790,9 @@ static void swap_nodes_locked(struct cache *c, struct entry *a, struct entry *b)
     na->links = b;
     struct entry *both[2] = {a, b};
     for (int i = 0; i < 2; i++) {
-        both[i]->may_exist = both[i]->may_exist || both[i]->etag;
+        const char *path = i == 0 ? path_a : path_b;
+        both[i]->may_exist = both[i]->may_exist || both[i]->etag || !path ||
+                             upload_runs_at_locked(c, path, false);
         free(both[i]->etag);
         both[i]->etag = NULL;
         file_mark_dirty_locked(c, both[i]->node, true);

@@ -55,6 +55,7 @@ struct ghost {
     UT_hash_handle hh; /* in cache.ghosts, by key */
     int64_t done_ns;   /* CLOCK_MONOTONIC; when the store lost it: younger listings are right */
     unsigned pending;  /* intentions that will remove it, or move it away */
+    bool with_tree;    /* the last one moved all below it away, too */
     char key[];
 };
 
@@ -331,7 +332,8 @@ bool ghost_hides(struct cache *c, const char *key, const char *path, int64_t lis
 /* Whether an intention concerns this very key. */
 bool ghost_pending(struct cache *c, const char *key);
 /* An intention towards a key begins (+1) or ends (-1). */
-void ghost_count_locked(struct cache *c, const char *key, int by) REQUIRES(&c->lock);
+void ghost_count_locked(struct cache *c, const char *key, int by, bool with_tree)
+    REQUIRES(&c->lock);
 void ghosts_free(struct cache *c);
 void node_stat(struct node *n, struct stat *st);
 /* Brings size and mtime of a file that someone writes up to date. */

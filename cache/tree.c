@@ -441,7 +441,7 @@ bool ghost_pending(struct cache *c, const char *key)
     return g && g->pending > 0;
 }
 
-/* Whether the key, or a directory above it, was removed or moved away since. */
+/* Whether the key was removed, or moved away with a directory above it, since. */
 static bool removed_since(struct cache *c, const char *key, int64_t listed_ns)
 {
     for (const char *end = key; *end; end++) {
@@ -449,7 +449,7 @@ static bool removed_since(struct cache *c, const char *key, int64_t listed_ns)
         if (end[1] != '/' && end[1] != '\0')
             continue;
         HASH_FIND(hh, c->ghosts, key, (size_t)(end + 1 - key), g);
-        if (g && g->pending == 0 && g->done_ns >= listed_ns)
+        if (g && g->pending == 0 && g->done_ns >= listed_ns && (!end[1] || g->with_tree))
             return true;
     }
     return false;
@@ -474,7 +474,7 @@ static void ghosts_purge(struct cache *c)
     }
 }
 
-void ghost_count_locked(struct cache *c, const char *key, int by)
+void ghost_count_locked(struct cache *c, const char *key, int by, bool with_tree)
 {
     struct ghost *g;
 
@@ -489,10 +489,13 @@ void ghost_count_locked(struct cache *c, const char *key, int by)
             ghosts_purge(c);
         HASH_ADD_KEYPTR(hh, c->ghosts, g->key, len, g);
     }
-    if (g)
-        g->pending = (unsigned)((int)g->pending + by);
-    if (g && by < 0)
-        g->done_ns = clock_mono_ns();
+    if (!g)
+        return;
+    g->pending = (unsigned)((int)g->pending + by);
+    if (by > 0)
+        return;
+    g->done_ns = clock_mono_ns();
+    g->with_tree = with_tree;
 }
 
 void ghosts_free(struct cache *c)
