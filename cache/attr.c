@@ -89,7 +89,7 @@ static int set_dir(struct cache *c, struct node *n, unsigned set, const struct s
     mutex_lock(&c->lock);
     if (differ && path && *path)
         dir_queue_locked(c, n);
-    else
+    else if (differ)
         n->flags &= ~(unsigned)NODE_ATTR_DIRTY; /* the root's are the mount's own */
     mutex_unlock(&c->lock);
     ns_done(c);

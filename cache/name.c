@@ -620,7 +620,8 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags)
         return -EISDIR;
     if (over && over->dir && over->dir->children)
         return -ENOTEMPTY;
-    bool dirty = n->file && n->file->state == FILE_DIRTY;
+    /* Of a hard link one name can be in the store and another not. */
+    bool dirty = m->from->dirty && n->file && n->file->state == FILE_DIRTY;
     m->copies = n->dir ? tree_each(n, has_remote, NULL) != 0
                        : !dirty && (m->from->etag || m->from->src_key);
     m->removes = !n->dir && !m->copies && store_may_have(m->from);
