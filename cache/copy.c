@@ -83,6 +83,7 @@ static void move_source_locked(struct entry *e, const char *from, const char *to
         return;
     free(e->src_key);
     e->src_key = NULL;
+    e->changed_ns = clock_mono_ns(); /* listings from before do not show it here */
     /* Where its directory is at the store it needs no source of its own, and moves with it. */
     auto_free char *inherited = entry_key(e);
     if (inherited && strcmp(inherited, key) == 0)
