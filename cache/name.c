@@ -418,12 +418,9 @@ int cache_link(struct cache *c, struct node *node, struct node *parent, const ch
 
 /* ---- removing ---- */
 
-/* Numbers and records an intention when the name needs one; *ret is NULL when not. */
-static int intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
-                  struct entry *e, struct intent **ret)
+/* Numbers and records an intention, which is taken over; *ret is NULL when that fails. */
+static int record(struct cache *c, struct intent *i, struct intent **ret)
 {
-    struct intent *i = intent_new(0, kind, from, to, e->node->ino, e->etag);
-
     *ret = NULL;
     if (!i)
         return -ENOMEM;
@@ -436,6 +433,20 @@ static int intend(struct cache *c, enum intent_kind kind, const char *from, cons
     else
         *ret = i;
     return r;
+}
+
+static int intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
+                  struct entry *e, struct intent **ret)
+{
+    return record(c, intent_new(0, kind, from, to, e->node->ino, e->etag), ret);
+}
+
+/* The store loses the name, the mirror keeps the file under another one. Without the inode's
+ * number recovery can't take it for the removal of the file: killed before the mirror's step the
+ * file is still there, and its upload makes the row void. */
+static int intend_removal_of_name(struct cache *c, const char *path, struct intent **ret)
+{
+    return record(c, intent_new(0, INTENT_UNLINK, path, NULL, 0, ""), ret);
 }
 
 /* Takes a recorded intention back: its mirror step failed. */
@@ -575,13 +586,19 @@ int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct w
 
 /* ---- moving ---- */
 
-/* Below a directory that moved: uploads under old names stop, what waits gets its new name. */
+/* Below a directory that moved: uploads under old names stop, what waits gets its new name. What
+ * arrives nevertheless will be moved along. */
 static int requeue(void *arg, struct node *n)
 {
     struct cache *c = arg;
 
-    if (n->file && n->file->uploading)
+    if (n->dir && n->dir->uploading)
+        n->dir->has_marker = true;
+    if (n->file && n->file->uploading) {
         atomic_store(&n->file->changed, true);
+        for (struct entry *e = n->links; e; e = e->next_link)
+            e->may_exist = true;
+    }
     if (n->file && n->file->queued && n->file->write_handles == 0)
         file_queue_locked(c, n);
     return 0;
@@ -742,7 +759,7 @@ static int move_held(struct cache *c, struct moving *m)
         r = intend(c, m->from->node->dir ? INTENT_RENAMEDIR : INTENT_RENAME, m->from_path,
                    m->to_path, m->from, &i);
     else if (r == 0 && m->removes)
-        r = intend(c, INTENT_UNLINK, m->from_path, NULL, m->from, &i);
+        r = intend_removal_of_name(c, m->from_path, &i);
     crash_point("rename-row");
     if (r == 0)
         r = set_replaced_aside(c, m);
