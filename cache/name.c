@@ -131,6 +131,28 @@ static struct node *make_node_locked(struct cache *c, const struct making *m, co
     return n;
 }
 
+/* A symlink's content is its target: it comes into the mirror with both content and stamp, since
+ * content without a stamp would be taken for a file's. */
+static int make_symlink(struct cache *c, struct node *n, const char *path)
+{
+    mutex_lock(&c->lock);
+    uint64_t id = ++c->next_id;
+    mutex_unlock(&c->lock);
+    auto_close int fd = mirror_create_incoming(&c->mirror, id);
+    if (fd < 0)
+        return fd;
+    ssize_t w = pwrite(fd, n->target, n->size, 0);
+    int r = w < 0 ? -errno : (size_t)w != n->size ? -ENOSPC : 0;
+    if (r == 0)
+        r = node_write_stamp(c, n, fd);
+    crash_point("create-stamped");
+    if (r == 0)
+        r = mirror_link_in(&c->mirror, id, path);
+    if (r < 0)
+        (void)mirror_remove_incoming(&c->mirror, id);
+    return r;
+}
+
 /* The mirror's part: a file with its stamp, or a directory with its. */
 static int make_in_mirror(struct cache *c, struct node *n, const char *path)
 {
@@ -142,17 +164,13 @@ static int make_in_mirror(struct cache *c, struct node *n, const char *path)
         fd = r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
         return fd < 0 ? fd : node_write_stamp(c, n, fd);
     }
+    if (n->target)
+        return make_symlink(c, n, path);
     fd = mirror_create(&c->mirror, path);
     if (fd < 0)
         return fd;
     crash_point("create-made");
-    r = 0;
-    if (n->target) {
-        ssize_t w = pwrite(fd, n->target, n->size, 0);
-        r = w < 0 ? -errno : (size_t)w != n->size ? -ENOSPC : 0;
-    }
-    if (r == 0)
-        r = node_write_stamp(c, n, fd);
+    r = node_write_stamp(c, n, fd);
     crash_point("create-stamped");
     if (r < 0)
         (void)mirror_unlink(&c->mirror, path);
@@ -639,10 +657,9 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags)
         return -ENOTEMPTY;
     /* Of a hard link one name can be in the store and another not. */
     bool dirty = m->from->dirty && n->file && n->file->state == FILE_DIRTY;
-    m->copies = n->dir ? tree_each(n, has_remote, NULL) != 0
+    m->copies = n->dir ? tree_each(n, has_remote, NULL) != 0 || intent_below(c, m->from_path)
                        : !dirty && (m->from->etag || m->from->src_key);
     m->removes = !n->dir && !m->copies && store_may_have(m->from);
-    (void)c;
     return 0;
 }
 
@@ -859,6 +876,8 @@ static int rename_held(struct cache *c, struct node *parent, const char *name,
                        .newname = newname};
     auto_free char *from_path = m.from ? entry_path(m.from) : NULL;
     auto_free char *to_path = child_path(newparent, newname);
+    m.from_path = from_path;
+    m.to_path = to_path;
     int r = !m.from || (newparent->flags & NODE_LOST) ? -ENOENT
             : !from_path || !to_path                  ? -ENOMEM
                                                       : 0;
@@ -868,8 +887,6 @@ static int rename_held(struct cache *c, struct node *parent, const char *name,
     mutex_unlock(&c->lock);
     if (r < 0 || same)
         return same && (flags & RENAME_NOREPLACE) ? -EEXIST : r;
-    m.from_path = from_path;
-    m.to_path = to_path;
     if (!(flags & RENAME_EXCHANGE))
         return move_held(c, &m);
     if (!m.to)
