@@ -27,9 +27,8 @@ void node_look_locked(struct cache *c, struct node *n)
 
     if (!f || f->write_handles == 0)
         return;
-    int fd = f->fds[FD_WRITE];
-    if (fd >= 0 && fstat(fd, &st) == 0)
-        file_saw_locked(c, n, &st);
+    if (f->fds[FD_WRITE] >= 0)
+        (void)file_look_locked(c, n, f->fds[FD_WRITE], &st);
 }
 
 int cache_getattr(struct cache *c, struct node *node, struct waiter *w, struct stat *st)
@@ -112,16 +111,13 @@ static void move_mtime_locked(struct cache *c, struct node *n)
         f->keys.v[i].mtime_ns = n->mtime_ns;
 }
 
-static int write_mtime(struct cache *c, struct node *n, int fd)
+/* Together with what is known of it, so that nobody takes the one without the other for a
+ * change of content. */
+static int move_mtime_of_file(int fd, const struct stat *st)
 {
-    const struct timespec times[2] = {
-        {.tv_nsec = UTIME_OMIT},
-        {.tv_sec = n->mtime_ns / NS_PER_SEC, .tv_nsec = n->mtime_ns % NS_PER_SEC}};
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
 
-    if (futimens(fd, times) < 0)
-        return -errno;
-    crash_point("utimens-moved");
-    return file_write_keys(c, n, fd);
+    return futimens(fd, times) < 0 ? -errno : 0;
 }
 
 static int set_file(struct cache *c, struct node *n, unsigned set, const struct stat *st)
@@ -132,18 +128,23 @@ static int set_file(struct cache *c, struct node *n, unsigned set, const struct 
         return fd;
     mutex_lock(&c->lock);
     node_look_locked(c, n);
-    set_fields_locked(n, set, st);
-    n->flags |= NODE_ATTR_DIRTY;
-    file_mark_dirty_locked(c, n, false);
-    if (set & CACHE_SET_MTIME)
-        move_mtime_locked(c, n);
-    if (n->links && n->file->write_handles == 0)
-        file_queue_locked(c, n);
+    int r = set & CACHE_SET_MTIME ? move_mtime_of_file(fd, st) : 0;
+    if (r == 0) {
+        set_fields_locked(n, set, st);
+        n->flags |= NODE_ATTR_DIRTY;
+        file_mark_dirty_locked(c, n, false);
+        if (set & CACHE_SET_MTIME)
+            move_mtime_locked(c, n);
+        if (n->links && n->file->write_handles == 0)
+            file_queue_locked(c, n);
+    }
     mutex_unlock(&c->lock);
-    int r = node_write_stamp(c, n, fd);
+    crash_point("utimens-moved");
+    if (r == 0)
+        r = node_write_stamp(c, n, fd);
     crash_point("setattr-stamped");
     if (r == 0 && (set & CACHE_SET_MTIME))
-        r = write_mtime(c, n, fd);
+        r = file_write_keys(c, n, fd);
     mutex_lock(&c->lock);
     file_put_fd_locked(c, n->file, FD_READ);
     mutex_unlock(&c->lock);

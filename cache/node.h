@@ -364,8 +364,10 @@ int node_save_stamp(struct cache *c, struct node *n);
 int node_write_stamp_held(struct cache *c, struct node *n);
 /* Writes the records of what the store holds. */
 int file_write_keys(struct cache *c, struct node *n, int fd);
-/* What fstat() said of the mirror file, into the node; marks it dirty when it changed. */
-void file_saw_locked(struct cache *c, struct node *n, const struct stat *st) REQUIRES(&c->lock);
+/* What fstat() says of the mirror file, into the node; marks it dirty when it changed. Under the
+ * lock, so that an older look can't come after a younger one. 0 or -errno. */
+int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_st)
+    REQUIRES(&c->lock);
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
     REQUIRES(&c->lock);
 /* Whether the store has this generation, or a later one, under each name that it owes. */
