@@ -74,7 +74,8 @@ static char *final_path(struct intent *after, const char *path)
 }
 
 /* The source of an entry that stood at or below `from` is now at or below `to`. */
-static void move_source_locked(struct entry *e, const char *from, const char *to)
+static void move_source_locked(struct cache *c, struct entry *e, const char *from,
+                               const char *to)
 {
     if (!e || !e->src_key)
         return;
@@ -83,7 +84,7 @@ static void move_source_locked(struct entry *e, const char *from, const char *to
         return;
     free(e->src_key);
     e->src_key = NULL;
-    e->changed_ns = clock_mono_ns(); /* listings from before do not show it here */
+    entry_changed_locked(c, e);
     /* Where its directory is at the store it needs no source of its own, and moves with it. */
     auto_free char *inherited = entry_key(e);
     if (inherited && strcmp(inherited, key) == 0)
@@ -101,7 +102,7 @@ static void move_sources_locked(struct cache *c, struct intent *done)
         auto_free char *at = final_path(i->next, i->to);
         struct entry *e = NULL;
         if (at && tree_find(c, at, &e))
-            move_source_locked(e, done->from, done->to);
+            move_source_locked(c, e, done->from, done->to);
     }
     for (size_t i = 0; i < c->n_orphans; i++) {
         struct file *f = c->orphans[i]->file;
@@ -187,7 +188,7 @@ static struct node *take_version_locked(struct copying *k, const char *from, con
         e->etag = strdup(new_etag);
     }
     e->verified_ns = replaced ? 0 : clock_mono_ns();
-    e->changed_ns = clock_mono_ns();
+    entry_changed_locked(k->cache, e);
     auto_free char *path = entry_path(e);
     if (path && strcmp(path, to) == 0)
         e->may_exist = true;

@@ -63,8 +63,7 @@ static void dir_done_locked(struct dir_job *j, int r, const char *why)
         d->error = 0;
         d->attempts = 0;
         d->has_marker = true;
-        if (n->links)
-            n->links->changed_ns = clock_mono_ns();
+        entry_changed_locked(c, n->links);
         if (d->generation == j->generation) {
             d->new_here = d->stale_marker = false;
             n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
@@ -155,6 +154,7 @@ static void satisfied_locked(struct cache *c, struct node *n)
     struct stamp_task *t = calloc(1, sizeof(*t));
 
     n->dir->new_here = false;
+    entry_changed_locked(c, n->links);
     dir_unqueue_locked(c, n);
     if (!t)
         return;

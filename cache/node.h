@@ -314,6 +314,9 @@ struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *na
 void entry_remove_locked(struct cache *c, struct entry *e) REQUIRES(&c->lock);
 /* Moves an entry to another place. 0 or -ENOMEM; *e is the new entry. */
 int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const char *name);
+/* What is below the entry came to the store, or changed there: listings that were asked before
+ * are not right about it, nor about the directories above. */
+void entry_changed_locked(struct cache *c, struct entry *e) REQUIRES(&c->lock);
 /* Paths, heap or NULL. The tree must be held still. */
 char *entry_path(struct entry *e);
 char *entry_key(struct entry *e); /* where the store has it now */

@@ -259,6 +259,15 @@ int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const
     return e2 ? 0 : -ENOMEM;
 }
 
+void entry_changed_locked(struct cache *c, struct entry *e)
+{
+    int64_t now = clock_mono_ns();
+
+    mutex_assert_held(&c->lock);
+    for (; e; e = e->parent->links)
+        e->changed_ns = now;
+}
+
 /* ---- paths ---- */
 
 /* Joins the names above `e` and its own; with `keys` it begins where a rename's source stands.

@@ -486,7 +486,8 @@ static void done_locked(struct job *j, const struct object *obj)
     }
     e->may_exist = true;
     e->stored_generation = j->generation;
-    e->verified_ns = e->changed_ns = clock_mono_ns();
+    e->verified_ns = clock_mono_ns();
+    entry_changed_locked(c, e);
     f->uploaded_live_ns = clock_mono_ns();
     if (same)
         e->dirty = false;
