@@ -148,9 +148,26 @@ static void run_stamp(struct task *task)
     free(t);
 }
 
-/* Its children stand for it: nothing to send. */
+static bool child_is_stored(struct node *dir)
+{
+    struct entry *e, *next;
+
+    HASH_ITER(hh, dir->dir->children, e, next)
+    {
+        if (e->node->dir ? !e->node->dir->new_here : e->etag != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* Its children stand for it: nothing to send. Until one of them is in the store it stays owed,
+ * since they may be removed before. */
 static void satisfied_locked(struct cache *c, struct node *n)
 {
+    if (n->dir->new_here && !child_is_stored(n)) {
+        dir_unqueue_locked(c, n);
+        return;
+    }
     struct stamp_task *t = calloc(1, sizeof(*t));
 
     n->dir->new_here = false;
