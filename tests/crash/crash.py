@@ -10,13 +10,12 @@ and then checks, in this order:
 Where passthrough works a writer also lives on through kill and remount, and loses no byte.
 Before the rounds, short sequences of operations are tried in great number; see sequences.py.
 
-The rounds under load run when they are given time (CRASH_SECONDS or --seconds): they still find
-losses that the sequences do not, and so are no gate of check.sh yet.
+The model in tests/model dies at every step of cache/ far more often; here it is the whole mount.
 
 usage: crash.py [--seconds N] [--seed N] [--sequences N] [--step NAME]...
 
-The seed is 7 unless it is given: with others about one sequence in 300 still goes wrong. A round that finds something prints where, and the next starts afresh;
-RUNFS_TEST_KEEP=1 keeps the folder.
+The seed is random unless it is given. A round that finds something prints where, and the next
+starts afresh; RUNFS_TEST_KEEP=1 keeps the folder.
 """
 
 import argparse
@@ -44,8 +43,7 @@ from proxy import Proxy
 
 SLOW = 3 << 20
 WRITERS = 2
-STEP_SECONDS = 7
-TRIES = 3
+STEP_SECONDS = 5
 AFTER = ("rename", "unlink", "renamedir", "mkdir", "rmdir", "write", "patch", "truncate", "symlink")
 
 
@@ -325,27 +323,20 @@ class Loop:
 
 
 def plan(loop, steps, seconds):
-    """What to kill at next: every step until it was reached or tried often enough, in between at
-    random and after operations; when all is done, on until the time is over."""
+    """What to kill at next, in turns and until the time is over: after operations, at random, at a
+    step that no round died at yet."""
     end = time.monotonic() + seconds
-    tries = {step: 0 for step in steps}
     after = list(AFTER)
+    loop.random.shuffle(after)
     index = 0
-    while True:
-        todo = [s for s in steps if s not in loop.reached and tries[s] < TRIES]
-        if not todo and not after and time.monotonic() > end:
-            return
-        if todo and (index % 3 or not after):
-            step = min(todo, key=lambda s: tries[s])
-            tries[step] += 1
-            count = 1 if tries[step] == 1 else loop.random.randrange(1, 4)
-            yield index, f"at {step}", {"step": step if count == 1 else f"{step}:{count}"}
-        elif after:
-            name = after.pop(0)
+    while time.monotonic() < end:
+        todo = [s for s in steps if s not in loop.reached]
+        if index % 3 == 0 and after:
+            name = after.pop()
             yield index, f"as {name} returned", {"after": name}
-        elif steps and index % 2:
-            step = loop.random.choice(steps)
-            yield index, f"at {step}", {"step": f"{step}:{loop.random.randrange(1, 9)}"}
+        elif index % 3 == 1 and todo:
+            step = loop.random.choice(todo)
+            yield index, f"at {step}", {"step": step}
         else:
             yield index, "at random", {}
         index += 1
@@ -361,26 +352,20 @@ def run_rounds(tally, loop, steps, seconds):
             loop.fresh()
 
 
-def verdicts(tally, loop, steps):
-    def was_reached(step):
-        check(step in loop.reached, f"no round of {TRIES} died there")
-
+def verdict(tally, loop):
     def was_pending():
         check(loop.kills_with_pending * 3 >= loop.kills,
               f"only {loop.kills_with_pending} of {loop.kills} kills had uploads pending")
         return f"{loop.kills_with_pending} of {loop.kills} kills, {loop.operations} operations"
 
-    for step in steps:
-        if step not in loop.reached:
-            tally.run(f"step {step} was reached", was_reached, step)
     tally.run("uploads were pending when it was killed", was_pending)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=float(os.environ.get("CRASH_SECONDS", 0)))
-    parser.add_argument("--seed", type=int, default=int(os.environ.get("CRASH_SEED", 7)))
-    parser.add_argument("--sequences", type=int, default=int(os.environ.get("CRASH_SEQUENCES", 60)))
+    parser.add_argument("--seconds", type=float, default=float(os.environ.get("CRASH_SECONDS", 75)))
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("CRASH_SEED", random.randrange(10 ** 6))))
+    parser.add_argument("--sequences", type=int, default=int(os.environ.get("CRASH_SEQUENCES", 30)))
     parser.add_argument("--step", action="append", help="only this step; no sequences")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
@@ -392,15 +377,11 @@ def main():
         for mode in ("killed", "cold", "living") if not arguments.step else ():
             tally.run(f"sequences, {mode}", sequences.run, place, loop.proxy, mode, arguments.seed,
                       arguments.sequences, 6)
-        if arguments.seconds <= 0:
-            print("the rounds under load were not asked for: --seconds N or CRASH_SECONDS=N")
-            loop.clean_up()
-            return tally.close()
         try:
             run_rounds(tally, loop, steps, arguments.seconds)
         finally:
             loop.clean_up()
-        verdicts(tally, loop, steps)
+        verdict(tally, loop)
     return tally.close()
 
 

@@ -24,16 +24,18 @@
 #define ROUNDS_MAX 8
 
 static const char *const points[] = {
-    "create-made",         "create-stamped",     "unlink-row",       "unlink-mirror",
-    "rmdir-row",           "rmdir-mirror",       "rename-row",       "rename-mirror",
-    "exchange-mirror",     "link-made",          "open-stamped",     "close-stamped",
-    "truncate-emptied",    "truncate-complete",  "setattr-stamped",  "utimens-moved",
-    "materialise-incoming", "materialise-linked", "orphan-moved",     "discard-orphaned",
-    "complete-data",       "complete-mtime",     "upload-committed", "upload-keys",
-    "upload-stamped",      "mkdir-done",         "delete-done",      "delete-noted",
-    "rename-copied",       "rename-noted",       "renamedir-copied", "renamedir-noted",
-    "renamedir-native",
+    "close-stamped",      "complete-data",    "complete-mtime",    "create-made",
+    "create-stamped",     "delete-done",      "delete-noted",      "discard-orphaned",
+    "evict-discarded",    "exchange-mirror",  "link-made",         "materialise-incoming",
+    "materialise-linked", "mkdir-done",       "open-stamped",      "orphan-moved",
+    "rename-copied",      "rename-mirror",    "rename-noted",      "rename-row",
+    "renamedir-copied",   "renamedir-native", "renamedir-noted",   "rmdir-mirror",
+    "rmdir-row",          "setattr-stamped",  "truncate-complete", "truncate-emptied",
+    "unlink-mirror",      "unlink-row",       "upload-committed",  "upload-keys",
+    "upload-stamped",     "utimens-moved",
 };
+
+static unsigned reached[ARRAY_SIZE(points)]; /* how often a process died there */
 
 /* What the processes of a sequence share. */
 struct shared {
@@ -58,6 +60,7 @@ struct round {
     enum ending ending;
     bool frozen, passthrough;
     bool small; /* the cache: content is evicted */
+    unsigned point; /* END_POINT: which */
     char crash_at[48];
 };
 
@@ -441,9 +444,11 @@ static void round_make(struct round *r, struct rng *rng, const struct tree *cand
         *rng = same;
         plan_make(&r->plan[i], &candidates[i], rng, steps, r->frozen);
     }
-    if (r->ending == END_POINT)
-        (void)snprintf(r->crash_at, sizeof(r->crash_at), "%s:%u",
-                       points[rng_below(rng, ARRAY_SIZE(points))], 1 + rng_below(rng, 3));
+    if (r->ending != END_POINT)
+        return;
+    r->point = rng_below(rng, ARRAY_SIZE(points));
+    (void)snprintf(r->crash_at, sizeof(r->crash_at), "%s:%u", points[r->point],
+                   1 + rng_below(rng, 3) / 2);
 }
 
 static bool run_sequence(uint64_t seed, unsigned n_rounds)
@@ -472,6 +477,8 @@ static bool run_sequence(uint64_t seed, unsigned n_rounds)
                 tree_copy(&candidates[i + 1][k], &candidates[i][k]);
             continue;
         }
+        if (r->ending == END_POINT && !atomic_load(&shared->ended))
+            reached[r->point]++;
         unsigned started = atomic_load(&shared->started), done = atomic_load(&shared->done);
         struct plan *p = &r->plan[matched];
         tree_copy(&candidates[i + 1][0], &p->tree[done]);
@@ -542,6 +549,10 @@ int main(int argc, char **argv)
         if (!getenv("MODEL_KEEP"))
             remove_tree("");
     }
-    (void)printf("%u sequences, %u failed\n", n, failed);
+    (void)printf("died at:");
+    for (size_t i = 0; i < ARRAY_SIZE(points); i++)
+        if (reached[i])
+            (void)printf(" %s %u", points[i], reached[i]);
+    (void)printf("\n%u sequences, %u failed\n", n, failed);
     return failed ? 1 : 0;
 }
