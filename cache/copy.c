@@ -93,11 +93,34 @@ static void move_source_locked(struct cache *c, struct entry *e, const char *fro
         e->src_key = key;
 }
 
+/* Whether what `i` moves is something that `done`, an earlier one, had brought there: not what was
+ * made under the old name later. */
+static bool moves_on(struct intent *done, struct intent *i)
+{
+    auto_free char *at = strdup(i->from);
+
+    for (struct intent *j = i->prev; at && j != done; j = j->prev) {
+        if (!intent_is_rename(j))
+            continue;
+        bool dir = j->kind == INTENT_RENAMEDIR;
+        const char *came = path_below(j->to, at);
+        const char *left = path_below(j->from, at);
+        if (came && (dir || !*came)) {
+            char *before = path_join(j->from, came);
+            free(at);
+            at = before;
+        } else if (left && (dir || !*left)) {
+            return false;
+        }
+    }
+    return at && path_below(done->to, at);
+}
+
 /* Only entries that some rename of the list moved have a source of their own. */
 static void move_sources_locked(struct cache *c, struct intent *done)
 {
     for (struct intent *i = done; i; i = i->next) {
-        if (!intent_is_rename(i))
+        if (!intent_is_rename(i) || (i != done && !moves_on(done, i)))
             continue;
         auto_free char *at = final_path(i->next, i->to);
         struct entry *e = NULL;

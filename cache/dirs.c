@@ -71,6 +71,8 @@ static void dir_done_locked(struct dir_job *j, int r, const char *why)
         }
         return;
     }
+    if (path && strcmp(path, j->path) == 0 && n->links)
+        n->links->may_exist = true; /* only the answer may have been lost */
     if (c->stopping)
         return;
     d->error = r;

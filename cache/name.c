@@ -462,9 +462,12 @@ static int intend(struct cache *c, enum intent_kind kind, const char *from, cons
 /* The store loses the name, the mirror keeps the file under another one. Without the inode's
  * number recovery can't take it for the removal of the file: killed before the mirror's step the
  * file is still there, and its upload makes the row void. */
-static int intend_removal_of_name(struct cache *c, const char *path, struct intent **ret)
+static int intend_removal_of_name(struct cache *c, const struct node *n, const char *path,
+                                  struct intent **ret)
 {
-    return record(c, intent_new(0, INTENT_UNLINK, path, NULL, 0, ""), ret);
+    enum intent_kind kind = n->dir ? INTENT_RMDIR : INTENT_UNLINK;
+
+    return record(c, intent_new(0, kind, path, NULL, 0, ""), ret);
 }
 
 /* Takes a recorded intention back: its mirror step failed. */
@@ -657,9 +660,12 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags)
         return -ENOTEMPTY;
     /* Of a hard link one name can be in the store and another not. */
     bool dirty = m->from->dirty && n->file && n->file->state == FILE_DIRTY;
-    m->copies = n->dir ? tree_each(n, has_remote, NULL) != 0 || intent_below(c, m->from_path)
+    m->copies = n->dir ? tree_each(n, has_remote, NULL) != 0
                        : !dirty && (m->from->etag || m->from->src_key);
-    m->removes = !n->dir && !m->copies && store_may_have(m->from);
+    /* A directory of which nothing is stored can still come to the store under its old name,
+     * when an intention passes something through it. */
+    m->removes =
+        !m->copies && (n->dir ? intent_below(c, m->from_path) : store_may_have(m->from));
     return 0;
 }
 
@@ -778,7 +784,7 @@ static int move_held(struct cache *c, struct moving *m)
         r = intend(c, m->from->node->dir ? INTENT_RENAMEDIR : INTENT_RENAME, m->from_path,
                    m->to_path, m->from, &i);
     else if (r == 0 && m->removes)
-        r = intend_removal_of_name(c, m->from_path, &i);
+        r = intend_removal_of_name(c, m->from->node, m->from_path, &i);
     crash_point("rename-row");
     if (r == 0)
         r = set_replaced_aside(c, m);

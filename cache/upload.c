@@ -625,7 +625,10 @@ static void failed_locked(struct job *j, int r, const char *why)
 {
     struct cache *c = j->cache;
     struct file *f = j->node->file;
+    struct entry *e = entry_at(j->node, j->path);
 
+    if (e)
+        e->may_exist = true; /* only the answer may have been lost */
     if (r == CHANGED) {
         f->due_ns = clock_mono_ns() + (j->live || f->held ? HELD_NS : c->config.settle_ns);
         return;
