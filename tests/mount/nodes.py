@@ -2,6 +2,7 @@
 after attr_timeout (close-to-open), and never a mix of versions. Each case gets both mounts and a
 folder of its own; QUICK in suite.py has the timeouts."""
 
+import errno
 import os
 import time
 
@@ -97,4 +98,34 @@ def renamed_over(a, b, folder):
         check(get(there) == f"step-{i}".encode(), f"after rename {i}: {get(there)}")
 
 
-CASES = [replaced_content, reader_keeps_its_version, names_come_and_go, renamed_over]
+def loser_of_two_writers(a, b, folder):
+    """What another node wrote meanwhile is not overwritten: the content from here is set aside."""
+    here, there = _paths(a, b, folder)
+    if not a.status()["store"].startswith("s3:"):
+        return
+    put(here, b"first")
+    a.flush()
+    wait_for("the other node sees the file", lambda: os.path.exists(there), 10)
+    kept = b.status()["queue"]["kept_files"]
+    fd = os.open(there, os.O_RDWR)
+    put(here, b"by the one who was first")
+    a.flush()
+    os.pwrite(fd, b"by the loser", 0)
+    os.close(fd)
+    wait_for("the content is set aside", lambda: b.status()["queue"]["kept_files"] == kept + 1, 20)
+
+    def shows_the_winner():
+        try:
+            return get(there) == b"by the one who was first"
+        except OSError as e:
+            check(e.errno == errno.ESTALE, f"the loser's file opens with {e}")
+            return False
+
+    wait_for("the other's content", shows_the_winner, 10)
+    check(get(here) == b"by the one who was first", "where it was written")
+    with open(os.path.join(b.cache, "kept", folder, "f"), "rb") as f:
+        check(f.read() == b"by the loser", "what was set aside")
+    check(f"kept/{folder}/f" in b.log_tail(20000), "the log names it")
+
+
+CASES = [replaced_content, reader_keeps_its_version, names_come_and_go, renamed_over, loser_of_two_writers]

@@ -37,6 +37,8 @@ static void assert_same(const struct attrs *a, const struct attrs *b)
     ck_assert_int_eq(a->mtime_ns, b->mtime_ns);
     ck_assert_pstr_eq(a->target, b->target);
     ck_assert_pstr_eq(a->xattrs, b->xattrs);
+    ck_assert_uint_eq(a->origin, b->origin);
+    ck_assert_int_eq(a->origin_ns, b->origin_ns);
 }
 
 START_TEST(there_and_back)
@@ -52,6 +54,8 @@ START_TEST(there_and_back)
          .mode = S_IFLNK | 0777,
          .target = (char *)"../a b/%41\r\nx-evil: 1\x01\xff\xc3"},
         {.has = ATTR_XATTRS, .xattrs = (char *)"{\"user.a\":\"AP8=\"}"},
+        {.has = ATTR_ORIGIN, .origin = 1, .origin_ns = 0},
+        {.has = ATTR_ORIGIN, .origin = UINT64_MAX, .origin_ns = INT64_MAX},
     };
     struct http_answer a = ANSWER;
     struct attrs back;
@@ -119,6 +123,10 @@ START_TEST(broken_metadata_is_ignored)
         {"symlink-target", "a%00b"},
         {"symlink-target", ""},
         {"xattr", "%"},
+        {"runfs-origin", "1.1"},
+        {"runfs-origin", "0123456789abcdef"},
+        {"runfs-origin", "0123456789abcdef.-1"},
+        {"runfs-origin", "0123456789abcdeg.1"},
         {"unknown", "1"},
     };
     struct http_answer a = ANSWER;
@@ -204,10 +212,10 @@ int main(void)
     Suite *s = suite_create("s3_attrs");
     TCase *t = tcase_create("s3_attrs");
 
-    tcase_add_loop_test(t, there_and_back, 0, 8);
+    tcase_add_loop_test(t, there_and_back, 0, 10);
     tcase_add_test(t, the_form_of_others);
     tcase_add_test(t, the_form_we_write);
-    tcase_add_loop_test(t, broken_metadata_is_ignored, 0, 16);
+    tcase_add_loop_test(t, broken_metadata_is_ignored, 0, 20);
     tcase_add_loop_test(t, the_key_decides_the_type, 0, 7);
     tcase_add_test(t, too_much_is_refused);
     tcase_add_test(t, whose_headers);
