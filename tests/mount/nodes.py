@@ -106,6 +106,7 @@ def loser_of_two_writers(a, b, folder):
     put(here, b"first")
     a.flush()
     wait_for("the other node sees the file", lambda: os.path.exists(there), 10)
+    check(get(there) == b"first", "the content of before")
     kept = b.status()["queue"]["kept_files"]
     fd = os.open(there, os.O_RDWR)
     put(here, b"by the one who was first")
