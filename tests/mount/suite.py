@@ -14,6 +14,7 @@ import sys
 
 import behaviour
 import control
+import hostile
 import modes
 import nodes
 import oracle
@@ -219,6 +220,12 @@ class Suite:
             self.run(f"{place.name}/{case.__name__}", case, stuck)
             stuck.end()
 
+    # ---- names ----
+
+    def hostile(self, work, mode):
+        for case in hostile.CASES + (hostile.REAL_CASES if work.gateway else []):
+            self.run(f"names-{mode}/{case.__name__}", case, work, mode)
+
     # ---- without privilege ----
 
     def unprivileged(self, work):
@@ -277,6 +284,7 @@ def main():
                 suite.oracle(place, args.steps)
         for mode in ("auto", "off"):
             suite.waiting(work, mode)
+            suite.hostile(work, mode)
         if os.geteuid() == 0:
             suite.unprivileged(work)
     return suite.tally.close()
