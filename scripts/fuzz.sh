@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# scripts/fuzz.sh [SECONDS]: builds every fuzz target of tests/fuzz/ and runs each for so long (60
+# scripts/fuzz.sh [SECONDS]: builds every fuzz target of tests/fuzz/ and runs each for so long (20
 # unless told). New inputs are kept in build/fuzz/corpus/NAME; what once crashed belongs into
 # tests/fuzz/corpus/NAME, which every run starts from.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-seconds=${1:-60}
+seconds=${1:-20}
 "$top/scripts/build.sh" fuzz fuzzers
 
 run() {
