@@ -94,6 +94,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(206, found.body[first:last + 1], headers)
 
     def do_put(self, key, body):
+        if self.server.full:
+            self.refuse(507, "QuotaExceeded")
+            return
         if len(key) > KEY_MAX:
             self.refuse(400, "KeyTooLongError")
             return
@@ -169,6 +172,7 @@ class PlainS3(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.objects = {} # key (bytes) to Object
         self.requests = [] # (method, key)
+        self.full = False # nothing can be written
         self.extra = "" # what every listing has besides
         self.lock = threading.Lock()
         self.endpoint = f"http://127.0.0.1:{self.server_address[1]}"
