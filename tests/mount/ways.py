@@ -219,10 +219,8 @@ def by_a_user(work, user):
     check(bench.runfs("status", bench.mountpoint).code == 0, "status")
     if user:
         check(os.listdir(f"{bench.env['HOME']}/runfs"), "no cache in the user's home")
-        check(bench.call(runfs_binary(), "umount", bench.mountpoint, user=False).code in (0, 1), "root asks")
-    if is_mountpoint(bench.mountpoint):
-        bench.umount()
-    wait_for("the upload", lambda: bench.stored() == {"x": "content"}, 20)
+    bench.umount()
+    check(bench.stored() == {"x": "content"}, f"stored: {bench.stored()}")
 
 
 def taken_over(work, user):
@@ -369,6 +367,29 @@ def sigterm_drains(work, user):
     check(not is_mountpoint(bench.mountpoint), "still mounted")
 
 
+def sigterm_while_in_use(work, user):
+    """An open file does not keep the mount from ending: what was written is uploaded, what is
+    written after that stays in the cache, and the next mount publishes it."""
+    bench = Bench(work, "busy")
+    bench.start()
+    fd = os.open(f"{bench.mountpoint}/x", os.O_WRONLY | os.O_CREAT)
+    try:
+        os.write(fd, b"before")
+        bench.daemon.send_signal(signal.SIGTERM)
+        code = bench.daemon.wait(60)
+        check(bench.stored() == {"x": "before"} or code == 1, f"exit {code}, stored {bench.stored()}: {bench.log()}")
+        check(not is_mountpoint(bench.mountpoint), "still mounted")
+        written = _errno(os.write, fd, b", after") is None # passthrough goes on
+    finally:
+        _errno(os.close, fd)
+    bench.mount()
+    expected = "before" + (", after" if written else "")
+    check(bench.must("cat", f"{bench.mountpoint}/x") == expected, "content at the next mount")
+    bench.umount()
+    check(bench.stored() == {"x": expected}, f"stored: {bench.stored()}, not {expected}")
+    return f"exit {code}, " + ("passthrough" if written else "normal mode")
+
+
 def sigterm_in_vain(work, user):
     """What can't be uploaded in time is listed and told by the exit code; a second SIGTERM before
     that is ignored with a message. The next mount publishes it."""
@@ -404,4 +425,4 @@ def sigterm_in_vain(work, user):
 BOTH = [flags, by_a_user, taken_over] # by root and by a user
 USERS = [allow_other_refused]
 ROOTS = [other_users, of_another_user, by_mount_8, by_fuses_helper, by_systemd, sigterm_drains,
-         sigterm_in_vain]
+         sigterm_while_in_use, sigterm_in_vain]
