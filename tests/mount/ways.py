@@ -89,15 +89,15 @@ class Bench:
         check(not is_mountpoint(self.mountpoint), "still mounted after umount")
 
     def pid(self):
-        """The daemon that has the cache directory open, found by its command line."""
+        """The daemon, found by its command line."""
+        names = {os.path.basename(runfs_binary()).encode(), b"runfs", b"mount.fuse.runfs"}
         for entry in os.listdir("/proc"):
             try:
                 with open(f"/proc/{entry}/cmdline", "rb") as f:
                     words = f.read().split(b"\0")
             except OSError:
                 continue
-            if any(w.endswith(b"/runfs") or w.endswith(b"mount.fuse.runfs") for w in words[:2]) and \
-                    any(self.mountpoint.encode() == w for w in words):
+            if os.path.basename(words[0]) in names and self.mountpoint.encode() in [w.rstrip(b"/") for w in words]:
                 return int(entry)
         return None
 
@@ -112,6 +112,7 @@ class Bench:
 
     def kill(self):
         pid = self.pid()
+        check(pid, "no daemon found")
         os.kill(pid, signal.SIGKILL)
         wait_for("the daemon's end", lambda: self.pid() is None, 10)
 
