@@ -353,16 +353,16 @@ static int look(struct job *j)
     /* The next store to a mapped page moves mtime only after the page was cleaned. */
     if (j->live && fsync(j->fd) < 0)
         return -errno;
-    if (fstat(j->fd, &j->st) < 0)
-        return -errno;
     mutex_lock(&c->lock);
     f->held = held;
     /* Someone opened it for writing since the lease was tried. */
-    if (!j->live && (f->write_handles || f->fd_users[FD_WRITE])) {
+    int r = !j->live && (f->write_handles || f->fd_users[FD_WRITE])
+                ? CHANGED
+                : file_look_locked(c, n, j->fd, &j->st);
+    if (r < 0) {
         mutex_unlock(&c->lock);
-        return CHANGED;
+        return r;
     }
-    file_saw_locked(c, n, &j->st);
     atomic_store(&f->changed, false);
     j->generation = f->generation;
     j->seq = c->seq;
@@ -371,7 +371,7 @@ static int look(struct job *j)
     struct entry *e = n->links;
     while (e && !e->dirty)
         e = e->next_link;
-    int r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
+    r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
     if (r == 0)
         j->etag = strdup(e && e->etag ? e->etag : "");
     f->upload_total = j->content ? (uint64_t)j->st.st_size : 0;
@@ -486,7 +486,8 @@ static void done_locked(struct job *j, const struct object *obj)
     }
     e->may_exist = true;
     e->stored_generation = j->generation;
-    e->verified_ns = e->changed_ns = clock_mono_ns();
+    e->verified_ns = clock_mono_ns();
+    entry_changed_locked(c, e);
     f->uploaded_live_ns = clock_mono_ns();
     if (same)
         e->dirty = false;
