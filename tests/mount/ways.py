@@ -233,11 +233,12 @@ def taken_over(work, user):
     held = subprocess.Popen((NOBODY if user else []) + ["sleep", "300"], cwd=bench.mountpoint) if not user else None
     try:
         bench.kill()
-        check(_errno(os.listdir, bench.mountpoint) in ("ENOTCONN", "EACCES"), "it still works")
+        wait_for("a dead mountpoint", lambda: _errno(os.listdir, bench.mountpoint) == ("EACCES" if user else "ENOTCONN"), 10)
         bench.mount()
         check(bench.must("cat", f"{bench.mountpoint}/kept") == "precious", "content after the takeover")
         check("took over" in bench.log(), "the log is silent")
         bench.kill() # and again, by the path with a slash
+        wait_for("a dead mountpoint", lambda: bench.call("ls", bench.mountpoint).code != 0, 10)
         bench.must(runfs_binary(), "mount", "-o", bench.options, "s3://bucket/p", bench.mountpoint + "/")
         bench.server.full = False
         bench.umount()
