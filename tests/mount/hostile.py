@@ -284,6 +284,41 @@ def keys_that_do_not_belong(work, mode):
     watcher.check()
 
 
+def long_names_and_attributes(work, mode):
+    """A name that takes the most room in a stamp, beside extended attributes that take the most:
+    where the cache's filesystem has no room for both, it is told, and nothing goes up for ever."""
+    place = Place(work, f"room-{mode}")
+    place.put(DEEP, b"content of " + DEEP)
+    mount = place.mount().start()
+    path = os.fsencode(mount.mountpoint) + b"/" + DEEP
+    given = [s for s in (1100, 400) if _errno(os.setxattr, path, b"user.big", b"x" * s) is None]
+    with open(path, "ab") as f:
+        f.write(b", changed")
+    given += [s for s in (1000, 300) if _errno(os.setxattr, path, b"user.more", b"y" * s) is None]
+    # The other way round: the attributes are there before the name is.
+    other = path[:-1] + b"!"
+    with open(os.fsencode(mount.mountpoint) + b"/short", "wb") as f:
+        f.write(b"moved")
+    os.setxattr(os.fsencode(mount.mountpoint) + b"/short", b"user.big", b"x" * 1100)
+    mount.flush()
+    os.rename(os.fsencode(mount.mountpoint) + b"/short", other)
+    mount.flush()
+    wait_for("the end of the uploads", lambda: mount.owed() == 0, 10)
+    before = find_number(mount.status(), "uploaded_files")
+    time.sleep(1.5)
+    check(find_number(mount.status(), "uploaded_files") == before and mount.owed() == 0, "uploaded again and again")
+    mount.kill() # what the stamps say must be enough
+    mount = place.mount().start()
+    with open(path, "rb") as f:
+        check(f.read() == b"content of " + DEEP + b", changed", "content after a kill")
+    with open(other, "rb") as f:
+        check(f.read() == b"moved", "content of the moved one")
+    mount.umount()
+    check(place.stored() == {DEEP: b"content of " + DEEP + b", changed", DEEP[:-1] + b"!": b"moved"},
+          f"stored: {[k[-20:] for k in place.stored()]}")
+    return f"attributes of {given} bytes"
+
+
 def keys_that_are_too_long(work, mode):
     """A key that the server refuses is kept, listed, and published once it has a shorter name."""
     place = Place(work, f"long-{mode}")
@@ -355,5 +390,5 @@ def at_a_real_server(work, mode):
     return f"{len(taken)} of {len(texts)} names"
 
 
-CASES = [the_watcher_sees, every_name, objects_beside_directories, keys_that_do_not_belong, keys_that_are_too_long]
+CASES = [the_watcher_sees, every_name, objects_beside_directories, keys_that_do_not_belong, long_names_and_attributes, keys_that_are_too_long]
 REAL_CASES = [at_a_real_server]
