@@ -714,11 +714,12 @@ static int set_replaced_aside(struct cache *c, struct moving *m)
 }
 
 static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_may_exist,
-                                 bool *ret_marker)
+                                 bool *ret_marker, char **ret_etag)
 {
     struct node *over = m->to->node;
 
     *ret_may_exist = store_may_have(m->to);
+    *ret_etag = m->to->src_key || over->dir ? NULL : take_ptr(m->to->etag);
     *ret_marker = over->dir && over->dir->has_marker;
     if (over->dir) {
         dir_unqueue_locked(c, over);
@@ -742,6 +743,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     struct node *oldparent = e->parent;
     bool may_exist = false, marker = false;
     char *src = NULL;
+    auto_free char *replaced = NULL; /* the version that an upload to the new name replaces */
 
     if (m->copies) {
         src = e->src_key ? strdup(e->src_key) : entry_key(e);
@@ -749,7 +751,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
             return -ENOMEM;
     }
     if (m->to)
-        drop_replaced_locked(c, m, &may_exist, &marker);
+        drop_replaced_locked(c, m, &may_exist, &marker, &replaced);
     int r = entry_move_locked(c, &e, m->newparent, m->newname);
     if (r < 0) {
         free(src);
@@ -761,7 +763,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
                    (!m->to && !m->newparent->dir->local_only && !m->newparent->dir->listed_ns);
     if (!m->copies) {
         free(e->etag);
-        e->etag = NULL;
+        e->etag = take_ptr(replaced);
     }
     if (marker && n->dir)
         n->dir->has_marker = true;

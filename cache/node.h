@@ -224,6 +224,7 @@ struct cache {
     struct mirror mirror;
     struct journal *journal;
     uint64_t identity_hash; /* constant; salt of derived inode numbers */
+    uint64_t id;            /* constant; this cache directory's own random number */
     bool damaged_journal;
 
     pthread_rwlock_t ns;
@@ -277,6 +278,7 @@ struct cache {
     pthread_cond_t kick; /* the scheduler has something to look at */
     bool kicked;
     atomic_bool cancelled; /* ends every store call */
+    atomic_bool unconditional; /* the store refuses preconditions of uploads */
 };
 
 void ns_read(struct cache *c);
@@ -442,6 +444,10 @@ void upload_start_locked(struct cache *c, struct node *n, char *path) REQUIRES(&
 bool upload_runs_at_locked(struct cache *c, const char *path, bool below) REQUIRES(&c->lock);
 /* What an object's attributes are to be; released with attrs_release(). */
 int node_attrs_locked(struct node *n, struct attrs *ret);
+/* Marks a version that this cache puts to `key`, so that it is known again. */
+void attrs_sign(struct cache *c, const char *key, struct attrs *a);
+/* Whether this cache put it to `key`. */
+bool attrs_are_ours(struct cache *c, const char *key, const struct attrs *a);
 /* How long to wait after the n-th failure in a row, with jitter, in ns. */
 int64_t retry_delay_ns(unsigned attempts);
 /* ---- intent.c ---- */
