@@ -130,7 +130,7 @@ int store_stat(struct store *s, struct op *op, const char *key, struct object *r
 }
 
 struct checked_visit {
-    struct store *store;
+    uint64_t hidden;
     store_visit visit;
     void *arg;
 };
@@ -140,7 +140,7 @@ static int visit_safe_names(void *arg, const char *name, const struct object *ob
     struct checked_visit *c = arg;
 
     if (!name[0] || !path_key_safe(name, STORE_KEY_MAX)) {
-        atomic_fetch_add_explicit(&c->store->hidden_names, 1, memory_order_relaxed);
+        c->hidden++;
         return 0;
     }
     return c->visit(c->arg, name, obj);
@@ -149,13 +149,17 @@ static int visit_safe_names(void *arg, const char *name, const struct object *ob
 int store_list(struct store *s, struct op *op, const char *prefix, unsigned flags,
                store_visit visit, void *arg)
 {
-    struct checked_visit c = {s, visit, arg};
+    struct checked_visit c = {0, visit, arg};
 
     int r = begin(s, op, "list", prefix);
     if (r < 0)
         return r;
-    return (int)end(s, op, "list", prefix,
-                    s->ops->list(s, op, prefix, flags, visit_safe_names, &c));
+    op->hidden_names = 0; /* a layer's repeated listing counts once */
+    r = s->ops->list(s, op, prefix, flags, visit_safe_names, &c);
+    c.hidden += atomic_exchange_explicit(&s->hidden_names, 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->hidden_total, c.hidden, memory_order_relaxed);
+    op->hidden_names += c.hidden;
+    return (int)end(s, op, "list", prefix, r);
 }
 
 struct checked_sink {
@@ -398,7 +402,7 @@ void store_get_stats(struct store *s, struct store_stats *ret)
 {
     memset(ret, 0, sizeof(*ret));
     for (; s; s = s->next) {
-        ret->hidden_names += atomic_load_explicit(&s->hidden_names, memory_order_relaxed);
+        ret->hidden_names += atomic_load_explicit(&s->hidden_total, memory_order_relaxed);
         if (s->ops->add_stats)
             s->ops->add_stats(s, ret);
     }

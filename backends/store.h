@@ -13,6 +13,7 @@
 #define RUNFS_BACKENDS_STORE_H
 
 #include "common/op.h"
+#include "common/path.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -20,8 +21,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define STORE_ETAG_MAX 72   /* bytes with the NUL */
-#define STORE_KEY_MAX  4096 /* longest key any driver is asked for, with the NUL */
+#define STORE_ETAG_MAX 72           /* bytes with the NUL */
+#define STORE_KEY_MAX  PATH_KEY_MAX /* longest key any driver is asked for, with the NUL */
 
 /* What POSIX knows of a file beyond its bytes. */
 enum attr_has {
@@ -141,8 +142,9 @@ struct store_ops {
      * as answers arrive. Where a name is both object and directory, both are visited. A prefix
      * without children is 0 without a visit; one that does not exist is that or -ENOENT.
      * Recursive listings visit directories only when they have an object of their own.
-     * Names with empty, "." or ".." components are not visited but counted in
-     * store->hidden_names by the wrapper; names with NUL by the driver. */
+     * Names with empty, "." or ".." components are not visited but counted by the wrapper;
+     * names with NUL by the driver, in store->hidden_names. op->hidden_names says how many
+     * there were in this listing. */
     int (*list)(struct store *s, struct op *op, const char *prefix, unsigned flags,
                 store_visit visit, void *arg);
 
@@ -222,7 +224,9 @@ struct store {
     uint64_t put_max;   /* bytes of one put */
     char *url;          /* heap; the store's URL without secrets, without a trailing "/" */
     struct store *next; /* a layer's: the store below, owned; NULL in drivers */
-    atomic_ullong hidden_names; /* names met in listings that no path can show */
+    atomic_ullong hidden_names; /* a driver's: names that it could not even visit, until the
+                                   wrapper of its listing takes them */
+    atomic_ullong hidden_total; /* names met in listings that no path can show */
 };
 
 /* Every layer and driver embeds struct upload first; `store` is the one that made it. */
@@ -293,7 +297,8 @@ struct store_stats {
     uint64_t retries;  /* repeats by layer_retry */
     uint64_t reads, puts, parts, lists, stats, removes, copies;
     uint64_t bytes_read, bytes_written;
-    uint64_t hidden_names; /* names in listings that no path can show */
+    uint64_t
+        hidden_names; /* names in listings that no path can show, each time they were met */
 };
 void store_get_stats(struct store *s, struct store_stats *ret);
 

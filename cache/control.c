@@ -141,10 +141,6 @@ static void count_dirty_locked(struct cache *c, struct cache_stats *s)
 
 void cache_get_stats(struct cache *c, struct cache_stats *ret)
 {
-    struct store_stats store = {0};
-
-    if (c->store)
-        store_get_stats(c->store, &store);
     mutex_lock(&c->lock);
     *ret = (struct cache_stats){.size_bytes = c->config.size_bytes,
                                 .used_bytes = c->used_bytes,
@@ -156,7 +152,7 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
                                 .nodes = c->nodes,
                                 .mirror_files = c->mirror_files,
                                 .pinned_files = HASH_COUNT(c->pins),
-                                .hidden_names = c->hidden_names + store.hidden_names,
+                                .hidden_names = c->hidden_names,
                                 .kept_files = c->kept_files,
                                 .last_error = c->last_error};
     count_dirty_locked(c, ret);

@@ -117,7 +117,7 @@ static int add_entry(struct cache *c, struct node *dir, const char *name, const 
     return r;
 }
 
-/* The store's object under a name that is known here. */
+/* The store's object under a name that is known here; 1 when it stays hidden. */
 static int update_entry(struct cache *c, struct entry *e, const struct object *obj,
                         int64_t asked_ns)
 {
@@ -137,33 +137,34 @@ static int update_entry(struct cache *c, struct entry *e, const struct object *o
         n->dir->has_marker = true;
     mutex_unlock(&c->lock);
     if (newer || ours)
-        return 0;
+        return ours && !same_kind;
     if (!same_kind) {
         /* "a" beside "a/": the directory is shown, since the object hides nothing else. */
-        mutex_lock(&c->lock);
-        c->hidden_names++;
-        mutex_unlock(&c->lock);
         if (n->dir)
-            return 0;
+            return 1;
         struct node *dir = e->parent;
         auto_free char *name = strdup(e->name);
         auto_free char *key = entry_key(e);
         int r = name && key ? entry_gone(c, e) : -ENOMEM;
-        return r < 0 ? r : add_entry(c, dir, name, key, obj, asked_ns);
+        if (r == 0)
+            r = add_entry(c, dir, name, key, obj, asked_ns);
+        return r < 0 ? r : 1;
     }
     return same ? 0 : node_replaced(c, e, obj);
 }
 
+/* 1 when there is something of that name that is not shown. */
 static int merge_one(struct cache *c, struct node *dir, const char *name,
                      const struct object *obj, int64_t asked_ns)
 {
     auto_free char *key = child_key(dir, name);
-    auto_free char *path = child_path(dir, name);
+    auto_free char *at = node_path(dir);
+    auto_free char *path = at ? path_join(at, name) : NULL;
 
     if (!key || !path)
         return -ENOMEM;
-    if (!path_name_ok(name, strlen(name)))
-        return 0;
+    if (!path_name_shown(at, name, strlen(name)))
+        return 1;
     mutex_lock(&c->lock);
     bool hidden = ghost_hides(c, key, path, asked_ns);
     mutex_unlock(&c->lock);
@@ -177,8 +178,7 @@ static int merge_one(struct cache *c, struct node *dir, const char *name,
         mutex_unlock(&c->lock);
         return 0;
     }
-    return e ? update_entry(c, e, obj, asked_ns)
-             : add_entry(c, dir, name, key, obj, asked_ns);
+    return e ? update_entry(c, e, obj, asked_ns) : add_entry(c, dir, name, key, obj, asked_ns);
 }
 
 /* What a whole listing did not show is gone. */
@@ -245,11 +245,11 @@ static bool being_moved(struct cache *c, const char *key)
     return moving;
 }
 
-static void merge_listing(struct listing *l, const char *key, bool cut)
+static void merge_listing(struct listing *l, const char *key, uint64_t hidden, bool cut)
 {
     struct cache *c = l->cache;
     struct node *dir = l->dir;
-    int r = 0;
+    bool failed = false;
 
     ns_write(c);
     auto_free char *key_now = node_key(dir);
@@ -259,18 +259,22 @@ static void merge_listing(struct listing *l, const char *key, bool cut)
         return;
     }
     if (!(dir->flags & NODE_LOST)) {
-        for (size_t i = 0; i < l->n; i++)
-            if (merge_one(c, dir, l->v[i].name, &l->v[i].obj, l->asked_ns) < 0)
-                r = -EIO;
+        for (size_t i = 0; i < l->n; i++) {
+            int r = merge_one(c, dir, l->v[i].name, &l->v[i].obj, l->asked_ns);
+            hidden += r > 0;
+            failed = failed || r < 0;
+        }
         if (!cut)
             drop_unlisted(c, dir, l->asked_ns);
     }
     mutex_lock(&c->lock);
     dir->dir->big = cut || l->n > PAGE_NAMES;
     dir->dir->listed_ns = cut ? 0 : l->asked_ns;
+    c->hidden_names += hidden - dir->dir->hidden_names;
+    dir->dir->hidden_names = hidden;
     mutex_unlock(&c->lock);
     ns_done(c);
-    if (r < 0)
+    if (failed)
         log_warn("some names of a listing could not be taken over");
 }
 
@@ -301,7 +305,7 @@ static void run_listing(struct task *task)
     op.cancelled = &c->cancelled;
     int r = key ? store_list(c->store, &op, key, 0, collect, l) : -ENOENT;
     if (r >= 0 || r == -ENOENT)
-        merge_listing(l, key ? key : "", r == 1);
+        merge_listing(l, key ? key : "", op.hidden_names, r == 1);
     else
         log_warn("listing failed: %s", op.why);
     mutex_lock(&c->lock);
@@ -393,8 +397,10 @@ static void run_query(struct task *task)
         (void)entry_gone(c, e);
     }
     /* Hidden, or gone: an answer, not a reason to ask again. */
-    if (r == 0 && !again && !entry_find(q->dir, q->name))
+    if (r >= 0 && !again && !entry_find(q->dir, q->name))
         r = -ENOENT;
+    if (r > 0)
+        r = 0;
     if (r == -ENOENT && entry_find(q->dir, q->name))
         r = 0;
     e = entry_find(q->dir, q->name);
@@ -472,7 +478,7 @@ static void take_answer(struct asking *a, int r, const struct object *obj, const
     }
     mutex_unlock(&c->lock);
     if (current && r == 0)
-        r = update_entry(c, e, obj, a->asked_ns);
+        (void)update_entry(c, e, obj, a->asked_ns);
     else if (current && r == -ENOENT)
         (void)entry_gone(c, e);
     ns_done(c);

@@ -21,6 +21,19 @@
 
 /* ---- common ---- */
 
+/* Users make no name that could not be shown to them. */
+static int name_allowed(struct node *parent, const char *name)
+{
+    auto_free char *at = node_path(parent);
+    size_t len = strlen(name);
+
+    if (!at)
+        return parent->flags & NODE_LOST ? -ENOENT : -ENOMEM;
+    if (len > PATH_NAME_MAX || strlen(at) + 1 + len >= PATH_KEY_MAX)
+        return -ENAMETOOLONG;
+    return path_name_shown(at, name, len) ? 0 : -EINVAL;
+}
+
 /* The directory takes changes, and what it holds is known; or parks. */
 static int parent_ready_locked(struct cache *c, struct node *parent, const char *name,
                                struct waiter *w)
@@ -29,11 +42,8 @@ static int parent_ready_locked(struct cache *c, struct node *parent, const char 
         return -ENOTDIR;
     if (c->config.read_only)
         return -EROFS;
-    if (strlen(name) > PATH_NAME_MAX)
-        return -ENAMETOOLONG;
-    if (!path_name_ok(name, strlen(name)))
-        return -EINVAL;
-    return dir_need_locked(c, parent, false, w);
+    int r = name_allowed(parent, name);
+    return r == 0 ? dir_need_locked(c, parent, false, w) : r;
 }
 
 static void touch_locked(struct node *dir)
@@ -561,7 +571,11 @@ static int rmdir_held(struct cache *c, struct node *parent, const char *name)
     bool stored = d && path &&
                   (d->has_marker || d->uploading || e->src_key || !d->local_only ||
                    !d->new_here || intent_below(c, path));
-    int r = !e ? -ENOENT : !d ? -ENOTDIR : d->children ? -ENOTEMPTY : path ? 0 : -ENOMEM;
+    int r = !e                               ? -ENOENT
+            : !d                             ? -ENOTDIR
+            : d->children || d->hidden_names ? -ENOTEMPTY
+            : path                           ? 0
+                                             : -ENOMEM;
     mutex_unlock(&c->lock);
     if (r == 0 && stored)
         r = intend(c, INTENT_RMDIR, path, NULL, e, &i);

@@ -69,6 +69,7 @@ struct dir {
     bool has_marker;       /* the store has an object or directory of its own for it */
     bool stale_marker;     /* and that may be of an older directory, with other attributes */
     bool in_mirror;        /* a mirror directory exists */
+    uint64_t hidden_names; /* that its last listing had and no path can show */
     unsigned stat_misses;  /* attributes asked one after the other: someone walks it */
     struct query *queries; /* names being asked one by one */
     struct waitq waiters;
@@ -256,7 +257,8 @@ struct cache {
     struct node **uploading; /* nodes whose upload runs */
     size_t n_uploading;
     struct dir_job *dir_jobs; /* directories whose upload runs */
-    uint64_t kept_files, hidden_names;
+    uint64_t kept_files;
+    uint64_t hidden_names; /* of all directories */
     uint64_t uploaded_files, uploaded_bytes, downloaded_bytes;
     int last_error;
     char *last_error_text;

@@ -95,6 +95,7 @@ void node_collect_locked(struct cache *c, struct node *n)
         {
             entry_remove_locked(c, e);
         }
+        c->hidden_names -= n->dir->hidden_names;
         free(n->dir);
     }
     if (n->file)

@@ -29,8 +29,9 @@ int command_pin(const struct command *self, int argc, char **argv);
 int command_unpin(const struct command *self, int argc, char **argv);
 int command_recover(const struct command *self, int argc, char **argv);
 
-/* The form that mount(8) and fstab use: SPEC DIR [-o OPTIONS]. */
-int command_mount_helper(int argc, char **argv);
+/* The form that mount(8) and fstab use: SPEC DIR [-o OPTIONS]. Without `by_mount8` it was
+ * fuse3's helper that called, whose "dev" and "suid" don't count. */
+int command_mount_helper(int argc, char **argv, bool by_mount8);
 
 /* Prints a command's whole help to stdout. */
 void command_help(const struct command *c);

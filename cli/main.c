@@ -100,7 +100,7 @@ int main(int argc, char **argv)
     const struct command *command;
 
     if (argc >= 3 && is_helper_name(argv[0]))
-        return command_mount_helper(argc, argv);
+        return command_mount_helper(argc, argv, true);
     if (argc < 2) {
         (void)command_failed("no command (see `runfs --help`)");
         return EXIT_USAGE;
@@ -114,6 +114,6 @@ int main(int argc, char **argv)
     command = find_command(argv[1]);
     if (command)
         return command->run(command, argc - 1, argv + 1);
-    return is_mount_form(argc, argv) ? command_mount_helper(argc, argv)
+    return is_mount_form(argc, argv) ? command_mount_helper(argc, argv, false)
                                      : unknown_command(argv[1]);
 }

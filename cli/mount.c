@@ -157,14 +157,34 @@ int command_mount(const struct command *self, int argc, char **argv)
     return mount_spec(self, words[0], words[1], list.data, foreground);
 }
 
-int command_mount_helper(int argc, char **argv)
+/* fuse3's own helper asks for "dev" and "suid" unless they were switched off, so that from it
+ * they say nothing. */
+static int add_filtered(struct buf *list, const char *more)
+{
+    for (const char *end; *more; more = *end ? end + 1 : end) {
+        size_t len;
+
+        for (end = more; *end && *end != ','; end++)
+            if (*end == '\\' && end[1])
+                end++;
+        len = (size_t)(end - more);
+        if ((len == 3 && memcmp(more, "dev", 3) == 0) ||
+            (len == 4 && memcmp(more, "suid", 4) == 0))
+            continue;
+        if ((list->len && buf_addc(list, ',')) || buf_add(list, more, len))
+            return -EFBIG;
+    }
+    return 0;
+}
+
+int command_mount_helper(int argc, char **argv, bool by_mount8)
 {
     auto_buf struct buf list = BUF_INIT(65536);
     bool foreground = false;
 
     for (int i = 3; i < argc; i++) {
         if (strcmp(argv[i], "-o") == 0 && i + 1 < argc) {
-            if (add_list(&list, argv[++i]))
+            if (by_mount8 ? add_list(&list, argv[++i]) : add_filtered(&list, argv[++i]))
                 return command_failed("the options are too long");
         } else if (strcmp(argv[i], "-t") == 0 && i + 1 < argc) {
             i++; /* the type: what made mount(8) call us */

@@ -25,6 +25,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* How many of the things that are left are named in the log. */
+#define LEFT_LISTED 1000
+
 struct mount {
     struct serve_request *request; /* borrowed */
     char *cache_dir;               /* absolute */
@@ -35,8 +38,9 @@ struct mount {
     struct cache *cache;
     struct status_doc *status;
     struct control_server *control;
-    bool log_open; /* the log goes to a file */
-    struct {       /* under lock */
+    bool log_open;             /* the log goes to a file */
+    int64_t drain_deadline_ns; /* CLOCK_MONOTONIC, from the first drain on; 0 before */
+    struct {                   /* under lock */
         struct mutex lock;
         pthread_cond_t changed;
         bool fs_ended;
@@ -242,14 +246,17 @@ static void *frontend_loop(void *arg)
     return NULL;
 }
 
-/* Uploads everything, trying again after failures, until it is done or drain_timeout is over.
- */
+/* Uploads everything, trying again after failures, until it is done or drain_timeout is over,
+ * which counts from the first drain. */
 static void drain(struct mount *m, const char *when)
 {
     int64_t pause_ns = NS_PER_SEC;
     struct op all;
 
     op_init(&all, m->request->options.drain_timeout_ns);
+    if (!m->drain_deadline_ns)
+        m->drain_deadline_ns = all.deadline_ns;
+    all.deadline_ns = m->drain_deadline_ns;
     for (;;) {
         struct op op;
         int err;
@@ -289,6 +296,28 @@ static int serve(struct mount *m)
     return -pthread_join(thread, NULL);
 }
 
+/* One line for each thing that the store lacks. */
+static int log_left(void *arg, const struct cache_pending *p)
+{
+    unsigned *n = arg;
+
+    if (++*n <= LEFT_LISTED)
+        log_warn("not in the store: %s %s%s%s%s%s (%s)", p->kind, p->path,
+                 p->path2 ? " to " : "", p->path2 ? p->path2 : "", p->error ? ": " : "",
+                 p->error ? p->error : "", p->state);
+    return 0;
+}
+
+static void log_all_left(struct mount *m)
+{
+    unsigned n = 0;
+
+    cache_each_pending(m->cache, log_left, &n);
+    if (n > LEFT_LISTED)
+        log_warn("not in the store: %u more, see `runfs recover %s`", n - LEFT_LISTED,
+                 m->cache_dir);
+}
+
 /* What the end leaves: the answer to those who wait for it. Returns an exit code. */
 static int finish(struct mount *m)
 {
@@ -312,6 +341,8 @@ static int finish(struct mount *m)
                  m->request->mountpoint, (unsigned long long)s.dirty_files,
                  (unsigned long long)s.pending_ops, (unsigned long long)s.kept_files,
                  m->cache_dir);
+    if (!clean)
+        log_all_left(m);
     control_server_stop(take_ptr(m->control), last);
     json_decref(last);
     return clean ? EXIT_OK : EXIT_FAILED;

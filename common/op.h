@@ -16,6 +16,7 @@ struct op {
     int64_t deadline_ns;          /* CLOCK_MONOTONIC; OP_FOREVER waits for ever */
     const atomic_bool *cancelled; /* set by the requester, polled by drivers; may be NULL */
     int64_t retry_after_ns;       /* set beside -EAGAIN when the server named a pause, else 0 */
+    uint64_t hidden_names;        /* set by a listing: names it met that no path can show */
     char why[320];                /* written where a failure is seen, logged where answered */
 };
 

@@ -44,6 +44,13 @@ bool path_key_safe(const char *key, size_t max)
     return each_component(key, max, component_safe);
 }
 
+bool path_name_shown(const char *dir, const char *name, size_t len)
+{
+    if (!path_name_ok(name, len) || strlen(dir) + 1 + len >= PATH_KEY_MAX)
+        return false;
+    return dir[0] || len != strlen(PATH_RESERVED) || memcmp(name, PATH_RESERVED, len) != 0;
+}
+
 const char *path_basename(const char *key)
 {
     const char *slash = strrchr(key, '/');

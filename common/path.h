@@ -7,7 +7,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PATH_NAME_MAX 255 /* bytes of one component, without a NUL */
+#define PATH_NAME_MAX 255      /* bytes of one component, without a NUL */
+#define PATH_KEY_MAX  4096     /* bytes of a key, with a NUL */
+#define PATH_RESERVED ".runfs" /* the mount's own name in its root */
 
 /* Whether `len` bytes can be one name in a directory: not empty, not "." or "..", no "/" and no
  * NUL, at most PATH_NAME_MAX bytes. */
@@ -19,6 +21,13 @@ bool path_key_ok(const char *key, size_t max);
 
 /* The same with components of any length: for stores that know no limit of 255 bytes. */
 bool path_key_safe(const char *key, size_t max);
+
+/* The mapping between names in a store and names in the mount, both ways: a name is shown
+ * exactly as it is, or, when this is false, not at all (and counted). It is never changed into
+ * another, since that could be the name of another object. `dir` is the key of the directory
+ * that the name is in. Shown is what can be one name in a directory of the local filesystem,
+ * does not make the key longer than any call takes, and is not PATH_RESERVED in the root. */
+bool path_name_shown(const char *dir, const char *name, size_t len);
 
 /* The last component; points into `key`. "" for the root. */
 const char *path_basename(const char *key);

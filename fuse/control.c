@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
     fuse_ino_t ino;
@@ -37,7 +38,12 @@ static void fill_stat(const struct fs *fs, fuse_ino_t ino, struct stat *st)
 {
     memset(st, 0, sizeof(*st));
     st->st_ino = ino;
-    st->st_mode = ino == INO_CONTROL_DIR ? S_IFDIR | 0555 : S_IFREG | 0444;
+    /* The status names files of directories that may be closed to others. */
+    st->st_mode = ino == INO_CONTROL_DIR      ? S_IFDIR | 0555
+                  : ino == INO_CONTROL_STATUS ? S_IFREG | 0400
+                                              : S_IFREG | 0444;
+    st->st_uid = geteuid();
+    st->st_gid = getegid();
     st->st_nlink = ino == INO_CONTROL_DIR ? 2 : 1;
     st->st_blksize = 4096;
     st->st_mtim.tv_sec = fs->mounted_ns / NS_PER_SEC;

@@ -3,6 +3,7 @@
 #ifndef RUNFS_FUSE_CONTROL_H
 #define RUNFS_FUSE_CONTROL_H
 
+#include "common/path.h"
 #include "fuse/lowlevel.h"
 
 #include <stdbool.h>
@@ -10,7 +11,7 @@
 
 struct fs;
 
-#define CONTROL_NAME ".runfs"
+#define CONTROL_NAME PATH_RESERVED
 
 /* Whether `name` in `parent` is or is in the control directory, where nothing can be made,
  * renamed or removed. */

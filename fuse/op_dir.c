@@ -208,7 +208,6 @@ struct listing {
     struct pending *p;
     char *buf;
     size_t used;
-    struct node *skipped; /* not shown, but looked up all the same */
 };
 
 static size_t add_plain(struct listing *l, const char *name, const struct stat *st,
@@ -238,11 +237,6 @@ static int visit_entry(void *arg, const char *name, struct node *node, const str
     struct listing *l = arg;
     struct pending *p = l->p;
 
-    /* What the store has under the control directory's name can't be reached. */
-    if (p->node == p->fs->root && strcmp(name, CONTROL_NAME) == 0) {
-        l->skipped = node;
-        return 0;
-    }
     size_t need = p->flags ? add_plus(l, name, node, st, next) : add_plain(l, name, st, next);
     if (need > p->size - l->used)
         return 1;
@@ -258,8 +252,6 @@ static int run_readdir(struct pending *p)
         return -ENOMEM;
     int r = cache_readdir(p->fs->cache, p->file->dir, p->off, p->flags != 0, &p->waiter,
                           visit_entry, &l);
-    if (l.skipped)
-        cache_forget(p->fs->cache, l.skipped, 1);
     if (r)
         return r;
     /* An answer that the kernel does not take belongs to a mount that is ending: the lookups

@@ -14,10 +14,12 @@ import sys
 
 import behaviour
 import control
+import hostile
 import modes
 import nodes
 import oracle
 import waiting
+import ways
 from harness import Failure, Mount, Tally, Workplace, check, runfs_binary, wait_for
 from proxy import Proxy
 
@@ -219,12 +221,25 @@ class Suite:
             self.run(f"{place.name}/{case.__name__}", case, stuck)
             stuck.end()
 
+    # ---- names ----
+
+    def hostile(self, work, mode):
+        for case in hostile.CASES + (hostile.REAL_CASES if work.gateway else []):
+            self.run(f"names-{mode}/{case.__name__}", case, work, mode)
+
+    # ---- ways of mounting ----
+
+    def ways(self, work):
+        for case in ways.BOTH + ways.ROOTS:
+            self.run(f"ways-root/{case.__name__}", case, work, False)
+
     # ---- without privilege ----
 
     def unprivileged(self, work):
-        """The behaviour cases again, as a user who mounts through fusermount3."""
+        """As a user who mounts through fusermount3: the ways of mounting and the behaviour cases again."""
         name = "unprivileged/behaviour"
-        if self.pattern not in name:
+        wanted = [f"ways-user/{c.__name__}" for c in ways.BOTH + ways.USERS]
+        if not any(self.pattern in n for n in [name, *wanted]):
             return
         home = work.make("home")
         python = shutil.which("python3", path="/usr/bin") or sys.executable # ours may be in root's home
@@ -239,6 +254,8 @@ class Suite:
         mode = os.stat("/dev/fuse").st_mode & 0o777
         os.chmod("/dev/fuse", 0o666) # as udev sets it
         try:
+            for case in ways.BOTH + ways.USERS:
+                self.run(f"ways-user/{case.__name__}", case, work, True)
             self.run(name, self.as_other, [*as_nobody, python, __file__, "--behaviour-only"], home)
         finally:
             os.chmod("/dev/fuse", mode)
@@ -277,7 +294,9 @@ def main():
                 suite.oracle(place, args.steps)
         for mode in ("auto", "off"):
             suite.waiting(work, mode)
+            suite.hostile(work, mode)
         if os.geteuid() == 0:
+            suite.ways(work)
             suite.unprivileged(work)
     return suite.tally.close()
 

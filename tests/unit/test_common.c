@@ -393,6 +393,34 @@ START_TEST(path_names_and_keys)
 }
 END_TEST
 
+START_TEST(path_names_shown)
+{
+    static const struct {
+        const char *dir, *name;
+        size_t len;
+        bool shown;
+    } cases[] = {
+        {"", "a", 1, true},       {"", "", 0, false},       {"", ".", 1, false},
+        {"d", "..", 2, false},    {"d", "...", 3, true},    {"d", "a/b", 3, false},
+        {"", "a\0b", 3, false},   {"", "\n", 1, true},      {"", "\xff\xfe", 2, true},
+        {"", ".runfs", 6, false}, {"d", ".runfs", 6, true}, {"", ".runf", 5, true},
+        {"", ".runfs2", 7, true}, {"", ".RUNFS", 6, true},
+    };
+    char name[PATH_NAME_MAX + 2], dir[PATH_KEY_MAX];
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        ck_assert_msg(path_name_shown(cases[i].dir, cases[i].name, cases[i].len) ==
+                          cases[i].shown,
+                      "%s/%s", cases[i].dir, cases[i].name);
+    ck_assert(path_name_shown("", long_name(name, 255), 255));
+    ck_assert(!path_name_shown("", long_name(name, 256), 256));
+    memset(dir, 'd', sizeof(dir));
+    dir[PATH_KEY_MAX - 3] = '\0';
+    ck_assert(path_name_shown(dir, "n", 1)); /* 4093, "/", 1: the longest key */
+    ck_assert(!path_name_shown(dir, "nn", 2));
+}
+END_TEST
+
 START_TEST(path_parts)
 {
     static const struct {
@@ -434,6 +462,7 @@ int main(void)
     tcase_add_test(t, buf_grows_to_its_maximum);
     tcase_add_test(t, buf_take_empties);
     tcase_add_test(t, path_names_and_keys);
+    tcase_add_test(t, path_names_shown);
     tcase_add_test(t, path_parts);
     suite_add_tcase(s, t);
 

@@ -1,0 +1,93 @@
+/* Store URLs and endpoints of S3: what is accepted makes the same parts again, and a host and a
+ * prefix that can do no harm in a request; what is refused has a reason. */
+#include "backends/s3_url.h"
+#include "backends/store.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+static void check_host(const char *host)
+{
+    must(*host && strlen(host) < S3_HOST_MAX);
+    for (const char *c = host; *c; c++)
+        must((unsigned char)*c > ' ' && (unsigned char)*c < 0x7f && !strchr("/@?#%\\", *c));
+}
+
+static void check_bucket(const char *url)
+{
+    char bucket[S3_BUCKET_MAX], again[S3_BUCKET_MAX], host[S3_HOST_MAX];
+    const struct s3_endpoint aws = {.https = true};
+    auto_free char *prefix = NULL;
+    auto_free char *prefix2 = NULL;
+    auto_free char *joined = NULL;
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    if (s3_url_parse(url, &op, bucket, &prefix) < 0) {
+        must(op.why[0] && !prefix);
+        return;
+    }
+    must(path_key_ok(prefix, STORE_KEY_MAX) && !strpbrk(bucket, "/@:?#% "));
+    if (asprintf(&joined, "s3://%s/%s", bucket, prefix) < 0)
+        abort();
+    must(s3_url_parse(joined, &op, again, &prefix2) == 0);
+    must(strcmp(bucket, again) == 0 && strcmp(prefix, prefix2) == 0);
+    if (s3_bucket_is_label(bucket, true) &&
+        s3_host(&aws, "eu-west-1", bucket, false, host) == 0)
+        check_host(host);
+}
+
+static void check_endpoint(const char *url)
+{
+    struct s3_endpoint e;
+    char host[S3_HOST_MAX];
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    if (s3_endpoint_parse(url, &op, &e) < 0) {
+        must(op.why[0]);
+        return;
+    }
+    if (!e.custom)
+        return;
+    check_host(e.host);
+    must(!e.base[0] || e.base[0] == '/');
+    must(!strpbrk(e.base, "?#% "));
+    for (int path_style = 0; path_style < 2; path_style++)
+        if (s3_host(&e, "r", "bucket", path_style, host) == 0)
+            check_host(host);
+}
+
+static void check_region(const char *region)
+{
+    const struct s3_endpoint aws = {.https = true};
+    char host[S3_HOST_MAX];
+
+    if (s3_region_ok(region) && s3_host(&aws, region, "bucket", true, host) == 0)
+        check_host(host);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    auto_free char *text = malloc(size + 1);
+
+    if (!text)
+        return 0;
+    memcpy(text, data, size);
+    text[size] = '\0';
+    check_bucket(text);
+    check_endpoint(text);
+    check_region(text);
+    return 0;
+}
