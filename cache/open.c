@@ -11,6 +11,9 @@
 #include <string.h>
 #include <utlist.h>
 
+/* How often a file that eviction took away at the wrong moment is made again. */
+#define NEED_TRIES 8
+
 /* ---- opening ---- */
 
 static bool wants_write(int flags)
@@ -114,6 +117,21 @@ static int stamp_writing(struct cache *c, struct node *n, int fd)
     return r;
 }
 
+/* The mirror file's descriptor, made when there is none. Only what is in use is safe from
+ * eviction: it can take the file between the two steps. */
+static int need_fd(struct cache *c, struct node *n, enum file_fd which)
+{
+    int r = -ESTALE;
+
+    for (int i = 0; i < NEED_TRIES && r == -ESTALE; i++) {
+        r = file_need(c, n);
+        if (r < 0)
+            break; /* -ESTALE, too: it has no name any more */
+        r = file_get_fd(c, n, which);
+    }
+    return r;
+}
+
 static int open_file(struct cache *c, struct node *n, int flags, struct handle **ret)
 {
     struct handle *h = calloc(1, sizeof(*h));
@@ -122,9 +140,7 @@ static int open_file(struct cache *c, struct node *n, int flags, struct handle *
     h->node = n;
     h->flags = flags;
     h->writable = wants_write(flags);
-    int r = file_need(c, n);
-    if (r == 0)
-        r = file_get_fd(c, n, h->writable ? FD_WRITE : FD_READ);
+    int r = need_fd(c, n, h->writable ? FD_WRITE : FD_READ);
     if (r < 0) {
         free(h);
         return r;
@@ -418,6 +434,11 @@ static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, b
     if (partial)
         return truncate_partial(c, n, fd);
     int r = stamp_writing(c, n, fd);
+    /* As a writer that opens does: an upload that reads the file stops before it can change. */
+    mutex_lock(&c->lock);
+    atomic_store(&n->file->changed, true);
+    n->file->generation++;
+    mutex_unlock(&c->lock);
     if (r == 0 && ftruncate(fd, (off_t)size) < 0)
         r = -errno;
     return r < 0 ? r : note_change(c, n, fd);
@@ -429,14 +450,11 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
 
     if (c->config.read_only)
         return -EROFS;
-    int r = file_need(c, n);
-    if (r < 0)
-        return r;
     /* The descriptor first: what is in use is not evicted between the look and the change. */
-    int fd = file_get_fd(c, n, FD_WRITE);
+    int fd = need_fd(c, n, FD_WRITE);
     if (fd < 0)
         return fd;
-    r = truncate_ready(c, n, size, &partial, w);
+    int r = truncate_ready(c, n, size, &partial, w);
     if (r == 0)
         r = truncate_fd(c, n, fd, size, partial);
     mutex_lock(&c->lock);
