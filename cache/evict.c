@@ -125,8 +125,8 @@ static struct node *next_victim_locked(struct cache *c)
         struct file *f = c->lru;
         struct node *n = f->node;
         auto_free char *path = n->links ? entry_path(n->links) : NULL;
-        bool stub = f->state == FILE_PARTIAL && f->blocks_bytes <= STUB_BYTES &&
-                    !(n->flags & NODE_DEFAULT_INO);
+        bool stub = (f->state == FILE_PARTIAL || n->size == 0) &&
+                    f->blocks_bytes <= STUB_BYTES && !(n->flags & NODE_DEFAULT_INO);
         file_lru_remove_locked(c, f);
         if (path && !stub && !n->links->next_link && !path_is_pinned(c, path) &&
             f->state != FILE_DIRTY && !f->open_handles && !f->queued && !f->uploading &&
@@ -143,7 +143,7 @@ static void evict_one(struct cache *c, struct node *n)
     int r = file_discard(c, n);
 
     crash_point("evict-discarded");
-    if (r == 0 && keeps_ino && n->size > 0)
+    if (r == 0 && keeps_ino)
         r = file_materialise(c, n);
     if (r < 0 && r != -EBUSY)
         log_warn("cache %s: can't evict a file: %s", c->mirror.dir, strerror(-r));
@@ -201,11 +201,9 @@ static int forget_dir(void *arg, struct node *n)
 
 static void forget_names(struct cache *c)
 {
-    static int64_t last; /* the scheduler's */
-
-    if (clock_mono_ns() - last < FORGET_EVERY_NS)
+    if (clock_mono_ns() - c->forgot_ns < FORGET_EVERY_NS)
         return;
-    last = clock_mono_ns();
+    c->forgot_ns = clock_mono_ns();
     ns_write(c);
     mutex_lock(&c->lock);
     if (c->nodes * NODE_BYTES > c->config.list_memory_bytes)

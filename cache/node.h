@@ -272,6 +272,7 @@ struct cache {
     struct pool *fetchers, *askers, *uploaders, *parts, *chores, *notifier;
     pthread_t scheduler;
     bool scheduler_runs;
+    int64_t forgot_ns;   /* CLOCK_MONOTONIC; when names were last forgotten; the scheduler's */
     pthread_cond_t kick; /* the scheduler has something to look at */
     bool kicked;
     atomic_bool cancelled; /* ends every store call */

@@ -1,0 +1,194 @@
+/* cache/: what goes when space or memory is short, what stays, and deletes that wait. */
+#include "cache/cache.h"
+#include "tests/lib/driven.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_BYTES (1 << 20)
+#define FILES      8
+
+static struct cache_stats stats(struct driven *d)
+{
+    struct cache_stats s;
+
+    cache_get_stats(d->cache, &s);
+    return s;
+}
+
+/* ---- eviction ---- */
+
+static const char *name_of(int i)
+{
+    static char name[32];
+
+    (void)snprintf(name, sizeof(name), "f%d", i);
+    return name;
+}
+
+/* Files made here, and files of another node that were read here: their content goes, their
+ * number stays, and the content comes back. */
+START_TEST(eviction_keeps_the_inode_number)
+{
+    static char data[FILE_BYTES], back[FILE_BYTES];
+    ino_t ino[FILES];
+    struct driven d;
+    struct stat st;
+
+    memset(data, 'x', sizeof(data));
+    driven_init(&d, NULL);
+    d.config.size_bytes = 2 * FILE_BYTES;
+    for (int i = FILES / 2; i < FILES; i++)
+        driven_store(&d, name_of(i), data, sizeof(data));
+    driven_mount(&d);
+    driven_put(&d, "empty", "", 0);
+    for (int i = 0; i < FILES; i++) {
+        if (i < FILES / 2)
+            driven_put(&d, name_of(i), data, sizeof(data));
+        else
+            ck_assert_int_eq(driven_read(&d, name_of(i), back, sizeof(back)), FILE_BYTES);
+        ck_assert_int_eq(driven_stat(&d, name_of(i), &st), 0);
+        ino[i] = st.st_ino;
+    }
+    ck_assert_int_eq(driven_flush(&d), 0);
+    DRIVEN_WAIT(stats(&d).used_bytes <= d.config.size_bytes);
+    ck_assert_int_eq(driven_stat(&d, "empty", &st), 0);
+    ino_t empty = st.st_ino;
+    for (int i = 0; i < FILES; i++) {
+        ck_assert_int_eq(driven_stat(&d, name_of(i), &st), 0);
+        ck_assert_uint_eq(st.st_ino, ino[i]);
+        ck_assert_int_eq(st.st_size, FILE_BYTES);
+    }
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_stat(&d, "empty", &st), 0);
+    ck_assert_uint_eq(st.st_ino, empty);
+    for (int i = 0; i < FILES; i++) {
+        ck_assert_int_eq(driven_stat(&d, name_of(i), &st), 0);
+        ck_assert_uint_eq(st.st_ino, ino[i]);
+        memset(back, 0, sizeof(back));
+        ck_assert_int_eq(driven_read(&d, name_of(i), back, sizeof(back)), FILE_BYTES);
+        ck_assert_mem_eq(back, data, sizeof(data));
+    }
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- memory ---- */
+
+#define DIRS  8
+#define NAMES 250
+
+static const char *dir_of(int i)
+{
+    static char name[32];
+
+    (void)snprintf(name, sizeof(name), "dir%d", i);
+    return name;
+}
+
+/* Names that nobody uses leave the memory, those in use do not, and all come back when asked.
+ */
+START_TEST(names_leave_the_memory_and_come_back)
+{
+    char key[64];
+    struct driven d;
+    struct handle *h = NULL;
+    struct stat st;
+
+    driven_init(&d, NULL);
+    d.config.list_memory_bytes = 64 << 10;
+    for (int i = 0; i < DIRS * NAMES; i++) {
+        (void)snprintf(key, sizeof(key), "%s/%d", dir_of(i / NAMES), i);
+        driven_store(&d, key, "x", 1);
+    }
+    driven_mount(&d);
+    for (int i = 0; i < DIRS; i++)
+        ck_assert_int_eq(driven_list(&d, dir_of(i)), NAMES);
+    ck_assert_uint_gt(stats(&d).nodes, DIRS * NAMES);
+    ck_assert_int_eq(driven_open(&d, "dir0/0", O_RDONLY, &h), 0);
+    driven_put(&d, "dir1/ours", "ours", 4);
+    DRIVEN_WAIT(stats(&d).nodes < NAMES);
+    ck_assert_int_eq(driven_stat(&d, "dir1/ours", &st), 0);
+    ck_assert_int_eq(st.st_size, 4);
+    ck_assert_int_eq(driven_stat(&d, "dir7/1999", &st), 0);
+    ck_assert_int_eq(driven_stat(&d, "dir7/2000", &st), -ENOENT);
+    ck_assert_int_eq(driven_list(&d, "dir0"), NAMES);
+    ck_assert_int_eq(driven_list(&d, "dir1"), NAMES + 1);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- deletes ---- */
+
+static struct {
+    atomic_bool refuse; /* puts of "new" fail */
+    atomic_uint refused;
+} gate;
+
+static int64_t refuse_new(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (c->kind == CALL_PUT && strcmp(c->key, "new") == 0 && atomic_load(&gate.refuse)) {
+        atomic_fetch_add(&gate.refused, 1);
+        return op_fail(c->op, -EACCES, "put new: refused");
+    }
+    return call_next(c);
+}
+
+/* A checkpoint that can't be uploaded, and the older one removed after it: the store keeps the
+ * older one until it has the newer one. */
+START_TEST(deletes_wait_behind_an_upload_that_fails)
+{
+    struct driven d;
+    char buf[8];
+
+    driven_init(&d, refuse_new);
+    driven_mount(&d);
+    driven_put(&d, "old", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&gate.refuse, true);
+    driven_put(&d, "new", "new", 3);
+    ck_assert_int_eq(driven_unlink(&d, "old"), 0);
+    DRIVEN_WAIT(atomic_load(&gate.refused) >= 2);
+    ck_assert_int_eq(stats(&d).failed_files, 1);
+    ck_assert_int_eq(stats(&d).pending_ops, 1);
+    ck_assert_int_eq(driven_stored(&d, "old", buf, sizeof(buf)), 3);
+    /* The order outlives the mount. */
+    driven_unmount(&d);
+    unsigned before = atomic_load(&gate.refused);
+    driven_mount(&d);
+    DRIVEN_WAIT(atomic_load(&gate.refused) > before);
+    (void)usleep(300000);
+    ck_assert_int_eq(driven_stored(&d, "old", buf, sizeof(buf)), 3);
+    atomic_store(&gate.refuse, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_stored(&d, "new", buf, sizeof(buf)), 3);
+    ck_assert_int_eq(driven_stored(&d, "old", buf, sizeof(buf)), -ENOENT);
+    driven_release(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_space");
+    TCase *t = tcase_create("cache_space");
+
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, eviction_keeps_the_inode_number);
+    tcase_add_test(t, names_leave_the_memory_and_come_back);
+    tcase_add_test(t, deletes_wait_behind_an_upload_that_fails);
+    suite_add_tcase(s, t);
+
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed ? 1 : 0;
+}
