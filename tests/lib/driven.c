@@ -271,6 +271,20 @@ int driven_stat(struct driven *d, const char *path, struct stat *st)
     return r;
 }
 
+const char *driven_state(struct driven *d, const char *path)
+{
+    static char state[32];
+    struct node *n = NULL;
+    ssize_t r = walk(d, path, &n);
+
+    if (r < 0)
+        return "";
+    ANSWER(d, r, cache_getxattr(d->cache, n, "user.runfs.state", state, sizeof(state) - 1, w));
+    cache_forget(d->cache, n, 1);
+    state[r < 0 ? 0 : r] = '\0';
+    return state;
+}
+
 int driven_flush(struct driven *d)
 {
     struct op op;

@@ -33,6 +33,8 @@ int driven_close(struct driven *d, struct handle *h);
 int driven_truncate(struct driven *d, const char *path, uint64_t size);
 int driven_unlink(struct driven *d, const char *path);
 int driven_stat(struct driven *d, const char *path, struct stat *st);
+/* user.runfs.state; static. */
+const char *driven_state(struct driven *d, const char *path);
 /* All of it reaches the store within 20 s. */
 int driven_flush(struct driven *d);
 /* How many names a directory shows. */
