@@ -245,7 +245,9 @@ struct cache_stats {
     uint64_t nodes, mirror_files, pinned_files;
     uint64_t hidden_names; /* store names that no path can show */
     uint64_t kept_files;   /* content that was not published on purpose (conflict, reboot) */
-    int last_error;        /* negative errno of the last failed upload, 0 none */
+    const char *space_trouble; /* why the limit is exceeded or writers are refused, or NULL;
+                                  constant text */
+    int last_error;            /* negative errno of the last failed upload, 0 none */
     char last_error_text[320];
 };
 void cache_get_stats(struct cache *c, struct cache_stats *ret);

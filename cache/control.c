@@ -158,6 +158,7 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
                                 .pinned_files = HASH_COUNT(c->pins),
                                 .hidden_names = c->hidden_names + store.hidden_names,
                                 .kept_files = c->kept_files,
+                                .space_trouble = space_trouble_text(c->space),
                                 .last_error = c->last_error};
     count_dirty_locked(c, ret);
     if (c->last_error_text)

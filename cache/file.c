@@ -298,6 +298,11 @@ void file_queue_locked(struct cache *c, struct node *n)
 
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
 {
+    /* The disk is looked at once a second only: a fast writer could be through by then. */
+    if (blocks_bytes > f->blocks_bytes) {
+        uint64_t more = blocks_bytes - f->blocks_bytes;
+        c->disk_free_bytes -= more < c->disk_free_bytes ? more : c->disk_free_bytes;
+    }
     c->used_bytes += blocks_bytes - f->blocks_bytes;
     f->blocks_bytes = blocks_bytes;
 }

@@ -215,6 +215,14 @@ struct intent {
     struct intent *prev, *next;
 };
 
+/* Why the cache can't keep its limit, or refuses writers. */
+enum space_trouble {
+    SPACE_FINE,
+    SPACE_OVER_LIMIT, /* what is open, or waits for its name, is more than the limit */
+    SPACE_STORE_GONE, /* uploads fail: writers get ENOSPC */
+    SPACE_DISK_FULL,  /* the reserve is touched and nothing can go: writers get ENOSPC */
+};
+
 #define WAKERS 4 /* threads that answer parked requests */
 
 struct cache {
@@ -243,7 +251,8 @@ struct cache {
     struct waitq flush_waiters; /* woken when anything reached the store */
     pthread_cond_t progress;    /* the same for threads that block */
     uint64_t used_bytes;
-    uint64_t disk_free_bytes;
+    uint64_t disk_free_bytes; /* as last seen, less what was written since */
+    enum space_trouble space;
     uint64_t mirror_files;
     uint64_t open_handles;
     unsigned uploads_running, uploads_running_dirs, deletes_running, copies_running;
@@ -474,6 +483,10 @@ void evict_if_needed(struct cache *c);
 /* 0, CACHE_PARKED while writers must wait, or -ENOSPC. */
 int space_need_locked(struct cache *c, struct file *f, struct waiter *w) REQUIRES(&c->lock);
 bool space_for_passthrough_locked(struct cache *c);
+/* The disk itself had no room for a write: told in log and status. */
+void space_disk_full_locked(struct cache *c) REQUIRES(&c->lock);
+/* What is wrong with the space, for people; NULL when nothing is. */
+const char *space_trouble_text(enum space_trouble trouble);
 bool path_is_pinned(struct cache *c, const char *path);
 int pins_load(struct cache *c);
 void pins_free(struct cache *c);

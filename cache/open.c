@@ -290,6 +290,16 @@ static int note_change(struct cache *c, struct node *n, int fd)
     return 0;
 }
 
+static int write_failed(struct cache *c, int err)
+{
+    if (err == -ENOSPC) {
+        mutex_lock(&c->lock);
+        space_disk_full_locked(c);
+        mutex_unlock(&c->lock);
+    }
+    return err;
+}
+
 ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t len,
                     uint64_t off, struct waiter *w)
 {
@@ -304,7 +314,7 @@ ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t l
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && done == 0)
-            return -errno;
+            return write_failed(c, -errno);
         if (n <= 0)
             break;
         done += (size_t)n;
@@ -321,7 +331,7 @@ int cache_fallocate(struct cache *c, struct handle *h, int mode, uint64_t off, u
     if (r != 0)
         return r;
     if (fallocate(handle_fd(h), mode, (off_t)off, (off_t)len) < 0)
-        return -errno;
+        return write_failed(c, -errno);
     return note_change(c, h->node, handle_fd(h));
 }
 
@@ -338,7 +348,7 @@ ssize_t cache_copy_file_range(struct cache *c, struct handle *in, uint64_t off_i
         return r;
     ssize_t n = copy_file_range(handle_fd(in), &from, handle_fd(out), &to, len, 0);
     if (n < 0)
-        return -errno;
+        return write_failed(c, -errno);
     r = note_change(c, out->node, handle_fd(out));
     return r < 0 ? r : n;
 }

@@ -65,18 +65,24 @@ class Place:
     def path(self, name):
         return os.path.join(self.mount.mountpoint, name)
 
-    def write(self, name, size, step=MIB):
-        """Writes a file; it counts as written when close() returned."""
+    def write(self, name, size, step=MIB, before_close=None):
+        """Writes a file; it counts as written when close() returned. `before_close` is called while
+        it is still open, also when a write failed, with how many bytes were accepted."""
         data = content(name, size)
+        done = 0
         fd = os.open(self.path(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
-            for off in range(0, size, step):
-                part = data[off:off + step]
-                while part:
-                    part = part[os.write(fd, part):]
+            while done < size:
+                done += os.write(fd, data[done:done + step])
         finally:
+            if before_close:
+                before_close(done)
             os.close(fd)
         self.written[name] = digest(data)
+
+    def trouble(self):
+        """What status says of the cache's space; None when all is well."""
+        return self.mount.status()["cache"]["trouble"]
 
     def read(self, name):
         with open(self.path(name), "rb") as f:
@@ -279,15 +285,25 @@ def small_cache_many_files(work, name, options):
 
 
 def small_cache_one_file(work, name, options):
-    """Three times the cache's limit as one file."""
+    """Three times the cache's limit as one file: the limit gives way, and says so, until the file
+    is in the store; nobody sees a part of it there."""
     limit = 64 * MIB
+
     with Place(work, name, (*options, f"cache_size={limit}")) as p:
+        def still_open(_):
+            wait_for("status tells of the limit", lambda: "over its limit" in (p.trouble() or ""), 10)
+            check("big" not in p.stored(), "the store shows a file that is still open")
+
         p.proxy.rate(80 * MIB)
         with Peak(p.cache) as peak:
             p.write("small", 1000)
-            p.write("big", 3 * limit)
+            p.write("big", 3 * limit, before_close=still_open)
             p.nothing_torn()
             p.mount.flush(120)
+        check("over its limit" in p.mount.log_tail(), "the log does not tell of the limit")
+        wait_for("the cache is within its limit", lambda: p.trouble() is None, 20)
+        used = p.mount.status()["cache"]["used_bytes"]
+        check(used <= limit, f"the cache uses {used} of {limit} bytes when nothing is dirty")
         check(p.read("big") == p.written["big"], "the file reads differently")
         p.write("after", 2 * MIB)
         p.finish()
@@ -355,8 +371,14 @@ def disk_full_store_down(work, name, options):
                 check(p.read(key) == p.written[key], f"{key}: reads differently while the disk is full")
             p.prompt("ls", lambda: os.listdir(p.mount.mountpoint))
             p.prompt("status", p.mount.status)
+            check("ENOSPC" in (p.trouble() or ""), f"status says of the space: {p.trouble()}")
             keep_what_failed(p, failed)
+            p.mount.kill()
             p.proxy.accept()
+            p.mount = p.new_mount()
+            p.mount.start()
+            for key in p.written:
+                check(p.read(key) == p.written[key], f"{key}: reads differently after a kill on the full disk")
             p.mount.flush(120)
             p.all_stored()
             p.write("afterwards", 8 * MIB)
@@ -381,15 +403,31 @@ def disk_full_one_file(work, name, options):
     with SmallDisk(work, name, 128 * MIB) as disk:
         with Place(work, name, (*options, "store_timeout=5s"), disk.cache) as p:
             p.write("small", 1000)
-            said = "went through"
+            accepted = []
+
+            def still_open(size):
+                accepted.append(size)
+                check(os.path.getsize(p.path("big")) == size, "a write that was accepted is not in the file")
+                check("big" not in p.stored(), "the store shows a file that is still open")
+                wait_for("status tells of the disk", lambda: "ENOSPC" in (p.trouble() or ""), 10)
+                free = os.statvfs(disk.folder)
+                if "passthrough=off" in options:
+                    check(free.f_bavail * free.f_frsize > MIB, "the reserve of the disk is used up")
+                check(p.read("small") == p.written["small"], "small: reads differently on a full disk")
+                p.prompt("ls", lambda: os.listdir(p.mount.mountpoint))
+
             try:
-                p.write("big", 400 * MIB)
+                p.write("big", 400 * MIB, before_close=still_open)
+                raise Failure("400 MiB went into a disk of 128 MiB while the file was open")
             except OSError as e:
                 check(e.errno == errno.ENOSPC, f"big: {e}, must be ENOSPC")
-                p.nothing_torn() if "big" not in p.stored() else None
-                keep_what_failed(p, "big")
-                said = f"ENOSPC at {os.path.getsize(p.path('big')) // MIB} MiB"
-            check(p.read("small") == p.written["small"], "small: reads differently")
+            keep_what_failed(p, "big")
+            check(os.path.getsize(p.path("big")) == accepted[0], "close() changed the file")
+            said = f"ENOSPC at {accepted[0] // MIB} MiB"
+            check("its disk is full" in p.mount.log_tail(), "the log does not tell of the disk")
+            p.mount.flush(60)
+            wait_for("there is room again", lambda: p.trouble() is None, 20)
+            p.write("after", 3 * MIB)
             p.finish()
             return said
 
