@@ -195,7 +195,7 @@ static int forget_dir(void *arg, struct node *n)
     struct cache *c = arg;
 
     if (n->dir && !n->dir->local_only && !n->dir->listing && n->dir->listed_ns &&
-        clock_mono_ns() - n->dir->listed_ns > FORGET_EVERY_NS)
+        clock_mono_ns() - n->dir->told_ns > FORGET_EVERY_NS)
         forget_children_locked(c, n);
     return c->nodes * NODE_BYTES < c->config.list_memory_bytes;
 }

@@ -62,6 +62,7 @@ struct ghost {
 struct dir {
     struct entry *children;
     int64_t listed_ns;     /* CLOCK_MONOTONIC at the start of the last whole listing; 0 never */
+    int64_t told_ns;       /* CLOCK_MONOTONIC at its end: from then on it is believed */
     bool local_only;       /* the store has nothing below it: no listing needed */
     bool big;              /* more than a page: names are asked one by one */
     bool listing;          /* a listing is under way */

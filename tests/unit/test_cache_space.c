@@ -125,6 +125,93 @@ START_TEST(names_leave_the_memory_and_come_back)
 }
 END_TEST
 
+/* ---- waiting for names ---- */
+
+static struct {
+    atomic_bool stuck; /* questions about names are not answered */
+    atomic_bool slow;  /* a listing takes its time for each name */
+} names;
+
+struct slow_visit {
+    struct call *call;
+    store_visit visit;
+    void *arg;
+};
+
+static int visit_slowly(void *arg, const char *name, const struct object *obj)
+{
+    struct slow_visit *s = arg;
+    int r = op_sleep(s->call->op, 25 * NS_PER_MS);
+
+    return r < 0 ? r : s->visit(s->arg, name, obj);
+}
+
+static int64_t delay_names(struct layer *l, struct call *c)
+{
+    struct slow_visit s = {c, c->visit, c->visit_arg};
+
+    (void)l;
+    if ((c->kind == CALL_LIST || c->kind == CALL_STAT) && atomic_load(&names.stuck))
+        return op_sleep(c->op, 3600 * NS_PER_SEC);
+    if (c->kind == CALL_LIST && atomic_load(&names.slow)) {
+        c->visit = visit_slowly;
+        c->visit_arg = &s;
+    }
+    return call_next(c);
+}
+
+/* Nobody can tell whether the name is free: the answer is an error, after ask_timeout and not
+ * after the patience of an upload. */
+START_TEST(a_question_about_names_waits_for_ask_timeout)
+{
+    struct handle *h = NULL;
+    struct driven d;
+    struct stat st;
+
+    driven_init(&d, delay_names);
+    d.config.ask_timeout_ns = 300 * NS_PER_MS;
+    d.config.store_timeout_ns = 3600 * NS_PER_SEC;
+    driven_store(&d, "dir/x", "x", 1);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, ""), 1);
+    atomic_store(&names.stuck, true);
+    int64_t started = clock_mono_ns();
+    ck_assert_int_eq(driven_open(&d, "dir/new", O_WRONLY | O_CREAT, &h), -ETIMEDOUT);
+    ck_assert_int_eq(driven_list(&d, "dir"), -ETIMEDOUT);
+    ck_assert_int_lt(clock_mono_ns() - started, 5 * NS_PER_SEC);
+    atomic_store(&names.stuck, false);
+    ck_assert_int_eq(driven_open(&d, "dir/new", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(driven_stat(&d, "dir/new", &st), 0);
+    driven_release(&d);
+}
+END_TEST
+
+/* A listing that goes on is not given up, however long it is; not even where an older one could
+ * be shown instead. */
+START_TEST(a_long_listing_is_not_given_up)
+{
+    struct driven d;
+    char key[32];
+
+    driven_init(&d, delay_names);
+    d.config.ask_timeout_ns = 1 * NS_PER_SEC;
+    d.config.list_timeout_ns = 0;
+    for (int i = 0; i < 120; i++) {
+        (void)snprintf(key, sizeof(key), "dir/%03d", i);
+        driven_store(&d, key, "x", 1);
+    }
+    driven_mount(&d);
+    atomic_store(&names.slow, true);
+    ck_assert_int_eq(driven_list(&d, "dir"), 120);
+    driven_store(&d, "dir/120", "x", 1);
+    (void)usleep(300000);
+    ck_assert_int_eq(driven_list(&d, "dir"), 121);
+    atomic_store(&names.slow, false);
+    driven_release(&d);
+}
+END_TEST
+
 /* ---- deletes ---- */
 
 static struct {
@@ -183,6 +270,8 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, eviction_keeps_the_inode_number);
     tcase_add_test(t, names_leave_the_memory_and_come_back);
+    tcase_add_test(t, a_question_about_names_waits_for_ask_timeout);
+    tcase_add_test(t, a_long_listing_is_not_given_up);
     tcase_add_test(t, deletes_wait_behind_an_upload_that_fails);
     suite_add_tcase(s, t);
 
