@@ -331,8 +331,7 @@ static bool listed_lately(struct cache *c, struct node *dir)
 {
     struct dir *d = dir->dir;
 
-    return d->local_only ||
-           (d->listed_ns && clock_mono_ns() - d->told_ns < belief_ns(c));
+    return d->local_only || (d->listed_ns && clock_mono_ns() - d->told_ns < belief_ns(c));
 }
 
 int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter *w)

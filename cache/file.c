@@ -513,7 +513,7 @@ int file_discard(struct cache *c, struct node *n)
     mutex_unlock(&c->lock);
     if (in_use)
         return -EBUSY;
-    int r = mirror_orphan(&c->mirror, path, id);
+    int r = mirror_orphan(&c->mirror, path, id, false);
     crash_point("discard-orphaned");
     if (r < 0 && r != -ENOENT)
         return r;
@@ -549,8 +549,7 @@ int file_orphan(struct cache *c, struct node *n, const char *path, bool replaced
     uint64_t id = ++c->next_id;
     f->orphan_key = f->state == FILE_PARTIAL && n->links ? entry_key(n->links) : NULL;
     mutex_unlock(&c->lock);
-    int r = replaced ? mirror_link_orphan(&c->mirror, path, id)
-                     : mirror_orphan(&c->mirror, path, id);
+    int r = mirror_orphan(&c->mirror, path, id, replaced);
     crash_point("orphan-moved");
     if (r < 0)
         return r;
