@@ -247,6 +247,42 @@ int driven_truncate(struct driven *d, const char *path, uint64_t size)
     return r;
 }
 
+int driven_rename(struct driven *d, const char *from, const char *to)
+{
+    struct node *a = NULL, *b = NULL;
+    int r = walk_parent(d, from, &a);
+
+    if (r == 0)
+        r = walk_parent(d, to, &b);
+    if (r == 0)
+        ANSWER(d, r,
+               cache_rename(d->cache, a, path_basename(from), b, path_basename(to), 0, w));
+    if (a)
+        cache_forget(d->cache, a, 1);
+    if (b)
+        cache_forget(d->cache, b, 1);
+    return r;
+}
+
+int driven_link(struct driven *d, const char *path, const char *to)
+{
+    struct node *n = NULL, *parent = NULL, *again = NULL;
+    struct stat st;
+    int r = walk(d, path, &n);
+
+    if (r == 0)
+        r = walk_parent(d, to, &parent);
+    if (r == 0)
+        ANSWER(d, r, cache_link(d->cache, n, parent, path_basename(to), w, &again, &st));
+    if (n)
+        cache_forget(d->cache, n, 1);
+    if (parent)
+        cache_forget(d->cache, parent, 1);
+    if (again)
+        cache_forget(d->cache, again, 1);
+    return r;
+}
+
 int driven_unlink(struct driven *d, const char *path)
 {
     struct node *parent = NULL;

@@ -31,6 +31,8 @@ int driven_write(struct driven *d, struct handle *h, const void *data, size_t le
 int driven_fsync(struct driven *d, struct handle *h);
 int driven_close(struct driven *d, struct handle *h);
 int driven_truncate(struct driven *d, const char *path, uint64_t size);
+int driven_rename(struct driven *d, const char *from, const char *to);
+int driven_link(struct driven *d, const char *path, const char *to);
 int driven_unlink(struct driven *d, const char *path);
 int driven_stat(struct driven *d, const char *path, struct stat *st);
 /* user.runfs.state; static. */
