@@ -403,6 +403,8 @@ def disk_full_one_file(work, name, options):
     with SmallDisk(work, name, 128 * MIB) as disk:
         with Place(work, name, (*options, "store_timeout=5s"), disk.cache) as p:
             p.write("small", 1000)
+            p.write("gone", 1000)
+            p.mount.flush(60)
             accepted = []
 
             def still_open(size):
@@ -415,6 +417,8 @@ def disk_full_one_file(work, name, options):
                     check(free.f_bavail * free.f_frsize > MIB, "the reserve of the disk is used up")
                 check(p.read("small") == p.written["small"], "small: reads differently on a full disk")
                 p.prompt("ls", lambda: os.listdir(p.mount.mountpoint))
+                p.prompt("unlink", lambda: os.unlink(p.path("gone")))
+                del p.written["gone"]
 
             try:
                 p.write("big", 400 * MIB, before_close=still_open)
