@@ -225,6 +225,18 @@ int driven_fsync(struct driven *d, struct handle *h)
     return r;
 }
 
+int driven_fsyncdir(struct driven *d, const char *path)
+{
+    struct node *n = NULL;
+    int r = walk(d, path, &n);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_fsyncdir(d->cache, n, w));
+    cache_forget(d->cache, n, 1);
+    return r;
+}
+
 int driven_close(struct driven *d, struct handle *h)
 {
     int r;

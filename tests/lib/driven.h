@@ -29,6 +29,7 @@ int driven_open(struct driven *d, const char *path, int flags, struct handle **r
 int driven_write(struct driven *d, struct handle *h, const void *data, size_t len,
                  uint64_t off);
 int driven_fsync(struct driven *d, struct handle *h);
+int driven_fsyncdir(struct driven *d, const char *path);
 int driven_close(struct driven *d, struct handle *h);
 int driven_truncate(struct driven *d, const char *path, uint64_t size);
 int driven_rename(struct driven *d, const char *from, const char *to);

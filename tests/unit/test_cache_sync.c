@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -27,7 +28,25 @@ static struct {
     ino_t ino;
     struct stamp_attrs first, last; /* its stamp as the first and the last fsync() found it */
     unsigned syncs;
+    atomic_uint journal_syncs; /* of the journal's log */
 } calls;
+
+static void note_sync(int fd)
+{
+    char link[64], path[256];
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof(path) - 1);
+    path[n < 0 ? 0 : n] = '\0';
+    if (strstr(path, "/state.db-wal"))
+        atomic_fetch_add(&calls.journal_syncs, 1);
+}
+
+int fdatasync(int fd)
+{
+    note_sync(fd);
+    return (int)syscall(SYS_fdatasync, fd);
+}
 
 int ftruncate(int fd, off_t size)
 {
@@ -50,6 +69,7 @@ int fsync(int fd)
             calls.first = a;
         calls.last = a;
     }
+    note_sync(fd);
     return (int)syscall(SYS_fsync, fd);
 }
 
@@ -189,6 +209,31 @@ START_TEST(fsync_notes_what_is_synced_after_it)
 }
 END_TEST
 
+static int64_t refuse_removal(struct layer *l, struct call *c)
+{
+    (void)l;
+    return c->kind == CALL_REMOVE ? op_fail(c->op, -EACCES, "remove: refused") : call_next(c);
+}
+
+/* That a name was removed is in the journal only: fsync() of its directory puts it on the disk.
+ * unlink() itself does not wait for that. */
+START_TEST(fsync_of_a_directory_syncs_the_journal)
+{
+    struct driven d;
+
+    driven_init(&d, refuse_removal);
+    driven_mount(&d);
+    driven_put(&d, "f", "data", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    unsigned before = atomic_load(&calls.journal_syncs);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    ck_assert_uint_eq(atomic_load(&calls.journal_syncs), before);
+    ck_assert_int_eq(driven_fsyncdir(&d, ""), 0);
+    ck_assert_uint_gt(atomic_load(&calls.journal_syncs), before);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_sync");
@@ -197,6 +242,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, truncate_stops_an_upload_that_reads);
     tcase_add_test(t, fsync_notes_what_is_synced_after_it);
+    tcase_add_test(t, fsync_of_a_directory_syncs_the_journal);
     suite_add_tcase(s, t);
 
     SRunner *sr = srunner_create(s);
