@@ -1,6 +1,6 @@
 /* cache/: what reaches the disk in which order, and uploads beside those who change the file.
- * ftruncate(), fsync() and fdatasync() are ours, so that a test can stop in one and see what
- * was there when it was called. */
+ * ftruncate(), fsync(), fdatasync() and pthread_rwlock_rdlock() are ours, so that a test can
+ * stop in one and see what was there when it was called. */
 #include "cache/cache.h"
 #include "cache/stamp.h"
 #include "common/lock.h"
@@ -178,6 +178,72 @@ START_TEST(truncate_stops_an_upload_that_reads)
 }
 END_TEST
 
+/* ---- eviction at the wrong moment ---- */
+
+/* Under TSan the lock must be TSan's own. */
+#ifndef __SANITIZE_THREAD__
+
+#define SMALL_CACHE (UINT64_C(4) << 20)
+
+/* Counts down this thread's rdlock() calls; at 0 the file is evicted before the lock is had. */
+static _Thread_local int until_eviction = -1;
+static struct driven *evicted;
+
+static void evict(struct driven *d)
+{
+    static char large[SMALL_CACHE];
+    struct cache_stats s;
+
+    driven_put(d, "large", large, sizeof(large));
+    ck_assert_int_eq(driven_flush(d), 0);
+    do {
+        (void)usleep(1000);
+        cache_get_stats(d->cache, &s);
+    } while (s.used_bytes > SMALL_CACHE / 2);
+}
+
+int pthread_rwlock_rdlock(pthread_rwlock_t *lock)
+{
+    if (until_eviction >= 0 && until_eviction-- == 0)
+        evict(evicted);
+    /* No deadline: as rdlock() itself, which has this name now. */
+    int r;
+    while ((r = pthread_rwlock_tryrdlock(lock)) == EBUSY)
+        (void)usleep(100);
+    return r;
+}
+
+/* A file goes just before any of the steps of a truncate or an open: made again, no ESTALE. */
+START_TEST(eviction_between_two_steps_fails_nothing)
+{
+    struct handle *h = NULL;
+    struct driven d;
+    char buf[4];
+
+    driven_init(&d, NULL);
+    d.config.size_bytes = SMALL_CACHE;
+    d.config.attr_timeout_ns = d.config.list_timeout_ns = 60 * NS_PER_SEC;
+    driven_store(&d, "f", "data", 4);
+    driven_store(&d, "g", "data", 4);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_read(&d, "g", buf, sizeof(buf)), 4);
+    evicted = &d;
+    until_eviction = _i;
+    int opened = driven_open(&d, "g", O_RDONLY, &h);
+    until_eviction = -1;
+    ck_assert_int_eq(driven_read(&d, "f", buf, sizeof(buf)), 4);
+    until_eviction = _i;
+    int cut = driven_truncate(&d, "f", 2);
+    until_eviction = -1;
+    ck_assert_msg(opened == 0 && cut == 0, "open: %s, truncate: %s", strerror(-opened),
+                  strerror(-cut));
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
+#endif
+
 /* ---- fsync ---- */
 
 /* "Synced" may be on the disk only when the data was there before, and fsync() answers only
@@ -243,6 +309,9 @@ int main(void)
     tcase_add_test(t, truncate_stops_an_upload_that_reads);
     tcase_add_test(t, fsync_notes_what_is_synced_after_it);
     tcase_add_test(t, fsync_of_a_directory_syncs_the_journal);
+#ifndef __SANITIZE_THREAD__
+    tcase_add_loop_test(t, eviction_between_two_steps_fails_nothing, 0, 5);
+#endif
     suite_add_tcase(s, t);
 
     SRunner *sr = srunner_create(s);
