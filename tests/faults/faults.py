@@ -280,6 +280,10 @@ def small_cache_many_files(work, name, options):
         used = p.mount.status()["cache"]["used_bytes"]
         check(used <= limit, f"the cache uses {used} of {limit} bytes when nothing is dirty")
         check(peak.bytes <= limit * 1.25, f"the cache took {peak.bytes} of {limit} bytes")
+        opens = p.mount.status()["frontend"]
+        if opens["passthrough"]:
+            check(opens["opens_passthrough"] > 0 and opens["opens_normal"] > 0,
+                  f"opens are passthrough while there is room, normal when there is not: {opens}")
         p.finish()
         return f"peak {peak.bytes / limit:.2f} of the limit"
 

@@ -262,6 +262,38 @@ START_TEST(deletes_wait_behind_an_upload_that_fails)
 }
 END_TEST
 
+/* A store with room for one object. */
+static int64_t one_object(struct layer *l, struct call *c)
+{
+    static atomic_bool full;
+
+    (void)l;
+    if (c->kind == CALL_PUT && atomic_exchange(&full, true))
+        return op_fail(c->op, -ENOSPC, "put %s: no quota", c->key);
+    int64_t r = call_next(c);
+    if (c->kind == CALL_REMOVE)
+        atomic_store(&full, false);
+    return r;
+}
+
+/* The older one goes first when there is no room for the newer one beside it. */
+START_TEST(deletes_go_first_when_the_store_is_full)
+{
+    struct driven d;
+    char buf[8];
+
+    driven_init(&d, one_object);
+    driven_mount(&d);
+    driven_put(&d, "old", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_put(&d, "new", "new", 3);
+    ck_assert_int_eq(driven_unlink(&d, "old"), 0);
+    DRIVEN_WAIT(driven_stored(&d, "new", buf, sizeof(buf)) == 3);
+    ck_assert_int_eq(driven_stored(&d, "old", buf, sizeof(buf)), -ENOENT);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_space");
@@ -273,6 +305,7 @@ int main(void)
     tcase_add_test(t, a_question_about_names_waits_for_ask_timeout);
     tcase_add_test(t, a_long_listing_is_not_given_up);
     tcase_add_test(t, deletes_wait_behind_an_upload_that_fails);
+    tcase_add_test(t, deletes_go_first_when_the_store_is_full);
     suite_add_tcase(s, t);
 
     SRunner *sr = srunner_create(s);
