@@ -234,6 +234,46 @@ def umount_without_server(work, name, options):
         p.finish()
 
 
+def machine_rebooted(work, name, options):
+    """Killed, and another boot id: what was synced is published; what was not is kept, replaces
+    nothing, and is named by the log, status and recover."""
+    with Place(work, name, options) as p:
+        p.write("unsynced", 100_000)
+        p.write("synced", 100_000)
+        p.mount.flush(60)
+        p.proxy.refuse()
+        with open(p.path("unsynced"), "wb") as f:
+            f.write(b"changed")
+        with open(p.path("synced"), "wb") as f:
+            f.write(b"changed")
+            f.flush()
+            os.fsync(f.fileno())
+        p.written["synced"] = digest(b"changed")
+        p.mount.kill()
+        with open(os.path.join(p.cache, "boot"), "w") as f:
+            f.write("00000000-0000-0000-0000-000000000000\n")
+        p.proxy.accept()
+        p.mount = p.new_mount()
+        p.mount.start()
+        status = p.mount.run("status", "--files", p.mount.mountpoint, seconds=30).stdout
+        check("1 kept" in status, f"runfs status: {status.strip()}")
+        check(any("kept" in line and "unsynced" in line for line in status.splitlines()),
+              f"runfs status --files does not name what is kept: {status.strip()}")
+        check("unsynced was changed but not synced" in p.mount.log_tail(), "the log does not tell of it")
+        check(p.read("unsynced") == p.written["unsynced"], "unsynced: not the store's version")
+        done = p.mount.run("umount", p.mount.mountpoint, "--timeout", "30", seconds=60)
+        check(done.returncode != 0 and "unsynced" in done.stdout,
+              f"runfs umount: exit {done.returncode} although something is kept: {done.stdout.strip()}")
+        p.mount.wait_dead()
+        p.all_stored()
+        listed = p.mount.run("recover", p.cache, "--list", seconds=60).stdout
+        check("unsynced" in listed, f"runfs recover --list: {listed.strip()}")
+        exported = work.path(f"exported-{name}")
+        p.mount.run("recover", p.cache, "--export", exported, seconds=60)
+        with open(os.path.join(exported, "unsynced"), "rb") as f:
+            check(f.read() == b"changed", "runfs recover --export: not what was written")
+
+
 # ---- the cache is too small -----------------------------------------------------------------
 
 
@@ -468,9 +508,9 @@ def disk_filled_by_others(work, name, options):
             p.finish()
 
 
-CASES = [server_stopped, server_stuck, connections_cut, umount_without_server, small_cache_many_files,
-         small_cache_one_file, disk_full_store_down, disk_full_store_up, disk_full_one_file,
-         disk_filled_by_others]
+CASES = [server_stopped, server_stuck, connections_cut, umount_without_server, machine_rebooted,
+         small_cache_many_files, small_cache_one_file, disk_full_store_down, disk_full_store_up,
+         disk_full_one_file, disk_filled_by_others]
 
 
 def passthrough_works(work):
