@@ -437,7 +437,8 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         int err = n->dir ? n->dir->error : n->file->error;
         unsigned attempts = n->dir ? n->dir->attempts : n->file->attempts;
         /* A failure from before the flush says nothing of the attempt that it asks for. */
-        if (err && attempts != fl->v[i].attempts && *error == 0)
+        bool news = attempts != fl->v[i].attempts || (n->file && n->file->cut);
+        if (err && news && *error == 0)
             *error = op_fail(op, err, "%s", text ? text : strerror(-err));
     }
     return all && intents_done_locked(fl);

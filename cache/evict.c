@@ -223,8 +223,9 @@ const char *space_trouble_text(enum space_trouble trouble)
                              "may grow up to the reserve of the disk",
         [SPACE_STORE_GONE] = "full while uploads fail: writes get ENOSPC, what was written is "
                              "kept",
-        [SPACE_DISK_FULL] = "its disk is full: writes get ENOSPC, what was written is kept and "
-                            "goes up when it is closed",
+        [SPACE_DISK_FULL] =
+            "its disk is full: writes get ENOSPC, what was written is kept, what "
+            "was cut off is not published",
     };
 
     return texts[trouble];
@@ -257,7 +258,7 @@ static bool upload_will_help_locked(struct cache *c, struct file *self)
 
     DL_FOREACH2(c->dirty, f, dirty_next)
     {
-        if (f != self && f->blocks_bytes > 0 && f->state == FILE_DIRTY &&
+        if (f != self && !f->cut && f->blocks_bytes > 0 && f->state == FILE_DIRTY &&
             (f->uploading || (f->write_handles == 0 && !f->staged && !f->held)))
             return true;
     }

@@ -167,6 +167,8 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret)
     ret->first_seq = f->first_seq;
     if (f->writing_stamp)
         ret->flags |= STAMP_WRITING;
+    if (f->cut)
+        ret->flags |= STAMP_CUT;
     if (f->synced_mtime_ns) {
         ret->flags |= STAMP_SYNCED;
         ret->synced_mtime_ns = f->synced_mtime_ns;

@@ -119,6 +119,8 @@ struct file {
     uint64_t synced_size;
     bool writing_stamp; /* STAMP_WRITING is on the disk */
     bool content_dirty; /* else only attributes are */
+    bool cut;           /* a write found no room: not published before it is made again */
+    uint64_t cut_at;    /* where */
     bool gone;          /* the version being read is no longer at the store */
     struct {            /* the last failed fetch, for those who waited for it */
         uint64_t off, end;
@@ -196,9 +198,10 @@ struct handle {
     struct node *node;
     int flags; /* as open(2) */
     bool writable;
-    bool told;         /* this handle has been given the last error */
-    uint64_t ra_next;  /* where a sequential reader would go on */
-    uint64_t ra_bytes; /* how far ahead it is read */
+    bool told;            /* this handle has been given the last error */
+    uint64_t opened_size; /* of the file then */
+    uint64_t ra_next;     /* where a sequential reader would go on */
+    uint64_t ra_bytes;    /* how far ahead it is read */
 };
 
 /* A row of the journal in memory. */
@@ -405,6 +408,8 @@ int file_orphan(struct cache *c, struct node *n, const char *path, bool replaced
 /* ---- open.c ---- */
 /* Opens what the caller has just created: nothing to wait for. */
 int file_open_made(struct cache *c, struct node *n, int flags, struct handle **ret);
+/* A write at `off` found no room: what the file holds is not what its writer meant. */
+void file_cut_locked(struct cache *c, struct node *n, uint64_t off) REQUIRES(&c->lock);
 /* Truncates or extends. 0, CACHE_PARKED or an error. */
 int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter *w);
 

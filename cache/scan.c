@@ -346,6 +346,8 @@ static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const 
     f->seq = a->seq;
     f->first_seq = a->first_seq;
     f->generation = 1;
+    if (a->flags & STAMP_CUT)
+        file_cut_locked(c, n, n->size);
     (void)stamp_read_xattrs(fd, &n->xattrs);
     (void)stamp_read_keys(fd, &f->keys);
     int r = stamp_read_ranges(fd, &f->present);

@@ -388,15 +388,20 @@ def fill(p, size, count):
     return None
 
 
-def keep_what_failed(p, name):
-    """The file whose write failed: what it holds is a beginning of what was meant."""
+def held_back(p, name, size=4 * MIB):
+    """The file whose write failed: what it holds is a beginning of what was meant, and the store
+    never gets that. flush and status say so."""
     if not os.path.exists(p.path(name)):
         return
     with open(p.path(name), "rb") as f:
         data = f.read()
-    check(content(name, 400 * MIB if name == "big" else 4 * MIB).startswith(data),
-          f"{name} holds what nobody wrote")
-    p.written[name] = digest(data)
+    check(content(name, size).startswith(data), f"{name} holds what nobody wrote")
+    state = os.getxattr(p.path(name), "user.runfs.state")
+    check(state == b"failed", f"{name}: its state is {state.decode()} after a write that failed")
+    done = p.mount.run("flush", p.path(name), "--timeout", "30", seconds=60)
+    check(done.returncode != 0 and "no room" in done.stdout,
+          f"runfs flush of a file that is cut off: exit {done.returncode}: {done.stdout.strip()}")
+    check(name not in p.stored(), f"the store shows {name}, cut off")
 
 
 def disk_full_store_down(work, name, options):
@@ -416,13 +421,14 @@ def disk_full_store_down(work, name, options):
             p.prompt("ls", lambda: os.listdir(p.mount.mountpoint))
             p.prompt("status", p.mount.status)
             check("ENOSPC" in (p.trouble() or ""), f"status says of the space: {p.trouble()}")
-            keep_what_failed(p, failed)
             p.mount.kill()
             p.proxy.accept()
             p.mount = p.new_mount()
             p.mount.start()
+            held_back(p, failed)
             for key in p.written:
                 check(p.read(key) == p.written[key], f"{key}: reads differently after a kill on the full disk")
+            os.unlink(p.path(failed))
             p.mount.flush(120)
             p.all_stored()
             p.write("afterwards", 8 * MIB)
@@ -469,10 +475,12 @@ def disk_full_one_file(work, name, options):
                 raise Failure("400 MiB went into a disk of 128 MiB while the file was open")
             except OSError as e:
                 check(e.errno == errno.ENOSPC, f"big: {e}, must be ENOSPC")
-            keep_what_failed(p, "big")
             check(os.path.getsize(p.path("big")) == accepted[0], "close() changed the file")
             said = f"ENOSPC at {accepted[0] // MIB} MiB"
             check("its disk is full" in p.mount.log_tail(), "the log does not tell of the disk")
+            time.sleep(1)
+            held_back(p, "big", 400 * MIB)
+            p.write("big", 3 * MIB)
             p.mount.flush(60)
             wait_for("there is room again", lambda: p.trouble() is None, 20)
             p.write("after", 3 * MIB)
@@ -502,7 +510,8 @@ def disk_filled_by_others(work, name, options):
                 failed = "f000"
             os.unlink(other)
             if failed:
-                keep_what_failed(p, failed)
+                held_back(p, failed)
+                os.unlink(p.path(failed))
             p.write("after", 3 * MIB)
             check(p.read("before") == p.written["before"], "before: reads differently")
             p.finish()

@@ -79,6 +79,46 @@ START_TEST(eviction_keeps_the_inode_number)
 }
 END_TEST
 
+/* ---- no room ---- */
+
+/* A writer that gets ENOSPC and closes: the store keeps the version that it has, over a remount
+ * too, until the file is written again. */
+START_TEST(what_was_cut_off_is_not_published)
+{
+    struct handle *h = NULL;
+    struct driven d;
+    char buf[8] = "";
+
+    driven_init(&d, NULL);
+    driven_mount(&d);
+    driven_put(&d, "f", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d);
+    d.config.reserve_bytes = UINT64_MAX / 2; /* no disk has that */
+    driven_mount(&d);
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_TRUNC, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "newer", 5, 0), -ENOSPC);
+    ck_assert_int_eq(driven_close(&d, h), -ENOSPC);
+    ck_assert_int_eq(driven_flush(&d), -ENOSPC);
+    ck_assert_ptr_nonnull(stats(&d).space_trouble);
+    driven_unmount(&d);
+    d.config.reserve_bytes = 1;
+    driven_mount(&d);
+    ck_assert_str_eq(driven_state(&d, "f"), "failed");
+    ck_assert_int_eq(driven_flush(&d), -ENOSPC);
+    ck_assert_int_eq(driven_stored(&d, "f", buf, sizeof(buf)), 3);
+    ck_assert_str_eq(buf, "old");
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "newer", 5, 0), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_stored(&d, "f", buf, sizeof(buf)), 5);
+    ck_assert_str_eq(buf, "newer");
+    ck_assert_str_eq(driven_state(&d, "f"), "clean");
+    driven_release(&d);
+}
+END_TEST
+
 /* ---- memory ---- */
 
 #define DIRS  8
@@ -301,6 +341,7 @@ int main(void)
 
     tcase_set_timeout(t, 120);
     tcase_add_test(t, eviction_keeps_the_inode_number);
+    tcase_add_test(t, what_was_cut_off_is_not_published);
     tcase_add_test(t, names_leave_the_memory_and_come_back);
     tcase_add_test(t, a_question_about_names_waits_for_ask_timeout);
     tcase_add_test(t, a_long_listing_is_not_given_up);
