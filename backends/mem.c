@@ -1095,7 +1095,7 @@ static const struct store_ops mem_ops = {
     .close = mem_close,
 };
 
-#define CAPS_S3 (STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS)
+#define CAPS_S3 (STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS | STORE_ORIGIN)
 
 int mem_store_new(const char *url, const struct store_config *config, struct op *op,
                   struct store **ret)

@@ -542,7 +542,7 @@ int s3_store_new(const char *url, const struct store_config *config, struct op *
         return op_fail(op, -ENOMEM, "out of memory");
     mutex_init(&s->lock);
     s->base.ops = &s3_ops;
-    s->base.caps = STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS;
+    s->base.caps = STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS | STORE_ORIGIN;
     s->base.part_size = S3_PART_SIZE;
     s->base.part_min = S3_PART_MIN;
     s->base.part_max = S3_PART_MAX;

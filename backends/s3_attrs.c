@@ -14,8 +14,8 @@
 
 #define VALUE_MAX (64 * 1024)
 
-static const char *const names[] = {"mode",           "uid",  "gid", "mtime", "rdev",
-                                    "symlink-target", "xattr"};
+static const char *const names[] = {"mode",           "uid",   "gid",         "mtime", "rdev",
+                                    "symlink-target", "xattr", "runfs-origin"};
 
 typedef int (*add_header)(void *arg, const char *name, const char *value);
 
@@ -49,6 +49,14 @@ static int add_encoded(add_header add, void *arg, const char *name, const char *
     return add(arg, name, text.data ? text.data : "");
 }
 
+static int add_origin(add_header add, void *arg, const struct attrs *a)
+{
+    char text[48];
+
+    (void)snprintf(text, sizeof(text), "%016" PRIx64 ".%" PRId64, a->origin, a->origin_ns);
+    return add(arg, S3_META_PREFIX "runfs-origin", text);
+}
+
 int s3_attrs_write(const struct attrs *a, add_header add, void *arg)
 {
     int err = 0;
@@ -68,6 +76,8 @@ int s3_attrs_write(const struct attrs *a, add_header add, void *arg)
         err = add_encoded(add, arg, S3_META_PREFIX "symlink-target", a->target);
     if (!err && a->has & ATTR_XATTRS && a->xattrs)
         err = add_encoded(add, arg, S3_META_PREFIX "xattr", a->xattrs);
+    if (!err && a->has & ATTR_ORIGIN)
+        err = add_origin(add, arg, a);
     return err;
 }
 
@@ -83,6 +93,22 @@ static bool parse_number(const char *text, uint64_t max, uint64_t *ret)
     if (errno || *end || value > max)
         return false;
     *ret = value;
+    return true;
+}
+
+/* Sixteen hexadecimal digits, a point, nanoseconds. */
+static bool parse_origin(const char *text, struct attrs *a)
+{
+    uint64_t ns = 0;
+    char *end;
+
+    errno = 0;
+    unsigned long long origin = strtoull(text, &end, 16);
+    if (errno || end != text + 16 || *end != '.' || !isxdigit((unsigned char)*text) ||
+        !parse_number(end + 1, INT64_MAX, &ns))
+        return false;
+    a->origin = origin;
+    a->origin_ns = (int64_t)ns;
     return true;
 }
 
@@ -154,6 +180,8 @@ static int read_meta(void *arg, const char *header, const char *value)
         a->has |= ATTR_RDEV;
     } else if (strcmp(name, "mtime") == 0 && parse_time(value, &a->mtime_ns)) {
         a->has |= ATTR_MTIME;
+    } else if (strcmp(name, "runfs-origin") == 0 && parse_origin(value, a)) {
+        a->has |= ATTR_ORIGIN;
     } else if (strcmp(name, "symlink-target") == 0) {
         return decode(value, &a->target);
     } else if (strcmp(name, "xattr") == 0) {

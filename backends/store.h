@@ -31,6 +31,7 @@ enum attr_has {
     ATTR_RDEV = 1 << 3,   /* rdev of a device node */
     ATTR_TARGET = 1 << 4, /* target of a symlink */
     ATTR_XATTRS = 1 << 5, /* xattrs */
+    ATTR_ORIGIN = 1 << 6, /* origin, origin_ns */
 };
 
 struct attrs {
@@ -41,6 +42,8 @@ struct attrs {
     int64_t mtime_ns; /* CLOCK_REALTIME */
     char *target;     /* heap; a symlink's target, any bytes but NUL */
     char *xattrs;     /* heap; JSON object: name to base64 of the value (s3fs's form) */
+    uint64_t origin;  /* who put this version here: a cache's own number, mixed with the key */
+    int64_t origin_ns; /* and when it began to, by its CLOCK_REALTIME */
 };
 
 /* Frees the strings and clears the struct. */
@@ -102,6 +105,7 @@ enum store_cap {
     STORE_LIST_ATTRS = 1 << 4, /* listings fill object.attrs for everything */
     STORE_COPY = 1 << 5,       /* copy happens at the server */
     STORE_ATTRS = 1 << 6,      /* keeps mode, owner, mtime, symlink target and xattrs */
+    STORE_ORIGIN = 1 << 7,     /* keeps ATTR_ORIGIN: a put can take effect after its caller died */
 };
 
 struct store;

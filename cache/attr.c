@@ -27,9 +27,8 @@ void node_look_locked(struct cache *c, struct node *n)
 
     if (!f || f->write_handles == 0)
         return;
-    int fd = f->fds[FD_WRITE];
-    if (fd >= 0 && fstat(fd, &st) == 0)
-        file_saw_locked(c, n, &st);
+    if (f->fds[FD_WRITE] >= 0)
+        (void)file_look_locked(c, n, f->fds[FD_WRITE], &st);
 }
 
 int cache_getattr(struct cache *c, struct node *node, struct waiter *w, struct stat *st)
@@ -77,21 +76,18 @@ static int set_dir(struct cache *c, struct node *n, unsigned set, const struct s
     /* A directory's times are not worth an object of its own in the store. */
     bool differ = fields_differ(n, set & ~(unsigned)CACHE_SET_MTIME, st);
     set_fields_locked(n, set, st);
-    if (differ)
-        n->flags |= NODE_ATTR_DIRTY;
     auto_free char *path = node_path(n);
+    bool owed = differ && path && *path; /* the root's are the mount's own */
+    if (owed) {
+        n->flags |= NODE_ATTR_DIRTY;
+        dir_queue_locked(c, n);
+    }
     mutex_unlock(&c->lock);
-    if (differ && path && *path) {
+    if (owed) {
         r = mirror_mkdirs(&c->mirror, path);
         if (r == 0)
             r = node_write_stamp_held(c, n);
     }
-    mutex_lock(&c->lock);
-    if (differ && path && *path)
-        dir_queue_locked(c, n);
-    else
-        n->flags &= ~(unsigned)NODE_ATTR_DIRTY; /* the root's are the mount's own */
-    mutex_unlock(&c->lock);
     ns_done(c);
     return r;
 }
@@ -112,16 +108,13 @@ static void move_mtime_locked(struct cache *c, struct node *n)
         f->keys.v[i].mtime_ns = n->mtime_ns;
 }
 
-static int write_mtime(struct cache *c, struct node *n, int fd)
+/* Together with what is known of it, so that nobody takes the one without the other for a
+ * change of content. */
+static int move_mtime_of_file(int fd, const struct stat *st)
 {
-    const struct timespec times[2] = {
-        {.tv_nsec = UTIME_OMIT},
-        {.tv_sec = n->mtime_ns / NS_PER_SEC, .tv_nsec = n->mtime_ns % NS_PER_SEC}};
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
 
-    if (futimens(fd, times) < 0)
-        return -errno;
-    crash_point("utimens-moved");
-    return file_write_keys(c, n, fd);
+    return futimens(fd, times) < 0 ? -errno : 0;
 }
 
 static int set_file(struct cache *c, struct node *n, unsigned set, const struct stat *st)
@@ -132,18 +125,23 @@ static int set_file(struct cache *c, struct node *n, unsigned set, const struct 
         return fd;
     mutex_lock(&c->lock);
     node_look_locked(c, n);
-    set_fields_locked(n, set, st);
-    n->flags |= NODE_ATTR_DIRTY;
-    file_mark_dirty_locked(c, n, false);
-    if (set & CACHE_SET_MTIME)
-        move_mtime_locked(c, n);
-    if (n->links && n->file->write_handles == 0)
-        file_queue_locked(c, n);
+    int r = set & CACHE_SET_MTIME ? move_mtime_of_file(fd, st) : 0;
+    if (r == 0) {
+        set_fields_locked(n, set, st);
+        n->flags |= NODE_ATTR_DIRTY;
+        file_mark_dirty_locked(c, n, false);
+        if (set & CACHE_SET_MTIME)
+            move_mtime_locked(c, n);
+        if (n->links && n->file->write_handles == 0)
+            file_queue_locked(c, n);
+    }
     mutex_unlock(&c->lock);
-    int r = node_write_stamp(c, n, fd);
+    crash_point("utimens-moved");
+    if (r == 0)
+        r = node_write_stamp(c, n, fd);
     crash_point("setattr-stamped");
     if (r == 0 && (set & CACHE_SET_MTIME))
-        r = write_mtime(c, n, fd);
+        r = file_write_keys(c, n, fd);
     mutex_lock(&c->lock);
     file_put_fd_locked(c, n->file, FD_READ);
     mutex_unlock(&c->lock);
@@ -376,38 +374,58 @@ static int edited(struct node *n, const char *name, const void *value, size_t si
     return r;
 }
 
-static int save_xattrs(struct cache *c, struct node *n, const char *json)
+/* The mirror's descriptor of a file or directory; ns held for writing. */
+static int xattrs_fd(struct cache *c, struct node *n)
 {
-    auto_close int dir_fd = -1;
-    int fd;
+    if (!n->dir)
+        return file_get_fd_held(c, n, FD_READ);
+    auto_free char *path = node_path(n);
+    int r = path ? mirror_mkdirs(&c->mirror, path) : -ENOENT;
+    return r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
+}
 
-    if (n->dir) {
-        ns_write(c);
-        auto_free char *path = node_path(n);
-        int r = path ? mirror_mkdirs(&c->mirror, path) : -ENOENT;
-        fd = dir_fd = r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
-        ns_done(c);
-    } else {
-        fd = file_get_fd(c, n, FD_READ);
-    }
+/* The set, then that it is owed; ns held for writing, so that edits follow one another. */
+static int edit_held(struct cache *c, struct node *n, const char *name, const void *value,
+                     size_t size, int flags, bool remove)
+{
+    auto_free char *json = NULL;
+
+    mutex_lock(&c->lock);
+    int r = edited(n, name, value, size, flags, remove, &json);
+    mutex_unlock(&c->lock);
+    int fd = r == 0 ? xattrs_fd(c, n) : r;
     if (fd < 0)
         return fd;
-    int r = stamp_write_xattrs(fd, json);
+    r = stamp_write_xattrs(fd, json);
+    mutex_lock(&c->lock);
+    if (r == 0) {
+        free(n->xattrs);
+        n->xattrs = take_ptr(json);
+        n->ctime_ns = clock_real_ns();
+        n->flags |= NODE_ATTR_DIRTY;
+        if (n->file)
+            file_mark_dirty_locked(c, n, false);
+        if (n->dir && !(n->flags & NODE_ROOT))
+            dir_queue_locked(c, n);
+        else if (n->file && n->links && n->file->write_handles == 0)
+            file_queue_locked(c, n);
+    }
+    mutex_unlock(&c->lock);
     if (r == 0)
         r = node_write_stamp(c, n, fd);
-    if (!n->dir) {
-        mutex_lock(&c->lock);
-        file_put_fd_locked(c, n->file, FD_READ);
-        mutex_unlock(&c->lock);
+    if (n->dir) {
+        (void)close(fd);
+        return r;
     }
+    mutex_lock(&c->lock);
+    file_put_fd_locked(c, n->file, FD_READ);
+    mutex_unlock(&c->lock);
     return r;
 }
 
 static int edit_xattrs(struct cache *c, struct node *n, const char *name, const void *value,
                        size_t size, int flags, bool remove, struct waiter *w)
 {
-    auto_free char *json = NULL;
-
     if (c->config.read_only)
         return -EROFS;
     if (strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0)
@@ -416,30 +434,14 @@ static int edit_xattrs(struct cache *c, struct node *n, const char *name, const 
         return -EOPNOTSUPP;
     mutex_lock(&c->lock);
     int r = attrs_need_locked(c, n, w);
-    if (r == 0)
-        r = edited(n, name, value, size, flags, remove, &json);
     mutex_unlock(&c->lock);
-    if (r == 0 && !n->dir)
-        r = file_need(c, n);
     if (r != 0)
         return r;
-    mutex_lock(&c->lock);
-    n->flags |= NODE_ATTR_DIRTY;
-    if (n->file)
-        file_mark_dirty_locked(c, n, false);
-    mutex_unlock(&c->lock);
-    r = save_xattrs(c, n, json);
-    mutex_lock(&c->lock);
-    if (r == 0) {
-        free(n->xattrs);
-        n->xattrs = take_ptr(json);
-        n->ctime_ns = clock_real_ns();
-    }
-    if (n->dir && !(n->flags & NODE_ROOT))
-        dir_queue_locked(c, n);
-    else if (n->file && n->links && n->file->write_handles == 0)
-        file_queue_locked(c, n);
-    mutex_unlock(&c->lock);
+    ns_write(c);
+    r = n->dir ? 0 : file_materialise(c, n);
+    if (r == 0)
+        r = edit_held(c, n, name, value, size, flags, remove);
+    ns_done(c);
     return r;
 }
 

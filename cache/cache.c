@@ -245,6 +245,10 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
     r = mirror_open(c->config.dir, op, &c->mirror);
     if (r < 0)
         return r;
+    r = mirror_id(&c->mirror, &c->id);
+    if (r < 0)
+        return op_fail(op, r, "cache %s: can't read or write its id: %s", c->mirror.dir,
+                       strerror(-r));
     r = journal_open(c->mirror.root_fd, c->mirror.dir, op, &c->journal, &damaged);
     if (r < 0)
         return r;

@@ -74,7 +74,8 @@ static char *final_path(struct intent *after, const char *path)
 }
 
 /* The source of an entry that stood at or below `from` is now at or below `to`. */
-static void move_source_locked(struct entry *e, const char *from, const char *to)
+static void move_source_locked(struct cache *c, struct entry *e, const char *from,
+                               const char *to)
 {
     if (!e || !e->src_key)
         return;
@@ -83,6 +84,7 @@ static void move_source_locked(struct entry *e, const char *from, const char *to
         return;
     free(e->src_key);
     e->src_key = NULL;
+    entry_changed_locked(c, e);
     /* Where its directory is at the store it needs no source of its own, and moves with it. */
     auto_free char *inherited = entry_key(e);
     if (inherited && strcmp(inherited, key) == 0)
@@ -100,7 +102,7 @@ static void move_sources_locked(struct cache *c, struct intent *done)
         auto_free char *at = final_path(i->next, i->to);
         struct entry *e = NULL;
         if (at && tree_find(c, at, &e))
-            move_source_locked(e, done->from, done->to);
+            move_source_locked(c, e, done->from, done->to);
     }
     for (size_t i = 0; i < c->n_orphans; i++) {
         struct file *f = c->orphans[i]->file;
@@ -160,7 +162,7 @@ static void note_version(struct copying *k, const char *from, const char *to,
     mutex_lock(&c->lock);
     struct node *n = reader_locked(c, k->intent, from, to, &e);
     struct file *f = n ? n->file : NULL;
-    bool ours = f && f->state != FILE_DIRTY && e->etag &&
+    bool ours = f && !e->dirty && e->etag &&
                 stamp_keys_set(&f->keys, to, version_after(e, copied_etag, new_etag),
                                f->clean_mtime_ns, f->clean_size) == 0;
     if (ours)
@@ -186,12 +188,12 @@ static struct node *take_version_locked(struct copying *k, const char *from, con
         e->etag = strdup(new_etag);
     }
     e->verified_ns = replaced ? 0 : clock_mono_ns();
-    e->changed_ns = clock_mono_ns();
+    entry_changed_locked(k->cache, e);
     auto_free char *path = entry_path(e);
     if (path && strcmp(path, to) == 0)
         e->may_exist = true;
     struct file *f = n->file;
-    if (!f || f->state == FILE_DIRTY)
+    if (!f || e->dirty)
         return NULL;
     free(f->etag);
     f->etag = strdup(e->etag ? e->etag : "");
@@ -210,8 +212,8 @@ static bool overwritten(struct cache *c, struct copying *k)
 
     mutex_lock(&c->lock);
     struct node *n = tree_find(c, k->to, &e);
-    bool yes = n && e && !n->dir && n->file && n->file->state == FILE_DIRTY && e->src_key &&
-               strcmp(e->src_key, k->from) == 0;
+    bool yes = n && e && !n->dir && n->file && n->file->state == FILE_DIRTY && e->dirty &&
+               e->src_key && strcmp(e->src_key, k->from) == 0;
     mutex_unlock(&c->lock);
     return yes;
 }
@@ -385,7 +387,7 @@ static bool written_anew(struct cache *c, struct copying *k, const char *to)
     struct entry *e = NULL;
     struct node *n = at ? tree_find(c, at, &e) : NULL;
 
-    return n && n->file && n->file->state == FILE_DIRTY;
+    return n && e && e->dirty && n->file && n->file->state == FILE_DIRTY;
 }
 
 static int collect(void *arg, const char *name, const struct object *obj)
@@ -625,9 +627,8 @@ static int collect_stamped(void *arg, struct node *n)
 {
     struct copying *k = arg;
 
-    for (struct entry *e = n->file && n->file->state != FILE_DIRTY ? n->links : NULL; e;
-         e = e->next_link) {
-        auto_free char *key = entry_key(e);
+    for (struct entry *e = n->file ? n->links : NULL; e; e = e->next_link) {
+        auto_free char *key = e->dirty ? NULL : entry_key(e);
         char *to = key && e->etag ? moved_path(key, k->from, k->to) : NULL;
         struct item *it = to ? item_add(k) : NULL;
         if (!it) {

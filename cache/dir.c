@@ -240,6 +240,16 @@ static int collect(void *arg, const char *name, const struct object *obj)
     return 0;
 }
 
+/* While the store itself moves a directory it can't be told whether an answer is from before or
+ * after. */
+static bool being_moved(struct cache *c, const char *key)
+{
+    mutex_lock(&c->lock);
+    bool moving = (c->store->caps & STORE_RENAME) && rename_runs_at_locked(c, key);
+    mutex_unlock(&c->lock);
+    return moving;
+}
+
 static void merge_listing(struct listing *l, const char *key, bool cut)
 {
     struct cache *c = l->cache;
@@ -249,7 +259,7 @@ static void merge_listing(struct listing *l, const char *key, bool cut)
     ns_write(c);
     auto_free char *key_now = node_key(dir);
     /* Moved meanwhile: this is not its listing; whoever waits asks again. */
-    if (!key_now || strcmp(key, key_now) != 0) {
+    if (!key_now || strcmp(key, key_now) != 0 || being_moved(c, key)) {
         ns_done(c);
         return;
     }
@@ -388,14 +398,17 @@ static void run_query(struct task *task)
     int r = key ? store_stat(c->store, &op, key, &obj) : -ENOENT;
     ns_write(c);
     struct entry *e = entry_find(q->dir, q->name);
-    if (r == 0) {
+    bool again = r == -ENOENT && key && being_moved(c, key);
+    if (again) {
+        r = 0;
+    } else if (r == 0) {
         r = merge_one(c, q->dir, q->name, &obj, q->asked_ns);
         object_release(&obj);
     } else if (r == -ENOENT && e && e->changed_ns < q->asked_ns) {
         (void)entry_gone(c, e);
     }
     /* Hidden, or gone: an answer, not a reason to ask again. */
-    if (r == 0 && !entry_find(q->dir, q->name))
+    if (r == 0 && !again && !entry_find(q->dir, q->name))
         r = -ENOENT;
     if (r == -ENOENT && entry_find(q->dir, q->name))
         r = 0;
@@ -461,9 +474,10 @@ static void take_answer(struct asking *a, int r, const struct object *obj, const
     ns_write(c);
     struct entry *e = n->links;
     auto_free char *key_now = e ? entry_key(e) : NULL;
+    bool moving = being_moved(c, key);
     mutex_lock(&c->lock);
     bool current =
-        key_now && strcmp(key, key_now) == 0 && !node_is_ours(n) && e->changed_ns < a->asked_ns;
+        key_now && !moving && strcmp(key, key_now) == 0 && !node_is_ours(n) && e->changed_ns < a->asked_ns;
     if (e && r == 0 && current && e->etag && strcmp(e->etag, obj->etag) == 0 && !n->dir) {
         if (!n->file && obj->attrs_known)
             node_apply_attrs(c, n, obj);

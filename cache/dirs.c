@@ -63,8 +63,7 @@ static void dir_done_locked(struct dir_job *j, int r, const char *why)
         d->error = 0;
         d->attempts = 0;
         d->has_marker = true;
-        if (n->links)
-            n->links->changed_ns = clock_mono_ns();
+        entry_changed_locked(c, n->links);
         if (d->generation == j->generation) {
             d->new_here = d->stale_marker = false;
             n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
@@ -149,12 +148,30 @@ static void run_stamp(struct task *task)
     free(t);
 }
 
-/* Its children stand for it: nothing to send. */
+static bool child_is_stored(struct node *dir)
+{
+    struct entry *e, *next;
+
+    HASH_ITER(hh, dir->dir->children, e, next)
+    {
+        if (e->node->dir ? !e->node->dir->new_here : e->etag != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* Its children stand for it: nothing to send. Until one of them is in the store it stays owed,
+ * since they may be removed before. */
 static void satisfied_locked(struct cache *c, struct node *n)
 {
+    if (n->dir->new_here && !child_is_stored(n)) {
+        dir_unqueue_locked(c, n);
+        return;
+    }
     struct stamp_task *t = calloc(1, sizeof(*t));
 
     n->dir->new_here = false;
+    entry_changed_locked(c, n->links);
     dir_unqueue_locked(c, n);
     if (!t)
         return;

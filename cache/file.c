@@ -355,7 +355,7 @@ void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
     f->suspect = false;
 }
 
-void file_saw_locked(struct cache *c, struct node *n, const struct stat *st)
+static void file_saw_locked(struct cache *c, struct node *n, const struct stat *st)
 {
     struct file *f = n->file;
     bool moved = n->size != (uint64_t)st->st_size || n->mtime_ns != mtime_of(st);
@@ -372,6 +372,14 @@ void file_saw_locked(struct cache *c, struct node *n, const struct stat *st)
         if (moved || f->state != FILE_DIRTY)
             file_mark_dirty_locked(c, n, true);
     }
+}
+
+int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_st)
+{
+    if (fstat(fd, ret_st) < 0)
+        return -errno;
+    file_saw_locked(c, n, ret_st);
+    return 0;
 }
 
 void file_free_locked(struct cache *c, struct file *f)

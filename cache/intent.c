@@ -271,7 +271,7 @@ bool intent_below(struct cache *c, const char *path)
 
     DL_FOREACH(c->intents, i)
     {
-        if (path_below(path, i->from))
+        if (path_below(path, i->from) || (i->to && path_below(path, i->to)))
             return true;
     }
     return false;

@@ -131,6 +131,28 @@ static struct node *make_node_locked(struct cache *c, const struct making *m, co
     return n;
 }
 
+/* A symlink's content is its target: it comes into the mirror with both content and stamp, since
+ * content without a stamp would be taken for a file's. */
+static int make_symlink(struct cache *c, struct node *n, const char *path)
+{
+    mutex_lock(&c->lock);
+    uint64_t id = ++c->next_id;
+    mutex_unlock(&c->lock);
+    auto_close int fd = mirror_create_incoming(&c->mirror, id);
+    if (fd < 0)
+        return fd;
+    ssize_t w = pwrite(fd, n->target, n->size, 0);
+    int r = w < 0 ? -errno : (size_t)w != n->size ? -ENOSPC : 0;
+    if (r == 0)
+        r = node_write_stamp(c, n, fd);
+    crash_point("create-stamped");
+    if (r == 0)
+        r = mirror_link_in(&c->mirror, id, path);
+    if (r < 0)
+        (void)mirror_remove_incoming(&c->mirror, id);
+    return r;
+}
+
 /* The mirror's part: a file with its stamp, or a directory with its. */
 static int make_in_mirror(struct cache *c, struct node *n, const char *path)
 {
@@ -142,17 +164,13 @@ static int make_in_mirror(struct cache *c, struct node *n, const char *path)
         fd = r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
         return fd < 0 ? fd : node_write_stamp(c, n, fd);
     }
+    if (n->target)
+        return make_symlink(c, n, path);
     fd = mirror_create(&c->mirror, path);
     if (fd < 0)
         return fd;
     crash_point("create-made");
-    r = 0;
-    if (n->target) {
-        ssize_t w = pwrite(fd, n->target, n->size, 0);
-        r = w < 0 ? -errno : (size_t)w != n->size ? -ENOSPC : 0;
-    }
-    if (r == 0)
-        r = node_write_stamp(c, n, fd);
+    r = node_write_stamp(c, n, fd);
     crash_point("create-stamped");
     if (r < 0)
         (void)mirror_unlink(&c->mirror, path);
@@ -418,12 +436,9 @@ int cache_link(struct cache *c, struct node *node, struct node *parent, const ch
 
 /* ---- removing ---- */
 
-/* Numbers and records an intention when the name needs one; *ret is NULL when not. */
-static int intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
-                  struct entry *e, struct intent **ret)
+/* Numbers and records an intention, which is taken over; *ret is NULL when that fails. */
+static int record(struct cache *c, struct intent *i, struct intent **ret)
 {
-    struct intent *i = intent_new(0, kind, from, to, e->node->ino, e->etag);
-
     *ret = NULL;
     if (!i)
         return -ENOMEM;
@@ -436,6 +451,20 @@ static int intend(struct cache *c, enum intent_kind kind, const char *from, cons
     else
         *ret = i;
     return r;
+}
+
+static int intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
+                  struct entry *e, struct intent **ret)
+{
+    return record(c, intent_new(0, kind, from, to, e->node->ino, e->etag), ret);
+}
+
+/* The store loses the name, the mirror keeps the file under another one. Without the inode's
+ * number recovery can't take it for the removal of the file: killed before the mirror's step the
+ * file is still there, and its upload makes the row void. */
+static int intend_removal_of_name(struct cache *c, const char *path, struct intent **ret)
+{
+    return record(c, intent_new(0, INTENT_UNLINK, path, NULL, 0, ""), ret);
 }
 
 /* Takes a recorded intention back: its mirror step failed. */
@@ -575,13 +604,19 @@ int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct w
 
 /* ---- moving ---- */
 
-/* Below a directory that moved: uploads under old names stop, what waits gets its new name. */
+/* Below a directory that moved: uploads under old names stop, what waits gets its new name. What
+ * arrives nevertheless will be moved along. */
 static int requeue(void *arg, struct node *n)
 {
     struct cache *c = arg;
 
-    if (n->file && n->file->uploading)
+    if (n->dir && n->dir->uploading)
+        n->dir->has_marker = true;
+    if (n->file && n->file->uploading) {
         atomic_store(&n->file->changed, true);
+        for (struct entry *e = n->links; e; e = e->next_link)
+            e->may_exist = true;
+    }
     if (n->file && n->file->queued && n->file->write_handles == 0)
         file_queue_locked(c, n);
     return 0;
@@ -620,11 +655,11 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags)
         return -EISDIR;
     if (over && over->dir && over->dir->children)
         return -ENOTEMPTY;
-    bool dirty = n->file && n->file->state == FILE_DIRTY;
-    m->copies = n->dir ? tree_each(n, has_remote, NULL) != 0
+    /* Of a hard link one name can be in the store and another not. */
+    bool dirty = m->from->dirty && n->file && n->file->state == FILE_DIRTY;
+    m->copies = n->dir ? tree_each(n, has_remote, NULL) != 0 || intent_below(c, m->from_path)
                        : !dirty && (m->from->etag || m->from->src_key);
     m->removes = !n->dir && !m->copies && store_may_have(m->from);
-    (void)c;
     return 0;
 }
 
@@ -665,11 +700,12 @@ static int set_replaced_aside(struct cache *c, struct moving *m)
 }
 
 static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_may_exist,
-                                 bool *ret_marker)
+                                 bool *ret_marker, char **ret_etag)
 {
     struct node *over = m->to->node;
 
     *ret_may_exist = store_may_have(m->to);
+    *ret_etag = m->to->src_key || over->dir ? NULL : take_ptr(m->to->etag);
     *ret_marker = over->dir && over->dir->has_marker;
     if (over->dir) {
         dir_unqueue_locked(c, over);
@@ -693,6 +729,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     struct node *oldparent = e->parent;
     bool may_exist = false, marker = false;
     char *src = NULL;
+    auto_free char *replaced = NULL; /* the version that an upload to the new name replaces */
 
     if (m->copies) {
         src = e->src_key ? strdup(e->src_key) : entry_key(e);
@@ -700,7 +737,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
             return -ENOMEM;
     }
     if (m->to)
-        drop_replaced_locked(c, m, &may_exist, &marker);
+        drop_replaced_locked(c, m, &may_exist, &marker, &replaced);
     int r = entry_move_locked(c, &e, m->newparent, m->newname);
     if (r < 0) {
         free(src);
@@ -712,7 +749,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
                    (!m->to && !m->newparent->dir->local_only && !m->newparent->dir->listed_ns);
     if (!m->copies) {
         free(e->etag);
-        e->etag = NULL;
+        e->etag = take_ptr(replaced);
     }
     if (marker && n->dir)
         n->dir->has_marker = true;
@@ -741,7 +778,7 @@ static int move_held(struct cache *c, struct moving *m)
         r = intend(c, m->from->node->dir ? INTENT_RENAMEDIR : INTENT_RENAME, m->from_path,
                    m->to_path, m->from, &i);
     else if (r == 0 && m->removes)
-        r = intend(c, INTENT_UNLINK, m->from_path, NULL, m->from, &i);
+        r = intend_removal_of_name(c, m->from_path, &i);
     crash_point("rename-row");
     if (r == 0)
         r = set_replaced_aside(c, m);
@@ -841,6 +878,8 @@ static int rename_held(struct cache *c, struct node *parent, const char *name,
                        .newname = newname};
     auto_free char *from_path = m.from ? entry_path(m.from) : NULL;
     auto_free char *to_path = child_path(newparent, newname);
+    m.from_path = from_path;
+    m.to_path = to_path;
     int r = !m.from || (newparent->flags & NODE_LOST) ? -ENOENT
             : !from_path || !to_path                  ? -ENOMEM
                                                       : 0;
@@ -850,8 +889,6 @@ static int rename_held(struct cache *c, struct node *parent, const char *name,
     mutex_unlock(&c->lock);
     if (r < 0 || same)
         return same && (flags & RENAME_NOREPLACE) ? -EEXIST : r;
-    m.from_path = from_path;
-    m.to_path = to_path;
     if (!(flags & RENAME_EXCHANGE))
         return move_held(c, &m);
     if (!m.to)

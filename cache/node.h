@@ -235,6 +235,7 @@ struct cache {
     struct mirror mirror;
     struct journal *journal;
     uint64_t identity_hash; /* constant; salt of derived inode numbers */
+    uint64_t id;            /* constant; this cache directory's own random number */
     bool damaged_journal;
 
     pthread_rwlock_t ns;
@@ -289,6 +290,7 @@ struct cache {
     pthread_cond_t kick; /* the scheduler has something to look at */
     bool kicked;
     atomic_bool cancelled; /* ends every store call */
+    atomic_bool unconditional; /* the store refuses preconditions of uploads */
 };
 
 void ns_read(struct cache *c);
@@ -328,6 +330,9 @@ struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *na
 void entry_remove_locked(struct cache *c, struct entry *e) REQUIRES(&c->lock);
 /* Moves an entry to another place. 0 or -ENOMEM; *e is the new entry. */
 int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const char *name);
+/* What is below the entry came to the store, or changed there: listings that were asked before
+ * are not right about it, nor about the directories above. */
+void entry_changed_locked(struct cache *c, struct entry *e) REQUIRES(&c->lock);
 /* Paths, heap or NULL. The tree must be held still. */
 char *entry_path(struct entry *e);
 char *entry_key(struct entry *e); /* where the store has it now */
@@ -378,8 +383,10 @@ int node_save_stamp(struct cache *c, struct node *n);
 int node_write_stamp_held(struct cache *c, struct node *n);
 /* Writes the records of what the store holds. */
 int file_write_keys(struct cache *c, struct node *n, int fd);
-/* What fstat() said of the mirror file, into the node; marks it dirty when it changed. */
-void file_saw_locked(struct cache *c, struct node *n, const struct stat *st) REQUIRES(&c->lock);
+/* What fstat() says of the mirror file, into the node; marks it dirty when it changed. Under the
+ * lock, so that an older look can't come after a younger one. 0 or -errno. */
+int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_st)
+    REQUIRES(&c->lock);
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
     REQUIRES(&c->lock);
 /* Whether the store has this generation, or a later one, under each name that it owes. */
@@ -451,6 +458,10 @@ void upload_start_locked(struct cache *c, struct node *n, char *path) REQUIRES(&
 bool upload_runs_at_locked(struct cache *c, const char *path, bool below) REQUIRES(&c->lock);
 /* What an object's attributes are to be; released with attrs_release(). */
 int node_attrs_locked(struct node *n, struct attrs *ret);
+/* Marks a version that this cache puts to `key`, so that it is known again. */
+void attrs_sign(struct cache *c, const char *key, struct attrs *a);
+/* Whether this cache put it to `key`. */
+bool attrs_are_ours(struct cache *c, const char *key, const struct attrs *a);
 /* How long to wait after the n-th failure in a row, with jitter, in ns. */
 int64_t retry_delay_ns(unsigned attempts);
 /* ---- intent.c ---- */

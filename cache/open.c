@@ -371,10 +371,8 @@ static int note_change(struct cache *c, struct node *n, int fd)
 {
     struct stat st;
 
-    if (fstat(fd, &st) < 0)
-        return -errno;
     mutex_lock(&c->lock);
-    file_saw_locked(c, n, &st);
+    int r = file_look_locked(c, n, fd, &st);
     /* Two changes within one tick of the clock: the second moves nothing that can be seen. */
     if (n->file->state != FILE_DIRTY || !n->file->content_dirty)
         file_mark_dirty_locked(c, n, true);
@@ -383,7 +381,7 @@ static int note_change(struct cache *c, struct node *n, int fd)
     atomic_store(&n->file->changed, true);
     n->file->kept_generation = n->file->generation;
     mutex_unlock(&c->lock);
-    return 0;
+    return r;
 }
 
 /* Writes as much as there is room for. */
@@ -628,20 +626,18 @@ int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
 
     if (!h->writable)
         return 0;
-    if (fstat(handle_fd(h), &st) < 0)
-        return -errno;
     /* Before it is queued: it may go up from then on. */
     bool looked = look_for_cut(c, h);
     mutex_lock(&c->lock);
     struct file *f = n->file;
     uint64_t before = f->seq;
-    file_saw_locked(c, n, &st);
+    r = file_look_locked(c, n, handle_fd(h), &st);
     if (n->links && f->state == FILE_DIRTY && !file_stored_locked(n, f->generation) &&
         !f->wanted)
         file_queue_locked(c, n);
     bool numbered = f->seq != before;
     mutex_unlock(&c->lock);
-    if (numbered || looked)
+    if (r == 0 && (numbered || looked))
         r = node_write_stamp(c, n, handle_fd(h));
     crash_point("close-stamped");
     mutex_lock(&c->lock);
@@ -657,12 +653,11 @@ void cache_release(struct cache *c, struct handle *h)
 {
     struct node *n = h->node;
     struct stat st;
-    bool seen = h->writable && fstat(handle_fd(h), &st) == 0;
 
     mutex_lock(&c->lock);
     struct file *f = n->file;
-    if (seen)
-        file_saw_locked(c, n, &st);
+    if (h->writable)
+        (void)file_look_locked(c, n, handle_fd(h), &st);
     /* Every file that was open for writing is looked at once more: a mapping may still write.
      */
     if (h->writable && f->write_handles == 1 && n->links &&
@@ -756,13 +751,11 @@ int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter 
     (void)datasync; /* the stamp must be synced as well */
     if (!h->writable)
         return 0;
-    if (fstat(handle_fd(h), &st) < 0)
-        return -errno;
     mutex_lock(&c->lock);
-    file_saw_locked(c, n, &st);
-    if (n->file->state == FILE_PARTIAL) {
+    r = file_look_locked(c, n, handle_fd(h), &st);
+    if (r < 0 || n->file->state == FILE_PARTIAL) {
         mutex_unlock(&c->lock);
-        return 0;
+        return r;
     }
     if (c->config.durability == DURABILITY_STORE) {
         if (n->links && n->file->state == FILE_DIRTY &&

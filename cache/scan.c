@@ -81,10 +81,33 @@ static bool row_means(struct cache *c, const struct intent *i, const char *path)
     return fd >= 0 && stamp_read_attrs(fd, &a) == 0 && a.ino == i->ino && a.birth < i->seq;
 }
 
+/* The directory that a name left may be empty now, and the process may have died before it said
+ * so: it is owed to the store, where nothing else may stand for it. */
+static int owe_parent(struct cache *c, const char *path)
+{
+    auto_free char *parent = path_parent(path);
+    struct stamp_attrs a;
+
+    if (!parent)
+        return -ENOMEM;
+    if (*parent == '\0')
+        return 0;
+    auto_close int fd = mirror_open_path(&c->mirror, parent, O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return 0; /* moved or removed as well */
+    if (stamp_read_attrs(fd, &a) < 0)
+        a = (struct stamp_attrs){.ino = ino_of_key(c, parent),
+                                 .mode = S_IFDIR | c->config.dir_mode,
+                                 .uid = c->config.uid,
+                                 .gid = c->config.gid};
+    a.flags |= STAMP_NEW;
+    return stamp_write_attrs(fd, &a);
+}
+
 /* Only the newest change can lack its step in the mirror: it was not answered then. */
 static int redo_newest(struct cache *c)
 {
-    struct intent *i, *newest = NULL;
+    struct intent *i, *newest = NULL, *last = c->intents ? c->intents->prev : NULL;
     int r = 0;
 
     DL_FOREACH(c->intents, i)
@@ -92,15 +115,17 @@ static int redo_newest(struct cache *c)
         if (i->ino)
             newest = i;
     }
-    if (!newest || !row_means(c, newest, newest->from))
-        return 0;
-    if (intent_is_rename(newest))
-        r = mirror_rename(&c->mirror, newest->from, newest->to, 0);
-    else if (newest->kind == INTENT_UNLINK)
-        r = mirror_unlink(&c->mirror, newest->from);
-    else
-        r = mirror_rmdir(&c->mirror, newest->from);
-    return r == -ENOENT ? 0 : r;
+    if (newest && row_means(c, newest, newest->from)) {
+        if (intent_is_rename(newest))
+            r = mirror_rename(&c->mirror, newest->from, newest->to, 0);
+        else if (newest->kind == INTENT_UNLINK)
+            r = mirror_unlink(&c->mirror, newest->from);
+        else
+            r = mirror_rmdir(&c->mirror, newest->from);
+    }
+    if (r < 0 && r != -ENOENT)
+        return r;
+    return last ? owe_parent(c, last->from) : 0;
 }
 
 /* Where what is now at `path` was before the renames up to `last`. What a rename moved away

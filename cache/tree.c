@@ -259,6 +259,19 @@ int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const
     return e2 ? 0 : -ENOMEM;
 }
 
+void entry_changed_locked(struct cache *c, struct entry *e)
+{
+    int64_t now = clock_mono_ns();
+
+    mutex_assert_held(&c->lock);
+    for (; e; e = e->parent->links) {
+        struct dir *above = e->parent->dir;
+        e->changed_ns = now;
+        if (above->new_here && !above->queued && !above->uploading)
+            dir_queue_locked(c, e->parent); /* its children stand for it from now on */
+    }
+}
+
 /* ---- paths ---- */
 
 /* Joins the names above `e` and its own; with `keys` it begins where a rename's source stands.

@@ -31,7 +31,8 @@ struct job {
     uint64_t intents; /* the newest intention when the name was last seen to live */
     struct stat st;
     struct attrs attrs;
-    char *etag;
+    char *etag;   /* the store's version that is replaced, "" none */
+    bool unknown; /* which version that is can't be told from here: it is asked */
     bool content; /* else attributes only */
 };
 
@@ -86,6 +87,91 @@ static int still_same(struct job *j)
     if (!j->live && atomic_load(&j->node->file->changed))
         return CHANGED;
     return same_stat(&now, &j->st) ? 0 : CHANGED;
+}
+
+/* ---- versions ---- */
+
+/* How often the version at the store may change under one upload. */
+#define VERSIONS_MAX 8
+
+static void op_begin(struct cache *c, struct op *op)
+{
+    op_init(op, c->config.store_timeout_ns);
+    op->cancelled = &c->cancelled;
+}
+
+/* Whether an upload is bound to the version that it replaces. Where a put can take effect after
+ * the process that made it has died, an older one of ours could land last otherwise; and what
+ * another node wrote meanwhile would be lost without a word. */
+static bool is_bound(struct job *j)
+{
+    unsigned caps = j->cache->store->caps;
+
+    return j->content && (caps & STORE_IF_MATCH) && (caps & STORE_ORIGIN) &&
+           !atomic_load(&j->cache->unconditional);
+}
+
+static const char *expected(struct job *j)
+{
+    return is_bound(j) ? j->etag : NULL;
+}
+
+static uint64_t origin_of(struct cache *c, const char *key)
+{
+    uint64_t h = c->id;
+
+    for (; *key; key++)
+        h = (h ^ (unsigned char)*key) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+void attrs_sign(struct cache *c, const char *key, struct attrs *a)
+{
+    a->has |= ATTR_ORIGIN;
+    a->origin = origin_of(c, key);
+    a->origin_ns = clock_real_ns();
+}
+
+bool attrs_are_ours(struct cache *c, const char *key, const struct attrs *a)
+{
+    return (a->has & ATTR_ORIGIN) && a->origin == origin_of(c, key);
+}
+
+static int take_version(struct job *j, const struct object *obj)
+{
+    char *etag = strdup(obj && !obj->is_prefix ? obj->etag : "");
+
+    if (!etag)
+        return -ENOMEM;
+    free(j->etag);
+    j->etag = etag;
+    return 0;
+}
+
+/* Another version than expected is there. 0: the upload may replace it, being ours, older, or
+ * none; 1: it is the very one that was to be uploaded, whose answer was lost; -ESTALE:
+ * somebody else's. */
+static int settle_version(struct job *j, struct op *op, struct object *obj)
+{
+    struct object there = {0};
+    int r = store_stat(j->cache->store, op, j->path, &there);
+
+    if (r == -ENOENT)
+        return take_version(j, NULL);
+    if (r < 0)
+        return r;
+    bool ours = attrs_are_ours(j->cache, j->path, &there.attrs);
+    if (ours && there.attrs.origin_ns == j->attrs.origin_ns) {
+        *obj = there;
+        return 1;
+    }
+    r = there.is_prefix || ours || j->unknown
+            ? take_version(j, &there)
+            : op_fail(op, -ESTALE,
+                      "%s/%s was written by somebody else since it was read here",
+                      j->cache->store->url, j->path);
+    object_release(&there);
+    return r;
 }
 
 /* ---- parts ---- */
@@ -193,6 +279,21 @@ static void note_session(struct cache *c, const char *path, struct upload *up)
     crash_point("upload-session");
 }
 
+/* 1: the session was not needed, an earlier commit of it had taken effect. */
+static int commit_parts(struct job *j, struct upload *up, struct op *op, struct object *obj)
+{
+    int r = -ESTALE;
+
+    for (int i = 0; i < VERSIONS_MAX && r == -ESTALE; i++) {
+        op_begin(j->cache, op);
+        r = i == 0 ? 0 : settle_version(j, op, obj);
+        if (r != 0)
+            return r;
+        r = store_upload_commit(up, op, expected(j), obj);
+    }
+    return r;
+}
+
 static int upload_in_parts(struct job *j, struct op *op, struct object *obj)
 {
     struct cache *c = j->cache;
@@ -209,12 +310,9 @@ static int upload_in_parts(struct job *j, struct op *op, struct object *obj)
     crash_point("upload-parts");
     if (r == 0)
         r = still_same(j);
-    if (r == 0) {
-        op_init(op, c->config.store_timeout_ns);
-        op->cancelled = &c->cancelled;
-        r = store_upload_commit(p.up, op, NULL, obj);
-    }
-    if (r < 0) {
+    if (r == 0)
+        r = commit_parts(j, p.up, op, obj);
+    if (r != 0) {
         struct op abort_op;
         op_init(&abort_op, 10 * NS_PER_SEC);
         (void)store_upload_abort(p.up, &abort_op);
@@ -241,7 +339,7 @@ static int put_snapshot(struct job *j, struct op *op, struct object *obj)
     if (r < 0)
         return r;
     mem_source_init(&src, copy, size);
-    return store_put(j->cache->store, op, j->path, NULL, &src.base, &j->attrs, obj);
+    return store_put(j->cache->store, op, j->path, expected(j), &src.base, &j->attrs, obj);
 }
 
 static int put_special(struct job *j, struct op *op, struct object *obj)
@@ -249,10 +347,10 @@ static int put_special(struct job *j, struct op *op, struct object *obj)
     struct mem_source src;
 
     mem_source_init(&src, "", 0);
-    return store_put(j->cache->store, op, j->path, NULL, &src.base, &j->attrs, obj);
+    return store_put(j->cache->store, op, j->path, expected(j), &src.base, &j->attrs, obj);
 }
 
-static int upload_content(struct job *j, struct op *op, struct object *obj)
+static int upload_once(struct job *j, struct op *op, struct object *obj)
 {
     struct store *s = j->cache->store;
     uint64_t size = (uint64_t)j->st.st_size;
@@ -266,7 +364,29 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
         return upload_in_parts(j, op, obj);
     struct file_source src;
     file_source_init(&src, j, 0, size);
-    return store_put(s, op, j->path, NULL, &src.base, &j->attrs, obj);
+    return store_put(s, op, j->path, expected(j), &src.base, &j->attrs, obj);
+}
+
+static int upload_content(struct job *j, struct op *op, struct object *obj)
+{
+    int r = is_bound(j) && j->unknown ? settle_version(j, op, obj) : 0;
+
+    for (int i = 0; i < VERSIONS_MAX && r == 0; i++) {
+        r = upload_once(j, op, obj);
+        if (r == -EOPNOTSUPP && is_bound(j)) {
+            log_warn("%s knows no conditional uploads: what two mounts write to one name at a "
+                     "time, one of them loses",
+                     j->cache->store->url);
+            atomic_store(&j->cache->unconditional, true);
+            r = 0;
+            continue;
+        }
+        if (r != -ESTALE || !is_bound(j))
+            break;
+        op_begin(j->cache, op);
+        r = settle_version(j, op, obj);
+    }
+    return r == 1 ? 0 : r;
 }
 
 /* ---- beginning ---- */
@@ -330,6 +450,16 @@ static bool no_writer(int fd)
     return true;
 }
 
+static struct entry *entry_at(struct node *n, const char *path)
+{
+    for (struct entry *e = n->links; e; e = e->next_link) {
+        auto_free char *now = entry_path(e);
+        if (now && strcmp(now, path) == 0)
+            return e;
+    }
+    return NULL;
+}
+
 /* Looks at the file. 0: there is something to send; 1: nothing; CHANGED: look again later. */
 static int look(struct job *j)
 {
@@ -353,27 +483,29 @@ static int look(struct job *j)
     /* The next store to a mapped page moves mtime only after the page was cleaned. */
     if (j->live && fsync(j->fd) < 0)
         return -errno;
-    if (fstat(j->fd, &j->st) < 0)
-        return -errno;
     mutex_lock(&c->lock);
     f->held = held;
     /* Someone opened it for writing since the lease was tried. */
-    if (!j->live && (f->write_handles || f->fd_users[FD_WRITE])) {
+    int r = !j->live && (f->write_handles || f->fd_users[FD_WRITE])
+                ? CHANGED
+                : file_look_locked(c, n, j->fd, &j->st);
+    if (r < 0) {
         mutex_unlock(&c->lock);
-        return CHANGED;
+        return r;
     }
-    file_saw_locked(c, n, &j->st);
     atomic_store(&f->changed, false);
     j->generation = f->generation;
     j->seq = c->seq;
     j->content = f->state == FILE_DIRTY;
     bool attrs = n->flags & NODE_ATTR_DIRTY;
-    struct entry *e = n->links;
-    while (e && !e->dirty)
-        e = e->next_link;
-    int r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
-    if (r == 0)
+    struct entry *e = entry_at(n, j->path);
+    r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
+    if (r == 0) {
+        attrs_sign(c, j->path, &j->attrs);
+        j->unknown = !e || ghost_pending(c, j->path) || (!e->etag && e->may_exist) ||
+                     (e->etag && !*e->etag);
         j->etag = strdup(e && e->etag ? e->etag : "");
+    }
     f->upload_total = j->content ? (uint64_t)j->st.st_size : 0;
     f->upload_done = 0;
     mutex_unlock(&c->lock);
@@ -381,16 +513,6 @@ static int look(struct job *j)
 }
 
 /* ---- ending ---- */
-
-static struct entry *entry_at(struct node *n, const char *path)
-{
-    for (struct entry *e = n->links; e; e = e->next_link) {
-        auto_free char *now = entry_path(e);
-        if (now && strcmp(now, path) == 0)
-            return e;
-    }
-    return NULL;
-}
 
 static bool any_dirty_name(struct node *n)
 {
@@ -486,7 +608,8 @@ static void done_locked(struct job *j, const struct object *obj)
     }
     e->may_exist = true;
     e->stored_generation = j->generation;
-    e->verified_ns = e->changed_ns = clock_mono_ns();
+    e->verified_ns = clock_mono_ns();
+    entry_changed_locked(c, e);
     f->uploaded_live_ns = clock_mono_ns();
     if (same)
         e->dirty = false;
@@ -562,7 +685,8 @@ static int send_object(struct job *j, struct op *op, struct object *obj)
                                                        : strlen(j->etag) + 1);
         return 0;
     }
-    int r = store_set_attributes(c->store, op, j->path, NULL, &j->attrs, obj);
+    int r = store_set_attributes(c->store, op, j->path, *j->etag ? j->etag : NULL, &j->attrs,
+                                 obj);
     if (r != -ENOENT && r != -ESTALE)
         return r;
     /* The object is gone: with all content here it is made again, else there is nothing to
@@ -584,6 +708,40 @@ static int send_object(struct job *j, struct op *op, struct object *obj)
     return r;
 }
 
+/* Somebody else's version has the name at the store. The content from here goes to kept/, where
+ * status lists it, and the name shows theirs. */
+static void keep_loser(struct job *j)
+{
+    struct cache *c = j->cache;
+    struct node *n = j->node;
+
+    ns_write(c);
+    mutex_lock(&c->lock);
+    struct entry *e = entry_at(n, j->path);
+    bool free_to_go = e && e->dirty && n->file->open_handles == 0 && !n->file->fetches;
+    mutex_unlock(&c->lock);
+    int r = free_to_go ? mirror_keep(&c->mirror, j->path) : -EBUSY;
+    crash_point("conflict-kept");
+    if (r == 0) {
+        mutex_lock(&c->lock);
+        log_error("%s/%s was written by somebody else meanwhile: theirs stays, the content from "
+                  "here is kept as %s/kept/%s",
+                  c->store->url, j->path, c->mirror.dir, j->path);
+        c->kept_files++;
+        n->nlink--;
+        stamp_keys_remove(&n->file->keys, j->path);
+        e->parent->dir->listed_ns = 0;
+        notice_locked(c, e->parent, e->name);
+        entry_remove_locked(c, e);
+        if (!n->links)
+            file_unqueue_locked(c, n->file);
+        mutex_unlock(&c->lock);
+    } else if (r != -EBUSY) {
+        log_error("cache %s: can't set %s aside: %s", c->mirror.dir, j->path, strerror(-r));
+    }
+    ns_done(c);
+}
+
 static void finish(struct job *j, int r, const struct object *obj, const char *why)
 {
     struct cache *c = j->cache;
@@ -600,6 +758,8 @@ static void finish(struct job *j, int r, const struct object *obj, const char *w
     else
         failed_locked(j, r, why);
     mutex_unlock(&c->lock);
+    if (r == -ESTALE && is_bound(j))
+        keep_loser(j);
     if (r >= 0 && write_stamps(j) < 0)
         log_warn("%s is in the store, but its stamp could not be written; it will be uploaded "
                  "again after a restart",
@@ -623,8 +783,7 @@ static void run_upload(struct task *task)
     struct object obj = {0};
     struct op op;
 
-    op_init(&op, c->config.store_timeout_ns);
-    op.cancelled = &c->cancelled;
+    op_begin(c, &op);
     j->fd = file_get_fd(c, j->node, FD_READ);
     int r = j->fd < 0 ? j->fd : look(j);
     if (r < 0 && r != CHANGED)

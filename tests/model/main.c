@@ -47,9 +47,27 @@ struct shared {
 static struct shared *shared;
 static const char *store_url;
 static char root[256], prefix[64];
-static bool native, trace;
+static bool native, errors, trace;
+
+enum ending { END_KILLED, END_POINT, END_LAST, END_THAW, END_STOPPED, ENDINGS };
+
+struct round {
+    const struct tree *candidates;
+    size_t n_candidates;
+    struct plan plan[2]; /* from each of the candidates */
+    enum ending ending;
+    bool frozen, passthrough;
+    bool small; /* the cache: content is evicted */
+    char crash_at[48];
+};
 
 /* ---- the store, slowed down and stopped ---- */
+
+static bool changes(enum call_kind kind)
+{
+    return kind == CALL_PUT || kind == CALL_COPY || kind == CALL_RENAME || kind == CALL_REMOVE ||
+           kind == CALL_MKDIR || kind == CALL_RMDIR || kind == CALL_SETATTR;
+}
 
 static int64_t slow_around(struct layer *l, struct call *c)
 {
@@ -66,7 +84,15 @@ static int64_t slow_around(struct layer *l, struct call *c)
     int r = op_sleep(c->op, rng_below(&rng, 3) ? rng_below(&rng, 2000) * 1000 : 0);
     if (r < 0)
         return r;
+    /* A failure in fifty changes; half of them have taken effect nevertheless. */
+    unsigned luck = errors && changes(c->kind) ? rng_below(&rng, 100) : 2;
+    if (luck == 0)
+        return op_fail(c->op, -EIO, "%s %s: a failure of the model", call_name(c->kind), c->key);
     int64_t done = call_next(c);
+    if (luck == 1 && done == 0 && c->ret_obj)
+        object_release(c->ret_obj);
+    if (luck == 1)
+        done = op_fail(c->op, -EIO, "%s %s: a lost answer", call_name(c->kind), c->key);
     if (rng_below(&rng, 4) == 0)
         (void)op_sleep(c->op, rng_below(&rng, 2000) * 1000);
     while (atomic_load(&shared->frozen))
@@ -115,7 +141,7 @@ static void fail(const char *what, const char *why)
     _exit(1);
 }
 
-static void mount_cache(struct mounted *m, bool passthrough)
+static void mount_cache(struct mounted *m, const struct round *r)
 {
     struct cache_config config;
     static char dir[300], identity[80];
@@ -126,28 +152,28 @@ static void mount_cache(struct mounted *m, bool passthrough)
     (void)snprintf(identity, sizeof(identity), "model %s", prefix);
     config.dir = dir;
     config.identity = identity;
-    config.size_bytes = UINT64_C(1) << 30;
+    config.size_bytes = r->small ? UINT64_C(24) << 10 : UINT64_C(1) << 30;
     config.reserve_bytes = 1;
     config.settle_ns = 0;
     config.upload_interval_ns = 0;
     config.attr_timeout_ns = config.list_timeout_ns = 3600 * NS_PER_SEC;
-    config.passthrough = passthrough;
+    config.passthrough = r->passthrough;
     config.uid = config.gid = 0;
     op_init(&op, 20 * NS_PER_SEC);
     memset(m, 0, sizeof(*m));
-    int r = cache_new(&config, open_store(), &op, &m->cache);
-    if (r < 0)
+    if (cache_new(&config, open_store(), &op, &m->cache) < 0)
         fail("the cache does not open", op.why);
 }
 
-static void must_be(struct mounted *m, const char *when, const struct tree *wanted)
+static void must_be(struct mounted *m, const char *when, const struct tree *wanted,
+                    enum modes modes)
 {
     struct tree found;
     int r = mounted_read(m, &found, true);
 
     if (r < 0)
         fail(when, strerror(-r));
-    const char *differs = tree_differs(&found, wanted, true, false);
+    const char *differs = tree_differs(&found, wanted, modes, false);
     if (differs)
         fail(when, differs);
     tree_release(&found);
@@ -164,7 +190,7 @@ static int recognise(struct mounted *m, const struct tree *candidates, size_t n,
     if (r < 0)
         fail("after a recovery", strerror(-r));
     for (size_t i = 0; i < n; i++) {
-        differs = tree_differs(&found, &candidates[i], true, false);
+        differs = tree_differs(&found, &candidates[i], MODES_ALL, false);
         if (!differs) {
             tree_release(&found);
             return (int)i;
@@ -186,23 +212,15 @@ static void do_steps(struct mounted *m, const struct plan *p)
         }
         int r = mounted_do(m, &p->step[i]);
         atomic_store(&shared->done, (unsigned)i + 1);
-        if (r == 0)
+        /* That an upload failed is told once, and the upload tried again. */
+        bool told = errors && r == -EIO &&
+                    (p->step[i].kind == OP_CLOSE || p->step[i].kind == OP_FSYNC);
+        if (r == 0 || told)
             continue;
         (void)snprintf(what, sizeof(what), "step %zu (%s)", i, p->step[i].path);
         fail(what, strerror(-r));
     }
 }
-
-enum ending { END_KILLED, END_POINT, END_LAST, END_THAW, END_STOPPED, ENDINGS };
-
-struct round {
-    const struct tree *candidates;
-    size_t n_candidates;
-    struct plan plan[2]; /* from each of the candidates */
-    enum ending ending;
-    bool frozen, passthrough;
-    char crash_at[48];
-};
 
 static void stop_cache(struct mounted *m)
 {
@@ -215,7 +233,7 @@ static void run_round(struct round *r)
 {
     struct mounted m;
 
-    mount_cache(&m, r->passthrough);
+    mount_cache(&m, r);
     int matched = recognise(&m, r->candidates, r->n_candidates, true);
     atomic_store(&shared->matched, matched);
     struct plan *p = &r->plan[matched];
@@ -225,7 +243,7 @@ static void run_round(struct round *r)
         atomic_store(&shared->frozen, 1);
     do_steps(&m, p);
     if (r->frozen || r->ending == END_THAW)
-        must_be(&m, "at once", &p->tree[p->n]);
+        must_be(&m, "at once", &p->tree[p->n], MODES_ALL);
     if (r->ending == END_THAW) {
         atomic_store(&shared->frozen, 0);
         struct step flush = {.kind = OP_FLUSH};
@@ -233,7 +251,7 @@ static void run_round(struct round *r)
         int e = mounted_do(&m, &flush);
         if (e < 0)
             fail("flush in the same process", strerror(-e));
-        must_be(&m, "after a flush in the same process", &p->tree[p->n]);
+        must_be(&m, "after a flush in the same process", &p->tree[p->n], MODES_ALL);
     }
     if (r->ending == END_STOPPED) {
         atomic_store(&shared->frozen, 0);
@@ -293,7 +311,7 @@ static void store_must_be(const struct tree *wanted)
     }
     if (r < 0)
         fail("the store can't be read", op.why);
-    const char *differs = tree_differs(&s.tree, wanted, true, true);
+    const char *differs = tree_differs(&s.tree, wanted, MODES_ALL, true);
     if (differs)
         fail("in the store", differs);
     store_close(store);
@@ -305,13 +323,13 @@ static void run_last(struct round *r)
     struct mounted m;
     struct step flush = {.kind = OP_FLUSH};
 
-    mount_cache(&m, r->passthrough);
+    mount_cache(&m, r);
     int matched = recognise(&m, r->candidates, r->n_candidates, true);
     atomic_store(&shared->matched, matched);
     int e = mounted_do(&m, &flush);
     if (e < 0)
         fail("flush", strerror(-e));
-    must_be(&m, "after the flush", &r->candidates[matched]);
+    must_be(&m, "after the flush", &r->candidates[matched], MODES_ALL);
     stop_cache(&m);
     store_must_be(&r->candidates[matched]);
     atomic_store(&shared->ended, 1);
@@ -322,8 +340,10 @@ static void run_cold(struct round *r)
 {
     struct mounted m;
 
-    mount_cache(&m, r->passthrough);
-    must_be(&m, "with an empty cache", &r->candidates[0]);
+    mount_cache(&m, r);
+    /* An object store tells the mode of a directory to nobody who only lists. */
+    must_be(&m, "with an empty cache", &r->candidates[0],
+            strncmp(store_url, "s3:", 3) == 0 ? MODES_OF_FILES : MODES_ALL);
     stop_cache(&m);
     atomic_store(&shared->ended, 1);
     _exit(0);
@@ -395,7 +415,7 @@ static void report(uint64_t seed, struct round *rounds, unsigned n, const int *c
     for (unsigned i = 0; i <= n; i++) {
         struct round *r = &rounds[i];
         (void)printf(" round %u%s%s ending %d %s\n", i, r->frozen ? " frozen" : "",
-                     r->passthrough ? " passthrough" : "", r->ending, r->crash_at);
+                     r->passthrough ? " passthrough" : r->small ? " small" : "", r->ending, r->crash_at);
         if (chosen[i] < 0)
             continue;
         tree_print(stdout, &r->candidates[chosen[i]]);
@@ -413,6 +433,7 @@ static void round_make(struct round *r, struct rng *rng, const struct tree *cand
     r->n_candidates = n_candidates;
     r->frozen = rng_below(rng, 3) == 0;
     r->passthrough = rng_below(rng, 2);
+    r->small = !r->frozen && rng_below(rng, 3) == 0;
     r->ending = (enum ending)rng_below(rng, ENDINGS);
     size_t steps = 1 + rng_below(rng, rng_below(rng, 3) ? 12 : OPS_MAX);
     struct rng same = *rng;
@@ -503,6 +524,7 @@ int main(int argc, char **argv)
     unsigned rounds = argc > 5 ? (unsigned)strtoul(argv[5], NULL, 10) : 3;
     rounds = rounds < 1 ? 1 : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
     native = getenv("MODEL_NATIVE_RENAME") != NULL;
+    errors = getenv("MODEL_ERRORS") != NULL;
     trace = getenv("MODEL_TRACE") != NULL;
     log_set_level(getenv("MODEL_LOG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

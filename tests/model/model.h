@@ -82,6 +82,8 @@ struct rng {
 uint64_t rng_next(struct rng *r);
 unsigned rng_below(struct rng *r, unsigned n);
 
+enum modes { MODES_OF_FILES, MODES_ALL };
+
 /* ---- tree.c ---- */
 void tree_copy(struct tree *to, const struct tree *from);
 void tree_release(struct tree *t);
@@ -90,9 +92,9 @@ void tree_close_all(struct tree *t);
 /* Names of one file are files of their own, as on another node. */
 void tree_split_links(struct tree *t);
 struct name *tree_at(struct tree *t, const char *path);
-/* NULL when both hold the same names and content, else what differs (static). `with_mode`: and
- * permission bits. `files_only`: as a store without directories shows it. */
-const char *tree_differs(const struct tree *found, const struct tree *wanted, bool with_mode,
+/* NULL when both hold the same names and content, else what differs (static). Permission
+ * bits count as `modes` says. `files_only`: as a store without directories shows it. */
+const char *tree_differs(const struct tree *found, const struct tree *wanted, enum modes modes,
                          bool files_only);
 void tree_print(FILE *out, const struct tree *t);
 void step_print(FILE *out, const struct step *s);

@@ -131,7 +131,7 @@ void tree_split_links(struct tree *t)
     }
 }
 
-const char *tree_differs(const struct tree *found, const struct tree *wanted, bool with_mode,
+const char *tree_differs(const struct tree *found, const struct tree *wanted, enum modes modes,
                          bool files_only)
 {
     static char text[512];
@@ -143,7 +143,8 @@ const char *tree_differs(const struct tree *found, const struct tree *wanted, bo
         const struct name *f = tree_at((struct tree *)(uintptr_t)found, w->path);
         const char *what = !f                                 ? "is missing"
                            : f->inode->kind != w->inode->kind ? "is of another kind"
-                           : with_mode && w->inode->kind != KIND_LINK &&
+                           : w->inode->kind != KIND_LINK &&
+                                   (modes == MODES_ALL || w->inode->kind == KIND_FILE) &&
                                    f->inode->mode != w->inode->mode
                                ? "has another mode"
                            : w->inode->kind == KIND_DIR         ? NULL
