@@ -62,6 +62,7 @@ struct tree {
 
 struct mem_store {
     struct store base;
+    struct store_ops ops; /* base.ops: without rename when it is like S3 */
     struct tree *tree;
 };
 
@@ -1094,27 +1095,6 @@ static const struct store_ops mem_ops = {
     .close = mem_close,
 };
 
-static const struct store_ops mem_s3_ops = {
-    .name = "mem",
-    .stat = mem_stat,
-    .list = mem_list,
-    .read = mem_read,
-    .put = mem_put,
-    .upload_begin = mem_upload_begin,
-    .upload_part = mem_upload_part,
-    .upload_commit = mem_upload_commit,
-    .upload_abort = mem_upload_abort,
-    .upload_detach = mem_upload_detach,
-    .upload_token = mem_upload_token,
-    .upload_resume = mem_upload_resume,
-    .copy = mem_copy,
-    .remove = mem_remove,
-    .mkdir = mem_mkdir,
-    .rmdir = mem_rmdir,
-    .set_attributes = mem_set_attributes,
-    .close = mem_close,
-};
-
 #define CAPS_S3 (STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS | STORE_ORIGIN)
 
 int mem_store_new(const char *url, const struct store_config *config, struct op *op,
@@ -1132,8 +1112,11 @@ int mem_store_new(const char *url, const struct store_config *config, struct op 
     struct mem_store *m = calloc(1, sizeof(*m));
     if (!m)
         return op_fail(op, -ENOMEM, "no memory to open a store");
+    m->ops = mem_ops;
+    if (like_s3)
+        m->ops.rename = NULL;
     m->base = (struct store){
-        .ops = like_s3 ? &mem_s3_ops : &mem_ops,
+        .ops = &m->ops,
         .caps = like_s3 ? CAPS_S3 : CAPS_S3 | STORE_RENAME | STORE_LIST_ATTRS,
         .part_size = PART_SIZE,
         .part_min = 1,

@@ -137,17 +137,21 @@ class Bench:
         if size != self.size:
             raise harness.Failure(f"{path} has {size} bytes, must have {self.size}")
 
+    def published(self, system, prefix, write):
+        """Mounts and writes; how long that took, and until the store has it. It stays mounted."""
+        settle_disk()
+        system.up(prefix)
+        started = time.monotonic()
+        write(system.folder)
+        written = time.monotonic() - started
+        system.wait_stored()
+        return written, time.monotonic() - started
+
     def checkpoint(self, number):
         label = f"{self.arguments.size} MiB checkpoint"
         for system in self.in_turn(number):
             prefix = f"checkpoint-{system.name}-{number}"
-            settle_disk()
-            system.up(prefix)
-            started = time.monotonic()
-            self.write_checkpoint(system.folder)
-            written = time.monotonic() - started
-            system.wait_stored()
-            stored = time.monotonic() - started
+            written, stored = self.published(system, prefix, self.write_checkpoint)
             self.add(f"{label}: write + fsync + rename", system.name, written, "native", self.size)
             if system.has_store:
                 self.add(f"{label}: until the store has it", system.name, stored, "s5cmd", self.size)
@@ -197,13 +201,7 @@ class Bench:
         label = f"{self.arguments.files} x 16 KiB"
         for system in self.in_turn(number):
             prefix = f"small-{system.name}-{number}"
-            settle_disk()
-            system.up(prefix)
-            started = time.monotonic()
-            self.write_small(system.folder)
-            written = time.monotonic() - started
-            system.wait_stored()
-            stored = time.monotonic() - started
+            written, stored = self.published(system, prefix, self.write_small)
             self.add(f"{label}: create + write + close", system.name, written, "native")
             if system.has_store:
                 self.add(f"{label}: until the store has them", system.name, stored, "s5cmd")

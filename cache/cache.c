@@ -25,6 +25,7 @@ void cache_config_init(struct cache_config *config)
         .upload_interval_ns = 30 * NS_PER_SEC,
         .settle_ns = 100 * NS_PER_MS,
         .store_timeout_ns = 300 * NS_PER_SEC,
+        .ask_timeout_ns = 60 * NS_PER_SEC,
         .upload_jobs = 8,
         .download_jobs = 8,
         .list_memory_bytes = DEFAULT_LIST_MEMORY,
@@ -112,6 +113,8 @@ static int size_up(struct cache *c, struct op *op)
     if (!config->part_size)
         config->part_size =
             c->store && c->store->part_size ? c->store->part_size : DEFAULT_PART;
+    if (config->ask_timeout_ns > config->store_timeout_ns)
+        config->ask_timeout_ns = config->store_timeout_ns;
     if (config->upload_jobs == 0)
         config->upload_jobs = 1;
     if (config->download_jobs == 0)

@@ -64,6 +64,8 @@ struct cache_config {
     int64_t upload_interval_ns; /* open files that changed are uploaded this often; 0 never */
     int64_t settle_ns;          /* how long a closed file rests before its upload starts */
     int64_t store_timeout_ns;   /* deadline of one request to the store, with its retries */
+    int64_t ask_timeout_ns;     /* the same of a question about names and attributes, for which
+                                   someone waits; of a listing: until its next name */
     unsigned upload_jobs, download_jobs;
     uint64_t part_size; /* 0: what the store likes */
     uint64_t list_memory_bytes;
@@ -245,7 +247,9 @@ struct cache_stats {
     uint64_t nodes, mirror_files, pinned_files;
     uint64_t hidden_names; /* store names that no path can show */
     uint64_t kept_files;   /* content that was not published on purpose (conflict, reboot) */
-    int last_error;        /* negative errno of the last failed upload, 0 none */
+    const char *space_trouble; /* why the limit is exceeded or writers are refused, or NULL;
+                                  constant text */
+    int last_error;            /* negative errno of the last failed upload, 0 none */
     char last_error_text[320];
 };
 void cache_get_stats(struct cache *c, struct cache_stats *ret);

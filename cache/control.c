@@ -154,6 +154,7 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
                                 .pinned_files = HASH_COUNT(c->pins),
                                 .hidden_names = c->hidden_names,
                                 .kept_files = c->kept_files,
+                                .space_trouble = space_trouble_text(c->space),
                                 .last_error = c->last_error};
     count_dirty_locked(c, ret);
     if (c->last_error_text)
@@ -432,7 +433,8 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         int err = n->dir ? n->dir->error : n->file->error;
         unsigned attempts = n->dir ? n->dir->attempts : n->file->attempts;
         /* A failure from before the flush says nothing of the attempt that it asks for. */
-        if (err && attempts != fl->v[i].attempts && *error == 0)
+        bool news = attempts != fl->v[i].attempts || (n->file && n->file->cut);
+        if (err && news && *error == 0)
             *error = op_fail(op, err, "%s", text ? text : strerror(-err));
     }
     return all && intents_done_locked(fl);

@@ -18,6 +18,8 @@
 #define PAGE_NAMES 1000
 /* How many siblings' attributes are asked ahead for someone who stats one after the other. */
 #define STAT_AHEAD 64
+/* A listing answers those who waited for it, however short the time that it is believed. */
+#define BELIEF_MIN_NS (200 * NS_PER_MS)
 /* How long an answer from before an outage is believed while the store can't be reached. */
 #define OUTAGE_NS (5 * NS_PER_SEC)
 /* How long one who could be answered from memory waits for the store. */
@@ -206,6 +208,8 @@ struct listing {
     struct node *dir; /* referenced */
     bool whole;
     int64_t asked_ns;
+    struct op *op;
+    int64_t patience_ns; /* until its next name */
     struct listed *v;
     size_t n, cap;
 };
@@ -214,6 +218,7 @@ static int collect(void *arg, const char *name, const struct object *obj)
 {
     struct listing *l = arg;
 
+    l->op->deadline_ns = clock_mono_ns() + l->patience_ns;
     if (!l->whole && l->n >= PAGE_NAMES)
         return 1;
     if (l->n == l->cap) {
@@ -272,6 +277,7 @@ static void merge_listing(struct listing *l, const char *key, uint64_t hidden, b
     dir->dir->listed_ns = cut ? 0 : l->asked_ns;
     c->hidden_names += hidden - dir->dir->hidden_names;
     dir->dir->hidden_names = hidden;
+    dir->dir->told_ns = clock_mono_ns();
     mutex_unlock(&c->lock);
     ns_done(c);
     if (failed)
@@ -283,8 +289,16 @@ static int excuse_listing_locked(struct node *dir, int64_t timeout_ns, int r)
 {
     if (r == -EINTR || !dir->dir->listed_ns)
         return r;
-    dir->dir->listed_ns = clock_mono_ns() - timeout_ns + OUTAGE_NS;
+    dir->dir->told_ns = clock_mono_ns() - timeout_ns + OUTAGE_NS;
     return 0;
+}
+
+/* How long a listing is believed from its end: it may have taken longer than that itself. */
+static int64_t belief_ns(struct cache *c)
+{
+    int64_t timeout_ns = c->config.list_timeout_ns;
+
+    return timeout_ns > BELIEF_MIN_NS ? timeout_ns : BELIEF_MIN_NS;
 }
 
 static void run_listing(struct task *task)
@@ -299,10 +313,12 @@ static void run_listing(struct task *task)
     mutex_unlock(&c->lock);
     /* What was listed before can be shown: don't let `ls` wait long for a store that is down.
      */
-    op_init(&op, known && c->config.store_timeout_ns > OUTAGE_WAIT_NS
-                     ? OUTAGE_WAIT_NS
-                     : c->config.store_timeout_ns);
+    l->patience_ns = known && c->config.ask_timeout_ns > OUTAGE_WAIT_NS
+                         ? OUTAGE_WAIT_NS
+                         : c->config.ask_timeout_ns;
+    op_init(&op, l->patience_ns);
     op.cancelled = &c->cancelled;
+    l->op = &op;
     int r = key ? store_list(c->store, &op, key, 0, collect, l) : -ENOENT;
     if (r >= 0 || r == -ENOENT)
         merge_listing(l, key ? key : "", op.hidden_names, r == 1);
@@ -312,7 +328,7 @@ static void run_listing(struct task *task)
     if (r == 1 || r == -ENOENT)
         r = 0;
     if (r < 0)
-        r = excuse_listing_locked(l->dir, c->config.list_timeout_ns, r);
+        r = excuse_listing_locked(l->dir, belief_ns(c), r);
     l->dir->dir->listing = false;
     waitq_wake_locked(c, &l->dir->dir->waiters, r);
     node_unref_locked(c, l->dir);
@@ -329,8 +345,7 @@ static bool listed_lately(struct cache *c, struct node *dir)
 {
     struct dir *d = dir->dir;
 
-    return d->local_only ||
-           (d->listed_ns && clock_mono_ns() - d->listed_ns < c->config.list_timeout_ns);
+    return d->local_only || (d->listed_ns && clock_mono_ns() - d->told_ns < belief_ns(c));
 }
 
 int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter *w)
@@ -379,7 +394,7 @@ static void run_query(struct task *task)
     struct object obj = {0};
     struct op op;
 
-    op_init(&op, c->config.store_timeout_ns);
+    op_init(&op, c->config.ask_timeout_ns);
     op.cancelled = &c->cancelled;
     mutex_lock(&c->lock);
     auto_free char *key = child_key(q->dir, q->name);
@@ -497,7 +512,7 @@ static void run_asking(struct task *task)
     bool readable = n->file && n->file->state != FILE_PARTIAL;
     mutex_unlock(&c->lock);
     /* A complete file can be served without the store: don't let its reader wait long. */
-    op_init(&op, readable ? OUTAGE_WAIT_NS : c->config.store_timeout_ns);
+    op_init(&op, readable ? OUTAGE_WAIT_NS : c->config.ask_timeout_ns);
     op.cancelled = &c->cancelled;
     int r = key ? store_stat(c->store, &op, key, &obj) : -ENOENT;
     if (key && (r == 0 || r == -ENOENT))

@@ -9,6 +9,7 @@
 #include "common/path.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -125,8 +126,8 @@ static struct node *next_victim_locked(struct cache *c)
         struct file *f = c->lru;
         struct node *n = f->node;
         auto_free char *path = n->links ? entry_path(n->links) : NULL;
-        bool stub = f->state == FILE_PARTIAL && f->blocks_bytes <= STUB_BYTES &&
-                    !(n->flags & NODE_DEFAULT_INO);
+        bool stub = (f->state == FILE_PARTIAL || n->size == 0) &&
+                    f->blocks_bytes <= STUB_BYTES && !(n->flags & NODE_DEFAULT_INO);
         file_lru_remove_locked(c, f);
         if (path && !stub && !n->links->next_link && !path_is_pinned(c, path) &&
             f->state != FILE_DIRTY && !f->open_handles && !f->queued && !f->uploading &&
@@ -143,7 +144,7 @@ static void evict_one(struct cache *c, struct node *n)
     int r = file_discard(c, n);
 
     crash_point("evict-discarded");
-    if (r == 0 && keeps_ino && n->size > 0)
+    if (r == 0 && keeps_ino)
         r = file_materialise(c, n);
     if (r < 0 && r != -EBUSY)
         log_warn("cache %s: can't evict a file: %s", c->mirror.dir, strerror(-r));
@@ -194,18 +195,16 @@ static int forget_dir(void *arg, struct node *n)
     struct cache *c = arg;
 
     if (n->dir && !n->dir->local_only && !n->dir->listing && n->dir->listed_ns &&
-        clock_mono_ns() - n->dir->listed_ns > FORGET_EVERY_NS)
+        clock_mono_ns() - n->dir->told_ns > FORGET_EVERY_NS)
         forget_children_locked(c, n);
     return c->nodes * NODE_BYTES < c->config.list_memory_bytes;
 }
 
 static void forget_names(struct cache *c)
 {
-    static int64_t last; /* the scheduler's */
-
-    if (clock_mono_ns() - last < FORGET_EVERY_NS)
+    if (clock_mono_ns() - c->forgot_ns < FORGET_EVERY_NS)
         return;
-    last = clock_mono_ns();
+    c->forgot_ns = clock_mono_ns();
     ns_write(c);
     mutex_lock(&c->lock);
     if (c->nodes * NODE_BYTES > c->config.list_memory_bytes)
@@ -214,25 +213,43 @@ static void forget_names(struct cache *c)
     ns_done(c);
 }
 
-void evict_if_needed(struct cache *c)
-{
-    struct statvfs vfs;
+/* ---- back-pressure ---- */
 
-    if (mirror_statvfs(&c->mirror, &vfs) == 0) {
-        mutex_lock(&c->lock);
-        c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-        mutex_unlock(&c->lock);
-    }
-    for (int i = 0; i < 64 && evict_next(c); i++)
-        ;
-    forget_names(c);
-    /* Those who wait for room find out when there is none to be had. */
-    mutex_lock(&c->lock);
-    waitq_wake_locked(c, &c->space_waiters, 0);
-    mutex_unlock(&c->lock);
+const char *space_trouble_text(enum space_trouble trouble)
+{
+    static const char *const texts[] = {
+        [SPACE_FINE] = NULL,
+        [SPACE_OVER_LIMIT] = "over its limit: what is open or waits for a rename is larger; it "
+                             "may grow up to the reserve of the disk",
+        [SPACE_STORE_GONE] = "full while uploads fail: writes get ENOSPC, what was written is "
+                             "kept",
+        [SPACE_DISK_FULL] =
+            "its disk is full: writes get ENOSPC, what was written is kept, what "
+            "was cut off is not published",
+    };
+
+    return texts[trouble];
 }
 
-/* ---- back-pressure ---- */
+/* Logged when it changes only: writers come by thousands a second. */
+static void trouble_locked(struct cache *c, enum space_trouble trouble)
+{
+    if (c->space == trouble)
+        return;
+    c->space = trouble;
+    if (trouble)
+        log_warn("cache %s: %s (in use %" PRIu64 " of %" PRIu64 " bytes, free on the disk "
+                 "%" PRIu64 ", reserve %" PRIu64 ")",
+                 c->mirror.dir, space_trouble_text(trouble), c->used_bytes,
+                 c->config.size_bytes, c->disk_free_bytes, c->config.reserve_bytes);
+    else
+        log_info("cache %s: has room again", c->mirror.dir);
+}
+
+void space_disk_full_locked(struct cache *c)
+{
+    trouble_locked(c, SPACE_DISK_FULL);
+}
 
 /* Whether an upload that runs, or may run, will make something clean. */
 static bool upload_will_help_locked(struct cache *c, struct file *self)
@@ -241,7 +258,7 @@ static bool upload_will_help_locked(struct cache *c, struct file *self)
 
     DL_FOREACH2(c->dirty, f, dirty_next)
     {
-        if (f != self && f->blocks_bytes > 0 && f->state == FILE_DIRTY &&
+        if (f != self && !f->cut && f->blocks_bytes > 0 && f->state == FILE_DIRTY &&
             (f->uploading || (f->write_handles == 0 && !f->staged && !f->held)))
             return true;
     }
@@ -265,13 +282,47 @@ int space_need_locked(struct cache *c, struct file *f, struct waiter *w)
     if (c->lru)
         return waitq_park_locked(c, &c->space_waiters, w);
     if (upload_will_help_locked(c, f)) {
-        if (c->unreachable_ns && clock_mono_ns() - c->unreachable_ns > GRACE_NS)
-            return -ENOSPC;
-        return waitq_park_locked(c, &c->space_waiters, w);
+        if (!c->unreachable_ns || clock_mono_ns() - c->unreachable_ns <= GRACE_NS)
+            return waitq_park_locked(c, &c->space_waiters, w);
+        trouble_locked(c, SPACE_STORE_GONE);
+        return -ENOSPC;
     }
     /* All of it is open or waits for its name: waiting would be for ever. The limit gives way
-     * as long as the disk does not. */
+     * as long as the disk does not; docs/format.md, section 3, has why. */
+    trouble_locked(c, disk_full ? SPACE_DISK_FULL : SPACE_OVER_LIMIT);
     return disk_full ? -ENOSPC : 0;
+}
+
+/* Passthrough writers ask nobody: what they did to the limit is seen here. */
+static void look_at_space_locked(struct cache *c)
+{
+    if (!too_full_locked(c))
+        trouble_locked(c, SPACE_FINE);
+    else if (c->lru || upload_will_help_locked(c, NULL))
+        return; /* there is room soon */
+    else if (c->disk_free_bytes < c->config.reserve_bytes / 2)
+        trouble_locked(c, SPACE_DISK_FULL);
+    else if (c->used_bytes > c->config.size_bytes)
+        trouble_locked(c, SPACE_OVER_LIMIT);
+}
+
+void evict_if_needed(struct cache *c)
+{
+    struct statvfs vfs;
+
+    if (mirror_statvfs(&c->mirror, &vfs) == 0) {
+        mutex_lock(&c->lock);
+        c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+        mutex_unlock(&c->lock);
+    }
+    for (int i = 0; i < 64 && evict_next(c); i++)
+        ;
+    forget_names(c);
+    /* Those who wait for room find out when there is none to be had. */
+    mutex_lock(&c->lock);
+    look_at_space_locked(c);
+    waitq_wake_locked(c, &c->space_waiters, 0);
+    mutex_unlock(&c->lock);
 }
 
 bool space_for_passthrough_locked(struct cache *c)

@@ -167,6 +167,8 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret)
     ret->first_seq = f->first_seq;
     if (f->writing_stamp)
         ret->flags |= STAMP_WRITING;
+    if (f->cut)
+        ret->flags |= STAMP_CUT;
     if (f->synced_mtime_ns) {
         ret->flags |= STAMP_SYNCED;
         ret->synced_mtime_ns = f->synced_mtime_ns;
@@ -298,6 +300,11 @@ void file_queue_locked(struct cache *c, struct node *n)
 
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
 {
+    /* The disk is looked at once a second only: a fast writer could be through by then. */
+    if (blocks_bytes > f->blocks_bytes) {
+        uint64_t more = blocks_bytes - f->blocks_bytes;
+        c->disk_free_bytes -= more < c->disk_free_bytes ? more : c->disk_free_bytes;
+    }
     c->used_bytes += blocks_bytes - f->blocks_bytes;
     f->blocks_bytes = blocks_bytes;
 }
@@ -516,7 +523,7 @@ int file_discard(struct cache *c, struct node *n)
     mutex_unlock(&c->lock);
     if (in_use)
         return -EBUSY;
-    int r = mirror_orphan(&c->mirror, path, id);
+    int r = mirror_orphan(&c->mirror, path, id, false);
     crash_point("discard-orphaned");
     if (r < 0 && r != -ENOENT)
         return r;
@@ -552,8 +559,7 @@ int file_orphan(struct cache *c, struct node *n, const char *path, bool replaced
     uint64_t id = ++c->next_id;
     f->orphan_key = f->state == FILE_PARTIAL && n->links ? entry_key(n->links) : NULL;
     mutex_unlock(&c->lock);
-    int r = replaced ? mirror_link_orphan(&c->mirror, path, id)
-                     : mirror_orphan(&c->mirror, path, id);
+    int r = mirror_orphan(&c->mirror, path, id, replaced);
     crash_point("orphan-moved");
     if (r < 0)
         return r;

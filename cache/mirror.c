@@ -197,7 +197,7 @@ int mirror_rename(struct mirror *m, const char *from, const char *to, unsigned f
     return renameat2(from_dir, from_name, to_dir, to_name, flags) < 0 ? -errno : 0;
 }
 
-int mirror_orphan(struct mirror *m, const char *path, uint64_t id)
+int mirror_orphan(struct mirror *m, const char *path, uint64_t id, bool name_stays)
 {
     char to[24];
     const char *name;
@@ -206,19 +206,9 @@ int mirror_orphan(struct mirror *m, const char *path, uint64_t id)
     if (dir < 0)
         return dir;
     id_name(id, to);
-    return renameat(dir, name, m->orphans_fd, to) < 0 ? -errno : 0;
-}
-
-int mirror_link_orphan(struct mirror *m, const char *path, uint64_t id)
-{
-    char to[24];
-    const char *name;
-    auto_close int dir = open_parent(m->tree_fd, path, &name);
-
-    if (dir < 0)
-        return dir;
-    id_name(id, to);
-    return linkat(dir, name, m->orphans_fd, to, 0) < 0 ? -errno : 0;
+    int r = name_stays ? linkat(dir, name, m->orphans_fd, to, 0)
+                       : renameat(dir, name, m->orphans_fd, to);
+    return r < 0 ? -errno : 0;
 }
 
 void mirror_drop_orphan(struct mirror *m, uint64_t id)

@@ -57,10 +57,9 @@ int mirror_link_fd(struct mirror *m, int fd, const char *path);
 int mirror_mkdirs(struct mirror *m, const char *path);
 /* flags as renameat2(2); the target's parents are made. */
 int mirror_rename(struct mirror *m, const char *from, const char *to, unsigned flags);
-/* Takes a name away: the file lives on as orphans/<id> until mirror_drop_orphan(). */
-int mirror_orphan(struct mirror *m, const char *path, uint64_t id);
-/* The same for a file whose name is about to be taken by another: the name stays. */
-int mirror_link_orphan(struct mirror *m, const char *path, uint64_t id);
+/* Takes a name away: the file lives on as orphans/<id> until mirror_drop_orphan(). With
+ * `name_stays` another file is about to take the name, and it is left for that. */
+int mirror_orphan(struct mirror *m, const char *path, uint64_t id, bool name_stays);
 void mirror_drop_orphan(struct mirror *m, uint64_t id);
 int mirror_open_orphan(struct mirror *m, uint64_t id, int flags);
 int mirror_unlink(struct mirror *m, const char *path);

@@ -62,6 +62,7 @@ struct ghost {
 struct dir {
     struct entry *children;
     int64_t listed_ns;     /* CLOCK_MONOTONIC at the start of the last whole listing; 0 never */
+    int64_t told_ns;       /* CLOCK_MONOTONIC at its end: from then on it is believed */
     bool local_only;       /* the store has nothing below it: no listing needed */
     bool big;              /* more than a page: names are asked one by one */
     bool listing;          /* a listing is under way */
@@ -119,6 +120,8 @@ struct file {
     uint64_t synced_size;
     bool writing_stamp; /* STAMP_WRITING is on the disk */
     bool content_dirty; /* else only attributes are */
+    bool cut;           /* a write found no room: not published before it is made again */
+    uint64_t cut_at;    /* where */
     bool gone;          /* the version being read is no longer at the store */
     struct {            /* the last failed fetch, for those who waited for it */
         uint64_t off, end;
@@ -196,9 +199,10 @@ struct handle {
     struct node *node;
     int flags; /* as open(2) */
     bool writable;
-    bool told;         /* this handle has been given the last error */
-    uint64_t ra_next;  /* where a sequential reader would go on */
-    uint64_t ra_bytes; /* how far ahead it is read */
+    bool told;            /* this handle has been given the last error */
+    uint64_t opened_size; /* of the file then */
+    uint64_t ra_next;     /* where a sequential reader would go on */
+    uint64_t ra_bytes;    /* how far ahead it is read */
 };
 
 /* A row of the journal in memory. */
@@ -214,6 +218,14 @@ struct intent {
     unsigned attempts;
     int64_t due_ns;
     struct intent *prev, *next;
+};
+
+/* Why the cache can't keep its limit, or refuses writers. */
+enum space_trouble {
+    SPACE_FINE,
+    SPACE_OVER_LIMIT, /* what is open, or waits for its name, is more than the limit */
+    SPACE_STORE_GONE, /* uploads fail: writers get ENOSPC */
+    SPACE_DISK_FULL,  /* the reserve is touched and nothing can go: writers get ENOSPC */
 };
 
 #define WAKERS 4 /* threads that answer parked requests */
@@ -245,7 +257,8 @@ struct cache {
     struct waitq flush_waiters; /* woken when anything reached the store */
     pthread_cond_t progress;    /* the same for threads that block */
     uint64_t used_bytes;
-    uint64_t disk_free_bytes;
+    uint64_t disk_free_bytes; /* as last seen, less what was written since */
+    enum space_trouble space;
     uint64_t mirror_files;
     uint64_t open_handles;
     unsigned uploads_running, uploads_running_dirs, deletes_running, copies_running;
@@ -275,6 +288,7 @@ struct cache {
     struct pool *fetchers, *askers, *uploaders, *parts, *chores, *notifier;
     pthread_t scheduler;
     bool scheduler_runs;
+    int64_t forgot_ns;   /* CLOCK_MONOTONIC; when names were last forgotten; the scheduler's */
     pthread_cond_t kick; /* the scheduler has something to look at */
     bool kicked;
     atomic_bool cancelled; /* ends every store call */
@@ -403,6 +417,8 @@ int file_orphan(struct cache *c, struct node *n, const char *path, bool replaced
 /* ---- open.c ---- */
 /* Opens what the caller has just created: nothing to wait for. */
 int file_open_made(struct cache *c, struct node *n, int flags, struct handle **ret);
+/* A write at `off` found no room: what the file holds is not what its writer meant. */
+void file_cut_locked(struct cache *c, struct node *n, uint64_t off) REQUIRES(&c->lock);
 /* Truncates or extends. 0, CACHE_PARKED or an error. */
 int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter *w);
 
@@ -486,6 +502,10 @@ void evict_if_needed(struct cache *c);
 /* 0, CACHE_PARKED while writers must wait, or -ENOSPC. */
 int space_need_locked(struct cache *c, struct file *f, struct waiter *w) REQUIRES(&c->lock);
 bool space_for_passthrough_locked(struct cache *c);
+/* The disk itself had no room for a write: told in log and status. */
+void space_disk_full_locked(struct cache *c) REQUIRES(&c->lock);
+/* What is wrong with the space, for people; NULL when nothing is. */
+const char *space_trouble_text(enum space_trouble trouble);
 bool path_is_pinned(struct cache *c, const char *path);
 int pins_load(struct cache *c);
 void pins_free(struct cache *c);

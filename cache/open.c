@@ -8,8 +8,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <utlist.h>
+
+/* How often a file that eviction took away at the wrong moment is made again. */
+#define NEED_TRIES 8
 
 /* ---- opening ---- */
 
@@ -41,7 +45,8 @@ static int open_ready_locked(struct cache *c, struct node *n, int flags, struct 
     struct file *f = n->file;
     if (f && f->busy)
         return waitq_park_locked(c, &f->range_waiters, w);
-    return wants_write(flags) ? space_need_locked(c, f, w) : 0;
+    /* Who truncates makes room. */
+    return wants_write(flags) && !(flags & O_TRUNC) ? space_need_locked(c, f, w) : 0;
 }
 
 static bool may_pass_through_locked(struct cache *c, struct file *f, bool writable)
@@ -114,6 +119,21 @@ static int stamp_writing(struct cache *c, struct node *n, int fd)
     return r;
 }
 
+/* The mirror file's descriptor, made when there is none. Only what is in use is safe from
+ * eviction: it can take the file between the two steps. */
+static int need_fd(struct cache *c, struct node *n, enum file_fd which)
+{
+    int r = -ESTALE;
+
+    for (int i = 0; i < NEED_TRIES && r == -ESTALE; i++) {
+        r = file_need(c, n);
+        if (r < 0)
+            break; /* -ESTALE, too: it has no name any more */
+        r = file_get_fd(c, n, which);
+    }
+    return r;
+}
+
 static int open_file(struct cache *c, struct node *n, int flags, struct handle **ret)
 {
     struct handle *h = calloc(1, sizeof(*h));
@@ -121,10 +141,9 @@ static int open_file(struct cache *c, struct node *n, int flags, struct handle *
         return -ENOMEM;
     h->node = n;
     h->flags = flags;
+    h->opened_size = n->size;
     h->writable = wants_write(flags);
-    int r = file_need(c, n);
-    if (r == 0)
-        r = file_get_fd(c, n, h->writable ? FD_WRITE : FD_READ);
+    int r = need_fd(c, n, h->writable ? FD_WRITE : FD_READ);
     if (r < 0) {
         free(h);
         return r;
@@ -240,6 +259,99 @@ int cache_prepare_read(struct cache *c, struct handle *h, uint64_t off, size_t l
     return r;
 }
 
+/* ---- writes that found no room ---- */
+
+void file_cut_locked(struct cache *c, struct node *n, uint64_t off)
+{
+    struct file *f = n->file;
+
+    if (!f->cut) {
+        auto_free char *path = node_path(n);
+        log_error("%s: no room in the cache for a write at byte %" PRIu64
+                  "; it is kept, and not "
+                  "published before that is written again",
+                  path ? path : "a removed file", off);
+    }
+    (void)c;
+    f->cut = true;
+    f->cut_at = off;
+    f->error = -ENOSPC;
+    f->error_told = false;
+    free(f->error_text);
+    f->error_text =
+        strdup("the disk of the cache had no room for a write: not published before "
+               "it is written again");
+}
+
+/* Bytes were written at [off, end), or nothing is meant to be behind `off`. */
+static void mend_locked(struct node *n, uint64_t off, uint64_t end)
+{
+    struct file *f = n->file;
+
+    if (!f->cut || off > f->cut_at || end <= f->cut_at)
+        return;
+    f->cut = false;
+    f->error = 0;
+    free(f->error_text);
+    f->error_text = NULL;
+}
+
+static int write_failed(struct cache *c, struct handle *h, uint64_t off, int err)
+{
+    if (err != -ENOSPC)
+        return err;
+    mutex_lock(&c->lock);
+    space_disk_full_locked(c);
+    file_cut_locked(c, h->node, off);
+    mutex_unlock(&c->lock);
+    (void)node_write_stamp(c, h->node, handle_fd(h));
+    return err;
+}
+
+#define PROBE_BYTES (1 << 20)
+
+/* Whether the disk has no room for even a small write. */
+static bool disk_is_full(struct cache *c)
+{
+    auto_close int fd = mirror_tmpfile(&c->mirror);
+
+    return fd == -ENOSPC ||
+           (fd >= 0 && fallocate(fd, 0, 0, PROBE_BYTES) < 0 && errno == ENOSPC);
+}
+
+/* Nobody tells of a passthrough write that failed. A file that grew, or is empty, and is closed
+ * while the disk has no room is taken for one: rather late than half. */
+static bool look_for_cut(struct cache *c, struct handle *h)
+{
+    struct file *f = h->node->file;
+    struct statvfs vfs;
+    struct stat st;
+
+    if (!f->passthrough || fstat(handle_fd(h), &st) < 0 ||
+        (st.st_size && (uint64_t)st.st_size <= h->opened_size))
+        return false;
+    /* Others may have filled the disk within the second since it was looked at. */
+    if (mirror_statvfs(&c->mirror, &vfs) < 0)
+        return false;
+    mutex_lock(&c->lock);
+    c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    bool scarce = f->cut || c->disk_free_bytes < c->config.reserve_bytes + PROBE_BYTES;
+    mutex_unlock(&c->lock);
+    if (!scarce)
+        return false;
+    bool cut = disk_is_full(c);
+    mutex_lock(&c->lock);
+    bool changed = f->cut != cut;
+    if (cut) {
+        space_disk_full_locked(c);
+        file_cut_locked(c, h->node, (uint64_t)st.st_size);
+    } else {
+        mend_locked(h->node, 0, UINT64_MAX);
+    }
+    mutex_unlock(&c->lock);
+    return changed;
+}
+
 /* ---- writing ---- */
 
 /* The file is complete and there is room, or it parks. */
@@ -272,15 +384,11 @@ static int note_change(struct cache *c, struct node *n, int fd)
     return r;
 }
 
-ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t len,
-                    uint64_t off, struct waiter *w)
+/* Writes as much as there is room for. */
+static ssize_t write_some(int fd, const void *buf, size_t len, uint64_t off)
 {
-    int r = write_ready(c, h->node, w);
     size_t done = 0;
 
-    if (r != 0)
-        return r;
-    int fd = handle_fd(h);
     while (done < len) {
         ssize_t n = pwrite(fd, (const char *)buf + done, len - done, (off_t)(off + done));
         if (n < 0 && errno == EINTR)
@@ -291,8 +399,24 @@ ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t l
             break;
         done += (size_t)n;
     }
-    r = note_change(c, h->node, fd);
-    return r < 0 ? r : (ssize_t)done;
+    return (ssize_t)done;
+}
+
+ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t len,
+                    uint64_t off, struct waiter *w)
+{
+    int r = write_ready(c, h->node, w);
+
+    if (r != 0)
+        return write_failed(c, h, off, r);
+    ssize_t done = write_some(handle_fd(h), buf, len, off);
+    if (done < 0)
+        return write_failed(c, h, off, (int)done);
+    r = note_change(c, h->node, handle_fd(h));
+    mutex_lock(&c->lock);
+    mend_locked(h->node, off, off + (uint64_t)done);
+    mutex_unlock(&c->lock);
+    return r < 0 ? r : done;
 }
 
 int cache_fallocate(struct cache *c, struct handle *h, int mode, uint64_t off, uint64_t len,
@@ -320,7 +444,7 @@ ssize_t cache_copy_file_range(struct cache *c, struct handle *in, uint64_t off_i
         return r;
     ssize_t n = copy_file_range(handle_fd(in), &from, handle_fd(out), &to, len, 0);
     if (n < 0)
-        return -errno;
+        return write_failed(c, out, off_out, -errno);
     r = note_change(c, out->node, handle_fd(out));
     return r < 0 ? r : n;
 }
@@ -416,9 +540,23 @@ static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, b
     if (partial)
         return truncate_partial(c, n, fd);
     int r = stamp_writing(c, n, fd);
+    /* As a writer that opens does: an upload that reads the file stops before it can change. */
+    mutex_lock(&c->lock);
+    atomic_store(&n->file->changed, true);
+    n->file->generation++;
+    mutex_unlock(&c->lock);
     if (r == 0 && ftruncate(fd, (off_t)size) < 0)
         r = -errno;
-    return r < 0 ? r : note_change(c, n, fd);
+    if (r == 0)
+        r = note_change(c, n, fd);
+    if (r < 0)
+        return r;
+    mutex_lock(&c->lock);
+    bool cut = n->file->cut;
+    mend_locked(n, size, UINT64_MAX);
+    bool mended = cut && !n->file->cut;
+    mutex_unlock(&c->lock);
+    return mended ? node_write_stamp(c, n, fd) : 0;
 }
 
 int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter *w)
@@ -427,14 +565,11 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
 
     if (c->config.read_only)
         return -EROFS;
-    int r = file_need(c, n);
-    if (r < 0)
-        return r;
     /* The descriptor first: what is in use is not evicted between the look and the change. */
-    int fd = file_get_fd(c, n, FD_WRITE);
+    int fd = need_fd(c, n, FD_WRITE);
     if (fd < 0)
         return fd;
-    r = truncate_ready(c, n, size, &partial, w);
+    int r = truncate_ready(c, n, size, &partial, w);
     if (r == 0)
         r = truncate_fd(c, n, fd, size, partial);
     mutex_lock(&c->lock);
@@ -491,6 +626,8 @@ int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
 
     if (!h->writable)
         return 0;
+    /* Before it is queued: it may go up from then on. */
+    bool looked = look_for_cut(c, h);
     mutex_lock(&c->lock);
     struct file *f = n->file;
     uint64_t before = f->seq;
@@ -500,7 +637,7 @@ int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
         file_queue_locked(c, n);
     bool numbered = f->seq != before;
     mutex_unlock(&c->lock);
-    if (r == 0 && numbered)
+    if (r == 0 && (numbered || looked))
         r = node_write_stamp(c, n, handle_fd(h));
     crash_point("close-stamped");
     mutex_lock(&c->lock);

@@ -100,7 +100,7 @@ static bool live_upload_due(struct cache *c, struct file *f, const char *path, i
 
 static bool may_upload(struct cache *c, struct file *f, const char *path, int64_t now)
 {
-    if (f->write_handles && !live_upload_due(c, f, path, now))
+    if (f->cut || (f->write_handles && !live_upload_due(c, f, path, now)))
         return false;
     if (f->staged && !f->wanted && !c->drain)
         return false;

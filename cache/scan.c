@@ -267,7 +267,31 @@ static int remember_dirty(struct scan *s, struct node *n)
     return 0;
 }
 
-/* Sets the state of one name; 1 when the file is of no use. */
+enum verdict {
+    VERDICT_DROP = 1, /* of no use: the store has it */
+    VERDICT_KEEP,     /* owed to the store, but blocks of it may be lost */
+};
+
+/* The file keeps its number and reads from the store again. Of a file with other names these
+ * may need the bytes, and a symlink is its bytes: the name is dropped. */
+static int forget_content(struct cache *c, struct node *n, const char *path,
+                          const struct stat *st, const struct stamp_key *k)
+{
+    struct ranges none = {0};
+
+    if (st->st_nlink > 1 || !S_ISREG(n->mode))
+        return VERDICT_DROP;
+    auto_close int fd = mirror_open_path(&c->mirror, path, O_RDWR);
+    int r = fd < 0 ? fd : stamp_write_ranges(fd, &none, true);
+    if (r == 0 && (ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)k->size) < 0))
+        r = -errno;
+    n->file->state = FILE_PARTIAL;
+    ranges_clear(&n->file->present);
+    file_account_locked(c, n->file, 0);
+    return r < 0 ? VERDICT_DROP : 0;
+}
+
+/* Sets the state of one name; a verdict when it leaves the mirror. */
 static int judge(struct scan *s, struct entry *e, const char *path, const struct stamp_attrs *a,
                  const struct stat *st, bool partial)
 {
@@ -284,23 +308,27 @@ static int judge(struct scan *s, struct entry *e, const char *path, const struct
     }
     e->may_exist = true;
     if (partial) {
-        if (!k || c->mirror.rebooted)
-            return 1;
+        if (!k)
+            return VERDICT_DROP;
         f->clean_mtime_ns = n->mtime_ns = k->mtime_ns;
         f->clean_size = n->size = k->size;
         if ((uint64_t)st->st_size != k->size)
-            return 1; /* a truncate that was not answered */
+            return VERDICT_DROP; /* a truncate that was not answered */
+        if (c->mirror.rebooted && forget_content(c, n, path, st, k) != 0)
+            return VERDICT_DROP;
         e->dirty = n->flags & NODE_ATTR_DIRTY;
         return e->dirty ? remember_dirty(s, n) : 0;
     }
     if (same && !(a->flags & STAMP_WRITING)) {
-        if (!trusted(c, a, st))
-            return 1;
+        if (!trusted(c, a, st) && k->size && forget_content(c, n, path, st, k) != 0)
+            return VERDICT_DROP;
         f->clean_mtime_ns = n->mtime_ns;
         f->clean_size = n->size;
         e->dirty = n->flags & NODE_ATTR_DIRTY;
         return e->dirty ? remember_dirty(s, n) : 0;
     }
+    if (!trusted(c, a, st))
+        return VERDICT_KEEP;
     f->state = FILE_DIRTY;
     f->content_dirty = true;
     f->writing_stamp = true;
@@ -343,6 +371,8 @@ static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const 
     f->seq = a->seq;
     f->first_seq = a->first_seq;
     f->generation = 1;
+    if (a->flags & STAMP_CUT)
+        file_cut_locked(c, n, n->size);
     (void)stamp_read_xattrs(fd, &n->xattrs);
     (void)stamp_read_keys(fd, &f->keys);
     int r = stamp_read_ranges(fd, &f->present);
@@ -382,13 +412,14 @@ static int enter_name(struct scan *s, const char *path, const struct stamp_attrs
         HASH_ADD(hh, s->seen, ino, sizeof(seen->ino), seen);
     }
     int r = judge(s, e, path, a, st, partial);
-    if (r != 1) {
+    if (r != VERDICT_DROP && r != VERDICT_KEEP) {
         if (r == 0 && n->file->state != FILE_DIRTY)
             file_lru_add_locked(c, n->file);
         return r;
     }
     entry_remove_locked(c, e);
-    return push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
+    return r == VERDICT_KEEP ? push_text(&s->keep, &s->n_keep, &s->cap_keep, path)
+                             : push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
 }
 
 static int scan_file(struct scan *s, const char *path, int fd, const struct stat *st)

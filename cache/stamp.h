@@ -20,6 +20,7 @@ enum stamp_flags {
     STAMP_ATTR_DIRTY = 1 << 1, /* A: attributes not in the store */
     STAMP_NEW = 1 << 2,        /* N: a directory that the store doesn't have yet */
     STAMP_SYNCED = 1 << 3,     /* S: data was fsynced at synced_mtime_ns and synced_size */
+    STAMP_CUT = 1 << 4,        /* C: the disk had no room for a write; not to be published */
 };
 
 struct stamp_attrs {

@@ -61,6 +61,8 @@ static const struct option_def defs[] = {
      "how long a closed file rests before its upload starts"},
     {"store_timeout", OPTION_TIME, FIELD(cache.store_timeout_ns), NULL,
      "deadline of one request to the store, retries included"},
+    {"ask_timeout", OPTION_TIME, FIELD(cache.ask_timeout_ns), NULL,
+     "how long ls, stat, open and create wait for a store that does not answer (1m)"},
     {"mount_timeout", OPTION_TIME, FIELD(mount_timeout_ns), NULL,
      "how long mounting waits for the store to answer (20s)"},
     {"drain_timeout", OPTION_TIME, FIELD(drain_timeout_ns), NULL,

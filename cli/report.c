@@ -60,6 +60,8 @@ static void print_cache(const json_t *status, const json_t *cache)
                  " pinned\n",
                  number_of(cache, "mirror_files"), number_of(cache, "open_handles"),
                  number_of(cache, "pinned_files"));
+    if (*text_of(cache, "trouble"))
+        (void)printf("trouble       %s\n", text_of(cache, "trouble"));
     if (number_of(cache, "hidden_names"))
         (void)printf("hidden        %" PRIu64 " names in the store that no path can show\n",
                      number_of(cache, "hidden_names"));

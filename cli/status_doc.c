@@ -162,6 +162,8 @@ static json_t *json_cache(const struct cache_stats *s)
     set_number(j, "mirror_files", s->mirror_files);
     set_number(j, "pinned_files", s->pinned_files);
     set_number(j, "hidden_names", s->hidden_names);
+    (void)json_object_set_new(j, "trouble",
+                              s->space_trouble ? json_string(s->space_trouble) : json_null());
     return j;
 }
 

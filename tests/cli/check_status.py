@@ -47,6 +47,8 @@ def main():
     check("", status, FIELDS)
     if status["state"] not in ("starting", "mounted", "draining"):
         sys.exit(f"state is {status['state']}")
+    if status["cache"]["trouble"] is not None:
+        check("cache.trouble", status["cache"]["trouble"], TEXT)
     if status["last_error"] is not None:
         check("last_error.", status["last_error"], ERROR)
     if "files" in sys.argv:

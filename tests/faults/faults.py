@@ -65,18 +65,24 @@ class Place:
     def path(self, name):
         return os.path.join(self.mount.mountpoint, name)
 
-    def write(self, name, size, step=MIB):
-        """Writes a file; it counts as written when close() returned."""
+    def write(self, name, size, step=MIB, before_close=None):
+        """Writes a file; it counts as written when close() returned. `before_close` is called while
+        it is still open, also when a write failed, with how many bytes were accepted."""
         data = content(name, size)
+        done = 0
         fd = os.open(self.path(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
-            for off in range(0, size, step):
-                part = data[off:off + step]
-                while part:
-                    part = part[os.write(fd, part):]
+            while done < size:
+                done += os.write(fd, data[done:done + step])
         finally:
+            if before_close:
+                before_close(done)
             os.close(fd)
         self.written[name] = digest(data)
+
+    def trouble(self):
+        """What status says of the cache's space; None when all is well."""
+        return self.mount.status()["cache"]["trouble"]
 
     def read(self, name):
         with open(self.path(name), "rb") as f:
@@ -228,6 +234,46 @@ def umount_without_server(work, name, options):
         p.finish()
 
 
+def machine_rebooted(work, name, options):
+    """Killed, and another boot id: what was synced is published; what was not is kept, replaces
+    nothing, and is named by the log, status and recover."""
+    with Place(work, name, options) as p:
+        p.write("unsynced", 100_000)
+        p.write("synced", 100_000)
+        p.mount.flush(60)
+        p.proxy.refuse()
+        with open(p.path("unsynced"), "wb") as f:
+            f.write(b"changed")
+        with open(p.path("synced"), "wb") as f:
+            f.write(b"changed")
+            f.flush()
+            os.fsync(f.fileno())
+        p.written["synced"] = digest(b"changed")
+        p.mount.kill()
+        with open(os.path.join(p.cache, "boot"), "w") as f:
+            f.write("00000000-0000-0000-0000-000000000000\n")
+        p.proxy.accept()
+        p.mount = p.new_mount()
+        p.mount.start()
+        status = p.mount.run("status", "--files", p.mount.mountpoint, seconds=30).stdout
+        check("1 kept" in status, f"runfs status: {status.strip()}")
+        check(any("kept" in line and "unsynced" in line for line in status.splitlines()),
+              f"runfs status --files does not name what is kept: {status.strip()}")
+        check("unsynced was changed but not synced" in p.mount.log_tail(), "the log does not tell of it")
+        check(p.read("unsynced") == p.written["unsynced"], "unsynced: not the store's version")
+        done = p.mount.run("umount", p.mount.mountpoint, "--timeout", "30", seconds=60)
+        check(done.returncode != 0 and "unsynced" in done.stdout,
+              f"runfs umount: exit {done.returncode} although something is kept: {done.stdout.strip()}")
+        p.mount.wait_dead()
+        p.all_stored()
+        listed = p.mount.run("recover", p.cache, "--list", seconds=60).stdout
+        check("unsynced" in listed, f"runfs recover --list: {listed.strip()}")
+        exported = work.path(f"exported-{name}")
+        p.mount.run("recover", p.cache, "--export", exported, seconds=60)
+        with open(os.path.join(exported, "unsynced"), "rb") as f:
+            check(f.read() == b"changed", "runfs recover --export: not what was written")
+
+
 # ---- the cache is too small -----------------------------------------------------------------
 
 
@@ -274,20 +320,34 @@ def small_cache_many_files(work, name, options):
         used = p.mount.status()["cache"]["used_bytes"]
         check(used <= limit, f"the cache uses {used} of {limit} bytes when nothing is dirty")
         check(peak.bytes <= limit * 1.25, f"the cache took {peak.bytes} of {limit} bytes")
+        opens = p.mount.status()["frontend"]
+        if opens["passthrough"]:
+            check(opens["opens_passthrough"] > 0 and opens["opens_normal"] > 0,
+                  f"opens are passthrough while there is room, normal when there is not: {opens}")
         p.finish()
         return f"peak {peak.bytes / limit:.2f} of the limit"
 
 
 def small_cache_one_file(work, name, options):
-    """Three times the cache's limit as one file."""
+    """Three times the cache's limit as one file: the limit gives way, and says so, until the file
+    is in the store; nobody sees a part of it there."""
     limit = 64 * MIB
+
     with Place(work, name, (*options, f"cache_size={limit}")) as p:
+        def still_open(_):
+            wait_for("status tells of the limit", lambda: "over its limit" in (p.trouble() or ""), 10)
+            check("big" not in p.stored(), "the store shows a file that is still open")
+
         p.proxy.rate(80 * MIB)
         with Peak(p.cache) as peak:
             p.write("small", 1000)
-            p.write("big", 3 * limit)
+            p.write("big", 3 * limit, before_close=still_open)
             p.nothing_torn()
             p.mount.flush(120)
+        check("over its limit" in p.mount.log_tail(), "the log does not tell of the limit")
+        wait_for("the cache is within its limit", lambda: p.trouble() is None, 20)
+        used = p.mount.status()["cache"]["used_bytes"]
+        check(used <= limit, f"the cache uses {used} of {limit} bytes when nothing is dirty")
         check(p.read("big") == p.written["big"], "the file reads differently")
         p.write("after", 2 * MIB)
         p.finish()
@@ -328,15 +388,20 @@ def fill(p, size, count):
     return None
 
 
-def keep_what_failed(p, name):
-    """The file whose write failed: what it holds is a beginning of what was meant."""
+def held_back(p, name, size=4 * MIB):
+    """The file whose write failed: what it holds is a beginning of what was meant, and the store
+    never gets that. flush and status say so."""
     if not os.path.exists(p.path(name)):
         return
     with open(p.path(name), "rb") as f:
         data = f.read()
-    check(content(name, 400 * MIB if name == "big" else 4 * MIB).startswith(data),
-          f"{name} holds what nobody wrote")
-    p.written[name] = digest(data)
+    check(content(name, size).startswith(data), f"{name} holds what nobody wrote")
+    state = os.getxattr(p.path(name), "user.runfs.state")
+    check(state == b"failed", f"{name}: its state is {state.decode()} after a write that failed")
+    done = p.mount.run("flush", p.path(name), "--timeout", "30", seconds=60)
+    check(done.returncode != 0 and "no room" in done.stdout,
+          f"runfs flush of a file that is cut off: exit {done.returncode}: {done.stdout.strip()}")
+    check(name not in p.stored(), f"the store shows {name}, cut off")
 
 
 def disk_full_store_down(work, name, options):
@@ -355,8 +420,15 @@ def disk_full_store_down(work, name, options):
                 check(p.read(key) == p.written[key], f"{key}: reads differently while the disk is full")
             p.prompt("ls", lambda: os.listdir(p.mount.mountpoint))
             p.prompt("status", p.mount.status)
-            keep_what_failed(p, failed)
+            check("ENOSPC" in (p.trouble() or ""), f"status says of the space: {p.trouble()}")
+            p.mount.kill()
             p.proxy.accept()
+            p.mount = p.new_mount()
+            p.mount.start()
+            held_back(p, failed)
+            for key in p.written:
+                check(p.read(key) == p.written[key], f"{key}: reads differently after a kill on the full disk")
+            os.unlink(p.path(failed))
             p.mount.flush(120)
             p.all_stored()
             p.write("afterwards", 8 * MIB)
@@ -381,15 +453,37 @@ def disk_full_one_file(work, name, options):
     with SmallDisk(work, name, 128 * MIB) as disk:
         with Place(work, name, (*options, "store_timeout=5s"), disk.cache) as p:
             p.write("small", 1000)
-            said = "went through"
+            p.write("gone", 1000)
+            p.mount.flush(60)
+            accepted = []
+
+            def still_open(size):
+                accepted.append(size)
+                check(os.path.getsize(p.path("big")) == size, "a write that was accepted is not in the file")
+                check("big" not in p.stored(), "the store shows a file that is still open")
+                wait_for("status tells of the disk", lambda: "ENOSPC" in (p.trouble() or ""), 10)
+                free = os.statvfs(disk.folder)
+                if "passthrough=off" in options:
+                    check(free.f_bavail * free.f_frsize > MIB, "the reserve of the disk is used up")
+                check(p.read("small") == p.written["small"], "small: reads differently on a full disk")
+                p.prompt("ls", lambda: os.listdir(p.mount.mountpoint))
+                p.prompt("unlink", lambda: os.unlink(p.path("gone")))
+                del p.written["gone"]
+
             try:
-                p.write("big", 400 * MIB)
+                p.write("big", 400 * MIB, before_close=still_open)
+                raise Failure("400 MiB went into a disk of 128 MiB while the file was open")
             except OSError as e:
                 check(e.errno == errno.ENOSPC, f"big: {e}, must be ENOSPC")
-                p.nothing_torn() if "big" not in p.stored() else None
-                keep_what_failed(p, "big")
-                said = f"ENOSPC at {os.path.getsize(p.path('big')) // MIB} MiB"
-            check(p.read("small") == p.written["small"], "small: reads differently")
+            check(os.path.getsize(p.path("big")) == accepted[0], "close() changed the file")
+            said = f"ENOSPC at {accepted[0] // MIB} MiB"
+            check("its disk is full" in p.mount.log_tail(), "the log does not tell of the disk")
+            time.sleep(1)
+            held_back(p, "big", 400 * MIB)
+            p.write("big", 3 * MIB)
+            p.mount.flush(60)
+            wait_for("there is room again", lambda: p.trouble() is None, 20)
+            p.write("after", 3 * MIB)
             p.finish()
             return said
 
@@ -416,15 +510,16 @@ def disk_filled_by_others(work, name, options):
                 failed = "f000"
             os.unlink(other)
             if failed:
-                keep_what_failed(p, failed)
+                held_back(p, failed)
+                os.unlink(p.path(failed))
             p.write("after", 3 * MIB)
             check(p.read("before") == p.written["before"], "before: reads differently")
             p.finish()
 
 
-CASES = [server_stopped, server_stuck, connections_cut, umount_without_server, small_cache_many_files,
-         small_cache_one_file, disk_full_store_down, disk_full_store_up, disk_full_one_file,
-         disk_filled_by_others]
+CASES = [server_stopped, server_stuck, connections_cut, umount_without_server, machine_rebooted,
+         small_cache_many_files, small_cache_one_file, disk_full_store_down, disk_full_store_up,
+         disk_full_one_file, disk_filled_by_others]
 
 
 def passthrough_works(work):

@@ -204,9 +204,9 @@ class Suite:
     @staticmethod
     def fill(place, count):
         mount = place.mount()
-        for name in ("stuck", "unlisted"):
+        for name in ("stuck", "unlisted", "uncreated"):
             os.mkdir(f"{mount.mountpoint}/{name}")
-        for name in ["unlisted/x"] + [f"stuck/f{i}" for i in range(count)]:
+        for name in ["unlisted/x", "uncreated/x"] + [f"stuck/f{i}" for i in range(count)]:
             with open(f"{mount.mountpoint}/{name}", "wb") as f:
                 f.write(os.urandom(1 << 20))
         mount.umount()

@@ -76,6 +76,16 @@ def waits(child):
         return f.read().rsplit(")", 1)[1].split()[0] in "SD" and child.poll() is None
 
 
+def dies_at_once(child, sig=signal.SIGKILL, seconds=1.0):
+    """A caller that waits for the store ends when it is killed, not when the store answers."""
+    wait_for("it waits", lambda: waits(child), 10) # running still, on a busy machine
+    started = time.monotonic()
+    child.send_signal(sig)
+    check(child.wait(5) == -sig, f"ended with {child.returncode}")
+    took = time.monotonic() - started
+    check(took < seconds, f"took {took:.1f} s to end")
+
+
 def fifty_readers(stuck):
     """While 50 reads wait, ls, a complete file and create work."""
     stuck.proxy.freeze()
@@ -111,12 +121,7 @@ def killed_at_once(stuck):
     stuck.proxy.freeze()
     child = stuck.reader()
     time.sleep(1)
-    wait_for("it waits", lambda: waits(child), 10) # running still, on a busy machine
-    started = time.monotonic()
-    child.kill()
-    check(child.wait(5) == -signal.SIGKILL, "exit code")
-    took = time.monotonic() - started
-    check(took < 1, f"took {took:.1f} s to end")
+    dies_at_once(child)
 
 
 def killed_in_a_listing(stuck):
@@ -125,11 +130,19 @@ def killed_in_a_listing(stuck):
     child = stuck.reader("import os,sys; os.listdir(sys.argv[1])",
                          os.path.join(stuck.mount.mountpoint, "unlisted"))
     time.sleep(1)
-    wait_for("it waits", lambda: waits(child), 10) # running still, on a busy machine
-    started = time.monotonic()
-    child.kill()
-    check(child.wait(5) == -signal.SIGKILL, "exit code")
-    check(time.monotonic() - started < 1, "took long to end")
+    dies_at_once(child)
+
+
+def killed_in_a_create(stuck):
+    """Nobody can tell whether the name is free in a folder that was never listed."""
+    stuck.proxy.freeze()
+    folder = os.path.join(stuck.mount.mountpoint, "uncreated")
+    for code in ("import os,sys; os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)",
+                 "import os,sys; os.open(sys.argv[1], os.O_CREAT | os.O_EXCL | os.O_WRONLY)",
+                 "import os,sys; os.mkdir(sys.argv[1])"):
+        child = stuck.reader(code, os.path.join(folder, "new"))
+        time.sleep(1)
+        dies_at_once(child)
 
 
 def killed_after_a_signal(stuck):
@@ -140,18 +153,14 @@ def killed_after_a_signal(stuck):
     child.send_signal(signal.SIGUSR1)
     time.sleep(0.5)
     check(waits(child), "a signal ended the read")
-    started = time.monotonic()
-    child.kill()
-    check(child.wait(5) == -signal.SIGKILL, "exit code")
-    check(time.monotonic() - started < 1, "took long to end")
+    dies_at_once(child)
 
 
 def ended_by_sigterm(stuck):
     stuck.proxy.freeze()
     child = stuck.reader()
     time.sleep(1)
-    child.terminate()
-    check(child.wait(5) == -signal.SIGTERM, "exit code")
+    dies_at_once(child, signal.SIGTERM)
 
 
 PROFILED = """
@@ -216,19 +225,19 @@ def one_request_for_all(stuck):
 WRITE = "import os,sys,time; fd=os.open(sys.argv[1],os.O_CREAT|os.O_WRONLY); os.write(fd,b'kept'*1000); "
 
 
+def published_after_all(stuck, path):
+    stuck.thaw()
+    stuck.mount.flush()
+    check(os.getxattr(path, "user.runfs.state") == b"clean", "state after the flush")
+
+
 def killed_in_close(stuck):
     stuck.proxy.freeze()
     path = stuck.path("closing")
     child = stuck.reader(WRITE + "os.close(fd)", path)
     time.sleep(1.5)
-    check(waits(child), "close() does not wait for the store")
-    started = time.monotonic()
-    child.kill()
-    check(child.wait(5) == -signal.SIGKILL, "exit code")
-    check(time.monotonic() - started < 1.5, "took long to end")
-    stuck.thaw()
-    stuck.mount.flush()
-    check(os.getxattr(path, "user.runfs.state") == b"clean", "state after the flush")
+    dies_at_once(child, seconds=1.5)
+    published_after_all(stuck, path)
 
 
 def killed_with_open_files(stuck):
@@ -237,13 +246,8 @@ def killed_with_open_files(stuck):
     child = stuck.reader(WRITE + "time.sleep(1000)", path)
     wait_for("the file", lambda: os.path.exists(path) and os.stat(path).st_size == 4000, 10)
     stuck.proxy.freeze()
-    started = time.monotonic()
-    child.kill()
-    check(child.wait(5) == -signal.SIGKILL, "exit code")
-    check(time.monotonic() - started < 1.5, "took long to end")
-    stuck.thaw()
-    stuck.mount.flush()
-    check(os.getxattr(path, "user.runfs.state") == b"clean", "state after the flush")
+    dies_at_once(child, seconds=1.5)
+    published_after_all(stuck, path)
 
 
 def close_waits(stuck):
@@ -256,6 +260,6 @@ def close_waits(stuck):
     check(os.getxattr(stuck.path("waits"), "user.runfs.state") == b"clean", "state after close()")
 
 
-CASES = [fifty_readers, killed_at_once, killed_in_a_listing, killed_after_a_signal, ended_by_sigterm,
+CASES = [fifty_readers, killed_at_once, killed_in_a_listing, killed_in_a_create, killed_after_a_signal, ended_by_sigterm,
          signals_fail_nothing, stopped_and_continued, one_request_for_all]
 DURABLE_CASES = [killed_in_close, killed_with_open_files, close_waits]

@@ -1,0 +1,397 @@
+/* A cache driven call by call. */
+#include "tests/lib/driven.h"
+
+#include "backends/drivers.h"
+#include "common/lock.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STUCK_NS (20 * NS_PER_SEC)
+
+/* ---- waiting ---- */
+
+struct waiting {
+    struct waiter w;
+    struct mutex lock;
+    pthread_cond_t woken;
+    bool done;
+    int err;
+};
+
+static void wake(struct waiter *w, int err)
+{
+    struct waiting *waiting = container_of(w, struct waiting, w);
+
+    mutex_lock(&waiting->lock);
+    waiting->done = true;
+    waiting->err = err;
+    (void)pthread_cond_signal(&waiting->woken);
+    mutex_unlock(&waiting->lock);
+}
+
+static void waiting_init(struct waiting *w)
+{
+    memset(w, 0, sizeof(*w));
+    w->w.wake = wake;
+    mutex_init(&w->lock);
+    cond_init(&w->woken);
+}
+
+static int64_t await(struct cache *c, struct waiting *w)
+{
+    int64_t until = clock_mono_ns() + STUCK_NS;
+
+    mutex_lock(&w->lock);
+    while (!w->done && clock_mono_ns() < until)
+        (void)mutex_wait_until(&w->lock, &w->woken, until);
+    bool done = w->done;
+    int err = w->err;
+    w->done = false;
+    mutex_unlock(&w->lock);
+    if (!done && cache_cancel(c, &w->w))
+        return -ETIMEDOUT;
+    return err;
+}
+
+/* Makes the call, with `w` as its waiter, until it is answered. */
+#define ANSWER(d, r, call)                                                                     \
+    do {                                                                                       \
+        struct waiting waiting_;                                                               \
+        struct waiter *w = &waiting_.w;                                                        \
+        waiting_init(&waiting_);                                                               \
+        do {                                                                                   \
+            (r) = (call);                                                                      \
+            if ((r) != CACHE_PARKED)                                                           \
+                break;                                                                         \
+            (r) = (__typeof__(r))await((d)->cache, &waiting_);                                 \
+            if ((r) == CACHE_DONE) {                                                           \
+                (r) = 0;                                                                       \
+                break;                                                                         \
+            }                                                                                  \
+        } while ((r) == 0);                                                                    \
+    } while (0)
+
+/* ---- the cache and its store ---- */
+
+static int64_t pass_on(struct layer *l, struct call *c)
+{
+    (void)l;
+    return call_next(c);
+}
+
+void driven_init(struct driven *d, driven_around around)
+{
+    static unsigned count;
+    const char *tmp = getenv("TMPDIR");
+    struct store *mem = NULL;
+    char url[32];
+    struct op op;
+
+    *d = (struct driven){.dir = ""};
+    (void)snprintf(d->dir, sizeof(d->dir), "%s/runfs-driven-XXXXXX", tmp ? tmp : "/tmp");
+    ck_assert_ptr_nonnull(mkdtemp(d->dir));
+    (void)snprintf(url, sizeof(url), "mem:driven%u", ++count);
+    op_init(&op, STUCK_NS);
+    ck_assert_int_eq(mem_store_new(url, NULL, &op, &mem), 0);
+    struct layer *l = calloc(1, sizeof(*l));
+    ck_assert_ptr_nonnull(l);
+    ck_assert_int_eq(layer_init(l, mem, around ? around : pass_on), 0);
+    d->store = &l->base;
+    cache_config_init(&d->config);
+    d->config.dir = d->dir;
+    d->config.identity = url;
+    d->config.settle_ns = 1 * NS_PER_MS;
+    d->config.store_timeout_ns = 5 * NS_PER_SEC;
+    d->config.reserve_bytes = 1;
+}
+
+void driven_mount(struct driven *d)
+{
+    struct op op;
+
+    op_init(&op, STUCK_NS);
+    d->config.identity = d->store->url;
+    int r = cache_new(&d->config, d->store, &op, &d->cache);
+    ck_assert_msg(r == 0, "mount: %d %s", r, op.why);
+}
+
+void driven_unmount(struct driven *d)
+{
+    cache_free(d->cache);
+    d->cache = NULL;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+void driven_release(struct driven *d)
+{
+    driven_unmount(d);
+    store_close(d->store);
+    (void)nftw(d->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+ssize_t driven_stored(struct driven *d, const char *key, void *buf, size_t len)
+{
+    struct store *mem = d->store->next;
+    struct mem_sink sink;
+    struct op op;
+
+    op_init(&op, STUCK_NS);
+    mem_sink_init(&sink, buf, len, 0);
+    return store_read(mem, &op, key, NULL, &sink.base, len, 0, NULL);
+}
+
+void driven_store(struct driven *d, const char *key, const void *data, size_t len)
+{
+    struct mem_source src;
+    struct op op;
+
+    op_init(&op, STUCK_NS);
+    mem_source_init(&src, data, len);
+    int r = store_put(d->store->next, &op, key, NULL, &src.base, NULL, NULL);
+    ck_assert_msg(r == 0, "put %s: %d %s", key, r, op.why);
+}
+
+/* ---- calls ---- */
+
+static int walk(struct driven *d, const char *path, struct node **ret)
+{
+    struct op op;
+
+    op_init(&op, STUCK_NS);
+    return cache_walk(d->cache, path, &op, ret);
+}
+
+static int walk_parent(struct driven *d, const char *path, struct node **ret)
+{
+    auto_free char *parent = path_parent(path);
+
+    return walk(d, parent, ret);
+}
+
+int driven_open(struct driven *d, const char *path, int flags, struct handle **ret)
+{
+    const struct cache_cred cred = {0};
+    struct node *parent = NULL, *n = NULL;
+    struct stat st;
+    int r;
+
+    if (!(flags & O_CREAT)) {
+        r = walk(d, path, &n);
+        if (r == 0)
+            ANSWER(d, r, cache_open(d->cache, n, flags, w, ret));
+    } else {
+        r = walk_parent(d, path, &parent);
+        if (r == 0)
+            ANSWER(d, r,
+                   cache_create(d->cache, parent, path_basename(path), S_IFREG | 0644, flags,
+                                &cred, w, &n, &st, ret));
+    }
+    if (n)
+        cache_forget(d->cache, n, 1);
+    if (parent)
+        cache_forget(d->cache, parent, 1);
+    return r;
+}
+
+int driven_write(struct driven *d, struct handle *h, const void *data, size_t len, uint64_t off)
+{
+    ssize_t r;
+
+    ANSWER(d, r, cache_write(d->cache, h, data, len, off, w));
+    return r < 0 ? (int)r : (size_t)r == len ? 0 : -EIO;
+}
+
+int driven_fsync(struct driven *d, struct handle *h)
+{
+    int r;
+
+    ANSWER(d, r, cache_fsync(d->cache, h, false, w));
+    return r;
+}
+
+int driven_fsyncdir(struct driven *d, const char *path)
+{
+    struct node *n = NULL;
+    int r = walk(d, path, &n);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_fsyncdir(d->cache, n, w));
+    cache_forget(d->cache, n, 1);
+    return r;
+}
+
+int driven_close(struct driven *d, struct handle *h)
+{
+    int r;
+
+    ANSWER(d, r, cache_flush(d->cache, h, w));
+    cache_release(d->cache, h);
+    return r;
+}
+
+int driven_truncate(struct driven *d, const char *path, uint64_t size)
+{
+    struct stat st = {.st_size = (off_t)size};
+    struct node *n = NULL;
+    int r = walk(d, path, &n);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_setattr(d->cache, n, NULL, CACHE_SET_SIZE, w, &st));
+    cache_forget(d->cache, n, 1);
+    return r;
+}
+
+int driven_rename(struct driven *d, const char *from, const char *to)
+{
+    struct node *a = NULL, *b = NULL;
+    int r = walk_parent(d, from, &a);
+
+    if (r == 0)
+        r = walk_parent(d, to, &b);
+    if (r == 0)
+        ANSWER(d, r,
+               cache_rename(d->cache, a, path_basename(from), b, path_basename(to), 0, w));
+    if (a)
+        cache_forget(d->cache, a, 1);
+    if (b)
+        cache_forget(d->cache, b, 1);
+    return r;
+}
+
+int driven_link(struct driven *d, const char *path, const char *to)
+{
+    struct node *n = NULL, *parent = NULL, *again = NULL;
+    struct stat st;
+    int r = walk(d, path, &n);
+
+    if (r == 0)
+        r = walk_parent(d, to, &parent);
+    if (r == 0)
+        ANSWER(d, r, cache_link(d->cache, n, parent, path_basename(to), w, &again, &st));
+    if (n)
+        cache_forget(d->cache, n, 1);
+    if (parent)
+        cache_forget(d->cache, parent, 1);
+    if (again)
+        cache_forget(d->cache, again, 1);
+    return r;
+}
+
+int driven_unlink(struct driven *d, const char *path)
+{
+    struct node *parent = NULL;
+    int r = walk_parent(d, path, &parent);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_unlink(d->cache, parent, path_basename(path), w));
+    cache_forget(d->cache, parent, 1);
+    return r;
+}
+
+int driven_stat(struct driven *d, const char *path, struct stat *st)
+{
+    struct node *n = NULL;
+    int r = walk(d, path, &n);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_getattr(d->cache, n, w, st));
+    cache_forget(d->cache, n, 1);
+    return r;
+}
+
+const char *driven_state(struct driven *d, const char *path)
+{
+    static char state[32];
+    struct node *n = NULL;
+    ssize_t r = walk(d, path, &n);
+
+    if (r < 0)
+        return "";
+    ANSWER(d, r, cache_getxattr(d->cache, n, "user.runfs.state", state, sizeof(state) - 1, w));
+    cache_forget(d->cache, n, 1);
+    state[r < 0 ? 0 : r] = '\0';
+    return state;
+}
+
+int driven_flush(struct driven *d)
+{
+    struct op op;
+
+    op_init(&op, STUCK_NS);
+    int r = cache_flush_path(d->cache, "", true, &op, NULL, NULL);
+    if (r < 0)
+        (void)fprintf(stderr, "flush: %s\n", op.why);
+    return r;
+}
+
+static int count_name(void *arg, const char *name, struct node *node, const struct stat *st,
+                      uint64_t next)
+{
+    (void)node;
+    (void)st;
+    (void)next;
+    if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
+        ++*(int *)arg;
+    return 0;
+}
+
+int driven_list(struct driven *d, const char *path)
+{
+    struct dirhandle *dh = NULL;
+    struct node *n = NULL;
+    int names = 0;
+    int r = walk(d, path, &n);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_opendir(d->cache, n, w, &dh));
+    if (r == 0) {
+        ANSWER(d, r, cache_readdir(d->cache, dh, 0, false, w, count_name, &names));
+        cache_releasedir(d->cache, dh);
+    }
+    cache_forget(d->cache, n, 1);
+    return r < 0 ? r : names;
+}
+
+ssize_t driven_read(struct driven *d, const char *path, void *buf, size_t len)
+{
+    struct handle *h = NULL;
+    int r = driven_open(d, path, O_RDONLY, &h);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_prepare_read(d->cache, h, 0, len, w));
+    ssize_t got = r < 0 ? r : pread(handle_fd(h), buf, len, 0);
+    cache_release(d->cache, h);
+    return got;
+}
+
+void driven_put(struct driven *d, const char *path, const void *data, size_t len)
+{
+    struct handle *h = NULL;
+    int r = driven_open(d, path, O_WRONLY | O_CREAT | O_TRUNC, &h);
+
+    ck_assert_msg(r == 0, "create %s: %s", path, strerror(-r));
+    ck_assert_int_eq(driven_write(d, h, data, len, 0), 0);
+    ck_assert_int_eq(driven_close(d, h), 0);
+}

@@ -1,0 +1,352 @@
+/* cache/: what a mount finds that an earlier one left: after a reboot of the machine, and with
+ * a damaged journal. */
+#include "cache/cache.h"
+#include "cache/recover.h"
+#include "common/mem.h"
+#include "tests/lib/driven.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PART  65536
+#define LARGE (64 * PART) /* more than a reader is read ahead at once */
+
+/* ---- the store takes nothing ---- */
+
+static atomic_bool refusing;
+
+static int64_t refuse(struct layer *l, struct call *c)
+{
+    (void)l;
+    bool adds = c->kind == CALL_PUT || c->kind == CALL_BEGIN || c->kind == CALL_RENAME ||
+                c->kind == CALL_COPY;
+
+    if (adds && atomic_load(&refusing))
+        return op_fail(c->op, -EACCES, "%s %s: refused", call_name(c->kind), c->key);
+    return call_next(c);
+}
+
+/* ---- what is pending ---- */
+
+struct pending {
+    char text[1024];
+};
+
+static int add_pending(void *arg, const struct cache_pending *p)
+{
+    struct pending *all = arg;
+    size_t len = strlen(all->text);
+
+    (void)snprintf(all->text + len, sizeof(all->text) - len, "[%s %s]", p->kind, p->path);
+    return 0;
+}
+
+static void has_pending(const struct pending *p, const char *one, bool there)
+{
+    ck_assert_msg(!!strstr(p->text, one) == there, "%s %s: %s", one,
+                  there ? "is missing" : "is listed", p->text);
+}
+
+static void file_path(struct driven *d, const char *name, char *ret, size_t size)
+{
+    (void)snprintf(ret, size, "%s/%s", d->dir, name);
+}
+
+/* ---- after a reboot ---- */
+
+static void another_boot(struct driven *d)
+{
+    char path[128];
+
+    file_path(d, "boot", path, sizeof(path));
+    FILE *f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs("00000000-0000-0000-0000-000000000000\n", f), 0);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+/* What a crash of the machine does to data that was not synced: blocks are lost, size and times
+ * are not. */
+static void lose_blocks(struct driven *d, const char *name, off_t off, size_t len)
+{
+    static const char zeros[PART];
+    char path[128];
+    struct stat st;
+
+    file_path(d, name, path, sizeof(path));
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(fstat(fd, &st), 0);
+    ck_assert_int_eq(pwrite(fd, zeros, len, off), (ssize_t)len);
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    ck_assert_int_eq(futimens(fd, times), 0);
+    (void)close(fd);
+}
+
+static void write_synced(struct driven *d, const char *name, const char *before,
+                         const char *after)
+{
+    struct handle *h = NULL;
+
+    ck_assert_int_eq(driven_open(d, name, O_WRONLY | O_CREAT | O_TRUNC, &h), 0);
+    ck_assert_int_eq(driven_write(d, h, before, strlen(before), 0), 0);
+    ck_assert_int_eq(driven_fsync(d, h), 0);
+    /* A change within the clock's granularity of the sync could not be told from it. */
+    (void)usleep(30000);
+    if (after)
+        ck_assert_int_eq(driven_write(d, h, after, strlen(after), strlen(before)), 0);
+    ck_assert_int_eq(driven_close(d, h), 0);
+}
+
+static void is_stored(struct driven *d, const char *key, const char *wanted)
+{
+    char buf[64] = "";
+    ssize_t n = driven_stored(d, key, buf, sizeof(buf) - 1);
+
+    ck_assert_msg(n == (ssize_t)strlen(wanted) && strcmp(buf, wanted) == 0,
+                  "the store has %s: %zd \"%s\", not \"%s\"", key, n, buf, wanted);
+}
+
+static ino_t ino_of(struct driven *d, const char *path)
+{
+    struct stat st;
+
+    ck_assert_int_eq(driven_stat(d, path, &st), 0);
+    return st.st_ino;
+}
+
+static void before_the_reboot(struct driven *d, const char *large)
+{
+    char buf[PART];
+
+    d->config.part_size = PART;
+    driven_store(d, "partial", large, LARGE);
+    driven_store(d, "from/x", "x", 1);
+    driven_mount(d);
+    driven_put(d, "clean", "clean", 5);
+    driven_put(d, "clean2", "clean", 5);
+    driven_put(d, "changed", "old", 3);
+    driven_put(d, "synced", "old", 3);
+    driven_put(d, "from/moved", "moved", 5);
+    ck_assert_int_eq(driven_flush(d), 0);
+    ck_assert_int_eq(driven_rename(d, "from", "to"), 0);
+    ck_assert_int_eq(driven_rename(d, "to/moved", "to/again"), 0);
+    ck_assert_int_eq(driven_flush(d), 0);
+    ck_assert_int_eq(driven_read(d, "partial", buf, sizeof(buf)), PART);
+    ck_assert_str_eq(driven_state(d, "partial"), "partial");
+    atomic_store(&refusing, true);
+    driven_put(d, "changed", "unsynced", 8);
+    driven_put(d, "new", "unsynced", 8);
+    write_synced(d, "synced", "synced", NULL);
+    write_synced(d, "dir/later", "synced", "unsynced");
+    ck_assert_int_eq(driven_link(d, "clean2", "link"), 0);
+    driven_unmount(d);
+}
+
+START_TEST(after_a_reboot_only_what_was_synced_counts)
+{
+    static char large[LARGE], back[LARGE];
+    struct pending pending = {""};
+    struct cache_stats s;
+    struct driven d;
+    struct op op;
+
+    memset(large, 'x', sizeof(large));
+    driven_init(&d, refuse);
+    driven_store(&d, "dir/x", "x", 1);
+    before_the_reboot(&d, large);
+    driven_mount(&d);
+    ino_t clean = ino_of(&d, "clean"), partial = ino_of(&d, "partial");
+    ino_t synced = ino_of(&d, "synced");
+    driven_unmount(&d);
+    another_boot(&d);
+    lose_blocks(&d, "mirror/clean", 0, 5);
+    lose_blocks(&d, "mirror/clean2", 0, 5);
+    lose_blocks(&d, "mirror/partial", 0, PART);
+    lose_blocks(&d, "mirror/changed", 0, 8);
+    atomic_store(&refusing, false);
+    driven_mount(&d);
+    cache_get_stats(d.cache, &s);
+    ck_assert_uint_eq(s.kept_files, 5);
+    cache_each_pending(d.cache, add_pending, &pending);
+    has_pending(&pending, "[kept changed]", true);
+    has_pending(&pending, "[kept new]", true);
+    has_pending(&pending, "[kept dir/later]", true);
+    has_pending(&pending, "[kept link]", true);
+    ck_assert_uint_eq(ino_of(&d, "clean"), clean);
+    ck_assert_uint_eq(ino_of(&d, "partial"), partial);
+    ck_assert_uint_eq(ino_of(&d, "synced"), synced);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    is_stored(&d, "changed", "old");
+    is_stored(&d, "synced", "synced");
+    is_stored(&d, "to/again", "moved");
+    ck_assert_int_eq(driven_stored(&d, "new", back, 1), -ENOENT);
+    ck_assert_int_eq(driven_stored(&d, "link", back, 1), -ENOENT);
+    ck_assert_int_eq(driven_stored(&d, "dir/later", back, 1), -ENOENT);
+    ck_assert_int_eq(driven_read(&d, "clean", back, sizeof(back)), 5);
+    ck_assert_mem_eq(back, "clean", 5);
+    ck_assert_int_eq(driven_read(&d, "clean2", back, sizeof(back)), 5);
+    ck_assert_mem_eq(back, "clean", 5);
+    ck_assert_int_eq(driven_read(&d, "changed", back, sizeof(back)), 3);
+    ck_assert_int_eq(driven_read(&d, "partial", back, sizeof(back)), LARGE);
+    ck_assert_mem_eq(back, large, sizeof(large));
+    driven_unmount(&d);
+    /* What is kept is still listed when nothing is mounted, and what it holds is what was
+     * there. */
+    pending.text[0] = '\0';
+    op_init(&op, 10 * NS_PER_SEC);
+    ck_assert_int_eq(recover_list(d.dir, &op, add_pending, &pending), 0);
+    has_pending(&pending, "[kept new]", true);
+    has_pending(&pending, "[write synced]", false);
+    driven_release(&d);
+}
+END_TEST
+
+/* The same boot: what was closed counts, synced or not. */
+START_TEST(after_a_crash_all_that_was_closed_counts)
+{
+    static char large[LARGE];
+    struct driven d;
+
+    driven_init(&d, refuse);
+    driven_store(&d, "dir/x", "x", 1);
+    before_the_reboot(&d, large);
+    atomic_store(&refusing, false);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    is_stored(&d, "changed", "unsynced");
+    is_stored(&d, "new", "unsynced");
+    is_stored(&d, "synced", "synced");
+    is_stored(&d, "dir/later", "syncedunsynced");
+    is_stored(&d, "link", "clean");
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- a damaged journal ---- */
+
+static const struct {
+    const char *file;
+    off_t keep;  /* bytes that stay as they are */
+    size_t fill; /* bytes of noise behind them */
+} damages[] = {
+    {"state.db", 0, 0},       {"state.db", 0, 20000},     {"state.db", 100, 0},
+    {"state.db", 100, 20000}, {"state.db", 4096, 100000}, {"state.db-wal", 0, 20000},
+};
+
+static void damage(struct driven *d, const char *file, off_t keep, size_t fill)
+{
+    char path[128], noise[4096];
+
+    file_path(d, file, path, sizeof(path));
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(ftruncate(fd, keep), 0);
+    for (size_t done = 0; done < fill; done += sizeof(noise)) {
+        for (size_t i = 0; i < sizeof(noise); i++)
+            noise[i] = (char)(random() >> 7);
+        ck_assert_int_eq(pwrite(fd, noise, sizeof(noise), keep + (off_t)done), sizeof(noise));
+    }
+    (void)close(fd);
+}
+
+static bool set_aside(struct driven *d)
+{
+    DIR *dir = opendir(d->dir);
+    bool found = false;
+
+    ck_assert_ptr_nonnull(dir);
+    for (struct dirent *e; (e = readdir(dir));)
+        found = found || strncmp(e->d_name, "state.db.damaged-", 17) == 0;
+    (void)closedir(dir);
+    return found;
+}
+
+/* Whatever became of the journal: what was written and closed is in the mirror, and goes up. */
+START_TEST(a_damaged_journal_loses_no_content)
+{
+    struct driven d;
+    struct stat st;
+
+    driven_init(&d, refuse);
+    driven_store(&d, "dir/x", "x", 1);
+    driven_store(&d, "gone", "gone", 4);
+    driven_store(&d, "was", "was", 3);
+    driven_mount(&d);
+    atomic_store(&refusing, true);
+    driven_put(&d, "a", "first", 5);
+    driven_put(&d, "dir/b", "second", 6);
+    ck_assert_int_eq(driven_unlink(&d, "gone"), 0);
+    driven_unmount(&d);
+    damage(&d, damages[_i].file, damages[_i].keep, damages[_i].fill);
+    atomic_store(&refusing, false);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_stat(&d, "a", &st), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    is_stored(&d, "a", "first");
+    is_stored(&d, "dir/b", "second");
+    is_stored(&d, "was", "was");
+    /* An empty file is a new database to SQLite, noise in its log is none of its log's. */
+    bool readable = damages[_i].keep + (off_t)damages[_i].fill == 0 ||
+                    strcmp(damages[_i].file, "state.db") != 0;
+    ck_assert_int_eq(set_aside(&d), !readable);
+    driven_release(&d);
+}
+END_TEST
+
+/* Both at once: what was renamed and not synced has no name in the store that it could come
+ * from, and its blocks may be lost. It is kept, and the store's own name shows again. */
+START_TEST(without_journal_after_a_reboot_a_renamed_file_is_kept)
+{
+    struct pending pending = {""};
+    struct driven d;
+    char back[8];
+
+    driven_init(&d, refuse);
+    driven_mount(&d);
+    driven_put(&d, "a", "first", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&refusing, true);
+    ck_assert_int_eq(driven_rename(&d, "a", "b"), 0);
+    driven_unmount(&d);
+    damage(&d, "state.db", 0, 20000);
+    another_boot(&d);
+    lose_blocks(&d, "mirror/b", 0, 5);
+    atomic_store(&refusing, false);
+    driven_mount(&d);
+    cache_each_pending(d.cache, add_pending, &pending);
+    has_pending(&pending, "[kept b]", true);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    is_stored(&d, "a", "first");
+    ck_assert_int_eq(driven_stored(&d, "b", back, sizeof(back)), -ENOENT);
+    ck_assert_int_eq(driven_read(&d, "a", back, sizeof(back)), 5);
+    ck_assert_mem_eq(back, "first", 5);
+    driven_release(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_recover");
+    TCase *t = tcase_create("cache_recover");
+
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, after_a_reboot_only_what_was_synced_counts);
+    tcase_add_test(t, after_a_crash_all_that_was_closed_counts);
+    tcase_add_loop_test(t, a_damaged_journal_loses_no_content, 0, ARRAY_SIZE(damages));
+    tcase_add_test(t, without_journal_after_a_reboot_a_renamed_file_is_kept);
+    suite_add_tcase(s, t);
+
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed ? 1 : 0;
+}
