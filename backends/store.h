@@ -40,10 +40,10 @@ struct attrs {
     uint32_t mode;
     uint32_t uid, gid;
     uint64_t rdev;
-    int64_t mtime_ns; /* CLOCK_REALTIME */
-    char *target;     /* heap; a symlink's target, any bytes but NUL */
-    char *xattrs;     /* heap; JSON object: name to base64 of the value (s3fs's form) */
-    uint64_t origin;  /* who put this version here: a cache's own number, mixed with the key */
+    int64_t mtime_ns;  /* CLOCK_REALTIME */
+    char *target;      /* heap; a symlink's target, any bytes but NUL */
+    char *xattrs;      /* heap; JSON object: name to base64 of the value (s3fs's form) */
+    uint64_t origin;   /* who put this version here: a cache's own number, mixed with the key */
     int64_t origin_ns; /* and when it began to, by its CLOCK_REALTIME */
 };
 
@@ -106,7 +106,7 @@ enum store_cap {
     STORE_LIST_ATTRS = 1 << 4, /* listings fill object.attrs for everything */
     STORE_COPY = 1 << 5,       /* copy happens at the server */
     STORE_ATTRS = 1 << 6,      /* keeps mode, owner, mtime, symlink target and xattrs */
-    STORE_ORIGIN = 1 << 7,     /* keeps ATTR_ORIGIN: a put can take effect after its caller died */
+    STORE_ORIGIN = 1 << 7, /* keeps ATTR_ORIGIN: a put can take effect after its caller died */
 };
 
 struct store;

@@ -93,8 +93,8 @@ static void move_source_locked(struct cache *c, struct entry *e, const char *fro
         e->src_key = key;
 }
 
-/* Whether what `i` moves is something that `done`, an earlier one, had brought there: not what was
- * made under the old name later. */
+/* Whether what `i` moves is something that `done`, an earlier one, had brought there: not what
+ * was made under the old name later. */
 static bool moves_on(struct intent *done, struct intent *i)
 {
     auto_free char *at = strdup(i->from);
@@ -574,8 +574,7 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
         if (!it->new_etag)
             continue;
         mutex_lock(&c->lock);
-        struct node *changed =
-            take_version_locked(k, it->from, it->to, it->etag, it->new_etag);
+        struct node *changed = take_version_locked(k, it->from, it->to, it->etag, it->new_etag);
         mutex_unlock(&c->lock);
         if (changed)
             write_keys(c, changed);

@@ -482,8 +482,8 @@ static void take_answer(struct asking *a, int r, const struct object *obj, const
     auto_free char *key_now = e ? entry_key(e) : NULL;
     bool moving = being_moved(c, key);
     mutex_lock(&c->lock);
-    bool current =
-        key_now && !moving && strcmp(key, key_now) == 0 && !node_is_ours(n) && e->changed_ns < a->asked_ns;
+    bool current = key_now && !moving && strcmp(key, key_now) == 0 && !node_is_ours(n) &&
+                   e->changed_ns < a->asked_ns;
     if (e && r == 0 && current && e->etag && strcmp(e->etag, obj->etag) == 0 && !n->dir) {
         if (!n->file && obj->attrs_known)
             node_apply_attrs(c, n, obj);

@@ -28,8 +28,8 @@ struct mirror {
  * path and what to do: -EBUSY in use, -EOPNOTSUPP no xattrs, -EPROTO another version. */
 int mirror_open(const char *dir, struct op *op, struct mirror *ret);
 void mirror_close(struct mirror *m);
-/* The directory's own random number, made at its first mount: tells its writes from those of other
- * nodes. */
+/* The directory's own random number, made at its first mount: tells its writes from those of
+ * other nodes. */
 int mirror_id(struct mirror *m, uint64_t *ret_id);
 /* Notes the boot id of now, once recovery has drawn its consequences. */
 int mirror_note_boot(struct mirror *m);

@@ -141,8 +141,8 @@ static struct node *make_node_locked(struct cache *c, const struct making *m, co
     return n;
 }
 
-/* A symlink's content is its target: it comes into the mirror with both content and stamp, since
- * content without a stamp would be taken for a file's. */
+/* A symlink's content is its target: it comes into the mirror with both content and stamp,
+ * since content without a stamp would be taken for a file's. */
 static int make_symlink(struct cache *c, struct node *n, const char *path)
 {
     mutex_lock(&c->lock);
@@ -470,8 +470,8 @@ static int intend(struct cache *c, enum intent_kind kind, const char *from, cons
 }
 
 /* The store loses the name, the mirror keeps the file under another one. Without the inode's
- * number recovery can't take it for the removal of the file: killed before the mirror's step the
- * file is still there, and its upload makes the row void. */
+ * number recovery can't take it for the removal of the file: killed before the mirror's step
+ * the file is still there, and its upload makes the row void. */
 static int intend_removal_of_name(struct cache *c, const struct node *n, const char *path,
                                   struct intent **ret)
 {
@@ -621,8 +621,8 @@ int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct w
 
 /* ---- moving ---- */
 
-/* Below a directory that moved: uploads under old names stop, what waits gets its new name. What
- * arrives nevertheless will be moved along. */
+/* Below a directory that moved: uploads under old names stop, what waits gets its new name.
+ * What arrives nevertheless will be moved along. */
 static int requeue(void *arg, struct node *n)
 {
     struct cache *c = arg;

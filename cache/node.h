@@ -291,7 +291,7 @@ struct cache {
     int64_t forgot_ns;   /* CLOCK_MONOTONIC; when names were last forgotten; the scheduler's */
     pthread_cond_t kick; /* the scheduler has something to look at */
     bool kicked;
-    atomic_bool cancelled; /* ends every store call */
+    atomic_bool cancelled;     /* ends every store call */
     atomic_bool unconditional; /* the store refuses preconditions of uploads */
 };
 
@@ -385,8 +385,8 @@ int node_save_stamp(struct cache *c, struct node *n);
 int node_write_stamp_held(struct cache *c, struct node *n);
 /* Writes the records of what the store holds. */
 int file_write_keys(struct cache *c, struct node *n, int fd);
-/* What fstat() says of the mirror file, into the node; marks it dirty when it changed. Under the
- * lock, so that an older look can't come after a younger one. 0 or -errno. */
+/* What fstat() says of the mirror file, into the node; marks it dirty when it changed. Under
+ * the lock, so that an older look can't come after a younger one. 0 or -errno. */
 int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_st)
     REQUIRES(&c->lock);
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)

@@ -167,8 +167,7 @@ static int settle_version(struct job *j, struct op *op, struct object *obj)
     }
     r = there.is_prefix || ours || j->unknown
             ? take_version(j, &there)
-            : op_fail(op, -ESTALE,
-                      "%s/%s was written by somebody else since it was read here",
+            : op_fail(op, -ESTALE, "%s/%s was written by somebody else since it was read here",
                       j->cache->store->url, j->path);
     object_release(&there);
     return r;
@@ -688,8 +687,8 @@ static int send_object(struct job *j, struct op *op, struct object *obj)
                                                        : strlen(j->etag) + 1);
         return 0;
     }
-    int r = store_set_attributes(c->store, op, j->path, *j->etag ? j->etag : NULL, &j->attrs,
-                                 obj);
+    int r =
+        store_set_attributes(c->store, op, j->path, *j->etag ? j->etag : NULL, &j->attrs, obj);
     if (r != -ENOENT && r != -ESTALE)
         return r;
     /* The object is gone: with all content here it is made again, else there is nothing to
@@ -727,9 +726,10 @@ static void keep_loser(struct job *j)
     crash_point("conflict-kept");
     if (r == 0) {
         mutex_lock(&c->lock);
-        log_error("%s/%s was written by somebody else meanwhile: theirs stays, the content from "
-                  "here is kept as %s/kept/%s",
-                  c->store->url, j->path, c->mirror.dir, j->path);
+        log_error(
+            "%s/%s was written by somebody else meanwhile: theirs stays, the content from "
+            "here is kept as %s/kept/%s",
+            c->store->url, j->path, c->mirror.dir, j->path);
         c->kept_files++;
         n->nlink--;
         stamp_keys_remove(&n->file->keys, j->path);

@@ -59,7 +59,7 @@ struct round {
     struct plan plan[2]; /* from each of the candidates */
     enum ending ending;
     bool frozen, passthrough;
-    bool small; /* the cache: content is evicted */
+    bool small;     /* the cache: content is evicted */
     unsigned point; /* END_POINT: which */
     char crash_at[48];
 };
@@ -68,8 +68,9 @@ struct round {
 
 static bool changes(enum call_kind kind)
 {
-    return kind == CALL_PUT || kind == CALL_COPY || kind == CALL_RENAME || kind == CALL_REMOVE ||
-           kind == CALL_MKDIR || kind == CALL_RMDIR || kind == CALL_SETATTR;
+    return kind == CALL_PUT || kind == CALL_COPY || kind == CALL_RENAME ||
+           kind == CALL_REMOVE || kind == CALL_MKDIR || kind == CALL_RMDIR ||
+           kind == CALL_SETATTR;
 }
 
 static int64_t slow_around(struct layer *l, struct call *c)
@@ -90,7 +91,8 @@ static int64_t slow_around(struct layer *l, struct call *c)
     /* A failure in fifty changes; half of them have taken effect nevertheless. */
     unsigned luck = errors && changes(c->kind) ? rng_below(&rng, 100) : 2;
     if (luck == 0)
-        return op_fail(c->op, -EIO, "%s %s: a failure of the model", call_name(c->kind), c->key);
+        return op_fail(c->op, -EIO, "%s %s: a failure of the model", call_name(c->kind),
+                       c->key);
     int64_t done = call_next(c);
     if (luck == 1 && done == 0 && c->ret_obj)
         object_release(c->ret_obj);
@@ -216,8 +218,8 @@ static void do_steps(struct mounted *m, const struct plan *p)
         int r = mounted_do(m, &p->step[i]);
         atomic_store(&shared->done, (unsigned)i + 1);
         /* That an upload failed is told once, and the upload tried again. */
-        bool told = errors && r == -EIO &&
-                    (p->step[i].kind == OP_CLOSE || p->step[i].kind == OP_FSYNC);
+        bool told =
+            errors && r == -EIO && (p->step[i].kind == OP_CLOSE || p->step[i].kind == OP_FSYNC);
         if (r == 0 || told)
             continue;
         (void)snprintf(what, sizeof(what), "step %zu (%s)", i, p->step[i].path);
@@ -391,7 +393,8 @@ static bool run_process(void (*run)(struct round *), struct round *r, int64_t ki
             if (waitpid(pid, NULL, WNOHANG | WNOWAIT) == pid)
                 break;
             siginfo_t info = {0};
-            if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid)
+            if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                info.si_pid)
                 break;
             (void)nanosleep(&ts, NULL);
         }
@@ -418,7 +421,10 @@ static void report(uint64_t seed, struct round *rounds, unsigned n, const int *c
     for (unsigned i = 0; i <= n; i++) {
         struct round *r = &rounds[i];
         (void)printf(" round %u%s%s ending %d %s\n", i, r->frozen ? " frozen" : "",
-                     r->passthrough ? " passthrough" : r->small ? " small" : "", r->ending, r->crash_at);
+                     r->passthrough ? " passthrough"
+                     : r->small     ? " small"
+                                    : "",
+                     r->ending, r->crash_at);
         if (chosen[i] < 0)
             continue;
         tree_print(stdout, &r->candidates[chosen[i]]);
@@ -534,7 +540,8 @@ int main(int argc, char **argv)
     errors = getenv("MODEL_ERRORS") != NULL;
     trace = getenv("MODEL_TRACE") != NULL;
     log_set_level(getenv("MODEL_LOG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
-    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return 2;
     for (unsigned i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
 /* The crash model: random operations on the cache, in a process that is killed at a random
- * moment, beside a model of what a local folder would hold. One operation is one system call, so
- * that at most the one that was running when the process died is in doubt. */
+ * moment, beside a model of what a local folder would hold. One operation is one system call,
+ * so that at most the one that was running when the process died is in doubt. */
 #ifndef RUNFS_TESTS_MODEL_H
 #define RUNFS_TESTS_MODEL_H
 

@@ -147,14 +147,15 @@ const char *tree_differs(const struct tree *found, const struct tree *wanted, en
                                    (modes == MODES_ALL || w->inode->kind == KIND_FILE) &&
                                    f->inode->mode != w->inode->mode
                                ? "has another mode"
-                           : w->inode->kind == KIND_DIR         ? NULL
+                           : w->inode->kind == KIND_DIR       ? NULL
                            : f->inode->size != w->inode->size ? "has another size"
                            : memcmp(f->inode->data, w->inode->data, w->inode->size) != 0
                                ? "has other content"
                                : NULL;
         if (!what)
             continue;
-        (void)snprintf(text, sizeof(text), "%s %s (wanted %zu bytes '%.12s' mode %o, found %zu '%.12s' %o)",
+        (void)snprintf(text, sizeof(text),
+                       "%s %s (wanted %zu bytes '%.12s' mode %o, found %zu '%.12s' %o)",
                        w->path, what, w->inode->size, w->inode->data, w->inode->mode,
                        f ? f->inode->size : 0, f ? f->inode->data : "", f ? f->inode->mode : 0);
         return text;
@@ -214,8 +215,8 @@ static bool fresh_path(struct tree *t, struct rng *rng, const char *letters, cha
 
     if (dir && strlen(dir->path) > PATH_MAX_MODEL - 40)
         return false;
-    int len = snprintf(path, PATH_MAX_MODEL, "%s%s%c", dir ? dir->path : "", dir ? "/" : "",
-                       letter);
+    int len =
+        snprintf(path, PATH_MAX_MODEL, "%s%s%c", dir ? dir->path : "", dir ? "/" : "", letter);
     return len < PATH_MAX_MODEL;
 }
 
@@ -252,8 +253,8 @@ static bool plan_open(struct tree *t, struct step *s, struct rng *rng, bool froz
 /* Makes the inode as long as `size`, for all who share it. */
 static struct inode *resize(struct tree *t, struct inode *old, size_t size)
 {
-    struct inode *i = inode_new(old->kind, old->mode, old->data,
-                                old->size < size ? old->size : size);
+    struct inode *i =
+        inode_new(old->kind, old->mode, old->data, old->size < size ? old->size : size);
     struct inode *grown = realloc(i, sizeof(*i) + size + 1);
 
     if (!grown)
@@ -328,7 +329,9 @@ static void move_below(struct tree *t, const char *from, const char *to)
 
 static bool plan_rename(struct tree *t, struct step *s, struct rng *rng)
 {
-    enum kind kind = rng_below(rng, 5) < 2 ? KIND_DIR : rng_below(rng, 8) ? KIND_FILE : KIND_LINK;
+    enum kind kind = rng_below(rng, 5) < 2 ? KIND_DIR
+                     : rng_below(rng, 8)   ? KIND_FILE
+                                           : KIND_LINK;
     struct name *name = any(t, rng, kind);
     struct name *over = rng_below(rng, 5) < 2 ? any(t, rng, kind) : NULL;
 
@@ -494,8 +497,8 @@ void plan_release(struct plan *p)
 void step_print(FILE *out, const struct step *s)
 {
     static const char *const names[OP_KINDS] = {
-        "open",    "write", "fsync", "close", "truncate", "unlink",  "rename", "exchange", "link",
-        "symlink", "mkdir", "rmdir", "chmod", "utimens",  "flush",   "rest"};
+        "open", "write",   "fsync", "close", "truncate", "unlink",  "rename", "exchange",
+        "link", "symlink", "mkdir", "rmdir", "chmod",    "utimens", "flush",  "rest"};
 
     (void)fprintf(out, "  %s %s %s", names[s->kind], s->path, s->to);
     if (s->kind == OP_OPEN)
