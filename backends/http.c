@@ -33,6 +33,7 @@ struct slot {
 
 struct http {
     bool allow_plain;
+    bool direct;
     char *ca_file;
     int64_t connect_timeout_ns;
     int64_t silence_ns;
@@ -170,6 +171,7 @@ int http_new(const struct http_config *config, struct op *op, struct http **ret)
         pthread_mutex_init(&h->share_locks[i], NULL);
     mutex_init(&h->lock);
     h->allow_plain = config->allow_plain;
+    h->direct = config->direct;
     h->connect_timeout_ns =
         config->connect_timeout_ns ? config->connect_timeout_ns : CONNECT_TIMEOUT_NS;
     h->silence_ns = config->silence_ns ? config->silence_ns : SILENCE_NS;
@@ -620,6 +622,8 @@ static void set_options(struct run *run)
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L);
     if (h->ca_file)
         curl_easy_setopt(easy, CURLOPT_CAINFO, h->ca_file);
+    if (h->direct)
+        curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, run->slot->error);
     curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_start);
     curl_easy_setopt(easy, CURLOPT_PREREQDATA, run);

@@ -20,6 +20,7 @@ struct http;
 
 struct http_config {
     bool allow_plain;           /* also http://; otherwise only https:// leaves the machine */
+    bool direct;                /* past any proxy that the environment names */
     const char *ca_file;        /* PEM bundle instead of the system's; may be NULL */
     int64_t connect_timeout_ns; /* 0: 10 s */
     int64_t silence_ns;         /* no byte either way for so long is a failure; 0: 30 s */

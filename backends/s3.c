@@ -405,6 +405,7 @@ static void s3_close(struct store *st)
     struct s3 *s = s3_of(st);
 
     http_free(s->http);
+    aws_credentials_free(s->credentials);
     aws_settings_release(&s->aws);
     mutex_destroy(&s->lock);
     free(s->prefix);
@@ -492,12 +493,42 @@ static int open_style(struct s3 *s, const struct store_config *config, struct op
     return 0;
 }
 
+static const char *ca_of(const struct s3 *s, const struct store_config *config)
+{
+    return given(store_config_get(config, "ca_bundle"),
+                 given(store_config_get(config, "ca_file"), s->aws.ca_bundle));
+}
+
+static int open_settings(struct s3 *s, const struct store_config *config, struct op *op)
+{
+    struct aws_profiles *profiles;
+    int err = aws_profiles_load(store_config_get(config, "profile"), op, &profiles);
+
+    if (err)
+        return err;
+    err = aws_settings_load(profiles, op, &s->aws);
+    aws_profiles_free(profiles);
+    return err;
+}
+
+/* Asks for the keys at once, so that the mount says when there are none. */
+static int open_credentials(struct s3 *s, const struct store_config *config, struct op *op)
+{
+    auto_keys struct aws_keys keys = {0};
+    struct aws_credentials_config credentials = {.profile = store_config_get(config, "profile"),
+                                                 .ca_bundle = ca_of(s, config)};
+    int err;
+
+    if (s->anonymous)
+        return 0;
+    err = aws_credentials_new(&credentials, op, &s->credentials);
+    return err ? err : aws_credentials_get(s->credentials, op, &keys);
+}
+
 static int open_http(struct s3 *s, const struct store_config *config, struct op *op)
 {
-    const char *ca = given(store_config_get(config, "ca_bundle"),
-                           given(store_config_get(config, "ca_file"), s->aws.ca_bundle));
     struct http_config http = {.allow_plain = !s->endpoint.https,
-                               .ca_file = ca,
+                               .ca_file = ca_of(s, config),
                                .idle_max = config ? config->connections : 0};
 
     return http_new(&http, op, &s->http);
@@ -514,7 +545,7 @@ static int open_all(struct s3 *s, const char *url, const struct store_config *co
     if (err)
         return err;
     s->anonymous = anonymous == 1;
-    err = aws_settings_load(store_config_get(config, "profile"), s->anonymous, op, &s->aws);
+    err = open_settings(s, config, op);
     if (!err)
         err = s3_endpoint_parse(
             given(store_config_get(config, "endpoint"), s->aws.endpoint_url), op, &s->endpoint);
@@ -524,6 +555,8 @@ static int open_all(struct s3 *s, const char *url, const struct store_config *co
         err = open_style(s, config, op);
     if (!err)
         err = open_http(s, config, op);
+    if (!err)
+        err = open_credentials(s, config, op);
     if (!err && asprintf(&s->base.url, "s3://%s%s%s", s->bucket, *s->prefix ? "/" : "",
                          s->prefix) < 0) {
         s->base.url = NULL;

@@ -35,7 +35,8 @@ struct s3 {
     struct s3_endpoint endpoint;
     bool path_style;
     bool anonymous;
-    struct aws_settings aws; /* the keys; constant */
+    struct aws_settings aws;
+    struct aws_credentials *credentials; /* NULL: anonymous */
     struct mutex lock;
     char region[S3_REGION_MAX]; /* under lock: the server may correct it */
     bool region_corrected;      /* under lock: once is enough */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define URL_MAX        (64 * 1024)
-#define ATTEMPTS       3 /* a wrong region and a wrong clock may meet */
+#define ATTEMPTS       4 /* a wrong region, a wrong clock and old keys may meet */
 #define CHECKSUM_CHUNK (256 * 1024)
 #define CLOCK_SKEW_MAX (INT64_C(10) * 365 * 24 * 3600 * NS_PER_SEC)
 
@@ -102,6 +102,7 @@ int s3_fail(struct s3 *s, struct op *op, const struct s3_request *r, int err, co
 /* The request in the form it is signed and sent in; rebuilt for each attempt. */
 struct prepared {
     char region[S3_REGION_MAX];
+    struct aws_keys keys; /* none when anonymous */
     char host[S3_HOST_MAX];
     char date[S3_DATE_LEN];
     struct buf path, query, url, authorization;
@@ -120,6 +121,7 @@ static void prepared_release(struct prepared *p)
     for (size_t i = 0; i < p->n_lines; i++)
         free(p->lines[i]);
     free(p->lines);
+    aws_keys_release(&p->keys);
 }
 
 static int prepare_url(struct s3 *s, const struct s3_request *r, struct prepared *p)
@@ -143,8 +145,8 @@ static int prepare_url(struct s3 *s, const struct s3_request *r, struct prepared
 static int sign(struct s3 *s, const struct s3_request *r, struct prepared *p)
 {
     const char *hash = r->payload_hash;
-    struct s3_signer signer = {.access_key = s->aws.access_key,
-                               .secret_key = s->aws.secret_key,
+    struct s3_signer signer = {.access_key = p->keys.access_key,
+                               .secret_key = p->keys.secret_key,
                                .region = p->region,
                                .service = "s3"};
     struct s3_signed what = {.method = r->method,
@@ -160,8 +162,8 @@ static int sign(struct s3 *s, const struct s3_request *r, struct prepared *p)
     s3_fields_add(&p->headers, "host", p->host);
     s3_fields_add(&p->headers, "x-amz-content-sha256", hash);
     s3_fields_add(&p->headers, "x-amz-date", p->date);
-    if (s->aws.session_token)
-        s3_fields_add(&p->headers, "x-amz-security-token", s->aws.session_token);
+    if (p->keys.session_token)
+        s3_fields_add(&p->headers, "x-amz-security-token", p->keys.session_token);
     if (p->headers.err)
         return p->headers.err;
     what.headers = p->headers.items;
@@ -211,9 +213,24 @@ static int prepare(struct s3 *s, const struct s3_request *r, struct prepared *p)
     return err ? err : prepare_lines(p);
 }
 
+/* What a request was signed with: the server may know better. */
+struct signature {
+    char region[S3_REGION_MAX];
+    struct aws_keys keys;
+};
+
+/* Fails with the request's name before the text that is in op->why. */
+static int fail_below(struct s3 *s, struct op *op, const struct s3_request *r, int err)
+{
+    char why[sizeof(op->why)];
+
+    memcpy(why, op->why, sizeof(why));
+    return s3_fail(s, op, r, err, why);
+}
+
 /* Sends it once. What http_run() says, its text with the request's name before it. */
 static int send_once(struct s3 *s, struct op *op, struct s3_request *r,
-                     char ret_region[S3_REGION_MAX])
+                     struct signature *ret_signed)
 {
     struct prepared p = {.path = BUF_INIT(URL_MAX),
                          .query = BUF_INIT(URL_MAX),
@@ -225,10 +242,12 @@ static int send_once(struct s3 *s, struct op *op, struct s3_request *r,
                                 .body_max = S3_XML_BODY_MAX,
                                 .silence_ns = r->silence_ns,
                                 .once = r->once};
-    char why[sizeof(op->why)];
-    int err = prepare(s, r, &p);
+    int err = s->anonymous ? 0 : aws_credentials_get(s->credentials, op, &p.keys);
 
     http_answer_release(&r->answer);
+    if (err)
+        return fail_below(s, op, r, err);
+    err = prepare(s, r, &p);
     if (err) {
         prepared_release(&p);
         return s3_fail(s, op, r, err == -EFBIG ? -ENAMETOOLONG : err,
@@ -238,12 +257,12 @@ static int send_once(struct s3 *s, struct op *op, struct s3_request *r,
     http.headers = (const char *const *)p.lines;
     http.n_headers = p.n_lines;
     err = http_run(s->http, op, &http, &r->answer);
-    memcpy(ret_region, p.region, sizeof(p.region));
+    memcpy(ret_signed->region, p.region, sizeof(p.region));
+    aws_keys_release(&ret_signed->keys);
+    ret_signed->keys = p.keys;
+    p.keys = (struct aws_keys){0};
     prepared_release(&p);
-    if (!err)
-        return 0;
-    memcpy(why, op->why, sizeof(why));
-    return s3_fail(s, op, r, err, why);
+    return err ? fail_below(s, op, r, err) : 0;
 }
 
 /* --- what an answer means --- */
@@ -338,7 +357,7 @@ static int fail_answer(struct s3 *s, struct op *op, const struct s3_request *r, 
     const char *message = e->message[0] ? e->message : strerror(-err);
 
     op->retry_after_ns = err == -EAGAIN ? http_retry_after_ns(&r->answer) : 0;
-    return op_fail(op, err, "%s s3://%s/%.100s: %d %s%s%.100s%s%s", r->what, s->bucket, r->key,
+    return op_fail(op, err, "%s s3://%s/%.100s: %d %s%s%.150s%s%s", r->what, s->bucket, r->key,
                    r->answer.status, e->code, e->code[0] ? ": " : "", message,
                    e->request_id[0] ? ", request " : "", e->request_id);
 }
@@ -379,21 +398,62 @@ static bool adopt_clock(struct s3 *s, const struct s3_request *r)
     return true;
 }
 
+/* Whether the answer is about the keys: 1 for certain, -1 when it may be (the answer to a HEAD
+ * has no code), 0 when not. */
+static int blames_keys(const struct s3_request *r)
+{
+    static const char *const codes[] = {
+        "ExpiredToken",       "ExpiredTokenException", "InvalidAccessKeyId",
+        "InvalidToken",       "TokenRefreshRequired",  "InvalidClientTokenId",
+        "XAdminUserNotFound", "SignatureDoesNotMatch", "InvalidSecurity"};
+    int status = r->answer.status;
+
+    for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
+        if (strcmp(r->error.code, codes[i]) == 0)
+            return 1;
+    return !r->error.code[0] && (status == 400 || status == 401 || status == 403) ? -1 : 0;
+}
+
+/* True when the keys were refused and there are others now. What went wrong in the search for
+ * them is added to the answer's own message. */
+static bool adopt_keys(struct s3 *s, const struct op *op, struct s3_request *r,
+                       const struct aws_keys *used)
+{
+    int blamed = s->credentials ? blames_keys(r) : 0;
+    size_t len = strlen(r->error.message);
+    struct op own = *op;
+    bool others;
+
+    if (!blamed)
+        return false;
+    own.why[0] = '\0';
+    others = aws_credentials_refused(s->credentials, &own, used, blamed > 0);
+    if (!others && own.why[0])
+        (void)snprintf(r->error.message + len, sizeof(r->error.message) - len, "; new keys: %s",
+                       own.why);
+    return others;
+}
+
 int s3_run(struct s3 *s, struct op *op, struct s3_request *r)
 {
-    char region[S3_REGION_MAX];
+    struct signature used = {.region = ""};
     int err;
 
     for (int attempt = 1;; attempt++) {
-        err = send_once(s, op, r, region);
+        err = send_once(s, op, r, &used);
         if (err)
-            return err;
+            break;
         err = judge(r);
         if (!err)
-            return 0;
-        if (attempt == ATTEMPTS || (!adopt_region(s, r, region) && !adopt_clock(s, r)))
-            return fail_answer(s, op, r, err);
+            break;
+        if (attempt == ATTEMPTS || (!adopt_region(s, r, used.region) && !adopt_clock(s, r) &&
+                                    !adopt_keys(s, op, r, &used.keys))) {
+            err = fail_answer(s, op, r, err);
+            break;
+        }
     }
+    aws_keys_release(&used.keys);
+    return err;
 }
 
 /* --- conditions and checksums --- */

@@ -3,6 +3,7 @@
 #include "backends/drivers.h"
 #include "backends/store.h"
 #include "common/mem.h"
+#include "tests/lib/aws_env.h"
 #include "tests/lib/scripted.h"
 
 #include <check.h>
@@ -698,15 +699,11 @@ int main(void)
 {
     Suite *s = suite_create("s3_faults");
 
+    aws_clear_environment();
     setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", 1);
     setenv("AWS_SECRET_ACCESS_KEY", SECRET, 1);
     setenv("AWS_CONFIG_FILE", "/dev/null", 1);
     setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null", 1);
-    unsetenv("AWS_ENDPOINT_URL");
-    unsetenv("AWS_ENDPOINT_URL_S3");
-    unsetenv("AWS_PROFILE");
-    unsetenv("AWS_SESSION_TOKEN");
-    unsetenv("AWS_CA_BUNDLE");
     suite_add_tcase(s, request_tests());
     suite_add_tcase(s, reading_tests());
     suite_add_tcase(s, writing_tests());
