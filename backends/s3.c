@@ -1,4 +1,4 @@
-/* The S3 driver: opens a bucket's prefix, tells what is there, reads it. An object is a key; a
+/* The S3 driver: tells what is there, reads it. An object is a key; a
  * directory is the keys below it, with or without a marker object "dir/" that carries its
  * attributes. */
 #include "backends/s3.h"
@@ -15,10 +15,8 @@
 #include <sys/stat.h>
 
 #define LINK_TARGET_MAX 4096 /* bytes of a symlink's target with its NUL */
-#define EMPTY_PAGES_MAX                                                                        \
-    1000 /* pages without a name in a row before a listing is called endless */
-#define DEFAULT_REGION   "us-east-1"
-#define OPTION_VALUE_MAX 16
+/* Pages without a name in a row before a listing is called endless. */
+#define EMPTY_PAGES_MAX 1000
 
 /* --- stat --- */
 
@@ -409,6 +407,9 @@ static void s3_close(struct store *st)
     aws_settings_release(&s->aws);
     mutex_destroy(&s->lock);
     free(s->prefix);
+    free(s->sse);
+    free(s->sse_kms_key_id);
+    free(s->storage_class);
     free(s->base.url);
     free(s);
 }
@@ -434,137 +435,6 @@ static const struct store_ops s3_ops = {
     .close = s3_close,
 };
 
-/* 1 for yes, 0 for no, -1 when not given; -EINVAL with a text otherwise. */
-static int option_bool(const struct store_config *config, const char *name, struct op *op)
-{
-    static const char *const yes[] = {"", "1", "true", "yes", "on"};
-    static const char *const no[] = {"0", "false", "no", "off"};
-    const char *value = store_config_get(config, name);
-
-    if (!value || strcasecmp(value, "auto") == 0)
-        return -1;
-    for (size_t i = 0; i < ARRAY_SIZE(yes); i++)
-        if (strcasecmp(value, yes[i]) == 0)
-            return 1;
-    for (size_t i = 0; i < ARRAY_SIZE(no); i++)
-        if (strcasecmp(value, no[i]) == 0)
-            return 0;
-    return op_fail(op, -EINVAL, "%s: \"%.40s\" is neither true nor false", name, value);
-}
-
-static const char *given(const char *option, const char *setting)
-{
-    return option && *option ? option : setting;
-}
-
-static int open_region(struct s3 *s, const struct store_config *config, struct op *op)
-{
-    const char *region = given(store_config_get(config, "region"), s->aws.region);
-
-    region = given(region, DEFAULT_REGION);
-    if (!s3_region_ok(region))
-        return op_fail(op, -EINVAL, "region: \"%.80s\" can't be one", region);
-    (void)snprintf(s->region, sizeof(s->region), "%s", region);
-    return 0;
-}
-
-/* Path style: as told, else as the profile says, else for servers of one's own and for bucket
- * names that no host can carry. */
-static int open_style(struct s3 *s, const struct store_config *config, struct op *op)
-{
-    const char *style = s->aws.addressing_style ? s->aws.addressing_style : "auto";
-    bool label = s3_bucket_is_label(s->bucket, s->endpoint.https);
-    int told = option_bool(config, "path_style", op);
-
-    if (told == -EINVAL)
-        return told;
-    if (told == 0 && !s3_bucket_is_label(s->bucket, false))
-        return op_fail(op, -EINVAL,
-                       "path_style=false: bucket \"%s\" can't be part of a host name",
-                       s->bucket);
-    if (told >= 0)
-        s->path_style = told;
-    else if (strcasecmp(style, "path") == 0)
-        s->path_style = true;
-    else if (strcasecmp(style, "virtual") == 0 && label)
-        s->path_style = false;
-    else
-        s->path_style = s->endpoint.custom || !label;
-    return 0;
-}
-
-static const char *ca_of(const struct s3 *s, const struct store_config *config)
-{
-    return given(store_config_get(config, "ca_bundle"),
-                 given(store_config_get(config, "ca_file"), s->aws.ca_bundle));
-}
-
-static int open_settings(struct s3 *s, const struct store_config *config, struct op *op)
-{
-    struct aws_profiles *profiles;
-    int err = aws_profiles_load(store_config_get(config, "profile"), op, &profiles);
-
-    if (err)
-        return err;
-    err = aws_settings_load(profiles, op, &s->aws);
-    aws_profiles_free(profiles);
-    return err;
-}
-
-/* Asks for the keys at once, so that the mount says when there are none. */
-static int open_credentials(struct s3 *s, const struct store_config *config, struct op *op)
-{
-    auto_keys struct aws_keys keys = {0};
-    struct aws_credentials_config credentials = {.profile = store_config_get(config, "profile"),
-                                                 .ca_bundle = ca_of(s, config)};
-    int err;
-
-    if (s->anonymous)
-        return 0;
-    err = aws_credentials_new(&credentials, op, &s->credentials);
-    return err ? err : aws_credentials_get(s->credentials, op, &keys);
-}
-
-static int open_http(struct s3 *s, const struct store_config *config, struct op *op)
-{
-    struct http_config http = {.allow_plain = !s->endpoint.https,
-                               .ca_file = ca_of(s, config),
-                               .idle_max = config ? config->connections : 0};
-
-    return http_new(&http, op, &s->http);
-}
-
-static int open_all(struct s3 *s, const char *url, const struct store_config *config,
-                    struct op *op)
-{
-    int anonymous = option_bool(config, "no_sign_request", op);
-    int err = s3_url_parse(url, op, s->bucket, &s->prefix);
-
-    if (anonymous == -EINVAL)
-        err = anonymous;
-    if (err)
-        return err;
-    s->anonymous = anonymous == 1;
-    err = open_settings(s, config, op);
-    if (!err)
-        err = s3_endpoint_parse(
-            given(store_config_get(config, "endpoint"), s->aws.endpoint_url), op, &s->endpoint);
-    if (!err)
-        err = open_region(s, config, op);
-    if (!err)
-        err = open_style(s, config, op);
-    if (!err)
-        err = open_http(s, config, op);
-    if (!err)
-        err = open_credentials(s, config, op);
-    if (!err && asprintf(&s->base.url, "s3://%s%s%s", s->bucket, *s->prefix ? "/" : "",
-                         s->prefix) < 0) {
-        s->base.url = NULL;
-        err = op_fail(op, -ENOMEM, "out of memory");
-    }
-    return err;
-}
-
 int s3_store_new(const char *url, const struct store_config *config, struct op *op,
                  struct store **ret)
 {
@@ -581,7 +451,7 @@ int s3_store_new(const char *url, const struct store_config *config, struct op *
     s->base.part_max = S3_PART_MAX;
     s->base.parts_max = S3_PARTS_MAX;
     s->base.put_max = S3_PUT_MAX;
-    err = open_all(s, url, config, op);
+    err = s3_open(s, url, config, op);
     if (err) {
         s3_close(&s->base);
         return err;
@@ -589,6 +459,3 @@ int s3_store_new(const char *url, const struct store_config *config, struct op *
     *ret = &s->base;
     return 0;
 }
-
-const char *const s3_store_options[] = {"endpoint",        "region",    "profile", "path_style",
-                                        "no_sign_request", "ca_bundle", "ca_file", NULL};

@@ -1,6 +1,6 @@
 /* What the files of the S3 driver share: the open store, one signed request, and answers as
- * objects. s3_request.c signs and sends, s3.c opens and reads, s3_write.c writes objects and
- * directories, s3_upload.c uploads in parts, s3_copy.c copies at the server. */
+ * objects. s3_request.c signs and sends, s3_open.c opens, s3.c reads, s3_write.c writes objects
+ * and directories, s3_upload.c uploads in parts, s3_copy.c copies at the server. */
 #ifndef RUNFS_BACKENDS_S3_H
 #define RUNFS_BACKENDS_S3_H
 
@@ -16,16 +16,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define S3_KEY_MAX      (STORE_KEY_MAX + 1024) /* a full key: prefix, "/", key, "/" */
-#define S3_XML_BODY_MAX (16 * 1024 * 1024)     /* bytes of an XML answer */
-#define S3_PART_SIZE    (16ULL * 1024 * 1024)
-#define S3_PART_MIN     (5ULL * 1024 * 1024)
-#define S3_PART_MAX     (5ULL * 1024 * 1024 * 1024)
-#define S3_PARTS_MAX    10000
-#define S3_PUT_MAX      (5ULL * 1024 * 1024 * 1024)
-#define S3_SLOW_ANSWER  (10 * 60 * NS_PER_SEC) /* Complete and copies may think so long */
-#define S3_OCTET_STREAM "application/octet-stream"
-#define S3_DIRECTORY    "application/x-directory"
+#define S3_KEY_MAX       (STORE_KEY_MAX + 1024) /* a full key: prefix, "/", key, "/" */
+#define S3_XML_BODY_MAX  (16 * 1024 * 1024)     /* bytes of an XML answer */
+#define S3_PART_SIZE     (16ULL * 1024 * 1024)
+#define S3_PART_MIN      (5ULL * 1024 * 1024)
+#define S3_PART_MAX      (5ULL * 1024 * 1024 * 1024)
+#define S3_PARTS_MAX     10000
+#define S3_PUT_MAX       (5ULL * 1024 * 1024 * 1024)
+#define S3_SLOW_ANSWER   (10 * 60 * NS_PER_SEC) /* Complete and copies may think so long */
+#define S3_OCTET_STREAM  "application/octet-stream"
+#define S3_SSE           "x-amz-server-side-encryption"
+#define S3_SSE_KEY       "x-amz-server-side-encryption-aws-kms-key-id"
+#define S3_STORAGE_CLASS "x-amz-storage-class"
+#define S3_DIRECTORY     "application/x-directory"
 
 struct s3 {
     struct store base;
@@ -35,6 +38,8 @@ struct s3 {
     struct s3_endpoint endpoint;
     bool path_style;
     bool anonymous;
+    bool request_payer;
+    char *sse, *sse_kms_key_id, *storage_class; /* of new objects; NULL: the bucket's default */
     struct aws_settings aws;
     struct aws_credentials *credentials; /* NULL: anonymous */
     struct mutex lock;
@@ -42,6 +47,11 @@ struct s3 {
     bool region_corrected;      /* under lock: once is enough */
     atomic_llong clock_skew_ns; /* the server's clock less ours, when it complained */
 };
+
+/* Fills a zeroed store, whose lock is ready, from a URL and options; -EINVAL with a text for
+ * what can't be, and what aws_credentials_get() says of the keys. What is half open is closed
+ * as an open one. */
+int s3_open(struct s3 *s, const char *url, const struct store_config *config, struct op *op);
 
 /* Pairs that own their texts; an error sticks and is returned by s3_run(). */
 struct s3_fields {
@@ -91,6 +101,10 @@ int s3_code_error(const char *code);
 void s3_add_condition(struct s3_request *r, const char *etag);
 /* The errno of a conditional write: an object that is gone is not the version asked for. */
 int s3_condition_error(const char *etag, int err);
+
+/* Adds the encryption that new objects get and, for `content` (markers cost less without), the
+ * storage class; what `headers` names already stays. */
+void s3_add_placement(const struct s3 *s, struct s3_fields *headers, bool content);
 
 /* Signs the body's hash rather than leaving it unsigned; for small bodies in memory. */
 int s3_body_hash(struct op *op, const struct mem_source *body, char ret_hash[S3_HASH_HEX]);

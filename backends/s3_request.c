@@ -208,6 +208,10 @@ static int prepare(struct s3 *s, const struct s3_request *r, struct prepared *p)
         s3_fields_add(&p->headers, r->headers.items[i].name, r->headers.items[i].value);
         err = p->headers.err;
     }
+    if (s->request_payer)
+        s3_fields_add(&p->headers, "x-amz-request-payer", "requester");
+    if (!err)
+        err = p->headers.err;
     if (!err)
         err = sign(s, r, p);
     return err ? err : prepare_lines(p);
@@ -362,13 +366,47 @@ static int fail_answer(struct s3 *s, struct op *op, const struct s3_request *r, 
                    e->request_id[0] ? ", request " : "", e->request_id);
 }
 
+/* Whether the answer means another region without naming it. */
+static bool hides_region(const struct s3_request *r)
+{
+    return !r->error.region[0] && (r->answer.status == 301 || r->answer.status == 307 ||
+                                   strcmp(r->error.code, "AuthorizationHeaderMalformed") == 0);
+}
+
+static bool region_is_settled(struct s3 *s)
+{
+    bool settled;
+
+    mutex_lock(&s->lock);
+    settled = s->region_corrected;
+    mutex_unlock(&s->lock);
+    return settled;
+}
+
+/* Asks for the bucket itself: that answer names its region, whatever its status. */
+static void ask_region(struct s3 *s, const struct op *op, struct s3_request *r)
+{
+    auto_request struct s3_request head = {.what = "region", .method = "HEAD"};
+    struct signature used = {.region = ""};
+    struct op own = *op;
+
+    if (!send_once(s, &own, &head, &used)) {
+        read_error(&head);
+        memcpy(r->error.region, head.error.region, sizeof(r->error.region));
+    }
+    aws_keys_release(&used.keys);
+}
+
 /* True when the answer named another region than the one that was signed for: adopted once. */
-static bool adopt_region(struct s3 *s, const struct s3_request *r, const char *used)
+static bool adopt_region(struct s3 *s, const struct op *op, struct s3_request *r,
+                         const char *used)
 {
     bool again = false;
 
     if (r->answer.status != 301 && r->answer.status != 307 && r->answer.status != 400)
         return false;
+    if (hides_region(r) && !region_is_settled(s))
+        ask_region(s, op, r);
     if (!s3_region_ok(r->error.region) || strcmp(r->error.region, used) == 0)
         return false;
     mutex_lock(&s->lock);
@@ -446,8 +484,8 @@ int s3_run(struct s3 *s, struct op *op, struct s3_request *r)
         err = judge(r);
         if (!err)
             break;
-        if (attempt == ATTEMPTS || (!adopt_region(s, r, used.region) && !adopt_clock(s, r) &&
-                                    !adopt_keys(s, op, r, &used.keys))) {
+        if (attempt == ATTEMPTS || (!adopt_region(s, op, r, used.region) &&
+                                    !adopt_clock(s, r) && !adopt_keys(s, op, r, &used.keys))) {
             err = fail_answer(s, op, r, err);
             break;
         }
@@ -466,6 +504,24 @@ void s3_add_condition(struct s3_request *r, const char *etag)
         s3_fields_add(&r->headers, "if-none-match", "*");
     else if (etag)
         s3_fields_addf(&r->headers, "if-match", "\"%s\"", etag);
+}
+
+static void add_default(struct s3_fields *f, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    for (size_t i = 0; i < f->n; i++)
+        if (strcmp(f->items[i].name, name) == 0)
+            return;
+    s3_fields_add(f, name, value);
+}
+
+void s3_add_placement(const struct s3 *s, struct s3_fields *headers, bool content)
+{
+    add_default(headers, S3_SSE, s->sse);
+    add_default(headers, S3_SSE_KEY, s->sse_kms_key_id);
+    if (content)
+        add_default(headers, S3_STORAGE_CLASS, s->storage_class);
 }
 
 int s3_condition_error(const char *etag, int err)

@@ -126,6 +126,7 @@ int s3_upload_begin(struct store *st, struct op *op, const char *key, const stru
 
     s3_fields_add(&headers, "content-type", S3_OCTET_STREAM);
     s3_fields_add(&headers, "x-amz-checksum-algorithm", "CRC32C");
+    s3_add_placement(s3_of(st), &headers, true);
     if (attrs)
         err = s3_attrs_write(attrs, s3_fields_add_header, &headers);
     if (err)

@@ -25,6 +25,7 @@ int s3_put(struct store *st, struct op *op, const char *key, const char *etag,
         return err;
     s3_fields_add(&r.headers, "content-type", S3_OCTET_STREAM);
     s3_add_condition(&r, etag);
+    s3_add_placement(s, &r.headers, true);
     if (attrs)
         (void)s3_attrs_write(attrs, s3_fields_add_header, &r.headers);
     err = s3_add_checksum(op, &r, src, checksum);
@@ -48,6 +49,7 @@ int s3_mkdir(struct store *st, struct op *op, const char *key, const struct attr
     if (!r.key[0]) /* a bucket is there */
         return 0;
     s3_fields_add(&r.headers, "content-type", S3_DIRECTORY);
+    s3_add_placement(s, &r.headers, false);
     if (attrs)
         (void)s3_attrs_write(attrs, s3_fields_add_header, &r.headers);
     return s3_run(s, op, &r);

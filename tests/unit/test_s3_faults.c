@@ -132,9 +132,35 @@ END_TEST
 
 START_TEST(a_redirect_elsewhere_is_not_followed)
 {
-    START(REST("307 Temporary Redirect", "Location: http://127.0.0.1:1/\r\n", ""));
+    static const struct scripted_answer nothing[] = {XML("200 OK", 0, "")};
+    static struct scripted_answer script[2];
+    static char text[128];
+    struct scripted *elsewhere = scripted_new(nothing, 1);
+
+    (void)snprintf(text, sizeof(text),
+                   "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1:%u/\r\n\r\n",
+                   scripted_port(elsewhere));
+    script[0] = script[1] = (struct scripted_answer){.text = text, .close = true};
+    server = scripted_new(script, 2);
+    open_store("us-east-1");
     ck_assert_int_eq(put(NULL), -EPROTO);
-    ck_assert_uint_eq(scripted_count(server), 1);
+    ck_assert_uint_eq(scripted_count(server), 2); /* the second asks for the region */
+    ck_assert_uint_eq(scripted_connections(elsewhere), 0);
+    scripted_free(elsewhere);
+}
+END_TEST
+
+/* A redirect that names no region: the bucket is asked. */
+START_TEST(a_region_is_asked_for)
+{
+    START(REST("301 Moved", "Location: http://elsewhere.example/\r\n",
+               "<Error><Code>PermanentRedirect</Code></Error>"),
+          REST("403 Forbidden", "x-amz-bucket-region: eu-north-1\r\n", ""),
+          XML("200 OK", 0, ""));
+    ck_assert_msg(put(NULL) == 0, "%s", op.why);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 1), "HEAD /bkt HTTP"));
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 2), "PUT /bkt/pre/k HTTP"));
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 2), "/eu-north-1/s3/"));
 }
 END_TEST
 
@@ -625,11 +651,73 @@ START_TEST(anonymous_requests_are_not_signed)
 }
 END_TEST
 
+/* New objects go where the options say; a copy stays where its source was, unless told. */
+START_TEST(objects_are_placed_as_told)
+{
+    START(XML("200 OK", 0, ""), XML("200 OK", 0, ""), BEGUN, XML("204 No", 0, ""),
+          {.text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"e\"\r\n"
+                   "x-amz-storage-class: GLACIER_IR\r\nx-amz-server-side-encryption: AES256\r\n"
+                   "\r\n"},
+          REST("200 OK", "", "<CopyObjectResult><ETag>\"f\"</ETag></CopyObjectResult>"),
+          {.text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"e\"\r\n"
+                   "x-amz-storage-class: GLACIER_IR\r\nx-amz-server-side-encryption: AES256\r\n"
+                   "\r\n"},
+          REST("200 OK", "", "<CopyObjectResult><ETag>\"f\"</ETag></CopyObjectResult>"));
+    static const struct {
+        size_t request;
+        bool encrypted, stored, key;
+    } t[] = {{0, true, true, true},
+             {1, true, false, true},
+             {2, true, true, true},
+             {5, true, true, true}};
+    char endpoint[64];
+    const struct store_option options[] = {{"endpoint", endpoint},
+                                           {"sse", "aws:kms"},
+                                           {"sse_kms_key_id", "arn:k"},
+                                           {"storage_class", "STANDARD_IA"},
+                                           {"request_payer", "requester"}};
+    struct store_config config = {.options = options, .n_options = ARRAY_SIZE(options)};
+    struct upload *up;
+
+    store_close(store);
+    (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", scripted_port(server));
+    ck_assert_msg(s3_store_new("s3://bkt/pre", &config, &op, &store) == 0, "%s", op.why);
+    ck_assert_int_eq(put(NULL), 0);
+    ck_assert_int_eq(store_mkdir(store, &op, "d", NULL), 0);
+    ck_assert_int_eq(store_upload_begin(store, &op, "k", NULL, &up), 0);
+    ck_assert_int_eq(store_upload_abort(up, &op), 0);
+    ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", NULL, NULL, NULL), 0);
+    store_close(store);
+    open_store("us-east-1"); /* nothing told */
+    ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", NULL, NULL, NULL), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+        const char *sent = scripted_request(server, t[i].request);
+
+        ck_assert(!strstr(sent, "x-amz-server-side-encryption: aws:kms\r\n") != t[i].encrypted);
+        ck_assert(!strstr(sent, "x-amz-server-side-encryption-aws-kms-key-id: arn:k\r\n") !=
+                  t[i].key);
+        ck_assert(!strstr(sent, "x-amz-storage-class: STANDARD_IA\r\n") != t[i].stored);
+        ck_assert_ptr_null(strstr(sent, "GLACIER"));
+        ck_assert_ptr_null(strstr(sent, "AES256"));
+    }
+    for (size_t i = 0; i < 6; i++)
+        ck_assert_ptr_nonnull(
+            strstr(scripted_request(server, i), "x-amz-request-payer: requester\r\n"));
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 7), "x-amz-storage-class: GLACIER_IR\r\n"));
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 7), "x-amz-server-side-encryption: AES256\r\n"));
+    ck_assert_ptr_null(strstr(scripted_request(server, 7), "request-payer"));
+}
+END_TEST
+
 START_TEST(bad_options_are_refused)
 {
     static const struct store_option bad[] = {
         {"path_style", "maybe"},  {"endpoint", "gopher://x"}, {"region", "a/b"},
-        {"no_sign_request", "2"}, {"profile", "nonexistent"}, {"ca_bundle", "/nonexistent"}};
+        {"no_sign_request", "2"}, {"profile", "nonexistent"}, {"ca_bundle", "/nonexistent"},
+        {"sse", "rot13"},         {"sse_kms_key_id", "k"},    {"storage_class", "A B"},
+        {"request_payer", "me"}};
 
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
         struct store_config config = {.options = &bad[i], .n_options = 1};
@@ -687,10 +775,12 @@ static TCase *request_tests(void)
     tcase_add_test(t, a_region_is_adopted_once);
     tcase_add_test(t, a_hostile_region_is_not_adopted);
     tcase_add_test(t, a_redirect_elsewhere_is_not_followed);
+    tcase_add_test(t, a_region_is_asked_for);
     tcase_add_test(t, the_clock_of_the_server_is_adopted);
     tcase_add_test(t, a_pause_is_passed_on);
     tcase_add_test(t, reasons_name_all_but_secrets);
     tcase_add_test(t, anonymous_requests_are_not_signed);
+    tcase_add_test(t, objects_are_placed_as_told);
     tcase_add_test(t, bad_options_are_refused);
     return t;
 }
