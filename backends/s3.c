@@ -451,6 +451,8 @@ int s3_store_new(const char *url, const struct store_config *config, struct op *
     s->base.part_max = S3_PART_MAX;
     s->base.parts_max = S3_PARTS_MAX;
     s->base.put_max = S3_PUT_MAX;
+    s->copy_max = S3_PUT_MAX;
+    s->copy_part = S3_COPY_PART;
     err = s3_open(s, url, config, op);
     if (err) {
         s3_close(&s->base);

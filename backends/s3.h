@@ -22,6 +22,7 @@
 #define S3_PART_MIN      (5ULL * 1024 * 1024)
 #define S3_PART_MAX      (5ULL * 1024 * 1024 * 1024)
 #define S3_PARTS_MAX     10000
+#define S3_COPY_PART     (1024ULL * 1024 * 1024)
 #define S3_PUT_MAX       (5ULL * 1024 * 1024 * 1024)
 #define S3_SLOW_ANSWER   (10 * 60 * NS_PER_SEC) /* Complete and copies may think so long */
 #define S3_OCTET_STREAM  "application/octet-stream"
@@ -45,6 +46,8 @@ struct s3 {
     struct mutex lock;
     char region[S3_REGION_MAX]; /* under lock: the server may correct it */
     bool region_corrected;      /* under lock: once is enough */
+    uint64_t copy_max;          /* bytes of one CopyObject; above it a copy goes in parts */
+    uint64_t copy_part;         /* bytes of each */
     atomic_llong clock_skew_ns; /* the server's clock less ours, when it complained */
 };
 

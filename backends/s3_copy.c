@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COPY_PART (1024ULL * 1024 * 1024)
-
 /* A copy on its way. */
 struct copy {
     struct s3 *s;
@@ -180,11 +178,11 @@ static int copy_parts(struct copy *c, struct object *ret_obj)
     add_all(&c->headers, &c->placement);
     err = s3_upload_begin_with(c->s, c->op, c->to, c->slash, &c->headers, &up);
 
-    for (uint64_t off = 0; !err && off < c->from.size; off += COPY_PART) {
+    for (uint64_t off = 0; !err && off < c->from.size; off += c->s->copy_part) {
         uint64_t left = c->from.size - off;
 
         err = s3_upload_copy_part(up, c->op, number++, c->source, c->from.etag, off,
-                                  left < COPY_PART ? left : COPY_PART);
+                                  left < c->s->copy_part ? left : c->s->copy_part);
         if (err)
             break;
     }
@@ -218,7 +216,7 @@ static int copy_run(struct copy *c, const char *from, const char *from_etag,
         return err;
     if (c->from.size == 0 && (c->attrs || c->to_etag))
         return copy_empty(c, ret_obj);
-    if (c->from.size > S3_PUT_MAX || c->to_etag)
+    if (c->from.size > c->s->copy_max || c->to_etag)
         return copy_parts(c, ret_obj);
     return copy_object(c, c->from.etag[0] ? c->from.etag : NULL, ret_obj);
 }

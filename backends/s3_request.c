@@ -11,10 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define URL_MAX        (64 * 1024)
-#define ATTEMPTS       4 /* a wrong region, a wrong clock and old keys may meet */
-#define CHECKSUM_CHUNK (256 * 1024)
-#define CLOCK_SKEW_MAX (INT64_C(10) * 365 * 24 * 3600 * NS_PER_SEC)
+#define URL_MAX         (64 * 1024)
+#define ATTEMPTS        4 /* a wrong region, a wrong clock and old keys may meet */
+#define CHECKSUM_CHUNK  (256 * 1024)
+#define CLOCK_SKEW_SEEN (5 * 60 * NS_PER_SEC) /* servers allow 15 minutes */
+#define CLOCK_SKEW_MAX  (INT64_C(10) * 365 * 24 * 3600 * NS_PER_SEC)
 
 /* --- fields --- */
 
@@ -355,14 +356,39 @@ static int judge(struct s3_request *r)
     return err ? err : -EIO;
 }
 
+/* The server's clock less ours, when its answer tells; else 0. */
+static int64_t skew_of(const struct s3_request *r)
+{
+    int64_t theirs = http_date_seconds(&r->answer, "date");
+    int64_t skew = theirs < 0 || theirs > INT64_MAX / NS_PER_SEC / 2
+                       ? 0
+                       : theirs * NS_PER_SEC - clock_real_ns();
+
+    return skew > CLOCK_SKEW_MAX || skew < -CLOCK_SKEW_MAX ? 0 : skew;
+}
+
+/* "; the clock here is 42 min behind" when that is why nobody believes us. */
+static void tell_skew(const struct s3_request *r, int err, char ret[64])
+{
+    int64_t skew = skew_of(r);
+
+    ret[0] = '\0';
+    if (err == -EACCES && (skew > CLOCK_SKEW_SEEN || skew < -CLOCK_SKEW_SEEN))
+        (void)snprintf(ret, 64, "; the clock here is %lld min %s",
+                       (long long)((skew < 0 ? -skew : skew) / NS_PER_SEC / 60),
+                       skew < 0 ? "ahead" : "behind");
+}
+
 static int fail_answer(struct s3 *s, struct op *op, const struct s3_request *r, int err)
 {
     const struct s3_error *e = &r->error;
+    char skew[64];
     const char *message = e->message[0] ? e->message : strerror(-err);
 
     op->retry_after_ns = err == -EAGAIN ? http_retry_after_ns(&r->answer) : 0;
-    return op_fail(op, err, "%s s3://%s/%.100s: %d %s%s%.150s%s%s", r->what, s->bucket, r->key,
-                   r->answer.status, e->code, e->code[0] ? ": " : "", message,
+    tell_skew(r, err, skew);
+    return op_fail(op, err, "%s s3://%s/%.100s: %d %s%s%.150s%s%s%s", r->what, s->bucket,
+                   r->key, r->answer.status, e->code, e->code[0] ? ": " : "", message, skew,
                    e->request_id[0] ? ", request " : "", e->request_id);
 }
 
@@ -419,18 +445,17 @@ static bool adopt_region(struct s3 *s, const struct op *op, struct s3_request *r
     return again;
 }
 
-/* True when the server's clock differs and that is now known. */
+/* True when the server's clock differs from the one that was signed with and that is now known.
+ * The answer to a HEAD has no code: its date says it. */
 static bool adopt_clock(struct s3 *s, const struct s3_request *r)
 {
-    int64_t theirs, skew;
+    int64_t skew = skew_of(r), known = atomic_load(&s->clock_skew_ns);
+    int64_t change = skew > known ? skew - known : known - skew;
 
-    if (strcmp(r->error.code, "RequestTimeTooSkewed") != 0)
+    if (strcmp(r->error.code, "RequestTimeTooSkewed") != 0 &&
+        (r->error.code[0] || r->answer.status != 403 || change < CLOCK_SKEW_SEEN))
         return false;
-    theirs = http_date_seconds(&r->answer, "date");
-    if (theirs < 0 || theirs > INT64_MAX / NS_PER_SEC / 2)
-        return false;
-    skew = theirs * NS_PER_SEC - clock_real_ns();
-    if (skew > CLOCK_SKEW_MAX || skew < -CLOCK_SKEW_MAX)
+    if (change < NS_PER_SEC * 2)
         return false;
     atomic_store(&s->clock_skew_ns, skew);
     return true;

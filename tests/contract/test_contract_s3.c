@@ -3,6 +3,7 @@
 #include "tests/contract/contract.c"
 
 #include "backends/drivers.h"
+#include "backends/s3.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -205,6 +206,36 @@ START_TEST(a_part_may_come_twice)
 }
 END_TEST
 
+/* What AWS wants above 5 GiB, with other limits: the server copies part by part. */
+START_TEST(a_large_object_is_copied_in_parts)
+{
+    struct place *p = place_open(0);
+    const size_t size = 11 << 20;
+    auto_free char *data = pattern(size, 3), *back = malloc(size);
+    struct attrs attrs = {.has = ATTR_MODE, .mode = S_IFREG | 0640};
+    struct object from, obj;
+
+    s3_of(p->s)->copy_max = 6 << 20;
+    s3_of(p->s)->copy_part = 5 << 20;
+    ok(p, put_bytes(p, "large", NULL, data, size, &attrs, &from));
+    ok(p,
+       store_copy(p->s, &p->op, key(p, "large"), from.etag, key(p, "copy"), NULL, NULL, &obj));
+    ck_assert_uint_eq(obj.size, size);
+    ck_assert_ptr_nonnull(strstr(obj.etag, "-3")); /* as it went */
+    ck_assert_int_eq(get_bytes(p, "copy", obj.etag, back, size, 0, NULL), (int)size);
+    ck_assert_int_eq(memcmp(data, back, size), 0);
+    object_release(&obj);
+    ok(p, stat_of(p, "copy", &obj));
+    ck_assert_uint_eq(obj.attrs.mode, S_IFREG | 0640);
+    object_release(&obj);
+    fails(p, ESTALE,
+          store_copy(p->s, &p->op, key(p, "large"), "no such version", key(p, "copy"), NULL,
+                     NULL, NULL));
+    object_release(&from);
+    place_close(p);
+}
+END_TEST
+
 /* Content that changes while it is sent does not get in: the checksum was taken before. */
 struct shifting_source {
     struct source base;
@@ -251,6 +282,7 @@ int main(void)
     tcase_add_loop_test(t, others_find_the_plain_object, 0, n);
     tcase_add_loop_test(t, a_file_is_no_directory, 0, 1);
     tcase_add_loop_test(t, a_part_may_come_twice, 0, 1);
+    tcase_add_test(t, a_large_object_is_copied_in_parts);
     tcase_add_test(t, content_that_changes_on_its_way_is_refused);
     suite_add_tcase(s, contract_tcase(fixtures, (size_t)n));
     suite_add_tcase(s, t);

@@ -175,6 +175,28 @@ START_TEST(the_clock_of_the_server_is_adopted)
 }
 END_TEST
 
+/* A HEAD is told no code. */
+START_TEST(the_clock_is_learned_from_a_head)
+{
+    START(REST("403 Forbidden", "Date: Fri, 01 Jan 2021 00:00:00 GMT\r\n", ""), OK_OBJECT("a"),
+          REST("403 Forbidden", "Date: Fri, 01 Jan 2021 00:00:00 GMT\r\n", ""));
+    ck_assert_msg(stat_key("k") == 0, "%s", op.why);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 1), "x-amz-date: 20210101T"));
+    ck_assert_int_eq(stat_key("k"), -EACCES); /* the clock is right now: it is not that */
+    ck_assert_uint_eq(scripted_count(server), 3);
+}
+END_TEST
+
+START_TEST(a_wrong_clock_is_named)
+{
+    START(REST("403 Forbidden", "Date: Fri, 01 Jan 2021 00:00:00 GMT\r\n",
+               "<Error><Code>SignatureDoesNotMatch</Code></Error>"));
+    ck_assert_int_eq(put(NULL), -EACCES);
+    ck_assert_msg(strstr(op.why, "; the clock here is ") && strstr(op.why, " min ahead"), "%s",
+                  op.why);
+}
+END_TEST
+
 START_TEST(a_pause_is_passed_on)
 {
     START(REST("503 Slow Down", "Retry-After: 3\r\n", "<Error><Code>SlowDown</Code></Error>"),
@@ -610,6 +632,43 @@ START_TEST(each_key_has_its_own_result)
 }
 END_TEST
 
+static size_t occurrences(const char *text, const char *word)
+{
+    size_t n = 0;
+
+    for (const char *at = text; (at = strstr(at, word)); at++)
+        n++;
+    return n;
+}
+
+START_TEST(many_keys_go_by_the_thousand)
+{
+    START(REST("200 OK", "", "<DeleteResult/>"),
+          REST("200 OK", "",
+               "<DeleteResult><Error><Key>pre/k1500</Key><Code>AccessDenied</Code></Error>"
+               "<Error><Key>pre/k1999</Key><Code>InternalError</Code></Error></DeleteResult>"),
+          REST("503 Slow Down", "", "<Error><Code>SlowDown</Code></Error>"));
+    static char names[2002][8];
+    const char *keys[ARRAY_SIZE(names)];
+    int errs[ARRAY_SIZE(names)];
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "k%zu", i);
+        keys[i] = names[i];
+    }
+    ck_assert_int_eq(store_remove(store, &op, keys, ARRAY_SIZE(names), errs), -EACCES);
+    ck_assert_uint_eq(scripted_count(server), 3);
+    ck_assert_uint_eq(occurrences(scripted_request(server, 0), "<Key>"), 1000);
+    ck_assert_uint_eq(occurrences(scripted_request(server, 1), "<Key>"), 1000);
+    ck_assert_uint_eq(occurrences(scripted_request(server, 2), "<Key>"), 2);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        ck_assert_int_eq(errs[i], i == 1500   ? -EACCES
+                                  : i == 1999 ? -EIO
+                                  : i >= 2000 ? -EAGAIN
+                                              : 0);
+}
+END_TEST
+
 START_TEST(a_server_without_batches)
 {
     START(REST("501 Not Implemented", "", "<Error><Code>NotImplemented</Code></Error>"),
@@ -762,6 +821,7 @@ static TCase *writing_tests(void)
     tcase_add_test(t, a_copy_that_fails_with_status_200);
     tcase_add_test(t, foreign_metadata_survives_new_attributes);
     tcase_add_test(t, each_key_has_its_own_result);
+    tcase_add_test(t, many_keys_go_by_the_thousand);
     tcase_add_test(t, a_server_without_batches);
     tcase_add_test(t, an_answer_about_other_keys);
     return t;
@@ -777,6 +837,8 @@ static TCase *request_tests(void)
     tcase_add_test(t, a_redirect_elsewhere_is_not_followed);
     tcase_add_test(t, a_region_is_asked_for);
     tcase_add_test(t, the_clock_of_the_server_is_adopted);
+    tcase_add_test(t, the_clock_is_learned_from_a_head);
+    tcase_add_test(t, a_wrong_clock_is_named);
     tcase_add_test(t, a_pause_is_passed_on);
     tcase_add_test(t, reasons_name_all_but_secrets);
     tcase_add_test(t, anonymous_requests_are_not_signed);
