@@ -76,6 +76,7 @@ static int stat_object(struct s3 *s, struct op *op, const char *key, bool slash,
         return err;
     }
     demote_link(&obj);
+    s3_size_note(s, obj.etag, obj.size);
     *ret = obj;
     return 0;
 }
@@ -186,6 +187,7 @@ static int visit_entry(struct listing *l, struct s3_entry *e)
     if (len == 0) /* the marker of the listed directory itself */
         return 0;
     memcpy(obj.etag, e->etag, sizeof(obj.etag));
+    s3_size_note(l->s, e->etag, e->size);
     if (name[len - 1] == '/') {
         name[len - 1] = '\0';
         obj.is_prefix = true;
@@ -291,6 +293,8 @@ struct ranged_read {
     struct http_body_sink base;
     const char *etag;
     uint64_t off, len;
+    bool whole; /* asked for without a range, to get the checksum */
+    struct s3_held held;
     struct object obj; /* filled once the headers are known */
     bool known;
 };
@@ -340,13 +344,15 @@ static int read_begin(struct http_body_sink *bs, const struct http_answer *a, st
     } else if (rr->obj.size != last - first + 1) {
         return op_fail(op, -EPROTO, "Content-Length and Content-Range disagree");
     }
+    if (rr->whole && size > rr->len)
+        return op_fail(op, -EMSGSIZE, "the object has %" PRIu64 " bytes", size);
     wanted = rr->off >= size ? 0 : rr->len < size - rr->off ? rr->len : size - rr->off;
     if (size && (first != rr->off || last - first + 1 != wanted))
         return op_fail(op, -EPROTO, "the server sent another range than it was asked for");
     rr->obj.size = size;
     *ret_off = first;
     *ret_len = wanted;
-    return 0;
+    return wanted == size ? s3_hold_begin(&rr->held, a, size, op, &bs->sink) : 0;
 }
 
 /* The offset is at or behind the end: no bytes, but which version says so? */
@@ -371,29 +377,62 @@ static ssize_t read_at_end(struct s3 *s, struct op *op, const char *key, struct 
     return err;
 }
 
-static ssize_t s3_read(struct store *st, struct op *op, const char *key, const char *etag,
-                       struct sink *sink, size_t len, uint64_t off, struct object *ret_obj)
+static void read_end(struct ranged_read *rr, bool keep)
 {
-    struct s3 *s = s3_of(st);
+    free(rr->held.data);
+    if (rr->known && !keep)
+        object_release(&rr->obj);
+}
+
+/* One GET. Small objects are asked for as a whole, because AWS and MinIO tell no checksum of a
+ * range. */
+static ssize_t read_once(struct s3 *s, struct op *op, const char *key, struct ranged_read *rr,
+                         struct object *ret_obj)
+{
     auto_request struct s3_request r;
-    struct ranged_read rr = {
-        .base = {.sink = sink, .begin = read_begin}, .etag = etag, .off = off, .len = len};
     int err = s3_request_init(s, op, &r, "read", "GET", key, false);
 
     if (err)
         return err;
-    s3_fields_addf(&r.headers, "range", "bytes=%" PRIu64 "-%" PRIu64, off, off + len - 1);
-    if (etag && *etag)
-        s3_add_condition(&r, etag);
-    r.to_sink = &rr.base;
+    if (rr->whole)
+        s3_fields_add(&r.headers, "x-amz-checksum-mode", "ENABLED");
+    else
+        s3_fields_addf(&r.headers, "range", "bytes=%" PRIu64 "-%" PRIu64, rr->off,
+                       rr->off + rr->len - 1);
+    if (rr->etag && *rr->etag)
+        s3_add_condition(&r, rr->etag);
+    r.to_sink = &rr->base;
     err = s3_run(s, op, &r);
+    if (!err && rr->held.data) {
+        err = s3_hold_end(&rr->held, op);
+        if (err == -EIO)
+            err = s3_fail(s, op, &r, err, "the content does not match its checksum (CRC-32C)");
+    }
     if (!err && ret_obj)
-        *ret_obj = rr.obj;
-    else if (rr.known)
-        object_release(&rr.obj);
-    if (err == -ERANGE)
-        return read_at_end(s, op, key, &rr, ret_obj);
+        *ret_obj = rr->obj;
+    if (!err)
+        s3_size_note(s, rr->obj.etag, rr->obj.size);
+    read_end(rr, !err && ret_obj);
     return err ? err : (ssize_t)r.answer.sunk;
+}
+
+static ssize_t s3_read(struct store *st, struct op *op, const char *key, const char *etag,
+                       struct sink *sink, size_t len, uint64_t off, struct object *ret_obj)
+{
+    struct s3 *s = s3_of(st);
+    const struct ranged_read fresh = {
+        .base = {.sink = sink, .begin = read_begin}, .etag = etag, .off = off, .len = len};
+    struct ranged_read rr = fresh;
+    ssize_t n;
+
+    rr.whole = off == 0 && etag && *etag && !atomic_load(&s->no_checksums) &&
+               s3_size_within(s, etag, len < S3_VERIFY_MAX ? len : S3_VERIFY_MAX);
+    n = read_once(s, op, key, &rr, ret_obj);
+    if (n == -EMSGSIZE) { /* it is larger than was remembered */
+        rr = fresh;
+        n = read_once(s, op, key, &rr, ret_obj);
+    }
+    return n == -ERANGE ? read_at_end(s, op, key, &rr, ret_obj) : n;
 }
 
 /* --- open --- */

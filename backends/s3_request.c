@@ -2,11 +2,9 @@
 #include "backends/s3.h"
 
 #include "backends/s3_attrs.h"
-#include "common/crc32c.h"
 #include "common/mem.h"
 
 #include <errno.h>
-#include <openssl/evp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -497,9 +495,25 @@ static bool adopt_keys(struct s3 *s, const struct op *op, struct s3_request *r,
     return others;
 }
 
+/* Whether something was learned from the failure *err, so that another attempt can do better.
+ */
+static bool learn(struct s3 *s, struct op *op, struct s3_request *r,
+                  const struct signature *used, bool *dropped, int *err)
+{
+    if (adopt_region(s, op, r, used->region) || adopt_clock(s, r) ||
+        adopt_keys(s, op, r, &used->keys))
+        return true;
+    if (*dropped || !s3_checksum_refused(r))
+        return false;
+    *dropped = true;
+    *err = s3_drop_checksum(op, r);
+    return !*err;
+}
+
 int s3_run(struct s3 *s, struct op *op, struct s3_request *r)
 {
     struct signature used = {.region = ""};
+    bool dropped = false;
     int err;
 
     for (int attempt = 1;; attempt++) {
@@ -509,17 +523,18 @@ int s3_run(struct s3 *s, struct op *op, struct s3_request *r)
         err = judge(r);
         if (!err)
             break;
-        if (attempt == ATTEMPTS || (!adopt_region(s, op, r, used.region) &&
-                                    !adopt_clock(s, r) && !adopt_keys(s, op, r, &used.keys))) {
+        if (attempt == ATTEMPTS || !learn(s, op, r, &used, &dropped, &err)) {
             err = fail_answer(s, op, r, err);
             break;
         }
     }
+    if (!err && dropped) /* that was it */
+        atomic_store(&s->no_checksums, true);
     aws_keys_release(&used.keys);
     return err;
 }
 
-/* --- conditions and checksums --- */
+/* --- conditions --- */
 
 void s3_add_condition(struct s3_request *r, const char *etag)
 {
@@ -559,43 +574,6 @@ int s3_body_hash(struct op *op, const struct mem_source *body, char ret_hash[S3_
     int err = s3_sha256_hex(ret_hash, body->data, body->base.size);
 
     return err ? op_fail(op, err, "OpenSSL has no SHA-256") : 0;
-}
-
-static int source_crc32c(struct op *op, struct source *src, uint32_t *ret)
-{
-    auto_free char *chunk = malloc(CHECKSUM_CHUNK);
-    uint32_t crc = 0;
-
-    if (!chunk)
-        return op_fail(op, -ENOMEM, "out of memory");
-    for (uint64_t off = 0; off < src->size;) {
-        uint64_t left = src->size - off;
-        ssize_t got =
-            src->pread(src, chunk, left < CHECKSUM_CHUNK ? left : CHECKSUM_CHUNK, off);
-
-        if (got <= 0)
-            return op_fail(op, got ? (int)got : -EBUSY, "the content ends at byte %llu",
-                           (unsigned long long)off);
-        crc = crc32c(crc, chunk, (size_t)got);
-        off += (uint64_t)got;
-    }
-    *ret = crc;
-    return 0;
-}
-
-int s3_add_checksum(struct op *op, struct s3_request *r, struct source *src, char ret[16])
-{
-    unsigned char big_endian[4];
-    uint32_t crc;
-    int err = source_crc32c(op, src, &crc);
-
-    if (err)
-        return err;
-    for (int i = 0; i < 4; i++)
-        big_endian[i] = (unsigned char)(crc >> (24 - 8 * i));
-    EVP_EncodeBlock((unsigned char *)ret, big_endian, sizeof(big_endian));
-    s3_fields_add(&r->headers, "x-amz-checksum-crc32c", ret);
-    return 0;
 }
 
 /* --- objects --- */

@@ -174,6 +174,29 @@ START_TEST(others_find_the_plain_object)
 }
 END_TEST
 
+/* A bit that the server's disk turns. */
+START_TEST(damage_at_the_server_is_found)
+{
+    struct place *p = place_open(_i);
+    auto_free char *path = NULL;
+    char etag[STORE_ETAG_MAX], buf[32] = "";
+
+    if (getenv("RUNFS_TEST_S3_DIR")) {
+        put_versioned(p, "damaged", "as it was", etag);
+        ck_assert_int_eq(get_bytes(p, "damaged", etag, buf, sizeof(buf), 0, NULL), 9);
+        ck_assert_int_ge(
+            asprintf(&path, "%s/contract/%s/damaged", getenv("RUNFS_TEST_S3_DIR"), p->dir), 0);
+        auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);
+        ck_assert_msg(fd >= 0, "%s", path);
+        ck_assert_int_eq(pwrite(fd, "X", 1, 3), 1);
+        fails(p, EIO, get_bytes(p, "damaged", etag, buf, sizeof(buf), 0, NULL));
+        ck_assert_ptr_nonnull(strstr(p->op.why, "checksum"));
+        ck_assert_str_eq(buf, "as it was");
+    }
+    place_close(p);
+}
+END_TEST
+
 START_TEST(a_file_is_no_directory)
 {
     struct place *p = place_open(_i);
@@ -280,6 +303,7 @@ int main(void)
     tcase_add_test(t, nobody_at_the_endpoint);
     tcase_add_loop_test(t, every_character_in_a_name, 0, 1);
     tcase_add_loop_test(t, others_find_the_plain_object, 0, n);
+    tcase_add_loop_test(t, damage_at_the_server_is_found, 0, 1);
     tcase_add_loop_test(t, a_file_is_no_directory, 0, 1);
     tcase_add_loop_test(t, a_part_may_come_twice, 0, 1);
     tcase_add_test(t, a_large_object_is_copied_in_parts);

@@ -611,6 +611,120 @@ START_TEST(foreign_metadata_survives_new_attributes)
 }
 END_TEST
 
+/* ---- checksums ---- */
+
+#define HELLO_CRC "mnG7TA==" /* CRC-32C of "hello" */
+#define HELLO_MD5 "XUFAKrxLKna5cZ2REBfFkg=="
+#define WHOLE(headers, body)                                                                   \
+    {                                                                                          \
+        .text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"e\"\r\n" headers "\r\n" body  \
+    }
+
+/* put() of a version whose size is known from then on. */
+static void put_known(void)
+{
+    struct mem_source src;
+    struct object obj;
+
+    mem_source_init(&src, "hello", 5);
+    ck_assert_int_eq(store_put(store, &op, "k", NULL, &src.base, NULL, &obj), 0);
+    object_release(&obj);
+}
+
+START_TEST(refused_checksums_are_not_sent_again)
+{
+    START(REST("501 Not Implemented", "", "<Error><Code>NotImplemented</Code></Error>"),
+          XML("200 OK", 0, ""), XML("200 OK", 0, ""), BEGUN, PART_DONE,
+          REST("200 OK", "",
+               "<CompleteMultipartUploadResult><ETag>\"x-1\"</ETag>"
+               "</CompleteMultipartUploadResult>"));
+    struct upload *up;
+
+    ck_assert_msg(put(NULL) == 0, "%s", op.why);
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 0), "x-amz-checksum-crc32c: " HELLO_CRC "\r\n"));
+    ck_assert_int_eq(put(NULL), 0);
+    up = begin_with_part();
+    ck_assert_int_eq(store_upload_commit(up, &op, NULL, NULL), 0);
+    ck_assert_uint_eq(scripted_count(server), 6);
+    for (size_t i = 1; i < 6; i++) {
+        const char *sent = scripted_request(server, i);
+
+        ck_assert_ptr_null(strcasestr(sent, "checksum"));
+        if (i != 3 && i != 5)
+            ck_assert_ptr_nonnull(strstr(sent, "content-md5: " HELLO_MD5 "\r\n"));
+    }
+}
+END_TEST
+
+START_TEST(another_refusal_is_not_about_checksums)
+{
+    START(REST("501 Not Implemented", "", "<Error><Code>NotImplemented</Code></Error>"),
+          REST("501 Not Implemented", "", "<Error><Code>NotImplemented</Code></Error>"),
+          XML("200 OK", 0, ""),
+          REST("400 Bad Request", "", "<Error><Code>BadDigest</Code></Error>"));
+    ck_assert_int_eq(put(NULL), -EOPNOTSUPP);
+    ck_assert_int_eq(put(NULL), 0);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 2), "x-amz-checksum-crc32c"));
+    ck_assert_int_eq(put(NULL), -EIO);
+    ck_assert_uint_eq(scripted_count(server), 4);
+}
+END_TEST
+
+static const struct {
+    struct scripted_answer answer;
+    ssize_t result;
+} whole_reads[] = {
+    {WHOLE("x-amz-checksum-crc32c: " HELLO_CRC "\r\n", "hello"), 5},
+    {WHOLE("x-amz-checksum-crc32c: " HELLO_CRC "\r\n", "hallo"), -EIO},
+    {WHOLE("x-amz-checksum-crc32c: AAAAAA==\r\n", "hello"), -EIO},
+    {WHOLE("x-amz-checksum-crc32c: AAAAAA==-1\r\n", "hello"), 5}, /* of its parts */
+    {WHOLE("x-amz-checksum-crc32c: !!!!!!!!\r\n", "hello"), 5},
+    {WHOLE("x-amz-checksum-crc32: AAAAAA==\r\n", "hello"), 5}, /* one that is not known here */
+    {WHOLE("", "hello"), 5},
+    {{.text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"e\"\r\n"
+              "x-amz-checksum-crc32c: " HELLO_CRC "\r\n\r\nhel",
+      .close = true},
+     -ECONNRESET},
+};
+
+START_TEST(a_whole_object_is_verified)
+{
+    static struct scripted_answer script[2];
+    char data[17];
+    ssize_t n;
+
+    script[0] = (struct scripted_answer){
+        .text = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nETag: \"e\"\r\n\r\n"};
+    script[1] = whole_reads[_i].answer;
+    server = scripted_new(script, 2);
+    open_store("us-east-1");
+    put_known();
+    n = read_key("e", 16, 0, data);
+    ck_assert_msg(n == whole_reads[_i].result, "%zd: %s", n, op.why);
+    ck_assert_str_eq(data, n == 5 ? "hello" : ""); /* nothing that is damaged gets out */
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 1), "x-amz-checksum-mode: ENABLED\r\n"));
+    ck_assert_ptr_null(strstr(scripted_request(server, 1), "range:"));
+}
+END_TEST
+
+START_TEST(a_part_of_an_object_is_a_range)
+{
+    START(OK_OBJECT("e"), PARTIAL("bytes 0-2/5", 3, "e", "hel"),
+          {.text = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nETag: \"e\"\r\n\r\nhello!!"},
+          PARTIAL("bytes 0-4/7", 5, "e", "hello"));
+    char data[17];
+
+    ck_assert_int_eq(stat_key("k"), 0);
+    ck_assert_int_eq(read_key("e", 3, 0, data), 3);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 1), "range: bytes=0-2\r\n"));
+    ck_assert_int_eq(read_key("e", 5, 0, data), 5); /* two versions with one ETag */
+    ck_assert_str_eq(data, "hello");
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 3), "range: bytes=0-4\r\n"));
+}
+END_TEST
+
 /* ---- removal ---- */
 
 START_TEST(each_key_has_its_own_result)
@@ -819,6 +933,10 @@ static TCase *writing_tests(void)
     tcase_add_test(t, a_commit_that_someone_else_overtook);
     tcase_add_test(t, sessions_with_unusable_answers);
     tcase_add_test(t, a_copy_that_fails_with_status_200);
+    tcase_add_test(t, refused_checksums_are_not_sent_again);
+    tcase_add_test(t, another_refusal_is_not_about_checksums);
+    tcase_add_loop_test(t, a_whole_object_is_verified, 0, ARRAY_SIZE(whole_reads));
+    tcase_add_test(t, a_part_of_an_object_is_a_range);
     tcase_add_test(t, foreign_metadata_survives_new_attributes);
     tcase_add_test(t, each_key_has_its_own_result);
     tcase_add_test(t, many_keys_go_by_the_thousand);
