@@ -211,17 +211,17 @@ job() {
 need_fuse() {
     local problem
     problem=$(fuse_problem)
-    [ -z "$problem" ] || die "$problem. Without it only these run: ./check.sh lint unit contract fuzz"
+    [ -z "$problem" ] || die "$problem. Without it only these run: ./check.sh lint unit contract fuzz sign"
 }
 
 prepare() {
     local work
     work=$(plan)
-    if grep -qvE '^(lint|unit|contract|fuzz) ' <<<"$work"; then
+    if grep -qvE '^(lint|unit|contract|fuzz|sign) ' <<<"$work"; then
         need_fuse
     fi
     scripts/deps.sh check
-    if grep -qvE '^(lint|unit|fuzz) ' <<<"$work"; then
+    if grep -qvE '^(lint|unit|fuzz|sign) ' <<<"$work"; then
         # Without it the tests that need S3 are skipped and say so.
         RUNFS_VERSITYGW=$(scripts/versitygw.sh) || true
         export RUNFS_VERSITYGW

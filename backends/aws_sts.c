@@ -56,7 +56,8 @@ static int place(struct sts *c, struct op *op)
         (void)snprintf(c->host, sizeof(c->host), "sts.%s.amazonaws.com%s", region, suffix);
     else
         (void)snprintf(c->host, sizeof(c->host), "sts.amazonaws.com");
-    (void)snprintf(c->path, sizeof(c->path), "%s/", c->endpoint.base);
+    (void)snprintf(c->path, sizeof(c->path), "%s",
+                   c->endpoint.base[0] ? c->endpoint.base : "/");
     return 0;
 }
 

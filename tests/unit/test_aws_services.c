@@ -168,7 +168,7 @@ START_TEST(roles_lead_to_roles)
     sent(0, "RoleArn=r1&RoleSessionName=runfs-");
     sent(0, "Credential=AK0/");
     sent(0, "/us-east-1/sts/aws4_request");
-    sent(1, "POST /base/ HTTP/1.1\r\n");
+    sent(1, "POST /base HTTP/1.1\r\n");
     sent(1, "RoleArn=r2&");
     sent(1, "Credential=AK1/");
     sent(1, "x-amz-security-token: TK1\r\n");
