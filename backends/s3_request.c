@@ -311,6 +311,8 @@ int s3_code_error(const char *code)
         {"SlowDown", -EAGAIN},
         {"TooManyRequests", -EAGAIN},
         {"XAdminUserNotFound", -EACCES}, /* versitygw, with 404, for an unknown access key */
+        {"XAmzContentChecksumMismatch", -EIO}, /* MinIO's BadDigest */
+        {"XAmzContentSHA256Mismatch", -EIO},
         {"XMinioParentIsObject", -ENOTDIR},
         {"XMinioStorageFull", -ENOSPC},
     };

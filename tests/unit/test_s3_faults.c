@@ -236,6 +236,8 @@ static const struct {
     {REST("409 Conflict", "", "<Error><Code>OperationAborted</Code></Error>"), -EAGAIN},
     {REST("400 Bad Request", "", "<Error><Code>RequestTimeout</Code></Error>"), -EAGAIN},
     {REST("400 Bad Request", "", "<Error><Code>BadDigest</Code></Error>"), -EIO},
+    {REST("400 Bad Request", "", "<Error><Code>XAmzContentChecksumMismatch</Code></Error>"),
+     -EIO},
     {REST("400 Bad Request", "", "<Error><Code>EntityTooLarge</Code></Error>"), -EFBIG},
     {REST("400 Bad Request", "", "<Error><Code>MetadataTooLarge</Code></Error>"), -E2BIG},
     {REST("400 Bad Request", "", "<Error><Code>KeyTooLongError</Code></Error>"), -ENAMETOOLONG},
