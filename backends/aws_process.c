@@ -30,8 +30,10 @@ static const char *copy_word(const char *at, char *to)
 
     for (; *at && (quote || !isspace((unsigned char)*at)); at++) {
         if (quote ? *at == quote : *at == '\'' || *at == '"') {
-            char opened = *at;
-            quote = quote ? '\0' : opened;
+            if (quote)
+                quote = '\0';
+            else
+                quote = *at;
         } else if (*at == '\\' && quote != '\'' && at[1] &&
                    (!quote || at[1] == '"' || at[1] == '\\')) {
             *to++ = *++at;
