@@ -79,10 +79,13 @@ int brake_wait(struct brake *b, struct op *op)
     int64_t left, spread;
 
     while ((left = pause_left(b, &spread)) > 0) {
+        int64_t patience = op_left_ns(op);
         int err;
 
-        if (left >= op_left_ns(op))
+        if (left >= patience)
             return fail_late(op, left);
+        if (spread > (patience - left) / 2) /* an attempt shall still fit */
+            spread = (patience - left) / 2;
         err = op_sleep(op, left + part_of(spread));
         if (err)
             return err;
