@@ -109,6 +109,44 @@ START_TEST(wrong_keys_are_told)
 }
 END_TEST
 
+static void write_role(int fd, const char *access)
+{
+    ck_assert_int_gt(dprintf(fd,
+                             "[role]\nrole_arn = arn:aws:iam::123456789012:role/x\n"
+                             "source_profile = base\nduration_seconds = 900\n"
+                             "[base]\naws_access_key_id = %s\naws_secret_access_key = %s\n",
+                             access, getenv("AWS_SECRET_ACCESS_KEY")),
+                     0);
+}
+
+/* MinIO is a token service, too: it judges our AssumeRole and the token that came of it. */
+START_TEST(keys_of_a_role_are_good)
+{
+    const char *kind = getenv("RUNFS_TEST_S3_SERVER");
+    auto_free char *file = strdup(getenv("AWS_SHARED_CREDENTIALS_FILE"));
+    char path[] = "/tmp/runfs-credentials.XXXXXX";
+    struct op op;
+
+    if (kind && strcmp(kind, "minio") == 0) {
+        auto_close int fd = mkstemp(path);
+
+        ck_assert_int_ge(fd, 0);
+        write_role(fd, getenv("AWS_ACCESS_KEY_ID"));
+        setenv("AWS_SHARED_CREDENTIALS_FILE", path, 1);
+        ck_assert_msg(open_with(getenv("RUNFS_TEST_S3_URL"), "profile", "role", &op) == 0, "%s",
+                      op.why);
+        ck_assert_int_eq(ftruncate(fd, 0), 0);
+        ck_assert_int_eq(lseek(fd, 0, SEEK_SET), 0);
+        write_role(fd, "nobody");
+        ck_assert_int_eq(open_with(getenv("RUNFS_TEST_S3_URL"), "profile", "role", &op),
+                         -EACCES);
+        ck_assert_msg(strstr(op.why, "STS AssumeRole") != NULL, "%s", op.why);
+        setenv("AWS_SHARED_CREDENTIALS_FILE", file, 1);
+        (void)unlink(path);
+    }
+}
+END_TEST
+
 START_TEST(nobody_at_the_endpoint)
 {
     struct op op;
@@ -300,6 +338,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, a_missing_bucket_is_told);
     tcase_add_test(t, wrong_keys_are_told);
+    tcase_add_test(t, keys_of_a_role_are_good);
     tcase_add_test(t, nobody_at_the_endpoint);
     tcase_add_loop_test(t, every_character_in_a_name, 0, 1);
     tcase_add_loop_test(t, others_find_the_plain_object, 0, n);

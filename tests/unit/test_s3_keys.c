@@ -2,6 +2,7 @@
  * scripted S3 server judges them. */
 #include "backends/drivers.h"
 #include "backends/store.h"
+#include "common/log.h"
 #include "common/mem.h"
 #include "tests/lib/aws_env.h"
 #include "tests/lib/scripted.h"
@@ -10,6 +11,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define REST(status, body)                                                                     \
     {                                                                                          \
@@ -142,6 +144,43 @@ START_TEST(a_refusal_that_is_not_about_keys)
 }
 END_TEST
 
+/* At its most talkative, through all layers, with keys that come, are refused, and end. */
+START_TEST(no_secret_is_logged)
+{
+    static const struct scripted_answer given[] = {KEYS("1"), KEYS("2"), KEYS("3")};
+    static const struct scripted_answer script[] = {
+        REST("200 OK", "<ListBucketResult></ListBucketResult>"), EXPIRED, EMPTY,
+        REST("403 Forbidden", "<Error><Code>InvalidAccessKeyId</Code></Error>"), EMPTY};
+    char path[] = "/tmp/runfs-log.XXXXXX", text[16384], endpoint[64];
+    const struct store_option options[] = {{"endpoint", endpoint}};
+    struct store_config config = {.options = options, .n_options = 1};
+    auto_close int fd = mkstemp(path);
+    ssize_t len;
+
+    ck_assert_int_ge(fd, 0);
+    log_set_level(LOG_LEVEL_DEBUG);
+    ck_assert_int_eq(log_to_file(path), 0);
+    open_store(given, 3, script, ARRAY_SIZE(script));
+    store_close(store);
+    (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", scripted_port(server));
+    ck_assert_msg(store_open("s3://bkt", &config, &op, &store) == 0, "%s", op.why);
+    ck_assert_int_eq(put(), 0);
+    ck_assert_int_eq(put(), -EACCES);
+    ck_assert_ptr_null(strstr(op.why, "SK"));
+    ck_assert_ptr_null(strstr(op.why, "TK"));
+    len = read(fd, text, sizeof(text) - 1);
+    ck_assert_int_gt(len, 0);
+    text[len] = '\0';
+    ck_assert_ptr_nonnull(strstr(text, "put"));
+    for (const char *secret = "123"; *secret; secret++) {
+        ck_assert_ptr_null(strstr(text, (char[]){'S', 'K', *secret, '\0'}));
+        ck_assert_ptr_null(strstr(text, (char[]){'T', 'K', *secret, '\0'}));
+    }
+    log_set_level(LOG_LEVEL_INFO);
+    (void)unlink(path);
+}
+END_TEST
+
 START_TEST(there_are_no_other_keys)
 {
     static const struct scripted_answer given[] = {
@@ -169,6 +208,7 @@ int main(void)
     tcase_add_test(t, a_refusal_without_a_code);
     tcase_add_test(t, a_refusal_that_is_not_about_keys);
     tcase_add_test(t, there_are_no_other_keys);
+    tcase_add_test(t, no_secret_is_logged);
     suite_add_tcase(suite, t);
 
     SRunner *sr = srunner_create(suite);
