@@ -22,6 +22,7 @@
 #define REFUSED_NS     (5 * NS_PER_SEC)
 #define MAYBE_NS       (60 * NS_PER_SEC)
 #define WAIT_SLICE_NS  (100 * NS_PER_MS)
+#define SOON_TIMEOUT   (15 * NS_PER_SEC) /* a search that could also be made later */
 #define SEARCH_TIMEOUT (90 * NS_PER_SEC)
 
 struct aws_credentials {
@@ -132,14 +133,15 @@ static int find(struct aws_credentials *c, struct op *op, struct aws_keys *ret,
 }
 
 /* Searches without the lock. What was found replaces the old keys; what failed leaves them. */
-static void search_locked(struct aws_credentials *c, const struct op *op) REQUIRES(&c->lock);
+static void search_locked(struct aws_credentials *c, const struct op *op, int64_t patience_ns)
+    REQUIRES(&c->lock);
 
-static void search_locked(struct aws_credentials *c, const struct op *op)
+static void search_locked(struct aws_credentials *c, const struct op *op, int64_t patience_ns)
 {
     struct aws_profiles_stamp files = c->now.files;
     struct aws_keys keys = {0};
     struct op own = *op;
-    int64_t latest = clock_mono_ns() + SEARCH_TIMEOUT;
+    int64_t latest = clock_mono_ns() + patience_ns;
     int err;
 
     mutex_assert_held(&c->lock);
@@ -210,7 +212,7 @@ int aws_credentials_get(struct aws_credentials *c, struct op *op, struct aws_key
             break;
     }
     if (!err && need != GOOD && !c->now.searching)
-        search_locked(c, op);
+        search_locked(c, op, need == SOON ? SOON_TIMEOUT : SEARCH_TIMEOUT);
     if (!err)
         err = copy_locked(c, op, ret);
     mutex_unlock(&c->lock);
@@ -228,7 +230,7 @@ bool aws_credentials_refused(struct aws_credentials *c, struct op *op,
     if (!others && !c->now.searching &&
         (!c->now.refused_ns || now_ns - c->now.refused_ns > (sure ? REFUSED_NS : MAYBE_NS))) {
         c->now.refused_ns = now_ns;
-        search_locked(c, op);
+        search_locked(c, op, SEARCH_TIMEOUT);
         others = !c->now.err && !aws_keys_same(&c->now.keys, keys);
         if (c->now.err)
             memcpy(op->why, c->now.why, sizeof(op->why));

@@ -12,6 +12,7 @@ struct aws_fetch {
     const char *ca_bundle; /* borrowed; may be NULL */
     struct http *near;     /* of this machine: plain HTTP, no proxy, quick to give up */
     struct http *far;
+    int64_t clock_skew_ns; /* STS's clock less ours, when it complained */
 };
 void aws_fetch_release(struct aws_fetch *f);
 

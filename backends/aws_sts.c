@@ -11,9 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FORM_MAX       (96 * 1024)
-#define LINE_MAX_BYTES (72 * 1024)
-#define FORM_TYPE      "application/x-www-form-urlencoded; charset=utf-8"
+#define FORM_MAX        (96 * 1024)
+#define LINE_MAX_BYTES  (72 * 1024)
+#define CLOCK_SKEW_SEEN (5 * 60 * NS_PER_SEC)
+#define FORM_TYPE       "application/x-www-form-urlencoded; charset=utf-8"
 
 /* One call on its way. */
 struct sts {
@@ -29,13 +30,18 @@ struct sts {
     size_t n_lines;
 };
 
+static void release_lines(struct sts *c)
+{
+    while (c->n_lines)
+        aws_free_secret(c->lines[--c->n_lines]);
+}
+
 static void sts_release(struct sts *c)
 {
     if (c->form.data)
         OPENSSL_cleanse(c->form.data, c->form.cap);
     buf_release(&c->form);
-    for (size_t i = 0; i < c->n_lines; i++)
-        aws_free_secret(c->lines[i]);
+    release_lines(c);
 }
 
 /* The region's own endpoint; without a region the one that serves all of them. */
@@ -96,7 +102,7 @@ static int add_line(struct sts *c, const char *name, const char *value)
     return 0;
 }
 
-static int sign(struct sts *c, const struct aws_keys *keys)
+static int sign(struct sts *c, const struct aws_keys *keys, int64_t clock_ns)
 {
     auto_buf struct buf authorization = BUF_INIT(LINE_MAX_BYTES);
     char date[S3_DATE_LEN], hash[S3_HASH_HEX];
@@ -119,7 +125,7 @@ static int sign(struct sts *c, const struct aws_keys *keys)
                              .date = date};
     int err = s3_sha256_hex(hash, c->form.data, c->form.len);
 
-    s3_format_date(date, clock_real_ns());
+    s3_format_date(date, clock_ns);
     if (!err)
         err = s3_sign(&authorization, &signer, &what);
     if (!err)
@@ -183,7 +189,23 @@ static int keys_of(const struct sts *c, const struct http_answer *a, struct op *
     return 0;
 }
 
-static int post(struct aws_fetch *f, struct op *op, struct sts *c, struct aws_keys *ret)
+/* True when STS has another time than the one that was signed with; then that is known. */
+static bool adopt_clock(struct aws_fetch *f, const struct http_answer *a)
+{
+    int64_t skew = a->status ? http_clock_skew_ns(a) : 0;
+    int64_t change =
+        skew > f->clock_skew_ns ? skew - f->clock_skew_ns : f->clock_skew_ns - skew;
+
+    if (change < CLOCK_SKEW_SEEN)
+        return false;
+    f->clock_skew_ns = skew;
+    return true;
+}
+
+/* *again says whether a wrong clock may be corrected, and after it whether it was: then the
+ * request has to be signed again. */
+static int post(struct aws_fetch *f, struct op *op, struct sts *c, struct aws_keys *ret,
+                bool *again)
 {
     auto_aws_answer struct http_answer answer = {0};
     char url[2 * S3_HOST_MAX + 16];
@@ -194,13 +216,18 @@ static int post(struct aws_fetch *f, struct op *op, struct sts *c, struct aws_ke
                               .headers = (const char *const *)c->lines,
                               .n_headers = c->n_lines,
                               .body = &body.base};
+    bool may = *again;
     int err;
 
+    *again = false;
     (void)snprintf(url, sizeof(url), "%s://%s%s", c->endpoint.https ? "https" : "http", c->host,
                    c->path);
     mem_source_init(&body, c->form.data, c->form.len);
     err = aws_request_run(f, op, &req, &answer);
-    return err ? refused(c, &answer, err, op) : keys_of(c, &answer, op, ret);
+    if (!err)
+        return keys_of(c, &answer, op, ret);
+    *again = may && (err == -EACCES || err == -EINVAL) && adopt_clock(f, &answer);
+    return *again ? err : refused(c, &answer, err, op);
 }
 
 /* `source` signs; without it `token` vouches. */
@@ -212,14 +239,22 @@ static int call(struct aws_fetch *f, struct op *op, struct sts *c,
     if (err)
         return err;
     err = build_form(c, token);
-    if (!err)
+    for (int attempt = 1; !err; attempt++) {
+        bool again = attempt == 1;
+
+        release_lines(c);
         err = add_line(c, "content-type", FORM_TYPE);
-    if (!err && source)
-        err = sign(c, source);
-    if (err)
-        return op_fail(op, err == -EFBIG ? -EINVAL : err, "%s: the request can't be built",
-                       c->what);
-    return post(f, op, c, ret);
+        if (!err && source)
+            err = sign(c, source, clock_real_ns() + f->clock_skew_ns);
+        if (err)
+            break;
+        err = post(f, op, c, ret, &again);
+        if (!again)
+            return err;
+        err = 0;
+    }
+    return op_fail(op, err == -EFBIG ? -EINVAL : err, "%s: the request can't be built",
+                   c->what);
 }
 
 int aws_fetch_role(struct aws_fetch *f, struct op *op, const struct aws_role *role,

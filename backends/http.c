@@ -21,6 +21,7 @@
 #define RECEIVE_BUFFER      (512L * 1024)
 #define SEND_BUFFER         (2L * 1024 * 1024)
 #define RETRY_AFTER_MAX_S   300
+#define CLOCK_SKEW_MAX      (INT64_C(10) * 365 * 24 * 3600 * NS_PER_SEC)
 #define CONNECTION_MAX_IDLE 50L /* seconds; servers tend to close at 60 */
 
 /* One easy handle and the multi handle that owns its connections. */
@@ -270,6 +271,16 @@ int64_t http_date_seconds(const struct http_answer *a, const char *name)
     const char *text = http_answer_header(a, name);
 
     return text ? (int64_t)curl_getdate(text, NULL) : -1;
+}
+
+int64_t http_clock_skew_ns(const struct http_answer *a)
+{
+    int64_t theirs = http_date_seconds(a, "date"), skew;
+
+    if (theirs < 0 || theirs > INT64_MAX / NS_PER_SEC / 2)
+        return 0;
+    skew = theirs * NS_PER_SEC - clock_real_ns();
+    return skew > CLOCK_SKEW_MAX || skew < -CLOCK_SKEW_MAX ? 0 : skew;
 }
 
 int64_t http_retry_after_ns(const struct http_answer *a)

@@ -87,6 +87,9 @@ int64_t http_retry_after_ns(const struct http_answer *a);
 /* Seconds since 1970 of an HTTP date header; -1 when there is none or it is broken. */
 int64_t http_date_seconds(const struct http_answer *a, const char *name);
 
+/* The server's clock less ours, to the second, when the answer has a usable Date; else 0. */
+int64_t http_clock_skew_ns(const struct http_answer *a);
+
 /* The Content-Length; -1 without one or when it is no number. */
 int64_t http_content_length(const struct http_answer *a);
 

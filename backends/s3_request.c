@@ -13,7 +13,6 @@
 #define ATTEMPTS        4 /* a wrong region, a wrong clock and old keys may meet */
 #define CHECKSUM_CHUNK  (256 * 1024)
 #define CLOCK_SKEW_SEEN (5 * 60 * NS_PER_SEC) /* servers allow 15 minutes */
-#define CLOCK_SKEW_MAX  (INT64_C(10) * 365 * 24 * 3600 * NS_PER_SEC)
 
 /* --- fields --- */
 
@@ -356,21 +355,10 @@ static int judge(struct s3_request *r)
     return err ? err : -EIO;
 }
 
-/* The server's clock less ours, when its answer tells; else 0. */
-static int64_t skew_of(const struct s3_request *r)
-{
-    int64_t theirs = http_date_seconds(&r->answer, "date");
-    int64_t skew = theirs < 0 || theirs > INT64_MAX / NS_PER_SEC / 2
-                       ? 0
-                       : theirs * NS_PER_SEC - clock_real_ns();
-
-    return skew > CLOCK_SKEW_MAX || skew < -CLOCK_SKEW_MAX ? 0 : skew;
-}
-
 /* "; the clock here is 42 min behind" when that is why nobody believes us. */
 static void tell_skew(const struct s3_request *r, int err, char ret[64])
 {
-    int64_t skew = skew_of(r);
+    int64_t skew = http_clock_skew_ns(&r->answer);
 
     ret[0] = '\0';
     if (err == -EACCES && (skew > CLOCK_SKEW_SEEN || skew < -CLOCK_SKEW_SEEN))
@@ -449,7 +437,7 @@ static bool adopt_region(struct s3 *s, const struct op *op, struct s3_request *r
  * The answer to a HEAD has no code: its date says it. */
 static bool adopt_clock(struct s3 *s, const struct s3_request *r)
 {
-    int64_t skew = skew_of(r), known = atomic_load(&s->clock_skew_ns);
+    int64_t skew = http_clock_skew_ns(&r->answer), known = atomic_load(&s->clock_skew_ns);
     int64_t change = skew > known ? skew - known : known - skew;
 
     if (strcmp(r->error.code, "RequestTimeTooSkewed") != 0 &&

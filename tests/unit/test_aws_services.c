@@ -388,6 +388,23 @@ END_TEST
 
 /* ---- services in trouble ---- */
 
+START_TEST(the_clock_of_sts_is_adopted)
+{
+    SERVE({.text = "HTTP/1.1 403 Forbidden\r\nDate: Fri, 01 Jan 2021 00:00:00 GMT\r\n"
+                   "Connection: close\r\n\r\n<ErrorResponse><Error><Code>SignatureDoesNotMatch"
+                   "</Code><Message>Signature expired</Message></Error></ErrorResponse>",
+           .close = true},
+          ROLE("R"));
+    point("AWS_ENDPOINT_URL_STS", "");
+    write_file(".aws/config", "[default]\nrole_arn = r\nsource_profile = default\n"
+                              "aws_access_key_id = AK0\naws_secret_access_key = SK0\n");
+    has_keys(find(), "R");
+    not_sent(0, "x-amz-date: 20210101T");
+    sent(1, "x-amz-date: 20210101T");
+    sent(1, "Credential=AK0/20210101/");
+}
+END_TEST
+
 static const struct {
     struct scripted_answer answers[3];
     int err;
@@ -562,6 +579,7 @@ int main(void)
     tcase_add_test(t, an_instance_with_a_role);
     tcase_add_test(t, an_instance_in_trouble);
     tcase_add_test(t, nobody_answers_for_the_instance);
+    tcase_add_test(t, the_clock_of_sts_is_adopted);
     tcase_add_loop_test(t, a_service_in_trouble, 0, ARRAY_SIZE(troubles));
     tcase_add_test(t, many_threads_cause_one_request);
     tcase_add_test(t, keys_are_renewed_ahead_of_their_end);
