@@ -406,7 +406,7 @@ static ssize_t read_once(struct s3 *s, struct op *op, const char *key, struct ra
     if (!err && rr->held.data) {
         err = s3_hold_end(&rr->held, op);
         if (err == -EIO)
-            err = s3_fail(s, op, &r, err, "the content does not match its checksum (CRC-32C)");
+            err = s3_fail(s, op, &r, err, "the content does not match its checksum");
     }
     if (!err && ret_obj)
         *ret_obj = rr->obj;

@@ -137,7 +137,8 @@ struct s3_held {
     struct sink *to;
     char *data; /* NULL: nothing is held, there is no checksum */
     uint64_t size;
-    uint32_t crc;
+    uint64_t (*sum)(const void *data, size_t len);
+    uint64_t expected;
 };
 /* With an answer of `size` bytes that names a checksum, puts itself before *sink. */
 int s3_hold_begin(struct s3_held *h, const struct http_answer *a, uint64_t size, struct op *op,

@@ -3,6 +3,7 @@
  * knows, and is not asked again. */
 #include "backends/s3.h"
 
+#include "common/crc.h"
 #include "common/crc32c.h"
 #include "common/mem.h"
 
@@ -12,9 +13,8 @@
 #include <string.h>
 #include <strings.h>
 
-#define CHUNK     (256 * 1024)
-#define PREFIX    "x-amz-checksum-"
-#define BASE64_32 8 /* characters of 32 bits */
+#define CHUNK  (256 * 1024)
+#define PREFIX "x-amz-checksum-"
 
 /* --- sending --- */
 
@@ -159,17 +159,57 @@ bool s3_size_within(struct s3 *s, const char *etag, uint64_t max)
     return slot >> 32 == hash && (uint32_t)slot > 0 && (uint32_t)slot - 1 <= max;
 }
 
-/* The checksum of a whole object; composites of parts' checksums ("...-3") don't count. */
-static bool announced_crc(const struct http_answer *a, uint32_t *ret)
-{
-    const char *text = http_answer_header(a, PREFIX "crc32c");
-    unsigned char raw[BASE64_32];
+/* The checksums that servers keep of whole objects, the best first. */
 
-    if (!text || strlen(text) != BASE64_32 ||
-        EVP_DecodeBlock(raw, (const unsigned char *)text, BASE64_32) < 4)
+static uint64_t sum_crc64nvme(const void *data, size_t len)
+{
+    return crc64nvme(0, data, len);
+}
+
+static uint64_t sum_crc32c(const void *data, size_t len)
+{
+    return crc32c(0, data, len);
+}
+
+static uint64_t sum_crc32(const void *data, size_t len)
+{
+    return crc32_zlib(0, data, len);
+}
+
+static const struct {
+    const char *header;
+    size_t bytes;
+    uint64_t (*sum)(const void *data, size_t len);
+} algorithms[] = {
+    {PREFIX "crc64nvme", 8, sum_crc64nvme},
+    {PREFIX "crc32c", 4, sum_crc32c},
+    {PREFIX "crc32", 4, sum_crc32},
+};
+
+/* A big-endian number in base64; composites of parts' checksums ("...-3") are none. */
+static bool parse_sum(const char *text, size_t bytes, uint64_t *ret)
+{
+    unsigned char raw[16];
+    size_t len = (bytes + 2) / 3 * 4;
+
+    if (!text || strlen(text) != len ||
+        EVP_DecodeBlock(raw, (const unsigned char *)text, (int)len) < (int)bytes)
         return false;
-    *ret = (uint32_t)raw[0] << 24 | (uint32_t)raw[1] << 16 | (uint32_t)raw[2] << 8 | raw[3];
+    *ret = 0;
+    for (size_t i = 0; i < bytes; i++)
+        *ret = *ret << 8 | raw[i];
     return true;
+}
+
+static bool announced_sum(const struct http_answer *a, struct s3_held *h)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(algorithms); i++)
+        if (parse_sum(http_answer_header(a, algorithms[i].header), algorithms[i].bytes,
+                      &h->expected)) {
+            h->sum = algorithms[i].sum;
+            return true;
+        }
+    return false;
 }
 
 static int hold_write(struct sink *sink, const void *data, size_t len, uint64_t off)
@@ -185,7 +225,7 @@ static int hold_write(struct sink *sink, const void *data, size_t len, uint64_t 
 int s3_hold_begin(struct s3_held *h, const struct http_answer *a, uint64_t size, struct op *op,
                   struct sink **sink)
 {
-    if (size == 0 || size > S3_VERIFY_MAX || !announced_crc(a, &h->crc))
+    if (size == 0 || size > S3_VERIFY_MAX || !announced_sum(a, h))
         return 0;
     free(h->data);
     h->data = malloc(size);
@@ -202,7 +242,7 @@ int s3_hold_end(struct s3_held *h, struct op *op)
 {
     if (!h->data)
         return 0;
-    if (crc32c(0, h->data, h->size) != h->crc)
-        return op_fail(op, -EIO, "the content does not match its checksum (CRC-32C)");
+    if (h->sum(h->data, h->size) != h->expected)
+        return op_fail(op, -EIO, "the content does not match its checksum");
     return h->to->write(h->to, h->data, h->size, 0);
 }

@@ -682,7 +682,11 @@ static const struct {
     {WHOLE("x-amz-checksum-crc32c: AAAAAA==\r\n", "hello"), -EIO},
     {WHOLE("x-amz-checksum-crc32c: AAAAAA==-1\r\n", "hello"), 5}, /* of its parts */
     {WHOLE("x-amz-checksum-crc32c: !!!!!!!!\r\n", "hello"), 5},
-    {WHOLE("x-amz-checksum-crc32: AAAAAA==\r\n", "hello"), 5}, /* one that is not known here */
+    {WHOLE("x-amz-checksum-crc32: NhCmhg==\r\n", "hello"), 5}, /* boto3's */
+    {WHOLE("x-amz-checksum-crc32: NhCmhg==\r\n", "hallo"), -EIO},
+    {WHOLE("x-amz-checksum-crc64nvme: M3eFcAZSQlc=\r\n", "hello"), 5}, /* Amazon's own */
+    {WHOLE("x-amz-checksum-crc64nvme: M3eFcAZSQlc=\r\n", "hallo"), -EIO},
+    {WHOLE("x-amz-checksum-sha1: AAAAAA==\r\n", "hello"), 5}, /* one that is not known here */
     {WHOLE("", "hello"), 5},
     {{.text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"e\"\r\n"
               "x-amz-checksum-crc32c: " HELLO_CRC "\r\n\r\nhel",
