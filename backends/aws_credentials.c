@@ -1,401 +1,240 @@
-/* Keys and settings from the environment and AWS's profile files. The files are read into a
- * flat list of (section, name, value); nested settings ("s3 =" and indented lines below it)
- * become "s3.name". */
+/* The keys that are kept: when they are searched for anew, and by whom. */
 #include "backends/aws_credentials.h"
 
-#include "common/buf.h"
+#include "backends/aws_chain.h"
+#include "backends/aws_fetch.h"
+#include "common/lock.h"
 #include "common/mem.h"
 
-#include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <openssl/crypto.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
-#define FILE_MAX_BYTES (1024 * 1024)
+/* Ahead of the end of keys one thread looks for new ones while the others go on; close before
+ * it everyone waits for them. Of short-lived keys a part of their life. */
+#define SOON_NS        (10 * 60 * NS_PER_SEC)
+#define NOW_NS         (60 * NS_PER_SEC)
+#define SOON_PART      4
+#define NOW_PART       20
+#define RETRY_NS       (10 * NS_PER_SEC) /* after a search that failed */
+#define REST_NS        (20 * NS_PER_SEC) /* after one that did not, whatever our clock says */
+#define FILES_NS       (10 * NS_PER_SEC) /* how often the profile files are looked at */
+#define REFUSED_NS     (5 * NS_PER_SEC)
+#define MAYBE_NS       (60 * NS_PER_SEC)
+#define WAIT_SLICE_NS  (100 * NS_PER_MS)
+#define SOON_TIMEOUT   (15 * NS_PER_SEC) /* a search that could also be made later */
+#define SEARCH_TIMEOUT (90 * NS_PER_SEC)
 
-/* One setting of a profile file; the texts point into the file's memory. */
-struct item {
-    const char *section;
-    const char *parent; /* "s3" of "s3 =\n  name = value"; NULL at the top */
-    const char *name;
-    const char *value;
+struct aws_credentials {
+    char *profile;
+    char *ca_bundle;
+    int64_t rest_ns, retry_ns;
+    struct aws_fetch fetch; /* of the thread that searches */
+    struct mutex lock;
+    pthread_cond_t done;                 /* a search ended */
+    struct {                             /* under lock */
+        struct aws_keys keys;            /* access_key NULL: none yet */
+        struct aws_profiles_stamp files; /* what the keys were read beside */
+        bool searching;
+        int64_t found_ns;      /* CLOCK_REALTIME of the last search that found keys */
+        int64_t rest_until_ns; /* CLOCK_MONOTONIC; no search before, but for refused keys */
+        int64_t look_ns;       /* ... when to look at the files again */
+        int64_t refused_ns;    /* ... the last search for refused keys; 0: none yet */
+        int err;               /* of the last search */
+        char why[sizeof(((struct op *)0)->why)];
+    } now;
 };
 
-struct ini {
-    char *path;
-    char *text;
-    size_t text_len;
-    struct item *items;
-    size_t n_items;
-    bool exists;
-};
-
-static void ini_release(struct ini *ini)
+int aws_credentials_new(const struct aws_credentials_config *config, struct op *op,
+                        struct aws_credentials **ret)
 {
-    if (ini->text)
-        OPENSSL_cleanse(ini->text, ini->text_len);
-    free(ini->text);
-    free(ini->items);
-    free(ini->path);
-    *ini = (struct ini){0};
-}
+    const char *profile = config->profile, *ca_bundle = config->ca_bundle;
+    struct aws_credentials *c = calloc(1, sizeof(*c));
 
-static char *trim(char *s)
-{
-    char *end;
-
-    while (isspace((unsigned char)*s))
-        s++;
-    end = s + strlen(s);
-    while (end > s && isspace((unsigned char)end[-1]))
-        end--;
-    *end = '\0';
-    return s;
-}
-
-static int ini_add(struct ini *ini, struct item item)
-{
-    struct item *items = reallocarray(ini->items, ini->n_items + 1, sizeof(*items));
-
-    if (!items)
-        return -ENOMEM;
-    ini->items = items;
-    ini->items[ini->n_items++] = item;
-    return 0;
-}
-
-/* "[profile x]" and "[x]" are both section "x"; other words ("services x") stay. */
-static const char *section_name(char *line)
-{
-    char *end = strchr(line, ']');
-
-    if (end)
-        *end = '\0';
-    line = trim(line + 1);
-    if (strncmp(line, "profile", 7) == 0 && isspace((unsigned char)line[7]))
-        line = trim(line + 7);
-    return line;
-}
-
-static int ini_parse(struct ini *ini)
-{
-    const char *section = "", *parent = NULL;
-    char *save = NULL;
-    int err;
-
-    for (char *line = strtok_r(ini->text, "\n", &save); line;
-         line = strtok_r(NULL, "\n", &save)) {
-        bool indented = *line == ' ' || *line == '\t';
-        char *at = trim(line), *equals = strchr(at, '='), *comment;
-
-        if (!*at || *at == '#' || *at == ';')
-            continue;
-        if (*at == '[') {
-            section = section_name(at);
-            parent = NULL;
-            continue;
-        }
-        if (!equals)
-            continue;
-        *equals = '\0';
-        comment = strstr(equals + 1, " #");
-        if (comment)
-            *comment = '\0';
-        if (!indented)
-            parent = NULL;
-        at = trim(at);
-        err = ini_add(ini, (struct item){section, parent, at, trim(equals + 1)});
-        if (err)
-            return err;
-        if (!indented && !*ini->items[ini->n_items - 1].value)
-            parent = at;
-    }
-    return 0;
-}
-
-static int read_file(struct ini *ini, int fd)
-{
-    ssize_t got = 0;
-
-    ini->text = malloc(FILE_MAX_BYTES + 1);
-    if (!ini->text)
-        return -ENOMEM;
-    while (ini->text_len < FILE_MAX_BYTES) {
-        got = read(fd, ini->text + ini->text_len, FILE_MAX_BYTES - ini->text_len);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        ini->text_len += (size_t)got;
-    }
-    if (got < 0)
-        return -errno;
-    ini->text[ini->text_len] = '\0';
-    return ini->text_len == FILE_MAX_BYTES ? -EFBIG : 0;
-}
-
-/* ~ as the shell knows it. Heap. */
-static char *in_home(const char *name)
-{
-    const char *home = getenv("HOME");
-    struct passwd pw, *found = NULL;
-    char store[4096], *path;
-
-    if (!home && getpwuid_r(geteuid(), &pw, store, sizeof(store), &found) == 0 && found)
-        home = found->pw_dir;
-    return asprintf(&path, "%s/%s", home ? home : "", name) < 0 ? NULL : path;
-}
-
-static int ini_load(struct ini *ini, const char *variable, const char *standard, struct op *op)
-{
-    const char *named = getenv(variable);
-    auto_close int fd = -1;
-    int err;
-
-    if (named && strncmp(named, "~/", 2) == 0)
-        ini->path = in_home(named + 2);
-    else
-        ini->path = named && *named ? strdup(named) : in_home(standard);
-    if (!ini->path)
+    if (!c)
         return op_fail(op, -ENOMEM, "out of memory");
-    fd = open(ini->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return 0;
-    if (fd < 0)
-        return op_fail(op, -EINVAL, "AWS profile file %s: %s", ini->path, strerror(errno));
-    ini->exists = true;
-    err = read_file(ini, fd);
-    if (!err)
-        err = ini_parse(ini);
-    return err ? op_fail(op, err == -ENOMEM ? err : -EINVAL, "AWS profile file %s: %s",
-                         ini->path, strerror(-err))
-               : 0;
-}
-
-static const char *ini_get(const struct ini *ini, const char *section, const char *parent,
-                           const char *name)
-{
-    for (size_t i = ini->n_items; i-- > 0;) {
-        const struct item *it = &ini->items[i];
-
-        if (strcmp(it->section, section) == 0 && strcasecmp(it->name, name) == 0 &&
-            (parent ? it->parent && strcasecmp(it->parent, parent) == 0 : !it->parent))
-            return *it->value ? it->value : NULL;
+    mutex_init(&c->lock);
+    cond_init(&c->done);
+    c->profile = profile ? strdup(profile) : NULL;
+    c->ca_bundle = ca_bundle ? strdup(ca_bundle) : NULL;
+    c->fetch.ca_bundle = c->ca_bundle;
+    c->rest_ns = config->rest_ns ? config->rest_ns : REST_NS;
+    c->retry_ns = config->retry_ns ? config->retry_ns : RETRY_NS;
+    if ((profile && !c->profile) || (ca_bundle && !c->ca_bundle)) {
+        aws_credentials_free(c);
+        return op_fail(op, -ENOMEM, "out of memory");
     }
-    return NULL;
+    *ret = c;
+    return 0;
 }
 
-static bool ini_has(const struct ini *ini, const char *section)
+void aws_credentials_free(struct aws_credentials *c)
 {
-    for (size_t i = 0; i < ini->n_items; i++)
-        if (strcmp(ini->items[i].section, section) == 0)
-            return true;
-    return false;
+    if (!c)
+        return;
+    aws_fetch_release(&c->fetch);
+    aws_keys_release(&c->now.keys);
+    pthread_cond_destroy(&c->done);
+    mutex_destroy(&c->lock);
+    free(c->profile);
+    free(c->ca_bundle);
+    free(c);
 }
 
-/* --- from both files and the environment to the settings --- */
+/* --- when --- */
 
-struct load {
-    struct ini credentials, config;
-    const char *profile;
-    bool asked; /* the profile was named by option */
-    bool named; /* ... or by the environment */
-    struct op *op;
-    struct aws_settings *ret;
-};
+enum need { GOOD, SOON, NOW };
 
-static const char *env(const char *name)
+static bool files_changed_locked(struct aws_credentials *c, int64_t now_ns)
 {
-    const char *value = getenv(name);
+    struct aws_profiles_stamp stamp;
 
-    return value && *value ? value : NULL;
+    if (now_ns < c->now.look_ns)
+        return false;
+    c->now.look_ns = now_ns + FILES_NS;
+    aws_profiles_stamp_now(&stamp);
+    return memcmp(&stamp, &c->now.files, sizeof(stamp)) != 0;
 }
 
-static int keep(struct load *l, char **to, const char *value)
+static enum need need_locked(struct aws_credentials *c)
 {
-    if (!value)
-        return 0;
-    free(*to);
-    *to = strdup(value);
-    return *to ? 0 : op_fail(l->op, -ENOMEM, "out of memory");
+    int64_t now_ns = clock_mono_ns(), life, left;
+
+    mutex_assert_held(&c->lock);
+    if (now_ns < c->now.rest_until_ns)
+        return GOOD;
+    if (!c->now.keys.access_key)
+        return NOW;
+    if (files_changed_locked(c, now_ns))
+        return SOON;
+    if (c->now.keys.expires_ns == AWS_KEYS_FOREVER)
+        return GOOD;
+    life = c->now.keys.expires_ns - c->now.found_ns;
+    left = c->now.keys.expires_ns - clock_real_ns();
+    if (left <= (life / NOW_PART < NOW_NS ? life / NOW_PART : NOW_NS))
+        return NOW;
+    return left <= (life / SOON_PART < SOON_NS ? life / SOON_PART : SOON_NS) ? SOON : GOOD;
 }
 
-static int keep_keys(struct load *l, const char *access, const char *secret, const char *token,
-                     const char *where)
+/* --- a search --- */
+
+static int find(struct aws_credentials *c, struct op *op, struct aws_keys *ret,
+                struct aws_profiles_stamp *ret_files)
 {
-    int err;
+    struct aws_profiles *profiles;
+    int err = aws_profiles_load(c->profile, op, &profiles);
 
-    if (!access || !secret)
-        return op_fail(l->op, -EINVAL, "%s: there is %s but no %s", where,
-                       access ? "an access key" : "a secret key",
-                       access ? "secret key" : "access key");
-    err = keep(l, &l->ret->access_key, access);
-    if (!err)
-        err = keep(l, &l->ret->secret_key, secret);
-    return err ? err : keep(l, &l->ret->session_token, token);
-}
-
-/* 1 when there are keys, 0 when not. */
-static int keys_from_env(struct load *l)
-{
-    const char *access = env("AWS_ACCESS_KEY_ID"), *secret = env("AWS_SECRET_ACCESS_KEY");
-    int err;
-
-    if (!access && !secret)
-        return 0;
-    err = keep_keys(l, access, secret, env("AWS_SESSION_TOKEN"), "the environment");
-    return err ? err : 1;
-}
-
-static int keys_from_file(struct load *l, const struct ini *ini)
-{
-    const char *access = ini_get(ini, l->profile, NULL, "aws_access_key_id");
-    const char *secret = ini_get(ini, l->profile, NULL, "aws_secret_access_key");
-    int err;
-
-    if (!access && !secret)
-        return 0;
-    err = keep_keys(l, access, secret, ini_get(ini, l->profile, NULL, "aws_session_token"),
-                    ini->path);
-    return err ? err : 1;
-}
-
-static int no_keys(struct load *l)
-{
-    static const char *const other[] = {"role_arn", "sso_session", "sso_start_url",
-                                        "credential_process"};
-
-    for (size_t i = 0; i < ARRAY_SIZE(other); i++)
-        if (ini_get(&l->config, l->profile, NULL, other[i]))
-            return op_fail(l->op, -EACCES,
-                           "no keys: profile \"%s\" in %s uses %s, which runfs cannot follow; "
-                           "export AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and "
-                           "AWS_SESSION_TOKEN instead",
-                           l->profile, l->config.path, other[i]);
-    return op_fail(l->op, -EACCES,
-                   "no AWS keys found; looked at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-                   "profile \"%s\" in %s%s and in %s%s (no_sign_request for a public bucket)",
-                   l->profile, l->credentials.path,
-                   l->credentials.exists ? "" : " (no such file)", l->config.path,
-                   l->config.exists ? "" : " (no such file)");
-}
-
-static int load_keys(struct load *l)
-{
-    int r = l->asked ? 0 : keys_from_env(l);
-
-    if (!r)
-        r = keys_from_file(l, &l->credentials);
-    if (!r)
-        r = keys_from_file(l, &l->config);
-    if (!r && l->asked)
-        r = keys_from_env(l);
-    if (r < 0)
-        return r;
-    return r ? 0 : no_keys(l);
-}
-
-static const char *profile_get(struct load *l, const char *parent, const char *name)
-{
-    return ini_get(&l->config, l->profile, parent, name);
-}
-
-static const char *find_endpoint(struct load *l)
-{
-    const char *ignore = env("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
-    const char *value = env("AWS_ENDPOINT_URL_S3"), *services;
-    char section[256];
-
-    if (ignore && strcasecmp(ignore, "true") == 0)
-        return NULL;
-    if (!value)
-        value = env("AWS_ENDPOINT_URL");
-    services = profile_get(l, NULL, "services");
-    if (!value && services &&
-        (size_t)snprintf(section, sizeof(section), "services %s", services) < sizeof(section))
-        value = ini_get(&l->config, section, "s3", "endpoint_url");
-    if (!value)
-        value = profile_get(l, "s3", "endpoint_url");
-    return value ? value : profile_get(l, NULL, "endpoint_url");
-}
-
-static const char *either(const char *a, const char *b)
-{
-    return a ? a : b;
-}
-
-static int load_settings(struct load *l)
-{
-    const char *region = either(env("AWS_REGION"), env("AWS_DEFAULT_REGION"));
-    struct aws_settings *s = l->ret;
-    int err = keep(l, &s->region, either(region, profile_get(l, NULL, "region")));
-
-    if (!err)
-        err = keep(l, &s->endpoint_url, find_endpoint(l));
-    if (!err)
-        err = keep(l, &s->ca_bundle,
-                   either(env("AWS_CA_BUNDLE"), profile_get(l, NULL, "ca_bundle")));
-    if (!err)
-        err = keep(l, &s->addressing_style, profile_get(l, "s3", "addressing_style"));
+    if (err)
+        return err;
+    *ret_files = *aws_profiles_stamp(profiles);
+    err = aws_chain_find(profiles, &c->fetch, op, ret);
+    aws_profiles_free(profiles);
     return err;
 }
 
-static int load_all(struct load *l, bool anonymous)
-{
-    int err =
-        ini_load(&l->credentials, "AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", l->op);
+/* Searches without the lock. What was found replaces the old keys; what failed leaves them. */
+static void search_locked(struct aws_credentials *c, const struct op *op, int64_t patience_ns)
+    REQUIRES(&c->lock);
 
-    if (!err)
-        err = ini_load(&l->config, "AWS_CONFIG_FILE", ".aws/config", l->op);
-    if (err)
-        return err;
-    if ((l->asked || l->named) && !ini_has(&l->credentials, l->profile) &&
-        !ini_has(&l->config, l->profile))
-        return op_fail(l->op, -EINVAL, "AWS profile \"%s\" is neither in %s nor in %s",
-                       l->profile, l->credentials.path, l->config.path);
-    err = load_settings(l);
-    return err || anonymous ? err : load_keys(l);
-}
-
-int aws_settings_load(const char *profile, bool anonymous, struct op *op,
-                      struct aws_settings *ret)
+static void search_locked(struct aws_credentials *c, const struct op *op, int64_t patience_ns)
 {
-    const char *named = either(env("AWS_PROFILE"), env("AWS_DEFAULT_PROFILE"));
-    struct aws_settings found = {0};
-    struct load l = {.asked = profile && *profile, .named = named, .op = op, .ret = &found};
+    struct aws_profiles_stamp files = c->now.files;
+    struct aws_keys keys = {0};
+    struct op own = *op;
+    int64_t latest = clock_mono_ns() + patience_ns;
     int err;
 
-    l.profile = l.asked ? profile : either(named, "default");
-    err = load_all(&l, anonymous);
-    ini_release(&l.credentials);
-    ini_release(&l.config);
-    if (err) {
-        aws_settings_release(&found);
-        return err;
+    mutex_assert_held(&c->lock);
+    c->now.searching = true;
+    mutex_unlock(&c->lock);
+    own.why[0] = '\0';
+    if (own.deadline_ns > latest)
+        own.deadline_ns = latest;
+    err = find(c, &own, &keys, &files);
+    mutex_lock(&c->lock);
+    c->now.searching = false;
+    c->now.err = err;
+    memcpy(c->now.why, own.why, sizeof(own.why));
+    c->now.rest_until_ns = clock_mono_ns() + (err ? c->retry_ns : c->rest_ns);
+    if (err == -EINTR || (err == -ETIMEDOUT && op_left_ns(op) == 0))
+        c->now.rest_until_ns = 0; /* that was the caller's, not the search's end */
+    c->now.files = files;
+    if (!err) {
+        aws_keys_release(&c->now.keys);
+        c->now.keys = keys;
+        c->now.found_ns = clock_real_ns();
     }
-    *ret = found;
-    return 0;
+    pthread_cond_broadcast(&c->done);
 }
 
-static void free_secret(char *s)
+static int wait_search_locked(struct aws_credentials *c, struct op *op) REQUIRES(&c->lock);
+
+static int wait_search_locked(struct aws_credentials *c, struct op *op)
 {
-    if (s)
-        OPENSSL_cleanse(s, strlen(s));
-    free(s);
+    int err = 0;
+
+    mutex_assert_held(&c->lock);
+    while (c->now.searching && !(err = op_check(op)))
+        (void)mutex_wait_until(&c->lock, &c->done, clock_mono_ns() + WAIT_SLICE_NS);
+    return err;
 }
 
-void aws_settings_release(struct aws_settings *s)
+/* --- keys --- */
+
+static int copy_locked(struct aws_credentials *c, struct op *op, struct aws_keys *ret)
 {
-    free_secret(s->access_key);
-    free_secret(s->secret_key);
-    free_secret(s->session_token);
-    free(s->region);
-    free(s->endpoint_url);
-    free(s->ca_bundle);
-    free(s->addressing_style);
-    *s = (struct aws_settings){0};
+    int64_t past;
+    int err;
+
+    mutex_assert_held(&c->lock);
+    if (!c->now.keys.access_key)
+        return op_fail(op, c->now.err, "%s", c->now.why);
+    past = clock_real_ns() - c->now.keys.expires_ns;
+    if (c->now.err && past > 0)
+        return op_fail(op, c->now.err, "the keys ended %lld s ago: %s",
+                       (long long)(past / NS_PER_SEC), c->now.why);
+    err = aws_keys_copy(ret, &c->now.keys);
+    return err ? op_fail(op, err, "out of memory") : 0;
+}
+
+int aws_credentials_get(struct aws_credentials *c, struct op *op, struct aws_keys *ret)
+{
+    enum need need;
+    int err = 0;
+
+    mutex_lock(&c->lock);
+    for (;;) {
+        need = need_locked(c);
+        if (!c->now.searching || need != NOW)
+            break;
+        err = wait_search_locked(c, op);
+        if (err)
+            break;
+    }
+    if (!err && need != GOOD && !c->now.searching)
+        search_locked(c, op, need == SOON ? SOON_TIMEOUT : SEARCH_TIMEOUT);
+    if (!err)
+        err = copy_locked(c, op, ret);
+    mutex_unlock(&c->lock);
+    return err;
+}
+
+bool aws_credentials_refused(struct aws_credentials *c, struct op *op,
+                             const struct aws_keys *keys, bool sure)
+{
+    int64_t now_ns = clock_mono_ns();
+    bool others;
+
+    mutex_lock(&c->lock);
+    others = !wait_search_locked(c, op) && !aws_keys_same(&c->now.keys, keys);
+    if (!others && !c->now.searching &&
+        (!c->now.refused_ns || now_ns - c->now.refused_ns > (sure ? REFUSED_NS : MAYBE_NS))) {
+        c->now.refused_ns = now_ns;
+        search_locked(c, op, SEARCH_TIMEOUT);
+        others = !c->now.err && !aws_keys_same(&c->now.keys, keys);
+        if (c->now.err)
+            memcpy(op->why, c->now.why, sizeof(op->why));
+    }
+    mutex_unlock(&c->lock);
+    return others;
 }

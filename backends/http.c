@@ -21,6 +21,7 @@
 #define RECEIVE_BUFFER      (512L * 1024)
 #define SEND_BUFFER         (2L * 1024 * 1024)
 #define RETRY_AFTER_MAX_S   300
+#define CLOCK_SKEW_MAX      (INT64_C(10) * 365 * 24 * 3600 * NS_PER_SEC)
 #define CONNECTION_MAX_IDLE 50L /* seconds; servers tend to close at 60 */
 
 /* One easy handle and the multi handle that owns its connections. */
@@ -33,6 +34,7 @@ struct slot {
 
 struct http {
     bool allow_plain;
+    bool direct;
     char *ca_file;
     int64_t connect_timeout_ns;
     int64_t silence_ns;
@@ -170,6 +172,7 @@ int http_new(const struct http_config *config, struct op *op, struct http **ret)
         pthread_mutex_init(&h->share_locks[i], NULL);
     mutex_init(&h->lock);
     h->allow_plain = config->allow_plain;
+    h->direct = config->direct;
     h->connect_timeout_ns =
         config->connect_timeout_ns ? config->connect_timeout_ns : CONNECT_TIMEOUT_NS;
     h->silence_ns = config->silence_ns ? config->silence_ns : SILENCE_NS;
@@ -268,6 +271,16 @@ int64_t http_date_seconds(const struct http_answer *a, const char *name)
     const char *text = http_answer_header(a, name);
 
     return text ? (int64_t)curl_getdate(text, NULL) : -1;
+}
+
+int64_t http_clock_skew_ns(const struct http_answer *a)
+{
+    int64_t theirs = http_date_seconds(a, "date"), skew;
+
+    if (theirs < 0 || theirs > INT64_MAX / NS_PER_SEC / 2)
+        return 0;
+    skew = theirs * NS_PER_SEC - clock_real_ns();
+    return skew > CLOCK_SKEW_MAX || skew < -CLOCK_SKEW_MAX ? 0 : skew;
 }
 
 int64_t http_retry_after_ns(const struct http_answer *a)
@@ -620,6 +633,8 @@ static void set_options(struct run *run)
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L);
     if (h->ca_file)
         curl_easy_setopt(easy, CURLOPT_CAINFO, h->ca_file);
+    if (h->direct)
+        curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, run->slot->error);
     curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_start);
     curl_easy_setopt(easy, CURLOPT_PREREQDATA, run);

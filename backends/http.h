@@ -20,6 +20,7 @@ struct http;
 
 struct http_config {
     bool allow_plain;           /* also http://; otherwise only https:// leaves the machine */
+    bool direct;                /* past any proxy that the environment names */
     const char *ca_file;        /* PEM bundle instead of the system's; may be NULL */
     int64_t connect_timeout_ns; /* 0: 10 s */
     int64_t silence_ns;         /* no byte either way for so long is a failure; 0: 30 s */
@@ -85,6 +86,9 @@ int64_t http_retry_after_ns(const struct http_answer *a);
 
 /* Seconds since 1970 of an HTTP date header; -1 when there is none or it is broken. */
 int64_t http_date_seconds(const struct http_answer *a, const char *name);
+
+/* The server's clock less ours, to the second, when the answer has a usable Date; else 0. */
+int64_t http_clock_skew_ns(const struct http_answer *a);
 
 /* The Content-Length; -1 without one or when it is no number. */
 int64_t http_content_length(const struct http_answer *a);

@@ -1,15 +1,17 @@
 /* The retry layer: repeats what failed for a passing reason.
  *
  * Between attempts it waits (growing, random; the server's own wish counts), where a cancel
- * ends the wait and the deadline limits it. What is not repeated: errors of the caller's
- * source, sink or visit. A read continues where it broke off, at the same version. A listing
- * that starts over visits only names that it had not visited.
+ * ends the wait and the deadline limits it. "Slow down" (-EAGAIN) holds all calls of the store,
+ * new ones too, for a pause that they share (brake.h). What is not repeated: errors of the
+ * caller's source, sink or visit. A read continues where it broke off, at the same version. A
+ * listing that starts over visits only names that it had not visited.
  *
  * The answer to a change can get lost after the change was made. A repeated change then looks
  * like a conflict (-ESTALE) or a missing source (-ENOENT). Only after such a loss the layer
  * looks at the object, and calls it a success if the object is what this call makes: the same
  * content (put), or the same size and the very mtime that this call sets (commit, copy,
  * set_attributes), or the target in the place of the source (rename). Else the error stands. */
+#include "backends/brake.h"
 #include "backends/layer.h"
 #include "backends/layers.h"
 #include "backends/name_set.h"
@@ -26,6 +28,9 @@
 /* A server that wishes more gets no attempt before that either, but one then. */
 #define RETRY_AFTER_MAX_NS (60 * NS_PER_SEC)
 
+/* How long all requests pause when no server wishes it: one of them asks again then. */
+#define BRAKE_MAX_NS (2 * NS_PER_SEC)
+
 const struct backoff_policy backoff_default = {
     .first_ns = 100 * NS_PER_MS,
     .max_ns = 10 * NS_PER_SEC,
@@ -35,6 +40,7 @@ const struct backoff_policy backoff_default = {
 struct retry {
     struct layer layer;
     struct backoff_policy policy; /* constant */
+    struct brake brake;
     atomic_ullong retries;
 };
 
@@ -50,6 +56,7 @@ struct backoff {
     struct op *op;
     unsigned attempts; /* made so far */
     int64_t step_ns;
+    bool over; /* there is no time for another attempt */
     bool lost; /* an attempt failed in a way that may have had its effect */
 };
 
@@ -65,6 +72,26 @@ static int64_t jitter(int64_t step_ns)
 
     (void)!getrandom(&random, sizeof(random), GRND_NONBLOCK);
     return step_ns / 2 + (int64_t)((double)step_ns / 2 * ((double)random / UINT32_MAX));
+}
+
+/* One attempt, when the server wants one. */
+static int64_t attempt(struct backoff *b, struct call *c)
+{
+    int64_t r = brake_wait(&b->retry->brake, c->op);
+
+    if (r < 0) {
+        b->over = true;
+        return r;
+    }
+    c->op->retry_after_ns = 0;
+    r = call_next(c);
+    if (r == -EAGAIN)
+        brake_pull(&b->retry->brake, c->op->retry_after_ns < RETRY_AFTER_MAX_NS
+                                         ? c->op->retry_after_ns
+                                         : RETRY_AFTER_MAX_NS);
+    else if (!err_is_transient(r))
+        brake_ease(&b->retry->brake);
+    return r;
 }
 
 static int64_t next_wait(struct backoff *b)
@@ -94,7 +121,7 @@ static bool backoff_again(struct backoff *b, int64_t *r)
 {
     struct op *op = b->op;
 
-    if (!err_is_transient(*r))
+    if (b->over || !err_is_transient(*r))
         return false;
     b->lost = true;
     b->attempts++;
@@ -140,7 +167,7 @@ static int64_t send_again(struct backoff *b, struct call *c)
 
     guarded.src = &g.base;
     do
-        r = call_next(&guarded);
+        r = attempt(b, &guarded);
     while (!g.failed && backoff_again(b, &r));
     return r;
 }
@@ -150,7 +177,7 @@ static int64_t call_again(struct backoff *b, struct call *c)
     int64_t r;
 
     do
-        r = call_next(c);
+        r = attempt(b, c);
     while (backoff_again(b, &r));
     return r;
 }
@@ -197,7 +224,7 @@ static int64_t retry_read(struct backoff *b, struct call *c)
         part.off = read_from(c, &g);
         part.len = c->len - (size_t)(part.off - c->off);
         g.end = part.off;
-        r = call_next(&part);
+        r = attempt(b, &part);
     } while (!g.failed && backoff_again(b, &r));
     return r < 0 ? r : r + (int64_t)(part.off - c->off);
 }
@@ -238,7 +265,7 @@ static int64_t retry_list(struct backoff *b, struct call *c)
     once.visit = visit_once;
     once.visit_arg = &g;
     do
-        r = call_next(&once);
+        r = attempt(b, &once);
     while (!g.ended && backoff_again(b, &r));
     name_set_release(&g.seen);
     return g.ended ? g.result : r;
@@ -507,6 +534,11 @@ static int64_t retry_around(struct layer *l, struct call *c)
     }
 }
 
+static void retry_release(struct layer *l)
+{
+    brake_release(&retry_of(l)->brake);
+}
+
 static void retry_add_stats(struct store *s, struct store_stats *ret)
 {
     struct retry *t = container_of(s, struct retry, layer.base);
@@ -524,6 +556,9 @@ struct store *layer_retry_new(struct store *next, const struct backoff_policy *p
     }
     t->layer.free_extra = sizes_free;
     t->layer.ops.add_stats = retry_add_stats;
+    t->layer.release = retry_release;
     t->policy = policy ? *policy : backoff_default;
+    brake_init(&t->brake, t->policy.first_ns,
+               t->policy.max_ns < BRAKE_MAX_NS ? t->policy.max_ns : BRAKE_MAX_NS);
     return &t->layer.base;
 }

@@ -1,4 +1,4 @@
-/* The S3 driver: opens a bucket's prefix, tells what is there, reads it. An object is a key; a
+/* The S3 driver: tells what is there, reads it. An object is a key; a
  * directory is the keys below it, with or without a marker object "dir/" that carries its
  * attributes. */
 #include "backends/s3.h"
@@ -15,10 +15,8 @@
 #include <sys/stat.h>
 
 #define LINK_TARGET_MAX 4096 /* bytes of a symlink's target with its NUL */
-#define EMPTY_PAGES_MAX                                                                        \
-    1000 /* pages without a name in a row before a listing is called endless */
-#define DEFAULT_REGION   "us-east-1"
-#define OPTION_VALUE_MAX 16
+/* Pages without a name in a row before a listing is called endless. */
+#define EMPTY_PAGES_MAX 1000
 
 /* --- stat --- */
 
@@ -78,6 +76,7 @@ static int stat_object(struct s3 *s, struct op *op, const char *key, bool slash,
         return err;
     }
     demote_link(&obj);
+    s3_size_note(s, obj.etag, obj.size);
     *ret = obj;
     return 0;
 }
@@ -188,6 +187,7 @@ static int visit_entry(struct listing *l, struct s3_entry *e)
     if (len == 0) /* the marker of the listed directory itself */
         return 0;
     memcpy(obj.etag, e->etag, sizeof(obj.etag));
+    s3_size_note(l->s, e->etag, e->size);
     if (name[len - 1] == '/') {
         name[len - 1] = '\0';
         obj.is_prefix = true;
@@ -293,6 +293,8 @@ struct ranged_read {
     struct http_body_sink base;
     const char *etag;
     uint64_t off, len;
+    bool whole; /* asked for without a range, to get the checksum */
+    struct s3_held held;
     struct object obj; /* filled once the headers are known */
     bool known;
 };
@@ -342,13 +344,15 @@ static int read_begin(struct http_body_sink *bs, const struct http_answer *a, st
     } else if (rr->obj.size != last - first + 1) {
         return op_fail(op, -EPROTO, "Content-Length and Content-Range disagree");
     }
+    if (rr->whole && size > rr->len)
+        return op_fail(op, -EMSGSIZE, "the object has %" PRIu64 " bytes", size);
     wanted = rr->off >= size ? 0 : rr->len < size - rr->off ? rr->len : size - rr->off;
     if (size && (first != rr->off || last - first + 1 != wanted))
         return op_fail(op, -EPROTO, "the server sent another range than it was asked for");
     rr->obj.size = size;
     *ret_off = first;
     *ret_len = wanted;
-    return 0;
+    return wanted == size ? s3_hold_begin(&rr->held, a, size, op, &bs->sink) : 0;
 }
 
 /* The offset is at or behind the end: no bytes, but which version says so? */
@@ -373,29 +377,62 @@ static ssize_t read_at_end(struct s3 *s, struct op *op, const char *key, struct 
     return err;
 }
 
-static ssize_t s3_read(struct store *st, struct op *op, const char *key, const char *etag,
-                       struct sink *sink, size_t len, uint64_t off, struct object *ret_obj)
+static void read_end(struct ranged_read *rr, bool keep)
 {
-    struct s3 *s = s3_of(st);
+    free(rr->held.data);
+    if (rr->known && !keep)
+        object_release(&rr->obj);
+}
+
+/* One GET. Small objects are asked for as a whole, because AWS and MinIO tell no checksum of a
+ * range. */
+static ssize_t read_once(struct s3 *s, struct op *op, const char *key, struct ranged_read *rr,
+                         struct object *ret_obj)
+{
     auto_request struct s3_request r;
-    struct ranged_read rr = {
-        .base = {.sink = sink, .begin = read_begin}, .etag = etag, .off = off, .len = len};
     int err = s3_request_init(s, op, &r, "read", "GET", key, false);
 
     if (err)
         return err;
-    s3_fields_addf(&r.headers, "range", "bytes=%" PRIu64 "-%" PRIu64, off, off + len - 1);
-    if (etag && *etag)
-        s3_add_condition(&r, etag);
-    r.to_sink = &rr.base;
+    if (rr->whole)
+        s3_fields_add(&r.headers, "x-amz-checksum-mode", "ENABLED");
+    else
+        s3_fields_addf(&r.headers, "range", "bytes=%" PRIu64 "-%" PRIu64, rr->off,
+                       rr->off + rr->len - 1);
+    if (rr->etag && *rr->etag)
+        s3_add_condition(&r, rr->etag);
+    r.to_sink = &rr->base;
     err = s3_run(s, op, &r);
+    if (!err && rr->held.data) {
+        err = s3_hold_end(&rr->held, op);
+        if (err == -EIO)
+            err = s3_fail(s, op, &r, err, "the content does not match its checksum");
+    }
     if (!err && ret_obj)
-        *ret_obj = rr.obj;
-    else if (rr.known)
-        object_release(&rr.obj);
-    if (err == -ERANGE)
-        return read_at_end(s, op, key, &rr, ret_obj);
+        *ret_obj = rr->obj;
+    if (!err)
+        s3_size_note(s, rr->obj.etag, rr->obj.size);
+    read_end(rr, !err && ret_obj);
     return err ? err : (ssize_t)r.answer.sunk;
+}
+
+static ssize_t s3_read(struct store *st, struct op *op, const char *key, const char *etag,
+                       struct sink *sink, size_t len, uint64_t off, struct object *ret_obj)
+{
+    struct s3 *s = s3_of(st);
+    const struct ranged_read fresh = {
+        .base = {.sink = sink, .begin = read_begin}, .etag = etag, .off = off, .len = len};
+    struct ranged_read rr = fresh;
+    ssize_t n;
+
+    rr.whole = off == 0 && etag && *etag && !atomic_load(&s->no_checksums) &&
+               s3_size_within(s, etag, len < S3_VERIFY_MAX ? len : S3_VERIFY_MAX);
+    n = read_once(s, op, key, &rr, ret_obj);
+    if (n == -EMSGSIZE) { /* it is larger than was remembered */
+        rr = fresh;
+        n = read_once(s, op, key, &rr, ret_obj);
+    }
+    return n == -ERANGE ? read_at_end(s, op, key, &rr, ret_obj) : n;
 }
 
 /* --- open --- */
@@ -405,9 +442,13 @@ static void s3_close(struct store *st)
     struct s3 *s = s3_of(st);
 
     http_free(s->http);
+    aws_credentials_free(s->credentials);
     aws_settings_release(&s->aws);
     mutex_destroy(&s->lock);
     free(s->prefix);
+    free(s->sse);
+    free(s->sse_kms_key_id);
+    free(s->storage_class);
     free(s->base.url);
     free(s);
 }
@@ -433,105 +474,6 @@ static const struct store_ops s3_ops = {
     .close = s3_close,
 };
 
-/* 1 for yes, 0 for no, -1 when not given; -EINVAL with a text otherwise. */
-static int option_bool(const struct store_config *config, const char *name, struct op *op)
-{
-    static const char *const yes[] = {"", "1", "true", "yes", "on"};
-    static const char *const no[] = {"0", "false", "no", "off"};
-    const char *value = store_config_get(config, name);
-
-    if (!value || strcasecmp(value, "auto") == 0)
-        return -1;
-    for (size_t i = 0; i < ARRAY_SIZE(yes); i++)
-        if (strcasecmp(value, yes[i]) == 0)
-            return 1;
-    for (size_t i = 0; i < ARRAY_SIZE(no); i++)
-        if (strcasecmp(value, no[i]) == 0)
-            return 0;
-    return op_fail(op, -EINVAL, "%s: \"%.40s\" is neither true nor false", name, value);
-}
-
-static const char *given(const char *option, const char *setting)
-{
-    return option && *option ? option : setting;
-}
-
-static int open_region(struct s3 *s, const struct store_config *config, struct op *op)
-{
-    const char *region = given(store_config_get(config, "region"), s->aws.region);
-
-    region = given(region, DEFAULT_REGION);
-    if (!s3_region_ok(region))
-        return op_fail(op, -EINVAL, "region: \"%.80s\" can't be one", region);
-    (void)snprintf(s->region, sizeof(s->region), "%s", region);
-    return 0;
-}
-
-/* Path style: as told, else as the profile says, else for servers of one's own and for bucket
- * names that no host can carry. */
-static int open_style(struct s3 *s, const struct store_config *config, struct op *op)
-{
-    const char *style = s->aws.addressing_style ? s->aws.addressing_style : "auto";
-    bool label = s3_bucket_is_label(s->bucket, s->endpoint.https);
-    int told = option_bool(config, "path_style", op);
-
-    if (told == -EINVAL)
-        return told;
-    if (told == 0 && !s3_bucket_is_label(s->bucket, false))
-        return op_fail(op, -EINVAL,
-                       "path_style=false: bucket \"%s\" can't be part of a host name",
-                       s->bucket);
-    if (told >= 0)
-        s->path_style = told;
-    else if (strcasecmp(style, "path") == 0)
-        s->path_style = true;
-    else if (strcasecmp(style, "virtual") == 0 && label)
-        s->path_style = false;
-    else
-        s->path_style = s->endpoint.custom || !label;
-    return 0;
-}
-
-static int open_http(struct s3 *s, const struct store_config *config, struct op *op)
-{
-    const char *ca = given(store_config_get(config, "ca_bundle"),
-                           given(store_config_get(config, "ca_file"), s->aws.ca_bundle));
-    struct http_config http = {.allow_plain = !s->endpoint.https,
-                               .ca_file = ca,
-                               .idle_max = config ? config->connections : 0};
-
-    return http_new(&http, op, &s->http);
-}
-
-static int open_all(struct s3 *s, const char *url, const struct store_config *config,
-                    struct op *op)
-{
-    int anonymous = option_bool(config, "no_sign_request", op);
-    int err = s3_url_parse(url, op, s->bucket, &s->prefix);
-
-    if (anonymous == -EINVAL)
-        err = anonymous;
-    if (err)
-        return err;
-    s->anonymous = anonymous == 1;
-    err = aws_settings_load(store_config_get(config, "profile"), s->anonymous, op, &s->aws);
-    if (!err)
-        err = s3_endpoint_parse(
-            given(store_config_get(config, "endpoint"), s->aws.endpoint_url), op, &s->endpoint);
-    if (!err)
-        err = open_region(s, config, op);
-    if (!err)
-        err = open_style(s, config, op);
-    if (!err)
-        err = open_http(s, config, op);
-    if (!err && asprintf(&s->base.url, "s3://%s%s%s", s->bucket, *s->prefix ? "/" : "",
-                         s->prefix) < 0) {
-        s->base.url = NULL;
-        err = op_fail(op, -ENOMEM, "out of memory");
-    }
-    return err;
-}
-
 int s3_store_new(const char *url, const struct store_config *config, struct op *op,
                  struct store **ret)
 {
@@ -548,7 +490,9 @@ int s3_store_new(const char *url, const struct store_config *config, struct op *
     s->base.part_max = S3_PART_MAX;
     s->base.parts_max = S3_PARTS_MAX;
     s->base.put_max = S3_PUT_MAX;
-    err = open_all(s, url, config, op);
+    s->copy_max = S3_PUT_MAX;
+    s->copy_part = S3_COPY_PART;
+    err = s3_open(s, url, config, op);
     if (err) {
         s3_close(&s->base);
         return err;
@@ -556,6 +500,3 @@ int s3_store_new(const char *url, const struct store_config *config, struct op *
     *ret = &s->base;
     return 0;
 }
-
-const char *const s3_store_options[] = {"endpoint",        "region",    "profile", "path_style",
-                                        "no_sign_request", "ca_bundle", "ca_file", NULL};

@@ -1,6 +1,7 @@
 /* What the files of the S3 driver share: the open store, one signed request, and answers as
- * objects. s3_request.c signs and sends, s3.c opens and reads, s3_write.c writes objects and
- * directories, s3_upload.c uploads in parts, s3_copy.c copies at the server. */
+ * objects. s3_request.c signs and sends, s3_open.c opens, s3.c reads, s3_write.c writes objects
+ * and directories, s3_upload.c uploads in parts, s3_checksum.c
+ * verifies, s3_copy.c copies at the server. */
 #ifndef RUNFS_BACKENDS_S3_H
 #define RUNFS_BACKENDS_S3_H
 
@@ -16,16 +17,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define S3_KEY_MAX      (STORE_KEY_MAX + 1024) /* a full key: prefix, "/", key, "/" */
-#define S3_XML_BODY_MAX (16 * 1024 * 1024)     /* bytes of an XML answer */
-#define S3_PART_SIZE    (16ULL * 1024 * 1024)
-#define S3_PART_MIN     (5ULL * 1024 * 1024)
-#define S3_PART_MAX     (5ULL * 1024 * 1024 * 1024)
-#define S3_PARTS_MAX    10000
-#define S3_PUT_MAX      (5ULL * 1024 * 1024 * 1024)
-#define S3_SLOW_ANSWER  (10 * 60 * NS_PER_SEC) /* Complete and copies may think so long */
-#define S3_OCTET_STREAM "application/octet-stream"
-#define S3_DIRECTORY    "application/x-directory"
+#define S3_KEY_MAX       (STORE_KEY_MAX + 1024) /* a full key: prefix, "/", key, "/" */
+#define S3_XML_BODY_MAX  (16 * 1024 * 1024)     /* bytes of an XML answer */
+#define S3_PART_SIZE     (16ULL * 1024 * 1024)
+#define S3_PART_MIN      (5ULL * 1024 * 1024)
+#define S3_PART_MAX      (5ULL * 1024 * 1024 * 1024)
+#define S3_PARTS_MAX     10000
+#define S3_COPY_PART     (1024ULL * 1024 * 1024)
+#define S3_PUT_MAX       (5ULL * 1024 * 1024 * 1024)
+#define S3_SLOW_ANSWER   (10 * 60 * NS_PER_SEC) /* Complete and copies may think so long */
+#define S3_OCTET_STREAM  "application/octet-stream"
+#define S3_CHECKSUM_MAX  16
+#define S3_VERIFY_MAX    (8ULL * 1024 * 1024) /* larger objects are read without verification */
+#define S3_SIZES         4096                 /* versions whose size is remembered */
+#define S3_SSE           "x-amz-server-side-encryption"
+#define S3_SSE_KEY       "x-amz-server-side-encryption-aws-kms-key-id"
+#define S3_STORAGE_CLASS "x-amz-storage-class"
+#define S3_DIRECTORY     "application/x-directory"
 
 struct s3 {
     struct store base;
@@ -35,12 +43,24 @@ struct s3 {
     struct s3_endpoint endpoint;
     bool path_style;
     bool anonymous;
-    struct aws_settings aws; /* the keys; constant */
+    bool request_payer;
+    char *sse, *sse_kms_key_id, *storage_class; /* of new objects; NULL: the bucket's default */
+    struct aws_settings aws;
+    struct aws_credentials *credentials; /* NULL: anonymous */
     struct mutex lock;
-    char region[S3_REGION_MAX]; /* under lock: the server may correct it */
-    bool region_corrected;      /* under lock: once is enough */
-    atomic_llong clock_skew_ns; /* the server's clock less ours, when it complained */
+    char region[S3_REGION_MAX];    /* under lock: the server may correct it */
+    bool region_corrected;         /* under lock: once is enough */
+    uint64_t copy_max;             /* bytes of one CopyObject; above it a copy goes in parts */
+    uint64_t copy_part;            /* bytes of each */
+    atomic_bool no_checksums;      /* the server refused them */
+    atomic_ullong sizes[S3_SIZES]; /* s3_size_note()'s */
+    atomic_llong clock_skew_ns;    /* the server's clock less ours, when it complained */
 };
+
+/* Fills a zeroed store, whose lock is ready, from a URL and options; -EINVAL with a text for
+ * what can't be, and what aws_credentials_get() says of the keys. What is half open is closed
+ * as an open one. */
+int s3_open(struct s3 *s, const char *url, const struct store_config *config, struct op *op);
 
 /* Pairs that own their texts; an error sticks and is returned by s3_run(). */
 struct s3_fields {
@@ -91,10 +111,40 @@ void s3_add_condition(struct s3_request *r, const char *etag);
 /* The errno of a conditional write: an object that is gone is not the version asked for. */
 int s3_condition_error(const char *etag, int err);
 
+/* Adds the encryption that new objects get and, for `content` (markers cost less without), the
+ * storage class; what `headers` names already stays. */
+void s3_add_placement(const struct s3 *s, struct s3_fields *headers, bool content);
+
 /* Signs the body's hash rather than leaving it unsigned; for small bodies in memory. */
 int s3_body_hash(struct op *op, const struct mem_source *body, char ret_hash[S3_HASH_HEX]);
-/* Adds x-amz-checksum-crc32c of a source, which costs one reading of it. */
-int s3_add_checksum(struct op *op, struct s3_request *r, struct source *src, char ret[16]);
+/* Adds the checksum of a source, which costs one reading of it; ret is "" where the server
+ * refuses them. */
+int s3_add_checksum(struct s3 *s, struct op *op, struct s3_request *r, struct source *src,
+                    char ret[S3_CHECKSUM_MAX]);
+/* Whether the answer may mean that the server does not know the checksums that were sent. */
+bool s3_checksum_refused(const struct s3_request *r);
+/* Takes them out again, for another attempt. */
+int s3_drop_checksum(struct op *op, struct s3_request *r);
+
+/* Remembers for a while how large a version of an object is; whether a version is known to have
+ * at most `max` bytes. */
+void s3_size_note(struct s3 *s, const char *etag, uint64_t size);
+bool s3_size_within(struct s3 *s, const char *etag, uint64_t max);
+
+/* Holds a whole object back until its checksum is verified. Zeroed is ready; free `data`. */
+struct s3_held {
+    struct sink base;
+    struct sink *to;
+    char *data; /* NULL: nothing is held, there is no checksum */
+    uint64_t size;
+    uint64_t (*sum)(const void *data, size_t len);
+    uint64_t expected;
+};
+/* With an answer of `size` bytes that names a checksum, puts itself before *sink. */
+int s3_hold_begin(struct s3_held *h, const struct http_answer *a, uint64_t size, struct op *op,
+                  struct sink **sink);
+/* Delivers what was held; -EIO when it is damaged. */
+int s3_hold_end(struct s3_held *h, struct op *op);
 
 /* Fills size (the Content-Length), etag, time and attributes from an answer about an object. */
 int s3_object_from_answer(struct op *op, const struct http_answer *a, bool is_dir,

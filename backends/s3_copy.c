@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COPY_PART (1024ULL * 1024 * 1024)
-
 /* A copy on its way. */
 struct copy {
     struct s3 *s;
@@ -22,16 +20,18 @@ struct copy {
     const char *to;
     bool slash; /* both are directory markers */
     const char *to_etag;
-    const struct attrs *attrs; /* NULL keeps the source's */
-    char *source;              /* "bucket/key", encoded */
-    struct object from;        /* once it was asked for */
-    struct s3_fields headers;  /* what the copy shall carry; once it was asked for */
+    const struct attrs *attrs;  /* NULL keeps the source's */
+    char *source;               /* "bucket/key", encoded */
+    struct object from;         /* once it was asked for */
+    struct s3_fields headers;   /* what the copy shall carry; once it was asked for */
+    struct s3_fields placement; /* where it shall be kept; once it was asked for */
 };
 
 static void copy_release(struct copy *c)
 {
     object_release(&c->from);
     s3_fields_release(&c->headers);
+    s3_fields_release(&c->placement);
     free(c->source);
 }
 
@@ -51,16 +51,33 @@ static int copy_init(struct copy *c, const char *from)
     return err ? op_fail(c->op, err, "%s: the request can't be built", c->what) : 0;
 }
 
+static bool is_one_of(const char *name, const char *const *all)
+{
+    for (; *all; all++)
+        if (strcmp(name, *all) == 0)
+            return true;
+    return false;
+}
+
 /* Headers that describe the content and are lost unless they are repeated. */
 static bool describes_content(const char *name)
 {
-    static const char *const all[] = {"content-type", "cache-control", "content-disposition",
-                                      "content-encoding", "content-language"};
+    static const char *const all[] = {"content-type",        "cache-control",
+                                      "content-disposition", "content-encoding",
+                                      "content-language",    NULL};
 
-    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-        if (strcmp(name, all[i]) == 0)
-            return true;
-    return false;
+    return is_one_of(name, all);
+}
+
+/* Where the source is kept, which no copy takes over by itself. What was asked for by option
+ * goes before it. */
+static bool describes_placement(const struct s3 *s, const char *name)
+{
+    static const char *const encryption[] = {S3_SSE, S3_SSE_KEY, NULL};
+
+    return is_one_of(name, encryption)
+               ? !s->sse
+               : strcmp(name, S3_STORAGE_CLASS) == 0 && !s->storage_class;
 }
 
 static int carry_header(void *arg, const char *name, const char *value)
@@ -68,6 +85,8 @@ static int carry_header(void *arg, const char *name, const char *value)
     struct copy *c = arg;
     bool meta = strncmp(name, S3_META_PREFIX, sizeof(S3_META_PREFIX) - 1) == 0;
 
+    if (describes_placement(c->s, name))
+        return s3_fields_add_header(&c->placement, name, value);
     if (describes_content(name) || (meta && !(c->attrs && s3_attrs_owns(name))))
         return s3_fields_add_header(&c->headers, name, value);
     return 0;
@@ -86,6 +105,9 @@ static int ask_source(struct copy *c, const char *from, const char *from_etag)
     if (from_etag && strcmp(from_etag, c->from.etag) != 0)
         return s3_fail(c->s, c->op, &r, -ESTALE, "the object was replaced");
     err = http_answer_each(&r.answer, carry_header, c);
+    s3_add_placement(c->s, &c->placement, !c->slash);
+    if (!err)
+        err = c->placement.err;
     if (!err && c->attrs)
         err = s3_attrs_write(c->attrs, s3_fields_add_header, &c->headers);
     return err ? op_fail(c->op, err, "%s: the attributes do not fit", c->what) : 0;
@@ -101,6 +123,12 @@ static int copied(struct copy *c, const struct http_answer *a, const char *etag,
                              ret_obj);
 }
 
+static void add_all(struct s3_fields *to, const struct s3_fields *from)
+{
+    for (size_t i = 0; i < from->n; i++)
+        s3_fields_add(to, from->items[i].name, from->items[i].value);
+}
+
 static int copy_object(struct copy *c, const char *from_etag, struct object *ret_obj)
 {
     auto_request struct s3_request r;
@@ -113,8 +141,9 @@ static int copy_object(struct copy *c, const char *from_etag, struct object *ret
     if (from_etag)
         s3_fields_addf(&r.headers, "x-amz-copy-source-if-match", "\"%s\"", from_etag);
     s3_fields_add(&r.headers, "x-amz-metadata-directive", c->attrs ? "REPLACE" : "COPY");
-    for (size_t i = 0; c->attrs && i < c->headers.n; i++)
-        s3_fields_add(&r.headers, c->headers.items[i].name, c->headers.items[i].value);
+    if (c->attrs)
+        add_all(&r.headers, &c->headers);
+    add_all(&r.headers, &c->placement);
     r.silence_ns = S3_SLOW_ANSWER;
     err = s3_run(c->s, c->op, &r);
     if (err)
@@ -133,8 +162,8 @@ static int copy_empty(struct copy *c, struct object *ret_obj)
     if (err)
         return err;
     s3_add_condition(&r, c->to_etag);
-    for (size_t i = 0; i < c->headers.n; i++)
-        s3_fields_add(&r.headers, c->headers.items[i].name, c->headers.items[i].value);
+    add_all(&r.headers, &c->headers);
+    add_all(&r.headers, &c->placement);
     err = s3_condition_error(c->to_etag, s3_run(c->s, c->op, &r));
     return err ? err : copied(c, &r.answer, NULL, ret_obj);
 }
@@ -144,13 +173,16 @@ static int copy_parts(struct copy *c, struct object *ret_obj)
     struct upload *up;
     unsigned number = 1;
     struct object obj;
-    int err = s3_upload_begin_with(c->s, c->op, c->to, c->slash, &c->headers, &up);
+    int err;
 
-    for (uint64_t off = 0; !err && off < c->from.size; off += COPY_PART) {
+    add_all(&c->headers, &c->placement);
+    err = s3_upload_begin_with(c->s, c->op, c->to, c->slash, &c->headers, &up);
+
+    for (uint64_t off = 0; !err && off < c->from.size; off += c->s->copy_part) {
         uint64_t left = c->from.size - off;
 
         err = s3_upload_copy_part(up, c->op, number++, c->source, c->from.etag, off,
-                                  left < COPY_PART ? left : COPY_PART);
+                                  left < c->s->copy_part ? left : c->s->copy_part);
         if (err)
             break;
     }
@@ -184,7 +216,7 @@ static int copy_run(struct copy *c, const char *from, const char *from_etag,
         return err;
     if (c->from.size == 0 && (c->attrs || c->to_etag))
         return copy_empty(c, ret_obj);
-    if (c->from.size > S3_PUT_MAX || c->to_etag)
+    if (c->from.size > c->s->copy_max || c->to_etag)
         return copy_parts(c, ret_obj);
     return copy_object(c, c->from.etag[0] ? c->from.etag : NULL, ret_obj);
 }

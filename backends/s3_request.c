@@ -2,19 +2,17 @@
 #include "backends/s3.h"
 
 #include "backends/s3_attrs.h"
-#include "common/crc32c.h"
 #include "common/mem.h"
 
 #include <errno.h>
-#include <openssl/evp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define URL_MAX        (64 * 1024)
-#define ATTEMPTS       3 /* a wrong region and a wrong clock may meet */
-#define CHECKSUM_CHUNK (256 * 1024)
-#define CLOCK_SKEW_MAX (INT64_C(10) * 365 * 24 * 3600 * NS_PER_SEC)
+#define URL_MAX         (64 * 1024)
+#define ATTEMPTS        4 /* a wrong region, a wrong clock and old keys may meet */
+#define CHECKSUM_CHUNK  (256 * 1024)
+#define CLOCK_SKEW_SEEN (5 * 60 * NS_PER_SEC) /* servers allow 15 minutes */
 
 /* --- fields --- */
 
@@ -102,6 +100,7 @@ int s3_fail(struct s3 *s, struct op *op, const struct s3_request *r, int err, co
 /* The request in the form it is signed and sent in; rebuilt for each attempt. */
 struct prepared {
     char region[S3_REGION_MAX];
+    struct aws_keys keys; /* none when anonymous */
     char host[S3_HOST_MAX];
     char date[S3_DATE_LEN];
     struct buf path, query, url, authorization;
@@ -120,6 +119,7 @@ static void prepared_release(struct prepared *p)
     for (size_t i = 0; i < p->n_lines; i++)
         free(p->lines[i]);
     free(p->lines);
+    aws_keys_release(&p->keys);
 }
 
 static int prepare_url(struct s3 *s, const struct s3_request *r, struct prepared *p)
@@ -143,8 +143,8 @@ static int prepare_url(struct s3 *s, const struct s3_request *r, struct prepared
 static int sign(struct s3 *s, const struct s3_request *r, struct prepared *p)
 {
     const char *hash = r->payload_hash;
-    struct s3_signer signer = {.access_key = s->aws.access_key,
-                               .secret_key = s->aws.secret_key,
+    struct s3_signer signer = {.access_key = p->keys.access_key,
+                               .secret_key = p->keys.secret_key,
                                .region = p->region,
                                .service = "s3"};
     struct s3_signed what = {.method = r->method,
@@ -160,8 +160,8 @@ static int sign(struct s3 *s, const struct s3_request *r, struct prepared *p)
     s3_fields_add(&p->headers, "host", p->host);
     s3_fields_add(&p->headers, "x-amz-content-sha256", hash);
     s3_fields_add(&p->headers, "x-amz-date", p->date);
-    if (s->aws.session_token)
-        s3_fields_add(&p->headers, "x-amz-security-token", s->aws.session_token);
+    if (p->keys.session_token)
+        s3_fields_add(&p->headers, "x-amz-security-token", p->keys.session_token);
     if (p->headers.err)
         return p->headers.err;
     what.headers = p->headers.items;
@@ -206,14 +206,33 @@ static int prepare(struct s3 *s, const struct s3_request *r, struct prepared *p)
         s3_fields_add(&p->headers, r->headers.items[i].name, r->headers.items[i].value);
         err = p->headers.err;
     }
+    if (s->request_payer)
+        s3_fields_add(&p->headers, "x-amz-request-payer", "requester");
+    if (!err)
+        err = p->headers.err;
     if (!err)
         err = sign(s, r, p);
     return err ? err : prepare_lines(p);
 }
 
+/* What a request was signed with: the server may know better. */
+struct signature {
+    char region[S3_REGION_MAX];
+    struct aws_keys keys;
+};
+
+/* Fails with the request's name before the text that is in op->why. */
+static int fail_below(struct s3 *s, struct op *op, const struct s3_request *r, int err)
+{
+    char why[sizeof(op->why)];
+
+    memcpy(why, op->why, sizeof(why));
+    return s3_fail(s, op, r, err, why);
+}
+
 /* Sends it once. What http_run() says, its text with the request's name before it. */
 static int send_once(struct s3 *s, struct op *op, struct s3_request *r,
-                     char ret_region[S3_REGION_MAX])
+                     struct signature *ret_signed)
 {
     struct prepared p = {.path = BUF_INIT(URL_MAX),
                          .query = BUF_INIT(URL_MAX),
@@ -225,10 +244,12 @@ static int send_once(struct s3 *s, struct op *op, struct s3_request *r,
                                 .body_max = S3_XML_BODY_MAX,
                                 .silence_ns = r->silence_ns,
                                 .once = r->once};
-    char why[sizeof(op->why)];
-    int err = prepare(s, r, &p);
+    int err = s->anonymous ? 0 : aws_credentials_get(s->credentials, op, &p.keys);
 
     http_answer_release(&r->answer);
+    if (err)
+        return fail_below(s, op, r, err);
+    err = prepare(s, r, &p);
     if (err) {
         prepared_release(&p);
         return s3_fail(s, op, r, err == -EFBIG ? -ENAMETOOLONG : err,
@@ -238,12 +259,12 @@ static int send_once(struct s3 *s, struct op *op, struct s3_request *r,
     http.headers = (const char *const *)p.lines;
     http.n_headers = p.n_lines;
     err = http_run(s->http, op, &http, &r->answer);
-    memcpy(ret_region, p.region, sizeof(p.region));
+    memcpy(ret_signed->region, p.region, sizeof(p.region));
+    aws_keys_release(&ret_signed->keys);
+    ret_signed->keys = p.keys;
+    p.keys = (struct aws_keys){0};
     prepared_release(&p);
-    if (!err)
-        return 0;
-    memcpy(why, op->why, sizeof(why));
-    return s3_fail(s, op, r, err, why);
+    return err ? fail_below(s, op, r, err) : 0;
 }
 
 /* --- what an answer means --- */
@@ -289,6 +310,8 @@ int s3_code_error(const char *code)
         {"SlowDown", -EAGAIN},
         {"TooManyRequests", -EAGAIN},
         {"XAdminUserNotFound", -EACCES}, /* versitygw, with 404, for an unknown access key */
+        {"XAmzContentChecksumMismatch", -EIO}, /* MinIO's BadDigest */
+        {"XAmzContentSHA256Mismatch", -EIO},
         {"XMinioParentIsObject", -ENOTDIR},
         {"XMinioStorageFull", -ENOSPC},
     };
@@ -332,24 +355,72 @@ static int judge(struct s3_request *r)
     return err ? err : -EIO;
 }
 
+/* "; the clock here is 42 min behind" when that is why nobody believes us. */
+static void tell_skew(const struct s3_request *r, int err, char ret[64])
+{
+    int64_t skew = http_clock_skew_ns(&r->answer);
+
+    ret[0] = '\0';
+    if (err == -EACCES && (skew > CLOCK_SKEW_SEEN || skew < -CLOCK_SKEW_SEEN))
+        (void)snprintf(ret, 64, "; the clock here is %lld min %s",
+                       (long long)((skew < 0 ? -skew : skew) / NS_PER_SEC / 60),
+                       skew < 0 ? "ahead" : "behind");
+}
+
 static int fail_answer(struct s3 *s, struct op *op, const struct s3_request *r, int err)
 {
     const struct s3_error *e = &r->error;
+    char skew[64];
     const char *message = e->message[0] ? e->message : strerror(-err);
 
     op->retry_after_ns = err == -EAGAIN ? http_retry_after_ns(&r->answer) : 0;
-    return op_fail(op, err, "%s s3://%s/%.100s: %d %s%s%.100s%s%s", r->what, s->bucket, r->key,
-                   r->answer.status, e->code, e->code[0] ? ": " : "", message,
+    tell_skew(r, err, skew);
+    return op_fail(op, err, "%s s3://%s/%.100s: %d %s%s%.150s%s%s%s", r->what, s->bucket,
+                   r->key, r->answer.status, e->code, e->code[0] ? ": " : "", message, skew,
                    e->request_id[0] ? ", request " : "", e->request_id);
 }
 
+/* Whether the answer means another region without naming it. */
+static bool hides_region(const struct s3_request *r)
+{
+    return !r->error.region[0] && (r->answer.status == 301 || r->answer.status == 307 ||
+                                   strcmp(r->error.code, "AuthorizationHeaderMalformed") == 0);
+}
+
+static bool region_is_settled(struct s3 *s)
+{
+    bool settled;
+
+    mutex_lock(&s->lock);
+    settled = s->region_corrected;
+    mutex_unlock(&s->lock);
+    return settled;
+}
+
+/* Asks for the bucket itself: that answer names its region, whatever its status. */
+static void ask_region(struct s3 *s, const struct op *op, struct s3_request *r)
+{
+    auto_request struct s3_request head = {.what = "region", .method = "HEAD"};
+    struct signature used = {.region = ""};
+    struct op own = *op;
+
+    if (!send_once(s, &own, &head, &used)) {
+        read_error(&head);
+        memcpy(r->error.region, head.error.region, sizeof(r->error.region));
+    }
+    aws_keys_release(&used.keys);
+}
+
 /* True when the answer named another region than the one that was signed for: adopted once. */
-static bool adopt_region(struct s3 *s, const struct s3_request *r, const char *used)
+static bool adopt_region(struct s3 *s, const struct op *op, struct s3_request *r,
+                         const char *used)
 {
     bool again = false;
 
     if (r->answer.status != 301 && r->answer.status != 307 && r->answer.status != 400)
         return false;
+    if (hides_region(r) && !region_is_settled(s))
+        ask_region(s, op, r);
     if (!s3_region_ok(r->error.region) || strcmp(r->error.region, used) == 0)
         return false;
     mutex_lock(&s->lock);
@@ -362,41 +433,98 @@ static bool adopt_region(struct s3 *s, const struct s3_request *r, const char *u
     return again;
 }
 
-/* True when the server's clock differs and that is now known. */
+/* True when the server's clock differs from the one that was signed with and that is now known.
+ * The answer to a HEAD has no code: its date says it. */
 static bool adopt_clock(struct s3 *s, const struct s3_request *r)
 {
-    int64_t theirs, skew;
+    int64_t skew = http_clock_skew_ns(&r->answer), known = atomic_load(&s->clock_skew_ns);
+    int64_t change = skew > known ? skew - known : known - skew;
 
-    if (strcmp(r->error.code, "RequestTimeTooSkewed") != 0)
+    if (strcmp(r->error.code, "RequestTimeTooSkewed") != 0 &&
+        (r->error.code[0] || r->answer.status != 403 || change < CLOCK_SKEW_SEEN))
         return false;
-    theirs = http_date_seconds(&r->answer, "date");
-    if (theirs < 0 || theirs > INT64_MAX / NS_PER_SEC / 2)
-        return false;
-    skew = theirs * NS_PER_SEC - clock_real_ns();
-    if (skew > CLOCK_SKEW_MAX || skew < -CLOCK_SKEW_MAX)
+    if (change < NS_PER_SEC * 2)
         return false;
     atomic_store(&s->clock_skew_ns, skew);
     return true;
 }
 
+/* Whether the answer is about the keys: 1 for certain, -1 when it may be (the answer to a HEAD
+ * has no code), 0 when not. */
+static int blames_keys(const struct s3_request *r)
+{
+    static const char *const codes[] = {
+        "ExpiredToken",       "ExpiredTokenException", "InvalidAccessKeyId",
+        "InvalidToken",       "TokenRefreshRequired",  "InvalidClientTokenId",
+        "XAdminUserNotFound", "SignatureDoesNotMatch", "InvalidSecurity"};
+    int status = r->answer.status;
+
+    for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
+        if (strcmp(r->error.code, codes[i]) == 0)
+            return 1;
+    return !r->error.code[0] && (status == 400 || status == 401 || status == 403) ? -1 : 0;
+}
+
+/* True when the keys were refused and there are others now. What went wrong in the search for
+ * them is added to the answer's own message. */
+static bool adopt_keys(struct s3 *s, const struct op *op, struct s3_request *r,
+                       const struct aws_keys *used)
+{
+    int blamed = s->credentials ? blames_keys(r) : 0;
+    size_t len = strlen(r->error.message);
+    struct op own = *op;
+    bool others;
+
+    if (!blamed)
+        return false;
+    own.why[0] = '\0';
+    others = aws_credentials_refused(s->credentials, &own, used, blamed > 0);
+    if (!others && own.why[0])
+        (void)snprintf(r->error.message + len, sizeof(r->error.message) - len, "; new keys: %s",
+                       own.why);
+    return others;
+}
+
+/* Whether something was learned from the failure *err, so that another attempt can do better.
+ */
+static bool learn(struct s3 *s, struct op *op, struct s3_request *r,
+                  const struct signature *used, bool *dropped, int *err)
+{
+    if (adopt_region(s, op, r, used->region) || adopt_clock(s, r) ||
+        adopt_keys(s, op, r, &used->keys))
+        return true;
+    if (*dropped || !s3_checksum_refused(r))
+        return false;
+    *dropped = true;
+    *err = s3_drop_checksum(op, r);
+    return !*err;
+}
+
 int s3_run(struct s3 *s, struct op *op, struct s3_request *r)
 {
-    char region[S3_REGION_MAX];
+    struct signature used = {.region = ""};
+    bool dropped = false;
     int err;
 
     for (int attempt = 1;; attempt++) {
-        err = send_once(s, op, r, region);
+        err = send_once(s, op, r, &used);
         if (err)
-            return err;
+            break;
         err = judge(r);
         if (!err)
-            return 0;
-        if (attempt == ATTEMPTS || (!adopt_region(s, r, region) && !adopt_clock(s, r)))
-            return fail_answer(s, op, r, err);
+            break;
+        if (attempt == ATTEMPTS || !learn(s, op, r, &used, &dropped, &err)) {
+            err = fail_answer(s, op, r, err);
+            break;
+        }
     }
+    if (!err && dropped) /* that was it */
+        atomic_store(&s->no_checksums, true);
+    aws_keys_release(&used.keys);
+    return err;
 }
 
-/* --- conditions and checksums --- */
+/* --- conditions --- */
 
 void s3_add_condition(struct s3_request *r, const char *etag)
 {
@@ -406,6 +534,24 @@ void s3_add_condition(struct s3_request *r, const char *etag)
         s3_fields_add(&r->headers, "if-none-match", "*");
     else if (etag)
         s3_fields_addf(&r->headers, "if-match", "\"%s\"", etag);
+}
+
+static void add_default(struct s3_fields *f, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    for (size_t i = 0; i < f->n; i++)
+        if (strcmp(f->items[i].name, name) == 0)
+            return;
+    s3_fields_add(f, name, value);
+}
+
+void s3_add_placement(const struct s3 *s, struct s3_fields *headers, bool content)
+{
+    add_default(headers, S3_SSE, s->sse);
+    add_default(headers, S3_SSE_KEY, s->sse_kms_key_id);
+    if (content)
+        add_default(headers, S3_STORAGE_CLASS, s->storage_class);
 }
 
 int s3_condition_error(const char *etag, int err)
@@ -418,43 +564,6 @@ int s3_body_hash(struct op *op, const struct mem_source *body, char ret_hash[S3_
     int err = s3_sha256_hex(ret_hash, body->data, body->base.size);
 
     return err ? op_fail(op, err, "OpenSSL has no SHA-256") : 0;
-}
-
-static int source_crc32c(struct op *op, struct source *src, uint32_t *ret)
-{
-    auto_free char *chunk = malloc(CHECKSUM_CHUNK);
-    uint32_t crc = 0;
-
-    if (!chunk)
-        return op_fail(op, -ENOMEM, "out of memory");
-    for (uint64_t off = 0; off < src->size;) {
-        uint64_t left = src->size - off;
-        ssize_t got =
-            src->pread(src, chunk, left < CHECKSUM_CHUNK ? left : CHECKSUM_CHUNK, off);
-
-        if (got <= 0)
-            return op_fail(op, got ? (int)got : -EBUSY, "the content ends at byte %llu",
-                           (unsigned long long)off);
-        crc = crc32c(crc, chunk, (size_t)got);
-        off += (uint64_t)got;
-    }
-    *ret = crc;
-    return 0;
-}
-
-int s3_add_checksum(struct op *op, struct s3_request *r, struct source *src, char ret[16])
-{
-    unsigned char big_endian[4];
-    uint32_t crc;
-    int err = source_crc32c(op, src, &crc);
-
-    if (err)
-        return err;
-    for (int i = 0; i < 4; i++)
-        big_endian[i] = (unsigned char)(crc >> (24 - 8 * i));
-    EVP_EncodeBlock((unsigned char *)ret, big_endian, sizeof(big_endian));
-    s3_fields_add(&r->headers, "x-amz-checksum-crc32c", ret);
-    return 0;
 }
 
 /* --- objects --- */

@@ -125,7 +125,9 @@ int s3_upload_begin(struct store *st, struct op *op, const char *key, const stru
     int err = 0;
 
     s3_fields_add(&headers, "content-type", S3_OCTET_STREAM);
-    s3_fields_add(&headers, "x-amz-checksum-algorithm", "CRC32C");
+    if (!atomic_load(&s3_of(st)->no_checksums))
+        s3_fields_add(&headers, "x-amz-checksum-algorithm", "CRC32C");
+    s3_add_placement(s3_of(st), &headers, true);
     if (attrs)
         err = s3_attrs_write(attrs, s3_fields_add_header, &headers);
     if (err)
@@ -185,13 +187,15 @@ int s3_upload_part(struct upload *up, struct op *op, unsigned number, struct sou
     if (err)
         return err;
     s3_fields_addf(&r.query, "partNumber", "%u", number);
-    err = s3_add_checksum(op, &r, src, part.crc32c);
+    err = s3_add_checksum(s, op, &r, src, part.crc32c);
     if (err)
         return err;
     r.body = src;
     err = s3_run(s, op, &r);
     if (err)
         return err;
+    if (atomic_load(&s->no_checksums)) /* refused just now */
+        part.crc32c[0] = '\0';
     etag = http_answer_header(&r.answer, "etag");
     if (!etag || s3_etag_copy(part.etag, etag))
         return s3_fail(s, op, &r, -EPROTO, "the answer has no usable ETag");

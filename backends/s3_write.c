@@ -18,23 +18,27 @@ int s3_put(struct store *st, struct op *op, const char *key, const char *etag,
 {
     struct s3 *s = s3_of(st);
     auto_request struct s3_request r;
-    char checksum[16];
+    char checksum[S3_CHECKSUM_MAX];
     int err = s3_request_init(s, op, &r, "put", "PUT", key, false);
 
     if (err)
         return err;
     s3_fields_add(&r.headers, "content-type", S3_OCTET_STREAM);
     s3_add_condition(&r, etag);
+    s3_add_placement(s, &r.headers, true);
     if (attrs)
         (void)s3_attrs_write(attrs, s3_fields_add_header, &r.headers);
-    err = s3_add_checksum(op, &r, src, checksum);
+    err = s3_add_checksum(s, op, &r, src, checksum);
     if (err)
         return err;
     r.body = src;
     err = s3_condition_error(etag, s3_run(s, op, &r));
     if (err || !ret_obj)
         return err;
-    return s3_object_written(op, &r.answer, src->size, NULL, attrs, ret_obj);
+    err = s3_object_written(op, &r.answer, src->size, NULL, attrs, ret_obj);
+    if (!err)
+        s3_size_note(s, ret_obj->etag, src->size);
+    return err;
 }
 
 int s3_mkdir(struct store *st, struct op *op, const char *key, const struct attrs *attrs)
@@ -48,6 +52,7 @@ int s3_mkdir(struct store *st, struct op *op, const char *key, const struct attr
     if (!r.key[0]) /* a bucket is there */
         return 0;
     s3_fields_add(&r.headers, "content-type", S3_DIRECTORY);
+    s3_add_placement(s, &r.headers, false);
     if (attrs)
         (void)s3_attrs_write(attrs, s3_fields_add_header, &r.headers);
     return s3_run(s, op, &r);

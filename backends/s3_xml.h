@@ -17,7 +17,7 @@
 /* <Error>: texts cut to fit, control characters replaced. All empty when there is none. */
 struct s3_error {
     char code[64];
-    char message[160];
+    char message[200];
     char request_id[64];
     char region[64];
 };

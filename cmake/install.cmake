@@ -9,7 +9,7 @@ install(FILES packaging/runfs@.service DESTINATION lib/systemd/system)
 install(FILES packaging/example.conf packaging/example.json
         DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runfs/examples)
 install(FILES README.md docs/architecture.md docs/format.md docs/promises.md
-        docs/adding-a-backend.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runfs OPTIONAL)
+        docs/adding-a-backend.md docs/s3.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runfs OPTIONAL)
 
 # mount(8) looks for the helper of `-t fuse.runfs` in sbin: the same program, which knows by its
 # name that it was called that way.

@@ -5,7 +5,8 @@ durability=store attr_timeout= entry_timeout= list_timeout= upload_interval= set
 mount_timeout= drain_timeout= upload_jobs= download_jobs= connections= part_size= list_memory= staging= allow_other
 ro uid= gid= umask= passthrough=auto passthrough=off log_level=error log_level=warn log_level=info
 log_level=debug endpoint= region= profile= path_style
-no_sign_request ca_bundle= ca_file="
+no_sign_request request_payer=requester
+sse= sse_kms_key_id= storage_class= ca_bundle= ca_file="
 
 # The last of a comma-separated list is completed, what stands before it is kept.
 _runfs_complete_options() {

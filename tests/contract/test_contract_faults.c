@@ -391,6 +391,7 @@ START_TEST(deadlines_and_pauses_hold)
     ck_assert_uint_gt(layer_fault_calls(g.fault), 3);
     ck_assert_ptr_nonnull(strstr(g.op.why, "scripted"));
 
+    op_init(&g.op, PATIENCE);
     ok(&g, put(g.mem, &g.op, "object", NULL, "x", NULL, NULL));
     script(&g, (struct fault){.kind = CALL_STAT,
                               .first = 1,

@@ -1,5 +1,6 @@
 /* common/: operations, errors, log, locks, pools, buffers, paths. */
 #include "common/buf.h"
+#include "common/crc.h"
 #include "common/err.h"
 #include "common/lock.h"
 #include "common/log.h"
@@ -443,12 +444,25 @@ START_TEST(path_parts)
 }
 END_TEST
 
+/* The check values of the catalogue of CRCs. */
+START_TEST(other_checksums)
+{
+    ck_assert_uint_eq(crc32_zlib(0, "123456789", 9), 0xcbf43926u);
+    ck_assert_uint_eq(crc32_zlib(crc32_zlib(0, "1234", 4), "56789", 5), 0xcbf43926u);
+    ck_assert_uint_eq(crc64nvme(0, "123456789", 9), UINT64_C(0xae8b14860a799888));
+    ck_assert_uint_eq(crc64nvme(crc64nvme(0, "1234", 4), "56789", 5),
+                      UINT64_C(0xae8b14860a799888));
+    ck_assert_uint_eq(crc64nvme(0, "", 0), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("common");
     TCase *t = tcase_create("common");
 
     tcase_set_timeout(t, 60);
+    tcase_add_test(t, other_checksums);
     tcase_add_test(t, op_without_limits_goes_on);
     tcase_add_test(t, op_deadline_ends_a_sleep);
     tcase_add_test(t, op_cancel_ends_a_sleep);

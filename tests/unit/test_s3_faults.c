@@ -3,6 +3,7 @@
 #include "backends/drivers.h"
 #include "backends/store.h"
 #include "common/mem.h"
+#include "tests/lib/aws_env.h"
 #include "tests/lib/scripted.h"
 
 #include <check.h>
@@ -131,9 +132,35 @@ END_TEST
 
 START_TEST(a_redirect_elsewhere_is_not_followed)
 {
-    START(REST("307 Temporary Redirect", "Location: http://127.0.0.1:1/\r\n", ""));
+    static const struct scripted_answer nothing[] = {XML("200 OK", 0, "")};
+    static struct scripted_answer script[2];
+    static char text[128];
+    struct scripted *elsewhere = scripted_new(nothing, 1);
+
+    (void)snprintf(text, sizeof(text),
+                   "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1:%u/\r\n\r\n",
+                   scripted_port(elsewhere));
+    script[0] = script[1] = (struct scripted_answer){.text = text, .close = true};
+    server = scripted_new(script, 2);
+    open_store("us-east-1");
     ck_assert_int_eq(put(NULL), -EPROTO);
-    ck_assert_uint_eq(scripted_count(server), 1);
+    ck_assert_uint_eq(scripted_count(server), 2); /* the second asks for the region */
+    ck_assert_uint_eq(scripted_connections(elsewhere), 0);
+    scripted_free(elsewhere);
+}
+END_TEST
+
+/* A redirect that names no region: the bucket is asked. */
+START_TEST(a_region_is_asked_for)
+{
+    START(REST("301 Moved", "Location: http://elsewhere.example/\r\n",
+               "<Error><Code>PermanentRedirect</Code></Error>"),
+          REST("403 Forbidden", "x-amz-bucket-region: eu-north-1\r\n", ""),
+          XML("200 OK", 0, ""));
+    ck_assert_msg(put(NULL) == 0, "%s", op.why);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 1), "HEAD /bkt HTTP"));
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 2), "PUT /bkt/pre/k HTTP"));
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 2), "/eu-north-1/s3/"));
 }
 END_TEST
 
@@ -145,6 +172,28 @@ START_TEST(the_clock_of_the_server_is_adopted)
     ck_assert_msg(put(NULL) == 0, "%s", op.why);
     ck_assert_ptr_null(strstr(scripted_request(server, 0), "x-amz-date: 20210101T"));
     ck_assert_ptr_nonnull(strstr(scripted_request(server, 1), "x-amz-date: 20210101T"));
+}
+END_TEST
+
+/* A HEAD is told no code. */
+START_TEST(the_clock_is_learned_from_a_head)
+{
+    START(REST("403 Forbidden", "Date: Fri, 01 Jan 2021 00:00:00 GMT\r\n", ""), OK_OBJECT("a"),
+          REST("403 Forbidden", "Date: Fri, 01 Jan 2021 00:00:00 GMT\r\n", ""));
+    ck_assert_msg(stat_key("k") == 0, "%s", op.why);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 1), "x-amz-date: 20210101T"));
+    ck_assert_int_eq(stat_key("k"), -EACCES); /* the clock is right now: it is not that */
+    ck_assert_uint_eq(scripted_count(server), 3);
+}
+END_TEST
+
+START_TEST(a_wrong_clock_is_named)
+{
+    START(REST("403 Forbidden", "Date: Fri, 01 Jan 2021 00:00:00 GMT\r\n",
+               "<Error><Code>SignatureDoesNotMatch</Code></Error>"));
+    ck_assert_int_eq(put(NULL), -EACCES);
+    ck_assert_msg(strstr(op.why, "; the clock here is ") && strstr(op.why, " min ahead"), "%s",
+                  op.why);
 }
 END_TEST
 
@@ -187,6 +236,8 @@ static const struct {
     {REST("409 Conflict", "", "<Error><Code>OperationAborted</Code></Error>"), -EAGAIN},
     {REST("400 Bad Request", "", "<Error><Code>RequestTimeout</Code></Error>"), -EAGAIN},
     {REST("400 Bad Request", "", "<Error><Code>BadDigest</Code></Error>"), -EIO},
+    {REST("400 Bad Request", "", "<Error><Code>XAmzContentChecksumMismatch</Code></Error>"),
+     -EIO},
     {REST("400 Bad Request", "", "<Error><Code>EntityTooLarge</Code></Error>"), -EFBIG},
     {REST("400 Bad Request", "", "<Error><Code>MetadataTooLarge</Code></Error>"), -E2BIG},
     {REST("400 Bad Request", "", "<Error><Code>KeyTooLongError</Code></Error>"), -ENAMETOOLONG},
@@ -562,6 +613,124 @@ START_TEST(foreign_metadata_survives_new_attributes)
 }
 END_TEST
 
+/* ---- checksums ---- */
+
+#define HELLO_CRC "mnG7TA==" /* CRC-32C of "hello" */
+#define HELLO_MD5 "XUFAKrxLKna5cZ2REBfFkg=="
+#define WHOLE(headers, body)                                                                   \
+    {                                                                                          \
+        .text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"e\"\r\n" headers "\r\n" body  \
+    }
+
+/* put() of a version whose size is known from then on. */
+static void put_known(void)
+{
+    struct mem_source src;
+    struct object obj;
+
+    mem_source_init(&src, "hello", 5);
+    ck_assert_int_eq(store_put(store, &op, "k", NULL, &src.base, NULL, &obj), 0);
+    object_release(&obj);
+}
+
+START_TEST(refused_checksums_are_not_sent_again)
+{
+    START(REST("501 Not Implemented", "", "<Error><Code>NotImplemented</Code></Error>"),
+          XML("200 OK", 0, ""), XML("200 OK", 0, ""), BEGUN, PART_DONE,
+          REST("200 OK", "",
+               "<CompleteMultipartUploadResult><ETag>\"x-1\"</ETag>"
+               "</CompleteMultipartUploadResult>"));
+    struct upload *up;
+
+    ck_assert_msg(put(NULL) == 0, "%s", op.why);
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 0), "x-amz-checksum-crc32c: " HELLO_CRC "\r\n"));
+    ck_assert_int_eq(put(NULL), 0);
+    up = begin_with_part();
+    ck_assert_int_eq(store_upload_commit(up, &op, NULL, NULL), 0);
+    ck_assert_uint_eq(scripted_count(server), 6);
+    for (size_t i = 1; i < 6; i++) {
+        const char *sent = scripted_request(server, i);
+
+        ck_assert_ptr_null(strcasestr(sent, "checksum"));
+        if (i != 3 && i != 5)
+            ck_assert_ptr_nonnull(strstr(sent, "content-md5: " HELLO_MD5 "\r\n"));
+    }
+}
+END_TEST
+
+START_TEST(another_refusal_is_not_about_checksums)
+{
+    START(REST("501 Not Implemented", "", "<Error><Code>NotImplemented</Code></Error>"),
+          REST("501 Not Implemented", "", "<Error><Code>NotImplemented</Code></Error>"),
+          XML("200 OK", 0, ""),
+          REST("400 Bad Request", "", "<Error><Code>BadDigest</Code></Error>"));
+    ck_assert_int_eq(put(NULL), -EOPNOTSUPP);
+    ck_assert_int_eq(put(NULL), 0);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 2), "x-amz-checksum-crc32c"));
+    ck_assert_int_eq(put(NULL), -EIO);
+    ck_assert_uint_eq(scripted_count(server), 4);
+}
+END_TEST
+
+static const struct {
+    struct scripted_answer answer;
+    ssize_t result;
+} whole_reads[] = {
+    {WHOLE("x-amz-checksum-crc32c: " HELLO_CRC "\r\n", "hello"), 5},
+    {WHOLE("x-amz-checksum-crc32c: " HELLO_CRC "\r\n", "hallo"), -EIO},
+    {WHOLE("x-amz-checksum-crc32c: AAAAAA==\r\n", "hello"), -EIO},
+    {WHOLE("x-amz-checksum-crc32c: AAAAAA==-1\r\n", "hello"), 5}, /* of its parts */
+    {WHOLE("x-amz-checksum-crc32c: !!!!!!!!\r\n", "hello"), 5},
+    {WHOLE("x-amz-checksum-crc32: NhCmhg==\r\n", "hello"), 5}, /* boto3's */
+    {WHOLE("x-amz-checksum-crc32: NhCmhg==\r\n", "hallo"), -EIO},
+    {WHOLE("x-amz-checksum-crc64nvme: M3eFcAZSQlc=\r\n", "hello"), 5}, /* Amazon's own */
+    {WHOLE("x-amz-checksum-crc64nvme: M3eFcAZSQlc=\r\n", "hallo"), -EIO},
+    {WHOLE("x-amz-checksum-sha1: AAAAAA==\r\n", "hello"), 5}, /* one that is not known here */
+    {WHOLE("", "hello"), 5},
+    {{.text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"e\"\r\n"
+              "x-amz-checksum-crc32c: " HELLO_CRC "\r\n\r\nhel",
+      .close = true},
+     -ECONNRESET},
+};
+
+START_TEST(a_whole_object_is_verified)
+{
+    static struct scripted_answer script[2];
+    char data[17];
+    ssize_t n;
+
+    script[0] = (struct scripted_answer){
+        .text = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nETag: \"e\"\r\n\r\n"};
+    script[1] = whole_reads[_i].answer;
+    server = scripted_new(script, 2);
+    open_store("us-east-1");
+    put_known();
+    n = read_key("e", 16, 0, data);
+    ck_assert_msg(n == whole_reads[_i].result, "%zd: %s", n, op.why);
+    ck_assert_str_eq(data, n == 5 ? "hello" : ""); /* nothing that is damaged gets out */
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 1), "x-amz-checksum-mode: ENABLED\r\n"));
+    ck_assert_ptr_null(strstr(scripted_request(server, 1), "range:"));
+}
+END_TEST
+
+START_TEST(a_part_of_an_object_is_a_range)
+{
+    START(OK_OBJECT("e"), PARTIAL("bytes 0-2/5", 3, "e", "hel"),
+          {.text = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nETag: \"e\"\r\n\r\nhello!!"},
+          PARTIAL("bytes 0-4/7", 5, "e", "hello"));
+    char data[17];
+
+    ck_assert_int_eq(stat_key("k"), 0);
+    ck_assert_int_eq(read_key("e", 3, 0, data), 3);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 1), "range: bytes=0-2\r\n"));
+    ck_assert_int_eq(read_key("e", 5, 0, data), 5); /* two versions with one ETag */
+    ck_assert_str_eq(data, "hello");
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 3), "range: bytes=0-4\r\n"));
+}
+END_TEST
+
 /* ---- removal ---- */
 
 START_TEST(each_key_has_its_own_result)
@@ -580,6 +749,43 @@ START_TEST(each_key_has_its_own_result)
     ck_assert_int_eq(errs[3], 0);
     ck_assert_ptr_nonnull(strstr(scripted_request(server, 0), "content-md5: "));
     ck_assert_ptr_nonnull(strstr(scripted_request(server, 1), "DELETE /bkt/pre/d%01 "));
+}
+END_TEST
+
+static size_t occurrences(const char *text, const char *word)
+{
+    size_t n = 0;
+
+    for (const char *at = text; (at = strstr(at, word)); at++)
+        n++;
+    return n;
+}
+
+START_TEST(many_keys_go_by_the_thousand)
+{
+    START(REST("200 OK", "", "<DeleteResult/>"),
+          REST("200 OK", "",
+               "<DeleteResult><Error><Key>pre/k1500</Key><Code>AccessDenied</Code></Error>"
+               "<Error><Key>pre/k1999</Key><Code>InternalError</Code></Error></DeleteResult>"),
+          REST("503 Slow Down", "", "<Error><Code>SlowDown</Code></Error>"));
+    static char names[2002][8];
+    const char *keys[ARRAY_SIZE(names)];
+    int errs[ARRAY_SIZE(names)];
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "k%zu", i);
+        keys[i] = names[i];
+    }
+    ck_assert_int_eq(store_remove(store, &op, keys, ARRAY_SIZE(names), errs), -EACCES);
+    ck_assert_uint_eq(scripted_count(server), 3);
+    ck_assert_uint_eq(occurrences(scripted_request(server, 0), "<Key>"), 1000);
+    ck_assert_uint_eq(occurrences(scripted_request(server, 1), "<Key>"), 1000);
+    ck_assert_uint_eq(occurrences(scripted_request(server, 2), "<Key>"), 2);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        ck_assert_int_eq(errs[i], i == 1500   ? -EACCES
+                                  : i == 1999 ? -EIO
+                                  : i >= 2000 ? -EAGAIN
+                                              : 0);
 }
 END_TEST
 
@@ -624,11 +830,73 @@ START_TEST(anonymous_requests_are_not_signed)
 }
 END_TEST
 
+/* New objects go where the options say; a copy stays where its source was, unless told. */
+START_TEST(objects_are_placed_as_told)
+{
+    START(XML("200 OK", 0, ""), XML("200 OK", 0, ""), BEGUN, XML("204 No", 0, ""),
+          {.text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"e\"\r\n"
+                   "x-amz-storage-class: GLACIER_IR\r\nx-amz-server-side-encryption: AES256\r\n"
+                   "\r\n"},
+          REST("200 OK", "", "<CopyObjectResult><ETag>\"f\"</ETag></CopyObjectResult>"),
+          {.text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"e\"\r\n"
+                   "x-amz-storage-class: GLACIER_IR\r\nx-amz-server-side-encryption: AES256\r\n"
+                   "\r\n"},
+          REST("200 OK", "", "<CopyObjectResult><ETag>\"f\"</ETag></CopyObjectResult>"));
+    static const struct {
+        size_t request;
+        bool encrypted, stored, key;
+    } t[] = {{0, true, true, true},
+             {1, true, false, true},
+             {2, true, true, true},
+             {5, true, true, true}};
+    char endpoint[64];
+    const struct store_option options[] = {{"endpoint", endpoint},
+                                           {"sse", "aws:kms"},
+                                           {"sse_kms_key_id", "arn:k"},
+                                           {"storage_class", "STANDARD_IA"},
+                                           {"request_payer", "requester"}};
+    struct store_config config = {.options = options, .n_options = ARRAY_SIZE(options)};
+    struct upload *up;
+
+    store_close(store);
+    (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", scripted_port(server));
+    ck_assert_msg(s3_store_new("s3://bkt/pre", &config, &op, &store) == 0, "%s", op.why);
+    ck_assert_int_eq(put(NULL), 0);
+    ck_assert_int_eq(store_mkdir(store, &op, "d", NULL), 0);
+    ck_assert_int_eq(store_upload_begin(store, &op, "k", NULL, &up), 0);
+    ck_assert_int_eq(store_upload_abort(up, &op), 0);
+    ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", NULL, NULL, NULL), 0);
+    store_close(store);
+    open_store("us-east-1"); /* nothing told */
+    ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", NULL, NULL, NULL), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+        const char *sent = scripted_request(server, t[i].request);
+
+        ck_assert(!strstr(sent, "x-amz-server-side-encryption: aws:kms\r\n") != t[i].encrypted);
+        ck_assert(!strstr(sent, "x-amz-server-side-encryption-aws-kms-key-id: arn:k\r\n") !=
+                  t[i].key);
+        ck_assert(!strstr(sent, "x-amz-storage-class: STANDARD_IA\r\n") != t[i].stored);
+        ck_assert_ptr_null(strstr(sent, "GLACIER"));
+        ck_assert_ptr_null(strstr(sent, "AES256"));
+    }
+    for (size_t i = 0; i < 6; i++)
+        ck_assert_ptr_nonnull(
+            strstr(scripted_request(server, i), "x-amz-request-payer: requester\r\n"));
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 7), "x-amz-storage-class: GLACIER_IR\r\n"));
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 7), "x-amz-server-side-encryption: AES256\r\n"));
+    ck_assert_ptr_null(strstr(scripted_request(server, 7), "request-payer"));
+}
+END_TEST
+
 START_TEST(bad_options_are_refused)
 {
     static const struct store_option bad[] = {
         {"path_style", "maybe"},  {"endpoint", "gopher://x"}, {"region", "a/b"},
-        {"no_sign_request", "2"}, {"profile", "nonexistent"}, {"ca_bundle", "/nonexistent"}};
+        {"no_sign_request", "2"}, {"profile", "nonexistent"}, {"ca_bundle", "/nonexistent"},
+        {"sse", "rot13"},         {"sse_kms_key_id", "k"},    {"storage_class", "A B"},
+        {"request_payer", "me"}};
 
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
         struct store_config config = {.options = &bad[i], .n_options = 1};
@@ -671,8 +939,13 @@ static TCase *writing_tests(void)
     tcase_add_test(t, a_commit_that_someone_else_overtook);
     tcase_add_test(t, sessions_with_unusable_answers);
     tcase_add_test(t, a_copy_that_fails_with_status_200);
+    tcase_add_test(t, refused_checksums_are_not_sent_again);
+    tcase_add_test(t, another_refusal_is_not_about_checksums);
+    tcase_add_loop_test(t, a_whole_object_is_verified, 0, ARRAY_SIZE(whole_reads));
+    tcase_add_test(t, a_part_of_an_object_is_a_range);
     tcase_add_test(t, foreign_metadata_survives_new_attributes);
     tcase_add_test(t, each_key_has_its_own_result);
+    tcase_add_test(t, many_keys_go_by_the_thousand);
     tcase_add_test(t, a_server_without_batches);
     tcase_add_test(t, an_answer_about_other_keys);
     return t;
@@ -686,10 +959,14 @@ static TCase *request_tests(void)
     tcase_add_test(t, a_region_is_adopted_once);
     tcase_add_test(t, a_hostile_region_is_not_adopted);
     tcase_add_test(t, a_redirect_elsewhere_is_not_followed);
+    tcase_add_test(t, a_region_is_asked_for);
     tcase_add_test(t, the_clock_of_the_server_is_adopted);
+    tcase_add_test(t, the_clock_is_learned_from_a_head);
+    tcase_add_test(t, a_wrong_clock_is_named);
     tcase_add_test(t, a_pause_is_passed_on);
     tcase_add_test(t, reasons_name_all_but_secrets);
     tcase_add_test(t, anonymous_requests_are_not_signed);
+    tcase_add_test(t, objects_are_placed_as_told);
     tcase_add_test(t, bad_options_are_refused);
     return t;
 }
@@ -698,15 +975,11 @@ int main(void)
 {
     Suite *s = suite_create("s3_faults");
 
+    aws_clear_environment();
     setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", 1);
     setenv("AWS_SECRET_ACCESS_KEY", SECRET, 1);
     setenv("AWS_CONFIG_FILE", "/dev/null", 1);
     setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null", 1);
-    unsetenv("AWS_ENDPOINT_URL");
-    unsetenv("AWS_ENDPOINT_URL_S3");
-    unsetenv("AWS_PROFILE");
-    unsetenv("AWS_SESSION_TOKEN");
-    unsetenv("AWS_CA_BUNDLE");
     suite_add_tcase(s, request_tests());
     suite_add_tcase(s, reading_tests());
     suite_add_tcase(s, writing_tests());

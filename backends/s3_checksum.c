@@ -1,0 +1,248 @@
+/* End-to-end checksums: CRC-32C of what is sent, which the server compares and keeps, and of
+ * whole objects that are read. A server that refuses them gets Content-MD5, which every one
+ * knows, and is not asked again. */
+#include "backends/s3.h"
+
+#include "common/crc.h"
+#include "common/crc32c.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <openssl/evp.h>
+#include <openssl/md5.h>
+#include <string.h>
+#include <strings.h>
+
+#define CHUNK  (256 * 1024)
+#define PREFIX "x-amz-checksum-"
+
+/* --- sending --- */
+
+/* Visits the content from first byte to last. */
+static int read_source(struct op *op, struct source *src,
+                       int (*visit)(void *arg, const void *data, size_t len), void *arg)
+{
+    auto_free char *chunk = malloc(CHUNK);
+
+    if (!chunk)
+        return op_fail(op, -ENOMEM, "out of memory");
+    for (uint64_t off = 0; off < src->size;) {
+        uint64_t left = src->size - off;
+        ssize_t got = src->pread(src, chunk, left < CHUNK ? left : CHUNK, off);
+        int err;
+
+        if (got <= 0)
+            return op_fail(op, got ? (int)got : -EBUSY, "the content ends at byte %llu",
+                           (unsigned long long)off);
+        err = visit(arg, chunk, (size_t)got);
+        if (err)
+            return op_fail(op, err, "OpenSSL can't hash");
+        off += (uint64_t)got;
+    }
+    return 0;
+}
+
+static int add_to_crc(void *arg, const void *data, size_t len)
+{
+    uint32_t *crc = arg;
+
+    *crc = crc32c(*crc, data, len);
+    return 0;
+}
+
+static int add_to_md5(void *arg, const void *data, size_t len)
+{
+    return EVP_DigestUpdate(arg, data, len) ? 0 : -EIO;
+}
+
+static int add_md5(struct op *op, struct s3_request *r, struct source *src)
+{
+    unsigned char hash[MD5_DIGEST_LENGTH], text[32];
+    EVP_MD_CTX *md5 = EVP_MD_CTX_new();
+    int err = -EIO;
+
+    if (md5 && EVP_DigestInit_ex(md5, EVP_md5(), NULL))
+        err = read_source(op, src, add_to_md5, md5);
+    else
+        (void)op_fail(op, err, "OpenSSL has no MD5");
+    if (!err && !EVP_DigestFinal_ex(md5, hash, NULL))
+        err = op_fail(op, -EIO, "OpenSSL has no MD5");
+    EVP_MD_CTX_free(md5);
+    if (err)
+        return err;
+    EVP_EncodeBlock(text, hash, sizeof(hash));
+    s3_fields_add(&r->headers, "content-md5", (const char *)text);
+    return 0;
+}
+
+int s3_add_checksum(struct s3 *s, struct op *op, struct s3_request *r, struct source *src,
+                    char ret[S3_CHECKSUM_MAX])
+{
+    unsigned char big_endian[4];
+    uint32_t crc = 0;
+    int err;
+
+    ret[0] = '\0';
+    if (atomic_load(&s->no_checksums))
+        return add_md5(op, r, src);
+    err = read_source(op, src, add_to_crc, &crc);
+    if (err)
+        return err;
+    for (int i = 0; i < 4; i++)
+        big_endian[i] = (unsigned char)(crc >> (24 - 8 * i));
+    EVP_EncodeBlock((unsigned char *)ret, big_endian, sizeof(big_endian));
+    s3_fields_add(&r->headers, PREFIX "crc32c", ret);
+    return 0;
+}
+
+/* --- refusals --- */
+
+static bool is_checksum(const char *name)
+{
+    return strncmp(name, PREFIX, sizeof(PREFIX) - 1) == 0;
+}
+
+bool s3_checksum_refused(const struct s3_request *r)
+{
+    static const char *const codes[] = {"InvalidArgument", "InvalidRequest", "NotImplemented",
+                                        "NotSupported", "UnsupportedHeader"};
+    bool sent = false, may = r->answer.status == 501;
+
+    for (size_t i = 0; i < r->headers.n; i++)
+        sent |= is_checksum(r->headers.items[i].name);
+    for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
+        may |= strcmp(r->error.code, codes[i]) == 0;
+    return sent && may;
+}
+
+int s3_drop_checksum(struct op *op, struct s3_request *r)
+{
+    struct s3_fields *f = &r->headers;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < f->n; i++) {
+        if (is_checksum(f->items[i].name)) {
+            free((char *)f->items[i].name);
+            free((char *)f->items[i].value);
+        } else {
+            f->items[kept++] = f->items[i];
+        }
+    }
+    f->n = kept;
+    return r->body && strcmp(r->method, "PUT") == 0 ? add_md5(op, r, r->body) : 0;
+}
+
+/* --- reading --- */
+
+/* How large the objects were whose versions were met lately: "version: size" in a table where
+ * the next one of the same slot wins. Being wrong costs a request. */
+
+static uint32_t etag_hash(const char *etag)
+{
+    return crc32c(0, etag, strlen(etag));
+}
+
+void s3_size_note(struct s3 *s, const char *etag, uint64_t size)
+{
+    uint32_t hash = etag_hash(etag);
+
+    if (etag[0] && size < UINT32_MAX)
+        atomic_store_explicit(&s->sizes[hash % S3_SIZES], (uint64_t)hash << 32 | (size + 1),
+                              memory_order_relaxed);
+}
+
+bool s3_size_within(struct s3 *s, const char *etag, uint64_t max)
+{
+    uint32_t hash = etag_hash(etag);
+    uint64_t slot = atomic_load_explicit(&s->sizes[hash % S3_SIZES], memory_order_relaxed);
+
+    return slot >> 32 == hash && (uint32_t)slot > 0 && (uint32_t)slot - 1 <= max;
+}
+
+/* The checksums that servers keep of whole objects, the best first. */
+
+static uint64_t sum_crc64nvme(const void *data, size_t len)
+{
+    return crc64nvme(0, data, len);
+}
+
+static uint64_t sum_crc32c(const void *data, size_t len)
+{
+    return crc32c(0, data, len);
+}
+
+static uint64_t sum_crc32(const void *data, size_t len)
+{
+    return crc32_zlib(0, data, len);
+}
+
+static const struct {
+    const char *header;
+    size_t bytes;
+    uint64_t (*sum)(const void *data, size_t len);
+} algorithms[] = {
+    {PREFIX "crc64nvme", 8, sum_crc64nvme},
+    {PREFIX "crc32c", 4, sum_crc32c},
+    {PREFIX "crc32", 4, sum_crc32},
+};
+
+/* A big-endian number in base64; composites of parts' checksums ("...-3") are none. */
+static bool parse_sum(const char *text, size_t bytes, uint64_t *ret)
+{
+    unsigned char raw[16];
+    size_t len = (bytes + 2) / 3 * 4;
+
+    if (!text || strlen(text) != len ||
+        EVP_DecodeBlock(raw, (const unsigned char *)text, (int)len) < (int)bytes)
+        return false;
+    *ret = 0;
+    for (size_t i = 0; i < bytes; i++)
+        *ret = *ret << 8 | raw[i];
+    return true;
+}
+
+static bool announced_sum(const struct http_answer *a, struct s3_held *h)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(algorithms); i++)
+        if (parse_sum(http_answer_header(a, algorithms[i].header), algorithms[i].bytes,
+                      &h->expected)) {
+            h->sum = algorithms[i].sum;
+            return true;
+        }
+    return false;
+}
+
+static int hold_write(struct sink *sink, const void *data, size_t len, uint64_t off)
+{
+    struct s3_held *h = container_of(sink, struct s3_held, base);
+
+    if (off + len > h->size)
+        return -EPROTO;
+    memcpy(h->data + off, data, len);
+    return 0;
+}
+
+int s3_hold_begin(struct s3_held *h, const struct http_answer *a, uint64_t size, struct op *op,
+                  struct sink **sink)
+{
+    if (size == 0 || size > S3_VERIFY_MAX || !announced_sum(a, h))
+        return 0;
+    free(h->data);
+    h->data = malloc(size);
+    if (!h->data)
+        return op_fail(op, -ENOMEM, "out of memory");
+    h->base.write = hold_write;
+    h->size = size;
+    h->to = *sink;
+    *sink = &h->base;
+    return 0;
+}
+
+int s3_hold_end(struct s3_held *h, struct op *op)
+{
+    if (!h->data)
+        return 0;
+    if (h->sum(h->data, h->size) != h->expected)
+        return op_fail(op, -EIO, "the content does not match its checksum");
+    return h->to->write(h->to, h->data, h->size, 0);
+}
