@@ -99,14 +99,29 @@ static struct slot *slot_new(void)
 
     if (!slot)
         return NULL;
-    slot->easy = curl_easy_init();
     slot->multi = curl_multi_init();
-    if (!slot->easy || !slot->multi) {
+    if (!slot->multi) {
         slot_free(slot);
         return NULL;
     }
     curl_multi_setopt(slot->multi, CURLMOPT_MAXCONNECTS, 1L);
     return slot;
+}
+
+/* An easy handle for one transfer; the connection stays with the multi handle. A handle that is
+ * used again remembers the last header of the answer before, even after curl_easy_reset(), and
+ * an answer that begins with a folded line then writes into freed memory (curl issue 11101: in
+ * 7.83 to 8.1.0, Debian 12's among them). */
+static bool slot_begin(struct slot *slot)
+{
+    slot->easy = curl_easy_init();
+    return slot->easy != NULL;
+}
+
+static void slot_end(struct slot *slot)
+{
+    curl_easy_cleanup(slot->easy);
+    slot->easy = NULL;
 }
 
 static struct slot *slot_take(struct http *h)
@@ -430,8 +445,9 @@ static int add_header(struct http_answer *a, const char *name, size_t name_len,
         value++;
         len--;
     }
+    /* A bare CR would end a header's line for some, were it sent back with a copy. */
     if (a->n_headers >= HTTP_HEADER_COUNT_MAX || memchr(value, '\0', len) ||
-        memchr(name, '\0', name_len))
+        memchr(value, '\r', len) || memchr(name, '\0', name_len))
         return -EPROTO;
     for (size_t i = 0; i < name_len && !err; i++)
         err = buf_addc(&a->headers, (char)tolower((unsigned char)name[i]));
@@ -610,7 +626,6 @@ static void set_options(struct run *run)
     CURL *easy = run->slot->easy;
     struct http *h = run->http;
 
-    curl_easy_reset(easy);
     run->slot->error[0] = '\0';
     curl_easy_setopt(easy, CURLOPT_URL, run->req->url);
     curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L); /* "a/../b" is a key like any other */
@@ -771,12 +786,14 @@ int http_run(struct http *h, struct op *op, const struct http_request *req,
     if (err)
         return err;
     run.slot = slot_take(h);
-    if (run.slot) {
+    if (run.slot && slot_begin(run.slot)) {
         err = transfer(&run);
-        slot_put(h, run.slot);
+        slot_end(run.slot);
     } else {
         err = op_fail(op, -ENOMEM, "libcurl: no handle");
     }
+    if (run.slot)
+        slot_put(h, run.slot);
     curl_slist_free_all(run.headers);
     ret->duration_ns = clock_mono_ns() - start;
     return err;
