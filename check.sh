@@ -12,7 +12,7 @@ Without a stage everything runs. Stages:
   lint        clang-format, clang-tidy, shellcheck
   unit        tests/unit      (presets debug, asan, tsan)
   contract    tests/contract  (the same, with a real S3 server)
-  fuzz        every target in tests/fuzz for FUZZ_SECONDS (20)
+  fuzz        every target in tests/fuzz for FUZZ_SECONDS (10)
   NAME        tests/NAME/run.sh
 HELP
     printf '              here: %s\n' "$(runners | tr '\n' ' ')"
@@ -137,7 +137,7 @@ run_job() {
     case $stage in
     build) scripts/build.sh "$preset" ;;
     lint) scripts/lint.sh ;;
-    fuzz) scripts/fuzz.sh "${FUZZ_SECONDS:-20}" ;;
+    fuzz) scripts/fuzz.sh "${FUZZ_SECONDS:-10}" ;;
     unit) run_ctest unit "$preset" ;;
     contract) run_contract "$preset" ;;
     *) run_under "$preset" "tests/$stage/run.sh" ;;

@@ -390,6 +390,7 @@ static void hurry_locked(struct cache *c, struct node *n, bool first)
             n->dir->due_ns = 0;
         return;
     }
+    assert(f); /* what owes something and is no directory has a file */
     f->wanted = true;
     if (first)
         f->due_ns = 0;

@@ -119,6 +119,7 @@ static bool moves_on(struct intent *done, struct intent *i)
 /* Only entries that some rename of the list moved have a source of their own. */
 static void move_sources_locked(struct cache *c, struct intent *done)
 {
+    assert(done);
     for (struct intent *i = done; i; i = i->next) {
         if (!intent_is_rename(i) || (i != done && !moves_on(done, i)))
             continue;
