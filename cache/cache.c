@@ -24,6 +24,7 @@ void cache_config_init(struct cache_config *config)
         .list_timeout_ns = 5 * NS_PER_SEC,
         .upload_interval_ns = 30 * NS_PER_SEC,
         .settle_ns = 100 * NS_PER_MS,
+        .late_ns = 10 * NS_PER_SEC,
         .store_timeout_ns = 300 * NS_PER_SEC,
         .ask_timeout_ns = 60 * NS_PER_SEC,
         .upload_jobs = 8,
@@ -267,6 +268,8 @@ static int open_cache(struct cache *c, const struct cache_config *config, struct
 
     if (r == 0)
         r = cache_recover(c, op);
+    if (r == 0 && c->store && (c->store->caps & STORE_ORIGIN) && owes_anything(c))
+        c->late_until_ns = clock_mono_ns() + c->config.late_ns;
     if (r == 0)
         r = check_identity(c, op);
     if (r == 0)

@@ -63,9 +63,11 @@ struct cache_config {
     int64_t list_timeout_ns;    /* how long a listing is believed */
     int64_t upload_interval_ns; /* open files that changed are uploaded this often; 0 never */
     int64_t settle_ns;          /* how long a closed file rests before its upload starts */
-    int64_t store_timeout_ns;   /* deadline of one request to the store, with its retries */
-    int64_t ask_timeout_ns;     /* the same of a question about names and attributes, for which
-                                   someone waits; of a listing: until its next name */
+    int64_t late_ns; /* how long after a crash a request of the daemon that was killed may still
+                        take effect at the store */
+    int64_t store_timeout_ns; /* deadline of one request to the store, with its retries */
+    int64_t ask_timeout_ns;   /* the same of a question about names and attributes, for which
+                                 someone waits; of a listing: until its next name */
     unsigned upload_jobs, download_jobs;
     uint64_t part_size; /* 0: what the store likes */
     uint64_t list_memory_bytes;

@@ -376,6 +376,13 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
         errs[index[i]] = told ? results[i] : all;
 }
 
+/* A put that the daemon before was killed over may arrive after the removal, of a name of which
+ * the store had no version that the put was bound to: it is removed once more. */
+static bool may_come_back(struct cache *c, const struct intent *i)
+{
+    return *i->etag == '\0' && clock_mono_ns() < c->late_until_ns;
+}
+
 static void removal_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
 {
     i->running = false;
@@ -401,9 +408,12 @@ static void run_removal(struct task *task)
     op.cancelled = &c->cancelled;
     run_store_removals(r, &op, errs);
     crash_point("delete-done");
-    for (size_t i = 0; i < r->n; i++)
-        if (errs[i] == 0)
+    bool again[BATCH_MAX];
+    for (size_t i = 0; i < r->n; i++) {
+        again[i] = errs[i] == 0 && !r->skip[i] && may_come_back(c, r->v[i]);
+        if (errs[i] == 0 && !again[i])
             seqs[n++] = r->v[i]->seq;
+    }
     int jr = journal_done(c->journal, seqs, n, NULL, 0);
     if (jr < 0)
         log_error("cache %s: can't note that deletes are done: %s", c->mirror.dir,
@@ -411,6 +421,11 @@ static void run_removal(struct task *task)
     crash_point("delete-noted");
     mutex_lock(&c->lock);
     for (size_t i = 0; i < r->n; i++) {
+        if (again[i]) {
+            r->v[i]->running = false;
+            r->v[i]->due_ns = c->late_until_ns;
+            continue;
+        }
         if (errs[i] == 0 && jr == 0) {
             intent_remove_locked(c, r->v[i]);
             continue;
@@ -490,8 +505,12 @@ void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     {
         if (!intent_is_rename(i) || i->running || c->copies_running >= c->config.upload_jobs)
             continue;
-        if (i->due_ns > now)
-            *next_due = i->due_ns < *next_due ? i->due_ns : *next_due;
+        /* What arrives late below the old name must be listed. */
+        int64_t due_ns = i->kind == INTENT_RENAMEDIR && i->due_ns < c->late_until_ns
+                             ? c->late_until_ns
+                             : i->due_ns;
+        if (due_ns > now)
+            *next_due = due_ns < *next_due ? due_ns : *next_due;
         else if (rename_ready_locked(c, i, now, next_due))
             copy_start_locked(c, i);
     }

@@ -472,12 +472,12 @@ static int intend(struct cache *c, enum intent_kind kind, const char *from, cons
 /* The store loses the name, the mirror keeps the file under another one. Without the inode's
  * number recovery can't take it for the removal of the file: killed before the mirror's step
  * the file is still there, and its upload makes the row void. */
-static int intend_removal_of_name(struct cache *c, const struct node *n, const char *path,
+static int intend_removal_of_name(struct cache *c, const struct entry *e, const char *path,
                                   struct intent **ret)
 {
-    enum intent_kind kind = n->dir ? INTENT_RMDIR : INTENT_UNLINK;
+    enum intent_kind kind = e->node->dir ? INTENT_RMDIR : INTENT_UNLINK;
 
-    return record(c, intent_new(0, kind, path, NULL, 0, ""), ret);
+    return record(c, intent_new(0, kind, path, NULL, 0, e->etag), ret);
 }
 
 /* Takes a recorded intention back: its mirror step failed. */
@@ -798,7 +798,7 @@ static int move_held(struct cache *c, struct moving *m)
         r = intend(c, m->from->node->dir ? INTENT_RENAMEDIR : INTENT_RENAME, m->from_path,
                    m->to_path, m->from, &i);
     else if (r == 0 && m->removes)
-        r = intend_removal_of_name(c, m->from->node, m->from_path, &i);
+        r = intend_removal_of_name(c, m->from, m->from_path, &i);
     crash_point("rename-row");
     if (r == 0)
         r = set_replaced_aside(c, m);

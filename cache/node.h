@@ -263,6 +263,8 @@ struct cache {
     uint64_t open_handles;
     unsigned uploads_running, uploads_running_dirs, deletes_running, copies_running;
     unsigned renames;       /* intentions that copy */
+    int64_t late_until_ns;  /* CLOCK_MONOTONIC; until then a put of a daemon that was killed may
+                               still arrive; 0: none was under way */
     bool out_of_quota;      /* the store refused for space: deletes go first */
     int64_t unreachable_ns; /* since when every upload fails; 0 they don't */
     bool drain;             /* everything is wanted, staged files too */

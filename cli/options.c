@@ -57,6 +57,8 @@ static const struct option_def defs[] = {
      "how long a listing is believed"},
     {"upload_interval", OPTION_TIME, FIELD(cache.upload_interval_ns), NULL,
      "how often files that stay open are uploaded; 0 never"},
+    {"late_window", OPTION_TIME, FIELD(cache.late_ns), NULL,
+     "how long after a crash what the killed daemon sent may still arrive"},
     {"settle", OPTION_TIME, FIELD(cache.settle_ns), NULL,
      "how long a closed file rests before its upload starts"},
     {"store_timeout", OPTION_TIME, FIELD(cache.store_timeout_ns), NULL,

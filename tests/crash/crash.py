@@ -113,7 +113,7 @@ class Loop:
     # ---- one mount ----
 
     def mount(self, *options):
-        m = self.place.mount(self.prefix, ("upload_interval=0", *options), cache=self.cache,
+        m = self.place.mount(self.prefix, ("upload_interval=0", "late_window=3s", *options), cache=self.cache,
                              endpoint=self.proxy.endpoint)
         self.place.mounts[:] = [m]
         return m
