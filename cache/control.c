@@ -344,6 +344,20 @@ static int add_target_locked(struct flush *fl, struct node *n)
     return 0;
 }
 
+/* What someone writes past the daemon, through a mapping or through passthrough since before
+ * the mount, has changed for all that is known: only an upload from now on counts. */
+static void distrust_held_locked(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+
+    if (!f->held || f->write_handles)
+        return;
+    if (f->state == FILE_DIRTY)
+        f->generation++;
+    else
+        file_mark_dirty_locked(c, n, true);
+}
+
 static int gather_locked(struct flush *fl)
 {
     struct cache *c = fl->cache;
@@ -359,6 +373,7 @@ static int gather_locked(struct flush *fl)
     }
     DL_FOREACH2(c->dirty, f, dirty_next)
     {
+        distrust_held_locked(c, f->node);
         if (r == 0 && (fl->with_staged || !f->staged))
             r = add_target_locked(fl, f->node);
     }

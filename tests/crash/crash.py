@@ -189,7 +189,7 @@ class Loop:
     def start_writer(self, m, w, ledger, seed, after):
         tree = ledger + ".tree"
         with open(tree, "w") as f:
-            json.dump(self.trees[w], f)
+            json.dump({p: e for p, e in self.trees[w].items() if not p.startswith("../")}, f)
         command = [sys.executable, os.path.join(HERE, "writer.py"), self.base(m, w), ledger,
                    f"{self.random.random()}-{seed}", tree]
         if after and w == 0:
