@@ -7,7 +7,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=${RUNFS_BUILD:-$here/../../build/debug}
 model=$build/tests/crash_model
-count=${MODEL_SEQUENCES:-250}
+count=${MODEL_SEQUENCES:-100}
 case ${build##*/} in asan | tsan) count=$((count / 5)) ;; esac
 seed=${MODEL_SEED:-$RANDOM$RANDOM}
 # In memory where that takes extended attributes: a disk's fsync is not what is tested.
