@@ -405,7 +405,7 @@ static int edit_held(struct cache *c, struct node *n, const char *name, const vo
         n->flags |= NODE_ATTR_DIRTY;
         if (n->file)
             file_mark_dirty_locked(c, n, false);
-        if (n->dir && !(n->flags & NODE_ROOT))
+        if (n->dir && !n->is_root)
             dir_queue_locked(c, n);
         else if (n->file && n->links && n->file->write_handles == 0)
             file_queue_locked(c, n);

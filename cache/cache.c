@@ -195,7 +195,8 @@ static int make_root(struct cache *c)
     if (!c->root)
         return -ENOMEM;
     node_default_attrs(c, c->root);
-    c->root->flags = NODE_ROOT | NODE_ATTRS_KNOWN;
+    c->root->is_root = true;
+    c->root->flags = NODE_ATTRS_KNOWN;
     c->root->ino = 1;
     c->root->dir->has_marker = c->root->dir->in_mirror = true;
     c->root->mtime_ns = c->root->ctime_ns = c->root->atime_ns = clock_real_ns();

@@ -6,8 +6,11 @@
 
 #ifdef NDEBUG
 #define crash_point(name) ((void)0)
+#define crash_arm(at)     ((void)0)
 #else
 void crash_point(const char *name);
+/* The same as the environment's word, from now on; `at` is borrowed for ever. */
+void crash_arm(const char *at);
 #endif
 
 #endif

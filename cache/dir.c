@@ -146,7 +146,9 @@ static int update_entry(struct cache *c, struct entry *e, const struct object *o
             return 1;
         struct node *dir = e->parent;
         auto_free char *name = strdup(e->name);
+        mutex_lock(&c->lock);
         auto_free char *key = entry_key(e);
+        mutex_unlock(&c->lock);
         int r = name && key ? entry_gone(c, e) : -ENOMEM;
         if (r == 0)
             r = add_entry(c, dir, name, key, obj, asked_ns);
@@ -159,27 +161,25 @@ static int update_entry(struct cache *c, struct entry *e, const struct object *o
 static int merge_one(struct cache *c, struct node *dir, const char *name,
                      const struct object *obj, int64_t asked_ns)
 {
-    auto_free char *key = child_key(dir, name);
     auto_free char *at = node_path(dir);
     auto_free char *path = at ? path_join(at, name) : NULL;
+    struct entry *e = entry_find(dir, name);
 
+    mutex_lock(&c->lock); /* sources move with the end of a rename */
+    auto_free char *key = child_key(dir, name);
+    /* What has the name here, if anything, is not what was listed: the store has it elsewhere,
+     * or does not have it yet. */
+    bool other =
+        key && path && (ghost_hides(c, key, path, asked_ns) || (e && e->src_key != NULL));
+    if (other && e && e->verified_ns < asked_ns)
+        e->verified_ns = asked_ns;
+    mutex_unlock(&c->lock);
     if (!key || !path)
         return -ENOMEM;
     if (!path_name_shown(at, name, strlen(name)))
         return 1;
-    mutex_lock(&c->lock);
-    bool hidden = ghost_hides(c, key, path, asked_ns);
-    mutex_unlock(&c->lock);
-    struct entry *e = entry_find(dir, name);
-    /* What has the name here, if anything, is not what was listed: the store has it elsewhere,
-     * or does not have it yet. */
-    if (hidden || (e && e->src_key)) {
-        mutex_lock(&c->lock);
-        if (e && e->verified_ns < asked_ns)
-            e->verified_ns = asked_ns;
-        mutex_unlock(&c->lock);
+    if (other)
         return 0;
-    }
     return e ? update_entry(c, e, obj, asked_ns) : add_entry(c, dir, name, key, obj, asked_ns);
 }
 
@@ -257,7 +257,9 @@ static void merge_listing(struct listing *l, const char *key, uint64_t hidden, b
     bool failed = false;
 
     ns_write(c);
+    mutex_lock(&c->lock);
     auto_free char *key_now = node_key(dir);
+    mutex_unlock(&c->lock);
     /* Moved meanwhile: this is not its listing; whoever waits asks again. */
     if (!key_now || strcmp(key, key_now) != 0 || being_moved(c, key)) {
         ns_done(c);
@@ -479,9 +481,9 @@ static void take_answer(struct asking *a, int r, const struct object *obj, const
 
     ns_write(c);
     struct entry *e = n->links;
-    auto_free char *key_now = e ? entry_key(e) : NULL;
     bool moving = being_moved(c, key);
     mutex_lock(&c->lock);
+    auto_free char *key_now = e ? entry_key(e) : NULL;
     bool current = key_now && !moving && strcmp(key, key_now) == 0 && !node_is_ours(n) &&
                    e->changed_ns < a->asked_ns;
     if (e && r == 0 && current && e->etag && strcmp(e->etag, obj->etag) == 0 && !n->dir) {
@@ -554,7 +556,7 @@ static int ask_locked(struct cache *c, struct node *n)
 
 static bool attrs_missing(struct node *n)
 {
-    return !(n->flags & (NODE_ATTRS_KNOWN | NODE_ROOT)) && !n->dir && !n->file && n->links &&
+    return !n->is_root && !(n->flags & NODE_ATTRS_KNOWN) && !n->dir && !n->file && n->links &&
            n->links->etag;
 }
 
@@ -641,7 +643,7 @@ int cache_lookup(struct cache *c, struct node *parent, const char *name, struct 
 void cache_forget(struct cache *c, struct node *node, uint64_t nlookup)
 {
     mutex_lock(&c->lock);
-    if (!(node->flags & NODE_ROOT)) {
+    if (!node->is_root) {
         node->nlookup -= nlookup < node->nlookup ? nlookup : node->nlookup;
         node_collect_locked(c, node);
     }

@@ -315,7 +315,7 @@ bool node_is_ours(struct node *n)
 {
     struct file *f = n->file;
 
-    if (n->flags & (NODE_ATTR_DIRTY | NODE_ROOT))
+    if (n->is_root || (n->flags & NODE_ATTR_DIRTY))
         return true;
     for (struct entry *e = n->links; e; e = e->next_link)
         if (e->dirty || e->src_key)

@@ -70,7 +70,7 @@ static void maybe_marker(struct cache *c, struct node *dir)
     struct dir *d = dir->dir;
 
     mutex_lock(&c->lock);
-    bool needed = !(dir->flags & (NODE_ROOT | NODE_LOST)) && !d->children && !d->has_marker;
+    bool needed = !dir->is_root && !(dir->flags & NODE_LOST) && !d->children && !d->has_marker;
     auto_free char *path = needed ? node_path(dir) : NULL;
     if (needed) {
         d->new_here = true;

@@ -164,13 +164,13 @@ enum node_flags {
     NODE_ATTR_DIRTY = 1 << 1,  /* they are not in the store */
     NODE_DEFAULT_INO = 1 << 2, /* ino is the hash of the key */
     NODE_STATTING = 1 << 3,    /* a request for the attributes is under way */
-    NODE_ROOT = 1 << 4,
-    NODE_LOST = 1 << 5,     /* removed: nothing can be made below or reached by it */
-    NODE_REPLACED = 1 << 6, /* its name leads to another version now: opens are ESTALE */
+    NODE_LOST = 1 << 5,        /* removed: nothing can be made below or reached by it */
+    NODE_REPLACED = 1 << 6,    /* its name leads to another version now: opens are ESTALE */
 };
 
 /* An inode. */
 struct node {
+    bool is_root;        /* constant */
     struct entry *links; /* its names; none for the root and for unlinked files */
     uint64_t nlookup;    /* held by the frontend */
     unsigned refs;       /* held by handles, tasks and snapshots */
@@ -339,7 +339,7 @@ int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const
 void entry_changed_locked(struct cache *c, struct entry *e) REQUIRES(&c->lock);
 /* Paths, heap or NULL. The tree must be held still. */
 char *entry_path(struct entry *e);
-char *entry_key(struct entry *e); /* where the store has it now */
+char *entry_key(struct entry *e); /* where the store has it now: a key needs the lock */
 char *node_path(struct node *n);  /* of its first name; NULL when it has none */
 char *node_key(struct node *n);
 char *child_path(struct node *dir, const char *name);

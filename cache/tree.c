@@ -87,7 +87,7 @@ void node_unref_locked(struct cache *c, struct node *n)
 
 void node_collect_locked(struct cache *c, struct node *n)
 {
-    if (n->refs || n->nlookup || n->links || (n->flags & NODE_ROOT))
+    if (n->refs || n->nlookup || n->links || n->is_root)
         return;
     if (n->dir) {
         struct entry *e, *next;
@@ -289,7 +289,7 @@ static char *build_path(struct entry *e, bool keys)
             break;
         }
         len += strlen(at->name) + 1;
-        if (!at->parent->links && !(at->parent->flags & NODE_ROOT))
+        if (!at->parent->links && !at->parent->is_root)
             return NULL; /* below a removed directory */
     }
     char *path = malloc(len + 1);
@@ -322,14 +322,14 @@ char *entry_key(struct entry *e)
 
 char *node_path(struct node *n)
 {
-    if (n->flags & NODE_ROOT)
+    if (n->is_root)
         return strdup("");
     return n->links ? entry_path(n->links) : NULL;
 }
 
 char *node_key(struct node *n)
 {
-    if (n->flags & NODE_ROOT)
+    if (n->is_root)
         return strdup("");
     return n->links ? entry_key(n->links) : NULL;
 }

@@ -6,6 +6,7 @@
  * when one did. */
 #include "backends/layer.h"
 #include "backends/store.h"
+#include "cache/crash.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "tests/model/model.h"
@@ -244,7 +245,7 @@ static void run_round(struct round *r)
     atomic_store(&shared->matched, matched);
     struct plan *p = &r->plan[matched];
     if (*r->crash_at)
-        (void)setenv("RUNFS_CRASH_AT", r->crash_at, 1);
+        crash_arm(r->crash_at);
     if (r->frozen)
         atomic_store(&shared->frozen, 1);
     do_steps(&m, p);

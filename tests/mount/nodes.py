@@ -4,6 +4,7 @@ folder of its own; QUICK in suite.py has the timeouts."""
 
 import errno
 import os
+import shutil
 import time
 
 from harness import check, wait_for
@@ -127,6 +128,12 @@ def loser_of_two_writers(a, b, folder):
     with open(os.path.join(b.cache, "kept", folder, "f"), "rb") as f:
         check(f.read() == b"by the loser", "what was set aside")
     check(f"kept/{folder}/f" in b.log_tail(20000), "the log names it")
+    # It is named at the end, too; then what was kept is thrown away here.
+    done = b.run("umount", b.mountpoint, seconds=60)
+    check(done.returncode == 1 and f"{folder}/f" in done.stdout, f"umount: {done.returncode}: {done.stdout}")
+    b.kill()
+    shutil.rmtree(os.path.join(b.cache, "kept"))
+    b.start()
 
 
 CASES = [replaced_content, reader_keeps_its_version, names_come_and_go, renamed_over, loser_of_two_writers]
