@@ -401,7 +401,7 @@ static void free_tree(struct cache *c)
     }
     if (c->root) {
         (void)tree_each(c->root, forget_lookups, NULL);
-        c->root->flags = 0;
+        c->root->is_root = false;
         node_collect_locked(c, c->root);
     }
     while (c->intents)

@@ -242,6 +242,19 @@ static bool overwritten(struct cache *c, struct copying *k)
     return yes;
 }
 
+/* Nothing was copied: what the store has under the new name is not the version that was
+ * renamed, and the upload asks for it. */
+static void forget_version_locked(struct copying *k)
+{
+    struct entry *e = NULL;
+
+    if (!reader_locked(k->cache, k->intent, k->from, k->to, &e))
+        return;
+    free(e->etag);
+    e->etag = NULL;
+    e->may_exist = true;
+}
+
 /* The row turns into the removal of the old name; `remove` false: nothing is left to remove. */
 static int finish_row(struct copying *k, bool remove)
 {
@@ -288,6 +301,7 @@ static void source_gone_locked(struct copying *k)
     e->src_key = NULL;
     free(e->etag);
     e->etag = NULL;
+    e->may_exist = true;
     if (n->file && n->file->state != FILE_PARTIAL) {
         file_mark_dirty_locked(c, n, true);
         file_queue_locked(c, n);
@@ -357,7 +371,9 @@ static int copy_file(struct copying *k, struct op *op)
         mutex_lock(&c->lock);
         if (gone)
             source_gone_locked(k);
-        else if (!useless)
+        else if (useless)
+            forget_version_locked(k);
+        else
             n = take_version_locked(k, k->from, k->to, copied, obj.etag);
         move_sources_locked(c, k->intent);
         finish_intent_locked(k, remove);
