@@ -8,4 +8,7 @@
 /* The checksum of what was summed so far (0 for nothing) and of `len` more bytes. */
 uint32_t crc32c(uint32_t crc, const void *data, size_t len);
 
+/* The checksum of two stretches one after the other, of which the second has `len` bytes. */
+uint32_t crc32c_combine(uint32_t first, uint32_t second, uint64_t len);
+
 #endif

@@ -11,6 +11,13 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
+#define SWAP(a, b)                                                                             \
+    do {                                                                                       \
+        __typeof__(a) swap_value_ = (a);                                                       \
+        (a) = (b);                                                                             \
+        (b) = swap_value_;                                                                     \
+    } while (0)
+
 /* Use as the value of an expression and leave NULL behind: hands a self-freeing pointer on. */
 #define take_ptr(p)                                                                            \
     ({                                                                                         \

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,17 +99,39 @@ struct pool *pool_new(const char *name, unsigned threads)
     return p;
 }
 
-void pool_submit(struct pool *p, struct task *task)
+void pool_set_batch(struct pool *p)
 {
+    const struct sched_param none = {0};
+
+    for (unsigned i = 0; i < p->n_threads; i++)
+        (void)pthread_setschedparam(p->thread[i], SCHED_BATCH, &none);
+}
+
+static void pool_push_locked(struct pool *p, struct task *task)
+{
+    mutex_assert_held(&p->lock);
     task->next = NULL;
-    mutex_lock(&p->lock);
     if (p->last)
         p->last->next = task;
     else
         p->first = task;
     p->last = task;
     p->waiting++;
+}
+
+void pool_submit(struct pool *p, struct task *task)
+{
+    mutex_lock(&p->lock);
+    pool_push_locked(p, task);
+    mutex_unlock(&p->lock);
+    /* Not under the lock, which the woken would find taken. */
     pthread_cond_signal(&p->work);
+}
+
+void pool_submit_own(struct pool *p, struct task *task)
+{
+    mutex_lock(&p->lock);
+    pool_push_locked(p, task);
     mutex_unlock(&p->lock);
 }
 
@@ -120,8 +143,8 @@ void pool_submit_first(struct pool *p, struct task *task)
     if (!p->last)
         p->last = task;
     p->waiting++;
-    pthread_cond_signal(&p->work);
     mutex_unlock(&p->lock);
+    pthread_cond_signal(&p->work);
 }
 
 size_t pool_waiting(struct pool *p)

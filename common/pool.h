@@ -16,8 +16,14 @@ struct task {
 /* Starts `threads` (>= 1) workers, named `name` (15 characters at most). NULL without memory or
  * threads. All signals are blocked in the workers. */
 struct pool *pool_new(const char *name, unsigned threads);
+/* The workers take no processor from a thread that runs when they have something to do: they
+ * wait for its turn to end, and get as much as any other. For work that nobody waits for. */
+void pool_set_batch(struct pool *pool);
 /* Any thread. The task stays the caller's memory and must live until run() began. */
 void pool_submit(struct pool *pool, struct task *task);
+/* For a worker of this very pool that is about to return from run(): no other is woken, the
+ * worker itself goes on with what waits. */
+void pool_submit_own(struct pool *pool, struct task *task);
 /* Like pool_submit(), but ahead of what waits. */
 void pool_submit_first(struct pool *pool, struct task *task);
 /* Tasks that wait, not counting those that run. */
