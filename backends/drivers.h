@@ -1,4 +1,4 @@
-/* The constructors of the drivers, one for each kind of store; store.c's table names them.
+/* The constructors of the drivers, one for each kind of store; open.c's table names them.
  *
  * `url` is as the user wrote it and `config` is borrowed for the call. A driver opens without
  * asking the server when it can: store_open() asks for the root right after. -EINVAL for a URL

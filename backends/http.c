@@ -20,6 +20,8 @@
 #define IDLE_MAX            64
 #define RECEIVE_BUFFER      (512L * 1024)
 #define SEND_BUFFER         (2L * 1024 * 1024)
+#define SMALL_BUFFER        (16L * 1024) /* the least that curl takes for sending */
+#define SMALL_BODY          (60 * 1024)  /* curl sends up to 64 KiB together with the headers */
 #define RETRY_AFTER_MAX_S   300
 #define CLOCK_SKEW_MAX      (INT64_C(10) * 365 * 24 * 3600 * NS_PER_SEC)
 #define CONNECTION_MAX_IDLE 50L /* seconds; servers tend to close at 60 */
@@ -54,6 +56,7 @@ struct run {
     struct http_answer *answer;
     struct slot *slot;
     struct curl_slist *headers;
+    char *small_body;  /* the whole body, when it is that small */
     unsigned starts;   /* how often curl began to send it */
     uint64_t sent_off; /* next byte of the source */
     bool headers_done; /* the empty line behind them came */
@@ -285,7 +288,8 @@ int64_t http_date_seconds(const struct http_answer *a, const char *name)
 {
     const char *text = http_answer_header(a, name);
 
-    return text ? (int64_t)curl_getdate(text, NULL) : -1;
+    int64_t seconds = text ? (int64_t)curl_getdate(text, NULL) : -1;
+    return seconds < 0 ? -1 : seconds; /* no server is from before 1970 */
 }
 
 int64_t http_clock_skew_ns(const struct http_answer *a)
@@ -593,6 +597,26 @@ fail:
     return op_fail(run->op, -ENOMEM, "out of memory");
 }
 
+/* A small body leaves in one piece with the headers: one call less for us, one less for the
+ * server. */
+static int take_small_body(struct run *run)
+{
+    struct source *src = run->req->body;
+
+    if (!src || src->size == 0 || src->size > SMALL_BODY)
+        return 0;
+    run->small_body = malloc((size_t)src->size);
+    if (!run->small_body)
+        return op_fail(run->op, -ENOMEM, "out of memory");
+    while (run->sent_off < src->size) {
+        size_t left = (size_t)(src->size - run->sent_off);
+        size_t got = on_send(run->small_body + run->sent_off, 1, left, run);
+        if (got == CURL_READFUNC_ABORT)
+            return run->err;
+    }
+    return 0;
+}
+
 static void set_method(struct run *run)
 {
     const char *method = run->req->method;
@@ -603,8 +627,13 @@ static void set_method(struct run *run)
     } else if (strcmp(method, "PUT") == 0 || strcmp(method, "POST") == 0) {
         curl_off_t size = run->req->body ? (curl_off_t)run->req->body->size : 0;
 
-        curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
-        curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, size);
+        if (run->small_body) {
+            curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, size);
+            curl_easy_setopt(easy, CURLOPT_POSTFIELDS, run->small_body);
+        } else {
+            curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+            curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, size);
+        }
         curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, method);
     } else if (strcmp(method, "GET") != 0) {
         curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, method);
@@ -636,10 +665,13 @@ static void set_options(struct run *run)
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+#if LIBCURL_VERSION_NUM >= 0x075700 /* a request that ends does not wait for its resolver */
+    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
+#endif
     curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, CONNECTION_MAX_IDLE);
-    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, RECEIVE_BUFFER);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, run->small_body ? SMALL_BUFFER : RECEIVE_BUFFER);
     curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, SEND_BUFFER);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
                      (long)(h->connect_timeout_ns / NS_PER_MS));
@@ -783,8 +815,10 @@ int http_run(struct http *h, struct op *op, const struct http_request *req,
     err = op_check(op);
     if (!err)
         err = make_headers(&run);
+    if (!err)
+        err = take_small_body(&run);
     if (err)
-        return err;
+        goto out;
     run.slot = slot_take(h);
     if (run.slot && slot_begin(run.slot)) {
         err = transfer(&run);
@@ -794,6 +828,8 @@ int http_run(struct http *h, struct op *op, const struct http_request *req,
     }
     if (run.slot)
         slot_put(h, run.slot);
+out:
+    free(run.small_body);
     curl_slist_free_all(run.headers);
     ret->duration_ns = clock_mono_ns() - start;
     return err;

@@ -1,5 +1,6 @@
 /* One HTTP request after another over pooled libcurl handles: sends it, bounds and checks the
- * answer, ends at once on a cancel or the deadline, and says why it failed. Follows no redirect
+ * answer, ends at once on a cancel or the deadline (during a look-up of the host's name only
+ * with libcurl 7.87 and newer), and says why it failed. Follows no redirect
  * and repeats nothing: that is for the layers above. Any thread. */
 #ifndef RUNFS_BACKENDS_HTTP_H
 #define RUNFS_BACKENDS_HTTP_H

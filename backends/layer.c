@@ -27,13 +27,22 @@ static int layer_stat(struct store *s, struct op *op, const char *key, struct ob
                     (struct call){.kind = CALL_STAT, .op = op, .key = key, .ret_obj = ret_obj});
 }
 
+static int layer_stat_dir(struct store *s, struct op *op, const char *key,
+                          struct object *ret_obj)
+{
+    return (int)run(
+        s, (struct call){
+               .kind = CALL_STAT, .op = op, .key = key, .self = true, .ret_obj = ret_obj});
+}
+
 static int layer_list(struct store *s, struct op *op, const char *prefix, unsigned flags,
-                      store_visit visit, void *arg)
+                      const char *after, store_visit visit, void *arg)
 {
     return (int)run(s, (struct call){.kind = CALL_LIST,
                                      .op = op,
                                      .key = prefix,
                                      .flags = flags,
+                                     .after = after,
                                      .visit = visit,
                                      .visit_arg = arg});
 }
@@ -82,21 +91,24 @@ static int layer_rename(struct store *s, struct op *op, const char *from, const 
     return (int)run(s, (struct call){.kind = CALL_RENAME, .op = op, .key = from, .to = to});
 }
 
-static int layer_remove(struct store *s, struct op *op, const char *const *keys, size_t n,
-                        int *errs)
+static int layer_remove(struct store *s, struct op *op, const char *const *keys,
+                        const char *const *etags, size_t n, int *errs)
 {
     return (int)run(s, (struct call){.kind = CALL_REMOVE,
                                      .op = op,
                                      .key = keys[0],
                                      .keys = keys,
+                                     .etags = etags,
                                      .n_keys = n,
                                      .errs = errs});
 }
 
 static int layer_mkdir(struct store *s, struct op *op, const char *key,
-                       const struct attrs *attrs)
+                       const struct attrs *attrs, struct object *ret_obj)
 {
-    return (int)run(s, (struct call){.kind = CALL_MKDIR, .op = op, .key = key, .attrs = attrs});
+    return (int)run(
+        s, (struct call){
+               .kind = CALL_MKDIR, .op = op, .key = key, .attrs = attrs, .ret_obj = ret_obj});
 }
 
 static int layer_rmdir(struct store *s, struct op *op, const char *key)
@@ -196,6 +208,26 @@ static int layer_part(struct upload *base, struct op *op, unsigned number, struc
                                                .src = src});
 }
 
+static int layer_has(struct upload *base, struct op *op, unsigned number, struct source *src)
+{
+    struct layer_upload *up = upload_of(base);
+
+    return (int)run(base->store, (struct call){.kind = CALL_HAS,
+                                               .op = op,
+                                               .key = up->key,
+                                               .up = up,
+                                               .number = number,
+                                               .src = src});
+}
+
+static int layer_sweep(struct store *s, struct op *op, const char *key, int64_t since_ns,
+                       const char *keep)
+{
+    return (int)run(
+        s, (struct call){
+               .kind = CALL_SWEEP, .op = op, .key = key, .since_ns = since_ns, .token = keep});
+}
+
 static int layer_commit(struct upload *base, struct op *op, const char *etag,
                         struct object *ret_obj)
 {
@@ -254,6 +286,8 @@ static int64_t next_upload_call(struct call *c)
                              call_name(c->kind), c->key);
     if (c->kind == CALL_PART)
         return store_upload_part(c->up->next, c->op, c->number, c->src);
+    if (c->kind == CALL_HAS)
+        return store_upload_has(c->up->next, c->op, c->number, c->src);
     if (c->kind == CALL_ABORT)
         return store_upload_abort(take_ptr(c->up->next), c->op);
     int r = store_upload_commit(c->up->next, c->op, c->etag, c->ret_obj);
@@ -269,9 +303,10 @@ int64_t call_next(struct call *c)
 
     switch (c->kind) {
     case CALL_STAT:
-        return store_stat(s, op, c->key, c->ret_obj);
+        return c->self ? store_stat_dir(s, op, c->key, c->ret_obj)
+                       : store_stat(s, op, c->key, c->ret_obj);
     case CALL_LIST:
-        return store_list(s, op, c->key, c->flags, c->visit, c->visit_arg);
+        return store_list_after(s, op, c->key, c->flags, c->after, c->visit, c->visit_arg);
     case CALL_READ:
         return store_read(s, op, c->key, c->etag, c->sink, c->len, c->off, c->ret_obj);
     case CALL_PUT:
@@ -279,20 +314,23 @@ int64_t call_next(struct call *c)
     case CALL_BEGIN:
         return store_upload_begin(s, op, c->key, c->attrs, &c->up->next);
     case CALL_PART:
+    case CALL_HAS:
     case CALL_COMMIT:
     case CALL_ABORT:
         return next_upload_call(c);
     case CALL_RESUME:
         return store_upload_resume(s, op, c->key, c->token, c->visit_part, c->visit_arg,
                                    &c->up->next);
+    case CALL_SWEEP:
+        return store_upload_sweep(s, op, c->key, c->since_ns, c->token);
     case CALL_COPY:
         return store_copy(s, op, c->key, c->etag, c->to, c->to_etag, c->attrs, c->ret_obj);
     case CALL_RENAME:
         return store_rename(s, op, c->key, c->to);
     case CALL_REMOVE:
-        return store_remove(s, op, c->keys, c->n_keys, c->errs);
+        return store_remove(s, op, c->keys, c->etags, c->n_keys, c->errs);
     case CALL_MKDIR:
-        return store_mkdir(s, op, c->key, c->attrs);
+        return store_mkdir(s, op, c->key, c->attrs, c->ret_obj);
     case CALL_RMDIR:
         return store_rmdir(s, op, c->key);
     case CALL_SETATTR:
@@ -306,8 +344,8 @@ int64_t call_next(struct call *c)
 const char *call_name(enum call_kind kind)
 {
     static const char *const names[CALL_KINDS] = {
-        "stat",   "list", "read",   "put",    "begin", "part",  "commit", "abort",
-        "resume", "copy", "rename", "remove", "mkdir", "rmdir", "setattr"};
+        "stat",    "list",  "read", "put",    "begin",  "part",  "commit", "abort",  "resume",
+        "compare", "sweep", "copy", "rename", "remove", "mkdir", "rmdir",  "setattr"};
 
     return names[kind];
 }
@@ -327,6 +365,7 @@ static void layer_close(struct store *s)
 
 static const struct store_ops layer_all = {
     .stat = layer_stat,
+    .stat_dir = layer_stat_dir,
     .list = layer_list,
     .read = layer_read,
     .put = layer_put,
@@ -337,6 +376,8 @@ static const struct store_ops layer_all = {
     .upload_detach = layer_detach,
     .upload_token = layer_token,
     .upload_resume = layer_resume,
+    .upload_has = layer_has,
+    .upload_sweep = layer_sweep,
     .copy = layer_copy,
     .rename = layer_rename,
     .remove = layer_remove,
@@ -362,6 +403,7 @@ int layer_init(struct layer *l, struct store *next,
     l->ops.set_attributes = next->ops->set_attributes ? layer_setattr : NULL;
     l->ops.upload_begin = next->ops->upload_begin ? layer_begin : NULL;
     l->ops.upload_resume = next->ops->upload_resume ? layer_resume : NULL;
+    l->ops.upload_sweep = next->ops->upload_sweep ? layer_sweep : NULL;
     l->base.ops = &l->ops;
     l->base.caps = next->caps;
     l->base.part_size = next->part_size;
@@ -369,6 +411,7 @@ int layer_init(struct layer *l, struct store *next,
     l->base.part_max = next->part_max;
     l->base.parts_max = next->parts_max;
     l->base.put_max = next->put_max;
+    l->base.key_max = next->key_max;
     l->base.url = url;
     l->base.next = next;
     l->around = around;

@@ -18,6 +18,8 @@ enum call_kind {
     CALL_COMMIT,
     CALL_ABORT,
     CALL_RESUME,
+    CALL_HAS,
+    CALL_SWEEP,
     CALL_COPY,
     CALL_RENAME,
     CALL_REMOVE,
@@ -51,14 +53,18 @@ struct call {
     uint64_t off;
     const struct attrs *attrs;
     struct object *ret_obj;
+    bool self; /* stat: of the directory's own object */
     unsigned flags;
+    const char *after;
     store_visit visit;
     void *visit_arg;
-    struct layer_upload *up; /* part, commit, abort; and the new one of begin and resume */
+    struct layer_upload *up; /* part, has, commit, abort; and the new one of begin and resume */
     unsigned number;
-    const char *token;
+    const char *token; /* also `keep` */
+    int64_t since_ns;
     int (*visit_part)(void *arg, const struct part *part);
     const char *const *keys;
+    const char *const *etags;
     size_t n_keys;
     int *errs;
 };

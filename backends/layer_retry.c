@@ -9,8 +9,9 @@
  * The answer to a change can get lost after the change was made. A repeated change then looks
  * like a conflict (-ESTALE) or a missing source (-ENOENT). Only after such a loss the layer
  * looks at the object, and calls it a success if the object is what this call makes: the same
- * content (put), or the same size and the very mtime that this call sets (commit, copy,
- * set_attributes), or the target in the place of the source (rename). Else the error stands. */
+ * content (put), or the same size and the very mtime that this call sets (commit, copy), or
+ * all attributes that it sets (set_attributes), or the target in the place of the source
+ * (rename). Else the error stands. */
 #include "backends/brake.h"
 #include "backends/layer.h"
 #include "backends/layers.h"
@@ -58,6 +59,7 @@ struct backoff {
     int64_t step_ns;
     bool over; /* there is no time for another attempt */
     bool lost; /* an attempt failed in a way that may have had its effect */
+    char before[sizeof(((struct op *)0)->why)]; /* why the attempt before failed */
 };
 
 static struct backoff backoff_start(struct retry *t, struct op *op)
@@ -74,6 +76,17 @@ static int64_t jitter(int64_t step_ns)
     return step_ns / 2 + (int64_t)((double)step_ns / 2 * ((double)random / UINT32_MAX));
 }
 
+/* "The time is over" is when it ended; what the attempts before met is why. */
+static void tell_before(struct backoff *b, struct op *op, int64_t r)
+{
+    char last[sizeof(op->why)];
+
+    if (r != -ETIMEDOUT || !*b->before || op_left_ns(op) > 0 || strstr(op->why, b->before))
+        return;
+    memcpy(last, op->why, sizeof(last));
+    (void)op_fail(op, (int)r, "%.120s; before that: %s", last, b->before);
+}
+
 /* One attempt, when the server wants one. */
 static int64_t attempt(struct backoff *b, struct call *c)
 {
@@ -85,6 +98,7 @@ static int64_t attempt(struct backoff *b, struct call *c)
     }
     c->op->retry_after_ns = 0;
     r = call_next(c);
+    tell_before(b, c->op, r);
     if (r == -EAGAIN)
         brake_pull(&b->retry->brake, c->op->retry_after_ns < RETRY_AFTER_MAX_NS
                                          ? c->op->retry_after_ns
@@ -125,6 +139,7 @@ static bool backoff_again(struct backoff *b, int64_t *r)
         return false;
     b->lost = true;
     b->attempts++;
+    memcpy(b->before, op->why, sizeof(b->before));
     int64_t wait = next_wait(b), left = op_left_ns(op);
     if ((b->retry->policy.attempts && b->attempts >= b->retry->policy.attempts) ||
         left < NS_PER_MS || wait >= left) {
@@ -320,6 +335,24 @@ static bool has_time_of(const struct object *obj, const struct attrs *a)
            a->mtime_ns == obj->attrs.mtime_ns;
 }
 
+static const char *xattrs_of(const struct attrs *a)
+{
+    return a->has & ATTR_XATTRS && a->xattrs ? a->xattrs : "{}";
+}
+
+/* Whether it carries what the call sets. A chmod leaves the time as it is, which then says
+ * nothing. */
+static bool has_attrs_of(const struct object *obj, const struct attrs *a)
+{
+    const struct attrs *b = &obj->attrs;
+
+    return has_time_of(obj, a) &&
+           (!(a->has & ATTR_MODE) || (b->has & ATTR_MODE && a->mode == b->mode)) &&
+           (!(a->has & ATTR_OWNER) ||
+            (b->has & ATTR_OWNER && a->uid == b->uid && a->gid == b->gid)) &&
+           (!(a->has & ATTR_XATTRS) || strcmp(xattrs_of(a), xattrs_of(b)) == 0);
+}
+
 /* An earlier version can't be our work. */
 static bool is_changed(const struct object *obj, const char *expected)
 {
@@ -421,6 +454,31 @@ static int64_t check_commit(struct call *c, int64_t r, const char *why)
     return settle(c, &obj, ours, r, why);
 }
 
+/* A commit worked, but only after one whose fate is unknown. A server that died in the middle
+ * of that one may take it for done (versitygw does, and answers 200): the object must be there.
+ */
+static int64_t confirm_commit(struct call *c)
+{
+    struct object obj, *made = c->ret_obj;
+    int64_t r = store_stat(c->next, c->op, c->key, &obj);
+
+    if (r < 0 && r != -ENOENT)
+        return r;
+    bool lacking = r == -ENOENT;
+    if (!lacking) {
+        /* What replaced it since is neither the old version nor this one. */
+        lacking = made && strcmp(obj.etag, made->etag) != 0 &&
+                  !(c->etag && is_changed(&obj, c->etag));
+        object_release(&obj);
+    }
+    if (!lacking)
+        return 0;
+    return op_fail(c->op, -EIO,
+                   "commit %s: the server says that an earlier attempt was done, but the "
+                   "object is not there",
+                   c->key);
+}
+
 static int64_t check_copy(struct call *c, int64_t r, const char *why)
 {
     struct object from, to;
@@ -446,7 +504,7 @@ static int64_t check_setattr(struct call *c, int64_t r, const char *why)
 
     if (r != -ESTALE || store_stat(c->next, c->op, c->key, &obj) < 0)
         return op_fail(c->op, (int)r, "%s", why);
-    return settle(c, &obj, has_time_of(&obj, c->attrs), r, why);
+    return settle(c, &obj, has_attrs_of(&obj, c->attrs), r, why);
 }
 
 static int64_t check_rename(struct call *c, int64_t r, const char *why)
@@ -467,8 +525,14 @@ static int64_t retry_change(struct backoff *b, struct call *c)
     char why[sizeof(c->op->why)];
 
     int64_t r = c->src ? send_again(b, c) : call_again(b, c);
-    if (r >= 0 || !b->lost)
+    if (!b->lost)
         return r;
+    if (r >= 0) {
+        r = c->kind == CALL_COMMIT ? confirm_commit(c) : r;
+        if (r < 0 && c->ret_obj)
+            object_release(c->ret_obj);
+        return r;
+    }
     memcpy(why, c->op->why, sizeof(why));
     switch (c->kind) {
     case CALL_PUT:
@@ -499,9 +563,26 @@ static int64_t retry_resume(struct backoff *b, struct call *c)
 {
     struct call noting = *c;
 
+    if (!c->visit_part)
+        return call_again(b, c);
     noting.visit_part = note_resumed;
     noting.visit_arg = c;
     return call_again(b, &noting);
+}
+
+/* A begin whose answer was lost left a session that nobody knows. */
+static int64_t retry_begin(struct backoff *b, struct call *c)
+{
+    int64_t since_ns = clock_real_ns();
+    int64_t r = call_again(b, c);
+
+    if (r == 0 && b->lost && c->next->ops->upload_sweep) {
+        auto_free char *token = store_upload_token(c->up->next);
+        struct op own = *c->op;
+        if (token)
+            (void)store_upload_sweep(c->next, &own, c->key, since_ns, token);
+    }
+    return r;
 }
 
 static int64_t retry_part(struct backoff *b, struct call *c)
@@ -526,7 +607,7 @@ static int64_t retry_around(struct layer *l, struct call *c)
         c->up->extra = sizes_new();
         if (!c->up->extra)
             return op_fail(c->op, -ENOMEM, "no memory for an upload");
-        return c->kind == CALL_BEGIN ? call_again(&b, c) : retry_resume(&b, c);
+        return c->kind == CALL_BEGIN ? retry_begin(&b, c) : retry_resume(&b, c);
     case CALL_PART:
         return retry_part(&b, c);
     default:

@@ -234,9 +234,11 @@ static int list_dir(struct listing *g, const char *below)
 }
 
 static int local_list(struct store *s, struct op *op, const char *prefix, unsigned flags,
-                      store_visit visit, void *arg)
+                      const char *after, store_visit visit, void *arg)
 {
     struct listing g = {local_of(s), op, prefix, flags, visit, arg, NULL};
+
+    (void)after; /* no STORE_ORDER */
 
     /* An empty answer for a vanished root would look like a removed tree. */
     if (root_is_gone(g.local))
@@ -563,6 +565,22 @@ static int local_copy(struct store *s, struct op *op, const char *from, const ch
 
 /* ---- names ---- */
 
+/* rename(2) of one hard link over another of the same file does nothing and says that it
+ * worked; here the old name goes then. */
+static int rename_entry(int from_fd, const char *from, int to_fd, const char *to,
+                        bool same_name)
+{
+    struct stat a, b;
+
+    if (!same_name && fstatat(from_fd, from, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
+        fstatat(to_fd, to, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_dev == b.st_dev &&
+        a.st_ino == b.st_ino && !S_ISDIR(a.st_mode) && a.st_nlink > 1)
+        return unlinkat(from_fd, from, 0) < 0 ? -errno : 0;
+    if (renameat(from_fd, from, to_fd, to) < 0)
+        return errno == EEXIST ? -ENOTEMPTY : -errno;
+    return 0;
+}
+
 static int rename_locked(const struct local_store *l, const char *from, const char *to)
 {
     int from_fd, to_fd;
@@ -575,8 +593,8 @@ static int rename_locked(const struct local_store *l, const char *from, const ch
         (void)close(from_fd);
         return r;
     }
-    if (renameat(from_fd, path_basename(from), to_fd, path_basename(to)) < 0)
-        r = errno == EEXIST ? -ENOTEMPTY : -errno;
+    r = rename_entry(from_fd, path_basename(from), to_fd, path_basename(to),
+                     strcmp(from, to) == 0);
     if (!r)
         r = local_sync_dir(to_fd);
     if (!r)
@@ -635,26 +653,53 @@ static bool are_siblings(const char *a, const char *b)
     return len == path_parent_len(b) && strncmp(a, b, len) == 0;
 }
 
-static int local_remove(struct store *s, struct op *op, const char *const *keys, size_t n,
-                        int *errs)
+/* Under the lock that also those take who put a version. */
+static int remove_version(struct local_store *l, struct op *op, const char *key,
+                          const char *etag, bool sync)
+{
+    struct op own = *op;
+
+    int r = local_check_version(l, op, key, etag);
+    if (r == -ESTALE && local_check_version(l, &own, key, "") == 0)
+        return 0; /* none is there */
+    return r < 0 ? r : remove_one(l, key, sync);
+}
+
+static int local_remove(struct store *s, struct op *op, const char *const *keys,
+                        const char *const *etags, size_t n, int *errs)
 {
     struct local_store *l = local_of(s);
     auto_close int lock = -1;
     int first = 0;
 
-    int r = local_lock(l, op, false, &lock);
+    int r = local_lock(l, op, etags != NULL, &lock);
     if (r < 0)
         return r;
     for (size_t i = 0; i < n; i++) {
+        bool sync = i + 1 == n || !are_siblings(keys[i], keys[i + 1]);
         r = op_check(op);
         if (!r)
-            r = remove_one(l, keys[i], i + 1 == n || !are_siblings(keys[i], keys[i + 1]));
+            r = remove_version(l, op, keys[i], etags ? etags[i] : NULL, sync);
         if (r < 0 && !first)
             first = local_fail(l, op, "remove", keys[i], r);
         if (errs)
             errs[i] = r;
     }
     return first;
+}
+
+/* The attributes of an entry, which its folder's sync does not write. Links and devices can't
+ * be opened for that, and who may not read a file can't sync it. */
+static int sync_entry(int parent, const char *name)
+{
+    struct stat st;
+
+    if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return 0;
+    auto_close int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return fd < 0 ? 0 : local_sync_dir(fd);
 }
 
 static int make_dir(const struct local_store *l, const char *key, const struct attrs *attrs)
@@ -677,15 +722,20 @@ static int make_dir(const struct local_store *l, const char *key, const struct a
     if (!r && (attrs || is_new))
         r = local_apply_attrs(parent, local_name(key), attrs, is_new);
     if (!r)
+        r = sync_entry(parent, local_name(key));
+    if (!r)
         r = local_sync_dir(parent);
     (void)close(parent);
     return r;
 }
 
 static int local_mkdir(struct store *s, struct op *op, const char *key,
-                       const struct attrs *attrs)
+                       const struct attrs *attrs, struct object *ret_obj)
 {
     struct local_store *l = local_of(s);
+
+    if (ret_obj)
+        *ret_obj = (struct object){.is_prefix = true};
 
     int r = op_check(op);
     if (r < 0)
@@ -729,6 +779,8 @@ static int set_attributes_locked(const struct local_store *l, struct op *op, con
         object_release(obj);
     if (!r)
         r = local_apply_attrs(parent, local_name(key), attrs, false);
+    if (!r)
+        r = sync_entry(parent, local_name(key));
     if (!r)
         r = local_describe(parent, local_name(key), obj);
     (void)close(parent);
@@ -788,6 +840,7 @@ static const struct store_ops local_ops = {
     .upload_detach = local_upload_detach,
     .upload_token = local_upload_token,
     .upload_resume = local_upload_resume,
+    .upload_has = local_upload_has,
     .copy = local_copy,
     .rename = local_rename,
     .remove = local_remove,
@@ -837,6 +890,8 @@ static int open_root(struct local_store *l, const char *path, struct op *op)
         return op_fail(op, fd, "%s: openat2: %s (Linux 5.6 or later is needed)", path,
                        strerror(-fd));
     (void)close(fd);
+    if (local_has_acls(l->root_fd))
+        l->base.caps |= STORE_ACLS;
     return 0;
 }
 
@@ -855,6 +910,7 @@ static struct local_store *local_new(void)
         .part_max = PART_SIZE,
         .parts_max = PARTS_MAX,
         .put_max = FILE_MAX,
+        .key_max = STORE_KEY_MAX - 1,
     };
     l->root_fd = l->state_fd = -1;
     mutex_init(&l->lock);

@@ -57,6 +57,8 @@ int local_describe_fd(int fd, struct object *ret);
 /* Sets owner, permissions, xattrs and, last, the time of dirfd/name; what `attrs` (may be NULL)
  * does not say of a new thing is 0644, or 0755 for a directory. */
 int local_apply_attrs(int dirfd, const char *name, const struct attrs *attrs, bool is_new);
+/* Whether the filesystem of this directory keeps ACLs. */
+bool local_has_acls(int dirfd);
 /* The time alone. */
 int local_apply_mtime(int dirfd, const char *name, const struct attrs *attrs);
 
@@ -79,7 +81,7 @@ int local_publish(struct local_store *l, struct op *op, const char *name, const 
 /* -ESTALE when `key` is not version `etag` (as in store_put()). Under local_lock(). */
 int local_check_version(const struct local_store *l, struct op *op, const char *key,
                         const char *etag);
-/* fsync() of a directory. */
+/* fsync() of a directory, or of another inode. */
 int local_sync_dir(int fd);
 
 /* ---- local_upload.c: parts ---- */
@@ -95,6 +97,7 @@ char *local_upload_token(struct upload *up);
 int local_upload_resume(struct store *s, struct op *op, const char *key, const char *token,
                         int (*visit)(void *arg, const struct part *part), void *arg,
                         struct upload **ret_up);
+int local_upload_has(struct upload *base, struct op *op, unsigned number, struct source *src);
 /* Writes all of `src` into fd from `off`. */
 int local_write_source(int fd, struct op *op, struct source *src, uint64_t off);
 

@@ -16,6 +16,7 @@
 #include <sys/xattr.h>
 
 #define XATTR_PREFIX "user."
+#define ACL_PREFIX   "system.posix_acl_"
 #define FILE_MODE    0644
 #define DIR_MODE     0755
 
@@ -84,6 +85,19 @@ static int read_target(int dirfd, const char *name, struct attrs *a)
     return 0;
 }
 
+static bool starts_with(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* "security." and "trusted." from a store would be acted on by the kernel; the two ACLs are as
+ * the mode. */
+static bool is_kept(const char *name)
+{
+    return starts_with(name, XATTR_PREFIX) || strcmp(name, ACL_PREFIX "access") == 0 ||
+           strcmp(name, ACL_PREFIX "default") == 0;
+}
+
 static int add_xattr(json_t *all, const char *path, const char *name)
 {
     unsigned char value[XATTR_SIZE_MAX];
@@ -114,7 +128,7 @@ static int read_xattrs(int dirfd, const char *name, struct attrs *a)
     if (!all)
         return -ENOMEM;
     for (const char *p = names; !r && p < names + len; p += strlen(p) + 1)
-        if (strncmp(p, XATTR_PREFIX, strlen(XATTR_PREFIX)) == 0)
+        if (is_kept(p))
             r = add_xattr(all, path, p);
     if (!r && json_object_size(all)) {
         a->xattrs = json_dumps(all, JSON_COMPACT | JSON_SORT_KEYS);
@@ -139,7 +153,7 @@ int local_describe(int dirfd, const char *name, struct object *ret)
     fill_object(&st, &obj);
     if (S_ISLNK(st.stx_mode))
         r = read_target(dirfd, name, &obj.attrs);
-    else if (S_ISREG(st.stx_mode) || S_ISDIR(st.stx_mode))
+    else
         r = read_xattrs(dirfd, name, &obj.attrs);
     if (r < 0)
         object_release(&obj);
@@ -212,9 +226,7 @@ static int remove_xattrs(const char *path)
     if (len < 0)
         return errno == EOPNOTSUPP || errno == EPERM ? 0 : -errno;
     for (const char *p = names; p < names + len; p += strlen(p) + 1) {
-        if (strncmp(p, XATTR_PREFIX, strlen(XATTR_PREFIX)) != 0)
-            continue;
-        if (lremovexattr(path, p) < 0 && errno != ENODATA)
+        if (is_kept(p) && lremovexattr(path, p) < 0 && errno != ENODATA)
             return -errno;
     }
     return 0;
@@ -250,11 +262,12 @@ static int set_xattr(const char *path, const char *name, const char *text)
     ssize_t n = decode_value(text, &value);
     if (n < 0)
         return (int)n;
-    return lsetxattr(path, name, value, (size_t)n, 0) < 0 ? -errno : 0;
+    if (lsetxattr(path, name, value, (size_t)n, 0) == 0)
+        return 0;
+    /* What is no ACL came from another store, and nobody could use it. */
+    return errno == EINVAL && starts_with(name, ACL_PREFIX) ? 0 : -errno;
 }
 
-/* Only names of users' own: "security." and "trusted." from a store would be acted on by the
- * kernel. */
 static int set_xattrs(const char *path, const char *text)
 {
     const char *name;
@@ -267,9 +280,7 @@ static int set_xattrs(const char *path, const char *text)
     else
         json_object_foreach(all, name, value)
         {
-            if (strncmp(name, XATTR_PREFIX, strlen(XATTR_PREFIX)) != 0)
-                continue;
-            if (!r)
+            if (is_kept(name) && !r)
                 r = json_is_string(value) ? set_xattr(path, name, json_string_value(value))
                                           : -EINVAL;
         }
@@ -277,17 +288,16 @@ static int set_xattrs(const char *path, const char *text)
     return r;
 }
 
+/* Also of a new one: its folder may have handed an ACL on. */
 static int apply_xattrs(int dirfd, const char *name, const struct statx *st,
-                        const struct attrs *a, bool is_new)
+                        const struct attrs *a)
 {
     char path[FD_PATH_MAX];
-    int r = 0;
 
-    if (!a || (!S_ISREG(st->stx_mode) && !S_ISDIR(st->stx_mode)))
+    if (!a || S_ISLNK(st->stx_mode))
         return 0;
     fd_path(path, dirfd, name);
-    if (!is_new)
-        r = remove_xattrs(path);
+    int r = remove_xattrs(path);
     if (!r && (a->has & ATTR_XATTRS) && a->xattrs)
         r = set_xattrs(path, a->xattrs);
     return r;
@@ -316,10 +326,15 @@ int local_apply_attrs(int dirfd, const char *name, const struct attrs *a, bool i
         return -errno;
     int r = apply_owner(dirfd, name, a, &owner_done);
     if (!r)
-        r = apply_xattrs(dirfd, name, &st, a, is_new);
+        r = apply_xattrs(dirfd, name, &st, a);
     if (!r)
         r = apply_mode(dirfd, name, &st, a, is_new, owner_done);
     if (!r)
         r = local_apply_mtime(dirfd, name, a);
     return r;
+}
+
+bool local_has_acls(int dirfd)
+{
+    return fgetxattr(dirfd, ACL_PREFIX "access", NULL, 0) >= 0 || errno == ENODATA;
 }

@@ -50,13 +50,33 @@ static void sweep(int state_fd)
     (void)closedir(dir);
 }
 
+/* Not -EPERM, which lets another place be taken. */
+#define UNTRUSTED (-EKEYREJECTED)
+
+/* What is staged becomes content, and its locks keep writers apart: nobody may get at it who
+ * may not write to the store itself. */
+static bool is_trusted(const struct local_store *l, int fd)
+{
+    struct stat root, st;
+
+    if (fstat(l->root_fd, &root) < 0 || fstat(fd, &st) < 0)
+        return false;
+    if (st.st_uid != geteuid() && st.st_uid != 0 && st.st_uid != root.st_uid)
+        return false;
+    if (st.st_mode & S_IWGRP && (!(root.st_mode & S_IWGRP) || st.st_gid != root.st_gid))
+        return false;
+    return !(st.st_mode & S_IWOTH) || root.st_mode & S_IWOTH;
+}
+
 /* Opens or makes the folder dirfd/name. A symlink there is not followed. */
-static int open_folder(int dirfd, const char *name)
+static int open_folder(const struct local_store *l, int dirfd, const char *name)
 {
     if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
         return -errno;
-    int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
+    auto_close int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    return is_trusted(l, fd) ? take_fd(fd) : UNTRUSTED;
 }
 
 static int open_sibling(const struct local_store *l)
@@ -75,7 +95,7 @@ static int open_sibling(const struct local_store *l)
         return -errno;
     if (root.st_dev != state.st_dev)
         return -EXDEV;
-    return open_folder(parent_fd, name);
+    return open_folder(l, parent_fd, name);
 }
 
 static int open_state(const struct local_store *l)
@@ -83,7 +103,7 @@ static int open_state(const struct local_store *l)
     int fd = open_sibling(l);
 
     if (fd == -EXDEV || fd == -EACCES || fd == -EPERM || fd == -EROFS || fd == -ENAMETOOLONG)
-        fd = open_folder(l->root_fd, LOCAL_STATE_NAME);
+        fd = open_folder(l, l->root_fd, LOCAL_STATE_NAME);
     return fd;
 }
 
@@ -102,6 +122,12 @@ int local_state(struct local_store *l, struct op *op, int *ret_fd)
     }
     *ret_fd = l->state_fd;
     mutex_unlock(&l->lock);
+    if (r == UNTRUSTED)
+        return op_fail(
+            op, -EPERM,
+            "%s.runfs (or %s/%s): what is staged there becomes content, but the folder "
+            "belongs to somebody else, or more people may write to it than to %s",
+            l->root, l->root, LOCAL_STATE_NAME, l->root);
     if (r < 0)
         op_fail(op, r, "no folder to stage in, neither %s.runfs nor %s/%s: %s", l->root,
                 l->root, LOCAL_STATE_NAME, strerror(-r));

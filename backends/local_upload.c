@@ -178,7 +178,7 @@ int local_write_source(int fd, struct op *op, struct source *src, uint64_t off)
         if (n < 0)
             return op_fail(op, (int)n, "the source can't be read: %s", strerror((int)-n));
         if (n == 0)
-            return op_fail(op, -EIO, "the source ends after %" PRIu64 " of %" PRIu64 " bytes",
+            return op_fail(op, -EBUSY, "the source ends after %" PRIu64 " of %" PRIu64 " bytes",
                            done, src->size);
         for (ssize_t at = 0; at < n;) {
             ssize_t w = pwrite(fd, chunk + at, (size_t)(n - at), (off_t)(off + done) + at);
@@ -436,7 +436,7 @@ int local_upload_resume(struct store *s, struct op *op, const char *key, const c
     if (!up)
         return op_fail(op, -ENOMEM, "no memory for an upload");
     r = open_session(up, l->boot_id, state_fd);
-    if (!r)
+    if (!r && visit)
         r = visit_parts(up, visit, arg);
     if (r) {
         upload_free(up);
@@ -444,4 +444,37 @@ int local_upload_resume(struct store *s, struct op *op, const char *key, const c
     }
     *ret_up = &up->base;
     return 0;
+}
+
+/* The staged file's bytes [off, off+size) against the source's. */
+static int same_bytes(int fd, struct op *op, struct source *src, uint64_t off)
+{
+    auto_free char *ours = malloc(CHUNK), *theirs = malloc(CHUNK);
+
+    if (!ours || !theirs)
+        return op_fail(op, -ENOMEM, "no memory");
+    for (uint64_t done = 0; done < src->size;) {
+        size_t want = src->size - done < CHUNK ? (size_t)(src->size - done) : CHUNK;
+        int r = op_check(op);
+        if (r < 0)
+            return r;
+        ssize_t n = src->pread(src, ours, want, done);
+        if (n < 0)
+            return op_fail(op, (int)n, "the source can't be read: %s", strerror((int)-n));
+        if (n == 0 || pread(fd, theirs, (size_t)n, (off_t)(off + done)) != n ||
+            memcmp(ours, theirs, (size_t)n) != 0)
+            return 0;
+        done += (uint64_t)n;
+    }
+    return 1;
+}
+
+int local_upload_has(struct upload *base, struct op *op, unsigned number, struct source *src)
+{
+    struct local_upload *up = container_of(base, struct local_upload, base);
+
+    mutex_lock(&up->lock);
+    bool sized = number >= 1 && number <= up->n_parts && up->size[number - 1] == src->size + 1;
+    mutex_unlock(&up->lock);
+    return sized ? same_bytes(up->fd, op, src, (number - 1) * base->store->part_size) : 0;
 }

@@ -4,13 +4,13 @@
  *
  * "mem:" is a fresh store; "mem:NAME" is one store for all who open it in this process, and it
  * keeps its content when it is closed. "?s3" behind either takes away what S3 lacks: rename,
- * and attributes in listings.
+ * attributes in listings, and versions that tell the same content put twice apart.
  *
- * Content is immutable and counted (struct blob), so nothing is copied, read or delivered under
- * the lock; a listing copies a page and visits it unlocked. */
+ * Content is immutable and counted (struct mem_blob), so nothing is copied, read or delivered
+ * under the lock; a listing copies a page and visits it unlocked. */
 #include "common/mem.h"
 #include "backends/drivers.h"
-#include "common/lock.h"
+#include "backends/mem_tree.h"
 #include "common/path.h"
 
 #include <assert.h>
@@ -26,61 +26,22 @@
 #define CHUNK      (UINT64_C(256) << 10) /* between two looks at the deadline */
 #define PAGE_NAMES 256
 
-struct blob {
-    atomic_uint refs;
-    uint64_t size;
-    char data[];
-};
-
-struct entry {
-    char *key; /* of a directory's marker with "/" at the end */
-    struct blob *blob;
-    int64_t mtime_ns;
-    uint64_t version;
-    struct attrs attrs;
-};
-
-/* An upload in parts; lives in the tree until commit or abort. */
-struct session {
-    struct session *next;
-    uint64_t id;
-    char *key;
-    struct attrs attrs;
-    unsigned n_parts;   /* highest number */
-    struct blob **part; /* by number - 1; NULL where there is none yet */
-};
-
-struct tree {
-    struct tree *next;    /* of the named ones; never freed */
-    char *name;           /* NULL for a store of its own */
-    struct mutex lock;    /* guards what follows */
-    struct entry **entry; /* sorted by key */
-    size_t n_entries, cap;
-    struct session *sessions;
-    uint64_t clock; /* versions and session ids given out */
-};
-
 struct mem_store {
     struct store base;
     struct store_ops ops; /* base.ops: without rename when it is like S3 */
-    struct tree *tree;
+    struct mem_tree *tree;
 };
 
-struct mem_upload {
-    struct upload base;
-    uint64_t session;
-};
-
-static struct tree *tree_of(struct store *s)
+struct mem_tree *mem_tree(struct store *s)
 {
     return container_of(s, struct mem_store, base)->tree;
 }
 
 /* ---- blobs ---- */
 
-static struct blob *blob_new(uint64_t size)
+struct mem_blob *mem_blob_new(uint64_t size)
 {
-    struct blob *b = size > SIZE_MAX / 2 ? NULL : malloc(sizeof(*b) + size);
+    struct mem_blob *b = size > SIZE_MAX / 2 ? NULL : malloc(sizeof(*b) + size);
 
     if (b) {
         atomic_init(&b->refs, 1);
@@ -89,19 +50,19 @@ static struct blob *blob_new(uint64_t size)
     return b;
 }
 
-static struct blob *blob_ref(struct blob *b)
+struct mem_blob *mem_blob_ref(struct mem_blob *b)
 {
     atomic_fetch_add(&b->refs, 1);
     return b;
 }
 
-static void blob_unref(struct blob *b)
+void mem_blob_unref(struct mem_blob *b)
 {
     if (b && atomic_fetch_sub(&b->refs, 1) == 1)
         free(b);
 }
 
-static int blob_fill(struct blob *b, struct op *op, struct source *src)
+static int blob_fill(struct mem_blob *b, struct op *op, struct source *src)
 {
     for (uint64_t off = 0; off < b->size;) {
         uint64_t want = b->size - off < CHUNK ? b->size - off : CHUNK;
@@ -112,22 +73,22 @@ static int blob_fill(struct blob *b, struct op *op, struct source *src)
         if (n < 0)
             return op_fail(op, (int)n, "the source can't be read: %s", strerror((int)-n));
         if (n == 0)
-            return op_fail(op, -EIO, "the source ends after %llu of %llu bytes",
+            return op_fail(op, -EBUSY, "the source ends after %llu of %llu bytes",
                            (unsigned long long)off, (unsigned long long)b->size);
         off += (uint64_t)n;
     }
     return 0;
 }
 
-static int blob_from_source(struct op *op, struct source *src, struct blob **ret)
+int mem_blob_from_source(struct op *op, struct source *src, struct mem_blob **ret)
 {
-    struct blob *b = blob_new(src->size);
+    struct mem_blob *b = mem_blob_new(src->size);
     if (!b)
         return op_fail(op, -ENOMEM, "no memory for %llu bytes", (unsigned long long)src->size);
 
     int r = blob_fill(b, op, src);
     if (r < 0)
-        blob_unref(b);
+        mem_blob_unref(b);
     else
         *ret = b;
     return r;
@@ -135,18 +96,18 @@ static int blob_from_source(struct op *op, struct source *src, struct blob **ret
 
 /* ---- the sorted keys ---- */
 
-static void entry_free(struct entry *e)
+static void entry_free(struct mem_entry *e)
 {
     if (!e)
         return;
-    blob_unref(e->blob);
+    mem_blob_unref(e->blob);
     attrs_release(&e->attrs);
     free(e->key);
     free(e);
 }
 
 /* Index of the first entry not before `key`. */
-static size_t lower_bound(const struct tree *t, const char *key)
+static size_t lower_bound(const struct mem_tree *t, const char *key)
 {
     size_t low = 0, high = t->n_entries;
 
@@ -160,7 +121,7 @@ static size_t lower_bound(const struct tree *t, const char *key)
     return low;
 }
 
-static struct entry *find(const struct tree *t, const char *key)
+struct mem_entry *mem_find(const struct mem_tree *t, const char *key)
 {
     size_t i = lower_bound(t, key);
 
@@ -168,7 +129,7 @@ static struct entry *find(const struct tree *t, const char *key)
 }
 
 /* Takes `e`, in the place of an entry of the same key. */
-static int insert(struct tree *t, struct entry *e)
+static int insert(struct mem_tree *t, struct mem_entry *e)
 {
     size_t i = lower_bound(t, e->key);
 
@@ -179,7 +140,7 @@ static int insert(struct tree *t, struct entry *e)
     }
     if (t->n_entries == t->cap) {
         size_t cap = t->cap ? 2 * t->cap : 64;
-        struct entry **grown = realloc(t->entry, cap * sizeof(*grown));
+        struct mem_entry **grown = realloc(t->entry, cap * sizeof(*grown));
         if (!grown)
             return -ENOMEM;
         t->entry = grown;
@@ -192,13 +153,13 @@ static int insert(struct tree *t, struct entry *e)
 }
 
 /* Takes the entry out; the caller owns it. */
-static struct entry *take_out(struct tree *t, const char *key)
+static struct mem_entry *take_out(struct mem_tree *t, const char *key)
 {
     size_t i = lower_bound(t, key);
 
     if (i == t->n_entries || strcmp(t->entry[i]->key, key) != 0)
         return NULL;
-    struct entry *e = t->entry[i];
+    struct mem_entry *e = t->entry[i];
     t->n_entries--;
     memmove(t->entry + i, t->entry + i + 1, (t->n_entries - i) * sizeof(*t->entry));
     return e;
@@ -220,7 +181,7 @@ static bool begins_with(const char *key, const char *prefix)
 }
 
 /* How many keys, its marker among them, make the directory; 2 stands for more. */
-static int dir_keys(const struct tree *t, const char *prefix)
+static int dir_keys(const struct mem_tree *t, const char *prefix)
 {
     size_t i = lower_bound(t, prefix);
     int n = 0;
@@ -232,20 +193,21 @@ static int dir_keys(const struct tree *t, const char *prefix)
 
 /* ---- objects ---- */
 
-static void etag_of(const struct entry *e, char etag[STORE_ETAG_MAX])
+static void etag_of(const struct mem_entry *e, char etag[STORE_ETAG_MAX])
 {
     (void)snprintf(etag, STORE_ETAG_MAX, "%llx", (unsigned long long)e->version);
 }
 
 /* `e` NULL: a directory that only its children imply. */
-static int describe(const struct entry *e, bool is_dir, struct object *ret)
+static int describe(const struct mem_entry *e, bool is_dir, struct object *ret)
 {
-    struct object obj = {.is_prefix = is_dir, .attrs_known = true};
+    struct object obj = {.is_prefix = is_dir, .attrs_known = true, .told_ns = clock_real_ns()};
 
     if (e) {
         obj.size = e->blob->size;
         obj.mtime_ns = e->mtime_ns;
         obj.has_marker = is_dir;
+        obj.checksum = e->checksum;
         etag_of(e, obj.etag);
         int r = attrs_copy(&obj.attrs, &e->attrs);
         if (r < 0)
@@ -260,9 +222,8 @@ static int stale(struct op *op, const char *key, const char *etag, const char *f
     return op_fail(op, -ESTALE, "%.200s is version \"%s\", not \"%s\"", key, found, etag);
 }
 
-/* -ESTALE when `e` (NULL: absent) is not version `etag`. */
-static int check_version(struct op *op, const char *key, const struct entry *e,
-                         const char *etag)
+int mem_check_version(struct op *op, const char *key, const struct mem_entry *e,
+                      const char *etag)
 {
     char found[STORE_ETAG_MAX] = "";
 
@@ -273,9 +234,9 @@ static int check_version(struct op *op, const char *key, const struct entry *e,
     return strcmp(found, etag) == 0 ? 0 : stale(op, key, etag, found);
 }
 
-static struct entry *entry_new(const char *key, const struct attrs *attrs)
+static struct mem_entry *entry_new(const char *key, const struct attrs *attrs)
 {
-    struct entry *e = calloc(1, sizeof(*e));
+    struct mem_entry *e = calloc(1, sizeof(*e));
     if (!e)
         return NULL;
 
@@ -288,20 +249,22 @@ static struct entry *entry_new(const char *key, const struct attrs *attrs)
     return e;
 }
 
-/* Puts a new entry with `blob` (taken, also on failure) under `key`. */
-static int store_blob_locked(struct tree *t, struct op *op, const char *key, struct blob *blob,
-                             const struct attrs *attrs, struct object *ret_obj)
+int mem_store_blob_locked(struct mem_tree *t, struct op *op, const char *key,
+                          struct mem_blob *blob, const struct attrs *attrs,
+                          struct object *ret_obj)
 {
-    struct entry *e = entry_new(key, attrs);
+    struct mem_entry *e = entry_new(key, attrs);
     struct object obj;
 
     mutex_assert_held(&t->lock);
     if (!e) {
-        blob_unref(blob);
+        mem_blob_unref(blob);
         return op_fail(op, -ENOMEM, "no memory for %.200s", key);
     }
     e->blob = blob;
-    e->version = ++t->clock;
+    e->checksum.kind = CHECKSUM_CRC32C;
+    checksum_add(&e->checksum, blob->data, blob->size);
+    e->version = t->by_content ? e->checksum.value << 32 | blob->size : ++t->clock;
     int r = describe(e, false, &obj);
     if (!r)
         r = insert(t, e);
@@ -316,9 +279,9 @@ static int store_blob_locked(struct tree *t, struct op *op, const char *key, str
     return 0;
 }
 
-static int mem_stat_locked(struct tree *t, const char *key, struct object *ret_obj)
+static int mem_stat_locked(struct mem_tree *t, const char *key, struct object *ret_obj)
 {
-    struct entry *e = key[0] ? find(t, key) : NULL;
+    struct mem_entry *e = key[0] ? mem_find(t, key) : NULL;
     if (e)
         return describe(e, false, ret_obj);
 
@@ -327,12 +290,27 @@ static int mem_stat_locked(struct tree *t, const char *key, struct object *ret_o
         return -ENOMEM;
     if (key[0] && dir_keys(t, prefix) == 0)
         return -ENOENT;
-    return describe(find(t, prefix), true, ret_obj);
+    return describe(mem_find(t, prefix), true, ret_obj);
+}
+
+static int mem_stat_dir(struct store *s, struct op *op, const char *key, struct object *ret_obj)
+{
+    struct mem_tree *t = mem_tree(s);
+    auto_free char *prefix = dir_prefix(key);
+
+    int r = prefix ? op_check(op) : -ENOMEM;
+    if (r < 0)
+        return r;
+    mutex_lock(&t->lock);
+    struct mem_entry *e = mem_find(t, prefix);
+    r = e ? describe(e, true, ret_obj) : -ENOENT;
+    mutex_unlock(&t->lock);
+    return r;
 }
 
 static int mem_stat(struct store *s, struct op *op, const char *key, struct object *ret_obj)
 {
-    struct tree *t = tree_of(s);
+    struct mem_tree *t = mem_tree(s);
 
     int r = op_check(op);
     if (r < 0)
@@ -364,7 +342,7 @@ static void page_clear(struct page *p)
     free(take_ptr(p->next));
 }
 
-static int page_add(struct page *p, const char *name, size_t len, const struct entry *e,
+static int page_add(struct page *p, const char *name, size_t len, const struct mem_entry *e,
                     bool is_dir, bool with_attrs)
 {
     struct object *obj = &p->item[p->n].obj;
@@ -386,16 +364,17 @@ static int page_add(struct page *p, const char *name, size_t len, const struct e
 }
 
 /* Visits in one page what stands at index *i, and moves *i behind it. */
-static int page_add_at(struct page *p, const struct tree *t, size_t *i, const char *prefix,
+static int page_add_at(struct page *p, const struct mem_tree *t, size_t *i, const char *prefix,
                        unsigned flags, bool with_attrs)
 {
-    const struct entry *e = t->entry[*i];
+    const struct mem_entry *e = t->entry[*i];
     const char *name = e->key + strlen(prefix);
     const char *slash = strchr(name, '/');
 
     if (!name[0] || name[0] == '/') { /* the marker of the listed directory itself */
         ++*i;
-        return 0;
+        bool self = (flags & LIST_SELF) && prefix[0] && !name[0];
+        return self ? page_add(p, "", 0, e, true, with_attrs) : 0;
     }
     if (!slash) {
         ++*i;
@@ -410,13 +389,13 @@ static int page_add_at(struct page *p, const struct tree *t, size_t *i, const ch
     auto_free char *subdir = strndup(e->key, (size_t)(slash + 1 - e->key));
     if (!subdir)
         return -ENOMEM;
-    int r = page_add(p, name, (size_t)(slash - name), find(t, subdir), true, with_attrs);
+    int r = page_add(p, name, (size_t)(slash - name), mem_find(t, subdir), true, with_attrs);
     subdir[strlen(subdir) - 1] = '/' + 1; /* behind all keys of the directory */
     *i = lower_bound(t, subdir);
     return r;
 }
 
-static int page_fill_locked(struct page *p, struct tree *t, const char *prefix,
+static int page_fill_locked(struct page *p, struct mem_tree *t, const char *prefix,
                             const char *start, unsigned flags, bool with_attrs)
 {
     size_t i = lower_bound(t, start);
@@ -434,12 +413,21 @@ static int page_fill_locked(struct page *p, struct tree *t, const char *prefix,
     return 0;
 }
 
-static int mem_list(struct store *s, struct op *op, const char *dir, unsigned flags,
-                    store_visit visit, void *arg)
+/* Not above any key that is to be listed: the least byte in a key is 1. */
+static char *first_key(const char *prefix, const char *after)
 {
-    struct tree *t = tree_of(s);
+    char *key = NULL;
+
+    return asprintf(&key, "%s%s%s", prefix, after ? after : "", after ? "\001" : "") < 0 ? NULL
+                                                                                         : key;
+}
+
+static int mem_list(struct store *s, struct op *op, const char *dir, unsigned flags,
+                    const char *after, store_visit visit, void *arg)
+{
+    struct mem_tree *t = mem_tree(s);
     auto_free char *prefix = dir_prefix(dir);
-    auto_free char *start = prefix ? strdup(prefix) : NULL;
+    auto_free char *start = prefix ? first_key(prefix, after) : NULL;
     auto_free struct page *p = calloc(1, sizeof(*p));
     int r = prefix && start && p ? 0 : -ENOMEM;
 
@@ -461,26 +449,26 @@ static int mem_list(struct store *s, struct op *op, const char *dir, unsigned fl
 
 /* ---- content ---- */
 
-static int mem_open_blob(struct tree *t, struct op *op, const char *key, const char *etag,
-                         struct blob **ret, struct object *ret_obj)
+static int mem_open_blob(struct mem_tree *t, struct op *op, const char *key, const char *etag,
+                         struct mem_blob **ret, struct object *ret_obj)
 {
     int r;
 
     mutex_lock(&t->lock);
-    struct entry *e = find(t, key);
+    struct mem_entry *e = mem_find(t, key);
     if (!e)
         r = op_fail(op, -ENOENT, "%.200s is not there", key);
     else
-        r = check_version(op, key, e, etag);
+        r = mem_check_version(op, key, e, etag);
     if (!r)
         r = describe(e, false, ret_obj);
     if (!r)
-        *ret = blob_ref(e->blob);
+        *ret = mem_blob_ref(e->blob);
     mutex_unlock(&t->lock);
     return r;
 }
 
-static int deliver(struct op *op, const struct blob *b, struct sink *sink, size_t len,
+static int deliver(struct op *op, const struct mem_blob *b, struct sink *sink, size_t len,
                    uint64_t off)
 {
     int r = op_check(op);
@@ -500,9 +488,9 @@ static ssize_t mem_read(struct store *s, struct op *op, const char *key, const c
                         struct sink *sink, size_t len, uint64_t off, struct object *ret_obj)
 {
     struct object obj;
-    struct blob *b = NULL;
+    struct mem_blob *b = NULL;
 
-    int r = mem_open_blob(tree_of(s), op, key, etag, &b, &obj);
+    int r = mem_open_blob(mem_tree(s), op, key, etag, &b, &obj);
     if (r < 0)
         return r;
     if (off >= b->size)
@@ -510,7 +498,7 @@ static ssize_t mem_read(struct store *s, struct op *op, const char *key, const c
     else if (len > b->size - off)
         len = b->size - off;
     r = deliver(op, b, sink, len, off);
-    blob_unref(b);
+    mem_blob_unref(b);
     if (r >= 0 && ret_obj)
         *ret_obj = obj;
     else
@@ -521,40 +509,40 @@ static ssize_t mem_read(struct store *s, struct op *op, const char *key, const c
 static int mem_put(struct store *s, struct op *op, const char *key, const char *etag,
                    struct source *src, const struct attrs *attrs, struct object *ret_obj)
 {
-    struct tree *t = tree_of(s);
-    struct blob *b = NULL;
+    struct mem_tree *t = mem_tree(s);
+    struct mem_blob *b = NULL;
 
-    int r = blob_from_source(op, src, &b);
+    int r = mem_blob_from_source(op, src, &b);
     if (r < 0)
         return r;
     mutex_lock(&t->lock);
-    r = check_version(op, key, find(t, key), etag);
+    r = mem_check_version(op, key, mem_find(t, key), etag);
     if (r < 0)
-        blob_unref(b);
+        mem_blob_unref(b);
     else
-        r = store_blob_locked(t, op, key, b, attrs, ret_obj);
+        r = mem_store_blob_locked(t, op, key, b, attrs, ret_obj);
     mutex_unlock(&t->lock);
     return r;
 }
 
-static int mem_copy_locked(struct tree *t, struct op *op, const char *from,
+static int mem_copy_locked(struct mem_tree *t, struct op *op, const char *from,
                            const char *from_etag, const char *to, const char *to_etag,
                            const struct attrs *attrs, struct object *ret_obj)
 {
-    struct entry *e = find(t, from);
+    struct mem_entry *e = mem_find(t, from);
     struct attrs kept;
 
     mutex_assert_held(&t->lock);
     if (!e)
         return op_fail(op, -ENOENT, "%.200s is not there", from);
-    int r = check_version(op, from, e, from_etag);
+    int r = mem_check_version(op, from, e, from_etag);
     if (!r)
-        r = check_version(op, to, find(t, to), to_etag);
+        r = mem_check_version(op, to, mem_find(t, to), to_etag);
     if (!r)
         r = attrs_copy(&kept, attrs ? attrs : &e->attrs); /* insert may free `e` */
     if (r < 0)
         return r;
-    r = store_blob_locked(t, op, to, blob_ref(e->blob), &kept, ret_obj);
+    r = mem_store_blob_locked(t, op, to, mem_blob_ref(e->blob), &kept, ret_obj);
     attrs_release(&kept);
     return r;
 }
@@ -563,7 +551,7 @@ static int mem_copy(struct store *s, struct op *op, const char *from, const char
                     const char *to, const char *to_etag, const struct attrs *attrs,
                     struct object *ret_obj)
 {
-    struct tree *t = tree_of(s);
+    struct mem_tree *t = mem_tree(s);
 
     int r = op_check(op);
     if (r < 0)
@@ -574,264 +562,22 @@ static int mem_copy(struct store *s, struct op *op, const char *from, const char
     return r;
 }
 
-/* ---- uploads in parts ---- */
-
-static void session_free(struct session *u)
-{
-    for (unsigned i = 0; i < u->n_parts; i++)
-        blob_unref(u->part[i]);
-    free(u->part);
-    attrs_release(&u->attrs);
-    free(u->key);
-    free(u);
-}
-
-static struct session *session_find(struct tree *t, uint64_t id)
-{
-    struct session *u = t->sessions;
-
-    while (u && u->id != id)
-        u = u->next;
-    return u;
-}
-
-static void session_end_locked(struct tree *t, uint64_t id)
-{
-    struct session **at = &t->sessions;
-
-    mutex_assert_held(&t->lock);
-    while (*at && (*at)->id != id)
-        at = &(*at)->next;
-    struct session *u = *at;
-    if (u) {
-        *at = u->next;
-        session_free(u);
-    }
-}
-
-static struct mem_upload *upload_new(struct store *s, uint64_t session)
-{
-    struct mem_upload *up = calloc(1, sizeof(*up));
-
-    if (up)
-        *up = (struct mem_upload){{s}, session};
-    return up;
-}
-
-static int mem_upload_begin(struct store *s, struct op *op, const char *key,
-                            const struct attrs *attrs, struct upload **ret_up)
-{
-    struct tree *t = tree_of(s);
-    struct session *u = calloc(1, sizeof(*u));
-    struct mem_upload *up = upload_new(s, 0);
-
-    if (u)
-        u->key = strdup(key);
-    if (!u || !up || !u->key || (attrs && attrs_copy(&u->attrs, attrs) < 0)) {
-        if (u)
-            session_free(u);
-        free(up);
-        return op_fail(op, -ENOMEM, "no memory for an upload");
-    }
-    mutex_lock(&t->lock);
-    up->session = u->id = ++t->clock;
-    u->next = t->sessions;
-    t->sessions = u;
-    mutex_unlock(&t->lock);
-    *ret_up = &up->base;
-    return 0;
-}
-
-static int session_gone(struct op *op)
-{
-    return op_fail(op, -ENOENT, "the upload session is gone");
-}
-
-static int session_reserve(struct session *u, unsigned number)
-{
-    if (number <= u->n_parts)
-        return 0;
-    struct blob **grown = realloc(u->part, number * sizeof(struct blob *));
-    if (!grown)
-        return -ENOMEM;
-    memset(grown + u->n_parts, 0, (number - u->n_parts) * sizeof(struct blob *));
-    u->part = grown;
-    u->n_parts = number;
-    return 0;
-}
-
-static int mem_upload_part(struct upload *base, struct op *op, unsigned number,
-                           struct source *src)
-{
-    struct mem_upload *up = container_of(base, struct mem_upload, base);
-    struct tree *t = tree_of(base->store);
-    struct blob *b = NULL;
-
-    int r = blob_from_source(op, src, &b);
-    if (r < 0)
-        return r;
-    mutex_lock(&t->lock);
-    struct session *u = session_find(t, up->session);
-    r = u ? session_reserve(u, number) : session_gone(op);
-    if (!r) {
-        struct blob *old = u->part[number - 1];
-        u->part[number - 1] = b;
-        b = old;
-    }
-    mutex_unlock(&t->lock);
-    blob_unref(b);
-    return r;
-}
-
-/* One blob of all parts. */
-static int session_join(const struct session *u, struct op *op, struct blob **ret)
-{
-    uint64_t size = 0, off = 0;
-
-    for (unsigned i = 0; i < u->n_parts; i++) {
-        if (!u->part[i])
-            return op_fail(op, -EINVAL, "part %u of %u is missing", i + 1, u->n_parts);
-        if (i + 1 < u->n_parts && u->part[i]->size != u->part[0]->size)
-            return op_fail(op, -EINVAL, "part %u has another size", i + 1);
-        size += u->part[i]->size;
-    }
-    if (u->n_parts == 0)
-        return op_fail(op, -EINVAL, "no part was uploaded");
-
-    struct blob *b = blob_new(size);
-    if (!b)
-        return op_fail(op, -ENOMEM, "no memory for %llu bytes", (unsigned long long)size);
-    for (unsigned i = 0; i < u->n_parts; i++) {
-        memcpy(b->data + off, u->part[i]->data, u->part[i]->size);
-        off += u->part[i]->size;
-    }
-    *ret = b;
-    return 0;
-}
-
-static int mem_commit_locked(struct tree *t, uint64_t id, struct op *op, const char *etag,
-                             struct object *ret_obj)
-{
-    struct session *u = session_find(t, id);
-    struct blob *b = NULL;
-
-    mutex_assert_held(&t->lock);
-    if (!u)
-        return session_gone(op);
-    int r = check_version(op, u->key, find(t, u->key), etag);
-    if (!r)
-        r = session_join(u, op, &b);
-    if (!r)
-        r = store_blob_locked(t, op, u->key, b, &u->attrs, ret_obj);
-    if (!r)
-        session_end_locked(t, id);
-    return r;
-}
-
-static int mem_upload_commit(struct upload *base, struct op *op, const char *etag,
-                             struct object *ret_obj)
-{
-    struct mem_upload *up = container_of(base, struct mem_upload, base);
-    struct tree *t = tree_of(base->store);
-
-    int r = op_check(op);
-    if (r < 0)
-        return r;
-    mutex_lock(&t->lock);
-    r = mem_commit_locked(t, up->session, op, etag, ret_obj);
-    mutex_unlock(&t->lock);
-    if (!r)
-        free(up);
-    return r;
-}
-
-static void mem_upload_detach(struct upload *base)
-{
-    free(container_of(base, struct mem_upload, base));
-}
-
-static int mem_upload_abort(struct upload *base, struct op *op)
-{
-    struct mem_upload *up = container_of(base, struct mem_upload, base);
-    struct tree *t = tree_of(base->store);
-
-    (void)op;
-    mutex_lock(&t->lock);
-    session_end_locked(t, up->session);
-    mutex_unlock(&t->lock);
-    free(up);
-    return 0;
-}
-
-static char *mem_upload_token(struct upload *base)
-{
-    struct mem_upload *up = container_of(base, struct mem_upload, base);
-    char *token;
-
-    return asprintf(&token, "%llx", (unsigned long long)up->session) < 0 ? NULL : token;
-}
-
-/* The sizes of the session's parts (0: no such part, else size + 1). Heap. */
-static int session_sizes(struct tree *t, struct op *op, uint64_t id, const char *key,
-                         uint64_t **ret_sizes, unsigned *ret_n)
-{
-    uint64_t *sizes = NULL;
-    int r = 0;
-
-    mutex_lock(&t->lock);
-    struct session *u = session_find(t, id);
-    if (!u || strcmp(u->key, key) != 0)
-        r = session_gone(op);
-    else if (!(sizes = calloc(u->n_parts + 1, sizeof(*sizes))))
-        r = op_fail(op, -ENOMEM, "no memory");
-    for (unsigned i = 0; !r && i < u->n_parts; i++)
-        sizes[i] = u->part[i] ? u->part[i]->size + 1 : 0;
-    if (!r)
-        *ret_n = u->n_parts;
-    mutex_unlock(&t->lock);
-    *ret_sizes = sizes;
-    return r;
-}
-
-static int mem_upload_resume(struct store *s, struct op *op, const char *key, const char *token,
-                             int (*visit)(void *arg, const struct part *part), void *arg,
-                             struct upload **ret_up)
-{
-    uint64_t id = strtoull(token, NULL, 16);
-    auto_free uint64_t *sizes = NULL;
-    unsigned n;
-
-    int r = session_sizes(tree_of(s), op, id, key, &sizes, &n);
-    for (unsigned i = 0; !r && i < n; i++) {
-        struct part part = {.number = i + 1, .size = sizes[i] - 1};
-        if (sizes[i])
-            r = visit(arg, &part);
-    }
-    if (r)
-        return r;
-    struct mem_upload *up = upload_new(s, id);
-    if (!up)
-        return op_fail(op, -ENOMEM, "no memory for an upload");
-    *ret_up = &up->base;
-    return 0;
-}
-
 /* ---- names ---- */
 
-static int rename_entry(struct tree *t, const char *from, const char *to)
+static int rename_entry(struct mem_tree *t, const char *from, const char *to)
 {
     char *key = strdup(to);
     if (!key)
         return -ENOMEM;
 
-    struct entry *e = take_out(t, from);
+    struct mem_entry *e = take_out(t, from);
     free(e->key);
     e->key = key;
     return insert(t, e); /* has room: one entry was taken out */
 }
 
 /* The keys below a directory, its marker too; n of them, heap. */
-static char **keys_below(const struct tree *t, const char *prefix, size_t *ret_n)
+static char **keys_below(const struct mem_tree *t, const char *prefix, size_t *ret_n)
 {
     size_t first = lower_bound(t, prefix), n = 0;
 
@@ -844,7 +590,7 @@ static char **keys_below(const struct tree *t, const char *prefix, size_t *ret_n
     return keys;
 }
 
-static int rename_dir(struct tree *t, struct op *op, const char *from, const char *to)
+static int rename_dir(struct mem_tree *t, struct op *op, const char *from, const char *to)
 {
     auto_free char *from_dir = dir_prefix(from);
     auto_free char *to_dir = dir_prefix(to);
@@ -855,11 +601,11 @@ static int rename_dir(struct tree *t, struct op *op, const char *from, const cha
         return -ENOMEM;
     if (dir_keys(t, from_dir) == 0)
         return op_fail(op, -ENOENT, "%.200s is not there", from);
-    if (find(t, to))
+    if (mem_find(t, to))
         return op_fail(op, -ENOTDIR, "%.200s is an object", to);
     if (strcmp(from, to) == 0)
         return 0;
-    if (dir_keys(t, to_dir) > (find(t, to_dir) ? 1 : 0))
+    if (dir_keys(t, to_dir) > (mem_find(t, to_dir) ? 1 : 0))
         return op_fail(op, -ENOTEMPTY, "%.200s is not empty", to);
     entry_free(take_out(t, to_dir));
     char **keys = keys_below(t, from_dir, &n);
@@ -875,7 +621,7 @@ static int rename_dir(struct tree *t, struct op *op, const char *from, const cha
     return keys ? r : -ENOMEM;
 }
 
-static int rename_object(struct tree *t, struct op *op, const char *from, const char *to)
+static int rename_object(struct mem_tree *t, struct op *op, const char *from, const char *to)
 {
     auto_free char *to_dir = dir_prefix(to);
 
@@ -883,20 +629,20 @@ static int rename_object(struct tree *t, struct op *op, const char *from, const 
         return -ENOMEM;
     if (strcmp(from, to) == 0)
         return 0;
-    if (!find(t, to) && dir_keys(t, to_dir) > 0)
+    if (!mem_find(t, to) && dir_keys(t, to_dir) > 0)
         return op_fail(op, -EISDIR, "%.200s is a directory", to);
     return rename_entry(t, from, to);
 }
 
 static int mem_rename(struct store *s, struct op *op, const char *from, const char *to)
 {
-    struct tree *t = tree_of(s);
+    struct mem_tree *t = mem_tree(s);
 
     int r = op_check(op);
     if (r < 0)
         return r;
     mutex_lock(&t->lock);
-    if (find(t, from))
+    if (mem_find(t, from))
         r = rename_object(t, op, from, to);
     else
         r = rename_dir(t, op, from, to);
@@ -904,54 +650,62 @@ static int mem_rename(struct store *s, struct op *op, const char *from, const ch
     return r;
 }
 
-static int mem_remove(struct store *s, struct op *op, const char *const *keys, size_t n,
-                      int *errs)
+static int mem_remove(struct store *s, struct op *op, const char *const *keys,
+                      const char *const *etags, size_t n, int *errs)
 {
-    struct tree *t = tree_of(s);
+    struct mem_tree *t = mem_tree(s);
+    int first = 0;
 
     int r = op_check(op);
     if (r < 0)
         return r;
     mutex_lock(&t->lock);
     for (size_t i = 0; i < n; i++) {
-        entry_free(take_out(t, keys[i]));
+        struct mem_entry *e = mem_find(t, keys[i]);
+        r = e && etags ? mem_check_version(op, keys[i], e, etags[i]) : 0;
+        if (!r)
+            entry_free(take_out(t, keys[i]));
         if (errs)
-            errs[i] = 0;
+            errs[i] = r;
+        first = first ? first : r;
     }
     mutex_unlock(&t->lock);
-    return 0;
+    return first;
 }
 
-static int mem_mkdir(struct store *s, struct op *op, const char *key, const struct attrs *attrs)
+static int mem_mkdir(struct store *s, struct op *op, const char *key, const struct attrs *attrs,
+                     struct object *ret_obj)
 {
-    struct tree *t = tree_of(s);
+    struct mem_tree *t = mem_tree(s);
     auto_free char *marker = dir_prefix(key);
-    struct blob *empty = blob_new(0);
+    struct mem_blob *empty = mem_blob_new(0);
     static const struct attrs none;
 
     int r = op_check(op);
     if (!marker || !empty)
         r = -ENOMEM;
     if (r < 0 || !key[0]) {
-        blob_unref(empty);
+        if (r == 0 && ret_obj)
+            *ret_obj = (struct object){.is_prefix = true};
+        mem_blob_unref(empty);
         return r;
     }
     mutex_lock(&t->lock);
-    struct entry *e = find(t, marker);
+    struct mem_entry *e = mem_find(t, marker);
     struct attrs kept;
     r = attrs_copy(&kept, attrs ? attrs : e ? &e->attrs : &none);
     if (!r) {
-        r = store_blob_locked(t, op, marker, take_ptr(empty), &kept, NULL);
+        r = mem_store_blob_locked(t, op, marker, take_ptr(empty), &kept, ret_obj);
         attrs_release(&kept);
     }
     mutex_unlock(&t->lock);
-    blob_unref(empty);
+    mem_blob_unref(empty);
     return r;
 }
 
 static int mem_rmdir(struct store *s, struct op *op, const char *key)
 {
-    struct tree *t = tree_of(s);
+    struct mem_tree *t = mem_tree(s);
     auto_free char *marker = dir_prefix(key);
 
     int r = op_check(op);
@@ -965,28 +719,28 @@ static int mem_rmdir(struct store *s, struct op *op, const char *key)
     return 0;
 }
 
-static int set_attributes_locked(struct tree *t, struct op *op, const char *key,
+static int set_attributes_locked(struct mem_tree *t, struct op *op, const char *key,
                                  const char *etag, const struct attrs *attrs,
                                  struct object *ret_obj)
 {
     auto_free char *marker = dir_prefix(key);
-    struct entry *e = find(t, key);
+    struct mem_entry *e = mem_find(t, key);
     const char *real = e ? key : marker;
 
     mutex_assert_held(&t->lock);
     if (!marker)
         return -ENOMEM;
     if (!e)
-        e = find(t, marker);
+        e = mem_find(t, marker);
     if (!e && dir_keys(t, marker) == 0 && key[0])
         return op_fail(op, -ENOENT, "%.200s is not there", key);
-    int r = check_version(op, key, e, etag);
+    int r = mem_check_version(op, key, e, etag);
     if (r < 0)
         return r;
-    struct blob *b = e ? blob_ref(e->blob) : blob_new(0);
+    struct mem_blob *b = e ? mem_blob_ref(e->blob) : mem_blob_new(0);
     if (!b)
         return -ENOMEM;
-    r = store_blob_locked(t, op, real, b, attrs, ret_obj);
+    r = mem_store_blob_locked(t, op, real, b, attrs, ret_obj);
     if (!r && ret_obj)
         ret_obj->is_prefix = ret_obj->has_marker = real == marker;
     return r;
@@ -995,7 +749,7 @@ static int set_attributes_locked(struct tree *t, struct op *op, const char *key,
 static int mem_set_attributes(struct store *s, struct op *op, const char *key, const char *etag,
                               const struct attrs *attrs, struct object *ret_obj)
 {
-    struct tree *t = tree_of(s);
+    struct mem_tree *t = mem_tree(s);
 
     int r = op_check(op);
     if (r < 0)
@@ -1010,26 +764,22 @@ static int mem_set_attributes(struct store *s, struct op *op, const char *key, c
 
 /* ---- opening and closing ---- */
 
-static void tree_free(struct tree *t)
+static void tree_free(struct mem_tree *t)
 {
     if (!t)
         return;
     for (size_t i = 0; i < t->n_entries; i++)
         entry_free(t->entry[i]);
-    while (t->sessions) {
-        struct session *u = t->sessions;
-        t->sessions = u->next;
-        session_free(u);
-    }
+    mem_upload_end_all(t);
     free(t->entry);
     free(t->name);
     mutex_destroy(&t->lock);
     free(t);
 }
 
-static struct tree *tree_new(const char *name, size_t len)
+static struct mem_tree *tree_new(const char *name, size_t len)
 {
-    struct tree *t = calloc(1, sizeof(*t));
+    struct mem_tree *t = calloc(1, sizeof(*t));
     if (!t)
         return NULL;
 
@@ -1043,11 +793,11 @@ static struct tree *tree_new(const char *name, size_t len)
 }
 
 /* The tree of that name, made when there is none; a new one without a name. */
-static struct tree *tree_get(const char *name, size_t len)
+static struct mem_tree *tree_get(const char *name, size_t len)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct tree *named;
-    struct tree *t;
+    static struct mem_tree *named;
+    struct mem_tree *t;
 
     if (len == 0)
         return tree_new(name, 0);
@@ -1076,6 +826,7 @@ static void mem_close(struct store *s)
 static const struct store_ops mem_ops = {
     .name = "mem",
     .stat = mem_stat,
+    .stat_dir = mem_stat_dir,
     .list = mem_list,
     .read = mem_read,
     .put = mem_put,
@@ -1086,6 +837,7 @@ static const struct store_ops mem_ops = {
     .upload_detach = mem_upload_detach,
     .upload_token = mem_upload_token,
     .upload_resume = mem_upload_resume,
+    .upload_has = mem_upload_has,
     .copy = mem_copy,
     .rename = mem_rename,
     .remove = mem_remove,
@@ -1095,7 +847,9 @@ static const struct store_ops mem_ops = {
     .close = mem_close,
 };
 
-#define CAPS_S3 (STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS | STORE_ORIGIN)
+#define CAPS_S3                                                                                \
+    (STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS | STORE_ORIGIN | STORE_CHECKSUM | \
+     STORE_ORDER | STORE_ACLS)
 
 int mem_store_new(const char *url, const struct store_config *config, struct op *op,
                   struct store **ret)
@@ -1123,6 +877,7 @@ int mem_store_new(const char *url, const struct store_config *config, struct op 
         .part_max = PART_MAX,
         .parts_max = PARTS_MAX,
         .put_max = PART_MAX,
+        .key_max = STORE_KEY_MAX - 1,
         .url = strdup(url),
     };
     m->tree = tree_get(name, len);
@@ -1130,6 +885,9 @@ int mem_store_new(const char *url, const struct store_config *config, struct op 
         mem_close(&m->base);
         return op_fail(op, -ENOMEM, "no memory to open a store");
     }
+    mutex_lock(&m->tree->lock);
+    m->tree->by_content = like_s3;
+    mutex_unlock(&m->tree->lock);
     *ret = &m->base;
     return 0;
 }

@@ -81,9 +81,16 @@ static int stat_object(struct s3 *s, struct op *op, const char *key, bool slash,
     return 0;
 }
 
-/* One page of keys. `token` NULL is the first. */
+struct page_query {
+    bool recursive;
+    unsigned max_keys; /* 0: as many as the server gives */
+    const char *token; /* NULL: the first page, which begins behind: */
+    const char *after; /* below the prefix, or NULL */
+};
+
+/* One page of keys. */
 static int list_page(struct s3 *s, struct op *op, const char *what, const char *prefix,
-                     bool recursive, unsigned max_keys, const char *token, struct s3_page *ret)
+                     const struct page_query *q, struct s3_page *ret)
 {
     auto_request struct s3_request r;
     char full[S3_KEY_MAX];
@@ -96,12 +103,14 @@ static int list_page(struct s3 *s, struct op *op, const char *what, const char *
     s3_fields_add(&r.query, "encoding-type", "url");
     if (*full)
         s3_fields_add(&r.query, "prefix", full);
-    if (!recursive)
+    if (!q->recursive)
         s3_fields_add(&r.query, "delimiter", "/");
-    if (max_keys)
-        s3_fields_addf(&r.query, "max-keys", "%u", max_keys);
-    if (token)
-        s3_fields_add(&r.query, "continuation-token", token);
+    if (q->max_keys)
+        s3_fields_addf(&r.query, "max-keys", "%u", q->max_keys);
+    if (q->token)
+        s3_fields_add(&r.query, "continuation-token", q->token);
+    else if (q->after)
+        s3_fields_addf(&r.query, "start-after", "%s%s", full, q->after);
     r.key[0] = '\0';
     err = s3_run(s, op, &r);
     if (err)
@@ -117,17 +126,27 @@ static int probe_directory(struct s3 *s, struct op *op, const char *key, bool *r
 {
     struct s3_page page;
     char full[S3_KEY_MAX];
-    int n =
-        snprintf(full, sizeof(full), "%s%s%s/", s->prefix, *s->prefix && *key ? "/" : "", key);
-    int err = list_page(s, op, "stat", key, true, 1, NULL, &page);
+    const struct page_query one = {.recursive = true, .max_keys = 1};
+    int err = list_page(s, op, "stat", key, &one, &page);
 
     if (err)
         return err;
     *ret_exists = page.n_entries > 0;
-    *ret_marker = page.n_entries > 0 && n > 0 && (size_t)n < sizeof(full) &&
+    *ret_marker = page.n_entries > 0 && s3_full_key(s, key, true, full) == 0 &&
                   strcmp(page.entries[0].name, full) == 0;
     s3_page_release(&page);
     return 0;
+}
+
+int s3_confirm_missing(struct s3 *s, struct op *op, const char *key)
+{
+    bool exists, marker;
+    char why[sizeof(op->why)];
+
+    memcpy(why, op->why, sizeof(why));
+    int err = probe_directory(s, op, key, &exists, &marker);
+
+    return err ? err : op_fail(op, -ENOENT, "%s", why);
 }
 
 static int stat_directory(struct s3 *s, struct op *op, const char *key, struct object *ret)
@@ -135,8 +154,6 @@ static int stat_directory(struct s3 *s, struct op *op, const char *key, struct o
     bool exists, marker;
     int err = probe_directory(s, op, key, &exists, &marker);
 
-    if (err == -ENOENT) /* no code with it: the path is wrong, not the key */
-        return op_fail(op, -ENXIO, "s3://%s: no such bucket at this endpoint", s->bucket);
     if (err)
         return err;
     if (!exists && *key)
@@ -159,12 +176,19 @@ static int s3_stat(struct store *st, struct op *op, const char *key, struct obje
     return err == -ENOENT ? stat_directory(s, op, key, ret_obj) : err;
 }
 
+static int s3_stat_dir(struct store *st, struct op *op, const char *key, struct object *ret_obj)
+{
+    return stat_object(s3_of(st), op, key, true, ret_obj);
+}
+
 /* --- list --- */
 
 struct listing {
     struct s3 *s;
     struct op *op;
     bool recursive;
+    const char *after;       /* recursive: keys up to this one are left out */
+    bool self;               /* the marker of the listed directory is wanted */
     char prefix[S3_KEY_MAX]; /* of every key that belongs here, "" or "a/b/" */
     size_t prefix_len;
     store_visit visit;
@@ -184,12 +208,12 @@ static int visit_entry(struct listing *l, struct s3_entry *e)
         return op_fail(l->op, -EPROTO, "list s3://%s/%.100s: the answer has a key outside",
                        l->s->bucket, l->prefix);
     len = strlen(name);
-    if (len == 0) /* the marker of the listed directory itself */
+    if (len == 0 && !l->self) /* the marker of the listed directory itself */
         return 0;
     memcpy(obj.etag, e->etag, sizeof(obj.etag));
     s3_size_note(l->s, e->etag, e->size);
-    if (name[len - 1] == '/') {
-        name[len - 1] = '\0';
+    if (len == 0 || name[len - 1] == '/') {
+        name[len ? len - 1 : 0] = '\0';
         obj.is_prefix = true;
         obj.has_marker = !e->is_prefix;
         obj.size = 0;
@@ -237,7 +261,9 @@ static int list_all(struct listing *l, const char *prefix, int *ret_visit)
     int r = 1;
 
     while (r == 1) {
-        r = list_page(l->s, l->op, "list", prefix, l->recursive, 0, l->token, &page);
+        const struct page_query q = {
+            .recursive = l->recursive, .token = l->token, .after = l->after};
+        r = list_page(l->s, l->op, "list", prefix, &q, &page);
         if (r)
             return r;
         r = visit_page(l, &page);
@@ -264,23 +290,22 @@ static int call_visit(void *arg, const char *name, const struct object *obj)
 }
 
 static int s3_list(struct store *st, struct op *op, const char *prefix, unsigned flags,
-                   store_visit visit, void *arg)
+                   const char *after, store_visit visit, void *arg)
 {
     struct s3 *s = s3_of(st);
     struct guarded_visit guarded = {.visit = visit, .arg = arg};
     struct listing l = {.s = s,
                         .op = op,
                         .recursive = flags & LIST_RECURSIVE,
+                        .after = after,
+                        .self = (flags & LIST_SELF) && (*s->prefix || *prefix),
                         .visit = call_visit,
                         .arg = &guarded};
-    int n =
-        snprintf(l.prefix, sizeof(l.prefix), "%s%s%s%s", s->prefix,
-                 *s->prefix && *prefix ? "/" : "", prefix, *s->prefix || *prefix ? "/" : "");
-    int err;
+    int err = s3_full_key(s, prefix, true, l.prefix);
 
-    if (n < 0 || (size_t)n >= sizeof(l.prefix))
-        return op_fail(op, -ENAMETOOLONG, "list %s: the key is too long", st->url);
-    l.prefix_len = (size_t)n;
+    if (err)
+        return op_fail(op, err, "list %s: the key is too long", st->url);
+    l.prefix_len = strlen(l.prefix);
     err = list_all(&l, prefix, &guarded.result);
     free(l.token);
     free(l.first);
@@ -407,6 +432,7 @@ static ssize_t read_once(struct s3 *s, struct op *op, const char *key, struct ra
         err = s3_hold_end(&rr->held, op);
         if (err == -EIO)
             err = s3_fail(s, op, &r, err, "the content does not match its checksum");
+        rr->obj.checksum = rr->held.expected;
     }
     if (!err && ret_obj)
         *ret_obj = rr->obj;
@@ -446,6 +472,7 @@ static void s3_close(struct store *st)
     aws_settings_release(&s->aws);
     mutex_destroy(&s->lock);
     free(s->prefix);
+    free(s->state_prefix);
     free(s->sse);
     free(s->sse_kms_key_id);
     free(s->storage_class);
@@ -456,6 +483,7 @@ static void s3_close(struct store *st)
 static const struct store_ops s3_ops = {
     .name = "s3",
     .stat = s3_stat,
+    .stat_dir = s3_stat_dir,
     .list = s3_list,
     .read = s3_read,
     .put = s3_put,
@@ -466,6 +494,8 @@ static const struct store_ops s3_ops = {
     .upload_detach = s3_upload_detach,
     .upload_token = s3_upload_token,
     .upload_resume = s3_upload_resume,
+    .upload_has = s3_upload_has,
+    .upload_sweep = s3_upload_sweep,
     .copy = s3_copy,
     .remove = s3_remove,
     .mkdir = s3_mkdir,
@@ -484,7 +514,8 @@ int s3_store_new(const char *url, const struct store_config *config, struct op *
         return op_fail(op, -ENOMEM, "out of memory");
     mutex_init(&s->lock);
     s->base.ops = &s3_ops;
-    s->base.caps = STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS | STORE_ORIGIN;
+    s->base.caps = STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS | STORE_ORIGIN |
+                   STORE_CHECKSUM | STORE_ORDER | STORE_ACLS;
     s->base.part_size = S3_PART_SIZE;
     s->base.part_min = S3_PART_MIN;
     s->base.part_max = S3_PART_MAX;

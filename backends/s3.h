@@ -18,12 +18,13 @@
 #include <stdint.h>
 
 #define S3_KEY_MAX       (STORE_KEY_MAX + 1024) /* a full key: prefix, "/", key, "/" */
+#define S3_KEY_BYTES     1024                   /* what the service takes */
 #define S3_XML_BODY_MAX  (16 * 1024 * 1024)     /* bytes of an XML answer */
 #define S3_PART_SIZE     (16ULL * 1024 * 1024)
 #define S3_PART_MIN      (5ULL * 1024 * 1024)
 #define S3_PART_MAX      (5ULL * 1024 * 1024 * 1024)
 #define S3_PARTS_MAX     10000
-#define S3_COPY_PART     (1024ULL * 1024 * 1024)
+#define S3_COPY_PART     (128ULL * 1024 * 1024)
 #define S3_PUT_MAX       (5ULL * 1024 * 1024 * 1024)
 #define S3_SLOW_ANSWER   (10 * 60 * NS_PER_SEC) /* Complete and copies may think so long */
 #define S3_OCTET_STREAM  "application/octet-stream"
@@ -39,7 +40,8 @@ struct s3 {
     struct store base;
     struct http *http;
     char bucket[S3_BUCKET_MAX];
-    char *prefix; /* of all keys, "" or "a/b" */
+    char *prefix;       /* of all keys, "" or "a/b" */
+    char *state_prefix; /* of those below STORE_STATE_DIR; NULL: they are like all others */
     struct s3_endpoint endpoint;
     bool path_style;
     bool anonymous;
@@ -48,11 +50,12 @@ struct s3 {
     struct aws_settings aws;
     struct aws_credentials *credentials; /* NULL: anonymous */
     struct mutex lock;
-    char region[S3_REGION_MAX];    /* under lock: the server may correct it */
-    bool region_corrected;         /* under lock: once is enough */
-    uint64_t copy_max;             /* bytes of one CopyObject; above it a copy goes in parts */
-    uint64_t copy_part;            /* bytes of each */
-    atomic_bool no_checksums;      /* the server refused them */
+    char region[S3_REGION_MAX];  /* under lock: the server may correct it */
+    bool region_corrected;       /* under lock: once is enough */
+    uint64_t copy_max;           /* bytes of one CopyObject; above it a copy goes in parts */
+    uint64_t copy_part;          /* bytes of each, or more where the parts would be too many */
+    atomic_bool no_checksums;    /* the server refused them */
+    atomic_bool no_delete_match; /* the server refused conditional deletes */
     atomic_ullong sizes[S3_SIZES]; /* s3_size_note()'s */
     atomic_llong clock_skew_ns;    /* the server's clock less ours, when it complained */
 };
@@ -92,6 +95,9 @@ struct s3_request {
     struct s3_error error; /* code "" when the server gave none */
 };
 
+/* The key in the bucket, with `slash` of the directory's marker; -ENAMETOOLONG. */
+int s3_full_key(const struct s3 *s, const char *key, bool slash, char ret[S3_KEY_MAX]);
+
 /* Starts a request on `key` of the store; with `slash` on the directory marker "key/".
  * -ENAMETOOLONG with a text. */
 int s3_request_init(struct s3 *s, struct op *op, struct s3_request *r, const char *what,
@@ -121,6 +127,9 @@ int s3_body_hash(struct op *op, const struct mem_source *body, char ret_hash[S3_
  * refuses them. */
 int s3_add_checksum(struct s3 *s, struct op *op, struct s3_request *r, struct source *src,
                     char ret[S3_CHECKSUM_MAX]);
+/* Whether a source is what the server keeps as this part: compared by CRC-32C, else by MD5
+ * where the ETag is one. 1, 0 (also when it told neither) or a negative errno. */
+int s3_same_as_part(struct op *op, struct source *src, const struct s3_part *part);
 /* Whether the answer may mean that the server does not know the checksums that were sent. */
 bool s3_checksum_refused(const struct s3_request *r);
 /* Takes them out again, for another attempt. */
@@ -137,9 +146,14 @@ struct s3_held {
     struct sink *to;
     char *data; /* NULL: nothing is held, there is no checksum */
     uint64_t size;
-    uint64_t (*sum)(const void *data, size_t len);
-    uint64_t expected;
+    struct checksum expected;
 };
+/* The checksum of the whole object that an answer names, none without. */
+void s3_checksum_of_answer(const struct http_answer *a, struct checksum *ret);
+/* That of one part, or of a whole put, as s3_add_checksum() gave it. */
+void s3_checksum_of_text(const char *crc32c, struct checksum *ret);
+/* The text of a CRC-32C. */
+void s3_checksum_text(const struct checksum *sum, char ret[S3_CHECKSUM_MAX]);
 /* With an answer of `size` bytes that names a checksum, puts itself before *sink. */
 int s3_hold_begin(struct s3_held *h, const struct http_answer *a, uint64_t size, struct op *op,
                   struct sink **sink);
@@ -156,14 +170,20 @@ int s3_object_written(struct op *op, const struct http_answer *a, uint64_t size,
 int s3_head(struct s3 *s, struct op *op, struct s3_request *r, const char *what,
             const char *key, bool slash);
 
+/* After a HEAD's 404, which does not tell a missing bucket from a missing key: -ENOENT with the
+ * text that is there when the bucket still answers, else why not. */
+int s3_confirm_missing(struct s3 *s, struct op *op, const char *key);
+
 /* Fails with "what s3://bucket/key: text". */
 int s3_fail(struct s3 *s, struct op *op, const struct s3_request *r, int err, const char *text);
 
 /* store_ops of the other files. */
 int s3_put(struct store *st, struct op *op, const char *key, const char *etag,
            struct source *src, const struct attrs *attrs, struct object *ret_obj);
-int s3_remove(struct store *st, struct op *op, const char *const *keys, size_t n, int *errs);
-int s3_mkdir(struct store *st, struct op *op, const char *key, const struct attrs *attrs);
+int s3_remove(struct store *st, struct op *op, const char *const *keys,
+              const char *const *etags, size_t n, int *errs);
+int s3_mkdir(struct store *st, struct op *op, const char *key, const struct attrs *attrs,
+             struct object *ret_obj);
 int s3_rmdir(struct store *st, struct op *op, const char *key);
 int s3_upload_begin(struct store *st, struct op *op, const char *key, const struct attrs *attrs,
                     struct upload **ret_up);
@@ -176,6 +196,9 @@ char *s3_upload_token(struct upload *up);
 int s3_upload_resume(struct store *st, struct op *op, const char *key, const char *token,
                      int (*visit)(void *arg, const struct part *part), void *arg,
                      struct upload **ret_up);
+int s3_upload_has(struct upload *up, struct op *op, unsigned number, struct source *src);
+int s3_upload_sweep(struct store *st, struct op *op, const char *key, int64_t since_ns,
+                    const char *keep);
 int s3_copy(struct store *st, struct op *op, const char *from, const char *from_etag,
             const char *to, const char *to_etag, const struct attrs *attrs,
             struct object *ret_obj);
@@ -187,9 +210,10 @@ struct s3_upload;
 /* As s3_upload_begin(), with content type and foreign metadata already in `headers`. */
 int s3_upload_begin_with(struct s3 *s, struct op *op, const char *key, bool slash,
                          const struct s3_fields *headers, struct upload **ret_up);
-/* One part taken from bytes [off, off+len) of object `from` (a full key), version `etag`. */
+/* One part taken from bytes [off, off+len) of object `from` ("bucket/key", encoded), which is
+ * `source`: its size and, where it has an ETag, its version. */
 int s3_upload_copy_part(struct upload *up, struct op *op, unsigned number, const char *from,
-                        const char *etag, uint64_t off, uint64_t len);
+                        const struct object *source, uint64_t off, uint64_t len);
 
 static inline struct s3 *s3_of(struct store *st)
 {

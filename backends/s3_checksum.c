@@ -3,13 +3,13 @@
  * knows, and is not asked again. */
 #include "backends/s3.h"
 
-#include "common/crc.h"
 #include "common/crc32c.h"
 #include "common/mem.h"
 
 #include <errno.h>
 #include <openssl/evp.h>
 #include <openssl/md5.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -42,11 +42,9 @@ static int read_source(struct op *op, struct source *src,
     return 0;
 }
 
-static int add_to_crc(void *arg, const void *data, size_t len)
+static int add_to_sum(void *arg, const void *data, size_t len)
 {
-    uint32_t *crc = arg;
-
-    *crc = crc32c(*crc, data, len);
+    checksum_add(arg, data, len);
     return 0;
 }
 
@@ -55,19 +53,27 @@ static int add_to_md5(void *arg, const void *data, size_t len)
     return EVP_DigestUpdate(arg, data, len) ? 0 : -EIO;
 }
 
-static int add_md5(struct op *op, struct s3_request *r, struct source *src)
+static int source_md5(struct op *op, struct source *src, unsigned char ret[MD5_DIGEST_LENGTH])
 {
-    unsigned char hash[MD5_DIGEST_LENGTH], text[32];
     EVP_MD_CTX *md5 = EVP_MD_CTX_new();
     int err = -EIO;
 
+    memset(ret, 0, MD5_DIGEST_LENGTH);
     if (md5 && EVP_DigestInit_ex(md5, EVP_md5(), NULL))
         err = read_source(op, src, add_to_md5, md5);
     else
         (void)op_fail(op, err, "OpenSSL has no MD5");
-    if (!err && !EVP_DigestFinal_ex(md5, hash, NULL))
+    if (!err && !EVP_DigestFinal_ex(md5, ret, NULL))
         err = op_fail(op, -EIO, "OpenSSL has no MD5");
     EVP_MD_CTX_free(md5);
+    return err;
+}
+
+static int add_md5(struct op *op, struct s3_request *r, struct source *src)
+{
+    unsigned char hash[MD5_DIGEST_LENGTH], text[32];
+    int err = source_md5(op, src, hash);
+
     if (err)
         return err;
     EVP_EncodeBlock(text, hash, sizeof(hash));
@@ -75,24 +81,58 @@ static int add_md5(struct op *op, struct s3_request *r, struct source *src)
     return 0;
 }
 
+void s3_checksum_text(const struct checksum *sum, char ret[S3_CHECKSUM_MAX])
+{
+    unsigned char big_endian[4];
+
+    for (int i = 0; i < 4; i++)
+        big_endian[i] = (unsigned char)(sum->value >> (24 - 8 * i));
+    EVP_EncodeBlock((unsigned char *)ret, big_endian, sizeof(big_endian));
+}
+
+/* The checksum as the headers have it: base64 of the big-endian number. */
+static int source_crc32c(struct op *op, struct source *src, char ret[S3_CHECKSUM_MAX])
+{
+    struct checksum sum = {.kind = CHECKSUM_CRC32C};
+    int err = read_source(op, src, add_to_sum, &sum);
+
+    if (!err)
+        s3_checksum_text(&sum, ret);
+    return err;
+}
+
 int s3_add_checksum(struct s3 *s, struct op *op, struct s3_request *r, struct source *src,
                     char ret[S3_CHECKSUM_MAX])
 {
-    unsigned char big_endian[4];
-    uint32_t crc = 0;
     int err;
 
     ret[0] = '\0';
     if (atomic_load(&s->no_checksums))
         return add_md5(op, r, src);
-    err = read_source(op, src, add_to_crc, &crc);
+    err = source_crc32c(op, src, ret);
+    if (!err)
+        s3_fields_add(&r->headers, PREFIX "crc32c", ret);
+    return err;
+}
+
+int s3_same_as_part(struct op *op, struct source *src, const struct s3_part *part)
+{
+    unsigned char hash[MD5_DIGEST_LENGTH];
+    char crc[S3_CHECKSUM_MAX], hex[2 * MD5_DIGEST_LENGTH + 1];
+    int err;
+
+    if (part->crc32c[0]) {
+        err = source_crc32c(op, src, crc);
+        return err ? err : strcmp(crc, part->crc32c) == 0;
+    }
+    if (strlen(part->etag) != 2 * sizeof(hash))
+        return 0;
+    err = source_md5(op, src, hash);
     if (err)
         return err;
-    for (int i = 0; i < 4; i++)
-        big_endian[i] = (unsigned char)(crc >> (24 - 8 * i));
-    EVP_EncodeBlock((unsigned char *)ret, big_endian, sizeof(big_endian));
-    s3_fields_add(&r->headers, PREFIX "crc32c", ret);
-    return 0;
+    for (size_t i = 0; i < sizeof(hash); i++)
+        (void)snprintf(hex + 2 * i, 3, "%02x", hash[i]);
+    return strcmp(hex, part->etag) == 0;
 }
 
 /* --- refusals --- */
@@ -161,29 +201,14 @@ bool s3_size_within(struct s3 *s, const char *etag, uint64_t max)
 
 /* The checksums that servers keep of whole objects, the best first. */
 
-static uint64_t sum_crc64nvme(const void *data, size_t len)
-{
-    return crc64nvme(0, data, len);
-}
-
-static uint64_t sum_crc32c(const void *data, size_t len)
-{
-    return crc32c(0, data, len);
-}
-
-static uint64_t sum_crc32(const void *data, size_t len)
-{
-    return crc32_zlib(0, data, len);
-}
-
 static const struct {
     const char *header;
     size_t bytes;
-    uint64_t (*sum)(const void *data, size_t len);
+    enum checksum_kind kind;
 } algorithms[] = {
-    {PREFIX "crc64nvme", 8, sum_crc64nvme},
-    {PREFIX "crc32c", 4, sum_crc32c},
-    {PREFIX "crc32", 4, sum_crc32},
+    {PREFIX "crc32c", 4, CHECKSUM_CRC32C},
+    {PREFIX "crc64nvme", 8, CHECKSUM_CRC64NVME},
+    {PREFIX "crc32", 4, CHECKSUM_CRC32},
 };
 
 /* A big-endian number in base64; composites of parts' checksums ("...-3") are none. */
@@ -201,15 +226,26 @@ static bool parse_sum(const char *text, size_t bytes, uint64_t *ret)
     return true;
 }
 
-static bool announced_sum(const struct http_answer *a, struct s3_held *h)
+void s3_checksum_of_answer(const struct http_answer *a, struct checksum *ret)
 {
+    const char *type = http_answer_header(a, PREFIX "type");
+
+    *ret = (struct checksum){0};
+    if (type && strcasecmp(type, "COMPOSITE") == 0)
+        return;
     for (size_t i = 0; i < ARRAY_SIZE(algorithms); i++)
         if (parse_sum(http_answer_header(a, algorithms[i].header), algorithms[i].bytes,
-                      &h->expected)) {
-            h->sum = algorithms[i].sum;
-            return true;
+                      &ret->value)) {
+            ret->kind = algorithms[i].kind;
+            return;
         }
-    return false;
+}
+
+void s3_checksum_of_text(const char *crc32c, struct checksum *ret)
+{
+    *ret = (struct checksum){0};
+    if (parse_sum(crc32c, 4, &ret->value))
+        ret->kind = CHECKSUM_CRC32C;
 }
 
 static int hold_write(struct sink *sink, const void *data, size_t len, uint64_t off)
@@ -225,7 +261,8 @@ static int hold_write(struct sink *sink, const void *data, size_t len, uint64_t 
 int s3_hold_begin(struct s3_held *h, const struct http_answer *a, uint64_t size, struct op *op,
                   struct sink **sink)
 {
-    if (size == 0 || size > S3_VERIFY_MAX || !announced_sum(a, h))
+    s3_checksum_of_answer(a, &h->expected);
+    if (size == 0 || size > S3_VERIFY_MAX || h->expected.kind == CHECKSUM_NONE)
         return 0;
     free(h->data);
     h->data = malloc(size);
@@ -240,9 +277,12 @@ int s3_hold_begin(struct s3_held *h, const struct http_answer *a, uint64_t size,
 
 int s3_hold_end(struct s3_held *h, struct op *op)
 {
+    struct checksum sum = {.kind = h->expected.kind};
+
     if (!h->data)
         return 0;
-    if (h->sum(h->data, h->size) != h->expected)
+    checksum_add(&sum, h->data, h->size);
+    if (!checksum_same(&sum, &h->expected))
         return op_fail(op, -EIO, "the content does not match its checksum");
     return h->to->write(h->to, h->data, h->size, 0);
 }

@@ -6,17 +6,25 @@
 #include "backends/s3.h"
 
 #include "backends/s3_attrs.h"
+#include "common/err.h"
 #include "common/mem.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+
+#define COPY_THREADS  4
+#define PART_ATTEMPTS 3
+#define TAGS_MAX      (64 * 1024)
+#define ABORT_NS      (10 * NS_PER_SEC)
 
 /* A copy on its way. */
 struct copy {
     struct s3 *s;
     struct op *op;
     const char *what;
+    const char *key; /* of the source */
     const char *to;
     bool slash; /* both are directory markers */
     const char *to_etag;
@@ -25,6 +33,8 @@ struct copy {
     struct object from;         /* once it was asked for */
     struct s3_fields headers;   /* what the copy shall carry; once it was asked for */
     struct s3_fields placement; /* where it shall be kept; once it was asked for */
+    bool tagged;                /* the source has tags; once it was asked for */
+    struct buf tags;            /* as a header takes them; empty where they can't be had */
 };
 
 static void copy_release(struct copy *c)
@@ -32,6 +42,7 @@ static void copy_release(struct copy *c)
     object_release(&c->from);
     s3_fields_release(&c->headers);
     s3_fields_release(&c->placement);
+    buf_release(&c->tags);
     free(c->source);
 }
 
@@ -41,6 +52,8 @@ static int copy_init(struct copy *c, const char *from)
     auto_buf struct buf source = BUF_INIT(4 * S3_KEY_MAX);
     int err = s3_request_init(c->s, c->op, &r, c->what, "HEAD", from, c->slash);
 
+    c->key = from;
+    c->tags = (struct buf)BUF_INIT(TAGS_MAX);
     if (err)
         return err;
     err = buf_addf(&source, "%s/", c->s->bucket);
@@ -62,9 +75,13 @@ static bool is_one_of(const char *name, const char *const *all)
 /* Headers that describe the content and are lost unless they are repeated. */
 static bool describes_content(const char *name)
 {
-    static const char *const all[] = {"content-type",        "cache-control",
-                                      "content-disposition", "content-encoding",
-                                      "content-language",    NULL};
+    static const char *const all[] = {"content-type",
+                                      "cache-control",
+                                      "content-disposition",
+                                      "content-encoding",
+                                      "content-language",
+                                      "expires",
+                                      NULL};
 
     return is_one_of(name, all);
 }
@@ -85,6 +102,8 @@ static int carry_header(void *arg, const char *name, const char *value)
     struct copy *c = arg;
     bool meta = strncmp(name, S3_META_PREFIX, sizeof(S3_META_PREFIX) - 1) == 0;
 
+    if (strcmp(name, "x-amz-tagging-count") == 0)
+        c->tagged = strcmp(value, "0") != 0;
     if (describes_placement(c->s, name))
         return s3_fields_add_header(&c->placement, name, value);
     if (describes_content(name) || (meta && !(c->attrs && s3_attrs_owns(name))))
@@ -113,20 +132,69 @@ static int ask_source(struct copy *c, const char *from, const char *from_etag)
     return err ? op_fail(c->op, err, "%s: the attributes do not fit", c->what) : 0;
 }
 
+static void add_all(struct s3_fields *to, const struct s3_fields *from)
+{
+    for (size_t i = 0; i < from->n; i++)
+        s3_fields_add(to, from->items[i].name, from->items[i].value);
+}
+
+static int add_tag(void *arg, const char *key, const char *value)
+{
+    struct buf *tags = arg;
+    int err = tags->len ? buf_addc(tags, '&') : 0;
+
+    if (!err)
+        err = s3_uri_encode(tags, key, strlen(key), false);
+    if (!err)
+        err = buf_addc(tags, '=');
+    return err ? err : s3_uri_encode(tags, value, strlen(value), false);
+}
+
+/* Whether tags can't be had or given with these keys, or at this server. */
+static bool tags_refused(int err)
+{
+    return err == -EACCES || err == -EOPNOTSUPP || err == -EINVAL;
+}
+
+/* What is written anew takes no tags over by itself. */
+static int ask_tags(struct copy *c)
+{
+    auto_request struct s3_request r;
+    int err = s3_request_init(c->s, c->op, &r, c->what, "GET", c->key, c->slash);
+
+    if (err)
+        return err;
+    s3_fields_add(&r.query, "tagging", "");
+    err = s3_run(c->s, c->op, &r);
+    if (err)
+        return tags_refused(err) ? 0 : err;
+    err = s3_xml_tags(r.answer.body.data, r.answer.body.len, add_tag, &c->tags);
+    return err ? s3_fail(c->s, c->op, &r, err, "the tags are no usable XML") : 0;
+}
+
+/* Puts everything that the copy carries together. */
+static int gather_headers(struct copy *c, struct s3_fields *ret, bool with_tags)
+{
+    *ret = (struct s3_fields){0};
+    add_all(ret, &c->headers);
+    add_all(ret, &c->placement);
+    if (with_tags)
+        s3_fields_add(ret, "x-amz-tagging", c->tags.data);
+    return ret->err ? op_fail(c->op, ret->err, "out of memory") : 0;
+}
+
 /* What is there afterwards, said from what went there. */
 static int copied(struct copy *c, const struct http_answer *a, const char *etag,
                   struct object *ret_obj)
 {
     if (!ret_obj)
         return 0;
-    return s3_object_written(c->op, a, c->from.size, etag, c->attrs ? c->attrs : &c->from.attrs,
-                             ret_obj);
-}
+    int err = s3_object_written(c->op, a, c->from.size, etag,
+                                c->attrs ? c->attrs : &c->from.attrs, ret_obj);
 
-static void add_all(struct s3_fields *to, const struct s3_fields *from)
-{
-    for (size_t i = 0; i < from->n; i++)
-        s3_fields_add(to, from->items[i].name, from->items[i].value);
+    if (!err)
+        ret_obj->checksum = c->from.checksum;
+    return err;
 }
 
 static int copy_object(struct copy *c, const char *from_etag, struct object *ret_obj)
@@ -154,51 +222,173 @@ static int copy_object(struct copy *c, const char *from_etag, struct object *ret
     return copied(c, &r.answer, etag, ret_obj);
 }
 
-static int copy_empty(struct copy *c, struct object *ret_obj)
+static int put_empty(struct copy *c, bool with_tags, struct object *ret_obj)
 {
     auto_request struct s3_request r;
     int err = s3_request_init(c->s, c->op, &r, c->what, "PUT", c->to, c->slash);
 
+    if (!err)
+        err = gather_headers(c, &r.headers, with_tags);
     if (err)
         return err;
     s3_add_condition(&r, c->to_etag);
-    add_all(&r.headers, &c->headers);
-    add_all(&r.headers, &c->placement);
     err = s3_condition_error(c->to_etag, s3_run(c->s, c->op, &r));
     return err ? err : copied(c, &r.answer, NULL, ret_obj);
 }
 
+static int copy_empty(struct copy *c, struct object *ret_obj)
+{
+    int err = c->tagged ? ask_tags(c) : 0;
+
+    if (err)
+        return err;
+    err = put_empty(c, c->tags.len > 0, ret_obj);
+    return c->tags.len && tags_refused(err) ? put_empty(c, false, ret_obj) : err;
+}
+
+/* --- in parts --- */
+
+/* Some threads take one part after another. A copy of many parts takes as long as it takes:
+ * each of its requests gets the patience that the whole call has left at its start. */
+struct part_copy {
+    struct copy *c;
+    struct upload *up;
+    int64_t patience_ns;
+    uint64_t part_size;
+    unsigned n_parts;
+    atomic_uint next; /* part, from 0 */
+    struct mutex lock;
+    struct op failed; /* under lock: with the reason of `err` */
+    int err;          /* under lock: the first failure */
+};
+
+static void part_op(const struct part_copy *pc, struct op *op)
+{
+    op_init(op, pc->patience_ns);
+    op->cancelled = pc->c->op->cancelled;
+}
+
+static void note_failed(struct part_copy *pc, int err, const struct op *op)
+{
+    mutex_lock(&pc->lock);
+    if (!pc->err) {
+        pc->err = err;
+        pc->failed = *op;
+    }
+    mutex_unlock(&pc->lock);
+    atomic_store(&pc->next, pc->n_parts); /* no others */
+}
+
+/* One part, more than once when it fails for a passing reason: thousands of others would have
+ * to be copied again. */
+static int copy_part(struct part_copy *pc, unsigned i, struct op *op)
+{
+    struct copy *c = pc->c;
+    uint64_t off = i * pc->part_size, left = c->from.size - off;
+    int err;
+
+    for (unsigned attempt = 1;; attempt++) {
+        op->retry_after_ns = 0;
+        err = s3_upload_copy_part(pc->up, op, i + 1, c->source, &c->from, off,
+                                  left < pc->part_size ? left : pc->part_size);
+        if (!err || attempt == PART_ATTEMPTS || !err_is_transient(err) || !op_left_ns(op))
+            return err;
+        int64_t wait = op->retry_after_ns ? op->retry_after_ns : attempt * NS_PER_SEC / 2;
+        if (wait >= op_left_ns(op) || op_sleep(op, wait))
+            return err;
+    }
+}
+
+static void *copy_some(void *arg)
+{
+    struct part_copy *pc = arg;
+
+    for (unsigned i; (i = atomic_fetch_add(&pc->next, 1)) < pc->n_parts;) {
+        struct op op;
+
+        part_op(pc, &op);
+        int err = copy_part(pc, i, &op);
+        if (err)
+            note_failed(pc, err, &op);
+    }
+    return NULL;
+}
+
+static void copy_all(struct part_copy *pc)
+{
+    pthread_t others[COPY_THREADS - 1];
+    unsigned n = 0;
+
+    while (n < COPY_THREADS - 1 && n + 1 < pc->n_parts &&
+           !pthread_create(&others[n], NULL, copy_some, pc))
+        n++;
+    (void)copy_some(pc);
+    while (n)
+        (void)pthread_join(others[--n], NULL);
+}
+
+/* The parts and their commit; a session that fails is ended, whatever became of the call. */
+static int copy_session(struct part_copy *pc, struct object *ret)
+{
+    struct op op;
+
+    copy_all(pc);
+    if (!pc->err) {
+        part_op(pc, &op);
+        int err = s3_upload_commit(pc->up, &op, pc->c->to_etag, ret);
+        if (!err)
+            return 0;
+        note_failed(pc, err, &op);
+    }
+    op_init(&op, ABORT_NS); /* neither over nor cancelled: the parts would stay for ever */
+    (void)s3_upload_abort(pc->up, &op);
+    pc->c->op->retry_after_ns = pc->failed.retry_after_ns;
+    return op_fail(pc->c->op, pc->err, "%s", pc->failed.why);
+}
+
+static uint64_t part_size_of(const struct copy *c)
+{
+    uint64_t least = (c->from.size + S3_PARTS_MAX - 1) / S3_PARTS_MAX;
+
+    return least > c->s->copy_part ? least : c->s->copy_part;
+}
+
+static int begin_session(struct copy *c, bool with_tags, struct upload **ret_up)
+{
+    struct s3_fields headers;
+    int err = gather_headers(c, &headers, with_tags);
+
+    if (!err)
+        err = s3_upload_begin_with(c->s, c->op, c->to, c->slash, &headers, ret_up);
+    s3_fields_release(&headers);
+    return err;
+}
+
 static int copy_parts(struct copy *c, struct object *ret_obj)
 {
-    struct upload *up;
-    unsigned number = 1;
+    struct part_copy pc = {
+        .c = c, .patience_ns = op_left_ns(c->op), .part_size = part_size_of(c)};
     struct object obj;
     int err;
 
-    add_all(&c->headers, &c->placement);
-    err = s3_upload_begin_with(c->s, c->op, c->to, c->slash, &c->headers, &up);
-
-    for (uint64_t off = 0; !err && off < c->from.size; off += c->s->copy_part) {
-        uint64_t left = c->from.size - off;
-
-        err = s3_upload_copy_part(up, c->op, number++, c->source, c->from.etag, off,
-                                  left < c->s->copy_part ? left : c->s->copy_part);
-        if (err)
-            break;
-    }
-    if (number == 1)
+    err = c->tagged ? ask_tags(c) : 0;
+    if (err)
         return err;
-    if (!err)
-        err = s3_upload_commit(up, c->op, c->to_etag, &obj);
-    if (err) {
-        struct op own = *c->op; /* the reason of the failure stays */
-
-        (void)s3_upload_abort(up, &own);
+    err = begin_session(c, c->tags.len > 0, &pc.up);
+    if (c->tags.len && tags_refused(err))
+        err = begin_session(c, false, &pc.up);
+    if (err)
         return err;
-    }
+    pc.n_parts = (unsigned)((c->from.size + pc.part_size - 1) / pc.part_size);
+    mutex_init(&pc.lock);
+    err = copy_session(&pc, &obj);
+    mutex_destroy(&pc.lock);
+    if (err)
+        return err;
     if (ret_obj) {
         *ret_obj = obj;
         ret_obj->attrs_known = true;
+        ret_obj->checksum = c->from.checksum;
         if (attrs_copy(&ret_obj->attrs, c->attrs ? c->attrs : &c->from.attrs))
             return op_fail(c->op, -ENOMEM, "out of memory");
     } else {
@@ -232,7 +422,7 @@ int s3_copy(struct store *st, struct op *op, const char *from, const char *from_
     if (!err)
         err = copy_run(&c, from, from_etag, ret_obj);
     copy_release(&c);
-    return err;
+    return err == -ENOENT ? s3_confirm_missing(c.s, op, from) : err;
 }
 
 /* The object itself, and where there is none the directory's marker. A writer between the two
@@ -261,5 +451,5 @@ int s3_set_attributes(struct store *st, struct op *op, const char *key, const ch
             ret_obj->is_prefix = ret_obj->has_marker = true;
         copy_release(&c);
     }
-    return err;
+    return err == -ENOENT ? s3_confirm_missing(s3_of(st), op, key) : err;
 }

@@ -112,6 +112,44 @@ static int open_style(struct s3 *s, const struct store_config *config, struct op
     return 0;
 }
 
+/* Where objects of our own go: a sibling of the prefix unless told. A bucket without a prefix
+ * has no place outside of the root. */
+static int open_state(struct s3 *s, const struct store_config *config, struct op *op)
+{
+    const char *told = store_config_get(config, "state_prefix");
+    auto_free char *prefix = NULL;
+
+    if (told ? strcasecmp(told, "off") == 0 : !*s->prefix)
+        return 0;
+    if (asprintf(&prefix, "%s%s", told ? told : s->prefix, told ? "" : ".runfs") < 0) {
+        prefix = NULL;
+        return op_fail(op, -ENOMEM, "out of memory");
+    }
+    for (size_t end = strlen(prefix); end > 0 && prefix[end - 1] == '/';)
+        prefix[--end] = '\0';
+    if (!*prefix || !path_key_ok(prefix, STORE_KEY_MAX))
+        return op_fail(
+            op, -EINVAL,
+            "state_prefix: \"%.80s\" is no key of the bucket; expected \"a/b\" or off", prefix);
+    if (path_below(s->prefix, prefix) || path_below(prefix, s->prefix))
+        return op_fail(
+            op, -EINVAL,
+            "state_prefix: \"%.80s\" and the mounted prefix \"%.80s\" lie within each "
+            "other",
+            prefix, s->prefix);
+    s->state_prefix = take_ptr(prefix);
+    s->base.caps |= STORE_STATE;
+    return 0;
+}
+
+/* Bytes that the prefix leaves for a key. */
+static void set_key_max(struct s3 *s)
+{
+    size_t taken = *s->prefix ? strlen(s->prefix) + 1 : 0;
+
+    s->base.key_max = taken < S3_KEY_BYTES ? (unsigned)(S3_KEY_BYTES - taken) : 1;
+}
+
 static const char *ca_of(const struct s3 *s, const struct store_config *config)
 {
     return given(store_config_get(config, "ca_bundle"),
@@ -163,7 +201,10 @@ int s3_open(struct s3 *s, const char *url, const struct store_config *config, st
     if (err)
         return err;
     s->anonymous = anonymous == 1;
-    err = open_settings(s, config, op);
+    set_key_max(s);
+    err = open_state(s, config, op);
+    if (!err)
+        err = open_settings(s, config, op);
     if (!err)
         err = s3_endpoint_parse(
             given(store_config_get(config, "endpoint"), s->aws.endpoint_url), op, &s->endpoint);
@@ -188,4 +229,5 @@ int s3_open(struct s3 *s, const char *url, const struct store_config *config, st
 const char *const s3_store_options[] = {"endpoint",   "region",          "profile",
                                         "path_style", "no_sign_request", "request_payer",
                                         "sse",        "sse_kms_key_id",  "storage_class",
-                                        "ca_bundle",  "ca_file",         NULL};
+                                        "ca_bundle",  "ca_file",         "state_prefix",
+                                        NULL};

@@ -72,15 +72,24 @@ int s3_fields_add_header(void *arg, const char *name, const char *value)
 
 /* --- a request --- */
 
+int s3_full_key(const struct s3 *s, const char *key, bool slash, char ret[S3_KEY_MAX])
+{
+    const char *state = s->state_prefix ? path_below(STORE_STATE_DIR, key) : NULL;
+    const char *prefix = state ? s->state_prefix : s->prefix;
+    int n;
+
+    if (state)
+        key = state;
+    n = snprintf(ret, S3_KEY_MAX, "%s%s%s%s", prefix, *prefix && *key ? "/" : "", key,
+                 slash && (*key || *prefix) ? "/" : "");
+    return n < 0 || n >= S3_KEY_MAX ? -ENAMETOOLONG : 0;
+}
+
 int s3_request_init(struct s3 *s, struct op *op, struct s3_request *r, const char *what,
                     const char *method, const char *key, bool slash)
 {
-    int n;
-
     *r = (struct s3_request){.what = what, .method = method};
-    n = snprintf(r->key, sizeof(r->key), "%s%s%s%s", s->prefix, *s->prefix && *key ? "/" : "",
-                 key, slash && (*key || *s->prefix) ? "/" : "");
-    if (n < 0 || (size_t)n >= sizeof(r->key))
+    if (s3_full_key(s, key, slash, r->key))
         return op_fail(op, -ENAMETOOLONG, "%s %s: the key is too long", what, s->base.url);
     return 0;
 }
@@ -337,6 +346,36 @@ static void read_error(struct s3_request *r)
         (void)snprintf(r->error.region, sizeof(r->error.region), "%s", region);
 }
 
+static bool is_copy(const struct s3_request *r)
+{
+    for (size_t i = 0; i < r->headers.n; i++)
+        if (strcmp(r->headers.items[i].name, "x-amz-copy-source") == 0)
+            return true;
+    return false;
+}
+
+static int not_s3(struct s3_request *r, int err, const char *why)
+{
+    (void)snprintf(r->error.message, sizeof(r->error.message), "not S3's answer: %s", why);
+    return err;
+}
+
+/* "200 ok" of something that only listens where S3 should: believed, it would cost the only
+ * copy of what was to be stored. The answers that are read as XML are judged by that; those
+ * about an object by s3_object_from_answer(). */
+static int judge_success(struct s3_request *r)
+{
+    const char *text = http_answer_header(&r->answer, "etag");
+    char etag[STORE_ETAG_MAX] = "";
+
+    if (strcmp(r->method, "PUT") == 0 && !is_copy(r) &&
+        (!text || s3_etag_copy(etag, text) || !*etag))
+        return not_s3(r, -EPROTO, "it has no usable ETag");
+    if (strcmp(r->method, "DELETE") == 0 && r->answer.body.len)
+        return not_s3(r, -EPROTO, "it has a body");
+    return 0;
+}
+
 /* 0, or the errno of an answer. A 200 may hold an <Error>: Complete and copies send their
  * status before they know. */
 static int judge(struct s3_request *r)
@@ -344,14 +383,26 @@ static int judge(struct s3_request *r)
     int err = http_status_error(r->answer.status), by_code;
 
     r->error = (struct s3_error){0};
-    if (!err && !r->answer.body.len)
-        return 0;
-    if (!err && !s3_xml_error(r->answer.body.data, r->answer.body.len, &r->error))
-        return 0;
+    if (!err && (!r->answer.body.len ||
+                 !s3_xml_error(r->answer.body.data, r->answer.body.len, &r->error)))
+        return judge_success(r);
     read_error(r);
     by_code = s3_code_error(r->error.code);
     if (by_code)
         return by_code;
+    /* AWS answers so to a HEAD whose keys have ended; there is nothing else to get wrong in it.
+     */
+    if (r->answer.status == 400 && !r->error.code[0] && strcmp(r->method, "HEAD") == 0) {
+        (void)snprintf(r->error.message, sizeof(r->error.message),
+                       "refused without a reason, as keys are that have ended");
+        return -EACCES;
+    }
+    /* Only S3 knows keys, and it names what it misses: else the path leads to no bucket. */
+    if (err == -ENOENT && !r->error.code[0] && strcmp(r->method, "HEAD") != 0)
+        return not_s3(r, -ENXIO, "no such bucket at this endpoint");
+    /* Who takes this for "not here" sends the next request without what was refused. */
+    if (err == -EOPNOTSUPP && !r->error.code[0] && strcmp(r->method, "HEAD") != 0)
+        return not_s3(r, -EPROTO, "it refuses without a code");
     return err ? err : -EIO;
 }
 
@@ -586,13 +637,20 @@ int s3_object_from_answer(struct op *op, const struct http_answer *a, bool is_di
 {
     int64_t size = http_content_length(a);
     struct object obj = {.is_prefix = is_dir, .has_marker = is_dir, .attrs_known = true};
+    int64_t told = http_date_seconds(a, "date");
     int err = etag_and_time(op, a, "last-modified", &obj);
 
     if (err)
         return err;
+    /* versitygw has no ETag for files that came into its folder by other ways. */
+    if (!obj.etag[0] && !http_answer_header(a, "x-amz-request-id"))
+        return op_fail(op, -EPROTO, "not S3's answer: neither ETag nor request id");
+    if (told > 0 && told < INT64_MAX / NS_PER_SEC)
+        obj.told_ns = told * NS_PER_SEC;
     if (size < 0)
         return op_fail(op, -EPROTO, "no usable Content-Length");
     obj.size = is_dir ? 0 : (uint64_t)size;
+    s3_checksum_of_answer(a, &obj.checksum);
     err = s3_attrs_read(a, is_dir, &obj.attrs);
     if (err)
         return op_fail(op, err, "out of memory");
@@ -620,5 +678,9 @@ int s3_head(struct s3 *s, struct op *op, struct s3_request *r, const char *what,
 {
     int err = s3_request_init(s, op, r, what, "HEAD", key, slash);
 
-    return err ? err : s3_run(s, op, r);
+    if (err)
+        return err;
+    if (!slash && !atomic_load(&s->no_checksums))
+        s3_fields_add(&r->headers, "x-amz-checksum-mode", "ENABLED");
+    return s3_run(s, op, r);
 }

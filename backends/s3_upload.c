@@ -12,7 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define UPLOAD_ID_MAX     2048
+#define UPLOAD_ID_MAX 2048
+#define SWEPT_MAX     32 /* sessions of one key that are ended at once */
+/* A server's clock may differ by so much before it refuses our requests. */
+#define SKEW_NS           (15 * 60 * NS_PER_SEC)
 #define COMPLETE_BODY_MAX (4 * 1024 * 1024)
 
 struct s3_upload {
@@ -98,6 +101,7 @@ int s3_upload_begin_with(struct s3 *s, struct op *op, const char *key, bool slas
     if (err)
         return err;
     s3_fields_add(&r.query, "uploads", "");
+    r.once = true; /* sent twice, it leaves a session that nobody knows */
     for (size_t i = 0; i < headers->n; i++)
         s3_fields_add(&r.headers, headers->items[i].name, headers->items[i].value);
     err = headers->err ? op_fail(op, headers->err, "out of memory") : s3_run(s, op, &r);
@@ -125,8 +129,10 @@ int s3_upload_begin(struct store *st, struct op *op, const char *key, const stru
     int err = 0;
 
     s3_fields_add(&headers, "content-type", S3_OCTET_STREAM);
-    if (!atomic_load(&s3_of(st)->no_checksums))
+    if (!atomic_load(&s3_of(st)->no_checksums)) {
         s3_fields_add(&headers, "x-amz-checksum-algorithm", "CRC32C");
+        s3_fields_add(&headers, "x-amz-checksum-type", "FULL_OBJECT");
+    }
     s3_add_placement(s3_of(st), &headers, true);
     if (attrs)
         err = s3_attrs_write(attrs, s3_fields_add_header, &headers);
@@ -203,7 +209,7 @@ int s3_upload_part(struct upload *up, struct op *op, unsigned number, struct sou
 }
 
 int s3_upload_copy_part(struct upload *up, struct op *op, unsigned number, const char *from,
-                        const char *etag, uint64_t off, uint64_t len)
+                        const struct object *source, uint64_t off, uint64_t len)
 {
     struct s3_upload *u = upload_of(up);
     struct s3 *s = s3_of(up->store);
@@ -216,10 +222,11 @@ int s3_upload_copy_part(struct upload *up, struct op *op, unsigned number, const
         return err;
     s3_fields_addf(&r.query, "partNumber", "%u", number);
     s3_fields_add(&r.headers, "x-amz-copy-source", from);
-    s3_fields_addf(&r.headers, "x-amz-copy-source-range", "bytes=%" PRIu64 "-%" PRIu64, off,
-                   off + len - 1);
-    if (*etag)
-        s3_fields_addf(&r.headers, "x-amz-copy-source-if-match", "\"%s\"", etag);
+    if (len < source->size) /* AWS copies ranges only out of objects above 5 MB */
+        s3_fields_addf(&r.headers, "x-amz-copy-source-range", "bytes=%" PRIu64 "-%" PRIu64, off,
+                       off + len - 1);
+    if (source->etag[0])
+        s3_fields_addf(&r.headers, "x-amz-copy-source-if-match", "\"%s\"", source->etag);
     r.silence_ns = S3_SLOW_ANSWER;
     err = s3_run(s, op, &r);
     if (err)
@@ -240,6 +247,7 @@ struct completion {
     struct buf body;
     uint64_t size;
     char etag[STORE_ETAG_MAX]; /* where part ETags are MD5s; else "" */
+    struct checksum checksum;  /* of all parts; none when one has none */
     unsigned n;
 };
 
@@ -299,6 +307,22 @@ static int build_completion_locked(struct s3_upload *u, struct completion *c)
     return err;
 }
 
+static void sum_parts(const struct s3_upload *u, struct completion *c)
+{
+    struct checksum sum = {.kind = CHECKSUM_CRC32C};
+
+    for (size_t i = 0; i < u->n_parts; i++) {
+        struct checksum part = {0};
+        if (!u->parts[i].number)
+            continue;
+        s3_checksum_of_text(u->parts[i].crc32c, &part);
+        if (part.kind == CHECKSUM_NONE)
+            return;
+        checksum_append(&sum, &part, u->parts[i].size);
+    }
+    c->checksum = sum;
+}
+
 static int build_completion(struct s3_upload *u, struct op *op, struct completion *c)
 {
     int err;
@@ -306,6 +330,7 @@ static int build_completion(struct s3_upload *u, struct op *op, struct completio
     mutex_lock(&u->lock);
     err = build_completion_locked(u, c);
     expect_etag(u, c);
+    sum_parts(u, c);
     mutex_unlock(&u->lock);
     if (!err && c->n == 0)
         return op_fail(op, -EINVAL, "commit %s: no part was uploaded", u->key);
@@ -328,6 +353,14 @@ static int list_parts(struct s3_upload *u, struct op *op, unsigned marker,
         return err;
     err = s3_xml_parts(r.answer.body.data, r.answer.body.len, ret);
     return err ? s3_fail(s, op, &r, err, "the list of parts is no usable XML") : 0;
+}
+
+/* The same content put by somebody else has another origin. */
+static bool same_origin(const struct s3_upload *u, const struct attrs *a)
+{
+    return !u->attrs_known || !(u->attrs.has & ATTR_ORIGIN) ||
+           (a->has & ATTR_ORIGIN && a->origin == u->attrs.origin &&
+            a->origin_ns == u->attrs.origin_ns);
 }
 
 /* After a Complete that found no session or a version already there: was it an earlier one of
@@ -354,7 +387,7 @@ static bool was_committed(struct s3_upload *u, const struct op *op, const struct
     if (s3_head(s3_of(u->base.store), &own, &r, "commit", u->key, u->slash) ||
         s3_object_from_answer(&own, &r.answer, u->slash, &obj))
         return false;
-    same = strcmp(obj.etag, c->etag) == 0 && obj.size == c->size;
+    same = strcmp(obj.etag, c->etag) == 0 && obj.size == c->size && same_origin(u, &obj.attrs);
     if (same)
         *ret = obj;
     else
@@ -397,9 +430,11 @@ static int complete(struct s3_upload *u, struct op *op, const char *etag, struct
         return s3_fail(s, op, &r, err, "the answer has no ETag");
     err = s3_object_written(op, &r.answer, c->size, new_etag, u->attrs_known ? &u->attrs : NULL,
                             ret);
-    if (!err)
-        ret->attrs_known = u->attrs_known;
-    return err;
+    if (err)
+        return err;
+    ret->attrs_known = u->attrs_known;
+    ret->checksum = c->checksum;
+    return 0;
 }
 
 int s3_upload_commit(struct upload *up, struct op *op, const char *etag, struct object *ret_obj)
@@ -484,7 +519,7 @@ int s3_upload_resume(struct store *st, struct op *op, const char *key, const cha
     if (!u)
         return op_fail(op, -ENOMEM, "out of memory");
     do
-        err = resume_page(u, op, &marker, visit, arg);
+        err = visit ? resume_page(u, op, &marker, visit, arg) : 0;
     while (!err && marker);
     if (err) {
         upload_free(u);
@@ -492,4 +527,88 @@ int s3_upload_resume(struct store *st, struct op *op, const char *key, const cha
     }
     *ret_up = &u->base;
     return 0;
+}
+
+int s3_upload_has(struct upload *up, struct op *op, unsigned number, struct source *src)
+{
+    struct s3_upload *u = upload_of(up);
+    struct s3_part part = {0};
+
+    mutex_lock(&u->lock);
+    if (number >= 1 && number <= u->n_parts)
+        part = u->parts[number - 1];
+    mutex_unlock(&u->lock);
+    return part.number && part.size == src->size ? s3_same_as_part(op, src, &part) : 0;
+}
+
+/* --- sessions nobody knows --- */
+
+struct sweep {
+    char key[S3_KEY_MAX]; /* the bucket's */
+    const char *keep;
+    int64_t since_ns;
+    char *ids[SWEPT_MAX];
+    size_t n;
+};
+
+static int take_session(void *arg, const char *key, const char *id, int64_t begun_ns)
+{
+    struct sweep *w = arg;
+
+    if (strcmp(key, w->key) != 0 || begun_ns < w->since_ns || !id_ok(id) ||
+        (w->keep && strcmp(id, w->keep) == 0) || w->n == SWEPT_MAX)
+        return 0;
+    w->ids[w->n] = strdup(id);
+    return w->ids[w->n] ? (int)(++w->n * 0) : -ENOMEM;
+}
+
+static int list_sessions(struct s3 *s, struct op *op, const char *key, struct sweep *w)
+{
+    auto_request struct s3_request r;
+    int err = s3_request_init(s, op, &r, "list uploads", "GET", key, false);
+
+    if (err)
+        return err;
+    memcpy(w->key, r.key, sizeof(w->key));
+    s3_fields_add(&r.query, "uploads", "");
+    s3_fields_add(&r.query, "encoding-type", "url");
+    s3_fields_add(&r.query, "prefix", w->key);
+    r.key[0] = '\0';
+    err = s3_run(s, op, &r);
+    if (err)
+        return err;
+    err = s3_xml_uploads(r.answer.body.data, r.answer.body.len, take_session, w);
+    return err ? s3_fail(s, op, &r, err, "the list of uploads is no usable XML") : 0;
+}
+
+/* What holds a part is in use, by whomever. */
+static int end_if_empty(struct s3 *s, struct op *op, const char *key, const char *id)
+{
+    struct s3_upload *u = upload_new(s, key, false, id);
+    struct s3_parts_page page;
+
+    if (!u)
+        return op_fail(op, -ENOMEM, "out of memory");
+    int err = list_parts(u, op, 0, &page);
+    if (!err && page.n_parts == 0)
+        return s3_upload_abort(&u->base, op);
+    if (!err)
+        s3_parts_page_release(&page);
+    upload_free(u);
+    return err == -ENOENT ? 0 : err;
+}
+
+int s3_upload_sweep(struct store *st, struct op *op, const char *key, int64_t since_ns,
+                    const char *keep)
+{
+    struct s3 *s = s3_of(st);
+    struct sweep w = {.keep = keep, .since_ns = since_ns - SKEW_NS};
+    int err = list_sessions(s, op, key, &w);
+
+    for (size_t i = 0; i < w.n; i++) {
+        if (!err)
+            err = end_if_empty(s, op, key, w.ids[i]);
+        free(w.ids[i]);
+    }
+    return err;
 }

@@ -2,6 +2,7 @@
 #include "backends/s3.h"
 
 #include "backends/s3_attrs.h"
+#include "common/log.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -10,7 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DELETE_BATCH    1000
+#define DELETE_BATCH 1000
+/* Only AWS itself is known to look at the ETags of a batch: elsewhere so few keys go one by
+ * one. */
+#define SINGLY_MAX      8
 #define DELETE_BODY_MAX (8 * 1024 * 1024)
 
 int s3_put(struct store *st, struct op *op, const char *key, const char *etag,
@@ -35,13 +39,18 @@ int s3_put(struct store *st, struct op *op, const char *key, const char *etag,
     err = s3_condition_error(etag, s3_run(s, op, &r));
     if (err || !ret_obj)
         return err;
+    if (atomic_load(&s->no_checksums)) /* refused just now */
+        checksum[0] = '\0';
     err = s3_object_written(op, &r.answer, src->size, NULL, attrs, ret_obj);
-    if (!err)
-        s3_size_note(s, ret_obj->etag, src->size);
-    return err;
+    if (err)
+        return err;
+    s3_checksum_of_text(checksum, &ret_obj->checksum);
+    s3_size_note(s, ret_obj->etag, src->size);
+    return 0;
 }
 
-int s3_mkdir(struct store *st, struct op *op, const char *key, const struct attrs *attrs)
+int s3_mkdir(struct store *st, struct op *op, const char *key, const struct attrs *attrs,
+             struct object *ret_obj)
 {
     struct s3 *s = s3_of(st);
     auto_request struct s3_request r;
@@ -49,29 +58,78 @@ int s3_mkdir(struct store *st, struct op *op, const char *key, const struct attr
 
     if (err)
         return err;
+    if (ret_obj)
+        *ret_obj = (struct object){.is_prefix = true};
     if (!r.key[0]) /* a bucket is there */
         return 0;
     s3_fields_add(&r.headers, "content-type", S3_DIRECTORY);
     s3_add_placement(s, &r.headers, false);
     if (attrs)
         (void)s3_attrs_write(attrs, s3_fields_add_header, &r.headers);
-    return s3_run(s, op, &r);
+    err = s3_run(s, op, &r);
+    return err || !ret_obj ? err : s3_object_written(op, &r.answer, 0, NULL, attrs, ret_obj);
 }
 
+/* Whether an answer may mean that the server knows no conditions on removals. Only S3 says so:
+ * what merely stands in between refuses with other words, and some other time. */
+static bool condition_refused(const struct s3_request *r)
+{
+    static const char *const codes[] = {"InvalidArgument", "InvalidRequest", "MalformedXML",
+                                        "NotImplemented", "NotSupported"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
+        if (strcmp(r->error.code, codes[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The same was taken without the condition. */
+static void remember_refusal(struct s3 *s)
+{
+    if (!atomic_exchange(&s->no_delete_match, true))
+        log_warn("%s knows no conditional removals: a version that another node puts in the "
+                 "moment before one is removed with it",
+                 s->base.url);
+}
+
+/* ret_refused may be NULL. */
 static int remove_one(struct s3 *s, struct op *op, const char *what, const char *key,
-                      bool slash)
+                      bool slash, const char *etag, bool *ret_refused)
 {
     auto_request struct s3_request r;
     int err = s3_request_init(s, op, &r, what, "DELETE", key, slash);
 
+    if (err)
+        return err;
+    s3_add_condition(&r, etag);
+    err = s3_run(s, op, &r);
+    if (ret_refused)
+        *ret_refused = err && condition_refused(&r);
+    if (err != -ENOENT)
+        return err;
+    /* Only this means that what shall go is not there. */
+    return strcmp(r.error.code, "NoSuchKey") == 0 ? 0
+                                                  : s3_fail(s, op, &r, -EPROTO, r.error.code);
+}
+
+static int remove_version(struct s3 *s, struct op *op, const char *key, const char *etag)
+{
+    bool refused = false;
+
+    if (!etag || atomic_load(&s->no_delete_match))
+        return remove_one(s, op, "remove", key, false, NULL, NULL);
+    int err = remove_one(s, op, "remove", key, false, etag, &refused);
+    if (!refused)
+        return err;
+    err = remove_one(s, op, "remove", key, false, NULL, NULL);
     if (!err)
-        err = s3_run(s, op, &r);
-    return err == -ENOENT ? 0 : err;
+        remember_refusal(s);
+    return err;
 }
 
 int s3_rmdir(struct store *st, struct op *op, const char *key)
 {
-    return remove_one(s3_of(st), op, "rmdir", key, true);
+    return remove_one(s3_of(st), op, "rmdir", key, true, NULL, NULL);
 }
 
 /* --- many at once --- */
@@ -80,28 +138,33 @@ struct batch {
     struct s3 *s;
     struct op *op;
     const char *const *keys;
-    int *errs; /* one for each key; not NULL */
+    const char *const *etags; /* NULL: none */
+    int *errs;                /* one for each key; not NULL */
     size_t n;
 };
 
-static int add_key(struct batch *b, struct buf *body, const char *key)
+static int add_key(struct batch *b, struct buf *body, const char *key, const char *etag)
 {
     auto_buf struct buf escaped = BUF_INIT(DELETE_BODY_MAX);
-    int err = 0;
+    int err = b->s->state_prefix && path_below(STORE_STATE_DIR, key) ? -EINVAL : 0;
 
-    if (*b->s->prefix)
+    if (!err && *b->s->prefix)
         err = s3_xml_escape(&escaped, b->s->prefix);
     if (!err && *b->s->prefix)
         err = buf_addc(&escaped, '/');
     if (!err)
         err = s3_xml_escape(&escaped, key);
-    if (err)
-        return err;
-    return buf_addf(body, "<Object><Key>%s</Key></Object>", escaped.data);
+    if (!err)
+        err = buf_addf(body, "<Object><Key>%s</Key>", escaped.data);
+    if (!err && etag && (err = buf_adds(body, "<ETag>\"")) == 0)
+        err = s3_xml_escape(body, etag);
+    if (!err && etag)
+        err = buf_adds(body, "\"</ETag>");
+    return err ? err : buf_adds(body, "</Object>");
 }
 
 /* The request's text; *ret_batched says how many keys are in it. The others can't be written in
- * XML and go one by one. */
+ * XML, or are not below the prefix that all of it shares, and go one by one. */
 static int build_delete(struct batch *b, struct buf *body, bool *in_xml, size_t *ret_batched)
 {
     int err = buf_adds(body, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>"
@@ -110,12 +173,15 @@ static int build_delete(struct batch *b, struct buf *body, bool *in_xml, size_t 
 
     *ret_batched = 0;
     for (size_t i = 0; i < b->n && !err; i++) {
-        int r = add_key(b, body, b->keys[i]);
+        size_t len = body->len;
+        int r = add_key(b, body, b->keys[i], b->etags ? b->etags[i] : NULL);
 
         in_xml[i] = r == 0;
         *ret_batched += r == 0;
         if (r && r != -EINVAL)
             err = r;
+        else if (r)
+            body->len = len;
     }
     if (!err)
         err = buf_adds(body, "</Delete>");
@@ -158,7 +224,7 @@ static int add_md5(struct op *op, struct s3_request *r, const struct buf *body)
     return 0;
 }
 
-static int send_delete(struct batch *b, const struct buf *body)
+static int send_delete(struct batch *b, const struct buf *body, bool *ret_refused)
 {
     auto_request struct s3_request r;
     struct mem_source src;
@@ -179,6 +245,7 @@ static int send_delete(struct batch *b, const struct buf *body)
     r.payload_hash = hash;
     r.body = &src.base;
     err = s3_run(b->s, b->op, &r);
+    *ret_refused = err && err != -EOPNOTSUPP && condition_refused(&r);
     if (err)
         return err;
     err = s3_xml_delete_errors(r.answer.body.data, r.answer.body.len, note_failure, b);
@@ -189,26 +256,45 @@ static int remove_singly(struct batch *b, const bool *skip)
 {
     for (size_t i = 0; i < b->n; i++)
         if (!skip || !skip[i])
-            b->errs[i] = remove_one(b->s, b->op, "remove", b->keys[i], false);
+            b->errs[i] = remove_version(b->s, b->op, b->keys[i], b->etags ? b->etags[i] : NULL);
     return 0;
+}
+
+/* One request with all that fits into it, and without the versions where they are refused. */
+static int send_batch(struct batch *b, bool *in_xml, size_t *ret_batched)
+{
+    auto_buf struct buf body = BUF_INIT(DELETE_BODY_MAX);
+    const char *const *etags = b->etags;
+    bool refused = false;
+    int err = build_delete(b, &body, in_xml, ret_batched);
+
+    if (!err && *ret_batched)
+        err = send_delete(b, &body, &refused);
+    if (!etags || !refused)
+        return err;
+    b->etags = NULL;
+    err = send_batch(b, in_xml, ret_batched);
+    if (!err)
+        remember_refusal(b->s);
+    b->etags = etags;
+    return err;
 }
 
 /* Sets errs[] of up to DELETE_BATCH keys. */
 static void remove_batch(struct batch *b)
 {
-    auto_buf struct buf body = BUF_INIT(DELETE_BODY_MAX);
-    bool in_xml[DELETE_BATCH];
+    bool in_xml[DELETE_BATCH] = {false};
     size_t batched;
     int err;
 
     memset(b->errs, 0, b->n * sizeof(*b->errs));
-    if (b->n == 1) {
+    if (atomic_load(&b->s->no_delete_match))
+        b->etags = NULL;
+    if (b->n == 1 || (b->etags && b->n <= SINGLY_MAX && b->s->endpoint.custom)) {
         (void)remove_singly(b, NULL);
         return;
     }
-    err = build_delete(b, &body, in_xml, &batched);
-    if (!err && batched)
-        err = send_delete(b, &body);
+    err = send_batch(b, in_xml, &batched);
     if (err == -EOPNOTSUPP) { /* Google's S3 has no batches */
         (void)remove_singly(b, NULL);
         return;
@@ -219,7 +305,8 @@ static void remove_batch(struct batch *b)
         (void)remove_singly(b, in_xml);
 }
 
-int s3_remove(struct store *st, struct op *op, const char *const *keys, size_t n, int *errs)
+int s3_remove(struct store *st, struct op *op, const char *const *keys,
+              const char *const *etags, size_t n, int *errs)
 {
     auto_free int *own = errs ? NULL : calloc(n ? n : 1, sizeof(*own));
     int *all = errs ? errs : own;
@@ -230,6 +317,7 @@ int s3_remove(struct store *st, struct op *op, const char *const *keys, size_t n
         struct batch b = {.s = s3_of(st),
                           .op = op,
                           .keys = keys + at,
+                          .etags = etags ? etags + at : NULL,
                           .errs = all + at,
                           .n = n - at < DELETE_BATCH ? n - at : DELETE_BATCH};
 

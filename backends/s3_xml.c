@@ -460,6 +460,54 @@ void s3_parts_page_release(struct s3_parts_page *page)
     *page = (struct s3_parts_page){0};
 }
 
+/* --- <ListMultipartUploadsResult> --- */
+
+struct uploads_walk {
+    int (*visit)(void *arg, const char *key, const char *id, int64_t begun_ns);
+    void *arg;
+    char *key, *id;
+    int64_t begun_ns;
+};
+
+static int uploads_end(struct walker *w, const char *path, const char *text)
+{
+    static const char in_upload[] = "ListMultipartUploadsResult/Upload";
+    struct uploads_walk *u = w->arg;
+    const char *field = path + sizeof(in_upload) - 1;
+    int err = 0;
+
+    if (strncmp(path, "ListMultipartUploadsResult", 26) != 0)
+        return -EPROTO;
+    if (strncmp(path, in_upload, sizeof(in_upload) - 1) != 0)
+        return 0;
+    if (strcmp(field, "/Key") == 0)
+        return replace_text(&u->key, text);
+    if (strcmp(field, "/UploadId") == 0)
+        return replace_text(&u->id, text);
+    if (strcmp(field, "/Initiated") == 0)
+        return s3_parse_time(text, &u->begun_ns);
+    if (*field == '\0' && u->key && u->id && s3_uri_decode(u->key, true) >= 0)
+        err = u->visit(u->arg, u->key, u->id, u->begun_ns);
+    if (*field == '\0') {
+        free(take_ptr(u->key));
+        free(take_ptr(u->id));
+        u->begun_ns = 0;
+    }
+    return err;
+}
+
+int s3_xml_uploads(const char *data, size_t len,
+                   int (*visit)(void *arg, const char *key, const char *id, int64_t begun_ns),
+                   void *arg)
+{
+    struct uploads_walk u = {.visit = visit, .arg = arg};
+    int err = walk(data, len, NULL, uploads_end, &u);
+
+    free(u.key);
+    free(u.id);
+    return err;
+}
+
 /* --- single texts --- */
 
 struct text_walk {
@@ -524,6 +572,44 @@ int s3_xml_delete_errors(const char *data, size_t len,
 
     free(d.key);
     free(d.code);
+    return err;
+}
+
+/* --- <Tagging> --- */
+
+struct tag_walk {
+    int (*visit)(void *arg, const char *key, const char *value);
+    void *arg;
+    char *key, *value;
+};
+
+static int tag_end(struct walker *w, const char *path, const char *text)
+{
+    struct tag_walk *t = w->arg;
+    int err = 0;
+
+    if (strncmp(path, "Tagging", 7) != 0)
+        return -EPROTO;
+    if (strcmp(path, "Tagging/TagSet/Tag/Key") == 0)
+        return replace_text(&t->key, text);
+    if (strcmp(path, "Tagging/TagSet/Tag/Value") == 0)
+        return replace_text(&t->value, text);
+    if (strcmp(path, "Tagging/TagSet/Tag") == 0) {
+        err = t->key ? t->visit(t->arg, t->key, t->value ? t->value : "") : -EPROTO;
+        free(take_ptr(t->key));
+        free(take_ptr(t->value));
+    }
+    return err;
+}
+
+int s3_xml_tags(const char *data, size_t len,
+                int (*visit)(void *arg, const char *key, const char *value), void *arg)
+{
+    struct tag_walk t = {.visit = visit, .arg = arg};
+    int err = walk(data, len, NULL, tag_end, &t);
+
+    free(t.key);
+    free(t.value);
     return err;
 }
 

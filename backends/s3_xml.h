@@ -61,12 +61,22 @@ struct s3_parts_page {
 int s3_xml_parts(const char *data, size_t len, struct s3_parts_page *ret);
 void s3_parts_page_release(struct s3_parts_page *page);
 
+/* The uploads that an answer to ListMultipartUploads lists; encoded keys are decoded. A
+ * non-zero visit ends it. */
+int s3_xml_uploads(const char *data, size_t len,
+                   int (*visit)(void *arg, const char *key, const char *id, int64_t begun_ns),
+                   void *arg);
+
 /* The text at `path` ("Result/Element") into a heap string; -EPROTO when it is missing. */
 int s3_xml_text(const char *data, size_t len, const char *path, char **ret);
 
 /* The keys that a DeleteObjects answer calls failed. A non-zero visit ends it. */
 int s3_xml_delete_errors(const char *data, size_t len,
                          int (*visit)(void *arg, const char *key, const char *code), void *arg);
+
+/* The tags of an object, from its <Tagging>. A non-zero visit ends it. */
+int s3_xml_tags(const char *data, size_t len,
+                int (*visit)(void *arg, const char *key, const char *value), void *arg);
 
 /* Adds text with everything escaped that XML needs escaped. -EINVAL for what XML 1.0 can't hold
  * (control characters, broken UTF-8). */

@@ -129,8 +129,29 @@ int store_stat(struct store *s, struct op *op, const char *key, struct object *r
     return (int)end(s, op, "stat", key, s->ops->stat(s, op, key, ret_obj));
 }
 
+int store_stat_dir(struct store *s, struct op *op, const char *key, struct object *ret_obj)
+{
+    struct object obj;
+    int r = begin(s, op, "stat", key);
+
+    if (r < 0)
+        return r;
+    if (s->ops->stat_dir)
+        return (int)end(s, op, "stat", key, s->ops->stat_dir(s, op, key, ret_obj));
+    r = (int)end(s, op, "stat", key, s->ops->stat(s, op, key, &obj));
+    if (r < 0)
+        return r;
+    if (!obj.is_prefix || !obj.has_marker) {
+        object_release(&obj);
+        return op_fail(op, -ENOENT, "stat %s/%s: no object of its own", s->url, key);
+    }
+    *ret_obj = obj;
+    return 0;
+}
+
 struct checked_visit {
     uint64_t hidden;
+    bool self; /* the directory's own object is wanted */
     store_visit visit;
     void *arg;
 };
@@ -139,7 +160,8 @@ static int visit_safe_names(void *arg, const char *name, const struct object *ob
 {
     struct checked_visit *c = arg;
 
-    if (!name[0] || !path_key_safe(name, STORE_KEY_MAX)) {
+    bool itself = c->self && !name[0] && obj->is_prefix && obj->has_marker;
+    if ((!name[0] && !itself) || !path_key_safe(name, STORE_KEY_MAX)) {
         c->hidden++;
         return 0;
     }
@@ -149,13 +171,19 @@ static int visit_safe_names(void *arg, const char *name, const struct object *ob
 int store_list(struct store *s, struct op *op, const char *prefix, unsigned flags,
                store_visit visit, void *arg)
 {
-    struct checked_visit c = {0, visit, arg};
+    return store_list_after(s, op, prefix, flags, NULL, visit, arg);
+}
+
+int store_list_after(struct store *s, struct op *op, const char *prefix, unsigned flags,
+                     const char *after, store_visit visit, void *arg)
+{
+    struct checked_visit c = {0, (flags & LIST_SELF) != 0, visit, arg};
 
     int r = begin(s, op, "list", prefix);
     if (r < 0)
         return r;
     op->hidden_names = 0; /* a layer's repeated listing counts once */
-    r = s->ops->list(s, op, prefix, flags, visit_safe_names, &c);
+    r = s->ops->list(s, op, prefix, flags, after, visit_safe_names, &c);
     c.hidden += atomic_exchange_explicit(&s->hidden_names, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->hidden_total, c.hidden, memory_order_relaxed);
     op->hidden_names += c.hidden;
@@ -310,6 +338,31 @@ int store_upload_resume(struct store *s, struct op *op, const char *key, const c
                     s->ops->upload_resume(s, op, key, token, visit, arg, ret_up));
 }
 
+int store_upload_has(struct upload *up, struct op *op, unsigned number, struct source *src)
+{
+    struct store *s = up->store;
+
+    int r = begin(s, op, "compare", "");
+    if (r < 0)
+        return r;
+    if (!s->ops->upload_has)
+        return lacks(s, op, "compare");
+    r = (int)end(s, op, "compare", "", s->ops->upload_has(up, op, number, src));
+    assert(r <= 1);
+    return r;
+}
+
+int store_upload_sweep(struct store *s, struct op *op, const char *key, int64_t since_ns,
+                       const char *keep)
+{
+    int r = begin(s, op, "sweep", key);
+    if (r < 0)
+        return r;
+    if (!s->ops->upload_sweep)
+        return lacks(s, op, "sweep");
+    return (int)end(s, op, "sweep", key, s->ops->upload_sweep(s, op, key, since_ns, keep));
+}
+
 int store_copy(struct store *s, struct op *op, const char *from, const char *from_etag,
                const char *to, const char *to_etag, const struct attrs *attrs,
                struct object *ret_obj)
@@ -345,25 +398,30 @@ int store_rename(struct store *s, struct op *op, const char *from, const char *t
     return (int)end(s, op, "rename", from, s->ops->rename(s, op, from, to));
 }
 
-int store_remove(struct store *s, struct op *op, const char *const *keys, size_t n, int *errs)
+int store_remove(struct store *s, struct op *op, const char *const *keys,
+                 const char *const *etags, size_t n, int *errs)
 {
     int r = 0;
 
-    for (size_t i = 0; i < n && !r; i++)
+    for (size_t i = 0; i < n && !r; i++) {
         r = begin(s, op, "remove", keys[i]);
+        if (!r && etags)
+            r = check_etag(s, op, "remove", etags[i]);
+    }
     if (r < 0 || n == 0)
         return r;
-    return (int)end(s, op, "remove", keys[0], s->ops->remove(s, op, keys, n, errs));
+    return (int)end(s, op, "remove", keys[0], s->ops->remove(s, op, keys, etags, n, errs));
 }
 
-int store_mkdir(struct store *s, struct op *op, const char *key, const struct attrs *attrs)
+int store_mkdir(struct store *s, struct op *op, const char *key, const struct attrs *attrs,
+                struct object *ret_obj)
 {
     int r = begin(s, op, "mkdir", key);
     if (r < 0)
         return r;
     if (!s->ops->mkdir)
         return lacks(s, op, "mkdir");
-    return (int)end(s, op, "mkdir", key, s->ops->mkdir(s, op, key, attrs));
+    return (int)end(s, op, "mkdir", key, s->ops->mkdir(s, op, key, attrs, ret_obj));
 }
 
 int store_rmdir(struct store *s, struct op *op, const char *key)

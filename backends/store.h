@@ -12,6 +12,7 @@
 #ifndef RUNFS_BACKENDS_STORE_H
 #define RUNFS_BACKENDS_STORE_H
 
+#include "common/checksum.h"
 #include "common/op.h"
 #include "common/path.h"
 
@@ -23,6 +24,10 @@
 
 #define STORE_ETAG_MAX 72           /* bytes with the NUL */
 #define STORE_KEY_MAX  PATH_KEY_MAX /* longest key any driver is asked for, with the NUL */
+
+/* Keys below this one are objects of our own (STORE_STATE): they are read, put and removed like
+ * others, but lie outside of the store's root. */
+#define STORE_STATE_DIR PATH_RESERVED
 
 /* What POSIX knows of a file beyond its bytes. */
 enum attr_has {
@@ -56,6 +61,7 @@ int attrs_copy(struct attrs *to, const struct attrs *from);
 struct object {
     uint64_t size;    /* bytes */
     int64_t mtime_ns; /* CLOCK_REALTIME of the last change, as the server says */
+    int64_t told_ns;  /* the server's clock when it said so; 0 when it did not tell */
     char
         etag[STORE_ETAG_MAX]; /* opaque version, without quotes; "" when the store keeps none */
     bool is_prefix;           /* a directory, real or implied by the keys below it */
@@ -64,6 +70,9 @@ struct object {
     bool attrs_known;         /* attrs are what the store holds; false from a listing that does
                                  not carry them (then only stat tells) */
     struct attrs attrs;
+    struct checksum checksum; /* of the whole content, where the store tells it
+                                 (STORE_CHECKSUM): from stat, from what writes content, and from
+                                 a read of the whole that was verified; not from listings */
 };
 
 /* Frees what attrs holds. */
@@ -72,7 +81,8 @@ void object_release(struct object *obj);
 /* Bytes to upload, readable at any offset and any number of times, from any one thread. */
 struct source {
     uint64_t size; /* bytes */
-    /* As pread(2), but with a negative errno; short only at the end. */
+    /* As pread(2), but with a negative errno; short only at the end. One that ends before
+     * `size` has changed: what is sent of it fails with -EBUSY. */
     ssize_t (*pread)(struct source *src, void *buf, size_t len, uint64_t off);
 };
 
@@ -107,6 +117,11 @@ enum store_cap {
     STORE_COPY = 1 << 5,       /* copy happens at the server */
     STORE_ATTRS = 1 << 6,      /* keeps mode, owner, mtime, symlink target and xattrs */
     STORE_ORIGIN = 1 << 7, /* keeps ATTR_ORIGIN: a put can take effect after its caller died */
+    STORE_STATE = 1 << 8,  /* takes keys below STORE_STATE_DIR, outside of its root */
+    STORE_CHECKSUM = 1 << 9, /* stat tells the checksum of most contents */
+    STORE_ORDER = 1 << 10, /* recursive listings come in the order of the keys' bytes (that of a
+                              directory's own object ends in "/"), and can begin anywhere */
+    STORE_ACLS = 1 << 11,  /* keeps ACLs among the xattrs */
 };
 
 struct store;
@@ -115,7 +130,9 @@ struct upload;
 
 enum list_flags {
     LIST_RECURSIVE =
-        1 << 0, /* the whole subtree, names relative to the prefix with "/" inside */
+        1 << 0,         /* the whole subtree, names relative to the prefix with "/" inside */
+    LIST_SELF = 1 << 1, /* also the directory's own object, under the name "", where the store
+                           has one and tells of it in the listing; not with LIST_RECURSIVE */
 };
 
 /* The name (relative to the listed prefix) and object are valid during the visit. A non-zero
@@ -138,15 +155,21 @@ struct store_ops {
      * a missing bucket or folder is -ENXIO. */
     int (*stat)(struct store *s, struct op *op, const char *key, struct object *ret_obj);
 
+    /* The own object of a directory (on S3 the marker "dir/"), also where an object has the
+     * same name; -ENOENT when it has none, whatever is below it. */
+    int (*stat_dir)(struct store *s, struct op *op, const char *key, struct object *ret_obj);
+
     /* Visits the children of directory `prefix`, each once, in no promised order, page by page
      * as answers arrive. Where a name is both object and directory, both are visited. A prefix
      * without children is 0 without a visit; one that does not exist is that or -ENOENT.
-     * Recursive listings visit directories only when they have an object of their own.
+     * Recursive listings visit directories only when they have an object of their own; where
+     * the store has STORE_ORDER they leave out all keys up to `after` (NULL: none), which is
+     * relative to the prefix, too, and NULL in all other listings.
      * Names with empty, "." or ".." components are not visited but counted by the wrapper;
      * names with NUL by the driver, in store->hidden_names. op->hidden_names says how many
      * there were in this listing. */
     int (*list)(struct store *s, struct op *op, const char *prefix, unsigned flags,
-                store_visit visit, void *arg);
+                const char *after, store_visit visit, void *arg);
 
     /* Delivers bytes [off, off+len) into the sink; returns how many, fewer only at the end.
      * -ESTALE when the object is no longer version `etag` (NULL takes any); -ENOENT when gone.
@@ -168,7 +191,8 @@ struct store_ops {
      * returned, the upload is freed; after a failed commit it may be committed again or
      * aborted. upload_token returns a heap string with which upload_resume continues the
      * session in another process: it visits the parts the store has; -ENOENT when the session
-     * is gone. upload_detach frees the upload too, but leaves the session for that. */
+     * is gone. With a NULL visit the parts are not asked for: such an upload is only to be
+     * aborted. upload_detach frees the upload too, but leaves the session for that. */
     int (*upload_begin)(struct store *s, struct op *op, const char *key,
                         const struct attrs *attrs, struct upload **ret_up);
     int (*upload_part)(struct upload *up, struct op *op, unsigned number, struct source *src);
@@ -180,6 +204,17 @@ struct store_ops {
     int (*upload_resume)(struct store *s, struct op *op, const char *key, const char *token,
                          int (*visit)(void *arg, const struct part *part), void *arg,
                          struct upload **ret_up);
+    /* Whether the session has part `number` with just this content: 1, 0, or a negative errno.
+     * For parts that were sent before a resume; it costs one reading of the source, and what
+     * the store told of the part at the resume is compared. A store that told nothing to
+     * compare answers 0. */
+    int (*upload_has)(struct upload *up, struct op *op, unsigned number, struct source *src);
+    /* Ends the sessions of `key` that were begun at `since_ns` (CLOCK_REALTIME) or later and
+     * hold no part, but for that of the token `keep` (may be NULL): what is left of
+     * upload_begin when its answer was lost, or its caller died before noting the token. NULL
+     * in stores where such a session costs nothing and goes by itself. */
+    int (*upload_sweep)(struct store *s, struct op *op, const char *key, int64_t since_ns,
+                        const char *keep);
 
     /* A copy within the store, of any size. -ESTALE when `from` is not version `from_etag` or
      * `to` not `to_etag` (as in put). attrs NULL keeps those of the source. */
@@ -192,12 +227,17 @@ struct store_ops {
     int (*rename)(struct store *s, struct op *op, const char *from, const char *to);
 
     /* Removes objects; one that is not there is a success. errs may be NULL, else errs[i] gets
-     * each key's result. Returns 0 or the first failure. */
-    int (*remove)(struct store *s, struct op *op, const char *const *keys, size_t n, int *errs);
+     * each key's result. Returns 0 or the first failure. etags may be NULL, and so may be each:
+     * any version goes. Else the result is -ESTALE when another version is there; an S3 server
+     * that knows no conditional deletes removes it nevertheless (docs/s3.md). */
+    int (*remove)(struct store *s, struct op *op, const char *const *keys,
+                  const char *const *etags, size_t n, int *errs);
 
     /* Makes a directory that exists empty (on S3 a marker "dir/"); one that is there already
-     * gets the attributes. */
-    int (*mkdir)(struct store *s, struct op *op, const char *key, const struct attrs *attrs);
+     * gets the attributes. ret_obj may be NULL: its version, as after a put; all zero where the
+     * store does not tell. */
+    int (*mkdir)(struct store *s, struct op *op, const char *key, const struct attrs *attrs,
+                 struct object *ret_obj);
     /* Removes the directory's own object or the real directory; -ENOTEMPTY only where
      * directories are real; one that is not there is a success. */
     int (*rmdir)(struct store *s, struct op *op, const char *key);
@@ -222,6 +262,8 @@ struct store {
     uint64_t part_max;
     unsigned parts_max; /* parts of one upload */
     uint64_t put_max;   /* bytes of one put */
+    unsigned key_max;   /* bytes of the longest key, below the root; of a directory that may get
+                           an object of its own one less */
     char *url;          /* heap; the store's URL without secrets, without a trailing "/" */
     struct store *next; /* a layer's: the store below, owned; NULL in drivers */
     atomic_ullong hidden_names; /* a driver's: names that it could not even visit, until the
@@ -261,8 +303,11 @@ const char *const *store_option_names(void);
 char *store_url_redact(const char *url);
 
 int store_stat(struct store *s, struct op *op, const char *key, struct object *ret_obj);
+int store_stat_dir(struct store *s, struct op *op, const char *key, struct object *ret_obj);
 int store_list(struct store *s, struct op *op, const char *prefix, unsigned flags,
                store_visit visit, void *arg);
+int store_list_after(struct store *s, struct op *op, const char *prefix, unsigned flags,
+                     const char *after, store_visit visit, void *arg);
 ssize_t store_read(struct store *s, struct op *op, const char *key, const char *etag,
                    struct sink *sink, size_t len, uint64_t off, struct object *ret_obj);
 int store_put(struct store *s, struct op *op, const char *key, const char *etag,
@@ -278,12 +323,17 @@ char *store_upload_token(struct upload *up);
 int store_upload_resume(struct store *s, struct op *op, const char *key, const char *token,
                         int (*visit)(void *arg, const struct part *part), void *arg,
                         struct upload **ret_up);
+int store_upload_has(struct upload *up, struct op *op, unsigned number, struct source *src);
+int store_upload_sweep(struct store *s, struct op *op, const char *key, int64_t since_ns,
+                       const char *keep);
 int store_copy(struct store *s, struct op *op, const char *from, const char *from_etag,
                const char *to, const char *to_etag, const struct attrs *attrs,
                struct object *ret_obj);
 int store_rename(struct store *s, struct op *op, const char *from, const char *to);
-int store_remove(struct store *s, struct op *op, const char *const *keys, size_t n, int *errs);
-int store_mkdir(struct store *s, struct op *op, const char *key, const struct attrs *attrs);
+int store_remove(struct store *s, struct op *op, const char *const *keys,
+                 const char *const *etags, size_t n, int *errs);
+int store_mkdir(struct store *s, struct op *op, const char *key, const struct attrs *attrs,
+                struct object *ret_obj);
 int store_rmdir(struct store *s, struct op *op, const char *key);
 int store_set_attributes(struct store *s, struct op *op, const char *key, const char *etag,
                          const struct attrs *attrs, struct object *ret_obj);

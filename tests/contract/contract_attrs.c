@@ -115,6 +115,55 @@ START_TEST(special_files_are_kept)
 }
 END_TEST
 
+static void has_attrs(struct place *p, const char *name, const struct attrs *a)
+{
+    struct object obj;
+
+    ok(p, stat_of(p, name, &obj));
+    assert_attrs(p, a, &obj.attrs);
+    ck_assert((obj.attrs.has & ATTR_XATTRS) == (a->has & ATTR_XATTRS));
+    object_release(&obj);
+}
+
+/* As xattrs, also of special files; what is made below a default ACL has the one it was given,
+ * or none. */
+START_TEST(acls_are_kept)
+{
+    struct place *p = place_open(_i);
+    struct attrs file = {.has = ATTR_MODE | ATTR_XATTRS, .mode = S_IFREG | 0640},
+                 dir = {.has = ATTR_MODE | ATTR_XATTRS, .mode = S_IFDIR | 0750};
+
+    /* user::rw-,user:5:rwx,group::r--,mask::r--,other::--- */
+    file.xattrs = (char *)"{\"system.posix_acl_access\":\"AgAAAAEABgD/////AgAHAAUAAAAEAAQA/////"
+                          "xAABAD/////IAAAAP////8=\","
+                          "\"user.b\":\"AAEC\"}";
+    /* user::rwx,user:5:rwx,group::r-x,mask::rwx,other::--- */
+    dir.xattrs = (char *)"{\"system.posix_acl_default\":\"AgAAAAEABwD/////AgAHAAUAAAAEAAUA/////"
+                         "xAABwD/////IAAAAP////8=\"}";
+    if (p->s->caps & STORE_ACLS) {
+        struct attrs fifo = file, plain = {.has = ATTR_MODE, .mode = S_IFREG | 0604};
+        ok(p, store_mkdir(p->s, &p->op, key(p, "dir"), &dir, NULL));
+        has_attrs(p, "dir", &dir);
+        ok(p, put_bytes(p, "dir/file", NULL, "text", 4, &file, NULL));
+        has_attrs(p, "dir/file", &file);
+        ok(p, put_bytes(p, "dir/plain", NULL, "text", 4, &plain, NULL));
+        has_attrs(p, "dir/plain", &plain);
+        fifo.mode = S_IFIFO | 0640;
+        fifo.xattrs = (char *)"{\"system.posix_acl_access\":\"AgAAAAEABgD/////AgAHAAUAAAAEAAQA/"
+                              "////xAABAD/////IAAAAP////8=\"}";
+        check_special(p, "dir/fifo", &fifo);
+        plain.mode = S_IFDIR | 0755;
+        ok(p, store_mkdir(p->s, &p->op, key(p, "dir/below"), &plain, NULL));
+        has_attrs(p, "dir/below", &plain);
+        file.mode = S_IFREG | 0600; /* moves the mask, which the caller sees to */
+        file.has = ATTR_MODE;
+        ok(p, store_set_attributes(p->s, &p->op, key(p, "dir/file"), NULL, &file, NULL));
+        has_attrs(p, "dir/file", &file);
+    }
+    place_close(p);
+}
+END_TEST
+
 START_TEST(directories_have_attributes)
 {
     struct place *p = place_open(_i);
@@ -123,12 +172,12 @@ START_TEST(directories_have_attributes)
 
     a.mode = S_IFDIR | 0750;
     if (p->s->caps & STORE_ATTRS) {
-        ok(p, store_mkdir(p->s, &p->op, key(p, "dir"), &a));
+        ok(p, store_mkdir(p->s, &p->op, key(p, "dir"), &a, NULL));
         ok(p, stat_of(p, "dir", &obj));
         assert_attrs(p, &a, &obj.attrs);
         object_release(&obj);
         a.mode = S_IFDIR | 0700;
-        ok(p, store_mkdir(p->s, &p->op, key(p, "dir"), &a));
+        ok(p, store_mkdir(p->s, &p->op, key(p, "dir"), &a, NULL));
         ok(p, stat_of(p, "dir", &obj));
         assert_attrs(p, &a, &obj.attrs);
         object_release(&obj);
@@ -138,6 +187,113 @@ START_TEST(directories_have_attributes)
         assert_attrs(p, &a, &obj.attrs);
         ck_assert(obj.is_prefix);
         object_release(&obj);
+    }
+    place_close(p);
+}
+END_TEST
+
+struct own_object {
+    unsigned visited;
+    char etag[STORE_ETAG_MAX];
+    uint64_t others;
+};
+
+static int note_own_object(void *arg, const char *name, const struct object *obj)
+{
+    struct own_object *own = arg;
+
+    if (name[0]) {
+        own->others++;
+        return 0;
+    }
+    ck_assert(obj->is_prefix && obj->has_marker);
+    own->visited++;
+    memcpy(own->etag, obj->etag, sizeof(own->etag));
+    return 0;
+}
+
+static struct own_object list_self(struct place *p, unsigned flags)
+{
+    struct own_object own = {0};
+
+    ok(p, store_list(p->s, &p->op, key(p, "dir"), flags, note_own_object, &own));
+    ck_assert_uint_eq(own.others, 1);
+    return own;
+}
+
+/* Where directories are no objects, a directory's own one can be told from what only its
+ * children imply, by its listing and by a question. */
+START_TEST(a_directory_may_have_an_object_of_its_own)
+{
+    struct place *p = place_open(_i);
+    struct attrs a = {.has = ATTR_MODE, .mode = S_IFDIR | 0751};
+    struct object obj;
+
+    ok(p, put_text(p, "dir/f", NULL, "x"));
+    if (!(p->s->caps & STORE_DIRS)) {
+        fails(p, ENOENT, store_stat_dir(p->s, &p->op, key(p, "dir"), &obj));
+        ck_assert_uint_eq(list_self(p, LIST_SELF).visited, 0);
+    }
+    ok(p, store_mkdir(p->s, &p->op, key(p, "dir"), &a, NULL));
+    ok(p, store_stat_dir(p->s, &p->op, key(p, "dir"), &obj));
+    ck_assert(obj.is_prefix && obj.has_marker);
+    if (p->s->caps & STORE_ATTRS)
+        assert_attrs(p, &a, &obj.attrs);
+    if (!(p->s->caps & STORE_DIRS)) {
+        struct own_object own = list_self(p, LIST_SELF);
+        ck_assert_uint_eq(own.visited, 1);
+        ck_assert_str_eq(own.etag, obj.etag);
+    }
+    ck_assert_uint_eq(list_self(p, 0).visited, 0);
+    object_release(&obj);
+    fails(p, ENOENT, store_stat_dir(p->s, &p->op, key(p, "dir/f"), &obj));
+    fails(p, ENOENT, store_stat_dir(p->s, &p->op, key(p, "nothing"), &obj));
+    if (p->fixture->flat) { /* an object of the same name does not stand in the way */
+        ok(p, put_text(p, "dir", NULL, "an object"));
+        ok(p, store_stat_dir(p->s, &p->op, key(p, "dir"), &obj));
+        ck_assert(obj.is_prefix);
+        object_release(&obj);
+    }
+    place_close(p);
+}
+END_TEST
+
+static int count_state(void *arg, const char *name, const struct object *obj)
+{
+    (void)obj;
+    *(unsigned *)arg +=
+        path_below(STORE_STATE_DIR, name) != NULL || strstr(name, ".runfs") != NULL;
+    return 0;
+}
+
+/* Objects of our own are kept like others and seen in no listing of the root. */
+START_TEST(state_lies_outside_of_the_root)
+{
+    struct place *p = place_open(_i);
+    struct mem_source src;
+    struct mem_sink sink;
+    char name[80], buf[16];
+    unsigned seen = 0;
+    struct object obj;
+
+    if (p->s->caps & STORE_STATE) {
+        const char *names[] = {name, key(p, "other")};
+        (void)snprintf(name, sizeof(name), STORE_STATE_DIR "/test/%s", p->dir);
+        mem_source_init(&src, "state", 5);
+        mem_sink_init(&sink, buf, sizeof(buf), 0);
+        ok(p, put_text(p, "other", NULL, "x"));
+        ok(p, store_put(p->s, &p->op, name, "", &src.base, NULL, &obj));
+        fails(p, ESTALE, store_put(p->s, &p->op, name, "", &src.base, NULL, NULL));
+        ok(p, store_put(p->s, &p->op, name, obj.etag, &src.base, NULL, NULL));
+        object_release(&obj);
+        ck_assert_int_eq(store_read(p->s, &p->op, name, NULL, &sink.base, sizeof(buf), 0, NULL),
+                         5);
+        ok(p, store_list(p->s, &p->op, "", 0, count_state, &seen));
+        ok(p, store_list(p->s, &p->op, "", LIST_RECURSIVE, count_state, &seen));
+        ck_assert_uint_eq(seen, 0);
+        ok(p, store_remove(p->s, &p->op, names, NULL, 2, NULL));
+        fails(p, ENOENT, store_stat(p->s, &p->op, name, &obj));
+        assert_missing(p, "other");
     }
     place_close(p);
 }

@@ -97,7 +97,7 @@ START_TEST(read_one_version)
     ck_assert_int_eq(get_bytes(p, "object", v2, buf, 16, 0, NULL), 5);
     ck_assert_int_eq(get_bytes(p, "object", v2, buf, 16, 100, NULL), 0);
     const char *k = key(p, "object");
-    ok(p, store_remove(p->s, &p->op, &k, 1, NULL));
+    ok(p, store_remove(p->s, &p->op, &k, NULL, 1, NULL));
     fails(p, ENOENT, get_bytes(p, "object", v2, buf, 16, 0, NULL));
     place_close(p);
 }
@@ -120,7 +120,7 @@ START_TEST(put_checks_the_version)
         assert_text(p, "object", "four");
         put_versioned(p, "gone", "x", v2);
         const char *k = key(p, "gone");
-        ok(p, store_remove(p->s, &p->op, &k, 1, NULL));
+        ok(p, store_remove(p->s, &p->op, &k, NULL, 1, NULL));
         fails(p, ESTALE, put_text(p, "gone", v2, "y"));
         assert_missing(p, "gone");
     }
@@ -292,6 +292,12 @@ static ssize_t broken_pread(struct source *src, void *buf, size_t len, uint64_t 
     return (ssize_t)len;
 }
 
+/* Of a file that somebody cut meanwhile. */
+static ssize_t short_pread(struct source *src, void *buf, size_t len, uint64_t off)
+{
+    return off >= 1000 ? 0 : broken_pread(src, buf, len, off);
+}
+
 static int full_write(struct sink *sink, const void *data, size_t len, uint64_t off)
 {
     (void)sink, (void)data, (void)len, (void)off;
@@ -302,10 +308,12 @@ START_TEST(errors_of_the_caller_come_back)
 {
     struct place *p = place_open(_i);
     struct source broken = {.size = 2000, .pread = broken_pread};
+    struct source cut = {.size = 2000, .pread = short_pread};
     struct sink full = {.write = full_write};
 
     ok(p, put_text(p, "object", NULL, "old"));
     fails(p, EIO, store_put(p->s, &p->op, key(p, "object"), NULL, &broken, NULL, NULL));
+    fails(p, EBUSY, store_put(p->s, &p->op, key(p, "object"), NULL, &cut, NULL, NULL));
     assert_text(p, "object", "old");
     fails(p, EDQUOT, store_read(p->s, &p->op, key(p, "object"), NULL, &full, 3, 0, NULL));
     place_close(p);

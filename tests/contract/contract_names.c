@@ -77,7 +77,7 @@ START_TEST(list_subtree)
     ok(p, put_text(p, "b", NULL, "12"));
     ok(p, put_text(p, "a/x", NULL, ""));
     ok(p, put_text(p, "a/y/z", NULL, ""));
-    ok(p, store_mkdir(p->s, &p->op, key(p, "m/n"), NULL));
+    ok(p, store_mkdir(p->s, &p->op, key(p, "m/n"), NULL, NULL));
     if (p->s->caps & STORE_DIRS)
         assert_listing(p, "", LIST_RECURSIVE, "a/ a/x a/y/ a/y/z b m/ m/n/");
     else
@@ -121,6 +121,49 @@ static int tally_number(void *arg, const char *name, const struct object *obj)
     return (int)++t->n == t->stop_at ? t->answer : 0;
 }
 
+/* "+" before a directory's own object. */
+static int append_name(void *arg, const char *name, const struct object *obj)
+{
+    char *text = arg;
+
+    strcat(text, *text ? " " : "");
+    strcat(text, name);
+    strcat(text, obj->is_prefix ? "/" : "");
+    return 0;
+}
+
+static void assert_order(struct place *p, const char *after, const char *expected)
+{
+    char text[1024] = "";
+
+    ok(p,
+       store_list_after(p->s, &p->op, key(p, "o"), LIST_RECURSIVE, after, append_name, text));
+    ck_assert_str_eq(text, expected);
+}
+
+START_TEST(list_in_order_from_anywhere)
+{
+    struct place *p = place_open(_i);
+
+    if (p->s->caps & STORE_ORDER) {
+        ok(p, put_text(p, "o/b/x", NULL, ""));
+        ok(p, put_text(p, "o/a/2", NULL, ""));
+        ok(p, put_text(p, "o/a/1", NULL, ""));
+        ok(p, put_text(p, "o/c", NULL, ""));
+        ok(p, store_mkdir(p->s, &p->op, key(p, "o/b/d"), NULL, NULL));
+        assert_order(p, NULL, "a/1 a/2 b/d/ b/x c");
+        assert_order(p, "a", "a/1 a/2 b/d/ b/x c");
+        assert_order(p, "a/1", "a/2 b/d/ b/x c");
+        assert_order(p, "b", "b/d/ b/x c");
+        assert_order(p, "b/d", "b/d/ b/x c");
+        assert_order(p, "b/d/", "b/x c");
+        assert_order(p, "b0", "c");
+        assert_order(p, "c", "");
+    }
+    place_close(p);
+}
+END_TEST
+
 START_TEST(list_pages_visits_each_name_once)
 {
     struct place *p = place_open(_i);
@@ -162,7 +205,7 @@ START_TEST(object_and_directory_of_one_name)
         object_release(&obj);
         assert_text(p, "both", "object");
         const char *k = key(p, "both");
-        ok(p, store_remove(p->s, &p->op, &k, 1, NULL));
+        ok(p, store_remove(p->s, &p->op, &k, NULL, 1, NULL));
         ok(p, stat_of(p, "both", &obj));
         ck_assert(obj.is_prefix);
         object_release(&obj);
@@ -218,20 +261,20 @@ START_TEST(directories_exist_empty)
     struct place *p = place_open(_i);
     struct object obj;
 
-    ok(p, store_mkdir(p->s, &p->op, key(p, "dir/sub"), NULL));
+    ok(p, store_mkdir(p->s, &p->op, key(p, "dir/sub"), NULL, NULL));
     ok(p, stat_of(p, "dir/sub", &obj));
     ck_assert(obj.is_prefix);
     ck_assert(obj.has_marker);
     object_release(&obj);
     assert_listing(p, "dir", 0, "sub/");
     assert_listing(p, "dir/sub", 0, "");
-    ok(p, store_mkdir(p->s, &p->op, key(p, "dir/sub"), NULL)); /* again */
+    ok(p, store_mkdir(p->s, &p->op, key(p, "dir/sub"), NULL, NULL)); /* again */
     ok(p, put_text(p, "dir/sub/object", NULL, "x"));
     assert_listing(p, "dir/sub", 0, "object");
     if (p->s->caps & STORE_DIRS)
         fails(p, ENOTEMPTY, store_rmdir(p->s, &p->op, key(p, "dir/sub")));
     const char *k = key(p, "dir/sub/object");
-    ok(p, store_remove(p->s, &p->op, &k, 1, NULL));
+    ok(p, store_remove(p->s, &p->op, &k, NULL, 1, NULL));
     ok(p, store_rmdir(p->s, &p->op, key(p, "dir/sub")));
     assert_missing(p, "dir/sub");
     ok(p, store_rmdir(p->s, &p->op, key(p, "dir/sub")));
@@ -251,14 +294,60 @@ START_TEST(remove_many)
     keys[0] = key(p, "a");
     keys[1] = key(p, "nothing");
     keys[2] = key(p, "dir/b");
-    ok(p, store_remove(p->s, &p->op, keys, 3, errs));
+    ok(p, store_remove(p->s, &p->op, keys, NULL, 3, errs));
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(errs[i], 0);
     assert_missing(p, "a");
     assert_missing(p, "dir/b");
     assert_text(p, "keep", "x");
-    ok(p, store_remove(p->s, &p->op, keys, 3, NULL));
-    ok(p, store_remove(p->s, &p->op, keys, 0, NULL));
+    ok(p, store_remove(p->s, &p->op, keys, NULL, 3, NULL));
+    ok(p, store_remove(p->s, &p->op, keys, NULL, 0, NULL));
+    place_close(p);
+}
+END_TEST
+
+/* MinIO ignores the condition. */
+static bool removes_conditionally(const struct store *s)
+{
+    const char *server = getenv("RUNFS_TEST_S3_SERVER");
+
+    return (s->caps & STORE_IF_MATCH) &&
+           (strcmp(s->ops->name, "s3") != 0 || !server || strcmp(server, "minio") != 0);
+}
+
+START_TEST(remove_checks_the_version)
+{
+    struct place *p = place_open(_i);
+    char old[STORE_ETAG_MAX], now[STORE_ETAG_MAX];
+    const char *const etags[] = {old, now, now, NULL};
+    const char *keys[4];
+    int errs[4];
+
+    if (removes_conditionally(p->s)) {
+        put_versioned(p, "a", "one", old);
+        put_versioned(p, "a", "other", now);
+        keys[0] = key(p, "a");
+        fails(p, ESTALE, store_remove(p->s, &p->op, keys, etags, 1, errs));
+        assert_text(p, "a", "other");
+        ok(p, store_remove(p->s, &p->op, keys, etags + 1, 1, errs));
+        assert_missing(p, "a");
+        ok(p, store_remove(p->s, &p->op, keys, etags + 1, 1, errs)); /* none is there */
+
+        put_versioned(p, "dir/b", "b", now);
+        ok(p, put_text(p, "dir/c", NULL, "c"));
+        ok(p, put_text(p, "dir/d", NULL, "d"));
+        keys[0] = key(p, "dir/c");
+        keys[1] = key(p, "dir/b");
+        keys[2] = key(p, "nothing");
+        keys[3] = key(p, "dir/d");
+        fails(p, ESTALE, store_remove(p->s, &p->op, keys, etags, 4, errs));
+        ck_assert_int_eq(errs[0], -ESTALE);
+        for (int i = 1; i < 4; i++)
+            ck_assert_int_eq(errs[i], 0);
+        assert_text(p, "dir/c", "c");
+        assert_missing(p, "dir/b");
+        assert_missing(p, "dir/d");
+    }
     place_close(p);
 }
 END_TEST
@@ -301,7 +390,7 @@ START_TEST(rename_directories)
         fails(p, ENOTEMPTY, store_rename(p->s, &p->op, key(p, "a"), key(p, "full")));
         fails(p, ENOTDIR, store_rename(p->s, &p->op, key(p, "a"), key(p, "ab")));
         fails(p, EINVAL, store_rename(p->s, &p->op, key(p, "a"), key(p, "a/y/b")));
-        ok(p, store_mkdir(p->s, &p->op, key(p, "empty"), NULL));
+        ok(p, store_mkdir(p->s, &p->op, key(p, "empty"), NULL, NULL));
         ok(p, store_rename(p->s, &p->op, key(p, "a"), key(p, "empty")));
         assert_missing(p, "a");
         assert_text(p, "empty/x", "X");

@@ -189,6 +189,131 @@ START_TEST(uploads_resume_elsewhere)
 }
 END_TEST
 
+static int has_part(struct upload *up, struct op *op, const char *data, size_t size,
+                    unsigned number)
+{
+    struct mem_source src;
+
+    mem_source_init(&src, data, size);
+    return store_upload_has(up, op, number, &src.base);
+}
+
+START_TEST(resumed_parts_are_compared)
+{
+    struct place *p = place_open(_i);
+    uint64_t part = test_part_size(p->s);
+    size_t size = part + 700;
+    auto_free char *data = pattern(size, 5), *token = NULL;
+    struct store *first = p->s;
+    struct upload *up;
+    unsigned bits = 0;
+
+    if (p->s->caps & STORE_PARTS) {
+        ok(p, store_upload_begin(p->s, &p->op, key(p, "object"), NULL, &up));
+        ok(p, part_of(up, &p->op, data, size, part, 1));
+        ok(p, part_of(up, &p->op, data, size, part, 2));
+        token = store_upload_token(up);
+        store_upload_detach(up);
+
+        p->s = p->fixture->open(p->fixture);
+        ok(p,
+           store_upload_resume(p->s, &p->op, key(p, "object"), token, note_part, &bits, &up));
+        ck_assert_int_eq(has_part(up, &p->op, data, part, 1), 1);
+        ck_assert_int_eq(has_part(up, &p->op, data + part, 700, 2), 1);
+        ck_assert_int_eq(has_part(up, &p->op, data, part - 1, 1), 0);
+        ck_assert_int_eq(has_part(up, &p->op, data + part, 699, 2), 0);
+        ck_assert_int_eq(has_part(up, &p->op, data, part, 2), 0);
+        ck_assert_int_eq(has_part(up, &p->op, data, part, 3), 0);
+        data[part + 5] ^= 1;
+        ck_assert_int_eq(has_part(up, &p->op, data + part, 700, 2), 0);
+        ok(p, part_of(up, &p->op, data, size, part, 2));
+        ok(p, store_upload_commit(up, &p->op, NULL, NULL));
+        assert_content(p, "object", data, size);
+        store_close(first);
+    }
+    place_close(p);
+}
+END_TEST
+
+START_TEST(unknown_sessions_are_swept)
+{
+    struct place *p = place_open(_i);
+    char *token[3];
+    struct upload *up;
+    unsigned bits = 0;
+
+    if (p->s->ops->upload_sweep) {
+        for (int i = 0; i < 3; i++) {
+            ok(p, store_upload_begin(p->s, &p->op, key(p, "object"), NULL, &up));
+            if (i == 1)
+                ok(p, part_of(up, &p->op, "x", 1, test_part_size(p->s), 1));
+            token[i] = store_upload_token(up);
+            store_upload_detach(up);
+        }
+        ok(p, store_upload_begin(p->s, &p->op, key(p, "object2"), NULL, &up));
+        ok(p,
+           store_upload_sweep(p->s, &p->op, key(p, "object"),
+                              clock_real_ns() + 3600 * NS_PER_SEC, NULL)); /* all are older */
+        ok(p, store_upload_sweep(p->s, &p->op, key(p, "object"), clock_real_ns(), token[2]));
+        for (int i = 0; i < 3; i++) {
+            struct upload *back;
+            int r = store_upload_resume(p->s, &p->op, key(p, "object"), token[i], note_part,
+                                        &bits, &back);
+            ck_assert_msg(r == (i == 0 ? -ENOENT : 0), "session %d: %d", i, r);
+            if (r == 0)
+                ok(p, store_upload_abort(back, &p->op));
+            free(token[i]);
+        }
+        ok(p, part_of(up, &p->op, "x", 1, test_part_size(p->s), 1)); /* the other key's lives */
+        ok(p, store_upload_abort(up, &p->op));
+    }
+    place_close(p);
+}
+END_TEST
+
+static void assert_checksum(struct place *p, const struct object *obj, const char *data,
+                            size_t size)
+{
+    struct checksum sum = {.kind = obj->checksum.kind};
+
+    if (!(p->s->caps & STORE_CHECKSUM))
+        return;
+    checksum_add(&sum, data, size);
+    ck_assert_int_ne(sum.kind, CHECKSUM_NONE);
+    ck_assert_msg(checksum_same(&sum, &obj->checksum), "%s: another checksum",
+                  p->fixture->name);
+}
+
+START_TEST(checksums_are_of_the_whole)
+{
+    struct place *p = place_open(_i);
+    uint64_t part = test_part_size(p->s);
+    size_t size = 2 * part + 77;
+    auto_free char *data = pattern(size, 6);
+    struct upload *up;
+    struct object obj;
+
+    ok(p, put_bytes(p, "small", NULL, data, 1000, NULL, &obj));
+    assert_checksum(p, &obj, data, 1000);
+    object_release(&obj);
+    ok(p, stat_of(p, "small", &obj));
+    assert_checksum(p, &obj, data, 1000);
+    object_release(&obj);
+    if (p->s->caps & STORE_PARTS) {
+        ok(p, store_upload_begin(p->s, &p->op, key(p, "object"), NULL, &up));
+        for (unsigned i = 1; i <= 3; i++)
+            ok(p, part_of(up, &p->op, data, size, part, i));
+        ok(p, store_upload_commit(up, &p->op, NULL, &obj));
+        assert_checksum(p, &obj, data, size);
+        object_release(&obj);
+        ok(p, stat_of(p, "object", &obj));
+        assert_checksum(p, &obj, data, size);
+        object_release(&obj);
+    }
+    place_close(p);
+}
+END_TEST
+
 START_TEST(abort_leaves_nothing)
 {
     struct place *p = place_open(_i);
@@ -202,6 +327,28 @@ START_TEST(abort_leaves_nothing)
         token = store_upload_token(up);
         ok(p, store_upload_abort(up, &p->op));
         assert_missing(p, "object");
+        fails(
+            p, ENOENT,
+            store_upload_resume(p->s, &p->op, key(p, "object"), token, note_part, &bits, &up));
+    }
+    place_close(p);
+}
+END_TEST
+
+START_TEST(sessions_are_aborted_by_token)
+{
+    struct place *p = place_open(_i);
+    auto_free char *token = NULL;
+    struct upload *up;
+    unsigned bits = 0;
+
+    if (p->s->caps & STORE_PARTS) {
+        ok(p, store_upload_begin(p->s, &p->op, key(p, "object"), NULL, &up));
+        ok(p, part_of(up, &p->op, "x", 1, test_part_size(p->s), 1));
+        token = store_upload_token(up);
+        store_upload_detach(up);
+        ok(p, store_upload_resume(p->s, &p->op, key(p, "object"), token, NULL, NULL, &up));
+        ok(p, store_upload_abort(up, &p->op));
         fails(
             p, ENOENT,
             store_upload_resume(p->s, &p->op, key(p, "object"), token, note_part, &bits, &up));

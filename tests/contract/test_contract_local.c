@@ -3,6 +3,7 @@
 #include "tests/contract/contract.c"
 
 #include "backends/drivers.h"
+#include "tests/lib/suite.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -81,10 +82,10 @@ START_TEST(symlinks_are_no_way_out)
     ck_assert_int_eq(get_bytes(p, "up", NULL, buf, 8, 0, &obj), 0); /* the link itself */
     object_release(&obj);
     fails(p, ENOTDIR, put_text(p, "out/new", NULL, "x"));
-    fails(p, ENOTDIR, store_mkdir(p->s, &p->op, key(p, "out/new"), NULL));
+    fails(p, ENOTDIR, store_mkdir(p->s, &p->op, key(p, "out/new"), NULL, NULL));
     fails(p, ENOTDIR, store_rename(p->s, &p->op, key(p, "object"), key(p, "out/new")));
     const char *k = key(p, "out/secret");
-    ok(p, store_remove(p->s, &p->op, &k, 1, NULL)); /* nothing of ours is there */
+    ok(p, store_remove(p->s, &p->op, &k, NULL, 1, NULL)); /* nothing of ours is there */
     fails(p, ENOENT, store_list(p->s, &p->op, key(p, "out"), 0, visit_none, NULL));
     ok(p, store_set_attributes(p->s, &p->op, key(p, "up"), NULL, &a, NULL));
     ck_assert_int_eq(stat(secret, &st), 0);
@@ -147,6 +148,24 @@ START_TEST(versions_survive_rename_and_chmod)
 }
 END_TEST
 
+/* rename(2) does nothing then, and says that it worked. */
+START_TEST(a_hard_link_is_renamed_over_another)
+{
+    struct place *p = place_open(_i);
+    auto_free char *a = native(p, "a"), *b = native(p, "b");
+    struct object obj;
+
+    ok(p, put_text(p, "a", NULL, "one"));
+    ck_assert_int_eq(link(a, b), 0);
+    ok(p, store_rename(p->s, &p->op, key(p, "a"), key(p, "a")));
+    assert_text(p, "a", "one");
+    ok(p, store_rename(p->s, &p->op, key(p, "a"), key(p, "b")));
+    fails(p, ENOENT, stat_of(p, "a", &obj));
+    assert_text(p, "b", "one");
+    place_close(p);
+}
+END_TEST
+
 START_TEST(same_time_and_size_is_another_version)
 {
     struct place *p = place_open(_i);
@@ -157,6 +176,7 @@ START_TEST(same_time_and_size_is_another_version)
         ok(p, put_bytes(p, "object", NULL, "aaaa", 4, &a, &one));
         ok(p, put_bytes(p, "object", NULL, "bbbb", 4, &a, &two));
         ck_assert_str_ne(one.etag, two.etag);
+        (void)usleep(20000); /* the clock of birth times has ticks of up to 10 ms */
         struct object three;
         ok(p, put_bytes(p, "object", NULL, "cccc", 4, &a, &three));
         ck_assert_str_ne(one.etag, three.etag);
@@ -292,6 +312,45 @@ static int remove_any(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
+/* Whoever may write to the folder of what is staged could put content. */
+START_TEST(a_state_folder_of_others_is_refused)
+{
+    char own[64], sibling[80];
+    static const struct {
+        mode_t root, state;
+        uid_t owner;
+        int err;
+    } t[] = {{0755, 0700, 0, 0},         {0755, 0777, 0, -EPERM}, {0755, 0770, 0, -EPERM},
+             {0755, 0755, 4711, -EPERM}, {0777, 0777, 0, 0},      {0775, 0770, 0, 0}};
+    struct mem_source src;
+    struct op op;
+
+    (void)snprintf(own, sizeof(own), "%.54s-XXXXXX", root);
+    ck_assert_ptr_nonnull(mkdtemp(own));
+    (void)snprintf(sibling, sizeof(sibling), "%s.runfs", own);
+    ck_assert_int_eq(mkdir(sibling, 0700), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+        struct store *s = NULL;
+
+        if (t[i].owner && geteuid() != 0)
+            continue;
+        op_init(&op, PATIENCE);
+        ck_assert_int_eq(chmod(own, t[i].root), 0);
+        ck_assert_int_eq(geteuid() == 0 ? chown(sibling, t[i].owner, getegid()) : 0, 0);
+        ck_assert_int_eq(chmod(sibling, t[i].state), 0);
+        ck_assert_int_eq(local_store_new(own, NULL, &op, &s), 0);
+        mem_source_init(&src, "x", 1);
+        int r = store_put(s, &op, "key", NULL, &src.base, NULL, NULL);
+        ck_assert_msg(r == t[i].err, "%zu: %d %s", i, r, op.why);
+        if (r)
+            ck_assert_ptr_nonnull(strstr(op.why, "belongs to somebody else"));
+        store_close(s);
+    }
+    (void)nftw(own, remove_any, 16, FTW_DEPTH | FTW_PHYS);
+    (void)nftw(sibling, remove_any, 16, FTW_DEPTH | FTW_PHYS);
+}
+END_TEST
+
 int main(void)
 {
     const char *tmp = getenv("TMPDIR");
@@ -311,20 +370,18 @@ int main(void)
     tcase_add_loop_test(t, symlinks_are_no_way_out, 0, (int)n);
     tcase_add_loop_test(t, a_file_changed_in_place_is_stale, 0, (int)n);
     tcase_add_loop_test(t, versions_survive_rename_and_chmod, 0, (int)n);
+    tcase_add_loop_test(t, a_hard_link_is_renamed_over_another, 0, (int)n);
     tcase_add_loop_test(t, same_time_and_size_is_another_version, 0, 1);
     tcase_add_loop_test(t, nothing_staged_is_left, 0, 1);
     tcase_add_loop_test(t, a_published_upload_commits_again, 0, (int)n);
     tcase_add_loop_test(t, processes_exclude_each_other, 0, 1);
     tcase_add_loop_test(t, the_state_name_is_reserved, 0, (int)n);
     tcase_add_test(t, a_vanished_root_is_no_empty_store);
+    tcase_add_test(t, a_state_folder_of_others_is_refused);
     suite_add_tcase(s, contract_tcase(fixtures, n));
     suite_add_tcase(s, t);
-
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
+    int status = suite_run(s);
     (void)nftw(root, remove_any, 16, FTW_DEPTH | FTW_PHYS);
     (void)nftw(state, remove_any, 16, FTW_DEPTH | FTW_PHYS);
-    return failed ? 1 : 0;
+    return status;
 }
