@@ -14,17 +14,20 @@
 #define DEFAULT_RESERVE_MAX (UINT64_C(10) << 30)
 #define DEFAULT_LIST_MEMORY (UINT64_C(256) << 20)
 #define DEFAULT_PART        (UINT64_C(8) << 20)
-#define ASKERS              16
+#define ASKERS              32
 #define CHORES              4
 
 void cache_config_init(struct cache_config *config)
 {
     *config = (struct cache_config){
+        .acl = true,
         .attr_timeout_ns = 1 * NS_PER_SEC,
         .list_timeout_ns = 5 * NS_PER_SEC,
         .upload_interval_ns = 30 * NS_PER_SEC,
         .settle_ns = 100 * NS_PER_MS,
+        .index_settle_ns = 5 * NS_PER_SEC,
         .late_ns = 10 * NS_PER_SEC,
+        .grace_ns = 60 * NS_PER_SEC,
         .store_timeout_ns = 300 * NS_PER_SEC,
         .ask_timeout_ns = 60 * NS_PER_SEC,
         .upload_jobs = 8,
@@ -75,6 +78,7 @@ static int copy_config(struct cache *c, const struct cache_config *from)
 
     *to = *from;
     to->staging = to->logs = NULL;
+    to->gather_bytes = fetch_gather_bytes(from->gather_bytes);
     to->dir = strdup(from->dir);
     to->identity = strdup(from->identity ? from->identity : "");
     to->mountpoint = strdup(from->mountpoint ? from->mountpoint : "");
@@ -133,11 +137,12 @@ static bool owes_anything(struct cache *c)
 /* Takes everything out of a mirror that belongs to another store and owes it nothing. */
 static int clear_mirror(struct cache *c)
 {
-    struct entry *e, *next;
+    struct entry *e;
+    size_t at;
     int r = 0;
 
     ns_write(c);
-    HASH_ITER(hh, c->root->dir->children, e, next)
+    CHILDREN_FOREACH(c->root->dir->children, e, at)
     {
         if (r == 0)
             r = entry_gone(c, e);
@@ -181,7 +186,8 @@ static void init_locks(struct cache *c)
     (void)pthread_rwlock_init(&c->ns, &attr);
     (void)pthread_rwlockattr_destroy(&attr);
     mutex_init(&c->lock);
-    mutex_init(&c->stamp_lock);
+    for (size_t i = 0; i < STAMP_LOCKS; i++)
+        mutex_init(&c->stamp_locks[i]);
     cond_init(&c->progress);
     cond_init(&c->kick);
     cond_init(&c->wake);
@@ -199,7 +205,7 @@ static int make_root(struct cache *c)
     c->root->flags = NODE_ATTRS_KNOWN;
     c->root->ino = 1;
     c->root->dir->has_marker = c->root->dir->in_mirror = true;
-    c->root->mtime_ns = c->root->ctime_ns = c->root->atime_ns = clock_real_ns();
+    c->root->mtime_ns = c->root->ctime_ns = c->root->atime_ns = c->started_ns;
     return 0;
 }
 
@@ -231,6 +237,8 @@ static int start_threads(struct cache *c)
     c->notifier = pool_new("runfs-notice", 1);
     if (!c->fetchers || !c->askers || !c->uploaders || !c->parts || !c->chores || !c->notifier)
         return -ENOMEM;
+    /* Many small answers come in a row: each would interrupt who writes the next file. */
+    pool_set_batch(c->uploaders);
     r = pthread_create(&c->scheduler, NULL, scheduler_main, c);
     c->scheduler_runs = r == 0;
     return -r;
@@ -244,6 +252,13 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
     if (r < 0)
         return op_fail(op, r, "out of memory");
     c->identity_hash = fnv(c->config.identity);
+    unsigned caps = c->store ? c->store->caps : 0;
+    bool asks = (caps & STORE_ATTRS) && !(caps & STORE_LIST_ATTRS);
+    c->started_ns = clock_real_ns();
+    c->asks_dirs = asks && !(caps & STORE_DIRS);
+    c->has_index = asks && (caps & STORE_STATE);
+    if (c->has_index && (caps & STORE_ORDER) && index_tree_init(c) < 0)
+        return op_fail(op, -ENOMEM, "out of memory");
     r = mirror_open(c->config.dir, op, &c->mirror);
     if (r < 0)
         return r;
@@ -269,8 +284,11 @@ static int open_cache(struct cache *c, const struct cache_config *config, struct
 
     if (r == 0)
         r = cache_recover(c, op);
-    if (r == 0 && c->store && (c->store->caps & STORE_ORIGIN) && owes_anything(c))
-        c->late_until_ns = clock_mono_ns() + c->config.late_ns;
+    if (r == 0 && c->store && (c->store->caps & STORE_ORIGIN) && owes_anything(c)) {
+        r = late_begin(c);
+        if (r < 0)
+            return op_fail(op, r, "out of memory");
+    }
     if (r == 0)
         r = check_identity(c, op);
     if (r == 0)
@@ -290,6 +308,7 @@ static struct cache *cache_alloc(void)
                                 .incoming_fd = -1,
                                 .orphans_fd = -1,
                                 .kept_fd = -1};
+    c->sum_kind = CHECKSUM_CRC32C;
     c->wake_tail = &c->wake_list;
     init_locks(c);
     return c;
@@ -343,9 +362,10 @@ static int wake_node(void *arg, struct node *n)
 {
     struct cache *c = arg;
 
-    waitq_wake_locked(c, &n->stat_waiters, -EINTR);
-    if (n->dir)
+    if (n->dir) {
         waitq_wake_locked(c, &n->dir->waiters, -EINTR);
+        walk_stop_locked(c, n);
+    }
     if (n->file) {
         waitq_wake_locked(c, &n->file->range_waiters, -EINTR);
         waitq_wake_locked(c, &n->file->upload_waiters, -EINTR);
@@ -363,6 +383,7 @@ void cache_stop(struct cache *c)
         (void)tree_each(c->root, wake_node, c);
     for (size_t i = 0; i < c->n_orphans; i++)
         (void)wake_node(c, c->orphans[i]);
+    askings_stop_locked(c);
     waitq_wake_locked(c, &c->space_waiters, -EINTR);
     waitq_wake_locked(c, &c->flush_waiters, -EINTR);
     (void)pthread_cond_broadcast(&c->progress);
@@ -395,10 +416,15 @@ static void free_tree(struct cache *c)
     mutex_lock(&c->lock);
     while (c->dirty_dirs)
         dir_unqueue_locked(c, c->dirty_dirs);
+    while (c->index_dirs)
+        index_unqueue_locked(c, c->index_dirs);
+    while (c->index_tree_dirs)
+        index_unqueue_locked(c, c->index_tree_dirs);
     while (c->n_orphans > 0) {
         struct node *n = c->orphans[--c->n_orphans];
         node_unref_locked(c, n);
     }
+    detached_free_locked(c);
     if (c->root) {
         (void)tree_each(c->root, forget_lookups, NULL);
         c->root->is_root = false;
@@ -418,13 +444,19 @@ void cache_free(struct cache *c)
     wait_stop(c);
     free_tree(c);
     pool_free(c->chores);
+    index_tree_free(c);
     pins_free(c);
+    sessions_free(c);
+    late_free(c);
     ghosts_free(c);
+    inos_free(c);
     journal_close(c->journal);
     mirror_close(&c->mirror);
+    free(c->absences);
     free(c->orphans);
     free(c->uploading);
-    free(c->last_error_text);
+    free(c->write_failure.text);
+    free(c->read_failure.text);
     free((void *)(uintptr_t)c->config.dir);
     free((void *)(uintptr_t)c->config.identity);
     free((void *)(uintptr_t)c->config.mountpoint);
@@ -434,7 +466,8 @@ void cache_free(struct cache *c)
     (void)pthread_cond_destroy(&c->kick);
     (void)pthread_cond_destroy(&c->wake);
     mutex_destroy(&c->lock);
-    mutex_destroy(&c->stamp_lock);
+    for (size_t i = 0; i < STAMP_LOCKS; i++)
+        mutex_destroy(&c->stamp_locks[i]);
     (void)pthread_rwlock_destroy(&c->ns);
     free(c);
 }

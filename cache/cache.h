@@ -42,6 +42,8 @@ struct waiter {
     struct waiter *next; /* the cache's, while parked */
     void *queue;         /* the cache's, while parked */
     int err;             /* the cache's, between taking it off the queue and waking it */
+    uint64_t off, end;   /* the cache's: the bytes that it waits for; end 0: for anything */
+    uint64_t generation; /* the cache's: the content that the store is to have; 0: first try */
 };
 
 /* Takes a parked waiter back: true when it will not be woken any more, false when it was or is
@@ -58,16 +60,23 @@ struct cache_config {
     uint64_t reserve_bytes; /* kept free on the disk; 0: 5 % of the disk, at most 10 GiB */
     enum durability durability;
     bool read_only;
-    bool passthrough;           /* the frontend can open passthrough */
-    int64_t attr_timeout_ns;    /* how long a known version is believed without asking */
-    int64_t list_timeout_ns;    /* how long a listing is believed */
-    int64_t upload_interval_ns; /* open files that changed are uploaded this often; 0 never */
+    bool acl;                /* ACLs are shown, set and inherited; the kernel looks at them */
+    bool passthrough;        /* the frontend can open passthrough */
+    int64_t attr_timeout_ns; /* how long a known version is believed without asking */
+    int64_t list_timeout_ns; /* how long a listing is believed */
+    int64_t upload_interval_ns; /* open logs that changed are uploaded this often; 0 never */
     int64_t settle_ns;          /* how long a closed file rests before its upload starts */
     int64_t late_ns; /* how long after a crash a request of the daemon that was killed may still
                         take effect at the store */
+    int64_t grace_ns; /* how long uploads that would make room must have been failing before
+                         writers get ENOSPC */
     int64_t store_timeout_ns; /* deadline of one request to the store, with its retries */
     int64_t ask_timeout_ns;   /* the same of a question about names and attributes, for which
                                  someone waits; of a listing: until its next name */
+    int64_t
+        index_settle_ns; /* how long a directory rests before its attribute index is written */
+    uint64_t
+        gather_bytes; /* of a download for one write to the disk; 0: as suits the machine */
     unsigned upload_jobs, download_jobs;
     uint64_t part_size; /* 0: what the store likes */
     uint64_t list_memory_bytes;
@@ -114,9 +123,10 @@ char *cache_path(struct cache *c, struct node *node);
 int cache_walk(struct cache *c, const char *path, struct op *op, struct node **ret);
 
 /* New entries. The lookup count of what is returned is one higher. -EEXIST, -ENOTDIR, ...
- * mode carries the type and is already masked by the caller's umask. */
+ * mode carries the type; the umask counts where the parent has no default ACL. */
 struct cache_cred {
     uint32_t uid, gid;
+    uint32_t umask;
 };
 int cache_mknod(struct cache *c, struct node *parent, const char *name, uint32_t mode,
                 uint64_t rdev, const struct cache_cred *cred, struct waiter *w,
@@ -158,12 +168,19 @@ ssize_t cache_getxattr(struct cache *c, struct node *node, const char *name, voi
                        size_t size, struct waiter *w);
 ssize_t cache_listxattr(struct cache *c, struct node *node, char *list, size_t size,
                         struct waiter *w);
+/* Among the flags of setxattr(2): an access ACL takes S_ISGID off the mode. */
+#define CACHE_XATTR_KILL_SGID 0x100
+/* An access ACL sets the mode, and is kept as the mode when that says it all. -EINVAL for what
+ * is no ACL, -EACCES for the default ACL of a file. */
 int cache_setxattr(struct cache *c, struct node *node, const char *name, const void *value,
                    size_t size, int flags, struct waiter *w);
 int cache_removexattr(struct cache *c, struct node *node, const char *name, struct waiter *w);
 void cache_statfs(struct cache *c, struct statvfs *ret);
 
 /* ---- open files ---- */
+
+/* Among the flags that the kernel passes on: the file is opened to be executed. */
+#define CACHE_OPEN_EXEC 0x20
 
 /* flags as open(2). Opening parks for the version check and for O_TRUNC's peers, never for
  * content. The caller has checked permissions (default_permissions). O_TRUNC truncates. */
@@ -175,8 +192,8 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
                  struct node **ret_node, struct stat *st, struct handle **ret);
 /* An unnamed file (O_TMPFILE), linked later by cache_link() or gone at its last close. */
 int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags,
-                  const struct cache_cred *cred, struct node **ret_node, struct stat *st,
-                  struct handle **ret);
+                  const struct cache_cred *cred, struct waiter *w, struct node **ret_node,
+                  struct stat *st, struct handle **ret);
 struct node *handle_node(struct handle *h);
 /* The mirror file's descriptor: positional reads, lseek(SEEK_DATA/HOLE) after
  * cache_prepare_read(), and the backing file of a passthrough open. Lives until
@@ -192,7 +209,11 @@ int cache_no_passthrough(struct cache *c, struct handle *h);
  */
 int *handle_backing_slot(struct handle *h);
 /* Whether pages the kernel kept of this node are still right. */
-bool handle_keep_cache(struct handle *h);
+bool handle_keep_cache(struct cache *c, struct handle *h);
+
+/* Whether reads are better passed on as the program makes them: what the kernel reads ahead of
+ * a large file that is not complete here is fetched from the store, needed or not. */
+bool handle_reads_direct(struct cache *c, struct handle *h);
 
 /* 0 when bytes [off, off+len) can be read from handle_fd() (beyond the end counts as present).
  * -ESTALE when the version this handle reads is gone from the store. */
@@ -212,8 +233,8 @@ int cache_lseek(struct cache *c, struct handle *h, uint64_t off, int whence, str
 /* At each close(): reports a failed upload once; with durability=store parks until it is there.
  */
 int cache_flush(struct cache *c, struct handle *h, struct waiter *w);
-/* Content and journal on the disk; with durability=store parks until the store has it. The disk
- * is waited for in a worker, so this parks nearly always. */
+/* Content and journal on the disk, also for who only reads; with durability=store parks until
+ * the store has it. The disk is waited for in a worker, so this parks nearly always. */
 int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter *w);
 int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w);
 void cache_release(struct cache *c, struct handle *h);
@@ -251,8 +272,10 @@ struct cache_stats {
     uint64_t kept_files;   /* content that was not published on purpose (conflict, reboot) */
     const char *space_trouble; /* why the limit is exceeded or writers are refused, or NULL;
                                   constant text */
-    int last_error;            /* negative errno of the last failed upload, 0 none */
+    int last_error; /* negative errno of the last change that the store did not take, 0 none */
     char last_error_text[320];
+    int last_read_error; /* the same of downloads and of questions about names */
+    char last_read_error_text[320];
 };
 void cache_get_stats(struct cache *c, struct cache_stats *ret);
 
@@ -271,11 +294,15 @@ void cache_each_pending(struct cache *c, int (*visit)(void *arg, const struct ca
 
 /* Blocks until everything below `path` ("" the whole mount) that changed before the call is in
  * the store, or op's deadline. `with_staged`: also what waits under a staging name. Progress is
- * reported about five times a second when `progress` is set. The first failure is returned with
- * op->why, the content stays dirty. */
+ * reported about five times a second when `progress` is set. The first failure since the call
+ * is returned with op->why, of an upload, a removal or a rename; what failed stays owed. One
+ * that may pass is waited for until the deadline. */
 int cache_flush_path(struct cache *c, const char *path, bool with_staged, struct op *op,
                      void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
                      void *arg);
+/* Blocks until the attribute indexes have what is known here, or op's deadline, or it can't be
+ * done: nothing depends on it. */
+void cache_write_indexes(struct cache *c, struct op *op);
 /* Blocks until all content below `path` is in the mirror. */
 int cache_fetch_path(struct cache *c, const char *path, struct op *op,
                      void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),

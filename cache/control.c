@@ -12,7 +12,8 @@
 #include <string.h>
 #include <utlist.h>
 
-#define TICK_NS (200 * NS_PER_MS)
+#define TICK_NS  (200 * NS_PER_MS)
+#define PAUSE_NS (5 * NS_PER_MS)
 
 /* ---- blocking ---- */
 
@@ -105,6 +106,24 @@ int cache_walk(struct cache *c, const char *path, struct op *op, struct node **r
 
 /* ---- numbers ---- */
 
+void failure_note_locked(struct cache *c, struct failure *f, int err, const char *why)
+{
+    mutex_assert_held(&c->lock);
+    f->err = err;
+    free(f->text);
+    f->text = strdup(why);
+}
+
+void read_failed(struct cache *c, const char *what, int err, const char *why)
+{
+    if (err == -EINTR)
+        return;
+    log_warn("%s failed: %s", what, why);
+    mutex_lock(&c->lock);
+    failure_note_locked(c, &c->read_failure, err, why);
+    mutex_unlock(&c->lock);
+}
+
 static void count_dirty_locked(struct cache *c, struct cache_stats *s)
 {
     struct file *f;
@@ -133,10 +152,16 @@ static void count_dirty_locked(struct cache *c, struct cache_stats *s)
     {
         s->pending_ops++;
     }
-    DL_FOREACH2(c->dirty_dirs, d, dirty_next)
+    DL_FOREACH2(c->dirty_dirs, d, dir->dirty_next)
     {
         s->pending_ops++;
     }
+}
+
+static void copy_text(char ret[320], const char *text)
+{
+    if (text)
+        (void)snprintf(ret, 320, "%s", text);
 }
 
 void cache_get_stats(struct cache *c, struct cache_stats *ret)
@@ -155,11 +180,11 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
                                 .hidden_names = c->hidden_names,
                                 .kept_files = c->kept_files,
                                 .space_trouble = space_trouble_text(c->space),
-                                .last_error = c->last_error};
+                                .last_error = c->write_failure.err,
+                                .last_read_error = c->read_failure.err};
     count_dirty_locked(c, ret);
-    if (c->last_error_text)
-        (void)snprintf(ret->last_error_text, sizeof(ret->last_error_text), "%s",
-                       c->last_error_text);
+    copy_text(ret->last_error_text, c->write_failure.text);
+    copy_text(ret->last_read_error_text, c->read_failure.text);
     mutex_unlock(&c->lock);
 }
 
@@ -264,7 +289,7 @@ void cache_each_pending(struct cache *c, pending_visit visit, void *arg)
         if (r == 0 && !f->queued)
             r = show_file(f, visit, arg);
     }
-    DL_FOREACH2(c->dirty_dirs, d, dirty_next)
+    DL_FOREACH2(c->dirty_dirs, d, dir->dirty_next)
     {
         if (r == 0)
             r = show_dir(d, visit, arg);
@@ -295,7 +320,10 @@ struct flush {
     bool with_staged;
     struct target *v;
     size_t n, cap;
+    size_t left;  /* not in the store, at the last look */
+    bool hurried; /* that look found something to hurry */
     uint64_t seq; /* intentions up to this one */
+    int64_t began_ns;
 };
 
 static bool node_owes(struct node *n)
@@ -377,7 +405,7 @@ static int gather_locked(struct flush *fl)
         if (r == 0 && (fl->with_staged || !f->staged))
             r = add_target_locked(fl, f->node);
     }
-    DL_FOREACH2(c->dirty_dirs, d, dirty_next)
+    DL_FOREACH2(c->dirty_dirs, d, dir->dirty_next)
     {
         if (r == 0)
             r = add_target_locked(fl, d);
@@ -395,14 +423,18 @@ static bool target_done(const struct target *t)
     return n->dir ? false : file_stored_locked(n, t->generation);
 }
 
-/* No settling, no waiting for a close: now. */
-static void hurry_locked(struct cache *c, struct node *n, bool first)
+/* No settling, no waiting for a close: now. A directory is put off again with each change below
+ * it, as when its files come to be stored; what failed waits for its next attempt. */
+static void hurry_locked(struct flush *fl, struct node *n, bool first)
 {
+    struct cache *c = fl->cache;
     struct file *f = n->file;
 
     if (n->dir) {
-        if (first)
+        if (first || !n->dir->error) {
+            fl->hurried |= n->dir->due_ns != 0;
             n->dir->due_ns = 0;
+        }
         return;
     }
     assert(f); /* what owes something and is no directory has a file */
@@ -412,29 +444,97 @@ static void hurry_locked(struct cache *c, struct node *n, bool first)
     if (!f->queued) {
         file_place_locked(c, f);
         file_lru_remove_locked(c, f);
+        fl->hurried = true;
     }
 }
 
-static bool intents_done_locked(struct flush *fl)
+static bool passing(int err)
 {
+    return err == -ETIMEDOUT || err == -EHOSTUNREACH || err == -EAGAIN || err == -EIO ||
+           err == -EPROTO || err == -ECONNRESET || err == -ECONNREFUSED;
+}
+
+/* What lies where something goes may still be to be removed or moved away: that was refused
+ * once, and is tried again. Here every earlier intention counts. */
+static bool is_in_the_way(int err)
+{
+    return err == -EEXIST || err == -EISDIR || err == -ENOTDIR || err == -ENOTEMPTY;
+}
+
+static bool intends_before(struct cache *c, uint64_t seq)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (i->seq < seq)
+            return true;
+    }
+    return false;
+}
+
+/* What is renamed above the path has it with it. */
+static bool concerns(const struct flush *fl, const struct intent *i)
+{
+    const char *path = fl->path;
+
+    return i->seq <= fl->seq &&
+           (path_below(path, i->from) ||
+            (i->to && (path_below(path, i->to) || path_below(i->to, path) ||
+                       path_below(i->from, path))));
+}
+
+/* True when all of them are done; else what is known of a failure, as look_locked(). */
+static bool look_at_intents_locked(struct flush *fl, bool first, int *error, bool *final,
+                                   struct op *op)
+{
+    bool done = true;
     struct intent *i;
 
     DL_FOREACH(fl->cache->intents, i)
     {
-        if (i->seq <= fl->seq &&
-            (path_below(fl->path, i->from) || (i->to && path_below(fl->path, i->to))))
-            return false;
+        if (!concerns(fl, i))
+            continue;
+        done = false;
+        if (first && i->error)
+            i->due_ns = 0;
+        if (i->error && i->failed_ns >= fl->began_ns && (*error == 0 || !*final)) {
+            const char *text = i->error_text && *i->error_text ? i->error_text : NULL;
+            *error = op_fail(op, i->error, "%s", text ? text : strerror(-i->error));
+            *final = !passing(i->error) &&
+                     !(is_in_the_way(i->error) && intends_before(fl->cache, i->seq));
+        }
     }
+    return done;
+}
+
+/* Whether what failed for something in its way is worth another attempt: while there are
+ * intentions, and once after the last of them. */
+static bool clears_up_locked(struct flush *fl, struct target *t, int err, unsigned attempts)
+{
+    if (!is_in_the_way(err))
+        return false;
+    if (intends_before(fl->cache, UINT64_MAX)) {
+        t->attempts = attempts;
+        return true;
+    }
+    if (attempts > t->attempts + 1)
+        return false;
+    *(t->node->dir ? &t->node->dir->due_ns : &t->node->file->due_ns) = 0;
+    fl->hurried = true;
     return true;
 }
 
-/* True when all is there; else what is known of the progress and of a failure that stays. */
+/* True when all is there; else what is known of the progress and of a failure, and whether that
+ * stays. */
 static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *total,
-                        int *error, struct op *op)
+                        int *error, bool *final, struct op *op)
 {
     bool all = true;
 
     *done = *total = 0;
+    fl->left = 0;
+    fl->hurried = first;
     for (size_t i = 0; i < fl->n; i++) {
         struct node *n = fl->v[i].node;
         uint64_t size = n->dir ? 0 : n->size;
@@ -444,27 +544,38 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         if (ok)
             continue;
         all = false;
-        hurry_locked(fl->cache, n, first);
+        fl->left++;
+        hurry_locked(fl, n, first);
         const char *text = n->dir ? n->dir->error_text : n->file->error_text;
         int err = n->dir ? n->dir->error : n->file->error;
         unsigned attempts = n->dir ? n->dir->attempts : n->file->attempts;
         /* A failure from before the flush says nothing of the attempt that it asks for. */
-        bool news = attempts != fl->v[i].attempts || (n->file && n->file->cut);
-        if (err && news && *error == 0)
-            *error = op_fail(op, err, "%s", text ? text : strerror(-err));
+        bool cut = n->file && n->file->cut;
+        if (!err || (!cut && attempts == fl->v[i].attempts))
+            continue;
+        bool stays = cut || !(passing(err) || clears_up_locked(fl, &fl->v[i], err, attempts));
+        if (*error == 0 || (stays && !*final)) {
+            auto_free char *path = cut ? node_path(n) : NULL;
+            *error = op_fail(op, err, "%s%s%s", path ? path : "", path ? ": " : "",
+                             text ? text : strerror(-err));
+            *final = stays;
+        }
     }
-    return all && intents_done_locked(fl);
+    all = look_at_intents_locked(fl, first, error, final, op) && all;
+    return all && (*fl->path != '\0' || !sessions_pending_locked(fl->cache));
 }
 
-static bool passing(int err)
+/* Whether each upload would be progress: who looks at so many then takes the lock, and the
+ * processor, from those who upload. He looks from time to time. */
+static bool much_is_left(const struct flush *fl)
 {
-    return err == -ETIMEDOUT || err == -EHOSTUNREACH || err == -EAGAIN || err == -EIO ||
-           err == -EPROTO || err == -ECONNRESET || err == -ECONNREFUSED;
+    return fl->left > (size_t)fl->cache->config.upload_jobs * 4;
 }
 
 static int wait_flushed(struct flush *fl, struct op *op,
                         void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg)
 {
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
     struct cache *c = fl->cache;
     bool first = true;
     int r = 0;
@@ -473,25 +584,28 @@ static int wait_flushed(struct flush *fl, struct op *op,
         uint64_t done, total;
         int error = 0;
         mutex_lock(&c->lock);
-        bool all = look_locked(fl, first, &done, &total, &error, op);
-        if (!all) {
+        bool final = false;
+        bool all = look_locked(fl, first, &done, &total, &error, &final, op);
+        bool much = much_is_left(fl);
+        if (!all && fl->hurried)
             scheduler_kick_locked(c);
+        if (!all && !much)
             (void)mutex_wait_until(&c->lock, &c->progress, clock_mono_ns() + TICK_NS);
-        }
         bool stopping = c->stopping;
         mutex_unlock(&c->lock);
+        if (much)
+            (void)nanosleep(&pause, NULL);
         first = false;
         if (progress)
             progress(arg, done, total);
         if (all)
             return 0;
-        if (error && !passing(error))
+        if (final)
             return error;
         struct op probe = *op;
         r = stopping ? -EINTR : op_check(&probe);
         if (r < 0)
-            return error ? op_fail(op, r, "%s", op->why)
-                         : op_fail(op, r, "not everything is in the store yet");
+            return error ? r : op_fail(op, r, "not everything is in the store yet");
     }
 }
 
@@ -499,12 +613,12 @@ int cache_flush_path(struct cache *c, const char *path, bool with_staged, struct
                      void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
                      void *arg)
 {
-    struct flush fl = {.cache = c, .path = path, .with_staged = with_staged};
+    struct flush fl = {
+        .cache = c, .path = path, .with_staged = with_staged, .began_ns = clock_mono_ns()};
 
     mutex_lock(&c->lock);
-    bool drained = c->drain;
-    if (with_staged && *path == '\0')
-        c->drain = true;
+    bool drains = with_staged && *path == '\0';
+    c->drain += drains;
     int r = gather_locked(&fl);
     mutex_unlock(&c->lock);
     if (r == 0)
@@ -512,10 +626,10 @@ int cache_flush_path(struct cache *c, const char *path, bool with_staged, struct
     else
         (void)op_fail(op, r, "flush: %s", strerror(-r));
     mutex_lock(&c->lock);
-    c->drain = drained;
+    c->drain -= drains;
     for (size_t i = 0; i < fl.n; i++) {
         if (fl.v[i].node->file)
-            fl.v[i].node->file->wanted = false;
+            file_unwant_locked(fl.v[i].node->file);
         node_unref_locked(c, fl.v[i].node);
     }
     mutex_unlock(&c->lock);

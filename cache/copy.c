@@ -10,8 +10,12 @@
 #include "common/path.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <utlist.h>
+
+/* Nothing was done: something is to be removed first. */
+#define COPY_WAITS 1
 
 /* One object of a directory that is copied. */
 struct item {
@@ -27,6 +31,7 @@ struct copying {
     struct intent *intent;
     char *from, *to; /* the intent's, constant while it runs */
     bool dir;
+    bool own; /* a file's source was replaced by a later version of this cache */
     struct item *v;
     size_t n, cap;
     /* parallel copies */
@@ -54,32 +59,12 @@ static char *moved_path(const char *path, const char *from, const char *to)
     return rest ? path_join(to, rest) : NULL;
 }
 
-/* Where later renames took `path`. */
-static char *final_path(struct intent *after, const char *path)
-{
-    char *at = strdup(path);
-
-    for (struct intent *i = after; at && i; i = i->next) {
-        if (!intent_is_rename(i))
-            continue;
-        char *moved = i->kind == INTENT_RENAMEDIR ? moved_path(at, i->from, i->to)
-                      : strcmp(i->from, at) == 0  ? strdup(i->to)
-                                                  : NULL;
-        if (moved) {
-            free(at);
-            at = moved;
-        }
-    }
-    return at;
-}
-
 /* The source of an entry that stood at or below `from` is now at or below `to`. */
 static void move_source_locked(struct cache *c, struct entry *e, const char *from,
                                const char *to)
 {
-    if (!e || !e->src_key)
-        return;
-    char *key = moved_path(e->src_key, from, to);
+    auto_free char *key_now = e->src_key ? strdup(e->src_key) : entry_key(e);
+    char *key = key_now ? moved_path(key_now, from, to) : NULL;
     if (!key)
         return;
     free(e->src_key);
@@ -99,20 +84,9 @@ static bool moves_on(struct intent *done, struct intent *i)
 {
     auto_free char *at = strdup(i->from);
 
-    for (struct intent *j = i->prev; at && j != done; j = j->prev) {
-        if (!intent_is_rename(j))
-            continue;
-        bool dir = j->kind == INTENT_RENAMEDIR;
-        const char *came = path_below(j->to, at);
-        const char *left = path_below(j->from, at);
-        if (came && (dir || !*came)) {
-            char *before = path_join(j->from, came);
-            free(at);
-            at = before;
-        } else if (left && (dir || !*left)) {
+    for (struct intent *j = i->prev; at && j != done; j = j->prev)
+        if (intent_backward(j, &at) == INTENT_LEFT)
             return false;
-        }
-    }
     return at && path_below(done->to, at);
 }
 
@@ -120,12 +94,15 @@ static bool moves_on(struct intent *done, struct intent *i)
 static void move_sources_locked(struct cache *c, struct intent *done)
 {
     assert(done);
+    c->dir_moves += done->kind == INTENT_RENAMEDIR;
     for (struct intent *i = done; i; i = i->next) {
         if (!intent_is_rename(i) || (i != done && !moves_on(done, i)))
             continue;
-        auto_free char *at = final_path(i->next, i->to);
+        auto_free char *at = intent_path_after(i->next, i->to);
         struct entry *e = NULL;
-        if (at && tree_find(c, at, &e))
+        /* One that stands where it will be in the end has no source of its own, as one that was
+         * made there since. */
+        if (at && tree_find(c, at, &e) && e && (e->src_key || e->node->ino == i->ino))
             move_source_locked(c, e, done->from, done->to);
     }
     for (size_t i = 0; i < c->n_orphans; i++) {
@@ -143,7 +120,7 @@ static void move_sources_locked(struct cache *c, struct intent *done)
 static struct node *reader_locked(struct cache *c, struct intent *i, const char *from,
                                   const char *to, struct entry **ret_entry)
 {
-    auto_free char *at = final_path(i->next, to);
+    auto_free char *at = intent_path_after(i->next, to);
     struct entry *e = NULL;
     struct node *n = at ? tree_find(c, at, &e) : NULL;
     auto_free char *key = n && e && !n->dir ? entry_key(e) : NULL;
@@ -157,9 +134,10 @@ static struct node *reader_locked(struct cache *c, struct intent *i, const char 
 /* What the entry is a version of from now on. When somebody else had replaced the source, the
  * entry keeps its version, which is found to be gone at the next look. */
 static const char *version_after(const struct entry *e, const char *copied_etag,
-                                 const char *new_etag)
+                                 const char *new_etag, char buf[ETAG_TEXT_MAX])
 {
-    return *copied_etag && strcmp(e->etag, copied_etag) != 0 ? e->etag : new_etag;
+    return *copied_etag && !etag_is(&e->etag, copied_etag) ? etag_text(&e->etag, buf)
+                                                           : new_etag;
 }
 
 static void write_keys(struct cache *c, struct node *n)
@@ -182,12 +160,13 @@ static void note_version(struct copying *k, const char *from, const char *to,
 {
     struct cache *c = k->cache;
     struct entry *e = NULL;
+    char buf[ETAG_TEXT_MAX];
 
     mutex_lock(&c->lock);
     struct node *n = reader_locked(c, k->intent, from, to, &e);
     struct file *f = n ? n->file : NULL;
-    bool ours = f && !e->dirty && e->etag &&
-                stamp_keys_set(&f->keys, to, version_after(e, copied_etag, new_etag),
+    bool ours = f && !e->dirty && etag_known(&e->etag) &&
+                stamp_keys_set(&f->keys, to, version_after(e, copied_etag, new_etag, buf),
                                f->clean_mtime_ns, f->clean_size) == 0;
     if (ours)
         node_ref_locked(n);
@@ -203,15 +182,17 @@ static struct node *take_version_locked(struct copying *k, const char *from, con
 {
     struct entry *e = NULL;
     struct node *n = reader_locked(k->cache, k->intent, from, to, &e);
+    char buf[ETAG_TEXT_MAX];
 
-    if (!n || !e->etag)
+    if (!n || !etag_known(&e->etag))
         return NULL;
-    bool replaced = strcmp(version_after(e, copied_etag, new_etag), new_etag) != 0;
-    if (!replaced) {
-        free(e->etag);
-        e->etag = strdup(new_etag);
-    }
+    /* What is uploaded here may replace what this cache put before. */
+    bool replaced = strcmp(version_after(e, copied_etag, new_etag, buf), new_etag) != 0 &&
+                    !(k->own && e->dirty);
+    if (!replaced)
+        etag_set(&e->etag, new_etag);
     e->verified_ns = replaced ? 0 : clock_mono_ns();
+    entry_forget_version(e);
     entry_changed_locked(k->cache, e);
     auto_free char *path = entry_path(e);
     if (path && strcmp(path, to) == 0)
@@ -220,7 +201,7 @@ static struct node *take_version_locked(struct copying *k, const char *from, con
     if (!f || e->dirty)
         return NULL;
     free(f->etag);
-    f->etag = strdup(e->etag ? e->etag : "");
+    f->etag = etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
     stamp_keys_remove(&f->keys, from);
     node_ref_locked(n);
     return n;
@@ -228,16 +209,29 @@ static struct node *take_version_locked(struct copying *k, const char *from, con
 
 /* ---- one file ---- */
 
+/* Whether the live name is uploaded before the old name is removed at the store: that waits
+ * for it. What was closed later, or is open, comes after it, and is copied first. */
+static bool is_owed(const struct copying *k, const struct node *n, const struct entry *e)
+{
+    const struct file *f = n->file;
+
+    return e->dirty && f && f->state == FILE_DIRTY && !f->staged &&
+           upload_comes_first(f, k->intent->seq);
+}
+
 /* The live file under the new name is complete and changed: its upload makes the copy useless.
+ * But where the old name is needed before, the store would have no version of it for a while.
  */
 static bool overwritten(struct cache *c, struct copying *k)
 {
     struct entry *e = NULL;
 
     mutex_lock(&c->lock);
+    const struct intent removal = {
+        .kind = INTENT_UNLINK, .from = k->from, .next = k->intent->next};
     struct node *n = tree_find(c, k->to, &e);
-    bool yes = n && e && !n->dir && n->file && n->file->state == FILE_DIRTY && e->dirty &&
-               e->src_key && strcmp(e->src_key, k->from) == 0;
+    bool yes = n && e && is_owed(k, n, e) && e->src_key && strcmp(e->src_key, k->from) == 0 &&
+               !intent_is_urgent(c, &removal);
     mutex_unlock(&c->lock);
     return yes;
 }
@@ -250,24 +244,24 @@ static void forget_version_locked(struct copying *k)
 
     if (!reader_locked(k->cache, k->intent, k->from, k->to, &e))
         return;
-    free(e->etag);
-    e->etag = NULL;
+    etag_clear(&e->etag);
     e->may_exist = true;
 }
 
-/* The row turns into the removal of the old name; `remove` false: nothing is left to remove. */
-static int finish_row(struct copying *k, bool remove)
+/* The row turns into the removal of the old name, in the version that was copied; `remove`
+ * false: nothing is left to remove. */
+static int finish_row(struct copying *k, bool remove, const char *copied)
 {
     struct cache *c = k->cache;
     const struct journal_row row = {
-        .seq = k->intent->seq, .kind = INTENT_UNLINK, .from = k->from, .etag = ""};
+        .seq = k->intent->seq, .kind = INTENT_UNLINK, .from = k->from, .etag = copied};
     int r = journal_done(c->journal, &k->intent->seq, 1, &row, remove ? 1 : 0);
 
     crash_point("rename-noted");
     return r;
 }
 
-static void finish_intent_locked(struct copying *k, bool remove)
+static void finish_intent_locked(struct copying *k, bool remove, char **copied)
 {
     struct cache *c = k->cache;
     struct intent *i = k->intent;
@@ -281,6 +275,8 @@ static void finish_intent_locked(struct copying *k, bool remove)
     i->kind = INTENT_UNLINK;
     free(i->to);
     i->to = NULL;
+    free(i->etag);
+    i->etag = take_ptr(*copied);
     i->attempts = 0;
     i->error = 0;
     i->due_ns = 0;
@@ -292,19 +288,19 @@ static void source_gone_locked(struct copying *k)
 {
     struct cache *c = k->cache;
     struct entry *e = NULL;
-    auto_free char *at = final_path(k->intent->next, k->to);
-    struct node *n = at ? tree_find(c, at, &e) : NULL;
+    /* Not what took the name since. */
+    struct node *n = reader_locked(c, k->intent, k->from, k->to, &e);
 
-    if (!n || !e || !e->src_key)
+    if (!n)
         return;
     free(e->src_key);
     e->src_key = NULL;
-    free(e->etag);
-    e->etag = NULL;
+    etag_clear(&e->etag);
     e->may_exist = true;
     if (n->file && n->file->state != FILE_PARTIAL) {
         file_mark_dirty_locked(c, n, true);
-        file_queue_locked(c, n);
+        if (n->file->write_handles == 0)
+            file_queue_locked(c, n);
         return;
     }
     log_error("%s/%s was renamed here to %s, but it has been removed from the store by someone "
@@ -321,29 +317,62 @@ static char *known_version(struct copying *k)
 
     mutex_lock(&c->lock);
     struct node *n = reader_locked(c, k->intent, k->from, k->to, &e);
-    char *etag = strdup(n && e->etag ? e->etag : "");
+    char *etag = n && etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
     mutex_unlock(&c->lock);
     return etag;
 }
 
-/* Moves whatever has the name now: *copied becomes "?" when that is another version. */
-static int copy_object(struct cache *c, struct op *op, const char *from, char **copied,
-                       const char *to, struct object *obj)
+/* Whether this cache put the version that is there: an upload that ended when the name had been
+ * given away. */
+static int ask_whose(struct copying *k, struct op *op)
 {
-    if (c->store->caps & STORE_RENAME) {
-        int r = store_rename(c->store, op, from, to);
-        if (r == 0 || r == -ENOENT) {
-            int r2 = store_stat(c->store, op, to, obj);
-            return r2; /* gone here and there: a repeat of a rename that had happened */
-        }
+    struct object there = {0};
+    int r = store_stat(k->cache->store, op, k->from, &there);
+
+    if (r == 0)
+        k->own = attrs_are_ours(k->cache, k->from, &there.attrs);
+    object_release(&there);
+    return r;
+}
+
+static int set_any(char **etag)
+{
+    free(*etag);
+    *etag = strdup(INTENT_ANY);
+    return *etag ? 0 : -ENOMEM;
+}
+
+/* A store that renames by itself keeps the version. Where there is nothing to rename it was
+ * repeated, or somebody has removed it: what is under the new name tells. */
+static int rename_object(struct copying *k, struct op *op, char **copied, struct object *obj)
+{
+    struct store *s = k->cache->store;
+    int renamed = store_rename(s, op, k->from, k->to);
+
+    if (renamed < 0 && renamed != -ENOENT)
+        return renamed;
+    int r = store_stat(s, op, k->to, obj);
+    bool other = r == 0 && **copied && strcmp(*copied, INTENT_ANY) != 0 &&
+                 strcmp(*copied, obj->etag) != 0;
+    if (!other)
         return r;
-    }
-    int r = store_copy(c->store, op, from, **copied ? *copied : NULL, to, NULL, NULL, obj);
+    return renamed < 0 ? -ENOENT : set_any(copied);
+}
+
+/* Moves whatever has the name now: *copied becomes INTENT_ANY when that is another version. */
+static int copy_object(struct copying *k, struct op *op, char **copied, struct object *obj)
+{
+    struct store *s = k->cache->store;
+
+    if (s->caps & STORE_RENAME)
+        return rename_object(k, op, copied, obj);
+    int r = store_copy(s, op, k->from, **copied ? *copied : NULL, k->to, NULL, NULL, obj);
     if (r != -ESTALE)
         return r;
-    free(*copied);
-    *copied = strdup("?");
-    return *copied ? store_copy(c->store, op, from, NULL, to, NULL, NULL, obj) : -ENOMEM;
+    r = set_any(copied);
+    if (r == 0)
+        r = ask_whose(k, op);
+    return r == 0 ? store_copy(s, op, k->from, NULL, k->to, NULL, NULL, obj) : r;
 }
 
 static int copy_file(struct copying *k, struct op *op)
@@ -353,7 +382,7 @@ static int copy_file(struct copying *k, struct op *op)
     bool useless = overwritten(c, k);
     auto_free char *copied = known_version(k);
     struct object obj = {0};
-    int r = !copied ? -ENOMEM : useless ? 0 : copy_object(c, op, k->from, &copied, k->to, &obj);
+    int r = !copied ? -ENOMEM : useless ? 0 : copy_object(k, op, &copied, &obj);
     bool gone = r == -ENOENT;
 
     crash_point("rename-copied");
@@ -366,8 +395,10 @@ static int copy_file(struct copying *k, struct op *op)
     }
     bool remove = !gone && (useless || !native);
     struct node *n = NULL;
+    if (r == 0)
+        r = finish_row(k, remove, copied);
+    /* The intention stays what its row is: it is made again. */
     if (r == 0) {
-        r = finish_row(k, remove);
         mutex_lock(&c->lock);
         if (gone)
             source_gone_locked(k);
@@ -376,7 +407,7 @@ static int copy_file(struct copying *k, struct op *op)
         else
             n = take_version_locked(k, k->from, k->to, copied, obj.etag);
         move_sources_locked(c, k->intent);
-        finish_intent_locked(k, remove);
+        finish_intent_locked(k, remove, &copied);
         mutex_unlock(&c->lock);
         if (n)
             write_keys(c, n);
@@ -387,10 +418,14 @@ static int copy_file(struct copying *k, struct op *op)
 
 /* ---- a directory ---- */
 
-static bool removal_pending_before(struct cache *c, const struct intent *self, const char *key)
+/* Of a directory, or of what is none: one can have taken the place of the other since. */
+static bool removal_pending_before(struct cache *c, const struct intent *self, const char *key,
+                                   bool is_dir)
 {
+    enum intent_kind kind = is_dir ? INTENT_RMDIR : INTENT_UNLINK;
+
     for (struct intent *i = c->intents; i && i != self; i = i->next)
-        if (!intent_is_rename(i) && strcmp(i->from, key) == 0)
+        if (i->kind == kind && strcmp(i->from, key) == 0)
             return true;
     return false;
 }
@@ -420,14 +455,14 @@ static void items_release(struct copying *k)
     k->n = 0;
 }
 
-/* Whether a name below the new directory is uploaded anew anyway. */
+/* Whether a name below the new directory is uploaded anew anyway, in time. */
 static bool written_anew(struct cache *c, struct copying *k, const char *to)
 {
-    auto_free char *at = final_path(k->intent->next, to);
+    auto_free char *at = intent_path_after(k->intent->next, to);
     struct entry *e = NULL;
     struct node *n = at ? tree_find(c, at, &e) : NULL;
 
-    return n && e && e->dirty && n->file && n->file->state == FILE_DIRTY;
+    return n && e && is_owed(k, n, e);
 }
 
 static int collect(void *arg, const char *name, const struct object *obj)
@@ -447,7 +482,7 @@ static int collect(void *arg, const char *name, const struct object *obj)
     if (!it->from || !it->to || !it->etag)
         return -ENOMEM;
     mutex_lock(&c->lock);
-    bool removed = removal_pending_before(c, k->intent, it->from);
+    bool removed = removal_pending_before(c, k->intent, it->from, it->is_dir);
     it->skip = removed || (!it->is_dir && written_anew(c, k, it->to));
     mutex_unlock(&c->lock);
     return 0;
@@ -464,7 +499,7 @@ static int copy_item(struct copying *k, struct item *it, struct op *op)
     if (it->is_dir) {
         r = store_stat(c->store, op, it->from, &obj);
         if (r == 0)
-            r = store_mkdir(c->store, op, it->to, obj.attrs_known ? &obj.attrs : NULL);
+            r = store_mkdir(c->store, op, it->to, obj.attrs_known ? &obj.attrs : NULL, NULL);
     } else {
         r = store_copy(c->store, op, it->from, *it->etag ? it->etag : NULL, it->to, NULL, NULL,
                        &obj);
@@ -538,6 +573,50 @@ static int by_path_down(const void *pa, const void *pb)
     return strcmp(b->from, a->from);
 }
 
+/* Whether the item lies below the directory whose path is the first `len` bytes of `path`. */
+static bool lies_below(const struct item *it, const char *path, size_t len)
+{
+    return strncmp(it->from, path, len) == 0 && it->from[len] == '/';
+}
+
+static bool has_marker(const struct copying *k, size_t n, const char *path)
+{
+    const struct item wanted = {.from = (char *)path};
+    const struct item *found = bsearch(&wanted, k->v, n, sizeof(*k->v), by_path_down);
+
+    return found && found->is_dir;
+}
+
+/* Directories that have no object of their own show in listings as long as something below them
+ * is there: until it is removed they are about to go, as their content is. */
+static int add_implied_dirs(struct copying *k)
+{
+    size_t n = k->n;
+
+    if (n)
+        qsort(k->v, n, sizeof(*k->v), by_path_down);
+    for (size_t i = 0; i < n; i++) {
+        const char *path = k->v[i].from;
+        for (size_t len = strlen(k->from) + 1; path[len]; len++) {
+            if (path[len] != '/' || (i > 0 && lies_below(&k->v[i - 1], path, len)))
+                continue;
+            auto_free char *dir = strndup(path, len);
+            if (dir && has_marker(k, n, dir))
+                continue;
+            struct item *it = dir ? item_add(k) : NULL;
+            if (!it)
+                return -ENOMEM;
+            it->from = take_ptr(dir);
+            it->to = moved_path(it->from, k->from, k->to);
+            it->etag = strdup("");
+            it->is_dir = it->skip = true;
+            if (!it->to || !it->etag)
+                return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
 /* Rows and intentions that remove what was copied, children first. They take the place of the
  * rename in the order, so that later intentions see the same store. */
 static int plan_removals(struct copying *k, struct intent **plan, size_t *ret_n)
@@ -604,32 +683,128 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
     mutex_unlock(&c->lock);
 }
 
-/* A directory's own marker is not part of the listing below it. */
-static int copy_marker(struct copying *k, struct op *op)
+/* ---- what is in its way ---- */
+
+/* The first item, in the order of by_path_down(), that does not come before `path`. */
+static size_t item_at(const struct copying *k, const char *path)
+{
+    size_t from = 0, to = k->n;
+
+    while (from < to) {
+        size_t mid = from + (to - from) / 2;
+        if (strcmp(k->v[mid].from, path) > 0)
+            from = mid + 1;
+        else
+            to = mid;
+    }
+    return from;
+}
+
+/* Whether something is copied to a place below `path` (where it comes from, not its own). */
+static bool copied_below(const struct copying *k, const char *path)
+{
+    auto_free char *dir = NULL;
+
+    if (asprintf(&dir, "%s/", path) < 0)
+        return true; /* waits for more than it must */
+    for (size_t i = item_at(k, dir); i-- > 0 && strncmp(k->v[i].from, dir, strlen(dir)) == 0;)
+        if (!k->v[i].skip)
+            return true;
+    return false;
+}
+
+/* Whether a file (or a directory) of just this name is copied. */
+static bool copied_at(const struct copying *k, const char *path, bool dir)
+{
+    size_t i = item_at(k, path);
+
+    return i < k->n && strcmp(k->v[i].from, path) == 0 && !k->v[i].skip &&
+           k->v[i].is_dir == dir;
+}
+
+/* Whether what the earlier intention removes, below the new name, is of another kind than what
+ * is copied there, or to a place above or below it. */
+static bool is_in_the_way(const struct copying *k, const struct intent *removal)
+{
+    auto_free char *path = moved_path(removal->from, k->to, k->from);
+    size_t len = strlen(k->from);
+    bool dir = removal->kind == INTENT_RMDIR;
+
+    if (!path || strlen(path) <= len)
+        return false; /* its own name was waited for */
+    if (copied_at(k, path, !dir) || (!dir && copied_below(k, path)))
+        return true;
+    for (char *end; (end = strrchr(path, '/')) && end > path + len;) {
+        *end = '\0';
+        if (copied_at(k, path, false))
+            return true;
+    }
+    return false;
+}
+
+/* Many stores hold nothing at or below a name of the other kind: what was removed before, and
+ * is one, goes first. Whether there is something to wait for. */
+static bool must_wait(struct copying *k)
+{
+    struct cache *c = k->cache;
+    bool found = false;
+
+    if (k->n)
+        qsort(k->v, k->n, sizeof(*k->v), by_path_down);
+    mutex_lock(&c->lock);
+    for (struct intent *i = c->intents; i && i != k->intent; i = i->next)
+        if (!intent_is_rename(i) && !i->error && is_in_the_way(k, i))
+            found = i->urgent = true;
+    mutex_unlock(&c->lock);
+    return found;
+}
+
+/* A directory's own marker is not part of the listing below it. *ret tells whether it has one.
+ */
+static int copy_marker(struct copying *k, struct op *op, bool *ret)
 {
     struct cache *c = k->cache;
     struct object obj = {0};
     int r = store_stat(c->store, op, k->from, &obj);
 
-    if (r == 0 && obj.is_prefix && obj.has_marker)
-        r = store_mkdir(c->store, op, k->to, obj.attrs_known ? &obj.attrs : NULL);
+    *ret = r == 0 && obj.is_prefix && obj.has_marker;
+    if (*ret)
+        r = store_mkdir(c->store, op, k->to, obj.attrs_known ? &obj.attrs : NULL, NULL);
     object_release(&obj);
     return r == -ENOENT ? 0 : r;
+}
+
+/* Without a marker to take its place, that of the directory which this one replaced would lend
+ * it its attributes. Nothing else depends on it, and there are servers that remove none which
+ * has something below it, as one has after a copy that was broken off. */
+static void remove_replaced_marker(struct copying *k, struct op *op)
+{
+    struct store *s = k->cache->store;
+
+    if (!(s->caps & STORE_DIRS) && store_rmdir(s, op, k->to) < 0)
+        log_debug("the marker of a directory that %s replaced stays: %s", k->to, op->why);
 }
 
 static int copy_tree(struct copying *k, struct op *op)
 {
     struct cache *c = k->cache;
+    bool has_marker = false;
     size_t n = 0;
     int r = store_list(c->store, op, k->from, LIST_RECURSIVE, collect, k);
 
     if (r == -ENOENT)
         r = 0;
+    if (r == 0 && must_wait(k))
+        return COPY_WAITS;
     if (r == 0)
-        r = copy_marker(k, op);
+        r = copy_marker(k, op, &has_marker);
+    if (r == 0 && !has_marker)
+        remove_replaced_marker(k, op);
     if (r == 0)
         r = copy_items(k, op);
     crash_point("renamedir-copied");
+    if (r == 0)
+        r = add_implied_dirs(k);
     if (r < 0)
         return r;
     for (size_t i = 0; i < k->n && r == 0; i++)
@@ -668,7 +843,7 @@ static int collect_stamped(void *arg, struct node *n)
 
     for (struct entry *e = n->file ? n->links : NULL; e; e = e->next_link) {
         auto_free char *key = e->dirty ? NULL : entry_key(e);
-        char *to = key && e->etag ? moved_path(key, k->from, k->to) : NULL;
+        char *to = key && etag_known(&e->etag) ? moved_path(key, k->from, k->to) : NULL;
         struct item *it = to ? item_add(k) : NULL;
         if (!it) {
             free(to);
@@ -676,8 +851,8 @@ static int collect_stamped(void *arg, struct node *n)
         }
         it->from = take_ptr(key);
         it->to = to;
-        it->etag = strdup(e->etag);
-        it->new_etag = strdup(e->etag);
+        it->etag = etag_dup(&e->etag);
+        it->new_etag = etag_dup(&e->etag);
         if (!it->etag || !it->new_etag)
             return -ENOMEM;
     }
@@ -692,7 +867,7 @@ static int rename_tree(struct copying *k, struct op *op)
 
     mutex_lock(&c->lock);
     bool unsafe = removals_pending_below(c, k->from, k->to);
-    auto_free char *at = final_path(k->intent->next, k->to);
+    auto_free char *at = intent_path_after(k->intent->next, k->to);
     struct node *dir = at && !unsafe ? tree_find(c, at, NULL) : NULL;
     int cr = dir ? tree_each(dir, collect_stamped, k) : 0;
     mutex_unlock(&c->lock);
@@ -747,14 +922,11 @@ static void run_copying(struct task *task)
     int r = k->dir ? copy_dir(k, &op) : copy_file(k, &op);
     mutex_lock(&c->lock);
     c->copies_running--;
+    if (r == COPY_WAITS)
+        k->intent->running = false;
     if (r < 0) {
-        struct intent *i = k->intent;
-        i->running = false;
-        i->attempts++;
-        i->error = r;
-        free(i->error_text);
-        i->error_text = strdup(op.why);
-        i->due_ns = clock_mono_ns() + retry_delay_ns(i->attempts);
+        intent_failed_locked(k->intent, r, op.why);
+        failure_note_locked(c, &c->write_failure, r, op.why);
     }
     progress_locked(c);
     cache_check_locked(c);
@@ -781,6 +953,7 @@ void copy_start_locked(struct cache *c, struct intent *i)
         return;
     }
     i->running = true;
+    i->redo = false;
     c->copies_running++;
     pool_submit(c->uploaders, &k->task);
 }

@@ -4,7 +4,7 @@
  * What the store says never overrides what was done here: an entry that is ours (dirty,
  * renamed, open for writing) or that changed after the question was asked is left alone, and a
  * key that an intention is about to remove stays hidden. */
-#include "cache/node.h"
+#include "cache/listing.h"
 
 #include "common/log.h"
 #include "common/mem.h"
@@ -16,8 +16,10 @@
 
 /* A lookup in a directory of more names than this asks for the name alone. */
 #define PAGE_NAMES 1000
-/* How many siblings' attributes are asked ahead for someone who stats one after the other. */
-#define STAT_AHEAD 64
+/* How many siblings' attributes are asked ahead for someone who stats one after the other: at
+ * first, and when he goes on. */
+#define STAT_AHEAD     64
+#define STAT_AHEAD_MAX 1024
 /* A listing answers those who waited for it, however short the time that it is believed. */
 #define BELIEF_MIN_NS (200 * NS_PER_MS)
 /* How long an answer from before an outage is believed while the store can't be reached. */
@@ -25,18 +27,31 @@
 /* How long one who could be answered from memory waits for the store. */
 #define OUTAGE_WAIT_NS (2 * NS_PER_SEC)
 
+/* How long an answer is believed from its end: it may have taken longer than that itself, and
+ * whoever asked must come to see it. */
+static int64_t belief_in(int64_t timeout_ns)
+{
+    return timeout_ns > BELIEF_MIN_NS ? timeout_ns : BELIEF_MIN_NS;
+}
+
+static int64_t belief_ns(struct cache *c)
+{
+    return belief_in(c->config.list_timeout_ns);
+}
+
 /* ---- merging ---- */
 
 static bool anything_ours(struct node *n)
 {
-    struct entry *e, *next;
+    struct entry *e;
+    size_t at;
 
     if (!n->dir)
         return node_is_ours(n);
     if (n->dir->new_here || n->dir->uploading || n->dir->queued ||
         (n->flags & NODE_ATTR_DIRTY) || (n->links && n->links->src_key))
         return true;
-    HASH_ITER(hh, n->dir->children, e, next)
+    CHILDREN_FOREACH(n->dir->children, e, at)
     {
         if (anything_ours(e->node))
             return true;
@@ -58,11 +73,12 @@ static int gone_file(struct cache *c, struct entry *e)
 
 static int gone_dir(struct cache *c, struct entry *e)
 {
-    struct entry *child, *next;
+    struct entry *child;
+    size_t at;
     auto_free char *path = entry_path(e);
     int r = path ? 0 : -ENOMEM;
 
-    HASH_ITER(hh, e->node->dir->children, child, next)
+    CHILDREN_FOREACH(e->node->dir->children, child, at)
     {
         if (r == 0)
             r = entry_gone(c, child);
@@ -102,14 +118,18 @@ static int add_entry(struct cache *c, struct node *dir, const char *name, const 
     struct node *n = node_new(c, obj->is_prefix ? S_IFDIR : S_IFREG);
     struct entry *e = n ? entry_add_locked(c, dir, name, n) : NULL;
     if (e) {
-        n->ino = ino_of_key(c, key);
+        absent_forget_locked(c, dir, name);
+        dir->dir->local_only = false;
+        n->ino = ino_of_found_locked(c, key);
         n->flags |= NODE_DEFAULT_INO;
         node_apply_attrs(c, n, obj);
-        e->etag = obj->is_prefix ? NULL : strdup(obj->etag);
+        etag_set(&e->etag, obj->is_prefix ? NULL : obj->etag);
         e->verified_ns = asked_ns;
         e->may_exist = true;
         if (n->dir)
             n->dir->has_marker = obj->has_marker;
+        else if (obj->attrs_known)
+            entry_told(e, obj);
     } else {
         r = -ENOMEM;
         if (n)
@@ -117,6 +137,59 @@ static int add_entry(struct cache *c, struct node *dir, const char *name, const 
     }
     mutex_unlock(&c->lock);
     return r;
+}
+
+/* Whether the object's metadata say what is shown here of a file with content in the cache. */
+static bool attrs_agree(struct node *n, const struct object *obj)
+{
+    const struct attrs *a = &obj->attrs;
+    const char *xattrs = (a->has & ATTR_XATTRS) && a->xattrs ? a->xattrs : "";
+    auto_free char *followed = NULL;
+
+    if (acl_follow_mode(xattrs, a->has & ATTR_MODE ? a->mode : n->mode, &followed) == 0 &&
+        followed)
+        xattrs = followed;
+    return (!(a->has & ATTR_MODE) || (a->mode & 07777) == (n->mode & 07777)) &&
+           (!(a->has & ATTR_OWNER) || (a->uid == n->uid && a->gid == n->gid)) &&
+           (!(a->has & ATTR_MTIME) || a->mtime_ns == n->mtime_ns) &&
+           (!(a->has & ATTR_TARGET) || !n->target || strcmp(a->target, n->target) == 0) &&
+           strcmp(xattrs, n->xattrs ? n->xattrs : "") == 0;
+}
+
+/* The store has the version after all that an earlier answer to a read denied. */
+static void file_is_there_locked(struct file *f, const char *etag)
+{
+    if (!f || !f->gone || !f->etag || strcmp(f->etag, etag) != 0)
+        return;
+    f->gone = false;
+    f->failed.err = 0;
+}
+
+/* The version that is known was seen again. Its attributes may be others than those that were
+ * told with it, since they are no part of an etag. */
+static void seen_again_locked(struct cache *c, struct entry *e, const struct object *obj)
+{
+    struct node *n = e->node;
+
+    /* It may be there by what is below it, while its own attributes are owed. */
+    if (n->dir && node_is_ours(n))
+        return;
+    if (obj->attrs_known && !n->file && !(n->flags & NODE_ATTR_DIRTY)) {
+        node_apply_attrs(c, n, obj);
+        if (!n->dir)
+            entry_told(e, obj);
+    } else if (n->dir || (c->store->caps & STORE_LIST_ATTRS)) {
+        return;
+    } else if (obj->attrs_known && attrs_agree(n, obj)) {
+        n->attrs_has = obj->attrs.has;
+        node_attrs_are_known(n);
+        entry_told(e, obj);
+    } else if (obj->attrs_known || entry_moved(e, obj)) {
+        entry_distrust(e);
+        n->flags |= NODE_ATTRS_OLD;
+    } else {
+        entry_seen(e, obj);
+    }
 }
 
 /* The store's object under a name that is known here; 1 when it stays hidden. */
@@ -129,12 +202,13 @@ static int update_entry(struct cache *c, struct entry *e, const struct object *o
     bool newer = e->changed_ns > asked_ns;
     bool ours = n->dir ? false : node_is_ours(n);
     bool same_kind = obj->is_prefix == (n->dir != NULL);
-    bool same = n->dir || (e->etag && strcmp(e->etag, obj->etag) == 0);
+    bool same = n->dir || etag_is(&e->etag, obj->etag);
     if (e->verified_ns < asked_ns)
         e->verified_ns = asked_ns;
-    if (!newer && same_kind && same && !ours && obj->attrs_known && !n->file &&
-        !(n->flags & NODE_ATTR_DIRTY))
-        node_apply_attrs(c, n, obj);
+    if (!newer && same_kind && same && !ours)
+        seen_again_locked(c, e, obj);
+    if (!newer && !n->dir && same)
+        file_is_there_locked(n->file, obj->etag);
     if (!newer && n->dir && same_kind && obj->has_marker)
         n->dir->has_marker = true;
     mutex_unlock(&c->lock);
@@ -155,6 +229,17 @@ static int update_entry(struct cache *c, struct entry *e, const struct object *o
         return r < 0 ? r : 1;
     }
     return same ? 0 : node_replaced(c, e, obj);
+}
+
+/* Whether a directory that is known here has the object's name: it is shown, and the object is
+ * not, for as long as the listing has the directory, too. */
+static bool covered(struct cache *c, const struct entry *e, const struct object *obj,
+                    int64_t asked_ns)
+{
+    mutex_lock(&c->lock);
+    bool r = e->node->dir && !obj->is_prefix && e->changed_ns <= asked_ns;
+    mutex_unlock(&c->lock);
+    return r;
 }
 
 /* 1 when there is something of that name that is not shown. */
@@ -180,15 +265,18 @@ static int merge_one(struct cache *c, struct node *dir, const char *name,
         return 1;
     if (other)
         return 0;
+    if (e && covered(c, e, obj, asked_ns))
+        return 1;
     return e ? update_entry(c, e, obj, asked_ns) : add_entry(c, dir, name, key, obj, asked_ns);
 }
 
 /* What a whole listing did not show is gone. */
 static void drop_unlisted(struct cache *c, struct node *dir, int64_t asked_ns)
 {
-    struct entry *e, *next;
+    struct entry *e;
+    size_t at;
 
-    HASH_ITER(hh, dir->dir->children, e, next)
+    CHILDREN_FOREACH(dir->dir->children, e, at)
     {
         if (e->verified_ns < asked_ns && e->changed_ns < asked_ns)
             (void)entry_gone(c, e);
@@ -197,30 +285,8 @@ static void drop_unlisted(struct cache *c, struct node *dir, int64_t asked_ns)
 
 /* ---- listings ---- */
 
-struct listed {
-    char *name;
-    struct object obj;
-};
-
-struct listing {
-    struct task task;
-    struct cache *cache;
-    struct node *dir; /* referenced */
-    bool whole;
-    int64_t asked_ns;
-    struct op *op;
-    int64_t patience_ns; /* until its next name */
-    struct listed *v;
-    size_t n, cap;
-};
-
-static int collect(void *arg, const char *name, const struct object *obj)
+int listing_add(struct listing *l, const char *name, size_t len, const struct object *obj)
 {
-    struct listing *l = arg;
-
-    l->op->deadline_ns = clock_mono_ns() + l->patience_ns;
-    if (!l->whole && l->n >= PAGE_NAMES)
-        return 1;
     if (l->n == l->cap) {
         size_t cap = l->cap ? l->cap * 2 : 64;
         struct listed *v = reallocarray(l->v, cap, sizeof(*v));
@@ -231,7 +297,7 @@ static int collect(void *arg, const char *name, const struct object *obj)
     }
     struct listed *item = &l->v[l->n];
     item->obj = *obj;
-    item->name = strdup(name);
+    item->name = strndup(name, len);
     if (!item->name || attrs_copy(&item->obj.attrs, &obj->attrs) < 0) {
         free(item->name);
         return -ENOMEM;
@@ -240,49 +306,109 @@ static int collect(void *arg, const char *name, const struct object *obj)
     return 0;
 }
 
-/* While the store itself moves a directory it can't be told whether an answer is from before or
- * after. */
-static bool being_moved(struct cache *c, const char *key)
+void listing_clear(struct listing *l)
 {
-    mutex_lock(&c->lock);
-    bool moving = (c->store->caps & STORE_RENAME) && rename_runs_at_locked(c, key);
-    mutex_unlock(&c->lock);
-    return moving;
+    for (size_t i = 0; i < l->n; i++) {
+        free(l->v[i].name);
+        object_release(&l->v[i].obj);
+    }
+    free(l->v);
+    object_release(&l->marker);
+    l->v = NULL;
+    l->n = l->cap = 0;
 }
 
-static void merge_listing(struct listing *l, const char *key, uint64_t hidden, bool cut)
+static int collect(void *arg, const char *name, const struct object *obj)
+{
+    struct listing *l = arg;
+
+    l->op->deadline_ns = clock_mono_ns() + l->patience_ns;
+    if (!*name) {
+        l->has_marker = true;
+        l->marker = *obj;
+        l->marker.attrs = (struct attrs){0};
+        return 0;
+    }
+    if (!l->whole && l->n >= PAGE_NAMES)
+        return 1;
+    return listing_add(l, name, strlen(name), obj);
+}
+
+static struct place place_of_locked(struct cache *c, char *key)
+{
+    return (struct place){key, c->dir_moves};
+}
+
+/* While the store moves a directory it can't be told whether an answer is from before or after;
+ * and two moves may bring a key back to what had it when it was asked. */
+static bool may_have_moved(struct cache *c, const struct place *p)
+{
+    mutex_lock(&c->lock);
+    bool moved = c->dir_moves != p->moves || ((c->store->caps & STORE_RENAME) && p->key &&
+                                              rename_runs_at_locked(c, p->key));
+    mutex_unlock(&c->lock);
+    return moved;
+}
+
+/* Takes over what was listed; how many names are not shown. False when something failed. */
+static bool merge_names(struct listing *l, bool whole, uint64_t *hidden)
 {
     struct cache *c = l->cache;
     struct node *dir = l->dir;
-    bool failed = false;
+    bool ok = true;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < l->n; i++) {
+        int r = merge_one(c, dir, l->v[i].name, &l->v[i].obj, l->asked_ns);
+        n += r > 0;
+        ok = ok && r >= 0;
+    }
+    if (whole)
+        drop_unlisted(c, dir, l->asked_ns);
+    /* Objects that take the names of directories which went. */
+    for (size_t i = 0; i < l->n && whole && n; i++) {
+        if (l->v[i].obj.is_prefix || entry_find(dir, l->v[i].name))
+            continue;
+        int r = merge_one(c, dir, l->v[i].name, &l->v[i].obj, l->asked_ns);
+        n -= r == 0 && entry_find(dir, l->v[i].name);
+        ok = ok && r >= 0;
+    }
+    *hidden += n;
+    return ok;
+}
+
+void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bool cut)
+{
+    struct cache *c = l->cache;
+    struct node *dir = l->dir;
+    bool ok = true;
 
     ns_write(c);
     mutex_lock(&c->lock);
     auto_free char *key_now = node_key(dir);
+    bool lost = dir->flags & NODE_LOST;
     mutex_unlock(&c->lock);
     /* Moved meanwhile: this is not its listing; whoever waits asks again. */
-    if (!key_now || strcmp(key, key_now) != 0 || being_moved(c, key)) {
+    if (!key_now || !p->key || strcmp(p->key, key_now) != 0 || may_have_moved(c, p)) {
         ns_done(c);
         return;
     }
-    if (!(dir->flags & NODE_LOST)) {
-        for (size_t i = 0; i < l->n; i++) {
-            int r = merge_one(c, dir, l->v[i].name, &l->v[i].obj, l->asked_ns);
-            hidden += r > 0;
-            failed = failed || r < 0;
-        }
-        if (!cut)
-            drop_unlisted(c, dir, l->asked_ns);
-    }
+    if (!lost)
+        ok = merge_names(l, !cut, &hidden);
     mutex_lock(&c->lock);
+    if (l->has_marker || !cut)
+        dir_listed_locked(c, dir, l->has_marker ? &l->marker : NULL, l->generation);
+    dir->dir->stat_misses = 0;
+    walk_listed_locked(dir);
     dir->dir->big = cut || l->n > PAGE_NAMES;
     dir->dir->listed_ns = cut ? 0 : l->asked_ns;
     c->hidden_names += hidden - dir->dir->hidden_names;
     dir->dir->hidden_names = hidden;
     dir->dir->told_ns = clock_mono_ns();
+    dir->dir->told_there = l->has_marker || l->n > 0;
     mutex_unlock(&c->lock);
     ns_done(c);
-    if (failed)
+    if (!ok)
         log_warn("some names of a listing could not be taken over");
 }
 
@@ -295,22 +421,14 @@ static int excuse_listing_locked(struct node *dir, int64_t timeout_ns, int r)
     return 0;
 }
 
-/* How long a listing is believed from its end: it may have taken longer than that itself. */
-static int64_t belief_ns(struct cache *c)
+static int list_one(struct listing *l)
 {
-    int64_t timeout_ns = c->config.list_timeout_ns;
-
-    return timeout_ns > BELIEF_MIN_NS ? timeout_ns : BELIEF_MIN_NS;
-}
-
-static void run_listing(struct task *task)
-{
-    struct listing *l = container_of(task, struct listing, task);
     struct cache *c = l->cache;
     struct op op;
 
     mutex_lock(&c->lock);
     auto_free char *key = node_key(l->dir);
+    const struct place place = place_of_locked(c, key);
     bool known = l->dir->dir->listed_ns != 0;
     mutex_unlock(&c->lock);
     /* What was listed before can be shown: don't let `ls` wait long for a store that is down.
@@ -321,33 +439,61 @@ static void run_listing(struct task *task)
     op_init(&op, l->patience_ns);
     op.cancelled = &c->cancelled;
     l->op = &op;
-    int r = key ? store_list(c->store, &op, key, 0, collect, l) : -ENOENT;
+    int r = key ? store_list(c->store, &op, key, LIST_SELF, collect, l) : -ENOENT;
+    if (r == 0 && l->n)
+        index_fill(c, l->dir, key, l->v, l->n);
     if (r >= 0 || r == -ENOENT)
-        merge_listing(l, key ? key : "", op.hidden_names, r == 1);
+        listing_merge(l, &place, op.hidden_names, r == 1);
     else
-        log_warn("listing failed: %s", op.why);
+        read_failed(c, "listing", r, op.why);
+    return r == 1 || r == -ENOENT ? 0 : r;
+}
+
+bool listing_told_since(struct cache *c, struct node *dir, int64_t asked_ns)
+{
     mutex_lock(&c->lock);
-    if (r == 1 || r == -ENOENT)
-        r = 0;
+    bool told = dir->dir->listed_ns >= asked_ns;
+    mutex_unlock(&c->lock);
+    return told;
+}
+
+static void run_listing(struct task *task)
+{
+    struct listing *l = container_of(task, struct listing, task);
+    struct cache *c = l->cache;
+
+    if (l->ahead)
+        walk_ahead(c, l->dir, l->asked_ns);
+    if (l->around)
+        walk_around(c, l->dir, l->asked_ns);
+    bool told = (l->ahead || l->around) && listing_told_since(c, l->dir, l->asked_ns);
+    int r = told ? 0 : list_one(l);
+    mutex_lock(&c->lock);
     if (r < 0)
         r = excuse_listing_locked(l->dir, belief_ns(c), r);
     l->dir->dir->listing = false;
     waitq_wake_locked(c, &l->dir->dir->waiters, r);
     node_unref_locked(c, l->dir);
     mutex_unlock(&c->lock);
-    for (size_t i = 0; i < l->n; i++) {
-        free(l->v[i].name);
-        object_release(&l->v[i].obj);
-    }
-    free(l->v);
+    listing_clear(l);
     free(l);
 }
 
-static bool listed_lately(struct cache *c, struct node *dir)
+bool listing_is_believed(struct cache *c, struct node *dir)
+{
+    return dir->dir->listed_ns && clock_mono_ns() - dir->dir->told_ns < belief_ns(c);
+}
+
+/* The store can have nothing below a directory that it was not told of. One that was made here
+ * is asked for like any other then, since other nodes see it; but who fills it with more names
+ * than one question tells does not wait for the store at each of them. */
+static bool listed_lately(struct cache *c, struct node *dir, bool whole)
 {
     struct dir *d = dir->dir;
 
-    return d->local_only || (d->listed_ns && clock_mono_ns() - d->told_ns < belief_ns(c));
+    if (d->local_only && (d->new_here || (!whole && children_count(d->children) > PAGE_NAMES)))
+        return true;
+    return listing_is_believed(c, dir);
 }
 
 int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter *w)
@@ -357,9 +503,14 @@ int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter
     mutex_assert_held(&c->lock);
     if (dir->flags & NODE_LOST)
         return -ENOENT;
-    if (listed_lately(c, dir) || (!whole && d->big))
+    walk_step_locked(c, dir);
+    walk_on_locked(c, dir);
+    if (listed_lately(c, dir, whole) || (!whole && d->big))
         return 0;
     if (!d->listing) {
+        int r = walk_wait_locked(c, dir, w);
+        if (r != 0)
+            return r;
         struct listing *l = calloc(1, sizeof(*l));
         if (!l)
             return -ENOMEM;
@@ -367,12 +518,21 @@ int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter
         l->cache = c;
         l->dir = dir;
         l->whole = whole;
+        l->ahead = walk_may_pay_locked(c, dir) && walk_is_on_locked(c, dir);
+        l->around = !l->ahead && walk_apart_locked(c, dir);
         l->asked_ns = clock_mono_ns();
+        l->generation = d->generation;
         node_ref_locked(dir);
         d->listing = true;
-        pool_submit(c->askers, &l->task);
+        pool_submit_first(c->askers, &l->task);
     }
     return waitq_park_locked(c, &d->waiters, w);
+}
+
+bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *name)
+{
+    return !dir->dir->local_only && !dir->dir->listed_ns &&
+           !absent_is_locked(c, dir, name, belief_ns(c));
 }
 
 /* ---- one name ---- */
@@ -400,18 +560,26 @@ static void run_query(struct task *task)
     op.cancelled = &c->cancelled;
     mutex_lock(&c->lock);
     auto_free char *key = child_key(q->dir, q->name);
+    const struct place place = place_of_locked(c, key);
     mutex_unlock(&c->lock);
     int r = key ? store_stat(c->store, &op, key, &obj) : -ENOENT;
     ns_write(c);
     struct entry *e = entry_find(q->dir, q->name);
-    bool again = r == -ENOENT && key && being_moved(c, key);
+    bool again = (r == 0 || r == -ENOENT) && key && may_have_moved(c, &place);
     if (again) {
+        if (r == 0)
+            object_release(&obj);
         r = 0;
     } else if (r == 0) {
         r = merge_one(c, q->dir, q->name, &obj, q->asked_ns);
         object_release(&obj);
     } else if (r == -ENOENT && e && e->changed_ns < q->asked_ns) {
         (void)entry_gone(c, e);
+    }
+    if (r == -ENOENT && key && !again && !e) {
+        mutex_lock(&c->lock);
+        absent_note_locked(c, q->dir, q->name, q->asked_ns);
+        mutex_unlock(&c->lock);
     }
     /* Hidden, or gone: an answer, not a reason to ask again. */
     if (r >= 0 && !again && !entry_find(q->dir, q->name))
@@ -421,15 +589,18 @@ static void run_query(struct task *task)
     if (r == -ENOENT && entry_find(q->dir, q->name))
         r = 0;
     e = entry_find(q->dir, q->name);
-    if (r < 0 && r != -ENOENT && r != -EINTR && e) {
-        mutex_lock(&c->lock);
-        e->verified_ns = clock_mono_ns() - c->config.list_timeout_ns + OUTAGE_NS;
-        mutex_unlock(&c->lock);
-        r = 0; /* known from before the outage */
-    }
+    bool excused = r < 0 && r != -ENOENT && r != -EINTR && e;
+    mutex_lock(&c->lock);
+    if (excused) /* known from before the outage */
+        e->verified_ns = clock_mono_ns() - belief_ns(c) + OUTAGE_NS;
+    else if (r == 0 && !again && e)
+        e->verified_ns = clock_mono_ns();
+    mutex_unlock(&c->lock);
+    if (excused)
+        r = 0;
     ns_done(c);
     if (r < 0 && r != -ENOENT)
-        log_warn("lookup failed: %s", op.why);
+        read_failed(c, "lookup", r, op.why);
     mutex_lock(&c->lock);
     LL_DELETE(q->dir->dir->queries, q);
     waitq_wake_locked(c, &q->waiters, r);
@@ -460,7 +631,7 @@ static int ask_name_locked(struct cache *c, struct node *dir, const char *name,
     waitq_init(&q->waiters);
     node_ref_locked(dir);
     LL_PREPEND(dir->dir->queries, q);
-    pool_submit(c->askers, &q->task);
+    pool_submit_first(c->askers, &q->task);
     return waitq_park_locked(c, &q->waiters, w);
 }
 
@@ -468,37 +639,103 @@ static int ask_name_locked(struct cache *c, struct node *dir, const char *name,
 
 struct asking {
     struct task task;
+    UT_hash_handle hh; /* in cache.askings, by node: its flag NODE_STATTING */
     struct cache *cache;
     struct node *node; /* referenced */
     int64_t asked_ns;
+    uint64_t generation; /* of a directory, when it was asked */
+    struct waitq waiters;
 };
 
+/* The version that is known was told with its attributes; false when they are others than those
+ * of the file that is here, which has to go for them. */
+static bool take_attrs_locked(struct cache *c, struct node *n, const struct object *obj)
+{
+    struct entry *e = n->links;
+
+    node_attrs_are_known(n);
+    if (!obj->attrs_known || (n->file && (c->store->caps & STORE_LIST_ATTRS)))
+        return true;
+    if (n->file && !attrs_agree(n, obj))
+        return false;
+    if (n->file)
+        n->attrs_has = obj->attrs.has; /* a stamp doesn't say which the store has */
+    else
+        node_apply_attrs(c, n, obj);
+    entry_told(e, obj);
+    if (e->settled)
+        index_news_locked(c, e->parent);
+    return true;
+}
+
 /* What the store said of a node that still has the name it was asked under. */
-static void take_answer(struct asking *a, int r, const struct object *obj, const char *key)
+static void take_answer(struct asking *a, int r, const struct object *obj,
+                        const struct place *p)
 {
     struct cache *c = a->cache;
     struct node *n = a->node;
 
     ns_write(c);
     struct entry *e = n->links;
-    bool moving = being_moved(c, key);
+    bool moved = may_have_moved(c, p);
     mutex_lock(&c->lock);
     auto_free char *key_now = e ? entry_key(e) : NULL;
-    bool current = key_now && !moving && strcmp(key, key_now) == 0 && !node_is_ours(n) &&
+    bool current = key_now && !moved && strcmp(p->key, key_now) == 0 && !node_is_ours(n) &&
                    e->changed_ns < a->asked_ns;
-    if (e && r == 0 && current && e->etag && strcmp(e->etag, obj->etag) == 0 && !n->dir) {
-        if (!n->file && obj->attrs_known)
-            node_apply_attrs(c, n, obj);
-        n->flags |= NODE_ATTRS_KNOWN;
-        e->verified_ns = a->asked_ns;
+    bool other = false;
+    if (e && r == 0 && current && etag_is(&e->etag, obj->etag) && !n->dir) {
+        other = !take_attrs_locked(c, n, obj);
+        if (obj->checksum.kind == CHECKSUM_NONE)
+            n->flags |= NODE_NO_SUM;
+        e->verified_ns = clock_mono_ns();
+        file_is_there_locked(n->file, obj->etag);
         current = false; /* nothing more to do */
+        if (other && n->file->open_handles) {
+            entry_distrust(e); /* later; until then as it was opened */
+            other = false;
+        }
     }
     mutex_unlock(&c->lock);
-    if (current && r == 0)
+    if (other)
+        (void)node_replaced(c, e, obj);
+    else if (current && r == 0)
         (void)update_entry(c, e, obj, a->asked_ns);
     else if (current && r == -ENOENT)
         (void)entry_gone(c, e);
     ns_done(c);
+}
+
+/* The same of a directory's marker. */
+static void take_marker(struct asking *a, int r, const struct object *obj,
+                        const struct place *p)
+{
+    struct cache *c = a->cache;
+    struct node *n = a->node;
+
+    ns_read(c);
+    bool moved = may_have_moved(c, p);
+    mutex_lock(&c->lock);
+    auto_free char *key_now = node_key(n);
+    if (key_now && !moved && strcmp(p->key, key_now) == 0)
+        dir_told_locked(c, n, r == 0 ? obj : NULL, a->generation);
+    if (r == 0 && n->dir->marker_version && node_attrs_known(n))
+        index_marker_news_locked(c, n);
+    mutex_unlock(&c->lock);
+    ns_done(c);
+}
+
+/* While the store can't be reached, attributes stay as they were; the next listing has them
+ * asked again. */
+static bool excuse_attrs_locked(struct node *n)
+{
+    if (!n->links)
+        return false;
+    node_attrs_are_known(n);
+    if (n->dir)
+        n->dir->marker_version = 0;
+    else
+        entry_distrust(n->links);
+    return true;
 }
 
 static void run_asking(struct task *task)
@@ -511,33 +748,46 @@ static void run_asking(struct task *task)
 
     mutex_lock(&c->lock);
     auto_free char *key = node_key(n);
+    const struct place place = place_of_locked(c, key);
     bool readable = n->file && n->file->state != FILE_PARTIAL;
+    bool old = (n->flags & NODE_ATTRS_KNOWN) && (n->flags & NODE_ATTRS_OLD);
     mutex_unlock(&c->lock);
-    /* A complete file can be served without the store: don't let its reader wait long. */
-    op_init(&op, readable ? OUTAGE_WAIT_NS : c->config.ask_timeout_ns);
+    /* A complete file can be served without the store, attributes that were told before can be
+     * shown: don't let who wants them wait long. */
+    op_init(&op, readable || old ? OUTAGE_WAIT_NS : c->config.ask_timeout_ns);
     op.cancelled = &c->cancelled;
-    int r = key ? store_stat(c->store, &op, key, &obj) : -ENOENT;
-    if (key && (r == 0 || r == -ENOENT))
-        take_answer(a, r, &obj, key);
+    int r = !key     ? -ENOENT
+            : n->dir ? store_stat_dir(c->store, &op, key, &obj)
+                     : store_stat(c->store, &op, key, &obj);
+    if (key && n->dir && (r == 0 || r == -ENOENT))
+        take_marker(a, r, &obj, &place);
+    else if (key && (r == 0 || r == -ENOENT))
+        take_answer(a, r, &obj, &place);
     if (r == 0)
         object_release(&obj);
     if (r < 0 && r != -ENOENT)
-        log_warn("%s", op.why);
+        read_failed(c, "a look at a file", r, op.why);
     mutex_lock(&c->lock);
     if (r == -ENOENT)
         r = 0; /* asked again, the caller sees that the name is gone */
-    if (r < 0 && r != -EINTR && readable && n->links) {
-        n->links->verified_ns = clock_mono_ns() - c->config.attr_timeout_ns + OUTAGE_NS;
+    bool failed = r < 0 && r != -EINTR;
+    if (failed && readable && n->links) {
+        n->links->verified_ns =
+            clock_mono_ns() - belief_in(c->config.attr_timeout_ns) + OUTAGE_NS;
         r = 0;
     }
+    if (failed && old && !node_attrs_known(n) && excuse_attrs_locked(n))
+        r = 0;
     n->flags &= ~(unsigned)NODE_STATTING;
-    waitq_wake_locked(c, &n->stat_waiters, r);
+    waitq_wake_locked(c, &a->waiters, r);
+    HASH_DEL(c->askings, a);
     node_unref_locked(c, n);
     mutex_unlock(&c->lock);
     free(a);
 }
 
-static int ask_locked(struct cache *c, struct node *n)
+/* `ahead`: nobody waits for it yet. */
+static int ask_locked(struct cache *c, struct node *n, bool ahead)
 {
     if (n->flags & NODE_STATTING)
         return 0;
@@ -548,41 +798,115 @@ static int ask_locked(struct cache *c, struct node *n)
     a->cache = c;
     a->node = n;
     a->asked_ns = clock_mono_ns();
+    a->generation = n->dir ? n->dir->generation : 0;
+    waitq_init(&a->waiters);
+    HASH_ADD_PTR(c->askings, node, a);
     n->flags |= NODE_STATTING;
     node_ref_locked(n);
-    pool_submit(c->askers, &a->task);
+    if (ahead)
+        pool_submit(c->askers, &a->task);
+    else
+        pool_submit_first(c->askers, &a->task);
     return 0;
 }
 
-static bool attrs_missing(struct node *n)
+/* To what ask_locked() has asked. */
+static int wait_for_answer_locked(struct cache *c, struct node *n, struct waiter *w)
 {
-    return !n->is_root && !(n->flags & NODE_ATTRS_KNOWN) && !n->dir && !n->file && n->links &&
-           n->links->etag;
+    struct asking *a;
+
+    HASH_FIND_PTR(c->askings, &n, a);
+    return waitq_park_locked(c, &a->waiters, w);
 }
 
-/* Someone stats the names of a directory one after the other: ask for the next ones at once. */
-static void stat_ahead_locked(struct cache *c, struct node *n)
+void askings_stop_locked(struct cache *c)
 {
-    struct node *dir = n->links->parent;
+    struct asking *a, *next;
 
-    if (++dir->dir->stat_misses < 2)
-        return;
-    struct entry *e = n->links->hh.next;
-    for (int i = 0; e && i < STAT_AHEAD; e = e->hh.next, i++)
-        if (attrs_missing(e->node))
-            (void)ask_locked(c, e->node);
+    HASH_ITER(hh, c->askings, a, next)
+    {
+        waitq_wake_locked(c, &a->waiters, -EINTR);
+    }
+}
+
+static bool attrs_missing(struct cache *c, struct node *n)
+{
+    if (n->is_root || node_attrs_known(n) || !n->links)
+        return false;
+    return n->dir ? c->asks_dirs && !dir_attrs_are_ours(n)
+                  : etag_known(&n->links->etag) && (!n->file || !node_is_ours(n));
+}
+
+/* A directory's listing tells whether it has attributes to ask for. */
+static bool listing_tells_locked(struct cache *c, struct node *n)
+{
+    return n->dir && !n->dir->told_ns && !(n->flags & (NODE_STATTING | NODE_ATTRS_KNOWN)) &&
+           walk_may_pay_locked(c, n);
+}
+
+/* From place `at` on at most `window` names, with all below them if `deep`; how many are left.
+ */
+static int stat_from_locked(struct cache *c, struct node *dir, size_t at, bool deep, int window)
+{
+    struct entry *e;
+
+    while (window > 0 && (e = children_next(dir->dir->children, &at))) {
+        window--;
+        if (attrs_missing(c, e->node) && !listing_tells_locked(c, e->node))
+            (void)ask_locked(c, e->node, true);
+        if (deep && e->node->dir)
+            window = stat_from_locked(c, e->node, 0, true, window);
+    }
+    return window;
+}
+
+static int stat_behind_locked(struct cache *c, const struct entry *e, bool deep, int window)
+{
+    size_t at = children_behind(e->parent->dir->children, e);
+
+    return stat_from_locked(c, e->parent, at, deep, window);
+}
+
+/* The directory, at or above `dir`, that somebody came to through its siblings, or NULL. */
+static struct node *walked_locked(struct cache *c, struct node *dir)
+{
+    while (dir->links && !walk_is_on_locked(c, dir))
+        dir = dir->links->parent;
+    return dir->links ? dir : NULL;
+}
+
+/* Someone stats the names of a directory one after the other: ask for the next ones at once;
+ * with all below the next directories when he walks through them. */
+static void stat_ahead_locked(struct cache *c, struct node *n, struct node *walked)
+{
+    unsigned misses = n->links->parent->dir->stat_misses;
+    int window = walked || misses > 5 ? STAT_AHEAD_MAX : STAT_AHEAD << (misses - 2);
+
+    window = stat_behind_locked(c, n->links, false, window);
+    if (walked)
+        (void)stat_behind_locked(c, walked->links, true, window);
 }
 
 int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w)
 {
     mutex_assert_held(&c->lock);
-    if (!attrs_missing(n))
+    if (!attrs_missing(c, n))
         return 0;
-    int r = ask_locked(c, n);
+    struct node *from = n->dir ? NULL : walked_locked(c, n->links->parent);
+    bool walked = ++n->links->parent->dir->stat_misses >= 2 || from;
+    /* Who looks a directory up goes in, mostly: its listing tells whether there is a marker to
+     * ask for. Who walks its siblings does not; but one listing may tell of many. */
+    bool alone = n->dir && !walked && !n->dir->told_ns &&
+                 !(n->flags & (NODE_STATTING | NODE_ATTRS_KNOWN));
+    int r = alone || listing_tells_locked(c, n) ? dir_need_locked(c, n, false, w) : 0;
+    if (r != 0)
+        return r;
+    r = ask_locked(c, n, false);
     if (r < 0)
         return r;
-    stat_ahead_locked(c, n);
-    return waitq_park_locked(c, &n->stat_waiters, w);
+    if (walked)
+        stat_ahead_locked(c, n, from);
+    return wait_for_answer_locked(c, n, w);
 }
 
 int version_need_locked(struct cache *c, struct node *n, struct waiter *w)
@@ -590,25 +914,32 @@ int version_need_locked(struct cache *c, struct node *n, struct waiter *w)
     struct entry *e = n->links;
 
     mutex_assert_held(&c->lock);
-    if (!e || node_is_ours(n) || !e->etag)
+    if (!e || node_is_ours(n) || !etag_known(&e->etag))
         return 0;
     /* A directory that is being moved at the store: its children are where they were. */
     for (struct node *up = e->parent; up->links; up = up->links->parent)
         if (up->links->src_key)
             return 0;
-    if (e->verified_ns && clock_mono_ns() - e->verified_ns < c->config.attr_timeout_ns)
+    if (e->verified_ns &&
+        clock_mono_ns() - e->verified_ns < belief_in(c->config.attr_timeout_ns))
         return 0;
-    int r = ask_locked(c, n);
-    return r < 0 ? r : waitq_park_locked(c, &n->stat_waiters, w);
+    int r = ask_locked(c, n, false);
+    return r < 0 ? r : wait_for_answer_locked(c, n, w);
 }
 
 /* ---- lookup ---- */
 
+/* A directory whose own listing showed something is there as well. */
+static bool listing_shows_it(struct cache *c, const struct dir *d)
+{
+    return d && d->told_there && clock_mono_ns() - d->told_ns < belief_ns(c);
+}
+
 static bool entry_believed(struct cache *c, struct entry *e)
 {
-    return node_is_ours(e->node) ||
+    return listing_shows_it(c, e->node->dir) || node_is_ours(e->node) ||
            e->changed_ns > clock_mono_ns() - c->config.list_timeout_ns ||
-           (e->verified_ns && clock_mono_ns() - e->verified_ns < c->config.list_timeout_ns);
+           (e->verified_ns && clock_mono_ns() - e->verified_ns < belief_ns(c));
 }
 
 int cache_lookup(struct cache *c, struct node *parent, const char *name, struct waiter *w,
@@ -626,7 +957,10 @@ int cache_lookup(struct cache *c, struct node *parent, const char *name, struct 
         r = dir_need_locked(c, parent, false, w);
     if (r == 0)
         e = entry_find(parent, name);
-    if (r == 0 && (!e || !entry_believed(c, e)) && !listed_lately(c, parent))
+    if (r == 0 && e && e->node->dir)
+        walk_on_locked(c, e->node);
+    bool told = e ? entry_believed(c, e) : absent_is_locked(c, parent, name, belief_ns(c));
+    if (r == 0 && !told && !listed_lately(c, parent, false))
         r = ask_name_locked(c, parent, name, w);
     if (r == 0)
         r = e ? attrs_need_locked(c, e->node, w) : -ENOENT;
@@ -677,14 +1011,15 @@ static void drop_snapshot_locked(struct cache *c, struct dirhandle *d)
 
 static int take_snapshot_locked(struct cache *c, struct dirhandle *d)
 {
-    struct entry *e, *next;
-    size_t n = HASH_COUNT(d->dir->dir->children);
+    struct entry *e;
+    size_t at;
+    size_t n = children_count(d->dir->dir->children);
 
     drop_snapshot_locked(c, d);
     d->v = calloc(n ? n : 1, sizeof(*d->v));
     if (!d->v)
         return -ENOMEM;
-    HASH_ITER(hh, d->dir->dir->children, e, next)
+    CHILDREN_FOREACH(d->dir->dir->children, e, at)
     {
         d->v[d->n].name = strdup(e->name);
         if (!d->v[d->n].name)
@@ -699,20 +1034,21 @@ static int take_snapshot_locked(struct cache *c, struct dirhandle *d)
 /* An empty object may be a symlink or a fifo: only its attributes tell. */
 static int types_need_locked(struct cache *c, struct node *dir, struct waiter *w)
 {
-    struct entry *e, *next;
+    struct entry *e;
+    size_t at;
     struct node *first = NULL;
 
-    HASH_ITER(hh, dir->dir->children, e, next)
+    CHILDREN_FOREACH(dir->dir->children, e, at)
     {
         struct node *n = e->node;
-        if (n->size > 0 || !attrs_missing(n))
+        if (n->dir || n->size > 0 || !attrs_missing(c, n))
             continue;
-        int r = ask_locked(c, n);
+        int r = ask_locked(c, n, false);
         if (r < 0)
             return r;
         first = first ? first : n;
     }
-    return first ? waitq_park_locked(c, &first->stat_waiters, w) : 0;
+    return first ? wait_for_answer_locked(c, first, w) : 0;
 }
 
 static int listing_need_locked(struct cache *c, struct node *dir, struct waiter *w)
@@ -746,12 +1082,13 @@ int cache_opendir(struct cache *c, struct node *dir, struct waiter *w, struct di
     return r;
 }
 
-static int show(struct dirhandle *d, size_t i, bool plus, cache_visit visit, void *arg)
+static int show(struct cache *c, struct dirhandle *d, size_t i, bool plus, cache_visit visit,
+                void *arg)
 {
     struct node *parent = d->dir->links ? d->dir->links->parent : d->dir;
     struct node *n = i == 0 ? d->dir : i == 1 ? parent : d->v[i - 2].node;
     const char *name = i == 0 ? "." : i == 1 ? ".." : d->v[i - 2].name;
-    bool known = plus && i >= 2 && n->links && !attrs_missing(n);
+    bool known = plus && i >= 2 && n->links && !attrs_missing(c, n);
     struct stat st;
 
     node_stat(n, &st);
@@ -759,6 +1096,14 @@ static int show(struct dirhandle *d, size_t i, bool plus, cache_visit visit, voi
     if (r == 0 && known)
         n->nlookup++;
     return r;
+}
+
+/* The kernel goes on with attributes only when those of the names before were wanted. */
+static void show_ahead_locked(struct cache *c, struct dirhandle *d, size_t off)
+{
+    for (size_t i = off > 2 ? off - 2 : 0, n = 0; i < d->n && n < STAT_AHEAD; i++, n++)
+        if (attrs_missing(c, d->v[i].node) && !listing_tells_locked(c, d->v[i].node))
+            (void)ask_locked(c, d->v[i].node, true);
 }
 
 int cache_readdir(struct cache *c, struct dirhandle *d, uint64_t off, bool plus,
@@ -775,7 +1120,9 @@ int cache_readdir(struct cache *c, struct dirhandle *d, uint64_t off, bool plus,
     if (r == 0) {
         d->read = true;
         for (uint64_t i = off; i < d->n + 2 && r == 0; i++)
-            r = show(d, (size_t)i, plus, visit, arg);
+            r = show(c, d, (size_t)i, plus, visit, arg);
+        if (plus && off > 0)
+            show_ahead_locked(c, d, (size_t)off);
         r = 0;
     }
     mutex_unlock(&c->lock);

@@ -1,6 +1,6 @@
 /* Directories towards the store: a marker for one that stays empty, its attributes when they
  * are not the default. Objects of our own making are kept to what is needed. */
-#include "cache/node.h"
+#include "cache/index.h"
 
 #include "cache/crash.h"
 #include "common/log.h"
@@ -11,6 +11,9 @@
 #include <string.h>
 #include <utlist.h>
 
+/* How long a directory's time waits for the names in it before they are looked at again. */
+#define NAMES_NS (100 * NS_PER_MS)
+
 struct dir_job {
     struct task task;
     struct dir_job *next; /* in cache.dir_jobs */
@@ -19,6 +22,7 @@ struct dir_job {
     char *path;
     uint64_t generation;
     struct attrs attrs;
+    int64_t began_ns; /* CLOCK_MONOTONIC */
 };
 
 static bool default_attrs(struct cache *c, struct node *n)
@@ -50,7 +54,130 @@ bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
     return false;
 }
 
-static void dir_done_locked(struct dir_job *j, int r, const char *why)
+/* ---- what the store says ---- */
+
+bool dir_attrs_are_ours(struct node *dir)
+{
+    struct dir *d = dir->dir;
+
+    return dir->is_root || (dir->flags & NODE_ATTR_DIRTY) || d->new_here || d->uploading ||
+           d->queued || d->local_only || (dir->links && dir->links->src_key);
+}
+
+/* What a listing says of a marker and a HEAD, too; never 0. */
+static uint64_t version_of(const struct object *marker)
+{
+    uint64_t h = (uint64_t)(marker->mtime_ns / NS_PER_SEC) * UINT64_C(0x9e3779b97f4a7c15) + 1;
+
+    for (const char *s = marker->etag; *s; s++)
+        h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
+    return h ? h : 1;
+}
+
+/* Without a marker it is as the mount says. */
+static void apply_default(struct cache *c, struct node *dir)
+{
+    const struct object none = {
+        .is_prefix = true, .attrs_known = true, .mtime_ns = dir->mtime_ns};
+
+    node_apply_attrs(c, dir,
+                     &none); /* its time is what was seen here: nothing else tells one */
+    dir->dir->marker_version = 0;
+    dir->dir->has_marker = false;
+}
+
+void dir_listed_locked(struct cache *c, struct node *dir, const struct object *marker,
+                       uint64_t generation)
+{
+    struct dir *d = dir->dir;
+
+    if (!c->asks_dirs || dir_attrs_are_ours(dir) || d->generation != generation)
+        return;
+    if (!marker) {
+        if (d->has_marker || !node_attrs_known(dir))
+            apply_default(c, dir);
+    } else if (version_of(marker) != d->marker_version && marker->attrs_known) {
+        dir_told_locked(c, dir, marker, generation);
+    } else {
+        d->has_marker = true;
+        if (version_of(marker) != d->marker_version)
+            dir->flags |= NODE_ATTRS_OLD;
+    }
+}
+
+bool dir_wants_marker_locked(struct node *dir, const struct object *marker)
+{
+    return !dir_attrs_are_ours(dir) &&
+           (!node_attrs_known(dir) || version_of(marker) != dir->dir->marker_version);
+}
+
+/* Whether the listed marker is the one that was put from here, with what is shown now. */
+static bool is_put(struct node *dir, const struct object *marker)
+{
+    const struct dir *d = dir->dir;
+    int64_t modified_s = marker->mtime_ns / NS_PER_SEC;
+
+    return d->put_to_s && modified_s >= d->put_from_s && modified_s <= d->put_to_s &&
+           etag_is(&d->put_etag, marker->etag) && !(dir->flags & NODE_ATTR_DIRTY) &&
+           !d->new_here && !d->queued && !d->uploading && !(dir->links && dir->links->src_key);
+}
+
+bool dir_marker_attrs_locked(struct node *dir, const struct object *marker, struct attrs *ret,
+                             bool *ret_sure)
+{
+    *ret_sure = dir->dir && !dir_attrs_are_ours(dir) && node_attrs_known(dir) &&
+                version_of(marker) == dir->dir->marker_version;
+    if (!dir->dir || (!*ret_sure && !is_put(dir, marker)))
+        return false;
+    *ret = (struct attrs){.has = dir->attrs_has & INDEX_MARKER_ATTRS,
+                          .mode = dir->mode,
+                          .uid = dir->uid,
+                          .gid = dir->gid,
+                          .mtime_ns = dir->dir->marker_mtime_ns,
+                          .xattrs = dir->xattrs};
+    if (!dir->xattrs)
+        ret->has &= ~(unsigned)ATTR_XATTRS;
+    return true;
+}
+
+void dir_told_locked(struct cache *c, struct node *dir, const struct object *marker,
+                     uint64_t generation)
+{
+    struct dir *d = dir->dir;
+
+    if (dir_attrs_are_ours(dir) || d->generation != generation)
+        return;
+    if (!marker) {
+        apply_default(c, dir);
+        return;
+    }
+    d->has_marker = true;
+    node_apply_attrs(c, dir, marker);
+    d->marker_mtime_ns = dir->mtime_ns;
+    /* Told within the second of its change it may not be the last of that second. */
+    d->marker_version =
+        marker->told_ns >= marker->mtime_ns + 2 * NS_PER_SEC ? version_of(marker) : 0;
+}
+
+/* ---- what the store is told ---- */
+
+/* What was put is known, when the answer says which version it is. */
+static void put_locked(struct dir_job *j, const struct object *obj)
+{
+    struct node *n = j->node;
+    struct dir *d = n->dir;
+
+    etag_clear(&d->put_etag);
+    d->put_from_s = d->put_to_s = 0;
+    if (!put_window(obj, clock_mono_ns() - j->began_ns, &d->put_from_s, &d->put_to_s))
+        return;
+    etag_set(&d->put_etag, obj->etag);
+    n->attrs_has = (uint8_t)j->attrs.has;
+    d->marker_mtime_ns = j->attrs.mtime_ns;
+    index_marker_news_locked(j->cache, n);
+}
+
+static void dir_done_locked(struct dir_job *j, int r, const struct object *obj, const char *why)
 {
     struct cache *c = j->cache;
     struct node *n = j->node;
@@ -63,11 +190,15 @@ static void dir_done_locked(struct dir_job *j, int r, const char *why)
         d->error = 0;
         d->attempts = 0;
         d->has_marker = true;
+        d->marker_version = 0;
         entry_changed_locked(c, n->links);
         if (d->generation == j->generation) {
             d->new_here = d->stale_marker = false;
-            n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
+            d->mtime_set = false;
+            n->flags &= ~(unsigned)(NODE_ATTR_DIRTY | NODE_ATTRS_OLD);
             dir_unqueue_locked(c, n);
+            d->generation++; /* what was asked before is not right about it */
+            put_locked(j, obj);
         }
         return;
     }
@@ -80,6 +211,7 @@ static void dir_done_locked(struct dir_job *j, int r, const char *why)
     d->due_ns = clock_mono_ns() + retry_delay_ns(d->attempts);
     free(d->error_text);
     d->error_text = strdup(why);
+    failure_note_locked(c, &c->write_failure, r, why);
     log_error("directory not in the store yet, tried again: %s", why);
 }
 
@@ -87,15 +219,19 @@ static void run_dir(struct task *task)
 {
     struct dir_job *j = container_of(task, struct dir_job, task);
     struct cache *c = j->cache;
+    struct object obj = {0};
     struct op op;
 
     op_init(&op, c->config.store_timeout_ns);
     op.cancelled = &c->cancelled;
-    int r = store_mkdir(c->store, &op, j->path, &j->attrs);
+    j->began_ns = clock_mono_ns();
+    int r = store_mkdir(c->store, &op, j->path, &j->attrs, &obj);
     crash_point("mkdir-done");
     mutex_lock(&c->lock);
-    dir_done_locked(j, r, op.why);
+    dir_done_locked(j, r, &obj, op.why);
     mutex_unlock(&c->lock);
+    if (r == 0)
+        object_release(&obj);
     if (r == 0)
         (void)node_save_stamp(c, j->node);
     mutex_lock(&c->lock);
@@ -119,8 +255,9 @@ static void start_locked(struct cache *c, struct node *n, char *path)
         free(path);
         return;
     }
-    /* Times of directories are not kept at the store. */
-    j->attrs.has &= ~(unsigned)ATTR_MTIME;
+    /* A real directory has a time of its own, which its names move. */
+    if ((c->store->caps & STORE_DIRS) && !n->dir->mtime_set)
+        j->attrs.has &= ~(unsigned)ATTR_MTIME;
     j->task.run = run_dir;
     j->cache = c;
     j->node = n;
@@ -150,13 +287,35 @@ static void run_stamp(struct task *task)
     free(t);
 }
 
+/* Names that are still on their way to a real directory would move the time that it is to have.
+ */
+static bool names_on_their_way(struct cache *c, struct node *dir)
+{
+    struct entry *e;
+    size_t at;
+
+    if (!(c->store->caps & STORE_DIRS) || !dir->dir->mtime_set)
+        return false;
+    CHILDREN_FOREACH(dir->dir->children, e, at)
+    {
+        struct node *n = e->node;
+        bool comes = n->dir ? n->dir->queued || n->dir->uploading
+                            : e->dirty && n->file && !n->file->staged && !n->file->error;
+        if (e->src_key || comes)
+            return true;
+    }
+    auto_free char *path = node_path(dir);
+    return path && intent_below(c, path);
+}
+
 static bool child_is_stored(struct node *dir)
 {
-    struct entry *e, *next;
+    struct entry *e;
+    size_t at;
 
-    HASH_ITER(hh, dir->dir->children, e, next)
+    CHILDREN_FOREACH(dir->dir->children, e, at)
     {
-        if (e->node->dir ? !e->node->dir->new_here : e->etag != NULL)
+        if (e->node->dir ? !e->node->dir->new_here : etag_known(&e->etag))
             return true;
     }
     return false;
@@ -175,6 +334,7 @@ static void satisfied_locked(struct cache *c, struct node *n)
     n->dir->new_here = false;
     entry_changed_locked(c, n->links);
     dir_unqueue_locked(c, n);
+    n->dir->generation++;
     if (!t)
         return;
     t->task.run = run_stamp;
@@ -188,7 +348,7 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
     struct node *n, *after;
 
-    DL_FOREACH_SAFE2(c->dirty_dirs, n, after, dirty_next)
+    DL_FOREACH_SAFE2(c->dirty_dirs, n, after, dir->dirty_next)
     {
         if (n->dir->uploading || c->uploads_running_dirs >= c->config.upload_jobs)
             continue;
@@ -200,12 +360,17 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
             dir_unqueue_locked(c, n);
             continue;
         }
+        if (names_on_their_way(c, n)) {
+            n->dir->due_ns = now + NAMES_NS;
+            *next_due = n->dir->due_ns < *next_due ? n->dir->due_ns : *next_due;
+            continue;
+        }
         if (!needs_marker(c, n)) {
             satisfied_locked(c, n);
             continue;
         }
         char *path = node_path(n);
-        if (path && !intent_blocks_upload_locked(c, path, 0) && !removal_pending(c, path) &&
+        if (path && !intent_blocks_upload_locked(c, path, true) && !removal_pending(c, path) &&
             (c->drain || !path_is_staged(c, path)))
             start_locked(c, n, path);
         else

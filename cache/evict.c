@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -18,12 +19,10 @@
 /* A stub that only remembers an inode number. */
 #define STUB_BYTES 8192
 /* What a writer that can't be made to wait may need. */
-#define HEADROOM_MAX (UINT64_C(1) << 30)
-/* How long the store must have been failing before writers are told ENOSPC. */
-#define GRACE_NS (60 * NS_PER_SEC)
-/* What a known name takes in memory, roughly. */
-#define NODE_BYTES      400
+#define HEADROOM_MAX    (UINT64_C(1) << 30)
 #define FORGET_EVERY_NS (5 * NS_PER_SEC)
+/* Less is not worth a look at all of the heap. */
+#define TRIM_BYTES (UINT64_C(4) << 20)
 
 /* ---- pins ---- */
 
@@ -152,6 +151,11 @@ static void evict_one(struct cache *c, struct node *n)
 
 static bool evict_next(struct cache *c)
 {
+    mutex_lock(&c->lock);
+    bool full = too_full_locked(c);
+    mutex_unlock(&c->lock);
+    if (!full)
+        return false;
     ns_write(c);
     mutex_lock(&c->lock);
     struct node *n = too_full_locked(c) ? next_victim_locked(c) : NULL;
@@ -174,10 +178,11 @@ static bool evict_next(struct cache *c)
 
 static void forget_children_locked(struct cache *c, struct node *dir)
 {
-    struct entry *e, *next;
+    struct entry *e;
+    size_t at;
     bool forgot = false;
 
-    HASH_ITER(hh, dir->dir->children, e, next)
+    CHILDREN_FOREACH(dir->dir->children, e, at)
     {
         struct node *n = e->node;
         if (n->nlookup || n->refs || n->file || n->dir || n->links != e || e->next_link ||
@@ -186,16 +191,18 @@ static void forget_children_locked(struct cache *c, struct node *dir)
         entry_remove_locked(c, e);
         forgot = true;
     }
-    if (forgot)
+    if (forgot) {
         dir->dir->listed_ns = 0;
+        dir->dir->local_only = false;
+    }
 }
 
 static int forget_dir(void *arg, struct node *n)
 {
     struct cache *c = arg;
 
-    if (n->dir && !n->dir->local_only && !n->dir->listing && n->dir->listed_ns &&
-        clock_mono_ns() - n->dir->told_ns > FORGET_EVERY_NS)
+    if (n->dir && !n->dir->new_here && !n->dir->listing && !n->dir->queries &&
+        n->dir->listed_ns && clock_mono_ns() - n->dir->told_ns > FORGET_EVERY_NS)
         forget_children_locked(c, n);
     return c->nodes * NODE_BYTES < c->config.list_memory_bytes;
 }
@@ -207,10 +214,14 @@ static void forget_names(struct cache *c)
     c->forgot_ns = clock_mono_ns();
     ns_write(c);
     mutex_lock(&c->lock);
+    uint64_t before = c->nodes;
     if (c->nodes * NODE_BYTES > c->config.list_memory_bytes)
         (void)tree_each(c->root, forget_dir, c);
+    uint64_t forgot = before - c->nodes;
     mutex_unlock(&c->lock);
     ns_done(c);
+    if (forgot * NODE_BYTES > TRIM_BYTES)
+        (void)malloc_trim(0); /* small pieces stay with the process otherwise */
 }
 
 /* ---- back-pressure ---- */
@@ -226,6 +237,10 @@ const char *space_trouble_text(enum space_trouble trouble)
         [SPACE_DISK_FULL] =
             "its disk is full: writes get ENOSPC, what was written is kept, what "
             "was cut off is not published",
+        [SPACE_READ_ONLY] = "its filesystem is read-only: nothing can be changed, what was "
+                            "written is published",
+        [SPACE_REMOVED] = "it was removed while it was mounted: nothing can be written or read "
+                          "any more; unmount, and mount again",
     };
 
     return texts[trouble];
@@ -251,63 +266,103 @@ void space_disk_full_locked(struct cache *c)
     trouble_locked(c, SPACE_DISK_FULL);
 }
 
-/* Whether an upload that runs, or may run, will make something clean. */
-static bool upload_will_help_locked(struct cache *c, struct file *self)
+/* What will turn clean, in bytes on the disk. */
+struct relief {
+    uint64_t soon;  /* goes up now, or may */
+    uint64_t stuck; /* would go up, if the store had not refused it for some time */
+};
+
+static struct relief relief_locked(struct cache *c, struct file *self)
 {
+    int64_t since_ns = clock_mono_ns() - c->config.grace_ns;
+    bool none = c->unreachable_ns && c->unreachable_ns < since_ns;
+    bool intents = !none && intents_look_stuck_locked(c, since_ns);
+    struct relief ret = {0, 0};
     struct file *f;
 
     DL_FOREACH2(c->dirty, f, dirty_next)
     {
-        if (f != self && !f->cut && f->blocks_bytes > 0 && f->state == FILE_DIRTY &&
-            (f->uploading || (f->write_handles == 0 && !f->staged && !f->held)))
-            return true;
+        if (f == self || f->cut || f->state != FILE_DIRTY ||
+            (!f->uploading && (f->write_handles || f->staged || f->held)))
+            continue;
+        bool stuck = none || (f->attempts && f->failing_ns < since_ns);
+        auto_free char *path = !stuck && intents && !f->uploading ? node_path(f->node) : NULL;
+        if (stuck || (path && stuck_intent_blocks_locked(c, path)))
+            ret.stuck += f->blocks_bytes;
+        else
+            ret.soon += f->blocks_bytes;
     }
-    return false;
+    return ret;
+}
+
+/* Whether there is room when so much of what is dirty is in the store. */
+static bool room_after_locked(struct cache *c, uint64_t relief)
+{
+    return c->used_bytes <= c->config.size_bytes + relief &&
+           c->disk_free_bytes + relief >= c->config.reserve_bytes / 2;
+}
+
+/* SPACE_FINE: it is worth waiting for room. What goes up is, unless it makes too little, and
+ * the rest of it can't go: that could be for ever, and what is small and goes up comes again
+ * and again. Where all that is closed makes too little, the rest is open or waits for its name:
+ * the limit gives way as long as the disk does not; docs/format.md, section 3, has why. */
+static enum space_trouble outlook_locked(struct cache *c, struct file *self)
+{
+    bool disk_full = c->disk_free_bytes < c->config.reserve_bytes / 2;
+
+    if (c->lru)
+        return SPACE_FINE;
+    struct relief r = relief_locked(c, self);
+    if (r.soon && (!r.stuck || room_after_locked(c, r.soon)))
+        return SPACE_FINE;
+    if (r.stuck && (disk_full || room_after_locked(c, r.soon + r.stuck)))
+        return SPACE_STORE_GONE;
+    return r.soon ? SPACE_FINE : disk_full ? SPACE_DISK_FULL : SPACE_OVER_LIMIT;
+}
+
+static bool is_full_locked(struct cache *c)
+{
+    return !room_after_locked(c, 0);
 }
 
 int space_need_locked(struct cache *c, struct file *f, struct waiter *w)
 {
-    bool full = c->used_bytes > c->config.size_bytes;
-    bool disk_full = c->disk_free_bytes < c->config.reserve_bytes / 2;
     struct statvfs vfs;
 
     /* The last look may be a second old: room that others made counts at once. */
-    if (disk_full && mirror_statvfs(&c->mirror, &vfs) == 0) {
+    if (c->disk_free_bytes < c->config.reserve_bytes / 2 &&
+        mirror_statvfs(&c->mirror, &vfs) == 0)
         c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-        disk_full = c->disk_free_bytes < c->config.reserve_bytes / 2;
-    }
-    if ((!full && !disk_full) || !w)
+    if (!is_full_locked(c) || !w)
         return 0;
     scheduler_kick_locked(c);
-    if (c->lru)
+    enum space_trouble outlook = outlook_locked(c, f);
+    if (outlook == SPACE_FINE)
         return waitq_park_locked(c, &c->space_waiters, w);
-    if (upload_will_help_locked(c, f)) {
-        if (!c->unreachable_ns || clock_mono_ns() - c->unreachable_ns <= GRACE_NS)
-            return waitq_park_locked(c, &c->space_waiters, w);
-        trouble_locked(c, SPACE_STORE_GONE);
-        return -ENOSPC;
-    }
-    /* All of it is open or waits for its name: waiting would be for ever. The limit gives way
-     * as long as the disk does not; docs/format.md, section 3, has why. */
-    trouble_locked(c, disk_full ? SPACE_DISK_FULL : SPACE_OVER_LIMIT);
-    return disk_full ? -ENOSPC : 0;
+    trouble_locked(c, outlook);
+    return outlook == SPACE_OVER_LIMIT ? 0 : -ENOSPC;
 }
 
-/* Passthrough writers ask nobody: what they did to the limit is seen here. */
-static void look_at_space_locked(struct cache *c)
+/* Passthrough writers ask nobody: what they did to the limit is seen here. `disk`: what is the
+ * matter with the filesystem itself. */
+static void look_at_space_locked(struct cache *c, enum space_trouble disk)
 {
-    if (!too_full_locked(c))
+    if (disk)
+        trouble_locked(c, disk);
+    else if (c->space == SPACE_READ_ONLY || !too_full_locked(c))
         trouble_locked(c, SPACE_FINE);
-    else if (c->lru || upload_will_help_locked(c, NULL))
-        return; /* there is room soon */
-    else if (c->disk_free_bytes < c->config.reserve_bytes / 2)
-        trouble_locked(c, SPACE_DISK_FULL);
-    else if (c->used_bytes > c->config.size_bytes)
-        trouble_locked(c, SPACE_OVER_LIMIT);
+    if (disk || !is_full_locked(c))
+        return;
+    enum space_trouble outlook = outlook_locked(c, NULL);
+    if (outlook) /* else there is room soon */
+        trouble_locked(c, outlook);
 }
 
 void evict_if_needed(struct cache *c)
 {
+    enum space_trouble disk = mirror_removed(&c->mirror)     ? SPACE_REMOVED
+                              : mirror_read_only(&c->mirror) ? SPACE_READ_ONLY
+                                                             : SPACE_FINE;
     struct statvfs vfs;
 
     if (mirror_statvfs(&c->mirror, &vfs) == 0) {
@@ -320,7 +375,7 @@ void evict_if_needed(struct cache *c)
     forget_names(c);
     /* Those who wait for room find out when there is none to be had. */
     mutex_lock(&c->lock);
-    look_at_space_locked(c);
+    look_at_space_locked(c, disk);
     waitq_wake_locked(c, &c->space_waiters, 0);
     mutex_unlock(&c->lock);
 }

@@ -9,6 +9,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -16,13 +18,32 @@
 #define ALIGN_BYTES (UINT64_C(32) << 10)
 /* How long a failure answers those who waited for it before the range is asked again. */
 #define FAILED_NS (1 * NS_PER_SEC)
+/* From so many bytes on a download takes its room on the disk at once, with its first byte:
+ * that costs less than block by block. */
+#define ROOM_MIN (UINT64_C(1) << 20)
 /* How often the source may be renamed at the store under one download. */
 #define MOVES_MAX 16
+
+/* Bytes come in pieces of 16 KiB at most and go to the disk in larger ones: one call, one turn
+ * of the lock and one large folio in the page cache for each, which are read much faster later.
+ * The first ones are small, and each doubles what came before, so that nobody waits long. */
+#define GATHER_MAX (UINT64_C(256) << 10)
+#define GATHER_MIN (UINT64_C(16) << 10)
+/* The largest folios that Linux hands out from lists of each processor's own, from which no
+ * page goes back to a host: see memory_is_given_back(). */
+#define GATHER_KEPT (UINT64_C(32) << 10)
+#define GATHER_NS   (10 * NS_PER_MS) /* what came is kept back no longer, over a slow line */
 
 struct fetch_sink {
     struct sink base;
     struct fetch *fetch;
     int fd;
+    int disk_error;    /* negative errno: what ended the fetch is the cache's own disk */
+    char *gathered;    /* `len` bytes that belong at `off` and are not written yet */
+    uint64_t off, len; /* len < room */
+    uint64_t room;
+    int64_t since_ns; /* when the first of them came */
+    bool has_room;
 };
 
 static int write_all(int fd, const char *data, size_t len, uint64_t off)
@@ -40,23 +61,116 @@ static int write_all(int fd, const char *data, size_t len, uint64_t off)
     return 0;
 }
 
-static int fetch_write(struct sink *sink, const void *data, size_t len, uint64_t off)
+/* A read that is tried again may begin anew; one that goes back elsewhere has no sum. */
+static void add_to_sum(struct fetch *fetch, const void *data, size_t len, uint64_t off)
 {
-    struct fetch_sink *s = container_of(sink, struct fetch_sink, base);
+    if (off == fetch->off) {
+        fetch->sum.value = 0;
+        fetch->summed = off;
+    }
+    if (off != fetch->summed)
+        return;
+    checksum_add(&fetch->sum, data, len);
+    fetch->summed += len;
+}
+
+/* These bytes are in the mirror now, for whoever waits. */
+static int store_piece(struct fetch_sink *s, const char *data, size_t len, uint64_t off)
+{
     struct cache *c = s->fetch->cache;
     struct file *f = s->fetch->node->file;
+    int r = s->disk_error = write_all(s->fd, data, len, off);
 
-    if (off < s->fetch->off || off + len > s->fetch->end)
-        return -EPROTO;
-    int r = write_all(s->fd, data, len, off);
     if (r < 0)
         return r;
+    add_to_sum(s->fetch, data, len, off);
     mutex_lock(&c->lock);
     r = ranges_add(&f->present, off, off + len);
     c->downloaded_bytes += len;
-    waitq_wake_locked(c, &f->range_waiters, 0);
+    waitq_wake_arrived_locked(c, &f->range_waiters, &f->present);
     mutex_unlock(&c->lock);
     return r;
+}
+
+static int store_gathered(struct fetch_sink *s)
+{
+    size_t len = (size_t)s->len;
+
+    s->len = 0;
+    return len ? store_piece(s, s->gathered, len, s->off) : 0;
+}
+
+/* A virtual machine that gives free memory back to its host (free page reporting) pays for its
+ * first touch with faults in the host: one or two seconds for 1 GiB. Large folios are made of
+ * such memory, and small ones of what was in use a moment ago. */
+static bool memory_is_given_back(void)
+{
+    FILE *f = fopen("/sys/module/page_reporting/parameters/page_reporting_order", "re");
+    unsigned order = UINT_MAX;
+
+    if (f && fscanf(f, "%u", &order) != 1)
+        order = UINT_MAX;
+    if (f)
+        (void)fclose(f);
+    return order <= 31; /* UINT_MAX: nobody asks for it */
+}
+
+uint64_t fetch_gather_bytes(uint64_t wanted)
+{
+    if (!wanted)
+        return memory_is_given_back() ? GATHER_KEPT : GATHER_MAX;
+    return wanted < GATHER_MIN ? GATHER_MIN : wanted;
+}
+
+/* How much is gathered when the bytes at `off` come. */
+static uint64_t room_at(const struct fetch_sink *s, uint64_t off)
+{
+    uint64_t came = off - s->fetch->off, most = s->fetch->cache->config.gather_bytes;
+
+    return came < GATHER_MIN ? GATHER_MIN : came < most ? came : most;
+}
+
+/* Where that is not possible the writes take it, and say what is wrong. */
+static void take_room(struct fetch_sink *s)
+{
+    uint64_t len = s->fetch->end - s->fetch->off;
+
+    if (!s->has_room && len >= ROOM_MIN)
+        (void)fallocate(s->fd, FALLOC_FL_KEEP_SIZE, (off_t)s->fetch->off, (off_t)len);
+    s->has_room = true;
+}
+
+static int gather(struct fetch_sink *s, const char *data, size_t len, uint64_t off)
+{
+    int r = 0;
+
+    while (len > 0 && r == 0) {
+        if (s->len == 0) {
+            s->off = off;
+            s->room = room_at(s, off);
+            s->since_ns = clock_mono_ns();
+        }
+        size_t n = len < s->room - s->len ? len : (size_t)(s->room - s->len);
+        memcpy(s->gathered + s->len, data, n);
+        s->len += n;
+        data += n;
+        off += n;
+        len -= n;
+        if (s->len == s->room || clock_mono_ns() - s->since_ns > GATHER_NS)
+            r = store_gathered(s);
+    }
+    return r;
+}
+
+static int fetch_write(struct sink *sink, const void *data, size_t len, uint64_t off)
+{
+    struct fetch_sink *s = container_of(sink, struct fetch_sink, base);
+
+    if (off < s->fetch->off || off + len > s->fetch->end)
+        return -EPROTO;
+    take_room(s);
+    int r = s->len && off != s->off + s->len ? store_gathered(s) : 0;
+    return r < 0 ? r : gather(s, data, len, off);
 }
 
 /* Where the node's bytes are now: key and version. */
@@ -76,7 +190,31 @@ static int fetch_source(struct cache *c, struct node *n, char **ret_key, char **
     return 0;
 }
 
-static int fetch_once(struct fetch *fetch, int fd, uint64_t off, struct op *op, char **ret_key)
+/* Reads from the store into the mirror file; how many bytes, or an error. */
+static ssize_t fetch_into(struct fetch_sink *sink, const char *key, const char *etag,
+                          struct op *op)
+{
+    struct fetch *fetch = sink->fetch;
+    size_t len = (size_t)(fetch->end - fetch->off);
+    struct object obj = {0};
+
+    sink->gathered = malloc(
+        len < fetch->cache->config.gather_bytes ? len : fetch->cache->config.gather_bytes);
+    if (!sink->gathered)
+        return op_fail(op, -ENOMEM, "%s: no memory to download it", key);
+    ssize_t n =
+        store_read(fetch->cache->store, op, key, etag, &sink->base, len, fetch->off, &obj);
+    /* What came before a failure is right, and is not asked for again. */
+    int r = sink->disk_error ? 0 : store_gathered(sink);
+    free(sink->gathered);
+    if (n >= 0)
+        fetch->verified = obj.checksum;
+    if (n >= 0)
+        object_release(&obj);
+    return n >= 0 && r < 0 ? r : n;
+}
+
+static int fetch_once(struct fetch *fetch, int fd, struct op *op, char **ret_key)
 {
     struct cache *c = fetch->cache;
     struct fetch_sink sink = {.base.write = fetch_write, .fetch = fetch, .fd = fd};
@@ -85,13 +223,16 @@ static int fetch_once(struct fetch *fetch, int fd, uint64_t off, struct op *op, 
 
     if (r < 0)
         return op_fail(op, r, "the file is gone");
-    size_t len = (size_t)(fetch->end - off);
-    ssize_t n = store_read(c->store, op, *ret_key, etag, &sink.base, len, off, NULL);
+    ssize_t n = fetch_into(&sink, *ret_key, etag, op);
+    if (n < 0 && sink.disk_error)
+        return op_fail(op, (int)n, "%s: can't write to the cache: %s", *ret_key,
+                       strerror(-sink.disk_error));
     if (n < 0)
         return (int)n;
-    return (size_t)n == len ? 0
-                            : op_fail(op, -ESTALE, "%s/%s is shorter than it was listed",
-                                      c->store->url, *ret_key);
+    return fetch->off + (uint64_t)n == fetch->end
+               ? 0
+               : op_fail(op, -ESTALE, "%s/%s is shorter than it was listed", c->store->url,
+                         *ret_key);
 }
 
 /* While the store renames the source nobody can tell where it is. Whether that was so. */
@@ -122,7 +263,7 @@ static int fetch_bytes(struct fetch *fetch, int fd)
         auto_free char *key = NULL;
         auto_free char *key_now = NULL;
         auto_free char *etag_now = NULL;
-        r = fetch_once(fetch, fd, fetch->off, &op, &key);
+        r = fetch_once(fetch, fd, &op, &key);
         if ((r != -ENOENT && r != -ESTALE) || !key)
             break;
         bool waited = wait_for_rename(c, key, &op);
@@ -131,17 +272,119 @@ static int fetch_bytes(struct fetch *fetch, int fd)
             break;
     }
     if (r < 0)
-        log_warn("download failed: %s", op.why);
+        read_failed(c, "download", r, op.why);
     return r;
+}
+
+/* ---- is it right? ---- */
+
+#define CHUNK (UINT64_C(1) << 20)
+
+static int sum_file(int fd, uint64_t size, struct checksum *sum)
+{
+    auto_free char *chunk = malloc(CHUNK);
+
+    if (!chunk)
+        return -ENOMEM;
+    for (uint64_t off = 0; off < size;) {
+        ssize_t n = pread(fd, chunk, size - off < CHUNK ? size - off : CHUNK, (off_t)off);
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        checksum_add(sum, chunk, (size_t)n);
+        off += (uint64_t)n;
+    }
+    return 0;
+}
+
+/* What the store says the version's checksum is; none when it says nothing. */
+static int ask_checksum(struct cache *c, struct node *n, struct checksum *ret)
+{
+    auto_free char *key = NULL;
+    auto_free char *etag = NULL;
+    struct object obj = {0};
+    struct op op;
+
+    *ret = (struct checksum){0};
+    mutex_lock(&c->lock);
+    bool none = n->flags & NODE_NO_SUM;
+    mutex_unlock(&c->lock);
+    if (none || !(c->store->caps & STORE_CHECKSUM) || fetch_source(c, n, &key, &etag) < 0)
+        return 0;
+    op_init(&op, c->config.store_timeout_ns);
+    op.cancelled = &c->cancelled;
+    int r = store_stat(c->store, &op, key, &obj);
+    if (r == 0 && etag && strcmp(etag, obj.etag) == 0)
+        *ret = obj.checksum;
+    object_release(&obj);
+    /* It is gone, or another version is there: the bytes that came are the last there are. */
+    return r == -ENOENT || r == 0 ? 0 : r;
+}
+
+/* The sum of `kind`, read from the file unless `known` is of that kind. */
+static int sum_of(int fd, uint64_t size, const struct checksum *known, enum checksum_kind kind,
+                  struct checksum *ret)
+{
+    *ret = (struct checksum){.kind = kind};
+    if (known->kind == kind) {
+        *ret = *known;
+        return 0;
+    }
+    return sum_file(fd, size, ret);
+}
+
+/* Compares the file with `sum`, or with what the store says when that is not known or does not
+ * fit. 0, -EIO when it is damaged, or another error. */
+static int verify(struct cache *c, struct node *n, int fd, uint64_t size,
+                  const struct checksum *known, struct checksum *sum)
+{
+    struct checksum found = {0}, told;
+    int r = sum->kind == CHECKSUM_NONE ? 0 : sum_of(fd, size, known, sum->kind, &found);
+
+    if (r < 0 || (sum->kind != CHECKSUM_NONE && checksum_same(&found, sum)))
+        return r;
+    r = ask_checksum(c, n, &told);
+    if (r < 0)
+        return r;
+    if (told.kind == CHECKSUM_NONE)
+        return sum->kind == CHECKSUM_NONE ? 0 : -EIO;
+    mutex_lock(&c->lock);
+    c->sum_kind = told.kind; /* what the next ones are summed with */
+    mutex_unlock(&c->lock);
+    r = sum_of(fd, size, known, told.kind, &found);
+    *sum = told;
+    return r < 0 ? r : checksum_same(&found, &told) ? 0 : -EIO;
+}
+
+/* What one verified read brought needs no second look. */
+static int verify_complete(struct cache *c, struct fetch *fetch, int fd)
+{
+    struct node *n = fetch->node;
+    struct file *f = n->file;
+
+    mutex_lock(&c->lock);
+    uint64_t size = n->size;
+    bool whole = fetch->off == 0 && fetch->end == size;
+    struct checksum sum = f->sum, known = {0};
+    if (!f->verify)
+        (void)sums_whole(&f->sums, size, &known);
+    mutex_unlock(&c->lock);
+    int r = 0;
+    if (whole && fetch->verified.kind != CHECKSUM_NONE)
+        sum = fetch->verified;
+    else if (size > 0)
+        r = verify(c, n, fd, size, &known, &sum);
+    mutex_lock(&c->lock);
+    if (r == 0)
+        f->sum = sum;
+    mutex_unlock(&c->lock);
+    return r == 0 ? file_write_keys(c, n, fd) : r;
 }
 
 /* All ranges are here: the file turns clean; docs/format.md has the order. */
 static int complete(struct node *n, int fd)
 {
     struct file *f = n->file;
-    const struct timespec times[2] = {
-        {.tv_nsec = UTIME_OMIT},
-        {.tv_sec = f->clean_mtime_ns / NS_PER_SEC, .tv_nsec = f->clean_mtime_ns % NS_PER_SEC}};
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, timespec_of(f->clean_mtime_ns)};
 
     crash_point("complete-data");
     if (futimens(fd, times) < 0)
@@ -150,26 +393,54 @@ static int complete(struct node *n, int fd)
     return stamp_remove_ranges(fd);
 }
 
+/* Who asks for [off, end) is told `err` for a while; it is not tried again at once. */
+static void remember_failure_locked(struct file *f, uint64_t off, uint64_t end, int err)
+{
+    f->failed.off = off;
+    f->failed.end = end;
+    f->failed.err = err;
+    f->failed.until_ns = clock_mono_ns() + FAILED_NS;
+}
+
 static void finish_locked(struct cache *c, struct fetch *fetch, int r, const struct stat *st)
 {
     struct file *f = fetch->node->file;
 
     LL_DELETE(f->fetches, fetch);
-    if (r < 0) {
-        f->failed.off = fetch->off;
-        f->failed.end = fetch->end;
-        f->failed.err = r == -ENOENT ? -ESTALE : r;
-        f->failed.until_ns = clock_mono_ns() + FAILED_NS;
-        if (f->failed.err == -ESTALE) {
-            f->gone = true;
-            for (struct entry *e = f->node->links; e; e = e->next_link)
-                e->verified_ns = 0;
-        }
+    if (r == -ENOENT)
+        r = -ESTALE;
+    if (r < 0 && !fetch->told)
+        remember_failure_locked(f, fetch->off, fetch->end, r);
+    if (r == -ESTALE) {
+        f->gone = true;
+        for (struct entry *e = f->node->links; e; e = e->next_link)
+            e->verified_ns = 0;
     }
     if (st)
         file_account_locked(c, f, (uint64_t)st->st_blocks * 512);
     waitq_wake_locked(c, &f->range_waiters, 0);
     progress_locked(c);
+}
+
+/* What is here is not what the store has: all of it is fetched again. Those who wait for bytes
+ * that just came are told so, whichever fetch found it out. */
+static void damaged_before(struct cache *c, struct fetch *fetch, int fd, bool kept)
+{
+    const struct ranges none = {0};
+    struct node *n = fetch->node;
+
+    mutex_lock(&c->lock);
+    auto_free char *path = node_path(n);
+    ranges_clear(&n->file->present);
+    sums_clear(&n->file->sums);
+    if (!kept)
+        remember_failure_locked(n->file, 0, n->size, -EIO);
+    fetch->told = true;
+    mutex_unlock(&c->lock);
+    log_error("%s: %s does not match its checksum, and is fetched again",
+              path ? path : "a removed file",
+              kept ? "what the cache kept since before the reboot" : "what was downloaded");
+    (void)stamp_write_ranges(fd, &none, false);
 }
 
 /* The last fetch of a whole file turns it clean before its waiters are woken. */
@@ -180,29 +451,38 @@ static int maybe_complete(struct cache *c, struct fetch *fetch, int fd)
 
     mutex_lock(&c->lock);
     bool last = f->state == FILE_PARTIAL && f->fetches == fetch && !fetch->next && !f->busy &&
-                ranges_has(&f->present, 0, n->size);
+                (f->verify || ranges_has(&f->present, 0, n->size));
+    bool kept = f->verify; /* bytes from before a reboot */
     f->busy = f->busy || last;
     mutex_unlock(&c->lock);
     if (!last)
         return 0;
-    int r = complete(n, fd);
+    int r = verify_complete(c, fetch, fd);
+    if (r == -EIO)
+        damaged_before(c, fetch, fd, kept);
+    if (r == 0)
+        r = complete(n, fd);
     mutex_lock(&c->lock);
     f->busy = false;
+    f->verify = false;
     if (r == 0) {
         f->state = FILE_CLEAN;
         ranges_clear(&f->present);
+        sums_clear(&f->sums);
     }
     mutex_unlock(&c->lock);
-    return r;
+    return r == -EIO && kept ? 0 : r; /* the store is asked for them now */
 }
 
-static void record_ranges(struct cache *c, struct node *n, int fd)
+static void record_arrived(struct cache *c, struct fetch *fetch, int fd)
 {
     struct ranges copy = {0};
     int r = 0;
 
     mutex_lock(&c->lock);
-    struct file *f = n->file;
+    struct file *f = fetch->node->file;
+    if (fetch->summed == fetch->end)
+        sums_add(&f->sums, fetch->off, fetch->end, &fetch->sum);
     bool partial = f->state == FILE_PARTIAL && !f->busy;
     for (size_t i = 0; partial && i < f->present.n && r == 0; i++)
         r = ranges_add(&copy, f->present.v[i].off, f->present.v[i].end);
@@ -222,7 +502,7 @@ static void run_fetch(struct task *task)
     int r = fd < 0 ? fd : fetch->off < fetch->end ? fetch_bytes(fetch, fd) : 0;
 
     if (r == 0)
-        record_ranges(c, n, fd);
+        record_arrived(c, fetch, fd);
     if (r == 0)
         r = maybe_complete(c, fetch, fd);
     bool seen = fd >= 0 && fstat(fd, &st) == 0;
@@ -245,6 +525,8 @@ static int start_locked(struct cache *c, struct node *n, uint64_t off, uint64_t 
         return -ENOMEM;
     *fetch =
         (struct fetch){.task.run = run_fetch, .node = n, .cache = c, .off = off, .end = end};
+    if (c->store->caps & STORE_CHECKSUM)
+        fetch->sum.kind = n->file->sum.kind ? n->file->sum.kind : c->sum_kind;
     node_ref_locked(n);
     file_lru_remove_locked(c, n->file);
     LL_PREPEND(n->file->fetches, fetch);
@@ -271,14 +553,14 @@ static bool unclaimed(struct file *f, uint64_t off, uint64_t end, struct range *
     return false;
 }
 
-/* Starts fetches for what is missing in [off, end), a part each. */
+/* Starts fetches for what is missing in [off, end), a part of the file each. */
 static int start_range_locked(struct cache *c, struct node *n, uint64_t off, uint64_t end)
 {
     struct range todo;
     int r = 0;
 
     while (r == 0 && unclaimed(n->file, off, end, &todo)) {
-        uint64_t cut = todo.off + c->config.part_size;
+        uint64_t cut = (todo.off / c->config.part_size + 1) * c->config.part_size;
         if (todo.end > cut)
             todo.end = cut;
         r = start_locked(c, n, todo.off, todo.end);
@@ -287,17 +569,45 @@ static int start_range_locked(struct cache *c, struct node *n, uint64_t off, uin
     return r;
 }
 
-static uint64_t ahead_end(struct cache *c, struct node *n, uint64_t off, uint64_t end,
-                          uint64_t ahead)
+/* How far to fetch for a reader of [off, end), when `from` is the first byte that is missing.
+ * So that each part is one request, a window ends where a part does: from a part's size on
+ * always, while it grows when it comes to the end of the part, or when less than it asks for
+ * would be left of that. */
+static uint64_t window_end(struct cache *c, struct node *n, uint64_t off, uint64_t end,
+                           uint64_t ahead, uint64_t from)
 {
-    uint64_t to = (end + ALIGN_BYTES - 1) & ~(ALIGN_BYTES - 1);
+    uint64_t part = c->config.part_size, to = end + ahead;
+    uint64_t boundary = (from / part + 1) * part;
 
-    if (end + ahead > to)
-        to = end + ahead;
     /* A small file read from its beginning is one request. */
-    if (off == 0 && n->size <= c->config.part_size)
-        to = n->size;
+    if (to >= n->size || (off == 0 && n->size <= part))
+        return n->size;
+    if (ahead >= part)
+        to -= to % part;
+    else if (ahead > 0 && (to > boundary || (from < part && part - to < to - from)))
+        to = boundary;
+    if (to < end)
+        to = end;
+    to = (to + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
     return to < n->size ? to : n->size;
+}
+
+/* While the window grows it is filled when two thirds of it were read, not by a little at each
+ * read. `gap` is what is missing then. */
+static bool window_runs_dry(struct cache *c, struct node *n, uint64_t off, uint64_t end,
+                            uint64_t ahead, struct range *gap)
+{
+    uint64_t need = end + (ahead >= 2 * c->config.part_size ? ahead : ahead / 4);
+
+    return unclaimed(n->file, off, need < n->size ? need : n->size, gap);
+}
+
+/* Bytes that may be right are looked at before any are asked for: an empty fetch does it. */
+static int verify_first_locked(struct cache *c, struct node *n, struct waiter *w)
+{
+    int r = n->file->fetches ? 0 : start_locked(c, n, n->size, n->size);
+
+    return r < 0 ? r : waitq_park_locked(c, &n->file->range_waiters, w);
 }
 
 int fetch_need_locked(struct cache *c, struct node *n, uint64_t off, uint64_t end,
@@ -309,15 +619,23 @@ int fetch_need_locked(struct cache *c, struct node *n, uint64_t off, uint64_t en
     mutex_assert_held(&c->lock);
     if (f->busy && !here)
         return waitq_park_locked(c, &f->range_waiters, w);
+    if (f->verify)
+        return verify_first_locked(c, n, w);
     if (!here && f->gone)
         return -ESTALE;
     if (!here && f->failed.err && clock_mono_ns() < f->failed.until_ns && f->failed.off < end &&
         off < f->failed.end)
         return f->failed.err;
-    /* With the whole of the window on its way there is no request to add. */
-    uint64_t to = ahead_end(c, n, off, end, ahead);
-    int r = f->gone || (here && ahead == 0) ? 0 : start_range_locked(c, n, off, to);
-    return here ? 0 : r < 0 ? r : waitq_park_locked(c, &f->range_waiters, w);
+    struct range gap;
+    int r = 0;
+    if (!f->gone && window_runs_dry(c, n, off, end, ahead, &gap))
+        r = start_range_locked(c, n, off, window_end(c, n, off, end, ahead, gap.off));
+    if (here || r < 0)
+        return here ? 0 : r;
+    r = waitq_park_locked(c, &f->range_waiters, w);
+    w->off = off;
+    w->end = end;
+    return r;
 }
 
 int fetch_complete_locked(struct cache *c, struct node *n, struct waiter *w)

@@ -21,6 +21,16 @@ static int64_t mtime_of(const struct stat *st)
     return (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
 }
 
+int node_take_birth_time(struct node *n, int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    n->mtime_ns = n->ctime_ns = n->atime_ns = mtime_of(&st);
+    return 0;
+}
+
 struct file *file_new(struct node *n, enum file_state state)
 {
     struct file *f = calloc(1, sizeof(*f));
@@ -31,6 +41,11 @@ struct file *file_new(struct node *n, enum file_state state)
     f->state = state;
     f->fds[FD_READ] = f->fds[FD_WRITE] = -1;
     f->kept_generation = UINT64_MAX; /* the kernel has no pages of this content */
+    /* It counts on from what an earlier mirror file had stored: a change must not look older.
+     */
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (f->generation < e->stored_generation)
+            f->generation = e->stored_generation;
     waitq_init(&f->range_waiters);
     waitq_init(&f->upload_waiters);
     n->file = f;
@@ -115,13 +130,23 @@ int file_get_fd_held(struct cache *c, struct node *n, enum file_fd which)
         return fd;
     mutex_lock(&c->lock);
     f->fd_users[which]++;
-    if (f->fds[which] >= 0) {
+    if (f->fds[which] < 0) {
+        f->fds[which] = fd;
+    } else { /* somebody was faster; who holds that one reads it without the lock */
         (void)close(fd);
         fd = f->fds[which];
     }
-    f->fds[which] = fd;
     mutex_unlock(&c->lock);
     return fd;
+}
+
+void file_keep_fd(struct cache *c, struct node *n, enum file_fd which, int fd)
+{
+    mutex_lock(&c->lock);
+    assert(n->file->fd_users[which] == 0);
+    n->file->fds[which] = fd;
+    n->file->fd_users[which] = 1;
+    mutex_unlock(&c->lock);
 }
 
 int file_get_fd(struct cache *c, struct node *n, enum file_fd which)
@@ -147,6 +172,14 @@ void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which)
 
 /* ---- stamps ---- */
 
+static bool all_stored(const struct node *n)
+{
+    for (const struct entry *e = n->links; e; e = e->next_link)
+        if (e->dirty || !etag_known(&e->etag))
+            return false;
+    return !(n->flags & NODE_ATTR_DIRTY);
+}
+
 static void stamp_of_node(struct node *n, struct stamp_attrs *ret)
 {
     struct file *f = n->file;
@@ -161,14 +194,18 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret)
         ret->flags |= STAMP_ATTR_DIRTY;
     if (n->dir && n->dir->new_here)
         ret->flags |= STAMP_NEW;
+    if (n->dir) /* nothing else keeps its time: names in the mirror come and go on their own */
+        ret->synced_mtime_ns = n->mtime_ns;
     if (!f)
         return;
     ret->seq = f->seq;
     ret->first_seq = f->first_seq;
     if (f->writing_stamp)
         ret->flags |= STAMP_WRITING;
+    else if (f->keys_cut && f->state == FILE_CLEAN && all_stored(n))
+        ret->flags |= STAMP_MANY;
     if (f->cut)
-        ret->flags |= STAMP_CUT;
+        ret->flags |= f->lost ? STAMP_LOST : STAMP_CUT;
     if (f->synced_mtime_ns) {
         ret->flags |= STAMP_SYNCED;
         ret->synced_mtime_ns = f->synced_mtime_ns;
@@ -176,16 +213,26 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret)
     }
 }
 
+static struct mutex *stamp_lock_of(struct cache *c, const struct node *n)
+{
+    return &c->stamp_locks[(uintptr_t)n / sizeof(*n) % STAMP_LOCKS];
+}
+
 int node_write_stamp(struct cache *c, struct node *n, int fd)
 {
+    struct mutex *stamp_lock = stamp_lock_of(c, n);
     struct stamp_attrs a;
 
-    mutex_lock(&c->stamp_lock);
+    mutex_lock(stamp_lock);
     mutex_lock(&c->lock);
     stamp_of_node(n, &a);
     mutex_unlock(&c->lock);
-    int r = stamp_write_attrs(fd, &a);
-    mutex_unlock(&c->stamp_lock);
+    int r = mirror_note(&c->mirror, stamp_write_attrs(fd, &a));
+    mutex_lock(&c->lock);
+    if (r == 0 && n->file)
+        n->file->noted = a.flags;
+    mutex_unlock(&c->lock);
+    mutex_unlock(stamp_lock);
     return r;
 }
 
@@ -212,18 +259,28 @@ int node_save_stamp(struct cache *c, struct node *n)
 
 int file_write_keys(struct cache *c, struct node *n, int fd)
 {
+    struct mutex *stamp_lock = stamp_lock_of(c, n);
     struct stamp_keys copy = {0};
     int r = 0;
 
-    mutex_lock(&c->stamp_lock);
+    mutex_lock(stamp_lock);
     mutex_lock(&c->lock);
     struct stamp_keys *k = &n->file->keys;
-    for (size_t i = 0; i < k->n && r == 0; i++)
+    for (size_t i = 0; i < k->n && r == 0; i++) {
         r = stamp_keys_set(&copy, k->v[i].key, k->v[i].etag, k->v[i].mtime_ns, k->v[i].size);
+        bool same =
+            k->v[i].mtime_ns == n->file->clean_mtime_ns && k->v[i].size == n->file->clean_size;
+        if (r == 0 && same)
+            copy.v[copy.n - 1].sum = n->file->sum;
+    }
     mutex_unlock(&c->lock);
+    bool all = true;
     if (r == 0)
-        r = stamp_write_keys(fd, &copy);
-    mutex_unlock(&c->stamp_lock);
+        r = stamp_write_keys(fd, &copy, &all);
+    mutex_lock(&c->lock);
+    n->file->keys_cut = !all;
+    mutex_unlock(&c->lock);
+    mutex_unlock(stamp_lock);
     stamp_keys_release(&copy);
     return r;
 }
@@ -283,6 +340,8 @@ void file_queue_locked(struct cache *c, struct node *n)
     file_lru_remove_locked(c, f);
     if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
         f->seq = seq_next_locked(c);
+    if (f->uploading && !f->after_seq)
+        f->after_seq = f->seq;
     if (ordered) {
         f->first_seq = f->seq;
         file_unqueue_locked(c, f); /* takes its place by first_seq */
@@ -295,7 +354,9 @@ void file_queue_locked(struct cache *c, struct node *n)
     if (staged && !f->staged)
         f->staged_ns = clock_mono_ns();
     f->staged = staged;
-    scheduler_kick_locked(c);
+    /* Whoever ends an upload looks for the next. */
+    if (c->uploads_running < c->config.upload_jobs)
+        scheduler_kick_at_locked(c, f->due_ns);
 }
 
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
@@ -321,9 +382,9 @@ bool node_is_ours(struct node *n)
         if (e->dirty || e->src_key)
             return true;
     if (n->dir)
-        return n->dir->new_here || n->dir->uploading || n->dir->local_only;
-    return f && (f->state == FILE_DIRTY || f->write_handles || f->uploading || f->queued ||
-                 f->unnamed || f->orphan_id);
+        return n->dir->new_here || n->dir->uploading;
+    return f && (f->state == FILE_DIRTY || f->write_handles || f->truncates || f->uploading ||
+                 f->queued || f->unnamed || f->orphan_id);
 }
 
 bool file_stored_locked(struct node *n, uint64_t generation)
@@ -359,6 +420,7 @@ static void file_saw_locked(struct cache *c, struct node *n, const struct stat *
 {
     struct file *f = n->file;
     bool moved = n->size != (uint64_t)st->st_size || n->mtime_ns != mtime_of(st);
+    int64_t changed_ns = n->ctime_ns;
 
     file_account_locked(c, f, (uint64_t)st->st_blocks * 512);
     if (f->state == FILE_PARTIAL || !S_ISREG(n->mode))
@@ -372,6 +434,8 @@ static void file_saw_locked(struct cache *c, struct node *n, const struct stat *
         if (moved || f->state != FILE_DIRTY)
             file_mark_dirty_locked(c, n, true);
     }
+    if (moved && n->mtime_ns >= changed_ns)
+        n->ctime_ns = n->mtime_ns; /* one write is one time */
 }
 
 int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_st)
@@ -394,6 +458,8 @@ void file_free_locked(struct cache *c, struct file *f)
     file_account_locked(c, f, 0);
     c->mirror_files--;
     ranges_clear(&f->present);
+    sums_clear(&f->sums);
+    free(f->streams);
     stamp_keys_release(&f->keys);
     free(f->orphan_key);
     free(f->etag);
@@ -418,9 +484,7 @@ static int fill_special(struct node *n, int fd)
 static int write_birth_stamps(struct cache *c, struct node *n, int fd)
 {
     struct file *f = n->file;
-    const struct timespec times[2] = {
-        {.tv_nsec = UTIME_OMIT},
-        {.tv_sec = n->mtime_ns / NS_PER_SEC, .tv_nsec = n->mtime_ns % NS_PER_SEC}};
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, timespec_of(n->mtime_ns)};
     int r = S_ISREG(n->mode) ? 0 : fill_special(n, fd);
 
     if (r == 0 && S_ISREG(n->mode) && ftruncate(fd, (off_t)n->size) < 0)
@@ -452,7 +516,8 @@ static int new_file_for(struct cache *c, struct node *n)
     c->mirror_files++;
     f->clean_mtime_ns = n->mtime_ns;
     f->clean_size = n->size;
-    f->etag = strdup(e->etag ? e->etag : "");
+    f->sum = (struct checksum){(enum checksum_kind)n->sum_kind, n->sum_value};
+    f->etag = etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
     if (!f->etag || stamp_keys_set(&f->keys, key, f->etag, n->mtime_ns, n->size) < 0)
         return -ENOMEM;
     return 0;
@@ -517,8 +582,9 @@ int file_discard(struct cache *c, struct node *n)
     if (!path)
         return -ENOMEM;
     mutex_lock(&c->lock);
+    /* Truncated since it was chosen, it is dirty. */
     bool in_use = f->open_handles || f->fd_users[0] || f->fd_users[1] || f->fetches ||
-                  f->uploading || f->busy;
+                  f->uploading || f->busy || f->state == FILE_DIRTY;
     uint64_t id = ++c->next_id;
     mutex_unlock(&c->lock);
     if (in_use)
@@ -592,10 +658,12 @@ int node_replaced(struct cache *c, struct entry *e, const struct object *obj)
         if (r < 0)
             return r;
         mutex_lock(&c->lock);
-        free(e->etag);
-        e->etag = strdup(obj->etag);
-        old->flags &= ~(unsigned)NODE_ATTRS_KNOWN;
+        etag_set(&e->etag, obj->etag);
+        old->flags &= ~(unsigned)(NODE_ATTRS_KNOWN | NODE_ATTRS_OLD);
         node_apply_attrs(c, old, obj);
+        entry_forget_version(e);
+        if (obj->attrs_known)
+            entry_told(e, obj);
         notice_locked(c, old, NULL);
         mutex_unlock(&c->lock);
         return 0;
@@ -622,9 +690,11 @@ int node_replaced(struct cache *c, struct entry *e, const struct object *obj)
         entry_remove_locked(c, e);
         struct entry *e2 = name ? entry_add_locked(c, parent, name, n) : NULL;
         if (e2) {
-            e2->etag = strdup(obj->etag);
+            etag_set(&e2->etag, obj->etag);
             e2->may_exist = true;
             e2->verified_ns = clock_mono_ns();
+            if (obj->attrs_known)
+                entry_told(e2, obj);
         }
         node_unref_locked(c, old);
         node_collect_locked(c, n);
@@ -633,7 +703,12 @@ int node_replaced(struct cache *c, struct entry *e, const struct object *obj)
     return n ? 0 : -ENOMEM;
 }
 
+bool mtime_was_racy(int64_t mtime_ns, int64_t then_ns)
+{
+    return then_ns - mtime_ns < RACY_NS;
+}
+
 bool mtime_is_racy(int64_t mtime_ns)
 {
-    return clock_real_ns() - mtime_ns < RACY_NS;
+    return mtime_was_racy(mtime_ns, clock_real_ns());
 }

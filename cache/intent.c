@@ -12,9 +12,8 @@
 #include <utlist.h>
 
 #define BATCH_MAX 1000
-/* How long a removal waits until open readers have fetched what they may still need. */
-#define READERS_NS    (200 * NS_PER_MS)
-#define READERS_TRIES 300
+/* How often the version at the store may change under one removal. */
+#define VERSIONS_MAX 8
 
 struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from, const char *to,
                           uint64_t ino, const char *etag)
@@ -92,24 +91,54 @@ uint64_t intents_newest_locked(struct cache *c)
     return c->intents ? c->intents->prev->seq : 0;
 }
 
+/* Up to `max` removals of the path that do not run. */
+static size_t collect_void(struct cache *c, enum intent_kind kind, const char *path,
+                           uint64_t seq, uint64_t *ret_seqs, size_t max)
+{
+    struct intent *i;
+    size_t n = 0;
+
+    mutex_lock(&c->lock);
+    DL_FOREACH(c->intents, i)
+    {
+        if (n < max && i->kind == kind && i->seq <= seq && !i->running &&
+            strcmp(i->from, path) == 0)
+            ret_seqs[n++] = i->seq;
+    }
+    mutex_unlock(&c->lock);
+    return n;
+}
+
+static void remove_void(struct cache *c, const uint64_t *seqs, size_t n)
+{
+    struct intent *i, *next;
+    size_t done = 0; /* both are in the order of seq */
+
+    mutex_lock(&c->lock);
+    DL_FOREACH_SAFE(c->intents, i, next)
+    {
+        while (done < n && seqs[done] < i->seq)
+            done++;
+        if (done < n && seqs[done] == i->seq && !i->running)
+            intent_remove_locked(c, i);
+    }
+    mutex_unlock(&c->lock);
+}
+
+/* First on the disk: what only memory forgot, the next mount would carry out. */
 int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uint64_t seq)
 {
     uint64_t seqs[16];
-    size_t n = 0;
-    struct intent *i, *next;
+    size_t n;
+    int r;
 
-    mutex_lock(&c->lock);
-    if (c->intents)
-        DL_FOREACH_SAFE(c->intents, i, next)
-        {
-            if (i->kind == kind && i->seq <= seq && !i->running && n < ARRAY_SIZE(seqs) &&
-                strcmp(i->from, path) == 0) {
-                seqs[n++] = i->seq;
-                intent_remove_locked(c, i);
-            }
-        }
-    mutex_unlock(&c->lock);
-    return journal_done(c->journal, seqs, n, NULL, 0);
+    do {
+        n = collect_void(c, kind, path, seq, seqs, ARRAY_SIZE(seqs));
+        r = journal_done(c->journal, seqs, n, NULL, 0);
+        if (r == 0 && n)
+            remove_void(c, seqs, n);
+    } while (r == 0 && n == ARRAY_SIZE(seqs));
+    return r;
 }
 
 /* ---- waiting for each other ---- */
@@ -119,24 +148,137 @@ static bool overlap(const char *a, const char *b)
     return path_below(a, b) || path_below(b, a);
 }
 
-/* Whether the intention reads or writes `path`, something below it, or something above it. */
+/* Whether the intention reads or writes `path`, something below it, or something above it. What
+ * is below a file's name, or above it, is of another kind than it was, or will be. */
 static bool touches(const struct intent *i, const char *path)
 {
-    if (i->kind == INTENT_RENAMEDIR)
+    if (intent_is_rename(i))
         return overlap(i->from, path) || overlap(i->to, path);
-    return strcmp(i->from, path) == 0 || (i->to && strcmp(i->to, path) == 0);
+    return strcmp(i->from, path) == 0;
 }
 
-bool intent_blocks_upload_locked(struct cache *c, const char *path, uint64_t seq)
+/* Many stores, S3 servers among them, put nothing at or below a name of the other kind: what
+ * was a file and is a directory now, or the reverse. Its removal can't wait for the uploads
+ * that were closed before it: those that it is in the way of wait for it. */
+static bool in_the_way(struct cache *c, const struct intent *i)
+{
+    auto_free char *at = strdup(i->from);
+    bool was_dir = i->kind == INTENT_RMDIR;
+
+    while (at && *at) {
+        struct node *n = tree_find(c, at, NULL);
+        if (n)
+            return (n->dir != NULL) != was_dir;
+        char *end = strrchr(at, '/');
+        *(end ? end : at) = '\0';
+        was_dir = true;
+    }
+    return false;
+}
+
+/* Whether something of the rename's kind can't be at `path` before the removal is done: what it
+ * removes has the name, or one above or below it, and is of the other kind. */
+static bool conflicts(const struct intent *removal, const struct intent *rename,
+                      const char *path)
+{
+    bool dir_goes = removal->kind == INTENT_RMDIR;
+    bool dir_comes = rename->kind == INTENT_RENAMEDIR;
+
+    if (strcmp(removal->from, path) == 0)
+        return dir_goes != dir_comes;
+    if (path_below(removal->from, path))
+        return !dir_goes;
+    return path_below(path, removal->from) && !dir_comes;
+}
+
+/* What is removed first is neither taken along by the rename nor in its way. */
+static bool waits_for(const struct intent *rename, const struct intent *removal)
+{
+    return conflicts(removal, rename, rename->from) || conflicts(removal, rename, rename->to) ||
+           (removal->urgent && path_below(rename->to, removal->from));
+}
+
+static bool later_rename_waits(struct cache *c, const struct intent *removal)
+{
+    const struct intent *i;
+
+    if (c->renames == 0)
+        return false;
+    for (i = removal->next; i; i = i->next)
+        if (intent_is_rename(i) && waits_for(i, removal))
+            return true;
+    return false;
+}
+
+bool intent_is_urgent(struct cache *c, const struct intent *removal)
+{
+    return in_the_way(c, removal) || later_rename_waits(c, removal);
+}
+
+/* What it is in the way of is tried nevertheless once it has failed: not all stores mind. */
+static bool removal_in_the_way(struct cache *c, const struct intent *rename)
+{
+    const struct intent *i;
+
+    for (i = c->intents; i && i != rename; i = i->next)
+        if (!intent_is_rename(i) && !i->error && waits_for(rename, i))
+            return true;
+    return false;
+}
+
+static bool blocks_upload(struct cache *c, const struct intent *i, const char *path, bool dir)
+{
+    /* A directory has room for files that come and go below it. */
+    bool below = dir && i->kind == INTENT_RENAME && !path_below(i->from, path) &&
+                 !path_below(i->to, path);
+
+    if ((intent_is_rename(i) || i->running) && !below && touches(i, path))
+        return true;
+    return !intent_is_rename(i) && !i->error && overlap(i->from, path) && in_the_way(c, i);
+}
+
+bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
 {
     struct intent *i;
 
-    (void)seq;
-    if (c->renames == 0 && c->deletes_running == 0)
-        return false;
     DL_FOREACH(c->intents, i)
     {
-        if ((intent_is_rename(i) || i->running) && touches(i, path))
+        if (blocks_upload(c, i, path, dir))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the intention has to wait for `first`, which comes before it. */
+static bool follows(const struct intent *i, const struct intent *first)
+{
+    if (intent_is_rename(first))
+        return touches(first, i->from) || (i->to && touches(first, i->to));
+    return intent_is_rename(i) && !first->error && waits_for(i, first);
+}
+
+bool intents_look_stuck_locked(struct cache *c, int64_t since_ns)
+{
+    struct intent *i, *first;
+    bool any = false;
+
+    DL_FOREACH(c->intents, i)
+    {
+        i->stuck = i->error && i->failing_ns < since_ns;
+        for (first = any ? c->intents : i; first != i && !i->stuck; first = first->next)
+            i->stuck = first->stuck && follows(i, first);
+        any = any || i->stuck;
+    }
+    return any;
+}
+
+bool stuck_intent_blocks_locked(struct cache *c, const char *path)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (i->stuck && blocks_upload(c, i, path, false))
             return true;
     }
     return false;
@@ -153,12 +295,15 @@ static bool earlier_rename_touches(struct cache *c, const struct intent *self, c
     {
         if (i == self)
             return false;
-        if (intent_is_rename(i) &&
-            (touches(i, path) || (self->kind == INTENT_RENAMEDIR &&
-                                  (overlap(path, i->from) || overlap(path, i->to)))))
+        if (intent_is_rename(i) && touches(i, path))
             return true;
     }
     return false;
+}
+
+bool intent_comes_first(struct cache *c, const struct intent *i)
+{
+    return !earlier_rename_touches(c, i, i->from) && !earlier_rename_touches(c, i, i->to);
 }
 
 static bool running_removal_touches(struct cache *c, const char *path, bool below)
@@ -171,6 +316,18 @@ static bool running_removal_touches(struct cache *c, const char *path, bool belo
     {
         if (i->running && !intent_is_rename(i) &&
             (strcmp(i->from, path) == 0 || (below && path_below(path, i->from))))
+            return true;
+    }
+    return false;
+}
+
+static bool running_rename_touches(struct cache *c, const char *path)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (i->running && intent_is_rename(i) && touches(i, path))
             return true;
     }
     return false;
@@ -236,10 +393,50 @@ bool rename_runs_at_locked(struct cache *c, const char *key)
         return false;
     DL_FOREACH(c->intents, i)
     {
-        if (i->running && intent_is_rename(i) && path_below(i->from, key))
+        if ((i->running || i->redo) && intent_is_rename(i) && path_below(i->from, key))
             return true;
     }
     return false;
+}
+
+static char *take_moved(char *at, const char *to, const char *rest)
+{
+    char *moved = path_join(to, rest);
+
+    free(at);
+    return moved;
+}
+
+bool intent_forward(const struct intent *i, char **at)
+{
+    const char *rest = intent_is_rename(i) ? path_below(i->from, *at) : NULL;
+
+    if (!rest || (*rest && i->kind != INTENT_RENAMEDIR))
+        return false;
+    *at = take_moved(*at, i->to, rest);
+    return true;
+}
+
+enum intent_back intent_backward(const struct intent *i, char **at)
+{
+    bool dir = i->kind == INTENT_RENAMEDIR;
+    const char *came = intent_is_rename(i) ? path_below(i->to, *at) : NULL;
+    const char *left = intent_is_rename(i) ? path_below(i->from, *at) : NULL;
+
+    if (came && (dir || !*came)) {
+        *at = take_moved(*at, i->from, came);
+        return INTENT_CAME;
+    }
+    return left && (dir || !*left) ? INTENT_LEFT : INTENT_STAYS;
+}
+
+char *intent_path_after(const struct intent *first, const char *path)
+{
+    char *at = strdup(path);
+
+    for (const struct intent *i = first; at && i; i = i->next)
+        (void)intent_forward(i, &at);
+    return at;
 }
 
 bool intent_leads_to(struct cache *c, const char *key, const char *path)
@@ -250,31 +447,29 @@ bool intent_leads_to(struct cache *c, const char *key, const char *path)
     /* Without renames nothing moves: only the key's own removal counts. */
     if (c->renames == 0)
         return !ghost_pending(c, key);
+    at = strdup(key);
     DL_FOREACH(c->intents, i)
     {
-        const char *now = at ? at : key;
-        const char *rest = path_below(i->from, now);
-        if (!rest || (*rest && i->kind != INTENT_RENAMEDIR))
-            continue;
-        if (!intent_is_rename(i))
+        if (!at)
+            break;
+        if (!intent_forward(i, &at) && !intent_is_rename(i) && strcmp(i->from, at) == 0)
             return false;
-        char *moved = path_join(i->to, rest);
-        free(at);
-        at = moved;
     }
-    return strcmp(at ? at : key, path) == 0;
+    return at && strcmp(at, path) == 0;
 }
 
 bool intent_below(struct cache *c, const char *path)
 {
-    struct intent *i;
+    auto_free char *at = strdup(path);
+    struct intent *i = c->intents ? c->intents->prev : NULL; /* the last */
 
-    DL_FOREACH(c->intents, i)
-    {
-        if (path_below(path, i->from) || (i->to && path_below(path, i->to)))
+    /* Backwards, since the directory had other names when older intentions were recorded. */
+    for (; i && at; i = i == c->intents ? NULL : i->prev) {
+        if (path_below(at, i->from) || (i->to && path_below(at, i->to)))
             return true;
+        (void)intent_backward(i, &at);
     }
-    return false;
+    return !at && c->intents; /* without memory: a row too many does no harm */
 }
 
 bool removal_pending(struct cache *c, const char *path)
@@ -312,7 +507,10 @@ static enum live live_at(struct cache *c, const struct intent *i)
     if (n->dir || i->kind == INTENT_RMDIR)
         return LIVE_NONE; /* the object beside a directory goes; a directory that was made again
                              is told to the store after this removal */
-    return e->dirty || e->src_key || !e->etag ? LIVE_WAIT : LIVE_STORED;
+    /* Or a rename is still to bring it here, or a directory above it. */
+    auto_free char *key = entry_key(e);
+    bool here = key && strcmp(key, i->from) == 0;
+    return e->dirty || !here || !etag_known(&e->etag) ? LIVE_WAIT : LIVE_STORED;
 }
 
 /* A directory goes after what is below it. */
@@ -324,7 +522,8 @@ static bool removals_below(struct cache *c, const struct intent *self)
     {
         if (i == self)
             return false;
-        if (path_below(self->from, i->from))
+        const char *rest = path_below(self->from, i->from);
+        if (rest && *rest)
             return true;
     }
     return false;
@@ -336,20 +535,95 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
     enum live live = live_at(c, i);
 
     *ret_skip = live == LIVE_STORED;
-    if (live == LIVE_WAIT || upload_runs_at_locked(c, i->from, false) ||
+    if (late_blocks_intent_locked(c, i))
+        return false;
+    if ((live == LIVE_WAIT && !later_rename_waits(c, i)) ||
+        upload_runs_at_locked(c, i->from, false) ||
         dir_upload_runs_at_locked(c, i->from, false))
         return false;
-    if (earlier_rename_touches(c, i, i->from))
+    /* A later one that runs may bring there what is meant to stay; it retires this removal. */
+    if (earlier_rename_touches(c, i, i->from) ||
+        (c->renames && running_rename_touches(c, i->from)))
         return false;
     if (i->kind == INTENT_RMDIR && removals_below(c, i))
         return false;
     return !wait_for_readers_locked(c, i, i->from, now, next);
 }
 
+/* Whether a removal is bound to the version it means: a request that takes effect late, or one
+ * that comes after another node has put something there, must not take a newer version away. */
+static bool is_bound(struct cache *c)
+{
+    return (c->store->caps & STORE_IF_MATCH) && (c->store->caps & STORE_ORIGIN);
+}
+
+/* The version at the store that an intention means is not the one that is there. Its own later
+ * version is meant, too, and of one whose version was not known here, whatever is there. 1: its
+ * version was removed, or never was; -ESTALE: somebody else's stays. */
+static int settle_removal(struct cache *c, const struct intent *i, struct op *op, bool known)
+{
+    for (int tries = 0; tries < VERSIONS_MAX; tries++) {
+        struct object there = {0};
+        int r = store_stat(c->store, op, i->from, &there);
+        if (r == -ENOENT)
+            return 0;
+        if (r < 0)
+            return r;
+        const char *etag = there.etag, *key = i->from;
+        bool meant =
+            !known || attrs_are_ours(c, key, &there.attrs) || strcmp(etag, i->etag) == 0;
+        r = there.is_prefix ? 0
+            : meant         ? store_remove(c->store, op, &key, &etag, 1, NULL)
+                            : op_fail(op, -ESTALE,
+                                      "%s/%s was removed here, but somebody else had replaced it: "
+                                              "their version stays",
+                                      c->store->url, key);
+        object_release(&there);
+        if (r != -ESTALE || !meant)
+            return r;
+    }
+    return op_fail(op, -EAGAIN, "remove %s: its version changes all the time", i->from);
+}
+
+static bool means_ours(const struct intent *i)
+{
+    return strcmp(i->etag, INTENT_OURS) == 0;
+}
+
+/* One removal, of a version that must be asked for. A second removal of what may have come back
+ * late takes only what this cache put. */
+static int remove_unknown(struct cache *c, const struct intent *i, struct op *op)
+{
+    return settle_removal(c, i, op, i->removed_before || means_ours(i));
+}
+
+static bool version_is_known(const struct intent *i)
+{
+    return *i->etag && strcmp(i->etag, INTENT_ANY) != 0 && !means_ours(i);
+}
+
+const char *intent_removes_version(struct cache *c, const char *path)
+{
+    const char *version = NULL;
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (strcmp(i->from, path) != 0)
+            continue;
+        if (i->kind != INTENT_UNLINK || !(version_is_known(i) || means_ours(i)))
+            return NULL;
+        /* The oldest says what the store has: later ones are of what came there since. */
+        if (!version || !*version)
+            version = means_ours(i) ? "" : i->etag;
+    }
+    return version;
+}
+
 static void run_store_removals(struct removal *r, struct op *op, int *errs)
 {
     struct cache *c = r->cache;
-    const char *keys[BATCH_MAX];
+    const char *keys[BATCH_MAX], *etags[BATCH_MAX];
     size_t index[BATCH_MAX], n = 0;
 
     for (size_t i = 0; i < r->n; i++) {
@@ -362,37 +636,71 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
              */
             if (errs[i] == -ENOTEMPTY || errs[i] == -ENOENT)
                 errs[i] = 0;
+        } else if (is_bound(c) && !version_is_known(r->v[i])) {
+            errs[i] = remove_unknown(c, r->v[i], op);
         } else {
             keys[n] = r->v[i]->from;
+            etags[n] = is_bound(c) ? r->v[i]->etag : NULL;
             index[n++] = i;
         }
     }
     int results[BATCH_MAX] = {0};
-    int all = n ? store_remove(c->store, op, keys, n, results) : 0;
+    int all = n ? store_remove(c->store, op, keys, etags, n, results) : 0;
     bool told = false; /* which keys failed; else nothing was tried */
     for (size_t i = 0; i < n; i++)
         told = told || results[i] != 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         errs[index[i]] = told ? results[i] : all;
+        if (errs[index[i]] == -ESTALE)
+            errs[index[i]] = settle_removal(c, r->v[index[i]], op, true);
+    }
 }
 
-/* A put that the daemon before was killed over may arrive after the removal, of a name of which
- * the store had no version that the put was bound to: it is removed once more. */
-static bool may_come_back(struct cache *c, const struct intent *i)
+/* Until when an upload may arrive after the removal: of a name of which the store had no
+ * version that it was bound to, or of which it has none now, too. It is removed once more then.
+ */
+static int64_t may_come_back(struct cache *c, const struct intent *i)
 {
-    return *i->etag == '\0' && clock_mono_ns() < c->late_until_ns;
+    int64_t now = clock_mono_ns(), until_ns = 0;
+
+    if (i->removed_before)
+        return 0;
+    mutex_lock(&c->lock);
+    until_ns = late_put_until_locked(c, i->from, "");
+    mutex_unlock(&c->lock);
+    if ((*i->etag == '\0' || means_ours(i)) && c->late_until_ns > now &&
+        c->late_until_ns > until_ns)
+        until_ns = c->late_until_ns;
+    return until_ns;
 }
 
-static void removal_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
+void intent_failed_locked(struct intent *i, int err, const char *why)
 {
     i->running = false;
-    if (c->stopping)
-        return;
     i->attempts++;
+    i->failed_ns = clock_mono_ns();
+    if (!i->error)
+        i->failing_ns = i->failed_ns;
     i->error = err;
     free(i->error_text);
     i->error_text = strdup(why);
     i->due_ns = clock_mono_ns() + retry_delay_ns(i->attempts);
+}
+
+/* Somebody else's version has the name at the store: the next listing shows it. */
+static void removal_lost(struct cache *c, const struct intent *i, const char *why)
+{
+    auto_free char *parent = path_parent(i->from);
+
+    log_error("%s", why);
+    mutex_lock(&c->lock);
+    failure_note_locked(c, &c->write_failure, -ESTALE, why);
+    struct node *dir = parent ? tree_find(c, parent, NULL) : NULL;
+    if (dir && dir->dir) {
+        dir->dir->listed_ns = 0;
+        absent_forget_locked(c, dir, path_basename(i->from));
+    }
+    mutex_unlock(&c->lock);
 }
 
 static void run_removal(struct task *task)
@@ -408,9 +716,14 @@ static void run_removal(struct task *task)
     op.cancelled = &c->cancelled;
     run_store_removals(r, &op, errs);
     crash_point("delete-done");
-    bool again[BATCH_MAX];
+    int64_t again[BATCH_MAX]; /* when; 0 not */
     for (size_t i = 0; i < r->n; i++) {
-        again[i] = errs[i] == 0 && !r->skip[i] && may_come_back(c, r->v[i]);
+        if (errs[i] == -ESTALE) {
+            removal_lost(c, r->v[i], op.why);
+            errs[i] = 0;
+            r->v[i]->removed_before = true; /* nothing to repeat */
+        }
+        again[i] = errs[i] == 0 && !r->skip[i] ? may_come_back(c, r->v[i]) : 0;
         if (errs[i] == 0 && !again[i])
             seqs[n++] = r->v[i]->seq;
     }
@@ -423,14 +736,16 @@ static void run_removal(struct task *task)
     for (size_t i = 0; i < r->n; i++) {
         if (again[i]) {
             r->v[i]->running = false;
-            r->v[i]->due_ns = c->late_until_ns;
+            r->v[i]->removed_before = true;
+            r->v[i]->due_ns = again[i];
             continue;
         }
         if (errs[i] == 0 && jr == 0) {
             intent_remove_locked(c, r->v[i]);
             continue;
         }
-        removal_failed_locked(c, r->v[i], errs[i] ? errs[i] : jr, op.why);
+        intent_failed_locked(r->v[i], errs[i] ? errs[i] : jr, op.why);
+        failure_note_locked(c, &c->write_failure, errs[i] ? errs[i] : jr, op.why);
         log_warn("delete failed, tried again: %s", op.why);
     }
     c->deletes_running--;
@@ -451,8 +766,8 @@ static void start_removals_locked(struct cache *c, int64_t now, int64_t *next)
     {
         if (intent_is_rename(i) || i->running)
             continue;
-        if (i->seq > barrier)
-            break;
+        if (i->seq > barrier && !intent_is_urgent(c, i))
+            continue;
         if (i->due_ns > now) {
             *next = i->due_ns < *next ? i->due_ns : *next;
             continue;
@@ -479,6 +794,8 @@ static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, 
 {
     bool below = i->kind == INTENT_RENAMEDIR;
 
+    if (late_blocks_intent_locked(c, i))
+        return false;
     if (upload_runs_at_locked(c, i->from, below) || upload_runs_at_locked(c, i->to, below))
         return false;
     if (dir_upload_runs_at_locked(c, i->from, below) ||
@@ -486,9 +803,24 @@ static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, 
         return false;
     if (running_removal_touches(c, i->from, below) || running_removal_touches(c, i->to, below))
         return false;
-    if (earlier_rename_touches(c, i, i->from) || earlier_rename_touches(c, i, i->to))
+    if (!intent_comes_first(c, i))
+        return false;
+    if (removal_in_the_way(c, i))
         return false;
     return !wait_for_readers_locked(c, i, i->to, now, next);
+}
+
+/* What arrives late below the old name must be listed: the copies begin when nothing can. */
+static int64_t rename_due_locked(struct cache *c, const struct intent *i)
+{
+    int64_t due_ns = i->due_ns;
+
+    if (i->kind != INTENT_RENAMEDIR)
+        return due_ns;
+    int64_t until_ns = late_puts_below_until_locked(c, i->from);
+    if (due_ns < c->late_until_ns)
+        due_ns = c->late_until_ns;
+    return due_ns < until_ns ? until_ns : due_ns;
 }
 
 void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
@@ -505,10 +837,7 @@ void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     {
         if (!intent_is_rename(i) || i->running || c->copies_running >= c->config.upload_jobs)
             continue;
-        /* What arrives late below the old name must be listed. */
-        int64_t due_ns = i->kind == INTENT_RENAMEDIR && i->due_ns < c->late_until_ns
-                             ? c->late_until_ns
-                             : i->due_ns;
+        int64_t due_ns = rename_due_locked(c, i);
         if (due_ns > now)
             *next_due = due_ns < *next_due ? due_ns : *next_due;
         else if (rename_ready_locked(c, i, now, next_due))

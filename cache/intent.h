@@ -5,9 +5,29 @@
 #include "cache/node.h"
 
 bool intent_is_rename(const struct intent *i);
+/* Where the rename takes what is at *at (heap, replaced). Whether it does; without memory *at
+ * is NULL then. */
+bool intent_forward(const struct intent *i, char **at);
+/* The same backwards: where what is at *at after the rename came from. INTENT_LEFT: the rename
+ * took from there what was there before, so what is there now was made later. */
+enum intent_back { INTENT_STAYS, INTENT_CAME, INTENT_LEFT };
+enum intent_back intent_backward(const struct intent *i, char **at);
+/* Where the renames from `first` on take `path`, heap; NULL without memory. */
+char *intent_path_after(const struct intent *first, const char *path);
 /* Whether open files without a name still read the version at `path` (or below); their fetches
  * are started. */
 bool readers_need_locked(struct cache *c, const char *path, bool below) REQUIRES(&c->lock);
+/* How long they are waited for, and how often it is looked whether they still need something.
+ */
+#define READERS_NS    (200 * NS_PER_MS)
+#define READERS_TRIES 300
+/* Whether no rename that was intended before concerns what the rename does. */
+bool intent_comes_first(struct cache *c, const struct intent *rename);
+/* Whether something else can't come to the store before the removal is done: it waits for no
+ * upload then. */
+bool intent_is_urgent(struct cache *c, const struct intent *removal);
+/* It failed, and is tried again later. */
+void intent_failed_locked(struct intent *i, int err, const char *why);
 /* Runs a rename or renamedir that is ready. */
 void copy_start_locked(struct cache *c, struct intent *i) REQUIRES(&c->lock);
 

@@ -20,7 +20,8 @@ struct change {
     size_t n_rows;
     const uint64_t *seqs;
     size_t n_seqs;
-    const char *text, *text2;
+    const char *text;
+    const struct journal_session *session;
     int flag;
     bool durable; /* the commit waits for the disk */
     int result;
@@ -110,14 +111,12 @@ static int apply_rows(struct journal *j, const struct change *change)
     return r;
 }
 
-/* `flag` chooses the statement; text and text2 are its parameters. */
-static int apply_texts(struct journal *j, const struct change *change)
+/* `flag` chooses the statement; text is its parameter. */
+static int apply_pin(struct journal *j, const struct change *change)
 {
     static const char *const sql[] = {
         "DELETE FROM pin WHERE path = ?1",
         "INSERT OR REPLACE INTO pin(path) VALUES(?1)",
-        "DELETE FROM session WHERE key = ?1",
-        "INSERT OR REPLACE INTO session(key, token) VALUES(?1, ?2)",
     };
     sqlite3_stmt *s = NULL;
     int r = sql_errno(sqlite3_prepare_v2(j->db, sql[change->flag], -1, &s, NULL));
@@ -125,8 +124,36 @@ static int apply_texts(struct journal *j, const struct change *change)
     if (r < 0)
         return r;
     bind_text(s, 1, change->text);
-    if (change->text2)
-        bind_text(s, 2, change->text2);
+    r = step_once(s);
+    (void)sqlite3_finalize(s);
+    return r;
+}
+
+/* `flag`: the row is set, else it is removed. */
+static int apply_session(struct journal *j, const struct change *change)
+{
+    static const char *const sql[] = {
+        "DELETE FROM upload WHERE key = ?1 AND began = ?2",
+        "INSERT OR REPLACE INTO upload(key, began, token, part_size, ino, size, mtime, attrs,"
+        " live) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    };
+    const struct journal_session *one = change->session;
+    sqlite3_stmt *s = NULL;
+    int r = sql_errno(sqlite3_prepare_v2(j->db, sql[change->flag], -1, &s, NULL));
+
+    if (r < 0)
+        return r;
+    bind_text(s, 1, one->key);
+    (void)sqlite3_bind_int64(s, 2, one->began_ns);
+    if (change->flag) {
+        bind_text(s, 3, one->token);
+        (void)sqlite3_bind_int64(s, 4, (sqlite3_int64)one->part_size);
+        (void)sqlite3_bind_int64(s, 5, (sqlite3_int64)one->ino);
+        (void)sqlite3_bind_int64(s, 6, (sqlite3_int64)one->size);
+        (void)sqlite3_bind_int64(s, 7, one->mtime_ns);
+        (void)sqlite3_bind_int64(s, 8, (sqlite3_int64)one->attrs);
+        (void)sqlite3_bind_int(s, 9, one->live);
+    }
     r = step_once(s);
     (void)sqlite3_finalize(s);
     return r;
@@ -247,21 +274,22 @@ int journal_remove(struct journal *j, const uint64_t *seqs, size_t n)
 
 int journal_set_pin(struct journal *j, const char *path, int pinned)
 {
-    struct change c = {.apply = apply_texts, .text = path, .flag = pinned ? 1 : 0};
+    struct change c = {.apply = apply_pin, .text = path, .flag = pinned ? 1 : 0};
 
     return commit(j, &c);
 }
 
-int journal_set_session(struct journal *j, const char *key, const char *token)
+int journal_set_session(struct journal *j, const struct journal_session *s, int durable)
 {
-    struct change c = {.apply = apply_texts, .text = key, .text2 = token, .flag = 3};
+    struct change c = {.apply = apply_session, .session = s, .flag = 1, .durable = durable};
 
     return commit(j, &c);
 }
 
-int journal_remove_session(struct journal *j, const char *key)
+int journal_remove_session(struct journal *j, const char *key, int64_t began_ns)
 {
-    struct change c = {.apply = apply_texts, .text = key, .flag = 2};
+    const struct journal_session s = {.key = key, .began_ns = began_ns};
+    struct change c = {.apply = apply_session, .session = &s};
 
     return commit(j, &c);
 }
@@ -336,36 +364,59 @@ int journal_each(struct journal *j, int (*visit)(void *arg, const struct journal
                  &v);
 }
 
-struct text_visit {
-    int (*one)(void *arg, const char *text);
-    int (*two)(void *arg, const char *text, const char *text2);
+struct pin_visit {
+    int (*visit)(void *arg, const char *path);
     void *arg;
 };
 
-static int visit_text(sqlite3_stmt *s, void *arg)
+static int visit_pin(sqlite3_stmt *s, void *arg)
 {
-    const struct text_visit *v = arg;
-    auto_free char *text = column_dup(s, 0);
-    auto_free char *text2 = v->two ? column_dup(s, 1) : NULL;
+    const struct pin_visit *v = arg;
+    auto_free char *path = column_dup(s, 0);
 
-    if (!text || (v->two && !text2))
-        return -ENOMEM;
-    return v->two ? v->two(v->arg, text, text2) : v->one(v->arg, text);
+    return path ? v->visit(v->arg, path) : -ENOMEM;
 }
 
 int journal_each_pin(struct journal *j, int (*visit)(void *arg, const char *path), void *arg)
 {
-    struct text_visit v = {.one = visit, .arg = arg};
+    struct pin_visit v = {visit, arg};
 
-    return query(j, "SELECT path FROM pin", visit_text, &v);
+    return query(j, "SELECT path FROM pin", visit_pin, &v);
+}
+
+struct session_visit {
+    int (*visit)(void *arg, const struct journal_session *s);
+    void *arg;
+};
+
+static int visit_session(sqlite3_stmt *s, void *arg)
+{
+    const struct session_visit *v = arg;
+    auto_free char *key = column_dup(s, 0);
+    auto_free char *token = column_dup(s, 2);
+    const struct journal_session one = {
+        .key = key,
+        .began_ns = sqlite3_column_int64(s, 1),
+        .token = token,
+        .part_size = (uint64_t)sqlite3_column_int64(s, 3),
+        .ino = (uint64_t)sqlite3_column_int64(s, 4),
+        .size = (uint64_t)sqlite3_column_int64(s, 5),
+        .mtime_ns = sqlite3_column_int64(s, 6),
+        .attrs = (uint64_t)sqlite3_column_int64(s, 7),
+        .live = sqlite3_column_int(s, 8),
+    };
+
+    return key && token ? v->visit(v->arg, &one) : -ENOMEM;
 }
 
 int journal_each_session(struct journal *j,
-                         int (*visit)(void *arg, const char *key, const char *token), void *arg)
+                         int (*visit)(void *arg, const struct journal_session *s), void *arg)
 {
-    struct text_visit v = {.two = visit, .arg = arg};
+    struct session_visit v = {visit, arg};
 
-    return query(j, "SELECT key, token FROM session", visit_text, &v);
+    return query(
+        j, "SELECT key, began, token, part_size, ino, size, mtime, attrs, live FROM upload",
+        visit_session, &v);
 }
 
 static int no_row(sqlite3_stmt *s, void *arg)
@@ -389,17 +440,36 @@ static const char schema[] =
     "CREATE TABLE IF NOT EXISTS intent(seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL,"
     " src BLOB NOT NULL, dst BLOB, ino INTEGER NOT NULL, etag BLOB NOT NULL);"
     "CREATE TABLE IF NOT EXISTS pin(path BLOB PRIMARY KEY) WITHOUT ROWID;"
-    "CREATE TABLE IF NOT EXISTS session(key BLOB PRIMARY KEY, token BLOB NOT NULL) WITHOUT "
-    "ROWID;";
+    "CREATE TABLE IF NOT EXISTS upload(key BLOB NOT NULL, began INTEGER NOT NULL,"
+    " token BLOB NOT NULL, part_size INTEGER NOT NULL, ino INTEGER NOT NULL,"
+    " size INTEGER NOT NULL, mtime INTEGER NOT NULL, attrs INTEGER NOT NULL,"
+    " live INTEGER NOT NULL, PRIMARY KEY(key, began)) WITHOUT ROWID;";
 
 static int check_integrity(sqlite3_stmt *s, void *arg)
 {
     const char *text = (const char *)sqlite3_column_text(s, 0);
 
     (void)arg;
-    return text && strcmp(text, "ok") == 0 ? 0 : -EIO;
+    return text && strcmp(text, "ok") == 0 ? 0 : -EBADMSG;
 }
 
+/* Only what SQLite calls damaged is: a lock that somebody holds, a full disk or one that fails
+ * for a while are no reason to forget what the store is owed. */
+static int why_not(struct journal *j, int r)
+{
+    int rc = j->db ? sqlite3_errcode(j->db) & 0xff : SQLITE_OK;
+    int err = j->db ? sqlite3_system_errno(j->db) : 0;
+
+    if (r != -EIO)
+        return r;
+    if (rc == SQLITE_CORRUPT || rc == SQLITE_NOTADB)
+        return -EBADMSG;
+    if (rc == SQLITE_BUSY || rc == SQLITE_LOCKED)
+        return -EBUSY;
+    return err == ENOSPC || err == EDQUOT ? -ENOSPC : r;
+}
+
+/* -EBADMSG: the database is damaged. */
 static int try_open(struct journal *j, const char *path)
 {
     int r = sql_errno(sqlite3_open_v2(
@@ -419,7 +489,7 @@ static int try_open(struct journal *j, const char *path)
     if (r == 0)
         r = sql_errno(sqlite3_prepare_v3(j->db, "DELETE FROM intent WHERE seq = ?", -1,
                                          SQLITE_PREPARE_PERSISTENT, &j->remove, NULL));
-    return r;
+    return why_not(j, r);
 }
 
 static void close_db(struct journal *j)
@@ -464,7 +534,7 @@ int journal_open(int dir_fd, const char *dir, struct op *op, struct journal **re
         return op_fail(op, -ENAMETOOLONG, "cache %s: its path is too long", dir);
     }
     int r = try_open(j, path);
-    if (r == -EIO) {
+    if (r == -EBADMSG) {
         log_warn("cache %s: state.db is damaged (%s); it is set aside, content is recovered "
                  "from the mirror",
                  dir, j->db ? sqlite3_errmsg(j->db) : "can't open");

@@ -28,8 +28,13 @@ struct journal_row {
     const char *from;
     const char *to;   /* renames, else NULL */
     uint64_t ino;     /* of the inode that is removed or renamed */
-    const char *etag; /* version at `from`, "" when unknown */
+    const char *etag; /* version at `from`; "" when none is known, INTENT_ANY when not which */
 };
+
+/* The store has had a version there, but this cache can't tell which: no ETag is "*". */
+#define INTENT_ANY "*"
+/* In place of a version: the store had none; what this cache put there since is meant. */
+#define INTENT_OURS "-"
 
 /* A damaged database is set aside and a new one begun: *ret_damaged tells. */
 int journal_open(int dir_fd, const char *dir, struct op *op, struct journal **ret,
@@ -52,12 +57,24 @@ int journal_each(struct journal *j, int (*visit)(void *arg, const struct journal
 int journal_set_pin(struct journal *j, const char *path, int pinned);
 int journal_each_pin(struct journal *j, int (*visit)(void *arg, const char *path), void *arg);
 
-/* Unfinished uploads in parts, by key: resumed or aborted after a restart. */
-int journal_set_session(struct journal *j, const char *key, const char *token);
-int journal_remove_session(struct journal *j, const char *key);
+/* An unfinished upload in parts: resumed or ended after a restart. What it is and of which
+ * content; key and began_ns name the row. Strings as in struct journal_row. */
+struct journal_session {
+    const char *key;
+    int64_t began_ns;  /* CLOCK_REALTIME; the origin's time of what it will make */
+    const char *token; /* of the store; "" before it was learned */
+    uint64_t part_size;
+    uint64_t ino, size; /* of the mirror file */
+    int64_t mtime_ns;
+    uint64_t attrs; /* hash of the attributes that the session carries */
+    int live;       /* somebody could write the file meanwhile */
+};
+
+/* Adds or replaces the row; with `durable` it waits for the disk. */
+int journal_set_session(struct journal *j, const struct journal_session *s, int durable);
+int journal_remove_session(struct journal *j, const char *key, int64_t began_ns);
 int journal_each_session(struct journal *j,
-                         int (*visit)(void *arg, const char *key, const char *token),
-                         void *arg);
+                         int (*visit)(void *arg, const struct journal_session *s), void *arg);
 
 /* Everything committed so far is on the disk. */
 int journal_sync(struct journal *j);

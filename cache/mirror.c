@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,8 @@
 #define VERSION_TEXT "runfs cache 1\n"
 /* The kernel takes paths of less than 4,096 bytes; longer ones are walked in pieces. */
 #define PIECE_MAX 3000
+/* How many files of one name kept/ holds. */
+#define KEPT_TRIES 1000
 
 static int beneath(int dirfd, const char *path, int flags)
 {
@@ -105,9 +108,38 @@ static int mkdirs_below(int root_fd, const char *path)
     return mkdirat(dir, name, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
+bool mirror_removed(struct mirror *m)
+{
+    struct stat st;
+
+    return fstat(m->tree_fd, &st) == 0 && st.st_nlink == 0;
+}
+
+int mirror_note(struct mirror *m, int r)
+{
+    if (r == -EROFS)
+        atomic_store(&m->refused, true);
+    return r;
+}
+
+bool mirror_read_only(struct mirror *m)
+{
+    if (!atomic_load(&m->refused))
+        return false;
+    if (futimens(m->incoming_fd, NULL) == 0)
+        atomic_store(&m->refused, false);
+    return atomic_load(&m->refused);
+}
+
+/* "No such file" is no answer to a program that creates one. */
+static int told(struct mirror *m, int r)
+{
+    return r == -ENOENT && mirror_removed(m) ? -EIO : mirror_note(m, r);
+}
+
 int mirror_mkdirs(struct mirror *m, const char *path)
 {
-    return mkdirs_below(m->tree_fd, path);
+    return told(m, mkdirs_below(m->tree_fd, path));
 }
 
 /* open_parent() that makes what is missing. */
@@ -124,15 +156,19 @@ static int make_parent(int root_fd, const char *path, const char **ret_name)
 
 int mirror_open_path(struct mirror *m, const char *path, int flags)
 {
-    return open_below(m->tree_fd, path, flags);
+    return told(m, open_below(m->tree_fd, path, flags));
 }
 
 int mirror_create(struct mirror *m, const char *path)
 {
+    const int flags = O_RDWR | O_CREAT | O_EXCL;
     const char *name;
-    auto_close int dir = make_parent(m->tree_fd, path, &name);
+    int fd = open_below(m->tree_fd, path, flags);
 
-    return dir < 0 ? dir : beneath(dir, name, O_RDWR | O_CREAT | O_EXCL);
+    if (fd != -ENOENT)
+        return told(m, fd);
+    auto_close int dir = make_parent(m->tree_fd, path, &name);
+    return told(m, dir < 0 ? dir : beneath(dir, name, flags));
 }
 
 static void id_name(uint64_t id, char name[24])
@@ -145,7 +181,7 @@ int mirror_create_incoming(struct mirror *m, uint64_t id)
     char name[24];
 
     id_name(id, name);
-    return beneath(m->incoming_fd, name, O_RDWR | O_CREAT | O_EXCL);
+    return told(m, beneath(m->incoming_fd, name, O_RDWR | O_CREAT | O_EXCL));
 }
 
 int mirror_link_in(struct mirror *m, uint64_t id, const char *path)
@@ -248,19 +284,58 @@ int mirror_rmdir(struct mirror *m, const char *path)
     return unlinkat(dir, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
+/* The n-th name to try in kept/ for one that may be taken: name, name.1, name.2 ... */
+static void kept_name(const char *name, int n, char ret[NAME_MAX + 1])
+{
+    char end[16] = "";
+
+    if (n > 0)
+        (void)snprintf(end, sizeof(end), ".%d", n);
+    (void)snprintf(ret, NAME_MAX + 1, "%.*s%s", (int)(NAME_MAX - strlen(end)), name, end);
+}
+
+/* A folder in kept/, or one of a name like it when a file has that. */
+static int kept_dir(int parent, const char *name)
+{
+    for (int i = 0; i < KEPT_TRIES; i++) {
+        char at[NAME_MAX + 1];
+        kept_name(name, i, at);
+        if (mkdirat(parent, at, 0700) < 0 && errno != EEXIST)
+            return -errno;
+        int fd = beneath(parent, at, O_RDONLY | O_DIRECTORY);
+        if (fd != -ENOTDIR)
+            return fd;
+    }
+    return -EEXIST;
+}
+
+/* The folder in kept/ for the path, made if it is missing. */
+static int kept_parent(struct mirror *m, const char *path, const char **ret_name)
+{
+    int dir = beneath(m->kept_fd, ".", O_RDONLY | O_DIRECTORY);
+
+    for (const char *end; dir >= 0 && (end = strchr(path, '/')); path = end + 1) {
+        auto_free char *name = strndup(path, (size_t)(end - path));
+        int below = name ? kept_dir(dir, name) : -ENOMEM;
+        (void)close(dir);
+        dir = below;
+    }
+    *ret_name = path;
+    return dir;
+}
+
 int mirror_keep(struct mirror *m, const char *path)
 {
     const char *from_name, *to_name;
     auto_close int from = open_parent(m->tree_fd, path, &from_name);
     if (from < 0)
         return from;
-    auto_close int to = make_parent(m->kept_fd, path, &to_name);
+    auto_close int to = kept_parent(m, path, &to_name);
     if (to < 0)
         return to;
-    for (int i = 0; i < 1000; i++) {
-        char name[300];
-        if (snprintf(name, sizeof(name), i ? "%s.%d" : "%s", to_name, i) >= 256)
-            return -ENAMETOOLONG;
+    for (int i = 0; i < KEPT_TRIES; i++) {
+        char name[NAME_MAX + 1];
+        kept_name(to_name, i, name);
         if (renameat2(from, from_name, to, name, RENAME_NOREPLACE) == 0)
             return 0;
         if (errno != EEXIST)
@@ -386,12 +461,19 @@ static int lock_dir(struct mirror *m, struct op *op)
 }
 
 /* Whether a store through a mapping of an already synced page moves mtime: on tmpfs it does
- * not. */
+ * not. On a full disk nobody can tell; and a hole would have no room when it is stored to,
+ * which kills by SIGBUS. */
 static int probe_mtime(int fd, bool *ret)
 {
+    static const char zeros[4096];
     struct stat before, after;
+    ssize_t n = pwrite(fd, zeros, sizeof(zeros), 0);
 
-    if (ftruncate(fd, 4096) < 0)
+    if (n != sizeof(zeros) && (n >= 0 || errno == ENOSPC || errno == EDQUOT)) {
+        *ret = false;
+        return 0;
+    }
+    if (n < 0)
         return -errno;
     volatile char *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)

@@ -7,21 +7,23 @@
 
 #include "common/op.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
 struct mirror {
-    char *dir;          /* the cache directory's path, for messages */
-    int lock_fd;        /* flock'd while mounted */
-    int root_fd;        /* the cache directory */
-    int tree_fd;        /* mirror/ */
-    int incoming_fd;    /* incoming/ */
-    int orphans_fd;     /* orphans/ */
-    int kept_fd;        /* kept/ */
-    bool mtime_trusted; /* a store through a mapping moves mtime even after a sync */
-    bool rebooted;      /* the boot id differs from the last mount's */
+    char *dir;           /* the cache directory's path, for messages */
+    int lock_fd;         /* flock'd while mounted */
+    int root_fd;         /* the cache directory */
+    int tree_fd;         /* mirror/ */
+    int incoming_fd;     /* incoming/ */
+    int orphans_fd;      /* orphans/ */
+    int kept_fd;         /* kept/ */
+    bool mtime_trusted;  /* a store through a mapping moves mtime even after a sync */
+    bool rebooted;       /* the boot id differs from the last mount's */
+    atomic_bool refused; /* a change got EROFS */
 };
 
 /* Makes the directory when missing, locks it, checks version and filesystem. op->why names the
@@ -64,11 +66,20 @@ void mirror_drop_orphan(struct mirror *m, uint64_t id);
 int mirror_open_orphan(struct mirror *m, uint64_t id, int flags);
 int mirror_unlink(struct mirror *m, const char *path);
 int mirror_rmdir(struct mirror *m, const char *path);
-/* Moves a dirty file aside to kept/<path>[.n]. */
+/* Moves a dirty file aside to kept/<path>; each part of the path gets a .n, and is cut to make
+ * room for it, where an earlier file is in the way. */
 int mirror_keep(struct mirror *m, const char *path);
 /* Syncs a directory of the tree. */
 int mirror_sync_dir(struct mirror *m, const char *path);
 int mirror_statvfs(struct mirror *m, struct statvfs *ret);
+/* Notes an EROFS among the results of changes; returns r. ext4 does not tell in statvfs() that
+ * it has turned read-only after an error. */
+int mirror_note(struct mirror *m, int r);
+/* Whether the filesystem takes no changes; asks it again when it was so. */
+bool mirror_read_only(struct mirror *m);
+/* Whether somebody removed the directory below us. What is not there is -EIO then, not -ENOENT.
+ */
+bool mirror_removed(struct mirror *m);
 
 /* Visits every file and directory below `root_fd` (tree_fd or kept_fd), parents first. `fd` is
  * open for the visit (O_RDONLY). A non-zero answer ends the walk and is returned. */

@@ -3,7 +3,7 @@
  * Every change runs under the namespace lock in the order of docs/format.md: the row of its
  * intention (only when the store has, or may have, something under the name), the mirror, the
  * tree; then it is answered. */
-#include "cache/node.h"
+#include "cache/name.h"
 
 #include "cache/crash.h"
 #include "common/log.h"
@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <stdio.h>
 #include <string.h>
 
 #define LINKS_MAX           1000
@@ -46,17 +47,45 @@ static int parent_ready_locked(struct cache *c, struct node *parent, const char 
     return r == 0 ? dir_need_locked(c, parent, false, w) : r;
 }
 
-static void touch_locked(struct node *dir)
+/* How many bytes the longest known key has below that of `n`; of a directory's marker one. */
+static size_t longest_below(struct node *n)
 {
-    dir->mtime_ns = dir->ctime_ns = clock_real_ns();
+    struct entry *e;
+    size_t at;
+    size_t longest = n->dir ? 1 : 0;
+
+    if (!n->dir)
+        return 0;
+    CHILDREN_FOREACH(n->dir->children, e, at)
+    {
+        size_t len = 1 + strlen(e->name) + longest_below(e->node);
+        longest = len > longest ? len : longest;
+    }
+    return longest;
 }
 
-/* Whether the store has, or may have, an object under the entry's path. */
-static bool store_may_have(struct entry *e)
+/* Whether the store can take what gets this name, with `below` bytes behind it: told when the
+ * name is made, since an upload can only fail. */
+static int key_fits_locked(struct cache *c, struct node *parent, const char *name, size_t below)
+{
+    auto_free char *path = child_path(parent, name);
+
+    if (!path)
+        return parent->flags & NODE_LOST ? -ENOENT : -ENOMEM;
+    return c->store->key_max && strlen(path) + below > c->store->key_max ? -ENAMETOOLONG : 0;
+}
+
+void dir_touch_locked(struct node *dir)
+{
+    dir->mtime_ns = dir->ctime_ns = clock_real_ns();
+    dir->dir->mtime_set = false;
+}
+
+bool entry_may_be_stored(struct entry *e)
 {
     struct node *n = e->node;
 
-    if (e->may_exist || e->etag || e->src_key)
+    if (e->may_exist || e->tried || etag_known(&e->etag) || e->src_key)
         return true;
     if (n->dir)
         return n->dir->has_marker || n->dir->uploading || !n->dir->local_only;
@@ -89,103 +118,12 @@ static void maybe_marker(struct cache *c, struct node *dir)
 
 static void gained_name_locked(struct cache *c, struct entry *e)
 {
-    (void)c;
     e->changed_ns = clock_mono_ns();
-    touch_locked(e->parent);
+    dir_touch_locked(e->parent);
+    absent_forget_locked(c, e->parent, e->name);
 }
 
 /* ---- making ---- */
-
-struct making {
-    struct node *parent;
-    const char *name;
-    const char *target; /* of a symlink */
-    uint32_t mode;
-    uint64_t rdev;
-    const struct cache_cred *cred;
-};
-
-static struct node *make_node_locked(struct cache *c, const struct making *m, const char *path)
-{
-    struct node *n = node_new(c, m->mode);
-    bool inherit = m->parent && (m->parent->mode & S_ISGID);
-
-    if (!n)
-        return NULL;
-    n->uid = m->cred->uid;
-    n->gid = inherit ? m->parent->gid : m->cred->gid;
-    if (inherit && S_ISDIR(n->mode))
-        n->mode |= S_ISGID;
-    n->rdev = m->rdev;
-    n->ino = ino_fresh(c, path);
-    n->birth = seq_next_locked(c);
-    n->flags = NODE_ATTRS_KNOWN;
-    n->mtime_ns = n->ctime_ns = n->atime_ns = clock_real_ns();
-    if (m->target) {
-        n->target = strdup(m->target);
-        n->size = strlen(m->target);
-    }
-    if (S_ISDIR(n->mode)) {
-        n->dir->local_only = n->dir->new_here = n->dir->in_mirror = true;
-        n->dir->stale_marker = ghost_pending(c, path);
-        return n;
-    }
-    struct file *f = file_new(n, FILE_DIRTY);
-    if (!f || (m->target && !n->target)) {
-        node_collect_locked(c, n);
-        return NULL;
-    }
-    c->mirror_files++;
-    f->content_dirty = f->writing_stamp = true;
-    f->generation = 1;
-    return n;
-}
-
-/* A symlink's content is its target: it comes into the mirror with both content and stamp,
- * since content without a stamp would be taken for a file's. */
-static int make_symlink(struct cache *c, struct node *n, const char *path)
-{
-    mutex_lock(&c->lock);
-    uint64_t id = ++c->next_id;
-    mutex_unlock(&c->lock);
-    auto_close int fd = mirror_create_incoming(&c->mirror, id);
-    if (fd < 0)
-        return fd;
-    ssize_t w = pwrite(fd, n->target, n->size, 0);
-    int r = w < 0 ? -errno : (size_t)w != n->size ? -ENOSPC : 0;
-    if (r == 0)
-        r = node_write_stamp(c, n, fd);
-    crash_point("create-stamped");
-    if (r == 0)
-        r = mirror_link_in(&c->mirror, id, path);
-    if (r < 0)
-        (void)mirror_remove_incoming(&c->mirror, id);
-    return r;
-}
-
-/* The mirror's part: a file with its stamp, or a directory with its. */
-static int make_in_mirror(struct cache *c, struct node *n, const char *path)
-{
-    auto_close int fd = -1;
-    int r;
-
-    if (n->dir) {
-        r = mirror_mkdirs(&c->mirror, path);
-        fd = r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
-        return fd < 0 ? fd : node_write_stamp(c, n, fd);
-    }
-    if (n->target)
-        return make_symlink(c, n, path);
-    fd = mirror_create(&c->mirror, path);
-    if (fd < 0)
-        return fd;
-    crash_point("create-made");
-    r = node_write_stamp(c, n, fd);
-    crash_point("create-stamped");
-    if (r < 0)
-        (void)mirror_unlink(&c->mirror, path);
-    return r;
-}
 
 static struct entry *enter_new_locked(struct cache *c, const struct making *m, struct node *n)
 {
@@ -193,9 +131,8 @@ static struct entry *enter_new_locked(struct cache *c, const struct making *m, s
 
     if (!e)
         return NULL;
-    e->dirty = true;
-    /* Unlisted (a large directory): the store may have the name already. */
-    e->may_exist = !m->parent->dir->local_only && !m->parent->dir->listed_ns;
+    e->dirty = !n->dir; /* a directory has its own queue */
+    e->may_exist = dir_may_hold_locked(c, m->parent, m->name);
     gained_name_locked(c, e);
     if (n->dir) {
         m->parent->nlink++;
@@ -213,11 +150,11 @@ static int make_held(struct cache *c, const struct making *m, struct node **ret)
     bool exists = entry_find(m->parent, m->name) != NULL;
     bool lost = m->parent->flags & NODE_LOST;
     auto_free char *path = child_path(m->parent, m->name);
-    struct node *n = exists || lost || !path ? NULL : make_node_locked(c, m, path);
+    struct node *n = exists || lost || !path ? NULL : node_make_locked(c, m, path);
     mutex_unlock(&c->lock);
     if (!n)
         return lost ? -ENOENT : exists ? -EEXIST : -ENOMEM;
-    int r = make_in_mirror(c, n, path);
+    int r = node_make_in_mirror(c, n, path, m->keep_fd);
     mutex_lock(&c->lock);
     if (r == 0 && !enter_new_locked(c, m, n))
         r = -ENOMEM;
@@ -237,6 +174,10 @@ static int make(struct cache *c, const struct making *m, struct waiter *w, struc
     mutex_lock(&c->lock);
     int r = parent_ready_locked(c, m->parent, m->name, w);
     if (r == 0)
+        r = attrs_need_locked(c, m->parent, w); /* it hands on its group and default ACL */
+    if (r == 0 && !entry_find(m->parent, m->name))
+        r = key_fits_locked(c, m->parent, m->name, S_ISDIR(m->mode) ? 1 : 0);
+    if (r == 0)
         r = space_need_locked(c, NULL, w);
     mutex_unlock(&c->lock);
     if (r != 0)
@@ -249,6 +190,19 @@ static int make(struct cache *c, const struct making *m, struct waiter *w, struc
     return r;
 }
 
+/* A file that no writer will close. */
+static void queue_new(struct cache *c, struct node *n)
+{
+    mutex_lock(&c->lock);
+    bool queued = n->file && n->links && n->file->write_handles == 0;
+    if (queued)
+        file_queue_locked(c, n);
+    mutex_unlock(&c->lock);
+    if (queued)
+        (void)node_save_stamp(c, n); /* its place in the order: without, it comes last */
+    crash_point("create-placed");
+}
+
 int cache_mknod(struct cache *c, struct node *parent, const char *name, uint32_t mode,
                 uint64_t rdev, const struct cache_cred *cred, struct waiter *w,
                 struct node **ret, struct stat *st)
@@ -257,11 +211,8 @@ int cache_mknod(struct cache *c, struct node *parent, const char *name, uint32_t
         .parent = parent, .name = name, .mode = mode, .rdev = rdev, .cred = cred};
     int r = make(c, &m, w, ret, st);
 
-    if (r == 0 && S_ISREG(mode)) {
-        mutex_lock(&c->lock);
-        file_queue_locked(c, *ret);
-        mutex_unlock(&c->lock);
-    }
+    if (r == 0 && S_ISREG(mode))
+        queue_new(c, *ret);
     return r;
 }
 
@@ -304,7 +255,8 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
                  int flags, const struct cache_cred *cred, struct waiter *w,
                  struct node **ret_node, struct stat *st, struct handle **ret)
 {
-    const struct making m = {.parent = parent, .name = name, .mode = mode, .cred = cred};
+    const struct making m = {
+        .parent = parent, .name = name, .mode = mode, .cred = cred, .keep_fd = true};
     struct node *n = NULL;
     int r = make(c, &m, w, &n, st);
     bool made = r == 0;
@@ -320,6 +272,13 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
      */
     r = made ? file_open_made(c, n, flags & ~(O_CREAT | O_EXCL), ret)
              : cache_open(c, n, flags & ~(O_CREAT | O_EXCL), w, ret);
+    if (made) {
+        mutex_lock(&c->lock);
+        file_put_fd_locked(c, n->file, FD_WRITE);
+        mutex_unlock(&c->lock);
+    }
+    if (made && (r != 0 || (flags & O_ACCMODE) == O_RDONLY))
+        queue_new(c, n);
     if (r != 0) {
         cache_forget(c, n, 1);
         return r;
@@ -329,18 +288,24 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
 }
 
 int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags,
-                  const struct cache_cred *cred, struct node **ret_node, struct stat *st,
-                  struct handle **ret)
+                  const struct cache_cred *cred, struct waiter *w, struct node **ret_node,
+                  struct stat *st, struct handle **ret)
 {
     const struct making m = {.parent = parent, .mode = S_IFREG | (mode & 07777), .cred = cred};
 
     if (c->config.read_only)
         return -EROFS;
+    mutex_lock(&c->lock);
+    int ready = attrs_need_locked(c, parent, w);
+    mutex_unlock(&c->lock);
+    if (ready != 0)
+        return ready;
     int fd = mirror_tmpfile(&c->mirror);
     if (fd < 0)
         return fd;
     mutex_lock(&c->lock);
-    struct node *n = make_node_locked(c, &m, "");
+    struct node *n = node_make_locked(c, &m, "");
+    int r = n ? node_take_birth_time(n, fd) : -ENOMEM;
     if (n) {
         n->nlink = 0;
         n->nlookup = 1;
@@ -352,7 +317,8 @@ int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags
     mutex_unlock(&c->lock);
     if (fd >= 0)
         (void)close(fd);
-    int r = n ? node_write_stamp(c, n, n->file->fds[FD_WRITE]) : -ENOMEM;
+    if (r == 0)
+        r = node_write_first_stamps(c, n, n->file->fds[FD_WRITE]);
     if (r == 0)
         r = cache_open(c, n, flags & ~(O_CREAT | O_EXCL | O_TRUNC), NULL, ret);
     if (r == 0)
@@ -369,12 +335,15 @@ static int link_held(struct cache *c, struct node *n, struct node *parent, const
     mutex_lock(&c->lock);
     struct file *f = n->file;
     bool exists = entry_find(parent, name) != NULL;
-    bool lost = (parent->flags & NODE_LOST) || (!n->links && !f->unnamed);
+    bool lost = (parent->flags & NODE_LOST) || (!n->links && (!f || !f->unnamed));
+    bool evicted = !f || f->state == FILE_PARTIAL;
     auto_free char *to = child_path(parent, name);
     auto_free char *from = n->links ? entry_path(n->links) : NULL;
     mutex_unlock(&c->lock);
     if (exists || lost || !to)
         return exists ? -EEXIST : lost ? -ENOENT : -ENOMEM;
+    if (evicted)
+        return -EAGAIN;
     auto_close int fd = from ? mirror_open_path(&c->mirror, from, O_RDONLY)
                              : fcntl(f->fds[FD_WRITE], F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
@@ -410,30 +379,45 @@ static int link_held(struct cache *c, struct node *n, struct node *parent, const
     return e ? node_write_stamp(c, n, fd) : -ENOMEM;
 }
 
-int cache_link(struct cache *c, struct node *node, struct node *parent, const char *name,
-               struct waiter *w, struct node **ret, struct stat *st)
+/* What the link stands for is here, and so is the name's directory. */
+static int link_ready(struct cache *c, struct node *node, struct node *parent, const char *name,
+                      struct waiter *w)
 {
-    if (node->dir)
-        return -EPERM;
     mutex_lock(&c->lock);
     int r = parent_ready_locked(c, parent, name, w);
     if (r == 0)
         r = attrs_need_locked(c, node, w);
     if (r == 0 && node->nlink >= LINKS_MAX)
         r = -EMLINK;
+    if (r == 0)
+        r = key_fits_locked(c, parent, name, 0);
     mutex_unlock(&c->lock);
     if (r == 0)
         r = file_need(c, node);
     if (r != 0)
         return r;
     mutex_lock(&c->lock);
-    r = fetch_complete_locked(c, node, w);
+    r = node->file ? fetch_complete_locked(c, node, w) : 0;
     mutex_unlock(&c->lock);
-    if (r != 0)
-        return r;
-    ns_write(c);
-    r = link_held(c, node, parent, name);
-    ns_done(c);
+    crash_point("link-ready");
+    return r;
+}
+
+int cache_link(struct cache *c, struct node *node, struct node *parent, const char *name,
+               struct waiter *w, struct node **ret, struct stat *st)
+{
+    int r;
+
+    if (node->dir)
+        return -EPERM;
+    do {
+        r = link_ready(c, node, parent, name, w);
+        if (r != 0)
+            return r;
+        ns_write(c);
+        r = link_held(c, node, parent, name);
+        ns_done(c);
+    } while (r == -EAGAIN); /* evicted meanwhile: its content is fetched first */
     if (r < 0)
         return r;
     mutex_lock(&c->lock);
@@ -463,21 +447,50 @@ static int record(struct cache *c, struct intent *i, struct intent **ret)
     return r;
 }
 
+/* What the store may have there is what this cache put, or tried to: it had nothing before. */
+static bool only_ours(const struct entry *e)
+{
+    return !e->node->dir && !e->may_exist && !e->src_key && !etag_known(&e->etag);
+}
+
+/* The version that a removal of the name means. What a pending rename will bring there first
+ * has one of its own then. */
+static const char *removed_version_locked(struct entry *e, const char *path,
+                                          char etag[ETAG_TEXT_MAX])
+{
+    auto_free char *key = entry_key(e);
+
+    if (only_ours(e))
+        return INTENT_OURS;
+    return key && strcmp(key, path) == 0 ? etag_text(&e->etag, etag) : INTENT_ANY;
+}
+
+static int intend_for(struct cache *c, enum intent_kind kind, const char *from, const char *to,
+                      struct entry *e, uint64_t ino, struct intent **ret)
+{
+    char etag[ETAG_TEXT_MAX];
+
+    mutex_lock(&c->lock); /* a copy that ends changes the version */
+    struct intent *i =
+        intent_new(0, kind, from, to, ino,
+                   to ? etag_text(&e->etag, etag) : removed_version_locked(e, from, etag));
+    mutex_unlock(&c->lock);
+    return record(c, i, ret);
+}
+
 static int intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
                   struct entry *e, struct intent **ret)
 {
-    return record(c, intent_new(0, kind, from, to, e->node->ino, e->etag), ret);
+    return intend_for(c, kind, from, to, e, e->node->ino, ret);
 }
 
 /* The store loses the name, the mirror keeps the file under another one. Without the inode's
  * number recovery can't take it for the removal of the file: killed before the mirror's step
  * the file is still there, and its upload makes the row void. */
-static int intend_removal_of_name(struct cache *c, const struct entry *e, const char *path,
+static int intend_removal_of_name(struct cache *c, struct entry *e, const char *path,
                                   struct intent **ret)
 {
-    enum intent_kind kind = e->node->dir ? INTENT_RMDIR : INTENT_UNLINK;
-
-    return record(c, intent_new(0, kind, path, NULL, 0, e->etag), ret);
+    return intend_for(c, e->node->dir ? INTENT_RMDIR : INTENT_UNLINK, path, NULL, e, 0, ret);
 }
 
 /* Takes a recorded intention back: its mirror step failed. */
@@ -512,7 +525,7 @@ static int unlink_held(struct cache *c, struct node *parent, const char *name)
     mutex_lock(&c->lock);
     struct entry *e = entry_find(parent, name);
     auto_free char *path = e ? entry_path(e) : NULL;
-    bool stored = e && store_may_have(e);
+    bool stored = e && entry_may_be_stored(e);
     mutex_unlock(&c->lock);
     if (!e)
         return -ENOENT;
@@ -536,7 +549,7 @@ static int unlink_held(struct cache *c, struct node *parent, const char *name)
     if (n->file && n->file->uploading)
         atomic_store(&n->file->changed, true);
     entry_remove_locked(c, e);
-    touch_locked(parent);
+    dir_touch_locked(parent);
     if (i)
         intent_add_locked(c, i);
     scheduler_kick_locked(c);
@@ -569,8 +582,8 @@ static int rmdir_held(struct cache *c, struct node *parent, const char *name)
     struct dir *d = e ? e->node->dir : NULL;
     /* Its name may show at the store through what is below it until that is removed. */
     bool stored = d && path &&
-                  (d->has_marker || d->uploading || e->src_key || !d->local_only ||
-                   !d->new_here || intent_below(c, path));
+                  (e->may_exist || d->has_marker || d->uploading || e->src_key ||
+                   !d->local_only || !d->new_here || intent_below(c, path));
     int r = !e                               ? -ENOENT
             : !d                             ? -ENOTDIR
             : d->children || d->hidden_names ? -ENOTEMPTY
@@ -591,10 +604,11 @@ static int rmdir_held(struct cache *c, struct node *parent, const char *name)
     }
     mutex_lock(&c->lock);
     parent->nlink--;
+    index_drop_locked(c, e->node);
     dir_unqueue_locked(c, e->node);
     e->node->nlink = 0;
     entry_remove_locked(c, e);
-    touch_locked(parent);
+    dir_touch_locked(parent);
     if (i)
         intent_add_locked(c, i);
     scheduler_kick_locked(c);
@@ -621,41 +635,31 @@ int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct w
 
 /* ---- moving ---- */
 
-/* Below a directory that moved: uploads under old names stop, what waits gets its new name.
- * What arrives nevertheless will be moved along. */
-static int requeue(void *arg, struct node *n)
+int node_requeue_locked(void *arg, struct node *n)
 {
     struct cache *c = arg;
 
     if (n->dir && n->dir->uploading)
         n->dir->has_marker = true;
-    if (n->file && n->file->uploading) {
+    bool uploading = n->file && n->file->uploading;
+    if (uploading)
         atomic_store(&n->file->changed, true);
-        for (struct entry *e = n->links; e; e = e->next_link)
-            e->may_exist = true;
-    }
+    /* A directory takes along what an upload to the old path put, or may have put, there. */
+    for (struct entry *e = n->links; e; e = e->next_link)
+        e->may_exist = e->may_exist || uploading || e->tried;
     if (n->file && n->file->queued && n->file->write_handles == 0)
         file_queue_locked(c, n);
     return 0;
 }
 
-static int has_remote(void *arg, struct node *n)
+int node_may_be_stored(void *arg, struct node *n)
 {
     (void)arg;
     for (struct entry *e = n->links; e; e = e->next_link)
-        if (store_may_have(e))
+        if (entry_may_be_stored(e))
             return 1;
     return 0;
 }
-
-struct moving {
-    struct entry *from, *to; /* `to` NULL: the name is free */
-    struct node *newparent;
-    const char *newname;
-    char *from_path, *to_path;
-    bool copies;  /* the store's object moves: a rename row */
-    bool removes; /* the store may have the old name: an unlink row */
-};
 
 static int check_move(struct cache *c, struct moving *m, unsigned flags)
 {
@@ -670,25 +674,27 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags)
         return -ENOTDIR;
     if (over && !n->dir && over->dir)
         return -EISDIR;
-    if (over && over->dir && over->dir->children)
+    if (over && over->dir && (over->dir->children || over->dir->hidden_names))
         return -ENOTEMPTY;
-    /* Of a hard link one name can be in the store and another not. */
-    bool dirty = m->from->dirty && n->file && n->file->state == FILE_DIRTY;
-    m->copies = n->dir ? tree_each(n, has_remote, NULL) != 0
-                       : !dirty && (m->from->etag || m->from->src_key);
+    /* Of a hard link one name can be in the store and another not. What is open, or gets a
+     * staging name, is uploaded too late for the removal of the old name to wait for it. */
+    bool anew = m->from->dirty && n->file && n->file->state == FILE_DIRTY &&
+                upload_comes_first(n->file, UINT64_MAX) && !path_is_staged(c, m->to_path);
+    m->copies = n->dir ? tree_each(n, node_may_be_stored, NULL) != 0
+                       : !anew && (etag_known(&m->from->etag) || m->from->src_key);
     /* A directory of which nothing is stored can still come to the store under its old name,
      * when an intention passes something through it. */
     m->removes =
-        !m->copies && (n->dir ? intent_below(c, m->from_path) : store_may_have(m->from));
+        !m->copies && (n->dir ? intent_below(c, m->from_path) : entry_may_be_stored(m->from));
     return 0;
 }
 
-/* The inode is about to get a name that an older intention may have taken from it: recovery
- * must not take it for what that one meant. ns held for writing. */
-static int rebear(struct cache *c, struct node *n)
+int node_rebear(struct cache *c, struct node *n)
 {
     mutex_lock(&c->lock);
     n->birth = seq_next_locked(c);
+    ino_moved_locked(c, n->ino);
+    n->flags &= ~(unsigned)NODE_DEFAULT_INO; /* the key it is the hash of will be another's */
     mutex_unlock(&c->lock);
     return node_write_stamp_held(c, n);
 }
@@ -697,12 +703,20 @@ static int rebear(struct cache *c, struct node *n)
  * move happened. */
 static int prepare_move(struct cache *c, struct moving *m)
 {
-    struct node *n = m->from->node;
+    struct node *n = m->from->node, *over = m->to ? m->to->node : NULL;
     int r = n->dir ? mirror_mkdirs(&c->mirror, m->from_path) : file_materialise(c, n);
 
+    /* Nothing of it is in the store, where the marker of what it replaces stays: it gets one of
+     * its own, however little there is to say. */
+    if (n->dir && over && over->dir && over->dir->has_marker && !m->copies) {
+        mutex_lock(&c->lock);
+        n->flags |= NODE_ATTR_DIRTY;
+        dir_queue_locked(c, n);
+        mutex_unlock(&c->lock);
+    }
     if (n->dir)
         n->dir->in_mirror = true;
-    return r < 0 ? r : rebear(c, n);
+    return r < 0 ? r : node_rebear(c, n);
 }
 
 /* What the name leads to now stays reachable for those who have it open. */
@@ -720,12 +734,14 @@ static int set_replaced_aside(struct cache *c, struct moving *m)
 }
 
 static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_may_exist,
-                                 bool *ret_marker, char **ret_etag)
+                                 bool *ret_tried, bool *ret_marker, struct etag *ret_etag)
 {
     struct node *over = m->to->node;
 
-    *ret_may_exist = store_may_have(m->to);
-    *ret_etag = m->to->src_key || over->dir ? NULL : take_ptr(m->to->etag);
+    *ret_tried = entry_may_be_stored(m->to) && only_ours(m->to);
+    *ret_may_exist = entry_may_be_stored(m->to) && !*ret_tried;
+    if (!m->to->src_key && !over->dir)
+        etag_move(ret_etag, &m->to->etag);
     *ret_marker = over->dir && over->dir->has_marker;
     if (over->dir) {
         dir_unqueue_locked(c, over);
@@ -747,30 +763,34 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     struct entry *e = m->from;
     struct node *n = e->node;
     struct node *oldparent = e->parent;
-    bool may_exist = false, marker = false;
+    bool may_exist = false, tried = false, marker = false;
     char *src = NULL;
-    auto_free char *replaced = NULL; /* the version that an upload to the new name replaces */
+    struct etag replaced = {0}; /* the version that an upload to the new name replaces */
 
     if (m->copies) {
         src = e->src_key ? strdup(e->src_key) : entry_key(e);
         if (!src)
             return -ENOMEM;
     }
+    if (n->dir)
+        index_drop_locked(c, n); /* what is moved is another version then */
     if (m->to)
-        drop_replaced_locked(c, m, &may_exist, &marker, &replaced);
+        drop_replaced_locked(c, m, &may_exist, &tried, &marker, &replaced);
     int r = entry_move_locked(c, &e, m->newparent, m->newname);
     if (r < 0) {
         free(src);
+        etag_clear(&replaced);
         return r;
     }
     free(e->src_key);
     e->src_key = src;
-    e->may_exist = may_exist ||
-                   (!m->to && !m->newparent->dir->local_only && !m->newparent->dir->listed_ns);
+    e->may_exist = may_exist || (!m->to && dir_may_hold_locked(c, m->newparent, m->newname));
+    absent_forget_locked(c, m->newparent, m->newname);
     if (!m->copies) {
-        free(e->etag);
-        e->etag = take_ptr(replaced);
+        etag_clear(&e->etag);
+        etag_move(&e->etag, &replaced);
     }
+    etag_clear(&replaced);
     if (marker && n->dir)
         n->dir->has_marker = true;
     if (n->dir) {
@@ -779,9 +799,10 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     }
     n->ctime_ns = clock_real_ns();
     e->changed_ns = clock_mono_ns();
-    (void)tree_each(n, requeue, c);
-    touch_locked(oldparent);
-    touch_locked(m->newparent);
+    (void)tree_each(n, node_requeue_locked, c);
+    e->tried = tried; /* of what had the name */
+    dir_touch_locked(oldparent);
+    dir_touch_locked(m->newparent);
     /* Its place in the order of publishing is that of the rename when it was not published. */
     if (n->file && n->file->state == FILE_DIRTY && n->file->write_handles == 0)
         file_queue_locked(c, n);
@@ -820,74 +841,6 @@ static int move_held(struct cache *c, struct moving *m)
     return r;
 }
 
-static void swap_nodes_locked(struct cache *c, struct entry *a, struct entry *b)
-{
-    struct node *na = a->node, *nb = b->node;
-    struct entry **at;
-    auto_free char *path_a = entry_path(a);
-    auto_free char *path_b = entry_path(b);
-
-    /* What the store has under the name is of the other file from now on. */
-    if (path_a)
-        stamp_keys_remove(&na->file->keys, path_a);
-    if (path_b)
-        stamp_keys_remove(&nb->file->keys, path_b);
-
-    for (at = &na->links; *at != a; at = &(*at)->next_link)
-        ;
-    *at = a->next_link;
-    for (at = &nb->links; *at != b; at = &(*at)->next_link)
-        ;
-    *at = b->next_link;
-    a->node = nb;
-    b->node = na;
-    a->next_link = nb->links;
-    nb->links = a;
-    b->next_link = na->links;
-    na->links = b;
-    struct entry *both[2] = {a, b};
-    for (int i = 0; i < 2; i++) {
-        const char *path = i == 0 ? path_a : path_b;
-        both[i]->may_exist = both[i]->may_exist || both[i]->etag || !path ||
-                             upload_runs_at_locked(c, path, false);
-        free(both[i]->etag);
-        both[i]->etag = NULL;
-        file_mark_dirty_locked(c, both[i]->node, true);
-        if (both[i]->node->file->write_handles == 0)
-            file_queue_locked(c, both[i]->node);
-    }
-}
-
-/* Two complete files change places; both are uploaded under their new names. */
-static int exchange_held(struct cache *c, struct moving *m)
-{
-    struct node *nodes[2] = {m->from->node, m->to->node};
-    int r = 0;
-
-    for (int i = 0; i < 2 && r == 0; i++) {
-        r = file_materialise(c, nodes[i]);
-        mutex_lock(&c->lock);
-        if (r == 0 && nodes[i]->file->state == FILE_PARTIAL)
-            r = -EAGAIN; /* became partial again since it was checked: asked once more */
-        if (r == 0)
-            nodes[i]->file->writing_stamp = true;
-        mutex_unlock(&c->lock);
-        if (r == 0)
-            r = rebear(c, nodes[i]);
-    }
-    if (r == 0)
-        r = mirror_rename(&c->mirror, m->from_path, m->to_path, RENAME_EXCHANGE);
-    crash_point("exchange-mirror");
-    if (r < 0)
-        return r;
-    mutex_lock(&c->lock);
-    swap_nodes_locked(c, m->from, m->to);
-    touch_locked(m->from->parent);
-    touch_locked(m->to->parent);
-    mutex_unlock(&c->lock);
-    return 0;
-}
-
 static int rename_held(struct cache *c, struct node *parent, const char *name,
                        struct node *newparent, const char *newname, unsigned flags)
 {
@@ -904,16 +857,37 @@ static int rename_held(struct cache *c, struct node *parent, const char *name,
             : !from_path || !to_path                  ? -ENOMEM
                                                       : 0;
     bool same = r == 0 && m.to && m.from->node == m.to->node;
-    if (r == 0 && !same && !(flags & RENAME_EXCHANGE))
-        r = check_move(c, &m, flags);
+    if (r == 0 && !m.to && (flags & RENAME_EXCHANGE))
+        r = -ENOENT;
+    if (r == 0 && !same)
+        r = flags & RENAME_EXCHANGE ? exchange_check(&m) : check_move(c, &m, flags);
     mutex_unlock(&c->lock);
     if (r < 0 || same)
         return same && (flags & RENAME_NOREPLACE) ? -EEXIST : r;
     if (!(flags & RENAME_EXCHANGE))
         return move_held(c, &m);
-    if (!m.to)
-        return -ENOENT;
-    return m.from->node->dir || m.to->node->dir ? -EINVAL : exchange_held(c, &m);
+    return exchange_held(c, &m);
+}
+
+/* What an exchange may have to wait for. */
+static int exchange_ready_locked(struct cache *c, struct entry *from, struct entry *to,
+                                 struct waiter *w)
+{
+    struct entry *both[2] = {from, to};
+    bool dirs[2] = {from->node->dir != NULL, to->node->dir != NULL};
+    int r = 0;
+
+    for (int i = 0; i < 2 && r == 0; i++) {
+        struct entry *e = both[i], *other = both[1 - i];
+        r = attrs_need_locked(c, e->node, w);
+        if (r == 0 && !dirs[0] && !dirs[1] && e->node->file)
+            r = fetch_complete_locked(c, e->node, w);
+        if (r == 0 && dirs[i] && !dirs[1 - i])
+            r = exchange_need_tree_locked(c, e->node, w);
+        if (r == 0)
+            r = key_fits_locked(c, other->parent, other->name, longest_below(e->node));
+    }
+    return r;
 }
 
 /* What a rename may have to wait for. */
@@ -929,16 +903,12 @@ static int rename_ready_locked(struct cache *c, struct node *parent, const char 
     struct entry *to = r == 0 ? entry_find(newparent, newname) : NULL;
     if (from)
         r = attrs_need_locked(c, from->node, w);
+    if (r == 0 && from && !(flags & RENAME_EXCHANGE))
+        r = key_fits_locked(c, newparent, newname, longest_below(from->node));
     if (r == 0 && to && to->node->dir && !(flags & RENAME_EXCHANGE))
         r = dir_need_locked(c, to->node, true, w);
-    struct entry *both[2] = {from, to};
-    for (int i = 0; i < 2 && r == 0 && (flags & RENAME_EXCHANGE); i++) {
-        if (!both[i] || both[i]->node->dir)
-            continue;
-        r = attrs_need_locked(c, both[i]->node, w);
-        if (r == 0 && both[i]->node->file)
-            r = fetch_complete_locked(c, both[i]->node, w);
-    }
+    if (r == 0 && from && to && (flags & RENAME_EXCHANGE))
+        r = exchange_ready_locked(c, from, to, w);
     return r;
 }
 
@@ -958,6 +928,6 @@ int cache_rename(struct cache *c, struct node *parent, const char *name, struct 
         ns_write(c);
         r = rename_held(c, parent, name, newparent, newname, flags);
         ns_done(c);
-    } while (r == -EAGAIN); /* materialised meanwhile: its content is fetched first */
+    } while (r == -EAGAIN); /* evicted or forgotten meanwhile: fetched or listed first */
     return r;
 }

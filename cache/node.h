@@ -7,12 +7,12 @@
  * path. Held across the mirror's system calls and the journal's write, never across a store
  * call, an fsync or a reply.
  *
- * stamp_lock: mutex. One stamp is written at a time, from the node's fields as they are then;
- * held across that setxattr().
+ * stamp_locks: mutexes, each of some of the nodes. Of a node one stamp is written at a time,
+ * from its fields as they are then; held across that setxattr().
  *
  * lock: mutex. Guards every field below that is not marked otherwise. Held for memory, and for
- * the fstat(), statvfs() and close() of the mirror's own descriptors; never for a path or for
- * data.
+ * the fstat(), futimens(), statvfs() and close() of the mirror's own descriptors; never for a
+ * path or for data.
  *
  * The shape of the tree (children, links, names) changes only under ns and lock, so that
  * holding either is enough to read it. */
@@ -21,14 +21,20 @@
 
 #include "backends/store.h"
 #include "cache/cache.h"
+#include "cache/children.h"
+#include "cache/etag.h"
 #include "cache/journal.h"
 #include "cache/mirror.h"
 #include "cache/range.h"
 #include "cache/stamp.h"
+#include "cache/sums.h"
 #include "common/lock.h"
 #include "common/pool.h"
 
 #include <uthash.h>
+
+/* What a known name of some 16 bytes takes in memory, with its share of the directory. */
+#define NODE_BYTES 320
 
 struct waitq {
     struct waiter *head, **tail;
@@ -36,17 +42,28 @@ struct waitq {
 
 /* A name: the link between a directory and a node. */
 struct entry {
-    UT_hash_handle hh; /* in parent's dir->children, by name */
     struct node *parent;
     struct node *node;
     struct entry *next_link; /* the node's other names */
-    char *etag;              /* the store's version under this name; NULL: none that we know */
     char *src_key;           /* where the store has it until a rename ran; NULL: at its path */
     int64_t verified_ns;     /* CLOCK_MONOTONIC; when the store last confirmed it; 0 never */
     int64_t changed_ns; /* CLOCK_MONOTONIC; last change from here: older listings don't count */
-    bool dirty;         /* content or attributes under this name must go to the store */
-    bool may_exist;     /* the store has, or may have, an object at this very path */
+    union {
+        int64_t modified_ns; /* of the version whose attributes are known, by the server's
+                                clock; 0: it was copied here, and not listed since */
+        struct {
+            uint32_t from_s, to_s; /* when the server can have taken it */
+        } put;                     /* if it is unseen */
+    };
     uint64_t stored_generation; /* of the file; what the store has under this name */
+    uint32_t hash;              /* of the name; constant */
+    bool settled : 1;   /* its attributes were told when the second of its change was over */
+    bool was_put : 1;   /* from here */
+    bool unseen : 1;    /* and no listing has shown it since */
+    bool dirty : 1;     /* content or attributes under this name must go to the store */
+    bool may_exist : 1; /* the store has, or may have, an object at this very path */
+    bool tried : 1;     /* an upload to this path failed: ours may be there nevertheless */
+    struct etag etag;   /* the store's version under this name */
     char name[];
 };
 
@@ -59,19 +76,46 @@ struct ghost {
     char key[];
 };
 
+/* What this mount knows of a directory's attribute index, and owes it. */
+struct dir_index {
+    bool queued;               /* in cache.index_dirs, or in cache.index_tree_dirs */
+    bool in_tree;              /* in the latter */
+    bool running;              /* it is just being written */
+    bool known;                /* the store has one */
+    unsigned news;             /* files whose attributes it may lack */
+    unsigned failures;         /* in a row */
+    int64_t first_ns, last_ns; /* CLOCK_MONOTONIC; of the news */
+    int64_t not_before_ns;     /* CLOCK_MONOTONIC; after a failure */
+    int64_t absent_ns;         /* CLOCK_MONOTONIC; when the store had none; 0 never seen */
+};
+
 struct dir {
-    struct entry *children;
+    struct children *children;
+    unsigned files;        /* of the children: they are no directories */
+    uint32_t id;           /* constant; no other directory in memory has it */
     int64_t listed_ns;     /* CLOCK_MONOTONIC at the start of the last whole listing; 0 never */
     int64_t told_ns;       /* CLOCK_MONOTONIC at its end: from then on it is believed */
-    bool local_only;       /* the store has nothing below it: no listing needed */
+    bool told_there;       /* that listing showed something: the directory is there, too */
+    bool local_only;       /* made here, and no other node was seen to put anything below it */
     bool big;              /* more than a page: names are asked one by one */
     bool listing;          /* a listing is under way */
     bool new_here;         /* STAMP_NEW: the store must get a marker when it stays empty */
     bool has_marker;       /* the store has an object or directory of its own for it */
     bool stale_marker;     /* and that may be of an older directory, with other attributes */
+    bool mtime_set;        /* a user set its time, which the store must learn */
     bool in_mirror;        /* a mirror directory exists */
     uint64_t hidden_names; /* that its last listing had and no path can show */
     unsigned stat_misses;  /* attributes asked one after the other: someone walks it */
+    uint64_t marker_version; /* of the marker whose attributes are known, a hash of what a
+                                listing says of it; 0: it has none, or may have changed since */
+    int64_t marker_mtime_ns; /* as it says; the directory's own moves with its names */
+    struct etag put_etag;    /* of the marker that was put from here with its attributes; */
+    uint32_t put_from_s, put_to_s; /* when the server can have taken it; 0: none was */
+    struct dir_index index;
+    struct node *dirty_prev, *dirty_next; /* its place in cache.dirty_dirs */
+    struct node *index_prev, *index_next; /* and in cache.index_dirs or cache.index_tree_dirs */
+    struct dir_walk *walk;                /* of its children; NULL: nobody looked into them */
+    unsigned waited_page; /* the request for its siblings that it was to be told with; 0 none */
     struct query *queries; /* names being asked one by one */
     struct waitq waiters;
     /* Its own upload: a marker, or attributes. */
@@ -95,6 +139,10 @@ struct fetch {
     struct node *node; /* referenced */
     struct cache *cache;
     uint64_t off, end;
+    struct checksum verified; /* that the store has compared with what was read */
+    struct checksum sum;      /* of [off, summed), as it came */
+    uint64_t summed;
+    bool told; /* file.failed says what became of it */
 };
 
 /* What a node has beyond its attributes once the mirror holds a file for it. */
@@ -102,11 +150,15 @@ struct file {
     struct node *node;
     enum file_state state;
     struct ranges present; /* FILE_PARTIAL */
+    struct sums sums;      /* of what fetches brought of it in this mount */
     struct fetch *fetches;
+    struct streams *streams; /* who reads it in order, while it is partial and open, or NULL */
     struct stamp_keys keys;
-    int fds[2]; /* FD_READ and FD_WRITE on the mirror file while in use, else -1 */
+    bool keys_cut; /* the stamp has not all of them */
+    int fds[2];    /* FD_READ and FD_WRITE on the mirror file while in use, else -1 */
     unsigned fd_users[2];
-    unsigned open_handles, write_handles;
+    unsigned open_handles, write_handles, exec_handles;
+    unsigned truncates;  /* under way, by path: as writers */
     bool passthrough;    /* mode of the open handles */
     int backing_slot;    /* the frontend's; its own lock */
     atomic_bool changed; /* set when a writer comes: an upload that reads the file stops */
@@ -115,12 +167,16 @@ struct file {
     uint64_t stored_generation; /* of the last upload's content */
     int64_t clean_mtime_ns;     /* of the mirror file when it was last equal to the store */
     uint64_t clean_size;
-    bool suspect;            /* mtime can't prove that it is unchanged since then */
+    struct checksum sum; /* of the content that is, or will be, clean; where it is known */
+    bool verify;  /* FILE_PARTIAL: all bytes may be here and right, since before a reboot */
+    bool suspect; /* mtime can't prove that it is unchanged since then */
     int64_t synced_mtime_ns; /* of the mirror file when it was last synced; 0 never */
     uint64_t synced_size;
-    bool writing_stamp; /* STAMP_WRITING is on the disk */
+    bool writing_stamp; /* the stamp is to say STAMP_WRITING */
+    unsigned noted;     /* flags of the stamp that was last written, enum stamp_flags */
     bool content_dirty; /* else only attributes are */
     bool cut;           /* a write found no room: not published before it is made again */
+    bool lost;          /* cut, because the disk lost what it had taken: all is made again */
     uint64_t cut_at;    /* where */
     bool gone;          /* the version being read is no longer at the store */
     struct {            /* the last failed fetch, for those who waited for it */
@@ -136,8 +192,10 @@ struct file {
     char *etag;          /* version that a partial or clean file is */
     uint64_t seq;        /* order of the last close */
     uint64_t first_seq;  /* order of the first close that is not in the store; 0 none */
+    uint64_t after_seq;  /* of the first one that the upload which runs has not seen; 0 none */
     int64_t due_ns;      /* CLOCK_MONOTONIC: not uploaded before */
     unsigned attempts;   /* failed uploads in a row */
+    int64_t failing_ns;  /* CLOCK_MONOTONIC; of the first of them */
     int error;           /* of the last failed upload */
     bool error_told;     /* a close or fsync has reported it */
     char *error_text;
@@ -145,8 +203,10 @@ struct file {
     bool staged;       /* waits for a rename, as its name says */
     int64_t staged_ns; /* CLOCK_MONOTONIC; since when */
     bool uploading;
-    bool held;        /* a mapping may still write */
-    bool wanted;      /* a flush waits: no settling, staging names too */
+    bool held;   /* a mapping may still write */
+    bool wanted; /* somebody waits for it: no settling, staging names too */
+    int64_t
+        readers_ns;   /* CLOCK_MONOTONIC; since when it waits for readers of what it replaces */
     char *upload_key; /* while uploading: under which name */
     uint64_t upload_total, upload_done;
     int64_t uploaded_live_ns; /* CLOCK_MONOTONIC; last upload while it was open */
@@ -164,29 +224,39 @@ enum node_flags {
     NODE_ATTR_DIRTY = 1 << 1,  /* they are not in the store */
     NODE_DEFAULT_INO = 1 << 2, /* ino is the hash of the key */
     NODE_STATTING = 1 << 3,    /* a request for the attributes is under way */
+    NODE_ATTRS_OLD = 1 << 4,   /* known, but the store may have others by now */
     NODE_LOST = 1 << 5,        /* removed: nothing can be made below or reached by it */
     NODE_REPLACED = 1 << 6,    /* its name leads to another version now: opens are ESTALE */
+    NODE_NO_SUM = 1 << 7,      /* the store was asked for this version, and has no checksum */
 };
 
 /* An inode. */
 struct node {
-    bool is_root;        /* constant */
     struct entry *links; /* its names; none for the root and for unlinked files */
     uint64_t nlookup;    /* held by the frontend */
     unsigned refs;       /* held by handles, tasks and snapshots */
-    unsigned flags;      /* enum node_flags */
+    uint16_t flags;      /* enum node_flags */
+    uint8_t attrs_has; /* enum attr_has; which attributes the store has, others are defaults */
+    bool is_root;      /* constant */
     uint64_t ino;
-    uint64_t birth; /* when it was made, in the order of closes and intentions; 0 elsewhere */
-    uint32_t mode, uid, gid, nlink;
+    uint64_t birth;   /* when it was made, in the order of closes and intentions; 0 elsewhere */
+    uint16_t mode;    /* as st_mode */
+    uint8_t sum_kind; /* enum checksum_kind */
+    uint32_t uid, gid, nlink;
     uint64_t rdev;
     uint64_t size;
     int64_t mtime_ns, ctime_ns, atime_ns;
-    struct file *file; /* not a directory, and the mirror holds it */
-    struct dir *dir;   /* a directory */
-    char *target;      /* of a symlink, once known */
-    char *xattrs;      /* JSON, or NULL */
-    struct waitq stat_waiters;
-    struct node *dirty_prev, *dirty_next; /* a directory's place in cache.dirty_dirs */
+    uint64_t sum_value; /* of the store's version, as last told */
+    struct file *file;  /* not a directory, and the mirror holds it */
+    struct dir *dir;    /* a directory */
+    char *target;       /* of a symlink, once known */
+    char *xattrs;       /* JSON (xattr_set.h), or NULL; an access ACL in it follows mode */
+};
+
+/* A mount ends without the kernel's giving back what it holds. */
+struct detached {
+    UT_hash_handle hh; /* in cache.detached, by node */
+    struct node *node;
 };
 
 /* A path that is kept from eviction, with all below it. */
@@ -201,8 +271,6 @@ struct handle {
     bool writable;
     bool told;            /* this handle has been given the last error */
     uint64_t opened_size; /* of the file then */
-    uint64_t ra_next;     /* where a sequential reader would go on */
-    uint64_t ra_bytes;    /* how far ahead it is read */
 };
 
 /* A row of the journal in memory. */
@@ -210,25 +278,41 @@ struct intent {
     uint64_t seq; /* 0: not numbered yet */
     enum intent_kind kind;
     char *from, *to;
-    char *etag;
+    char *etag; /* version at `from`; "": none that is known; INTENT_ANY, INTENT_OURS */
     uint64_t ino;
+    bool removed_before; /* a removal that is repeated, for what may have come late */
+    bool urgent; /* a removal that a later rename of something around it was found to need */
+    bool redo;   /* a rename that an earlier mount may have carried out, natively */
     bool running;
+    bool stuck; /* as intents_look_stuck_locked() saw it */
     int error;
     char *error_text;
+    int64_t failing_ns; /* CLOCK_MONOTONIC; since when, if there is an error */
+    int64_t failed_ns;  /* and when it failed last */
     unsigned attempts;
     int64_t due_ns;
     struct intent *prev, *next;
 };
 
-/* Why the cache can't keep its limit, or refuses writers. */
+/* Why the cache can't keep its limit, or refuses writers; the worst comes last. */
 enum space_trouble {
     SPACE_FINE,
     SPACE_OVER_LIMIT, /* what is open, or waits for its name, is more than the limit */
     SPACE_STORE_GONE, /* uploads fail: writers get ENOSPC */
     SPACE_DISK_FULL,  /* the reserve is touched and nothing can go: writers get ENOSPC */
+    SPACE_READ_ONLY,  /* the disk takes nothing: writers get EROFS */
+    SPACE_REMOVED,    /* the cache directory is gone: writers get EIO */
+};
+
+/* The last one of its kind, for the status. */
+struct failure {
+    int err; /* negative errno; 0: there was none */
+    char *text;
 };
 
 #define WAKERS 4 /* threads that answer parked requests */
+
+#define STAMP_LOCKS 16
 
 struct cache {
     struct cache_config config; /* constant; strings are copies */
@@ -237,11 +321,13 @@ struct cache {
     struct journal *journal;
     uint64_t identity_hash; /* constant; salt of derived inode numbers */
     uint64_t id;            /* constant; this cache directory's own random number */
+    int64_t started_ns;     /* constant; CLOCK_REALTIME; the time of what tells none */
+    bool asks_dirs;         /* constant; a directory's attributes are those of its marker */
+    bool has_index;         /* constant; the store can keep attribute indexes */
     bool damaged_journal;
 
     pthread_rwlock_t ns;
-    struct mutex stamp_lock; /* innermost but for `lock`: one stamp is written at a time, from
-                                the node as it is then */
+    struct mutex stamp_locks[STAMP_LOCKS]; /* innermost but for `lock`; at most one is held */
     struct mutex lock;
 
     struct node *root;
@@ -250,6 +336,14 @@ struct cache {
     uint64_t nodes;
     struct file *dirty; /* by first_seq */
     struct node *dirty_dirs;
+    struct node *index_dirs;       /* whose attribute index lacks something */
+    struct node *index_tree_dirs;  /* small ones, of which that of the tree lacks something */
+    unsigned index_tree_news;      /* files, in all of them */
+    struct index_tree *index_tree; /* NULL: there can be none */
+    unsigned indexes_running;
+    bool index_refused;     /* it may not be written */
+    bool walk_refused;      /* the store's keys do not come in order after all */
+    bool index_now;         /* all that is known is written without waiting for more */
     struct file *writers;   /* open for writing, or held by a mapping */
     struct file *lru;       /* least recently used first */
     struct intent *intents; /* by seq */
@@ -262,24 +356,37 @@ struct cache {
     uint64_t mirror_files;
     uint64_t open_handles;
     unsigned uploads_running, uploads_running_dirs, deletes_running, copies_running;
-    unsigned renames;       /* intentions that copy */
-    int64_t late_until_ns;  /* CLOCK_MONOTONIC; until then a put of a daemon that was killed may
-                               still arrive; 0: none was under way */
-    bool out_of_quota;      /* the store refused for space: deletes go first */
-    int64_t unreachable_ns; /* since when every upload fails; 0 they don't */
-    bool drain;             /* everything is wanted, staged files too */
+    unsigned renames;      /* intentions that copy */
+    uint32_t dir_ids;      /* the last one given */
+    uint64_t dir_moves;    /* how many directories changed their place at the store */
+    int64_t late_until_ns; /* CLOCK_MONOTONIC; until then a put of a daemon that was killed may
+                              still arrive; 0: none was under way */
+    struct late
+        *late; /* names that its deletes and copies concerned; constant after recovery */
+    struct late_dir *late_dirs;
+    struct late_put *late_puts; /* uploads that may still arrive */
+    uint64_t late_seq;          /* the last of those intentions */
+    bool out_of_quota;          /* the store refused for space: deletes go first */
+    int64_t unreachable_ns; /* CLOCK_MONOTONIC; since when every upload fails; 0 they don't */
+    unsigned drain;         /* flushes under way that want everything, staged files too */
     bool stopping;
     struct node **uploading; /* nodes whose upload runs */
     size_t n_uploading;
     struct dir_job *dir_jobs; /* directories whose upload runs */
+    struct session *sessions; /* uploads in parts that were broken off */
+    unsigned sessions_ending;
     uint64_t kept_files;
     uint64_t hidden_names; /* of all directories */
     uint64_t uploaded_files, uploaded_bytes, downloaded_bytes;
-    int last_error;
-    char *last_error_text;
+    enum checksum_kind sum_kind; /* what the store last told; ours until then */
+    struct failure write_failure, read_failure;
     struct pin *pins;
     struct ghost *ghosts;
-    struct node **orphans; /* nameless nodes with a mirror file that reads from the store */
+    struct moved_ino *moved_inos; /* default numbers that went with what was renamed */
+    struct absences *absences;    /* names that the store does not have */
+    struct asking *askings;       /* questions for attributes that are under way */
+    struct detached *detached; /* nodes that lost their last name while the kernel held them */
+    struct node **orphans;     /* nameless nodes with a mirror file that reads from the store */
     size_t n_orphans, cap_orphans;
 
     struct waiter *wake_list, **wake_tail; /* taken off their queues, to be woken */
@@ -291,8 +398,8 @@ struct cache {
     pthread_t scheduler;
     bool scheduler_runs;
     int64_t forgot_ns;   /* CLOCK_MONOTONIC; when names were last forgotten; the scheduler's */
-    pthread_cond_t kick; /* the scheduler has something to look at */
-    bool kicked;
+    pthread_cond_t kick; /* the scheduler has something to look at before pass_ns */
+    int64_t pass_ns;     /* CLOCK_MONOTONIC; when the scheduler looks next, at the latest */
     atomic_bool cancelled;     /* ends every store call */
     atomic_bool unconditional; /* the store refuses preconditions of uploads */
 };
@@ -308,9 +415,16 @@ void waitq_init(struct waitq *q);
 /* Parks; always returns CACHE_PARKED, or -EINTR when the cache is stopping. */
 int waitq_park_locked(struct cache *c, struct waitq *q, struct waiter *w) REQUIRES(&c->lock);
 void waitq_wake_locked(struct cache *c, struct waitq *q, int err) REQUIRES(&c->lock);
+/* Only those who wait for bytes that are all present, or for anything. */
+void waitq_wake_arrived_locked(struct cache *c, struct waitq *q, const struct ranges *present)
+    REQUIRES(&c->lock);
 /* Tells the kernel, from the notifying thread, that the node (name NULL) or entry changed. */
 void notice_locked(struct cache *c, struct node *node, const char *name) REQUIRES(&c->lock);
+/* The scheduler looks at once. */
 void scheduler_kick_locked(struct cache *c) REQUIRES(&c->lock);
+/* The same when something is due at `due_ns`, or a few milliseconds later, together with what
+ * else is due by then. */
+void scheduler_kick_at_locked(struct cache *c, int64_t due_ns) REQUIRES(&c->lock);
 
 /* ---- tree.c ---- */
 /* The next number in the order of closes and intentions. There is room after each for the
@@ -322,8 +436,17 @@ void node_ref_locked(struct node *n);
 /* Frees a node that has no names, lookups or references left. */
 void node_unref_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
 void node_collect_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
+/* At the end: frees what only the kernel held. */
+void detached_free_locked(struct cache *c) REQUIRES(&c->lock);
 /* The default inode number of a key. */
 uint64_t ino_of_key(struct cache *c, const char *key);
+/* That of something found under the key: another one when what had it was renamed. */
+uint64_t ino_of_found_locked(struct cache *c, const char *key) REQUIRES(&c->lock);
+/* What has this number is renamed, and keeps it. */
+void ino_moved_locked(struct cache *c, uint64_t ino) REQUIRES(&c->lock);
+/* The same, if it is another than that of the key under which a mount found it. */
+void ino_stands_locked(struct cache *c, uint64_t ino, const char *key) REQUIRES(&c->lock);
+void inos_free(struct cache *c);
 /* A number for something made here. */
 uint64_t ino_fresh(struct cache *c, const char *key);
 struct entry *entry_find(struct node *dir, const char *name);
@@ -345,7 +468,7 @@ char *node_key(struct node *n);
 char *child_path(struct node *dir, const char *name);
 char *child_key(struct node *dir, const char *name);
 bool node_is_below(struct node *n, struct node *dir);
-/* Looks a path up in memory; NULL when it is not known. */
+/* Looks a path up in memory; NULL when it is not known, for no other reason. */
 struct node *tree_find(struct cache *c, const char *path, struct entry **ret_entry);
 /* The same, making directories that are not known yet. */
 struct node *tree_make_dirs_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
@@ -359,11 +482,15 @@ void ghost_count_locked(struct cache *c, const char *key, int by, bool with_tree
     REQUIRES(&c->lock);
 void ghosts_free(struct cache *c);
 void node_stat(struct node *n, struct stat *st);
+struct timespec timespec_of(int64_t ns);
 /* Brings size and mtime of a file that someone writes up to date. */
 void node_look_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
 /* Calls visit for every node below and including n, parents first. */
 int tree_each(struct node *n, int (*visit)(void *arg, struct node *n), void *arg);
 void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj);
+/* The attributes it has are right, as far as is known. */
+bool node_attrs_known(const struct node *n);
+void node_attrs_are_known(struct node *n);
 void node_default_attrs(struct cache *c, struct node *n);
 
 /* ---- file.c ---- */
@@ -374,11 +501,16 @@ int file_get_fd(struct cache *c, struct node *n, enum file_fd which);
 /* The same for a caller that holds ns. */
 int file_get_fd_held(struct cache *c, struct node *n, enum file_fd which);
 void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which) REQUIRES(&c->lock);
+/* Takes over the descriptor of a file that nobody has opened yet; it is in use then. */
+void file_keep_fd(struct cache *c, struct node *n, enum file_fd which, int fd);
 /* Creates the mirror file of a node known from a listing; nothing to do when it is there. The
  * caller holds ns for writing. */
 int file_materialise(struct cache *c, struct node *n);
 /* Takes ns for writing. */
 int file_need(struct cache *c, struct node *n);
+/* The mirror file's descriptor, made when there is none, as file_get_fd(); -ESTALE: it has no
+ * name any more. Takes ns for writing. */
+int file_need_fd(struct cache *c, struct node *n, enum file_fd which);
 /* Writes the stamp's attributes as the node is now. `fd` is its mirror file or directory. */
 int node_write_stamp(struct cache *c, struct node *n, int fd);
 /* The same, found by path; takes ns for reading. */
@@ -387,6 +519,9 @@ int node_save_stamp(struct cache *c, struct node *n);
 int node_write_stamp_held(struct cache *c, struct node *n);
 /* Writes the records of what the store holds. */
 int file_write_keys(struct cache *c, struct node *n, int fd);
+/* A node that nobody has seen yet gets the time at which the mirror file was made: the disk's
+ * clock ticks more slowly than ours, and what is told of a new file must stay true. */
+int node_take_birth_time(struct node *n, int fd);
 /* What fstat() says of the mirror file, into the node; marks it dirty when it changed. Under
  * the lock, so that an older look can't come after a younger one. 0 or -errno. */
 int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_st)
@@ -410,6 +545,8 @@ void file_lru_remove_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
 int node_replaced(struct cache *c, struct entry *e, const struct object *obj);
 /* Whether a file that was changed at this time could change again without its mtime moving. */
 bool mtime_is_racy(int64_t mtime_ns);
+/* The same at an earlier CLOCK_REALTIME. */
+bool mtime_was_racy(int64_t mtime_ns, int64_t then_ns);
 /* Takes the mirror file of a node without open handles away. ns held for writing. */
 int file_discard(struct cache *c, struct node *n);
 /* The node loses its last name. ns held for writing, the mirror file still at `path`;
@@ -421,20 +558,89 @@ int file_orphan(struct cache *c, struct node *n, const char *path, bool replaced
 int file_open_made(struct cache *c, struct node *n, int flags, struct handle **ret);
 /* A write at `off` found no room: what the file holds is not what its writer meant. */
 void file_cut_locked(struct cache *c, struct node *n, uint64_t off) REQUIRES(&c->lock);
+/* The disk took the content and could not keep it: nobody knows what the file is now. */
+void file_lost_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
+/* The same with the stamp on the disk, as far as that works. */
+void file_lost(struct cache *c, struct node *n, int fd);
+/* A flush, or an fsync(), does not wait for the store any more; perhaps others do. */
+void file_unwant_locked(struct file *f);
+/* 0, or -EIO when the kernel tells that pages of the file could not be written: it forgets
+ * them, and what is read is what the disk had before. Told once, so the file is held back from
+ * then on. What is read before the call is right when it returns 0. */
+int file_check_kept(struct cache *c, struct node *n, int fd);
 /* Truncates or extends. 0, CACHE_PARKED or an error. */
 int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter *w);
 
+/* ---- control.c ---- */
+void failure_note_locked(struct cache *c, struct failure *f, int err, const char *why)
+    REQUIRES(&c->lock);
+/* Logs that a question or a download failed, and keeps it for the status. A call that was ended
+ * by a cancel is no failure. */
+void read_failed(struct cache *c, const char *what, int err, const char *why);
+
 /* ---- fetch.c ---- */
+/* How many bytes of a download are gathered for one write to the mirror: as many as are wanted,
+ * or (0) as suit this machine. */
+uint64_t fetch_gather_bytes(uint64_t wanted);
 /* 0, CACHE_PARKED, or an error: makes [off, end) present. */
 int fetch_need_locked(struct cache *c, struct node *n, uint64_t off, uint64_t end,
                       uint64_t ahead, struct waiter *w) REQUIRES(&c->lock);
 /* The same for the whole file, which is FILE_PARTIAL no longer when this returns 0. */
 int fetch_complete_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(&c->lock);
 
+/* ---- index.c ---- */
+/* What a listing says of one name. */
+struct listed {
+    char *name;
+    struct object obj;
+};
+/* Takes attributes that the listing does not carry from the directory's index, as far as they
+ * are needed. In a worker, holding no lock; `key` is where the store has the directory. */
+void index_fill(struct cache *c, struct node *dir, const char *key, struct listed *v, size_t n);
+/* The same from the tree's index, for a small directory and its own marker (or NULL): when
+ * someone walks. */
+void index_tree_fill(struct cache *c, struct node *dir, const char *key, struct listed *v,
+                     size_t n, struct object *marker);
+int index_tree_init(struct cache *c);
+void index_tree_free(struct cache *c);
+/* Attributes became known that the directory's index may lack. */
+void index_news_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
+/* The attributes of a directory's marker became known. */
+void index_marker_news_locked(struct cache *c, struct node *dir);
+/* The directory is moved or removed: its index, if it has one, is of no use. */
+void index_drop_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
+void index_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
+/* Starts what may run; lowers *next_due to when something else may. */
+void indexes_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(&c->lock);
+/* The entry's attributes are those of the version that the store told. */
+void entry_told(struct entry *e, const struct object *obj);
+/* The same of one that was put from here, which took `took_ns`: the answer says when it came.
+ */
+void entry_put(struct entry *e, const struct object *obj, int64_t took_ns);
+/* A listing showed the version whose attributes are known. */
+void entry_seen(struct entry *e, const struct object *obj);
+/* When the server can have taken what was put from here, by its answer. False when it does not
+ * tell. */
+bool put_window(const struct object *obj, int64_t took_ns, uint32_t *ret_from_s,
+                uint32_t *ret_to_s);
+/* Nothing is known of when the version came to be. */
+void entry_forget_version(struct entry *e);
+/* The store may have other attributes: the next listing finds that it moved. */
+void entry_distrust(struct entry *e);
+/* Whether the listed object can be another version than that whose attributes are known,
+ * although its etag is the same. */
+bool entry_moved(const struct entry *e, const struct object *obj);
+
 /* ---- dir.c ---- */
 /* The directory's children are known, or it parks. `whole`: every page. */
 int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter *w)
     REQUIRES(&c->lock);
+/* The store may have something of that name, though nothing shows it: the directory is too
+ * large to be listed for a name, and the store was not asked for it lately. */
+bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *name)
+    REQUIRES(&c->lock);
+/* The cache stops: who waits for attributes waits no longer. */
+void askings_stop_locked(struct cache *c) REQUIRES(&c->lock);
 /* mode, owner and mtime are known, or it parks. */
 int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(&c->lock);
 /* Takes a name away that the store has no more. ns held for writing. 0, or -EBUSY when
@@ -443,21 +649,89 @@ int entry_gone(struct cache *c, struct entry *e);
 /* The version is confirmed no longer ago than attr_timeout, or it parks. */
 int version_need_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(&c->lock);
 
-/* ---- attr.c ---- */
-/* "clean", "partial", "dirty", "uploading", "failed", "staged". */
+/* ---- absent.c ---- */
+/* The store has no such name in a large directory; it was asked at `asked_ns`
+ * (CLOCK_MONOTONIC). */
+void absent_note_locked(struct cache *c, const struct node *dir, const char *name,
+                        int64_t asked_ns) REQUIRES(&c->lock);
+/* Whether it said so less than `belief_ns` ago. */
+bool absent_is_locked(struct cache *c, const struct node *dir, const char *name,
+                      int64_t belief_ns) REQUIRES(&c->lock);
+/* Something gets the name here. */
+void absent_forget_locked(struct cache *c, const struct node *dir, const char *name)
+    REQUIRES(&c->lock);
+
+/* ---- birth.c ---- */
+struct making {
+    struct node *parent;
+    const char *name;
+    const char *target; /* of a symlink */
+    uint32_t mode;
+    uint64_t rdev;
+    const struct cache_cred *cred;
+    bool keep_fd; /* of a file that is opened next: FD_WRITE is in use when it is made */
+};
+/* A new node at `path` ("" without one), of no name yet. NULL without memory. */
+struct node *node_make_locked(struct cache *c, const struct making *m, const char *path)
+    REQUIRES(&c->lock);
+/* The mirror's part: a file with its stamps, or a directory with its. ns held for writing. */
+int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool keep_fd);
+/* The stamps of a file that has none yet. */
+int node_write_first_stamps(struct cache *c, struct node *n, int fd);
+/* ---- xattr.c ---- */
+/* "clean", "partial", "dirty", "uploading" or "failed". */
 const char *node_state_name(struct node *n);
+/* The set of extended attributes with an access ACL that agrees with the mode; *ret is NULL
+ * when it does already. 0 or -ENOMEM. */
+int acl_follow_mode(const char *xattrs, uint32_t mode, char **ret);
+/* The same of the node's own, after its mode or its set came from elsewhere. */
+void node_acl_follow(struct node *n);
+/* A new node gets what its parent's default ACL hands on, else its mode loses the umask. 0 or
+ * -ENOMEM. */
+int node_inherit_acl_locked(struct cache *c, struct node *n, const struct node *parent,
+                            uint32_t umask) REQUIRES(&c->lock);
+
+/* ---- dirs.c ---- */
+/* What a whole listing, or its first page, says of the directory's own marker; NULL: there is
+ * none. `generation` is the directory's when it was asked. */
+void dir_listed_locked(struct cache *c, struct node *dir, const struct object *marker,
+                       uint64_t generation) REQUIRES(&c->lock);
+/* What the store said of the marker; NULL: there is none. */
+void dir_told_locked(struct cache *c, struct node *dir, const struct object *marker,
+                     uint64_t generation) REQUIRES(&c->lock);
+/* Whether the attributes of the marker that a listing showed are not known. */
+bool dir_wants_marker_locked(struct node *dir, const struct object *marker);
+/* What the marker that a listing showed says of the directory, as far as the store has it;
+ * borrows the texts. False when that is not known; `*ret_sure`: the store itself told it. */
+bool dir_marker_attrs_locked(struct node *dir, const struct object *marker, struct attrs *ret,
+                             bool *ret_sure);
+/* What is shown of it is ours, whatever the store says. */
+bool dir_attrs_are_ours(struct node *dir);
+
+/* ---- walk.c ---- */
+void walk_free(struct dir_walk *w);
+/* The cache stops: nobody waits any more. */
+void walk_stop_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
 
 /* ---- publish.c ---- */
 void *scheduler_main(void *arg);
+/* In an uploader that has ended an upload, with ns held: it goes on with the next that is due.
+ */
+void upload_ended_locked(struct cache *c) REQUIRES(&c->lock);
 /* A directory's marker or attributes are to be uploaded. */
 void dir_queue_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
 void dir_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
 bool path_is_staged(struct cache *c, const char *path);
 bool path_is_log(struct cache *c, const char *path);
 uint64_t barrier_seq_locked(struct cache *c);
+/* Whether the file was closed before the intention with this number, and is open no more: its
+ * upload comes first, unless it waits for another name. */
+bool upload_comes_first(const struct file *f, uint64_t seq);
 /* ---- upload.c ---- */
-/* Begins the upload of one of the node's names; `path` is taken over. */
-void upload_start_locked(struct cache *c, struct node *n, char *path) REQUIRES(&c->lock);
+/* Begins the upload of one of the node's names; `path` is taken over. `own`: the caller is an
+ * uploader that ends its own, and goes on with this one. */
+void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
+    REQUIRES(&c->lock);
 /* Whether an upload to this very path, or below it, runs. */
 bool upload_runs_at_locked(struct cache *c, const char *path, bool below) REQUIRES(&c->lock);
 /* What an object's attributes are to be; released with attrs_release(). */
@@ -468,6 +742,48 @@ void attrs_sign(struct cache *c, const char *key, struct attrs *a);
 bool attrs_are_ours(struct cache *c, const char *key, const struct attrs *a);
 /* How long to wait after the n-th failure in a row, with jitter, in ns. */
 int64_t retry_delay_ns(unsigned attempts);
+/* ---- session.c ---- */
+/* The content that an upload in parts sends, as far as it can be told without reading it. */
+struct session_mark {
+    uint64_t ino, size; /* of the mirror file */
+    int64_t mtime_ns;
+    uint64_t attrs; /* hash */
+};
+/* An upload in parts. Whoever has it in hand owns it; the others are in cache.sessions. */
+struct session {
+    struct session *prev, *next;
+    char *key;
+    char *token;      /* "": not learned */
+    int64_t began_ns; /* CLOCK_REALTIME; origin_ns of what it will make */
+    uint64_t part_size;
+    struct session_mark mark;
+    bool live; /* somebody could write the file while it was sent */
+    bool over; /* of no use any more: to be ended at the store */
+    bool busy; /* being ended */
+    unsigned attempts;
+    int64_t due_ns;
+};
+void session_mark(struct session_mark *ret, const struct stat *st, const struct attrs *a);
+/* The one that was broken off with just this content, or NULL. Others of the key are over. */
+struct session *session_take(struct cache *c, const char *key, const struct session_mark *mark);
+/* A new one, with its row and without a token. NULL when it can't be recorded. */
+struct session *session_open(struct cache *c, const char *key, const struct session_mark *mark,
+                             uint64_t part_size, int64_t began_ns, bool live);
+/* The store has begun it. */
+int session_begun(struct cache *c, struct session *s, const char *token);
+/* Whether an upload to the key has to wait for one to be ended. */
+bool session_blocks_upload_locked(struct cache *c, const char *key);
+/* Broken off: to be resumed, or (`over`) to be ended. */
+void session_leave(struct cache *c, struct session *s, bool over);
+/* The store has it no more. */
+void session_gone(struct cache *c, struct session *s);
+/* What an earlier mount left. */
+int sessions_load(struct cache *c);
+/* Ends those that no upload will resume; lowers *next_due. */
+void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(&c->lock);
+/* Whether one is to be ended and that has not failed yet. */
+bool sessions_pending_locked(struct cache *c) REQUIRES(&c->lock);
+void sessions_free(struct cache *c);
 /* ---- intent.c ---- */
 struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from, const char *to,
                           uint64_t ino, const char *etag);
@@ -491,17 +807,40 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES
 void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due);
 /* Whether what the store has at `key` now will be at `path` when all intentions are done. */
 bool intent_leads_to(struct cache *c, const char *key, const char *path);
+/* The version that the pending removals of `path` mean, "" what this cache put alone; NULL when
+ * that is not known, or the intention is another one. Valid under the lock. */
+const char *intent_removes_version(struct cache *c, const char *path) REQUIRES(&c->lock);
 /* Whether an intention concerns something below `path`. */
 bool intent_below(struct cache *c, const char *path);
-/* Whether the store is just renaming what is at `key`. */
+/* Whether the store is just renaming what is at `key`, or may have done so. */
 bool rename_runs_at_locked(struct cache *c, const char *key) REQUIRES(&c->lock);
 /* Whether the path itself is about to be removed at the store. */
 bool removal_pending(struct cache *c, const char *path);
-/* Whether an upload to `path` has to wait for an intention with a lower number. */
-bool intent_blocks_upload_locked(struct cache *c, const char *path, uint64_t seq);
+/* Whether an upload to `path`, of a directory's marker or of a file, has to wait for an
+ * intention. */
+bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir);
+/* Looks which intentions have been failing since before `since_ns` (CLOCK_MONOTONIC), or wait
+ * for such a one. Whether there are any. */
+bool intents_look_stuck_locked(struct cache *c, int64_t since_ns) REQUIRES(&c->lock);
+/* Whether an upload of a file to `path` waits for one of them. */
+bool stuck_intent_blocks_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
+/* ---- late.c ---- */
+/* Begins the time in which requests of a daemon that was killed may take effect. */
+int late_begin(struct cache *c);
+/* Whether an upload to the path, or an intention, has to wait for its end. */
+bool late_blocks_upload_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
+bool late_blocks_intent_locked(struct cache *c, const struct intent *i) REQUIRES(&c->lock);
+/* An upload to the key, bound to this version ("" none), may still arrive. 0 or -ENOMEM. */
+int late_put_locked(struct cache *c, const char *key, const char *etag) REQUIRES(&c->lock);
+/* Until when (CLOCK_MONOTONIC) one may that is bound to this version (NULL: to any); 0 none. */
+int64_t late_put_until_locked(struct cache *c, const char *key, const char *etag)
+    REQUIRES(&c->lock);
+/* The same of any key below the directory. */
+int64_t late_puts_below_until_locked(struct cache *c, const char *dir) REQUIRES(&c->lock);
+void late_free(struct cache *c);
 /* ---- evict.c ---- */
 void evict_if_needed(struct cache *c);
-/* 0, CACHE_PARKED while writers must wait, or -ENOSPC. */
+/* 0, CACHE_PARKED while writers must wait, or -ENOSPC, which status and log then tell. */
 int space_need_locked(struct cache *c, struct file *f, struct waiter *w) REQUIRES(&c->lock);
 bool space_for_passthrough_locked(struct cache *c);
 /* The disk itself had no room for a write: told in log and status. */
@@ -527,5 +866,7 @@ void cache_check_locked(struct cache *c) REQUIRES(&c->lock);
 
 /* A state change that the file's waiters, flushers and the scheduler want to know. */
 void progress_locked(struct cache *c) REQUIRES(&c->lock);
+/* The same without the scheduler. */
+void progress_tell_locked(struct cache *c) REQUIRES(&c->lock);
 
 #endif

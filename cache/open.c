@@ -2,6 +2,7 @@
  * closing. */
 #include "cache/node.h"
 
+#include "cache/ahead.h"
 #include "cache/crash.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -65,6 +66,8 @@ static void enter_locked(struct cache *c, struct handle *h)
     c->open_handles++;
     node_ref_locked(h->node);
     file_lru_remove_locked(c, f);
+    if (h->flags & CACHE_OPEN_EXEC)
+        f->exec_handles++;
     if (!h->writable)
         return;
     f->write_handles++;
@@ -87,12 +90,16 @@ static void leave_locked(struct cache *c, struct handle *h)
 
     f->open_handles--;
     c->open_handles--;
+    if (h->flags & CACHE_OPEN_EXEC)
+        f->exec_handles--;
     if (h->writable && --f->write_handles == 0 && f->is_writer) {
         DL_DELETE2(c->writers, f, writer_prev, writer_next);
         f->is_writer = false;
     }
-    if (f->open_handles == 0)
+    if (f->open_handles == 0) {
         f->passthrough = false;
+        free(take_ptr(f->streams));
+    }
     file_put_fd_locked(c, f, h->writable ? FD_WRITE : FD_READ);
     if (f->open_handles == 0)
         file_lru_add_locked(c, f);
@@ -100,28 +107,68 @@ static void leave_locked(struct cache *c, struct handle *h)
     free(h);
 }
 
-/* STAMP_WRITING is on the disk before a writable open is answered. */
+/* Whether the kernel tells that pages of the file could not be written, which it does once.
+ * Asked of a range far behind the end, so that nothing is waited for. */
+static bool disk_lost(int fd)
+{
+    return sync_file_range(fd, INT64_MAX / 2, 1, SYNC_FILE_RANGE_WAIT_BEFORE) < 0 &&
+           (errno == EIO || errno == ENOSPC);
+}
+
+/* STAMP_WRITING is on the disk before a writable open is answered, or a truncate begins; both
+ * are among the writers by now. Another one may just be writing it: that is not waited for. */
 static int stamp_writing(struct cache *c, struct node *n, int fd)
 {
     struct file *f = n->file;
 
     mutex_lock(&c->lock);
-    bool there = f->writing_stamp;
+    bool there = f->noted & STAMP_WRITING;
     f->writing_stamp = true;
     mutex_unlock(&c->lock);
     int r = there ? 0 : node_write_stamp(c, n, fd);
     if (r < 0) {
         mutex_lock(&c->lock);
-        f->writing_stamp = false;
+        if (f->write_handles + f->truncates == 1 && f->state != FILE_DIRTY)
+            f->writing_stamp = false;
         mutex_unlock(&c->lock);
     }
     crash_point("open-stamped");
     return r;
 }
 
-/* The mirror file's descriptor, made when there is none. Only what is in use is safe from
- * eviction: it can take the file between the two steps. */
-static int need_fd(struct cache *c, struct node *n, enum file_fd which)
+/* What a failing disk did to a file that the store has as well: it is taken from there again.
+ * 0; 1: it was taken away; -EIO: it can't be, being in use, or for the disk. Unless it is 0 the
+ * descriptor is given back. */
+static int drop_if_lost(struct cache *c, struct node *n, int fd, enum file_fd which)
+{
+    mutex_lock(&c->lock);
+    bool clean = n->file && n->file->state == FILE_CLEAN, known = clean && n->file->lost;
+    mutex_unlock(&c->lock);
+    if (!clean || (!known && !disk_lost(fd)))
+        return 0;
+    ns_write(c);
+    mutex_lock(&c->lock);
+    struct file *f = n->file;
+    bool stored = f->state == FILE_CLEAN && n->links && !n->links->next_link &&
+                  !node_is_ours(n) && f->fd_users[0] + f->fd_users[1] == 1;
+    if (f->state == FILE_DIRTY) /* written meanwhile: the store does not have that */
+        file_lost_locked(c, n);
+    else
+        f->lost = true;
+    file_put_fd_locked(c, f, which);
+    auto_free char *path = node_path(n);
+    mutex_unlock(&c->lock);
+    int r = stored ? file_discard(c, n) : -EBUSY;
+    ns_done(c);
+    log_warn("cache %s: its disk lost content of %s; %s", c->mirror.dir, path ? path : "a file",
+             r == 0        ? "it is read from the store again"
+             : r == -EBUSY ? "it can't be read while it is in use"
+                           : "it can't be read, and not be taken away");
+    return r == 0 ? 1 : -EIO;
+}
+
+/* Only what is in use is safe from eviction: it can take the file between the two steps. */
+int file_need_fd(struct cache *c, struct node *n, enum file_fd which)
 {
     int r = -ESTALE;
 
@@ -130,6 +177,9 @@ static int need_fd(struct cache *c, struct node *n, enum file_fd which)
         if (r < 0)
             break; /* -ESTALE, too: it has no name any more */
         r = file_get_fd(c, n, which);
+        int lost = r < 0 ? 0 : drop_if_lost(c, n, r, which);
+        if (lost != 0)
+            r = lost < 0 ? lost : -ESTALE;
     }
     return r;
 }
@@ -141,14 +191,14 @@ static int open_file(struct cache *c, struct node *n, int flags, struct handle *
         return -ENOMEM;
     h->node = n;
     h->flags = flags;
-    h->opened_size = n->size;
     h->writable = wants_write(flags);
-    int r = need_fd(c, n, h->writable ? FD_WRITE : FD_READ);
+    int r = file_need_fd(c, n, h->writable ? FD_WRITE : FD_READ);
     if (r < 0) {
         free(h);
         return r;
     }
     mutex_lock(&c->lock);
+    h->opened_size = n->size;
     enter_locked(c, h);
     mutex_unlock(&c->lock);
     r = h->writable ? stamp_writing(c, n, r) : 0;
@@ -167,15 +217,38 @@ int file_open_made(struct cache *c, struct node *n, int flags, struct handle **r
     return open_file(c, n, flags, ret);
 }
 
+/* The file has a writer all the while: nothing is uploaded of it in between. */
+static int open_emptied(struct cache *c, struct node *n, int flags, struct waiter *w,
+                        struct handle **ret)
+{
+    int fd = file_need_fd(c, n, FD_WRITE);
+
+    if (fd < 0)
+        return fd;
+    int r = file_truncate(c, n, 0, w);
+    if (r == 0)
+        r = open_file(c, n, flags, ret);
+    mutex_lock(&c->lock);
+    file_put_fd_locked(c, n->file, FD_WRITE);
+    if (r != 0 && n->file->open_handles == 0)
+        file_lru_add_locked(c, n->file);
+    mutex_unlock(&c->lock);
+    return r;
+}
+
 int cache_open(struct cache *c, struct node *node, int flags, struct waiter *w,
                struct handle **ret)
 {
     mutex_lock(&c->lock);
     int r = open_ready_locked(c, node, flags, w);
+    /* Of an open for reading the kernel finds out too late that the file is being executed. */
+    if (r == 0 && (flags & O_TRUNC) && node->file && node->file->exec_handles)
+        r = -ETXTBSY;
     mutex_unlock(&c->lock);
-    if (r == 0 && (flags & O_TRUNC))
-        r = file_truncate(c, node, 0, w);
-    return r == 0 ? open_file(c, node, flags, ret) : r;
+    if (r != 0)
+        return r;
+    return flags & O_TRUNC ? open_emptied(c, node, flags, w, ret)
+                           : open_file(c, node, flags, ret);
 }
 
 struct node *handle_node(struct handle *h)
@@ -212,33 +285,32 @@ int cache_no_passthrough(struct cache *c, struct handle *h)
     return r;
 }
 
-bool handle_keep_cache(struct handle *h)
+bool handle_keep_cache(struct cache *c, struct handle *h)
 {
     struct file *f = h->node->file;
 
+    mutex_lock(&c->lock);
     /* Opens through the daemon see every write, so the kernel's pages are right as long as the
      * content did not change behind them; a passthrough write leaves them stale. */
-    return f->kept_generation == f->generation && !f->passthrough;
+    bool keep = f->kept_generation == f->generation && !f->passthrough;
+    mutex_unlock(&c->lock);
+    return keep;
+}
+
+/* Smaller ones are fetched as a whole. */
+#define DIRECT_MIN (UINT64_C(1) << 20)
+
+bool handle_reads_direct(struct cache *c, struct handle *h)
+{
+    struct node *n = h->node;
+
+    mutex_lock(&c->lock);
+    bool direct = !h->writable && n->file->state == FILE_PARTIAL && n->size >= DIRECT_MIN;
+    mutex_unlock(&c->lock);
+    return direct;
 }
 
 /* ---- reading ---- */
-
-/* First read-ahead of a sequential reader, and the most it grows to, in bytes. */
-#define AHEAD_MIN (UINT64_C(1) << 20)
-#define AHEAD_MAX (UINT64_C(64) << 20)
-
-static void learn_locked(struct handle *h, uint64_t off, size_t len)
-{
-    if (off == h->ra_next || (off < h->ra_next && off + len + AHEAD_MIN >= h->ra_next)) {
-        h->ra_bytes = h->ra_bytes ? h->ra_bytes * 2 : AHEAD_MIN;
-        if (h->ra_bytes > AHEAD_MAX)
-            h->ra_bytes = AHEAD_MAX;
-    } else {
-        h->ra_bytes = 0;
-    }
-    if (off + len > h->ra_next || h->ra_bytes == 0)
-        h->ra_next = off + len;
-}
 
 int cache_prepare_read(struct cache *c, struct handle *h, uint64_t off, size_t len,
                        struct waiter *w)
@@ -250,10 +322,8 @@ int cache_prepare_read(struct cache *c, struct handle *h, uint64_t off, size_t l
     struct file *f = n->file;
     if (f->state == FILE_PARTIAL) {
         uint64_t end = off + len < n->size ? off + len : n->size;
-        /* A retry of the same read must not look like a seek. */
-        if (h->ra_next != off + len || h->ra_next == 0)
-            learn_locked(h, off, len);
-        r = off < end ? fetch_need_locked(c, n, off, end, h->ra_bytes, w) : 0;
+        uint64_t ahead = ahead_of(&f->streams, off, len);
+        r = off < end ? fetch_need_locked(c, n, off, end, ahead, w) : 0;
     }
     mutex_unlock(&c->lock);
     return r;
@@ -261,10 +331,23 @@ int cache_prepare_read(struct cache *c, struct handle *h, uint64_t off, size_t l
 
 /* ---- writes that found no room ---- */
 
+/* Who waits until the store has it learns that it goes there no more. */
+static void hold_back_locked(struct cache *c, struct file *f, int err, const char *why)
+{
+    f->cut = true;
+    f->error = err;
+    f->error_told = false;
+    free(f->error_text);
+    f->error_text = strdup(why);
+    waitq_wake_locked(c, &f->upload_waiters, 0);
+}
+
 void file_cut_locked(struct cache *c, struct node *n, uint64_t off)
 {
     struct file *f = n->file;
 
+    if (f->lost)
+        return;
     if (!f->cut) {
         auto_free char *path = node_path(n);
         log_error("%s: no room in the cache for a write at byte %" PRIu64
@@ -272,15 +355,43 @@ void file_cut_locked(struct cache *c, struct node *n, uint64_t off)
                   "published before that is written again",
                   path ? path : "a removed file", off);
     }
-    (void)c;
-    f->cut = true;
     f->cut_at = off;
-    f->error = -ENOSPC;
-    f->error_told = false;
-    free(f->error_text);
-    f->error_text =
-        strdup("the disk of the cache had no room for a write: not published before "
-               "it is written again");
+    hold_back_locked(c, f, -ENOSPC,
+                     "the cache had no room for a write: not published before it is written "
+                     "again");
+}
+
+void file_lost_locked(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+    auto_free char *path = node_path(n);
+
+    if (!f->lost)
+        log_error(
+            "%s: the disk of the cache lost what was written to it; what is left is kept, "
+            "and not published before the file is written anew",
+            path ? path : "a removed file");
+    f->lost = true;
+    f->cut_at = 0;
+    hold_back_locked(c, f, -EIO,
+                     "the disk of the cache lost what was written: not published before the "
+                     "file is written anew");
+}
+
+void file_lost(struct cache *c, struct node *n, int fd)
+{
+    mutex_lock(&c->lock);
+    file_lost_locked(c, n);
+    mutex_unlock(&c->lock);
+    (void)node_write_stamp(c, n, fd);
+}
+
+int file_check_kept(struct cache *c, struct node *n, int fd)
+{
+    if (!disk_lost(fd))
+        return 0;
+    file_lost(c, n, fd);
+    return -EIO;
 }
 
 /* Bytes were written at [off, end), or nothing is meant to be behind `off`. */
@@ -288,20 +399,22 @@ static void mend_locked(struct node *n, uint64_t off, uint64_t end)
 {
     struct file *f = n->file;
 
-    if (!f->cut || off > f->cut_at || end <= f->cut_at)
+    if (!f->cut || off > f->cut_at || end <= f->cut_at || (f->lost && end != UINT64_MAX))
         return;
-    f->cut = false;
+    f->cut = f->lost = false;
     f->error = 0;
     free(f->error_text);
     f->error_text = NULL;
 }
 
-static int write_failed(struct cache *c, struct handle *h, uint64_t off, int err)
+/* `disk`: it was the disk that refused; else space_need_locked() has told why. */
+static int write_failed(struct cache *c, struct handle *h, uint64_t off, int err, bool disk)
 {
     if (err != -ENOSPC)
         return err;
     mutex_lock(&c->lock);
-    space_disk_full_locked(c);
+    if (disk)
+        space_disk_full_locked(c);
     file_cut_locked(c, h->node, off);
     mutex_unlock(&c->lock);
     (void)node_write_stamp(c, h->node, handle_fd(h));
@@ -321,14 +434,12 @@ static bool disk_is_full(struct cache *c)
 
 /* Nobody tells of a passthrough write that failed. A file that grew, or is empty, and is closed
  * while the disk has no room is taken for one: rather late than half. */
-static bool look_for_cut(struct cache *c, struct handle *h)
+static bool look_for_cut(struct cache *c, struct handle *h, const struct stat *st)
 {
     struct file *f = h->node->file;
     struct statvfs vfs;
-    struct stat st;
 
-    if (!f->passthrough || fstat(handle_fd(h), &st) < 0 ||
-        (st.st_size && (uint64_t)st.st_size <= h->opened_size))
+    if (!f->passthrough || f->lost || (st->st_size && (uint64_t)st->st_size <= h->opened_size))
         return false;
     /* Others may have filled the disk within the second since it was looked at. */
     if (mirror_statvfs(&c->mirror, &vfs) < 0)
@@ -344,7 +455,7 @@ static bool look_for_cut(struct cache *c, struct handle *h)
     bool changed = f->cut != cut;
     if (cut) {
         space_disk_full_locked(c);
-        file_cut_locked(c, h->node, (uint64_t)st.st_size);
+        file_cut_locked(c, h->node, (uint64_t)st->st_size);
     } else {
         mend_locked(h->node, 0, UINT64_MAX);
     }
@@ -408,10 +519,10 @@ ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t l
     int r = write_ready(c, h->node, w);
 
     if (r != 0)
-        return write_failed(c, h, off, r);
+        return write_failed(c, h, off, r, false);
     ssize_t done = write_some(handle_fd(h), buf, len, off);
     if (done < 0)
-        return write_failed(c, h, off, (int)done);
+        return write_failed(c, h, off, (int)done, true);
     r = note_change(c, h->node, handle_fd(h));
     mutex_lock(&c->lock);
     mend_locked(h->node, off, off + (uint64_t)done);
@@ -444,7 +555,7 @@ ssize_t cache_copy_file_range(struct cache *c, struct handle *in, uint64_t off_i
         return r;
     ssize_t n = copy_file_range(handle_fd(in), &from, handle_fd(out), &to, len, 0);
     if (n < 0)
-        return write_failed(c, out, off_out, -errno);
+        return write_failed(c, out, off_out, -errno, true);
     r = note_change(c, out->node, handle_fd(out));
     return r < 0 ? r : n;
 }
@@ -490,6 +601,7 @@ static int empty_partial(struct cache *c, struct node *n, int fd)
     crash_point("truncate-emptied");
     mutex_lock(&c->lock);
     ranges_clear(&f->present);
+    sums_clear(&f->sums);
     f->writing_stamp = true;
     mutex_unlock(&c->lock);
     if (r == 0)
@@ -539,12 +651,13 @@ static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, b
 {
     if (partial)
         return truncate_partial(c, n, fd);
-    int r = stamp_writing(c, n, fd);
-    /* As a writer that opens does: an upload that reads the file stops before it can change. */
+    /* As a writer that opens does: an upload that reads the file stops before it can change,
+     * and does not declare it clean, nor its stamp, however far it is. */
     mutex_lock(&c->lock);
     atomic_store(&n->file->changed, true);
     n->file->generation++;
     mutex_unlock(&c->lock);
+    int r = stamp_writing(c, n, fd);
     if (r == 0 && ftruncate(fd, (off_t)size) < 0)
         r = -errno;
     if (r == 0)
@@ -566,20 +679,28 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
     if (c->config.read_only)
         return -EROFS;
     /* The descriptor first: what is in use is not evicted between the look and the change. */
-    int fd = need_fd(c, n, FD_WRITE);
+    int fd = file_need_fd(c, n, FD_WRITE);
     if (fd < 0)
         return fd;
+    mutex_lock(&c->lock);
+    n->file->truncates++;
+    mutex_unlock(&c->lock);
     int r = truncate_ready(c, n, size, &partial, w);
     if (r == 0)
         r = truncate_fd(c, n, fd, size, partial);
     mutex_lock(&c->lock);
+    n->file->truncates--;
     file_put_fd_locked(c, n->file, FD_WRITE);
     /* Without an open writer nobody else would queue it. */
-    if (r == 0 && n->file->write_handles == 0 && n->links)
+    bool closed = r == 0 && n->file->write_handles == 0 && n->links;
+    if (closed)
         file_queue_locked(c, n);
     if (r != 0 && n->file->open_handles == 0)
         file_lru_add_locked(c, n->file);
     mutex_unlock(&c->lock);
+    if (closed)
+        r = node_save_stamp(c, n); /* as at a close: its place in the order */
+    crash_point("truncate-placed");
     return r;
 }
 
@@ -598,16 +719,27 @@ static int tell_error_locked(struct handle *h)
     return f->error;
 }
 
-/* Parks until the store has what the file is now. */
+void file_unwant_locked(struct file *f)
+{
+    f->wanted = f->wanted && f->upload_waiters.head;
+}
+
+/* Parks until the store has what the file was when this was called first: what others write
+ * meanwhile could go on for ever. */
 static int store_has_locked(struct cache *c, struct handle *h, struct waiter *w)
 {
     struct node *n = h->node;
     struct file *f = n->file;
 
-    if (!n->links || file_stored_locked(n, f->generation) ||
-        (f->state != FILE_DIRTY && !(n->flags & NODE_ATTR_DIRTY)))
+    if (!w->generation)
+        w->generation = f->generation;
+    if (!n->links || file_stored_locked(n, w->generation) ||
+        (f->state != FILE_DIRTY && !(n->flags & NODE_ATTR_DIRTY))) {
+        file_unwant_locked(f);
         return 0;
-    if (f->error && !f->uploading && !h->told) {
+    }
+    /* What was cut off is not uploaded: nothing would end the waiting. */
+    if (f->error && (f->cut || (!f->uploading && !h->told))) {
         h->told = true;
         return f->error;
     }
@@ -626,14 +758,18 @@ int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
 
     if (!h->writable)
         return 0;
-    /* Before it is queued: it may go up from then on. */
-    bool looked = look_for_cut(c, h);
     mutex_lock(&c->lock);
     struct file *f = n->file;
-    uint64_t before = f->seq;
     r = file_look_locked(c, n, handle_fd(h), &st);
+    mutex_unlock(&c->lock);
+    /* Before it is queued: it may go up from then on. */
+    bool looked = r == 0 && look_for_cut(c, h, &st);
+    mutex_lock(&c->lock);
+    uint64_t before = f->seq;
+    /* Each close has its number, also while a flush has the file sent; but one that waits and
+     * is tried again has it already. */
     if (n->links && f->state == FILE_DIRTY && !file_stored_locked(n, f->generation) &&
-        !f->wanted)
+        (!w->generation || !f->queued))
         file_queue_locked(c, n);
     bool numbered = f->seq != before;
     mutex_unlock(&c->lock);
@@ -684,7 +820,15 @@ static int sync_file(struct cache *c, struct node *n, int fd)
 {
     struct stat before, after;
 
-    if (fstat(fd, &before) < 0 || fsync(fd) < 0 || fstat(fd, &after) < 0)
+    if (fstat(fd, &before) < 0)
+        return -errno;
+    if (fsync(fd) < 0) {
+        int err = -errno;
+        if (n->file && (err == -EIO || err == -ENOSPC))
+            file_lost(c, n, fd);
+        return err;
+    }
+    if (fstat(fd, &after) < 0)
         return -errno;
     if (n->dir || before.st_mtim.tv_nsec != after.st_mtim.tv_nsec ||
         before.st_mtim.tv_sec != after.st_mtim.tv_sec || before.st_size != after.st_size)
@@ -749,8 +893,6 @@ int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter 
     int r = 0;
 
     (void)datasync; /* the stamp must be synced as well */
-    if (!h->writable)
-        return 0;
     mutex_lock(&c->lock);
     r = file_look_locked(c, n, handle_fd(h), &st);
     if (r < 0 || n->file->state == FILE_PARTIAL) {
@@ -759,7 +901,7 @@ int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter 
     }
     if (c->config.durability == DURABILITY_STORE) {
         if (n->links && n->file->state == FILE_DIRTY &&
-            !file_stored_locked(n, n->file->generation) && !n->file->wanted)
+            !file_stored_locked(n, n->file->generation) && (!w->generation || !n->file->queued))
             file_queue_locked(c, n);
         r = store_has_locked(c, h, w);
     } else {

@@ -1,6 +1,6 @@
 /* The scheduler: one thread that decides which dirty file, directory or intention goes to the
  * store next, looks at open files from time to time, and keeps the cache within its size. */
-#include "cache/node.h"
+#include "cache/intent.h"
 
 #include "common/log.h"
 #include "common/mem.h"
@@ -58,6 +58,11 @@ uint64_t barrier_seq_locked(struct cache *c)
     return seq;
 }
 
+bool upload_comes_first(const struct file *f, uint64_t seq)
+{
+    return f->first_seq && f->first_seq < seq && !f->write_handles;
+}
+
 void dir_queue_locked(struct cache *c, struct node *dir)
 {
     struct dir *d = dir->dir;
@@ -66,17 +71,17 @@ void dir_queue_locked(struct cache *c, struct node *dir)
     d->due_ns = clock_mono_ns() + c->config.settle_ns;
     if (!d->queued) {
         node_ref_locked(dir);
-        DL_APPEND2(c->dirty_dirs, dir, dirty_prev, dirty_next);
+        DL_APPEND2(c->dirty_dirs, dir, dir->dirty_prev, dir->dirty_next);
         d->queued = true;
     }
-    scheduler_kick_locked(c);
+    scheduler_kick_at_locked(c, d->due_ns);
 }
 
 void dir_unqueue_locked(struct cache *c, struct node *dir)
 {
     if (!dir->dir->queued)
         return;
-    DL_DELETE2(c->dirty_dirs, dir, dirty_prev, dirty_next);
+    DL_DELETE2(c->dirty_dirs, dir, dir->dirty_prev, dir->dirty_next);
     dir->dir->queued = false;
     node_unref_locked(c, dir);
 }
@@ -104,11 +109,28 @@ static bool may_upload(struct cache *c, struct file *f, const char *path, int64_
         return false;
     if (f->staged && !f->wanted && !c->drain)
         return false;
-    return !upload_runs_at_locked(c, path, false) &&
-           !intent_blocks_upload_locked(c, path, f->seq);
+    return !upload_runs_at_locked(c, path, false) && !session_blocks_upload_locked(c, path) &&
+           !late_blocks_upload_locked(c, path) && !intent_blocks_upload_locked(c, path, false);
 }
 
-static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next)
+/* Readers of the version that it replaces come first, for a bounded time. */
+static bool waits_for_readers_locked(struct cache *c, struct file *f, const char *path,
+                                     int64_t now, int64_t *next)
+{
+    if (c->n_orphans == 0 || !readers_need_locked(c, path, false)) {
+        f->readers_ns = 0;
+        return false;
+    }
+    if (!f->readers_ns)
+        f->readers_ns = now;
+    if (now - f->readers_ns >= READERS_NS * READERS_TRIES)
+        return false;
+    f->due_ns = now + READERS_NS;
+    *next = f->due_ns < *next ? f->due_ns : *next;
+    return true;
+}
+
+static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next, bool own)
 {
     struct file *f, *after;
 
@@ -124,14 +146,31 @@ static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next)
         }
         char *path = dirty_path(f->node);
         if (!path) {
-            file_unqueue_locked(c, f);
+            if (!f->node->links) /* else there was no memory */
+                file_unqueue_locked(c, f);
             continue;
         }
-        if (may_upload(c, f, path, now))
-            upload_start_locked(c, f->node, path);
-        else
+        if (may_upload(c, f, path, now) && !waits_for_readers_locked(c, f, path, now, next)) {
+            upload_start_locked(c, f->node, path, own);
+            own = false; /* it can run one */
+        } else {
             free(path);
+        }
     }
+}
+
+void upload_ended_locked(struct cache *c)
+{
+    int64_t now = clock_mono_ns(), next = now;
+
+    progress_tell_locked(c);
+    if (!c->stopping)
+        start_uploads_locked(c, now, &next, true);
+    /* Removals and renames wait for uploads; what else may come next can do so with others. */
+    if (c->intents)
+        scheduler_kick_locked(c);
+    else
+        scheduler_kick_at_locked(c, now);
 }
 
 /* Open log files are queued on the interval; what they take on the disk is counted. */
@@ -157,9 +196,11 @@ static void look_at_writers_locked(struct cache *c, int64_t now)
 
 static void pass_locked(struct cache *c, int64_t now, int64_t *next)
 {
-    start_uploads_locked(c, now, next);
+    start_uploads_locked(c, now, next, false);
     dirs_start_locked(c, now, next);
     intents_start_locked(c, now, next);
+    sessions_start_locked(c, now, next);
+    indexes_start_locked(c, now, next);
 }
 
 void *scheduler_main(void *arg)
@@ -167,10 +208,11 @@ void *scheduler_main(void *arg)
     struct cache *c = arg;
     int64_t looked = 0;
 
+    (void)pthread_setname_np(pthread_self(), "runfs-scheduler");
     mutex_lock(&c->lock);
     while (!c->stopping) {
         int64_t now = clock_mono_ns(), next = now + LOOK_NS;
-        c->kicked = false;
+        c->pass_ns = INT64_MAX; /* who kicks from now on may have changed what was seen */
         mutex_unlock(&c->lock);
         /* A removal or a move decides under ns whether the store may know the name, and writes
          * its row: no upload may start in between. */
@@ -186,8 +228,9 @@ void *scheduler_main(void *arg)
         ns_done(c);
         evict_if_needed(c);
         mutex_lock(&c->lock);
-        if (!c->kicked && !c->stopping)
-            (void)mutex_wait_until(&c->lock, &c->kick, next);
+        c->pass_ns = next < c->pass_ns ? next : c->pass_ns;
+        while (!c->stopping && clock_mono_ns() < c->pass_ns)
+            (void)mutex_wait_until(&c->lock, &c->kick, c->pass_ns);
     }
     mutex_unlock(&c->lock);
     return NULL;

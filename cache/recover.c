@@ -79,6 +79,47 @@ struct exporting {
     void *arg;
 };
 
+/* Reads as much as there is. */
+static ssize_t read_full(int fd, char *buf, size_t len)
+{
+    size_t done = 0;
+    ssize_t n = 1;
+
+    while (done < len && (n = read(fd, buf + done, len - done)) > 0)
+        done += (size_t)n;
+    return n < 0 ? -errno : (ssize_t)done;
+}
+
+/* 1 when both have the same bytes, from where they are read. */
+static int same_bytes(int a, int b)
+{
+    char buf_a[32 << 10], buf_b[32 << 10];
+    ssize_t n, m;
+
+    do {
+        n = read_full(a, buf_a, sizeof(buf_a));
+        m = n < 0 ? 0 : read_full(b, buf_b, sizeof(buf_b));
+        if (n < 0 || m < 0)
+            return (int)(n < 0 ? n : m);
+        if (n != m || memcmp(buf_a, buf_b, (size_t)n) != 0)
+            return 0;
+    } while (n > 0);
+    return 1;
+}
+
+/* What an earlier run has exported is there already; anything else that has the name stays. */
+static int check_exported(struct exporting *x, int from, const char *path)
+{
+    struct stat st;
+    auto_close int there =
+        openat(x->to_fd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    if (there < 0 || fstat(there, &st) < 0 || !S_ISREG(st.st_mode))
+        return -EEXIST;
+    int r = same_bytes(from, there);
+    return r < 0 ? r : r == 0 ? -EEXIST : 0;
+}
+
 static int export_fd(struct exporting *x, int from, const char *path)
 {
     auto_close int to = -1;
@@ -87,25 +128,52 @@ static int export_fd(struct exporting *x, int from, const char *path)
     if (r < 0)
         return r;
     to = openat(x->to_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    return to < 0 ? -errno : copy_bytes(from, to);
+    if (to < 0)
+        return errno == EEXIST ? check_exported(x, from, path) : -errno;
+    r = copy_bytes(from, to);
+    if (r < 0)
+        (void)unlinkat(x->to_fd, path, 0); /* half of it would be in the way of the next run */
+    return r;
 }
 
+/* What is told of one file: that it is there, or the first failure of all. */
+static int exported(struct exporting *x, const struct cache_pending *p, int r)
+{
+    if (r == 0)
+        return x->visit ? x->visit(x->arg, p) : 0;
+    if (x->result == 0)
+        x->result = op_fail(x->op, r, "%s can't be exported: %s", p->path, strerror(-r));
+    return 0;
+}
+
+/* What is owed was visited before and has its path already, or a part of it. */
+static int export_kept(struct exporting *x, const struct cache_pending *p)
+{
+    auto_close int from = openat(x->cache->mirror.kept_fd, p->path, O_RDONLY | O_CLOEXEC);
+    int r = from < 0 ? -ENOENT : export_fd(x, from, p->path);
+
+    if (r != -EEXIST && r != -ENOTDIR)
+        return exported(x, p, r);
+    auto_free char *aside = path_join(RECOVER_KEPT, p->path);
+    struct cache_pending there = *p;
+    if (!aside)
+        return exported(x, p, -ENOMEM);
+    there.path = aside;
+    r = lseek(from, 0, SEEK_SET) < 0 ? -errno : export_fd(x, from, aside);
+    return exported(x, &there, r);
+}
+
+/* One that fails keeps none of the others back. */
 static int export_one(void *arg, const struct cache_pending *p)
 {
     struct exporting *x = arg;
-    struct cache *c = x->cache;
-    bool kept = strcmp(p->kind, "kept") == 0;
 
-    if (!kept && strcmp(p->kind, "write") != 0)
+    if (strcmp(p->kind, "kept") == 0)
+        return export_kept(x, p);
+    if (strcmp(p->kind, "write") != 0)
         return 0;
-    auto_close int from = kept ? openat(c->mirror.kept_fd, p->path, O_RDONLY | O_CLOEXEC)
-                               : mirror_open_path(&c->mirror, p->path, O_RDONLY);
-    int r = from < 0 ? -ENOENT : export_fd(x, from, p->path);
-    if (r < 0) {
-        x->result = op_fail(x->op, r, "%s can't be exported: %s", p->path, strerror(-r));
-        return r;
-    }
-    return x->visit ? x->visit(x->arg, p) : 0;
+    auto_close int from = mirror_open_path(&x->cache->mirror, p->path, O_RDONLY);
+    return exported(x, p, from < 0 ? -ENOENT : export_fd(x, from, p->path));
 }
 
 int recover_export(const char *dir, const char *to, struct op *op,

@@ -5,10 +5,15 @@
 
 #include "cache/cache.h"
 
+#define RECOVER_KEPT ".runfs-kept"
+
 /* Visits what is dirty or kept, without contacting the store. -EBUSY while mounted. */
 int recover_list(const char *dir, struct op *op,
                  int (*visit)(void *arg, const struct cache_pending *), void *arg);
-/* Copies every dirty or kept file to `to` under its path (folders are made). */
+/* Copies every dirty or kept file to `to` under its path (folders are made), and visits what is
+ * there then. One that can't be copied does not end it; the first such failure is returned.
+ * What an earlier run has copied is left, and so is anything else: that is -EEXIST, but a kept
+ * file whose path is taken comes below RECOVER_KEPT in `to`. */
 int recover_export(const char *dir, const char *to, struct op *op,
                    int (*visit)(void *arg, const struct cache_pending *), void *arg);
 /* The store URL and options the directory belongs to, heap JSON as cache_config.identity had

@@ -2,12 +2,14 @@
  * docs/format.md, sections 5 and 6. Runs before any other thread of the cache. */
 #include "cache/intent.h"
 
+#include "cache/crash.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/path.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -27,6 +29,7 @@ struct scan {
     size_t n_drop, cap_drop;
     char **keep; /* paths that go to kept/ */
     size_t n_keep, cap_keep;
+    uint64_t keep_seq; /* order of the first close among them; 0: one's is not known */
 };
 
 static int push_text(char ***v, size_t *n, size_t *cap, const char *text)
@@ -68,6 +71,8 @@ static int load_row(void *arg, const struct journal_row *row)
         c->seq = row->seq;
     mutex_lock(&c->lock);
     intent_add_locked(c, i);
+    i->redo = intent_is_rename(i) && c->store && (c->store->caps & STORE_RENAME) &&
+              intent_comes_first(c, i);
     mutex_unlock(&c->lock);
     return 0;
 }
@@ -104,6 +109,33 @@ static int owe_parent(struct cache *c, const char *path)
     return stamp_write_attrs(fd, &a);
 }
 
+/* Whether the newest row is the last of an exchange that the mirror lacks: it leaves the name
+ * that only the store has on the way, to which an earlier one of the same inode leads. */
+static const struct intent *exchange_begun(struct cache *c, const struct intent *newest)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (i != newest && i->ino == newest->ino && intent_is_rename(i) &&
+            intent_is_rename(newest) && strcmp(i->to, newest->from) == 0 &&
+            row_means(c, i, i->from))
+            return i;
+    }
+    return NULL;
+}
+
+/* Whether what has the name in the mirror that the row renames something to is of the other
+ * kind: an exchange, since nothing is renamed onto that. */
+static bool other_kind_at_target(struct cache *c, const struct intent *i)
+{
+    struct stat st;
+    auto_close int fd = mirror_open_path(&c->mirror, i->to, O_RDONLY);
+
+    return fd >= 0 && fstat(fd, &st) == 0 &&
+           S_ISDIR(st.st_mode) != (i->kind == INTENT_RENAMEDIR);
+}
+
 /* Only the newest change can lack its step in the mirror: it was not answered then. */
 static int redo_newest(struct cache *c)
 {
@@ -115,9 +147,13 @@ static int redo_newest(struct cache *c)
         if (i->ino)
             newest = i;
     }
-    if (newest && row_means(c, newest, newest->from)) {
+    const struct intent *begun = newest ? exchange_begun(c, newest) : NULL;
+    if (begun) {
+        r = mirror_rename(&c->mirror, begun->from, newest->to, RENAME_EXCHANGE);
+    } else if (newest && row_means(c, newest, newest->from)) {
         if (intent_is_rename(newest))
-            r = mirror_rename(&c->mirror, newest->from, newest->to, 0);
+            r = mirror_rename(&c->mirror, newest->from, newest->to,
+                              other_kind_at_target(c, newest) ? RENAME_EXCHANGE : 0);
         else if (newest->kind == INTENT_UNLINK)
             r = mirror_unlink(&c->mirror, newest->from);
         else
@@ -134,35 +170,9 @@ static char *path_before(struct cache *c, struct intent *last, const char *path)
 {
     char *at = strdup(path);
 
-    for (struct intent *i = last; at && i; i = i == c->intents ? NULL : i->prev) {
-        if (!intent_is_rename(i))
-            continue;
-        bool dir = i->kind == INTENT_RENAMEDIR;
-        const char *rest = path_below(i->to, at);
-        const char *left = path_below(i->from, at);
-        if (rest && (dir || !*rest)) {
-            char *moved = path_join(i->from, rest);
-            free(at);
-            at = moved;
-        } else if (left && (dir || !*left)) {
+    for (struct intent *i = last; at && i; i = i == c->intents ? NULL : i->prev)
+        if (intent_backward(i, &at) == INTENT_LEFT)
             break;
-        }
-    }
-    return at;
-}
-
-static char *path_after(struct intent *first, const char *path)
-{
-    char *at = strdup(path);
-
-    for (struct intent *i = first; at && i; i = i->next) {
-        const char *rest = intent_is_rename(i) ? path_below(i->from, at) : NULL;
-        if (!rest || (i->kind == INTENT_RENAME && *rest))
-            continue;
-        char *moved = path_join(i->to, rest);
-        free(at);
-        at = moved;
-    }
     return at;
 }
 
@@ -175,7 +185,7 @@ static int apply_renames(struct cache *c)
     {
         if (!intent_is_rename(i))
             continue;
-        auto_free char *at = path_after(i->next, i->to);
+        auto_free char *at = intent_path_after(i->next, i->to);
         auto_free char *from = path_before(c, i == c->intents ? NULL : i->prev, i->from);
         struct entry *e = NULL;
         if (!at || !from)
@@ -185,8 +195,8 @@ static int apply_renames(struct cache *c)
             continue; /* removed or replaced since */
         free(e->src_key);
         e->src_key = strdup(from);
-        if (!e->etag && !n->dir)
-            e->etag = strdup(i->etag);
+        if (!etag_known(&e->etag) && !n->dir)
+            etag_set(&e->etag, i->etag);
         e->may_exist = true;
     }
     return 0;
@@ -212,6 +222,13 @@ static void take_stamp(struct cache *c, struct node *n, const struct stamp_attrs
         c->seq = a->seq;
 }
 
+/* A chmod wrote the mode alone. */
+static void take_xattrs(struct node *n, int fd)
+{
+    if (stamp_read_xattrs(fd, &n->xattrs) == 0)
+        node_acl_follow(n);
+}
+
 static int scan_dir(struct scan *s, const char *path, int fd)
 {
     struct cache *c = s->cache;
@@ -224,8 +241,15 @@ static int scan_dir(struct scan *s, const char *path, int fd)
     if (stamp_read_attrs(fd, &a) < 0 || !S_ISDIR(a.mode))
         return 0; /* made on the way to a file: the listing knows it */
     take_stamp(c, n, &a);
-    (void)stamp_read_xattrs(fd, &n->xattrs);
+    ino_stands_locked(c, n->ino, path);
+    take_xattrs(n, fd);
+    if (a.synced_mtime_ns)
+        n->mtime_ns = n->ctime_ns = n->atime_ns = a.synced_mtime_ns;
+    n->dir->mtime_set = a.synced_mtime_ns && (a.flags & STAMP_ATTR_DIRTY);
     n->dir->new_here = a.flags & STAMP_NEW;
+    /* What is not owed to the store may have been changed there since. */
+    if (c->asks_dirs && !(a.flags & (STAMP_NEW | STAMP_ATTR_DIRTY)))
+        n->flags |= NODE_ATTRS_OLD;
     n->dir->stale_marker = n->dir->new_here && ghost_pending(c, path);
     if (n->links)
         n->links->may_exist = true;
@@ -243,14 +267,18 @@ static struct stamp_key *key_of(struct cache *c, struct file *f, const char *pat
     return before ? stamp_keys_find(&f->keys, before) : NULL;
 }
 
-/* Data that was not synced may be gone after a reboot, whatever the stamps say. */
-static bool trusted(struct cache *c, const struct stamp_attrs *a, const struct stat *st)
+static bool was_synced(const struct stamp_attrs *a, const struct stat *st)
 {
     int64_t mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
 
-    return !c->mirror.rebooted ||
-           ((a->flags & STAMP_SYNCED) && a->synced_mtime_ns == mtime_ns &&
-            a->synced_size == (uint64_t)st->st_size);
+    return (a->flags & STAMP_SYNCED) && a->synced_mtime_ns == mtime_ns &&
+           a->synced_size == (uint64_t)st->st_size;
+}
+
+/* Data that was not synced may be gone after a reboot, whatever the stamps say. */
+static bool trusted(struct cache *c, const struct stamp_attrs *a, const struct stat *st)
+{
+    return !c->mirror.rebooted || was_synced(a, st);
 }
 
 static int remember_dirty(struct scan *s, struct node *n)
@@ -272,10 +300,11 @@ enum verdict {
     VERDICT_KEEP,     /* owed to the store, but blocks of it may be lost */
 };
 
-/* The file keeps its number and reads from the store again. Of a file with other names these
- * may need the bytes, and a symlink is its bytes: the name is dropped. */
+/* The file keeps its number and reads from the store again, unless its bytes prove to be right
+ * when they are needed. Of a file with other names these may need the bytes, and a symlink is
+ * its bytes: the name is dropped. */
 static int forget_content(struct cache *c, struct node *n, const char *path,
-                          const struct stat *st, const struct stamp_key *k)
+                          const struct stat *st, const struct stamp_key *k, bool partial)
 {
     struct ranges none = {0};
 
@@ -283,12 +312,32 @@ static int forget_content(struct cache *c, struct node *n, const char *path,
         return VERDICT_DROP;
     auto_close int fd = mirror_open_path(&c->mirror, path, O_RDWR);
     int r = fd < 0 ? fd : stamp_write_ranges(fd, &none, true);
-    if (r == 0 && (ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)k->size) < 0))
+    n->file->verify = !partial && k->sum.kind != CHECKSUM_NONE;
+    if (r == 0 && !n->file->verify &&
+        (ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)k->size) < 0))
         r = -errno;
     n->file->state = FILE_PARTIAL;
+    n->file->synced_mtime_ns = 0; /* what comes in its place is not */
     ranges_clear(&n->file->present);
-    file_account_locked(c, n->file, 0);
+    if (!n->file->verify)
+        file_account_locked(c, n->file, 0);
     return r < 0 ? VERDICT_DROP : 0;
+}
+
+/* Whether the store has the name, though no record says so: there was room for those of other
+ * names only. It is dropped then, and known from the listing: which version the store has is
+ * not known here, and what it holds is not owed. */
+static bool stored_without_record(const struct node *n, const struct stamp_attrs *a,
+                                  const struct stat *st)
+{
+    const struct stamp_keys *k = &n->file->keys;
+
+    if (!(a->flags & STAMP_MANY) || (a->flags & (STAMP_WRITING | STAMP_ATTR_DIRTY)))
+        return false;
+    for (size_t i = 0; i < k->n; i++)
+        if (k->v[i].mtime_ns == n->mtime_ns && k->v[i].size == (uint64_t)st->st_size)
+            return true;
+    return false;
 }
 
 /* Sets the state of one name; a verdict when it leaves the mirror. */
@@ -302,11 +351,15 @@ static int judge(struct scan *s, struct entry *e, const char *path, const struct
     bool same = k && k->mtime_ns == n->mtime_ns && k->size == (uint64_t)st->st_size;
 
     if (k) {
-        e->etag = strdup(k->etag);
+        etag_set(&e->etag, k->etag);
         if (!f->etag)
             f->etag = strdup(k->etag);
+        f->sum = k->sum;
     }
+    if (!k && stored_without_record(n, a, st))
+        return VERDICT_DROP;
     e->may_exist = true;
+    entry_distrust(e); /* the store may have been told other attributes since */
     if (partial) {
         if (!k)
             return VERDICT_DROP;
@@ -314,16 +367,28 @@ static int judge(struct scan *s, struct entry *e, const char *path, const struct
         f->clean_size = n->size = k->size;
         if ((uint64_t)st->st_size != k->size)
             return VERDICT_DROP; /* a truncate that was not answered */
-        if (c->mirror.rebooted && forget_content(c, n, path, st, k) != 0)
+        if (c->mirror.rebooted && forget_content(c, n, path, st, k, true) != 0)
             return VERDICT_DROP;
         e->dirty = n->flags & NODE_ATTR_DIRTY;
         return e->dirty ? remember_dirty(s, n) : 0;
     }
     if (same && !(a->flags & STAMP_WRITING)) {
-        if (!trusted(c, a, st) && k->size && forget_content(c, n, path, st, k) != 0)
+        if (!trusted(c, a, st) && k->size && forget_content(c, n, path, st, k, false) != 0)
             return VERDICT_DROP;
         f->clean_mtime_ns = n->mtime_ns;
         f->clean_size = n->size;
+        e->dirty = n->flags & NODE_ATTR_DIRTY;
+        return e->dirty ? remember_dirty(s, n) : 0;
+    }
+    /* Nobody writes before the mark is there, so that a size of its own without it is what a
+     * disk left that failed: the store has what it was. */
+    if (k && !(a->flags & STAMP_WRITING) && k->size != (uint64_t)st->st_size) {
+        log_warn("cache %s: %s lost its content; it is read from the store again",
+                 c->mirror.dir, path);
+        if (!k->size || forget_content(c, n, path, st, k, true) != 0)
+            return VERDICT_DROP;
+        f->clean_mtime_ns = n->mtime_ns = k->mtime_ns;
+        f->clean_size = n->size = k->size;
         e->dirty = n->flags & NODE_ATTR_DIRTY;
         return e->dirty ? remember_dirty(s, n) : 0;
     }
@@ -370,19 +435,30 @@ static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const 
     n->atime_ns = n->mtime_ns;
     f->seq = a->seq;
     f->first_seq = a->first_seq;
+    f->noted = a->flags;
     f->generation = 1;
-    if (a->flags & STAMP_CUT)
-        file_cut_locked(c, n, n->size);
-    (void)stamp_read_xattrs(fd, &n->xattrs);
+    take_xattrs(n, fd);
     (void)stamp_read_keys(fd, &f->keys);
     int r = stamp_read_ranges(fd, &f->present);
     *ret_partial = r != -ENODATA;
     if (*ret_partial)
         f->state = FILE_PARTIAL;
+    if (!*ret_partial && was_synced(a, st)) { /* the next stamp says so, too */
+        f->synced_mtime_ns = a->synced_mtime_ns;
+        f->synced_size = a->synced_size;
+    }
     if (S_ISLNK(n->mode) && read_target(n, fd) < 0)
         n->target = strdup("");
     file_account_locked(c, f, (uint64_t)st->st_blocks * 512);
     return n;
+}
+
+static int keep(struct scan *s, const char *path, const struct stamp_attrs *a)
+{
+    uint64_t seq = a->first_seq ? a->first_seq : a->seq;
+
+    s->keep_seq = seq < s->keep_seq ? seq : s->keep_seq;
+    return push_text(&s->keep, &s->n_keep, &s->cap_keep, path);
 }
 
 static int enter_name(struct scan *s, const char *path, const struct stamp_attrs *a,
@@ -403,12 +479,19 @@ static int enter_name(struct scan *s, const char *path, const struct stamp_attrs
     if (!e)
         return -ENOMEM;
     n->nlink++;
+    if (!seen)
+        ino_stands_locked(c, n->ino, path);
+    if (!seen && (a->flags & STAMP_CUT))
+        file_cut_locked(c, n, n->size);
+    if (!seen && (a->flags & STAMP_LOST))
+        file_lost_locked(c, n);
     if (st->st_nlink > 1 && !seen) {
         seen = calloc(1, sizeof(*seen));
         if (!seen)
             return -ENOMEM;
         seen->ino = st->st_ino;
         seen->node = n;
+        node_ref_locked(n); /* the name may be dropped, and others come */
         HASH_ADD(hh, s->seen, ino, sizeof(seen->ino), seen);
     }
     int r = judge(s, e, path, a, st, partial);
@@ -417,8 +500,9 @@ static int enter_name(struct scan *s, const char *path, const struct stamp_attrs
             file_lru_add_locked(c, n->file);
         return r;
     }
+    n->nlink--;
     entry_remove_locked(c, e);
-    return r == VERDICT_KEEP ? push_text(&s->keep, &s->n_keep, &s->cap_keep, path)
+    return r == VERDICT_KEEP ? keep(s, path, a)
                              : push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
 }
 
@@ -441,7 +525,7 @@ static int scan_file(struct scan *s, const char *path, int fd, const struct stat
     }
     bool owes = a.flags & STAMP_WRITING;
     if (owes && !trusted(c, &a, st))
-        return push_text(&s->keep, &s->n_keep, &s->cap_keep, path);
+        return keep(s, path, &a);
     return enter_name(s, path, &a, st, fd);
 }
 
@@ -456,11 +540,19 @@ static int scan_one(void *arg, const char *path, int fd, const struct stat *st)
 
 /* ---- order ---- */
 
+/* Its place in the order of closes and intentions; 0: none. What is no regular file is never
+ * closed: it is there from its birth on. */
+static uint64_t place_of(const struct node *n)
+{
+    const struct file *f = n->file;
+
+    return f->first_seq ? f->first_seq : f->seq || S_ISREG(n->mode) ? f->seq : n->birth;
+}
+
 static int by_close(const void *pa, const void *pb)
 {
     const struct node *a = *(struct node *const *)pa, *b = *(struct node *const *)pb;
-    uint64_t sa = a->file->first_seq ? a->file->first_seq : a->file->seq;
-    uint64_t sb = b->file->first_seq ? b->file->first_seq : b->file->seq;
+    uint64_t sa = place_of(a), sb = place_of(b);
 
     /* Those that were never closed come last, by time. */
     sa = sa ? sa : UINT64_MAX;
@@ -483,8 +575,9 @@ static void queue_in_order_locked(struct scan *s)
         struct file *f = n->file;
         if (f->queued)
             continue;
+        f->first_seq = place_of(n);
         if (!f->first_seq)
-            f->first_seq = f->seq ? f->seq : seq_next_locked(c);
+            f->first_seq = seq_next_locked(c);
         if (f->first_seq <= before)
             f->first_seq = before + 1;
         before = f->first_seq;
@@ -499,6 +592,44 @@ static void queue_in_order_locked(struct scan *s)
         f->queued = true;
         file_lru_remove_locked(c, f); /* another of its names was found clean */
     }
+}
+
+/* Removals wait for what was closed before them, and what is kept comes to the store never:
+ * what the store has stays then, and is shown again. Not what is in the way of something that
+ * comes: that waited for nothing. */
+static int take_removals_back(struct scan *s)
+{
+    struct cache *c = s->cache;
+    struct intent *i, *next;
+    size_t n = 0, all = 0;
+
+    DL_FOREACH(c->intents, i)
+    {
+        all++;
+    }
+    uint64_t *seqs = s->n_keep && all ? calloc(all, sizeof(*seqs)) : NULL;
+    if (!seqs)
+        return s->n_keep && all ? -ENOMEM : 0;
+    DL_FOREACH(c->intents, i)
+    {
+        if (!intent_is_rename(i) && i->seq > s->keep_seq && !intent_is_urgent(c, i))
+            seqs[n++] = i->seq;
+    }
+    int r = journal_done(c->journal, seqs, n, NULL, 0);
+    if (n)
+        crash_point("removals-taken-back");
+    size_t at = 0;
+    DL_FOREACH_SAFE(c->intents, i, next)
+    {
+        if (r < 0 || at == n || i->seq != seqs[at])
+            continue;
+        log_warn("%s was removed here after something that is kept: it stays in the store",
+                 i->from);
+        intent_remove_locked(c, i);
+        at++;
+    }
+    free(seqs);
+    return r;
 }
 
 static int clear_drops(struct scan *s)
@@ -528,63 +659,14 @@ static int count_kept(void *arg, const char *path, int fd, const struct stat *st
     return 0;
 }
 
-/* ---- upload sessions ---- */
-
-static int no_part(void *arg, const struct part *part)
-{
-    (void)arg;
-    (void)part;
-    return 0;
-}
-
-static int abort_session(void *arg, const char *key, const char *token)
-{
-    struct cache *c = arg;
-    struct upload *up = NULL;
-    struct op op;
-
-    op_init(&op, 10 * NS_PER_SEC);
-    int r = store_upload_resume(c->store, &op, key, token, no_part, NULL, &up);
-    if (r == 0)
-        r = store_upload_abort(up, &op);
-    if (r < 0 && r != -ENOENT)
-        log_warn("an unfinished upload of %s could not be ended: %s", key, op.why);
-    return 0;
-}
-
-struct session_keys {
-    char **v;
-    size_t n, cap;
-};
-
-static int collect_session(void *arg, const char *key, const char *token)
-{
-    struct session_keys *k = arg;
-
-    (void)token;
-    return push_text(&k->v, &k->n, &k->cap, key);
-}
-
-static int abort_sessions(struct cache *c)
-{
-    struct session_keys k = {0};
-    int r = journal_each_session(c->journal, collect_session, &k);
-
-    if (r == 0 && k.n > 0)
-        r = journal_each_session(c->journal, abort_session, c);
-    for (size_t i = 0; i < k.n && r == 0; i++)
-        r = journal_remove_session(c->journal, k.v[i]);
-    free_texts(k.v, k.n);
-    return r;
-}
-
-static void scan_release(struct scan *s)
+static void scan_release_locked(struct scan *s)
 {
     struct seen *e, *next;
 
     HASH_ITER(hh, s->seen, e, next)
     {
         HASH_DEL(s->seen, e);
+        node_unref_locked(s->cache, e->node);
         free(e);
     }
     free(s->dirty);
@@ -594,18 +676,20 @@ static void scan_release(struct scan *s)
 
 static int rebuild(struct cache *c)
 {
-    struct scan s = {.cache = c};
+    struct scan s = {.cache = c, .keep_seq = UINT64_MAX};
 
     mutex_lock(&c->lock);
     int r = mirror_walk(c->mirror.tree_fd, scan_one, &s);
+    if (r == 0)
+        r = take_removals_back(&s); /* first: after a kill here all is found as it was */
     if (r == 0)
         r = clear_drops(&s);
     if (r == 0)
         r = apply_renames(c);
     if (r == 0)
         queue_in_order_locked(&s);
+    scan_release_locked(&s);
     mutex_unlock(&c->lock);
-    scan_release(&s);
     return r;
 }
 
@@ -622,7 +706,7 @@ int cache_recover(struct cache *c, struct op *op)
     if (r == 0)
         r = mirror_walk(c->mirror.kept_fd, count_kept, &c->kept_files);
     if (r == 0 && c->store)
-        r = abort_sessions(c);
+        r = sessions_load(c);
     if (r == 0)
         r = pins_load(c);
     if (r == 0)

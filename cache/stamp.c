@@ -114,6 +114,7 @@ int stamp_keys_set(struct stamp_keys *k, const char *key, const char *etag, int6
     rec->etag = take_ptr(new_etag);
     rec->mtime_ns = mtime_ns;
     rec->size = size;
+    rec->sum = (struct checksum){0};
     return 0;
 }
 
@@ -149,7 +150,7 @@ static int decode_word(const char *s, size_t len, char **ret)
     return 0;
 }
 
-/* "mtime size etag key\n" */
+/* "mtime size [checksum]=etag key\n" */
 static int parse_key_line(const char *line, const char *end, struct stamp_keys *k)
 {
     int64_t mtime_ns;
@@ -169,9 +170,16 @@ static int parse_key_line(const char *line, const char *end, struct stamp_keys *
     if (r == 0)
         r = decode_word(space + 1, (size_t)(end - space - 1), &key_text);
     /* An etag is written with a leading "=", since a word can't be empty. */
-    if (r == 0 && etag_text[0] != '=')
+    char *equals = r == 0 ? strchr(etag_text, '=') : NULL;
+    struct checksum sum = {0};
+    if (r == 0 && (!equals || (equals > etag_text &&
+                               !checksum_parse(etag_text, (size_t)(equals - etag_text), &sum))))
         r = -EINVAL;
-    return r < 0 ? r : stamp_keys_set(k, key_text, etag_text + 1, mtime_ns, size);
+    if (r == 0)
+        r = stamp_keys_set(k, key_text, equals + 1, mtime_ns, size);
+    if (r == 0)
+        stamp_keys_find(k, key_text)->sum = sum;
+    return r;
 }
 
 int stamp_parse_keys(const char *text, struct stamp_keys *ret)
@@ -199,23 +207,39 @@ int stamp_read_keys(int fd, struct stamp_keys *ret)
     return r < 0 ? r : stamp_parse_keys(text, ret);
 }
 
-int stamp_write_keys(int fd, const struct stamp_keys *k)
+static int add_key(struct buf *b, const struct stamp_key *k)
+{
+    char sum[CHECKSUM_TEXT];
+
+    checksum_print(&k->sum, sum);
+    int r = buf_addf(b, "%" PRId64 " %" PRIu64 " %s=", k->mtime_ns, k->size, sum);
+    if (r == 0)
+        r = add_word(b, k->etag);
+    if (r == 0)
+        r = buf_addc(b, ' ');
+    if (r == 0)
+        r = add_word(b, k->key);
+    return r == 0 ? buf_addc(b, '\n') : r;
+}
+
+int stamp_write_keys(int fd, const struct stamp_keys *k, bool *ret_all)
 {
     auto_buf struct buf b = BUF_INIT(STAMP_MAX);
+    size_t len = 0; /* of what is written: whole records */
     int r = 0;
 
-    for (size_t i = 0; i < k->n && r == 0; i++) {
-        r = buf_addf(&b, "%" PRId64 " %" PRIu64 " =", k->v[i].mtime_ns, k->v[i].size);
-        if (r == 0)
-            r = add_word(&b, k->v[i].etag);
-        if (r == 0)
-            r = buf_addc(&b, ' ');
-        if (r == 0)
-            r = add_word(&b, k->v[i].key);
-        if (r == 0)
-            r = buf_addc(&b, '\n');
+    *ret_all = true;
+    for (size_t i = 0; i < k->n && *ret_all; i++) {
+        r = add_key(&b, &k->v[i]);
+        if (i > 0 && (r == -EFBIG || b.len > STAMP_KEYS_MAX)) {
+            *ret_all = false;
+            r = 0;
+        }
+        if (r < 0)
+            return r;
+        len = *ret_all ? b.len : len;
     }
-    return r < 0 ? r : write_text(fd, STAMP_KEYS, b.data ? b.data : "", b.len);
+    return write_text(fd, STAMP_KEYS, b.data ? b.data : "", len);
 }
 
 int stamp_parse_ranges(const char *text, struct ranges *ret)

@@ -5,6 +5,7 @@
 #define RUNFS_CACHE_STAMP_H
 
 #include "cache/range.h"
+#include "common/checksum.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,6 +15,9 @@
 #define STAMP_RANGES "user.runfs.r"
 #define STAMP_XATTRS "user.runfs.x"
 #define STAMP_MAX    4096 /* bytes of any of them */
+/* Of the records of several names: an inode of ext4 holds 4 KiB for all of its stamps, and
+ * users have some of it. */
+#define STAMP_KEYS_MAX 2000
 
 enum stamp_flags {
     STAMP_WRITING = 1 << 0,    /* W: opened for writing since it was last equal to the store */
@@ -21,6 +25,8 @@ enum stamp_flags {
     STAMP_NEW = 1 << 2,        /* N: a directory that the store doesn't have yet */
     STAMP_SYNCED = 1 << 3,     /* S: data was fsynced at synced_mtime_ns and synced_size */
     STAMP_CUT = 1 << 4,        /* C: the disk had no room for a write; not to be published */
+    STAMP_LOST = 1 << 5,       /* L: the disk lost what was written; not to be published */
+    STAMP_MANY = 1 << 6,       /* M: more names than records; the store has them all */
 };
 
 struct stamp_attrs {
@@ -41,6 +47,7 @@ struct stamp_key {
     char *etag;
     int64_t mtime_ns; /* of the mirror file when its content was equal */
     uint64_t size;
+    struct checksum sum; /* of that content, where it is known */
 };
 
 struct stamp_keys {
@@ -51,7 +58,7 @@ struct stamp_keys {
 void stamp_keys_release(struct stamp_keys *k);
 /* The record of `key`, or NULL. */
 struct stamp_key *stamp_keys_find(const struct stamp_keys *k, const char *key);
-/* Adds or replaces the record of `key`. 0 or -ENOMEM. */
+/* Adds or replaces the record of `key`, without a checksum. 0 or -ENOMEM. */
 int stamp_keys_set(struct stamp_keys *k, const char *key, const char *etag, int64_t mtime_ns,
                    uint64_t size);
 /* Forgets the record of `key`. */
@@ -62,7 +69,9 @@ void stamp_keys_remove(struct stamp_keys *k, const char *key);
 int stamp_read_attrs(int fd, struct stamp_attrs *ret);
 int stamp_write_attrs(int fd, const struct stamp_attrs *a);
 int stamp_read_keys(int fd, struct stamp_keys *ret);
-int stamp_write_keys(int fd, const struct stamp_keys *k);
+/* Writes as many records as there is room for, and one at least; *ret_all tells whether that
+ * was all of them. */
+int stamp_write_keys(int fd, const struct stamp_keys *k, bool *ret_all);
 int stamp_read_ranges(int fd, struct ranges *ret);
 /* When the set is too large for an xattr the smallest ranges are left out. Without `create` a
  * file that is not partial (any more) is -ENODATA. */

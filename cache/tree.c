@@ -7,6 +7,7 @@
 #include "common/path.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 uint64_t seq_next_locked(struct cache *c)
@@ -38,16 +39,72 @@ static uint64_t ino_usable(uint64_t h)
     return h < 16 ? h + 16 : h;
 }
 
+/* Derived numbers are even, others odd: none of these is derived from a key later. */
+static uint64_t ino_derived(struct cache *c, const char *key, uint64_t salt)
+{
+    return ino_usable(hash_text(c->identity_hash ^ salt, key) & ~UINT64_C(1));
+}
+
+/* The number of a key that went with what was renamed. */
+struct moved_ino {
+    UT_hash_handle hh;
+    uint64_t ino;
+};
+
+static bool has_moved(struct cache *c, uint64_t ino)
+{
+    struct moved_ino *m;
+
+    HASH_FIND(hh, c->moved_inos, &ino, sizeof(ino), m);
+    return m != NULL;
+}
+
 uint64_t ino_of_key(struct cache *c, const char *key)
 {
-    return ino_usable(hash_text(c->identity_hash, key));
+    return ino_derived(c, key, 0);
+}
+
+uint64_t ino_of_found_locked(struct cache *c, const char *key)
+{
+    uint64_t ino = ino_of_key(c, key);
+
+    for (uint64_t salt = 1; has_moved(c, ino); salt++)
+        ino = ino_derived(c, key, salt);
+    return ino;
+}
+
+void ino_moved_locked(struct cache *c, uint64_t ino)
+{
+    struct moved_ino *m = ino % 2 || has_moved(c, ino) ? NULL : calloc(1, sizeof(*m));
+
+    if (!m)
+        return;
+    m->ino = ino;
+    HASH_ADD(hh, c->moved_inos, ino, sizeof(m->ino), m);
+}
+
+void ino_stands_locked(struct cache *c, uint64_t ino, const char *key)
+{
+    if (ino != ino_of_key(c, key))
+        ino_moved_locked(c, ino);
+}
+
+void inos_free(struct cache *c)
+{
+    struct moved_ino *m, *next;
+
+    HASH_ITER(hh, c->moved_inos, m, next)
+    {
+        HASH_DEL(c->moved_inos, m);
+        free(m);
+    }
 }
 
 uint64_t ino_fresh(struct cache *c, const char *key)
 {
     uint64_t salt = (uint64_t)clock_real_ns() * UINT64_C(0x9e3779b97f4a7c15);
 
-    return ino_usable(hash_text(c->identity_hash ^ salt, key));
+    return ino_usable(hash_text(c->identity_hash ^ salt, key) | 1);
 }
 
 /* ---- nodes ---- */
@@ -60,7 +117,6 @@ struct node *node_new(struct cache *c, uint32_t mode)
         return NULL;
     n->mode = mode;
     n->nlink = S_ISDIR(mode) ? 2 : 1;
-    waitq_init(&n->stat_waiters);
     if (S_ISDIR(mode)) {
         n->dir = calloc(1, sizeof(*n->dir));
         if (!n->dir) {
@@ -68,6 +124,8 @@ struct node *node_new(struct cache *c, uint32_t mode)
             return NULL;
         }
         waitq_init(&n->dir->waiters);
+        c->dir_ids += c->dir_ids == UINT32_MAX ? 2 : 1; /* 0 is none */
+        n->dir->id = c->dir_ids;
     }
     c->nodes++;
     return n;
@@ -85,17 +143,54 @@ void node_unref_locked(struct cache *c, struct node *n)
     node_collect_locked(c, n);
 }
 
+static void detached_add_locked(struct cache *c, struct node *n)
+{
+    struct detached *d = NULL;
+
+    HASH_FIND_PTR(c->detached, &n, d);
+    if (d || !(d = calloc(1, sizeof(*d))))
+        return; /* without memory it is lost at the end, with all the others */
+    d->node = n;
+    HASH_ADD_PTR(c->detached, node, d);
+}
+
+static void detached_remove_locked(struct cache *c, struct node *n)
+{
+    struct detached *d = NULL;
+
+    HASH_FIND_PTR(c->detached, &n, d);
+    if (!d)
+        return;
+    HASH_DEL(c->detached, d);
+    free(d);
+}
+
+void detached_free_locked(struct cache *c)
+{
+    while (c->detached) {
+        struct node *n = c->detached->node;
+        detached_remove_locked(c, n);
+        n->nlookup = 0;
+        node_collect_locked(c, n);
+    }
+}
+
 void node_collect_locked(struct cache *c, struct node *n)
 {
     if (n->refs || n->nlookup || n->links || n->is_root)
         return;
+    detached_remove_locked(c, n);
     if (n->dir) {
-        struct entry *e, *next;
-        HASH_ITER(hh, n->dir->children, e, next)
+        struct entry *e;
+        size_t at;
+        CHILDREN_FOREACH(n->dir->children, e, at)
         {
             entry_remove_locked(c, e);
         }
         c->hidden_names -= n->dir->hidden_names;
+        walk_free(n->dir->walk);
+        free(n->dir->error_text);
+        etag_clear(&n->dir->put_etag);
         free(n->dir);
     }
     if (n->file)
@@ -104,6 +199,16 @@ void node_collect_locked(struct cache *c, struct node *n)
     free(n->xattrs);
     c->nodes--;
     free(n);
+}
+
+struct timespec timespec_of(int64_t ns)
+{
+    int64_t rest = ns % NS_PER_SEC;
+
+    /* Before 1970 the nanoseconds count forward, too. */
+    return rest < 0
+               ? (struct timespec){.tv_sec = ns / NS_PER_SEC - 1, .tv_nsec = rest + NS_PER_SEC}
+               : (struct timespec){.tv_sec = ns / NS_PER_SEC, .tv_nsec = rest};
 }
 
 void node_stat(struct node *n, struct stat *st)
@@ -116,16 +221,15 @@ void node_stat(struct node *n, struct stat *st)
     st->st_gid = n->gid;
     st->st_rdev = n->rdev;
     st->st_size = (off_t)n->size;
-    st->st_blksize = 1 << 20;
     /* A file that is not whole here would look sparse to tar and cp. */
     bool whole = n->file && n->file->state != FILE_PARTIAL && S_ISREG(n->mode);
+    /* As much is read at once by stdio and Python, after each seek, too: of what must come from
+     * the store no more than is fetched anyway. */
+    st->st_blksize = whole || !S_ISREG(n->mode) ? 1 << 20 : 32 << 10;
     st->st_blocks = (blkcnt_t)((whole ? n->file->blocks_bytes : n->size + 511) / 512);
-    st->st_mtim.tv_sec = n->mtime_ns / NS_PER_SEC;
-    st->st_mtim.tv_nsec = n->mtime_ns % NS_PER_SEC;
-    st->st_ctim.tv_sec = n->ctime_ns / NS_PER_SEC;
-    st->st_ctim.tv_nsec = n->ctime_ns % NS_PER_SEC;
-    st->st_atim.tv_sec = n->atime_ns / NS_PER_SEC;
-    st->st_atim.tv_nsec = n->atime_ns % NS_PER_SEC;
+    st->st_mtim = timespec_of(n->mtime_ns);
+    st->st_ctim = timespec_of(n->ctime_ns);
+    st->st_atim = timespec_of(n->atime_ns);
 }
 
 void node_default_attrs(struct cache *c, struct node *n)
@@ -149,13 +253,28 @@ static bool type_allowed(struct node *n, const struct object *obj, uint32_t mode
     return mode_fits(n, mode) && (n->dir || S_ISREG(mode) || obj->size == 0);
 }
 
+bool node_attrs_known(const struct node *n)
+{
+    return (n->flags & (NODE_ATTRS_KNOWN | NODE_ATTRS_OLD)) == NODE_ATTRS_KNOWN;
+}
+
+void node_attrs_are_known(struct node *n)
+{
+    n->flags |= NODE_ATTRS_KNOWN;
+    n->flags &= ~(unsigned)NODE_ATTRS_OLD;
+}
+
 void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
 {
     const struct attrs *a = &obj->attrs;
 
     node_default_attrs(c, n);
+    n->sum_kind = (uint8_t)obj->checksum.kind;
+    n->sum_value = obj->checksum.value;
+    n->flags &= ~(unsigned)NODE_NO_SUM;
     n->size = obj->size;
-    n->mtime_ns = obj->mtime_ns;
+    n->mtime_ns = obj->mtime_ns || !obj->is_prefix ? obj->mtime_ns : c->started_ns;
+    n->attrs_has = obj->attrs_known ? a->has : 0;
     if (!obj->attrs_known) {
         n->ctime_ns = n->atime_ns = n->mtime_ns;
         return;
@@ -175,37 +294,40 @@ void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
     n->ctime_ns = n->atime_ns = n->mtime_ns;
     free(n->xattrs);
     n->xattrs = (a->has & ATTR_XATTRS) && a->xattrs ? strdup(a->xattrs) : NULL;
+    node_acl_follow(n);
     if (S_ISLNK(n->mode)) {
         free(n->target);
         n->target = strdup((a->has & ATTR_TARGET) && a->target ? a->target : "");
         n->size = n->target ? strlen(n->target) : 0;
     }
-    n->flags |= NODE_ATTRS_KNOWN;
+    node_attrs_are_known(n);
 }
 
 /* ---- entries ---- */
 
 struct entry *entry_find(struct node *dir, const char *name)
 {
-    struct entry *e = NULL;
-
-    if (dir->dir)
-        HASH_FIND_STR(dir->dir->children, name, e);
-    return e;
+    return dir->dir ? children_find(dir->dir->children, name) : NULL;
 }
 
-static void link_entry(struct entry *e)
+static int link_entry(struct entry *e)
 {
-    HASH_ADD_KEYPTR(hh, e->parent->dir->children, e->name, strlen(e->name), e);
+    int r = children_add(&e->parent->dir->children, e);
+
+    if (r < 0)
+        return r;
+    e->parent->dir->files += !e->node->dir;
     e->next_link = e->node->links;
     e->node->links = e;
+    return 0;
 }
 
 static void unlink_entry(struct entry *e)
 {
     struct entry **at = &e->node->links;
 
-    HASH_DEL(e->parent->dir->children, e);
+    children_remove(&e->parent->dir->children, e);
+    e->parent->dir->files -= !e->node->dir;
     while (*at != e)
         at = &(*at)->next_link;
     *at = e->next_link;
@@ -215,15 +337,19 @@ struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *na
                                struct node *n)
 {
     size_t len = strlen(name);
-    struct entry *e = calloc(1, sizeof(*e) + len + 1);
+    struct entry *e = calloc(1, offsetof(struct entry, name) + len + 1);
 
     mutex_assert_held(&c->lock);
     if (!e)
         return NULL;
     memcpy(e->name, name, len + 1);
+    e->hash = children_hash(name);
     e->parent = dir;
     e->node = n;
-    link_entry(e);
+    if (link_entry(e) < 0) {
+        free(e);
+        return NULL;
+    }
     return e;
 }
 
@@ -234,7 +360,11 @@ void entry_remove_locked(struct cache *c, struct entry *e)
     unlink_entry(e);
     if (!n->links && n->dir)
         n->flags |= NODE_LOST;
-    free(e->etag);
+    if (!n->links && n->nlookup)
+        detached_add_locked(c, n);
+    if (!n->links && n->file) /* it is not uploaded any more */
+        waitq_wake_locked(c, &n->file->upload_waiters, 0);
+    etag_clear(&e->etag);
     free(e->src_key);
     free(e);
     node_collect_locked(c, n);
@@ -248,7 +378,7 @@ int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const
     node_ref_locked(n);
     struct entry *e2 = entry_add_locked(c, dir, name, n);
     if (e2) {
-        e2->etag = take_ptr(old->etag);
+        etag_move(&e2->etag, &old->etag);
         e2->src_key = take_ptr(old->src_key);
         e2->verified_ns = old->verified_ns;
         e2->dirty = old->dirty;
@@ -358,20 +488,25 @@ bool node_is_below(struct node *n, struct node *dir)
     return true;
 }
 
+/* Takes no memory: without any, nobody may be told that there is no such name. */
 struct node *tree_find(struct cache *c, const char *path, struct entry **ret_entry)
 {
     struct node *n = c->root;
     struct entry *e = NULL;
-    auto_free char *copy = strdup(path);
-    char *rest = copy, *name;
+    char name[NAME_MAX + 1];
 
     if (ret_entry)
         *ret_entry = NULL;
-    if (!copy)
-        return NULL;
-    while ((name = strsep(&rest, "/"))) {
-        if (*name == '\0')
+    for (size_t len; *path; path += len) {
+        len = strcspn(path, "/");
+        if (len == 0) {
+            len = 1;
             continue;
+        }
+        if (len > NAME_MAX)
+            return NULL;
+        memcpy(name, path, len);
+        name[len] = '\0';
         e = entry_find(n, name);
         if (!e)
             return NULL;
@@ -399,13 +534,14 @@ struct node *tree_make_dirs_locked(struct cache *c, const char *path)
             if (!child)
                 return NULL;
             node_default_attrs(c, child);
+            child->mtime_ns = child->ctime_ns = child->atime_ns = c->started_ns;
             e = entry_add_locked(c, n, name, child);
             if (!e) {
                 node_collect_locked(c, child);
                 return NULL;
             }
             auto_free char *at = entry_path(e);
-            child->ino = at ? ino_of_key(c, at) : 0;
+            child->ino = at ? ino_of_found_locked(c, at) : 0;
             child->flags |= NODE_DEFAULT_INO;
         }
         n = e->node;
@@ -415,12 +551,13 @@ struct node *tree_make_dirs_locked(struct cache *c, const char *path)
 
 int tree_each(struct node *n, int (*visit)(void *arg, struct node *n), void *arg)
 {
-    struct entry *e, *next;
+    struct entry *e;
+    size_t at;
     int r = visit(arg, n);
 
     if (r != 0 || !n->dir)
         return r;
-    HASH_ITER(hh, n->dir->children, e, next)
+    CHILDREN_FOREACH(n->dir->children, e, at)
     {
         r = tree_each(e->node, visit, arg);
         if (r != 0)

@@ -6,6 +6,7 @@
 #include "cache/node.h"
 
 #include "cache/crash.h"
+#include "common/err.h"
 #include "common/log.h"
 #include "common/mem.h"
 
@@ -18,6 +19,8 @@
 /* A live file up to this size is read into memory and sent from there. */
 #define SNAPSHOT_MAX (UINT64_C(16) << 20)
 #define HELD_NS      (1 * NS_PER_SEC)
+/* How often the parts of a session are asked for in vain. */
+#define RESUMES_MAX 3
 
 struct job {
     struct task task;
@@ -25,15 +28,19 @@ struct job {
     struct node *node; /* referenced */
     char *path;
     int fd;
-    bool live; /* a writer or a mapping may change it */
+    bool live;         /* a writer or a mapping may change it */
+    bool of_open_file; /* chosen although somebody writes: a log file, or a flush waits */
     uint64_t generation;
-    uint64_t seq;     /* the cache's counter when the content was looked at */
     uint64_t intents; /* the newest intention when the name was last seen to live */
     struct stat st;
+    int64_t looked_ns; /* CLOCK_REALTIME of st */
     struct attrs attrs;
-    char *etag;   /* the store's version that is replaced, "" none */
-    bool unknown; /* which version that is can't be told from here: it is asked */
-    bool content; /* else attributes only */
+    int64_t began_ns;      /* CLOCK_MONOTONIC */
+    char *etag;            /* the store's version that is replaced, "" none */
+    bool unknown;          /* which version that is can't be told from here: it is asked */
+    bool content;          /* else attributes only */
+    bool refused;          /* the store took the condition for none that it knows */
+    atomic_int disk_error; /* negative errno of the cache's disk, when that ended the upload */
 };
 
 /* ---- sources ---- */
@@ -44,6 +51,12 @@ struct file_source {
     uint64_t start;    /* of this part in the file */
     uint64_t *counted; /* highest byte reported as done, or NULL */
 };
+
+static int disk_failed(struct job *j, int err)
+{
+    atomic_store(&j->disk_error, err);
+    return err;
+}
 
 static ssize_t file_pread(struct source *src, void *buf, size_t len, uint64_t off)
 {
@@ -56,7 +69,11 @@ static ssize_t file_pread(struct source *src, void *buf, size_t len, uint64_t of
         len = (size_t)(s->base.size - off);
     ssize_t n = pread(j->fd, buf, len, (off_t)(s->start + off));
     if (n < 0)
-        return -errno;
+        return disk_failed(j, -errno);
+    /* Before the last bytes leave: without them there is no object. */
+    if (s->start + off + (uint64_t)n >= (uint64_t)j->st.st_size &&
+        file_check_kept(j->cache, j->node, j->fd) < 0)
+        return disk_failed(j, -EIO);
     /* A writer that came before these bytes were read has set the flag before it could write.
      */
     if (!j->live && atomic_load(&j->node->file->changed))
@@ -83,7 +100,9 @@ static int still_same(struct job *j)
     struct stat now;
 
     if (fstat(j->fd, &now) < 0)
-        return -errno;
+        return disk_failed(j, -errno);
+    if (file_check_kept(j->cache, j->node, j->fd) < 0)
+        return disk_failed(j, -EIO);
     if (!j->live && atomic_load(&j->node->file->changed))
         return CHANGED;
     return same_stat(&now, &j->st) ? 0 : CHANGED;
@@ -107,7 +126,7 @@ static bool is_bound(struct job *j)
 {
     unsigned caps = j->cache->store->caps;
 
-    return j->content && (caps & STORE_IF_MATCH) && (caps & STORE_ORIGIN) &&
+    return j->content && !j->refused && (caps & STORE_IF_MATCH) && (caps & STORE_ORIGIN) &&
            !atomic_load(&j->cache->unconditional);
 }
 
@@ -180,6 +199,7 @@ struct parts {
     struct upload *up;
     uint64_t part_size;
     unsigned n_parts;
+    bool resumed;      /* the store may have some of them */
     atomic_uint next;  /* part number to be taken */
     atomic_int result; /* first failure */
     struct {           /* under cache.lock */
@@ -202,7 +222,11 @@ static int send_part(struct parts *p, unsigned number, struct op *op)
     uint64_t size = left < p->part_size ? left : p->part_size;
 
     file_source_init(&src, p->job, start, size);
-    int r = store_upload_part(p->up, op, number, &src.base);
+    int r = p->resumed ? store_upload_has(p->up, op, number, &src.base) : 0;
+    if (r == 0)
+        r = store_upload_part(p->up, op, number, &src.base);
+    else if (r == 1)
+        r = 0;
     if (r == 0) {
         mutex_lock(&p->job->cache->lock);
         p->job->node->file->upload_done += size;
@@ -269,13 +293,89 @@ static uint64_t part_size_for(struct cache *c, uint64_t size)
     return s->part_max && part > s->part_max ? s->part_max : part;
 }
 
-static void note_session(struct cache *c, const char *path, struct upload *up)
+static int no_part(void *arg, const struct part *part)
 {
-    auto_free char *token = store_upload_token(up);
+    (void)arg;
+    (void)part;
+    return 0;
+}
 
-    if (token && journal_set_session(c->journal, path, token) < 0)
-        log_debug("upload session of %s not recorded", path);
+/* The session is gone: did an earlier commit of it take effect? 1 when the store has just what
+ * is to be uploaded, 0 when it is to be sent again. */
+static int committed_before(struct job *j, const struct session *s, struct op *op,
+                            struct object *obj)
+{
+    /* What was written within the clock's granularity could differ and not show it. */
+    bool proven = !s->live && !j->live && !mtime_was_racy(s->mark.mtime_ns, s->began_ns);
+
+    if (!proven || !is_bound(j))
+        return 0;
+    int64_t origin_ns = j->attrs.origin_ns;
+    j->attrs.origin_ns = s->began_ns;
+    op_begin(j->cache, op);
+    int r = settle_version(j, op, obj);
+    j->attrs.origin_ns = origin_ns;
+    return r;
+}
+
+/* Asking for the parts failed. A store that can be reached and does not tell them would be
+ * asked for ever: the upload begins anew then. */
+static int give_session_up(struct job *j, struct session **s, int r, const struct op *op)
+{
+    bool answered = !err_is_transient(r) || r == -EPROTO || r == -EIO;
+
+    if (r == -EINTR || !answered || (err_is_transient(r) && ++(*s)->attempts < RESUMES_MAX))
+        return r;
+    log_warn("%s: what was sent before can't be gone on with: %s", j->path, op->why);
+    session_leave(j->cache, *s, true);
+    *s = NULL;
+    return -ENOENT;
+}
+
+/* Goes on with the session of an attempt before. 0; 1: it was committed; -ENOENT: it is gone.
+ * In both *s is NULL then. */
+static int resume_parts(struct job *j, struct parts *p, struct session **s, struct op *op,
+                        struct object *obj)
+{
+    int r =
+        store_upload_resume(j->cache->store, op, j->path, (*s)->token, no_part, NULL, &p->up);
+
+    if (r == 0) {
+        p->resumed = true;
+        p->part_size = (*s)->part_size;
+        j->attrs.origin_ns = (*s)->began_ns;
+        crash_point("session-resumed");
+        return 0;
+    }
+    if (r != -ENOENT)
+        return give_session_up(j, s, r, op);
+    r = committed_before(j, *s, op, obj);
+    if (r >= 0) {
+        session_gone(j->cache, *s);
+        *s = NULL;
+    }
+    return r == 0 ? -ENOENT : r;
+}
+
+static int begin_parts(struct job *j, struct parts *p, const struct session_mark *mark,
+                       struct session **ret, struct op *op)
+{
+    struct cache *c = j->cache;
+    struct session *s =
+        session_open(c, j->path, mark, p->part_size, j->attrs.origin_ns, j->live);
+
+    if (!s)
+        return op_fail(op, -EIO, "upload %s: the session can't be recorded", j->path);
+    *ret = s;
+    op_begin(c, op);
+    int r = store_upload_begin(c->store, op, j->path, &j->attrs, &p->up);
+    if (r < 0)
+        return r;
+    crash_point("session-begun");
+    auto_free char *token = store_upload_token(p->up);
+    r = session_begun(c, s, token);
     crash_point("upload-session");
+    return r < 0 ? op_fail(op, r, "upload %s: the session can't be recorded", j->path) : 0;
 }
 
 /* 1: the session was not needed, an earlier commit of it had taken effect. */
@@ -293,30 +393,57 @@ static int commit_parts(struct job *j, struct upload *up, struct op *op, struct 
     return r;
 }
 
-static int upload_in_parts(struct job *j, struct op *op, struct object *obj)
+/* The parts are sent and committed, or the session is left for another attempt, or ended. */
+static int run_session(struct job *j, struct parts *p, struct session *s, struct op *op,
+                       struct object *obj)
 {
     struct cache *c = j->cache;
-    struct parts p = {.job = j, .part_size = part_size_for(c, (uint64_t)j->st.st_size)};
 
-    p.n_parts = (unsigned)(((uint64_t)j->st.st_size + p.part_size - 1) / p.part_size);
-    atomic_init(&p.next, 1);
-    atomic_init(&p.result, 0);
-    int r = store_upload_begin(c->store, op, j->path, &j->attrs, &p.up);
-    if (r < 0)
-        return r;
-    note_session(c, j->path, p.up);
-    r = send_parts(&p, op);
+    p->n_parts = (unsigned)(((uint64_t)j->st.st_size + p->part_size - 1) / p->part_size);
+    int r = send_parts(p, op);
     crash_point("upload-parts");
     if (r == 0)
         r = still_same(j);
     if (r == 0)
-        r = commit_parts(j, p.up, op, obj);
-    if (r != 0) {
-        struct op abort_op;
-        op_init(&abort_op, 10 * NS_PER_SEC);
-        (void)store_upload_abort(p.up, &abort_op);
+        r = commit_parts(j, p->up, op, obj);
+    if (r == 0) {
+        crash_point("session-committed");
+        session_gone(c, s);
+        return 0;
     }
-    (void)journal_remove_session(c->journal, j->path);
+    if (err_is_transient(r) || r == -EINTR || r == -ENOSPC || r == -EDQUOT) {
+        store_upload_detach(p->up);
+        session_leave(c, s, false);
+        return r;
+    }
+    struct op abort_op;
+    op_init(&abort_op, 10 * NS_PER_SEC);
+    if (store_upload_abort(p->up, &abort_op) == 0)
+        session_gone(c, s);
+    else
+        session_leave(c, s, true);
+    return r;
+}
+
+static int upload_in_parts(struct job *j, struct op *op, struct object *obj)
+{
+    struct cache *c = j->cache;
+    struct parts p = {.job = j, .part_size = part_size_for(c, (uint64_t)j->st.st_size)};
+    struct session_mark mark;
+
+    atomic_init(&p.next, 1);
+    atomic_init(&p.result, 0);
+    session_mark(&mark, &j->st, &j->attrs);
+    struct session *s = session_take(c, j->path, &mark);
+    int r = s ? resume_parts(j, &p, &s, op, obj) : -ENOENT;
+    if (r == -ENOENT && !s)
+        r = begin_parts(j, &p, &mark, &s, op);
+    if (r == 0)
+        return run_session(j, &p, s, op, obj);
+    if (p.up)
+        store_upload_detach(p.up);
+    if (s)
+        session_leave(c, s, false);
     return r;
 }
 
@@ -332,8 +459,7 @@ static int put_snapshot(struct job *j, struct op *op, struct object *obj)
         return op_fail(op, -ENOMEM, "upload %s: no memory", j->path);
     ssize_t n = pread(j->fd, copy, size, 0);
     if (n < 0)
-        return op_fail(op, -errno, "upload %s: can't read the cache: %s", j->path,
-                       strerror(errno));
+        return disk_failed(j, -errno);
     int r = (size_t)n == size ? still_same(j) : CHANGED;
     if (r < 0)
         return r;
@@ -366,6 +492,15 @@ static int upload_once(struct job *j, struct op *op, struct object *obj)
     return store_put(s, op, j->path, expected(j), &src.base, &j->attrs, obj);
 }
 
+/* The store refused a condition and then took the same without it: that was it. */
+static void remember_refusal(struct cache *c)
+{
+    if (!atomic_exchange(&c->unconditional, true))
+        log_warn("%s knows no conditional uploads: what two mounts write to one name at a "
+                 "time, one of them loses",
+                 c->store->url);
+}
+
 static int upload_content(struct job *j, struct op *op, struct object *obj)
 {
     int r = is_bound(j) && j->unknown ? settle_version(j, op, obj) : 0;
@@ -373,10 +508,7 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
     for (int i = 0; i < VERSIONS_MAX && r == 0; i++) {
         r = upload_once(j, op, obj);
         if (r == -EOPNOTSUPP && is_bound(j)) {
-            log_warn("%s knows no conditional uploads: what two mounts write to one name at a "
-                     "time, one of them loses",
-                     j->cache->store->url);
-            atomic_store(&j->cache->unconditional, true);
+            j->refused = true;
             r = 0;
             continue;
         }
@@ -384,7 +516,10 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
             break;
         op_begin(j->cache, op);
         r = settle_version(j, op, obj);
+        j->attrs.origin_ns = clock_real_ns(); /* another attempt: its session has its own row */
     }
+    if (r == 0 && j->refused)
+        remember_refusal(j->cache);
     return r == 1 ? 0 : r;
 }
 
@@ -459,18 +594,35 @@ static struct entry *entry_at(struct node *n, const char *path)
     return NULL;
 }
 
+/* Nothing leaves before the disk knows that it is owed: after a crash the store would have what
+ * nobody here remembers. A chmod may just be about to write it. */
+static int note_debt(struct job *j)
+{
+    struct cache *c = j->cache;
+
+    mutex_lock(&c->lock);
+    bool noted = j->node->file->noted & (STAMP_WRITING | STAMP_ATTR_DIRTY);
+    mutex_unlock(&c->lock);
+    return noted ? 0 : node_write_stamp(c, j->node, j->fd);
+}
+
 /* Looks at the file. 0: there is something to send; 1: nothing; CHANGED: look again later. */
 static int look(struct job *j)
 {
     struct cache *c = j->cache;
     struct node *n = j->node;
     struct file *f = n->file;
+    int r;
 
     mutex_lock(&c->lock);
     atomic_store(&f->changed, false);
     bool writers = f->write_handles > 0 || f->fd_users[FD_WRITE] > 0;
-    bool wanted = f->wanted || writers;
+    bool wanted = f->wanted || j->of_open_file;
     mutex_unlock(&c->lock);
+    /* Someone opened it for writing since it was chosen: it is looked at when that is closed.
+     */
+    if (writers && !wanted)
+        return CHANGED;
     bool held = !writers && !no_writer(j->fd);
     j->live = writers || held;
     if (held && !wanted) {
@@ -480,30 +632,38 @@ static int look(struct job *j)
         return CHANGED;
     }
     /* The next store to a mapped page moves mtime only after the page was cleaned. */
-    if (j->live && fsync(j->fd) < 0)
-        return -errno;
+    if (j->live && fsync(j->fd) < 0) {
+        r = -errno;
+        if (r == -EIO || r == -ENOSPC)
+            file_lost(c, n, j->fd);
+        return disk_failed(j, r);
+    }
     mutex_lock(&c->lock);
     f->held = held;
     /* Someone opened it for writing since the lease was tried. */
-    int r = !j->live && (f->write_handles || f->fd_users[FD_WRITE])
-                ? CHANGED
-                : file_look_locked(c, n, j->fd, &j->st);
+    r = !j->live && (f->write_handles || f->fd_users[FD_WRITE])
+            ? CHANGED
+            : file_look_locked(c, n, j->fd, &j->st);
     if (r < 0) {
         mutex_unlock(&c->lock);
         return r;
     }
+    j->looked_ns = clock_real_ns();
     atomic_store(&f->changed, false);
     j->generation = f->generation;
-    j->seq = c->seq;
+    f->after_seq = 0;
     j->content = f->state == FILE_DIRTY;
     bool attrs = n->flags & NODE_ATTR_DIRTY;
     struct entry *e = entry_at(n, j->path);
     r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
     if (r == 0) {
         attrs_sign(c, j->path, &j->attrs);
-        j->unknown = !e || ghost_pending(c, j->path) || (!e->etag && e->may_exist) ||
-                     (e->etag && !*e->etag);
-        j->etag = strdup(e && e->etag ? e->etag : "");
+        bool known = e && etag_known(&e->etag);
+        bool ghost = ghost_pending(c, j->path);
+        const char *removed = ghost && !known ? intent_removes_version(c, j->path) : NULL;
+        j->unknown =
+            !e || (ghost && !removed) || (!known && e->may_exist) || etag_is(&e->etag, "");
+        j->etag = known ? etag_dup(&e->etag) : strdup(removed ? removed : "");
     }
     f->upload_total = j->content ? (uint64_t)j->st.st_size : 0;
     f->upload_done = 0;
@@ -524,6 +684,8 @@ static bool any_dirty_name(struct node *n)
 static void clear_error_locked(struct file *f)
 {
     f->attempts = 0;
+    if (f->cut) /* it was while it was sent: that error stays until it is mended */
+        return;
     f->error = 0;
     f->error_told = false;
     free(f->error_text);
@@ -539,7 +701,7 @@ static void settle_locked(struct cache *c, struct job *j)
     f->wanted = false;
     f->first_seq = 0;
     clear_error_locked(f);
-    n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
+    n->flags &= ~(unsigned)(NODE_ATTR_DIRTY | NODE_ATTRS_OLD);
     if (f->state == FILE_DIRTY)
         f->state = FILE_CLEAN;
     f->content_dirty = false;
@@ -562,8 +724,11 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
         stamp_keys_release(&f->keys); /* records of other content */
     f->clean_mtime_ns = mtime_ns;
     f->clean_size = (uint64_t)j->st.st_size;
-    f->suspect = j->live && (mtime_is_racy(mtime_ns) || !j->cache->mirror.mtime_trusted);
+    /* Another write within the clock's granularity, after it was looked at, would not show. */
+    f->suspect =
+        j->live && (mtime_was_racy(mtime_ns, j->looked_ns) || !j->cache->mirror.mtime_trusted);
     f->stored_generation = j->generation;
+    f->sum = obj->checksum;
     free(f->etag);
     f->etag = strdup(obj->etag);
     (void)stamp_keys_set(&f->keys, j->path, obj->etag, mtime_ns, (uint64_t)j->st.st_size);
@@ -599,23 +764,33 @@ static void done_locked(struct job *j, const struct object *obj)
         took_content_locked(j, e, obj);
     else if (stamp_keys_find(&f->keys, j->path))
         (void)stamp_keys_set(&f->keys, j->path, obj->etag, f->clean_mtime_ns, f->clean_size);
-    free(e->etag);
-    e->etag = strdup(obj->etag);
+    etag_set(&e->etag, obj->etag);
     if (!j->content && f->etag) {
         free(f->etag);
         f->etag = strdup(obj->etag);
     }
     e->may_exist = true;
-    e->stored_generation = j->generation;
     e->verified_ns = clock_mono_ns();
     entry_changed_locked(c, e);
+    entry_put(e, obj, clock_mono_ns() - j->began_ns);
+    if (c->store->caps & STORE_ATTRS)
+        n->attrs_has = j->attrs.has;
     f->uploaded_live_ns = clock_mono_ns();
+    /* An ETag can come again with the content, and an older upload that is bound to it is then
+     * no longer refused: whether this one lasted is seen when it can arrive no more. */
+    int64_t late_ns = j->content ? late_put_until_locked(c, j->path, obj->etag) : 0;
+    if (late_ns) {
+        clear_error_locked(f);
+        f->due_ns = late_ns;
+        return;
+    }
+    e->stored_generation = j->generation;
     if (same)
         e->dirty = false;
     if (same && !any_dirty_name(n))
         settle_locked(c, j);
     else if (!same)
-        reorder_locked(c, f, f->seq > j->seq ? f->seq : 0); /* 0: not closed since */
+        reorder_locked(c, f, f->after_seq); /* 0: not closed since */
     f->due_ns =
         f->queued && !j->live ? clock_mono_ns() + (same ? 0 : c->config.settle_ns) : f->due_ns;
 }
@@ -627,22 +802,23 @@ static void failed_locked(struct job *j, int r, const char *why)
     struct entry *e = entry_at(j->node, j->path);
 
     if (e)
-        e->may_exist = true; /* only the answer may have been lost */
+        e->tried = true; /* only the answer may have been lost */
+    if (is_bound(j) && err_is_transient(r))
+        (void)late_put_locked(c, j->path, j->etag ? j->etag : "");
     if (r == CHANGED) {
         f->due_ns = clock_mono_ns() + (j->live || f->held ? HELD_NS : c->config.settle_ns);
         return;
     }
     if (c->stopping)
         return;
-    f->attempts++;
+    if (f->attempts++ == 0)
+        f->failing_ns = clock_mono_ns();
     f->error = r;
     f->error_told = false;
     f->due_ns = clock_mono_ns() + retry_delay_ns(f->attempts);
     free(f->error_text);
     f->error_text = strdup(why);
-    c->last_error = r;
-    free(c->last_error_text);
-    c->last_error_text = strdup(why);
+    failure_note_locked(c, &c->write_failure, r, why);
     if (r == -ENOSPC || r == -EDQUOT)
         c->out_of_quota = true;
     if (!c->unreachable_ns)
@@ -734,6 +910,7 @@ static void keep_loser(struct job *j)
         n->nlink--;
         stamp_keys_remove(&n->file->keys, j->path);
         e->parent->dir->listed_ns = 0;
+        absent_forget_locked(c, e->parent, e->name);
         notice_locked(c, e->parent, e->name);
         entry_remove_locked(c, e);
         if (!n->links)
@@ -753,30 +930,40 @@ static void finish(struct job *j, int r, const struct object *obj, const char *w
 
     if (sent)
         r = intents_retire(c, INTENT_UNLINK, j->path, j->intents);
+    /* A rename decides under ns whether what it moves is stored, and moves it a while later. */
+    ns_read(c);
     mutex_lock(&c->lock);
     if (r == 0)
         done_locked(j, obj);
-    else if (r == 1)
+    else if (r == 1 && n->file->generation == j->generation)
         settle_locked(c, j);
+    else if (r == 1) /* somebody came since it was looked at */
+        n->file->due_ns = clock_mono_ns() + c->config.settle_ns;
     else
         failed_locked(j, r, why);
     mutex_unlock(&c->lock);
+    ns_done(c);
     if (r == -ESTALE && is_bound(j))
         keep_loser(j);
     if (r >= 0 && write_stamps(j) < 0)
         log_warn("%s is in the store, but its stamp could not be written; it will be uploaded "
                  "again after a restart",
                  j->path);
+    ns_read(c); /* for the next */
     mutex_lock(&c->lock);
     forget_running_locked(c, n);
+    struct entry *e = sent && r == 0 ? entry_at(n, j->path) : NULL;
+    if (e) /* only now it is not ours any more */
+        index_news_locked(c, e->parent);
     waitq_wake_locked(c, &n->file->upload_waiters, 0);
     if (j->fd >= 0)
         file_put_fd_locked(c, n->file, FD_READ);
     file_lru_add_locked(c, n->file);
-    progress_locked(c);
+    upload_ended_locked(c);
     node_unref_locked(c, n);
     cache_check_locked(c);
     mutex_unlock(&c->lock);
+    ns_done(c);
 }
 
 static void run_upload(struct task *task)
@@ -787,12 +974,25 @@ static void run_upload(struct task *task)
     struct op op;
 
     op_begin(c, &op);
+    j->began_ns = clock_mono_ns();
     j->fd = file_get_fd(c, j->node, FD_READ);
     int r = j->fd < 0 ? j->fd : look(j);
+    if (r == 0)
+        r = note_debt(j);
+    crash_point("upload-looked");
     if (r < 0 && r != CHANGED)
-        (void)op_fail(&op, r, "upload %s: can't read the cache: %s", j->path, strerror(-r));
+        (void)disk_failed(j, r);
     if (r == 0)
         r = send_object(j, &op, &obj);
+    /* Whatever the store made of it. */
+    if (r < 0 && atomic_load(&j->disk_error)) {
+        r = atomic_load(&j->disk_error);
+        mutex_lock(&c->lock);
+        bool lost = j->node->file->lost;
+        mutex_unlock(&c->lock);
+        (void)op_fail(&op, r, "upload %s: can't read the cache: %s", j->path,
+                      lost ? "its disk lost what was written" : strerror(-r));
+    }
     finish(j, r, &obj, op.why);
     object_release(&obj);
     attrs_release(&j->attrs);
@@ -801,7 +1001,7 @@ static void run_upload(struct task *task)
     free(j);
 }
 
-void upload_start_locked(struct cache *c, struct node *n, char *path)
+void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
 {
     struct job *j = calloc(1, sizeof(*j));
     auto_free char *key = strdup(path);
@@ -816,11 +1016,15 @@ void upload_start_locked(struct cache *c, struct node *n, char *path)
                       .node = n,
                       .path = path,
                       .fd = -1,
+                      .of_open_file = n->file->write_handles > 0,
                       .intents = intents_newest_locked(c)};
     node_ref_locked(n);
     n->file->uploading = true;
     n->file->upload_key = take_ptr(key);
     c->uploading[c->n_uploading++] = n;
     c->uploads_running++;
-    pool_submit(c->uploaders, &j->task);
+    if (own)
+        pool_submit_own(c->uploaders, &j->task);
+    else
+        pool_submit(c->uploaders, &j->task);
 }

@@ -9,6 +9,10 @@
 #include <errno.h>
 #include <string.h>
 
+/* Files that are closed one after the other come due one after the other: they are looked at
+ * together. */
+#define PASS_NS (4 * NS_PER_MS)
+
 void ns_read(struct cache *c)
 {
     (void)pthread_rwlock_rdlock(&c->ns);
@@ -37,6 +41,7 @@ int waitq_park_locked(struct cache *c, struct waitq *q, struct waiter *w)
         return -EINTR;
     w->next = NULL;
     w->queue = q;
+    w->off = w->end = 0;
     *q->tail = w;
     q->tail = &w->next;
     return CACHE_PARKED;
@@ -55,6 +60,28 @@ void waitq_wake_locked(struct cache *c, struct waitq *q, int err)
     c->wake_tail = q->tail;
     waitq_init(q);
     (void)pthread_cond_broadcast(&c->wake);
+}
+
+void waitq_wake_arrived_locked(struct cache *c, struct waitq *q, const struct ranges *present)
+{
+    struct waitq arrived;
+
+    mutex_assert_held(&c->lock);
+    waitq_init(&arrived);
+    for (struct waiter **at = &q->head; *at;) {
+        struct waiter *w = *at;
+        if (w->end && !ranges_has(present, w->off, w->end)) {
+            at = &w->next;
+            continue;
+        }
+        *at = w->next;
+        if (q->tail == &w->next)
+            q->tail = at;
+        w->next = NULL;
+        *arrived.tail = w;
+        arrived.tail = &w->next;
+    }
+    waitq_wake_locked(c, &arrived, 0);
 }
 
 bool cache_cancel(struct cache *c, struct waiter *w)
@@ -161,16 +188,33 @@ void notice_locked(struct cache *c, struct node *node, const char *name)
     pool_submit(c->notifier, &n->task);
 }
 
-void scheduler_kick_locked(struct cache *c)
+static void pass_by_locked(struct cache *c, int64_t at_ns)
 {
-    c->kicked = true;
+    if (c->pass_ns <= at_ns)
+        return; /* it is awake by then: waking a thread costs more than most of its passes */
+    c->pass_ns = at_ns;
     (void)pthread_cond_signal(&c->kick);
 }
 
-void progress_locked(struct cache *c)
+void scheduler_kick_locked(struct cache *c)
+{
+    pass_by_locked(c, 0);
+}
+
+void scheduler_kick_at_locked(struct cache *c, int64_t due_ns)
+{
+    pass_by_locked(c, (due_ns / PASS_NS + 1) * PASS_NS);
+}
+
+void progress_tell_locked(struct cache *c)
 {
     (void)pthread_cond_broadcast(&c->progress);
     waitq_wake_locked(c, &c->flush_waiters, 0);
     waitq_wake_locked(c, &c->space_waiters, 0);
+}
+
+void progress_locked(struct cache *c)
+{
+    progress_tell_locked(c);
     scheduler_kick_locked(c);
 }

@@ -60,7 +60,9 @@ static int connect_socket(struct client *c, const char *dir, struct op *op)
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0) {
         err = errno == ECONNREFUSED || errno == ENOENT ? -ENOTCONN : -errno;
         return op_fail(op, err, "%s/" CONTROL_NAME ": %s", dir,
-                       err == -ENOTCONN ? "no runfs listens there" : strerror(-err));
+                       err != -ENOTCONN ? strerror(-err)
+                       : dir_fd < 0     ? "the cache directory was removed"
+                                        : "no runfs listens there");
     }
     c->pid = peer.pid;
     c->fd = take_fd(fd);

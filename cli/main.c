@@ -10,18 +10,21 @@ static const struct command commands[] = {
     {"mount", "[-f] [-o OPTION[=VALUE],...] STORE|CONFIG.json MOUNTPOINT",
      "Mount a store as a directory; returns when it is usable",
      "STORE is a URL such as s3://bucket/prefix, file:///path or /path.\n"
-     "Credentials come from the environment (AWS_ACCESS_KEY_ID, ...) or a profile, never from\n"
-     "the command line. A mountpoint that a runfs left behind when it died is taken over.\n"
+     "Credentials come from where AWS's tools find them (environment, profile, container,\n"
+     "instance), never from the command line. A mountpoint that a runfs left behind when it\n"
+     "died is taken over.\n"
      "  -f   stay in the foreground, log to stderr (else to runfs.log in the cache directory)\n"
      "SIGTERM and SIGINT upload what is left, then unmount.\n",
      command_mount},
     {"umount", "MOUNTPOINT [--timeout TIME]",
      "Upload everything, unmount, and wait until the cache is free",
      "Exit code 0 says that the store has everything. While processes use the mount it is\n"
-     "refused with their process ids. What can't be uploaded (within --timeout, when given) "
-     "is\n"
-     "listed, and the mount stays. `fusermount3 -u` unmounts at once: the daemon goes on\n"
-     "uploading and keeps the cache until it is done.\n",
+     "refused with their process ids. What waits under a staging name is published as it is.\n"
+     "A store that can't be reached is waited for without end, or for --timeout; then, or "
+     "when\n"
+     "the store refuses, what is left is listed and the mount stays. `fusermount3 -u` "
+     "unmounts\n"
+     "at once: the daemon goes on uploading and keeps the cache until it is done.\n",
      command_umount},
     {"status", "MOUNTPOINT|CACHE_DIR [--json] [--watch] [--files]",
      "Show what is not in the store yet, rates, errors and the cache's use",
@@ -41,7 +44,8 @@ static const struct command commands[] = {
      "Show, publish or copy out what an unmounted cache owes its store",
      "  --list     what is not in the store (the default)\n"
      "  --publish  upload it; -o gives store options as `runfs mount` does\n"
-     "  --export   copy it to a folder\n",
+     "  --export   copy it to a folder; what was kept beside a newer file of its name goes to\n"
+     "             .runfs-kept in it\n",
      command_recover},
 };
 

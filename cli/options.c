@@ -50,40 +50,46 @@ static const struct option_def defs[] = {
     {"durability", OPTION_CHOICE, FIELD(durability), durability_names,
      "what close and fsync wait for: cache or store (cache)"},
     {"attr_timeout", OPTION_TIME, FIELD(cache.attr_timeout_ns), NULL,
-     "how long a known version is believed without asking the store"},
+     "how long a known version is believed without asking the store (1s)"},
     {"entry_timeout", OPTION_TIME, FIELD(entry_timeout_ns), NULL,
-     "how long the kernel believes a name"},
+     "how long the kernel believes a name (1s)"},
     {"list_timeout", OPTION_TIME, FIELD(cache.list_timeout_ns), NULL,
-     "how long a listing is believed"},
+     "how long a listing is believed (5s)"},
     {"upload_interval", OPTION_TIME, FIELD(cache.upload_interval_ns), NULL,
-     "how often files that stay open are uploaded; 0 never"},
+     "how often *tfevents*, *.log and logs/ are uploaded while open; 0 never (30s)"},
     {"late_window", OPTION_TIME, FIELD(cache.late_ns), NULL,
-     "how long after a crash what the killed daemon sent may still arrive"},
+     "how long after a crash what the killed daemon sent may still arrive (10s)"},
     {"settle", OPTION_TIME, FIELD(cache.settle_ns), NULL,
-     "how long a closed file rests before its upload starts"},
+     "how long a closed file rests before its upload starts (100ms)"},
     {"store_timeout", OPTION_TIME, FIELD(cache.store_timeout_ns), NULL,
-     "deadline of one request to the store, retries included"},
+     "deadline of one request to the store, retries included (5m)"},
     {"ask_timeout", OPTION_TIME, FIELD(cache.ask_timeout_ns), NULL,
      "how long ls, stat, open and create wait for a store that does not answer (1m)"},
     {"mount_timeout", OPTION_TIME, FIELD(mount_timeout_ns), NULL,
-     "how long mounting waits for the store to answer (20s)"},
+     "how long mounting waits for keys and the store, for the store at most 10s (20s)"},
     {"drain_timeout", OPTION_TIME, FIELD(drain_timeout_ns), NULL,
      "how long the daemon goes on uploading after SIGTERM or an unmount (no limit)"},
-    {"upload_jobs", OPTION_COUNT, FIELD(cache.upload_jobs), NULL, "uploads at the same time"},
+    {"upload_jobs", OPTION_COUNT, FIELD(cache.upload_jobs), NULL,
+     "uploads at the same time (8)"},
     {"download_jobs", OPTION_COUNT, FIELD(cache.download_jobs), NULL,
-     "downloads at the same time"},
-    {"connections", OPTION_COUNT, FIELD(connections), NULL, "connections to the store"},
-    {"part_size", OPTION_SIZE, FIELD(cache.part_size), NULL, "bytes of one upload part"},
+     "downloads at the same time (8)"},
+    {"connections", OPTION_COUNT, FIELD(connections), NULL, "connections to the store (32)"},
+    {"part_size", OPTION_SIZE, FIELD(cache.part_size), NULL,
+     "bytes of one upload part (16MiB)"},
     {"list_memory", OPTION_SIZE, FIELD(cache.list_memory_bytes), NULL,
-     "memory for remote listings"},
+     "memory for remote listings (256MiB)"},
     {"staging", OPTION_TEXT, FIELD(staging), NULL,
      "patterns of names not published before they are renamed, joined by \":\""},
     {"allow_other", OPTION_FLAG, FIELD(allow_other), NULL, "other users may use the mount"},
     {"ro", OPTION_FLAG, FIELD(read_only), NULL, "read-only"},
+    {"acl", OPTION_FLAG, FIELD(acl), NULL,
+     "POSIX ACLs are kept, inherited and enforced (on with allow_other); noacl: neither"},
     {"uid", OPTION_ID, FIELD(cache.uid), NULL, "owner of objects that say none (the mounter)"},
     {"gid", OPTION_ID, FIELD(cache.gid), NULL, "group of objects that say none"},
     {"umask", OPTION_OCTAL, FIELD(umask), NULL,
      "taken from the mode of objects that say none (022)"},
+    {"fmask", OPTION_OCTAL, FIELD(fmask), NULL, "the same for files only"},
+    {"dmask", OPTION_OCTAL, FIELD(dmask), NULL, "the same for directories only"},
     {"passthrough", OPTION_CHOICE, FIELD(passthrough), passthrough_names,
      "kernel passthrough for complete files: auto or off (auto)"},
     {"log_level", OPTION_CHOICE, FIELD(log_level), level_names,
@@ -278,6 +284,8 @@ int mount_options_set(struct mount_options *o, const char *name, const char *val
     if (def) {
         int err = set_known(o, def, value, op);
 
+        if (def->offset == offsetof(struct mount_options, acl))
+            o->noacl = !o->acl;
         if (!err && o->layout && strcmp(o->layout, "plain") != 0)
             err = bad_value("layout", o->layout, "plain, the one layout of this version", op);
         return err;
@@ -289,6 +297,11 @@ int mount_options_set(struct mount_options *o, const char *name, const char *val
     }
     if (strcmp(name, "rw") == 0) {
         o->read_only = false;
+        return 0;
+    }
+    if (!value && strcmp(name, "noacl") == 0) {
+        o->acl = false;
+        o->noacl = true;
         return 0;
     }
     if (!value && in_list(kernel_flags, ARRAY_SIZE(kernel_flags), name))
@@ -367,11 +380,25 @@ void mount_options_init(struct mount_options *o)
         .durability = DURABILITY_CACHE,
         .log_level = LOG_LEVEL_INFO,
         .umask = 022,
+        .fmask = MASK_AS_UMASK,
+        .dmask = MASK_AS_UMASK,
     };
     buf_init(&o->kernel, 256);
     cache_config_init(&o->cache);
     o->cache.uid = getuid();
     o->cache.gid = getgid();
+}
+
+unsigned mount_options_mask(const struct mount_options *o, bool directory)
+{
+    unsigned mask = directory ? o->dmask : o->fmask;
+
+    return mask == MASK_AS_UMASK ? o->umask : mask;
+}
+
+bool mount_options_acl(const struct mount_options *o)
+{
+    return o->acl || (o->allow_other && !o->noacl);
 }
 
 void mount_options_release(struct mount_options *o)

@@ -13,6 +13,8 @@
 
 enum { PASSTHROUGH_AUTO, PASSTHROUGH_OFF };
 
+#define MASK_AS_UMASK (~0U)
+
 struct mount_options {
     /* Numbers and policies go straight where they are used. dir, identity, mountpoint and
      * staging are filled in by the mount; `passthrough` by the frontend. */
@@ -29,11 +31,19 @@ struct mount_options {
     int durability;           /* enum durability */
     int log_level;            /* enum log_level */
     unsigned umask;           /* taken from the modes of objects that say none */
+    unsigned fmask, dmask;    /* of files and of directories instead; MASK_AS_UMASK: not set */
     bool allow_other;
+    bool acl, noacl; /* asked for; neither: as allow_other */
     bool read_only;
     struct settings store; /* options of the store's driver */
     struct buf kernel;     /* "nosuid,nodev": passed on to the mount; data NULL when empty */
 };
+
+/* Whether there are ACLs. Where nobody else gets in they would only cost: `ls -l` asks for the
+ * ACL of each file. */
+bool mount_options_acl(const struct mount_options *o);
+/* What is taken from the mode of files, or of directories, that say none. */
+unsigned mount_options_mask(const struct mount_options *o, bool directory);
 
 /* The defaults. */
 void mount_options_init(struct mount_options *o);

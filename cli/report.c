@@ -71,6 +71,7 @@ void report_status(const json_t *status)
 {
     const json_t *requests = json_object_get(status, "requests");
     const json_t *error = json_object_get(status, "last_error");
+    const json_t *read_error = json_object_get(status, "last_read_error");
 
     (void)printf("store         %s%s\n", text_of(status, "store"),
                  json_is_true(json_object_get(status, "read_only")) ? " (read-only)" : "");
@@ -85,6 +86,9 @@ void report_status(const json_t *status)
                  number_of(requests, "retries"));
     if (json_is_object(error))
         (void)printf("last error    %s: %s\n", text_of(error, "errno"), text_of(error, "text"));
+    if (json_is_object(read_error))
+        (void)printf("last read     %s: %s\n", text_of(read_error, "errno"),
+                     text_of(read_error, "text"));
 }
 
 void report_files(const json_t *status)

@@ -27,6 +27,8 @@
 
 /* How many of the things that are left are named in the log. */
 #define LEFT_LISTED 1000
+/* How long the end of a mount tries to write what only saves requests. */
+#define INDEX_PATIENCE_NS (5 * NS_PER_SEC)
 
 struct mount {
     struct serve_request *request; /* borrowed */
@@ -125,6 +127,7 @@ static int make_frontend(struct mount *m, struct op *op)
     config.control_path = control;
     config.allow_other = m->request->options.allow_other;
     config.read_only = m->request->options.read_only;
+    config.acl = m->request->options.cache.acl;
     config.passthrough = m->request->options.passthrough == PASSTHROUGH_AUTO;
     config.attr_timeout_ns = m->request->options.cache.attr_timeout_ns;
     if (m->request->options.entry_timeout_ns >= 0)
@@ -142,8 +145,8 @@ static int open_the_cache(struct mount *m, struct op *op)
     config->durability = (enum durability)m->request->options.durability;
     config->read_only = m->request->options.read_only;
     config->passthrough = fs_can_passthrough(m->fs);
-    config->file_mode = 0666 & ~m->request->options.umask;
-    config->dir_mode = 0777 & ~m->request->options.umask;
+    config->file_mode = 0666 & ~mount_options_mask(&m->request->options, false);
+    config->dir_mode = 0777 & ~mount_options_mask(&m->request->options, true);
     config->invalidate = fs_invalidate;
     config->invalidate_arg = m->fs;
     if (m->request->options.staging) {
@@ -202,6 +205,9 @@ static int start(struct mount *m, bool foreground, struct op *op)
 
     if (err)
         return err;
+    /* On a folder that keeps none whoever sets one is told so. */
+    m->request->options.cache.acl =
+        mount_options_acl(&m->request->options) && (m->store->caps & STORE_ACLS);
     m->identity = identity_make(m->store->url, &m->request->options.store);
     if (!m->identity)
         return op_fail(op, -ENOMEM, "out of memory");
@@ -318,6 +324,15 @@ static void log_all_left(struct mount *m)
                  m->cache_dir);
 }
 
+/* What others will want to know, as far as it takes no time worth mentioning. */
+static void write_indexes(struct mount *m)
+{
+    struct op op;
+
+    op_init(&op, INDEX_PATIENCE_NS);
+    cache_write_indexes(m->cache, &op);
+}
+
 /* What the end leaves: the answer to those who wait for it. Returns an exit code. */
 static int finish(struct mount *m)
 {
@@ -326,6 +341,7 @@ static int finish(struct mount *m)
     bool clean;
 
     drain(m, "after unmounting");
+    write_indexes(m);
     cache_get_stats(m->cache, &s);
     clean = !s.dirty_files && !s.pending_ops && !s.kept_files;
     last = status_doc_json(m->status, !clean);

@@ -2,8 +2,10 @@
 #include "cli/arguments.h"
 #include "cli/client.h"
 #include "cli/report.h"
+#include "cli/target.h"
 #include "common/mem.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -11,23 +13,51 @@ struct status_request {
     bool json, watch, files;
 };
 
-static int print_once(const struct status_request *r, const char *path)
+/* The socket is gone, perhaps with the whole cache directory: the mount itself tells, too. */
+static json_t *read_status(const char *path)
+{
+    auto_free char *name = NULL;
+    struct target target;
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    if (target_resolve(path, &op, &target) ||
+        asprintf(&name, "%s/.runfs/status.json", target.mountpoint) < 0)
+        return NULL;
+    target_release(&target);
+    return json_load_file(name, JSON_REJECT_DUPLICATES, NULL);
+}
+
+static int ask_status(const struct status_request *r, const char *path, json_t **ret)
 {
     auto_json json_t *answer = NULL;
-    const json_t *status;
     struct client client;
     struct op op;
     int err;
 
     op_init(&op, OP_FOREVER);
-    if (client_open(path, &op, &client))
+    err = client_open(path, &op, &client);
+    *ret = err == -ENOTCONN ? read_status(path) : NULL;
+    if (*ret)
+        return EXIT_OK;
+    if (err)
         return command_failed("%s", op.why);
     err = client_call(&client, json_pack("{s:s, s:b}", "cmd", "status", "files", r->files),
                       NULL, NULL, &op, &answer);
     client_close(&client);
     if (err)
         return command_failed("status of %s: %s", path, op.why);
-    status = json_object_get(answer, "status");
+    *ret = json_incref(json_object_get(answer, "status"));
+    return EXIT_OK;
+}
+
+static int print_once(const struct status_request *r, const char *path)
+{
+    auto_json json_t *status = NULL;
+    int code = ask_status(r, path, &status);
+
+    if (code != EXIT_OK)
+        return code;
     if (r->watch && isatty(STDOUT_FILENO))
         (void)fputs("\033[H\033[2J", stdout);
     if (r->json) {

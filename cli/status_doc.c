@@ -230,15 +230,15 @@ static json_t *json_frontend(struct status_doc *doc)
     return j;
 }
 
-static json_t *json_error(const struct cache_stats *s)
+static json_t *json_error(int err, const char *text)
 {
     json_t *j;
 
-    if (!s->last_error)
+    if (!err)
         return json_null();
     j = json_object();
-    (void)json_object_set_new(j, "errno", json_string(err_name(s->last_error)));
-    (void)json_object_set_new(j, "text", control_text(s->last_error_text));
+    (void)json_object_set_new(j, "errno", json_string(err_name(err)));
+    (void)json_object_set_new(j, "text", control_text(text));
     return j;
 }
 
@@ -315,7 +315,9 @@ json_t *status_doc_json(struct status_doc *doc, bool files)
     (void)json_object_set_new(j, "cache", json_cache(&s));
     (void)json_object_set_new(j, "requests", json_requests(doc));
     (void)json_object_set_new(j, "frontend", json_frontend(doc));
-    (void)json_object_set_new(j, "last_error", json_error(&s));
+    (void)json_object_set_new(j, "last_error", json_error(s.last_error, s.last_error_text));
+    (void)json_object_set_new(j, "last_read_error",
+                              json_error(s.last_read_error, s.last_read_error_text));
     if (files)
         add_files(doc, j);
     return j;

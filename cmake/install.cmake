@@ -8,8 +8,8 @@ install(FILES packaging/runfs.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-com
 install(FILES packaging/runfs@.service DESTINATION lib/systemd/system)
 install(FILES packaging/example.conf packaging/example.json
         DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runfs/examples)
-install(FILES README.md docs/architecture.md docs/format.md docs/promises.md
-        docs/adding-a-backend.md docs/s3.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runfs OPTIONAL)
+install(FILES README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runfs)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runfs)
 
 # mount(8) looks for the helper of `-t fuse.runfs` in sbin: the same program, which knows by its
 # name that it was called that way.

@@ -127,7 +127,7 @@ static int open_locked(struct backings *b, struct fuse_session *session, struct 
     return 0;
 }
 
-int backing_get(struct backings *b, struct fuse_session *session, struct handle *h,
+int backing_get(struct backings *b, struct fuse_session *session, struct handle *h, bool fresh,
                 unsigned *ret_slot, int *ret_id)
 {
     int r = 0;
@@ -135,7 +135,7 @@ int backing_get(struct backings *b, struct fuse_session *session, struct handle 
     mutex_lock(&b->lock);
     int *slot = handle_backing_slot(h);
     if (*slot == 0)
-        r = open_locked(b, session, h, slot);
+        r = fresh ? open_locked(b, session, h, slot) : -EOPNOTSUPP;
     if (r == 0) {
         struct backing *k = &b->slots[*slot];
         k->users++;

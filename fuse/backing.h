@@ -22,10 +22,11 @@ void backings_release(struct backings *b);
 /* Whether the kernel takes backing files: registers `fd` and gives it back. 0 or its errno. */
 int backing_probe(struct fuse_session *session, int fd);
 
-/* Registers the handle's file with the kernel, or counts one more open of it. *ret_slot is
- * given back with backing_put(). 0, or the errno of the kernel's refusal (-EOPNOTSUPP without
- * support in the library). */
-int backing_get(struct backings *b, struct fuse_session *session, struct handle *h,
+/* Registers the handle's file with the kernel if `fresh`, or counts one more open of it.
+ * *ret_slot is given back with backing_put(). 0, or the errno of the kernel's refusal
+ * (-EOPNOTSUPP without support in the library, and for one that would be the first unless
+ * `fresh`). */
+int backing_get(struct backings *b, struct fuse_session *session, struct handle *h, bool fresh,
                 unsigned *ret_slot, int *ret_id);
 /* `session` may already be unmounted; before cache_release() of the handle. */
 void backing_put(struct backings *b, struct fuse_session *session, struct handle *h,

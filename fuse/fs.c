@@ -54,6 +54,7 @@ void open_file_free(struct fs *fs, struct open_file *f)
 {
     if (!f)
         return;
+    FILE_IS_ENDED(f);
     mutex_lock(&fs->files_lock);
     *(f->prev ? &f->prev->next : &fs->files) = f->next;
     if (f->next)
@@ -106,6 +107,7 @@ void fs_config_init(struct fs_config *config)
 {
     memset(config, 0, sizeof(*config));
     config->passthrough = true;
+    config->acl = true;
     config->attr_timeout_ns = NS_PER_SEC;
     config->entry_timeout_ns = NS_PER_SEC;
     config->threads = DEFAULT_THREADS;

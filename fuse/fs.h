@@ -24,6 +24,7 @@ struct fs_config {
     const char *control_path;  /* what the root answers for user.runfs.control; NULL: nothing */
     bool allow_other;
     bool read_only;
+    bool acl;         /* the kernel shall enforce ACLs */
     bool passthrough; /* wanted, where library, kernel and privileges allow */
     bool debug;       /* libfuse writes every request to stderr */
     int64_t attr_timeout_ns, entry_timeout_ns; /* how long the kernel may believe us */

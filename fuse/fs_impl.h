@@ -44,6 +44,8 @@ struct fs {
     struct open_file *files; /* under files_lock */
 
     atomic_bool passthrough; /* opens may be passthrough */
+    atomic_bool direct;      /* opens may be direct: those can be mapped, too */
+    size_t splice_max; /* constant after the mount; largest answer that is spliced; 0: none */
     atomic_ullong opens_passthrough, opens_normal;
 
     pthread_t loop;
@@ -87,6 +89,18 @@ static inline struct open_file *open_file_of(const struct fuse_file_info *fi)
 {
     return fi ? (struct open_file *)(uintptr_t)fi->fh : NULL;
 }
+
+/* The kernel ends an open file when all its answers are there. TSan sees that order by read()
+ * and write(), but not by splice(), and is told. */
+#ifdef __SANITIZE_THREAD__
+void __tsan_acquire(void *addr);
+void __tsan_release(void *addr);
+#define FILE_IS_ANSWERED(file) __tsan_release(file)
+#define FILE_IS_ENDED(file)    __tsan_acquire(file)
+#else
+#define FILE_IS_ANSWERED(file) ((void)(file))
+#define FILE_IS_ENDED(file)    ((void)(file))
+#endif
 
 /* A buffer of this thread's own, of at least `size` bytes; NULL without memory. */
 void *thread_buffer(size_t size);

@@ -10,6 +10,7 @@
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
 #define HAVE_FUSE_PASSTHROUGH 1
 #define HAVE_FUSE_TMPFILE     1
+#define HAVE_FUSE_DIRECT_MMAP 1
 #endif
 
 #endif

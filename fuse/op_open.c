@@ -1,7 +1,7 @@
 /* Files opened and closed, and in which mode: passthrough, where the kernel reads and writes
- * the mirror file itself, or normal. The cache says which, one answer for all opens of an inode
- * that live at the same time; this file makes it so, and falls back for good when the kernel
- * refuses. */
+ * the mirror file itself, or normal, with the kernel's page cache or without (direct). The
+ * cache says whether passthrough, one answer for all opens of an inode that live at the same
+ * time; this file makes it so, and falls back for good when the kernel refuses. */
 #include "common/log.h"
 #include "fuse/control.h"
 #include "fuse/fs_impl.h"
@@ -33,14 +33,14 @@ static int choose_mode(struct pending *p, struct open_file *f)
 
     if (!handle_passthrough(f->handle))
         return 0;
-    if (!atomic_load(&fs->passthrough)) {
+    /* What somebody has open in passthrough can be so once more, whatever became of it. */
+    bool fresh = atomic_load(&fs->passthrough);
+    r = backing_get(&fs->backings, fs->session, f->handle, fresh, &slot, &id);
+    if (r && fresh)
+        refuse_passthrough(fs, r);
+    if (r) {
         r = cache_no_passthrough(fs->cache, f->handle);
         return r == -EBUSY ? -EAGAIN : r;
-    }
-    r = backing_get(&fs->backings, fs->session, f->handle, &slot, &id);
-    if (r) {
-        refuse_passthrough(fs, r);
-        return choose_mode(p, f);
     }
     f->backing = slot;
 #ifdef HAVE_FUSE_PASSTHROUGH
@@ -66,7 +66,9 @@ static int open_file_make(struct pending *p, struct handle *h, struct open_file 
         return r;
     }
     p->fi.fh = (uintptr_t)f;
-    p->fi.keep_cache = f->backing == 0 && handle_keep_cache(h);
+    p->fi.keep_cache = f->backing == 0 && handle_keep_cache(fs->cache, h);
+    p->fi.direct_io =
+        f->backing == 0 && atomic_load(&fs->direct) && handle_reads_direct(fs->cache, h);
     atomic_fetch_add(f->backing ? &fs->opens_passthrough : &fs->opens_normal, 1);
     *ret = f;
     return 0;
@@ -78,8 +80,10 @@ static int open_node(struct pending *p, struct node *node, int flags, struct ope
     bool writes = (flags & O_ACCMODE) != O_RDONLY;
     int r = 0;
 
-    /* Passthrough writes are not seen, and O_TRUNC is a change by itself. */
-    if (writes && ((flags & O_TRUNC) || atomic_load(&p->fs->passthrough)))
+    /* Passthrough writes are not seen, and O_TRUNC is a change by itself. Also when the kernel
+     * refuses it by now: the file may still be open so. */
+    if (writes && ((flags & O_TRUNC) || atomic_load(&p->fs->passthrough) ||
+                   atomic_load(&p->fs->opens_passthrough) > 0))
         r = setid_fall(p, node);
     if (r)
         return r;
@@ -130,9 +134,9 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 static int answer_created(struct pending *p, struct open_file *f)
 {
-    if (answer_create(p, p->node2, &p->st) < 0) {
+    if (answer_create(p, p->made, &p->st) < 0) {
         open_file_free(p->fs, f);
-        cache_forget(p->fs->cache, p->node2, 1);
+        cache_forget(p->fs->cache, p->made, 1);
     }
     return 0;
 }
@@ -142,15 +146,9 @@ static int answer_created(struct pending *p, struct open_file *f)
 static int run_open_created(struct pending *p)
 {
     struct open_file *f;
-    int r = open_node(p, p->node2, (int)p->flags & ~(O_EXCL | O_CREAT | O_TRUNC), &f);
+    int r = open_node(p, p->made, (int)p->flags & ~(O_EXCL | O_CREAT | O_TRUNC), &f);
 
-    if (r == CACHE_PARKED)
-        return r;
-    if (r) {
-        cache_forget(p->fs->cache, p->node2, 1);
-        return r;
-    }
-    return answer_created(p, f);
+    return r ? r : answer_created(p, f);
 }
 
 /* The end of create and tmpfile. Takes the node's lookup and the handle over. */
@@ -158,7 +156,7 @@ static int created(struct pending *p, struct node *node, struct handle *h)
 {
     struct open_file *f;
 
-    p->node2 = node;
+    p->made = node;
     int r = open_file_make(p, h, &f);
     if (r == 0)
         return answer_created(p, f);
@@ -166,7 +164,6 @@ static int created(struct pending *p, struct node *node, struct handle *h)
         p->run = run_open_created;
         return run_open_created(p);
     }
-    cache_forget(p->fs->cache, node, 1);
     return r;
 }
 
@@ -204,8 +201,8 @@ static int run_tmpfile(struct pending *p)
     struct cache_cred cred = pending_cred(p);
     struct node *node;
     struct handle *h;
-    int r =
-        cache_tmpfile(p->fs->cache, p->node, p->mode, (int)p->flags, &cred, &node, &p->st, &h);
+    int r = cache_tmpfile(p->fs->cache, p->node, p->mode, (int)p->flags, &cred, &p->waiter,
+                          &node, &p->st, &h);
 
     return r ? r : created(p, node, h);
 }

@@ -1,11 +1,15 @@
 /* Extended attributes. */
 #include "fuse/fs_impl.h"
+#include "fuse/setid.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define CONTROL_XATTR "user.runfs.control"
+/* `ls -l` asks for it at each name, unless the first answer is that there are none here. */
+#define LABEL_XATTR "security.selinux"
+#define ACCESS_ACL  "system.posix_acl_access"
 
 /* Answers with `n` bytes of `value`, or with the number alone when none were asked for. */
 static void answer_value(struct pending *p, const char *value, ssize_t n)
@@ -28,7 +32,7 @@ static int run_getxattr(struct pending *p)
         n = 0;
     }
     free(value);
-    return (int)n;
+    return n == -ENODATA && strcmp(p->name, LABEL_XATTR) == 0 ? -EOPNOTSUPP : (int)n;
 }
 
 static int run_listxattr(struct pending *p)
@@ -48,8 +52,12 @@ static int run_listxattr(struct pending *p)
 
 static int run_setxattr(struct pending *p)
 {
-    return answer_done(p, cache_setxattr(p->fs->cache, p->node, p->name, p->data, p->size,
-                                         (int)p->flags, &p->waiter));
+    int flags = (int)p->flags;
+    int r = strcmp(p->name, ACCESS_ACL) == 0 ? setid_add_to_acl(p, &flags) : 0;
+
+    return r ? r
+             : answer_done(p, cache_setxattr(p->fs->cache, p->node, p->name, p->data, p->size,
+                                             flags, &p->waiter));
 }
 
 static int run_removexattr(struct pending *p)

@@ -189,6 +189,8 @@ static void go_on(struct pending *p)
             return;
     } while (r == CACHE_PARKED);
 
+    if (r < 0 && p->made) /* also when a waker said so, and run() was not called again */
+        cache_forget(p->fs->cache, p->made, 1);
     if (r < 0 || r == CACHE_DONE) {
         settle(p);
         (void)fuse_reply_err(p->req, r < 0 ? -r : 0);
@@ -235,7 +237,7 @@ struct cache_cred pending_cred(const struct pending *p)
 {
     const struct fuse_ctx *ctx = fuse_req_ctx(p->req);
 
-    return (struct cache_cred){.uid = ctx->uid, .gid = ctx->gid};
+    return (struct cache_cred){.uid = ctx->uid, .gid = ctx->gid, .umask = ctx->umask};
 }
 
 /* ---- answers ---- */
@@ -287,6 +289,18 @@ int answer_buf(struct pending *p, const void *data, size_t size)
 {
     settle(p);
     return fuse_reply_buf(p->req, data, size);
+}
+
+int answer_fd(struct pending *p, int fd, uint64_t off, size_t size)
+{
+    struct fuse_bufvec bytes = FUSE_BUFVEC_INIT(size);
+
+    bytes.buf[0].flags = FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK;
+    bytes.buf[0].fd = fd;
+    bytes.buf[0].pos = (off_t)off;
+    settle(p);
+    FILE_IS_ANSWERED(p->file);
+    return fuse_reply_data(p->req, &bytes, 0);
 }
 
 int answer_write(struct pending *p, size_t size)

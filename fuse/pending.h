@@ -35,6 +35,7 @@ struct pending {
     /* Arguments; which count depends on the operation. Pointers lead into the request's buffer
      * until the request parks, then into `kept`. */
     struct node *node, *node2;
+    struct node *made; /* a lookup that is the request's own: forgotten when it fails */
     struct open_file *file, *file2;
     const char *name, *name2;
     const void *data;
@@ -85,6 +86,8 @@ int answer_attr(struct pending *p, const struct stat *st);
 int answer_create(struct pending *p, struct node *node, const struct stat *st);
 int answer_open(struct pending *p);
 int answer_buf(struct pending *p, const void *data, size_t size);
+/* With `size` bytes of `fd` at `off`, or as many as there are. */
+int answer_fd(struct pending *p, int fd, uint64_t off, size_t size);
 int answer_write(struct pending *p, size_t size);
 int answer_xattr_size(struct pending *p, size_t size);
 int answer_readlink(struct pending *p, const char *target);

@@ -6,6 +6,7 @@
 #include "fuse/fs_impl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <fuse_log.h>
 #include <linux/capability.h>
 #include <stdarg.h>
@@ -21,6 +22,11 @@
  * must not wait behind them. */
 #define MAX_BACKGROUND 4096
 #define OPTIONS_MAX    8192
+/* The least that is spliced: fewer bytes are copied as fast. */
+#define SPLICE_LEAST (256U << 10)
+/* What libfuse has beside the bytes of an answer in the pipe they go through: its header, and
+ * pages for what is not aligned. */
+#define PIPE_MORE (16U << 10)
 
 /* ---- libfuse's log ---- */
 
@@ -75,6 +81,55 @@ static void init_passthrough(struct fs *fs, struct fuse_conn_info *conn)
     atomic_store(&fs->passthrough, false);
 }
 
+/* Needs Linux 6.6. */
+static void init_direct(struct fs *fs, struct fuse_conn_info *conn)
+{
+#ifdef HAVE_FUSE_DIRECT_MMAP
+    atomic_store(&fs->direct, want(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP));
+#else
+    (void)conn;
+    atomic_store(&fs->direct, false);
+#endif
+}
+
+/* The content of an answer goes from the mirror's pages to the reader's through a pipe, which
+ * is one copy less; without CAP_SYS_RESOURCE a pipe is not larger than
+ * /proc/sys/fs/pipe-max-size. libfuse reads into fresh memory when its pipe can't be large
+ * enough: worse than none. */
+static size_t largest_spliced(void)
+{
+    int ends[2];
+    size_t found = 0;
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return 0;
+    for (unsigned size = MAX_WRITE; !found && size >= SPLICE_LEAST; size /= 2)
+        if (fcntl(ends[0], F_SETPIPE_SZ, (int)(size + PIPE_MORE)) >= (int)(size + PIPE_MORE))
+            found = size;
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    return found;
+}
+
+static void init_splice(struct fs *fs, struct fuse_conn_info *conn)
+{
+    if (!fs->splice_max)
+        return;
+    conn->max_read = (unsigned)fs->splice_max; /* as in option_list(): libfuse compares them */
+    if (!want(conn, FUSE_CAP_SPLICE_WRITE))
+        fs->splice_max = 0;
+}
+
+/* The kernel enforces ACLs, which it asks for as extended attributes and keeps as long as the
+ * attributes; what a new file inherits is ours to find, and with it whether the umask counts.
+ */
+static void init_acl(struct fs *fs, struct fuse_conn_info *conn)
+{
+    (void)want(conn, FUSE_CAP_DONT_MASK);
+    if (fs->config.acl && !want(conn, FUSE_CAP_POSIX_ACL))
+        log_warn("the kernel's FUSE knows no ACLs: they are kept, and not enforced");
+}
+
 static void on_init(void *userdata, struct fuse_conn_info *conn)
 {
     struct fs *fs = userdata;
@@ -93,9 +148,12 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 #endif
     /* Not EXPORT_SUPPORT: a node id is an address, and a file handle of NFS could bring back
      * one that was forgotten. Not AUTO_INVAL_DATA: pages are dropped by notification and at
-     * open, not because our own writes moved the mtime. Not DONT_MASK: the kernel takes the
-     * umask off. Not the lock operations: they are the kernel's own. */
+     * open, not because our own writes moved the mtime. Not the lock operations: they are the
+     * kernel's own. */
+    init_acl(fs, conn);
     init_passthrough(fs, conn);
+    init_direct(fs, conn);
+    init_splice(fs, conn);
     conn->max_write = MAX_WRITE;
     conn->max_background = MAX_BACKGROUND;
     conn->congestion_threshold = MAX_BACKGROUND / 4 * 3;
@@ -158,12 +216,18 @@ static int add_escaped(struct buf *b, const char *s)
     return r;
 }
 
-static char *option_list(const struct fs_config *config)
+static char *option_list(const struct fs_config *config, size_t splice_max)
 {
     auto_buf struct buf b = BUF_INIT(OPTIONS_MAX);
+    char max_read[40] = "";
 
     if (buf_adds(&b, "subtype=runfs,default_permissions,fsname=") ||
         add_escaped(&b, config->fsname))
+        return NULL;
+    /* Larger reads of direct I/O come in pieces that can be spliced. */
+    if (splice_max)
+        (void)snprintf(max_read, sizeof(max_read), ",max_read=%zu", splice_max);
+    if (buf_adds(&b, max_read))
         return NULL;
     if (config->allow_other && buf_adds(&b, ",allow_other"))
         return NULL;
@@ -177,7 +241,8 @@ static char *option_list(const struct fs_config *config)
 
 int session_new(struct fs *fs, struct op *op)
 {
-    auto_free char *list = option_list(&fs->config);
+    fs->splice_max = largest_spliced();
+    auto_free char *list = option_list(&fs->config, fs->splice_max);
     char program[] = "runfs", dash_o[] = "-o", dash_d[] = "-d";
     char *argv[] = {program, dash_o, list, dash_d, NULL};
     struct fuse_args args = FUSE_ARGS_INIT(fs->config.debug ? 4 : 3, argv);

@@ -1,6 +1,9 @@
 #include "fuse/setid.h"
 
+#include "common/mem.h"
 #include "fuse/fs_impl.h"
+
+#include <stdlib.h>
 
 static bool has_bits(mode_t mode)
 {
@@ -47,5 +50,32 @@ int setid_add_to_set(struct pending *p, bool always, unsigned *set, struct stat 
         st->st_mode = without_bits(now.st_mode);
         *set |= CACHE_SET_MODE;
     }
+    return r;
+}
+
+/* Also false when it can't be known: a caller in another pid namespace. */
+static bool is_in_group(const struct pending *p, gid_t gid)
+{
+    if (fuse_req_ctx(p->req)->gid == gid)
+        return true;
+    int n = fuse_req_getgroups(p->req, 0, NULL);
+    auto_free gid_t *groups = n > 0 ? calloc((size_t)n, sizeof(*groups)) : NULL;
+    int room = groups ? n : 0;
+    n = room ? fuse_req_getgroups(p->req, room, groups) : 0;
+    for (int i = 0; i < n && i < room; i++)
+        if (groups[i] == gid)
+            return true;
+    return false;
+}
+
+int setid_add_to_acl(struct pending *p, int *flags)
+{
+    struct stat now;
+
+    if (is_privileged(p))
+        return 0;
+    int r = cache_getattr(p->fs->cache, p->node, &p->waiter, &now);
+    if (r == 0 && (now.st_mode & S_ISGID) && !is_in_group(p, now.st_gid))
+        *flags |= CACHE_XATTR_KILL_SGID;
     return r;
 }

@@ -3,10 +3,10 @@
 _runfs_mount_options="cache_dir= cache_size= cache_reserve= config= layout=plain durability=cache
 durability=store attr_timeout= entry_timeout= list_timeout= upload_interval= settle= late_window= store_timeout= ask_timeout=
 mount_timeout= drain_timeout= upload_jobs= download_jobs= connections= part_size= list_memory= staging= allow_other
-ro uid= gid= umask= passthrough=auto passthrough=off log_level=error log_level=warn log_level=info
+ro acl noacl uid= gid= umask= fmask= dmask= passthrough=auto passthrough=off log_level=error log_level=warn log_level=info
 log_level=debug endpoint= region= profile= path_style
 no_sign_request request_payer=requester
-sse= sse_kms_key_id= storage_class= ca_bundle= ca_file="
+sse= sse_kms_key_id= storage_class= ca_bundle= ca_file= state_prefix="
 
 # The last of a comma-separated list is completed, what stands before it is kept.
 _runfs_complete_options() {

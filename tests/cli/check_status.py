@@ -49,13 +49,14 @@ def main():
         sys.exit(f"state is {status['state']}")
     if status["cache"]["trouble"] is not None:
         check("cache.trouble", status["cache"]["trouble"], TEXT)
-    if status["last_error"] is not None:
-        check("last_error.", status["last_error"], ERROR)
+    for name in ("last_error", "last_read_error"):
+        if status[name] is not None:
+            check(f"{name}.", status[name], ERROR)
     if "files" in sys.argv:
         check("files_truncated", status["files_truncated"], FLAG)
         for entry in status["files"]:
             check("files.", entry, FILE)
-    known = {*FIELDS, "last_error", "files", "files_truncated"}
+    known = {*FIELDS, "last_error", "last_read_error", "files", "files_truncated"}
     if set(status) - known:
         sys.exit(f"fields that nobody knows: {sorted(set(status) - known)}")
 

@@ -10,12 +10,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define STUCK_NS (20 * NS_PER_SEC)
+#define STUCK_NS (60 * NS_PER_SEC)
 
 /* ---- waiting ---- */
 
@@ -88,30 +89,66 @@ static int64_t pass_on(struct layer *l, struct call *c)
     return call_next(c);
 }
 
-void driven_init(struct driven *d, driven_around around)
+static void make_dir(char *ret, size_t size)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    (void)snprintf(ret, size, "%s/runfs-driven-XXXXXX", tmp ? tmp : "/tmp");
+    ck_assert_ptr_nonnull(mkdtemp(ret));
+}
+
+static void init_over(struct driven *d, struct store *store, driven_around around)
+{
+    struct layer *l = calloc(1, sizeof(*l));
+
+    ck_assert_ptr_nonnull(l);
+    ck_assert_int_eq(layer_init(l, store, around ? around : pass_on), 0);
+    make_dir(d->dir, sizeof(d->dir));
+    d->store = &l->base;
+    cache_config_init(&d->config);
+    d->config.dir = d->dir;
+    d->config.identity = d->store->url;
+    d->config.settle_ns = 1 * NS_PER_MS;
+    d->config.store_timeout_ns = STUCK_NS;
+    d->config.reserve_bytes = 1;
+}
+
+static void init(struct driven *d, driven_around around, const char *options, unsigned caps)
 {
     static unsigned count;
-    const char *tmp = getenv("TMPDIR");
     struct store *mem = NULL;
     char url[32];
     struct op op;
 
     *d = (struct driven){.dir = ""};
-    (void)snprintf(d->dir, sizeof(d->dir), "%s/runfs-driven-XXXXXX", tmp ? tmp : "/tmp");
-    ck_assert_ptr_nonnull(mkdtemp(d->dir));
-    (void)snprintf(url, sizeof(url), "mem:driven%u", ++count);
+    (void)snprintf(url, sizeof(url), "mem:driven%u%s", ++count, options);
     op_init(&op, STUCK_NS);
     ck_assert_int_eq(mem_store_new(url, NULL, &op, &mem), 0);
-    struct layer *l = calloc(1, sizeof(*l));
-    ck_assert_ptr_nonnull(l);
-    ck_assert_int_eq(layer_init(l, mem, around ? around : pass_on), 0);
-    d->store = &l->base;
-    cache_config_init(&d->config);
-    d->config.dir = d->dir;
-    d->config.identity = url;
-    d->config.settle_ns = 1 * NS_PER_MS;
-    d->config.store_timeout_ns = 5 * NS_PER_SEC;
-    d->config.reserve_bytes = 1;
+    init_over(d, mem, around);
+    d->store->caps |= caps;
+}
+
+void driven_init_folder(struct driven *d, driven_around around, uint64_t part_size)
+{
+    struct store *local = NULL;
+    struct op op;
+
+    *d = (struct driven){.dir = ""};
+    make_dir(d->folder, sizeof(d->folder));
+    op_init(&op, STUCK_NS);
+    ck_assert_int_eq(local_store_new(d->folder, NULL, &op, &local), 0);
+    local->part_size = local->part_min = local->part_max = part_size;
+    init_over(d, local, around);
+}
+
+void driven_init(struct driven *d, driven_around around)
+{
+    init(d, around, "", 0);
+}
+
+void driven_init_like_s3(struct driven *d, driven_around around)
+{
+    init(d, around, "?s3", STORE_STATE);
 }
 
 void driven_mount(struct driven *d)
@@ -138,11 +175,24 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
+void driven_mount_afresh(struct driven *d)
+{
+    driven_unmount(d);
+    (void)nftw(d->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    ck_assert_int_eq(mkdir(d->dir, 0700), 0);
+    driven_mount(d);
+}
+
 void driven_release(struct driven *d)
 {
     driven_unmount(d);
     store_close(d->store);
     (void)nftw(d->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    if (*d->folder) {
+        (void)nftw(d->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        (void)strcat(d->folder, ".runfs"); /* its state */
+        (void)nftw(d->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
 }
 
 ssize_t driven_stored(struct driven *d, const char *key, void *buf, size_t len)
@@ -156,15 +206,47 @@ ssize_t driven_stored(struct driven *d, const char *key, void *buf, size_t len)
     return store_read(mem, &op, key, NULL, &sink.base, len, 0, NULL);
 }
 
-void driven_store(struct driven *d, const char *key, const void *data, size_t len)
+/* Whether a read gave `n` bytes, which are `wanted`. */
+static void check_text(const char *what, const char *name, const char *text, ssize_t n,
+                       const char *wanted)
+{
+    if (wanted)
+        ck_assert_msg(n == (ssize_t)strlen(wanted) && memcmp(text, wanted, (size_t)n) == 0,
+                      "%s %s: %zd \"%.*s\", not \"%s\"", what, name, n, n > 0 ? (int)n : 0,
+                      text, wanted);
+    else
+        ck_assert_msg(n == -ENOENT, "%s %s: %zd, not ENOENT", what, name, n);
+}
+
+void driven_stores(struct driven *d, const char *key, const char *wanted)
+{
+    char text[64];
+
+    check_text("the store has", key, text, driven_stored(d, key, text, sizeof(text)), wanted);
+}
+
+int driven_store_if(struct driven *d, const char *key, const char *etag, const void *data,
+                    size_t len, const struct attrs *attrs)
 {
     struct mem_source src;
     struct op op;
 
     op_init(&op, STUCK_NS);
     mem_source_init(&src, data, len);
-    int r = store_put(d->store->next, &op, key, NULL, &src.base, NULL, NULL);
-    ck_assert_msg(r == 0, "put %s: %d %s", key, r, op.why);
+    return store_put(d->store->next, &op, key, etag, &src.base, attrs, NULL);
+}
+
+void driven_store_with(struct driven *d, const char *key, const void *data, size_t len,
+                       const struct attrs *attrs)
+{
+    int r = driven_store_if(d, key, NULL, data, len, attrs);
+
+    ck_assert_msg(r == 0, "put %s: %d", key, r);
+}
+
+void driven_store(struct driven *d, const char *key, const void *data, size_t len)
+{
+    driven_store_with(d, key, data, len, NULL);
 }
 
 /* ---- calls ---- */
@@ -259,7 +341,84 @@ int driven_truncate(struct driven *d, const char *path, uint64_t size)
     return r;
 }
 
-int driven_rename(struct driven *d, const char *from, const char *to)
+int driven_chmod(struct driven *d, const char *path, mode_t mode)
+{
+    struct stat st = {.st_mode = mode};
+    struct node *n = NULL;
+    int r = walk(d, path, &n);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_setattr(d->cache, n, NULL, CACHE_SET_MODE, w, &st));
+    cache_forget(d->cache, n, 1);
+    return r;
+}
+
+int driven_utimens(struct driven *d, const char *path, int64_t mtime_ns)
+{
+    struct stat st = {
+        .st_mtim = {.tv_sec = mtime_ns / NS_PER_SEC, .tv_nsec = mtime_ns % NS_PER_SEC}};
+    struct node *n = NULL;
+    int r = walk(d, path, &n);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_setattr(d->cache, n, NULL, CACHE_SET_MTIME, w, &st));
+    cache_forget(d->cache, n, 1);
+    return r;
+}
+
+int driven_setxattr(struct driven *d, const char *path, const char *name, const void *value,
+                    size_t size, int flags)
+{
+    struct node *n = NULL;
+    int r = walk(d, path, &n);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_setxattr(d->cache, n, name, value, size, flags, w));
+    cache_forget(d->cache, n, 1);
+    return r;
+}
+
+ssize_t driven_getxattr(struct driven *d, const char *path, const char *name, void *value,
+                        size_t size)
+{
+    struct node *n = NULL;
+    ssize_t r = walk(d, path, &n);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_getxattr(d->cache, n, name, value, size, w));
+    cache_forget(d->cache, n, 1);
+    return r;
+}
+
+ssize_t driven_listxattr(struct driven *d, const char *path, char *list, size_t size)
+{
+    struct node *n = NULL;
+    ssize_t r = walk(d, path, &n);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_listxattr(d->cache, n, list, size, w));
+    cache_forget(d->cache, n, 1);
+    return r;
+}
+
+int driven_removexattr(struct driven *d, const char *path, const char *name)
+{
+    struct node *n = NULL;
+    int r = walk(d, path, &n);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_removexattr(d->cache, n, name, w));
+    cache_forget(d->cache, n, 1);
+    return r;
+}
+
+static int rename_with(struct driven *d, const char *from, const char *to, unsigned flags)
 {
     struct node *a = NULL, *b = NULL;
     int r = walk_parent(d, from, &a);
@@ -268,12 +427,22 @@ int driven_rename(struct driven *d, const char *from, const char *to)
         r = walk_parent(d, to, &b);
     if (r == 0)
         ANSWER(d, r,
-               cache_rename(d->cache, a, path_basename(from), b, path_basename(to), 0, w));
+               cache_rename(d->cache, a, path_basename(from), b, path_basename(to), flags, w));
     if (a)
         cache_forget(d->cache, a, 1);
     if (b)
         cache_forget(d->cache, b, 1);
     return r;
+}
+
+int driven_rename(struct driven *d, const char *from, const char *to)
+{
+    return rename_with(d, from, to, 0);
+}
+
+int driven_exchange(struct driven *d, const char *from, const char *to)
+{
+    return rename_with(d, from, to, RENAME_EXCHANGE);
 }
 
 int driven_link(struct driven *d, const char *path, const char *to)
@@ -303,6 +472,34 @@ int driven_unlink(struct driven *d, const char *path)
     if (r < 0)
         return r;
     ANSWER(d, r, cache_unlink(d->cache, parent, path_basename(path), w));
+    cache_forget(d->cache, parent, 1);
+    return r;
+}
+
+int driven_mkdir(struct driven *d, const char *path)
+{
+    struct node *parent = NULL, *n = NULL;
+    struct cache_cred cred = {0};
+    struct stat st;
+    int r = walk_parent(d, path, &parent);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_mkdir(d->cache, parent, path_basename(path), 0755, &cred, w, &n, &st));
+    cache_forget(d->cache, parent, 1);
+    if (r == 0)
+        cache_forget(d->cache, n, 1);
+    return r;
+}
+
+int driven_rmdir(struct driven *d, const char *path)
+{
+    struct node *parent = NULL;
+    int r = walk_parent(d, path, &parent);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_rmdir(d->cache, parent, path_basename(path), w));
     cache_forget(d->cache, parent, 1);
     return r;
 }
@@ -373,6 +570,14 @@ int driven_list(struct driven *d, const char *path)
     return r < 0 ? r : names;
 }
 
+ssize_t driven_pread(struct driven *d, struct handle *h, void *buf, size_t len, uint64_t off)
+{
+    int r;
+
+    ANSWER(d, r, cache_prepare_read(d->cache, h, off, len, w));
+    return r < 0 ? r : pread(handle_fd(h), buf, len, (off_t)off);
+}
+
 ssize_t driven_read(struct driven *d, const char *path, void *buf, size_t len)
 {
     struct handle *h = NULL;
@@ -380,10 +585,16 @@ ssize_t driven_read(struct driven *d, const char *path, void *buf, size_t len)
 
     if (r < 0)
         return r;
-    ANSWER(d, r, cache_prepare_read(d->cache, h, 0, len, w));
-    ssize_t got = r < 0 ? r : pread(handle_fd(h), buf, len, 0);
+    ssize_t got = driven_pread(d, h, buf, len, 0);
     cache_release(d->cache, h);
     return got;
+}
+
+void driven_shows(struct driven *d, const char *path, const char *wanted)
+{
+    char text[64];
+
+    check_text("the mount shows", path, text, driven_read(d, path, text, sizeof(text)), wanted);
 }
 
 void driven_put(struct driven *d, const char *path, const void *data, size_t len)

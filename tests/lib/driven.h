@@ -7,7 +7,8 @@
 #include "cache/cache.h"
 
 struct driven {
-    char dir[64]; /* the cache directory */
+    char dir[64];    /* the cache directory */
+    char folder[72]; /* of driven_init_folder() */
     struct cache_config config;
     struct store *store; /* with `around` around it */
     struct cache *cache; /* NULL while unmounted */
@@ -19,10 +20,17 @@ typedef int64_t (*driven_around)(struct layer *l, struct call *c);
 /* An empty cache directory and an empty store; not mounted yet, so that the test can change
  * config. Aborts the test on any failure, as everything here that returns nothing. */
 void driven_init(struct driven *d, driven_around around);
+/* The same over a store like S3: it lists no attributes, renames nothing, gives the same
+ * content the same version, and has a place for objects of our own. */
+void driven_init_like_s3(struct driven *d, driven_around around);
+/* The same with a store that outlives the process: a folder, that takes parts of one size. */
+void driven_init_folder(struct driven *d, driven_around around, uint64_t part_size);
 void driven_release(struct driven *d);
 void driven_mount(struct driven *d);
 /* What is not in the store stays owed. */
 void driven_unmount(struct driven *d);
+/* Mounted again with an empty cache directory. */
+void driven_mount_afresh(struct driven *d);
 
 /* These return 0 (or a count) or a negative errno. */
 int driven_open(struct driven *d, const char *path, int flags, struct handle **ret);
@@ -33,25 +41,48 @@ int driven_fsyncdir(struct driven *d, const char *path);
 int driven_close(struct driven *d, struct handle *h);
 int driven_truncate(struct driven *d, const char *path, uint64_t size);
 int driven_rename(struct driven *d, const char *from, const char *to);
+int driven_exchange(struct driven *d, const char *from, const char *to);
 int driven_link(struct driven *d, const char *path, const char *to);
 int driven_unlink(struct driven *d, const char *path);
+int driven_mkdir(struct driven *d, const char *path);
+int driven_rmdir(struct driven *d, const char *path);
+int driven_chmod(struct driven *d, const char *path, mode_t mode);
+int driven_utimens(struct driven *d, const char *path, int64_t mtime_ns);
+int driven_setxattr(struct driven *d, const char *path, const char *name, const void *value,
+                    size_t size, int flags);
+ssize_t driven_getxattr(struct driven *d, const char *path, const char *name, void *value,
+                        size_t size);
+ssize_t driven_listxattr(struct driven *d, const char *path, char *list, size_t size);
+int driven_removexattr(struct driven *d, const char *path, const char *name);
 int driven_stat(struct driven *d, const char *path, struct stat *st);
 /* user.runfs.state; static. */
 const char *driven_state(struct driven *d, const char *path);
-/* All of it reaches the store within 20 s. */
+/* All of it reaches the store within a minute. */
 int driven_flush(struct driven *d);
 /* How many names a directory shows. */
 int driven_list(struct driven *d, const char *path);
+/* As a read() of the open file. */
+ssize_t driven_pread(struct driven *d, struct handle *h, void *buf, size_t len, uint64_t off);
 /* The first bytes of a file. */
 ssize_t driven_read(struct driven *d, const char *path, void *buf, size_t len);
+/* Fails the test unless the file holds this text, of up to 63 bytes. */
+void driven_shows(struct driven *d, const char *path, const char *wanted);
 /* Opens, writes and closes. */
 void driven_put(struct driven *d, const char *path, const void *data, size_t len);
 
 /* The store as it is, without the cache: -ENOENT, or how many bytes of the object are in `buf`.
  */
 ssize_t driven_stored(struct driven *d, const char *key, void *buf, size_t len);
+/* Fails the test unless the object holds this text, of up to 63 bytes; NULL: unless there is
+ * none. */
+void driven_stores(struct driven *d, const char *key, const char *wanted);
 /* Makes an object there, as another node would. */
 void driven_store(struct driven *d, const char *key, const void *data, size_t len);
+/* Makes it if the object is at version `etag`, with attributes: a put that arrives late. */
+int driven_store_if(struct driven *d, const char *key, const char *etag, const void *data,
+                    size_t len, const struct attrs *attrs);
+void driven_store_with(struct driven *d, const char *key, const void *data, size_t len,
+                       const struct attrs *attrs);
 
 /* Until the condition holds, at most 20 s. */
 #define DRIVEN_WAIT(condition)                                                                 \

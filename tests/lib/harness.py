@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -50,10 +51,13 @@ def versitygw_binary():
     return path
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def hold_port():
+    """A port of the loopback that stays ours, as a socket that never listens: a server that sets
+    SO_REUSEADDR can have it as often as it is started, and nobody else gets it in between."""
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("127.0.0.1", 0))
+    return s
 
 
 def wait_for(what, condition, seconds=30.0, step=0.02):
@@ -83,20 +87,25 @@ class Gateway:
     """versitygw over a folder. Objects are plain files in it, so a test can read what the store
     holds without asking anything of the code under test."""
 
-    def __init__(self, folder, bucket="bucket"):
+    def __init__(self, folder, bucket="bucket", host="127.0.0.1"):
         self.folder = folder
         self.bucket = bucket
-        self.port = free_port()
+        self.host = host
+        self.secret = SECRET_KEY
+        self.users = None  # a folder for accounts beside the first; made by add_user()
+        self.held = hold_port() # while the server is down as well
+        self.port = self.held.getsockname()[1]
         self.process = None
         os.makedirs(os.path.join(folder, "data", bucket), exist_ok=True)
         self.log = os.path.join(folder, "versitygw.log")
 
     @property
     def endpoint(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     def objects(self, prefix=""):
-        """{key: path of the file that holds it} of all objects; directory markers are left out."""
+        """{key: path of the file that holds it} of all objects; directory markers are left out, and
+        the names that the server itself uses for a moment while it replaces an object."""
         base = os.path.join(self.folder, "data", self.bucket)
         top = os.path.join(base, prefix)
         found = {}
@@ -104,13 +113,14 @@ class Gateway:
             folders[:] = [f for f in folders if not (where == base and f == ".sgwtmp")]
             for name in files:
                 path = os.path.join(where, name)
-                found[os.path.relpath(path, top)] = path
+                if ".sgwtmp." not in name:
+                    found[os.path.relpath(path, top)] = path
         return found
 
     def start(self):
-        command = [versitygw_binary(), "--port", f"127.0.0.1:{self.port}", "--access", ACCESS_KEY,
-                   "--secret", SECRET_KEY, "--region", REGION, "--keep-alive", "--quiet",
-                   "posix", os.path.join(self.folder, "data")]
+        command = [versitygw_binary(), "--port", f"{self.host}:{self.port}", "--access", ACCESS_KEY,
+                   "--secret", self.secret, "--region", REGION, "--keep-alive", "--quiet",
+                   *(["--iam-dir", self.users] if self.users else []), "posix", os.path.join(self.folder, "data")]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         wait_for("the S3 server answers", self.answers, 30)
@@ -120,7 +130,7 @@ class Gateway:
         if self.process.poll() is not None:
             raise Failure(f"the S3 server ended: {open(self.log, errors='replace').read()[-500:]}")
         try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            socket.create_connection((self.host, self.port), 1).close()
             return True
         except OSError:
             return False
@@ -132,6 +142,16 @@ class Gateway:
     def stop(self):
         end_process(self.process)
         self.process = None
+
+    def keep_users(self):
+        """Before start(): the server can have more accounts than the one of ACCESS_KEY."""
+        self.users = os.path.join(self.folder, "users")
+        os.makedirs(self.users, exist_ok=True)
+
+    def admin(self, *words):
+        subprocess.run([versitygw_binary(), "admin", "--access", ACCESS_KEY, "--secret", self.secret,
+                        "--endpoint-url", self.endpoint, *words], check=True,
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
 def s3_environment():
@@ -203,9 +223,19 @@ class Mount:
         done = self.run("flush", self.mountpoint, "--staged", "--timeout", str(seconds), seconds=seconds + 20)
         check(done.returncode == 0, f"runfs flush: exit {done.returncode}: {done.stdout.strip()}")
 
+    def try_umount(self, seconds, limit=None):
+        """The finished `runfs umount --timeout`, after at most `limit` seconds."""
+        # What another thread of a test just starts holds this one's files open until it is executed.
+        for _ in range(6):
+            done = self.run("umount", self.mountpoint, "--timeout", str(seconds), seconds=limit or seconds + 20)
+            if "is in use by" not in done.stdout:
+                break
+            time.sleep(0.5)
+        return done
+
     def umount(self, seconds=300):
         """Drains and unmounts; anything but exit 0 is a failure."""
-        done = self.run("umount", self.mountpoint, "--timeout", str(seconds), seconds=seconds + 20)
+        done = self.try_umount(seconds)
         check(done.returncode == 0, f"runfs umount: exit {done.returncode}: {done.stdout.strip()}")
         check(not os.path.ismount(self.mountpoint), "runfs umount: exit 0, but still mounted")
         try:
@@ -316,23 +346,26 @@ class Workplace:
 
 
 class Tally:
-    """Counts cases and prints the closing line."""
+    """Counts cases and prints the closing line; from several threads, too."""
 
     def __init__(self, title):
         self.title = title
         self.passed = self.failed = self.skipped = 0
+        self.lock = threading.Lock()
 
     def run(self, name, function, *arguments):
-        """Runs one case; True when it passed. Only a Failure or an error of the system is a
-        failed case; anything else is a mistake of the test and ends it."""
+        """Runs one case; True when it passed. A Failure, an error of the system or an answer of
+        an odd form is a failed case; anything else is a mistake of the test and ends it."""
         started = time.monotonic()
         try:
             note = function(*arguments)
-        except (Failure, OSError, subprocess.SubprocessError) as e:
-            self.failed += 1
+        except (Failure, OSError, subprocess.SubprocessError, ValueError, LookupError) as e:
+            with self.lock:
+                self.failed += 1
             print(f"not ok  {name} ({time.monotonic() - started:.1f} s): {type(e).__name__}: {e}", flush=True)
             return False
-        self.passed += 1
+        with self.lock:
+            self.passed += 1
         print(f"ok      {name} ({time.monotonic() - started:.1f} s){': ' + note if note else ''}", flush=True)
         return True
 

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <glob.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,17 +24,23 @@
 #include <unistd.h>
 
 #define ROUNDS_MAX 8
+#define PART       64
+
+#define SESSION_POINTS 7 /* the last ones */
 
 static const char *const points[] = {
-    "close-stamped",      "complete-data",    "complete-mtime",    "create-made",
-    "create-stamped",     "delete-done",      "delete-noted",      "discard-orphaned",
-    "evict-discarded",    "exchange-mirror",  "link-made",         "materialise-incoming",
-    "materialise-linked", "mkdir-done",       "open-stamped",      "orphan-moved",
-    "rename-copied",      "rename-mirror",    "rename-noted",      "rename-row",
-    "renamedir-copied",   "renamedir-native", "renamedir-noted",   "rmdir-mirror",
-    "rmdir-row",          "setattr-stamped",  "truncate-complete", "truncate-emptied",
-    "unlink-mirror",      "unlink-row",       "upload-committed",  "upload-keys",
-    "upload-stamped",     "utimens-moved",
+    "close-stamped",        "complete-data",      "complete-mtime",   "create-made",
+    "create-stamped",       "delete-done",        "delete-noted",     "discard-orphaned",
+    "evict-discarded",      "exchange-mirror",    "exchange-rows",    "link-made",
+    "materialise-incoming", "materialise-linked", "mkdir-done",       "open-stamped",
+    "orphan-moved",         "rename-copied",      "rename-mirror",    "rename-noted",
+    "rename-row",           "renamedir-copied",   "renamedir-native", "renamedir-noted",
+    "rmdir-mirror",         "rmdir-row",          "setattr-stamped",  "truncate-complete",
+    "truncate-emptied",     "unlink-mirror",      "unlink-row",       "upload-committed",
+    "upload-keys",          "upload-stamped",     "utimens-moved",    "upload-looked",
+    "link-ready",           "create-placed",      "truncate-placed",  "exchange-placed",
+    "session-noted",        "session-begun",      "upload-session",   "session-resumed",
+    "upload-parts",         "session-committed",  "session-ended",
 };
 
 static unsigned reached[ARRAY_SIZE(points)]; /* how often a process died there */
@@ -61,6 +68,9 @@ struct round {
     enum ending ending;
     bool frozen, passthrough;
     bool small;     /* the cache: content is evicted */
+    bool parts;     /* what is larger than PART goes in parts */
+    bool relists;   /* what is known of the store is believed for a moment only */
+    bool lingers;   /* steps are made slowly, so that others come in between */
     unsigned point; /* END_POINT: which */
     char crash_at[48];
 };
@@ -71,7 +81,8 @@ static bool changes(enum call_kind kind)
 {
     return kind == CALL_PUT || kind == CALL_COPY || kind == CALL_RENAME ||
            kind == CALL_REMOVE || kind == CALL_MKDIR || kind == CALL_RMDIR ||
-           kind == CALL_SETATTR;
+           kind == CALL_SETATTR || kind == CALL_PART || kind == CALL_COMMIT ||
+           kind == CALL_ABORT;
 }
 
 static int64_t slow_around(struct layer *l, struct call *c)
@@ -89,8 +100,10 @@ static int64_t slow_around(struct layer *l, struct call *c)
     int r = op_sleep(c->op, rng_below(&rng, 3) ? rng_below(&rng, 2000) * 1000 : 0);
     if (r < 0)
         return r;
-    /* A failure in fifty changes; half of them have taken effect nevertheless. */
-    unsigned luck = errors && changes(c->kind) ? rng_below(&rng, 100) : 2;
+    /* A failure in fifty changes; half of them have taken effect nevertheless. Of parts, of
+     * which a file has a hundred, one in a thousand: an upload must come to its end. */
+    unsigned often = c->kind == CALL_PART ? 2000 : 100;
+    unsigned luck = errors && changes(c->kind) ? rng_below(&rng, often) : 2;
     if (luck == 0)
         return op_fail(c->op, -EIO, "%s %s: a failure of the model", call_name(c->kind),
                        c->key);
@@ -107,7 +120,12 @@ static int64_t slow_around(struct layer *l, struct call *c)
     return done;
 }
 
-static struct store *open_store(void)
+static bool is_folder(void)
+{
+    return strncmp(store_url, "file:", 5) == 0;
+}
+
+static struct store *open_store(bool parts)
 {
     struct store_option options[4];
     const char *endpoint = getenv("RUNFS_TEST_S3_ENDPOINT");
@@ -130,6 +148,9 @@ static struct store *open_store(void)
         (void)fprintf(stderr, "%s\n", op.why);
         _exit(2);
     }
+    /* A folder can be asked for parts of any one size; S3 takes no small ones. */
+    for (struct store *s = driver; s && parts && is_folder(); s = s->next)
+        s->part_size = s->part_min = s->part_max = PART;
     if (!l || layer_init(l, driver, slow_around) < 0)
         abort();
     if (!native)
@@ -145,6 +166,17 @@ static void fail(const char *what, const char *why)
     if (getenv("MODEL_STOP"))
         (void)raise(SIGSTOP);
     _exit(1);
+}
+
+/* Now and then a thread rests between two of its steps. */
+static void linger(const char *point)
+{
+    static atomic_uint passed;
+    struct rng rng = {atomic_fetch_add(&passed, 1) + (unsigned)*point};
+
+    (void)rng_next(&rng);
+    if (rng_below(&rng, 3) == 0)
+        (void)usleep(rng_below(&rng, 20000));
 }
 
 static void mount_cache(struct mounted *m, const struct round *r)
@@ -163,12 +195,13 @@ static void mount_cache(struct mounted *m, const struct round *r)
     config.settle_ns = 0;
     config.late_ns = 0; /* a process that died sends nothing more here */
     config.upload_interval_ns = 0;
-    config.attr_timeout_ns = config.list_timeout_ns = 3600 * NS_PER_SEC;
+    config.attr_timeout_ns = config.list_timeout_ns = r->relists ? 0 : 3600 * NS_PER_SEC;
     config.passthrough = r->passthrough;
     config.uid = config.gid = 0;
     op_init(&op, 20 * NS_PER_SEC);
     memset(m, 0, sizeof(*m));
-    if (cache_new(&config, open_store(), &op, &m->cache) < 0)
+    crash_watch(r->lingers ? linger : NULL);
+    if (cache_new(&config, open_store(r->parts), &op, &m->cache) < 0)
         fail("the cache does not open", op.why);
 }
 
@@ -191,7 +224,7 @@ static int recognise(struct mounted *m, const struct tree *candidates, size_t n,
 {
     struct tree found;
     const char *differs = NULL;
-    char why[1024];
+    char why[1024] = "";
     int r = mounted_read(m, &found, content);
 
     if (r < 0)
@@ -202,10 +235,31 @@ static int recognise(struct mounted *m, const struct tree *candidates, size_t n,
             tree_release(&found);
             return (int)i;
         }
-        (void)snprintf(why, sizeof(why), "%s", differs);
+        size_t len = strlen(why);
+        (void)snprintf(why + len, sizeof(why) - len, "%s%s", len ? "; or: " : "", differs);
     }
     fail("after a recovery", why);
     return -1;
+}
+
+/* A removal that was refused leaves what it should have removed. */
+static bool is_in_the_way(int r)
+{
+    return r == -EISDIR || r == -ENOTDIR || r == -ENOTEMPTY || r == -EEXIST;
+}
+
+/* A removal that was refused is tried again later than what it is in the way of, which is told
+ * to the one who flushes. */
+static int flush_all(struct mounted *m)
+{
+    struct step flush = {.kind = OP_FLUSH};
+    int r = mounted_do(m, &flush);
+
+    for (int i = 0; i < 20 && errors && is_in_the_way(r); i++) {
+        (void)usleep(500000);
+        r = mounted_do(m, &flush);
+    }
+    return r;
 }
 
 static void do_steps(struct mounted *m, const struct plan *p)
@@ -217,11 +271,11 @@ static void do_steps(struct mounted *m, const struct plan *p)
             (void)fprintf(stderr, "%zu", i);
             step_print(stderr, &p->step[i]);
         }
-        int r = mounted_do(m, &p->step[i]);
+        int r = p->step[i].kind == OP_FLUSH ? flush_all(m) : mounted_do(m, &p->step[i]);
         atomic_store(&shared->done, (unsigned)i + 1);
         /* That an upload failed is told once, and the upload tried again. */
-        bool told =
-            errors && r == -EIO && (p->step[i].kind == OP_CLOSE || p->step[i].kind == OP_FSYNC);
+        bool told = errors && (r == -EIO || is_in_the_way(r)) &&
+                    (p->step[i].kind == OP_CLOSE || p->step[i].kind == OP_FSYNC);
         if (r == 0 || told)
             continue;
         (void)snprintf(what, sizeof(what), "step %zu (%s)", i, p->step[i].path);
@@ -253,9 +307,8 @@ static void run_round(struct round *r)
         must_be(&m, "at once", &p->tree[p->n], MODES_ALL);
     if (r->ending == END_THAW) {
         atomic_store(&shared->frozen, 0);
-        struct step flush = {.kind = OP_FLUSH};
         mounted_close_all(&m);
-        int e = mounted_do(&m, &flush);
+        int e = flush_all(&m);
         if (e < 0)
             fail("flush in the same process", strerror(-e));
         must_be(&m, "after a flush in the same process", &p->tree[p->n], MODES_ALL);
@@ -263,6 +316,11 @@ static void run_round(struct round *r)
     if (r->ending == END_STOPPED) {
         atomic_store(&shared->frozen, 0);
         stop_cache(&m);
+    }
+    if (r->ending == END_POINT && r->point >= ARRAY_SIZE(points) - SESSION_POINTS) {
+        atomic_store(&shared->frozen, 0);
+        mounted_close_all(&m);
+        (void)flush_all(&m); /* uploads are what is to be interrupted */
     }
     if (r->ending == END_POINT || r->ending == END_KILLED) {
         const struct timespec ts = {.tv_nsec = 20 * 1000 * 1000};
@@ -292,7 +350,7 @@ static int take_stored(void *arg, const char *name, const struct object *obj)
 
 static void store_must_be(const struct tree *wanted)
 {
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     static struct stored s;
     struct op op;
 
@@ -324,21 +382,57 @@ static void store_must_be(const struct tree *wanted)
     store_close(store);
 }
 
+/* An upload session that holds parts and is left in the folder's state: its name and its key,
+ * or NULL. Its log has a line for each part behind the two of its head, of which the second is
+ * the key. Static. */
+static const char *session_left(void)
+{
+    static char what[300];
+    char path[700], key[128] = "", line[256];
+    glob_t found;
+
+    *what = '\0';
+    (void)snprintf(path, sizeof(path), "%s/%s.runfs/up-*.log", store_url + strlen("file://"),
+                   prefix);
+    if (glob(path, 0, NULL, &found) != 0)
+        return NULL;
+    for (size_t i = 0; i < found.gl_pathc && !*what; i++) {
+        FILE *f = fopen(found.gl_pathv[i], "r");
+        unsigned lines = 0;
+        for (; f && fgets(line, sizeof(line), f); lines++)
+            if (lines == 1)
+                (void)snprintf(key, sizeof(key), "%.*s", (int)strcspn(line, "\n"), line);
+        if (lines > 2)
+            (void)snprintf(what, sizeof(what),
+                           "an upload of %s that nobody will finish: %s, %u lines", key,
+                           strrchr(found.gl_pathv[i], '/') + 1, lines);
+        if (f)
+            (void)fclose(f);
+    }
+    globfree(&found);
+    return *what ? what : NULL;
+}
+
 /* The last process: recovers, publishes, and looks at the store. */
 static void run_last(struct round *r)
 {
     struct mounted m;
-    struct step flush = {.kind = OP_FLUSH};
 
     mount_cache(&m, r);
     int matched = recognise(&m, r->candidates, r->n_candidates, true);
     atomic_store(&shared->matched, matched);
-    int e = mounted_do(&m, &flush);
+    int e = flush_all(&m);
     if (e < 0)
         fail("flush", strerror(-e));
     must_be(&m, "after the flush", &r->candidates[matched], MODES_ALL);
+    /* Nobody waits for the end of those, and one that was refused is tried again. */
+    for (int i = 0; i < 300 && is_folder() && session_left(); i++)
+        (void)usleep(100000);
     stop_cache(&m);
     store_must_be(&r->candidates[matched]);
+    const char *left = is_folder() ? session_left() : NULL;
+    if (left)
+        fail("in the store", left);
     atomic_store(&shared->ended, 1);
     _exit(0);
 }
@@ -422,11 +516,10 @@ static void report(uint64_t seed, struct round *rounds, unsigned n, const int *c
                  n, shared->why);
     for (unsigned i = 0; i <= n; i++) {
         struct round *r = &rounds[i];
-        (void)printf(" round %u%s%s ending %d %s\n", i, r->frozen ? " frozen" : "",
-                     r->passthrough ? " passthrough"
-                     : r->small     ? " small"
-                                    : "",
-                     r->ending, r->crash_at);
+        (void)printf(" round %u%s%s%s%s%s%s ending %d %s\n", i, r->frozen ? " frozen" : "",
+                     r->passthrough ? " passthrough" : "", r->small ? " small" : "",
+                     r->parts ? " parts" : "", r->relists ? " relists" : "",
+                     r->lingers ? " lingers" : "", r->ending, r->crash_at);
         if (chosen[i] < 0)
             continue;
         tree_print(stdout, &r->candidates[chosen[i]]);
@@ -445,7 +538,10 @@ static void round_make(struct round *r, struct rng *rng, const struct tree *cand
     r->frozen = rng_below(rng, 3) == 0;
     r->passthrough = rng_below(rng, 2);
     r->small = !r->frozen && rng_below(rng, 3) == 0;
+    r->relists = !r->frozen && rng_below(rng, 2) == 0;
     r->ending = (enum ending)rng_below(rng, ENDINGS);
+    r->parts = rng_below(rng, 3) > 0;
+    r->lingers = rng_below(rng, 2);
     size_t steps = 1 + rng_below(rng, rng_below(rng, 3) ? 12 : OPS_MAX);
     struct rng same = *rng;
     for (size_t i = 0; i < n_candidates; i++) {
@@ -454,7 +550,10 @@ static void round_make(struct round *r, struct rng *rng, const struct tree *cand
     }
     if (r->ending != END_POINT)
         return;
-    r->point = rng_below(rng, ARRAY_SIZE(points));
+    /* Most files are too small for parts: what there is of them counts more. */
+    r->point = r->parts && rng_below(rng, 3) == 0
+                   ? ARRAY_SIZE(points) - 1 - rng_below(rng, SESSION_POINTS)
+                   : rng_below(rng, ARRAY_SIZE(points));
     (void)snprintf(r->crash_at, sizeof(r->crash_at), "%s:%u", points[r->point],
                    1 + rng_below(rng, 3) / 2);
 }

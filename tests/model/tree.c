@@ -58,7 +58,8 @@ static void enter(struct tree *t, const char *path, struct inode *inode)
     if (t->n == NAMES_MAX)
         abort();
     struct name *name = &t->v[t->n++];
-    (void)snprintf(name->path, sizeof(name->path), "%s", path);
+    memcpy(name->path, path, strnlen(path, sizeof(name->path) - 1) + 1);
+    name->path[sizeof(name->path) - 1] = '\0';
     name->inode = inode;
 }
 
@@ -360,17 +361,32 @@ static bool plan_rename(struct tree *t, struct step *s, struct rng *rng)
     return true;
 }
 
-static bool plan_exchange(struct tree *t, struct step *s, struct rng *rng)
+static struct name *any_of_a_kind(struct tree *t, struct rng *rng)
 {
-    struct name *a = any(t, rng, KIND_FILE), *b = any(t, rng, KIND_FILE);
+    return any(t, rng,
+               rng_below(rng, 2)   ? KIND_DIR
+               : rng_below(rng, 4) ? KIND_FILE
+                                   : KIND_LINK);
+}
 
-    if (!a || a->inode == b->inode)
+/* Any two, of which neither holds the other. Two files must be here to the last byte. */
+static bool plan_exchange(struct tree *t, struct step *s, struct rng *rng, bool frozen)
+{
+    struct name *a = any_of_a_kind(t, rng), *b = any_of_a_kind(t, rng);
+
+    if (!a || !b || a->inode == b->inode ||
+        (frozen && a->inode->kind != KIND_DIR && b->inode->kind != KIND_DIR))
         return false;
     (void)snprintf(s->path, sizeof(s->path), "%s", a->path);
     (void)snprintf(s->to, sizeof(s->to), "%s", b->path);
-    struct inode *i = a->inode;
-    a->inode = b->inode;
-    b->inode = i;
+    if (below(s->path, s->to) || below(s->to, s->path) || strlen(s->path) > 70 ||
+        strlen(s->to) > 70)
+        return false;
+    (void)snprintf(a->path, PATH_MAX_MODEL, "%s", s->to);
+    (void)snprintf(b->path, PATH_MAX_MODEL, "%s", s->path);
+    move_below(t, s->path, "\n");
+    move_below(t, s->to, s->path);
+    move_below(t, "\n", s->to);
     return true;
 }
 
@@ -448,7 +464,7 @@ static bool plan_step(struct tree *t, struct step *s, struct rng *rng, bool froz
     case OP_RENAME:
         return plan_rename(t, s, rng);
     case OP_EXCHANGE:
-        return !frozen && plan_exchange(t, s, rng);
+        return plan_exchange(t, s, rng, frozen);
     case OP_LINK:
         return !frozen && plan_link(t, s, rng);
     case OP_SYMLINK:

@@ -4,6 +4,7 @@
 #include "backends/aws_process.h"
 #include "common/mem.h"
 #include "tests/lib/aws_env.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -421,10 +422,5 @@ int main(void)
     tcase_add_test(t, files_elsewhere);
     tcase_add_test(t, strange_files_do_no_harm);
     suite_add_tcase(suite, t);
-
-    SRunner *sr = srunner_create(suite);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

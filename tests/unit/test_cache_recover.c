@@ -1,9 +1,11 @@
 /* cache/: what a mount finds that an earlier one left: after a reboot of the machine, and with
  * a damaged journal. */
 #include "cache/cache.h"
+#include "cache/crash.h"
 #include "cache/recover.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -13,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define PART  65536
@@ -20,7 +23,8 @@
 
 /* ---- the store takes nothing ---- */
 
-static atomic_bool refusing;
+static atomic_bool refusing, refusing_removals;
+static atomic_uint adding; /* requests that add something */
 
 static int64_t refuse(struct layer *l, struct call *c)
 {
@@ -28,7 +32,11 @@ static int64_t refuse(struct layer *l, struct call *c)
     bool adds = c->kind == CALL_PUT || c->kind == CALL_BEGIN || c->kind == CALL_RENAME ||
                 c->kind == CALL_COPY;
 
-    if (adds && atomic_load(&refusing))
+    if (adds)
+        atomic_fetch_add(&adding, 1);
+    bool refused = adds ? atomic_load(&refusing)
+                        : c->kind == CALL_REMOVE && atomic_load(&refusing_removals);
+    if (refused)
         return op_fail(c->op, -EACCES, "%s %s: refused", call_name(c->kind), c->key);
     return call_next(c);
 }
@@ -105,15 +113,6 @@ static void write_synced(struct driven *d, const char *name, const char *before,
     ck_assert_int_eq(driven_close(d, h), 0);
 }
 
-static void is_stored(struct driven *d, const char *key, const char *wanted)
-{
-    char buf[64] = "";
-    ssize_t n = driven_stored(d, key, buf, sizeof(buf) - 1);
-
-    ck_assert_msg(n == (ssize_t)strlen(wanted) && strcmp(buf, wanted) == 0,
-                  "the store has %s: %zd \"%s\", not \"%s\"", key, n, buf, wanted);
-}
-
 static ino_t ino_of(struct driven *d, const char *path)
 {
     struct stat st;
@@ -127,6 +126,7 @@ static void before_the_reboot(struct driven *d, const char *large)
     char buf[PART];
 
     d->config.part_size = PART;
+    d->config.settle_ns = 10 * NS_PER_SEC; /* no upload is refused, and told, before a close */
     driven_store(d, "partial", large, LARGE);
     driven_store(d, "from/x", "x", 1);
     driven_mount(d);
@@ -165,6 +165,8 @@ START_TEST(after_a_reboot_only_what_was_synced_counts)
     driven_mount(&d);
     ino_t clean = ino_of(&d, "clean"), partial = ino_of(&d, "partial");
     ino_t synced = ino_of(&d, "synced");
+    /* An attempt to upload it writes its stamp: it is synced as before. */
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.failed_files == 5));
     driven_unmount(&d);
     another_boot(&d);
     lose_blocks(&d, "mirror/clean", 0, 5);
@@ -184,9 +186,9 @@ START_TEST(after_a_reboot_only_what_was_synced_counts)
     ck_assert_uint_eq(ino_of(&d, "partial"), partial);
     ck_assert_uint_eq(ino_of(&d, "synced"), synced);
     ck_assert_int_eq(driven_flush(&d), 0);
-    is_stored(&d, "changed", "old");
-    is_stored(&d, "synced", "synced");
-    is_stored(&d, "to/again", "moved");
+    driven_stores(&d, "changed", "old");
+    driven_stores(&d, "synced", "synced");
+    driven_stores(&d, "to/again", "moved");
     ck_assert_int_eq(driven_stored(&d, "new", back, 1), -ENOENT);
     ck_assert_int_eq(driven_stored(&d, "link", back, 1), -ENOENT);
     ck_assert_int_eq(driven_stored(&d, "dir/later", back, 1), -ENOENT);
@@ -221,11 +223,158 @@ START_TEST(after_a_crash_all_that_was_closed_counts)
     atomic_store(&refusing, false);
     driven_mount(&d);
     ck_assert_int_eq(driven_flush(&d), 0);
-    is_stored(&d, "changed", "unsynced");
-    is_stored(&d, "new", "unsynced");
-    is_stored(&d, "synced", "synced");
-    is_stored(&d, "dir/later", "syncedunsynced");
-    is_stored(&d, "link", "clean");
+    driven_stores(&d, "changed", "unsynced");
+    driven_stores(&d, "new", "unsynced");
+    driven_stores(&d, "synced", "synced");
+    driven_stores(&d, "dir/later", "syncedunsynced");
+    driven_stores(&d, "link", "clean");
+    driven_release(&d);
+}
+END_TEST
+
+static bool is_kept(struct driven *d, const char *name)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof(path), "%s/kept/%s", d->dir, name);
+    return access(path, F_OK) == 0;
+}
+
+static struct driven *recovering;
+static unsigned taken_back;
+
+static void nothing_is_kept_yet(const char *point)
+{
+    if (strcmp(point, "removals-taken-back") != 0)
+        return;
+    taken_back++;
+    ck_assert(!is_kept(recovering, "two") && !is_kept(recovering, "moved"));
+}
+
+/* A removal waits for what was closed before it; what is kept never comes. What has to make
+ * room for a synced file goes, and what was removed before. */
+START_TEST(what_followed_an_unsynced_file_is_not_removed)
+{
+    bool synced = _i == 1;
+    struct driven d;
+    char back[8];
+
+    driven_init(&d, refuse);
+    recovering = &d;
+    taken_back = 0;
+    d.config.settle_ns = 10 * NS_PER_SEC;
+    driven_mount(&d);
+    driven_put(&d, "zero", "zero", 4);
+    driven_put(&d, "one", "one", 3);
+    driven_put(&d, "moving", "old", 3);
+    driven_put(&d, "place", "file", 4);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&refusing, true);
+    atomic_store(&refusing_removals, true);
+    ck_assert_int_eq(driven_unlink(&d, "zero"), 0);
+    write_synced(&d, "two", "two", synced ? NULL : "!");
+    write_synced(&d, "moving", "new", synced ? NULL : "!");
+    ck_assert_int_eq(driven_rename(&d, "moving", "moved"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "one"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "place"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "place"), 0);
+    write_synced(&d, "place/file", "file", NULL);
+    driven_unmount(&d);
+    another_boot(&d);
+    atomic_store(&refusing, false);
+    atomic_store(&refusing_removals, false);
+    crash_watch(nothing_is_kept_yet);
+    driven_mount(&d);
+    crash_watch(NULL);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(is_kept(&d, "two"), !synced);
+    ck_assert_int_eq(driven_stored(&d, "zero", back, sizeof(back)), -ENOENT);
+    driven_stores(&d, "place/file", "file");
+    ck_assert_int_lt(driven_stored(&d, "place", back, sizeof(back)), 0);
+    if (synced) {
+        driven_stores(&d, "two", "two");
+        driven_stores(&d, "moved", "new");
+        ck_assert_int_eq(driven_stored(&d, "one", back, sizeof(back)), -ENOENT);
+        ck_assert_int_eq(driven_stored(&d, "moving", back, sizeof(back)), -ENOENT);
+    } else {
+        driven_stores(&d, "one", "one");
+        driven_stores(&d, "moving", "old");
+        ck_assert_int_eq(driven_read(&d, "one", back, sizeof(back)), 3);
+    }
+    struct stat st;
+    ck_assert_int_eq(driven_stat(&d, "dir", &st), synced ? -ENOENT : 0);
+    ck_assert_uint_eq(taken_back, synced ? 0 : 1);
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- the order after a SIGKILL ---- */
+
+/* For calls that find what they need here. */
+static void never(struct waiter *w, int err)
+{
+    (void)w;
+    (void)err;
+    ck_abort_msg("woken");
+}
+
+static void make_something(struct driven *d, int which)
+{
+    const struct cache_cred cred = {0};
+    struct waiter w = {.wake = never};
+    struct node *root = cache_root(d->cache), *n = NULL;
+    struct handle *h = NULL;
+    struct stat st;
+
+    if (which == 0)
+        ck_assert_int_eq(cache_symlink(d->cache, root, "latest", "two", &cred, &w, &n, &st), 0);
+    else if (which == 1 || which == 2)
+        ck_assert_int_eq(cache_mknod(d->cache, root, "made",
+                                     (which == 1 ? S_IFREG : S_IFIFO) | 0644, 0, &cred, &w, &n,
+                                     &st),
+                         0);
+    else if (which == 3)
+        ck_assert_int_eq(driven_truncate(d, "a", 1), 0);
+    else if (which == 4)
+        ck_assert_int_eq(driven_exchange(d, "a", "b"), 0);
+    else
+        ck_assert_int_eq(driven_open(d, "made", O_RDONLY | O_CREAT, &h), 0);
+    if (h)
+        ck_assert_int_eq(driven_close(d, h), 0);
+    if (n)
+        cache_forget(d->cache, n, 1);
+}
+
+/* What nobody closed has its place in the order, too: a removal that came later waits for it.
+ */
+START_TEST(what_has_no_close_keeps_its_place)
+{
+    struct driven d;
+    char back[8];
+
+    driven_init(&d, refuse);
+    driven_store(&d, "a", "aa", 2);
+    driven_store(&d, "b", "bb", 2);
+    driven_mount(&d);
+    driven_put(&d, "one", "one", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_list(&d, ""), 3);
+    atomic_store(&refusing, true);
+    make_something(&d, _i);
+    ck_assert_int_eq(driven_unlink(&d, "one"), 0);
+    (void)usleep(300000);
+    driven_stores(&d, "one", "one");
+    driven_unmount(&d);
+    driven_mount(&d);
+    (void)usleep(700000);
+    driven_stores(&d, "one", "one");
+    driven_unmount(&d);
+    atomic_store(&refusing, false);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_stored(&d, "one", back, sizeof(back)), -ENOENT);
     driven_release(&d);
 }
 END_TEST
@@ -276,6 +425,7 @@ START_TEST(a_damaged_journal_loses_no_content)
     struct stat st;
 
     driven_init(&d, refuse);
+    d.config.settle_ns = 10 * NS_PER_SEC; /* as above */
     driven_store(&d, "dir/x", "x", 1);
     driven_store(&d, "gone", "gone", 4);
     driven_store(&d, "was", "was", 3);
@@ -290,9 +440,9 @@ START_TEST(a_damaged_journal_loses_no_content)
     driven_mount(&d);
     ck_assert_int_eq(driven_stat(&d, "a", &st), 0);
     ck_assert_int_eq(driven_flush(&d), 0);
-    is_stored(&d, "a", "first");
-    is_stored(&d, "dir/b", "second");
-    is_stored(&d, "was", "was");
+    driven_stores(&d, "a", "first");
+    driven_stores(&d, "dir/b", "second");
+    driven_stores(&d, "was", "was");
     /* An empty file is a new database to SQLite, noise in its log is none of its log's. */
     bool readable = damages[_i].keep + (off_t)damages[_i].fill == 0 ||
                     strcmp(damages[_i].file, "state.db") != 0;
@@ -324,10 +474,95 @@ START_TEST(without_journal_after_a_reboot_a_renamed_file_is_kept)
     cache_each_pending(d.cache, add_pending, &pending);
     has_pending(&pending, "[kept b]", true);
     ck_assert_int_eq(driven_flush(&d), 0);
-    is_stored(&d, "a", "first");
+    driven_stores(&d, "a", "first");
     ck_assert_int_eq(driven_stored(&d, "b", back, sizeof(back)), -ENOENT);
     ck_assert_int_eq(driven_read(&d, "a", back, sizeof(back)), 5);
     ck_assert_mem_eq(back, "first", 5);
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- many names of one file ---- */
+
+#define NAMES 300
+
+static const char *nth_name(int i)
+{
+    static char name[64];
+
+    (void)snprintf(name, sizeof(name), "dir/one-of-many-names-of-one-file-%04d", i);
+    return name;
+}
+
+static unsigned stamp_flags(struct driven *d, const char *name)
+{
+    char path[160], text[256] = "";
+    unsigned flags = 0;
+
+    (void)snprintf(path, sizeof(path), "%s/mirror/%s", d->dir, name);
+    ck_assert_int_gt(getxattr(path, "user.runfs.a", text, sizeof(text) - 1), 0);
+    ck_assert_int_eq(sscanf(text, "1 %*x %*o %*u %*u %*x %*u %*u %*u %x", &flags), 1);
+    return flags;
+}
+
+static void has_all_names(struct driven *d, const char *content)
+{
+    char buf[16];
+
+    ck_assert_int_eq(driven_list(d, "dir"), NAMES);
+    for (int i = 0; i < NAMES; i++) {
+        memset(buf, 0, sizeof(buf));
+        ck_assert_int_eq(driven_read(d, nth_name(i), buf, sizeof(buf) - 1),
+                         (ssize_t)strlen(content));
+        ck_assert_str_eq(buf, content);
+        ck_assert_str_ne(driven_state(d, nth_name(i)), "dirty");
+    }
+}
+
+/* More than a stamp can tell of: what is in the store is known to be there, on the next mount
+ * and after a reboot, too; and what is not goes there. */
+START_TEST(many_names_of_one_file)
+{
+    struct driven d;
+    char first[64];
+
+    atomic_store(&refusing, false);
+    driven_init(&d, refuse);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    (void)snprintf(first, sizeof(first), "%s", nth_name(0));
+    driven_put(&d, first, "content", 7);
+    for (int i = 1; i < NAMES; i++)
+        ck_assert_int_eq(driven_link(&d, first, nth_name(i)), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    DRIVEN_WAIT((stamp_flags(&d, first) & 1) == 0); /* nothing is owed */
+    if (_i == 2) {                                  /* one of them is owed */
+        atomic_store(&refusing, true);
+        ck_assert_int_eq(driven_link(&d, first, "dir/another"), 0);
+    }
+    driven_unmount(&d);
+    if (_i == 1)
+        another_boot(&d);
+    atomic_store(&refusing, false);
+    atomic_store(&adding, 0);
+    driven_mount(&d);
+    if (_i == 2) {
+        char buf[16] = "";
+        ck_assert_int_eq(driven_flush(&d), 0);
+        ck_assert_int_eq(driven_stored(&d, "dir/another", buf, sizeof(buf)), 7);
+        ck_assert_int_eq(driven_unlink(&d, "dir/another"), 0);
+    }
+    has_all_names(&d, "content");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    if (_i != 2)
+        ck_assert_uint_eq(atomic_load(&adding), 0);
+    char kept[128];
+    file_path(&d, "kept/dir", kept, sizeof(kept));
+    ck_assert_int_eq(access(kept, F_OK), -1);
+    driven_put(&d, nth_name(NAMES - 1), "other", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_list(&d, "dir"), NAMES);
     driven_release(&d);
 }
 END_TEST
@@ -340,13 +575,11 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, after_a_reboot_only_what_was_synced_counts);
     tcase_add_test(t, after_a_crash_all_that_was_closed_counts);
+    tcase_add_loop_test(t, what_followed_an_unsynced_file_is_not_removed, 0, 2);
+    tcase_add_loop_test(t, what_has_no_close_keeps_its_place, 0, 6);
     tcase_add_loop_test(t, a_damaged_journal_loses_no_content, 0, ARRAY_SIZE(damages));
     tcase_add_test(t, without_journal_after_a_reboot_a_renamed_file_is_kept);
+    tcase_add_loop_test(t, many_names_of_one_file, 0, 3);
     suite_add_tcase(s, t);
-
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

@@ -1,6 +1,8 @@
 /* common/: operations, errors, log, locks, pools, buffers, paths. */
 #include "common/buf.h"
+#include "common/checksum.h"
 #include "common/crc.h"
+#include "common/crc32c.h"
 #include "common/err.h"
 #include "common/lock.h"
 #include "common/log.h"
@@ -8,6 +10,8 @@
 #include "common/op.h"
 #include "common/path.h"
 #include "common/pool.h"
+#include "common/siphash.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -291,6 +295,41 @@ static void write_letter(struct task *t)
     mutex_unlock(o->gate);
 }
 
+/* ---- a pool whose worker goes on by itself ---- */
+
+struct chained_task {
+    struct task task;
+    struct pool *pool;
+    unsigned *left; /* the chain is one task at a time */
+    bool *batch;    /* so far every worker was */
+};
+
+static void run_and_chain(struct task *t)
+{
+    struct chained_task *c = container_of(t, struct chained_task, task);
+
+    *c->batch = *c->batch && sched_getscheduler(0) == SCHED_BATCH;
+    if (--*c->left)
+        pool_submit_own(c->pool, &c->task);
+}
+
+START_TEST(pool_worker_goes_on_by_itself)
+{
+    struct pool *pool = pool_new("test-pool", 3);
+    unsigned left = 1000;
+    bool batch = true;
+    struct chained_task c = {{.run = run_and_chain}, pool, &left, &batch};
+
+    ck_assert_ptr_nonnull(pool);
+    pool_set_batch(pool);
+    pool_submit(pool, &c.task);
+    pool_drain(pool);
+    ck_assert_uint_eq(left, 0);
+    ck_assert(batch);
+    pool_free(pool);
+}
+END_TEST
+
 START_TEST(pool_keeps_order)
 {
     struct pool *pool = pool_new("a-name-that-is-too-long", 1);
@@ -456,6 +495,111 @@ START_TEST(other_checksums)
 }
 END_TEST
 
+static uint64_t bit_by_bit(uint64_t polynomial, uint64_t ones, const unsigned char *p,
+                           size_t len)
+{
+    uint64_t crc = ones;
+
+    for (size_t i = 0; i < len; i++) {
+        crc ^= p[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
+    }
+    return crc ^ ones;
+}
+
+/* Whichever way is taken for so many bytes, from wherever they lie. */
+START_TEST(checksums_of_all_lengths)
+{
+    unsigned char data[1100];
+
+    for (size_t i = 0; i < sizeof(data); i++)
+        data[i] = (unsigned char)(i * i * 7 + i / 3);
+    for (size_t len = 0; len < sizeof(data) - 17; len += len < 300 ? 1 : 37)
+        for (size_t at = 0; at < 17; at += 1 + at) {
+            ck_assert_uint_eq(crc32_zlib(0, data + at, len),
+                              bit_by_bit(0xedb88320u, UINT32_MAX, data + at, len));
+            ck_assert_uint_eq(crc32c(0, data + at, len),
+                              bit_by_bit(0x82f63b78u, UINT32_MAX, data + at, len));
+            ck_assert_uint_eq(
+                crc64nvme(0, data + at, len),
+                bit_by_bit(UINT64_C(0x9a6c9329ac4bc9b5), UINT64_MAX, data + at, len));
+            ck_assert_uint_eq(crc64nvme(crc64nvme(0, data, at), data + at, len),
+                              crc64nvme(0, data, at + len));
+            ck_assert_uint_eq(crc32c(crc32c(0, data, at), data + at, len),
+                              crc32c(0, data, at + len));
+        }
+}
+END_TEST
+
+START_TEST(checksums_are_combined)
+{
+    char data[5000];
+
+    for (size_t i = 0; i < sizeof(data); i++)
+        data[i] = (char)(i * 31);
+    for (int kind = CHECKSUM_CRC32C; kind <= CHECKSUM_CRC32; kind++) {
+        struct checksum whole = {.kind = (enum checksum_kind)kind};
+        checksum_add(&whole, data, sizeof(data));
+        for (size_t cut = 0; cut <= sizeof(data); cut += 499) {
+            struct checksum first = {.kind = whole.kind}, second = first;
+            checksum_add(&first, data, cut);
+            checksum_add(&second, data + cut, sizeof(data) - cut);
+            checksum_append(&first, &second, sizeof(data) - cut);
+            ck_assert(checksum_same(&first, &whole));
+        }
+    }
+}
+END_TEST
+
+START_TEST(checksums_as_text)
+{
+    struct checksum sum = {.kind = CHECKSUM_CRC32C}, back = {0};
+    char text[CHECKSUM_TEXT];
+
+    checksum_add(&sum, "1234", 4);
+    checksum_add(&sum, "56789", 5);
+    checksum_print(&sum, text);
+    ck_assert_str_eq(text, "crc32c:e3069283");
+    ck_assert(checksum_parse("crc32c:e3069283, and more", strlen(text), &back));
+    ck_assert(checksum_same(&sum, &back));
+    ck_assert(checksum_parse("crc64nvme:ae8b14860a799888", 26, &back));
+    ck_assert_int_eq(back.kind, CHECKSUM_CRC64NVME);
+    ck_assert(!checksum_same(&sum, &back));
+    ck_assert(!checksum_parse("crc32c:", 7, &back));
+    ck_assert(!checksum_parse("crc32c:12 ", 10, &back));
+    ck_assert(!checksum_parse("md5:12", 6, &back));
+    ck_assert(!checksum_parse("", 0, &back));
+    checksum_print(&(struct checksum){0}, text);
+    ck_assert_str_eq(text, "");
+}
+END_TEST
+
+/* The authors' test vectors, vectors.h of the reference implementation: the key and the bytes
+ * count from 0. */
+START_TEST(siphash_of_the_vectors)
+{
+    static const struct {
+        size_t len;
+        unsigned char wanted[16];
+    } vectors[] = {
+        {0,
+         {0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6, 0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55,
+          0x02, 0x93}},
+        {1,
+         {0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44, 0x34, 0x76, 0x59, 0x11, 0x9b, 0x22,
+          0xfc, 0x45}},
+    };
+    const uint64_t key[2] = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
+    const unsigned char data[] = {0};
+    uint64_t h[2];
+
+    siphash(key, data, vectors[_i].len, h);
+    for (int i = 0; i < 16; i++)
+        ck_assert_uint_eq(h[i / 8] >> (i % 8 * 8) & 0xff, vectors[_i].wanted[i]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("common");
@@ -463,6 +607,10 @@ int main(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_test(t, other_checksums);
+    tcase_add_loop_test(t, siphash_of_the_vectors, 0, 2);
+    tcase_add_test(t, checksums_of_all_lengths);
+    tcase_add_test(t, checksums_are_combined);
+    tcase_add_test(t, checksums_as_text);
     tcase_add_test(t, op_without_limits_goes_on);
     tcase_add_test(t, op_deadline_ends_a_sleep);
     tcase_add_test(t, op_cancel_ends_a_sleep);
@@ -472,6 +620,7 @@ int main(void)
     tcase_add_loop_test(t, lock_mistakes_abort, 0, 3);
     tcase_add_test(t, lock_wait_has_a_limit);
     tcase_add_test(t, pool_runs_everything);
+    tcase_add_test(t, pool_worker_goes_on_by_itself);
     tcase_add_test(t, pool_keeps_order);
     tcase_add_test(t, buf_grows_to_its_maximum);
     tcase_add_test(t, buf_take_empties);
@@ -479,10 +628,5 @@ int main(void)
     tcase_add_test(t, path_names_shown);
     tcase_add_test(t, path_parts);
     suite_add_tcase(s, t);
-
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

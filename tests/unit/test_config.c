@@ -2,6 +2,7 @@
 #include "common/config.h"
 #include "common/mem.h"
 #include "common/units.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -202,8 +203,6 @@ int main(void)
 {
     Suite *suite = suite_create("config");
     TCase *tc = tcase_create("config");
-    SRunner *runner;
-    int failed;
 
     suite_add_tcase(suite, tc);
     tcase_add_loop_test(tc, size_is_parsed, 0, ARRAY_SIZE(sizes));
@@ -213,9 +212,5 @@ int main(void)
     tcase_add_test(tc, config_without_store);
     tcase_add_loop_test(tc, bad_config_is_refused, 0, ARRAY_SIZE(refused));
     tcase_add_test(tc, missing_file_is_told);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

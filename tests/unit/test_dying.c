@@ -1,5 +1,6 @@
 /* Which callers count as dying, from the texts that /proc gives of them. */
 #include "fuse/dying.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <signal.h>
@@ -92,9 +93,5 @@ int main(void)
     tcase_add_test(tcase, stat_of_an_exiting_thread);
     tcase_add_test(tcase, live_processes);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

@@ -6,6 +6,7 @@
 #include "cli/nearest.h"
 #include "cli/options.h"
 #include "common/mem.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -35,7 +36,8 @@ START_TEST(every_kind_is_set)
                                       "list_timeout=1m,upload_interval=0,settle=3s,"
                                       "upload_jobs=7,download_jobs=9,part_size=8MiB,"
                                       "list_memory=1G,allow_other,ro,uid=1000,gid=1001,"
-                                      "umask=077,log_level=debug,passthrough=off,"
+                                      "umask=077,fmask=0137,dmask=027,"
+                                      "log_level=debug,passthrough=off,"
                                       "staging=*.tmp:tmp-*,connections=5,layout=plain,"
                                       "drain_timeout=9s,mount_timeout=4s",
                                       &op) == 0,
@@ -57,6 +59,8 @@ START_TEST(every_kind_is_set)
     ck_assert_uint_eq(options.cache.uid, 1000);
     ck_assert_uint_eq(options.cache.gid, 1001);
     ck_assert_uint_eq(options.umask, 077);
+    ck_assert_uint_eq(mount_options_mask(&options, false), 0137);
+    ck_assert_uint_eq(mount_options_mask(&options, true), 027);
     ck_assert_int_eq(options.log_level, LOG_LEVEL_DEBUG);
     ck_assert_int_eq(options.passthrough, PASSTHROUGH_OFF);
     ck_assert_str_eq(options.staging, "*.tmp:tmp-*");
@@ -74,6 +78,30 @@ START_TEST(later_ones_win)
     ck_assert(!options.read_only && !options.allow_other);
     ck_assert_uint_eq(options.cache.uid, 2);
     ck_assert_str_eq(options.cache_dir, "b");
+}
+END_TEST
+
+START_TEST(acls_are_on_where_others_get_in)
+{
+    static const struct {
+        const char *text;
+        bool on;
+    } t[] = {{"rw", false},
+             {"acl", true},
+             {"noacl,acl", true},
+             {"allow_other", true},
+             {"allow_other,noacl", false},
+             {"allow_other,acl,noacl", false},
+             {"allow_other,acl=off", false}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+        struct mount_options o;
+        mount_options_init(&o);
+        ck_assert_int_eq(mount_options_parse(&o, t[i].text, &op), 0);
+        ck_assert_msg(mount_options_acl(&o) == t[i].on, "%s", t[i].text);
+        mount_options_release(&o);
+    }
+    ck_assert_int_eq(mount_options_parse(&options, "noacl=on", &op), -EINVAL);
 }
 END_TEST
 
@@ -110,7 +138,8 @@ END_TEST
 
 START_TEST(defaults_are_sane)
 {
-    ck_assert_uint_eq(options.umask, 022);
+    ck_assert_uint_eq(mount_options_mask(&options, false), 022);
+    ck_assert_uint_eq(mount_options_mask(&options, true), 022);
     ck_assert_int_eq(options.durability, DURABILITY_CACHE);
     ck_assert_int_eq(options.passthrough, PASSTHROUGH_AUTO);
     ck_assert_uint_eq(options.cache.uid, getuid());
@@ -142,6 +171,7 @@ static const struct {
     {"uid=4294967295", "expected a numeric id"},
     {"umask=9", "umask=9: expected an octal"},
     {"umask=1777", "expected an octal"},
+    {"dmask=rwx", "dmask=rwx: expected an octal"},
     {"ro=maybe", "ro=maybe: expected true or false"},
     {"durability=disk", "durability=disk: expected cache, store"},
     {"log_level=loud", "expected error, warn, info, debug"},
@@ -366,6 +396,7 @@ static TCase *options_case(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, every_kind_is_set);
     tcase_add_test(tc, later_ones_win);
+    tcase_add_test(tc, acls_are_on_where_others_get_in);
     tcase_add_test(tc, commas_can_be_escaped);
     tcase_add_test(tc, what_mount_carries_is_taken);
     tcase_add_test(tc, store_options_are_passed_on);
@@ -398,14 +429,8 @@ static TCase *texts_case(void)
 int main(void)
 {
     Suite *suite = suite_create("options");
-    SRunner *runner;
-    int failed;
 
     suite_add_tcase(suite, options_case());
     suite_add_tcase(suite, texts_case());
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

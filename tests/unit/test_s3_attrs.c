@@ -3,6 +3,7 @@
 #include "backends/s3_attrs.h"
 #include "common/crc32c.h"
 #include "common/mem.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -221,10 +222,5 @@ int main(void)
     tcase_add_test(t, whose_headers);
     tcase_add_test(t, crc32c_vectors);
     suite_add_tcase(s, t);
-
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

@@ -6,6 +6,7 @@
 #include "common/mem.h"
 #include "tests/lib/aws_env.h"
 #include "tests/lib/scripted.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -210,10 +211,5 @@ int main(void)
     tcase_add_test(t, there_are_no_other_keys);
     tcase_add_test(t, no_secret_is_logged);
     suite_add_tcase(suite, t);
-
-    SRunner *sr = srunner_create(suite);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

@@ -2,6 +2,7 @@
 #include "backends/s3_sign.h"
 #include "common/mem.h"
 #include "common/op.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -385,10 +386,5 @@ int main(void)
     tcase_add_test(t, dates);
     tcase_add_test(t, results_are_bounded);
     suite_add_tcase(s, t);
-
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

@@ -1,6 +1,7 @@
 /* backends/s3_url.c: URLs, endpoints and hosts. */
 #include "backends/s3_url.h"
 #include "common/mem.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -152,10 +153,5 @@ int main(void)
     tcase_add_test(t, hosts);
     tcase_add_test(t, names_in_hosts);
     suite_add_tcase(s, t);
-
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

@@ -2,6 +2,7 @@
 #include "backends/s3_xml.h"
 #include "common/mem.h"
 #include "common/op.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -290,10 +291,5 @@ int main(void)
     tcase_add_test(t, escaping);
     tcase_add_test(t, etags_and_times);
     suite_add_tcase(s, t);
-
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

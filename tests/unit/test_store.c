@@ -3,6 +3,7 @@
 #include "backends/drivers.h"
 #include "backends/store.h"
 #include "common/mem.h"
+#include "tests/lib/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -126,8 +127,8 @@ START_TEST(bad_keys_are_refused)
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
         ck_assert_int_eq(store_stat(s, &op, keys[i], &obj), -EINVAL);
         ck_assert_int_eq(put_text(s, &op, keys[i], "x"), -EINVAL);
-        ck_assert_int_eq(store_remove(s, &op, &keys[i], 1, NULL), -EINVAL);
-        ck_assert_int_eq(store_mkdir(s, &op, keys[i], NULL), -EINVAL);
+        ck_assert_int_eq(store_remove(s, &op, &keys[i], NULL, 1, NULL), -EINVAL);
+        ck_assert_int_eq(store_mkdir(s, &op, keys[i], NULL, NULL), -EINVAL);
         ck_assert_int_eq(store_rename(s, &op, "a", keys[i]), -EINVAL);
         ck_assert_ptr_nonnull(strstr(op.why, "mem:"));
     }
@@ -156,12 +157,12 @@ END_TEST
 
 /* A store that lacks nearly everything and answers what no good driver answers. */
 static int poor_list(struct store *s, struct op *op, const char *prefix, unsigned flags,
-                     store_visit visit, void *arg)
+                     const char *after, store_visit visit, void *arg)
 {
     static const char *const names[] = {"", "..", "a", "b/../c", "/", ".", "a//b", "b"};
     const struct object obj = {.size = 1};
 
-    (void)op, (void)prefix, (void)flags;
+    (void)op, (void)prefix, (void)flags, (void)after;
     atomic_fetch_add(&s->hidden_names, 1); /* one with NUL, say */
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         int r = visit(arg, names[i], &obj);
@@ -224,7 +225,7 @@ START_TEST(poor_drivers_are_held_off)
     ck_assert_str_eq(op.why, "put poor:/k: Permission denied");
     ck_assert_int_eq(store_rename(&s, &op, "a", "b"), -EOPNOTSUPP);
     ck_assert_int_eq(store_copy(&s, &op, "a", NULL, "b", NULL, NULL, NULL), -EOPNOTSUPP);
-    ck_assert_int_eq(store_mkdir(&s, &op, "a", NULL), -EOPNOTSUPP);
+    ck_assert_int_eq(store_mkdir(&s, &op, "a", NULL, NULL), -EOPNOTSUPP);
     ck_assert_int_eq(store_upload_begin(&s, &op, "a", NULL, NULL), -EOPNOTSUPP);
 }
 END_TEST
@@ -258,10 +259,5 @@ int main(void)
     tcase_add_test(t, poor_drivers_are_held_off);
     tcase_add_test(t, mem_sink_keeps_its_bounds);
     suite_add_tcase(s, t);
-
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

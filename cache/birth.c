@@ -1,0 +1,120 @@
+/* What a user makes comes into being: the node with what its directory hands on to it (group,
+ * set-group-id bit, default ACL), then its place in the mirror with its stamps. */
+#include "cache/node.h"
+
+#include "cache/crash.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+static void begin_dir_locked(struct cache *c, struct node *n, const char *path)
+{
+    n->dir->local_only = n->dir->new_here = n->dir->in_mirror = true;
+    n->dir->listed_ns = n->dir->told_ns = clock_mono_ns(); /* it is empty */
+    n->dir->stale_marker = ghost_pending(c, path);
+}
+
+static int begin_file_locked(struct cache *c, struct node *n)
+{
+    struct file *f = file_new(n, FILE_DIRTY);
+
+    if (!f)
+        return -ENOMEM;
+    c->mirror_files++;
+    f->content_dirty = f->writing_stamp = true;
+    f->generation = 1;
+    return 0;
+}
+
+struct node *node_make_locked(struct cache *c, const struct making *m, const char *path)
+{
+    struct node *n = node_new(c, m->mode);
+    bool inherit = m->parent && (m->parent->mode & S_ISGID);
+
+    if (!n)
+        return NULL;
+    n->uid = m->cred->uid;
+    n->gid = inherit ? m->parent->gid : m->cred->gid;
+    if (inherit && S_ISDIR(n->mode))
+        n->mode |= S_ISGID;
+    n->rdev = m->rdev;
+    n->ino = ino_fresh(c, path);
+    n->birth = seq_next_locked(c);
+    n->flags = NODE_ATTRS_KNOWN;
+    n->mtime_ns = n->ctime_ns = n->atime_ns = clock_real_ns();
+    int r = node_inherit_acl_locked(c, n, m->parent, m->cred->umask);
+    if (m->target) {
+        n->target = strdup(m->target);
+        n->size = strlen(m->target);
+        r = n->target ? r : -ENOMEM;
+    }
+    if (n->dir)
+        begin_dir_locked(c, n, path);
+    else if (r == 0)
+        r = begin_file_locked(c, n);
+    if (r == 0)
+        return n;
+    node_collect_locked(c, n);
+    return NULL;
+}
+
+int node_write_first_stamps(struct cache *c, struct node *n, int fd)
+{
+    /* What it inherited comes first: without the other stamp nothing counts. */
+    int r = n->xattrs ? stamp_write_xattrs(fd, n->xattrs) : 0;
+
+    return r < 0 ? r : node_write_stamp(c, n, fd);
+}
+
+/* A symlink's content is its target: it comes into the mirror with both content and stamp,
+ * since content without a stamp would be taken for a file's. */
+static int make_symlink(struct cache *c, struct node *n, const char *path)
+{
+    mutex_lock(&c->lock);
+    uint64_t id = ++c->next_id;
+    mutex_unlock(&c->lock);
+    auto_close int fd = mirror_create_incoming(&c->mirror, id);
+    if (fd < 0)
+        return fd;
+    ssize_t w = pwrite(fd, n->target, n->size, 0);
+    int r = w < 0 ? -errno : (size_t)w != n->size ? -ENOSPC : 0;
+    if (r == 0)
+        r = node_take_birth_time(n, fd);
+    if (r == 0)
+        r = node_write_stamp(c, n, fd);
+    crash_point("create-stamped");
+    if (r == 0)
+        r = mirror_link_in(&c->mirror, id, path);
+    if (r < 0)
+        (void)mirror_remove_incoming(&c->mirror, id);
+    return r;
+}
+
+int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool keep_fd)
+{
+    auto_close int fd = -1;
+    int r;
+
+    if (n->dir) {
+        r = mirror_mkdirs(&c->mirror, path);
+        fd = r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
+        return fd < 0 ? fd : node_write_first_stamps(c, n, fd);
+    }
+    if (n->target)
+        return make_symlink(c, n, path);
+    fd = mirror_create(&c->mirror, path);
+    if (fd < 0)
+        return fd;
+    crash_point("create-made");
+    r = node_take_birth_time(n, fd);
+    if (r == 0)
+        r = node_write_first_stamps(c, n, fd);
+    crash_point("create-stamped");
+    if (r < 0)
+        (void)mirror_unlink(&c->mirror, path);
+    else if (keep_fd)
+        file_keep_fd(c, n, FD_WRITE, take_fd(fd));
+    return r;
+}

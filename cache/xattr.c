@@ -1,0 +1,467 @@
+/* Extended attributes of nodes, and among them the ACLs. They are one text in the node, its
+ * stamp and the store's metadata. The mode decides what an access ACL says of the owner, the
+ * mask and others: chmod touches the mode alone, and wherever a text is taken over that says
+ * otherwise it is made to follow. */
+#include "cache/node.h"
+
+#include "cache/acl.h"
+#include "cache/crash.h"
+#include "cache/xattr_set.h"
+#include "common/buf.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/xattr.h>
+
+/* What S3 takes as user metadata is 2 KiB in all; attributes and names need some of it. */
+#define XATTRS_MAX 1600
+#define OWN_PREFIX "user.runfs."
+
+/* ---- runfs's own ---- */
+
+const char *node_state_name(struct node *n)
+{
+    struct file *f = n->file;
+
+    if (n->dir)
+        return n->dir->uploading                                ? "uploading"
+               : n->dir->error                                  ? "failed"
+               : n->dir->queued || (n->flags & NODE_ATTR_DIRTY) ? "dirty"
+                                                                : "clean";
+    if (!f)
+        return "partial";
+    if (f->uploading)
+        return "uploading";
+    if (f->error)
+        return "failed";
+    if (f->state == FILE_DIRTY || f->write_handles || (n->flags & NODE_ATTR_DIRTY))
+        return "dirty";
+    return f->state == FILE_PARTIAL ? "partial" : "clean";
+}
+
+static char *own_value_locked(struct cache *c, struct node *n, const char *name)
+{
+    const char *what = name + strlen(OWN_PREFIX);
+
+    if (strcmp(what, "state") == 0)
+        return strdup(node_state_name(n));
+    if (strcmp(what, "version") == 0)
+        return n->links && etag_known(&n->links->etag) ? etag_dup(&n->links->etag) : strdup("");
+    if (strcmp(what, "url") == 0) {
+        auto_free char *key = node_key(n);
+        auto_buf struct buf b = BUF_INIT(64 << 10);
+        if (!key || buf_addf(&b, "%s%s%s", c->store->url, *key ? "/" : "", key) < 0)
+            return NULL;
+        return buf_take(&b);
+    }
+    return NULL;
+}
+
+/* ---- ACLs ---- */
+
+/* One that the kernel would take, heap; -ENODATA for anything else: what the store says may
+ * come from anybody. */
+static ssize_t stored_acl(const char *xattrs, const char *name, unsigned char **ret)
+{
+    unsigned char *value = NULL;
+    ssize_t size =
+        xattrs && strstr(xattrs, name) ? xattr_set_get(xattrs, name, &value) : -ENODATA;
+
+    if (size >= 0 && (acl_check(value, (size_t)size) < 0 || acl_is_empty((size_t)size))) {
+        free(value);
+        return -ENODATA;
+    }
+    if (size >= 0)
+        *ret = value;
+    return size == -ENOMEM ? size : size < 0 ? -ENODATA : size;
+}
+
+int acl_follow_mode(const char *xattrs, uint32_t mode, char **ret)
+{
+    auto_free unsigned char *value = NULL;
+    ssize_t size = stored_acl(xattrs, ACL_ACCESS, &value);
+
+    *ret = NULL;
+    if (size < 0)
+        return size == -ENODATA ? 0 : (int)size;
+    if (!acl_take_mode(value, (size_t)size, mode))
+        return 0;
+    return xattr_set_edit(xattrs, ACL_ACCESS, value, (size_t)size, 0, ret);
+}
+
+void node_acl_follow(struct node *n)
+{
+    char *text;
+
+    if (!n->xattrs || acl_follow_mode(n->xattrs, n->mode, &text) < 0 || !text)
+        return;
+    free(n->xattrs);
+    n->xattrs = text;
+}
+
+/* Adds the ACL to the set `*xattrs`, which is replaced. */
+static int add_acl(char **xattrs, const char *name, const void *value, size_t size)
+{
+    char *text = NULL;
+    int r = xattr_set_edit(*xattrs, name, value, size, 0, &text);
+
+    if (r == 0) {
+        free(*xattrs);
+        *xattrs = text;
+    }
+    return r;
+}
+
+int node_inherit_acl_locked(struct cache *c, struct node *n, const struct node *parent,
+                            uint32_t umask)
+{
+    auto_free unsigned char *value = NULL;
+    int r = 0;
+
+    if (S_ISLNK(n->mode))
+        return 0;
+    ssize_t size =
+        c->config.acl && parent ? stored_acl(parent->xattrs, ACL_DEFAULT, &value) : -ENODATA;
+    if (size == -ENODATA)
+        n->mode &= (uint16_t) ~(umask & 0777);
+    if (size < 0)
+        return size == -ENODATA ? 0 : (int)size;
+    if (n->dir)
+        r = add_acl(&n->xattrs, ACL_DEFAULT, value, (size_t)size);
+    uint32_t mode = n->mode;
+    bool more = r == 0 && acl_inherit(value, (size_t)size, &mode);
+    n->mode = (uint16_t)mode;
+    if (more)
+        r = add_acl(&n->xattrs, ACL_ACCESS, value, (size_t)size);
+    return r;
+}
+
+/* ---- reading ---- */
+
+static ssize_t give(const void *data, size_t len, void *value, size_t size)
+{
+    if (size == 0)
+        return (ssize_t)len;
+    if (size < len)
+        return -ERANGE;
+    if (len > 0)
+        memcpy(value, data, len);
+    return (ssize_t)len;
+}
+
+/* What the node has under this name, heap. */
+static ssize_t value_locked(struct node *n, const char *name, unsigned char **ret)
+{
+    uint32_t bits;
+
+    if (!n->xattrs)
+        return -ENODATA;
+    if (!acl_is_name(name))
+        return xattr_set_get(n->xattrs, name, ret);
+    if (S_ISLNK(n->mode) || (!n->dir && strcmp(name, ACL_DEFAULT) == 0))
+        return -ENODATA;
+    ssize_t size = stored_acl(n->xattrs, name, ret);
+    /* The mode says it all. */
+    if (size >= 0 && strcmp(name, ACL_ACCESS) == 0 && acl_to_mode(*ret, (size_t)size, &bits)) {
+        free(take_ptr(*ret));
+        return -ENODATA;
+    }
+    return size;
+}
+
+ssize_t cache_getxattr(struct cache *c, struct node *node, const char *name, void *value,
+                       size_t size, struct waiter *w)
+{
+    auto_free unsigned char *found = NULL;
+
+    if (!c->config.acl && acl_is_name(name))
+        return -EOPNOTSUPP;
+    mutex_lock(&c->lock);
+    ssize_t r = attrs_need_locked(c, node, w);
+    if (r == 0 && strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0) {
+        auto_free char *text = own_value_locked(c, node, name);
+        r = text ? give(text, strlen(text), value, size) : -ENODATA;
+    } else if (r == 0) {
+        r = value_locked(node, name, &found);
+        r = r < 0 ? r : give(found, (size_t)r, value, size);
+    }
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+struct naming {
+    struct cache *cache;
+    struct node *node;
+    struct buf names;
+};
+
+static int add_name(void *arg, const char *name)
+{
+    struct naming *l = arg;
+    auto_free unsigned char *value = NULL;
+
+    if (acl_is_name(name) && (!l->cache->config.acl || value_locked(l->node, name, &value) < 0))
+        return 0;
+    return buf_add(&l->names, name, strlen(name) + 1);
+}
+
+ssize_t cache_listxattr(struct cache *c, struct node *node, char *list, size_t size,
+                        struct waiter *w)
+{
+    struct naming l = {.cache = c, .node = node};
+
+    buf_init(&l.names, 64 << 10);
+    mutex_lock(&c->lock);
+    ssize_t r = attrs_need_locked(c, node, w);
+    if (r == 0)
+        r = xattr_set_each(node->xattrs, add_name, &l);
+    mutex_unlock(&c->lock);
+    if (r == 0)
+        r = give(l.names.data, l.names.len, list, size);
+    buf_release(&l.names);
+    return r;
+}
+
+/* ---- changing ---- */
+
+struct edit {
+    const char *name;
+    const void *value; /* NULL removes */
+    size_t size;
+    int flags;
+    bool sets_mode; /* an access ACL does */
+    uint32_t mode;
+};
+
+static bool namespace_ok(const char *name)
+{
+    return strncmp(name, "user.", 5) == 0 || strncmp(name, "trusted.", 8) == 0 ||
+           strncmp(name, "security.", 9) == 0;
+}
+
+/* The mirror's descriptor of a file or directory; ns held for writing. */
+static int xattrs_fd(struct cache *c, struct node *n)
+{
+    if (!n->dir)
+        return file_get_fd_held(c, n, FD_READ);
+    auto_free char *path = node_path(n);
+    int r = path ? mirror_mkdirs(&c->mirror, path) : -ENOENT;
+    return r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
+}
+
+static void changed_locked(struct cache *c, struct node *n)
+{
+    n->ctime_ns = clock_real_ns();
+    n->flags |= NODE_ATTR_DIRTY;
+    if (n->file)
+        file_mark_dirty_locked(c, n, false);
+    if (n->dir && !n->is_root)
+        dir_queue_locked(c, n);
+    else if (n->file && n->links && n->file->write_handles == 0)
+        file_queue_locked(c, n);
+}
+
+/* What a mode was before it was narrowed. */
+struct narrowed {
+    uint32_t mode, before;
+    bool was_dirty;
+};
+
+/* ACL and mode are two stamps: in between only what both the old and the new mode allow is
+ * allowed. */
+static int narrow_mode(struct cache *c, struct node *n, uint32_t mode, int fd,
+                       struct narrowed *ret)
+{
+    mutex_lock(&c->lock);
+    *ret = (struct narrowed){n->mode & mode, n->mode, n->flags & NODE_ATTR_DIRTY};
+    n->mode = ret->mode;
+    n->flags |= NODE_ATTR_DIRTY;
+    mutex_unlock(&c->lock);
+    int r = ret->mode != ret->before ? node_write_stamp(c, n, fd) : 0;
+    crash_point("acl-narrowed");
+    return r;
+}
+
+static bool is_owed(const struct node *n)
+{
+    for (const struct entry *e = n->links; e; e = e->next_link)
+        if (e->dirty)
+            return true;
+    return n->dir ? n->dir->queued || n->dir->uploading : n->file->uploading;
+}
+
+/* The ACL could not be written: the mode is what it was, unless a chmod came between, and what
+ * was not owed before is not owed. */
+static void widen_mode(struct cache *c, struct node *n, const struct narrowed *narrowed, int fd)
+{
+    mutex_lock(&c->lock);
+    bool ours = n->mode == narrowed->mode;
+    if (ours)
+        n->mode = narrowed->before;
+    if (narrowed->was_dirty || is_owed(n))
+        changed_locked(c, n); /* the narrow mode may be on its way */
+    else
+        n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
+    mutex_unlock(&c->lock);
+    /* The disk may refuse that, too: then nobody may more after the next mount. */
+    if (ours && narrowed->mode != narrowed->before)
+        (void)node_write_stamp(c, n, fd);
+}
+
+static int write_edit(struct cache *c, struct node *n, const struct edit *e, int fd,
+                      char **json)
+{
+    struct narrowed narrowed;
+    int r = e->sets_mode ? narrow_mode(c, n, e->mode, fd, &narrowed) : 0;
+
+    if (r == 0)
+        r = stamp_write_xattrs(fd, *json);
+    crash_point("xattrs-written");
+    if (r < 0 && e->sets_mode)
+        widen_mode(c, n, &narrowed, fd);
+    if (r < 0)
+        return r;
+    mutex_lock(&c->lock);
+    free(n->xattrs);
+    n->xattrs = take_ptr(*json);
+    if (e->sets_mode)
+        n->mode = e->mode;
+    node_acl_follow(n); /* a chmod may have come between */
+    changed_locked(c, n);
+    mutex_unlock(&c->lock);
+    return node_write_stamp(c, n, fd);
+}
+
+/* The set, then that it is owed; ns held for writing, so that edits follow one another. */
+static int edit_held(struct cache *c, struct node *n, const struct edit *e)
+{
+    auto_free char *json = NULL;
+
+    mutex_lock(&c->lock);
+    int r = xattr_set_edit(n->xattrs, e->name, e->value, e->size, e->flags, &json);
+    if (r == -ENODATA && e->sets_mode) /* there is no ACL, and there shall be none */
+        r = n->xattrs && !(json = strdup(n->xattrs)) ? -ENOMEM : 0;
+    mutex_unlock(&c->lock);
+    if (r == 0 && json && strlen(json) > XATTRS_MAX && e->value)
+        r = -ENOSPC;
+    int fd = r == 0 ? xattrs_fd(c, n) : r;
+    if (fd < 0)
+        return fd;
+    r = write_edit(c, n, e, fd, &json);
+    if (n->dir) {
+        (void)close(fd);
+        return r;
+    }
+    mutex_lock(&c->lock);
+    file_put_fd_locked(c, n->file, FD_READ);
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+static int edit_xattrs(struct cache *c, struct node *n, const struct edit *e)
+{
+    ns_write(c);
+    int r = n->dir ? 0 : file_materialise(c, n);
+    if (r == 0)
+        r = edit_held(c, n, e);
+    ns_done(c);
+    return r;
+}
+
+static int edit_ready(struct cache *c, struct node *n, struct waiter *w)
+{
+    if (c->config.read_only)
+        return -EROFS;
+    mutex_lock(&c->lock);
+    int r = attrs_need_locked(c, n, w);
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+/* Removing what is not there is a success, as in the kernel's own filesystems. */
+static int remove_acl(struct cache *c, struct node *n, const char *name)
+{
+    const struct edit e = {.name = name};
+    int r = edit_xattrs(c, n, &e);
+
+    return r == -ENODATA ? 0 : r;
+}
+
+/* One that says no more than a mode is kept as the mode. */
+static int set_access_acl(struct cache *c, struct node *n, const void *value, size_t size,
+                          bool kill_sgid)
+{
+    struct edit e = {.name = ACL_ACCESS, .size = size, .sets_mode = true};
+    uint32_t bits;
+
+    e.value = acl_to_mode(value, size, &bits) ? NULL : value;
+    mutex_lock(&c->lock);
+    e.mode = (n->mode & ~(uint32_t)0777) | bits;
+    mutex_unlock(&c->lock);
+    if (kill_sgid)
+        e.mode &= ~(uint32_t)S_ISGID;
+    return edit_xattrs(c, n, &e);
+}
+
+/* What is made in the directory must be able to have it twice: no mkdir() shall fail for it. */
+static int set_default_acl(struct cache *c, struct node *n, const void *value, size_t size)
+{
+    const struct edit e = {.name = ACL_DEFAULT, .value = value, .size = size};
+    auto_free char *once = NULL;
+
+    if (!n->dir)
+        return -EACCES;
+    if (xattr_set_edit(NULL, ACL_DEFAULT, value, size, 0, &once) < 0)
+        return -ENOMEM;
+    return 2 * strlen(once) > XATTRS_MAX ? -ENOSPC : edit_xattrs(c, n, &e);
+}
+
+static int set_acl(struct cache *c, struct node *n, const char *name, const void *value,
+                   size_t size, int flags, struct waiter *w)
+{
+    int r = !c->config.acl || S_ISLNK(n->mode) ? -EOPNOTSUPP : edit_ready(c, n, w);
+
+    if (r == 0)
+        r = acl_check(value, size);
+    if (r != 0)
+        return r;
+    if (acl_is_empty(size))
+        return remove_acl(c, n, name);
+    return strcmp(name, ACL_ACCESS) == 0
+               ? set_access_acl(c, n, value, size, flags & CACHE_XATTR_KILL_SGID)
+               : set_default_acl(c, n, value, size);
+}
+
+int cache_setxattr(struct cache *c, struct node *node, const char *name, const void *value,
+                   size_t size, int flags, struct waiter *w)
+{
+    const struct edit e = {
+        .name = name, .value = value ? value : "", .size = size, .flags = flags};
+
+    if (acl_is_name(name))
+        return set_acl(c, node, name, value, size, flags, w);
+    int r = edit_ready(c, node, w);
+    if (r != 0)
+        return r;
+    if (strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0)
+        return -EPERM;
+    return namespace_ok(name) ? edit_xattrs(c, node, &e) : -EOPNOTSUPP;
+}
+
+int cache_removexattr(struct cache *c, struct node *node, const char *name, struct waiter *w)
+{
+    const struct edit e = {.name = name};
+
+    if (acl_is_name(name) && !c->config.acl)
+        return -EOPNOTSUPP;
+    int r = edit_ready(c, node, w);
+    if (r != 0)
+        return r;
+    if (acl_is_name(name))
+        return remove_acl(c, node, name);
+    if (strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0)
+        return -EPERM;
+    return namespace_ok(name) ? edit_xattrs(c, node, &e) : -EOPNOTSUPP;
+}

@@ -1,0 +1,336 @@
+/* cache/: what comes between two steps of a call or an upload, and must not be lost by it. */
+#include "cache/crash.h"
+#include "cache/node.h"
+#include "common/mem.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct driven d;
+static const char *point; /* at which something is done, once */
+static void (*what)(void);
+static atomic_bool begun, done, hold_puts;
+static atomic_bool dies; /* when the store has taken attributes */
+
+static void seen(const char *name)
+{
+    if (strcmp(name, point) != 0 || atomic_exchange(&begun, true))
+        return;
+    what();
+    atomic_store(&done, true);
+}
+
+static void at(const char *name, void (*function)(void))
+{
+    point = name;
+    what = function;
+    atomic_store(&begun, false);
+    atomic_store(&done, false);
+    crash_watch(seen);
+}
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    (void)l;
+    while (c->kind == CALL_PUT && atomic_load(&hold_puts))
+        (void)usleep(1000);
+    int64_t r = call_next(c);
+    if (c->kind == CALL_SETATTR && atomic_load(&dies))
+        (void)raise(SIGKILL);
+    return r;
+}
+
+/* In a process of its own, which dies when all of it is done. */
+static void killed_after(void (*function)(void))
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        function();
+        (void)raise(SIGKILL);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void start(void)
+{
+    atomic_store(&hold_puts, false);
+    atomic_store(&dies, false);
+    driven_init_folder(&d, around, 1 << 20);
+    d.config.settle_ns = 0;
+    d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
+}
+
+static void stored_once(void)
+{
+    driven_mount(&d);
+    driven_put(&d, "f", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    (void)usleep(100000); /* its time is old enough to prove that it is unchanged */
+}
+
+static void open_and_close(void)
+{
+    struct handle *h;
+
+    ck_assert_int_eq(driven_open(&d, "f", O_RDWR, &h), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+}
+
+/* ---- an upload that finds nothing to send ---- */
+
+static void write_and_close(void)
+{
+    struct handle *h;
+
+    ck_assert_int_eq(driven_open(&d, "f", O_RDWR, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "newer", 5, 0), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+}
+
+START_TEST(written_after_the_look)
+{
+    start();
+    stored_once();
+    at("upload-looked", write_and_close);
+    open_and_close();
+    DRIVEN_WAIT(atomic_load(&done));
+    ck_assert_int_eq(driven_flush(&d), 0);
+    crash_watch(NULL);
+    driven_stores(&d, "f", "newer");
+    driven_release(&d);
+}
+END_TEST
+
+static void change_mode(void)
+{
+    ck_assert_int_eq(driven_chmod(&d, "f", 0640), 0);
+}
+
+START_TEST(chmod_after_the_look)
+{
+    struct stat st;
+
+    start();
+    stored_once();
+    at("upload-looked", change_mode);
+    open_and_close();
+    DRIVEN_WAIT(atomic_load(&done));
+    ck_assert_int_eq(driven_flush(&d), 0);
+    crash_watch(NULL);
+    driven_unmount(&d);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_stat(&d, "f", &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0640);
+    driven_release(&d);
+}
+END_TEST
+
+static struct handle *opened;
+
+static void open_it(void)
+{
+    ck_assert_int_eq(driven_open(&d, "f", O_RDWR, &opened), 0);
+}
+
+static void opened_after_the_look(void)
+{
+    stored_once();
+    at("upload-looked", open_it);
+    open_and_close();
+    DRIVEN_WAIT(atomic_load(&done));
+    (void)usleep(200000); /* the upload ends */
+    atomic_store(&hold_puts, true);
+    ck_assert_int_eq(driven_write(&d, opened, "newer", 5, 0), 0);
+    ck_assert_int_eq(driven_close(&d, opened), 0);
+}
+
+START_TEST(opened_after_the_look_and_killed)
+{
+    start();
+    killed_after(opened_after_the_look);
+    driven_mount(&d);
+    driven_shows(&d, "f", "newer");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "newer");
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- an upload that ends ---- */
+
+static void let_the_upload_end(void)
+{
+    atomic_store(&hold_puts, false);
+    (void)usleep(300000);
+}
+
+static void truncate_meanwhile(void)
+{
+    driven_mount(&d);
+    atomic_store(&hold_puts, true);
+    driven_put(&d, "f", "content", 7);
+    DRIVEN_WAIT(strcmp(driven_state(&d, "f"), "uploading") == 0);
+    at("open-stamped", let_the_upload_end);
+    ck_assert_int_eq(driven_truncate(&d, "f", 3), 0);
+    ck_assert(atomic_load(&done));
+}
+
+START_TEST(truncated_while_an_upload_ends)
+{
+    start();
+    killed_after(truncate_meanwhile);
+    driven_mount(&d);
+    driven_shows(&d, "f", "con");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "con");
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- a chmod that is not answered yet ---- */
+
+static void let_it_be_uploaded(void)
+{
+    (void)sleep(20);
+}
+
+static void change_mode_and_die(void)
+{
+    stored_once();
+    atomic_store(&dies, true);
+    at("utimens-moved", let_it_be_uploaded);
+    (void)driven_chmod(&d, "f", 0640);
+}
+
+/* The mode here and in the store are the same afterwards, whichever it is. */
+START_TEST(killed_in_mid_chmod)
+{
+    struct stat here, there;
+
+    start();
+    killed_after(change_mode_and_die);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_stat(&d, "f", &here), 0);
+    driven_unmount(&d);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_stat(&d, "f", &there), 0);
+    ck_assert_uint_eq(here.st_mode, there.st_mode);
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- two who open at once ---- */
+
+static atomic_uint answered;
+
+static void *opens(void *arg)
+{
+    struct handle **h = arg;
+
+    ck_assert_int_eq(driven_open(&d, "f", O_RDWR, h), 0);
+    atomic_fetch_add(&answered, 1);
+    return NULL;
+}
+
+START_TEST(two_open_at_once)
+{
+    struct handle *h[2];
+    pthread_t threads[2];
+
+    start();
+    stored_once();
+    DRIVEN_WAIT(strcmp(driven_state(&d, "f"), "clean") == 0);
+    atomic_store(&answered, 0);
+    for (size_t i = 0; i < ARRAY_SIZE(d.cache->stamp_locks); i++)
+        mutex_lock(&d.cache->stamp_locks[i]); /* nobody gets a stamp onto the disk */
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, opens, &h[i]), 0);
+    (void)usleep(200000);
+    ck_assert_uint_eq(atomic_load(&answered), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(d.cache->stamp_locks); i++)
+        mutex_unlock(&d.cache->stamp_locks[i]);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+        ck_assert_int_eq(driven_close(&d, h[i]), 0);
+    }
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- eviction ---- */
+
+static void evict_it(void)
+{
+    static char much[96 << 10];
+
+    driven_put(&d, "other", much, sizeof(much));
+    DRIVEN_WAIT(strcmp(driven_state(&d, "f"), "partial") == 0 ||
+                strcmp(driven_state(&d, "f"), "remote") == 0);
+}
+
+START_TEST(evicted_before_it_is_linked)
+{
+    start();
+    d.config.size_bytes = 64 << 10;
+    stored_once();
+    at("link-ready", evict_it);
+    ck_assert_int_eq(driven_link(&d, "f", "second"), 0);
+    crash_watch(NULL);
+    ck_assert(atomic_load(&done));
+    driven_shows(&d, "second", "old");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "second", "old");
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- a file that nobody closes as a writer ---- */
+
+START_TEST(created_to_be_read)
+{
+    struct handle *h;
+
+    start();
+    driven_mount(&d);
+    ck_assert_int_eq(driven_open(&d, "lock", O_RDONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "lock", "");
+    driven_release(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_between");
+    TCase *t = tcase_create("between");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, written_after_the_look);
+    tcase_add_test(t, chmod_after_the_look);
+    tcase_add_test(t, opened_after_the_look_and_killed);
+    tcase_add_test(t, truncated_while_an_upload_ends);
+    tcase_add_test(t, killed_in_mid_chmod);
+    tcase_add_test(t, two_open_at_once);
+    tcase_add_test(t, evicted_before_it_is_linked);
+    tcase_add_test(t, created_to_be_read);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}

@@ -1,0 +1,241 @@
+/* cache/: what a flush waits for, when it gives up, and what it leaves to others. */
+#include "cache/cache.h"
+#include "common/mem.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct driven d;
+static atomic_int held;    /* enum call_kind of requests that wait; -1 none */
+static atomic_int refused; /* of those that are refused, */
+static atomic_int refusal; /* with this */
+static atomic_bool once;   /* the first only */
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    (void)l;
+    while ((int)c->kind == atomic_load(&held))
+        (void)usleep(1000);
+    int kind = (int)c->kind;
+    if (atomic_load(&once) ? atomic_compare_exchange_strong(&refused, &kind, -1)
+                           : kind == atomic_load(&refused))
+        return op_fail(c->op, atomic_load(&refusal), "%s: refused", call_name(c->kind));
+    return call_next(c);
+}
+
+static void setup(void)
+{
+    atomic_store(&held, -1);
+    atomic_store(&refused, -1);
+    atomic_store(&refusal, -EACCES);
+    atomic_store(&once, false);
+}
+
+static int flush(const char *path, bool with_staged, int64_t ns)
+{
+    struct op op;
+
+    op_init(&op, ns);
+    return cache_flush_path(d.cache, path, with_staged, &op, NULL, NULL);
+}
+
+struct flushing {
+    pthread_t thread;
+    int64_t ns; /* how long it may take */
+    int result;
+};
+
+static void *flush_all(void *arg)
+{
+    struct flushing *f = arg;
+
+    f->result = flush("", true, f->ns);
+    return NULL;
+}
+
+static void begin(struct flushing *f, int64_t ns)
+{
+    *f = (struct flushing){.ns = ns};
+    ck_assert_int_eq(pthread_create(&f->thread, NULL, flush_all, f), 0);
+}
+
+static int end(struct flushing *f)
+{
+    ck_assert_int_eq(pthread_join(f->thread, NULL), 0);
+    return f->result;
+}
+
+static bool is_directory(const char *key)
+{
+    struct object obj = {0};
+    struct op op;
+
+    op_init(&op, 20 * NS_PER_SEC);
+    bool there = store_stat(d.store->next, &op, key, &obj) == 0 && obj.is_prefix;
+    object_release(&obj);
+    return there;
+}
+
+/* What waits under a staging name goes up for the second when the first has given up; and waits
+ * again when both are over. */
+START_TEST(a_flush_does_not_end_what_another_asked_for)
+{
+    struct flushing first, second;
+
+    driven_init(&d, around);
+    driven_mount(&d);
+    atomic_store(&refusal, -EIO);
+    atomic_store(&refused, CALL_MKDIR);
+    ck_assert_int_eq(driven_mkdir(&d, "x.tmp"), 0);
+    begin(&first, 500 * NS_PER_MS);
+    (void)usleep(100000);
+    begin(&second, 20 * NS_PER_SEC);
+    ck_assert_int_eq(end(&first), -ETIMEDOUT);
+    atomic_store(&refused, -1);
+    ck_assert_int_eq(end(&second), 0);
+    ck_assert(is_directory("x.tmp"));
+    driven_put(&d, "y.tmp", "staged", 6);
+    (void)usleep(300000);
+    ck_assert_int_eq(driven_stored(&d, "y.tmp", NULL, 0), -ENOENT);
+    driven_release(&d);
+}
+END_TEST
+
+struct syncing {
+    pthread_t thread;
+    struct handle *handle;
+    int result;
+};
+
+static void *sync_it(void *arg)
+{
+    struct syncing *s = arg;
+
+    s->result = driven_fsync(&d, s->handle);
+    return NULL;
+}
+
+static void sync_begun(struct syncing *s, const char *path)
+{
+    *s = (struct syncing){.result = 1};
+    ck_assert_int_eq(driven_open(&d, path, O_WRONLY | O_CREAT, &s->handle), 0);
+    ck_assert_int_eq(driven_write(&d, s->handle, path, strlen(path), 0), 0);
+    ck_assert_int_eq(pthread_create(&s->thread, NULL, sync_it, s), 0);
+}
+
+static void sync_ends(struct syncing *s, const char *path)
+{
+    ck_assert_int_eq(pthread_join(s->thread, NULL), 0);
+    ck_assert_int_eq(s->result, 0);
+    driven_stores(&d, path, path);
+    ck_assert_int_eq(driven_close(&d, s->handle), 0);
+}
+
+/* An fsync() that waits for its turn goes on when a flush has given up. */
+START_TEST(a_flush_leaves_who_waits_for_the_store)
+{
+    struct syncing a, b;
+
+    driven_init(&d, around);
+    d.config.durability = DURABILITY_STORE;
+    d.config.upload_jobs = 1;
+    driven_mount(&d);
+    atomic_store(&held, CALL_PUT);
+    sync_begun(&a, "a");
+    DRIVEN_WAIT(strcmp(driven_state(&d, "a"), "uploading") == 0);
+    sync_begun(&b, "b");
+    (void)usleep(200000);
+    ck_assert_int_eq(flush("", false, 300 * NS_PER_MS), -ETIMEDOUT);
+    atomic_store(&held, -1);
+    sync_ends(&a, "a");
+    sync_ends(&b, "b");
+    driven_release(&d);
+}
+END_TEST
+
+/* A rename that is refused likewise. */
+START_TEST(a_flush_tells_of_a_delete_that_is_refused)
+{
+    struct op op;
+
+    driven_init_like_s3(&d, around);
+    driven_mount(&d);
+    driven_put(&d, "f", "data", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&refused, _i == 0 ? CALL_REMOVE : CALL_COPY);
+    ck_assert_int_eq(_i == 0 ? driven_unlink(&d, "f") : driven_rename(&d, "f", "g"), 0);
+    op_init(&op, 15 * NS_PER_SEC);
+    ck_assert_int_eq(cache_flush_path(d.cache, "", true, &op, NULL, NULL), -EACCES);
+    ck_assert_msg(strstr(op.why, "refused"), "%s", op.why);
+    /* What failed before says nothing of the next attempt. */
+    atomic_store(&refused, -1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_stored(&d, "f", NULL, 0), -ENOENT);
+    driven_release(&d);
+}
+END_TEST
+
+/* What it is in the way of fails for that only. */
+START_TEST(a_flush_waits_for_a_removal_that_is_tried_again)
+{
+    driven_init_folder(&d, around, 1 << 20);
+    driven_mount(&d);
+    driven_put(&d, "x", "x", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&refusal, -EIO);
+    atomic_store(&once, true);
+    atomic_store(&refused, CALL_REMOVE);
+    ck_assert_int_eq(driven_unlink(&d, "x"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "x"), 0);
+    driven_put(&d, "x/y", "y", 1);
+    struct op op;
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_msg(cache_flush_path(d.cache, "", true, &op, NULL, NULL) == 0, "%s", op.why);
+    driven_stores(&d, "x/y", "y");
+    driven_release(&d);
+}
+END_TEST
+
+START_TEST(a_flush_waits_for_a_rename_above_it)
+{
+    driven_init_like_s3(&d, around);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
+    driven_put(&d, "d/f", "data", 4);
+    driven_put(&d, "other", "data", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&held, CALL_COPY);
+    ck_assert_int_eq(driven_rename(&d, "d", "e"), 0);
+    ck_assert_int_eq(flush("e/f", true, NS_PER_SEC), -ETIMEDOUT);
+    ck_assert_int_eq(flush("d/f", true, NS_PER_SEC), -ETIMEDOUT);
+    ck_assert_int_eq(flush("other", true, NS_PER_SEC), 0);
+    atomic_store(&held, -1);
+    ck_assert_int_eq(flush("e/f", true, 20 * NS_PER_SEC), 0);
+    driven_stores(&d, "e/f", "data");
+    driven_release(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_flush");
+    TCase *t = tcase_create("cache_flush");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_test(t, a_flush_does_not_end_what_another_asked_for);
+    tcase_add_test(t, a_flush_leaves_who_waits_for_the_store);
+    tcase_add_loop_test(t, a_flush_tells_of_a_delete_that_is_refused, 0, 2);
+    tcase_add_test(t, a_flush_waits_for_a_removal_that_is_tried_again);
+    tcase_add_test(t, a_flush_waits_for_a_rename_above_it);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}

@@ -1,0 +1,505 @@
+/* cache/: a removal takes the version that it means, and none that came later: from another
+ * node, or from this one after a crash. What a daemon that was killed has sent arrives late. */
+#include "common/mem.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LATE_NS (4 * NS_PER_SEC) /* what a test does meanwhile takes a fraction of it */
+
+static atomic_int refused;            /* enum call_kind; -1 none */
+static void (*before_removal)(void);  /* called once, by the request itself */
+static atomic_uint puts_of_f;         /* done */
+static atomic_int put_refusals;       /* puts still to be refused as what is not known */
+static atomic_int put_with_condition; /* the last put: 1, else 0 */
+static struct driven d;
+static pthread_mutex_t put_lock = PTHREAD_MUTEX_INITIALIZER; /* guards put_attrs */
+static struct attrs put_attrs; /* those of the last put, with its origin */
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    (void)l;
+    if ((int)c->kind == atomic_load(&refused))
+        return op_fail(c->op, -EACCES, "%s %s: refused", call_name(c->kind), c->key);
+    if (c->kind == CALL_PUT)
+        atomic_store(&put_with_condition, c->etag != NULL);
+    if (c->kind == CALL_PUT && atomic_fetch_sub(&put_refusals, 1) > 0)
+        return op_fail(c->op, -EOPNOTSUPP, "put %s: refused", c->key);
+    if (c->kind == CALL_PUT && c->attrs) {
+        (void)pthread_mutex_lock(&put_lock);
+        attrs_release(&put_attrs);
+        ck_assert_int_eq(attrs_copy(&put_attrs, c->attrs), 0);
+        (void)pthread_mutex_unlock(&put_lock);
+    }
+    if (c->kind == CALL_REMOVE && before_removal) {
+        before_removal();
+        before_removal = NULL;
+    }
+    int64_t r = call_next(c);
+    atomic_fetch_add(&puts_of_f, c->kind == CALL_PUT && strcmp(c->key, "f") == 0);
+    return r;
+}
+
+static void setup(void)
+{
+    atomic_store(&refused, -1);
+    atomic_store(&put_refusals, 0);
+    before_removal = NULL;
+    driven_init_like_s3(&d, around);
+    d.config.list_timeout_ns = d.config.attr_timeout_ns = 50 * NS_PER_MS;
+}
+
+static void teardown(void)
+{
+    driven_release(&d);
+    attrs_release(&put_attrs);
+}
+
+static bool has(const char *key, const char *wanted)
+{
+    char buf[64] = "";
+    ssize_t n = driven_stored(&d, key, buf, sizeof(buf) - 1);
+
+    return wanted ? n == (ssize_t)strlen(wanted) && strcmp(buf, wanted) == 0 : n == -ENOENT;
+}
+
+/* What was refused last is noted then: a flush tells of what fails while it waits. */
+static void refuse_no_more(void)
+{
+    atomic_store(&refused, -1);
+    (void)usleep(50000);
+}
+
+static void theirs_to_f(void)
+{
+    driven_store(&d, "f", "theirs", 6);
+}
+
+/* ---- other nodes ---- */
+
+START_TEST(a_version_of_another_node_stays)
+{
+    struct cache_stats s;
+    struct stat st;
+
+    driven_mount(&d);
+    driven_put(&d, "f", "mine", 4);
+    driven_put(&d, "g", "mine", 4);
+    driven_put(&d, "h", "mine", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    before_removal = theirs_to_f;
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "g"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "theirs");
+    driven_stores(&d, "g", NULL);
+    cache_get_stats(d.cache, &s);
+    ck_assert_int_eq(s.last_error, -ESTALE);
+    ck_assert_msg(strstr(s.last_error_text, "f was removed here") != NULL, "%s",
+                  s.last_error_text);
+    ck_assert_uint_eq(s.pending_ops, 0);
+    DRIVEN_WAIT(driven_stat(&d, "f", &st) == 0); /* at the next listing */
+    driven_shows(&d, "f", "theirs");
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0); /* which removes that one */
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", NULL);
+}
+END_TEST
+
+/* What was renamed is removed in the version that was copied. */
+START_TEST(a_source_that_was_replaced_stays)
+{
+    driven_mount(&d);
+    driven_put(&d, "f", "mine", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    before_removal = theirs_to_f;
+    ck_assert_int_eq(driven_rename(&d, "f", "g"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "theirs");
+    driven_stores(&d, "g", "mine");
+}
+END_TEST
+
+/* A store that refuses a condition is known to know none only when it takes the same without.
+ */
+START_TEST(a_refusal_of_something_else_keeps_the_conditions)
+{
+    d.config.settle_ns = 10 * NS_PER_SEC; /* only the flush uploads */
+    driven_mount(&d);
+    atomic_store(&put_refusals, 2); /* with the condition, and without: it is not that */
+    driven_put(&d, "f", "mine", 4);
+    ck_assert_int_lt(driven_flush(&d), 0);
+    ck_assert_int_eq(atomic_load(&put_with_condition), 0);
+    DRIVEN_WAIT(has("f", "mine")); /* the next attempt */
+    ck_assert_int_eq(atomic_load(&put_with_condition), 1);
+    atomic_store(&put_refusals, 1);
+    driven_put(&d, "g", "mine", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "g", "mine");
+    ck_assert_int_eq(atomic_load(&put_with_condition), 0);
+    driven_put(&d, "h", "mine", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "h", "mine");
+    ck_assert_int_eq(atomic_load(&put_with_condition), 0); /* remembered */
+}
+END_TEST
+
+/* ---- this node ---- */
+
+static void late_put_of_f(void)
+{
+    struct mem_source src;
+    struct op op;
+
+    op_init(&op, 5 * NS_PER_SEC);
+    mem_source_init(&src, "late", 4);
+    ck_assert_int_eq(store_put(d.store->next, &op, "f", NULL, &src.base, &put_attrs, NULL), 0);
+}
+
+START_TEST(its_own_later_version_goes)
+{
+    driven_mount(&d);
+    driven_put(&d, "f", "mine", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    before_removal = late_put_of_f;
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", NULL);
+}
+END_TEST
+
+/* A name that a pending rename brings has, once it is there, another version than it had. */
+START_TEST(what_a_rename_brought_goes)
+{
+    driven_store(&d, "dir/f", "mine", 4);
+    driven_mount(&d);
+    driven_put(&d, "f", "mine", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&refused, CALL_COPY);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    ck_assert_int_eq(driven_rename(&d, "f", "g"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "moved/f"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "g"), 0);
+    refuse_no_more();
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", NULL);
+    driven_stores(&d, "g", NULL);
+    driven_stores(&d, "dir/f", NULL);
+    driven_stores(&d, "moved/f", NULL);
+}
+END_TEST
+
+/* ---- a daemon that was killed ---- */
+
+static void late_remove(const char *key)
+{
+    struct op op;
+
+    op_init(&op, 5 * NS_PER_SEC);
+    ck_assert_int_eq(store_remove(d.store->next, &op, &key, NULL, 1, NULL), 0);
+}
+
+START_TEST(a_late_delete_comes_before_a_new_file)
+{
+    driven_mount(&d);
+    driven_put(&d, "f", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&refused, CALL_REMOVE);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    driven_unmount(&d);
+    atomic_store(&refused, -1);
+    d.config.late_ns = LATE_NS;
+    driven_mount(&d);
+    driven_put(&d, "f", "new", 3);
+    driven_put(&d, "another", "new", 3);
+    DRIVEN_WAIT(has("another", "new")); /* only that name waits */
+    late_remove("f");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "new");
+}
+END_TEST
+
+START_TEST(a_late_copy_comes_before_what_follows)
+{
+    struct op op;
+
+    driven_mount(&d);
+    driven_put(&d, "a", "renamed", 7);
+    driven_put(&d, "b", "old", 3);
+    driven_put(&d, "c", "moved", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&refused, CALL_COPY);
+    ck_assert_int_eq(driven_rename(&d, "a", "b"), 0);
+    driven_unmount(&d);
+    atomic_store(&refused, CALL_REMOVE); /* a stays, so that there is something to copy */
+    d.config.late_ns = LATE_NS;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_rename(&d, "c", "b"), 0);
+    DRIVEN_WAIT(has("b", "renamed")); /* carried out again at once */
+    op_init(&op, 5 * NS_PER_SEC);
+    ck_assert_int_eq(store_copy(d.store->next, &op, "a", NULL, "b", NULL, NULL, NULL), 0);
+    refuse_no_more();
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "b", "moved");
+    driven_stores(&d, "a", NULL);
+    driven_stores(&d, "c", NULL);
+}
+END_TEST
+
+/* ---- uploads that arrive late ---- */
+
+/* A put of this cache that was on its way when it was killed. */
+static void late_put(const char *key, const char *etag, const char *data, int wanted)
+{
+    struct mem_source src;
+    struct op op;
+
+    op_init(&op, 5 * NS_PER_SEC);
+    mem_source_init(&src, data, strlen(data));
+    ck_assert_int_eq(store_put(d.store->next, &op, key, etag, &src.base, &put_attrs, NULL),
+                     wanted);
+}
+
+static char *etag_of(const char *key)
+{
+    struct object obj = {0};
+    struct op op;
+
+    op_init(&op, 5 * NS_PER_SEC);
+    ck_assert_int_eq(store_stat(d.store->next, &op, key, &obj), 0);
+    char *etag = strdup(obj.etag);
+    object_release(&obj);
+    return etag;
+}
+
+/* f is "one" at the store, and the daemon is killed while it puts "two" there. */
+static char *killed_over_a_put(void)
+{
+    driven_mount(&d);
+    driven_put(&d, "f", "one", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    char *etag = etag_of("f");
+    atomic_store(&refused, CALL_PUT);
+    driven_put(&d, "f", "two", 3);
+    driven_unmount(&d);
+    atomic_store(&refused, -1);
+    d.config.late_ns = LATE_NS;
+    return etag;
+}
+
+/* The same content has the same ETag: a late put bound to that is not refused. */
+START_TEST(content_that_comes_back_outlives_a_late_put)
+{
+    auto_free char *etag = killed_over_a_put();
+
+    driven_mount(&d);
+    unsigned before = atomic_load(&puts_of_f);
+    driven_put(&d, "f", "one", 3);
+    DRIVEN_WAIT(atomic_load(&puts_of_f) > before && has("f", "one"));
+    late_put("f", etag, "two", 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "one");
+    driven_shows(&d, "f", "one");
+}
+END_TEST
+
+START_TEST(other_content_does_not_wait)
+{
+    auto_free char *etag = killed_over_a_put();
+    int64_t began_ns = clock_mono_ns();
+
+    d.config.late_ns = 30 * NS_PER_SEC;
+    driven_mount(&d);
+    driven_put(&d, "f", "three", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_lt(clock_mono_ns() - began_ns, 30 * NS_PER_SEC);
+    late_put("f", etag, "two", -ESTALE);
+    driven_stores(&d, "f", "three");
+}
+END_TEST
+
+START_TEST(a_late_first_put_does_not_outlive_the_removal)
+{
+    atomic_store(&refused, CALL_PUT);
+    driven_mount(&d);
+    driven_put(&d, "f", "one", 3);
+    driven_unmount(&d);
+    atomic_store(&refused, -1);
+    d.config.late_ns = LATE_NS;
+    driven_mount(&d);
+    DRIVEN_WAIT(strcmp(driven_state(&d, "f"), "clean") == 0);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    DRIVEN_WAIT(has("f", NULL));
+    late_put("f", "", "one", 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", NULL);
+}
+END_TEST
+
+/* ---- a failed attempt ---- */
+
+/* x is new here, its upload failed, and another node puts its own version there. */
+static struct handle *fail_to_put_x(bool hold)
+{
+    struct cache_stats s;
+    struct handle *h = NULL;
+
+    if (hold)
+        d.config.upload_interval_ns = 100 * NS_PER_MS;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, ""), 0);
+    atomic_store(&refused, CALL_PUT);
+    ck_assert_int_eq(driven_open(&d, "x.log", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "mine", 4, 0), 0);
+    if (!hold)
+        ck_assert_int_eq(driven_close(&d, h), 0);
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.failed_files == 1));
+    driven_store(&d, "x.log", "theirs", 6);
+    return h;
+}
+
+START_TEST(a_failed_upload_is_not_repeated_over_another_node)
+{
+    struct cache_stats s;
+
+    (void)fail_to_put_x(false);
+    atomic_store(&refused, -1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "x.log", "theirs");
+    cache_get_stats(d.cache, &s);
+    ck_assert_uint_eq(s.kept_files, 1);
+    DRIVEN_WAIT(driven_list(&d, "") == 1);
+    driven_shows(&d, "x.log", "theirs");
+}
+END_TEST
+
+START_TEST(nor_that_of_an_open_file)
+{
+    struct cache_stats s;
+    struct handle *h = fail_to_put_x(true);
+
+    atomic_store(&refused, -1);
+    /* First it is seen, then it is tried again. */
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.last_error == -ESTALE));
+    (void)usleep(4500000);
+    driven_stores(&d, "x.log", "theirs");
+    ck_assert_int_eq(driven_close(&d, h), -ESTALE);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "x.log", "theirs");
+    cache_get_stats(d.cache, &s);
+    ck_assert_uint_eq(s.kept_files, 1);
+}
+END_TEST
+
+/* What goes here is what was put from here, if it got there. */
+START_TEST(a_removal_after_a_failed_upload_is_not_of_another_node)
+{
+    (void)fail_to_put_x(false);
+    if (_i == 0)
+        ck_assert_int_eq(driven_unlink(&d, "x.log"), 0);
+    else
+        ck_assert_int_eq(driven_rename(&d, "x.log", "y.log"), 0);
+    if (_i == 2) { /* the row is read from the journal */
+        driven_unmount(&d);
+        driven_mount(&d);
+    }
+    refuse_no_more();
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "x.log", "theirs");
+    driven_stores(&d, "y.log", _i == 0 ? NULL : "mine");
+}
+END_TEST
+
+static int lost_answers; /* puts that the store takes */
+
+static int64_t lose_answers(struct layer *l, struct call *c)
+{
+    (void)l;
+    int64_t r = call_next(c);
+
+    if (c->kind == CALL_PUT && r >= 0 && lost_answers > 0) {
+        lost_answers--;
+        return op_fail(c->op, -EIO, "put %s: the answer was lost", c->key);
+    }
+    return r;
+}
+
+START_TEST(an_upload_whose_answer_was_lost_is_known_again)
+{
+    struct cache_stats s;
+    struct driven e;
+    char buf[16];
+
+    lost_answers = 1;
+    driven_init_like_s3(&e, lose_answers);
+    driven_mount(&e);
+    ck_assert_int_eq(driven_list(&e, ""), 0);
+    driven_put(&e, "x", "mine", 4);
+    DRIVEN_WAIT((cache_get_stats(e.cache, &s), s.failed_files == 1));
+    if (_i == 1)
+        ck_assert_int_eq(driven_unlink(&e, "x"), 0);
+    ck_assert_int_eq(driven_flush(&e), 0);
+    ck_assert_int_eq(driven_stored(&e, "x", buf, sizeof(buf)), _i == 0 ? 4 : -ENOENT);
+    cache_get_stats(e.cache, &s);
+    ck_assert_uint_eq(s.kept_files, 0);
+    driven_release(&e);
+}
+END_TEST
+
+/* A name that was removed here and made again replaces what it means to replace. */
+START_TEST(what_is_made_again_does_not_replace_another_node_s)
+{
+    struct cache_stats s;
+
+    driven_mount(&d);
+    driven_put(&d, "f", "mine", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&refused, CALL_REMOVE);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.last_error == -EACCES));
+    if (_i == 1)
+        theirs_to_f();
+    driven_put(&d, "f", "again", 5);
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.dirty_files == 0));
+    atomic_store(&refused, -1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", _i == 1 ? "theirs" : "again");
+    cache_get_stats(d.cache, &s);
+    ck_assert_uint_eq(s.kept_files, _i == 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_late");
+    TCase *t = tcase_create("removals");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, a_version_of_another_node_stays);
+    tcase_add_test(t, a_source_that_was_replaced_stays);
+    tcase_add_test(t, a_refusal_of_something_else_keeps_the_conditions);
+    tcase_add_test(t, its_own_later_version_goes);
+    tcase_add_test(t, what_a_rename_brought_goes);
+    tcase_add_test(t, a_late_delete_comes_before_a_new_file);
+    tcase_add_test(t, a_late_copy_comes_before_what_follows);
+    tcase_add_test(t, content_that_comes_back_outlives_a_late_put);
+    tcase_add_test(t, other_content_does_not_wait);
+    tcase_add_test(t, a_late_first_put_does_not_outlive_the_removal);
+    tcase_add_test(t, a_failed_upload_is_not_repeated_over_another_node);
+    tcase_add_test(t, nor_that_of_an_open_file);
+    tcase_add_loop_test(t, a_removal_after_a_failed_upload_is_not_of_another_node, 0, 3);
+    tcase_add_loop_test(t, an_upload_whose_answer_was_lost_is_known_again, 0, 2);
+    tcase_add_loop_test(t, what_is_made_again_does_not_replace_another_node_s, 0, 2);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}

@@ -1,0 +1,285 @@
+/* cache/: what other nodes do in directories that this node made, and for how long an answer of
+ * the store is believed. */
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MANY 1001 /* names; one more than a question tells */
+
+static atomic_uint questions; /* listings and looks */
+static atomic_bool refuse;
+static atomic_bool stale;    /* reads find another version */
+static atomic_uint delay_ms; /* of each look */
+static struct driven d;
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (c->kind == CALL_LIST || c->kind == CALL_STAT) {
+        atomic_fetch_add(&questions, 1);
+        if (atomic_load(&refuse))
+            return op_fail(c->op, -EIO, "%s %s: refused", call_name(c->kind), c->key);
+    }
+    if (c->kind == CALL_READ && atomic_load(&stale))
+        return op_fail(c->op, -ESTALE, "read %s: another version", c->key);
+    int64_t r = call_next(c);
+    if (c->kind == CALL_STAT)
+        (void)usleep(1000 * atomic_load(&delay_ms));
+    return r;
+}
+
+static void setup(void)
+{
+    atomic_store(&refuse, false);
+    atomic_store(&stale, false);
+    atomic_store(&delay_ms, 0);
+    driven_init_like_s3(&d, around);
+    d.config.list_timeout_ns = d.config.attr_timeout_ns = 200 * NS_PER_MS;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "step"), 0);
+    driven_put(&d, "step/rank0", "mine", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+}
+
+static void teardown(void)
+{
+    driven_release(&d);
+}
+
+static void out_of_date(void)
+{
+    (void)usleep(300000);
+}
+
+START_TEST(what_another_node_puts_there_shows)
+{
+    struct stat st;
+    char back[8];
+
+    driven_store(&d, "step/rank1", "theirs", 6);
+    DRIVEN_WAIT(driven_stat(&d, "step/rank1", &st) == 0);
+    ck_assert_int_eq(driven_read(&d, "step/rank1", back, sizeof(back)), 6);
+    driven_store(&d, "step/rank2", "theirs", 6);
+    DRIVEN_WAIT(driven_list(&d, "step") == 3);
+    ck_assert_int_eq(driven_unlink(&d, "step/rank0"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "step/rank1"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "step"), -ENOTEMPTY);
+}
+END_TEST
+
+START_TEST(what_another_node_removes_goes)
+{
+    const char *const keys[] = {"step/rank0"};
+    struct stat st;
+    struct op op;
+
+    op_init(&op, 5 * NS_PER_SEC);
+    ck_assert_int_eq(store_remove(d.store->next, &op, keys, NULL, 1, NULL), 0);
+    DRIVEN_WAIT(driven_stat(&d, "step/rank0", &st) == -ENOENT);
+    op_init(&op, 5 * NS_PER_SEC);
+    (void)store_rmdir(d.store->next, &op, "step"); /* its marker, if it was told before rank0 */
+    DRIVEN_WAIT(driven_stat(&d, "step", &st) == -ENOENT);
+}
+END_TEST
+
+static void store_many(const char *dir)
+{
+    char path[32];
+
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(path, sizeof(path), "%s/f%04d", dir, i);
+        driven_store(&d, path, "x", 1);
+    }
+}
+
+/* A large directory is renamed, and another node makes one of its old name: who looks for a
+ * name in the one is told nothing of the other. */
+START_TEST(what_a_renamed_directory_lacks_its_successor_may_have)
+{
+    struct stat st;
+
+    d.config.list_timeout_ns = 3 * NS_PER_SEC;
+    driven_unmount(&d);
+    store_many("ckpt");
+    driven_mount(&d);
+    ck_assert_int_eq(driven_stat(&d, "ckpt/none", &st), -ENOENT);
+    ck_assert_int_eq(driven_rename(&d, "ckpt", "old"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    store_many("ckpt");
+    driven_store(&d, "ckpt/zz", "x", 1);
+    (void)usleep(3100000);
+    ck_assert_int_eq(driven_stat(&d, "old/zz", &st), -ENOENT);
+    ck_assert_int_eq(driven_stat(&d, "ckpt/zz", &st), 0);
+}
+END_TEST
+
+/* Nor is it believed of a name that an `ls` has shown since: theirs stays, and shows at once.
+ */
+START_TEST(what_was_shown_since_is_not_absent)
+{
+    struct stat st;
+
+    driven_unmount(&d);
+    d.config.list_timeout_ns = 30 * NS_PER_SEC;
+    d.config.settle_ns = 30 * NS_PER_SEC; /* only the flush uploads */
+    store_many("ckpt");
+    driven_mount(&d);
+    ck_assert_int_eq(driven_stat(&d, "ckpt/zz", &st), -ENOENT);
+    driven_store(&d, "ckpt/zz", "first", 5);
+    ck_assert_int_eq(driven_list(&d, "ckpt"), MANY + 1);
+    driven_put(&d, "ckpt/zz", "mine", 4);
+    driven_store(&d, "ckpt/zz", "second", 6);
+    (void)driven_flush(&d); /* what was written here is kept aside */
+    ck_assert_int_eq(driven_stat(&d, "ckpt/zz", &st), 0);
+    driven_shows(&d, "ckpt/zz", "second");
+}
+END_TEST
+
+/* What was listed and then renamed keeps its inode number; what another node puts under the old
+ * name is another file. `cp` takes two of a number for one. */
+START_TEST(two_things_have_two_numbers)
+{
+    const char *const old = _i ? "dir" : "step/latest", *const name = _i ? "dir/f" : old;
+    const char *const renamed = _i ? "moved" : "step/previous";
+    struct stat was, is, next;
+
+    driven_store(&d, name, "theirs", 6);
+    DRIVEN_WAIT(driven_stat(&d, old, &was) == 0);
+    ck_assert_int_eq(driven_rename(&d, old, renamed), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    for (int run = 0; run < 2; run++) {
+        driven_store(&d, name, "newer", 5);
+        DRIVEN_WAIT(driven_stat(&d, old, &next) == 0);
+        ck_assert_int_eq(driven_stat(&d, renamed, &is), 0);
+        ck_assert_uint_eq(is.st_ino, was.st_ino);
+        ck_assert_uint_ne(next.st_ino, is.st_ino);
+        driven_unmount(&d);
+        driven_mount(&d);
+    }
+}
+END_TEST
+
+START_TEST(an_outage_does_not_hide_it)
+{
+    struct stat st;
+
+    out_of_date();
+    atomic_store(&refuse, true);
+    ck_assert_int_eq(driven_list(&d, "step"), 1);
+    ck_assert_int_eq(driven_stat(&d, "step/rank0", &st), 0);
+    ck_assert_int_eq(driven_stat(&d, "step/rank1", &st), -ENOENT);
+    driven_put(&d, "step/later", "mine", 4);
+    ck_assert_int_eq(driven_list(&d, "step"), 2);
+    atomic_store(&refuse, false);
+}
+END_TEST
+
+/* A thousand files a second must not become one round trip each. */
+START_TEST(who_fills_it_asks_nothing)
+{
+    char path[32];
+    struct stat st;
+
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(path, sizeof(path), "step/f%d", i);
+        driven_put(&d, path, "", 0);
+    }
+    ck_assert_int_eq(driven_flush(&d), 0);
+    out_of_date();
+    unsigned before = atomic_load(&questions);
+    for (int i = MANY; i < MANY + 10; i++) {
+        (void)snprintf(path, sizeof(path), "step/f%d", i);
+        ck_assert_int_eq(driven_stat(&d, path, &st), -ENOENT);
+    }
+    ck_assert_uint_lt(atomic_load(&questions), before + 5); /* of the root, if any */
+    driven_store(&d, "step/theirs", "theirs", 6);
+    ck_assert_int_eq(driven_list(&d, "step"), MANY + 2);
+}
+END_TEST
+
+/* ---- answers that take longer than they are believed ---- */
+
+START_TEST(a_slow_answer_is_an_answer)
+{
+    char back[8];
+
+    ck_assert_int_eq(driven_read(&d, "step/rank0", back, sizeof(back)), 4);
+    out_of_date();
+    atomic_store(&delay_ms, 300);
+    ck_assert_int_eq(driven_read(&d, "step/rank0", back, sizeof(back)), 4);
+}
+END_TEST
+
+START_TEST(a_slow_answer_about_one_of_many_is_an_answer)
+{
+    char path[32];
+    struct stat st;
+
+    for (int i = 0; i < MANY + 10; i++) {
+        (void)snprintf(path, sizeof(path), "many/f%d", i);
+        driven_store(&d, path, "", 0);
+    }
+    DRIVEN_WAIT(driven_stat(&d, "many/f0", &st) == 0);
+    out_of_date();
+    atomic_store(&delay_ms, 300);
+    ck_assert_int_eq(driven_stat(&d, "many/f0", &st), 0);
+    ck_assert_int_eq(driven_stat(&d, "many/f999", &st), 0);
+}
+END_TEST
+
+/* A server's wrong answer made the version count as gone; its listing tells of it again. */
+START_TEST(what_is_listed_again_can_be_read)
+{
+    char back[8];
+
+    d.config.attr_timeout_ns = 60 * NS_PER_SEC;
+    driven_mount_afresh(&d);
+    atomic_store(&stale, true);
+    ck_assert_int_eq(driven_read(&d, "step/rank0", back, sizeof(back)), -ESTALE);
+    atomic_store(&stale, false);
+    (void)usleep(1100000); /* a failure is told for a second */
+    ck_assert_int_eq(driven_read(&d, "step/rank0", back, sizeof(back)), 4);
+}
+END_TEST
+
+START_TEST(nothing_is_believed)
+{
+    char back[8];
+
+    driven_unmount(&d);
+    d.config.list_timeout_ns = d.config.attr_timeout_ns = 0;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_read(&d, "step/rank0", back, sizeof(back)), 4);
+    ck_assert_int_eq(driven_list(&d, "step"), 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_nodes");
+    TCase *t = tcase_create("nodes");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, what_another_node_puts_there_shows);
+    tcase_add_test(t, what_another_node_removes_goes);
+    tcase_add_test(t, what_a_renamed_directory_lacks_its_successor_may_have);
+    tcase_add_test(t, what_was_shown_since_is_not_absent);
+    tcase_add_loop_test(t, two_things_have_two_numbers, 0, 2);
+    tcase_add_test(t, an_outage_does_not_hide_it);
+    tcase_add_test(t, who_fills_it_asks_nothing);
+    tcase_add_test(t, a_slow_answer_is_an_answer);
+    tcase_add_test(t, a_slow_answer_about_one_of_many_is_an_answer);
+    tcase_add_test(t, what_is_listed_again_can_be_read);
+    tcase_add_test(t, nothing_is_believed);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}

@@ -1,0 +1,338 @@
+/* What a read costs at the store, counted in requests and bytes. */
+#include "common/mem.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MIB   ((size_t)1 << 20)
+#define PIECE ((size_t)128 << 10) /* what the kernel asks for at once */
+#define SIZE  (100 * MIB)
+#define PART  (8 * MIB)
+/* Requests that the first parts are cut into while the window grows. */
+#define GROWING 3
+
+static struct {
+    atomic_uint reads;
+    atomic_size_t bytes;
+} asked;
+
+static int64_t count(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (c->kind == CALL_READ) {
+        atomic_fetch_add(&asked.reads, 1);
+        atomic_fetch_add(&asked.bytes, c->len);
+    }
+    return call_next(c);
+}
+
+/* Hands its bytes on in pieces of odd lengths, as they come from a socket. */
+struct splitter {
+    struct sink base;
+    struct sink *to;
+};
+
+static int split(struct sink *sink, const void *data, size_t len, uint64_t off)
+{
+    struct splitter *s = container_of(sink, struct splitter, base);
+    int r = 0;
+
+    for (size_t done = 0, n; done < len && r == 0; done += n) {
+        n = 1 + (off + done) * 2654435761u % 20000;
+        n = n < len - done ? n : len - done;
+        r = s->to->write(s->to, (const char *)data + done, n, off + done);
+    }
+    return r;
+}
+
+/* Each read breaks off in the middle, and begins anew. */
+static int64_t in_odd_pieces(struct layer *l, struct call *c)
+{
+    struct splitter s = {.base.write = split, .to = c->sink};
+
+    (void)l;
+    if (c->kind != CALL_READ)
+        return call_next(c);
+    struct call half = *c, whole = *c;
+    half.sink = whole.sink = &s.base;
+    half.len = c->len / 2;
+    half.ret_obj = NULL;
+    int64_t r = half.len ? call_next(&half) : 0;
+    return r < 0 ? r : call_next(&whole);
+}
+
+static char *content;
+
+static void start_with(struct driven *d, driven_around around, size_t gathered)
+{
+    content = malloc(SIZE);
+    ck_assert_ptr_nonnull(content);
+    for (size_t i = 0; i < SIZE; i += sizeof(uint32_t)) {
+        uint32_t word = (uint32_t)i * 2654435761u;
+        memcpy(content + i, &word, sizeof(word));
+    }
+    memset(&asked, 0, sizeof(asked));
+    driven_init(d, around);
+    d->config.part_size = PART;
+    d->config.gather_bytes = gathered;
+    driven_mount(d);
+    driven_store(d, "model", content, SIZE);
+}
+
+static void start(struct driven *d)
+{
+    start_with(d, count, 0);
+}
+
+static void end(struct driven *d)
+{
+    driven_release(d);
+    free(content);
+}
+
+static void read_piece(struct driven *d, struct handle *h, size_t len, size_t off)
+{
+    static char buf[MIB];
+
+    ck_assert_int_eq(driven_pread(d, h, buf, len, off), (ssize_t)len);
+    ck_assert(memcmp(buf, content + off, len) == 0);
+}
+
+/* A request for each part, a few more while the window grows, and no byte twice. */
+static void is_sequential(void)
+{
+    ck_assert_uint_eq(atomic_load(&asked.bytes), SIZE);
+    ck_assert_uint_le(atomic_load(&asked.reads), SIZE / PART + 1 + GROWING);
+}
+
+START_TEST(a_sequential_reader_asks_for_whole_parts)
+{
+    struct handle *h = NULL;
+    struct driven d;
+
+    start(&d);
+    ck_assert_int_eq(driven_open(&d, "model", O_RDONLY, &h), 0);
+    for (size_t off = 0; off < SIZE; off += PIECE)
+        read_piece(&d, h, PIECE, off);
+    cache_release(d.cache, h);
+    is_sequential();
+    end(&d);
+}
+END_TEST
+
+/* The kernel's read-ahead comes by several threads, which pass each other. */
+START_TEST(pieces_that_pass_each_other_are_sequential)
+{
+    struct handle *h = NULL;
+    struct driven d;
+
+    start(&d);
+    ck_assert_int_eq(driven_open(&d, "model", O_RDONLY, &h), 0);
+    for (size_t off = 0; off < SIZE; off += 2 * PIECE) {
+        read_piece(&d, h, PIECE, off + PIECE);
+        read_piece(&d, h, PIECE, off);
+    }
+    cache_release(d.cache, h);
+    is_sequential();
+    end(&d);
+}
+END_TEST
+
+START_TEST(readers_of_the_same_file_ask_once)
+{
+    struct handle *h[4];
+    struct driven d;
+
+    start(&d);
+    for (size_t i = 0; i < ARRAY_SIZE(h); i++)
+        ck_assert_int_eq(driven_open(&d, "model", O_RDONLY, &h[i]), 0);
+    for (size_t off = 0; off < SIZE; off += PIECE)
+        for (size_t i = 0; i < ARRAY_SIZE(h); i++)
+            read_piece(&d, h[i], PIECE, off);
+    for (size_t i = 0; i < ARRAY_SIZE(h); i++)
+        cache_release(d.cache, h[i]);
+    is_sequential();
+    end(&d);
+}
+END_TEST
+
+/* Records in any order, each of up to 1 MiB read in pieces: what was asked and little more. */
+START_TEST(a_random_reader_gets_what_it_asks)
+{
+    struct handle *h = NULL;
+    size_t wanted = 0;
+    struct driven d;
+    unsigned seed = 1;
+
+    start(&d);
+    ck_assert_int_eq(driven_open(&d, "model", O_RDONLY, &h), 0);
+    for (size_t i = 0; i < 24; i++) {
+        /* 4 MiB apart, so that no two overlap. */
+        size_t record = (i * 7 + 1) % 24, off = record * 4 * MIB + 3 * 4096;
+        size_t len = (1 + (size_t)(rand_r(&seed) % 256)) * 4096;
+        for (size_t done = 0; done < len; done += PIECE)
+            read_piece(&d, h, len - done < PIECE ? len - done : PIECE, off + done);
+        wanted += len;
+    }
+    cache_release(d.cache, h);
+    ck_assert_uint_le(atomic_load(&asked.bytes), wanted + wanted / 4);
+    end(&d);
+}
+END_TEST
+
+/* Downloads are written in the pieces that suit the machine: each way is right on each. */
+START_TEST(what_comes_in_odd_pieces_is_put_together)
+{
+    static const size_t gathered[] = {16 << 10, 32 << 10, 256 << 10};
+    struct driven d;
+
+    start_with(&d, in_odd_pieces, gathered[_i]);
+    size_t size = SIZE / 5 + 12345;
+    driven_store(&d, "odd", content, size);
+    char *found = malloc(size);
+    struct handle *h = NULL;
+    ck_assert_ptr_nonnull(found);
+    ck_assert_int_eq(driven_open(&d, "odd", O_RDONLY, &h), 0);
+    ck_assert_int_eq(driven_pread(&d, h, found, 5000, PART + 77), 5000); /* out of order */
+    ck_assert_int_eq(driven_pread(&d, h, found, size, 0), (ssize_t)size);
+    ck_assert_mem_eq(found, content, size);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    free(found);
+    end(&d);
+}
+END_TEST
+
+static char mirror_file[4096];
+static atomic_ullong room; /* of it in bytes, and 1, when the first bytes of an answer came */
+
+static unsigned long long room_now(void)
+{
+    struct stat st;
+
+    return stat(mirror_file, &st) == 0 ? (unsigned long long)st.st_blocks * 512 : 0;
+}
+
+static int look_first(struct sink *sink, const void *data, size_t len, uint64_t off)
+{
+    struct splitter *s = container_of(sink, struct splitter, base);
+    size_t half = len / 2;
+    int r = s->to->write(s->to, data, half, off);
+
+    if (atomic_load(&room) == 0)
+        atomic_store(&room, room_now() + 1);
+    return r < 0 ? r : s->to->write(s->to, (const char *)data + half, len - half, off + half);
+}
+
+static int64_t look_at_room(struct layer *l, struct call *c)
+{
+    struct splitter s = {.base.write = look_first, .to = c->sink};
+    struct call looked = *c;
+
+    (void)l;
+    if (c->kind != CALL_READ)
+        return call_next(c);
+    looked.sink = &s.base;
+    return call_next(&looked);
+}
+
+static void start_looking(struct driven *d)
+{
+    start_with(d, look_at_room, 0);
+    (void)snprintf(mirror_file, sizeof(mirror_file), "%s/mirror/model", d->dir);
+}
+
+static bool can_reserve(const struct driven *d)
+{
+    char path[4096];
+
+    (void)snprintf(path, sizeof(path), "%s/probe", d->dir);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    bool can = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, MIB) == 0;
+    (void)close(fd);
+    (void)unlink(path);
+    return can;
+}
+
+START_TEST(a_part_gets_its_room_at_once)
+{
+    struct handle *h = NULL;
+    struct driven d;
+
+    start_looking(&d);
+    driven_store(&d, "model", content, PART);
+    ck_assert_int_eq(driven_open(&d, "model", O_RDONLY, &h), 0);
+    read_piece(&d, h, PIECE, 0);
+    if (can_reserve(&d))
+        ck_assert_uint_gt(atomic_load(&room), PART);
+    cache_release(d.cache, h);
+    end(&d);
+}
+END_TEST
+
+START_TEST(a_record_takes_no_more_room_than_its_bytes)
+{
+    struct handle *h = NULL;
+    struct driven d;
+
+    start_looking(&d);
+    ck_assert_int_eq(driven_open(&d, "model", O_RDONLY, &h), 0);
+    read_piece(&d, h, PIECE, SIZE / 2);
+    ck_assert_uint_le(room_now(), 2 * PIECE);
+    cache_release(d.cache, h);
+    end(&d);
+}
+END_TEST
+
+/* Somebody reads the old version, of which not all is here, while a new one replaces it: what
+ * he may still need is fetched before the store loses it. */
+START_TEST(a_reader_keeps_the_version_that_is_replaced)
+{
+    struct handle *h = NULL;
+    struct driven d;
+    char buf[8];
+
+    start(&d);
+    ck_assert_int_eq(driven_open(&d, "model", O_RDONLY, &h), 0);
+    read_piece(&d, h, PIECE, 0);
+    if (_i == 0) {
+        driven_put(&d, "next", "next", 4);
+        ck_assert_int_eq(driven_rename(&d, "next", "model"), 0);
+    } else {
+        ck_assert_int_eq(driven_unlink(&d, "model"), 0);
+        driven_put(&d, "model", "next", 4);
+    }
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_stored(&d, "model", buf, sizeof(buf)), 4);
+    read_piece(&d, h, PIECE, SIZE - PIECE);
+    read_piece(&d, h, PIECE, SIZE / 2);
+    cache_release(d.cache, h);
+    end(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_read");
+    TCase *t = tcase_create("cache_read");
+
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, a_sequential_reader_asks_for_whole_parts);
+    tcase_add_test(t, pieces_that_pass_each_other_are_sequential);
+    tcase_add_test(t, readers_of_the_same_file_ask_once);
+    tcase_add_test(t, a_random_reader_gets_what_it_asks);
+    tcase_add_test(t, a_part_gets_its_room_at_once);
+    tcase_add_test(t, a_record_takes_no_more_room_than_its_bytes);
+    tcase_add_loop_test(t, what_comes_in_odd_pieces_is_put_together, 0, 3);
+    tcase_add_loop_test(t, a_reader_keeps_the_version_that_is_replaced, 0, 2);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}

@@ -1,0 +1,359 @@
+/* cache/: what a mount after a reboot, or on a full disk, takes over and what it sets aside. */
+#include "cache/cache.h"
+#include "cache/recover.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct driven d;
+static atomic_bool refusing; /* the store takes nothing */
+
+static int64_t refuse(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (c->kind == CALL_PUT && atomic_load(&refusing))
+        return op_fail(c->op, -EACCES, "put %s: refused", c->key);
+    return call_next(c);
+}
+
+static void setup(void)
+{
+    atomic_store(&refusing, false);
+}
+
+static void another_boot(void)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof(path), "%s/boot", d.dir);
+    FILE *f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs("00000000-0000-0000-0000-000000000000\n", f), 0);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+static uint64_t kept(void)
+{
+    struct cache_stats s;
+
+    cache_get_stats(d.cache, &s);
+    return s.kept_files;
+}
+
+/* Nothing is stored before the reboot. */
+static void reboot_unstored(void)
+{
+    driven_unmount(&d);
+    another_boot();
+    driven_mount(&d);
+}
+
+/* sync(1) opens what it is given to read it. */
+START_TEST(who_only_reads_can_sync)
+{
+    struct handle *h = NULL;
+
+    driven_init(&d, refuse);
+    d.config.settle_ns = 10 * NS_PER_SEC; /* no fsync() has a failed upload to tell */
+    driven_mount(&d);
+    atomic_store(&refusing, true);
+    driven_put(&d, "f", "data", 4);
+    ck_assert_int_eq(driven_open(&d, "f", O_RDONLY, &h), 0);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    reboot_unstored();
+    atomic_store(&refusing, false);
+    ck_assert_uint_eq(kept(), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "data");
+    driven_release(&d);
+}
+END_TEST
+
+START_TEST(a_synced_file_stays_so_with_another_time)
+{
+    struct handle *h = NULL;
+    struct stat st;
+
+    driven_init(&d, refuse);
+    d.config.settle_ns = 10 * NS_PER_SEC;
+    driven_mount(&d);
+    atomic_store(&refusing, true);
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "data", 4, 0), 0);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(driven_utimens(&d, "f", 1000 * NS_PER_SEC), 0);
+    /* The time of a file that was not synced is no proof that it was. */
+    driven_put(&d, "g", "data", 4);
+    ck_assert_int_eq(driven_utimens(&d, "g", 1000 * NS_PER_SEC), 0);
+    reboot_unstored();
+    atomic_store(&refusing, false);
+    ck_assert_uint_eq(kept(), 1);
+    ck_assert_int_eq(driven_stat(&d, "g", &st), -ENOENT);
+    ck_assert_int_eq(driven_stat(&d, "f", &st), 0);
+    ck_assert_int_eq(st.st_mtim.tv_sec, 1000);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "data");
+    driven_release(&d);
+}
+END_TEST
+
+START_TEST(a_synced_file_stays_so_in_a_later_mount)
+{
+    struct handle *h = NULL;
+
+    driven_init(&d, refuse);
+    d.config.settle_ns = 10 * NS_PER_SEC;
+    driven_mount(&d);
+    atomic_store(&refusing, true);
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "data", 4, 0), 0);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_chmod(&d, "f", 0600), 0); /* writes the stamp anew */
+    reboot_unstored();
+    atomic_store(&refusing, false);
+    ck_assert_uint_eq(kept(), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "data");
+    driven_release(&d);
+}
+END_TEST
+
+/* What an earlier reboot has left in kept/ is in nobody's way. */
+START_TEST(what_is_kept_twice_has_room)
+{
+    char name[256];
+
+    memset(name, 'n', 255);
+    name[255] = '\0';
+    driven_init(&d, refuse);
+    d.config.settle_ns = 10 * NS_PER_SEC;
+    driven_mount(&d);
+    atomic_store(&refusing, true);
+    driven_put(&d, "x", "one", 3);
+    driven_put(&d, name, "one", 3);
+    reboot_unstored();
+    ck_assert_uint_eq(kept(), 2);
+    ck_assert_int_eq(driven_mkdir(&d, "x"), 0);
+    driven_put(&d, "x/y", "two", 3);
+    driven_put(&d, name, "two", 3);
+    reboot_unstored();
+    ck_assert_uint_eq(kept(), 4);
+    ck_assert_int_eq(driven_rmdir(&d, "x"), 0);
+    driven_put(&d, "x", "three", 5);
+    reboot_unstored();
+    ck_assert_uint_eq(kept(), 5);
+    atomic_store(&refusing, false);
+    driven_release(&d);
+}
+END_TEST
+
+static int count_one(void *arg, const struct cache_pending *p)
+{
+    (void)p;
+    ++*(int *)arg;
+    return 0;
+}
+
+static void has_exported(const char *folder, const char *name, const char *wanted)
+{
+    char path[160], buf[64] = "";
+
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_msg(fd >= 0, "%s: %s", path, strerror(errno));
+    ck_assert_int_eq(read(fd, buf, sizeof(buf) - 1), (ssize_t)strlen(wanted));
+    ck_assert_str_eq(buf, wanted);
+    ck_assert_int_eq(close(fd), 0);
+}
+
+/* A mount whose store takes nothing. */
+static void mount_refused(void)
+{
+    driven_init(&d, refuse);
+    d.config.settle_ns = 10 * NS_PER_SEC;
+    driven_mount(&d);
+    atomic_store(&refusing, true);
+}
+
+/* A file that can't be copied keeps none of the others back, and a second run makes what the
+ * first could not. */
+START_TEST(an_export_goes_on_after_a_failure)
+{
+    char folder[100], blocked[160];
+    int n = 0;
+    struct op op;
+
+    mount_refused();
+    driven_put(&d, "a", "first", 5);
+    driven_put(&d, "b", "second", 6);
+    driven_put(&d, "c", "third", 5);
+    driven_unmount(&d);
+    (void)snprintf(folder, sizeof(folder), "%s/exported", d.dir);
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
+    (void)snprintf(blocked, sizeof(blocked), "%s/a", folder);
+    ck_assert_int_eq(mkdir(blocked, 0700), 0); /* nothing can be written there */
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(recover_export(d.dir, folder, &op, count_one, &n), -EEXIST);
+    ck_assert_ptr_nonnull(strstr(op.why, "a can't be exported"));
+    ck_assert_int_eq(n, 2);
+    has_exported(folder, "b", "second");
+    has_exported(folder, "c", "third");
+    ck_assert_int_eq(rmdir(blocked), 0);
+    n = 0;
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(recover_export(d.dir, folder, &op, count_one, &n), 0);
+    ck_assert_int_eq(n, 3);
+    has_exported(folder, "a", "first");
+    has_exported(folder, "b", "second");
+    driven_release(&d);
+}
+END_TEST
+
+static void keep(const char *name, const char *content)
+{
+    char path[160];
+
+    (void)snprintf(path, sizeof(path), "%s/kept/%s", d.dir, name);
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    ck_assert(mkdir(path, 0700) == 0 || errno == EEXIST);
+    *slash = '/';
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, content, strlen(content)), (ssize_t)strlen(content));
+    ck_assert_int_eq(close(fd), 0);
+}
+
+/* What was kept may have the name of what is owed, or need it for a folder. */
+START_TEST(an_export_has_room_for_what_was_kept)
+{
+    char folder[100];
+    int n = 0;
+    struct op op;
+
+    mount_refused();
+    driven_put(&d, "a", "owed", 4);
+    driven_put(&d, "b", "owed", 4);
+    driven_unmount(&d);
+    keep("a", "kept");
+    keep("b/c", "kept");
+    keep("d", "kept");
+    (void)snprintf(folder, sizeof(folder), "%s/exported", d.dir);
+    for (int run = 1; run <= 2; run++) {
+        op_init(&op, 20 * NS_PER_SEC);
+        int r = recover_export(d.dir, folder, &op, count_one, &n);
+        ck_assert_msg(r == 0, "%d: %s", r, op.why);
+        ck_assert_int_eq(n, 5 * run);
+    }
+    has_exported(folder, "a", "owed");
+    has_exported(folder, "b", "owed");
+    has_exported(folder, "d", "kept");
+    has_exported(folder, ".runfs-kept/a", "kept");
+    has_exported(folder, ".runfs-kept/b/c", "kept");
+    driven_release(&d);
+}
+END_TEST
+
+/* Its number was that of its first name, from which nobody can derive it any more. */
+START_TEST(a_renamed_file_keeps_its_number)
+{
+    static char much[96 << 10];
+    struct stat before, after;
+    char buf[8];
+
+    driven_init(&d, refuse);
+    d.config.size_bytes = 64 << 10;
+    driven_store(&d, "old", "data", 4);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_stat(&d, "old", &before), 0);
+    ck_assert_int_eq(driven_rename(&d, "old", "new"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_read(&d, "new", buf, sizeof(buf)), 4);
+    driven_put(&d, "other", much, sizeof(much));
+    DRIVEN_WAIT(strcmp(driven_state(&d, "new"), "clean") != 0);
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_stat(&d, "new", &after), 0);
+    ck_assert_uint_eq(before.st_ino, after.st_ino);
+    driven_release(&d);
+}
+END_TEST
+
+/* The probe for what a store through a mapping does to mtime needs a block of its own. */
+START_TEST(a_full_disk_can_be_mounted)
+{
+    static const char block[4096];
+    char path[128], pattern[128];
+    glob_t aside;
+    struct op op;
+
+    driven_init(&d, refuse);
+    /* In a namespace of this process, so that nothing stays behind. */
+    if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("runfs-test", d.dir, "tmpfs", 0, "size=1m") < 0) {
+        ck_assert(errno == EPERM || errno == EACCES); /* who may not mount can't fill a disk */
+        driven_release(&d);
+        return;
+    }
+    driven_mount(&d);
+    driven_put(&d, "f", "data", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d);
+    (void)snprintf(path, sizeof(path), "%s/foreign", d.dir);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    while (write(fd, block, sizeof(block)) > 0)
+        ;
+    ck_assert_int_eq(errno, ENOSPC);
+    ck_assert_int_eq(close(fd), 0);
+    op_init(&op, 20 * NS_PER_SEC);
+    int r = cache_new(&d.config, d.store, &op, &d.cache);
+    ck_assert_msg(r == 0 || r == -ENOSPC, "mount: %d %s", r, op.why);
+    if (r == 0)
+        driven_unmount(&d);
+    d.cache = NULL;
+    (void)snprintf(pattern, sizeof(pattern), "%s/state.db.damaged-*", d.dir);
+    ck_assert_int_eq(glob(pattern, 0, NULL, &aside), GLOB_NOMATCH);
+    ck_assert_int_eq(unlink(path), 0);
+    driven_mount(&d);
+    driven_unmount(&d);
+    ck_assert_int_eq(umount(d.dir), 0);
+    driven_release(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_reboot");
+    TCase *t = tcase_create("cache_reboot");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_test(t, who_only_reads_can_sync);
+    tcase_add_test(t, a_synced_file_stays_so_with_another_time);
+    tcase_add_test(t, a_synced_file_stays_so_in_a_later_mount);
+    tcase_add_test(t, what_is_kept_twice_has_room);
+    tcase_add_test(t, an_export_goes_on_after_a_failure);
+    tcase_add_test(t, an_export_has_room_for_what_was_kept);
+    tcase_add_test(t, a_renamed_file_keeps_its_number);
+    tcase_add_test(t, a_full_disk_can_be_mounted);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}

@@ -1,0 +1,214 @@
+/* Copies at the server and new attributes, which are copies, against a server that lies, hangs
+ * and fails on purpose. What a real server does is in tests/contract. */
+#include "backends/s3.h"
+#include "tests/lib/s3_scripted.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+START_TEST(a_copy_that_fails_with_status_200)
+{
+    START(OK_OBJECT("e"), REST("200 OK", "", "<Error><Code>SlowDown</Code></Error>"),
+          OK_OBJECT("e"),
+          REST("200 OK", "", "<CopyObjectResult><ETag>\"f\"</ETag></CopyObjectResult>"));
+    struct object obj;
+
+    ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", NULL, NULL, &obj), -EAGAIN);
+    ck_assert_msg(store_copy(store, &op, "a b", "e", "b", NULL, NULL, &obj) == 0, "%s", op.why);
+    ck_assert_str_eq(obj.etag, "f");
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 3), "x-amz-copy-source: bkt/pre/a%20b\r\n"));
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 3), "x-amz-copy-source-if-match: \"e\"\r\n"));
+    object_release(&obj);
+}
+END_TEST
+
+START_TEST(foreign_metadata_survives_new_attributes)
+{
+    START({.text = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nETag: \"e\"\r\n"
+                   "Content-Type: text/plain\r\nx-amz-meta-owner-team: blue\r\n"
+                   "x-amz-meta-mode: 33188\r\n\r\n"},
+          {.text = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nETag: \"f\"\r\n\r\n"});
+    struct attrs attrs = {.has = ATTR_MODE, .mode = S_IFREG | 0600};
+    struct object obj;
+    const char *sent;
+
+    ck_assert_int_eq(store_set_attributes(store, &op, "k", NULL, &attrs, &obj), 0);
+    object_release(&obj);
+    sent = scripted_request(server, 1);
+    ck_assert_ptr_nonnull(strstr(sent, "content-type: text/plain\r\n"));
+    ck_assert_ptr_nonnull(strstr(sent, "x-amz-meta-owner-team: blue\r\n"));
+    ck_assert_ptr_nonnull(strstr(sent, "x-amz-meta-mode: 33152\r\n"));
+    ck_assert_ptr_null(strstr(sent, "33188"));
+    ck_assert_ptr_nonnull(strstr(sent, "if-match: \"e\"\r\n"));
+}
+END_TEST
+
+/* A HEAD is told no code: whether the bucket is there is asked before a source is called gone.
+ */
+START_TEST(a_missing_bucket_is_no_missing_source)
+{
+    START(NO_OBJECT, NO_BUCKET, NO_OBJECT, NO_ROUTE, NO_OBJECT, NO_OBJECT, NO_BUCKET, NO_OBJECT,
+          REST("200 OK", "", "<ListBucketResult/>"), NO_OBJECT, NO_OBJECT,
+          REST("200 OK", "", "<ListBucketResult/>"));
+    struct attrs attrs = {.has = ATTR_MODE, .mode = S_IFREG | 0600};
+
+    ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", NULL, NULL, NULL), -ENXIO);
+    ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", NULL, NULL, NULL), -ENXIO);
+    ck_assert_int_eq(store_set_attributes(store, &op, "k", NULL, &attrs, NULL), -ENXIO);
+    ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", NULL, NULL, NULL), -ENOENT);
+    ck_assert_int_eq(store_set_attributes(store, &op, "k", NULL, &attrs, NULL), -ENOENT);
+    ck_assert_uint_eq(scripted_count(server), 12);
+}
+END_TEST
+
+/* AWS copies ranges only out of objects above 5 MB. */
+START_TEST(a_part_that_is_the_whole_object_names_no_range)
+{
+    START(OK_OBJECT("e"), BEGUN, COPIED_PART, COMPLETED);
+    struct attrs attrs = {.has = ATTR_MODE, .mode = S_IFREG | 0600};
+    const char *sent;
+
+    ck_assert_msg(store_set_attributes(store, &op, "k", NULL, &attrs, NULL) == 0, "%s", op.why);
+    sent = scripted_request(server, 2);
+    ck_assert_ptr_nonnull(strstr(sent, "x-amz-copy-source: bkt/pre/k\r\n"));
+    ck_assert_ptr_nonnull(strstr(sent, "x-amz-copy-source-if-match: \"e\"\r\n"));
+    ck_assert_ptr_null(strstr(sent, "x-amz-copy-source-range"));
+}
+END_TEST
+
+#define ENDED                                                                                  \
+    {                                                                                          \
+        .text = "HTTP/1.1 204 No Content\r\n\r\n"                                              \
+    }
+
+/* The time is over, and the parts would stay at the store for ever. */
+START_TEST(a_copy_that_hangs_is_ended_at_the_store)
+{
+    START(OK_OBJECT("e"), BEGUN, {.text = NULL}, ENDED);
+
+    op_init(&op, NS_PER_SEC);
+    ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", "v", NULL, NULL), -ETIMEDOUT);
+    ck_assert_uint_eq(scripted_count(server), 4);
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 3), "DELETE /bkt/pre/b?uploadId=ID HTTP"));
+}
+END_TEST
+
+static void *cancel_later(void *arg)
+{
+    while (scripted_count(server) < 3)
+        usleep(10 * 1000);
+    atomic_store((atomic_bool *)arg, true);
+    return NULL;
+}
+
+START_TEST(a_copy_that_is_cancelled_is_ended_at_the_store)
+{
+    START(OK_OBJECT("e"), BEGUN, {.text = NULL}, ENDED);
+    static atomic_bool cancelled;
+    pthread_t canceller;
+
+    op.cancelled = &cancelled;
+    ck_assert_int_eq(pthread_create(&canceller, NULL, cancel_later, &cancelled), 0);
+    ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", "v", NULL, NULL), -EINTR);
+    (void)pthread_join(canceller, NULL);
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 3), "DELETE /bkt/pre/b?uploadId=ID HTTP"));
+}
+END_TEST
+
+#define SLOW_PART(after)                                                                       \
+    {                                                                                          \
+        .text =                                                                                \
+            "HTTP/1.1 200 OK\r\nContent-Length: 49\r\n\r\n<CopyPartResult><ETag>\"p\"</ETag>"  \
+            "</CopyPartResult>",                                                               \
+        .stall_ms = (after)                                                                    \
+    }
+
+/* Each part has the patience of the whole call, and one that fails in passing is sent again. */
+START_TEST(a_copy_may_take_longer_than_each_part)
+{
+    START(OK_OBJECT("e"), BEGUN, SLOW_PART(1500), SLOW_PART(1500), SLOW_PART(1500),
+          SLOW_PART(1500), REST("500 Oops", "", "<Error><Code>InternalError</Code></Error>"),
+          SLOW_PART(1500), COMPLETED);
+    const char *sent;
+
+    s3_of(store)->copy_part = 1;
+    op_init(&op, 2900 * NS_PER_MS);
+    ck_assert_msg(store_copy(store, &op, "a", NULL, "b", "v", NULL, NULL) == 0, "%s", op.why);
+    ck_assert_uint_eq(scripted_count(server), 9);
+    sent = scripted_request(server, 8);
+    for (int i = 1; i <= 5; i++) {
+        char number[32];
+
+        (void)snprintf(number, sizeof(number), "<PartNumber>%d<", i);
+        ck_assert_ptr_nonnull(strstr(sent, number));
+    }
+}
+END_TEST
+
+#define TAGGED(size)                                                                           \
+    {                                                                                          \
+        .text = "HTTP/1.1 200 OK\r\nContent-Length: " size "\r\nETag: \"e\"\r\n"               \
+                "Expires: Thu, 01 Jan 2032 00:00:00 GMT\r\nx-amz-tagging-count: 2\r\n\r\n"     \
+    }
+#define TAGS                                                                                   \
+    REST("200 OK", "",                                                                         \
+         "<Tagging><TagSet><Tag><Key>a b</Key><Value>1&amp;2</Value></Tag>"                    \
+         "<Tag><Key>c</Key><Value></Value></Tag></TagSet></Tagging>")
+#define DENIED REST("403 Forbidden", "", "<Error><Code>AccessDenied</Code></Error>")
+
+/* Tags are asked for and sent, and left behind where they are refused. */
+START_TEST(tags_survive_new_attributes)
+{
+    START(TAGGED("5"), TAGS, BEGUN, COPIED_PART, COMPLETED, TAGGED("0"), TAGS, STORED,
+          TAGGED("5"), TAGS, DENIED, BEGUN, COPIED_PART, COMPLETED, TAGGED("0"), DENIED,
+          STORED);
+    static const struct {
+        size_t request;
+        bool has;
+    } t[] = {{2, true}, {7, true}, {10, true}, {11, false}, {16, false}};
+    struct attrs attrs = {.has = ATTR_MODE, .mode = S_IFREG | 0600};
+
+    for (int i = 0; i < 4; i++)
+        ck_assert_msg(store_set_attributes(store, &op, "k", NULL, &attrs, NULL) == 0, "%d %s",
+                      i, op.why);
+    ck_assert_uint_eq(scripted_count(server), 17);
+    for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+        const char *sent = scripted_request(server, t[i].request);
+
+        ck_assert_msg(!strstr(sent, "x-amz-tagging: a%20b=1%262&c=\r\n") != t[i].has, "%zu: %s",
+                      i, sent);
+        ck_assert_ptr_nonnull(strstr(sent, "expires: Thu, 01 Jan 2032"));
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("s3_copy");
+    TCase *t = tcase_create("copies");
+
+    scripted_environment();
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 30);
+    tcase_add_test(t, a_part_that_is_the_whole_object_names_no_range);
+    tcase_add_test(t, a_copy_that_hangs_is_ended_at_the_store);
+    tcase_add_test(t, a_copy_that_is_cancelled_is_ended_at_the_store);
+    tcase_add_test(t, a_copy_may_take_longer_than_each_part);
+    tcase_add_test(t, a_missing_bucket_is_no_missing_source);
+    tcase_add_test(t, a_copy_that_fails_with_status_200);
+    tcase_add_test(t, foreign_metadata_survives_new_attributes);
+    tcase_add_test(t, tags_survive_new_attributes);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
