@@ -14,7 +14,10 @@ def line(number):
 
 
 def main():
-    fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError:
+        return  # the daemon is dead already
     count = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT, 0o600)
     stop = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))

@@ -10,8 +10,7 @@ and then checks, in this order:
 Where passthrough works a writer also lives on through kill and remount, and loses no byte.
 Before the rounds, short sequences of operations are tried in great number; see sequences.py.
 
-The rounds run when they are given time (--seconds or CRASH_SECONDS): about one in twenty still
-finds a removed name that came back after the remount, so they are no gate of check.sh yet.
+The rounds go on for a minute, or for --seconds or CRASH_SECONDS.
 
 The model in tests/model dies at every step of cache/ far more often; here it is the whole mount.
 
@@ -100,7 +99,6 @@ class Loop:
         place.cleanups.append(self.proxy.stop)
         self.kills = self.kills_with_pending = self.operations = 0
         self.reached = set()
-        self.passthrough = False
         self.number = 0
         self.fresh()
 
@@ -151,6 +149,12 @@ class Loop:
         return f"{done} operations, {pending} files owed at the kill" + \
             ("" if hit or not (step or after) else ", not reached")
 
+    def wait_for_begin(self, ledgers):
+        """Until every writer has done something; not for ever, as one may be stuck."""
+        end = time.monotonic() + 10
+        while time.monotonic() < end and not all(os.path.exists(p) and os.path.getsize(p) for p in ledgers):
+            time.sleep(0.02)
+
     def chaos(self, m, ledgers, index, step, after):
         """Starts mount and writers and has the daemon die; whether it died by itself."""
         try:
@@ -158,17 +162,19 @@ class Loop:
             for w in range(WRITERS):
                 os.makedirs(self.base(m, w), exist_ok=True)
         except (Failure, OSError):
-            if step and m.process.poll() == -signal.SIGKILL:
+            # The connection ends before the process can be waited for.
+            if step and self.wait_for_death(m.process, 5) and m.process.returncode == -signal.SIGKILL:
                 self.kills += 1
                 m.kill()
                 return True
             raise
-        writers = [self.start_writer(m, w, ledgers[w], f"{index}-{w}", after) for w in range(WRITERS)]
         self.start_appender(m, index)
+        writers = [self.start_writer(m, w, ledgers[w], f"{index}-{w}", after) for w in range(WRITERS)]
         self.kills += 1
         if step or after:
             hit = self.wait_for_death(m.process, STEP_SECONDS)
         else:
+            self.wait_for_begin(ledgers)
             hit = self.wait_for_death(m.process, self.random.uniform(0.3, 3.0))
             check(not hit, f"the daemon died by itself: {m.process.returncode}: {m.log_tail()}")
         m.process.kill()
@@ -213,36 +219,47 @@ class Loop:
     # ---- the writer that lives on ----
 
     def start_appender(self, m, index):
-        self.passthrough = bool(m.status()["frontend"]["passthrough"]) if m.process.poll() is None else False
-        if not self.passthrough:
-            return
+        """It is the first that opens a file, so the counts say whether it got passthrough: a
+        full cache refuses that."""
         name = f"live-{index}"
         count = self.place.path(f"{name}-{self.number}.count")
         process = subprocess.Popen([sys.executable, os.path.join(HERE, "appender.py"),
                                     os.path.join(m.mountpoint, name), count], stdin=subprocess.DEVNULL)
-        self.live[name] = (process, count)
+        end = time.monotonic() + 5
+        while not self.lines(count) and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+        try:
+            lives = m.status()["frontend"]["opens_passthrough"] > 0
+        except Failure:
+            lives = False  # killed at its step already
+        self.live[name] = (process, count, lives)
 
     def finish_appender(self, m):
         """Ends a writer that went on writing and sees that the mount has every line of it."""
-        for name, (process, count) in list(self.live.items()):
-            before = self.lines(count)
-            time.sleep(0.1)
-            alive = process.poll() is None
+        for name, (process, count, lives) in list(self.live.items()):
+            alive = self.writes_on(process, count) if lives else False
             harness.end_process(process)
             written = self.lines(count)
-            if written == 0:
+            check(not lives or alive, f"{name}: the writer through passthrough did not live on")
+            try:
+                with open(os.path.join(m.mountpoint, name), "rb") as f:
+                    data = f.read()
+            except FileNotFoundError:
+                check(written == 0, f"{name} is gone, of which {written} lines were written")
                 del self.live[name]
                 continue
-            check(alive and written > before, f"{name}: the writer through passthrough did not live on")
-            with open(os.path.join(m.mountpoint, name), "rb") as f:
-                data = f.read()
             wanted = b"".join(map(line, range(written)))
             check(data.startswith(wanted) and len(data) <= len(wanted) + len(line(0)),
-                  f"{name}: {len(data)} bytes of {len(wanted)} written through passthrough")
-            self.live[name] = (None, count)
+                  f"{name}: {len(data)} bytes of {len(wanted)} written")
             self.trees[0]["../" + name] = ["f", digest(data), len(data)]
             self.versions.add(digest(data))
             del self.live[name]
+
+    def writes_on(self, process, count):
+        before, end = self.lines(count), time.monotonic() + 10
+        while self.lines(count) == before and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
+        return self.lines(count) > before
 
     def lines(self, count):
         try:
@@ -319,7 +336,7 @@ class Loop:
             shutil.rmtree(self.cache)
 
     def clean_up(self):
-        for process, _ in self.live.values():
+        for process, _, _ in self.live.values():
             harness.end_process(process, signal.SIGKILL)
         for m in self.place.mounts:
             m.kill()
@@ -366,7 +383,7 @@ def verdict(tally, loop):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=float(os.environ.get("CRASH_SECONDS", 0)))
+    parser.add_argument("--seconds", type=float, default=float(os.environ.get("CRASH_SECONDS", 60)))
     parser.add_argument("--seed", type=int, default=int(os.environ.get("CRASH_SEED", random.randrange(10 ** 6))))
     parser.add_argument("--sequences", type=int, default=int(os.environ.get("CRASH_SEQUENCES", 30)))
     parser.add_argument("--step", action="append", help="only this step; no sequences")
@@ -380,15 +397,12 @@ def main():
         for mode in ("killed", "cold", "living") if not arguments.step else ():
             tally.run(f"sequences, {mode}", sequences.run, place, loop.proxy, mode, arguments.seed,
                       arguments.sequences, 6)
-        if arguments.seconds <= 0:
-            print("the rounds under load were not asked for: --seconds N or CRASH_SECONDS=N")
-            loop.clean_up()
-            return tally.close()
         try:
             run_rounds(tally, loop, steps, arguments.seconds)
         finally:
             loop.clean_up()
-        verdict(tally, loop)
+        if loop.kills:
+            verdict(tally, loop)
     return tally.close()
 
 

@@ -125,8 +125,9 @@ class Trial:
     def __init__(self, place, proxy, prefix, mode, rng, length):
         self.place, self.proxy, self.prefix, self.mode = place, proxy, prefix, mode
         self.cache = place.path(f"cache-{prefix}")
-        self.mount = place.mount(prefix, ("upload_interval=0", "settle=0", "late_window=0"), cache=self.cache,
-                                 endpoint=proxy.endpoint)
+        # What was told stays believed while the store is frozen.
+        self.mount = place.mount(prefix, ("upload_interval=0", "settle=0", "late_window=0", "attr_timeout=1m",
+                                          "list_timeout=1m"), cache=self.cache, endpoint=proxy.endpoint)
         place.mounts[:] = [self.mount]
         self.rng, self.length = rng, length
         self.sequence = Sequence(self.mount.mountpoint, rng)

@@ -3,15 +3,16 @@ object is truncated, everybody who asks gets a clear error, and no call hangs th
 
 usage: faults.py [CASE]...
 
-Each case runs as the mount is, and with passthrough=off as well where passthrough is on.
+Each case runs as the mount is, and with passthrough=off as well where passthrough is on; those of
+answers.py, where that makes no difference, run once. Several run at a time.
 """
 
+import contextlib
 import errno
 import hashlib
 import os
 import random
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -19,121 +20,11 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "lib"))
 
+import answers
+import disks
 import harness
 from harness import Failure, check, wait_for
-from proxy import Proxy
-
-MIB = 1 << 20
-PROMPT = 3.0  # seconds: what needs no store answers within
-
-
-def digest(data):
-    return hashlib.sha256(data).hexdigest()
-
-
-def content(name, size):
-    rng = random.Random(name)
-    return b"".join(rng.randbytes(min(MIB, size - off)) for off in range(0, size, MIB))
-
-
-class Place:
-    """One case's mount behind a proxy, under a prefix and with a cache of its own."""
-
-    def __init__(self, work, name, options, cache=None):
-        self.work = work
-        self.prefix = name
-        self.proxy = Proxy(work.gateway.port).start()
-        self.cache = cache or work.path(f"cache-{name}")
-        self.options = ("upload_interval=0", *options)
-        self.written = {}
-        self.mount = self.new_mount()
-
-    def __enter__(self):
-        self.mount.start()
-        return self
-
-    def __exit__(self, *exception):
-        self.mount.kill()
-        self.proxy.stop()
-        if exception[0] and issubclass(exception[0], (Failure, OSError)):
-            print(f"        log: {self.mount.log_tail(800)}", flush=True)
-
-    def new_mount(self, cache=None):
-        return self.work.mount(self.prefix, self.options, name=f"mnt-{self.prefix}",
-                               cache=cache or self.cache, endpoint=self.proxy.endpoint)
-
-    def path(self, name):
-        return os.path.join(self.mount.mountpoint, name)
-
-    def write(self, name, size, step=MIB, before_close=None):
-        """Writes a file; it counts as written when close() returned. `before_close` is called while
-        it is still open, also when a write failed, with how many bytes were accepted."""
-        data = content(name, size)
-        done = 0
-        fd = os.open(self.path(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        try:
-            while done < size:
-                done += os.write(fd, data[done:done + step])
-        finally:
-            if before_close:
-                before_close(done)
-            os.close(fd)
-        self.written[name] = digest(data)
-
-    def trouble(self):
-        """What status says of the cache's space; None when all is well."""
-        return self.mount.status()["cache"]["trouble"]
-
-    def read(self, name):
-        with open(self.path(name), "rb") as f:
-            return digest(f.read())
-
-    def stored(self):
-        found = {}
-        for key, path in self.work.gateway.objects(self.prefix).items():
-            with open(path, "rb") as f:
-                found[key] = digest(f.read())
-        return found
-
-    def nothing_torn(self):
-        for key, value in self.stored().items():
-            check(value == self.written.get(key), f"the store holds {key} with a content that nobody closed")
-
-    def all_stored(self):
-        found = self.stored()
-        for name in self.written.keys() | found.keys():
-            check(found.get(name) == self.written.get(name),
-                  f"{name}: the store holds {found.get(name)}, written was {self.written.get(name)}")
-
-    def finish(self):
-        """Everything reaches the store, umount says so, and an empty cache reads it back."""
-        self.mount.umount(120)
-        self.all_stored()
-        self.mount = self.new_mount(self.work.path(f"cold-{self.prefix}"))
-        self.mount.start()
-        check(sorted(os.listdir(self.mount.mountpoint)) == sorted(self.written), "the names differ")
-        for name, value in self.written.items():
-            check(self.read(name) == value, f"{name}: reads differently with an empty cache")
-        self.mount.umount(60)
-
-    def prompt(self, what, call):
-        """Runs something that must answer although the store does not."""
-        result = []
-
-        def run():
-            try:
-                result.append((call(), None))
-            except OSError as e:
-                result.append((None, e))
-
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        thread.join(PROMPT)
-        check(result, f"{what}: no answer in {PROMPT:g} s while the store is stuck")
-        if result[0][1]:
-            raise Failure(f"{what}: {result[0][1]}")
-        return result[0][0]
-
+from place import MIB, Place, SmallDisk, content, digest
 
 # ---- the store fails ------------------------------------------------------------------------
 
@@ -221,7 +112,7 @@ def umount_without_server(work, name, options):
         p.proxy.refuse()
         for i in range(5):
             p.write(f"owed-{i}", 100_000)
-        done = p.mount.run("umount", p.mount.mountpoint, "--timeout", "3", seconds=60)
+        done = p.mount.try_umount(3, 60)
         check(done.returncode != 0, "runfs umount: exit 0 although nothing was published")
         missing = [f"owed-{i}" for i in range(5) if f"owed-{i}" not in done.stdout]
         check(not missing, f"runfs umount does not name {missing}: {done.stdout.strip()}")
@@ -259,9 +150,9 @@ def machine_rebooted(work, name, options):
         check("1 kept" in status, f"runfs status: {status.strip()}")
         check(any("kept" in line and "unsynced" in line for line in status.splitlines()),
               f"runfs status --files does not name what is kept: {status.strip()}")
-        check("unsynced was changed but not synced" in p.mount.log_tail(), "the log does not tell of it")
+        check("unsynced was changed but not synced" in p.log(), "the log does not tell of it")
         check(p.read("unsynced") == p.written["unsynced"], "unsynced: not the store's version")
-        done = p.mount.run("umount", p.mount.mountpoint, "--timeout", "30", seconds=60)
+        done = p.mount.try_umount(30, 60)
         check(done.returncode != 0 and "unsynced" in done.stdout,
               f"runfs umount: exit {done.returncode} although something is kept: {done.stdout.strip()}")
         p.mount.wait_dead()
@@ -272,6 +163,143 @@ def machine_rebooted(work, name, options):
         p.mount.run("recover", p.cache, "--export", exported, seconds=60)
         with open(os.path.join(exported, "unsynced"), "rb") as f:
             check(f.read() == b"changed", "runfs recover --export: not what was written")
+
+
+# ---- an upload in parts is broken off ------------------------------------------------------
+
+
+def sessions(p, name):
+    """The ids of a file's unfinished uploads at the server, each with how many parts it has. As
+    versitygw keeps them: a folder for each, in one for the key."""
+    key = hashlib.sha256(f"{p.prefix}/{name}".encode()).hexdigest()
+    top = os.path.join(p.work.gateway.folder, "data", p.work.gateway.bucket, ".sgwtmp", "multipart", key)
+    return {os.path.basename(where): sum(part.isdigit() for part in files)
+            for where, _, files in os.walk(top) if where != top}
+
+
+def killed_in_parts(p, name, size, parts):
+    """Writes a file over a slow line and kills the daemon when some parts are there; how many the
+    server has then."""
+    p.proxy.rate(16 * MIB)
+    p.write(name, size)
+    wait_for(f"{parts} parts at the server", lambda: max(sessions(p, name).values(), default=0) >= parts, 60)
+    p.mount.kill()
+    p.proxy.reset()
+    p.proxy.rate(0)
+    p.work.gateway.kill() # what had arrived whole could still become a part
+    found = sessions(p, name)
+    p.work.gateway.start()
+    check(len(found) == 1, f"{len(found)} unfinished uploads at the server, expected one")
+    return next(iter(found.values()))
+
+
+def upload_resumed(work, name, options):
+    """Killed in the middle of a large upload: the next daemon sends what is missing, and only that."""
+    size, part = 64 * MIB, 8 * MIB
+    with Place(work, name, (*options, "part_size=8MiB", "upload_jobs=2")) as p:
+        there = killed_in_parts(p, "large", size, 3)
+        check(there < size // part, "the upload was over before the daemon was killed")
+        before = p.proxy.stats()["up"]
+        p.mount = p.new_mount()
+        p.mount.start()
+        p.mount.flush(60)
+        sent = p.proxy.stats()["up"] - before
+        left = sessions(p, "large")
+        check("large" in p.stored() and not left, f"unfinished uploads are left: {left}")
+        p.all_stored()
+        missing = size - there * part
+        check(missing <= sent < missing + part // 2,
+              f"{there} of {size // part} parts were there, and {sent / MIB:.1f} MiB were sent again")
+        p.finish()
+        return f"{there} of {size // part} parts were there, {sent / MIB:.1f} MiB sent"
+
+
+def upload_of_changed_file(work, name, options):
+    """Killed in the middle of an upload, and the file is another one when it can go on: the old
+    parts count for nothing, and are not left behind."""
+    with Place(work, name, (*options, "part_size=8MiB", "upload_jobs=2")) as p:
+        killed_in_parts(p, "changed", 48 * MIB, 2)
+        p.mount = p.new_mount()
+        p.proxy.rate(4 * MIB) # it is changed before it has gone up
+        p.mount.start()
+        with open(p.path("changed"), "r+b") as f:
+            f.seek(5)
+            f.write(b"!")
+        check("changed" not in p.stored(), "it had gone up before it was changed: the case proves nothing")
+        with open(p.path("changed"), "rb") as f:
+            p.written["changed"] = digest(f.read())
+        p.proxy.rate(0)
+        p.mount.flush(60)
+        left = sessions(p, "changed")
+        check(not left, f"unfinished uploads are left: {left}")
+        p.all_stored()
+        # Removed while it was broken off.
+        killed_in_parts(p, "removed", 48 * MIB, 2)
+        os.unlink(os.path.join(p.cache, "mirror", "removed"))
+        del p.written["removed"]
+        p.mount = p.new_mount()
+        p.mount.start()
+        p.mount.flush(60)
+        left = sessions(p, "removed")
+        check(not left, f"unfinished uploads are left: {left}")
+        p.finish()
+
+
+def killed_around_parts(work, name, options):
+    """Killed when the server has begun the upload, before its id was noted; and when it was completed,
+    before that was noted. Nothing is left, and what is complete is not sent again."""
+    with open(harness.runfs_binary(), "rb") as f:
+        if b"RUNFS_CRASH_AT" not in f.read():
+            return "not in a release build: it has no crash points"
+    size = 24 * MIB
+    with Place(work, name, (*options, "part_size=8MiB")) as p:
+        sent = {}
+        for step in ("session-begun", "session-committed"):
+            p.mount.umount(30)
+            p.mount = p.new_mount()
+            p.mount.start(extra_env={"RUNFS_CRASH_AT": step})
+            p.write(step, size)
+            p.mount.wait_dead(30)
+            p.mount.kill()
+            left = sessions(p, step)
+            check(len(left) == (step == "session-begun"), f"at {step}: unfinished uploads {left}")
+            before = p.proxy.stats()["up"]
+            p.mount = p.new_mount()
+            p.mount.start()
+            p.mount.flush(60)
+            left = sessions(p, step)
+            check(not left, f"after {step}: unfinished uploads are left: {left}")
+            sent[step] = p.proxy.stats()["up"] - before
+        check(sent["session-begun"] >= size, f"sent: {sent}")
+        check(sent["session-committed"] < MIB, f"what was complete is sent again: {sent}")
+        p.finish()
+    return None
+
+
+def damaged_at_the_server(work, name, options):
+    """Bytes of a stored object change: what arrives of it does not count as the file, and says so."""
+    with Place(work, name, (*options, "part_size=8MiB")) as p:
+        p.write("large", 40 * MIB)
+        p.mount.umount(60)
+        stored = work.gateway.objects(name)["large"]
+        with open(stored, "r+b") as f:
+            f.seek(20 * MIB)
+            old = f.read(1)
+            f.seek(20 * MIB)
+            f.write(bytes([old[0] ^ 1]))
+        p.mount = p.new_mount(work.path(f"cold-{name}"))
+        p.mount.start()
+        done = p.mount.run("fetch", p.path("large"), seconds=60)
+        check(done.returncode != 0, f"runfs fetch: exit 0 although a byte is wrong: {done.stdout}")
+        check("checksum" in p.log(), "the log does not tell of the checksum")
+        with open(stored, "r+b") as f:
+            f.seek(20 * MIB)
+            f.write(old)
+        time.sleep(1.1)
+        done = p.mount.run("fetch", p.path("large"), seconds=60)
+        check(done.returncode == 0, f"runfs fetch: {done.stdout.strip()}")
+        check(p.read("large") == p.written["large"], "large: reads differently")
+        p.mount.umount(30)
 
 
 # ---- the cache is too small -----------------------------------------------------------------
@@ -317,8 +345,7 @@ def small_cache_many_files(work, name, options):
             p.mount.flush(120)
         for key in ("f00", "f47"):
             check(p.read(key) == p.written[key], f"{key}: reads differently")
-        used = p.mount.status()["cache"]["used_bytes"]
-        check(used <= limit, f"the cache uses {used} of {limit} bytes when nothing is dirty")
+        wait_for("the cache is within its limit", lambda: p.mount.status()["cache"]["used_bytes"] <= limit, 10)
         check(peak.bytes <= limit * 1.25, f"the cache took {peak.bytes} of {limit} bytes")
         opens = p.mount.status()["frontend"]
         if opens["passthrough"]:
@@ -344,7 +371,7 @@ def small_cache_one_file(work, name, options):
             p.write("big", 3 * limit, before_close=still_open)
             p.nothing_torn()
             p.mount.flush(120)
-        check("over its limit" in p.mount.log_tail(), "the log does not tell of the limit")
+        check("over its limit" in p.log(), "the log does not tell of the limit")
         wait_for("the cache is within its limit", lambda: p.trouble() is None, 20)
         used = p.mount.status()["cache"]["used_bytes"]
         check(used <= limit, f"the cache uses {used} of {limit} bytes when nothing is dirty")
@@ -355,24 +382,6 @@ def small_cache_one_file(work, name, options):
 
 
 # ---- the cache's disk is full ---------------------------------------------------------------
-
-
-class SmallDisk:
-    """An ext4 of its own, in a file."""
-
-    def __init__(self, work, name, size):
-        self.image, self.folder = work.path(f"{name}.img"), work.make(f"disk-{name}")
-        with open(self.image, "wb") as f:
-            f.truncate(size)
-        subprocess.run(["mkfs.ext4", "-q", self.image], check=True)
-
-    def __enter__(self):
-        subprocess.run(["mount", "-o", "loop", self.image, self.folder], check=True)
-        self.cache = os.path.join(self.folder, "cache")
-        return self
-
-    def __exit__(self, *exception):
-        subprocess.run(["umount", "-l", self.folder], check=True)
 
 
 def fill(p, size, count):
@@ -471,15 +480,15 @@ def disk_full_one_file(work, name, options):
                 del p.written["gone"]
 
             try:
-                p.write("big", 400 * MIB, before_close=still_open)
-                raise Failure("400 MiB went into a disk of 128 MiB while the file was open")
+                p.write("big", 160 * MIB, before_close=still_open)
+                raise Failure("160 MiB went into a disk of 128 MiB while the file was open")
             except OSError as e:
                 check(e.errno == errno.ENOSPC, f"big: {e}, must be ENOSPC")
             check(os.path.getsize(p.path("big")) == accepted[0], "close() changed the file")
             said = f"ENOSPC at {accepted[0] // MIB} MiB"
-            check("its disk is full" in p.mount.log_tail(), "the log does not tell of the disk")
+            check("its disk is full" in p.log(), "the log does not tell of the disk")
             time.sleep(1)
-            held_back(p, "big", 400 * MIB)
+            held_back(p, "big", 160 * MIB)
             p.write("big", 3 * MIB)
             p.mount.flush(60)
             wait_for("there is room again", lambda: p.trouble() is None, 20)
@@ -488,12 +497,23 @@ def disk_full_one_file(work, name, options):
             return said
 
 
+def reads_as_written(place, key):
+    try:
+        return place.read(key) == place.written[key]
+    except OSError as e:
+        check(e.errno == errno.ENOSPC, f"{key}: {e}, must be ENOSPC")
+        return False
+
+
 def disk_filled_by_others(work, name, options):
     """Somebody else fills the cache's disk, and makes room again."""
     with SmallDisk(work, name, 128 * MIB) as disk:
-        with Place(work, name, (*options, "store_timeout=5s"), disk.cache) as p:
+        with Place(work, name, (*options, "store_timeout=5s", "list_timeout=0"), disk.cache) as p:
             p.write("before", 3 * MIB)
             p.mount.flush(60)
+            p.write_elsewhere("absent", 20 * MIB)
+            # Nothing can be evicted between a write that fails and its close, where that is guessed.
+            p.mount.run("pin", p.path("before"))
             other = os.path.join(disk.folder, "other")
             with open(other, "wb", buffering=0) as f:
                 try:
@@ -508,18 +528,31 @@ def disk_filled_by_others(work, name, options):
             except OSError as e:
                 check(e.errno == errno.ENOSPC, f"a write on a full disk: {e}, must be ENOSPC")
                 failed = "f000"
+            try:
+                check(p.read("absent") == p.written["absent"], "absent: reads differently")
+            except OSError as e:
+                check(e.errno == errno.ENOSPC, f"a read that the disk has no room for: {e}, must be ENOSPC")
+                wait_for("status and log tell why", lambda: "No space left" in p.log() and
+                         "No space left" in (p.mount.status()["last_read_error"] or {}).get("text", ""), 10)
+            wait_for("status tells of the disk", lambda: "full" in (p.trouble() or ""), 10)
+            check("disk is full" in p.log(), "the log does not tell of the disk")
             os.unlink(other)
-            if failed:
+            wait_for("status tells that it is over", lambda: p.trouble() is None, 10)
+            if failed and os.path.exists(p.path(failed)):
                 held_back(p, failed)
                 os.unlink(p.path(failed))
             p.write("after", 3 * MIB)
-            check(p.read("before") == p.written["before"], "before: reads differently")
+            # That a download failed is remembered for a moment.
+            wait_for("reads as written", lambda: all(reads_as_written(p, k) for k in ("before", "absent")), 10)
             p.finish()
 
 
 CASES = [server_stopped, server_stuck, connections_cut, umount_without_server, machine_rebooted,
-         small_cache_many_files, small_cache_one_file, disk_full_store_down, disk_full_store_up,
+         upload_resumed, upload_of_changed_file, killed_around_parts,
+         damaged_at_the_server, small_cache_many_files, small_cache_one_file, disk_full_store_down, disk_full_store_up,
          disk_full_one_file, disk_filled_by_others]
+SLOW = [disk_full_store_down, server_stopped, small_cache_one_file, small_cache_many_files]
+LANES = 5 # cases at a time: most of them wait most of the time
 
 
 def passthrough_works(work):
@@ -529,25 +562,67 @@ def passthrough_works(work):
     return found
 
 
-def main():
-    chosen = [c for c in CASES if c.__name__ in sys.argv[1:]] if sys.argv[1:] else CASES
-    if len(chosen) < len(sys.argv[1:]):
-        sys.exit(f"cases: {' '.join(c.__name__ for c in CASES)}")
-    tally = harness.Tally("faults")
-    with harness.Workplace("faults") as work:
-        work.start_gateway()
-        modes = {"": ()}
-        if passthrough_works(work):
-            modes = {"": (), "-normal": ("passthrough=off",)}
-        for case in chosen:
-            for suffix, options in modes.items():
-                name = case.__name__.replace("_", "-") + suffix
-                tally.run(name, case, work, name, options)
-                if work.gateway.process is None:
-                    work.gateway.start()
+def jobs_of(chosen, passthrough):
+    """[(name, function of a workplace)]: the slowest first, so that no lane is left alone with one."""
+    modes = {"": (), "-normal": ("passthrough=off",)} if passthrough else {"": ()}
+    jobs = []
+    for case in SLOW + [c for c in CASES + disks.CASES if c not in SLOW]:
+        for suffix, options in modes.items():
+            name = case.__name__.replace("_", "-") + suffix
+            if not chosen or case.__name__ in chosen:
+                jobs.append((name, lambda work, name=name, case=case, options=options: case(work, name, options)))
+    for name, case in answers.CASES.items():
+        if not chosen or name in chosen:
+            jobs.append((name, lambda work, name=name, case=case: case(work, name, answers.plant(work))))
+    return jobs
+
+
+class Lane(threading.Thread):
+    """Runs one case after the other at a server of its own."""
+
+    def __init__(self, work, jobs, tally):
+        super().__init__(daemon=True)
+        self.work, self.jobs, self.tally, self.mistake = work, jobs, tally, None
+
+    def take(self):
+        try:
+            return self.jobs.pop(0) # other lanes take from it as well
+        except IndexError:
+            return None
+
+    def run(self):
+        try:
+            while job := self.take():
+                name, case = job
+                self.tally.run(name, case, self.work)
+                if self.work.gateway.process is None:
+                    self.work.gateway.start()
                 for folder in (f"cache-{name}", f"cold-{name}"):
-                    shutil.rmtree(work.path(folder), ignore_errors=True)
-    return tally.close()
+                    shutil.rmtree(self.work.path(folder), ignore_errors=True)
+        except Exception as e:
+            self.mistake = e
+            raise
+
+
+def main():
+    chosen = sys.argv[1:]
+    known = {c.__name__ for c in CASES + disks.CASES} | set(answers.CASES)
+    if not known.issuperset(chosen):
+        sys.exit(f"cases: {' '.join(sorted(known))}")
+    tally = harness.Tally("faults")
+    with contextlib.ExitStack() as stack:
+        works = [stack.enter_context(harness.Workplace("faults")) for _ in range(LANES)]
+        for work in works:
+            work.start_gateway()
+        jobs = jobs_of(chosen, passthrough_works(works[0]))
+        lanes = [Lane(work, jobs, tally) for work in works]
+        for lane in lanes:
+            lane.start()
+        for lane in lanes:
+            while lane.is_alive(): # so that a signal is heard
+                lane.join(1)
+    code = tally.close()
+    return 1 if any(lane.mistake for lane in lanes) else code
 
 
 if __name__ == "__main__":

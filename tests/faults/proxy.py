@@ -27,7 +27,10 @@ CHUNK = 64 * 1024
 class Proxy:
     def __init__(self, server_port, server_host="127.0.0.1"):
         self.server = (server_host, server_port)
-        self.port = None
+        self._held = socket.socket() # never listens, and keeps the port while connections are refused
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", 0))
+        self.port = self._held.getsockname()[1]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self._open = asyncio.Event()
@@ -52,11 +55,13 @@ class Proxy:
         return self
 
     def stop(self):
+        self._held.close()
         if not self._thread.is_alive():
             return
         self._call(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
+        self._loop.close()
 
     @property
     def endpoint(self):
@@ -98,9 +103,7 @@ class Proxy:
     async def _listen(self):
         if self._listener is None:
             self._open.set()
-            self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port or 0,
-                                                        limit=CHUNK)
-            self.port = self._listener.sockets[0].getsockname()[1]
+            self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=CHUNK)
 
     async def _close_listener(self):
         if self._listener is not None:

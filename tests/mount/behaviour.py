@@ -5,6 +5,7 @@ import errno
 import fcntl
 import mmap
 import os
+import shutil
 import stat
 import struct
 import subprocess
@@ -14,7 +15,7 @@ import time
 
 from harness import check
 from sys_calls import (FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, RENAME_EXCHANGE, RENAME_NOREPLACE,
-                       errno_of, fallocate, linkat_fd, renameat2)
+                       errno_of, fallocate, linkat_fd, renameat2, set_atime)
 
 
 def put(path, data=b"x"):
@@ -112,6 +113,25 @@ def hard_links(d):
     same(errno_of(os.link, f"{d}/b", f"{d}/b"), "EEXIST", "link onto itself")
 
 
+def most_names_of_one_file(d):
+    """No program can ask for this limit: the C library derives LINK_MAX from the kind of filesystem, and knows none of
+    FUSE's."""
+    put(f"{d}/0", b"shared")
+    for i in range(1, 1000):
+        os.link(f"{d}/0", f"{d}/{i}")
+    same(os.stat(f"{d}/999").st_nlink, 1000, "link count")
+    same(errno_of(os.link, f"{d}/0", f"{d}/1000"), "EMLINK", "one more")
+    os.unlink(f"{d}/500")
+    os.link(f"{d}/0", f"{d}/1000")
+    same(errno_of(os.link, f"{d}/1000", f"{d}/500"), "EMLINK", "one more after one less")
+    os.rename(f"{d}/999", f"{d}/renamed")
+    same(get(f"{d}/renamed"), b"shared", "content")
+    for name in os.listdir(d):
+        if name != "renamed":
+            os.unlink(f"{d}/{name}")
+    same(os.stat(f"{d}/renamed").st_nlink, 1, "link count of the last")
+
+
 def special_files(d):
     os.mkfifo(f"{d}/fifo", 0o600)
     check(stat.S_ISFIFO(os.stat(f"{d}/fifo").st_mode), "not a fifo")
@@ -182,18 +202,93 @@ def rename_flags(d):
 
 
 def exchange_directories(d):
-    os.mkdir(f"{d}/dir")
-    put(f"{d}/dir/in")
+    os.makedirs(f"{d}/dir/sub")
+    put(f"{d}/dir/in", b"1")
+    put(f"{d}/dir/sub/deep", b"2")
     put(f"{d}/f", b"a")
-    os.mkdir(f"{d}/other")
-    # A store has no such request, and two copies of a tree are no exchange: refused as by a
-    # filesystem that lacks it, and nothing moves (docs/promises.md).
-    for other in ("f", "other"):
-        same(errno_of(renameat2, f"{d}/dir", f"{d}/{other}", RENAME_EXCHANGE), "EINVAL", other)
-    same((os.listdir(f"{d}/dir"), get(f"{d}/f"), os.listdir(f"{d}/other")), (["in"], b"a", []), "after")
+    os.makedirs(f"{d}/up/other")
+    put(f"{d}/up/other/in", b"3")
+    with open(f"{d}/dir/sub/deep", "ab") as f: # open across it
+        renameat2(f"{d}/dir", f"{d}/up/other", RENAME_EXCHANGE)
+        f.write(b"4")
+    same(sorted(os.listdir(f"{d}/up/other")), ["in", "sub"], "the one")
+    same(os.listdir(f"{d}/dir"), ["in"], "the other")
+    same((get(f"{d}/dir/in"), get(f"{d}/up/other/in"), get(f"{d}/up/other/sub/deep")), (b"3", b"1", b"24"), "content")
+    renameat2(f"{d}/dir", f"{d}/up/other", RENAME_EXCHANGE)
+    same((get(f"{d}/up/other/in"), get(f"{d}/dir/sub/deep")), (b"3", b"24"), "and back")
+    same(errno_of(renameat2, f"{d}/up", f"{d}/up/other", RENAME_EXCHANGE), "EINVAL", "with one below it")
+    same(errno_of(renameat2, f"{d}/up/other/in", f"{d}/up", RENAME_EXCHANGE), "EINVAL", "of a file with one above it")
+
+
+def exchange_kinds(d):
+    """A directory with what is none, in both orders."""
+    for n, make in enumerate([lambda path: put(path, b"a"), lambda path: os.symlink("target", path), os.mkfifo]):
+        os.makedirs(f"{d}/{n}/dir/sub/deep")
+        put(f"{d}/{n}/dir/in", b"1")
+        put(f"{d}/{n}/dir/sub/deep/f", b"2")
+        make(f"{d}/{n}/other")
+        kind = stat.S_IFMT(os.lstat(f"{d}/{n}/other").st_mode)
+        numbers = [os.lstat(f"{d}/{n}/{name}").st_ino for name in ("dir", "other")]
+        links = os.stat(f"{d}/{n}").st_nlink
+        for a, b in (("dir", "other"), ("dir", "other"), ("other", "dir")):
+            renameat2(f"{d}/{n}/{a}", f"{d}/{n}/{b}", RENAME_EXCHANGE)
+        same(stat.S_IFMT(os.lstat(f"{d}/{n}/dir").st_mode), kind, "what the directory was")
+        same(sorted(os.listdir(f"{d}/{n}/other")), ["in", "sub"], "what the other was")
+        same((get(f"{d}/{n}/other/in"), get(f"{d}/{n}/other/sub/deep/f")), (b"1", b"2"), "content")
+        same([os.lstat(f"{d}/{n}/{name}").st_ino for name in ("other", "dir")], numbers, "inode numbers")
+        same(os.stat(f"{d}/{n}").st_nlink, links, "links of the directory above")
+        same(errno_of(os.rmdir, f"{d}/{n}/dir"), "ENOTDIR", "rmdir")
+        same(errno_of(os.unlink, f"{d}/{n}/other"), "EISDIR", "unlink")
+    same((get(f"{d}/0/dir"), os.readlink(f"{d}/1/dir")), (b"a", "target"), "the others")
+    with open(f"{d}/0/dir", "ab") as f, open(f"{d}/0/other/in", "ab") as inside: # open across it
+        renameat2(f"{d}/0/dir", f"{d}/1/other", RENAME_EXCHANGE)
+        renameat2(f"{d}/0/other", f"{d}/2/dir", RENAME_EXCHANGE)
+        f.write(b"b")
+        inside.write(b"3")
+    same((get(f"{d}/1/other"), get(f"{d}/2/dir/in")), (b"ab", b"13"), "written across it")
+    same((os.stat(f"{d}/0").st_nlink, os.stat(f"{d}/1").st_nlink, os.stat(f"{d}/2").st_nlink), (3, 2, 4), "links")
 
 
 # ---- open files ----
+
+def truncated_while_it_runs(d):
+    program = f"{d}/program"
+    shutil.copy(shutil.which("sleep"), program)
+    size = os.stat(program).st_size
+    with subprocess.Popen([program, "60"]) as running:
+        try:
+            for flags in (os.O_WRONLY, os.O_RDWR | os.O_TRUNC, os.O_RDONLY | os.O_TRUNC):
+                same(errno_of(os.open, program, flags), "ETXTBSY", f"open with {flags:o}")
+                same(os.stat(program).st_size, size, f"the size after {flags:o}")
+        finally:
+            running.kill()
+    # Who looks at /proc just then keeps an ended program alive for a moment.
+    end = time.monotonic() + 10
+    while errno_of(lambda: os.close(os.open(program, os.O_RDONLY | os.O_TRUNC))) == "ETXTBSY" and time.monotonic() < end:
+        time.sleep(0.05)
+    same(os.stat(program).st_size, 0, "the size once it has ended")
+
+
+def names_change_kind(d):
+    """Where a file was a directory comes, and the reverse; what is owed from before waits for nothing
+    that waits for it, which the flush at the end of these tests would find."""
+    for settled in (False, True):
+        base = f"{d}/{settled}"
+        os.makedirs(f"{base}/from")
+        put(f"{base}/file", b"file")
+        put(f"{base}/from/moved", b"moved")
+        put(f"{base}/spare", b"spare")
+        os.makedirs(f"{base}/folder/in")
+        put(f"{base}/folder/in/it", b"it")
+        if settled:
+            time.sleep(0.5)
+        os.unlink(f"{base}/file")
+        os.rename(f"{base}/from", f"{base}/file")
+        shutil.rmtree(f"{base}/folder")
+        os.rename(f"{base}/spare", f"{base}/folder")
+        same((get(f"{base}/file/moved"), get(f"{base}/folder")), (b"moved", b"spare"), "content")
+        same(sorted(os.listdir(base)), ["file", "folder"], "listing")
+
 
 def unlinked_but_open(d):
     fd = os.open(f"{d}/f", os.O_CREAT | os.O_RDWR)
@@ -383,12 +478,49 @@ def times(d):
     with open(f"{d}/f", "ab") as f:
         f.write(b"y")
     check(os.stat(f"{d}/f").st_mtime_ns >= before - 2 * 10**9, "a write moves mtime")
+    put(f"{d}/appended")
+    with open(f"{d}/appended", "ab") as f:
+        f.write(b"y")
+    st = os.stat(f"{d}/appended")
+    check(st.st_ctime_ns <= st.st_mtime_ns, f"a write: ctime {st.st_ctime_ns}, mtime {st.st_mtime_ns}")
     os.utime(f"{d}/f")
     check(abs(os.stat(f"{d}/f").st_mtime_ns - time.time_ns()) < 5 * 10**9, "mtime now")
     st = os.stat(d)
     time.sleep(0.02)
     put(f"{d}/g")
     check(os.stat(d).st_mtime_ns > st.st_mtime_ns, "a new name moves the directory's mtime")
+
+
+def times_of_the_new(d):
+    """What is told of a file when it is made stays true: the clock of the disk is another than the mount's."""
+    def make(i):
+        path = f"{d}/{i}"
+        if i % 3 == 0:
+            os.symlink("to", path)
+        elif i % 3 == 1:
+            os.mkfifo(path)
+        else:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR))
+        return path
+
+    for i in range(60):
+        path = make(i)
+        before = os.lstat(path).st_mtime_ns
+        if i % 2 == 0:
+            os.chown(path, -1, os.getegid(), follow_symlinks=False)
+        elif i % 3:
+            set_atime(path, 1234567890)
+            same(os.stat(path).st_atime, 1234567890, "atime")
+        same(os.lstat(path).st_mtime_ns, before, f"mtime of {i}, which nobody changed")
+    try:
+        fd = os.open(d, os.O_TMPFILE | os.O_RDWR)
+    except OSError as e:
+        same(e.errno, errno.EOPNOTSUPP, "O_TMPFILE")
+        return
+    before = os.fstat(fd).st_mtime_ns
+    os.fchmod(fd, 0o600)
+    same(os.fstat(fd).st_mtime_ns, before, "mtime of one without a name")
+    os.close(fd)
 
 
 def ownership(d):
@@ -608,8 +740,11 @@ def one_winner(d):
         same(len(won), 1, "winners")
 
 
-CASES = [create_and_read, umask_and_modes, directories, big_directory, symlinks, hard_links, special_files,
-         odd_names, rename_files, rename_directories, rename_flags, exchange_directories, unlinked_but_open, renamed_while_open,
+CASES = [create_and_read, umask_and_modes, directories, big_directory, symlinks, hard_links,
+         most_names_of_one_file, special_files,
+         odd_names, rename_files, rename_directories, rename_flags, exchange_directories, exchange_kinds,
+         truncated_while_it_runs,
+         names_change_kind, unlinked_but_open, renamed_while_open,
          tmpfile, appending, truncating, sparse, copying, read_write_patterns, direct_io, mapped, executing,
-         times, ownership, group_is_inherited, set_user_id_falls, xattrs, runfs_xattrs, statfs, access_is_checked, locks,
+         times, times_of_the_new, ownership, group_is_inherited, set_user_id_falls, xattrs, runfs_xattrs, statfs, access_is_checked, locks,
          lock_waits_and_is_interrupted, parallel_creates, one_winner]

@@ -1,11 +1,11 @@
 """Passthrough and normal mode: which files get which, and the traps of each (docs of the kernel's
 passthrough say one mode per inode at a time). Each case gets a Mount and a folder name of its own;
-`again` mounts the same store with an empty cache."""
+`again` mounts the same store with an empty cache, its daemon with more in its environment if asked."""
 
 import mmap
 import os
 
-from harness import check, find_number, wait_for
+from harness import check, find_number, runfs_binary, wait_for
 
 
 def opens(mount):
@@ -76,6 +76,63 @@ def incomplete_files(mount, folder, again):
     check(get(path) == expected, "content in the other mode")
 
 
+def mapped_before_it_is_here(mount, folder, again):
+    """A large file of which nothing is here yet: read past the kernel's pages, mapped both ways,
+    sent, and changed by another descriptor, all of it through one that was opened at first."""
+    data = bytearray(os.urandom(5 << 20) + b"the end")
+    put(f"{mount.mountpoint}/{folder}/f", data)
+    mount.flush()
+    second = again()
+    path = f"{second.mountpoint}/{folder}/f"
+    fd = os.open(path, os.O_RDONLY)
+    check(os.pread(fd, 3, 4097) == data[4097:4100], "three bytes")
+    shared = mmap.mmap(fd, 0, mmap.MAP_SHARED, mmap.PROT_READ)
+    private = mmap.mmap(fd, 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+    for name, m in (("shared", shared), ("private", private)):
+        check(m[3 << 20:(3 << 20) + 5000] == data[3 << 20:(3 << 20) + 5000], f"{name}: a piece")
+    private[0:4] = b"mine"
+    with open(path, "r+b", buffering=0) as f:
+        for at in (0, 4090, (2 << 20) + 1, len(data) - 4):
+            f.seek(at)
+            f.write(b"new!")
+            data[at:at + 4] = b"new!"
+            check(os.pread(fd, 10, at) == data[at:at + 10], f"read of the change at {at}")
+            check(shared[at:at + 4] == b"new!", f"mapping of the change at {at}")
+        f.truncate(4 << 20)
+        del data[4 << 20:]
+        check(os.pread(fd, 100, (4 << 20) - 10) == data[-10:], "the new end")
+        check(os.pread(fd, 100, 4 << 20) == b"", "behind it")
+        with open(f"{second.mountpoint}/{folder}/sent", "wb") as to:
+            sent = 0
+            while sent < len(data):
+                sent += os.sendfile(to.fileno(), fd, sent, len(data) - sent)
+        check(get(f"{second.mountpoint}/{folder}/sent") == data, "what was sent")
+    check(private[0:4] == b"mine", "the private mapping's own bytes")
+    os.replace(f"{second.mountpoint}/{folder}/sent", path)
+    check(os.pread(fd, len(data), 0) == data, "the whole, replaced meanwhile")
+    check(shared[:len(data)] == data, "the mapping, replaced meanwhile")
+    shared.close()
+    private.close()
+    os.close(fd)
+    check(get(path) == data, "content after")
+
+
+def reads_in_the_middle(mount, folder, again):
+    """What the kernel would read ahead of a random reader is not fetched, where it can be told
+    not to (as with passthrough: Linux 6.6 and libfuse 3.17 or later)."""
+    put(f"{mount.mountpoint}/{folder}/f", os.urandom(24 << 20))
+    mount.flush()
+    second = again()
+    fd = os.open(f"{second.mountpoint}/{folder}/f", os.O_RDONLY)
+    before = find_number(second.status(), "downloaded_bytes")
+    for i in range(1, 20):
+        check(len(os.pread(fd, 256 << 10, (i << 20) + (256 << 10))) == 256 << 10, "a short read")
+    fetched = find_number(second.status(), "downloaded_bytes") - before
+    os.close(fd)
+    if has_passthrough(second):
+        check(fetched <= 19 * (256 << 10) * 5 // 4, f"{fetched / (19 << 18):.2f} times what was asked")
+
+
 def modes_in_turn(mount, folder, again):
     """Pages that the kernel keeps of a normal open are not shown after writes in passthrough."""
     data = os.urandom(1 << 20)
@@ -128,6 +185,38 @@ def both_modes_at_once(mount, folder, again):
     check(all(data[k * 4096:k * 4096 + 1000] == bytes([k, 19]) * 500 for k in range(6)), "content")
 
 
+def refused_for_a_while(mount, folder, again):
+    """The kernel refuses a backing file once. What is open in passthrough by then can still be opened,
+    read and written by others; everything else is opened normally from then on."""
+    build = os.environ.get("RUNFS_BUILD") or os.path.dirname(runfs_binary())
+    if not has_passthrough(mount) or os.path.basename(build) in ("asan", "tsan"): # they preload their own
+        return "not here: nothing to refuse"
+    mount.flush() # the folder is in the store
+    refuse = f"{mount.mountpoint.rstrip('/')}.refuse"
+    second = again({"LD_PRELOAD": os.path.join(build, "tests", "librefuse_backing.so"),
+                    "RUNFS_TEST_REFUSE": refuse})
+    path = f"{second.mountpoint}/{folder}"
+    put(f"{path}/f", b"before")
+    put(f"{path}/g", b"other")
+    fd = os.open(f"{path}/f", os.O_RDWR)
+    wait_for("only f is open", lambda: find_number(second.status(), "open_handles") == 1)
+    check(has_passthrough(second), "refused already")
+    put(refuse, b"")
+    check(get(f"{path}/g") == b"other", "a file that nobody has open")
+    os.remove(refuse)
+    check(not has_passthrough(second), "the refusal was not seen")
+    check(get(f"{path}/f") == b"before", "a file that is open in passthrough")
+    with open(f"{path}/f", "r+b") as f:
+        f.write(b"after!")
+    check(os.pread(fd, 6, 0) == b"after!", "a write by another open")
+    os.close(fd)
+    wait_for("nothing is open", lambda: find_number(second.status(), "open_handles") == 0)
+    _, n0 = opens(second)
+    check(get(f"{path}/f") == b"after!", "after the last close")
+    check(opens(second)[1] == n0 + 1, "an open in passthrough after the refusal")
+    second.flush()
+
+
 def mapping_after_close(mount, folder, again):
     """The mmap trap: a mapping writes on after close(), after an upload, and after the upload of
     that; what it wrote last is in the store in the end."""
@@ -169,5 +258,5 @@ def mapping_lives_long(mount, folder, again):
     check(get(f"{second.mountpoint}/{folder}/f")[:8] == b"00000007", "the last store is not in the store")
 
 
-CASES = [new_files, incomplete_files, modes_in_turn, both_modes_at_once, mapping_after_close,
-         mapping_lives_long]
+CASES = [new_files, incomplete_files, mapped_before_it_is_here, reads_in_the_middle,
+         modes_in_turn, both_modes_at_once, refused_for_a_while, mapping_after_close, mapping_lives_long]

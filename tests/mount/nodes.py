@@ -7,7 +7,8 @@ import os
 import shutil
 import time
 
-from harness import check, wait_for
+from harness import Failure, check, wait_for
+from sys_calls import errno_of
 
 ATTR_TIMEOUT = 1.0
 LIST_TIMEOUT = 1.5
@@ -32,7 +33,7 @@ def replaced_content(a, b, folder):
     here, there = _paths(a, b, folder)
     put(here, b"0" * 50000)
     a.flush()
-    wait_for("the other node sees the file", lambda: os.path.exists(there), 10)
+    wait_for("the other node sees the file", lambda: os.path.exists(there))
     for i, size in enumerate((50000, 200000, 1000, 1000, 3000000, 2999999)):
         data = os.urandom(size)
         put(here, data)
@@ -50,7 +51,7 @@ def reader_keeps_its_version(a, b, folder):
     old, new = os.urandom(8 << 20), os.urandom(8 << 20)
     put(here, old)
     a.flush()
-    wait_for("the other node sees the file", lambda: os.path.exists(there), 10)
+    wait_for("the other node sees the file", lambda: os.path.exists(there))
     fd = os.open(there, os.O_RDONLY)
     check(os.pread(fd, 4096, 0) == old[:4096], "first block")
     put(here, new)
@@ -74,15 +75,79 @@ def names_come_and_go(a, b, folder):
     os.mkdir(f"{here}.d")
     put(f"{here}.d/in", b"in")
     a.flush()
-    wait_for("new names", lambda: {"f", "f.d"} <= set(os.listdir(os.path.dirname(there))), 10)
+    wait_for("new names", lambda: {"f", "f.d"} <= set(os.listdir(os.path.dirname(there))))
     check(get(f"{there}.d/in") == b"in", "in the new directory")
     os.unlink(here)
     os.unlink(f"{here}.d/in")
     os.rmdir(f"{here}.d")
     a.flush()
-    wait_for("removed names", lambda: not set(os.listdir(os.path.dirname(there))), 10)
+    wait_for("removed names", lambda: not set(os.listdir(os.path.dirname(there))))
     # The kernel is told by a thread of its own, a moment after the listing.
-    wait_for("stat of a removed name", lambda: not os.path.exists(there), 10)
+    wait_for("stat of a removed name", lambda: not os.path.exists(there))
+
+
+def removed_while_open(a, b, folder):
+    """A directory that a process on the other node has open, and works in, is removed, and a directory or a file takes
+    its name, or none does. The process is told that what it names is not there, as on a local filesystem, or that it is
+    stale; never EIO. Nothing that it tries brings the directory back."""
+    for name in ("gone", "again", "file"):
+        try:
+            _removed_while_open(a, b, f"{folder}/{name}", name)
+        except Failure as e:
+            raise Failure(f"{name}: {e}") from e
+    check(b.owed() == 0, "the other node owes something")
+
+
+def _removed_while_open(a, b, folder, what):
+    here, there = f"{a.mountpoint}/{folder}", f"{b.mountpoint}/{folder}"
+    os.makedirs(f"{here}/sub")
+    for name in ("f", "g", "sub/h"):
+        put(f"{here}/{name}", b"content")
+    a.flush()
+    wait_for("the directory on the other node", lambda: os.path.exists(f"{there}/sub/h"), 20)
+    top = os.open(there, os.O_RDONLY | os.O_DIRECTORY)
+    sub = os.open("sub", os.O_RDONLY | os.O_DIRECTORY, dir_fd=top)
+    unread = os.open("f", os.O_RDONLY, dir_fd=top)
+    try:
+        shutil.rmtree(here)
+        if what == "again":
+            os.mkdir(here)
+            put(f"{here}/other", b"other")
+        if what == "file":
+            put(here, b"a file")
+        a.flush()
+        wait_for("the other node sees it", {"gone": lambda: not os.path.exists(there),
+                                            "again": lambda: os.listdir(there) == ["other"],
+                                            "file": lambda: os.path.isfile(there)}[what], 20)
+        _work_in_what_is_gone(sub)
+        if what != "again": # there the name, and so the open directory, is the new one's
+            _work_in_what_is_gone(top)
+        check(errno_of(os.pread, unread, 10, 0) == "ESTALE", "a file in it that was open, and not read yet")
+        expected = {"gone": "ENOENT", "again": "", "file": "ENOTDIR"}[what]
+        check(errno_of(os.listdir, there) == expected, f"ls of the name: {errno_of(os.listdir, there)}")
+    finally:
+        for fd in (top, sub, unread):
+            os.close(fd)
+    b.flush()
+    check(os.path.exists(here) == (what != "gone"), "the directory came back")
+
+
+def _work_in_what_is_gone(fd):
+    at = f"/proc/self/fd/{fd}"
+    check(os.listdir(at) == [], f"it lists {os.listdir(at)}")
+    os.fstat(fd)
+    for words, call in (("open", lambda: os.open("g", os.O_RDONLY, dir_fd=fd)),
+                        ("create", lambda: os.open("new", os.O_CREAT | os.O_RDWR, dir_fd=fd)),
+                        ("mkdir", lambda: os.mkdir("new", dir_fd=fd)),
+                        ("symlink", lambda: os.symlink("to", "new", dir_fd=fd)),
+                        ("stat", lambda: os.stat("g", dir_fd=fd)),
+                        ("unlink", lambda: os.unlink("g", dir_fd=fd)),
+                        ("rmdir", lambda: os.rmdir("sub", dir_fd=fd)),
+                        ("rename", lambda: os.rename("g", "new", src_dir_fd=fd, dst_dir_fd=fd))):
+        check(errno_of(call) in ("ENOENT", "ESTALE"), f"{words} in it: {errno_of(call) or 'no error'}")
+    for words, call in (("chmod", lambda: os.fchmod(fd, 0o700)), ("utime", lambda: os.utime(fd)),
+                        ("xattr", lambda: os.setxattr(fd, "user.x", b"1")), ("fsync", lambda: os.fsync(fd))):
+        check(errno_of(call) in ("", "ENOENT", "ESTALE"), f"{words} of it: {errno_of(call)}")
 
 
 def renamed_over(a, b, folder):
@@ -90,7 +155,7 @@ def renamed_over(a, b, folder):
     here, there = _paths(a, b, folder, "latest")
     put(here, b"step-1")
     a.flush()
-    wait_for("the other node sees the file", lambda: os.path.exists(there), 10)
+    wait_for("the other node sees the file", lambda: os.path.exists(there))
     for i in range(2, 5):
         put(f"{here}.tmp", f"step-{i}".encode())
         os.rename(f"{here}.tmp", here)
@@ -106,7 +171,7 @@ def loser_of_two_writers(a, b, folder):
         return
     put(here, b"first")
     a.flush()
-    wait_for("the other node sees the file", lambda: os.path.exists(there), 10)
+    wait_for("the other node sees the file", lambda: os.path.exists(there))
     check(get(there) == b"first", "the content of before")
     kept = b.status()["queue"]["kept_files"]
     fd = os.open(there, os.O_RDWR)
@@ -123,7 +188,7 @@ def loser_of_two_writers(a, b, folder):
             check(e.errno == errno.ESTALE, f"the loser's file opens with {e}")
             return False
 
-    wait_for("the other's content", shows_the_winner, 10)
+    wait_for("the other's content", shows_the_winner)
     check(get(here) == b"by the one who was first", "where it was written")
     with open(os.path.join(b.cache, "kept", folder, "f"), "rb") as f:
         check(f.read() == b"by the loser", "what was set aside")
@@ -136,4 +201,5 @@ def loser_of_two_writers(a, b, folder):
     b.start()
 
 
-CASES = [replaced_content, reader_keeps_its_version, names_come_and_go, renamed_over, loser_of_two_writers]
+CASES = [replaced_content, reader_keeps_its_version, names_come_and_go, removed_while_open, renamed_over,
+         loser_of_two_writers]

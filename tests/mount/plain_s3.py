@@ -51,9 +51,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         _, _, key = urllib.parse.unquote_to_bytes(path)[1:].partition(b"/")
         asked = {n: v[0] for n, v in urllib.parse.parse_qs(query.encode(), keep_blank_values=True).items()}
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        while self.server.silent and key.startswith(self.server.silent):
+            time.sleep(0.05)
         with self.server.lock:
             self.server.requests.append((self.command, key))
-            if self.command == "GET" and not key:
+            if self.server.forbidden and key.startswith(self.server.forbidden):
+                self.refuse(403, "AccessDenied")
+            elif self.command == "GET" and not key:
                 self.list(asked)
             elif self.command == "POST" and b"delete" in asked:
                 self.delete_many(body)
@@ -97,7 +101,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.server.full:
             self.refuse(507, "QuotaExceeded")
             return
-        if len(key) > KEY_MAX:
+        if len(key) > self.server.key_max:
             self.refuse(400, "KeyTooLongError")
             return
         there = self.server.objects.get(key)
@@ -167,12 +171,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 class PlainS3(http.server.ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128 # a connection that finds no place is tried again after a second
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.objects = {} # key (bytes) to Object
         self.requests = [] # (method, key)
         self.full = False # nothing can be written
+        self.key_max = KEY_MAX
+        self.forbidden = self.silent = None # keys that begin so are refused; get no answer
         self.extra = "" # what every listing has besides
         self.lock = threading.Lock()
         self.endpoint = f"http://127.0.0.1:{self.server_address[1]}"

@@ -12,9 +12,13 @@ import shutil
 import subprocess
 import sys
 
+import acl
+import attributes
 import behaviour
 import control
+import counts
 import hostile
+import identity
 import modes
 import nodes
 import oracle
@@ -23,7 +27,9 @@ import ways
 from harness import Failure, Mount, Tally, Workplace, check, runfs_binary, wait_for
 from proxy import Proxy
 
-QUICK = ["settle=0.1s", "attr_timeout=2s", "list_timeout=5s"] + (["allow_other"] if os.geteuid() == 0 else [])
+QUICK = ["settle=0.1s", "attr_timeout=2s", "list_timeout=5s"] + (["allow_other"] if os.geteuid() == 0 else ["acl"])
+# The debug preset has the system's libfuse: where that knows no passthrough both modes are one.
+MODES = ("auto",) if os.environ.get("RUNFS_BUILD", "").endswith("/debug") else ("auto", "off")
 WAITING = ["store_timeout=60s", "attr_timeout=300s", "list_timeout=300s"]
 
 
@@ -36,8 +42,9 @@ class Place:
         self.options = QUICK + ([] if mode == "auto" else ["passthrough=off"])
         self.n = 0
 
-    def mount(self, cache=None, options=()):
-        """A mount of this store; a cache directory of its own unless one is named."""
+    def mount(self, cache=None, options=(), env=None):
+        """A mount of this store; a cache directory of its own unless one is named. `env`: more for
+        the daemon's environment."""
         self.n += 1
         name = f"{self.name}-{self.n}"
         options = self.options + list(options)
@@ -48,7 +55,18 @@ class Place:
             url = "mem:" if self.store == "mem" else self.work.make(f"store-{self.name}")
             m = Mount(url, self.work.path(name), cache, options)
             self.work.mounts.append(m)
-        return m.start()
+        return m.start(env)
+
+    def bucket(self):
+        """The folder in which the server keeps the prefix."""
+        return os.path.join(self.work.gateway.folder, "data", self.work.gateway.bucket, self.name)
+
+    def write_as_others(self, key, data):
+        """An object without any metadata, as a tool of its own would make it."""
+        path = os.path.join(self.bucket() if self.store == "s3" else self.work.path(f"store-{self.name}"), key)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as f:
+            f.write(data)
 
     def stored(self):
         """{name: digest} of the files in the store; None when it can't be looked into."""
@@ -89,11 +107,11 @@ class Suite:
     # ---- a local filesystem's behaviour ----
 
     def behaviour(self, place):
-        names = [c.__name__ for c in behaviour.CASES + control.CASES] + ["published"]
+        names = [c.__name__ for c in behaviour.CASES + identity.CASES + acl.CASES + control.CASES] + ["published"]
         if not self.wants(f"{place.name}", names):
             return
         mount = place.mount()
-        for case in behaviour.CASES:
+        for case in behaviour.CASES + identity.CASES + acl.CASES:
             folder = f"{mount.mountpoint}/{case.__name__}"
             os.mkdir(folder)
             self.run(f"{place.name}/{case.__name__}", case, folder)
@@ -130,8 +148,8 @@ class Suite:
     def one_mode(case, place, mount):
         others = []
 
-        def again():
-            others.append(place.mount())
+        def again(env=None):
+            others.append(place.mount(env=env))
             return others[-1]
 
         case(mount, case.__name__, again)
@@ -156,6 +174,21 @@ class Suite:
                 self.run(name, case, a, b, case.__name__)
         for m in (a, b):
             self.run(f"{place.name}/nodes-umount", m.umount)
+
+    # ---- attributes ----
+
+    def attributes(self, work, store, mode):
+        for case in attributes.CASES + acl.KEPT + (attributes.COUNTED + acl.COUNTED if store == "s3" else []):
+            place = Place(work, store, mode, f"{store}-attributes-{case.__name__}")
+            self.run(f"{store}-{mode}/{case.__name__}", case, place)
+
+    def counts(self, work, mode):
+        for case in counts.CASES:
+            self.run(f"s3-{mode}/{case.__name__}", case, Place(work, "s3", mode, f"s3-counts-{case.__name__}"))
+
+    def refusing(self, work, mode):
+        for case in attributes.REFUSING + acl.SERVED:
+            self.run(f"names-{mode}/{case.__name__}", case, work, mode)
 
     # ---- oracle ----
 
@@ -286,13 +319,17 @@ def main():
             return suite.tally.close()
         work.start_gateway()
         for store in ("file", "mem", "s3"):
-            for mode in ("auto", "off"):
+            for mode in MODES:
                 place = Place(work, store, mode)
                 suite.behaviour(place)
                 suite.modes(place)
                 suite.nodes(place)
                 suite.oracle(place, args.steps)
-        for mode in ("auto", "off"):
+        for store, mode in (("file", "off"), ("s3", "auto"), ("s3", "off")):
+            suite.attributes(work, store, mode)
+        suite.refusing(work, "off")
+        for mode in MODES:
+            suite.counts(work, mode)
             suite.waiting(work, mode)
             suite.hostile(work, mode)
         if os.geteuid() == 0:

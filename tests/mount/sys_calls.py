@@ -13,6 +13,7 @@ RENAME_EXCHANGE = 2
 FALLOC_FL_KEEP_SIZE = 1
 FALLOC_FL_PUNCH_HOLE = 2
 FALLOC_FL_ZERO_RANGE = 0x10
+UTIME_OMIT = (1 << 30) - 2
 
 
 def _checked(result):
@@ -35,6 +36,16 @@ def linkat_fd(fd, new):
 
 def fallocate(fd, mode, offset, length):
     _checked(_libc.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length)))
+
+
+class _Timespec(ctypes.Structure):
+    _fields_ = [("sec", ctypes.c_long), ("nsec", ctypes.c_long)]
+
+
+def set_atime(path, seconds):
+    """The time of the last access, and no other."""
+    times = (_Timespec * 2)(_Timespec(seconds, 0), _Timespec(0, UTIME_OMIT))
+    _checked(_libc.utimensat(AT_FDCWD, os.fsencode(path), times, 0))
 
 
 def errno_of(function, *arguments):

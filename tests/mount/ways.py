@@ -114,7 +114,7 @@ class Bench:
         pid = self.pid()
         check(pid, "no daemon found")
         os.kill(pid, signal.SIGKILL)
-        wait_for("the daemon's end", lambda: self.pid() is None, 10)
+        wait_for("the daemon's end", lambda: self.pid() is None)
 
     def write(self, name, text, user=None):
         self.must("sh", "-c", 'printf %s "$2" >"$1"', "sh", f"{self.mountpoint}/{name}", text, user=user)
@@ -233,12 +233,13 @@ def taken_over(work, user):
     held = subprocess.Popen((NOBODY if user else []) + ["sleep", "300"], cwd=bench.mountpoint) if not user else None
     try:
         bench.kill()
-        wait_for("a dead mountpoint", lambda: _errno(os.listdir, bench.mountpoint) == ("EACCES" if user else "ENOTCONN"), 10)
+        # As the user: root may not look into it while it lives either.
+        wait_for("a dead mountpoint", lambda: bench.call("ls", bench.mountpoint).code != 0)
         bench.mount()
         check(bench.must("cat", f"{bench.mountpoint}/kept") == "precious", "content after the takeover")
         check("took over" in bench.log(), "the log is silent")
         bench.kill() # and again, by the path with a slash
-        wait_for("a dead mountpoint", lambda: bench.call("ls", bench.mountpoint).code != 0, 10)
+        wait_for("a dead mountpoint", lambda: bench.call("ls", bench.mountpoint).code != 0)
         bench.must(runfs_binary(), "mount", "-o", bench.options, "s3://bucket/p", bench.mountpoint + "/")
         bench.server.full = False
         bench.umount()
@@ -396,7 +397,7 @@ def sigterm_in_vain(work, user):
     """What can't be uploaded in time is listed and told by the exit code; a second SIGTERM before
     that is ignored with a message. The next mount publishes it."""
     bench = Bench(work, "vain")
-    bench.start(",drain_timeout=4s,store_timeout=2s")
+    bench.start(",drain_timeout=10s,store_timeout=2s")
     bench.write("gone", "x")
     wait_for("an upload", lambda: bench.stored() == {"gone": "x"}, 20)
     bench.server.full = True
@@ -405,13 +406,13 @@ def sigterm_in_vain(work, user):
     bench.write("d/line\nbreak", "precious too")
     started = time.monotonic()
     bench.daemon.send_signal(signal.SIGTERM)
-    wait_for("the first message", lambda: "uploading what is left" in bench.log(), 5)
+    wait_for("the first message", lambda: "uploading what is left" in bench.log())
     bench.daemon.send_signal(signal.SIGTERM)
-    wait_for("the second message", lambda: "still uploading" in bench.log(), 5)
+    wait_for("the second message", lambda: "still uploading" in bench.log())
     check(bench.daemon.poll() is None, "the second SIGTERM ended it")
     check(bench.daemon.wait(60) == 1, f"exit {bench.daemon.returncode}")
     took = time.monotonic() - started
-    check(3 < took < 25, f"it took {took:.0f} s")
+    check(9 < took < 40, f"it took {took:.0f} s")
     log = bench.log()
     check("are not in the store" in log, f"the log is silent: {log[-500:]}")
     for name in ("kept one", "d/line"):

@@ -27,16 +27,17 @@ spawn() {
 
 # wait_http URL DIR: until the server answers, at most a minute.
 wait_http() {
-    local url=$1 dir=$2
+    local url=$1 dir=$2 answers
     for _ in $(seq 1 600); do
-        if curl -s -o /dev/null --noproxy '*' --max-time 2 "$url"; then
-            return 0
-        fi
+        answers=false
+        curl -s -o /dev/null --noproxy '*' --max-time 2 "$url" && answers=true
+        # One that ended leaves its port to others, who answer as well.
         if ! kill -0 "$(cat "$dir/server.pid")" 2>/dev/null; then
             echo "the server ended:" >&2
             tail -20 "$dir/server.log" >&2
             return 1
         fi
+        ! $answers || return 0
         sleep 0.1
     done
     echo "$url does not answer" >&2

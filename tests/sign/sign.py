@@ -87,6 +87,8 @@ class Botocore:
     """Clients whose requests end before they are sent."""
 
     def __init__(self):
+        for name in [n for n in os.environ if n.startswith("AWS_")]: # this machine's settings are not asked for
+            del os.environ[name]
         self.session = botocore.session.get_session()
         self.clients = {}
         self.request = None

@@ -39,7 +39,7 @@ def loop(_):
 def save(folder):
     # Workers can't import this file: what they run goes to them as it is.
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    ray.init(num_cpus=2, _node_ip_address="127.0.0.1", object_store_memory=80 << 20,
+    ray.init("local", num_cpus=2, _node_ip_address="127.0.0.1", object_store_memory=80 << 20,
              include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
         config = RunConfig(name="experiment", storage_path=folder,

@@ -1,7 +1,7 @@
 """torch.distributed.checkpoint by two processes (gloo), of tensors sharded over both."""
 
 import os
-import socket
+import tempfile
 
 import torch
 import torch.distributed as dist
@@ -25,10 +25,9 @@ def state(mesh, filled):
     return {name: distribute_tensor(t, mesh, placed[name]) for name, t in full.items()}
 
 
-def rank_main(rank, port, step, folder):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(WORLD))
+def rank_main(rank, meeting, step, folder):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=WORLD)
     mesh = dist.init_device_mesh("cpu", (WORLD,))
     where = os.path.join(folder, "step_10")
     if step == "save":
@@ -43,10 +42,8 @@ def rank_main(rank, port, step, folder):
 
 
 def both(step, folder):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    mp.spawn(rank_main, (port, step, folder), WORLD)
+    with tempfile.TemporaryDirectory() as local:
+        mp.spawn(rank_main, (os.path.join(local, "meeting"), step, folder), WORLD)
 
 
 def save(folder):
