@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Installs the packages that are missing, by apt (Debian 12 or later, Ubuntu 22.04 or later).
+# Installs the packages that are missing, by apt (Debian 12 or later, Ubuntu 24.04 or later).
 #
 #   scripts/deps.sh demo     what building and running runfs needs
 #   scripts/deps.sh check    that, and what ./check.sh needs beyond it
 #   scripts/deps.sh go       a Go compiler of the distribution
+#   scripts/deps.sh rust     its newest cargo
+#   scripts/deps.sh posix    what tests/posix/run.sh --all needs beyond check
 #
 # As root or through sudo; asks apt only when something is missing.
 set -euo pipefail
@@ -21,7 +23,9 @@ check=(
     "${demo[@]}"
     check 'clang-14|clang' 'libclang-rt-14-dev|libclang-rt-dev' clang-tidy-14 clang-format-14 shellcheck
     g++ python3-dev python3-venv attr procps psmisc util-linux git curl binutils man-db
+    acl fio rsync # tests/posix
 )
+posix=(stress-ng dbench postgresql python3-gdbm 'libpython3.13-testsuite|libpython3.12-testsuite|libpython3.11-testsuite|libpython3.10-testsuite')
 
 installed() {
     dpkg-query -W -f='${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
@@ -79,5 +83,7 @@ case ${1:-} in
 demo) install "${demo[@]}" ;;
 check) install "${check[@]}" ;;
 go) install golang-go ;;
-*) die "usage: scripts/deps.sh demo|check|go" ;;
+rust) install 'cargo-web|cargo' ;;
+posix) install "${posix[@]}" ;;
+*) die "usage: scripts/deps.sh demo|check|go|rust|posix" ;;
 esac
