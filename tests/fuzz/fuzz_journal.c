@@ -71,10 +71,10 @@ static int see_pin(void *arg, const char *path)
     return 0;
 }
 
-static int see_session(void *arg, const char *key, const char *token)
+static int see_session(void *arg, const struct journal_session *s)
 {
     (void)arg;
-    must(key && token);
+    must(s->key && s->token);
     return 0;
 }
 
@@ -133,9 +133,10 @@ static const uint8_t *bind_value(sqlite3_stmt *s, int i, const uint8_t *at, cons
 
 static void try_rows(const uint8_t *data, size_t size)
 {
-    static const char *const tables[] = {"INSERT OR REPLACE INTO intent VALUES(?,?,?,?,?,?)",
-                                         "INSERT OR REPLACE INTO pin VALUES(?)",
-                                         "INSERT OR REPLACE INTO session VALUES(?,?)"};
+    static const char *const tables[] = {
+        "INSERT OR REPLACE INTO intent VALUES(?,?,?,?,?,?)",
+        "INSERT OR REPLACE INTO pin VALUES(?)",
+        "INSERT OR REPLACE INTO upload VALUES(?,?,?,?,?,?,?,?,?)"};
     const uint8_t *at = data, *end = data + size;
     char path[sizeof(dir) + 16];
     sqlite3_stmt *s = NULL;

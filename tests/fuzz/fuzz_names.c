@@ -62,7 +62,7 @@ static void check_store(struct store *s, const char *key)
     object_release(&obj);
     char *name = (char *)(uintptr_t)path_basename(key);
     must(store_list(s, &op, parent, 0, find_name, name) == 1);
-    must(store_remove(s, &op, (const char *const *)&key, 1, NULL) == 0);
+    must(store_remove(s, &op, (const char *const *)&key, NULL, 1, NULL) == 0);
 }
 
 static void check_shown(const char *before, const char *data, const char *behind)

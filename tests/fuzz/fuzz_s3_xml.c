@@ -1,5 +1,5 @@
-/* What S3 servers answer: any bytes are a listing, parts, an error or a refusal, within the
- * bounds that s3_xml.h names; what is written for a server is read back the same. The first
+/* What S3 servers answer: any bytes are a listing, parts, tags, an error or a refusal, within
+ * the bounds that s3_xml.h names; what is written for a server is read back the same. The first
  * byte chooses the parser. */
 #include "backends/s3_xml.h"
 #include "common/mem.h"
@@ -63,6 +63,21 @@ static int see_failure(void *arg, const char *key, const char *code)
     return 0;
 }
 
+static int see_tag(void *arg, const char *key, const char *value)
+{
+    (void)arg;
+    must(key && value);
+    return 0;
+}
+
+static int see_upload(void *arg, const char *key, const char *id, int64_t begun_ns)
+{
+    (void)arg;
+    (void)begun_ns;
+    must(key && id);
+    return 0;
+}
+
 /* What is escaped is one text of the document, and the same text again. */
 static void check_escape(const char *text)
 {
@@ -113,6 +128,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 3:
         (void)s3_xml_delete_errors(text, len, see_failure, NULL);
+        (void)s3_xml_uploads(text, len, see_upload, NULL);
+        (void)s3_xml_tags(text, len, see_tag, NULL);
         break;
     case 4:
         must(s3_xml_text(text, len, "InitiateMultipartUploadResult/UploadId", &found) < 0 ||

@@ -57,14 +57,17 @@ static void check_keys(const char *text)
 
     if (stamp_parse_keys(text, &a) < 0)
         return;
-    int fd = stamped_file(), r = stamp_write_keys(fd, &a);
+    bool all = false;
+    int fd = stamped_file(), r = stamp_write_keys(fd, &a, &all);
     must(r == 0 || r == -EFBIG || r == -ENOSPC || r == -E2BIG);
     if (r == 0) {
-        must(stamp_read_keys(fd, &b) == 0 && a.n == b.n);
+        must(stamp_read_keys(fd, &b) == 0 && (all ? a.n == b.n : b.n && b.n < a.n));
         for (size_t i = 0; i < a.n; i++) {
             const struct stamp_key *k = stamp_keys_find(&b, a.v[i].key);
+            if (!k && !all)
+                continue;
             must(k && strcmp(k->etag, a.v[i].etag) == 0 && k->mtime_ns == a.v[i].mtime_ns &&
-                 k->size == a.v[i].size);
+                 k->size == a.v[i].size && checksum_same(&k->sum, &a.v[i].sum));
         }
         stamp_keys_release(&b);
     }
