@@ -1,108 +1,88 @@
-"""Measures what a user of a mount waits for, side by side with the native disk and with a raw
-parallel client of the same server. Every round measures every system once, one after the other,
-in another order each time; the tables show medians with the best and the worst round, and the ratio to the row named first.
+"""Measures what a user of a mount waits for, side by side: the native disk, runfs, the filesystems
+of others, and parallel clients without a filesystem. Every round measures every system once, one
+after the other, in another order each time; the tables show medians with the best and the worst
+round, ratios, the processor time of the server and the machine's load.
 
 The server's data is in memory (/dev/shm); caches and the native folder are on the same disk.
-
-usage: bench.py [--rounds N] [--size MIB] [--files N] [--folders N] [--systems a,b] [--json FILE] [--quick]
 """
 
 import argparse
-import json
 import os
 import platform
 import shutil
-import statistics
 import subprocess
 import sys
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "tests", "lib"))
 
 import harness
-from systems import SYSTEMS, Raw
+from peers import PEERS
+from raw import STREAMS, Curl, S5cmd
+from results import Results
+from rows import GROUPS, FirstByte, List, Small, Walk
+from systems import OURS, empty_trash
+from wire import LongWire
+from work import MIB, Source, limit, make_runs, save, write_small
 
-CHUNK = 8 << 20
-SMALL = 16 * 1024
-
-
-class Results:
-    """{measure: {system: [seconds of each round]}}, in the order in which they first came."""
-
-    def __init__(self):
-        self.measures = {}
-        self.references = {}
-        self.highest_load = 0.0
-
-    def add(self, measure, system, seconds, reference):
-        self.measures.setdefault(measure, {}).setdefault(system, []).append(seconds)
-        self.references[measure] = reference
-        self.highest_load = max(self.highest_load, os.getloadavg()[0])
-
-    def print(self, bytes_of):
-        for measure, rows in self.measures.items():
-            print(f"\n{measure}")
-            reference = self.references[measure]
-            base = statistics.median(rows[reference]) if reference in rows else None
-            size = bytes_of.get(measure)
-            for system, seconds in rows.items():
-                middle = statistics.median(seconds)
-                rate = f"{size / middle / (1 << 20):8.0f} MiB/s" if size else " " * 14
-                ratio = f"{middle / base:6.2f} x {reference}" if base else ""
-                print(f"  {system:<22} {middle:9.3f} s {rate}  ({min(seconds):.3f} - {max(seconds):.3f})  {ratio}")
-
-
-class Usage:
-    """Processor seconds and the highest memory of processes that come and go."""
-
-    def __init__(self):
-        self.cpu = {}
-        self.peak = {}
-
-    def look(self, name, pids):
-        for pid in pids:
-            try:
-                with open(f"/proc/{pid}/stat") as f:
-                    fields = f.read().rsplit(")", 1)[1].split()
-                with open(f"/proc/{pid}/status") as f:
-                    high = [int(l.split()[1]) for l in f if l.startswith("VmHWM")]
-            except OSError:
-                continue
-            ticks = int(fields[11]) + int(fields[12])
-            self.cpu.setdefault(name, {})[pid] = ticks / os.sysconf("SC_CLK_TCK")
-            self.peak[name] = max([self.peak.get(name, 0), *high])
-
-    def print(self):
-        print("\nprocesses                 CPU seconds    peak memory")
-        for name, by_pid in self.cpu.items():
-            print(f"  {name:<22} {sum(by_pid.values()):12.2f} {self.peak[name] / 1024:10.1f} MiB")
-
-
-def timed(call, *arguments):
-    started = time.monotonic()
-    call(*arguments)
-    return time.monotonic() - started
-
-
-def settle_disk():
-    """What earlier measures left to write does not slow the next."""
-    os.sync()
-
+SYSTEMS = {**OURS, **PEERS}
 
 
 class Bench:
-    def __init__(self, place, arguments):
-        self.place, self.arguments = place, arguments
-        self.results, self.usage = Results(), Usage()
-        self.systems = [SYSTEMS[name](place) for name in arguments.systems.split(",")]
-        self.raw = Raw(place)
-        self.size = arguments.size << 20
-        self.source = os.path.join(place.server_folder, "checkpoint")
-        with open(self.source, "wb") as f:
-            for _ in range(0, self.size, CHUNK):
-                f.write(os.urandom(min(CHUNK, self.size)))
-        self.bytes_of = {}
+    def __init__(self, place, arguments, systems):
+        self.place, self.arguments, self.systems = place, arguments, systems
+        self.results = Results()
+        self.clients = [S5cmd(place), Curl(place)]
+        self.source = Source(os.path.join(place.server_folder, "checkpoint"), arguments.size * MIB)
+        self.ready = set()
+        self.failed = False
+
+    # ---- what rows read ----
+
+    def source_parts(self):
+        """The checkpoint as files, in memory, for a client that can't send a part of one."""
+        folder = os.path.join(self.place.server_folder, "parts")
+        step = max(-(-self.source.size // STREAMS), 5 * MIB)  # S3's smallest part
+        paths = [os.path.join(folder, str(i)) for i in range(-(-self.source.size // step))]
+        if not os.path.exists(folder):
+            os.mkdir(folder)
+            for i, path in enumerate(paths):
+                with open(path, "wb") as f:
+                    f.write(self.source.bytes[i * step:(i + 1) * step])
+        return paths
+
+    def filled(self, name, system, write):
+        """The prefix at which a system finds what write(folder) writes; made once, by s5cmd for all who
+        see what other clients put there."""
+        owner = system if getattr(system, "own_tree", False) else None
+        prefix = f"{name}-{owner.name}" if owner else name
+        if prefix in self.ready:
+            return prefix
+        if owner:
+            owner.fill(prefix, write)
+        else:
+            write(self.place.make("native", prefix))
+            self.clients[0].upload_tree(self.place.path("native", prefix), prefix)
+        self.ready.add(prefix)
+        return prefix
+
+    def one_file(self, system):
+        def write(folder):
+            save(self.source, folder, False)
+            write_small(folder, 1)
+        return self.filled("one-file", system, write)
+
+    def tree(self, system, runs, files):
+        return self.filled(f"runs-{runs}-{files}", system, lambda folder: make_runs(folder, runs, files))
+
+    def remove(self, system, prefix):
+        """Frees the server's memory and the disk; not measured."""
+        if hasattr(system, "forget"):
+            system.forget(prefix)
+        shutil.rmtree(os.path.join(self.place.server_folder, "data", self.place.gateway.bucket, prefix),
+                      ignore_errors=True)
+
+    # ---- rounds ----
 
     def in_turn(self, number):
         """Another system is first in every round: the first one finds memory and disk as the round
@@ -110,179 +90,115 @@ class Bench:
         first = number % len(self.systems)
         return self.systems[first:] + self.systems[:first]
 
-    def add(self, measure, system, seconds, reference, size=None):
-        self.results.add(measure, system, seconds, reference)
-        if size:
-            self.bytes_of[measure] = size
-
-    def look(self, system):
-        self.usage.look(system.name, system.pids())
-        self.usage.look("(the S3 server)", [self.place.gateway.process.pid])
-
-    # ---- one checkpoint ----
-
-    def write_checkpoint(self, folder):
-        temporary = os.path.join(folder, "model.pt.tmp")
-        with open(self.source, "rb", buffering=0) as source, open(temporary, "wb", buffering=0) as f:
-            while data := source.read(CHUNK):
-                f.write(data)
-            os.fsync(f.fileno())
-        os.rename(temporary, os.path.join(folder, "model.pt"))
-
-    def read_file(self, path):
-        size = 0
-        with open(path, "rb", buffering=0) as f:
-            while data := f.read(CHUNK):
-                size += len(data)
-        if size != self.size:
-            raise harness.Failure(f"{path} has {size} bytes, must have {self.size}")
-
-    def published(self, system, prefix, write):
-        """Mounts and writes; how long that took, and until the store has it. It stays mounted."""
-        settle_disk()
-        system.up(prefix)
-        started = time.monotonic()
-        write(system.folder)
-        written = time.monotonic() - started
-        system.wait_stored()
-        return written, time.monotonic() - started
-
-    def checkpoint(self, number):
-        label = f"{self.arguments.size} MiB checkpoint"
+    def measure(self, group, number):
         for system in self.in_turn(number):
-            prefix = f"checkpoint-{system.name}-{number}"
-            written, stored = self.published(system, prefix, self.write_checkpoint)
-            self.add(f"{label}: write + fsync + rename", system.name, written, "native", self.size)
-            if system.has_store:
-                self.add(f"{label}: until the store has it", system.name, stored, "s5cmd", self.size)
-            self.look(system)
-            system.down()
-            self.read_checkpoint(system, prefix, label)
-            self.remove(prefix)
-        self.raw_checkpoint(number, label)
+            if getattr(group, "ONLY_READS", False) and system.reads_like in [s.name for s in self.systems]:
+                continue
+            self.attempt(type(group).__name__.lower(), system, lambda s=system: group.run(s, number))
+        for client in self.clients:
+            if hasattr(group, f"raw_{client.name}"):
+                getattr(group, f"raw_{client.name}")(client, number)
 
-    def read_checkpoint(self, system, prefix, label):
-        settle_disk()
-        system.up(prefix)
-        path = os.path.join(system.folder, "model.pt")
-        if system.has_store:
-            self.add(f"{label}: cold read", system.name, timed(self.read_file, path), "s5cmd", self.size)
-        else:
-            self.read_file(path)
-        self.add(f"{label}: warm read", system.name, timed(self.read_file, path), "native", self.size)
-        self.look(system)
-        system.down()
-
-    def raw_checkpoint(self, number, label):
-        key, target = f"raw-{number}/model.pt", self.place.path("downloaded")
-        settle_disk()
-        self.add(f"{label}: until the store has it", "s5cmd", timed(self.raw.upload, self.source, key),
-                 "s5cmd", self.size)
-        self.add(f"{label}: cold read", "s5cmd", timed(self.raw.download, key, target), "s5cmd", self.size)
-        os.unlink(target)
-        self.remove(f"raw-{number}")
-
-    def remove(self, prefix):
-        """Frees the server's memory and the disk; not measured."""
-        shutil.rmtree(os.path.join(self.place.server_folder, "data", self.place.gateway.bucket, prefix),
-                      ignore_errors=True)
-        shutil.rmtree(self.place.path("native", prefix), ignore_errors=True)
-
-    # ---- many small files ----
-
-    def write_small(self, folder):
-        data = b"x" * SMALL
-        for i in range(self.arguments.files):
-            fd = os.open(os.path.join(folder, f"f{i:06}"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            os.write(fd, data)
-            os.close(fd)
-
-    def small_files(self, number):
-        label = f"{self.arguments.files} x 16 KiB"
-        for system in self.in_turn(number):
-            prefix = f"small-{system.name}-{number}"
-            written, stored = self.published(system, prefix, self.write_small)
-            self.add(f"{label}: create + write + close", system.name, written, "native")
-            if system.has_store:
-                self.add(f"{label}: until the store has them", system.name, stored, "s5cmd")
-            self.look(system)
-            system.down()
-            self.remove(prefix)
-        self.raw_small(number, label)
-
-    def raw_small(self, number, label):
-        folder = self.place.make("small")
-        self.write_small(folder)
-        seconds = timed(self.raw.upload_tree, folder, f"small-raw-{number}")
-        self.add(f"{label}: until the store has them", "s5cmd", seconds, "s5cmd")
-        shutil.rmtree(folder)
-        self.remove(f"small-raw-{number}")
-
-    # ---- many runs ----
-
-    def make_runs(self):
-        for base in (self.place.path("tree", "runs"), self.place.path("native", "many", "runs")):
-            for i in range(self.arguments.folders):
-                where = os.path.join(base, f"run-{i:06}")
-                os.makedirs(where)
-                with open(os.path.join(where, "config.json"), "w") as f:
-                    f.write("{}")
-        self.raw.upload_tree(self.place.path("tree"), "many")
-
-    def list_runs(self, folder):
-        names = os.listdir(os.path.join(folder, "runs"))
-        if len(names) != self.arguments.folders:
-            raise harness.Failure(f"{len(names)} run folders are listed, must be {self.arguments.folders}")
-
-    def list_long(self, folder):
-        subprocess.run(["ls", "-l", os.path.join(folder, "runs")], check=True, stdout=subprocess.DEVNULL)
-
-    def runs(self, number):
-        label = f"ls of {self.arguments.folders} run folders"
-        for system in self.in_turn(number):
-            system.up("many")
-            self.add(f"{label}: first time", system.name, timed(self.list_runs, system.folder), "native")
-            self.add(f"{label}: again", system.name, timed(self.list_runs, system.folder), "native")
-            self.add(f"{label}: ls -l", system.name, timed(self.list_long, system.folder), "native")
-            self.look(system)
-            system.down()
-        self.add(f"{label}: first time", "s5cmd", timed(self.raw.list, "many/runs"), "native")
-
-    # ---- all ----
+    def attempt(self, what, system, call):
+        """What a peer can't do is told; what runfs can't do is a failure, too."""
+        try:
+            with limit(self.arguments.patience):
+                call()
+        except (OSError, harness.Failure, subprocess.SubprocessError) as e:
+            self.results.add_cannot(what, system.name, f"{type(e).__name__}: {e}")
+            self.failed = self.failed or system.name in OURS
+            if system.name in OURS:
+                for mount in self.place.mounts:
+                    mount.kill()
+                self.place.mounts.clear()
+            else:
+                system.end()
 
     def warm_up(self):
         """Memory that no process has used yet is slow to get on a virtual machine; what the rounds
         will need is touched once."""
         path = self.place.path("warm-up")
         for _ in range(3):
-            shutil.copyfile(self.source, path)
+            shutil.copyfile(self.source.path, path)
         os.unlink(path)
+
+    def keep(self):
+        """What there is so far: a run takes long."""
+        if self.arguments.json:
+            self.results.save(self.arguments.json)
+        if self.arguments.markdown:
+            with open(self.arguments.markdown, "w") as f:
+                f.write(self.results.markdown())
 
     def run(self):
         self.warm_up()
-        self.make_runs()
+        groups = [GROUPS[name](self) for name in self.arguments.rows if name in GROUPS]
         for number in range(self.arguments.rounds):
-            for measure in (self.checkpoint, self.small_files, self.runs):
-                measure(number)
+            for group in groups:
+                self.measure(group, number)
+            empty_trash(self.place)
+            self.keep()
             print(f"round {number + 1} of {self.arguments.rounds}, load {os.getloadavg()[0]:.2f}",
                   file=sys.stderr, flush=True)
+
+    def run_far(self):
+        """The rows of small requests again, over a longer wire, with fewer files."""
+        for milliseconds in self.arguments.rtt:
+            note = f", {milliseconds} ms round trip"
+            wire = LongWire(self.place.gateway.port, milliseconds)
+            groups = [Small(self, self.arguments.far_files, note), List(self, self.arguments.folders, note),
+                      Walk(self, self.arguments.far_runs, note), FirstByte(self, note)]
+            for system in self.systems:  # what has to be there is written without the wire
+                if system.own_tree:
+                    self.one_file(system)
+                    self.tree(system, self.arguments.far_runs, Walk.FILES)
+            self.place.endpoint = wire.endpoint
+            try:
+                for number in range(self.arguments.far_rounds):
+                    for group in groups:
+                        self.measure(group, number)
+            finally:
+                self.place.endpoint = self.place.gateway.endpoint
+                wire.stop()
+            self.keep()
+            print(f"{milliseconds} ms done, load {os.getloadavg()[0]:.2f}", file=sys.stderr, flush=True)
+
+
+def names(text):
+    return [name for name in text.split(",") if name]
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--size", type=int, default=1024, help="MiB of the checkpoint (1024)")
-    parser.add_argument("--files", type=int, default=1000)
-    parser.add_argument("--folders", type=int, default=10000)
-    parser.add_argument("--systems", default="native,runfs")
+    parser.add_argument("--files", type=int, default=1000, help="small files (1000)")
+    parser.add_argument("--folders", type=int, default=10000, help="run folders of ls (10000)")
+    parser.add_argument("--runs", type=int, default=1000, help="run folders of ls -lR (1000)")
+    parser.add_argument("--rows", type=names, default=[*GROUPS, "far"],
+                        help=f"which of {','.join(GROUPS)},far (all)")
+    parser.add_argument("--ours", type=names, default=["native", "runfs"], help=f"which of {','.join(OURS)}")
+    parser.add_argument("--peers", type=names, default=[*PEERS], help=f"which of {','.join(PEERS)} (all)")
+    parser.add_argument("--rtt", type=lambda t: [int(n) for n in names(t)], default=[1, 10, 50],
+                        help="round trips of the rows \"far\", in ms (1,10,50)")
+    parser.add_argument("--far-rounds", type=int, default=3)
+    parser.add_argument("--far-files", type=int, default=200)
+    parser.add_argument("--far-runs", type=int, default=100)
+    parser.add_argument("--patience", type=int, default=300,
+                        help="seconds for one system in one group of rows (300)")
     parser.add_argument("--json", help="write all rounds to this file")
+    parser.add_argument("--markdown", help="write one table to this file")
     parser.add_argument("--quick", action="store_true", help="small numbers: only to see that it works")
     arguments = parser.parse_args()
     if arguments.quick:
-        arguments.rounds, arguments.size, arguments.files, arguments.folders = 1, 32, 50, 200
-    unknown = [s for s in arguments.systems.split(",") if s not in SYSTEMS]
-    if unknown:
-        parser.error(f"no such system: {', '.join(unknown)}; there are {', '.join(SYSTEMS)}")
+        arguments.rounds, arguments.size, arguments.files = 1, 32, 50
+        arguments.folders, arguments.runs, arguments.far_files, arguments.far_runs = 200, 50, 20, 10
+        arguments.far_rounds, arguments.rtt = 1, [10]
+    arguments.systems = [*arguments.ours, *arguments.peers]
+    for chosen, known in ((arguments.systems, SYSTEMS), (arguments.rows, [*GROUPS, "far"])):
+        unknown = [name for name in chosen if name not in known]
+        if unknown:
+            parser.error(f"no such name: {', '.join(unknown)}; there are {', '.join(known)}")
     return arguments
 
 
@@ -292,25 +208,43 @@ def describe_machine(place):
     version = subprocess.run([harness.runfs_binary(), "--version"], text=True, stdout=subprocess.PIPE,
                              check=False).stdout.strip()
     print(f"{version}; Linux {platform.release()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.2f} "
-          f"before; caches and native on {disk}, the server's data in /dev/shm")
+          f"before; caches and native on {disk}, the server's data in {os.path.dirname(place.server_folder)}")
+
+
+def available(systems):
+    """Those that can be had here; the others are named."""
+    found = []
+    for system in systems:
+        why = system.missing()
+        if why:
+            print(f"missing: {system.name}: {why}")
+        else:
+            found.append(system)
+    return found
+
+
+def memory_folder(size):
+    """Where the server's data is: in memory, when that holds some copies of the checkpoint."""
+    free = os.statvfs("/dev/shm")
+    return "/dev/shm" if free.f_bavail * free.f_frsize > 6 * size * MIB else None
 
 
 def main():
     arguments = parse()
-    with harness.Workplace("bench", server_data="/dev/shm") as place:
+    with harness.Workplace("bench", server_data=memory_folder(arguments.size)) as place:
+        os.makedirs(place.server_folder, exist_ok=True)
+        systems = available([SYSTEMS[name](place) for name in arguments.systems])
         describe_machine(place)
         place.start_gateway()
-        bench = Bench(place, arguments)
+        place.endpoint = place.gateway.endpoint
+        bench = Bench(place, arguments, systems)
         bench.run()
-        bench.results.print(bench.bytes_of)
-        bench.usage.print()
-        print(f"\nmedians of {arguments.rounds} rounds; highest load while measuring "
-              f"{bench.results.highest_load:.2f}")
-        if arguments.json:
-            with open(arguments.json, "w") as f:
-                json.dump({"seconds": bench.results.measures, "cpu": bench.usage.cpu,
-                           "peak_kib": bench.usage.peak}, f, indent=1)
-    return 0
+        if "far" in arguments.rows:
+            bench.run_far()
+        bench.results.print()
+        print(f"\nmedians of {arguments.rounds} rounds ({arguments.far_rounds} over a longer wire); highest load "
+              f"while measuring {bench.results.highest_load:.2f}")
+        return 1 if bench.failed else 0
 
 
 if __name__ == "__main__":

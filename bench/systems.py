@@ -1,28 +1,60 @@
-"""What is measured side by side. Each system is one row of each table: a folder that is used like
+"""What is measured side by side. Each system is one line in each row: a folder that is used like
 any other, and a way to know when the store has what was written into it.
 
-A peer is added as one more subclass of System in SYSTEMS.
+The native disk and runfs are here, the filesystems of others in peers.py.
 """
 
+import itertools
 import os
 import shutil
-import subprocess
+import time
 
 import harness
+
+
+_numbers = itertools.count()
+
+
+def discard(place, folder):
+    """Puts a folder aside and frees its space. Its inodes stay until empty_trash(): ext4 avoids inodes
+    that were deleted within the last five seconds, which makes every create slower."""
+    if not os.path.isdir(folder):
+        return
+    aside = os.path.join(place.make("trash"), str(next(_numbers)))
+    os.rename(folder, aside)
+    for where, _, names in os.walk(aside):
+        for name in names:
+            path = os.path.join(where, name)
+            if not os.path.islink(path) and os.path.getsize(path) > 1 << 20:
+                os.truncate(path, 0)
+
+
+def empty_trash(place):
+    shutil.rmtree(place.path("trash"), ignore_errors=True)
+    time.sleep(6)
 
 
 class System:
     """`folder` is where the benchmark reads and writes while the system is up."""
 
     name = "?"
-    has_store = True  # what is written reaches an object store, and can be read cold from it
+    has_store = True    # what is written reaches an object store, and can be read cold from it
+    can_pause = False   # uploads can be held back
+    can_rename = True
+    keeps_index = False # leaves behind what later walks are quicker with
+    own_tree = False    # sees only what was written through it, not what other clients put there
+    reads_like = None   # the system that this one is in rows that only read
 
     def __init__(self, place):
         self.place = place
         self.folder = None
 
-    def up(self, prefix, cold=True):
-        """Starts on s3://bucket/prefix, with an empty cache when cold."""
+    def missing(self):
+        """Why it can't be had here, or None; may install it."""
+        return None
+
+    def up(self, prefix, paused=False):
+        """Starts on s3://bucket/prefix with an empty cache; with `paused` nothing is uploaded."""
         raise NotImplementedError
 
     def wait_stored(self):
@@ -30,12 +62,26 @@ class System:
         raise NotImplementedError
 
     def down(self):
-        """Stops; everything written is in the store."""
+        """Stops; everything written is in the store, unless uploads were paused."""
         raise NotImplementedError
 
     def pids(self):
         """The processes that do the system's work, for their memory and processor time."""
         return []
+
+    def cache_folders(self):
+        """Where it keeps content on the disk, so that its pages can be dropped."""
+        return []
+
+    def forget(self, prefix):
+        """Removes what it keeps of a prefix beside the store."""
+
+    def fill(self, prefix, write):
+        """Has what write(folder) writes in the store below a prefix; not measured."""
+        self.up(prefix)
+        write(self.folder)
+        self.wait_stored()
+        self.down()
 
 
 class Native(System):
@@ -43,8 +89,9 @@ class Native(System):
 
     name = "native"
     has_store = False
+    can_pause = True
 
-    def up(self, prefix, cold=True):
+    def up(self, prefix, paused=False):
         self.folder = self.place.make("native", prefix)
 
     def wait_stored(self):
@@ -53,27 +100,43 @@ class Native(System):
     def down(self):
         pass
 
+    def cache_folders(self):
+        return [self.folder]
+
+    def forget(self, prefix):
+        discard(self.place, self.place.path("native", prefix))
+
 
 class Runfs(System):
     name = "runfs"
+    can_pause = True
+    keeps_index = True
     options = ()
 
-    def up(self, prefix, cold=True):
-        cache = self.place.path(f"cache-{self.name}")
-        if cold:
-            shutil.rmtree(cache, ignore_errors=True)
-        self.mount = self.place.mount(prefix, self.options, name=f"mnt-{self.name}", cache=cache).start()
+    def up(self, prefix, paused=False):
+        self.paused = paused
+        self.cache = self.place.path(f"cache-{self.name}")
+        discard(self.place, self.cache)
+        options = [*self.options, *(["settle=1h"] if paused else [])]
+        self.mount = self.place.mount(prefix, options, name=f"mnt-{self.name}", cache=self.cache,
+                                      endpoint=self.place.endpoint).start()
         self.folder = self.mount.mountpoint
 
     def wait_stored(self):
         self.mount.flush(600)
 
     def down(self):
-        self.mount.umount(600)
+        if self.paused:
+            self.mount.kill()
+        else:
+            self.mount.umount(600)
         self.place.mounts.remove(self.mount)
 
     def pids(self):
         return [self.mount.process.pid] if self.mount.process else []
+
+    def cache_folders(self):
+        return [self.cache]
 
 
 class RunfsNormal(Runfs):
@@ -83,33 +146,20 @@ class RunfsNormal(Runfs):
     options = ("passthrough=off",)
 
 
-SYSTEMS = {s.name: s for s in (Native, Runfs, RunfsNormal)}
+OURS = {s.name: s for s in (Native, Runfs, RunfsNormal)}
 
 
-class Raw:
-    """A parallel client without a filesystem: what the store and the wire can do."""
+def drop_pages(path, folders):
+    """The kernel forgets the content of this file and of all files in these folders, on the disk they
+    stay; only these, as others use this machine too."""
+    paths = [path]
+    for folder in folders:
+        paths += [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names]
+    for path in paths:
+        if os.path.isfile(path) and not os.path.islink(path):
+            fd = os.open(path, os.O_RDONLY)
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)
 
-    name = "s5cmd"
 
-    def __init__(self, place):
-        self.place = place
-
-    def run(self, *words):
-        command = [os.environ["S5CMD"], "--endpoint-url", self.place.gateway.endpoint, "--log", "error", *words]
-        subprocess.run(command, env=harness.s3_environment(), check=True, stdin=subprocess.DEVNULL,
-                       stdout=subprocess.DEVNULL)
-
-    def url(self, key):
-        return f"s3://{self.place.gateway.bucket}/{key}"
-
-    def upload(self, path, key):
-        self.run("cp", "--concurrency", "16", "--part-size", "16", path, self.url(key))
-
-    def download(self, key, path):
-        self.run("cp", "--concurrency", "16", "--part-size", "16", self.url(key), path)
-
-    def upload_tree(self, folder, prefix):
-        self.run("cp", folder.rstrip("/") + "/", self.url(prefix) + "/")
-
-    def list(self, prefix):
-        self.run("ls", self.url(prefix) + "/")
