@@ -12,7 +12,7 @@ Without a stage everything runs. Stages:
   lint        clang-format, clang-tidy, shellcheck
   unit        tests/unit      (presets debug, asan, tsan)
   contract    tests/contract  (the same, with a real S3 server)
-  fuzz        every target in tests/fuzz for FUZZ_SECONDS (10)
+  fuzz        every target in tests/fuzz for FUZZ_SECONDS (60)
   NAME        tests/NAME/run.sh
 HELP
     printf '              here: %s\n' "$(runners | tr '\n' ' ')"
@@ -68,7 +68,7 @@ plan() {
 # gcc's sanitizers can't map their shadow memory where the kernel randomises addresses widely.
 steady_addresses() {
     local bits
-    bits=$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)
+    bits=$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 32) # only root may read it
     if [ "$bits" -gt 28 ] && setarch -R true 2>/dev/null; then
         setarch -R "$@"
     else
@@ -91,8 +91,7 @@ run_under() {
         steady_addresses "$@"
         ;;
     tsan)
-        export TSAN_OPTIONS=$report:second_deadlock_stack=1
-        [ ! -e tests/tsan.supp ] || TSAN_OPTIONS+=:suppressions=$top/tests/tsan.supp
+        export TSAN_OPTIONS=$report:second_deadlock_stack=1:suppressions=$top/tests/tsan.supp
         steady_addresses "$@"
         ;;
     *) "$@" ;;
@@ -137,7 +136,7 @@ run_job() {
     case $stage in
     build) scripts/build.sh "$preset" ;;
     lint) scripts/lint.sh ;;
-    fuzz) scripts/fuzz.sh "${FUZZ_SECONDS:-10}" ;;
+    fuzz) steady_addresses scripts/fuzz.sh "${FUZZ_SECONDS:-60}" ;;
     unit) run_ctest unit "$preset" ;;
     contract) run_contract "$preset" ;;
     *) run_under "$preset" "tests/$stage/run.sh" ;;
@@ -185,8 +184,21 @@ reports() {
     echo "$n"
 }
 
-# Runs one job and prints its row of the table; adds to the totals.
+# The lines of a log that say what failed.
+failures() {
+    grep -aE '^(FAIL|not ok)|: FAILED: |:[FE]:|^report: SUMMARY' "$1" || true
+}
+
+# Runs one job, adds its counts to the totals, and prints its row of the table when it is over.
 job() {
+    local row=$logs/rows/$1-$2 result=0
+    mkdir -p "$logs/rows"
+    run_counted "$1" "$2" >"$row" 2>&1 || result=$?
+    cat "$row"
+    return "$result"
+}
+
+run_counted() {
     local name=$1-$2 log=$logs/$1-$2.log started=$SECONDS result=0 p f s found
     printf '%-22s' "$name"
     rm -f "$logs/reports/$name".*
@@ -205,14 +217,15 @@ job() {
         f=1 # a job that counted nothing tested nothing
     fi
     [ "$result" -eq 0 ] || [ "$f" -gt 0 ] || f=1
-    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    echo "$p $f $s" >>"$logs/totals"
     printf '%6d passed %4d failed %4d skipped %6d s\n' "$p" "$f" "$s" $((SECONDS - started))
     if [ "$s" -gt 0 ]; then
         grep -aE '(^|[ :])SKIP\b' "$log" | sort -u | head -n 20 | sed 's/^/    /' || true
     fi
     if [ "$f" -gt 0 ]; then
         printf -- '---- %s: exit status %d, failures, and its end:\n' "${log#"$top"/}" "$result"
-        grep -aE '^FAIL|:[FE]:|^report: SUMMARY' "$log" | cut -c 1-300 | head -n 30 || true
+        failures "$log" | cut -c 1-300 | head -n 30
+        failures "$log" | cut -c 1-600 | head -n 8 | sed "s/^/$name: /" >>"$logs/failures"
         printf -- '----\n'
         tail -n "${LOG_TAIL:-60}" "$log"
         printf -- '----\n'
@@ -250,9 +263,17 @@ prepare() {
 # ---- all of it ------------------------------------------------------------------------------
 
 verdict() {
-    local result=0
+    local result=0 jobs passed failed skipped
+    read -r jobs < <(wc -l <"$logs/totals")
+    read -r passed failed skipped < <(awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }' \
+        "$logs/totals")
     echo
-    if [ "$failed" -gt 0 ]; then
+    if [ "$jobs" -ne "$1" ]; then
+        echo "FAILED: $jobs of $1 jobs came to an end"
+        result=1
+    elif [ "$failed" -gt 0 ]; then
+        # Once more at the end, which is what a CI keeps of a long output.
+        head -n 20 "$logs/failures"
         echo "FAILED: see the logs named above"
         result=1
     elif [ "$skipped" -gt 0 ] && [ "${CI:-}" = true ]; then
@@ -267,26 +288,43 @@ verdict() {
     return "$result"
 }
 
-run_all() {
-    local stage preset built=" "
-    mkdir -p "$logs/reports"
-    prepare
-    say "logs are in ${logs#"$top"/}"
+# "STAGE PRESET" lines from standard input, one after the other; not those that were not built.
+run_jobs() {
+    local stage preset
     while read -r stage preset; do
-        if [ "$preset" != fuzz ] && [[ $built != *" $preset "* ]]; then
-            built+="$preset "
-            job build "$preset" || failed_builds+="$preset "
-        fi
         if [[ $failed_builds != *" $preset "* ]]; then
             job "$stage" "$preset" || true
         fi
+    done
+}
+
+# Stages that change what a machine has once, such as its fstab, units and packages: in a row.
+# The others mostly wait, so they run beside these.
+of_the_machine='^(cli|mount|package) '
+
+run_all() {
+    local preset due=0
+    mkdir -p "$logs/reports"
+    : >"$logs/totals"
+    : >"$logs/failures"
+    prepare
+    say "logs are in ${logs#"$top"/}; a row comes when its job is over"
+    for preset in $(plan | awk '$2 != "fuzz" && !seen[$2]++ { print $2 }'); do
+        job build "$preset" || failed_builds+="$preset "
+        due=$((due + 1))
+    done
+    while read -r _ preset; do
+        [[ $failed_builds == *" $preset "* ]] || due=$((due + 1))
     done < <(plan)
+    plan | { grep -E "$of_the_machine" || true; } | run_jobs &
+    plan | { grep -vE "$of_the_machine" || true; } | run_jobs
+    wait
     printf '%s s in all\n' "$SECONDS"
-    verdict
+    verdict "$due"
 }
 
 logs=$top/build/check
-passed=0 failed=0 skipped=0 failed_builds=" "
+failed_builds=" "
 only=() stages=() list=
 while [ $# -gt 0 ]; do
     case $1 in
