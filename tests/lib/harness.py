@@ -104,8 +104,7 @@ class Gateway:
         return f"http://{self.host}:{self.port}"
 
     def objects(self, prefix=""):
-        """{key: path of the file that holds it} of all objects; directory markers are left out, and
-        the names that the server itself uses for a moment while it replaces an object."""
+        """{key: path of the file that holds it} of all objects; directory markers are left out."""
         base = os.path.join(self.folder, "data", self.bucket)
         top = os.path.join(base, prefix)
         found = {}
@@ -113,8 +112,7 @@ class Gateway:
             folders[:] = [f for f in folders if not (where == base and f == ".sgwtmp")]
             for name in files:
                 path = os.path.join(where, name)
-                if ".sgwtmp." not in name:
-                    found[os.path.relpath(path, top)] = path
+                found[os.path.relpath(path, top)] = path
         return found
 
     def start(self):

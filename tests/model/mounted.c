@@ -366,8 +366,6 @@ static int read_dir(struct mounted *m, struct waiting *w, struct tree *t, const 
         char at[PATH_MAX_MODEL * 2];
         struct node *n = NULL;
         struct stat st;
-        if (strstr(names->v[i], ".sgwtmp."))
-            continue; /* the S3 server's own, for a moment, while it replaces an object */
         (void)snprintf(at, sizeof(at), "%s%s%s", path, *path ? "/" : "", names->v[i]);
         ANSWER(m, w, r, cache_lookup(m->cache, dir, names->v[i], &w->w, &n, &st));
         if (r == 0)

@@ -25,12 +25,13 @@ start)
     dir=$3
     binary=$(program)
     mkdir -p "$dir/data"
-    # Without --keep-alive it closes the connection after each answer.
+    # Without --keep-alive it closes the connection after each answer. With O_TMPFILE an object that
+    # replaces another has a name of the server's own beside it for a moment, which listings show.
     # shellcheck disable=SC2086 # VERSITYGW_FLAGS is a list
     spawn "$dir" "$binary" --access "${S3_KEY:-runfs-key}" --secret "${S3_SECRET:-runfs-secret}" \
         --port "127.0.0.1:$port" --health /health --quiet --keep-alive \
         --virtual-domain "localhost:$port" \
-        posix ${VERSITYGW_FLAGS:-} "$dir/data"
+        posix --disableotmp ${VERSITYGW_FLAGS:-} "$dir/data"
     wait_http "http://127.0.0.1:$port/health" "$dir"
     ;;
 stop)
