@@ -327,7 +327,8 @@ static void copy_all(struct part_copy *pc)
         (void)pthread_join(others[--n], NULL);
 }
 
-/* The parts and their commit; a session that fails is ended, whatever became of the call. */
+/* The parts and their commit; a session that fails is ended, whatever became of the call. One
+ * that somebody else ended is no missing source: the copy is made again. */
 static int copy_session(struct part_copy *pc, struct object *ret)
 {
     struct op op;
@@ -338,7 +339,7 @@ static int copy_session(struct part_copy *pc, struct object *ret)
         int err = s3_upload_commit(pc->up, &op, pc->c->to_etag, ret);
         if (!err)
             return 0;
-        note_failed(pc, err, &op);
+        note_failed(pc, err == -ENOENT ? -EAGAIN : err, &op);
     }
     op_init(&op, ABORT_NS); /* neither over nor cancelled: the parts would stay for ever */
     (void)s3_upload_abort(pc->up, &op);

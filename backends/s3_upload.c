@@ -229,6 +229,8 @@ int s3_upload_copy_part(struct upload *up, struct op *op, unsigned number, const
         s3_fields_addf(&r.headers, "x-amz-copy-source-if-match", "\"%s\"", source->etag);
     r.silence_ns = S3_SLOW_ANSWER;
     err = s3_run(s, op, &r);
+    if (err == -ENOENT && strcmp(r.error.code, "NoSuchUpload") == 0)
+        return -EAGAIN; /* not the source is gone */
     if (err)
         return err;
     err =

@@ -126,6 +126,21 @@ START_TEST(a_copy_that_is_cancelled_is_ended_at_the_store)
 }
 END_TEST
 
+#define NO_SESSION REST("404 Not Found", "", "<Error><Code>NoSuchUpload</Code></Error>")
+
+/* A rule of the bucket, or another node that took it for one of its own. A rename that heard of
+ * a missing source would leave the file under its old name. */
+START_TEST(a_session_that_others_end_is_no_missing_source)
+{
+    START(OK_OBJECT("e"), BEGUN, NO_SESSION, NO_SESSION, NO_SESSION, ENDED, OK_OBJECT("e"), BEGUN,
+          COPIED_PART, NO_SESSION, NO_SESSION, OK_OBJECT("other"), ENDED);
+
+    ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", "v", NULL, NULL), -EAGAIN);
+    ck_assert_uint_eq(scripted_count(server), 6);
+    ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", "v", NULL, NULL), -EAGAIN);
+}
+END_TEST
+
 #define SLOW_PART(after)                                                                       \
     {                                                                                          \
         .text =                                                                                \
@@ -204,6 +219,7 @@ int main(void)
     tcase_add_test(t, a_part_that_is_the_whole_object_names_no_range);
     tcase_add_test(t, a_copy_that_hangs_is_ended_at_the_store);
     tcase_add_test(t, a_copy_that_is_cancelled_is_ended_at_the_store);
+    tcase_add_test(t, a_session_that_others_end_is_no_missing_source);
     tcase_add_test(t, a_copy_may_take_longer_than_each_part);
     tcase_add_test(t, a_missing_bucket_is_no_missing_source);
     tcase_add_test(t, a_copy_that_fails_with_status_200);
