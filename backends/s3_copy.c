@@ -327,22 +327,55 @@ static void copy_all(struct part_copy *pc)
         (void)pthread_join(others[--n], NULL);
 }
 
+/* The sessions of markers are nobody's: the directory's name would name another object's. */
+static int session_begun(struct copy *c, const char *token)
+{
+    struct op_sessions *s = c->slash ? NULL : c->op->sessions;
+    int err = s ? s->begun(s, c->to, token) : 0;
+
+    return err ? op_fail(c->op, err, "%s %s: the session can't be recorded", c->what, c->to)
+               : 0;
+}
+
+static void session_ended(struct copy *c)
+{
+    struct op_sessions *s = c->slash ? NULL : c->op->sessions;
+
+    if (s)
+        s->ended(s);
+}
+
+static int note_session(struct part_copy *pc)
+{
+    auto_free char *token = s3_upload_token(pc->up);
+    int err =
+        token ? session_begun(pc->c, token) : op_fail(pc->c->op, -ENOMEM, "out of memory");
+
+    if (err)
+        note_failed(pc, err, pc->c->op);
+    return err;
+}
+
 /* The parts and their commit; a session that fails is ended, whatever became of the call. One
  * that somebody else ended is no missing source: the copy is made again. */
 static int copy_session(struct part_copy *pc, struct object *ret)
 {
     struct op op;
 
-    copy_all(pc);
+    if (note_session(pc) == 0)
+        copy_all(pc);
     if (!pc->err) {
         part_op(pc, &op);
         int err = s3_upload_commit(pc->up, &op, pc->c->to_etag, ret);
-        if (!err)
+        if (!err) {
+            session_ended(pc->c);
             return 0;
+        }
         note_failed(pc, err == -ENOENT ? -EAGAIN : err, &op);
     }
     op_init(&op, ABORT_NS); /* neither over nor cancelled: the parts would stay for ever */
-    (void)s3_upload_abort(pc->up, &op);
+    if (s3_upload_abort(pc->up, &op) == 0)
+        session_ended(pc->c);
     pc->c->op->retry_after_ns = pc->failed.retry_after_ns;
     return op_fail(pc->c->op, pc->err, "%s", pc->failed.why);
 }
@@ -375,9 +408,13 @@ static int copy_parts(struct copy *c, struct object *ret_obj)
     err = c->tagged ? ask_tags(c) : 0;
     if (err)
         return err;
-    err = begin_session(c, c->tags.len > 0, &pc.up);
+    err = session_begun(c, NULL);
+    if (!err)
+        err = begin_session(c, c->tags.len > 0, &pc.up);
     if (c->tags.len && tags_refused(err))
         err = begin_session(c, false, &pc.up);
+    if (err && err != -EINTR && !err_is_transient(err))
+        session_ended(c); /* refused: there is none */
     if (err)
         return err;
     pc.n_parts = (unsigned)((c->from.size + pc.part_size - 1) / pc.part_size);

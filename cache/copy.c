@@ -359,6 +359,17 @@ static int rename_object(struct copying *k, struct op *op, char **copied, struct
     return renamed < 0 ? -ENOENT : set_any(copied);
 }
 
+static int copy_at_store(struct cache *c, struct op *op, const char *from,
+                         const char *from_etag, const char *to, struct object *obj)
+{
+    struct session_watch watch;
+
+    session_watch(&watch, c, op);
+    int r = store_copy(c->store, op, from, from_etag, to, NULL, NULL, obj);
+    session_unwatch(&watch, op);
+    return r;
+}
+
 /* Moves whatever has the name now: *copied becomes INTENT_ANY when that is another version. */
 static int copy_object(struct copying *k, struct op *op, char **copied, struct object *obj)
 {
@@ -366,13 +377,13 @@ static int copy_object(struct copying *k, struct op *op, char **copied, struct o
 
     if (s->caps & STORE_RENAME)
         return rename_object(k, op, copied, obj);
-    int r = store_copy(s, op, k->from, **copied ? *copied : NULL, k->to, NULL, NULL, obj);
+    int r = copy_at_store(k->cache, op, k->from, **copied ? *copied : NULL, k->to, obj);
     if (r != -ESTALE)
         return r;
     r = set_any(copied);
     if (r == 0)
         r = ask_whose(k, op);
-    return r == 0 ? store_copy(s, op, k->from, NULL, k->to, NULL, NULL, obj) : r;
+    return r == 0 ? copy_at_store(k->cache, op, k->from, NULL, k->to, obj) : r;
 }
 
 static int copy_file(struct copying *k, struct op *op)
@@ -501,8 +512,7 @@ static int copy_item(struct copying *k, struct item *it, struct op *op)
         if (r == 0)
             r = store_mkdir(c->store, op, it->to, obj.attrs_known ? &obj.attrs : NULL, NULL);
     } else {
-        r = store_copy(c->store, op, it->from, *it->etag ? it->etag : NULL, it->to, NULL, NULL,
-                       &obj);
+        r = copy_at_store(c, op, it->from, *it->etag ? it->etag : NULL, it->to, &obj);
         if (r == 0)
             it->new_etag = strdup(obj.etag);
     }

@@ -777,6 +777,15 @@ bool session_blocks_upload_locked(struct cache *c, const char *key);
 void session_leave(struct cache *c, struct session *s, bool over);
 /* The store has it no more. */
 void session_gone(struct cache *c, struct session *s);
+/* Keeps account of the sessions that calls with this op begin by themselves, until it is
+ * forgotten: those that are left then are ended at the store. */
+struct session_watch {
+    struct op_sessions base;
+    struct cache *cache;
+    struct session *session;
+};
+void session_watch(struct session_watch *w, struct cache *c, struct op *op);
+void session_unwatch(struct session_watch *w, struct op *op);
 /* What an earlier mount left. */
 int sessions_load(struct cache *c);
 /* Ends those that no upload will resume; lowers *next_due. */

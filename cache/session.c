@@ -19,6 +19,7 @@
 #include <utlist.h>
 
 #define ENDING_MAX 4 /* at a time */
+#define NO_PARTS   0 /* part_size of a copy's: no upload resumes it */
 
 void session_mark(struct session_mark *ret, const struct stat *st, const struct attrs *a)
 {
@@ -79,7 +80,7 @@ static int session_record(struct cache *c, const struct session *s)
         .live = s->live,
     };
 
-    return journal_set_session(c->journal, &row, *s->token != '\0');
+    return journal_set_session(c->journal, &row, *s->token != '\0' && s->part_size != NO_PARTS);
 }
 
 /* ---- of an upload ---- */
@@ -176,6 +177,52 @@ void session_leave(struct cache *c, struct session *s, bool over)
     mutex_unlock(&c->lock);
     if (covered)
         session_gone(c, s);
+}
+
+/* ---- of a copy ----
+ *
+ * Nothing goes on with one: it is only to be ended when the copy can't do that itself. */
+
+static int watch_begun(struct op_sessions *base, const char *key, const char *token)
+{
+    struct session_watch *w = container_of(base, struct session_watch, base);
+    int r = 0;
+
+    if (token) {
+        crash_point("copy-session-begun");
+        r = w->session ? session_begun(w->cache, w->session, token) : -EINVAL;
+        crash_point("copy-session-recorded");
+        return r;
+    }
+    if (w->session) /* of an attempt before */
+        session_leave(w->cache, w->session, true);
+    w->session = session_open(w->cache, key, &(struct session_mark){0}, NO_PARTS,
+                              clock_real_ns(), false);
+    return w->session ? 0 : -EIO;
+}
+
+static void watch_ended(struct op_sessions *base)
+{
+    struct session_watch *w = container_of(base, struct session_watch, base);
+
+    crash_point("copy-session-ended");
+    if (w->session)
+        session_gone(w->cache, w->session);
+    w->session = NULL;
+}
+
+void session_watch(struct session_watch *w, struct cache *c, struct op *op)
+{
+    *w = (struct session_watch){.base = {.begun = watch_begun, .ended = watch_ended},
+                                .cache = c};
+    op->sessions = &w->base;
+}
+
+void session_unwatch(struct session_watch *w, struct op *op)
+{
+    op->sessions = NULL;
+    if (w->session)
+        session_leave(w->cache, w->session, true);
 }
 
 /* ---- what no upload will take ---- */
@@ -292,8 +339,8 @@ static int load_one(void *arg, const struct journal_session *row)
     s = session_alloc(row);
     if (!s)
         return -ENOMEM;
-    s->over = *s->token == '\0' || s->part_size < c->store->part_min ||
-              s->part_size > c->store->part_max ||
+    s->over = *s->token == '\0' || s->part_size == NO_PARTS ||
+              s->part_size < c->store->part_min || s->part_size > c->store->part_max ||
               s->mark.size / s->part_size >= c->store->parts_max;
     DL_APPEND(c->sessions, s);
     return 0;

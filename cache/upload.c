@@ -863,8 +863,11 @@ static int send_object(struct job *j, struct op *op, struct object *obj)
                                                        : strlen(j->etag) + 1);
         return 0;
     }
+    struct session_watch watch;
+    session_watch(&watch, c, op);
     int r =
         store_set_attributes(c->store, op, j->path, *j->etag ? j->etag : NULL, &j->attrs, obj);
+    session_unwatch(&watch, op);
     if (r != -ENOENT && r != -ESTALE)
         return r;
     /* The object is gone: with all content here it is made again, else there is nothing to

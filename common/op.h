@@ -12,11 +12,22 @@
 #define NS_PER_SEC INT64_C(1000000000)
 #define NS_PER_MS  INT64_C(1000000)
 
+/* Who keeps account of the session that a call begins at a store by itself, such as a copy in
+ * parts: the call could not end it if its process died. Called by the thread of the call. */
+struct op_sessions {
+    /* With token NULL before one is begun, then with what upload_resume of the store takes. A
+     * negative errno ends the call with it. */
+    int (*begun)(struct op_sessions *s, const char *key, const char *token);
+    /* The store has it no more. */
+    void (*ended)(struct op_sessions *s);
+};
+
 struct op {
     int64_t deadline_ns;          /* CLOCK_MONOTONIC; OP_FOREVER waits for ever */
     const atomic_bool *cancelled; /* set by the requester, polled by drivers; may be NULL */
     int64_t retry_after_ns;       /* set beside -EAGAIN when the server named a pause, else 0 */
     uint64_t hidden_names;        /* set by a listing: names it met that no path can show */
+    struct op_sessions *sessions; /* the requester's; NULL, and nobody keeps account */
     char why[320];                /* written where a failure is seen, logged where answered */
 };
 

@@ -245,12 +245,16 @@ def upload_of_changed_file(work, name, options):
         p.finish()
 
 
+def has_crash_points():
+    with open(harness.runfs_binary(), "rb") as f:
+        return b"RUNFS_CRASH_AT" in f.read()
+
+
 def killed_around_parts(work, name, options):
     """Killed when the server has begun the upload, before its id was noted; and when it was completed,
     before that was noted. Nothing is left, and what is complete is not sent again."""
-    with open(harness.runfs_binary(), "rb") as f:
-        if b"RUNFS_CRASH_AT" not in f.read():
-            return "not in a release build: it has no crash points"
+    if not has_crash_points():
+        return "not in a release build: it has no crash points"
     size = 24 * MIB
     with Place(work, name, (*options, "part_size=8MiB")) as p:
         sent = {}
@@ -272,6 +276,38 @@ def killed_around_parts(work, name, options):
             sent[step] = p.proxy.stats()["up"] - before
         check(sent["session-begun"] >= size, f"sent: {sent}")
         check(sent["session-committed"] < MIB, f"what was complete is sent again: {sent}")
+        p.finish()
+    return None
+
+
+def killed_around_copies(work, name, options):
+    """New attributes are a copy in parts at the server: killed within one, the next mount ends its
+    session and copies once more."""
+    if not has_crash_points():
+        return "not in a release build: it has no crash points"
+    with Place(work, name, options) as p:
+        steps = {"copy-session-begun": 1, "copy-session-recorded": 1, "copy-session-ended": 0}
+        for step, n in steps.items():
+            p.write(step, MIB)
+            p.mount.umount(30)
+            p.mount = p.new_mount()
+            p.mount.start(extra_env={"RUNFS_CRASH_AT": step})
+            os.chmod(p.path(step), 0o640)
+            p.mount.wait_dead(30)
+            p.mount.kill()
+            left = sessions(p, step)
+            check(len(left) == n, f"at {step}: unfinished uploads {left}")
+            p.mount = p.new_mount()
+            p.mount.start()
+            p.mount.flush(60)
+            left = sessions(p, step)
+            check(not left, f"after {step}: unfinished uploads are left: {left}")
+        p.mount.umount(30)
+        p.mount = p.new_mount(work.path(f"cold-{name}"))
+        p.mount.start()
+        for step in steps:
+            mode = os.stat(p.path(step)).st_mode & 0o7777
+            check(mode == 0o640, f"{step}: mode {mode:o} on another node")
         p.finish()
     return None
 
@@ -549,6 +585,7 @@ def disk_filled_by_others(work, name, options):
 
 CASES = [server_stopped, server_stuck, connections_cut, umount_without_server, machine_rebooted,
          upload_resumed, upload_of_changed_file, killed_around_parts,
+         killed_around_copies,
          damaged_at_the_server, small_cache_many_files, small_cache_one_file, disk_full_store_down, disk_full_store_up,
          disk_full_one_file, disk_filled_by_others]
 SLOW = [disk_full_store_down, server_stopped, small_cache_one_file, small_cache_many_files]

@@ -118,7 +118,9 @@ class Gateway:
     def start(self):
         command = [versitygw_binary(), "--port", f"{self.host}:{self.port}", "--access", ACCESS_KEY,
                    "--secret", self.secret, "--region", REGION, "--keep-alive", "--quiet",
-                   *(["--iam-dir", self.users] if self.users else []), "posix", os.path.join(self.folder, "data")]
+                   *(["--iam-dir", self.users] if self.users else []),
+                   # With O_TMPFILE listings show a name of its own while it replaces an object.
+                   "posix", "--disableotmp", os.path.join(self.folder, "data")]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         wait_for("the S3 server answers", self.answers, 30)

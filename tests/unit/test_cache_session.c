@@ -29,9 +29,37 @@ static atomic_uint kill_after; /* parts; 0 never */
 static atomic_uint fail_after; /* parts; 0 never */
 static atomic_int refused;     /* enum call_kind; -1 none */
 
+/* What becomes of the next copy that changes attributes. */
+static atomic_int copy_ends;
+enum { COPY_WHOLE, COPY_FAILS, COPY_DIES };
+
+/* As S3 changes attributes: by a copy in parts. It dies or fails after the first. */
+static int64_t copy_broken_off(struct call *c, bool die)
+{
+    static const char part[PART];
+    struct op_sessions *s = c->op->sessions;
+    struct mem_source src;
+    struct upload *up;
+
+    ck_assert_ptr_nonnull(s);
+    ck_assert_int_eq(s->begun(s, c->key, NULL), 0);
+    ck_assert_int_eq(store_upload_begin(c->next, c->op, c->key, NULL, &up), 0);
+    auto_free char *token = store_upload_token(up);
+    ck_assert_int_eq(s->begun(s, c->key, token), 0);
+    mem_source_init(&src, part, sizeof(part));
+    ck_assert_int_eq(store_upload_part(up, c->op, 1, &src.base), 0);
+    if (die)
+        (void)raise(SIGKILL);
+    store_upload_detach(up);
+    return op_fail(c->op, -ECONNRESET, "copy %s: cut", c->key);
+}
+
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
+    int how = c->kind == CALL_SETATTR ? atomic_exchange(&copy_ends, COPY_WHOLE) : COPY_WHOLE;
+    if (how != COPY_WHOLE)
+        return copy_broken_off(c, how == COPY_DIES);
     if ((int)c->kind == atomic_load(&refused))
         return op_fail(c->op, -EACCES, "%s %s: refused", call_name(c->kind), c->key);
     unsigned most = atomic_load(&fail_after);
@@ -50,6 +78,7 @@ static void setup(struct driven *d)
     atomic_store(&kill_after, 0);
     atomic_store(&fail_after, 0);
     atomic_store(&refused, -1);
+    atomic_store(&copy_ends, COPY_WHOLE);
     driven_init_folder(d, around, PART);
     d->config.upload_jobs = 1;
 }
@@ -251,6 +280,65 @@ START_TEST(what_nobody_needs_is_ended)
 }
 END_TEST
 
+static void has_mode(struct driven *d, mode_t mode)
+{
+    char path[128];
+    struct stat st;
+
+    (void)snprintf(path, sizeof(path), "%s/f", d->folder);
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, mode);
+}
+
+START_TEST(a_copy_that_died_is_ended)
+{
+    struct driven d;
+    int status = 0;
+
+    setup(&d);
+    driven_mount(&d);
+    driven_put(&d, "f", "content", 7);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        driven_mount(&d);
+        atomic_store(&copy_ends, COPY_DIES);
+        (void)driven_chmod(&d, "f", 0600);
+        (void)driven_flush(&d);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "status %x", status);
+    ck_assert_uint_eq(sessions_left(&d), 1);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_uint_eq(sessions_left(&d), 0);
+    has_mode(&d, 0600);
+    driven_unmount(&d);
+    driven_release(&d);
+}
+END_TEST
+
+START_TEST(a_copy_that_could_not_end_its_session)
+{
+    struct driven d;
+
+    setup(&d);
+    driven_mount(&d);
+    driven_put(&d, "f", "content", 7);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&copy_ends, COPY_FAILS);
+    ck_assert_int_eq(driven_chmod(&d, "f", 0600), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_uint_eq(sessions_left(&d), 0);
+    has_mode(&d, 0600);
+    driven_unmount(&d);
+    driven_release(&d);
+}
+END_TEST
+
 START_TEST(a_failure_keeps_what_was_sent)
 {
     auto_free char *data = malloc(SIZE);
@@ -305,6 +393,8 @@ int main(void)
     tcase_add_test(t, a_changed_part_is_sent_again);
     tcase_add_test(t, changed_attributes_begin_anew);
     tcase_add_test(t, what_nobody_needs_is_ended);
+    tcase_add_test(t, a_copy_that_died_is_ended);
+    tcase_add_test(t, a_copy_that_could_not_end_its_session);
     tcase_add_test(t, a_failure_keeps_what_was_sent);
     tcase_add_test(t, parts_that_may_not_be_listed);
     suite_add_tcase(s, t);

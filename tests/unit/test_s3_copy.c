@@ -85,6 +85,7 @@ START_TEST(a_part_that_is_the_whole_object_names_no_range)
 }
 END_TEST
 
+#define DENIED REST("403 Forbidden", "", "<Error><Code>AccessDenied</Code></Error>")
 #define ENDED                                                                                  \
     {                                                                                          \
         .text = "HTTP/1.1 204 No Content\r\n\r\n"                                              \
@@ -126,14 +127,59 @@ START_TEST(a_copy_that_is_cancelled_is_ended_at_the_store)
 }
 END_TEST
 
+struct account {
+    struct op_sessions base;
+    char said[128];
+};
+
+static int account_begun(struct op_sessions *s, const char *key, const char *token)
+{
+    struct account *a = container_of(s, struct account, base);
+    size_t n = strlen(a->said);
+
+    (void)snprintf(a->said + n, sizeof(a->said) - n, "%s %s,", key, token ? token : "-");
+    return 0;
+}
+
+static void account_ended(struct op_sessions *s)
+{
+    struct account *a = container_of(s, struct account, base);
+    size_t n = strlen(a->said);
+
+    (void)snprintf(a->said + n, sizeof(a->said) - n, "ended,");
+}
+
+/* Killed, it could not end its session: the requester is told of it before there is a part. */
+START_TEST(a_copy_tells_of_its_session)
+{
+    START(OK_OBJECT("e"), BEGUN, COPIED_PART, COMPLETED, OK_OBJECT("e"), DENIED, OK_OBJECT("e"),
+          BEGUN, DENIED, ENDED, OK_OBJECT("e"), BEGUN, DENIED, DENIED);
+    static const struct {
+        int err;
+        const char *said;
+    } t[] = {{0, "b -,b ID,ended,"},
+             {-EACCES, "b -,ended,"},
+             {-EACCES, "b -,b ID,ended,"},
+             {-EACCES, "b -,b ID,"}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+        struct account a = {.base = {.begun = account_begun, .ended = account_ended}};
+
+        op.sessions = &a.base;
+        ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", "v", NULL, NULL), t[i].err);
+        ck_assert_str_eq(a.said, t[i].said);
+    }
+}
+END_TEST
+
 #define NO_SESSION REST("404 Not Found", "", "<Error><Code>NoSuchUpload</Code></Error>")
 
 /* A rule of the bucket, or another node that took it for one of its own. A rename that heard of
  * a missing source would leave the file under its old name. */
 START_TEST(a_session_that_others_end_is_no_missing_source)
 {
-    START(OK_OBJECT("e"), BEGUN, NO_SESSION, NO_SESSION, NO_SESSION, ENDED, OK_OBJECT("e"), BEGUN,
-          COPIED_PART, NO_SESSION, NO_SESSION, OK_OBJECT("other"), ENDED);
+    START(OK_OBJECT("e"), BEGUN, NO_SESSION, NO_SESSION, NO_SESSION, ENDED, OK_OBJECT("e"),
+          BEGUN, COPIED_PART, NO_SESSION, NO_SESSION, OK_OBJECT("other"), ENDED);
 
     ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", "v", NULL, NULL), -EAGAIN);
     ck_assert_uint_eq(scripted_count(server), 6);
@@ -180,7 +226,6 @@ END_TEST
     REST("200 OK", "",                                                                         \
          "<Tagging><TagSet><Tag><Key>a b</Key><Value>1&amp;2</Value></Tag>"                    \
          "<Tag><Key>c</Key><Value></Value></Tag></TagSet></Tagging>")
-#define DENIED REST("403 Forbidden", "", "<Error><Code>AccessDenied</Code></Error>")
 
 /* Tags are asked for and sent, and left behind where they are refused. */
 START_TEST(tags_survive_new_attributes)
@@ -219,6 +264,7 @@ int main(void)
     tcase_add_test(t, a_part_that_is_the_whole_object_names_no_range);
     tcase_add_test(t, a_copy_that_hangs_is_ended_at_the_store);
     tcase_add_test(t, a_copy_that_is_cancelled_is_ended_at_the_store);
+    tcase_add_test(t, a_copy_tells_of_its_session);
     tcase_add_test(t, a_session_that_others_end_is_no_missing_source);
     tcase_add_test(t, a_copy_may_take_longer_than_each_part);
     tcase_add_test(t, a_missing_bucket_is_no_missing_source);
