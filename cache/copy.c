@@ -23,6 +23,7 @@ struct item {
     char *etag, *new_etag;
     bool is_dir;
     bool skip; /* not copied: written anew under its new name, or about to be removed */
+    bool own;  /* what was copied was put there by this cache */
 };
 
 struct copying {
@@ -178,7 +179,7 @@ static void note_version(struct copying *k, const char *from, const char *to,
 /* The same in memory, once the row is gone. The node is returned, referenced, when its stamp
  * has a record to lose. */
 static struct node *take_version_locked(struct copying *k, const char *from, const char *to,
-                                        const char *copied_etag, const char *new_etag)
+                                        const char *copied_etag, const char *new_etag, bool own)
 {
     struct entry *e = NULL;
     struct node *n = reader_locked(k->cache, k->intent, from, to, &e);
@@ -188,7 +189,7 @@ static struct node *take_version_locked(struct copying *k, const char *from, con
         return NULL;
     /* What is uploaded here may replace what this cache put before. */
     bool replaced = strcmp(version_after(e, copied_etag, new_etag, buf), new_etag) != 0 &&
-                    !(k->own && e->dirty);
+                    !(own && e->dirty);
     if (!replaced)
         etag_set(&e->etag, new_etag);
     e->verified_ns = replaced ? 0 : clock_mono_ns();
@@ -416,7 +417,7 @@ static int copy_file(struct copying *k, struct op *op)
         else if (useless)
             forget_version_locked(k);
         else
-            n = take_version_locked(k, k->from, k->to, copied, obj.etag);
+            n = take_version_locked(k, k->from, k->to, copied, obj.etag, k->own);
         move_sources_locked(c, k->intent);
         finish_intent_locked(k, remove, &copied);
         mutex_unlock(&c->lock);
@@ -515,6 +516,7 @@ static int copy_item(struct copying *k, struct item *it, struct op *op)
         r = copy_at_store(c, op, it->from, *it->etag ? it->etag : NULL, it->to, &obj);
         if (r == 0)
             it->new_etag = strdup(obj.etag);
+        it->own = r == 0 && obj.attrs_known && attrs_are_ours(c, it->from, &obj.attrs);
     }
     object_release(&obj);
     /* Removed by someone else since it was listed. */
@@ -680,7 +682,8 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
         if (!it->new_etag)
             continue;
         mutex_lock(&c->lock);
-        struct node *changed = take_version_locked(k, it->from, it->to, it->etag, it->new_etag);
+        struct node *changed =
+            take_version_locked(k, it->from, it->to, it->etag, it->new_etag, it->own);
         mutex_unlock(&c->lock);
         if (changed)
             write_keys(c, changed);

@@ -6,6 +6,7 @@
 #include "cache/node.h"
 
 #include "cache/crash.h"
+#include "cache/intent.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -743,6 +744,20 @@ static void reorder_locked(struct cache *c, struct file *f, uint64_t first_seq)
         file_place_locked(c, f);
 }
 
+/* What an upload brought to a name that was renamed meanwhile is the version that is copied:
+ * who stands under the new name now, the same file or another, is to replace that one. */
+static void moved_meanwhile_locked(struct job *j, const struct object *obj)
+{
+    struct cache *c = j->cache;
+    auto_free char *at = c->renames ? intent_path_after(c->intents, j->path) : NULL;
+    struct entry *e = NULL;
+    struct node *n = at ? tree_find(c, at, &e) : NULL;
+    auto_free char *key = n && e && !n->dir ? entry_key(e) : NULL;
+
+    if (key && strcmp(key, j->path) == 0 && etag_known(&e->etag))
+        etag_set(&e->etag, obj->etag);
+}
+
 /* The store has it. */
 static void done_locked(struct job *j, const struct object *obj)
 {
@@ -758,6 +773,7 @@ static void done_locked(struct job *j, const struct object *obj)
     c->out_of_quota = false;
     if (!e) {
         f->due_ns = clock_mono_ns() + c->config.settle_ns;
+        moved_meanwhile_locked(j, obj);
         return; /* renamed or removed meanwhile: an intention deals with the old name */
     }
     if (j->content)

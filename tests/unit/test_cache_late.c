@@ -16,7 +16,9 @@
 
 #define LATE_NS (4 * NS_PER_SEC) /* what a test does meanwhile takes a fraction of it */
 
-static atomic_int refused;            /* enum call_kind; -1 none */
+static atomic_int refused; /* enum call_kind; -1 none */
+static atomic_int held;    /* the answer to a put of dir/f */
+enum { HELD_NONE, HELD_NEXT, HELD_ONE };
 static void (*before_removal)(void);  /* called once, by the request itself */
 static atomic_uint puts_of_f;         /* done */
 static atomic_int put_refusals;       /* puts still to be refused as what is not known */
@@ -45,6 +47,11 @@ static int64_t around(struct layer *l, struct call *c)
         before_removal = NULL;
     }
     int64_t r = call_next(c);
+    int next = HELD_NEXT;
+    if (c->kind == CALL_PUT && strcmp(c->key, "dir/f") == 0 &&
+        atomic_compare_exchange_strong(&held, &next, HELD_ONE))
+        while (atomic_load(&held) == HELD_ONE)
+            (void)usleep(1000);
     atomic_fetch_add(&puts_of_f, c->kind == CALL_PUT && strcmp(c->key, "f") == 0);
     return r;
 }
@@ -52,6 +59,7 @@ static int64_t around(struct layer *l, struct call *c)
 static void setup(void)
 {
     atomic_store(&refused, -1);
+    atomic_store(&held, HELD_NONE);
     atomic_store(&put_refusals, 0);
     before_removal = NULL;
     driven_init_like_s3(&d, around);
@@ -419,6 +427,43 @@ START_TEST(a_removal_after_a_failed_upload_is_not_of_another_node)
 }
 END_TEST
 
+/* A file goes up while its directory gets another name, and what is copied there is the version
+ * that came so. It is this mount's own: replaced or removed under its new name like any. */
+START_TEST(what_came_while_its_directory_was_renamed)
+{
+    struct cache_stats s;
+
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    driven_put(&d, "dir/f", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&held, HELD_NEXT);
+    driven_put(&d, "dir/f", "newer", 5);
+    DRIVEN_WAIT(atomic_load(&held) == HELD_ONE);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    if (_i == 2)
+        atomic_store(&refused, CALL_PUT);
+    if (_i == 1) {
+        driven_put(&d, "moved/f", "newest", 6);
+    } else {
+        driven_put(&d, "x.tmp", "newest", 6);
+        ck_assert_int_eq(driven_rename(&d, "x.tmp", "moved/f"), 0);
+    }
+    atomic_store(&held, HELD_NONE);
+    if (_i == 2) { /* it is not stored anew under its new name before it goes */
+        DRIVEN_WAIT(has("moved/f", "newer"));
+        (void)usleep(50000);
+        ck_assert_int_eq(driven_unlink(&d, "moved/f"), 0);
+        refuse_no_more();
+    }
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "moved/f", _i == 2 ? NULL : "newest");
+    driven_stores(&d, "dir/f", NULL);
+    cache_get_stats(d.cache, &s);
+    ck_assert_uint_eq(s.kept_files, 0);
+}
+END_TEST
+
 static int lost_answers; /* puts that the store takes */
 
 static int64_t lose_answers(struct layer *l, struct call *c)
@@ -498,6 +543,7 @@ int main(void)
     tcase_add_test(t, a_failed_upload_is_not_repeated_over_another_node);
     tcase_add_test(t, nor_that_of_an_open_file);
     tcase_add_loop_test(t, a_removal_after_a_failed_upload_is_not_of_another_node, 0, 3);
+    tcase_add_loop_test(t, what_came_while_its_directory_was_renamed, 0, 3);
     tcase_add_loop_test(t, an_upload_whose_answer_was_lost_is_known_again, 0, 2);
     tcase_add_loop_test(t, what_is_made_again_does_not_replace_another_node_s, 0, 2);
     suite_add_tcase(s, t);
