@@ -58,13 +58,17 @@ static void demote_link(struct object *obj)
 }
 
 /* The object of that name, or the marker of the directory (`slash`). */
+/* With -ENOENT *ret_told, which may be NULL, says whether S3 said so: a HEAD is told no code,
+ * and whatever listens there can answer 404. */
 static int stat_object(struct s3 *s, struct op *op, const char *key, bool slash,
-                       struct object *ret)
+                       struct object *ret, bool *ret_told)
 {
     auto_request struct s3_request r;
     struct object obj;
     int err = s3_head(s, op, &r, "stat", key, slash);
 
+    if (ret_told)
+        *ret_told = r.error.request_id[0] != '\0';
     if (!err)
         err = s3_object_from_answer(op, &r.answer, slash, &obj);
     if (err)
@@ -141,12 +145,17 @@ static int probe_directory(struct s3 *s, struct op *op, const char *key, bool *r
 int s3_confirm_missing(struct s3 *s, struct op *op, const char *key)
 {
     bool exists, marker;
+    struct object obj;
     char why[sizeof(op->why)];
 
     memcpy(why, op->why, sizeof(why));
     int err = probe_directory(s, op, key, &exists, &marker);
-
-    return err ? err : op_fail(op, -ENOENT, "%s", why);
+    if (!err)
+        err = stat_object(s, op, key, false, &obj, NULL);
+    if (err)
+        return err == -ENOENT ? op_fail(op, err, "%s", why) : err;
+    object_release(&obj);
+    return op_fail(op, -EAGAIN, "%s; it is there now", why);
 }
 
 static int stat_directory(struct s3 *s, struct op *op, const char *key, struct object *ret)
@@ -160,7 +169,7 @@ static int stat_directory(struct s3 *s, struct op *op, const char *key, struct o
         return op_fail(op, -ENOENT, "stat s3://%s/%.120s%s%.120s: no such key", s->bucket,
                        s->prefix, *s->prefix ? "/" : "", key);
     if (marker) {
-        err = stat_object(s, op, key, true, ret);
+        err = stat_object(s, op, key, true, ret, NULL);
         if (err != -ENOENT)
             return err;
     }
@@ -171,14 +180,19 @@ static int stat_directory(struct s3 *s, struct op *op, const char *key, struct o
 static int s3_stat(struct store *st, struct op *op, const char *key, struct object *ret_obj)
 {
     struct s3 *s = s3_of(st);
-    int err = *key ? stat_object(s, op, key, false, ret_obj) : -ENOENT;
+    bool told = true;
+    int err = *key ? stat_object(s, op, key, false, ret_obj, &told) : -ENOENT;
 
-    return err == -ENOENT ? stat_directory(s, op, key, ret_obj) : err;
+    if (err != -ENOENT)
+        return err;
+    err = stat_directory(s, op, key, ret_obj);
+    /* What said so may have gone since: the listing is S3's. */
+    return err == -ENOENT && !told ? stat_object(s, op, key, false, ret_obj, NULL) : err;
 }
 
 static int s3_stat_dir(struct store *st, struct op *op, const char *key, struct object *ret_obj)
 {
-    return stat_object(s3_of(st), op, key, true, ret_obj);
+    return stat_object(s3_of(st), op, key, true, ret_obj, NULL);
 }
 
 /* --- list --- */
@@ -385,7 +399,7 @@ static ssize_t read_at_end(struct s3 *s, struct op *op, const char *key, struct 
                            struct object *ret_obj)
 {
     struct object obj;
-    int err = stat_object(s, op, key, false, &obj);
+    int err = stat_object(s, op, key, false, &obj, NULL);
 
     if (err)
         return err;

@@ -355,6 +355,22 @@ START_TEST(a_missing_bucket_is_no_missing_key)
 }
 END_TEST
 
+#define NOTHING_LISTED REST("200 OK", "", "<ListBucketResult/>")
+
+/* Some other server answered the HEAD, and is gone when the listing is asked for: its 404 says
+ * nothing of the key. What S3 says is asked once. */
+START_TEST(a_404_of_who_was_not_s3)
+{
+    START(REST("404 Not Found", "", ""), NOTHING_LISTED, OK_OBJECT("e"),
+          REST("404 Not Found", "", ""), NOTHING_LISTED, REST("404 Not Found", "", ""),
+          REST("404 Not Found", "x-amz-request-id: 1\r\n", ""), NOTHING_LISTED);
+    ck_assert_msg(stat_key("k") == 0, "%s", op.why);
+    ck_assert_int_eq(stat_key("k"), -ENOENT);
+    ck_assert_int_eq(stat_key("k"), -ENOENT);
+    ck_assert_uint_eq(scripted_count(server), 8);
+}
+END_TEST
+
 static int see_nothing(void *arg, const char *name, const struct object *obj)
 {
     (void)arg;
@@ -988,6 +1004,7 @@ static TCase *reading_tests(void)
     tcase_add_test(t, a_link_without_a_target_is_a_file);
     tcase_add_test(t, heads_that_say_too_little);
     tcase_add_test(t, a_missing_bucket_is_no_missing_key);
+    tcase_add_test(t, a_404_of_who_was_not_s3);
     tcase_add_test(t, a_404_that_is_not_s3s);
     tcase_add_test(t, pages_follow_their_tokens);
     tcase_add_test(t, a_repeated_token_ends_a_listing);
