@@ -185,7 +185,12 @@ static struct node *take_version_locked(struct copying *k, const char *from, con
     struct node *n = reader_locked(k->cache, k->intent, from, to, &e);
     char buf[ETAG_TEXT_MAX];
 
-    if (!n || !etag_known(&e->etag))
+    if (!n)
+        return NULL;
+    auto_free char *path = entry_path(e);
+    if (path && strcmp(path, to) == 0)
+        e->may_exist = true; /* an upload asks for it where its version is not known */
+    if (!etag_known(&e->etag))
         return NULL;
     /* What is uploaded here may replace what this cache put before. */
     bool replaced = strcmp(version_after(e, copied_etag, new_etag, buf), new_etag) != 0 &&
@@ -195,9 +200,6 @@ static struct node *take_version_locked(struct copying *k, const char *from, con
     e->verified_ns = replaced ? 0 : clock_mono_ns();
     entry_forget_version(e);
     entry_changed_locked(k->cache, e);
-    auto_free char *path = entry_path(e);
-    if (path && strcmp(path, to) == 0)
-        e->may_exist = true;
     struct file *f = n->file;
     if (!f || e->dirty)
         return NULL;
