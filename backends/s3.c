@@ -57,9 +57,9 @@ static void demote_link(struct object *obj)
         obj->attrs.mode = S_IFREG | (obj->attrs.mode & 07777);
 }
 
-/* The object of that name, or the marker of the directory (`slash`). */
-/* With -ENOENT *ret_told, which may be NULL, says whether S3 said so: a HEAD is told no code,
- * and whatever listens there can answer 404. */
+/* The object of that name, or the marker of the directory (`slash`). With -ENOENT *ret_told,
+ * which may be NULL, says whether S3 said so: a HEAD is told no code, and whatever listens
+ * there can answer 404. */
 static int stat_object(struct s3 *s, struct op *op, const char *key, bool slash,
                        struct object *ret, bool *ret_told)
 {
@@ -150,8 +150,8 @@ int s3_confirm_missing(struct s3 *s, struct op *op, const char *key)
 
     memcpy(why, op->why, sizeof(why));
     int err = probe_directory(s, op, key, &exists, &marker);
-    if (!err)
-        err = stat_object(s, op, key, false, &obj, NULL);
+    if (!err) /* the root is no object of its own */
+        err = *key ? stat_object(s, op, key, false, &obj, NULL) : -ENOENT;
     if (err)
         return err == -ENOENT ? op_fail(op, err, "%s", why) : err;
     object_release(&obj);

@@ -171,7 +171,8 @@ int s3_head(struct s3 *s, struct op *op, struct s3_request *r, const char *what,
             const char *key, bool slash);
 
 /* After a HEAD's 404, which does not tell a missing bucket from a missing key: -ENOENT with the
- * text that is there when the bucket still answers, else why not. */
+ * text that is there when the bucket still answers and has no such object now either; -EAGAIN
+ * when it has one; else why not. */
 int s3_confirm_missing(struct s3 *s, struct op *op, const char *key);
 
 /* Fails with "what s3://bucket/key: text". */

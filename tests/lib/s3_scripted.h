@@ -32,14 +32,19 @@ static void teardown(void)
         scripted_free(server);
 }
 
-static void open_store(const char *region)
+static void open_url(const char *url, const char *region)
 {
     char endpoint[64];
     const struct store_option options[] = {{"endpoint", endpoint}, {"region", region}};
     struct store_config config = {.options = options, .n_options = 2};
 
     (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", scripted_port(server));
-    ck_assert_msg(s3_store_new("s3://bkt/pre", &config, &op, &store) == 0, "%s", op.why);
+    ck_assert_msg(s3_store_new(url, &config, &op, &store) == 0, "%s", op.why);
+}
+
+static void open_store(const char *region)
+{
+    open_url("s3://bkt/pre", region);
 }
 
 #define START(...)                                                                             \

@@ -73,6 +73,20 @@ START_TEST(a_missing_bucket_is_no_missing_source)
 }
 END_TEST
 
+/* The root of a bucket that has no marker: there is no object of that name to look for once
+ * more, and the bucket, which is there, is none. */
+START_TEST(a_bucket_without_a_marker_has_none)
+{
+    static const struct scripted_answer script[] = {NO_OBJECT, NOTHING_LISTED, OK_OBJECT("e")};
+    struct attrs attrs = {.has = ATTR_MODE, .mode = S_IFDIR | 0750};
+
+    server = scripted_new(script, ARRAY_SIZE(script));
+    open_url("s3://bkt", "us-east-1");
+    ck_assert_int_eq(store_set_attributes(store, &op, "", NULL, &attrs, NULL), -ENOENT);
+    ck_assert_uint_eq(scripted_count(server), 2);
+}
+END_TEST
+
 /* AWS copies ranges only out of objects above 5 MB. */
 START_TEST(a_part_that_is_the_whole_object_names_no_range)
 {
@@ -267,6 +281,7 @@ int main(void)
     tcase_add_test(t, a_part_that_is_the_whole_object_names_no_range);
     tcase_add_test(t, a_copy_that_hangs_is_ended_at_the_store);
     tcase_add_test(t, a_copy_that_is_cancelled_is_ended_at_the_store);
+    tcase_add_test(t, a_bucket_without_a_marker_has_none);
     tcase_add_test(t, a_copy_tells_of_its_session);
     tcase_add_test(t, a_session_that_others_end_is_no_missing_source);
     tcase_add_test(t, a_copy_may_take_longer_than_each_part);
