@@ -234,9 +234,9 @@ const char *space_trouble_text(enum space_trouble trouble)
                              "may grow up to the reserve of the disk",
         [SPACE_STORE_GONE] = "full while uploads fail: writes get ENOSPC, what was written is "
                              "kept",
-        [SPACE_DISK_FULL] =
-            "its disk is full: writes get ENOSPC, what was written is kept, what "
-            "was cut off is not published",
+        [SPACE_DISK_FULL] = "its disk is full, or its user's quota: writes get ENOSPC or "
+                            "EDQUOT, what was written is kept, what "
+                            "was cut off is not published",
         [SPACE_READ_ONLY] = "its filesystem is read-only: nothing can be changed, what was "
                             "written is published",
         [SPACE_REMOVED] = "it was removed while it was mounted: nothing can be written or read "

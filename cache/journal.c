@@ -2,6 +2,7 @@
  * are served by whoever holds it, in one transaction. */
 #include "cache/journal.h"
 
+#include "common/err.h"
 #include "common/lock.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -466,7 +467,7 @@ static int why_not(struct journal *j, int r)
         return -EBADMSG;
     if (rc == SQLITE_BUSY || rc == SQLITE_LOCKED)
         return -EBUSY;
-    return err == ENOSPC || err == EDQUOT ? -ENOSPC : r;
+    return err_is_no_space(-err) ? -ENOSPC : r;
 }
 
 /* -EBADMSG: the database is damaged. */

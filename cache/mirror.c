@@ -3,6 +3,7 @@
 
 #include "cache/stamp.h"
 #include "common/buf.h"
+#include "common/err.h"
 #include "common/log.h"
 #include "common/mem.h"
 
@@ -469,7 +470,7 @@ static int probe_mtime(int fd, bool *ret)
     struct stat before, after;
     ssize_t n = pwrite(fd, zeros, sizeof(zeros), 0);
 
-    if (n != sizeof(zeros) && (n >= 0 || errno == ENOSPC || errno == EDQUOT)) {
+    if (n != sizeof(zeros) && (n >= 0 || err_is_no_space(-errno))) {
         *ret = false;
         return 0;
     }
@@ -500,7 +501,7 @@ static int probe(struct mirror *m, struct op *op)
     const struct stamp_attrs a = {.ino = 1};
     int r = stamp_write_attrs(fd, &a);
     if (r < 0)
-        return op_fail(op, r == -ENOSPC ? r : -EOPNOTSUPP,
+        return op_fail(op, err_is_no_space(r) ? r : -EOPNOTSUPP,
                        "cache %s: its filesystem keeps no extended attributes (%s); put the "
                        "cache_dir on ext4, xfs, btrfs or tmpfs",
                        m->dir, strerror(-r));

@@ -4,6 +4,7 @@
 
 #include "cache/ahead.h"
 #include "cache/crash.h"
+#include "common/err.h"
 #include "common/log.h"
 #include "common/mem.h"
 
@@ -112,7 +113,7 @@ static void leave_locked(struct cache *c, struct handle *h)
 static bool disk_lost(int fd)
 {
     return sync_file_range(fd, INT64_MAX / 2, 1, SYNC_FILE_RANGE_WAIT_BEFORE) < 0 &&
-           (errno == EIO || errno == ENOSPC);
+           (errno == EIO || err_is_no_space(-errno));
 }
 
 /* STAMP_WRITING is on the disk before a writable open is answered, or a truncate begins; both
@@ -410,7 +411,7 @@ static void mend_locked(struct node *n, uint64_t off, uint64_t end)
 /* `disk`: it was the disk that refused; else space_need_locked() has told why. */
 static int write_failed(struct cache *c, struct handle *h, uint64_t off, int err, bool disk)
 {
-    if (err != -ENOSPC)
+    if (!err_is_no_space(err))
         return err;
     mutex_lock(&c->lock);
     if (disk)
@@ -428,8 +429,9 @@ static bool disk_is_full(struct cache *c)
 {
     auto_close int fd = mirror_tmpfile(&c->mirror);
 
-    return fd == -ENOSPC ||
-           (fd >= 0 && fallocate(fd, 0, 0, PROBE_BYTES) < 0 && errno == ENOSPC);
+    if (fd < 0)
+        return err_is_no_space(fd);
+    return fallocate(fd, 0, 0, PROBE_BYTES) < 0 && err_is_no_space(-errno);
 }
 
 /* Nobody tells of a passthrough write that failed. A file that grew, or is empty, and is closed
@@ -824,7 +826,7 @@ static int sync_file(struct cache *c, struct node *n, int fd)
         return -errno;
     if (fsync(fd) < 0) {
         int err = -errno;
-        if (n->file && (err == -EIO || err == -ENOSPC))
+        if (n->file && (err == -EIO || err_is_no_space(err)))
             file_lost(c, n, fd);
         return err;
     }

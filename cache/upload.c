@@ -412,7 +412,7 @@ static int run_session(struct job *j, struct parts *p, struct session *s, struct
         session_gone(c, s);
         return 0;
     }
-    if (err_is_transient(r) || r == -EINTR || r == -ENOSPC || r == -EDQUOT) {
+    if (err_is_transient(r) || r == -EINTR || err_is_no_space(r)) {
         store_upload_detach(p->up);
         session_leave(c, s, false);
         return r;
@@ -635,7 +635,7 @@ static int look(struct job *j)
     /* The next store to a mapped page moves mtime only after the page was cleaned. */
     if (j->live && fsync(j->fd) < 0) {
         r = -errno;
-        if (r == -EIO || r == -ENOSPC)
+        if (r == -EIO || err_is_no_space(r))
             file_lost(c, n, j->fd);
         return disk_failed(j, r);
     }
@@ -835,7 +835,7 @@ static void failed_locked(struct job *j, int r, const char *why)
     free(f->error_text);
     f->error_text = strdup(why);
     failure_note_locked(c, &c->write_failure, r, why);
-    if (r == -ENOSPC || r == -EDQUOT)
+    if (err_is_no_space(r))
         c->out_of_quota = true;
     if (!c->unreachable_ns)
         c->unreachable_ns = clock_mono_ns();

@@ -26,6 +26,11 @@ bool err_is_transient(int64_t result)
     }
 }
 
+bool err_is_no_space(int64_t result)
+{
+    return result == -ENOSPC || result == -EDQUOT;
+}
+
 const char *err_name(int err)
 {
     const char *name = strerrorname_np(err < 0 ? -err : err);

@@ -10,6 +10,10 @@
  */
 bool err_is_transient(int64_t result);
 
+/* Whether a disk or a store had no room for what it was given: -ENOSPC, or -EDQUOT, which is
+ * the same to one user. The only judge of this. */
+bool err_is_no_space(int64_t result);
+
 /* "ENOENT"-like name for messages and JSON; a constant string. */
 const char *err_name(int err);
 

@@ -102,6 +102,10 @@ START_TEST(err_table)
     ck_assert(!err_is_transient(-EINTR));
     ck_assert(!err_is_transient(-EACCES));
     ck_assert(!err_is_transient(-ENOSPC));
+    ck_assert(err_is_no_space(-ENOSPC));
+    ck_assert(err_is_no_space(-EDQUOT));
+    ck_assert(!err_is_no_space(ENOSPC));
+    ck_assert(!err_is_no_space(-EIO));
     ck_assert_str_eq(err_name(-ENOENT), "ENOENT");
     ck_assert_str_eq(err_name(ESTALE), "ESTALE");
     ck_assert_str_eq(err_name(99999), "unknown error");
