@@ -80,7 +80,8 @@ static int run_setattr(struct pending *p)
 {
     struct stat st = p->st; /* a parked call is made again with the same values */
     unsigned set = p->flags;
-    bool chown = (set & (CACHE_SET_UID | CACHE_SET_GID)) != 0;
+    /* chown(path, -1, -1) sets nothing, but the set-id bits fall. */
+    bool chown = set == 0 || (set & (CACHE_SET_UID | CACHE_SET_GID)) != 0;
     int r = 0;
 
     if (chown || (set & CACHE_SET_SIZE))
@@ -134,8 +135,6 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
     p->node = node_of(p->fs, ino);
     p->st = *attr;
     p->flags = set_of(to_set, &p->st);
-    if (p->flags == 0)
-        p->run = run_getattr;
     pending_start(p);
 }
 

@@ -5,52 +5,10 @@
 
 #include <stdlib.h>
 
-static bool has_bits(mode_t mode)
-{
-    /* S_ISGID without group execution is mandatory locking's, and stays. */
-    return S_ISREG(mode) &&
-           ((mode & S_ISUID) || (mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP));
-}
-
-static mode_t without_bits(mode_t mode)
-{
-    return mode & ~(mode_t)(S_ISUID | (mode & S_IXGRP ? S_ISGID : 0));
-}
-
 /* Who has CAP_FSETID, near enough. */
 static bool is_privileged(const struct pending *p)
 {
     return fuse_req_ctx(p->req)->uid == 0;
-}
-
-int setid_fall(struct pending *p, struct node *node)
-{
-    struct stat st;
-
-    if (is_privileged(p))
-        return 0;
-    int r = cache_getattr(p->fs->cache, node, &p->waiter, &st);
-    if (r || !has_bits(st.st_mode))
-        return r;
-    st.st_mode = without_bits(st.st_mode);
-    r = cache_setattr(p->fs->cache, node, NULL, CACHE_SET_MODE, &p->waiter, &st);
-    if (r == 0)
-        kernel_forget_attr(p->fs, node);
-    return r;
-}
-
-int setid_add_to_set(struct pending *p, bool always, unsigned *set, struct stat *st)
-{
-    struct stat now;
-
-    if ((*set & CACHE_SET_MODE) || (!always && is_privileged(p)))
-        return 0;
-    int r = cache_getattr(p->fs->cache, p->node, &p->waiter, &now);
-    if (r == 0 && has_bits(now.st_mode)) {
-        st->st_mode = without_bits(now.st_mode);
-        *set |= CACHE_SET_MODE;
-    }
-    return r;
 }
 
 /* Also false when it can't be known: a caller in another pid namespace. */
@@ -66,6 +24,49 @@ static bool is_in_group(const struct pending *p, gid_t gid)
         if (groups[i] == gid)
             return true;
     return false;
+}
+
+/* The mode without the bits that a change by this caller costs. S_ISGID without group execution
+ * was mandatory locking's: it falls only by the hand of one who could not set it. */
+static mode_t without_bits(const struct pending *p, const struct stat *st)
+{
+    mode_t fall = st->st_mode & S_ISUID;
+
+    if ((st->st_mode & S_ISGID) &&
+        ((st->st_mode & S_IXGRP) || !(is_privileged(p) || is_in_group(p, st->st_gid))))
+        fall |= S_ISGID;
+    return st->st_mode & ~fall;
+}
+
+int setid_fall(struct pending *p, struct node *node)
+{
+    struct stat st;
+
+    if (is_privileged(p))
+        return 0;
+    int r = cache_getattr(p->fs->cache, node, &p->waiter, &st);
+    mode_t mode = r ? 0 : without_bits(p, &st);
+    if (r || mode == st.st_mode)
+        return r;
+    st.st_mode = mode;
+    r = cache_setattr(p->fs->cache, node, NULL, CACHE_SET_MODE, &p->waiter, &st);
+    if (r == 0)
+        kernel_forget_attr(p->fs, node);
+    return r;
+}
+
+int setid_add_to_set(struct pending *p, bool always, unsigned *set, struct stat *st)
+{
+    struct stat now;
+
+    if ((*set & CACHE_SET_MODE) || (!always && is_privileged(p)))
+        return 0;
+    int r = cache_getattr(p->fs->cache, p->node, &p->waiter, &now);
+    if (r || S_ISDIR(now.st_mode) || without_bits(p, &now) == now.st_mode)
+        return r;
+    st->st_mode = without_bits(p, &now);
+    *set |= CACHE_SET_MODE;
+    return 0;
 }
 
 int setid_add_to_acl(struct pending *p, int *flags)

@@ -1,4 +1,5 @@
-/* Set-user-id and set-group-id bits fall when an unprivileged caller changes a file.
+/* Set-user-id and set-group-id bits fall when an unprivileged caller changes a file's content,
+ * and when anyone changes the owner or group of what is no directory.
  *
  * The kernel would see to that, but asks for `security.capability` before each write() then: a
  * round trip that makes small passthrough writes five times as dear. So we take it over
@@ -9,7 +10,7 @@
 
 #include "fuse/pending.h"
 
-/* Takes the bits off p->node when the caller is unprivileged; the kernel is told. 0,
+/* Takes the bits off a file when the caller is unprivileged; the kernel is told. 0,
  * CACHE_PARKED or a negative errno. */
 int setid_fall(struct pending *p, struct node *node);
 

@@ -1,13 +1,16 @@
 """Who may do what on a mount that others may use (allow_other, default_permissions). Each case gets an
-empty directory in the mount, and does nothing where it can't become somebody else."""
+empty directory in the mount, and does nothing where it can't become somebody else. A case in ALIKE tells what it
+saw; it runs in a plain folder of the local disk, too, and both must tell the same."""
 
 import errno
 import os
+import socket
 import stat
 import struct
+import tempfile
 
 from behaviour import put, same
-from sys_calls import errno_of
+from sys_calls import errno_of, ioctl_in
 
 OWNER, MEMBER, STRANGER = 4000, 4001, 4002 # users, each with a group of the same number
 TEAM, OTHERS = 4100, 4200 # groups; OWNER and MEMBER are in the first
@@ -153,4 +156,89 @@ def set_id_bits(d):
     same(mode_of(f"{d}/dir"), "0o2775", "a directory keeps its bit")
 
 
-CASES = [an_owners_rights, supplementary_groups, sticky_directories, set_id_bits]
+# ---- as in a plain folder ----
+
+def _make(kind, path):
+    if kind == "socket":
+        with socket.socket(socket.AF_UNIX) as s:
+            where = os.open(os.path.dirname(path), os.O_PATH) # a socket's path is short
+            s.bind(f"/proc/self/fd/{where}/{os.path.basename(path)}")
+            os.close(where)
+    elif kind == "file":
+        put(path, b"program")
+    elif kind == "dir":
+        os.mkdir(path)
+    else:
+        os.mknod(path, 0o600 | {"fifo": stat.S_IFIFO, "char": stat.S_IFCHR, "block": stat.S_IFBLK}[kind], os.makedev(1, 3))
+
+
+SET_ID_MODES = (0o6775, 0o6767, 0o2010, 0o4666)
+
+
+def set_id_bits_and_chown(d):
+    """Of every kind, by root, the owner and a member of the group."""
+    seen = {}
+    for kind in ("file", "dir", "fifo", "socket", "char", "block"):
+        for mode in SET_ID_MODES:
+            for user, group in ((0, TEAM), (0, OTHERS), (OWNER, TEAM), (OWNER, OTHERS)):
+                for change in (f"os.chown(a[0], -1, {OWNER})", "os.chown(a[0], -1, -1)", f"os.chown(a[0], {OWNER}, -1)"):
+                    path = f"{d}/{kind}"
+                    _make(kind, path)
+                    os.chown(path, OWNER, group)
+                    os.chmod(path, mode)
+                    said = do(user, change, path)
+                    seen[f"{kind} {mode:o} {group}: {change} by {user}"] = said, mode_of(path)
+                    (os.rmdir if kind == "dir" else os.unlink)(path)
+    return seen
+
+
+def set_id_bits_and_changes(d):
+    """Of a file whose content changes, by root, its owner, a member of its group and a stranger."""
+    seen = {}
+    for mode in SET_ID_MODES:
+        for user in (0, OWNER, MEMBER, STRANGER):
+            for group in (TEAM, OTHERS):
+                for change in ("os.write(os.open(a[0], os.O_WRONLY), b'x')", "os.truncate(a[0], 3)",
+                               "os.open(a[0], os.O_WRONLY | os.O_TRUNC)",
+                               "os.posix_fallocate(os.open(a[0], os.O_WRONLY), 0, 9000)"):
+                    path = f"{d}/f"
+                    put(path, b"program")
+                    os.chown(path, OWNER, group)
+                    os.chmod(path, mode)
+                    said = do(user, change, path)
+                    seen[f"{mode:o} {group}: {change} by {user}"] = said, mode_of(path)
+                    os.unlink(path)
+    return seen
+
+
+def alike(case):
+    @for_root
+    def run_both(d):
+        with tempfile.TemporaryDirectory(prefix="runfs-identity-") as plain:
+            os.chmod(plain, 0o755)
+            expected = case(plain)
+        found = case(d)
+        same({k: v for k, v in found.items() if v != expected[k]}, {},
+             f"of {len(expected)} where a plain folder says {[v for k, v in expected.items() if v != found[k]]}")
+    run_both.__name__ = case.__name__
+    return run_both
+
+
+# ---- flags of the inode ----
+
+FLAG_CALLS = {"FS_IOC_GETFLAGS": (0x80086601, 8), "FS_IOC_SETFLAGS": (0x40086602, 8),
+              "FS_IOC_FSGETXATTR": (0x801c581f, 28), "FS_IOC_FSSETXATTR": (0x401c5820, 28)}
+
+
+def inode_flags(d):
+    """What no object can carry (chattr +i, project numbers) is refused, also where the cache's disk could do it."""
+    put(f"{d}/f")
+    os.mkdir(f"{d}/dir")
+    for name in (".", "f", "dir"):
+        for call, (number, size) in FLAG_CALLS.items():
+            same(errno_of(ioctl_in, f"{d}/{name}", number, size), "ENOTTY", f"{call} of {name}")
+    put(f"{d}/f", b"changed")
+
+
+ALIKE = [set_id_bits_and_chown, set_id_bits_and_changes]
+CASES = [an_owners_rights, supplementary_groups, sticky_directories, set_id_bits, inode_flags] + [alike(case) for case in ALIKE]

@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import fcntl
 import os
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -32,6 +33,15 @@ def linkat_fd(fd, new):
     """Gives a name to a file that has none."""
     _checked(_libc.linkat(AT_FDCWD, f"/proc/self/fd/{fd}".encode(), AT_FDCWD, os.fsencode(new),
                           AT_SYMLINK_FOLLOW))
+
+
+def ioctl_in(path, number, size):
+    """An ioctl() of a file or directory, on zeros; what it answers."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return fcntl.ioctl(fd, number, bytes(size))
+    finally:
+        os.close(fd)
 
 
 def fallocate(fd, mode, offset, length):
