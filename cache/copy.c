@@ -17,13 +17,23 @@
 /* Nothing was done: something is to be removed first. */
 #define COPY_WAITS 1
 
+/* How often a copy follows a source that others replace. */
+#define VERSIONS_MAX 8
+
+/* What becomes of an object in a directory that is renamed. */
+enum item_fate {
+    ITEM_COPIED, /* and then removed under its old name */
+    ITEM_OUT,    /* removed without a copy: it is written anew under its new name */
+    ITEM_LEFT, /* neither: it is gone, or somebody else's, or an earlier intention removes it */
+};
+
 /* One object of a directory that is copied. */
 struct item {
     char *from, *to;
-    char *etag, *new_etag;
+    char *etag, *new_etag; /* the version that is copied or removed; that of the copy */
+    enum item_fate fate;
     bool is_dir;
-    bool skip; /* not copied: written anew under its new name, or about to be removed */
-    bool own;  /* what was copied was put there by this cache */
+    bool own; /* what was copied was put there by this cache */
 };
 
 struct copying {
@@ -325,15 +335,21 @@ static char *known_version(struct copying *k)
     return etag;
 }
 
-/* Whether this cache put the version that is there: an upload that ended when the name had been
- * given away. */
-static int ask_whose(struct copying *k, struct op *op)
+/* Which version is there, and whether this cache put it: an upload that ended when the name had
+ * been given away. */
+static int ask_version(struct cache *c, struct op *op, const char *key, char **etag, bool *own)
 {
     struct object there = {0};
-    int r = store_stat(k->cache->store, op, k->from, &there);
+    int r = store_stat(c->store, op, key, &there);
+    char *now = r == 0 && !there.is_prefix ? strdup(there.etag) : NULL;
 
-    if (r == 0)
-        k->own = attrs_are_ours(k->cache, k->from, &there.attrs);
+    if (r == 0 && !now)
+        r = there.is_prefix ? -ENOENT : -ENOMEM;
+    if (r == 0) {
+        *own = attrs_are_ours(c, key, &there.attrs);
+        free(*etag);
+        *etag = now;
+    }
     object_release(&there);
     return r;
 }
@@ -373,20 +389,35 @@ static int copy_at_store(struct cache *c, struct op *op, const char *from,
     return r;
 }
 
-/* Moves whatever has the name now: *copied becomes INTENT_ANY when that is another version. */
-static int copy_object(struct copying *k, struct op *op, char **copied, struct object *obj)
+/* Copies what has the name now. *etag is the version that is expected there ("" any), and then
+ * the one that was copied ("" where the store keeps none): that one alone may be removed. */
+static int copy_latest(struct cache *c, struct op *op, const char *from, char **etag, bool *own,
+                       const char *to, struct object *obj)
 {
-    struct store *s = k->cache->store;
+    bool ask = !**etag && (c->store->caps & STORE_IF_MATCH);
+    int r = -ESTALE;
 
-    if (s->caps & STORE_RENAME)
-        return rename_object(k, op, copied, obj);
-    int r = copy_at_store(k->cache, op, k->from, **copied ? *copied : NULL, k->to, obj);
-    if (r != -ESTALE)
-        return r;
-    r = set_any(copied);
-    if (r == 0)
-        r = ask_whose(k, op);
-    return r == 0 ? copy_at_store(k->cache, op, k->from, NULL, k->to, obj) : r;
+    for (int tries = 0; r == -ESTALE && tries < VERSIONS_MAX; tries++) {
+        r = ask ? ask_version(c, op, from, etag, own) : 0;
+        if (r == 0)
+            r = copy_at_store(c, op, from, **etag ? *etag : NULL, to, obj);
+        ask = true;
+    }
+    return r != -ESTALE ? r
+                        : op_fail(op, -EAGAIN,
+                                  "%s/%s can't be copied to %s: somebody else replaces it all "
+                                  "the time",
+                                  c->store->url, from, to);
+}
+
+/* Moves whatever has the name now; *copied becomes its version. */
+static int move_object(struct copying *k, struct op *op, char **copied, struct object *obj)
+{
+    struct cache *c = k->cache;
+
+    return c->store->caps & STORE_RENAME
+               ? rename_object(k, op, copied, obj)
+               : copy_latest(c, op, k->from, copied, &k->own, k->to, obj);
 }
 
 static int copy_file(struct copying *k, struct op *op)
@@ -396,7 +427,7 @@ static int copy_file(struct copying *k, struct op *op)
     bool useless = overwritten(c, k);
     auto_free char *copied = known_version(k);
     struct object obj = {0};
-    int r = !copied ? -ENOMEM : useless ? 0 : copy_object(k, op, &copied, &obj);
+    int r = !copied ? -ENOMEM : useless ? 0 : move_object(k, op, &copied, &obj);
     bool gone = r == -ENOENT;
 
     crash_point("rename-copied");
@@ -469,14 +500,24 @@ static void items_release(struct copying *k)
     k->n = 0;
 }
 
-/* Whether a name below the new directory is uploaded anew anyway, in time. */
-static bool written_anew(struct cache *c, struct copying *k, const char *to)
+/* A name that is uploaded anew below the new directory, in time, is not copied. What is removed
+ * under its old name then is the version that the upload was to replace, if there was any: not
+ * one that somebody else has put there since. */
+static int settle_written_anew_locked(struct copying *k, struct item *it)
 {
-    auto_free char *at = intent_path_after(k->intent->next, to);
+    auto_free char *at = intent_path_after(k->intent->next, it->to);
     struct entry *e = NULL;
-    struct node *n = at ? tree_find(c, at, &e) : NULL;
+    struct node *n = at ? tree_find(k->cache, at, &e) : NULL;
 
-    return n && e && is_owed(k, n, e);
+    if (!n || !e || !is_owed(k, n, e))
+        return 0;
+    bool known = etag_known(&e->etag);
+    it->fate = known || e->may_exist ? ITEM_OUT : ITEM_LEFT;
+    if (!known)
+        return 0;
+    free(it->etag);
+    it->etag = etag_dup(&e->etag);
+    return it->etag ? 0 : -ENOMEM;
 }
 
 static int collect(void *arg, const char *name, const struct object *obj)
@@ -495,38 +536,54 @@ static int collect(void *arg, const char *name, const struct object *obj)
                         .is_dir = obj->is_prefix};
     if (!it->from || !it->to || !it->etag)
         return -ENOMEM;
+    int r = 0;
     mutex_lock(&c->lock);
-    bool removed = removal_pending_before(c, k->intent, it->from, it->is_dir);
-    it->skip = removed || (!it->is_dir && written_anew(c, k, it->to));
+    if (removal_pending_before(c, k->intent, it->from, it->is_dir))
+        it->fate = ITEM_LEFT;
+    else if (!it->is_dir)
+        r = settle_written_anew_locked(k, it);
     mutex_unlock(&c->lock);
-    return 0;
+    return r;
+}
+
+static int copy_item_dir(struct copying *k, struct item *it, struct op *op)
+{
+    struct store *s = k->cache->store;
+    struct object obj = {0};
+    int r = store_stat(s, op, it->from, &obj);
+
+    if (r == 0)
+        r = store_mkdir(s, op, it->to, obj.attrs_known ? &obj.attrs : NULL, NULL);
+    object_release(&obj);
+    return r;
+}
+
+static int copy_item_file(struct copying *k, struct item *it, struct op *op)
+{
+    struct cache *c = k->cache;
+    struct object obj = {0};
+    int r = copy_latest(c, op, it->from, &it->etag, &it->own, it->to, &obj);
+
+    if (r == 0) {
+        it->new_etag = strdup(obj.etag);
+        it->own = it->own || (obj.attrs_known && attrs_are_ours(c, it->from, &obj.attrs));
+        r = it->new_etag ? 0 : -ENOMEM;
+    }
+    object_release(&obj);
+    return r;
 }
 
 static int copy_item(struct copying *k, struct item *it, struct op *op)
 {
-    struct cache *c = k->cache;
-    struct object obj = {0};
-    int r;
-
-    if (it->skip)
+    if (it->fate != ITEM_COPIED)
         return 0;
-    if (it->is_dir) {
-        r = store_stat(c->store, op, it->from, &obj);
-        if (r == 0)
-            r = store_mkdir(c->store, op, it->to, obj.attrs_known ? &obj.attrs : NULL, NULL);
-    } else {
-        r = copy_at_store(c, op, it->from, *it->etag ? it->etag : NULL, it->to, &obj);
-        if (r == 0)
-            it->new_etag = strdup(obj.etag);
-        it->own = r == 0 && obj.attrs_known && attrs_are_ours(c, it->from, &obj.attrs);
-    }
-    object_release(&obj);
-    /* Removed by someone else since it was listed. */
-    if (r == -ENOENT || r == -ESTALE) {
-        it->skip = true;
-        r = 0;
-    }
-    return r;
+    int r = it->is_dir ? copy_item_dir(k, it, op) : copy_item_file(k, it, op);
+    if (r != -ENOENT)
+        return r;
+    /* Removed by someone else since it was listed. A directory may be there without a marker
+     * of its own, and goes with what is below it. */
+    it->fate = it->is_dir ? ITEM_OUT : ITEM_LEFT;
+    return 0;
 }
 
 struct copy_task {
@@ -623,7 +680,8 @@ static int add_implied_dirs(struct copying *k)
             it->from = take_ptr(dir);
             it->to = moved_path(it->from, k->from, k->to);
             it->etag = strdup("");
-            it->is_dir = it->skip = true;
+            it->is_dir = true;
+            it->fate = ITEM_OUT;
             if (!it->to || !it->etag)
                 return -ENOMEM;
         }
@@ -631,8 +689,8 @@ static int add_implied_dirs(struct copying *k)
     return 0;
 }
 
-/* Rows and intentions that remove what was copied, children first. They take the place of the
- * rename in the order, so that later intentions see the same store. */
+/* Rows and intentions that remove what was copied, or is written anew, children first. They
+ * take the place of the rename in the order, so that later intentions see the same store. */
 static int plan_removals(struct copying *k, struct intent **plan, size_t *ret_n)
 {
     uint64_t seq = k->intent->seq;
@@ -645,6 +703,8 @@ static int plan_removals(struct copying *k, struct intent **plan, size_t *ret_n)
     for (size_t i = 0; i <= k->n; i++) {
         bool last = i == k->n;
         bool dir = last || k->v[i].is_dir;
+        if (!last && k->v[i].fate == ITEM_LEFT)
+            continue;
         plan[n] = intent_new(++seq, dir ? INTENT_RMDIR : INTENT_UNLINK,
                              last ? k->from : k->v[i].from, NULL, 0, last ? "" : k->v[i].etag);
         if (!plan[n])
@@ -723,7 +783,7 @@ static bool copied_below(const struct copying *k, const char *path)
     if (asprintf(&dir, "%s/", path) < 0)
         return true; /* waits for more than it must */
     for (size_t i = item_at(k, dir); i-- > 0 && strncmp(k->v[i].from, dir, strlen(dir)) == 0;)
-        if (!k->v[i].skip)
+        if (k->v[i].fate == ITEM_COPIED)
             return true;
     return false;
 }
@@ -733,7 +793,7 @@ static bool copied_at(const struct copying *k, const char *path, bool dir)
 {
     size_t i = item_at(k, path);
 
-    return i < k->n && strcmp(k->v[i].from, path) == 0 && !k->v[i].skip &&
+    return i < k->n && strcmp(k->v[i].from, path) == 0 && k->v[i].fate == ITEM_COPIED &&
            k->v[i].is_dir == dir;
 }
 
@@ -823,7 +883,7 @@ static int copy_tree(struct copying *k, struct op *op)
     if (r < 0)
         return r;
     for (size_t i = 0; i < k->n && r == 0; i++)
-        if (!k->v[i].skip)
+        if (k->v[i].fate == ITEM_COPIED)
             r = intents_retire(c, k->v[i].is_dir ? INTENT_RMDIR : INTENT_UNLINK, k->v[i].to,
                                k->intent->seq);
     if (r == 0)

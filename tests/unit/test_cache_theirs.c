@@ -1,0 +1,216 @@
+/* cache/: what another node puts where something of this mount is on its way: it is moved along
+ * or stays, and never goes without a copy. */
+#include "cache/node.h"
+#include "common/mem.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct driven d;
+static atomic_bool hold;     /* copies wait */
+static atomic_bool careless; /* the server looks at no condition of a removal */
+static atomic_int replaced;  /* how often another node replaces a source before it is copied */
+static atomic_bool removed;  /* it removes the source before it is copied, and puts the same
+                                content there afterwards */
+static atomic_bool removals; /* it replaces what is about to be removed */
+
+static bool take_turn(atomic_int *turns)
+{
+    int n = atomic_load(turns);
+
+    while (n > 0 && !atomic_compare_exchange_weak(turns, &n, n - 1))
+        ;
+    return n > 0;
+}
+
+static void remove_there(const char *key)
+{
+    struct op op;
+
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(store_remove(d.store->next, &op, &key, NULL, 1, NULL), 0);
+}
+
+static void before_copy(const char *key)
+{
+    static atomic_int version;
+    char text[32];
+
+    while (atomic_load(&hold))
+        (void)usleep(1000);
+    if (take_turn(&replaced)) {
+        (void)snprintf(text, sizeof(text), "theirs %d", atomic_fetch_add(&version, 1));
+        driven_store(&d, key, text, strlen(text));
+    }
+    if (atomic_load(&removed))
+        remove_there(key);
+}
+
+static int64_t copy(struct call *c)
+{
+    before_copy(c->key);
+    int64_t r = call_next(c);
+    if (atomic_exchange(&removed, false))
+        driven_store(&d, c->key, "ours", 4);
+    return r;
+}
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (c->kind == CALL_COPY)
+        return copy(c);
+    if (c->kind == CALL_REMOVE && atomic_exchange(&removals, false))
+        driven_store(&d, c->key, "newer", 5);
+    if (c->kind == CALL_REMOVE && atomic_load(&careless))
+        c->etags = NULL;
+    return call_next(c);
+}
+
+static void setup(void)
+{
+    atomic_store(&hold, false);
+    atomic_store(&careless, false);
+    atomic_store(&replaced, 0);
+    atomic_store(&removed, false);
+    atomic_store(&removals, false);
+    driven_init_like_s3(&d, around);
+    d.config.attr_timeout_ns = d.config.list_timeout_ns = 200 * NS_PER_MS;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    driven_put(&d, "dir/f", "ours", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+}
+
+static void teardown(void)
+{
+    driven_release(&d);
+}
+
+/* ---- renames ---- */
+
+/* Of the directory, or of the file alone. */
+static void rename_it(int dir)
+{
+    ck_assert_int_eq(
+        dir ? driven_rename(&d, "dir", "new") : driven_rename(&d, "dir/f", "dir/g"), 0);
+}
+
+static const char *new_key(int dir)
+{
+    return dir ? "new/f" : "dir/g";
+}
+
+/* Their version is what has the name when it is copied: it moves, and nothing is removed of
+ * which there is no copy, whatever the server thinks of conditions. */
+START_TEST(what_they_replaced_before_the_copy_moves)
+{
+    char text[32] = "";
+
+    atomic_store(&careless, true);
+    atomic_store(&replaced, 1);
+    rename_it(_i);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "dir/f", NULL);
+    ck_assert_int_gt(driven_stored(&d, new_key(_i), text, sizeof(text)), 0);
+    ck_assert_int_eq(strncmp(text, "theirs", 6), 0);
+}
+END_TEST
+
+/* What comes between a copy that had to follow them and the removal was not copied. */
+START_TEST(what_they_replaced_after_the_copy_stays)
+{
+    atomic_store(&replaced, 1);
+    atomic_store(&removals, true);
+    rename_it(_i);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "dir/f", "newer");
+    driven_mount_afresh(&d);
+    driven_shows(&d, "dir/f", "newer");
+}
+END_TEST
+
+/* They removed it; what has the same content, and so the same version, is another thing. */
+START_TEST(what_they_removed_is_not_removed_again)
+{
+    atomic_store(&removed, true);
+    rename_it(_i);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "dir/f", "ours");
+}
+END_TEST
+
+/* While it changes all the time the rename stays owed. */
+START_TEST(what_never_rests_is_moved_later)
+{
+    char text[32] = "";
+
+    atomic_store(&careless, true);
+    atomic_store(&replaced, 9); /* once more than it is tried at once */
+    rename_it(_i);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(atomic_load(&replaced), 0);
+    driven_stores(&d, "dir/f", NULL);
+    ck_assert_int_gt(driven_stored(&d, new_key(_i), text, sizeof(text)), 0);
+    ck_assert_int_eq(strncmp(text, "theirs", 6), 0);
+}
+END_TEST
+
+/* A new file goes up under its directory's new name; the old one's is theirs. */
+START_TEST(what_was_never_copied_is_not_removed)
+{
+    atomic_store(&hold, true);
+    d.config.settle_ns = 30 * NS_PER_SEC; /* only the flush uploads */
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, "dir"), 1);
+    driven_put(&d, "dir/both", "ours", 4);
+    driven_store(&d, "dir/both", "theirs", 6);
+    ck_assert_int_eq(driven_rename(&d, "dir", "new"), 0);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "new/both", "ours");
+    driven_stores(&d, "dir/both", "theirs");
+    DRIVEN_WAIT(driven_list(&d, "dir") == 1);
+    driven_shows(&d, "dir/both", "theirs");
+}
+END_TEST
+
+/* So is one that was stored, changed, and replaced by them meanwhile. */
+START_TEST(what_they_put_in_place_of_a_changed_file_is_not_removed)
+{
+    d.config.settle_ns = 30 * NS_PER_SEC;
+    driven_unmount(&d);
+    driven_mount(&d);
+    driven_put(&d, "dir/f", "changed", 7);
+    driven_store(&d, "dir/f", "theirs", 6);
+    ck_assert_int_eq(driven_rename(&d, "dir", "new"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "new/f", "changed");
+    driven_stores(&d, "dir/f", "theirs");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_theirs");
+    TCase *t = tcase_create("renames");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_loop_test(t, what_they_replaced_before_the_copy_moves, 0, 2);
+    tcase_add_loop_test(t, what_they_replaced_after_the_copy_stays, 0, 2);
+    tcase_add_loop_test(t, what_they_removed_is_not_removed_again, 0, 2);
+    tcase_add_loop_test(t, what_never_rests_is_moved_later, 0, 2);
+    tcase_add_test(t, what_was_never_copied_is_not_removed);
+    tcase_add_test(t, what_they_put_in_place_of_a_changed_file_is_not_removed);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
