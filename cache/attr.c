@@ -96,7 +96,8 @@ static void move_mtime_locked(struct cache *c, struct node *n)
 
     if (f->state == FILE_DIRTY)
         return;
-    if (f->write_handles || f->suspect) {
+    /* A partial file has no change: it is complete before it gets one. */
+    if (f->state == FILE_CLEAN && (f->write_handles || f->suspect)) {
         file_mark_dirty_locked(c, n, true);
         return;
     }

@@ -400,6 +400,7 @@ void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
     struct file *f = n->file;
 
     mutex_assert_held(&c->lock);
+    assert(!content || f->state != FILE_PARTIAL); /* what is not here would go up as zeros */
     atomic_store(&f->changed, true);
     f->generation++;
     n->ctime_ns = clock_real_ns();
