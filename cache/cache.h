@@ -268,8 +268,9 @@ struct cache_stats {
     uint64_t downloaded_bytes;
     uint64_t open_handles;
     uint64_t nodes, mirror_files, pinned_files;
-    uint64_t hidden_names; /* store names that no path can show */
-    uint64_t kept_files;   /* content that was not published on purpose (conflict, reboot) */
+    uint64_t hidden_names;    /* store names that no path can show */
+    uint64_t kept_files;      /* content that was not published on purpose (conflict, reboot) */
+    uint64_t unstamped_files; /* of those: found at this mount with content and no stamp */
     const char *space_trouble; /* why the limit is exceeded or writers are refused, or NULL;
                                   constant text */
     int last_error; /* negative errno of the last change that the store did not take, 0 none */

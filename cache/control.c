@@ -179,6 +179,7 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
                                 .pinned_files = HASH_COUNT(c->pins),
                                 .hidden_names = c->hidden_names,
                                 .kept_files = c->kept_files,
+                                .unstamped_files = c->unstamped_files,
                                 .space_trouble = space_trouble_text(c->space),
                                 .last_error = c->write_failure.err,
                                 .last_read_error = c->read_failure.err};

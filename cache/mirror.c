@@ -1,6 +1,7 @@
 /* The mirror on the disk; see mirror.h. */
 #include "cache/mirror.h"
 
+#include "cache/place.h"
 #include "cache/stamp.h"
 #include "common/buf.h"
 #include "common/err.h"
@@ -584,6 +585,8 @@ static int open_all(struct mirror *m, struct op *op)
         r = subdir(m, "kept", &m->kept_fd);
     if (r == 0)
         r = check_boot(m);
+    if (r == 0)
+        r = place_check(m);
     if (r < 0)
         return op_fail(op, r, "cache %s: can't prepare it: %s", m->dir, strerror(-r));
     return probe(m, op);

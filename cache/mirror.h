@@ -23,6 +23,8 @@ struct mirror {
     int kept_fd;         /* kept/ */
     bool mtime_trusted;  /* a store through a mapping moves mtime even after a sync */
     bool rebooted;       /* the boot id differs from the last mount's */
+    bool copied;         /* the directory is not the one that the last mount had */
+    bool stampless;      /* and its extended attributes did not come along */
     atomic_bool refused; /* a change got EROFS */
 };
 

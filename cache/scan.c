@@ -3,6 +3,7 @@
 #include "cache/intent.h"
 
 #include "cache/crash.h"
+#include "cache/place.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/path.h"
@@ -20,6 +21,11 @@ struct seen {
     struct node *node;
 };
 
+struct keeping {
+    char *path;
+    const char *why; /* what became of it; a constant text */
+};
+
 struct scan {
     struct cache *cache;
     struct seen *seen;
@@ -27,7 +33,7 @@ struct scan {
     size_t n_dirty, cap_dirty;
     char **drop; /* paths that leave the mirror once the walk is over */
     size_t n_drop, cap_drop;
-    char **keep; /* paths that go to kept/ */
+    struct keeping *keep; /* what goes to kept/ */
     size_t n_keep, cap_keep;
     uint64_t keep_seq; /* order of the first close among them; 0: one's is not known */
 };
@@ -453,12 +459,37 @@ static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const 
     return n;
 }
 
-static int keep(struct scan *s, const char *path, const struct stamp_attrs *a)
+/* `seq`: its place in the order of closes; 0: not known. */
+static int keep(struct scan *s, const char *path, uint64_t seq, const char *why)
 {
-    uint64_t seq = a->first_seq ? a->first_seq : a->seq;
-
+    if (s->n_keep == s->cap_keep) {
+        size_t cap = s->cap_keep ? s->cap_keep * 2 : 16;
+        struct keeping *v = reallocarray(s->keep, cap, sizeof(*v));
+        if (!v)
+            return -ENOMEM;
+        s->keep = v;
+        s->cap_keep = cap;
+    }
+    struct keeping *k = &s->keep[s->n_keep];
+    *k = (struct keeping){.path = strdup(path), .why = why};
+    if (!k->path)
+        return -ENOMEM;
+    s->n_keep++;
     s->keep_seq = seq < s->keep_seq ? seq : s->keep_seq;
-    return push_text(&s->keep, &s->n_keep, &s->cap_keep, path);
+    return 0;
+}
+
+static int keep_unsynced(struct scan *s, const char *path, const struct stamp_attrs *a)
+{
+    return keep(s, path, a->first_seq ? a->first_seq : a->seq,
+                "was changed but not synced before the machine went down");
+}
+
+/* Nobody knows what of it is there, nor whether the store has it. */
+static int keep_unstamped(struct scan *s, const char *path)
+{
+    s->cache->unstamped_files++;
+    return keep(s, path, 0, "has no readable stamp (extended attributes user.runfs.*)");
 }
 
 static int enter_name(struct scan *s, const char *path, const struct stamp_attrs *a,
@@ -502,7 +533,7 @@ static int enter_name(struct scan *s, const char *path, const struct stamp_attrs
     }
     n->nlink--;
     entry_remove_locked(c, e);
-    return r == VERDICT_KEEP ? keep(s, path, a)
+    return r == VERDICT_KEEP ? keep_unsynced(s, path, a)
                              : push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
 }
 
@@ -512,20 +543,15 @@ static int scan_file(struct scan *s, const char *path, int fd, const struct stat
     struct stamp_attrs a;
     int r = stamp_read_attrs(fd, &a);
 
-    if (r == -ENODATA && st->st_size == 0)
-        return push_text(&s->drop, &s->n_drop, &s->cap_drop, path); /* never answered */
-    if (r < 0 || S_ISDIR(a.mode)) {
-        log_warn("cache %s: %s has no readable stamp; it is taken for changed", c->mirror.dir,
-                 path);
-        a = (struct stamp_attrs){.ino = ino_fresh(c, path),
-                                 .mode = S_IFREG | c->config.file_mode,
-                                 .uid = c->config.uid,
-                                 .gid = c->config.gid,
-                                 .flags = STAMP_WRITING};
-    }
+    /* Nothing in a mirror is without a stamp but a create that was not answered, and that is
+     * empty: everything else was put there past the protocol. */
+    if (r == -ENODATA && st->st_size == 0 && !c->mirror.stampless)
+        return push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
+    if (r < 0 || S_ISDIR(a.mode))
+        return keep_unstamped(s, path);
     bool owes = a.flags & STAMP_WRITING;
     if (owes && !trusted(c, &a, st))
-        return keep(s, path, &a);
+        return keep_unsynced(s, path, &a);
     return enter_name(s, path, &a, st, fd);
 }
 
@@ -642,10 +668,10 @@ static int clear_drops(struct scan *s)
         r = r == -ENOENT ? 0 : r;
     }
     for (size_t i = 0; i < s->n_keep && r == 0; i++) {
-        log_warn("%s was changed but not synced before the machine went down; it is kept as "
-                 "%s/kept/%s and not published",
-                 s->keep[i], c->mirror.dir, s->keep[i]);
-        r = mirror_keep(&c->mirror, s->keep[i]);
+        const struct keeping *k = &s->keep[i];
+        log_warn("%s %s; it is kept as %s/kept/%s and not published", k->path, k->why,
+                 c->mirror.dir, k->path);
+        r = mirror_keep(&c->mirror, k->path);
     }
     return r;
 }
@@ -671,7 +697,9 @@ static void scan_release_locked(struct scan *s)
     }
     free(s->dirty);
     free_texts(s->drop, s->n_drop);
-    free_texts(s->keep, s->n_keep);
+    for (size_t i = 0; i < s->n_keep; i++)
+        free(s->keep[i].path);
+    free(s->keep);
 }
 
 static int rebuild(struct cache *c)
@@ -693,16 +721,32 @@ static int rebuild(struct cache *c)
     return r;
 }
 
+static void tell_unstamped(struct cache *c)
+{
+    if (c->mirror.stampless)
+        log_error("cache %s was copied or restored without its extended attributes (cp -r, "
+                  "rsync without -X, tar without --xattrs): what it owes the store is not "
+                  "known, and all its files are set aside in kept/. Copy it again with cp -a, "
+                  "or look through kept/ and publish by hand what the store lacks",
+                  c->mirror.dir);
+    else if (c->unstamped_files)
+        log_error("cache %s: %llu files without a readable stamp are set aside in kept/",
+                  c->mirror.dir, (unsigned long long)c->unstamped_files);
+}
+
 int cache_recover(struct cache *c, struct op *op)
 {
     int r = mirror_clean(&c->mirror);
 
     if (r == 0)
         r = journal_each(c->journal, load_row, c);
-    if (r == 0)
+    /* What a change meant is told by stamps. */
+    if (r == 0 && !c->mirror.stampless)
         r = redo_newest(c);
     if (r == 0)
         r = rebuild(c);
+    if (r == 0)
+        tell_unstamped(c);
     if (r == 0)
         r = mirror_walk(c->mirror.kept_fd, count_kept, &c->kept_files);
     if (r == 0 && c->store)
@@ -711,6 +755,8 @@ int cache_recover(struct cache *c, struct op *op)
         r = pins_load(c);
     if (r == 0)
         r = mirror_note_boot(&c->mirror);
+    if (r == 0)
+        r = place_note(&c->mirror);
     if (r < 0)
         return op_fail(op, r, "cache %s: recovery failed: %s; nothing was removed",
                        c->mirror.dir, strerror(-r));

@@ -30,6 +30,10 @@ static void print_queue(const json_t *queue)
                  format_size(size, number_of(queue, "dirty_bytes")),
                  number_of(queue, "uploading_files"), number_of(queue, "failed_files"),
                  number_of(queue, "staged_files"), number_of(queue, "kept_files"));
+    if (number_of(queue, "unstamped_files"))
+        (void)printf("unstamped     %" PRIu64 " of the kept files had no stamp at the mount: "
+                     "was the cache copied without extended attributes?\n",
+                     number_of(queue, "unstamped_files"));
     (void)printf("operations    %" PRIu64 " renames, deletes and the like to do\n",
                  number_of(queue, "pending_ops"));
 }

@@ -178,6 +178,7 @@ static json_t *json_queue(const struct cache_stats *s)
     set_number(j, "staged_files", s->staged_files);
     set_number(j, "pending_ops", s->pending_ops);
     set_number(j, "kept_files", s->kept_files);
+    set_number(j, "unstamped_files", s->unstamped_files);
     return j;
 }
 
@@ -363,6 +364,8 @@ static void add_cache_metrics(struct buf *text, const struct cache_stats *s)
         {"failed_files", "gauge", "Dirty files whose last upload failed.", s->failed_files},
         {"staged_files", "gauge", "Files that wait for a rename.", s->staged_files},
         {"kept_files", "gauge", "Files not published on purpose.", s->kept_files},
+        {"unstamped_files", "gauge", "Of the kept files, those without a stamp at the mount.",
+         s->unstamped_files},
         {"pending_operations", "gauge", "Renames, deletes and the like not in the store yet.",
          s->pending_ops},
         {"open_handles", "gauge", "Open files.", s->open_handles},
