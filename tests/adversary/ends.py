@@ -1,0 +1,57 @@
+"""How mounts end: killed, asked to, with the machine; and what the next one makes of it."""
+
+from harness import check
+from places import everywhere, on_s3
+
+
+@everywhere
+def killed_after_closes(w):
+    """SIGKILL right behind closes, renames and removals, three times."""
+    a = w.node()
+    a.write("kept", b"from before")
+    a.write("removed", b"from before")
+    check(a.flush() == 0, "flush")
+    for i in range(3):
+        a.write("kept", b"version %d" % i)
+        a.write("ckpt.tmp", b"checkpoint %d" % i)
+        a.rename("ckpt.tmp", "ckpt")
+        if i == 1:
+            a.unlink("removed")
+        a.kill()
+        a.up()
+
+
+@on_s3
+def umount_without_store(w):
+    """The store is away: neither flush nor umount says 0; the next mount publishes."""
+    a = w.node()
+    a.write("f", b"one")
+    check(a.flush() == 0, "flush")
+    w.store.cut_off()
+    a.write("f", b"two")
+    a.write("g", b"new")
+    check(a.flush(1) != 0, "lied: runfs flush, exit code 0 without a store")
+    check(a.umount(1) != 0, "lied: runfs umount, exit code 0 without a store")
+    a.kill()
+    w.store.connect()
+
+
+@on_s3
+def rebooted_without_store(w):
+    """What was synced is published; what was only closed is set aside, and its name shows the version of before."""
+    a = w.node()
+    for key in ("closed", "synced", "removed"):
+        a.write(key, b"one")
+    check(a.flush() == 0, "flush")
+    w.store.cut_off()
+    a.write("closed", b"two")
+    a.write("synced", b"two", sync=True)
+    a.unlink("removed")
+    a.write("new", b"new")
+    a.reboot()
+    w.store.connect()
+    a.up()
+    check(a.read("synced") == b"two", "lost: what was synced")
+
+
+CASES = [killed_after_closes, umount_without_store, rebooted_without_store]

@@ -1,0 +1,156 @@
+"""What the nodes of a scenario were told, and the three questions that are asked at its end:
+
+- lost: is what was acknowledged there?
+- damaged: is what was there before whole?
+- lied: did anything say 0 that was not so?
+
+Each name has versions. A version replaces those that its writer had seen; what nobody has replaced are
+the name's heads. One head must be what the store shows. Several are a conflict of nodes: one is shown,
+and each other one was set aside by a node that says so.
+"""
+
+import hashlib
+
+from harness import Failure
+
+
+def describe(body):
+    if body is None:
+        return "nothing"
+    return repr(body) if len(body) <= 32 else f"{len(body)} bytes, SHA-256 {hashlib.sha256(body).hexdigest()[:8]}"
+
+
+class Version:
+    """A content that somebody closed, or (body None) a removal that somebody was told is done."""
+
+    def __init__(self, owner, body):
+        self.owners = {owner} # the nodes whose cache owes it
+        self.body = body
+        self.synced = False # also after a crash of the machine it must be there
+        self.may_be_kept = False # enough when a node has set it aside and says so
+        self.may_be_gone = False # its disk never had it
+        self.seen_by = {owner}
+
+
+class Name:
+    def __init__(self):
+        self.versions = [] # all that ever were
+        self.heads = []
+        self.was_stored = False # the store was seen with it
+        self.damaged = False # it was seen with what nobody closed, and that was said
+        self.also_whole = lambda body: False # contents that nobody closed and that may be stored
+
+    def whole(self, body):
+        return any(v.body == body for v in self.versions) or self.also_whole(body)
+
+
+class Oracle:
+    def __init__(self):
+        self.names = {}
+        self.complaints = []
+
+    def name(self, key):
+        return self.names.setdefault(key, Name())
+
+    # ---- what happens ----
+
+    def wrote(self, node, key, body, synced=False, blind=False):
+        """`blind`: the writer asked the store for the version that it replaces, without reading it."""
+        name = self.name(key)
+        made = Version(node, body)
+        made.synced = synced
+        name.heads = [v for v in name.heads if not blind and node not in v.seen_by] + [made]
+        name.versions.append(made)
+        return made
+
+    def removed(self, node, key):
+        return self.wrote(node, key, None)
+
+    def saw(self, node, key, body):
+        """A node read this content; it, and all that is older, is what its next write replaces."""
+        name = self.name(key)
+        if not name.whole(body):
+            raise Failure(f"damaged: {node} reads {describe(body)} in {key}, which nobody wrote")
+        newest = max((i for i, v in enumerate(name.versions) if v.body == body), default=-1)
+        for version in name.versions[:newest + 1]:
+            if version.body is not None:
+                version.seen_by.add(node)
+
+    def current(self, node, key):
+        """The newest content that a node knows of a name."""
+        return next(v.body for v in reversed(self.name(key).versions) if node in v.seen_by)
+
+    def owed_by(self, node):
+        return [(key, v) for key, name in self.names.items() for v in name.heads if node in v.owners]
+
+    def synced(self, node, key=None):
+        for its, version in self.owed_by(node):
+            version.synced |= key in (None, its)
+
+    def crashed(self, node, stored, torn=False):
+        """The node's machine went down: what it neither synced nor stored may be set aside, or gone."""
+        for key, version in self.owed_by(node):
+            if not version.synced and stored.get(key) != version.body:
+                version.may_be_kept = True
+                version.may_be_gone = torn or version.body is None
+
+    def copied(self, node, copy):
+        """A copy of the node's cache owes and knows what it owes and knows."""
+        for name in self.names.values():
+            for version in name.versions:
+                if node in version.owners:
+                    version.owners.add(copy)
+                if node in version.seen_by:
+                    version.seen_by.add(copy)
+
+    def seen_until_now(self, node):
+        return [v for name in self.names.values() for v in name.versions if node in v.seen_by]
+
+    def rolled_back(self, node, known, stored):
+        """The node's cache is again what it was when it knew `known`."""
+        for key, name in self.names.items():
+            for version in name.versions:
+                if version not in known:
+                    version.owners.discard(node)
+                    version.seen_by.discard(node)
+            gone = [v for v in name.heads if not v.owners and stored.get(key) != v.body]
+            if gone:
+                name.heads = [v for v in name.heads if v not in gone] + \
+                    [v for v in name.versions if v in known][-1:]
+
+    # ---- the questions ----
+
+    def look(self, stored, when):
+        """At any moment: the store shows only what somebody closed."""
+        for key, body in stored.items():
+            name = self.name(key)
+            if not name.damaged and not name.whole(body):
+                self.complaints.append(f"damaged: {when} the store has {describe(body)} in {key}, which nobody closed")
+                name.damaged = True
+            name.was_stored = True
+
+    def claimed(self, node, stored, words):
+        """Something said 0, which means that all of the node's is in the store."""
+        self.look(stored, words)
+        for key, version in self.owed_by(node):
+            if stored.get(key) != version.body and len(self.name(key).heads) == 1:
+                self.complaints.append(f"lied: {words}, exit code 0: the store has {describe(stored.get(key))} "
+                                       f"in {key}, not {describe(version.body)}")
+
+    def judge(self, stored, kept):
+        """`kept`: the contents that nodes have set aside, and told of."""
+        self.look(stored, "at the end")
+        for key, name in self.names.items():
+            shown = stored.get(key)
+            contested = len(name.heads) > 1
+            for version in name.heads:
+                found = shown == version.body or version.may_be_gone or version.body is None and contested
+                if contested or version.may_be_kept:
+                    found |= version.body in kept or version.body in stored.values()
+                if not found:
+                    self.complaints.append(f"lost: {describe(version.body)} of {' and '.join(sorted(version.owners))} in "
+                                           f"{key}; the store has {describe(shown)}")
+            if shown is None and name.was_stored and all(v.body is not None for v in name.heads):
+                self.complaints.append(f"damaged: {key} was in the store and nobody removed it; it is gone")
+        if self.complaints:
+            raise Failure("; ".join(self.complaints))
