@@ -322,7 +322,8 @@ static void source_gone_locked(struct copying *k)
     e->verified_ns = 0;
 }
 
-/* The version that the entry reads, heap; "" when nothing is known of it. */
+/* The version that the entry reads, or of one that is gone since the version that was renamed,
+ * heap; "" when nothing is known of it. */
 static char *known_version(struct copying *k)
 {
     struct cache *c = k->cache;
@@ -330,7 +331,8 @@ static char *known_version(struct copying *k)
 
     mutex_lock(&c->lock);
     struct node *n = reader_locked(c, k->intent, k->from, k->to, &e);
-    char *etag = n && etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
+    char *etag =
+        n && etag_known(&e->etag) ? etag_dup(&e->etag) : strdup(n ? "" : k->intent->etag);
     mutex_unlock(&c->lock);
     return etag;
 }
