@@ -140,7 +140,10 @@ static int set_file(struct cache *c, struct node *n, unsigned set, const struct 
         return fd;
     mutex_lock(&c->lock);
     node_look_locked(c, n);
-    int r = set & CACHE_SET_MTIME ? move_mtime_of_file_locked(n->file, fd, st) : 0;
+    /* The new time takes the place of the one that tells of a change. */
+    int r = set & CACHE_SET_MTIME ? file_look_past_locked(c, n, fd) : 0;
+    if (r == 0 && (set & CACHE_SET_MTIME))
+        r = move_mtime_of_file_locked(n->file, fd, st);
     if (r == 0) {
         set_fields_locked(n, set, st);
         n->flags |= NODE_ATTR_DIRTY;

@@ -355,10 +355,8 @@ static bool below(struct node *n, const char *path)
     return false;
 }
 
-static int add_target_locked(struct flush *fl, struct node *n)
+static int push_target_locked(struct flush *fl, struct node *n)
 {
-    if (!node_owes(n) || !below(n, fl->path))
-        return 0;
     if (fl->n == fl->cap) {
         size_t cap = fl->cap ? fl->cap * 2 : 64;
         struct target *v = reallocarray(fl->v, cap, sizeof(*v));
@@ -373,18 +371,66 @@ static int add_target_locked(struct flush *fl, struct node *n)
     return 0;
 }
 
-/* What someone writes past the daemon, through a mapping or through passthrough since before
- * the mount, has changed for all that is known: only an upload from now on counts. */
-static void distrust_held_locked(struct cache *c, struct node *n)
+static int add_target_locked(struct flush *fl, struct node *n)
 {
-    struct file *f = n->file;
+    return node_owes(n) && below(n, fl->path) ? push_target_locked(fl, n) : 0;
+}
 
-    if (!f->held || f->write_handles)
-        return;
-    if (f->state == FILE_DIRTY)
-        f->generation++;
-    else
-        file_mark_dirty_locked(c, n, true);
+/* Whether someone may have changed the file past the daemon, through a mapping or through
+ * passthrough since before the mount, in a way that no upload from now on is certain to see. */
+static bool may_be_newer(const struct file *f)
+{
+    return f->writing_stamp && !f->write_handles &&
+           (f->state == FILE_CLEAN || (f->state == FILE_DIRTY && f->uploading));
+}
+
+static int gather_doubts_locked(struct flush *fl)
+{
+    struct file *f;
+    int r = 0;
+
+    DL_FOREACH2(fl->cache->dirty, f, dirty_next)
+    {
+        if (r == 0 && may_be_newer(f) && below(f->node, fl->path))
+            r = push_target_locked(fl, f->node);
+    }
+    return r;
+}
+
+static int look_past(struct cache *c, struct node *n)
+{
+    int fd = file_get_fd(c, n, FD_READ);
+
+    if (fd < 0)
+        return fd == -ESTALE ? 0 : fd; /* removed meanwhile */
+    mutex_lock(&c->lock);
+    int r = file_look_past_locked(c, n, fd);
+    file_put_fd_locked(c, n->file, FD_READ);
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+static void drop_targets_locked(struct flush *fl)
+{
+    for (size_t i = 0; i < fl->n; i++)
+        node_unref_locked(fl->cache, fl->v[i].node);
+    fl->n = 0;
+}
+
+/* What may have changed without anybody's telling owes an upload after this, if it has. */
+static int settle_doubts(struct flush *fl)
+{
+    struct cache *c = fl->cache;
+
+    mutex_lock(&c->lock);
+    int r = gather_doubts_locked(fl);
+    mutex_unlock(&c->lock);
+    for (size_t i = 0; i < fl->n && r == 0; i++)
+        r = look_past(c, fl->v[i].node);
+    mutex_lock(&c->lock);
+    drop_targets_locked(fl);
+    mutex_unlock(&c->lock);
+    return r;
 }
 
 static int gather_locked(struct flush *fl)
@@ -402,7 +448,6 @@ static int gather_locked(struct flush *fl)
     }
     DL_FOREACH2(c->dirty, f, dirty_next)
     {
-        distrust_held_locked(c, f->node);
         if (r == 0 && (fl->with_staged || !f->staged))
             r = add_target_locked(fl, f->node);
     }
@@ -617,10 +662,12 @@ int cache_flush_path(struct cache *c, const char *path, bool with_staged, struct
     struct flush fl = {
         .cache = c, .path = path, .with_staged = with_staged, .began_ns = clock_mono_ns()};
 
+    int r = settle_doubts(&fl);
     mutex_lock(&c->lock);
     bool drains = with_staged && *path == '\0';
     c->drain += drains;
-    int r = gather_locked(&fl);
+    if (r == 0)
+        r = gather_locked(&fl);
     mutex_unlock(&c->lock);
     if (r == 0)
         r = wait_flushed(&fl, op, progress, arg);
@@ -628,11 +675,10 @@ int cache_flush_path(struct cache *c, const char *path, bool with_staged, struct
         (void)op_fail(op, r, "flush: %s", strerror(-r));
     mutex_lock(&c->lock);
     c->drain -= drains;
-    for (size_t i = 0; i < fl.n; i++) {
+    for (size_t i = 0; i < fl.n; i++)
         if (fl.v[i].node->file)
             file_unwant_locked(fl.v[i].node->file);
-        node_unref_locked(c, fl.v[i].node);
-    }
+    drop_targets_locked(&fl);
     mutex_unlock(&c->lock);
     free(fl.v);
     return r;

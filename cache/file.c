@@ -447,6 +447,31 @@ int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_s
     return 0;
 }
 
+bool file_has_writer(int fd)
+{
+    if (fcntl(fd, F_SETLEASE, F_RDLCK) < 0)
+        return errno == EAGAIN; /* a filesystem without leases can't tell: mtime has to do */
+    (void)fcntl(fd, F_SETLEASE, F_UNLCK);
+    return false;
+}
+
+int file_look_past_locked(struct cache *c, struct node *n, int fd)
+{
+    struct file *f = n->file;
+    struct stat st;
+
+    mutex_assert_held(&c->lock);
+    if (!f->writing_stamp || f->write_handles || f->state == FILE_PARTIAL)
+        return 0;
+    int r = file_look_locked(c, n, fd, &st);
+    f->held = file_has_writer(fd);
+    if (f->held && f->state == FILE_DIRTY)
+        f->generation++;
+    else if (f->held)
+        file_mark_dirty_locked(c, n, true);
+    return r;
+}
+
 void file_free_locked(struct cache *c, struct file *f)
 {
     assert(!f->open_handles && !f->fetches && !f->uploading);

@@ -11,8 +11,8 @@
  * from its fields as they are then; held across that setxattr().
  *
  * lock: mutex. Guards every field below that is not marked otherwise. Held for memory, and for
- * the fstat(), futimens(), statvfs() and close() of the mirror's own descriptors; never for a
- * path or for data.
+ * the fstat(), futimens(), statvfs(), leases and close() of the mirror's own descriptors; never
+ * for a path or for data.
  *
  * The shape of the tree (children, links, names) changes only under ns and lock, so that
  * holding either is enough to read it. */
@@ -527,6 +527,13 @@ int node_take_birth_time(struct node *n, int fd);
  * the lock, so that an older look can't come after a younger one. 0 or -errno. */
 int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_st)
     REQUIRES(&c->lock);
+/* Whether somebody can still change the mirror file, of which `fd` is open for reading only:
+ * through a descriptor, or through a mapping without one. docs/format.md, invariant 5. */
+bool file_has_writer(int fd);
+/* The same for what no open handle tells of. A file that was open for writing, and is marked
+ * so, may be mapped, and change past the daemon: it is looked at, and while somebody still can
+ * write it counts as changed by now, since a page that is dirty already moves no time. */
+int file_look_past_locked(struct cache *c, struct node *n, int fd) REQUIRES(&c->lock);
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
     REQUIRES(&c->lock);
 /* Whether the store has this generation, or a later one, under each name that it owes. */

@@ -576,15 +576,6 @@ bool upload_runs_at_locked(struct cache *c, const char *path, bool below)
     return false;
 }
 
-/* Whether nobody can change the file any more; see docs/format.md, invariant 5. */
-static bool no_writer(int fd)
-{
-    if (fcntl(fd, F_SETLEASE, F_RDLCK) < 0)
-        return errno != EAGAIN; /* a filesystem without leases can't tell: mtime has to do */
-    (void)fcntl(fd, F_SETLEASE, F_UNLCK);
-    return true;
-}
-
 static struct entry *entry_at(struct node *n, const char *path)
 {
     for (struct entry *e = n->links; e; e = e->next_link) {
@@ -624,11 +615,12 @@ static int look(struct job *j)
      */
     if (writers && !wanted)
         return CHANGED;
-    bool held = !writers && !no_writer(j->fd);
+    bool held = !writers && file_has_writer(j->fd);
     j->live = writers || held;
     if (held && !wanted) {
         mutex_lock(&c->lock);
         f->held = true;
+        (void)file_look_locked(c, n, j->fd, &j->st); /* so that status tells of the change */
         mutex_unlock(&c->lock);
         return CHANGED;
     }

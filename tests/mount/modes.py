@@ -6,6 +6,7 @@ import mmap
 import os
 
 from harness import check, find_number, runfs_binary, wait_for
+from mapped import Mapping
 
 
 def opens(mount):
@@ -222,16 +223,14 @@ def mapping_after_close(mount, folder, again):
     that; what it wrote last is in the store in the end."""
     path = f"{mount.mountpoint}/{folder}/f"
     put(path, b"\0" * 65536)
-    fd = os.open(path, os.O_RDWR)
-    m = mmap.mmap(fd, 65536)
-    os.close(fd)
-    m[0:5] = b"first"
+    m = Mapping(path, 65536)
+    m.store(b"first")
     mount.flush()
-    m[0:5] = b"secnd" # the page was cleaned by the upload's fsync, or was not
-    m[4096:4101] = b"other"
+    m.store(b"secnd") # the page was cleaned by the upload's fsync, or was not
+    m.store(b"other", 4096)
     mount.flush()
-    m[0:5] = b"third"
-    m[4096:4101] = b"OTHER"
+    m.store(b"third")
+    m.store(b"OTHER", 4096)
     m.close()
     check(get(path)[:5] == b"third", "seen through the mount")
     mount.flush()
@@ -246,11 +245,9 @@ def mapping_lives_long(mount, folder, again):
 
     path = f"{mount.mountpoint}/{folder}/f"
     put(path, b"\0" * 8192)
-    fd = os.open(path, os.O_RDWR)
-    m = mmap.mmap(fd, 8192)
-    os.close(fd)
+    m = Mapping(path, 8192)
     for i in range(8):
-        m[0:8] = b"%08d" % i
+        m.store(b"%08d" % i)
         time.sleep(0.4)
     m.close()
     mount.flush()

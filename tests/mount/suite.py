@@ -19,6 +19,7 @@ import control
 import counts
 import hostile
 import identity
+import mapped
 import modes
 import nodes
 import oracle
@@ -155,6 +156,10 @@ class Suite:
         case(mount, case.__name__, again)
         for m in others:
             m.umount()
+
+    def mapped(self, work, store, mode):
+        for case in mapped.CASES:
+            self.run(f"{store}-{mode}/{case.__name__}", case, Place(work, store, mode, f"{store}-{case.__name__}"))
 
     # ---- two nodes ----
 
@@ -327,6 +332,8 @@ def main():
                 suite.oracle(place, args.steps)
         for store, mode in (("file", "off"), ("s3", "auto"), ("s3", "off")):
             suite.attributes(work, store, mode)
+        for mode in MODES:
+            suite.mapped(work, "file", mode)
         suite.refusing(work, "off")
         for mode in MODES:
             suite.counts(work, mode)

@@ -1,0 +1,107 @@
+"""A mapping that outlives the descriptor it was made with: what it stores reaches the object store,
+and nobody is told that all is there before it is. In passthrough such stores go past the daemon.
+Each case gets a Place to mount, whose store it looks into by itself."""
+
+import ctypes
+import hashlib
+import mmap
+import os
+import subprocess
+import sys
+
+from harness import check
+
+SIZE = 65536
+OLD = 1_000_000_000
+MS_SYNC = 4
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+class Mapping:
+    """A shared one, without a descriptor: mmap.mmap() keeps a copy of its own open."""
+
+    def __init__(self, path, size=SIZE):
+        fd = os.open(path, os.O_RDWR)
+        self.size = size
+        self.at = libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
+        os.close(fd)
+        if self.at == ctypes.c_void_p(-1).value:
+            raise OSError(ctypes.get_errno(), "mmap", path)
+
+    def store(self, data, off=0):
+        ctypes.memmove(self.at + off, data, len(data))
+
+    def sync(self):
+        libc.msync(self.at, self.size, MS_SYNC)
+
+    def close(self):
+        libc.munmap(self.at, self.size)
+
+
+def stored_file(mount, name):
+    """A file that the store has."""
+    path = f"{mount.mountpoint}/{name}"
+    with open(path, "wb") as f:
+        f.write(b"\0" * SIZE)
+    os.utime(path, (OLD, OLD))
+    mount.flush()
+    return path
+
+
+def is_stored(place, name, start, when):
+    wanted = hashlib.sha256(start + b"\0" * (SIZE - len(start))).hexdigest()
+    check(place.stored().get(name) == wanted, f"{when} the store lacks what was mapped")
+
+
+def new_time_after_a_mapping(place):
+    """utimensat() on a file whose mapping has written since it was closed, and writes on."""
+    mount = place.mount()
+    for name, later in (("gone", False), ("alive", True)):
+        path = stored_file(mount, name)
+        m = Mapping(path)
+        m.store(b"mapped")
+        if not later:
+            m.close()
+        os.utime(path, (OLD + 1, OLD + 1))
+        if later:
+            m.store(b"MAPPED")
+            m.close()
+        check(os.stat(path).st_mtime == OLD + 1 or later, "the time that was set")
+    mount.umount()
+    is_stored(place, "gone", b"mapped", "after the umount")
+    is_stored(place, "alive", b"MAPPED", "after the umount")
+
+
+def flush_of_a_mapping(place):
+    """`runfs flush` answers when the store has what mappings had stored by then."""
+    mount = place.mount()
+    m = Mapping(stored_file(mount, "f"))
+    for i in range(5):
+        text = b"mapped %d" % i
+        m.store(text)
+        if place.mode == "off": # the pages are the kernel's own, and nobody but msync() brings them
+            m.sync()
+        mount.flush()
+        is_stored(place, "f", text, "after a flush")
+    m.close()
+    mount.umount()
+
+
+def umount_after_a_mapping(place):
+    """`runfs umount` right after the process that stored through a mapping has ended."""
+    for i in range(3):
+        mount = place.mount()
+        path = stored_file(mount, f"f{i}")
+        subprocess.run([sys.executable, __file__, path], check=True)
+        mount.umount()
+        is_stored(place, f"f{i}", b"mapped", "after the umount")
+
+
+CASES = [new_time_after_a_mapping, flush_of_a_mapping, umount_after_a_mapping]
+
+if __name__ == "__main__": # stores through a mapping, and ends without a sync
+    Mapping(sys.argv[1]).store(b"mapped")

@@ -1,0 +1,180 @@
+/* cache/: what a mapping writes past the daemon, into a file that nobody has open any more. In
+ * passthrough the mapping is one of the mirror file, which lives on after the last close. */
+#include "cache/cache.h"
+#include "common/mem.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define SIZE   4096
+#define OLD_NS (1000 * NS_PER_SEC)
+
+static struct driven d;
+
+/* The store has the file, whose time is old enough to prove that it is unchanged. */
+static void start(void)
+{
+    static char zeros[SIZE];
+
+    driven_init(&d, NULL);
+    d.config.passthrough = true;
+    d.config.settle_ns = 60 * NS_PER_SEC; /* nothing looks at it by itself */
+    driven_mount(&d);
+    driven_put(&d, "f", zeros, sizeof(zeros));
+    ck_assert_int_eq(driven_utimens(&d, "f", OLD_NS), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+}
+
+/* As a program that maps the file and closes it. */
+static char *map_and_close(void)
+{
+    struct handle *h = NULL;
+
+    ck_assert_int_eq(driven_open(&d, "f", O_RDWR, &h), 0);
+    char *map = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, handle_fd(h), 0);
+    ck_assert_ptr_ne(map, MAP_FAILED);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    return map;
+}
+
+static void unmap(char *map)
+{
+    ck_assert_int_eq(munmap(map, SIZE), 0);
+}
+
+static void stores(const char *wanted)
+{
+    char buf[SIZE];
+
+    ck_assert_int_eq(driven_stored(&d, "f", buf, sizeof(buf)), SIZE);
+    buf[SIZE - 1] = '\0';
+    ck_assert_str_eq(buf, wanted);
+}
+
+START_TEST(a_flush_sends_what_a_mapping_wrote_after_the_close)
+{
+    start();
+    char *map = map_and_close();
+    strcpy(map, "mapped");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    stores("mapped");
+    strcpy(map, "again");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    stores("again");
+    unmap(map);
+    driven_release(&d);
+}
+END_TEST
+
+START_TEST(a_flush_sends_what_a_mapping_wrote_that_is_gone)
+{
+    start();
+    char *map = map_and_close();
+    strcpy(map, "mapped");
+    unmap(map);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    stores("mapped");
+    driven_release(&d);
+}
+END_TEST
+
+/* A time that a user sets takes the place of the one that told of the change. */
+START_TEST(a_new_time_hides_no_change_by_a_mapping)
+{
+    struct stat st;
+
+    start();
+    char *map = map_and_close();
+    strcpy(map, "mapped");
+    if (_i == 1)
+        unmap(map);
+    ck_assert_int_eq(driven_utimens(&d, "f", 2 * OLD_NS), 0);
+    ck_assert_int_eq(driven_stat(&d, "f", &st), 0);
+    ck_assert_int_eq(st.st_mtim.tv_sec, 2 * OLD_NS / NS_PER_SEC);
+    if (_i == 0)
+        unmap(map);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    stores("mapped");
+    driven_release(&d);
+}
+END_TEST
+
+/* The page was written to before: the next store to it moves no time any more. */
+START_TEST(a_new_time_hides_no_later_change_by_a_mapping)
+{
+    start();
+    char *map = map_and_close();
+    strcpy(map, "mapped");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    strcpy(map, "second");
+    ck_assert_int_eq(driven_utimens(&d, "f", 2 * OLD_NS), 0);
+    strcpy(map, "third");
+    unmap(map);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    stores("third");
+    driven_release(&d);
+}
+END_TEST
+
+/* fsync() by somebody who opened the file later. */
+START_TEST(an_fsync_waits_for_what_a_mapping_wrote)
+{
+    struct handle *h = NULL;
+
+    driven_init(&d, NULL);
+    d.config.passthrough = true;
+    d.config.durability = DURABILITY_STORE;
+    d.config.settle_ns = 60 * NS_PER_SEC;
+    driven_mount(&d);
+    driven_put(&d, "f", "", 0);
+    ck_assert_int_eq(driven_truncate(&d, "f", SIZE), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    char *map = map_and_close();
+    strcpy(map, "mapped");
+    ck_assert_int_eq(driven_open(&d, "f", O_RDONLY, &h), 0);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    stores("mapped");
+    strcpy(map, "again");
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    stores("again");
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    unmap(map);
+    driven_release(&d);
+}
+END_TEST
+
+/* Nobody mapped it: opening and closing it is no change. */
+START_TEST(what_was_only_open_is_not_sent_again)
+{
+    struct cache_stats before, after;
+
+    start();
+    cache_get_stats(d.cache, &before);
+    unmap(map_and_close());
+    ck_assert_int_eq(driven_flush(&d), 0);
+    cache_get_stats(d.cache, &after);
+    ck_assert_uint_eq(after.uploaded_files, before.uploaded_files);
+    driven_release(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_mapped");
+    TCase *t = tcase_create("cache_mapped");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, a_flush_sends_what_a_mapping_wrote_after_the_close);
+    tcase_add_test(t, a_flush_sends_what_a_mapping_wrote_that_is_gone);
+    tcase_add_loop_test(t, a_new_time_hides_no_change_by_a_mapping, 0, 2);
+    tcase_add_test(t, a_new_time_hides_no_later_change_by_a_mapping);
+    tcase_add_test(t, an_fsync_waits_for_what_a_mapping_wrote);
+    tcase_add_test(t, what_was_only_open_is_not_sent_again);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
