@@ -471,9 +471,10 @@ static bool target_done(const struct target *t)
 
 /* No settling, no waiting for a close: now. A directory is put off again with each change below
  * it, as when its files come to be stored; what failed waits for its next attempt. */
-static void hurry_locked(struct flush *fl, struct node *n, bool first)
+static void hurry_locked(struct flush *fl, const struct target *t, bool first)
 {
     struct cache *c = fl->cache;
+    struct node *n = t->node;
     struct file *f = n->file;
 
     if (n->dir) {
@@ -484,7 +485,7 @@ static void hurry_locked(struct flush *fl, struct node *n, bool first)
         return;
     }
     assert(f); /* what owes something and is no directory has a file */
-    f->wanted = true;
+    file_want_locked(f, t->generation);
     if (first)
         f->due_ns = 0;
     if (!f->queued) {
@@ -591,7 +592,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
             continue;
         all = false;
         fl->left++;
-        hurry_locked(fl, n, first);
+        hurry_locked(fl, &fl->v[i], first);
         const char *text = n->dir ? n->dir->error_text : n->file->error_text;
         int err = n->dir ? n->dir->error : n->file->error;
         unsigned attempts = n->dir ? n->dir->attempts : n->file->attempts;

@@ -395,6 +395,13 @@ bool file_stored_locked(struct node *n, uint64_t generation)
     return true;
 }
 
+void file_want_locked(struct file *f, uint64_t generation)
+{
+    f->wanted = true;
+    if (f->wanted_generation < generation)
+        f->wanted_generation = generation;
+}
+
 void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
 {
     struct file *f = n->file;

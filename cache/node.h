@@ -195,6 +195,7 @@ struct file {
     uint64_t after_seq;  /* of the first one that the upload which runs has not seen; 0 none */
     int64_t due_ns;      /* CLOCK_MONOTONIC: not uploaded before */
     unsigned attempts;   /* failed uploads in a row */
+    unsigned rewrites;   /* in a row that found it rewritten while they read it */
     int64_t failing_ns;  /* CLOCK_MONOTONIC; of the first of them */
     int error;           /* of the last failed upload */
     bool error_told;     /* a close or fsync has reported it */
@@ -203,8 +204,9 @@ struct file {
     bool staged;       /* waits for a rename, as its name says */
     int64_t staged_ns; /* CLOCK_MONOTONIC; since when */
     bool uploading;
-    bool held;   /* a mapping may still write */
-    bool wanted; /* somebody waits for it: no settling, staging names too */
+    bool held;                  /* a mapping may still write */
+    bool wanted;                /* somebody waits for it: no settling, staging names too */
+    uint64_t wanted_generation; /* the last one that somebody waits, or waited, for */
     int64_t
         readers_ns;   /* CLOCK_MONOTONIC; since when it waits for readers of what it replaces */
     char *upload_key; /* while uploading: under which name */
@@ -538,6 +540,8 @@ void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
     REQUIRES(&c->lock);
 /* Whether the store has this generation, or a later one, under each name that it owes. */
 bool file_stored_locked(struct node *n, uint64_t generation);
+/* Somebody waits until the store has this generation. */
+void file_want_locked(struct file *f, uint64_t generation);
 /* Its content may change at the store or here without a listing being right about it. */
 bool node_is_ours(struct node *n);
 void file_mark_dirty_locked(struct cache *c, struct node *n, bool content) REQUIRES(&c->lock);

@@ -708,14 +708,15 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
 
 /* ---- closing ---- */
 
-/* An error that will not go away by itself is told once to each handle. */
+/* An error that will not go away by itself, or with the close, is told once to each handle. */
 static int tell_error_locked(struct handle *h)
 {
     struct file *f = h->node->file;
 
     if (!f->error || f->error_told || h->told)
         return 0;
-    if (f->error == -ETIMEDOUT || f->error == -EHOSTUNREACH || f->error == -EAGAIN)
+    if (f->error == -ETIMEDOUT || f->error == -EHOSTUNREACH || f->error == -EAGAIN ||
+        f->error == -EBUSY)
         return 0;
     h->told = f->error_told = true;
     return f->error;
@@ -733,7 +734,8 @@ static int store_has_locked(struct cache *c, struct handle *h, struct waiter *w)
     struct node *n = h->node;
     struct file *f = n->file;
 
-    if (!w->generation)
+    bool first = !w->generation;
+    if (first)
         w->generation = f->generation;
     if (!n->links || file_stored_locked(n, w->generation) ||
         (f->state != FILE_DIRTY && !(n->flags & NODE_ATTR_DIRTY))) {
@@ -743,11 +745,13 @@ static int store_has_locked(struct cache *c, struct handle *h, struct waiter *w)
     /* What was cut off is not uploaded: nothing would end the waiting. */
     if (f->error && (f->cut || (!f->uploading && !h->told))) {
         h->told = true;
+        file_unwant_locked(f);
         return f->error;
     }
     h->told = false;
-    f->wanted = true;
-    f->due_ns = 0;
+    file_want_locked(f, w->generation);
+    if (first) /* what is tried again makes its pause */
+        f->due_ns = 0;
     scheduler_kick_locked(c);
     return waitq_park_locked(c, &f->upload_waiters, w);
 }

@@ -1,12 +1,14 @@
 /* Uploads: one name of one file goes to the store, as one request or in parallel parts.
  *
  * What is sent is a stable file: without writers a writable open stops the upload before a
- * changed byte can leave; with writers (a flush, a growing log) the content is compared before
- * it is committed. Clean is declared only when no writer lived. docs/format.md, section 3. */
+ * changed byte can leave; with writers (a flush, a growing log) what the file was when it was
+ * looked at is sent, and read again before it is committed. Clean is declared only when no
+ * writer lived. docs/format.md, section 3. */
 #include "cache/node.h"
 
 #include "cache/crash.h"
 #include "cache/intent.h"
+#include "common/crc32c.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -20,6 +22,9 @@
 /* A live file up to this size is read into memory and sent from there. */
 #define SNAPSHOT_MAX (UINT64_C(16) << 20)
 #define HELD_NS      (1 * NS_PER_SEC)
+/* How often in a row a live file may be found rewritten before that counts as a failure. */
+#define REWRITES_MAX  3
+#define COMPARE_BYTES ((size_t)1 << 20)
 /* How often the parts of a session are asked for in vain. */
 #define RESUMES_MAX 3
 
@@ -49,14 +54,28 @@ struct job {
 struct file_source {
     struct source base;
     struct job *job;
-    uint64_t start;    /* of this part in the file */
-    uint64_t *counted; /* highest byte reported as done, or NULL */
+    uint64_t start;  /* of this part in the file */
+    uint64_t summed; /* bytes of it that `sum` is of */
+    uint32_t sum;    /* CRC-32C of what was read of it last, in order; of a live file only */
 };
 
 static int disk_failed(struct job *j, int err)
 {
     atomic_store(&j->disk_error, err);
     return err;
+}
+
+/* Drivers read a source in order, and from its beginning when they start over. */
+static void sum_up(struct file_source *s, const void *buf, size_t len, uint64_t off)
+{
+    if (off == 0) {
+        s->sum = 0;
+        s->summed = 0;
+    }
+    if (off == s->summed) {
+        s->sum = crc32c(s->sum, buf, len);
+        s->summed += len;
+    }
 }
 
 static ssize_t file_pread(struct source *src, void *buf, size_t len, uint64_t off)
@@ -79,6 +98,8 @@ static ssize_t file_pread(struct source *src, void *buf, size_t len, uint64_t of
      */
     if (!j->live && atomic_load(&j->node->file->changed))
         return CHANGED;
+    if (j->live)
+        sum_up(s, buf, (size_t)n, off);
     return n == 0 ? CHANGED : n;
 }
 
@@ -107,6 +128,44 @@ static int still_same(struct job *j)
     if (!j->live && atomic_load(&j->node->file->changed))
         return CHANGED;
     return same_stat(&now, &j->st) ? 0 : CHANGED;
+}
+
+/* Whether the file has this CRC-32C at [off, end). 0, CHANGED or another error. */
+static int compare_range(struct job *j, uint64_t off, uint64_t end, uint32_t sum)
+{
+    auto_free char *buf = malloc(COMPARE_BYTES);
+    uint32_t now = 0;
+
+    if (!buf)
+        return -ENOMEM;
+    while (off < end) {
+        size_t want = end - off < COMPARE_BYTES ? (size_t)(end - off) : COMPARE_BYTES;
+        ssize_t n = pread(j->fd, buf, want, (off_t)off);
+        if (n < 0)
+            return disk_failed(j, -errno);
+        if (n == 0 || atomic_load(&j->cache->cancelled))
+            return n == 0 ? CHANGED : -EINTR;
+        now = crc32c(now, buf, (size_t)n);
+        off += (uint64_t)n;
+    }
+    return now == sum ? 0 : CHANGED;
+}
+
+/* Whether the file begins with what was read of it, whose sums are those of each `step` bytes.
+ * Each byte of a live file was read once by now and is read again: what is the same both times
+ * is what the file was at the moment in between (a content that came back aside). That it grew
+ * is no matter. 0, CHANGED or another error. */
+static int begins_the_same(struct job *j, const uint32_t *sums, uint64_t step)
+{
+    uint64_t size = (uint64_t)j->st.st_size;
+    int r = still_same(j);
+
+    if (r != CHANGED || !j->live)
+        return r;
+    r = 0;
+    for (uint64_t off = 0; r == 0 && off < size; off += step)
+        r = compare_range(j, off, size - off < step ? size : off + step, sums[off / step]);
+    return r;
 }
 
 /* ---- versions ---- */
@@ -200,6 +259,7 @@ struct parts {
     struct upload *up;
     uint64_t part_size;
     unsigned n_parts;
+    uint32_t *sums;    /* CRC-32C of each as it was sent; of a live file only */
     bool resumed;      /* the store may have some of them */
     atomic_uint next;  /* part number to be taken */
     atomic_int result; /* first failure */
@@ -228,6 +288,10 @@ static int send_part(struct parts *p, unsigned number, struct op *op)
         r = store_upload_part(p->up, op, number, &src.base);
     else if (r == 1)
         r = 0;
+    if (r == 0 && p->sums) {
+        p->sums[number - 1] = src.sum;
+        r = src.summed == size ? 0 : CHANGED;
+    }
     if (r == 0) {
         mutex_lock(&p->job->cache->lock);
         p->job->node->file->upload_done += size;
@@ -394,17 +458,27 @@ static int commit_parts(struct job *j, struct upload *up, struct op *op, struct 
     return r;
 }
 
+/* Room for what is sent of each part. */
+static int sums_new(struct parts *p)
+{
+    p->n_parts = (unsigned)(((uint64_t)p->job->st.st_size + p->part_size - 1) / p->part_size);
+    p->sums = p->job->live ? calloc(p->n_parts, sizeof(*p->sums)) : NULL;
+    return p->job->live && !p->sums ? -ENOMEM : 0;
+}
+
 /* The parts are sent and committed, or the session is left for another attempt, or ended. */
 static int run_session(struct job *j, struct parts *p, struct session *s, struct op *op,
                        struct object *obj)
 {
     struct cache *c = j->cache;
 
-    p->n_parts = (unsigned)(((uint64_t)j->st.st_size + p->part_size - 1) / p->part_size);
-    int r = send_parts(p, op);
+    int r = sums_new(p);
+    if (r == 0)
+        r = send_parts(p, op);
     crash_point("upload-parts");
     if (r == 0)
-        r = still_same(j);
+        r = begins_the_same(j, p->sums, p->part_size);
+    free(p->sums);
     if (r == 0)
         r = commit_parts(j, p->up, op, obj);
     if (r == 0) {
@@ -461,7 +535,8 @@ static int put_snapshot(struct job *j, struct op *op, struct object *obj)
     ssize_t n = pread(j->fd, copy, size, 0);
     if (n < 0)
         return disk_failed(j, -errno);
-    int r = (size_t)n == size ? still_same(j) : CHANGED;
+    const uint32_t sum = crc32c(0, copy, (size_t)n);
+    int r = (size_t)n == size ? begins_the_same(j, &sum, size ? size : 1) : CHANGED;
     if (r < 0)
         return r;
     mem_source_init(&src, copy, size);
@@ -677,6 +752,7 @@ static bool any_dirty_name(struct node *n)
 static void clear_error_locked(struct file *f)
 {
     f->attempts = 0;
+    f->rewrites = 0;
     if (f->cut) /* it was while it was sent: that error stays until it is mended */
         return;
     f->error = 0;
@@ -799,6 +875,8 @@ static void done_locked(struct job *j, const struct object *obj)
         settle_locked(c, j);
     else if (!same)
         reorder_locked(c, f, f->after_seq); /* 0: not closed since */
+    if (file_stored_locked(n, f->wanted_generation))
+        f->wanted = false; /* what was written since goes up in its own time */
     f->due_ns =
         f->queued && !j->live ? clock_mono_ns() + (same ? 0 : c->config.settle_ns) : f->due_ns;
 }
@@ -977,6 +1055,22 @@ static void finish(struct job *j, int r, const struct object *obj, const char *w
     ns_done(c);
 }
 
+/* A live file is not what was sent of it. CHANGED: once more, after a pause; -EBUSY: that was
+ * so too often. */
+static int rewritten(struct job *j, struct op *op)
+{
+    mutex_lock(&j->cache->lock);
+    struct file *f = j->node->file;
+    bool often = ++f->rewrites >= REWRITES_MAX;
+    f->rewrites = often ? 0 : f->rewrites;
+    mutex_unlock(&j->cache->lock);
+    return often ? op_fail(op, -EBUSY,
+                           "upload %s: it is rewritten each time while it is read; tried again "
+                           "after a pause, and when its writers close it",
+                           j->path)
+                 : CHANGED;
+}
+
 static void run_upload(struct task *task)
 {
     struct job *j = container_of(task, struct job, task);
@@ -995,6 +1089,8 @@ static void run_upload(struct task *task)
         (void)disk_failed(j, r);
     if (r == 0)
         r = send_object(j, &op, &obj);
+    if (r == CHANGED && j->live && j->content)
+        r = rewritten(j, &op);
     /* Whatever the store made of it. */
     if (r < 0 && atomic_load(&j->disk_error)) {
         r = atomic_load(&j->disk_error);
