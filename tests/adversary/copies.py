@@ -1,9 +1,28 @@
 """Cache directories that were moved, copied, restored and rolled back."""
 
 import os
+import shutil
+import subprocess
 
 from harness import check
+from place import MIB, content
 from places import everywhere
+
+
+def run(*words):
+    subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+
+
+def read_some(node, key, size):
+    """A program reads the beginning: the file is here in part."""
+    with open(node.path(key), "rb", buffering=0) as f:
+        f.read(size)
+
+
+def replaced(node, copy):
+    """The copy takes the place of the node's cache."""
+    shutil.rmtree(node.cache)
+    os.rename(copy, node.cache)
 
 
 @everywhere
@@ -21,4 +40,28 @@ def moved(w):
     check(b.read("f") == b"two", "lost: what the cache owed")
 
 
-CASES = [moved]
+def without_xattrs(w, copy):
+    """A cache comes back from a copy that knows no xattrs: what it has was made by no protocol."""
+    w.put(large=content("large", 24 * MIB))
+    a = w.node()
+    a.write("small", b"from before")
+    check(a.flush() == 0, "flush")
+    read_some(a, "large", 4096)
+    check(a.umount() == 0, "umount")
+    copy(a.cache, a.cache + "-copy")
+    replaced(a, a.cache + "-copy")
+    if a.try_up():
+        a.flush()
+
+
+@everywhere
+def copied_by_cp_r(w):
+    without_xattrs(w, lambda old, new: run("cp", "-r", old, new))
+
+
+@everywhere
+def copied_by_rsync(w):
+    without_xattrs(w, lambda old, new: run("rsync", "-a", f"{old}/", new))
+
+
+CASES = [moved, copied_by_cp_r, copied_by_rsync]
