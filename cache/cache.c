@@ -293,7 +293,14 @@ static int open_cache(struct cache *c, const struct cache_config *config, struct
         r = check_identity(c, op);
     if (r == 0)
         r = size_up(c, op);
-    return r;
+    if (r < 0)
+        return r;
+    /* Who is refused, or only looks, leaves the note of the mount before: it changed nothing.
+     */
+    r = mirror_note_boot(&c->mirror);
+    return r < 0 ? op_fail(op, r, "cache %s: can't note the boot id: %s", c->mirror.dir,
+                           strerror(-r))
+                 : 0;
 }
 
 static struct cache *cache_alloc(void)
@@ -390,6 +397,30 @@ void cache_stop(struct cache *c)
     scheduler_kick_locked(c);
     mutex_unlock(&c->lock);
     ns_done(c);
+}
+
+/* What runs is being cancelled, and nothing begins. */
+static void await_workers(struct cache *c)
+{
+    mutex_lock(&c->lock);
+    while (c->uploads_running || c->uploads_running_dirs || c->deletes_running ||
+           c->copies_running || c->sessions_ending)
+        mutex_wait(&c->lock, &c->progress);
+    mutex_unlock(&c->lock);
+}
+
+int cache_end(struct cache *c, struct op *op)
+{
+    cache_stop(c);
+    await_workers(c);
+    int r = journal_sync(c->journal);
+    if (r == 0)
+        r = mirror_note_end(&c->mirror);
+    return r < 0 ? op_fail(op, r,
+                           "cache %s: can't sync it: %s; what is not in the store may be lost "
+                           "if the machine loses its power before the next mount",
+                           c->mirror.dir, strerror(-r))
+                 : 0;
 }
 
 static void stop_threads(struct cache *c)

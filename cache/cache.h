@@ -105,6 +105,10 @@ int cache_new(const struct cache_config *config, struct store *store, struct op 
 /* Stops the workers, abandons what waits (it stays on disk) and closes. No handle may be open.
  * Accepts NULL. */
 void cache_free(struct cache *c);
+/* The clean end, before cache_free(): stops as cache_stop(), syncs what the store lacks to the
+ * disk and notes that, so that a reboot takes nothing from it. Blocks for the disk; what
+ * somebody still writes past the cache is not counted in. The frontend is gone by then. */
+int cache_end(struct cache *c, struct op *op);
 /* Wakes every waiter with -EINTR and answers no new call with CACHE_PARKED: before
  * cache_free(). */
 void cache_stop(struct cache *c);

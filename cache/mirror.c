@@ -398,7 +398,9 @@ int mirror_write_text(struct mirror *m, const char *name, const char *text)
         return -errno;
     if ((size_t)n != len)
         return -ENOSPC;
-    return renameat(m->root_fd, temporary, m->root_fd, name) < 0 ? -errno : 0;
+    if (renameat(m->root_fd, temporary, m->root_fd, name) < 0)
+        return -errno;
+    return fsync(m->root_fd) < 0 ? -errno : 0;
 }
 
 /* ---- opening ---- */
@@ -513,6 +515,9 @@ static int probe(struct mirror *m, struct op *op)
     return unlinkat(m->incoming_fd, "probe", 0) < 0 ? -errno : 0;
 }
 
+#define BOOT_ENDED "ended "
+
+/* A line. */
 static int boot_id(char id[64])
 {
     auto_close int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -534,7 +539,10 @@ static int check_boot(struct mirror *m)
         return 0; /* a new cache */
     if (r < 0 || (r = boot_id(now)) < 0)
         return r;
-    m->rebooted = strcmp(now, then) != 0;
+    m->rebooted = strncmp(now, then, strlen(now)) != 0;
+    const char *second = strchr(then, '\n');
+    if (!second || sscanf(second + 1, BOOT_ENDED "%" SCNd64, &m->ended_ns) != 1)
+        m->ended_ns = 0;
     return 0;
 }
 
@@ -560,6 +568,50 @@ int mirror_note_boot(struct mirror *m)
     int r = boot_id(now);
 
     return r < 0 ? r : mirror_write_text(m, "boot", now);
+}
+
+/* The time that the filesystem gives to a change of now. */
+static int disk_time(struct mirror *m, int64_t *ret_ns)
+{
+    struct stat st;
+
+    if (futimens(m->lock_fd, NULL) < 0 || fstat(m->lock_fd, &st) < 0)
+        return -errno;
+    *ret_ns = (int64_t)st.st_ctim.tv_sec * NS_PER_SEC + st.st_ctim.tv_nsec;
+    return 0;
+}
+
+/* Waits until the disk's clock shows another time than `then_ns`. */
+static int await_disk_tick(struct mirror *m, int64_t then_ns)
+{
+    const struct timespec pause = {.tv_nsec = NS_PER_MS};
+    int64_t now_ns = then_ns;
+    int r = 0;
+
+    while (r == 0 && now_ns == then_ns) {
+        (void)nanosleep(&pause, NULL);
+        r = disk_time(m, &now_ns);
+    }
+    return r;
+}
+
+int mirror_note_end(struct mirror *m)
+{
+    char text[128];
+    int64_t ended_ns;
+    int r = boot_id(text);
+
+    if (r == 0)
+        r = disk_time(m, &ended_ns);
+    if (r == 0)
+        r = await_disk_tick(m, ended_ns);
+    if (r == 0 && syncfs(m->root_fd) < 0)
+        r = -errno;
+    if (r < 0)
+        return mirror_note(m, r);
+    size_t len = strlen(text);
+    (void)snprintf(text + len, sizeof(text) - len, BOOT_ENDED "%" PRId64 "\n", ended_ns);
+    return mirror_note(m, mirror_write_text(m, "boot", text));
 }
 
 static int open_all(struct mirror *m, struct op *op)

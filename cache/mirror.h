@@ -25,6 +25,8 @@ struct mirror {
     bool rebooted;       /* the boot id differs from the last mount's */
     bool copied;         /* the directory is not the one that the last mount had */
     bool stampless;      /* and its extended attributes did not come along */
+    int64_t ended_ns;    /* CLOCK_REALTIME of the last mount's clean end, as the filesystem
+                            counts; what was not changed since is on the disk; 0: killed */
     atomic_bool refused; /* a change got EROFS */
 };
 
@@ -35,8 +37,12 @@ void mirror_close(struct mirror *m);
 /* The directory's own random number, made at its first mount: tells its writes from those of
  * other nodes. */
 int mirror_id(struct mirror *m, uint64_t *ret_id);
-/* Notes the boot id of now, once recovery has drawn its consequences. */
+/* Notes the boot id of now, durably, once recovery has drawn its consequences: the end of the
+ * last mount counts no more. */
 int mirror_note_boot(struct mirror *m);
+/* Syncs all that is in the cache directory, and notes that: a clean end. Blocks for the disk,
+ * and until its clock has moved on, so that a later change shows. */
+int mirror_note_end(struct mirror *m);
 /* Empties incoming/ and orphans/. */
 int mirror_clean(struct mirror *m);
 

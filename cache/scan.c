@@ -281,10 +281,17 @@ static bool was_synced(const struct stamp_attrs *a, const struct stat *st)
            a->synced_size == (uint64_t)st->st_size;
 }
 
+/* Whether it is on the disk for having been there when the last mount ended: nobody sets the
+ * time of an inode's change. */
+static bool was_ended(const struct cache *c, const struct stat *st)
+{
+    return (int64_t)st->st_ctim.tv_sec * NS_PER_SEC + st->st_ctim.tv_nsec <= c->mirror.ended_ns;
+}
+
 /* Data that was not synced may be gone after a reboot, whatever the stamps say. */
 static bool trusted(struct cache *c, const struct stamp_attrs *a, const struct stat *st)
 {
-    return !c->mirror.rebooted || was_synced(a, st);
+    return !c->mirror.rebooted || was_ended(c, st) || was_synced(a, st);
 }
 
 static int remember_dirty(struct scan *s, struct node *n)
@@ -373,7 +380,7 @@ static int judge(struct scan *s, struct entry *e, const char *path, const struct
         f->clean_size = n->size = k->size;
         if ((uint64_t)st->st_size != k->size)
             return VERDICT_DROP; /* a truncate that was not answered */
-        if (c->mirror.rebooted && forget_content(c, n, path, st, k, true) != 0)
+        if (!trusted(c, a, st) && forget_content(c, n, path, st, k, true) != 0)
             return VERDICT_DROP;
         e->dirty = n->flags & NODE_ATTR_DIRTY;
         return e->dirty ? remember_dirty(s, n) : 0;
@@ -753,8 +760,6 @@ int cache_recover(struct cache *c, struct op *op)
         r = sessions_load(c);
     if (r == 0)
         r = pins_load(c);
-    if (r == 0)
-        r = mirror_note_boot(&c->mirror);
     if (r == 0)
         r = place_note(&c->mirror);
     if (r < 0)

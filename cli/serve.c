@@ -2,8 +2,8 @@
  *
  * The order of the start is the order in which failures are told: store, cache directory, mount
  * (options and mountpoint were checked before). The end: the mount goes (by an unmount, or by
- * SIGTERM after a first drain), what is dirty goes to the store, then the cache directory is
- * released. */
+ * SIGTERM after a first drain), what is dirty goes to the store, what remains is synced to the
+ * disk, then the cache directory is released. */
 #include "cli/serve.h"
 
 #include "cli/command.h"
@@ -333,6 +333,16 @@ static void write_indexes(struct mount *m)
     cache_write_indexes(m->cache, &op);
 }
 
+/* From here on a reboot takes nothing from what the store lacks. */
+static void end_cache(struct mount *m)
+{
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    if (cache_end(m->cache, &op))
+        log_warn("%s", op.why);
+}
+
 /* What the end leaves: the answer to those who wait for it. Returns an exit code. */
 static int finish(struct mount *m)
 {
@@ -342,6 +352,7 @@ static int finish(struct mount *m)
 
     drain(m, "after unmounting");
     write_indexes(m);
+    end_cache(m);
     cache_get_stats(m->cache, &s);
     clean = !s.dirty_files && !s.pending_ops && !s.kept_files;
     last = status_doc_json(m->status, !clean);

@@ -165,6 +165,29 @@ def machine_rebooted(work, name, options):
             check(f.read() == b"changed", "runfs recover --export: not what was written")
 
 
+def ended_and_rebooted(work, name, options):
+    """The store is away, the daemon is told to end, the machine boots again: what was closed and
+    removed before is believed, though nobody synced it."""
+    with Place(work, name, (*options, "drain_timeout=1s")) as p:
+        p.write("changed", 100_000)
+        p.write("removed", 100_000)
+        p.mount.flush(60)
+        p.proxy.refuse()
+        p.write("changed", 200_000)
+        os.unlink(p.path("removed"))
+        del p.written["removed"]
+        harness.end_process(p.mount.process, seconds=60)
+        p.mount.wait_dead()
+        with open(os.path.join(p.cache, "boot"), "r+") as f:
+            f.write("00000000")
+        p.proxy.accept()
+        p.mount = p.new_mount()
+        p.mount.start()
+        check(p.read("changed") == p.written["changed"], "changed: not what was closed")
+        check(not os.path.exists(p.path("removed")), "removed: it is back")
+        p.finish()
+
+
 # ---- an upload in parts is broken off ------------------------------------------------------
 
 
@@ -584,8 +607,7 @@ def disk_filled_by_others(work, name, options):
 
 
 CASES = [server_stopped, server_stuck, connections_cut, umount_without_server, machine_rebooted,
-         upload_resumed, upload_of_changed_file, killed_around_parts,
-         killed_around_copies,
+         ended_and_rebooted, upload_resumed, upload_of_changed_file, killed_around_parts, killed_around_copies,
          damaged_at_the_server, small_cache_many_files, small_cache_one_file, disk_full_store_down, disk_full_store_up,
          disk_full_one_file, disk_filled_by_others]
 SLOW = [disk_full_store_down, server_stopped, small_cache_one_file, small_cache_many_files]

@@ -167,6 +167,16 @@ void driven_unmount(struct driven *d)
     d->cache = NULL;
 }
 
+void driven_end(struct driven *d)
+{
+    struct op op;
+
+    op_init(&op, STUCK_NS);
+    int r = cache_end(d->cache, &op);
+    ck_assert_msg(r == 0, "end: %d %s", r, op.why);
+    driven_unmount(d);
+}
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
     (void)st;

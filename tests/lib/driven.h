@@ -27,8 +27,10 @@ void driven_init_like_s3(struct driven *d, driven_around around);
 void driven_init_folder(struct driven *d, driven_around around, uint64_t part_size);
 void driven_release(struct driven *d);
 void driven_mount(struct driven *d);
-/* What is not in the store stays owed. */
+/* What is not in the store stays owed. As after a kill: nothing is noted, nothing synced. */
 void driven_unmount(struct driven *d);
+/* The same, as a daemon ends that was asked to. */
+void driven_end(struct driven *d);
 /* Mounted again with an empty cache directory. */
 void driven_mount_afresh(struct driven *d);
 

@@ -33,15 +33,23 @@ static void setup(void)
     atomic_store(&refusing, false);
 }
 
+/* The boot id is the first line of its file. */
 static void another_boot(void)
 {
     char path[128];
 
     (void)snprintf(path, sizeof(path), "%s/boot", d.dir);
-    FILE *f = fopen(path, "w");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_int_ge(fputs("00000000-0000-0000-0000-000000000000\n", f), 0);
-    ck_assert_int_eq(fclose(f), 0);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(pwrite(fd, "00000000", 8, 0), 8);
+    ck_assert_int_eq(close(fd), 0);
+}
+
+static int count_one(void *arg, const struct cache_pending *p)
+{
+    (void)p;
+    ++*(int *)arg;
+    return 0;
 }
 
 static uint64_t kept(void)
@@ -59,6 +67,107 @@ static void reboot_unstored(void)
     another_boot();
     driven_mount(&d);
 }
+
+static void reboot_ended(void)
+{
+    driven_end(&d);
+    another_boot();
+    atomic_store(&refusing, false);
+    driven_mount(&d);
+}
+
+/* A store with `f` and `gone` in their first version, which takes nothing more. */
+static void mount_stored(void)
+{
+    driven_init(&d, refuse);
+    d.config.settle_ns = 10 * NS_PER_SEC; /* nothing has failed when it is closed */
+    driven_store(&d, "f", "one", 3);
+    driven_store(&d, "gone", "one", 3);
+    driven_mount(&d);
+    atomic_store(&refusing, true);
+}
+
+static void all_comes_to_the_store(void)
+{
+    struct stat st;
+
+    ck_assert_uint_eq(kept(), 0);
+    ck_assert_int_eq(driven_stat(&d, "gone", &st), -ENOENT);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "two");
+    driven_stores(&d, "gone", NULL);
+}
+
+/* Nobody fsynced anything, but the daemon had the time to. */
+START_TEST(a_clean_end_is_believed_after_a_reboot)
+{
+    mount_stored();
+    driven_put(&d, "f", "two", 3);
+    ck_assert_int_eq(driven_unlink(&d, "gone"), 0);
+    reboot_ended();
+    all_comes_to_the_store();
+    driven_release(&d);
+}
+END_TEST
+
+START_TEST(what_looks_into_an_ended_cache_takes_nothing_from_it)
+{
+    int n = 0;
+    struct op op;
+
+    mount_stored();
+    driven_put(&d, "f", "two", 3);
+    ck_assert_int_eq(driven_unlink(&d, "gone"), 0);
+    driven_end(&d);
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(recover_list(d.dir, &op, count_one, &n), 0);
+    ck_assert_int_eq(n, 2);
+    /* Nor does a mount that is refused. */
+    struct cache_config other = d.config;
+    other.identity = "another store";
+    ck_assert_int_eq(cache_new(&other, d.store, &op, &d.cache), -EEXIST);
+    another_boot();
+    atomic_store(&refusing, false);
+    driven_mount(&d);
+    all_comes_to_the_store();
+    driven_release(&d);
+}
+END_TEST
+
+/* A mapping, or a descriptor past the daemon, can outlive it. */
+START_TEST(what_was_written_after_the_end_is_not_believed)
+{
+    char path[128];
+
+    mount_stored();
+    driven_put(&d, "f", "two", 3);
+    driven_end(&d);
+    (void)snprintf(path, sizeof(path), "%s/mirror/f", d.dir);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(pwrite(fd, "TWO", 3, 0), 3);
+    ck_assert_int_eq(close(fd), 0);
+    another_boot();
+    driven_mount(&d);
+    ck_assert_uint_eq(kept(), 1);
+    driven_shows(&d, "f", "one");
+    driven_release(&d);
+}
+END_TEST
+
+/* The end of one mount says nothing of the next. */
+START_TEST(a_kill_after_a_clean_end_is_a_kill)
+{
+    mount_stored();
+    driven_end(&d);
+    driven_mount(&d);
+    driven_put(&d, "f", "two", 3);
+    reboot_unstored();
+    ck_assert_uint_eq(kept(), 1);
+    driven_shows(&d, "f", "one");
+    driven_release(&d);
+}
+END_TEST
 
 /* sync(1) opens what it is given to read it. */
 START_TEST(who_only_reads_can_sync)
@@ -163,13 +272,6 @@ START_TEST(what_is_kept_twice_has_room)
     driven_release(&d);
 }
 END_TEST
-
-static int count_one(void *arg, const struct cache_pending *p)
-{
-    (void)p;
-    ++*(int *)arg;
-    return 0;
-}
 
 static void has_exported(const char *folder, const char *name, const char *wanted)
 {
@@ -346,6 +448,10 @@ int main(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_test(t, a_clean_end_is_believed_after_a_reboot);
+    tcase_add_test(t, what_looks_into_an_ended_cache_takes_nothing_from_it);
+    tcase_add_test(t, what_was_written_after_the_end_is_not_believed);
+    tcase_add_test(t, a_kill_after_a_clean_end_is_a_kill);
     tcase_add_test(t, who_only_reads_can_sync);
     tcase_add_test(t, a_synced_file_stays_so_with_another_time);
     tcase_add_test(t, a_synced_file_stays_so_in_a_later_mount);
