@@ -27,6 +27,7 @@ void cache_config_init(struct cache_config *config)
         .settle_ns = 100 * NS_PER_MS,
         .index_settle_ns = 5 * NS_PER_SEC,
         .late_ns = 10 * NS_PER_SEC,
+        .retry_ns = 2 * NS_PER_SEC,
         .grace_ns = 60 * NS_PER_SEC,
         .store_timeout_ns = 300 * NS_PER_SEC,
         .ask_timeout_ns = 60 * NS_PER_SEC,

@@ -68,6 +68,8 @@ struct cache_config {
     int64_t settle_ns;          /* how long a closed file rests before its upload starts */
     int64_t late_ns; /* how long after a crash a request of the daemon that was killed may still
                         take effect at the store */
+    int64_t retry_ns; /* how long the first pause is after a failed upload, removal or rename;
+                         the next ones double, up to a minute */
     int64_t grace_ns; /* how long uploads that would make room must have been failing before
                          writers get ENOSPC */
     int64_t store_timeout_ns; /* deadline of one request to the store, with its retries */

@@ -1002,7 +1002,7 @@ static void run_copying(struct task *task)
     if (r == COPY_WAITS)
         k->intent->running = false;
     if (r < 0) {
-        intent_failed_locked(k->intent, r, op.why);
+        intent_failed_locked(c, k->intent, r, op.why);
         failure_note_locked(c, &c->write_failure, r, op.why);
     }
     progress_locked(c);

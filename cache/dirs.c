@@ -208,7 +208,7 @@ static void dir_done_locked(struct dir_job *j, int r, const struct object *obj, 
         return;
     d->error = r;
     d->attempts++;
-    d->due_ns = clock_mono_ns() + retry_delay_ns(d->attempts);
+    d->due_ns = clock_mono_ns() + retry_delay_ns(c, d->attempts);
     free(d->error_text);
     d->error_text = strdup(why);
     failure_note_locked(c, &c->write_failure, r, why);

@@ -674,7 +674,7 @@ static int64_t may_come_back(struct cache *c, const struct intent *i)
     return until_ns;
 }
 
-void intent_failed_locked(struct intent *i, int err, const char *why)
+void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
 {
     i->running = false;
     i->attempts++;
@@ -684,7 +684,7 @@ void intent_failed_locked(struct intent *i, int err, const char *why)
     i->error = err;
     free(i->error_text);
     i->error_text = strdup(why);
-    i->due_ns = clock_mono_ns() + retry_delay_ns(i->attempts);
+    i->due_ns = clock_mono_ns() + retry_delay_ns(c, i->attempts);
 }
 
 /* Somebody else's version has the name at the store: the next listing shows it. */
@@ -744,7 +744,7 @@ static void run_removal(struct task *task)
             intent_remove_locked(c, r->v[i]);
             continue;
         }
-        intent_failed_locked(r->v[i], errs[i] ? errs[i] : jr, op.why);
+        intent_failed_locked(c, r->v[i], errs[i] ? errs[i] : jr, op.why);
         failure_note_locked(c, &c->write_failure, errs[i] ? errs[i] : jr, op.why);
         log_warn("delete failed, tried again: %s", op.why);
     }

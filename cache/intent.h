@@ -27,7 +27,7 @@ bool intent_comes_first(struct cache *c, const struct intent *rename);
  * upload then. */
 bool intent_is_urgent(struct cache *c, const struct intent *removal);
 /* It failed, and is tried again later. */
-void intent_failed_locked(struct intent *i, int err, const char *why);
+void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why);
 /* Runs a rename or renamedir that is ready. */
 void copy_start_locked(struct cache *c, struct intent *i) REQUIRES(&c->lock);
 

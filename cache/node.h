@@ -753,7 +753,7 @@ void attrs_sign(struct cache *c, const char *key, struct attrs *a);
 /* Whether this cache put it to `key`. */
 bool attrs_are_ours(struct cache *c, const char *key, const struct attrs *a);
 /* How long to wait after the n-th failure in a row, with jitter, in ns. */
-int64_t retry_delay_ns(unsigned attempts);
+int64_t retry_delay_ns(const struct cache *c, unsigned attempts);
 /* ---- session.c ---- */
 /* The content that an upload in parts sends, as far as it can be told without reading it. */
 struct session_mark {

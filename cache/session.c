@@ -267,7 +267,7 @@ static void run_ending(struct task *task)
     if (r == 0)
         DL_DELETE(c->sessions, s);
     s->attempts++;
-    s->due_ns = clock_mono_ns() + retry_delay_ns(s->attempts);
+    s->due_ns = clock_mono_ns() + retry_delay_ns(c, s->attempts);
     mutex_unlock(&c->lock);
     if (r == 0)
         session_gone(c, s);

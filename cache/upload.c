@@ -601,9 +601,16 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
 
 /* ---- beginning ---- */
 
-int64_t retry_delay_ns(unsigned attempts)
+/* The longest pause between two attempts. */
+#define RETRY_MOST_NS (60 * NS_PER_SEC)
+
+int64_t retry_delay_ns(const struct cache *c, unsigned attempts)
 {
-    int64_t most = (attempts < 6 ? (INT64_C(1) << attempts) : 60) * NS_PER_SEC;
+    unsigned doubled = attempts > 5 ? 5 : attempts - 1;
+    int64_t most = c->config.retry_ns << doubled;
+
+    if (most > RETRY_MOST_NS)
+        most = RETRY_MOST_NS;
 
     /* Half of it at random, so that many files do not come back at once. */
     return most / 2 +
@@ -901,7 +908,7 @@ static void failed_locked(struct job *j, int r, const char *why)
         f->failing_ns = clock_mono_ns();
     f->error = r;
     f->error_told = false;
-    f->due_ns = clock_mono_ns() + retry_delay_ns(f->attempts);
+    f->due_ns = clock_mono_ns() + retry_delay_ns(c, f->attempts);
     free(f->error_text);
     f->error_text = strdup(why);
     failure_note_locked(c, &c->write_failure, r, why);
