@@ -380,6 +380,13 @@ static int rename_object(struct copying *k, struct op *op, char **copied, struct
     return renamed < 0 ? -ENOENT : set_any(copied);
 }
 
+/* The cache itself failed, whatever was said of it before. */
+static int not_noted(struct op *op, const char *from, const char *to, int err)
+{
+    return op_fail(op, err, "rename %s to %s: it can't be noted in the cache: %s", from, to,
+                   strerror(-err));
+}
+
 static int copy_at_store(struct cache *c, struct op *op, const char *from,
                          const char *from_etag, const char *to, struct object *obj)
 {
@@ -387,8 +394,8 @@ static int copy_at_store(struct cache *c, struct op *op, const char *from,
 
     session_watch(&watch, c, op);
     int r = store_copy(c->store, op, from, from_etag, to, NULL, NULL, obj);
-    session_unwatch(&watch, op);
-    return r;
+    int noted = session_unwatch(&watch, op);
+    return r < 0 && noted < 0 ? not_noted(op, from, to, noted) : r;
 }
 
 /* Copies what has the name now. *etag is the version that is expected there ("" any), and then
@@ -460,7 +467,7 @@ static int copy_file(struct copying *k, struct op *op)
             write_keys(c, n);
     }
     object_release(&obj);
-    return r;
+    return r < 0 ? not_noted(op, k->from, k->to, r) : 0;
 }
 
 /* ---- a directory ---- */
@@ -897,6 +904,8 @@ static int copy_tree(struct copying *k, struct op *op)
         r = plan_removals(k, plan, &n);
     if (r == 0)
         r = note_copied(k, plan, n);
+    if (r < 0)
+        (void)not_noted(op, k->from, k->to, r);
     if (r == 0)
         take_over(k, plan, n);
     for (size_t i = 0; r < 0 && i < k->n + 1; i++)
@@ -961,11 +970,13 @@ static int rename_tree(struct copying *k, struct op *op)
     if (r == -ENOTEMPTY || r == -EEXIST)
         return -EOPNOTSUPP;
     crash_point("renamedir-native");
-    if (r == 0)
-        r = note_copied(k, NULL, 0);
-    if (r == 0)
-        take_over(k, NULL, 0);
-    return r;
+    if (r < 0)
+        return r;
+    r = note_copied(k, NULL, 0);
+    if (r < 0)
+        return not_noted(op, k->from, k->to, r);
+    take_over(k, NULL, 0);
+    return 0;
 }
 
 static int copy_dir(struct copying *k, struct op *op)

@@ -490,7 +490,7 @@ struct removal {
     struct task task;
     struct cache *cache;
     struct intent *v[BATCH_MAX];
-    bool skip[BATCH_MAX]; /* published again meanwhile: only the row goes */
+    bool skip[BATCH_MAX]; /* done, or published again meanwhile: only the row goes */
     size_t n;
 };
 
@@ -534,7 +534,7 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
 {
     enum live live = live_at(c, i);
 
-    *ret_skip = live == LIVE_STORED;
+    *ret_skip = live == LIVE_STORED || i->done;
     if (late_blocks_intent_locked(c, i))
         return false;
     if ((live == LIVE_WAIT && !later_rename_waits(c, i)) ||
@@ -703,6 +703,23 @@ static void removal_lost(struct cache *c, const struct intent *i, const char *wh
     mutex_unlock(&c->lock);
 }
 
+/* One is over: carried out or not, its row gone (noted 0) or not. */
+static void removal_over_locked(struct cache *c, struct intent *i, int err, int noted,
+                                struct op *op)
+{
+    if (err == 0 && noted == 0) {
+        intent_remove_locked(c, i);
+        return;
+    }
+    i->done = err == 0;
+    if (i->done)
+        err = op_fail(op, noted, "remove %s: it is done, but can't be noted in the cache: %s",
+                      i->from, strerror(-noted));
+    intent_failed_locked(c, i, err, op->why);
+    failure_note_locked(c, &c->write_failure, err, op->why);
+    log_warn("delete failed, tried again: %s", op->why);
+}
+
 static void run_removal(struct task *task)
 {
     struct removal *r = container_of(task, struct removal, task);
@@ -728,9 +745,6 @@ static void run_removal(struct task *task)
             seqs[n++] = r->v[i]->seq;
     }
     int jr = journal_done(c->journal, seqs, n, NULL, 0);
-    if (jr < 0)
-        log_error("cache %s: can't note that deletes are done: %s", c->mirror.dir,
-                  strerror(-jr));
     crash_point("delete-noted");
     mutex_lock(&c->lock);
     for (size_t i = 0; i < r->n; i++) {
@@ -740,13 +754,7 @@ static void run_removal(struct task *task)
             r->v[i]->due_ns = again[i];
             continue;
         }
-        if (errs[i] == 0 && jr == 0) {
-            intent_remove_locked(c, r->v[i]);
-            continue;
-        }
-        intent_failed_locked(c, r->v[i], errs[i] ? errs[i] : jr, op.why);
-        failure_note_locked(c, &c->write_failure, errs[i] ? errs[i] : jr, op.why);
-        log_warn("delete failed, tried again: %s", op.why);
+        removal_over_locked(c, r->v[i], errs[i], jr, &op);
     }
     c->deletes_running--;
     progress_locked(c);

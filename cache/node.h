@@ -211,6 +211,7 @@ struct file {
         readers_ns;   /* CLOCK_MONOTONIC; since when it waits for readers of what it replaces */
     char *upload_key; /* while uploading: under which name */
     uint64_t upload_total, upload_done;
+    struct job *unnoted;      /* in the store, but the cache could not note it */
     int64_t uploaded_live_ns; /* CLOCK_MONOTONIC; last upload while it was open */
     uint64_t blocks_bytes;    /* what it takes on the disk, as last seen */
     bool in_lru, is_writer;
@@ -286,6 +287,7 @@ struct intent {
     bool urgent; /* a removal that a later rename of something around it was found to need */
     bool redo;   /* a rename that an earlier mount may have carried out, natively */
     bool running;
+    bool done;  /* a removal that the store has carried out: only its row is to go */
     bool stuck; /* as intents_look_stuck_locked() saw it */
     int error;
     char *error_text;
@@ -744,6 +746,8 @@ bool upload_comes_first(const struct file *f, uint64_t seq);
  * uploader that ends its own, and goes on with this one. */
 void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
     REQUIRES(&c->lock);
+/* One that only had to be noted: nobody will. Accepts NULL. */
+void upload_forget(struct job *j);
 /* Whether an upload to this very path, or below it, runs. */
 bool upload_runs_at_locked(struct cache *c, const char *path, bool below) REQUIRES(&c->lock);
 /* What an object's attributes are to be; released with attrs_release(). */
@@ -778,9 +782,9 @@ struct session {
 void session_mark(struct session_mark *ret, const struct stat *st, const struct attrs *a);
 /* The one that was broken off with just this content, or NULL. Others of the key are over. */
 struct session *session_take(struct cache *c, const char *key, const struct session_mark *mark);
-/* A new one, with its row and without a token. NULL when it can't be recorded. */
-struct session *session_open(struct cache *c, const char *key, const struct session_mark *mark,
-                             uint64_t part_size, int64_t began_ns, bool live);
+/* A new one, with its row and without a token. 0, or why it can't be recorded. */
+int session_open(struct cache *c, const char *key, const struct session_mark *mark,
+                 uint64_t part_size, int64_t began_ns, bool live, struct session **ret);
 /* The store has begun it. */
 int session_begun(struct cache *c, struct session *s, const char *token);
 /* Whether an upload to the key has to wait for one to be ended. */
@@ -795,9 +799,11 @@ struct session_watch {
     struct op_sessions base;
     struct cache *cache;
     struct session *session;
+    int error; /* of the journal: the last call that a session's account has failed with */
 };
 void session_watch(struct session_watch *w, struct cache *c, struct op *op);
-void session_unwatch(struct session_watch *w, struct op *op);
+/* 0, or the error of the journal that ended the call: the store has not said so. */
+int session_unwatch(struct session_watch *w, struct op *op);
 /* What an earlier mount left. */
 int sessions_load(struct cache *c);
 /* Ends those that no upload will resume; lowers *next_due. */

@@ -106,8 +106,8 @@ struct session *session_take(struct cache *c, const char *key, const struct sess
     return found;
 }
 
-struct session *session_open(struct cache *c, const char *key, const struct session_mark *mark,
-                             uint64_t part_size, int64_t began_ns, bool live)
+int session_open(struct cache *c, const char *key, const struct session_mark *mark,
+                 uint64_t part_size, int64_t began_ns, bool live, struct session **ret)
 {
     const struct journal_session row = {
         .key = key,
@@ -122,12 +122,13 @@ struct session *session_open(struct cache *c, const char *key, const struct sess
     };
     struct session *s = session_alloc(&row);
 
-    if (s && session_record(c, s) < 0) {
-        session_free(s);
-        s = NULL;
-    }
+    int r = s ? session_record(c, s) : -ENOMEM;
     crash_point("session-noted");
-    return s;
+    if (r == 0)
+        *ret = s;
+    else if (s)
+        session_free(s);
+    return r;
 }
 
 int session_begun(struct cache *c, struct session *s, const char *token)
@@ -186,19 +187,18 @@ void session_leave(struct cache *c, struct session *s, bool over)
 static int watch_begun(struct op_sessions *base, const char *key, const char *token)
 {
     struct session_watch *w = container_of(base, struct session_watch, base);
-    int r = 0;
 
     if (token) {
         crash_point("copy-session-begun");
-        r = w->session ? session_begun(w->cache, w->session, token) : -EINVAL;
+        w->error = w->session ? session_begun(w->cache, w->session, token) : -EINVAL;
         crash_point("copy-session-recorded");
-        return r;
+        return w->error;
     }
     if (w->session) /* of an attempt before */
-        session_leave(w->cache, w->session, true);
-    w->session = session_open(w->cache, key, &(struct session_mark){0}, NO_PARTS,
-                              clock_real_ns(), false);
-    return w->session ? 0 : -EIO;
+        session_leave(w->cache, take_ptr(w->session), true);
+    w->error = session_open(w->cache, key, &(struct session_mark){0}, NO_PARTS, clock_real_ns(),
+                            false, &w->session);
+    return w->error;
 }
 
 static void watch_ended(struct op_sessions *base)
@@ -218,11 +218,12 @@ void session_watch(struct session_watch *w, struct cache *c, struct op *op)
     op->sessions = &w->base;
 }
 
-void session_unwatch(struct session_watch *w, struct op *op)
+int session_unwatch(struct session_watch *w, struct op *op)
 {
     op->sessions = NULL;
     if (w->session)
         session_leave(w->cache, w->session, true);
+    return w->error;
 }
 
 /* ---- what no upload will take ---- */

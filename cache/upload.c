@@ -1,5 +1,8 @@
 /* Uploads: one name of one file goes to the store, as one request or in parallel parts.
  *
+ * A job passes through: looked at > sent > noted here. One that the store has and the cache
+ * could not note stays with its file: the next attempt only notes it.
+ *
  * What is sent is a stable file: without writers a writable open stops the upload before a
  * changed byte can leave; with writers (a flush, a growing log) what the file was when it was
  * looked at is sent, and read again before it is committed. Clean is declared only when no
@@ -41,12 +44,16 @@ struct job {
     struct stat st;
     int64_t looked_ns; /* CLOCK_REALTIME of st */
     struct attrs attrs;
-    int64_t began_ns;      /* CLOCK_MONOTONIC */
-    char *etag;            /* the store's version that is replaced, "" none */
-    bool unknown;          /* which version that is can't be told from here: it is asked */
-    bool content;          /* else attributes only */
-    bool refused;          /* the store took the condition for none that it knows */
-    atomic_int disk_error; /* negative errno of the cache's disk, when that ended the upload */
+    int64_t took_ns; /* that it was sent in */
+    char *etag;      /* the store's version that is replaced, "" none */
+    bool unknown;    /* which version that is can't be told from here: it is asked */
+    bool content;    /* else attributes only */
+    bool refused;    /* the store took the condition for none that it knows */
+    bool sent;       /* the store has it, as this object */
+    struct object object;
+    atomic_int disk_error; /* negative errno of the cache's own disk, when that ended the
+                              upload: whatever came of it, the store has not said so */
+    _Atomic(const char *) disk_step; /* constant text: what failed then */
 };
 
 /* ---- sources ---- */
@@ -59,8 +66,9 @@ struct file_source {
     uint32_t sum;    /* CRC-32C of what was read of it last, in order; of a live file only */
 };
 
-static int disk_failed(struct job *j, int err)
+static int disk_failed(struct job *j, int err, const char *step)
 {
+    atomic_store(&j->disk_step, step);
     atomic_store(&j->disk_error, err);
     return err;
 }
@@ -78,6 +86,21 @@ static void sum_up(struct file_source *s, const void *buf, size_t len, uint64_t 
     }
 }
 
+static int read_failed_here(struct job *j, int err)
+{
+    return disk_failed(j, err, "can't read the cache");
+}
+
+static int lost_here(struct job *j, int err)
+{
+    return disk_failed(j, err, "can't read the cache: its disk lost what was written");
+}
+
+static int note_failed(struct job *j, int err)
+{
+    return disk_failed(j, err, "the session can't be noted in the cache");
+}
+
 static ssize_t file_pread(struct source *src, void *buf, size_t len, uint64_t off)
 {
     struct file_source *s = container_of(src, struct file_source, base);
@@ -89,11 +112,11 @@ static ssize_t file_pread(struct source *src, void *buf, size_t len, uint64_t of
         len = (size_t)(s->base.size - off);
     ssize_t n = pread(j->fd, buf, len, (off_t)(s->start + off));
     if (n < 0)
-        return disk_failed(j, -errno);
+        return read_failed_here(j, -errno);
     /* Before the last bytes leave: without them there is no object. */
     if (s->start + off + (uint64_t)n >= (uint64_t)j->st.st_size &&
         file_check_kept(j->cache, j->node, j->fd) < 0)
-        return disk_failed(j, -EIO);
+        return lost_here(j, -EIO);
     /* A writer that came before these bytes were read has set the flag before it could write.
      */
     if (!j->live && atomic_load(&j->node->file->changed))
@@ -122,9 +145,9 @@ static int still_same(struct job *j)
     struct stat now;
 
     if (fstat(j->fd, &now) < 0)
-        return disk_failed(j, -errno);
+        return read_failed_here(j, -errno);
     if (file_check_kept(j->cache, j->node, j->fd) < 0)
-        return disk_failed(j, -EIO);
+        return lost_here(j, -EIO);
     if (!j->live && atomic_load(&j->node->file->changed))
         return CHANGED;
     return same_stat(&now, &j->st) ? 0 : CHANGED;
@@ -142,7 +165,7 @@ static int compare_range(struct job *j, uint64_t off, uint64_t end, uint32_t sum
         size_t want = end - off < COMPARE_BYTES ? (size_t)(end - off) : COMPARE_BYTES;
         ssize_t n = pread(j->fd, buf, want, (off_t)off);
         if (n < 0)
-            return disk_failed(j, -errno);
+            return read_failed_here(j, -errno);
         if (n == 0 || atomic_load(&j->cache->cancelled))
             return n == 0 ? CHANGED : -EINTR;
         now = crc32c(now, buf, (size_t)n);
@@ -426,21 +449,19 @@ static int begin_parts(struct job *j, struct parts *p, const struct session_mark
                        struct session **ret, struct op *op)
 {
     struct cache *c = j->cache;
-    struct session *s =
-        session_open(c, j->path, mark, p->part_size, j->attrs.origin_ns, j->live);
+    int r = session_open(c, j->path, mark, p->part_size, j->attrs.origin_ns, j->live, ret);
 
-    if (!s)
-        return op_fail(op, -EIO, "upload %s: the session can't be recorded", j->path);
-    *ret = s;
+    if (r < 0)
+        return note_failed(j, r);
     op_begin(c, op);
-    int r = store_upload_begin(c->store, op, j->path, &j->attrs, &p->up);
+    r = store_upload_begin(c->store, op, j->path, &j->attrs, &p->up);
     if (r < 0)
         return r;
     crash_point("session-begun");
     auto_free char *token = store_upload_token(p->up);
-    r = session_begun(c, s, token);
+    r = session_begun(c, *ret, token);
     crash_point("upload-session");
-    return r < 0 ? op_fail(op, r, "upload %s: the session can't be recorded", j->path) : 0;
+    return r < 0 ? note_failed(j, r) : 0;
 }
 
 /* 1: the session was not needed, an earlier commit of it had taken effect. */
@@ -534,7 +555,7 @@ static int put_snapshot(struct job *j, struct op *op, struct object *obj)
         return op_fail(op, -ENOMEM, "upload %s: no memory", j->path);
     ssize_t n = pread(j->fd, copy, size, 0);
     if (n < 0)
-        return disk_failed(j, -errno);
+        return read_failed_here(j, -errno);
     const uint32_t sum = crc32c(0, copy, (size_t)n);
     int r = (size_t)n == size ? begins_the_same(j, &sum, size ? size : 1) : CHANGED;
     if (r < 0)
@@ -711,7 +732,7 @@ static int look(struct job *j)
         r = -errno;
         if (r == -EIO || err_is_no_space(r))
             file_lost(c, n, j->fd);
-        return disk_failed(j, r);
+        return lost_here(j, r);
     }
     mutex_lock(&c->lock);
     f->held = held;
@@ -834,8 +855,9 @@ static void moved_meanwhile_locked(struct job *j, const struct object *obj)
 }
 
 /* The store has it. */
-static void done_locked(struct job *j, const struct object *obj)
+static void done_locked(struct job *j)
 {
+    const struct object *obj = &j->object;
     struct cache *c = j->cache;
     struct node *n = j->node;
     struct file *f = n->file;
@@ -863,7 +885,7 @@ static void done_locked(struct job *j, const struct object *obj)
     e->may_exist = true;
     e->verified_ns = clock_mono_ns();
     entry_changed_locked(c, e);
-    entry_put(e, obj, clock_mono_ns() - j->began_ns);
+    entry_put(e, obj, j->took_ns);
     if (c->store->caps & STORE_ATTRS)
         n->attrs_has = j->attrs.has;
     f->uploaded_live_ns = clock_mono_ns();
@@ -888,6 +910,12 @@ static void done_locked(struct job *j, const struct object *obj)
         f->queued && !j->live ? clock_mono_ns() + (same ? 0 : c->config.settle_ns) : f->due_ns;
 }
 
+/* Whether the failure is what the store said. */
+static bool is_answer(const struct job *j)
+{
+    return !atomic_load(&j->disk_error);
+}
+
 static void failed_locked(struct job *j, int r, const char *why)
 {
     struct cache *c = j->cache;
@@ -896,7 +924,7 @@ static void failed_locked(struct job *j, int r, const char *why)
 
     if (e)
         e->tried = true; /* only the answer may have been lost */
-    if (is_bound(j) && err_is_transient(r))
+    if (is_bound(j) && is_answer(j) && err_is_transient(r))
         (void)late_put_locked(c, j->path, j->etag ? j->etag : "");
     if (r == CHANGED) {
         f->due_ns = clock_mono_ns() + (j->live || f->held ? HELD_NS : c->config.settle_ns);
@@ -912,7 +940,7 @@ static void failed_locked(struct job *j, int r, const char *why)
     free(f->error_text);
     f->error_text = strdup(why);
     failure_note_locked(c, &c->write_failure, r, why);
-    if (err_is_no_space(r))
+    if (is_answer(j) && err_is_no_space(r))
         c->out_of_quota = true;
     if (!c->unreachable_ns)
         c->unreachable_ns = clock_mono_ns();
@@ -960,7 +988,9 @@ static int send_object(struct job *j, struct op *op, struct object *obj)
     session_watch(&watch, c, op);
     int r =
         store_set_attributes(c->store, op, j->path, *j->etag ? j->etag : NULL, &j->attrs, obj);
-    session_unwatch(&watch, op);
+    int noted = session_unwatch(&watch, op);
+    if (r < 0 && noted < 0)
+        return note_failed(j, noted);
     if (r != -ENOENT && r != -ESTALE)
         return r;
     /* The object is gone: with all content here it is made again, else there is nothing to
@@ -1018,19 +1048,32 @@ static void keep_loser(struct job *j)
     ns_done(c);
 }
 
-static void finish(struct job *j, int r, const struct object *obj, const char *why)
+static void job_free(struct job *j)
+{
+    object_release(&j->object);
+    attrs_release(&j->attrs);
+    free(j->etag);
+    free(j->path);
+    free(j);
+}
+
+void upload_forget(struct job *j)
+{
+    if (j)
+        job_free(j);
+}
+
+/* Frees the job, or leaves it with its file. */
+static void finish(struct job *j, int r, const char *why)
 {
     struct cache *c = j->cache;
     struct node *n = j->node;
-    bool sent = r == 0;
 
-    if (sent)
-        r = intents_retire(c, INTENT_UNLINK, j->path, j->intents);
     /* A rename decides under ns whether what it moves is stored, and moves it a while later. */
     ns_read(c);
     mutex_lock(&c->lock);
     if (r == 0)
-        done_locked(j, obj);
+        done_locked(j);
     else if (r == 1 && n->file->generation == j->generation)
         settle_locked(c, j);
     else if (r == 1) /* somebody came since it was looked at */
@@ -1039,7 +1082,7 @@ static void finish(struct job *j, int r, const struct object *obj, const char *w
         failed_locked(j, r, why);
     mutex_unlock(&c->lock);
     ns_done(c);
-    if (r == -ESTALE && is_bound(j))
+    if (r == -ESTALE && is_answer(j) && is_bound(j))
         keep_loser(j);
     if (r >= 0 && write_stamps(j) < 0)
         log_warn("%s is in the store, but its stamp could not be written; it will be uploaded "
@@ -1048,12 +1091,16 @@ static void finish(struct job *j, int r, const struct object *obj, const char *w
     ns_read(c); /* for the next */
     mutex_lock(&c->lock);
     forget_running_locked(c, n);
-    struct entry *e = sent && r == 0 ? entry_at(n, j->path) : NULL;
+    struct entry *e = r == 0 ? entry_at(n, j->path) : NULL;
     if (e) /* only now it is not ours any more */
         index_news_locked(c, e->parent);
     waitq_wake_locked(c, &n->file->upload_waiters, 0);
     if (j->fd >= 0)
         file_put_fd_locked(c, n->file, FD_READ);
+    if (r < 0 && j->sent)
+        n->file->unnoted = j;
+    else
+        job_free(j);
     file_lru_add_locked(c, n->file);
     upload_ended_locked(c);
     node_unref_locked(c, n);
@@ -1078,60 +1125,103 @@ static int rewritten(struct job *j, struct op *op)
                  : CHANGED;
 }
 
+/* 0: the store has it; 1: there is nothing to send. */
+static int send_now(struct job *j, struct op *op)
+{
+    int64_t began_ns = clock_mono_ns();
+    int r = look(j);
+
+    if (r < 0 && r != CHANGED && is_answer(j))
+        (void)read_failed_here(j, r);
+    if (r == 0) {
+        r = note_debt(j);
+        if (r < 0)
+            (void)disk_failed(j, r, "its stamp can't be written in the cache");
+    }
+    crash_point("upload-looked");
+    if (r == 0)
+        r = send_object(j, op, &j->object);
+    if (r == CHANGED && j->live && j->content)
+        r = rewritten(j, op);
+    j->sent = r == 0;
+    j->took_ns = clock_mono_ns() - began_ns;
+    return r;
+}
+
+/* Older removals of the name are void, on the disk first. */
+static int note_sent(struct job *j)
+{
+    int r = intents_retire(j->cache, INTENT_UNLINK, j->path, j->intents);
+
+    return r < 0 ? disk_failed(j, r, "it is in the store, but can't be noted in the cache") : 0;
+}
+
 static void run_upload(struct task *task)
 {
     struct job *j = container_of(task, struct job, task);
     struct cache *c = j->cache;
-    struct object obj = {0};
     struct op op;
+    int r;
 
     op_begin(c, &op);
-    j->began_ns = clock_mono_ns();
     j->fd = file_get_fd(c, j->node, FD_READ);
-    int r = j->fd < 0 ? j->fd : look(j);
+    if (j->fd < 0)
+        r = read_failed_here(j, j->fd);
+    else
+        r = j->sent ? 0 : send_now(j, &op);
     if (r == 0)
-        r = note_debt(j);
-    crash_point("upload-looked");
-    if (r < 0 && r != CHANGED)
-        (void)disk_failed(j, r);
-    if (r == 0)
-        r = send_object(j, &op, &obj);
-    if (r == CHANGED && j->live && j->content)
-        r = rewritten(j, &op);
+        r = note_sent(j);
     /* Whatever the store made of it. */
-    if (r < 0 && atomic_load(&j->disk_error)) {
+    if (r < 0 && !is_answer(j)) {
         r = atomic_load(&j->disk_error);
-        mutex_lock(&c->lock);
-        bool lost = j->node->file->lost;
-        mutex_unlock(&c->lock);
-        (void)op_fail(&op, r, "upload %s: can't read the cache: %s", j->path,
-                      lost ? "its disk lost what was written" : strerror(-r));
+        (void)op_fail(&op, r, "upload %s: %s: %s", j->path, atomic_load(&j->disk_step),
+                      strerror(-r));
     }
-    finish(j, r, &obj, op.why);
-    object_release(&obj);
-    attrs_release(&j->attrs);
-    free(j->etag);
-    free(j->path);
-    free(j);
+    finish(j, r, op.why);
+}
+
+static struct job *job_new_locked(struct cache *c, struct node *n, const char *path)
+{
+    struct job *j = calloc(1, sizeof(*j));
+
+    if (!j)
+        return NULL;
+    *j = (struct job){.task.run = run_upload,
+                      .cache = c,
+                      .node = n,
+                      .path = strdup(path),
+                      .fd = -1,
+                      .of_open_file = n->file->write_handles > 0,
+                      .intents = intents_newest_locked(c)};
+    if (j->path)
+        return j;
+    job_free(j);
+    return NULL;
+}
+
+/* The job of an attempt that only has to be noted: the name and the file are what they were. */
+static struct job *job_unnoted_locked(struct node *n, const char *path)
+{
+    struct job *j = take_ptr(n->file->unnoted);
+
+    if (!j)
+        return NULL;
+    if (strcmp(j->path, path) != 0 || j->generation != n->file->generation) {
+        job_free(j);
+        return NULL;
+    }
+    j->fd = -1;
+    atomic_store(&j->disk_error, 0);
+    return j;
 }
 
 void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
 {
-    struct job *j = calloc(1, sizeof(*j));
-    auto_free char *key = strdup(path);
+    auto_free char *key = path;
+    struct job *j = job_unnoted_locked(n, path);
 
-    if (!j || !key) {
-        free(j);
-        free(path);
+    if (!j && !(j = job_new_locked(c, n, path)))
         return; /* looked at again at the next pass */
-    }
-    *j = (struct job){.task.run = run_upload,
-                      .cache = c,
-                      .node = n,
-                      .path = path,
-                      .fd = -1,
-                      .of_open_file = n->file->write_handles > 0,
-                      .intents = intents_newest_locked(c)};
     node_ref_locked(n);
     n->file->uploading = true;
     n->file->upload_key = take_ptr(key);

@@ -1,0 +1,342 @@
+/* cache/: a disk that is full below the journal, a stamp or a session's row. Only the store's
+ * own answer says that the store is full: deletes go first then, and at no other time.
+ *
+ * SQLite's writes go through a function of ours; so do fsync() and fsetxattr(). */
+#include "cache/cache.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#define PART_BYTES (64 << 10)
+
+/* ---- the disk ---- */
+
+static struct {
+    atomic_bool journal_full; /* state.db can't grow */
+    atomic_bool sync_fails;   /* fsync() finds no room */
+    atomic_uint failed;       /* how often either was asked in vain */
+} disk;
+
+static ssize_t journal_write(int fd, const void *data, size_t len, off_t off)
+{
+    if (!atomic_load(&disk.journal_full))
+        return pwrite(fd, data, len, off);
+    atomic_fetch_add(&disk.failed, 1);
+    errno = ENOSPC;
+    return -1;
+}
+
+int fsync(int fd)
+{
+    if (!atomic_load(&disk.sync_fails))
+        return (int)syscall(SYS_fsync, fd);
+    atomic_fetch_add(&disk.failed, 1);
+    errno = ENOSPC;
+    return -1;
+}
+
+static void disk_works(void)
+{
+    atomic_store(&disk.journal_full, false);
+    atomic_store(&disk.sync_fails, false);
+}
+
+static void take_the_journals_writes(void)
+{
+    sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+
+    (void)vfs->xSetSystemCall(vfs, "pwrite", (sqlite3_syscall_ptr)journal_write);
+    (void)vfs->xSetSystemCall(vfs, "pwrite64", (sqlite3_syscall_ptr)journal_write);
+}
+
+/* ---- the store ---- */
+
+static struct {
+    atomic_bool waits;        /* what would change "new" is not sent on before this is false */
+    atomic_bool then_full;    /* when the store has done it the journal's disk is full */
+    atomic_bool refuses;      /* "first" */
+    atomic_uint puts, copies; /* of "new" that the store took */
+    atomic_uint removes;      /* of "old" */
+    atomic_uint begun;        /* uploads in parts of "new" */
+} store;
+
+static bool changes_new(const struct call *c)
+{
+    bool change = c->kind == CALL_PUT || c->kind == CALL_BEGIN || c->kind == CALL_COMMIT ||
+                  c->kind == CALL_COPY;
+    const char *key = c->kind == CALL_COPY     ? c->to
+                      : c->kind == CALL_COMMIT ? c->up->key
+                                               : c->key;
+
+    return change && strcmp(key, "new") == 0;
+}
+
+static int64_t pass_new(struct call *c)
+{
+    while (atomic_load(&store.waits)) {
+        int waited = op_sleep(c->op, 2 * NS_PER_MS);
+        if (waited < 0)
+            return waited;
+    }
+    int64_t r = call_next(c);
+    if (r == 0 && atomic_load(&store.then_full))
+        atomic_store(&disk.journal_full, true);
+    atomic_uint *count = c->kind == CALL_COPY    ? &store.copies
+                         : c->kind == CALL_BEGIN ? &store.begun
+                                                 : &store.puts;
+    if (r == 0)
+        atomic_fetch_add(count, 1);
+    return r;
+}
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (changes_new(c))
+        return pass_new(c);
+    if (c->kind == CALL_PUT && strcmp(c->key, "first") == 0 && atomic_load(&store.refuses))
+        return op_fail(c->op, -EIO, "put first: refused");
+    if (c->kind == CALL_REMOVE && strcmp(c->keys[0], "old") == 0)
+        atomic_fetch_add(&store.removes, 1);
+    int64_t r = call_next(c);
+    if (c->kind == CALL_REMOVE && r == 0 && atomic_load(&store.then_full))
+        atomic_store(&disk.journal_full, true);
+    return r;
+}
+
+static void store_works(void)
+{
+    atomic_store(&store.waits, false);
+    atomic_store(&store.then_full, false);
+    atomic_store(&store.refuses, false);
+    atomic_store(&store.puts, 0);
+    atomic_store(&store.copies, 0);
+    atomic_store(&store.removes, 0);
+    atomic_store(&store.begun, 0);
+}
+
+/* ---- helpers ---- */
+
+static struct driven d;
+
+static void setup(void)
+{
+    disk_works();
+    store_works();
+}
+
+static void mount(void)
+{
+    d.config.retry_ns = 100 * NS_PER_MS;
+    driven_mount(&d);
+}
+
+static void teardown(void)
+{
+    disk_works();
+    store_works();
+    driven_release(&d);
+}
+
+/* The upload, removal or rename of "new" or "old" has failed again since the call, and its last
+ * error says why. */
+static void await_failures(unsigned n)
+{
+    unsigned before = atomic_load(&disk.failed);
+    struct cache_stats s;
+
+    DRIVEN_WAIT(atomic_load(&disk.failed) >= before + n);
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.last_error == -ENOSPC));
+    ck_assert_ptr_nonnull(strstr(s.last_error_text, "new"));
+    ck_assert_ptr_nonnull(strstr(s.last_error_text, "No space left"));
+}
+
+static void put_large(const char *path)
+{
+    char *data = calloc(3, PART_BYTES);
+
+    ck_assert_ptr_nonnull(data);
+    driven_put(&d, path, data, (size_t)3 * PART_BYTES);
+    free(data);
+}
+
+static bool is_stored(const char *key)
+{
+    char buf[8];
+
+    return driven_stored(&d, key, buf, sizeof(buf)) >= 0;
+}
+
+/* ---- deletes stay behind uploads ---- */
+
+/* The row of an upload in parts can't be written. */
+START_TEST(a_session_without_a_row)
+{
+    driven_init_folder(&d, around, PART_BYTES);
+    d.config.part_size = PART_BYTES;
+    mount();
+    driven_put(&d, "old", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&store.waits, true);
+    atomic_store(&store.then_full, true);
+    put_large("new");
+    ck_assert_int_eq(driven_unlink(&d, "old"), 0);
+    atomic_store(&store.waits, false);
+    await_failures(1);
+    ck_assert(is_stored("old") || is_stored("new"));
+    setup();
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(is_stored("new"));
+    ck_assert(!is_stored("old"));
+}
+END_TEST
+
+/* The store has the file, and the row of an older removal of its name can't go. It is noted
+ * when there is room; nothing is sent again. */
+START_TEST(a_row_that_can_not_go)
+{
+    driven_init(&d, around);
+    mount();
+    driven_put(&d, "old", "old", 3);
+    driven_put(&d, "new", "one", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&store.refuses, true);
+    driven_put(&d, "first", "first", 5); /* removals wait for it */
+    ck_assert_int_eq(driven_unlink(&d, "new"), 0);
+    atomic_store(&store.waits, true);
+    driven_put(&d, "new", "two", 3);
+    ck_assert_int_eq(driven_unlink(&d, "old"), 0);
+    atomic_store(&store.then_full, true);
+    atomic_store(&store.puts, 0);
+    atomic_store(&store.waits, false);
+    await_failures(3);
+    ck_assert(is_stored("old"));
+    ck_assert_uint_eq(atomic_load(&store.puts), 1);
+    DRIVEN_WAIT(strcmp(driven_state(&d, "new"), "failed") == 0);
+    disk_works();
+    atomic_store(&store.then_full, false);
+    DRIVEN_WAIT(strcmp(driven_state(&d, "new"), "clean") == 0);
+    atomic_store(&store.refuses, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_uint_eq(atomic_load(&store.puts), 1);
+    driven_stores(&d, "new", "two");
+    ck_assert(!is_stored("old"));
+    driven_unmount(&d);
+    driven_mount(&d);
+    driven_shows(&d, "new", "two");
+}
+END_TEST
+
+/* What was written in the meantime is sent. */
+START_TEST(what_changed_since_is_sent)
+{
+    driven_init(&d, around);
+    mount();
+    driven_put(&d, "new", "one", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&store.refuses, true);
+    driven_put(&d, "first", "first", 5);
+    ck_assert_int_eq(driven_unlink(&d, "new"), 0);
+    atomic_store(&store.then_full, true);
+    driven_put(&d, "new", "two", 3);
+    await_failures(2);
+    struct handle *h = NULL;
+    ck_assert_int_eq(driven_open(&d, "new", O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "three", 5, 0), 0);
+    ck_assert_int_eq(driven_close(&d, h), -ENOSPC); /* why it is not noted, once */
+    setup();
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "new", "three");
+}
+END_TEST
+
+/* The disk has no room for what somebody writes through an open file that is flushed. */
+START_TEST(an_open_file_that_can_not_be_synced)
+{
+    struct handle *h = NULL;
+
+    driven_init(&d, around);
+    mount();
+    driven_put(&d, "old", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&store.refuses, true);
+    driven_put(&d, "first", "first", 5);
+    ck_assert_int_eq(driven_unlink(&d, "old"), 0);
+    ck_assert_int_eq(driven_open(&d, "new", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "new", 3, 0), 0);
+    atomic_store(&disk.sync_fails, true);
+    ck_assert_int_lt(driven_flush(&d), 0);
+    ck_assert(is_stored("old"));
+    ck_assert(!is_stored("new"));
+    disk_works();
+    ck_assert_int_eq(driven_truncate(&d, "new", 0), 0);
+    (void)driven_close(&d, h);
+    setup();
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(!is_stored("old"));
+}
+END_TEST
+
+/* ---- what the store has done is not asked for again ---- */
+
+START_TEST(a_delete_that_can_not_be_noted)
+{
+    driven_init(&d, around);
+    mount();
+    driven_put(&d, "old", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&store.then_full, true);
+    ck_assert_int_eq(driven_unlink(&d, "old"), 0);
+    unsigned before = atomic_load(&disk.failed);
+    DRIVEN_WAIT(atomic_load(&disk.failed) >= before + 3);
+    ck_assert_uint_eq(atomic_load(&store.removes), 1);
+    setup();
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_uint_eq(atomic_load(&store.removes), 0);
+}
+END_TEST
+
+START_TEST(a_copy_that_can_not_be_noted_says_so)
+{
+    driven_init_like_s3(&d, around);
+    mount();
+    driven_put(&d, "old", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&store.then_full, true);
+    ck_assert_int_eq(driven_rename(&d, "old", "new"), 0);
+    await_failures(1);
+    ck_assert(is_stored("old"));
+    setup();
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(is_stored("new"));
+    ck_assert(!is_stored("old"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_full_disk");
+    TCase *t = tcase_create("cache_full_disk");
+
+    take_the_journals_writes();
+    tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, a_session_without_a_row);
+    tcase_add_test(t, a_row_that_can_not_go);
+    tcase_add_test(t, what_changed_since_is_sent);
+    tcase_add_test(t, an_open_file_that_can_not_be_synced);
+    tcase_add_test(t, a_delete_that_can_not_be_noted);
+    tcase_add_test(t, a_copy_that_can_not_be_noted_says_so);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
