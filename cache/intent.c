@@ -91,9 +91,18 @@ uint64_t intents_newest_locked(struct cache *c)
     return c->intents ? c->intents->prev->seq : 0;
 }
 
-/* Up to `max` removals of the path that do not run. */
-static size_t collect_void(struct cache *c, enum intent_kind kind, const char *path,
-                           uint64_t seq, uint64_t *ret_seqs, size_t max)
+/* Which removals go without being carried out. */
+struct voided {
+    bool (*is_void)(struct cache *c, struct intent *i, const struct voided *v);
+    void (*gone_locked)(struct cache *c, const struct intent *i); /* or NULL */
+    enum intent_kind kind;
+    const char *path;
+    uint64_t seq;
+};
+
+/* Up to `max` of them; those that run are carried out. */
+static size_t collect_void(struct cache *c, const struct voided *v, uint64_t *ret_seqs,
+                           size_t max)
 {
     struct intent *i;
     size_t n = 0;
@@ -101,15 +110,14 @@ static size_t collect_void(struct cache *c, enum intent_kind kind, const char *p
     mutex_lock(&c->lock);
     DL_FOREACH(c->intents, i)
     {
-        if (n < max && i->kind == kind && i->seq <= seq && !i->running &&
-            strcmp(i->from, path) == 0)
+        if (n < max && !i->running && v->is_void(c, i, v))
             ret_seqs[n++] = i->seq;
     }
     mutex_unlock(&c->lock);
     return n;
 }
 
-static void remove_void(struct cache *c, const uint64_t *seqs, size_t n)
+static void remove_void(struct cache *c, const struct voided *v, const uint64_t *seqs, size_t n)
 {
     struct intent *i, *next;
     size_t done = 0; /* both are in the order of seq */
@@ -119,26 +127,42 @@ static void remove_void(struct cache *c, const uint64_t *seqs, size_t n)
     {
         while (done < n && seqs[done] < i->seq)
             done++;
-        if (done < n && seqs[done] == i->seq && !i->running)
-            intent_remove_locked(c, i);
+        if (done == n || seqs[done] != i->seq || i->running)
+            continue;
+        if (v->gone_locked)
+            v->gone_locked(c, i);
+        intent_remove_locked(c, i);
     }
     mutex_unlock(&c->lock);
 }
 
 /* First on the disk: what only memory forgot, the next mount would carry out. */
-int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uint64_t seq)
+static int drop_void(struct cache *c, const struct voided *v)
 {
-    uint64_t seqs[16];
+    uint64_t seqs[256];
     size_t n;
     int r;
 
     do {
-        n = collect_void(c, kind, path, seq, seqs, ARRAY_SIZE(seqs));
+        n = collect_void(c, v, seqs, ARRAY_SIZE(seqs));
         r = journal_done(c->journal, seqs, n, NULL, 0);
         if (r == 0 && n)
-            remove_void(c, seqs, n);
+            remove_void(c, v, seqs, n);
     } while (r == 0 && n == ARRAY_SIZE(seqs));
     return r;
+}
+
+static bool is_replaced(struct cache *c, struct intent *i, const struct voided *v)
+{
+    (void)c;
+    return i->kind == v->kind && i->seq <= v->seq && strcmp(i->from, v->path) == 0;
+}
+
+int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uint64_t seq)
+{
+    const struct voided v = {.is_void = is_replaced, .kind = kind, .path = path, .seq = seq};
+
+    return drop_void(c, &v);
 }
 
 /* ---- waiting for each other ---- */
@@ -513,6 +537,49 @@ static enum live live_at(struct cache *c, const struct intent *i)
     return e->dirty || !here || !etag_known(&e->etag) ? LIVE_WAIT : LIVE_STORED;
 }
 
+void name_is_the_stores_locked(struct cache *c, const char *path)
+{
+    auto_free char *at = strdup(path);
+
+    while (at) {
+        auto_free char *parent = path_parent(at);
+        struct node *n = parent ? tree_find(c, parent, NULL) : NULL;
+        if (n && n->dir) {
+            n->dir->listed_ns = 0;
+            n->dir->local_only = false;
+            absent_forget_locked(c, n, path_basename(at));
+            notice_locked(c, n, path_basename(at));
+            return;
+        }
+        if (!parent)
+            return;
+        at[strlen(parent)] = '\0'; /* the directory above was removed, too */
+    }
+}
+
+/* What is in the way of something that comes waited for nothing. What has the name again
+ * replaces what the store has there. */
+static bool waited_in_vain(struct cache *c, struct intent *i, const struct voided *v)
+{
+    return !intent_is_rename(i) && i->seq > v->seq && !intent_is_urgent(c, i) &&
+           live_at(c, i) == LIVE_NONE;
+}
+
+static void say_taken_back_locked(struct cache *c, const struct intent *i)
+{
+    log_warn("%s was removed here after something that is kept: it stays in the store",
+             i->from);
+    name_is_the_stores_locked(c, i->from);
+}
+
+int intents_take_back(struct cache *c, uint64_t seq)
+{
+    const struct voided v = {
+        .is_void = waited_in_vain, .gone_locked = say_taken_back_locked, .seq = seq};
+
+    return drop_void(c, &v);
+}
+
 /* A directory goes after what is below it. */
 static bool removals_below(struct cache *c, const struct intent *self)
 {
@@ -690,16 +757,10 @@ void intent_failed_locked(struct cache *c, struct intent *i, int err, const char
 /* Somebody else's version has the name at the store: the next listing shows it. */
 static void removal_lost(struct cache *c, const struct intent *i, const char *why)
 {
-    auto_free char *parent = path_parent(i->from);
-
     log_error("%s", why);
     mutex_lock(&c->lock);
     failure_note_locked(c, &c->write_failure, -ESTALE, why);
-    struct node *dir = parent ? tree_find(c, parent, NULL) : NULL;
-    if (dir && dir->dir) {
-        dir->dir->listed_ns = 0;
-        absent_forget_locked(c, dir, path_basename(i->from));
-    }
+    name_is_the_stores_locked(c, i->from);
     mutex_unlock(&c->lock);
 }
 

@@ -26,6 +26,12 @@ bool intent_comes_first(struct cache *c, const struct intent *rename);
 /* Whether something else can't come to the store before the removal is done: it waits for no
  * upload then. */
 bool intent_is_urgent(struct cache *c, const struct intent *removal);
+/* Removals that were intended after what has this place in the order waited for its upload,
+ * which never comes: they are taken back, on the disk first, and what they meant shows again.
+ * ns held for writing, or recovery. 0 or a negative errno. */
+int intents_take_back(struct cache *c, uint64_t seq);
+/* What the store has at the path is not what this mount believed: the next look asks. */
+void name_is_the_stores_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
 /* It failed, and is tried again later. */
 void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why);
 /* Runs a rename or renamedir that is ready. */

@@ -627,41 +627,13 @@ static void queue_in_order_locked(struct scan *s)
     }
 }
 
-/* Removals wait for what was closed before them, and what is kept comes to the store never:
- * what the store has stays then, and is shown again. Not what is in the way of something that
- * comes: that waited for nothing. */
+/* Removals wait for what was closed before them, and what is kept comes to the store never. */
 static int take_removals_back(struct scan *s)
 {
-    struct cache *c = s->cache;
-    struct intent *i, *next;
-    size_t n = 0, all = 0;
+    int r = s->n_keep ? intents_take_back(s->cache, s->keep_seq) : 0;
 
-    DL_FOREACH(c->intents, i)
-    {
-        all++;
-    }
-    uint64_t *seqs = s->n_keep && all ? calloc(all, sizeof(*seqs)) : NULL;
-    if (!seqs)
-        return s->n_keep && all ? -ENOMEM : 0;
-    DL_FOREACH(c->intents, i)
-    {
-        if (!intent_is_rename(i) && i->seq > s->keep_seq && !intent_is_urgent(c, i))
-            seqs[n++] = i->seq;
-    }
-    int r = journal_done(c->journal, seqs, n, NULL, 0);
-    if (n)
+    if (s->n_keep)
         crash_point("removals-taken-back");
-    size_t at = 0;
-    DL_FOREACH_SAFE(c->intents, i, next)
-    {
-        if (r < 0 || at == n || i->seq != seqs[at])
-            continue;
-        log_warn("%s was removed here after something that is kept: it stays in the store",
-                 i->from);
-        intent_remove_locked(c, i);
-        at++;
-    }
-    free(seqs);
     return r;
 }
 
@@ -715,8 +687,10 @@ static int rebuild(struct cache *c)
 
     mutex_lock(&c->lock);
     int r = mirror_walk(c->mirror.tree_fd, scan_one, &s);
+    mutex_unlock(&c->lock);
     if (r == 0)
         r = take_removals_back(&s); /* first: after a kill here all is found as it was */
+    mutex_lock(&c->lock);
     if (r == 0)
         r = clear_drops(&s);
     if (r == 0)

@@ -1023,8 +1023,13 @@ static void keep_loser(struct job *j)
     mutex_lock(&c->lock);
     struct entry *e = entry_at(n, j->path);
     bool free_to_go = e && e->dirty && n->file->open_handles == 0 && !n->file->fetches;
+    uint64_t seq = n->file->first_seq ? n->file->first_seq : UINT64_MAX; /* never closed */
     mutex_unlock(&c->lock);
-    int r = free_to_go ? mirror_keep(&c->mirror, j->path) : -EBUSY;
+    /* First: after a kill in between it is owed as before, and loses again. */
+    int r = free_to_go ? intents_take_back(c, seq) : -EBUSY;
+    crash_point("conflict-removals");
+    if (r == 0)
+        r = mirror_keep(&c->mirror, j->path);
     crash_point("conflict-kept");
     if (r == 0) {
         mutex_lock(&c->lock);
@@ -1035,9 +1040,7 @@ static void keep_loser(struct job *j)
         c->kept_files++;
         n->nlink--;
         stamp_keys_remove(&n->file->keys, j->path);
-        e->parent->dir->listed_ns = 0;
-        absent_forget_locked(c, e->parent, e->name);
-        notice_locked(c, e->parent, e->name);
+        name_is_the_stores_locked(c, j->path);
         entry_remove_locked(c, e);
         if (!n->links)
             file_unqueue_locked(c, n->file);

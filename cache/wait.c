@@ -174,7 +174,9 @@ static void send_notice(struct task *task)
 
 void notice_locked(struct cache *c, struct node *node, const char *name)
 {
-    if (!c->config.invalidate || c->stopping || (node->nlookup == 0 && node != c->root))
+    /* Without the thread nothing was told yet: recovery. */
+    if (!c->config.invalidate || !c->notifier || c->stopping ||
+        (node->nlookup == 0 && node != c->root))
         return;
     size_t len = name ? strlen(name) : 0;
     struct notice *n = malloc(sizeof(*n) + len + 1);

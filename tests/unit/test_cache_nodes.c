@@ -18,6 +18,7 @@ static atomic_uint questions; /* listings and looks */
 static atomic_bool refuse;
 static atomic_bool stale;    /* reads find another version */
 static atomic_uint delay_ms; /* of each look */
+static atomic_bool hold;     /* puts wait before the store gets them */
 static struct driven d;
 
 static int64_t around(struct layer *l, struct call *c)
@@ -30,6 +31,11 @@ static int64_t around(struct layer *l, struct call *c)
     }
     if (c->kind == CALL_READ && atomic_load(&stale))
         return op_fail(c->op, -ESTALE, "read %s: another version", c->key);
+    while (c->kind == CALL_PUT && atomic_load(&hold)) {
+        int waited = op_sleep(c->op, 2 * NS_PER_MS);
+        if (waited < 0)
+            return waited;
+    }
     int64_t r = call_next(c);
     if (c->kind == CALL_STAT)
         (void)usleep(1000 * atomic_load(&delay_ms));
@@ -41,6 +47,7 @@ static void setup(void)
     atomic_store(&refuse, false);
     atomic_store(&stale, false);
     atomic_store(&delay_ms, 0);
+    atomic_store(&hold, false);
     driven_init_like_s3(&d, around);
     d.config.list_timeout_ns = d.config.attr_timeout_ns = 200 * NS_PER_MS;
     driven_mount(&d);
@@ -205,6 +212,101 @@ START_TEST(who_fills_it_asks_nothing)
 }
 END_TEST
 
+/* ---- conflicts ---- */
+
+static uint64_t kept(void)
+{
+    struct cache_stats s;
+
+    cache_get_stats(d.cache, &s);
+    return s.kept_files;
+}
+
+/* What is written here loses against what another node puts there meanwhile. */
+static void lose(const char *path)
+{
+    uint64_t before = kept();
+
+    driven_store(&d, path, "theirs", 6);
+    atomic_store(&hold, false);
+    DRIVEN_WAIT(kept() == before + 1);
+    (void)driven_flush(&d);
+    driven_stores(&d, path, "theirs");
+}
+
+/* Whether there is a removal that waits for an upload, for a rename or for its turn. */
+static bool is_pending(void)
+{
+    struct cache_stats s;
+
+    cache_get_stats(d.cache, &s);
+    return s.pending_ops > 0;
+}
+
+/* Removals waited for the upload of what had been closed before. It came to nothing: what they
+ * meant stays at the store and shows again, until somebody removes it anew. */
+START_TEST(what_followed_a_loser_is_not_removed)
+{
+    driven_put(&d, "before", "old", 3);
+    ck_assert_int_eq(driven_mkdir(&d, "old"), 0);
+    driven_put(&d, "old/rank0", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_unlink(&d, "before"), 0);
+    DRIVEN_WAIT(!is_pending());
+    atomic_store(&hold, true);
+    driven_put(&d, "step/latest", "mine", 4);
+    ck_assert_int_eq(driven_unlink(&d, "step/rank0"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "old/rank0"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "old"), 0);
+    lose("step/latest");
+    driven_stores(&d, "before", NULL);
+    driven_stores(&d, "step/rank0", "mine");
+    driven_stores(&d, "old/rank0", "old");
+    for (int mounted = 0; mounted < 2; mounted++) {
+        driven_shows(&d, "step/rank0", "mine");
+        driven_shows(&d, "old/rank0", "old");
+        driven_unmount(&d);
+        driven_mount(&d);
+    }
+    ck_assert_int_eq(driven_unlink(&d, "old/rank0"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "old"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "old/rank0", NULL);
+}
+END_TEST
+
+/* So it is with the old name of what was changed and renamed. */
+START_TEST(the_old_name_of_a_loser_stays)
+{
+    struct stat st;
+
+    atomic_store(&hold, true);
+    driven_put(&d, "step/rank0", "newer", 5);
+    ck_assert_int_eq(driven_rename(&d, "step/rank0", "step/done"), 0);
+    ck_assert_int_eq(driven_stat(&d, "step/rank0", &st), -ENOENT);
+    lose("step/done");
+    driven_stores(&d, "step/rank0", "mine");
+    driven_shows(&d, "step/rank0", "mine");
+}
+END_TEST
+
+/* What was made again under a name since it was removed replaces what the store has there. */
+START_TEST(what_came_again_is_uploaded)
+{
+    atomic_store(&hold, true);
+    driven_put(&d, "step/latest", "mine", 4);
+    ck_assert_int_eq(driven_unlink(&d, "step/rank0"), 0);
+    driven_put(&d, "step/rank0", "again", 5);
+    lose("step/latest");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "step/rank0", "again");
+    ck_assert_uint_eq(kept(), 1);
+    ck_assert_int_eq(driven_unlink(&d, "step/rank0"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "step/rank0", NULL);
+}
+END_TEST
+
 /* ---- answers that take longer than they are believed ---- */
 
 START_TEST(a_slow_answer_is_an_answer)
@@ -276,6 +378,9 @@ int main(void)
     tcase_add_loop_test(t, two_things_have_two_numbers, 0, 2);
     tcase_add_test(t, an_outage_does_not_hide_it);
     tcase_add_test(t, who_fills_it_asks_nothing);
+    tcase_add_test(t, what_followed_a_loser_is_not_removed);
+    tcase_add_test(t, the_old_name_of_a_loser_stays);
+    tcase_add_test(t, what_came_again_is_uploaded);
     tcase_add_test(t, a_slow_answer_is_an_answer);
     tcase_add_test(t, a_slow_answer_about_one_of_many_is_an_answer);
     tcase_add_test(t, what_is_listed_again_can_be_read);
