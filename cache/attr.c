@@ -132,27 +132,44 @@ static int move_mtime_of_file_locked(struct file *f, int fd, const struct stat *
     return 0;
 }
 
-static int set_file(struct cache *c, struct node *n, unsigned set, const struct stat *st)
+/* 0, CACHE_PARKED or an error. */
+static int set_mtime_locked(struct cache *c, struct node *n, int fd, const struct stat *st,
+                            struct waiter *w)
+{
+    /* What turns complete just gets the time of its version. */
+    if (n->file->busy)
+        return waitq_park_locked(c, &n->file->range_waiters, w);
+    /* The new time takes the place of the one that tells of a change. */
+    int r = file_look_past_locked(c, n, fd);
+    return r < 0 ? r : move_mtime_of_file_locked(n->file, fd, st);
+}
+
+static int set_file_locked(struct cache *c, struct node *n, int fd, unsigned set,
+                           const struct stat *st, struct waiter *w)
+{
+    node_look_locked(c, n);
+    int r = set & CACHE_SET_MTIME ? set_mtime_locked(c, n, fd, st, w) : 0;
+    if (r != 0)
+        return r;
+    set_fields_locked(n, set, st);
+    n->flags |= NODE_ATTR_DIRTY;
+    file_mark_dirty_locked(c, n, false);
+    if (set & CACHE_SET_MTIME)
+        move_mtime_locked(c, n);
+    if (n->links && n->file->write_handles == 0)
+        file_queue_locked(c, n);
+    return 0;
+}
+
+static int set_file(struct cache *c, struct node *n, unsigned set, const struct stat *st,
+                    struct waiter *w)
 {
     int fd = file_need_fd(c, n, FD_READ);
 
     if (fd < 0)
         return fd;
     mutex_lock(&c->lock);
-    node_look_locked(c, n);
-    /* The new time takes the place of the one that tells of a change. */
-    int r = set & CACHE_SET_MTIME ? file_look_past_locked(c, n, fd) : 0;
-    if (r == 0 && (set & CACHE_SET_MTIME))
-        r = move_mtime_of_file_locked(n->file, fd, st);
-    if (r == 0) {
-        set_fields_locked(n, set, st);
-        n->flags |= NODE_ATTR_DIRTY;
-        file_mark_dirty_locked(c, n, false);
-        if (set & CACHE_SET_MTIME)
-            move_mtime_locked(c, n);
-        if (n->links && n->file->write_handles == 0)
-            file_queue_locked(c, n);
-    }
+    int r = set_file_locked(c, n, fd, set, st, w);
     mutex_unlock(&c->lock);
     crash_point("utimens-moved");
     if (r == 0)
@@ -187,8 +204,8 @@ int cache_setattr(struct cache *c, struct node *node, struct handle *h, unsigned
     if (node->dir && fields)
         r = set_dir(c, node, fields, st);
     else if (fields && fields_differ(node, fields, st))
-        r = set_file(c, node, fields, st);
-    if (r < 0)
+        r = set_file(c, node, fields, st, w);
+    if (r != 0)
         return r;
     mutex_lock(&c->lock);
     if (fields & CACHE_SET_ATIME)

@@ -381,11 +381,12 @@ static int verify_complete(struct cache *c, struct fetch *fetch, int fd)
 }
 
 /* All ranges are here: the file turns clean; docs/format.md has the order. */
-static int complete(struct node *n, int fd)
+static int complete(struct cache *c, struct node *n, int fd)
 {
-    struct file *f = n->file;
-    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, timespec_of(f->clean_mtime_ns)};
-
+    mutex_lock(&c->lock); /* being busy, it gets no other time meanwhile */
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+                                      timespec_of(n->file->clean_mtime_ns)};
+    mutex_unlock(&c->lock);
     crash_point("complete-data");
     if (futimens(fd, times) < 0)
         return -errno;
@@ -461,7 +462,7 @@ static int maybe_complete(struct cache *c, struct fetch *fetch, int fd)
     if (r == -EIO)
         damaged_before(c, fetch, fd, kept);
     if (r == 0)
-        r = complete(n, fd);
+        r = complete(c, n, fd);
     mutex_lock(&c->lock);
     f->busy = false;
     f->verify = false;
