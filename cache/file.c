@@ -226,6 +226,8 @@ int node_write_stamp(struct cache *c, struct node *n, int fd)
     mutex_lock(stamp_lock);
     mutex_lock(&c->lock);
     stamp_of_node(n, &a);
+    if (n->file) /* who looks from now on must not rely on what this one takes away */
+        n->file->noted &= a.flags;
     mutex_unlock(&c->lock);
     int r = mirror_note(&c->mirror, stamp_write_attrs(fd, &a));
     mutex_lock(&c->lock);

@@ -173,7 +173,8 @@ struct file {
     int64_t synced_mtime_ns; /* of the mirror file when it was last synced; 0 never */
     uint64_t synced_size;
     bool writing_stamp; /* the stamp is to say STAMP_WRITING */
-    unsigned noted;     /* flags of the stamp that was last written, enum stamp_flags */
+    unsigned noted;     /* flags that the stamp on the disk has, whatever is being written just
+                           now, enum stamp_flags */
     bool content_dirty; /* else only attributes are */
     bool cut;           /* a write found no room: not published before it is made again */
     bool lost;          /* cut, because the disk lost what it had taken: all is made again */
