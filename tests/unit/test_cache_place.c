@@ -108,8 +108,7 @@ static void still_large(const char *key)
     auto_free char *data = malloc(LARGE + 1);
 
     ck_assert_int_eq(driven_stored(&d, key, data, LARGE + 1), LARGE);
-    for (size_t i = 0; i < LARGE; i++)
-        ck_assert_int_eq(data[i], 'x');
+    ck_assert(data[0] == 'x' && memcmp(data, data + 1, LARGE - 1) == 0);
 }
 
 START_TEST(content_without_a_stamp_is_never_published)
