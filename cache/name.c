@@ -364,8 +364,10 @@ static int link_held(struct cache *c, struct node *n, struct node *parent, const
         n->ctime_ns = clock_real_ns();
         e->dirty = true;
         f->content_dirty = true;
-        f->state = FILE_DIRTY;
         f->generation++;
+        if (f->state == FILE_CLEAN) /* the other names' records are of this content */
+            f->stored_generation = f->generation;
+        f->state = FILE_DIRTY;
         f->writing_stamp = true;
         if (f->unnamed) {
             f->unnamed = false;
