@@ -63,12 +63,11 @@ static int gone_file(struct cache *c, struct entry *e)
 {
     struct node *n = e->node;
     auto_free char *path = entry_path(e);
-    int r = path ? file_discard(c, n) : -ENOMEM;
 
-    if (r == -EBUSY)
-        r = n->links->next_link ? mirror_unlink(&c->mirror, path)
-                                : file_orphan(c, n, path, false);
-    return r;
+    if (n->links->next_link)
+        return file_leave_name(c, e);
+    int r = path ? file_discard(c, n) : -ENOMEM;
+    return r == -EBUSY ? file_orphan(c, n, path, false) : r;
 }
 
 static int gone_dir(struct cache *c, struct entry *e)
@@ -649,9 +648,9 @@ struct asking {
 
 /* The version that is known was told with its attributes; false when they are others than those
  * of the file that is here, which has to go for them. */
-static bool take_attrs_locked(struct cache *c, struct node *n, const struct object *obj)
+static bool take_attrs_locked(struct cache *c, struct entry *e, const struct object *obj)
 {
-    struct entry *e = n->links;
+    struct node *n = e->node;
 
     node_attrs_are_known(n);
     if (!obj->attrs_known || (n->file && (c->store->caps & STORE_LIST_ATTRS)))
@@ -676,15 +675,13 @@ static void take_answer(struct asking *a, int r, const struct object *obj,
     struct node *n = a->node;
 
     ns_write(c);
-    struct entry *e = n->links;
     bool moved = may_have_moved(c, p);
     mutex_lock(&c->lock);
-    auto_free char *key_now = e ? entry_key(e) : NULL;
-    bool current = key_now && !moved && strcmp(p->key, key_now) == 0 && !node_is_ours(n) &&
-                   e->changed_ns < a->asked_ns;
+    struct entry *e = node_name_at(n, p->key);
+    bool current = e && !moved && !node_is_ours(n) && e->changed_ns < a->asked_ns;
     bool other = false;
-    if (e && r == 0 && current && etag_is(&e->etag, obj->etag) && !n->dir) {
-        other = !take_attrs_locked(c, n, obj);
+    if (r == 0 && current && etag_is(&e->etag, obj->etag) && !n->dir) {
+        other = !take_attrs_locked(c, e, obj);
         if (obj->checksum.kind == CHECKSUM_NONE)
             n->flags |= NODE_NO_SUM;
         e->verified_ns = clock_mono_ns();
@@ -724,6 +721,19 @@ static void take_marker(struct asking *a, int r, const struct object *obj,
     ns_done(c);
 }
 
+/* Each name of a file is an object of its own: the one that the store confirmed the longest
+ * ago.
+ */
+static struct entry *stalest_name(struct node *n)
+{
+    struct entry *stalest = n->links;
+
+    for (struct entry *e = stalest; e; e = e->next_link)
+        if (e->verified_ns < stalest->verified_ns)
+            stalest = e;
+    return stalest;
+}
+
 /* While the store can't be reached, attributes stay as they were; the next listing has them
  * asked again. */
 static bool excuse_attrs_locked(struct node *n)
@@ -747,7 +757,8 @@ static void run_asking(struct task *task)
     struct op op;
 
     mutex_lock(&c->lock);
-    auto_free char *key = node_key(n);
+    struct entry *e = stalest_name(n);
+    auto_free char *key = e ? entry_key(e) : NULL;
     const struct place place = place_of_locked(c, key);
     bool readable = n->file && n->file->state != FILE_PARTIAL;
     bool old = (n->flags & NODE_ATTRS_KNOWN) && (n->flags & NODE_ATTRS_OLD);
@@ -771,9 +782,9 @@ static void run_asking(struct task *task)
     if (r == -ENOENT)
         r = 0; /* asked again, the caller sees that the name is gone */
     bool failed = r < 0 && r != -EINTR;
-    if (failed && readable && n->links) {
-        n->links->verified_ns =
-            clock_mono_ns() - belief_in(c->config.attr_timeout_ns) + OUTAGE_NS;
+    e = key ? node_name_at(n, key) : NULL;
+    if (failed && readable && e) {
+        e->verified_ns = clock_mono_ns() - belief_in(c->config.attr_timeout_ns) + OUTAGE_NS;
         r = 0;
     }
     if (failed && old && !node_attrs_known(n) && excuse_attrs_locked(n))
@@ -911,7 +922,7 @@ int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w)
 
 int version_need_locked(struct cache *c, struct node *n, struct waiter *w)
 {
-    struct entry *e = n->links;
+    struct entry *e = stalest_name(n);
 
     mutex_assert_held(&c->lock);
     if (!e || node_is_ours(n) || !etag_known(&e->etag))

@@ -679,64 +679,121 @@ int file_orphan(struct cache *c, struct node *n, const char *path, bool replaced
     return r;
 }
 
-int node_replaced(struct cache *c, struct entry *e, const struct object *obj)
+int file_leave_name(struct cache *c, struct entry *e)
 {
-    struct node *old = e->node;
-    int r;
-
-    mutex_lock(&c->lock);
-    bool in_use =
-        old->file && (old->file->open_handles || old->file->fetches || old->file->busy ||
-                      old->file->fd_users[0] || old->file->fd_users[1]);
-    mutex_unlock(&c->lock);
-    if (!in_use) {
-        r = file_discard(c, old);
-        if (r < 0)
-            return r;
-        mutex_lock(&c->lock);
-        etag_set(&e->etag, obj->etag);
-        old->flags &= ~(unsigned)(NODE_ATTRS_KNOWN | NODE_ATTRS_OLD);
-        node_apply_attrs(c, old, obj);
-        entry_forget_version(e);
-        if (obj->attrs_known)
-            entry_told(e, obj);
-        notice_locked(c, old, NULL);
-        mutex_unlock(&c->lock);
-        return 0;
-    }
-    /* Open handles keep their version; the name gets a new node with the same number. */
+    struct node *n = e->node;
     auto_free char *path = entry_path(e);
+
     if (!path)
         return -ENOMEM;
-    r = old->links->next_link ? mirror_unlink(&c->mirror, path)
-                              : file_orphan(c, old, path, false);
+    auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
+    /* The link goes first: a name without a record would be taken for one that was made here.
+     */
+    int r = mirror_unlink(&c->mirror, path);
+    crash_point("name-left");
+    if (r < 0 && r != -ENOENT)
+        return r;
+    mutex_lock(&c->lock);
+    auto_free char *key = entry_key(e);
+    if (key)
+        stamp_keys_remove(&n->file->keys, key);
+    node_keeps_ino_locked(c, n);
+    mutex_unlock(&c->lock);
+    if (fd >= 0)
+        (void)file_write_keys(c, n, fd);
+    return 0;
+}
+
+/* The version that the store told is that of the entry. */
+static void entry_takes_locked(struct entry *e, const struct object *obj)
+{
+    etag_set(&e->etag, obj->etag);
+    entry_forget_version(e);
+    if (obj->attrs_known)
+        entry_told(e, obj);
+}
+
+/* A closed file is the new version, of which nothing is here. */
+static int renew(struct cache *c, struct entry *e, const struct object *obj)
+{
+    struct node *n = e->node;
+    int r = file_discard(c, n);
+
     if (r < 0)
         return r;
     mutex_lock(&c->lock);
-    struct node *n = node_new(c, S_IFREG);
+    n->flags &= ~(unsigned)(NODE_ATTRS_KNOWN | NODE_ATTRS_OLD);
+    node_apply_attrs(c, n, obj);
+    entry_takes_locked(e, obj);
+    notice_locked(c, n, NULL);
+    mutex_unlock(&c->lock);
+    return 0;
+}
+
+/* The new version's node, still nameless. It has the number of one that goes with the name, but
+ * not that of one that goes on under others. */
+static struct node *successor_locked(struct cache *c, struct entry *e, const struct object *obj)
+{
+    struct node *old = e->node, *n = node_new(c, S_IFREG);
+    bool goes_on = old->links->next_link != NULL;
+    auto_free char *key = entry_key(e);
+
+    if (!n || !key) {
+        if (n)
+            node_collect_locked(c, n);
+        return NULL;
+    }
+    n->ino = goes_on ? ino_of_found_locked(c, key) : old->ino;
+    n->flags |= goes_on ? NODE_DEFAULT_INO : old->flags & NODE_DEFAULT_INO;
+    node_apply_attrs(c, n, obj);
+    return n;
+}
+
+/* The name gets a node of its own: handles and other names keep the old one's version. */
+static int part(struct cache *c, struct entry *e, const struct object *obj)
+{
+    struct node *old = e->node, *parent = e->parent;
+    auto_free char *path = entry_path(e), *name = strdup(e->name);
+    int r = !path || !name          ? -ENOMEM
+            : old->links->next_link ? file_leave_name(c, e)
+                                    : file_orphan(c, old, path, false);
+
+    if (r < 0)
+        return r;
+    mutex_lock(&c->lock);
+    struct node *n = successor_locked(c, e, obj);
     if (n) {
-        struct node *parent = e->parent;
-        auto_free char *name = strdup(e->name);
-        n->ino = old->ino;
-        n->flags |= old->flags & NODE_DEFAULT_INO;
         old->flags |= NODE_REPLACED;
-        node_apply_attrs(c, n, obj);
+        old->nlink--;
         notice_locked(c, parent, name);
         node_ref_locked(old);
         entry_remove_locked(c, e);
-        struct entry *e2 = name ? entry_add_locked(c, parent, name, n) : NULL;
+        if (old->links)
+            file_lru_add_locked(c, old->file);
+        struct entry *e2 = entry_add_locked(c, parent, name, n);
         if (e2) {
-            etag_set(&e2->etag, obj->etag);
+            entry_takes_locked(e2, obj);
             e2->may_exist = true;
             e2->verified_ns = clock_mono_ns();
-            if (obj->attrs_known)
-                entry_told(e2, obj);
         }
         node_unref_locked(c, old);
         node_collect_locked(c, n);
     }
     mutex_unlock(&c->lock);
     return n ? 0 : -ENOMEM;
+}
+
+int node_replaced(struct cache *c, struct entry *e, const struct object *obj)
+{
+    struct node *n = e->node;
+
+    mutex_lock(&c->lock);
+    struct file *f = n->file;
+    bool in_use =
+        f && (f->open_handles || f->fetches || f->busy || f->fd_users[0] || f->fd_users[1]);
+    bool shared = n->links->next_link != NULL;
+    mutex_unlock(&c->lock);
+    return in_use || shared ? part(c, e, obj) : renew(c, e, obj);
 }
 
 bool mtime_was_racy(int64_t mtime_ns, int64_t then_ns)

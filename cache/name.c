@@ -505,19 +505,13 @@ static void intend_not(struct cache *c, struct intent *i)
 }
 
 /* The name leaves the mirror; another link keeps the file. */
-static int unlink_in_mirror(struct cache *c, struct node *n, const char *path)
+static int unlink_in_mirror(struct cache *c, struct entry *e, const char *path)
 {
+    struct node *n = e->node;
+
     if (!n->file)
         return 0;
-    if (!n->links->next_link)
-        return file_orphan(c, n, path, false);
-    mutex_lock(&c->lock);
-    stamp_keys_remove(&n->file->keys, path);
-    mutex_unlock(&c->lock);
-    auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
-    if (fd >= 0)
-        (void)file_write_keys(c, n, fd);
-    return mirror_unlink(&c->mirror, path);
+    return n->links->next_link ? file_leave_name(c, e) : file_orphan(c, n, path, false);
 }
 
 static int unlink_held(struct cache *c, struct node *parent, const char *name)
@@ -538,7 +532,7 @@ static int unlink_held(struct cache *c, struct node *parent, const char *name)
     int r = stored ? intend(c, INTENT_UNLINK, path, NULL, e, &i) : 0;
     crash_point("unlink-row");
     if (r == 0)
-        r = unlink_in_mirror(c, e->node, path);
+        r = unlink_in_mirror(c, e, path);
     crash_point("unlink-mirror");
     if (r < 0) {
         intend_not(c, i);
@@ -695,8 +689,7 @@ int node_rebear(struct cache *c, struct node *n)
 {
     mutex_lock(&c->lock);
     n->birth = seq_next_locked(c);
-    ino_moved_locked(c, n->ino);
-    n->flags &= ~(unsigned)NODE_DEFAULT_INO; /* the key it is the hash of will be another's */
+    node_keeps_ino_locked(c, n);
     mutex_unlock(&c->lock);
     return node_write_stamp_held(c, n);
 }
@@ -755,6 +748,8 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
             atomic_store(&over->file->changed, true);
         if (over->file)
             stamp_keys_remove(&over->file->keys, m->to_path);
+        if (over->links->next_link)
+            node_keeps_ino_locked(c, over);
     }
     over->ctime_ns = clock_real_ns();
     entry_remove_locked(c, m->to);

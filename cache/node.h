@@ -230,8 +230,9 @@ enum node_flags {
     NODE_STATTING = 1 << 3,    /* a request for the attributes is under way */
     NODE_ATTRS_OLD = 1 << 4,   /* known, but the store may have others by now */
     NODE_LOST = 1 << 5,        /* removed: nothing can be made below or reached by it */
-    NODE_REPLACED = 1 << 6,    /* its name leads to another version now: opens are ESTALE */
-    NODE_NO_SUM = 1 << 7,      /* the store was asked for this version, and has no checksum */
+    NODE_REPLACED = 1 << 6, /* a name of it leads to another version now: who opens it is told
+                               ESTALE, once if it has other names, and looks the name up */
+    NODE_NO_SUM = 1 << 7,   /* the store was asked for this version, and has no checksum */
 };
 
 /* An inode. */
@@ -448,9 +449,10 @@ void detached_free_locked(struct cache *c) REQUIRES(&c->lock);
 uint64_t ino_of_key(struct cache *c, const char *key);
 /* That of something found under the key: another one when what had it was renamed. */
 uint64_t ino_of_found_locked(struct cache *c, const char *key) REQUIRES(&c->lock);
-/* What has this number is renamed, and keeps it. */
-void ino_moved_locked(struct cache *c, uint64_t ino) REQUIRES(&c->lock);
-/* The same, if it is another than that of the key under which a mount found it. */
+/* The node leaves the name that its number may come from, and keeps it. */
+void node_keeps_ino_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
+/* The same of what has this number, if it is another than that of the key under which a mount
+ * found it. */
 void ino_stands_locked(struct cache *c, uint64_t ino, const char *key) REQUIRES(&c->lock);
 void inos_free(struct cache *c);
 /* A number for something made here. */
@@ -471,6 +473,8 @@ char *entry_path(struct entry *e);
 char *entry_key(struct entry *e); /* where the store has it now: a key needs the lock */
 char *node_path(struct node *n);  /* of its first name; NULL when it has none */
 char *node_key(struct node *n);
+/* The one of its names that the store has at this key, or NULL. */
+struct entry *node_name_at(struct node *n, const char *key);
 char *child_path(struct node *dir, const char *name);
 char *child_key(struct node *dir, const char *name);
 bool node_is_below(struct node *n, struct node *dir);
@@ -556,7 +560,8 @@ void file_place_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
 void file_lru_add_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
 void file_lru_remove_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
 /* The bytes are the store's no longer (another version is there): a closed file is dropped, an
- * open one becomes nameless and goes on with its old bytes. ns held for writing. */
+ * open one becomes nameless and goes on with its old bytes, one that has other names goes on
+ * under those. ns held for writing. */
 int node_replaced(struct cache *c, struct entry *e, const struct object *obj);
 /* Whether a file that was changed at this time could change again without its mtime moving. */
 bool mtime_is_racy(int64_t mtime_ns);
@@ -564,6 +569,9 @@ bool mtime_is_racy(int64_t mtime_ns);
 bool mtime_was_racy(int64_t mtime_ns, int64_t then_ns);
 /* Takes the mirror file of a node without open handles away. ns held for writing. */
 int file_discard(struct cache *c, struct node *n);
+/* The mirror's part of a name that goes while the inode keeps others: the link and the record
+ * of it. The inode keeps its number, too. ns held for writing; the entry is still there. */
+int file_leave_name(struct cache *c, struct entry *e);
 /* The node loses its last name. ns held for writing, the mirror file still at `path`;
  * `replaced`: it stays there for the rename that takes its place. */
 int file_orphan(struct cache *c, struct node *n, const char *path, bool replaced);

@@ -31,8 +31,11 @@ static int open_ready_locked(struct cache *c, struct node *n, int flags, struct 
 
     if (n->dir)
         return -EISDIR;
-    if (n->flags & NODE_REPLACED)
+    if (n->flags & NODE_REPLACED) {
+        if (n->links)
+            n->flags &= ~(unsigned)NODE_REPLACED;
         return -ESTALE;
+    }
     if (!n->links && !n->file)
         return -ESTALE;
     if (wants_write(flags) && c->config.read_only)

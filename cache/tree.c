@@ -73,7 +73,7 @@ uint64_t ino_of_found_locked(struct cache *c, const char *key)
     return ino;
 }
 
-void ino_moved_locked(struct cache *c, uint64_t ino)
+static void ino_moved_locked(struct cache *c, uint64_t ino)
 {
     struct moved_ino *m = ino % 2 || has_moved(c, ino) ? NULL : calloc(1, sizeof(*m));
 
@@ -81,6 +81,12 @@ void ino_moved_locked(struct cache *c, uint64_t ino)
         return;
     m->ino = ino;
     HASH_ADD(hh, c->moved_inos, ino, sizeof(m->ino), m);
+}
+
+void node_keeps_ino_locked(struct cache *c, struct node *n)
+{
+    ino_moved_locked(c, n->ino);
+    n->flags &= ~(unsigned)NODE_DEFAULT_INO; /* the key it is the hash of may be another's */
 }
 
 void ino_stands_locked(struct cache *c, uint64_t ino, const char *key)
@@ -462,6 +468,16 @@ char *node_key(struct node *n)
     if (n->is_root)
         return strdup("");
     return n->links ? entry_key(n->links) : NULL;
+}
+
+struct entry *node_name_at(struct node *n, const char *key)
+{
+    for (struct entry *e = n->links; e; e = e->next_link) {
+        auto_free char *now = entry_key(e);
+        if (now && strcmp(now, key) == 0)
+            return e;
+    }
+    return NULL;
 }
 
 char *child_path(struct node *dir, const char *name)

@@ -276,6 +276,21 @@ static int walk_parent(struct driven *d, const char *path, struct node **ret)
     return walk(d, parent, ret);
 }
 
+/* *ret_node replaces the one that it holds a lookup of. */
+static int open_there(struct driven *d, const char *path, int flags, struct node **ret_node,
+                      struct handle **ret)
+{
+    int r;
+
+    if (*ret_node)
+        cache_forget(d->cache, *ret_node, 1);
+    *ret_node = NULL;
+    r = walk(d, path, ret_node);
+    if (r == 0)
+        ANSWER(d, r, cache_open(d->cache, *ret_node, flags, w, ret));
+    return r;
+}
+
 int driven_open(struct driven *d, const char *path, int flags, struct handle **ret)
 {
     const struct cache_cred cred = {0};
@@ -284,9 +299,9 @@ int driven_open(struct driven *d, const char *path, int flags, struct handle **r
     int r;
 
     if (!(flags & O_CREAT)) {
-        r = walk(d, path, &n);
-        if (r == 0)
-            ANSWER(d, r, cache_open(d->cache, n, flags, w, ret));
+        r = open_there(d, path, flags, &n, ret);
+        if (r == -ESTALE) /* as the kernel does, once */
+            r = open_there(d, path, flags, &n, ret);
     } else {
         r = walk_parent(d, path, &parent);
         if (r == 0)
