@@ -332,12 +332,18 @@ static void serve_client(struct control_server *s, int fd)
 
 /* ---- the accepting thread ---- */
 
-static void accept_all(struct control_server *s)
+/* False when the system has no descriptor (or memory) for a client: the socket stays readable
+ * then, and is not to be looked at before the next second. */
+static bool accept_all(struct control_server *s)
 {
     int fd;
 
     while ((fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
         serve_client(s, fd);
+    if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
+        return true;
+    log_warn("control socket: a runfs command has to wait: %s", strerror(errno));
+    return false;
 }
 
 struct watch {
@@ -347,10 +353,10 @@ struct watch {
     nfds_t n;
 };
 
-static void watch_connections(struct control_server *s, struct watch *w)
+static void watch_connections(struct control_server *s, struct watch *w, bool accepting)
 {
     w->fds[0] = (struct pollfd){.fd = s->stop_fd, .events = POLLIN};
-    w->fds[1] = (struct pollfd){.fd = s->listen_fd, .events = POLLIN};
+    w->fds[1] = (struct pollfd){.fd = accepting ? s->listen_fd : -1, .events = POLLIN};
     w->n = 2;
     mutex_lock(&s->shared.lock);
     for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
@@ -383,19 +389,19 @@ static void *accept_loop(void *arg)
 {
     struct control_server *s = arg;
     int64_t sampled_ns = 0;
+    bool accepting = true;
     struct watch w;
 
     for (;;) {
         int64_t now;
 
-        watch_connections(s, &w);
+        watch_connections(s, &w, accepting);
         if (poll(w.fds, w.n, 1000) < 0 && errno != EINTR)
             return NULL;
         if (w.fds[0].revents)
             return NULL;
         mark_gone(s, &w);
-        if (w.fds[1].revents)
-            accept_all(s);
+        accepting = !w.fds[1].revents || accept_all(s);
         now = clock_mono_ns();
         if (now - sampled_ns >= NS_PER_SEC) {
             status_doc_sample(s->status);
