@@ -18,8 +18,9 @@ void node_look_locked(struct cache *c, struct node *n)
 
     if (!f || f->write_handles == 0)
         return;
-    if (f->fds[FD_WRITE] >= 0)
-        (void)file_look_locked(c, n, f->fds[FD_WRITE], &st);
+    /* Where it is closed, nobody but the daemon has written since the last look. */
+    if (f->fds[FD_WRITE].fd >= 0)
+        (void)file_look_locked(c, n, f->fds[FD_WRITE].fd, &st);
 }
 
 int cache_getattr(struct cache *c, struct node *node, struct waiter *w, struct stat *st)

@@ -114,7 +114,10 @@ int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool 
     crash_point("create-stamped");
     if (r < 0)
         (void)mirror_unlink(&c->mirror, path);
-    else if (keep_fd)
-        file_keep_fd(c, n, FD_WRITE, take_fd(fd));
-    return r;
+    if (r < 0 || !keep_fd)
+        return r;
+    mutex_lock(&c->lock);
+    file_take_fd_locked(c, n->file, FD_WRITE, take_fd(fd));
+    mutex_unlock(&c->lock);
+    return 0;
 }

@@ -210,15 +210,9 @@ static int make_root(struct cache *c)
     return 0;
 }
 
-/* Each open file takes descriptors here: as many as the system lets us have. */
-static void raise_limits(void)
+static void prepare_process(struct cache *c, const struct cache_config *config)
 {
-    struct rlimit lim;
-
-    if (getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
-        lim.rlim_cur = lim.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &lim);
-    }
+    fds_init(c, config->mirror_fds);
     /* A lease that is broken between granting and giving back signals us. */
     (void)signal(SIGIO, SIG_IGN);
 }
@@ -329,7 +323,7 @@ int cache_new(const struct cache_config *config, struct store *store, struct op 
 
     if (!c)
         return op_fail(op, -ENOMEM, "out of memory");
-    raise_limits();
+    prepare_process(c, config);
     c->store = store;
     int r = open_cache(c, config, op);
     if (r == 0) {

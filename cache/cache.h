@@ -80,7 +80,8 @@ struct cache_config {
     uint64_t
         gather_bytes; /* of a download for one write to the disk; 0: as suits the machine */
     unsigned upload_jobs, download_jobs;
-    uint64_t part_size; /* 0: what the store likes */
+    unsigned mirror_fds; /* descriptors on mirror files; 0: as many as RLIMIT_NOFILE leaves */
+    uint64_t part_size;  /* 0: what the store likes */
     uint64_t list_memory_bytes;
     const char *const *staging; /* NULL-terminated fnmatch patterns of components not published
                                    before they are renamed; NULL takes the defaults */
@@ -201,10 +202,18 @@ int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags
                   const struct cache_cred *cred, struct waiter *w, struct node **ret_node,
                   struct stat *st, struct handle **ret);
 struct node *handle_node(struct handle *h);
-/* The mirror file's descriptor: positional reads, lseek(SEEK_DATA/HOLE) after
- * cache_prepare_read(), and the backing file of a passthrough open. Lives until
- * cache_release(). */
-int handle_fd(struct handle *h);
+/* A descriptor on the mirror file: for positional reads and lseek(SEEK_DATA/HOLE) after
+ * cache_prepare_read(), and as the backing file of a passthrough open. */
+struct handle_fd {
+    int fd;
+    bool writable;     /* the cache's */
+    struct node *node; /* the cache's */
+};
+/* 0 or a negative errno. To be given back soon, by the same thread: many handles share few
+ * descriptors. */
+int handle_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret);
+/* Also when the handle is gone by now. */
+void handle_fd_put(struct cache *c, struct handle_fd *fd);
 /* Whether this open must be passthrough (complete file, and no cached open of the inode lives).
  * One answer for all opens of a node that live at the same time. */
 bool handle_passthrough(struct handle *h);
@@ -221,8 +230,8 @@ bool handle_keep_cache(struct cache *c, struct handle *h);
  * a large file that is not complete here is fetched from the store, needed or not. */
 bool handle_reads_direct(struct cache *c, struct handle *h);
 
-/* 0 when bytes [off, off+len) can be read from handle_fd() (beyond the end counts as present).
- * -ESTALE when the version this handle reads is gone from the store. */
+/* 0 when bytes [off, off+len) can be read from the mirror file (beyond the end counts as
+ * present). -ESTALE when the version this handle reads is gone from the store. */
 int cache_prepare_read(struct cache *c, struct handle *h, uint64_t off, size_t len,
                        struct waiter *w);
 /* Normal-mode write; returns len. Parks while the file is being completed or the cache is full.
@@ -277,8 +286,10 @@ struct cache_stats {
     uint64_t hidden_names;    /* store names that no path can show */
     uint64_t kept_files;      /* content that was not published on purpose (conflict, reboot) */
     uint64_t unstamped_files; /* of those: found at this mount with content and no stamp */
-    const char *space_trouble; /* why the limit is exceeded or writers are refused, or NULL;
-                                  constant text */
+    uint64_t fds_open, fds_limit; /* descriptors on mirror files */
+    uint64_t fds_refused;         /* opens that got ENFILE as they were all taken */
+    const char *space_trouble;    /* why the limit is exceeded or writers are refused, or NULL;
+                                     constant text */
     int last_error; /* negative errno of the last change that the store did not take, 0 none */
     char last_error_text[320];
     int last_read_error; /* the same of downloads and of questions about names */

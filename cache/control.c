@@ -180,6 +180,9 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
                                 .hidden_names = c->hidden_names,
                                 .kept_files = c->kept_files,
                                 .unstamped_files = c->unstamped_files,
+                                .fds_open = c->fds.open,
+                                .fds_limit = c->fds.limit,
+                                .fds_refused = c->fds.refused,
                                 .space_trouble = space_trouble_text(c->space),
                                 .last_error = c->write_failure.err,
                                 .last_read_error = c->read_failure.err};

@@ -1,5 +1,5 @@
-/* The mirror file behind a node: its states, descriptors, stamps, and its places in the lists
- * of dirty and evictable files. States and their order on the disk: docs/format.md, section 3.
+/* The mirror file behind a node: its states, stamps, and its places in the lists of dirty and
+ * evictable files. States and their order on the disk: docs/format.md, section 3.
  */
 #include "cache/node.h"
 
@@ -39,7 +39,7 @@ struct file *file_new(struct node *n, enum file_state state)
         return NULL;
     f->node = n;
     f->state = state;
-    f->fds[FD_READ] = f->fds[FD_WRITE] = -1;
+    f->fds[FD_READ].fd = f->fds[FD_WRITE].fd = -1;
     f->kept_generation = UINT64_MAX; /* the kernel has no pages of this content */
     /* It counts on from what an earlier mirror file had stored: a change must not look older.
      */
@@ -50,124 +50,6 @@ struct file *file_new(struct node *n, enum file_state state)
     waitq_init(&f->upload_waiters);
     n->file = f;
     return f;
-}
-
-/* ---- descriptors ---- */
-
-struct drop {
-    struct task task;
-    struct cache *cache;
-    int fds[2];
-    uint64_t orphan_id;
-};
-
-static void run_drop(struct task *task)
-{
-    struct drop *d = container_of(task, struct drop, task);
-
-    if (d->orphan_id)
-        mirror_drop_orphan(&d->cache->mirror, d->orphan_id);
-    for (int i = 0; i < 2; i++)
-        if (d->fds[i] >= 0)
-            (void)close(d->fds[i]);
-    free(d);
-}
-
-/* Removing a large file takes the disk a while: done by a chore. */
-static void drop_later(struct cache *c, const int fds[2], uint64_t orphan_id)
-{
-    struct drop *d = calloc(1, sizeof(*d));
-
-    if (!d) {
-        for (int i = 0; i < 2; i++)
-            if (fds[i] >= 0)
-                (void)close(fds[i]);
-        return; /* the orphan goes at the next mount */
-    }
-    d->task.run = run_drop;
-    d->cache = c;
-    d->fds[0] = fds[0];
-    d->fds[1] = fds[1];
-    d->orphan_id = orphan_id;
-    pool_submit(c->chores, &d->task);
-}
-
-/* A file without a name is reached through a descriptor that has it. */
-static int reopen(int fd, int flags)
-{
-    char path[64];
-
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    int again = open(path, flags | O_CLOEXEC);
-    return again < 0 ? -errno : again;
-}
-
-int file_get_fd_held(struct cache *c, struct node *n, enum file_fd which)
-{
-    mutex_lock(&c->lock);
-    struct file *f = n->file;
-    if (!f) {
-        mutex_unlock(&c->lock);
-        return -ESTALE;
-    }
-    if (f->fds[which] >= 0) {
-        f->fd_users[which]++;
-        int known = f->fds[which];
-        mutex_unlock(&c->lock);
-        return known;
-    }
-    uint64_t orphan_id = f->orphan_id;
-    auto_free char *path = orphan_id ? NULL : node_path(n);
-    int unnamed_fd = f->unnamed ? f->fds[which == FD_READ ? FD_WRITE : FD_READ] : -1;
-    mutex_unlock(&c->lock);
-    if (!orphan_id && !path && unnamed_fd < 0)
-        return -ESTALE;
-    int flags = which == FD_WRITE ? O_RDWR : O_RDONLY;
-    int fd = unnamed_fd >= 0 ? reopen(unnamed_fd, flags)
-             : orphan_id     ? mirror_open_orphan(&c->mirror, orphan_id, flags)
-                             : mirror_open_path(&c->mirror, path, flags);
-    if (fd < 0)
-        return fd;
-    mutex_lock(&c->lock);
-    f->fd_users[which]++;
-    if (f->fds[which] < 0) {
-        f->fds[which] = fd;
-    } else { /* somebody was faster; who holds that one reads it without the lock */
-        (void)close(fd);
-        fd = f->fds[which];
-    }
-    mutex_unlock(&c->lock);
-    return fd;
-}
-
-void file_keep_fd(struct cache *c, struct node *n, enum file_fd which, int fd)
-{
-    mutex_lock(&c->lock);
-    assert(n->file->fd_users[which] == 0);
-    n->file->fds[which] = fd;
-    n->file->fd_users[which] = 1;
-    mutex_unlock(&c->lock);
-}
-
-int file_get_fd(struct cache *c, struct node *n, enum file_fd which)
-{
-    ns_read(c);
-    int fd = file_get_fd_held(c, n, which);
-    ns_done(c);
-    return fd;
-}
-
-void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which)
-{
-    assert(f->fd_users[which] > 0);
-    if (--f->fd_users[which] > 0)
-        return;
-    int fds[2] = {-1, -1};
-    fds[0] = take_fd(f->fds[which]);
-    if (f->orphan_id || f->unnamed)
-        drop_later(c, fds, 0);
-    else
-        (void)close(fds[0]);
 }
 
 /* ---- stamps ---- */
@@ -488,8 +370,7 @@ void file_free_locked(struct cache *c, struct file *f)
     file_lru_remove_locked(c, f);
     if (f->is_writer)
         DL_DELETE2(c->writers, f, writer_prev, writer_next);
-    if (f->orphan_id || f->fds[0] >= 0 || f->fds[1] >= 0)
-        drop_later(c, f->fds, f->orphan_id);
+    file_drop_locked(c, f);
     file_account_locked(c, f, 0);
     c->mirror_files--;
     ranges_clear(&f->present);
@@ -619,8 +500,8 @@ int file_discard(struct cache *c, struct node *n)
         return -ENOMEM;
     mutex_lock(&c->lock);
     /* Truncated since it was chosen, it is dirty. */
-    bool in_use = f->open_handles || f->fd_users[0] || f->fd_users[1] || f->fetches ||
-                  f->uploading || f->busy || f->state == FILE_DIRTY;
+    bool in_use = f->open_handles || file_fd_users(f) || f->fetches || f->uploading ||
+                  f->busy || f->state == FILE_DIRTY;
     uint64_t id = ++c->next_id;
     mutex_unlock(&c->lock);
     if (in_use)
@@ -789,8 +670,7 @@ int node_replaced(struct cache *c, struct entry *e, const struct object *obj)
 
     mutex_lock(&c->lock);
     struct file *f = n->file;
-    bool in_use =
-        f && (f->open_handles || f->fetches || f->busy || f->fd_users[0] || f->fd_users[1]);
+    bool in_use = f && (f->open_handles || f->fetches || f->busy || file_fd_users(f));
     bool shared = n->links->next_link != NULL;
     mutex_unlock(&c->lock);
     return in_use || shared ? part(c, e, obj) : renew(c, e, obj);

@@ -300,25 +300,27 @@ int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags
     mutex_unlock(&c->lock);
     if (ready != 0)
         return ready;
-    int fd = mirror_tmpfile(&c->mirror);
+    auto_close int fd = mirror_tmpfile(&c->mirror);
     if (fd < 0)
         return fd;
     mutex_lock(&c->lock);
-    struct node *n = node_make_locked(c, &m, "");
-    int r = n ? node_take_birth_time(n, fd) : -ENOMEM;
+    struct node *n = NULL;
+    int r = fds_keep_locked(c);
+    if (r == 0 && !(n = node_make_locked(c, &m, ""))) {
+        fds_unkeep_locked(c);
+        r = -ENOMEM;
+    }
     if (n) {
+        r = node_take_birth_time(n, fd);
         n->nlink = 0;
         n->nlookup = 1;
-        n->file->unnamed = true;
-        n->file->fds[FD_WRITE] = take_fd(fd);
-        n->file->fd_users[FD_WRITE] = 1; /* kept for as long as the node lives without a name */
+        n->file->unnamed = true; /* it keeps the descriptor until it has a name */
+        file_take_fd_locked(c, n->file, FD_WRITE, take_fd(fd));
         node_stat(n, st);
     }
     mutex_unlock(&c->lock);
-    if (fd >= 0)
-        (void)close(fd);
     if (r == 0)
-        r = node_write_first_stamps(c, n, n->file->fds[FD_WRITE]);
+        r = node_write_first_stamps(c, n, n->file->fds[FD_WRITE].fd);
     if (r == 0)
         r = cache_open(c, n, flags & ~(O_CREAT | O_EXCL | O_TRUNC), NULL, ret);
     if (r == 0)
@@ -345,7 +347,7 @@ static int link_held(struct cache *c, struct node *n, struct node *parent, const
     if (evicted)
         return -EAGAIN;
     auto_close int fd = from ? mirror_open_path(&c->mirror, from, O_RDONLY)
-                             : fcntl(f->fds[FD_WRITE], F_DUPFD_CLOEXEC, 0);
+                             : fcntl(f->fds[FD_WRITE].fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return from ? fd : -errno;
     mutex_lock(&c->lock);
@@ -371,6 +373,7 @@ static int link_held(struct cache *c, struct node *n, struct node *parent, const
         f->writing_stamp = true;
         if (f->unnamed) {
             f->unnamed = false;
+            fds_unkeep_locked(c);
             file_put_fd_locked(c, f, FD_WRITE);
         }
         gained_name_locked(c, e);

@@ -130,6 +130,14 @@ struct dir {
 /* A reader's descriptor is O_RDONLY, so that a lease can tell whether writers live. */
 enum file_fd { FD_READ, FD_WRITE };
 
+/* A descriptor on a mirror file; fds.c owns all of it. */
+struct mirror_fd {
+    int fd;         /* -1: closed */
+    unsigned users; /* it stays open while there are any */
+    bool idle;      /* open without users, for the open handles: in fd_cache.idle */
+    struct mirror_fd *prev, *next;
+};
+
 enum file_state { FILE_PARTIAL, FILE_CLEAN, FILE_DIRTY };
 
 /* A range on its way from the store. */
@@ -154,9 +162,8 @@ struct file {
     struct fetch *fetches;
     struct streams *streams; /* who reads it in order, while it is partial and open, or NULL */
     struct stamp_keys keys;
-    bool keys_cut; /* the stamp has not all of them */
-    int fds[2];    /* FD_READ and FD_WRITE on the mirror file while in use, else -1 */
-    unsigned fd_users[2];
+    bool keys_cut;           /* the stamp has not all of them */
+    struct mirror_fd fds[2]; /* FD_READ and FD_WRITE */
     unsigned open_handles, write_handles, exec_handles;
     unsigned truncates;  /* under way, by path: as writers */
     bool passthrough;    /* mode of the open handles */
@@ -274,8 +281,21 @@ struct handle {
     struct node *node;
     int flags; /* as open(2) */
     bool writable;
+    bool keeps_fd;        /* FD_WRITE has a user for as long as the handle lives */
     bool told;            /* this handle has been given the last error */
     uint64_t opened_size; /* of the file then */
+};
+
+/* The descriptors on mirror files. Those of open files that nobody uses just now are a cache:
+ * the one used least recently is closed when there are too many, and opened again by the next
+ * who needs it. */
+struct fd_cache {
+    unsigned limit;         /* constant; the others are the daemon's own */
+    unsigned open;          /* of all files; beyond the limit only while each is in use */
+    unsigned kept;          /* of those: in use for as long as a program has the file open */
+    struct mirror_fd *idle; /* least recently used first */
+    uint64_t refused;       /* opens, as all were kept */
+    bool full;              /* the log has told so */
 };
 
 /* A row of the journal in memory. */
@@ -360,6 +380,7 @@ struct cache {
     uint64_t disk_free_bytes; /* as last seen, less what was written since */
     enum space_trouble space;
     uint64_t mirror_files;
+    struct fd_cache fds;
     uint64_t open_handles;
     unsigned uploads_running, uploads_running_dirs, deletes_running, copies_running;
     unsigned renames;      /* intentions that copy */
@@ -506,13 +527,6 @@ void node_default_attrs(struct cache *c, struct node *n);
 /* ---- file.c ---- */
 struct file *file_new(struct node *n, enum file_state state);
 void file_free_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
-/* The descriptor, valid until file_put_fd_locked(). Takes ns for reading. */
-int file_get_fd(struct cache *c, struct node *n, enum file_fd which);
-/* The same for a caller that holds ns. */
-int file_get_fd_held(struct cache *c, struct node *n, enum file_fd which);
-void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which) REQUIRES(&c->lock);
-/* Takes over the descriptor of a file that nobody has opened yet; it is in use then. */
-void file_keep_fd(struct cache *c, struct node *n, enum file_fd which, int fd);
 /* Creates the mirror file of a node known from a listing; nothing to do when it is there. The
  * caller holds ns for writing. */
 int file_materialise(struct cache *c, struct node *n);
@@ -575,6 +589,32 @@ int file_leave_name(struct cache *c, struct entry *e);
 /* The node loses its last name. ns held for writing, the mirror file still at `path`;
  * `replaced`: it stays there for the rename that takes its place. */
 int file_orphan(struct cache *c, struct node *n, const char *path, bool replaced);
+
+/* ---- fds.c ---- */
+/* Raises the process's limit. `limit`: how many for mirror files; 0: what the daemon does not
+ * need itself. */
+void fds_init(struct cache *c, unsigned limit);
+/* The descriptor, in use until file_put_fd_locked(), which the same thread calls soon: so there
+ * is always one to be had. Takes ns for reading. */
+int file_get_fd(struct cache *c, struct node *n, enum file_fd which);
+/* The same for a caller that holds ns. */
+int file_get_fd_held(struct cache *c, struct node *n, enum file_fd which);
+/* It stays open, idle, where handles may ask for it again. */
+void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which) REQUIRES(&c->lock);
+/* Takes over the descriptor of a file that nobody has opened yet; it is in use then. */
+void file_take_fd_locked(struct cache *c, struct file *f, enum file_fd which, int fd)
+    REQUIRES(&c->lock);
+unsigned file_fd_users(const struct file *f);
+/* Closes what was open for handles that are gone. */
+void file_settle_fds_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
+/* Closes both, and removes the mirror file if it is an orphan, by a chore. */
+void file_drop_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
+/* One more descriptor will be in use for as long as a program likes. 0; or -ENFILE, which log
+ * and status then tell. */
+int fds_keep_locked(struct cache *c) REQUIRES(&c->lock);
+void fds_unkeep_locked(struct cache *c) REQUIRES(&c->lock);
+/* Whether that is no matter yet. */
+bool fds_plenty_locked(struct cache *c) REQUIRES(&c->lock);
 
 /* ---- open.c ---- */
 /* Opens what the caller has just created: nothing to wait for. */

@@ -57,15 +57,41 @@ static int open_ready_locked(struct cache *c, struct node *n, int flags, struct 
 static bool may_pass_through_locked(struct cache *c, struct file *f, bool writable)
 {
     return c->config.passthrough && f->state != FILE_PARTIAL &&
-           (!writable || space_for_passthrough_locked(c));
+           (!writable || (space_for_passthrough_locked(c) && fds_plenty_locked(c)));
 }
 
-static void enter_locked(struct cache *c, struct handle *h)
+/* A passthrough writer's file is looked at under the lock: its descriptor stays open. */
+static int keep_fd_locked(struct cache *c, struct handle *h)
+{
+    struct mirror_fd *m = &h->node->file->fds[FD_WRITE];
+    int r = fds_keep_locked(c);
+
+    if (r == 0) {
+        h->keeps_fd = true;
+        m->users++;
+    }
+    return r;
+}
+
+static void unkeep_fd_locked(struct cache *c, struct handle *h)
+{
+    if (!h->keeps_fd)
+        return;
+    h->keeps_fd = false;
+    fds_unkeep_locked(c);
+    file_put_fd_locked(c, h->node->file, FD_WRITE);
+}
+
+/* The handle's descriptor is in use. 0 or -ENFILE. */
+static int enter_locked(struct cache *c, struct handle *h)
 {
     struct file *f = h->node->file;
 
     if (f->open_handles == 0)
         f->passthrough = may_pass_through_locked(c, f, h->writable);
+    int r = h->writable && f->passthrough ? keep_fd_locked(c, h) : 0;
+    if (r < 0)
+        return r;
     f->open_handles++;
     c->open_handles++;
     node_ref_locked(h->node);
@@ -73,7 +99,7 @@ static void enter_locked(struct cache *c, struct handle *h)
     if (h->flags & CACHE_OPEN_EXEC)
         f->exec_handles++;
     if (!h->writable)
-        return;
+        return 0;
     f->write_handles++;
     atomic_store(&f->changed, true);
     f->generation++;
@@ -85,6 +111,7 @@ static void enter_locked(struct cache *c, struct handle *h)
         DL_APPEND2(c->writers, f, writer_prev, writer_next);
         f->is_writer = true;
     }
+    return 0;
 }
 
 static void leave_locked(struct cache *c, struct handle *h)
@@ -104,7 +131,8 @@ static void leave_locked(struct cache *c, struct handle *h)
         f->passthrough = false;
         free(take_ptr(f->streams));
     }
-    file_put_fd_locked(c, f, h->writable ? FD_WRITE : FD_READ);
+    unkeep_fd_locked(c, h);
+    file_settle_fds_locked(c, f);
     if (f->open_handles == 0)
         file_lru_add_locked(c, f);
     node_unref_locked(c, n);
@@ -154,7 +182,7 @@ static int drop_if_lost(struct cache *c, struct node *n, int fd, enum file_fd wh
     mutex_lock(&c->lock);
     struct file *f = n->file;
     bool stored = f->state == FILE_CLEAN && n->links && !n->links->next_link &&
-                  !node_is_ours(n) && f->fd_users[0] + f->fd_users[1] == 1;
+                  !node_is_ours(n) && f->open_handles == 0 && file_fd_users(f) == 1;
     if (f->state == FILE_DIRTY) /* written meanwhile: the store does not have that */
         file_lost_locked(c, n);
     else
@@ -188,6 +216,11 @@ int file_need_fd(struct cache *c, struct node *n, enum file_fd which)
     return r;
 }
 
+static enum file_fd fd_of(const struct handle *h)
+{
+    return h->writable ? FD_WRITE : FD_READ;
+}
+
 static int open_file(struct cache *c, struct node *n, int flags, struct handle **ret)
 {
     struct handle *h = calloc(1, sizeof(*h));
@@ -196,24 +229,29 @@ static int open_file(struct cache *c, struct node *n, int flags, struct handle *
     h->node = n;
     h->flags = flags;
     h->writable = wants_write(flags);
-    int r = file_need_fd(c, n, h->writable ? FD_WRITE : FD_READ);
-    if (r < 0) {
+    enum file_fd which = fd_of(h);
+    int fd = file_need_fd(c, n, which);
+    if (fd < 0) {
         free(h);
-        return r;
+        return fd;
     }
     mutex_lock(&c->lock);
     h->opened_size = n->size;
-    enter_locked(c, h);
+    int r = enter_locked(c, h);
+    bool entered = r == 0;
     mutex_unlock(&c->lock);
-    r = h->writable ? stamp_writing(c, n, r) : 0;
-    if (r < 0) {
-        mutex_lock(&c->lock);
+    if (r == 0 && h->writable)
+        r = stamp_writing(c, n, fd);
+    mutex_lock(&c->lock);
+    file_put_fd_locked(c, n->file, which);
+    if (r == 0)
+        *ret = h;
+    else if (entered)
         leave_locked(c, h);
-        mutex_unlock(&c->lock);
-        return r;
-    }
-    *ret = h;
-    return 0;
+    else
+        free(h);
+    mutex_unlock(&c->lock);
+    return r;
 }
 
 int file_open_made(struct cache *c, struct node *n, int flags, struct handle **ret)
@@ -260,9 +298,25 @@ struct node *handle_node(struct handle *h)
     return h->node;
 }
 
-int handle_fd(struct handle *h)
+int handle_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret)
 {
-    return h->node->file->fds[h->writable ? FD_WRITE : FD_READ];
+    int fd = file_get_fd(c, h->node, fd_of(h));
+
+    if (fd < 0)
+        return fd;
+    *ret = (struct handle_fd){.fd = fd, .writable = h->writable, .node = h->node};
+    mutex_lock(&c->lock);
+    node_ref_locked(h->node); /* it may be used until after the answer, and the release */
+    mutex_unlock(&c->lock);
+    return 0;
+}
+
+void handle_fd_put(struct cache *c, struct handle_fd *fd)
+{
+    mutex_lock(&c->lock);
+    file_put_fd_locked(c, fd->node->file, fd->writable ? FD_WRITE : FD_READ);
+    node_unref_locked(c, fd->node);
+    mutex_unlock(&c->lock);
 }
 
 bool handle_passthrough(struct handle *h)
@@ -285,6 +339,8 @@ int cache_no_passthrough(struct cache *c, struct handle *h)
         r = -EBUSY;
     else
         f->passthrough = false;
+    if (r == 0)
+        unkeep_fd_locked(c, h);
     mutex_unlock(&c->lock);
     return r;
 }
@@ -412,16 +468,16 @@ static void mend_locked(struct node *n, uint64_t off, uint64_t end)
 }
 
 /* `disk`: it was the disk that refused; else space_need_locked() has told why. */
-static int write_failed(struct cache *c, struct handle *h, uint64_t off, int err, bool disk)
+static int write_failed(struct cache *c, struct node *n, uint64_t off, int err, bool disk)
 {
     if (!err_is_no_space(err))
         return err;
     mutex_lock(&c->lock);
     if (disk)
         space_disk_full_locked(c);
-    file_cut_locked(c, h->node, off);
+    file_cut_locked(c, n, off);
     mutex_unlock(&c->lock);
-    (void)node_write_stamp(c, h->node, handle_fd(h));
+    (void)node_save_stamp(c, n);
     return err;
 }
 
@@ -521,30 +577,62 @@ static ssize_t write_some(int fd, const void *buf, size_t len, uint64_t off)
 ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t len,
                     uint64_t off, struct waiter *w)
 {
-    int r = write_ready(c, h->node, w);
+    struct node *n = h->node;
+    struct handle_fd at;
+    int r = write_ready(c, n, w);
 
     if (r != 0)
-        return write_failed(c, h, off, r, false);
-    ssize_t done = write_some(handle_fd(h), buf, len, off);
+        return write_failed(c, n, off, r, false);
+    r = handle_fd_get(c, h, &at);
+    if (r < 0)
+        return r;
+    ssize_t done = write_some(at.fd, buf, len, off);
+    if (done >= 0) {
+        r = note_change(c, n, at.fd);
+        mutex_lock(&c->lock);
+        mend_locked(n, off, off + (uint64_t)done);
+        mutex_unlock(&c->lock);
+    }
+    handle_fd_put(c, &at);
     if (done < 0)
-        return write_failed(c, h, off, (int)done, true);
-    r = note_change(c, h->node, handle_fd(h));
-    mutex_lock(&c->lock);
-    mend_locked(h->node, off, off + (uint64_t)done);
-    mutex_unlock(&c->lock);
+        return write_failed(c, n, off, (int)done, true);
     return r < 0 ? r : done;
 }
 
 int cache_fallocate(struct cache *c, struct handle *h, int mode, uint64_t off, uint64_t len,
                     struct waiter *w)
 {
+    struct handle_fd at;
     int r = write_ready(c, h->node, w);
 
+    if (r == 0)
+        r = handle_fd_get(c, h, &at);
     if (r != 0)
         return r;
-    if (fallocate(handle_fd(h), mode, (off_t)off, (off_t)len) < 0)
-        return -errno;
-    return note_change(c, h->node, handle_fd(h));
+    r = fallocate(at.fd, mode, (off_t)off, (off_t)len) < 0 ? -errno
+                                                           : note_change(c, h->node, at.fd);
+    handle_fd_put(c, &at);
+    return r;
+}
+
+static ssize_t copy_range(struct cache *c, struct handle *in, uint64_t off_in,
+                          struct handle *out, uint64_t off_out, size_t len)
+{
+    off_t from = (off_t)off_in, to = (off_t)off_out;
+    struct handle_fd source, target;
+    int r = handle_fd_get(c, in, &source);
+
+    if (r < 0)
+        return r;
+    r = handle_fd_get(c, out, &target);
+    if (r == 0) {
+        ssize_t n = copy_file_range(source.fd, &from, target.fd, &to, len, 0);
+        r = n < 0 ? -errno : note_change(c, out->node, target.fd);
+        len = n < 0 ? 0 : (size_t)n;
+        handle_fd_put(c, &target);
+    }
+    handle_fd_put(c, &source);
+    return r < 0 ? r : (ssize_t)len;
 }
 
 ssize_t cache_copy_file_range(struct cache *c, struct handle *in, uint64_t off_in,
@@ -552,35 +640,35 @@ ssize_t cache_copy_file_range(struct cache *c, struct handle *in, uint64_t off_i
                               struct waiter *w)
 {
     int r = cache_prepare_read(c, in, off_in, len, w);
-    off_t from = (off_t)off_in, to = (off_t)off_out;
 
     if (r == 0)
         r = write_ready(c, out->node, w);
     if (r != 0)
         return r;
-    ssize_t n = copy_file_range(handle_fd(in), &from, handle_fd(out), &to, len, 0);
-    if (n < 0)
-        return write_failed(c, out, off_out, -errno, true);
-    r = note_change(c, out->node, handle_fd(out));
-    return r < 0 ? r : n;
+    ssize_t n = copy_range(c, in, off_in, out, off_out, len);
+    return n < 0 ? write_failed(c, out->node, off_out, (int)n, true) : n;
 }
 
 int cache_lseek(struct cache *c, struct handle *h, uint64_t off, int whence, struct waiter *w,
                 uint64_t *ret)
 {
+    struct handle_fd fd;
     int r;
 
     /* Where the holes are is known once the file is whole; sparse mirror files would lie. */
     mutex_lock(&c->lock);
     r = fetch_complete_locked(c, h->node, w);
     mutex_unlock(&c->lock);
+    if (r == 0)
+        r = handle_fd_get(c, h, &fd);
     if (r != 0)
         return r;
-    off_t at = lseek(handle_fd(h), (off_t)off, whence);
-    if (at < 0)
-        return -errno;
-    *ret = (uint64_t)at;
-    return 0;
+    off_t at = lseek(fd.fd, (off_t)off, whence);
+    r = at < 0 ? -errno : 0;
+    handle_fd_put(c, &fd);
+    if (r == 0)
+        *ret = (uint64_t)at;
+    return r;
 }
 
 /* ---- truncating ---- */
@@ -759,17 +847,15 @@ static int store_has_locked(struct cache *c, struct handle *h, struct waiter *w)
     return waitq_park_locked(c, &f->upload_waiters, w);
 }
 
-int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
+/* A close gives the file its number in the order. */
+static int number_close(struct cache *c, struct handle *h, int fd, const struct waiter *w)
 {
     struct node *n = h->node;
-    struct stat st;
-    int r = 0;
-
-    if (!h->writable)
-        return 0;
-    mutex_lock(&c->lock);
     struct file *f = n->file;
-    r = file_look_locked(c, n, handle_fd(h), &st);
+    struct stat st;
+
+    mutex_lock(&c->lock);
+    int r = file_look_locked(c, n, fd, &st);
     mutex_unlock(&c->lock);
     /* Before it is queued: it may go up from then on. */
     bool looked = r == 0 && look_for_cut(c, h, &st);
@@ -782,8 +868,20 @@ int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
         file_queue_locked(c, n);
     bool numbered = f->seq != before;
     mutex_unlock(&c->lock);
-    if (r == 0 && (numbered || looked))
-        r = node_write_stamp(c, n, handle_fd(h));
+    return r == 0 && (numbered || looked) ? node_write_stamp(c, n, fd) : r;
+}
+
+int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
+{
+    struct handle_fd fd;
+
+    if (!h->writable)
+        return 0;
+    int r = handle_fd_get(c, h, &fd);
+    if (r < 0)
+        return r;
+    r = number_close(c, h, fd.fd, w);
+    handle_fd_put(c, &fd);
     crash_point("close-stamped");
     mutex_lock(&c->lock);
     if (r == 0 && c->config.durability == DURABILITY_STORE)
@@ -797,12 +895,11 @@ int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
 void cache_release(struct cache *c, struct handle *h)
 {
     struct node *n = h->node;
-    struct stat st;
 
     mutex_lock(&c->lock);
     struct file *f = n->file;
     if (h->writable)
-        (void)file_look_locked(c, n, handle_fd(h), &st);
+        node_look_locked(c, n);
     /* Every file that was open for writing is looked at once more: a mapping may still write.
      */
     if (h->writable && f->write_handles == 1 && n->links &&
@@ -820,7 +917,8 @@ struct sync {
     struct task task;
     struct cache *cache;
     struct node *node; /* referenced */
-    int fd;            /* a duplicate, or -1 */
+    int dir_fd;        /* of a directory; or -1 */
+    bool writable;     /* of a file: whose handle it was */
     struct waitq waiters;
 };
 
@@ -853,16 +951,34 @@ static int sync_file(struct cache *c, struct node *n, int fd)
     return r < 0 ? r : fsync(fd) < 0 ? -errno : 0;
 }
 
+static int sync_handle(struct cache *c, struct sync *s)
+{
+    enum file_fd which = s->writable ? FD_WRITE : FD_READ;
+    int fd = file_get_fd(c, s->node, which);
+    int r = fd < 0 ? fd : sync_file(c, s->node, fd);
+
+    mutex_lock(&c->lock);
+    if (fd >= 0)
+        file_put_fd_locked(c, s->node->file, which);
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+static int sync_dir(struct cache *c, struct sync *s)
+{
+    int r = s->dir_fd >= 0 ? sync_file(c, s->node, s->dir_fd) : 0;
+
+    if (s->dir_fd >= 0)
+        (void)close(s->dir_fd);
+    return r < 0 ? r : journal_sync(c->journal);
+}
+
 static void run_sync(struct task *task)
 {
     struct sync *s = container_of(task, struct sync, task);
     struct cache *c = s->cache;
-    int r = s->fd >= 0 ? sync_file(c, s->node, s->fd) : 0;
+    int r = s->node->dir ? sync_dir(c, s) : sync_handle(c, s);
 
-    if (r == 0 && s->node->dir)
-        r = journal_sync(c->journal);
-    if (s->fd >= 0)
-        (void)close(s->fd);
     mutex_lock(&c->lock);
     waitq_wake_locked(c, &s->waiters, r < 0 ? r : CACHE_DONE);
     node_unref_locked(c, s->node);
@@ -870,15 +986,20 @@ static void run_sync(struct task *task)
     free(s);
 }
 
-/* Takes `fd` over. */
-static int start_sync(struct cache *c, struct node *n, int fd, struct waiter *w)
+/* Takes `dir_fd` over; of a file it is -1. */
+static int start_sync(struct cache *c, struct node *n, int dir_fd, bool writable,
+                      struct waiter *w)
 {
     struct sync *s = calloc(1, sizeof(*s));
     int r = s ? 0 : -ENOMEM;
 
     mutex_lock(&c->lock);
     if (s) {
-        *s = (struct sync){.task.run = run_sync, .cache = c, .node = n, .fd = fd};
+        *s = (struct sync){.task.run = run_sync,
+                           .cache = c,
+                           .node = n,
+                           .dir_fd = dir_fd,
+                           .writable = writable};
         waitq_init(&s->waiters);
         r = waitq_park_locked(c, &s->waiters, w);
     }
@@ -889,21 +1010,34 @@ static int start_sync(struct cache *c, struct node *n, int fd, struct waiter *w)
     mutex_unlock(&c->lock);
     if (r != CACHE_PARKED) {
         free(s);
-        if (fd >= 0)
-            (void)close(fd);
+        if (dir_fd >= 0)
+            (void)close(dir_fd);
     }
+    return r;
+}
+
+static int look_through(struct cache *c, struct handle *h)
+{
+    struct handle_fd fd;
+    struct stat st;
+    int r = handle_fd_get(c, h, &fd);
+
+    if (r < 0)
+        return r;
+    mutex_lock(&c->lock);
+    r = file_look_locked(c, h->node, fd.fd, &st);
+    mutex_unlock(&c->lock);
+    handle_fd_put(c, &fd);
     return r;
 }
 
 int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter *w)
 {
     struct node *n = h->node;
-    struct stat st;
-    int r = 0;
 
     (void)datasync; /* the stamp must be synced as well */
+    int r = look_through(c, h);
     mutex_lock(&c->lock);
-    r = file_look_locked(c, n, handle_fd(h), &st);
     if (r < 0 || n->file->state == FILE_PARTIAL) {
         mutex_unlock(&c->lock);
         return r;
@@ -917,10 +1051,7 @@ int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter 
         r = tell_error_locked(h);
     }
     mutex_unlock(&c->lock);
-    if (r != 0)
-        return r;
-    int fd = fcntl(handle_fd(h), F_DUPFD_CLOEXEC, 0);
-    return fd < 0 ? -errno : start_sync(c, n, fd, w);
+    return r != 0 ? r : start_sync(c, n, -1, h->writable, w);
 }
 
 int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w)
@@ -934,5 +1065,5 @@ int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w)
     if (fd < 0 && fd != -ENOENT)
         return fd;
     /* Known from the listing only: there is nothing of ours but the journal. */
-    return start_sync(c, dir, fd < 0 ? -1 : fd, w);
+    return start_sync(c, dir, fd < 0 ? -1 : fd, false, w);
 }

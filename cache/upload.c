@@ -711,7 +711,7 @@ static int look(struct job *j)
 
     mutex_lock(&c->lock);
     atomic_store(&f->changed, false);
-    bool writers = f->write_handles > 0 || f->fd_users[FD_WRITE] > 0;
+    bool writers = f->write_handles > 0 || f->fds[FD_WRITE].users > 0;
     bool wanted = f->wanted || j->of_open_file;
     mutex_unlock(&c->lock);
     /* Someone opened it for writing since it was chosen: it is looked at when that is closed.
@@ -737,7 +737,7 @@ static int look(struct job *j)
     mutex_lock(&c->lock);
     f->held = held;
     /* Someone opened it for writing since the lease was tried. */
-    r = !j->live && (f->write_handles || f->fd_users[FD_WRITE])
+    r = !j->live && (f->write_handles || f->fds[FD_WRITE].users)
             ? CHANGED
             : file_look_locked(c, n, j->fd, &j->st);
     if (r < 0) {

@@ -66,6 +66,11 @@ static void print_cache(const json_t *status, const json_t *cache)
                  number_of(cache, "pinned_files"));
     if (*text_of(cache, "trouble"))
         (void)printf("trouble       %s\n", text_of(cache, "trouble"));
+    if (number_of(cache, "descriptors_refused"))
+        (void)printf("descriptors   %" PRIu64 " opens got ENFILE: %" PRIu64 " of %" PRIu64
+                     " are open (ulimit -Hn, LimitNOFILE)\n",
+                     number_of(cache, "descriptors_refused"), number_of(cache, "descriptors"),
+                     number_of(cache, "descriptors_limit"));
     if (number_of(cache, "hidden_names"))
         (void)printf("hidden        %" PRIu64 " names in the store that no path can show\n",
                      number_of(cache, "hidden_names"));

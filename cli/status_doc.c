@@ -162,6 +162,9 @@ static json_t *json_cache(const struct cache_stats *s)
     set_number(j, "mirror_files", s->mirror_files);
     set_number(j, "pinned_files", s->pinned_files);
     set_number(j, "hidden_names", s->hidden_names);
+    set_number(j, "descriptors", s->fds_open);
+    set_number(j, "descriptors_limit", s->fds_limit);
+    set_number(j, "descriptors_refused", s->fds_refused);
     (void)json_object_set_new(j, "trouble",
                               s->space_trouble ? json_string(s->space_trouble) : json_null());
     return j;
@@ -371,6 +374,9 @@ static void add_cache_metrics(struct buf *text, const struct cache_stats *s)
         {"open_handles", "gauge", "Open files.", s->open_handles},
         {"pinned_files", "gauge", "Files kept from eviction.", s->pinned_files},
         {"hidden_names", "gauge", "Names in the store that no path can show.", s->hidden_names},
+        {"descriptors", "gauge", "Descriptors open on mirror files.", s->fds_open},
+        {"descriptors_refused_total", "counter", "Opens refused as all descriptors were taken.",
+         s->fds_refused},
         {"uploaded_files_total", "counter", "Files uploaded.", s->uploaded_files},
         {"uploaded_bytes_total", "counter", "Bytes uploaded.", s->uploaded_bytes},
         {"downloaded_bytes_total", "counter", "Bytes downloaded.", s->downloaded_bytes},

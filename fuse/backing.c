@@ -109,14 +109,19 @@ int backing_probe(struct fuse_session *session, int fd)
     return 0;
 }
 
-static int open_locked(struct backings *b, struct fuse_session *session, struct handle *h,
-                       int *slot)
+static int open_locked(struct backings *b, struct fuse_session *session, struct cache *cache,
+                       struct handle *h, int *slot)
 {
     mutex_assert_held(&b->lock);
     unsigned fresh = slot_take_locked(b);
     if (fresh == 0)
         return -ENOMEM;
-    int id = kernel_open(session, handle_fd(h));
+    struct handle_fd fd;
+    int id = handle_fd_get(cache, h, &fd);
+    if (id == 0) {
+        id = kernel_open(session, fd.fd); /* it holds the file by itself from now on */
+        handle_fd_put(cache, &fd);
+    }
     if (id < 0) {
         slot_give_locked(b, fresh);
         return id;
@@ -127,15 +132,15 @@ static int open_locked(struct backings *b, struct fuse_session *session, struct 
     return 0;
 }
 
-int backing_get(struct backings *b, struct fuse_session *session, struct handle *h, bool fresh,
-                unsigned *ret_slot, int *ret_id)
+int backing_get(struct backings *b, struct fuse_session *session, struct cache *cache,
+                struct handle *h, bool fresh, unsigned *ret_slot, int *ret_id)
 {
     int r = 0;
 
     mutex_lock(&b->lock);
     int *slot = handle_backing_slot(h);
     if (*slot == 0)
-        r = fresh ? open_locked(b, session, h, slot) : -EOPNOTSUPP;
+        r = fresh ? open_locked(b, session, cache, h, slot) : -EOPNOTSUPP;
     if (r == 0) {
         struct backing *k = &b->slots[*slot];
         k->users++;

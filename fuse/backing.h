@@ -26,8 +26,8 @@ int backing_probe(struct fuse_session *session, int fd);
  * *ret_slot is given back with backing_put(). 0, or the errno of the kernel's refusal
  * (-EOPNOTSUPP without support in the library, and for one that would be the first unless
  * `fresh`). */
-int backing_get(struct backings *b, struct fuse_session *session, struct handle *h, bool fresh,
-                unsigned *ret_slot, int *ret_id);
+int backing_get(struct backings *b, struct fuse_session *session, struct cache *cache,
+                struct handle *h, bool fresh, unsigned *ret_slot, int *ret_id);
 /* `session` may already be unmounted; before cache_release() of the handle. */
 void backing_put(struct backings *b, struct fuse_session *session, struct handle *h,
                  unsigned slot);

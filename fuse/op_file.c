@@ -38,25 +38,37 @@ static ssize_t read_all(int fd, char *buf, size_t len, uint64_t off)
     return (ssize_t)done;
 }
 
-static int run_read(struct pending *p)
+/* Through a buffer. */
+static int answer_copied(struct pending *p, int fd)
 {
-    struct handle *h = p->file->handle;
-    int r = cache_prepare_read(p->fs->cache, h, p->off, p->size, &p->waiter);
-
-    if (r)
-        return r;
-    if (p->size >= SPLICE_MIN && p->size <= p->fs->splice_max) {
-        (void)answer_fd(p, handle_fd(h), p->off, p->size);
-        return 0;
-    }
     char *buf = thread_buffer(p->size);
+
     if (!buf)
         return -ENOMEM;
-    ssize_t n = read_all(handle_fd(h), buf, p->size, p->off);
+    ssize_t n = read_all(fd, buf, p->size, p->off);
     if (n < 0)
         return (int)n;
     (void)answer_buf(p, buf, (size_t)n);
     return 0;
+}
+
+static int run_read(struct pending *p)
+{
+    struct cache *cache = p->fs->cache; /* the answer ends `p` */
+    struct handle *h = p->file->handle;
+    struct handle_fd fd;
+    int r = cache_prepare_read(cache, h, p->off, p->size, &p->waiter);
+
+    if (r == 0)
+        r = handle_fd_get(cache, h, &fd);
+    if (r)
+        return r;
+    if (p->size >= SPLICE_MIN && p->size <= p->fs->splice_max)
+        (void)answer_fd(p, fd.fd, p->off, p->size);
+    else
+        r = answer_copied(p, fd.fd);
+    handle_fd_put(cache, &fd);
+    return r;
 }
 
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)

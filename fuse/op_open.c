@@ -35,7 +35,7 @@ static int choose_mode(struct pending *p, struct open_file *f)
         return 0;
     /* What somebody has open in passthrough can be so once more, whatever became of it. */
     bool fresh = atomic_load(&fs->passthrough);
-    r = backing_get(&fs->backings, fs->session, f->handle, fresh, &slot, &id);
+    r = backing_get(&fs->backings, fs->session, fs->cache, f->handle, fresh, &slot, &id);
     if (r && fresh)
         refuse_passthrough(fs, r);
     if (r) {

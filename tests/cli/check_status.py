@@ -15,7 +15,7 @@ FIELDS = {
         "download_bytes_per_second")},
     "cache": {name: NUMBER for name in (
         "size_bytes", "used_bytes", "disk_free_bytes", "open_handles", "nodes", "mirror_files",
-        "pinned_files", "hidden_names")},
+        "pinned_files", "hidden_names", "descriptors", "descriptors_limit", "descriptors_refused")},
     "requests": {name: NUMBER for name in (
         "requests", "failures", "retries", "reads", "puts", "parts", "lists", "stats", "removes",
         "copies", "bytes_read", "bytes_written")},

@@ -324,6 +324,15 @@ int driven_write(struct driven *d, struct handle *h, const void *data, size_t le
     return r < 0 ? (int)r : (size_t)r == len ? 0 : -EIO;
 }
 
+int driven_fd(struct driven *d, struct handle *h)
+{
+    struct handle_fd fd;
+
+    ck_assert_int_eq(handle_fd_get(d->cache, h, &fd), 0);
+    handle_fd_put(d->cache, &fd);
+    return fd.fd;
+}
+
 int driven_fsync(struct driven *d, struct handle *h)
 {
     int r;
@@ -600,7 +609,14 @@ ssize_t driven_pread(struct driven *d, struct handle *h, void *buf, size_t len, 
     int r;
 
     ANSWER(d, r, cache_prepare_read(d->cache, h, off, len, w));
-    return r < 0 ? r : pread(handle_fd(h), buf, len, (off_t)off);
+    struct handle_fd fd;
+    if (r == 0)
+        r = handle_fd_get(d->cache, h, &fd);
+    if (r < 0)
+        return r;
+    ssize_t n = pread(fd.fd, buf, len, (off_t)off);
+    handle_fd_put(d->cache, &fd);
+    return n;
 }
 
 ssize_t driven_read(struct driven *d, const char *path, void *buf, size_t len)

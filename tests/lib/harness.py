@@ -172,12 +172,13 @@ class Mount:
         self.options = list(options)
         self.env = dict(env or s3_environment())
         self.process = None
+        self.wrapper = [] # a command that executes the daemon
         self.log = mountpoint.rstrip("/") + ".log"
         os.makedirs(mountpoint, exist_ok=True)
 
     def command(self):
         options = ",".join([f"cache_dir={self.cache}"] + self.options)
-        return [runfs_binary(), "mount", "-f", "-o", options, self.store, self.mountpoint]
+        return [*self.wrapper, runfs_binary(), "mount", "-f", "-o", options, self.store, self.mountpoint]
 
     def start(self, extra_env=None, seconds=60):
         with open(self.log, "wb") as log:

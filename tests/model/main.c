@@ -25,6 +25,7 @@
 
 #define ROUNDS_MAX 8
 #define PART       64
+#define FEW_FDS    3
 
 #define SESSION_POINTS 7 /* the last ones */
 
@@ -68,6 +69,7 @@ struct round {
     enum ending ending;
     bool frozen, passthrough;
     bool small;     /* the cache: content is evicted */
+    bool few;       /* descriptors: open files lose theirs */
     bool parts;     /* what is larger than PART goes in parts */
     bool relists;   /* what is known of the store is believed for a moment only */
     bool lingers;   /* steps are made slowly, so that others come in between */
@@ -197,6 +199,7 @@ static void mount_cache(struct mounted *m, const struct round *r)
     config.upload_interval_ns = 0;
     config.attr_timeout_ns = config.list_timeout_ns = r->relists ? 0 : 3600 * NS_PER_SEC;
     config.passthrough = r->passthrough;
+    config.mirror_fds = r->few ? FEW_FDS : 0;
     config.uid = config.gid = 0;
     op_init(&op, 20 * NS_PER_SEC);
     memset(m, 0, sizeof(*m));
@@ -516,10 +519,11 @@ static void report(uint64_t seed, struct round *rounds, unsigned n, const int *c
                  n, shared->why);
     for (unsigned i = 0; i <= n; i++) {
         struct round *r = &rounds[i];
-        (void)printf(" round %u%s%s%s%s%s%s ending %d %s\n", i, r->frozen ? " frozen" : "",
+        (void)printf(" round %u%s%s%s%s%s%s%s ending %d %s\n", i, r->frozen ? " frozen" : "",
                      r->passthrough ? " passthrough" : "", r->small ? " small" : "",
-                     r->parts ? " parts" : "", r->relists ? " relists" : "",
-                     r->lingers ? " lingers" : "", r->ending, r->crash_at);
+                     r->few ? " few" : "", r->parts ? " parts" : "",
+                     r->relists ? " relists" : "", r->lingers ? " lingers" : "", r->ending,
+                     r->crash_at);
         if (chosen[i] < 0)
             continue;
         tree_print(stdout, &r->candidates[chosen[i]]);
@@ -542,6 +546,7 @@ static void round_make(struct round *r, struct rng *rng, const struct tree *cand
     r->ending = (enum ending)rng_below(rng, ENDINGS);
     r->parts = rng_below(rng, 3) > 0;
     r->lingers = rng_below(rng, 2);
+    r->few = rng_below(rng, 3) == 0;
     size_t steps = 1 + rng_below(rng, rng_below(rng, 3) ? 12 : OPS_MAX);
     struct rng same = *rng;
     for (size_t i = 0; i < n_candidates; i++) {

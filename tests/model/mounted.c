@@ -134,8 +134,14 @@ static int do_write(struct mounted *m, struct waiting *w, const struct step *s)
 
     memset(buf, s->fill, s->len);
     if (handle_passthrough(h)) {
-        r = pwrite(handle_fd(h), buf, s->len, (off_t)s->off);
-        return r < 0 ? -errno : (size_t)r == s->len ? 0 : -EIO;
+        struct handle_fd fd;
+        int err = handle_fd_get(m->cache, h, &fd);
+        if (err < 0)
+            return err;
+        r = pwrite(fd.fd, buf, s->len, (off_t)s->off);
+        err = r < 0 ? -errno : (size_t)r == s->len ? 0 : -EIO;
+        handle_fd_put(m->cache, &fd);
+        return err;
     }
     ANSWER(m, w, r, cache_write(m->cache, h, buf, s->len, s->off, &w->w));
     return r < 0 ? (int)r : (size_t)r == s->len ? 0 : -EIO;
@@ -321,10 +327,14 @@ static int read_file(struct mounted *m, struct waiting *w, struct node *n, size_
     ANSWER(m, w, r, cache_open(m->cache, n, O_RDONLY, &w->w, &h));
     if (r != 0)
         return r;
+    struct handle_fd fd;
     ANSWER(m, w, r, cache_prepare_read(m->cache, h, 0, size, &w->w));
+    if (r == 0)
+        r = handle_fd_get(m->cache, h, &fd);
     if (r == 0) {
-        ssize_t got = pread(handle_fd(h), data, size, 0);
+        ssize_t got = pread(fd.fd, data, size, 0);
         r = got < 0 ? -errno : (size_t)got == size ? 0 : -EIO;
+        handle_fd_put(m->cache, &fd);
     }
     cache_release(m->cache, h);
     return r;

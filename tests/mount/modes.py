@@ -4,6 +4,9 @@ passthrough say one mode per inode at a time). Each case gets a Mount and a fold
 
 import mmap
 import os
+import resource
+import subprocess
+import time
 
 from harness import check, find_number, runfs_binary, wait_for
 from mapped import Mapping
@@ -241,8 +244,6 @@ def mapping_after_close(mount, folder, again):
 
 def mapping_lives_long(mount, folder, again):
     """The same with no flush in between: the mapping's last store comes long after close()."""
-    import time
-
     path = f"{mount.mountpoint}/{folder}/f"
     put(path, b"\0" * 8192)
     m = Mapping(path, 8192)
@@ -255,5 +256,51 @@ def mapping_lives_long(mount, folder, again):
     check(get(f"{second.mountpoint}/{folder}/f")[:8] == b"00000007", "the last store is not in the store")
 
 
+FEW, MANY = 300, 800 # what the daemon has, and what one program opens
+
+
+def many_open_files(mount, folder, again):
+    """One program has more files open than the daemon has descriptors: written, read, removed, renamed and mapped ones.
+    It, other programs and the status go on, and what was written is in the store."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits[1] < 2 * MANY:
+        return f"{limits[1]} descriptors at most"
+    second = again(wrapper=["prlimit", f"--nofile={FEW}:{FEW}"])
+    top = f"{second.mountpoint}/{folder}-many"
+    os.mkdir(top)
+    files = {}
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * MANY, limits[1]))
+    try:
+        for i in range(MANY):
+            files[i] = os.open(f"{top}/{i}", os.O_RDWR | os.O_CREAT)
+            os.write(files[i], b"%08d" % i)
+        for i in range(0, MANY, 4):
+            os.rename(f"{top}/{i}", f"{top}/moved{i}")
+            os.unlink(f"{top}/{i + 1}")
+        check(get_elsewhere(f"{top}/moved0") == b"%08d" % 0, "another program reads something else")
+        check(find_number(second.status(), "descriptors") <= FEW, "more descriptors than there are")
+        for i, fd in files.items():
+            check(os.pread(fd, 99, 0) == b"%08d" % i, f"file {i} reads differently")
+            os.pwrite(fd, b"more", 8)
+            check(os.fstat(fd).st_size == 12, f"file {i} has {os.fstat(fd).st_size} bytes")
+        with mmap.mmap(files[2], 12) as m:
+            m[0:4] = b"maps"
+    finally:
+        for fd in files.values():
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    second.flush()
+    third = again()
+    for i in range(MANY):
+        path = f"{third.mountpoint}/{folder}-many/{'' if i % 4 else 'moved'}{i}"
+        wanted = b"%08dmore" % i if i != 2 else b"maps0002more"
+        check(not os.path.exists(path) if i % 4 == 1 else get(path) == wanted, f"{path} in the store")
+
+
+def get_elsewhere(path):
+    return subprocess.run(["cat", path], stdout=subprocess.PIPE, timeout=30, check=True).stdout
+
+
 CASES = [new_files, incomplete_files, mapped_before_it_is_here, reads_in_the_middle,
-         modes_in_turn, both_modes_at_once, refused_for_a_while, mapping_after_close, mapping_lives_long]
+         modes_in_turn, both_modes_at_once, refused_for_a_while, mapping_after_close, mapping_lives_long,
+         many_open_files]

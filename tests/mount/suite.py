@@ -43,9 +43,9 @@ class Place:
         self.options = QUICK + ([] if mode == "auto" else ["passthrough=off"])
         self.n = 0
 
-    def mount(self, cache=None, options=(), env=None):
+    def mount(self, cache=None, options=(), env=None, wrapper=()):
         """A mount of this store; a cache directory of its own unless one is named. `env`: more for
-        the daemon's environment."""
+        the daemon's environment; `wrapper`: a command that executes it."""
         self.n += 1
         name = f"{self.name}-{self.n}"
         options = self.options + list(options)
@@ -56,6 +56,7 @@ class Place:
             url = "mem:" if self.store == "mem" else self.work.make(f"store-{self.name}")
             m = Mount(url, self.work.path(name), cache, options)
             self.work.mounts.append(m)
+        m.wrapper = list(wrapper)
         return m.start(env)
 
     def bucket(self):
@@ -149,8 +150,8 @@ class Suite:
     def one_mode(case, place, mount):
         others = []
 
-        def again(env=None):
-            others.append(place.mount(env=env))
+        def again(env=None, wrapper=()):
+            others.append(place.mount(env=env, wrapper=wrapper))
             return others[-1]
 
         case(mount, case.__name__, again)

@@ -36,7 +36,8 @@ static struct {
 static void write_at(const void *data, size_t len, uint64_t off)
 {
     if (the.passthrough)
-        ck_assert_int_eq(pwrite(handle_fd(the.handle), data, len, (off_t)off), (ssize_t)len);
+        ck_assert_int_eq(pwrite(driven_fd(&the.driven, the.handle), data, len, (off_t)off),
+                         (ssize_t)len);
     else
         ck_assert_int_eq(driven_write(&the.driven, the.handle, data, len, off), 0);
     if (the.size < off + len)
@@ -109,7 +110,8 @@ static void check_stores_prefix(uint64_t least)
     ssize_t n = driven_stored(&the.driven, "f", stored, the.size + 1);
 
     ck_assert_int_ge(n, (ssize_t)least);
-    ck_assert_int_eq(syscall(SYS_pread64, handle_fd(the.handle), ours, (size_t)n, 0), n);
+    ck_assert_int_eq(
+        syscall(SYS_pread64, driven_fd(&the.driven, the.handle), ours, (size_t)n, 0), n);
     ck_assert_int_eq(memcmp(stored, ours, (size_t)n), 0);
 }
 

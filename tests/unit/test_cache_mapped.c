@@ -36,7 +36,7 @@ static char *map_and_close(void)
     struct handle *h = NULL;
 
     ck_assert_int_eq(driven_open(&d, "f", O_RDWR, &h), 0);
-    char *map = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, handle_fd(h), 0);
+    char *map = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, driven_fd(&d, h), 0);
     ck_assert_ptr_ne(map, MAP_FAILED);
     ck_assert_int_eq(driven_close(&d, h), 0);
     return map;

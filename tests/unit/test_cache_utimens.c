@@ -163,7 +163,7 @@ START_TEST(an_open_is_not_answered_before_its_mark_is_written)
     ck_assert_int_eq(driven_flush(&d), 0);
     join_between();
     atomic_store(&watching, false);
-    ck_assert_int_eq(stamp_read_attrs(handle_fd(between.handle), &a), 0);
+    ck_assert_int_eq(stamp_read_attrs(driven_fd(&d, between.handle), &a), 0);
     ck_assert(a.flags & STAMP_WRITING);
     ck_assert_int_eq(driven_close(&d, between.handle), 0);
     driven_release(&d);
