@@ -47,6 +47,7 @@ static void swap_files_locked(struct cache *c, struct entry *a, struct entry *b)
         both[i]->may_exist = both[i]->may_exist || etag_known(&both[i]->etag) || !path ||
                              upload_runs_at_locked(c, path, false);
         etag_clear(&both[i]->etag);
+        both[i]->stored_generation = 0;
         file_mark_dirty_locked(c, both[i]->node, true);
         if (both[i]->node->file->write_handles == 0)
             file_queue_locked(c, both[i]->node);
