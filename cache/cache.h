@@ -44,6 +44,9 @@ struct waiter {
     int err;             /* the cache's, between taking it off the queue and waking it */
     uint64_t off, end;   /* the cache's: the bytes that it waits for; end 0: for anything */
     uint64_t generation; /* the cache's: the content that the store is to have; 0: first try */
+    uint64_t seq;        /* the cache's: the last close and intention that it waits for */
+    int64_t
+        since_ns; /* the cache's: CLOCK_MONOTONIC; when it first asked for them; 0 not yet */
 };
 
 /* Takes a parked waiter back: true when it will not be woken any more, false when it was or is

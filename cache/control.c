@@ -1,6 +1,6 @@
 /* What people and commands ask of the cache: numbers, what is pending, flush, fetch, walking a
  * path. These calls may block; the frontend's do not. */
-#include "cache/node.h"
+#include "cache/intent.h"
 
 #include "common/log.h"
 #include "common/mem.h"
@@ -459,7 +459,7 @@ static int gather_locked(struct flush *fl)
         if (r == 0)
             r = add_target_locked(fl, d);
     }
-    fl->seq = c->seq / SEQ_STEP * SEQ_STEP + SEQ_STEP - 1; /* what renames turn into, too */
+    fl->seq = seq_now_locked(c);
     return r;
 }
 
@@ -504,25 +504,6 @@ static bool passing(int err)
            err == -EPROTO || err == -ECONNRESET || err == -ECONNREFUSED;
 }
 
-/* What lies where something goes may still be to be removed or moved away: that was refused
- * once, and is tried again. Here every earlier intention counts. */
-static bool is_in_the_way(int err)
-{
-    return err == -EEXIST || err == -EISDIR || err == -ENOTDIR || err == -ENOTEMPTY;
-}
-
-static bool intends_before(struct cache *c, uint64_t seq)
-{
-    struct intent *i;
-
-    DL_FOREACH(c->intents, i)
-    {
-        if (i->seq < seq)
-            return true;
-    }
-    return false;
-}
-
 /* What is renamed above the path has it with it. */
 static bool concerns(const struct flush *fl, const struct intent *i)
 {
@@ -551,8 +532,8 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
         if (i->error && i->failed_ns >= fl->began_ns && (*error == 0 || !*final)) {
             const char *text = i->error_text && *i->error_text ? i->error_text : NULL;
             *error = op_fail(op, i->error, "%s", text ? text : strerror(-i->error));
-            *final = !passing(i->error) &&
-                     !(is_in_the_way(i->error) && intends_before(fl->cache, i->seq));
+            *final = !passing(i->error) && !(intent_is_in_the_way(i->error) &&
+                                             intents_before_locked(fl->cache, i->seq));
         }
     }
     return done;
@@ -562,9 +543,9 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
  * intentions, and once after the last of them. */
 static bool clears_up_locked(struct flush *fl, struct target *t, int err, unsigned attempts)
 {
-    if (!is_in_the_way(err))
+    if (!intent_is_in_the_way(err))
         return false;
-    if (intends_before(fl->cache, UINT64_MAX)) {
+    if (intents_before_locked(fl->cache, UINT64_MAX)) {
         t->attempts = attempts;
         return true;
     }

@@ -208,6 +208,7 @@ static void dir_done_locked(struct dir_job *j, int r, const struct object *obj, 
         return;
     d->error = r;
     d->attempts++;
+    d->failed_ns = clock_mono_ns();
     d->due_ns = clock_mono_ns() + retry_delay_ns(c, d->attempts);
     free(d->error_text);
     d->error_text = strdup(why);
@@ -327,6 +328,7 @@ static void satisfied_locked(struct cache *c, struct node *n)
 {
     if (n->dir->new_here && !child_is_stored(n)) {
         dir_unqueue_locked(c, n);
+        progress_tell_locked(c);
         return;
     }
     struct stamp_task *t = calloc(1, sizeof(*t));
@@ -334,6 +336,7 @@ static void satisfied_locked(struct cache *c, struct node *n)
     n->dir->new_here = false;
     entry_changed_locked(c, n->links);
     dir_unqueue_locked(c, n);
+    progress_tell_locked(c);
     n->dir->generation++;
     if (!t)
         return;

@@ -496,6 +496,16 @@ bool intent_below(struct cache *c, const char *path)
     return !at && c->intents; /* without memory: a row too many does no harm */
 }
 
+bool intent_is_in_the_way(int err)
+{
+    return err == -EEXIST || err == -EISDIR || err == -ENOTDIR || err == -ENOTEMPTY;
+}
+
+bool intents_before_locked(struct cache *c, uint64_t seq)
+{
+    return c->intents && c->intents->seq < seq;
+}
+
 bool removal_pending(struct cache *c, const char *path)
 {
     struct intent *i;
@@ -547,6 +557,7 @@ void name_is_the_stores_locked(struct cache *c, const char *path)
         if (n && n->dir) {
             n->dir->listed_ns = 0;
             n->dir->local_only = false;
+            n->dir->overruled_ns = clock_mono_ns();
             absent_forget_locked(c, n, path_basename(at));
             notice_locked(c, n, path_basename(at));
             return;

@@ -32,6 +32,11 @@ bool intent_is_urgent(struct cache *c, const struct intent *removal);
 int intents_take_back(struct cache *c, uint64_t seq);
 /* What the store has at the path is not what this mount believed: the next look asks. */
 void name_is_the_stores_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
+/* Whether the failure says that something lies where it goes, which may be to be removed or
+ * moved away itself: that was refused once, and is tried again. */
+bool intent_is_in_the_way(int err);
+/* Whether there is an intention with a lower number. */
+bool intents_before_locked(struct cache *c, uint64_t seq) REQUIRES(&c->lock);
 /* It failed, and is tried again later. */
 void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why);
 /* Runs a rename or renamedir that is ready. */

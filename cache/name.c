@@ -551,7 +551,7 @@ static int unlink_held(struct cache *c, struct node *parent, const char *name)
     dir_touch_locked(parent);
     if (i)
         intent_add_locked(c, i);
-    scheduler_kick_locked(c);
+    progress_locked(c);
     cache_check_locked(c);
     mutex_unlock(&c->lock);
     maybe_marker(c, parent);
@@ -610,7 +610,7 @@ static int rmdir_held(struct cache *c, struct node *parent, const char *name)
     dir_touch_locked(parent);
     if (i)
         intent_add_locked(c, i);
-    scheduler_kick_locked(c);
+    progress_locked(c);
     mutex_unlock(&c->lock);
     maybe_marker(c, parent);
     return 0;
@@ -787,6 +787,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     e->may_exist = may_exist || (!m->to && dir_may_hold_locked(c, m->newparent, m->newname));
     absent_forget_locked(c, m->newparent, m->newname);
     if (!m->copies) {
+        e->stored_generation = 0;
         etag_clear(&e->etag);
         etag_move(&e->etag, &replaced);
     }
@@ -834,7 +835,7 @@ static int move_held(struct cache *c, struct moving *m)
     r = move_in_tree_locked(c, m);
     if (i)
         intent_add_locked(c, i);
-    scheduler_kick_locked(c);
+    progress_locked(c);
     cache_check_locked(c);
     mutex_unlock(&c->lock);
     maybe_marker(c, oldparent);

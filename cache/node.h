@@ -104,8 +104,8 @@ struct dir {
     bool stale_marker;     /* and that may be of an older directory, with other attributes */
     bool mtime_set;        /* a user set its time, which the store must learn */
     bool in_mirror;        /* a mirror directory exists */
-    uint64_t hidden_names; /* that its last listing had and no path can show */
     unsigned stat_misses;  /* attributes asked one after the other: someone walks it */
+    uint64_t hidden_names; /* that its last listing had and no path can show */
     uint64_t marker_version; /* of the marker whose attributes are known, a hash of what a
                                 listing says of it; 0: it has none, or may have changed since */
     int64_t marker_mtime_ns; /* as it says; the directory's own moves with its names */
@@ -115,16 +115,19 @@ struct dir {
     struct node *dirty_prev, *dirty_next; /* its place in cache.dirty_dirs */
     struct node *index_prev, *index_next; /* and in cache.index_dirs or cache.index_tree_dirs */
     struct dir_walk *walk;                /* of its children; NULL: nobody looked into them */
-    unsigned waited_page; /* the request for its siblings that it was to be told with; 0 none */
-    struct query *queries; /* names being asked one by one */
+    struct query *queries;                /* names being asked one by one */
     struct waitq waiters;
+    unsigned waited_page; /* the request for its siblings that it was to be told with; 0 none */
     /* Its own upload: a marker, or attributes. */
     bool queued, uploading;
     uint64_t generation;
     int64_t due_ns;
     unsigned attempts;
     int error;
+    int64_t failed_ns; /* CLOCK_MONOTONIC; of the last of them */
     char *error_text;
+    int64_t overruled_ns; /* CLOCK_MONOTONIC; when the store's version of a name in it last
+                             stayed against what was meant here; 0 never */
 };
 
 /* A reader's descriptor is O_RDONLY, so that a lease can tell whether writers live. */
@@ -205,6 +208,7 @@ struct file {
     unsigned attempts;   /* failed uploads in a row */
     unsigned rewrites;   /* in a row that found it rewritten while they read it */
     int64_t failing_ns;  /* CLOCK_MONOTONIC; of the first of them */
+    int64_t failed_ns;   /* CLOCK_MONOTONIC; of the last of them */
     int error;           /* of the last failed upload */
     bool error_told;     /* a close or fsync has reported it */
     char *error_text;
@@ -459,6 +463,8 @@ void scheduler_kick_at_locked(struct cache *c, int64_t due_ns) REQUIRES(&c->lock
  * removals that a renamed directory turns into: they keep its place. */
 #define SEQ_STEP (UINT64_C(1) << 24)
 uint64_t seq_next_locked(struct cache *c);
+/* The last one given, with the removals that what has it may turn into; never 0. */
+uint64_t seq_now_locked(struct cache *c);
 struct node *node_new(struct cache *c, uint32_t mode);
 void node_ref_locked(struct node *n);
 /* Frees a node that has no names, lookups or references left. */

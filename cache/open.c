@@ -4,6 +4,7 @@
 
 #include "cache/ahead.h"
 #include "cache/crash.h"
+#include "cache/durable.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -400,6 +401,7 @@ static void hold_back_locked(struct cache *c, struct file *f, int err, const cha
     free(f->error_text);
     f->error_text = strdup(why);
     waitq_wake_locked(c, &f->upload_waiters, 0);
+    progress_tell_locked(c);
 }
 
 void file_cut_locked(struct cache *c, struct node *n, uint64_t off)
@@ -828,6 +830,9 @@ static int store_has_locked(struct cache *c, struct handle *h, struct waiter *w)
     bool first = !w->generation;
     if (first)
         w->generation = f->generation;
+    int r = durable_file_locked(c, n, w);
+    if (r != 0)
+        return r;
     if (!n->links || file_stored_locked(n, w->generation) ||
         (f->state != FILE_DIRTY && !(n->flags & NODE_ATTR_DIRTY))) {
         file_unwant_locked(f);
@@ -847,6 +852,18 @@ static int store_has_locked(struct cache *c, struct handle *h, struct waiter *w)
     return waitq_park_locked(c, &f->upload_waiters, w);
 }
 
+/* Each close has its number, also while a flush has the file sent; but one that waits and is
+ * tried again has it already, and what was written since has none. */
+static void number_locked(struct cache *c, struct node *n, const struct waiter *w)
+{
+    struct file *f = n->file;
+    uint64_t generation = w->generation ? w->generation : f->generation;
+
+    if (n->links && f->state == FILE_DIRTY && !file_stored_locked(n, generation) &&
+        (!w->generation || !f->queued))
+        file_queue_locked(c, n);
+}
+
 /* A close gives the file its number in the order. */
 static int number_close(struct cache *c, struct handle *h, int fd, const struct waiter *w)
 {
@@ -861,11 +878,7 @@ static int number_close(struct cache *c, struct handle *h, int fd, const struct 
     bool looked = r == 0 && look_for_cut(c, h, &st);
     mutex_lock(&c->lock);
     uint64_t before = f->seq;
-    /* Each close has its number, also while a flush has the file sent; but one that waits and
-     * is tried again has it already. */
-    if (n->links && f->state == FILE_DIRTY && !file_stored_locked(n, f->generation) &&
-        (!w->generation || !f->queued))
-        file_queue_locked(c, n);
+    number_locked(c, n, w);
     bool numbered = f->seq != before;
     mutex_unlock(&c->lock);
     return r == 0 && (numbered || looked) ? node_write_stamp(c, n, fd) : r;
@@ -1038,14 +1051,15 @@ int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter 
     (void)datasync; /* the stamp must be synced as well */
     int r = look_through(c, h);
     mutex_lock(&c->lock);
-    if (r < 0 || n->file->state == FILE_PARTIAL) {
+    bool partial = n->file->state == FILE_PARTIAL;
+    if (r == 0 && partial && c->config.durability == DURABILITY_STORE)
+        r = durable_file_locked(c, n, w);
+    if (r != 0 || partial) {
         mutex_unlock(&c->lock);
         return r;
     }
     if (c->config.durability == DURABILITY_STORE) {
-        if (n->links && n->file->state == FILE_DIRTY &&
-            !file_stored_locked(n, n->file->generation) && (!w->generation || !n->file->queued))
-            file_queue_locked(c, n);
+        number_locked(c, n, w);
         r = store_has_locked(c, h, w);
     } else {
         r = tell_error_locked(h);
@@ -1056,6 +1070,11 @@ int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter 
 
 int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w)
 {
+    mutex_lock(&c->lock);
+    int r = c->config.durability == DURABILITY_STORE ? durable_dir_locked(c, dir, w) : 0;
+    mutex_unlock(&c->lock);
+    if (r != 0)
+        return r;
     ns_read(c);
     mutex_lock(&c->lock);
     auto_free char *path = node_path(dir);

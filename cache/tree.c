@@ -10,6 +10,11 @@
 #include <limits.h>
 #include <string.h>
 
+uint64_t seq_now_locked(struct cache *c)
+{
+    return c->seq / SEQ_STEP * SEQ_STEP + SEQ_STEP - 1;
+}
+
 uint64_t seq_next_locked(struct cache *c)
 {
     c->seq = (c->seq / SEQ_STEP + 1) * SEQ_STEP;

@@ -934,6 +934,7 @@ static void failed_locked(struct job *j, int r, const char *why)
         return;
     if (f->attempts++ == 0)
         f->failing_ns = clock_mono_ns();
+    f->failed_ns = clock_mono_ns();
     f->error = r;
     f->error_told = false;
     f->due_ns = clock_mono_ns() + retry_delay_ns(c, f->attempts);

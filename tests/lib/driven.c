@@ -526,6 +526,23 @@ int driven_mkdir(struct driven *d, const char *path)
     return r;
 }
 
+int driven_symlink(struct driven *d, const char *target, const char *path)
+{
+    const struct cache_cred cred = {0};
+    struct node *parent = NULL, *n = NULL;
+    struct stat st;
+    int r = walk_parent(d, path, &parent);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r,
+           cache_symlink(d->cache, parent, path_basename(path), target, &cred, w, &n, &st));
+    cache_forget(d->cache, parent, 1);
+    if (n)
+        cache_forget(d->cache, n, 1);
+    return r;
+}
+
 int driven_rmdir(struct driven *d, const char *path)
 {
     struct node *parent = NULL;

@@ -50,6 +50,7 @@ int driven_exchange(struct driven *d, const char *from, const char *to);
 int driven_link(struct driven *d, const char *path, const char *to);
 int driven_unlink(struct driven *d, const char *path);
 int driven_mkdir(struct driven *d, const char *path);
+int driven_symlink(struct driven *d, const char *target, const char *path);
 int driven_rmdir(struct driven *d, const char *path);
 int driven_chmod(struct driven *d, const char *path, mode_t mode);
 int driven_utimens(struct driven *d, const char *path, int64_t mtime_ns);

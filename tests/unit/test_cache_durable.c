@@ -1,0 +1,304 @@
+/* cache/: with durability=store fsync() of a directory returns when the store has its names as
+ * they are, and that of a file when its content is there under its name. */
+#include "cache/cache.h"
+#include "common/mem.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    atomic_int kind; /* enum call_kind: what the store refuses; -1 nothing */
+    atomic_int err;
+} refused;
+
+/* Changes take their time: who does not wait for them is told at once. */
+static int64_t around(struct layer *l, struct call *c)
+{
+    bool changes = c->kind == CALL_PUT || c->kind == CALL_COPY || c->kind == CALL_REMOVE ||
+                   c->kind == CALL_MKDIR || c->kind == CALL_COMMIT;
+
+    (void)l;
+    if (changes)
+        (void)usleep(50000);
+    if ((int)c->kind == atomic_load(&refused.kind))
+        return op_fail(c->op, atomic_load(&refused.err), "%s refused", c->key);
+    return call_next(c);
+}
+
+static void refuse(int kind, int err)
+{
+    atomic_store(&refused.err, err);
+    atomic_store(&refused.kind, kind);
+}
+
+static void begin(struct driven *d)
+{
+    refuse(-1, 0);
+    driven_init_like_s3(d, around);
+    d->config.durability = DURABILITY_STORE;
+    d->config.settle_ns = 100 * NS_PER_MS;
+    driven_mount(d);
+}
+
+static bool is_stored(struct driven *d, const char *key)
+{
+    struct object obj = {0};
+    struct op op;
+
+    op_init(&op, 10 * NS_PER_SEC);
+    int r = store_stat(d->store->next, &op, key, &obj);
+    object_release(&obj);
+    return r == 0;
+}
+
+/* ---- names ---- */
+
+/* As trainers end a write: the file is synced, renamed, and its directory synced. */
+START_TEST(a_rename)
+{
+    const char *to = _i & 1 ? "new/f" : "f";
+    bool open = _i & 2, sync_old = _i & 4;
+    struct handle *h = NULL;
+    struct driven d;
+
+    begin(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
+    driven_put(&d, to, "old", 3);
+    ck_assert_int_eq(driven_open(&d, "f.tmp", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "content", 7, 0), 0);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    if (!open)
+        ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(driven_rename(&d, "f.tmp", to), 0);
+    ck_assert_int_eq(driven_fsyncdir(&d, sync_old || !(_i & 1) ? "" : "new"), 0);
+    driven_stores(&d, to, "content");
+    if (sync_old || !(_i & 1)) /* the old name belongs to the other directory */
+        driven_stores(&d, "f.tmp", NULL);
+    if (open)
+        ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
+/* fsync() of the file itself, though nothing of it changed, also of its directory. */
+START_TEST(a_renamed_file_is_synced)
+{
+    bool of_directory = _i;
+    struct handle *h = NULL;
+    struct driven d;
+
+    begin(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    driven_put(&d, "dir/f", "content", 7);
+    ck_assert_int_eq(driven_open(&d, "dir/f", O_RDONLY, &h), 0);
+    ck_assert_int_eq(of_directory ? driven_rename(&d, "dir", "to")
+                                  : driven_rename(&d, "dir/f", "dir/to"),
+                     0);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    driven_stores(&d, of_directory ? "to/f" : "dir/to", "content");
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
+START_TEST(a_renamed_directory)
+{
+    struct driven d;
+
+    begin(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "dir/sub"), 0);
+    driven_put(&d, "dir/sub/f", "content", 7);
+    ck_assert_int_eq(driven_rename(&d, "dir", "to"), 0);
+    ck_assert_int_eq(driven_fsyncdir(&d, ""), 0);
+    driven_stores(&d, "to/sub/f", "content");
+    driven_stores(&d, "dir/sub/f", NULL);
+    driven_release(&d);
+}
+END_TEST
+
+START_TEST(a_removal)
+{
+    struct driven d;
+
+    begin(&d);
+    driven_put(&d, "f", "content", 7);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    driven_put(&d, "dir/f", "content", 7);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "dir/f"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_fsyncdir(&d, ""), 0);
+    driven_stores(&d, "f", NULL);
+    driven_stores(&d, "dir/f", NULL);
+    ck_assert(!is_stored(&d, "dir"));
+    driven_release(&d);
+}
+END_TEST
+
+/* What no writer closes, and so nobody waited for. */
+START_TEST(new_names)
+{
+    struct handle *h = NULL;
+    struct driven d;
+
+    begin(&d);
+    driven_put(&d, "f", "content", 7);
+    ck_assert_int_eq(driven_link(&d, "f", "link"), 0);
+    ck_assert_int_eq(driven_symlink(&d, "target", "symlink"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_open(&d, "empty", O_RDONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_put(&d, "cut", "content", 7);
+    ck_assert_int_eq(driven_truncate(&d, "cut", 3), 0);
+    ck_assert_int_eq(driven_fsyncdir(&d, ""), 0);
+    driven_stores(&d, "link", "content");
+    driven_stores(&d, "empty", "");
+    driven_stores(&d, "cut", "con");
+    ck_assert(is_stored(&d, "symlink"));
+    ck_assert(is_stored(&d, "dir"));
+    driven_release(&d);
+}
+END_TEST
+
+/* Both, also when one of them was stored more often than the other was ever changed. */
+START_TEST(two_names_that_change_places)
+{
+    struct handle *h = NULL;
+    struct driven d;
+
+    begin(&d);
+    driven_put(&d, "one", "one", 3);
+    for (int i = 0; i < 4; i++)
+        driven_put(&d, "two", "two", 3);
+    ck_assert_int_eq(driven_open(&d, "one", O_RDONLY, &h), 0);
+    ck_assert_int_eq(driven_exchange(&d, "one", "two"), 0);
+    ck_assert_int_eq(_i ? driven_fsync(&d, h) : driven_fsyncdir(&d, ""), 0);
+    driven_stores(&d, "two", "one");
+    if (!_i)
+        driven_stores(&d, "one", "two");
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
+/* What is being written, and was never closed or synced, is no matter of its directory. */
+START_TEST(a_file_that_is_being_written)
+{
+    struct handle *h = NULL;
+    struct driven d;
+
+    begin(&d);
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "half", 4, 0), 0);
+    ck_assert_int_eq(driven_fsyncdir(&d, ""), 0);
+    driven_stores(&d, "f", NULL);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- failures ---- */
+
+static const struct {
+    int kind, err;
+} failures[] = {
+    {CALL_COPY, -EACCES},
+    {CALL_REMOVE, -EACCES},
+    {CALL_PUT, -ENOSPC},
+    {CALL_MKDIR, -EACCES},
+};
+
+/* Told each time, and no more when the store takes it. */
+START_TEST(what_fails_is_told)
+{
+    struct driven d;
+
+    begin(&d);
+    driven_put(&d, "moves", "content", 7);
+    driven_put(&d, "goes", "content", 7);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    refuse(failures[_i].kind, failures[_i].err);
+    if (failures[_i].kind == CALL_COPY)
+        ck_assert_int_eq(driven_rename(&d, "moves", "moved"), 0);
+    else if (failures[_i].kind == CALL_REMOVE)
+        ck_assert_int_eq(driven_unlink(&d, "goes"), 0);
+    else if (failures[_i].kind == CALL_PUT)
+        ck_assert_int_eq(driven_symlink(&d, "target", "new"), 0);
+    else
+        ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(driven_fsyncdir(&d, ""), failures[_i].err);
+    refuse(-1, 0);
+    ck_assert_int_eq(driven_fsyncdir(&d, ""), 0);
+    ck_assert(is_stored(&d, failures[_i].kind == CALL_COPY     ? "moved"
+                            : failures[_i].kind == CALL_REMOVE ? "moves"
+                                                               : "new"));
+    ck_assert(failures[_i].kind != CALL_REMOVE || !is_stored(&d, "goes"));
+    driven_release(&d);
+}
+END_TEST
+
+/* A removal waits for uploads; of one that fails who waits for the removal is told. */
+START_TEST(a_removal_behind_an_upload_that_fails)
+{
+    struct handle *h = NULL;
+    struct driven d;
+
+    begin(&d);
+    driven_put(&d, "goes", "content", 7);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    refuse(CALL_PUT, -EACCES);
+    ck_assert_int_eq(driven_open(&d, "dir/f", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "content", 7, 0), 0);
+    ck_assert_int_eq(driven_close(&d, h), -EACCES);
+    ck_assert_int_eq(driven_unlink(&d, "goes"), 0);
+    ck_assert_int_eq(driven_fsyncdir(&d, ""), -EACCES);
+    refuse(-1, 0);
+    ck_assert_int_eq(driven_fsyncdir(&d, ""), 0);
+    driven_stores(&d, "goes", NULL);
+    driven_release(&d);
+}
+END_TEST
+
+/* Another node has put something under the name: ours is set aside, and that is no success. */
+START_TEST(a_name_that_somebody_else_has)
+{
+    struct driven d;
+
+    begin(&d);
+    driven_put(&d, "f", "content", 7);
+    ck_assert_int_eq(driven_symlink(&d, "target", "name"), 0);
+    driven_store(&d, "name", "theirs", 6);
+    ck_assert_int_eq(driven_fsyncdir(&d, ""), -ESTALE);
+    driven_stores(&d, "name", "theirs");
+    ck_assert_int_eq(driven_fsyncdir(&d, ""), 0);
+    driven_release(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_durable");
+    TCase *t = tcase_create("cache_durable");
+
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, a_rename, 0, 8);
+    tcase_add_loop_test(t, a_renamed_file_is_synced, 0, 2);
+    tcase_add_test(t, a_renamed_directory);
+    tcase_add_test(t, a_removal);
+    tcase_add_test(t, new_names);
+    tcase_add_loop_test(t, two_names_that_change_places, 0, 2);
+    tcase_add_test(t, a_file_that_is_being_written);
+    tcase_add_loop_test(t, what_fails_is_told, 0, sizeof(failures) / sizeof(*failures));
+    tcase_add_test(t, a_removal_behind_an_upload_that_fails);
+    tcase_add_test(t, a_name_that_somebody_else_has);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
