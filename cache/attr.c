@@ -116,8 +116,12 @@ static bool is_synced(const struct file *f, const struct stat *now)
            f->synced_size == (uint64_t)now->st_size;
 }
 
+/* The disk says "synced at that time", and the content was changed since: the time to be set
+ * may be that very one, so that the stamp has to be written first. */
+#define MARK_OUTLIVED (-EAGAIN)
+
 /* Together with what is known of it, so that nobody takes the one without the other for a
- * change of content. What was synced before stays so. */
+ * change of content. What was synced before stays so. 0, MARK_OUTLIVED or an error. */
 static int move_mtime_of_file_locked(struct file *f, int fd, const struct stat *st)
 {
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
@@ -126,6 +130,10 @@ static int move_mtime_of_file_locked(struct file *f, int fd, const struct stat *
     if (fstat(fd, &now) < 0)
         return -errno;
     bool synced = is_synced(f, &now);
+    if (!synced && (f->synced_mtime_ns || (f->noted & STAMP_SYNCED))) {
+        f->synced_mtime_ns = 0;
+        return MARK_OUTLIVED;
+    }
     if (futimens(fd, times) < 0)
         return -errno;
     if (synced)
@@ -133,7 +141,7 @@ static int move_mtime_of_file_locked(struct file *f, int fd, const struct stat *
     return 0;
 }
 
-/* 0, CACHE_PARKED or an error. */
+/* 0, CACHE_PARKED, MARK_OUTLIVED or an error. */
 static int set_mtime_locked(struct cache *c, struct node *n, int fd, const struct stat *st,
                             struct waiter *w)
 {
@@ -162,6 +170,22 @@ static int set_file_locked(struct cache *c, struct node *n, int fd, unsigned set
     return 0;
 }
 
+static int set_fields(struct cache *c, struct node *n, int fd, unsigned set,
+                      const struct stat *st, struct waiter *w)
+{
+    int r;
+
+    do {
+        mutex_lock(&c->lock);
+        r = set_file_locked(c, n, fd, set, st, w);
+        mutex_unlock(&c->lock);
+        if (r != MARK_OUTLIVED)
+            return r;
+        r = node_write_stamp(c, n, fd);
+    } while (r == 0);
+    return r;
+}
+
 static int set_file(struct cache *c, struct node *n, unsigned set, const struct stat *st,
                     struct waiter *w)
 {
@@ -169,9 +193,7 @@ static int set_file(struct cache *c, struct node *n, unsigned set, const struct 
 
     if (fd < 0)
         return fd;
-    mutex_lock(&c->lock);
-    int r = set_file_locked(c, n, fd, set, st, w);
-    mutex_unlock(&c->lock);
+    int r = set_fields(c, n, fd, set, st, w);
     crash_point("utimens-moved");
     if (r == 0)
         r = node_write_stamp(c, n, fd);

@@ -317,20 +317,26 @@ enum verdict {
  * when they are needed. Of a file with other names these may need the bytes, and a symlink is
  * its bytes: the name is dropped. */
 static int forget_content(struct cache *c, struct node *n, const char *path,
-                          const struct stat *st, const struct stamp_key *k, bool partial)
+                          const struct stamp_attrs *a, const struct stat *st,
+                          const struct stamp_key *k, bool partial)
 {
+    struct stamp_attrs unsynced = *a;
     struct ranges none = {0};
 
     if (st->st_nlink > 1 || !S_ISREG(n->mode))
         return VERDICT_DROP;
     auto_close int fd = mirror_open_path(&c->mirror, path, O_RDWR);
-    int r = fd < 0 ? fd : stamp_write_ranges(fd, &none, true);
+    unsynced.flags &= ~(unsigned)STAMP_SYNCED; /* what comes in its place is not */
+    int r = fd < 0 ? fd : stamp_write_attrs(fd, &unsynced);
+    n->file->noted = unsynced.flags;
+    n->file->synced_mtime_ns = 0;
+    if (r == 0)
+        r = stamp_write_ranges(fd, &none, true);
     n->file->verify = !partial && k->sum.kind != CHECKSUM_NONE;
     if (r == 0 && !n->file->verify &&
         (ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)k->size) < 0))
         r = -errno;
     n->file->state = FILE_PARTIAL;
-    n->file->synced_mtime_ns = 0; /* what comes in its place is not */
     ranges_clear(&n->file->present);
     if (!n->file->verify)
         file_account_locked(c, n->file, 0);
@@ -380,13 +386,13 @@ static int judge(struct scan *s, struct entry *e, const char *path, const struct
         f->clean_size = n->size = k->size;
         if ((uint64_t)st->st_size != k->size)
             return VERDICT_DROP; /* a truncate that was not answered */
-        if (!trusted(c, a, st) && forget_content(c, n, path, st, k, true) != 0)
+        if (!trusted(c, a, st) && forget_content(c, n, path, a, st, k, true) != 0)
             return VERDICT_DROP;
         e->dirty = n->flags & NODE_ATTR_DIRTY;
         return e->dirty ? remember_dirty(s, n) : 0;
     }
     if (same && !(a->flags & STAMP_WRITING)) {
-        if (!trusted(c, a, st) && k->size && forget_content(c, n, path, st, k, false) != 0)
+        if (!trusted(c, a, st) && k->size && forget_content(c, n, path, a, st, k, false) != 0)
             return VERDICT_DROP;
         f->clean_mtime_ns = n->mtime_ns;
         f->clean_size = n->size;
@@ -398,7 +404,7 @@ static int judge(struct scan *s, struct entry *e, const char *path, const struct
     if (k && !(a->flags & STAMP_WRITING) && k->size != (uint64_t)st->st_size) {
         log_warn("cache %s: %s lost its content; it is read from the store again",
                  c->mirror.dir, path);
-        if (!k->size || forget_content(c, n, path, st, k, true) != 0)
+        if (!k->size || forget_content(c, n, path, a, st, k, true) != 0)
             return VERDICT_DROP;
         f->clean_mtime_ns = n->mtime_ns = k->mtime_ns;
         f->clean_size = n->size = k->size;

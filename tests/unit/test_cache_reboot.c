@@ -1,6 +1,8 @@
 /* cache/: what a mount after a reboot, or on a full disk, takes over and what it sets aside. */
 #include "cache/cache.h"
+#include "cache/crash.h"
 #include "cache/recover.h"
+#include "cache/stamp.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -244,6 +246,138 @@ START_TEST(a_synced_file_stays_so_in_a_later_mount)
 }
 END_TEST
 
+/* Writes in place, and the time that it had before: as rsync --inplace -t. */
+static void rewrite(const char *text, int64_t mtime_ns)
+{
+    driven_put(&d, "f", text, strlen(text));
+    ck_assert_int_eq(driven_utimens(&d, "f", mtime_ns), 0);
+}
+
+static void put_synced(const char *text)
+{
+    struct handle *h = NULL;
+
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, text, strlen(text), 0), 0);
+    ck_assert_int_eq(driven_utimens(&d, "f", 1000 * NS_PER_SEC), 0);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+}
+
+/* What was lost: blocks that nobody had synced. */
+static void tear(const char *name)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof(path), "%s/mirror/%s", d.dir, name);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    struct stat st;
+    ck_assert_int_eq(fstat(fd, &st), 0);
+    ck_assert_int_eq(pwrite(fd, "\0", 1, 0), 1);
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    ck_assert_int_eq(futimens(fd, times), 0);
+    ck_assert_int_eq(close(fd), 0);
+}
+
+static void reboot_torn(const char *name)
+{
+    driven_unmount(&d);
+    tear(name);
+    another_boot();
+    driven_mount(&d);
+}
+
+START_TEST(a_synced_mark_does_not_outlive_later_writes)
+{
+    struct stat st;
+
+    driven_init(&d, refuse);
+    d.config.settle_ns = 10 * NS_PER_SEC;
+    driven_mount(&d);
+    atomic_store(&refusing, true);
+    put_synced("old");
+    rewrite("new", 1000 * NS_PER_SEC);
+    reboot_torn("f");
+    atomic_store(&refusing, false);
+    ck_assert_uint_eq(kept(), 1);
+    ck_assert_int_eq(driven_stat(&d, "f", &st), -ENOENT);
+    driven_release(&d);
+}
+END_TEST
+
+/* The same of a file that the store has: it is read from there. */
+START_TEST(what_was_synced_before_it_was_stored_anew_is_not_trusted)
+{
+    driven_init(&d, refuse);
+    driven_mount(&d);
+    put_synced("old");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    rewrite("new", 1000 * NS_PER_SEC);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    reboot_torn("f");
+    driven_shows(&d, "f", "new");
+    driven_release(&d);
+}
+END_TEST
+
+/* Nor is what was fetched in the place of content that a disk had lost: nobody synced that. */
+START_TEST(a_synced_mark_does_not_outlive_the_content)
+{
+    char path[128];
+
+    driven_init(&d, refuse);
+    driven_mount(&d);
+    put_synced("data");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d);
+    (void)snprintf(path, sizeof(path), "%s/mirror/f", d.dir);
+    ck_assert_int_eq(truncate(path, 1), 0);
+    driven_mount(&d);
+    driven_shows(&d, "f", "data");
+    reboot_torn("f");
+    driven_shows(&d, "f", "data");
+    driven_release(&d);
+}
+END_TEST
+
+#ifndef NDEBUG
+
+static atomic_bool marked; /* the time was moved while the disk still said "synced" */
+
+static void at_new_time(const char *name)
+{
+    char path[128];
+    struct stamp_attrs a;
+
+    if (strcmp(name, "utimens-moved") != 0)
+        return;
+    (void)snprintf(path, sizeof(path), "%s/mirror/f", d.dir);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && stamp_read_attrs(fd, &a) == 0 && (a.flags & STAMP_SYNCED))
+        atomic_store(&marked, true);
+    (void)close(fd);
+}
+
+/* The power may go between any two steps. */
+START_TEST(a_synced_mark_goes_before_the_time_comes_back)
+{
+    driven_init(&d, refuse);
+    d.config.settle_ns = 10 * NS_PER_SEC;
+    driven_mount(&d);
+    put_synced("old");
+    driven_put(&d, "f", "new", 3);
+    atomic_store(&marked, false);
+    crash_watch(at_new_time);
+    ck_assert_int_eq(driven_utimens(&d, "f", 1000 * NS_PER_SEC), 0);
+    crash_watch(NULL);
+    ck_assert(!atomic_load(&marked));
+    driven_release(&d);
+}
+END_TEST
+
+#endif
+
 /* What an earlier reboot has left in kept/ is in nobody's way. */
 START_TEST(what_is_kept_twice_has_room)
 {
@@ -455,6 +589,12 @@ int main(void)
     tcase_add_test(t, who_only_reads_can_sync);
     tcase_add_test(t, a_synced_file_stays_so_with_another_time);
     tcase_add_test(t, a_synced_file_stays_so_in_a_later_mount);
+    tcase_add_test(t, a_synced_mark_does_not_outlive_later_writes);
+    tcase_add_test(t, what_was_synced_before_it_was_stored_anew_is_not_trusted);
+    tcase_add_test(t, a_synced_mark_does_not_outlive_the_content);
+#ifndef NDEBUG
+    tcase_add_test(t, a_synced_mark_goes_before_the_time_comes_back);
+#endif
     tcase_add_test(t, what_is_kept_twice_has_room);
     tcase_add_test(t, an_export_goes_on_after_a_failure);
     tcase_add_test(t, an_export_has_room_for_what_was_kept);
