@@ -102,18 +102,15 @@ static void move_mtime_locked(struct cache *c, struct node *n)
         file_mark_dirty_locked(c, n, true);
         return;
     }
-    f->clean_mtime_ns = n->mtime_ns;
+    f->clean_mtime_ns = mirror_time(&c->mirror, n->mtime_ns);
     for (size_t i = 0; i < f->keys.n; i++)
-        f->keys.v[i].mtime_ns = n->mtime_ns;
+        f->keys.v[i].mtime_ns = f->clean_mtime_ns;
 }
 
 /* Whether all of the content is on the disk, as its mtime says: nobody writes meanwhile. */
 static bool is_synced(const struct file *f, const struct stat *now)
 {
-    return f->synced_mtime_ns && !f->write_handles && !f->suspect && !f->held &&
-           f->synced_mtime_ns ==
-               (int64_t)now->st_mtim.tv_sec * NS_PER_SEC + now->st_mtim.tv_nsec &&
-           f->synced_size == (uint64_t)now->st_size;
+    return !f->write_handles && !f->suspect && !f->held && file_says_synced(f, now);
 }
 
 /* The disk says "synced at that time", and the content was changed since: the time to be set
@@ -122,7 +119,8 @@ static bool is_synced(const struct file *f, const struct stat *now)
 
 /* Together with what is known of it, so that nobody takes the one without the other for a
  * change of content. What was synced before stays so. 0, MARK_OUTLIVED or an error. */
-static int move_mtime_of_file_locked(struct file *f, int fd, const struct stat *st)
+static int move_mtime_of_file_locked(struct cache *c, struct file *f, int fd,
+                                     const struct stat *st)
 {
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
     struct stat now;
@@ -137,7 +135,8 @@ static int move_mtime_of_file_locked(struct file *f, int fd, const struct stat *
     if (futimens(fd, times) < 0)
         return -errno;
     if (synced)
-        f->synced_mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
+        f->synced_mtime_ns = mirror_time(&c->mirror, (int64_t)st->st_mtim.tv_sec * NS_PER_SEC +
+                                                         st->st_mtim.tv_nsec);
     return 0;
 }
 
@@ -150,7 +149,7 @@ static int set_mtime_locked(struct cache *c, struct node *n, int fd, const struc
         return waitq_park_locked(c, &n->file->range_waiters, w);
     /* The new time takes the place of the one that tells of a change. */
     int r = file_look_past_locked(c, n, fd);
-    return r < 0 ? r : move_mtime_of_file_locked(n->file, fd, st);
+    return r < 0 ? r : move_mtime_of_file_locked(c, n->file, fd, st);
 }
 
 static int set_file_locked(struct cache *c, struct node *n, int fd, unsigned set,

@@ -257,6 +257,13 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
     r = mirror_open(c->config.dir, op, &c->mirror);
     if (r < 0)
         return r;
+    if (mirror_times_coarse(&c->mirror) && c->config.passthrough) {
+        log_warn("cache %s: its filesystem keeps times of %" PRId64
+                 " ms: what is written past the daemon could not be told from what was there; "
+                 "no file is opened passthrough",
+                 c->mirror.dir, c->mirror.tick_ns / NS_PER_MS);
+        c->config.passthrough = false;
+    }
     r = mirror_id(&c->mirror, &c->id);
     if (r < 0)
         return op_fail(op, r, "cache %s: can't read or write its id: %s", c->mirror.dir,

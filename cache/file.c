@@ -311,7 +311,8 @@ void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
 static void file_saw_locked(struct cache *c, struct node *n, const struct stat *st)
 {
     struct file *f = n->file;
-    bool moved = n->size != (uint64_t)st->st_size || n->mtime_ns != mtime_of(st);
+    bool moved = n->size != (uint64_t)st->st_size ||
+                 mirror_time(&c->mirror, n->mtime_ns) != mtime_of(st);
     int64_t changed_ns = n->ctime_ns;
 
     file_account_locked(c, f, (uint64_t)st->st_blocks * 512);
@@ -322,7 +323,7 @@ static void file_saw_locked(struct cache *c, struct node *n, const struct stat *
         n->mtime_ns = mtime_of(st);
         n->ctime_ns = clock_real_ns();
     }
-    if (f->clean_size != n->size || f->clean_mtime_ns != n->mtime_ns || f->suspect) {
+    if (f->clean_size != n->size || f->clean_mtime_ns != mtime_of(st) || f->suspect) {
         if (moved || f->state != FILE_DIRTY)
             file_mark_dirty_locked(c, n, true);
     }
@@ -336,6 +337,12 @@ int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_s
         return -errno;
     file_saw_locked(c, n, ret_st);
     return 0;
+}
+
+bool file_says_synced(const struct file *f, const struct stat *now)
+{
+    return f->synced_mtime_ns && f->synced_mtime_ns == mtime_of(now) &&
+           f->synced_size == (uint64_t)now->st_size;
 }
 
 bool file_has_writer(int fd)
@@ -431,11 +438,11 @@ static int new_file_for(struct cache *c, struct node *n)
     if (!f)
         return -ENOMEM;
     c->mirror_files++;
-    f->clean_mtime_ns = n->mtime_ns;
+    f->clean_mtime_ns = mirror_time(&c->mirror, n->mtime_ns);
     f->clean_size = n->size;
     f->sum = (struct checksum){(enum checksum_kind)n->sum_kind, n->sum_value};
     f->etag = etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
-    if (!f->etag || stamp_keys_set(&f->keys, key, f->etag, n->mtime_ns, n->size) < 0)
+    if (!f->etag || stamp_keys_set(&f->keys, key, f->etag, f->clean_mtime_ns, n->size) < 0)
         return -ENOMEM;
     return 0;
 }

@@ -25,6 +25,8 @@
 #define VERSION_TEXT "runfs cache 1\n"
 /* The kernel takes paths of less than 4,096 bytes; longer ones are walked in pieces. */
 #define PIECE_MAX 3000
+/* The clock itself ticks less often than that. */
+#define COARSE_NS (10 * NS_PER_MS)
 /* How many files of one name kept/ holds. */
 #define KEPT_TRIES 1000
 
@@ -496,6 +498,34 @@ static int probe_mtime(int fd, bool *ret)
     return r;
 }
 
+/* ext4 with inodes of 128 bytes keeps seconds, others have ticks of their own. */
+static int probe_tick(int fd, int64_t *ret_ns)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+                                      {.tv_sec = 1000000000, .tv_nsec = 123456789}};
+    struct stat st;
+    int64_t tick_ns = 1;
+
+    if (futimens(fd, times) < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    while (tick_ns < NS_PER_SEC && st.st_mtim.tv_nsec % (tick_ns * 10) == 0)
+        tick_ns *= 10;
+    *ret_ns = tick_ns;
+    return 0;
+}
+
+int64_t mirror_time(const struct mirror *m, int64_t mtime_ns)
+{
+    int64_t over = mtime_ns % m->tick_ns;
+
+    return mtime_ns - over - (over < 0 ? m->tick_ns : 0);
+}
+
+bool mirror_times_coarse(const struct mirror *m)
+{
+    return m->tick_ns > COARSE_NS;
+}
+
 static int probe(struct mirror *m, struct op *op)
 {
     auto_close int fd = beneath(m->incoming_fd, "probe", O_RDWR | O_CREAT | O_TRUNC);
@@ -511,6 +541,10 @@ static int probe(struct mirror *m, struct op *op)
     r = probe_mtime(fd, &m->mtime_trusted);
     if (r < 0)
         return op_fail(op, r, "cache %s: its filesystem can't map files: %s", m->dir,
+                       strerror(-r));
+    r = probe_tick(fd, &m->tick_ns);
+    if (r < 0)
+        return op_fail(op, r, "cache %s: can't set times of files in it: %s", m->dir,
                        strerror(-r));
     return unlinkat(m->incoming_fd, "probe", 0) < 0 ? -errno : 0;
 }
@@ -651,7 +685,8 @@ int mirror_open(const char *dir, struct op *op, struct mirror *ret)
                        .tree_fd = -1,
                        .incoming_fd = -1,
                        .orphans_fd = -1,
-                       .kept_fd = -1};
+                       .kept_fd = -1,
+                       .tick_ns = 1};
     m.dir = strdup(dir);
     int r = m.dir ? open_all(&m, op) : -ENOMEM;
 

@@ -14,14 +14,16 @@
 #include <sys/statvfs.h>
 
 struct mirror {
-    char *dir;           /* the cache directory's path, for messages */
-    int lock_fd;         /* flock'd while mounted */
-    int root_fd;         /* the cache directory */
-    int tree_fd;         /* mirror/ */
-    int incoming_fd;     /* incoming/ */
-    int orphans_fd;      /* orphans/ */
-    int kept_fd;         /* kept/ */
-    bool mtime_trusted;  /* a store through a mapping moves mtime even after a sync */
+    char *dir;          /* the cache directory's path, for messages */
+    int lock_fd;        /* flock'd while mounted */
+    int root_fd;        /* the cache directory */
+    int tree_fd;        /* mirror/ */
+    int incoming_fd;    /* incoming/ */
+    int orphans_fd;     /* orphans/ */
+    int kept_fd;        /* kept/ */
+    bool mtime_trusted; /* a store through a mapping moves mtime even after a sync */
+    int64_t
+        tick_ns; /* of the timestamps that its filesystem keeps: 1, or as coarse as a second */
     bool rebooted;       /* the boot id differs from the last mount's */
     bool copied;         /* the directory is not the one that the last mount had */
     bool stampless;      /* and its extended attributes did not come along */
@@ -37,6 +39,11 @@ void mirror_close(struct mirror *m);
 /* The directory's own random number, made at its first mount: tells its writes from those of
  * other nodes. */
 int mirror_id(struct mirror *m, uint64_t *ret_id);
+/* What a file of the mirror shows when it was given this mtime. */
+int64_t mirror_time(const struct mirror *m, int64_t mtime_ns);
+/* Whether a file can change again and again with one mtime: that proves nothing then, not even
+ * long after. */
+bool mirror_times_coarse(const struct mirror *m);
 /* Notes the boot id of now, durably, once recovery has drawn its consequences: the end of the
  * last mount counts no more. */
 int mirror_note_boot(struct mirror *m);

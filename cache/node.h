@@ -175,13 +175,15 @@ struct file {
     bool busy;           /* turns from partial to complete: readers and writers wait */
     uint64_t generation; /* counts changes of content or attributes, as far as seen */
     uint64_t stored_generation; /* of the last upload's content */
-    int64_t clean_mtime_ns;     /* of the mirror file when it was last equal to the store */
+    int64_t clean_mtime_ns; /* of the mirror file when it was last equal to the store; as its
+                               filesystem keeps it */
     uint64_t clean_size;
     struct checksum sum; /* of the content that is, or will be, clean; where it is known */
     bool verify;  /* FILE_PARTIAL: all bytes may be here and right, since before a reboot */
     bool suspect; /* mtime can't prove that it is unchanged since then */
     int64_t synced_mtime_ns; /* of the mirror file when it was last synced; 0 never */
     uint64_t synced_size;
+    uint64_t writes;    /* that came through the daemon */
     bool writing_stamp; /* the stamp is to say STAMP_WRITING */
     unsigned noted;     /* flags that the stamp on the disk has, whatever is being written just
                            now, enum stamp_flags */
@@ -556,6 +558,8 @@ int node_take_birth_time(struct node *n, int fd);
  * the lock, so that an older look can't come after a younger one. 0 or -errno. */
 int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_st)
     REQUIRES(&c->lock);
+/* Whether the file has the time and size at which it was last synced. */
+bool file_says_synced(const struct file *f, const struct stat *now);
 /* Whether somebody can still change the mirror file, of which `fd` is open for reading only:
  * through a descriptor, or through a mapping without one. docs/format.md, invariant 5. */
 bool file_has_writer(int fd);

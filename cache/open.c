@@ -104,7 +104,8 @@ static int enter_locked(struct cache *c, struct handle *h)
     f->write_handles++;
     atomic_store(&f->changed, true);
     f->generation++;
-    if (f->state != FILE_DIRTY &&
+    /* Else each write comes by here, and marks the file. */
+    if (f->passthrough && f->state != FILE_DIRTY &&
         (mtime_is_racy(f->clean_mtime_ns) ||
          (!c->mirror.mtime_trusted && (h->flags & O_ACCMODE) == O_RDWR)))
         f->suspect = true;
@@ -554,8 +555,13 @@ static int note_change(struct cache *c, struct node *n, int fd)
         n->file->generation++;
     atomic_store(&n->file->changed, true);
     n->file->kept_generation = n->file->generation;
+    n->file->writes++;
+    /* Within the same tick it would count as synced. */
+    bool outlived = r == 0 && file_says_synced(n->file, &st);
+    if (outlived)
+        n->file->synced_mtime_ns = 0;
     mutex_unlock(&c->lock);
-    return r;
+    return outlived ? node_write_stamp(c, n, fd) : r;
 }
 
 /* Writes as much as there is room for. */
@@ -940,6 +946,9 @@ static int sync_file(struct cache *c, struct node *n, int fd)
 {
     struct stat before, after;
 
+    mutex_lock(&c->lock);
+    uint64_t writes = n->file ? n->file->writes : 0;
+    mutex_unlock(&c->lock);
     if (fstat(fd, &before) < 0)
         return -errno;
     if (fsync(fd) < 0) {
@@ -954,7 +963,7 @@ static int sync_file(struct cache *c, struct node *n, int fd)
         before.st_mtim.tv_sec != after.st_mtim.tv_sec || before.st_size != after.st_size)
         return 0;
     mutex_lock(&c->lock);
-    if (n->file) {
+    if (n->file && n->file->writes == writes) {
         n->file->synced_mtime_ns =
             (int64_t)after.st_mtim.tv_sec * NS_PER_SEC + after.st_mtim.tv_nsec;
         n->file->synced_size = (uint64_t)after.st_size;
