@@ -92,16 +92,25 @@ static int make_symlink(struct cache *c, struct node *n, const char *path)
     return r;
 }
 
+static int make_directory(struct cache *c, struct node *n, const char *path)
+{
+    int r = mirror_mkdirs(&c->mirror, path);
+    auto_close int fd = r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
+
+    if (r == 0)
+        r = fd < 0 ? fd : node_write_first_stamps(c, n, fd);
+    if (r < 0)
+        (void)mirror_rmdir(&c->mirror, path); /* it would keep its parent from being removed */
+    return r;
+}
+
 int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool keep_fd)
 {
     auto_close int fd = -1;
     int r;
 
-    if (n->dir) {
-        r = mirror_mkdirs(&c->mirror, path);
-        fd = r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
-        return fd < 0 ? fd : node_write_first_stamps(c, n, fd);
-    }
+    if (n->dir)
+        return make_directory(c, n, path);
     if (n->target)
         return make_symlink(c, n, path);
     fd = mirror_create(&c->mirror, path);

@@ -67,7 +67,7 @@ static int gone_file(struct cache *c, struct entry *e)
     if (n->links->next_link)
         return file_leave_name(c, e);
     int r = path ? file_discard(c, n) : -ENOMEM;
-    return r == -EBUSY ? file_orphan(c, n, path, false) : r;
+    return r == -EBUSY ? file_orphan(c, n, path) : r;
 }
 
 static int gone_dir(struct cache *c, struct entry *e)

@@ -236,6 +236,26 @@ static int prepare_exchange(struct cache *c, struct moving *m)
     return r;
 }
 
+/* Nothing was exchanged: what was noted as owed for it is told to the store, and then owed no
+ * more. */
+static void exchange_not(struct cache *c, struct exchange *x, bool recorded)
+{
+    uint64_t seqs[ARRAY_SIZE(x->rows)];
+    struct entry *both[2] = {x->m->from, x->m->to};
+
+    for (size_t i = 0; i < x->n; i++) {
+        seqs[i] = x->rows[i]->seq;
+        intent_free(x->rows[i]);
+    }
+    if (recorded)
+        (void)journal_remove(c->journal, seqs, x->n);
+    mutex_lock(&c->lock);
+    for (int i = 0; i < 2; i++)
+        if (both[i]->node->dir && both[i]->node->dir->new_here)
+            dir_queue_locked(c, both[i]->node);
+    mutex_unlock(&c->lock);
+}
+
 /* What the names know of what they led to goes with it. */
 static void swap_entries_locked(struct entry *a, struct entry *b)
 {
@@ -307,13 +327,7 @@ static int exchange_by_rows(struct cache *c, struct moving *m)
         r = mirror_rename(&c->mirror, m->from_path, m->to_path, RENAME_EXCHANGE);
     crash_point("exchange-mirror");
     if (r < 0) {
-        uint64_t seqs[ARRAY_SIZE(x.rows)];
-        for (size_t i = 0; i < x.n; i++) {
-            seqs[i] = x.rows[i]->seq;
-            intent_free(x.rows[i]);
-        }
-        if (recorded)
-            (void)journal_remove(c->journal, seqs, x.n);
+        exchange_not(c, &x, recorded);
         return r;
     }
     mutex_lock(&c->lock);

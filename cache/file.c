@@ -524,47 +524,60 @@ int file_discard(struct cache *c, struct node *n)
     return 0;
 }
 
-static int remember_orphan_locked(struct cache *c, struct node *n)
+/* Readers that still need bytes from the store: publish and delete must fetch them first.
+ * Without memory they are told ESTALE then. */
+static void remember_orphan_locked(struct cache *c, struct node *n)
 {
     if (c->n_orphans == c->cap_orphans) {
         size_t cap = c->cap_orphans ? c->cap_orphans * 2 : 16;
         struct node **v = reallocarray(c->orphans, cap, sizeof(struct node *));
         if (!v)
-            return -ENOMEM;
+            return;
         c->orphans = v;
         c->cap_orphans = cap;
     }
     c->orphans[c->n_orphans++] = n;
     node_ref_locked(n);
-    return 0;
 }
 
-int file_orphan(struct cache *c, struct node *n, const char *path, bool replaced)
+int file_keep_aside(struct cache *c, const char *path, uint64_t *ret_id)
+{
+    mutex_lock(&c->lock);
+    uint64_t id = ++c->next_id;
+    mutex_unlock(&c->lock);
+    int r = mirror_orphan(&c->mirror, path, id, true);
+    if (r == 0)
+        *ret_id = id;
+    return r;
+}
+
+void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id)
 {
     struct file *f = n->file;
 
-    if (!f)
-        return 0;
-    mutex_lock(&c->lock);
-    uint64_t id = ++c->next_id;
     f->orphan_key = f->state == FILE_PARTIAL && n->links ? entry_key(n->links) : NULL;
-    mutex_unlock(&c->lock);
-    int r = mirror_orphan(&c->mirror, path, id, replaced);
-    crash_point("orphan-moved");
-    if (r < 0)
-        return r;
-    mutex_lock(&c->lock);
     f->orphan_id = id;
     atomic_store(&f->changed, true);
     file_unqueue_locked(c, f);
     file_lru_remove_locked(c, f);
     f->first_seq = 0;
-    /* Readers that still need bytes from the store: publish and delete must fetch them first.
-     */
     if (f->state == FILE_PARTIAL && f->open_handles)
-        r = remember_orphan_locked(c, n);
+        remember_orphan_locked(c, n);
+}
+
+int file_orphan(struct cache *c, struct node *n, const char *path)
+{
+    mutex_lock(&c->lock);
+    uint64_t id = ++c->next_id;
     mutex_unlock(&c->lock);
-    return r;
+    int r = mirror_orphan(&c->mirror, path, id, false);
+    crash_point("orphan-moved");
+    if (r < 0)
+        return r;
+    mutex_lock(&c->lock);
+    file_orphaned_locked(c, n, id);
+    mutex_unlock(&c->lock);
+    return 0;
 }
 
 int file_leave_name(struct cache *c, struct entry *e)
@@ -644,7 +657,7 @@ static int part(struct cache *c, struct entry *e, const struct object *obj)
     auto_free char *path = entry_path(e), *name = strdup(e->name);
     int r = !path || !name          ? -ENOMEM
             : old->links->next_link ? file_leave_name(c, e)
-                                    : file_orphan(c, old, path, false);
+                                    : file_orphan(c, old, path);
 
     if (r < 0)
         return r;

@@ -381,7 +381,9 @@ static int link_held(struct cache *c, struct node *n, struct node *parent, const
             file_queue_locked(c, n);
     }
     mutex_unlock(&c->lock);
-    return e ? node_write_stamp(c, n, fd) : -ENOMEM;
+    if (e)
+        (void)node_write_stamp(c, n, fd); /* its place in the order: without, it comes last */
+    return e ? 0 : -ENOMEM;
 }
 
 /* What the link stands for is here, and so is the name's directory. */
@@ -514,7 +516,7 @@ static int unlink_in_mirror(struct cache *c, struct entry *e, const char *path)
 
     if (!n->file)
         return 0;
-    return n->links->next_link ? file_leave_name(c, e) : file_orphan(c, n, path, false);
+    return n->links->next_link ? file_leave_name(c, e) : file_orphan(c, n, path);
 }
 
 static int unlink_held(struct cache *c, struct node *parent, const char *name)
@@ -717,18 +719,27 @@ static int prepare_move(struct cache *c, struct moving *m)
     return r < 0 ? r : node_rebear(c, n);
 }
 
-/* What the name leads to now stays reachable for those who have it open. */
-static int set_replaced_aside(struct cache *c, struct moving *m)
+/* Whether the rename takes the last name of something in the mirror. An empty directory is just
+ * replaced there. */
+static bool takes_last_name(const struct moving *m)
 {
-    struct node *over = m->to ? m->to->node : NULL;
+    const struct node *over = m->to ? m->to->node : NULL;
 
-    if (!over)
-        return 0;
-    if (over->dir)
-        return 0; /* an empty directory: the mirror's rename replaces it */
-    if (!over->file || over->links->next_link)
-        return 0;
-    return file_orphan(c, over, m->to_path, true);
+    return over && !over->dir && over->file && !over->links->next_link;
+}
+
+/* The mirror's part. What the new name leads to now stays reachable for those who have it open,
+ * as orphans/<*ret_id>; 0: there is nothing of the kind. When it fails nothing has changed. */
+static int move_in_mirror(struct cache *c, struct moving *m, uint64_t *ret_id)
+{
+    int r = takes_last_name(m) ? file_keep_aside(c, m->to_path, ret_id) : 0;
+
+    crash_point("orphan-moved");
+    if (r == 0)
+        r = mirror_rename(&c->mirror, m->from_path, m->to_path, 0);
+    if (r < 0 && *ret_id)
+        mirror_drop_orphan(&c->mirror, *ret_id);
+    return r;
 }
 
 static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_may_exist,
@@ -814,6 +825,7 @@ static int move_held(struct cache *c, struct moving *m)
 {
     struct intent *i = NULL;
     struct node *oldparent = m->from->parent;
+    uint64_t replaced = 0;
     int r = prepare_move(c, m);
 
     if (r == 0 && m->copies)
@@ -823,15 +835,15 @@ static int move_held(struct cache *c, struct moving *m)
         r = intend_removal_of_name(c, m->from, m->from_path, &i);
     crash_point("rename-row");
     if (r == 0)
-        r = set_replaced_aside(c, m);
-    if (r == 0)
-        r = mirror_rename(&c->mirror, m->from_path, m->to_path, 0);
+        r = move_in_mirror(c, m, &replaced);
     crash_point("rename-mirror");
     if (r < 0) {
         intend_not(c, i);
         return r;
     }
     mutex_lock(&c->lock);
+    if (replaced)
+        file_orphaned_locked(c, m->to->node, replaced);
     r = move_in_tree_locked(c, m);
     if (i)
         intent_add_locked(c, i);

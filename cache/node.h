@@ -596,9 +596,14 @@ int file_discard(struct cache *c, struct node *n);
 /* The mirror's part of a name that goes while the inode keeps others: the link and the record
  * of it. The inode keeps its number, too. ns held for writing; the entry is still there. */
 int file_leave_name(struct cache *c, struct entry *e);
-/* The node loses its last name. ns held for writing, the mirror file still at `path`;
- * `replaced`: it stays there for the rename that takes its place. */
-int file_orphan(struct cache *c, struct node *n, const char *path, bool replaced);
+/* The node, which has a mirror file, loses its last name: the file leaves `path` for orphans/.
+ * ns held for writing. */
+int file_orphan(struct cache *c, struct node *n, const char *path);
+/* The same in two steps, around the mirror's rename that takes its place at `path`: it gets a
+ * second name, orphans/<id>, to be dropped again if that rename fails; and when it did not,
+ * what is known of the file follows, its last entry still being there. */
+int file_keep_aside(struct cache *c, const char *path, uint64_t *ret_id);
+void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id) REQUIRES(&c->lock);
 
 /* ---- fds.c ---- */
 /* Raises the process's limit. `limit`: how many for mirror files; 0: what the daemon does not
