@@ -55,10 +55,18 @@ static int open_ready_locked(struct cache *c, struct node *n, int flags, struct 
     return wants_write(flags) && !(flags & O_TRUNC) ? space_need_locked(c, f, w) : 0;
 }
 
-static bool may_pass_through_locked(struct cache *c, struct file *f, bool writable)
+/* What it writes is to be on the disk when that is answered. The kernel sees to it by an
+ * fsync() of each write that came by the daemon; past it the data is synced, and no stamp says
+ * so. */
+static bool writes_synced(const struct handle *h)
 {
-    return c->config.passthrough && f->state != FILE_PARTIAL &&
-           (!writable || (space_for_passthrough_locked(c) && fds_plenty_locked(c)));
+    return h->writable && (h->flags & O_DSYNC); /* O_SYNC has that bit, too */
+}
+
+static bool may_pass_through_locked(struct cache *c, struct file *f, const struct handle *h)
+{
+    return c->config.passthrough && f->state != FILE_PARTIAL && !writes_synced(h) &&
+           (!h->writable || (space_for_passthrough_locked(c) && fds_plenty_locked(c)));
 }
 
 /* A passthrough writer's file is looked at under the lock: its descriptor stays open. */
@@ -89,7 +97,7 @@ static int enter_locked(struct cache *c, struct handle *h)
     struct file *f = h->node->file;
 
     if (f->open_handles == 0)
-        f->passthrough = may_pass_through_locked(c, f, h->writable);
+        f->passthrough = may_pass_through_locked(c, f, h);
     int r = h->writable && f->passthrough ? keep_fd_locked(c, h) : 0;
     if (r < 0)
         return r;
@@ -890,27 +898,6 @@ static int number_close(struct cache *c, struct handle *h, int fd, const struct 
     return r == 0 && (numbered || looked) ? node_write_stamp(c, n, fd) : r;
 }
 
-int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
-{
-    struct handle_fd fd;
-
-    if (!h->writable)
-        return 0;
-    int r = handle_fd_get(c, h, &fd);
-    if (r < 0)
-        return r;
-    r = number_close(c, h, fd.fd, w);
-    handle_fd_put(c, &fd);
-    crash_point("close-stamped");
-    mutex_lock(&c->lock);
-    if (r == 0 && c->config.durability == DURABILITY_STORE)
-        r = store_has_locked(c, h, w);
-    else if (r == 0)
-        r = tell_error_locked(h);
-    mutex_unlock(&c->lock);
-    return r;
-}
-
 void cache_release(struct cache *c, struct handle *h)
 {
     struct node *n = h->node;
@@ -1036,6 +1023,29 @@ static int start_sync(struct cache *c, struct node *n, int dir_fd, bool writable
             (void)close(dir_fd);
     }
     return r;
+}
+
+int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
+{
+    struct handle_fd fd;
+
+    if (!h->writable)
+        return 0;
+    int r = handle_fd_get(c, h, &fd);
+    if (r < 0)
+        return r;
+    r = number_close(c, h, fd.fd, w);
+    handle_fd_put(c, &fd);
+    crash_point("close-stamped");
+    mutex_lock(&c->lock);
+    if (r == 0 && c->config.durability == DURABILITY_STORE)
+        r = store_has_locked(c, h, w);
+    else if (r == 0)
+        r = tell_error_locked(h);
+    /* Beside somebody who had it open in passthrough already. */
+    bool synced = h->node->file->passthrough && writes_synced(h);
+    mutex_unlock(&c->lock);
+    return r == 0 && synced ? start_sync(c, h->node, -1, true, w) : r;
 }
 
 static int look_through(struct cache *c, struct handle *h)

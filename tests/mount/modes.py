@@ -301,6 +301,17 @@ def get_elsewhere(path):
     return subprocess.run(["cat", path], stdout=subprocess.PIPE, timeout=30, check=True).stdout
 
 
-CASES = [new_files, incomplete_files, mapped_before_it_is_here, reads_in_the_middle,
+def synchronous_writes(mount, folder, again):
+    """A write through O_SYNC or O_DSYNC is noted as synced when it is answered (format.md, 2: S, with the size)."""
+    for name, flags in (("sync", os.O_SYNC), ("dsync", os.O_DSYNC)):
+        fd = os.open(f"{mount.mountpoint}/{folder}/{name}", os.O_WRONLY | os.O_CREAT | flags)
+        for i in range(1, 4):
+            os.write(fd, b"x" * 4096)
+            words = os.getxattr(f"{mount.cache}/mirror/{folder}/{name}", "user.runfs.a").split()
+            check(int(words[9], 16) & 8 and int(words[11]) == i * 4096, f"{name}: {words[9:]} after {i} writes")
+        os.close(fd)
+
+
+CASES = [synchronous_writes, new_files, incomplete_files, mapped_before_it_is_here, reads_in_the_middle,
          modes_in_turn, both_modes_at_once, refused_for_a_while, mapping_after_close, mapping_lives_long,
          many_open_files]

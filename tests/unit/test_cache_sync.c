@@ -362,6 +362,56 @@ START_TEST(fsync_notes_what_is_synced_after_it)
 }
 END_TEST
 
+/* ---- O_SYNC ---- */
+
+static bool noted_synced(struct driven *d, struct handle *h, uint64_t size)
+{
+    struct stamp_attrs a;
+
+    ck_assert_int_eq(stamp_read_attrs(driven_fd(d, h), &a), 0);
+    return (a.flags & STAMP_SYNCED) && a.synced_size == size;
+}
+
+/* The kernel has each write of such a handle followed by an fsync(), if it comes by here. */
+START_TEST(what_writes_synchronously_is_not_passthrough)
+{
+    static const int flags[] = {O_SYNC, O_DSYNC, 0};
+    struct handle *h = NULL;
+    struct driven d;
+
+    driven_init(&d, NULL);
+    d.config.passthrough = true;
+    driven_mount(&d);
+    for (size_t i = 0; i < ARRAY_SIZE(flags); i++) {
+        ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_CREAT | flags[i], &h), 0);
+        ck_assert_int_eq(handle_passthrough(h), flags[i] == 0);
+        ck_assert_int_eq(driven_close(&d, h), 0);
+    }
+    driven_release(&d);
+}
+END_TEST
+
+/* Somebody has the file open in passthrough already, and there is one mode for all. */
+START_TEST(a_close_syncs_what_was_written_synchronously_past_the_daemon)
+{
+    struct handle *h = NULL, *other = NULL;
+    struct driven d;
+
+    driven_init(&d, NULL);
+    d.config.passthrough = true;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_CREAT, &other), 0);
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_SYNC, &h), 0);
+    ck_assert(handle_passthrough(h));
+    ck_assert_int_eq(pwrite(driven_fd(&d, h), "data", 4, 0), 4);
+    ck_assert(!noted_synced(&d, h, 4));
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert(noted_synced(&d, other, 4));
+    ck_assert_int_eq(driven_close(&d, other), 0);
+    driven_release(&d);
+}
+END_TEST
+
 static int64_t refuse_removal(struct layer *l, struct call *c)
 {
     (void)l;
@@ -397,6 +447,8 @@ int main(void)
     tcase_add_test(t, a_listing_does_not_take_away_what_is_truncated);
     tcase_add_test(t, a_writer_that_comes_before_the_upload_looks_is_waited_for);
     tcase_add_test(t, fsync_notes_what_is_synced_after_it);
+    tcase_add_test(t, what_writes_synchronously_is_not_passthrough);
+    tcase_add_test(t, a_close_syncs_what_was_written_synchronously_past_the_daemon);
     tcase_add_test(t, fsync_of_a_directory_syncs_the_journal);
 #ifndef __SANITIZE_THREAD__
     tcase_add_loop_test(t, eviction_between_two_steps_fails_nothing, 0, 5);
