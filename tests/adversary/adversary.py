@@ -3,10 +3,12 @@ attack. Scenarios kill, copy, map, fill, cut and reboot; after each one three qu
 the store itself (oracle.py): is what was acknowledged there, is what was there before whole, did
 anything say 0 that was not so.
 
-usage: adversary.py [PATTERN]... [--list]
+usage: adversary.py [--seed N] [--rounds N] [--list] [PATTERN]...
 
 Only scenarios whose "theme/scenario/store/mode" contains a PATTERN. Each has its own prefix, caches
-and nodes; several run at a time.
+and nodes; several run at a time. Then come rounds of what comes (hunt.py), each with the seed that its
+name has: --rounds of them (ADVERSARY_ROUNDS; none with a PATTERN), from --seed on. A round that failed
+says what happened; how far uploads were is in no seed.
 """
 
 import argparse
@@ -21,12 +23,17 @@ for folder in ("lib", "faults", "mount"): # behind this one, which has names of 
     sys.path.append(os.path.join(os.path.dirname(HERE), folder))
 
 import copies
+import disks
 import ends
 import harness
+import hunt
+import links
 import nodes
+import writers
 from world import World
 
-THEMES = (copies, nodes, ends)
+THEMES = (copies, writers, nodes, links, disks, ends)
+ROUNDS = 10
 LANES = 4 # scenarios at a time: most of them wait most of the time
 
 
@@ -34,6 +41,12 @@ def play(case, name, store, options, work):
     with World(work, name.replace("/", "-"), store, options) as w:
         case(w)
         w.judge()
+
+
+def play_round(seed, mode, work):
+    options = ("passthrough=off",) if mode == "off" else ()
+    with World(work, f"hunt-{seed}-{mode}", "file" if seed % 3 == 0 else "s3", options) as w:
+        hunt.hunt(w, seed)
 
 
 def passthrough_works(work):
@@ -56,6 +69,12 @@ def jobs_of(patterns, modes):
                         jobs.append((name, lambda work, case=case, name=name, store=store, options=options:
                                      play(case, name, store, options, work)))
     return jobs
+
+
+def rounds_of(arguments, modes):
+    return [(f"hunt/{seed}/{mode}", lambda work, seed=seed, mode=mode: play_round(seed, mode, work))
+            for seed in range(arguments.seed, arguments.seed + arguments.rounds)
+            for mode in (modes[seed % len(modes)],)]
 
 
 class Lane(threading.Thread):
@@ -85,7 +104,7 @@ def play_all(arguments):
         for work in works:
             work.start_gateway()
         modes = ("auto", "off") if passthrough_works(works[0]) else ("auto",)
-        jobs = jobs_of(arguments.patterns, modes)
+        jobs = jobs_of(arguments.patterns, modes) + rounds_of(arguments, modes)
         lanes = [Lane(work, jobs, tally) for work in works]
         for lane in lanes:
             lane.start()
@@ -100,8 +119,12 @@ def play_all(arguments):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("patterns", nargs="*")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=int)
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
+    if arguments.rounds is None:
+        arguments.rounds = 0 if arguments.patterns else int(os.environ.get("ADVERSARY_ROUNDS", ROUNDS))
     if arguments.list:
         print("\n".join(name for name, _ in jobs_of(arguments.patterns, ("auto", "off"))))
         return 0

@@ -1,28 +1,16 @@
 """Cache directories that were moved, copied, restored and rolled back."""
 
 import os
-import shutil
-import subprocess
 
 from harness import check
 from place import MIB, content
-from places import everywhere
-
-
-def run(*words):
-    subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+from scenario import everywhere, replace_cache, run
 
 
 def read_some(node, key, size):
     """A program reads the beginning: the file is here in part."""
     with open(node.path(key), "rb", buffering=0) as f:
         f.read(size)
-
-
-def replaced(node, copy):
-    """The copy takes the place of the node's cache."""
-    shutil.rmtree(node.cache)
-    os.rename(copy, node.cache)
 
 
 @everywhere
@@ -49,7 +37,7 @@ def without_xattrs(w, copy):
     read_some(a, "large", 4096)
     check(a.umount() == 0, "umount")
     copy(a.cache, a.cache + "-copy")
-    replaced(a, a.cache + "-copy")
+    replace_cache(a, a.cache + "-copy")
     if a.try_up():
         a.flush()
 

@@ -1,7 +1,7 @@
 """How mounts end: killed, asked to, with the machine; and what the next one makes of it."""
 
 from harness import check
-from places import everywhere, on_s3
+from scenario import everywhere, on_s3
 
 
 @everywhere
@@ -54,4 +54,23 @@ def rebooted_without_store(w):
     check(a.read("synced") == b"two", "lost: what was synced")
 
 
-CASES = [killed_after_closes, umount_without_store, rebooted_without_store]
+@on_s3
+def ended_cleanly_then_rebooted(w):
+    """The daemon gives up on a store that is away, and ends by itself; then the machine restarts. What was
+    closed is published, and what was removed is gone."""
+    a = w.node("a", ("drain_timeout=1s",))
+    for key in ("f", "g"):
+        a.write(key, b"one")
+    check(a.flush() == 0, "flush")
+    w.store.cut_off()
+    a.write("f", b"two")
+    a.unlink("g")
+    check(a.terminate() != 0, "lied: the daemon ended with 0 without a store")
+    w.oracle.synced("a")
+    a.reboot()
+    w.store.connect()
+    a.up()
+    check(a.read("f") == b"two", "lost: what was closed before a clean end")
+
+
+CASES = [killed_after_closes, umount_without_store, rebooted_without_store, ended_cleanly_then_rebooted]

@@ -29,6 +29,8 @@ class Version:
         self.synced = False # also after a crash of the machine it must be there
         self.may_be_kept = False # enough when a node has set it aside and says so
         self.may_be_gone = False # its disk never had it
+        self.older = [] # what its writer had seen of the name
+        self.replaces = False # another content, which stays until this one is there
         self.seen_by = {owner}
 
 
@@ -36,9 +38,10 @@ class Name:
     def __init__(self):
         self.versions = [] # all that ever were
         self.heads = []
+        self.failed = [] # of the versions, those whose writers were told so
         self.was_stored = False # the store was seen with it
         self.damaged = False # it was seen with what nobody closed, and that was said
-        self.also_whole = lambda body: False # contents that nobody closed and that may be stored
+        self.also_whole = lambda body: False # contents (or None) that nobody closed, and that do as well
 
     def whole(self, body):
         return any(v.body == body for v in self.versions) or self.also_whole(body)
@@ -59,9 +62,20 @@ class Oracle:
         name = self.name(key)
         made = Version(node, body)
         made.synced = synced
-        name.heads = [v for v in name.heads if not blind and node not in v.seen_by] + [made]
+        replaced = [v for v in name.heads if blind or node in v.seen_by]
+        made.older = [v for v in name.versions if v in replaced or node in v.seen_by]
+        made.replaces = any(v.body is not None for v in replaced)
+        name.heads = [v for v in name.heads if v not in replaced] + [made]
         name.versions.append(made)
         return made
+
+    def unacknowledged(self, node, key, body):
+        """A program was told that its write failed; it may have happened all the same, and replaced what it saw."""
+        name = self.name(key)
+        made = Version(node, body)
+        made.older = [v for v in name.versions if node in v.seen_by]
+        name.versions.append(made)
+        name.failed.append(made)
 
     def removed(self, node, key):
         return self.wrote(node, key, None)
@@ -71,10 +85,9 @@ class Oracle:
         name = self.name(key)
         if not name.whole(body):
             raise Failure(f"damaged: {node} reads {describe(body)} in {key}, which nobody wrote")
-        newest = max((i for i, v in enumerate(name.versions) if v.body == body), default=-1)
-        for version in name.versions[:newest + 1]:
-            if version.body is not None:
-                version.seen_by.add(node)
+        found = next((v for v in reversed(name.versions) if v.body == body), None)
+        for version in [found, *found.older] if found else ():
+            version.seen_by.add(node)
 
     def current(self, node, key):
         """The newest content that a node knows of a name."""
@@ -92,7 +105,7 @@ class Oracle:
         for key, version in self.owed_by(node):
             if not version.synced and stored.get(key) != version.body:
                 version.may_be_kept = True
-                version.may_be_gone = torn or version.body is None
+                version.may_be_gone |= torn or version.body is None
 
     def copied(self, node, copy):
         """A copy of the node's cache owes and knows what it owes and knows."""
@@ -114,9 +127,12 @@ class Oracle:
                     version.owners.discard(node)
                     version.seen_by.discard(node)
             gone = [v for v in name.heads if not v.owners and stored.get(key) != v.body]
+            for version in name.heads: # a name that was removed since then may be back
+                version.may_be_gone |= version.body is None
             if gone:
+                shown = [v for v in name.versions if v.body is not None and v.body == stored.get(key)]
                 name.heads = [v for v in name.heads if v not in gone] + \
-                    [v for v in name.versions if v in known][-1:]
+                    (shown or [v for v in name.versions if v in known])[-1:]
 
     # ---- the questions ----
 
@@ -133,9 +149,11 @@ class Oracle:
         """Something said 0, which means that all of the node's is in the store."""
         self.look(stored, words)
         for key, version in self.owed_by(node):
-            if stored.get(key) != version.body and len(self.name(key).heads) == 1:
-                self.complaints.append(f"lied: {words}, exit code 0: the store has {describe(stored.get(key))} "
-                                       f"in {key}, not {describe(version.body)}")
+            name, shown = self.name(key), stored.get(key)
+            if shown == version.body or len(name.heads) > 1 or version.may_be_gone or name.also_whole(shown):
+                continue
+            self.complaints.append(f"lied: {words}, exit code 0: the store has {describe(shown)} in {key}, "
+                                   f"not {describe(version.body)}")
 
     def judge(self, stored, kept):
         """`kept`: the contents that nodes have set aside, and told of."""
@@ -147,10 +165,11 @@ class Oracle:
                 found = shown == version.body or version.may_be_gone or version.body is None and contested
                 if contested or version.may_be_kept:
                     found |= version.body in kept or version.body in stored.values()
+                found |= any(version in v.older and (v.body == shown or v.body in kept) for v in name.failed)
                 if not found:
                     self.complaints.append(f"lost: {describe(version.body)} of {' and '.join(sorted(version.owners))} in "
                                            f"{key}; the store has {describe(shown)}")
-            if shown is None and name.was_stored and all(v.body is not None for v in name.heads):
+            if shown is None and name.was_stored and all(v.body is not None and v.replaces for v in name.heads):
                 self.complaints.append(f"damaged: {key} was in the store and nobody removed it; it is gone")
         if self.complaints:
             raise Failure("; ".join(self.complaints))

@@ -10,6 +10,7 @@ import subprocess
 import harness
 from harness import Failure, check, wait_for
 from oracle import Oracle, describe
+from plain_s3 import PlainS3
 from proxy import Proxy
 
 OPTIONS = ("upload_interval=0", "settle=20ms", "attr_timeout=300ms", "list_timeout=300ms", "late_window=1s",
@@ -47,6 +48,24 @@ class S3:
         self.proxy.stop()
 
 
+class Plain:
+    """A server in memory that knows nothing but objects, and can be told to refuse names."""
+
+    kind = "plain"
+
+    def __init__(self, _, prefix):
+        self.server, self.prefix = PlainS3(), prefix
+        self.url = f"s3://bucket/{prefix}"
+        self.options = (f"endpoint={self.server.endpoint}", f"region={harness.REGION}", "path_style", "state_prefix=off")
+
+    def objects(self):
+        return {key.decode().removeprefix(f"{self.prefix}/"): body for key, body in self.server.bodies().items()
+                if not key.endswith(b"/")}
+
+    def close(self):
+        self.server.stop()
+
+
 class Folder:
     """A folder on this machine."""
 
@@ -70,7 +89,7 @@ class Folder:
         pass
 
 
-STORES = {"s3": S3, "file": Folder}
+STORES = {"s3": S3, "plain": Plain, "file": Folder}
 
 
 def read_file(path):
@@ -81,12 +100,14 @@ def read_file(path):
 class Node:
     """A machine with a mount and a cache."""
 
-    def __init__(self, world, name, options=(), cache=None):
+    def __init__(self, world, name, options=(), cache=None, limits=()):
         self.world, self.name = world, name
         self.oracle, self.store = world.oracle, world.store
         self.cache = cache or world.work.path(f"cache-{world.name}-{name}")
         self.options = (*OPTIONS, *world.options, *self.store.options, *options)
         self.mount = harness.Mount(self.store.url, world.work.path(f"mnt-{world.name}-{name}"), self.cache, self.options)
+        command = self.mount.command
+        self.mount.command = lambda: [*limits, *command()]
         world.work.mounts.append(self.mount)
         world.nodes.append(self)
         self.kept = []
@@ -138,7 +159,7 @@ class Node:
         return code
 
     def kill(self):
-        self.mount.kill()
+        self.mount.kill() # a frozen one, too
 
     def reboot(self, torn=False):
         """The machine goes down and comes back; `torn`: without the blocks that nobody synced."""
@@ -146,8 +167,8 @@ class Node:
         self.oracle.crashed(self.name, self.store.objects(), torn)
         if torn:
             self.tear()
-        with open(os.path.join(self.cache, "boot"), "w") as f:
-            f.write("00000000-0000-0000-0000-000000000000\n")
+        with open(os.path.join(self.cache, "boot"), "r+") as f: # what else it says stays
+            f.write("00000000")
 
     def tear(self):
         """As ext4 does it: sizes and stamps are there, blocks are not."""
@@ -164,6 +185,17 @@ class Node:
         if st.st_size:
             subprocess.run(["fallocate", "-p", "-o", "0", "-l", str(st.st_size), path], check=True)
             os.utime(path, ns=(st.st_atime_ns, st.st_mtime_ns))
+
+    def move_cache(self, to):
+        os.rename(self.cache, to)
+        self.cache = self.mount.cache = to
+
+    def freeze(self):
+        """The daemon does nothing until thaw(): others come first. Nobody may touch the mount meanwhile."""
+        self.mount.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.mount.process.send_signal(signal.SIGCONT)
 
     def retire(self):
         """The node is gone, and with it what only it had; another one may have its cache."""
@@ -240,7 +272,7 @@ class Node:
         self.oracle.removed(self.name, key)
 
     def rename(self, old, new):
-        body = self.oracle.current(self.name, old)
+        body = self.read(old)
         os.rename(self.path(old), self.path(new))
         self.oracle.wrote(self.name, new, body, blind=True)
         self.oracle.removed(self.name, old)
@@ -252,6 +284,7 @@ class World:
         self.oracle = Oracle()
         self.store = STORES[store](work, name)
         self.nodes = []
+        self.settled = False
 
     def __enter__(self):
         return self
@@ -265,8 +298,9 @@ class World:
         for node in self.nodes:
             shutil.rmtree(node.cache, ignore_errors=True)
 
-    def node(self, name="a", options=(), cache=None):
-        return Node(self, name, options, cache).up()
+    def node(self, name="a", options=(), cache=None, limits=()):
+        """A node that is up. `limits`: the command that starts the daemon, as prlimit with its options."""
+        return Node(self, name, options, cache, limits).up()
 
     def stored(self, key):
         return self.store.objects().get(key)
@@ -279,7 +313,13 @@ class World:
         check(other.umount() == 0, "umount")
         other.retire()
 
-    def judge(self):
+    def settle(self):
+        """All is published that can be; a scenario calls it whose cache disks are its own."""
         for node in self.nodes:
             node.settle()
+        self.settled = True
+
+    def judge(self):
+        if not self.settled:
+            self.settle()
         self.oracle.judge(self.store.objects(), [body for node in self.nodes for body in node.kept])

@@ -15,6 +15,7 @@ port, then takes the words above as lines on standard input and answers each wit
 """
 
 import asyncio
+import errno
 import json
 import socket
 import struct
@@ -101,6 +102,16 @@ class Proxy:
         self._loop.run_forever()
 
     async def _listen(self):
+        """A client that asks while nobody listens may have the port as its own end for a moment."""
+        for attempt in range(50):
+            try:
+                return await self._listen_once()
+            except OSError as e:
+                if e.errno != errno.EADDRINUSE or attempt == 49:
+                    raise
+            await asyncio.sleep(0.1)
+
+    async def _listen_once(self):
         if self._listener is None:
             self._open.set()
             self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=CHUNK)

@@ -1,0 +1,158 @@
+"""Scenarios that nobody thought of: nodes do what comes, and what comes happens to them. The same seed is the same
+story, apart from what uploads are done by then."""
+
+import errno
+import os
+import random
+import time
+
+from place import content
+
+KEYS = ("f", "g", "ckpt", "d/f", "d/g", "run.log")
+STEPS = 30
+
+
+class Story:
+    def __init__(self, w, rng):
+        self.w, self.rng = w, rng
+        self.cut = False
+        self.number = 0
+        self.snapshot = None
+        self.told = [] # for who reads a failure
+        self.nodes = [w.node("a", ("drain_timeout=2s", "ask_timeout=2s"))]
+        if w.store.kind == "s3" and rng.random() < 0.5:
+            self.nodes.append(w.node("b", ("drain_timeout=2s", "ask_timeout=2s")))
+
+    # ---- what programs do ----
+
+    def body(self):
+        self.number += 1
+        return content(f"{self.number}", self.rng.choice((0, 1, 100, 5000, 300_000)))+b"%d" % self.number
+
+    def names(self, node):
+        """Two nodes share two names, which both only rewrite; the others are one's own."""
+        if len(self.nodes) == 1:
+            return KEYS
+        return [f"{node.name}-{key}".replace("/", "-") for key in KEYS[:4]]
+
+    def shared(self):
+        return ("shared-1", "shared-2") if len(self.nodes) > 1 else KEYS
+
+    def there(self, node):
+        return [key for key in self.names(node) if os.path.exists(node.path(key))]
+
+    def attempt(self, key, node, call, body):
+        """What a program was not told is done may have happened all the same."""
+        try:
+            os.makedirs(os.path.dirname(node.path(key)), exist_ok=True)
+            call()
+        except OSError as e:
+            self.told[-1] += f": {errno.errorcode.get(e.errno)}"
+            node.oracle.unacknowledged(node.name, key, body)
+
+    def write(self, node):
+        key, body = self.rng.choice(self.names(node)), self.body()
+        self.told[-1] += f" {key} {len(body)}"
+        sync = self.rng.random() < 0.3
+        self.attempt(key, node, lambda: node.write(key, body, sync=sync), body)
+
+    def rewrite(self, node):
+        key, body = self.rng.choice(self.shared()), self.body()
+        self.told[-1] += f" {key} {len(body)}"
+        self.attempt(key, node, lambda: node.rewrite(key, body), body)
+
+    def rename(self, node):
+        there = self.there(node)
+        if there:
+            old, new = self.rng.choice(there), self.rng.choice(self.names(node))
+            if old != new and os.path.isdir(os.path.dirname(node.path(new))):
+                self.told[-1] += f" {old} {new}"
+                self.quietly(lambda: node.rename(old, new))
+
+    def unlink(self, node):
+        there = self.there(node)
+        if there:
+            key = self.rng.choice(there)
+            self.told[-1] += f" {key}"
+            self.quietly(lambda: node.unlink(key))
+
+    def chmod(self, node):
+        there = self.there(node)
+        if there:
+            key = self.rng.choice(there)
+            self.quietly(lambda: os.chmod(node.path(key), self.rng.choice((0o600, 0o644, 0o640))))
+
+    def read(self, node):
+        for key in self.names(node):
+            self.quietly(lambda key=key: node.read(key))
+
+    def quietly(self, call):
+        try:
+            call()
+        except OSError as e:
+            self.told[-1] += f": {errno.errorcode.get(e.errno)}"
+
+    def rest(self, _):
+        time.sleep(self.rng.choice((0.01, 0.1, 0.4)))
+
+    # ---- what happens to them ----
+
+    def flush(self, node):
+        self.told[-1] += f" {node.flush(1 if self.cut else 30)}"
+
+    def kill(self, node):
+        node.kill()
+        self.again(node)
+
+    def terminate(self, node):
+        if node.terminate(60) == 0 or self.rng.random() < 0.5:
+            self.again(node)
+        else:
+            self.w.oracle.synced(node.name)
+            node.reboot()
+            self.again(node)
+
+    def reboot(self, node):
+        node.reboot(torn=self.rng.random() < 0.5)
+        self.again(node)
+
+    def move(self, node):
+        node.kill()
+        node.move_cache(f"{node.cache}-moved")
+        self.again(node)
+
+    def again(self, node):
+        """Mounting asks the store."""
+        self.connect(node)
+        node.up()
+
+    def cut_off(self, _):
+        if self.w.store.kind == "s3":
+            self.w.store.cut_off()
+            self.cut = True
+
+    def connect(self, _):
+        if self.cut:
+            self.w.store.connect()
+            self.cut = False
+
+    OFTEN = (write, write, write, rewrite, rewrite, rename, unlink, chmod, read, rest, rest, flush)
+    SELDOM = (kill, kill, terminate, reboot, move, cut_off, cut_off, connect, connect, connect)
+
+    def step(self):
+        does = self.rng.choice(self.OFTEN if self.rng.random() < 0.75 else self.SELDOM)
+        node = self.rng.choice(self.nodes)
+        self.told.append(f"{node.name} {does.__name__}")
+        does(self, node)
+
+
+def hunt(w, seed):
+    story = Story(w, random.Random(seed))
+    try:
+        for _ in range(STEPS):
+            story.step()
+        story.connect(None)
+        w.judge()
+    except Exception:
+        print(f"        seed {seed}: {'; '.join(story.told)}", flush=True)
+        raise

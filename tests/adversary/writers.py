@@ -1,0 +1,209 @@
+"""Writers that never close, write through mappings, sync, or never stop."""
+
+import ctypes
+import os
+import threading
+
+from harness import check, wait_for
+from place import MIB, content
+from scenario import everywhere, in_passthrough, on_s3
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+PROT_READ, PROT_WRITE, MAP_SHARED, MS_SYNC = 1, 2, 1, 4
+MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+class Mapping:
+    """A file mapped for writing, whose descriptor is closed: Python's own mapping keeps a duplicate of it."""
+
+    def __init__(self, path):
+        fd = os.open(path, os.O_RDWR)
+        try:
+            self.size = os.fstat(fd).st_size
+            self.at = libc.mmap(None, self.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+            if self.at == MAP_FAILED:
+                raise OSError(ctypes.get_errno(), f"mmap of {path}")
+        finally:
+            os.close(fd)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        libc.munmap(self.at, self.size)
+
+    def write(self, body):
+        ctypes.memmove(self.at, body, len(body))
+
+    def sync(self):
+        check(libc.msync(self.at, self.size, MS_SYNC) == 0, "msync")
+
+
+def stored_file(w, size=64 * 1024, key="f"):
+    a = w.node()
+    a.write(key, content("one", size))
+    check(a.flush() == 0, "flush")
+    return a
+
+
+# ---- mappings ----
+
+
+def mapped(w, between):
+    """A program maps a file, closes it, and writes through the mapping. Then `between`."""
+    a = stored_file(w)
+    with Mapping(a.path("f")) as m:
+        body = content("two", 64 * 1024)
+        m.write(body)
+        a.oracle.wrote("a", "f", body)
+        between(a)
+
+
+@everywhere
+def mapped_and_touched(w):
+    mapped(w, lambda a: os.utime(a.path("f"), (1_600_000_000, 1_600_000_000)))
+
+
+@in_passthrough
+def mapped_and_flushed(w):
+    """Still mapped when it is asked for: without passthrough the kernel has not told anybody of the write yet."""
+    mapped(w, lambda a: a.flush(5))
+
+
+@everywhere
+def mapped_and_unmounted(w):
+    mapped(w, lambda a: None)
+    check(w.nodes[0].umount() == 0, "umount")
+
+
+@everywhere
+def mapped_and_changed_attributes(w):
+    mapped(w, lambda a: os.chmod(a.path("f"), 0o600))
+
+
+@everywhere
+def mapped_renamed_and_killed(w):
+    """The name under which it was mapped is another one when the daemon dies."""
+    a = stored_file(w)
+    with Mapping(a.path("f")) as m:
+        body = content("two", 64 * 1024)
+        m.write(body)
+        m.sync()
+        a.oracle.wrote("a", "f", body)
+        a.rename("f", "g")
+        a.kill()
+
+
+# ---- what nobody closed ----
+
+
+@everywhere
+def unclosed_log_and_killed(w):
+    """A log goes on: what its program wrote is published although nobody closed it."""
+    a = w.node()
+    a.write("run.log", b"line\n")
+    check(a.flush() == 0, "flush")
+    fd = os.open(a.path("run.log"), os.O_WRONLY | os.O_APPEND)
+    os.write(fd, b"another\n")
+    a.oracle.wrote("a", "run.log", b"line\nanother\n")
+    a.kill()
+    try:
+        os.close(fd)
+    except OSError:
+        pass
+
+
+# ---- what was synced ----
+
+
+# ---- what never rests ----
+
+
+class Growing:
+    """A log that gets a piece every few milliseconds, beside a scenario."""
+
+    def __init__(self, node, key, size=20 * MIB):
+        self.node, self.key = node, key
+        self.body = content("log", size)
+        self.stop = threading.Event()
+        with open(node.path(key), "wb") as f:
+            f.write(self.body)
+        self.fd = os.open(node.path(key), os.O_WRONLY | os.O_APPEND)
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        node.oracle.wrote(node.name, key, self.body)
+        node.oracle.name(key).also_whole = self.is_prefix
+
+    def is_prefix(self, body):
+        return body is not None and len(body) >= 20 * MIB and self.body.startswith(body)
+
+    def run(self):
+        piece = content("piece", 1000)
+        while not self.stop.wait(0.01):
+            self.body += piece # before it is there: what is uploaded meanwhile is a prefix
+            try:
+                os.write(self.fd, piece)
+            except OSError:
+                return # its daemon has ended
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+        if self.node.is_up():
+            os.close(self.fd)
+            self.node.oracle.wrote(self.node.name, self.key, self.body)
+
+
+@on_s3
+def growing_log(w):
+    """It reaches the store again and again while it grows, and not at every moment all of it."""
+    a = w.node("a", ("upload_interval=300ms",))
+    with Growing(a, "run.log") as log:
+        wait_for("the log is in the store", lambda: w.stored("run.log"), 20, 0.1)
+        first = len(w.stored("run.log"))
+        wait_for("more of it", lambda: len(w.stored("run.log") or b"") > first, 20, 0.1)
+        check(log.is_prefix(w.stored("run.log")), "damaged: what is stored is no prefix of the log")
+
+
+@on_s3
+def growing_log_is_synced(w):
+    """With durability=store an fsync beside a writer that never rests comes back, and what was there is stored."""
+    a = w.node("a", ("durability=store",))
+    with Growing(a, "run.log") as log:
+        done = []
+        fd = os.open(a.path("run.log"), os.O_RDWR)
+        size = os.fstat(fd).st_size
+        thread = threading.Thread(target=lambda: done.append(os.fsync(fd)), daemon=True)
+        thread.start()
+        thread.join(20)
+        check(done, "fsync of a log that grows: not back after 20 s")
+        stored = w.stored("run.log")
+        check(stored and len(stored) >= size and log.is_prefix(stored),
+              "lied: fsync came back, the store has not what was there")
+        closer = threading.Thread(target=lambda: os.close(fd), daemon=True)
+        closer.start()
+        closer.join(20)
+        check(not closer.is_alive(), "close of a log that grows: not back after 20 s")
+
+
+@on_s3
+def growing_log_at_the_end(w):
+    """SIGTERM drains and ends although the log goes on to grow."""
+    a = w.node()
+    with Growing(a, "run.log") as log:
+        a.terminate(30)
+        stored = w.stored("run.log")
+        check(stored and log.is_prefix(stored), "lost: what was there of the log")
+        a.oracle.name("run.log").heads[0].may_be_gone = True # nobody closed it
+
+
+CASES = [mapped_and_touched, mapped_and_flushed, mapped_and_unmounted, mapped_and_changed_attributes,
+         mapped_renamed_and_killed, unclosed_log_and_killed, growing_log, growing_log_is_synced,
+         growing_log_at_the_end]
