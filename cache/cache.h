@@ -238,9 +238,10 @@ bool handle_reads_direct(struct cache *c, struct handle *h);
 int cache_prepare_read(struct cache *c, struct handle *h, uint64_t off, size_t len,
                        struct waiter *w);
 /* Normal-mode write; returns len. Parks while the file is being completed or the cache is full.
- */
+ * `append`: at the file's end; `off` is where the kernel takes that to be, which after another
+ * node's change it may not know yet. */
 ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t len,
-                    uint64_t off, struct waiter *w);
+                    uint64_t off, bool append, struct waiter *w);
 int cache_fallocate(struct cache *c, struct handle *h, int mode, uint64_t off, uint64_t len,
                     struct waiter *w);
 ssize_t cache_copy_file_range(struct cache *c, struct handle *in, uint64_t off_in,

@@ -590,9 +590,28 @@ static ssize_t write_some(int fd, const void *buf, size_t len, uint64_t off)
     return (ssize_t)done;
 }
 
-ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t len,
-                    uint64_t off, struct waiter *w)
+/* Where the file ends, which the kernel takes to be at `*off`. */
+static int find_end(int fd, uint64_t *off)
 {
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    *off = (uint64_t)st.st_size;
+    return 0;
+}
+
+/* What the kernel noted of a write is at another place. */
+static void kernel_was_wrong_locked(struct cache *c, struct node *n)
+{
+    n->file->kept_generation = UINT64_MAX;
+    notice_locked(c, n, NULL);
+}
+
+ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t len,
+                    uint64_t off, bool append, struct waiter *w)
+{
+    const uint64_t told_off = off;
     struct node *n = h->node;
     struct handle_fd at;
     int r = write_ready(c, n, w);
@@ -602,11 +621,14 @@ ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t l
     r = handle_fd_get(c, h, &at);
     if (r < 0)
         return r;
-    ssize_t done = write_some(at.fd, buf, len, off);
+    r = append ? find_end(at.fd, &off) : 0;
+    ssize_t done = r < 0 ? r : write_some(at.fd, buf, len, off);
     if (done >= 0) {
         r = note_change(c, n, at.fd);
         mutex_lock(&c->lock);
         mend_locked(n, off, off + (uint64_t)done);
+        if (off != told_off)
+            kernel_was_wrong_locked(c, n);
         mutex_unlock(&c->lock);
     }
     handle_fd_put(c, &at);

@@ -4,6 +4,7 @@
 #include "fuse/setid.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -91,8 +92,8 @@ static int run_write(struct pending *p)
 
     if (r)
         return r;
-    ssize_t n =
-        cache_write(p->fs->cache, p->file->handle, p->data, p->size, p->off, &p->waiter);
+    ssize_t n = cache_write(p->fs->cache, p->file->handle, p->data, p->size, p->off,
+                            p->flags & O_APPEND, &p->waiter);
 
     if (n < 0 || n == CACHE_PARKED)
         return (int)n;
@@ -111,6 +112,8 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off
     p->data = data;
     p->size = size;
     p->off = (uint64_t)off;
+    /* As fcntl() has it by now. A page that was mapped goes back to its place. */
+    p->flags = fi->writepage ? 0 : (unsigned)fi->flags;
     pending_start(p);
 }
 

@@ -320,7 +320,7 @@ int driven_write(struct driven *d, struct handle *h, const void *data, size_t le
 {
     ssize_t r;
 
-    ANSWER(d, r, cache_write(d->cache, h, data, len, off, w));
+    ANSWER(d, r, cache_write(d->cache, h, data, len, off, false, w));
     return r < 0 ? (int)r : (size_t)r == len ? 0 : -EIO;
 }
 

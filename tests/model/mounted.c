@@ -143,7 +143,7 @@ static int do_write(struct mounted *m, struct waiting *w, const struct step *s)
         handle_fd_put(m->cache, &fd);
         return err;
     }
-    ANSWER(m, w, r, cache_write(m->cache, h, buf, s->len, s->off, &w->w));
+    ANSWER(m, w, r, cache_write(m->cache, h, buf, s->len, s->off, false, &w->w));
     return r < 0 ? (int)r : (size_t)r == s->len ? 0 : -EIO;
 }
 

@@ -201,5 +201,27 @@ def loser_of_two_writers(a, b, folder):
     b.start()
 
 
+def appended_elsewhere_first(a, b, folder):
+    """Who appends to what another node has just replaced, longer or shorter, appends to that, or loses to it as a
+    whole: the kernel still knows the old size when the file is opened."""
+    for i, other in enumerate((b"longer than it was\n", b"-\n")):
+        here, there = _paths(a, b, folder, f"f{i}")
+        put(there, b"0123456789\n")
+        b.flush()
+        wait_for("the file on the other node", lambda here=here: os.path.exists(here))
+        get(here)
+        time.sleep(ATTR_TIMEOUT + 0.1)
+        put(there, other)
+        b.flush()
+        fd = os.open(here, os.O_WRONLY | os.O_APPEND)
+        os.write(fd, b"appended")
+        os.write(fd, b" twice")
+        os.close(fd)
+        check(get(here) == other + b"appended twice", f"{i}: shown here: {get(here)}")
+        a.flush()
+        time.sleep(ATTR_TIMEOUT + 0.1)
+        check(get(there) == other + b"appended twice", f"{i}: shown there: {get(there)}")
+
+
 CASES = [replaced_content, reader_keeps_its_version, names_come_and_go, removed_while_open, renamed_over,
-         loser_of_two_writers]
+         loser_of_two_writers, appended_elsewhere_first]
