@@ -280,7 +280,7 @@ static int fetch_bytes(struct fetch *fetch, int fd)
 
 #define CHUNK (UINT64_C(1) << 20)
 
-static int sum_file(int fd, uint64_t size, struct checksum *sum)
+int file_sum(int fd, uint64_t size, struct checksum *sum)
 {
     auto_free char *chunk = malloc(CHUNK);
 
@@ -329,7 +329,7 @@ static int sum_of(int fd, uint64_t size, const struct checksum *known, enum chec
         *ret = *known;
         return 0;
     }
-    return sum_file(fd, size, ret);
+    return file_sum(fd, size, ret);
 }
 
 /* Compares the file with `sum`, or with what the store says when that is not known or does not

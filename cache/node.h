@@ -666,6 +666,9 @@ int fetch_need_locked(struct cache *c, struct node *n, uint64_t off, uint64_t en
 /* The same for the whole file, which is FILE_PARTIAL no longer when this returns 0. */
 int fetch_complete_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(&c->lock);
 
+/* Adds the file's first `size` bytes to the sum. 0 or a negative errno; -EIO: it is shorter. */
+int file_sum(int fd, uint64_t size, struct checksum *sum);
+
 /* ---- index.c ---- */
 /* What a listing says of one name. */
 struct listed {

@@ -50,6 +50,7 @@ struct job {
     bool content;    /* else attributes only */
     bool refused;    /* the store took the condition for none that it knows */
     bool sent;       /* the store has it, as this object */
+    bool theirs;     /* which somebody else put there, with the same bytes */
     struct object object;
     atomic_int disk_error; /* negative errno of the cache's own disk, when that ended the
                               upload: whatever came of it, the store has not said so */
@@ -252,9 +253,44 @@ static int take_version(struct job *j, const struct object *obj)
     return 0;
 }
 
+/* Whether the object there is a regular file with the bytes that are to be uploaded. 1, 0 or an
+ * error; CHANGED: they are others by now. */
+static int has_same_bytes(struct job *j, const struct object *there)
+{
+    uint64_t size = (uint64_t)j->st.st_size;
+    struct checksum sum = {.kind = there->checksum.kind};
+    mode_t mode = there->attrs.has & ATTR_MODE ? there->attrs.mode : S_IFREG;
+
+    if (j->live || there->is_prefix || !S_ISREG(mode) || !S_ISREG(j->attrs.mode) ||
+        there->size != size || (size && sum.kind == CHECKSUM_NONE))
+        return 0;
+    int r = file_sum(j->fd, size, &sum);
+    if (r < 0)
+        return read_failed_here(j, r);
+    r = still_same(j);
+    return r < 0 ? r : size == 0 || checksum_same(&sum, &there->checksum);
+}
+
+/* Somebody else's version is there. 1: it will do, several who write the same to one name are
+ * in no conflict; -ESTALE; or another error. Takes the object over when it is 1. */
+static int settle_theirs(struct job *j, struct op *op, struct object *there, struct object *ret)
+{
+    int r = has_same_bytes(j, there);
+
+    if (r == 0)
+        return op_fail(op, -ESTALE, "%s/%s was written by somebody else since it was read here",
+                       j->cache->store->url, j->path);
+    if (r < 0)
+        return r;
+    j->theirs = true;
+    *ret = *there;
+    *there = (struct object){0};
+    return 1;
+}
+
 /* Another version than expected is there. 0: the upload may replace it, being ours, older, or
- * none; 1: it is the very one that was to be uploaded, whose answer was lost; -ESTALE:
- * somebody else's. */
+ * none; 1: it is the very one that was to be uploaded, whose answer was lost, or has the same
+ * bytes; -ESTALE: somebody else's. */
 static int settle_version(struct job *j, struct op *op, struct object *obj)
 {
     struct object there = {0};
@@ -269,10 +305,8 @@ static int settle_version(struct job *j, struct op *op, struct object *obj)
         *obj = there;
         return 1;
     }
-    r = there.is_prefix || ours || j->unknown
-            ? take_version(j, &there)
-            : op_fail(op, -ESTALE, "%s/%s was written by somebody else since it was read here",
-                      j->cache->store->url, j->path);
+    r = there.is_prefix || ours || j->unknown ? take_version(j, &there)
+                                              : settle_theirs(j, op, &there, obj);
     object_release(&there);
     return r;
 }
@@ -887,7 +921,10 @@ static void done_locked(struct job *j)
     e->may_exist = true;
     e->verified_ns = clock_mono_ns();
     entry_changed_locked(c, e);
-    entry_put(e, obj, j->took_ns);
+    if (j->theirs)
+        entry_distrust(e); /* the next listing brings their attributes */
+    else
+        entry_put(e, obj, j->took_ns);
     if (c->store->caps & STORE_ATTRS)
         n->attrs_has = j->attrs.has;
     f->uploaded_live_ns = clock_mono_ns();

@@ -234,6 +234,43 @@ static void lose(const char *path)
     driven_stores(&d, path, "theirs");
 }
 
+/* Several ranks write the same to one name: none of them loses. Theirs counts, with what it
+ * says of itself. */
+START_TEST(the_same_bytes_are_no_conflict)
+{
+    const struct attrs theirs = {.has = ATTR_MODE, .mode = S_IFREG | 0640};
+    struct stat st;
+
+    atomic_store(&hold, true);
+    driven_put(&d, "step/config", "same", 4);
+    driven_put(&d, "step/rank0", "again", 5);
+    driven_store_with(&d, "step/config", "same", 4, &theirs);
+    driven_store(&d, "step/rank0", "again", 5);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_uint_eq(kept(), 0);
+    ck_assert_str_eq(driven_state(&d, "step/config"), "clean");
+    out_of_date();
+    driven_shows(&d, "step/config", "same");
+    driven_shows(&d, "step/rank0", "again");
+    DRIVEN_WAIT(driven_stat(&d, "step/config", &st) == 0 && (st.st_mode & 0777) == 0640);
+    /* And the next version from here replaces it. */
+    driven_put(&d, "step/config", "newer", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "step/config", "newer");
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
+/* As many bytes are not the same bytes. */
+START_TEST(other_bytes_are_a_conflict)
+{
+    atomic_store(&hold, true);
+    driven_put(&d, "step/config", "ours!!", 6);
+    lose("step/config");
+}
+END_TEST
+
 /* Whether there is a removal that waits for an upload, for a rename or for its turn. */
 static bool is_pending(void)
 {
@@ -378,6 +415,8 @@ int main(void)
     tcase_add_loop_test(t, two_things_have_two_numbers, 0, 2);
     tcase_add_test(t, an_outage_does_not_hide_it);
     tcase_add_test(t, who_fills_it_asks_nothing);
+    tcase_add_test(t, the_same_bytes_are_no_conflict);
+    tcase_add_test(t, other_bytes_are_a_conflict);
     tcase_add_test(t, what_followed_a_loser_is_not_removed);
     tcase_add_test(t, the_old_name_of_a_loser_stays);
     tcase_add_test(t, what_came_again_is_uploaded);
