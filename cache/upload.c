@@ -1012,6 +1012,73 @@ static int write_stamps(struct job *j)
     return r;
 }
 
+/* The name has no new attributes to bring to the store any more. */
+static void attributes_dropped_locked(struct job *j, struct entry *e)
+{
+    struct node *n = j->node;
+
+    e->dirty = false;
+    e->verified_ns = 0; /* what is there is asked by the next who comes */
+    entry_distrust(e);
+    if (any_dirty_name(n))
+        return;
+    n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
+    n->flags |= NODE_ATTRS_OLD;
+    n->file->wanted = false;
+    clear_error_locked(n->file);
+    file_unqueue_locked(j->cache, n->file);
+    notice_locked(j->cache, n, NULL);
+}
+
+/* The version that got new attributes is at the store no more: somebody has replaced or removed
+ * it. Nothing here is worth keeping, as the content is not ours. */
+static int drop_attributes(struct job *j, bool replaced)
+{
+    struct cache *c = j->cache;
+    struct op told;
+
+    op_init(&told, OP_FOREVER);
+    (void)op_fail(
+        &told, -ESTALE,
+        "%s/%s was %s by somebody else: the new mode, owner or times that it got here "
+        "are dropped",
+        c->store->url, j->path, replaced ? "replaced" : "removed");
+    mutex_lock(&c->lock);
+    struct entry *e = entry_at(j->node, j->path);
+    bool drop = e && j->node->file->generation == j->generation;
+    if (drop) {
+        attributes_dropped_locked(j, e);
+        failure_note_locked(c, &c->write_failure, -ESTALE, told.why);
+    }
+    mutex_unlock(&c->lock);
+    if (drop) {
+        log_error("%s", told.why);
+        (void)node_write_stamp(c, j->node, j->fd);
+    }
+    return CHANGED;
+}
+
+/* Another version than that which gets new attributes is there, or none. One of ours came late:
+ * content and all goes up again. */
+static int settle_attributes(struct job *j, struct op *op)
+{
+    struct cache *c = j->cache;
+    struct object there = {0};
+
+    op_begin(c, op);
+    int r = store_stat(c->store, op, j->path, &there);
+    if (r < 0 && r != -ENOENT)
+        return r;
+    bool ours = r == 0 && attrs_are_ours(c, j->path, &there.attrs);
+    object_release(&there);
+    mutex_lock(&c->lock);
+    ours = ours && j->node->file->state != FILE_PARTIAL;
+    if (ours)
+        file_mark_dirty_locked(c, j->node, true);
+    mutex_unlock(&c->lock);
+    return ours ? CHANGED : drop_attributes(j, r == 0);
+}
+
 static int send_object(struct job *j, struct op *op, struct object *obj)
 {
     struct cache *c = j->cache;
@@ -1031,25 +1098,7 @@ static int send_object(struct job *j, struct op *op, struct object *obj)
     int noted = session_unwatch(&watch, op);
     if (r < 0 && noted < 0)
         return note_failed(j, noted);
-    if (r != -ENOENT && r != -ESTALE)
-        return r;
-    /* The object is gone: with all content here it is made again, else there is nothing to
-     * keep. */
-    mutex_lock(&c->lock);
-    if (j->node->file->state == FILE_PARTIAL) {
-        j->node->flags &= ~(unsigned)NODE_ATTR_DIRTY;
-        for (struct entry *e = j->node->links; e; e = e->next_link) {
-            e->dirty = false;
-            e->verified_ns = 0;
-        }
-        file_unqueue_locked(c, j->node->file);
-        r = CHANGED;
-    } else {
-        file_mark_dirty_locked(c, j->node, true);
-        r = CHANGED;
-    }
-    mutex_unlock(&c->lock);
-    return r;
+    return r == -ENOENT || r == -ESTALE ? settle_attributes(j, op) : r;
 }
 
 /* Somebody else's version has the name at the store. The content from here goes to kept/, where

@@ -18,7 +18,7 @@ static atomic_uint questions; /* listings and looks */
 static atomic_bool refuse;
 static atomic_bool stale;    /* reads find another version */
 static atomic_uint delay_ms; /* of each look */
-static atomic_bool hold;     /* puts wait before the store gets them */
+static atomic_bool hold;     /* changes wait before the store gets them */
 static struct driven d;
 
 static int64_t around(struct layer *l, struct call *c)
@@ -31,7 +31,7 @@ static int64_t around(struct layer *l, struct call *c)
     }
     if (c->kind == CALL_READ && atomic_load(&stale))
         return op_fail(c->op, -ESTALE, "read %s: another version", c->key);
-    while (c->kind == CALL_PUT && atomic_load(&hold)) {
+    while ((c->kind == CALL_PUT || c->kind == CALL_SETATTR) && atomic_load(&hold)) {
         int waited = op_sleep(c->op, 2 * NS_PER_MS);
         if (waited < 0)
             return waited;
@@ -66,6 +66,15 @@ static void out_of_date(void)
     (void)usleep(300000);
 }
 
+/* Another node removes it. */
+static void store_loses(const char *key)
+{
+    struct op op;
+
+    op_init(&op, 5 * NS_PER_SEC);
+    ck_assert_int_eq(store_remove(d.store->next, &op, &key, NULL, 1, NULL), 0);
+}
+
 START_TEST(what_another_node_puts_there_shows)
 {
     struct stat st;
@@ -84,12 +93,10 @@ END_TEST
 
 START_TEST(what_another_node_removes_goes)
 {
-    const char *const keys[] = {"step/rank0"};
     struct stat st;
     struct op op;
 
-    op_init(&op, 5 * NS_PER_SEC);
-    ck_assert_int_eq(store_remove(d.store->next, &op, keys, NULL, 1, NULL), 0);
+    store_loses("step/rank0");
     DRIVEN_WAIT(driven_stat(&d, "step/rank0", &st) == -ENOENT);
     op_init(&op, 5 * NS_PER_SEC);
     (void)store_rmdir(d.store->next, &op, "step"); /* its marker, if it was told before rank0 */
@@ -271,6 +278,60 @@ START_TEST(other_bytes_are_a_conflict)
 }
 END_TEST
 
+static bool has_error(const char *text)
+{
+    struct cache_stats s;
+
+    cache_get_stats(d.cache, &s);
+    return s.last_error == -ESTALE && strstr(s.last_error_text, text);
+}
+
+/* New attributes are those of the version that they were given to: they are dropped, and told,
+ * when another node has replaced it. */
+START_TEST(a_chmod_of_what_was_replaced_keeps_theirs)
+{
+    struct stat st;
+
+    atomic_store(&hold, true);
+    ck_assert_int_eq(driven_chmod(&d, "step/rank0", 0600), 0);
+    driven_store(&d, "step/rank0", "theirs", 6);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "step/rank0", "theirs");
+    ck_assert(has_error("step/rank0"));
+    driven_shows(&d, "step/rank0", "theirs");
+    ck_assert_int_eq(driven_stat(&d, "step/rank0", &st), 0);
+    ck_assert_uint_ne(st.st_mode & 0777, 0600);
+    ck_assert_uint_eq(kept(), 0);
+    driven_unmount(&d);
+    driven_mount(&d);
+    driven_shows(&d, "step/rank0", "theirs");
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
+/* Nor do they bring back what another node has removed. */
+START_TEST(a_chmod_of_what_was_removed_does_not_bring_it_back)
+{
+    struct stat st;
+
+    atomic_store(&hold, true);
+    ck_assert_int_eq(driven_chmod(&d, "step/rank0", 0600), 0);
+    store_loses("step/rank0");
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "step/rank0", NULL);
+    ck_assert(has_error("step/rank0"));
+    out_of_date();
+    ck_assert_int_eq(driven_stat(&d, "step/rank0", &st), -ENOENT);
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_stat(&d, "step/rank0", &st), -ENOENT);
+    driven_stores(&d, "step/rank0", NULL);
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
 /* Whether there is a removal that waits for an upload, for a rename or for its turn. */
 static bool is_pending(void)
 {
@@ -417,6 +478,8 @@ int main(void)
     tcase_add_test(t, who_fills_it_asks_nothing);
     tcase_add_test(t, the_same_bytes_are_no_conflict);
     tcase_add_test(t, other_bytes_are_a_conflict);
+    tcase_add_test(t, a_chmod_of_what_was_replaced_keeps_theirs);
+    tcase_add_test(t, a_chmod_of_what_was_removed_does_not_bring_it_back);
     tcase_add_test(t, what_followed_a_loser_is_not_removed);
     tcase_add_test(t, the_old_name_of_a_loser_stays);
     tcase_add_test(t, what_came_again_is_uploaded);
