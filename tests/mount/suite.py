@@ -17,6 +17,7 @@ import attributes
 import behaviour
 import control
 import counts
+import growing
 import hostile
 import identity
 import mapped
@@ -69,6 +70,12 @@ class Place:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as f:
             f.write(data)
+
+    def read_stored(self, name):
+        """What the store has under the name."""
+        top = self.bucket() if self.store == "s3" else self.work.path(f"store-{self.name}")
+        with open(os.path.join(top, name), "rb") as f:
+            return f.read()
 
     def stored(self):
         """{name: digest} of the files in the store; None when it can't be looked into."""
@@ -160,6 +167,10 @@ class Suite:
 
     def mapped(self, work, store, mode):
         for case in mapped.CASES:
+            self.run(f"{store}-{mode}/{case.__name__}", case, Place(work, store, mode, f"{store}-{case.__name__}"))
+
+    def growing(self, work, store, mode):
+        for case in growing.CASES:
             self.run(f"{store}-{mode}/{case.__name__}", case, Place(work, store, mode, f"{store}-{case.__name__}"))
 
     # ---- two nodes ----
@@ -335,6 +346,7 @@ def main():
             suite.attributes(work, store, mode)
         for mode in MODES:
             suite.mapped(work, "file", mode)
+            suite.growing(work, "s3", mode)
         suite.refusing(work, "off")
         for mode in MODES:
             suite.counts(work, mode)
