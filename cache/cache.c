@@ -1,5 +1,5 @@
 /* Opening and closing the cache: configuration, recovery, threads. */
-#include "cache/node.h"
+#include "cache/origin.h"
 
 #include "common/log.h"
 #include "common/mem.h"
@@ -264,13 +264,14 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
                  c->mirror.dir, c->mirror.tick_ns / NS_PER_MS);
         c->config.passthrough = false;
     }
-    r = mirror_id(&c->mirror, &c->id);
+    r = origins_open(c);
     if (r < 0)
-        return op_fail(op, r, "cache %s: can't read or write its id: %s", c->mirror.dir,
+        return op_fail(op, r, "cache %s: can't draw a number for this mount: %s", c->mirror.dir,
                        strerror(-r));
     r = journal_open(c->mirror.root_fd, c->mirror.dir, op, &c->journal, &damaged);
     if (r < 0)
         return r;
+    c->damaged_journal = damaged;
     c->uploading = calloc(c->config.upload_jobs + 1, sizeof(struct node *));
     r = c->uploading ? make_root(c) : -ENOMEM;
     if (r < 0)
@@ -481,6 +482,7 @@ void cache_free(struct cache *c)
     pins_free(c);
     sessions_free(c);
     late_free(c);
+    origins_free(c);
     ghosts_free(c);
     inos_free(c);
     journal_close(c->journal);

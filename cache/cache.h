@@ -290,6 +290,7 @@ struct cache_stats {
     uint64_t hidden_names;    /* store names that no path can show */
     uint64_t kept_files;      /* content that was not published on purpose (conflict, reboot) */
     uint64_t unstamped_files; /* of those: found at this mount with content and no stamp */
+    bool copied;              /* this mount found that the cache directory is a copy */
     uint64_t fds_open, fds_limit; /* descriptors on mirror files */
     uint64_t fds_refused;         /* opens that got ENFILE as they were all taken */
     const char *space_trouble;    /* why the limit is exceeded or writers are refused, or NULL;

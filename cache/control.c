@@ -180,6 +180,7 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
                                 .hidden_names = c->hidden_names,
                                 .kept_files = c->kept_files,
                                 .unstamped_files = c->unstamped_files,
+                                .copied = c->mirror.copied,
                                 .fds_open = c->fds.open,
                                 .fds_limit = c->fds.limit,
                                 .fds_refused = c->fds.refused,

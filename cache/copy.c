@@ -4,6 +4,7 @@
 #include "cache/intent.h"
 
 #include "cache/crash.h"
+#include "cache/origin.h"
 #include "common/buf.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -164,21 +165,49 @@ static void write_keys(struct cache *c, struct node *n)
     mutex_unlock(&c->lock);
 }
 
+/* Whether somebody else had replaced what the entry was a version of. What is uploaded here may
+ * replace what this cache put before. */
+static bool was_replaced(const struct entry *e, const char *copied_etag, const char *new_etag,
+                         bool own)
+{
+    char buf[ETAG_TEXT_MAX];
+
+    return strcmp(version_after(e, copied_etag, new_etag, buf), new_etag) != 0 &&
+           !(own && e->dirty);
+}
+
+/* Of a file that is to be uploaded under the new name, what that replaces. */
+static bool expect_locked(struct file *f, const struct entry *e, const char *to,
+                          const char *copied_etag, const char *new_etag, bool own)
+{
+    char buf[ETAG_TEXT_MAX];
+
+    if (!etag_known(&e->etag) || !new_etag)
+        return stamp_keys_expect(&f->keys, to, STAMP_ANY_VERSION);
+    return stamp_keys_expect(
+        &f->keys, to,
+        was_replaced(e, copied_etag, new_etag, own) ? etag_text(&e->etag, buf) : new_etag);
+}
+
 /* Records in the stamp what the store has under the new key, beside the old one: whether the
- * row is gone or not, one of them holds. */
+ * row is gone or not, one of them holds. `new_etag` NULL: which version that is nobody knows.
+ */
 static void note_version(struct copying *k, const char *from, const char *to,
-                         const char *copied_etag, const char *new_etag)
+                         const char *copied_etag, const char *new_etag, bool own)
 {
     struct cache *c = k->cache;
     struct entry *e = NULL;
     char buf[ETAG_TEXT_MAX];
+    bool ours = false;
 
     mutex_lock(&c->lock);
     struct node *n = reader_locked(c, k->intent, from, to, &e);
     struct file *f = n ? n->file : NULL;
-    bool ours = f && !e->dirty && etag_known(&e->etag) &&
-                stamp_keys_set(&f->keys, to, version_after(e, copied_etag, new_etag, buf),
-                               f->clean_mtime_ns, f->clean_size) == 0;
+    if (f && (e->dirty || !new_etag))
+        ours = expect_locked(f, e, to, copied_etag, new_etag, own);
+    else if (f && etag_known(&e->etag))
+        ours = stamp_keys_set(&f->keys, to, version_after(e, copied_etag, new_etag, buf),
+                              f->clean_mtime_ns, f->clean_size) == 0;
     if (ours)
         node_ref_locked(n);
     mutex_unlock(&c->lock);
@@ -193,7 +222,6 @@ static struct node *take_version_locked(struct copying *k, const char *from, con
 {
     struct entry *e = NULL;
     struct node *n = reader_locked(k->cache, k->intent, from, to, &e);
-    char buf[ETAG_TEXT_MAX];
 
     if (!n)
         return NULL;
@@ -202,9 +230,7 @@ static struct node *take_version_locked(struct copying *k, const char *from, con
         e->may_exist = true; /* an upload asks for it where its version is not known */
     if (!etag_known(&e->etag))
         return NULL;
-    /* What is uploaded here may replace what this cache put before. */
-    bool replaced = strcmp(version_after(e, copied_etag, new_etag, buf), new_etag) != 0 &&
-                    !(own && e->dirty);
+    bool replaced = was_replaced(e, copied_etag, new_etag, own);
     if (!replaced)
         etag_set(&e->etag, new_etag);
     e->verified_ns = replaced ? 0 : clock_mono_ns();
@@ -348,7 +374,7 @@ static int ask_version(struct cache *c, struct op *op, const char *key, char **e
     if (r == 0 && !now)
         r = there.is_prefix ? -ENOENT : -ENOMEM;
     if (r == 0) {
-        *own = attrs_are_ours(c, key, &there.attrs);
+        *own = origin_is_ours(c, key, &there.attrs);
         free(*etag);
         *etag = now;
     }
@@ -444,8 +470,10 @@ static int copy_file(struct copying *k, struct op *op)
         return r;
     r = 0;
     if (!useless && !gone) {
-        note_version(k, k->from, k->to, copied, obj.etag);
+        note_version(k, k->from, k->to, copied, obj.etag, k->own);
         r = intents_retire(c, INTENT_UNLINK, k->to, k->intent->seq);
+    } else {
+        note_version(k, k->from, k->to, copied, NULL, false);
     }
     bool remove = !gone && (useless || !native);
     struct node *n = NULL;
@@ -510,8 +538,8 @@ static void items_release(struct copying *k)
 }
 
 /* A name that is uploaded anew below the new directory, in time, is not copied. What is removed
- * under its old name then is the version that the upload was to replace, if there was any: not
- * one that somebody else has put there since. */
+ * under its old name then is the version that the upload was to replace, or what came there of
+ * an attempt, if there was any: not one that somebody else has put there since. */
 static int settle_written_anew_locked(struct copying *k, struct item *it)
 {
     auto_free char *at = intent_path_after(k->intent->next, it->to);
@@ -521,11 +549,11 @@ static int settle_written_anew_locked(struct copying *k, struct item *it)
     if (!n || !e || !is_owed(k, n, e))
         return 0;
     bool known = etag_known(&e->etag);
-    it->fate = known || e->may_exist ? ITEM_OUT : ITEM_LEFT;
-    if (!known)
+    it->fate = known || e->may_exist || e->tried ? ITEM_OUT : ITEM_LEFT;
+    if (!known && (e->may_exist || !e->tried))
         return 0;
     free(it->etag);
-    it->etag = etag_dup(&e->etag);
+    it->etag = known ? etag_dup(&e->etag) : strdup(INTENT_OURS);
     return it->etag ? 0 : -ENOMEM;
 }
 
@@ -575,7 +603,7 @@ static int copy_item_file(struct copying *k, struct item *it, struct op *op)
 
     if (r == 0) {
         it->new_etag = strdup(obj.etag);
-        it->own = it->own || (obj.attrs_known && attrs_are_ours(c, it->from, &obj.attrs));
+        it->own = it->own || (obj.attrs_known && origin_is_ours(c, it->from, &obj.attrs));
         r = it->new_etag ? 0 : -ENOMEM;
     }
     object_release(&obj);
@@ -732,7 +760,8 @@ static int note_copied(struct copying *k, struct intent **plan, size_t n)
         return -ENOMEM;
     for (size_t i = 0; i < k->n; i++)
         if (k->v[i].new_etag)
-            note_version(k, k->v[i].from, k->v[i].to, k->v[i].etag, k->v[i].new_etag);
+            note_version(k, k->v[i].from, k->v[i].to, k->v[i].etag, k->v[i].new_etag,
+                         k->v[i].own);
     for (size_t i = 0; i < n; i++)
         rows[i] = (struct journal_row){.seq = plan[i]->seq,
                                        .kind = plan[i]->kind,

@@ -3,10 +3,12 @@
 #include "cache/name.h"
 
 #include "cache/crash.h"
+#include "cache/origin.h"
 #include "common/mem.h"
 #include "common/path.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
 
@@ -54,6 +56,23 @@ static void swap_files_locked(struct cache *c, struct entry *a, struct entry *b)
     }
 }
 
+/* Before they have the names: each is to replace what the other one's has at the store. */
+static void note_exchanged(struct cache *c, struct moving *m)
+{
+    struct entry *both[2] = {m->from, m->to};
+    const char *paths[2] = {m->from_path, m->to_path};
+
+    for (int i = 0; i < 2; i++) {
+        struct entry *other = both[1 - i];
+        mutex_lock(&c->lock);
+        auto_free char *etag = entry_version_locked(c, other->parent, other->name, other);
+        mutex_unlock(&c->lock);
+        auto_close int fd = mirror_open_path(&c->mirror, paths[i], O_RDONLY);
+        if (fd >= 0)
+            file_expect(c, both[i]->node, fd, paths[1 - i], etag);
+    }
+}
+
 /* Two complete files change places; both are uploaded under their new names. */
 static int exchange_files(struct cache *c, struct moving *m)
 {
@@ -71,8 +90,10 @@ static int exchange_files(struct cache *c, struct moving *m)
         if (r == 0)
             r = node_rebear(c, nodes[i]);
     }
-    if (r == 0)
+    if (r == 0) {
+        note_exchanged(c, m);
         r = mirror_rename(&c->mirror, m->from_path, m->to_path, RENAME_EXCHANGE);
+    }
     crash_point("exchange-mirror");
     if (r < 0)
         return r;
@@ -118,7 +139,7 @@ static char *passage_locked(struct cache *c)
     char *passage = NULL;
 
     if (asprintf(&passage, PATH_RESERVED "-exchange-%016llx",
-                 (unsigned long long)c->id + ++c->next_id + c->seq) < 0)
+                 (unsigned long long)origins_number(c) + ++c->next_id + c->seq) < 0)
         return NULL;
     return passage;
 }

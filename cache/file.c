@@ -86,6 +86,8 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret)
         ret->flags |= STAMP_WRITING;
     else if (f->keys_cut && f->state == FILE_CLEAN && all_stored(n))
         ret->flags |= STAMP_MANY;
+    if (f->keys_cut)
+        ret->flags |= STAMP_KEYS_CUT;
     if (f->cut)
         ret->flags |= f->lost ? STAMP_LOST : STAMP_CUT;
     if (f->synced_mtime_ns) {
@@ -167,6 +169,17 @@ int file_write_keys(struct cache *c, struct node *n, int fd)
     mutex_unlock(stamp_lock);
     stamp_keys_release(&copy);
     return r;
+}
+
+void file_expect(struct cache *c, struct node *n, int fd, const char *path, const char *etag)
+{
+    if (!(c->store->caps & STORE_ORIGIN))
+        return; /* uploads there are bound to nothing */
+    mutex_lock(&c->lock);
+    bool changed = stamp_keys_expect(&n->file->keys, path, etag);
+    mutex_unlock(&c->lock);
+    if (changed && file_write_keys(c, n, fd) < 0)
+        log_debug("cache %s: what %s replaces can't be noted", c->mirror.dir, path);
 }
 
 /* ---- lists ---- */

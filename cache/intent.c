@@ -3,6 +3,7 @@
 #include "cache/intent.h"
 
 #include "cache/crash.h"
+#include "cache/origin.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/path.h"
@@ -649,7 +650,7 @@ static int settle_removal(struct cache *c, const struct intent *i, struct op *op
             return r;
         const char *etag = there.etag, *key = i->from;
         bool meant =
-            !known || attrs_are_ours(c, key, &there.attrs) || strcmp(etag, i->etag) == 0;
+            !known || origin_is_ours(c, key, &there.attrs) || strcmp(etag, i->etag) == 0;
         r = there.is_prefix ? 0
             : meant         ? store_remove(c->store, op, &key, &etag, 1, NULL)
                             : op_fail(op, -ESTALE,
@@ -826,6 +827,8 @@ static void run_removal(struct task *task)
             r->v[i]->due_ns = again[i];
             continue;
         }
+        if (errs[i] == 0 && !r->skip[i])
+            origin_settled(c, r->v[i]->from);
         removal_over_locked(c, r->v[i], errs[i], jr, &op);
     }
     c->deletes_running--;

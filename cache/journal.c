@@ -23,6 +23,8 @@ struct change {
     size_t n_seqs;
     const char *text;
     const struct journal_session *session;
+    const struct journal_put *put, *settled;
+    size_t n_settled;
     int flag;
     bool durable; /* the commit waits for the disk */
     int result;
@@ -38,7 +40,7 @@ struct journal {
         struct change *head, **tail;
         bool leading; /* someone is committing */
     } queue;
-    sqlite3_stmt *insert, *remove;
+    sqlite3_stmt *insert, *remove, *note_put, *forget_put;
 };
 
 static int sql_errno(int rc)
@@ -160,6 +162,23 @@ static int apply_session(struct journal *j, const struct change *change)
     return r;
 }
 
+static int step_put(sqlite3_stmt *s, const struct journal_put *put)
+{
+    bind_text(s, 1, put->key);
+    (void)sqlite3_bind_int64(s, 2, (sqlite3_int64)put->origin);
+    (void)sqlite3_bind_int64(s, 3, put->last_ns);
+    return step_once(s);
+}
+
+static int apply_put(struct journal *j, const struct change *change)
+{
+    int r = step_put(j->note_put, change->put);
+
+    for (size_t i = 0; i < change->n_settled && r == 0; i++)
+        r = step_put(j->forget_put, &change->settled[i]);
+    return r;
+}
+
 /* Applies a batch in one transaction; when that fails, each alone, so that one bad change does
  * not take the others with it. */
 static void commit_batch(struct journal *j, struct change *batch)
@@ -273,6 +292,26 @@ int journal_remove(struct journal *j, const uint64_t *seqs, size_t n)
     return n ? commit(j, &c) : 0;
 }
 
+static int apply_adopt(struct journal *j, const struct change *change)
+{
+    char sql[256];
+
+    (void)change;
+    (void)snprintf(sql, sizeof(sql),
+                   "DELETE FROM intent WHERE kind IN (%d, %d);"
+                   "UPDATE intent SET etag = CAST('" INTENT_OURS "' AS BLOB)"
+                   " WHERE kind = %d AND CAST(etag AS TEXT) IN ('', '" INTENT_ANY "');",
+                   INTENT_RENAME, INTENT_RENAMEDIR, INTENT_UNLINK);
+    return run_sql(j, sql);
+}
+
+int journal_adopt(struct journal *j)
+{
+    struct change c = {.apply = apply_adopt, .durable = true};
+
+    return commit(j, &c);
+}
+
 int journal_set_pin(struct journal *j, const char *path, int pinned)
 {
     struct change c = {.apply = apply_pin, .text = path, .flag = pinned ? 1 : 0};
@@ -291,6 +330,14 @@ int journal_remove_session(struct journal *j, const char *key, int64_t began_ns)
 {
     const struct journal_session s = {.key = key, .began_ns = began_ns};
     struct change c = {.apply = apply_session, .session = &s};
+
+    return commit(j, &c);
+}
+
+int journal_note_put(struct journal *j, const struct journal_put *note,
+                     const struct journal_put *settled, size_t n)
+{
+    struct change c = {.apply = apply_put, .put = note, .settled = settled, .n_settled = n};
 
     return commit(j, &c);
 }
@@ -420,6 +467,32 @@ int journal_each_session(struct journal *j,
         visit_session, &v);
 }
 
+struct put_visit {
+    int (*visit)(void *arg, const struct journal_put *note);
+    void *arg;
+};
+
+static int visit_put(sqlite3_stmt *s, void *arg)
+{
+    const struct put_visit *v = arg;
+    auto_free char *key = column_dup(s, 0);
+    const struct journal_put note = {
+        .key = key,
+        .origin = (uint64_t)sqlite3_column_int64(s, 1),
+        .last_ns = sqlite3_column_int64(s, 2),
+    };
+
+    return key ? v->visit(v->arg, &note) : -ENOMEM;
+}
+
+int journal_each_put(struct journal *j, int (*visit)(void *arg, const struct journal_put *note),
+                     void *arg)
+{
+    struct put_visit v = {visit, arg};
+
+    return query(j, "SELECT key, origin, last FROM put", visit_put, &v);
+}
+
 static int no_row(sqlite3_stmt *s, void *arg)
 {
     (void)s;
@@ -444,7 +517,9 @@ static const char schema[] =
     "CREATE TABLE IF NOT EXISTS upload(key BLOB NOT NULL, began INTEGER NOT NULL,"
     " token BLOB NOT NULL, part_size INTEGER NOT NULL, ino INTEGER NOT NULL,"
     " size INTEGER NOT NULL, mtime INTEGER NOT NULL, attrs INTEGER NOT NULL,"
-    " live INTEGER NOT NULL, PRIMARY KEY(key, began)) WITHOUT ROWID;";
+    " live INTEGER NOT NULL, PRIMARY KEY(key, began)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS put(key BLOB NOT NULL, origin INTEGER NOT NULL,"
+    " last INTEGER NOT NULL, PRIMARY KEY(key, origin)) WITHOUT ROWID;";
 
 static int check_integrity(sqlite3_stmt *s, void *arg)
 {
@@ -470,6 +545,28 @@ static int why_not(struct journal *j, int r)
     return err_is_no_space(-err) ? -ENOSPC : r;
 }
 
+static int prepare(struct journal *j, const char *sql, sqlite3_stmt **ret)
+{
+    return sql_errno(sqlite3_prepare_v3(j->db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL));
+}
+
+static int prepare_all(struct journal *j)
+{
+    int r = prepare(
+        j, "INSERT OR REPLACE INTO intent(seq, kind, src, dst, ino, etag) VALUES(?,?,?,?,?,?)",
+        &j->insert);
+
+    if (r == 0)
+        r = prepare(j, "DELETE FROM intent WHERE seq = ?", &j->remove);
+    if (r == 0)
+        r = prepare(j, "INSERT OR REPLACE INTO put(key, origin, last) VALUES(?1,?2,?3)",
+                    &j->note_put);
+    if (r == 0)
+        r = prepare(j, "DELETE FROM put WHERE key = ?1 AND origin = ?2 AND last <= ?3",
+                    &j->forget_put);
+    return r;
+}
+
 /* -EBADMSG: the database is damaged. */
 static int try_open(struct journal *j, const char *path)
 {
@@ -483,13 +580,7 @@ static int try_open(struct journal *j, const char *path)
     if (r == 0)
         r = query(j, "PRAGMA quick_check(1)", check_integrity, NULL);
     if (r == 0)
-        r = sql_errno(sqlite3_prepare_v3(
-            j->db,
-            "INSERT OR REPLACE INTO intent(seq, kind, src, dst, ino, etag) VALUES(?,?,?,?,?,?)",
-            -1, SQLITE_PREPARE_PERSISTENT, &j->insert, NULL));
-    if (r == 0)
-        r = sql_errno(sqlite3_prepare_v3(j->db, "DELETE FROM intent WHERE seq = ?", -1,
-                                         SQLITE_PREPARE_PERSISTENT, &j->remove, NULL));
+        r = prepare_all(j);
     return why_not(j, r);
 }
 
@@ -497,7 +588,9 @@ static void close_db(struct journal *j)
 {
     (void)sqlite3_finalize(j->insert);
     (void)sqlite3_finalize(j->remove);
-    j->insert = j->remove = NULL;
+    (void)sqlite3_finalize(j->note_put);
+    (void)sqlite3_finalize(j->forget_put);
+    j->insert = j->remove = j->note_put = j->forget_put = NULL;
     (void)sqlite3_close(j->db);
     j->db = NULL;
 }

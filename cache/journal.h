@@ -1,5 +1,5 @@
-/* The journal: intentions towards the store that leave no trace in the mirror, pins and upload
- * sessions, in state.db (SQLite, WAL). docs/format.md, section 4.
+/* The journal: intentions towards the store that leave no trace in the mirror, pins, upload
+ * sessions and what was put, in state.db (SQLite, WAL). docs/format.md, section 4.
  *
  * A call that changes something returns when its row is in the WAL (a SIGKILL loses nothing);
  * callers that come at the same time share one commit. Only journal_done() and journal_sync()
@@ -48,6 +48,10 @@ int journal_add(struct journal *j, const struct journal_row *rows, size_t n);
  * disk: a row that comes back after a machine crash could undo what followed it. */
 int journal_done(struct journal *j, const uint64_t *seqs, size_t n_seqs,
                  const struct journal_row *rows, size_t n_rows);
+/* The journal came with a copy of its cache: the original carries out what it says, and others
+ * change the store since. Renames are taken back; a removal of which the version is not known
+ * means only what this cache put. Waits for the disk. */
+int journal_adopt(struct journal *j);
 /* Takes back rows whose mirror step failed. */
 int journal_remove(struct journal *j, const uint64_t *seqs, size_t n);
 /* Visits all rows in the order of seq. */
@@ -75,6 +79,20 @@ int journal_set_session(struct journal *j, const struct journal_session *s, int 
 int journal_remove_session(struct journal *j, const char *key, int64_t began_ns);
 int journal_each_session(struct journal *j,
                          int (*visit)(void *arg, const struct journal_session *s), void *arg);
+
+/* What one mount has put to a key, or may have: which versions there it can have made. The key
+ * is borrowed by the call that writes, valid during a visit. */
+struct journal_put {
+    const char *key;
+    uint64_t origin; /* as objects carry it */
+    int64_t last_ns; /* CLOCK_REALTIME; when the last one was signed */
+};
+
+/* Adds the note or moves its time, and takes `n` others out as far as they are not younger. */
+int journal_note_put(struct journal *j, const struct journal_put *note,
+                     const struct journal_put *settled, size_t n);
+int journal_each_put(struct journal *j, int (*visit)(void *arg, const struct journal_put *note),
+                     void *arg);
 
 /* Everything committed so far is on the disk. */
 int journal_sync(struct journal *j);

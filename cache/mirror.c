@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -578,22 +577,6 @@ static int check_boot(struct mirror *m)
     if (!second || sscanf(second + 1, BOOT_ENDED "%" SCNd64, &m->ended_ns) != 1)
         m->ended_ns = 0;
     return 0;
-}
-
-int mirror_id(struct mirror *m, uint64_t *ret_id)
-{
-    auto_free char *text = NULL;
-    char fresh[24];
-    int r = mirror_read_text(m, "id", &text);
-
-    if (r == 0)
-        return sscanf(text, "%" SCNx64, ret_id) == 1 ? 0 : -EINVAL;
-    if (r != -ENOENT)
-        return r;
-    if (getrandom(ret_id, sizeof(*ret_id), 0) != sizeof(*ret_id))
-        return -EIO;
-    (void)snprintf(fresh, sizeof(fresh), "%016" PRIx64, *ret_id);
-    return mirror_write_text(m, "id", fresh);
 }
 
 int mirror_note_boot(struct mirror *m)

@@ -36,9 +36,6 @@ struct mirror {
  * path and what to do: -EBUSY in use, -EOPNOTSUPP no xattrs, -EPROTO another version. */
 int mirror_open(const char *dir, struct op *op, struct mirror *ret);
 void mirror_close(struct mirror *m);
-/* The directory's own random number, made at its first mount: tells its writes from those of
- * other nodes. */
-int mirror_id(struct mirror *m, uint64_t *ret_id);
 /* What a file of the mirror shows when it was given this mtime. */
 int64_t mirror_time(const struct mirror *m, int64_t mtime_ns);
 /* Whether a file can change again and again with one mtime: that proves nothing then, not even

@@ -821,6 +821,29 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     return 0;
 }
 
+char *entry_version_locked(struct cache *c, struct node *dir, const char *name, struct entry *e)
+{
+    if (e && !e->src_key && etag_known(&e->etag))
+        return etag_dup(&e->etag);
+    bool any = e ? entry_may_be_stored(e) && !only_ours(e) : dir_may_hold_locked(c, dir, name);
+    return any ? strdup(STAMP_ANY_VERSION) : NULL;
+}
+
+/* Before the file has the name: a mount that finds it there must know what it is to replace. */
+static void note_replaced(struct cache *c, struct moving *m)
+{
+    struct node *n = m->from->node;
+
+    if (n->dir || m->copies)
+        return; /* what is copied to the name is recorded then */
+    mutex_lock(&c->lock);
+    auto_free char *etag = entry_version_locked(c, m->newparent, m->newname, m->to);
+    mutex_unlock(&c->lock);
+    auto_close int fd = mirror_open_path(&c->mirror, m->from_path, O_RDONLY);
+    if (fd >= 0)
+        file_expect(c, n, fd, m->to_path, etag);
+}
+
 static int move_held(struct cache *c, struct moving *m)
 {
     struct intent *i = NULL;
@@ -834,6 +857,8 @@ static int move_held(struct cache *c, struct moving *m)
     else if (r == 0 && m->removes)
         r = intend_removal_of_name(c, m->from, m->from_path, &i);
     crash_point("rename-row");
+    if (r == 0)
+        note_replaced(c, m);
     if (r == 0)
         r = move_in_mirror(c, m, &replaced);
     crash_point("rename-mirror");

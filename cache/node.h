@@ -351,12 +351,12 @@ struct cache {
     struct store *store;
     struct mirror mirror;
     struct journal *journal;
-    uint64_t identity_hash; /* constant; salt of derived inode numbers */
-    uint64_t id;            /* constant; this cache directory's own random number */
-    int64_t started_ns;     /* constant; CLOCK_REALTIME; the time of what tells none */
-    bool asks_dirs;         /* constant; a directory's attributes are those of its marker */
-    bool has_index;         /* constant; the store can keep attribute indexes */
-    bool damaged_journal;
+    uint64_t identity_hash;  /* constant; salt of derived inode numbers */
+    int64_t started_ns;      /* constant; CLOCK_REALTIME; the time of what tells none */
+    bool asks_dirs;          /* constant; a directory's attributes are those of its marker */
+    bool has_index;          /* constant; the store can keep attribute indexes */
+    bool damaged_journal;    /* constant; what was in it is lost */
+    struct origins *origins; /* constant; locked by itself, innermost */
 
     pthread_rwlock_t ns;
     struct mutex stamp_locks[STAMP_LOCKS]; /* innermost but for `lock`; at most one is held */
@@ -551,6 +551,10 @@ int node_save_stamp(struct cache *c, struct node *n);
 int node_write_stamp_held(struct cache *c, struct node *n);
 /* Writes the records of what the store holds. */
 int file_write_keys(struct cache *c, struct node *n, int fd);
+/* Notes in the stamp which version an upload of the file to `path` is to replace, as
+ * stamp_keys_expect(): the next mount knows it then. When that fails nothing is lost: the
+ * upload of a next mount loses against what it does not know, and is kept. Takes no ns. */
+void file_expect(struct cache *c, struct node *n, int fd, const char *path, const char *etag);
 /* A node that nobody has seen yet gets the time at which the mirror file was made: the disk's
  * clock ticks more slowly than ours, and what is told of a new file must stay true. */
 int node_take_birth_time(struct node *n, int fd);
@@ -819,10 +823,6 @@ void upload_forget(struct job *j);
 bool upload_runs_at_locked(struct cache *c, const char *path, bool below) REQUIRES(&c->lock);
 /* What an object's attributes are to be; released with attrs_release(). */
 int node_attrs_locked(struct node *n, struct attrs *ret);
-/* Marks a version that this cache puts to `key`, so that it is known again. */
-void attrs_sign(struct cache *c, const char *key, struct attrs *a);
-/* Whether this cache put it to `key`. */
-bool attrs_are_ours(struct cache *c, const char *key, const struct attrs *a);
 /* How long to wait after the n-th failure in a row, with jitter, in ns. */
 int64_t retry_delay_ns(const struct cache *c, unsigned attempts);
 /* ---- session.c ---- */

@@ -3,6 +3,7 @@
 #include "cache/intent.h"
 
 #include "cache/crash.h"
+#include "cache/origin.h"
 #include "cache/place.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -359,6 +360,21 @@ static bool stored_without_record(const struct node *n, const struct stamp_attrs
     return false;
 }
 
+/* What the records say that the store has under the name: the entry's version. Without one it
+ * had nothing, and has nothing but what this cache put there since. The record is returned if
+ * it is of the file's content, else NULL. */
+static struct stamp_key *take_record(struct cache *c, struct entry *e, const char *path,
+                                     const struct stamp_attrs *a)
+{
+    struct stamp_key *k = key_of(c, e->node->file, path);
+
+    e->tried = !k && !(a->flags & STAMP_KEYS_CUT) && !c->damaged_journal;
+    e->may_exist = !e->tried;
+    if (k && strcmp(k->etag, STAMP_ANY_VERSION) != 0)
+        etag_set(&e->etag, k->etag);
+    return k && !stamp_key_is_expected(k) ? k : NULL;
+}
+
 /* Sets the state of one name; a verdict when it leaves the mirror. */
 static int judge(struct scan *s, struct entry *e, const char *path, const struct stamp_attrs *a,
                  const struct stat *st, bool partial)
@@ -366,18 +382,16 @@ static int judge(struct scan *s, struct entry *e, const char *path, const struct
     struct cache *c = s->cache;
     struct node *n = e->node;
     struct file *f = n->file;
-    struct stamp_key *k = key_of(c, f, path);
+    struct stamp_key *k = take_record(c, e, path, a);
     bool same = k && k->mtime_ns == n->mtime_ns && k->size == (uint64_t)st->st_size;
 
     if (k) {
-        etag_set(&e->etag, k->etag);
         if (!f->etag)
             f->etag = strdup(k->etag);
         f->sum = k->sum;
     }
     if (!k && stored_without_record(n, a, st))
         return VERDICT_DROP;
-    e->may_exist = true;
     entry_distrust(e); /* the store may have been told other attributes since */
     if (partial) {
         if (!k)
@@ -455,6 +469,7 @@ static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const 
     f->seq = a->seq;
     f->first_seq = a->first_seq;
     f->noted = a->flags;
+    f->keys_cut = a->flags & STAMP_KEYS_CUT;
     f->generation = 1;
     take_xattrs(n, fd);
     (void)stamp_read_keys(fd, &f->keys);
@@ -708,6 +723,27 @@ static int rebuild(struct cache *c)
     return r;
 }
 
+static int tell_rename(void *arg, const struct journal_row *row)
+{
+    (void)arg;
+    if (row->kind == INTENT_RENAME || row->kind == INTENT_RENAMEDIR)
+        log_warn("%s was renamed to %s before the cache was copied, and not yet in the store: "
+                 "what is here of it goes up under its new name, what the store has stays",
+                 row->from, row->to);
+    return 0;
+}
+
+/* What a copy of a cache owes the store is content alone; whose the versions are that it meets
+ * there is told by origin.h. */
+static int adopt(struct cache *c)
+{
+    log_warn("cache %s is a copy of another directory, or came to another machine: it replaces "
+             "and removes nothing that the other one put into the store since",
+             c->mirror.dir);
+    int r = journal_each(c->journal, tell_rename, NULL);
+    return r == 0 ? journal_adopt(c->journal) : r;
+}
+
 static void tell_unstamped(struct cache *c)
 {
     if (c->mirror.stampless)
@@ -725,6 +761,8 @@ int cache_recover(struct cache *c, struct op *op)
 {
     int r = mirror_clean(&c->mirror);
 
+    if (r == 0 && c->mirror.copied)
+        r = adopt(c);
     if (r == 0)
         r = journal_each(c->journal, load_row, c);
     /* What a change meant is told by stamps. */
@@ -732,6 +770,8 @@ int cache_recover(struct cache *c, struct op *op)
         r = redo_newest(c);
     if (r == 0)
         r = rebuild(c);
+    if (r == 0 && c->store)
+        r = origins_load(c);
     if (r == 0)
         tell_unstamped(c);
     if (r == 0)

@@ -118,6 +118,24 @@ int stamp_keys_set(struct stamp_keys *k, const char *key, const char *etag, int6
     return 0;
 }
 
+bool stamp_key_is_expected(const struct stamp_key *rec)
+{
+    return rec->size == UINT64_MAX;
+}
+
+bool stamp_keys_expect(struct stamp_keys *k, const char *key, const char *etag)
+{
+    struct stamp_key *rec = stamp_keys_find(k, key);
+
+    if (!etag) {
+        stamp_keys_remove(k, key);
+        return rec != NULL;
+    }
+    if (rec && stamp_key_is_expected(rec) && strcmp(rec->etag, etag) == 0)
+        return false;
+    return stamp_keys_set(k, key, etag, 0, UINT64_MAX) == 0;
+}
+
 /* Spaces, newlines and "%" are percent-encoded, everything else stays as it is. */
 static int add_word(struct buf *b, const char *s)
 {

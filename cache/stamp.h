@@ -27,6 +27,7 @@ enum stamp_flags {
     STAMP_CUT = 1 << 4,        /* C: the disk had no room for a write; not to be published */
     STAMP_LOST = 1 << 5,       /* L: the disk lost what was written; not to be published */
     STAMP_MANY = 1 << 6,       /* M: more names than records; the store has them all */
+    STAMP_KEYS_CUT = 1 << 7,   /* K: more records than were written */
 };
 
 struct stamp_attrs {
@@ -41,12 +42,15 @@ struct stamp_attrs {
     uint64_t synced_size;
 };
 
-/* What the store holds under one name of the file. */
+/* In place of an etag: there is, or may be, a version, but which is not known. */
+#define STAMP_ANY_VERSION "*"
+
+/* What the store holds under one name of the file: its content, or what that is to replace. */
 struct stamp_key {
     char *key;
     char *etag;
-    int64_t mtime_ns; /* of the mirror file when its content was equal */
-    uint64_t size;
+    int64_t mtime_ns;    /* of the mirror file when its content was equal */
+    uint64_t size;       /* UINT64_MAX: the store holds something else */
     struct checksum sum; /* of that content, where it is known */
 };
 
@@ -61,6 +65,11 @@ struct stamp_key *stamp_keys_find(const struct stamp_keys *k, const char *key);
 /* Adds or replaces the record of `key`, without a checksum. 0 or -ENOMEM. */
 int stamp_keys_set(struct stamp_keys *k, const char *key, const char *etag, int64_t mtime_ns,
                    uint64_t size);
+/* Records what an upload to `key` is to replace there: a version, STAMP_ANY_VERSION, or (NULL)
+ * nothing. Whether there is something new to write; false without memory, too. */
+bool stamp_keys_expect(struct stamp_keys *k, const char *key, const char *etag);
+/* Whether the record is of what is to be replaced, and of no content of the file. */
+bool stamp_key_is_expected(const struct stamp_key *rec);
 /* Forgets the record of `key`. */
 void stamp_keys_remove(struct stamp_keys *k, const char *key);
 

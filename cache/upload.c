@@ -11,6 +11,7 @@
 
 #include "cache/crash.h"
 #include "cache/intent.h"
+#include "cache/origin.h"
 #include "common/crc32c.h"
 #include "common/err.h"
 #include "common/log.h"
@@ -48,6 +49,7 @@ struct job {
     char *etag;      /* the store's version that is replaced, "" none */
     bool unknown;    /* which version that is can't be told from here: it is asked */
     bool content;    /* else attributes only */
+    bool recorded;   /* what the store took is known under the name that it has here */
     bool refused;    /* the store took the condition for none that it knows */
     bool sent;       /* the store has it, as this object */
     bool theirs;     /* which somebody else put there, with the same bytes */
@@ -221,25 +223,12 @@ static const char *expected(struct job *j)
     return is_bound(j) ? j->etag : NULL;
 }
 
-static uint64_t origin_of(struct cache *c, const char *key)
+/* What leaves bears the mount's number, and is noted before: a later mount knows it again. */
+static int sign(struct job *j)
 {
-    uint64_t h = c->id;
+    int r = origin_sign(j->cache, j->path, &j->attrs);
 
-    for (; *key; key++)
-        h = (h ^ (unsigned char)*key) * UINT64_C(0x100000001b3);
-    return h;
-}
-
-void attrs_sign(struct cache *c, const char *key, struct attrs *a)
-{
-    a->has |= ATTR_ORIGIN;
-    a->origin = origin_of(c, key);
-    a->origin_ns = clock_real_ns();
-}
-
-bool attrs_are_ours(struct cache *c, const char *key, const struct attrs *a)
-{
-    return (a->has & ATTR_ORIGIN) && a->origin == origin_of(c, key);
+    return r < 0 ? disk_failed(j, r, "what is sent can't be noted in the cache") : 0;
 }
 
 static int take_version(struct job *j, const struct object *obj)
@@ -300,7 +289,7 @@ static int settle_version(struct job *j, struct op *op, struct object *obj)
         return take_version(j, NULL);
     if (r < 0)
         return r;
-    bool ours = attrs_are_ours(j->cache, j->path, &there.attrs);
+    bool ours = origin_is_ours(j->cache, j->path, &there.attrs);
     if (ours && there.attrs.origin_ns == j->attrs.origin_ns) {
         *obj = there;
         return 1;
@@ -649,7 +638,8 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
             break;
         op_begin(j->cache, op);
         r = settle_version(j, op, obj);
-        j->attrs.origin_ns = clock_real_ns(); /* another attempt: its session has its own row */
+        if (r == 0) /* another attempt: its session has its own row */
+            r = sign(j);
     }
     if (r == 0 && j->refused)
         remember_refusal(j->cache);
@@ -789,7 +779,6 @@ static int look(struct job *j)
     struct entry *e = entry_at(n, j->path);
     r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
     if (r == 0) {
-        attrs_sign(c, j->path, &j->attrs);
         bool known = e && etag_known(&e->etag);
         bool ghost = ghost_pending(c, j->path);
         const char *removed = ghost && !known ? intent_removes_version(c, j->path) : NULL;
@@ -936,6 +925,7 @@ static void done_locked(struct job *j)
         f->due_ns = late_ns;
         return;
     }
+    j->recorded = late_put_until_locked(c, j->path, NULL) == 0;
     e->stored_generation = j->generation;
     if (same)
         e->dirty = false;
@@ -1069,7 +1059,7 @@ static int settle_attributes(struct job *j, struct op *op)
     int r = store_stat(c->store, op, j->path, &there);
     if (r < 0 && r != -ENOENT)
         return r;
-    bool ours = r == 0 && attrs_are_ours(c, j->path, &there.attrs);
+    bool ours = r == 0 && origin_is_ours(c, j->path, &there.attrs);
     object_release(&there);
     mutex_lock(&c->lock);
     ours = ours && j->node->file->state != FILE_PARTIAL;
@@ -1127,6 +1117,7 @@ static void keep_loser(struct job *j)
             "here is kept as %s/kept/%s",
             c->store->url, j->path, c->mirror.dir, j->path);
         c->kept_files++;
+        origin_settled(c, j->path);
         n->nlink--;
         stamp_keys_remove(&n->file->keys, j->path);
         name_is_the_stores_locked(c, j->path);
@@ -1176,7 +1167,10 @@ static void finish(struct job *j, int r, const char *why)
     ns_done(c);
     if (r == -ESTALE && is_answer(j) && is_bound(j))
         keep_loser(j);
-    if (r >= 0 && write_stamps(j) < 0)
+    bool stamped = r >= 0 && write_stamps(j) == 0;
+    if (stamped && j->recorded)
+        origin_settled(c, j->path);
+    if (r >= 0 && !stamped)
         log_warn("%s is in the store, but its stamp could not be written; it will be uploaded "
                  "again after a restart",
                  j->path);
@@ -1230,6 +1224,8 @@ static int send_now(struct job *j, struct op *op)
         if (r < 0)
             (void)disk_failed(j, r, "its stamp can't be written in the cache");
     }
+    if (r == 0)
+        r = sign(j);
     crash_point("upload-looked");
     if (r == 0)
         r = send_object(j, op, &j->object);

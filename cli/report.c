@@ -66,6 +66,8 @@ static void print_cache(const json_t *status, const json_t *cache)
                  number_of(cache, "pinned_files"));
     if (*text_of(cache, "trouble"))
         (void)printf("trouble       %s\n", text_of(cache, "trouble"));
+    if (json_is_true(json_object_get(cache, "copied")))
+        (void)printf("copied        the cache was a copy of another directory at the mount\n");
     if (number_of(cache, "descriptors_refused"))
         (void)printf("descriptors   %" PRIu64 " opens got ENFILE: %" PRIu64 " of %" PRIu64
                      " are open (ulimit -Hn, LimitNOFILE)\n",

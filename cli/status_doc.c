@@ -162,6 +162,7 @@ static json_t *json_cache(const struct cache_stats *s)
     set_number(j, "mirror_files", s->mirror_files);
     set_number(j, "pinned_files", s->pinned_files);
     set_number(j, "hidden_names", s->hidden_names);
+    (void)json_object_set_new(j, "copied", json_boolean(s->copied));
     set_number(j, "descriptors", s->fds_open);
     set_number(j, "descriptors_limit", s->fds_limit);
     set_number(j, "descriptors_refused", s->fds_refused);

@@ -1,0 +1,380 @@
+/* cache/: which versions at the store are this cache's own. Not what a copy of its directory,
+ * or a later life of it that a restored disk has forgotten, put there; but what a daemon that
+ * was killed had on its way. */
+#include "common/mem.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static atomic_bool refusing; /* the store takes no change */
+static atomic_int lost;      /* answers to puts that the store takes, still to be lost */
+static struct driven d;
+static char other[80];                                       /* a copy of the cache directory */
+static pthread_mutex_t put_lock = PTHREAD_MUTEX_INITIALIZER; /* guards put_attrs */
+static struct attrs put_attrs; /* those of the last put that the store took */
+
+static bool changes(enum call_kind kind)
+{
+    return kind == CALL_PUT || kind == CALL_REMOVE || kind == CALL_COPY;
+}
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (atomic_load(&refusing) && changes(c->kind))
+        return op_fail(c->op, -EACCES, "%s %s: refused", call_name(c->kind), c->key);
+    if (c->kind == CALL_PUT && c->attrs) {
+        (void)pthread_mutex_lock(&put_lock);
+        attrs_release(&put_attrs);
+        ck_assert_int_eq(attrs_copy(&put_attrs, c->attrs), 0);
+        (void)pthread_mutex_unlock(&put_lock);
+    }
+    int64_t r = call_next(c);
+    if (c->kind == CALL_PUT && r >= 0 && atomic_load(&lost) > 0) {
+        atomic_fetch_sub(&lost, 1);
+        return op_fail(c->op, -EIO, "put %s: the answer was lost", c->key);
+    }
+    return r;
+}
+
+static void setup(void)
+{
+    atomic_store(&refusing, false);
+    atomic_store(&lost, 0);
+    driven_init_like_s3(&d, around);
+    d.config.list_timeout_ns = d.config.attr_timeout_ns = 50 * NS_PER_MS;
+    d.config.late_ns = 1;
+    (void)snprintf(other, sizeof(other), "%s.other", d.dir);
+}
+
+/* The command gets the cache directory and its copy. */
+static void run(const char *format)
+{
+    char command[256];
+
+    (void)snprintf(command, sizeof(command), format, d.dir, other);
+    ck_assert_msg(system(command) == 0, "%s", command);
+}
+
+static void teardown(void)
+{
+    driven_release(&d);
+    run("rm -rf '%2$s'");
+    attrs_release(&put_attrs);
+}
+
+static uint64_t kept(void)
+{
+    struct cache_stats s;
+
+    cache_get_stats(d.cache, &s);
+    return s.kept_files;
+}
+
+/* Unmounted, with a copy made of the directory; the store takes changes again. */
+static void copy_away(void)
+{
+    driven_unmount(&d);
+    run("cp -a '%1$s' '%2$s'");
+    atomic_store(&refusing, false);
+}
+
+/* The original did its work, and the copy is mounted in its place: another directory. */
+static void mount_copy(void)
+{
+    driven_unmount(&d);
+    run("rm -rf '%1$s' && mv '%2$s' '%1$s'");
+    driven_mount(&d);
+}
+
+/* The same directory, with what it held when the copy was made: a machine that was rolled back
+ * to a snapshot. */
+static void roll_back(void)
+{
+    driven_unmount(&d);
+    run("find '%1$s' -mindepth 1 -delete && cp -a '%2$s/.' '%1$s'");
+    driven_mount(&d);
+}
+
+static void (*const comes_back[])(void) = {mount_copy, roll_back};
+
+static void put_flushed(const char *path, const char *text)
+{
+    driven_put(&d, path, text, strlen(text));
+    ck_assert_int_eq(driven_flush(&d), 0);
+}
+
+/* A flush tells of a conflict that it sees. */
+static void flush_all(void)
+{
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+}
+
+/* ---- another life of the cache directory ---- */
+
+/* What it owed when the two parted, a new version of f. */
+static void owe_content(void)
+{
+    put_flushed("f", "one");
+    atomic_store(&refusing, true);
+    driven_put(&d, "f", "two", 3);
+}
+
+static void owe_first_content(void)
+{
+    atomic_store(&refusing, true);
+    driven_put(&d, "f", "two", 3);
+}
+
+static void owe_what_was_renamed_over(void)
+{
+    put_flushed("f", "one");
+    atomic_store(&refusing, true);
+    driven_put(&d, "new", "two", 3);
+    ck_assert_int_eq(driven_rename(&d, "new", "f"), 0);
+}
+
+static void owe_what_changed_places(void)
+{
+    put_flushed("f", "one");
+    put_flushed("g", "two");
+    atomic_store(&refusing, true);
+    ck_assert_int_eq(driven_exchange(&d, "f", "g"), 0);
+}
+
+/* The store has tried to give another name to what is owed. */
+static void owe_what_was_moved_stored(void)
+{
+    struct handle *h = NULL;
+
+    put_flushed("g", "one");
+    atomic_store(&refusing, true);
+    ck_assert_int_eq(driven_open(&d, "g", O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "two", 3, 0), 0);
+    ck_assert_int_eq(driven_rename(&d, "g", "f"), 0); /* a copy, since it is open */
+    atomic_store(&refusing, false);
+    DRIVEN_WAIT(driven_stored(&d, "f", (char[8]){0}, 8) == 3);
+    atomic_store(&refusing, true);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+}
+
+static void (*const owes[])(void) = {
+    owe_content,
+    owe_first_content,
+    owe_what_was_renamed_over,
+    owe_what_changed_places,
+    owe_what_was_moved_stored,
+};
+#define OWES ((int)(sizeof(owes) / sizeof(*owes)))
+
+START_TEST(what_is_owed_loses_against_the_other_life)
+{
+    driven_mount(&d);
+    owes[_i / 2]();
+    copy_away();
+    driven_mount(&d);
+    put_flushed("f", "three");
+    comes_back[_i % 2]();
+    flush_all();
+    driven_stores(&d, "f", "three");
+    ck_assert_uint_ge(kept(), 1); /* of what changed places, both */
+    DRIVEN_WAIT(strcmp(driven_state(&d, "f"), "clean") == 0 ||
+                strcmp(driven_state(&d, "f"), "partial") == 0);
+    driven_shows(&d, "f", "three");
+}
+END_TEST
+
+/* Without another life it is published by the next mount, wherever that has the directory. */
+START_TEST(what_is_owed_replaces_what_it_meant_to)
+{
+    driven_mount(&d);
+    owes[_i / 3]();
+    copy_away();
+    if (_i % 3 < 2)
+        comes_back[_i % 3]();
+    else
+        driven_mount(&d);
+    flush_all();
+    driven_stores(&d, "f", "two");
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
+START_TEST(a_removal_spares_what_the_other_life_put)
+{
+    driven_mount(&d);
+    put_flushed("f", "one");
+    atomic_store(&refusing, true);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    copy_away();
+    driven_mount(&d);
+    flush_all();
+    put_flushed("f", "three");
+    comes_back[_i]();
+    flush_all();
+    driven_stores(&d, "f", "three");
+}
+END_TEST
+
+/* Of a name that a rename was to bring: in which version, nobody knew. */
+START_TEST(a_copy_does_not_repeat_what_the_original_may_have_done)
+{
+    driven_mount(&d);
+    put_flushed("f", "one");
+    put_flushed("g", "two");
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    put_flushed("dir/h", "three");
+    atomic_store(&refusing, true);
+    ck_assert_int_eq(driven_rename(&d, "f", "removed"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "removed"), 0);
+    ck_assert_int_eq(driven_rename(&d, "g", "moved"), 0);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved-dir"), 0);
+    copy_away();
+    driven_mount(&d);
+    flush_all();
+    put_flushed("removed", "new");
+    put_flushed("g", "new");
+    put_flushed("moved", "newer");
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    put_flushed("dir/h", "new");
+    put_flushed("moved-dir/h", "newer");
+    mount_copy();
+    flush_all();
+    driven_stores(&d, "f", NULL);
+    driven_stores(&d, "removed", "new");
+    driven_stores(&d, "g", "new");
+    driven_stores(&d, "moved", "newer");
+    driven_stores(&d, "dir/h", "new");
+    driven_stores(&d, "moved-dir/h", "newer");
+}
+END_TEST
+
+/* A cache that was moved, not copied: nothing else carries out what it owes. */
+START_TEST(a_moved_cache_loses_nothing)
+{
+    driven_mount(&d);
+    put_flushed("g", "two");
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    put_flushed("dir/h", "three");
+    atomic_store(&refusing, true);
+    ck_assert_int_eq(driven_rename(&d, "g", "moved"), 0);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved-dir"), 0);
+    copy_away();
+    mount_copy();
+    flush_all();
+    driven_stores(&d, "moved", "two");
+    driven_stores(&d, "moved-dir/h", "three");
+    driven_shows(&d, "moved-dir/h", "three");
+}
+END_TEST
+
+START_TEST(a_copy_is_told)
+{
+    struct cache_stats s;
+
+    driven_mount(&d);
+    cache_get_stats(d.cache, &s);
+    ck_assert(!s.copied);
+    copy_away();
+    mount_copy();
+    cache_get_stats(d.cache, &s);
+    ck_assert(s.copied);
+    driven_unmount(&d);
+    driven_mount(&d);
+    cache_get_stats(d.cache, &s);
+    ck_assert(!s.copied);
+}
+END_TEST
+
+/* ---- a daemon that was killed ---- */
+
+/* The store took "two", of which this cache does not know: its answer was lost. */
+static void put_without_answer(bool first)
+{
+    struct cache_stats s;
+
+    driven_mount(&d);
+    if (!first)
+        put_flushed("f", "one");
+    atomic_store(&lost, 1);
+    driven_put(&d, "f", "two", 3);
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.failed_files == 1));
+    driven_unmount(&d);
+    driven_stores(&d, "f", "two");
+}
+
+START_TEST(what_was_in_flight_is_ours)
+{
+    put_without_answer(_i % 2);
+    atomic_store(&refusing, _i >= 2);
+    driven_mount(&d);
+    if (_i >= 2) { /* another content, and another mount between */
+        struct handle *h = NULL;
+        ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_TRUNC, &h), 0);
+        ck_assert_int_eq(driven_write(&d, h, "three", 5, 0), 0);
+        (void)driven_close(&d, h); /* may tell of the attempt that failed */
+        driven_unmount(&d);
+        atomic_store(&refusing, false);
+        driven_mount(&d);
+    }
+    flush_all();
+    driven_stores(&d, "f", _i >= 2 ? "three" : "two");
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
+START_TEST(what_was_in_flight_is_removed)
+{
+    put_without_answer(_i);
+    atomic_store(&refusing, true);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    driven_unmount(&d);
+    atomic_store(&refusing, false);
+    driven_mount(&d);
+    flush_all();
+    driven_stores(&d, "f", NULL);
+}
+END_TEST
+
+/* The same number with a later time: a life that this cache has forgotten. */
+START_TEST(what_is_later_than_all_that_was_sent_is_not_ours)
+{
+    put_without_answer(_i);
+    put_attrs.origin_ns++;
+    driven_store_with(&d, "f", "later", 5, &put_attrs);
+    driven_mount(&d);
+    flush_all();
+    driven_stores(&d, "f", "later");
+    ck_assert_uint_eq(kept(), 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_origin");
+    TCase *t = tcase_create("origins");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_loop_test(t, what_is_owed_loses_against_the_other_life, 0, 2 * OWES);
+    tcase_add_loop_test(t, what_is_owed_replaces_what_it_meant_to, 0, 3 * OWES);
+    tcase_add_loop_test(t, a_removal_spares_what_the_other_life_put, 0, 2);
+    tcase_add_test(t, a_copy_does_not_repeat_what_the_original_may_have_done);
+    tcase_add_test(t, a_moved_cache_loses_nothing);
+    tcase_add_test(t, a_copy_is_told);
+    tcase_add_loop_test(t, what_was_in_flight_is_ours, 0, 4);
+    tcase_add_loop_test(t, what_was_in_flight_is_removed, 0, 2);
+    tcase_add_loop_test(t, what_is_later_than_all_that_was_sent_is_not_ours, 0, 2);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
