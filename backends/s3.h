@@ -56,6 +56,8 @@ struct s3 {
     uint64_t copy_part;          /* bytes of each, or more where the parts would be too many */
     atomic_bool no_checksums;    /* the server refused them */
     atomic_bool no_delete_match; /* the server refused conditional deletes */
+    atomic_bool no_empty_match;  /* and conditions of an empty object's new attributes */
+    atomic_int rewriting;        /* enum rewriting: how new attributes get to an object */
     atomic_ullong sizes[S3_SIZES]; /* s3_size_note()'s */
     atomic_llong clock_skew_ns;    /* the server's clock less ours, when it complained */
 };
@@ -114,8 +116,12 @@ int s3_code_error(const char *code);
 
 /* Adds If-Match or If-None-Match for `etag` as in store.h (NULL: neither). */
 void s3_add_condition(struct s3_request *r, const char *etag);
-/* The errno of a conditional write: an object that is gone is not the version asked for. */
-int s3_condition_error(const char *etag, int err);
+/* The errno of a conditional write: an object that is gone is not the version asked for, and a
+ * server that does not know the condition can't. */
+int s3_condition_error(const struct s3_request *r, const char *etag, int err);
+/* Whether an answer may mean that the server knows no such request, or condition. Only S3 says
+ * so: what merely stands in between refuses with other words, and some other time. */
+bool s3_refused(const struct s3_request *r);
 
 /* Adds the encryption that new objects get and, for `content` (markers cost less without), the
  * storage class; what `headers` names already stays. */

@@ -2,11 +2,14 @@
  *
  * Three ways lead there. CopyObject takes one request, up to 5 GiB, and checks only the
  * source's version. A copy in parts takes any size, and its Complete checks the target's
- * version. An empty object has no parts: it is written anew. */
+ * version. An empty object has no parts: it is written anew. Where a server refuses what the
+ * best way needs the next one is taken, in the end through here, and the one that worked is
+ * remembered. */
 #include "backends/s3.h"
 
 #include "backends/s3_attrs.h"
 #include "common/err.h"
+#include "common/log.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -18,6 +21,14 @@
 #define PART_ATTEMPTS 3
 #define TAGS_MAX      (64 * 1024)
 #define ABORT_NS      (10 * NS_PER_SEC)
+#define SENT_PART     (16ULL * 1024 * 1024)
+
+/* The ways in which an object with content gets new attributes, the best first. */
+enum rewriting {
+    REWRITING_MATCHED, /* in parts copied at the server; Complete checks the version */
+    REWRITING_COPIED, /* the same, looked at before Complete; a CopyObject where that will do */
+    REWRITING_SENT,   /* looked at as well, the parts being read and sent from here */
+};
 
 /* A copy on its way. */
 struct copy {
@@ -215,14 +226,15 @@ static int copy_object(struct copy *c, const char *from_etag, struct object *ret
     r.silence_ns = S3_SLOW_ANSWER;
     err = s3_run(c->s, c->op, &r);
     if (err)
-        return err;
+        return s3_refused(&r) ? -EOPNOTSUPP : err;
     err = s3_xml_text(r.answer.body.data, r.answer.body.len, "CopyObjectResult/ETag", &etag);
     if (err)
         return s3_fail(c->s, c->op, &r, err, "the answer has no ETag");
     return copied(c, &r.answer, etag, ret_obj);
 }
 
-static int put_empty(struct copy *c, bool with_tags, struct object *ret_obj)
+static int put_empty(struct copy *c, bool with_tags, const char *to_etag,
+                     struct object *ret_obj)
 {
     auto_request struct s3_request r;
     int err = s3_request_init(c->s, c->op, &r, c->what, "PUT", c->to, c->slash);
@@ -231,9 +243,26 @@ static int put_empty(struct copy *c, bool with_tags, struct object *ret_obj)
         err = gather_headers(c, &r.headers, with_tags);
     if (err)
         return err;
-    s3_add_condition(&r, c->to_etag);
-    err = s3_condition_error(c->to_etag, s3_run(c->s, c->op, &r));
+    s3_add_condition(&r, to_etag);
+    err = s3_condition_error(&r, to_etag, s3_run(c->s, c->op, &r));
     return err ? err : copied(c, &r.answer, NULL, ret_obj);
+}
+
+/* The version was looked at when the source was asked: where the server knows no condition that
+ * has to do. */
+static int put_empty_version(struct copy *c, bool with_tags, struct object *ret_obj)
+{
+    const char *to_etag = atomic_load(&c->s->no_empty_match) ? NULL : c->to_etag;
+    int err = put_empty(c, with_tags, to_etag, ret_obj);
+
+    if (err != -EOPNOTSUPP || !to_etag)
+        return err;
+    err = put_empty(c, with_tags, NULL, ret_obj);
+    if (!err && !atomic_exchange(&c->s->no_empty_match, true)) /* that was it */
+        log_warn("%s knows no condition on new attributes of an empty object: a version that "
+                 "another node puts in that moment is lost",
+                 c->s->base.url);
+    return err;
 }
 
 static int copy_empty(struct copy *c, struct object *ret_obj)
@@ -242,8 +271,8 @@ static int copy_empty(struct copy *c, struct object *ret_obj)
 
     if (err)
         return err;
-    err = put_empty(c, c->tags.len > 0, ret_obj);
-    return c->tags.len && tags_refused(err) ? put_empty(c, false, ret_obj) : err;
+    err = put_empty_version(c, c->tags.len > 0, ret_obj);
+    return c->tags.len && tags_refused(err) ? put_empty_version(c, false, ret_obj) : err;
 }
 
 /* --- in parts --- */
@@ -252,6 +281,7 @@ static int copy_empty(struct copy *c, struct object *ret_obj)
  * each of its requests gets the patience that the whole call has left at its start. */
 struct part_copy {
     struct copy *c;
+    enum rewriting how;
     struct upload *up;
     int64_t patience_ns;
     uint64_t part_size;
@@ -279,6 +309,28 @@ static void note_failed(struct part_copy *pc, int err, const struct op *op)
     atomic_store(&pc->next, pc->n_parts); /* no others */
 }
 
+/* A part whose bytes go through here. */
+static int send_part(struct part_copy *pc, unsigned number, struct op *op, uint64_t off,
+                     size_t len)
+{
+    struct copy *c = pc->c;
+    auto_free char *bytes = malloc(len);
+    struct mem_sink sink;
+    struct mem_source src;
+
+    if (!bytes)
+        return op_fail(op, -ENOMEM, "%s %s: no memory for a part", c->what, c->key);
+    mem_sink_init(&sink, bytes, len, off);
+    ssize_t n = store_read(&c->s->base, op, c->key, c->from.etag[0] ? c->from.etag : NULL,
+                           &sink.base, len, off, NULL);
+    if (n < 0)
+        return (int)n;
+    if ((size_t)n != len)
+        return op_fail(op, -ESTALE, "%s %s: the object became shorter", c->what, c->key);
+    mem_source_init(&src, bytes, len);
+    return s3_upload_part(pc->up, op, number, &src.base);
+}
+
 /* One part, more than once when it fails for a passing reason: thousands of others would have
  * to be copied again. */
 static int copy_part(struct part_copy *pc, unsigned i, struct op *op)
@@ -289,8 +341,10 @@ static int copy_part(struct part_copy *pc, unsigned i, struct op *op)
 
     for (unsigned attempt = 1;; attempt++) {
         op->retry_after_ns = 0;
-        err = s3_upload_copy_part(pc->up, op, i + 1, c->source, &c->from, off,
-                                  left < pc->part_size ? left : pc->part_size);
+        uint64_t len = left < pc->part_size ? left : pc->part_size;
+        err = pc->how == REWRITING_SENT
+                  ? send_part(pc, i + 1, op, off, (size_t)len)
+                  : s3_upload_copy_part(pc->up, op, i + 1, c->source, &c->from, off, len);
         if (!err || attempt == PART_ATTEMPTS || !err_is_transient(err) || !op_left_ns(op))
             return err;
         int64_t wait = op->retry_after_ns ? op->retry_after_ns : attempt * NS_PER_SEC / 2;
@@ -319,7 +373,8 @@ static void copy_all(struct part_copy *pc)
     pthread_t others[COPY_THREADS - 1];
     unsigned n = 0;
 
-    while (n < COPY_THREADS - 1 && n + 1 < pc->n_parts &&
+    /* What is sent from here takes memory for each part. */
+    while (pc->how != REWRITING_SENT && n < COPY_THREADS - 1 && n + 1 < pc->n_parts &&
            !pthread_create(&others[n], NULL, copy_some, pc))
         n++;
     (void)copy_some(pc);
@@ -356,6 +411,25 @@ static int note_session(struct part_copy *pc)
     return err;
 }
 
+/* The target's version is checked by Complete, or looked at just before. */
+static int commit(struct part_copy *pc, struct op *op, struct object *ret)
+{
+    struct copy *c = pc->c;
+    auto_request struct s3_request r = {0};
+    struct object there = {0};
+
+    if (pc->how == REWRITING_MATCHED || !c->to_etag)
+        return s3_upload_commit(pc->up, op, c->to_etag, ret);
+    int err = s3_head(c->s, op, &r, c->what, c->to, c->slash);
+    if (!err)
+        err = s3_object_from_answer(op, &r.answer, c->slash, &there);
+    if (!err && strcmp(there.etag, c->to_etag) != 0)
+        err = s3_fail(c->s, op, &r, -ESTALE, "the object was replaced");
+    object_release(&there);
+    return err ? s3_condition_error(&r, c->to_etag, err)
+               : s3_upload_commit(pc->up, op, NULL, ret);
+}
+
 /* The parts and their commit; a session that fails is ended, whatever became of the call. One
  * that somebody else ended is no missing source: the copy is made again. */
 static int copy_session(struct part_copy *pc, struct object *ret)
@@ -366,7 +440,7 @@ static int copy_session(struct part_copy *pc, struct object *ret)
         copy_all(pc);
     if (!pc->err) {
         part_op(pc, &op);
-        int err = s3_upload_commit(pc->up, &op, pc->c->to_etag, ret);
+        int err = commit(pc, &op, ret);
         if (!err) {
             session_ended(pc->c);
             return 0;
@@ -380,11 +454,12 @@ static int copy_session(struct part_copy *pc, struct object *ret)
     return op_fail(pc->c->op, pc->err, "%s", pc->failed.why);
 }
 
-static uint64_t part_size_of(const struct copy *c)
+static uint64_t part_size_of(const struct copy *c, enum rewriting how)
 {
     uint64_t least = (c->from.size + S3_PARTS_MAX - 1) / S3_PARTS_MAX;
+    uint64_t best = how == REWRITING_SENT ? SENT_PART : c->s->copy_part;
 
-    return least > c->s->copy_part ? least : c->s->copy_part;
+    return least > best ? least : best;
 }
 
 static int begin_session(struct copy *c, bool with_tags, struct upload **ret_up)
@@ -398,10 +473,12 @@ static int begin_session(struct copy *c, bool with_tags, struct upload **ret_up)
     return err;
 }
 
-static int copy_parts(struct copy *c, struct object *ret_obj)
+static int copy_parts(struct copy *c, enum rewriting how, struct object *ret_obj)
 {
-    struct part_copy pc = {
-        .c = c, .patience_ns = op_left_ns(c->op), .part_size = part_size_of(c)};
+    struct part_copy pc = {.c = c,
+                           .how = how,
+                           .patience_ns = op_left_ns(c->op),
+                           .part_size = part_size_of(c, how)};
     struct object obj;
     int err;
 
@@ -435,6 +512,34 @@ static int copy_parts(struct copy *c, struct object *ret_obj)
     return 0;
 }
 
+static int rewrite_in(struct copy *c, enum rewriting how, struct object *ret_obj)
+{
+    if (how == REWRITING_COPIED && c->from.size <= c->s->copy_max)
+        return copy_object(c, c->from.etag[0] ? c->from.etag : NULL, ret_obj);
+    return copy_parts(c, how, ret_obj);
+}
+
+/* Content with new attributes, or of any size. What a server refuses of a large object says
+ * nothing of smaller ones, for which there is a CopyObject. */
+static int rewrite(struct copy *c, struct object *ret_obj)
+{
+    bool large = c->from.size > c->s->copy_max;
+    int first = large ? REWRITING_MATCHED : atomic_load(&c->s->rewriting), how = first;
+    int err = rewrite_in(c, (enum rewriting)how, ret_obj);
+
+    while (err == -EOPNOTSUPP && how < REWRITING_SENT)
+        err = rewrite_in(c, (enum rewriting)++ how, ret_obj);
+    if (err || large || how == first)
+        return err;
+    if (atomic_exchange(&c->s->rewriting, how) != how)
+        log_warn("%s can't copy an object in parts and check its version at the end: new "
+                 "attributes %s, and a version that another node puts in that moment is lost",
+                 c->s->base.url,
+                 how == REWRITING_COPIED ? "are copied in one request"
+                                         : "take the content with them through here");
+    return 0;
+}
+
 static int copy_run(struct copy *c, const char *from, const char *from_etag,
                     struct object *ret_obj)
 {
@@ -444,8 +549,10 @@ static int copy_run(struct copy *c, const char *from, const char *from_etag,
         return err;
     if (c->from.size == 0 && (c->attrs || c->to_etag))
         return copy_empty(c, ret_obj);
-    if (c->from.size > c->s->copy_max || c->to_etag)
-        return copy_parts(c, ret_obj);
+    if (c->to_etag)
+        return copy_parts(c, REWRITING_MATCHED, ret_obj);
+    if (c->from.size > c->s->copy_max)
+        return rewrite(c, ret_obj);
     return copy_object(c, c->from.etag[0] ? c->from.etag : NULL, ret_obj);
 }
 
@@ -484,7 +591,7 @@ int s3_set_attributes(struct store *st, struct op *op, const char *key, const ch
             err = ask_source(&c, key, etag);
         c.to_etag = c.from.etag[0] ? c.from.etag : NULL;
         if (!err)
-            err = c.from.size ? copy_parts(&c, ret_obj) : copy_empty(&c, ret_obj);
+            err = c.from.size ? rewrite(&c, ret_obj) : copy_empty(&c, ret_obj);
         if (!err && slash && ret_obj)
             ret_obj->is_prefix = ret_obj->has_marker = true;
         copy_release(&c);

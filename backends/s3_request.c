@@ -605,8 +605,21 @@ void s3_add_placement(const struct s3 *s, struct s3_fields *headers, bool conten
         add_default(headers, S3_STORAGE_CLASS, s->storage_class);
 }
 
-int s3_condition_error(const char *etag, int err)
+bool s3_refused(const struct s3_request *r)
 {
+    static const char *const codes[] = {"InvalidArgument", "InvalidRequest",   "MalformedXML",
+                                        "NotImplemented",  "MethodNotAllowed", "NotSupported"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
+        if (strcmp(r->error.code, codes[i]) == 0)
+            return true;
+    return false;
+}
+
+int s3_condition_error(const struct s3_request *r, const char *etag, int err)
+{
+    if (err && etag && s3_refused(r))
+        return -EOPNOTSUPP;
     return err == -ENOENT && etag && *etag ? -ESTALE : err;
 }
 

@@ -232,7 +232,7 @@ int s3_upload_copy_part(struct upload *up, struct op *op, unsigned number, const
     if (err == -ENOENT && strcmp(r.error.code, "NoSuchUpload") == 0)
         return -EAGAIN; /* not the source is gone */
     if (err)
-        return err;
+        return s3_refused(&r) ? -EOPNOTSUPP : err;
     err =
         s3_xml_text(r.answer.body.data, r.answer.body.len, "CopyPartResult/ETag", &answer_etag);
     if (!err)
@@ -420,8 +420,8 @@ static int complete(struct s3_upload *u, struct op *op, const char *etag, struct
     r.body = &src.base;
     r.silence_ns = S3_SLOW_ANSWER;
     err = s3_run(s, op, &r);
-    if (err == -ENOENT && strcmp(r.error.code, "NoSuchUpload") != 0)
-        err = s3_condition_error(etag, err);
+    if (err != -ENOENT || strcmp(r.error.code, "NoSuchUpload") != 0)
+        err = s3_condition_error(&r, etag, err);
     if ((err == -ENOENT || err == -ESTALE) && was_committed(u, op, c, ret))
         return 0;
     if (err)

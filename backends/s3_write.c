@@ -36,7 +36,7 @@ int s3_put(struct store *st, struct op *op, const char *key, const char *etag,
     if (err)
         return err;
     r.body = src;
-    err = s3_condition_error(etag, s3_run(s, op, &r));
+    err = s3_condition_error(&r, etag, s3_run(s, op, &r));
     if (err || !ret_obj)
         return err;
     if (atomic_load(&s->no_checksums)) /* refused just now */
@@ -70,19 +70,6 @@ int s3_mkdir(struct store *st, struct op *op, const char *key, const struct attr
     return err || !ret_obj ? err : s3_object_written(op, &r.answer, 0, NULL, attrs, ret_obj);
 }
 
-/* Whether an answer may mean that the server knows no conditions on removals. Only S3 says so:
- * what merely stands in between refuses with other words, and some other time. */
-static bool condition_refused(const struct s3_request *r)
-{
-    static const char *const codes[] = {"InvalidArgument", "InvalidRequest", "MalformedXML",
-                                        "NotImplemented", "NotSupported"};
-
-    for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
-        if (strcmp(r->error.code, codes[i]) == 0)
-            return true;
-    return false;
-}
-
 /* The same was taken without the condition. */
 static void remember_refusal(struct s3 *s)
 {
@@ -104,7 +91,7 @@ static int remove_one(struct s3 *s, struct op *op, const char *what, const char 
     s3_add_condition(&r, etag);
     err = s3_run(s, op, &r);
     if (ret_refused)
-        *ret_refused = err && condition_refused(&r);
+        *ret_refused = err && s3_refused(&r);
     if (err != -ENOENT)
         return err;
     /* Only this means that what shall go is not there. */
@@ -245,7 +232,7 @@ static int send_delete(struct batch *b, const struct buf *body, bool *ret_refuse
     r.payload_hash = hash;
     r.body = &src.base;
     err = s3_run(b->s, b->op, &r);
-    *ret_refused = err && err != -EOPNOTSUPP && condition_refused(&r);
+    *ret_refused = err && err != -EOPNOTSUPP && s3_refused(&r);
     if (err)
         return err;
     err = s3_xml_delete_errors(r.answer.body.data, r.answer.body.len, note_failure, b);

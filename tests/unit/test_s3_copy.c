@@ -270,6 +270,163 @@ START_TEST(tags_survive_new_attributes)
 }
 END_TEST
 
+/* ---- servers that know less ---- */
+
+#define SAYS(status, code) REST(status, "", "<Error><Code>" code "</Code></Error>")
+#define COPIED             REST("200 OK", "", "<CopyObjectResult><ETag>\"f\"</ETag></CopyObjectResult>")
+
+static const struct scripted_answer refusals[] = {
+    SAYS("501 Not Implemented", "NotImplemented"),
+    SAYS("405 Method Not Allowed", "MethodNotAllowed"),
+    SAYS("400 Bad Request", "InvalidArgument"),
+};
+
+/* The server says in the words number `which` what it does not know. */
+static void start(const struct scripted_answer *script, size_t n, int which)
+{
+    static struct scripted_answer answers[16];
+
+    ck_assert_uint_le(n, ARRAY_SIZE(answers));
+    for (size_t i = 0; i < n; i++)
+        answers[i] = script[i].repeat == 1 ? refusals[which] : script[i];
+    server = scripted_new(answers, n);
+    open_store("us-east-1");
+}
+#define REFUSED                                                                                \
+    {                                                                                          \
+        .repeat = 1                                                                            \
+    } /* replaced by one of the refusals */
+#define SERVE(...)                                                                             \
+    static const struct scripted_answer serve_[] = {__VA_ARGS__};                              \
+    start(serve_, ARRAY_SIZE(serve_), _i)
+
+static const struct attrs mode_only = {.has = ATTR_MODE, .mode = S_IFREG | 0600};
+
+static int set_mode(void)
+{
+    op_init(&op, 10 * NS_PER_SEC);
+    return store_set_attributes(store, &op, "k", "e", &mode_only, NULL);
+}
+
+static bool said(size_t request, const char *text)
+{
+    return strstr(scripted_request(server, request), text) != NULL;
+}
+
+/* Its Complete knows no condition: new attributes are copied in one request from then on. */
+START_TEST(attributes_where_complete_knows_no_condition)
+{
+    SERVE(OK_OBJECT("e"), BEGUN, COPIED_PART, REFUSED, ENDED, COPIED, OK_OBJECT("e"), COPIED);
+
+    ck_assert_msg(set_mode() == 0, "%s", op.why);
+    ck_assert(said(5, "x-amz-metadata-directive: REPLACE\r\n"));
+    ck_assert(said(5, "x-amz-copy-source-if-match: \"e\"\r\n"));
+    ck_assert(said(5, "x-amz-meta-mode: 33152\r\n"));
+    ck_assert_msg(set_mode() == 0, "%s", op.why);
+    ck_assert(said(7, "x-amz-copy-source-if-match: \"e\"\r\n"));
+    ck_assert_uint_eq(scripted_count(server), 8);
+}
+END_TEST
+
+/* It copies no parts. */
+START_TEST(attributes_where_no_part_is_copied)
+{
+    SERVE(OK_OBJECT("e"), BEGUN, REFUSED, ENDED, COPIED, OK_OBJECT("e"), COPIED);
+
+    ck_assert_msg(set_mode() == 0, "%s", op.why);
+    ck_assert_msg(set_mode() == 0, "%s", op.why);
+    ck_assert(said(6, "x-amz-copy-source-if-match: \"e\"\r\n"));
+    ck_assert_uint_eq(scripted_count(server), 7);
+}
+END_TEST
+
+/* It copies nothing at all: the content goes through here. */
+START_TEST(attributes_where_nothing_is_copied)
+{
+    SERVE(OK_OBJECT("e"), BEGUN, REFUSED, ENDED, REFUSED, BEGUN,
+          PARTIAL("bytes 0-4/5", 5, "e", "hello"), PART_DONE, OK_OBJECT("e"), COMPLETED,
+          OK_OBJECT("e"), BEGUN, PARTIAL("bytes 0-4/5", 5, "e", "hello"), PART_DONE,
+          OK_OBJECT("other"), ENDED);
+
+    ck_assert_msg(set_mode() == 0, "%s", op.why);
+    ck_assert(said(5, "x-amz-meta-mode: 33152\r\n"));
+    ck_assert(said(6, "if-match: \"e\"\r\n"));
+    ck_assert(said(7, "hello"));
+    ck_assert_int_eq(set_mode(), -ESTALE); /* replaced while it was sent */
+    ck_assert_uint_eq(scripted_count(server), 16);
+}
+END_TEST
+
+/* A large object has no CopyObject; what is refused of it is not held against smaller ones. */
+START_TEST(attributes_of_a_large_object)
+{
+    SERVE(OK_OBJECT("e"), BEGUN, COPIED_PART, REFUSED, ENDED, BEGUN, COPIED_PART,
+          OK_OBJECT("e"), COMPLETED, OK_OBJECT("e"), BEGUN, COPIED_PART, COMPLETED);
+
+    s3_of(store)->copy_max = 4;
+    ck_assert_msg(set_mode() == 0, "%s", op.why);
+    ck_assert(!said(8, "if-match"));
+    s3_of(store)->copy_max = 5;
+    ck_assert_msg(set_mode() == 0, "%s", op.why);
+    ck_assert(said(12, "if-match: \"e\"\r\n"));
+    ck_assert_uint_eq(scripted_count(server), 13);
+}
+END_TEST
+
+/* An empty object is written anew, where the version was looked at. */
+START_TEST(attributes_of_an_empty_object)
+{
+    SERVE(STORED, REFUSED, STORED, STORED, STORED);
+
+    ck_assert_msg(set_mode() == 0, "%s", op.why);
+    ck_assert(said(1, "if-match: \"e\"\r\n"));
+    ck_assert(!said(2, "if-match"));
+    ck_assert_msg(set_mode() == 0, "%s", op.why);
+    ck_assert(!said(4, "if-match"));
+    ck_assert_uint_eq(scripted_count(server), 5);
+}
+END_TEST
+
+/* What refuses everything is no server that knows less: nothing is learned. */
+START_TEST(what_is_refused_in_every_way_fails)
+{
+    SERVE(OK_OBJECT("e"), REFUSED, REFUSED, REFUSED, OK_OBJECT("e"), BEGUN, COPIED_PART,
+          COMPLETED);
+
+    ck_assert_int_eq(set_mode(), _i == 2 ? -EINVAL : -EOPNOTSUPP);
+    if (_i < 2) {
+        ck_assert_msg(set_mode() == 0, "%s", op.why);
+        ck_assert(said(7, "if-match: \"e\"\r\n"));
+    }
+}
+END_TEST
+
+/* Who uploads is told that it is the condition, in whichever words. (A put is repeated without
+ * its checksum first, where the words could mean that.) */
+START_TEST(a_put_whose_condition_is_refused)
+{
+    SERVE(REFUSED, REFUSED);
+    struct mem_source src;
+
+    mem_source_init(&src, "hello", 5);
+    ck_assert_int_eq(store_put(store, &op, "k", "e", &src.base, &mode_only, NULL), -EOPNOTSUPP);
+}
+END_TEST
+
+START_TEST(a_commit_whose_condition_is_refused)
+{
+    SERVE(BEGUN, PART_DONE, REFUSED, ENDED);
+    struct upload *up = NULL;
+    struct mem_source src;
+
+    mem_source_init(&src, "hello", 5);
+    ck_assert_int_eq(store_upload_begin(store, &op, "k", &mode_only, &up), 0);
+    ck_assert_int_eq(store_upload_part(up, &op, 1, &src.base), 0);
+    ck_assert_int_eq(store_upload_commit(up, &op, "e", NULL), -EOPNOTSUPP);
+    ck_assert_int_eq(store_upload_abort(up, &op), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("s3_copy");
@@ -289,6 +446,14 @@ int main(void)
     tcase_add_test(t, a_copy_that_fails_with_status_200);
     tcase_add_test(t, foreign_metadata_survives_new_attributes);
     tcase_add_test(t, tags_survive_new_attributes);
+    tcase_add_loop_test(t, attributes_where_complete_knows_no_condition, 0, 3);
+    tcase_add_loop_test(t, attributes_where_no_part_is_copied, 0, 3);
+    tcase_add_loop_test(t, attributes_where_nothing_is_copied, 0, 3);
+    tcase_add_loop_test(t, attributes_of_a_large_object, 0, 3);
+    tcase_add_loop_test(t, attributes_of_an_empty_object, 0, 3);
+    tcase_add_loop_test(t, what_is_refused_in_every_way_fails, 0, 3);
+    tcase_add_loop_test(t, a_put_whose_condition_is_refused, 0, 3);
+    tcase_add_loop_test(t, a_commit_whose_condition_is_refused, 0, 3);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
