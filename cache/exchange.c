@@ -46,9 +46,9 @@ static void swap_files_locked(struct cache *c, struct entry *a, struct entry *b)
     struct entry *both[2] = {a, b};
     for (int i = 0; i < 2; i++) {
         const char *path = i == 0 ? path_a : path_b;
+        /* The version that an upload there replaces stays that of the name. */
         both[i]->may_exist = both[i]->may_exist || etag_known(&both[i]->etag) || !path ||
                              upload_runs_at_locked(c, path, false);
-        etag_clear(&both[i]->etag);
         both[i]->stored_generation = 0;
         file_mark_dirty_locked(c, both[i]->node, true);
         if (both[i]->node->file->write_handles == 0)

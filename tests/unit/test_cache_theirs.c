@@ -198,6 +198,54 @@ START_TEST(what_they_put_in_place_of_a_changed_file_is_not_removed)
 }
 END_TEST
 
+/* ---- exchanges ---- */
+
+/* dir/f and dir/g are stored, the one after several changes, and change places. */
+static void exchange_them(void)
+{
+    d.config.settle_ns = 30 * NS_PER_SEC; /* only the flush uploads */
+    driven_unmount(&d);
+    driven_mount(&d);
+    for (int i = 0; i < 4; i++) {
+        driven_put(&d, "dir/f", "f", 1);
+        ck_assert_int_eq(driven_flush(&d), 0);
+    }
+    driven_put(&d, "dir/g", "g", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_exchange(&d, "dir/f", "dir/g"), 0);
+}
+
+START_TEST(a_flush_waits_for_both_that_changed_places)
+{
+    exchange_them();
+    if (_i) {
+        driven_unmount(&d);
+        driven_mount(&d);
+    }
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "dir/f", "g");
+    driven_stores(&d, "dir/g", "f");
+}
+END_TEST
+
+/* Each name's upload replaces the version that the name had. */
+START_TEST(what_they_put_at_a_name_that_changed_places_stays)
+{
+    const char *theirs = _i % 2 ? "dir/f" : "dir/g", *ours = _i % 2 ? "dir/g" : "dir/f";
+
+    exchange_them();
+    driven_store(&d, theirs, "theirs", 6);
+    if (_i / 2) {
+        driven_unmount(&d);
+        driven_mount(&d);
+    }
+    (void)driven_flush(&d); /* tells of it */
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, theirs, "theirs");
+    driven_stores(&d, ours, _i % 2 ? "f" : "g");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_theirs");
@@ -211,6 +259,12 @@ int main(void)
     tcase_add_loop_test(t, what_never_rests_is_moved_later, 0, 2);
     tcase_add_test(t, what_was_never_copied_is_not_removed);
     tcase_add_test(t, what_they_put_in_place_of_a_changed_file_is_not_removed);
+    suite_add_tcase(s, t);
+    t = tcase_create("exchanges");
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_loop_test(t, a_flush_waits_for_both_that_changed_places, 0, 2);
+    tcase_add_loop_test(t, what_they_put_at_a_name_that_changed_places_stays, 0, 4);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
