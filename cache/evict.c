@@ -214,6 +214,7 @@ static void forget_names(struct cache *c)
     c->forgot_ns = clock_mono_ns();
     ns_write(c);
     mutex_lock(&c->lock);
+    inos_purge_locked(c);
     uint64_t before = c->nodes;
     if (c->nodes * NODE_BYTES > c->config.list_memory_bytes)
         (void)tree_each(c->root, forget_dir, c);

@@ -417,8 +417,9 @@ struct cache {
     struct pin *pins;
     struct ghost *ghosts;
     struct moved_ino *moved_inos; /* default numbers that went with what was renamed */
-    struct absences *absences;    /* names that the store does not have */
-    struct asking *askings;       /* questions for attributes that are under way */
+    unsigned moved_seen;       /* how many of them something had when they were purged last */
+    struct absences *absences; /* names that the store does not have */
+    struct asking *askings;    /* questions for attributes that are under way */
     struct detached *detached; /* nodes that lost their last name while the kernel held them */
     struct node **orphans;     /* nameless nodes with a mirror file that reads from the store */
     size_t n_orphans, cap_orphans;
@@ -483,6 +484,8 @@ void node_keeps_ino_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
 /* The same of what has this number, if it is another than that of the key under which a mount
  * found it. */
 void ino_stands_locked(struct cache *c, uint64_t ino, const char *key) REQUIRES(&c->lock);
+/* Forgets those numbers of moved things that nothing has any more, now and then. ns held. */
+void inos_purge_locked(struct cache *c) REQUIRES(&c->lock);
 void inos_free(struct cache *c);
 /* A number for something made here. */
 uint64_t ino_fresh(struct cache *c, const char *key);

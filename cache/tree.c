@@ -54,6 +54,7 @@ static uint64_t ino_derived(struct cache *c, const char *key, uint64_t salt)
 struct moved_ino {
     UT_hash_handle hh;
     uint64_t ino;
+    bool seen; /* while they are purged: something has it */
 };
 
 static bool has_moved(struct cache *c, uint64_t ino)
@@ -98,6 +99,44 @@ void ino_stands_locked(struct cache *c, uint64_t ino, const char *key)
 {
     if (ino != ino_of_key(c, key))
         ino_moved_locked(c, ino);
+}
+
+/* So many cost nothing worth a walk through all names. */
+#define MOVED_FEW 1000
+
+static int see_ino(void *arg, struct node *n)
+{
+    struct cache *c = arg;
+    struct moved_ino *m;
+
+    HASH_FIND(hh, c->moved_inos, &n->ino, sizeof(n->ino), m);
+    if (m)
+        m->seen = true;
+    return 0;
+}
+
+void inos_purge_locked(struct cache *c)
+{
+    struct moved_ino *m, *next;
+    struct detached *d, *next_d;
+
+    if (HASH_COUNT(c->moved_inos) <= MOVED_FEW + 2 * c->moved_seen)
+        return;
+    (void)tree_each(c->root, see_ino, c);
+    HASH_ITER(hh, c->detached, d, next_d)
+    {
+        (void)see_ino(c, d->node);
+    }
+    HASH_ITER(hh, c->moved_inos, m, next)
+    {
+        if (!m->seen) {
+            HASH_DEL(c->moved_inos, m);
+            free(m);
+        } else {
+            m->seen = false;
+        }
+    }
+    c->moved_seen = HASH_COUNT(c->moved_inos);
 }
 
 void inos_free(struct cache *c)

@@ -1,5 +1,6 @@
 /* cache/: what other nodes do in directories that this node made, and for how long an answer of
  * the store is believed. */
+#include "cache/node.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -178,6 +179,39 @@ START_TEST(two_things_have_two_numbers)
         driven_unmount(&d);
         driven_mount(&d);
     }
+}
+END_TEST
+
+/* The numbers of what was renamed are remembered as long as something has them. */
+START_TEST(numbers_that_nothing_has_are_forgotten)
+{
+    char path[32], to[32];
+    struct stat was, is;
+
+    driven_store(&d, "theirs", "theirs", 6);
+    DRIVEN_WAIT(driven_stat(&d, "theirs", &was) == 0);
+    ck_assert_int_eq(driven_rename(&d, "theirs", "moved"), 0);
+    store_many("big");
+    DRIVEN_WAIT(driven_list(&d, "big") == MANY);
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(path, sizeof(path), "big/f%04d", i);
+        (void)snprintf(to, sizeof(to), "step/f%04d", i);
+        ck_assert_int_eq(driven_rename(&d, path, to), 0);
+        ck_assert_int_eq(driven_unlink(&d, to), 0);
+    }
+    ns_write(d.cache);
+    mutex_lock(&d.cache->lock);
+    inos_purge_locked(d.cache);
+    unsigned left = d.cache->moved_seen;
+    mutex_unlock(&d.cache->lock);
+    ns_done(d.cache);
+    ck_assert_uint_ge(left, 1);
+    ck_assert_uint_lt(left, 10);
+    driven_store(&d, "theirs", "newer", 5);
+    DRIVEN_WAIT(driven_stat(&d, "theirs", &is) == 0);
+    ck_assert_uint_ne(is.st_ino, was.st_ino);
+    ck_assert_int_eq(driven_stat(&d, "moved", &is), 0);
+    ck_assert_uint_eq(is.st_ino, was.st_ino);
 }
 END_TEST
 
@@ -474,6 +508,7 @@ int main(void)
     tcase_add_test(t, what_a_renamed_directory_lacks_its_successor_may_have);
     tcase_add_test(t, what_was_shown_since_is_not_absent);
     tcase_add_loop_test(t, two_things_have_two_numbers, 0, 2);
+    tcase_add_test(t, numbers_that_nothing_has_are_forgotten);
     tcase_add_test(t, an_outage_does_not_hide_it);
     tcase_add_test(t, who_fills_it_asks_nothing);
     tcase_add_test(t, the_same_bytes_are_no_conflict);
