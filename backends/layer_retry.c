@@ -138,6 +138,8 @@ static bool backoff_again(struct backoff *b, int64_t *r)
     if (b->over || !err_is_transient(*r))
         return false;
     b->lost = true;
+    if (*r != -EAGAIN) /* "slow down" is an answer */
+        op->left_behind = true;
     b->attempts++;
     memcpy(b->before, op->why, sizeof(b->before));
     int64_t wait = next_wait(b), left = op_left_ns(op);

@@ -821,6 +821,8 @@ static void run_removal(struct task *task)
     crash_point("delete-noted");
     mutex_lock(&c->lock);
     for (size_t i = 0; i < r->n; i++) {
+        if (op.left_behind && !r->skip[i])
+            (void)late_removal_locked(c, r->v[i]->from);
         if (again[i]) {
             r->v[i]->running = false;
             r->v[i]->removed_before = true;

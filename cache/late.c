@@ -1,8 +1,11 @@
-/* Names that requests of a daemon that was killed may still change: its deletes and copies can
- * take effect at the store after the next daemon began, where those are requests that carry no
- * condition. Until `late_window` is over nothing new is put there. docs/format.md, section 7.
+/* Names that requests may still change which nobody waits for any more: deletes and copies of a
+ * daemon that was killed can take effect at the store after the next daemon began, and a delete
+ * whose answer was lost after it was repeated, where those are requests that carry no condition
+ * or a server that does not look at it. Until `late_window` is over nothing new is put there.
+ * docs/format.md, section 7.
  *
- * The names are those of the intentions that were found in the journal at the mount. */
+ * Of a daemon that was killed the names are those of the intentions that were found in the
+ * journal at the mount. */
 #include "cache/node.h"
 
 #include "common/mem.h"
@@ -29,6 +32,13 @@ struct late_put {
     UT_hash_handle hh; /* in cache.late_puts, by key */
     int64_t until_ns;
     char *etag; /* that version; "" none */
+    char key[];
+};
+
+/* A delete of this daemon that may still arrive. */
+struct late_removal {
+    UT_hash_handle hh; /* in cache.late_removals, by key */
+    int64_t until_ns;
     char key[];
 };
 
@@ -71,12 +81,47 @@ static void put_free(struct cache *c, struct late_put *p)
 static void purge(struct cache *c, int64_t now)
 {
     struct late_put *p, *next;
+    struct late_removal *r, *next_r;
 
     HASH_ITER(hh, c->late_puts, p, next)
     {
         if (p->until_ns <= now)
             put_free(c, p);
     }
+    HASH_ITER(hh, c->late_removals, r, next_r)
+    {
+        if (r->until_ns <= now) {
+            HASH_DEL(c->late_removals, r);
+            free(r);
+        }
+    }
+}
+
+int late_removal_locked(struct cache *c, const char *key)
+{
+    int64_t now = clock_mono_ns();
+    size_t len = strlen(key);
+    struct late_removal *r = NULL;
+
+    purge(c, now);
+    HASH_FIND(hh, c->late_removals, key, len, r);
+    if (!r) {
+        r = calloc(1, sizeof(*r) + len + 1);
+        if (!r)
+            return -ENOMEM;
+        memcpy(r->key, key, len);
+        HASH_ADD(hh, c->late_removals, key, len, r);
+    }
+    r->until_ns = now + c->config.late_ns;
+    return 0;
+}
+
+static bool removal_may_arrive(struct cache *c, const char *key)
+{
+    struct late_removal *r = NULL;
+
+    HASH_FIND(hh, c->late_removals, key, strlen(key), r);
+    return r && r->until_ns > clock_mono_ns();
 }
 
 int late_put_locked(struct cache *c, const char *key, const char *etag)
@@ -194,11 +239,13 @@ static bool is_late(struct cache *c, const char *path, bool copies)
 
 bool late_blocks_upload_locked(struct cache *c, const char *path)
 {
-    return !is_over(c) && is_late(c, path, false);
+    return (!is_over(c) && is_late(c, path, false)) || removal_may_arrive(c, path);
 }
 
 bool late_blocks_intent_locked(struct cache *c, const struct intent *i)
 {
+    if (i->to && removal_may_arrive(c, i->to))
+        return true;
     if (is_over(c))
         return false;
     if (!i->to)

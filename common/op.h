@@ -26,6 +26,8 @@ struct op {
     int64_t deadline_ns;          /* CLOCK_MONOTONIC; OP_FOREVER waits for ever */
     const atomic_bool *cancelled; /* set by the requester, polled by drivers; may be NULL */
     int64_t retry_after_ns;       /* set beside -EAGAIN when the server named a pause, else 0 */
+    bool left_behind;             /* set by retrying: an attempt whose answer did not come may
+                                     still take effect, though the call has ended */
     uint64_t hidden_names;        /* set by a listing: names it met that no path can show */
     struct op_sessions *sessions; /* the requester's; NULL, and nobody keeps account */
     char why[320];                /* written where a failure is seen, logged where answered */

@@ -200,6 +200,26 @@ START_TEST(lost_answers_prove_nothing_about_others)
 }
 END_TEST
 
+/* Whoever asked for a change that was repeated learns that an attempt may still arrive. "Slow
+ * down" is an answer: nothing is on its way then. */
+START_TEST(repeated_changes_leave_attempts_behind)
+{
+    const char *keys[] = {"object"};
+    struct rig g;
+
+    rig_open(&g, &quick);
+    ok(&g, store_remove(g.s, &g.op, keys, NULL, 1, NULL));
+    ck_assert(!g.op.left_behind);
+    script(&g, (struct fault){.kind = CALL_REMOVE, .first = 1, .err = -EAGAIN});
+    ok(&g, store_remove(g.s, &g.op, keys, NULL, 1, NULL));
+    ck_assert(!g.op.left_behind);
+    script(&g, (struct fault){.kind = CALL_REMOVE, .first = 1, .err = -ETIMEDOUT});
+    ok(&g, store_remove(g.s, &g.op, keys, NULL, 1, NULL));
+    ck_assert(g.op.left_behind);
+    rig_close(&g);
+}
+END_TEST
+
 /* Both nodes keep the time, as chmod does: it does not tell whose change is there. */
 START_TEST(lost_chmods_prove_nothing_about_others)
 {
@@ -674,6 +694,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, every_call_may_fail_once, 0, 2);
     tcase_add_test(t, lost_answers_prove_nothing_about_others);
+    tcase_add_test(t, repeated_changes_leave_attempts_behind);
     tcase_add_test(t, lost_chmods_prove_nothing_about_others);
     tcase_add_test(t, lost_commits_prove_nothing_about_others);
     tcase_add_test(t, reads_continue_where_they_broke_off);

@@ -19,6 +19,7 @@ static atomic_uint questions; /* listings and looks */
 static atomic_bool refuse;
 static atomic_bool stale;    /* reads find another version */
 static atomic_uint delay_ms; /* of each look */
+static atomic_bool strays;   /* removals are repeated, and one of them is still on its way */
 static atomic_bool hold;     /* changes wait before the store gets them */
 static struct driven d;
 
@@ -38,6 +39,8 @@ static int64_t around(struct layer *l, struct call *c)
             return waited;
     }
     int64_t r = call_next(c);
+    if (c->kind == CALL_REMOVE && atomic_load(&strays))
+        c->op->left_behind = true;
     if (c->kind == CALL_STAT)
         (void)usleep(1000 * atomic_load(&delay_ms));
     return r;
@@ -49,6 +52,7 @@ static void setup(void)
     atomic_store(&stale, false);
     atomic_store(&delay_ms, 0);
     atomic_store(&hold, false);
+    atomic_store(&strays, false);
     driven_init_like_s3(&d, around);
     d.config.list_timeout_ns = d.config.attr_timeout_ns = 200 * NS_PER_MS;
     driven_mount(&d);
@@ -439,6 +443,26 @@ START_TEST(what_came_again_is_uploaded)
 }
 END_TEST
 
+/* A removal whose answer was lost, and that was repeated, may arrive once more: nothing is put
+ * there before that is over. */
+START_TEST(nothing_is_put_where_a_removal_may_arrive)
+{
+    driven_unmount(&d);
+    d.config.late_ns = _i ? 0 : 3600 * NS_PER_SEC;
+    driven_mount(&d);
+    atomic_store(&strays, true);
+    ck_assert_int_eq(driven_unlink(&d, "step/rank0"), 0);
+    DRIVEN_WAIT(!is_pending());
+    driven_put(&d, "step/rank0", "again", 5);
+    driven_put(&d, "step/later", "later", 5);
+    DRIVEN_WAIT(strcmp(driven_state(&d, "step/later"), "clean") == 0);
+    if (_i)
+        ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "step/rank0", _i ? "again" : NULL);
+    driven_shows(&d, "step/rank0", "again");
+}
+END_TEST
+
 /* ---- answers that take longer than they are believed ---- */
 
 START_TEST(a_slow_answer_is_an_answer)
@@ -518,6 +542,7 @@ int main(void)
     tcase_add_test(t, what_followed_a_loser_is_not_removed);
     tcase_add_test(t, the_old_name_of_a_loser_stays);
     tcase_add_test(t, what_came_again_is_uploaded);
+    tcase_add_loop_test(t, nothing_is_put_where_a_removal_may_arrive, 0, 2);
     tcase_add_test(t, a_slow_answer_is_an_answer);
     tcase_add_test(t, a_slow_answer_about_one_of_many_is_an_answer);
     tcase_add_test(t, what_is_listed_again_can_be_read);
