@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,6 +42,8 @@ struct journal {
         bool leading; /* someone is committing */
     } queue;
     sqlite3_stmt *insert, *remove, *note_put, *forget_put;
+    atomic_uint_fast64_t commits; /* how many there were of intentions */
+    atomic_uint_fast64_t synced;  /* and up to which of them they are on the disk */
 };
 
 static int sql_errno(int rc)
@@ -179,6 +182,27 @@ static int apply_put(struct journal *j, const struct change *change)
     return r;
 }
 
+/* All commits of intentions up to this one are on the disk. */
+static void note_synced(struct journal *j, uint_fast64_t commits)
+{
+    uint_fast64_t known = atomic_load(&j->synced);
+
+    while (known < commits && !atomic_compare_exchange_weak(&j->synced, &known, commits))
+        ;
+}
+
+static void note_commit(struct journal *j, const struct change *batch, bool durable)
+{
+    bool rows = false;
+
+    for (const struct change *c = batch; c; c = c->next)
+        rows = rows || c->n_rows;
+    if (rows)
+        atomic_fetch_add(&j->commits, 1);
+    if (durable)
+        note_synced(j, atomic_load(&j->commits));
+}
+
 /* Applies a batch in one transaction; when that fails, each alone, so that one bad change does
  * not take the others with it. */
 static void commit_batch(struct journal *j, struct change *batch)
@@ -197,6 +221,8 @@ static void commit_batch(struct journal *j, struct change *batch)
         r = c->apply(j, c);
     if (r == 0)
         r = run_sql(j, "COMMIT");
+    if (r == 0)
+        note_commit(j, batch, durable);
     if (durable)
         (void)run_sql(j, "PRAGMA synchronous=NORMAL");
     if (r == 0 || !batch->next) {
@@ -502,7 +528,17 @@ static int no_row(sqlite3_stmt *s, void *arg)
 
 int journal_sync(struct journal *j)
 {
-    return query(j, "PRAGMA wal_checkpoint(FULL)", no_row, NULL);
+    uint_fast64_t commits = atomic_load(&j->commits);
+    int r = query(j, "PRAGMA wal_checkpoint(FULL)", no_row, NULL);
+
+    if (r == 0)
+        note_synced(j, commits);
+    return r;
+}
+
+int journal_sync_intents(struct journal *j)
+{
+    return atomic_load(&j->synced) < atomic_load(&j->commits) ? journal_sync(j) : 0;
 }
 
 /* ---- opening ---- */
@@ -621,6 +657,7 @@ int journal_open(int dir_fd, const char *dir, struct op *op, struct journal **re
     if (!j)
         return -ENOMEM;
     j->queue.tail = &j->queue.head;
+    atomic_init(&j->commits, 1); /* what an earlier process left in the WAL */
     mutex_init(&j->queue.lock);
     cond_init(&j->queue.done);
     if (snprintf(path, sizeof(path), "%s/state.db", dir) >= (int)sizeof(path)) {

@@ -96,5 +96,7 @@ int journal_each_put(struct journal *j, int (*visit)(void *arg, const struct jou
 
 /* Everything committed so far is on the disk. */
 int journal_sync(struct journal *j);
+/* The same of the rows of intentions; asks nothing of the disk when they are there already. */
+int journal_sync_intents(struct journal *j);
 
 #endif

@@ -982,11 +982,16 @@ static int sync_file(struct cache *c, struct node *n, int fd)
     return r < 0 ? r : fsync(fd) < 0 ? -errno : 0;
 }
 
+/* The rows come first: syncing anything makes the disk's filesystem keep what was renamed or
+ * removed before, as when a log is rotated, and without its row a name that moved would be
+ * taken for another file. */
 static int sync_handle(struct cache *c, struct sync *s)
 {
     enum file_fd which = s->writable ? FD_WRITE : FD_READ;
     int fd = file_get_fd(c, s->node, which);
-    int r = fd < 0 ? fd : sync_file(c, s->node, fd);
+    int r = fd < 0 ? fd : journal_sync_intents(c->journal);
+    if (r == 0)
+        r = sync_file(c, s->node, fd);
 
     mutex_lock(&c->lock);
     if (fd >= 0)
@@ -997,11 +1002,13 @@ static int sync_handle(struct cache *c, struct sync *s)
 
 static int sync_dir(struct cache *c, struct sync *s)
 {
-    int r = s->dir_fd >= 0 ? sync_file(c, s->node, s->dir_fd) : 0;
+    int r = journal_sync_intents(c->journal);
 
+    if (r == 0 && s->dir_fd >= 0)
+        r = sync_file(c, s->node, s->dir_fd);
     if (s->dir_fd >= 0)
         (void)close(s->dir_fd);
-    return r < 0 ? r : journal_sync(c->journal);
+    return r;
 }
 
 static void run_sync(struct task *task)

@@ -412,10 +412,11 @@ START_TEST(a_close_syncs_what_was_written_synchronously_past_the_daemon)
 }
 END_TEST
 
-static int64_t refuse_removal(struct layer *l, struct call *c)
+static int64_t refuse_intentions(struct layer *l, struct call *c)
 {
     (void)l;
-    return c->kind == CALL_REMOVE ? op_fail(c->op, -EACCES, "remove: refused") : call_next(c);
+    return c->kind == CALL_REMOVE || c->kind == CALL_COPY ? op_fail(c->op, -EACCES, "refused")
+                                                          : call_next(c);
 }
 
 /* That a name was removed is in the journal only: fsync() of its directory puts it on the disk.
@@ -424,7 +425,7 @@ START_TEST(fsync_of_a_directory_syncs_the_journal)
 {
     struct driven d;
 
-    driven_init(&d, refuse_removal);
+    driven_init(&d, refuse_intentions);
     driven_mount(&d);
     driven_put(&d, "f", "data", 4);
     ck_assert_int_eq(driven_flush(&d), 0);
@@ -433,6 +434,32 @@ START_TEST(fsync_of_a_directory_syncs_the_journal)
     ck_assert_uint_eq(atomic_load(&calls.journal_syncs), before);
     ck_assert_int_eq(driven_fsyncdir(&d, ""), 0);
     ck_assert_uint_gt(atomic_load(&calls.journal_syncs), before);
+    driven_release(&d);
+}
+END_TEST
+
+/* fsync() of a file makes the disk's filesystem keep all that was renamed before, as when a log
+ * is rotated: the rows that say what that means for the store are kept first. Without a new row
+ * there is nothing to keep. */
+START_TEST(fsync_of_a_file_syncs_the_journal)
+{
+    struct handle *h = NULL;
+    struct driven d;
+
+    driven_init_like_s3(&d, refuse_intentions);
+    driven_mount(&d);
+    driven_put(&d, "log", "data", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_rename(&d, "log", "log.1"), 0);
+    ck_assert_int_eq(driven_open(&d, "log", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "line", 4, 0), 0);
+    unsigned before = atomic_load(&calls.journal_syncs);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    ck_assert_uint_gt(atomic_load(&calls.journal_syncs), before);
+    before = atomic_load(&calls.journal_syncs);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    ck_assert_uint_eq(atomic_load(&calls.journal_syncs), before);
+    ck_assert_int_eq(driven_close(&d, h), 0);
     driven_release(&d);
 }
 END_TEST
@@ -450,6 +477,7 @@ int main(void)
     tcase_add_test(t, what_writes_synchronously_is_not_passthrough);
     tcase_add_test(t, a_close_syncs_what_was_written_synchronously_past_the_daemon);
     tcase_add_test(t, fsync_of_a_directory_syncs_the_journal);
+    tcase_add_test(t, fsync_of_a_file_syncs_the_journal);
 #ifndef __SANITIZE_THREAD__
     tcase_add_loop_test(t, eviction_between_two_steps_fails_nothing, 0, 5);
 #endif
