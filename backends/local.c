@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/fs.h>
 #include <linux/openat2.h>
 #include <stdio.h>
@@ -824,6 +825,7 @@ static void local_close(struct store *s)
     free(l->root);
     free(l->boot_id);
     free(s->url);
+    free(s->root_id);
     free(l);
 }
 
@@ -872,6 +874,21 @@ static char *read_boot_id(void)
     return strndup(text, strcspn(text, " \n"));
 }
 
+/* An unmounted disk leaves another folder at its path, mostly an empty one. */
+static char *describe_root(const struct local_store *l)
+{
+    struct statx stx;
+    char *text = NULL;
+
+    if (statx(l->root_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &stx) < 0)
+        return NULL;
+    int64_t born_ns = stx.stx_mask & STATX_BTIME
+                          ? stx.stx_btime.tv_sec * NS_PER_SEC + stx.stx_btime.tv_nsec
+                          : 0;
+    return asprintf(&text, "%" PRIu64 " %" PRId64, (uint64_t)stx.stx_ino, born_ns) < 0 ? NULL
+                                                                                       : text;
+}
+
 static int open_root(struct local_store *l, const char *path, struct op *op)
 {
     l->root_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -892,7 +909,8 @@ static int open_root(struct local_store *l, const char *path, struct op *op)
     (void)close(fd);
     if (local_has_acls(l->root_fd))
         l->base.caps |= STORE_ACLS;
-    return 0;
+    l->base.root_id = describe_root(l);
+    return l->base.root_id ? 0 : op_fail(op, -EIO, "%s: statx: %s", path, strerror(errno));
 }
 
 static struct local_store *local_new(void)

@@ -265,7 +265,10 @@ struct store {
     unsigned key_max;   /* bytes of the longest key, below the root; of a directory that may get
                            an object of its own one less */
     char *url;          /* heap; the store's URL without secrets, without a trailing "/" */
-    struct store *next; /* a layer's: the store below, owned; NULL in drivers */
+    char *root_id; /* a driver's, heap; layers borrow it. Tells a folder from another one that
+                      has its path later: its inode and when it was made (ns, 0 not known).
+                      NULL: the URL says it all */
+    struct store *next;         /* a layer's: the store below, owned; NULL in drivers */
     atomic_ullong hidden_names; /* a driver's: names that it could not even visit, until the
                                    wrapper of its listing takes them */
     atomic_ullong hidden_total; /* names met in listings that no path can show */

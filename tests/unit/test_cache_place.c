@@ -1,6 +1,7 @@
 /* cache/: a cache directory that is a copy of another one, or came back without the extended
  * attributes that its stamps are. What has content and no stamp is set aside, and never
- * published. */
+ * published. And a store whose folder is not in its place. */
+#include "backends/drivers.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
@@ -180,6 +181,39 @@ START_TEST(a_single_file_without_a_stamp_is_set_aside)
 }
 END_TEST
 
+/* ---- the store's folder ---- */
+
+/* The disk of the folder is not mounted, and its empty mountpoint has the path. */
+START_TEST(an_unmounted_disk_is_no_empty_store)
+{
+    struct store *mountpoint = NULL;
+    struct cache *c = NULL;
+    struct driven e;
+    char away[96];
+    struct op op;
+
+    driven_init_folder(&e, NULL, 65536);
+    driven_mount(&e);
+    driven_put(&e, "stored", "stored", 6);
+    ck_assert_int_eq(driven_flush(&e), 0);
+    driven_unmount(&e);
+    (void)snprintf(away, sizeof(away), "%s.away", e.folder);
+    ck_assert_int_eq(rename(e.folder, away), 0);
+    ck_assert_int_eq(mkdir(e.folder, 0700), 0);
+    op_init(&op, 5 * NS_PER_SEC);
+    ck_assert_int_eq(local_store_new(e.folder, NULL, &op, &mountpoint), 0);
+    ck_assert_int_eq(cache_new(&e.config, mountpoint, &op, &c), -ENODEV);
+    ck_assert_msg(strstr(op.why, "is its disk not mounted") != NULL, "%s", op.why);
+    store_close(mountpoint);
+    ck_assert_int_eq(rmdir(e.folder), 0); /* nothing was put there, either */
+    ck_assert_int_eq(rename(away, e.folder), 0);
+    driven_mount(&e);
+    ck_assert_str_eq(driven_state(&e, "stored"), "clean");
+    driven_shows(&e, "stored", "stored");
+    driven_release(&e);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_place");
@@ -190,6 +224,7 @@ int main(void)
     tcase_add_loop_test(t, content_without_a_stamp_is_never_published, 0,
                         sizeof(stampless) / sizeof(*stampless));
     tcase_add_test(t, a_single_file_without_a_stamp_is_set_aside);
+    tcase_add_test(t, an_unmounted_disk_is_no_empty_store);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
