@@ -6,6 +6,7 @@
 #include "cache/origin.h"
 
 #include "cache/crash.h"
+#include "common/log.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -32,6 +33,7 @@ struct origins {
     uint64_t number; /* constant */
     struct mutex lock;
     int64_t last_ns; /* CLOCK_REALTIME; of the newest that this mount has signed */
+    bool unnoted;    /* the last note could not be written */
     struct put *puts;
     struct put *settled; /* their notes are still in the journal */
 };
@@ -148,6 +150,22 @@ static size_t count_notes(const struct put *puts)
     return n;
 }
 
+/* Tells when it begins, not at each put. */
+static void tell_unnoted(struct cache *c, int r)
+{
+    struct origins *o = c->origins;
+
+    mutex_lock(&o->lock);
+    bool news = r < 0 && !o->unnoted;
+    o->unnoted = r < 0;
+    mutex_unlock(&o->lock);
+    if (news)
+        log_warn(
+            "cache %s: what is uploaded can't be noted (%s): a mount after a crash may take "
+            "it for another node's",
+            c->mirror.dir, strerror(-r));
+}
+
 /* Writes the note, and takes those of `settled` out. */
 static int write_note(struct cache *c, const struct journal_put *note,
                       const struct put *settled)
@@ -179,7 +197,7 @@ static void puts_free(struct put *puts)
     }
 }
 
-int origin_sign(struct cache *c, const char *key, struct attrs *a)
+void origin_sign(struct cache *c, const char *key, struct attrs *a)
 {
     struct origins *o = c->origins;
 
@@ -187,7 +205,7 @@ int origin_sign(struct cache *c, const char *key, struct attrs *a)
     a->origin = origin_of(o->number, key);
     a->origin_ns = clock_real_ns();
     if (!(c->store->caps & STORE_ORIGIN))
-        return 0;
+        return;
     const struct journal_put note = {key, a->origin, a->origin_ns};
     mutex_lock(&o->lock);
     int r = remember_locked(o, key, a->origin, a->origin_ns);
@@ -199,8 +217,8 @@ int origin_sign(struct cache *c, const char *key, struct attrs *a)
     if (r == 0)
         r = write_note(c, &note, settled);
     puts_free(settled);
+    tell_unnoted(c, r);
     crash_point("put-noted");
-    return r;
 }
 
 void origin_settled(struct cache *c, const char *key)

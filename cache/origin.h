@@ -17,9 +17,10 @@ int origins_load(struct cache *c);
 void origins_free(struct cache *c);
 /* The mount's own number. */
 uint64_t origins_number(struct cache *c);
-/* Signs what is to be put to `key`, each attempt anew, and notes it. 0, or the journal's
- * negative errno: it must not be sent then. Must hold no lock: it writes to the journal. */
-int origin_sign(struct cache *c, const char *key, struct attrs *a);
+/* Signs what is to be put to `key`, each attempt anew, and notes it. On a disk that is full or
+ * read-only it is sent without a note: an upload is what makes room, and at worst a later mount
+ * takes it for somebody else's. Must hold no lock: it writes to the journal. */
+void origin_sign(struct cache *c, const char *key, struct attrs *a);
 /* Whether this cache put what has these attributes to `key`. */
 bool origin_is_ours(struct cache *c, const char *key, const struct attrs *a);
 /* The stamps or rows say what the store has at `key`, and nothing that was put there is on its

@@ -223,14 +223,6 @@ static const char *expected(struct job *j)
     return is_bound(j) ? j->etag : NULL;
 }
 
-/* What leaves bears the mount's number, and is noted before: a later mount knows it again. */
-static int sign(struct job *j)
-{
-    int r = origin_sign(j->cache, j->path, &j->attrs);
-
-    return r < 0 ? disk_failed(j, r, "what is sent can't be noted in the cache") : 0;
-}
-
 static int take_version(struct job *j, const struct object *obj)
 {
     char *etag = strdup(obj && !obj->is_prefix ? obj->etag : "");
@@ -639,7 +631,7 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
         op_begin(j->cache, op);
         r = settle_version(j, op, obj);
         if (r == 0) /* another attempt: its session has its own row */
-            r = sign(j);
+            origin_sign(j->cache, j->path, &j->attrs);
     }
     if (r == 0 && j->refused)
         remember_refusal(j->cache);
@@ -1225,7 +1217,7 @@ static int send_now(struct job *j, struct op *op)
             (void)disk_failed(j, r, "its stamp can't be written in the cache");
     }
     if (r == 0)
-        r = sign(j);
+        origin_sign(j->cache, j->path, &j->attrs);
     crash_point("upload-looked");
     if (r == 0)
         r = send_object(j, op, &j->object);
