@@ -29,10 +29,11 @@ import harness
 import hunt
 import links
 import nodes
+import times
 import writers
 from world import World
 
-THEMES = (copies, writers, nodes, links, disks, ends)
+THEMES = (copies, writers, times, nodes, links, disks, ends)
 ROUNDS = 10
 LANES = 4 # scenarios at a time: most of them wait most of the time
 
