@@ -206,7 +206,7 @@ int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags
                   struct stat *st, struct handle **ret);
 struct node *handle_node(struct handle *h);
 /* A descriptor on the mirror file: for positional reads and lseek(SEEK_DATA/HOLE) after
- * cache_prepare_read(), and as the backing file of a passthrough open. */
+ * cache_prepare_read(). */
 struct handle_fd {
     int fd;
     bool writable;     /* the cache's */
@@ -215,6 +215,10 @@ struct handle_fd {
 /* 0 or a negative errno. To be given back soon, by the same thread: many handles share few
  * descriptors. */
 int handle_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret);
+/* The same for the backing file of a passthrough open. The kernel opens it anew for each
+ * handle, and keeps this one until the last of them is closed: it is open for reading only, or
+ * the file would have a writer for as long as somebody reads. */
+int handle_backing_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret);
 /* Also when the handle is gone by now. */
 void handle_fd_put(struct cache *c, struct handle_fd *fd);
 /* Whether this open must be passthrough (complete file, and no cached open of the inode lives).

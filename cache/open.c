@@ -308,17 +308,27 @@ struct node *handle_node(struct handle *h)
     return h->node;
 }
 
-int handle_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret)
+static int get_fd(struct cache *c, struct handle *h, enum file_fd which, struct handle_fd *ret)
 {
-    int fd = file_get_fd(c, h->node, fd_of(h));
+    int fd = file_get_fd(c, h->node, which);
 
     if (fd < 0)
         return fd;
-    *ret = (struct handle_fd){.fd = fd, .writable = h->writable, .node = h->node};
+    *ret = (struct handle_fd){.fd = fd, .writable = which == FD_WRITE, .node = h->node};
     mutex_lock(&c->lock);
     node_ref_locked(h->node); /* it may be used until after the answer, and the release */
     mutex_unlock(&c->lock);
     return 0;
+}
+
+int handle_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret)
+{
+    return get_fd(c, h, fd_of(h), ret);
+}
+
+int handle_backing_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret)
+{
+    return get_fd(c, h, FD_READ, ret);
 }
 
 void handle_fd_put(struct cache *c, struct handle_fd *fd)

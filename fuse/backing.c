@@ -117,7 +117,7 @@ static int open_locked(struct backings *b, struct fuse_session *session, struct 
     if (fresh == 0)
         return -ENOMEM;
     struct handle_fd fd;
-    int id = handle_fd_get(cache, h, &fd);
+    int id = handle_backing_fd_get(cache, h, &fd);
     if (id == 0) {
         id = kernel_open(session, fd.fd); /* it holds the file by itself from now on */
         handle_fd_put(cache, &fd);

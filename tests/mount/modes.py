@@ -312,6 +312,23 @@ def synchronous_writes(mount, folder, again):
         os.close(fd)
 
 
-CASES = [synchronous_writes, new_files, incomplete_files, mapped_before_it_is_here, reads_in_the_middle,
+def readers_do_not_hold_an_upload_back(mount, folder, again):
+    """A closed file goes to the store while somebody reads it, whoever opened it first."""
+    for first in ("writer", "reader"):
+        path = f"{mount.mountpoint}/{folder}/{first}"
+        put(path, b"")
+        if first == "reader":
+            reader = os.open(path, os.O_RDONLY)
+        writer = os.open(path, os.O_WRONLY)
+        if first == "writer":
+            reader = os.open(path, os.O_RDONLY)
+        os.write(writer, b"content")
+        os.close(writer)
+        wait_for(f"the file that its {first} opened first is clean",
+                 lambda path=path: os.getxattr(path, "user.runfs.state") == b"clean", 10)
+        os.close(reader)
+
+
+CASES = [synchronous_writes, readers_do_not_hold_an_upload_back, new_files, incomplete_files, mapped_before_it_is_here, reads_in_the_middle,
          modes_in_turn, both_modes_at_once, refused_for_a_while, mapping_after_close, mapping_lives_long,
          many_open_files]
