@@ -567,7 +567,7 @@ def set_user_id_falls(d):
             (0o6777, 0o777, "os.pwrite(os.open(sys.argv[1], os.O_RDWR), b'other', 100)"),
             (0o4777, 0o777, "os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)"),
             (0o4777, 0o777, "os.truncate(sys.argv[1], 3)"),
-            (0o2767, 0o2767, "os.write(os.open(sys.argv[1], os.O_WRONLY), b'other')"))):
+            (0o2767, 0o767, "os.write(os.open(sys.argv[1], os.O_WRONLY), b'other')"))):
         path = f"{d}/f{i}"
         put(path, b"program")
         os.chmod(path, mode)
