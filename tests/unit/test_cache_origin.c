@@ -56,19 +56,17 @@ static void setup(void)
     (void)snprintf(other, sizeof(other), "%s.other", d.dir);
 }
 
-/* The command gets the cache directory and its copy. */
-static void run(const char *format)
+/* The command finds the cache directory and its copy in its environment. */
+static void run(const char *command)
 {
-    char command[256];
-
-    (void)snprintf(command, sizeof(command), format, d.dir, other);
+    ck_assert(setenv("CACHE", d.dir, 1) == 0 && setenv("COPY", other, 1) == 0);
     ck_assert_msg(system(command) == 0, "%s", command);
 }
 
 static void teardown(void)
 {
     driven_release(&d);
-    run("rm -rf '%2$s'");
+    run("rm -rf \"$COPY\"");
     attrs_release(&put_attrs);
 }
 
@@ -84,7 +82,7 @@ static uint64_t kept(void)
 static void copy_away(void)
 {
     driven_unmount(&d);
-    run("cp -a '%1$s' '%2$s'");
+    run("cp -a \"$CACHE\" \"$COPY\"");
     atomic_store(&refusing, false);
 }
 
@@ -92,7 +90,7 @@ static void copy_away(void)
 static void mount_copy(void)
 {
     driven_unmount(&d);
-    run("rm -rf '%1$s' && mv '%2$s' '%1$s'");
+    run("rm -rf \"$CACHE\" && mv \"$COPY\" \"$CACHE\"");
     driven_mount(&d);
 }
 
@@ -101,7 +99,7 @@ static void mount_copy(void)
 static void roll_back(void)
 {
     driven_unmount(&d);
-    run("find '%1$s' -mindepth 1 -delete && cp -a '%2$s/.' '%1$s'");
+    run("find \"$CACHE\" -mindepth 1 -delete && cp -a \"$COPY/.\" \"$CACHE\"");
     driven_mount(&d);
 }
 
