@@ -6,7 +6,7 @@ cd "$top"
 
 usage() {
     cat <<'HELP'
-usage: ./check.sh [--preset PRESET]... [STAGE]...
+usage: ./check.sh [--preset PRESET]... [--nightly] [STAGE]...
 
 Without a stage everything runs. Stages:
   lint        clang-format, clang-tidy, shellcheck
@@ -19,6 +19,7 @@ HELP
     cat <<'HELP'
 
   --preset PRESET   only with this preset of CMakePresets.json (debug, release, asan, tsan)
+  --nightly         adversary, crash and model go on for longer, each time with other seeds
   --list            the jobs that would run, one a line
   --help            this text
 
@@ -260,6 +261,12 @@ prepare() {
     fi
 }
 
+# What runners with a long mode take from their environment; what is set already stays.
+long_modes() {
+    export ADVERSARY_ROUNDS=${ADVERSARY_ROUNDS:-300} ADVERSARY_SEED=${ADVERSARY_SEED:-$RANDOM}
+    export CRASH_SECONDS=${CRASH_SECONDS:-600} MODEL_SEQUENCES=${MODEL_SEQUENCES:-500}
+}
+
 # ---- all of it ------------------------------------------------------------------------------
 
 verdict() {
@@ -338,6 +345,7 @@ while [ $# -gt 0 ]; do
         exit
         ;;
     --list) list=1 ;;
+    --nightly) long_modes ;;
     --preset)
         [ -n "${2:-}" ] || die "--preset needs a name: debug, release, asan or tsan"
         only+=("$2")

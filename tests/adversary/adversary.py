@@ -7,8 +7,8 @@ usage: adversary.py [--seed N] [--rounds N] [--list] [PATTERN]...
 
 Only scenarios whose "theme/scenario/store/mode" contains a PATTERN. Each has its own prefix, caches
 and nodes; several run at a time. Then come rounds of what comes (hunt.py), each with the seed that its
-name has: --rounds of them (ADVERSARY_ROUNDS; none with a PATTERN), from --seed on. A round that failed
-says what happened; how far uploads were is in no seed.
+name has: --rounds of them (ADVERSARY_ROUNDS; none with a PATTERN), from --seed (ADVERSARY_SEED) on.
+A round that failed says what happened; how far uploads were is in no seed.
 """
 
 import argparse
@@ -120,7 +120,7 @@ def play_all(arguments):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("patterns", nargs="*")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("ADVERSARY_SEED", 1)))
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()

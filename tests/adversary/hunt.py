@@ -6,13 +6,16 @@ import os
 import random
 import time
 
+from harness import check
 from place import content
 
-KEYS = ("f", "g", "ckpt", "d/f", "d/g", "run.log")
+KEYS = ("f", "g", "ckpt", "d/f", "d/g", "e/f", "e/g", "run.log")
 STEPS = 30
 
 
 class Story:
+    shared_names = ("shared-1", "shared-2")
+
     def __init__(self, w, rng):
         self.w, self.rng = w, rng
         self.cut = False
@@ -21,7 +24,16 @@ class Story:
         self.told = [] # for who reads a failure
         self.nodes = [w.node("a", ("drain_timeout=2s", "ask_timeout=2s"))]
         if w.store.kind == "s3" and rng.random() < 0.5:
-            self.nodes.append(w.node("b", ("drain_timeout=2s", "ask_timeout=2s")))
+            self.share()
+
+    def share(self):
+        """Two nodes share names that the store has from the beginning: one that it never had replaces, at the next mount
+        of its node, also what another node put there (promises.md)."""
+        a = self.nodes[0]
+        for key in self.shared_names:
+            a.write(key, b"shared")
+        check(a.flush() == 0, "flush")
+        self.nodes.append(self.w.node("b", ("drain_timeout=2s", "ask_timeout=2s")))
 
     # ---- what programs do ----
 
@@ -36,7 +48,7 @@ class Story:
         return [f"{node.name}-{key}".replace("/", "-") for key in KEYS[:4]]
 
     def shared(self):
-        return ("shared-1", "shared-2") if len(self.nodes) > 1 else KEYS
+        return self.shared_names if len(self.nodes) > 1 else KEYS
 
     def there(self, node):
         return [key for key in self.names(node) if os.path.exists(node.path(key))]
@@ -68,6 +80,38 @@ class Story:
             if old != new and os.path.isdir(os.path.dirname(node.path(new))):
                 self.told[-1] += f" {old} {new}"
                 self.quietly(lambda: node.rename(old, new))
+
+    def exchange(self, node):
+        there = self.there(node)
+        if len(there) > 1:
+            one, two = self.rng.sample(there, 2)
+            self.told[-1] += f" {one} {two}"
+            self.quietly(lambda: node.exchange(one, two))
+
+    def move_folder(self, node):
+        """All below d is below e then, or the reverse."""
+        there = self.there(node)
+        for old, new in (("d/", "e/"), ("e/", "d/")):
+            inside = [key for key in there if key.startswith(old)]
+            if inside and not any(key.startswith(new) for key in there):
+                self.told[-1] += f" {old} {new}"
+                self.quietly(lambda inside=inside, old=old, new=new: node.move_folder(old, new, inside))
+                return
+
+    def append(self, node):
+        there = self.there(node)
+        if there:
+            key, more = self.rng.choice(there), self.body()
+            self.told[-1] += f" {key} {len(more)}"
+            self.quietly(lambda: node.append(key, more))
+
+    def map(self, node):
+        """Written through a mapping whose descriptor is closed."""
+        there = [key for key in self.there(node) if os.path.getsize(node.path(key))]
+        if there:
+            key = self.rng.choice(there)
+            self.told[-1] += f" {key}"
+            self.quietly(lambda: node.write_mapped(key, b"%d" % self.rng.randrange(10)))
 
     def unlink(self, node):
         there = self.there(node)
@@ -136,7 +180,8 @@ class Story:
             self.w.store.connect()
             self.cut = False
 
-    OFTEN = (write, write, write, rewrite, rewrite, rename, unlink, chmod, read, rest, rest, flush)
+    OFTEN = (write, write, write, rewrite, rewrite, append, map, rename, exchange, move_folder, unlink, chmod, read,
+             rest, rest, flush)
     SELDOM = (kill, kill, terminate, reboot, move, cut_off, cut_off, connect, connect, connect)
 
     def step(self):

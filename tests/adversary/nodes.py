@@ -57,6 +57,18 @@ def removed_and_changed(w):
     a.flush()
 
 
+@on_s3
+def same_bytes(w):
+    """Both write the same bytes: that is no conflict."""
+    a, b = pair(w, f=b"one")
+    w.store.cut_off()
+    a.rewrite("f", b"two")
+    b.rewrite("f", b"two")
+    w.store.connect()
+    check([node.flush() for node in (a, b)] == [0, 0], "identical bytes are taken for a conflict")
+    check([node.umount() for node in (a, b)] == [0, 0], "identical bytes are taken for a conflict")
+
+
 def attributes_of_what_another(w, does):
     a, b = pair(w, f=b"one")
     w.store.cut_off()
@@ -73,6 +85,12 @@ def attributes_of_what_another(w, does):
 def attributes_of_what_another_replaced(w):
     """A chmod of a file that another node replaced meanwhile brings no old content back."""
     attributes_of_what_another(w, lambda a: a.rewrite("f", b"two"))
+
+
+@on_s3
+def attributes_of_what_another_removed(w):
+    """A chmod of a file that another node removed meanwhile does not bring it back."""
+    attributes_of_what_another(w, lambda a: a.unlink("f"))
 
 
 @on_s3
@@ -136,5 +154,5 @@ def both_create(w):
             time.sleep(0.007 * (i % 5))
 
 
-CASES = [two_writers, one_after_the_other, removed_and_changed, attributes_of_what_another_replaced,
-         directory_moved_beside_a_writer, removal_behind_a_conflict, both_create]
+CASES = [two_writers, one_after_the_other, removed_and_changed, same_bytes, attributes_of_what_another_replaced,
+         attributes_of_what_another_removed, directory_moved_beside_a_writer, removal_behind_a_conflict, both_create]

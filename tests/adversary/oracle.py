@@ -30,7 +30,8 @@ class Version:
         self.may_be_kept = False # enough when a node has set it aside and says so
         self.may_be_gone = False # its disk never had it
         self.older = [] # what its writer had seen of the name
-        self.replaces = False # another content, which stays until this one is there
+        self.stored = False # the store was seen with it
+        self.replaces = False # what the store has, and keeps until this one is there
         self.seen_by = {owner}
 
 
@@ -39,8 +40,7 @@ class Name:
         self.versions = [] # all that ever were
         self.heads = []
         self.failed = [] # of the versions, those whose writers were told so
-        self.was_stored = False # the store was seen with it
-        self.damaged = False # it was seen with what nobody closed, and that was said
+        self.damaged = False # the store was seen with what nobody closed, and that was said
         self.also_whole = lambda body: False # contents (or None) that nobody closed, and that do as well
 
     def whole(self, body):
@@ -64,7 +64,7 @@ class Oracle:
         made.synced = synced
         replaced = [v for v in name.heads if blind or node in v.seen_by]
         made.older = [v for v in name.versions if v in replaced or node in v.seen_by]
-        made.replaces = any(v.body is not None for v in replaced)
+        made.replaces = any(v.body is not None and (v.stored or v.replaces) for v in replaced)
         name.heads = [v for v in name.heads if v not in replaced] + [made]
         name.versions.append(made)
         return made
@@ -143,33 +143,39 @@ class Oracle:
             if not name.damaged and not name.whole(body):
                 self.complaints.append(f"damaged: {when} the store has {describe(body)} in {key}, which nobody closed")
                 name.damaged = True
-            name.was_stored = True
+            for version in name.versions:
+                version.stored |= version.body == body
 
     def claimed(self, node, stored, words):
         """Something said 0, which means that all of the node's is in the store."""
         self.look(stored, words)
         for key, version in self.owed_by(node):
             name, shown = self.name(key), stored.get(key)
-            if shown == version.body or len(name.heads) > 1 or version.may_be_gone or name.also_whole(shown):
+            if shown == version.body or len(name.heads) > 1 or version.may_be_gone or name.also_whole(shown) or \
+                    any(version in v.older and v.body == shown for v in name.failed):
                 continue
             self.complaints.append(f"lied: {words}, exit code 0: the store has {describe(shown)} in {key}, "
                                    f"not {describe(version.body)}")
 
     def judge(self, stored, kept):
-        """`kept`: the contents that nodes have set aside, and told of."""
+        """`kept`: for each node that told of some, the contents that it has set aside. It takes back its removals, too,
+        that waited for those."""
+        aside = [body for bodies in kept.values() for body in bodies]
         self.look(stored, "at the end")
         for key, name in self.names.items():
             shown = stored.get(key)
             contested = len(name.heads) > 1
             for version in name.heads:
-                found = shown == version.body or version.may_be_gone or version.body is None and contested
+                found = shown == version.body or version.may_be_gone
+                if version.body is None:
+                    found |= contested or not version.owners.isdisjoint(kept)
                 if contested or version.may_be_kept:
-                    found |= version.body in kept or version.body in stored.values()
-                found |= any(version in v.older and (v.body == shown or v.body in kept) for v in name.failed)
+                    found |= version.body in aside or version.body in stored.values()
+                found |= any(version in v.older and (v.body == shown or v.body in aside) for v in name.failed)
                 if not found:
                     self.complaints.append(f"lost: {describe(version.body)} of {' and '.join(sorted(version.owners))} in "
                                            f"{key}; the store has {describe(shown)}")
-            if shown is None and name.was_stored and all(v.body is not None and v.replaces for v in name.heads):
+            if shown is None and name.heads and all(v.body is not None and (v.stored or v.replaces) for v in name.heads):
                 self.complaints.append(f"damaged: {key} was in the store and nobody removed it; it is gone")
         if self.complaints:
             raise Failure("; ".join(self.complaints))

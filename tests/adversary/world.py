@@ -10,8 +10,10 @@ import subprocess
 import harness
 from harness import Failure, check, wait_for
 from oracle import Oracle, describe
+from mapping import Mapping
 from plain_s3 import PlainS3
 from proxy import Proxy
+from sys_calls import RENAME_EXCHANGE, renameat2
 
 OPTIONS = ("upload_interval=0", "settle=20ms", "attr_timeout=300ms", "list_timeout=300ms", "late_window=1s",
            "store_timeout=5s")
@@ -267,6 +269,36 @@ class Node:
         except FileNotFoundError:
             return body is None
 
+    def append(self, key, more):
+        body = self.read(key) + more
+        try:
+            with open(self.path(key), "ab", buffering=0) as f:
+                f.write(more)
+        except OSError:
+            self.oracle.unacknowledged(self.name, key, body)
+            raise
+        self.oracle.wrote(self.name, key, body)
+
+    def write_mapped(self, key, beginning):
+        body = self.read(key)
+        with Mapping(self.path(key)) as m:
+            m.write(beginning)
+        self.oracle.wrote(self.name, key, beginning + body[len(beginning):])
+
+    def exchange(self, one, two):
+        bodies = self.read(one), self.read(two)
+        renameat2(self.path(one), self.path(two), RENAME_EXCHANGE)
+        self.oracle.wrote(self.name, one, bodies[1], blind=True)
+        self.oracle.wrote(self.name, two, bodies[0], blind=True)
+
+    def move_folder(self, old, new, keys):
+        """A directory becomes another one that is not there, or is empty. `keys`: what is in it."""
+        bodies = [self.read(key) for key in keys]
+        os.rename(self.path(old), self.path(new))
+        for key, body in zip(keys, bodies):
+            self.oracle.wrote(self.name, new + key.removeprefix(old), body, blind=True)
+            self.oracle.removed(self.name, key)
+
     def unlink(self, key):
         os.unlink(self.path(key))
         self.oracle.removed(self.name, key)
@@ -322,4 +354,4 @@ class World:
     def judge(self):
         if not self.settled:
             self.settle()
-        self.oracle.judge(self.store.objects(), [body for node in self.nodes for body in node.kept])
+        self.oracle.judge(self.store.objects(), {node.name: node.kept for node in self.nodes if node.kept})

@@ -1,46 +1,13 @@
 """Writers that never close, write through mappings, sync, or never stop."""
 
-import ctypes
 import os
 import threading
+import time
 
 from harness import check, wait_for
+from mapping import Mapping
 from place import MIB, content
 from scenario import everywhere, in_passthrough, on_s3
-
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-libc.munmap.argtypes = libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-PROT_READ, PROT_WRITE, MAP_SHARED, MS_SYNC = 1, 2, 1, 4
-MAP_FAILED = ctypes.c_void_p(-1).value
-
-
-class Mapping:
-    """A file mapped for writing, whose descriptor is closed: Python's own mapping keeps a duplicate of it."""
-
-    def __init__(self, path):
-        fd = os.open(path, os.O_RDWR)
-        try:
-            self.size = os.fstat(fd).st_size
-            self.at = libc.mmap(None, self.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-            if self.at == MAP_FAILED:
-                raise OSError(ctypes.get_errno(), f"mmap of {path}")
-        finally:
-            os.close(fd)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        libc.munmap(self.at, self.size)
-
-    def write(self, body):
-        ctypes.memmove(self.at, body, len(body))
-
-    def sync(self):
-        check(libc.msync(self.at, self.size, MS_SYNC) == 0, "msync")
 
 
 def stored_file(w, size=64 * 1024, key="f"):
@@ -118,6 +85,54 @@ def unclosed_log_and_killed(w):
 
 
 # ---- what was synced ----
+
+
+def synced_by_open(w, flag):
+    """Written through a descriptor that syncs, closed; then the machine's power fails."""
+    a = stored_file(w)
+    if w.store.kind == "s3":
+        w.store.cut_off()
+    body = content("two", 64 * 1024)
+    fd = os.open(a.path("f"), os.O_WRONLY | os.O_TRUNC | flag)
+    os.write(fd, body)
+    os.close(fd)
+    a.oracle.wrote("a", "f", body, synced=True)
+    a.reboot(torn=True)
+    if w.store.kind == "s3":
+        w.store.connect()
+
+
+@on_s3
+def synced_by_o_sync(w):
+    synced_by_open(w, os.O_SYNC)
+
+
+@on_s3
+def synced_by_o_dsync(w):
+    synced_by_open(w, os.O_DSYNC)
+
+
+@on_s3
+def rewritten_in_place_after_sync(w):
+    """fsync; then other bytes in place, of the same size, and the old time back (rsync --inplace -t). The
+    power fails: the mark of the fsync says nothing of them."""
+    a = stored_file(w)
+    w.store.cut_off()
+    fd = os.open(a.path("f"), os.O_RDWR)
+    os.pwrite(fd, content("two", 64 * 1024), 0)
+    os.fsync(fd)
+    a.oracle.wrote("a", "f", content("two", 64 * 1024))
+    times = os.fstat(fd)
+    os.close(fd)
+    fd = os.open(a.path("f"), os.O_RDWR)
+    os.pwrite(fd, content("three", 64 * 1024), 0)
+    os.close(fd)
+    os.utime(a.path("f"), ns=(times.st_atime_ns, times.st_mtime_ns))
+    a.oracle.wrote("a", "f", content("three", 64 * 1024))
+    a.reboot(torn=True)
+    w.store.connect()
+    a.up()
+    a.read("f")
 
 
 # ---- what never rests ----
@@ -204,6 +219,44 @@ def growing_log_at_the_end(w):
         a.oracle.name("run.log").heads[0].may_be_gone = True # nobody closed it
 
 
+@on_s3
+def stored_names(w):
+    """durability=store: after write, fsync, rename and fsync of the directory the store has the final name, and
+    after a removal and such an fsync it has none."""
+    a = w.node("a", ("durability=store",))
+    top = os.open(a.path(), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for i in range(3):
+            body = content(f"checkpoint {i}", 100_000)
+            a.write("f.tmp", body, sync=True)
+            a.rename("f.tmp", "f")
+            os.fsync(top)
+            check(w.stored("f") == body, f"lied: fsync of the directory is back, the store has not what was renamed ({i})")
+            check(w.stored("f.tmp") is None, f"lied: fsync of the directory is back, the store has the old name ({i})")
+        a.unlink("f")
+        os.fsync(top)
+        check(w.stored("f") is None, "lied: fsync of the directory is back, the store has what was removed")
+    finally:
+        os.close(top)
+
+
+@everywhere
+def names_that_change_places(w):
+    """Two names change places, and one of them again with a third while the first uploads may be on their way: what a
+    flush then says is so."""
+    a = w.node()
+    for i, pause in enumerate((0, 0.01, 0.03, 0.06)):
+        names = [f"{name}{i}" for name in "fgh"]
+        for name in names:
+            a.write(name, f"content of {name}".encode())
+        check(a.flush() == 0, "flush")
+        a.exchange(names[0], names[1])
+        time.sleep(pause)
+        a.exchange(names[0], names[2])
+        check(a.flush() == 0, "flush")
+
+
 CASES = [mapped_and_touched, mapped_and_flushed, mapped_and_unmounted, mapped_and_changed_attributes,
-         mapped_renamed_and_killed, unclosed_log_and_killed, growing_log, growing_log_is_synced,
-         growing_log_at_the_end]
+         mapped_renamed_and_killed, unclosed_log_and_killed, synced_by_o_sync, synced_by_o_dsync,
+         rewritten_in_place_after_sync, growing_log, growing_log_is_synced, growing_log_at_the_end, stored_names,
+         names_that_change_places]
