@@ -107,6 +107,11 @@ static void move_mtime_locked(struct cache *c, struct node *n)
         f->keys.v[i].mtime_ns = f->clean_mtime_ns;
 }
 
+static int64_t mtime_of(const struct stat *st)
+{
+    return (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
+}
+
 /* Whether all of the content is on the disk, as its mtime says: nobody writes meanwhile. */
 static bool is_synced(const struct file *f, const struct stat *now)
 {
@@ -132,11 +137,13 @@ static int move_mtime_of_file_locked(struct cache *c, struct file *f, int fd,
         f->synced_mtime_ns = 0;
         return MARK_OUTLIVED;
     }
+    bool whole = f->whole_mtime_ns == mtime_of(&now) && f->whole_size == (uint64_t)now.st_size;
     if (futimens(fd, times) < 0)
         return -errno;
     if (synced)
-        f->synced_mtime_ns = mirror_time(&c->mirror, (int64_t)st->st_mtim.tv_sec * NS_PER_SEC +
-                                                         st->st_mtim.tv_nsec);
+        f->synced_mtime_ns = mirror_time(&c->mirror, mtime_of(st));
+    if (whole)
+        f->whole_mtime_ns = mirror_time(&c->mirror, mtime_of(st));
     return 0;
 }
 
@@ -219,6 +226,8 @@ int cache_setattr(struct cache *c, struct node *node, struct handle *h, unsigned
     if (r == 0 && (set & CACHE_SET_SIZE) && !h)
         r = version_need_locked(c, node, w);
     mutex_unlock(&c->lock);
+    if (r == 0 && (set & CACHE_SET_SIZE) && st->st_size == 0 && h)
+        handle_begin_anew(c, h);
     if (r == 0 && (set & CACHE_SET_SIZE))
         r = file_truncate(c, node, (uint64_t)st->st_size, w);
     if (r != 0)

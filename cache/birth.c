@@ -16,7 +16,7 @@ static void begin_dir_locked(struct cache *c, struct node *n, const char *path)
     n->dir->stale_marker = ghost_pending(c, path);
 }
 
-static int begin_file_locked(struct cache *c, struct node *n)
+static int begin_file_locked(struct cache *c, struct node *n, bool begins)
 {
     struct file *f = file_new(n, FILE_DIRTY);
 
@@ -25,6 +25,7 @@ static int begin_file_locked(struct cache *c, struct node *n)
     c->mirror_files++;
     f->content_dirty = f->writing_stamp = true;
     f->generation = 1;
+    f->beginners = begins;
     return 0;
 }
 
@@ -53,7 +54,7 @@ struct node *node_make_locked(struct cache *c, const struct making *m, const cha
     if (n->dir)
         begin_dir_locked(c, n, path);
     else if (r == 0)
-        r = begin_file_locked(c, n);
+        r = begin_file_locked(c, n, m->begins);
     if (r == 0)
         return n;
     node_collect_locked(c, n);

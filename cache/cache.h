@@ -256,11 +256,16 @@ int cache_lseek(struct cache *c, struct handle *h, uint64_t off, int whence, str
 /* At each close(): reports a failed upload once; with durability=store parks until it is there.
  */
 int cache_flush(struct cache *c, struct handle *h, struct waiter *w);
+/* The same by a process that did not open it, but has it by fork(): that is no word of who
+ * makes the content anew. */
+int cache_flush_inherited(struct cache *c, struct handle *h, struct waiter *w);
 /* Content and journal on the disk, also for who only reads; with durability=store parks until
  * the store has it. The disk is waited for in a worker, so this parks nearly always. */
 int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter *w);
 int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w);
 void cache_release(struct cache *c, struct handle *h);
+/* Before cache_release() of a file that the mount ends under: nobody has closed it. */
+void cache_abandon(struct cache *c, struct handle *h);
 
 /* ---- directories ---- */
 
@@ -312,19 +317,24 @@ struct cache_pending {
                          "kept" */
     const char *path;
     const char *path2; /* the new name of a rename, else NULL */
-    const char *state; /* "dirty", "staged", "uploading", "failed", "waiting" */
+    const char *state; /* "dirty", "open" (half, by a writer), "staged", "uploading",
+                          "failed", "waiting" */
     const char *error; /* why the last attempt failed, else NULL */
     uint64_t bytes, bytes_done;
 };
 void cache_each_pending(struct cache *c, int (*visit)(void *arg, const struct cache_pending *),
                         void *arg);
 
+enum cache_flush_flags {
+    CACHE_FLUSH_STAGED = 1 << 0, /* also what waits under a staging name */
+    CACHE_FLUSH_HALF = 1 << 1, /* also what somebody makes anew, and has not closed or synced */
+};
 /* Blocks until everything below `path` ("" the whole mount) that changed before the call is in
- * the store, or op's deadline. `with_staged`: also what waits under a staging name. Progress is
- * reported about five times a second when `progress` is set. The first failure since the call
- * is returned with op->why, of an upload, a removal or a rename; what failed stays owed. One
- * that may pass is waited for until the deadline. */
-int cache_flush_path(struct cache *c, const char *path, bool with_staged, struct op *op,
+ * the store, or op's deadline. -ETXTBSY: all but what is half, of which op->why names one.
+ * Progress is reported about five times a second when `progress` is set. The first failure
+ * since the call is returned with op->why, of an upload, a removal or a rename; what failed
+ * stays owed. One that may pass is waited for until the deadline. */
+int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct op *op,
                      void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
                      void *arg);
 /* Blocks until the attribute indexes have what is known here, or op's deadline, or it can't be

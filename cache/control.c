@@ -205,18 +205,20 @@ uint64_t cache_open_handles(struct cache *c)
 
 typedef int (*pending_visit)(void *arg, const struct cache_pending *p);
 
-static int show_file(struct file *f, pending_visit visit, void *arg)
+static int show_file(struct cache *c, struct file *f, pending_visit visit, void *arg)
 {
     struct node *n = f->node;
     auto_free char *path = node_path(n);
 
     if (!path || (f->state != FILE_DIRTY && !(n->flags & NODE_ATTR_DIRTY)))
         return 0;
+    bool half = file_is_half_locked(c, n);
     const struct cache_pending p = {
         .kind = f->state == FILE_DIRTY ? "write" : "setattr",
         .path = path,
         .state = f->uploading ? "uploading"
                  : f->error   ? "failed"
+                 : half       ? "open"
                  : f->staged  ? "staged"
                  : f->held    ? "mapped"
                               : "dirty",
@@ -287,12 +289,12 @@ void cache_each_pending(struct cache *c, pending_visit visit, void *arg)
     DL_FOREACH2(c->dirty, f, dirty_next)
     {
         if (r == 0)
-            r = show_file(f, visit, arg);
+            r = show_file(c, f, visit, arg);
     }
     DL_FOREACH2(c->writers, f, writer_next)
     {
         if (r == 0 && !f->queued)
-            r = show_file(f, visit, arg);
+            r = show_file(c, f, visit, arg);
     }
     DL_FOREACH2(c->dirty_dirs, d, dir->dirty_next)
     {
@@ -322,11 +324,12 @@ struct target {
 struct flush {
     struct cache *cache;
     const char *path;
-    bool with_staged;
+    unsigned flags; /* enum cache_flush_flags */
     struct target *v;
     size_t n, cap;
     size_t left;  /* not in the store, at the last look */
     bool hurried; /* that look found something to hurry */
+    char *half;   /* path of a file that it found half, or NULL */
     uint64_t seq; /* intentions up to this one */
     int64_t began_ns;
 };
@@ -452,7 +455,7 @@ static int gather_locked(struct flush *fl)
     }
     DL_FOREACH2(c->dirty, f, dirty_next)
     {
-        if (r == 0 && (fl->with_staged || !f->staged))
+        if (r == 0 && ((fl->flags & CACHE_FLUSH_STAGED) || !f->staged))
             r = add_target_locked(fl, f->node);
     }
     DL_FOREACH2(c->dirty_dirs, d, dir->dirty_next)
@@ -490,6 +493,7 @@ static void hurry_locked(struct flush *fl, const struct target *t, bool first)
     }
     assert(f); /* what owes something and is no directory has a file */
     file_want_locked(f, t->generation);
+    f->wanted_half = f->wanted_half || (fl->flags & CACHE_FLUSH_HALF);
     if (first)
         f->due_ns = 0;
     if (!f->queued) {
@@ -557,6 +561,16 @@ static bool clears_up_locked(struct flush *fl, struct target *t, int err, unsign
     return true;
 }
 
+/* A half file is waited for by nobody: its writer may take for ever. */
+static bool skip_half_locked(struct flush *fl, struct node *n)
+{
+    if ((fl->flags & CACHE_FLUSH_HALF) || n->dir || !file_is_half_locked(fl->cache, n))
+        return false;
+    free(fl->half);
+    fl->half = node_path(n);
+    return true;
+}
+
 /* True when all is there; else what is known of the progress and of a failure, and whether that
  * stays. */
 static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *total,
@@ -567,13 +581,14 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
     *done = *total = 0;
     fl->left = 0;
     fl->hurried = first;
+    free(take_ptr(fl->half));
     for (size_t i = 0; i < fl->n; i++) {
         struct node *n = fl->v[i].node;
         uint64_t size = n->dir ? 0 : n->size;
         bool ok = target_done(&fl->v[i]);
         *total += size;
         *done += ok ? size : n->file && n->file->uploading ? n->file->upload_done : 0;
-        if (ok)
+        if (ok || skip_half_locked(fl, n))
             continue;
         all = false;
         fl->left++;
@@ -604,6 +619,17 @@ static bool much_is_left(const struct flush *fl)
     return fl->left > (size_t)fl->cache->config.upload_jobs * 4;
 }
 
+/* All else is in the store. */
+static int tell_half(const struct flush *fl, struct op *op)
+{
+    return fl->half
+               ? op_fail(op, -ETXTBSY,
+                         "%s is being written, and not published half: close or fsync() it, "
+                         "or publish it as it is with `runfs flush --open`",
+                         fl->half)
+               : 0;
+}
+
 static int wait_flushed(struct flush *fl, struct op *op,
                         void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg)
 {
@@ -631,7 +657,7 @@ static int wait_flushed(struct flush *fl, struct op *op,
         if (progress)
             progress(arg, done, total);
         if (all)
-            return 0;
+            return tell_half(fl, op);
         if (final)
             return error;
         struct op probe = *op;
@@ -641,16 +667,15 @@ static int wait_flushed(struct flush *fl, struct op *op,
     }
 }
 
-int cache_flush_path(struct cache *c, const char *path, bool with_staged, struct op *op,
+int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct op *op,
                      void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
                      void *arg)
 {
-    struct flush fl = {
-        .cache = c, .path = path, .with_staged = with_staged, .began_ns = clock_mono_ns()};
+    struct flush fl = {.cache = c, .path = path, .flags = flags, .began_ns = clock_mono_ns()};
 
     int r = settle_doubts(&fl);
     mutex_lock(&c->lock);
-    bool drains = with_staged && *path == '\0';
+    bool drains = (flags & CACHE_FLUSH_STAGED) && *path == '\0';
     c->drain += drains;
     if (r == 0)
         r = gather_locked(&fl);
@@ -667,6 +692,7 @@ int cache_flush_path(struct cache *c, const char *path, bool with_staged, struct
     drop_targets_locked(&fl);
     mutex_unlock(&c->lock);
     free(fl.v);
+    free(fl.half);
     return r;
 }
 

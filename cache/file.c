@@ -62,6 +62,13 @@ static bool all_stored(const struct node *n)
     return !(n->flags & NODE_ATTR_DIRTY);
 }
 
+unsigned file_stamp_begun(const struct file *f)
+{
+    if (!f->beginners)
+        return 0;
+    return f->whole_mtime_ns ? STAMP_BEGUN | STAMP_WHOLE : STAMP_BEGUN;
+}
+
 static void stamp_of_node(struct node *n, struct stamp_attrs *ret)
 {
     struct file *f = n->file;
@@ -95,6 +102,9 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret)
         ret->synced_mtime_ns = f->synced_mtime_ns;
         ret->synced_size = f->synced_size;
     }
+    ret->flags |= file_stamp_begun(f);
+    ret->whole_mtime_ns = f->whole_mtime_ns;
+    ret->whole_size = f->whole_size;
 }
 
 static struct mutex *stamp_lock_of(struct cache *c, const struct node *n)

@@ -255,8 +255,13 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
                  int flags, const struct cache_cred *cred, struct waiter *w,
                  struct node **ret_node, struct stat *st, struct handle **ret)
 {
-    const struct making m = {
-        .parent = parent, .name = name, .mode = mode, .cred = cred, .keep_fd = true};
+    /* Who appends writes a log, which is what it is at any moment. */
+    const struct making m = {.parent = parent,
+                             .name = name,
+                             .mode = mode,
+                             .cred = cred,
+                             .keep_fd = true,
+                             .begins = (flags & O_ACCMODE) != O_RDONLY && !(flags & O_APPEND)};
     struct node *n = NULL;
     int r = make(c, &m, w, &n, st);
     bool made = r == 0;
@@ -274,6 +279,10 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
              : cache_open(c, n, flags & ~(O_CREAT | O_EXCL), w, ret);
     if (made) {
         mutex_lock(&c->lock);
+        if (r == 0)
+            (*ret)->begins = m.begins;
+        else
+            n->file->beginners = 0;
         file_put_fd_locked(c, n->file, FD_WRITE);
         mutex_unlock(&c->lock);
     }

@@ -168,7 +168,11 @@ struct file {
     bool keys_cut;           /* the stamp has not all of them */
     struct mirror_fd fds[2]; /* FD_READ and FD_WRITE */
     unsigned open_handles, write_handles, exec_handles;
-    unsigned truncates;  /* under way, by path: as writers */
+    unsigned truncates;     /* under way, by path: as writers */
+    unsigned beginners;     /* handles that made the content anew, and have not ended that */
+    int64_t whole_mtime_ns; /* of the mirror file when one of them closed it; 0: not, or it was
+                               written since */
+    uint64_t whole_size;
     bool passthrough;    /* mode of the open handles */
     int backing_slot;    /* the frontend's; its own lock */
     atomic_bool changed; /* set when a writer comes: an upload that reads the file stops */
@@ -220,6 +224,7 @@ struct file {
     bool uploading;
     bool held;                  /* a mapping may still write */
     bool wanted;                /* somebody waits for it: no settling, staging names too */
+    bool wanted_half;           /* as it is, though who made it anew has not ended that */
     uint64_t wanted_generation; /* the last one that somebody waits, or waited, for */
     int64_t
         readers_ns;   /* CLOCK_MONOTONIC; since when it waits for readers of what it replaces */
@@ -289,6 +294,7 @@ struct handle {
     bool writable;
     bool keeps_fd;        /* FD_WRITE has a user for as long as the handle lives */
     bool told;            /* this handle has been given the last error */
+    bool begins;          /* among file.beginners */
     uint64_t opened_size; /* of the file then */
 };
 
@@ -547,6 +553,8 @@ int file_need(struct cache *c, struct node *n);
 /* The mirror file's descriptor, made when there is none, as file_get_fd(); -ESTALE: it has no
  * name any more. Takes ns for writing. */
 int file_need_fd(struct cache *c, struct node *n, enum file_fd which);
+/* STAMP_BEGUN and STAMP_WHOLE as they are to be. */
+unsigned file_stamp_begun(const struct file *f);
 /* Writes the stamp's attributes as the node is now. `fd` is its mirror file or directory. */
 int node_write_stamp(struct cache *c, struct node *n, int fd);
 /* The same, found by path; takes ns for reading. */
@@ -654,6 +662,11 @@ void file_unwant_locked(struct file *f);
  * them, and what is read is what the disk had before. Told once, so the file is held back from
  * then on. What is read before the call is right when it returns 0. */
 int file_check_kept(struct cache *c, struct node *n, int fd);
+/* Whether the content was made anew by a writer that has not said of what is there now that it
+ * is whole: it replaces nothing unless that is asked for. A log is what it is at any moment. */
+bool file_is_half_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
+/* The handle is about to make the content anew. */
+void handle_begin_anew(struct cache *c, struct handle *h);
 /* Truncates or extends. 0, CACHE_PARKED or an error. */
 int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter *w);
 
@@ -759,6 +772,7 @@ struct making {
     uint64_t rdev;
     const struct cache_cred *cred;
     bool keep_fd; /* of a file that is opened next: FD_WRITE is in use when it is made */
+    bool begins;  /* by that handle: it is among file.beginners */
 };
 /* A new node at `path` ("" without one), of no name yet. NULL without memory. */
 struct node *node_make_locked(struct cache *c, const struct making *m, const char *path)

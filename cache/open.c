@@ -157,14 +157,81 @@ static bool disk_lost(int fd)
            (errno == EIO || err_is_no_space(-errno));
 }
 
+/* ---- half files ---- */
+
+void handle_begin_anew(struct cache *c, struct handle *h)
+{
+    struct file *f = h->node->file;
+
+    mutex_lock(&c->lock);
+    f->beginners += !h->begins;
+    h->begins = true;
+    f->whole_mtime_ns = 0;
+    mutex_unlock(&c->lock);
+}
+
+/* What is there from now on is a change of something whole. Whether the stamp must learn it. */
+static bool end_begun_locked(struct handle *h)
+{
+    if (!h->begins)
+        return false;
+    h->begins = false;
+    h->node->file->beginners--;
+    return true;
+}
+
+/* A close() by who made the content anew: it is whole as it is now. He may have more
+ * descriptors of it, so that this holds until the next write only; when the last one is closed
+ * it holds for good. Whether the stamp must learn it. */
+static bool declare_whole_locked(struct handle *h, const struct stat *st)
+{
+    struct file *f = h->node->file;
+    int64_t mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
+
+    if (!h->begins || (f->whole_mtime_ns == mtime_ns && f->whole_size == (uint64_t)st->st_size))
+        return false;
+    f->whole_mtime_ns = mtime_ns;
+    f->whole_size = (uint64_t)st->st_size;
+    return true;
+}
+
+/* Before it changes again. A write past the daemon moves its mtime or size instead. */
+static int withdraw_whole(struct cache *c, struct node *n, int fd)
+{
+    struct file *f = n->file;
+
+    mutex_lock(&c->lock);
+    bool said = f->beginners && f->whole_mtime_ns;
+    if (said)
+        f->whole_mtime_ns = 0;
+    mutex_unlock(&c->lock);
+    return said ? node_write_stamp(c, n, fd) : 0;
+}
+
+bool file_is_half_locked(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+
+    mutex_assert_held(&c->lock);
+    if (!f || !f->beginners)
+        return false;
+    node_look_locked(c, n);
+    if (f->whole_mtime_ns == mirror_time(&c->mirror, n->mtime_ns) && f->whole_size == n->size)
+        return false;
+    auto_free char *path = node_path(n);
+    return !path || !path_is_log(c, path);
+}
+
 /* STAMP_WRITING is on the disk before a writable open is answered, or a truncate begins; both
- * are among the writers by now. Another one may just be writing it: that is not waited for. */
+ * are among the writers by now. So is STAMP_BEGUN before the content is made anew. Another one
+ * may just be writing it: that is not waited for. */
 static int stamp_writing(struct cache *c, struct node *n, int fd)
 {
     struct file *f = n->file;
 
     mutex_lock(&c->lock);
-    bool there = f->noted & STAMP_WRITING;
+    bool begun_there = (f->noted & (STAMP_BEGUN | STAMP_WHOLE)) == file_stamp_begun(f);
+    bool there = (f->noted & STAMP_WRITING) && begun_there;
     f->writing_stamp = true;
     mutex_unlock(&c->lock);
     int r = there ? 0 : node_write_stamp(c, n, fd);
@@ -269,6 +336,28 @@ int file_open_made(struct cache *c, struct node *n, int flags, struct handle **r
     return open_file(c, n, flags, ret);
 }
 
+/* Who makes the content anew is counted from before that. */
+static int truncate_anew(struct cache *c, struct node *n, int flags, struct waiter *w,
+                         struct handle **ret)
+{
+    struct file *f = n->file;
+
+    mutex_lock(&c->lock);
+    f->beginners++;
+    f->whole_mtime_ns = 0;
+    mutex_unlock(&c->lock);
+    int r = file_truncate(c, n, 0, w);
+    if (r == 0)
+        r = open_file(c, n, flags, ret);
+    mutex_lock(&c->lock);
+    if (r == 0)
+        (*ret)->begins = true;
+    else
+        f->beginners--;
+    mutex_unlock(&c->lock);
+    return r;
+}
+
 /* The file has a writer all the while: nothing is uploaded of it in between. */
 static int open_emptied(struct cache *c, struct node *n, int flags, struct waiter *w,
                         struct handle **ret)
@@ -277,9 +366,7 @@ static int open_emptied(struct cache *c, struct node *n, int flags, struct waite
 
     if (fd < 0)
         return fd;
-    int r = file_truncate(c, n, 0, w);
-    if (r == 0)
-        r = open_file(c, n, flags, ret);
+    int r = truncate_anew(c, n, flags, w, ret);
     mutex_lock(&c->lock);
     file_put_fd_locked(c, n->file, FD_WRITE);
     if (r != 0 && n->file->open_handles == 0)
@@ -600,6 +687,19 @@ static ssize_t write_some(int fd, const void *buf, size_t len, uint64_t off)
     return (ssize_t)done;
 }
 
+/* handle_fd_get() for who changes the content next. */
+static int change_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret)
+{
+    int r = handle_fd_get(c, h, ret);
+
+    if (r < 0)
+        return r;
+    r = withdraw_whole(c, h->node, ret->fd);
+    if (r < 0)
+        handle_fd_put(c, ret);
+    return r;
+}
+
 /* Where the file ends, which the kernel takes to be at `*off`. */
 static int find_end(int fd, uint64_t *off)
 {
@@ -628,7 +728,7 @@ ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t l
 
     if (r != 0)
         return write_failed(c, n, off, r, false);
-    r = handle_fd_get(c, h, &at);
+    r = change_fd_get(c, h, &at);
     if (r < 0)
         return r;
     r = append ? find_end(at.fd, &off) : 0;
@@ -654,7 +754,7 @@ int cache_fallocate(struct cache *c, struct handle *h, int mode, uint64_t off, u
     int r = write_ready(c, h->node, w);
 
     if (r == 0)
-        r = handle_fd_get(c, h, &at);
+        r = change_fd_get(c, h, &at);
     if (r != 0)
         return r;
     r = fallocate(at.fd, mode, (off_t)off, (off_t)len) < 0 ? -errno
@@ -672,7 +772,7 @@ static ssize_t copy_range(struct cache *c, struct handle *in, uint64_t off_in,
 
     if (r < 0)
         return r;
-    r = handle_fd_get(c, out, &target);
+    r = change_fd_get(c, out, &target);
     if (r == 0) {
         ssize_t n = copy_file_range(source.fd, &from, target.fd, &to, len, 0);
         r = n < 0 ? -errno : note_change(c, out->node, target.fd);
@@ -797,6 +897,7 @@ static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, b
     mutex_lock(&c->lock);
     atomic_store(&n->file->changed, true);
     n->file->generation++;
+    n->file->whole_mtime_ns = 0;
     mutex_unlock(&c->lock);
     int r = stamp_writing(c, n, fd);
     if (r == 0 && ftruncate(fd, (off_t)size) < 0)
@@ -864,6 +965,7 @@ static int tell_error_locked(struct handle *h)
 void file_unwant_locked(struct file *f)
 {
     f->wanted = f->wanted && f->upload_waiters.head;
+    f->wanted_half = false;
 }
 
 /* Parks until the store has what the file was when this was called first: what others write
@@ -911,7 +1013,8 @@ static void number_locked(struct cache *c, struct node *n, const struct waiter *
 }
 
 /* A close gives the file its number in the order. */
-static int number_close(struct cache *c, struct handle *h, int fd, const struct waiter *w)
+static int number_close(struct cache *c, struct handle *h, int fd, bool inherited,
+                        const struct waiter *w)
 {
     struct node *n = h->node;
     struct file *f = n->file;
@@ -919,6 +1022,7 @@ static int number_close(struct cache *c, struct handle *h, int fd, const struct 
 
     mutex_lock(&c->lock);
     int r = file_look_locked(c, n, fd, &st);
+    bool whole = r == 0 && !inherited && declare_whole_locked(h, &st);
     mutex_unlock(&c->lock);
     /* Before it is queued: it may go up from then on. */
     bool looked = r == 0 && look_for_cut(c, h, &st);
@@ -927,7 +1031,19 @@ static int number_close(struct cache *c, struct handle *h, int fd, const struct 
     number_locked(c, n, w);
     bool numbered = f->seq != before;
     mutex_unlock(&c->lock);
-    return r == 0 && (numbered || looked) ? node_write_stamp(c, n, fd) : r;
+    return r == 0 && (numbered || looked || whole) ? node_write_stamp(c, n, fd) : r;
+}
+
+/* The last descriptor was closed. A mapping may still change it: that is a change of something
+ * whole. Without this stamp the one of the close() counts. */
+static void note_ended(struct cache *c, struct handle *h)
+{
+    struct handle_fd fd;
+
+    if (handle_fd_get(c, h, &fd) < 0)
+        return;
+    (void)node_write_stamp(c, h->node, fd.fd);
+    handle_fd_put(c, &fd);
 }
 
 void cache_release(struct cache *c, struct handle *h)
@@ -944,8 +1060,20 @@ void cache_release(struct cache *c, struct handle *h)
         (f->writing_stamp || f->state == FILE_DIRTY))
         file_queue_locked(c, n);
     f->kept_generation = f->passthrough ? UINT64_MAX : f->generation;
+    bool ended = end_begun_locked(h) && n->links;
+    mutex_unlock(&c->lock);
+    if (ended)
+        note_ended(c, h);
+    mutex_lock(&c->lock);
     leave_locked(c, h);
     cache_check_locked(c);
+    mutex_unlock(&c->lock);
+}
+
+void cache_abandon(struct cache *c, struct handle *h)
+{
+    mutex_lock(&c->lock);
+    h->begins = false; /* and stays among the beginners: no close() comes any more */
     mutex_unlock(&c->lock);
 }
 
@@ -1064,7 +1192,7 @@ static int start_sync(struct cache *c, struct node *n, int dir_fd, bool writable
     return r;
 }
 
-int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
+static int flush_handle(struct cache *c, struct handle *h, bool inherited, struct waiter *w)
 {
     struct handle_fd fd;
 
@@ -1073,11 +1201,14 @@ int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
     int r = handle_fd_get(c, h, &fd);
     if (r < 0)
         return r;
-    r = number_close(c, h, fd.fd, w);
+    r = number_close(c, h, fd.fd, inherited, w);
     handle_fd_put(c, &fd);
     crash_point("close-stamped");
     mutex_lock(&c->lock);
-    if (r == 0 && c->config.durability == DURABILITY_STORE)
+    /* What who makes it anew has not ended is nothing that a child could wait for. */
+    bool waits = c->config.durability == DURABILITY_STORE &&
+                 !(inherited && file_is_half_locked(c, h->node));
+    if (r == 0 && waits)
         r = store_has_locked(c, h, w);
     else if (r == 0)
         r = tell_error_locked(h);
@@ -1087,6 +1218,17 @@ int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
     return r == 0 && synced ? start_sync(c, h->node, -1, true, w) : r;
 }
 
+int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
+{
+    return flush_handle(c, h, false, w);
+}
+
+int cache_flush_inherited(struct cache *c, struct handle *h, struct waiter *w)
+{
+    return flush_handle(c, h, true, w);
+}
+
+/* Before a sync: what the file is now, which is whole, as its writer says. */
 static int look_through(struct cache *c, struct handle *h)
 {
     struct handle_fd fd;
@@ -1097,7 +1239,10 @@ static int look_through(struct cache *c, struct handle *h)
         return r;
     mutex_lock(&c->lock);
     r = file_look_locked(c, h->node, fd.fd, &st);
+    bool whole = r == 0 && end_begun_locked(h);
     mutex_unlock(&c->lock);
+    if (whole)
+        r = node_write_stamp(c, h->node, fd.fd);
     handle_fd_put(c, &fd);
     return r;
 }

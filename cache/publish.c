@@ -103,9 +103,17 @@ static bool live_upload_due(struct cache *c, struct file *f, const char *path, i
            now - f->uploaded_live_ns >= c->config.upload_interval_ns && path_is_log(c, path);
 }
 
+/* Half a file goes up only for who asks for it so, or waits for what was there when he closed.
+ */
+static bool is_withheld_locked(struct cache *c, struct file *f)
+{
+    return !f->wanted_half && !f->upload_waiters.head && file_is_half_locked(c, f->node);
+}
+
 static bool may_upload(struct cache *c, struct file *f, const char *path, int64_t now)
 {
-    if (f->cut || (f->write_handles && !live_upload_due(c, f, path, now)))
+    if (f->cut || (f->write_handles && !live_upload_due(c, f, path, now)) ||
+        is_withheld_locked(c, f))
         return false;
     if (f->staged && !f->wanted && !c->drain)
         return false;

@@ -513,6 +513,28 @@ static int keep_unsynced(struct scan *s, const char *path, const struct stamp_at
                 "was changed but not synced before the machine went down");
 }
 
+/* Whether who made the content anew had not said of it, as it is, that it is whole. A log is
+ * what it is at any moment. */
+static bool is_half(struct cache *c, const char *path, const struct stamp_attrs *a,
+                    const struct stat *st)
+{
+    int64_t mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
+    bool whole = (a->flags & STAMP_WHOLE) && a->whole_mtime_ns == mtime_ns &&
+                 a->whole_size == (uint64_t)st->st_size;
+
+    return (a->flags & STAMP_BEGUN) && !whole && !path_is_log(c, path);
+}
+
+/* No removal waited for a file that was never closed. */
+static int keep_half(struct scan *s, const char *path, const struct stamp_attrs *a,
+                     const struct stat *st)
+{
+    if (st->st_size == 0)
+        return push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
+    return keep(s, path, a->first_seq ? a->first_seq : UINT64_MAX,
+                "was being written by a program that had not closed it when the mount ended");
+}
+
 /* Nobody knows what of it is there, nor whether the store has it. */
 static int keep_unstamped(struct scan *s, const char *path)
 {
@@ -580,6 +602,8 @@ static int scan_file(struct scan *s, const char *path, int fd, const struct stat
     bool owes = a.flags & STAMP_WRITING;
     if (owes && !trusted(c, &a, st))
         return keep_unsynced(s, path, &a);
+    if (owes && is_half(c, path, &a, st))
+        return keep_half(s, path, &a, st);
     return enter_name(s, path, &a, st, fd);
 }
 

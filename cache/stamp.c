@@ -30,14 +30,19 @@ static int write_text(int fd, const char *name, const char *text, size_t len)
 int stamp_parse_attrs(const char *text, struct stamp_attrs *ret)
 {
     struct stamp_attrs a = {0};
-    int end = 0;
+    int end = 0, more = 0;
     int n = sscanf(text,
                    "1 %" SCNx64 " %" SCNo32 " %" SCNu32 " %" SCNu32 " %" SCNx64 " %" SCNu64
                    " %" SCNu64 " %" SCNu64 " %x %" SCNd64 " %" SCNu64 "%n",
                    &a.ino, &a.mode, &a.uid, &a.gid, &a.rdev, &a.birth, &a.seq, &a.first_seq,
                    &a.flags, &a.synced_mtime_ns, &a.synced_size, &end);
 
-    if (n != 11 || text[end] != '\0')
+    if (n != 11)
+        return -EINVAL;
+    if ((a.flags & STAMP_WHOLE) && sscanf(text + end, " %" SCNd64 " %" SCNu64 "%n",
+                                          &a.whole_mtime_ns, &a.whole_size, &more) != 2)
+        return -EINVAL;
+    if (text[end + more] != '\0')
         return -EINVAL;
     *ret = a;
     return 0;
@@ -59,6 +64,9 @@ int stamp_write_attrs(int fd, const struct stamp_attrs *a)
                      " %" PRIu64 " %" PRIu64 " %x %" PRId64 " %" PRIu64,
                      a->ino, a->mode, a->uid, a->gid, a->rdev, a->birth, a->seq, a->first_seq,
                      a->flags, a->synced_mtime_ns, a->synced_size);
+    if (a->flags & STAMP_WHOLE)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, " %" PRId64 " %" PRIu64,
+                      a->whole_mtime_ns, a->whole_size);
 
     return write_text(fd, STAMP_ATTRS, text, (size_t)n);
 }

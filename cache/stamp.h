@@ -28,6 +28,8 @@ enum stamp_flags {
     STAMP_LOST = 1 << 5,       /* L: the disk lost what was written; not to be published */
     STAMP_MANY = 1 << 6,       /* M: more names than records; the store has them all */
     STAMP_KEYS_CUT = 1 << 7,   /* K: more records than were written */
+    STAMP_BEGUN = 1 << 8,      /* B: made anew by a writer that had not ended then */
+    STAMP_WHOLE = 1 << 9, /* H: who said at whole_mtime_ns and whole_size that it is whole */
 };
 
 struct stamp_attrs {
@@ -40,6 +42,8 @@ struct stamp_attrs {
     unsigned flags;     /* enum stamp_flags */
     int64_t synced_mtime_ns;
     uint64_t synced_size;
+    int64_t whole_mtime_ns; /* STAMP_WHOLE */
+    uint64_t whole_size;
 };
 
 /* In place of an etag: there is, or may be, a version, but which is not known. */

@@ -144,11 +144,16 @@ static int request_path(struct connection *c, const json_t *request, char **ret)
     return err;
 }
 
+static unsigned flush_flags(const json_t *request)
+{
+    return (json_is_true(json_object_get(request, "staged")) ? CACHE_FLUSH_STAGED : 0u) |
+           (json_is_true(json_object_get(request, "open")) ? CACHE_FLUSH_HALF : 0u);
+}
+
 static int handle_transfer(struct connection *c, const json_t *request, bool flush)
 {
     struct cache *cache = c->server->cache;
     auto_free char *path = NULL;
-    bool staged = json_is_true(json_object_get(request, "staged"));
     struct op op;
     int err = request_path(c, request, &path);
 
@@ -157,7 +162,7 @@ static int handle_transfer(struct connection *c, const json_t *request, bool flu
     op_init(&op, request_timeout(request));
     op.cancelled = &c->gone;
     if (flush)
-        err = cache_flush_path(cache, path, staged, &op, send_progress, c);
+        err = cache_flush_path(cache, path, flush_flags(request), &op, send_progress, c);
     else
         err = cache_fetch_path(cache, path, &op, send_progress, c);
     if (err)

@@ -32,9 +32,12 @@ static const struct command commands[] = {
      "  --watch   again every second\n"
      "  --files   also one line for each file and operation the store lacks\n",
      command_status},
-    {"flush", "PATH... [--timeout TIME] [--staged]", "Return when these are in the store",
+    {"flush", "PATH... [--timeout TIME] [--staged] [--open]",
+     "Return when these are in the store",
      "Staging names such as *.tmp are not published before they are renamed; when some are\n"
-     "left the exit code is 1. --staged publishes them under the names they have.\n",
+     "left the exit code is 1. --staged publishes them under the names they have. Nor is a\n"
+     "file that a program makes anew before that closes or syncs it; --open publishes it\n"
+     "half, as it is.\n",
      command_flush},
     {"fetch", "PATH...", "Bring the whole content of these into the cache", "", command_fetch},
     {"pin", "PATH...", "Keep the content of these from eviction",

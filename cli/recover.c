@@ -95,7 +95,7 @@ static int upload(struct recovery *r, struct op *op)
     int err;
 
     progress_init(&progress, "uploading");
-    err = cache_flush_path(r->cache, "", true, op, progress_update, &progress);
+    err = cache_flush_path(r->cache, "", CACHE_FLUSH_STAGED, op, progress_update, &progress);
     progress_end(&progress);
     cache_get_stats(r->cache, &s);
     if (!err && !s.dirty_files && !s.pending_ops && !s.kept_files) {

@@ -269,10 +269,12 @@ static void drain(struct mount *m, const char *when)
 
         op_init(&op, OP_FOREVER);
         op.deadline_ns = all.deadline_ns;
-        err = cache_flush_path(m->cache, "", true, &op, NULL, NULL);
+        err = cache_flush_path(m->cache, "", CACHE_FLUSH_STAGED, &op, NULL, NULL);
         if (!err)
             return;
         log_warn("%s: not everything is in the store: %s", when, op.why);
+        if (err == -ETXTBSY)
+            return; /* who writes it may do so for ever */
         if (op_sleep(&all, pause_ns))
             return;
         pause_ns = pause_ns < 30 * NS_PER_SEC ? pause_ns * 2 : 60 * NS_PER_SEC;

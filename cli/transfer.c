@@ -14,7 +14,7 @@ struct transfer {
     const char *cmd;    /* of the request */
     const char *what;   /* for the progress bar; NULL for none */
     int64_t timeout_ns; /* for all paths together */
-    bool staged;
+    bool staged, open;
     bool may_be_missing; /* the path need not exist */
 };
 
@@ -27,6 +27,8 @@ static json_t *make_request(const struct transfer *t, const char *rel, int64_t l
         return NULL;
     if (t->staged)
         (void)json_object_set_new(request, "staged", json_true());
+    if (t->open)
+        (void)json_object_set_new(request, "open", json_true());
     if (left_ns != OP_FOREVER)
         (void)json_object_set_new(request, "timeout_ms", json_integer(left_ns / NS_PER_MS));
     return request;
@@ -79,6 +81,7 @@ static int transfer_all(struct transfer *t, const struct command *self, int argc
 {
     const struct argument flush_table[] = {{.name = "--timeout", .time_ns = &t->timeout_ns},
                                            {.name = "--staged", .flag = &t->staged},
+                                           {.name = "--open", .flag = &t->open},
                                            {0}};
     const struct argument no_table[] = {{0}};
     bool is_flush = strcmp(t->cmd, "flush") == 0;

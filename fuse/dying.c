@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TASK_EXITING 0x4 /* PF_EXITING of the kernel's task flags */
 #define BIT(sig)     (UINT64_C(1) << ((sig)-1))
@@ -79,4 +80,20 @@ bool caller_is_dying(pid_t tid)
         return r == -ENOENT || (r == 0 && stat_says_exiting(text));
     }
     return r == 0 || r == -ENOENT;
+}
+
+/* Whether a thread belongs to the process that another one belongs to. */
+static bool is_thread_of(pid_t tid, pid_t other)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)other, (int)tid);
+    return access(path, F_OK) == 0;
+}
+
+bool caller_inherited(pid_t opener, pid_t caller)
+{
+    if (opener == caller || opener <= 0 || caller <= 0)
+        return false;
+    return !is_thread_of(opener, caller) && is_thread_of(opener, opener);
 }

@@ -1,4 +1,5 @@
-/* Whether a thread that waits in the kernel is about to end. */
+/* What /proc tells of callers: whether a thread that waits in the kernel is about to end, and
+ * whether an open file is its own. */
 #ifndef RUNFS_FUSE_DYING_H
 #define RUNFS_FUSE_DYING_H
 
@@ -9,6 +10,9 @@
  * can't be known: 0, the id of a caller in another pid namespace. A thread that is gone counts
  * as dying. */
 bool caller_is_dying(pid_t tid);
+/* Whether a caller has an open file by fork() from the process of `opener`, a thread that still
+ * lives. False for what can't be known. */
+bool caller_inherited(pid_t opener, pid_t caller);
 
 /* The same from the text of /proc/<tid>/status. */
 bool status_says_dying(const char *status);

@@ -313,8 +313,11 @@ void fs_unmount(struct fs *fs)
     disconnect(fs);
     notify_join(&fs->notify_nodes);
     notify_join(&fs->notify_entries);
-    while (fs->files)
+    while (fs->files) {
+        if (fs->files->handle)
+            cache_abandon(fs->cache, fs->files->handle);
         open_file_free(fs, fs->files);
+    }
 }
 
 void fs_get_stats(struct fs *fs, struct fs_stats *ret)

@@ -18,6 +18,7 @@
 struct open_file {
     struct open_file *prev, *next; /* in fs->files */
     struct handle *handle;         /* of a file */
+    pid_t opener;                  /* the thread that opened it; 0 when it can't be known */
     struct dirhandle *dir;         /* of a directory */
     unsigned backing;              /* slot of its backing id; 0: normal mode */
     size_t text_len;               /* of a control file */

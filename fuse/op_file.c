@@ -1,5 +1,6 @@
 /* The content of open files. Passthrough files come here for all but read and write. */
 #include "fuse/control.h"
+#include "fuse/dying.h"
 #include "fuse/fs_impl.h"
 #include "fuse/setid.h"
 
@@ -119,7 +120,11 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off
 
 static int run_flush(struct pending *p)
 {
-    return answer_done(p, cache_flush(p->fs->cache, p->file->handle, &p->waiter));
+    struct cache *c = p->fs->cache;
+    struct handle *h = p->file->handle;
+
+    return answer_done(p, p->flags ? cache_flush_inherited(c, h, &p->waiter)
+                                   : cache_flush(c, h, &p->waiter));
 }
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -131,6 +136,7 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct pending *p = file_request(req, fi, run_flush);
     if (!p)
         return;
+    p->flags = caller_inherited(p->file->opener, fuse_req_ctx(req)->pid);
     /* The kernel sends no interrupt for the close of a process that is exiting. */
     atomic_store(&p->interrupted, true);
     pending_start(p);

@@ -60,6 +60,7 @@ static int open_file_make(struct pending *p, struct handle *h, struct open_file 
         return -ENOMEM;
     }
     f->handle = h;
+    f->opener = fuse_req_ctx(p->req)->pid;
     int r = choose_mode(p, f);
     if (r) {
         open_file_free(fs, f);

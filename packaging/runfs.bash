@@ -41,7 +41,7 @@ _runfs() {
     mount:*) _runfs_complete_words "s3:// file:// mem:" "$word" ;;
     umount:-*) _runfs_complete_words "--timeout --help" "$word" ;;
     status:-*) _runfs_complete_words "--json --watch --files --help" "$word" ;;
-    flush:-*) _runfs_complete_words "--timeout --staged --help" "$word" ;;
+    flush:-*) _runfs_complete_words "--timeout --staged --open --help" "$word" ;;
     recover:-*) _runfs_complete_words "--list --publish --export -o --help" "$word" ;;
     umount:* | status:*) _runfs_complete_words "$(_runfs_mountpoints)" "$word" ;;
     esac

@@ -13,6 +13,7 @@ import hashlib
 import os
 import random
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -186,6 +187,51 @@ def ended_and_rebooted(work, name, options):
         check(p.read("changed") == p.written["changed"], "changed: not what was closed")
         check(not os.path.exists(p.path("removed")), "removed: it is back")
         p.finish()
+
+
+def begin_half(p, name):
+    """Makes a file anew and leaves it open; a child that inherited the descriptor closes its own."""
+    fd = os.open(p.path(name), os.O_WRONLY | os.O_TRUNC)
+    os.write(fd, b"h" * MIB)
+    subprocess.run(["true"], check=True)
+    os.write(fd, b"h" * MIB)
+    return fd
+
+
+def left_alone(fd):
+    with contextlib.suppress(OSError): # its daemon is gone
+        os.close(fd)
+
+
+def half_files(work, name, options):
+    """A whole version is not replaced by a half one: not after a kill, not by a flush, not at the end
+    of the mount; but when somebody asks for it by name."""
+    with Place(work, name, options) as p:
+        p.write("whole", 8 * MIB)
+        p.mount.flush(60)
+        fd = begin_half(p, "whole")
+        done = p.mount.run("flush", p.mount.mountpoint, "--timeout", "20", seconds=30)
+        check(done.returncode != 0 and "whole is being written" in done.stdout, f"runfs flush: {done.stdout.strip()}")
+        p.all_stored()
+        p.mount.kill()
+        left_alone(fd)
+        p.mount = p.new_mount().start()
+        check(p.read("whole") == p.written["whole"], "after a kill: not the whole version")
+        check("whole was being written" in p.log(), "the log does not tell of it")
+        fd = begin_half(p, "whole")
+        harness.end_process(p.mount.process, seconds=60)
+        check(p.mount.wait_dead() != 0, "the daemon ended with 0 although a file was half")
+        left_alone(fd)
+        p.all_stored()
+        p.mount = p.new_mount().start()
+        check(p.read("whole") == p.written["whole"], "after an end: not the whole version")
+        listed = p.mount.run("status", "--files", p.mount.mountpoint, seconds=30).stdout
+        check("2 kept" in listed, f"runfs status: {listed.strip()}")
+        fd = begin_half(p, "whole")
+        done = p.mount.run("flush", "--open", p.path("whole"), "--timeout", "20", seconds=30)
+        check(p.stored()["whole"] == digest(b"h" * 2 * MIB), f"runfs flush --open: {done.stdout.strip()}")
+        os.close(fd)
+        p.mount.kill()
 
 
 # ---- an upload in parts is broken off ------------------------------------------------------
@@ -607,7 +653,8 @@ def disk_filled_by_others(work, name, options):
 
 
 CASES = [server_stopped, server_stuck, connections_cut, umount_without_server, machine_rebooted,
-         ended_and_rebooted, upload_resumed, upload_of_changed_file, killed_around_parts, killed_around_copies,
+         ended_and_rebooted, half_files,
+         upload_resumed, upload_of_changed_file, killed_around_parts, killed_around_copies,
          damaged_at_the_server, small_cache_many_files, small_cache_one_file, disk_full_store_down, disk_full_store_up,
          disk_full_one_file, disk_filled_by_others]
 SLOW = [disk_full_store_down, server_stopped, small_cache_one_file, small_cache_many_files]

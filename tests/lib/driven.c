@@ -586,7 +586,7 @@ int driven_flush(struct driven *d)
     struct op op;
 
     op_init(&op, STUCK_NS);
-    int r = cache_flush_path(d->cache, "", true, &op, NULL, NULL);
+    int r = cache_flush_path(d->cache, "", CACHE_FLUSH_STAGED, &op, NULL, NULL);
     if (r < 0)
         (void)fprintf(stderr, "flush: %s\n", op.why);
     return r;

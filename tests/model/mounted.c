@@ -101,6 +101,22 @@ static int walk(struct mounted *m, struct waiting *w, const char *path, bool who
 
 static const struct cache_cred cred = {0};
 
+/* An open for emptying would leave a half file, which replaces nothing before it is closed:
+ * what the name shows after a kill is then the store's, of which the model knows nothing. */
+static int do_open_node(struct mounted *m, struct waiting *w, const struct step *s,
+                        struct node *n)
+{
+    struct stat empty = {0};
+    int r = 0;
+
+    if (s->flags & O_TRUNC)
+        ANSWER(m, w, r, cache_setattr(m->cache, n, NULL, CACHE_SET_SIZE, &w->w, &empty));
+    if (r == 0)
+        ANSWER(m, w, r,
+               cache_open(m->cache, n, s->flags & ~O_TRUNC, &w->w, &m->open[s->handle]));
+    return r;
+}
+
 static int do_open(struct mounted *m, struct waiting *w, const struct step *s)
 {
     struct cache *c = m->cache;
@@ -116,7 +132,7 @@ static int do_open(struct mounted *m, struct waiting *w, const struct step *s)
     } else if (r == 0) {
         ANSWER(m, w, r, cache_lookup(c, parent, name, &w->w, &n, &st));
         if (r == 0)
-            ANSWER(m, w, r, cache_open(c, n, s->flags, &w->w, &m->open[s->handle]));
+            r = do_open_node(m, w, s, n);
     }
     if (n)
         cache_forget(c, n, 1);
@@ -228,7 +244,7 @@ static int do_flush(struct mounted *m)
     struct op op;
 
     op_init(&op, STUCK_NS);
-    int r = cache_flush_path(m->cache, "", true, &op, NULL, NULL);
+    int r = cache_flush_path(m->cache, "", CACHE_FLUSH_STAGED, &op, NULL, NULL);
     if (r < 0)
         (void)fprintf(stderr, "flush: %s\n", op.why);
     return r;

@@ -238,7 +238,8 @@ static bool plan_open(struct tree *t, struct step *s, struct rng *rng, bool froz
     if ((name && name->inode->kind != KIND_FILE) || (!name && t->n > NAMES_MAX - 4))
         return false;
     s->handle = h;
-    s->flags = O_RDWR | (name ? 0 : O_CREAT);
+    /* What is made by appending is what it is at any moment, whether it is closed or not. */
+    s->flags = O_RDWR | (name ? 0 : O_CREAT | O_APPEND);
     if (name && (frozen || rng_below(rng, 2)))
         s->flags |= O_TRUNC;
     if (!name)

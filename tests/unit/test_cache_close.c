@@ -235,7 +235,8 @@ START_TEST(a_flush_that_gives_up_leaves_others_waiting)
     pthread_t t = occupy_uploader(&d);
     start_sync(&s, &d, h);
     op_init(&op, 300 * NS_PER_MS);
-    ck_assert_int_eq(cache_flush_path(d.cache, "f", true, &op, NULL, NULL), -ETIMEDOUT);
+    ck_assert_int_eq(cache_flush_path(d.cache, "f", CACHE_FLUSH_STAGED, &op, NULL, NULL),
+                     -ETIMEDOUT);
     free_uploader(t);
     ck_assert_int_eq(end_sync(&s), 0);
     ck_assert_int_eq(driven_close(&d, h), 0);
@@ -266,7 +267,7 @@ START_TEST(what_is_closed_during_a_flush_has_its_place)
     atomic_store(&gate.held[1], 1);
     if (closed_before)
         driven_put(&d, "f", "once", 4);
-    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_CREAT | O_APPEND, &h), 0);
     if (!closed_before)
         ck_assert_int_eq(driven_write(&d, h, "once", 4, 0), 0);
     ck_assert_int_eq(pthread_create(&t, NULL, run_flush, &d), 0);

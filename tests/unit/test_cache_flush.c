@@ -173,7 +173,8 @@ START_TEST(a_flush_tells_of_a_delete_that_is_refused)
     atomic_store(&refused, _i == 0 ? CALL_REMOVE : CALL_COPY);
     ck_assert_int_eq(_i == 0 ? driven_unlink(&d, "f") : driven_rename(&d, "f", "g"), 0);
     op_init(&op, 15 * NS_PER_SEC);
-    ck_assert_int_eq(cache_flush_path(d.cache, "", true, &op, NULL, NULL), -EACCES);
+    ck_assert_int_eq(cache_flush_path(d.cache, "", CACHE_FLUSH_STAGED, &op, NULL, NULL),
+                     -EACCES);
     ck_assert_msg(strstr(op.why, "refused"), "%s", op.why);
     /* What failed before says nothing of the next attempt. */
     atomic_store(&refused, -1);
@@ -198,7 +199,8 @@ START_TEST(a_flush_waits_for_a_removal_that_is_tried_again)
     driven_put(&d, "x/y", "y", 1);
     struct op op;
     op_init(&op, 20 * NS_PER_SEC);
-    ck_assert_msg(cache_flush_path(d.cache, "", true, &op, NULL, NULL) == 0, "%s", op.why);
+    ck_assert_msg(cache_flush_path(d.cache, "", CACHE_FLUSH_STAGED, &op, NULL, NULL) == 0, "%s",
+                  op.why);
     driven_stores(&d, "x/y", "y");
     driven_release(&d);
 }

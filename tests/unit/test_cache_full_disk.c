@@ -273,7 +273,7 @@ START_TEST(an_open_file_that_can_not_be_synced)
     atomic_store(&store.refuses, true);
     driven_put(&d, "first", "first", 5);
     ck_assert_int_eq(driven_unlink(&d, "old"), 0);
-    ck_assert_int_eq(driven_open(&d, "new", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_open(&d, "new", O_WRONLY | O_CREAT | O_APPEND, &h), 0);
     ck_assert_int_eq(driven_write(&d, h, "new", 3, 0), 0);
     atomic_store(&disk.sync_fails, true);
     ck_assert_int_lt(driven_flush(&d), 0);

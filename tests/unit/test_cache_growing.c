@@ -91,7 +91,8 @@ static void begin(uint64_t size, bool passthrough, enum durability durability)
     the.driven.config.part_size = PART;
     the.driven.config.upload_jobs = 1;
     driven_mount(&the.driven);
-    ck_assert_int_eq(driven_open(&the.driven, "f", O_RDWR | O_CREAT, &the.handle), 0);
+    ck_assert_int_eq(driven_open(&the.driven, "f", O_RDWR | O_CREAT | O_APPEND, &the.handle),
+                     0);
     ck_assert(handle_passthrough(the.handle) == passthrough);
     for (uint64_t i = 0; i < size; i++)
         data[i] = (char)(i / PART + i);

@@ -164,7 +164,7 @@ START_TEST(a_flush_sends_nothing_torn_of_an_open_file)
     driven_init(&d, see_torn);
     d.config.passthrough = true;
     driven_mount(&d);
-    ck_assert_int_eq(driven_open(&d, "f", O_RDWR | O_CREAT, &writer), 0);
+    ck_assert_int_eq(driven_open(&d, "f", O_RDWR | O_CREAT | O_APPEND, &writer), 0);
     await_second();
     write_as_opened(writer, "oldold");
     atomic_store(&armed, true);

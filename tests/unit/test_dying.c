@@ -74,6 +74,9 @@ START_TEST(live_processes)
         _exit(0);
     }
     ck_assert(!caller_is_dying(child));
+    ck_assert(!caller_inherited(getpid(), getpid()));
+    ck_assert(!caller_inherited(0, child));
+    ck_assert(caller_inherited(getpid(), child));
     (void)close(pipe_fds[0]);
     (void)close(pipe_fds[1]);
     siginfo_t info;
@@ -81,6 +84,7 @@ START_TEST(live_processes)
     ck_assert(caller_is_dying(child)); /* a zombie */
     ck_assert_int_eq(waitpid(child, NULL, 0), child);
     ck_assert(caller_is_dying(child)); /* gone */
+    ck_assert(!caller_inherited(child, getpid()));
 }
 END_TEST
 

@@ -1,0 +1,330 @@
+/* cache/: a file that somebody makes anew and has neither closed nor synced replaces nothing.
+ */
+#include "cache/cache.h"
+#include "common/mem.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct driven d;
+
+/* A store with `f` in a whole version, which outlives the process. */
+static void with_whole(void)
+{
+    driven_init_folder(&d, NULL, 1 << 20);
+    d.config.settle_ns = 10 * NS_PER_SEC; /* nothing goes up that no flush asks for */
+    driven_store(&d, "f", "the whole", 9);
+}
+
+static struct handle *begin(const char *path, int flags)
+{
+    struct handle *h = NULL;
+
+    ck_assert_int_eq(driven_open(&d, path, flags, &h), 0);
+    return h;
+}
+
+static void add(struct handle *h, const char *text, uint64_t off)
+{
+    ck_assert_int_eq(driven_write(&d, h, text, strlen(text), off), 0);
+}
+
+/* A close() without the end of the open file. */
+static void close_a_duplicate(struct handle *h)
+{
+    struct waiter none = {0};
+
+    ck_assert_int_eq(cache_flush(d.cache, h, &none), 0);
+}
+
+/* The mount of a daemon that was killed while `scene` had files open; the next is mounted. */
+static void killed_in(void (*scene)(void))
+{
+    int status;
+    pid_t pid = fork();
+
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        driven_mount(&d);
+        scene();
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    driven_mount(&d);
+}
+
+static uint64_t kept(void)
+{
+    struct cache_stats s;
+
+    cache_get_stats(d.cache, &s);
+    return s.kept_files;
+}
+
+static int flush(const char *path, unsigned flags)
+{
+    struct op op;
+
+    op_init(&op, 20 * NS_PER_SEC);
+    int r = cache_flush_path(d.cache, path, flags, &op, NULL, NULL);
+    ck_assert(r != -ETXTBSY || strstr(op.why, "f is being written"));
+    return r;
+}
+
+/* ---- killed ---- */
+
+static void overwrite(void)
+{
+    add(begin("f", O_WRONLY | O_TRUNC), "half", 0);
+}
+
+static void empty(void)
+{
+    (void)begin("f", O_WRONLY | O_TRUNC);
+}
+
+static void empty_by_handle(void)
+{
+    struct handle *h = begin("f", O_RDWR);
+    struct stat st = {0};
+    struct waiter none = {0};
+
+    ck_assert_int_eq(cache_setattr(d.cache, handle_node(h), h, CACHE_SET_SIZE, &none, &st), 0);
+    add(h, "half", 0);
+}
+
+static void overwrite_after_close(void)
+{
+    driven_put(&d, "f", "closed", 6);
+    overwrite();
+}
+
+static void overwrite_with_a_duplicate(void)
+{
+    struct handle *h = begin("f", O_WRONLY | O_TRUNC);
+
+    add(h, "one", 0);
+    close_a_duplicate(h);
+    add(h, "two", 0); /* as large, and perhaps within the same tick of the clock */
+}
+
+static void overwrite_and_fork(void)
+{
+    struct handle *h = begin("f", O_WRONLY | O_TRUNC);
+    struct waiter none = {0};
+
+    add(h, "one", 0);
+    ck_assert_int_eq(cache_flush_inherited(d.cache, h, &none), 0);
+}
+
+/* Which of them leaves something to keep. */
+static const struct {
+    void (*scene)(void);
+    unsigned kept;
+} halves[] = {{overwrite, 1},
+              {empty, 0},
+              {empty_by_handle, 1},
+              {overwrite_after_close, 1},
+              {overwrite_with_a_duplicate, 1},
+              {overwrite_and_fork, 1}};
+
+START_TEST(a_half_file_replaces_nothing)
+{
+    with_whole();
+    killed_in(halves[_i].scene);
+    ck_assert_uint_eq(kept(), halves[_i].kept);
+    driven_shows(&d, "f", "the whole");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "the whole");
+    driven_release(&d);
+}
+END_TEST
+
+static void make_new(void)
+{
+    add(begin("new", O_WRONLY | O_CREAT), "half", 0);
+}
+
+START_TEST(nor_does_it_come_as_something_new)
+{
+    struct stat st;
+
+    with_whole();
+    killed_in(make_new);
+    ck_assert_uint_eq(kept(), 1);
+    ck_assert_int_eq(driven_stat(&d, "new", &st), -ENOENT);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "new", NULL);
+    driven_release(&d);
+}
+END_TEST
+
+static void close_without_release(void)
+{
+    struct handle *h = begin("f", O_WRONLY | O_TRUNC);
+
+    add(h, "closed", 0);
+    close_a_duplicate(h);
+}
+
+static void close_and_set_time(void)
+{
+    close_without_release();
+    ck_assert_int_eq(driven_utimens(&d, "f", 1000 * NS_PER_SEC), 0);
+}
+
+static void sync_and_go_on(void)
+{
+    struct handle *h = begin("f", O_WRONLY | O_TRUNC);
+
+    add(h, "clo", 0);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    add(h, "sed", 3);
+}
+
+static void change_after_close(void)
+{
+    driven_put(&d, "f", "clo", 3);
+    add(begin("f", O_WRONLY), "sed", 3);
+}
+
+static void (*const wholes[])(void) = {close_without_release, close_and_set_time,
+                                       sync_and_go_on, change_after_close};
+
+START_TEST(what_was_closed_or_synced_is_published)
+{
+    with_whole();
+    killed_in(wholes[_i]);
+    ck_assert_uint_eq(kept(), 0);
+    driven_shows(&d, "f", "closed");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "closed");
+    driven_release(&d);
+}
+END_TEST
+
+static void write_logs(void)
+{
+    add(begin("f", O_WRONLY | O_APPEND), ", and more", 9);
+    add(begin("appended", O_WRONLY | O_CREAT | O_APPEND), "line", 0);
+    add(begin("train.log", O_WRONLY | O_CREAT | O_TRUNC), "line", 0);
+}
+
+START_TEST(a_log_goes_on_as_before)
+{
+    with_whole();
+    killed_in(write_logs);
+    ck_assert_uint_eq(kept(), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "the whole, and more");
+    driven_stores(&d, "appended", "line");
+    driven_stores(&d, "train.log", "line");
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- alive ---- */
+
+START_TEST(a_flush_leaves_half_files_out)
+{
+    with_whole();
+    driven_mount(&d);
+    struct handle *h = begin("f", O_WRONLY | O_TRUNC);
+    add(h, "half", 0);
+    driven_put(&d, "other", "closed", 6);
+    ck_assert_int_eq(flush("", CACHE_FLUSH_STAGED), -ETXTBSY);
+    driven_stores(&d, "other", "closed"); /* all else is there */
+    ck_assert_int_eq(flush("f", 0), -ETXTBSY);
+    driven_stores(&d, "f", "the whole");
+    ck_assert_int_eq(flush("f", CACHE_FLUSH_HALF), 0);
+    driven_stores(&d, "f", "half");
+    add(h, " and half", 4);
+    ck_assert_int_eq(flush("f", 0), -ETXTBSY);
+    driven_stores(&d, "f", "half");
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(flush("f", 0), 0);
+    driven_stores(&d, "f", "half and half");
+    driven_release(&d);
+}
+END_TEST
+
+START_TEST(a_flush_publishes_what_was_synced)
+{
+    with_whole();
+    driven_mount(&d);
+    struct handle *h = begin("f", O_WRONLY | O_TRUNC);
+    add(h, "synced", 0);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    ck_assert_int_eq(flush("", 0), 0);
+    driven_stores(&d, "f", "synced");
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
+/* Of what is synced the store is told, whatever is written behind that. */
+START_TEST(a_sync_to_the_store_returns)
+{
+    with_whole();
+    d.config.durability = DURABILITY_STORE;
+    driven_mount(&d);
+    struct handle *h = begin("f", O_WRONLY | O_TRUNC);
+    add(h, "synced", 0);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    driven_stores(&d, "f", "synced");
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
+/* As `runfs umount` and SIGTERM: what is half is named, and the next mount keeps it aside. */
+static void end_with_half(void)
+{
+    struct handle *h = begin("f", O_WRONLY | O_TRUNC);
+    add(h, "half", 0);
+    ck_assert_int_eq(flush("", CACHE_FLUSH_STAGED), -ETXTBSY);
+    cache_abandon(d.cache, h);
+    cache_release(d.cache, h);
+    ck_assert_int_eq(flush("", CACHE_FLUSH_STAGED), -ETXTBSY);
+    struct op op;
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(cache_end(d.cache, &op), 0);
+}
+
+START_TEST(an_end_publishes_nothing_half)
+{
+    with_whole();
+    killed_in(end_with_half);
+    ck_assert_uint_eq(kept(), 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "the whole");
+    driven_release(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_half");
+    TCase *t = tcase_create("cache_half");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, a_half_file_replaces_nothing, 0, (int)ARRAY_SIZE(halves));
+    tcase_add_test(t, nor_does_it_come_as_something_new);
+    tcase_add_loop_test(t, what_was_closed_or_synced_is_published, 0, (int)ARRAY_SIZE(wholes));
+    tcase_add_test(t, a_log_goes_on_as_before);
+    tcase_add_test(t, a_flush_leaves_half_files_out);
+    tcase_add_test(t, a_flush_publishes_what_was_synced);
+    tcase_add_test(t, a_sync_to_the_store_returns);
+    tcase_add_test(t, an_end_publishes_nothing_half);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
