@@ -413,6 +413,7 @@ int layer_init(struct layer *l, struct store *next,
     l->base.put_max = next->put_max;
     l->base.key_max = next->key_max;
     l->base.url = url;
+    l->base.endpoint = next->endpoint;
     l->base.root_id = next->root_id;
     l->base.next = next;
     l->around = around;

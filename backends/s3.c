@@ -491,6 +491,7 @@ static void s3_close(struct store *st)
     free(s->sse_kms_key_id);
     free(s->storage_class);
     free(s->base.url);
+    free(s->base.endpoint);
     free(s);
 }
 

@@ -156,6 +156,16 @@ static const char *ca_of(const struct s3 *s, const struct store_config *config)
                  given(store_config_get(config, "ca_file"), s->aws.ca_bundle));
 }
 
+static int open_endpoint(struct s3 *s, const struct store_config *config, struct op *op)
+{
+    const char *url = given(store_config_get(config, "endpoint"), s->aws.endpoint_url);
+
+    s->base.endpoint = url && *url ? strdup(url) : NULL;
+    if (url && *url && !s->base.endpoint)
+        return op_fail(op, -ENOMEM, "out of memory");
+    return s3_endpoint_parse(url, op, &s->endpoint);
+}
+
 static int open_settings(struct s3 *s, const struct store_config *config, struct op *op)
 {
     struct aws_profiles *profiles;
@@ -206,8 +216,7 @@ int s3_open(struct s3 *s, const char *url, const struct store_config *config, st
     if (!err)
         err = open_settings(s, config, op);
     if (!err)
-        err = s3_endpoint_parse(
-            given(store_config_get(config, "endpoint"), s->aws.endpoint_url), op, &s->endpoint);
+        err = open_endpoint(s, config, op);
     if (!err)
         err = open_region(s, config, op);
     if (!err)

@@ -265,9 +265,11 @@ struct store {
     unsigned key_max;   /* bytes of the longest key, below the root; of a directory that may get
                            an object of its own one less */
     char *url;          /* heap; the store's URL without secrets, without a trailing "/" */
-    char *root_id; /* a driver's, heap; layers borrow it. Tells a folder from another one that
-                      has its path later: its inode and when it was made (ns, 0 not known).
-                      NULL: the URL says it all */
+    char *endpoint; /* a driver's, heap; layers borrow it. Where its requests go, as an option,
+                       the environment or a profile says; NULL: the URL says it all */
+    char *root_id;  /* a driver's, heap; layers borrow it. Tells a folder from another one that
+                       has its path later: its inode and when it was made (ns, 0 not known).
+                       NULL: the URL says it all */
     struct store *next;         /* a layer's: the store below, owned; NULL in drivers */
     atomic_ullong hidden_names; /* a driver's: names that it could not even visit, until the
                                    wrapper of its listing takes them */

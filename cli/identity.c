@@ -12,26 +12,8 @@
 
 #define OPTIONS_NAME "store.json"
 
-/* Where S3 clients take the endpoint from when no option says it: the option's value wins, then
- * the variable for the service, then the common one. */
-static const char *endpoint_of(const char *url, const struct settings *store)
+char *identity_make(const char *url, const char *endpoint)
 {
-    static const char *const variables[] = {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"};
-    const char *endpoint = settings_get(store, "endpoint");
-
-    if (endpoint || strncmp(url, "s3://", 5) != 0)
-        return endpoint;
-    for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
-        endpoint = getenv(variables[i]);
-        if (endpoint && *endpoint)
-            return endpoint;
-    }
-    return NULL;
-}
-
-char *identity_make(const char *url, const struct settings *store)
-{
-    const char *endpoint = endpoint_of(url, store);
     auto_json json_t *j = json_pack("{s:o, s:s}", "url", control_text(url), "layout", "plain");
 
     if (!j || (endpoint && json_object_set_new(j, "endpoint", control_text(endpoint))))

@@ -4,9 +4,10 @@
 
 #include "common/config.h"
 
-/* JSON of what tells one store from another: its URL, its endpoint and its tree's layout; no
- * region, no secrets. The same store always gives the same text. Heap, NULL without memory. */
-char *identity_make(const char *url, const struct settings *store);
+/* JSON of what tells one store from another: its URL, its endpoint (struct store; NULL none),
+ * wherever that was set, and its tree's layout; no region, no secrets. The same store always
+ * gives the same text. Heap, NULL without memory. */
+char *identity_make(const char *url, const char *endpoint);
 
 /* Reads an identity back: the URL and the store options it holds. -EINVAL. */
 int identity_parse(const char *text, struct op *op, char **ret_url, struct settings *ret_store);

@@ -208,7 +208,7 @@ static int start(struct mount *m, bool foreground, struct op *op)
     /* On a folder that keeps none whoever sets one is told so. */
     m->request->options.cache.acl =
         mount_options_acl(&m->request->options) && (m->store->caps & STORE_ACLS);
-    m->identity = identity_make(m->store->url, &m->request->options.store);
+    m->identity = identity_make(m->store->url, m->store->endpoint);
     if (!m->identity)
         return op_fail(op, -ENOMEM, "out of memory");
     err = find_cache_dir(m, op);
