@@ -86,13 +86,22 @@ void dir_unqueue_locked(struct cache *c, struct node *dir)
     node_unref_locked(c, dir);
 }
 
-/* The name that is to be published next, heap. */
+/* The name that is to be published next, heap. One that failed comes after the others: the
+ * store may refuse it for good. */
 static char *dirty_path(struct node *n)
 {
-    for (struct entry *e = n->links; e; e = e->next_link)
-        if (e->dirty)
+    struct entry *failed = NULL;
+
+    for (struct entry *e = n->links; e; e = e->next_link) {
+        if (e->dirty && !e->failed)
             return entry_path(e);
-    return n->links ? entry_path(n->links) : NULL;
+        if (e->dirty && !failed)
+            failed = e;
+    }
+    for (struct entry *e = n->links; e; e = e->next_link)
+        e->failed = false; /* another round */
+    struct entry *next = failed ? failed : n->links;
+    return next ? entry_path(next) : NULL;
 }
 
 static bool live_upload_due(struct cache *c, struct file *f, const char *path, int64_t now)

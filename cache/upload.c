@@ -944,7 +944,7 @@ static void failed_locked(struct job *j, int r, const char *why)
     struct entry *e = entry_at(j->node, j->path);
 
     if (e)
-        e->tried = true; /* only the answer may have been lost */
+        e->tried = e->failed = true; /* only the answer may have been lost */
     if (is_bound(j) && is_answer(j) && err_is_transient(r))
         (void)late_put_locked(c, j->path, j->etag ? j->etag : "");
     if (r == CHANGED) {

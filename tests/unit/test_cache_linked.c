@@ -8,17 +8,30 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static struct driven d;
+static _Atomic(const char *) refused; /* puts of this key fail, or NULL */
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    const char *key = atomic_load(&refused);
+
+    (void)l;
+    return c->kind == CALL_PUT && key && strcmp(c->key, key) == 0
+               ? op_fail(c->op, -EIO, "put %s: refused", key)
+               : call_next(c);
+}
 
 /* dir/h1 and dir/h2 are one file, in the store and clean. */
 static void setup(void)
 {
-    driven_init_like_s3(&d, NULL);
+    atomic_store(&refused, NULL);
+    driven_init_like_s3(&d, around);
     d.config.attr_timeout_ns = d.config.list_timeout_ns = 200 * NS_PER_MS;
     driven_mount(&d);
     ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
@@ -201,6 +214,30 @@ START_TEST(a_change_that_crosses_theirs_is_told)
 }
 END_TEST
 
+/* The store refuses one name: the other goes up, and what was to be replaced under the first is
+ * known to the next mount, too. */
+START_TEST(a_change_that_goes_up_by_half)
+{
+    const char *late = name_of(_i % 2), *early = name_of(1 - _i % 2);
+    bool replaced = _i / 2;
+    char text[16] = "";
+
+    atomic_store(&refused, late);
+    driven_put(&d, "dir/h1", "changed", 7);
+    DRIVEN_WAIT(driven_stored(&d, early, text, sizeof(text)) == 7);
+    driven_stores(&d, late, "ours");
+    driven_unmount(&d);
+    atomic_store(&refused, NULL);
+    if (replaced)
+        driven_store(&d, late, "theirs", 6);
+    driven_mount(&d);
+    (void)driven_flush(&d); /* tells of a conflict */
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, late, replaced ? "theirs" : "changed");
+    driven_stores(&d, early, "changed");
+}
+END_TEST
+
 /* ---- another node removes one of them ---- */
 
 START_TEST(a_name_that_they_removed_goes_alone)
@@ -313,6 +350,7 @@ int main(void)
     tcase_add_loop_test(t, a_mount_finds_that_it_was_replaced, 0, 2);
     tcase_add_loop_test(t, a_reader_keeps_what_it_opened, 0, 2);
     tcase_add_loop_test(t, a_change_that_crosses_theirs_is_told, 0, 2);
+    tcase_add_loop_test(t, a_change_that_goes_up_by_half, 0, 4);
     tcase_add_loop_test(t, a_name_that_they_removed_goes_alone, 0, 2);
     tcase_add_loop_test(t, its_directory_can_be_removed, 0, 2);
     tcase_add_test(t, both_may_go_at_once);
