@@ -278,7 +278,6 @@ static int start_threads(struct cache *c)
 
 static int open_parts(struct cache *c, const struct cache_config *config, struct op *op)
 {
-    int damaged = 0;
     int r = copy_config(c, config);
 
     if (r < 0)
@@ -305,10 +304,9 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
     if (r < 0)
         return op_fail(op, r, "cache %s: can't draw a number for this mount: %s", c->mirror.dir,
                        strerror(-r));
-    r = journal_open(c->mirror.root_fd, c->mirror.dir, op, &c->journal, &damaged);
+    r = journal_open(c->mirror.root_fd, c->mirror.dir, op, &c->journal, NULL);
     if (r < 0)
         return r;
-    c->damaged_journal = damaged;
     c->uploading = calloc(c->config.upload_jobs + 1, sizeof(struct node *));
     r = c->uploading ? make_root(c) : -ENOMEM;
     if (r < 0)

@@ -653,7 +653,8 @@ int journal_open(int dir_fd, const char *dir, struct op *op, struct journal **re
     struct journal *j = calloc(1, sizeof(*j));
     char path[4096];
 
-    *ret_damaged = 0;
+    if (ret_damaged)
+        *ret_damaged = 0;
     if (!j)
         return -ENOMEM;
     j->queue.tail = &j->queue.head;
@@ -670,7 +671,8 @@ int journal_open(int dir_fd, const char *dir, struct op *op, struct journal **re
                  "from the mirror",
                  dir, j->db ? sqlite3_errmsg(j->db) : "can't open");
         close_db(j);
-        *ret_damaged = 1;
+        if (ret_damaged)
+            *ret_damaged = 1;
         r = set_aside(dir_fd);
         if (r == 0)
             r = try_open(j, path);

@@ -362,7 +362,6 @@ struct cache {
     int64_t started_ns;      /* constant; CLOCK_REALTIME; the time of what tells none */
     bool asks_dirs;          /* constant; a directory's attributes are those of its marker */
     bool has_index;          /* constant; the store can keep attribute indexes */
-    bool damaged_journal;    /* constant; what was in it is lost */
     struct origins *origins; /* constant; locked by itself, innermost */
 
     pthread_rwlock_t ns;

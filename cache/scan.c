@@ -368,7 +368,7 @@ static struct stamp_key *take_record(struct cache *c, struct entry *e, const cha
 {
     struct stamp_key *k = key_of(c, e->node->file, path);
 
-    e->tried = !k && !(a->flags & STAMP_KEYS_CUT) && !c->damaged_journal;
+    e->tried = !k && !(a->flags & STAMP_KEYS_CUT);
     e->may_exist = !e->tried;
     if (k && strcmp(k->etag, STAMP_ANY_VERSION) != 0)
         etag_set(&e->etag, k->etag);

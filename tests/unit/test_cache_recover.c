@@ -451,6 +451,34 @@ START_TEST(a_damaged_journal_loses_no_content)
 }
 END_TEST
 
+/* A log was rotated, nothing of it is here, and the row of the rename is lost: the store's
+ * object is all there is of the older one, and stays. The new one is kept beside it. */
+START_TEST(without_journal_nothing_of_unknown_origin_is_replaced)
+{
+    struct pending pending = {""};
+    struct driven d;
+
+    driven_init_like_s3(&d, refuse);
+    driven_store(&d, "log", "older", 5);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, ""), 1);
+    atomic_store(&refusing, true);
+    ck_assert_int_eq(driven_rename(&d, "log", "log.1"), 0);
+    driven_put(&d, "log", "newer", 5);
+    driven_put(&d, "new", "new", 3);
+    driven_unmount(&d);
+    damage(&d, "state.db", 0, 20000);
+    atomic_store(&refusing, false);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "log", "older");
+    driven_stores(&d, "new", "new");
+    cache_each_pending(d.cache, add_pending, &pending);
+    has_pending(&pending, "[kept log]", true);
+    driven_release(&d);
+}
+END_TEST
+
 /* Both at once: what was renamed and not synced has no name in the store that it could come
  * from, and its blocks may be lost. It is kept, and the store's own name shows again. */
 START_TEST(without_journal_after_a_reboot_a_renamed_file_is_kept)
@@ -578,6 +606,7 @@ int main(void)
     tcase_add_loop_test(t, what_followed_an_unsynced_file_is_not_removed, 0, 2);
     tcase_add_loop_test(t, what_has_no_close_keeps_its_place, 0, 6);
     tcase_add_loop_test(t, a_damaged_journal_loses_no_content, 0, ARRAY_SIZE(damages));
+    tcase_add_test(t, without_journal_nothing_of_unknown_origin_is_replaced);
     tcase_add_test(t, without_journal_after_a_reboot_a_renamed_file_is_kept);
     tcase_add_loop_test(t, many_names_of_one_file, 0, 3);
     suite_add_tcase(s, t);
