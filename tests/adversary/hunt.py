@@ -8,6 +8,7 @@ import time
 
 from harness import check
 from place import content
+from scenario import cp_a, replace_cache
 
 KEYS = ("f", "g", "ckpt", "d/f", "d/g", "e/f", "e/g", "run.log")
 STEPS = 30
@@ -180,9 +181,25 @@ class Story:
             self.w.store.connect()
             self.cut = False
 
+    def snap(self, node):
+        if self.snapshot is None and node is self.nodes[0]:
+            node.kill()
+            cp_a(node.cache, self.w.work.path(f"{self.w.name}-snapshot"))
+            self.snapshot = self.w.oracle.seen_until_now(node.name)
+            self.again(node)
+
+    def roll_back(self, node):
+        if self.snapshot is None or node is not self.nodes[0] or self.w.store.kind == "file":
+            return # a folder has no versions that would tell what is older
+        node.kill()
+        replace_cache(node, self.w.work.path(f"{self.w.name}-snapshot"))
+        self.w.oracle.rolled_back(node.name, self.snapshot, self.w.store.objects())
+        self.snapshot = None
+        self.again(node)
+
     OFTEN = (write, write, write, rewrite, rewrite, append, map, rename, exchange, move_folder, unlink, chmod, read,
              rest, rest, flush)
-    SELDOM = (kill, kill, terminate, reboot, move, cut_off, cut_off, connect, connect, connect)
+    SELDOM = (kill, kill, terminate, reboot, move, cut_off, cut_off, connect, connect, connect, snap, roll_back)
 
     def step(self):
         does = self.rng.choice(self.OFTEN if self.rng.random() < 0.75 else self.SELDOM)

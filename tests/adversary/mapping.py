@@ -19,19 +19,23 @@ class Mapping:
 
     def __init__(self, path):
         fd = os.open(path, os.O_RDWR)
+        self.size = os.fstat(fd).st_size
+        self.at = libc.mmap(None, self.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        failed = ctypes.get_errno() if self.at == MAP_FAILED else 0
         try:
-            self.size = os.fstat(fd).st_size
-            self.at = libc.mmap(None, self.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-            if self.at == MAP_FAILED:
-                raise OSError(ctypes.get_errno(), f"mmap of {path}")
-        finally:
-            os.close(fd)
+            os.close(fd) # which may tell of an earlier upload
+        except OSError:
+            self.__exit__()
+            raise
+        if failed:
+            raise OSError(failed, f"mmap of {path}")
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        libc.munmap(self.at, self.size)
+        if self.at != MAP_FAILED:
+            libc.munmap(self.at, self.size)
 
     def write(self, body):
         ctypes.memmove(self.at, body, len(body))

@@ -41,10 +41,11 @@ class Name:
         self.heads = []
         self.failed = [] # of the versions, those whose writers were told so
         self.damaged = False # the store was seen with what nobody closed, and that was said
+        self.brought = [] # contents that were those of another name, which a rename may bring in an older version
         self.also_whole = lambda body: False # contents (or None) that nobody closed, and that do as well
 
     def whole(self, body):
-        return any(v.body == body for v in self.versions) or self.also_whole(body)
+        return any(v.body == body for v in self.versions) or body in self.brought or self.also_whole(body)
 
 
 class Oracle:
@@ -79,6 +80,11 @@ class Oracle:
 
     def removed(self, node, key):
         return self.wrote(node, key, None)
+
+    def renamed(self, old, new):
+        """What the store has of the one it may have of the other, until the newest content is there."""
+        name = self.name(old)
+        self.name(new).brought += [v.body for v in name.versions if v.body is not None] + name.brought
 
     def saw(self, node, key, body):
         """A node read this content; it, and all that is older, is what its next write replaces."""

@@ -288,6 +288,8 @@ class Node:
     def exchange(self, one, two):
         bodies = self.read(one), self.read(two)
         renameat2(self.path(one), self.path(two), RENAME_EXCHANGE)
+        self.oracle.renamed(one, two)
+        self.oracle.renamed(two, one)
         self.oracle.wrote(self.name, one, bodies[1], blind=True)
         self.oracle.wrote(self.name, two, bodies[0], blind=True)
 
@@ -296,6 +298,7 @@ class Node:
         bodies = [self.read(key) for key in keys]
         os.rename(self.path(old), self.path(new))
         for key, body in zip(keys, bodies):
+            self.oracle.renamed(key, new + key.removeprefix(old))
             self.oracle.wrote(self.name, new + key.removeprefix(old), body, blind=True)
             self.oracle.removed(self.name, key)
 
@@ -306,6 +309,7 @@ class Node:
     def rename(self, old, new):
         body = self.read(old)
         os.rename(self.path(old), self.path(new))
+        self.oracle.renamed(old, new)
         self.oracle.wrote(self.name, new, body, blind=True)
         self.oracle.removed(self.name, old)
 
