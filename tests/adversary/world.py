@@ -173,12 +173,11 @@ class Node:
             f.write("00000000")
 
     def tear(self):
-        """As ext4 does it: sizes and stamps are there, blocks are not."""
-        synced = {key for key, v in self.oracle.owed_by(self.name) if v.synced}
+        """As ext4 does it: sizes and stamps are there, blocks are not. What was synced is whole under any name."""
+        synced = [v.body for name in self.oracle.names.values() for v in name.versions if v.synced]
         for where, _, files in os.walk(os.path.join(self.cache, "mirror")):
-            for name in files:
-                path = os.path.join(where, name)
-                if os.path.relpath(path, os.path.join(self.cache, "mirror")) not in synced:
+            for path in (os.path.join(where, name) for name in files):
+                if read_file(path) not in synced:
                     self.tear_file(path)
 
     @staticmethod
