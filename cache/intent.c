@@ -527,6 +527,7 @@ struct removal {
     struct intent *v[BATCH_MAX];
     bool skip[BATCH_MAX]; /* done, or published again meanwhile: only the row goes */
     size_t n;
+    bool removed; /* the store removed something */
 };
 
 /* What a live name says about an intended removal of its key. */
@@ -730,6 +731,7 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
         told = told || results[i] != 0;
     for (size_t i = 0; i < n; i++) {
         errs[index[i]] = told ? results[i] : all;
+        r->removed = r->removed || errs[index[i]] == 0;
         if (errs[index[i]] == -ESTALE)
             errs[index[i]] = settle_removal(c, r->v[index[i]], op, true);
     }
@@ -766,12 +768,12 @@ void intent_failed_locked(struct cache *c, struct intent *i, int err, const char
     i->due_ns = clock_mono_ns() + retry_delay_ns(c, i->attempts);
 }
 
-/* Somebody else's version has the name at the store: the next listing shows it. */
-static void removal_lost(struct cache *c, const struct intent *i, const char *why)
+/* What the store has under the name stays: the next listing shows it. */
+static void removal_given_up(struct cache *c, const struct intent *i, int err, const char *why)
 {
     log_error("%s", why);
     mutex_lock(&c->lock);
-    failure_note_locked(c, &c->write_failure, -ESTALE, why);
+    failure_note_locked(c, &c->write_failure, err, why);
     name_is_the_stores_locked(c, i->from);
     mutex_unlock(&c->lock);
 }
@@ -785,6 +787,9 @@ static void removal_over_locked(struct cache *c, struct intent *i, int err, int 
         return;
     }
     i->done = err == 0;
+    i->refused_ns = refusal_is_one(err) ? clock_mono_ns() : 0;
+    if (i->refused_ns)
+        refusal_probe_locked(c);
     if (i->done)
         err = op_fail(op, noted, "remove %s: it is done, but can't be noted in the cache: %s",
                       i->from, strerror(-noted));
@@ -793,10 +798,28 @@ static void removal_over_locked(struct cache *c, struct intent *i, int err, int 
     log_warn("delete failed, tried again: %s", op->why);
 }
 
+/* Whether another attempt would be no better: somebody else's version has the name, or the
+ * store refuses that, and removes others. */
+static bool is_in_vain(const struct intent *i, int err, struct op *op)
+{
+    if (err == -ESTALE)
+        return true;
+    if (!refusal_is_one(err) || !i->others_taken)
+        return false;
+    auto_free char *why = strdup(op->why);
+    (void)op_fail(
+        op, err,
+        "%s was removed here, but the store refuses the name and removes others: what "
+        "it has there stays in the store (%s)",
+        i->from, why ? why : strerror(-err));
+    return true;
+}
+
 static void run_removal(struct task *task)
 {
     struct removal *r = container_of(task, struct removal, task);
     struct cache *c = r->cache;
+    int64_t began_ns = clock_mono_ns();
     uint64_t seqs[BATCH_MAX];
     int errs[BATCH_MAX];
     size_t n = 0;
@@ -808,8 +831,8 @@ static void run_removal(struct task *task)
     crash_point("delete-done");
     int64_t again[BATCH_MAX]; /* when; 0 not */
     for (size_t i = 0; i < r->n; i++) {
-        if (errs[i] == -ESTALE) {
-            removal_lost(c, r->v[i], op.why);
+        if (is_in_vain(r->v[i], errs[i], &op)) {
+            removal_given_up(c, r->v[i], errs[i], op.why);
             errs[i] = 0;
             r->v[i]->removed_before = true; /* nothing to repeat */
         }
@@ -820,6 +843,8 @@ static void run_removal(struct task *task)
     int jr = journal_done(c->journal, seqs, n, NULL, 0);
     crash_point("delete-noted");
     mutex_lock(&c->lock);
+    if (r->removed)
+        refusal_taken_locked(c, CHANGE_REMOVE, began_ns);
     for (size_t i = 0; i < r->n; i++) {
         if (op.left_behind && !r->skip[i])
             (void)late_removal_locked(c, r->v[i]->from);
@@ -839,19 +864,28 @@ static void run_removal(struct task *task)
     free(r);
 }
 
+/* One name that the server has no form for makes it refuse a whole request: who was refused is
+ * asked for by itself. Not while everything is refused, where that can be found out. */
+static bool goes_alone_locked(struct cache *c, struct intent *i)
+{
+    i->others_taken = refusal_others_taken_locked(c, CHANGE_REMOVE, i->refused_ns);
+    return i->others_taken || (i->refused_ns && !(c->store->caps & STORE_STATE));
+}
+
 /* Gathers removals that may go now and starts them as one task. */
 static void start_removals_locked(struct cache *c, int64_t now, int64_t *next)
 {
-    uint64_t barrier = barrier_seq_locked(c);
     struct removal *r = NULL;
+    struct barrier barrier;
     struct intent *i;
     bool skip;
 
+    barrier_init_locked(c, &barrier);
     DL_FOREACH(c->intents, i)
     {
         if (intent_is_rename(i) || i->running)
             continue;
-        if (i->seq > barrier && !intent_is_urgent(c, i))
+        if (barrier_holds(&barrier, i) && !intent_is_urgent(c, i))
             continue;
         if (i->due_ns > now) {
             *next = i->due_ns < *next ? i->due_ns : *next;
@@ -859,14 +893,18 @@ static void start_removals_locked(struct cache *c, int64_t now, int64_t *next)
         }
         if (!removal_ready_locked(c, i, now, next, &skip))
             continue;
+        bool alone = goes_alone_locked(c, i);
+        if (alone && r)
+            continue;
         if (!r && !(r = calloc(1, sizeof(*r))))
-            return;
+            break;
         r->skip[r->n] = skip;
         r->v[r->n++] = i;
         i->running = true;
-        if (r->n == BATCH_MAX)
+        if (alone || r->n == BATCH_MAX)
             break;
     }
+    barrier_release(&barrier);
     if (!r)
         return;
     r->task.run = run_removal;

@@ -655,8 +655,12 @@ int node_requeue_locked(void *arg, struct node *n)
     if (uploading)
         atomic_store(&n->file->changed, true);
     /* A directory takes along what an upload to the old path put, or may have put, there. */
-    for (struct entry *e = n->links; e; e = e->next_link)
+    for (struct entry *e = n->links; e; e = e->next_link) {
         e->may_exist = e->may_exist || uploading || e->tried;
+        e->refused = false;
+    }
+    if (n->file)
+        n->file->refused_ns = 0;
     if (n->file && n->file->queued && n->file->write_handles == 0)
         file_queue_locked(c, n);
     return 0;

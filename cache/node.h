@@ -64,6 +64,7 @@ struct entry {
     bool may_exist : 1; /* the store has, or may have, an object at this very path */
     bool tried : 1;     /* an upload to this path failed: ours may be there nevertheless */
     bool failed : 1;    /* and the node's other names were not tried since */
+    bool refused : 1;   /* the store takes other names, and not this one */
     struct etag etag;   /* the store's version under this name */
     char name[];
 };
@@ -213,6 +214,7 @@ struct file {
     uint64_t after_seq;  /* of the first one that the upload which runs has not seen; 0 none */
     int64_t due_ns;      /* CLOCK_MONOTONIC: not uploaded before */
     unsigned attempts;   /* failed uploads in a row */
+    int64_t refused_ns;  /* CLOCK_MONOTONIC; when the last of them was refused; 0 it was not */
     unsigned rewrites;   /* in a row that found it rewritten while they read it */
     int64_t failing_ns;  /* CLOCK_MONOTONIC; of the first of them */
     int64_t failed_ns;   /* CLOCK_MONOTONIC; of the last of them */
@@ -319,6 +321,8 @@ struct intent {
     char *etag; /* version at `from`; "": none that is known; INTENT_ANY, INTENT_OURS */
     uint64_t ino;
     bool removed_before; /* a removal that is repeated, for what may have come late */
+    int64_t refused_ns;  /* CLOCK_MONOTONIC; when the store refused a removal last; 0 never */
+    bool others_taken;   /* and it had removed another name before that */
     bool urgent; /* a removal that a later rename of something around it was found to need */
     bool redo;   /* a rename that an earlier mount may have carried out, natively */
     bool running;
@@ -341,6 +345,13 @@ enum space_trouble {
     SPACE_DISK_FULL,  /* the reserve is touched and nothing can go: writers get ENOSPC */
     SPACE_READ_ONLY,  /* the disk takes nothing: writers get EROFS */
     SPACE_REMOVED,    /* the cache directory is gone: writers get EIO */
+};
+
+/* What the store was seen to take, whatever the name. */
+enum change { CHANGE_PUT, CHANGE_REMOVE, CHANGES };
+struct refusals {
+    int64_t taken_ns[CHANGES]; /* CLOCK_MONOTONIC; when the last that it took began */
+    bool probing;
 };
 
 /* The last one of its kind, for the status. */
@@ -408,7 +419,8 @@ struct cache {
     uint64_t late_seq;                  /* the last of those intentions */
     bool out_of_quota;                  /* the store refused for space: deletes go first */
     int64_t unreachable_ns; /* CLOCK_MONOTONIC; since when every upload fails; 0 they don't */
-    unsigned drain;         /* flushes under way that want everything, staged files too */
+    struct refusals refusals;
+    unsigned drain; /* flushes under way that want everything, staged files too */
     bool stopping;
     struct node **uploading; /* nodes whose upload runs */
     size_t n_uploading;
@@ -826,7 +838,18 @@ void dir_queue_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
 void dir_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
 bool path_is_staged(struct cache *c, const char *path);
 bool path_is_log(struct cache *c, const char *path);
-uint64_t barrier_seq_locked(struct cache *c);
+/* Which removals have to wait for uploads. */
+struct barrier {
+    uint64_t seq; /* those with a lower number for none */
+    struct barrier_dir {
+        char *path;
+        uint64_t seq;
+    } * dirs; /* of refused names: what is in the same directory waits for them, too */
+    size_t n, cap;
+};
+void barrier_init_locked(struct cache *c, struct barrier *ret) REQUIRES(&c->lock);
+bool barrier_holds(const struct barrier *b, const struct intent *removal);
+void barrier_release(struct barrier *b);
 /* Whether the file was closed before the intention with this number, and is open no more: its
  * upload comes first, unless it waits for another name. */
 bool upload_comes_first(const struct file *f, uint64_t seq);
@@ -936,6 +959,20 @@ bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir);
 bool intents_look_stuck_locked(struct cache *c, int64_t since_ns) REQUIRES(&c->lock);
 /* Whether an upload of a file to `path` waits for one of them. */
 bool stuck_intent_blocks_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
+/* ---- refusal.c ---- */
+/* Whether an answer may say that the store will never have what it was asked for. */
+bool refusal_is_one(int err);
+/* The store took a change of some name, for which it was asked at `began_ns`. */
+void refusal_taken_locked(struct cache *c, enum change change, int64_t began_ns)
+    REQUIRES(&c->lock);
+/* Whether it took one that it was asked for after `refused_ns`, when it refused another (0:
+ * never). */
+bool refusal_others_taken_locked(const struct cache *c, enum change change, int64_t refused_ns)
+    REQUIRES(&c->lock);
+/* Something was refused: it is found out whether the store takes anything. */
+void refusal_probe_locked(struct cache *c) REQUIRES(&c->lock);
+/* Whether all that the file owes has names which the store refuses. */
+bool file_is_refused_locked(const struct file *f);
 /* ---- late.c ---- */
 /* Begins the time in which requests of a daemon that was killed may take effect. */
 int late_begin(struct cache *c);

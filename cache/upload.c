@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A file that changed while it was read. */
@@ -44,6 +45,8 @@ struct job {
     uint64_t intents; /* the newest intention when the name was last seen to live */
     struct stat st;
     int64_t looked_ns; /* CLOCK_REALTIME of st */
+    int64_t began_ns;  /* CLOCK_MONOTONIC of the attempt */
+    bool others_taken; /* other names were, since the store refused this one */
     struct attrs attrs;
     int64_t took_ns; /* that it was sent in */
     char *etag;      /* the store's version that is replaced, "" none */
@@ -881,6 +884,8 @@ static void done_locked(struct job *j)
     struct entry *e = entry_at(n, j->path);
     bool same = f->generation == j->generation;
 
+    if (j->content)
+        refusal_taken_locked(c, CHANGE_PUT, j->began_ns);
     c->uploaded_files++;
     c->uploaded_bytes += j->content ? (uint64_t)j->st.st_size : 0;
     c->unreachable_ns = 0;
@@ -919,6 +924,7 @@ static void done_locked(struct job *j)
     }
     j->recorded = late_put_until_locked(c, j->path, NULL) == 0;
     e->stored_generation = j->generation;
+    e->refused = false;
     if (same)
         e->dirty = false;
     if (same && !any_dirty_name(n))
@@ -937,14 +943,45 @@ static bool is_answer(const struct job *j)
     return !atomic_load(&j->disk_error);
 }
 
+/* Whether the name is refused for good, as far as that is known by now. */
+static bool note_refusal_locked(struct job *j, struct entry *e, int r)
+{
+    struct file *f = j->node->file;
+    bool refused = is_answer(j) && refusal_is_one(r);
+
+    f->refused_ns = refused ? clock_mono_ns() : 0;
+    if (!refused || !e)
+        return false;
+    e->refused = e->refused || j->others_taken;
+    if (!e->refused)
+        refusal_probe_locked(j->cache);
+    return e->refused;
+}
+
+static char *refused_text(const char *path, const char *why)
+{
+    char *text = NULL;
+
+    if (asprintf(
+            &text,
+            "%s: the store refuses the name and takes others: the file stays here until it "
+            "is renamed or removed (%s)",
+            path, why) < 0)
+        return NULL;
+    return text;
+}
+
 static void failed_locked(struct job *j, int r, const char *why)
 {
     struct cache *c = j->cache;
     struct file *f = j->node->file;
     struct entry *e = entry_at(j->node, j->path);
 
-    if (e)
-        e->tried = e->failed = true; /* only the answer may have been lost */
+    bool refused = note_refusal_locked(j, e, r);
+    if (e) {
+        e->failed = true;
+        e->tried = !refused; /* only the answer may have been lost */
+    }
     if (is_bound(j) && is_answer(j) && err_is_transient(r))
         (void)late_put_locked(c, j->path, j->etag ? j->etag : "");
     if (r == CHANGED) {
@@ -960,7 +997,8 @@ static void failed_locked(struct job *j, int r, const char *why)
     f->error_told = false;
     f->due_ns = clock_mono_ns() + retry_delay_ns(c, f->attempts);
     free(f->error_text);
-    f->error_text = strdup(why);
+    f->error_text = refused ? refused_text(j->path, why) : strdup(why);
+    why = f->error_text ? f->error_text : why;
     failure_note_locked(c, &c->write_failure, r, why);
     if (is_answer(j) && err_is_no_space(r))
         c->out_of_quota = true;
@@ -1206,7 +1244,7 @@ static int rewritten(struct job *j, struct op *op)
 /* 0: the store has it; 1: there is nothing to send. */
 static int send_now(struct job *j, struct op *op)
 {
-    int64_t began_ns = clock_mono_ns();
+    j->began_ns = clock_mono_ns();
     int r = look(j);
 
     if (r < 0 && r != CHANGED && is_answer(j))
@@ -1224,7 +1262,7 @@ static int send_now(struct job *j, struct op *op)
     if (r == CHANGED && j->live && j->content)
         r = rewritten(j, op);
     j->sent = r == 0;
-    j->took_ns = clock_mono_ns() - began_ns;
+    j->took_ns = clock_mono_ns() - j->began_ns;
     return r;
 }
 
@@ -1302,6 +1340,7 @@ void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
 
     if (!j && !(j = job_new_locked(c, n, path)))
         return; /* looked at again at the next pass */
+    j->others_taken = refusal_others_taken_locked(c, CHANGE_PUT, n->file->refused_ns);
     node_ref_locked(n);
     n->file->uploading = true;
     n->file->upload_key = take_ptr(key);

@@ -1,0 +1,290 @@
+/* cache/: a name that the store refuses for good, as MinIO does with keys that are no UTF-8,
+ * beside others that it takes. */
+#include "cache/cache.h"
+#include "common/mem.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BAD  "dir/bad\xff"
+#define MANY 12 /* deletes that go in one request */
+
+static struct {
+    atomic_int with;     /* errno for what has a bad name */
+    atomic_bool all;     /* every change is refused, whatever its name */
+    atomic_uint refused; /* requests with a bad name that were */
+} store;
+
+static struct driven d;
+
+static bool is_bad(const char *key)
+{
+    return key && strchr(key, '\xff');
+}
+
+static bool names_bad(const struct call *c)
+{
+    bool bad = is_bad(c->key) || is_bad(c->to);
+
+    for (size_t i = 0; i < c->n_keys; i++)
+        bad = bad || is_bad(c->keys[i]);
+    return bad;
+}
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    bool asks = c->kind == CALL_LIST || c->kind == CALL_READ || c->kind == CALL_STAT;
+
+    (void)l;
+    if (atomic_load(&store.with) && names_bad(c)) {
+        atomic_fetch_add(&store.refused, 1);
+        return op_fail(c->op, -atomic_load(&store.with), "%s: the store refuses that",
+                       call_name(c->kind));
+    }
+    if (!asks && atomic_load(&store.all))
+        return op_fail(c->op, -EACCES, "%s %s: denied", call_name(c->kind), c->key);
+    return call_next(c);
+}
+
+static void setup(void)
+{
+    atomic_store(&store.with, EACCES);
+    atomic_store(&store.all, false);
+    atomic_store(&store.refused, 0);
+    driven_init_like_s3(&d, around);
+    d.config.retry_ns = 100 * NS_PER_MS;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "other"), 0);
+    driven_put(&d, "dir/old", "old", 3);
+    driven_put(&d, "other/old", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+}
+
+static void teardown(void)
+{
+    driven_release(&d);
+}
+
+static bool is_stored(const char *key)
+{
+    char buf[8];
+
+    return driven_stored(&d, key, buf, sizeof(buf)) >= 0;
+}
+
+static struct cache_stats stats(void)
+{
+    struct cache_stats s;
+
+    cache_get_stats(d.cache, &s);
+    return s;
+}
+
+static void await_refusals(unsigned n)
+{
+    unsigned before = atomic_load(&store.refused);
+
+    DRIVEN_WAIT(atomic_load(&store.refused) >= before + n);
+}
+
+static int note_error(void *arg, const struct cache_pending *p)
+{
+    if (is_bad(p->path) && p->error)
+        (void)snprintf(arg, 320, "%s", p->error);
+    return 0;
+}
+
+/* Whether the status says of the name that the store refuses just that. */
+static bool is_told(void)
+{
+    char error[320] = "";
+
+    cache_each_pending(d.cache, note_error, error);
+    return strstr(error, "refuses the name");
+}
+
+static const int errors[] = {EACCES, EINVAL, ENAMETOOLONG};
+
+/* It is told by name; deletes elsewhere don't wait for it, those beside it do. */
+START_TEST(deletes_elsewhere_go_on)
+{
+    atomic_store(&store.with, errors[_i]);
+    driven_put(&d, BAD, "new", 3);
+    ck_assert_int_eq(driven_unlink(&d, "other/old"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "dir/old"), 0);
+    DRIVEN_WAIT(!is_stored("other/old"));
+    ck_assert(is_told());
+    ck_assert_str_eq(driven_state(&d, BAD), "failed");
+    ck_assert_int_lt(driven_flush(&d), 0);
+    await_refusals(2);
+    ck_assert(is_stored("dir/old"));
+    driven_shows(&d, BAD, "new");
+    /* The server was changed. */
+    atomic_store(&store.with, 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, BAD, "new");
+    ck_assert(!is_stored("dir/old"));
+}
+END_TEST
+
+/* Until the store is seen to take another name nobody knows whose fault it is. */
+START_TEST(refused_keys_refuse_no_name)
+{
+    atomic_store(&store.all, true);
+    driven_put(&d, BAD, "new", 3);
+    driven_put(&d, "dir/new", "new", 3);
+    ck_assert_int_eq(driven_unlink(&d, "other/old"), 0);
+    await_refusals(4);
+    ck_assert(is_stored("other/old"));
+    ck_assert(!is_told());
+    atomic_store(&store.all, false);
+    atomic_store(&store.with, 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "dir/new", "new");
+    driven_stores(&d, BAD, "new");
+    ck_assert(!is_stored("other/old"));
+}
+END_TEST
+
+/* ---- what ends it ---- */
+
+static void known_or_not(bool known)
+{
+    driven_put(&d, BAD, "new", 3);
+    if (known)
+        DRIVEN_WAIT(is_told());
+    else
+        await_refusals(1);
+}
+
+START_TEST(its_removal_ends_it)
+{
+    known_or_not(_i);
+    ck_assert_int_eq(driven_unlink(&d, BAD), 0);
+    ck_assert_int_eq(driven_unlink(&d, "dir/old"), 0);
+    DRIVEN_WAIT(stats().pending_ops == 0 && stats().dirty_files == 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(!is_stored("dir/old"));
+}
+END_TEST
+
+START_TEST(another_name_ends_it)
+{
+    known_or_not(_i);
+    ck_assert_int_eq(driven_rename(&d, BAD, "dir/good"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "dir/old"), 0);
+    DRIVEN_WAIT(stats().pending_ops == 0 && stats().dirty_files == 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "dir/good", "new");
+    ck_assert(!is_stored("dir/old"));
+}
+END_TEST
+
+/* A new mount learns of it anew. */
+START_TEST(a_new_mount_is_not_held_up)
+{
+    known_or_not(true);
+    ck_assert_int_eq(driven_unlink(&d, "dir/old"), 0);
+    atomic_store(&store.all, true);
+    ck_assert_int_eq(driven_unlink(&d, "other/old"), 0);
+    driven_unmount(&d);
+    atomic_store(&store.all, false);
+    driven_mount(&d);
+    DRIVEN_WAIT(!is_stored("other/old"));
+    ck_assert(is_stored("dir/old"));
+    ck_assert_int_eq(driven_unlink(&d, BAD), 0);
+    DRIVEN_WAIT(stats().pending_ops == 0 && stats().dirty_files == 0);
+    ck_assert(!is_stored("dir/old"));
+}
+END_TEST
+
+/* The other name of a hard link goes up. */
+START_TEST(its_other_name_is_stored)
+{
+    driven_put(&d, BAD, "new", 3);
+    ck_assert_int_eq(driven_link(&d, BAD, "dir/good"), 0);
+    DRIVEN_WAIT(is_stored("dir/good"));
+    driven_stores(&d, "dir/good", "new");
+}
+END_TEST
+
+/* ---- deletes that are refused ---- */
+
+/* One among many in a request: the others go, and what is refused shows again. */
+START_TEST(a_refused_delete_holds_no_other)
+{
+    char path[32];
+
+    atomic_store(&store.with, 0);
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(path, sizeof(path), "dir/f%d", i);
+        driven_put(&d, path, "x", 1);
+    }
+    driven_put(&d, BAD, "bad", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&store.with, errors[_i]);
+    atomic_store(&store.all, true); /* all of them wait, and go together */
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(path, sizeof(path), "dir/f%d", i);
+        ck_assert_int_eq(driven_unlink(&d, path), 0);
+    }
+    ck_assert_int_eq(driven_unlink(&d, BAD), 0);
+    driven_unmount(&d);
+    atomic_store(&store.all, false);
+    driven_mount(&d);
+    DRIVEN_WAIT(stats().pending_ops == 0);
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(path, sizeof(path), "dir/f%d", i);
+        ck_assert(!is_stored(path));
+    }
+    ck_assert(is_stored(BAD));
+    ck_assert_ptr_nonnull(strstr(stats().last_error_text, "stays in the store"));
+    ck_assert_int_eq(driven_flush(&d), 0);
+    DRIVEN_WAIT(driven_list(&d, "dir") == 2);
+}
+END_TEST
+
+/* Keys that may remove nothing are no refusal of names: what was removed is not shown again. */
+START_TEST(deletes_that_are_all_refused_are_kept)
+{
+    struct stat st;
+
+    atomic_store(&store.all, true);
+    ck_assert_int_eq(driven_unlink(&d, "dir/old"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "other/old"), 0);
+    for (unsigned i = 0; i < 3; i++)
+        ck_assert_int_lt(driven_flush(&d), 0);
+    ck_assert(is_stored("dir/old") && is_stored("other/old"));
+    ck_assert_int_eq(driven_stat(&d, "dir/old", &st), -ENOENT);
+    atomic_store(&store.all, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(!is_stored("dir/old") && !is_stored("other/old"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_refused");
+    TCase *t = tcase_create("cache_refused");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_loop_test(t, deletes_elsewhere_go_on, 0, (int)ARRAY_SIZE(errors));
+    tcase_add_test(t, refused_keys_refuse_no_name);
+    tcase_add_loop_test(t, its_removal_ends_it, 0, 2);
+    tcase_add_loop_test(t, another_name_ends_it, 0, 2);
+    tcase_add_test(t, a_new_mount_is_not_held_up);
+    tcase_add_test(t, its_other_name_is_stored);
+    tcase_add_loop_test(t, a_refused_delete_holds_no_other, 0, (int)ARRAY_SIZE(errors));
+    tcase_add_test(t, deletes_that_are_all_refused_are_kept);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
