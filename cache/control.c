@@ -571,8 +571,15 @@ static bool skip_half_locked(struct flush *fl, struct node *n)
     return true;
 }
 
-/* True when all is there; else what is known of the progress and of a failure, and whether that
- * stays. */
+/* What was to be stored lost against another node's version: it is kept aside, and the name
+ * owes nothing any more. */
+static bool has_lost(const struct node *n)
+{
+    return !n->dir && !n->links && n->file && n->file->error == -ESTALE;
+}
+
+/* True when nothing is left to wait for; beside that what is known of the progress and of a
+ * failure, and whether that stays. */
 static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *total,
                         int *error, bool *final, struct op *op)
 {
@@ -588,6 +595,8 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         bool ok = target_done(&fl->v[i]);
         *total += size;
         *done += ok ? size : n->file && n->file->uploading ? n->file->upload_done : 0;
+        if (ok && has_lost(n))
+            *error = op_fail(op, -ESTALE, "%s", n->file->error_text ? n->file->error_text : "");
         if (ok || skip_half_locked(fl, n))
             continue;
         all = false;
@@ -657,7 +666,7 @@ static int wait_flushed(struct flush *fl, struct op *op,
         if (progress)
             progress(arg, done, total);
         if (all)
-            return tell_half(fl, op);
+            return error ? error : tell_half(fl, op);
         if (final)
             return error;
         struct op probe = *op;

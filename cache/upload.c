@@ -272,9 +272,10 @@ static int settle_theirs(struct job *j, struct op *op, struct object *there, str
     return 1;
 }
 
-/* Another version than expected is there. 0: the upload may replace it, being ours, older, or
- * none; 1: it is the very one that was to be uploaded, whose answer was lost, or has the same
- * bytes; -ESTALE: somebody else's. */
+/* Another version than expected is there, or the server could not tell while another change was
+ * on its way. 0: the upload may replace what is there, being as expected, ours, older, or none;
+ * 1: it is the very one that was to be uploaded, whose answer was lost, or has the same bytes;
+ * -ESTALE: somebody else's. */
 static int settle_version(struct job *j, struct op *op, struct object *obj)
 {
     struct object there = {0};
@@ -289,8 +290,9 @@ static int settle_version(struct job *j, struct op *op, struct object *obj)
         *obj = there;
         return 1;
     }
-    r = there.is_prefix || ours || j->unknown ? take_version(j, &there)
-                                              : settle_theirs(j, op, &there, obj);
+    bool expected = j->etag && *j->etag && strcmp(there.etag, j->etag) == 0;
+    r = there.is_prefix || expected || ours || j->unknown ? take_version(j, &there)
+                                                          : settle_theirs(j, op, &there, obj);
     object_release(&there);
     return r;
 }
@@ -626,18 +628,20 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
         r = upload_once(j, op, obj);
         if (r == -EOPNOTSUPP && is_bound(j)) {
             j->refused = true;
-            r = 0;
-            continue;
+            r = upload_once(j, op, obj);
         }
+        if (r == 0 && j->refused)
+            remember_refusal(j->cache);
         if (r != -ESTALE || !is_bound(j))
-            break;
+            return r;
         op_begin(j->cache, op);
         r = settle_version(j, op, obj);
         if (r == 0) /* another attempt: its session has its own row */
             origin_sign(j->cache, j->path, &j->attrs);
     }
-    if (r == 0 && j->refused)
-        remember_refusal(j->cache);
+    if (r == 0) /* another attempt was due, and nothing is stored */
+        r = op_fail(op, -EAGAIN, "upload %s: its version at the store changes all the time",
+                    j->path);
     return r == 1 ? 0 : r;
 }
 

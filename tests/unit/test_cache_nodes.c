@@ -1,6 +1,7 @@
 /* cache/: what other nodes do in directories that this node made, and for how long an answer of
  * the store is believed. */
 #include "cache/node.h"
+#include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -13,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MANY 1001 /* names; one more than a question tells */
+#define LOSERS 100
+#define MANY   1001 /* names; one more than a question tells */
 
 static atomic_uint questions; /* listings and looks */
 static atomic_bool refuse;
@@ -21,6 +23,7 @@ static atomic_bool stale;    /* reads find another version */
 static atomic_uint delay_ms; /* of each look */
 static atomic_bool strays;   /* removals are repeated, and one of them is still on its way */
 static atomic_bool hold;     /* changes wait before the store gets them */
+static atomic_uint disputed; /* so many puts are refused for a change that is on its way */
 static struct driven d;
 
 static int64_t around(struct layer *l, struct call *c)
@@ -38,6 +41,10 @@ static int64_t around(struct layer *l, struct call *c)
         if (waited < 0)
             return waited;
     }
+    if (c->kind == CALL_PUT && atomic_load(&disputed)) {
+        atomic_fetch_sub(&disputed, 1);
+        return op_fail(c->op, -ESTALE, "put %s: 409 ConditionalRequestConflict", c->key);
+    }
     int64_t r = call_next(c);
     if (c->kind == CALL_REMOVE && atomic_load(&strays))
         c->op->left_behind = true;
@@ -53,6 +60,7 @@ static void setup(void)
     atomic_store(&delay_ms, 0);
     atomic_store(&hold, false);
     atomic_store(&strays, false);
+    atomic_store(&disputed, 0);
     driven_init_like_s3(&d, around);
     d.config.list_timeout_ns = d.config.attr_timeout_ns = 200 * NS_PER_MS;
     driven_mount(&d);
@@ -463,6 +471,47 @@ START_TEST(nothing_is_put_where_a_removal_may_arrive)
 }
 END_TEST
 
+static const unsigned disputes[] = {1, 7, 8, 9, 20};
+
+/* A server that finds another change on its way has stored nothing, however often it says so;
+ * and as long as the version is there that is replaced, nobody else's is. */
+START_TEST(a_disputed_upload_is_made_again)
+{
+    const char *name = _i % 2 ? "step/rank0" : "step/theirs";
+
+    d.config.retry_ns = 50 * NS_PER_MS;
+    driven_unmount(&d);
+    driven_store(&d, "step/theirs", "theirs", 6);
+    driven_mount(&d);
+    driven_shows(&d, name, _i % 2 ? "mine" : "theirs");
+    atomic_store(&disputed, disputes[_i / 2]);
+    driven_put(&d, name, "newer", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, name, "newer");
+    ck_assert_uint_eq(atomic_load(&disputed), 0);
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
+/* Whoever waits for what loses is told, however many do at once. */
+START_TEST(a_flush_tells_of_each_loser)
+{
+    char path[32];
+
+    driven_unmount(&d);
+    d.config.settle_ns = 30 * NS_PER_SEC; /* only the flush uploads */
+    driven_mount(&d);
+    for (int i = 0; i < LOSERS; i++) {
+        (void)snprintf(path, sizeof(path), "step/f%d", i);
+        driven_put(&d, path, "mine", 4);
+        driven_store(&d, path, "theirs", 6);
+    }
+    ck_assert_int_eq(driven_flush(&d), -ESTALE);
+    DRIVEN_WAIT(kept() == LOSERS);
+    ck_assert_int_eq(driven_flush(&d), 0); /* which waits for nothing of them */
+}
+END_TEST
+
 /* ---- answers that take longer than they are believed ---- */
 
 START_TEST(a_slow_answer_is_an_answer)
@@ -543,6 +592,8 @@ int main(void)
     tcase_add_test(t, the_old_name_of_a_loser_stays);
     tcase_add_test(t, what_came_again_is_uploaded);
     tcase_add_loop_test(t, nothing_is_put_where_a_removal_may_arrive, 0, 2);
+    tcase_add_loop_test(t, a_disputed_upload_is_made_again, 0, 2 * ARRAY_SIZE(disputes));
+    tcase_add_test(t, a_flush_tells_of_each_loser);
     tcase_add_test(t, a_slow_answer_is_an_answer);
     tcase_add_test(t, a_slow_answer_about_one_of_many_is_an_answer);
     tcase_add_test(t, what_is_listed_again_can_be_read);
