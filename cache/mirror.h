@@ -25,6 +25,7 @@ struct mirror {
     int64_t
         tick_ns; /* of the timestamps that its filesystem keeps: 1, or as coarse as a second */
     bool rebooted;       /* the boot id differs from the last mount's */
+    bool older;          /* left by a version that noted neither place nor debts; or new */
     bool copied;         /* the directory is not the one that the last mount had */
     bool stampless;      /* and its extended attributes did not come along */
     int64_t ended_ns;    /* CLOCK_REALTIME of the last mount's clean end, as the filesystem

@@ -47,7 +47,8 @@ int place_check(struct mirror *m)
     char now[PLACE_MAX];
     int r = mirror_read_text(m, "place", &then);
 
-    if (r == -ENOENT)
+    m->older = r == -ENOENT;
+    if (m->older)
         return 0;
     if (r == 0)
         r = describe(m, now);

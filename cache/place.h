@@ -8,8 +8,8 @@
 
 #include "cache/mirror.h"
 
-/* Sets `copied` and `stampless` of the mirror. A directory without the file is new, or of an
- * older version of runfs: neither. */
+/* Sets `older`, `copied` and `stampless` of the mirror. A directory without the file is new, or
+ * of an older version of runfs: the first alone. */
 int place_check(struct mirror *m);
 /* Notes that the directory is here, once recovery has drawn its consequences. */
 int place_note(struct mirror *m);

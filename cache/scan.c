@@ -265,13 +265,19 @@ static int scan_dir(struct scan *s, const char *path, int fd)
     return 0;
 }
 
-static struct stamp_key *key_of(struct cache *c, struct file *f, const char *path)
+/* What the records call the name; heap, NULL without memory. */
+static char *recorded_as(struct cache *c, const char *path)
 {
     if (c->renames == 0)
-        return stamp_keys_find(&f->keys, path);
-    struct intent *last = c->intents ? c->intents->prev : NULL;
-    auto_free char *before = path_before(c, last, path);
-    return before ? stamp_keys_find(&f->keys, before) : NULL;
+        return strdup(path);
+    return path_before(c, c->intents ? c->intents->prev : NULL, path);
+}
+
+static struct stamp_key *key_of(struct cache *c, struct file *f, const char *path)
+{
+    auto_free char *key = recorded_as(c, path);
+
+    return key ? stamp_keys_find(&f->keys, key) : NULL;
 }
 
 static bool was_synced(const struct stamp_attrs *a, const struct stat *st)
@@ -360,6 +366,19 @@ static bool stored_without_record(const struct node *n, const struct stamp_attrs
     return false;
 }
 
+/* An older version of runfs noted none of what an upload is to replace: a name without a record
+ * may be stored nevertheless. The next mount is told; where it can't be, this one knows. */
+static void expect_any(struct cache *c, struct file *f, const char *path)
+{
+    auto_free char *key = recorded_as(c, path);
+    auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
+    bool all = true;
+
+    if (key && fd >= 0 && stamp_keys_expect(&f->keys, key, STAMP_ANY_VERSION) &&
+        stamp_write_keys(fd, &f->keys, &all) == 0)
+        f->keys_cut = !all;
+}
+
 /* What the records say that the store has under the name: the entry's version. Without one it
  * had nothing, and has nothing but what this cache put there since. The record is returned if
  * it is of the file's content, else NULL. */
@@ -368,7 +387,7 @@ static struct stamp_key *take_record(struct cache *c, struct entry *e, const cha
 {
     struct stamp_key *k = key_of(c, e->node->file, path);
 
-    e->tried = !k && !(a->flags & STAMP_KEYS_CUT);
+    e->tried = !k && !(a->flags & STAMP_KEYS_CUT) && !c->mirror.older;
     e->may_exist = !e->tried;
     if (k && strcmp(k->etag, STAMP_ANY_VERSION) != 0)
         etag_set(&e->etag, k->etag);
@@ -427,6 +446,8 @@ static int judge(struct scan *s, struct entry *e, const char *path, const struct
     }
     if (!trusted(c, a, st))
         return VERDICT_KEEP;
+    if (c->mirror.older && !etag_known(&e->etag))
+        expect_any(c, f, path);
     f->state = FILE_DIRTY;
     f->content_dirty = true;
     f->writing_stamp = true;

@@ -293,6 +293,42 @@ START_TEST(a_copy_is_told)
 }
 END_TEST
 
+/* ---- an older version of runfs ---- */
+
+/* What it left: it noted neither where the directory is nor what uploads are to replace, and
+ * its puts have the number of the directory. */
+static void as_older_version_left_it(void)
+{
+    run("python3 -c 'import os, sqlite3; "
+        "sqlite3.connect(os.environ[\"CACHE\"] + \"/state.db\", "
+        "isolation_level=None).execute(\"DROP TABLE put\")'");
+    run("rm -f \"$CACHE\"/place \"$CACHE\"/root && setfattr -x user.runfs.mirror "
+        "\"$CACHE\"/mirror");
+    run("find \"$CACHE\"/mirror -type f | while read -r f; do "
+        "v=$(getfattr --only-values -n user.runfs.k \"$f\" 2>/dev/null | "
+        "grep -v ' 18446744073709551615 ' | base64 -w 0); "
+        "if [ \"$v\" ]; then setfattr -n user.runfs.k -v \"0s$v\" \"$f\"; "
+        "else setfattr -x user.runfs.k \"$f\" 2>/dev/null; fi; done; true");
+}
+
+START_TEST(what_an_older_version_owed_is_published)
+{
+    driven_mount(&d);
+    owes[_i / 2]();
+    driven_unmount(&d);
+    as_older_version_left_it();
+    if (_i % 2) { /* and the store is away at first */
+        driven_mount(&d);
+        driven_unmount(&d);
+    }
+    atomic_store(&refusing, false);
+    driven_mount(&d);
+    flush_all();
+    driven_stores(&d, "f", "two");
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
 /* ---- a daemon that was killed ---- */
 
 /* The store took "two", of which this cache does not know: its answer was lost. */
@@ -370,6 +406,7 @@ int main(void)
     tcase_add_test(t, a_copy_does_not_repeat_what_the_original_may_have_done);
     tcase_add_test(t, a_moved_cache_loses_nothing);
     tcase_add_test(t, a_copy_is_told);
+    tcase_add_loop_test(t, what_an_older_version_owed_is_published, 0, 2 * OWES);
     tcase_add_loop_test(t, what_was_in_flight_is_ours, 0, 4);
     tcase_add_loop_test(t, what_was_in_flight_is_removed, 0, 2);
     tcase_add_loop_test(t, what_is_later_than_all_that_was_sent_is_not_ours, 0, 2);
