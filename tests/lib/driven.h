@@ -90,13 +90,15 @@ int driven_store_if(struct driven *d, const char *key, const char *etag, const v
 void driven_store_with(struct driven *d, const char *key, const void *data, size_t len,
                        const struct attrs *attrs);
 
-/* Until the condition holds, at most 20 s. */
+/* Until the condition holds, at most 20 s. Not asked again then: it may hold for a moment only.
+ */
 #define DRIVEN_WAIT(condition)                                                                 \
     do {                                                                                       \
         int64_t wait_until = clock_mono_ns() + 20 * NS_PER_SEC;                                \
-        while (!(condition) && clock_mono_ns() < wait_until)                                   \
+        bool wait_over = false;                                                                \
+        while (!(wait_over = (condition)) && clock_mono_ns() < wait_until)                     \
             (void)usleep(10000);                                                               \
-        ck_assert_msg(condition, "not within 20 s: %s", #condition);                           \
+        ck_assert_msg(wait_over, "not within 20 s: %s", #condition);                           \
     } while (0)
 
 #endif
