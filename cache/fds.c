@@ -4,7 +4,9 @@
  * that may ask for it again. Programs may have any number of files open; the daemon has as many
  * descriptors as the system lets it have, of which a reserve is for itself: its connections,
  * the journal, the control socket. So idle ones are closed when there are too many, and opened
- * again by the path that the file has then; a removed file has one in orphans/.
+ * again by the path that the file has then; a removed file has one in orphans/. Calls and
+ * uploads that work at the same time may need more than that for a moment, since none waits for
+ * another: then what they are done with is closed.
  *
  * Kept, for as long as a program has the file open, are two kinds: of a file that has no name
  * at all (O_TMPFILE), and of one that is written in passthrough, which is looked at under the
@@ -142,7 +144,7 @@ static void settle_locked(struct cache *c, struct file *f, enum file_fd which)
     if (m->fd < 0 || m->users > 0)
         return;
     leave_idle_locked(c, m);
-    if (is_wanted(f, which)) {
+    if (is_wanted(f, which) && c->fds.open <= c->fds.limit) {
         DL_APPEND(c->fds.idle, m);
         m->idle = true;
     } else if (f->orphan_id || f->unnamed) {
