@@ -91,6 +91,13 @@ char *identity_default_dir(const char *identity, const char *mountpoint)
     return dir;
 }
 
+char *identity_former_dir(const char *url, const char *endpoint, const char *mountpoint)
+{
+    auto_free char *identity = endpoint ? identity_make(url, NULL) : NULL;
+
+    return identity ? identity_default_dir(identity, mountpoint) : NULL;
+}
+
 static json_t *settings_json(const struct settings *store)
 {
     json_t *j = json_object();

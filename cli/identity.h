@@ -17,6 +17,10 @@ int identity_parse(const char *text, struct op *op, char **ret_url, struct setti
  * home. */
 char *identity_default_dir(const char *identity, const char *mountpoint);
 
+/* The one that earlier versions took for the same mount, which knew no endpoint of a profile.
+ * NULL, too, when there was none but the one above. */
+char *identity_former_dir(const char *url, const char *endpoint, const char *mountpoint);
+
 /* Keeps the store options of a mount in its cache directory (store.json), and reads them back,
  * so that `runfs recover` can reach the store the same way. None kept is no error. */
 int identity_save_options(const char *cache_dir, const struct settings *store, struct op *op);

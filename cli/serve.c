@@ -6,6 +6,7 @@
  * disk, then the cache directory is released. */
 #include "cli/serve.h"
 
+#include "cache/recover.h"
 #include "cli/command.h"
 #include "cli/control_io.h"
 #include "cli/control_server.h"
@@ -24,6 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* How many of the things that are left are named in the log. */
 #define LEFT_LISTED 1000
@@ -109,6 +111,35 @@ static int find_cache_dir(struct mount *m, struct op *op)
         err = m->cache_dir ? 0 : -errno;
     }
     return err ? op_fail(op, err, "cache directory %s: %s", dir, strerror(-err)) : 0;
+}
+
+static int count_pending(void *arg, const struct cache_pending *p)
+{
+    (void)p;
+    ++*(unsigned *)arg;
+    return 0;
+}
+
+/* What an earlier version left under its name of the cache directory would neither be seen nor
+ * published any more. */
+static int check_former_cache(const struct mount *m, struct op *op)
+{
+    auto_free char *dir =
+        m->request->options.cache_dir
+            ? NULL
+            : identity_former_dir(m->store->url, m->store->endpoint, m->request->mountpoint);
+    struct op listing;
+    unsigned owed = 0;
+
+    op_init(&listing, OP_FOREVER);
+    if (!dir || access(dir, F_OK) < 0 ||
+        (recover_list(dir, &listing, count_pending, &owed) == 0 && owed == 0))
+        return 0;
+    return op_fail(op, -EEXIST,
+                   "cache %s was made for this bucket and mountpoint without the endpoint %s, "
+                   "and holds what is not published: see 'runfs recover --list %s', and "
+                   "publish that, or give cache_dir",
+                   dir, m->store->endpoint, dir);
 }
 
 static int make_frontend(struct mount *m, struct op *op)
@@ -211,7 +242,9 @@ static int start(struct mount *m, bool foreground, struct op *op)
     m->identity = identity_make(m->store->url, m->store->endpoint);
     if (!m->identity)
         return op_fail(op, -ENOMEM, "out of memory");
-    err = find_cache_dir(m, op);
+    err = check_former_cache(m, op);
+    if (!err)
+        err = find_cache_dir(m, op);
     if (!err)
         err = check_overlap(m, op);
     if (!err)

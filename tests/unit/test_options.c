@@ -408,6 +408,20 @@ START_TEST(within_is_by_component)
 }
 END_TEST
 
+/* Where a cache is that an earlier version made: the endpoint of a profile was not in its name.
+ */
+START_TEST(the_dir_of_earlier_versions_is_known)
+{
+    auto_free char *former_identity = identity_make("s3://b/p", NULL);
+    auto_free char *former = identity_default_dir(former_identity, "/m");
+    auto_free char *dir = identity_former_dir("s3://b/p", "http://e", "/m");
+    auto_free char *none = identity_former_dir("s3://b/p", NULL, "/m");
+
+    ck_assert_str_eq(dir, former);
+    ck_assert_ptr_null(none);
+}
+END_TEST
+
 static TCase *options_case(void)
 {
     TCase *tc = tcase_create("options");
@@ -427,6 +441,7 @@ static TCase *options_case(void)
     tcase_add_test(tc, identity_knows_the_endpoint_wherever_it_is_set);
     tcase_add_test(tc, bad_identity_is_refused);
     tcase_add_test(tc, default_dirs_differ);
+    tcase_add_test(tc, the_dir_of_earlier_versions_is_known);
     return tc;
 }
 
