@@ -842,7 +842,7 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
 
     if (f->clean_mtime_ns != mtime_ns || f->clean_size != (uint64_t)j->st.st_size ||
         f->stored_generation != j->generation)
-        stamp_keys_release(&f->keys); /* records of other content */
+        stamp_keys_outdate(&f->keys); /* the other names, which still have that to get */
     f->clean_mtime_ns = mtime_ns;
     f->clean_size = (uint64_t)j->st.st_size;
     /* Another write within the clock's granularity, after it was looked at, would not show. */

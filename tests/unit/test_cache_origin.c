@@ -15,8 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static atomic_bool refusing; /* the store takes no change */
-static atomic_int lost;      /* answers to puts that the store takes, still to be lost */
+static atomic_bool refusing;          /* the store takes no change */
+static _Atomic(const char *) refused; /* it takes none of this key */
+static atomic_int lost; /* answers to puts that the store takes, still to be lost */
 static struct driven d;
 static char other[80];                                       /* a copy of the cache directory */
 static pthread_mutex_t put_lock = PTHREAD_MUTEX_INITIALIZER; /* guards put_attrs */
@@ -27,10 +28,17 @@ static bool changes(enum call_kind kind)
     return kind == CALL_PUT || kind == CALL_REMOVE || kind == CALL_COPY;
 }
 
+static bool refuses(const struct call *c)
+{
+    const char *key = atomic_load(&refused);
+
+    return atomic_load(&refusing) || (key && strcmp(key, c->key) == 0);
+}
+
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
-    if (atomic_load(&refusing) && changes(c->kind))
+    if (changes(c->kind) && refuses(c))
         return op_fail(c->op, -EACCES, "%s %s: refused", call_name(c->kind), c->key);
     if (c->kind == CALL_PUT && c->attrs) {
         (void)pthread_mutex_lock(&put_lock);
@@ -49,6 +57,7 @@ static int64_t around(struct layer *l, struct call *c)
 static void setup(void)
 {
     atomic_store(&refusing, false);
+    atomic_store(&refused, NULL);
     atomic_store(&lost, 0);
     driven_init_like_s3(&d, around);
     d.config.list_timeout_ns = d.config.attr_timeout_ns = 50 * NS_PER_MS;
@@ -380,6 +389,39 @@ START_TEST(what_was_in_flight_is_removed)
 }
 END_TEST
 
+static bool is_put(const char *key, const char *text)
+{
+    char data[8] = {0};
+
+    return driven_stored(&d, key, data, sizeof(data) - 1) >= 0 && strcmp(data, text) == 0;
+}
+
+/* The store has the new content under one name when the mount ends, and the next mount brings
+ * it to the other. */
+START_TEST(what_another_name_has_not_got_yet_is_replaced)
+{
+    const char *const names[] = {"f", "g"}, *const got = names[_i], *const owed = names[!_i];
+
+    driven_mount(&d);
+    put_flushed("f", "one");
+    ck_assert_int_eq(driven_link(&d, "f", "g"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d);
+    driven_mount(&d);
+    atomic_store(&refused, owed);
+    driven_put(&d, "f", "two", 3);
+    DRIVEN_WAIT(is_put(got, "two"));
+    driven_unmount(&d);
+    driven_stores(&d, owed, "one");
+    atomic_store(&refused, NULL);
+    driven_mount(&d);
+    flush_all();
+    driven_stores(&d, "f", "two");
+    driven_stores(&d, "g", "two");
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
 /* The same number with a later time: a life that this cache has forgotten. */
 START_TEST(what_is_later_than_all_that_was_sent_is_not_ours)
 {
@@ -409,6 +451,7 @@ int main(void)
     tcase_add_loop_test(t, what_an_older_version_owed_is_published, 0, 2 * OWES);
     tcase_add_loop_test(t, what_was_in_flight_is_ours, 0, 4);
     tcase_add_loop_test(t, what_was_in_flight_is_removed, 0, 2);
+    tcase_add_loop_test(t, what_another_name_has_not_got_yet_is_replaced, 0, 2);
     tcase_add_loop_test(t, what_is_later_than_all_that_was_sent_is_not_ours, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
