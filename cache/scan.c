@@ -301,6 +301,26 @@ static bool trusted(struct cache *c, const struct stamp_attrs *a, const struct s
     return !c->mirror.rebooted || was_ended(c, st) || was_synced(a, st);
 }
 
+/* What was on the disk when the last mount ended counts as synced from now on: the next mount
+ * does not know that end any more. Where the stamp can't be written it is this mount's word. */
+static void keep_trust(struct cache *c, struct file *f, const char *path,
+                       const struct stamp_attrs *a, const struct stat *st)
+{
+    struct stamp_attrs synced = *a;
+
+    if (was_synced(a, st) || !was_ended(c, st))
+        return;
+    synced.flags |= STAMP_SYNCED;
+    synced.synced_mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
+    synced.synced_size = (uint64_t)st->st_size;
+    auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
+    if (fd < 0 || stamp_write_attrs(fd, &synced) < 0)
+        return;
+    f->noted = synced.flags;
+    f->synced_mtime_ns = synced.synced_mtime_ns;
+    f->synced_size = synced.synced_size;
+}
+
 static int remember_dirty(struct scan *s, struct node *n)
 {
     if (s->n_dirty == s->cap_dirty) {
@@ -446,6 +466,7 @@ static int judge(struct scan *s, struct entry *e, const char *path, const struct
     }
     if (!trusted(c, a, st))
         return VERDICT_KEEP;
+    keep_trust(c, f, path, a, st);
     if (c->mirror.older && !etag_known(&e->etag))
         expect_any(c, f, path);
     f->state = FILE_DIRTY;

@@ -171,6 +171,24 @@ START_TEST(a_kill_after_a_clean_end_is_a_kill)
 }
 END_TEST
 
+/* What it had on the disk is there, however the next mount ends, and the one after that. */
+START_TEST(a_clean_end_is_believed_after_later_kills)
+{
+    mount_stored();
+    driven_put(&d, "f", "two", 3);
+    ck_assert_int_eq(driven_unlink(&d, "gone"), 0);
+    driven_end(&d);
+    if (_i)
+        another_boot();
+    driven_mount(&d);
+    reboot_unstored();
+    reboot_unstored();
+    atomic_store(&refusing, false);
+    all_comes_to_the_store();
+    driven_release(&d);
+}
+END_TEST
+
 /* sync(1) opens what it is given to read it. */
 START_TEST(who_only_reads_can_sync)
 {
@@ -586,6 +604,7 @@ int main(void)
     tcase_add_test(t, what_looks_into_an_ended_cache_takes_nothing_from_it);
     tcase_add_test(t, what_was_written_after_the_end_is_not_believed);
     tcase_add_test(t, a_kill_after_a_clean_end_is_a_kill);
+    tcase_add_loop_test(t, a_clean_end_is_believed_after_later_kills, 0, 2);
     tcase_add_test(t, who_only_reads_can_sync);
     tcase_add_test(t, a_synced_file_stays_so_with_another_time);
     tcase_add_test(t, a_synced_file_stays_so_in_a_later_mount);
