@@ -68,6 +68,41 @@ def mapped_renamed_and_killed(w):
 # ---- what nobody closed ----
 
 
+def unclosed(w, end):
+    """A good version is being replaced: O_TRUNC, a fifth of it is written when the mount ends by `end`."""
+    a = stored_file(w, 5 * MIB)
+    fd = os.open(a.path("f"), os.O_WRONLY | os.O_TRUNC)
+    try:
+        os.write(fd, content("two", MIB))
+        end(a)
+    finally:
+        try:
+            os.close(fd)
+        except OSError:
+            pass # its daemon is gone
+
+
+@everywhere
+def unclosed_and_killed(w):
+    unclosed(w, lambda a: a.kill())
+    w.nodes[0].up()
+
+
+@everywhere
+def unclosed_and_terminated(w):
+    unclosed(w, lambda a: a.terminate(60))
+
+
+@everywhere
+def unclosed_and_flushed(w):
+    """What nobody closed is not published half by a flush of everything. Once closed, it counts."""
+    def flush(a):
+        a.flush(2)
+        a.oracle.look(a.store.objects(), "after a flush beside a writer")
+        a.oracle.wrote("a", "f", content("two", MIB))
+    unclosed(w, flush)
+
+
 @everywhere
 def unclosed_log_and_killed(w):
     """A log goes on: what its program wrote is published although nobody closed it."""
@@ -257,6 +292,6 @@ def names_that_change_places(w):
 
 
 CASES = [mapped_and_touched, mapped_and_flushed, mapped_and_unmounted, mapped_and_changed_attributes,
-         mapped_renamed_and_killed, unclosed_log_and_killed, synced_by_o_sync, synced_by_o_dsync,
-         rewritten_in_place_after_sync, growing_log, growing_log_is_synced, growing_log_at_the_end, stored_names,
-         names_that_change_places]
+         mapped_renamed_and_killed, unclosed_and_killed, unclosed_and_terminated, unclosed_and_flushed,
+         unclosed_log_and_killed, synced_by_o_sync, synced_by_o_dsync, rewritten_in_place_after_sync, growing_log,
+         growing_log_is_synced, growing_log_at_the_end, stored_names, names_that_change_places]
