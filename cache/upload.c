@@ -46,6 +46,7 @@ struct job {
     struct stat st;
     int64_t looked_ns; /* CLOCK_REALTIME of st */
     int64_t began_ns;  /* CLOCK_MONOTONIC of the attempt */
+    bool left_behind;  /* requests of it got no answer before one that did */
     bool others_taken; /* other names were, since the store refused this one */
     struct attrs attrs;
     int64_t took_ns; /* that it was sent in */
@@ -984,7 +985,8 @@ static void failed_locked(struct job *j, int r, const char *why)
     bool refused = note_refusal_locked(j, e, r);
     if (e) {
         e->failed = true;
-        e->tried = !refused; /* only the answer may have been lost */
+        /* Only the answer may have been lost, unless a refusal was it. */
+        e->tried = e->tried || !is_answer(j) || !refusal_is_one(r) || j->left_behind;
     }
     if (is_bound(j) && is_answer(j) && err_is_transient(r))
         (void)late_put_locked(c, j->path, j->etag ? j->etag : "");
@@ -1299,6 +1301,7 @@ static void run_upload(struct task *task)
         (void)op_fail(&op, r, "upload %s: %s: %s", j->path, atomic_load(&j->disk_step),
                       strerror(-r));
     }
+    j->left_behind = op.left_behind;
     finish(j, r, op.why);
 }
 

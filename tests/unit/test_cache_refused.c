@@ -17,8 +17,9 @@
 #define MANY 12 /* deletes that go in one request */
 
 static struct {
-    atomic_int with;     /* errno for what has a bad name */
-    atomic_bool all;     /* every change is refused, whatever its name */
+    atomic_int with;  /* errno for what has a bad name */
+    atomic_bool lost; /* it takes a bad name once, says nothing, and refuses it from then on */
+    atomic_bool all;  /* every change is refused, whatever its name */
     atomic_uint refused; /* requests with a bad name that were */
 } store;
 
@@ -43,6 +44,11 @@ static int64_t around(struct layer *l, struct call *c)
     bool asks = c->kind == CALL_LIST || c->kind == CALL_READ || c->kind == CALL_STAT;
 
     (void)l;
+    if (c->kind == CALL_PUT && is_bad(c->key) && atomic_exchange(&store.lost, false)) {
+        (void)call_next(c);
+        atomic_store(&store.with, EACCES);
+        return op_fail(c->op, -EIO, "put: the answer was lost");
+    }
     if (atomic_load(&store.with) && names_bad(c)) {
         atomic_fetch_add(&store.refused, 1);
         return op_fail(c->op, -atomic_load(&store.with), "%s: the store refuses that",
@@ -56,6 +62,7 @@ static int64_t around(struct layer *l, struct call *c)
 static void setup(void)
 {
     atomic_store(&store.with, EACCES);
+    atomic_store(&store.lost, false);
     atomic_store(&store.all, false);
     atomic_store(&store.refused, 0);
     driven_init_like_s3(&d, around);
@@ -176,6 +183,20 @@ START_TEST(its_removal_ends_it)
 }
 END_TEST
 
+/* The refusal says nothing of what was put there before. */
+START_TEST(what_was_taken_before_is_removed)
+{
+    atomic_store(&store.with, 0);
+    atomic_store(&store.lost, true);
+    driven_put(&d, BAD, "new", 3);
+    DRIVEN_WAIT(is_told());
+    ck_assert_int_eq(driven_unlink(&d, BAD), 0);
+    atomic_store(&store.with, 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(!is_stored(BAD));
+}
+END_TEST
+
 START_TEST(another_name_ends_it)
 {
     known_or_not(_i);
@@ -280,6 +301,7 @@ int main(void)
     tcase_add_loop_test(t, deletes_elsewhere_go_on, 0, (int)ARRAY_SIZE(errors));
     tcase_add_test(t, refused_keys_refuse_no_name);
     tcase_add_loop_test(t, its_removal_ends_it, 0, 2);
+    tcase_add_test(t, what_was_taken_before_is_removed);
     tcase_add_loop_test(t, another_name_ends_it, 0, 2);
     tcase_add_test(t, a_new_mount_is_not_held_up);
     tcase_add_test(t, its_other_name_is_stored);
