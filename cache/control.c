@@ -2,6 +2,7 @@
  * path. These calls may block; the frontend's do not. */
 #include "cache/intent.h"
 
+#include "common/err.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/path.h"
@@ -503,12 +504,6 @@ static void hurry_locked(struct flush *fl, const struct target *t, bool first)
     }
 }
 
-static bool passing(int err)
-{
-    return err == -ETIMEDOUT || err == -EHOSTUNREACH || err == -EAGAIN || err == -EIO ||
-           err == -EPROTO || err == -ECONNRESET || err == -ECONNREFUSED;
-}
-
 /* What is renamed above the path has it with it. */
 static bool concerns(const struct flush *fl, const struct intent *i)
 {
@@ -537,8 +532,8 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
         if (i->error && i->failed_ns >= fl->began_ns && (*error == 0 || !*final)) {
             const char *text = i->error_text && *i->error_text ? i->error_text : NULL;
             *error = op_fail(op, i->error, "%s", text ? text : strerror(-i->error));
-            *final = !passing(i->error) && !(intent_is_in_the_way(i->error) &&
-                                             intents_before_locked(fl->cache, i->seq));
+            *final = !err_is_transient(i->error) && !(intent_is_in_the_way(i->error) &&
+                                                      intents_before_locked(fl->cache, i->seq));
         }
     }
     return done;
@@ -609,7 +604,8 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         bool cut = n->file && n->file->cut;
         if (!err || (!cut && attempts == fl->v[i].attempts))
             continue;
-        bool stays = cut || !(passing(err) || clears_up_locked(fl, &fl->v[i], err, attempts));
+        bool stays =
+            cut || !(err_is_transient(err) || clears_up_locked(fl, &fl->v[i], err, attempts));
         if (*error == 0 || (stays && !*final)) {
             auto_free char *path = cut ? node_path(n) : NULL;
             *error = op_fail(op, err, "%s%s%s", path ? path : "", path ? ": " : "",

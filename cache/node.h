@@ -220,6 +220,7 @@ struct file {
     int64_t failed_ns;   /* CLOCK_MONOTONIC; of the last of them */
     int error;           /* of the last failed upload */
     bool error_told;     /* a close or fsync has reported it */
+    bool error_here;     /* it is the cache's own disk's, not the store's */
     char *error_text;
     bool queued;       /* in cache.dirty */
     bool staged;       /* waits for a rename, as its name says */

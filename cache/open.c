@@ -955,8 +955,8 @@ static int tell_error_locked(struct handle *h)
 
     if (!f->error || f->error_told || h->told)
         return 0;
-    if (f->error == -ETIMEDOUT || f->error == -EHOSTUNREACH || f->error == -EAGAIN ||
-        f->error == -EBUSY)
+    bool of_store = !f->cut && !f->error_here;
+    if (of_store && (err_is_transient(f->error) || f->error == -EBUSY))
         return 0;
     h->told = f->error_told = true;
     return f->error;

@@ -1001,6 +1001,7 @@ static void failed_locked(struct job *j, int r, const char *why)
     f->failed_ns = clock_mono_ns();
     f->error = r;
     f->error_told = false;
+    f->error_here = !is_answer(j);
     f->due_ns = clock_mono_ns() + retry_delay_ns(c, f->attempts);
     free(f->error_text);
     f->error_text = refused ? refused_text(j->path, why) : strdup(why);

@@ -36,6 +36,7 @@ static struct {
     atomic_bool busy;     /* a second writer changes "f" during each put */
     struct handle *second;
     struct driven *driven;
+    atomic_int failing; /* errno of every put */
 } gate;
 
 static int64_t around(struct layer *l, struct call *c)
@@ -50,6 +51,8 @@ static int64_t around(struct layer *l, struct call *c)
         if (waited < 0)
             return waited;
     }
+    if (atomic_load(&gate.failing))
+        return op_fail(c->op, -atomic_load(&gate.failing), "put: as the test says");
     int64_t r = call_next(c);
     if (which && atomic_load(&gate.busy))
         ck_assert_int_eq(driven_write(gate.driven, gate.second, "more", 4, 0), 0);
@@ -60,6 +63,7 @@ static void begin(struct driven *d, enum durability durability)
 {
     atomic_store(&disk_full, 0);
     atomic_store(&gate.busy, false);
+    atomic_store(&gate.failing, 0);
     gate.driven = d;
     for (int i = 0; i < 2; i++) {
         atomic_store(&gate.held[i], 0);
@@ -197,6 +201,40 @@ START_TEST(a_removal_ends_the_waiting)
 }
 END_TEST
 
+/* ---- uploads that failed ---- */
+
+/* A store that can't be reached is no failure of a close() that does not wait for it; one that
+ * refuses is. */
+static const struct {
+    int err, told;
+} failing[] = {{ECONNREFUSED, 0}, {ECONNRESET, 0}, {ENETUNREACH, 0},
+               {ETIMEDOUT, 0},    {EIO, 0},        {EACCES, -EACCES}};
+
+static bool has_failed(struct driven *d)
+{
+    struct cache_stats s;
+
+    cache_get_stats(d->cache, &s);
+    return s.failed_files > 0;
+}
+
+START_TEST(what_passes_is_not_told)
+{
+    struct handle *h = NULL;
+    struct driven d;
+
+    begin(&d, DURABILITY_CACHE);
+    atomic_store(&gate.failing, failing[_i].err);
+    driven_put(&d, "f", "one", 3);
+    DRIVEN_WAIT(has_failed(&d));
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_close(&d, h), failing[_i].told);
+    atomic_store(&gate.failing, 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_release(&d);
+}
+END_TEST
+
 /* ---- other writers ---- */
 
 /* fsync() waits for what was written before it, and not for what comes all the while. */
@@ -299,6 +337,7 @@ int main(void)
     tcase_add_loop_test(t, a_cut_file_says_so_each_time, 0, 2);
     tcase_add_loop_test(t, a_cut_ends_the_waiting, 0, 2);
     tcase_add_test(t, a_removal_ends_the_waiting);
+    tcase_add_loop_test(t, what_passes_is_not_told, 0, sizeof(failing) / sizeof(*failing));
     tcase_add_test(t, another_writer_does_not_prolong_the_waiting);
     tcase_add_test(t, a_flush_that_gives_up_leaves_others_waiting);
     tcase_add_loop_test(t, what_is_closed_during_a_flush_has_its_place, 0, 2);
