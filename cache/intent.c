@@ -526,6 +526,7 @@ struct removal {
     struct cache *cache;
     struct intent *v[BATCH_MAX];
     bool skip[BATCH_MAX]; /* done, or published again meanwhile: only the row goes */
+    char *why[BATCH_MAX]; /* it failed, heap; NULL without memory */
     size_t n;
     bool removed; /* the store removed something */
 };
@@ -700,6 +701,18 @@ const char *intent_removes_version(struct cache *c, const char *path)
     return version;
 }
 
+/* Each of them keeps its own reason: the next request takes that of the one before. */
+static void keep_why(struct removal *r, size_t i, int err, const struct op *op)
+{
+    if (err < 0 && !r->why[i])
+        r->why[i] = strdup(op->why);
+}
+
+static const char *removal_why(const struct removal *r, size_t i, int err)
+{
+    return r->why[i] ? r->why[i] : strerror(-err);
+}
+
 static void run_store_removals(struct removal *r, struct op *op, int *errs)
 {
     struct cache *c = r->cache;
@@ -722,7 +735,9 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
             keys[n] = r->v[i]->from;
             etags[n] = is_bound(c) ? r->v[i]->etag : NULL;
             index[n++] = i;
+            continue;
         }
+        keep_why(r, i, errs[i], op);
     }
     int results[BATCH_MAX] = {0};
     int all = n ? store_remove(c->store, op, keys, etags, n, results) : 0;
@@ -732,8 +747,14 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
     for (size_t i = 0; i < n; i++) {
         errs[index[i]] = told ? results[i] : all;
         r->removed = r->removed || errs[index[i]] == 0;
-        if (errs[index[i]] == -ESTALE)
+        if (errs[index[i]] != -ESTALE)
+            keep_why(r, index[i], errs[index[i]], op);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (errs[index[i]] == -ESTALE) {
             errs[index[i]] = settle_removal(c, r->v[index[i]], op, true);
+            keep_why(r, index[i], errs[index[i]], op);
+        }
     }
 }
 
@@ -780,8 +801,10 @@ static void removal_given_up(struct cache *c, const struct intent *i, int err, c
 
 /* One is over: carried out or not, its row gone (noted 0) or not. */
 static void removal_over_locked(struct cache *c, struct intent *i, int err, int noted,
-                                struct op *op)
+                                const char *why)
 {
+    struct op op = {0};
+
     if (err == 0 && noted == 0) {
         intent_remove_locked(c, i);
         return;
@@ -790,29 +813,36 @@ static void removal_over_locked(struct cache *c, struct intent *i, int err, int 
     i->refused_ns = refusal_is_one(err) ? clock_mono_ns() : 0;
     if (i->refused_ns)
         refusal_probe_locked(c);
-    if (i->done)
-        err = op_fail(op, noted, "remove %s: it is done, but can't be noted in the cache: %s",
+    if (i->done) {
+        err = op_fail(&op, noted, "remove %s: it is done, but can't be noted in the cache: %s",
                       i->from, strerror(-noted));
-    intent_failed_locked(c, i, err, op->why);
-    failure_note_locked(c, &c->write_failure, err, op->why);
-    log_warn("delete failed, tried again: %s", op->why);
+        why = op.why;
+    }
+    intent_failed_locked(c, i, err, why);
+    failure_note_locked(c, &c->write_failure, err, why);
+    log_warn("delete failed, tried again: %s", why);
 }
 
 /* Whether another attempt would be no better: somebody else's version has the name, or the
  * store refuses that, and removes others. */
-static bool is_in_vain(const struct intent *i, int err, struct op *op)
+static bool is_in_vain(const struct intent *i, int err)
 {
-    if (err == -ESTALE)
-        return true;
-    if (!refusal_is_one(err) || !i->others_taken)
-        return false;
-    auto_free char *why = strdup(op->why);
-    (void)op_fail(
-        op, err,
-        "%s was removed here, but the store refuses the name and removes others: what "
-        "it has there stays in the store (%s)",
-        i->from, why ? why : strerror(-err));
-    return true;
+    return err == -ESTALE || (refusal_is_one(err) && i->others_taken);
+}
+
+static void give_up(struct cache *c, const struct intent *i, int err, const char *why)
+{
+    struct op op = {0};
+
+    if (err != -ESTALE) {
+        (void)op_fail(
+            &op, err,
+            "%s was removed here, but the store refuses the name and removes others: what "
+            "it has there stays in the store (%s)",
+            i->from, why);
+        why = op.why;
+    }
+    removal_given_up(c, i, err, why);
 }
 
 static void run_removal(struct task *task)
@@ -831,8 +861,8 @@ static void run_removal(struct task *task)
     crash_point("delete-done");
     int64_t again[BATCH_MAX]; /* when; 0 not */
     for (size_t i = 0; i < r->n; i++) {
-        if (is_in_vain(r->v[i], errs[i], &op)) {
-            removal_given_up(c, r->v[i], errs[i], op.why);
+        if (is_in_vain(r->v[i], errs[i])) {
+            give_up(c, r->v[i], errs[i], removal_why(r, i, errs[i]));
             errs[i] = 0;
             r->v[i]->removed_before = true; /* nothing to repeat */
         }
@@ -856,11 +886,13 @@ static void run_removal(struct task *task)
         }
         if (errs[i] == 0 && !r->skip[i])
             origin_settled(c, r->v[i]->from);
-        removal_over_locked(c, r->v[i], errs[i], jr, &op);
+        removal_over_locked(c, r->v[i], errs[i], jr, removal_why(r, i, errs[i]));
     }
     c->deletes_running--;
     progress_locked(c);
     mutex_unlock(&c->lock);
+    for (size_t i = 0; i < r->n; i++)
+        free(r->why[i]);
     free(r);
 }
 

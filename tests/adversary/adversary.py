@@ -28,12 +28,13 @@ import ends
 import harness
 import hunt
 import links
+import names
 import nodes
 import times
 import writers
 from world import World
 
-THEMES = (copies, writers, times, nodes, links, disks, ends)
+THEMES = (copies, writers, times, nodes, links, names, disks, ends)
 ROUNDS = 10
 LANES = 4 # scenarios at a time: most of them wait most of the time
 

@@ -58,11 +58,12 @@ class Plain:
     def __init__(self, _, prefix):
         self.server, self.prefix = PlainS3(), prefix
         self.url = f"s3://bucket/{prefix}"
-        self.options = (f"endpoint={self.server.endpoint}", f"region={harness.REGION}", "path_style", "state_prefix=off")
+        self.options = (f"endpoint={self.server.endpoint}", f"region={harness.REGION}", "path_style")
 
     def objects(self):
-        return {key.decode().removeprefix(f"{self.prefix}/"): body for key, body in self.server.bodies().items()
-                if not key.endswith(b"/")}
+        top = f"{self.prefix}/"
+        return {key.decode().removeprefix(top): body for key, body in self.server.bodies().items()
+                if key.startswith(top.encode()) and not key.endswith(b"/")}
 
     def close(self):
         self.server.stop()

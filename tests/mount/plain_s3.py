@@ -126,6 +126,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         answer = f"<CopyObjectResult><ETag>{escape(made.etag)}</ETag></CopyObjectResult>".encode() if source else b""
         self.answer(200, answer, {"ETag": made.etag})
 
+    def do_post(self, _key, _body):
+        self.refuse(501, "NotImplemented")
+
     def do_delete(self, key, _):
         self.server.objects.pop(key, None)
         self.answer(204)
