@@ -4,6 +4,7 @@
 
 #include "common/buf.h"
 #include "common/mem.h"
+#include "common/siphash.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -81,9 +82,31 @@ void stamp_keys_release(struct stamp_keys *k)
     *k = (struct stamp_keys){0};
 }
 
+/* Of a key: no record takes more, so that several fit into an inode, beside the user's xattrs.
+ */
+#define KEY_MAX_LEN 200
+#define KEY_HASHED  34 /* "/" and 32 digits; with the NUL */
+
+/* What its record calls the key: a long one by its hash. No key begins with "/". */
+static const char *recorded_key(const char *key, char hashed[KEY_HASHED])
+{
+    static const uint64_t same_for_all[2];
+    size_t len = strlen(key);
+    uint64_t h[2];
+
+    if (len <= KEY_MAX_LEN)
+        return key;
+    siphash(same_for_all, key, len, h);
+    (void)snprintf(hashed, KEY_HASHED, "/%016" PRIx64 "%016" PRIx64, h[0], h[1]);
+    return hashed;
+}
+
 struct stamp_key *stamp_keys_find(const struct stamp_keys *k, const char *key)
 {
+    char hashed[KEY_HASHED];
+
     assert(key);
+    key = recorded_key(key, hashed);
     for (size_t i = 0; i < k->n; i++)
         if (strcmp(k->v[i].key, key) == 0)
             return &k->v[i];
@@ -104,8 +127,9 @@ void stamp_keys_remove(struct stamp_keys *k, const char *key)
 int stamp_keys_set(struct stamp_keys *k, const char *key, const char *etag, int64_t mtime_ns,
                    uint64_t size)
 {
+    char hashed[KEY_HASHED];
     struct stamp_key *rec = stamp_keys_find(k, key);
-    auto_free char *new_key = rec ? NULL : strdup(key);
+    auto_free char *new_key = rec ? NULL : strdup(recorded_key(key, hashed));
     auto_free char *new_etag = strdup(etag);
 
     if (!new_etag || (!rec && !new_key))

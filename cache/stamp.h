@@ -51,7 +51,7 @@ struct stamp_attrs {
 
 /* What the store holds under one name of the file: its content, or what that is to replace. */
 struct stamp_key {
-    char *key;
+    char *key; /* if it is long its hash: ask stamp_keys_find() */
     char *etag;
     int64_t mtime_ns;    /* of the mirror file when its content was equal */
     uint64_t size;       /* UINT64_MAX: the store holds something else */
