@@ -97,8 +97,9 @@ static void move_mtime_locked(struct cache *c, struct node *n)
 
     if (f->state == FILE_DIRTY)
         return;
-    /* A partial file has no change: it is complete before it gets one. */
-    if (f->state == FILE_CLEAN && (f->write_handles || f->suspect)) {
+    /* A partial file has no change: it is complete before it gets one. A write that comes by
+     * the daemon marks the file whatever its time is. */
+    if (f->state == FILE_CLEAN && ((f->write_handles && f->past) || f->suspect)) {
         file_mark_dirty_locked(c, n, true);
         return;
     }

@@ -191,6 +191,8 @@ struct file {
     uint64_t synced_size;
     uint64_t writes;    /* that came through the daemon */
     bool writing_stamp; /* the stamp is to say STAMP_WRITING */
+    bool past; /* since it was last seen without a writer someone may write past the daemon:
+                  in passthrough, or from before the mount */
     unsigned noted;     /* flags that the stamp on the disk has, whatever is being written just
                            now, enum stamp_flags */
     bool content_dirty; /* else only attributes are */

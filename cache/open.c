@@ -112,6 +112,7 @@ static int enter_locked(struct cache *c, struct handle *h)
     f->write_handles++;
     atomic_store(&f->changed, true);
     f->generation++;
+    f->past = f->past || f->passthrough;
     /* Else each write comes by here, and marks the file. */
     if (f->passthrough && f->state != FILE_DIRTY &&
         (mtime_is_racy(f->clean_mtime_ns) ||

@@ -511,6 +511,7 @@ static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const 
     f->seq = a->seq;
     f->first_seq = a->first_seq;
     f->noted = a->flags;
+    f->past = a->flags & STAMP_WRITING;
     f->keys_cut = a->flags & STAMP_KEYS_CUT;
     f->generation = 1;
     take_xattrs(n, fd);

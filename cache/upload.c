@@ -829,7 +829,7 @@ static void settle_locked(struct cache *c, struct job *j)
     f->content_dirty = false;
     file_unqueue_locked(c, f);
     if (!j->live)
-        f->writing_stamp = false;
+        f->writing_stamp = f->past = false;
     else if (f->write_handles == 0)
         file_queue_locked(c, n); /* a mapping lives: looked at again */
     if (j->live && f->write_handles == 0)
@@ -846,9 +846,10 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
         stamp_keys_outdate(&f->keys); /* the other names, which still have that to get */
     f->clean_mtime_ns = mtime_ns;
     f->clean_size = (uint64_t)j->st.st_size;
-    /* Another write within the clock's granularity, after it was looked at, would not show. */
-    f->suspect =
-        j->live && (mtime_was_racy(mtime_ns, j->looked_ns) || !j->cache->mirror.mtime_trusted);
+    /* Another write within the clock's granularity, after it was looked at, would not show if
+     * it goes past the daemon. */
+    f->suspect = j->live && f->past &&
+                 (mtime_was_racy(mtime_ns, j->looked_ns) || !j->cache->mirror.mtime_trusted);
     f->stored_generation = j->generation;
     f->sum = obj->checksum;
     free(f->etag);

@@ -158,6 +158,20 @@ START_TEST(flush_of_a_file_that_grows)
 }
 END_TEST
 
+/* What went up while it was open goes up no more with the close, nor for a new time: without
+ * passthrough the daemon knows that nobody wrote in between. */
+START_TEST(what_nobody_changed_since)
+{
+    begin(SMALL, false, DURABILITY_CACHE);
+    ck_assert_int_eq(driven_flush(&the.driven), 0);
+    if (_i)
+        ck_assert_int_eq(driven_utimens(&the.driven, "f", 1000 * NS_PER_SEC), 0);
+    close_file();
+    ck_assert_uint_eq(atomic_load(&the.commits), 1);
+    end();
+}
+END_TEST
+
 /* What is written anew below, after those bytes were sent, is not mixed with the rest. */
 START_TEST(a_rewrite_while_it_goes_up)
 {
@@ -199,6 +213,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, fsync_of_a_file_that_grows, 0, 4);
     tcase_add_loop_test(t, flush_of_a_file_that_grows, 0, 2);
+    tcase_add_loop_test(t, what_nobody_changed_since, 0, 2);
     tcase_add_loop_test(t, a_rewrite_while_it_goes_up, 0, 2);
     tcase_add_test(t, a_file_that_is_rewritten_all_the_time);
     suite_add_tcase(s, t);
