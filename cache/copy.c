@@ -277,11 +277,11 @@ static bool overwritten(struct cache *c, struct copying *k)
 
 /* Nothing was copied: what the store has under the new name is not the version that was
  * renamed, and the upload asks for it. */
-static void forget_version_locked(struct copying *k)
+static void forget_version_locked(struct copying *k, const char *from, const char *to)
 {
     struct entry *e = NULL;
 
-    if (!reader_locked(k->cache, k->intent, k->from, k->to, &e))
+    if (!reader_locked(k->cache, k->intent, from, to, &e))
         return;
     etag_clear(&e->etag);
     e->may_exist = true;
@@ -485,7 +485,7 @@ static int copy_file(struct copying *k, struct op *op)
         if (gone)
             source_gone_locked(k);
         else if (useless)
-            forget_version_locked(k);
+            forget_version_locked(k, k->from, k->to);
         else
             n = take_version_locked(k, k->from, k->to, copied, obj.etag, k->own);
         move_sources_locked(c, k->intent);
@@ -752,6 +752,21 @@ static int plan_removals(struct copying *k, struct intent **plan, size_t *ret_n)
     return 0;
 }
 
+static bool is_written_anew(const struct item *it)
+{
+    return it->fate == ITEM_OUT && !it->is_dir;
+}
+
+/* Of what is not copied now a killed mount may have made a copy: which version that is nobody
+ * knows. */
+static void note_item(struct copying *k, const struct item *it)
+{
+    if (it->new_etag)
+        note_version(k, it->from, it->to, it->etag, it->new_etag, it->own);
+    else if (is_written_anew(it))
+        note_version(k, it->from, it->to, it->etag, NULL, false);
+}
+
 static int note_copied(struct copying *k, struct intent **plan, size_t n)
 {
     struct journal_row *rows = calloc(n ? n : 1, sizeof(*rows));
@@ -759,9 +774,7 @@ static int note_copied(struct copying *k, struct intent **plan, size_t n)
     if (!rows)
         return -ENOMEM;
     for (size_t i = 0; i < k->n; i++)
-        if (k->v[i].new_etag)
-            note_version(k, k->v[i].from, k->v[i].to, k->v[i].etag, k->v[i].new_etag,
-                         k->v[i].own);
+        note_item(k, &k->v[i]);
     for (size_t i = 0; i < n; i++)
         rows[i] = (struct journal_row){.seq = plan[i]->seq,
                                        .kind = plan[i]->kind,
@@ -779,11 +792,12 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
 
     for (size_t i = 0; i < k->n; i++) {
         const struct item *it = &k->v[i];
-        if (!it->new_etag)
-            continue;
+        struct node *changed = NULL;
         mutex_lock(&c->lock);
-        struct node *changed =
-            take_version_locked(k, it->from, it->to, it->etag, it->new_etag, it->own);
+        if (it->new_etag)
+            changed = take_version_locked(k, it->from, it->to, it->etag, it->new_etag, it->own);
+        else if (is_written_anew(it))
+            forget_version_locked(k, it->from, it->to);
         mutex_unlock(&c->lock);
         if (changed)
             write_keys(c, changed);

@@ -64,12 +64,7 @@ static void note_exchanged(struct cache *c, struct moving *m)
 
     for (int i = 0; i < 2; i++) {
         struct entry *other = both[1 - i];
-        mutex_lock(&c->lock);
-        auto_free char *etag = entry_version_locked(c, other->parent, other->name, other);
-        mutex_unlock(&c->lock);
-        auto_close int fd = mirror_open_path(&c->mirror, paths[i], O_RDONLY);
-        if (fd >= 0)
-            file_expect(c, both[i]->node, fd, paths[1 - i], etag);
+        name_expect(c, both[i]->node, paths[i], other->parent, other->name, other);
     }
 }
 

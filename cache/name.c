@@ -834,12 +834,34 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     return 0;
 }
 
-char *entry_version_locked(struct cache *c, struct node *dir, const char *name, struct entry *e)
+/* The version that an upload to the name replaces, as stamp_keys_expect() takes it; heap. `e`
+ * is what has the name, or NULL. */
+static char *entry_version_locked(struct cache *c, struct node *dir, const char *name,
+                                  struct entry *e)
 {
     if (e && !e->src_key && etag_known(&e->etag))
         return etag_dup(&e->etag);
     bool any = e ? entry_may_be_stored(e) && !only_ours(e) : dir_may_hold_locked(c, dir, name);
     return any ? strdup(STAMP_ANY_VERSION) : NULL;
+}
+
+/* As long as a rename is to bring what the name had, a mount looks for it where the store still
+ * has it; and then under the name itself, in a version that can't be told yet. */
+void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
+                 const char *name, struct entry *e)
+{
+    mutex_lock(&c->lock);
+    auto_free char *etag = entry_version_locked(c, dir, name, e);
+    auto_free char *key = e ? entry_key(e) : child_key(dir, name);
+    mutex_unlock(&c->lock);
+    auto_free char *path = child_path(dir, name);
+    auto_close int fd = mirror_open_path(&c->mirror, mirror_path, O_RDONLY);
+    if (fd < 0 || !key || !path)
+        return;
+    bool comes = etag && strcmp(key, path) != 0;
+    if (comes)
+        file_expect(c, n, fd, key, etag);
+    file_expect(c, n, fd, path, comes ? STAMP_ANY_VERSION : etag);
 }
 
 /* Before the file has the name: a mount that finds it there must know what it is to replace. */
@@ -849,12 +871,7 @@ static void note_replaced(struct cache *c, struct moving *m)
 
     if (n->dir || m->copies)
         return; /* what is copied to the name is recorded then */
-    mutex_lock(&c->lock);
-    auto_free char *etag = entry_version_locked(c, m->newparent, m->newname, m->to);
-    mutex_unlock(&c->lock);
-    auto_close int fd = mirror_open_path(&c->mirror, m->from_path, O_RDONLY);
-    if (fd >= 0)
-        file_expect(c, n, fd, m->to_path, etag);
+    name_expect(c, n, m->from_path, m->newparent, m->newname, m->to);
 }
 
 static int move_held(struct cache *c, struct moving *m)

@@ -17,10 +17,10 @@ struct moving {
 void dir_touch_locked(struct node *dir);
 /* Whether the store has, or may have, an object under the entry's path. */
 bool entry_may_be_stored(struct entry *e);
-/* The version that an upload to the name replaces, as stamp_keys_expect() takes it; heap. `e`
- * is what has the name, or NULL. */
-char *entry_version_locked(struct cache *c, struct node *dir, const char *name, struct entry *e)
-    REQUIRES(&c->lock);
+/* Notes in the file's stamp what an upload of it to the name is to replace; it has the name
+ * later. `e` is what has it now, or NULL. ns held for writing. */
+void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
+                 const char *name, struct entry *e);
 /* For tree_each(): not 0 when that is so for a name of the node. */
 int node_may_be_stored(void *arg, struct node *n);
 /* For tree_each(), with the cache as `arg`: the node's path is another one now. Uploads under

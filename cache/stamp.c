@@ -168,15 +168,6 @@ bool stamp_keys_expect(struct stamp_keys *k, const char *key, const char *etag)
     return stamp_keys_set(k, key, etag, 0, UINT64_MAX) == 0;
 }
 
-void stamp_keys_outdate(struct stamp_keys *k)
-{
-    for (size_t i = 0; i < k->n; i++) {
-        k->v[i].mtime_ns = 0;
-        k->v[i].size = UINT64_MAX;
-        k->v[i].sum = (struct checksum){0};
-    }
-}
-
 /* Spaces, newlines and "%" are percent-encoded, everything else stays as it is. */
 static int add_word(struct buf *b, const char *s)
 {

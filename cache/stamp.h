@@ -74,8 +74,6 @@ int stamp_keys_set(struct stamp_keys *k, const char *key, const char *etag, int6
 bool stamp_keys_expect(struct stamp_keys *k, const char *key, const char *etag);
 /* Whether the record is of what is to be replaced, and of no content of the file. */
 bool stamp_key_is_expected(const struct stamp_key *rec);
-/* The file has other content than what the records are of: they say what is to be replaced. */
-void stamp_keys_outdate(struct stamp_keys *k);
 /* Forgets the record of `key`. */
 void stamp_keys_remove(struct stamp_keys *k, const char *key);
 

@@ -836,6 +836,33 @@ static void settle_locked(struct cache *c, struct job *j)
         f->due_ns = clock_mono_ns() + HELD_NS;
 }
 
+static void keep_record(struct stamp_keys *kept, const struct stamp_keys *from, const char *key,
+                        bool dirty)
+{
+    const struct stamp_key *k = key ? stamp_keys_find(from, key) : NULL;
+
+    if (k && dirty)
+        (void)stamp_keys_expect(kept, key, k->etag);
+    else if (k)
+        (void)stamp_keys_set(kept, key, k->etag, k->mtime_ns, k->size);
+}
+
+/* The file has other content than what its records are of. Names that still have to get it keep
+ * what it is to replace, those that have it their records. */
+static void renew_records_locked(struct node *n)
+{
+    struct stamp_keys kept = {0};
+
+    for (struct entry *e = n->links; e; e = e->next_link) {
+        auto_free char *key = entry_key(e);
+        auto_free char *path = entry_path(e); /* see name_expect() */
+        keep_record(&kept, &n->file->keys, key, e->dirty);
+        keep_record(&kept, &n->file->keys, path, e->dirty);
+    }
+    stamp_keys_release(&n->file->keys);
+    n->file->keys = kept;
+}
+
 static void took_content_locked(struct job *j, struct entry *e, const struct object *obj)
 {
     struct file *f = j->node->file;
@@ -843,7 +870,7 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
 
     if (f->clean_mtime_ns != mtime_ns || f->clean_size != (uint64_t)j->st.st_size ||
         f->stored_generation != j->generation)
-        stamp_keys_outdate(&f->keys); /* the other names, which still have that to get */
+        renew_records_locked(j->node);
     f->clean_mtime_ns = mtime_ns;
     f->clean_size = (uint64_t)j->st.st_size;
     /* Another write within the clock's granularity, after it was looked at, would not show if

@@ -422,6 +422,65 @@ START_TEST(what_another_name_has_not_got_yet_is_replaced)
 }
 END_TEST
 
+/* A directory with f in it and a file g beside it, which the store has from a mount before; the
+ * store is to rename the directory, which it refuses. */
+static void begin_moved(void)
+{
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    put_flushed("dir/f", "one");
+    put_flushed("g", "two");
+    driven_unmount(&d);
+    driven_mount(&d);
+    driven_shows(&d, "dir/f", "one");
+    driven_shows(&d, "g", "two");
+    atomic_store(&refusing, true);
+}
+
+/* The next mount carries it out. */
+static void end_moved(const char *f)
+{
+    driven_unmount(&d);
+    atomic_store(&refusing, false);
+    driven_mount(&d);
+    flush_all();
+    driven_stores(&d, "dir/f", NULL);
+    driven_stores(&d, "moved/f", f);
+    ck_assert_uint_eq(kept(), 0);
+}
+
+START_TEST(what_changed_places_in_a_moved_directory_is_replaced)
+{
+    begin_moved();
+    driven_put(&d, "g", "three", 5);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    ck_assert_int_eq(driven_exchange(&d, "moved/f", "g"), 0);
+    end_moved("three");
+    driven_stores(&d, "g", "one");
+}
+END_TEST
+
+START_TEST(what_was_renamed_over_in_a_moved_directory_is_replaced)
+{
+    begin_moved();
+    driven_put(&d, "new", "three", 5);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    ck_assert_int_eq(driven_rename(&d, "new", "moved/f"), 0);
+    end_moved("three");
+}
+END_TEST
+
+/* A mount that was killed had copied the directory, and not noted it. */
+START_TEST(what_was_copied_before_a_kill_is_replaced)
+{
+    begin_moved();
+    driven_put(&d, "dir/f", "three", 5);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    driven_store(&d, "moved/f", "one", 3);
+    end_moved("three");
+}
+END_TEST
+
 /* The same number with a later time: a life that this cache has forgotten. */
 START_TEST(what_is_later_than_all_that_was_sent_is_not_ours)
 {
@@ -452,6 +511,9 @@ int main(void)
     tcase_add_loop_test(t, what_was_in_flight_is_ours, 0, 4);
     tcase_add_loop_test(t, what_was_in_flight_is_removed, 0, 2);
     tcase_add_loop_test(t, what_another_name_has_not_got_yet_is_replaced, 0, 2);
+    tcase_add_test(t, what_changed_places_in_a_moved_directory_is_replaced);
+    tcase_add_test(t, what_was_renamed_over_in_a_moved_directory_is_replaced);
+    tcase_add_test(t, what_was_copied_before_a_kill_is_replaced);
     tcase_add_loop_test(t, what_is_later_than_all_that_was_sent_is_not_ours, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
