@@ -325,6 +325,11 @@ struct cache_pending {
 void cache_each_pending(struct cache *c, int (*visit)(void *arg, const struct cache_pending *),
                         void *arg);
 
+/* The files at or below `path` that are open for writing, or mapped so, and of whose pages the
+ * kernel may hold some back; none that it writes past us. Valid during the visit. */
+void cache_each_writer(struct cache *c, const char *path,
+                       void (*visit)(void *arg, const char *path), void *arg);
+
 enum cache_flush_flags {
     CACHE_FLUSH_STAGED = 1 << 0, /* also what waits under a staging name */
     CACHE_FLUSH_HALF = 1 << 1, /* also what somebody makes anew, and has not closed or synced */

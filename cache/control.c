@@ -314,6 +314,21 @@ void cache_each_pending(struct cache *c, pending_visit visit, void *arg)
     }
 }
 
+void cache_each_writer(struct cache *c, const char *path,
+                       void (*visit)(void *arg, const char *path), void *arg)
+{
+    struct file *f;
+
+    mutex_lock(&c->lock);
+    DL_FOREACH2(c->writers, f, writer_next)
+    {
+        auto_free char *name = f->passthrough ? NULL : node_path(f->node);
+        if (name && path_below(path, name))
+            visit(arg, name);
+    }
+    mutex_unlock(&c->lock);
+}
+
 /* ---- flush ---- */
 
 struct target {

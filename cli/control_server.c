@@ -180,6 +180,27 @@ static int handle_fetch(struct connection *c, const json_t *request)
     return handle_transfer(c, request, false);
 }
 
+static void add_path(void *arg, const char *path)
+{
+    auto_free char *text = control_encode_path(path);
+
+    if (text)
+        (void)json_array_append_new(arg, json_string(text));
+}
+
+static int handle_writers(struct connection *c, const json_t *request)
+{
+    auto_free char *path = NULL;
+    auto_json json_t *answer = json_pack("{s:b, s:[]}", "ok", 1, "paths");
+    int err = request_path(c, request, &path);
+
+    if (err)
+        return err;
+    if (answer)
+        cache_each_writer(c->server->cache, path, add_path, json_object_get(answer, "paths"));
+    return control_send(c->fd, answer);
+}
+
 static int set_pinned(struct connection *c, const json_t *request, bool pinned)
 {
     auto_free char *path = NULL;
@@ -225,8 +246,9 @@ static int dispatch(struct connection *c, const json_t *request)
         const char *name;
         int (*handle)(struct connection *c, const json_t *request);
     } commands[] = {
-        {"status", handle_status}, {"flush", handle_flush}, {"fetch", handle_fetch},
-        {"pin", handle_pin},       {"unpin", handle_unpin}, {"wait", handle_wait},
+        {"status", handle_status},   {"flush", handle_flush}, {"fetch", handle_fetch},
+        {"pin", handle_pin},         {"unpin", handle_unpin}, {"wait", handle_wait},
+        {"writers", handle_writers},
     };
     const char *name = json_string_value(json_object_get(request, "cmd"));
 

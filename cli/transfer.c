@@ -2,6 +2,7 @@
 #include "cli/arguments.h"
 #include "cli/client.h"
 #include "cli/progress.h"
+#include "cli/writeback.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@ struct transfer {
     const char *what;   /* for the progress bar; NULL for none */
     int64_t timeout_ns; /* for all paths together */
     bool staged, open;
+    bool writes_back;    /* what mappings stored belongs to it */
     bool may_be_missing; /* the path need not exist */
 };
 
@@ -51,6 +53,23 @@ static int report_leftover(const char *path, const json_t *answer)
     return staged || kept ? EXIT_FAILED : EXIT_OK;
 }
 
+/* What mappings stored belongs to what is asked for. A path that is a cache directory may have
+ * no mount any more, and a daemon of an earlier version tells of no writers. */
+static int write_back(struct client *client, struct op *op)
+{
+    auto_free char *path = control_encode_path(client->rel);
+    auto_json json_t *answer = NULL;
+
+    if (!client->mountpoint)
+        return 0;
+    int err = client_call(client,
+                          path ? json_pack("{s:s, s:s}", "cmd", "writers", "path", path) : NULL,
+                          NULL, NULL, op, &answer);
+    if (err)
+        return err == -ENOSYS ? 0 : err;
+    return writeback_files(client->mountpoint, json_object_get(answer, "paths"), op);
+}
+
 static int transfer_one(const struct transfer *t, const char *path, int64_t deadline_ns)
 {
     auto_json json_t *answer = NULL;
@@ -68,8 +87,10 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
     if (client_open(path, &op, &client))
         return command_failed("%s", op.why);
     progress_init(&progress, t->what);
-    err = client_call(&client, make_request(t, client.rel, op_left_ns(&op)),
-                      t->what ? progress_step : NULL, &progress, &op, &answer);
+    err = t->writes_back ? write_back(&client, &op) : 0;
+    if (!err)
+        err = client_call(&client, make_request(t, client.rel, op_left_ns(&op)),
+                          t->what ? progress_step : NULL, &progress, &op, &answer);
     progress_end(&progress);
     client_close(&client);
     if (err)
@@ -103,8 +124,9 @@ static int transfer_all(struct transfer *t, const struct command *self, int argc
 
 int command_flush(const struct command *self, int argc, char **argv)
 {
-    return transfer_all(&(struct transfer){.cmd = "flush", .what = "uploading"}, self, argc,
-                        argv);
+    return transfer_all(
+        &(struct transfer){.cmd = "flush", .what = "uploading", .writes_back = true}, self,
+        argc, argv);
 }
 
 int command_fetch(const struct command *self, int argc, char **argv)

@@ -14,7 +14,6 @@ def _played(stores, modes):
 
 
 everywhere = _played(("s3", "file"), ("auto", "off"))
-in_passthrough = _played(("s3", "file"), ("auto",))
 on_s3 = _played(("s3",), ("auto", "off"))
 on_plain = _played(("plain",), ("auto", "off"))
 once = _played(("s3",), ("auto",))

@@ -13,11 +13,9 @@ from harness import check
 
 SIZE = 65536
 OLD = 1_000_000_000
-MS_SYNC = 4
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
@@ -34,9 +32,6 @@ class Mapping:
 
     def store(self, data, off=0):
         ctypes.memmove(self.at + off, data, len(data))
-
-    def sync(self):
-        libc.msync(self.at, self.size, MS_SYNC)
 
     def close(self):
         libc.munmap(self.at, self.size)
@@ -83,8 +78,6 @@ def flush_of_a_mapping(place):
     for i in range(5):
         text = b"mapped %d" % i
         m.store(text)
-        if place.mode == "off": # the pages are the kernel's own, and nobody but msync() brings them
-            m.sync()
         mount.flush()
         is_stored(place, "f", text, "after a flush")
     m.close()
