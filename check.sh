@@ -263,6 +263,7 @@ prepare() {
 
 # What runners with a long mode take from their environment; what is set already stays.
 long_modes() {
+    export RUNFS_NIGHTLY=1
     export ADVERSARY_ROUNDS=${ADVERSARY_ROUNDS:-300} ADVERSARY_SEED=${ADVERSARY_SEED:-$RANDOM}
     export CRASH_SECONDS=${CRASH_SECONDS:-600} MODEL_SEQUENCES=${MODEL_SEQUENCES:-500}
 }
