@@ -14,6 +14,14 @@ KEYS = ("f", "g", "ckpt", "d/f", "d/g", "e/f", "e/g", "run.log")
 STEPS = 30
 
 
+def has_content(path):
+    """A new mount does not know what it has not asked for yet, and can't while it is cut off."""
+    try:
+        return os.path.getsize(path) > 0
+    except OSError:
+        return False
+
+
 class Story:
     shared_names = ("shared-1", "shared-2")
 
@@ -108,7 +116,7 @@ class Story:
 
     def map(self, node):
         """Written through a mapping whose descriptor is closed."""
-        there = [key for key in self.there(node) if os.path.getsize(node.path(key))]
+        there = [key for key in self.there(node) if has_content(node.path(key))]
         if there:
             key = self.rng.choice(there)
             self.told[-1] += f" {key}"
