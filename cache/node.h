@@ -34,7 +34,7 @@
 #include <uthash.h>
 
 /* What a known name of some 16 bytes takes in memory, with its share of the directory. */
-#define NODE_BYTES 320
+#define NODE_BYTES 336
 
 struct waitq {
     struct waiter *head, **tail;
