@@ -210,8 +210,9 @@ def sqlite(place):
                 result.step(f"{mode} {n}: the writer", check, not errors, errors)
             result.step(f"{mode} {n}: {'daemon' if kills_daemon else 'writer'} killed", look_at_database, place,
                         database, ledger)
-    # The index of a log is mapped, never synced, and made anew by who opens the database next.
-    place.fresh(unclosed=r"\.db-shm(\.\d+)?$")
+    # The index of a log is made anew by who opens the database next; a journal that was not synced
+    # yet undoes nothing.
+    place.fresh(unclosed=r"\.db-(shm|journal)(\.\d+)?$")
     for mode in ("delete", "truncate", "wal"):
         result.step(f"{mode} on a fresh mount", look_at_database, place, f"{place.dir}/{mode}.db",
                     f"{ledger_folder}/{mode}")
