@@ -280,6 +280,24 @@ static struct stamp_key *key_of(struct cache *c, struct file *f, const char *pat
     return key ? stamp_keys_find(&f->keys, key) : NULL;
 }
 
+/* Whether an upload is to replace something that pending renames bring, though its record is
+ * not where the store has that now: it was there when the record was written, and earlier
+ * renames are done since. The names that it passes on its way have records of their own. */
+static bool expects_on_the_way(struct cache *c, struct file *f, const char *path)
+{
+    auto_free char *at = c->renames ? strdup(path) : NULL;
+    bool expects = false;
+
+    for (struct intent *i = c->intents ? c->intents->prev : NULL; at && i && !expects;
+         i = i == c->intents ? NULL : i->prev) {
+        const struct stamp_key *k = stamp_keys_find(&f->keys, at);
+        expects = k && stamp_key_is_expected(k);
+        if (intent_backward(i, &at) == INTENT_LEFT)
+            break;
+    }
+    return expects;
+}
+
 static bool was_synced(const struct stamp_attrs *a, const struct stat *st)
 {
     int64_t mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
@@ -406,8 +424,9 @@ static struct stamp_key *take_record(struct cache *c, struct entry *e, const cha
                                      const struct stamp_attrs *a)
 {
     struct stamp_key *k = key_of(c, e->node->file, path);
+    bool expects = k || expects_on_the_way(c, e->node->file, path);
 
-    e->tried = !k && !(a->flags & STAMP_KEYS_CUT) && !c->mirror.older;
+    e->tried = !expects && !(a->flags & STAMP_KEYS_CUT) && !c->mirror.older;
     e->may_exist = !e->tried;
     if (k && strcmp(k->etag, STAMP_ANY_VERSION) != 0)
         etag_set(&e->etag, k->etag);

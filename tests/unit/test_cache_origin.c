@@ -481,6 +481,39 @@ START_TEST(what_was_copied_before_a_kill_is_replaced)
 }
 END_TEST
 
+/* Of two renames of what it replaces the store has carried out the first when the mount ends.
+ */
+START_TEST(what_was_renamed_over_on_its_way_is_replaced)
+{
+    const char *const now = _i ? "moved/f" : "dir/f";
+
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    put_flushed("a", "one");
+    atomic_store(&refusing, true);
+    ck_assert_int_eq(driven_rename(&d, "a", "b"), 0);
+    ck_assert_int_eq(driven_rename(&d, "b", "dir/f"), 0);
+    driven_put(&d, "new", "three", 5);
+    ck_assert_int_eq(driven_rename(&d, "new", "dir/f"), 0);
+    if (_i)
+        ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    atomic_store(&refused, "b");
+    atomic_store(&refusing, false);
+    DRIVEN_WAIT(is_put("b", "one") && driven_stored(&d, "a", NULL, 0) == -ENOENT);
+    driven_unmount(&d);
+    driven_stores(&d, now, NULL);
+    atomic_store(&refused, NULL);
+    driven_mount(&d);
+    flush_all();
+    driven_stores(&d, "a", NULL);
+    driven_stores(&d, "b", NULL);
+    if (_i)
+        driven_stores(&d, "dir/f", NULL);
+    driven_stores(&d, now, "three");
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
 /* The same number with a later time: a life that this cache has forgotten. */
 START_TEST(what_is_later_than_all_that_was_sent_is_not_ours)
 {
@@ -514,6 +547,7 @@ int main(void)
     tcase_add_test(t, what_changed_places_in_a_moved_directory_is_replaced);
     tcase_add_test(t, what_was_renamed_over_in_a_moved_directory_is_replaced);
     tcase_add_test(t, what_was_copied_before_a_kill_is_replaced);
+    tcase_add_loop_test(t, what_was_renamed_over_on_its_way_is_replaced, 0, 2);
     tcase_add_loop_test(t, what_is_later_than_all_that_was_sent_is_not_ours, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
