@@ -139,6 +139,9 @@ class Loop:
         if self.random.random() < 0.25:
             self.kill_while_recovering(m)
         m.start()
+        if self.take_kept(stories):
+            m.kill()
+            m.start()  # an end with something kept is not clean
         self.settle(m, stories)
         self.finish_appender(m)
         self.drain(m)
@@ -296,6 +299,20 @@ class Loop:
                     owed += 1
         self.kills_with_pending += owed > 0
         return owed
+
+    def take_kept(self, stories):
+        """Takes what the mount set aside, as a person would: only what was open for writing."""
+        kept = os.path.join(self.cache, "kept")
+        paths = [os.path.join(where, name) for where, _, names in os.walk(kept) for name in names]
+        for path in paths:
+            with open(path, "rb") as f:
+                data = f.read()
+            os.remove(path)
+            owner = [s for w, s in enumerate(stories)
+                     if s.open and path == os.path.normpath(os.path.join(kept, f"w{w}", s.open))]
+            check(owner, f"{os.path.relpath(path, kept)} is kept, which nobody was writing")
+            owner[0].kept = data
+        return bool(paths)
 
     def settle(self, m, stories):
         for w, story in enumerate(stories):
