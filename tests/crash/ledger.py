@@ -98,12 +98,11 @@ class Story:
 
     def _check_open(self, found, before, read, where):
         """A file that was open for writing: it is there if it was, and holds what was synced. One
-        that was written anew is not published half: it is kept, and the name is the store's."""
+        that was made anew is not published half, but kept."""
         if not self.open:
             return
-        anew = self.pending["begin"].startswith("write ")
-        check(anew or self.kept is None, f"{where}: {self.open} is kept, which only changed")
-        check(anew or self.open in found or self.open not in before, f"{where}: {self.open} is gone, it was open")
+        check(self.kept is None or self.open not in before, f"{where}: {self.open} is kept, which only changed")
+        check(self.open in found or self.open not in before, f"{where}: {self.open} is gone, it was open")
         if self.synced:
             check(self.kept is not None or self.open in found, f"{where}: {self.open} is gone after fsync()")
             data = self.kept if self.kept is not None else read(self.open)

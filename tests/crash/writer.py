@@ -111,9 +111,15 @@ class Writer:
     def write(self):
         path, data = self.target_name(), self.content()
         sync_at = self.random.randrange(1, len(data) + 1) if data and self.random.random() < 0.4 else None
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        self.run(f"write {path}", {path: ["f", digest(data), len(data)]},
-                 lambda: self.put(path, data, flags, sync_at=sync_at), path)
+
+        def call():
+            # What O_TRUNC leaves half is kept, and removals that came after what it owed are
+            # taken back: a ledger can't tell which.
+            if path in self.tree:
+                os.truncate(self.at(path), 0)
+            self.put(path, data, os.O_WRONLY | os.O_CREAT, sync_at=sync_at)
+
+        self.run(f"write {path}", {path: ["f", digest(data), len(data)]}, call, path)
 
     def write_and_rename(self):
         temporary, path, data = self.new_name(".tmp"), self.target_name(), self.content()
