@@ -282,7 +282,7 @@ START_TEST(the_same_content_twice_does_not_let_a_late_put_win)
     struct handle *h = NULL;
     ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_TRUNC, &h), 0);
     ck_assert_int_eq(driven_write(&d, h, "a", 1, 0), 0);
-    ck_assert_int_eq(driven_close(&d, h), -EIO); /* tells of the refusal */
+    ck_assert_int_eq(driven_close(&d, h), 0); /* the refusal may pass, and is tried again */
     unsigned before = atomic_load(&gate.puts);
     killed_and_mounted(&d);
     DRIVEN_WAIT(atomic_load(&gate.puts) > before);
