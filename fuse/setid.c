@@ -59,11 +59,17 @@ int setid_add_to_set(struct pending *p, bool always, unsigned *set, struct stat 
 {
     struct stat now;
 
-    if ((*set & CACHE_SET_MODE) || (!always && is_privileged(p)))
+    if (!always && is_privileged(p))
         return 0;
     int r = cache_getattr(p->fs->cache, p->node, &p->waiter, &now);
-    if (r || S_ISDIR(now.st_mode) || without_bits(p, &now) == now.st_mode)
+    if (r || S_ISDIR(now.st_mode))
         return r;
+    /* A mode comes with a chown or truncate when libfuse is too old to take the matter over: it
+     * is what the kernel left of the bits, and that leaves S_ISGID without group execution. */
+    if (*set & CACHE_SET_MODE)
+        now.st_mode = (now.st_mode & S_IFMT) | (st->st_mode & 07777);
+    if (without_bits(p, &now) == now.st_mode)
+        return 0;
     st->st_mode = without_bits(p, &now);
     *set |= CACHE_SET_MODE;
     return 0;
