@@ -348,6 +348,7 @@ static int truncate_anew(struct cache *c, struct node *n, int flags, struct wait
     f->whole_mtime_ns = 0;
     mutex_unlock(&c->lock);
     int r = file_truncate(c, n, 0, w);
+    bool emptied = r == 0;
     if (r == 0)
         r = open_file(c, n, flags, ret);
     mutex_lock(&c->lock);
@@ -355,6 +356,8 @@ static int truncate_anew(struct cache *c, struct node *n, int flags, struct wait
         (*ret)->begins = true;
     else
         f->beginners--;
+    if (r < 0 && emptied && !f->write_handles && n->links)
+        file_queue_locked(c, n); /* no close will do it */
     mutex_unlock(&c->lock);
     return r;
 }
@@ -934,8 +937,8 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
     mutex_lock(&c->lock);
     n->file->truncates--;
     file_put_fd_locked(c, n->file, FD_WRITE);
-    /* Without an open writer nobody else would queue it. */
-    bool closed = r == 0 && n->file->write_handles == 0 && n->links;
+    /* Without an open writer, now or at once, nobody else would queue it. */
+    bool closed = r == 0 && !n->file->write_handles && !n->file->beginners && n->links;
     if (closed)
         file_queue_locked(c, n);
     if (r != 0 && n->file->open_handles == 0)

@@ -587,11 +587,14 @@ static bool is_half(struct cache *c, const char *path, const struct stamp_attrs 
     return (a->flags & STAMP_BEGUN) && !whole && !path_is_log(c, path);
 }
 
-/* No removal waited for a file that was never closed. */
+/* An empty one is dropped, unless what was closed, named or set before, and is in no store,
+ * would go with it without a word. No removal waited for a file that was never closed. */
 static int keep_half(struct scan *s, const char *path, const struct stamp_attrs *a,
                      const struct stat *st)
 {
-    if (st->st_size == 0)
+    bool owed = a->first_seq || ((a->flags & STAMP_ATTR_DIRTY) && a->seq);
+
+    if (st->st_size == 0 && !owed)
         return push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
     return keep(s, path, a->first_seq ? a->first_seq : UINT64_MAX,
                 "was being written by a program that had not closed it when the mount ended");

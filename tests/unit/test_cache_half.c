@@ -93,6 +93,18 @@ static void empty(void)
     (void)begin("f", O_WRONLY | O_TRUNC);
 }
 
+static void empty_after_close(void)
+{
+    driven_put(&d, "f", "closed", 6);
+    empty();
+}
+
+static void empty_after_chmod(void)
+{
+    ck_assert_int_eq(driven_chmod(&d, "f", 0600), 0);
+    empty();
+}
+
 static void empty_by_handle(void)
 {
     struct handle *h = begin("f", O_RDWR);
@@ -133,6 +145,8 @@ static const struct {
     unsigned kept;
 } halves[] = {{overwrite, 1},
               {empty, 0},
+              {empty_after_close, 1},
+              {empty_after_chmod, 1},
               {empty_by_handle, 1},
               {overwrite_after_close, 1},
               {overwrite_with_a_duplicate, 1},
@@ -165,6 +179,53 @@ START_TEST(nor_does_it_come_as_something_new)
     ck_assert_int_eq(driven_stat(&d, "new", &st), -ENOENT);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "new", NULL);
+    driven_release(&d);
+}
+END_TEST
+
+static void empty_what_a_removal_waits_for(void)
+{
+    driven_put(&d, "new", "closed", 6);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    (void)begin("new", O_WRONLY | O_TRUNC);
+}
+
+static void empty_another_name(void)
+{
+    ck_assert_int_eq(driven_link(&d, "f", "new"), 0);
+    empty();
+}
+
+static const struct {
+    void (*scene)(void);
+    unsigned kept;
+} empties[] = {{empty_what_a_removal_waits_for, 1}, {empty_another_name, 2}};
+
+START_TEST(an_empty_one_is_kept_when_a_close_or_a_name_goes_with_it)
+{
+    with_whole();
+    killed_in(empties[_i].scene);
+    ck_assert_uint_eq(kept(), empties[_i].kept);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "the whole");
+    driven_release(&d);
+}
+END_TEST
+
+static void remove_another_meanwhile(void)
+{
+    overwrite();
+    ck_assert_int_eq(driven_unlink(&d, "g"), 0);
+}
+
+START_TEST(no_removal_waits_for_what_was_never_closed)
+{
+    with_whole();
+    driven_store(&d, "g", "removed", 7);
+    killed_in(remove_another_meanwhile);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "g", NULL);
+    driven_stores(&d, "f", "the whole");
     driven_release(&d);
 }
 END_TEST
@@ -320,6 +381,9 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, a_half_file_replaces_nothing, 0, (int)ARRAY_SIZE(halves));
     tcase_add_test(t, nor_does_it_come_as_something_new);
+    tcase_add_loop_test(t, an_empty_one_is_kept_when_a_close_or_a_name_goes_with_it, 0,
+                        (int)ARRAY_SIZE(empties));
+    tcase_add_test(t, no_removal_waits_for_what_was_never_closed);
     tcase_add_loop_test(t, what_was_closed_or_synced_is_published, 0, (int)ARRAY_SIZE(wholes));
     tcase_add_test(t, a_log_goes_on_as_before);
     tcase_add_test(t, a_flush_leaves_half_files_out);
