@@ -582,10 +582,12 @@ static bool skip_half_locked(struct flush *fl, struct node *n)
 }
 
 /* What was to be stored lost against another node's version: it is kept aside, and the name
- * owes nothing any more. */
-static bool has_lost(const struct node *n)
+ * owes nothing any more. Other names of the file may. */
+static bool has_lost(const struct target *t)
 {
-    return !n->dir && !n->links && n->file && n->file->error == -ESTALE;
+    const struct file *f = t->node->dir ? NULL : t->node->file;
+
+    return f && f->error == -ESTALE && (!t->node->links || f->attempts != t->attempts);
 }
 
 /* True when nothing is left to wait for; beside that what is known of the progress and of a
@@ -605,7 +607,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         bool ok = target_done(&fl->v[i]);
         *total += size;
         *done += ok ? size : n->file && n->file->uploading ? n->file->upload_done : 0;
-        if (ok && has_lost(n))
+        if (ok && has_lost(&fl->v[i]))
             *error = op_fail(op, -ESTALE, "%s", n->file->error_text ? n->file->error_text : "");
         if (ok || skip_half_locked(fl, n))
             continue;

@@ -327,24 +327,42 @@ static int kept_parent(struct mirror *m, const char *path, const char **ret_name
     return dir;
 }
 
-int mirror_keep(struct mirror *m, const char *path)
+/* Makes a file the first free name in kept/ for the path: moves the one at from_dir, from, or
+ * links it there. */
+static int into_kept(struct mirror *m, const char *path, int from_dir, const char *from,
+                     bool move)
 {
-    const char *from_name, *to_name;
-    auto_close int from = open_parent(m->tree_fd, path, &from_name);
-    if (from < 0)
-        return from;
-    auto_close int to = kept_parent(m, path, &to_name);
+    const char *wanted;
+    auto_close int to = kept_parent(m, path, &wanted);
     if (to < 0)
         return to;
     for (int i = 0; i < KEPT_TRIES; i++) {
         char name[NAME_MAX + 1];
-        kept_name(to_name, i, name);
-        if (renameat2(from, from_name, to, name, RENAME_NOREPLACE) == 0)
+        kept_name(wanted, i, name);
+        int r = move ? renameat2(from_dir, from, to, name, RENAME_NOREPLACE)
+                     : linkat(from_dir, from, to, name, AT_SYMLINK_FOLLOW);
+        if (r == 0)
             return 0;
         if (errno != EEXIST)
             return -errno;
     }
     return -EEXIST;
+}
+
+int mirror_keep(struct mirror *m, const char *path)
+{
+    const char *name;
+    auto_close int dir = open_parent(m->tree_fd, path, &name);
+
+    return dir < 0 ? dir : into_kept(m, path, dir, name, true);
+}
+
+int mirror_keep_fd(struct mirror *m, int fd, const char *path)
+{
+    char from[64];
+
+    (void)snprintf(from, sizeof(from), "/proc/self/fd/%d", fd);
+    return into_kept(m, path, AT_FDCWD, from, false);
 }
 
 int mirror_sync_dir(struct mirror *m, const char *path)

@@ -82,6 +82,8 @@ int mirror_rmdir(struct mirror *m, const char *path);
 /* Moves a dirty file aside to kept/<path>; each part of the path gets a .n, and is cut to make
  * room for it, where an earlier file is in the way. */
 int mirror_keep(struct mirror *m, const char *path);
+/* Gives an open file, of mirror_tmpfile(), such a name there. */
+int mirror_keep_fd(struct mirror *m, int fd, const char *path);
 /* Syncs a directory of the tree. */
 int mirror_sync_dir(struct mirror *m, const char *path);
 int mirror_statvfs(struct mirror *m, struct statvfs *ret);

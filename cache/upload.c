@@ -1156,6 +1156,70 @@ static int send_object(struct job *j, struct op *op, struct object *obj)
     return r == -ENOENT || r == -ESTALE ? settle_attributes(j, op) : r;
 }
 
+static bool has_other_names(const struct node *n)
+{
+    return n->links && n->links->next_link;
+}
+
+/* The name that lost, when it can go now; else NULL. A copy is of what was sent. */
+static struct entry *loser_locked(struct job *j, bool copied)
+{
+    struct node *n = j->node;
+    struct entry *e = entry_at(n, j->path);
+    bool free_to_go = e && e->dirty && n->file->open_handles == 0 && !n->file->fetches &&
+                      has_other_names(n) == copied &&
+                      (!copied || n->file->generation == j->generation);
+
+    return free_to_go ? e : NULL;
+}
+
+/* An unnamed file with the content, on the disk. Returns its descriptor. */
+static int copy_content(struct job *j)
+{
+    auto_close int to = mirror_tmpfile(&j->cache->mirror);
+    off_t in = 0, out = 0;
+    struct stat st;
+    ssize_t n = 1;
+
+    if (to < 0 || fstat(j->fd, &st) < 0)
+        return to < 0 ? to : -errno;
+    while (n > 0 && in < st.st_size)
+        n = copy_file_range(j->fd, &in, to, &out, (size_t)(st.st_size - in), 0);
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    if (n < 0 || futimens(to, times) < 0 || fsync(to) < 0)
+        return -errno;
+    return in < st.st_size ? -EIO : take_fd(to);
+}
+
+/* Other names go on with the file, and will be written: what is kept is a copy of its own.
+ * After a kill in between it is owed as before, and kept once more. */
+static int keep_copy(struct job *j, struct entry *e, int copy)
+{
+    int r = mirror_keep_fd(&j->cache->mirror, copy, j->path);
+
+    crash_point("conflict-copied");
+    return r < 0 ? r : file_leave_name(j->cache, e);
+}
+
+/* The name is out of the mirror. */
+static void lost_locked(struct job *j, struct entry *e)
+{
+    struct cache *c = j->cache;
+    struct node *n = j->node;
+
+    log_error("%s/%s was written by somebody else meanwhile: theirs stays, the content from "
+              "here is kept as %s/kept/%s",
+              c->store->url, j->path, c->mirror.dir, j->path);
+    c->kept_files++;
+    origin_settled(c, j->path);
+    n->nlink--;
+    stamp_keys_remove(&n->file->keys, j->path);
+    name_is_the_stores_locked(c, j->path);
+    entry_remove_locked(c, e);
+    if (!n->links)
+        file_unqueue_locked(c, n->file);
+}
+
 /* Somebody else's version has the name at the store. The content from here goes to kept/, where
  * status lists it, and the name shows theirs. */
 static void keep_loser(struct job *j)
@@ -1163,32 +1227,26 @@ static void keep_loser(struct job *j)
     struct cache *c = j->cache;
     struct node *n = j->node;
 
+    mutex_lock(&c->lock);
+    bool copied = has_other_names(n) && loser_locked(j, true);
+    mutex_unlock(&c->lock);
+    auto_close int copy = copied ? copy_content(j) : -EBADF;
     ns_write(c);
     mutex_lock(&c->lock);
-    struct entry *e = entry_at(n, j->path);
-    bool free_to_go = e && e->dirty && n->file->open_handles == 0 && !n->file->fetches;
+    struct entry *e = loser_locked(j, copied);
     uint64_t seq = n->file->first_seq ? n->file->first_seq : UINT64_MAX; /* never closed */
     mutex_unlock(&c->lock);
+    int r = !e ? -EBUSY : copied && copy < 0 ? copy : 0;
     /* First: after a kill in between it is owed as before, and loses again. */
-    int r = free_to_go ? intents_take_back(c, seq) : -EBUSY;
+    if (r == 0)
+        r = intents_take_back(c, seq);
     crash_point("conflict-removals");
     if (r == 0)
-        r = mirror_keep(&c->mirror, j->path);
+        r = copied ? keep_copy(j, e, copy) : mirror_keep(&c->mirror, j->path);
     crash_point("conflict-kept");
     if (r == 0) {
         mutex_lock(&c->lock);
-        log_error(
-            "%s/%s was written by somebody else meanwhile: theirs stays, the content from "
-            "here is kept as %s/kept/%s",
-            c->store->url, j->path, c->mirror.dir, j->path);
-        c->kept_files++;
-        origin_settled(c, j->path);
-        n->nlink--;
-        stamp_keys_remove(&n->file->keys, j->path);
-        name_is_the_stores_locked(c, j->path);
-        entry_remove_locked(c, e);
-        if (!n->links)
-            file_unqueue_locked(c, n->file);
+        lost_locked(j, e);
         mutex_unlock(&c->lock);
     } else if (r != -EBUSY) {
         log_error("cache %s: can't set %s aside: %s", c->mirror.dir, j->path, strerror(-r));

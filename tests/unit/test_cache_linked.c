@@ -214,6 +214,43 @@ START_TEST(a_change_that_crosses_theirs_is_told)
 }
 END_TEST
 
+/* What was kept of it does not change with what is written under the other name, and their
+ * version is no hard link of that. */
+START_TEST(what_is_kept_of_one_name_stays)
+{
+    char path[128], text[32] = "";
+    struct stat a, b;
+
+    d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
+    d.config.settle_ns = 30 * NS_PER_SEC; /* only a flush uploads */
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, "dir"), 2);
+    driven_shows(&d, name_of(1 - _i), "ours");
+    driven_store(&d, name_of(_i), "theirs", 6);
+    append(name_of(1 - _i), " and more");
+    ck_assert_int_eq(driven_flush(&d), -ESTALE);
+    (void)snprintf(path, sizeof(path), "%s/kept/%s", d.dir, name_of(_i));
+    DRIVEN_WAIT(access(path, F_OK) == 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    DRIVEN_WAIT(strcmp(driven_state(&d, name_of(1 - _i)), "clean") == 0);
+    driven_put(&d, name_of(1 - _i), "newer", 5);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(read(fd, text, sizeof(text)), 13);
+    (void)close(fd);
+    ck_assert_str_eq(text, "ours and more");
+    DRIVEN_WAIT(shows(name_of(_i), "theirs"));
+    ck_assert_int_eq(driven_stat(&d, name_of(_i), &a), 0);
+    ck_assert_int_eq(driven_stat(&d, name_of(1 - _i), &b), 0);
+    ck_assert_uint_ne(a.st_ino, b.st_ino);
+    driven_shows(&d, name_of(1 - _i), "newer");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, name_of(_i), "theirs");
+    driven_stores(&d, name_of(1 - _i), "newer");
+}
+END_TEST
+
 /* The store refuses one name: the other goes up, and what was to be replaced under the first is
  * known to the next mount, too. */
 START_TEST(a_change_that_goes_up_by_half)
@@ -350,6 +387,7 @@ int main(void)
     tcase_add_loop_test(t, a_mount_finds_that_it_was_replaced, 0, 2);
     tcase_add_loop_test(t, a_reader_keeps_what_it_opened, 0, 2);
     tcase_add_loop_test(t, a_change_that_crosses_theirs_is_told, 0, 2);
+    tcase_add_loop_test(t, what_is_kept_of_one_name_stays, 0, 2);
     tcase_add_loop_test(t, a_change_that_goes_up_by_half, 0, 4);
     tcase_add_loop_test(t, a_name_that_they_removed_goes_alone, 0, 2);
     tcase_add_loop_test(t, its_directory_can_be_removed, 0, 2);
