@@ -1113,8 +1113,40 @@ static int drop_attributes(struct job *j, bool replaced)
     return CHANGED;
 }
 
-/* Another version than that which gets new attributes is there, or none. One of ours came late:
- * content and all goes up again. */
+/* Whether the object has the content of which some, or none, is here. */
+static bool is_same_content_locked(const struct file *f, const struct object *there)
+{
+    bool some = f->present.n || f->fetches || f->verify || f->open_handles;
+    bool same = f->sum.kind != CHECKSUM_NONE && checksum_same(&f->sum, &there->checksum);
+
+    return !there->is_prefix && there->size == f->clean_size && (same || !some);
+}
+
+/* A version of ours is there. What is here of another content goes up again, with everything.
+ * The same content can be another version by its attributes alone, of which no answer came: it
+ * is that version which gets the new ones. False when it is not known to be the same, and can't
+ * go up, as not all of it is here. */
+static bool settle_ours_locked(struct job *j, const struct object *there)
+{
+    struct file *f = j->node->file;
+    struct entry *e = entry_at(j->node, j->path);
+
+    if (f->state != FILE_PARTIAL) {
+        file_mark_dirty_locked(j->cache, j->node, true);
+        return true;
+    }
+    char *etag = e && strcmp(there->etag, j->etag) != 0 && is_same_content_locked(f, there)
+                     ? strdup(there->etag)
+                     : NULL;
+    if (!etag)
+        return false;
+    etag_set(&e->etag, etag);
+    free(f->etag);
+    f->etag = etag;
+    return true;
+}
+
+/* Another version than that which gets new attributes is there, or none. */
 static int settle_attributes(struct job *j, struct op *op)
 {
     struct cache *c = j->cache;
@@ -1125,12 +1157,10 @@ static int settle_attributes(struct job *j, struct op *op)
     if (r < 0 && r != -ENOENT)
         return r;
     bool ours = r == 0 && origin_is_ours(c, j->path, &there.attrs);
-    object_release(&there);
     mutex_lock(&c->lock);
-    ours = ours && j->node->file->state != FILE_PARTIAL;
-    if (ours)
-        file_mark_dirty_locked(c, j->node, true);
+    ours = ours && settle_ours_locked(j, &there);
     mutex_unlock(&c->lock);
+    object_release(&there);
     return ours ? CHANGED : drop_attributes(j, r == 0);
 }
 

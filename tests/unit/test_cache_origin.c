@@ -13,11 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static atomic_bool refusing;          /* the store takes no change */
 static _Atomic(const char *) refused; /* it takes none of this key */
-static atomic_int lost; /* answers to puts that the store takes, still to be lost */
+static atomic_int lost;        /* answers to puts that the store takes, still to be lost */
+static atomic_bool unanswered; /* the store takes attributes, and nobody hears of it */
 static struct driven d;
 static char other[80];                                       /* a copy of the cache directory */
 static pthread_mutex_t put_lock = PTHREAD_MUTEX_INITIALIZER; /* guards put_attrs */
@@ -47,6 +49,10 @@ static int64_t around(struct layer *l, struct call *c)
         (void)pthread_mutex_unlock(&put_lock);
     }
     int64_t r = call_next(c);
+    if (c->kind == CALL_SETATTR && r >= 0 && atomic_load(&unanswered)) {
+        object_release(c->ret_obj);
+        return op_fail(c->op, -EIO, "setattr %s: the answer was lost", c->key);
+    }
     if (c->kind == CALL_PUT && r >= 0 && atomic_load(&lost) > 0) {
         atomic_fetch_sub(&lost, 1);
         return op_fail(c->op, -EIO, "put %s: the answer was lost", c->key);
@@ -527,6 +533,65 @@ START_TEST(what_is_later_than_all_that_was_sent_is_not_ours)
 }
 END_TEST
 
+/* ---- attributes ---- */
+
+#define PART  65536
+#define LARGE (64 * PART) /* more than a reader is read ahead at once */
+
+static char large[LARGE];
+
+/* f is at a store where new attributes make a new version, as copies in parts do at S3. */
+static void setup_versions(void)
+{
+    atomic_store(&refusing, false);
+    atomic_store(&refused, NULL);
+    atomic_store(&lost, 0);
+    driven_init(&d, around);
+    d.config.part_size = PART;
+    memset(large, 'x', sizeof(large));
+    (void)snprintf(other, sizeof(other), "%s.other", d.dir);
+    driven_store(&d, "f", large, sizeof(large));
+    driven_mount(&d);
+}
+
+static mode_t stored_mode(void)
+{
+    struct stat st;
+
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_stat(&d, "f", &st), 0);
+    return st.st_mode & 0777;
+}
+
+/* New attributes got to the store, but not the answer here, also because the daemon was killed.
+ * What the user gives it next is for that version, though none, or some, of its content is
+ * here.
+ */
+START_TEST(attributes_that_got_there_hold_back_no_others)
+{
+    bool killed = _i % 2, read_some = _i / 2;
+    char text[PART];
+
+    if (read_some) {
+        ck_assert_int_eq(driven_read(&d, "f", text, sizeof(text)), PART);
+        ck_assert_str_eq(driven_state(&d, "f"), "partial");
+    }
+    atomic_store(&unanswered, true);
+    ck_assert_int_eq(driven_chmod(&d, "f", 0600), 0);
+    DRIVEN_WAIT(strcmp(driven_state(&d, "f"), "failed") == 0);
+    if (killed) {
+        driven_unmount(&d);
+        driven_mount(&d);
+    }
+    ck_assert_int_eq(driven_chmod(&d, "f", 0640), 0);
+    atomic_store(&unanswered, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_read(&d, "f", text, sizeof(text)), PART);
+    ck_assert_mem_eq(text, large, PART);
+    ck_assert_uint_eq(stored_mode(), 0640);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_origin");
@@ -549,6 +614,11 @@ int main(void)
     tcase_add_test(t, what_was_copied_before_a_kill_is_replaced);
     tcase_add_loop_test(t, what_was_renamed_over_on_its_way_is_replaced, 0, 2);
     tcase_add_loop_test(t, what_is_later_than_all_that_was_sent_is_not_ours, 0, 2);
+    suite_add_tcase(s, t);
+    t = tcase_create("attributes");
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup_versions, teardown);
+    tcase_add_loop_test(t, attributes_that_got_there_hold_back_no_others, 0, 4);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
