@@ -264,7 +264,7 @@ static void exchange_not(struct cache *c, struct exchange *x, bool recorded)
         intent_free(x->rows[i]);
     }
     if (recorded)
-        (void)journal_remove(c->journal, seqs, x->n);
+        journal_take_back(c->journal, seqs, x->n);
     mutex_lock(&c->lock);
     for (int i = 0; i < 2; i++)
         if (both[i]->node->dir && both[i]->node->dir->new_here)

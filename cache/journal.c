@@ -27,7 +27,8 @@ struct change {
     const struct journal_put *put, *settled;
     size_t n_settled;
     int flag;
-    bool durable; /* the commit waits for the disk */
+    bool durable;    /* the commit waits for the disk */
+    bool takes_back; /* what fails of it is done with a later commit */
     int result;
     bool done;
     struct change *next;
@@ -42,6 +43,11 @@ struct journal {
         bool leading; /* someone is committing */
     } queue;
     sqlite3_stmt *insert, *remove, *note_put, *forget_put;
+    struct { /* used by the leader only */
+        uint64_t *seqs;
+        size_t n, cap;
+    } unwanted; /* rows that were taken back, and could not be removed yet */
+    atomic_bool has_unwanted;
     atomic_uint_fast64_t commits; /* how many there were of intentions */
     atomic_uint_fast64_t synced;  /* and up to which of them they are on the disk */
 };
@@ -203,6 +209,36 @@ static void note_commit(struct journal *j, const struct change *batch, bool dura
         note_synced(j, atomic_load(&j->commits));
 }
 
+/* What was not done must not be found by the next mount, above all not behind other rows. */
+static void want_no_more(struct journal *j, const struct change *c)
+{
+    size_t n = j->unwanted.n + c->n_seqs;
+
+    if (n > j->unwanted.cap) {
+        uint64_t *v = reallocarray(j->unwanted.seqs, n, sizeof(*v));
+        if (!v)
+            return;
+        j->unwanted.seqs = v;
+        j->unwanted.cap = n;
+    }
+    memcpy(j->unwanted.seqs + j->unwanted.n, c->seqs, c->n_seqs * sizeof(*c->seqs));
+    j->unwanted.n = n;
+    atomic_store(&j->has_unwanted, true);
+}
+
+static int remove_unwanted(struct journal *j)
+{
+    const struct change c = {.seqs = j->unwanted.seqs, .n_seqs = j->unwanted.n};
+
+    return apply_rows(j, &c);
+}
+
+static void unwanted_removed(struct journal *j)
+{
+    j->unwanted.n = 0;
+    atomic_store(&j->has_unwanted, false);
+}
+
 /* Applies a batch in one transaction; when that fails, each alone, so that one bad change does
  * not take the others with it. */
 static void commit_batch(struct journal *j, struct change *batch)
@@ -217,19 +253,26 @@ static void commit_batch(struct journal *j, struct change *batch)
     if (durable)
         (void)run_sql(j, "PRAGMA synchronous=FULL");
     r = run_sql(j, "BEGIN IMMEDIATE");
+    if (r == 0)
+        r = remove_unwanted(j);
     for (struct change *c = batch; c && r == 0; c = c->next)
         r = c->apply(j, c);
     if (r == 0)
         r = run_sql(j, "COMMIT");
-    if (r == 0)
+    if (r == 0) {
         note_commit(j, batch, durable);
+        unwanted_removed(j);
+    }
     if (durable)
         (void)run_sql(j, "PRAGMA synchronous=NORMAL");
     if (r == 0 || !batch->next) {
         if (r < 0)
             (void)run_sql(j, "ROLLBACK");
-        for (struct change *c = batch; c; c = c->next)
+        for (struct change *c = batch; c; c = c->next) {
             c->result = r;
+            if (r < 0 && c->takes_back)
+                want_no_more(j, c);
+        }
         return;
     }
     (void)run_sql(j, "ROLLBACK");
@@ -311,11 +354,19 @@ int journal_done(struct journal *j, const uint64_t *seqs, size_t n_seqs,
     return n_seqs || n_rows ? commit(j, &c) : 0;
 }
 
-int journal_remove(struct journal *j, const uint64_t *seqs, size_t n)
+void journal_take_back(struct journal *j, const uint64_t *seqs, size_t n)
 {
-    struct change c = {.apply = apply_rows, .seqs = seqs, .n_seqs = n};
+    struct change c = {.apply = apply_rows, .seqs = seqs, .n_seqs = n, .takes_back = true};
 
-    return n ? commit(j, &c) : 0;
+    if (n)
+        (void)commit(j, &c);
+}
+
+int journal_retry(struct journal *j)
+{
+    struct change c = {.apply = apply_rows};
+
+    return atomic_load(&j->has_unwanted) ? commit(j, &c) : 0;
 }
 
 static int apply_adopt(struct journal *j, const struct change *change)
@@ -528,9 +579,11 @@ static int no_row(sqlite3_stmt *s, void *arg)
 
 int journal_sync(struct journal *j)
 {
+    int r = journal_retry(j);
     uint_fast64_t commits = atomic_load(&j->commits);
-    int r = query(j, "PRAGMA wal_checkpoint(FULL)", no_row, NULL);
 
+    if (r == 0)
+        r = query(j, "PRAGMA wal_checkpoint(FULL)", no_row, NULL);
     if (r == 0)
         note_synced(j, commits);
     return r;
@@ -692,6 +745,7 @@ void journal_close(struct journal *j)
     if (!j)
         return;
     close_db(j);
+    free(j->unwanted.seqs);
     (void)pthread_cond_destroy(&j->queue.done);
     mutex_destroy(&j->queue.lock);
     free(j);

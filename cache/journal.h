@@ -53,8 +53,11 @@ int journal_done(struct journal *j, const uint64_t *seqs, size_t n_seqs,
  * change the store since. Renames are taken back; a removal of which the version is not known
  * means only what this cache put. Waits for the disk. */
 int journal_adopt(struct journal *j);
-/* Takes back rows whose mirror step failed. */
-int journal_remove(struct journal *j, const uint64_t *seqs, size_t n);
+/* Takes back rows whose mirror step failed. Where the disk refuses it they go with the next
+ * change that is made, in its transaction: they are never found behind a newer row. */
+void journal_take_back(struct journal *j, const uint64_t *seqs, size_t n);
+/* Lets go what could not be taken back; to be called from time to time. */
+int journal_retry(struct journal *j);
 /* Visits all rows in the order of seq. */
 int journal_each(struct journal *j, int (*visit)(void *arg, const struct journal_row *row),
                  void *arg);

@@ -514,7 +514,7 @@ static void intend_not(struct cache *c, struct intent *i)
 {
     if (!i)
         return;
-    (void)journal_remove(c->journal, &i->seq, 1);
+    journal_take_back(c->journal, &i->seq, 1);
     intent_free(i);
 }
 

@@ -296,6 +296,8 @@ void *scheduler_main(void *arg)
         mutex_unlock(&c->lock);
         ns_done(c);
         evict_if_needed(c);
+        if (looked == now)
+            (void)journal_retry(c->journal);
         mutex_lock(&c->lock);
         c->pass_ns = next < c->pass_ns ? next : c->pass_ns;
         while (!c->stopping && clock_mono_ns() < c->pass_ns)

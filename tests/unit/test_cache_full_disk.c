@@ -1,8 +1,10 @@
 /* cache/: a disk that is full below the journal, a stamp or a session's row. Only the store's
  * own answer says that the store is full: deletes go first then, and at no other time.
  *
- * SQLite's writes go through a function of ours; so do fsync() and fsetxattr(). */
+ * SQLite's writes go through a function of ours; so do fsync() and what moves a file in the
+ * mirror. */
 #include "cache/cache.h"
+#include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -24,13 +26,17 @@
 static struct {
     atomic_bool journal_full; /* state.db can't grow */
     atomic_bool sync_fails;   /* fsync() finds no room */
-    atomic_uint failed;       /* how often either was asked in vain */
+    atomic_bool fills;        /* at the next move of a file, which finds no room: all is full */
+    atomic_uint failed;       /* how often either of the first two was asked in vain */
+    atomic_uint written;      /* how often the journal was */
 } disk;
 
 static ssize_t journal_write(int fd, const void *data, size_t len, off_t off)
 {
-    if (!atomic_load(&disk.journal_full))
+    if (!atomic_load(&disk.journal_full)) {
+        atomic_fetch_add(&disk.written, 1);
         return pwrite(fd, data, len, off);
+    }
     atomic_fetch_add(&disk.failed, 1);
     errno = ENOSPC;
     return -1;
@@ -45,8 +51,28 @@ int fsync(int fd)
     return -1;
 }
 
+static bool move_fails(void)
+{
+    if (!atomic_exchange(&disk.fills, false))
+        return false;
+    atomic_store(&disk.journal_full, true);
+    errno = ENOSPC;
+    return true;
+}
+
+int renameat(int from_dir, const char *from, int to_dir, const char *to)
+{
+    return move_fails() ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, 0);
+}
+
+int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
+{
+    return move_fails() ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
+}
+
 static void disk_works(void)
 {
+    atomic_store(&disk.fills, false);
     atomic_store(&disk.journal_full, false);
     atomic_store(&disk.sync_fails, false);
 }
@@ -339,6 +365,61 @@ START_TEST(a_copy_that_can_not_be_noted_says_so)
 }
 END_TEST
 
+/* ---- what failed is not done later ---- */
+
+static int rename_old(void)
+{
+    return driven_rename(&d, "old", "new");
+}
+
+static int remove_old(void)
+{
+    return driven_unlink(&d, "old");
+}
+
+static int (*const changes[])(void) = {rename_old, remove_old};
+
+#define CHANGES ((int)ARRAY_SIZE(changes))
+
+/* With the next row, on its own after a while, or at the end of the mount. */
+static void let_the_row_go(int how)
+{
+    unsigned before = atomic_load(&disk.written);
+
+    disk_works();
+    if (how == 0)
+        ck_assert_int_eq(driven_rename(&d, "other", "another"), 0);
+    else if (how == 1)
+        DRIVEN_WAIT(atomic_load(&disk.written) > before);
+    if (how == 2)
+        driven_end(&d);
+    else
+        driven_unmount(&d);
+}
+
+/* The mirror's step finds no room, and then the row can't be taken back either. */
+START_TEST(a_row_that_can_not_be_taken_back)
+{
+    driven_init_like_s3(&d, around);
+    d.config.settle_ns = 30 * NS_PER_SEC; /* only a flush uploads */
+    mount();
+    driven_put(&d, "old", "old", 3);
+    driven_put(&d, "new", "new", 3);
+    driven_put(&d, "other", "other", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&disk.fills, true);
+    ck_assert_int_eq(changes[_i % CHANGES](), -ENOSPC);
+    driven_shows(&d, "old", "old");
+    let_the_row_go(_i / CHANGES);
+    mount();
+    driven_shows(&d, "old", "old");
+    driven_shows(&d, "new", "new");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "old", "old");
+    driven_stores(&d, "new", "new");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_full_disk");
@@ -353,6 +434,7 @@ int main(void)
     tcase_add_test(t, an_open_file_that_can_not_be_synced);
     tcase_add_test(t, a_delete_that_can_not_be_noted);
     tcase_add_test(t, a_copy_that_can_not_be_noted_says_so);
+    tcase_add_loop_test(t, a_row_that_can_not_be_taken_back, 0, 3 * CHANGES);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
