@@ -174,7 +174,7 @@ int file_write_keys(struct cache *c, struct node *n, int fd)
     if (r == 0)
         r = stamp_write_keys(fd, &copy, &all);
     mutex_lock(&c->lock);
-    n->file->keys_cut = !all;
+    n->file->keys_cut = !all || (r < 0 && n->file->keys_cut); /* the disk has what it had */
     mutex_unlock(&c->lock);
     mutex_unlock(stamp_lock);
     stamp_keys_release(&copy);
