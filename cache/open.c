@@ -579,13 +579,14 @@ static void mend_locked(struct node *n, uint64_t off, uint64_t end)
     f->error_text = NULL;
 }
 
-/* `disk`: it was the disk that refused; else space_need_locked() has told why. */
+/* `disk`: it was the disk that refused; else space_need_locked() has told why. EFBIG comes from
+ * a limit of the daemon (RLIMIT_FSIZE) or of the disk: of its own the writer's kernel tells. */
 static int write_failed(struct cache *c, struct node *n, uint64_t off, int err, bool disk)
 {
-    if (!err_is_no_space(err))
+    if (!err_is_no_space(err) && err != -EFBIG)
         return err;
     mutex_lock(&c->lock);
-    if (disk)
+    if (disk && err != -EFBIG)
         space_disk_full_locked(c);
     file_cut_locked(c, n, off);
     mutex_unlock(&c->lock);

@@ -58,6 +58,7 @@ int daemon_signals(void (*notify)(void *arg), void *arg)
     signals.arg = arg;
     (void)sigaction(SIGHUP, &ignore, NULL);
     (void)sigaction(SIGPIPE, &ignore, NULL);
+    (void)sigaction(SIGXFSZ, &ignore, NULL); /* who writes gets EFBIG */
     (void)sigemptyset(&signals.set);
     (void)sigaddset(&signals.set, SIGTERM);
     (void)sigaddset(&signals.set, SIGINT);

@@ -15,7 +15,7 @@ void daemon_ready(int fd);
 
 /* Signals are taken by a thread of their own from now on; call before any other thread starts.
  * The first SIGTERM or SIGINT sets *daemon_stop() and calls notify (from that thread); later
- * ones are only logged. SIGHUP and SIGPIPE are ignored. 0 or a negative errno. */
+ * ones are only logged. SIGHUP, SIGPIPE and SIGXFSZ are ignored. 0 or a negative errno. */
 int daemon_signals(void (*notify)(void *arg), void *arg);
 /* Whether the end was asked for; lives as long as the process. */
 const atomic_bool *daemon_stop(void);

@@ -130,7 +130,7 @@ static int end_sync(struct syncing *s)
 
 /* ---- no room ---- */
 
-static const int no_room[] = {ENOSPC, EDQUOT};
+static const int no_room[] = {ENOSPC, EDQUOT, EFBIG};
 
 /* Each fsync() and close() of a file that was cut off says so. */
 START_TEST(a_cut_file_says_so_each_time)
