@@ -334,9 +334,9 @@ class World:
         for node in self.nodes:
             shutil.rmtree(node.cache, ignore_errors=True)
 
-    def node(self, name="a", options=(), cache=None, limits=()):
+    def node(self, name="a", options=(), cache=None, limits=(), env=None):
         """A node that is up. `limits`: the command that starts the daemon, as prlimit with its options."""
-        return Node(self, name, options, cache, limits).up()
+        return Node(self, name, options, cache, limits).up(env)
 
     def stored(self, key):
         return self.store.objects().get(key)
