@@ -23,7 +23,7 @@ def has_content(path):
 
 
 class Story:
-    shared_names = ("shared-1", "shared-2")
+    shared_names = ("shared-1", "shared-2", "new-1", "new-2", "new-3")
 
     def __init__(self, w, rng):
         self.w, self.rng = w, rng
@@ -36,10 +36,9 @@ class Story:
             self.share()
 
     def share(self):
-        """Two nodes share names that the store has from the beginning: one that it never had replaces, at the next mount
-        of its node, also what another node put there (promises.md)."""
+        """Two nodes share names, some of which the store has from the beginning."""
         a = self.nodes[0]
-        for key in self.shared_names:
+        for key in self.shared_names[:2]:
             a.write(key, b"shared")
         check(a.flush() == 0, "flush")
         self.nodes.append(self.w.node("b", ("drain_timeout=2s", "ask_timeout=2s")))
@@ -51,7 +50,7 @@ class Story:
         return content(f"{self.number}", self.rng.choice((0, 1, 100, 5000, 300_000)))+b"%d" % self.number
 
     def names(self, node):
-        """Two nodes share two names, which both only rewrite; the others are one's own."""
+        """Two nodes share some names, which both only rewrite; the others are one's own."""
         if len(self.nodes) == 1:
             return KEYS
         return [f"{node.name}-{key}".replace("/", "-") for key in KEYS[:4]]

@@ -79,6 +79,7 @@ def attributes_of_what_another(w, does):
     check(a.flush() == 0, "flush")
     b.thaw()
     b.flush()
+    check(not os.listdir(os.path.join(b.cache, "kept")), "what nobody changed here is set aside")
 
 
 @on_s3
@@ -154,5 +155,103 @@ def both_create(w):
             time.sleep(0.007 * (i % 5))
 
 
-CASES = [two_writers, one_after_the_other, removed_and_changed, same_bytes, attributes_of_what_another_replaced,
+# ---- new names that one closes, and the other one stores first ----
+
+
+def raced(w, make, meanwhile):
+    """One is killed before what it has made goes up; the other one, which can't have seen it, is not."""
+    a, b = w.node("a"), w.node("b")
+    b.write("seen", b"before")
+    check(b.flush() == 0, "flush")
+    a.sees("seen", b"before")
+    w.store.cut_off()
+    make(a)
+    a.kill()
+    w.store.connect()
+    meanwhile(b)
+    check(b.flush() == 0, "flush")
+    theirs = w.store.objects()
+    a.up()
+    check(a.flush(5) != 0, "lied: runfs flush, exit code 0 beside another node's version")
+    for key, body in theirs.items():
+        check(w.stored(key) == body, f"lost: what the other node had stored in {key}")
+    return a, b
+
+
+@on_s3
+def new_names_of_a_killed_node(w):
+    """Made and closed in each way that there is: the other node's versions stay, and it is told which lost."""
+    names = ("made", "written", "empty", "synced", "renamed", "linked", "once-more", "seen")
+
+    def make(a):
+        a.rewrite("made", b"by a")
+        a.write("written", b"by a")
+        a.write("empty", b"")
+        a.write("synced", b"by a", sync=True)
+        a.write("x.tmp", b"by a")
+        a.rename("x.tmp", "renamed")
+        a.write("own", b"by a")
+        os.link(a.path("own"), a.path("linked"))
+        a.oracle.wrote("a", "linked", b"by a")
+        a.write("once-more", b"by a")
+        a.unlink("once-more")
+        a.write("once-more", b"by a again")
+        a.write("y.tmp", b"by a")
+        a.rename("y.tmp", "seen")
+    a, _ = raced(w, make, lambda b: [b.rewrite(key, b"by b") for key in names])
+    for key in names:
+        check(f"/{key} was written by somebody else" in a.log(), f"lied: nothing is said of {key}")
+        check(a.read(key) == b"by b", f"{key} does not show what the store has")
+
+
+@on_s3
+def new_directories_of_both(w):
+    """Both make the same directory, one file of the same name in it, and one of their own. The killed node's was
+    another directory before."""
+    def make(a):
+        os.mkdir(a.path("d.tmp"))
+        for key in ("both", "only-a"):
+            a.rewrite(f"d.tmp/{key}", b"by a")
+        a.move_folder("d.tmp", "d", ["d.tmp/both", "d.tmp/only-a"])
+
+    def meanwhile(b):
+        os.mkdir(b.path("d"))
+        for key in ("both", "only-b"):
+            b.rewrite(f"d/{key}", b"by b")
+    a, b = raced(w, make, meanwhile)
+    check(w.stored("d/only-a") == b"by a", "lost: what nobody else had made")
+    b.sees("d/only-a", b"by a")
+    a.sees("d/only-b", b"by b")
+
+
+def new_kinds(w, make, meanwhile, theirs):
+    """A file of one node and a directory of the other have one name, which this server does not take: told, until
+    the name is another one."""
+    a, _ = raced(w, make, meanwhile)
+    check("/d" in a.log(), "lied: nothing is said of the name")
+    if os.path.isdir(a.path("d")):
+        a.move_folder("d", "e", ["d/f"])
+    else:
+        a.rename("d", "e")
+    check(a.flush() == 0, "flush after the name was given up")
+    a.sees(theirs, b"by b")
+
+
+def make_directory(node, body):
+    os.mkdir(node.path("d"))
+    node.rewrite("d/f", body)
+
+
+@on_s3
+def new_directory_beside_a_file(w):
+    new_kinds(w, lambda a: make_directory(a, b"by a"), lambda b: b.rewrite("d", b"by b"), "d")
+
+
+@on_s3
+def new_file_beside_a_directory(w):
+    new_kinds(w, lambda a: a.rewrite("d", b"by a"), lambda b: make_directory(b, b"by b"), "d/f")
+
+
+CASES = [new_names_of_a_killed_node, new_directories_of_both, new_directory_beside_a_file, new_file_beside_a_directory,
+         two_writers, one_after_the_other, removed_and_changed, same_bytes, attributes_of_what_another_replaced,
          attributes_of_what_another_removed, directory_moved_beside_a_writer, removal_behind_a_conflict, both_create]
