@@ -239,6 +239,17 @@ void file_place_locked(struct cache *c, struct file *f)
     f->queued = true;
 }
 
+void file_stage_locked(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+    auto_free char *path = node_path(n);
+    bool staged = path && path_is_staged(c, path);
+
+    if (staged && !f->staged)
+        f->staged_ns = clock_mono_ns();
+    f->staged = staged;
+}
+
 void file_queue_locked(struct cache *c, struct node *n)
 {
     struct file *f = n->file;
@@ -256,11 +267,7 @@ void file_queue_locked(struct cache *c, struct node *n)
     if (!f->queued)
         file_place_locked(c, f);
     f->due_ns = clock_mono_ns() + c->config.settle_ns;
-    auto_free char *path = node_path(n);
-    bool staged = path && path_is_staged(c, path);
-    if (staged && !f->staged)
-        f->staged_ns = clock_mono_ns();
-    f->staged = staged;
+    file_stage_locked(c, n);
     /* Whoever ends an upload looks for the next. */
     if (c->uploads_running < c->config.upload_jobs)
         scheduler_kick_at_locked(c, f->due_ns);

@@ -663,6 +663,8 @@ int node_requeue_locked(void *arg, struct node *n)
         n->file->refused_ns = 0;
     if (n->file && n->file->queued && n->file->write_handles == 0)
         file_queue_locked(c, n);
+    else if (n->file && n->file->queued) /* keeps its place: it was closed, and is open again */
+        file_stage_locked(c, n);
     return 0;
 }
 

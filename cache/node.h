@@ -607,6 +607,8 @@ void file_want_locked(struct file *f, uint64_t generation);
 /* Its content may change at the store or here without a listing being right about it. */
 bool node_is_ours(struct node *n);
 void file_mark_dirty_locked(struct cache *c, struct node *n, bool content) REQUIRES(&c->lock);
+/* Whether it waits for a rename, as its name says. */
+void file_stage_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
 /* Gives it its place in the order of closes and queues it. */
 void file_queue_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
 void file_unqueue_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);

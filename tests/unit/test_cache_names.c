@@ -583,6 +583,40 @@ START_TEST(a_changed_file_that_is_renamed_stays_stored)
 }
 END_TEST
 
+static uint64_t staged(struct driven *d)
+{
+    struct cache_stats s;
+
+    cache_get_stats(d->cache, &s);
+    return s.staged_files;
+}
+
+/* What was closed, and is open again, waits as its new name says: removals wait for it. */
+START_TEST(an_open_file_is_staged_as_it_is_called)
+{
+    const char *const from = _i ? "dir.tmp/f" : "f.tmp", *const to = _i ? "dir/f" : "f";
+    struct handle *h = NULL;
+    struct driven d;
+
+    start(&d);
+    driven_mount(&d);
+    if (_i)
+        ck_assert_int_eq(driven_mkdir(&d, "dir.tmp"), 0);
+    driven_put(&d, from, "one", 3);
+    ck_assert_uint_eq(staged(&d), 1);
+    ck_assert_int_eq(driven_open(&d, from, O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_rename(&d, _i ? "dir.tmp" : from, _i ? "dir" : to), 0);
+    ck_assert_uint_eq(staged(&d), 0);
+    ck_assert_int_eq(driven_rename(&d, _i ? "dir" : to, _i ? "dir.tmp" : from), 0);
+    ck_assert_uint_eq(staged(&d), 1);
+    ck_assert_int_eq(driven_rename(&d, _i ? "dir.tmp" : from, _i ? "dir" : to), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, to, "one");
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_names");
@@ -602,6 +636,7 @@ int main(void)
     tcase_add_test(t, a_new_directory_in_the_place_of_another);
     tcase_add_test(t, an_upload_that_ends_while_its_file_is_renamed);
     tcase_add_test(t, no_upload_begins_between_truncating_and_opening);
+    tcase_add_loop_test(t, an_open_file_is_staged_as_it_is_called, 0, 2);
     tcase_add_test(t, flush_sends_what_somebody_writes_past_the_daemon);
     tcase_add_loop_test(t, a_changed_file_that_is_renamed_stays_stored, 0,
                         ARRAY_SIZE(changed_moves));
