@@ -101,8 +101,10 @@ int entry_gone(struct cache *c, struct entry *e)
         return r;
     mutex_lock(&c->lock);
     notice_locked(c, e->parent, e->name);
-    if (!n->dir)
+    if (!n->dir) {
+        n->flags |= NODE_REPLACED;
         n->nlink--;
+    }
     entry_remove_locked(c, e);
     mutex_unlock(&c->lock);
     return 0;

@@ -254,8 +254,9 @@ enum node_flags {
     NODE_STATTING = 1 << 3,    /* a request for the attributes is under way */
     NODE_ATTRS_OLD = 1 << 4,   /* known, but the store may have others by now */
     NODE_LOST = 1 << 5,        /* removed: nothing can be made below or reached by it */
-    NODE_REPLACED = 1 << 6, /* a name of it leads to another version now: who opens it is told
-                               ESTALE, once if it has other names, and looks the name up */
+    NODE_REPLACED = 1 << 6, /* a name of it leads to another version now, or to none: who opens
+                               or truncates it is told ESTALE, once if it has other names, and
+                               looks the name up */
     NODE_NO_SUM = 1 << 7,   /* the store was asked for this version, and has no checksum */
 };
 

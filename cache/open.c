@@ -25,18 +25,24 @@ static bool wants_write(int flags)
     return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
 }
 
+/* A name of it leads to another version, or to none, by now. */
+static int is_replaced_locked(struct node *n)
+{
+    if (!(n->flags & NODE_REPLACED))
+        return 0;
+    if (n->links)
+        n->flags &= ~(unsigned)NODE_REPLACED;
+    return -ESTALE;
+}
+
 /* Everything that opening may have to wait for. */
 static int open_ready_locked(struct cache *c, struct node *n, int flags, struct waiter *w)
 {
-    int r;
-
     if (n->dir)
         return -EISDIR;
-    if (n->flags & NODE_REPLACED) {
-        if (n->links)
-            n->flags &= ~(unsigned)NODE_REPLACED;
-        return -ESTALE;
-    }
+    int r = is_replaced_locked(n);
+    if (r < 0)
+        return r;
     if (!n->links && !n->file)
         return -ESTALE;
     if (wants_write(flags) && c->config.read_only)
@@ -313,11 +319,15 @@ static int open_file(struct cache *c, struct node *n, int flags, struct handle *
         free(h);
         return fd;
     }
+    ns_read(c); /* a listing takes the name away from who is not a writer yet */
     mutex_lock(&c->lock);
     h->opened_size = n->size;
-    int r = enter_locked(c, h);
+    int r = is_replaced_locked(n);
+    if (r == 0)
+        r = enter_locked(c, h);
     bool entered = r == 0;
     mutex_unlock(&c->lock);
+    ns_done(c);
     if (r == 0 && h->writable)
         r = stamp_writing(c, n, fd);
     mutex_lock(&c->lock);
@@ -919,6 +929,18 @@ static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, b
     return mended ? node_write_stamp(c, n, fd) : 0;
 }
 
+/* From then on it is a change from here, as a writer's: no listing takes the name away. */
+static int begin_truncate(struct cache *c, struct node *n)
+{
+    ns_read(c);
+    mutex_lock(&c->lock);
+    n->file->truncates++;
+    int r = is_replaced_locked(n);
+    mutex_unlock(&c->lock);
+    ns_done(c);
+    return r;
+}
+
 int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter *w)
 {
     bool partial;
@@ -929,10 +951,9 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
     int fd = file_need_fd(c, n, FD_WRITE);
     if (fd < 0)
         return fd;
-    mutex_lock(&c->lock);
-    n->file->truncates++;
-    mutex_unlock(&c->lock);
-    int r = truncate_ready(c, n, size, &partial, w);
+    int r = begin_truncate(c, n);
+    if (r == 0)
+        r = truncate_ready(c, n, size, &partial, w);
     if (r == 0)
         r = truncate_fd(c, n, fd, size, partial);
     mutex_lock(&c->lock);
