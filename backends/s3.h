@@ -56,7 +56,7 @@ struct s3 {
     uint64_t copy_part;          /* bytes of each, or more where the parts would be too many */
     atomic_bool no_checksums;    /* the server refused them */
     atomic_bool no_delete_match; /* the server refused conditional deletes */
-    atomic_bool no_empty_match;  /* and conditions of an empty object's new attributes */
+    atomic_bool no_empty_match;  /* and conditions of what is written anew as it is empty */
     atomic_int rewriting;        /* enum rewriting: how new attributes get to an object */
     atomic_ullong sizes[S3_SIZES]; /* s3_size_note()'s */
     atomic_llong clock_skew_ns;    /* the server's clock less ours, when it complained */
@@ -175,6 +175,11 @@ int s3_object_written(struct op *op, const struct http_answer *a, uint64_t size,
 /* HEAD; the request's answer stays for the caller to look at. */
 int s3_head(struct s3 *s, struct op *op, struct s3_request *r, const char *what,
             const char *key, bool slash);
+
+/* What has to do where a condition is refused: a HEAD just before. `etag` as in store.h;
+ * -ESTALE when another version is there. */
+int s3_look_at(struct s3 *s, struct op *op, const char *what, const char *key, bool slash,
+               const char *etag);
 
 /* After a HEAD's 404, which does not tell a missing bucket from a missing key: -ENOENT with the
  * text that is there when the bucket still answers and has no such object now either; -EAGAIN

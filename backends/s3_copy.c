@@ -248,16 +248,23 @@ static int put_empty(struct copy *c, bool with_tags, const char *to_etag,
     return err ? err : copied(c, &r.answer, NULL, ret_obj);
 }
 
-/* The version was looked at when the source was asked: where the server knows no condition that
- * has to do. */
+/* Where the server knows no condition it has to do that the version was looked at. */
+static int put_empty_looked_at(struct copy *c, bool with_tags, struct object *ret_obj)
+{
+    int err = c->to_etag ? s3_look_at(c->s, c->op, c->what, c->to, c->slash, c->to_etag) : 0;
+
+    return err ? err : put_empty(c, with_tags, NULL, ret_obj);
+}
+
 static int put_empty_version(struct copy *c, bool with_tags, struct object *ret_obj)
 {
-    const char *to_etag = atomic_load(&c->s->no_empty_match) ? NULL : c->to_etag;
-    int err = put_empty(c, with_tags, to_etag, ret_obj);
+    if (atomic_load(&c->s->no_empty_match))
+        return put_empty_looked_at(c, with_tags, ret_obj);
+    int err = put_empty(c, with_tags, c->to_etag, ret_obj);
 
-    if (err != -EOPNOTSUPP || !to_etag)
+    if (err != -EOPNOTSUPP || !c->to_etag)
         return err;
-    err = put_empty(c, with_tags, NULL, ret_obj);
+    err = put_empty_looked_at(c, with_tags, ret_obj);
     if (!err && !atomic_exchange(&c->s->no_empty_match, true)) /* that was it */
         log_warn("%s knows no condition on new attributes of an empty object: a version that "
                  "another node puts in that moment is lost",
@@ -415,19 +422,11 @@ static int note_session(struct part_copy *pc)
 static int commit(struct part_copy *pc, struct op *op, struct object *ret)
 {
     struct copy *c = pc->c;
-    auto_request struct s3_request r = {0};
-    struct object there = {0};
 
     if (pc->how == REWRITING_MATCHED || !c->to_etag)
         return s3_upload_commit(pc->up, op, c->to_etag, ret);
-    int err = s3_head(c->s, op, &r, c->what, c->to, c->slash);
-    if (!err)
-        err = s3_object_from_answer(op, &r.answer, c->slash, &there);
-    if (!err && strcmp(there.etag, c->to_etag) != 0)
-        err = s3_fail(c->s, op, &r, -ESTALE, "the object was replaced");
-    object_release(&there);
-    return err ? s3_condition_error(&r, c->to_etag, err)
-               : s3_upload_commit(pc->up, op, NULL, ret);
+    int err = s3_look_at(c->s, op, c->what, c->to, c->slash, c->to_etag);
+    return err ? err : s3_upload_commit(pc->up, op, NULL, ret);
 }
 
 /* The parts and their commit; a session that fails is ended, whatever became of the call. One

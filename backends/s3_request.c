@@ -697,3 +697,21 @@ int s3_head(struct s3 *s, struct op *op, struct s3_request *r, const char *what,
         s3_fields_add(&r->headers, "x-amz-checksum-mode", "ENABLED");
     return s3_run(s, op, r);
 }
+
+int s3_look_at(struct s3 *s, struct op *op, const char *what, const char *key, bool slash,
+               const char *etag)
+{
+    auto_request struct s3_request r = {0};
+    struct object there = {0};
+    int err = s3_head(s, op, &r, what, key, slash);
+
+    if (!err)
+        err = s3_object_from_answer(op, &r.answer, slash, &there);
+    bool same = strcmp(there.etag, etag) == 0;
+    object_release(&there);
+    if (err == -ENOENT && !*etag)
+        return 0;
+    if (err)
+        return err == -ENOENT ? -ESTALE : err;
+    return same && *etag ? 0 : s3_fail(s, op, &r, -ESTALE, "the object was replaced");
+}

@@ -70,7 +70,7 @@ int s3_mkdir(struct store *st, struct op *op, const char *key, const struct attr
     return err || !ret_obj ? err : s3_object_written(op, &r.answer, 0, NULL, attrs, ret_obj);
 }
 
-/* The same was taken without the condition. */
+/* The server says in so many words that it has no conditions, and took the same without. */
 static void remember_refusal(struct s3 *s)
 {
     if (!atomic_exchange(&s->no_delete_match, true))
@@ -79,9 +79,15 @@ static void remember_refusal(struct s3 *s)
                  s->base.url);
 }
 
+enum refusal {
+    REFUSAL_NONE,
+    REFUSAL_MAYBE, /* of the condition, or of something else */
+    REFUSAL_SURE,  /* of something that the server does not know */
+};
+
 /* ret_refused may be NULL. */
 static int remove_one(struct s3 *s, struct op *op, const char *what, const char *key,
-                      bool slash, const char *etag, bool *ret_refused)
+                      bool slash, const char *etag, enum refusal *ret_refused)
 {
     auto_request struct s3_request r;
     int err = s3_request_init(s, op, &r, what, "DELETE", key, slash);
@@ -90,8 +96,9 @@ static int remove_one(struct s3 *s, struct op *op, const char *what, const char 
         return err;
     s3_add_condition(&r, etag);
     err = s3_run(s, op, &r);
-    if (ret_refused)
-        *ret_refused = err && s3_refused(&r);
+    if (ret_refused && err && s3_refused(&r))
+        *ret_refused =
+            strcmp(r.error.code, "NotImplemented") == 0 ? REFUSAL_SURE : REFUSAL_MAYBE;
     if (err != -ENOENT)
         return err;
     /* Only this means that what shall go is not there. */
@@ -99,17 +106,27 @@ static int remove_one(struct s3 *s, struct op *op, const char *what, const char 
                                                   : s3_fail(s, op, &r, -EPROTO, r.error.code);
 }
 
+/* Without a condition only what was looked at just before. */
+static int remove_looked_at(struct s3 *s, struct op *op, const char *key, const char *etag)
+{
+    int err = s3_look_at(s, op, "remove", key, false, etag);
+
+    return err ? err : remove_one(s, op, "remove", key, false, NULL, NULL);
+}
+
 static int remove_version(struct s3 *s, struct op *op, const char *key, const char *etag)
 {
-    bool refused = false;
+    enum refusal refused = REFUSAL_NONE;
 
-    if (!etag || atomic_load(&s->no_delete_match))
+    if (!etag)
         return remove_one(s, op, "remove", key, false, NULL, NULL);
+    if (atomic_load(&s->no_delete_match))
+        return remove_looked_at(s, op, key, etag);
     int err = remove_one(s, op, "remove", key, false, etag, &refused);
-    if (!refused)
+    if (refused == REFUSAL_NONE)
         return err;
-    err = remove_one(s, op, "remove", key, false, NULL, NULL);
-    if (!err)
+    err = remove_looked_at(s, op, key, etag);
+    if (!err && refused == REFUSAL_SURE)
         remember_refusal(s);
     return err;
 }
@@ -232,7 +249,7 @@ static int send_delete(struct batch *b, const struct buf *body, bool *ret_refuse
     r.payload_hash = hash;
     r.body = &src.base;
     err = s3_run(b->s, b->op, &r);
-    *ret_refused = err && err != -EOPNOTSUPP && s3_refused(&r);
+    *ret_refused = err && s3_refused(&r);
     if (err)
         return err;
     err = s3_xml_delete_errors(r.answer.body.data, r.answer.body.len, note_failure, b);
@@ -247,24 +264,17 @@ static int remove_singly(struct batch *b, const bool *skip)
     return 0;
 }
 
-/* One request with all that fits into it, and without the versions where they are refused. */
+/* One request with all that fits into it. -EOPNOTSUPP also where its versions may be what was
+ * refused: one by one that is told apart. */
 static int send_batch(struct batch *b, bool *in_xml, size_t *ret_batched)
 {
     auto_buf struct buf body = BUF_INIT(DELETE_BODY_MAX);
-    const char *const *etags = b->etags;
     bool refused = false;
     int err = build_delete(b, &body, in_xml, ret_batched);
 
     if (!err && *ret_batched)
         err = send_delete(b, &body, &refused);
-    if (!etags || !refused)
-        return err;
-    b->etags = NULL;
-    err = send_batch(b, in_xml, ret_batched);
-    if (!err)
-        remember_refusal(b->s);
-    b->etags = etags;
-    return err;
+    return b->etags && refused ? -EOPNOTSUPP : err;
 }
 
 /* Sets errs[] of up to DELETE_BATCH keys. */
@@ -275,8 +285,6 @@ static void remove_batch(struct batch *b)
     int err;
 
     memset(b->errs, 0, b->n * sizeof(*b->errs));
-    if (atomic_load(&b->s->no_delete_match))
-        b->etags = NULL;
     if (b->n == 1 || (b->etags && b->n <= SINGLY_MAX && b->s->endpoint.custom)) {
         (void)remove_singly(b, NULL);
         return;

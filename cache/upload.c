@@ -32,6 +32,9 @@
 #define COMPARE_BYTES ((size_t)1 << 20)
 /* How often the parts of a session are asked for in vain. */
 #define RESUMES_MAX 3
+/* So often in a row a condition must be refused before anything is sent without: what refuses
+ * once may be something in between, or mean something else. */
+#define REFUSALS_MAX 2
 
 struct job {
     struct task task;
@@ -49,14 +52,14 @@ struct job {
     bool left_behind;  /* requests of it got no answer before one that did */
     bool others_taken; /* other names were, since the store refused this one */
     struct attrs attrs;
-    int64_t took_ns; /* that it was sent in */
-    char *etag;      /* the store's version that is replaced, "" none */
-    bool unknown;    /* which version that is can't be told from here: it is asked */
-    bool content;    /* else attributes only */
-    bool recorded;   /* what the store took is known under the name that it has here */
-    bool refused;    /* the store took the condition for none that it knows */
-    bool sent;       /* the store has it, as this object */
-    bool theirs;     /* which somebody else put there, with the same bytes */
+    int64_t took_ns;   /* that it was sent in */
+    char *etag;        /* the store's version that is replaced, "" none */
+    bool unknown;      /* which version that is can't be told from here: it is asked */
+    bool content;      /* else attributes only */
+    bool recorded;     /* what the store took is known under the name that it has here */
+    unsigned refusals; /* how often the store took the condition for none that it knows */
+    bool sent;         /* the store has it, as this object */
+    bool theirs;       /* which somebody else put there, with the same bytes */
     struct object object;
     atomic_int disk_error; /* negative errno of the cache's own disk, when that ended the
                               upload: whatever came of it, the store has not said so */
@@ -211,15 +214,34 @@ static void op_begin(struct cache *c, struct op *op)
     op->cancelled = &c->cancelled;
 }
 
-/* Whether an upload is bound to the version that it replaces. Where a put can take effect after
- * the process that made it has died, an older one of ours could land last otherwise; and what
- * another node wrote meanwhile would be lost without a word. */
-static bool is_bound(struct job *j)
+/* Whether an upload replaces one version only. Where a put can take effect after the process
+ * that made it has died, an older one of ours could land last otherwise; and what another node
+ * wrote meanwhile would be lost without a word. */
+static bool has_version(struct job *j)
 {
     unsigned caps = j->cache->store->caps;
 
-    return j->content && !j->refused && (caps & STORE_IF_MATCH) && (caps & STORE_ORIGIN) &&
-           !atomic_load(&j->cache->unconditional);
+    return j->content && (caps & STORE_IF_MATCH) && (caps & STORE_ORIGIN);
+}
+
+/* Whether the store sees to it. Where it knows no condition the version is looked at before. */
+static bool is_bound(struct job *j)
+{
+    return has_version(j) && j->refusals < REFUSALS_MAX;
+}
+
+static bool is_looked_at(struct job *j)
+{
+    return has_version(j) && !is_bound(j);
+}
+
+/* Whether it may have been the condition that was refused: then there is another attempt. */
+static bool condition_refused(struct job *j, int r)
+{
+    bool refused = r == -EOPNOTSUPP && is_bound(j);
+
+    j->refusals += refused;
+    return refused;
 }
 
 static const char *expected(struct job *j)
@@ -490,14 +512,16 @@ static int begin_parts(struct job *j, struct parts *p, const struct session_mark
 /* 1: the session was not needed, an earlier commit of it had taken effect. */
 static int commit_parts(struct job *j, struct upload *up, struct op *op, struct object *obj)
 {
-    int r = -ESTALE;
+    bool again = true;
+    int r = 0;
 
-    for (int i = 0; i < VERSIONS_MAX && r == -ESTALE; i++) {
+    for (int i = 0; i < VERSIONS_MAX && again; i++) {
         op_begin(j->cache, op);
-        r = i == 0 ? 0 : settle_version(j, op, obj);
+        r = i > 0 || is_looked_at(j) ? settle_version(j, op, obj) : 0;
         if (r != 0)
             return r;
         r = store_upload_commit(up, op, expected(j), obj);
+        again = r == -ESTALE || condition_refused(j, r);
     }
     return r;
 }
@@ -612,28 +636,27 @@ static int upload_once(struct job *j, struct op *op, struct object *obj)
     return store_put(s, op, j->path, expected(j), &src.base, &j->attrs, obj);
 }
 
-/* The store refused a condition and then took the same without it: that was it. */
+/* The store refused a condition, once and again, and then took the same without it: that was
+ * it. */
 static void remember_refusal(struct cache *c)
 {
     if (!atomic_exchange(&c->unconditional, true))
-        log_warn("%s knows no conditional uploads: what two mounts write to one name at a "
-                 "time, one of them loses",
+        log_warn("%s knows no conditional uploads: what two mounts write to one name in the "
+                 "same moment, one of them loses",
                  c->store->url);
 }
 
 static int upload_content(struct job *j, struct op *op, struct object *obj)
 {
-    int r = is_bound(j) && j->unknown ? settle_version(j, op, obj) : 0;
+    j->refusals = atomic_load(&j->cache->unconditional) ? REFUSALS_MAX : 0;
+    bool ask = is_looked_at(j) || (is_bound(j) && j->unknown);
+    int r = ask ? settle_version(j, op, obj) : 0;
 
     for (int i = 0; i < VERSIONS_MAX && r == 0; i++) {
         r = upload_once(j, op, obj);
-        if (r == -EOPNOTSUPP && is_bound(j)) {
-            j->refused = true;
-            r = upload_once(j, op, obj);
-        }
-        if (r == 0 && j->refused)
+        if (r == 0 && j->refusals == REFUSALS_MAX)
             remember_refusal(j->cache);
-        if (r != -ESTALE || !is_bound(j))
+        if (!condition_refused(j, r) && (r != -ESTALE || !is_bound(j)))
             return r;
         op_begin(j->cache, op);
         r = settle_version(j, op, obj);
@@ -1318,7 +1341,7 @@ static void finish(struct job *j, int r, const char *why)
         failed_locked(j, r, why);
     mutex_unlock(&c->lock);
     ns_done(c);
-    if (r == -ESTALE && is_answer(j) && is_bound(j))
+    if (r == -ESTALE && is_answer(j) && has_version(j))
         keep_loser(j);
     bool stamped = r >= 0 && write_stamps(j) == 0;
     if (stamped && j->recorded)

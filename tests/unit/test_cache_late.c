@@ -137,27 +137,62 @@ START_TEST(a_source_that_was_replaced_stays)
 }
 END_TEST
 
-/* A store that refuses a condition is known to know none only when it takes the same without.
- */
+/* A store that refuses a condition is known to know none only when it refuses it again, and
+ * takes the same without. */
 START_TEST(a_refusal_of_something_else_keeps_the_conditions)
 {
     d.config.settle_ns = 10 * NS_PER_SEC; /* only the flush uploads */
     driven_mount(&d);
-    atomic_store(&put_refusals, 2); /* with the condition, and without: it is not that */
+    atomic_store(&put_refusals, 3); /* with the condition, and without: it is not that */
     driven_put(&d, "f", "mine", 4);
     ck_assert_int_lt(driven_flush(&d), 0);
     ck_assert_int_eq(atomic_load(&put_with_condition), 0);
     DRIVEN_WAIT(has("f", "mine")); /* the next attempt */
     ck_assert_int_eq(atomic_load(&put_with_condition), 1);
-    atomic_store(&put_refusals, 1);
+    atomic_store(&put_refusals, 1); /* by something in between */
     driven_put(&d, "g", "mine", 4);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "g", "mine");
-    ck_assert_int_eq(atomic_load(&put_with_condition), 0);
+    ck_assert_int_eq(atomic_load(&put_with_condition), 1);
+    atomic_store(&put_refusals, 2);
     driven_put(&d, "h", "mine", 4);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "h", "mine");
+    ck_assert_int_eq(atomic_load(&put_with_condition), 0);
+    driven_put(&d, "i", "mine", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "i", "mine");
     ck_assert_int_eq(atomic_load(&put_with_condition), 0); /* remembered */
+}
+END_TEST
+
+/* What is sent without a condition is looked at first: the version of another node stays, when
+ * the refusal is learned and after that. */
+START_TEST(a_version_of_another_node_stays_without_conditions)
+{
+    struct cache_stats s;
+
+    d.config.settle_ns = 10 * NS_PER_SEC;
+    d.config.list_timeout_ns = d.config.attr_timeout_ns = 60 * NS_PER_SEC;
+    driven_mount(&d);
+    driven_put(&d, "f", "first", 5);
+    driven_put(&d, "g", "first", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    for (unsigned i = 1; i <= 2; i++) {
+        const char *name = i == 1 ? "f" : "g";
+
+        driven_store(&d, name, "theirs", 6);
+        atomic_store(&put_refusals, i == 1 ? 2 : 0);
+        driven_put(&d, name, "mine", 4);
+        (void)driven_flush(&d);
+        driven_stores(&d, name, "theirs");
+        cache_get_stats(d.cache, &s);
+        ck_assert_uint_eq(s.kept_files, i);
+        atomic_store(&put_refusals, i == 1 ? 2 : 0);
+        driven_put(&d, "other", "mine", 4); /* nobody's: taken without */
+        ck_assert_int_eq(driven_flush(&d), 0);
+        ck_assert_int_eq(atomic_load(&put_with_condition), 0);
+    }
 }
 END_TEST
 
@@ -533,6 +568,7 @@ int main(void)
     tcase_add_test(t, a_version_of_another_node_stays);
     tcase_add_test(t, a_source_that_was_replaced_stays);
     tcase_add_test(t, a_refusal_of_something_else_keeps_the_conditions);
+    tcase_add_test(t, a_version_of_another_node_stays_without_conditions);
     tcase_add_test(t, its_own_later_version_goes);
     tcase_add_test(t, what_a_rename_brought_goes);
     tcase_add_test(t, a_late_delete_comes_before_a_new_file);

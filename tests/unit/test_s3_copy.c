@@ -376,14 +376,15 @@ END_TEST
 /* An empty object is written anew, where the version was looked at. */
 START_TEST(attributes_of_an_empty_object)
 {
-    SERVE(STORED, REFUSED, STORED, STORED, STORED);
+    SERVE(STORED, REFUSED, STORED, STORED, STORED, STORED, STORED, STORED, OK_OBJECT("other"));
 
     ck_assert_msg(set_mode() == 0, "%s", op.why);
     ck_assert(said(1, "if-match: \"e\"\r\n"));
-    ck_assert(!said(2, "if-match"));
+    ck_assert(!said(3, "if-match"));
     ck_assert_msg(set_mode() == 0, "%s", op.why);
-    ck_assert(!said(4, "if-match"));
-    ck_assert_uint_eq(scripted_count(server), 5);
+    ck_assert(!said(6, "if-match"));
+    ck_assert_int_eq(set_mode(), -ESTALE); /* replaced in between */
+    ck_assert_uint_eq(scripted_count(server), 9);
 }
 END_TEST
 

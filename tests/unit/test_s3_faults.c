@@ -830,29 +830,64 @@ START_TEST(a_removal_names_the_version)
 }
 END_TEST
 
+#define WITHOUT_CONDITIONS                                                                     \
+    REST("501 Not Implemented", "", "<Error><Code>NotImplemented</Code></Error>")
+#define INVALID   REST("400 Bad Request", "", "<Error><Code>InvalidRequest</Code></Error>")
+#define MALFORMED REST("400 Bad Request", "", "<Error><Code>MalformedXML</Code></Error>")
+#define REMOVED   XML("204 No Content", 0, "")
+
+static int remove_a(size_t request)
+{
+    const char *const keys[] = {"a"}, *const etags[] = {"v1"};
+    int r = store_remove(store, &op, keys, etags, 1, NULL);
+
+    ck_assert_uint_eq(scripted_count(server), request);
+    return r;
+}
+
+/* The version is looked at, as the server does not. */
 START_TEST(a_server_without_conditional_deletes)
 {
-    START(REST("501 Not Implemented", "", "<Error><Code>NotImplemented</Code></Error>"),
-          XML("204 No Content", 0, ""), XML("204 No Content", 0, ""));
-    const char *const keys[] = {"a"}, *const etags[] = {"v1"};
+    START(WITHOUT_CONDITIONS, OK_OBJECT("v1"), REMOVED, OK_OBJECT("v1"), REMOVED,
+          OK_OBJECT("theirs"));
 
-    ck_assert_int_eq(store_remove(store, &op, keys, etags, 1, NULL), 0);
-    ck_assert_ptr_null(strstr(scripted_request(server, 1), "if-match"));
-    ck_assert_int_eq(store_remove(store, &op, keys, etags, 1, NULL), 0); /* remembered */
-    ck_assert_uint_eq(scripted_count(server), 3);
+    ck_assert_msg(remove_a(3) == 0, "%s", op.why);
     ck_assert_ptr_null(strstr(scripted_request(server, 2), "if-match"));
+    ck_assert_int_eq(remove_a(5), 0); /* remembered */
+    ck_assert_ptr_null(strstr(scripted_request(server, 4), "if-match"));
+    ck_assert_int_eq(remove_a(6), -ESTALE);
 }
 END_TEST
 
+/* What may mean something else is believed of one request only. */
+START_TEST(a_refusal_that_may_be_about_conditions)
+{
+    START(INVALID, OK_OBJECT("theirs"), INVALID, NO_OBJECT, INVALID, OK_OBJECT("v1"), REMOVED,
+          REMOVED);
+
+    ck_assert_int_eq(remove_a(2), -ESTALE);
+    ck_assert_int_eq(remove_a(4), -ESTALE);
+    ck_assert_int_eq(remove_a(7), 0);
+    ck_assert_ptr_null(strstr(scripted_request(server, 6), "if-match"));
+    ck_assert_int_eq(remove_a(8), 0);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 7), "if-match: \"v1\""));
+}
+END_TEST
+
+/* One by one, with the version of each. */
 START_TEST(a_batch_whose_versions_are_refused)
 {
-    START(REST("400 Bad Request", "", "<Error><Code>MalformedXML</Code></Error>"),
+    START(MALFORMED, REMOVED, REMOVED, REMOVED, REMOVED, REMOVED, REMOVED, REMOVED, REMOVED,
+          REST("412 Precondition Failed", "", "<Error><Code>PreconditionFailed</Code></Error>"),
           REST("200 OK", "", "<DeleteResult/>"));
     const char *const keys[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};
     const char *const etags[] = {"1", "2", "3", "4", "5", "6", "7", "8", "9"};
 
-    ck_assert_msg(store_remove(store, &op, keys, etags, 9, NULL) == 0, "%s", op.why);
-    ck_assert_ptr_null(strstr(scripted_request(server, 1), "ETag"));
+    ck_assert_int_eq(store_remove(store, &op, keys, etags, 9, NULL), -ESTALE);
+    ck_assert_uint_eq(scripted_count(server), 10);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 9), "if-match: \"9\""));
+    ck_assert_int_eq(store_remove(store, &op, keys, etags, 9, NULL), 0);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 10), "<ETag>"));
 }
 END_TEST
 
@@ -860,28 +895,17 @@ END_TEST
 START_TEST(conditions_stay_after_other_refusals)
 {
     START(REST("400 Bad Request", "", "<html>"), REST("405 Method Not Allowed", "", "<html>"),
-          REST("400 Bad Request", "", "<Error><Code>InvalidRequest</Code></Error>"),
-          REST("400 Bad Request", "", "<Error><Code>InvalidRequest</Code></Error>"),
-          XML("204 No Content", 0, ""), REST("400 Bad Request", "", "<html>"),
-          REST("400 Bad Request", "", "<Error><Code>MalformedXML</Code></Error>"),
-          REST("400 Bad Request", "", "<Error><Code>MalformedXML</Code></Error>"),
-          REST("200 OK", "", "<DeleteResult/>"));
+          INVALID, OK_OBJECT("v1"), INVALID, REMOVED, REST("400 Bad Request", "", "<html>"));
     const char *const keys[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};
     const char *const etags[] = {"1", "2", "3", "4", "5", "6", "7", "8", "9"};
 
-    ck_assert_int_eq(store_remove(store, &op, keys, etags, 1, NULL), -EINVAL);
-    ck_assert_int_eq(store_remove(store, &op, keys, etags, 1, NULL), -EPROTO);
-    ck_assert_uint_eq(scripted_count(server), 2);
-    ck_assert_int_eq(store_remove(store, &op, keys, etags, 1, NULL), -EINVAL);
-    ck_assert_uint_eq(scripted_count(server), 4);
-    ck_assert_int_eq(store_remove(store, &op, keys, etags, 1, NULL), 0);
-    ck_assert_ptr_nonnull(strstr(scripted_request(server, 4), "if-match: \"1\""));
+    ck_assert_int_eq(remove_a(1), -EINVAL);
+    ck_assert_int_eq(remove_a(2), -EPROTO);
+    ck_assert_int_eq(remove_a(5), -EINVAL);
+    ck_assert_int_eq(remove_a(6), 0);
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 5), "if-match: \"v1\""));
     ck_assert_int_eq(store_remove(store, &op, keys, etags, 9, NULL), -EINVAL);
-    ck_assert_uint_eq(scripted_count(server), 6);
-    ck_assert_int_eq(store_remove(store, &op, keys, etags, 9, NULL), -EINVAL);
-    ck_assert_int_eq(store_remove(store, &op, keys, etags, 9, NULL), 0);
-    ck_assert_uint_eq(scripted_count(server), 9);
-    ck_assert_ptr_nonnull(strstr(scripted_request(server, 8), "<ETag>"));
+    ck_assert_uint_eq(scripted_count(server), 7);
 }
 END_TEST
 
@@ -1040,6 +1064,7 @@ static TCase *writing_tests(void)
     tcase_add_test(t, a_server_without_conditional_deletes);
     tcase_add_test(t, a_batch_whose_versions_are_refused);
     tcase_add_test(t, conditions_stay_after_other_refusals);
+    tcase_add_test(t, a_refusal_that_may_be_about_conditions);
     tcase_add_test(t, an_answer_about_other_keys);
     return t;
 }
