@@ -177,7 +177,8 @@ static void put_locked(struct dir_job *j, const struct object *obj)
     index_marker_news_locked(j->cache, n);
 }
 
-static void dir_done_locked(struct dir_job *j, int r, const struct object *obj, const char *why)
+static void dir_done_locked(struct dir_job *j, int r, const struct object *obj,
+                            const struct op *op)
 {
     struct cache *c = j->cache;
     struct node *n = j->node;
@@ -202,8 +203,10 @@ static void dir_done_locked(struct dir_job *j, int r, const struct object *obj, 
         }
         return;
     }
-    if (path && strcmp(path, j->path) == 0 && n->links)
-        n->links->may_exist = true; /* only the answer may have been lost */
+    /* Only the answer may have been lost, unless a refusal was it. */
+    if (path && strcmp(path, j->path) == 0 && n->links &&
+        (!refusal_is_one(r) || op->left_behind))
+        n->links->may_exist = true;
     if (c->stopping)
         return;
     d->error = r;
@@ -211,9 +214,9 @@ static void dir_done_locked(struct dir_job *j, int r, const struct object *obj, 
     d->failed_ns = clock_mono_ns();
     d->due_ns = clock_mono_ns() + retry_delay_ns(c, d->attempts);
     free(d->error_text);
-    d->error_text = strdup(why);
-    failure_note_locked(c, &c->write_failure, r, why);
-    log_error("directory not in the store yet, tried again: %s", why);
+    d->error_text = strdup(op->why);
+    failure_note_locked(c, &c->write_failure, r, op->why);
+    log_error("directory not in the store yet, tried again: %s", op->why);
 }
 
 static void run_dir(struct task *task)
@@ -229,7 +232,7 @@ static void run_dir(struct task *task)
     int r = store_mkdir(c->store, &op, j->path, &j->attrs, &obj);
     crash_point("mkdir-done");
     mutex_lock(&c->lock);
-    dir_done_locked(j, r, &obj, op.why);
+    dir_done_locked(j, r, &obj, &op);
     mutex_unlock(&c->lock);
     if (r == 0)
         object_release(&obj);

@@ -87,6 +87,17 @@ static bool is_stored(const char *key)
     return driven_stored(&d, key, buf, sizeof(buf)) >= 0;
 }
 
+static bool is_dir(const char *key)
+{
+    struct object obj = {0};
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    bool is = store_stat(d.store->next, &op, key, &obj) == 0 && obj.is_prefix;
+    object_release(&obj);
+    return is;
+}
+
 static struct cache_stats stats(void)
 {
     struct cache_stats s;
@@ -209,6 +220,23 @@ START_TEST(another_name_ends_it)
 }
 END_TEST
 
+/* An empty directory, too: nothing of it is at the store, to be moved or removed there. */
+START_TEST(another_name_of_a_directory_ends_it)
+{
+    ck_assert_int_eq(driven_mkdir(&d, BAD), 0);
+    await_refusals(1);
+    if (_i)
+        ck_assert_int_eq(driven_rename(&d, BAD, "dir/good"), 0);
+    else
+        ck_assert_int_eq(driven_rmdir(&d, BAD), 0);
+    DRIVEN_WAIT(stats().pending_ops == 0 && stats().dirty_files == 0);
+    unsigned refusals = atomic_load(&store.refused);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_uint_eq(atomic_load(&store.refused), refusals);
+    ck_assert_int_eq(is_dir("dir/good"), _i);
+}
+END_TEST
+
 /* A new mount learns of it anew. */
 START_TEST(a_new_mount_is_not_held_up)
 {
@@ -303,6 +331,7 @@ int main(void)
     tcase_add_loop_test(t, its_removal_ends_it, 0, 2);
     tcase_add_test(t, what_was_taken_before_is_removed);
     tcase_add_loop_test(t, another_name_ends_it, 0, 2);
+    tcase_add_loop_test(t, another_name_of_a_directory_ends_it, 0, 2);
     tcase_add_test(t, a_new_mount_is_not_held_up);
     tcase_add_test(t, its_other_name_is_stored);
     tcase_add_loop_test(t, a_refused_delete_holds_no_other, 0, (int)ARRAY_SIZE(errors));
