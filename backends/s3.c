@@ -57,34 +57,6 @@ static void demote_link(struct object *obj)
         obj->attrs.mode = S_IFREG | (obj->attrs.mode & 07777);
 }
 
-/* The object of that name, or the marker of the directory (`slash`). With -ENOENT *ret_told,
- * which may be NULL, says whether S3 said so: a HEAD is told no code, and whatever listens
- * there can answer 404. */
-static int stat_object(struct s3 *s, struct op *op, const char *key, bool slash,
-                       struct object *ret, bool *ret_told)
-{
-    auto_request struct s3_request r;
-    struct object obj;
-    int err = s3_head(s, op, &r, "stat", key, slash);
-
-    if (ret_told)
-        *ret_told = r.error.request_id[0] != '\0';
-    if (!err)
-        err = s3_object_from_answer(op, &r.answer, slash, &obj);
-    if (err)
-        return err;
-    if (is_link_without_target(&obj) && obj.size > 0 && obj.size < LINK_TARGET_MAX)
-        err = read_link_body(s, op, key, &obj);
-    if (err) {
-        object_release(&obj);
-        return err;
-    }
-    demote_link(&obj);
-    s3_size_note(s, obj.etag, obj.size);
-    *ret = obj;
-    return 0;
-}
-
 struct page_query {
     bool recursive;
     unsigned max_keys; /* 0: as many as the server gives */
@@ -124,6 +96,53 @@ static int list_page(struct s3 *s, struct op *op, const char *what, const char *
     return err ? s3_fail(s, op, &r, err, "the listing is no usable XML") : 0;
 }
 
+/* MinIO keeps names as UTF-8 and takes the signature of another one for a wrong one, to which a
+ * HEAD has no code: a listing says what it is. What can't be there is not there. */
+static bool has_no_form(struct s3 *s, const struct op *op, const char *key)
+{
+    auto_buf struct buf text = BUF_INIT(8 * S3_KEY_MAX);
+    const struct page_query one = {.recursive = true, .max_keys = 1};
+    struct op own = *op;
+    struct s3_page page;
+
+    if (s3_xml_escape(&text, key) != -EINVAL)
+        return false;
+    int err = list_page(s, &own, "stat", key, &one, &page);
+    if (!err)
+        s3_page_release(&page);
+    return err == -EILSEQ;
+}
+
+/* The object of that name, or the marker of the directory (`slash`). With -ENOENT *ret_told,
+ * which may be NULL, says whether S3 said so: a HEAD is told no code, and whatever listens
+ * there can answer 404. */
+static int stat_object(struct s3 *s, struct op *op, const char *key, bool slash,
+                       struct object *ret, bool *ret_told)
+{
+    auto_request struct s3_request r;
+    struct object obj;
+    int err = s3_head(s, op, &r, "stat", key, slash);
+
+    if (ret_told)
+        *ret_told = r.error.request_id[0] != '\0';
+    if (err == -EACCES && has_no_form(s, op, key))
+        err = s3_fail(s, op, &r, -ENOENT, "the server has no form for the name");
+    if (!err)
+        err = s3_object_from_answer(op, &r.answer, slash, &obj);
+    if (err)
+        return err;
+    if (is_link_without_target(&obj) && obj.size > 0 && obj.size < LINK_TARGET_MAX)
+        err = read_link_body(s, op, key, &obj);
+    if (err) {
+        object_release(&obj);
+        return err;
+    }
+    demote_link(&obj);
+    s3_size_note(s, obj.etag, obj.size);
+    *ret = obj;
+    return 0;
+}
+
 /* Whether anything is below the directory, and whether that is its own marker. */
 static int probe_directory(struct s3 *s, struct op *op, const char *key, bool *ret_exists,
                            bool *ret_marker)
@@ -133,8 +152,9 @@ static int probe_directory(struct s3 *s, struct op *op, const char *key, bool *r
     const struct page_query one = {.recursive = true, .max_keys = 1};
     int err = list_page(s, op, "stat", key, &one, &page);
 
+    *ret_exists = *ret_marker = false;
     if (err)
-        return err;
+        return err == -EILSEQ && *key ? 0 : err;
     *ret_exists = page.n_entries > 0;
     *ret_marker = page.n_entries > 0 && s3_full_key(s, key, true, full) == 0 &&
                   strcmp(page.entries[0].name, full) == 0;
@@ -323,6 +343,8 @@ static int s3_list(struct store *st, struct op *op, const char *prefix, unsigned
     err = list_all(&l, prefix, &guarded.result);
     free(l.token);
     free(l.first);
+    if (err == -EILSEQ && *prefix) /* nothing can be there */
+        err = 0;
     return guarded.result ? guarded.result : err;
 }
 

@@ -321,6 +321,7 @@ int s3_code_error(const char *code)
         {"XAdminUserNotFound", -EACCES}, /* versitygw, with 404, for an unknown access key */
         {"XAmzContentChecksumMismatch", -EIO}, /* MinIO's BadDigest */
         {"XAmzContentSHA256Mismatch", -EIO},
+        {"XMinioInvalidObjectName", -EILSEQ},
         {"XMinioParentIsObject", -ENOTDIR},
         {"XMinioStorageFull", -ENOSPC},
     };

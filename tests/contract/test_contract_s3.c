@@ -192,6 +192,25 @@ START_TEST(every_character_in_a_name)
 }
 END_TEST
 
+/* MinIO keeps no other names: they are nowhere, and refused for what they are. */
+START_TEST(a_name_that_is_no_utf8)
+{
+    struct place *p = place_open(_i);
+    const char *kind = getenv("RUNFS_TEST_S3_SERVER"), *bad = key(p, "bad\xff");
+    struct object obj;
+    unsigned seen = 0;
+
+    if (kind && strcmp(kind, "minio") == 0) {
+        fails(p, EACCES, put_text(p, "bad\xff", NULL, "x"));
+        fails(p, ENOENT, stat_of(p, "bad\xff", &obj));
+        ok(p, store_list(p->s, &p->op, bad, LIST_RECURSIVE, count_names, &seen));
+        ck_assert_uint_eq(seen, 0);
+        fails(p, EACCES, store_remove(p->s, &p->op, &bad, NULL, 1, NULL));
+    }
+    place_close(p);
+}
+END_TEST
+
 /* What another program finds: the bytes, under the same name. */
 START_TEST(others_find_the_plain_object)
 {
@@ -427,6 +446,7 @@ int main(void)
     tcase_add_test(t, keys_of_a_role_are_good);
     tcase_add_test(t, nobody_at_the_endpoint);
     tcase_add_loop_test(t, every_character_in_a_name, 0, 1);
+    tcase_add_loop_test(t, a_name_that_is_no_utf8, 0, n);
     tcase_add_loop_test(t, others_find_the_plain_object, 0, n);
     tcase_add_loop_test(t, damage_at_the_server_is_found, 0, 1);
     tcase_add_loop_test(t, a_file_is_no_directory, 0, 1);

@@ -380,6 +380,29 @@ static int see_nothing(void *arg, const char *name, const struct object *obj)
 }
 
 /* A 404 that has no code is not about a key. */
+#define NO_FORM                                                                                \
+    REST("400 Bad Request", "",                                                                \
+         "<Error><Code>XMinioInvalidObjectName</Code><Message>Object name contains "           \
+         "unsupported characters.</Message></Error>")
+#define WRONG_HEAD REST("403 Forbidden", "x-amz-request-id: 18EA\r\n", "") /* to a HEAD */
+
+/* What MinIO says of a name that is no UTF-8: nothing is there, and nothing is put there. */
+START_TEST(a_name_without_a_form)
+{
+    START(WRONG_HEAD, NO_FORM, NO_FORM, NO_FORM, NO_FORM, WRONG_HEAD,
+          REST("200 OK", "", "<ListBucketResult/>"), WRONG_HEAD, NO_FORM);
+
+    ck_assert_int_eq(stat_key("bad\xff"), -ENOENT);
+    ck_assert_uint_eq(scripted_count(server), 3);
+    ck_assert_int_eq(store_list(store, &op, "bad\xff", 0, see_nothing, NULL), 0);
+    ck_assert_int_eq(put(NULL), -EILSEQ);
+    ck_assert_int_eq(stat_key("bad\xff"), -EACCES); /* it may list it, and not look at it */
+    ck_assert_int_eq(stat_key("good"), -EACCES);
+    ck_assert_uint_eq(scripted_count(server), 8);
+    ck_assert_int_eq(store_list(store, &op, "", 0, see_nothing, NULL), -EILSEQ);
+}
+END_TEST
+
 START_TEST(a_404_that_is_not_s3s)
 {
     START(NO_ROUTE, NO_ROUTE, NO_BUCKET, NO_KEY, NO_ROUTE,
@@ -1030,6 +1053,7 @@ static TCase *reading_tests(void)
     tcase_add_test(t, a_missing_bucket_is_no_missing_key);
     tcase_add_test(t, a_404_of_who_was_not_s3);
     tcase_add_test(t, a_404_that_is_not_s3s);
+    tcase_add_test(t, a_name_without_a_form);
     tcase_add_test(t, pages_follow_their_tokens);
     tcase_add_test(t, a_repeated_token_ends_a_listing);
     tcase_add_test(t, a_repeated_page_ends_a_listing);
