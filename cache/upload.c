@@ -1226,7 +1226,7 @@ static struct entry *loser_locked(struct job *j, bool copied)
     return free_to_go ? e : NULL;
 }
 
-/* An unnamed file with the content, on the disk. Returns its descriptor. */
+/* An unnamed file with the content, on the disk. Returns its descriptor; -EBUSY: not now. */
 static int copy_content(struct job *j)
 {
     auto_close int to = mirror_tmpfile(&j->cache->mirror);
@@ -1236,12 +1236,12 @@ static int copy_content(struct job *j)
 
     if (to < 0 || fstat(j->fd, &st) < 0)
         return to < 0 ? to : -errno;
-    while (n > 0 && in < st.st_size)
+    while (n > 0 && in < st.st_size && !atomic_load(&j->cache->cancelled))
         n = copy_file_range(j->fd, &in, to, &out, (size_t)(st.st_size - in), 0);
     const struct timespec times[2] = {st.st_atim, st.st_mtim};
     if (n < 0 || futimens(to, times) < 0 || fsync(to) < 0)
         return -errno;
-    return in < st.st_size ? -EIO : take_fd(to);
+    return in < st.st_size ? -EBUSY : take_fd(to);
 }
 
 /* Other names go on with the file, and will be written: what is kept is a copy of its own.
