@@ -23,7 +23,6 @@ static void check_file(struct cache *c, struct file *f)
     assert(f->is_writer == (f->write_handles > 0));
     for (int i = 0; i < 2; i++)
         assert((f->fds[i].fd >= 0) == (f->fds[i].users > 0 || f->fds[i].idle));
-    assert(c->fds.kept <= c->fds.limit);
     assert(!f->uploading || f->upload_key);
     assert(f->first_seq <= c->seq && f->seq <= c->seq);
 }

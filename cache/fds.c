@@ -274,12 +274,10 @@ bool fds_plenty_locked(struct cache *c)
     return c->fds.kept < c->fds.limit / 2;
 }
 
-int fds_keep_locked(struct cache *c)
+int fds_room_locked(struct cache *c)
 {
-    if (c->fds.kept < c->fds.limit) {
-        c->fds.kept++;
+    if (c->fds.kept < c->fds.limit)
         return 0;
-    }
     c->fds.refused++;
     if (!c->fds.full)
         log_warn("cache %s: all its %u descriptors belong to files that programs write or that "
@@ -288,6 +286,15 @@ int fds_keep_locked(struct cache *c)
                  c->mirror.dir, c->fds.limit);
     c->fds.full = true;
     return -ENFILE;
+}
+
+int fds_keep_locked(struct cache *c)
+{
+    int r = fds_room_locked(c);
+
+    if (r == 0)
+        c->fds.kept++;
+    return r;
 }
 
 void fds_unkeep_locked(struct cache *c)

@@ -661,6 +661,8 @@ void file_drop_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
 /* One more descriptor will be in use for as long as a program likes. 0; or -ENFILE, which log
  * and status then tell. */
 int fds_keep_locked(struct cache *c) REQUIRES(&c->lock);
+/* Whether there is room for one more: 0 or -ENFILE, as above. */
+int fds_room_locked(struct cache *c) REQUIRES(&c->lock);
 void fds_unkeep_locked(struct cache *c) REQUIRES(&c->lock);
 /* Whether that is no matter yet. */
 bool fds_plenty_locked(struct cache *c) REQUIRES(&c->lock);

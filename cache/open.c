@@ -79,13 +79,16 @@ static bool may_pass_through_locked(struct cache *c, struct file *f, const struc
 static int keep_fd_locked(struct cache *c, struct handle *h)
 {
     struct mirror_fd *m = &h->node->file->fds[FD_WRITE];
-    int r = fds_keep_locked(c);
+    /* Who emptied the file was let in before that (may_empty_locked()); two who were at once
+     * are one too many, which the reserve bears. */
+    int r = h->flags & O_TRUNC ? 0 : fds_room_locked(c);
 
-    if (r == 0) {
-        h->keeps_fd = true;
-        m->users++;
-    }
-    return r;
+    if (r < 0)
+        return r;
+    c->fds.kept++;
+    h->keeps_fd = true;
+    m->users++;
+    return 0;
 }
 
 static void unkeep_fd_locked(struct cache *c, struct handle *h)
@@ -389,14 +392,24 @@ static int open_emptied(struct cache *c, struct node *n, int flags, struct waite
     return r;
 }
 
+/* What would refuse the open does so before anything is lost. */
+static int may_empty_locked(struct cache *c, const struct file *f)
+{
+    if (!f)
+        return 0;
+    /* Of an open for reading the kernel finds out too late that the file is being executed. */
+    if (f->exec_handles)
+        return -ETXTBSY;
+    return f->passthrough ? fds_room_locked(c) : 0;
+}
+
 int cache_open(struct cache *c, struct node *node, int flags, struct waiter *w,
                struct handle **ret)
 {
     mutex_lock(&c->lock);
     int r = open_ready_locked(c, node, flags, w);
-    /* Of an open for reading the kernel finds out too late that the file is being executed. */
-    if (r == 0 && (flags & O_TRUNC) && node->file && node->file->exec_handles)
-        r = -ETXTBSY;
+    if (r == 0 && (flags & O_TRUNC))
+        r = may_empty_locked(c, node->file);
     mutex_unlock(&c->lock);
     if (r != 0)
         return r;

@@ -218,6 +218,40 @@ START_TEST(passthrough_writers_leave_descriptors_to_others)
 }
 END_TEST
 
+/* The writer of what is open passthrough has to keep one. */
+START_TEST(an_open_that_is_refused_empties_nothing)
+{
+    const struct cache_cred cred = {.umask = 022};
+    struct handle *h[FEW + 1], *reader, *writer;
+    struct node *n[FEW + 1];
+    unsigned unnamed = 0;
+    struct driven d;
+    struct stat st;
+
+    begin(&d, true);
+    driven_put(&d, "f", "content", 7);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_open(&d, "f", O_RDONLY, &reader), 0);
+    ck_assert(handle_passthrough(reader));
+    struct node *root = cache_root(d.cache);
+    while (unnamed <= FEW && cache_tmpfile(d.cache, root, 0600, O_RDWR, &cred, NULL,
+                                           &n[unnamed], &st, &h[unnamed]) == 0)
+        unnamed++;
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_TRUNC, &writer), -ENFILE);
+    driven_shows(&d, "f", "content");
+    for (unsigned i = 0; i < unnamed; i++) {
+        ck_assert_int_eq(driven_close(&d, h[i]), 0);
+        cache_forget(d.cache, n[i], 1);
+    }
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_TRUNC, &writer), 0);
+    ck_assert_int_eq(driven_close(&d, writer), 0);
+    ck_assert_int_eq(driven_close(&d, reader), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "");
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_fds");
@@ -227,6 +261,7 @@ int main(void)
     tcase_add_test(t, a_descriptor_comes_back_from_where_the_file_is);
     tcase_add_test(t, unnamed_files_are_refused_beyond_the_limit);
     tcase_add_test(t, passthrough_writers_leave_descriptors_to_others);
+    tcase_add_test(t, an_open_that_is_refused_empties_nothing);
     tcase_set_timeout(t, 60);
     suite_add_tcase(s, t);
     return suite_run(s);
