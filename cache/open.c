@@ -134,6 +134,19 @@ static int enter_locked(struct cache *c, struct handle *h)
     return 0;
 }
 
+/* Every file that was open for writing is looked at once more: a mapping may still write. */
+static void last_writer_left_locked(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+
+    if (f->is_writer) {
+        DL_DELETE2(c->writers, f, writer_prev, writer_next);
+        f->is_writer = false;
+    }
+    if (n->links && (f->writing_stamp || f->state == FILE_DIRTY))
+        file_queue_locked(c, n);
+}
+
 static void leave_locked(struct cache *c, struct handle *h)
 {
     struct node *n = h->node;
@@ -143,10 +156,8 @@ static void leave_locked(struct cache *c, struct handle *h)
     c->open_handles--;
     if (h->flags & CACHE_OPEN_EXEC)
         f->exec_handles--;
-    if (h->writable && --f->write_handles == 0 && f->is_writer) {
-        DL_DELETE2(c->writers, f, writer_prev, writer_next);
-        f->is_writer = false;
-    }
+    if (h->writable && --f->write_handles == 0)
+        last_writer_left_locked(c, n);
     if (f->open_handles == 0) {
         f->passthrough = false;
         free(take_ptr(f->streams));
@@ -1093,11 +1104,6 @@ void cache_release(struct cache *c, struct handle *h)
     struct file *f = n->file;
     if (h->writable)
         node_look_locked(c, n);
-    /* Every file that was open for writing is looked at once more: a mapping may still write.
-     */
-    if (h->writable && f->write_handles == 1 && n->links &&
-        (f->writing_stamp || f->state == FILE_DIRTY))
-        file_queue_locked(c, n);
     f->kept_generation = f->passthrough ? UINT64_MAX : f->generation;
     bool ended = end_begun_locked(h) && n->links;
     mutex_unlock(&c->lock);

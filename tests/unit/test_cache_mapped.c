@@ -1,12 +1,13 @@
 /* cache/: what a mapping writes past the daemon, into a file that nobody has open any more. In
  * passthrough the mapping is one of the mirror file, which lives on after the last close. */
-#include "cache/cache.h"
+#include "cache/node.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -163,6 +164,62 @@ START_TEST(what_was_only_open_is_not_sent_again)
 }
 END_TEST
 
+static void *release_one(void *arg)
+{
+    cache_release(d.cache, arg);
+    return NULL;
+}
+
+static bool has_ended(struct handle *h)
+{
+    mutex_lock(&d.cache->lock);
+    bool ended = !h->begins;
+    mutex_unlock(&d.cache->lock);
+    return ended;
+}
+
+static void lock_stamps(bool lock)
+{
+    for (int i = 0; i < STAMP_LOCKS; i++)
+        if (lock)
+            mutex_lock(&d.cache->stamp_locks[i]);
+        else
+            mutex_unlock(&d.cache->stamp_locks[i]);
+}
+
+/* Each of the two sees the other's handle, and takes it for the last one. */
+START_TEST(the_last_of_two_that_close_at_once_looks_for_mappings)
+{
+    static char data[SIZE] = "whole";
+    struct handle *first = NULL, *second = NULL;
+    pthread_t thread;
+    struct op op;
+
+    start();
+    ck_assert_int_eq(driven_open(&d, "f", O_RDWR | O_TRUNC, &first), 0);
+    ck_assert_int_eq(pwrite(driven_fd(&d, first), data, SIZE, 0), SIZE);
+    (void)usleep(50000); /* its time proves that it is unchanged since */
+    op_init(&op, 10 * NS_PER_SEC);
+    ck_assert_int_eq(cache_flush_path(d.cache, "", CACHE_FLUSH_HALF, &op, NULL, NULL), 0);
+    ck_assert_int_eq(driven_open(&d, "f", O_RDWR, &second), 0);
+    char *map = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, driven_fd(&d, second), 0);
+    ck_assert_ptr_ne(map, MAP_FAILED);
+
+    lock_stamps(true);
+    ck_assert_int_eq(pthread_create(&thread, NULL, release_one, first), 0);
+    DRIVEN_WAIT(has_ended(first));
+    cache_release(d.cache, second);
+    lock_stamps(false);
+    (void)pthread_join(thread, NULL);
+
+    strcpy(map, "mapped");
+    unmap(map);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    stores("mapped");
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_mapped");
@@ -175,6 +232,7 @@ int main(void)
     tcase_add_test(t, a_new_time_hides_no_later_change_by_a_mapping);
     tcase_add_test(t, an_fsync_waits_for_what_a_mapping_wrote);
     tcase_add_test(t, what_was_only_open_is_not_sent_again);
+    tcase_add_test(t, the_last_of_two_that_close_at_once_looks_for_mappings);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
