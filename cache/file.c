@@ -540,18 +540,22 @@ int file_discard(struct cache *c, struct node *n)
     bool in_use = f->open_handles || file_fd_users(f) || f->fetches || f->uploading ||
                   f->busy || f->state == FILE_DIRTY;
     uint64_t id = ++c->next_id;
+    f->busy = f->busy || !in_use; /* who asks for bytes without a descriptor waits */
     mutex_unlock(&c->lock);
     if (in_use)
         return -EBUSY;
     int r = mirror_orphan(&c->mirror, path, id, false);
+    bool gone = r == 0 || r == -ENOENT;
     crash_point("discard-orphaned");
-    if (r < 0 && r != -ENOENT)
-        return r;
     mutex_lock(&c->lock);
-    f->orphan_id = r == 0 ? id : 0;
-    file_free_locked(c, f);
+    f->busy = false;
+    waitq_wake_locked(c, &f->range_waiters, 0);
+    if (gone) {
+        f->orphan_id = r == 0 ? id : 0;
+        file_free_locked(c, f);
+    }
     mutex_unlock(&c->lock);
-    return 0;
+    return gone ? 0 : r;
 }
 
 /* Readers that still need bytes from the store: publish and delete must fetch them first.

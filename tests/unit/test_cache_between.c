@@ -301,10 +301,66 @@ START_TEST(evicted_before_it_is_linked)
 }
 END_TEST
 
-/* ---- a listing that takes the name away ---- */
+#define SIZE (1 << 20)
 
 static struct node *node;
 static pthread_t changer;
+static struct waiter linker;
+
+/* It tries again. */
+static void wake_linker(struct waiter *w, int err)
+{
+    (void)w;
+    (void)err;
+}
+
+static void *link_node(void *arg)
+{
+    struct node *made = NULL;
+    struct stat st;
+
+    linker = (struct waiter){.wake = wake_linker};
+    (void)cache_link(d.cache, node, cache_root(d.cache), "g", &linker, &made, &st);
+    return arg;
+}
+
+static void begin_link(void)
+{
+    ck_assert_int_eq(pthread_create(&changer, NULL, link_node, NULL), 0);
+    (void)usleep(50000); /* it asks for the rest of the file */
+}
+
+/* Who links has nothing open. */
+START_TEST(linked_while_it_is_evicted)
+{
+    static char data[SIZE];
+    struct handle *h;
+    char buf[16];
+
+    driven_init_like_s3(&d, NULL);
+    d.config.part_size = 128 << 10;
+    d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
+    d.config.size_bytes = SIZE;
+    driven_mount(&d);
+    driven_store(&d, "f", data, SIZE);
+    driven_store(&d, "other", data, SIZE);
+    ck_assert_int_eq(driven_list(&d, ""), 2);
+    ck_assert_int_eq(driven_open(&d, "f", O_RDONLY, &h), 0);
+    ck_assert_int_eq(driven_pread(&d, h, buf, sizeof(buf), SIZE / 2), sizeof(buf));
+    node = handle_node(h);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    at("discard-orphaned", begin_link);
+    ck_assert_int_eq(driven_read(&d, "other", data, SIZE), SIZE);
+    DRIVEN_WAIT(atomic_load(&done));
+    ck_assert_int_eq(pthread_join(changer, NULL), 0);
+    crash_watch(NULL);
+    ck_assert_int_eq(driven_read(&d, "f", data, SIZE), SIZE);
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- a listing that takes the name away ---- */
+
 static void *(*change)(void *arg);
 static int flags, result;
 
@@ -422,6 +478,7 @@ int main(void)
     tcase_add_test(t, killed_in_mid_chmod);
     tcase_add_test(t, two_open_at_once);
     tcase_add_test(t, evicted_before_it_is_linked);
+    tcase_add_test(t, linked_while_it_is_evicted);
     tcase_add_loop_test(t, opened_for_writing_as_it_is_replaced, 0, 4);
     tcase_add_loop_test(t, truncated_as_it_is_replaced, 0, 2);
     tcase_add_test(t, created_to_be_read);
