@@ -421,6 +421,8 @@ static int copy_at_store(struct cache *c, struct op *op, const char *from,
     session_watch(&watch, c, op);
     int r = store_copy(c->store, op, from, from_etag, to, NULL, NULL, obj);
     int noted = session_unwatch(&watch, op);
+    if (op->left_behind)
+        late_copy(c, to);
     return r < 0 && noted < 0 ? not_noted(op, from, to, noted) : r;
 }
 

@@ -35,10 +35,11 @@ struct late_put {
     char key[];
 };
 
-/* A delete of this daemon that may still arrive. */
-struct late_removal {
-    UT_hash_handle hh; /* in cache.late_removals, by key */
+/* A delete, or a copy, of this daemon that may still arrive. */
+struct late_change {
+    UT_hash_handle hh; /* in cache.late_changes, by key */
     int64_t until_ns;
+    bool removed, copied; /* which of them */
     char key[];
 };
 
@@ -81,47 +82,77 @@ static void put_free(struct cache *c, struct late_put *p)
 static void purge(struct cache *c, int64_t now)
 {
     struct late_put *p, *next;
-    struct late_removal *r, *next_r;
+    struct late_change *r, *next_r;
 
     HASH_ITER(hh, c->late_puts, p, next)
     {
         if (p->until_ns <= now)
             put_free(c, p);
     }
-    HASH_ITER(hh, c->late_removals, r, next_r)
+    HASH_ITER(hh, c->late_changes, r, next_r)
     {
         if (r->until_ns <= now) {
-            HASH_DEL(c->late_removals, r);
+            HASH_DEL(c->late_changes, r);
             free(r);
         }
     }
 }
 
-int late_removal_locked(struct cache *c, const char *key)
+static int add_change_locked(struct cache *c, const char *key, bool copied)
 {
     int64_t now = clock_mono_ns();
     size_t len = strlen(key);
-    struct late_removal *r = NULL;
+    struct late_change *r = NULL;
 
     purge(c, now);
-    HASH_FIND(hh, c->late_removals, key, len, r);
+    HASH_FIND(hh, c->late_changes, key, len, r);
     if (!r) {
         r = calloc(1, sizeof(*r) + len + 1);
         if (!r)
             return -ENOMEM;
         memcpy(r->key, key, len);
-        HASH_ADD(hh, c->late_removals, key, len, r);
+        HASH_ADD(hh, c->late_changes, key, len, r);
     }
     r->until_ns = now + c->config.late_ns;
+    r->removed = r->removed || !copied;
+    r->copied = r->copied || copied;
     return 0;
 }
 
+int late_removal_locked(struct cache *c, const char *key)
+{
+    return add_change_locked(c, key, false);
+}
+
+void late_copy(struct cache *c, const char *key)
+{
+    mutex_lock(&c->lock);
+    (void)add_change_locked(c, key, true);
+    mutex_unlock(&c->lock);
+}
+
+static const struct late_change *late_change_at(struct cache *c, const char *key)
+{
+    struct late_change *r = NULL;
+
+    HASH_FIND(hh, c->late_changes, key, strlen(key), r);
+    return r && r->until_ns > clock_mono_ns() ? r : NULL;
+}
+
+/* Whether something may be taken away there. */
 static bool removal_may_arrive(struct cache *c, const char *key)
 {
-    struct late_removal *r = NULL;
+    const struct late_change *r = late_change_at(c, key);
 
-    HASH_FIND(hh, c->late_removals, key, strlen(key), r);
-    return r && r->until_ns > clock_mono_ns();
+    return r && r->removed;
+}
+
+/* Whether something may appear there. */
+static bool copy_may_arrive(struct cache *c, const char *key)
+{
+    const struct late_change *r = late_change_at(c, key);
+
+    return r && r->copied;
 }
 
 int late_put_locked(struct cache *c, const char *key, const char *etag)
@@ -182,8 +213,10 @@ static int add_names(struct cache *c, struct node *n)
 
     for (struct entry *e = n->links; e && r == 0; e = e->next_link) {
         auto_free char *path = e->dirty ? entry_path(e) : NULL;
+        if (path && (n->flags & NODE_ATTR_DIRTY))
+            r = add_change_locked(c, path, true); /* new attributes are a copy */
         struct stamp_key *k = path ? stamp_keys_find(&n->file->keys, path) : NULL;
-        if (path && !(k && k->mtime_ns == n->mtime_ns && k->size == n->size))
+        if (r == 0 && path && !(k && k->mtime_ns == n->mtime_ns && k->size == n->size))
             r = late_put_locked(c, path, etag_known(&e->etag) ? etag_text(&e->etag, etag) : "");
     }
     return r;
@@ -237,14 +270,16 @@ static bool is_late(struct cache *c, const char *path, bool copies)
     return false;
 }
 
-bool late_blocks_upload_locked(struct cache *c, const char *path)
+bool late_blocks_upload_locked(struct cache *c, const char *path, bool content)
 {
-    return (!is_over(c) && is_late(c, path, false)) || removal_may_arrive(c, path);
+    /* New attributes may come to the copy that they are on their way as. */
+    return (!is_over(c) && is_late(c, path, false)) || removal_may_arrive(c, path) ||
+           (content && copy_may_arrive(c, path));
 }
 
 bool late_blocks_intent_locked(struct cache *c, const struct intent *i)
 {
-    if (i->to && removal_may_arrive(c, i->to))
+    if (i->to ? removal_may_arrive(c, i->to) : copy_may_arrive(c, i->from))
         return true;
     if (is_over(c))
         return false;

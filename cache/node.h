@@ -418,10 +418,10 @@ struct cache {
     struct late
         *late; /* names that its deletes and copies concerned; constant after recovery */
     struct late_dir *late_dirs;
-    struct late_removal *late_removals; /* removals that may still arrive */
-    struct late_put *late_puts;         /* uploads that may still arrive */
-    uint64_t late_seq;                  /* the last of those intentions */
-    bool out_of_quota;                  /* the store refused for space: deletes go first */
+    struct late_change *late_changes; /* removals and copies that may still arrive */
+    struct late_put *late_puts;       /* uploads that may still arrive */
+    uint64_t late_seq;                /* the last of those intentions */
+    bool out_of_quota;                /* the store refused for space: deletes go first */
     int64_t unreachable_ns; /* CLOCK_MONOTONIC; since when every upload fails; 0 they don't */
     struct refusals refusals;
     unsigned drain; /* flushes under way that want everything, staged files too */
@@ -984,11 +984,15 @@ bool file_is_refused_locked(const struct file *f);
 /* ---- late.c ---- */
 /* Begins the time in which requests of a daemon that was killed may take effect. */
 int late_begin(struct cache *c);
-/* Whether an upload to the path, or an intention, has to wait for its end. */
-bool late_blocks_upload_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
+/* Whether an upload to the path (of content, else attributes), or an intention, has to wait for
+ * its end. */
+bool late_blocks_upload_locked(struct cache *c, const char *path, bool content)
+    REQUIRES(&c->lock);
 bool late_blocks_intent_locked(struct cache *c, const struct intent *i) REQUIRES(&c->lock);
 /* A removal of the key, with which this daemon is done, may still arrive. 0 or -ENOMEM. */
 int late_removal_locked(struct cache *c, const char *key) REQUIRES(&c->lock);
+/* A copy to the key, or its new attributes, may still arrive. */
+void late_copy(struct cache *c, const char *key);
 /* An upload to the key, bound to this version ("" none), may still arrive. 0 or -ENOMEM. */
 int late_put_locked(struct cache *c, const char *key, const char *etag) REQUIRES(&c->lock);
 /* Until when (CLOCK_MONOTONIC) one may that is bound to this version (NULL: to any); 0 none. */

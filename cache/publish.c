@@ -179,7 +179,8 @@ static bool may_upload(struct cache *c, struct file *f, const char *path, int64_
     if (f->staged && !f->wanted && !c->drain)
         return false;
     return !upload_runs_at_locked(c, path, false) && !session_blocks_upload_locked(c, path) &&
-           !late_blocks_upload_locked(c, path) && !intent_blocks_upload_locked(c, path, false);
+           !late_blocks_upload_locked(c, path, f->state == FILE_DIRTY) &&
+           !intent_blocks_upload_locked(c, path, false);
 }
 
 /* Readers of the version that it replaces come first, for a bounded time. */

@@ -652,6 +652,7 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
     bool ask = is_looked_at(j) || (is_bound(j) && j->unknown);
     int r = ask ? settle_version(j, op, obj) : 0;
 
+    j->unknown = false; /* what was there then may be replaced, nothing that comes later */
     for (int i = 0; i < VERSIONS_MAX && r == 0; i++) {
         r = upload_once(j, op, obj);
         if (r == 0 && j->refusals == REFUSALS_MAX)
@@ -786,7 +787,8 @@ static int look(struct job *j)
     mutex_lock(&c->lock);
     f->held = held;
     /* Someone opened it for writing since the lease was tried. */
-    r = !j->live && (f->write_handles || f->fds[FD_WRITE].users)
+    struct entry *e = entry_at(n, j->path); /* or the name went since it was chosen */
+    r = !e || (!j->live && (f->write_handles || f->fds[FD_WRITE].users))
             ? CHANGED
             : file_look_locked(c, n, j->fd, &j->st);
     if (r < 0) {
@@ -799,14 +801,12 @@ static int look(struct job *j)
     f->after_seq = 0;
     j->content = f->state == FILE_DIRTY;
     bool attrs = n->flags & NODE_ATTR_DIRTY;
-    struct entry *e = entry_at(n, j->path);
     r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
     if (r == 0) {
-        bool known = e && etag_known(&e->etag);
+        bool known = etag_known(&e->etag);
         bool ghost = ghost_pending(c, j->path);
         const char *removed = ghost && !known ? intent_removes_version(c, j->path) : NULL;
-        j->unknown =
-            !e || (ghost && !removed) || (!known && e->may_exist) || etag_is(&e->etag, "");
+        j->unknown = (ghost && !removed) || (!known && e->may_exist) || etag_is(&e->etag, "");
         j->etag = known ? etag_dup(&e->etag) : strdup(removed ? removed : "");
     }
     f->upload_total = j->content ? (uint64_t)j->st.st_size : 0;
@@ -942,6 +942,8 @@ static void done_locked(struct job *j)
 
     if (j->content)
         refusal_taken_locked(c, CHANGE_PUT, j->began_ns);
+    if (is_bound(j) && j->left_behind)
+        (void)late_put_locked(c, j->path, j->etag ? j->etag : "");
     c->uploaded_files++;
     c->uploaded_bytes += j->content ? (uint64_t)j->st.st_size : 0;
     c->unreachable_ns = 0;
@@ -1204,6 +1206,8 @@ static int send_object(struct job *j, struct op *op, struct object *obj)
     int r =
         store_set_attributes(c->store, op, j->path, *j->etag ? j->etag : NULL, &j->attrs, obj);
     int noted = session_unwatch(&watch, op);
+    if (op->left_behind)
+        late_copy(c, j->path);
     if (r < 0 && noted < 0)
         return note_failed(j, noted);
     return r == -ENOENT || r == -ESTALE ? settle_attributes(j, op) : r;

@@ -1,0 +1,231 @@
+/* Requests that get no answer, are made again with success, and arrive later; and names that
+ * go, or come, beneath an upload. What is newer stays. */
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static struct driven d;
+static struct {
+    atomic_bool leave_puts, leave_copies; /* behind */
+    atomic_bool race;                     /* another node puts `f` before the next put of it */
+    atomic_bool hold_attrs, attrs_held, drop_attrs;
+} gate;
+static struct attrs left;                /* of the put that was left behind */
+static _Atomic(void (*)(void)) at_lease; /* once */
+
+/* An upload tries a lease between its start and its look at the name. */
+int fcntl64(int fd, int cmd, ...)
+{
+    va_list ap;
+
+    va_start(ap, cmd);
+    long arg = va_arg(ap, long);
+    va_end(ap);
+    if (cmd == F_SETLEASE && (int)arg == F_RDLCK) {
+        void (*what)(void) = atomic_exchange(&at_lease, NULL);
+        if (what)
+            what();
+    }
+    return (int)syscall(SYS_fcntl, fd, cmd, arg);
+}
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (c->kind == CALL_PUT && strcmp(c->key, "f") == 0 && atomic_exchange(&gate.race, false))
+        driven_store(&d, "f", "theirs 2", 8);
+    if (c->kind == CALL_PUT && strcmp(c->key, "k") == 0 && atomic_load(&gate.leave_puts)) {
+        left = *c->attrs;
+        c->op->left_behind = true;
+    }
+    while (c->kind == CALL_SETATTR && atomic_load(&gate.hold_attrs)) {
+        atomic_store(&gate.attrs_held, true);
+        (void)usleep(1000);
+    }
+    if (c->kind == CALL_SETATTR && atomic_load(&gate.drop_attrs))
+        return op_fail(c->op, -EINTR, "killed");
+    if ((c->kind == CALL_COPY || c->kind == CALL_SETATTR) && atomic_load(&gate.leave_copies))
+        c->op->left_behind = true;
+    return call_next(c);
+}
+
+static void start(void)
+{
+    memset(&gate, 0, sizeof(gate));
+    driven_init_like_s3(&d, around);
+    d.config.retry_ns = 100 * NS_PER_MS;
+    d.config.late_ns = 700 * NS_PER_MS;
+    d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
+}
+
+/* ---- names that go ---- */
+
+static void replaced_and_renamed(void)
+{
+    driven_store(&d, "f", "theirs", 6);
+    ck_assert_int_eq(driven_rename(&d, "f", "g"), 0);
+}
+
+static void replaced_and_removed(void)
+{
+    driven_store(&d, "f", "theirs", 6);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+}
+
+static const struct {
+    void (*what)(void);
+    bool stored; /* a version of ours, before */
+} goings[] = {
+    {replaced_and_renamed, true}, {replaced_and_removed, true}, {replaced_and_removed, false}};
+
+/* An upload was begun to a name that goes before the upload looks at it. */
+START_TEST(an_upload_to_a_name_that_went_replaces_nothing)
+{
+    start();
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, ""), 0);
+    if (goings[_i].stored) {
+        driven_put(&d, "f", "one", 3);
+        ck_assert_int_eq(driven_flush(&d), 0);
+    }
+    atomic_store(&at_lease, goings[_i].what);
+    driven_put(&d, "f", "changed", 7);
+    DRIVEN_WAIT(!atomic_load(&at_lease));
+    (void)driven_flush(&d); /* tells of theirs */
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "theirs");
+    driven_release(&d);
+}
+END_TEST
+
+/* What the question shows is replaced; not what comes after the answer. */
+START_TEST(what_comes_after_the_question_stays)
+{
+    char place[96];
+
+    start();
+    d.config.late_ns = 0;
+    d.config.settle_ns = 30 * NS_PER_SEC;
+    driven_mount(&d);
+    driven_put(&d, "f", "ours", 4);
+    driven_unmount(&d);
+    (void)snprintf(place, sizeof(place), "%s/place", d.dir); /* as an older version left it */
+    ck_assert_int_eq(unlink(place), 0);
+    driven_store(&d, "f", "theirs 1", 8);
+    atomic_store(&gate.race, true);
+    driven_mount(&d);
+    (void)driven_flush(&d); /* tells of theirs */
+    ck_assert(!atomic_load(&gate.race));
+    driven_stores(&d, "f", "theirs 2");
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- left behind ---- */
+
+START_TEST(a_put_left_behind_brings_nothing_back)
+{
+    start();
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, ""), 0);
+    atomic_store(&gate.leave_puts, true);
+    driven_put(&d, "k", "one", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_unlink(&d, "k"), 0);
+    char buf[8];
+    DRIVEN_WAIT(driven_stored(&d, "k", buf, sizeof(buf)) == -ENOENT);
+    ck_assert_int_eq(driven_store_if(&d, "k", "", "one", 3, &left), 0); /* it arrives */
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "k", NULL);
+    driven_release(&d);
+}
+END_TEST
+
+static void change_by_copies(int i)
+{
+    atomic_store(&gate.leave_copies, true);
+    if (i == 0)
+        ck_assert_int_eq(driven_rename(&d, "dir/a", "dir/b"), 0);
+    else if (i == 1)
+        ck_assert_int_eq(driven_rename(&d, "dir", "new"), 0);
+    else
+        ck_assert_int_eq(driven_chmod(&d, "dir/a", 0640), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&gate.leave_copies, false);
+}
+
+/* A copy carries no condition of its target: nothing is put there while one may arrive, and a
+ * removal waits for it. */
+START_TEST(a_copy_left_behind_replaces_nothing_newer)
+{
+    static const char *const at[] = {"dir/b", "new/a", "dir/a"};
+    const char *key = at[_i % 3];
+    bool removed = _i >= 3;
+
+    start();
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    driven_put(&d, "dir/a", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    change_by_copies(_i % 3);
+    driven_stores(&d, key, "old");
+    if (removed)
+        ck_assert_int_eq(driven_unlink(&d, key), 0);
+    else
+        driven_put(&d, key, "newer", 5);
+    (void)usleep(200000);
+    driven_store(&d, key, "old", 3); /* it arrives */
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, key, removed ? NULL : "newer");
+    driven_release(&d);
+}
+END_TEST
+
+/* New attributes are a copy, too, and the daemon is killed meanwhile. */
+START_TEST(a_chmod_of_a_killed_daemon_replaces_nothing_newer)
+{
+    start();
+    driven_mount(&d);
+    driven_put(&d, "m", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&gate.hold_attrs, true);
+    ck_assert_int_eq(driven_chmod(&d, "m", 0640), 0);
+    DRIVEN_WAIT(atomic_load(&gate.attrs_held));
+    atomic_store(&gate.drop_attrs, true); /* it is on its way when the daemon dies */
+    atomic_store(&gate.hold_attrs, false);
+    driven_unmount(&d);
+    atomic_store(&gate.drop_attrs, false);
+    driven_mount(&d);
+    driven_put(&d, "m", "newer", 5);
+    (void)usleep(200000);
+    driven_store(&d, "m", "old", 3); /* it arrives */
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "m", "newer");
+    driven_release(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_behind");
+    TCase *t = tcase_create("cache_behind");
+
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, an_upload_to_a_name_that_went_replaces_nothing, 0,
+                        sizeof(goings) / sizeof(*goings));
+    tcase_add_test(t, what_comes_after_the_question_stays);
+    tcase_add_test(t, a_put_left_behind_brings_nothing_back);
+    tcase_add_loop_test(t, a_copy_left_behind_replaces_nothing_newer, 0, 6);
+    tcase_add_test(t, a_chmod_of_a_killed_daemon_replaces_nothing_newer);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
