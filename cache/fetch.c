@@ -214,16 +214,16 @@ static ssize_t fetch_into(struct fetch_sink *sink, const char *key, const char *
     return n >= 0 && r < 0 ? r : n;
 }
 
-static int fetch_once(struct fetch *fetch, int fd, struct op *op, char **ret_key)
+static int fetch_once(struct fetch *fetch, int fd, struct op *op, char **ret_key,
+                      char **ret_etag)
 {
     struct cache *c = fetch->cache;
     struct fetch_sink sink = {.base.write = fetch_write, .fetch = fetch, .fd = fd};
-    auto_free char *etag = NULL;
-    int r = fetch_source(c, fetch->node, ret_key, &etag);
+    int r = fetch_source(c, fetch->node, ret_key, ret_etag);
 
     if (r < 0)
         return op_fail(op, r, "the file is gone");
-    ssize_t n = fetch_into(&sink, *ret_key, etag, op);
+    ssize_t n = fetch_into(&sink, *ret_key, *ret_etag, op);
     if (n < 0 && sink.disk_error)
         return op_fail(op, (int)n, "%s: can't write to the cache: %s", *ret_key,
                        strerror(-sink.disk_error));
@@ -235,13 +235,14 @@ static int fetch_once(struct fetch *fetch, int fd, struct op *op, char **ret_key
                          *ret_key);
 }
 
-/* While the store renames the source nobody can tell where it is. Whether that was so. */
-static bool wait_for_rename(struct cache *c, const char *key, struct op *op)
+/* While the store renames the source nobody can tell where it is, and while new attributes are
+ * on their way to it, not which version it is. Whether that was so. */
+static bool wait_for_source(struct cache *c, struct node *n, const char *key, struct op *op)
 {
     bool waited = false;
 
     mutex_lock(&c->lock);
-    while (rename_runs_at_locked(c, key) && op_check(op) == 0) {
+    while ((n->file->uploading || rename_runs_at_locked(c, key)) && op_check(op) == 0) {
         waited = true;
         (void)mutex_wait_until(&c->lock, &c->progress, clock_mono_ns() + NS_PER_SEC / 10);
     }
@@ -249,8 +250,20 @@ static bool wait_for_rename(struct cache *c, const char *key, struct op *op)
     return waited;
 }
 
-/* The bytes; a source that was renamed at the store meanwhile is looked for at its new place.
- */
+/* Whether the bytes would be asked for as they were. */
+static bool is_the_source(struct cache *c, struct node *n, const char *key, const char *etag)
+{
+    auto_free char *key_now = NULL;
+    auto_free char *etag_now = NULL;
+
+    if (fetch_source(c, n, &key_now, &etag_now) < 0)
+        return true;
+    bool same_version = etag && etag_now ? strcmp(etag, etag_now) == 0 : etag == etag_now;
+    return same_version && strcmp(key, key_now) == 0;
+}
+
+/* The bytes; a source that was renamed at the store meanwhile is looked for at its new place,
+ * one that got other attributes as the version that it is now. */
 static int fetch_bytes(struct fetch *fetch, int fd)
 {
     struct cache *c = fetch->cache;
@@ -261,14 +274,12 @@ static int fetch_bytes(struct fetch *fetch, int fd)
     op.cancelled = &c->cancelled;
     for (int i = 0; i < MOVES_MAX; i++) {
         auto_free char *key = NULL;
-        auto_free char *key_now = NULL;
-        auto_free char *etag_now = NULL;
-        r = fetch_once(fetch, fd, &op, &key);
+        auto_free char *etag = NULL;
+        r = fetch_once(fetch, fd, &op, &key, &etag);
         if ((r != -ENOENT && r != -ESTALE) || !key)
             break;
-        bool waited = wait_for_rename(c, key, &op);
-        if (fetch_source(c, fetch->node, &key_now, &etag_now) < 0 ||
-            (strcmp(key, key_now) == 0 && !waited))
+        bool waited = wait_for_source(c, fetch->node, key, &op);
+        if (!waited && is_the_source(c, fetch->node, key, etag))
             break;
     }
     if (r < 0)

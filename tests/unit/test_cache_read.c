@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -319,6 +320,57 @@ START_TEST(a_reader_keeps_the_version_that_is_replaced)
 }
 END_TEST
 
+static atomic_bool hold, held;
+
+/* The store has the new attributes, and its answer takes a while. */
+static int64_t answer_late(struct layer *l, struct call *c)
+{
+    (void)l;
+    int64_t r = call_next(c);
+    while (c->kind == CALL_SETATTR && atomic_load(&hold)) {
+        atomic_store(&held, true);
+        (void)usleep(1000);
+    }
+    return r;
+}
+
+static void *let_it_answer(void *arg)
+{
+    (void)usleep(100000); /* somebody reads by now */
+    atomic_store(&hold, false);
+    return arg;
+}
+
+/* They make another version of the object, of which the cache does not know yet. */
+START_TEST(a_reader_goes_on_while_attributes_are_on_their_way)
+{
+    static char data[4 * MIB];
+    struct handle *h = NULL;
+    pthread_t thread;
+    struct driven d;
+    char buf[64];
+
+    driven_init(&d, answer_late);
+    d.config.settle_ns = 0;
+    d.config.part_size = MIB;
+    driven_mount(&d);
+    driven_store(&d, "f", data, sizeof(data));
+    ck_assert_int_eq(driven_open(&d, "f", O_RDONLY, &h), 0);
+    ck_assert_int_eq(driven_pread(&d, h, buf, sizeof(buf), 0), sizeof(buf));
+    atomic_store(&held, false);
+    atomic_store(&hold, true);
+    ck_assert_int_eq(driven_chmod(&d, "f", 0600), 0);
+    DRIVEN_WAIT(atomic_load(&held));
+    ck_assert_int_eq(pthread_create(&thread, NULL, let_it_answer, NULL), 0);
+    ck_assert_int_eq(driven_pread(&d, h, buf, sizeof(buf), 3 * MIB), sizeof(buf));
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_pread(&d, h, buf, sizeof(buf), 2 * MIB), sizeof(buf));
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_read");
@@ -333,6 +385,7 @@ int main(void)
     tcase_add_test(t, a_record_takes_no_more_room_than_its_bytes);
     tcase_add_loop_test(t, what_comes_in_odd_pieces_is_put_together, 0, 3);
     tcase_add_loop_test(t, a_reader_keeps_the_version_that_is_replaced, 0, 2);
+    tcase_add_test(t, a_reader_goes_on_while_attributes_are_on_their_way);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
