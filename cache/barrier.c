@@ -2,10 +2,12 @@
  * store before the removal is carried out there. */
 #include "cache/intent.h"
 
+#include "cache/crash.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/path.h"
 
+#include <errno.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -66,11 +68,13 @@ void barrier_init_locked(struct cache *c, struct barrier *ret)
     }
 }
 
-bool barrier_holds(const struct barrier *b, const struct intent *removal)
+bool barrier_holds_locked(struct cache *c, const struct barrier *b,
+                          const struct intent *removal)
 {
     const struct barrier_dir *dir = barrier_dir(b, removal->from);
+    uint64_t seq = barrier_seq_locked(c, removal->seq);
 
-    return removal->seq > b->seq || (dir && removal->seq > dir->seq);
+    return seq > b->seq || (dir && seq > dir->seq);
 }
 
 void barrier_release(struct barrier *b)
@@ -78,4 +82,129 @@ void barrier_release(struct barrier *b)
     for (size_t i = 0; i < b->n; i++)
         free(b->dirs[i].path);
     free(b->dirs);
+}
+
+/* ---- what goes before it was uploaded ---- */
+
+uint64_t barrier_seq_locked(struct cache *c, uint64_t seq)
+{
+    for (size_t i = 0; i < c->n_waits; i++)
+        if (seq > c->waits[i].since && seq < c->waits[i].until)
+            seq = c->waits[i].until;
+    return seq;
+}
+
+/* The place of what was closed last and is still owed, apart from `but`; 0: nothing. */
+static uint64_t last_owed_locked(struct cache *c, const struct file *but)
+{
+    struct file *f = c->dirty ? c->dirty->dirty_prev : NULL; /* the last */
+
+    while (f && (!f->first_seq || f == but))
+        f = f == c->dirty ? NULL : f->dirty_prev;
+    return f ? f->first_seq : 0;
+}
+
+/* Whether a removal waits for what has the place `since`, and not for what has the place
+ * `last`. */
+static bool is_passed_on_locked(struct cache *c, uint64_t since, uint64_t last)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (i->seq > last)
+            return false;
+        uint64_t seq = intent_is_rename(i) ? 0 : barrier_seq_locked(c, i->seq);
+        if (seq > since && seq <= last)
+            return true;
+    }
+    return false;
+}
+
+static bool any_removal_within_locked(struct cache *c, const struct journal_wait *p)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (i->seq >= p->until)
+            return false;
+        if (i->seq > p->since && !intent_is_rename(i))
+            return true;
+    }
+    return false;
+}
+
+/* The list with `more`, heap: joined with what it touches, without what concerns no removal any
+ * more. Places only grow, so none begins behind it. */
+static struct journal_wait *joined_locked(struct cache *c, struct journal_wait more,
+                                          size_t *ret_n)
+{
+    struct journal_wait *v = calloc(c->n_waits + 1, sizeof(*v));
+    size_t n = 0;
+
+    for (size_t i = 0; v && i < c->n_waits; i++) {
+        const struct journal_wait *p = &c->waits[i];
+        if (p->until > more.since) {
+            more.since = p->since < more.since ? p->since : more.since;
+            more.until = p->until > more.until ? p->until : more.until;
+        } else if (any_removal_within_locked(c, p)) {
+            v[n++] = *p;
+        }
+    }
+    if (v)
+        v[n++] = more;
+    *ret_n = n;
+    return v;
+}
+
+/* A disk that takes no row keeps nobody from removing a file there: memory knows it then. */
+static void replace_waits(struct cache *c, struct journal_wait *v, size_t n)
+{
+    int r = journal_set_waits(c->journal, v, n);
+
+    if (r < 0)
+        log_warn(
+            "cache %s: what removals wait for can't be noted, only this mount knows it: %s",
+            c->mirror.dir, strerror(-r));
+    crash_point("passed-on");
+    mutex_lock(&c->lock);
+    free(c->waits);
+    c->waits = v;
+    c->n_waits = n;
+    mutex_unlock(&c->lock);
+}
+
+int barrier_pass_on(struct cache *c, const struct file *f)
+{
+    struct journal_wait *v = NULL;
+    size_t n = 0;
+
+    mutex_lock(&c->lock);
+    uint64_t last = f->first_seq ? last_owed_locked(c, f) : 0;
+    bool needed = last > f->first_seq && is_passed_on_locked(c, f->first_seq, last);
+    if (needed)
+        v = joined_locked(c, (struct journal_wait){f->first_seq, seq_next_locked(c)}, &n);
+    mutex_unlock(&c->lock);
+    if (v)
+        replace_waits(c, v, n);
+    return needed && !v ? -ENOMEM : 0;
+}
+
+static int load_one(void *arg, const struct journal_wait *w)
+{
+    struct cache *c = arg;
+    struct journal_wait *v = reallocarray(c->waits, c->n_waits + 1, sizeof(*v));
+
+    if (!v)
+        return -ENOMEM;
+    c->waits = v;
+    v[c->n_waits++] = *w;
+    c->seq = w->until > c->seq ? w->until : c->seq;
+    return 0;
+}
+
+int barrier_load(struct cache *c)
+{
+    return journal_each_wait(c->journal, load_one, c);
 }

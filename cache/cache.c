@@ -524,6 +524,7 @@ void cache_free(struct cache *c)
     mirror_close(&c->mirror);
     free(c->absences);
     free(c->orphans);
+    free(c->waits);
     free(c->uploading);
     free(c->write_failure.text);
     free(c->read_failure.text);

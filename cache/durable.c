@@ -173,9 +173,10 @@ static void look_at_barrier(struct look *l)
 
     if (!l->removals || l->cache->out_of_quota)
         return;
+    uint64_t until = barrier_seq_locked(l->cache, l->removals);
     DL_FOREACH2(l->cache->dirty, f, dirty_next)
     {
-        if (f->error && f->first_seq && f->first_seq < l->removals)
+        if (f->error && f->first_seq && f->first_seq < until)
             owed(l, f->error, f->cut ? INT64_MAX : f->failed_ns, &f->due_ns);
     }
 }

@@ -575,8 +575,8 @@ void name_is_the_stores_locked(struct cache *c, const char *path)
  * replaces what the store has there. */
 static bool waited_in_vain(struct cache *c, struct intent *i, const struct voided *v)
 {
-    return !intent_is_rename(i) && i->seq > v->seq && !intent_is_urgent(c, i) &&
-           live_at(c, i) == LIVE_NONE;
+    return !intent_is_rename(i) && barrier_seq_locked(c, i->seq) > v->seq &&
+           !intent_is_urgent(c, i) && live_at(c, i) == LIVE_NONE;
 }
 
 static void say_taken_back_locked(struct cache *c, const struct intent *i)
@@ -917,7 +917,7 @@ static void start_removals_locked(struct cache *c, int64_t now, int64_t *next)
     {
         if (intent_is_rename(i) || i->running)
             continue;
-        if (barrier_holds(&barrier, i) && !intent_is_urgent(c, i))
+        if (barrier_holds_locked(c, &barrier, i) && !intent_is_urgent(c, i))
             continue;
         if (i->due_ns > now) {
             *next = i->due_ns < *next ? i->due_ns : *next;

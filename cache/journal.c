@@ -26,6 +26,8 @@ struct change {
     const struct journal_session *session;
     const struct journal_put *put, *settled;
     size_t n_settled;
+    const struct journal_wait *waits;
+    size_t n_waits;
     int flag;
     bool durable;    /* the commit waits for the disk */
     bool takes_back; /* what fails of it is done with a later commit */
@@ -419,6 +421,27 @@ int journal_note_put(struct journal *j, const struct journal_put *note,
     return commit(j, &c);
 }
 
+static int apply_waits(struct journal *j, const struct change *change)
+{
+    char sql[128];
+    int r = run_sql(j, "DELETE FROM wait");
+
+    for (size_t i = 0; i < change->n_waits && r == 0; i++) {
+        (void)snprintf(sql, sizeof(sql), "INSERT INTO wait(since, until) VALUES(%llu, %llu)",
+                       (unsigned long long)change->waits[i].since,
+                       (unsigned long long)change->waits[i].until);
+        r = run_sql(j, sql);
+    }
+    return r;
+}
+
+int journal_set_waits(struct journal *j, const struct journal_wait *v, size_t n)
+{
+    struct change c = {.apply = apply_waits, .waits = v, .n_waits = n, .durable = true};
+
+    return commit(j, &c);
+}
+
 static char *column_dup(sqlite3_stmt *s, int i)
 {
     const void *data = sqlite3_column_blob(s, i);
@@ -570,6 +593,30 @@ int journal_each_put(struct journal *j, int (*visit)(void *arg, const struct jou
     return query(j, "SELECT key, origin, last FROM put", visit_put, &v);
 }
 
+struct wait_visit {
+    int (*visit)(void *arg, const struct journal_wait *w);
+    void *arg;
+};
+
+static int visit_wait(sqlite3_stmt *s, void *arg)
+{
+    const struct wait_visit *v = arg;
+    const struct journal_wait w = {
+        .since = (uint64_t)sqlite3_column_int64(s, 0),
+        .until = (uint64_t)sqlite3_column_int64(s, 1),
+    };
+
+    return v->visit(v->arg, &w);
+}
+
+int journal_each_wait(struct journal *j, int (*visit)(void *arg, const struct journal_wait *w),
+                      void *arg)
+{
+    struct wait_visit v = {visit, arg};
+
+    return query(j, "SELECT since, until FROM wait ORDER BY since", visit_wait, &v);
+}
+
 static int no_row(sqlite3_stmt *s, void *arg)
 {
     (void)s;
@@ -608,7 +655,8 @@ static const char schema[] =
     " size INTEGER NOT NULL, mtime INTEGER NOT NULL, attrs INTEGER NOT NULL,"
     " live INTEGER NOT NULL, PRIMARY KEY(key, began)) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS put(key BLOB NOT NULL, origin INTEGER NOT NULL,"
-    " last INTEGER NOT NULL, PRIMARY KEY(key, origin)) WITHOUT ROWID;";
+    " last INTEGER NOT NULL, PRIMARY KEY(key, origin)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS wait(since INTEGER PRIMARY KEY, until INTEGER NOT NULL);";
 
 static int check_integrity(sqlite3_stmt *s, void *arg)
 {

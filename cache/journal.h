@@ -98,6 +98,17 @@ int journal_note_put(struct journal *j, const struct journal_put *note,
 int journal_each_put(struct journal *j, int (*visit)(void *arg, const struct journal_put *note),
                      void *arg);
 
+/* Removals that come after `since` in the order wait for what was closed before `until`. */
+struct journal_wait {
+    uint64_t since, until;
+};
+
+/* Replaces them all. Waits for the disk: the mirror has no trace of why they wait. */
+int journal_set_waits(struct journal *j, const struct journal_wait *v, size_t n);
+/* Visits them in order. */
+int journal_each_wait(struct journal *j, int (*visit)(void *arg, const struct journal_wait *w),
+                      void *arg);
+
 /* Everything committed so far is on the disk. */
 int journal_sync(struct journal *j);
 /* The same of the rows of intentions; asks nothing of the disk when they are there already. */

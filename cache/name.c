@@ -525,7 +525,10 @@ static int unlink_in_mirror(struct cache *c, struct entry *e, const char *path)
 
     if (!n->file)
         return 0;
-    return n->links->next_link ? file_leave_name(c, e) : file_orphan(c, n, path);
+    if (n->links->next_link)
+        return file_leave_name(c, e);
+    int r = barrier_pass_on(c, n->file);
+    return r == 0 ? file_orphan(c, n, path) : r;
 }
 
 static int unlink_held(struct cache *c, struct node *parent, const char *name)
@@ -747,8 +750,10 @@ static bool takes_last_name(const struct moving *m)
  * as orphans/<*ret_id>; 0: there is nothing of the kind. When it fails nothing has changed. */
 static int move_in_mirror(struct cache *c, struct moving *m, uint64_t *ret_id)
 {
-    int r = takes_last_name(m) ? file_keep_aside(c, m->to_path, ret_id) : 0;
+    int r = takes_last_name(m) ? barrier_pass_on(c, m->to->node->file) : 0;
 
+    if (r == 0 && takes_last_name(m))
+        r = file_keep_aside(c, m->to_path, ret_id);
     crash_point("orphan-moved");
     if (r == 0)
         r = mirror_rename(&c->mirror, m->from_path, m->to_path, 0);

@@ -394,12 +394,14 @@ struct cache {
     unsigned index_tree_news;      /* files, in all of them */
     struct index_tree *index_tree; /* NULL: there can be none */
     unsigned indexes_running;
-    bool index_refused;     /* it may not be written */
-    bool walk_refused;      /* the store's keys do not come in order after all */
-    bool index_now;         /* all that is known is written without waiting for more */
-    struct file *writers;   /* open for writing, or held by a mapping */
-    struct file *lru;       /* least recently used first */
-    struct intent *intents; /* by seq */
+    bool index_refused;         /* it may not be written */
+    bool walk_refused;          /* the store's keys do not come in order after all */
+    bool index_now;             /* all that is known is written without waiting for more */
+    struct file *writers;       /* open for writing, or held by a mapping */
+    struct file *lru;           /* least recently used first */
+    struct intent *intents;     /* by seq */
+    struct journal_wait *waits; /* what removals wait for beside their own; in order, apart */
+    size_t n_waits;
     struct waitq space_waiters;
     struct waitq flush_waiters; /* woken when anything reached the store */
     pthread_cond_t progress;    /* the same for threads that block */
@@ -846,6 +848,11 @@ void dir_queue_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
 void dir_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
 bool path_is_staged(struct cache *c, const char *path);
 bool path_is_log(struct cache *c, const char *path);
+/* Whether the file was closed before the intention with this number, and is open no more: its
+ * upload comes first, unless it waits for another name. */
+bool upload_comes_first(const struct file *f, uint64_t seq);
+
+/* ---- barrier.c ---- */
 /* Which removals have to wait for uploads. */
 struct barrier {
     uint64_t seq; /* those with a lower number for none */
@@ -856,11 +863,19 @@ struct barrier {
     size_t n, cap;
 };
 void barrier_init_locked(struct cache *c, struct barrier *ret) REQUIRES(&c->lock);
-bool barrier_holds(const struct barrier *b, const struct intent *removal);
+bool barrier_holds_locked(struct cache *c, const struct barrier *b,
+                          const struct intent *removal) REQUIRES(&c->lock);
 void barrier_release(struct barrier *b);
-/* Whether the file was closed before the intention with this number, and is open no more: its
- * upload comes first, unless it waits for another name. */
-bool upload_comes_first(const struct file *f, uint64_t seq);
+/* Up to which place in the order uploads come before a removal that has the place `seq`. */
+uint64_t barrier_seq_locked(struct cache *c, uint64_t seq) REQUIRES(&c->lock);
+/* The file is about to lose its last name, and what removals wait for with it: they wait for
+ * all that is closed by now instead, above all for what takes its name or came in its place. ns
+ * held for writing, before the mirror's step; waits for the disk, if there are such removals. 0
+ * or -ENOMEM. */
+int barrier_pass_on(struct cache *c, const struct file *f);
+/* What an earlier mount passed on. Recovery. */
+int barrier_load(struct cache *c);
+
 /* ---- upload.c ---- */
 /* Begins the upload of one of the node's names; `path` is taken over. `own`: the caller is an
  * uploader that ends its own, and goes on with this one. */

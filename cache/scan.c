@@ -854,6 +854,8 @@ int cache_recover(struct cache *c, struct op *op)
         r = adopt(c);
     if (r == 0)
         r = journal_each(c->journal, load_row, c);
+    if (r == 0)
+        r = barrier_load(c);
     /* What a change meant is told by stamps. */
     if (r == 0 && !c->mirror.stampless)
         r = redo_newest(c);

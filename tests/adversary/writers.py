@@ -291,7 +291,43 @@ def names_that_change_places(w):
         check(a.flush() == 0, "flush")
 
 
+# ---- a rotation that is faster than the store ----
+
+
+def removed_between(a, body):
+    a.write("ck-3", body, sync=True)
+    a.unlink("ck-2")
+    return "ck-3"
+
+
+def replaced_between(a, body):
+    a.write("ck-2.tmp", body, sync=True)
+    a.rename("ck-2.tmp", "ck-2")
+    return "ck-2"
+
+
+@everywhere
+def rotated_faster_than_stored(w):
+    """One checkpoint is kept, and the one between was never stored when it goes: the store has the first until it has
+    the last."""
+    a = w.node(options=("settle=1s",))
+    for go in (removed_between, replaced_between):
+        a.write("ck-1", b"one")
+        check(a.flush() == 0, "flush")
+        a.write("ck-2", b"two", sync=True)
+        a.unlink("ck-1")
+        last = go(a, b"three")
+
+        def arrived():
+            first = w.stored("ck-1")
+            there = w.stored(last) == b"three"
+            check(first or there, "lost: the store has no checkpoint at all while the last is on its way")
+            return there
+        wait_for("the last checkpoint in the store", arrived, 20, 0.05)
+
+
 CASES = [mapped_and_touched, mapped_and_flushed, mapped_and_unmounted, mapped_and_changed_attributes,
          mapped_renamed_and_killed, unclosed_and_killed, unclosed_and_terminated, unclosed_and_flushed,
          unclosed_log_and_killed, synced_by_o_sync, synced_by_o_dsync, rewritten_in_place_after_sync, growing_log,
-         growing_log_is_synced, growing_log_at_the_end, stored_names, names_that_change_places]
+         growing_log_is_synced, growing_log_at_the_end, stored_names, names_that_change_places,
+         rotated_faster_than_stored]

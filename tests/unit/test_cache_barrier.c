@@ -1,0 +1,163 @@
+/* cache/barrier.c: what removals wait for when that goes, too, before the store has it. */
+#include "cache/crash.h"
+#include "cache/node.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct driven d;
+static atomic_bool refuses;
+static atomic_int puts_refused;
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (c->kind == CALL_PUT && atomic_load(&refuses)) {
+        atomic_fetch_add(&puts_refused, 1);
+        return op_fail(c->op, -EIO, "no uploads now");
+    }
+    return call_next(c);
+}
+
+/* ---- ways for `second` to go before it was uploaded, with a `third` closed by then ---- */
+
+static void unlinked(void)
+{
+    driven_put(&d, "third", "3", 1);
+    ck_assert_int_eq(driven_unlink(&d, "second"), 0);
+}
+
+static void replaced(void)
+{
+    driven_put(&d, "next", "3", 1);
+    ck_assert_int_eq(driven_rename(&d, "next", "second"), 0);
+}
+
+/* What takes its place goes, too, and again. */
+static void unlinked_thrice(void)
+{
+    char from[8] = "second", to[8];
+
+    for (int i = 3; i <= 5; i++) {
+        (void)snprintf(to, sizeof(to), "%d", i);
+        driven_put(&d, to, "3", 1);
+        ck_assert_int_eq(driven_unlink(&d, from), 0);
+        (void)snprintf(from, sizeof(from), "%d", i);
+    }
+}
+
+static void copied(void)
+{
+    driven_put(&d, "copy", "2", 1);
+    driven_put(&d, "more", "2", 1);
+    ck_assert_int_eq(driven_unlink(&d, "more"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "second"), 0);
+}
+
+static const struct {
+    void (*goes)(void);
+    const char *heir; /* what is there instead, and its content */
+    const char *content;
+} ways[] = {{unlinked, "third", "3"},
+            {replaced, "second", "3"},
+            {unlinked_thrice, "5", "3"},
+            {copied, "copy", "2"}};
+
+static void rotate(int way)
+{
+    driven_put(&d, "second", "2", 1);
+    ck_assert_int_eq(driven_unlink(&d, "first"), 0);
+    ways[way].goes();
+}
+
+static void start(void)
+{
+    atomic_store(&refuses, false);
+    driven_init_folder(&d, around, 1 << 20);
+    d.config.retry_ns = 20 * NS_PER_MS;
+    driven_mount(&d);
+    driven_put(&d, "first", "1", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+}
+
+/* Removals had their turn when uploads have been tried again and again. */
+static void is_never_without(int way)
+{
+    atomic_store(&puts_refused, 0);
+    DRIVEN_WAIT(atomic_load(&puts_refused) >= 3);
+    driven_stores(&d, "first", "1");
+    atomic_store(&refuses, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "first", NULL);
+    driven_stores(&d, ways[way].heir, ways[way].content);
+    driven_release(&d);
+}
+
+START_TEST(the_first_waits_for_the_third)
+{
+    start();
+    atomic_store(&refuses, true);
+    rotate(_i);
+    is_never_without(_i);
+}
+END_TEST
+
+static void die_in(void (*scene)(int way), int way)
+{
+    int status;
+    pid_t pid = fork();
+
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        driven_mount(&d);
+        scene(way);
+        (void)kill(getpid(), SIGKILL);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+START_TEST(also_for_the_next_mount)
+{
+    start();
+    driven_unmount(&d);
+    atomic_store(&refuses, true);
+    die_in(rotate, _i);
+    driven_mount(&d);
+    is_never_without(_i);
+}
+END_TEST
+
+/* What waits for nothing else goes on. */
+START_TEST(a_removal_that_waits_for_nothing_is_not_held)
+{
+    start();
+    driven_put(&d, "old", "0", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&refuses, true);
+    ck_assert_int_eq(driven_unlink(&d, "old"), 0);
+    rotate(0);
+    DRIVEN_WAIT(driven_stored(&d, "old", NULL, 0) == -ENOENT);
+    is_never_without(0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_barrier");
+    TCase *t = tcase_create("cache_barrier");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, the_first_waits_for_the_third, 0, 4);
+    tcase_add_loop_test(t, also_for_the_next_mount, 0, 4);
+    tcase_add_test(t, a_removal_that_waits_for_nothing_is_not_held);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
