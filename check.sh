@@ -306,9 +306,11 @@ run_jobs() {
     done
 }
 
-# Stages that change what a machine has once, such as its fstab, units and packages: in a row.
-# The others mostly wait, so they run beside these.
+# Three rows of jobs run side by side: stages that change what a machine has once, such as its
+# fstab, units and packages; stages that mostly wait, for a settle time, a kill or a server that
+# is away; and those that need the processors.
 of_the_machine='^(cli|mount|package) '
+that_wait='^(adversary|crash|faults|model) '
 
 run_all() {
     local preset due=0
@@ -325,7 +327,8 @@ run_all() {
         [[ $failed_builds == *" $preset "* ]] || due=$((due + 1))
     done < <(plan)
     plan | { grep -E "$of_the_machine" || true; } | run_jobs &
-    plan | { grep -vE "$of_the_machine" || true; } | run_jobs
+    plan | { grep -E "$that_wait" || true; } | run_jobs &
+    plan | { grep -vE "$of_the_machine|$that_wait" || true; } | run_jobs
     wait
     printf '%s s in all\n' "$SECONDS"
     verdict "$due"
