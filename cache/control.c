@@ -519,6 +519,36 @@ static void hurry_locked(struct flush *fl, const struct target *t, bool first)
     }
 }
 
+static void tell_of_half(struct flush *fl, struct node *n)
+{
+    free(fl->half);
+    fl->half = node_path(n);
+}
+
+/* A removal waits for what was closed before it, also when that is made anew now: its writer
+ * may take for ever. */
+static struct node *first_half_locked(const struct flush *fl)
+{
+    struct cache *c = fl->cache;
+    struct file *f;
+
+    if ((fl->flags & CACHE_FLUSH_HALF) || !c->intents)
+        return NULL;
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        if (!f->first_seq || f->first_seq > c->intents->prev->seq)
+            return NULL;
+        if (file_is_half_locked(c, f->node))
+            return f->node;
+    }
+    return NULL;
+}
+
+static bool waits_for(const struct intent *i, const struct node *half)
+{
+    return half && !intent_is_rename(i) && i->seq > half->file->first_seq;
+}
+
 /* What is renamed above the path has it with it. */
 static bool concerns(const struct flush *fl, const struct intent *i)
 {
@@ -535,12 +565,17 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
                                    struct op *op)
 {
     bool done = true;
+    struct node *half = first_half_locked(fl);
     struct intent *i;
 
     DL_FOREACH(fl->cache->intents, i)
     {
         if (!concerns(fl, i))
             continue;
+        if (waits_for(i, half)) {
+            tell_of_half(fl, half);
+            continue;
+        }
         done = false;
         if (first && i->error)
             i->due_ns = 0;
@@ -576,8 +611,7 @@ static bool skip_half_locked(struct flush *fl, struct node *n)
 {
     if ((fl->flags & CACHE_FLUSH_HALF) || n->dir || !file_is_half_locked(fl->cache, n))
         return false;
-    free(fl->half);
-    fl->half = node_path(n);
+    tell_of_half(fl, n);
     return true;
 }
 

@@ -576,7 +576,8 @@ static int keep_unsynced(struct scan *s, const char *path, const struct stamp_at
 }
 
 /* Whether who made the content anew had not said of it, as it is, that it is whole. A log is
- * what it is at any moment. */
+ * what it is at any moment; which files are logs only a mount knows, and who just looks into
+ * the cache decides nothing. */
 static bool is_half(struct cache *c, const char *path, const struct stamp_attrs *a,
                     const struct stat *st)
 {
@@ -584,7 +585,7 @@ static bool is_half(struct cache *c, const char *path, const struct stamp_attrs 
     bool whole = (a->flags & STAMP_WHOLE) && a->whole_mtime_ns == mtime_ns &&
                  a->whole_size == (uint64_t)st->st_size;
 
-    return (a->flags & STAMP_BEGUN) && !whole && !path_is_log(c, path);
+    return c->store && (a->flags & STAMP_BEGUN) && !whole && !path_is_log(c, path);
 }
 
 /* An empty one is dropped, unless what was closed, named or set before, and is in no store,

@@ -1,6 +1,7 @@
 /* cache/: a file that somebody makes anew and has neither closed nor synced replaces nothing.
  */
 #include "cache/cache.h"
+#include "cache/recover.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
@@ -294,6 +295,43 @@ START_TEST(a_log_goes_on_as_before)
 }
 END_TEST
 
+static const char *const my_logs[] = {"out", NULL};
+
+static void append_to_log(void)
+{
+    add(begin("out", O_WRONLY | O_TRUNC), "line", 0);
+}
+
+static int count_one(void *arg, const struct cache_pending *p)
+{
+    (void)p;
+    ++*(unsigned *)arg;
+    return 0;
+}
+
+/* `runfs recover` does not know what a log is: it only looks, and the next mount publishes what
+ * it would have published. */
+START_TEST(who_looks_at_a_cache_keeps_nothing)
+{
+    unsigned pending = 0;
+    struct op op;
+
+    with_whole();
+    d.config.logs = my_logs;
+    driven_store(&d, "out", "", 0);
+    killed_in(append_to_log);
+    driven_unmount(&d);
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(recover_list(d.dir, &op, count_one, &pending), 0);
+    ck_assert_uint_eq(pending, 1);
+    driven_mount(&d);
+    ck_assert_uint_eq(kept(), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "out", "line");
+    driven_release(&d);
+}
+END_TEST
+
 /* ---- alive ---- */
 
 START_TEST(a_flush_leaves_half_files_out)
@@ -315,6 +353,30 @@ START_TEST(a_flush_leaves_half_files_out)
     ck_assert_int_eq(driven_close(&d, h), 0);
     ck_assert_int_eq(flush("f", 0), 0);
     driven_stores(&d, "f", "half and half");
+    driven_release(&d);
+}
+END_TEST
+
+/* A removal waits for what was closed before it, and is made anew now: nobody can say when that
+ * ends. A flush says so, and does not wait for it. */
+START_TEST(a_flush_leaves_removals_behind_half_files_out)
+{
+    with_whole();
+    driven_store(&d, "gone", "before", 6);
+    driven_mount(&d);
+    driven_put(&d, "other", "closed", 6);
+    driven_put(&d, "f", "closed", 6);
+    ck_assert_int_eq(driven_unlink(&d, "gone"), 0);
+    struct handle *h = begin("f", O_WRONLY | O_TRUNC);
+    add(h, "half", 0);
+    ck_assert_int_eq(flush("", CACHE_FLUSH_STAGED), -ETXTBSY);
+    ck_assert_int_eq(flush("gone", 0), -ETXTBSY);
+    ck_assert_int_eq(flush("other", 0), 0); /* what does not wait for it tells nothing of it */
+    driven_stores(&d, "gone", "before");
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(flush("", 0), 0);
+    driven_stores(&d, "f", "half");
+    driven_stores(&d, "gone", NULL);
     driven_release(&d);
 }
 END_TEST
@@ -386,7 +448,9 @@ int main(void)
     tcase_add_test(t, no_removal_waits_for_what_was_never_closed);
     tcase_add_loop_test(t, what_was_closed_or_synced_is_published, 0, (int)ARRAY_SIZE(wholes));
     tcase_add_test(t, a_log_goes_on_as_before);
+    tcase_add_test(t, who_looks_at_a_cache_keeps_nothing);
     tcase_add_test(t, a_flush_leaves_half_files_out);
+    tcase_add_test(t, a_flush_leaves_removals_behind_half_files_out);
     tcase_add_test(t, a_flush_publishes_what_was_synced);
     tcase_add_test(t, a_sync_to_the_store_returns);
     tcase_add_test(t, an_end_publishes_nothing_half);
