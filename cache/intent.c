@@ -610,12 +610,32 @@ static bool removals_below(struct cache *c, const struct intent *self)
     return false;
 }
 
+/* Refused names hold removals beside them only. But the store has what went there by a rename
+ * under its old name alone, wherever that is. */
+static bool moved_is_refused_locked(struct cache *c, const struct intent *i)
+{
+    struct file *f;
+
+    if (!i->moved_ino || c->out_of_quota)
+        return false;
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        if (!f->first_seq || f->first_seq > i->seq)
+            return false;
+        if (f->node->ino == i->moved_ino)
+            return file_is_refused_locked(f);
+    }
+    return false;
+}
+
 static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now, int64_t *next,
                                  bool *ret_skip)
 {
     enum live live = live_at(c, i);
 
     *ret_skip = live == LIVE_STORED || i->done;
+    if (moved_is_refused_locked(c, i) && !intent_is_urgent(c, i))
+        return false;
     if (late_blocks_intent_locked(c, i))
         return false;
     if ((live == LIVE_WAIT && !later_rename_waits(c, i)) ||

@@ -884,7 +884,7 @@ static void note_replaced(struct cache *c, struct moving *m)
 static int move_held(struct cache *c, struct moving *m)
 {
     struct intent *i = NULL;
-    struct node *oldparent = m->from->parent;
+    struct node *n = m->from->node, *oldparent = m->from->parent;
     uint64_t replaced = 0;
     int r = prepare_move(c, m);
 
@@ -907,6 +907,8 @@ static int move_held(struct cache *c, struct moving *m)
     if (replaced)
         file_orphaned_locked(c, m->to->node, replaced);
     r = move_in_tree_locked(c, m);
+    if (i && m->removes && n->file)
+        i->moved_ino = n->ino;
     if (i)
         intent_add_locked(c, i);
     progress_locked(c);

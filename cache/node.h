@@ -324,6 +324,7 @@ struct intent {
     char *from, *to;
     char *etag; /* version at `from`; "": none that is known; INTENT_ANY, INTENT_OURS */
     uint64_t ino;
+    uint64_t moved_ino;  /* of the file that left the name that is removed; 0: none is known */
     bool removed_before; /* a removal that is repeated, for what may have come late */
     int64_t refused_ns;  /* CLOCK_MONOTONIC; when the store refused a removal last; 0 never */
     bool others_taken;   /* and it had removed another name before that */

@@ -220,6 +220,27 @@ START_TEST(another_name_ends_it)
 }
 END_TEST
 
+/* The old name's version is all that the store has of it, as long as the new one is refused. */
+START_TEST(what_moved_there_stays_under_its_old_name)
+{
+    driven_put(&d, "other/gone", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d);
+    d.config.settle_ns = 30 * NS_PER_SEC;
+    driven_mount(&d);
+    driven_put(&d, "other/old", "new", 3);
+    ck_assert_int_eq(driven_rename(&d, "other/old", BAD), 0);
+    ck_assert_int_eq(driven_unlink(&d, "other/gone"), 0);
+    ck_assert_int_lt(driven_flush(&d), 0);
+    DRIVEN_WAIT(!is_stored("other/gone"));
+    ck_assert(is_stored("other/old"));
+    ck_assert_int_eq(driven_rename(&d, BAD, "dir/good"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "dir/good", "new");
+    ck_assert(!is_stored("other/old"));
+}
+END_TEST
+
 /* An empty directory, too: nothing of it is at the store, to be moved or removed there. */
 START_TEST(another_name_of_a_directory_ends_it)
 {
@@ -331,6 +352,7 @@ int main(void)
     tcase_add_loop_test(t, its_removal_ends_it, 0, 2);
     tcase_add_test(t, what_was_taken_before_is_removed);
     tcase_add_loop_test(t, another_name_ends_it, 0, 2);
+    tcase_add_test(t, what_moved_there_stays_under_its_old_name);
     tcase_add_loop_test(t, another_name_of_a_directory_ends_it, 0, 2);
     tcase_add_test(t, a_new_mount_is_not_held_up);
     tcase_add_test(t, its_other_name_is_stored);
