@@ -536,7 +536,7 @@ static struct node *first_half_locked(const struct flush *fl)
         return NULL;
     DL_FOREACH2(c->dirty, f, dirty_next)
     {
-        if (!f->first_seq || f->first_seq > c->intents->prev->seq)
+        if (!f->first_seq || f->first_seq > barrier_seq_locked(c, c->intents->prev->seq))
             return NULL;
         if (file_is_half_locked(c, f->node))
             return f->node;
@@ -544,9 +544,10 @@ static struct node *first_half_locked(const struct flush *fl)
     return NULL;
 }
 
-static bool waits_for(const struct intent *i, const struct node *half)
+static bool waits_for_locked(struct cache *c, const struct intent *i, const struct node *half)
 {
-    return half && !intent_is_rename(i) && i->seq > half->file->first_seq;
+    return half && !intent_is_rename(i) &&
+           barrier_seq_locked(c, i->seq) > half->file->first_seq;
 }
 
 /* What is renamed above the path has it with it. */
@@ -572,7 +573,7 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
     {
         if (!concerns(fl, i))
             continue;
-        if (waits_for(i, half)) {
+        if (waits_for_locked(fl->cache, i, half)) {
             tell_of_half(fl, half);
             continue;
         }
