@@ -37,7 +37,7 @@ static const struct command commands[] = {
      "Staging names such as *.tmp are not published before they are renamed; when some are\n"
      "left the exit code is 1. --staged publishes them under the names they have. Nor is a\n"
      "file that a program makes anew before that closes or syncs it; --open publishes it\n"
-     "half, as it is.\n",
+     "half, as it is. A symlink names what it leads to, too, here and below.\n",
      command_flush},
     {"fetch", "PATH...", "Bring the whole content of these into the cache", "", command_fetch},
     {"pin", "PATH...", "Keep the content of these from eviction",

@@ -2,12 +2,14 @@
 #include "cli/arguments.h"
 #include "cli/client.h"
 #include "cli/progress.h"
+#include "cli/target.h"
 #include "cli/writeback.h"
 #include "common/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -98,6 +100,31 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
     return report_leftover(path, answer);
 }
 
+/* Where the path leads if its last component is a symlink within a mount: `latest` names the
+ * checkpoint, too, and not the link alone. Heap; NULL: nowhere else, or not to a mount. */
+static char *led_to(const char *path)
+{
+    auto_free char *real = realpath(path, NULL);
+    struct target link = {0}, end = {0};
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    bool leads =
+        real && target_resolve(path, &op, &link) == 0 && target_resolve(real, &op, &end) == 0 &&
+        (strcmp(link.rel, end.rel) != 0 || strcmp(link.mountpoint, end.mountpoint) != 0);
+    target_release(&link);
+    target_release(&end);
+    return leads ? take_ptr(real) : NULL;
+}
+
+static int transfer_path(const struct transfer *t, const char *path, int64_t deadline_ns)
+{
+    auto_free char *end = led_to(path);
+    int code = transfer_one(t, path, deadline_ns);
+
+    return code == EXIT_OK && end ? transfer_one(t, end, deadline_ns) : code;
+}
+
 static int transfer_all(struct transfer *t, const struct command *self, int argc, char **argv)
 {
     const struct argument flush_table[] = {{.name = "--timeout", .time_ns = &t->timeout_ns},
@@ -117,7 +144,7 @@ static int transfer_all(struct transfer *t, const struct command *self, int argc
         return command_misused(self, "%s needs a path", t->cmd);
     op_init(&op, t->timeout_ns);
     for (int i = 1; i <= n; i++)
-        if (transfer_one(t, argv[i], op.deadline_ns) != EXIT_OK)
+        if (transfer_path(t, argv[i], op.deadline_ns) != EXIT_OK)
             failed = EXIT_FAILED;
     return failed;
 }

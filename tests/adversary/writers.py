@@ -291,6 +291,25 @@ def names_that_change_places(w):
         check(a.flush() == 0, "flush")
 
 
+@everywhere
+def flushed_by_a_link(w):
+    """`latest` names the checkpoint that it leads to, not only itself."""
+    a = w.node(options=("settle=20s",))
+    os.mkdir(a.path("ck-1"))
+    os.symlink("ck-1", a.path("latest"))
+    os.symlink("ck-1/model", a.path("model"))
+    for link in ("latest", "latest/", "model"):
+        body = f"flushed by {link}".encode()
+        a.write("ck-1/model", body)
+        flush = a.mount.run("flush", a.path(link), "--timeout", "15", seconds=30)
+        check(flush.returncode == 0, f"runfs flush {link}: {flush.stdout}")
+        check(w.stored("ck-1/model") == body, f"lied: runfs flush {link}, exit code 0, before what it leads to is stored")
+    os.symlink("nowhere", a.path("dangling"))
+    check(a.mount.run("flush", a.path("dangling"), seconds=30).returncode == 0, "runfs flush of a link that leads nowhere")
+    for link in ("latest", "model", "dangling"): # the oracle knows files
+        os.unlink(a.path(link))
+
+
 # ---- a rotation that is faster than the store ----
 
 
@@ -330,4 +349,4 @@ CASES = [mapped_and_touched, mapped_and_flushed, mapped_and_unmounted, mapped_an
          mapped_renamed_and_killed, unclosed_and_killed, unclosed_and_terminated, unclosed_and_flushed,
          unclosed_log_and_killed, synced_by_o_sync, synced_by_o_dsync, rewritten_in_place_after_sync, growing_log,
          growing_log_is_synced, growing_log_at_the_end, stored_names, names_that_change_places,
-         rotated_faster_than_stored]
+         flushed_by_a_link, rotated_faster_than_stored]
