@@ -360,17 +360,18 @@ class Loop:
 
 
 def plan(loop, steps, seconds):
-    """What to kill at next, in turns and until the time is over: after operations, at random, at a
-    step that no round died at yet."""
+    """What to kill at next, in turns and until the time is over: in a new file and after operations,
+    at random, at a step that no round died at yet."""
     end = time.monotonic() + seconds
     after = list(AFTER)
     loop.random.shuffle(after)
+    after.append("half") # the first: what is new is published whole or not at all
     index = 0
     while time.monotonic() < end:
         todo = [s for s in steps if s not in loop.reached]
         if index % 3 == 0 and after:
             name = after.pop()
-            yield index, f"as {name} returned", {"after": name}
+            yield index, "in a new file" if name == "half" else f"as {name} returned", {"after": name}
         elif index % 3 == 1 and todo:
             step = loop.random.choice(todo)
             yield index, f"at {step}", {"step": step}

@@ -33,9 +33,10 @@ class Ledger:
     def _line(self, **fields):
         os.write(self.fd, (json.dumps(fields) + "\n").encode())
 
-    def begin(self, name, delta, open_content=None):
-        """open_content: the path whose bytes may be anything until the operation is done."""
-        self._line(begin=name, delta=delta, open=open_content)
+    def begin(self, name, delta, open_content=None, whole=False):
+        """open_content: the path whose bytes may be anything until the operation is done. `whole`: if there was no such
+        file it is there as a whole or not at all."""
+        self._line(begin=name, delta=delta, open=open_content, whole=whole)
 
     def synced(self, prefix):
         """fsync() returned: the open file's first bytes are these, whatever comes."""
@@ -103,6 +104,8 @@ class Story:
             return
         check(self.kept is None or self.open not in before, f"{where}: {self.open} is kept, which only changed")
         check(self.open in found or self.open not in before, f"{where}: {self.open} is gone, it was open")
+        if self.pending["whole"] and self.open in found and self.open not in before:
+            check(found[self.open] == self.pending["delta"][self.open], f"{where}: {self.open} is there by half")
         if self.synced:
             check(self.kept is not None or self.open in found, f"{where}: {self.open} is gone after fsync()")
             data = self.kept if self.kept is not None else read(self.open)

@@ -3,7 +3,7 @@
 
 Changes the tree below FOLDER at random until the mount dies or SIGTERM comes, and keeps the
 ledger. With --kill-after rename (or unlink, ...) it kills the daemon itself in the instant in
-which the third such call returned.
+which the third such call returned; with half when the third new file is written by half.
 """
 
 import argparse
@@ -79,13 +79,10 @@ class Writer:
 
     # ---- doing ----
 
-    def run(self, name, delta, call, open_content=None):
-        self.ledger.begin(name, delta, open_content)
+    def run(self, name, delta, call, open_content=None, whole=False):
+        self.ledger.begin(name, delta, open_content, whole)
         call()
-        if self.kill_after == name.split()[0]:
-            self.kills_left -= 1
-            if self.kills_left == 0:
-                os.kill(self.pid, signal.SIGKILL)
+        self.reached(name.split()[0])
         self.ledger.done()
         for path, entry in delta.items():
             if entry is None:
@@ -93,18 +90,27 @@ class Writer:
             else:
                 self.tree[path] = entry
 
+    def reached(self, what):
+        if self.kill_after == what:
+            self.kills_left -= 1
+            if self.kills_left == 0:
+                os.kill(self.pid, signal.SIGKILL)
+
     def put(self, path, data, flags, offset=0, sync_at=None):
+        step = min(200_000, len(data) // 2 + 1)
         fd = os.open(self.at(path), flags, 0o644)
         try:
             done = 0
             while done < len(data):
-                end = min(len(data), done + 200_000)
+                end = min(len(data), done + step)
                 if sync_at is not None and done < sync_at:
                     end = min(end, sync_at)
                 done += os.pwrite(fd, data[done:end], offset + done)
                 if done == sync_at:
                     os.fsync(fd)
                     self.ledger.synced(data[:done])
+                elif done < len(data) and sync_at is None and path not in self.tree:
+                    self.reached("half")
         finally:
             os.close(fd)
 
@@ -119,13 +125,13 @@ class Writer:
                 os.truncate(self.at(path), 0)
             self.put(path, data, os.O_WRONLY | os.O_CREAT, sync_at=sync_at)
 
-        self.run(f"write {path}", {path: ["f", digest(data), len(data)]}, call, path)
+        self.run(f"write {path}", {path: ["f", digest(data), len(data)]}, call, path, sync_at is None)
 
     def write_and_rename(self):
         temporary, path, data = self.new_name(".tmp"), self.target_name(), self.content()
         entry = ["f", digest(data), len(data)]
         self.run(f"write {temporary}", {temporary: entry},
-                 lambda: self.put(temporary, data, os.O_WRONLY | os.O_CREAT | os.O_EXCL), temporary)
+                 lambda: self.put(temporary, data, os.O_WRONLY | os.O_CREAT | os.O_EXCL), temporary, True)
         self.run(f"rename {temporary} {path}", {temporary: None, path: entry},
                  lambda: os.rename(self.at(temporary), self.at(path)))
 
