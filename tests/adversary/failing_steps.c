@@ -54,7 +54,6 @@ static bool change_fails(void)
     bool fails = false;
 
     (void)pthread_mutex_lock(&lock);
-    /* NOLINTNEXTLINE(cert-err34-c): a test wrote it */
     if (read_orders(text, sizeof(text)) && sscanf(text, "change %d %d", &left, &err) == 2) {
         fails = left == 1;
         count_down(left - 1, err);
@@ -80,7 +79,6 @@ static bool write_fails(int fd)
     char text[64];
     int err = 0;
 
-    /* NOLINTNEXTLINE(cert-err34-c): a test wrote it */
     if (!read_orders(text, sizeof(text)) || sscanf(text, "write %d", &err) != 1 ||
         !is_in_mirror(fd))
         return false;
