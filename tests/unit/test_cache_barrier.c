@@ -43,7 +43,7 @@ static void replaced(void)
 /* What takes its place goes, too, and again. */
 static void unlinked_thrice(void)
 {
-    char from[8] = "second", to[8];
+    char from[16] = "second", to[16];
 
     for (int i = 3; i <= 5; i++) {
         (void)snprintf(to, sizeof(to), "%d", i);
