@@ -157,12 +157,11 @@ class Story:
         self.again(node)
 
     def terminate(self, node):
-        if node.terminate(60) == 0 or self.rng.random() < 0.5:
-            self.again(node)
-        else:
-            self.w.oracle.synced(node.name)
+        code = node.terminate(60)
+        self.w.oracle.synced(node.name) # the end syncs what is in the cache, stored or not
+        if code != 0 and self.rng.random() >= 0.5:
             node.reboot()
-            self.again(node)
+        self.again(node)
 
     def reboot(self, node):
         node.reboot(torn=self.rng.random() < 0.5)
