@@ -1034,120 +1034,6 @@ static int copy_dir(struct copying *k, struct op *op)
     return copy_tree(k, op);
 }
 
-/* ---- what the store refuses ---- */
-
-static bool overlap(const char *a, const char *b)
-{
-    return path_below(a, b) || path_below(b, a);
-}
-
-static bool concerns(const struct intent *i, const char *path)
-{
-    return overlap(i->from, path) || (i->to && overlap(i->to, path));
-}
-
-/* The later intention that renames what this one brings, back or on, or removes it, if none in
- * between concerns either name; else NULL. */
-static struct intent *ended_by_locked(const struct intent *i)
-{
-    struct intent *j = i->next;
-
-    while (j && !concerns(j, i->from) && !concerns(j, i->to))
-        j = j->next;
-    if (!j || j->running || strcmp(j->from, i->to) != 0)
-        return NULL;
-    bool is_file = i->kind == INTENT_RENAME;
-    bool ends = intent_is_rename(j) ? j->kind == i->kind && (strcmp(j->to, i->from) == 0 ||
-                                                             !overlap(j->to, i->from))
-                                    : is_file && j->kind == INTENT_UNLINK;
-    return ends ? j : NULL;
-}
-
-/* What takes the place of both: a removal of the old name, a rename from it, or (*ret NULL)
- * nothing. 0 or -ENOMEM. */
-static int join(const struct intent *i, const struct intent *end, struct intent **ret)
-{
-    *ret = NULL;
-    if (intent_is_rename(end) && strcmp(end->to, i->from) == 0)
-        return 0;
-    *ret = intent_is_rename(end)
-               ? intent_new(end->seq, end->kind, i->from, end->to, end->ino, end->etag)
-               : intent_new(i->seq, INTENT_UNLINK, i->from, NULL, 0, i->etag);
-    return *ret ? 0 : -ENOMEM;
-}
-
-static int note_joined(struct cache *c, const uint64_t seqs[2], const struct intent *joined)
-{
-    struct journal_row row = {0};
-
-    if (joined)
-        row = (struct journal_row){.seq = joined->seq,
-                                   .kind = joined->kind,
-                                   .from = joined->from,
-                                   .to = joined->to,
-                                   .ino = joined->ino,
-                                   .etag = joined->etag};
-    return journal_done(c->journal, seqs, 2, &row, joined ? 1 : 0);
-}
-
-/* What came back reads from its own name. */
-static void forget_source_locked(struct cache *c, const char *path)
-{
-    struct entry *e = NULL;
-
-    if (!tree_find(c, path, &e) || !e || !e->src_key || strcmp(e->src_key, path) != 0)
-        return;
-    free(e->src_key);
-    e->src_key = NULL;
-    entry_changed_locked(c, e);
-}
-
-/* Whether nothing was brought to the new name. Of a directory a part can have been, before the
- * store refused the rest. */
-static bool is_nothing_there(struct copying *k, struct op *op)
-{
-    struct object there = {0};
-    int r = store_stat(k->cache->store, op, k->to, &there);
-
-    object_release(&there);
-    return r == -ENOENT || (!k->dir && refusal_is_one(r));
-}
-
-/* A name that the store refuses is given up by another rename, or by a removal: nothing is
- * brought there any more then. 1: the two are one; 0: no. */
-static int cut_short(struct copying *k, struct op *op)
-{
-    struct cache *c = k->cache;
-    struct intent *i = k->intent, *joined = NULL;
-    int r = 0;
-
-    mutex_lock(&c->lock);
-    struct intent *end = refusal_is_one(i->error) ? ended_by_locked(i) : NULL;
-    if (end)
-        r = join(i, end, &joined);
-    const uint64_t seqs[2] = {i->seq, end ? end->seq : 0};
-    mutex_unlock(&c->lock);
-    if (!end || r < 0)
-        return r;
-    bool nothing = is_nothing_there(k, op);
-    if (nothing)
-        r = note_joined(c, seqs, joined);
-    if (!nothing || r < 0) {
-        intent_free(joined);
-        return r < 0 ? not_noted(op, k->from, k->to, r) : 0;
-    }
-    crash_point("rename-joined");
-    mutex_lock(&c->lock);
-    intent_remove_locked(c, end);
-    intent_remove_locked(c, i);
-    if (joined)
-        intent_add_locked(c, joined);
-    else
-        forget_source_locked(c, k->from);
-    mutex_unlock(&c->lock);
-    return 1;
-}
-
 /* ---- running ---- */
 
 static void copying_free(struct copying *k)
@@ -1166,11 +1052,7 @@ static void run_copying(struct task *task)
     struct op op;
 
     op_begin(c, &op);
-    int r = cut_short(k, &op);
-    if (r == 0)
-        r = k->dir ? copy_dir(k, &op) : copy_file(k, &op);
-    else if (r == 1)
-        r = 0;
+    int r = k->dir ? copy_dir(k, &op) : copy_file(k, &op);
     mutex_lock(&c->lock);
     c->copies_running--;
     if (r == COPY_WAITS)

@@ -20,7 +20,6 @@ static struct {
     atomic_int with;  /* errno for what has a bad name */
     atomic_bool lost; /* it takes a bad name once, says nothing, and refuses it from then on */
     atomic_bool all;  /* every change is refused, whatever its name */
-    atomic_bool answers; /* it says what it has at a bad name */
     atomic_uint refused; /* requests with a bad name that were */
 } store;
 
@@ -50,7 +49,7 @@ static int64_t around(struct layer *l, struct call *c)
         atomic_store(&store.with, EACCES);
         return op_fail(c->op, -EIO, "put: the answer was lost");
     }
-    if (atomic_load(&store.with) && names_bad(c) && !(asks && atomic_load(&store.answers))) {
+    if (atomic_load(&store.with) && names_bad(c)) {
         atomic_fetch_add(&store.refused, 1);
         return op_fail(c->op, -atomic_load(&store.with), "%s: the store refuses that",
                        call_name(c->kind));
@@ -65,7 +64,6 @@ static void setup(void)
     atomic_store(&store.with, EACCES);
     atomic_store(&store.lost, false);
     atomic_store(&store.all, false);
-    atomic_store(&store.answers, false);
     atomic_store(&store.refused, 0);
     driven_init_like_s3(&d, around);
     d.config.retry_ns = 100 * NS_PER_MS;
@@ -243,82 +241,6 @@ START_TEST(what_moved_there_stays_under_its_old_name)
 }
 END_TEST
 
-/* What is stored is given a bad name, is called as it was again, or otherwise, or is removed;
- * the server never learns of the bad name. */
-static const struct {
-    const char *from, *to; /* to NULL: removed */
-    bool dir;
-} ends[] = {{"other/old", "dir/good", false},
-            {"other/old", "other/old", false},
-            {"other/old", NULL, false},
-            {"other", "good", true},
-            {"other", "other", true}};
-
-static void end_it(int i)
-{
-    if (ends[i].to)
-        ck_assert_int_eq(driven_rename(&d, BAD, ends[i].to), 0);
-    else
-        ck_assert_int_eq(driven_unlink(&d, BAD), 0);
-}
-
-static void is_ended(int i)
-{
-    const char *at = ends[i].to ? ends[i].to : "nothing";
-    char key[64];
-
-    DRIVEN_WAIT(driven_flush(&d) == 0);
-    ck_assert_uint_eq(stats().pending_ops, 0);
-    (void)snprintf(key, sizeof(key), "%s%s", at, ends[i].dir ? "/old" : "");
-    driven_stores(&d, key, ends[i].to ? "old" : NULL);
-    ck_assert(strcmp(at, ends[i].from) == 0 || !is_stored("other/old"));
-    driven_mount_afresh(&d);
-    if (ends[i].to)
-        driven_shows(&d, key, "old");
-    else
-        ck_assert_int_eq(driven_list(&d, "other"), 0);
-}
-
-static void give_bad_name(int i)
-{
-    atomic_store(&store.answers, ends[i].dir);
-    ck_assert_int_eq(driven_rename(&d, ends[i].from, BAD), 0);
-    await_refusals(1);
-}
-
-START_TEST(what_was_stored_gets_another_name)
-{
-    give_bad_name(_i);
-    ck_assert_int_lt(driven_flush(&d), 0);
-    end_it(_i);
-    is_ended(_i);
-}
-END_TEST
-
-/* As the next mount finds it. */
-START_TEST(what_was_stored_gets_another_name_later)
-{
-    give_bad_name(_i);
-    end_it(_i);
-    driven_unmount(&d);
-    driven_mount(&d);
-    is_ended(_i);
-}
-END_TEST
-
-/* Nor is what came to the old name since taken for it. */
-START_TEST(what_took_the_old_name_stays)
-{
-    ck_assert_int_eq(driven_rename(&d, "other/old", BAD), 0);
-    await_refusals(1);
-    driven_put(&d, "other/old", "newer", 5);
-    ck_assert_int_eq(driven_rename(&d, BAD, "dir/good"), 0);
-    DRIVEN_WAIT(driven_flush(&d) == 0);
-    driven_stores(&d, "dir/good", "old");
-    driven_stores(&d, "other/old", "newer");
-}
-END_TEST
-
 /* An empty directory, too: nothing of it is at the store, to be moved or removed there. */
 START_TEST(another_name_of_a_directory_ends_it)
 {
@@ -434,9 +356,6 @@ int main(void)
     tcase_add_loop_test(t, another_name_of_a_directory_ends_it, 0, 2);
     tcase_add_test(t, a_new_mount_is_not_held_up);
     tcase_add_test(t, its_other_name_is_stored);
-    tcase_add_loop_test(t, what_was_stored_gets_another_name, 0, (int)ARRAY_SIZE(ends));
-    tcase_add_loop_test(t, what_was_stored_gets_another_name_later, 0, (int)ARRAY_SIZE(ends));
-    tcase_add_test(t, what_took_the_old_name_stays);
     tcase_add_loop_test(t, a_refused_delete_holds_no_other, 0, (int)ARRAY_SIZE(errors));
     tcase_add_test(t, deletes_that_are_all_refused_are_kept);
     suite_add_tcase(s, t);
