@@ -272,6 +272,7 @@ START_TEST(a_part_gets_its_room_at_once)
     driven_store(&d, "model", content, PART);
     ck_assert_int_eq(driven_open(&d, "model", O_RDONLY, &h), 0);
     read_piece(&d, h, PIECE, 0);
+    DRIVEN_WAIT(atomic_load(&room) != 0); /* the reader had its piece before */
     if (can_reserve(&d))
         ck_assert_uint_gt(atomic_load(&room), PART);
     cache_release(d.cache, h);
