@@ -664,3 +664,11 @@ void driven_put(struct driven *d, const char *path, const void *data, size_t len
     ck_assert_int_eq(driven_write(d, h, data, len, 0), 0);
     ck_assert_int_eq(driven_close(d, h), 0);
 }
+
+void driven_in_window(bool (*story)(int64_t late_ns, int i), int i)
+{
+    int64_t late_ns = 700 * NS_PER_MS;
+
+    while (!story(late_ns, i))
+        late_ns *= 2;
+}
