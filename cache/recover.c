@@ -40,18 +40,28 @@ int recover_list(const char *dir, struct op *op,
 
 /* ---- export ---- */
 
-static int make_parents(int root, const char *path)
+/* The folder below `root` that a file of this path is to be in, made where it is missing. Whose
+ * the folder was before is not known: no symlink in it leads out of it. */
+static int open_parent(int root, const char *path)
 {
     auto_free char *copy = strdup(path);
+    auto_close int at = fcntl(root, F_DUPFD_CLOEXEC, 0);
 
     if (!copy)
         return -ENOMEM;
-    for (char *p = copy; (p = strchr(p, '/')); *p++ = '/') {
-        *p = '\0';
-        if (mkdirat(root, copy, 0755) < 0 && errno != EEXIST)
+    if (at < 0)
+        return -errno;
+    for (char *name = copy, *end; (end = strchr(name, '/')); name = end + 1) {
+        *end = '\0';
+        if (mkdirat(at, name, 0755) < 0 && errno != EEXIST)
             return -errno;
+        int next = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (next < 0)
+            return -errno;
+        (void)close(at);
+        at = next;
     }
-    return 0;
+    return take_fd(at);
 }
 
 static int copy_bytes(int from, int to)
@@ -108,11 +118,10 @@ static int same_bytes(int a, int b)
 }
 
 /* What an earlier run has exported is there already; anything else that has the name stays. */
-static int check_exported(struct exporting *x, int from, const char *path)
+static int check_exported(int dir, const char *name, int from)
 {
     struct stat st;
-    auto_close int there =
-        openat(x->to_fd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    auto_close int there = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
     if (there < 0 || fstat(there, &st) < 0 || !S_ISREG(st.st_mode))
         return -EEXIST;
@@ -122,17 +131,19 @@ static int check_exported(struct exporting *x, int from, const char *path)
 
 static int export_fd(struct exporting *x, int from, const char *path)
 {
-    auto_close int to = -1;
-    int r = make_parents(x->to_fd, path);
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    auto_close int dir = open_parent(x->to_fd, path);
 
-    if (r < 0)
-        return r;
-    to = openat(x->to_fd, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (dir < 0)
+        return dir;
+    auto_close int to =
+        openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (to < 0)
-        return errno == EEXIST ? check_exported(x, from, path) : -errno;
-    r = copy_bytes(from, to);
+        return errno == EEXIST ? check_exported(dir, name, from) : -errno;
+    int r = copy_bytes(from, to);
     if (r < 0)
-        (void)unlinkat(x->to_fd, path, 0); /* half of it would be in the way of the next run */
+        (void)unlinkat(dir, name, 0); /* half of it would be in the way of the next run */
     return r;
 }
 

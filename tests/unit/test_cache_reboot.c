@@ -3,6 +3,7 @@
 #include "cache/crash.h"
 #include "cache/recover.h"
 #include "cache/stamp.h"
+#include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -525,6 +526,44 @@ START_TEST(an_export_has_room_for_what_was_kept)
 }
 END_TEST
 
+/* What lies in the folder leads nowhere else, and stays as it is. */
+START_TEST(an_export_stays_in_its_folder)
+{
+    static const char *const links[] = {"dir", "f", ".runfs-kept"};
+    char folder[100], outside[100], path[200];
+    struct stat st;
+    int n = 0;
+    struct op op;
+
+    mount_refused();
+    driven_put(&d, "a", "owed", 4);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    driven_put(&d, "dir/b", "owed", 4);
+    driven_put(&d, "f", "owed", 4);
+    driven_unmount(&d);
+    keep("a", "kept");
+    (void)snprintf(folder, sizeof(folder), "%s/exported", d.dir);
+    (void)snprintf(outside, sizeof(outside), "%s/outside", d.dir);
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
+    ck_assert_int_eq(mkdir(outside, 0700), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, links[i]);
+        ck_assert_int_eq(symlink(i == 1 ? "../outside/f" : "../outside", path), 0);
+    }
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_lt(recover_export(d.dir, folder, &op, count_one, &n), 0);
+    ck_assert_int_eq(n, 1);
+    has_exported(folder, "a", "owed");
+    ck_assert_int_eq(rmdir(outside), 0); /* nothing is in it */
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, links[i]);
+        ck_assert_int_eq(lstat(path, &st), 0);
+        ck_assert(S_ISLNK(st.st_mode));
+    }
+    driven_release(&d);
+}
+END_TEST
+
 /* Its number was that of its first name, from which nobody can derive it any more. */
 START_TEST(a_renamed_file_keeps_its_number)
 {
@@ -617,6 +656,7 @@ int main(void)
     tcase_add_test(t, what_is_kept_twice_has_room);
     tcase_add_test(t, an_export_goes_on_after_a_failure);
     tcase_add_test(t, an_export_has_room_for_what_was_kept);
+    tcase_add_test(t, an_export_stays_in_its_folder);
     tcase_add_test(t, a_renamed_file_keeps_its_number);
     tcase_add_test(t, a_full_disk_can_be_mounted);
     suite_add_tcase(s, t);
