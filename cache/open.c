@@ -361,6 +361,19 @@ int file_open_made(struct cache *c, struct node *n, int flags, struct handle **r
     return open_file(c, n, flags, ret);
 }
 
+/* Without an open writer, now or at once, nobody else would queue what was truncated, also when
+ * that could not be noted. Whether it is queued by this. */
+static bool queue_truncated_locked(struct cache *c, struct node *n, int r)
+{
+    struct file *f = n->file;
+    bool owed = r == 0 || (r < 0 && f->state == FILE_DIRTY && !f->queued);
+
+    if (!owed || f->write_handles || f->beginners || !n->links)
+        return false;
+    file_queue_locked(c, n);
+    return true;
+}
+
 /* Who makes the content anew is counted from before that. */
 static int truncate_anew(struct cache *c, struct node *n, int flags, struct waiter *w,
                          struct handle **ret)
@@ -380,8 +393,8 @@ static int truncate_anew(struct cache *c, struct node *n, int flags, struct wait
         (*ret)->begins = true;
     else
         f->beginners--;
-    if (r < 0 && emptied && !f->write_handles && n->links)
-        file_queue_locked(c, n); /* no close will do it */
+    if (r < 0) /* no close will do it */
+        (void)queue_truncated_locked(c, n, emptied ? 0 : r);
     mutex_unlock(&c->lock);
     return r;
 }
@@ -983,17 +996,13 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
     mutex_lock(&c->lock);
     n->file->truncates--;
     file_put_fd_locked(c, n->file, FD_WRITE);
-    /* Without an open writer, now or at once, nobody else would queue it. */
-    bool closed = r == 0 && !n->file->write_handles && !n->file->beginners && n->links;
-    if (closed)
-        file_queue_locked(c, n);
+    bool closed = queue_truncated_locked(c, n, r);
     if (r != 0 && n->file->open_handles == 0)
         file_lru_add_locked(c, n->file);
     mutex_unlock(&c->lock);
-    if (closed)
-        r = node_save_stamp(c, n); /* as at a close: its place in the order */
+    int placed = closed ? node_save_stamp(c, n) : 0; /* as at a close: its place in the order */
     crash_point("truncate-placed");
-    return r;
+    return r != 0 ? r : placed;
 }
 
 /* ---- closing ---- */

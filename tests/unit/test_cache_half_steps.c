@@ -60,6 +60,19 @@ int unlinkat(int dir, const char *name, int flags)
     return step_fails() ? -1 : (int)syscall(SYS_unlinkat, dir, name, flags);
 }
 
+/* While it stands, ftruncate() moves no time. */
+static bool clock_stands;
+
+int ftruncate(int fd, off_t size)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0 || syscall(SYS_ftruncate, fd, size) < 0)
+        return -1;
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    return clock_stands ? futimens(fd, times) : 0;
+}
+
 /* ---- what is there before ---- */
 
 static struct driven d;
@@ -304,6 +317,123 @@ START_TEST(a_step_that_fails)
 }
 END_TEST
 
+/* ---- truncating ---- */
+
+/* What is in the store and not in the cache. */
+static void elsewhere(void)
+{
+    driven_put(&d, "f", "whole", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+}
+
+static void clean(void)
+{
+    driven_put(&d, "f", "whole", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+}
+
+static void dirty(void)
+{
+    elsewhere();
+    driven_put(&d, "f", "whole", 5);
+}
+
+static void new_here(void)
+{
+    driven_put(&d, "f", "whole", 5);
+}
+
+/* It had been synced with another size within this tick of the clock. */
+static void synced_just_now(void)
+{
+    struct handle *h = NULL;
+
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "whole", 5, 0), 0);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    clock_stands = true;
+    ck_assert_int_eq(driven_truncate(&d, "f", 3), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+}
+
+static int by_open(uint64_t size)
+{
+    struct handle *h = NULL;
+    int r = driven_open(&d, "f", O_WRONLY | O_TRUNC, &h);
+
+    ck_assert_uint_eq(size, 0);
+    step.left = 0;
+    return r < 0 ? r : driven_close(&d, h);
+}
+
+static int by_path(uint64_t size)
+{
+    return driven_truncate(&d, "f", size);
+}
+
+static const struct {
+    void (*before)(void);
+    int (*change)(uint64_t size);
+    uint64_t size;
+} truncates[] = {
+    {elsewhere, by_path, 0},       {elsewhere, by_path, 3}, {elsewhere, by_open, 0},
+    {clean, by_path, 0},           {clean, by_path, 3},     {clean, by_open, 0},
+    {dirty, by_path, 0},           {dirty, by_path, 3},     {dirty, by_open, 0},
+    {new_here, by_path, 0},        {new_here, by_path, 3},  {new_here, by_open, 0},
+    {synced_just_now, by_path, 5},
+};
+
+/* Whether it was made or not, what the mount shows reaches the store, and is there in the next
+ * mount. */
+static void is_one_thing(const char old[8], uint64_t size, bool made)
+{
+    struct cache_stats stats;
+    char text[64] = "", now[64] = "";
+    ssize_t n = driven_read(&d, "f", text, sizeof(text));
+
+    ck_assert(n == (ssize_t)size || (!made && (size_t)n == strlen(old)));
+    ck_assert_mem_eq(text, old, (size_t)n);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    for (int round = 0; round < 3; round++) {
+        ck_assert_int_eq(driven_stored(&d, "f", now, sizeof(now)), n);
+        ck_assert_mem_eq(now, text, (size_t)n);
+        ck_assert_int_eq(driven_read(&d, "f", now, sizeof(now)), n);
+        ck_assert_mem_eq(now, text, (size_t)n);
+        cache_get_stats(d.cache, &stats);
+        ck_assert_uint_eq(stats.dirty_files + stats.kept_files, 0);
+        driven_unmount(&d);
+        driven_mount(&d);
+        ck_assert_int_eq(driven_flush(&d), 0);
+    }
+}
+
+START_TEST(a_truncate_that_fails)
+{
+    static const char old[2][8] = {"whole", "who"};
+    bool failed = true;
+
+    for (unsigned n = 1; failed; n++) {
+        ck_assert_uint_lt(n, 50);
+        driven_init_like_s3(&d, NULL);
+        d.config.settle_ns = 30 * NS_PER_SEC; /* only a flush uploads */
+        driven_mount(&d);
+        truncates[_i].before();
+        step.err = n % 2 ? ENOSPC : EROFS;
+        step.failed = false;
+        step.left = n;
+        int r = truncates[_i].change(truncates[_i].size);
+        step.left = 0;
+        clock_stands = false;
+        failed = step.failed;
+        ck_assert_msg(r == 0 || (failed && r == -step.err), "step %u: %s", n, strerror(-r));
+        is_one_thing(old[truncates[_i].size == 5], truncates[_i].size, r == 0);
+        driven_release(&d);
+    }
+}
+END_TEST
+
 /* ---- records ---- */
 
 #define NAMES 60 /* more than there is room for */
@@ -357,6 +487,7 @@ int main(void)
 
     tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, a_step_that_fails, 0, ARRAY_SIZE(t));
+    tcase_add_loop_test(c, a_truncate_that_fails, 0, ARRAY_SIZE(truncates));
     tcase_add_test(c, records_that_can_not_be_written);
     suite_add_tcase(s, c);
     return suite_run(s);
