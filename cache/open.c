@@ -1174,6 +1174,13 @@ static int sync_file(struct cache *c, struct node *n, int fd)
     return r < 0 ? r : fsync(fd) < 0 ? -errno : 0;
 }
 
+/* The bytes are the store's. What the disk loses of them the kernel tells once, and not here:
+ * to who looks when they are all here. */
+static int sync_partial(int fd)
+{
+    return syncfs(fd) < 0 ? -errno : 0;
+}
+
 /* The rows come first: syncing anything makes the disk's filesystem keep what was renamed or
  * removed before, as when a log is rotated, and without its row a name that moved would be
  * taken for another file. */
@@ -1182,8 +1189,11 @@ static int sync_handle(struct cache *c, struct sync *s)
     enum file_fd which = s->writable ? FD_WRITE : FD_READ;
     int fd = file_get_fd(c, s->node, which);
     int r = fd < 0 ? fd : journal_sync_intents(c->journal);
+    mutex_lock(&c->lock);
+    bool partial = fd >= 0 && s->node->file->state == FILE_PARTIAL;
+    mutex_unlock(&c->lock);
     if (r == 0)
-        r = sync_file(c, s->node, fd);
+        r = partial ? sync_partial(fd) : sync_file(c, s->node, fd);
 
     mutex_lock(&c->lock);
     if (fd >= 0)
@@ -1308,21 +1318,16 @@ int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter 
     (void)datasync; /* the stamp must be synced as well */
     int r = look_through(c, h);
     mutex_lock(&c->lock);
-    bool partial = n->file->state == FILE_PARTIAL;
-    if (r == 0 && partial && c->config.durability == DURABILITY_STORE)
-        r = durable_file_locked(c, n, w);
-    if (r != 0 || partial) {
-        mutex_unlock(&c->lock);
-        return r;
-    }
-    if (c->config.durability == DURABILITY_STORE) {
+    /* Of what is here in part only the attributes can be ours. */
+    bool ours = n->file->state != FILE_PARTIAL || (n->flags & NODE_ATTR_DIRTY);
+    if (r == 0 && c->config.durability == DURABILITY_STORE) {
         number_locked(c, n, w);
         r = store_has_locked(c, h, w);
-    } else {
+    } else if (r == 0) {
         r = tell_error_locked(h);
     }
     mutex_unlock(&c->lock);
-    return r != 0 ? r : start_sync(c, n, -1, h->writable, w);
+    return r != 0 || !ours ? r : start_sync(c, n, -1, h->writable, w);
 }
 
 int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w)

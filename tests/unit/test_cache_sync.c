@@ -1,6 +1,6 @@
 /* cache/: what reaches the disk in which order, and uploads beside those who change the file.
- * ftruncate(), fsync(), fdatasync() and pthread_rwlock_rdlock() are ours, so that a test can
- * stop in one and see what was there when it was called. */
+ * ftruncate(), fsync(), syncfs(), fdatasync() and pthread_rwlock_rdlock() are ours, so that a
+ * test can stop in one and see what was there when it was called. */
 #include "cache/cache.h"
 #include "cache/stamp.h"
 #include "common/lock.h"
@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -28,7 +29,7 @@ static struct {
     atomic_uint truncated;     /* ftruncate() calls that were carried out */
     /* Of the file whose syncs are watched: */
     ino_t ino;
-    struct stamp_attrs first, last; /* its stamp as the first and the last fsync() found it */
+    struct stamp_attrs first, last; /* its stamp as the first and the last sync found it */
     unsigned syncs;
     atomic_uint journal_syncs; /* of the journal's log */
 } calls;
@@ -60,7 +61,7 @@ int ftruncate(int fd, off_t size)
     return (int)r;
 }
 
-int fsync(int fd)
+static void look_at_stamp(int fd)
 {
     struct stamp_attrs a = {0};
     struct stat st;
@@ -71,6 +72,18 @@ int fsync(int fd)
             calls.first = a;
         calls.last = a;
     }
+}
+
+/* For others on this machine it would take a while. */
+int syncfs(int fd)
+{
+    look_at_stamp(fd);
+    return 0;
+}
+
+int fsync(int fd)
+{
+    look_at_stamp(fd);
     note_sync(fd);
     return (int)syscall(SYS_fsync, fd);
 }
@@ -362,6 +375,49 @@ START_TEST(fsync_notes_what_is_synced_after_it)
 }
 END_TEST
 
+/* Of a file whose content is not here, or in part, the attributes can be ours. */
+START_TEST(fsync_keeps_attributes_of_what_is_not_here)
+{
+    enum durability durability = (enum durability)_i;
+    struct handle *h = NULL;
+    struct driven d;
+    struct stat st;
+
+    driven_init_like_s3(&d, NULL);
+    d.config.durability = durability;
+    d.config.settle_ns = 30 * NS_PER_SEC; /* only who waits for it has it uploaded */
+    driven_mount(&d);
+    driven_put(&d, "f", "content", 7);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_chmod(&d, "f", 0600), 0);
+    ck_assert_str_eq(driven_state(&d, "f"), "dirty");
+    ck_assert_int_eq(driven_open(&d, "f", O_RDONLY, &h), 0);
+    ck_assert_int_eq(stat_mirror(&d, "f", &st), 0);
+    calls.syncs = 0;
+    calls.ino = st.st_ino;
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    calls.ino = 0;
+    if (durability == DURABILITY_STORE) {
+        ck_assert_str_ne(driven_state(&d, "f"), "dirty");
+    } else {
+        ck_assert_uint_ge(calls.syncs, 1);
+        ck_assert_uint_eq(calls.last.mode, S_IFREG | 0600);
+        ck_assert(calls.last.flags & STAMP_ATTR_DIRTY);
+    }
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_unmount(&d);
+    driven_mount(&d);
+    driven_shows(&d, "f", "content");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_stat(&d, "f", &st), 0);
+    ck_assert_uint_eq(st.st_mode, S_IFREG | 0600);
+    driven_shows(&d, "f", "content");
+    driven_release(&d);
+}
+END_TEST
+
 /* ---- O_SYNC ---- */
 
 static bool noted_synced(struct driven *d, struct handle *h, uint64_t size)
@@ -474,6 +530,8 @@ int main(void)
     tcase_add_test(t, a_listing_does_not_take_away_what_is_truncated);
     tcase_add_test(t, a_writer_that_comes_before_the_upload_looks_is_waited_for);
     tcase_add_test(t, fsync_notes_what_is_synced_after_it);
+    tcase_add_loop_test(t, fsync_keeps_attributes_of_what_is_not_here, DURABILITY_CACHE,
+                        DURABILITY_STORE + 1);
     tcase_add_test(t, what_writes_synchronously_is_not_passthrough);
     tcase_add_test(t, a_close_syncs_what_was_written_synchronously_past_the_daemon);
     tcase_add_test(t, fsync_of_a_directory_syncs_the_journal);
