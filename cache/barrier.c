@@ -105,7 +105,8 @@ static uint64_t last_owed_locked(struct cache *c, const struct file *but)
 }
 
 /* Whether a removal waits for what has the place `since`, and not for what has the place
- * `last`. */
+ * `last`. A rename counts: its copies may have left out what is written anew, whose old
+ * versions it will remove at its own place. */
 static bool is_passed_on_locked(struct cache *c, uint64_t since, uint64_t last)
 {
     struct intent *i;
@@ -114,7 +115,7 @@ static bool is_passed_on_locked(struct cache *c, uint64_t since, uint64_t last)
     {
         if (i->seq > last)
             return false;
-        uint64_t seq = intent_is_rename(i) ? 0 : barrier_seq_locked(c, i->seq);
+        uint64_t seq = barrier_seq_locked(c, i->seq);
         if (seq > since && seq <= last)
             return true;
     }
@@ -129,7 +130,7 @@ static bool any_removal_within_locked(struct cache *c, const struct journal_wait
     {
         if (i->seq >= p->until)
             return false;
-        if (i->seq > p->since && !intent_is_rename(i))
+        if (i->seq > p->since)
             return true;
     }
     return false;

@@ -9,12 +9,15 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static struct driven d;
 static atomic_bool refuses;
 static atomic_int puts_refused;
+static atomic_bool holds_copies;
+static atomic_int copies_held;
 
 static int64_t around(struct layer *l, struct call *c)
 {
@@ -23,6 +26,10 @@ static int64_t around(struct layer *l, struct call *c)
         atomic_fetch_add(&puts_refused, 1);
         return op_fail(c->op, -EIO, "no uploads now");
     }
+    if (c->kind == CALL_COPY && atomic_load(&holds_copies))
+        atomic_fetch_add(&copies_held, 1);
+    while (c->kind == CALL_COPY && atomic_load(&holds_copies))
+        (void)usleep(1000);
     return call_next(c);
 }
 
@@ -149,6 +156,91 @@ START_TEST(a_removal_that_waits_for_nothing_is_not_held)
 }
 END_TEST
 
+/* ---- the same while a rename of the directory is carried out by copies ---- */
+
+static void unlinked_below(void)
+{
+    driven_put(&d, "third", "3", 1);
+    ck_assert_int_eq(driven_unlink(&d, "e/first"), 0);
+}
+
+static void replaced_below(void)
+{
+    driven_put(&d, "next", "3", 1);
+    ck_assert_int_eq(driven_rename(&d, "next", "e/first"), 0);
+}
+
+static const struct {
+    void (*goes)(void);
+    const char *heir;
+} ways_below[] = {{unlinked_below, "third"}, {replaced_below, "e/first"}};
+
+static int count_rename(void *arg, const struct cache_pending *p)
+{
+    *(int *)arg += strcmp(p->kind, "rename") == 0;
+    return 0;
+}
+
+static int renames(void)
+{
+    int n = 0;
+
+    cache_each_pending(d.cache, count_rename, &n);
+    return n;
+}
+
+/* What is written anew below the new name is not copied: its old version waits for it. */
+static void rename_with_what_is_owed(int way)
+{
+    atomic_store(&refuses, false);
+    atomic_store(&copies_held, 0);
+    driven_init_like_s3(&d, around);
+    d.config.retry_ns = 20 * NS_PER_MS;
+    d.config.late_ns = 0;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
+    driven_put(&d, "d/first", "1", 1);
+    driven_put(&d, "d/other", "o", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&refuses, true);
+    driven_put(&d, "d/first", "2", 1);
+    atomic_store(&holds_copies, true);
+    ck_assert_int_eq(driven_rename(&d, "d", "e"), 0);
+    DRIVEN_WAIT(atomic_load(&copies_held) > 0);
+    ways_below[way].goes();
+    atomic_store(&holds_copies, false);
+    DRIVEN_WAIT(renames() == 0);
+}
+
+static void is_never_without_below(int way)
+{
+    atomic_store(&puts_refused, 0);
+    DRIVEN_WAIT(atomic_load(&puts_refused) >= 3);
+    driven_stores(&d, "e/other", "o");
+    driven_stores(&d, "d/first", "1");
+    atomic_store(&refuses, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "d/first", NULL);
+    driven_stores(&d, ways_below[way].heir, "3");
+    driven_release(&d);
+}
+
+START_TEST(what_is_renamed_waits_for_the_third)
+{
+    rename_with_what_is_owed(_i);
+    is_never_without_below(_i);
+}
+END_TEST
+
+START_TEST(what_is_renamed_does_so_in_the_next_mount)
+{
+    rename_with_what_is_owed(_i);
+    driven_unmount(&d);
+    driven_mount(&d);
+    is_never_without_below(_i);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_barrier");
@@ -158,6 +250,8 @@ int main(void)
     tcase_add_loop_test(t, the_first_waits_for_the_third, 0, 4);
     tcase_add_loop_test(t, also_for_the_next_mount, 0, 4);
     tcase_add_test(t, a_removal_that_waits_for_nothing_is_not_held);
+    tcase_add_loop_test(t, what_is_renamed_waits_for_the_third, 0, 2);
+    tcase_add_loop_test(t, what_is_renamed_does_so_in_the_next_mount, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
