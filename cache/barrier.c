@@ -14,6 +14,9 @@
 /* A staging file that was just closed is about to be renamed: deletes wait for it this long. */
 #define STAGED_BARRIER_NS (10 * NS_PER_SEC)
 
+/* So often who waits for a removal has it wait for something that was closed later. */
+#define ROUNDS_MAX 8
+
 /* What the refused names in the directory of `path` hold, or NULL. */
 static struct barrier_dir *barrier_dir(const struct barrier *b, const char *path)
 {
@@ -47,6 +50,15 @@ static void hold_beside(struct barrier *b, const struct file *f)
     *seq = f->first_seq < *seq ? f->first_seq : *seq;
 }
 
+/* Whether removals wait for the file. */
+static bool is_waited_for(struct cache *c, const struct file *f, int64_t now)
+{
+    bool may_stay =
+        f->staged && !f->wanted && !c->drain && now - f->staged_ns >= STAGED_BARRIER_NS;
+
+    return f->first_seq && !may_stay;
+}
+
 void barrier_init_locked(struct cache *c, struct barrier *ret)
 {
     int64_t now = clock_mono_ns();
@@ -57,9 +69,7 @@ void barrier_init_locked(struct cache *c, struct barrier *ret)
         return;
     DL_FOREACH2(c->dirty, f, dirty_next)
     {
-        bool waits =
-            f->staged && !f->wanted && !c->drain && now - f->staged_ns >= STAGED_BARRIER_NS;
-        if (!f->first_seq || waits)
+        if (!is_waited_for(c, f, now))
             continue;
         if (file_is_refused_locked(f))
             hold_beside(ret, f);
@@ -190,6 +200,47 @@ int barrier_pass_on(struct cache *c, const struct file *f)
     if (v)
         replace_waits(c, v, n);
     return needed && !v ? -ENOMEM : 0;
+}
+
+/* ---- who waits for removals ---- */
+
+void rounds_init(struct cache *c, struct rounds *ret, uint64_t seq)
+{
+    *ret = (struct rounds){.until = seq, .next_ns = clock_mono_ns() + c->config.retry_ns};
+}
+
+/* The place of the first file that removals wait for wherever they are; UINT64_MAX: none. */
+static uint64_t first_waited_for_locked(struct cache *c)
+{
+    int64_t now = clock_mono_ns();
+    struct file *f;
+
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        if (is_waited_for(c, f, now) && !file_is_refused_locked(f))
+            return c->out_of_quota ? UINT64_MAX : f->first_seq;
+    }
+    return UINT64_MAX;
+}
+
+/* A round is over when all is stored, or gone, that was closed before it began. It is no
+ * shorter than the pause after a failure: files may come and go fast for a moment. */
+bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct intent *removal)
+{
+    uint64_t until = barrier_seq_locked(c, removal->seq);
+    uint64_t first = until > r->until ? first_waited_for_locked(c) : 0;
+
+    if (first <= r->until || first >= until || removal->running || intent_is_urgent(c, removal))
+        return false;
+    if (r->n == ROUNDS_MAX)
+        return true;
+    int64_t now = clock_mono_ns();
+    if (now >= r->next_ns) {
+        r->until = seq_now_locked(c);
+        r->next_ns = now + c->config.retry_ns;
+        r->n++;
+    }
+    return false;
 }
 
 static int load_one(void *arg, const struct journal_wait *w)

@@ -34,6 +34,14 @@ struct store;
 #define CACHE_PARKED INT_MAX
 #define CACHE_DONE   (INT_MAX - 1)
 
+/* The cache's: up to which close somebody waits for removals, and how often he has begun to
+ * wait for later ones, too. */
+struct rounds {
+    uint64_t until;
+    int64_t next_ns; /* CLOCK_MONOTONIC; not again before that */
+    unsigned n;
+};
+
 /* A request that waits for the store. Embedded in the requester's struct. */
 struct waiter {
     /* Called once after CACHE_PARKED: 0 to make the call again, a negative errno to answer, or
@@ -45,6 +53,7 @@ struct waiter {
     uint64_t off, end;   /* the cache's: the bytes that it waits for; end 0: for anything */
     uint64_t generation; /* the cache's: the content that the store is to have; 0: first try */
     uint64_t seq;        /* the cache's: the last close and intention that it waits for */
+    struct rounds rounds;
     int64_t
         since_ns; /* the cache's: CLOCK_MONOTONIC; when it first asked for them; 0 not yet */
 };
@@ -336,6 +345,7 @@ enum cache_flush_flags {
 };
 /* Blocks until everything below `path` ("" the whole mount) that changed before the call is in
  * the store, or op's deadline. -ETXTBSY: all but what is half, of which op->why names one.
+ * -EBUSY: all but removals that wait for what comes and goes again and again.
  * Progress is reported about five times a second when `progress` is set. The first failure
  * since the call is returned with op->why, of an upload, a removal or a rename; what failed
  * stays owed. One that may pass is waited for until the deadline. */

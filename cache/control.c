@@ -345,8 +345,10 @@ struct flush {
     size_t n, cap;
     size_t left;  /* not in the store, at the last look */
     bool hurried; /* that look found something to hurry */
+    bool in_vain; /* and a removal that may wait for ever */
     char *half;   /* path of a file that it found half, or NULL */
     uint64_t seq; /* intentions up to this one */
+    struct rounds rounds;
     int64_t began_ns;
 };
 
@@ -480,6 +482,7 @@ static int gather_locked(struct flush *fl)
             r = add_target_locked(fl, d);
     }
     fl->seq = seq_now_locked(c);
+    rounds_init(c, &fl->rounds, fl->seq);
     return r;
 }
 
@@ -577,6 +580,10 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
             tell_of_half(fl, half);
             continue;
         }
+        if (!intent_is_rename(i) && rounds_are_over_locked(fl->cache, &fl->rounds, i)) {
+            fl->in_vain = true;
+            continue;
+        }
         done = false;
         if (first && i->error)
             i->due_ns = 0;
@@ -635,6 +642,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
     *done = *total = 0;
     fl->left = 0;
     fl->hurried = first;
+    fl->in_vain = false;
     free(take_ptr(fl->half));
     for (size_t i = 0; i < fl->n; i++) {
         struct node *n = fl->v[i].node;
@@ -677,13 +685,17 @@ static bool much_is_left(const struct flush *fl)
 }
 
 /* All else is in the store. */
-static int tell_half(const struct flush *fl, struct op *op)
+static int tell_rest(const struct flush *fl, struct op *op)
 {
-    return fl->half
-               ? op_fail(op, -ETXTBSY,
-                         "%s is being written, and not published half: close or fsync() it, "
-                         "or publish it as it is with `runfs flush --open`",
-                         fl->half)
+    if (fl->half)
+        return op_fail(op, -ETXTBSY,
+                       "%s is being written, and not published half: close or fsync() it, "
+                       "or publish it as it is with `runfs flush --open`",
+                       fl->half);
+    return fl->in_vain
+               ? op_fail(op, -EBUSY,
+                         "what was removed stays there until newer files are in the store, but "
+                         "these are removed or replaced before they are, again and again")
                : 0;
 }
 
@@ -714,7 +726,7 @@ static int wait_flushed(struct flush *fl, struct op *op,
         if (progress)
             progress(arg, done, total);
         if (all)
-            return error ? error : tell_half(fl, op);
+            return error ? error : tell_rest(fl, op);
         if (final)
             return error;
         struct op probe = *op;

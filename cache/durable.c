@@ -17,6 +17,7 @@ struct look {
     struct waiter *waiter;
     bool first;        /* of this waiter: what failed before is tried again at once */
     bool pending;      /* something is owed */
+    bool in_vain;      /* a removal is owed that may wait for ever */
     int error;         /* negative errno of an attempt since the first look; 0 none */
     uint64_t removals; /* the last one that is waited for; 0 none */
 };
@@ -28,6 +29,7 @@ static void look_begin(struct look *l, struct cache *c, struct waiter *w)
         return;
     w->since_ns = clock_mono_ns();
     w->seq = seq_now_locked(c);
+    rounds_init(c, &w->rounds, w->seq);
 }
 
 /* Something is owed, whose last attempt failed with `err` (0: it did not) at `failed_ns`. */
@@ -43,7 +45,7 @@ static void owed(struct look *l, int err, int64_t failed_ns, int64_t *due_ns)
 static int look_end(struct look *l)
 {
     if (l->error || !l->pending)
-        return l->error;
+        return l->error ? l->error : l->in_vain ? -EBUSY : 0;
     scheduler_kick_locked(l->cache);
     return waitq_park_locked(l->cache, &l->cache->flush_waiters, l->waiter);
 }
@@ -52,6 +54,10 @@ static int look_end(struct look *l)
 
 static void owed_intent(struct look *l, struct intent *i)
 {
+    if (!intent_is_rename(i) && rounds_are_over_locked(l->cache, &l->waiter->rounds, i)) {
+        l->in_vain = true;
+        return;
+    }
     /* What lies in its way may go by an earlier one: it is tried again by itself. */
     bool clears_up = intent_is_in_the_way(i->error) && intents_before_locked(l->cache, i->seq);
 

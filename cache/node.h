@@ -869,6 +869,12 @@ bool barrier_holds_locked(struct cache *c, const struct barrier *b,
 void barrier_release(struct barrier *b);
 /* Up to which place in the order uploads come before a removal that has the place `seq`. */
 uint64_t barrier_seq_locked(struct cache *c, uint64_t seq) REQUIRES(&c->lock);
+/* Who waits for removals begins with what has the place `seq`. */
+void rounds_init(struct cache *c, struct rounds *ret, uint64_t seq);
+/* Whether the removal is waited for in vain: what it waits for went, unstored, again and again,
+ * each time with something later to wait for. Counts the times. */
+bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct intent *removal)
+    REQUIRES(&c->lock);
 /* The file is about to lose its last name, and what removals wait for with it: they wait for
  * all that is closed by now instead, above all for what takes its name or came in its place. ns
  * held for writing, before the mirror's step; waits for the disk, if there are such removals. 0

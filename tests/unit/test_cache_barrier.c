@@ -6,6 +6,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -241,6 +242,127 @@ START_TEST(what_is_renamed_does_so_in_the_next_mount)
 }
 END_TEST
 
+/* ---- where files come and go all the time ---- */
+
+struct churn {
+    pthread_t thread;
+    atomic_bool stop;
+    unsigned last; /* the number of the one that is there */
+};
+
+static void come(unsigned n)
+{
+    char name[16];
+
+    (void)snprintf(name, sizeof(name), "c%u", n);
+    ck_assert_int_eq(driven_symlink(&d, "anything", name), 0);
+}
+
+static void go(unsigned n)
+{
+    char name[16];
+
+    (void)snprintf(name, sizeof(name), "c%u", n);
+    ck_assert_int_eq(driven_unlink(&d, name), 0);
+}
+
+static void *come_and_go(void *arg)
+{
+    struct churn *churn = arg;
+
+    for (; !atomic_load(&churn->stop); churn->last++) {
+        come(churn->last + 1);
+        go(churn->last);
+        (void)usleep(1000);
+    }
+    return NULL;
+}
+
+static int flush_dir(void)
+{
+    struct op op;
+
+    op_init(&op, 20 * NS_PER_SEC);
+    return cache_flush_path(d.cache, "d", 0, &op, NULL, NULL);
+}
+
+static int sync_dir(void)
+{
+    return driven_fsyncdir(&d, "d");
+}
+
+static const struct {
+    enum durability durability;
+    int (*wait)(void);
+} waits[] = {{DURABILITY_CACHE, flush_dir}, {DURABILITY_STORE, sync_dir}};
+
+/* A directory of which one file was removed after the close of something that is not uploaded
+ * before it goes, as all that comes in its place. */
+static void remove_behind(struct churn *churn, enum durability durability)
+{
+    atomic_store(&refuses, false);
+    driven_init_like_s3(&d, around);
+    d.config.durability = durability;
+    d.config.retry_ns = 20 * NS_PER_MS;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
+    driven_put(&d, "d/first", "1", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d);
+    d.config.settle_ns = 600 * NS_PER_SEC;
+    driven_mount(&d);
+    *churn = (struct churn){0};
+    come(churn->last);
+    ck_assert_int_eq(driven_unlink(&d, "d/first"), 0);
+}
+
+START_TEST(nobody_waits_as_long_as_that_goes_on)
+{
+    struct churn churn;
+
+    remove_behind(&churn, waits[_i].durability);
+    ck_assert_int_eq(pthread_create(&churn.thread, NULL, come_and_go, &churn), 0);
+    int r = waits[_i].wait();
+    driven_stores(&d, "d/first", "1");
+    atomic_store(&churn.stop, true);
+    ck_assert_int_eq(pthread_join(churn.thread, NULL), 0);
+    ck_assert_int_eq(r, -EBUSY);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "d/first", NULL);
+    driven_release(&d);
+}
+END_TEST
+
+static void *wait_for_it(void *arg)
+{
+    int *ret = arg;
+
+    *ret = waits[*ret].wait();
+    return NULL;
+}
+
+/* What goes now and then has an end. */
+START_TEST(what_takes_its_place_is_waited_for)
+{
+    pthread_t thread;
+    struct churn churn;
+    int r = _i;
+
+    remove_behind(&churn, waits[_i].durability);
+    ck_assert_int_eq(pthread_create(&thread, NULL, wait_for_it, &r), 0);
+    (void)usleep(50000);
+    come(1);
+    go(0);
+    (void)usleep(50000);
+    driven_stores(&d, "d/first", "1");
+    go(1);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(r, 0);
+    driven_stores(&d, "d/first", NULL);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_barrier");
@@ -252,6 +374,8 @@ int main(void)
     tcase_add_test(t, a_removal_that_waits_for_nothing_is_not_held);
     tcase_add_loop_test(t, what_is_renamed_waits_for_the_third, 0, 2);
     tcase_add_loop_test(t, what_is_renamed_does_so_in_the_next_mount, 0, 2);
+    tcase_add_loop_test(t, nobody_waits_as_long_as_that_goes_on, 0, 2);
+    tcase_add_loop_test(t, what_takes_its_place_is_waited_for, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
