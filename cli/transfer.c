@@ -90,14 +90,18 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
         return command_failed("%s", op.why);
     progress_init(&progress, t->what);
     err = t->writes_back ? write_back(&client, &op) : 0;
-    if (!err)
+    bool unseen = err == -EACCES; /* what the daemon has is flushed all the same */
+    if (unseen)
+        (void)command_failed("%s %s: %s", t->cmd, path, op.why);
+    if (!err || unseen)
         err = client_call(&client, make_request(t, client.rel, op_left_ns(&op)),
                           t->what ? progress_step : NULL, &progress, &op, &answer);
     progress_end(&progress);
     client_close(&client);
     if (err)
         return command_failed("%s %s: %s", t->cmd, path, op.why);
-    return report_leftover(path, answer);
+    int code = report_leftover(path, answer);
+    return unseen ? EXIT_FAILED : code;
 }
 
 /* Where the path leads if its last component is a symlink within a mount: `latest` names the

@@ -28,7 +28,7 @@ static int write_back_one(int root_fd, const json_t *text)
         return -err;
     int fd = openat(root_fd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
-        return errno == ENOENT || errno == EACCES || errno == ESTALE ? 0 : errno;
+        return errno == ENOENT || errno == ESTALE ? 0 : errno;
     return close(fd) < 0 ? errno : 0;
 }
 
@@ -43,12 +43,15 @@ static _Noreturn void write_back_and_exit(const char *mountpoint, const json_t *
         (void)close(fd);
     int root_fd = open(mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int err = root_fd < 0 ? errno : 0;
+    bool refused = false;
     json_array_foreach(paths, i, path)
     {
-        if (!err)
-            err = write_back_one(root_fd, path);
+        int one = err ? err : write_back_one(root_fd, path);
+        bool is_refused = !err && one == EACCES; /* the others may be opened */
+        refused = refused || is_refused;
+        err = is_refused ? 0 : one;
     }
-    _exit(err);
+    _exit(err ? err : refused ? EACCES : 0);
 }
 
 static int poll_ms(const struct op *op)
@@ -87,6 +90,11 @@ int writeback_files(const char *mountpoint, const json_t *paths, struct op *op)
     if (pid == 0)
         write_back_and_exit(mountpoint, paths);
     int r = pid < 0 ? -errno : await_child(pid, op);
+    if (r == -EACCES)
+        return op_fail(op, r,
+                       "%s: files that programs write may not be opened by this user: what was "
+                       "stored through mappings of them may not be with the daemon yet",
+                       mountpoint);
     return r < 0 ? op_fail(op, r,
                            "%s: what programs stored through mappings is not with the daemon "
                            "yet: %s",

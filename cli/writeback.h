@@ -8,8 +8,9 @@
 #include <jansson.h>
 
 /* Has the kernel write the dirty pages of these files (an array of encoded paths below the
- * mountpoint) back to the daemon, and blocks for that until op's deadline. One that is gone, or
- * may not be opened, is left out. 0, -ETIMEDOUT, or another negative errno; op->why tells. */
+ * mountpoint) back to the daemon, and blocks for that until op's deadline. One that is gone
+ * is left out. 0; -EACCES: all are, but for those that may not be opened; -ETIMEDOUT, or
+ * another negative errno; op->why tells. */
 int writeback_files(const char *mountpoint, const json_t *paths, struct op *op);
 
 #endif

@@ -206,6 +206,29 @@ def allow_other_refused(work, user):
     check(not is_mountpoint(bench.mountpoint), "mounted all the same")
 
 
+def flush_of_closed_files(work, user):
+    """A flush by who may not open what is written, and so can't tell whether mappings stored something,
+    says so; what the daemon has is flushed all the same."""
+    bench = Bench(work, "looks", user=True)
+    bench.mount(",settle=1h")
+    bench.write("other", "x")
+    bench.write("open", "x")
+    path = f"{bench.mountpoint}/open"
+    holder = subprocess.Popen([*NOBODY, "sh", "-c", 'exec 3<>"$1"; echo; read -r end', "sh", path], cwd="/",
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        holder.stdout.readline() # it is open
+        bench.must("chmod", "0", path)
+        done = bench.runfs("flush", bench.mountpoint)
+        check(done.code == 1 and "may not be opened" in done.output, f"exit {done.code}: {done.output}")
+        check(bench.stored().get("other") == "x", f"stored: {bench.stored()}")
+        bench.must("chmod", "600", path)
+        bench.must(runfs_binary(), "flush", bench.mountpoint)
+    finally:
+        holder.communicate()
+    bench.umount()
+
+
 # ---- a user's own mount, and what a crash leaves ----
 
 def by_a_user(work, user):
@@ -427,6 +450,6 @@ def sigterm_in_vain(work, user):
 
 
 BOTH = [flags, by_a_user, taken_over] # by root and by a user
-USERS = [allow_other_refused]
+USERS = [allow_other_refused, flush_of_closed_files]
 ROOTS = [other_users, of_another_user, by_mount_8, by_fuses_helper, by_systemd, sigterm_drains,
          sigterm_while_in_use, sigterm_in_vain]
