@@ -23,9 +23,9 @@ void backings_release(struct backings *b);
 int backing_probe(struct fuse_session *session, int fd);
 
 /* Registers the handle's file with the kernel if `fresh`, or counts one more open of it.
- * *ret_slot is given back with backing_put(). 0, or the errno of the kernel's refusal
+ * *ret_slot is given back with backing_put(). 0, or an errno: the kernel's
  * (-EOPNOTSUPP without support in the library, and for one that would be the first unless
- * `fresh`). */
+ * `fresh`), or of what was lacking here. */
 int backing_get(struct backings *b, struct fuse_session *session, struct cache *cache,
                 struct handle *h, bool fresh, unsigned *ret_slot, int *ret_id);
 /* `session` may already be unmounted; before cache_release() of the handle. */

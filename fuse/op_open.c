@@ -1,7 +1,8 @@
 /* Files opened and closed, and in which mode: passthrough, where the kernel reads and writes
  * the mirror file itself, or normal, with the kernel's page cache or without (direct). The
  * cache says whether passthrough, one answer for all opens of an inode that live at the same
- * time; this file makes it so, and falls back for good when the kernel refuses. */
+ * time; this file makes it so, and falls back: for good when the kernel refuses passthrough,
+ * for one open when something was lacking for it. */
 #include "common/log.h"
 #include "fuse/control.h"
 #include "fuse/fs_impl.h"
@@ -14,6 +15,13 @@
 
 /* Opens that meet while the kernel refuses passthrough for the first time try again. */
 #define OPEN_TRIES 64
+
+/* Whether the kernel would say so of any file of the cache. */
+static bool is_refusal(int err)
+{
+    return err == -EPERM || err == -EOPNOTSUPP || err == -EINVAL || err == -ENOTTY ||
+           err == -ELOOP; /* its filesystem lies on top of another one */
+}
 
 static void refuse_passthrough(struct fs *fs, int err)
 {
@@ -36,7 +44,7 @@ static int choose_mode(struct pending *p, struct open_file *f)
     /* What somebody has open in passthrough can be so once more, whatever became of it. */
     bool fresh = atomic_load(&fs->passthrough);
     r = backing_get(&fs->backings, fs->session, fs->cache, f->handle, fresh, &slot, &id);
-    if (r && fresh)
+    if (fresh && is_refusal(r))
         refuse_passthrough(fs, r);
     if (r) {
         r = cache_no_passthrough(fs->cache, f->handle);

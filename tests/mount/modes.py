@@ -2,6 +2,7 @@
 passthrough say one mode per inode at a time). Each case gets a Mount and a folder name of its own;
 `again` mounts the same store with an empty cache, its daemon with more in its environment if asked."""
 
+import errno
 import mmap
 import os
 import resource
@@ -190,8 +191,9 @@ def both_modes_at_once(mount, folder, again):
 
 
 def refused_for_a_while(mount, folder, again):
-    """The kernel refuses a backing file once. What is open in passthrough by then can still be opened,
-    read and written by others; everything else is opened normally from then on."""
+    """The kernel lacks something for a backing file once: that open is a normal one. Then it refuses one:
+    what is open in passthrough by then can still be opened, read and written by others; everything else is
+    opened normally from then on."""
     build = os.environ.get("RUNFS_BUILD") or os.path.dirname(runfs_binary())
     if not has_passthrough(mount) or os.path.basename(build) in ("asan", "tsan"): # they preload their own
         return "not here: nothing to refuse"
@@ -205,7 +207,15 @@ def refused_for_a_while(mount, folder, again):
     fd = os.open(f"{path}/f", os.O_RDWR)
     wait_for("only f is open", lambda: find_number(second.status(), "open_handles") == 1)
     check(has_passthrough(second), "refused already")
-    put(refuse, b"")
+    for lacking in (errno.ENOMEM, errno.EMFILE, errno.ENOSPC):
+        put(refuse, str(lacking).encode())
+        _, n0 = opens(second)
+        check(get(f"{path}/g") == b"other", "a file for which something is lacking")
+        os.remove(refuse)
+        check(opens(second)[1] == n0 + 1 and has_passthrough(second), f"{lacking} counts as a refusal")
+    p0, _ = opens(second)
+    check(get(f"{path}/g") == b"other" and opens(second)[0] == p0 + 1, "no passthrough after that")
+    put(refuse, str(errno.EPERM).encode())
     check(get(f"{path}/g") == b"other", "a file that nobody has open")
     os.remove(refuse)
     check(not has_passthrough(second), "the refusal was not seen")
