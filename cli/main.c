@@ -20,11 +20,11 @@ static const struct command commands[] = {
      "Upload everything, unmount, and wait until the cache is free",
      "Exit code 0 says that the store has everything. While processes use the mount it is\n"
      "refused with their process ids. What waits under a staging name is published as it is.\n"
-     "A store that can't be reached is waited for without end, or for --timeout; then, or "
-     "when\n"
-     "the store refuses, what is left is listed and the mount stays. `fusermount3 -u` "
-     "unmounts\n"
-     "at once: the daemon goes on uploading and keeps the cache until it is done.\n",
+     "A store that can't be reached is waited for without end, or for --timeout; then, or\n"
+     "when the store refuses, what is left is listed and the mount stays. Once unmounted, the\n"
+     "daemon's end is waited for as long again: a bind mount puts it off (exit code 1).\n"
+     "`fusermount3 -u` unmounts at once: the daemon goes on uploading and keeps the cache\n"
+     "until it is done.\n",
      command_umount},
     {"status", "MOUNTPOINT|CACHE_DIR [--json] [--watch] [--files]",
      "Show what is not in the store yet, rates, errors and the cache's use",

@@ -13,6 +13,7 @@
 #include "common/mem.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,13 +77,28 @@ static void await_exit(int pidfd)
         ;
 }
 
-/* The daemon uploads what was written since the drain, tells what is left, and exits. */
-static int await_end(struct client *c, int pidfd)
+/* Whether the daemon answers in time. */
+static bool answers(const struct client *c, int64_t timeout_ns)
+{
+    int64_t ms = timeout_ns / NS_PER_MS;
+    struct pollfd p = {.fd = c->fd, .events = POLLIN};
+
+    return timeout_ns == OP_FOREVER || poll(&p, 1, ms < INT_MAX ? (int)ms : INT_MAX) != 0;
+}
+
+/* The daemon uploads what was written since the drain, tells what is left, and exits. It serves
+ * as long as the filesystem is mounted anywhere. */
+static int await_end(struct client *c, int pidfd, int64_t timeout_ns)
 {
     auto_json json_t *answer = NULL;
     struct op op;
     int err;
 
+    if (!answers(c, timeout_ns))
+        return command_failed(
+            "%s is unmounted, but still in use, by a bind mount or in another "
+            "namespace, or not done: the daemon goes on",
+            c->mountpoint);
     op_init(&op, OP_FOREVER);
     err = client_wait(c, &op, &answer);
     await_exit(pidfd);
@@ -98,7 +114,7 @@ static int await_end(struct client *c, int pidfd)
 
 /* Once it is unmounted the daemon may end at any moment: it is asked for its last word, and
  * held by a descriptor, before. */
-static int unmount_and_wait(struct client *c, dev_t dev)
+static int unmount_and_wait(struct client *c, dev_t dev, int64_t timeout_ns)
 {
     auto_close int pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
     struct op op;
@@ -110,7 +126,7 @@ static int unmount_and_wait(struct client *c, dev_t dev)
     err = mountpoint_unmount(c->mountpoint, false, &op);
     if (err == -EBUSY && refuse_users(c->mountpoint, dev) != EXIT_OK)
         return EXIT_FAILED;
-    return err ? command_failed("%s", op.why) : await_end(c, pidfd);
+    return err ? command_failed("%s", op.why) : await_end(c, pidfd, timeout_ns);
 }
 
 /* Unmounts what a daemon that died left; nobody can tell whether all was published. */
@@ -152,7 +168,7 @@ static int umount_live(struct client *c, const char *path, int64_t timeout_ns)
     if (code == EXIT_OK)
         code = drain(c, timeout_ns);
     if (code == EXIT_OK)
-        code = unmount_and_wait(c, dev);
+        code = unmount_and_wait(c, dev, timeout_ns);
     return code;
 }
 

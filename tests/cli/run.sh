@@ -508,6 +508,20 @@ test_umount_that_fails() {
     umount_here && grep -qx precious "$d/store/kept"
 }
 
+test_umount_beside_a_bind_mount() {
+    fresh bound
+    if ! can_fill; then
+        skip 'a bind mount needs root'
+        return
+    fi
+    mkdir "$d/bound"
+    mount_here && mount --bind "$d/mnt" "$d/bound" || return 1
+    refused 1 'still in use' "$runfs" umount "$d/mnt" --timeout 1 || return 1
+    ! is_mounted "$d/mnt" || say 'still mounted' || return 1
+    echo later >"$d/bound/kept" && umount "$d/bound" || return 1
+    until_true 20 grep -qsx later "$d/store/kept"
+}
+
 is_draining() {
     [ "$("$runfs" status --json "$d/cache" | json 'd["state"]')" = draining ]
 }
