@@ -318,6 +318,8 @@ static void finish_intent_locked(struct copying *k, bool remove, char **copied)
     i->etag = take_ptr(*copied);
     i->attempts = 0;
     i->error = 0;
+    i->refused_ns = 0;
+    i->others_taken = i->refused = false;
     i->due_ns = 0;
 }
 
@@ -1034,6 +1036,212 @@ static int copy_dir(struct copying *k, struct op *op)
     return copy_tree(k, op);
 }
 
+/* ---- another name for what the store refuses ---- */
+
+static bool overlap(const char *a, const char *b)
+{
+    return path_below(a, b) || path_below(b, a);
+}
+
+static bool concerns(const struct intent *i, const char *path)
+{
+    return overlap(i->from, path) || (i->to && overlap(i->to, path));
+}
+
+static bool leads_back(const struct intent *i, const struct intent *end)
+{
+    return end->to && strcmp(end->to, i->from) == 0;
+}
+
+/* Whether `end` takes away all that `i` brings, to somewhere that the store can hold beside the
+ * old name. */
+static bool takes_all(const struct intent *i, const struct intent *end)
+{
+    if (strcmp(end->from, i->to) != 0)
+        return false;
+    if (!intent_is_rename(end))
+        return (end->kind == INTENT_RMDIR) == (i->kind == INTENT_RENAMEDIR);
+    return end->kind == i->kind && end->ino == i->ino &&
+           (leads_back(i, end) || !overlap(end->to, i->from));
+}
+
+/* The later intention that ends the rename. With those in between, which concern neither of its
+ * names, the rename could change places. */
+static struct intent *ended_by_locked(const struct intent *i)
+{
+    struct intent *end = i->next;
+
+    while (end && !concerns(end, i->from) && !concerns(end, i->to))
+        end = end->next;
+    return end && !end->running && takes_all(i, end) ? end : NULL;
+}
+
+/* A removal waits for what the store refuses in its own directory only. One that is moved to
+ * another directory waits here for what may yet be refused in this one. */
+static bool waits_beside_locked(struct cache *c, const struct intent *i,
+                                const struct intent *end)
+{
+    auto_free char *old = path_parent(i->from), *dir = path_parent(end->from);
+    struct file *f;
+
+    if (intent_is_rename(end) || (old && dir && strcmp(old, dir) == 0))
+        return false;
+    struct node *beside = dir ? tree_find(c, dir, NULL) : NULL;
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        if (!f->first_seq || f->first_seq > barrier_seq_locked(c, end->seq))
+            continue;
+        for (struct entry *e = f->node->links; e; e = e->next_link)
+            if (!dir || (e->dirty && e->parent == beside))
+                return true;
+    }
+    return false;
+}
+
+/* The one intention that does what the two do, in the place of the later one; *ret NULL: the
+ * two do nothing. `version` is what a removal takes away. 0 or -ENOMEM. */
+static int join(const struct intent *i, const struct intent *end, const char *version,
+                struct intent **ret)
+{
+    bool moves = intent_is_rename(end);
+
+    *ret = NULL;
+    if (leads_back(i, end))
+        return 0;
+    /* Of a removal without the inode's number recovery makes nothing: its step was made. */
+    *ret = intent_new(end->seq, end->kind, i->from, end->to, moves ? end->ino : 0,
+                      moves && *end->etag ? end->etag : version);
+    if (!*ret)
+        return -ENOMEM;
+    (*ret)->moved_ino = end->moved_ino;
+    return 0;
+}
+
+static int note_joined(struct cache *c, const struct intent *i, const struct intent *end,
+                       const struct intent *one)
+{
+    const uint64_t seqs[2] = {i->seq, end->seq};
+    struct journal_row row = {0};
+
+    if (one)
+        row = (struct journal_row){.seq = one->seq,
+                                   .kind = one->kind,
+                                   .from = one->from,
+                                   .to = one->to,
+                                   .ino = one->ino,
+                                   .etag = one->etag};
+    int r = journal_done(c->journal, seqs, 2, &row, one ? 1 : 0);
+
+    crash_point("rename-joined");
+    return r;
+}
+
+/* What came back, wherever it was moved since, is not told from what stands at its own name. */
+static void came_back_locked(struct cache *c, const struct intent *i, const struct intent *end)
+{
+    auto_free char *at = intent_path_after(end->next, i->from);
+    struct entry *e = NULL;
+
+    if (at && tree_find(c, at, &e) && e && e->src_key)
+        move_source_locked(c, e, i->from, i->from);
+}
+
+static void take_joined_locked(struct cache *c, struct intent *i, struct intent *end,
+                               struct intent *one)
+{
+    c->dir_moves += i->kind == INTENT_RENAMEDIR;
+    if (leads_back(i, end))
+        came_back_locked(c, i, end);
+    intent_remove_locked(c, end);
+    if (one)
+        intent_add_locked(c, one);
+    intent_remove_locked(c, i);
+}
+
+/* ns held for writing: the later intention is not taken back meanwhile, nor does another come
+ * before it. It does not run either, since it waits for the rename, which this is the run of.
+ */
+static int join_held(struct copying *k, const char *version, bool *ret)
+{
+    struct cache *c = k->cache;
+    struct intent *i = k->intent, *one = NULL;
+
+    mutex_lock(&c->lock);
+    struct intent *end = ended_by_locked(i);
+    bool may = end && !waits_beside_locked(c, i, end) && !late_copies_below_locked(c, k->to);
+    mutex_unlock(&c->lock);
+    if (!may || (!intent_is_rename(end) && !version))
+        return 0;
+    int r = join(i, end, version ? version : i->etag, &one);
+    if (r == 0)
+        r = note_joined(c, i, end, one);
+    if (r < 0) {
+        intent_free(one);
+        return r;
+    }
+    mutex_lock(&c->lock);
+    take_joined_locked(c, i, end, one);
+    mutex_unlock(&c->lock);
+    *ret = true;
+    return 0;
+}
+
+/* What the removal of the old name takes away, heap: not what somebody else puts there. */
+static int version_to_remove(struct copying *k, struct op *op, char **ret)
+{
+    struct cache *c = k->cache;
+    bool own;
+
+    *ret = strdup(k->intent->etag);
+    if (!*ret)
+        return -ENOMEM;
+    if (**ret || k->dir || !(c->store->caps & STORE_IF_MATCH))
+        return 0;
+    int r = ask_version(c, op, k->from, ret, &own);
+    if (r != -ENOENT)
+        return r;
+    free(*ret);
+    *ret = strdup(INTENT_OURS);
+    return *ret ? 0 : -ENOMEM;
+}
+
+/* A name that the store refuses is given up by the next rename of what has it, or by its
+ * removal: the two become one, which does not pass through that name. Not if the store has, or
+ * may come to have, something there, which would be replaced, or removed. */
+static int give_up_name(struct copying *k, struct op *op, bool *ret)
+{
+    struct cache *c = k->cache;
+    auto_free char *version = NULL;
+    struct object there = {0};
+
+    mutex_lock(&c->lock);
+    struct intent *end = k->intent->refused ? ended_by_locked(k->intent) : NULL;
+    bool removes = end && !intent_is_rename(end);
+    mutex_unlock(&c->lock);
+    int r = end ? store_stat(c->store, op, k->to, &there) : 0;
+    object_release(&there);
+    if (!end || r != -ENOENT)
+        return 0;
+    r = removes ? version_to_remove(k, op, &version) : 0;
+    if (r < 0)
+        return r;
+    ns_write(c);
+    r = join_held(k, version, ret);
+    ns_done(c);
+    return r < 0 ? not_noted(op, k->from, k->to, r) : 0;
+}
+
+/* As with uploads (refusal.c): refused, and again after another name was taken. */
+static void note_refusal_locked(struct cache *c, struct intent *i, int err)
+{
+    bool refused = refusal_is_one(err);
+
+    i->refused = refused && (i->refused || i->others_taken);
+    i->refused_ns = refused ? clock_mono_ns() : 0;
+    if (refused && !i->refused)
+        refusal_probe_locked(c);
+}
+
 /* ---- running ---- */
 
 static void copying_free(struct copying *k)
@@ -1052,12 +1260,16 @@ static void run_copying(struct task *task)
     struct op op;
 
     op_begin(c, &op);
-    int r = k->dir ? copy_dir(k, &op) : copy_file(k, &op);
+    bool joined = false; /* the intention is no more */
+    int r = give_up_name(k, &op, &joined);
+    if (r == 0 && !joined)
+        r = k->dir ? copy_dir(k, &op) : copy_file(k, &op);
     mutex_lock(&c->lock);
     c->copies_running--;
     if (r == COPY_WAITS)
         k->intent->running = false;
     if (r < 0) {
+        note_refusal_locked(c, k->intent, r);
         intent_failed_locked(c, k->intent, r, op.why);
         failure_note_locked(c, &c->write_failure, r, op.why);
     }
@@ -1087,6 +1299,7 @@ void copy_start_locked(struct cache *c, struct intent *i)
     }
     i->running = true;
     i->redo = false;
+    i->others_taken = refusal_others_taken_locked(c, CHANGE_PUT, i->refused_ns);
     c->copies_running++;
     pool_submit(c->uploaders, &k->task);
 }

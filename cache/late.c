@@ -289,6 +289,32 @@ bool late_blocks_intent_locked(struct cache *c, const struct intent *i)
     return i->seq > c->late_seq && (is_late(c, i->from, false) || is_late(c, i->to, false));
 }
 
+bool late_copies_below_locked(struct cache *c, const char *path)
+{
+    const struct late_change *r, *next_r;
+    const struct late *l, *next;
+    const struct late_dir *d;
+
+    HASH_ITER(hh, c->late_changes, r, next_r)
+    {
+        if (path_below(path, r->key) && copy_may_arrive(c, r->key))
+            return true;
+    }
+    if (is_over(c))
+        return false;
+    HASH_ITER(hh, c->late, l, next)
+    {
+        if (l->copied && path_below(path, l->key))
+            return true;
+    }
+    LL_FOREACH(c->late_dirs, d)
+    {
+        if (path_below(d->key, path) || path_below(path, d->key))
+            return true;
+    }
+    return false;
+}
+
 void late_free(struct cache *c)
 {
     struct late *l, *next;

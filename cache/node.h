@@ -326,8 +326,9 @@ struct intent {
     uint64_t ino;
     uint64_t moved_ino;  /* of the file that left the name that is removed; 0: none is known */
     bool removed_before; /* a removal that is repeated, for what may have come late */
-    int64_t refused_ns;  /* CLOCK_MONOTONIC; when the store refused a removal last; 0 never */
-    bool others_taken;   /* and it had removed another name before that */
+    int64_t refused_ns;  /* CLOCK_MONOTONIC; when the store refused it last; 0: it did not */
+    bool others_taken;   /* and it has taken the like of another name since */
+    bool refused;        /* a rename whose name it refuses for good */
     bool urgent; /* a removal that a later rename of something around it was found to need */
     bool redo;   /* a rename that an earlier mount may have carried out, natively */
     bool running;
@@ -1022,6 +1023,8 @@ int64_t late_put_until_locked(struct cache *c, const char *key, const char *etag
     REQUIRES(&c->lock);
 /* The same of any key below the directory. */
 int64_t late_puts_below_until_locked(struct cache *c, const char *dir) REQUIRES(&c->lock);
+/* Whether something may still be copied to the name, or below it. */
+bool late_copies_below_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
 void late_free(struct cache *c);
 /* ---- evict.c ---- */
 void evict_if_needed(struct cache *c);

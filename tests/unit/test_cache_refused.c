@@ -1,6 +1,7 @@
 /* cache/: a name that the store refuses for good, as MinIO does with keys that are no UTF-8,
  * beside others that it takes. */
 #include "cache/cache.h"
+#include "cache/crash.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
@@ -8,9 +9,11 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define BAD  "dir/bad\xff"
@@ -20,6 +23,7 @@ static struct {
     atomic_int with;  /* errno for what has a bad name */
     atomic_bool lost; /* it takes a bad name once, says nothing, and refuses it from then on */
     atomic_bool all;  /* every change is refused, whatever its name */
+    atomic_bool answers; /* it says what it has at a bad name */
     atomic_uint refused; /* requests with a bad name that were */
 } store;
 
@@ -49,7 +53,7 @@ static int64_t around(struct layer *l, struct call *c)
         atomic_store(&store.with, EACCES);
         return op_fail(c->op, -EIO, "put: the answer was lost");
     }
-    if (atomic_load(&store.with) && names_bad(c)) {
+    if (atomic_load(&store.with) && names_bad(c) && !(asks && atomic_load(&store.answers))) {
         atomic_fetch_add(&store.refused, 1);
         return op_fail(c->op, -atomic_load(&store.with), "%s: the store refuses that",
                        call_name(c->kind));
@@ -64,6 +68,7 @@ static void setup(void)
     atomic_store(&store.with, EACCES);
     atomic_store(&store.lost, false);
     atomic_store(&store.all, false);
+    atomic_store(&store.answers, false);
     atomic_store(&store.refused, 0);
     driven_init_like_s3(&d, around);
     d.config.retry_ns = 100 * NS_PER_MS;
@@ -241,6 +246,206 @@ START_TEST(what_moved_there_stays_under_its_old_name)
 }
 END_TEST
 
+/* What is stored is given a bad name, is called as it was again, or otherwise, or is removed;
+ * the server never learns of the bad name. */
+static const struct {
+    const char *from, *to; /* to NULL: removed */
+    bool dir;
+} ends[] = {{"other/old", "dir/good", false},
+            {"other/old", "other/old", false},
+            {"other/old", NULL, false},
+            {"other", "good", true},
+            {"other", "other", true}};
+
+static void end_it(int i)
+{
+    if (ends[i].to)
+        ck_assert_int_eq(driven_rename(&d, BAD, ends[i].to), 0);
+    else
+        ck_assert_int_eq(driven_unlink(&d, BAD), 0);
+}
+
+static void is_ended(int i)
+{
+    const char *at = ends[i].to ? ends[i].to : "nothing";
+    char key[64];
+
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    ck_assert_uint_eq(stats().pending_ops, 0);
+    (void)snprintf(key, sizeof(key), "%s%s", at, ends[i].dir ? "/old" : "");
+    driven_stores(&d, key, ends[i].to ? "old" : NULL);
+    ck_assert(strcmp(at, ends[i].from) == 0 || !is_stored("other/old"));
+    driven_mount_afresh(&d);
+    if (ends[i].to)
+        driven_shows(&d, key, "old");
+    else
+        ck_assert_int_eq(driven_list(&d, "other"), 0);
+}
+
+static void give_bad_name(int i)
+{
+    atomic_store(&store.answers, true);
+    ck_assert_int_eq(driven_rename(&d, ends[i].from, BAD), 0);
+    await_refusals(1);
+}
+
+START_TEST(what_was_stored_gets_another_name)
+{
+    give_bad_name(_i);
+    ck_assert_int_lt(driven_flush(&d), 0);
+    end_it(_i);
+    is_ended(_i);
+}
+END_TEST
+
+/* As the next mount finds it. */
+START_TEST(what_was_stored_gets_another_name_later)
+{
+    give_bad_name(_i);
+    end_it(_i);
+    driven_unmount(&d);
+    d.config.late_ns = NS_PER_SEC / 10;
+    driven_mount(&d);
+    is_ended(_i);
+}
+END_TEST
+
+#ifndef NDEBUG
+/* Killed when the two are one on the disk: the store is not asked for the bad name again. */
+START_TEST(what_was_stored_gets_another_name_and_a_kill)
+{
+    int status = 0;
+
+    driven_unmount(&d);
+    d.config.late_ns = NS_PER_SEC / 10;
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        driven_mount(&d);
+        give_bad_name(_i);
+        end_it(_i);
+        crash_arm("rename-joined");
+        DRIVEN_WAIT(driven_flush(&d) == 0);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    atomic_store(&store.answers, true);
+    unsigned before = atomic_load(&store.refused);
+    driven_mount(&d);
+    is_ended(_i);
+    ck_assert_uint_eq(atomic_load(&store.refused), before);
+}
+END_TEST
+#endif
+
+/* Nor is what came to the old name since taken for it. */
+START_TEST(what_took_the_old_name_stays)
+{
+    give_bad_name(0);
+    driven_put(&d, "other/old", "newer", 5);
+    if (_i)
+        ck_assert_int_eq(driven_unlink(&d, BAD), 0);
+    else
+        ck_assert_int_eq(driven_rename(&d, BAD, "dir/good"), 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    driven_stores(&d, "dir/good", _i ? NULL : "old");
+    driven_stores(&d, "other/old", "newer");
+}
+END_TEST
+
+/* What moved on over what took the old name, changed or not. */
+START_TEST(what_came_back_is_stored)
+{
+    give_bad_name(0);
+    driven_put(&d, "other/old", "newer", 5);
+    if (_i)
+        driven_put(&d, BAD, "changed", 7);
+    ck_assert_int_eq(driven_rename(&d, BAD, "other/old"), 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    driven_stores(&d, "other/old", _i ? "changed" : "old");
+    driven_shows(&d, "other/old", _i ? "changed" : "old");
+}
+END_TEST
+
+START_TEST(one_bad_name_follows_another)
+{
+    give_bad_name(0);
+    ck_assert_int_eq(driven_rename(&d, BAD, BAD "2"), 0);
+    await_refusals(3);
+    if (_i)
+        ck_assert_int_eq(driven_unlink(&d, BAD "2"), 0);
+    else
+        ck_assert_int_eq(driven_rename(&d, BAD "2", "dir/good"), 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    driven_stores(&d, "dir/good", _i ? NULL : "old");
+    ck_assert(!is_stored("other/old"));
+}
+END_TEST
+
+/* It reads from there, and is changed there, after the directory moved. */
+START_TEST(what_came_back_moves_with_its_directory)
+{
+    give_bad_name(0);
+    ck_assert_int_eq(driven_rename(&d, BAD, "other/old"), 0);
+    ck_assert_int_eq(driven_rename(&d, "other", "moved"), 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    driven_stores(&d, "moved/old", "old");
+    ck_assert_int_eq(driven_rename(&d, "moved/old", "moved/on"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "moved/on", "old");
+    driven_put(&d, "moved/on", "newer", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "moved/on", "newer");
+    ck_assert(!is_stored("moved/old") && !is_stored("other/old"));
+}
+END_TEST
+
+/* Another node's version is not what was removed here. */
+START_TEST(what_another_node_put_at_the_old_name_stays)
+{
+    give_bad_name(0);
+    driven_store(&d, "other/old", "theirs", 6);
+    ck_assert_int_eq(driven_unlink(&d, BAD), 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    driven_stores(&d, "other/old", "theirs");
+}
+END_TEST
+
+/* What it was renamed over is at the store, and goes when the server is changed. */
+START_TEST(what_the_bad_name_had_is_replaced)
+{
+    atomic_store(&store.with, 0);
+    driven_put(&d, BAD, "before", 6);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&store.with, EACCES);
+    give_bad_name(0);
+    await_refusals(2);
+    ck_assert_int_eq(driven_unlink(&d, BAD), 0);
+    await_refusals(2);
+    ck_assert(is_stored(BAD) && is_stored("other/old"));
+    atomic_store(&store.with, 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    ck_assert(!is_stored(BAD) && !is_stored("other/old"));
+}
+END_TEST
+
+/* The removal waits for what is refused in its directory, also of what the store has elsewhere.
+ */
+START_TEST(what_is_refused_beside_it_keeps_it)
+{
+    give_bad_name(0);
+    driven_put(&d, BAD "2", "new", 3);
+    ck_assert_int_eq(driven_unlink(&d, BAD), 0);
+    DRIVEN_WAIT(is_told());
+    await_refusals(3);
+    ck_assert(is_stored("other/old"));
+    ck_assert_int_eq(driven_unlink(&d, BAD "2"), 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    ck_assert(!is_stored("other/old"));
+}
+END_TEST
+
 /* An empty directory, too: nothing of it is at the store, to be moved or removed there. */
 START_TEST(another_name_of_a_directory_ends_it)
 {
@@ -356,6 +561,19 @@ int main(void)
     tcase_add_loop_test(t, another_name_of_a_directory_ends_it, 0, 2);
     tcase_add_test(t, a_new_mount_is_not_held_up);
     tcase_add_test(t, its_other_name_is_stored);
+    tcase_add_loop_test(t, what_was_stored_gets_another_name, 0, (int)ARRAY_SIZE(ends));
+    tcase_add_loop_test(t, what_was_stored_gets_another_name_later, 0, (int)ARRAY_SIZE(ends));
+#ifndef NDEBUG
+    tcase_add_loop_test(t, what_was_stored_gets_another_name_and_a_kill, 0,
+                        (int)ARRAY_SIZE(ends));
+#endif
+    tcase_add_loop_test(t, what_took_the_old_name_stays, 0, 2);
+    tcase_add_loop_test(t, what_came_back_is_stored, 0, 2);
+    tcase_add_loop_test(t, one_bad_name_follows_another, 0, 2);
+    tcase_add_test(t, what_came_back_moves_with_its_directory);
+    tcase_add_test(t, what_another_node_put_at_the_old_name_stays);
+    tcase_add_test(t, what_the_bad_name_had_is_replaced);
+    tcase_add_test(t, what_is_refused_beside_it_keeps_it);
     tcase_add_loop_test(t, a_refused_delete_holds_no_other, 0, (int)ARRAY_SIZE(errors));
     tcase_add_test(t, deletes_that_are_all_refused_are_kept);
     suite_add_tcase(s, t);
