@@ -250,6 +250,8 @@ bool handle_reads_direct(struct cache *c, struct handle *h);
  * present). -ESTALE when the version this handle reads is gone from the store. */
 int cache_prepare_read(struct cache *c, struct handle *h, uint64_t off, size_t len,
                        struct waiter *w);
+/* The write that comes is of a page that somebody has, or had, mapped. */
+void cache_note_mapped(struct cache *c, struct handle *h);
 /* Normal-mode write; returns len. Parks while the file is being completed or the cache is full.
  * `append`: at the file's end; `off` is where the kernel takes that to be, which after another
  * node's change it may not know yet. */
@@ -334,10 +336,11 @@ struct cache_pending {
 void cache_each_pending(struct cache *c, int (*visit)(void *arg, const struct cache_pending *),
                         void *arg);
 
-/* The files at or below `path` that are open for writing, or mapped so, and of whose pages the
- * kernel may hold some back; none that it writes past us. Valid during the visit. */
-void cache_each_writer(struct cache *c, const char *path,
-                       void (*visit)(void *arg, const char *path), void *arg);
+/* The files at or below `path` that may be mapped for writing, and of whose pages the kernel
+ * may hold some back; none that it writes past us. `mapped`: it has written some of them
+ * (cache_note_mapped()). Valid during the visit. */
+void cache_each_mapped(struct cache *c, const char *path,
+                       void (*visit)(void *arg, const char *path, bool mapped), void *arg);
 
 enum cache_flush_flags {
     CACHE_FLUSH_STAGED = 1 << 0, /* also what waits under a staging name */

@@ -21,6 +21,8 @@ static void check_file(struct cache *c, struct file *f)
     assert(!f->passthrough || (f->open_handles && f->state != FILE_PARTIAL));
     assert(f->write_handles <= f->open_handles);
     assert(f->is_writer == (f->write_handles > 0));
+    assert(f->map_handles <= f->write_handles);
+    assert(!f->was_mapped || f->map_handles > 0);
     for (int i = 0; i < 2; i++)
         assert((f->fds[i].fd >= 0) == (f->fds[i].users > 0 || f->fds[i].idle));
     assert(!f->uploading || f->upload_key);

@@ -314,17 +314,18 @@ void cache_each_pending(struct cache *c, pending_visit visit, void *arg)
     }
 }
 
-void cache_each_writer(struct cache *c, const char *path,
-                       void (*visit)(void *arg, const char *path), void *arg)
+void cache_each_mapped(struct cache *c, const char *path,
+                       void (*visit)(void *arg, const char *path, bool mapped), void *arg)
 {
     struct file *f;
 
     mutex_lock(&c->lock);
     DL_FOREACH2(c->writers, f, writer_next)
     {
-        auto_free char *name = f->passthrough ? NULL : node_path(f->node);
+        bool ours = f->map_handles && !f->passthrough;
+        auto_free char *name = ours ? node_path(f->node) : NULL;
         if (name && path_below(path, name))
-            visit(arg, name);
+            visit(arg, name, f->was_mapped);
     }
     mutex_unlock(&c->lock);
 }

@@ -170,6 +170,7 @@ struct file {
     bool keys_cut;           /* the stamp has not all of them */
     struct mirror_fd fds[2]; /* FD_READ and FD_WRITE */
     unsigned open_handles, write_handles, exec_handles;
+    unsigned map_handles;   /* that may be mapped for writing */
     unsigned truncates;     /* under way, by path: as writers */
     unsigned beginners;     /* handles that made the content anew, and have not ended that */
     int64_t whole_mtime_ns; /* of the mirror file when one of them closed it; 0: not, or it was
@@ -239,6 +240,7 @@ struct file {
     struct job *unnoted;      /* in the store, but the cache could not note it */
     int64_t uploaded_live_ns; /* CLOCK_MONOTONIC; last upload while it was open */
     uint64_t blocks_bytes;    /* what it takes on the disk, as last seen */
+    bool was_mapped;          /* while one of map_handles lived, outside of passthrough */
     bool in_lru, is_writer;
     struct file *lru_prev, *lru_next;       /* clean and partial files that may go */
     struct file *dirty_prev, *dirty_next;   /* cache.dirty, by first_seq */

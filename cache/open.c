@@ -100,6 +100,12 @@ static void unkeep_fd_locked(struct cache *c, struct handle *h)
     file_put_fd_locked(c, h->node->file, FD_WRITE);
 }
 
+/* For writing, and shared. */
+static bool may_be_mapped(const struct handle *h)
+{
+    return (h->flags & O_ACCMODE) == O_RDWR;
+}
+
 /* The handle's descriptor is in use. 0 or -ENFILE. */
 static int enter_locked(struct cache *c, struct handle *h)
 {
@@ -119,6 +125,7 @@ static int enter_locked(struct cache *c, struct handle *h)
     if (!h->writable)
         return 0;
     f->write_handles++;
+    f->map_handles += may_be_mapped(h);
     atomic_store(&f->changed, true);
     f->generation++;
     f->past = f->past || f->passthrough;
@@ -156,6 +163,8 @@ static void leave_locked(struct cache *c, struct handle *h)
     c->open_handles--;
     if (h->flags & CACHE_OPEN_EXEC)
         f->exec_handles--;
+    if (may_be_mapped(h) && --f->map_handles == 0)
+        f->was_mapped = false;
     if (h->writable && --f->write_handles == 0)
         last_writer_left_locked(c, n);
     if (f->open_handles == 0) {
@@ -797,6 +806,16 @@ ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t l
     if (done < 0)
         return write_failed(c, n, off, (int)done, true);
     return r < 0 ? r : done;
+}
+
+void cache_note_mapped(struct cache *c, struct handle *h)
+{
+    struct file *f = h->node->file;
+
+    mutex_lock(&c->lock);
+    /* Else it was the last of them, who is gone. */
+    f->was_mapped = f->map_handles > 0;
+    mutex_unlock(&c->lock);
 }
 
 int cache_fallocate(struct cache *c, struct handle *h, int mode, uint64_t off, uint64_t len,

@@ -3,7 +3,8 @@
  * Requests:  {"cmd": "status", "files": true}
  *            {"cmd": "flush" | "fetch", "path": P, "staged": bool, "timeout_ms": N}
  *            {"cmd": "pin" | "unpin", "path": P}
- *            {"cmd": "writers", "path": P} answers "paths": what is open for writing there
+ *            {"cmd": "writers", "path": P} answers "paths": what may be mapped for writing
+ * there
  *            {"cmd": "wait"}     answered when the daemon has done all and is about to exit;
  * one empty progress says that it was heard Answers:   any number of {"progress": {"done": N,
  * "total": N, "files": N, "error": "text"}}, the error only while an upload fails, then one

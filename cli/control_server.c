@@ -180,8 +180,9 @@ static int handle_fetch(struct connection *c, const json_t *request)
     return handle_transfer(c, request, false);
 }
 
-static void add_path(void *arg, const char *path)
+static void add_path(void *arg, const char *path, bool mapped)
 {
+    (void)mapped;
     auto_free char *text = control_encode_path(path);
 
     if (text)
@@ -197,7 +198,7 @@ static int handle_writers(struct connection *c, const json_t *request)
     if (err)
         return err;
     if (answer)
-        cache_each_writer(c->server->cache, path, add_path, json_object_get(answer, "paths"));
+        cache_each_mapped(c->server->cache, path, add_path, json_object_get(answer, "paths"));
     return control_send(c->fd, answer);
 }
 

@@ -110,6 +110,8 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off
     (void)ino;
     if (!p)
         return;
+    if (fi->writepage)
+        cache_note_mapped(p->fs->cache, p->file->handle);
     p->data = data;
     p->size = size;
     p->off = (uint64_t)off;

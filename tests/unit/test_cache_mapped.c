@@ -1,5 +1,6 @@
 /* cache/: what a mapping writes past the daemon, into a file that nobody has open any more. In
- * passthrough the mapping is one of the mirror file, which lives on after the last close. */
+ * passthrough the mapping is one of the mirror file, which lives on after the last close.
+ * Without it the kernel keeps the pages: which files it may do that of. */
 #include "cache/node.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
@@ -220,6 +221,64 @@ START_TEST(the_last_of_two_that_close_at_once_looks_for_mappings)
 }
 END_TEST
 
+/* ---- without passthrough ---- */
+
+static void count_mapped(void *arg, const char *path, bool mapped)
+{
+    unsigned *counts = arg;
+
+    ck_assert_str_eq(path, "f");
+    counts[mapped]++;
+}
+
+static void check_mapped(unsigned not_yet, unsigned mapped)
+{
+    unsigned counts[2] = {0};
+
+    cache_each_mapped(d.cache, "", count_mapped, counts);
+    ck_assert_uint_eq(counts[false], not_yet);
+    ck_assert_uint_eq(counts[true], mapped);
+}
+
+START_TEST(who_may_have_mapped_a_file_is_known_until_the_last_of_them_closes)
+{
+    struct handle *h[4] = {NULL};
+    const int flags[4] = {O_RDONLY, O_WRONLY, O_RDWR, O_RDWR};
+
+    driven_init(&d, NULL);
+    driven_mount(&d);
+    driven_put(&d, "f", "zeros", 5);
+    for (int i = 0; i < 4; i++) {
+        check_mapped(i > 2, 0);
+        ck_assert_int_eq(driven_open(&d, "f", flags[i], &h[i]), 0);
+    }
+    cache_note_mapped(d.cache, h[1]); /* the kernel takes any handle that writes */
+    check_mapped(0, 1);
+    ck_assert_int_eq(driven_close(&d, h[2]), 0);
+    check_mapped(0, 1);
+    ck_assert_int_eq(driven_close(&d, h[3]), 0);
+    check_mapped(0, 0);
+    cache_note_mapped(d.cache, h[1]);
+    ck_assert_int_eq(driven_open(&d, "f", O_RDWR, &h[2]), 0);
+    check_mapped(1, 0);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(driven_close(&d, h[i]), 0);
+    driven_release(&d);
+}
+END_TEST
+
+START_TEST(what_goes_past_the_daemon_is_no_mapping_of_its_kernel)
+{
+    struct handle *h = NULL;
+
+    start();
+    ck_assert_int_eq(driven_open(&d, "f", O_RDWR, &h), 0);
+    check_mapped(0, 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_mapped");
@@ -233,6 +292,8 @@ int main(void)
     tcase_add_test(t, an_fsync_waits_for_what_a_mapping_wrote);
     tcase_add_test(t, what_was_only_open_is_not_sent_again);
     tcase_add_test(t, the_last_of_two_that_close_at_once_looks_for_mappings);
+    tcase_add_test(t, who_may_have_mapped_a_file_is_known_until_the_last_of_them_closes);
+    tcase_add_test(t, what_goes_past_the_daemon_is_no_mapping_of_its_kernel);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
