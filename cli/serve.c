@@ -12,9 +12,11 @@
 #include "cli/control_server.h"
 #include "cli/daemon.h"
 #include "cli/identity.h"
+#include "cli/mountinfo.h"
 #include "cli/mountpoint.h"
 #include "cli/open_store.h"
 #include "cli/status_doc.h"
+#include "cli/writeback.h"
 #include "common/lock.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -31,6 +33,8 @@
 #define LEFT_LISTED 1000
 /* How long the end of a mount tries to write what only saves requests. */
 #define INDEX_PATIENCE_NS (5 * NS_PER_SEC)
+/* The least that it waits for the kernel's dirty pages: they are lost for the cache, too. */
+#define WRITEBACK_PATIENCE_NS (5 * NS_PER_SEC)
 
 struct mount {
     struct serve_request *request; /* borrowed */
@@ -39,12 +43,14 @@ struct mount {
     const char **staging;
     struct store *store;
     struct fs *fs;
+    dev_t dev; /* of the mount; 0: not known */
     struct cache *cache;
     struct status_doc *status;
     struct control_server *control;
     bool log_open;             /* the log goes to a file */
     int64_t drain_deadline_ns; /* CLOCK_MONOTONIC, from the first drain on; 0 before */
-    struct {                   /* under lock */
+    bool unsaved; /* what mappings stored may be lost, for the cache as well as the store */
+    struct {      /* under lock */
         struct mutex lock;
         pthread_cond_t changed;
         bool fs_ended;
@@ -229,6 +235,17 @@ static int open_log(struct mount *m, bool foreground, struct op *op)
     return err ? op_fail(op, err, "cannot write %s: %s", path, strerror(-err)) : 0;
 }
 
+/* What stands at the mountpoint later may be another one. */
+static void note_dev(struct mount *m)
+{
+    struct mountinfo info;
+
+    if (mountinfo_by_path(m->request->mountpoint, &info))
+        return;
+    m->dev = info.dev;
+    mountinfo_release(&info);
+}
+
 static int start(struct mount *m, bool foreground, struct op *op)
 {
     int err = open_store(m->request->url, &m->request->options.store, &m->request->options, op,
@@ -257,6 +274,8 @@ static int start(struct mount *m, bool foreground, struct op *op)
         err = open_control(m, op);
     if (!err)
         err = fs_mount(m->fs, m->cache, op);
+    if (!err)
+        note_dev(m);
     return err;
 }
 
@@ -285,17 +304,58 @@ static void *frontend_loop(void *arg)
     return NULL;
 }
 
-/* Uploads everything, trying again after failures, until it is done or drain_timeout is over,
- * which counts from the first drain. */
+/* drain_timeout counts from the first call. */
+static void init_drain(struct mount *m, struct op *op)
+{
+    op_init(op, m->request->options.drain_timeout_ns);
+    if (!m->drain_deadline_ns)
+        m->drain_deadline_ns = op->deadline_ns;
+    op->deadline_ns = m->drain_deadline_ns;
+}
+
+/* Paths, each with the NUL that ends it. */
+struct path_list {
+    struct buf buf;
+    bool mapped; /* only of what is known to have been mapped */
+    int err;     /* it is not whole */
+};
+
+static void add_path(void *arg, const char *path, bool mapped)
+{
+    struct path_list *list = arg;
+
+    if ((mapped || !list->mapped) && !list->err)
+        list->err = buf_add(&list->buf, path, strlen(path) + 1);
+}
+
+/* The kernel keeps what programs store through mappings for half a minute, and longer. */
+static void write_back(struct mount *m)
+{
+    struct path_list list = {.buf = BUF_INIT(WRITEBACK_MAX)};
+    struct op all, op;
+    int err;
+
+    init_drain(m, &all);
+    op_init(&op, WRITEBACK_PATIENCE_NS);
+    if (op.deadline_ns < all.deadline_ns)
+        op.deadline_ns = all.deadline_ns;
+    cache_each_mapped(m->cache, "", add_path, &list);
+    err = writeback_files(m->request->mountpoint, m->dev, &list.buf, &op);
+    if (err || list.err) {
+        log_warn("before unmounting: %s", err ? op.why : strerror(-list.err));
+        m->unsaved = true; /* whatever comes: the kernel tells once of a page that it gave up */
+    }
+    buf_release(&list.buf);
+}
+
+/* Uploads everything, trying again after failures, until it is done or drain_timeout is over.
+ */
 static void drain(struct mount *m, const char *when)
 {
     int64_t pause_ns = NS_PER_SEC;
     struct op all;
 
-    op_init(&all, m->request->options.drain_timeout_ns);
-    if (!m->drain_deadline_ns)
-        m->drain_deadline_ns = all.deadline_ns;
-    all.deadline_ns = m->drain_deadline_ns;
+    init_drain(m, &all);
     for (;;) {
         struct op op;
         int err;
@@ -312,6 +372,22 @@ static void drain(struct mount *m, const char *when)
             return;
         pause_ns = pause_ns < 30 * NS_PER_SEC ? pause_ns * 2 : 60 * NS_PER_SEC;
     }
+}
+
+/* Files of which the kernel wrote pages, and that nobody has given up: it may have more. */
+static void tell_mapped(struct mount *m)
+{
+    struct path_list list = {.buf = BUF_INIT(WRITEBACK_MAX), .mapped = true};
+
+    cache_each_mapped(m->cache, "", add_path, &list);
+    for (const char *path = list.buf.data; path && path < list.buf.data + list.buf.len;
+         path += strlen(path) + 1)
+        log_warn("%s: it is mapped, or was and is still open: what programs store through "
+                 "mappings from now on is lost",
+                 path);
+    if (list.buf.len || list.err)
+        m->unsaved = true;
+    buf_release(&list.buf);
 }
 
 /* Serves until the filesystem is unmounted, by whomever. */
@@ -331,10 +407,16 @@ static int serve(struct mount *m)
     mutex_unlock(&m->run.lock);
     status_doc_set_state(m->status, STATUS_DRAINING);
     if (!ended) {
+        write_back(m);
         drain(m, "before unmounting");
+        write_back(m); /* what was stored meanwhile; drained after unmounting */
         fs_stop(m->fs);
     }
-    return -pthread_join(thread, NULL);
+    err = -pthread_join(thread, NULL);
+    /* An unmount proves that nobody has any: the word of the last close may be lost with it. */
+    if (!ended)
+        tell_mapped(m);
+    return err;
 }
 
 /* One line for each thing that the store lacks. */
@@ -383,13 +465,14 @@ static int finish(struct mount *m)
 {
     struct cache_stats s;
     json_t *last;
-    bool clean;
+    bool all_stored, clean;
 
     drain(m, "after unmounting");
     write_indexes(m);
     end_cache(m);
     cache_get_stats(m->cache, &s);
-    clean = !s.dirty_files && !s.pending_ops && !s.kept_files;
+    all_stored = !s.dirty_files && !s.pending_ops && !s.kept_files;
+    clean = all_stored && !m->unsaved;
     last = status_doc_json(m->status, !clean);
     if (last) {
         (void)json_object_set_new(last, "ok", json_true());
@@ -397,13 +480,17 @@ static int finish(struct mount *m)
     }
     if (clean)
         log_info("unmounted %s, everything is in the store", m->request->mountpoint);
+    else if (all_stored)
+        log_warn("unmounted %s; the store has everything but what programs stored through "
+                 "mappings at the end",
+                 m->request->mountpoint);
     else
         log_warn("unmounted %s; %llu files and %llu operations are not in the store, %llu "
                  "kept; they stay in %s",
                  m->request->mountpoint, (unsigned long long)s.dirty_files,
                  (unsigned long long)s.pending_ops, (unsigned long long)s.kept_files,
                  m->cache_dir);
-    if (!clean)
+    if (!all_stored)
         log_all_left(m);
     control_server_stop(take_ptr(m->control), last);
     json_decref(last);

@@ -55,12 +55,31 @@ static int report_leftover(const char *path, const json_t *answer)
     return staged || kept ? EXIT_FAILED : EXIT_OK;
 }
 
+static int add_paths(struct buf *paths, const json_t *texts)
+{
+    const json_t *text;
+    size_t i;
+
+    json_array_foreach(texts, i, text)
+    {
+        auto_free char *path = NULL;
+        int err = control_decode_path(json_string_value(text), &path);
+
+        if (!err)
+            err = buf_add(paths, path, strlen(path) + 1);
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
 /* What mappings stored belongs to what is asked for. A path that is a cache directory may have
  * no mount any more, and a daemon of an earlier version tells of no writers. */
 static int write_back(struct client *client, struct op *op)
 {
     auto_free char *path = control_encode_path(client->rel);
     auto_json json_t *answer = NULL;
+    auto_buf struct buf paths = BUF_INIT(WRITEBACK_MAX);
 
     if (!client->mountpoint)
         return 0;
@@ -69,7 +88,9 @@ static int write_back(struct client *client, struct op *op)
                           NULL, NULL, op, &answer);
     if (err)
         return err == -ENOSYS ? 0 : err;
-    return writeback_files(client->mountpoint, json_object_get(answer, "paths"), op);
+    err = add_paths(&paths, json_object_get(answer, "paths"));
+    return err ? op_fail(op, err, "%s", strerror(-err))
+               : writeback_files(client->mountpoint, 0, &paths, op);
 }
 
 static int transfer_one(const struct transfer *t, const char *path, int64_t deadline_ns)

@@ -48,6 +48,12 @@ def mapped_and_unmounted(w):
 
 
 @everywhere
+def mapped_and_terminated(w):
+    """SIGTERM beside a mapping: what was stored by then reaches the store, or at least the cache."""
+    mapped(w, lambda a: (a.terminate(), a.up()))
+
+
+@everywhere
 def mapped_and_changed_attributes(w):
     mapped(w, lambda a: os.chmod(a.path("f"), 0o600))
 
@@ -345,7 +351,7 @@ def rotated_faster_than_stored(w):
         wait_for("the last checkpoint in the store", arrived, 20, 0.05)
 
 
-CASES = [mapped_and_touched, mapped_and_flushed, mapped_and_unmounted, mapped_and_changed_attributes,
+CASES = [mapped_and_touched, mapped_and_flushed, mapped_and_unmounted, mapped_and_terminated, mapped_and_changed_attributes,
          mapped_renamed_and_killed, unclosed_and_killed, unclosed_and_terminated, unclosed_and_flushed,
          unclosed_log_and_killed, synced_by_o_sync, synced_by_o_dsync, rewritten_in_place_after_sync, growing_log,
          growing_log_is_synced, growing_log_at_the_end, stored_names, names_that_change_places,

@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import mmap
 import os
+import signal
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class Mapping:
@@ -32,6 +34,9 @@ class Mapping:
 
     def store(self, data, off=0):
         ctypes.memmove(self.at + off, data, len(data))
+
+    def sync(self):
+        check(libc.msync(self.at, self.size, 4) == 0, "msync") # MS_SYNC
 
     def close(self):
         libc.munmap(self.at, self.size)
@@ -94,7 +99,92 @@ def umount_after_a_mapping(place):
         is_stored(place, f"f{i}", b"mapped", "after the umount")
 
 
-CASES = [new_time_after_a_mapping, flush_of_a_mapping, umount_after_a_mapping]
+def sigterm_beside_a_mapping(place):
+    """SIGTERM to the daemon while a program has a file mapped: what it stored by then is uploaded. What it
+    stores later the daemon can't know, except in passthrough: that is told, and the exit code is not 0."""
+    mount = place.mount()
+    m = Mapping(stored_file(mount, "f"))
+    m.store(b"mapped")
+    past = mount.status()["frontend"]["passthrough"]
+    code = terminate(mount)
+    is_stored(place, "f", b"mapped", "after SIGTERM")
+    if not past:
+        check(code == 1, f"exit {code} while a program has a file mapped")
+        check("f: it is mapped" in mount.log_tail(), f"the log is silent: {mount.log_tail()}")
+    m.close()
+
+
+def sigterm_beside_an_open_file(place):
+    """One that may be mapped, and is not: what was written by then is uploaded, and the exit code is 0."""
+    mount = place.mount()
+    fd = os.open(stored_file(mount, "f"), os.O_RDWR)
+    os.write(fd, b"written")
+    code = terminate(mount)
+    try:
+        os.close(fd)
+    except OSError:
+        pass # nobody is there to hear of it
+    check(code == 0, f"exit {code}: {mount.log_tail()}")
+    is_stored(place, "f", b"written", "after SIGTERM")
+
+
+def stopped_with_its_program(place):
+    """As systemd stops a group: the daemon gets SIGTERM, and who mapped a file is killed right behind it."""
+    mount = place.mount()
+    with started(stored_file(mount, "f")) as program:
+        mount.process.send_signal(signal.SIGTERM)
+        program.kill()
+    mount.wait_dead()
+    is_stored(place, "f", b"mapped", "after SIGTERM")
+
+
+def detached_beside_a_mapping(place):
+    """An unmount is refused while a file is mapped, or lazy: then the daemon goes on until nobody has it mapped."""
+    mount = place.mount()
+    m = Mapping(stored_file(mount, "f"))
+    check(subprocess.run(["fusermount3", "-u", mount.mountpoint], stderr=subprocess.DEVNULL).returncode != 0,
+          "unmounted while a file is mapped")
+    mount.detach()
+    m.store(b"mapped")
+    m.sync()
+    m.close()
+    check(mount.wait_dead() == 0, f"exit code: {mount.log_tail()}")
+    is_stored(place, "f", b"mapped", "after the last mapping")
+
+
+def sigterm_beside_a_detached_mapping(place):
+    """Nobody reaches the file by its name any more: what the kernel holds back of it can't be asked for."""
+    mount = place.mount()
+    past = mount.status()["frontend"]["passthrough"]
+    m = Mapping(stored_file(mount, "f"))
+    m.store(b"mapped")
+    mount.detach()
+    code = terminate(mount)
+    m.close()
+    if past:
+        is_stored(place, "f", b"mapped", "after SIGTERM")
+    else:
+        check(code == 1, f"exit {code} while a program has a file mapped")
+
+
+def terminate(mount):
+    mount.process.send_signal(signal.SIGTERM)
+    return mount.wait_dead()
+
+
+def started(path):
+    """A program that has stored through a mapping, and waits."""
+    program = subprocess.Popen([sys.executable, __file__, path, "wait"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    check(program.stdout.readline(), "no word of the program that maps")
+    return program
+
+
+CASES = [new_time_after_a_mapping, flush_of_a_mapping, umount_after_a_mapping, sigterm_beside_a_mapping,
+         sigterm_beside_an_open_file, stopped_with_its_program, detached_beside_a_mapping,
+         sigterm_beside_a_detached_mapping]
 
 if __name__ == "__main__": # stores through a mapping, and ends without a sync
     Mapping(sys.argv[1]).store(b"mapped")
+    if len(sys.argv) > 2:
+        print("stored", flush=True)
+        signal.pause()

@@ -6,6 +6,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #define NOBODY 65534
 
 static char folder[32];
+static dev_t dev; /* of the mount; 0: any */
 
 static const char *at(const char *name)
 {
@@ -40,6 +42,7 @@ static void setup(void)
     make("open", 0644);
     make("closed", 0);
     ck_assert_int_eq(symlink("open", at("link")), 0);
+    dev = 0;
 }
 
 static void teardown(void)
@@ -54,15 +57,15 @@ static void teardown(void)
 /* By somebody whom modes bind. */
 static int write_back(const char *first, const char *second, struct op *op)
 {
-    json_t *paths = json_pack("[s, s]", first, second);
+    auto_buf struct buf paths = BUF_INIT(WRITEBACK_MAX);
     bool is_root = geteuid() == 0;
 
-    ck_assert_ptr_nonnull(paths);
+    ck_assert_int_eq(buf_add(&paths, first, strlen(first) + 1), 0);
+    ck_assert_int_eq(buf_add(&paths, second, strlen(second) + 1), 0);
     ck_assert(!is_root || seteuid(NOBODY) == 0);
     op_init(op, 20 * NS_PER_SEC);
-    int r = writeback_files(folder, paths, op);
+    int r = writeback_files(folder, dev, &paths, op);
     ck_assert(!is_root || seteuid(0) == 0);
-    json_decref(paths);
     return r;
 }
 
@@ -93,6 +96,41 @@ START_TEST(others_are_looked_at_all_the_same)
 }
 END_TEST
 
+START_TEST(what_covers_the_mount_is_not_taken_for_it)
+{
+    struct stat st;
+    struct op op;
+
+    ck_assert_int_eq(stat(folder, &st), 0);
+    dev = st.st_dev;
+    ck_assert_int_eq(write_back("open", "gone", &op), 0);
+    dev++;
+    ck_assert_int_eq(write_back("open", "gone", &op), -ENXIO);
+}
+END_TEST
+
+/* As from a parent that ignores it: then there is no exit code. */
+START_TEST(an_ignored_sigchld_hides_no_failure)
+{
+    struct op op;
+
+    ck_assert(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
+    ck_assert_int_eq(write_back("open", "gone", &op), 0);
+}
+END_TEST
+
+/* Beside a symlink in the way a device could be meant. */
+START_TEST(no_path_leaves_the_mount)
+{
+    struct op op;
+
+    ck_assert_int_eq(unlink(at("link")), 0);
+    ck_assert_int_eq(symlink("/dev", at("link")), 0);
+    ck_assert_int_eq(write_back("open", "link/null", &op), -ELOOP);
+    ck_assert_int_eq(write_back("open", "../../dev/null", &op), -EXDEV);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("writeback");
@@ -102,6 +140,9 @@ int main(void)
     tcase_add_test(t, what_is_gone_has_nothing_to_write_back);
     tcase_add_test(t, what_may_not_be_opened_is_told);
     tcase_add_test(t, others_are_looked_at_all_the_same);
+    tcase_add_test(t, what_covers_the_mount_is_not_taken_for_it);
+    tcase_add_test(t, an_ignored_sigchld_hides_no_failure);
+    tcase_add_test(t, no_path_leaves_the_mount);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
