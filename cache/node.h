@@ -887,6 +887,11 @@ int barrier_pass_on(struct cache *c, const struct file *f);
 int barrier_load(struct cache *c);
 
 /* ---- upload.c ---- */
+/* Whether the file has to wait, as it is: a full disk cut it off, it is half (format.md, 3), or
+ * something that was sent before may still arrive at the name. Asked when it is chosen, and
+ * once more when it was looked at. */
+bool upload_has_to_wait_locked(struct cache *c, struct file *f, const char *path)
+    REQUIRES(&c->lock);
 /* Begins the upload of one of the node's names; `path` is taken over. `own`: the caller is an
  * uploader that ends its own, and goes on with this one. */
 void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)

@@ -100,15 +100,20 @@ static bool is_withheld_locked(struct cache *c, struct file *f)
     return !f->wanted_half && !f->upload_waiters.head && file_is_half_locked(c, f->node);
 }
 
+bool upload_has_to_wait_locked(struct cache *c, struct file *f, const char *path)
+{
+    return f->cut || is_withheld_locked(c, f) ||
+           late_blocks_upload_locked(c, path, f->state == FILE_DIRTY);
+}
+
 static bool may_upload(struct cache *c, struct file *f, const char *path, int64_t now)
 {
-    if (f->cut || (f->write_handles && !live_upload_due(c, f, path, now)) ||
-        is_withheld_locked(c, f))
+    if ((f->write_handles && !live_upload_due(c, f, path, now)) ||
+        upload_has_to_wait_locked(c, f, path))
         return false;
     if (f->staged && !f->wanted && !c->drain)
         return false;
     return !upload_runs_at_locked(c, path, false) && !session_blocks_upload_locked(c, path) &&
-           !late_blocks_upload_locked(c, path, f->state == FILE_DIRTY) &&
            !intent_blocks_upload_locked(c, path, false);
 }
 

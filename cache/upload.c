@@ -791,7 +791,9 @@ static int look(struct job *j)
     r = !e || (!j->live && (f->write_handles || f->fds[FD_WRITE].users))
             ? CHANGED
             : file_look_locked(c, n, j->fd, &j->st);
-    if (r < 0) {
+    if (r == 0 && upload_has_to_wait_locked(c, f, j->path))
+        r = CHANGED; /* it was written, or is being made anew, since it was chosen */
+    if (r != 0) {
         mutex_unlock(&c->lock);
         return r;
     }

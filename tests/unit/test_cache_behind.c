@@ -18,6 +18,7 @@ static struct {
     atomic_bool leave_puts, leave_copies; /* behind */
     atomic_bool race;                     /* another node puts `f` before the next put of it */
     atomic_bool hold_attrs, attrs_held, drop_attrs;
+    atomic_bool newer; /* content was written */
 } gate;
 static struct attrs left;                /* of the put that was left behind */
 static _Atomic(void (*)(void)) at_lease; /* once */
@@ -102,6 +103,66 @@ START_TEST(an_upload_to_a_name_that_went_replaces_nothing)
     (void)driven_flush(&d); /* tells of theirs */
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "f", "theirs");
+    driven_release(&d);
+}
+END_TEST
+
+static struct handle *anew;
+
+static void made_anew(void)
+{
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_TRUNC, &anew), 0);
+    ck_assert_int_eq(driven_write(&d, anew, "ha", 2, 0), 0);
+    atomic_store(&gate.newer, true);
+}
+
+/* A flush had the file chosen while it was whole. */
+START_TEST(what_is_made_anew_meanwhile_is_not_published_half)
+{
+    start();
+    d.config.settle_ns = 30 * NS_PER_SEC; /* only a flush uploads */
+    driven_mount(&d);
+    driven_put(&d, "f", "whole", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_put(&d, "f", "another", 7);
+    atomic_store(&at_lease, made_anew);
+    (void)driven_flush(&d); /* tells of the half file, or of what was before */
+    ck_assert(atomic_load(&gate.newer));
+    driven_stores(&d, "f", "whole");
+    ck_assert_int_eq(driven_write(&d, anew, "lves", 4, 2), 0);
+    ck_assert_int_eq(driven_close(&d, anew), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "halves");
+    driven_release(&d);
+}
+END_TEST
+
+static void cut_off(void)
+{
+    struct handle *h = NULL;
+
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_TRUNC, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "newer", 5, 0), -ENOSPC);
+    ck_assert_int_eq(driven_close(&d, h), -ENOSPC);
+    atomic_store(&gate.newer, true);
+}
+
+/* Its attributes had it chosen. */
+START_TEST(what_is_cut_off_meanwhile_is_not_published)
+{
+    start();
+    driven_mount(&d);
+    driven_put(&d, "f", "whole", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d);
+    d.config.settle_ns = 30 * NS_PER_SEC;    /* only a flush uploads */
+    d.config.reserve_bytes = UINT64_MAX / 2; /* no disk has that */
+    driven_mount(&d);
+    ck_assert_int_eq(driven_chmod(&d, "f", 0640), 0);
+    atomic_store(&at_lease, cut_off);
+    ck_assert_int_eq(driven_flush(&d), -ENOSPC);
+    ck_assert(atomic_load(&gate.newer));
+    driven_stores(&d, "f", "whole");
     driven_release(&d);
 }
 END_TEST
@@ -211,9 +272,14 @@ START_TEST(a_copy_left_behind_replaces_nothing_newer)
 }
 END_TEST
 
+static void put_newer(void)
+{
+    driven_put(&d, "m", "newer", 5);
+    atomic_store(&gate.newer, true);
+}
+
 static bool chmod_left_behind(int64_t late_ns, int i)
 {
-    (void)i;
     start();
     d.config.late_ns = late_ns;
     driven_mount(&d);
@@ -226,9 +292,13 @@ static bool chmod_left_behind(int64_t late_ns, int i)
     atomic_store(&gate.hold_attrs, false);
     driven_unmount(&d);
     atomic_store(&gate.drop_attrs, false);
+    if (i) /* it is just sent again when its content comes */
+        atomic_store(&at_lease, put_newer);
     int64_t until_ns = clock_mono_ns() + late_ns;
     driven_mount(&d);
-    driven_put(&d, "m", "newer", 5);
+    if (!i)
+        put_newer();
+    DRIVEN_WAIT(atomic_load(&gate.newer));
     (void)usleep(200000);
     driven_store(&d, "m", "old", 3); /* it arrives */
     bool in_time = clock_mono_ns() < until_ns;
@@ -242,7 +312,7 @@ static bool chmod_left_behind(int64_t late_ns, int i)
 /* New attributes are a copy, too, and the daemon is killed meanwhile. */
 START_TEST(a_chmod_of_a_killed_daemon_replaces_nothing_newer)
 {
-    driven_in_window(chmod_left_behind, 0);
+    driven_in_window(chmod_left_behind, _i);
 }
 END_TEST
 
@@ -254,10 +324,12 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, an_upload_to_a_name_that_went_replaces_nothing, 0,
                         sizeof(goings) / sizeof(*goings));
+    tcase_add_test(t, what_is_made_anew_meanwhile_is_not_published_half);
+    tcase_add_test(t, what_is_cut_off_meanwhile_is_not_published);
     tcase_add_test(t, what_comes_after_the_question_stays);
     tcase_add_test(t, a_put_left_behind_brings_nothing_back);
     tcase_add_loop_test(t, a_copy_left_behind_replaces_nothing_newer, 0, 6);
-    tcase_add_test(t, a_chmod_of_a_killed_daemon_replaces_nothing_newer);
+    tcase_add_loop_test(t, a_chmod_of_a_killed_daemon_replaces_nothing_newer, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
