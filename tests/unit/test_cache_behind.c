@@ -18,6 +18,7 @@ static struct {
     atomic_bool leave_puts, leave_copies; /* behind */
     atomic_bool race;                     /* another node puts `f` before the next put of it */
     atomic_bool hold_attrs, attrs_held, drop_attrs;
+    atomic_bool mounted;
     atomic_bool newer; /* content was written */
 } gate;
 static struct attrs left;                /* of the put that was left behind */
@@ -127,7 +128,7 @@ START_TEST(what_is_made_anew_meanwhile_is_not_published_half)
     driven_put(&d, "f", "another", 7);
     atomic_store(&at_lease, made_anew);
     (void)driven_flush(&d); /* tells of the half file, or of what was before */
-    ck_assert(atomic_load(&gate.newer));
+    DRIVEN_WAIT(atomic_load(&gate.newer));
     driven_stores(&d, "f", "whole");
     ck_assert_int_eq(driven_write(&d, anew, "lves", 4, 2), 0);
     ck_assert_int_eq(driven_close(&d, anew), 0);
@@ -160,8 +161,10 @@ START_TEST(what_is_cut_off_meanwhile_is_not_published)
     driven_mount(&d);
     ck_assert_int_eq(driven_chmod(&d, "f", 0640), 0);
     atomic_store(&at_lease, cut_off);
+    ck_assert_int_lt(driven_flush(&d), 0); /* it may be half yet */
+    DRIVEN_WAIT(atomic_load(&gate.newer));
     ck_assert_int_eq(driven_flush(&d), -ENOSPC);
-    ck_assert(atomic_load(&gate.newer));
+    driven_unmount(&d);
     driven_stores(&d, "f", "whole");
     driven_release(&d);
 }
@@ -274,6 +277,8 @@ END_TEST
 
 static void put_newer(void)
 {
+    while (!atomic_load(&gate.mounted)) /* an upload may begin before that is told */
+        (void)usleep(1000);
     driven_put(&d, "m", "newer", 5);
     atomic_store(&gate.newer, true);
 }
@@ -296,6 +301,7 @@ static bool chmod_left_behind(int64_t late_ns, int i)
         atomic_store(&at_lease, put_newer);
     int64_t until_ns = clock_mono_ns() + late_ns;
     driven_mount(&d);
+    atomic_store(&gate.mounted, true);
     if (!i)
         put_newer();
     DRIVEN_WAIT(atomic_load(&gate.newer));
