@@ -633,6 +633,25 @@ static bool has_lost(const struct target *t)
     return f && f->error == -ESTALE && (!t->node->links || f->attempts != t->attempts);
 }
 
+/* How the last attempt failed, if it did. */
+struct failed {
+    int err;          /* negative errno; 0 it did not */
+    const char *text; /* or NULL; of the node */
+    unsigned attempts;
+    bool cut; /* a full disk cut the content off */
+};
+
+static struct failed failed_now(const struct node *n)
+{
+    const struct dir *d = n->dir;
+    const struct file *f = n->file;
+
+    if (d)
+        return (struct failed){d->error, d->error_text, d->attempts, false};
+    assert(f); /* what owes something and is no directory has a file */
+    return (struct failed){f->error, f->error_text, f->attempts, f->cut};
+}
+
 /* True when nothing is left to wait for; beside that what is known of the progress and of a
  * failure, and whether that stays. */
 static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *total,
@@ -658,19 +677,16 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         all = false;
         fl->left++;
         hurry_locked(fl, &fl->v[i], first);
-        const char *text = n->dir ? n->dir->error_text : n->file->error_text;
-        int err = n->dir ? n->dir->error : n->file->error;
-        unsigned attempts = n->dir ? n->dir->attempts : n->file->attempts;
         /* A failure from before the flush says nothing of the attempt that it asks for. */
-        bool cut = n->file && n->file->cut;
-        if (!err || (!cut && attempts == fl->v[i].attempts))
+        struct failed now = failed_now(n);
+        if (!now.err || (!now.cut && now.attempts == fl->v[i].attempts))
             continue;
-        bool stays =
-            cut || !(err_is_transient(err) || clears_up_locked(fl, &fl->v[i], err, attempts));
+        bool stays = now.cut || !(err_is_transient(now.err) ||
+                                  clears_up_locked(fl, &fl->v[i], now.err, now.attempts));
         if (*error == 0 || (stays && !*final)) {
-            auto_free char *path = cut ? node_path(n) : NULL;
-            *error = op_fail(op, err, "%s%s%s", path ? path : "", path ? ": " : "",
-                             text ? text : strerror(-err));
+            auto_free char *path = now.cut ? node_path(n) : NULL;
+            *error = op_fail(op, now.err, "%s%s%s", path ? path : "", path ? ": " : "",
+                             now.text ? now.text : strerror(-now.err));
             *final = stays;
         }
     }
