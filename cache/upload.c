@@ -791,8 +791,10 @@ static int look(struct job *j)
     r = !e || (!j->live && (f->write_handles || f->fds[FD_WRITE].users))
             ? CHANGED
             : file_look_locked(c, n, j->fd, &j->st);
-    if (r == 0 && upload_has_to_wait_locked(c, f, j->path))
-        r = CHANGED; /* it was written, or is being made anew, since it was chosen */
+    uint64_t looked = f->generation;
+    /* It was written, or is being made anew, since it was chosen; or since it was looked at. */
+    if (r == 0 && (upload_has_to_wait_locked(c, f, j->path) || f->generation != looked))
+        r = CHANGED;
     if (r != 0) {
         mutex_unlock(&c->lock);
         return r;

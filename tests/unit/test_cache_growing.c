@@ -1,6 +1,7 @@
 /* cache/: an open file that somebody writes while it goes up. What it was when it was looked at
  * goes up when it only grew; what was written anew below never goes up mixed. pread() is ours,
- * so that a write can come while a small file is copied. */
+ * so that a write can come while a small file is copied, and so are fsync() and fstat(), so
+ * that one comes while it is looked at. */
 #include "cache/cache.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
@@ -9,9 +10,11 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,8 +32,13 @@ static struct {
     atomic_int how;      /* enum meddling */
     atomic_int rewrites; /* how many are left */
     atomic_uint parts, commits;
-    uint64_t size; /* of the file */
+    uint64_t size;                        /* of the file */
+    atomic_bool looked_at, flushed_again; /* what follows is to happen, once */
+    int fd;                               /* of the file, past the daemon */
+    pthread_t flusher;
+    ssize_t *seen; /* by it */
 } the;
+static _Thread_local bool just_synced;
 
 /* As the program would: through the daemon, or past it. */
 static void write_at(const void *data, size_t len, uint64_t off)
@@ -65,9 +73,43 @@ ssize_t pread(int fd, void *buf, size_t len, off_t off)
     return n;
 }
 
+int fsync(int fd)
+{
+    just_synced = true;
+    return (int)syscall(SYS_fsync, fd);
+}
+
+/* An upload of an open file syncs it, and looks at it. */
+int fstat(int fd, struct stat *ret)
+{
+    int r = (int)syscall(SYS_newfstatat, fd, "", ret, AT_EMPTY_PATH);
+
+    if (just_synced && S_ISREG(ret->st_mode) && atomic_exchange(&the.looked_at, false)) {
+        ck_assert_int_eq(pwrite(the.fd, LINE, sizeof(LINE) - 1, (off_t)the.size),
+                         sizeof(LINE) - 1);
+        the.size += sizeof(LINE) - 1;
+    }
+    just_synced = false;
+    return r;
+}
+
+/* How much of the file the store has when it returns with 0; else -1. */
+static void *flush_again(void *arg)
+{
+    auto_free char *stored = malloc(LARGE);
+    int r = driven_flush(&the.driven);
+
+    *(ssize_t *)arg = r == 0 ? driven_stored(&the.driven, "x.log", stored, LARGE) : -1;
+    return NULL;
+}
+
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
+    if (c->kind == CALL_PUT && atomic_exchange(&the.flushed_again, false)) {
+        (void)pthread_create(&the.flusher, NULL, flush_again, the.seen);
+        (void)usleep(300000); /* it has begun by then; if not yet, the test proves less */
+    }
     if (c->kind == CALL_PART && atomic_fetch_add(&the.parts, 1) % (LARGE / PART) == 2)
         meddle();
     if (c->kind == CALL_COMMIT || c->kind == CALL_PUT)
@@ -205,6 +247,30 @@ START_TEST(a_file_that_is_rewritten_all_the_time)
 }
 END_TEST
 
+/* Who asks for what was written just after an upload had looked waits for the next. */
+START_TEST(a_write_just_after_the_look_is_not_taken_for_sent)
+{
+    ssize_t stored = 0;
+
+    begin(SMALL, true, DURABILITY_CACHE);
+    close_file();
+    ck_assert_int_eq(driven_rename(&the.driven, "f", "x.log"), 0);
+    ck_assert_int_eq(driven_open(&the.driven, "x.log", O_RDWR | O_TRUNC, &the.handle), 0);
+    the.size = 0;
+    write_at(LINE, sizeof(LINE) - 1, 0); /* half, but for a log */
+    the.fd = driven_fd(&the.driven, the.handle);
+    the.seen = &stored;
+    atomic_store(&the.looked_at, true);
+    atomic_store(&the.flushed_again, true);
+    ck_assert_int_eq(driven_flush(&the.driven), 0);
+    ck_assert(!atomic_load(&the.looked_at) && !atomic_load(&the.flushed_again));
+    ck_assert_int_eq(pthread_join(the.flusher, NULL), 0);
+    ck_assert_int_eq(stored, (ssize_t)the.size);
+    ck_assert_int_eq(driven_close(&the.driven, the.handle), 0);
+    end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_growing");
@@ -216,6 +282,7 @@ int main(void)
     tcase_add_loop_test(t, what_nobody_changed_since, 0, 2);
     tcase_add_loop_test(t, a_rewrite_while_it_goes_up, 0, 2);
     tcase_add_test(t, a_file_that_is_rewritten_all_the_time);
+    tcase_add_test(t, a_write_just_after_the_look_is_not_taken_for_sent);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
