@@ -328,8 +328,10 @@ static void add_path(void *arg, const char *path, bool mapped)
         list->err = buf_add(&list->buf, path, strlen(path) + 1);
 }
 
-/* The kernel keeps what programs store through mappings for half a minute, and longer. */
-static void write_back(struct mount *m)
+/* The kernel keeps what programs store through mappings for half a minute, and longer. Before
+ * the drain it is not waited for long: a page may wait for room in the cache, which the drain
+ * makes. */
+static void write_back(struct mount *m, bool drained)
 {
     struct path_list list = {.buf = BUF_INIT(WRITEBACK_MAX)};
     struct op all, op;
@@ -337,13 +339,14 @@ static void write_back(struct mount *m)
 
     init_drain(m, &all);
     op_init(&op, WRITEBACK_PATIENCE_NS);
-    if (op.deadline_ns < all.deadline_ns)
+    if (drained && op.deadline_ns < all.deadline_ns)
         op.deadline_ns = all.deadline_ns;
     cache_each_mapped(m->cache, "", add_path, &list);
     err = writeback_files(m->request->mountpoint, m->dev, &list.buf, &op);
     if (err || list.err) {
         log_warn("before unmounting: %s", err ? op.why : strerror(-list.err));
-        m->unsaved = true; /* whatever comes: the kernel tells once of a page that it gave up */
+        /* Whatever comes: the kernel tells once of a page that it gave up. */
+        m->unsaved = m->unsaved || drained || err != -ETIMEDOUT || list.err;
     }
     buf_release(&list.buf);
 }
@@ -390,6 +393,14 @@ static void tell_mapped(struct mount *m)
     buf_release(&list.buf);
 }
 
+static bool has_ended(struct mount *m)
+{
+    mutex_lock(&m->run.lock);
+    bool ended = m->run.fs_ended;
+    mutex_unlock(&m->run.lock);
+    return ended;
+}
+
 /* Serves until the filesystem is unmounted, by whomever. */
 static int serve(struct mount *m)
 {
@@ -403,13 +414,15 @@ static int serve(struct mount *m)
     mutex_lock(&m->run.lock);
     while (!m->run.fs_ended && !atomic_load(daemon_stop()))
         mutex_wait(&m->run.lock, &m->run.changed);
-    ended = m->run.fs_ended;
     mutex_unlock(&m->run.lock);
     status_doc_set_state(m->status, STATUS_DRAINING);
-    if (!ended) {
-        write_back(m);
+    if (!has_ended(m)) {
+        write_back(m, false);
         drain(m, "before unmounting");
-        write_back(m); /* what was stored meanwhile; drained after unmounting */
+    }
+    ended = has_ended(m); /* somebody may have unmounted it meanwhile */
+    if (!ended) {
+        write_back(m, true); /* what was stored meanwhile; drained after unmounting */
         fs_stop(m->fs);
     }
     err = -pthread_join(thread, NULL);

@@ -82,8 +82,14 @@ static bool answers(const struct client *c, int64_t timeout_ns)
 {
     int64_t ms = timeout_ns / NS_PER_MS;
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
+    int n;
 
-    return timeout_ns == OP_FOREVER || poll(&p, 1, ms < INT_MAX ? (int)ms : INT_MAX) != 0;
+    if (timeout_ns == OP_FOREVER)
+        return true;
+    do
+        n = poll(&p, 1, ms < INT_MAX ? (int)ms : INT_MAX);
+    while (n < 0 && errno == EINTR);
+    return n != 0;
 }
 
 /* The daemon uploads what was written since the drain, tells what is left, and exits. It serves

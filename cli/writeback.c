@@ -114,8 +114,12 @@ static int await_child(pid_t pid, const struct op *op)
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
     int n, status = 0;
 
-    if (pidfd < 0)
-        return -errno;
+    if (pidfd < 0) {
+        int err = -errno;
+
+        (void)kill(pid, SIGKILL);
+        return err;
+    }
     do
         n = poll(&p, 1, poll_ms(op));
     while (n < 0 && errno == EINTR);
