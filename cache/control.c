@@ -559,7 +559,7 @@ static bool concerns(const struct flush *fl, const struct intent *i)
 {
     const char *path = fl->path;
 
-    return i->seq <= fl->seq &&
+    return intent_since(i) <= fl->seq &&
            (path_below(path, i->from) ||
             (i->to && (path_below(path, i->to) || path_below(i->to, path) ||
                        path_below(i->from, path))));

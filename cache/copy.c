@@ -215,6 +215,28 @@ static void note_version(struct copying *k, const char *from, const char *to,
         write_keys(c, n);
 }
 
+/* What takes from there next, and means the version that was copied, or what this cache put,
+ * means the copy: its origin is that of the old name. In memory only. */
+static void tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
+                             const char *new_etag, bool own)
+{
+    struct intent *i = k->intent->next;
+
+    while (i && !path_below(i->from, to) && !(i->to && path_below(i->to, to)))
+        i = i->next;
+    if (!i || strcmp(i->from, to) != 0 ||
+        (i->kind != INTENT_UNLINK && i->kind != INTENT_RENAME))
+        return;
+    bool ours = own && i->kind == INTENT_UNLINK && strcmp(i->etag, INTENT_OURS) == 0;
+    bool same = *copied_etag && strcmp(copied_etag, INTENT_ANY) != 0 &&
+                strcmp(i->etag, copied_etag) == 0;
+    char *etag = ours || same ? strdup(new_etag) : NULL;
+    if (etag) {
+        free(i->etag);
+        i->etag = etag;
+    }
+}
+
 /* The same in memory, once the row is gone. The node is returned, referenced, when its stamp
  * has a record to lose. */
 static struct node *take_version_locked(struct copying *k, const char *from, const char *to,
@@ -486,6 +508,8 @@ static int copy_file(struct copying *k, struct op *op)
     /* The intention stays what its row is: it is made again. */
     if (r == 0) {
         mutex_lock(&c->lock);
+        if (!gone && !useless)
+            tell_next_locked(k, k->to, copied, obj.etag, k->own);
         if (gone)
             source_gone_locked(k);
         else if (useless)
@@ -799,6 +823,8 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
         struct node *changed = NULL;
         mutex_lock(&c->lock);
         if (it->new_etag)
+            tell_next_locked(k, it->to, it->etag, it->new_etag, it->own);
+        if (it->new_etag)
             changed = take_version_locked(k, it->from, it->to, it->etag, it->new_etag, it->own);
         else if (is_written_anew(it))
             forget_version_locked(k, it->from, it->to);
@@ -1098,6 +1124,25 @@ static bool waits_beside_locked(struct cache *c, const struct intent *i,
     return false;
 }
 
+/* Recovery knows what a row moved by its inode, unless that was linked or moved later than the
+ * row was made (format.md, 4): a link that came to the old name between the two rows would be
+ * taken for what the joined one is still to move. */
+static bool is_linked_there_locked(struct cache *c, const struct intent *i,
+                                   const struct intent *end)
+{
+    struct node *n =
+        intent_is_rename(end) && !leads_back(i, end) ? tree_find(c, i->from, NULL) : NULL;
+
+    return n && n->ino == i->ino && n->birth < end->seq;
+}
+
+/* What was sent to the refused name before may still arrive there, and would be left. */
+static bool may_arrive_locked(struct cache *c, const char *path)
+{
+    return late_copies_below_locked(c, path) ||
+           late_puts_below_until_locked(c, path) > clock_mono_ns();
+}
+
 /* The one intention that does what the two do, in the place of the later one; *ret NULL: the
  * two do nothing. `version` is what a removal takes away. 0 or -ENOMEM. */
 static int join(const struct intent *i, const struct intent *end, const char *version,
@@ -1114,6 +1159,7 @@ static int join(const struct intent *i, const struct intent *end, const char *ve
     if (!*ret)
         return -ENOMEM;
     (*ret)->moved_ino = end->moved_ino;
+    (*ret)->since = intent_since(i);
     return 0;
 }
 
@@ -1168,7 +1214,8 @@ static int join_held(struct copying *k, const char *version, bool *ret)
 
     mutex_lock(&c->lock);
     struct intent *end = ended_by_locked(i);
-    bool may = end && !waits_beside_locked(c, i, end) && !late_copies_below_locked(c, k->to);
+    bool may = end && !waits_beside_locked(c, i, end) && !is_linked_there_locked(c, i, end) &&
+               !may_arrive_locked(c, k->to);
     mutex_unlock(&c->lock);
     if (!may || (!intent_is_rename(end) && !version))
         return 0;

@@ -72,7 +72,7 @@ static void look_at_renames(struct look *l, const char *path, const char *key)
 
     DL_FOREACH(l->cache->intents, i)
     {
-        if (i->seq <= l->waiter->seq && intent_is_rename(i) &&
+        if (intent_since(i) <= l->waiter->seq && intent_is_rename(i) &&
             (path_below(i->to, path) || path_below(i->from, key)))
             owed_intent(l, i);
     }
@@ -117,7 +117,7 @@ static int look_at_intents(struct look *l, struct node *dir)
     for (; i && at; i = i == c->intents ? NULL : i->prev) {
         bool concerns = is_name_in(c, at, i->from) ||
                         (i->to && (is_name_in(c, at, i->to) || path_below(i->to, at)));
-        if (concerns && i->seq <= l->waiter->seq)
+        if (concerns && intent_since(i) <= l->waiter->seq)
             owed_intent(l, i);
         (void)intent_backward(i, &at);
     }

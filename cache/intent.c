@@ -51,6 +51,11 @@ bool intent_is_rename(const struct intent *i)
     return i->kind == INTENT_RENAME || i->kind == INTENT_RENAMEDIR;
 }
 
+uint64_t intent_since(const struct intent *i)
+{
+    return i->since ? i->since : i->seq;
+}
+
 void intent_add_locked(struct cache *c, struct intent *i)
 {
     struct intent *before = c->intents ? c->intents->prev : NULL; /* the last */

@@ -5,6 +5,8 @@
 #include "cache/node.h"
 
 bool intent_is_rename(const struct intent *i);
+/* Who came at that place, or later, waits for it. */
+uint64_t intent_since(const struct intent *i);
 /* Where the rename takes what is at *at (heap, replaced). Whether it does; without memory *at
  * is NULL then. */
 bool intent_forward(const struct intent *i, char **at);

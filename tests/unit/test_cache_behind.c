@@ -18,6 +18,7 @@ static struct {
     atomic_bool leave_puts, leave_copies; /* behind */
     atomic_bool race;                     /* another node puts `f` before the next put of it */
     atomic_bool hold_attrs, attrs_held, drop_attrs;
+    atomic_bool lose_puts, refuse_moves; /* of and below r0 */
     atomic_bool mounted;
     atomic_bool newer; /* content was written */
 } gate;
@@ -49,6 +50,14 @@ static int64_t around(struct layer *l, struct call *c)
         left = *c->attrs;
         c->op->left_behind = true;
     }
+    if (c->kind == CALL_PUT && strchr(c->key, '/') && atomic_load(&gate.lose_puts)) {
+        if (strcmp(c->key, "r0/s") == 0)
+            (void)call_next(c);
+        return op_fail(c->op, -EIO, "put: the answer was lost");
+    }
+    if (c->kind == CALL_LIST && atomic_load(&gate.refuse_moves) &&
+        strncmp(c->key, "r0", 2) == 0)
+        return op_fail(c->op, -EIO, "list: no answer");
     while (c->kind == CALL_SETATTR && atomic_load(&gate.hold_attrs)) {
         atomic_store(&gate.attrs_held, true);
         (void)usleep(1000);
@@ -322,6 +331,44 @@ START_TEST(a_chmod_of_a_killed_daemon_replaces_nothing_newer)
 }
 END_TEST
 
+static bool moved_and_removed(int64_t late_ns, int i)
+{
+    char buf[8];
+
+    (void)i;
+    start();
+    d.config.late_ns = late_ns;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "r0"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&gate.lose_puts, true);
+    atomic_store(&gate.refuse_moves, true);
+    driven_put(&d, "r0/s", "sent", 4);
+    DRIVEN_WAIT(driven_stored(&d, "r0/s", buf, sizeof(buf)) == 4);
+    ck_assert_int_eq(driven_rename(&d, "r0", "r1"), 0);
+    driven_unmount(&d);
+    atomic_store(&gate.refuse_moves, false);
+    int64_t until_ns = clock_mono_ns() + late_ns; /* the directory is not moved before */
+    driven_mount(&d);
+    ck_assert_int_eq(driven_unlink(&d, "r1/s"), 0);
+    bool in_time = clock_mono_ns() < until_ns;
+    atomic_store(&gate.lose_puts, false);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    if (in_time) {
+        driven_stores(&d, "r0/s", NULL);
+        driven_stores(&d, "r1/s", NULL);
+    }
+    driven_release(&d);
+    return in_time;
+}
+
+/* It got to the store, its directory moves in the next mount, and it was removed by then. */
+START_TEST(what_moved_with_its_directory_is_still_ours)
+{
+    driven_in_window(moved_and_removed, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_behind");
@@ -336,6 +383,7 @@ int main(void)
     tcase_add_test(t, a_put_left_behind_brings_nothing_back);
     tcase_add_loop_test(t, a_copy_left_behind_replaces_nothing_newer, 0, 6);
     tcase_add_loop_test(t, a_chmod_of_a_killed_daemon_replaces_nothing_newer, 0, 2);
+    tcase_add_test(t, what_moved_with_its_directory_is_still_ours);
     suite_add_tcase(s, t);
     return suite_run(s);
 }

@@ -9,6 +9,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -23,7 +24,10 @@ static struct {
     atomic_int with;  /* errno for what has a bad name */
     atomic_bool lost; /* it takes a bad name once, says nothing, and refuses it from then on */
     atomic_bool all;  /* every change is refused, whatever its name */
-    atomic_bool answers; /* it says what it has at a bad name */
+    atomic_bool answers;        /* it says what it has at a bad name */
+    _Atomic(const char *) hold; /* copies to that name, until this changes */
+    atomic_bool held;
+    struct attrs attrs;  /* of the first put to a bad name */
     atomic_uint refused; /* requests with a bad name that were */
 } store;
 
@@ -46,8 +50,16 @@ static bool names_bad(const struct call *c)
 static int64_t around(struct layer *l, struct call *c)
 {
     bool asks = c->kind == CALL_LIST || c->kind == CALL_READ || c->kind == CALL_STAT;
+    const char *hold;
 
     (void)l;
+    while (c->kind == CALL_COPY && (hold = atomic_load(&store.hold)) &&
+           strcmp(c->to, hold) == 0) {
+        atomic_store(&store.held, true);
+        (void)usleep(1000);
+    }
+    if (c->kind == CALL_PUT && is_bad(c->key) && !store.attrs.has)
+        (void)attrs_copy(&store.attrs, c->attrs);
     if (c->kind == CALL_PUT && is_bad(c->key) && atomic_exchange(&store.lost, false)) {
         (void)call_next(c);
         atomic_store(&store.with, EACCES);
@@ -63,6 +75,16 @@ static int64_t around(struct layer *l, struct call *c)
     return call_next(c);
 }
 
+static void fill(void)
+{
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "other"), 0);
+    driven_put(&d, "dir/old", "old", 3);
+    driven_put(&d, "other/old", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+}
+
 static void setup(void)
 {
     atomic_store(&store.with, EACCES);
@@ -70,14 +92,12 @@ static void setup(void)
     atomic_store(&store.all, false);
     atomic_store(&store.answers, false);
     atomic_store(&store.refused, 0);
+    atomic_store(&store.hold, NULL);
+    atomic_store(&store.held, false);
+    attrs_release(&store.attrs);
     driven_init_like_s3(&d, around);
     d.config.retry_ns = 100 * NS_PER_MS;
-    driven_mount(&d);
-    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
-    ck_assert_int_eq(driven_mkdir(&d, "other"), 0);
-    driven_put(&d, "dir/old", "old", 3);
-    driven_put(&d, "other/old", "old", 3);
-    ck_assert_int_eq(driven_flush(&d), 0);
+    fill();
 }
 
 static void teardown(void)
@@ -446,6 +466,123 @@ START_TEST(what_is_refused_beside_it_keeps_it)
 }
 END_TEST
 
+/* A link at the old name is no step that is still to be made. */
+START_TEST(what_is_linked_at_the_old_name_moves_over_nothing)
+{
+    give_bad_name(0);
+    ck_assert_int_eq(driven_link(&d, BAD, "other/old"), 0);
+    ck_assert_int_eq(driven_rename(&d, BAD, BAD "2"), 0);
+    await_refusals(4);
+    driven_put(&d, BAD "w", "precious", 8);
+    ck_assert_int_eq(driven_rename(&d, BAD "w", BAD "2"), 0);
+    driven_unmount(&d);
+    driven_mount(&d);
+    driven_shows(&d, BAD "2", "precious");
+    driven_shows(&d, "other/old", "old");
+}
+END_TEST
+
+static void *sync_dir(void *arg)
+{
+    *(int *)arg = driven_fsyncdir(&d, "dir");
+    return NULL;
+}
+
+/* Who waited for the rename to the bad name waits for the one that it became. */
+START_TEST(who_waits_for_it_waits_on)
+{
+    pthread_t thread;
+    int r = 1;
+
+    driven_put(&d, "other/x", "x", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d);
+    d.config.upload_jobs = 1;
+    d.config.durability = DURABILITY_STORE;
+    driven_mount(&d);
+    give_bad_name(0);
+    await_refusals(3);
+    atomic_store(&store.hold, "other/y"); /* nothing is tried meanwhile */
+    ck_assert_int_eq(driven_rename(&d, "other/x", "other/y"), 0);
+    DRIVEN_WAIT(atomic_load(&store.held));
+    ck_assert_int_eq(pthread_create(&thread, NULL, sync_dir, &r), 0);
+    (void)usleep(200000); /* it waits by then; if not yet, the test proves less */
+    ck_assert_int_eq(driven_rename(&d, BAD, "dir/good"), 0);
+    atomic_store(&store.held, false);
+    atomic_store(&store.hold, "dir/good");
+    DRIVEN_WAIT(atomic_load(&store.held));
+    (void)usleep(200000); /* it would be told by then */
+    atomic_store(&store.with, 0);
+    bool waits = pthread_tryjoin_np(thread, NULL) == EBUSY;
+    atomic_store(&store.hold, NULL);
+    if (waits)
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert(waits || r != 0);
+    driven_stores(&d, "dir/good", "old");
+}
+END_TEST
+
+/* A copy can have another version than what it was copied from. */
+START_TEST(what_was_just_copied_is_removed)
+{
+    teardown();
+    driven_init(&d, around);
+    d.store->caps = (d.store->caps & ~(unsigned)STORE_RENAME) | STORE_STATE;
+    d.config.retry_ns = 100 * NS_PER_MS;
+    fill();
+    atomic_store(&store.answers, true);
+    atomic_store(&store.hold, "other/new");
+    ck_assert_int_eq(driven_rename(&d, "other/old", "other/new"), 0);
+    DRIVEN_WAIT(atomic_load(&store.held));
+    ck_assert_int_eq(driven_rename(&d, "other/new", BAD), 0);
+    atomic_store(&store.hold, NULL);
+    await_refusals(3);
+    ck_assert_int_eq(driven_unlink(&d, BAD), 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    ck_assert(!is_stored("other/old") && !is_stored("other/new"));
+}
+END_TEST
+
+/* What was sent to the bad name before, and arrives late, goes, too. */
+static bool put_to_the_bad_name(int64_t late_ns, int i)
+{
+    struct mem_source src;
+    struct op op;
+
+    (void)i;
+    teardown();
+    setup();
+    driven_unmount(&d);
+    d.config.late_ns = late_ns;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, "dir"), 1);
+    atomic_store(&store.answers, true);
+    atomic_store(&store.with, EIO);
+    int64_t until_ns = clock_mono_ns() + late_ns;
+    driven_put(&d, BAD, "first", 5);
+    await_refusals(1);
+    atomic_store(&store.with, EACCES);
+    ck_assert_int_eq(driven_rename(&d, "other/old", BAD), 0);
+    await_refusals(2);
+    ck_assert_int_eq(driven_unlink(&d, BAD), 0);
+    await_refusals(1);
+    op_init(&op, 5 * NS_PER_SEC);
+    mem_source_init(&src, "first", 5);
+    int r = store_put(d.store->next, &op, BAD, "", &src.base, &store.attrs, NULL);
+    bool in_time = clock_mono_ns() < until_ns;
+    atomic_store(&store.with, 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    if (in_time && r == 0)
+        ck_assert(!is_stored(BAD));
+    return in_time;
+}
+
+START_TEST(what_arrives_late_at_the_bad_name_goes)
+{
+    driven_in_window(put_to_the_bad_name, 0);
+}
+END_TEST
+
 /* An empty directory, too: nothing of it is at the store, to be moved or removed there. */
 START_TEST(another_name_of_a_directory_ends_it)
 {
@@ -574,6 +711,10 @@ int main(void)
     tcase_add_test(t, what_another_node_put_at_the_old_name_stays);
     tcase_add_test(t, what_the_bad_name_had_is_replaced);
     tcase_add_test(t, what_is_refused_beside_it_keeps_it);
+    tcase_add_test(t, what_is_linked_at_the_old_name_moves_over_nothing);
+    tcase_add_test(t, who_waits_for_it_waits_on);
+    tcase_add_test(t, what_was_just_copied_is_removed);
+    tcase_add_test(t, what_arrives_late_at_the_bad_name_goes);
     tcase_add_loop_test(t, a_refused_delete_holds_no_other, 0, (int)ARRAY_SIZE(errors));
     tcase_add_test(t, deletes_that_are_all_refused_are_kept);
     suite_add_tcase(s, t);
