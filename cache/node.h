@@ -322,7 +322,8 @@ struct fd_cache {
 /* A row of the journal in memory. */
 struct intent {
     uint64_t seq; /* 0: not numbered yet */
-    uint64_t since; /* who waits for it: the place of the older one that is part of it; 0 none */
+    uint64_t
+        since; /* who waits for it: the place of the older one that is part of it; 0 none */
     enum intent_kind kind;
     char *from, *to;
     char *etag; /* version at `from`; "": none that is known; INTENT_ANY, INTENT_OURS */
