@@ -30,6 +30,7 @@ class Story:
         self.cut = False
         self.number = 0
         self.snapshot = None
+        self.rolled_back = False
         self.told = [] # for who reads a failure
         self.nodes = [w.node("a", ("drain_timeout=2s", "ask_timeout=2s"))]
         if w.store.kind == "s3" and rng.random() < 0.5:
@@ -126,7 +127,12 @@ class Story:
         if there:
             key = self.rng.choice(there)
             self.told[-1] += f" {key}"
-            self.quietly(lambda: node.unlink(key))
+            self.quietly(lambda: self.remove(node, key))
+
+    def remove(self, node, key):
+        if self.rolled_back: # what its listing shows may be newer than what it knew
+            node.read(key)
+        node.unlink(key)
 
     def chmod(self, node):
         there = self.there(node)
@@ -201,6 +207,7 @@ class Story:
         replace_cache(node, self.w.work.path(f"{self.w.name}-snapshot"))
         self.w.oracle.rolled_back(node.name, self.snapshot, self.w.store.objects())
         self.snapshot = None
+        self.rolled_back = True
         self.again(node)
 
     OFTEN = (write, write, write, rewrite, rewrite, append, map, rename, exchange, move_folder, unlink, chmod, read,
