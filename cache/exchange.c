@@ -248,6 +248,9 @@ static int prepare_exchange(struct cache *c, struct moving *m)
             n->dir->new_here = n->dir->stale_marker = true;
         mutex_unlock(&c->lock);
         r = node_rebear(c, n);
+        if (r == 0 && n->dir)
+            r = node_rebear_below(c, i == 0 ? m->from_path : m->to_path,
+                                  i == 0 ? m->to_path : m->from_path);
     }
     return r;
 }

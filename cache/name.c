@@ -16,6 +16,7 @@
 #include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
+#include <utlist.h>
 
 #define LINKS_MAX           1000
 #define METADATA_TARGET_MAX 1600
@@ -717,6 +718,50 @@ int node_rebear(struct cache *c, struct node *n)
     return node_write_stamp_held(c, n);
 }
 
+/* A file of several names, one of which a pending row takes, and which comes to that name
+ * within the directory that moves; *ret is referenced, or NULL. 0 or -ENOMEM. */
+static int taken_for_older(struct cache *c, const char *from, const char *to, struct node **ret)
+{
+    struct intent *i;
+    int r = 0;
+
+    *ret = NULL;
+    mutex_lock(&c->lock);
+    DL_FOREACH(c->intents, i)
+    {
+        const char *rest = i->ino ? path_below(to, i->from) : NULL;
+        if (!rest || !*rest)
+            continue;
+        auto_free char *path = path_join(from, rest);
+        struct node *n = path ? tree_find(c, path, NULL) : NULL;
+        r = path ? 0 : -ENOMEM;
+        if (n && n->ino == i->ino && n->birth < i->seq)
+            *ret = n;
+        if (r < 0 || *ret)
+            break;
+    }
+    if (*ret)
+        node_ref_locked(*ret);
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+int node_rebear_below(struct cache *c, const char *from, const char *to)
+{
+    struct node *n;
+    int r;
+
+    while ((r = taken_for_older(c, from, to, &n)) == 0 && n) {
+        r = node_rebear(c, n);
+        mutex_lock(&c->lock);
+        node_unref_locked(c, n);
+        mutex_unlock(&c->lock);
+        if (r < 0)
+            break;
+    }
+    return r;
+}
+
 /* The moved thing lies in the mirror, so that recovery can tell by its inode number whether the
  * move happened. */
 static int prepare_move(struct cache *c, struct moving *m)
@@ -734,6 +779,8 @@ static int prepare_move(struct cache *c, struct moving *m)
     }
     if (n->dir)
         n->dir->in_mirror = true;
+    if (r == 0 && n->dir)
+        r = node_rebear_below(c, m->from_path, m->to_path);
     return r < 0 ? r : node_rebear(c, n);
 }
 

@@ -29,6 +29,8 @@ int node_requeue_locked(void *arg, struct node *n);
 /* The inode is about to get a name that an older intention may have taken from it: recovery
  * must not take it for what that one meant. ns held for writing. */
 int node_rebear(struct cache *c, struct node *n);
+/* The same for what comes to such a name with the directory that moves. */
+int node_rebear_below(struct cache *c, const char *from, const char *to);
 
 /* ---- exchange.c ---- */
 /* All that the directory has is known, or it parks: one that changes places with a file may

@@ -374,6 +374,27 @@ START_TEST(a_number_stays_with_the_file)
 }
 END_TEST
 
+/* A link that comes to a removed name with its directory is not what that removal means. */
+START_TEST(a_link_that_comes_with_its_directory_stays)
+{
+    d.config.settle_ns = 30 * NS_PER_SEC; /* only a flush uploads */
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "q"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "q/r"), 0);
+    ck_assert_int_eq(driven_link(&d, "dir/h2", "q/h2"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "dir/h1"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "dir/h2"), 0);
+    ck_assert_int_eq(_i ? driven_exchange(&d, "q", "dir") : driven_rename(&d, "q", "dir"), 0);
+    driven_unmount(&d);
+    driven_mount(&d);
+    driven_shows(&d, "dir/h2", "ours");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "dir/h2", "ours");
+    driven_stores(&d, "dir/h1", NULL);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_linked");
@@ -395,6 +416,7 @@ int main(void)
     tcase_add_loop_test(t, a_mount_finds_that_it_is_gone, 0, 2);
     tcase_add_loop_test(t, what_they_make_there_again_is_another_file, 0, 2);
     tcase_add_loop_test(t, a_number_stays_with_the_file, 0, 2);
+    tcase_add_loop_test(t, a_link_that_comes_with_its_directory_stays, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
