@@ -215,25 +215,34 @@ static void note_version(struct copying *k, const char *from, const char *to,
         write_keys(c, n);
 }
 
+/* The first of the intentions from `i` on that concerns the file's name, or NULL. */
+static struct intent *next_at(struct intent *i, const char *path)
+{
+    while (i && !path_below(i->from, path) && !(i->to && path_below(i->to, path)))
+        i = i->next;
+    return i;
+}
+
 /* What takes from there next, and means the version that was copied, or what this cache put,
- * means the copy: its origin is that of the old name. In memory only. */
+ * means the copy: its origin is that of the old name. So does what takes it on from where that
+ * brings it. In memory only. */
 static void tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
                              const char *new_etag, bool own)
 {
-    struct intent *i = k->intent->next;
+    bool known = *copied_etag && strcmp(copied_etag, INTENT_ANY) != 0;
+    struct intent *i = next_at(k->intent->next, to);
 
-    while (i && !path_below(i->from, to) && !(i->to && path_below(i->to, to)))
-        i = i->next;
-    if (!i || strcmp(i->from, to) != 0 ||
-        (i->kind != INTENT_UNLINK && i->kind != INTENT_RENAME))
-        return;
-    bool ours = own && i->kind == INTENT_UNLINK && strcmp(i->etag, INTENT_OURS) == 0;
-    bool same = *copied_etag && strcmp(copied_etag, INTENT_ANY) != 0 &&
-                strcmp(i->etag, copied_etag) == 0;
-    char *etag = ours || same ? strdup(new_etag) : NULL;
-    if (etag) {
+    while (i && *new_etag && strcmp(i->from, to) == 0 &&
+           (i->kind == INTENT_UNLINK || i->kind == INTENT_RENAME)) {
+        bool ours = own && i->kind == INTENT_UNLINK && strcmp(i->etag, INTENT_OURS) == 0;
+        char *etag =
+            ours || (known && strcmp(i->etag, copied_etag) == 0) ? strdup(new_etag) : NULL;
+        if (!etag)
+            return;
         free(i->etag);
         i->etag = etag;
+        to = i->to;
+        i = to ? next_at(i->next, to) : NULL;
     }
 }
 
