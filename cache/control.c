@@ -344,11 +344,11 @@ struct flush {
     unsigned flags; /* enum cache_flush_flags */
     struct target *v;
     size_t n, cap;
-    size_t left;  /* not in the store, at the last look */
-    bool hurried; /* that look found something to hurry */
-    bool in_vain; /* and a removal that may wait for ever */
-    char *half;   /* path of a file that it found half, or NULL */
-    uint64_t seq; /* intentions up to this one */
+    size_t left;   /* not in the store, at the last look */
+    bool hurried;  /* that look found something to hurry */
+    char *in_vain; /* path of a removal that it found to wait for ever, perhaps, or NULL */
+    char *half;    /* path of a file that it found half, or NULL */
+    uint64_t seq;  /* intentions up to this one */
     struct rounds rounds;
     int64_t began_ns;
 };
@@ -582,7 +582,10 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
             continue;
         }
         if (!intent_is_rename(i) && rounds_are_over_locked(fl->cache, &fl->rounds, i)) {
-            fl->in_vain = true;
+            free(fl->in_vain);
+            fl->in_vain = strdup(i->from);
+            if (!fl->in_vain) /* EBUSY is not told without it */
+                *error = op_fail(op, -ENOMEM, "there is no memory to say what is not removed");
             continue;
         }
         done = false;
@@ -662,7 +665,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
     *done = *total = 0;
     fl->left = 0;
     fl->hurried = first;
-    fl->in_vain = false;
+    free(take_ptr(fl->in_vain));
     free(take_ptr(fl->half));
     for (size_t i = 0; i < fl->n; i++) {
         struct node *n = fl->v[i].node;
@@ -710,9 +713,12 @@ static int tell_rest(const struct flush *fl, struct op *op)
                        "or publish it as it is with `runfs flush --open`",
                        fl->half);
     return fl->in_vain
-               ? op_fail(op, -EBUSY,
-                         "what was removed stays there until newer files are in the store, but "
-                         "these are removed or replaced before they are, again and again")
+               ? op_fail(
+                     op, -EBUSY,
+                     "%s was removed here, and stays in the store until what was closed before "
+                     "is there, but that is removed or replaced again and again: flush once "
+                     "more when its writers pause",
+                     fl->in_vain)
                : 0;
 }
 
@@ -779,6 +785,7 @@ int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct o
     mutex_unlock(&c->lock);
     free(fl.v);
     free(fl.half);
+    free(fl.in_vain);
     return r;
 }
 
