@@ -18,7 +18,13 @@ if [ "$preset" = fuzz ]; then
     [ -n "$compiler" ] || die "the fuzz preset needs clang"
     options+=(-DCMAKE_C_COMPILER="$compiler")
 fi
-pkg-config --exists check || options+=(-DRUNFS_TESTS=OFF)
+# Said each time: CMake remembers what it was told in this folder before libcheck was installed.
+if pkg-config --exists check; then
+    options+=(-DRUNFS_TESTS=ON)
+else
+    say "there is no libcheck here: the tests are not built (scripts/deps.sh check installs it)"
+    options+=(-DRUNFS_TESTS=OFF)
+fi
 
 cmake --preset "$preset" "${options[@]}" -DRUNFS_WERROR="${RUNFS_WERROR:-ON}"
 cmake --build "build/$preset" --parallel "$(nproc)" ${1:+--target "$@"}

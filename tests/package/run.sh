@@ -156,6 +156,24 @@ helper_mounts() {
         grep -qx content "$work/store/file"
 }
 
+# demo.sh needs no libcheck and check.sh installs it: who builds after the other, in one clone, gets
+# what it asks for. The smallest program stands for all, and the smallest of the tests.
+build_follows_libcheck() {
+    local clone=$work/clone hidden=$work/pkgconfig dir
+    mkdir -p "$clone" "$hidden"
+    (cd "$top" && git ls-files -z --cached --others --exclude-standard |
+        tar --null --ignore-failed-read -T - -cf -) | tar -xf - -C "$clone"
+    pkg-config --variable pc_path pkg-config | tr : '\n' | while read -r dir; do
+        find "$dir" -maxdepth 1 -name '*.pc' ! -name check.pc -exec ln -sft "$hidden" {} + 2>/dev/null || true
+    done
+    PKG_CONFIG_LIBDIR=$hidden "$clone/scripts/build.sh" debug runfs_common &&
+        [ -z "$(find "$clone/build/debug" -name '*refuse_backing*.so')" ] &&
+        "$clone/scripts/build.sh" debug refuse_backing &&
+        [ -n "$(find "$clone/build/debug" -name '*refuse_backing*.so')" ] &&
+        PKG_CONFIG_LIBDIR=$hidden "$clone/scripts/build.sh" debug runfs_common
+}
+
+check "builds what libcheck allows, before and after it" build_follows_libcheck
 check "builds" builds_package
 check "holds its files" holds_files
 check "depends on what it needs" depends_on
