@@ -1,9 +1,10 @@
 /* What the commands share: messages and help. */
 #include "cli/command.h"
 
+#include "common/mem.h"
+#include "common/printable.h"
 #include "common/units.h"
 
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,12 +25,7 @@ static void print_line(const char *fmt, va_list ap)
 
     (void)vsnprintf(text, sizeof(text), fmt, ap);
     (void)fputs("runfs: ", stderr);
-    for (const char *s = text; *s; s++) {
-        if (iscntrl((unsigned char)*s))
-            (void)fprintf(stderr, "\\x%02x", (unsigned char)*s);
-        else
-            (void)fputc(*s, stderr);
-    }
+    printable_print(stderr, text);
     (void)fputc('\n', stderr);
 }
 
@@ -41,6 +37,19 @@ int command_failed(const char *fmt, ...)
     print_line(fmt, ap);
     va_end(ap);
     return EXIT_FAILED;
+}
+
+void command_say(const char *fmt, ...)
+{
+    auto_free char *text = NULL;
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vasprintf(&text, fmt, ap) < 0)
+        text = NULL;
+    va_end(ap);
+    printable_print(stdout, text ? text : "(out of memory)");
+    (void)putchar('\n');
 }
 
 int command_misused(const struct command *c, const char *fmt, ...)
@@ -55,29 +64,28 @@ int command_misused(const struct command *c, const char *fmt, ...)
     return EXIT_USAGE;
 }
 
-static void print_path(const char *path)
+/* The daemon's word, which another user's daemon may choose. */
+static void print_column(const char *text, int width)
 {
-    for (; *path; path++) {
-        if (iscntrl((unsigned char)*path))
-            (void)printf("\\x%02x", (unsigned char)*path);
-        else
-            (void)putchar(*path);
-    }
+    printable_print(stdout, text);
+    (void)printf("%*s ", width > (int)strlen(text) ? width - (int)strlen(text) : 0, "");
 }
 
 void command_print_pending(const struct cache_pending *p)
 {
     char size[FORMAT_SIZE_MAX];
 
-    (void)printf("%-9s %-8s %10s  ", p->state, p->kind, format_size(size, p->bytes));
-    print_path(p->path);
+    print_column(p->state, 9);
+    print_column(p->kind, 8);
+    (void)printf("%10s  ", format_size(size, p->bytes));
+    printable_print(stdout, p->path);
     if (p->path2) {
         (void)fputs(" -> ", stdout);
-        print_path(p->path2);
+        printable_print(stdout, p->path2);
     }
     if (p->error) {
         (void)fputs("  (", stdout);
-        print_path(p->error);
+        printable_print(stdout, p->error);
         (void)putchar(')');
     }
     (void)putchar('\n');

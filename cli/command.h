@@ -42,6 +42,9 @@ int command_failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int command_misused(const struct command *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* One line on stdout, whatever is in the texts. */
+void command_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 /* Prints one line of what is owed to the store. */
 void command_print_pending(const struct cache_pending *p);
 

@@ -99,7 +99,7 @@ static int upload(struct recovery *r, struct op *op)
     progress_end(&progress);
     cache_get_stats(r->cache, &s);
     if (!err && !s.dirty_files && !s.pending_ops && !s.kept_files) {
-        (void)printf("everything is in %s\n", r->store->url);
+        command_say("everything is in %s", r->store->url);
         return EXIT_OK;
     }
     (void)command_failed("not everything is in %s: %s", r->store->url,

@@ -55,17 +55,16 @@ static void print_cache(const json_t *status, const json_t *cache)
 {
     char used[FORMAT_SIZE_MAX], size[FORMAT_SIZE_MAX], room[FORMAT_SIZE_MAX];
 
-    (void)printf("cache         %s of %s in %s (%s free on the disk)\n",
-                 format_size(used, number_of(cache, "used_bytes")),
-                 format_size(size, number_of(cache, "size_bytes")),
-                 text_of(status, "cache_dir"),
-                 format_size(room, number_of(cache, "disk_free_bytes")));
+    command_say("cache         %s of %s in %s (%s free on the disk)",
+                format_size(used, number_of(cache, "used_bytes")),
+                format_size(size, number_of(cache, "size_bytes")), text_of(status, "cache_dir"),
+                format_size(room, number_of(cache, "disk_free_bytes")));
     (void)printf("files         %" PRIu64 " in the cache, %" PRIu64 " open, %" PRIu64
                  " pinned\n",
                  number_of(cache, "mirror_files"), number_of(cache, "open_handles"),
                  number_of(cache, "pinned_files"));
     if (*text_of(cache, "trouble"))
-        (void)printf("trouble       %s\n", text_of(cache, "trouble"));
+        command_say("trouble       %s", text_of(cache, "trouble"));
     if (json_is_true(json_object_get(cache, "copied")))
         (void)printf("copied        the cache was a copy of another directory at the mount\n");
     if (number_of(cache, "descriptors_refused"))
@@ -84,11 +83,11 @@ void report_status(const json_t *status)
     const json_t *error = json_object_get(status, "last_error");
     const json_t *read_error = json_object_get(status, "last_read_error");
 
-    (void)printf("store         %s%s\n", text_of(status, "store"),
-                 json_is_true(json_object_get(status, "read_only")) ? " (read-only)" : "");
-    (void)printf("mountpoint    %s, %s for %" PRIu64 " s, pid %" PRIu64 "\n",
-                 text_of(status, "mountpoint"), text_of(status, "state"),
-                 number_of(status, "uptime_seconds"), number_of(status, "pid"));
+    command_say("store         %s%s", text_of(status, "store"),
+                json_is_true(json_object_get(status, "read_only")) ? " (read-only)" : "");
+    command_say("mountpoint    %s, %s for %" PRIu64 " s, pid %" PRIu64,
+                text_of(status, "mountpoint"), text_of(status, "state"),
+                number_of(status, "uptime_seconds"), number_of(status, "pid"));
     print_queue(json_object_get(status, "queue"));
     print_transfer(json_object_get(status, "transfer"));
     print_cache(status, json_object_get(status, "cache"));
@@ -96,10 +95,10 @@ void report_status(const json_t *status)
                  number_of(requests, "requests"), number_of(requests, "failures"),
                  number_of(requests, "retries"));
     if (json_is_object(error))
-        (void)printf("last error    %s: %s\n", text_of(error, "errno"), text_of(error, "text"));
+        command_say("last error    %s: %s", text_of(error, "errno"), text_of(error, "text"));
     if (json_is_object(read_error))
-        (void)printf("last read     %s: %s\n", text_of(read_error, "errno"),
-                     text_of(read_error, "text"));
+        command_say("last read     %s: %s", text_of(read_error, "errno"),
+                    text_of(read_error, "text"));
 }
 
 void report_files(const json_t *status)

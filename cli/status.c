@@ -61,7 +61,9 @@ static int print_once(const struct status_request *r, const char *path)
     if (r->watch && isatty(STDOUT_FILENO))
         (void)fputs("\033[H\033[2J", stdout);
     if (r->json) {
-        (void)json_dumpf(status, stdout, r->watch ? JSON_COMPACT : JSON_INDENT(2));
+        /* ASCII: a name must not command the terminal. */
+        (void)json_dumpf(status, stdout,
+                         JSON_ENSURE_ASCII | (r->watch ? JSON_COMPACT : JSON_INDENT(2)));
         (void)putchar('\n');
     } else {
         report_status(status);

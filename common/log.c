@@ -1,6 +1,7 @@
 /* The log: one line per event, one write(2) per line, so that lines of threads don't mix. */
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/printable.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 #include <unistd.h>
 
 #define TEXT_MAX       4096
-#define LINE_MAX_BYTES (4 * TEXT_MAX + 64) /* every byte escaped, and the head */
+#define LINE_MAX_BYTES (PRINTABLE_MAX * TEXT_MAX + 64) /* every byte escaped, and the head */
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
@@ -68,27 +69,13 @@ static size_t log_head(char *line, size_t size, enum log_level level)
     return n < 0 ? 0 : (size_t)n;
 }
 
-/* C0, DEL, and C1 in its UTF-8 form, which some terminals obey too. */
-static bool log_must_escape(const unsigned char *p)
-{
-    return *p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0);
-}
-
 static size_t log_escape(char *to, const char *text)
 {
-    static const char hex[] = "0123456789abcdef";
     char *start = to;
+    size_t len;
 
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        if (!log_must_escape(p)) {
-            *to++ = (char)*p;
-            continue;
-        }
-        memcpy(to, "\\x", 2);
-        to[2] = hex[*p >> 4];
-        to[3] = hex[*p & 15];
-        to += 4;
-    }
+    while ((len = printable_next(to, &text)) > 0)
+        to += len;
     return (size_t)(to - start);
 }
 

@@ -10,6 +10,7 @@
 #include "common/op.h"
 #include "common/path.h"
 #include "common/pool.h"
+#include "common/printable.h"
 #include "common/siphash.h"
 #include "tests/lib/suite.h"
 
@@ -148,7 +149,8 @@ START_TEST(log_escapes_and_filters)
     ck_assert_int_eq(stat(path, &st), 0);
     ck_assert_int_eq(st.st_mode & 0777, 0600);
     read_file(path, text, sizeof(text));
-    ck_assert_ptr_nonnull(strstr(text, " info  name a\\x0ab\\x1b[31m\\x7f\\xc2\x9b\xc3\xa9\n"));
+    ck_assert_ptr_nonnull(
+        strstr(text, " info  name a\\x0ab\\x1b[31m\\x7f\\xc2\\x9b\xc3\xa9\n"));
     ck_assert_ptr_null(strstr(text, "not written"));
     ck_assert_ptr_nonnull(strstr(text, " debug written\n"));
 
@@ -604,6 +606,39 @@ START_TEST(siphash_of_the_vectors)
 }
 END_TEST
 
+/* What a terminal would obey, or show in another order, and what is no UTF-8. */
+START_TEST(printable_table)
+{
+    static const struct {
+        const char *text, *wanted;
+    } table[] = {
+        {"plain \\x1b", "plain \\x1b"},
+        {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"},
+        {"a\nb\r\x1b[2J\x7f", "a\\x0ab\\x0d\\x1b[2J\\x7f"},
+        {"\xc2\x9b\xc2\x80\xc2\xa0", "\\xc2\\x9b\\xc2\\x80\xc2\xa0"},
+        {"\x9b"
+         "31m",
+         "\\x9b31m"},                                          /* C1 of Latin-1 */
+        {"\xe2\x80\xaegnp", "\\xe2\\x80\\xaegnp"},             /* right to left */
+        {"\xe2\x81\xa6\xd8\x9c", "\\xe2\\x81\\xa6\\xd8\\x9c"}, /* isolates, a mark */
+        {"\xe2\x80\xa8", "\\xe2\\x80\\xa8"},                   /* a line's end */
+        {"\xc0\x9b\xe0\x82\x9b", "\\xc0\\x9b\\xe0\\x82\\x9b"}, /* longer than need be */
+        {"\xed\xa0\x80\xf4\x90\x80\x80", "\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80"},
+        {"\xe2\x82", "\\xe2\\x82"}, /* cut off */
+        {"\xe2\x82z\xff", "\\xe2\\x82z\\xff"},
+    };
+    const char *text = table[_i].text;
+    char shown[200];
+    size_t n, len = 0;
+
+    while ((n = printable_next(shown + len, &text)) > 0)
+        len += n;
+    shown[len] = '\0';
+    ck_assert_str_eq(shown, table[_i].wanted);
+    ck_assert_int_eq(*text, '\0');
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("common");
@@ -621,6 +656,7 @@ int main(void)
     tcase_add_test(t, op_end_keeps_the_reason);
     tcase_add_test(t, err_table);
     tcase_add_test(t, log_escapes_and_filters);
+    tcase_add_loop_test(t, printable_table, 0, 12);
     tcase_add_loop_test(t, lock_mistakes_abort, 0, 3);
     tcase_add_test(t, lock_wait_has_a_limit);
     tcase_add_test(t, pool_runs_everything);
