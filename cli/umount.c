@@ -20,17 +20,34 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define USERS_MAX 4096
-
-static int refuse_users(const char *mountpoint, dev_t dev)
+/* Those that could not be looked at are told when it was waited for them, or when there must be
+ * a user among them. */
+static void tell_passed_over(const char *mountpoint, const struct mount_users *users, bool busy)
 {
-    auto_buf struct buf names = BUF_INIT(USERS_MAX);
-    unsigned n = mount_users(dev, &names);
+    if (users->stuck || (busy && users->passed_over))
+        (void)command_failed(
+            "%s: whether %u process%s that wait%s in the kernel use%s it can't "
+            "be seen: %s",
+            mountpoint, users->passed_over, users->passed_over == 1 ? "" : "es",
+            users->passed_over == 1 ? "s" : "", users->passed_over == 1 ? "s" : "",
+            users->passed_names.data ? users->passed_names.data : "");
+}
 
-    if (n == 0)
-        return EXIT_OK;
-    return command_failed("%s is in use by %u process%s: %s", mountpoint, n, n == 1 ? "" : "es",
-                          names.data ? names.data : "");
+/* `busy`: the kernel says that there is a user. */
+static int refuse_users(const char *mountpoint, dev_t dev, bool busy)
+{
+    struct mount_users users;
+    int code = EXIT_OK;
+
+    mount_users_find("/proc", dev, USERS_PATIENCE_MS, &users);
+    if (users.count)
+        code = command_failed("%s is in use by %u process%s: %s", mountpoint, users.count,
+                              users.count == 1 ? "" : "es",
+                              users.names.data ? users.names.data : "");
+    else
+        tell_passed_over(mountpoint, &users, busy);
+    mount_users_release(&users);
+    return code;
 }
 
 /* Prints what the cache still owes the store. */
@@ -130,7 +147,7 @@ static int unmount_and_wait(struct client *c, dev_t dev, int64_t timeout_ns)
     if (client_ask_wait(c, &op))
         return command_failed("%s: %s", c->mountpoint, op.why);
     err = mountpoint_unmount(c->mountpoint, false, &op);
-    if (err == -EBUSY && refuse_users(c->mountpoint, dev) != EXIT_OK)
+    if (err == -EBUSY && refuse_users(c->mountpoint, dev, true) != EXIT_OK)
         return EXIT_FAILED;
     return err ? command_failed("%s", op.why) : await_end(c, pidfd, timeout_ns);
 }
@@ -170,7 +187,7 @@ static int umount_live(struct client *c, const char *path, int64_t timeout_ns)
     int code = check_root(c, path, &dev);
 
     if (code == EXIT_OK)
-        code = refuse_users(c->mountpoint, dev);
+        code = refuse_users(c->mountpoint, dev, false);
     if (code == EXIT_OK)
         code = drain(c, timeout_ns);
     if (code == EXIT_OK)

@@ -6,9 +6,23 @@
 
 #include <sys/types.h>
 
-/* Appends "1234 (python3), 5678 (bash)" for the processes that have a file, a working directory
- * or a mapping on the device; at most 20 are named. Asks the mount nothing. Returns how many
- * there are, those that /proc hides from the caller not counted. */
-unsigned mount_users(dev_t dev, struct buf *names);
+#define USERS_MAX 4096
+
+/* How long one process may keep the search. */
+#define USERS_PATIENCE_MS 1000
+
+struct mount_users {
+    unsigned count;          /* those that /proc hides from the caller not counted */
+    struct buf names;        /* "1234 (python3), 5678 (bash)", at most 20 of them */
+    unsigned passed_over;    /* whose mappings nobody could look at: they wait in the kernel */
+    struct buf passed_names; /* the same of these; not of all when there are many */
+    unsigned stuck;          /* of these: how many were waited for in vain */
+};
+
+/* Finds the processes that have a file, a working directory or a mapping on the device, by the
+ * /proc at `root`. Asks the mount nothing. It waits for a process that is stuck in the kernel
+ * no longer than told, and for five of them at most. */
+void mount_users_find(const char *root, dev_t dev, int patience_ms, struct mount_users *ret);
+void mount_users_release(struct mount_users *users);
 
 #endif
