@@ -23,6 +23,7 @@
 #include "fuse/fs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -230,7 +231,7 @@ static int open_log(struct mount *m, bool foreground, struct op *op)
         path = NULL;
         return op_fail(op, -ENOMEM, "out of memory");
     }
-    err = log_to_file(path);
+    err = log_to_file(AT_FDCWD, path);
     m->log_open = !err;
     return err ? op_fail(op, err, "cannot write %s: %s", path, strerror(-err)) : 0;
 }

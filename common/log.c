@@ -1,15 +1,20 @@
-/* The log: one line per event, one write(2) per line, so that lines of threads don't mix. */
+/* The log: one line per event, one write(2) per line, so that lines of threads don't mix. A
+ * file that has grown to its limit becomes NAME.1, in place of the former one, and is begun
+ * anew. */
 #include "common/log.h"
+#include "common/lock.h"
 #include "common/mem.h"
 #include "common/printable.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +25,16 @@ static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 static atomic_int log_max_level = LOG_LEVEL_INFO;
 static atomic_int log_fd = STDERR_FILENO;
+
+/* What has grown to LOG_FILE_MAX. Writers count without the lock, which only he takes who
+ * begins the file anew; what is no regular file never gets there. */
+static struct {
+    atomic_llong bytes;
+    struct mutex lock;
+    int dir; /* AT_FDCWD or our own; the rest of the struct is under the lock */
+    char name[PATH_MAX];
+    char former[PATH_MAX + 2];
+} log_file = {.bytes = LLONG_MIN, .lock = {.m = PTHREAD_MUTEX_INITIALIZER}, .dir = AT_FDCWD};
 
 void log_set_level(enum log_level level)
 {
@@ -37,22 +52,116 @@ int log_level_parse(const char *name, enum log_level *ret_level)
     return -EINVAL;
 }
 
-int log_to_file(const char *path)
+static int log_open(int dir, const char *name)
 {
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
-    if (fd < 0)
-        return -errno;
+    int fd = openat(dir, name,
+                    O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0600);
 
-    /* A writer may be using the first log file's number just now: dup3() swaps what stands
-     * behind it, so no line can go to a descriptor that was closed and reused. */
-    int old = atomic_load(&log_fd);
+    return fd < 0 ? -errno : fd;
+}
+
+/* A writer may be using the log's number just now: dup3() swaps what stands behind it, so no
+ * line can go to a descriptor that was closed and reused. Takes `fd`. */
+static int log_switch(int fd)
+{
+    int old = atomic_load(&log_fd), err;
+
     if (old == STDERR_FILENO) {
         atomic_store(&log_fd, fd);
         return 0;
     }
-    int r = dup3(fd, old, O_CLOEXEC) < 0 ? -errno : 0;
+    err = dup3(fd, old, O_CLOEXEC) < 0 ? -errno : 0;
     (void)close(fd);
-    return r;
+    return err;
+}
+
+/* What stands under the name may have been moved or replaced by others: that is not ours to
+ * move. */
+static bool log_is_ours_locked(void) REQUIRES(&log_file.lock);
+static bool log_is_ours_locked(void)
+{
+    struct stat named, open;
+
+    return !fstatat(log_file.dir, log_file.name, &named, AT_SYMLINK_NOFOLLOW) &&
+           !fstat(atomic_load(&log_fd), &open) && named.st_dev == open.st_dev &&
+           named.st_ino == open.st_ino;
+}
+
+/* Whoever is writing a line just now writes it into the former file. What fails is tried again
+ * after as many bytes; the log goes on where it was. */
+static void log_begin_anew_locked(void) REQUIRES(&log_file.lock);
+static void log_begin_anew_locked(void)
+{
+    bool moved = false;
+    struct stat st;
+    int fd;
+
+    atomic_store(&log_file.bytes, 0);
+    if (log_is_ours_locked()) {
+        moved = !renameat(log_file.dir, log_file.name, log_file.dir, log_file.former);
+        if (!moved)
+            return;
+    }
+    fd = log_open(log_file.dir, log_file.name);
+    if (fd < 0) {
+        if (moved)
+            (void)renameat(log_file.dir, log_file.former, log_file.dir, log_file.name);
+        return;
+    }
+    if (!fstat(fd, &st))
+        atomic_fetch_add(&log_file.bytes, st.st_size);
+    (void)log_switch(fd);
+}
+
+static void log_written(ssize_t n)
+{
+    if (n <= 0 || atomic_fetch_add(&log_file.bytes, n) + n < LOG_FILE_MAX)
+        return;
+    mutex_lock(&log_file.lock);
+    if (atomic_load(&log_file.bytes) >= LOG_FILE_MAX)
+        log_begin_anew_locked();
+    mutex_unlock(&log_file.lock);
+}
+
+/* Remembers where the file is, and how far from its limit. */
+static int log_note_locked(int dir, const char *name, int fd) REQUIRES(&log_file.lock);
+static int log_note_locked(int dir, const char *name, int fd)
+{
+    auto_close int own = -1;
+    struct stat st;
+
+    if (strlen(name) >= sizeof(log_file.name))
+        return -ENAMETOOLONG;
+    if (fstat(fd, &st))
+        return -errno;
+    if (dir != AT_FDCWD) {
+        own = fcntl(dir, F_DUPFD_CLOEXEC, 0);
+        if (own < 0)
+            return -errno;
+    }
+    if (log_file.dir != AT_FDCWD)
+        (void)close(log_file.dir);
+    log_file.dir = dir == AT_FDCWD ? dir : take_fd(own);
+    (void)snprintf(log_file.name, sizeof(log_file.name), "%s", name);
+    (void)snprintf(log_file.former, sizeof(log_file.former), "%s.1", name);
+    atomic_store(&log_file.bytes, S_ISREG(st.st_mode) ? st.st_size : LLONG_MIN);
+    return 0;
+}
+
+int log_to_file(int dir, const char *name)
+{
+    int fd = log_open(dir, name), err;
+
+    if (fd < 0)
+        return fd;
+    mutex_lock(&log_file.lock);
+    err = log_note_locked(dir, name, fd);
+    if (err)
+        (void)close(fd);
+    else
+        err = log_switch(fd);
+    mutex_unlock(&log_file.lock);
+    return err;
 }
 
 static size_t log_head(char *line, size_t size, enum log_level level)
@@ -96,7 +205,6 @@ void log_line(enum log_level level, const char *fmt, ...)
     len += log_escape(line + len, text);
     line[len++] = '\n';
     /* Nothing can be done about a log that can't be written, and nobody could be told. */
-    ssize_t n = write(atomic_load(&log_fd), line, len);
-    (void)n;
+    log_written(write(atomic_load(&log_fd), line, len));
     errno = saved;
 }

@@ -8,8 +8,14 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBU
 void log_set_level(enum log_level level);
 /* -EINVAL for a name other than error, warn, info, debug. */
 int log_level_parse(const char *name, enum log_level *ret_level);
-/* Redirects the log to a file (appends, 0600). 0 or -errno; the old target stays on failure. */
-int log_to_file(const char *path);
+
+/* A file grows to this size; then it becomes NAME.1, replacing the one before, and starts
+ * again. */
+#define LOG_FILE_MAX (16LL << 20) /* bytes */
+
+/* Redirects the log to a file (appends, 0600; no symbolic link) below `dir`, which is borrowed
+ * and may be AT_FDCWD. 0 or -errno; the old target stays on failure. */
+int log_to_file(int dir, const char *name);
 
 /* Control characters in the arguments are written as \xNN: a hostile name can't forge a line.
  */

@@ -135,9 +135,9 @@ START_TEST(log_escapes_and_filters)
 
     ck_assert_int_ge(fd, 0);
     close(fd);
-    ck_assert_int_eq(log_to_file("/nonexistent/log"), -ENOENT);
+    ck_assert_int_eq(log_to_file(AT_FDCWD, "/nonexistent/log"), -ENOENT);
     unlink(path);
-    ck_assert_int_eq(log_to_file(path), 0);
+    ck_assert_int_eq(log_to_file(AT_FDCWD, path), 0);
     log_info("name %s", "a\nb\x1b[31m\x7f\xc2\x9b\xc3\xa9");
     log_debug("not written");
     ck_assert_int_eq(log_level_parse("debug", &level), 0);
@@ -154,8 +154,102 @@ START_TEST(log_escapes_and_filters)
     ck_assert_ptr_null(strstr(text, "not written"));
     ck_assert_ptr_nonnull(strstr(text, " debug written\n"));
 
-    ck_assert_int_eq(log_to_file("/dev/stderr"), 0); /* the second redirection */
     unlink(path);
+    ck_assert_int_eq(log_to_file(AT_FDCWD, path), 0); /* the second redirection */
+    log_info("again");
+    read_file(path, text, sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, " info  again\n"));
+    unlink(path);
+}
+END_TEST
+
+enum { LOGGERS = 4, LOGGED = 5000 };
+#define SLACK (1 << 16) /* what threads write while a file is begun anew */
+
+/* Each line carries its thread and its number; together they are larger than a file may be, and
+ * smaller than two. */
+static void *log_many(void *arg)
+{
+    char filler[1000];
+
+    memset(filler, '.', sizeof(filler));
+    for (int i = 0; i < LOGGED; i++)
+        log_info("%.*s=%d %d=", (int)sizeof(filler), filler, *(const int *)arg, i);
+    return NULL;
+}
+
+/* The lines of the file that nobody had seen; -1 when one is torn or comes twice. */
+static int lines_of(int dir, const char *name, bool seen[LOGGERS][LOGGED])
+{
+    int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW), n = 0, thread, number;
+    char line[2000];
+    FILE *f;
+
+    ck_assert_int_ge(fd, 0);
+    f = fdopen(fd, "r");
+    ck_assert_ptr_nonnull(f);
+    for (; fgets(line, sizeof(line), f); n++) {
+        char *end = strchr(line, '=');
+
+        if (!end || sscanf(end, "=%d %d=\n", &thread, &number) != 2 || seen[thread][number])
+            return -1;
+        seen[thread][number] = true;
+    }
+    fclose(f);
+    return n;
+}
+
+static off_t size_of(int dir, const char *name)
+{
+    struct stat st;
+
+    ck_assert_int_eq(fstatat(dir, name, &st, 0), 0);
+    ck_assert_int_eq(st.st_mode & 0777, 0600);
+    return st.st_size;
+}
+
+START_TEST(log_begins_anew_at_its_limit)
+{
+    static bool seen[LOGGERS][LOGGED];
+    char path[] = "/tmp/runfs-test-log-XXXXXX";
+    int numbers[LOGGERS], dir;
+    pthread_t threads[LOGGERS];
+
+    ck_assert_ptr_nonnull(mkdtemp(path));
+    dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ck_assert_int_eq(log_to_file(dir, "log"), 0);
+    for (int i = 0; i < LOGGERS; i++) {
+        numbers[i] = i;
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, log_many, &numbers[i]), 0);
+    }
+    for (int i = 0; i < LOGGERS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_int_eq(lines_of(dir, "log", seen) + lines_of(dir, "log.1", seen),
+                     LOGGERS * LOGGED);
+    ck_assert_int_ge(size_of(dir, "log.1"), LOG_FILE_MAX);
+    ck_assert_int_lt(size_of(dir, "log.1"), LOG_FILE_MAX + SLACK);
+
+    /* What others moved away stays where they put it. */
+    ck_assert_int_eq(renameat(dir, "log", dir, "aside"), 0);
+    (void)log_many(&numbers[0]);
+    (void)log_many(&numbers[0]);
+    (void)log_many(&numbers[0]);
+    ck_assert_int_ge(size_of(dir, "aside"), LOG_FILE_MAX - SLACK);
+    ck_assert_int_gt(size_of(dir, "log"), 0);
+    ck_assert_int_ge(size_of(dir, "log.1"), LOG_FILE_MAX);
+
+    /* It can't be moved: it goes on where it is. */
+    ck_assert_int_eq(unlinkat(dir, "log.1", 0), 0);
+    ck_assert_int_eq(mkdirat(dir, "log.1", 0700), 0);
+    for (int i = 0; i < LOGGERS; i++)
+        (void)log_many(&numbers[0]);
+    ck_assert_int_ge(size_of(dir, "log"), LOG_FILE_MAX - SLACK);
+
+    ck_assert_int_eq(unlinkat(dir, "log", 0), 0);
+    ck_assert_int_eq(unlinkat(dir, "aside", 0), 0);
+    ck_assert_int_eq(unlinkat(dir, "log.1", AT_REMOVEDIR), 0);
+    ck_assert_int_eq(rmdir(path), 0);
+    close(dir);
 }
 END_TEST
 
@@ -657,6 +751,7 @@ int main(void)
     tcase_add_test(t, err_table);
     tcase_add_test(t, log_escapes_and_filters);
     tcase_add_loop_test(t, printable_table, 0, 12);
+    tcase_add_test(t, log_begins_anew_at_its_limit);
     tcase_add_loop_test(t, lock_mistakes_abort, 0, 3);
     tcase_add_test(t, lock_wait_has_a_limit);
     tcase_add_test(t, pool_runs_everything);

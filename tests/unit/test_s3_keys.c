@@ -10,6 +10,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -160,7 +161,7 @@ START_TEST(no_secret_is_logged)
 
     ck_assert_int_ge(fd, 0);
     log_set_level(LOG_LEVEL_DEBUG);
-    ck_assert_int_eq(log_to_file(path), 0);
+    ck_assert_int_eq(log_to_file(AT_FDCWD, path), 0);
     open_store(given, 3, script, ARRAY_SIZE(script));
     store_close(store);
     (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%u", scripted_port(server));
