@@ -189,23 +189,38 @@ static int keys_of(const struct sts *c, const struct http_answer *a, struct op *
     return 0;
 }
 
-/* True when STS has another time than the one that was signed with; then that is known. */
-static bool adopt_clock(struct aws_fetch *f, const struct http_answer *a)
+/* What STS answers to who signs for a wrong time. */
+static bool may_blame_clock(const struct http_answer *a)
+{
+    static const char *const codes[] = {"SignatureDoesNotMatch", "RequestExpired",
+                                        "RequestTimeTooSkewed", "InvalidSignatureException"};
+    auto_free char *code = NULL;
+
+    (void)s3_xml_text(a->body.data, a->body.len, "ErrorResponse/Error/Code", &code);
+    for (size_t i = 0; code && i < ARRAY_SIZE(codes); i++)
+        if (strcmp(code, codes[i]) == 0)
+            return true;
+    return false;
+}
+
+/* True when STS has another time than *skew_ns made of ours; then that is in it. No time is
+ * taken that is far from ours (s3_request.c). */
+static bool try_clock(const struct http_answer *a, int64_t *skew_ns)
 {
     int64_t skew = a->status ? http_clock_skew_ns(a) : 0;
-    int64_t change =
-        skew > f->clock_skew_ns ? skew - f->clock_skew_ns : f->clock_skew_ns - skew;
+    int64_t change = skew > *skew_ns ? skew - *skew_ns : *skew_ns - skew;
 
-    if (change < CLOCK_SKEW_SEEN)
+    if (change < CLOCK_SKEW_SEEN || skew > HTTP_SKEW_TAKEN || skew < -HTTP_SKEW_TAKEN ||
+        !may_blame_clock(a))
         return false;
-    f->clock_skew_ns = skew;
+    *skew_ns = skew;
     return true;
 }
 
 /* *again says whether a wrong clock may be corrected, and after it whether it was: then the
  * request has to be signed again. */
-static int post(struct aws_fetch *f, struct op *op, struct sts *c, struct aws_keys *ret,
-                bool *again)
+static int post(struct aws_fetch *f, struct op *op, struct sts *c, int64_t *skew_ns,
+                struct aws_keys *ret, bool *again)
 {
     auto_aws_answer struct http_answer answer = {0};
     char url[2 * S3_HOST_MAX + 16];
@@ -224,9 +239,11 @@ static int post(struct aws_fetch *f, struct op *op, struct sts *c, struct aws_ke
                    c->path);
     mem_source_init(&body, c->form.data, c->form.len);
     err = aws_request_run(f, op, &req, &answer);
-    if (!err)
+    if (!err) {
+        f->clock_skew_ns = *skew_ns; /* what it was signed with is right */
         return keys_of(c, &answer, op, ret);
-    *again = may && (err == -EACCES || err == -EINVAL) && adopt_clock(f, &answer);
+    }
+    *again = may && (err == -EACCES || err == -EINVAL) && try_clock(&answer, skew_ns);
     return *again ? err : refused(c, &answer, err, op);
 }
 
@@ -234,6 +251,7 @@ static int post(struct aws_fetch *f, struct op *op, struct sts *c, struct aws_ke
 static int call(struct aws_fetch *f, struct op *op, struct sts *c,
                 const struct aws_keys *source, const char *token, struct aws_keys *ret)
 {
+    int64_t skew_ns = f->clock_skew_ns;
     int err = place(c, op);
 
     if (err)
@@ -245,10 +263,10 @@ static int call(struct aws_fetch *f, struct op *op, struct sts *c,
         release_lines(c);
         err = add_line(c, "content-type", FORM_TYPE);
         if (!err && source)
-            err = sign(c, source, clock_real_ns() + f->clock_skew_ns);
+            err = sign(c, source, clock_real_ns() + skew_ns);
         if (err)
             break;
-        err = post(f, op, c, ret, &again);
+        err = post(f, op, c, &skew_ns, ret, &again);
         if (!again)
             return err;
         err = 0;

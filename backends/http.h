@@ -13,8 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HTTP_HEADERS_MAX      (64 * 1024) /* bytes of all headers of one answer */
-#define HTTP_HEADER_COUNT_MAX 200         /* headers of one answer */
+#define HTTP_HEADERS_MAX      (64 * 1024)              /* bytes of all headers of one answer */
+#define HTTP_HEADER_COUNT_MAX 200                      /* headers of one answer */
+#define HTTP_SKEW_TAKEN       (24 * 3600 * NS_PER_SEC) /* nobody's clock is so far off */
 #define HTTP_ERROR_BODY_MAX   (64 * 1024) /* bytes of the body of an answer other than 2xx */
 
 struct http;

@@ -2,9 +2,11 @@
 #include "backends/s3.h"
 
 #include "backends/s3_attrs.h"
+#include "common/log.h"
 #include "common/mem.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -149,7 +151,7 @@ static int prepare_url(struct s3 *s, const struct s3_request *r, struct prepared
                     p->path.data, r->query.n ? "?" : "", p->query.data ? p->query.data : "");
 }
 
-static int sign(struct s3 *s, const struct s3_request *r, struct prepared *p)
+static int sign(struct s3 *s, const struct s3_request *r, int64_t skew_ns, struct prepared *p)
 {
     const char *hash = r->payload_hash;
     struct s3_signer signer = {.access_key = p->keys.access_key,
@@ -165,7 +167,7 @@ static int sign(struct s3 *s, const struct s3_request *r, struct prepared *p)
         return 0;
     if (!hash)
         hash = r->body && r->body->size ? S3_UNSIGNED_PAYLOAD : S3_EMPTY_HASH;
-    s3_format_date(p->date, clock_real_ns() + atomic_load(&s->clock_skew_ns));
+    s3_format_date(p->date, clock_real_ns() + skew_ns);
     s3_fields_add(&p->headers, "host", p->host);
     s3_fields_add(&p->headers, "x-amz-content-sha256", hash);
     s3_fields_add(&p->headers, "x-amz-date", p->date);
@@ -202,7 +204,8 @@ static int prepare_lines(struct prepared *p)
     return err;
 }
 
-static int prepare(struct s3 *s, const struct s3_request *r, struct prepared *p)
+static int prepare(struct s3 *s, const struct s3_request *r, int64_t skew_ns,
+                   struct prepared *p)
 {
     int err = r->headers.err ? r->headers.err : r->query.err;
 
@@ -220,15 +223,21 @@ static int prepare(struct s3 *s, const struct s3_request *r, struct prepared *p)
     if (!err)
         err = p->headers.err;
     if (!err)
-        err = sign(s, r, p);
+        err = sign(s, r, skew_ns, p);
     return err ? err : prepare_lines(p);
 }
 
-/* What a request was signed with: the server may know better. */
+/* What a request is signed with: the server may know better. */
 struct signature {
     char region[S3_REGION_MAX];
     struct aws_keys keys;
+    int64_t skew_ns; /* the server's clock less ours; set before it is sent */
 };
+
+static struct signature signature_init(struct s3 *s)
+{
+    return (struct signature){.skew_ns = atomic_load(&s->clock_skew_ns)};
+}
 
 /* Fails with the request's name before the text that is in op->why. */
 static int fail_below(struct s3 *s, struct op *op, const struct s3_request *r, int err)
@@ -240,8 +249,7 @@ static int fail_below(struct s3 *s, struct op *op, const struct s3_request *r, i
 }
 
 /* Sends it once. What http_run() says, its text with the request's name before it. */
-static int send_once(struct s3 *s, struct op *op, struct s3_request *r,
-                     struct signature *ret_signed)
+static int send_once(struct s3 *s, struct op *op, struct s3_request *r, struct signature *with)
 {
     struct prepared p = {.path = BUF_INIT(URL_MAX),
                          .query = BUF_INIT(URL_MAX),
@@ -258,7 +266,7 @@ static int send_once(struct s3 *s, struct op *op, struct s3_request *r,
     http_answer_release(&r->answer);
     if (err)
         return fail_below(s, op, r, err);
-    err = prepare(s, r, &p);
+    err = prepare(s, r, with->skew_ns, &p);
     if (err) {
         prepared_release(&p);
         return s3_fail(s, op, r, err == -EFBIG ? -ENAMETOOLONG : err,
@@ -268,9 +276,9 @@ static int send_once(struct s3 *s, struct op *op, struct s3_request *r,
     http.headers = (const char *const *)p.lines;
     http.n_headers = p.n_lines;
     err = http_run(s->http, op, &http, &r->answer);
-    memcpy(ret_signed->region, p.region, sizeof(p.region));
-    aws_keys_release(&ret_signed->keys);
-    ret_signed->keys = p.keys;
+    memcpy(with->region, p.region, sizeof(p.region));
+    aws_keys_release(&with->keys);
+    with->keys = p.keys;
     p.keys = (struct aws_keys){0};
     prepared_release(&p);
     return err ? fail_below(s, op, r, err) : 0;
@@ -414,9 +422,10 @@ static void tell_skew(const struct s3_request *r, int err, char ret[64])
 
     ret[0] = '\0';
     if (err == -EACCES && (skew > CLOCK_SKEW_SEEN || skew < -CLOCK_SKEW_SEEN))
-        (void)snprintf(ret, 64, "; the clock here is %lld min %s",
+        (void)snprintf(ret, 64, "; the clock here is %lld min %s%s",
                        (long long)((skew < 0 ? -skew : skew) / NS_PER_SEC / 60),
-                       skew < 0 ? "ahead" : "behind");
+                       skew < 0 ? "ahead" : "behind",
+                       skew > HTTP_SKEW_TAKEN || skew < -HTTP_SKEW_TAKEN ? ": set it" : "");
 }
 
 static int fail_answer(struct s3 *s, struct op *op, const struct s3_request *r, int err)
@@ -453,7 +462,7 @@ static bool region_is_settled(struct s3 *s)
 static void ask_region(struct s3 *s, const struct op *op, struct s3_request *r)
 {
     auto_request struct s3_request head = {.what = "region", .method = "HEAD"};
-    struct signature used = {.region = ""};
+    struct signature used = signature_init(s);
     struct op own = *op;
 
     if (!send_once(s, &own, &head, &used)) {
@@ -485,20 +494,62 @@ static bool adopt_region(struct s3 *s, const struct op *op, struct s3_request *r
     return again;
 }
 
-/* True when the server's clock differs from the one that was signed with and that is now known.
- * The answer to a HEAD has no code: its date says it. */
-static bool adopt_clock(struct s3 *s, const struct s3_request *r)
+static int64_t distance(int64_t a, int64_t b)
 {
-    int64_t skew = http_clock_skew_ns(&r->answer), known = atomic_load(&s->clock_skew_ns);
-    int64_t change = skew > known ? skew - known : known - skew;
+    return a > b ? a - b : b - a;
+}
 
-    if (strcmp(r->error.code, "RequestTimeTooSkewed") != 0 &&
-        (r->error.code[0] || r->answer.status != 403 || change < CLOCK_SKEW_SEEN))
+static bool blames_clock(const struct s3_request *r)
+{
+    return strcmp(r->error.code, "RequestTimeTooSkewed") == 0;
+}
+
+/* The answer to a HEAD has no code: where its date makes the clock a suspect, the bucket is
+ * asked in a way that has one. True when that is it; *ret is the server's clock less ours. */
+static bool ask_clock(struct s3 *s, const struct op *op, const struct signature *used,
+                      int64_t *ret)
+{
+    auto_request struct s3_request get = {.what = "clock", .method = "GET"};
+    struct signature own_used = {.skew_ns = used->skew_ns};
+    struct op own = *op;
+    bool blamed = false;
+
+    s3_fields_add(&get.query, "list-type", "2");
+    s3_fields_add(&get.query, "max-keys", "0");
+    if (!send_once(s, &own, &get, &own_used) && judge(&get)) {
+        blamed = blames_clock(&get);
+        *ret = http_clock_skew_ns(&get.answer);
+    }
+    aws_keys_release(&own_used.keys);
+    return blamed;
+}
+
+/* True when the server says that the time is wrong which was signed with, and tells another:
+ * the next attempt is signed with that. Only its success makes it the clock of the store, and
+ * no date is taken that is far from ours: what is signed for a time to come can be kept by who
+ * sees it, and be sent again then. */
+static bool try_clock(struct s3 *s, const struct op *op, const struct s3_request *r,
+                      struct signature *used)
+{
+    int64_t skew = http_clock_skew_ns(&r->answer);
+    bool suspect = !r->error.code[0] && r->answer.status == 403 &&
+                   strcmp(r->method, "HEAD") == 0 &&
+                   distance(skew, used->skew_ns) >= CLOCK_SKEW_SEEN;
+
+    if (s->anonymous || (!blames_clock(r) && !(suspect && ask_clock(s, op, used, &skew))) ||
+        distance(skew, used->skew_ns) < NS_PER_SEC * 2 || distance(skew, 0) > HTTP_SKEW_TAKEN)
         return false;
-    if (change < NS_PER_SEC * 2)
-        return false;
-    atomic_store(&s->clock_skew_ns, skew);
+    used->skew_ns = skew;
     return true;
+}
+
+/* A request succeeded: what it was signed with is right. */
+static void adopt_clock(struct s3 *s, int64_t skew_ns)
+{
+    if (atomic_exchange(&s->clock_skew_ns, skew_ns) != skew_ns)
+        log_warn("%s has another clock: requests are signed for %+" PRId64 " s from the time "
+                 "here",
+                 s->base.url, skew_ns / NS_PER_SEC);
 }
 
 /* Whether the answer is about the keys: 1 for certain, -1 when it may be (the answer to a HEAD
@@ -539,10 +590,10 @@ static bool adopt_keys(struct s3 *s, const struct op *op, struct s3_request *r,
 
 /* Whether something was learned from the failure *err, so that another attempt can do better.
  */
-static bool learn(struct s3 *s, struct op *op, struct s3_request *r,
-                  const struct signature *used, bool *dropped, int *err)
+static bool learn(struct s3 *s, struct op *op, struct s3_request *r, struct signature *used,
+                  bool *dropped, int *err)
 {
-    if (adopt_region(s, op, r, used->region) || adopt_clock(s, r) ||
+    if (adopt_region(s, op, r, used->region) || try_clock(s, op, r, used) ||
         adopt_keys(s, op, r, &used->keys))
         return true;
     if (*dropped || !s3_checksum_refused(r))
@@ -554,7 +605,8 @@ static bool learn(struct s3 *s, struct op *op, struct s3_request *r,
 
 int s3_run(struct s3 *s, struct op *op, struct s3_request *r)
 {
-    struct signature used = {.region = ""};
+    struct signature used = signature_init(s);
+    const int64_t known_skew_ns = used.skew_ns;
     bool dropped = false;
     int err;
 
@@ -563,8 +615,11 @@ int s3_run(struct s3 *s, struct op *op, struct s3_request *r)
         if (err)
             break;
         err = judge(r);
-        if (!err)
+        if (!err) {
+            if (used.skew_ns != known_skew_ns)
+                adopt_clock(s, used.skew_ns);
             break;
+        }
         if (attempt == ATTEMPTS || !learn(s, op, r, &used, &dropped, &err)) {
             err = fail_answer(s, op, r, err);
             break;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REQUESTS_MAX    64
@@ -276,4 +277,23 @@ const char *scripted_request(struct scripted *s, size_t i)
         request = s->requests[i];
     pthread_mutex_unlock(&s->lock);
     return request;
+}
+
+void scripted_date(int64_t seconds, char ret[SCRIPTED_DATE])
+{
+    time_t then = time(NULL) + (time_t)seconds;
+    struct tm tm;
+
+    must(strftime(ret, SCRIPTED_DATE, "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&then, &tm)) > 0,
+         "strftime");
+}
+
+int64_t scripted_signed_minutes(struct scripted *s, size_t i)
+{
+    const char *at = strstr(scripted_request(s, i), "x-amz-date: ");
+    struct tm tm = {0};
+
+    must(at && strptime(at, "x-amz-date: %Y%m%dT%H%M%SZ", &tm), "a signed request");
+    int64_t seconds = (int64_t)(timegm(&tm) - time(NULL));
+    return (seconds + (seconds < 0 ? -30 : 30)) / 60;
 }

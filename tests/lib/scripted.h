@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct scripted_answer {
     const char *text;  /* all bytes, status line first; NULL: silence until the client goes */
@@ -28,5 +29,11 @@ size_t scripted_count(struct scripted *s);
 size_t scripted_connections(struct scripted *s);
 /* Request number i, head and body, until scripted_free(); "" when it did not come. */
 const char *scripted_request(struct scripted *s, size_t i);
+
+/* The date of an answer from so many seconds away. */
+#define SCRIPTED_DATE 64
+void scripted_date(int64_t seconds, char ret[SCRIPTED_DATE]);
+/* Whole minutes between our clock and the time that a request is signed for. */
+int64_t scripted_signed_minutes(struct scripted *s, size_t i);
 
 #endif

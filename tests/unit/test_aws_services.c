@@ -389,20 +389,48 @@ END_TEST
 
 /* ---- services in trouble ---- */
 
-START_TEST(the_clock_of_sts_is_adopted)
+/* What STS answers first, from so many seconds away; then it gives keys. */
+static int find_with_skew(int64_t seconds, const char *body)
 {
-    SERVE({.text = "HTTP/1.1 403 Forbidden\r\nDate: Fri, 01 Jan 2021 00:00:00 GMT\r\n"
-                   "Connection: close\r\n\r\n<ErrorResponse><Error><Code>SignatureDoesNotMatch"
-                   "</Code><Message>Signature expired</Message></Error></ErrorResponse>",
-           .close = true},
-          ROLE("R"));
+    static struct scripted_answer script[] = {{.close = true}, ROLE("R")};
+    static char text[512];
+    char date[SCRIPTED_DATE];
+
+    scripted_date(seconds, date);
+    (void)snprintf(text, sizeof(text),
+                   "HTTP/1.1 403 Forbidden\r\nDate: %s\r\nConnection: close\r\n\r\n%s", date,
+                   body);
+    script[0].text = text;
+    server = scripted_new(script, ARRAY_SIZE(script));
     point("AWS_ENDPOINT_URL_STS", "");
     write_file(".aws/config", "[default]\nrole_arn = r\nsource_profile = default\n"
                               "aws_access_key_id = AK0\naws_secret_access_key = SK0\n");
-    has_keys(find(), "R");
-    not_sent(0, "x-amz-date: 20210101T");
-    sent(1, "x-amz-date: 20210101T");
-    sent(1, "Credential=AK0/20210101/");
+    return find();
+}
+
+#define EXPIRED                                                                                \
+    "<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code><Message>Signature expired"       \
+    "</Message></Error></ErrorResponse>"
+
+START_TEST(the_clock_of_sts_is_adopted)
+{
+    has_keys(find_with_skew(-3 * 3600, EXPIRED), "R");
+    ck_assert_int_eq(scripted_signed_minutes(server, 0), 0);
+    ck_assert_int_eq(scripted_signed_minutes(server, 1), -180);
+}
+END_TEST
+
+START_TEST(a_bare_403_is_not_sts_clock)
+{
+    ck_assert_int_eq(find_with_skew(3 * 3600, ""), -EACCES);
+    ck_assert_uint_eq(scripted_count(server), 1);
+}
+END_TEST
+
+START_TEST(no_clock_of_sts_is_far_off)
+{
+    ck_assert_int_eq(find_with_skew(INT64_C(366) * 86400, EXPIRED), -EACCES);
+    ck_assert_uint_eq(scripted_count(server), 1);
 }
 END_TEST
 
@@ -581,6 +609,8 @@ int main(void)
     tcase_add_test(t, an_instance_in_trouble);
     tcase_add_test(t, nobody_answers_for_the_instance);
     tcase_add_test(t, the_clock_of_sts_is_adopted);
+    tcase_add_test(t, a_bare_403_is_not_sts_clock);
+    tcase_add_test(t, no_clock_of_sts_is_far_off);
     tcase_add_loop_test(t, a_service_in_trouble, 0, ARRAY_SIZE(troubles));
     tcase_add_test(t, many_threads_cause_one_request);
     tcase_add_test(t, keys_are_renewed_ahead_of_their_end);

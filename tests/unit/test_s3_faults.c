@@ -107,26 +107,98 @@ START_TEST(a_region_is_asked_for)
 }
 END_TEST
 
+#define SKEWED "<Error><Code>RequestTimeTooSkewed</Code></Error>"
+#define DENIED "<Error><Code>AccessDenied</Code></Error>"
+
+/* Answers of a server whose clock is so many seconds from ours; the first of status 403 each.
+ */
+static void start_skewed(const int64_t skews[], const char *const bodies[], size_t n,
+                         struct scripted_answer last)
+{
+    static char texts[4][256];
+    static struct scripted_answer answers[5];
+
+    for (size_t i = 0; i < n; i++) {
+        char date[SCRIPTED_DATE];
+        scripted_date(skews[i], date);
+        (void)snprintf(texts[i], sizeof(texts[i]),
+                       "HTTP/1.1 403 Forbidden\r\nConnection: close\r\nDate: %s\r\n\r\n%s",
+                       date, bodies[i]);
+        answers[i] = (struct scripted_answer){.text = texts[i], .close = true};
+    }
+    answers[n] = last;
+    server = scripted_new(answers, n + 1);
+    open_store("us-east-1");
+}
+
+static int64_t signed_minutes(size_t request)
+{
+    return scripted_signed_minutes(server, request);
+}
+
 START_TEST(the_clock_of_the_server_is_adopted)
 {
-    START(REST("403 Forbidden", "Date: Fri, 01 Jan 2021 00:00:00 GMT\r\n",
-               "<Error><Code>RequestTimeTooSkewed</Code></Error>"),
-          STORED);
+    start_skewed((const int64_t[]){-3 * 3600}, (const char *const[]){SKEWED}, 1,
+                 (struct scripted_answer)STORED);
     ck_assert_msg(put(NULL) == 0, "%s", op.why);
-    ck_assert_ptr_null(strstr(scripted_request(server, 0), "x-amz-date: 20210101T"));
-    ck_assert_ptr_nonnull(strstr(scripted_request(server, 1), "x-amz-date: 20210101T"));
+    ck_assert_int_eq(signed_minutes(0), 0);
+    ck_assert_int_eq(signed_minutes(1), -180);
+    (void)put(NULL);
+    ck_assert_int_eq(signed_minutes(2), -180);
 }
 END_TEST
 
-/* A HEAD is told no code. */
+/* A HEAD is told no code: another request is. */
 START_TEST(the_clock_is_learned_from_a_head)
 {
-    START(REST("403 Forbidden", "Date: Fri, 01 Jan 2021 00:00:00 GMT\r\n", ""), OK_OBJECT("a"),
-          REST("403 Forbidden", "Date: Fri, 01 Jan 2021 00:00:00 GMT\r\n", ""));
+    start_skewed((const int64_t[]){7200, 7200}, (const char *const[]){"", SKEWED}, 2,
+                 (struct scripted_answer)OK_OBJECT("a"));
     ck_assert_msg(stat_key("k") == 0, "%s", op.why);
-    ck_assert_ptr_nonnull(strstr(scripted_request(server, 1), "x-amz-date: 20210101T"));
-    ck_assert_int_eq(stat_key("k"), -EACCES); /* the clock is right now: it is not that */
+    ck_assert_ptr_nonnull(
+        strstr(scripted_request(server, 1), "GET /bkt?list-type=2&max-keys=0 "));
+    ck_assert_ptr_nonnull(strstr(scripted_request(server, 2), "HEAD /bkt/pre/k "));
+    ck_assert_int_eq(signed_minutes(1), 0);
+    ck_assert_int_eq(signed_minutes(2), 120);
+    (void)put(NULL);
+    ck_assert_int_eq(signed_minutes(3), 120);
+}
+END_TEST
+
+/* Anybody on the way can say 403. */
+START_TEST(a_bare_403_moves_no_clock)
+{
+    start_skewed((const int64_t[]){7200, 7200, 7200}, (const char *const[]){"", "", DENIED}, 3,
+                 (struct scripted_answer)STORED);
+    ck_assert_int_eq(put(NULL), -EACCES);
+    ck_assert_uint_eq(scripted_count(server), 1);
+    ck_assert_int_eq(stat_key("k"), -EACCES);
     ck_assert_uint_eq(scripted_count(server), 3);
+    ck_assert_msg(put(NULL) == 0, "%s", op.why);
+    ck_assert_int_eq(signed_minutes(3), 0);
+}
+END_TEST
+
+/* What is signed for next year is good next year. */
+START_TEST(no_clock_is_far_off)
+{
+    start_skewed((const int64_t[]){366 * 86400}, (const char *const[]){SKEWED}, 1,
+                 (struct scripted_answer)STORED);
+    ck_assert_int_eq(put(NULL), -EACCES);
+    ck_assert_msg(strstr(op.why, " min behind: set it"), "%s", op.why);
+    ck_assert_uint_eq(scripted_count(server), 1);
+    ck_assert_msg(put(NULL) == 0, "%s", op.why);
+    ck_assert_int_eq(signed_minutes(1), 0);
+}
+END_TEST
+
+START_TEST(a_clock_that_does_not_help_is_not_kept)
+{
+    start_skewed((const int64_t[]){-7200, 0}, (const char *const[]){SKEWED, DENIED}, 2,
+                 (struct scripted_answer)STORED);
+    ck_assert_int_eq(put(NULL), -EACCES);
+    ck_assert_int_eq(signed_minutes(1), -120);
+    ck_assert_msg(put(NULL) == 0, "%s", op.why);
+    ck_assert_int_eq(signed_minutes(2), 0);
 }
 END_TEST
 
@@ -1104,6 +1176,9 @@ static TCase *request_tests(void)
     tcase_add_test(t, a_region_is_asked_for);
     tcase_add_test(t, the_clock_of_the_server_is_adopted);
     tcase_add_test(t, the_clock_is_learned_from_a_head);
+    tcase_add_test(t, a_bare_403_moves_no_clock);
+    tcase_add_test(t, no_clock_is_far_off);
+    tcase_add_test(t, a_clock_that_does_not_help_is_not_kept);
     tcase_add_test(t, a_wrong_clock_is_named);
     tcase_add_test(t, a_pause_is_passed_on);
     tcase_add_test(t, reasons_name_all_but_secrets);
