@@ -437,6 +437,18 @@ static int on_start(void *arg, char *peer, char *own, int peer_port, int own_por
     return CURL_PREREQFUNC_OK;
 }
 
+/* What no line of a request or an answer may hold: for some reader it would end there, and the
+ * rest be another line. */
+static bool has_control(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if ((c < ' ' && c != '\t') || c == 0x7f)
+            return true;
+    }
+    return false;
+}
+
 static int add_header(struct http_answer *a, const char *name, size_t name_len,
                       const char *value, size_t len)
 {
@@ -449,10 +461,10 @@ static int add_header(struct http_answer *a, const char *name, size_t name_len,
         value++;
         len--;
     }
-    /* A bare CR would end a header's line for some, were it sent back with a copy. */
-    if (a->n_headers >= HTTP_HEADER_COUNT_MAX || memchr(value, '\0', len) ||
-        memchr(value, '\r', len) || memchr(name, '\0', name_len))
-        return -EPROTO;
+    if (has_control(name, name_len) || has_control(value, len))
+        return -EBADMSG;
+    if (a->n_headers >= HTTP_HEADER_COUNT_MAX)
+        return -E2BIG;
     for (size_t i = 0; i < name_len && !err; i++)
         err = buf_addc(&a->headers, (char)tolower((unsigned char)name[i]));
     if (!err)
@@ -463,7 +475,7 @@ static int add_header(struct http_answer *a, const char *name, size_t name_len,
         err = buf_add(&a->headers, "", 1);
     if (err) {
         a->headers.len = start;
-        return err == -EFBIG ? -EPROTO : err;
+        return err == -EFBIG ? -E2BIG : err;
     }
     a->n_headers++;
     return 0;
@@ -491,8 +503,12 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
         return len;
     err = add_header(a, line, (size_t)(colon - line), colon + 1,
                      len - (size_t)(colon + 1 - line));
+    if (err == -E2BIG)
+        err = op_fail(run->op, -EPROTO, "too many headers");
+    if (err == -EBADMSG)
+        err = op_fail(run->op, -EPROTO, "the answer has a control character in a header");
     if (err) {
-        (void)run_fail(run, err == -EPROTO ? op_fail(run->op, err, "too many headers") : err);
+        (void)run_fail(run, err);
         return 0;
     }
     return len;
@@ -570,6 +586,21 @@ static size_t on_receive(char *data, size_t size, size_t n, void *arg)
 
 /* --- one request --- */
 
+/* A key or an option with a line's end in it would become a header of its own. The text may be
+ * a secret: the header's name has to do. */
+static int check_request(struct run *run)
+{
+    const struct http_request *req = run->req;
+
+    if (has_control(req->url, strlen(req->url)) || strpbrk(req->url, " \t"))
+        return op_fail(run->op, -EINVAL, "the URL has a control character or a space");
+    for (size_t i = 0; i < req->n_headers; i++)
+        if (has_control(req->headers[i], strlen(req->headers[i])))
+            return op_fail(run->op, -EINVAL, "the header %.*s has a control character",
+                           (int)strcspn(req->headers[i], ":;\r\n"), req->headers[i]);
+    return 0;
+}
+
 static int make_headers(struct run *run)
 {
     /* No pause for "100 Continue", and no type that curl would invent. */
@@ -640,13 +671,18 @@ static void set_method(struct run *run)
     }
 }
 
+/* Whatever the machine's own configuration of OpenSSL still takes. Redirects are not followed;
+ * if ever they were, they led to nothing else. */
 static void set_protocols(CURL *easy, bool allow_plain)
 {
+    curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 #if LIBCURL_VERSION_NUM >= 0x075500
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, allow_plain ? "http,https" : "https");
+    curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "https");
 #else
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS,
                      allow_plain ? CURLPROTO_HTTP | CURLPROTO_HTTPS : CURLPROTO_HTTPS);
+    curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS, CURLPROTO_HTTPS);
 #endif
 }
 
@@ -813,6 +849,8 @@ int http_run(struct http *h, struct op *op, const struct http_request *req,
     *ret = (struct http_answer){.headers = BUF_INIT(HTTP_HEADERS_MAX),
                                 .body = BUF_INIT(req->body_max)};
     err = op_check(op);
+    if (!err)
+        err = check_request(&run);
     if (!err)
         err = make_headers(&run);
     if (!err)

@@ -4,6 +4,7 @@
 #include "tests/lib/scripted.h"
 #include "tests/lib/suite.h"
 
+#include <arpa/inet.h>
 #include <check.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define OK5 "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"e\"\r\n\r\nhello"
@@ -259,6 +261,10 @@ static const struct broken {
      -ECONNRESET},
     {{.text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", .close = true},
      -ECONNRESET},
+    {{.text = "HTTP/1.1 200 OK\r\nX-A: b\rX-C: d\r\nContent-Length: 0\r\n\r\n"}, -EPROTO},
+    {{.text = "HTTP/1.1 200 OK\r\nX-A\rX-C: d\r\nContent-Length: 0\r\n\r\n"}, -EPROTO},
+    {{.text = "HTTP/1.1 200 OK\r\nX-A: \x1b[2J\r\nContent-Length: 0\r\n\r\n"}, -EPROTO},
+    {{.text = "HTTP/1.1 200 OK\r\nX\x7f: a\r\nContent-Length: 0\r\n\r\n"}, -EPROTO},
     {{.text = NULL}, -ETIMEDOUT},
     {{.text = OK5, .stall_ms = 3000}, -ETIMEDOUT},
 };
@@ -273,6 +279,29 @@ START_TEST(a_broken_answer)
     ck_assert_msg(r == broken[_i].err, "%d, not %d: %s", r, broken[_i].err, op.why);
     ck_assert(op.why[0]);
     ck_assert(clock_mono_ns() - begun < 2500 * NS_PER_MS);
+}
+END_TEST
+
+static const struct {
+    const char *url, *header, *text;
+} not_sent[] = {
+    {"http://127.0.0.1:%u/x", "x-a: b\r\nx-c: d", "the header x-a has a control character"},
+    {"http://127.0.0.1:%u/x", "x-a: b\rx-c: d", "the header x-a has a control character"},
+    {"http://127.0.0.1:%u/x", "x-a\nx-c: secret", "the header x-a has a control character"},
+    {"http://127.0.0.1:%u/x HTTP/1.1\r\nx-c: d", "x-a: b", "the URL has a control character"},
+    {"http://127.0.0.1:%u/x y", "x-a: b", "the URL has a control character or a space"},
+};
+
+START_TEST(a_request_of_more_lines_is_not_sent)
+{
+    START({.text = OK5});
+    struct http_request req = {
+        .method = "GET", .url = url, .headers = &not_sent[_i].header, .n_headers = 1};
+
+    (void)snprintf(url, sizeof(url), not_sent[_i].url, scripted_port(server));
+    ck_assert_int_eq(http_run(http, &op, &req, &answer), -EINVAL);
+    ck_assert_msg(strstr(op.why, not_sent[_i].text) && !strstr(op.why, "secret"), "%s", op.why);
+    ck_assert_uint_eq(scripted_count(server), 0);
 }
 END_TEST
 
@@ -379,6 +408,31 @@ START_TEST(https_is_checked)
     ck_assert_int_eq(http_new(&strict, &op, &http), 0);
     (void)snprintf(url, sizeof(url), "http://127.0.0.1:%u/", scripted_port(server));
     ck_assert_int_eq(run("GET"), -EINVAL); /* plain http only when it was asked for */
+}
+END_TEST
+
+/* Also where this machine's configuration of OpenSSL takes older ones (main() sees to that). */
+START_TEST(tls_is_1_2_at_least)
+{
+    static const unsigned char both[] = {0x00, 0x2b, 0x00, 0x05, 0x04, 0x03, 0x04, 0x03, 0x03};
+    struct sockaddr_in addr = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(addr);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    unsigned char hello[2048];
+
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&addr, len), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&addr, &len), 0);
+    (void)snprintf(url, sizeof(url), "https://127.0.0.1:%u/", ntohs(addr.sin_port));
+    ck_assert_int_lt(run("GET"), 0); /* nobody answers its hello */
+    int fd = accept(listener, NULL, NULL);
+    ssize_t n = recv(fd, hello, sizeof(hello), 0);
+    ck_assert_int_gt(n, 0);
+    /* The extension supported_versions (RFC 8446, 4.2.1). */
+    ck_assert_ptr_nonnull(memmem(hello, (size_t)n, both, sizeof(both)));
+    (void)close(fd);
+    (void)close(listener);
 }
 END_TEST
 
@@ -569,11 +623,26 @@ START_TEST(threads_share_a_pool)
 }
 END_TEST
 
+/* An OpenSSL that would take any version. */
+static void be_lenient(void)
+{
+    static const char text[] = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\n"
+                               "system_default = any\n[any]\nMinProtocol = TLSv1\n"
+                               "CipherString = DEFAULT@SECLEVEL=0\n";
+    int fd = memfd_create("openssl.cnf", 0);
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (write(fd, text, sizeof(text) - 1) > 0)
+        setenv("OPENSSL_CONF", path, 1);
+}
+
 int main(void)
 {
     Suite *s = suite_create("http");
     TCase *t = tcase_create("http");
 
+    be_lenient();
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, a_get);
     tcase_add_test(t, connections_are_kept);
@@ -586,12 +655,14 @@ int main(void)
     tcase_add_test(t, a_sink_may_refuse);
     tcase_add_test(t, an_error_body_stays_out_of_the_sink);
     tcase_add_loop_test(t, a_broken_answer, 0, ARRAY_SIZE(broken));
+    tcase_add_loop_test(t, a_request_of_more_lines_is_not_sent, 0, ARRAY_SIZE(not_sent));
     tcase_add_test(t, too_many_headers);
     tcase_add_test(t, redirects_are_not_followed);
     tcase_add_test(t, an_early_refusal_of_an_upload_is_heard);
     tcase_add_test(t, sources_that_fail);
     tcase_add_test(t, nobody_listens);
     tcase_add_test(t, https_is_checked);
+    tcase_add_test(t, tls_is_1_2_at_least);
     tcase_add_test(t, a_cancel_ends_a_stuck_request);
     tcase_add_test(t, a_deadline_ends_a_stuck_request);
     tcase_add_test(t, a_deadline_ends_a_stuck_look_up);
