@@ -7,8 +7,7 @@
 
 #include "backends/store.h"
 #include "common/buf.h"
-
-#include <uthash.h>
+#include "common/table.h"
 
 #define INDEX_BYTES_MAX   (16U << 20)
 #define INDEX_ENTRIES_MAX 65536

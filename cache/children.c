@@ -1,12 +1,10 @@
 #include "cache/children.h"
 
 #include "cache/node.h"
-#include "common/siphash.h"
+#include "common/hash.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* Up to so many names they are looked through: they fit into a few cache lines. */
 #define FEW 16
@@ -21,22 +19,9 @@ struct children {
      * until it is made anew. */
 };
 
-/* Of this process: who names objects at the store does not choose which names collide. */
-static uint64_t key[2];
-
-static void make_key(void)
-{
-    (void)!getrandom(key, sizeof(key), GRND_NONBLOCK);
-}
-
 uint32_t children_hash(const char *name)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    uint64_t h[2];
-
-    (void)pthread_once(&once, make_key);
-    siphash(key, name, strlen(name), h);
-    return (uint32_t)h[0];
+    return (uint32_t)hash_bytes(name, strlen(name));
 }
 
 static uint32_t *table_of(const struct children *v)

@@ -30,8 +30,7 @@
 #include "cache/sums.h"
 #include "common/lock.h"
 #include "common/pool.h"
-
-#include <uthash.h>
+#include "common/table.h"
 
 /* What a known name of some 16 bytes takes in memory, with its share of the directory. */
 #define NODE_BYTES 336

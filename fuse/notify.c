@@ -1,6 +1,7 @@
 #include "fuse/notify.h"
 
 #include "common/log.h"
+#include "common/table.h"
 
 #include <assert.h>
 #include <errno.h>

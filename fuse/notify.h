@@ -8,8 +8,6 @@
 #include "common/lock.h"
 #include "fuse/lowlevel.h"
 
-#include <uthash.h>
-
 struct notice;
 
 struct notify_queue {

@@ -56,6 +56,40 @@ static void fill(struct index *x)
     }
 }
 
+/* How many entries the fullest place of a table has. */
+static unsigned longest_walk(const struct index *x)
+{
+    const UT_hash_table *t = x->entries->hh.tbl;
+    unsigned longest = 0;
+
+    for (unsigned i = 0; i < t->num_buckets; i++)
+        if (t->buckets[i].count > longest)
+            longest = t->buckets[i].count;
+    return longest;
+}
+
+/* Names that uthash's own hash puts into one place of 1,024: who names objects knows it. */
+START_TEST(names_that_collide_do_not)
+{
+    const struct object obj = {.size = 1, .etag = "e"};
+    const struct attrs none = {0};
+    struct index x = {0};
+    unsigned hash;
+    char name[16];
+
+    for (unsigned i = 0, n = 0; n < 1000; i++) {
+        int len = snprintf(name, sizeof(name), "%u", i);
+        HASH_JEN(name, (unsigned)len, hash);
+        if (hash & 1023)
+            continue;
+        ck_assert_int_eq(index_add(&x, name, &obj, &none), 0);
+        n++;
+    }
+    ck_assert_uint_lt(longest_walk(&x), 50);
+    index_release(&x);
+}
+END_TEST
+
 START_TEST(what_is_written_is_read)
 {
     auto_buf struct buf text = BUF_INIT(INDEX_BYTES_MAX);
@@ -413,6 +447,7 @@ int main(void)
     Suite *s = suite_create("attr_index");
     TCase *t = tcase_create("attr_index");
 
+    tcase_add_test(t, names_that_collide_do_not);
     tcase_add_test(t, what_is_written_is_read);
     tcase_add_test(t, nothing_said_by_the_first_version_is_nothing_known);
     tcase_add_test(t, damage_is_no_index);
