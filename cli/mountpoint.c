@@ -4,6 +4,7 @@
 #include "cli/control_io.h"
 #include "cli/mountinfo.h"
 #include "common/mem.h"
+#include "fuse/unmount.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,7 +78,7 @@ static int clear(const char *abs, struct op *op, bool *ret_dead)
     if (err)
         return fail(op, err, abs);
     if (mountinfo_is_runfs(&m) && is_dead(abs)) {
-        err = mountpoint_unmount(abs, true, op);
+        err = mountpoint_unmount(abs, m.dev, true, op);
         *ret_dead = true;
     } else {
         err = op_fail(op, -EBUSY, "mountpoint %s is busy: a %s is mounted there", abs, m.type);
@@ -154,15 +155,15 @@ static int run_fusermount(const char *abs, bool lazy, struct op *op)
                    *line ? line : "fusermount3 failed");
 }
 
-int mountpoint_unmount(const char *abs, bool lazy, struct op *op)
+int mountpoint_unmount(const char *abs, dev_t dev, bool lazy, struct op *op)
 {
     int err;
 
     if (geteuid() != 0)
         return run_fusermount(abs, lazy, op);
-    if (umount2(abs, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
+    err = unmount_at(abs, dev, lazy ? MNT_DETACH : 0);
+    if (!err)
         return 0;
-    err = -errno;
     if (err == -EPERM) /* root of a container, without CAP_SYS_ADMIN */
         return run_fusermount(abs, lazy, op);
     return op_fail(op, err, "cannot unmount %s: %s", abs, strerror(-err));

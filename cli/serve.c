@@ -243,7 +243,23 @@ static void note_dev(struct mount *m)
 
     if (mountinfo_by_path(m->request->mountpoint, &info))
         return;
-    m->dev = info.dev;
+    if (mountinfo_is_runfs(&info))
+        m->dev = info.dev;
+    mountinfo_release(&info);
+}
+
+/* Whoever may rename a directory above takes the mount along. */
+static void unmount(struct mount *m)
+{
+    struct mountinfo info = {0};
+    bool moved =
+        m->dev && (mountinfo_by_path(m->request->mountpoint, &info) || info.dev != m->dev);
+
+    if (moved) {
+        mountinfo_release(&info);
+        moved = mountinfo_by_dev(m->dev, &info) == 0;
+    }
+    fs_unmount(m->fs, moved ? info.point : m->request->mountpoint, m->dev);
     mountinfo_release(&info);
 }
 
@@ -553,7 +569,7 @@ static int run(struct mount *m, bool foreground, int ready_fd)
     err = serve(m);
     if (err)
         log_error("cannot serve the mount: %s", strerror(-err));
-    fs_unmount(m->fs);
+    unmount(m);
     status_doc_set_frontend(m->status, NULL);
     code = finish(m);
     return err ? EXIT_FAILED : code;

@@ -146,7 +146,7 @@ static int unmount_and_wait(struct client *c, dev_t dev, int64_t timeout_ns)
     op_init(&op, OP_FOREVER);
     if (client_ask_wait(c, &op))
         return command_failed("%s: %s", c->mountpoint, op.why);
-    err = mountpoint_unmount(c->mountpoint, false, &op);
+    err = mountpoint_unmount(c->mountpoint, dev, false, &op);
     if (err == -EBUSY && refuse_users(c->mountpoint, dev, true) != EXIT_OK)
         return EXIT_FAILED;
     return err ? command_failed("%s", op.why) : await_end(c, pidfd, timeout_ns);

@@ -5,6 +5,7 @@
 #include "common/mem.h"
 #include "fuse/fs_impl.h"
 #include "fuse/session.h"
+#include "fuse/unmount.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -235,7 +236,7 @@ int fs_mount(struct fs *fs, struct cache *cache, struct op *op)
     atomic_store(&fs->mounted, true);
     r = start_threads(fs);
     if (r) {
-        fs_unmount(fs);
+        fs_unmount(fs, fs->config.mountpoint, 0);
         return op_fail(op, r, "mount: cannot start a thread: %s", strerror(-r));
     }
     return 0;
@@ -292,25 +293,29 @@ void fs_stop(struct fs *fs)
 /* ---- the end ---- */
 
 /* Ends the connection, so that no thread of ours stays in the kernel waiting for an answer. */
-static void disconnect(struct fs *fs)
+static void disconnect(struct fs *fs, const char *path, dev_t dev)
 {
     struct pollfd pfd = {.fd = fuse_session_fd(fs->session)};
     bool gone = poll(&pfd, 1, 0) == 1 && (pfd.revents & POLLERR);
 
     /* MNT_FORCE aborts what runs; the path is not ours any more when the mount is gone. */
-    if (!gone)
-        (void)umount2(fs->config.mountpoint, MNT_FORCE | MNT_DETACH);
-    fuse_session_unmount(fs->session);
+    int r = gone ? 0 : unmount_at(path, dev, MNT_FORCE | MNT_DETACH);
+    if (r && geteuid() == 0)
+        log_warn("cannot unmount %s: %s", path, strerror(-r));
+    /* It unmounts by the path, symlinks followed, what it does not find disconnected; without
+     * privilege by fusermount3, which looks where it goes. */
+    if (r == 0 || geteuid() != 0)
+        fuse_session_unmount(fs->session);
 }
 
-void fs_unmount(struct fs *fs)
+void fs_unmount(struct fs *fs, const char *path, dev_t dev)
 {
     if (!atomic_exchange(&fs->mounted, false))
         return;
     notify_close(&fs->notify_nodes);
     notify_close(&fs->notify_entries);
     parked_stop(&fs->parked);
-    disconnect(fs);
+    disconnect(fs, path, dev);
     notify_join(&fs->notify_nodes);
     notify_join(&fs->notify_entries);
     while (fs->files) {

@@ -65,8 +65,9 @@ void fs_stop(struct fs *fs);
 
 /* After fs_run(): ends what is parked with EINTR, takes the mount away if it still is there
  * (requests that run then fail), and releases what the kernel had left open. The cache works on
- * and can be drained. */
-void fs_unmount(struct fs *fs);
+ * and can be drained. `path` is where it is mounted by now, `dev` its device; 0: not known, and
+ * whatever is mounted there goes. */
+void fs_unmount(struct fs *fs, const char *path, dev_t dev);
 
 /* After fs_unmount(), or without a mount. Accepts NULL. */
 void fs_free(struct fs *fs);

@@ -490,6 +490,26 @@ time.sleep(60)' "$d/mnt/x" >"$d/mapped" &
     refused 1 'not a mountpoint' "$runfs" umount "$d/mnt/x" && umount_here
 }
 
+# Whoever may write beside the mountpoint's folder puts a symlink in its place: what that leads to
+# stays mounted, and the mount itself, which was moved, goes.
+test_the_end_follows_no_symlink() {
+    local pid
+    can_fill || { skip 'needs root'; return 0; }
+    fresh moved
+    mkdir "$d/other" "$d/below" "$d/below/mnt"
+    mount -t tmpfs tmpfs "$d/other" || return 1
+    try "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/below/mnt"
+    expect_code 0 || return 1
+    pid=$("$runfs" status --json "$d/below/mnt" | json 'd["pid"]')
+    echo "$pid" >>"$work/pids"
+    mv "$d/below" "$d/aside" && mkdir "$d/below" && ln -s "$d/other" "$d/below/mnt"
+    kill -TERM "$pid"
+    until_true 20 gone "$pid" || return 1
+    is_mounted "$d/other" || say 'unmounted what a symlink leads to' || return 1
+    ! is_mounted "$d/aside/mnt" || say 'its own mount stays'
+    umount "$d/other"
+}
+
 test_umount_that_fails() {
     fresh stuck
     if ! can_fill; then
