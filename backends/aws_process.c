@@ -107,6 +107,8 @@ static int spawn(char **words, int out, pid_t *ret)
         err = posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
     if (!err)
         err = posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    if (!err)
+        err = posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
     (void)posix_spawnattr_setsigmask(&attributes, &none);
     (void)posix_spawnattr_setsigdefault(&attributes, &all);
     (void)posix_spawnattr_setpgroup(&attributes, 0);

@@ -1,15 +1,18 @@
 /* The process around a mount. */
 #include "cli/daemon.h"
 
+#include "common/inherit.h"
 #include "common/log.h"
 #include "common/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 /* The process has one set of signals, so this is one too. */
@@ -103,6 +106,32 @@ static _Noreturn void await_verdict(int fd, pid_t child)
     _exit(WEXITSTATUS(status) ? WEXITSTATUS(status) : 1);
 }
 
+/* A limit of 0 does not keep the kernel from a dump that goes to a program (core_pattern
+ * "|..."); 1, which no file fits, does: see core(5) and do_coredump(). Not PR_SET_DUMPABLE: it
+ * gives /proc/self to root, and keeps a user from debugging what is the user's own. */
+static void dump_no_core(void)
+{
+    const struct rlimit one = {.rlim_cur = 1, .rlim_max = 1}, none = {0};
+
+    if (setrlimit(RLIMIT_CORE, &one) < 0) /* a lower limit can't be raised */
+        (void)setrlimit(RLIMIT_CORE, &none);
+}
+
+void daemon_protect(void)
+{
+    inherit_no_descriptors();
+    if (!getenv("RUNFS_CORE_DUMPS"))
+        dump_no_core();
+}
+
+/* A daemon must not keep files, pipes or locks of who started it. */
+static void close_all_but(int fd)
+{
+    if (fd > STDERR_FILENO + 1)
+        (void)close_range(STDERR_FILENO + 1, (unsigned)fd - 1, 0);
+    (void)close_range((unsigned)fd + 1, UINT_MAX, 0);
+}
+
 int daemon_fork(void)
 {
     int fds[2];
@@ -120,7 +149,7 @@ int daemon_fork(void)
         (void)close(fds[1]);
         await_verdict(fds[0], child);
     }
-    (void)close(fds[0]);
+    close_all_but(fds[1]);
     return fds[1];
 }
 

@@ -5,9 +5,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* Forks. The child gets the descriptor for daemon_ready() and goes on in the caller's terminal,
- * where its messages are seen. The parent never returns: it exits 0 once the child is ready, or
- * with the child's exit code. -1 when the fork failed. */
+/* Before anything else: what the caller had open goes to no program that we start, and no core
+ * dump of this process holds keys or content, unless RUNFS_CORE_DUMPS is set. */
+void daemon_protect(void);
+
+/* Forks. The child closes what the caller had open but for stdin, stdout and stderr, gets the
+ * descriptor for daemon_ready() and goes on in the caller's terminal, where its messages are
+ * seen. The parent never returns: it exits 0 once the child is ready, or with the child's exit
+ * code. -1 when the fork failed. */
 int daemon_fork(void);
 
 /* Leaves the terminal and lets the parent exit with 0. */

@@ -1,5 +1,6 @@
 /* runfs: the table of commands. */
 #include "cli/command.h"
+#include "cli/daemon.h"
 #include "cli/nearest.h"
 #include "common/mem.h"
 
@@ -106,6 +107,7 @@ int main(int argc, char **argv)
 {
     const struct command *command;
 
+    daemon_protect();
     if (argc >= 3 && is_helper_name(argv[0]))
         return command_mount_helper(argc, argv, true);
     if (argc < 2) {

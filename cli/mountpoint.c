@@ -141,6 +141,8 @@ static int run_fusermount(const char *abs, bool lazy, struct op *op)
     if (!err)
         err = posix_spawn_file_actions_adddup2(&actions, fds[1], STDERR_FILENO);
     if (!err)
+        err = posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+    if (!err)
         err = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
     (void)posix_spawn_file_actions_destroy(&actions);
     (void)close(fds[1]);

@@ -1,6 +1,7 @@
 #include "fuse/session.h"
 
 #include "common/buf.h"
+#include "common/inherit.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "fuse/fs_impl.h"
@@ -307,6 +308,7 @@ static int mount_failed(const struct fs *fs, int err, struct op *op)
 int session_mount(struct fs *fs, struct op *op)
 {
     last_message[0] = '\0';
+    inherit_no_descriptors(); /* fusermount3 is started by libfuse */
     errno = 0;
     if (fuse_session_mount(fs->session, fs->config.mountpoint) != 0)
         return mount_failed(fs, errno, op);

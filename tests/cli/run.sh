@@ -452,6 +452,38 @@ test_fetch_and_pin() {
         refused 1 nothing "$runfs" fetch "$d/mnt/nothing" && umount_here
 }
 
+# ---- the process ----------------------------------------------------------------------------
+
+# Of a process, how many descriptors beside the first three an exec would pass on.
+inheritable() {
+    local fd n=0
+    for fd in "/proc/$1/fdinfo"/*; do
+        [ "${fd##*/}" -le 2 ] ||
+            (($(sed -n 's/^flags:[[:space:]]*//p' "$fd") & 02000000)) || n=$((n + 1))
+    done
+    echo "$n"
+}
+
+test_the_process_keeps_to_itself() {
+    local pid
+    fresh own
+    exec 9>"$d/callers"
+    mount_here || return 1
+    exec 9>&-
+    pid=$(daemon_pid)
+    ! find "/proc/$pid/fd" -lname "$d/callers" | grep . || say "keeps the caller's file open" || return 1
+    [ "$(inheritable "$pid")" = 0 ] || say 'has descriptors that programs inherit' || return 1
+    grep -Eq '^Max core file size +(0|1) +(0|1) ' "/proc/$pid/limits" || say 'would dump core' || return 1
+    umount_here || return 1
+    try env RUNFS_CORE_DUMPS=1 "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt"
+    expect_code 0 || return 1
+    pid=$(daemon_pid)
+    echo "$pid" >>"$work/pids"
+    [ "$(grep '^Max core' "/proc/$pid/limits")" = "$(grep '^Max core' /proc/self/limits)" ] ||
+        say 'RUNFS_CORE_DUMPS changes nothing' || return 1
+    umount_here
+}
+
 # ---- umount and the end ---------------------------------------------------------------------
 
 # is_running PID NAME: the program runs, and not any more the shell that starts it.

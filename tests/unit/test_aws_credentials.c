@@ -272,6 +272,24 @@ START_TEST(keys_from_a_program)
 }
 END_TEST
 
+START_TEST(a_program_inherits_no_descriptor)
+{
+    char text[512];
+    int fd = dup(STDIN_FILENO);
+
+    ck_assert_int_ge(fd, 0);
+    (void)snprintf(
+        text, sizeof(text),
+        "[default]\ncredential_process = sh -c '[ ! -e /proc/self/fd/%d ] || exit 7; "
+        "echo \"{\\\"Version\\\": 1, \\\"AccessKeyId\\\": \\\"AKP\\\", "
+        "\\\"SecretAccessKey\\\": \\\"SKP\\\"}\"'\n",
+        fd);
+    write_file(".aws/config", text);
+    ck_assert_msg(load(NULL) == 0, "%s", op.why);
+    ck_assert_int_eq(close(fd), 0);
+}
+END_TEST
+
 /* It neither outlives the wait nor hangs us. */
 START_TEST(a_program_that_hangs_is_ended)
 {
@@ -414,6 +432,7 @@ int main(void)
     tcase_add_test(t, missing_keys_name_every_place);
     tcase_add_loop_test(t, what_cannot_be_followed_is_said, 0, ARRAY_SIZE(unusable));
     tcase_add_test(t, keys_from_a_program);
+    tcase_add_test(t, a_program_inherits_no_descriptor);
     tcase_add_test(t, a_program_that_hangs_is_ended);
     tcase_add_test(t, a_command_line);
     tcase_add_test(t, refused_keys_are_read_again);
