@@ -8,7 +8,8 @@ install(FILES packaging/runfs.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-com
 install(FILES packaging/runfs@.service DESTINATION lib/systemd/system)
 install(FILES packaging/example.conf packaging/example.json
         DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runfs/examples)
-install(FILES README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runfs)
+install(FILES README.md LICENSE NOTICE CHANGELOG.md SECURITY.md
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runfs)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runfs)
 
 # mount(8) looks for the helper of `-t fuse.runfs` in sbin: the same program, which knows by its
@@ -18,6 +19,18 @@ install(CODE "
   file(MAKE_DIRECTORY \"\${sbin}\")
   file(CREATE_LINK ../${CMAKE_INSTALL_BINDIR}/runfs \"\${sbin}/mount.fuse.runfs\" SYMBOLIC)")
 
+# What Debian wants to know of a package: the licences of what is in the program, of libfuse only
+# where it is linked statically, and the version of the package itself.
+if("${FUSE3_LINK_LIBRARIES}" MATCHES "libfuse3\\.a")
+  set(RUNFS_COPYRIGHT_LIBFUSE " and libfuse ${FUSE3_VERSION}, linked statically")
+  configure_file(packaging/copyright-libfuse.in ${PROJECT_BINARY_DIR}/packaging/copyright-libfuse @ONLY)
+  file(READ ${PROJECT_BINARY_DIR}/packaging/copyright-libfuse RUNFS_COPYRIGHT_STANZA)
+endif()
+configure_file(packaging/copyright.in ${PROJECT_BINARY_DIR}/packaging/copyright @ONLY)
+configure_file(packaging/changelog.Debian.in ${PROJECT_BINARY_DIR}/packaging/changelog.Debian @ONLY)
+
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/deb.cmake)
+set(CPACK_RUNFS_PACKAGING ${PROJECT_BINARY_DIR}/packaging)
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME runfs)
 set(CPACK_PACKAGE_VENDOR "The runfs developers")
@@ -27,6 +40,7 @@ set(CPACK_PACKAGE_DESCRIPTION_FILE ${PROJECT_SOURCE_DIR}/packaging/description.t
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "fuse3, ca-certificates")

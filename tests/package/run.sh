@@ -38,9 +38,12 @@ builds_package() {
 
 holds_files() {
     local file
-    for file in usr/bin/runfs usr/sbin/mount.fuse.runfs usr/share/man/man1/runfs.1 \
+    for file in usr/bin/runfs usr/sbin/mount.fuse.runfs usr/share/man/man1/runfs.1.gz \
+        usr/share/man/man8/mount.fuse.runfs.8.gz \
         usr/share/bash-completion/completions/runfs lib/systemd/system/runfs@.service \
-        usr/share/doc/runfs/README.md usr/share/doc/runfs/examples/example.json; do
+        usr/share/doc/runfs/README.md usr/share/doc/runfs/examples/example.json \
+        usr/share/doc/runfs/NOTICE usr/share/doc/runfs/SECURITY.md usr/share/doc/runfs/copyright \
+        usr/share/doc/runfs/changelog.gz usr/share/doc/runfs/changelog.Debian.gz; do
         find "$root/" -path "$root/*$file" | grep -q . || {
             echo "not in the package: $file"
             return 1
@@ -54,8 +57,36 @@ depends_on() {
 }
 
 knows_version() {
+    local version
+    version=$(dpkg-deb -f "$work"/deb/runfs_*.deb Version)
     "$runfs" --version
-    "$runfs" --version | grep -qx "runfs $(dpkg-deb -f "$work"/deb/runfs_*.deb Version)"
+    "$runfs" --version | grep -qx "runfs ${version%-*}"
+}
+
+# What is in the program is named with its licence: libfuse exactly where it is linked statically.
+names_licences() {
+    local file=$root/usr/share/doc/runfs/copyright
+    cat "$file"
+    head -n 1 "$file" | grep -qx 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/' &&
+        grep -qx 'License: Apache-2.0' "$file" && grep -qx 'License: BSD-1-Clause' "$file" || return 1
+    if readelf -d "$runfs" | grep -q 'NEEDED.*libfuse3'; then
+        [ "$(grep -c libfuse "$file")" -eq 0 ]
+    else
+        grep -Eq 'libfuse 3\.[0-9.]+, linked statically' "$file" && grep -qx 'License: LGPL-2.1' "$file"
+    fi
+}
+
+# The text that the foundation publishes, as the distribution has it.
+licence_is_whole() {
+    cmp "$top/LICENSE" /usr/share/common-licenses/Apache-2.0
+}
+
+has_changelogs() {
+    local doc=$root/usr/share/doc/runfs
+    zcat "$doc/changelog.gz" | grep -x '## \[Unreleased\]' &&
+        [ "$(dpkg-parsechangelog -l "$doc/changelog.Debian.gz" -S Version 2>/dev/null ||
+            zcat "$doc/changelog.Debian.gz" | sed -n '1s/.*(\(.*\)).*/\1/p')" = \
+            "$(dpkg-deb -f "$work"/deb/runfs_*.deb Version)" ]
 }
 
 # The user's cache directory, where libfuse may have been built, means nothing elsewhere.
@@ -76,7 +107,7 @@ is_hardened() {
 man_page_is_clean() {
     local warnings
     warnings=$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z \
-        "$root/usr/share/man/man1/runfs.1" 2>&1 >/dev/null)
+        "$root/usr/share/man/man1/runfs.1.gz" 2>&1 >/dev/null)
     echo "$warnings"
     [ -z "$warnings" ]
 }
@@ -95,7 +126,7 @@ mount_options() {
 man_page_names_all() {
     local word page
     [ "$(mount_options | wc -l)" -gt 15 ] || return 1
-    page=$(<"$root/usr/share/man/man1/runfs.1")
+    page=$(zcat "$root/usr/share/man/man1/runfs.1.gz")
     for word in $(commands) $(mount_options); do
         grep -qw -- "$word" <<<"$page" || {
             echo "runfs.1 does not say: $word"
@@ -178,6 +209,9 @@ check "builds" builds_package
 check "holds its files" holds_files
 check "depends on what it needs" depends_on
 check "program runs and knows its version" knows_version
+check "licences are named" names_licences
+check "licence is whole" licence_is_whole
+check "changelogs tell the version" has_changelogs
 check "program carries no path of this machine" carries_no_path
 check "program is hardened" is_hardened
 check "man page has no warnings" man_page_is_clean
