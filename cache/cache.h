@@ -182,7 +182,7 @@ int cache_setattr(struct cache *c, struct node *node, struct handle *h, unsigned
 /* The target, heap. */
 int cache_readlink(struct cache *c, struct node *node, struct waiter *w, char **ret);
 /* As the system calls: with size 0 the needed size; -ERANGE, -ENODATA. The attributes
- * user.runfs.state, .url, .version answer for every file and can't be set (-EPERM). */
+ * user.runfs.state, .owed, .url, .version answer for every file and can't be set (-EPERM). */
 ssize_t cache_getxattr(struct cache *c, struct node *node, const char *name, void *value,
                        size_t size, struct waiter *w);
 ssize_t cache_listxattr(struct cache *c, struct node *node, char *list, size_t size,
@@ -345,6 +345,7 @@ void cache_each_mapped(struct cache *c, const char *path,
 enum cache_flush_flags {
     CACHE_FLUSH_STAGED = 1 << 0, /* also what waits under a staging name */
     CACHE_FLUSH_HALF = 1 << 1, /* also what somebody makes anew, and has not closed or synced */
+    CACHE_FLUSH_AWAIT = 1 << 2, /* hurries nothing: for cache_await() */
 };
 /* Blocks until everything below `path` ("" the whole mount) that changed before the call is in
  * the store, or op's deadline. -ETXTBSY: all but what is half, of which op->why names one.
@@ -355,6 +356,12 @@ enum cache_flush_flags {
 int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct op *op,
                      void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
                      void *arg);
+/* For who may only read: blocks until the store has what `node`, and all below it, was at the
+ * call, or op is cancelled, and asks for no upload before its time. -EBUSY with op->why: for
+ * what no waiting helps, as it is open for writing (a log is not: it goes up on its interval),
+ * or waits for its rename. -ESTALE: some content was kept aside, -ENOENT: it has no name any
+ * more. `node` is not forgotten meanwhile. */
+int cache_await(struct cache *c, struct node *node, struct op *op);
 /* Blocks until the attribute indexes have what is known here, or op's deadline, or it can't be
  * done: nothing depends on it. */
 void cache_write_indexes(struct cache *c, struct op *op);

@@ -13,8 +13,9 @@
 #include <string.h>
 #include <utlist.h>
 
-#define TICK_NS  (200 * NS_PER_MS)
-#define PAUSE_NS (5 * NS_PER_MS)
+#define TICK_NS        (200 * NS_PER_MS)
+#define PAUSE_NS       (5 * NS_PER_MS)
+#define AWAIT_PAUSE_NS (50 * NS_PER_MS)
 
 /* ---- blocking ---- */
 
@@ -474,7 +475,7 @@ static int gather_locked(struct flush *fl)
     }
     DL_FOREACH2(c->dirty, f, dirty_next)
     {
-        if (r == 0 && ((fl->flags & CACHE_FLUSH_STAGED) || !f->staged))
+        if (r == 0 && ((fl->flags & (CACHE_FLUSH_STAGED | CACHE_FLUSH_AWAIT)) || !f->staged))
             r = add_target_locked(fl, f->node);
     }
     DL_FOREACH2(c->dirty_dirs, d, dir->dirty_next)
@@ -504,6 +505,8 @@ static void hurry_locked(struct flush *fl, const struct target *t, bool first)
     struct node *n = t->node;
     struct file *f = n->file;
 
+    if (fl->flags & CACHE_FLUSH_AWAIT)
+        return;
     if (n->dir) {
         if (first || !n->dir->error) {
             fl->hurried |= n->dir->due_ns != 0;
@@ -589,7 +592,7 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
             continue;
         }
         done = false;
-        if (first && i->error)
+        if (first && i->error && !(fl->flags & CACHE_FLUSH_AWAIT))
             i->due_ns = 0;
         if (i->error && i->failed_ns >= fl->began_ns && (*error == 0 || !*final)) {
             const char *text = i->error_text && *i->error_text ? i->error_text : NULL;
@@ -613,15 +616,30 @@ static bool clears_up_locked(struct flush *fl, struct target *t, int err, unsign
     }
     if (attempts > t->attempts + 1)
         return false;
+    if (fl->flags & CACHE_FLUSH_AWAIT)
+        return true;
     *(t->node->dir ? &t->node->dir->due_ns : &t->node->file->due_ns) = 0;
     fl->hurried = true;
     return true;
 }
 
+/* Nothing sends it but its writer's close or rename, or who may ask for more than to wait. */
+static bool waits_for_writer_locked(struct cache *c, struct node *n)
+{
+    const struct file *f = n->dir ? NULL : n->file;
+
+    if (f && !f->write_handles)
+        return f->staged;
+    auto_free char *path = node_path(n);
+    return path && (f ? f->staged || !path_is_log(c, path) : path_is_staged(c, path));
+}
+
 /* A half file is waited for by nobody: its writer may take for ever. */
 static bool skip_half_locked(struct flush *fl, struct node *n)
 {
-    if ((fl->flags & CACHE_FLUSH_HALF) || n->dir || !file_is_half_locked(fl->cache, n))
+    bool half = !(fl->flags & CACHE_FLUSH_HALF) && !n->dir && file_is_half_locked(fl->cache, n);
+
+    if (!half && !((fl->flags & CACHE_FLUSH_AWAIT) && waits_for_writer_locked(fl->cache, n)))
         return false;
     tell_of_half(fl, n);
     return true;
@@ -701,7 +719,8 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
  * processor, from those who upload. He looks from time to time. */
 static bool much_is_left(const struct flush *fl)
 {
-    return fl->left > (size_t)fl->cache->config.upload_jobs * 4;
+    return (fl->flags & CACHE_FLUSH_AWAIT) ||
+           fl->left > (size_t)fl->cache->config.upload_jobs * 4;
 }
 
 /* All else is in the store. */
@@ -725,7 +744,8 @@ static int tell_rest(const struct flush *fl, struct op *op)
 static int wait_flushed(struct flush *fl, struct op *op,
                         void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg)
 {
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    const bool awaits = fl->flags & CACHE_FLUSH_AWAIT; /* anybody may, often */
+    const struct timespec pause = {.tv_nsec = awaits ? AWAIT_PAUSE_NS : PAUSE_NS};
     struct cache *c = fl->cache;
     bool first = true;
     int r = 0;
@@ -743,12 +763,12 @@ static int wait_flushed(struct flush *fl, struct op *op,
             (void)mutex_wait_until(&c->lock, &c->progress, clock_mono_ns() + TICK_NS);
         bool stopping = c->stopping;
         mutex_unlock(&c->lock);
-        if (much)
+        if (much && !all)
             (void)nanosleep(&pause, NULL);
         first = false;
         if (progress)
             progress(arg, done, total);
-        if (all)
+        if (all || (awaits && fl->half))
             return error ? error : tell_rest(fl, op);
         if (final)
             return error;
@@ -779,7 +799,7 @@ int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct o
     mutex_lock(&c->lock);
     c->drain -= drains;
     for (size_t i = 0; i < fl.n; i++)
-        if (fl.v[i].node->file)
+        if (fl.v[i].node->file && !(flags & CACHE_FLUSH_AWAIT))
             file_unwant_locked(fl.v[i].node->file);
     drop_targets_locked(&fl);
     mutex_unlock(&c->lock);

@@ -811,6 +811,9 @@ int node_write_first_stamps(struct cache *c, struct node *n, int fd);
 /* ---- xattr.c ---- */
 /* "clean", "partial", "dirty", "uploading" or "failed". */
 const char *node_state_name(struct node *n);
+/* What the store lacks of it and of all below it, in numbers; heap. NULL: no name, no memory.
+ */
+char *node_owed_text_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
 /* The set of extended attributes with an access ACL that agrees with the mode; *ret is NULL
  * when it does already. 0 or -ENOMEM. */
 int acl_follow_mode(const char *xattrs, uint32_t mode, char **ret);

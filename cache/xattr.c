@@ -47,6 +47,8 @@ static char *own_value_locked(struct cache *c, struct node *n, const char *name)
 
     if (strcmp(what, "state") == 0)
         return strdup(node_state_name(n));
+    if (strcmp(what, "owed") == 0)
+        return node_owed_text_locked(c, n);
     if (strcmp(what, "version") == 0)
         return n->links && etag_known(&n->links->etag) ? etag_dup(&n->links->etag) : strdup("");
     if (strcmp(what, "url") == 0) {

@@ -146,6 +146,7 @@ int fs_new(const struct fs_config *config, struct op *op, struct fs **ret)
     mutex_init(&fs->files_lock);
     mutex_init(&fs->parked.lock);
     cond_init(&fs->parked.changed);
+    await_init(&fs->awaiting);
     notify_init(&fs->notify_nodes);
     notify_init(&fs->notify_entries);
     backings_init(&fs->backings);
@@ -174,6 +175,7 @@ void fs_free(struct fs *fs)
     backings_release(&fs->backings);
     notify_destroy(&fs->notify_entries);
     notify_destroy(&fs->notify_nodes);
+    await_destroy(&fs->awaiting);
     (void)pthread_cond_destroy(&fs->parked.changed);
     mutex_destroy(&fs->parked.lock);
     mutex_destroy(&fs->files_lock);
@@ -314,6 +316,7 @@ void fs_unmount(struct fs *fs, const char *path, dev_t dev)
         return;
     notify_close(&fs->notify_nodes);
     notify_close(&fs->notify_entries);
+    await_stop(&fs->awaiting);
     parked_stop(&fs->parked);
     disconnect(fs, path, dev);
     notify_join(&fs->notify_nodes);
@@ -334,6 +337,9 @@ void fs_get_stats(struct fs *fs, struct fs_stats *ret)
     mutex_lock(&fs->parked.lock);
     ret->parked = fs->parked.count;
     mutex_unlock(&fs->parked.lock);
+    mutex_lock(&fs->awaiting.lock);
+    ret->parked += fs->awaiting.count;
+    mutex_unlock(&fs->awaiting.lock);
     notify_count(&fs->notify_nodes, &ret->notifications, &ret->notifications_lost);
     notify_count(&fs->notify_entries, &ret->notifications, &ret->notifications_lost);
 }

@@ -2,6 +2,7 @@
 #ifndef RUNFS_FUSE_FS_IMPL_H
 #define RUNFS_FUSE_FS_IMPL_H
 
+#include "fuse/await.h"
 #include "fuse/backing.h"
 #include "fuse/fs.h"
 #include "fuse/lowlevel.h"
@@ -38,6 +39,7 @@ struct fs {
     void *text_arg;
 
     struct parked_list parked;
+    struct await_list awaiting;
     struct notify_queue notify_nodes, notify_entries;
     struct backings backings;
 

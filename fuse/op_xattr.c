@@ -108,6 +108,10 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
         answer_control_path(req, size);
         return;
     }
+    if (strcmp(name, AWAIT_XATTR) == 0) {
+        await_start(fs_of(req), req, ino, size);
+        return;
+    }
     struct pending *p = pending_new(req, run_getxattr, NULL);
     if (!p)
         return;

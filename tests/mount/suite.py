@@ -24,6 +24,7 @@ import mapped
 import modes
 import nodes
 import oracle
+import others
 import waiting
 import ways
 from harness import Failure, Mount, Tally, Workplace, check, runfs_binary, wait_for
@@ -282,6 +283,8 @@ class Suite:
     def ways(self, work):
         for case in ways.BOTH + ways.ROOTS:
             self.run(f"ways-root/{case.__name__}", case, work, False)
+        for case in others.CASES:
+            self.run(f"others/{case.__name__}", case, work)
 
     # ---- without privilege ----
 

@@ -1,0 +1,146 @@
+"""Who may read a path of root's mount (allow_other), and not its control socket, can wait until the store
+has it, and look. Each case gets a Workplace. Uploads rest (settle=1h) until root's `runfs flush`."""
+
+import os
+import signal
+import subprocess
+
+from harness import check, runfs_binary, wait_for
+from waiting import READY, waits
+from ways import NOBODY, Bench
+
+WAIT, STATE, OWED = "user.runfs.wait", "user.runfs.state", "user.runfs.owed"
+WAITS_OF_A_USER = 16
+
+
+class Shared(Bench):
+    """A mount of root's with a folder `theirs` of nobody's."""
+
+    def __init__(self, work, name, more=""):
+        super().__init__(work, name)
+        os.chmod(self.top, 0o755)
+        self.mount(",allow_other,settle=1h" + more)
+        os.chmod(self.mountpoint, 0o755)
+        self.theirs = f"{self.mountpoint}/theirs"
+        os.mkdir(self.theirs)
+        self.must("chown", "nobody:nogroup", self.theirs)
+        self.children = []
+
+    def write_theirs(self, name, text="x"):
+        self.write(f"theirs/{name}", text, user=True)
+        return f"{self.theirs}/{name}"
+
+    def other(self, code, path):
+        """Python code as nobody, with the path as `p`; what it printed, or the name of its errno."""
+        done = self.call("python3", "-c", "import errno,os,sys\np=sys.argv[1]\ntry:\n " + code +
+                         "\nexcept OSError as e: print(errno.errorcode[e.errno])", path, user=True)
+        check(done.code == 0, done.output)
+        return done.output.strip()
+
+    def get(self, path, name):
+        return self.other(f"print(os.getxattr(p,'{name}').decode())", path)
+
+    def waiter(self, path, before=""):
+        """A child of nobody's that waits for the path."""
+        code = f"import os,sys\n{before}\n{READY}print(os.getxattr(sys.argv[1],'{WAIT}').decode(),flush=True)"
+        child = subprocess.Popen([*NOBODY, "python3", "-c", code, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 cwd="/", text=True)
+        self.children.append(child)
+        check(child.stdout.readline() == "ready\n", "a child did not start")
+        return child
+
+    def waiting(self, path, before=""):
+        child = self.waiter(path, before)
+        wait_for("it waits", lambda: waits(child) and blocked(child))
+        return child
+
+    def end(self):
+        for child in self.children:
+            child.kill()
+            child.communicate()
+        self.umount()
+
+
+def blocked(child):
+    """In the kernel's getxattr(), as far as /proc tells."""
+    try:
+        with open(f"/proc/{child.pid}/syscall") as f:
+            return f.read().split()[0] in ("191", "8")  # x86_64, arm64
+    except OSError:
+        return True
+
+
+def waits_and_looks(work):
+    """More than the daemon has workers wait, and nobody is kept from anything; they end when the store has it,
+    and not before, and hurry nothing."""
+    bench = Shared(work, "wait-looks")
+    path = bench.write_theirs("x", "content")
+    check(bench.get(path, STATE) == "dirty", "its state")
+    check(bench.get(path, OWED).startswith("files=1 bytes=7 uploading=0 failed=0 staged=0"), bench.get(path, OWED))
+    check(bench.get(bench.theirs, OWED).startswith("files=1 bytes=7 "), bench.get(bench.theirs, OWED))
+    children = [bench.waiting(path) for _ in range(8)] + [bench.waiting(bench.theirs) for _ in range(4)]
+    bench.write_theirs("y")
+    check(sorted(os.listdir(bench.theirs)) == ["x", "y"], "ls")
+    check("theirs/x" not in bench.stored() and all(c.poll() is None for c in children), "a wait hurried an upload")
+    bench.must(runfs_binary(), "flush", path)
+    check(bench.stored()["theirs/x"] == "content", "what root's flush stored")
+    for child in children[:8]:
+        check(child.communicate(timeout=30)[0] == "store\n", "what a wait for the file says")
+    bench.must(runfs_binary(), "flush", bench.theirs)
+    for child in children[8:]: # y is younger than they, and may have come to them
+        check(child.communicate(timeout=30)[0] == "store\n", "what a wait for the folder says")
+    check(bench.get(path, WAIT) == "store" and bench.get(path, STATE) == "clean", "at once, when it is there")
+    check(bench.get(bench.theirs, OWED).startswith("files=0 bytes=0 "), bench.get(bench.theirs, OWED))
+    bench.end()
+
+
+def refused(work):
+    """What no waiting helps, and what the caller may not."""
+    bench = Shared(work, "wait-refused")
+    bench.write("secret", "not for others")
+    os.chmod(f"{bench.mountpoint}/secret", 0o600)
+    for name in (WAIT, STATE, OWED):
+        check(bench.get(f"{bench.mountpoint}/secret", name) == "EACCES", f"{name} of what may not be read")
+    path = bench.write_theirs("x")
+    check(bench.other(f"os.setxattr(p,'{WAIT}',b'store')", path) == "EPERM", "it was set")
+    check(bench.get(bench.write_theirs("new.tmp"), WAIT) == "EBUSY", "what waits for its rename")
+    with open(f"{bench.theirs}/open", "wb") as f:
+        f.write(b"half")
+        f.flush()
+        os.chmod(f.name, 0o644)
+        check(bench.get(f.name, WAIT) == "EBUSY", "an open file")
+        os.fsync(f.fileno())
+        check(bench.get(f.name, WAIT) == "EBUSY", "a synced one that only a close sends")
+        check(bench.get(bench.theirs, WAIT) == "EBUSY", "the folder with them")
+    for _ in range(WAITS_OF_A_USER):
+        bench.waiting(path)
+    check(bench.get(path, WAIT) == "EAGAIN", "one too many")
+    check("EAGAIN" not in bench.must("python3", "-c", f"import os;print(os.getxattr('{bench.mountpoint}','{STATE}'))"),
+          "root's question")
+    bench.end()
+
+
+ALARM = "import signal; signal.signal(signal.SIGALRM, lambda *a: None); signal.setitimer(signal.ITIMER_REAL, 0.3)"
+
+
+def interrupted(work):
+    """By what kills and by any other signal; and by the mount's end."""
+    bench = Shared(work, "wait-interrupted", ",drain_timeout=0.1s")
+    path = bench.write_theirs("x")
+    child = bench.waiting(path)
+    child.terminate()
+    check(child.wait(20) == -signal.SIGTERM, f"ended with {child.returncode}")
+    child = bench.waiter(path, ALARM)
+    check("InterruptedError" in child.communicate(timeout=20)[1], "no EINTR after a signal")
+    bench.server.full = True
+    child = bench.waiting(path)
+    os.kill(bench.pid(), signal.SIGTERM)
+    words = child.communicate(timeout=20)
+    check("store" not in words[0] and "rror" in words[1], f"at the mount's end: {words}")
+    wait_for("the daemon's end", lambda: bench.pid() is None)
+    bench.server.full = False
+    bench.mount(",allow_other")
+    bench.end()
+
+
+CASES = [waits_and_looks, refused, interrupted]
