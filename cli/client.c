@@ -1,6 +1,8 @@
 /* Finding a mount's daemon and talking to it. */
 #include "cli/client.h"
 
+#include "cli/foreign.h"
+#include "cli/mountinfo.h"
 #include "cli/target.h"
 #include "common/mem.h"
 
@@ -8,20 +10,54 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
-#define ANSWER_MAX (64 * 1024 * 1024)
+/* Of one line; parsed it takes some twenty times of it. 10,000 files come to less. */
+#define ANSWER_MAX (16 * 1024 * 1024)
+/* How long a program of another user's has to say which mount it serves. */
+#define FOREIGN_SECONDS 3
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
 
-static bool has_socket(const char *dir)
+/* Who may be asked: the owner's program, no other that a mount or a folder names. */
+struct server {
+    const char *where; /* for messages */
+    int dir_fd;        /* of the cache directory */
+    uid_t owner;
+};
+
+/* Who looks into a mount asks its daemon. */
+static bool is_on_runfs(int fd)
 {
-    auto_close int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct stat st;
+    struct mountinfo m;
+    int id = mountinfo_id_of_fd(fd);
 
-    return fd >= 0 && fstatat(fd, CONTROL_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-           S_ISSOCK(st.st_mode);
+    if (id < 0 || mountinfo_by_id(id, &m))
+        return false;
+    bool runfs = mountinfo_is_runfs(&m);
+    mountinfo_release(&m);
+    return runfs;
+}
+
+/* A cache directory that the user named. */
+static bool has_socket(int dir_fd, uid_t *ret_owner)
+{
+    struct stat st, dir;
+
+    if (dir_fd < 0 || is_on_runfs(dir_fd) ||
+        fstatat(dir_fd, CONTROL_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISSOCK(st.st_mode) ||
+        fstat(dir_fd, &dir) < 0)
+        return false;
+    *ret_owner = dir.st_uid;
+    return true;
 }
 
 /* The cache directory that a mount tells of: the folder of its socket. */
@@ -46,60 +82,162 @@ static int control_dir(const char *mountpoint, struct op *op, char **ret)
     return *ret ? 0 : op_fail(op, -ENOMEM, "out of memory");
 }
 
-static int connect_socket(struct client *c, const char *dir, struct op *op)
+/* The daemon tells the real path: a symlink in it came later, from whomever. */
+static int open_dir(const char *dir)
 {
-    auto_close int dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                                 .resolve = RESOLVE_NO_SYMLINKS};
+
+    return (int)syscall(SYS_openat2, AT_FDCWD, dir, &how, sizeof(how));
+}
+
+static int connect_socket(struct client *c, const struct server *s, struct op *op)
+{
     auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_un address;
     struct ucred peer;
     socklen_t len = sizeof(peer);
     int err;
 
-    control_address(dir_fd, &address);
-    if (dir_fd < 0 || fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+    control_address(s->dir_fd, &address);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0) {
         err = errno == ECONNREFUSED || errno == ENOENT ? -ENOTCONN : -errno;
-        return op_fail(op, err, "%s/" CONTROL_NAME ": %s", dir,
-                       err != -ENOTCONN ? strerror(-err)
-                       : dir_fd < 0     ? "the cache directory was removed"
-                                        : "no runfs listens there");
+        return op_fail(op, err, "%s/" CONTROL_NAME ": %s", s->where,
+                       err == -ENOTCONN ? "no runfs listens there" : strerror(-err));
     }
+    if (peer.uid != s->owner)
+        return op_fail(op, -EPERM,
+                       "%s/" CONTROL_NAME ": it belongs to user %u, but user %u listens "
+                       "there: not asked",
+                       s->where, (unsigned)s->owner, (unsigned)peer.uid);
     c->pid = peer.pid;
     c->fd = take_fd(fd);
     control_reader_init(&c->reader, c->fd, ANSWER_MAX);
     return 0;
 }
 
-int client_open(const char *path, struct op *op, struct client *ret)
+static void set_patience(int fd, int64_t seconds)
+{
+    const struct timeval time = {.tv_sec = seconds}; /* 0: for ever */
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof(time));
+}
+
+/* A search among the programs of the mount's owner. */
+struct search {
+    struct client *c;
+    uid_t owner;
+    pid_t asked; /* the last one: once is enough */
+};
+
+static bool serves(struct client *c)
+{
+    auto_json json_t *answer = NULL;
+    const char *point;
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    if (client_call(c, json_pack("{s:s}", "cmd", "status"), NULL, NULL, &op, &answer))
+        return false;
+    point = json_string_value(json_object_get(json_object_get(answer, "status"), "mountpoint"));
+    return point && strcmp(point, c->mountpoint) == 0;
+}
+
+static void hang_up(struct client *c)
+{
+    control_reader_release(&c->reader);
+    if (c->fd >= 0)
+        (void)close(c->fd);
+    c->fd = -1;
+}
+
+static bool try_dir(void *arg, pid_t pid, int dir_fd)
+{
+    struct search *search = arg;
+    struct client *c = search->c;
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    if (pid == search->asked ||
+        connect_socket(c, &(struct server){"", dir_fd, search->owner}, &op))
+        return false;
+    search->asked = pid;
+    set_patience(c->fd, FOREIGN_SECONDS);
+    if (c->pid != pid || !serves(c)) {
+        hang_up(c);
+        return false;
+    }
+    set_patience(c->fd, 0);
+    return true;
+}
+
+/* Root asks a mount of another user's nothing itself. */
+static int connect_foreign(struct client *c, uid_t owner, struct op *op)
+{
+    struct search search = {.c = c, .owner = owner};
+
+    if (foreign_each_dir(owner, try_dir, &search))
+        return 0;
+    return op_fail(op, -ENOTCONN,
+                   "%s: no runfs of user %u that serves it answers (in this container)",
+                   c->mountpoint, (unsigned)owner);
+}
+
+static int connect_of_mount(struct client *c, uid_t owner, struct op *op)
 {
     auto_free char *dir = NULL;
+
+    if (geteuid() == 0 && owner != 0)
+        return connect_foreign(c, owner, op);
+    int err = control_dir(c->mountpoint, op, &dir);
+    if (err)
+        return err;
+    assert(dir);
+    auto_close int dir_fd = open_dir(dir);
+    if (dir_fd >= 0)
+        return connect_socket(c, &(struct server){dir, dir_fd, owner}, op);
+    err = errno == ENOENT ? -ENOTCONN : -errno;
+    return op_fail(op, err, "%s/" CONTROL_NAME ": %s", dir,
+                   err == -ENOTCONN ? "the cache directory was removed" : strerror(-err));
+}
+
+int client_open(const char *path, struct op *op, struct client *ret)
+{
+    auto_close int dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct server named = {.where = path, .dir_fd = dir_fd};
     struct client c = {.fd = -1};
     struct target target;
     int err;
 
-    if (has_socket(path)) {
-        dir = strdup(path);
+    if (has_socket(dir_fd, &named.owner)) {
         c.rel = strdup("");
-        err = dir && c.rel ? 0 : -ENOMEM;
+        err = c.rel ? connect_socket(&c, &named, op) : op_fail(op, -ENOMEM, "out of memory");
     } else {
         err = target_resolve(path, op, &target);
         if (err)
             return err;
         c.rel = take_ptr(target.rel);
         c.mountpoint = take_ptr(target.mountpoint);
-        err = control_dir(c.mountpoint, op, &dir);
-    }
-    if (err == -ENOMEM)
-        (void)op_fail(op, err, "out of memory");
-    if (!err) {
-        assert(dir);
-        err = connect_socket(&c, dir, op);
+        err = connect_of_mount(&c, target.owner, op);
     }
     if (err)
         client_close(&c);
     else
         *ret = c;
     return err;
+}
+
+int client_pidfd(const struct client *c)
+{
+    int pidfd;
+    socklen_t len = sizeof(pidfd);
+
+    /* A number could be another process's by now. Linux 6.5 has better. */
+    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0)
+        return pidfd;
+    return errno == ENOPROTOOPT ? (int)syscall(SYS_pidfd_open, c->pid, 0) : -1;
 }
 
 void client_close(struct client *c)

@@ -41,6 +41,19 @@ static bool matches(const struct wanted *w, const struct mountinfo *m)
     return m->dev == w->dev && strcmp(m->root, "/") == 0;
 }
 
+/* "rw,user_id=1000,group_id=1000": of the filesystem's options, which end the line. No store's
+ * name is among them, and no comma in one that could look like an option. */
+static uid_t owner_of(const char *options)
+{
+    static const char name[] = "user_id=";
+
+    while (options && strncmp(options, name, strlen(name)) != 0) {
+        options = strchr(options, ',');
+        options += options != NULL;
+    }
+    return options ? (uid_t)strtoul(options + strlen(name), NULL, 10) : 0;
+}
+
 /* Fills *m with pointers into the line. */
 static bool parse_line(char *line, struct mountinfo *m)
 {
@@ -57,6 +70,7 @@ static bool parse_line(char *line, struct mountinfo *m)
     m->point = strtok_r(NULL, " ", &save);
     m->type = strtok_r(rest + 3, " \n", &save);
     m->source = strtok_r(NULL, " \n", &save);
+    m->owner = owner_of(strtok_r(NULL, " \n", &save));
     if (!m->root || !m->point || !m->type || !m->source)
         return false;
     unescape(m->root);

@@ -124,6 +124,7 @@ static int fill(const struct mountinfo *m, const char *abs, struct target *ret)
     int err = 0;
 
     ret->rel = relative(m, abs);
+    ret->owner = m->owner;
     if (strcmp(m->root, "/") == 0) {
         ret->mountpoint = strdup(m->point);
     } else {

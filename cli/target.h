@@ -4,9 +4,12 @@
 
 #include "common/op.h"
 
+#include <sys/types.h>
+
 struct target {
     char *mountpoint; /* where the root of the filesystem is mounted; heap */
     char *rel;        /* below it, "" for the root; heap */
+    uid_t owner;      /* who serves it, as the kernel says */
 };
 
 void target_release(struct target *t);

@@ -139,7 +139,7 @@ static int await_end(struct client *c, int pidfd, int64_t timeout_ns)
  * held by a descriptor, before. */
 static int unmount_and_wait(struct client *c, dev_t dev, int64_t timeout_ns)
 {
-    auto_close int pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
+    auto_close int pidfd = client_pidfd(c);
     struct op op;
     int err;
 

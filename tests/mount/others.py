@@ -1,6 +1,7 @@
 """Who may read a path of root's mount (allow_other), and not its control socket, can wait until the store
 has it, and look. Each case gets a Workplace. Uploads rest (settle=1h) until root's `runfs flush`."""
 
+import json
 import os
 import signal
 import subprocess
@@ -143,4 +144,64 @@ def interrupted(work):
     bench.end()
 
 
-CASES = [waits_and_looks, refused, interrupted]
+IMPOSTOR = """
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+os.chdir(sys.argv[1])
+s.bind("control")
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+s.listen()
+print("ready", flush=True)
+while True:
+    c, _ = s.accept()
+    print("asked" if c.recv(100) else "not asked", flush=True)
+    c.close()
+"""
+
+
+def impostor(work):
+    """Who listens at a mount's socket and is not its owner is told nothing, and not believed."""
+    bench = Bench(work, "impostor")
+    bench.mount()
+    socket, away = f"{bench.cache}/control", f"{bench.cache}/away"
+    os.rename(socket, away)
+    child = subprocess.Popen(["python3", "-c", IMPOSTOR, bench.cache], stdout=subprocess.PIPE, text=True)
+    try:
+        check(child.stdout.readline() == "ready\n", "the child did not start")
+        for path in (bench.mountpoint, bench.cache):
+            done = bench.runfs("status", path)
+            check(done.code != 0 and "not asked" in done.output, f"{path}: exit {done.code}: {done.output}")
+            check(child.stdout.readline() == "not asked\n", "it was asked")
+    finally:
+        child.kill()
+        child.communicate()
+        os.rename(away, socket)
+    os.rename(bench.cache, bench.cache + "2") # and no symlink is followed
+    os.symlink(bench.cache + "2", bench.cache)
+    done = bench.runfs("flush", bench.mountpoint)
+    check(done.code != 0, f"a symlink was followed: {done.output}")
+    os.unlink(bench.cache)
+    os.rename(bench.cache + "2", bench.cache)
+    bench.umount()
+
+
+def seen_by_root(work, user):
+    """A user's mount, into which FUSE lets nobody else: its state and an unmount, by root."""
+    bench = Bench(work, "seen", user=True)
+    other = Bench(work, "seen-other", user=True)
+    bench.mount(",settle=1h")
+    other.mount(",settle=1h")
+    bench.write("x", "content")
+    status = json.loads(bench.must(runfs_binary(), "status", "--json", bench.mountpoint, user=False))
+    check(status["mountpoint"] == bench.mountpoint and status["queue"]["dirty_files"] == 1, f"{status}")
+    bench.must(runfs_binary(), "umount", bench.mountpoint, user=False)
+    check(bench.stored() == {"x": "content"}, f"stored: {bench.stored()}")
+    os.kill(other.pid(), signal.SIGSTOP) # whatever it does, root's question ends
+    done = other.runfs("status", other.mountpoint, user=False)
+    os.kill(other.pid(), signal.SIGCONT)
+    check(done.code != 0 and "answers" in done.output, f"exit {done.code}: {done.output}")
+    other.umount()
+
+
+CASES = [waits_and_looks, refused, interrupted, impostor]
+USERS = [seen_by_root]

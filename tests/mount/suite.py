@@ -291,7 +291,7 @@ class Suite:
     def unprivileged(self, work):
         """As a user who mounts through fusermount3: the ways of mounting and the behaviour cases again."""
         name = "unprivileged/behaviour"
-        wanted = [f"ways-user/{c.__name__}" for c in ways.BOTH + ways.USERS]
+        wanted = [f"ways-user/{c.__name__}" for c in ways.BOTH + ways.USERS + others.USERS]
         if not any(self.pattern in n for n in [name, *wanted]):
             return
         home = work.make("home")
@@ -307,7 +307,7 @@ class Suite:
         mode = os.stat("/dev/fuse").st_mode & 0o777
         os.chmod("/dev/fuse", 0o666) # as udev sets it
         try:
-            for case in ways.BOTH + ways.USERS:
+            for case in ways.BOTH + ways.USERS + others.USERS:
                 self.run(f"ways-user/{case.__name__}", case, work, True)
             self.run(name, self.as_other, [*as_nobody, python, __file__, "--behaviour-only"], home)
         finally:
