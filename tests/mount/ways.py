@@ -370,6 +370,8 @@ def by_systemd(work, user):
     stop = int(settings["TimeoutStopSec"])
     drain = int(re.search(r"--timeout (\d+)", settings["ExecStop"])[1])
     check(stop > drain, f"systemd gives up after {stop} s, the drain takes up to {drain} s")
+    check(int(settings.get("OOMScoreAdjust", 0)) >= 0, "the kernel would kill the training in the daemon's place")
+    check("MemoryMax" in settings, "nothing bounds the daemon's memory")
     variables = {"OPTIONS": bench.options, "STORE": "s3://bucket/p", "MOUNTPOINT": bench.mountpoint}
     script = "".join(f"{settings[name]}\n" for name in ("ExecStart", "ExecStop"))
     script = script.replace("\n", '\necho x >"$MOUNTPOINT/x"\n', 1)
