@@ -411,6 +411,7 @@ int layer_init(struct layer *l, struct store *next,
     l->base.part_max = next->part_max;
     l->base.parts_max = next->parts_max;
     l->base.put_max = next->put_max;
+    l->base.size_max = next->size_max;
     l->base.key_max = next->key_max;
     l->base.url = url;
     l->base.endpoint = next->endpoint;

@@ -928,6 +928,7 @@ static struct local_store *local_new(void)
         .part_max = PART_SIZE,
         .parts_max = PARTS_MAX,
         .put_max = FILE_MAX,
+        .size_max = FILE_MAX,
         .key_max = STORE_KEY_MAX - 1,
     };
     l->root_fd = l->state_fd = -1;

@@ -877,6 +877,7 @@ int mem_store_new(const char *url, const struct store_config *config, struct op 
         .part_max = PART_MAX,
         .parts_max = PARTS_MAX,
         .put_max = PART_MAX,
+        .size_max = INT64_MAX,
         .key_max = STORE_KEY_MAX - 1,
         .url = strdup(url),
     };

@@ -227,8 +227,9 @@ struct listing {
     size_t prefix_len;
     store_visit visit;
     void *arg;
-    char *first; /* first name of the page before: a server that repeats itself is stopped */
+    char *first; /* first name of page `mark`: a server that comes to it again is stopped */
     char *token;
+    unsigned pages, mark;
     unsigned empty_pages;
 };
 
@@ -255,6 +256,8 @@ static int visit_entry(struct listing *l, struct s3_entry *e)
     return l->visit(l->arg, name, &obj);
 }
 
+/* No page comes twice. The mark moves on whenever the way from it has doubled (Brent's method),
+ * so that a circle of any length is found, and nothing but one name is kept. */
 static int check_progress(struct listing *l, const struct s3_page *page)
 {
     bool looping = page->truncated && l->token && strcmp(page->token, l->token) == 0;
@@ -265,7 +268,10 @@ static int check_progress(struct listing *l, const struct s3_page *page)
     if (looping || l->empty_pages > EMPTY_PAGES_MAX)
         return op_fail(l->op, -EPROTO, "list s3://%s/%.100s: the server repeats its pages",
                        l->s->bucket, l->prefix);
-    if (page->n_entries) {
+    if (!page->n_entries)
+        return 0;
+    if (++l->pages >= 2 * l->mark) {
+        l->mark = l->pages;
         free(l->first);
         l->first = strdup(page->entries[0].name);
         if (!l->first)
@@ -558,6 +564,7 @@ int s3_store_new(const char *url, const struct store_config *config, struct op *
     s->base.part_max = S3_PART_MAX;
     s->base.parts_max = S3_PARTS_MAX;
     s->base.put_max = S3_PUT_MAX;
+    s->base.size_max = S3_SIZE_MAX;
     s->copy_max = S3_PUT_MAX;
     s->copy_part = S3_COPY_PART;
     err = s3_open(s, url, config, op);

@@ -36,6 +36,10 @@
 #define S3_STORAGE_CLASS "x-amz-storage-class"
 #define S3_DIRECTORY     "application/x-directory"
 
+/* Bytes of the largest object: AWS has 48.8 TiB, or 10,000 parts of 5 GiB (User Guide, "Amazon
+ * S3 multipart upload limits"; 5 TiB before December 2025), other servers up to 50 TiB. */
+#define S3_SIZE_MAX (50ULL << 40)
+
 struct s3 {
     struct store base;
     struct http *http;

@@ -286,7 +286,7 @@ static int list_entry_text(struct s3_page *page, const char *field, const char *
     if (strcmp(field, "Contents/Key") == 0 || strcmp(field, "CommonPrefixes/Prefix") == 0)
         return replace_text(&e->name, text);
     if (strcmp(field, "Contents/Size") == 0)
-        return parse_u64(text, INT64_MAX, &e->size);
+        return parse_u64(text, UINT64_MAX, &e->size);
     if (strcmp(field, "Contents/ETag") == 0)
         return s3_etag_copy(e->etag, text);
     if (strcmp(field, "Contents/LastModified") == 0)

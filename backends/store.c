@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -121,27 +122,59 @@ static int check_attrs(struct op *op, const char *what, const char *key, uint64_
     return 0;
 }
 
+/* What a store says goes into sizes of files and offsets of requests. */
+static int check_size(struct store *s, struct op *op, const char *what, const char *key,
+                      const struct object *obj)
+{
+    const uint64_t max = s->size_max ? s->size_max : INT64_MAX;
+
+    if (obj->size <= max)
+        return 0;
+    return op_fail(op, -EBADMSG,
+                   "%s %s/%.100s: the store says %" PRIu64
+                   " bytes, and no object there can have "
+                   "more than %" PRIu64 ": look at the server",
+                   what, s->url, key, obj->size, max);
+}
+
+/* The end of a call that told of an object. */
+static int told(struct store *s, struct op *op, const char *what, const char *key, int r,
+                struct object *ret_obj)
+{
+    if (r == 0)
+        r = check_size(s, op, what, key, ret_obj);
+    if (r == -EBADMSG)
+        object_release(ret_obj);
+    return (int)end(s, op, what, key, r);
+}
+
 int store_stat(struct store *s, struct op *op, const char *key, struct object *ret_obj)
 {
+    struct object obj = {0};
     int r = begin(s, op, "stat", key);
+
+    if (r == 0)
+        r = told(s, op, "stat", key, s->ops->stat(s, op, key, &obj), &obj);
     if (r < 0)
         return r;
-    return (int)end(s, op, "stat", key, s->ops->stat(s, op, key, ret_obj));
+    *ret_obj = obj;
+    return r;
 }
 
 int store_stat_dir(struct store *s, struct op *op, const char *key, struct object *ret_obj)
 {
-    struct object obj;
+    struct object obj = {0};
     int r = begin(s, op, "stat", key);
 
     if (r < 0)
         return r;
-    if (s->ops->stat_dir)
-        return (int)end(s, op, "stat", key, s->ops->stat_dir(s, op, key, ret_obj));
-    r = (int)end(s, op, "stat", key, s->ops->stat(s, op, key, &obj));
+    r = told(s, op, "stat", key,
+             s->ops->stat_dir ? s->ops->stat_dir(s, op, key, &obj)
+                              : s->ops->stat(s, op, key, &obj),
+             &obj);
     if (r < 0)
         return r;
-    if (!obj.is_prefix || !obj.has_marker) {
+    if (!s->ops->stat_dir && (!obj.is_prefix || !obj.has_marker)) {
         object_release(&obj);
         return op_fail(op, -ENOENT, "stat %s/%s: no object of its own", s->url, key);
     }
@@ -150,6 +183,8 @@ int store_stat_dir(struct store *s, struct op *op, const char *key, struct objec
 }
 
 struct checked_visit {
+    struct store *store;
+    struct op *op;
     uint64_t hidden;
     bool self; /* the directory's own object is wanted */
     store_visit visit;
@@ -165,7 +200,8 @@ static int visit_safe_names(void *arg, const char *name, const struct object *ob
         c->hidden++;
         return 0;
     }
-    return c->visit(c->arg, name, obj);
+    int r = check_size(c->store, c->op, "list", name, obj);
+    return r < 0 ? r : c->visit(c->arg, name, obj);
 }
 
 int store_list(struct store *s, struct op *op, const char *prefix, unsigned flags,
@@ -177,7 +213,8 @@ int store_list(struct store *s, struct op *op, const char *prefix, unsigned flag
 int store_list_after(struct store *s, struct op *op, const char *prefix, unsigned flags,
                      const char *after, store_visit visit, void *arg)
 {
-    struct checked_visit c = {0, (flags & LIST_SELF) != 0, visit, arg};
+    struct checked_visit c = {
+        .store = s, .op = op, .self = (flags & LIST_SELF) != 0, .visit = visit, .arg = arg};
 
     int r = begin(s, op, "list", prefix);
     if (r < 0)

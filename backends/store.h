@@ -262,9 +262,11 @@ struct store {
     uint64_t part_max;
     unsigned parts_max; /* parts of one upload */
     uint64_t put_max;   /* bytes of one put */
-    unsigned key_max;   /* bytes of the longest key, below the root; of a directory that may get
-                           an object of its own one less */
-    char *url;          /* heap; the store's URL without secrets, without a trailing "/" */
+    uint64_t size_max; /* bytes of the largest object that can be there, 0: INT64_MAX; who tells
+                          of a larger one gets -EBADMSG for an answer */
+    unsigned key_max;  /* bytes of the longest key, below the root; of a directory that may get
+                          an object of its own one less */
+    char *url;         /* heap; the store's URL without secrets, without a trailing "/" */
     char *endpoint; /* a driver's, heap; layers borrow it. Where its requests go, as an option,
                        the environment or a profile says; NULL: the URL says it all */
     char *root_id;  /* a driver's, heap; layers borrow it. Tells a folder from another one that

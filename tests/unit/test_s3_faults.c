@@ -544,6 +544,37 @@ START_TEST(a_repeated_token_ends_a_listing)
 }
 END_TEST
 
+/* Each page has another token, and is not that of before. */
+START_TEST(pages_in_a_circle_end_a_listing)
+{
+    START(PAGE("1", KEY("pre/d/a")), PAGE("2", KEY("pre/d/b")), PAGE("3", KEY("pre/d/c")),
+          PAGE("4", KEY("pre/d/a")), PAGE("5", KEY("pre/d/b")), PAGE("6", KEY("pre/d/c")),
+          PAGE("7", KEY("pre/d/a")), PAGE("8", KEY("pre/d/b")), PAGE("9", KEY("pre/d/c")),
+          LAST(KEY("pre/d/d")));
+    int names;
+
+    ck_assert_int_eq(list_all(&names), -EPROTO);
+    ck_assert_msg(strstr(op.why, "repeats its pages"), "%s", op.why);
+}
+END_TEST
+
+START_TEST(a_size_that_no_object_has)
+{
+    START(
+        {.text = "HTTP/1.1 200 OK\r\nContent-Length: 56294995342131200\r\nETag: \"e\"\r\n\r\n",
+         .close = true},
+        LAST("<Contents><Key>pre/d/a</Key><Size>18446744073709551615</Size></Contents>"),
+        LAST("<Contents><Key>pre/d/a</Key><Size>54975581388800</Size></Contents>"));
+    int names;
+
+    ck_assert_int_eq(stat_key("k"), -EBADMSG);
+    ck_assert_msg(strstr(op.why, "/k: the store says 56294995342131200 bytes"), "%s", op.why);
+    ck_assert_int_eq(list_all(&names), -EBADMSG);
+    ck_assert_msg(strstr(op.why, "a: the store says 18446744073709551615"), "%s", op.why);
+    ck_assert_msg(list_all(&names) == 0, "%s", op.why);
+}
+END_TEST
+
 START_TEST(a_repeated_page_ends_a_listing)
 {
     START(PAGE("1", KEY("pre/d/a")), PAGE("2", KEY("pre/d/a")));
@@ -1129,6 +1160,8 @@ static TCase *reading_tests(void)
     tcase_add_test(t, pages_follow_their_tokens);
     tcase_add_test(t, a_repeated_token_ends_a_listing);
     tcase_add_test(t, a_repeated_page_ends_a_listing);
+    tcase_add_test(t, pages_in_a_circle_end_a_listing);
+    tcase_add_test(t, a_size_that_no_object_has);
     tcase_add_test(t, bad_names_are_hidden);
     tcase_add_test(t, a_key_outside_ends_a_listing);
     tcase_add_test(t, a_visitor_may_end_a_listing);
