@@ -23,6 +23,9 @@
 #define ROOM_MIN (UINT64_C(1) << 20)
 /* How often the source may be renamed at the store under one download. */
 #define MOVES_MAX 16
+/* Of one file so many parts for each worker are claimed at once, however large the store says
+ * that it is: each claim costs memory, and the next one looks at all of them. */
+#define CLAIMS_PER_JOB 4
 
 /* Bytes come in pieces of 16 KiB at most and go to the disk in larger ones: one call, one turn
  * of the lock and one large folio in the page cache for each, which are read much faster later.
@@ -405,6 +408,82 @@ static int complete(struct cache *c, struct node *n, int fd)
     return stamp_remove_ranges(fd);
 }
 
+/* ---- claims ---- */
+
+static void run_fetch(struct task *task);
+
+static int start_locked(struct cache *c, struct node *n, uint64_t off, uint64_t end)
+{
+    struct fetch *fetch = calloc(1, sizeof(*fetch));
+
+    if (!fetch)
+        return -ENOMEM;
+    *fetch =
+        (struct fetch){.task.run = run_fetch, .node = n, .cache = c, .off = off, .end = end};
+    if (c->store->caps & STORE_CHECKSUM)
+        fetch->sum.kind = n->file->sum.kind ? n->file->sum.kind : c->sum_kind;
+    node_ref_locked(n);
+    file_lru_remove_locked(c, n->file);
+    LL_PREPEND(n->file->fetches, fetch);
+    pool_submit(c->fetchers, &fetch->task);
+    return 0;
+}
+
+/* The first stretch of [off, end) that is neither here nor on its way. */
+static bool unclaimed(struct file *f, uint64_t off, uint64_t end, struct range *ret)
+{
+    while (ranges_missing(&f->present, off, end, ret)) {
+        struct fetch *hit = NULL;
+        for (struct fetch *i = f->fetches; i && !hit; i = i->next)
+            if (i->off <= ret->off && ret->off < i->end)
+                hit = i;
+        if (!hit) {
+            for (struct fetch *i = f->fetches; i; i = i->next)
+                if (i->off > ret->off && i->off < ret->end)
+                    ret->end = i->off;
+            return true;
+        }
+        off = hit->end;
+    }
+    return false;
+}
+
+/* Whether all that may be claimed for now is, and who needs [off, end) waits for nothing else,
+ * or for something of it: he asks for the rest then. */
+static bool enough_claimed(struct cache *c, const struct file *f, uint64_t off, uint64_t end)
+{
+    bool served = ranges_has(&f->present, off, end);
+    unsigned n = 0;
+
+    for (const struct fetch *i = f->fetches; i; i = i->next) {
+        n++;
+        served = served || (i->off < end && off < i->end);
+    }
+    return served && n >= c->config.download_jobs * CLAIMS_PER_JOB;
+}
+
+/* Starts fetches for what is missing in [off, to), a part of the file each, as long as not too
+ * many run. [off, end) of it is needed, the rest is ahead. */
+static int start_range_locked(struct cache *c, struct node *n, uint64_t off, uint64_t end,
+                              uint64_t to)
+{
+    uint64_t at = off;
+    struct range todo;
+    int r = 0;
+
+    while (r == 0 && !enough_claimed(c, n->file, off, end) &&
+           unclaimed(n->file, at, to, &todo)) {
+        uint64_t cut = (todo.off / c->config.part_size + 1) * c->config.part_size;
+        if (todo.end > cut)
+            todo.end = cut;
+        r = start_locked(c, n, todo.off, todo.end);
+        at = todo.end;
+    }
+    return r;
+}
+
+/* ---- the end of one ---- */
+
 /* Who asks for [off, end) is told `err` for a while; it is not tried again at once. */
 static void remember_failure_locked(struct file *f, uint64_t off, uint64_t end, int err)
 {
@@ -430,6 +509,8 @@ static void finish_locked(struct cache *c, struct fetch *fetch, int r, const str
     }
     if (st)
         file_account_locked(c, f, (uint64_t)st->st_blocks * 512);
+    if (r == 0 && f->needed_whole && f->open_handles && f->state == FILE_PARTIAL && !f->busy)
+        (void)start_range_locked(c, fetch->node, 0, fetch->node->size, fetch->node->size);
     waitq_wake_locked(c, &f->range_waiters, 0);
     progress_locked(c);
 }
@@ -529,58 +610,6 @@ static void run_fetch(struct task *task)
     free(fetch);
 }
 
-static int start_locked(struct cache *c, struct node *n, uint64_t off, uint64_t end)
-{
-    struct fetch *fetch = calloc(1, sizeof(*fetch));
-
-    if (!fetch)
-        return -ENOMEM;
-    *fetch =
-        (struct fetch){.task.run = run_fetch, .node = n, .cache = c, .off = off, .end = end};
-    if (c->store->caps & STORE_CHECKSUM)
-        fetch->sum.kind = n->file->sum.kind ? n->file->sum.kind : c->sum_kind;
-    node_ref_locked(n);
-    file_lru_remove_locked(c, n->file);
-    LL_PREPEND(n->file->fetches, fetch);
-    pool_submit(c->fetchers, &fetch->task);
-    return 0;
-}
-
-/* The first stretch of [off, end) that is neither here nor on its way. */
-static bool unclaimed(struct file *f, uint64_t off, uint64_t end, struct range *ret)
-{
-    while (ranges_missing(&f->present, off, end, ret)) {
-        struct fetch *hit = NULL;
-        for (struct fetch *i = f->fetches; i && !hit; i = i->next)
-            if (i->off <= ret->off && ret->off < i->end)
-                hit = i;
-        if (!hit) {
-            for (struct fetch *i = f->fetches; i; i = i->next)
-                if (i->off > ret->off && i->off < ret->end)
-                    ret->end = i->off;
-            return true;
-        }
-        off = hit->end;
-    }
-    return false;
-}
-
-/* Starts fetches for what is missing in [off, end), a part of the file each. */
-static int start_range_locked(struct cache *c, struct node *n, uint64_t off, uint64_t end)
-{
-    struct range todo;
-    int r = 0;
-
-    while (r == 0 && unclaimed(n->file, off, end, &todo)) {
-        uint64_t cut = (todo.off / c->config.part_size + 1) * c->config.part_size;
-        if (todo.end > cut)
-            todo.end = cut;
-        r = start_locked(c, n, todo.off, todo.end);
-        off = todo.end;
-    }
-    return r;
-}
-
 /* How far to fetch for a reader of [off, end), when `from` is the first byte that is missing.
  * So that each part is one request, a window ends where a part does: from a part's size on
  * always, while it grows when it comes to the end of the part, or when less than it asks for
@@ -641,7 +670,7 @@ int fetch_need_locked(struct cache *c, struct node *n, uint64_t off, uint64_t en
     struct range gap;
     int r = 0;
     if (!f->gone && window_runs_dry(c, n, off, end, ahead, &gap))
-        r = start_range_locked(c, n, off, window_end(c, n, off, end, ahead, gap.off));
+        r = start_range_locked(c, n, off, end, window_end(c, n, off, end, ahead, gap.off));
     if (here || r < 0)
         return here ? 0 : r;
     r = waitq_park_locked(c, &f->range_waiters, w);

@@ -391,6 +391,7 @@ bool readers_need_locked(struct cache *c, const char *path, bool below)
         struct waiter none = {0};
         struct waitq *q = &n->file->range_waiters;
         /* Starts the fetches; nobody waits for them here. */
+        n->file->needed_whole = true;
         if (fetch_complete_locked(c, n, &none) == CACHE_PARKED) {
             struct waiter **at = &q->head;
             while (*at != &none)

@@ -164,6 +164,7 @@ struct file {
     struct ranges present; /* FILE_PARTIAL */
     struct sums sums;      /* of what fetches brought of it in this mount */
     struct fetch *fetches;
+    bool needed_whole;       /* the next is claimed with the end of each, though nobody waits */
     struct streams *streams; /* who reads it in order, while it is partial and open, or NULL */
     struct stamp_keys keys;
     bool keys_cut;           /* the stamp has not all of them */

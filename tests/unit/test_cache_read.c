@@ -1,9 +1,11 @@
 /* What a read costs at the store, counted in requests and bytes. */
+#include "cache/node.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -372,6 +374,138 @@ START_TEST(a_reader_goes_on_while_attributes_are_on_their_way)
 }
 END_TEST
 
+/* ---- sizes that a store claims ---- */
+
+#define HUGE ((uint64_t)1 << 40)
+#define JOBS 2
+/* A few for each worker; the parts of what is huge would be a million. */
+#define CLAIMS_MAX 16
+
+static struct {
+    struct driven d;
+    atomic_size_t most; /* claims seen at once */
+    atomic_bool silent; /* reads are answered when it is false */
+    atomic_bool asked;
+} claims;
+
+static void look_at_claims(void)
+{
+    struct cache *c = claims.d.cache;
+    size_t n = 0;
+
+    mutex_lock(&c->lock);
+    struct node *node = tree_find(c, "huge", NULL);
+    for (struct fetch *f = node->file->fetches; f; f = f->next)
+        n++;
+    mutex_unlock(&c->lock);
+    if (n > atomic_load(&claims.most))
+        atomic_store(&claims.most, n);
+}
+
+static int64_t count_claims(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (c->kind != CALL_READ || strcmp(c->key, "huge") != 0)
+        return call_next(c);
+    look_at_claims();
+    atomic_store(&claims.asked, true);
+    for (int i = 0; i < 5000 && atomic_load(&claims.silent); i++)
+        (void)usleep(1000);
+    return call_next(c);
+}
+
+struct liar {
+    store_visit visit;
+    void *arg;
+};
+
+static int tell_huge(void *arg, const char *name, const struct object *obj)
+{
+    struct liar *liar = arg;
+    struct object lie = *obj;
+
+    if (strcmp(name, "huge") == 0)
+        lie.size = HUGE;
+    return liar->visit(liar->arg, name, &lie);
+}
+
+static int64_t claim_huge(struct layer *l, struct call *c)
+{
+    struct liar liar = {c->visit, c->visit_arg};
+
+    if (c->kind == CALL_LIST) {
+        c->visit = tell_huge;
+        c->visit_arg = &liar;
+    }
+    int64_t r = count_claims(l, c);
+    if (r == 0 && c->kind == CALL_STAT && strcmp(c->key, "huge") == 0)
+        c->ret_obj->size = HUGE;
+    return r;
+}
+
+static struct driven *start_claims(driven_around around, size_t size, size_t part)
+{
+    struct driven *d = &claims.d;
+    auto_free char *data = calloc(1, size);
+
+    memset(&claims, 0, sizeof(claims));
+    ck_assert_ptr_nonnull(data);
+    driven_init(d, around);
+    d->config.part_size = part;
+    d->config.download_jobs = JOBS;
+    driven_mount(d);
+    driven_store(d, "huge", data, size);
+    driven_store(d, "small", "small", 5);
+    return d;
+}
+
+START_TEST(a_whole_file_is_claimed_bit_by_bit)
+{
+    struct driven *d = start_claims(count_claims, 16 * MIB, MIB / 8);
+    struct handle *h = NULL;
+
+    ck_assert_int_eq(driven_open(d, "huge", O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(d, h, "x", 1, 0), 0);
+    ck_assert_int_eq(driven_close(d, h), 0);
+    ck_assert_uint_le(atomic_load(&claims.most), CLAIMS_MAX);
+    ck_assert_uint_ge(atomic_load(&claims.most), JOBS);
+    driven_release(d);
+}
+END_TEST
+
+static void *write_huge(void *arg)
+{
+    struct driven *d = &claims.d;
+    struct handle *h = NULL;
+
+    ck_assert_int_eq(driven_open(d, "huge", O_WRONLY, &h), 0);
+    ck_assert_int_lt(driven_write(d, h, "x", 1, 0), 0);
+    ck_assert_int_eq(driven_close(d, h), 0);
+    return arg;
+}
+
+/* The store has a MiB and says a TiB. Who writes to it waits for all of it; others don't, nor
+ * does who reads a byte. */
+START_TEST(a_claimed_size_holds_nobody)
+{
+    struct driven *d = start_claims(claim_huge, MIB, MIB / 2);
+    pthread_t thread;
+    struct stat st;
+    char byte;
+
+    atomic_store(&claims.silent, true);
+    ck_assert_int_eq(pthread_create(&thread, NULL, write_huge, NULL), 0);
+    DRIVEN_WAIT(atomic_load(&claims.asked));
+    ck_assert_int_eq(driven_stat(d, "small", &st), 0);
+    look_at_claims();
+    atomic_store(&claims.silent, false);
+    ck_assert_int_eq(driven_read(d, "huge", &byte, 1), 1);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_le(atomic_load(&claims.most), CLAIMS_MAX);
+    driven_release(d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_read");
@@ -387,6 +521,8 @@ int main(void)
     tcase_add_loop_test(t, what_comes_in_odd_pieces_is_put_together, 0, 3);
     tcase_add_loop_test(t, a_reader_keeps_the_version_that_is_replaced, 0, 2);
     tcase_add_test(t, a_reader_goes_on_while_attributes_are_on_their_way);
+    tcase_add_test(t, a_whole_file_is_claimed_bit_by_bit);
+    tcase_add_test(t, a_claimed_size_holds_nobody);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
