@@ -21,6 +21,9 @@
 /* What a writer that can't be made to wait may need. */
 #define HEADROOM_MAX    (UINT64_C(1) << 30)
 #define FORGET_EVERY_NS (5 * NS_PER_SEC)
+/* How much is allocated between two looks at the disk. */
+#define TAKE_MAX (UINT64_C(64) << 20)
+#define TAKE_MIN (UINT64_C(4) << 10)
 /* Less is not worth a look at all of the heap. */
 #define TRIM_BYTES (UINT64_C(4) << 20)
 
@@ -342,6 +345,34 @@ int space_need_locked(struct cache *c, struct file *f, struct waiter *w)
         return waitq_park_locked(c, &c->space_waiters, w);
     trouble_locked(c, outlook);
     return outlook == SPACE_OVER_LIMIT ? 0 : -ENOSPC;
+}
+
+/* A write takes little beyond what was looked at; this one may take all. The disk's free bytes
+ * are those that are not root's alone, which the kernel would give us. */
+int space_take_locked(struct cache *c, struct file *f, uint64_t want, struct waiter *w,
+                      uint64_t *ret)
+{
+    const uint64_t kept = c->config.reserve_bytes / 2;
+    struct statvfs vfs;
+
+    if (mirror_statvfs(&c->mirror, &vfs) == 0)
+        c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    int r = space_need_locked(c, f, w);
+    if (r != 0)
+        return r;
+    uint64_t room = c->disk_free_bytes > kept + TAKE_MIN ? c->disk_free_bytes - kept : TAKE_MIN;
+    uint64_t most = room < TAKE_MAX ? room : TAKE_MAX;
+    *ret = want < most ? want : most;
+    return 0;
+}
+
+bool space_is_never_there_locked(struct cache *c, const struct file *f, uint64_t want)
+{
+    const uint64_t kept = c->config.reserve_bytes / 2;
+    uint64_t others = c->used_bytes > f->blocks_bytes ? c->used_bytes - f->blocks_bytes : 0;
+    uint64_t most = c->disk_free_bytes + others;
+
+    return want > f->blocks_bytes && (most < kept || want - f->blocks_bytes > most - kept);
 }
 
 /* Passthrough writers ask nobody: what they did to the limit is seen here. `disk`: what is the

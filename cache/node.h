@@ -1042,6 +1042,13 @@ void late_free(struct cache *c);
 void evict_if_needed(struct cache *c);
 /* 0, CACHE_PARKED while writers must wait, or -ENOSPC, which status and log then tell. */
 int space_need_locked(struct cache *c, struct file *f, struct waiter *w) REQUIRES(&c->lock);
+/* The same for one who allocates `want` bytes: how many of them he may take now. */
+int space_take_locked(struct cache *c, struct file *f, uint64_t want, struct waiter *w,
+                      uint64_t *ret) REQUIRES(&c->lock);
+/* Whether the file could not have so many bytes on the disk even if nothing else was left there
+ * of the cache. */
+bool space_is_never_there_locked(struct cache *c, const struct file *f, uint64_t want)
+    REQUIRES(&c->lock);
 bool space_for_passthrough_locked(struct cache *c);
 /* The disk itself had no room for a write: told in log and status. */
 void space_disk_full_locked(struct cache *c) REQUIRES(&c->lock);

@@ -651,6 +651,7 @@ static int write_failed(struct cache *c, struct node *n, uint64_t off, int err, 
 }
 
 #define PROBE_BYTES (1 << 20)
+#define COPY_MAX    ((size_t)64 << 20) /* by one copy_file_range() */
 
 /* Whether the disk has no room for even a small write. */
 static bool disk_is_full(struct cache *c)
@@ -818,18 +819,56 @@ void cache_note_mapped(struct cache *c, struct handle *h)
     mutex_unlock(&c->lock);
 }
 
+/* Who asks for more than there can be is told before everything else had to go. */
+static int may_allocate(struct cache *c, struct node *n, uint64_t len, struct waiter *w)
+{
+    int r = write_ready(c, n, w);
+
+    mutex_lock(&c->lock);
+    if (r == 0 && space_is_never_there_locked(c, n->file, len))
+        r = -ENOSPC;
+    mutex_unlock(&c->lock);
+    return r;
+}
+
+/* As if it was written bit by bit: the kernel would give all that the disk has, root's blocks
+ * included. What was taken before it parks is there when it comes again. */
+static int allocate(struct cache *c, struct node *n, int fd, struct range range,
+                    struct waiter *w)
+{
+    while (range.off < range.end) {
+        uint64_t some;
+        mutex_lock(&c->lock);
+        int r = space_take_locked(c, n->file, range.end - range.off, w, &some);
+        mutex_unlock(&c->lock);
+        if (r != 0)
+            return r;
+        if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)range.off, (off_t)some) < 0)
+            return -errno;
+        r = note_change(c, n, fd);
+        if (r < 0)
+            return r;
+        range.off += some;
+    }
+    return 0;
+}
+
 int cache_fallocate(struct cache *c, struct handle *h, int mode, uint64_t off, uint64_t len,
                     struct waiter *w)
 {
+    bool takes = !(mode & FALLOC_FL_PUNCH_HOLE);
     struct handle_fd at;
-    int r = write_ready(c, h->node, w);
+    int r = takes ? may_allocate(c, h->node, len, w) : write_ready(c, h->node, w);
 
     if (r == 0)
         r = change_fd_get(c, h, &at);
     if (r != 0)
         return r;
-    r = fallocate(at.fd, mode, (off_t)off, (off_t)len) < 0 ? -errno
-                                                           : note_change(c, h->node, at.fd);
+    if (takes)
+        r = allocate(c, h->node, at.fd, (struct range){off, off + len}, w);
+    if (r == 0)
+        r = fallocate(at.fd, mode, (off_t)off, (off_t)len) < 0 ? -errno
+                                                               : note_change(c, h->node, at.fd);
     handle_fd_put(c, &at);
     return r;
 }
@@ -858,8 +897,10 @@ ssize_t cache_copy_file_range(struct cache *c, struct handle *in, uint64_t off_i
                               struct handle *out, uint64_t off_out, size_t len,
                               struct waiter *w)
 {
+    /* Who copies goes on where a copy ended, and the space is looked at again. */
+    if (len > COPY_MAX)
+        len = COPY_MAX;
     int r = cache_prepare_read(c, in, off_in, len, w);
-
     if (r == 0)
         r = write_ready(c, out->node, w);
     if (r != 0)

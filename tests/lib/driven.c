@@ -324,6 +324,14 @@ int driven_write(struct driven *d, struct handle *h, const void *data, size_t le
     return r < 0 ? (int)r : (size_t)r == len ? 0 : -EIO;
 }
 
+int driven_fallocate(struct driven *d, struct handle *h, int mode, uint64_t off, uint64_t len)
+{
+    int r;
+
+    ANSWER(d, r, cache_fallocate(d->cache, h, mode, off, len, w));
+    return r;
+}
+
 int driven_fd(struct driven *d, struct handle *h)
 {
     struct handle_fd fd;

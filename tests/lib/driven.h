@@ -38,6 +38,7 @@ void driven_mount_afresh(struct driven *d);
 int driven_open(struct driven *d, const char *path, int flags, struct handle **ret);
 int driven_write(struct driven *d, struct handle *h, const void *data, size_t len,
                  uint64_t off);
+int driven_fallocate(struct driven *d, struct handle *h, int mode, uint64_t off, uint64_t len);
 /* The mirror file's descriptor, for what the kernel does past the cache; good as long as no
  * other file is opened. */
 int driven_fd(struct driven *d, struct handle *h);
