@@ -4,6 +4,7 @@
 #include "cache/intent.h"
 
 #include "cache/crash.h"
+#include "cache/listing.h"
 #include "cache/origin.h"
 #include "common/buf.h"
 #include "common/log.h"
@@ -43,7 +44,9 @@ struct copying {
     struct intent *intent;
     char *from, *to; /* the intent's, constant while it runs */
     bool dir;
-    bool own; /* a file's source was replaced by a later version of this cache */
+    bool own;       /* a file's source was replaced by a later version of this cache */
+    struct op *op;  /* of the listing */
+    uint64_t bytes; /* that what it tells of takes */
     struct item *v;
     size_t n, cap;
     /* parallel copies */
@@ -601,6 +604,9 @@ static int collect(void *arg, const char *name, const struct object *obj)
 
     if (!path_key_ok(name, STORE_KEY_MAX))
         return 0;
+    k->bytes += sizeof(*k->v) + strlen(k->from) + strlen(k->to) + 2 * strlen(name);
+    if (k->bytes > listed_max(c))
+        return listed_too_much(c, k->op, k->from, k->n);
     struct item *it = item_add(k);
     if (!it)
         return -ENOMEM;
@@ -956,6 +962,8 @@ static int copy_tree(struct copying *k, struct op *op)
     struct cache *c = k->cache;
     bool has_marker = false;
     size_t n = 0;
+
+    k->op = op;
     int r = store_list(c->store, op, k->from, LIST_RECURSIVE, collect, k);
 
     if (r == -ENOENT)

@@ -11,6 +11,7 @@
 #include "common/path.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -26,6 +27,11 @@
 #define OUTAGE_NS (5 * NS_PER_SEC)
 /* How long one who could be answered from memory waits for the store. */
 #define OUTAGE_WAIT_NS (2 * NS_PER_SEC)
+/* Listings under way may take so many times `list_memory`. The first `list_memory` of each is
+ * not refused: a directory without end hurts no others. */
+#define LISTED_TIMES 16
+/* How often a listing looks whether anybody waits for it still. */
+#define LEFT_NS (100 * NS_PER_MS)
 
 /* How long an answer is believed from its end: it may have taken longer than that itself, and
  * whoever asked must come to see it. */
@@ -319,11 +325,53 @@ void listing_clear(struct listing *l)
     l->n = l->cap = 0;
 }
 
+uint64_t listed_max(const struct cache *c)
+{
+    return c->config.list_memory_bytes > UINT64_MAX / LISTED_TIMES
+               ? UINT64_MAX
+               : c->config.list_memory_bytes * LISTED_TIMES;
+}
+
+int listed_too_much(struct cache *c, struct op *op, const char *key, uint64_t names)
+{
+    return op_fail(op, -ENOMEM,
+                   "%s/%s: the store tells of more than %" PRIu64 " names there, which is more "
+                   "than %d times list_memory: look at the store, or raise that option",
+                   c->store->url, key, names, LISTED_TIMES);
+}
+
+/* A server can go on for ever. */
+static int take_memory(struct listing *l, const char *name)
+{
+    struct cache *c = l->cache;
+    uint64_t more = sizeof(*l->v) + NODE_BYTES + strlen(name);
+    uint64_t all = atomic_fetch_add(&c->listed_bytes, more) + more;
+
+    l->bytes += more;
+    if (all <= listed_max(c) || l->bytes <= c->config.list_memory_bytes)
+        return 0;
+    return listed_too_much(c, l->op, l->key, l->n);
+}
+
+static bool is_left(struct listing *l, int64_t now)
+{
+    if (now - l->looked_ns < LEFT_NS)
+        return false;
+    l->looked_ns = now;
+    mutex_lock(&l->cache->lock);
+    l->left = l->dir->dir->waiters.head == NULL;
+    mutex_unlock(&l->cache->lock);
+    return l->left;
+}
+
 static int collect(void *arg, const char *name, const struct object *obj)
 {
     struct listing *l = arg;
+    int64_t now = clock_mono_ns();
 
-    l->op->deadline_ns = clock_mono_ns() + l->patience_ns;
+    l->op->deadline_ns = now + l->patience_ns;
+    if (is_left(l, now))
+        return -EINTR;
     if (!*name) {
         l->has_marker = true;
         l->marker = *obj;
@@ -332,7 +380,8 @@ static int collect(void *arg, const char *name, const struct object *obj)
     }
     if (!l->whole && l->n >= PAGE_NAMES)
         return 1;
-    return listing_add(l, name, strlen(name), obj);
+    int r = take_memory(l, name);
+    return r < 0 ? r : listing_add(l, name, strlen(name), obj);
 }
 
 static struct place place_of_locked(struct cache *c, char *key)
@@ -440,6 +489,8 @@ static int list_one(struct listing *l)
     op_init(&op, l->patience_ns);
     op.cancelled = &c->cancelled;
     l->op = &op;
+    l->key = key;
+    l->looked_ns = clock_mono_ns();
     int r = key ? store_list(c->store, &op, key, LIST_SELF, collect, l) : -ENOENT;
     if (r == 0 && l->n)
         index_fill(c, l->dir, key, l->v, l->n);
@@ -447,6 +498,7 @@ static int list_one(struct listing *l)
         listing_merge(l, &place, op.hidden_names, r == 1);
     else
         read_failed(c, "listing", r, op.why);
+    atomic_fetch_sub(&c->listed_bytes, l->bytes);
     return r == 1 || r == -ENOENT ? 0 : r;
 }
 
@@ -471,7 +523,7 @@ static void run_listing(struct task *task)
     int r = told ? 0 : list_one(l);
     mutex_lock(&c->lock);
     if (r < 0)
-        r = excuse_listing_locked(l->dir, belief_ns(c), r);
+        r = l->left ? 0 : excuse_listing_locked(l->dir, belief_ns(c), r); /* who came asks */
     l->dir->dir->listing = false;
     waitq_wake_locked(c, &l->dir->dir->waiters, r);
     node_unref_locked(c, l->dir);

@@ -19,7 +19,11 @@ struct listing {
     bool around; /* or in no order: those around it, too */
     int64_t asked_ns;
     struct op *op;
+    const char *key;     /* of the directory at the store */
     int64_t patience_ns; /* until its next name */
+    uint64_t bytes;      /* that its names take, of cache.listed_bytes */
+    int64_t looked_ns;   /* when it was last asked whether anybody waits for it */
+    bool left;           /* it ended because nobody did */
     struct listed *v;
     size_t n, cap;
     uint64_t generation;  /* the directory's when it was asked */
@@ -33,6 +37,11 @@ void listing_clear(struct listing *l);
 /* Takes it into the tree, unless the directory has moved since it was asked. `hidden`: how many
  * names it had that no path can show; `cut`: there are more names. Holding no lock. */
 void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bool cut);
+
+/* How many bytes of names the store may tell of at once, whatever it says. */
+uint64_t listed_max(const struct cache *c);
+/* It tells of more: -ENOMEM with the reason. */
+int listed_too_much(struct cache *c, struct op *op, const char *key, uint64_t names);
 
 /* Whether the directory's last listing is believed still. The lock is held. */
 bool listing_is_believed(struct cache *c, struct node *dir);

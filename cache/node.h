@@ -440,8 +440,9 @@ struct cache {
     struct session *sessions; /* uploads in parts that were broken off */
     unsigned sessions_ending;
     uint64_t kept_files;
-    uint64_t unstamped_files; /* of those, that recovery found now; constant after it */
-    uint64_t hidden_names;    /* of all directories */
+    uint64_t unstamped_files;   /* of those, that recovery found now; constant after it */
+    uint64_t hidden_names;      /* of all directories */
+    atomic_ullong listed_bytes; /* of names in listings that are under way */
     uint64_t uploaded_files, uploaded_bytes, downloaded_bytes;
     enum checksum_kind sum_kind; /* what the store last told; ours until then */
     struct failure write_failure, read_failure;

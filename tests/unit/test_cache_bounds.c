@@ -1,0 +1,195 @@
+/* cache/: what a store or a user may ask for without end has one: names of a listing, room on
+ * the disk. The disk is ours: fstatvfs() and fallocate() are functions of the test. */
+#include "cache/listing.h"
+#include "common/mem.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+/* ---- the disk ---- */
+
+static struct {
+    uint64_t free;      /* bytes that are not root's alone */
+    uint64_t allocated; /* by fallocate(), from the beginning of the one file */
+    unsigned calls;
+} disk;
+
+int fstatvfs(int fd, struct statvfs *ret)
+{
+    (void)fd;
+    *ret = (struct statvfs){.f_bsize = 4096, .f_frsize = 4096, .f_blocks = 1 << 20};
+    ret->f_bavail = (disk.free - disk.allocated) / 4096;
+    ret->f_bfree = ret->f_bavail + (1 << 16);
+    return 0;
+}
+
+int fallocate(int fd, int mode, off_t off, off_t len)
+{
+    uint64_t end = (uint64_t)off + (uint64_t)len;
+
+    disk.calls++;
+    if (end > disk.allocated)
+        disk.allocated = end;
+    return mode & FALLOC_FL_KEEP_SIZE ? 0 : ftruncate(fd, (off_t)end);
+}
+
+static struct handle *start_allocating(struct driven *d)
+{
+    struct handle *h = NULL;
+
+    memset(&disk, 0, sizeof(disk));
+    disk.free = 1000 * MIB;
+    driven_init(d, NULL);
+    d->config.reserve_bytes = 400 * MIB; /* half of which is never taken */
+    driven_mount(d);
+    ck_assert_int_eq(driven_open(d, "f", O_CREAT | O_RDWR, &h), 0);
+    return h;
+}
+
+START_TEST(an_allocation_leaves_the_reserve)
+{
+    struct driven d;
+    struct stat st;
+    struct handle *h = start_allocating(&d);
+
+    ck_assert_int_eq(driven_fallocate(&d, h, 0, 0, 700 * MIB), 0);
+    ck_assert_int_eq(driven_stat(&d, "f", &st), 0);
+    ck_assert_int_eq(st.st_size, 700 * MIB);
+    ck_assert_int_eq(driven_fallocate(&d, h, 0, 0, 900 * MIB), -ENOSPC);
+    ck_assert_uint_le(disk.allocated, 801 * MIB);
+    /* A hole takes none. */
+    ck_assert_int_eq(
+        driven_fallocate(&d, h, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, MIB), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
+/* Nothing of it is taken, and nothing has to go for it. */
+START_TEST(an_allocation_of_more_than_there_is)
+{
+    struct driven d;
+    struct handle *h = start_allocating(&d);
+
+    ck_assert_int_eq(driven_fallocate(&d, h, 0, 0, 1 << 30), -ENOSPC);
+    ck_assert_int_eq(
+        driven_fallocate(&d, h, FALLOC_FL_KEEP_SIZE, (uint64_t)1 << 62, (uint64_t)1 << 61),
+        -ENOSPC);
+    ck_assert_uint_eq(disk.calls, 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- listings ---- */
+
+#define LAST_NAME 1000000 /* the end of one that is not ended */
+
+static struct {
+    atomic_uint names;
+    atomic_bool slow, over;
+} endless;
+
+static int64_t list_endlessly(struct layer *l, struct call *c)
+{
+    struct object obj = {.size = 1, .etag = "e"};
+    char name[32];
+    int r = 0;
+
+    (void)l;
+    if (c->kind != CALL_LIST || strcmp(c->key, "endless") != 0)
+        return call_next(c);
+    for (unsigned i = 0; r == 0 && i < LAST_NAME; i++) {
+        atomic_store(&endless.names, i);
+        (void)snprintf(name, sizeof(name), "name-%06u", i);
+        r = c->visit(c->visit_arg, name, &obj);
+        if (atomic_load(&endless.slow))
+            (void)usleep(1000);
+    }
+    atomic_store(&endless.over, r != 0);
+    return r;
+}
+
+static void start_endless(struct driven *d)
+{
+    memset(&disk, 0, sizeof(disk));
+    disk.free = UINT64_C(1) << 40;
+    memset(&endless, 0, sizeof(endless));
+    driven_init(d, list_endlessly);
+    d->config.list_memory_bytes = MIB;
+    driven_store(d, "endless/f", "x", 1);
+    driven_store(d, "other/f", "x", 1);
+    driven_mount(d);
+}
+
+START_TEST(a_listing_without_end_has_one)
+{
+    struct cache_stats s;
+    struct driven d;
+
+    start_endless(&d);
+    ck_assert_int_eq(driven_list(&d, "endless"), -ENOMEM);
+    ck_assert_uint_lt(atomic_load(&endless.names), 16 * MIB / NODE_BYTES);
+    ck_assert_uint_gt(atomic_load(&endless.names), MIB / 2 / NODE_BYTES);
+    cache_get_stats(d.cache, &s);
+    ck_assert_msg(strstr(s.last_read_error_text, "/endless: the store tells of more than"),
+                  "%s", s.last_read_error_text);
+    ck_assert_int_eq(driven_list(&d, "other"), 1);
+    ck_assert_uint_eq(atomic_load(&d.cache->listed_bytes), 0);
+    driven_release(&d);
+}
+END_TEST
+
+static void ignore(struct waiter *w, int err)
+{
+    (void)w;
+    (void)err;
+}
+
+START_TEST(a_listing_ends_when_nobody_waits)
+{
+    struct waiter w = {.wake = ignore};
+    struct node *n = NULL;
+    struct driven d;
+    struct op op;
+
+    start_endless(&d);
+    atomic_store(&endless.slow, true);
+    op_init(&op, 10 * NS_PER_SEC);
+    ck_assert_int_eq(cache_walk(d.cache, "endless", &op, &n), 0);
+    mutex_lock(&d.cache->lock);
+    int r = dir_need_locked(d.cache, n, true, &w);
+    mutex_unlock(&d.cache->lock);
+    ck_assert_int_eq(r, CACHE_PARKED);
+    DRIVEN_WAIT(atomic_load(&endless.names) > 10);
+    ck_assert(cache_cancel(d.cache, &w));
+    DRIVEN_WAIT(atomic_load(&endless.over));
+    cache_forget(d.cache, n, 1);
+    driven_release(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_bounds");
+    TCase *t = tcase_create("cache_bounds");
+
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, an_allocation_leaves_the_reserve);
+    tcase_add_test(t, an_allocation_of_more_than_there_is);
+    tcase_add_test(t, a_listing_without_end_has_one);
+    tcase_add_test(t, a_listing_ends_when_nobody_waits);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
