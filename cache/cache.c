@@ -188,7 +188,7 @@ static int write_identity(struct cache *c, struct op *op)
     if (r == 0 && c->store->root_id)
         r = mirror_write_text(&c->mirror, "root", c->store->root_id);
     return r < 0 ? op_fail(op, r, "cache %s: can't write its identity: %s", c->mirror.dir,
-                           strerror(-r))
+                           door_why(r))
                  : 0;
 }
 
@@ -290,7 +290,7 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
     c->has_index = asks && (caps & STORE_STATE);
     if (c->has_index && (caps & STORE_ORDER) && index_tree_init(c) < 0)
         return op_fail(op, -ENOMEM, "out of memory");
-    r = mirror_open(c->config.dir, op, &c->mirror);
+    r = mirror_open(c->config.dir, c->store ? DOOR_MAKE : DOOR_CACHE, op, &c->mirror);
     if (r < 0)
         return r;
     if (mirror_times_coarse(&c->mirror) && c->config.passthrough) {
@@ -337,7 +337,7 @@ static int open_cache(struct cache *c, const struct cache_config *config, struct
      */
     r = mirror_note_boot(&c->mirror);
     return r < 0 ? op_fail(op, r, "cache %s: can't note the boot id: %s", c->mirror.dir,
-                           strerror(-r))
+                           door_why(r))
                  : 0;
 }
 

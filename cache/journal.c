@@ -2,6 +2,7 @@
  * are served by whoever holds it, in one transaction. */
 #include "cache/journal.h"
 
+#include "cache/door.h"
 #include "common/err.h"
 #include "common/lock.h"
 #include "common/log.h"
@@ -9,11 +10,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* One change that waits for a commit; lives on its caller's stack. */
 struct change {
@@ -704,12 +707,43 @@ static int prepare_all(struct journal *j)
     return r;
 }
 
-/* -EBADMSG: the database is damaged. */
-static int try_open(struct journal *j, const char *path)
+/* SQLite opens by name alone, and only looks for symlinks. */
+static int check_files(int dir_fd)
 {
-    int r = sql_errno(sqlite3_open_v2(
-        path, &j->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL));
+    static const char *const names[] = {"state.db", "state.db-wal", "state.db-shm",
+                                        "state.db-journal"};
 
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        auto_close int fd = door_file(dir_fd, names[i], O_RDONLY);
+        if (fd < 0 && fd != -ENOENT)
+            return fd;
+    }
+    return 0;
+}
+
+/* Whether the path led to the directory's own. */
+static int check_path(int dir_fd, const char *path)
+{
+    struct stat here, there;
+
+    if (fstatat(dir_fd, "state.db", &here, AT_SYMLINK_NOFOLLOW) < 0 || lstat(path, &there) < 0)
+        return -errno;
+    return here.st_dev == there.st_dev && here.st_ino == there.st_ino ? 0 : -ESTALE;
+}
+
+/* -EBADMSG: the database is damaged. */
+static int try_open(struct journal *j, int dir_fd, const char *path)
+{
+    int r = check_files(dir_fd);
+
+    if (r < 0)
+        return r;
+    r = sql_errno(sqlite3_open_v2(path, &j->db,
+                                  SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
+                                      SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
+                                  NULL));
+    if (r == 0)
+        r = check_path(dir_fd, path);
     if (r == 0)
         (void)sqlite3_busy_timeout(j->db, 2000);
     if (r == 0)
@@ -748,11 +782,27 @@ static int set_aside(int dir_fd)
     return 0;
 }
 
+/* Of the directory that is open, without symlinks: where it was named may be another by now. */
+static int db_path(int dir_fd, char path[PATH_MAX])
+{
+    static const char name[] = "/state.db";
+    char link[64];
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", dir_fd);
+    ssize_t n = readlink(link, path, PATH_MAX - sizeof(name));
+    if (n < 0)
+        return -errno;
+    if ((size_t)n == PATH_MAX - sizeof(name))
+        return -ENAMETOOLONG;
+    memcpy(path + n, name, sizeof(name));
+    return 0;
+}
+
 int journal_open(int dir_fd, const char *dir, struct op *op, struct journal **ret,
                  int *ret_damaged)
 {
     struct journal *j = calloc(1, sizeof(*j));
-    char path[4096];
+    char path[PATH_MAX];
 
     if (ret_damaged)
         *ret_damaged = 0;
@@ -762,11 +812,9 @@ int journal_open(int dir_fd, const char *dir, struct op *op, struct journal **re
     atomic_init(&j->commits, 1); /* what an earlier process left in the WAL */
     mutex_init(&j->queue.lock);
     cond_init(&j->queue.done);
-    if (snprintf(path, sizeof(path), "%s/state.db", dir) >= (int)sizeof(path)) {
-        journal_close(j);
-        return op_fail(op, -ENAMETOOLONG, "cache %s: its path is too long", dir);
-    }
-    int r = try_open(j, path);
+    int r = db_path(dir_fd, path);
+    if (r == 0)
+        r = try_open(j, dir_fd, path);
     if (r == -EBADMSG) {
         log_warn("cache %s: state.db is damaged (%s); it is set aside, content is recovered "
                  "from the mirror",
@@ -776,11 +824,11 @@ int journal_open(int dir_fd, const char *dir, struct op *op, struct journal **re
             *ret_damaged = 1;
         r = set_aside(dir_fd);
         if (r == 0)
-            r = try_open(j, path);
+            r = try_open(j, dir_fd, path);
     }
     if (r < 0) {
         (void)op_fail(op, r, "cache %s: can't open state.db: %s", dir,
-                      j->db ? sqlite3_errmsg(j->db) : strerror(-r));
+                      j->db && sqlite3_errcode(j->db) ? sqlite3_errmsg(j->db) : door_why(r));
         journal_close(j);
         return r;
     }

@@ -36,8 +36,8 @@ struct journal_row {
 /* In place of a version: the store had none; what this cache put there since is meant. */
 #define INTENT_OURS "-"
 
-/* A damaged database is set aside and a new one begun: *ret_damaged tells
- * (may be NULL). */
+/* In the directory, which door_open() has opened; `dir` is for messages. A damaged database is
+ * set aside and a new one begun: *ret_damaged tells (may be NULL). */
 int journal_open(int dir_fd, const char *dir, struct op *op, struct journal **ret,
                  int *ret_damaged);
 /* Accepts NULL. */

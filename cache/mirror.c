@@ -385,70 +385,29 @@ int mirror_statvfs(struct mirror *m, struct statvfs *ret)
 
 int mirror_read_text(struct mirror *m, const char *name, char **ret)
 {
-    auto_close int fd = beneath(m->root_fd, name, O_RDONLY);
-    auto_buf struct buf b = BUF_INIT(1 << 20);
-    char chunk[4096];
-    ssize_t n;
-
-    if (fd < 0)
-        return fd;
-    while ((n = read(fd, chunk, sizeof(chunk))) > 0) {
-        int r = buf_add(&b, chunk, (size_t)n);
-        if (r < 0)
-            return r;
-    }
-    if (n < 0)
-        return -errno;
-    *ret = buf_take(&b);
-    return *ret ? 0 : -ENOMEM;
+    return door_read_text(m->root_fd, name, ret);
 }
 
 int mirror_write_text(struct mirror *m, const char *name, const char *text)
 {
-    char temporary[64];
-    size_t len = strlen(text);
-
-    (void)snprintf(temporary, sizeof(temporary), "%s.new", name);
-    auto_close int fd = beneath(m->root_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC);
-    if (fd < 0)
-        return fd;
-    ssize_t n = write(fd, text, len);
-    if (n < 0 || fsync(fd) < 0)
-        return -errno;
-    if ((size_t)n != len)
-        return -ENOSPC;
-    if (renameat(m->root_fd, temporary, m->root_fd, name) < 0)
-        return -errno;
-    return fsync(m->root_fd) < 0 ? -errno : 0;
+    return door_write_text(m->root_fd, name, text);
 }
 
 /* ---- opening ---- */
-
-static int make_cache_dir(const char *dir)
-{
-    auto_free char *path = strdup(dir);
-
-    if (!path)
-        return -ENOMEM;
-    for (char *p = path + 1; *p; p++) {
-        if (*p != '/')
-            continue;
-        *p = '\0';
-        if (mkdir(path, 0755) < 0 && errno != EEXIST)
-            return -errno;
-        *p = '/';
-    }
-    return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
-}
 
 static int subdir(struct mirror *m, const char *name, int *ret)
 {
     if (mkdirat(m->root_fd, name, 0700) < 0 && errno != EEXIST)
         return -errno;
-    int fd = beneath(m->root_fd, name, O_RDONLY | O_DIRECTORY);
+    struct stat st;
+    auto_close int fd = beneath(m->root_fd, name, O_RDONLY | O_DIRECTORY);
     if (fd < 0)
         return fd;
-    *ret = fd;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if (st.st_uid != geteuid())
+        return -EPERM;
+    *ret = take_fd(fd);
     return 0;
 }
 
@@ -457,10 +416,14 @@ static int check_version(struct mirror *m, struct op *op)
     auto_free char *text = NULL;
     int r = mirror_read_text(m, "version", &text);
 
-    if (r == -ENOENT)
-        return mirror_write_text(m, "version", VERSION_TEXT);
+    if (r == -ENOENT) {
+        r = mirror_write_text(m, "version", VERSION_TEXT);
+        return r < 0 ? op_fail(op, r, "cache %s: can't write its version: %s", m->dir,
+                               door_why(r))
+                     : 0;
+    }
     if (r < 0)
-        return op_fail(op, r, "cache %s: can't read its version: %s", m->dir, strerror(-r));
+        return op_fail(op, r, "cache %s: can't read its version: %s", m->dir, door_why(r));
     if (strcmp(text, VERSION_TEXT) != 0)
         return op_fail(op, -EPROTO,
                        "cache %s was written by another version of runfs; use that one to "
@@ -471,10 +434,10 @@ static int check_version(struct mirror *m, struct op *op)
 
 static int lock_dir(struct mirror *m, struct op *op)
 {
-    m->lock_fd = beneath(m->root_fd, "lock", O_RDWR | O_CREAT);
+    m->lock_fd = door_file(m->root_fd, "lock", O_RDWR | O_CREAT);
     if (m->lock_fd < 0)
         return op_fail(op, m->lock_fd, "cache %s: can't create its lock: %s", m->dir,
-                       strerror(-m->lock_fd));
+                       door_why(m->lock_fd));
     if (flock(m->lock_fd, LOCK_EX | LOCK_NB) < 0)
         return op_fail(op, errno == EWOULDBLOCK ? -EBUSY : -errno,
                        "cache %s is in use by another mount; unmount it or choose another "
@@ -649,15 +612,13 @@ int mirror_note_end(struct mirror *m)
     return mirror_note(m, mirror_write_text(m, "boot", text));
 }
 
-static int open_all(struct mirror *m, struct op *op)
+static int open_all(struct mirror *m, enum door_way way, struct op *op)
 {
-    int r = make_cache_dir(m->dir);
-    if (r == 0) {
-        m->root_fd = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        r = m->root_fd < 0 ? -errno : fchmod(m->root_fd, 0700) < 0 ? -errno : 0;
-    }
+    int r = door_open(m->dir, way, op, &m->root_fd, NULL);
     if (r < 0)
-        return op_fail(op, r, "cache %s: can't make or open it: %s", m->dir, strerror(-r));
+        return r;
+    if (fchmod(m->root_fd, 0700) < 0)
+        return op_fail(op, -errno, "cache %s: chmod: %s", m->dir, strerror(errno));
     r = lock_dir(m, op);
     if (r == 0)
         r = check_version(m, op);
@@ -675,11 +636,11 @@ static int open_all(struct mirror *m, struct op *op)
     if (r == 0)
         r = place_check(m);
     if (r < 0)
-        return op_fail(op, r, "cache %s: can't prepare it: %s", m->dir, strerror(-r));
+        return op_fail(op, r, "cache %s: can't prepare it: %s", m->dir, door_why(r));
     return probe(m, op);
 }
 
-int mirror_open(const char *dir, struct op *op, struct mirror *ret)
+int mirror_open(const char *dir, enum door_way way, struct op *op, struct mirror *ret)
 {
     struct mirror m = {.lock_fd = -1,
                        .root_fd = -1,
@@ -689,7 +650,7 @@ int mirror_open(const char *dir, struct op *op, struct mirror *ret)
                        .kept_fd = -1,
                        .tick_ns = 1};
     m.dir = strdup(dir);
-    int r = m.dir ? open_all(&m, op) : -ENOMEM;
+    int r = m.dir ? open_all(&m, way, op) : -ENOMEM;
 
     if (r < 0)
         mirror_close(&m);

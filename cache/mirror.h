@@ -5,6 +5,7 @@
 #ifndef RUNFS_CACHE_MIRROR_H
 #define RUNFS_CACHE_MIRROR_H
 
+#include "cache/door.h"
 #include "common/op.h"
 
 #include <stdatomic.h>
@@ -33,9 +34,10 @@ struct mirror {
     atomic_bool refused; /* a change got EROFS */
 };
 
-/* Makes the directory when missing, locks it, checks version and filesystem. op->why names the
- * path and what to do: -EBUSY in use, -EOPNOTSUPP no xattrs, -EPROTO another version. */
-int mirror_open(const char *dir, struct op *op, struct mirror *ret);
+/* Opens the directory as door_open() does, locks it, checks version and filesystem. op->why
+ * names the path and what to do: -EBUSY in use, -EOPNOTSUPP no xattrs, -EPROTO another version.
+ */
+int mirror_open(const char *dir, enum door_way way, struct op *op, struct mirror *ret);
 void mirror_close(struct mirror *m);
 /* What a file of the mirror shows when it was given this mtime. */
 int64_t mirror_time(const struct mirror *m, int64_t mtime_ns);

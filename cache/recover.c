@@ -11,25 +11,11 @@
 #include <string.h>
 #include <utlist.h>
 
-/* A cache without store and threads, recovered from the directory; -ENOENT when there is none.
- */
-static int open_offline(const char *dir, struct op *op, struct cache **ret)
-{
-    struct stat st;
-    auto_free char *mark = path_join(dir, "version");
-
-    if (!mark)
-        return op_fail(op, -ENOMEM, "out of memory");
-    if (stat(mark, &st) < 0)
-        return op_fail(op, -ENOENT, "%s is not a cache directory of runfs", dir);
-    return cache_open_offline(dir, op, ret);
-}
-
 int recover_list(const char *dir, struct op *op,
                  int (*visit)(void *arg, const struct cache_pending *), void *arg)
 {
     struct cache *c = NULL;
-    int r = open_offline(dir, op, &c);
+    int r = cache_open_offline(dir, op, &c);
 
     if (r < 0)
         return r;
@@ -191,7 +177,7 @@ int recover_export(const char *dir, const char *to, struct op *op,
                    int (*visit)(void *arg, const struct cache_pending *), void *arg)
 {
     struct exporting x = {.op = op, .to_fd = -1, .visit = visit, .arg = arg};
-    int r = open_offline(dir, op, &x.cache);
+    int r = cache_open_offline(dir, op, &x.cache);
 
     if (r < 0)
         return r;
@@ -214,7 +200,7 @@ int recover_export(const char *dir, const char *to, struct op *op,
 int recover_identity(const char *dir, struct op *op, char **ret)
 {
     struct mirror m;
-    int r = mirror_open(dir, op, &m);
+    int r = mirror_open(dir, DOOR_CACHE, op, &m);
 
     if (r < 0)
         return r;

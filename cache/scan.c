@@ -872,10 +872,11 @@ int cache_recover(struct cache *c, struct op *op)
         r = sessions_load(c);
     if (r == 0)
         r = pins_load(c);
-    if (r == 0)
-        r = place_note(&c->mirror);
     if (r < 0)
         return op_fail(op, r, "cache %s: recovery failed: %s; nothing was removed",
                        c->mirror.dir, strerror(-r));
-    return 0;
+    r = place_note(&c->mirror);
+    return r < 0 ? op_fail(op, r, "cache %s: can't note its place: %s", c->mirror.dir,
+                           door_why(r))
+                 : 0;
 }

@@ -440,11 +440,11 @@ static void *accept_loop(void *arg)
 
 /* ---- start and stop ---- */
 
-static int open_socket(struct control_server *s, const char *cache_dir)
+static int open_socket(struct control_server *s, int dir_fd)
 {
     struct sockaddr_un address;
 
-    s->dir_fd = open(cache_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    s->dir_fd = fcntl(dir_fd, F_DUPFD_CLOEXEC, 0);
     if (s->dir_fd < 0)
         return -errno;
     control_address(s->dir_fd, &address);
@@ -476,7 +476,7 @@ static void server_free(struct control_server *s)
     free(s);
 }
 
-int control_server_start(const char *cache_dir, struct cache *cache, struct status_doc *status,
+int control_server_start(int dir_fd, struct cache *cache, struct status_doc *status,
                          struct op *op, struct control_server **ret)
 {
     struct control_server *s = calloc(1, sizeof(*s));
@@ -491,12 +491,12 @@ int control_server_start(const char *cache_dir, struct cache *cache, struct stat
     cond_init(&s->shared.changed);
     for (size_t i = 0; i < CONNECTIONS_MAX; i++)
         s->shared.slots[i] = (struct connection){.server = s, .fd = -1};
-    err = open_socket(s, cache_dir);
+    err = open_socket(s, dir_fd);
     if (!err)
         err = -pthread_create(&s->acceptor, NULL, accept_loop, s);
     if (err) {
         server_free(s);
-        return op_fail(op, err, "cannot make the control socket in %s: %s", cache_dir,
+        return op_fail(op, err, "cannot make the control socket of the cache: %s",
                        strerror(-err));
     }
     *ret = s;

@@ -11,9 +11,10 @@ struct cache;
 struct control_server;
 struct status_doc;
 
-/* Listens on `control` in the cache directory, which the caller has locked: what lies there is
- * left over. Only the daemon's own user and root are answered. Everything is borrowed. */
-int control_server_start(const char *cache_dir, struct cache *cache, struct status_doc *status,
+/* Listens on `control` in the cache directory, of which dir_fd is from door_open(), and which
+ * the caller has locked: what lies there is left over. Only the daemon's own user and root are
+ * answered. Everything is borrowed. */
+int control_server_start(int dir_fd, struct cache *cache, struct status_doc *status,
                          struct op *op, struct control_server **ret);
 
 /* Ends what still runs, answers those who wait for the daemon's end with `last`, removes the

@@ -1,6 +1,7 @@
 /* A store's identity as JSON with sorted keys. */
 #include "cli/identity.h"
 
+#include "cache/door.h"
 #include "cli/control_io.h"
 #include "common/mem.h"
 
@@ -8,7 +9,6 @@
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define OPTIONS_NAME "store.json"
 
@@ -107,42 +107,34 @@ static json_t *settings_json(const struct settings *store)
     return j;
 }
 
-int identity_save_options(const char *cache_dir, const struct settings *store, struct op *op)
+int identity_save_options(int dir_fd, const struct settings *store, struct op *op)
 {
     auto_json json_t *j = settings_json(store);
-    auto_free char *path = NULL;
-    auto_free char *tmp = NULL;
+    auto_free char *text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
+    int r = text ? door_write_text(dir_fd, OPTIONS_NAME, text) : -ENOMEM;
 
-    if (!j || asprintf(&path, "%s/" OPTIONS_NAME, cache_dir) < 0 ||
-        asprintf(&tmp, "%s.tmp", path) < 0)
-        return op_fail(op, -ENOMEM, "out of memory");
-    if (json_dump_file(j, tmp, JSON_INDENT(2)) || rename(tmp, path) < 0)
-        return op_fail(op, -EIO, "cannot write %s", path);
-    return 0;
+    return r < 0 ? op_fail(op, r, "cannot write " OPTIONS_NAME " of the cache: %s", door_why(r))
+                 : 0;
 }
 
-int identity_load_options(const char *cache_dir, struct op *op, struct settings *ret)
+int identity_load_options(int dir_fd, struct op *op, struct settings *ret)
 {
-    auto_free char *path = NULL;
+    auto_free char *text = NULL;
+    auto_json json_t *j = NULL;
     struct settings store = {0};
-    json_error_t where;
-    json_t *j;
-    int err = 0;
+    int r = door_read_text(dir_fd, OPTIONS_NAME, &text);
 
-    if (asprintf(&path, "%s/" OPTIONS_NAME, cache_dir) < 0) {
-        path = NULL;
-        return op_fail(op, -ENOMEM, "out of memory");
+    *ret = store;
+    if (r == -ENOENT)
+        return 0;
+    if (r == 0) {
+        j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+        r = json_is_object(j) ? add_texts(j, &store) : -EINVAL;
+    }
+    if (r < 0) {
+        settings_release(&store);
+        return op_fail(op, r, OPTIONS_NAME " of the cache can't be read: %s", door_why(r));
     }
     *ret = store;
-    if (access(path, F_OK) < 0)
-        return 0;
-    j = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
-    if (!json_is_object(j) || add_texts(j, &store))
-        err = op_fail(op, -EINVAL, "%s can't be read", path);
-    json_decref(j);
-    if (err)
-        settings_release(&store);
-    else
-        *ret = store;
-    return err;
+    return 0;
 }

@@ -21,9 +21,10 @@ char *identity_default_dir(const char *identity, const char *mountpoint);
  * NULL, too, when there was none but the one above. */
 char *identity_former_dir(const char *url, const char *endpoint, const char *mountpoint);
 
-/* Keeps the store options of a mount in its cache directory (store.json), and reads them back,
- * so that `runfs recover` can reach the store the same way. None kept is no error. */
-int identity_save_options(const char *cache_dir, const struct settings *store, struct op *op);
-int identity_load_options(const char *cache_dir, struct op *op, struct settings *ret);
+/* Keeps the store options of a mount in its cache directory (store.json), of which dir_fd is
+ * from door_open(), and reads them back, so that `runfs recover` can reach the store the same
+ * way. None kept is no error. */
+int identity_save_options(int dir_fd, const struct settings *store, struct op *op);
+int identity_load_options(int dir_fd, struct op *op, struct settings *ret);
 
 #endif

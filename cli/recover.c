@@ -1,5 +1,6 @@
 /* runfs recover: what a cache directory without a mount still owes its store. */
 #include "cache/recover.h"
+#include "cache/door.h"
 #include "cli/arguments.h"
 #include "cli/identity.h"
 #include "cli/open_store.h"
@@ -55,8 +56,11 @@ static int merge_options(struct recovery *r, const struct settings *identity, st
                          struct settings *ret)
 {
     const struct settings *more[] = {identity, &r->options.store};
-    int err = identity_load_options(r->dir, op, ret);
+    auto_close int dir_fd = -1;
+    int err = door_open(r->dir, DOOR_CACHE, op, &dir_fd, NULL);
 
+    if (!err)
+        err = identity_load_options(dir_fd, op, ret);
     for (size_t i = 0; i < ARRAY_SIZE(more) && !err; i++)
         for (size_t j = 0; j < more[i]->n && !err; j++)
             err = settings_add(ret, more[i]->items[j].name, more[i]->items[j].value);

@@ -6,6 +6,7 @@
  * disk, then the cache directory is released. */
 #include "cli/serve.h"
 
+#include "cache/door.h"
 #include "cache/recover.h"
 #include "cli/command.h"
 #include "cli/control_io.h"
@@ -27,7 +28,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* How many of the things that are left are named in the log. */
@@ -39,7 +39,8 @@
 
 struct mount {
     struct serve_request *request; /* borrowed */
-    char *cache_dir;               /* absolute */
+    char *cache_dir;               /* absolute, without symlinks */
+    int cache_fd;                  /* of door_open() */
     char *identity;
     const char **staging;
     struct store *store;
@@ -87,37 +88,15 @@ static int check_overlap(const struct mount *m, struct op *op)
     return 0;
 }
 
-static int make_dirs(char *path)
-{
-    for (char *s = path + 1; *s; s++) {
-        int r;
-
-        if (*s != '/')
-            continue;
-        *s = '\0';
-        r = mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
-        *s = '/';
-        if (r)
-            return r;
-    }
-    return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
-}
-
 static int find_cache_dir(struct mount *m, struct op *op)
 {
     auto_free char *dir = m->request->options.cache_dir
                               ? strdup(m->request->options.cache_dir)
                               : identity_default_dir(m->identity, m->request->mountpoint);
-    int err;
 
     if (!dir)
         return op_fail(op, -EINVAL, "no place for the cache (no home): give cache_dir");
-    err = make_dirs(dir);
-    if (!err) {
-        m->cache_dir = realpath(dir, NULL);
-        err = m->cache_dir ? 0 : -errno;
-    }
-    return err ? op_fail(op, err, "cache directory %s: %s", dir, strerror(-err)) : 0;
+    return door_open(dir, DOOR_MAKE, op, &m->cache_fd, &m->cache_dir);
 }
 
 static int count_pending(void *arg, const struct cache_pending *p)
@@ -205,7 +184,7 @@ static int open_control(struct mount *m, struct op *op)
         .cache_dir = m->cache_dir,
         .durability = m->request->options.durability == DURABILITY_STORE ? "store" : "cache",
         .read_only = m->request->options.read_only};
-    int err = identity_save_options(m->cache_dir, &m->request->options.store, op);
+    int err = identity_save_options(m->cache_fd, &m->request->options.store, op);
 
     if (err)
         return err;
@@ -214,26 +193,20 @@ static int open_control(struct mount *m, struct op *op)
         return op_fail(op, -ENOMEM, "out of memory");
     status_doc_set_frontend(m->status, m->fs);
     fs_set_texts(m->fs, status_doc_text, status_doc_metrics, m->status);
-    return control_server_start(m->cache_dir, m->cache, m->status, op, &m->control);
+    return control_server_start(m->cache_fd, m->cache, m->status, op, &m->control);
 }
 
 /* The log goes where a daemon's messages can be read later; from before the cache is opened, as
  * recovery has things to tell. */
 static int open_log(struct mount *m, bool foreground, struct op *op)
 {
-    auto_free char *path = NULL;
-    int err;
-
     log_set_level((enum log_level)m->request->options.log_level);
     if (foreground)
         return 0;
-    if (asprintf(&path, "%s/runfs.log", m->cache_dir) < 0) {
-        path = NULL;
-        return op_fail(op, -ENOMEM, "out of memory");
-    }
-    err = log_to_file(AT_FDCWD, path);
+    int err = log_to_file(m->cache_fd, "runfs.log");
     m->log_open = !err;
-    return err ? op_fail(op, err, "cannot write %s: %s", path, strerror(-err)) : 0;
+    return err ? op_fail(op, err, "cannot write %s/runfs.log: %s", m->cache_dir, door_why(err))
+               : 0;
 }
 
 /* What stands at the mountpoint later may be another one. */
@@ -537,6 +510,8 @@ static void mount_release(struct mount *m)
     status_doc_free(m->status);
     store_close(m->store);
     free(m->staging);
+    if (m->cache_fd >= 0)
+        (void)close(m->cache_fd);
     free(m->cache_dir);
     free(m->identity);
     pthread_cond_destroy(&m->run.changed);
@@ -577,7 +552,7 @@ static int run(struct mount *m, bool foreground, int ready_fd)
 
 int serve_mount(struct serve_request *request, int ready_fd)
 {
-    struct mount m = {.request = request};
+    struct mount m = {.request = request, .cache_fd = -1};
     int code;
 
     mutex_init(&m.run.lock);

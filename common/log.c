@@ -52,12 +52,20 @@ int log_level_parse(const char *name, enum log_level *ret_level)
     return -EINVAL;
 }
 
+/* Lines are appended to no file that others can have given this name. */
 static int log_open(int dir, const char *name)
 {
-    int fd = openat(dir, name,
-                    O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0600);
+    const int safe = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    auto_close int fd = openat(dir, name, O_WRONLY | O_APPEND | O_CREAT | safe, 0600);
+    struct stat st;
 
-    return fd < 0 ? -errno : fd;
+    if (fd < 0)
+        return errno == ELOOP || errno == ENXIO ? -EPERM : -errno;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1)
+        return -EPERM;
+    return take_fd(fd);
 }
 
 /* A writer may be using the log's number just now: dup3() swaps what stands behind it, so no

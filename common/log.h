@@ -14,7 +14,8 @@ int log_level_parse(const char *name, enum log_level *ret_level);
 #define LOG_FILE_MAX (16LL << 20) /* bytes */
 
 /* Redirects the log to a file (appends, 0600; no symbolic link) below `dir`, which is borrowed
- * and may be AT_FDCWD. 0 or -errno; the old target stays on failure. */
+ * and may be AT_FDCWD. 0 or -errno, -EPERM for a link of either kind or another user's file;
+ * the old target stays on failure. */
 int log_to_file(int dir, const char *name);
 
 /* Control characters in the arguments are written as \xNN: a hostile name can't forge a line.

@@ -77,7 +77,8 @@ START_TEST(a_client_waits_for_a_descriptor)
     struct status_doc *status = status_doc_new(&info, d.cache, d.store);
     ck_assert_ptr_nonnull(status);
     atomic_store(&system_.refusals, 2);
-    ck_assert_int_eq(control_server_start(d.dir, d.cache, status, &op, &server), 0);
+    auto_close int dir_fd = open(d.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ck_assert_int_eq(control_server_start(dir_fd, d.cache, status, &op, &server), 0);
     auto_close int fd = connect_to(d.dir);
     ck_assert_int_eq(control_send(fd, request), 0);
     control_reader_init(&reader, fd, 1 << 20);

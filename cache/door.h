@@ -1,0 +1,36 @@
+/* The door of a cache directory: the one way in. What is read there is believed, and what is
+ * written there is written with the rights of who mounts: so nobody else may have put it there,
+ * or put another directory in its place. Any thread. */
+#ifndef RUNFS_CACHE_DOOR_H
+#define RUNFS_CACHE_DOOR_H
+
+#include "common/op.h"
+
+enum door_way {
+    DOOR_MAKE,  /* makes it where it is missing; an empty directory becomes a cache, too */
+    DOOR_CACHE, /* it must be a cache: -ENOENT */
+};
+
+/* Opens a cache directory, and changes nothing in one that is there. It must belong to the
+ * caller (geteuid(); -EPERM), and be empty or a cache already (-ENOTEMPTY). On the way there
+ *  - a symlink is followed if it belongs to root or the caller;
+ *  - a directory that all may write needs the sticky bit, and what is taken in it belongs to
+ *    root or the caller;
+ *  - for root each directory belongs to root, and what holds for all holds for a group, too.
+ * Another user's group or the owner of a directory above, who can take his cache away, gives
+ * him none but his own in its place. op->why says what to do. *ret_path (may be NULL) is where
+ * it is, without symlinks; heap. */
+int door_open(const char *dir, enum door_way way, struct op *op, int *ret_fd, char **ret_path);
+
+/* Opens or creates (0600) a file of the directory. -EPERM for what is no regular file of the
+ * caller's with this one name: a symlink or another name of a file would lead out of it. */
+int door_file(int dir_fd, const char *name, int flags);
+/* strerror() for what door_file() and those below return. */
+const char *door_why(int err);
+
+/* A small text file; -ENOENT; the text is heap. */
+int door_read_text(int dir_fd, const char *name, char **ret);
+/* Replaces it atomically and durably. */
+int door_write_text(int dir_fd, const char *name, const char *text);
+
+#endif
