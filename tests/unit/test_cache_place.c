@@ -1,6 +1,6 @@
 /* cache/: a cache directory that is a copy of another one, or came back without the extended
  * attributes that its stamps are. What has content and no stamp is set aside, and never
- * published. And a store whose folder is not in its place. */
+ * published. And a store whose folder is not in its place, or that is another one. */
 #include "backends/drivers.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
@@ -214,6 +214,52 @@ START_TEST(an_unmounted_disk_is_no_empty_store)
 }
 END_TEST
 
+/* ---- another store ---- */
+
+static atomic_uint told;
+
+static void count_notices(void *arg, struct node *n, const char *name)
+{
+    (void)arg;
+    (void)n;
+    (void)name;
+    atomic_fetch_add(&told, 1);
+}
+
+/* As after an edit of fstab: what the cache holds goes before there is a kernel to tell. */
+START_TEST(a_cache_takes_another_store)
+{
+    struct driven e;
+    char empty[sizeof(e.dir)];
+
+    d.config.invalidate = count_notices;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    driven_put(&d, "dir/f", "content", 7);
+    driven_put(&d, "g", "content", 7);
+    ck_assert_int_eq(driven_symlink(&d, "g", "link"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d);
+    driven_init_like_s3(&e, NULL);
+    memcpy(empty, e.dir, sizeof(empty));
+    memcpy(e.dir, d.dir, sizeof(empty));
+    e.config.invalidate = count_notices;
+    driven_store(&e, "other", "theirs", 6);
+    driven_mount(&e);
+    ck_assert_uint_eq(atomic_load(&told), 0);
+    ck_assert(!in_cache("mirror/g") && !in_cache("mirror/dir"));
+    driven_shows(&e, "other", "theirs");
+    ck_assert_int_eq(driven_flush(&e), 0);
+    driven_stores(&e, "g", NULL);
+    driven_unmount(&e);
+    memcpy(e.dir, empty, sizeof(empty));
+    driven_release(&e);
+    driven_mount(&d);
+    driven_shows(&d, "g", "content");
+    driven_stores(&d, "dir/f", "content");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_place");
@@ -225,6 +271,7 @@ int main(void)
                         sizeof(stampless) / sizeof(*stampless));
     tcase_add_test(t, a_single_file_without_a_stamp_is_set_aside);
     tcase_add_test(t, an_unmounted_disk_is_no_empty_store);
+    tcase_add_test(t, a_cache_takes_another_store);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
