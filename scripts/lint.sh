@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# scripts/lint.sh [format|tidy|shell...]: checks the layout of the C sources (clang-format), the
-# sources themselves (clang-tidy, with the compile commands of build/debug) and the scripts
-# (shellcheck); all three unless told. Changes nothing: `clang-format-14 -i FILE` mends a layout.
+# scripts/lint.sh [format|tidy|shell|pins...]: checks the layout of the C sources (clang-format), the
+# sources themselves (clang-tidy, with the compile commands of build/debug), the scripts (shellcheck)
+# and that every Python package is named with its version and hashes; all four unless told. Changes
+# nothing: `clang-format-14 -i FILE` mends a layout, scripts/pin.sh what is not pinned.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$top"
@@ -53,6 +54,21 @@ lint_shell() {
     scripts | xargs shellcheck
 }
 
+# Each NAME.in has its NAME.txt, in which each package has one version and hashes, and nothing else
+# says where a package comes from.
+lint_pins() {
+    local file loose result=0
+    local hash='^ +--hash=sha256:[0-9a-f]{64}( \\)?$' package='^[A-Za-z0-9_.-]+==[^ ]+( ; [^\]+)? \\$'
+    while read -r file; do
+        loose=$(grep -vE -e '^#' -e "$hash" -e "$package" "$file" || true)
+        if [ ! -e "${file%.txt}.in" ] || [ -n "$loose" ]; then
+            printf 'not pinned: scripts/pin.sh %s\n%.400s\n' "${file%.txt}.in" "$loose"
+            result=1
+        fi
+    done < <(git ls-files --cached --others --exclude-standard '*requirements*.txt' '*constraints.txt' scripts/uv.txt)
+    return "$result"
+}
+
 lint() {
     local tool=$1 what=$2
     if ! have "$tool"; then
@@ -67,13 +83,14 @@ lint() {
     fi
 }
 
-[ $# -gt 0 ] || set -- format tidy shell
+[ $# -gt 0 ] || set -- format tidy shell pins
 for what in "$@"; do
     case $what in
     format) lint clang-format-14 format ;;
     tidy) lint run-clang-tidy-14 tidy ;;
     shell) lint shellcheck shell ;;
-    *) die "no such check: $what (format, tidy or shell)" ;;
+    pins) lint git pins ;;
+    *) die "no such check: $what (format, tidy, shell or pins)" ;;
     esac
 done
 echo "lint: $passed passed, $failed failed, $skipped skipped"
