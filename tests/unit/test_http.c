@@ -283,13 +283,13 @@ START_TEST(a_broken_answer)
 END_TEST
 
 static const struct {
-    const char *url, *header, *text;
+    const char *path, *header, *text;
 } not_sent[] = {
-    {"http://127.0.0.1:%u/x", "x-a: b\r\nx-c: d", "the header x-a has a control character"},
-    {"http://127.0.0.1:%u/x", "x-a: b\rx-c: d", "the header x-a has a control character"},
-    {"http://127.0.0.1:%u/x", "x-a\nx-c: secret", "the header x-a has a control character"},
-    {"http://127.0.0.1:%u/x HTTP/1.1\r\nx-c: d", "x-a: b", "the URL has a control character"},
-    {"http://127.0.0.1:%u/x y", "x-a: b", "the URL has a control character or a space"},
+    {"/x", "x-a: b\r\nx-c: d", "the header x-a has a control character"},
+    {"/x", "x-a: b\rx-c: d", "the header x-a has a control character"},
+    {"/x", "x-a\nx-c: secret", "the header x-a has a control character"},
+    {"/x HTTP/1.1\r\nx-c: d", "x-a: b", "the URL has a control character"},
+    {"/x y", "x-a: b", "the URL has a control character or a space"},
 };
 
 START_TEST(a_request_of_more_lines_is_not_sent)
@@ -298,7 +298,8 @@ START_TEST(a_request_of_more_lines_is_not_sent)
     struct http_request req = {
         .method = "GET", .url = url, .headers = &not_sent[_i].header, .n_headers = 1};
 
-    (void)snprintf(url, sizeof(url), not_sent[_i].url, scripted_port(server));
+    (void)snprintf(url, sizeof(url), "http://127.0.0.1:%u%s", scripted_port(server),
+                   not_sent[_i].path);
     ck_assert_int_eq(http_run(http, &op, &req, &answer), -EINVAL);
     ck_assert_msg(strstr(op.why, not_sent[_i].text) && !strstr(op.why, "secret"), "%s", op.why);
     ck_assert_uint_eq(scripted_count(server), 0);
