@@ -135,6 +135,16 @@ man_page_names_all() {
     done
 }
 
+man_page_has_sections() {
+    local section
+    for section in ENVIRONMENT FILES; do
+        zcat "$root/usr/share/man/man1/runfs.1.gz" | grep -qx "\.SH \"*$section\"*" || {
+            echo "runfs.1 has no section $section"
+            return 1
+        }
+    done
+}
+
 # complete WORD...: what the shell would offer for the last of these words.
 complete_words() {
     bash -c '
@@ -216,6 +226,7 @@ check "program carries no path of this machine" carries_no_path
 check "program is hardened" is_hardened
 check "man page has no warnings" man_page_is_clean
 check "man page names every command and option" man_page_names_all
+check "man page has its sections" man_page_has_sections
 check "completion offers every command and option" completion_offers_all
 check "example configuration is understood" example_is_understood
 check "mount helper mounts" helper_mounts
