@@ -274,8 +274,8 @@ static void report_progress(const json_t *j, client_progress progress, void *arg
 
 static int lost(int err, struct op *op)
 {
-    if (err == -ENODATA || err == -EPIPE)
-        err = -ECONNRESET;
+    if (err == -ENODATA || err == -ECONNRESET)
+        err = -EPIPE;
     return op_fail(op, err, "the daemon did not answer: %s", strerror(-err));
 }
 

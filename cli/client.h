@@ -35,7 +35,7 @@ struct client_step {
 typedef void (*client_progress)(void *arg, const struct client_step *step);
 
 /* Sends the request (which it consumes; NULL is out of memory) and blocks for the answer, which
- * is the caller's. A refusal is its errno with the daemon's reason in op->why. -ECONNRESET when
+ * is the caller's. A refusal is its errno with the daemon's reason in op->why. -EPIPE when
  * the daemon went away before it answered. `progress` may be NULL. */
 int client_call(struct client *c, json_t *request, client_progress progress, void *arg,
                 struct op *op, json_t **ret);

@@ -5,17 +5,67 @@
 #include "common/printable.h"
 #include "common/units.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+enum exit_code command_exit_code(int err)
+{
+    switch (err) {
+    case -EBUSY:
+        return EXIT_BUSY;
+    case -ENOENT:
+    case -ENXIO:    /* what both kinds of store say when the whole is missing */
+    case -ENODEV:   /* no mount of runfs there */
+    case -ENOTCONN: /* a mount without its runfs */
+        return EXIT_NOT_FOUND;
+    case -EACCES:
+    case -EPERM:
+        return EXIT_REFUSED;
+    case -ETIMEDOUT:
+    case -ECONNRESET:
+    case -ECONNREFUSED:
+    case -ECONNABORTED:
+    case -EHOSTUNREACH:
+    case -EHOSTDOWN:
+    case -ENETUNREACH:
+    case -ENETDOWN:
+    case -ENETRESET:
+        return EXIT_NETWORK;
+    default:
+        return EXIT_FAILED;
+    }
+}
+
+enum exit_code command_exit_code_of_wait(int err)
+{
+    enum exit_code code = command_exit_code(err);
+
+    /* The time that was given is over, a writer goes on, an upload fails. */
+    if (err == -ETIMEDOUT || code == EXIT_FAILED || code == EXIT_BUSY)
+        return EXIT_NOT_YET;
+    return code;
+}
+
+void command_print_exit_codes(void)
+{
+    (void)printf("Exit codes: 0 done, 1 failed for another cause than these, 2 wrong command "
+                 "line, 3 not\n"
+                 "everything is in the store yet, 4 busy (a process uses the mount, another "
+                 "mount has the\n"
+                 "cache), 5 not found (bucket, path, mount, cache), 6 refused (credentials, "
+                 "permission),\n"
+                 "7 the store can't be reached. One line on stderr says why.\n");
+}
 
 void command_help(const struct command *c)
 {
     (void)printf("Usage: runfs %s %s\n\n%s.\n", c->name, c->usage, c->line);
     if (*c->help)
         (void)printf("\n%s", c->help);
-    (void)printf("\nExit codes: 0 done, 1 failed (one line on stderr says why), 2 wrong "
-                 "command line.\n");
+    (void)putchar('\n');
+    command_print_exit_codes();
 }
 
 /* A line stays a line whatever is in it. */
@@ -37,6 +87,16 @@ int command_failed(const char *fmt, ...)
     print_line(fmt, ap);
     va_end(ap);
     return EXIT_FAILED;
+}
+
+int command_failed_by(int err, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    print_line(fmt, ap);
+    va_end(ap);
+    return (int)command_exit_code(err);
 }
 
 void command_say(const char *fmt, ...)

@@ -5,10 +5,16 @@
 #include "cache/cache.h"
 #include "common/op.h"
 
+/* Scripts tell by them what to do next: they are documented, and stay. */
 enum exit_code {
     EXIT_OK = 0,
-    EXIT_FAILED = 1, /* the one line on stderr says why */
-    EXIT_USAGE = 2,  /* the command line is wrong */
+    EXIT_FAILED = 1,    /* for a cause without a code of its own */
+    EXIT_USAGE = 2,     /* the command line is wrong */
+    EXIT_NOT_YET = 3,   /* the store lacks something still */
+    EXIT_BUSY = 4,      /* a process uses the mount, or another mount has the cache */
+    EXIT_NOT_FOUND = 5, /* bucket, path, mount or cache */
+    EXIT_REFUSED = 6,   /* credentials, permission */
+    EXIT_NETWORK = 7,   /* the store can't be reached */
 };
 
 struct command {
@@ -33,11 +39,21 @@ int command_recover(const struct command *self, int argc, char **argv);
  * fuse3's helper that called, whose "dev" and "suid" don't count. */
 int command_mount_helper(int argc, char **argv, bool by_mount8);
 
+/* What a command ends with that failed by this negative errno: the only judge of this. */
+enum exit_code command_exit_code(int err);
+/* The same of one that waited for the store to have something, which it lacks then. */
+enum exit_code command_exit_code_of_wait(int err);
+
 /* Prints a command's whole help to stdout. */
 void command_help(const struct command *c);
 
+/* Prints what the exit codes mean. */
+void command_print_exit_codes(void);
+
 /* One line "runfs: ..." on stderr; returns EXIT_FAILED. */
 int command_failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The same for a negative errno; returns its exit code. */
+int command_failed_by(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same with a hint at --help; returns EXIT_USAGE. */
 int command_misused(const struct command *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -23,7 +23,7 @@ static const struct command commands[] = {
      "refused with their process ids. What waits under a staging name is published as it is.\n"
      "A store that can't be reached is waited for without end, or for --timeout; then, or\n"
      "when the store refuses, what is left is listed and the mount stays. Once unmounted, the\n"
-     "daemon's end is waited for as long again: a bind mount puts it off (exit code 1).\n"
+     "daemon's end is waited for as long again: a bind mount puts it off (exit code 3).\n"
      "`fusermount3 -u` unmounts at once: the daemon goes on uploading and keeps the cache\n"
      "until it is done.\n",
      command_umount},
@@ -36,7 +36,7 @@ static const struct command commands[] = {
     {"flush", "PATH... [--timeout TIME] [--staged] [--open]",
      "Return when these are in the store",
      "Staging names such as *.tmp are not published before they are renamed; when some are\n"
-     "left the exit code is 1. --staged publishes them under the names they have. Nor is a\n"
+     "left the exit code is 3. --staged publishes them under the names they have. Nor is a\n"
      "file that a program makes anew before that closes or syncs it; --open publishes it\n"
      "half, as it is. A symlink names what it leads to, too, here and below.\n",
      command_flush},
@@ -67,8 +67,8 @@ static int help(void)
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
         (void)printf("  %-8s %s\n", commands[i].name, commands[i].line);
     (void)printf("\n`runfs COMMAND --help` tells more. `runfs STORE MOUNTPOINT -o OPTIONS` is "
-                 "the form\nthat mount(8) and fstab use (type fuse.runfs).\n"
-                 "Exit codes: 0 done, 1 failed, 2 wrong command line.\n");
+                 "the form\nthat mount(8) and fstab use (type fuse.runfs).\n");
+    command_print_exit_codes();
     return EXIT_OK;
 }
 

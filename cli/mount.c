@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* See EXIT STATUS in mount(8). */
+enum { MOUNT8_USAGE = 1, MOUNT8_FAILED = 32 };
+
 static bool is_config_name(const char *spec)
 {
     size_t len = strlen(spec);
@@ -94,15 +97,17 @@ static int mount_spec(const struct command *self, const char *spec, const char *
                       const char *list, bool foreground)
 {
     struct serve_request request = {0};
-    int code, ready_fd = -1;
+    int code, err, ready_fd = -1;
     struct op op;
 
     mount_options_init(&request.options);
     op_init(&op, OP_FOREVER);
     if (parse_spec(&request, spec, list, &op)) {
-        code = self ? command_misused(self, "%s", op.why) : command_failed("%s", op.why);
-    } else if (mountpoint_prepare(dir, &op, &request.mountpoint, &request.taken_over)) {
-        code = command_failed("%s", op.why);
+        if (!self)
+            (void)command_failed("%s", op.why);
+        code = self ? command_misused(self, "%s", op.why) : EXIT_USAGE;
+    } else if ((err = mountpoint_prepare(dir, &op, &request.mountpoint, &request.taken_over))) {
+        code = command_failed_by(err, "%s", op.why);
     } else if (!foreground && (ready_fd = daemon_fork()) < 0) {
         code = command_failed("cannot start a process: %s", strerror(errno));
     } else {
@@ -177,22 +182,34 @@ static int add_filtered(struct buf *list, const char *more)
     return 0;
 }
 
-int command_mount_helper(int argc, char **argv, bool by_mount8)
+static int run_helper(int argc, char **argv, bool by_mount8)
 {
     auto_buf struct buf list = BUF_INIT(65536);
     bool foreground = false;
 
     for (int i = 3; i < argc; i++) {
         if (strcmp(argv[i], "-o") == 0 && i + 1 < argc) {
-            if (by_mount8 ? add_list(&list, argv[++i]) : add_filtered(&list, argv[++i]))
-                return command_failed("the options are too long");
+            if (by_mount8 ? add_list(&list, argv[++i]) : add_filtered(&list, argv[++i])) {
+                (void)command_failed("the options are too long");
+                return EXIT_USAGE;
+            }
         } else if (strcmp(argv[i], "-t") == 0 && i + 1 < argc) {
             i++; /* the type: what made mount(8) call us */
         } else if (strcmp(argv[i], "-f") == 0) {
             foreground = true;
         } else if (argv[i][0] != '-' || strspn(argv[i] + 1, "snv") != strlen(argv[i] + 1)) {
-            return command_failed("unknown argument %s after the mountpoint", argv[i]);
+            (void)command_failed("unknown argument %s after the mountpoint", argv[i]);
+            return EXIT_USAGE;
         }
     }
     return mount_spec(NULL, argv[1], argv[2], list.data, foreground);
+}
+
+/* mount(8) hands on what its helper ends with, and documents these. A daemon's first process
+ * ends with the code of the other, which comes by here, too. */
+int command_mount_helper(int argc, char **argv, bool by_mount8)
+{
+    int code = run_helper(argc, argv, by_mount8);
+
+    return code == EXIT_OK ? EXIT_OK : code == EXIT_USAGE ? MOUNT8_USAGE : MOUNT8_FAILED;
 }

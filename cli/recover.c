@@ -31,10 +31,12 @@ static int print_pending(void *arg, const struct cache_pending *p)
 static int list(struct recovery *r)
 {
     struct op op;
+    int err;
 
     op_init(&op, OP_FOREVER);
-    if (recover_list(r->dir, &op, print_pending, r))
-        return command_failed("%s", op.why);
+    err = recover_list(r->dir, &op, print_pending, r);
+    if (err)
+        return command_failed_by(err, "%s", op.why);
     if (r->seen == 0)
         (void)printf("%s owes its store nothing\n", r->dir);
     return EXIT_OK;
@@ -43,10 +45,12 @@ static int list(struct recovery *r)
 static int export(struct recovery *r, const char *to)
 {
     struct op op;
+    int err;
 
     op_init(&op, OP_FOREVER);
-    if (recover_export(r->dir, to, &op, print_pending, r))
-        return command_failed("%s", op.why);
+    err = recover_export(r->dir, to, &op, print_pending, r);
+    if (err)
+        return command_failed_by(err, "%s", op.why);
     (void)printf("%u copied to %s\n", r->seen, to);
     return EXIT_OK;
 }
@@ -109,17 +113,18 @@ static int upload(struct recovery *r, struct op *op)
     (void)command_failed("not everything is in %s: %s", r->store->url,
                          err ? op->why : "some content was kept on purpose");
     cache_each_pending(r->cache, print_pending, r);
-    return EXIT_FAILED;
+    return err ? (int)command_exit_code_of_wait(err) : EXIT_NOT_YET;
 }
 
 static int publish(struct recovery *r)
 {
     struct op op;
-    int code;
+    int code, err;
 
     op_init(&op, OP_FOREVER);
     log_set_level(LOG_LEVEL_WARN);
-    code = open_all(r, &op) ? command_failed("%s", op.why) : upload(r, &op);
+    err = open_all(r, &op);
+    code = err ? command_failed_by(err, "%s", op.why) : upload(r, &op);
     if (r->cache)
         cache_stop(r->cache);
     cache_free(r->cache);

@@ -497,7 +497,7 @@ static int finish(struct mount *m)
         log_all_left(m);
     control_server_stop(take_ptr(m->control), last);
     json_decref(last);
-    return clean ? EXIT_OK : EXIT_FAILED;
+    return clean ? EXIT_OK : EXIT_NOT_YET;
 }
 
 static void mount_release(struct mount *m)
@@ -532,7 +532,7 @@ static int run(struct mount *m, bool foreground, int ready_fd)
     if (err) {
         if (m->log_open)
             log_error("mount %s: %s", m->request->mountpoint, op.why);
-        return command_failed("%s", *op.why ? op.why : strerror(-err));
+        return command_failed_by(err, "%s", *op.why ? op.why : strerror(-err));
     }
     daemon_protect_from_oom();
     if (m->request->taken_over)

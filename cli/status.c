@@ -41,12 +41,12 @@ static int ask_status(const struct status_request *r, const char *path, json_t *
     if (*ret)
         return EXIT_OK;
     if (err)
-        return command_failed("%s", op.why);
+        return command_failed_by(err, "%s", op.why);
     err = client_call(&client, json_pack("{s:s, s:b}", "cmd", "status", "files", r->files),
                       NULL, NULL, &op, &answer);
     client_close(&client);
     if (err)
-        return command_failed("status of %s: %s", path, op.why);
+        return command_failed_by(err, "status of %s: %s", path, op.why);
     *ret = json_incref(json_object_get(answer, "status"));
     return EXIT_OK;
 }

@@ -161,9 +161,9 @@ int target_resolve(const char *path, struct op *op, struct target *ret)
     if (mountinfo_is_runfs(&m))
         err = fill(&m, abs, &target);
     else
-        err = -EINVAL;
+        err = -ENODEV;
     mountinfo_release(&m);
-    if (err == -EINVAL)
+    if (err == -ENODEV)
         return op_fail(op, err, "%s is not on a runfs mount", path);
     if (err)
         return op_fail(op, err, "%s: the mount cannot be found: %s", path, strerror(-err));

@@ -52,7 +52,7 @@ static int report_leftover(const char *path, const json_t *answer)
         (void)command_failed("%s: %d kept in the cache, not published (see `runfs status "
                              "--files`)",
                              path, kept);
-    return staged || kept ? EXIT_FAILED : EXIT_OK;
+    return staged || kept ? EXIT_NOT_YET : EXIT_OK;
 }
 
 static int add_paths(struct buf *paths, const json_t *texts)
@@ -104,11 +104,12 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
     /* The daemon has nothing to do for what isn't there, and a mistyped path must not succeed.
      */
     if (!t->may_be_missing && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-        return command_failed("%s: %s", path, strerror(errno));
+        return command_failed_by(-errno, "%s: %s", path, strerror(errno));
     op_init(&op, OP_FOREVER);
     op.deadline_ns = deadline_ns;
-    if (client_open(path, &op, &client))
-        return command_failed("%s", op.why);
+    err = client_open(path, &op, &client);
+    if (err)
+        return command_failed_by(err, "%s", op.why);
     progress_init(&progress, t->what);
     err = t->writes_back ? write_back(&client, &op) : 0;
     bool unseen = err == -EACCES; /* what the daemon has is flushed all the same */
@@ -119,10 +120,12 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
                           t->what ? progress_step : NULL, &progress, &op, &answer);
     progress_end(&progress);
     client_close(&client);
-    if (err)
-        return command_failed("%s %s: %s", t->cmd, path, op.why);
+    if (err) {
+        (void)command_failed("%s %s: %s", t->cmd, path, op.why);
+        return (int)(t->writes_back ? command_exit_code_of_wait(err) : command_exit_code(err));
+    }
     int code = report_leftover(path, answer);
-    return unseen ? EXIT_FAILED : code;
+    return unseen ? EXIT_REFUSED : code;
 }
 
 /* Where the path leads if its last component is a symlink within a mount: `latest` names the
@@ -159,7 +162,7 @@ static int transfer_all(struct transfer *t, const struct command *self, int argc
     const struct argument no_table[] = {{0}};
     bool is_flush = strcmp(t->cmd, "flush") == 0;
     struct op op;
-    int n, code, failed = EXIT_OK;
+    int n, code, first = EXIT_OK;
 
     t->timeout_ns = OP_FOREVER;
     code = arguments_parse(self, is_flush ? flush_table : no_table, argc, argv, &n);
@@ -168,10 +171,12 @@ static int transfer_all(struct transfer *t, const struct command *self, int argc
     if (n == 0)
         return command_misused(self, "%s needs a path", t->cmd);
     op_init(&op, t->timeout_ns);
-    for (int i = 1; i <= n; i++)
-        if (transfer_path(t, argv[i], op.deadline_ns) != EXIT_OK)
-            failed = EXIT_FAILED;
-    return failed;
+    for (int i = 1; i <= n; i++) {
+        code = transfer_path(t, argv[i], op.deadline_ns);
+        if (first == EXIT_OK)
+            first = code;
+    }
+    return first;
 }
 
 int command_flush(const struct command *self, int argc, char **argv)

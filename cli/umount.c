@@ -41,9 +41,9 @@ static int refuse_users(const char *mountpoint, dev_t dev, bool busy)
 
     mount_users_find("/proc", dev, USERS_PATIENCE_MS, &users);
     if (users.count)
-        code = command_failed("%s is in use by %u process%s: %s", mountpoint, users.count,
-                              users.count == 1 ? "" : "es",
-                              users.names.data ? users.names.data : "");
+        code = command_failed_by(-EBUSY, "%s is in use by %u process%s: %s", mountpoint,
+                                 users.count, users.count == 1 ? "" : "es",
+                                 users.names.data ? users.names.data : "");
     else
         tell_passed_over(mountpoint, &users, busy);
     mount_users_release(&users);
@@ -82,7 +82,7 @@ static int drain(struct client *c, int64_t timeout_ns)
     (void)command_failed("%s stays mounted, not everything is in the store: %s", c->mountpoint,
                          op.why);
     list_rest(c);
-    return EXIT_FAILED;
+    return (int)command_exit_code_of_wait(err);
 }
 
 /* Until the process is gone, and with it its lock on the cache. */
@@ -117,22 +117,23 @@ static int await_end(struct client *c, int pidfd, int64_t timeout_ns)
     struct op op;
     int err;
 
-    if (!answers(c, timeout_ns))
-        return command_failed(
-            "%s is unmounted, but still in use, by a bind mount or in another "
-            "namespace, or not done: the daemon goes on",
-            c->mountpoint);
+    if (!answers(c, timeout_ns)) {
+        (void)command_failed("%s is unmounted, but still in use, by a bind mount or in another "
+                             "namespace, or not done: the daemon goes on",
+                             c->mountpoint);
+        return EXIT_NOT_YET;
+    }
     op_init(&op, OP_FOREVER);
     err = client_wait(c, &op, &answer);
     await_exit(pidfd);
     if (err)
-        return command_failed("%s is unmounted, but %s", c->mountpoint, op.why);
+        return command_failed_by(err, "%s is unmounted, but %s", c->mountpoint, op.why);
     if (json_is_true(json_object_get(answer, "clean")))
         return EXIT_OK;
     (void)command_failed("%s is unmounted; this is in the cache and not in the store:",
                          c->mountpoint);
     report_files(answer);
-    return EXIT_FAILED;
+    return EXIT_NOT_YET;
 }
 
 /* Once it is unmounted the daemon may end at any moment: it is asked for its last word, and
@@ -144,12 +145,13 @@ static int unmount_and_wait(struct client *c, dev_t dev, int64_t timeout_ns)
     int err;
 
     op_init(&op, OP_FOREVER);
-    if (client_ask_wait(c, &op))
-        return command_failed("%s: %s", c->mountpoint, op.why);
+    err = client_ask_wait(c, &op);
+    if (err)
+        return command_failed_by(err, "%s: %s", c->mountpoint, op.why);
     err = mountpoint_unmount(c->mountpoint, dev, false, &op);
     if (err == -EBUSY && refuse_users(c->mountpoint, dev, true) != EXIT_OK)
-        return EXIT_FAILED;
-    return err ? command_failed("%s", op.why) : await_end(c, pidfd, timeout_ns);
+        return EXIT_BUSY;
+    return err ? command_failed_by(err, "%s", op.why) : await_end(c, pidfd, timeout_ns);
 }
 
 /* Unmounts what a daemon that died left; nobody can tell whether all was published. */
@@ -158,13 +160,16 @@ static int unmount_dead(const char *path)
     auto_free char *abs = NULL;
     bool dead;
     struct op op;
+    int err;
 
     op_init(&op, OP_FOREVER);
-    if (mountpoint_prepare(path, &op, &abs, &dead))
-        return command_failed("%s", op.why);
-    return command_failed("the runfs of %s had died; it is unmounted now, and the next mount "
-                          "with its cache (or `runfs recover CACHE_DIR`) publishes the rest",
-                          abs);
+    err = mountpoint_prepare(path, &op, &abs, &dead);
+    if (err)
+        return command_failed_by(err, "%s", op.why);
+    (void)command_failed("the runfs of %s had died; it is unmounted now, and the next mount "
+                         "with its cache (or `runfs recover CACHE_DIR`) publishes the rest",
+                         abs);
+    return EXIT_NOT_YET;
 }
 
 /* The root of a mount that this process may unmount. */
@@ -173,9 +178,9 @@ static int check_root(const struct client *c, const char *path, dev_t *ret_dev)
     struct mountinfo m;
 
     if (!c->mountpoint || *c->rel)
-        return command_failed("%s is not a mountpoint of runfs", path);
+        return command_failed_by(-ENODEV, "%s is not a mountpoint of runfs", path);
     if (mountinfo_by_path(c->mountpoint, &m) || !mountinfo_is_runfs(&m))
-        return command_failed("%s is not a mountpoint of runfs", path);
+        return command_failed_by(-ENODEV, "%s is not a mountpoint of runfs", path);
     *ret_dev = m.dev;
     mountinfo_release(&m);
     return EXIT_OK;
@@ -212,7 +217,7 @@ int command_umount(const struct command *self, int argc, char **argv)
     if (err == -ENOTCONN)
         return unmount_dead(argv[1]);
     if (err)
-        return command_failed("%s", op.why);
+        return command_failed_by(err, "%s", op.why);
     code = umount_live(&client, argv[1], timeout_ns);
     client_close(&client);
     return code;

@@ -220,7 +220,7 @@ test_bad_urls() {
             say "'$url': exit $code, $(cat "$work/err")" || return 1
         ! is_mounted "$d/mnt" || say "'$url' was mounted" || return 1
     done
-    refused 1 nonexistent "$runfs" mount -o "cache_dir=$d/cache" /nonexistent/store "$d/mnt"
+    refused 5 nonexistent "$runfs" mount -o "cache_dir=$d/cache" /nonexistent/store "$d/mnt"
 }
 
 test_secrets_in_urls() {
@@ -233,11 +233,11 @@ test_secrets_in_urls() {
 
 test_bad_mountpoints() {
     fresh points
-    refused 1 'does not exist' "$runfs" mount "$d/store" "$d/nowhere" || return 1
+    refused 5 'does not exist' "$runfs" mount "$d/store" "$d/nowhere" || return 1
     touch "$d/file"
     refused 1 'is not a directory' "$runfs" mount "$d/store" "$d/file" || return 1
     mount_here || return 1
-    refused 1 'is busy' "$runfs" mount -o "cache_dir=$d/other" "$d/store" "$d/mnt" || return 1
+    refused 4 'is busy' "$runfs" mount -o "cache_dir=$d/other" "$d/store" "$d/mnt" || return 1
     umount_here
 }
 
@@ -256,8 +256,8 @@ test_cache_in_use() {
     fresh inuse
     mkdir "$d/mnt2"
     mount_here || return 1
-    refused 1 "$d/cache" "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt2" &&
-        refused 1 "$d/cache" "$runfs" recover --list "$d/cache" &&
+    refused 4 "$d/cache" "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt2" &&
+        refused 4 "$d/cache" "$runfs" recover --list "$d/cache" &&
         umount_here
 }
 
@@ -432,6 +432,18 @@ test_helper_form() {
     expect_code 0 && umount_here
 }
 
+# What mount(8) documents, of both names that it may know us by.
+test_helper_codes() {
+    fresh codes
+    ln -s "$runfs" "$d/mount.fuse.runfs"
+    refused 1 'unknown option' "$d/mount.fuse.runfs" "$d/store" "$d/mnt" -o cache_sise=1G &&
+        refused 1 'unknown argument' "$d/mount.fuse.runfs" "$d/store" "$d/mnt" --what &&
+        refused 32 'does not exist' "$d/mount.fuse.runfs" "$d/store" "$d/nowhere" &&
+        refused 32 nonexistent "$d/mount.fuse.runfs" /nonexistent/store "$d/mnt" -o \
+            "cache_dir=$d/cache" &&
+        refused 32 nonexistent "$runfs" /nonexistent/store "$d/mnt" -o "cache_dir=$d/cache"
+}
+
 test_foreground() {
     local pid
     fresh foreground
@@ -485,10 +497,10 @@ test_status_document() {
 }
 
 test_status_elsewhere() {
-    refused 1 'is not on a runfs mount' "$runfs" status "$work" &&
-        refused 1 'No such file' "$runfs" status /nonexistent/x &&
-        refused 1 'is not on a runfs mount' "$runfs" flush "$work" &&
-        refused 1 'is not on a runfs mount' "$runfs" umount "$work"
+    refused 5 'is not on a runfs mount' "$runfs" status "$work" &&
+        refused 5 'No such file' "$runfs" status /nonexistent/x &&
+        refused 5 'is not on a runfs mount' "$runfs" flush "$work" &&
+        refused 5 'is not on a runfs mount' "$runfs" umount "$work"
 }
 
 test_names_that_are_not_text() {
@@ -518,7 +530,7 @@ test_flush() {
     expect_code 0 && grep -qx 2 "$d/store/b/y" || return 1
     echo 3 >"$d/mnt/b/z"
     (cd "$d/mnt/b" && try "$runfs" flush . && expect_code 0) && grep -qx 3 "$d/store/b/z" || return 1
-    refused 1 nothing "$runfs" flush "$d/mnt/nothing" || return 1
+    refused 5 nothing "$runfs" flush "$d/mnt/nothing" || return 1
     umount_here
 }
 
@@ -526,7 +538,7 @@ test_flush_of_staging_names() {
     fresh staging
     mount_here || return 1
     echo 1 >"$d/mnt/model.tmp"
-    refused 1 'wait for their rename' "$runfs" flush "$d/mnt" || return 1
+    refused 3 'wait for their rename' "$runfs" flush "$d/mnt" || return 1
     [ ! -e "$d/store/model.tmp" ] || say 'it was published' || return 1
     try "$runfs" flush --staged "$d/mnt"
     expect_code 0 && grep -qx 1 "$d/store/model.tmp" && umount_here
@@ -549,7 +561,7 @@ test_fetch_and_pin() {
     expect_code 0 || return 1
     [ "$("$runfs" status --json "$d/mnt" | json 'd["cache"]["pinned_files"]')" = 0 ] || return 1
     cmp "$d/mnt/data/one" "$d/store/data/one" &&
-        refused 1 nothing "$runfs" fetch "$d/mnt/nothing" && umount_here
+        refused 5 nothing "$runfs" fetch "$d/mnt/nothing" && umount_here
 }
 
 # ---- the process ----------------------------------------------------------------------------
@@ -601,12 +613,12 @@ test_umount_while_in_use() {
     pid=$!
     exec 9<&-
     until_true 5 is_running "$pid" sleep || return 1
-    refused 1 "$pid (sleep)" "$runfs" umount "$d/mnt" || return 1
+    refused 4 "$pid (sleep)" "$runfs" umount "$d/mnt" || return 1
     kill "$pid" && wait "$pid" 2>/dev/null
     (cd "$d/mnt" && exec sleep 60) &
     pid=$!
     until_true 5 is_running "$pid" sleep || return 1
-    refused 1 "$pid (sleep)" "$runfs" umount "$d/mnt" || return 1
+    refused 4 "$pid (sleep)" "$runfs" umount "$d/mnt" || return 1
     kill "$pid" && wait "$pid" 2>/dev/null
     python3 -c 'import mmap, os, sys, time
 f = os.open(sys.argv[1], os.O_RDONLY)
@@ -616,10 +628,10 @@ print(m[0], flush=True)
 time.sleep(60)' "$d/mnt/x" >"$d/mapped" &
     pid=$!
     until_true 10 test -s "$d/mapped" || return 1
-    refused 1 "$pid (python3)" "$runfs" umount "$d/mnt" || return 1
+    refused 4 "$pid (python3)" "$runfs" umount "$d/mnt" || return 1
     kill "$pid" && wait "$pid" 2>/dev/null
     is_mounted "$d/mnt" || say 'not mounted any more' || return 1
-    refused 1 'not a mountpoint' "$runfs" umount "$d/mnt/x" && umount_here
+    refused 5 'not a mountpoint' "$runfs" umount "$d/mnt/x" && umount_here
 }
 
 # Whoever may write beside the mountpoint's folder puts a symlink in its place: what that leads to
@@ -650,11 +662,11 @@ test_umount_that_fails() {
     fi
     stuck_store || return 1
     try "$runfs" umount "$d/mnt" --timeout 2
-    expect_code 1 || return 1
+    expect_code 3 || return 1
     grep -q 'stays mounted' "$work/err" && grep -q kept "$work/out" ||
         say "does not tell: $(cat "$work/out" "$work/err")" || return 1
     grep -qx precious "$d/mnt/kept" || say 'not mounted any more' || return 1
-    refused 1 'flush' "$runfs" flush "$d/mnt/kept" --timeout 1 || return 1
+    refused 3 'flush' "$runfs" flush "$d/mnt/kept" --timeout 1 || return 1
     "$runfs" status "$d/mnt" | grep -q '^last error' || say 'status shows no error' || return 1
     unstick_store
     umount_here && grep -qx precious "$d/store/kept"
@@ -668,7 +680,7 @@ test_umount_beside_a_bind_mount() {
     fi
     mkdir "$d/bound"
     mount_here && mount --bind "$d/mnt" "$d/bound" || return 1
-    refused 1 'still in use' "$runfs" umount "$d/mnt" --timeout 1 || return 1
+    refused 3 'still in use' "$runfs" umount "$d/mnt" --timeout 1 || return 1
     ! is_mounted "$d/mnt" || say 'still mounted' || return 1
     echo later >"$d/bound/kept" && umount "$d/bound" || return 1
     until_true 20 grep -qsx later "$d/store/kept"
@@ -690,7 +702,7 @@ test_unmount_by_the_user() {
     fusermount3 -u "$d/mnt" || return 1
     until_true 20 is_draining || return 1
     ! gone "$pid" || say 'the daemon gave up' || return 1
-    refused 1 "$d/cache" "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt" || return 1
+    refused 4 "$d/cache" "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt" || return 1
     unstick_store
     until_true 30 gone "$pid" || return 1
     grep -qx precious "$d/store/kept" && mount_here && umount_here
@@ -746,18 +758,18 @@ test_takeover_and_recover() {
     stuck_store || return 1
     umount_of_stuck || return 1
     ! ls "$d/mnt" 2>/dev/null || say 'the mount works without a daemon' || return 1
-    refused 1 'is gone' "$runfs" status "$d/mnt" || return 1
+    refused 5 'is gone' "$runfs" status "$d/mnt" || return 1
     try "$runfs" recover "$d/cache"
     expect_code 0 && grep -q kept "$work/out" || say "$(cat "$work/out")" || return 1
     try "$runfs" recover "$d/cache" --export "$d/exported"
     expect_code 0 && grep -qx precious "$d/exported/kept" || return 1
     try "$runfs" recover --publish "$d/cache"
-    expect_code 1 && grep -q kept "$work/out" || say 'published into a full store' || return 1
+    expect_code 3 && grep -q kept "$work/out" || say 'published into a full store' || return 1
     try "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt" # over the dead mount
     expect_code 0 && grep -qx precious "$d/mnt/kept" || return 1
     umount_of_stuck || return 1
     stat "$d/mnt" >/dev/null # may be answered from the kernel's cache
-    refused 1 'had died' "$runfs" umount "$d/mnt" || return 1
+    refused 3 'had died' "$runfs" umount "$d/mnt" || return 1
     ! is_mounted "$d/mnt" || say 'the dead mount is left' || return 1
     unstick_store
     try "$runfs" recover --publish "$d/cache"
@@ -768,8 +780,8 @@ test_takeover_and_recover() {
 
 test_recover_elsewhere() {
     fresh norecover
-    refused 1 "$d/nothing" "$runfs" recover "$d/nothing" &&
-        refused 1 "$d/store" "$runfs" recover --publish "$d/store"
+    refused 5 "$d/nothing" "$runfs" recover "$d/nothing" &&
+        refused 5 "$d/store" "$runfs" recover --publish "$d/store"
 }
 
 # ---- the socket -----------------------------------------------------------------------------
@@ -807,12 +819,12 @@ s3_mount() { # OPTIONS URL
 test_s3_failures() {
     local bucket=${RUNFS_TEST_S3_URL%/*} at=,endpoint=$RUNFS_TEST_S3_ENDPOINT started
     fresh s3bad
-    refused 1 no-such-bucket s3_mount "$at" s3://no-such-bucket/x || return 1
-    AWS_SECRET_ACCESS_KEY=hunter2 refused 1 "$bucket" s3_mount "$at" "$bucket/x" || return 1
+    refused 5 no-such-bucket s3_mount "$at" s3://no-such-bucket/x || return 1
+    AWS_SECRET_ACCESS_KEY=hunter2 refused 6 "$bucket" s3_mount "$at" "$bucket/x" || return 1
     ! grep -q hunter2 "$work/err" || say 'the message shows the secret' || return 1
     started=$SECONDS
-    refused 1 "$bucket" s3_mount ",endpoint=http://127.0.0.1:9" "$bucket/x" || return 1
-    refused 1 "$bucket" s3_mount ",endpoint=http://no-such-host.invalid" "$bucket/x" || return 1
+    refused 7 "$bucket" s3_mount ",endpoint=http://127.0.0.1:9" "$bucket/x" || return 1
+    refused 7 "$bucket" s3_mount ",endpoint=http://no-such-host.invalid" "$bucket/x" || return 1
     [ $((SECONDS - started)) -lt 50 ] || say 'it took too long to tell' || return 1
     ! is_mounted "$d/mnt" || say 'mounted' || return 1
     return 0
@@ -868,7 +880,7 @@ test_s3_clients_that_go_away() {
     expect_code 0 || { kill -CONT "$server" && return 1; }
     try "$runfs" umount "$d/mnt" --timeout 2
     kill -CONT "$server"
-    expect_code 1 && grep -q 'stays mounted' "$work/err" && grep -q kept "$work/out" || return 1
+    expect_code 3 && grep -q 'stays mounted' "$work/err" && grep -q kept "$work/out" || return 1
     umount_here && grep -qx precious "$RUNFS_TEST_S3_DIR/away/kept"
 }
 

@@ -109,7 +109,7 @@ def sigterm_beside_a_mapping(place):
     code = terminate(mount)
     is_stored(place, "f", b"mapped", "after SIGTERM")
     if not past:
-        check(code == 1, f"exit {code} while a program has a file mapped")
+        check(code == 3, f"exit {code} while a program has a file mapped")
         check("f: it is mapped" in mount.log_tail(), f"the log is silent: {mount.log_tail()}")
     m.close()
 
@@ -164,7 +164,7 @@ def sigterm_beside_a_detached_mapping(place):
     if past:
         is_stored(place, "f", b"mapped", "after SIGTERM")
     else:
-        check(code == 1, f"exit {code} while a program has a file mapped")
+        check(code == 3, f"exit {code} while a program has a file mapped")
 
 
 def terminate(mount):

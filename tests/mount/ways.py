@@ -202,7 +202,7 @@ def allow_other_refused(work, user):
         check(done.code == 0, done.output)
         bench.umount()
         return
-    check(done.code == 1 and "user_allow_other" in done.output, f"exit {done.code}: {done.output}")
+    check(done.code == 6 and "user_allow_other" in done.output, f"exit {done.code}: {done.output}")
     check(not is_mountpoint(bench.mountpoint), "mounted all the same")
 
 
@@ -220,7 +220,7 @@ def flush_of_closed_files(work, user):
         holder.stdout.readline() # it is open
         bench.must("chmod", "0", path)
         done = bench.runfs("flush", bench.mountpoint)
-        check(done.code == 1 and "may not be opened" in done.output, f"exit {done.code}: {done.output}")
+        check(done.code == 6 and "may not be opened" in done.output, f"exit {done.code}: {done.output}")
         check(bench.stored().get("other") == "x", f"stored: {bench.stored()}")
         bench.must("chmod", "600", path)
         bench.must(runfs_binary(), "flush", bench.mountpoint)
@@ -281,7 +281,7 @@ def of_another_user(work, user):
     os.chmod(bench.top, 0o777)
     done = bench.call(runfs_binary(), "mount", "-o", bench.options.replace(bench.cache, f"{bench.top}/other"),
                       "s3://bucket/p", bench.mountpoint, user=True)
-    check(done.code == 1 and len(done.output.strip().splitlines()) == 1 and bench.mountpoint in done.output,
+    check(done.code == 4 and len(done.output.strip().splitlines()) == 1 and bench.mountpoint in done.output,
           f"exit {done.code}: {done.output}")
     check(is_mountpoint(bench.mountpoint), "it was taken away")
 
@@ -414,7 +414,7 @@ def sigterm_while_in_use(work, user):
         os.write(fd, b"before")
         bench.daemon.send_signal(signal.SIGTERM)
         code = bench.daemon.wait(60)
-        check(bench.stored() == {"x": "before"} or code == 1, f"exit {code}, stored {bench.stored()}: {bench.log()}")
+        check(bench.stored() == {"x": "before"} or code == 3, f"exit {code}, stored {bench.stored()}: {bench.log()}")
         check(not is_mountpoint(bench.mountpoint), "still mounted")
         written = _errno(os.write, fd, b", after") is None # passthrough goes on
     finally:
@@ -444,7 +444,7 @@ def sigterm_in_vain(work, user):
     bench.daemon.send_signal(signal.SIGTERM)
     wait_for("the second message", lambda: "still uploading" in bench.log())
     check(bench.daemon.poll() is None, "the second SIGTERM ended it")
-    check(bench.daemon.wait(60) == 1, f"exit {bench.daemon.returncode}")
+    check(bench.daemon.wait(60) == 3, f"exit {bench.daemon.returncode}")
     took = time.monotonic() - started
     check(9 < took < 40, f"it took {took:.0f} s")
     log = bench.log()

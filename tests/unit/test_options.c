@@ -1,5 +1,6 @@
 /* cli/options and its neighbours: option texts in, values or messages out. */
 #include "backends/drivers.h"
+#include "cli/command.h"
 #include "cli/control_io.h"
 #include "cli/identity.h"
 #include "cli/mountpoint.h"
@@ -422,6 +423,24 @@ START_TEST(the_dir_of_earlier_versions_is_known)
 }
 END_TEST
 
+static const struct {
+    int err;
+    enum exit_code code, of_wait;
+} codes[] = {
+    {-EBUSY, EXIT_BUSY, EXIT_NOT_YET},           {-ENOENT, EXIT_NOT_FOUND, EXIT_NOT_FOUND},
+    {-ENXIO, EXIT_NOT_FOUND, EXIT_NOT_FOUND},    {-EACCES, EXIT_REFUSED, EXIT_REFUSED},
+    {-EPERM, EXIT_REFUSED, EXIT_REFUSED},        {-ETIMEDOUT, EXIT_NETWORK, EXIT_NOT_YET},
+    {-EHOSTUNREACH, EXIT_NETWORK, EXIT_NETWORK}, {-ETXTBSY, EXIT_FAILED, EXIT_NOT_YET},
+    {-ENOSPC, EXIT_FAILED, EXIT_NOT_YET},
+};
+
+START_TEST(causes_have_exit_codes)
+{
+    ck_assert_int_eq(command_exit_code(codes[_i].err), codes[_i].code);
+    ck_assert_int_eq(command_exit_code_of_wait(codes[_i].err), codes[_i].of_wait);
+}
+END_TEST
+
 static TCase *options_case(void)
 {
     TCase *tc = tcase_create("options");
@@ -457,6 +476,7 @@ static TCase *texts_case(void)
     tcase_add_test(tc, long_message_is_refused);
     tcase_add_test(tc, bad_utf8_becomes_text);
     tcase_add_test(tc, within_is_by_component);
+    tcase_add_loop_test(tc, causes_have_exit_codes, 0, ARRAY_SIZE(codes));
     return tc;
 }
 
