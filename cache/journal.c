@@ -707,6 +707,32 @@ static int prepare_all(struct journal *j)
     return r;
 }
 
+static int has_code(sqlite3_stmt *s, void *arg)
+{
+    (void)s;
+    (void)arg;
+    return -EBADMSG;
+}
+
+/* A database may hold code that SQLite runs when it is written or read. We write none: what has
+ * some is not ours, or was changed. */
+static int forbid_code(struct journal *j)
+{
+    static const int off[] = {SQLITE_DBCONFIG_ENABLE_TRIGGER, SQLITE_DBCONFIG_ENABLE_VIEW,
+                              SQLITE_DBCONFIG_TRUSTED_SCHEMA,
+                              SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION};
+
+    for (size_t i = 0; i < ARRAY_SIZE(off); i++)
+        (void)sqlite3_db_config(j->db, off[i], 0, NULL);
+    (void)sqlite3_db_config(j->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    int r = run_sql(j, "PRAGMA cell_size_check=ON");
+    return r ? r
+             : query(j,
+                     "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+                     " OR sql LIKE 'CREATE VIRTUAL%' LIMIT 1",
+                     has_code, NULL);
+}
+
 /* SQLite opens by name alone, and only looks for symlinks. */
 static int check_files(int dir_fd)
 {
@@ -746,6 +772,8 @@ static int try_open(struct journal *j, int dir_fd, const char *path)
         r = check_path(dir_fd, path);
     if (r == 0)
         (void)sqlite3_busy_timeout(j->db, 2000);
+    if (r == 0)
+        r = forbid_code(j);
     if (r == 0)
         r = run_sql(j, schema);
     if (r == 0)
