@@ -42,13 +42,6 @@ static int client(struct aws_fetch *f, bool near, struct op *op, struct http **r
     return err;
 }
 
-void aws_answer_release(struct http_answer *a)
-{
-    if (a->body.data)
-        OPENSSL_cleanse(a->body.data, a->body.cap);
-    http_answer_release(a);
-}
-
 int aws_refusal(int err)
 {
     return err_is_transient(err) || err == -EINTR || err == -ENOMEM ? err : -EACCES;
@@ -62,7 +55,8 @@ static int send_once(struct aws_fetch *f, struct op *op, const struct aws_reques
                                 .headers = req->headers,
                                 .n_headers = req->n_headers,
                                 .body = req->body,
-                                .body_max = ANSWER_MAX};
+                                .body_max = ANSWER_MAX,
+                                .secret = true};
     int64_t latest = clock_mono_ns() + (req->patience_ns ? req->patience_ns : PATIENCE_NS);
     struct op own = *op;
     struct http *h;
@@ -98,7 +92,7 @@ int aws_request_run(struct aws_fetch *f, struct op *op, const struct aws_request
 
     *ret = (struct http_answer){0};
     for (unsigned attempt = 1;; attempt++) {
-        aws_answer_release(ret);
+        http_answer_release(ret);
         err = send_once(f, op, req, ret);
         if (!err_is_transient(err) || err == -EPROTO || attempt >= attempts || op_check(op))
             return err;
@@ -126,7 +120,7 @@ static int read_all(int fd, struct buf *b)
 
 int aws_read_file(const char *path, const char *what, struct op *op, char **ret)
 {
-    auto_buf struct buf b = BUF_INIT(FILE_MAX);
+    auto_buf struct buf b = BUF_SECRET(FILE_MAX);
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
     int err = fd < 0 ? -errno : read_all(fd, &b);
     size_t start = 0;
@@ -142,7 +136,6 @@ int aws_read_file(const char *path, const char *what, struct op *op, char **ret)
         return op_fail(op, -EACCES, "%s %s: %s", what, path,
                        start == b.len ? "the file is empty" : "the file is no text");
     *ret = strdup(b.data + start);
-    OPENSSL_cleanse(b.data, b.len);
     return *ret ? 0 : op_fail(op, -ENOMEM, "out of memory");
 }
 

@@ -4,7 +4,8 @@
 
 #include "backends/aws_fetch.h"
 
-/* A request for keys. Its answer's body holds secrets: release it with aws_answer_release(). */
+/* A request for keys. Its answer's body holds secrets: and is overwritten by
+ * http_answer_release(). */
 struct aws_request {
     const char *what; /* for messages: "STS AssumeRole" */
     const char *method;
@@ -21,8 +22,7 @@ struct aws_request {
  * status with only the status in the text: the answer is there for the caller to say more. */
 int aws_request_run(struct aws_fetch *f, struct op *op, const struct aws_request *req,
                     struct http_answer *ret);
-void aws_answer_release(struct http_answer *a);
-#define auto_aws_answer __attribute__((cleanup(aws_answer_release)))
+#define auto_aws_answer __attribute__((cleanup(http_answer_release)))
 
 /* The errno that a refusal has towards the store's user. */
 int aws_refusal(int err);

@@ -1,16 +1,15 @@
 /* One set of AWS keys. */
 #include "backends/aws_keys.h"
 
+#include "common/secret.h"
+
 #include <errno.h>
-#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 
 void aws_free_secret(char *text)
 {
-    if (text)
-        OPENSSL_cleanse(text, strlen(text));
-    free(text);
+    secret_free(text);
 }
 
 /* They travel in headers. */

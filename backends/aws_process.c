@@ -197,7 +197,7 @@ static int take_keys(const struct program *p, struct op *op, struct aws_keys *re
 
 int aws_fetch_process(const char *command, struct op *op, struct aws_keys *ret)
 {
-    struct program p = {.output = BUF_INIT(OUTPUT_MAX)};
+    struct program p = {.output = BUF_SECRET(OUTPUT_MAX)};
     struct op own = *op;
     char **words = NULL;
     int err = aws_split_command(command, &words);
@@ -212,8 +212,6 @@ int aws_fetch_process(const char *command, struct op *op, struct aws_keys *ret)
     if (!err)
         err = take_keys(&p, &own, ret);
     aws_free_command(words);
-    if (p.output.data)
-        OPENSSL_cleanse(p.output.data, p.output.cap);
     buf_release(&p.output);
     return err ? op_fail(op, err, "%s%s", err == -ETIMEDOUT ? "credential_process: " : "",
                          own.why)

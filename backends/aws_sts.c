@@ -7,7 +7,6 @@
 #include "common/mem.h"
 
 #include <errno.h>
-#include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,8 +37,6 @@ static void release_lines(struct sts *c)
 
 static void sts_release(struct sts *c)
 {
-    if (c->form.data)
-        OPENSSL_cleanse(c->form.data, c->form.cap);
     buf_release(&c->form);
     release_lines(c);
 }
@@ -281,7 +278,7 @@ int aws_fetch_role(struct aws_fetch *f, struct op *op, const struct aws_role *ro
     struct sts c = {.what = "STS AssumeRole",
                     .action = "AssumeRole",
                     .role = role,
-                    .form = BUF_INIT(FORM_MAX)};
+                    .form = BUF_SECRET(FORM_MAX)};
     int err = call(f, op, &c, source, NULL, ret);
 
     sts_release(&c);
@@ -294,7 +291,7 @@ int aws_fetch_web_identity(struct aws_fetch *f, struct op *op, const struct aws_
     struct sts c = {.what = "STS AssumeRoleWithWebIdentity",
                     .action = "AssumeRoleWithWebIdentity",
                     .role = role,
-                    .form = BUF_INIT(FORM_MAX)};
+                    .form = BUF_SECRET(FORM_MAX)};
     char *token = NULL;
     int err = aws_read_file(role->token_file, "web identity token", op, &token);
 

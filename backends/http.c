@@ -847,7 +847,7 @@ int http_run(struct http *h, struct op *op, const struct http_request *req,
     int err;
 
     *ret = (struct http_answer){.headers = BUF_INIT(HTTP_HEADERS_MAX),
-                                .body = BUF_INIT(req->body_max)};
+                                .body = {.max = req->body_max, .secret = req->secret}};
     err = op_check(op);
     if (!err)
         err = check_request(&run);

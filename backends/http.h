@@ -69,6 +69,7 @@ struct http_request {
     struct http_body_sink *to_sink; /* NULL: the body of a 2xx answer goes to answer->body */
     size_t body_max;                /* bytes of answer->body for a 2xx */
     int64_t silence_ns;             /* 0: as configured */
+    bool secret;                    /* nothing of answer->body is left in freed memory */
     bool once; /* when a kept connection dies under it, fail rather than send it again unseen:
                   it may have arrived */
 };

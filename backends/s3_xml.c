@@ -5,6 +5,7 @@
 #include "backends/s3_sign.h"
 #include "common/mem.h"
 #include "common/op.h"
+#include "common/secret.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -100,25 +101,45 @@ static void on_doctype(void *arg, const XML_Char *name, const XML_Char *system_i
     walk_stop(arg, -EPROTO);
 }
 
+/* With a parser that the walker takes. */
+static int walk_by(struct walker *w, const char *data, size_t len)
+{
+    if (!w->parser)
+        return -ENOMEM;
+    XML_SetUserData(w->parser, w);
+    XML_SetElementHandler(w->parser, on_start, on_end);
+    XML_SetCharacterDataHandler(w->parser, on_text);
+    XML_SetStartDoctypeDeclHandler(w->parser, on_doctype);
+    if (len > INT32_MAX)
+        w->err = -EPROTO;
+    else if (XML_Parse(w->parser, data ? data : "", (int)len, 1) != XML_STATUS_OK && !w->err)
+        w->err = XML_GetErrorCode(w->parser) == XML_ERROR_NO_MEMORY ? -ENOMEM : -EPROTO;
+    XML_ParserFree(w->parser);
+    buf_release(&w->text);
+    return w->err;
+}
+
 static int walk(const char *data, size_t len, walk_end start, walk_end end, void *arg)
 {
-    struct walker w = {
-        .start = start, .end = end, .arg = arg, .text = BUF_INIT(S3_XML_TEXT_MAX)};
+    struct walker w = {.parser = XML_ParserCreate(NULL),
+                       .start = start,
+                       .end = end,
+                       .arg = arg,
+                       .text = BUF_INIT(S3_XML_TEXT_MAX)};
 
-    if (len > INT32_MAX)
-        return -EPROTO;
-    w.parser = XML_ParserCreate(NULL);
-    if (!w.parser)
-        return -ENOMEM;
-    XML_SetUserData(w.parser, &w);
-    XML_SetElementHandler(w.parser, on_start, on_end);
-    XML_SetCharacterDataHandler(w.parser, on_text);
-    XML_SetStartDoctypeDeclHandler(w.parser, on_doctype);
-    if (XML_Parse(w.parser, data ? data : "", (int)len, 1) != XML_STATUS_OK && !w.err)
-        w.err = XML_GetErrorCode(w.parser) == XML_ERROR_NO_MEMORY ? -ENOMEM : -EPROTO;
-    XML_ParserFree(w.parser);
-    buf_release(&w.text);
-    return w.err;
+    return walk_by(&w, data, len);
+}
+
+/* The same where the text holds keys, and the parser copies what it reads. */
+static int walk_secret(const char *data, size_t len, walk_end end, void *arg)
+{
+    static const XML_Memory_Handling_Suite memory = {malloc, secret_realloc, secret_free};
+    struct walker w = {.parser = XML_ParserCreate_MM(NULL, &memory, NULL),
+                       .end = end,
+                       .arg = arg,
+                       .text = BUF_SECRET(S3_XML_TEXT_MAX)};
+
+    return walk_by(&w, data, len);
 }
 
 /* --- small values --- */
@@ -525,12 +546,12 @@ static int text_end(struct walker *w, const char *path, const char *text)
 int s3_xml_text(const char *data, size_t len, const char *path, char **ret)
 {
     struct text_walk t = {.path = path};
-    int err = walk(data, len, NULL, text_end, &t);
+    int err = walk_secret(data, len, text_end, &t);
 
     if (!err && !t.text)
         err = -EPROTO;
     if (err) {
-        free(t.text);
+        secret_free(t.text);
         return err;
     }
     *ret = t.text;

@@ -1,6 +1,8 @@
 /* A byte buffer that grows up to a stated maximum and is always NUL-terminated. */
 #include "common/buf.h"
 
+#include "common/secret.h"
+
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,7 +25,7 @@ static int buf_reserve(struct buf *b, size_t more)
     if (cap == b->cap)
         return 0;
 
-    char *data = realloc(b->data, cap);
+    char *data = b->secret ? secret_realloc(b->data, cap) : realloc(b->data, cap);
     if (!data)
         return -ENOMEM;
     b->data = data;
@@ -38,8 +40,11 @@ void buf_init(struct buf *b, size_t max)
 
 void buf_release(struct buf *b)
 {
-    free(b->data);
-    *b = (struct buf)BUF_INIT(b->max);
+    if (b->secret)
+        secret_free(b->data);
+    else
+        free(b->data);
+    *b = (struct buf){.max = b->max, .secret = b->secret};
 }
 
 void buf_clear(struct buf *b)

@@ -3,18 +3,25 @@
 #define RUNFS_COMMON_BUF_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct buf {
     char *data; /* NULL until something is added */
     size_t len; /* bytes, without the terminating NUL */
     size_t cap;
-    size_t max; /* adding beyond this is -EFBIG */
+    size_t max;  /* adding beyond this is -EFBIG */
+    bool secret; /* nothing of it is left in memory that was given back (common/secret.h) */
 };
 
 #define BUF_INIT(maximum)                                                                      \
     {                                                                                          \
         .max = (maximum)                                                                       \
+    }
+
+#define BUF_SECRET(maximum)                                                                    \
+    {                                                                                          \
+        .max = (maximum), .secret = true                                                       \
     }
 
 void buf_init(struct buf *b, size_t max);
