@@ -2,13 +2,13 @@
  * and indented lines below it) keep the name of what they are nested in. */
 #include "backends/aws_profile.h"
 
-#include "common/buf.h"
+#include "common/log.h"
 #include "common/mem.h"
+#include "common/secret.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/crypto.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,9 +36,7 @@ struct ini {
 
 static void ini_release(struct ini *ini)
 {
-    if (ini->text)
-        OPENSSL_cleanse(ini->text, ini->text_len);
-    free(ini->text);
+    secret_free(ini->text);
     free(ini->items);
     free(ini->path);
     *ini = (struct ini){0};
@@ -183,6 +181,38 @@ static void stamp_of(const struct stat *st, struct aws_profiles_stamp *ret, int 
     ret->file[i].ino = st->st_ino;
 }
 
+/* Who can write to the file gives us keys, a server to use them with, and with
+ * credential_process a program that we run. /dev/null is everybody's. */
+static int check_owner(const char *path, const struct stat *st, struct op *op)
+{
+    uid_t self = geteuid();
+
+    if (!S_ISREG(st->st_mode) && !S_ISFIFO(st->st_mode))
+        return 0;
+    if (st->st_uid != self && st->st_uid != 0)
+        return op_fail(
+            op, -EACCES,
+            "AWS profile file %s belongs to user %u, neither to this one nor to root: "
+            "it could name programs to run; chown %u '%s'",
+            path, st->st_uid, self, path);
+    if (st->st_mode & (S_IWGRP | S_IWOTH))
+        return op_fail(
+            op, -EACCES,
+            "AWS profile file %s can be written by others, who could name programs to "
+            "run: chmod go-w '%s'",
+            path, path);
+    return 0;
+}
+
+static void warn_of_readers(const struct aws_profiles *p, const struct stat *st)
+{
+    const char *path = p->file[AWS_CREDENTIALS_FILE].path;
+
+    if (S_ISREG(st->st_mode) && (st->st_mode & S_IROTH))
+        log_warn("AWS profile file %s holds keys that every user can read: chmod 600 '%s'",
+                 path, path);
+}
+
 static int ini_load(struct aws_profiles *p, enum aws_profile_file which, struct op *op)
 {
     struct ini *ini = &p->file[which];
@@ -199,6 +229,11 @@ static int ini_load(struct aws_profiles *p, enum aws_profile_file which, struct 
         return 0;
     if (fd < 0 || fstat(fd, &st))
         return op_fail(op, -EINVAL, "AWS profile file %s: %s", ini->path, strerror(errno));
+    err = check_owner(ini->path, &st, op);
+    if (err)
+        return err;
+    if (which == AWS_CREDENTIALS_FILE)
+        warn_of_readers(p, &st);
     stamp_of(&st, &p->stamp, which);
     ini->exists = true;
     err = read_file(ini, fd);

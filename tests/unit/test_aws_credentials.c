@@ -167,6 +167,37 @@ START_TEST(keys_and_settings_from_profiles)
 }
 END_TEST
 
+static void refuses(const char *name, mode_t mode, const char *text)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", home, name);
+    ck_assert_int_eq(chmod(path, mode), 0);
+    ck_assert_int_eq(load(NULL), -EACCES);
+    ck_assert_msg(strstr(op.why, path) && strstr(op.why, text), "%s", op.why);
+    ck_assert_int_eq(chmod(path, 0644), 0);
+    ck_assert_int_eq(load(NULL), 0);
+}
+
+/* A profile names programs to run, and servers that get what is signed. */
+START_TEST(profiles_that_others_write_are_refused)
+{
+    char path[128];
+
+    write_file(".aws/credentials", "[default]\naws_access_key_id=A\naws_secret_access_key=S\n");
+    write_file(".aws/config", "[default]\nregion = r\n");
+    refuses(".aws/config", 0664, "chmod go-w '");
+    refuses(".aws/config", 0646, "chmod go-w '");
+    refuses(".aws/credentials", 0622, "chmod go-w '");
+    if (geteuid() != 0)
+        return;
+    (void)snprintf(path, sizeof(path), "%s/.aws/config", home);
+    ck_assert_int_eq(chown(path, 4711, 0), 0);
+    ck_assert_int_eq(load(NULL), -EACCES);
+    ck_assert_msg(strstr(op.why, path) && strstr(op.why, "belongs to user 4711"), "%s", op.why);
+}
+END_TEST
+
 START_TEST(services_sections)
 {
     write_file(".aws/config", "[services mine]\nec2 =\n  endpoint_url = https://no\n"
@@ -427,6 +458,7 @@ int main(void)
     tcase_add_test(t, keys_from_the_environment);
     tcase_add_test(t, half_a_pair_is_refused);
     tcase_add_test(t, keys_and_settings_from_profiles);
+    tcase_add_test(t, profiles_that_others_write_are_refused);
     tcase_add_test(t, services_sections);
     tcase_add_test(t, who_goes_first);
     tcase_add_test(t, missing_keys_name_every_place);
