@@ -222,6 +222,9 @@ int s3_attrs_read(const struct http_answer *answer, bool is_dir, struct attrs *r
         r.attrs.has |= ATTR_OWNER;
     if (r.attrs.has & ATTR_MODE)
         r.attrs.mode = checked_mode(r.attrs.mode, is_dir);
+    /* Without an owner it would be a set-id program of whoever mounts. */
+    if (!(r.attrs.has & ATTR_OWNER))
+        r.attrs.mode &= ~(uint32_t)(S_ISUID | S_ISGID);
     if (r.attrs.target)
         r.attrs.has |= ATTR_TARGET;
     if (r.attrs.xattrs)

@@ -143,6 +143,34 @@ START_TEST(broken_metadata_is_ignored)
 }
 END_TEST
 
+/* Else it would be a set-id program of who mounts. */
+START_TEST(set_id_bits_need_an_owner)
+{
+    static const struct {
+        const char *uid, *gid;
+        unsigned read;
+    } t[] = {{NULL, NULL, 01755},
+             {"0", NULL, 01755},
+             {NULL, "0", 01755},
+             {"0", "x", 01755},
+             {"7", "7", 07755}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+        struct http_answer a = ANSWER;
+        struct attrs back;
+        ck_assert_int_eq(add(&a, "x-amz-meta-mode", "36845"), 0); /* 0107755 */
+        if (t[i].uid)
+            ck_assert_int_eq(add(&a, "x-amz-meta-uid", t[i].uid), 0);
+        if (t[i].gid)
+            ck_assert_int_eq(add(&a, "x-amz-meta-gid", t[i].gid), 0);
+        ck_assert_int_eq(s3_attrs_read(&a, false, &back), 0);
+        ck_assert_uint_eq(back.mode, S_IFREG | t[i].read);
+        attrs_release(&back);
+        http_answer_release(&a);
+    }
+}
+END_TEST
+
 START_TEST(the_key_decides_the_type)
 {
     static const struct {
@@ -217,6 +245,7 @@ int main(void)
     tcase_add_test(t, the_form_of_others);
     tcase_add_test(t, the_form_we_write);
     tcase_add_loop_test(t, broken_metadata_is_ignored, 0, 20);
+    tcase_add_test(t, set_id_bits_need_an_owner);
     tcase_add_loop_test(t, the_key_decides_the_type, 0, 7);
     tcase_add_test(t, too_much_is_refused);
     tcase_add_test(t, whose_headers);
