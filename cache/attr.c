@@ -224,6 +224,8 @@ int cache_setattr(struct cache *c, struct node *node, struct handle *h, unsigned
         return -EISDIR;
     mutex_lock(&c->lock);
     int r = attrs_need_locked(c, node, w);
+    if (r == 0)
+        r = attrs_confirm_locked(c, node, w);
     if (r == 0 && (set & CACHE_SET_SIZE) && !h)
         r = version_need_locked(c, node, w);
     mutex_unlock(&c->lock);

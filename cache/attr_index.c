@@ -1,6 +1,7 @@
 /* Reading and writing the text of an attribute index; see attr_index.h. */
 #include "cache/attr_index.h"
 
+#include "cache/xattr_set.h"
 #include "common/crc32c.h"
 #include "common/mem.h"
 #include "common/path.h"
@@ -117,6 +118,25 @@ static bool marker_attrs_fit(const struct attrs *a)
     return !(a->has & ATTR_XATTRS) || (a->xattrs && strlen(a->xattrs) <= XATTRS_MAX);
 }
 
+static int is_no_user_xattr(void *arg, const char *name)
+{
+    (void)arg;
+    return strncmp(name, "user.", 5) != 0;
+}
+
+/* Whoever writes the index need not be one who may write the object. What would give rights, or
+ * lead elsewhere, only the object itself says: set-id bits, ACLs, links, devices. */
+static bool may_be_said(const struct attrs *a)
+{
+    uint32_t type = a->has & ATTR_MODE ? a->mode & S_IFMT : 0;
+
+    if ((a->has & ATTR_MODE) && (a->mode & (S_ISUID | S_ISGID)))
+        return false;
+    if (type && type != S_IFREG && type != S_IFDIR)
+        return false;
+    return !(a->has & ATTR_XATTRS) || xattr_set_each(a->xattrs, is_no_user_xattr, NULL) == 0;
+}
+
 int index_add(struct index *x, const char *name, const struct object *obj,
               const struct attrs *attrs)
 {
@@ -132,6 +152,8 @@ int index_add_in(struct index *x, const char *dir, const char *name, const struc
 
     if (HASH_COUNT(x->entries) >= INDEX_ENTRIES_MAX || at + 1 + len >= PATH_KEY_MAX || !fits)
         return -E2BIG;
+    if (!may_be_said(attrs))
+        return -EPERM;
     struct index_entry *e = calloc(1, sizeof(*e) + at + 1 + len + 1);
     if (!e)
         return -ENOMEM;
@@ -348,6 +370,8 @@ static int parse_entry(char *line, const char *dir, bool first_version, struct i
     if (first_version && !(has & ATTR_MODE))
         return 0;
     int r = index_add_in(x, dir, name, &obj, &a);
+    if (r == -EPERM) /* the object is asked */
+        return 0;
     return r == -E2BIG || r == -EEXIST ? -EINVAL : r;
 }
 

@@ -72,10 +72,12 @@ struct cache_config {
     uint64_t reserve_bytes; /* kept free on the disk; 0: 5 % of the disk, at most 10 GiB */
     enum durability durability;
     bool read_only;
-    bool acl;                /* ACLs are shown, set and inherited; the kernel looks at them */
-    bool passthrough;        /* the frontend can open passthrough */
-    int64_t attr_timeout_ns; /* how long a known version is believed without asking */
-    int64_t list_timeout_ns; /* how long a listing is believed */
+    bool acl;    /* ACLs are shown, set and inherited; the kernel looks at them */
+    bool shared; /* others than who mounted come in: whom a mode or an owner that an attribute
+                    index told lets in, the object itself must let in */
+    bool passthrough;           /* the frontend can open passthrough */
+    int64_t attr_timeout_ns;    /* how long a known version is believed without asking */
+    int64_t list_timeout_ns;    /* how long a listing is believed */
     int64_t upload_interval_ns; /* open logs that changed are uploaded this often; 0 never */
     int64_t settle_ns;          /* how long a closed file rests before its upload starts */
     int64_t late_ns; /* how long after a crash a request of the daemon that was killed may still

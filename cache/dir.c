@@ -4,6 +4,7 @@
  * What the store says never overrides what was done here: an entry that is ours (dirty,
  * renamed, open for writing) or that changed after the question was asked is left alone, and a
  * key that an intention is about to remove stays hidden. */
+#include "cache/acl.h"
 #include "cache/listing.h"
 
 #include "common/log.h"
@@ -172,6 +173,28 @@ static void file_is_there_locked(struct file *f, const char *etag)
     f->failed.err = 0;
 }
 
+/* The store says what an index had told. */
+static void hear_locked(struct cache *c, struct node *n, const struct object *obj)
+{
+    const struct attrs *a = &obj->attrs;
+
+    if (!(n->flags & NODE_ATTRS_HEARSAY) || !obj->attrs_known || obj->attrs_hearsay)
+        return;
+    n->flags &= ~(unsigned)NODE_ATTRS_HEARSAY;
+    if (!n->file || (n->flags & NODE_ATTR_DIRTY))
+        return; /* all is taken, or ours */
+    node_default_attrs(c, n);
+    if (a->has & ATTR_MODE)
+        n->mode = (n->mode & S_IFMT) | (a->mode & 07777);
+    if (a->has & ATTR_OWNER) {
+        n->uid = a->uid;
+        n->gid = a->gid;
+    }
+    free(n->xattrs);
+    n->xattrs = (a->has & ATTR_XATTRS) && a->xattrs ? strdup(a->xattrs) : NULL;
+    node_acl_follow(n);
+}
+
 /* The version that is known was seen again. Its attributes may be others than those that were
  * told with it, since they are no part of an etag. */
 static void seen_again_locked(struct cache *c, struct entry *e, const struct object *obj)
@@ -181,6 +204,7 @@ static void seen_again_locked(struct cache *c, struct entry *e, const struct obj
     /* It may be there by what is below it, while its own attributes are owed. */
     if (n->dir && node_is_ours(n))
         return;
+    hear_locked(c, n, obj);
     if (obj->attrs_known && !n->file && !(n->flags & NODE_ATTR_DIRTY)) {
         node_apply_attrs(c, n, obj);
         if (!n->dir)
@@ -802,6 +826,29 @@ static bool excuse_attrs_locked(struct node *n)
     return true;
 }
 
+/* What decides whom the kernel lets in. */
+struct rights {
+    uint32_t mode, uid, gid;
+    bool hearsay, acl;
+};
+
+static struct rights rights_of(const struct node *n)
+{
+    return (struct rights){n->mode, n->uid, n->gid, n->flags & NODE_ATTRS_HEARSAY,
+                           n->xattrs && strstr(n->xattrs, ACL_ACCESS)};
+}
+
+/* An index had told other rights than the object has: who waits was let in by them, and has to
+ * come again. (No index tells of an ACL.) */
+static bool were_wrong(const struct rights *before, const struct node *n)
+{
+    const struct rights now = rights_of(n);
+
+    return before->hearsay && !now.hearsay &&
+           (now.mode != before->mode || now.uid != before->uid || now.gid != before->gid ||
+            now.acl);
+}
+
 static void run_asking(struct task *task)
 {
     struct asking *a = container_of(task, struct asking, task);
@@ -816,6 +863,7 @@ static void run_asking(struct task *task)
     const struct place place = place_of_locked(c, key);
     bool readable = n->file && n->file->state != FILE_PARTIAL;
     bool old = (n->flags & NODE_ATTRS_KNOWN) && (n->flags & NODE_ATTRS_OLD);
+    const struct rights before = rights_of(n);
     mutex_unlock(&c->lock);
     /* A complete file can be served without the store, attributes that were told before can be
      * shown: don't let who wants them wait long. */
@@ -837,12 +885,17 @@ static void run_asking(struct task *task)
         r = 0; /* asked again, the caller sees that the name is gone */
     bool failed = r < 0 && r != -EINTR;
     e = key ? node_name_at(n, key) : NULL;
-    if (failed && readable && e) {
+    if (failed && readable && e && !(n->flags & NODE_ATTRS_HEARSAY)) {
         e->verified_ns = clock_mono_ns() - belief_in(c->config.attr_timeout_ns) + OUTAGE_NS;
         r = 0;
     }
     if (failed && old && !node_attrs_known(n) && excuse_attrs_locked(n))
         r = 0;
+    if (r == 0 && were_wrong(&before, n)) {
+        if (n->links)
+            notice_locked(c, n->links->parent, n->links->name);
+        r = -ESTALE;
+    }
     n->flags &= ~(unsigned)NODE_STATTING;
     waitq_wake_locked(c, &a->waiters, r);
     HASH_DEL(c->askings, a);
@@ -972,6 +1025,15 @@ int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w)
     if (walked)
         stat_ahead_locked(c, n, from);
     return wait_for_answer_locked(c, n, w);
+}
+
+int attrs_confirm_locked(struct cache *c, struct node *n, struct waiter *w)
+{
+    mutex_assert_held(&c->lock);
+    if (!(n->flags & NODE_ATTRS_HEARSAY) || !n->links || node_is_ours(n))
+        return 0;
+    int r = ask_locked(c, n, false);
+    return r < 0 ? r : wait_for_answer_locked(c, n, w);
 }
 
 int version_need_locked(struct cache *c, struct node *n, struct waiter *w)

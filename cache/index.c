@@ -195,6 +195,7 @@ void index_take(const struct index_entry *e, struct object *obj)
     if (!e || !index_entry_fits(e, obj) || attrs_copy(&obj->attrs, &e->attrs) < 0)
         return;
     obj->attrs_known = true;
+    obj->attrs_hearsay = true;
     obj->told_ns = obj->mtime_ns + SETTLED_NS; /* else it would not be there */
 }
 
@@ -401,7 +402,7 @@ int index_merge_locked(struct node *dir, const char *key, const struct index_ent
         r = index_add_in(to, key, l->name, &l->obj, &known);
     else if (before && !ours)
         r = index_add_in(to, key, l->name, &l->obj, &before->attrs);
-    return r == -E2BIG || r == -EEXIST ? 0 : r;
+    return r == -E2BIG || r == -EEXIST || r == -EPERM ? 0 : r;
 }
 
 static int merge_all(struct writing *w, const struct index *old, struct index *to)

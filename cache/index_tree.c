@@ -287,7 +287,8 @@ void index_tree_fill(struct cache *c, struct node *dir, const char *key, struct 
     if (!wanted || !place || (!index_mark_wanted(c, dir, v, n, wanted) && !marker))
         return;
     struct loaded *l = get_part(c, place);
-    if (l && marker)
+    /* The kernel lets people through a directory without asking us. */
+    if (l && marker && !c->config.shared)
         index_take(index_find(&l->part.files, place), marker);
     for (size_t i = 0; l && i < n; i++) {
         auto_free char *file = wanted[i] ? path_join(key, v[i].name) : NULL;

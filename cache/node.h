@@ -259,7 +259,9 @@ enum node_flags {
     NODE_REPLACED = 1 << 6, /* a name of it leads to another version now, or to none: who opens
                                or truncates it is told ESTALE, once if it has other names, and
                                looks the name up */
-    NODE_NO_SUM = 1 << 7,   /* the store was asked for this version, and has no checksum */
+    NODE_ATTRS_HEARSAY = 1 << 8, /* an index told the attributes, and they are confirmed before
+                                    they give anybody rights */
+    NODE_NO_SUM = 1 << 7,        /* the store was asked for this version, and has no checksum */
 };
 
 /* An inode. */
@@ -774,6 +776,9 @@ bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *na
 void askings_stop_locked(struct cache *c) REQUIRES(&c->lock);
 /* mode, owner and mtime are known, or it parks. */
 int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(&c->lock);
+/* The object itself has said them, or it parks, and is woken with -ESTALE when they were
+ * others: then the kernel asks for them, and whether the caller may, once more. */
+int attrs_confirm_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(&c->lock);
 /* Takes a name away that the store has no more. ns held for writing. 0, or -EBUSY when
  * something below it is ours. */
 int entry_gone(struct cache *c, struct entry *e);

@@ -49,6 +49,8 @@ static int open_ready_locked(struct cache *c, struct node *n, int flags, struct 
         return -EROFS;
     r = attrs_need_locked(c, n, w);
     if (r == 0)
+        r = attrs_confirm_locked(c, n, w);
+    if (r == 0)
         r = version_need_locked(c, n, w);
     if (r != 0)
         return r;

@@ -325,6 +325,9 @@ void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
     n->size = obj->size;
     n->mtime_ns = obj->mtime_ns || !obj->is_prefix ? obj->mtime_ns : c->started_ns;
     n->attrs_has = obj->attrs_known ? a->has : 0;
+    n->flags &= ~(unsigned)NODE_ATTRS_HEARSAY;
+    if (obj->attrs_known && obj->attrs_hearsay && c->config.shared)
+        n->flags |= NODE_ATTRS_HEARSAY;
     if (!obj->attrs_known) {
         n->ctime_ns = n->atime_ns = n->mtime_ns;
         return;

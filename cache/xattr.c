@@ -19,6 +19,13 @@
 #define XATTRS_MAX 1600
 #define OWN_PREFIX "user.runfs."
 
+/* The kernel acts on "security." and "trusted.": they never come from a store, and as none
+ * could come back they are not taken for one either. */
+static bool is_kept(const char *name)
+{
+    return strncmp(name, "user.", 5) == 0 || acl_is_name(name);
+}
+
 /* ---- runfs's own ---- */
 
 const char *node_state_name(struct node *n)
@@ -158,7 +165,7 @@ static ssize_t value_locked(struct node *n, const char *name, unsigned char **re
 {
     uint32_t bits;
 
-    if (!n->xattrs)
+    if (!n->xattrs || !is_kept(name))
         return -ENODATA;
     if (!acl_is_name(name))
         return xattr_set_get(n->xattrs, name, ret);
@@ -204,6 +211,8 @@ static int add_name(void *arg, const char *name)
     struct naming *l = arg;
     auto_free unsigned char *value = NULL;
 
+    if (!is_kept(name))
+        return 0;
     if (acl_is_name(name) && (!l->cache->config.acl || value_locked(l->node, name, &value) < 0))
         return 0;
     return buf_add(&l->names, name, strlen(name) + 1);
@@ -236,12 +245,6 @@ struct edit {
     bool sets_mode; /* an access ACL does */
     uint32_t mode;
 };
-
-static bool namespace_ok(const char *name)
-{
-    return strncmp(name, "user.", 5) == 0 || strncmp(name, "trusted.", 8) == 0 ||
-           strncmp(name, "security.", 9) == 0;
-}
 
 /* The mirror's descriptor of a file or directory; ns held for writing. */
 static int xattrs_fd(struct cache *c, struct node *n)
@@ -378,6 +381,8 @@ static int edit_ready(struct cache *c, struct node *n, struct waiter *w)
         return -EROFS;
     mutex_lock(&c->lock);
     int r = attrs_need_locked(c, n, w);
+    if (r == 0)
+        r = attrs_confirm_locked(c, n, w);
     mutex_unlock(&c->lock);
     return r;
 }
@@ -449,7 +454,7 @@ int cache_setxattr(struct cache *c, struct node *node, const char *name, const v
         return r;
     if (strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0)
         return -EPERM;
-    return namespace_ok(name) ? edit_xattrs(c, node, &e) : -EOPNOTSUPP;
+    return is_kept(name) ? edit_xattrs(c, node, &e) : -EOPNOTSUPP;
 }
 
 int cache_removexattr(struct cache *c, struct node *node, const char *name, struct waiter *w)
@@ -465,5 +470,5 @@ int cache_removexattr(struct cache *c, struct node *node, const char *name, stru
         return remove_acl(c, node, name);
     if (strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0)
         return -EPERM;
-    return namespace_ok(name) ? edit_xattrs(c, node, &e) : -EOPNOTSUPP;
+    return is_kept(name) ? edit_xattrs(c, node, &e) : -EOPNOTSUPP;
 }

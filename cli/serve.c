@@ -162,6 +162,7 @@ static int open_the_cache(struct mount *m, struct op *op)
     config->durability = (enum durability)m->request->options.durability;
     config->read_only = m->request->options.read_only;
     config->passthrough = fs_can_passthrough(m->fs);
+    config->shared = m->request->options.allow_other;
     config->file_mode = 0666 & ~mount_options_mask(&m->request->options, false);
     config->dir_mode = 0777 & ~mount_options_mask(&m->request->options, true);
     config->invalidate = fs_invalidate;

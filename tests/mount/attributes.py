@@ -229,7 +229,7 @@ def ls_of_many_costs_a_handful(place):
     before = requests(b)
     check_same(snapshot(f"{b.mountpoint}/many"), expected, "with the index")
     cost = spent(b, before)
-    check(cost["requests"] <= 8, f"{cost}")
+    check(cost["requests"] <= 8 + 5, f"{cost}") # links are asked
     subprocess.run(["ls", "-lR", b.mountpoint], check=True, stdout=subprocess.DEVNULL)
     again = spent(b, before)
     check(again["stats"] == cost["stats"] and again["reads"] == cost["reads"], f"again: {again} after {cost}")
@@ -270,7 +270,7 @@ def who_pays_the_heads_writes_the_index(place):
     before = requests(c)
     check_same(snapshot(f"{c.mountpoint}/paid"), expected, "by the index")
     cost = spent(c, before)
-    check(cost["requests"] <= 8, f"{cost}")
+    check(cost["requests"] <= 8 + 5, f"{cost}")
     c.umount()
 
 
@@ -288,7 +288,7 @@ def who_has_the_files_writes_the_index(place):
     c = place.mount(options=PATIENT)
     before = requests(c)
     check_same(snapshot(f"{c.mountpoint}/had"), expected, "by the index")
-    check(spent(c, before)["requests"] <= 8, f"{spent(c, before)}")
+    check(spent(c, before)["requests"] <= 8 + 5, f"{spent(c, before)}")
     c.umount()
 
 

@@ -28,18 +28,11 @@ static const struct {
       .uid = 4294967294U,
       .gid = 1,
       .mtime_ns = -1500000000}},
-    {"link",
+    {"sticky \x01",
      "x",
      0,
      1,
-     {.has = ATTR_MODE | ATTR_TARGET,
-      .mode = S_IFLNK | 0777,
-      .target = (char *)"a b/\x01\xff"}},
-    {"device",
-     "x",
-     0,
-     1,
-     {.has = ATTR_MODE | ATTR_RDEV, .mode = S_IFCHR | 0600, .rdev = UINT64_MAX}},
+     {.has = ATTR_MODE | ATTR_RDEV, .mode = 01777, .rdev = UINT64_MAX}},
     {"\xff\xfe=",
      "=",
      INT64_MAX,
@@ -209,6 +202,43 @@ START_TEST(hostile_lines_are_no_index)
                          0);
         ck_assert_msg(index_parse(text.data, text.len, "d", &y) == -EINVAL, "%s", lines[i]);
     }
+}
+END_TEST
+
+/* Nothing that would give rights or lead elsewhere is in an index, or taken from one. */
+START_TEST(only_the_object_gives_rights)
+{
+    static const struct attrs rights[] = {
+        {.has = ATTR_MODE, .mode = S_IFREG | 04755},
+        {.has = ATTR_MODE | ATTR_OWNER, .mode = S_IFREG | 02755},
+        {.has = ATTR_MODE | ATTR_TARGET,
+         .mode = S_IFLNK | 0777,
+         .target = (char *)"/etc/passwd"},
+        {.has = ATTR_MODE | ATTR_RDEV, .mode = S_IFCHR | 0666, .rdev = 1},
+        {.has = ATTR_MODE, .mode = S_IFIFO | 0666},
+        {.has = ATTR_XATTRS, .xattrs = (char *)"{\"security.capability\":\"AAEC\"}"},
+        {.has = ATTR_XATTRS,
+         .xattrs = (char *)"{\"user.a\":\"\",\"\\u0074rusted.x\":\"AAEC\"}"},
+        {.has = ATTR_XATTRS, .xattrs = (char *)"{\"system.posix_acl_access\":\"AAEC\"}"},
+    };
+    static const char lines[] = "=d\n1 0 =e 1 104755 0 0 0 0 = = =set-id\n"
+                                "1 0 =e 11 120777 0 0 0 0 =/etc/passwd = =link\n"
+                                "1 0 =e 9 20666 0 0 0 1 = = =device\n"
+                                "1 0 =e 20 0 0 0 0 0 = ={\"security.capability\":\"AAEC\"} =x\n"
+                                "1 0 =e 1 100644 0 0 0 0 = = =plain\n";
+    auto_buf struct buf text = BUF_INIT(4096);
+    struct object obj = {.etag = "e"};
+    struct index x = {0}, y = {0};
+
+    for (size_t i = 0; i < ARRAY_SIZE(rights); i++)
+        ck_assert_int_eq(index_add(&x, "a", &obj, &rights[i]), -EPERM);
+    ck_assert_int_eq(buf_addf(&text, "runfs-attrs 2 %08" PRIx32 "\n%s",
+                              crc32c(0, lines, sizeof(lines) - 1), lines),
+                     0);
+    ck_assert_int_eq(index_parse(text.data, text.len, "d", &y), 0);
+    ck_assert_uint_eq(HASH_COUNT(y.entries), 1);
+    ck_assert_ptr_nonnull(index_find(&y, "plain"));
+    index_release(&y);
 }
 END_TEST
 
@@ -452,6 +482,7 @@ int main(void)
     tcase_add_test(t, nothing_said_by_the_first_version_is_nothing_known);
     tcase_add_test(t, damage_is_no_index);
     tcase_add_test(t, hostile_lines_are_no_index);
+    tcase_add_test(t, only_the_object_gives_rights);
     tcase_add_test(t, it_is_bounded);
     tcase_add_test(t, keys_differ);
     tcase_add_test(t, a_part_that_is_written_is_read);

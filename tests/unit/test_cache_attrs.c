@@ -9,6 +9,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -428,6 +429,114 @@ START_TEST(an_index_is_believed_where_it_fits)
 }
 END_TEST
 
+/* An index that says of each second file that it is somebody else's, and everybody's. */
+static void store_false_index(struct driven *d, int n)
+{
+    auto_buf struct buf text = BUF_INIT(INDEX_BYTES_MAX);
+    const struct attrs wrong = {
+        .has = ATTR_MODE | ATTR_OWNER, .mode = S_IFREG | 0777, .uid = 4711, .gid = 4711};
+    struct index x = {0};
+    struct object obj;
+    struct op op;
+
+    op_init(&op, 10 * NS_PER_SEC);
+    for (int i = 0; i < n; i++) {
+        ck_assert_int_eq(store_stat(d->store->next, &op, name_of(i), &obj), 0);
+        ck_assert_int_eq(index_add(&x, name_of(i) + 4, &obj, i % 2 ? &wrong : &obj.attrs), 0);
+        object_release(&obj);
+    }
+    ck_assert_int_eq(index_format(&x, "dir", &text), 0);
+    index_release(&x);
+    put_anything(d->store->next, index_of_dir("dir"), &text);
+}
+
+static int try_open(struct driven *d, const char *path)
+{
+    struct handle *h;
+    int r = driven_open(d, path, O_RDONLY, &h);
+
+    return r < 0 ? r : driven_close(d, h);
+}
+
+/* Where others come in, what an index says lets nobody in: the kernel looks again. */
+START_TEST(an_index_gives_no_rights)
+{
+    struct driven d;
+    struct stat st;
+
+    place(&d);
+    d.config.shared = true;
+    store_files(&d, 20);
+    store_false_index(&d, 20);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_stat(&d, name_of(1), &st), 0);
+    ck_assert_uint_eq(st.st_uid, 4711); /* told, so far */
+    ck_assert_uint_eq(atomic_load(&seen.files), 0);
+    ck_assert_int_eq(try_open(&d, name_of(0)), 0);
+    ck_assert_uint_eq(atomic_load(&seen.files), 1);
+    ck_assert_int_eq(try_open(&d, name_of(0)), 0);
+    ck_assert_int_eq(try_open(&d, name_of(1)), 0); /* after -ESTALE and another look */
+    ck_assert_int_eq(driven_stat(&d, name_of(1), &st), 0);
+    ck_assert_uint_ne(st.st_uid, 4711);
+    ck_assert_int_eq(driven_chmod(&d, name_of(3), 0700), -ESTALE);
+    ck_assert_int_eq(driven_setxattr(&d, name_of(5), "user.a", "b", 1, 0), -ESTALE);
+    ck_assert_int_eq(driven_truncate(&d, name_of(7), 0), -ESTALE);
+    ck_assert_uint_eq(atomic_load(&seen.files), 5);
+    for (int i = 1; i < 9; i += 2) {
+        ck_assert_int_eq(driven_stat(&d, name_of(i), &st), 0);
+        ck_assert_uint_ne(st.st_uid, 4711);
+        ck_assert_uint_eq(st.st_mode, S_IFREG | (0600 + (unsigned)i));
+        ck_assert_int_eq(try_open(&d, name_of(i)), 0);
+    }
+    ck_assert_uint_eq(atomic_load(&seen.files), 5);
+    driven_release(&d);
+}
+END_TEST
+
+/* Where nobody else comes in it is good enough. */
+START_TEST(an_index_of_ones_own_costs_nothing)
+{
+    struct driven d;
+    struct stat st;
+
+    place(&d);
+    store_files(&d, 20);
+    store_false_index(&d, 20);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_stat(&d, name_of(1), &st), 0);
+    ck_assert_int_eq(try_open(&d, name_of(1)), 0);
+    ck_assert_uint_eq(atomic_load(&seen.files), 0);
+    driven_release(&d);
+}
+END_TEST
+
+/* The kernel would act on them. */
+START_TEST(no_store_gives_security_attributes)
+{
+    static const char *const names[] = {"security.capability", "security.ima", "trusted.x",
+                                        "system.x"};
+    const struct attrs a = {.has = ATTR_XATTRS,
+                            .xattrs =
+                                (char *)"{\"security.capability\":\"AAEC\","
+                                        "\"security.ima\":\"AAEC\",\"trusted.x\":\"AAEC\","
+                                        "\"system.x\":\"AAEC\",\"user.x\":\"AAEC\"}"};
+    char list[256], value[16];
+    struct driven d;
+
+    place(&d);
+    driven_store_with(&d, "f", "content", 7, &a);
+    driven_mount(&d);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        ck_assert_int_eq(driven_getxattr(&d, "f", names[i], value, sizeof(value)), -ENODATA);
+        ck_assert_int_eq(driven_setxattr(&d, "f", names[i], "v", 1, 0), -EOPNOTSUPP);
+        ck_assert_int_eq(driven_removexattr(&d, "f", names[i]), -EOPNOTSUPP);
+    }
+    ck_assert_int_eq(driven_getxattr(&d, "f", "user.x", value, sizeof(value)), 3);
+    ck_assert_int_eq(driven_listxattr(&d, "f", list, sizeof(list)), sizeof("user.x"));
+    driven_release(&d);
+}
+END_TEST
+
 START_TEST(what_is_no_index_is_asked_and_replaced)
 {
     auto_buf struct buf garbage = BUF_INIT(1 << 20);
@@ -592,6 +701,9 @@ int main(void)
     tcase_add_test(t, who_paid_the_heads_writes_the_index);
     tcase_add_test(t, who_uploaded_writes_the_index);
     tcase_add_test(t, an_index_is_believed_where_it_fits);
+    tcase_add_test(t, no_store_gives_security_attributes);
+    tcase_add_test(t, an_index_gives_no_rights);
+    tcase_add_test(t, an_index_of_ones_own_costs_nothing);
     tcase_add_loop_test(t, what_is_no_index_is_asked_and_replaced, 0, 3);
     tcase_add_test(t, two_writers_lose_nothing);
     tcase_add_test(t, claims_that_contradict_are_dropped);
