@@ -92,7 +92,8 @@ struct s3_request {
     struct s3_fields query;
     struct s3_fields headers; /* lower-case names; host, date and hash are added */
     struct source *body;
-    const char *payload_hash; /* NULL: not signed, or that of nothing without a body */
+    const char *payload_hash;    /* NULL: not signed, or that of nothing without a body */
+    char body_hash[S3_HASH_HEX]; /* s3_add_checksum()'s, to which payload_hash points then */
     struct http_body_sink *to_sink;
     int64_t silence_ns;
     bool once; /* as in struct http_request */
@@ -133,8 +134,8 @@ void s3_add_placement(const struct s3 *s, struct s3_fields *headers, bool conten
 
 /* Signs the body's hash rather than leaving it unsigned; for small bodies in memory. */
 int s3_body_hash(struct op *op, const struct mem_source *body, char ret_hash[S3_HASH_HEX]);
-/* Adds the checksum of a source, which costs one reading of it; ret is "" where the server
- * refuses them. */
+/* Adds the checksum of a source, which costs one reading of it, and over plain http signs the
+ * content; ret is "" where the server refuses checksums. `r` must not move after. */
 int s3_add_checksum(struct s3 *s, struct op *op, struct s3_request *r, struct source *src,
                     char ret[S3_CHECKSUM_MAX]);
 /* Whether a source is what the server keeps as this part: compared by CRC-32C, else by MD5

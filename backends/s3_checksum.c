@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <openssl/evp.h>
 #include <openssl/md5.h>
+#include <openssl/sha.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -42,43 +43,59 @@ static int read_source(struct op *op, struct source *src,
     return 0;
 }
 
-static int add_to_sum(void *arg, const void *data, size_t len)
+/* What one reading makes of a content: its CRC-32C and, where they are asked for, digests. */
+struct sums {
+    struct checksum crc;
+    EVP_MD_CTX *md5, *sha256;
+};
+
+static int add_to_sums(void *arg, const void *data, size_t len)
 {
-    checksum_add(arg, data, len);
-    return 0;
+    struct sums *s = arg;
+
+    checksum_add(&s->crc, data, len);
+    if (s->md5 && !EVP_DigestUpdate(s->md5, data, len))
+        return -EIO;
+    return s->sha256 && !EVP_DigestUpdate(s->sha256, data, len) ? -EIO : 0;
 }
 
-static int add_to_md5(void *arg, const void *data, size_t len)
+static bool digest_begin(EVP_MD_CTX **ctx, const EVP_MD *kind)
 {
-    return EVP_DigestUpdate(arg, data, len) ? 0 : -EIO;
+    *ctx = EVP_MD_CTX_new();
+    return *ctx && EVP_DigestInit_ex(*ctx, kind, NULL);
 }
 
-static int source_md5(struct op *op, struct source *src, unsigned char ret[MD5_DIGEST_LENGTH])
+static bool digest_end(EVP_MD_CTX *ctx, unsigned char *ret)
 {
-    EVP_MD_CTX *md5 = EVP_MD_CTX_new();
-    int err = -EIO;
+    return !ctx || EVP_DigestFinal_ex(ctx, ret, NULL);
+}
 
-    memset(ret, 0, MD5_DIGEST_LENGTH);
-    if (md5 && EVP_DigestInit_ex(md5, EVP_md5(), NULL))
-        err = read_source(op, src, add_to_md5, md5);
-    else
-        (void)op_fail(op, err, "OpenSSL has no MD5");
-    if (!err && !EVP_DigestFinal_ex(md5, ret, NULL))
-        err = op_fail(op, -EIO, "OpenSSL has no MD5");
-    EVP_MD_CTX_free(md5);
+/* `md5` and `sha256` may be NULL. */
+static int sum_source(struct op *op, struct source *src, struct checksum *crc,
+                      unsigned char md5[MD5_DIGEST_LENGTH],
+                      unsigned char sha256[SHA256_DIGEST_LENGTH])
+{
+    struct sums s = {.crc = {.kind = CHECKSUM_CRC32C}};
+    bool ready = (!md5 || digest_begin(&s.md5, EVP_md5())) &&
+                 (!sha256 || digest_begin(&s.sha256, EVP_sha256()));
+    int err = ready ? read_source(op, src, add_to_sums, &s) : -EIO;
+
+    if (!err && (!digest_end(s.md5, md5) || !digest_end(s.sha256, sha256)))
+        ready = false;
+    if (!ready)
+        err = op_fail(op, -EIO, "OpenSSL has no MD5 or SHA-256");
+    EVP_MD_CTX_free(s.md5);
+    EVP_MD_CTX_free(s.sha256);
+    *crc = s.crc;
     return err;
 }
 
-static int add_md5(struct op *op, struct s3_request *r, struct source *src)
+static void add_md5(struct s3_request *r, const unsigned char hash[MD5_DIGEST_LENGTH])
 {
-    unsigned char hash[MD5_DIGEST_LENGTH], text[32];
-    int err = source_md5(op, src, hash);
+    unsigned char text[32];
 
-    if (err)
-        return err;
-    EVP_EncodeBlock(text, hash, sizeof(hash));
+    EVP_EncodeBlock(text, hash, MD5_DIGEST_LENGTH);
     s3_fields_add(&r->headers, "content-md5", (const char *)text);
-    return 0;
 }
 
 void s3_checksum_text(const struct checksum *sum, char ret[S3_CHECKSUM_MAX])
@@ -90,46 +107,54 @@ void s3_checksum_text(const struct checksum *sum, char ret[S3_CHECKSUM_MAX])
     EVP_EncodeBlock((unsigned char *)ret, big_endian, sizeof(big_endian));
 }
 
-/* The checksum as the headers have it: base64 of the big-endian number. */
-static int source_crc32c(struct op *op, struct source *src, char ret[S3_CHECKSUM_MAX])
+static void hash_text(const unsigned char hash[SHA256_DIGEST_LENGTH], char ret[S3_HASH_HEX])
 {
-    struct checksum sum = {.kind = CHECKSUM_CRC32C};
-    int err = read_source(op, src, add_to_sum, &sum);
-
-    if (!err)
-        s3_checksum_text(&sum, ret);
-    return err;
+    for (size_t i = 0; i < SHA256_DIGEST_LENGTH; i++)
+        (void)snprintf(ret + 2 * i, 3, "%02x", hash[i]);
 }
 
 int s3_add_checksum(struct s3 *s, struct op *op, struct s3_request *r, struct source *src,
                     char ret[S3_CHECKSUM_MAX])
 {
-    int err;
+    unsigned char md5[MD5_DIGEST_LENGTH] = {0}, sha256[SHA256_DIGEST_LENGTH] = {0};
+    bool old = atomic_load(&s->no_checksums);
+    /* TLS says who sends the content; without it the signature has to, as botocore's does. */
+    bool signs = !s->endpoint.https && !s->anonymous;
+    struct checksum crc;
+    int err = sum_source(op, src, &crc, old ? md5 : NULL, signs ? sha256 : NULL);
 
     ret[0] = '\0';
-    if (atomic_load(&s->no_checksums))
-        return add_md5(op, r, src);
-    err = source_crc32c(op, src, ret);
-    if (!err)
-        s3_fields_add(&r->headers, PREFIX "crc32c", ret);
-    return err;
+    if (err)
+        return err;
+    if (signs) {
+        hash_text(sha256, r->body_hash);
+        r->payload_hash = r->body_hash;
+    }
+    if (old) {
+        add_md5(r, md5);
+        return 0;
+    }
+    s3_checksum_text(&crc, ret);
+    s3_fields_add(&r->headers, PREFIX "crc32c", ret);
+    return 0;
 }
 
 int s3_same_as_part(struct op *op, struct source *src, const struct s3_part *part)
 {
     unsigned char hash[MD5_DIGEST_LENGTH];
-    char crc[S3_CHECKSUM_MAX], hex[2 * MD5_DIGEST_LENGTH + 1];
+    char text[S3_CHECKSUM_MAX], hex[2 * MD5_DIGEST_LENGTH + 1];
+    struct checksum crc;
     int err;
 
-    if (part->crc32c[0]) {
-        err = source_crc32c(op, src, crc);
-        return err ? err : strcmp(crc, part->crc32c) == 0;
-    }
-    if (strlen(part->etag) != 2 * sizeof(hash))
+    if (!part->crc32c[0] && strlen(part->etag) != 2 * sizeof(hash))
         return 0;
-    err = source_md5(op, src, hash);
+    err = sum_source(op, src, &crc, part->crc32c[0] ? NULL : hash, NULL);
     if (err)
         return err;
+    if (part->crc32c[0]) {
+        s3_checksum_text(&crc, text);
+        return strcmp(text, part->crc32c) == 0;
+    }
     for (size_t i = 0; i < sizeof(hash); i++)
         (void)snprintf(hex + 2 * i, 3, "%02x", hash[i]);
     return strcmp(hex, part->etag) == 0;
@@ -169,7 +194,14 @@ int s3_drop_checksum(struct op *op, struct s3_request *r)
         }
     }
     f->n = kept;
-    return r->body && strcmp(r->method, "PUT") == 0 ? add_md5(op, r, r->body) : 0;
+    if (!r->body || strcmp(r->method, "PUT") != 0)
+        return 0;
+    struct checksum crc;
+    unsigned char md5[MD5_DIGEST_LENGTH];
+    int err = sum_source(op, r->body, &crc, md5, NULL);
+    if (!err)
+        add_md5(r, md5);
+    return err;
 }
 
 /* --- reading --- */

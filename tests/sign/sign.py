@@ -5,7 +5,6 @@ each the raw key, the raw query and the headers that were signed go to `sign_req
 path, query and signature must be the same. --seed and --count choose other requests.
 """
 import argparse
-import hashlib
 import json
 import os
 import random
@@ -23,6 +22,7 @@ KEYS = ["plain", "a b", "a  b ", " a", "a=b&c=d", "a+b", "100%", "%2F", "%zz", "
         "@$&+,/:;=?", "\"<>\\^`{|}", "[x]", "a" * 1024, "ä" * 512, "dir/", "x.runfs/locks/a"]
 ALPHABET = (" =+%/.~-_&?#;:,@!$'()*[]{}|\\^`\"<>\t\n\x7f" + "abcXYZ019" + "äßяж漢\U0001f680\u2028")
 BUCKETS = ["bkt", "my-bucket.example", "a1b"]
+UNSIGNED = "UNSIGNED-PAYLOAD"
 REGIONS = ["us-east-1", "eu-central-1", "cn-north-1"]
 
 
@@ -52,7 +52,7 @@ class Generator:
             ("get_object", dict(at, Range=f"bytes={r.randint(0, 9)}-{r.randint(9, 99)}",
                                 IfMatch='"abc"')),
             ("get_object", dict(at, ChecksumMode="ENABLED", RequestPayer="requester")),
-            ("put_object", dict(at, Body=r.randbytes(r.randint(0, 50)), ContentType="a/b",
+            ("put_object", dict(at, Body=self.ascii() * r.randint(0, 5), ContentType="a/b",
                                 IfNoneMatch="*", Metadata={"mode": "33188", "x": self.ascii()})),
             ("put_object", dict(at, Body=b"x", ServerSideEncryption="aws:kms",
                                 SSEKMSKeyId="arn:aws:kms:x:1:key/2", StorageClass="STANDARD_IA",
@@ -166,7 +166,7 @@ def as_question(request, args, service):
         "key": args.get("Key", ""),
         "query": parse_qsl(url.query, keep_blank_values=True),
         "headers": [[name, headers[name]] for name in signed.split(";")],
-        "hash": headers.get("x-amz-content-sha256", hashlib.sha256(body).hexdigest()),
+        "body": None if headers.get("x-amz-content-sha256") == UNSIGNED else body.decode(),
         "date": headers["x-amz-date"], "access": access, "secret": "secret/with+signs=",
         "region": region, "service": service,
     }, {"path": request.url.partition("?")[0].partition(url.netloc)[2],
@@ -188,6 +188,8 @@ def main():
         expected.append(answer)
         names.append((name, call.get("Key", "")))
         kinds.add(name)
+        if request.url.startswith("http:"): # as s3_add_checksum() does
+            assert question["body"] is not None, f"{name}: botocore leaves the body unsigned over plain http"
     done = subprocess.run([tool], input="\n".join(questions) + "\n", text=True, check=True,
                           stdout=subprocess.PIPE)
     answers = [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,8 +1,8 @@
 /* Signs what stdin asks for, so that sign.py can compare it with botocore: a JSON object on
  * each line in, one on each line out.
  *
- *   in:  method, base, key, query [[name, value]...], headers [[name, value]...], hash, date,
- *        access, secret, region, service
+ *   in:  method, base, key, query [[name, value]...], headers [[name, value]...], body, date,
+ *        access, secret, region, service; with a body of null its hash is not signed
  *   out: path, query, authorization */
 #include "backends/s3_sign.h"
 #include "common/mem.h"
@@ -38,12 +38,23 @@ static size_t pairs_of(const json_t *in, const char *name, struct s3_pair pairs[
     return n < PAIRS_MAX ? n : PAIRS_MAX;
 }
 
+/* As s3_add_checksum() has it. */
+static int hash_of(const json_t *in, char ret[S3_HASH_HEX])
+{
+    const char *body = json_string_value(json_object_get(in, "body"));
+
+    if (!body)
+        return snprintf(ret, S3_HASH_HEX, S3_UNSIGNED_PAYLOAD) < 0;
+    return s3_sha256_hex(ret, body, strlen(body));
+}
+
 static int answer(const json_t *in)
 {
     auto_buf struct buf path = BUF_INIT(TEXT_MAX), query = BUF_INIT(TEXT_MAX);
     auto_buf struct buf authorization = BUF_INIT(TEXT_MAX);
     struct s3_pair params[PAIRS_MAX], headers[PAIRS_MAX];
     const char *key = text_of(in, "key");
+    char hash[S3_HASH_HEX];
     size_t n_params = pairs_of(in, "query", params);
     struct s3_signer signer = {.access_key = text_of(in, "access"),
                                .secret_key = text_of(in, "secret"),
@@ -52,11 +63,12 @@ static int answer(const json_t *in)
     struct s3_signed what = {.method = text_of(in, "method"),
                              .headers = headers,
                              .n_headers = pairs_of(in, "headers", headers),
-                             .payload_hash = text_of(in, "hash"),
+                             .payload_hash = hash,
                              .date = text_of(in, "date")};
     json_t *out;
 
-    if (buf_adds(&path, text_of(in, "base")) || s3_uri_encode(&path, key, strlen(key), true) ||
+    if (hash_of(in, hash) || buf_adds(&path, text_of(in, "base")) ||
+        s3_uri_encode(&path, key, strlen(key), true) ||
         s3_canonical_query(&query, params, n_params))
         return 1;
     what.path = path.data;
