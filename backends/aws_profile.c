@@ -2,7 +2,7 @@
  * and indented lines below it) keep the name of what they are nested in. */
 #include "backends/aws_profile.h"
 
-#include "common/log.h"
+#include "common/buf.h"
 #include "common/mem.h"
 #include "common/secret.h"
 
@@ -162,7 +162,8 @@ struct aws_profiles {
     struct aws_profiles_stamp stamp;
     const char *chosen;
     char *chosen_copy;
-    bool asked; /* the profile was named by option */
+    bool asked;   /* the profile was named by option */
+    bool exposed; /* all can read the credentials */
 };
 
 static char *place_path(enum aws_profile_file which)
@@ -204,15 +205,6 @@ static int check_owner(const char *path, const struct stat *st, struct op *op)
     return 0;
 }
 
-static void warn_of_readers(const struct aws_profiles *p, const struct stat *st)
-{
-    const char *path = p->file[AWS_CREDENTIALS_FILE].path;
-
-    if (S_ISREG(st->st_mode) && (st->st_mode & S_IROTH))
-        log_warn("AWS profile file %s holds keys that every user can read: chmod 600 '%s'",
-                 path, path);
-}
-
 static int ini_load(struct aws_profiles *p, enum aws_profile_file which, struct op *op)
 {
     struct ini *ini = &p->file[which];
@@ -232,8 +224,8 @@ static int ini_load(struct aws_profiles *p, enum aws_profile_file which, struct 
     err = check_owner(ini->path, &st, op);
     if (err)
         return err;
-    if (which == AWS_CREDENTIALS_FILE)
-        warn_of_readers(p, &st);
+    p->exposed |=
+        which == AWS_CREDENTIALS_FILE && S_ISREG(st.st_mode) && (st.st_mode & S_IROTH);
     stamp_of(&st, &p->stamp, which);
     ini->exists = true;
     err = read_file(ini, fd);
@@ -341,6 +333,11 @@ void aws_profiles_free(struct aws_profiles *p)
     ini_release(&p->file[AWS_CONFIG_FILE]);
     free(p->chosen_copy);
     free(p);
+}
+
+const char *aws_profiles_exposed(const struct aws_profiles *p)
+{
+    return p->exposed ? p->file[AWS_CREDENTIALS_FILE].path : NULL;
 }
 
 const struct aws_profiles_stamp *aws_profiles_stamp(const struct aws_profiles *p)

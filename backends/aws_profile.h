@@ -29,6 +29,8 @@ struct aws_profiles_stamp {
         uint64_t ino;
     } file[2];
 };
+/* The path of a credentials file that every user can read; else NULL. */
+const char *aws_profiles_exposed(const struct aws_profiles *p);
 /* As the files were when they were read. */
 const struct aws_profiles_stamp *aws_profiles_stamp(const struct aws_profiles *p);
 /* As they are now. */

@@ -415,6 +415,7 @@ int layer_init(struct layer *l, struct store *next,
     l->base.key_max = next->key_max;
     l->base.url = url;
     l->base.endpoint = next->endpoint;
+    l->base.advice = next->advice;
     l->base.root_id = next->root_id;
     l->base.next = next;
     l->around = around;

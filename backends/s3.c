@@ -520,6 +520,7 @@ static void s3_close(struct store *st)
     free(s->storage_class);
     free(s->base.url);
     free(s->base.endpoint);
+    free(s->base.advice);
     free(s);
 }
 

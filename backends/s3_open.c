@@ -4,7 +4,9 @@
 #include "backends/drivers.h"
 #include "common/mem.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -166,6 +168,28 @@ static int open_endpoint(struct s3 *s, const struct store_config *config, struct
     return s3_endpoint_parse(url, op, &s->endpoint);
 }
 
+/* Adds a line to what the store's user is told. */
+static int advise(struct s3 *s, struct op *op, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static int advise(struct s3 *s, struct op *op, const char *fmt, ...)
+{
+    auto_buf struct buf b = BUF_INIT(16 * 1024);
+    va_list ap;
+
+    int err = s->base.advice ? buf_addf(&b, "%s\n", s->base.advice) : 0;
+    va_start(ap, fmt);
+    if (!err)
+        err = buf_vaddf(&b, fmt, ap);
+    va_end(ap);
+    char *text = err ? NULL : buf_take(&b);
+    if (!text)
+        return op_fail(op, -ENOMEM, "out of memory");
+    free(s->base.advice);
+    s->base.advice = text;
+    return 0;
+}
+
 static int open_settings(struct s3 *s, const struct store_config *config, struct op *op)
 {
     struct aws_profiles *profiles;
@@ -174,6 +198,10 @@ static int open_settings(struct s3 *s, const struct store_config *config, struct
     if (err)
         return err;
     err = aws_settings_load(profiles, op, &s->aws);
+    const char *exposed = aws_profiles_exposed(profiles);
+    if (!err && exposed)
+        err = advise(s, op, "AWS profile file %s can be read by every user: chmod 600 '%s'",
+                     exposed, exposed);
     aws_profiles_free(profiles);
     return err;
 }
@@ -201,6 +229,34 @@ static int open_http(struct s3 *s, const struct store_config *config, struct op 
     return http_new(&http, op, &s->http);
 }
 
+/* A host[:port] of this machine: what goes there is on no wire. */
+static bool is_near(const char *host)
+{
+    char name[S3_HOST_MAX];
+    struct in_addr addr;
+
+    (void)snprintf(name, sizeof(name), "%s", host);
+    if (strncmp(name, "[::1]", 5) == 0)
+        return true;
+    name[strcspn(name, ":")] = '\0';
+    if (inet_pton(AF_INET, name, &addr) == 1)
+        return ntohl(addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    size_t len = strlen(name);
+    return strcmp(name, "localhost") == 0 ||
+           (len > 10 && strcmp(name + len - 10, ".localhost") == 0);
+}
+
+static int advise_of_wire(struct s3 *s, struct op *op)
+{
+    if (s->endpoint.https || is_near(s->endpoint.host))
+        return 0;
+    return advise(s, op,
+                  "http://%s is plain http: who is on the way reads all that is stored and can "
+                  "change what is read; what is written is signed%s. Use an https:// endpoint",
+                  s->endpoint.host,
+                  s->anonymous ? " by nobody" : ", so that it arrives as it is");
+}
+
 int s3_open(struct s3 *s, const char *url, const struct store_config *config, struct op *op)
 {
     int anonymous = option_bool(config, "no_sign_request", op);
@@ -225,6 +281,8 @@ int s3_open(struct s3 *s, const char *url, const struct store_config *config, st
         err = open_style(s, config, op);
     if (!err)
         err = open_http(s, config, op);
+    if (!err)
+        err = advise_of_wire(s, op);
     if (!err)
         err = open_credentials(s, config, op);
     if (!err && asprintf(&s->base.url, "s3://%s%s%s", s->bucket, *s->prefix ? "/" : "",

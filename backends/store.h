@@ -269,6 +269,8 @@ struct store {
     unsigned key_max;  /* bytes of the longest key, below the root; of a directory that may get
                           an object of its own one less */
     char *url;         /* heap; the store's URL without secrets, without a trailing "/" */
+    char *advice;   /* a driver's, heap; layers borrow it. What who mounts should know, a line
+                       each; NULL: nothing */
     char *endpoint; /* a driver's, heap; layers borrow it. Where its requests go, as an option,
                        the environment or a profile says; NULL: the URL says it all */
     char *root_id;  /* a driver's, heap; layers borrow it. Tells a folder from another one that

@@ -519,6 +519,18 @@ static void mount_release(struct mount *m)
     mutex_destroy(&m->run.lock);
 }
 
+/* To the log, and to whoever waits for the mount. */
+static void pass_on_advice(const struct mount *m, bool foreground)
+{
+    for (const char *line = m->store->advice; line;) {
+        int len = (int)strcspn(line, "\n");
+        log_warn("%.*s", len, line);
+        if (!foreground)
+            (void)fprintf(stderr, "runfs: %.*s\n", len, line);
+        line = line[len] ? line + len + 1 : NULL;
+    }
+}
+
 static int run(struct mount *m, bool foreground, int ready_fd)
 {
     struct op op;
@@ -540,6 +552,7 @@ static int run(struct mount *m, bool foreground, int ready_fd)
         log_warn("mountpoint %s: took over what a runfs that died had left",
                  m->request->mountpoint);
     log_info("mounted %s on %s, cache %s", m->store->url, m->request->mountpoint, m->cache_dir);
+    pass_on_advice(m, foreground);
     if (!foreground)
         daemon_ready(ready_fd);
     err = serve(m);

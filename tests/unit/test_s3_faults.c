@@ -766,6 +766,28 @@ static void put_known(void)
     object_release(&obj);
 }
 
+#define HELLO_SHA256 "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+
+/* Else who is on the way could put other content under the same signature. */
+START_TEST(bodies_are_signed_without_tls)
+{
+    START(STORED, BEGUN, PART_DONE, COMPLETED,
+          REST("400 Bad Request", "", "<Error><Code>XAmzContentSHA256Mismatch</Code></Error>"));
+    struct upload *up;
+
+    ck_assert_msg(put(NULL) == 0, "%s", op.why);
+    up = begin_with_part(NULL);
+    ck_assert_int_eq(store_upload_commit(up, &op, NULL, NULL), 0);
+    for (size_t i = 0; i < 4; i++) {
+        const char *sent = scripted_request(server, i);
+        ck_assert_ptr_null(strstr(sent, "UNSIGNED-PAYLOAD"));
+        if (i == 0 || i == 2)
+            ck_assert_ptr_nonnull(strstr(sent, "x-amz-content-sha256: " HELLO_SHA256 "\r\n"));
+    }
+    ck_assert_int_eq(put(NULL), -EIO); /* as for a content that changed on its way */
+}
+END_TEST
+
 START_TEST(refused_checksums_are_not_sent_again)
 {
     START(REST("501 Not Implemented", "", "<Error><Code>NotImplemented</Code></Error>"), STORED,
@@ -1125,6 +1147,29 @@ START_TEST(objects_are_placed_as_told)
 }
 END_TEST
 
+static const struct {
+    const char *endpoint;
+    bool told;
+} plain[] = {
+    {"http://minio.example:9000", true}, {"http://10.0.0.1:9000", true},
+    {"http://127.evil.example", true},   {"http://notlocalhost", true},
+    {"https://minio.example", false},    {"minio.example", false},
+    {"http://127.0.0.1:9000", false},    {"http://localhost:9000/x", false},
+    {"http://b.localhost", false},       {NULL, false},
+};
+
+START_TEST(a_plain_endpoint_is_told)
+{
+    const struct store_option options[] = {{"region", "r"}, {"endpoint", plain[_i].endpoint}};
+    struct store_config config = {.options = options, .n_options = plain[_i].endpoint ? 2 : 1};
+
+    ck_assert_msg(s3_store_new("s3://bkt/pre", &config, &op, &store) == 0, "%s", op.why);
+    const char *advice = store->advice;
+    ck_assert_msg(plain[_i].told ? advice && strstr(advice, " is plain http: ") : !advice,
+                  "%s: %s", plain[_i].endpoint, advice);
+}
+END_TEST
+
 START_TEST(bad_options_are_refused)
 {
     static const struct store_option bad[] = {
@@ -1182,6 +1227,8 @@ static TCase *writing_tests(void)
     tcase_add_loop_test(t, a_commit_of_the_same_content_by_someone_else, 0, 3);
     tcase_add_test(t, a_begin_is_not_sent_twice);
     tcase_add_test(t, sessions_with_unusable_answers);
+    tcase_add_test(t, bodies_are_signed_without_tls);
+    tcase_add_loop_test(t, a_plain_endpoint_is_told, 0, ARRAY_SIZE(plain));
     tcase_add_test(t, refused_checksums_are_not_sent_again);
     tcase_add_test(t, another_refusal_is_not_about_checksums);
     tcase_add_loop_test(t, a_whole_object_is_verified, 0, ARRAY_SIZE(whole_reads));
