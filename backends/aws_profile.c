@@ -184,23 +184,22 @@ static void stamp_of(const struct stat *st, struct aws_profiles_stamp *ret, int 
 
 /* Who can write to the file gives us keys, a server to use them with, and with
  * credential_process a program that we run. /dev/null is everybody's. */
-static int check_owner(const char *path, const struct stat *st, struct op *op)
+static int check_owner(const char *path, enum aws_profile_file which, const struct stat *st,
+                       struct op *op)
 {
-    uid_t self = geteuid();
-
     if (!S_ISREG(st->st_mode) && !S_ISFIFO(st->st_mode))
         return 0;
-    if (st->st_uid != self && st->st_uid != 0)
+    if (st->st_uid != geteuid() && st->st_uid != 0)
         return op_fail(
             op, -EACCES,
-            "AWS profile file %s belongs to user %u, neither to this one nor to root: "
-            "it could name programs to run; chown %u '%s'",
-            path, st->st_uid, self, path);
+            "AWS profile file %.90s belongs to user %u, who could name programs to run "
+            "as user %u: name a file of your own in %s",
+            path, st->st_uid, geteuid(), places[which].variable);
     if (st->st_mode & (S_IWGRP | S_IWOTH))
         return op_fail(
             op, -EACCES,
-            "AWS profile file %s can be written by others, who could name programs to "
-            "run: chmod go-w '%s'",
+            "AWS profile file %.90s can be written by others, who could name programs "
+            "to run: chmod go-w '%.90s'",
             path, path);
     return 0;
 }
@@ -221,7 +220,7 @@ static int ini_load(struct aws_profiles *p, enum aws_profile_file which, struct 
         return 0;
     if (fd < 0 || fstat(fd, &st))
         return op_fail(op, -EINVAL, "AWS profile file %s: %s", ini->path, strerror(errno));
-    err = check_owner(ini->path, &st, op);
+    err = check_owner(ini->path, which, &st, op);
     if (err)
         return err;
     p->exposed |=
