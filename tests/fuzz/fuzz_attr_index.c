@@ -7,7 +7,6 @@
 #include "common/path.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +32,10 @@ static void check_entry(const struct index_entry *e)
     must((a->has & ~(unsigned)(marker ? INDEX_MARKER_ATTRS : INDEX_ATTRS)) == 0);
     must(!(a->has & ATTR_MODE) || marker || !S_ISDIR(a->mode));
     must(!(a->has & ATTR_MODE) || !marker || S_ISDIR(a->mode) || !(a->mode & S_IFMT));
-    must(!(a->has & ATTR_TARGET) ||
-         (*a->target && strlen(a->target) < PATH_MAX && e->size == 0));
+    must(!(a->has & ATTR_TARGET));
+    must(!(a->has & ATTR_MODE) ||
+         (!(a->mode & (S_ISUID | S_ISGID)) &&
+          (!(a->mode & S_IFMT) || S_ISREG(a->mode) || S_ISDIR(a->mode))));
 }
 
 static void check_same(const struct index *x, const struct index *y)
