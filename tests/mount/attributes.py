@@ -8,6 +8,7 @@ import stat
 import subprocess
 import time
 
+import identity
 from harness import Mount, check, find_number, s3_environment, wait_for
 from plain_s3 import PlainS3
 
@@ -405,6 +406,54 @@ def an_index_that_is_none(place):
         m.umount()
 
 
+def _crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def an_index_gives_no_rights(place):
+    """Who can write beside the prefix only, says of each file that it is a stranger's, and everybody's."""
+    if not ROOT:
+        return "not root"
+    a = place.mount()
+    os.mkdir(f"{a.mountpoint}/secrets")
+    for i in range(20):
+        put(f"{a.mountpoint}/secrets/{i}", b"secret")
+        os.chmod(f"{a.mountpoint}/secrets/{i}", 0o600)
+    a.umount()
+    where = f"{place.bucket()}.runfs/attrs"
+    for name in os.listdir(where):
+        with open(f"{where}/{name}", "rb") as f:
+            lines = f.read().split(b"\n")
+        for i, line in enumerate(lines[2:-1], 2):
+            words = line.split(b" ")
+            words[4:7] = [b"100666", b"%d" % identity.STRANGER, b"%d" % identity.STRANGER]
+            lines[i] = b" ".join(words)
+        body = b"\n".join(lines[1:])
+        with open(f"{where}/{name}", "wb") as f:
+            f.write(b"runfs-attrs 2 %08x\n" % _crc32c(body) + body)
+    b = place.mount(options=PATIENT)
+    os.chmod(b.mountpoint, 0o755)
+    top = f"{b.mountpoint}/secrets"
+    before = requests(b)
+    check(os.stat(f"{top}/0").st_uid == identity.STRANGER, "the index was not read")
+    check(spent(b, before)["stats"] <= 2, "HEADs beside the index")
+    for i, code in enumerate(("open(a[0]).read()", "open(a[0], 'w')", "os.truncate(a[0], 0)", "os.setxattr(a[0], 'user.x', b'1')")):
+        check(identity.do(identity.STRANGER, code, f"{top}/{i}") == "EACCES", code)
+    for i, code in enumerate(("os.chmod(a[0], 0o777)", "os.utime(a[0], (1, 1))"), 4):
+        check(identity.do(identity.STRANGER, code, f"{top}/{i}") == "EPERM", code)
+    for i in range(20):
+        with open(f"{top}/{i}", "rb") as f:
+            check(f.read() == b"secret", f"content of {i}")
+        found = os.stat(f"{top}/{i}")
+        check((found.st_uid, stat.S_IMODE(found.st_mode)) == (0, 0o600), f"{i}: {found}")
+    b.umount()
+
+
 def plain_ls_asks_for_no_directory(place):
     a = place.mount()
     os.mkdir(f"{a.mountpoint}/dirs")
@@ -523,7 +572,7 @@ def a_directory_changes_while_nobody_looks(place):
 
 COUNTED = [another_node_changes_them_again, a_directory_changes_while_nobody_looks, ls_of_many_costs_a_handful, without_an_index_each_is_asked_once, who_pays_the_heads_writes_the_index,
            who_has_the_files_writes_the_index, walks_of_small_directories,
-           two_mounts_write_one_index, what_others_changed_since_is_asked, an_index_that_is_none,
+           two_mounts_write_one_index, what_others_changed_since_is_asked, an_index_that_is_none, an_index_gives_no_rights,
            plain_ls_asks_for_no_directory, changed_attributes_upload_nothing, state_lies_beside_what_is_mounted]
 
 

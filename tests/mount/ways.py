@@ -459,7 +459,21 @@ def sigterm_in_vain(work, user):
     check(bench.stored() == {"gone": "x", "kept one": "precious", "d/line\nbreak": "precious too"}, f"{bench.stored()}")
 
 
-BOTH = [flags, by_a_user, taken_over] # by root and by a user
+def a_plain_endpoint_is_told(work, user):
+    """Once, to who mounts and to the log; not of this machine's own servers."""
+    bench = Bench(work, f"plain-{user}", user)
+    done = bench.runfs("mount", "-o", bench.options, "s3://bucket/p", bench.mountpoint)
+    check(done.code == 0 and "plain http" not in done.output, done.output)
+    bench.umount()
+    wire = bench.options.replace("127.0.0.1", "0.0.0.0") # leads here, too, and does not say so
+    check(wire != bench.options, bench.options)
+    done = bench.runfs("mount", "-o", wire, "s3://bucket/p", bench.mountpoint)
+    check(done.code == 0 and done.output.count(" is plain http: ") == 1, done.output)
+    check(bench.log().count(" is plain http: ") == 1, bench.log())
+    bench.umount()
+
+
+BOTH = [a_plain_endpoint_is_told, flags, by_a_user, taken_over] # by root and by a user
 USERS = [allow_other_refused, flush_of_closed_files]
 ROOTS = [other_users, of_another_user, by_mount_8, by_fuses_helper, by_systemd, sigterm_drains,
          sigterm_while_in_use, sigterm_in_vain]
