@@ -31,7 +31,8 @@ static int fail(struct op *op, int err, const char *path)
     }
 }
 
-/* realpath() that also takes a path whose last directory is a dead mount. */
+/* realpath() that also takes a path whose last directory is a dead mount. A slash at the end
+ * would have an automount mount. */
 static int resolve(const char *path, char **ret)
 {
     auto_free char *copy = strdup(path);
@@ -39,15 +40,15 @@ static int resolve(const char *path, char **ret)
     size_t len = copy ? strlen(copy) : 0;
     char *slash;
 
-    *ret = realpath(path, NULL);
-    if (*ret)
-        return 0;
-    if (errno != ENOTCONN)
-        return -errno;
     if (!copy)
         return -ENOMEM;
     while (len > 1 && copy[len - 1] == '/')
         copy[--len] = '\0';
+    *ret = realpath(copy, NULL);
+    if (*ret)
+        return 0;
+    if (errno != ENOTCONN)
+        return -errno;
     slash = strrchr(copy, '/');
     if (slash)
         *slash = '\0';
@@ -67,6 +68,26 @@ static bool is_dead(const char *abs)
     return getxattr(abs, CONTROL_ATTR, value, 0) < 0 && errno == ENOTCONN;
 }
 
+/* The placeholder of an automount, such as systemd makes for x-systemd.automount: the mount
+ * goes upon it. Whoever is not of the process group that waits for that mount has it made by
+ * opening the directory, also by a path with a slash at the end; stat(), readlink(),
+ * getxattr(), mount() and O_PATH without O_DIRECTORY have not: nothing else may be done with it
+ * before the mount. So the mount is made before setsid(), and never by fusermount3, which opens
+ * the directory. */
+static bool is_placeholder(const struct mountinfo *m)
+{
+    return strcmp(m->type, "autofs") == 0;
+}
+
+static int check_placeholder(const char *abs, struct op *op)
+{
+    return geteuid() == 0 ? 0
+                          : op_fail(op, -EBUSY,
+                                    "mountpoint %s is busy: an automount is there, upon which "
+                                    "only root can mount",
+                                    abs);
+}
+
 /* Whether something is mounted there; what a runfs that died left is taken away. */
 static int clear(const char *abs, struct op *op, bool *ret_dead)
 {
@@ -77,7 +98,9 @@ static int clear(const char *abs, struct op *op, bool *ret_dead)
         return 0;
     if (err)
         return fail(op, err, abs);
-    if (mountinfo_is_runfs(&m) && is_dead(abs)) {
+    if (is_placeholder(&m)) {
+        err = check_placeholder(abs, op);
+    } else if (mountinfo_is_runfs(&m) && is_dead(abs)) {
         err = mountpoint_unmount(abs, m.dev, true, op);
         *ret_dead = true;
     } else {

@@ -63,12 +63,13 @@ static int write_back_one(int root_fd, const char *path)
     return close(fd) < 0 ? errno : 0;
 }
 
-/* 0 or an errno. Another filesystem may be mounted there by now, or none. */
+/* 0 or an errno. Another filesystem may be mounted there by now, or none; O_DIRECTORY would
+ * have an automount make a new mount then. */
 static int open_root(const char *mountpoint, dev_t dev, int *ret_fd)
 {
     struct statx st;
 
-    *ret_fd = open(mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    *ret_fd = open(mountpoint, O_PATH | O_CLOEXEC);
     if (*ret_fd < 0 ||
         (dev && statx(*ret_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &st) < 0))
         return errno;

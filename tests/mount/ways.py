@@ -2,13 +2,17 @@
 mount(8) and fstab, by systemd; what a crash left is taken over, and SIGTERM drains. Each case gets
 a Bench: a folder, a server in memory, and mounts that go through the command line."""
 
+import ctypes
 import errno
+import fcntl
 import os
 import pwd
 import re
+import select
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import time
 
@@ -390,6 +394,71 @@ def by_systemd(work, user):
     return said
 
 
+class Automount:
+    """The part of systemd for x-systemd.automount: a placeholder that tells a pipe of who opens it."""
+
+    PACKET = struct.Struct("iiIIQIIIII256s4x") # struct autofs_v5_packet
+
+    def __init__(self, bench):
+        self.bench, self.point = bench, bench.mountpoint
+        self.pipe, to_us = os.pipe()
+        libc = ctypes.CDLL(None, use_errno=True)
+        options = f"fd={to_us},pgrp={os.getpgrp()},minproto=5,maxproto=5,direct"
+        if libc.mount(b"runfs", os.fsencode(self.point), b"autofs", 0, options.encode()) != 0:
+            raise OSError(ctypes.get_errno(), "autofs")
+        os.close(to_us)
+        self.root = os.open(self.point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def asked(self, seconds):
+        """The token of the next request, None when there is none."""
+        if not select.select([self.pipe], [], [], seconds)[0]:
+            return None
+        return self.PACKET.unpack(os.read(self.pipe, self.PACKET.size))[2]
+
+    def ready(self, token):
+        fcntl.ioctl(self.root, 0x9360, token) # AUTOFS_IOC_READY
+
+    def end(self):
+        os.close(self.root)
+        os.close(self.pipe)
+
+
+def by_automount(work, user):
+    """Upon the placeholder of an automount: when somebody opens it, and by hand, which asks for no
+    further mount, by a path with a slash neither."""
+    bench = Bench(work, "automount")
+    try:
+        automount = Automount(bench)
+    except OSError as e:
+        return f"no autofs here: {e}"
+    outside = None
+    try:
+        outside = subprocess.Popen(["setsid", "sh", "-c", 'echo x >"$1/x" && ls "$1"', "sh", bench.mountpoint],
+                                   stdout=subprocess.PIPE, text=True, cwd="/")
+        token = automount.asked(20)
+        check(token is not None, "nobody asked for the mount")
+        bench.mount() # in our process group, as systemd's mount(8) is in systemd's
+        automount.ready(token)
+        check(outside.communicate(timeout=30)[0] == "x\n" and outside.returncode == 0, "who waited did not get in")
+        bench.must("setsid", "-w", runfs_binary(), "umount", bench.mountpoint)
+        check(automount.asked(0) is None, "the unmount asked for a mount")
+        bench.must("setsid", "-w", runfs_binary(), "mount", "-o", bench.options, "s3://bucket/p", f"{bench.mountpoint}/",
+                   seconds=20)
+        check(automount.asked(0) is None, "the mount by hand asked for another one")
+        check(bench.must("cat", f"{bench.mountpoint}/x") == "x\n", "content")
+        pid = bench.pid()
+        os.kill(pid, signal.SIGTERM)
+        wait_for("the daemon's end", lambda: bench.pid() is None, 30)
+        check(automount.asked(0) is None, "the end asked for a mount")
+    finally:
+        if outside:
+            outside.kill() # it would wait for the mount for ever
+            outside.wait()
+        automount.end()
+    check(bench.stored() == {"x": "x\n"}, f"stored: {bench.stored()}")
+    return None
+
+
 # ---- the end ----
 
 def sigterm_drains(work, user):
@@ -475,5 +544,5 @@ def a_plain_endpoint_is_told(work, user):
 
 BOTH = [a_plain_endpoint_is_told, flags, by_a_user, taken_over] # by root and by a user
 USERS = [allow_other_refused, flush_of_closed_files]
-ROOTS = [other_users, of_another_user, by_mount_8, by_fuses_helper, by_systemd, sigterm_drains,
+ROOTS = [other_users, of_another_user, by_mount_8, by_fuses_helper, by_systemd, by_automount, sigterm_drains,
          sigterm_while_in_use, sigterm_in_vain]
