@@ -66,7 +66,7 @@ static const struct option_def defs[] = {
     {"ask_timeout", OPTION_TIME, FIELD(cache.ask_timeout_ns), NULL,
      "how long ls, stat, open and create wait for a store that does not answer (1m)"},
     {"mount_timeout", OPTION_TIME, FIELD(mount_timeout_ns), NULL,
-     "how long mounting waits for keys and the store, for the store at most 10s (20s)"},
+     "how long mounting waits for keys, for the store (at most 10s) and for the cache (20s)"},
     {"drain_timeout", OPTION_TIME, FIELD(drain_timeout_ns), NULL,
      "how long the daemon goes on uploading after SIGTERM or an unmount (no limit)"},
     {"upload_jobs", OPTION_COUNT, FIELD(cache.upload_jobs), NULL,

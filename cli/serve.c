@@ -16,6 +16,7 @@
 #include "cli/mountinfo.h"
 #include "cli/mountpoint.h"
 #include "cli/open_store.h"
+#include "cli/predecessor.h"
 #include "cli/status_doc.h"
 #include "cli/writeback.h"
 #include "common/lock.h"
@@ -152,6 +153,24 @@ static int make_frontend(struct mount *m, struct op *op)
     return fs_new(&config, op, &m->fs);
 }
 
+/* The runfs of an unmount just before may still have it. */
+static int await_the_cache(struct mount *m, struct op *op)
+{
+    struct predecessor predecessor = {0};
+    struct op wait;
+    int err, r;
+
+    op_init(&wait, m->request->options.mount_timeout_ns);
+    wait.cancelled = op->cancelled;
+    op->deadline_ns = OP_FOREVER; /* recovery takes as long as it takes */
+    do {
+        err = cache_new(&m->request->options.cache, m->store, op, &m->cache);
+        wait.why[0] = '\0';
+        r = err == -EBUSY ? predecessor_await(m->cache_dir, &predecessor, &wait) : err;
+    } while (err && r == 0);
+    return *wait.why ? op_fail(op, r, "%s", wait.why) : r;
+}
+
 static int open_the_cache(struct mount *m, struct op *op)
 {
     struct cache_config *config = &m->request->options.cache;
@@ -173,8 +192,7 @@ static int open_the_cache(struct mount *m, struct op *op)
             return op_fail(op, -ENOMEM, "out of memory");
         config->staging = m->staging;
     }
-    op->deadline_ns = OP_FOREVER; /* recovery takes as long as it takes */
-    return cache_new(config, m->store, op, &m->cache);
+    return await_the_cache(m, op);
 }
 
 static int open_control(struct mount *m, struct op *op)

@@ -672,6 +672,40 @@ test_umount_that_fails() {
     umount_here && grep -qx precious "$d/store/kept"
 }
 
+# umount(8) leaves the upload to the daemon: a mount right after it waits for that, and says so.
+test_mount_after_umount() {
+    local mounting
+    can_fill || { skip 'needs root'; return 0; }
+    fresh again
+    stuck_store || return 1
+    umount "$d/mnt" || return 1
+    "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt" 2>"$work/waits" &
+    mounting=$!
+    until_true 10 grep -q 'waiting, .*uploads 1 files' "$work/waits" || return 1
+    unstick_store
+    wait "$mounting" || say "the mount failed: $(cat "$work/waits")" || return 1
+    daemon_pid >>"$work/pids"
+    grep -qx precious "$d/mnt/kept" && umount_here && grep -qx precious "$d/store/kept" || return 1
+    umount "$d/store"
+}
+
+# No longer than mount_timeout; for a mount that is there not at all.
+test_mount_beside_who_has_the_cache() {
+    can_fill || { skip 'needs root'; return 0; }
+    fresh beside
+    stuck_store || return 1
+    mkdir "$d/more"
+    try "$runfs" mount -o "cache_dir=$d/cache,mount_timeout=10m" "$d/store" "$d/more"
+    [ "$code" = 4 ] && grep -q "in use by another mount, $d/mnt (process $(daemon_pid))" "$work/err" ||
+        say "says $(cat "$work/err")" || return 1
+    umount "$d/mnt" || return 1
+    try "$runfs" mount -o "cache_dir=$d/cache,mount_timeout=300ms" "$d/store" "$d/mnt"
+    [ "$code" = 4 ] && grep -q 'is in use: the runfs .*uploads 1 files (9 B)' "$work/err" ||
+        say "says $(cat "$work/err")" || return 1
+    unstick_store
+    mount_here && umount_here && umount "$d/store"
+}
+
 test_umount_beside_a_bind_mount() {
     fresh bound
     if ! can_fill; then
@@ -702,7 +736,6 @@ test_unmount_by_the_user() {
     fusermount3 -u "$d/mnt" || return 1
     until_true 20 is_draining || return 1
     ! gone "$pid" || say 'the daemon gave up' || return 1
-    refused 4 "$d/cache" "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt" || return 1
     unstick_store
     until_true 30 gone "$pid" || return 1
     grep -qx precious "$d/store/kept" && mount_here && umount_here
