@@ -12,6 +12,7 @@ compress(${share}/man/man1/runfs.1)
 # The helper of mount(8) is the same program.
 file(MAKE_DIRECTORY ${share}/man/man8)
 file(CREATE_LINK ../man1/runfs.1.gz ${share}/man/man8/mount.fuse.runfs.8.gz SYMBOLIC)
+file(CREATE_LINK ../man1/runfs.1.gz ${share}/man/man8/mount.runfs.8.gz SYMBOLIC)
 file(RENAME ${doc}/CHANGELOG.md ${doc}/changelog)
 compress(${doc}/changelog)
 file(COPY ${CPACK_RUNFS_PACKAGING}/changelog.Debian ${CPACK_RUNFS_PACKAGING}/copyright

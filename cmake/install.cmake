@@ -12,12 +12,13 @@ install(FILES README.md LICENSE NOTICE CHANGELOG.md SECURITY.md
         DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runfs)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/runfs)
 
-# mount(8) looks for the helper of `-t fuse.runfs` in sbin: the same program, which knows by its
-# name that it was called that way.
+# mount(8) looks for the helpers of `-t fuse.runfs` and `-t runfs` in sbin: the same program, which
+# knows by its name that it was called that way.
 install(CODE "
   set(sbin \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_SBINDIR}\")
   file(MAKE_DIRECTORY \"\${sbin}\")
-  file(CREATE_LINK ../${CMAKE_INSTALL_BINDIR}/runfs \"\${sbin}/mount.fuse.runfs\" SYMBOLIC)")
+  file(CREATE_LINK ../${CMAKE_INSTALL_BINDIR}/runfs \"\${sbin}/mount.fuse.runfs\" SYMBOLIC)
+  file(CREATE_LINK ../${CMAKE_INSTALL_BINDIR}/runfs \"\${sbin}/mount.runfs\" SYMBOLIC)")
 
 # What Debian wants to know of a package: the licences of what is in the program, of libfuse only
 # where it is linked statically, and the version of the package itself.

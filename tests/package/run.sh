@@ -38,8 +38,8 @@ builds_package() {
 
 holds_files() {
     local file
-    for file in usr/bin/runfs usr/sbin/mount.fuse.runfs usr/share/man/man1/runfs.1.gz \
-        usr/share/man/man8/mount.fuse.runfs.8.gz \
+    for file in usr/bin/runfs usr/sbin/mount.fuse.runfs usr/sbin/mount.runfs \
+        usr/share/man/man1/runfs.1.gz usr/share/man/man8/mount.fuse.runfs.8.gz \
         usr/share/bash-completion/completions/runfs lib/systemd/system/runfs@.service \
         usr/share/doc/runfs/README.md usr/share/doc/runfs/examples/example.json \
         usr/share/doc/runfs/NOTICE usr/share/doc/runfs/SECURITY.md usr/share/doc/runfs/copyright \
