@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/daemon.h"
 #include "cli/mountpoint.h"
+#include "cli/remount.h"
 #include "cli/serve.h"
 #include "common/mem.h"
 
@@ -73,9 +74,10 @@ static int parse_spec(struct serve_request *r, const char *spec, const char *lis
         err = mount_options_parse(&r->options, list, op);
     if (err)
         return err;
+    r->given = strdup(list ? list : "");
     if (!r->url)
         r->url = strdup(spec);
-    shown = r->url ? store_url_redact(r->url) : NULL;
+    shown = r->url && r->given ? store_url_redact(r->url) : NULL;
     if (!shown)
         return op_fail(op, -ENOMEM, "out of memory");
     if (strcmp(shown, r->url) != 0)
@@ -91,6 +93,7 @@ static void request_release(struct serve_request *r)
     mount_options_release(&r->options);
     free(r->url);
     free(r->mountpoint);
+    free(r->given);
 }
 
 static int mount_spec(const struct command *self, const char *spec, const char *dir,
@@ -100,8 +103,12 @@ static int mount_spec(const struct command *self, const char *spec, const char *
     int code, err, ready_fd = -1;
     struct op op;
 
-    mount_options_init(&request.options);
     op_init(&op, OP_FOREVER);
+    if (remount_is_asked(list)) {
+        err = remount(dir, list, &op);
+        return err ? command_failed_by(err, "%s", op.why) : EXIT_OK;
+    }
+    mount_options_init(&request.options);
     if (parse_spec(&request, spec, list, &op)) {
         if (!self)
             (void)command_failed("%s", op.why);
@@ -182,10 +189,28 @@ static int add_filtered(struct buf *list, const char *more)
     return 0;
 }
 
+/* mount -f: all but the mount itself. */
+static int check_spec(const char *spec, const char *list)
+{
+    struct serve_request request = {0};
+    struct op op;
+    int err;
+
+    op_init(&op, OP_FOREVER);
+    if (remount_is_asked(list))
+        return EXIT_OK;
+    mount_options_init(&request.options);
+    err = parse_spec(&request, spec, list, &op);
+    request_release(&request);
+    if (err)
+        (void)command_failed("%s", op.why);
+    return err ? EXIT_USAGE : EXIT_OK;
+}
+
 static int run_helper(int argc, char **argv, bool by_mount8)
 {
     auto_buf struct buf list = BUF_INIT(65536);
-    bool foreground = false;
+    bool foreground = false, fake = false;
 
     for (int i = 3; i < argc; i++) {
         if (strcmp(argv[i], "-o") == 0 && i + 1 < argc) {
@@ -195,6 +220,8 @@ static int run_helper(int argc, char **argv, bool by_mount8)
             }
         } else if (strcmp(argv[i], "-t") == 0 && i + 1 < argc) {
             i++; /* the type: what made mount(8) call us */
+        } else if (by_mount8 && strcmp(argv[i], "-f") == 0) {
+            fake = true;
         } else if (strcmp(argv[i], "-f") == 0) {
             foreground = true;
         } else if (argv[i][0] != '-' || strspn(argv[i] + 1, "snv") != strlen(argv[i] + 1)) {
@@ -202,7 +229,8 @@ static int run_helper(int argc, char **argv, bool by_mount8)
             return EXIT_USAGE;
         }
     }
-    return mount_spec(NULL, argv[1], argv[2], list.data, foreground);
+    return fake ? check_spec(argv[1], list.data)
+                : mount_spec(NULL, argv[1], argv[2], list.data, foreground);
 }
 
 /* mount(8) hands on what its helper ends with, and documents these. A daemon's first process

@@ -98,17 +98,24 @@ static const struct option_def defs[] = {
 
 /* What mount(8) and fstab carry for every filesystem and means nothing to runfs. */
 static const char *const ignored[] = {
-    "auto",       "noauto",      "_netdev",       "defaults",   "nofail",
-    "user",       "nouser",      "users",         "owner",      "group",
-    "atime",      "noatime",     "relatime",      "norelatime", "diratime",
-    "nodiratime", "strictatime", "nostrictatime", "lazytime",   "nolazytime",
-    "comment",    "silent",      "loud",          "iversion",   "noiversion",
+    "auto",       "noauto",      "_netdev",
+    "defaults",   "nofail",      "user",
+    "nouser",     "users",       "owner",
+    "group",      "atime",       "noatime",
+    "relatime",   "norelatime",  "diratime",
+    "nodiratime", "strictatime", "nostrictatime",
+    "lazytime",   "nolazytime",  "comment",
+    "silent",     "loud",        "iversion",
+    "noiversion", "uhelper",     "default_permissions", /* always on */
 };
 
 /* What the kernel's mount takes. */
 static const char *const kernel_flags[] = {
     "suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync", "async", "dirsync",
 };
+
+/* What a kernel with SELinux takes, the value in quotes. */
+static const char *const selinux[] = {"context", "fscontext", "defcontext", "rootcontext"};
 
 static bool in_list(const char *const *list, size_t n, const char *name)
 {
@@ -270,7 +277,26 @@ static int add_kernel_flag(struct mount_options *o, const char *name, struct op 
     return err ? op_fail(op, err, "too many mount options") : 0;
 }
 
-static bool is_ignored(const char *name)
+/* mount(8) hands these on only where it knows SELinux; the kernel without it would not say
+ * which option it refuses. */
+static int add_selinux(struct mount_options *o, const char *name, const char *value,
+                       struct op *op)
+{
+    auto_buf struct buf text = BUF_INIT(4096);
+    int err = buf_addf(&text, "%s=\"", name);
+
+    if (access("/sys/fs/selinux/enforce", F_OK) < 0)
+        return op_fail(op, -EINVAL, "option %s: this kernel runs without SELinux; leave it out",
+                       name);
+    for (; *value && !err; value++)
+        err = buf_addf(&text, *value == ',' || *value == '\\' ? "\\%c" : "%c", *value);
+    if (!err)
+        err = buf_addc(&text, '"');
+    return err ? op_fail(op, err, "option %s is too long", name)
+               : add_kernel_flag(o, text.data, op);
+}
+
+bool mount_options_ignored(const char *name)
 {
     return in_list(ignored, ARRAY_SIZE(ignored), name) || strncmp(name, "x-", 2) == 0 ||
            strncmp(name, "X-", 2) == 0;
@@ -306,15 +332,23 @@ int mount_options_set(struct mount_options *o, const char *name, const char *val
     }
     if (!value && in_list(kernel_flags, ARRAY_SIZE(kernel_flags), name))
         return add_kernel_flag(o, name, op);
-    return is_ignored(name) ? 0 : unknown_option(name, op);
+    if (value && in_list(selinux, ARRAY_SIZE(selinux), name))
+        return add_selinux(o, name, value, op);
+    return mount_options_ignored(name) ? 0 : unknown_option(name, op);
 }
 
-/* Takes the next item off a list, in place: unescapes "\," and cuts at the comma. */
+/* Takes the next item off a list, in place: unescapes "\,", takes the quotes off x="a,b" as
+ * mount(8) writes it, and cuts at the comma. */
 static char *next_item(char **list)
 {
     char *item = *list, *to = item, *from = item;
+    bool quoted = false;
 
-    for (; *from && *from != ','; from++) {
+    for (; *from && (quoted || *from != ','); from++) {
+        if (*from == '"' && (quoted || (to > item && to[-1] == '='))) {
+            quoted = !quoted;
+            continue;
+        }
         if (from[0] == '\\' && (from[1] == ',' || from[1] == '\\'))
             from++;
         *to++ = *from;
@@ -324,27 +358,72 @@ static char *next_item(char **list)
     return item;
 }
 
-int mount_options_parse(struct mount_options *o, const char *list, struct op *op)
+int mount_options_each(const char *list,
+                       int (*visit)(void *arg, const char *name, const char *value), void *arg)
 {
     auto_free char *copy = strdup(list);
     char *rest = copy;
+    int r = 0;
 
     if (!copy)
-        return op_fail(op, -ENOMEM, "out of memory");
-    while (*rest) {
+        return -ENOMEM;
+    while (*rest && r == 0) {
         char *item = next_item(&rest);
         char *equals = strchr(item, '=');
-        int err;
 
-        if (!*item)
-            continue;
         if (equals)
             *equals = '\0';
-        err = mount_options_set(o, item, equals ? equals + 1 : NULL, op);
-        if (err)
-            return err;
+        if (*item || equals)
+            r = visit(arg, item, equals ? equals + 1 : NULL);
     }
-    return 0;
+    return r;
+}
+
+struct parse {
+    struct mount_options *options;
+    struct op *op;
+};
+
+static int parse_item(void *arg, const char *name, const char *value)
+{
+    const struct parse *p = arg;
+
+    return mount_options_set(p->options, name, value, p->op);
+}
+
+int mount_options_parse(struct mount_options *o, const char *list, struct op *op)
+{
+    struct parse p = {.options = o, .op = op};
+    int err = mount_options_each(list, parse_item, &p);
+
+    return err && !*op->why ? op_fail(op, err, "out of memory") : err;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+bool mount_options_same(const struct mount_options *a, const struct mount_options *b,
+                        const char *name)
+{
+    static const size_t sizes[] = {
+        [OPTION_SIZE] = sizeof(uint64_t),  [OPTION_TIME] = sizeof(int64_t),
+        [OPTION_COUNT] = sizeof(unsigned), [OPTION_ID] = sizeof(uint32_t),
+        [OPTION_OCTAL] = sizeof(unsigned), [OPTION_FLAG] = sizeof(bool),
+        [OPTION_CHOICE] = sizeof(int),
+    };
+    const struct option_def *def = find_def(name);
+
+    if (strcmp(name, "noacl") == 0)
+        return a->noacl == b->noacl;
+    if (!def)
+        return same_text(settings_get(&a->store, name), settings_get(&b->store, name));
+    const char *of_a = (const char *)a + def->offset, *of_b = (const char *)b + def->offset;
+    if (def->kind == OPTION_TEXT)
+        return same_text(*(char *const *)(const void *)of_a,
+                         *(char *const *)(const void *)of_b);
+    return memcmp(of_a, of_b, sizes[def->kind]) == 0;
 }
 
 int mount_options_from_config(struct mount_options *o, const struct config *config,

@@ -54,8 +54,18 @@ void mount_options_release(struct mount_options *o);
  * unless the option is known and holds no secret. */
 int mount_options_set(struct mount_options *o, const char *name, const char *value,
                       struct op *op);
-/* Sets the options of a "a=b,c,d" list; "\," is a comma within a value. */
+/* Sets the options of a "a=b,c,d" list; "\," is a comma within a value, and so is one in
+ * x="a,b". */
 int mount_options_parse(struct mount_options *o, const char *list, struct op *op);
+/* Calls visit for each option of such a list until that returns another value than 0, which is
+ * returned; -ENOMEM. */
+int mount_options_each(const char *list,
+                       int (*visit)(void *arg, const char *name, const char *value), void *arg);
+/* Whether both say the same of the option with this name. */
+bool mount_options_same(const struct mount_options *a, const struct mount_options *b,
+                        const char *name);
+/* An option that mount(8) and fstab carry for every filesystem and that means nothing here. */
+bool mount_options_ignored(const char *name);
 /* Sets what a configuration says: the store's fields and the options. */
 int mount_options_from_config(struct mount_options *o, const struct config *config,
                               struct op *op);

@@ -202,6 +202,7 @@ static int open_control(struct mount *m, struct op *op)
         .mountpoint = m->request->mountpoint,
         .cache_dir = m->cache_dir,
         .durability = m->request->options.durability == DURABILITY_STORE ? "store" : "cache",
+        .options = m->request->given,
         .read_only = m->request->options.read_only};
     int err = identity_save_options(m->cache_fd, &m->request->options.store, op);
 

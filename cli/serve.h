@@ -10,6 +10,7 @@ struct serve_request {
     struct mount_options options;
     char *url;        /* of the store; heap */
     char *mountpoint; /* absolute; heap */
+    char *given;      /* the options as they were given, for a remount; heap */
     bool taken_over;  /* the mountpoint was a dead runfs's until now; for the log */
 };
 

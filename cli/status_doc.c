@@ -27,7 +27,7 @@ struct sample {
 struct status_doc {
     struct cache *cache;
     struct store *store;
-    char *url, *mountpoint, *cache_dir, *durability;
+    char *url, *mountpoint, *cache_dir, *durability, *options;
     bool read_only;
     int64_t started_ns;
     atomic_int state; /* enum status_state */
@@ -63,9 +63,10 @@ struct status_doc *status_doc_new(const struct status_info *info, struct cache *
     doc->mountpoint = strdup(info->mountpoint);
     doc->cache_dir = strdup(info->cache_dir);
     doc->durability = strdup(info->durability);
+    doc->options = strdup(info->options ? info->options : "");
     doc->read_only = info->read_only;
     doc->started_ns = clock_mono_ns();
-    if (!doc->url || !doc->mountpoint || !doc->cache_dir || !doc->durability) {
+    if (!doc->url || !doc->mountpoint || !doc->cache_dir || !doc->durability || !doc->options) {
         status_doc_free(doc);
         return NULL;
     }
@@ -82,6 +83,7 @@ void status_doc_free(struct status_doc *doc)
     free(doc->mountpoint);
     free(doc->cache_dir);
     free(doc->durability);
+    free(doc->options);
     free(doc);
 }
 
@@ -314,6 +316,7 @@ json_t *status_doc_json(struct status_doc *doc, bool files)
     (void)json_object_set_new(j, "mountpoint", control_text(doc->mountpoint));
     (void)json_object_set_new(j, "cache_dir", control_text(doc->cache_dir));
     (void)json_object_set_new(j, "durability", json_string(doc->durability));
+    (void)json_object_set_new(j, "options", control_text(doc->options));
     (void)json_object_set_new(j, "read_only", json_boolean(doc->read_only));
     (void)json_object_set_new(j, "queue", json_queue(&s));
     (void)json_object_set_new(j, "transfer", json_transfer(doc, &s));

@@ -22,6 +22,7 @@ struct status_info {
     const char *mountpoint;
     const char *cache_dir;
     const char *durability;
+    const char *options; /* as they were given, for a remount */
     bool read_only;
 };
 

@@ -6,7 +6,7 @@ import sys
 TEXT, NUMBER, FLAG = str, int, bool
 FIELDS = {
     "version": TEXT, "state": TEXT, "pid": NUMBER, "time": TEXT, "uptime_seconds": NUMBER,
-    "store": TEXT, "mountpoint": TEXT, "cache_dir": TEXT, "durability": TEXT, "read_only": FLAG,
+    "store": TEXT, "mountpoint": TEXT, "cache_dir": TEXT, "durability": TEXT, "options": TEXT, "read_only": FLAG,
     "queue": {name: NUMBER for name in (
         "dirty_files", "dirty_bytes", "uploading_files", "failed_files", "staged_files",
         "pending_ops", "kept_files")},

@@ -94,7 +94,7 @@ class Bench:
 
     def pid(self):
         """The daemon, found by its command line."""
-        names = {os.path.basename(runfs_binary()).encode(), b"runfs", b"mount.fuse.runfs"}
+        names = {os.path.basename(runfs_binary()).encode(), b"runfs", b"mount.fuse.runfs", b"mount.runfs"}
         for entry in os.listdir("/proc"):
             try:
                 with open(f"/proc/{entry}/cmdline", "rb") as f:
@@ -296,7 +296,8 @@ def _in_namespace(bench, script, sbin=True):
     """Runs a shell script as root in a mount namespace of its own, where runfs is installed."""
     for folder in ("sbin", "bin"):
         os.makedirs(f"{bench.top}/{folder}", exist_ok=True)
-    for link in (f"{bench.top}/bin/runfs", *([f"{bench.top}/sbin/mount.fuse.runfs"] if sbin else [])):
+    helpers = [f"{bench.top}/sbin/mount.fuse.runfs", f"{bench.top}/sbin/mount.runfs"] if sbin else []
+    for link in (f"{bench.top}/bin/runfs", *helpers):
         if not os.path.lexists(link):
             os.symlink(os.path.abspath(runfs_binary()), link)
     setup = "mount -t overlay -o lowerdir=$TOP/sbin:/usr/sbin none /usr/sbin\n" \
@@ -340,6 +341,59 @@ def by_mount_8(work, user):
     # mount(8) hands neither suid nor dev on: they are its defaults. The safe side, then.
     check(len(asked) == 1 and "nosuid" in asked[0] and "nodev" in asked[0], f"asked for suid, dev: {asked}")
     check(bench.stored() == {"one": "one\n", "two": "two\n"}, f"stored: {bench.stored()}")
+
+
+def by_the_short_type(work, user):
+    """`mount -t runfs`; what mount(8) lets fstab say for every filesystem; -f mounts nothing."""
+    bench = Bench(work, "short")
+    bench.must("mkdir", f"{bench.top}/fake")
+    with open(f"{bench.top}/fstab", "w", encoding="ascii") as f:
+        f.write(f"s3://bucket/p {bench.mountpoint} runfs _netdev,nofail,noauto,user,comment=x,x-gvfs-hide,"
+                f"x-systemd.automount,default_permissions,context=\"system_u:object_r:x_t:s0:c1,c2\",{bench.options} 0 0\n")
+    out = _in_namespace(bench, f"""
+        mount -f -t runfs -o "$OPTIONS" s3://bucket/p "$TOP/fake"
+        ! grep " $TOP/fake " /proc/self/mountinfo
+        mount -T "$TOP/fstab" "$MNT"
+        {SHOW}
+        echo x >"$MNT/x"
+        runfs umount "$MNT"
+        """)
+    check("fuse.runfs" in out and "nosuid" in out, out)
+    check(bench.stored() == {"x": "x\n"}, f"stored: {bench.stored()}")
+
+
+def remounted(work, user):
+    """mount -o remount: what the kernel keeps changes, what is the same may be said, and any other
+    option is refused by its name."""
+    bench = Bench(work, "again")
+    with open(f"{bench.top}/fstab", "w", encoding="ascii") as f:
+        f.write(f"s3://bucket/p {bench.mountpoint} runfs _netdev,{bench.options} 0 0\n")
+    _in_namespace(bench, """
+        refused() {
+            ! mount -T "$TOP/fstab" -o "remount,$1" "$MNT" 2>"$TOP/said" || exit 1
+            grep "option $2 can't change" "$TOP/said"
+        }
+        mount -T "$TOP/fstab" "$MNT"
+        mount -o remount,ro "$MNT"
+        ! touch "$MNT/x" || exit 1
+        mount -o remount,rw,noexec "$MNT"
+        grep " $MNT rw,nosuid,nodev,noexec" /proc/self/mountinfo
+        touch "$MNT/x"
+        mount -T "$TOP/fstab" -o remount,settle=100ms "$MNT"
+        refused settle=5s settle
+        refused allow_other allow_other
+        refused region=elsewhere region
+        exec 3>"$MNT/x"
+        ! mount -o remount,ro "$MNT" 2>"$TOP/said" || exit 1
+        grep "open for writing" "$TOP/said"
+        exec 3>&-
+        runfs umount "$MNT"
+        mount -T "$TOP/fstab" -o ro "$MNT"
+        mount -o remount,ro "$MNT"
+        refused rw rw
+        runfs umount "$MNT"
+        ! mount -T "$TOP/fstab" -o remount "$MNT" 2>"$TOP/said" || exit 1
+        """)
 
 
 def by_fuses_helper(work, user):
@@ -544,5 +598,5 @@ def a_plain_endpoint_is_told(work, user):
 
 BOTH = [a_plain_endpoint_is_told, flags, by_a_user, taken_over] # by root and by a user
 USERS = [allow_other_refused, flush_of_closed_files]
-ROOTS = [other_users, of_another_user, by_mount_8, by_fuses_helper, by_systemd, by_automount, sigterm_drains,
+ROOTS = [other_users, of_another_user, by_mount_8, by_the_short_type, remounted, by_fuses_helper, by_systemd, by_automount, sigterm_drains,
          sigterm_while_in_use, sigterm_in_vain]

@@ -117,11 +117,65 @@ START_TEST(commas_can_be_escaped)
 }
 END_TEST
 
+START_TEST(commas_can_be_quoted)
+{
+    ck_assert_int_eq(mount_options_parse(&options, "cache_dir=\"/a,b\",staging=x\"y,ro", &op),
+                     0);
+    ck_assert_str_eq(options.cache_dir, "/a,b");
+    ck_assert_str_eq(options.staging, "x\"y");
+    ck_assert(options.read_only);
+}
+END_TEST
+
+/* A label goes to the kernel as it would from mount(8), where there is something that labels.
+ */
+START_TEST(a_label_needs_selinux)
+{
+    int err = mount_options_parse(&options, "context=\"u:r:t:s0:c1,c2\",ro", &op);
+
+    if (access("/sys/fs/selinux/enforce", F_OK) == 0) {
+        ck_assert_int_eq(err, 0);
+        ck_assert_str_eq(options.kernel.data, "context=\"u:r:t:s0:c1\\,c2\"");
+    } else {
+        ck_assert_int_eq(err, -EINVAL);
+        ck_assert_msg(strstr(op.why, "context: this kernel runs without SELinux") != NULL, "%s",
+                      op.why);
+    }
+}
+END_TEST
+
+START_TEST(the_same_in_other_words_is_the_same)
+{
+    struct mount_options other;
+
+    mount_options_init(&other);
+    ck_assert_int_eq(mount_options_parse(&options,
+                                         "cache_size=1GiB,settle=1s,allow_other,"
+                                         "durability=store,region=a,cache_dir=/c",
+                                         &op),
+                     0);
+    ck_assert_int_eq(mount_options_parse(&other,
+                                         "cache_size=1024MiB,settle=1000ms,"
+                                         "allow_other=yes,durability=cache,region=b",
+                                         &op),
+                     0);
+    ck_assert(mount_options_same(&options, &other, "cache_size"));
+    ck_assert(mount_options_same(&options, &other, "settle"));
+    ck_assert(mount_options_same(&options, &other, "allow_other"));
+    ck_assert(mount_options_same(&options, &other, "endpoint"));
+    ck_assert(!mount_options_same(&options, &other, "durability"));
+    ck_assert(!mount_options_same(&options, &other, "region"));
+    ck_assert(!mount_options_same(&options, &other, "cache_dir"));
+    mount_options_release(&other);
+}
+END_TEST
+
 START_TEST(what_mount_carries_is_taken)
 {
     ck_assert_int_eq(mount_options_parse(&options,
                                          "rw,noauto,_netdev,nofail,user,user=joe,defaults,"
                                          "noatime,relatime,comment=x,x-systemd.automount,"
+                                         "default_permissions,uhelper=x,"
                                          "x-systemd.idle-timeout=60,nosuid,nodev,noexec",
                                          &op),
                      0);
@@ -450,6 +504,9 @@ static TCase *options_case(void)
     tcase_add_test(tc, later_ones_win);
     tcase_add_test(tc, acls_are_on_where_others_get_in);
     tcase_add_test(tc, commas_can_be_escaped);
+    tcase_add_test(tc, commas_can_be_quoted);
+    tcase_add_test(tc, a_label_needs_selinux);
+    tcase_add_test(tc, the_same_in_other_words_is_the_same);
     tcase_add_test(tc, what_mount_carries_is_taken);
     tcase_add_test(tc, store_options_are_passed_on);
     tcase_add_test(tc, defaults_are_sane);
