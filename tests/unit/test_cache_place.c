@@ -239,7 +239,7 @@ START_TEST(a_cache_takes_another_store)
     driven_put(&d, "g", "content", 7);
     ck_assert_int_eq(driven_symlink(&d, "g", "link"), 0);
     ck_assert_int_eq(driven_flush(&d), 0);
-    driven_unmount(&d);
+    driven_end(&d);
     driven_init_like_s3(&e, NULL);
     memcpy(empty, e.dir, sizeof(empty));
     memcpy(e.dir, d.dir, sizeof(empty));
@@ -251,7 +251,7 @@ START_TEST(a_cache_takes_another_store)
     driven_shows(&e, "other", "theirs");
     ck_assert_int_eq(driven_flush(&e), 0);
     driven_stores(&e, "g", NULL);
-    driven_unmount(&e);
+    driven_end(&e);
     memcpy(e.dir, empty, sizeof(empty));
     driven_release(&e);
     driven_mount(&d);
