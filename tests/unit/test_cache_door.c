@@ -388,6 +388,23 @@ START_TEST(root_acts_on_no_cache_of_another_user)
 }
 END_TEST
 
+/* Whoever runs the export owns what it makes, and may not be who set the bits. */
+START_TEST(what_is_exported_has_no_set_id_bits)
+{
+    unsigned n = 0;
+
+    d.config.settle_ns = 60 * NS_PER_SEC;
+    driven_mount(&d);
+    driven_put(&d, "program", "#!", 2);
+    ck_assert_int_eq(driven_chmod(&d, "program", 06755), 0);
+    driven_unmount(&d);
+    ck_assert_int_eq(recover_export(d.dir, in_top("out"), &op, count_one, &n), 0);
+    ck_assert_uint_eq(n, 1);
+    holds("out/program", "#!");
+    ck_assert_uint_eq(mode_of("out/program"), 0600);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_door");
@@ -407,6 +424,7 @@ int main(void)
     tcase_add_test(t, a_log_leads_nowhere);
     tcase_add_test(t, a_directory_of_another_user_is_none_of_it);
     tcase_add_test(t, root_acts_on_no_cache_of_another_user);
+    tcase_add_test(t, what_is_exported_has_no_set_id_bits);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
