@@ -19,7 +19,8 @@ show() {
 # The cache needs a file system with extended attributes; a small or old /tmp may have none.
 make_work() {
     local parent
-    for parent in "${TMPDIR:-/tmp}" "$top/build"; do
+    # As root the folder may be where others own the directories above it: no place for a cache.
+    for parent in "${TMPDIR:-/tmp}" /var/tmp "$top/build"; do
         work=$(mktemp -d "$parent/runfs-demo.XXXXXX")
         if python3 -c 'import os, sys; os.setxattr(sys.argv[1], "user.demo", b"1")' "$work" 2>/dev/null; then
             return 0
@@ -27,7 +28,7 @@ make_work() {
         rmdir "$work"
     done
     work=
-    die "neither ${TMPDIR:-/tmp} nor $top/build is on a file system with extended attributes"
+    die "none of ${TMPDIR:-/tmp}, /var/tmp and $top/build is on a file system with extended attributes"
 }
 
 cleanup() {
