@@ -4,7 +4,8 @@
  * ends the wait and the deadline limits it. "Slow down" (-EAGAIN) holds all calls of the store,
  * new ones too, for a pause that they share (brake.h). What is not repeated: errors of the
  * caller's source, sink or visit. A read continues where it broke off, at the same version. A
- * listing that starts over visits only names that it had not visited.
+ * listing that starts over visits only names that it had not visited. Every request passes
+ * here, attempts and pauses: so this layer knows when the store stalls (stall.h).
  *
  * The answer to a change can get lost after the change was made. A repeated change then looks
  * like a conflict (-ESTALE) or a missing source (-ENOENT). Only after such a loss the layer
@@ -16,6 +17,7 @@
 #include "backends/layer.h"
 #include "backends/layers.h"
 #include "backends/name_set.h"
+#include "backends/stall.h"
 #include "common/err.h"
 #include "common/lock.h"
 #include "common/mem.h"
@@ -32,6 +34,8 @@
 /* How long all requests pause when no server wishes it: one of them asks again then. */
 #define BRAKE_MAX_NS (2 * NS_PER_SEC)
 
+#define STALLED_NS (5 * NS_PER_SEC)
+
 const struct backoff_policy backoff_default = {
     .first_ns = 100 * NS_PER_MS,
     .max_ns = 10 * NS_PER_SEC,
@@ -42,6 +46,7 @@ struct retry {
     struct layer layer;
     struct backoff_policy policy; /* constant */
     struct brake brake;
+    struct stall stall;
     atomic_ullong retries;
 };
 
@@ -55,6 +60,7 @@ static struct retry *retry_of(struct layer *l)
 struct backoff {
     struct retry *retry;
     struct op *op;
+    struct stall_call *stall;
     unsigned attempts; /* made so far */
     int64_t step_ns;
     bool over; /* there is no time for another attempt */
@@ -62,9 +68,10 @@ struct backoff {
     char before[sizeof(((struct op *)0)->why)]; /* why the attempt before failed */
 };
 
-static struct backoff backoff_start(struct retry *t, struct op *op)
+static struct backoff backoff_start(struct retry *t, struct op *op, struct stall_call *stall)
 {
-    return (struct backoff){.retry = t, .op = op, .step_ns = t->policy.first_ns};
+    return (struct backoff){
+        .retry = t, .op = op, .stall = stall, .step_ns = t->policy.first_ns};
 }
 
 /* Between half a step and a whole one. */
@@ -97,8 +104,10 @@ static int64_t attempt(struct backoff *b, struct call *c)
         return r;
     }
     c->op->retry_after_ns = 0;
+    stall_begin(b->stall);
     r = call_next(c);
     tell_before(b, c->op, r);
+    stall_end(&b->retry->stall, b->stall, r, c->op->why);
     if (r == -EAGAIN)
         brake_pull(&b->retry->brake, c->op->retry_after_ns < RETRY_AFTER_MAX_NS
                                          ? c->op->retry_after_ns
@@ -162,6 +171,7 @@ static bool backoff_again(struct backoff *b, int64_t *r)
 struct guarded_source {
     struct source base;
     struct source *src;
+    struct stall_call *stall;
     bool failed;
 };
 
@@ -171,14 +181,16 @@ static ssize_t guarded_pread(struct source *src, void *buf, size_t len, uint64_t
 
     ssize_t n = g->src->pread(g->src, buf, len, off);
     if (n < 0)
-        g->failed = true;
+        g->failed = g->stall->ours = true;
+    else
+        stall_moved(g->stall);
     return n;
 }
 
 /* Calls next with a watched source until it works or must not be repeated. */
 static int64_t send_again(struct backoff *b, struct call *c)
 {
-    struct guarded_source g = {{c->src->size, guarded_pread}, c->src, false};
+    struct guarded_source g = {{c->src->size, guarded_pread}, c->src, b->stall, false};
     struct call guarded = *c;
     int64_t r;
 
@@ -204,6 +216,7 @@ static int64_t call_again(struct backoff *b, struct call *c)
 struct guarded_sink {
     struct sink base;
     struct sink *sink;
+    struct stall_call *stall;
     uint64_t end; /* what was delivered reaches from the start to here without a gap */
     bool failed;
 };
@@ -213,8 +226,9 @@ static int guarded_write(struct sink *sink, const void *data, size_t len, uint64
     struct guarded_sink *g = container_of(sink, struct guarded_sink, base);
 
     int r = g->sink->write(g->sink, data, len, off);
+    stall_moved(g->stall);
     if (r < 0)
-        g->failed = true;
+        g->failed = g->stall->ours = true;
     else if (off <= g->end && off + len > g->end)
         g->end = off + len;
     return r;
@@ -232,7 +246,7 @@ static uint64_t read_from(const struct call *c, const struct guarded_sink *g)
 
 static int64_t retry_read(struct backoff *b, struct call *c)
 {
-    struct guarded_sink g = {{guarded_write}, c->sink, c->off, false};
+    struct guarded_sink g = {{guarded_write}, c->sink, b->stall, c->off, false};
     struct call part = *c;
     int64_t r;
 
@@ -250,6 +264,7 @@ static int64_t retry_read(struct backoff *b, struct call *c)
 
 struct guarded_visit {
     const struct call *call;
+    struct stall_call *stall;
     struct name_set seen;
     int result; /* of the visit that ended the listing */
     bool ended;
@@ -260,12 +275,13 @@ static int visit_once(void *arg, const char *name, const struct object *obj)
     struct guarded_visit *g = arg;
 
     int r = name_set_add(&g->seen, name, obj->is_prefix);
+    stall_moved(g->stall);
     if (r == 0)
         return 0;
     if (r > 0)
         r = g->call->visit(g->call->visit_arg, name, obj);
     if (r) {
-        g->ended = true;
+        g->ended = g->stall->ours = true;
         g->result = r;
     }
     return r;
@@ -273,7 +289,7 @@ static int visit_once(void *arg, const char *name, const struct object *obj)
 
 static int64_t retry_list(struct backoff *b, struct call *c)
 {
-    struct guarded_visit g = {.call = c};
+    struct guarded_visit g = {.call = c, .stall = b->stall};
     struct call once = *c;
     int64_t r = name_set_init(&g.seen);
     if (r < 0)
@@ -593,33 +609,44 @@ static int64_t retry_part(struct backoff *b, struct call *c)
     return r < 0 ? r : send_again(b, c);
 }
 
-static int64_t retry_around(struct layer *l, struct call *c)
+static int64_t retry_call(struct backoff *b, struct call *c)
 {
-    struct backoff b = backoff_start(retry_of(l), c->op);
-
     switch (c->kind) {
-    case CALL_ABORT: /* frees the upload, so there is nothing left to repeat */
-        return call_next(c);
     case CALL_READ:
-        return retry_read(&b, c);
+        return retry_read(b, c);
     case CALL_LIST:
-        return retry_list(&b, c);
+        return retry_list(b, c);
     case CALL_BEGIN:
     case CALL_RESUME:
         c->up->extra = sizes_new();
         if (!c->up->extra)
             return op_fail(c->op, -ENOMEM, "no memory for an upload");
-        return c->kind == CALL_BEGIN ? retry_begin(&b, c) : retry_resume(&b, c);
+        return c->kind == CALL_BEGIN ? retry_begin(b, c) : retry_resume(b, c);
     case CALL_PART:
-        return retry_part(&b, c);
+        return retry_part(b, c);
     default:
-        return retry_change(&b, c);
+        return retry_change(b, c);
     }
+}
+
+static int64_t retry_around(struct layer *l, struct call *c)
+{
+    struct retry *t = retry_of(l);
+    struct stall_call stall;
+    struct backoff b = backoff_start(t, c->op, &stall);
+
+    if (c->kind == CALL_ABORT) /* frees the upload, so there is nothing left to repeat */
+        return call_next(c);
+    stall_enter(&t->stall, &stall, c);
+    int64_t r = retry_call(&b, c);
+    stall_leave(&t->stall, &stall, r);
+    return r;
 }
 
 static void retry_release(struct layer *l)
 {
     brake_release(&retry_of(l)->brake);
+    stall_release(&retry_of(l)->stall);
 }
 
 static void retry_add_stats(struct store *s, struct store_stats *ret)
@@ -627,6 +654,7 @@ static void retry_add_stats(struct store *s, struct store_stats *ret)
     struct retry *t = container_of(s, struct retry, layer.base);
 
     ret->retries += atomic_load_explicit(&t->retries, memory_order_relaxed);
+    stall_get(&t->stall, &ret->stall);
 }
 
 struct store *layer_retry_new(struct store *next, const struct backoff_policy *policy)
@@ -643,5 +671,6 @@ struct store *layer_retry_new(struct store *next, const struct backoff_policy *p
     t->policy = policy ? *policy : backoff_default;
     brake_init(&t->brake, t->policy.first_ns,
                t->policy.max_ns < BRAKE_MAX_NS ? t->policy.max_ns : BRAKE_MAX_NS);
+    stall_init(&t->stall, t->policy.stalled_ns ? t->policy.stalled_ns : STALLED_NS);
     return &t->layer.base;
 }

@@ -13,7 +13,8 @@ struct store *layer_trace_new(struct store *next);
  * starts at first_ns, doubles, and stays at max_ns. */
 struct backoff_policy {
     int64_t first_ns, max_ns;
-    unsigned attempts; /* of one call, the first included; 0 as many as the deadline allows */
+    unsigned attempts;  /* of one call, the first included; 0 as many as the deadline allows */
+    int64_t stalled_ns; /* without a success for so long the store is stalled; 0: 5 s */
 };
 extern const struct backoff_policy backoff_default;
 

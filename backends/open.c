@@ -190,13 +190,17 @@ static void put_on_top(struct store **top, struct store *layer)
     *top = layer;
 }
 
-static struct store *add_layers(struct store *s, unsigned connections)
+static struct store *add_layers(struct store *s, const struct store_config *config)
 {
+    unsigned connections = config ? config->connections : 0;
+    struct backoff_policy policy = backoff_default;
+
+    policy.stalled_ns = config ? config->stalled_ns : 0;
     put_on_top(&s, layer_stats_new(s));
     if (s)
         put_on_top(&s, layer_limit_new(s, connections ? connections : CONNECTIONS_DEFAULT));
     if (s)
-        put_on_top(&s, layer_retry_new(s, NULL));
+        put_on_top(&s, layer_retry_new(s, &policy));
     if (s)
         put_on_top(&s, layer_trace_new(s));
     return s;
@@ -230,7 +234,7 @@ int store_open(const char *url, const struct store_config *config, struct op *op
         r = d->new (url, config, op, &s);
     if (r < 0)
         return r;
-    s = add_layers(s, config ? config->connections : 0);
+    s = add_layers(s, config);
     if (!s)
         return op_fail(op, -ENOMEM, "no memory to open a store");
     r = reach_out(s, op);

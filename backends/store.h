@@ -298,6 +298,7 @@ struct store_config {
     const struct store_option *options;
     size_t n_options;
     unsigned connections; /* how many requests may run at once; 0 takes a default */
+    int64_t stalled_ns;   /* without a success for so long it counts as stalled; 0: 5 s */
 };
 
 /* Opens the store that `url` names, with the layers trace > retry > limit > stats > driver
@@ -351,6 +352,17 @@ int store_set_attributes(struct store *s, struct op *op, const char *key, const 
 /* Accepts NULL. */
 void store_close(struct store *s);
 
+/* A stall: for some seconds nothing succeeded and no byte moved, while requests were under way
+ * or being tried again: the store hangs, refuses, or can't be reached. */
+struct store_stall {
+    int64_t ns;       /* for how long by now; 0: there is none */
+    bool changes;     /* uploads, removals and the like; else downloads, listings, questions */
+    int64_t until_ns; /* CLOCK_MONOTONIC; when the last of those under way is given up;
+                         OP_FOREVER: it is tried again until it works */
+    int err;          /* of the last failure, negative; 0: no word came at all */
+    char why[sizeof(((struct op *)0)->why)]; /* of that; "" without one */
+};
+
 /* What the layers counted since the store was opened; zero where a layer is missing. */
 struct store_stats {
     uint64_t requests; /* calls that reached the driver */
@@ -360,6 +372,7 @@ struct store_stats {
     uint64_t bytes_read, bytes_written;
     uint64_t
         hidden_names; /* names in listings that no path can show, each time they were met */
+    struct store_stall stall;
 };
 void store_get_stats(struct store *s, struct store_stats *ret);
 
