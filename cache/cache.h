@@ -315,6 +315,7 @@ struct cache_stats {
     bool copied;              /* this mount found that the cache directory is a copy */
     uint64_t fds_open, fds_limit; /* descriptors on mirror files */
     uint64_t fds_refused;         /* opens that got ENFILE as they were all taken */
+    uint64_t waiting_writers;     /* requests that wait for room in the cache */
     const char *space_trouble;    /* why the limit is exceeded or writers are refused, or NULL;
                                      constant text */
     int last_error; /* negative errno of the last change that the store did not take, 0 none */

@@ -19,9 +19,18 @@
 
 /* ---- blocking ---- */
 
+/* Whom a transfer tells how far it is, also while nothing comes. */
+struct listener {
+    void (*progress)(void *arg, uint64_t done, uint64_t total); /* NULL: nobody */
+    void *arg;
+    uint64_t done, total;
+    int64_t told_ns;
+};
+
 struct blocking {
     struct waiter w;
     struct cache *cache;
+    struct listener *listener; /* may be NULL */
     bool woken;
     int err;
 };
@@ -37,9 +46,17 @@ static void blocking_wake(struct waiter *w, int err)
     mutex_unlock(&b->cache->lock);
 }
 
-static void blocking_init(struct blocking *b, struct cache *c)
+static void blocking_init(struct blocking *b, struct cache *c, struct listener *listener)
 {
-    *b = (struct blocking){.w.wake = blocking_wake, .cache = c};
+    *b = (struct blocking){.w.wake = blocking_wake, .cache = c, .listener = listener};
+}
+
+static void tell(struct listener *l)
+{
+    if (!l || !l->progress || clock_mono_ns() - l->told_ns < TICK_NS)
+        return;
+    l->told_ns = clock_mono_ns();
+    l->progress(l->arg, l->done, l->total);
 }
 
 /* Waits for a parked call; 0 to make it again, else its errno or the deadline's. */
@@ -49,8 +66,12 @@ static int blocking_wait(struct blocking *b, struct op *op)
     int r = 0;
 
     mutex_lock(&c->lock);
-    while (!b->woken && (r = op_check(op)) == 0)
+    while (!b->woken && (r = op_check(op)) == 0) {
         (void)mutex_wait_until(&c->lock, &c->progress, clock_mono_ns() + TICK_NS);
+        mutex_unlock(&c->lock);
+        tell(b->listener);
+        mutex_lock(&c->lock);
+    }
     bool woken = b->woken;
     mutex_unlock(&c->lock);
     if (!woken && !cache_cancel(c, &b->w)) {
@@ -75,7 +96,8 @@ static int blocking_wait(struct blocking *b, struct op *op)
         (r) = blocking_wait(&(b), (op));                                                       \
     } while ((r) == 0)
 
-int cache_walk(struct cache *c, const char *path, struct op *op, struct node **ret)
+static int walk(struct cache *c, const char *path, struct op *op, struct listener *listener,
+                struct node **ret)
 {
     struct node *n = c->root;
     auto_free char *copy = strdup(path);
@@ -85,7 +107,7 @@ int cache_walk(struct cache *c, const char *path, struct op *op, struct node **r
 
     if (!copy)
         return -ENOMEM;
-    blocking_init(&b, c);
+    blocking_init(&b, c, listener);
     while (r == 0 && (name = strsep(&rest, "/"))) {
         struct node *child = NULL;
         struct stat st;
@@ -104,6 +126,11 @@ int cache_walk(struct cache *c, const char *path, struct op *op, struct node **r
     }
     *ret = n;
     return 0;
+}
+
+int cache_walk(struct cache *c, const char *path, struct op *op, struct node **ret)
+{
+    return walk(c, path, op, NULL, ret);
 }
 
 /* ---- numbers ---- */
@@ -166,6 +193,16 @@ static void copy_text(char ret[320], const char *text)
         (void)snprintf(ret, 320, "%s", text);
 }
 
+static uint64_t count_waiters_locked(struct cache *c, const struct waitq *q)
+{
+    uint64_t n = 0;
+
+    mutex_assert_held(&c->lock);
+    for (const struct waiter *w = q->head; w; w = w->next)
+        n++;
+    return n;
+}
+
 void cache_get_stats(struct cache *c, struct cache_stats *ret)
 {
     mutex_lock(&c->lock);
@@ -186,6 +223,7 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
                                 .fds_open = c->fds.open,
                                 .fds_limit = c->fds.limit,
                                 .fds_refused = c->fds.refused,
+                                .waiting_writers = count_waiters_locked(c, &c->space_waiters),
                                 .space_trouble = space_trouble_text(c->space),
                                 .last_error = c->write_failure.err,
                                 .last_read_error = c->read_failure.err};
@@ -814,9 +852,7 @@ int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct o
 struct fetching {
     struct cache *cache;
     struct op *op;
-    void (*progress)(void *arg, uint64_t done, uint64_t total);
-    void *arg;
-    uint64_t done, total;
+    struct listener listener;
 };
 
 static int fetch_file(struct fetching *f, struct node *n)
@@ -826,7 +862,7 @@ static int fetch_file(struct fetching *f, struct node *n)
     struct blocking b;
     int r;
 
-    blocking_init(&b, c);
+    blocking_init(&b, c, &f->listener);
     BLOCK(b, f->op, r, cache_open(c, n, O_RDONLY, &b.w, &h));
     if (r == -EINVAL)
         return 0; /* a symlink or fifo */
@@ -841,10 +877,9 @@ static int fetch_file(struct fetching *f, struct node *n)
         else
             break;
     } while (r == 0);
-    f->done += n->size;
+    f->listener.done += n->size;
     cache_release(c, h);
-    if (f->progress)
-        f->progress(f->arg, f->done, f->total);
+    tell(&f->listener);
     return r;
 }
 
@@ -887,11 +922,11 @@ static int fetch_child(struct fetching *f, struct node *dir, const char *name)
     struct stat st;
     int r;
 
-    blocking_init(&b, f->cache);
+    blocking_init(&b, f->cache, &f->listener);
     BLOCK(b, f->op, r, cache_lookup(f->cache, dir, name, &b.w, &child, &st));
     if (r < 0)
         return r == -ENOENT ? 0 : r;
-    f->total += S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    f->listener.total += S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
     r = fetch_node(f, child);
     cache_forget(f->cache, child, 1);
     return r;
@@ -904,7 +939,7 @@ static int fetch_dir(struct fetching *f, struct node *dir)
     struct blocking b;
     int r;
 
-    blocking_init(&b, f->cache);
+    blocking_init(&b, f->cache, &f->listener);
     BLOCK(b, f->op, r, cache_opendir(f->cache, dir, &b.w, &d));
     if (r < 0)
         return r;
@@ -930,13 +965,13 @@ int cache_fetch_path(struct cache *c, const char *path, struct op *op,
                      void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
                      void *arg)
 {
-    struct fetching f = {.cache = c, .op = op, .progress = progress, .arg = arg};
+    struct fetching f = {.cache = c, .op = op, .listener = {.progress = progress, .arg = arg}};
     struct node *n = NULL;
-    int r = cache_walk(c, path, op, &n);
+    int r = walk(c, path, op, &f.listener, &n);
 
     if (r < 0)
         return r;
-    f.total = n->dir ? 0 : n->size;
+    f.listener.total = n->dir ? 0 : n->size;
     r = fetch_node(&f, n);
     if (n != c->root)
         cache_forget(c, n, 1);

@@ -256,6 +256,34 @@ START_TEST(writers_do_not_wait_for_what_is_refused)
 }
 END_TEST
 
+static void *create_next(void *arg)
+{
+    struct driven *d = arg;
+    struct handle *h = NULL;
+
+    ck_assert_int_eq(driven_open(d, "next", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_close(d, h), 0);
+    return NULL;
+}
+
+/* Whoever waits for room is seen to. */
+START_TEST(who_waits_for_room_is_counted)
+{
+    struct driven d;
+    pthread_t writer;
+
+    begin_denied(&d);
+    ck_assert_uint_eq(stats(&d).waiting_writers, 0);
+    put_large(&d, "slow", 5);
+    ck_assert_int_eq(pthread_create(&writer, NULL, create_next, &d), 0);
+    DRIVEN_WAIT(stats(&d).waiting_writers == 1);
+    atomic_store(&door.stuck, false);
+    ck_assert_int_eq(pthread_join(writer, NULL), 0);
+    ck_assert_uint_eq(stats(&d).waiting_writers, 0);
+    driven_release(&d);
+}
+END_TEST
+
 /* Nor for something small that is on its way. */
 START_TEST(writers_do_not_wait_for_what_is_not_enough)
 {
@@ -576,6 +604,7 @@ int main(void)
     tcase_add_test(t, close_waits_for_the_store_after_an_eviction);
     tcase_add_test(t, what_was_cut_off_is_not_published);
     tcase_add_test(t, writers_do_not_wait_for_what_is_refused);
+    tcase_add_test(t, who_waits_for_room_is_counted);
     tcase_add_test(t, writers_do_not_wait_for_what_is_not_enough);
     tcase_add_loop_test(t, writers_do_not_wait_behind_a_refused_rename, 0, 2);
     tcase_add_test(t, a_small_refusal_leaves_room);
