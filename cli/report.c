@@ -2,11 +2,15 @@
 #include "cli/report.h"
 
 #include "cli/command.h"
+#include "cli/stall_doc.h"
+#include "common/buf.h"
 #include "common/units.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#define REPORT_VAIN_MAX (64 * 1024)
 
 static const char *text_of(const json_t *from, const char *name)
 {
@@ -77,6 +81,21 @@ static void print_cache(const json_t *status, const json_t *cache)
                      number_of(cache, "hidden_names"));
 }
 
+static void print_stall(const json_t *status)
+{
+    const json_t *stalled = json_object_get(status, "stalled");
+    uint64_t writers = number_of(json_object_get(status, "cache"), "waiting_writers");
+    char text[STALL_TEXT_MAX];
+
+    if (json_is_object(stalled))
+        command_say("stalled       %s: %s", text_of(stalled, "what"),
+                    stall_text(stalled, OP_FOREVER, NULL, text));
+    if (writers)
+        (void)printf("writers       %" PRIu64 " wait: the cache is full, and what is in it is "
+                     "not published yet%s\n",
+                     writers, json_is_object(stalled) ? ": the store stalls" : "");
+}
+
 void report_status(const json_t *status)
 {
     const json_t *requests = json_object_get(status, "requests");
@@ -88,6 +107,7 @@ void report_status(const json_t *status)
     command_say("mountpoint    %s, %s for %" PRIu64 " s, pid %" PRIu64,
                 text_of(status, "mountpoint"), text_of(status, "state"),
                 number_of(status, "uptime_seconds"), number_of(status, "pid"));
+    print_stall(status);
     print_queue(json_object_get(status, "queue"));
     print_transfer(json_object_get(status, "transfer"));
     print_cache(status, json_object_get(status, "cache"));
@@ -118,4 +138,39 @@ void report_files(const json_t *status)
     });
     if (json_is_true(json_object_get(status, "files_truncated")))
         (void)printf("... and more\n");
+}
+
+/* "a, b, c and 4 more" */
+static void add_names(struct buf *text, const json_t *names, uint64_t left)
+{
+    const json_t *name;
+    size_t i;
+
+    json_array_foreach(names, i, name)
+    {
+        (void)buf_addf(text, "%s%s", i ? ", " : "", json_string_value(name));
+    }
+    if (left > i)
+        (void)buf_addf(text, " and %" PRIu64 " more", left - i);
+}
+
+char *report_vain(const json_t *answer, const char *mountpoint)
+{
+    const json_t *stalled = json_object_get(answer, "stalled");
+    const char *said = text_of(answer, "error"), *cache_dir = text_of(answer, "cache_dir");
+    uint64_t left = number_of(answer, "left");
+    struct buf text = BUF_INIT(REPORT_VAIN_MAX);
+    char words[STALL_TEXT_MAX];
+
+    if (json_is_object(stalled))
+        (void)buf_addf(&text, "; %s: %s", text_of(answer, "store"),
+                       stall_text(stalled, OP_FOREVER, said, words));
+    if (left) {
+        (void)buf_addf(&text,
+                       "; what is left is in the cache %s, and tried again while it is mounted "
+                       "(see `runfs status --files %s`): ",
+                       cache_dir, mountpoint ? mountpoint : cache_dir);
+        add_names(&text, json_object_get(answer, "names"), left);
+    }
+    return text.len ? buf_take(&text) : NULL;
 }

@@ -8,5 +8,9 @@
 void report_status(const json_t *status);
 /* One line for each entry of "files". */
 void report_files(const json_t *status);
+/* What follows the reason where one waited in vain: "; " and how the store stalls, and what is
+ * left, where that is and what to do. Of the answer to a flush or fetch that failed (NULL: none
+ * came). `mountpoint` may be NULL. Heap; NULL: there is nothing to say. */
+char *report_vain(const json_t *answer, const char *mountpoint);
 
 #endif

@@ -4,20 +4,23 @@
 #include "backends/store.h"
 #include "cache/cache.h"
 #include "cli/control_io.h"
+#include "cli/stall_doc.h"
 #include "common/buf.h"
 #include "common/err.h"
 #include "common/lock.h"
+#include "common/log.h"
 #include "common/mem.h"
 #include "fuse/fs.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
 #define FILES_MAX   10000 /* entries of one answer */
 #define SAMPLES     10    /* seconds that a rate looks back */
 #define METRICS_MAX (1024 * 1024)
+/* Writers wait for a moment all the time where the cache is small. */
+#define WRITERS_PATIENCE_NS (5 * NS_PER_SEC)
 
 struct sample {
     int64_t at_ns; /* CLOCK_MONOTONIC; 0 none */
@@ -36,6 +39,12 @@ struct status_doc {
         struct sample ring[SAMPLES];
         unsigned next;
     } rate;
+    struct {                /* of the thread that samples */
+        int64_t stalled_ns; /* CLOCK_MONOTONIC, since when; 0: it does not */
+        int64_t held_ns;    /* since when writers wait; 0: none does */
+        int64_t seen_ns;    /* when one was last seen to wait */
+        bool held_told;
+    } told;
     struct { /* under lock, which keeps the frontend from being freed while it is asked */
         struct mutex lock;
         struct fs *fs; /* NULL without one */
@@ -108,12 +117,58 @@ static void get_frontend(struct status_doc *doc, struct fs_stats *ret)
     mutex_unlock(&doc->frontend.lock);
 }
 
+/* One line when it begins and one when it ends. */
+static void log_stall(struct status_doc *doc, const struct store_stall *stall)
+{
+    int64_t now = clock_mono_ns(), since = doc->told.stalled_ns;
+
+    if (!stall->ns && since)
+        log_warn("store %s: the stall is over after %lld s", doc->url,
+                 (long long)((now - since) / NS_PER_SEC));
+    if (stall->ns && !since) {
+        auto_json json_t *json = stall_json(stall);
+        char text[STALL_TEXT_MAX];
+
+        log_warn("store %s: %s: %s", doc->url,
+                 stall->changes ? "uploads and other changes" : "downloads and questions",
+                 stall_text(json, OP_FOREVER, NULL, text));
+    }
+    doc->told.stalled_ns = stall->ns ? (since ? since : now - stall->ns) : 0;
+}
+
+/* Once, when it lasts. Who waits is woken now and then to look, and is not seen then. */
+static void log_writers(struct status_doc *doc, const struct cache_stats *s, bool stalled)
+{
+    int64_t now = clock_mono_ns();
+
+    if (s->waiting_writers) {
+        doc->told.held_ns = doc->told.held_ns ? doc->told.held_ns : now;
+        doc->told.seen_ns = now;
+    } else if (now - doc->told.seen_ns >= WRITERS_PATIENCE_NS) {
+        doc->told.held_ns = 0;
+        doc->told.held_told = false;
+    }
+    if (!s->waiting_writers || doc->told.held_told ||
+        now - doc->told.held_ns < WRITERS_PATIENCE_NS)
+        return;
+    doc->told.held_told = true;
+    log_warn("cache %s: %" PRIu64 " writers wait, as it is full (%" PRIu64 " of %" PRIu64
+             " bytes) and nothing can be evicted: %" PRIu64 " files are not published yet%s; "
+             "`runfs status --files %s` lists them",
+             doc->cache_dir, s->waiting_writers, s->used_bytes, s->size_bytes, s->dirty_files,
+             stalled ? ", and the store stalls" : "", doc->mountpoint);
+}
+
 void status_doc_sample(struct status_doc *doc)
 {
+    struct store_stats store;
     struct cache_stats s;
     struct sample *sample;
 
     cache_get_stats(doc->cache, &s);
+    store_get_stats(doc->store, &store);
+    log_stall(doc, &store.stall);
+    log_writers(doc, &s, store.stall.ns != 0);
     mutex_lock(&doc->rate.lock);
     sample = &doc->rate.ring[doc->rate.next++ % SAMPLES];
     sample->at_ns = clock_mono_ns();
@@ -152,6 +207,24 @@ static void set_number(json_t *to, const char *name, uint64_t value)
     (void)json_object_set_new(to, name, json_integer((json_int_t)value));
 }
 
+json_t *status_doc_stall(struct status_doc *doc)
+{
+    struct store_stats s;
+
+    store_get_stats(doc->store, &s);
+    return stall_json(&s.stall);
+}
+
+const char *status_doc_url(const struct status_doc *doc)
+{
+    return doc->url;
+}
+
+const char *status_doc_cache_dir(const struct status_doc *doc)
+{
+    return doc->cache_dir;
+}
+
 static json_t *json_cache(const struct cache_stats *s)
 {
     json_t *j = json_object();
@@ -164,6 +237,7 @@ static json_t *json_cache(const struct cache_stats *s)
     set_number(j, "mirror_files", s->mirror_files);
     set_number(j, "pinned_files", s->pinned_files);
     set_number(j, "hidden_names", s->hidden_names);
+    set_number(j, "waiting_writers", s->waiting_writers);
     (void)json_object_set_new(j, "copied", json_boolean(s->copied));
     set_number(j, "descriptors", s->fds_open);
     set_number(j, "descriptors_limit", s->fds_limit);
@@ -287,17 +361,6 @@ static void add_files(struct status_doc *doc, json_t *to)
     (void)json_object_set_new(to, "files_truncated", json_boolean(list.truncated));
 }
 
-static json_t *json_time(void)
-{
-    time_t now = time(NULL);
-    char text[32];
-    struct tm tm;
-
-    if (!gmtime_r(&now, &tm) || !strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm))
-        return json_null();
-    return json_string(text);
-}
-
 json_t *status_doc_json(struct status_doc *doc, bool files)
 {
     struct cache_stats s;
@@ -309,7 +372,7 @@ json_t *status_doc_json(struct status_doc *doc, bool files)
     (void)json_object_set_new(j, "version", json_string(RUNFS_VERSION));
     (void)json_object_set_new(j, "state", json_string(state_names[atomic_load(&doc->state)]));
     set_number(j, "pid", (uint64_t)getpid());
-    (void)json_object_set_new(j, "time", json_time());
+    (void)json_object_set_new(j, "time", stall_time(clock_real_ns()));
     set_number(j, "uptime_seconds",
                (uint64_t)((clock_mono_ns() - doc->started_ns) / NS_PER_SEC));
     (void)json_object_set_new(j, "store", control_text(doc->url));
@@ -323,6 +386,7 @@ json_t *status_doc_json(struct status_doc *doc, bool files)
     (void)json_object_set_new(j, "cache", json_cache(&s));
     (void)json_object_set_new(j, "requests", json_requests(doc));
     (void)json_object_set_new(j, "frontend", json_frontend(doc));
+    (void)json_object_set_new(j, "stalled", status_doc_stall(doc));
     (void)json_object_set_new(j, "last_error", json_error(s.last_error, s.last_error_text));
     (void)json_object_set_new(j, "last_read_error",
                               json_error(s.last_read_error, s.last_read_error_text));
@@ -377,6 +441,8 @@ static void add_cache_metrics(struct buf *text, const struct cache_stats *s)
          s->pending_ops},
         {"open_handles", "gauge", "Open files.", s->open_handles},
         {"pinned_files", "gauge", "Files kept from eviction.", s->pinned_files},
+        {"waiting_writers", "gauge", "Requests that wait for room in the cache.",
+         s->waiting_writers},
         {"hidden_names", "gauge", "Names in the store that no path can show.", s->hidden_names},
         {"descriptors", "gauge", "Descriptors open on mirror files.", s->fds_open},
         {"descriptors_refused_total", "counter", "Opens refused as all descriptors were taken.",
@@ -392,6 +458,9 @@ static void add_cache_metrics(struct buf *text, const struct cache_stats *s)
 static void add_store_metrics(struct buf *text, const struct store_stats *s)
 {
     const struct metric metrics[] = {
+        {"store_stalled_seconds", "gauge",
+         "For how long nothing succeeded while requests wait; 0 when all is well.",
+         (uint64_t)(s->stall.ns / NS_PER_SEC)},
         {"store_requests_total", "counter", "Requests to the store.", s->requests},
         {"store_failures_total", "counter", "Requests that failed.", s->failures},
         {"store_retries_total", "counter", "Requests repeated.", s->retries},

@@ -36,9 +36,16 @@ void status_doc_set_state(struct status_doc *doc, enum status_state state);
 /* The frontend whose counters are shown from now on; NULL before it is freed. */
 void status_doc_set_frontend(struct status_doc *doc, struct fs *fs);
 
-/* Notes the counters of transferred bytes; called about once a second, rates come from these.
- */
+/* Called about once a second, by one thread: notes the counters of transferred bytes, from
+ * which rates come, and logs when the store begins to stall and when that ends, and when
+ * writers have to wait for long. */
 void status_doc_sample(struct status_doc *doc);
+
+/* What the store stalls with, as stall_json(). */
+json_t *status_doc_stall(struct status_doc *doc);
+/* The store's URL, and the cache directory. */
+const char *status_doc_url(const struct status_doc *doc);
+const char *status_doc_cache_dir(const struct status_doc *doc);
 
 /* The document; `files` adds one entry for each thing the cache owes the store. NULL without
  * memory. */

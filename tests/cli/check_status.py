@@ -15,7 +15,7 @@ FIELDS = {
         "download_bytes_per_second")},
     "cache": {name: NUMBER for name in (
         "size_bytes", "used_bytes", "disk_free_bytes", "open_handles", "nodes", "mirror_files",
-        "pinned_files", "hidden_names", "descriptors", "descriptors_limit", "descriptors_refused")},
+        "pinned_files", "hidden_names", "waiting_writers", "descriptors", "descriptors_limit", "descriptors_refused")},
     "requests": {name: NUMBER for name in (
         "requests", "failures", "retries", "reads", "puts", "parts", "lists", "stats", "removes",
         "copies", "bytes_read", "bytes_written")},
@@ -24,6 +24,8 @@ FIELDS = {
 }
 FILE = {"kind": TEXT, "path": TEXT, "state": TEXT, "bytes": NUMBER, "bytes_done": NUMBER}
 ERROR = {"errno": TEXT, "text": TEXT}
+STALLED = {"since_seconds": NUMBER, "what": TEXT}
+STALLED_WORDS = ("errno", "error", "retried_until") # null without one
 
 
 def check(where, value, wanted):
@@ -52,11 +54,16 @@ def main():
     for name in ("last_error", "last_read_error"):
         if status[name] is not None:
             check(f"{name}.", status[name], ERROR)
+    if status["stalled"] is not None:
+        check("stalled.", status["stalled"], STALLED)
+        for name in STALLED_WORDS:
+            if status["stalled"][name] is not None:
+                check(f"stalled.{name}", status["stalled"][name], TEXT)
     if "files" in sys.argv:
         check("files_truncated", status["files_truncated"], FLAG)
         for entry in status["files"]:
             check("files.", entry, FILE)
-    known = {*FIELDS, "last_error", "last_read_error", "files", "files_truncated"}
+    known = {*FIELDS, "stalled", "last_error", "last_read_error", "files", "files_truncated"}
     if set(status) - known:
         sys.exit(f"fields that nobody knows: {sorted(set(status) - known)}")
 

@@ -3,6 +3,7 @@
 #include "backends/stall.h"
 
 #include "backends/store.h"
+#include "cli/stall_doc.h"
 #include "common/mem.h"
 #include "tests/lib/aws_env.h"
 #include "tests/lib/scripted.h"
@@ -205,6 +206,39 @@ START_TEST(what_is_no_stall)
 }
 END_TEST
 
+/* ---- its words ---- */
+
+START_TEST(a_stall_in_words)
+{
+    struct store_stall s = {.ns = 7900 * NS_PER_MS, .changes = true, .until_ns = OP_FOREVER};
+    char text[STALL_TEXT_MAX];
+
+    json_t *json = stall_json(&(struct store_stall){0});
+    ck_assert(json_is_null(json));
+    json_decref(json);
+    json = stall_json(&s);
+    ck_assert_str_eq(stall_text(json, OP_FOREVER, NULL, text),
+                     "no answer for 7 s; retried until it works");
+    ck_assert(!stall_is_unreachable(json));
+    json_decref(json);
+    s.err = -ECONNREFUSED;
+    (void)snprintf(s.why, sizeof(s.why), "nobody there");
+    json = stall_json(&s);
+    ck_assert_str_eq(stall_text(json, OP_FOREVER, NULL, text),
+                     "no success for 7 s, last: nobody there; retried until it works");
+    ck_assert_str_eq(stall_text(json, OP_FOREVER, "put: nobody there", text),
+                     "no success for 7 s; retried until it works");
+    ck_assert(stall_is_unreachable(json));
+    /* The clock on the wall. */
+    ck_assert_ptr_null(strstr(stall_text(json, clock_mono_ns(), NULL, text), "works"));
+    json_decref(json);
+    s.until_ns = clock_mono_ns();
+    json = stall_json(&s);
+    ck_assert_ptr_null(strstr(stall_text(json, OP_FOREVER, NULL, text), "works"));
+    json_decref(json);
+}
+END_TEST
+
 /* ---- the layers ---- */
 
 #define HELLO                                                                                  \
@@ -336,6 +370,7 @@ int main(void)
     tcase_add_test(state, a_line_that_breaks_works_between);
     tcase_add_test(state, a_failed_change_is_tried_again);
     tcase_add_test(state, what_is_no_stall);
+    tcase_add_test(state, a_stall_in_words);
     suite_add_tcase(s, state);
     tcase_add_checked_fixture(layers, setup, teardown);
     tcase_add_test(layers, a_hanging_server);
