@@ -262,11 +262,14 @@ static int refused(const json_t *answer, struct op *op)
 
 static void report_progress(const json_t *j, client_progress progress, void *arg)
 {
+    const json_t *stalled = json_object_get(j, "stalled");
     const struct client_step step = {
         .done_bytes = (uint64_t)json_integer_value(json_object_get(j, "done")),
         .total_bytes = (uint64_t)json_integer_value(json_object_get(j, "total")),
         .files = (uint64_t)json_integer_value(json_object_get(j, "files")),
         .error = json_string_value(json_object_get(j, "error")),
+        .store = json_string_value(json_object_get(j, "store")),
+        .stalled = json_is_object(stalled) ? stalled : NULL,
     };
 
     progress(arg, &step);
@@ -279,13 +282,27 @@ static int lost(int err, struct op *op)
     return op_fail(op, err, "the daemon did not answer: %s", strerror(-err));
 }
 
+/* Where the daemon does not know how long we wait. */
+static int receive_in_time(struct client *c, const struct op *op, json_t **ret)
+{
+    int64_t left_ns = op_left_ns(op);
+    const struct timeval tv = {left_ns / NS_PER_SEC, left_ns % NS_PER_SEC / 1000 + 1};
+
+    if (left_ns == 0)
+        return -ETIMEDOUT;
+    if (left_ns != OP_FOREVER)
+        (void)setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+    int err = control_receive(&c->reader, ret);
+    return err == -EAGAIN ? -ETIMEDOUT : err;
+}
+
 static int receive_answer(struct client *c, client_progress progress, void *arg, struct op *op,
-                          json_t **ret)
+                          const struct op *patience, json_t **ret)
 {
     for (;;) {
         auto_json json_t *answer = NULL;
         const json_t *step;
-        int err = control_receive(&c->reader, &answer);
+        int err = receive_in_time(c, patience, &answer);
 
         if (err)
             return lost(err, op);
@@ -295,10 +312,8 @@ static int receive_answer(struct client *c, client_progress progress, void *arg,
                 report_progress(step, progress, arg);
             continue;
         }
-        if (!json_is_true(json_object_get(answer, "ok")))
-            return refused(answer, op);
         *ret = json_incref(answer);
-        return 0;
+        return json_is_true(json_object_get(answer, "ok")) ? 0 : refused(answer, op);
     }
 }
 
@@ -314,8 +329,9 @@ int client_call(struct client *c, json_t *request, client_progress progress, voi
                 struct op *op, json_t **ret)
 {
     int err = send_request(c, request, op);
+    const struct op forever = {.deadline_ns = OP_FOREVER};
 
-    return err ? err : receive_answer(c, progress, arg, op, ret);
+    return err ? err : receive_answer(c, progress, arg, op, &forever, ret);
 }
 
 int client_ask_wait(struct client *c, struct op *op)
@@ -331,7 +347,8 @@ int client_ask_wait(struct client *c, struct op *op)
     return json_object_get(heard, "progress") ? 0 : refused(heard, op);
 }
 
-int client_wait(struct client *c, struct op *op, json_t **ret)
+int client_wait(struct client *c, client_progress progress, void *arg, struct op *op,
+                json_t **ret)
 {
-    return receive_answer(c, NULL, NULL, op, ret);
+    return receive_answer(c, progress, arg, op, op, ret);
 }

@@ -29,20 +29,24 @@ void client_close(struct client *c);
 
 struct client_step {
     uint64_t done_bytes, total_bytes;
-    uint64_t files;    /* not in the store yet, of the whole mount */
-    const char *error; /* while uploads fail and are tried again, else NULL */
+    uint64_t files;        /* not in the store yet, of the whole mount */
+    const char *error;     /* while uploads fail and are tried again, else NULL */
+    const char *store;     /* its URL, with `stalled` */
+    const json_t *stalled; /* while the store stalls (stall_doc.h), else NULL */
 };
 typedef void (*client_progress)(void *arg, const struct client_step *step);
 
 /* Sends the request (which it consumes; NULL is out of memory) and blocks for the answer, which
- * is the caller's. A refusal is its errno with the daemon's reason in op->why. -EPIPE when
- * the daemon went away before it answered. `progress` may be NULL. */
+ * is the caller's. A refusal is its errno with the daemon's reason in op->why, and its answer
+ * is the caller's as well. -EPIPE when the daemon went away before it answered. `progress`
+ * may be NULL. */
 int client_call(struct client *c, json_t *request, client_progress progress, void *arg,
                 struct op *op, json_t **ret);
 
 /* The request "wait" in two steps: once the first returned 0 the daemon's last word will come,
- * however soon it ends; the second blocks for it. */
+ * however soon it ends; the second blocks for it, or until op's deadline: -ETIMEDOUT. */
 int client_ask_wait(struct client *c, struct op *op);
-int client_wait(struct client *c, struct op *op, json_t **ret);
+int client_wait(struct client *c, client_progress progress, void *arg, struct op *op,
+                json_t **ret);
 
 #endif

@@ -6,9 +6,15 @@
  *            {"cmd": "writers", "path": P} answers "paths": what may be mapped for writing
  * there
  *            {"cmd": "wait"}     answered when the daemon has done all and is about to exit;
- * one empty progress says that it was heard Answers:   any number of {"progress": {"done": N,
- * "total": N, "files": N, "error": "text"}}, the error only while an upload fails, then one
- *            {"ok": true, ...} or {"ok": false, "errno": N, "error": "text"}
+ * one empty progress says that it was heard
+ *
+ * Answers:   any number of {"progress": {"done": N, "total": N, "files": N, "error": "text",
+ *            "store": URL, "stalled": {...}}}, the error only while an upload fails, the last
+ *            two only while the store stalls, then one
+ *            {"ok": true, ...} or {"ok": false, "errno": N, "error": "text"}; that of a flush
+ * or fetch has "store", "stalled" and "cache_dir", too, and how much is "left", of which
+ *            "names" has a few
+ *
  * Paths are relative to the mount's root and percent-encoded, as names need not be UTF-8. */
 #ifndef RUNFS_CLI_CONTROL_IO_H
 #define RUNFS_CLI_CONTROL_IO_H

@@ -7,6 +7,7 @@
 
 #include "cache/cache.h"
 #include "cli/control_io.h"
+#include "cli/stall_doc.h"
 #include "cli/status_doc.h"
 #include "common/lock.h"
 #include "common/log.h"
@@ -26,8 +27,10 @@
 
 #define CONNECTIONS_MAX 32
 #define REQUEST_MAX     (256 * 1024)
-#define IDLE_SECONDS    60 /* a connection without a request is closed */
-#define SEND_SECONDS    30 /* a client that reads nothing counts as gone */
+#define IDLE_SECONDS    60         /* a connection without a request is closed */
+#define SEND_SECONDS    30         /* a client that reads nothing counts as gone */
+#define LEFT_NAMED      3          /* files that a failure names */
+#define STEP_NS         NS_PER_SEC /* between the words to who waits for the end */
 
 struct connection {
     struct control_server *server; /* constant */
@@ -69,6 +72,16 @@ static int answer_error(int fd, int err, const char *why)
     return control_send(fd, answer);
 }
 
+static void add_stall(struct connection *c, json_t *to)
+{
+    struct status_doc *status = c->server->status;
+    json_t *stalled = status_doc_stall(status);
+
+    if (json_is_object(stalled))
+        (void)json_object_set_new(to, "store", control_text(status_doc_url(status)));
+    (void)json_object_set_new(to, "stalled", stalled);
+}
+
 /* With the trouble that uploads are in, as a flush waits while they are tried again. */
 static void send_progress(void *arg, uint64_t done, uint64_t total)
 {
@@ -80,6 +93,7 @@ static void send_progress(void *arg, uint64_t done, uint64_t total)
     message = json_pack("{s:{s:I, s:I, s:I, s:o*}}", "progress", "done", (json_int_t)done,
                         "total", (json_int_t)total, "files", (json_int_t)s.dirty_files, "error",
                         s.failed_files ? control_text(s.last_error_text) : NULL);
+    add_stall(c, json_object_get(message, "progress"));
     if (control_send(c->fd, message) < 0)
         atomic_store(&c->gone, true);
 }
@@ -120,6 +134,41 @@ static int answer_flushed(struct connection *c, const char *path)
     cache_each_pending(c->server->cache, count_leftover, &l);
     answer =
         json_pack("{s:b, s:i, s:i}", "ok", 1, "staged", (int)l.staged, "kept", (int)l.kept);
+    return control_send(c->fd, answer);
+}
+
+/* What the store lacks below a path. */
+struct left {
+    const char *path;
+    json_int_t files;
+    json_t *names;
+};
+
+static int add_left(void *arg, const struct cache_pending *p)
+{
+    struct left *l = arg;
+
+    if (!path_below(l->path, p->path) && !(p->path2 && path_below(l->path, p->path2)))
+        return 0;
+    if (l->files++ < LEFT_NAMED)
+        (void)json_array_append_new(l->names, control_text(p->path));
+    return 0;
+}
+
+/* With all that a person needs who has waited in vain; `path` NULL: for nothing that the store
+ * lacks. */
+static int answer_failed(struct connection *c, const char *path, int err, const char *why)
+{
+    struct left l = {.path = path, .names = json_array()};
+    auto_json json_t *answer = NULL;
+
+    if (path)
+        cache_each_pending(c->server->cache, add_left, &l);
+    answer = json_pack("{s:b, s:i, s:o, s:o, s:I, s:o}", "ok", 0, "errno", -err, "error",
+                       control_text(why), "cache_dir",
+                       control_text(status_doc_cache_dir(c->server->status)), "left", l.files,
+                       "names", l.names);
+    add_stall(c, answer);
     return control_send(c->fd, answer);
 }
 
@@ -166,7 +215,7 @@ static int handle_transfer(struct connection *c, const json_t *request, bool flu
     else
         err = cache_fetch_path(cache, path, &op, send_progress, c);
     if (err)
-        return answer_error(c->fd, err, *op.why ? op.why : strerror(-err));
+        return answer_failed(c, flush ? path : NULL, err, *op.why ? op.why : strerror(-err));
     return flush ? answer_flushed(c, path) : answer_ok(c->fd);
 }
 
@@ -223,6 +272,20 @@ static int handle_unpin(struct connection *c, const json_t *request)
     return set_pinned(c, request, false);
 }
 
+/* True when it stops. */
+static bool await_stop(struct connection *c, int64_t ns)
+{
+    struct control_server *s = c->server;
+    int64_t until_ns = clock_mono_ns() + ns;
+
+    mutex_lock(&s->shared.lock);
+    while (!s->shared.stopping && !atomic_load(&c->gone) && clock_mono_ns() < until_ns)
+        (void)mutex_wait_until(&s->shared.lock, &s->shared.changed, until_ns);
+    bool stops = s->shared.stopping || atomic_load(&c->gone);
+    mutex_unlock(&s->shared.lock);
+    return stops;
+}
+
 static int handle_wait(struct connection *c, const json_t *request)
 {
     auto_json json_t *heard = json_pack("{s:{}}", "progress");
@@ -233,9 +296,9 @@ static int handle_wait(struct connection *c, const json_t *request)
     (void)request;
     if (err)
         return err;
+    while (!await_stop(c, STEP_NS))
+        send_progress(c, 0, 0);
     mutex_lock(&s->shared.lock);
-    while (!s->shared.stopping && !atomic_load(&c->gone))
-        mutex_wait(&s->shared.lock, &s->shared.changed);
     last = s->shared.last;
     mutex_unlock(&s->shared.lock);
     return last ? control_send(c->fd, last) : -EPIPE;

@@ -2,6 +2,7 @@
 #include "cli/progress.h"
 
 #include "cli/command.h"
+#include "cli/stall_doc.h"
 #include "common/op.h"
 #include "common/units.h"
 
@@ -16,7 +17,8 @@
 
 void progress_init(struct progress *p, const char *what)
 {
-    *p = (struct progress){.what = what, .terminal = isatty(STDERR_FILENO)};
+    *p = (struct progress){
+        .what = what, .terminal = isatty(STDERR_FILENO), .deadline_ns = OP_FOREVER};
     p->started_ns = p->printed_ns = clock_mono_ns();
 }
 
@@ -47,6 +49,20 @@ static void print_error(struct progress *p, const char *error, int64_t now)
     (void)command_failed("an upload failed and is tried again: %s", error);
 }
 
+void progress_stall(void *arg, const struct client_step *step)
+{
+    struct progress *p = arg;
+    bool told = p->stalled;
+    char text[STALL_TEXT_MAX];
+
+    p->stalled = step->stalled != NULL;
+    if (told || !p->stalled)
+        return;
+    progress_end(p);
+    (void)command_failed("waiting for %s: %s", step->store ? step->store : "the store",
+                         stall_text(step->stalled, p->deadline_ns, NULL, text));
+}
+
 void progress_step(void *arg, const struct client_step *step)
 {
     struct progress *p = arg;
@@ -56,6 +72,7 @@ void progress_step(void *arg, const struct client_step *step)
     char files[32] = "";
     unsigned percent = 100;
 
+    progress_stall(p, step);
     print_error(p, step->error, now);
     if (now - p->printed_ns < (p->terminal ? BAR_NS : LINE_NS))
         return;
@@ -76,9 +93,18 @@ void progress_step(void *arg, const struct client_step *step)
 
 void progress_update(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 {
-    const struct client_step step = {.done_bytes = done_bytes, .total_bytes = total_bytes};
+    struct progress *p = arg;
+    struct store_stats s = {0};
 
-    progress_step(arg, &step);
+    if (p->store)
+        store_get_stats(p->store, &s);
+    auto_json json_t *stalled = stall_json(&s.stall);
+    const struct client_step step = {.done_bytes = done_bytes,
+                                     .total_bytes = total_bytes,
+                                     .store = p->store ? p->store->url : NULL,
+                                     .stalled = json_is_object(stalled) ? stalled : NULL};
+
+    progress_step(p, &step);
 }
 
 void progress_end(struct progress *p)

@@ -103,6 +103,7 @@ static int upload(struct recovery *r, struct op *op)
     int err;
 
     progress_init(&progress, "uploading");
+    progress.store = r->store;
     err = cache_flush_path(r->cache, "", CACHE_FLUSH_STAGED, op, progress_update, &progress);
     progress_end(&progress);
     cache_get_stats(r->cache, &s);

@@ -509,10 +509,11 @@ static int finish(struct mount *m)
                  m->request->mountpoint);
     else
         log_warn("unmounted %s; %llu files and %llu operations are not in the store, %llu "
-                 "kept; they stay in %s",
+                 "kept; they stay in %s, and the next mount with that cache or `runfs recover "
+                 "--publish %s` publishes them",
                  m->request->mountpoint, (unsigned long long)s.dirty_files,
                  (unsigned long long)s.pending_ops, (unsigned long long)s.kept_files,
-                 m->cache_dir);
+                 m->cache_dir, m->cache_dir);
     if (!all_stored)
         log_all_left(m);
     control_server_stop(take_ptr(m->control), last);

@@ -2,6 +2,7 @@
 #include "cli/arguments.h"
 #include "cli/client.h"
 #include "cli/progress.h"
+#include "cli/report.h"
 #include "cli/target.h"
 #include "cli/writeback.h"
 #include "common/mem.h"
@@ -111,6 +112,7 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
     if (err)
         return command_failed_by(err, "%s", op.why);
     progress_init(&progress, t->what);
+    progress.deadline_ns = deadline_ns;
     err = t->writes_back ? write_back(&client, &op) : 0;
     bool unseen = err == -EACCES; /* what the daemon has is flushed all the same */
     if (unseen)
@@ -119,9 +121,10 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
         err = client_call(&client, make_request(t, client.rel, op_left_ns(&op)),
                           t->what ? progress_step : NULL, &progress, &op, &answer);
     progress_end(&progress);
+    auto_free char *vain = err ? report_vain(answer, client.mountpoint) : NULL;
     client_close(&client);
     if (err) {
-        (void)command_failed("%s %s: %s", t->cmd, path, op.why);
+        (void)command_failed("%s %s: %s%s", t->cmd, path, op.why, vain ? vain : "");
         return (int)(t->writes_back ? command_exit_code_of_wait(err) : command_exit_code(err));
     }
     int code = report_leftover(path, answer);

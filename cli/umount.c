@@ -13,7 +13,6 @@
 #include "common/mem.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,12 +74,15 @@ static int drain(struct client *c, int64_t timeout_ns)
         (void)json_object_set_new(request, "timeout_ms", json_integer(timeout_ns / NS_PER_MS));
     op_init(&op, OP_FOREVER);
     progress_init(&progress, "uploading");
+    if (timeout_ns != OP_FOREVER)
+        progress.deadline_ns = clock_mono_ns() + timeout_ns;
     err = client_call(c, take_ptr(request), progress_step, &progress, &op, &answer);
     progress_end(&progress);
     if (!err)
         return EXIT_OK;
-    (void)command_failed("%s stays mounted, not everything is in the store: %s", c->mountpoint,
-                         op.why);
+    auto_free char *vain = report_vain(answer, c->mountpoint);
+    (void)command_failed("%s stays mounted, not everything is in the store: %s%s",
+                         c->mountpoint, op.why, vain ? vain : "");
     list_rest(c);
     return (int)command_exit_code_of_wait(err);
 }
@@ -94,37 +96,26 @@ static void await_exit(int pidfd)
         ;
 }
 
-/* Whether the daemon answers in time. */
-static bool answers(const struct client *c, int64_t timeout_ns)
-{
-    int64_t ms = timeout_ns / NS_PER_MS;
-    struct pollfd p = {.fd = c->fd, .events = POLLIN};
-    int n;
-
-    if (timeout_ns == OP_FOREVER)
-        return true;
-    do
-        n = poll(&p, 1, ms < INT_MAX ? (int)ms : INT_MAX);
-    while (n < 0 && errno == EINTR);
-    return n != 0;
-}
-
 /* The daemon uploads what was written since the drain, tells what is left, and exits. It serves
  * as long as the filesystem is mounted anywhere. */
 static int await_end(struct client *c, int pidfd, int64_t timeout_ns)
 {
     auto_json json_t *answer = NULL;
+    struct progress progress;
     struct op op;
     int err;
 
-    if (!answers(c, timeout_ns)) {
+    op_init(&op, timeout_ns);
+    progress_init(&progress, "uploading");
+    progress.deadline_ns = op.deadline_ns;
+    err = client_wait(c, progress_stall, &progress, &op, &answer);
+    progress_end(&progress);
+    if (err == -ETIMEDOUT) {
         (void)command_failed("%s is unmounted, but still in use, by a bind mount or in another "
-                             "namespace, or not done: the daemon goes on",
-                             c->mountpoint);
+                             "namespace, or not done%s: the daemon goes on",
+                             c->mountpoint, progress.stalled ? ", as its store stalls" : "");
         return EXIT_NOT_YET;
     }
-    op_init(&op, OP_FOREVER);
-    err = client_wait(c, &op, &answer);
     await_exit(pidfd);
     if (err)
         return command_failed_by(err, "%s is unmounted, but %s", c->mountpoint, op.why);

@@ -13,6 +13,7 @@ import hashlib
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -25,6 +26,7 @@ import answers
 import disks
 import harness
 from harness import Failure, check, wait_for
+from http_proxy import HttpProxy, storm
 from place import MIB, Place, SmallDisk, content, digest
 
 # ---- the store fails ------------------------------------------------------------------------
@@ -76,6 +78,69 @@ def server_stuck(work, name, options):
         p.proxy.thaw()
         p.proxy.rate(0)
         p.finish()
+
+
+def says(text, *words):
+    for word in words:
+        check(word in text, f"it does not say {word!r}: {text.strip()}")
+
+
+def stalled(mount):
+    return mount.status()["stalled"]
+
+
+def store_hangs(work, name, options):
+    """A server that is stopped: status, metrics, the log and who waits tell of it; and that it is over."""
+    with Place(work, name, options) as p:
+        p.write("precious", 100_000)
+        p.mount.flush(60)
+        check(stalled(p.mount) is None, f"status of an idle mount: {stalled(p.mount)}")
+        work.gateway.process.send_signal(signal.SIGSTOP)
+        try:
+            p.write("owed", 100_000)
+            done = p.mount.run("flush", p.mount.mountpoint, "--timeout", "8", seconds=30)
+            says(done.stdout, f"waiting for s3://bucket/{name}: no answer for", "; retried until ",
+                 f"in the cache {p.cache}", "runfs status --files", ": owed")
+            says(p.mount.run("status", p.mount.mountpoint, seconds=30).stdout, "stalled       changes: no answer for")
+            done = p.mount.try_umount(1, 60)
+            says(done.stdout, f"waiting for s3://bucket/{name}: no answer for", "stays mounted", ": owed")
+            told = stalled(p.mount)
+            check(told["what"] == "changes" and told["since_seconds"] >= 5, f"status: {told}")
+            with open(p.path(".runfs/metrics")) as f:
+                says(f.read(), "\nrunfs_store_stalled_seconds ")
+            check("uploads and other changes: no answer for" in p.log(), "the log does not tell that it began")
+        finally:
+            work.gateway.process.send_signal(signal.SIGCONT)
+        p.mount.flush(120)
+        check(stalled(p.mount) is None, f"status after the stall: {stalled(p.mount)}")
+        wait_for("the log tells that it is over", lambda: "the stall is over after" in p.log(), 10)
+        p.finish()
+
+
+def store_refuses(work, name, options):
+    """A server that answers 503 to all changes, and writers that a full cache holds meanwhile."""
+    with HttpProxy(work.gateway.port) as proxy:
+        cache = work.path(f"cache-{name}")
+        m = work.mount(name, ("cache_size=16777216", *options), name=f"mnt-{name}", cache=cache,
+                       endpoint=proxy.endpoint).start()
+        proxy.rule(answers.CHANGES, storm())
+        for i in range(6):
+            with open(os.path.join(m.mountpoint, f"f{i}"), "wb") as f:
+                f.write(content(f"f{i}", 2 * MIB))
+        held = subprocess.Popen(["dd", "if=/dev/zero", "bs=1M", "count=8", f"of={m.mountpoint}/next"],
+                                stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            done = m.run("flush", m.mountpoint, "--timeout", "8", seconds=60)
+            says(done.stdout, f"waiting for s3://bucket/{name}: no success for", "SlowDown",
+                 f"in the cache {cache}", "runfs status --files", " and ")
+            wait_for("status counts who waits", lambda: m.status()["cache"]["waiting_writers"] == 1, 20)
+            wait_for("the log tells of who waits", lambda: "1 writers wait, as it is full" in m.log_tail(20000), 20)
+            says(m.log_tail(20000), "and the store stalls")
+        finally:
+            proxy.clear()
+            held.wait(60)
+        check(held.returncode == 0, "the writer got an error")
+        m.umount(120)
 
 
 def connections_cut(work, name, options):
@@ -652,7 +717,7 @@ def disk_filled_by_others(work, name, options):
             p.finish()
 
 
-CASES = [server_stopped, server_stuck, connections_cut, umount_without_server, machine_rebooted,
+CASES = [server_stopped, server_stuck, store_hangs, store_refuses, connections_cut, umount_without_server, machine_rebooted,
          ended_and_rebooted, half_files,
          upload_resumed, upload_of_changed_file, killed_around_parts, killed_around_copies,
          damaged_at_the_server, small_cache_many_files, small_cache_one_file, disk_full_store_down, disk_full_store_up,
