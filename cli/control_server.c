@@ -109,11 +109,18 @@ static int handle_status(struct connection *c, const json_t *request)
     return control_send(c->fd, answer);
 }
 
-/* What is left below a path after it was flushed. */
+/* What is left below a path after it was flushed, of each kind a few by name. */
 struct leftover {
     const char *path;
-    unsigned staged, kept;
+    json_int_t staged, kept;
+    json_t *staged_names, *kept_names;
 };
+
+static void count_named(json_int_t *n, json_t *names, const char *path)
+{
+    if ((*n)++ < LEFT_NAMED)
+        (void)json_array_append_new(names, control_text(path));
+}
 
 static int count_leftover(void *arg, const struct cache_pending *p)
 {
@@ -121,19 +128,24 @@ static int count_leftover(void *arg, const struct cache_pending *p)
 
     if (!path_below(l->path, p->path))
         return 0;
-    l->staged += strcmp(p->state, "staged") == 0;
-    l->kept += strcmp(p->kind, "kept") == 0;
+    if (strcmp(p->state, "staged") == 0)
+        count_named(&l->staged, l->staged_names, p->path);
+    if (strcmp(p->kind, "kept") == 0)
+        count_named(&l->kept, l->kept_names, p->path);
     return 0;
 }
 
 static int answer_flushed(struct connection *c, const char *path)
 {
-    struct leftover l = {.path = path};
+    struct leftover l = {
+        .path = path, .staged_names = json_array(), .kept_names = json_array()};
     auto_json json_t *answer = NULL;
 
     cache_each_pending(c->server->cache, count_leftover, &l);
     answer =
-        json_pack("{s:b, s:i, s:i}", "ok", 1, "staged", (int)l.staged, "kept", (int)l.kept);
+        json_pack("{s:b, s:I, s:o, s:I, s:o, s:o}", "ok", 1, "staged", l.staged, "staged_names",
+                  l.staged_names, "kept", l.kept, "kept_names", l.kept_names, "cache_dir",
+                  control_text(status_doc_cache_dir(c->server->status)));
     return control_send(c->fd, answer);
 }
 
@@ -150,8 +162,7 @@ static int add_left(void *arg, const struct cache_pending *p)
 
     if (!path_below(l->path, p->path) && !(p->path2 && path_below(l->path, p->path2)))
         return 0;
-    if (l->files++ < LEFT_NAMED)
-        (void)json_array_append_new(l->names, control_text(p->path));
+    count_named(&l->files, l->names, p->path);
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/stall_doc.h"
 #include "common/buf.h"
+#include "common/mem.h"
 #include "common/units.h"
 
 #include <inttypes.h>
@@ -140,18 +141,19 @@ void report_files(const json_t *status)
         (void)printf("... and more\n");
 }
 
-/* "a, b, c and 4 more" */
-static void add_names(struct buf *text, const json_t *names, uint64_t left)
+char *report_names(const json_t *answer, const char *field, uint64_t n)
 {
-    const json_t *name;
+    const json_t *names = json_object_get(answer, field), *name;
+    struct buf text = BUF_INIT(REPORT_VAIN_MAX);
     size_t i;
 
     json_array_foreach(names, i, name)
     {
-        (void)buf_addf(text, "%s%s", i ? ", " : "", json_string_value(name));
+        (void)buf_addf(&text, "%s%s", i ? ", " : "", json_string_value(name));
     }
-    if (left > i)
-        (void)buf_addf(text, " and %" PRIu64 " more", left - i);
+    if (n > i)
+        (void)buf_addf(&text, " and %" PRIu64 " more", n - i);
+    return buf_take(&text);
 }
 
 char *report_vain(const json_t *answer, const char *mountpoint)
@@ -159,6 +161,7 @@ char *report_vain(const json_t *answer, const char *mountpoint)
     const json_t *stalled = json_object_get(answer, "stalled");
     const char *said = text_of(answer, "error"), *cache_dir = text_of(answer, "cache_dir");
     uint64_t left = number_of(answer, "left");
+    auto_free char *names = report_names(answer, "names", left);
     struct buf text = BUF_INIT(REPORT_VAIN_MAX);
     char words[STALL_TEXT_MAX];
 
@@ -168,9 +171,8 @@ char *report_vain(const json_t *answer, const char *mountpoint)
     if (left) {
         (void)buf_addf(&text,
                        "; what is left is in the cache %s, and tried again while it is mounted "
-                       "(see `runfs status --files %s`): ",
-                       cache_dir, mountpoint ? mountpoint : cache_dir);
-        add_names(&text, json_object_get(answer, "names"), left);
+                       "(see `runfs status --files %s`): %s",
+                       cache_dir, mountpoint ? mountpoint : cache_dir, names ? names : "");
     }
     return text.len ? buf_take(&text) : NULL;
 }

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,17 +43,21 @@ static json_t *make_request(const struct transfer *t, const char *rel, int64_t l
 /* A flush that succeeded may have left things that it must not publish by itself. */
 static int report_leftover(const char *path, const json_t *answer)
 {
-    int staged = (int)json_integer_value(json_object_get(answer, "staged"));
-    int kept = (int)json_integer_value(json_object_get(answer, "kept"));
+    uint64_t staged = (uint64_t)json_integer_value(json_object_get(answer, "staged"));
+    uint64_t kept = (uint64_t)json_integer_value(json_object_get(answer, "kept"));
+    auto_free char *staged_names = report_names(answer, "staged_names", staged);
+    auto_free char *kept_names = report_names(answer, "kept_names", kept);
+    const char *cache_dir = json_string_value(json_object_get(answer, "cache_dir"));
 
     if (staged)
-        (void)command_failed("%s: %d under staging names wait for their rename (--staged "
-                             "publishes them as they are)",
-                             path, staged);
+        (void)command_failed("%s: %" PRIu64 " under staging names wait for their rename "
+                             "(--staged publishes them as they are): %s",
+                             path, staged, staged_names ? staged_names : "");
     if (kept)
-        (void)command_failed("%s: %d kept in the cache, not published (see `runfs status "
-                             "--files`)",
-                             path, kept);
+        (void)command_failed("%s: %" PRIu64 " kept in the cache %s, not published (see `runfs "
+                             "status --files`): %s",
+                             path, kept, cache_dir ? cache_dir : "",
+                             kept_names ? kept_names : "");
     return staged || kept ? EXIT_NOT_YET : EXIT_OK;
 }
 

@@ -538,6 +538,7 @@ test_flush_of_staging_names() {
     mount_here || return 1
     echo 1 >"$d/mnt/model.tmp"
     refused 3 'wait for their rename' "$runfs" flush "$d/mnt" || return 1
+    grep -q ': model.tmp$' "$work/err" || say "which? $(cat "$work/err")" || return 1
     [ ! -e "$d/store/model.tmp" ] || say 'it was published' || return 1
     try "$runfs" flush --staged "$d/mnt"
     expect_code 0 && grep -qx 1 "$d/store/model.tmp" && umount_here
