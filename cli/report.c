@@ -1,7 +1,6 @@
 /* From the status document to lines. */
 #include "cli/report.h"
 
-#include "cli/command.h"
 #include "cli/stall_doc.h"
 #include "common/buf.h"
 #include "common/mem.h"
@@ -175,4 +174,13 @@ char *report_vain(const json_t *answer, const char *mountpoint)
                        cache_dir, mountpoint ? mountpoint : cache_dir, names ? names : "");
     }
     return text.len ? buf_take(&text) : NULL;
+}
+
+enum exit_code report_vain_code(int err, const json_t *answer)
+{
+    enum exit_code code = command_exit_code_of_wait(err);
+
+    return code == EXIT_NOT_YET && stall_is_unreachable(json_object_get(answer, "stalled"))
+               ? EXIT_NETWORK
+               : code;
 }

@@ -2,6 +2,8 @@
 #ifndef RUNFS_CLI_REPORT_H
 #define RUNFS_CLI_REPORT_H
 
+#include "cli/command.h"
+
 #include <jansson.h>
 #include <stdint.h>
 
@@ -17,5 +19,8 @@ char *report_names(const json_t *answer, const char *field, uint64_t n);
  * left, where that is and what to do. Of the answer to a flush or fetch that failed (NULL: none
  * came). `mountpoint` may be NULL. Heap; NULL: there is nothing to say. */
 char *report_vain(const json_t *answer, const char *mountpoint);
+/* The exit code for the same answer, which failed with `err`: not yet, where the store is only
+ * slow or refuses; network where no request ever reached it. */
+enum exit_code report_vain_code(int err, const json_t *answer);
 
 #endif

@@ -130,7 +130,7 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
     client_close(&client);
     if (err) {
         (void)command_failed("%s %s: %s%s", t->cmd, path, op.why, vain ? vain : "");
-        return (int)(t->writes_back ? command_exit_code_of_wait(err) : command_exit_code(err));
+        return (int)(t->writes_back ? report_vain_code(err, answer) : command_exit_code(err));
     }
     int code = report_leftover(path, answer);
     return unseen ? EXIT_REFUSED : code;

@@ -84,7 +84,7 @@ static int drain(struct client *c, int64_t timeout_ns)
     (void)command_failed("%s stays mounted, not everything is in the store: %s%s",
                          c->mountpoint, op.why, vain ? vain : "");
     list_rest(c);
-    return (int)command_exit_code_of_wait(err);
+    return (int)report_vain_code(err, answer);
 }
 
 /* Until the process is gone, and with it its lock on the cache. */
@@ -121,8 +121,10 @@ static int await_end(struct client *c, int pidfd, int64_t timeout_ns)
         return command_failed_by(err, "%s is unmounted, but %s", c->mountpoint, op.why);
     if (json_is_true(json_object_get(answer, "clean")))
         return EXIT_OK;
-    (void)command_failed("%s is unmounted; this is in the cache and not in the store:",
-                         c->mountpoint);
+    const char *cache_dir = json_string_value(json_object_get(answer, "cache_dir"));
+    (void)command_failed("%s is unmounted; this is in the cache %s and not in the store (the "
+                         "next mount with it publishes it, or `runfs recover`):",
+                         c->mountpoint, cache_dir ? cache_dir : "");
     report_files(answer);
     return EXIT_NOT_YET;
 }

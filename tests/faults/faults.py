@@ -99,6 +99,7 @@ def store_hangs(work, name, options):
         try:
             p.write("owed", 100_000)
             done = p.mount.run("flush", p.mount.mountpoint, "--timeout", "8", seconds=30)
+            check(done.returncode == 3, f"runfs flush: exit {done.returncode} when its time is over")
             says(done.stdout, f"waiting for s3://bucket/{name}: no answer for", "; retried until ",
                  f"in the cache {p.cache}", "runfs status --files", ": owed")
             says(p.mount.run("status", p.mount.mountpoint, seconds=30).stdout, "stalled       changes: no answer for")
@@ -182,6 +183,8 @@ def umount_without_server(work, name, options):
         check(done.returncode != 0, "runfs umount: exit 0 although nothing was published")
         missing = [f"owed-{i}" for i in range(5) if f"owed-{i}" not in done.stdout]
         check(not missing, f"runfs umount does not name {missing}: {done.stdout.strip()}")
+        done = p.mount.run("flush", p.mount.mountpoint, "--timeout", "6", seconds=60)
+        check(done.returncode == 7, f"runfs flush: exit {done.returncode} although nobody listens there")
         p.mount.kill()
         listed = p.mount.run("recover", p.cache, "--list", seconds=60).stdout
         check(all(f"owed-{i}" in listed for i in range(5)), f"runfs recover --list: {listed.strip()}")

@@ -196,11 +196,15 @@ START_TEST(a_flush_tells_of_a_stall)
     ck_assert_str_eq(json_string_value(json_object_get(stalled, "what")), "changes");
     ck_assert(json_is_null(json_object_get(stalled, "retried_until")));
     ck_assert_str_eq(json_string_value(json_object_get(answer, "store")), "s3://b");
+    ck_assert_int_eq(report_vain_code(-ETIMEDOUT, answer), EXIT_NOT_YET);
     auto_free char *vain = report_vain(answer, "/mnt");
     ck_assert_ptr_nonnull(vain);
     ck_assert_ptr_nonnull(strstr(vain, "last: 503 Slow"));
     ck_assert_ptr_nonnull(strstr(vain, "in the cache /cache"));
     ck_assert_ptr_nonnull(strstr(vain, "`runfs status --files /mnt`): precious"));
+    (void)json_object_set_new(json_object_get(answer, "stalled"), "errno",
+                              json_string("ECONNREFUSED"));
+    ck_assert_int_eq(report_vain_code(-ETIMEDOUT, answer), EXIT_NETWORK);
     json_decref(answer);
     atomic_store(&refusing, false);
     ck_assert_int_eq(driven_flush(&g.d), 0);
