@@ -1,6 +1,7 @@
 /* Reading and writing the text of an attribute index; see attr_index.h. */
 #include "cache/attr_index.h"
 
+#include "cache/acl.h"
 #include "cache/xattr_set.h"
 #include "common/crc32c.h"
 #include "common/mem.h"
@@ -118,14 +119,15 @@ static bool marker_attrs_fit(const struct attrs *a)
     return !(a->has & ATTR_XATTRS) || (a->xattrs && strlen(a->xattrs) <= XATTRS_MAX);
 }
 
-static int is_no_user_xattr(void *arg, const char *name)
+static int is_strange(void *arg, const char *name)
 {
     (void)arg;
-    return strncmp(name, "user.", 5) != 0;
+    return strncmp(name, "user.", 5) != 0 && !acl_is_name(name);
 }
 
-/* Whoever writes the index need not be one who may write the object. What would give rights, or
- * lead elsewhere, only the object itself says: set-id bits, ACLs, links, devices. */
+/* Whoever writes the index need not be one who may write the object. What would lead elsewhere,
+ * or give rights that no open() asks for, only the object itself says: links, devices, set-id
+ * bits. (Modes, owners and ACLs: attrs_confirm_locked().) */
 static bool may_be_said(const struct attrs *a)
 {
     uint32_t type = a->has & ATTR_MODE ? a->mode & S_IFMT : 0;
@@ -134,7 +136,7 @@ static bool may_be_said(const struct attrs *a)
         return false;
     if (type && type != S_IFREG && type != S_IFDIR)
         return false;
-    return !(a->has & ATTR_XATTRS) || xattr_set_each(a->xattrs, is_no_user_xattr, NULL) == 0;
+    return !(a->has & ATTR_XATTRS) || xattr_set_each(a->xattrs, is_strange, NULL) == 0;
 }
 
 int index_add(struct index *x, const char *name, const struct object *obj,

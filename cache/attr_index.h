@@ -39,7 +39,7 @@ int index_key(const char *dir, char ret[INDEX_KEY_MAX]);
 void index_release(struct index *x);
 struct index_entry *index_find(const struct index *x, const char *name);
 /* Adds a file. 0, -ENOMEM, -EEXIST, -EPERM for attributes that only the object itself says
- * (set-id bits, ACLs, symlinks, devices), or -E2BIG when no index may hold more, or the
+ * (set-id bits, symlinks, devices), or -E2BIG when no index may hold more, or the
  * attributes are none at all. */
 int index_add(struct index *x, const char *name, const struct object *obj,
               const struct attrs *attrs);

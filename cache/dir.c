@@ -4,7 +4,6 @@
  * What the store says never overrides what was done here: an entry that is ours (dirty,
  * renamed, open for writing) or that changed after the question was asked is left alone, and a
  * key that an intention is about to remove stays hidden. */
-#include "cache/acl.h"
 #include "cache/listing.h"
 
 #include "common/log.h"
@@ -826,27 +825,27 @@ static bool excuse_attrs_locked(struct node *n)
     return true;
 }
 
-/* What decides whom the kernel lets in. */
+/* What decides whom the kernel lets in, where it is hearsay. */
 struct rights {
     uint32_t mode, uid, gid;
-    bool hearsay, acl;
+    bool hearsay;
+    char *xattrs; /* ACLs are among them */
 };
 
 static struct rights rights_of(const struct node *n)
 {
     return (struct rights){n->mode, n->uid, n->gid, n->flags & NODE_ATTRS_HEARSAY,
-                           n->xattrs && strstr(n->xattrs, ACL_ACCESS)};
+                           n->flags & NODE_ATTRS_HEARSAY ? strdup(n->xattrs ? n->xattrs : "")
+                                                         : NULL};
 }
 
 /* An index had told other rights than the object has: who waits was let in by them, and has to
- * come again. (No index tells of an ACL.) */
+ * come again. */
 static bool were_wrong(const struct rights *before, const struct node *n)
 {
-    const struct rights now = rights_of(n);
-
-    return before->hearsay && !now.hearsay &&
-           (now.mode != before->mode || now.uid != before->uid || now.gid != before->gid ||
-            now.acl);
+    return before->hearsay && !(n->flags & NODE_ATTRS_HEARSAY) &&
+           (n->mode != before->mode || n->uid != before->uid || n->gid != before->gid ||
+            !before->xattrs || strcmp(before->xattrs, n->xattrs ? n->xattrs : "") != 0);
 }
 
 static void run_asking(struct task *task)
@@ -901,6 +900,7 @@ static void run_asking(struct task *task)
     HASH_DEL(c->askings, a);
     node_unref_locked(c, n);
     mutex_unlock(&c->lock);
+    free(before.xattrs);
     free(a);
 }
 

@@ -219,7 +219,7 @@ START_TEST(only_the_object_gives_rights)
         {.has = ATTR_XATTRS, .xattrs = (char *)"{\"security.capability\":\"AAEC\"}"},
         {.has = ATTR_XATTRS,
          .xattrs = (char *)"{\"user.a\":\"\",\"\\u0074rusted.x\":\"AAEC\"}"},
-        {.has = ATTR_XATTRS, .xattrs = (char *)"{\"system.posix_acl_access\":\"AAEC\"}"},
+        {.has = ATTR_XATTRS, .xattrs = (char *)"{\"system.x\":\"AAEC\"}"},
     };
     static const char lines[] = "=d\n1 0 =e 1 104755 0 0 0 0 = = =set-id\n"
                                 "1 0 =e 11 120777 0 0 0 0 =/etc/passwd = =link\n"

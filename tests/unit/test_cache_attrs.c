@@ -493,6 +493,42 @@ START_TEST(an_index_gives_no_rights)
 }
 END_TEST
 
+/* Neither does an ACL that it tells. */
+START_TEST(an_index_gives_no_acl)
+{
+    auto_buf struct buf text = BUF_INIT(INDEX_BYTES_MAX);
+    struct attrs wrong = {.has = ATTR_MODE | ATTR_XATTRS,
+                          .mode = S_IFREG,
+                          .xattrs = (char *)"{\"system.posix_acl_access\":\"AAEC\"}"};
+    struct index x = {0};
+    struct object obj;
+    struct driven d;
+    struct stat st;
+    struct op op;
+
+    place(&d);
+    d.config.shared = d.config.acl = true;
+    store_files(&d, 20);
+    op_init(&op, 10 * NS_PER_SEC);
+    for (int i = 0; i < 20; i++) {
+        ck_assert_int_eq(store_stat(d.store->next, &op, name_of(i), &obj), 0);
+        wrong.mode = obj.attrs.mode;
+        ck_assert_int_eq(index_add(&x, name_of(i) + 4, &obj, &wrong), 0);
+        object_release(&obj);
+    }
+    ck_assert_int_eq(index_format(&x, "dir", &text), 0);
+    index_release(&x);
+    put_anything(d.store->next, index_of_dir("dir"), &text);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_stat(&d, name_of(1), &st), 0);
+    ck_assert_uint_eq(atomic_load(&seen.files), 0);
+    ck_assert_int_eq(driven_chmod(&d, name_of(1), 0700), -ESTALE);
+    ck_assert_int_eq(driven_chmod(&d, name_of(1), 0700), 0);
+    ck_assert_uint_eq(atomic_load(&seen.files), 1);
+    driven_release(&d);
+}
+END_TEST
+
 /* Where nobody else comes in it is good enough. */
 START_TEST(an_index_of_ones_own_costs_nothing)
 {
@@ -703,6 +739,7 @@ int main(void)
     tcase_add_test(t, an_index_is_believed_where_it_fits);
     tcase_add_test(t, no_store_gives_security_attributes);
     tcase_add_test(t, an_index_gives_no_rights);
+    tcase_add_test(t, an_index_gives_no_acl);
     tcase_add_test(t, an_index_of_ones_own_costs_nothing);
     tcase_add_loop_test(t, what_is_no_index_is_asked_and_replaced, 0, 3);
     tcase_add_test(t, two_writers_lose_nothing);
