@@ -259,6 +259,10 @@ void cache_note_mapped(struct cache *c, struct handle *h);
  * node's change it may not know yet. */
 ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t len,
                     uint64_t off, bool append, struct waiter *w);
+/* One that parked, and was answered with `err` instead of waiting: as if the cache had had no
+ * room for it. */
+void cache_write_refused(struct cache *c, struct handle *h, uint64_t off, int err);
+/* Allocates as cache_write() writes: parks, or fails, where the bytes would find no room. */
 int cache_fallocate(struct cache *c, struct handle *h, int mode, uint64_t off, uint64_t len,
                     struct waiter *w);
 ssize_t cache_copy_file_range(struct cache *c, struct handle *in, uint64_t off_in,

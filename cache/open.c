@@ -811,6 +811,15 @@ ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t l
     return r < 0 ? r : done;
 }
 
+void cache_write_refused(struct cache *c, struct handle *h, uint64_t off, int err)
+{
+    mutex_lock(&c->lock);
+    bool partial = h->node->file->state == FILE_PARTIAL; /* the store has all that it holds */
+    mutex_unlock(&c->lock);
+    if (!partial)
+        (void)write_failed(c, h->node, off, err, false);
+}
+
 void cache_note_mapped(struct cache *c, struct handle *h)
 {
     struct file *f = h->node->file;

@@ -147,6 +147,7 @@ int fs_new(const struct fs_config *config, struct op *op, struct fs **ret)
     mutex_init(&fs->parked.lock);
     cond_init(&fs->parked.changed);
     await_init(&fs->awaiting);
+    kept_init(&fs->kept);
     notify_init(&fs->notify_nodes);
     notify_init(&fs->notify_entries);
     backings_init(&fs->backings);
@@ -178,6 +179,7 @@ void fs_free(struct fs *fs)
     await_destroy(&fs->awaiting);
     (void)pthread_cond_destroy(&fs->parked.changed);
     mutex_destroy(&fs->parked.lock);
+    kept_destroy(&fs->kept);
     mutex_destroy(&fs->files_lock);
     free((char *)fs->config.mountpoint);
     free((char *)fs->config.fsname);

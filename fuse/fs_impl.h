@@ -5,6 +5,7 @@
 #include "fuse/await.h"
 #include "fuse/backing.h"
 #include "fuse/fs.h"
+#include "fuse/kept.h"
 #include "fuse/lowlevel.h"
 #include "fuse/notify.h"
 #include "fuse/pending.h"
@@ -40,6 +41,7 @@ struct fs {
 
     struct parked_list parked;
     struct await_list awaiting;
+    struct kept kept;
     struct notify_queue notify_nodes, notify_entries;
     struct backings backings;
 

@@ -102,6 +102,12 @@ static int run_write(struct pending *p)
     return 0;
 }
 
+/* What the program believes to have written may not go up without this. */
+static void write_refused(struct pending *p, int err)
+{
+    cache_write_refused(p->fs->cache, p->file->handle, p->off, err);
+}
+
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
               struct fuse_file_info *fi)
 {
@@ -114,6 +120,8 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off
         cache_note_mapped(p->fs->cache, p->file->handle);
     p->data = data;
     p->size = size;
+    p->must_keep = fi->writepage;
+    p->refused = write_refused;
     p->off = (uint64_t)off;
     /* As fcntl() has it by now. A page that was mapped goes back to its place. */
     p->flags = fi->writepage ? 0 : (unsigned)fi->flags;

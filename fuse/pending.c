@@ -141,6 +141,9 @@ static int keep_arguments(struct pending *p)
 
     if (len + len2 + len_data == 0)
         return 0;
+    p->keeps_data = len_data && kept_take(&p->fs->kept, p->uid, len_data, p->must_keep);
+    if (len_data && !p->keeps_data)
+        return -ENOSPC;
     char *at = p->kept = malloc(len + len2 + len_data);
     if (!at)
         return -ENOMEM;
@@ -153,12 +156,14 @@ static int keep_arguments(struct pending *p)
     return 0;
 }
 
-/* After CACHE_PARKED. Whether it was woken already and this thread has to go on with it; if
- * not, it is no longer this thread's. */
+/* After CACHE_PARKED. Whether it was woken already, or waits in vain, and this thread has to go
+ * on with it; if not, it is no longer this thread's. */
 static bool park(struct pending *p)
 {
     if (!p->listed) {
         p->keep_err = keep_arguments(p);
+        if (p->keep_err && cache_cancel(p->fs->cache, &p->waiter))
+            return true;
         list_add(&p->fs->parked, p);
         fuse_req_interrupt_func(p->req, on_interrupt, p);
     }
@@ -168,6 +173,9 @@ static bool park(struct pending *p)
 /* Before any answer: from here on nobody else knows the request. */
 static void settle(struct pending *p)
 {
+    if (p->keeps_data)
+        kept_give(&p->fs->kept, p->uid, p->size);
+    p->keeps_data = false;
     if (!p->listed)
         return;
     /* Waits for an on_interrupt() that runs. */
@@ -191,6 +199,8 @@ static void go_on(struct pending *p)
 
     if (r < 0 && p->made) /* also when a waker said so, and run() was not called again */
         cache_forget(p->fs->cache, p->made, 1);
+    if (p->keep_err && p->refused)
+        p->refused(p, p->keep_err);
     if (r < 0 || r == CACHE_DONE) {
         settle(p);
         (void)fuse_reply_err(p->req, r < 0 ? -r : 0);
@@ -220,6 +230,7 @@ struct pending *pending_new(fuse_req_t req, int (*run)(struct pending *p),
     p->waiter.wake = pending_wake;
     p->fs = fs_of(req);
     p->req = req;
+    p->uid = fuse_req_ctx(req)->uid;
     p->run = run;
     if (fi) {
         p->fi = *fi;

@@ -18,15 +18,19 @@ struct open_file;
 struct pending {
     struct waiter waiter;
     struct fs *fs;
-    fuse_req_t req;
+    fuse_req_t req; /* gone with the answer */
+    uid_t uid;      /* whose it is */
 
     /* Makes the calls to the cache. CACHE_PARKED, a negative errno to be answered, or 0 when it
      * has answered through one of the functions below. Runs again after a wake. */
     int (*run)(struct pending *p);
 
     atomic_int state;
-    int err;                 /* what the waker said */
-    int keep_err;            /* parking could not copy the arguments */
+    int err;         /* what the waker said */
+    int keep_err;    /* what parking could not keep, or has no node: answered at once */
+    bool keeps_data; /* counted in fs.kept */
+    bool must_keep;  /* ... whatever is there already */
+    void (*refused)(struct pending *p, int err); /* its data could not be kept; may be NULL */
     bool listed;             /* in parked_list; has been parked at least once */
     atomic_bool interrupted; /* the caller got a signal, or could end without our being told */
     struct pending *prev, *next;

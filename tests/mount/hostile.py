@@ -3,10 +3,12 @@ docs/format.md, section 8. A server in memory has every key that S3 allows, vers
 takes; a watcher sees whether anything beside cache and mountpoint is touched."""
 
 import datetime
+import errno
 import hashlib
 import hmac
 import http.client
 import os
+import threading
 import time
 import urllib.parse
 
@@ -181,7 +183,6 @@ def _difference(got, expected):
 
 
 def _errno(function, *arguments):
-    import errno
     try:
         function(*arguments)
     except OSError as e:
@@ -373,6 +374,46 @@ def keys_that_are_too_long(work, mode):
 
 # ---- a real server ----
 
+def writes_that_wait(work, mode):
+    """A full cache keeps the writes that wait for room, up to a bound: no more memory than that,
+    and ENOSPC for the others. What waits goes on when there is room."""
+    place = Place(work, f"waiting-{mode}")
+    mount = place.mount(options=["cache_size=4M", "store_timeout=60s"]).start()
+    writers, buffer, results = 320, bytes(1 << 20), {}
+    names = [f"{mount.mountpoint}/w{i}" for i in range(writers)]
+    files = [os.open(name, os.O_CREAT | os.O_WRONLY) for name in names]
+    place.server.silent = b"p/full"
+    with open(f"{mount.mountpoint}/full", "wb") as f:
+        f.write(buffer * 8)
+
+    def write(name, fd):
+        try:
+            results[name] = os.write(fd, buffer)
+        except OSError as e:
+            results[name] = e.errno
+
+    def refused():
+        return [name for name, r in list(results.items()) if r == errno.ENOSPC]
+
+    threads = [threading.Thread(target=write, args=args) for args in zip(names, files)]
+    for thread in threads:
+        thread.start()
+    wait_for("writers that are refused", lambda: len(refused()) >= writers - 257, 30)
+    check(len(refused()) < writers - 128, f"{len(refused())} of {writers} were refused")
+    place.server.silent = None
+    for thread in threads:
+        thread.join(60)
+    for name, fd in zip(names, files):
+        told = _errno(os.close, fd)
+        check(told is None or name in refused(), f"close of {name}: {told}")
+    check(set(results.values()) == {errno.ENOSPC, len(buffer)}, f"results: {set(results.values())}")
+    check("more of his fail with ENOSPC" in mount.log_tail(10**6), "the log says nothing")
+    for name in refused(): # what is cut off is not published
+        os.unlink(name)
+    mount.umount()
+    check(len(place.stored()) == 1 + writers - len(refused()), f"stored: {len(place.stored())}")
+
+
 def sign_and_put(gateway, key, body):
     """PUT of any key, signed as AWS says, by nothing of ours."""
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
@@ -424,5 +465,5 @@ def at_a_real_server(work, mode):
 
 
 CASES = [the_watcher_sees, every_name, objects_beside_directories, keys_that_do_not_belong, long_names_and_attributes,
-         names_too_long_for_the_store, keys_that_are_too_long]
+         names_too_long_for_the_store, keys_that_are_too_long, writes_that_wait]
 REAL_CASES = [at_a_real_server]

@@ -1,0 +1,32 @@
+/* How many bytes of requests that wait are kept in memory. A write that finds no room in the
+ * cache, or waits for the rest of its file, is copied out of the request's buffer: the kernel
+ * has handed it over, and can't take it back. So that the writes of many threads do not fill
+ * the memory they have a bound together, and each user has one: half of what the others leave.
+ */
+#ifndef RUNFS_FUSE_KEPT_H
+#define RUNFS_FUSE_KEPT_H
+
+#include "common/lock.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define KEPT_MAX   (UINT64_C(512) << 20)
+#define KEPT_USERS 64 /* users whose numbers are equal modulo this share one bound */
+
+struct kept {
+    struct mutex lock;
+    uint64_t bytes, of[KEPT_USERS];
+    bool told; /* the log says that it was reached */
+};
+
+void kept_init(struct kept *k);
+void kept_destroy(struct kept *k);
+/* Whether so many bytes more may be kept for the user; then they are counted. `must`: what the
+ * kernel would lose otherwise (pages of a mapping), and bounds by itself, is always kept. */
+bool kept_take(struct kept *k, uid_t uid, uint64_t bytes, bool must);
+void kept_give(struct kept *k, uid_t uid, uint64_t bytes);
+uint64_t kept_bytes(struct kept *k);
+
+#endif
