@@ -40,7 +40,7 @@ struct node *node_make_locked(struct cache *c, const struct making *m, const cha
     n->gid = inherit ? m->parent->gid : m->cred->gid;
     if (inherit && S_ISDIR(n->mode))
         n->mode |= S_ISGID;
-    n->rdev = m->rdev;
+    n->rdev = (uint32_t)m->rdev;
     n->ino = ino_fresh(c, path);
     n->birth = seq_next_locked(c);
     n->flags = NODE_ATTRS_KNOWN;

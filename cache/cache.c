@@ -308,7 +308,8 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
     if (r < 0)
         return r;
     c->uploading = calloc(c->config.upload_jobs + 1, sizeof(struct node *));
-    r = c->uploading ? make_root(c) : -ENOMEM;
+    c->ids = ids_new();
+    r = c->uploading && c->ids ? make_root(c) : -ENOMEM;
     if (r < 0)
         return op_fail(op, r, "out of memory");
     /* Chores run from recovery on. */
@@ -512,6 +513,7 @@ void cache_free(struct cache *c)
     stop_threads(c);
     wait_stop(c);
     free_tree(c);
+    ids_free(c->ids);
     pool_free(c->chores);
     index_tree_free(c);
     pins_free(c);

@@ -138,6 +138,11 @@ struct node *cache_root(struct cache *c);
 int cache_lookup(struct cache *c, struct node *parent, const char *name, struct waiter *w,
                  struct node **ret, struct stat *st);
 void cache_forget(struct cache *c, struct node *node, uint64_t nlookup);
+/* The number of a node that the frontend holds a lookup of: no other one has, or had it, and
+ * it says nothing of where the node is. Not below 16. */
+uint64_t cache_node_id(struct cache *c, const struct node *node);
+/* The node of such a number; NULL: there is none. */
+struct node *cache_node(struct cache *c, uint64_t id);
 /* The path below the root, "" for it; heap. For messages. NULL without memory. */
 char *cache_path(struct cache *c, struct node *node);
 /* Finds a path below the root as lookups would, without parking; blocks until op's deadline. */

@@ -33,7 +33,7 @@
 #include "common/table.h"
 
 /* What a known name of some 16 bytes takes in memory, with its share of the directory. */
-#define NODE_BYTES 336
+#define NODE_BYTES 352
 
 struct waitq {
     struct waiter *head, **tail;
@@ -277,7 +277,8 @@ struct node {
     uint16_t mode;    /* as st_mode */
     uint8_t sum_kind; /* enum checksum_kind */
     uint32_t uid, gid, nlink;
-    uint64_t rdev;
+    uint32_t rdev; /* as the kernel and FUSE have it */
+    uint32_t slot; /* constant; where cache.ids has it */
     uint64_t size;
     int64_t mtime_ns, ctime_ns, atime_ns;
     uint64_t sum_value; /* of the store's version, as last told */
@@ -395,6 +396,7 @@ struct cache {
     uint64_t seq;     /* last given */
     uint64_t next_id; /* names in incoming/ and orphans/ */
     uint64_t nodes;
+    struct ids *ids;
     struct file *dirty; /* by first_seq */
     struct node *dirty_dirs;
     struct node *index_dirs;       /* whose attribute index lacks something */
@@ -503,6 +505,14 @@ uint64_t seq_next_locked(struct cache *c);
 /* The last one given, with the removals that what has it may turn into; never 0. */
 uint64_t seq_now_locked(struct cache *c);
 struct node *node_new(struct cache *c, uint32_t mode);
+/* ---- ids.c ---- */
+struct ids *ids_new(void);
+/* All nodes are gone. Accepts NULL. */
+void ids_free(struct ids *ids);
+/* Gives a new node its slot; 0 or -ENOMEM. */
+int ids_add(struct ids *ids, struct node *n);
+/* The node goes, and its number with it. */
+void ids_remove(struct ids *ids, struct node *n);
 void node_ref_locked(struct node *n);
 /* Frees a node that has no names, lookups or references left. */
 void node_unref_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);

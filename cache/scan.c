@@ -218,7 +218,7 @@ static void take_stamp(struct cache *c, struct node *n, const struct stamp_attrs
     n->mode = a->mode;
     n->uid = a->uid;
     n->gid = a->gid;
-    n->rdev = a->rdev;
+    n->rdev = (uint32_t)a->rdev;
     n->flags |= NODE_ATTRS_KNOWN;
     n->flags &= ~(unsigned)NODE_DEFAULT_INO;
     if (a->flags & STAMP_ATTR_DIRTY)

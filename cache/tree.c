@@ -177,6 +177,11 @@ struct node *node_new(struct cache *c, uint32_t mode)
         c->dir_ids += c->dir_ids == UINT32_MAX ? 2 : 1; /* 0 is none */
         n->dir->id = c->dir_ids;
     }
+    if (ids_add(c->ids, n) < 0) {
+        free(n->dir);
+        free(n);
+        return NULL;
+    }
     c->nodes++;
     return n;
 }
@@ -248,6 +253,7 @@ void node_collect_locked(struct cache *c, struct node *n)
     free(n->target);
     free(n->xattrs);
     c->nodes--;
+    ids_remove(c->ids, n);
     free(n);
 }
 
@@ -343,7 +349,7 @@ void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
     if (a->has & ATTR_MTIME)
         n->mtime_ns = a->mtime_ns;
     if (a->has & ATTR_RDEV)
-        n->rdev = a->rdev;
+        n->rdev = (uint32_t)a->rdev;
     n->ctime_ns = n->atime_ns = n->mtime_ns;
     free(n->xattrs);
     n->xattrs = (a->has & ATTR_XATTRS) && a->xattrs ? strdup(a->xattrs) : NULL;

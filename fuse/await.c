@@ -116,9 +116,9 @@ void await_start(struct fs *fs, fuse_req_t req, fuse_ino_t ino, size_t size)
                            .node = node_of(fs, ino),
                            .uid = fuse_req_ctx(req)->uid,
                            .size = size};
-    if (!list_add(&fs->awaiting, a)) {
+    if (!a->node || !list_add(&fs->awaiting, a)) {
+        (void)fuse_reply_err(req, a->node ? EAGAIN : ESTALE);
         free(a);
-        (void)fuse_reply_err(req, EAGAIN);
         return;
     }
     fuse_req_interrupt_func(req, on_interrupt, a);

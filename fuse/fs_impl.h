@@ -10,7 +10,7 @@
 #include "fuse/notify.h"
 #include "fuse/pending.h"
 
-/* Node ids below this are the control files' and the root's; others are addresses of nodes. */
+/* The control files'. The root's is FUSE_ROOT_ID, others are above these: cache_node_id(). */
 #define INO_CONTROL_DIR     2
 #define INO_CONTROL_STATUS  3
 #define INO_CONTROL_METRICS 4
@@ -62,14 +62,15 @@ static inline struct fs *fs_of(fuse_req_t req)
     return fuse_req_userdata(req);
 }
 
+/* NULL: no node has this id. */
 static inline struct node *node_of(struct fs *fs, fuse_ino_t ino)
 {
-    return ino == FUSE_ROOT_ID ? fs->root : (struct node *)(uintptr_t)ino;
+    return ino == FUSE_ROOT_ID ? fs->root : cache_node(fs->cache, ino);
 }
 
 static inline fuse_ino_t ino_of(const struct fs *fs, const struct node *node)
 {
-    return node == fs->root ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)node;
+    return node == fs->root ? FUSE_ROOT_ID : cache_node_id(fs->cache, node);
 }
 
 static inline bool ino_is_control(fuse_ino_t ino)

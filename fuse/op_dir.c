@@ -69,7 +69,7 @@ static struct pending *named_request(fuse_req_t req, fuse_ino_t parent, const ch
     struct pending *p = pending_new(req, run, NULL);
     if (!p)
         return NULL;
-    p->node = node_of(p->fs, parent);
+    p->node = pending_node(p, parent);
     p->name = name;
     return p;
 }
@@ -115,7 +115,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *n
     if (!p)
         return;
     p->node2 = p->node;
-    p->node = node_of(p->fs, ino);
+    p->node = pending_node(p, ino);
     pending_start(p);
 }
 
@@ -163,7 +163,7 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
     struct pending *p = named_request(req, parent, name, run_rename);
     if (!p)
         return;
-    p->node2 = node_of(p->fs, newparent);
+    p->node2 = pending_node(p, newparent);
     p->name2 = newname;
     p->flags = flags;
     pending_start(p);
@@ -199,7 +199,7 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct pending *p = pending_new(req, run_opendir, fi);
     if (!p)
         return;
-    p->node = node_of(p->fs, ino);
+    p->node = pending_node(p, ino);
     pending_start(p);
 }
 
@@ -267,7 +267,7 @@ static void read_directory(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 
     if (!p)
         return;
-    p->node = node_of(p->fs, ino);
+    p->node = pending_node(p, ino);
     p->size = size;
     p->off = (uint64_t)off;
     p->flags = plus;
@@ -315,6 +315,6 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
     struct pending *p = pending_new(req, run_fsyncdir, NULL);
     if (!p)
         return;
-    p->node = node_of(p->fs, ino);
+    p->node = pending_node(p, ino);
     pending_start(p);
 }

@@ -29,15 +29,17 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     struct pending *p = pending_new(req, run_lookup, NULL);
     if (!p)
         return;
-    p->node = node_of(p->fs, parent);
+    p->node = pending_node(p, parent);
     p->name = name;
     pending_start(p);
 }
 
 static void forget(struct fs *fs, fuse_ino_t ino, uint64_t nlookup)
 {
-    if (ino != FUSE_ROOT_ID && !ino_is_control(ino))
-        cache_forget(fs->cache, node_of(fs, ino), nlookup);
+    struct node *n = ino == FUSE_ROOT_ID || ino_is_control(ino) ? NULL : node_of(fs, ino);
+
+    if (n)
+        cache_forget(fs->cache, n, nlookup);
 }
 
 void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
@@ -72,7 +74,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct pending *p = pending_new(req, run_getattr, fi);
     if (!p)
         return;
-    p->node = node_of(p->fs, ino);
+    p->node = pending_node(p, ino);
     pending_start(p);
 }
 
@@ -132,7 +134,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
     struct pending *p = pending_new(req, run_setattr, fi);
     if (!p)
         return;
-    p->node = node_of(p->fs, ino);
+    p->node = pending_node(p, ino);
     p->st = *attr;
     p->flags = set_of(to_set, &p->st);
     pending_start(p);
@@ -156,7 +158,7 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 
     if (!p)
         return;
-    p->node = node_of(p->fs, ino);
+    p->node = pending_node(p, ino);
     pending_start(p);
 }
 

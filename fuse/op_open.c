@@ -134,7 +134,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct pending *p = pending_new(req, run_open, fi);
     if (!p)
         return;
-    p->node = node_of(p->fs, ino);
+    p->node = pending_node(p, ino);
     p->flags = (unsigned)fi->flags;
     pending_start(p);
 }
@@ -198,7 +198,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
     if (!p)
         return;
     p->file = NULL; /* `fi` has no handle yet */
-    p->node = node_of(p->fs, parent);
+    p->node = pending_node(p, parent);
     p->name = name;
     p->mode = S_IFREG | (mode & 07777);
     p->flags = (unsigned)fi->flags;
@@ -226,7 +226,7 @@ void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file
     if (!p)
         return;
     p->file = NULL;
-    p->node = node_of(p->fs, parent);
+    p->node = pending_node(p, parent);
     p->mode = S_IFREG | (mode & 07777);
     p->flags = (unsigned)fi->flags;
     pending_start(p);

@@ -75,7 +75,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
     struct pending *p = pending_new(req, run_setxattr, NULL);
     if (!p)
         return;
-    p->node = node_of(p->fs, ino);
+    p->node = pending_node(p, ino);
     p->name = name;
     p->data = value;
     p->size = size;
@@ -115,7 +115,7 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
     struct pending *p = pending_new(req, run_getxattr, NULL);
     if (!p)
         return;
-    p->node = node_of(p->fs, ino);
+    p->node = pending_node(p, ino);
     p->name = name;
     p->size = size;
     pending_start(p);
@@ -133,7 +133,7 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
     struct pending *p = pending_new(req, run_listxattr, NULL);
     if (!p)
         return;
-    p->node = node_of(p->fs, ino);
+    p->node = pending_node(p, ino);
     p->size = size;
     pending_start(p);
 }
@@ -147,7 +147,7 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
     struct pending *p = pending_new(req, run_removexattr, NULL);
     if (!p)
         return;
-    p->node = node_of(p->fs, ino);
+    p->node = pending_node(p, ino);
     p->name = name;
     pending_start(p);
 }

@@ -239,6 +239,15 @@ struct pending *pending_new(fuse_req_t req, int (*run)(struct pending *p),
     return p;
 }
 
+struct node *pending_node(struct pending *p, fuse_ino_t ino)
+{
+    struct node *n = node_of(p->fs, ino);
+
+    if (!n)
+        p->keep_err = -ESTALE;
+    return n;
+}
+
 void pending_start(struct pending *p)
 {
     go_on(p);

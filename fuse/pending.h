@@ -74,6 +74,9 @@ void parked_stop(struct parked_list *list);
 /* A request with `fi` (may be NULL) copied; answers ENOMEM itself and returns NULL. */
 struct pending *pending_new(fuse_req_t req, int (*run)(struct pending *p),
                             const struct fuse_file_info *fi);
+/* The node that the request is about. Without one it will be answered with ESTALE, and not run.
+ */
+struct node *pending_node(struct pending *p, fuse_ino_t ino);
 /* Runs it to its answer or until it parks; not the caller's afterwards. */
 void pending_start(struct pending *p);
 

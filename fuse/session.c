@@ -147,10 +147,9 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 #ifdef FUSE_CAP_HANDLE_KILLPRIV_V2
     (void)want(conn, FUSE_CAP_HANDLE_KILLPRIV_V2); /* setid.h */
 #endif
-    /* Not EXPORT_SUPPORT: a node id is an address, and a file handle of NFS could bring back
-     * one that was forgotten. Not AUTO_INVAL_DATA: pages are dropped by notification and at
-     * open, not because our own writes moved the mtime. Not the lock operations: they are the
-     * kernel's own. */
+    /* Not EXPORT_SUPPORT: a file handle of NFS could bring back a node that was forgotten. Not
+     * AUTO_INVAL_DATA: pages are dropped by notification and at open, not because our own
+     * writes moved the mtime. Not the lock operations: they are the kernel's own. */
     init_acl(fs, conn);
     init_passthrough(fs, conn);
     init_direct(fs, conn);

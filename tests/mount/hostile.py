@@ -2,12 +2,14 @@
 docs/format.md, section 8. A server in memory has every key that S3 allows, versitygw those that it
 takes; a watcher sees whether anything beside cache and mountpoint is touched."""
 
+import ctypes
 import datetime
 import errno
 import hashlib
 import hmac
 import http.client
 import os
+import struct
 import threading
 import time
 import urllib.parse
@@ -374,6 +376,24 @@ def keys_that_are_too_long(work, mode):
 
 # ---- a real server ----
 
+def numbers_tell_no_address(work, mode):
+    """Anybody may ask the kernel for the number by which the daemon knows a file: it is none of its addresses."""
+    place = Place(work, f"numbers-{mode}")
+    place.put(b"file", b"x")
+    mount = place.mount().start()
+    handle = bytearray(struct.pack("=Ii", 128, 0) + bytes(128))
+    buffer, mount_id = (ctypes.c_char * len(handle)).from_buffer(handle), ctypes.c_int()
+    libc = ctypes.CDLL(None, use_errno=True)
+    done = libc.name_to_handle_at(-100, os.fsencode(f"{mount.mountpoint}/file"), buffer, ctypes.byref(mount_id), 0)
+    check(done == 0, f"name_to_handle_at: {os.strerror(ctypes.get_errno())}")
+    high, low = struct.unpack_from("=II", handle, 8)
+    number = high << 32 | low
+    with open(f"/proc/{mount.process.pid}/maps", encoding="ascii") as maps:
+        areas = [[int(x, 16) for x in line.split()[0].split("-")] for line in maps]
+    check(not any(start <= number < end for start, end in areas), f"{number:#x} is an address of the daemon")
+    mount.umount()
+
+
 def writes_that_wait(work, mode):
     """A full cache keeps the writes that wait for room, up to a bound: no more memory than that,
     and ENOSPC for the others. What waits goes on when there is room."""
@@ -465,5 +485,5 @@ def at_a_real_server(work, mode):
 
 
 CASES = [the_watcher_sees, every_name, objects_beside_directories, keys_that_do_not_belong, long_names_and_attributes,
-         names_too_long_for_the_store, keys_that_are_too_long, writes_that_wait]
+         names_too_long_for_the_store, keys_that_are_too_long, numbers_tell_no_address, writes_that_wait]
 REAL_CASES = [at_a_real_server]

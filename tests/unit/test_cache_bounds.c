@@ -180,6 +180,42 @@ START_TEST(a_listing_ends_when_nobody_waits)
 }
 END_TEST
 
+/* ---- numbers of nodes ---- */
+
+/* The numbers by which the frontend names nodes: never an address, never one of before. */
+START_TEST(numbers_of_nodes_are_their_own)
+{
+    struct node *n = NULL, *again = NULL;
+    struct driven d;
+    struct op op;
+
+    memset(&disk, 0, sizeof(disk));
+    disk.free = UINT64_C(1) << 40;
+    driven_init(&d, NULL);
+    driven_mount(&d);
+    op_init(&op, 10 * NS_PER_SEC);
+    driven_put(&d, "f", "x", 1);
+    ck_assert_int_eq(cache_walk(d.cache, "f", &op, &n), 0);
+    uint64_t id = cache_node_id(d.cache, n);
+    ck_assert_uint_ge(id, 16);
+    ck_assert_uint_lt(id, 1000); /* of the first nodes */
+    ck_assert_ptr_eq(cache_node(d.cache, id), n);
+    for (uint64_t i = 0; i < 1000; i++) /* of others, or nobody's */
+        ck_assert(i == id || cache_node(d.cache, i) != n);
+    ck_assert_ptr_null(cache_node(d.cache, (uintptr_t)n));
+    ck_assert_ptr_null(cache_node(d.cache, UINT64_MAX));
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    cache_forget(d.cache, n, 1);
+    driven_put(&d, "g", "x", 1);
+    ck_assert_int_eq(cache_walk(d.cache, "g", &op, &again), 0);
+    ck_assert_uint_ne(cache_node_id(d.cache, again), id);
+    DRIVEN_WAIT(!cache_node(d.cache, id));
+    cache_forget(d.cache, again, 1);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_bounds");
@@ -190,6 +226,7 @@ int main(void)
     tcase_add_test(t, an_allocation_of_more_than_there_is);
     tcase_add_test(t, a_listing_without_end_has_one);
     tcase_add_test(t, a_listing_ends_when_nobody_waits);
+    tcase_add_test(t, numbers_of_nodes_are_their_own);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
