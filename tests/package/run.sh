@@ -137,7 +137,7 @@ man_page_names_all() {
 
 man_page_has_sections() {
     local section
-    for section in ENVIRONMENT FILES; do
+    for section in 'EXIT STATUS' ENVIRONMENT FILES; do
         zcat "$root/usr/share/man/man1/runfs.1.gz" | grep -qx "\.SH \"*$section\"*" || {
             echo "runfs.1 has no section $section"
             return 1
