@@ -121,6 +121,23 @@ void report_status(const json_t *status)
                     text_of(read_error, "text"));
 }
 
+void report_path(const json_t *status)
+{
+    const json_t *owed = json_object_get(status, "owed");
+    char size[FORMAT_SIZE_MAX];
+
+    command_say("path          %s, itself %s", text_of(status, "path"),
+                text_of(status, "state"));
+    command_say("object        %s %s", text_of(status, "url"), text_of(status, "version"));
+    command_say("not in store  %" PRIu64 " files, %s; %" PRIu64 " uploading, %" PRIu64
+                " failed, %" PRIu64 " waiting for a rename",
+                number_of(owed, "files"), format_size(size, number_of(owed, "bytes")),
+                number_of(owed, "uploading"), number_of(owed, "failed"),
+                number_of(owed, "staged"));
+    command_say("operations    %" PRIu64 " renames, deletes and the like to do",
+                number_of(owed, "operations"));
+}
+
 void report_files(const json_t *status)
 {
     const json_t *files = json_object_get(status, "files");

@@ -9,6 +9,8 @@
 
 /* The table: store, state, queue, rates, cache use, last error. */
 void report_status(const json_t *status);
+/* What a path tells whoever may read it (cli/bystander.h). */
+void report_path(const json_t *status);
 /* One line for each entry of "files". */
 void report_files(const json_t *status);
 /* "a, b, c and 4 more" of a list of names in an answer that is `n` names long. Heap; NULL

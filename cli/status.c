@@ -1,5 +1,6 @@
 /* runfs status: asks the daemon for its status document and prints it. */
 #include "cli/arguments.h"
+#include "cli/bystander.h"
 #include "cli/client.h"
 #include "cli/report.h"
 #include "cli/target.h"
@@ -28,6 +29,16 @@ static json_t *read_status(const char *path)
     return json_load_file(name, JSON_REJECT_DUPLICATES, NULL);
 }
 
+/* Whoever may not ask the daemon asks the path. */
+static int look_by(const char *path, json_t **ret)
+{
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    int err = bystander_status(path, &op, ret);
+    return err ? command_failed_by(err, "%s", op.why) : EXIT_OK;
+}
+
 static int ask_status(const struct status_request *r, const char *path, json_t **ret)
 {
     auto_json json_t *answer = NULL;
@@ -40,6 +51,8 @@ static int ask_status(const struct status_request *r, const char *path, json_t *
     *ret = err == -ENOTCONN ? read_status(path) : NULL;
     if (*ret)
         return EXIT_OK;
+    if (err && bystander_may_ask(path, err))
+        return look_by(path, ret);
     if (err)
         return command_failed_by(err, "%s", op.why);
     err = client_call(&client, json_pack("{s:s, s:b}", "cmd", "status", "files", r->files),
@@ -65,6 +78,8 @@ static int print_once(const struct status_request *r, const char *path)
         (void)json_dumpf(status, stdout,
                          JSON_ENSURE_ASCII | (r->watch ? JSON_COMPACT : JSON_INDENT(2)));
         (void)putchar('\n');
+    } else if (json_object_get(status, "path")) {
+        report_path(status);
     } else {
         report_status(status);
         if (r->files)

@@ -1,5 +1,6 @@
 /* runfs flush, fetch, pin and unpin: one request for each path. */
 #include "cli/arguments.h"
+#include "cli/bystander.h"
 #include "cli/client.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -99,6 +100,23 @@ static int write_back(struct client *client, struct op *op)
                : writeback_files(client->mountpoint, 0, &paths, op);
 }
 
+/* Whoever may not ask the daemon waits by the path. */
+static int await_by(const struct transfer *t, const char *path, int64_t deadline_ns)
+{
+    struct op op;
+
+    if (t->staged || t->open)
+        return command_failed_by(
+            -EPERM, "flush %s: --staged and --open are for who mounted it, and root", path);
+    op_init(&op, OP_FOREVER);
+    op.deadline_ns = deadline_ns;
+    int err = bystander_await(path, &op);
+    if (!err)
+        return EXIT_OK;
+    (void)command_failed("flush %s: %s", path, op.why);
+    return (int)command_exit_code_of_wait(err);
+}
+
 static int transfer_one(const struct transfer *t, const char *path, int64_t deadline_ns)
 {
     auto_json json_t *answer = NULL;
@@ -114,6 +132,8 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
     op_init(&op, OP_FOREVER);
     op.deadline_ns = deadline_ns;
     err = client_open(path, &op, &client);
+    if (err && t->writes_back && bystander_may_ask(path, err))
+        return await_by(t, path, deadline_ns);
     if (err)
         return command_failed_by(err, "%s", op.why);
     progress_init(&progress, t->what);

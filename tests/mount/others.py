@@ -63,10 +63,10 @@ class Shared(Bench):
 
 
 def blocked(child):
-    """In the kernel's getxattr(), as far as /proc tells."""
+    """In the kernel's getxattr() or lgetxattr(), as far as /proc tells."""
     try:
         with open(f"/proc/{child.pid}/syscall") as f:
-            return f.read().split()[0] in ("191", "8")  # x86_64, arm64
+            return f.read().split()[0] in ("191", "192", "8", "9") # x86_64, arm64
     except OSError:
         return True
 
@@ -144,6 +144,42 @@ def interrupted(work):
     bench.end()
 
 
+def by_the_commands(work):
+    """`runfs status PATH` and `runfs flush PATH` by who may read the path, and by who sees the mount alone."""
+    bench = Shared(work, "wait-commands")
+    path = bench.write_theirs("x", "content")
+
+    def other(*words):
+        return bench.runfs(*words, user=True)
+
+    status = json.loads(bench.must(runfs_binary(), "status", "--json", path, user=True))
+    check(status["state"] == "dirty" and status["owed"]["files"] == 1 and status["owed"]["bytes"] == 7, f"{status}")
+    check("1 files, 7 B" in other("status", bench.theirs).output, other("status", bench.theirs).output)
+    done = other("flush", "--timeout", "0.3", path)
+    check(done.code == 3 and "not everything" in done.output, f"exit {done.code}: {done.output}")
+    for words, code in ((("flush", "--staged", path), 6), (("fetch", path), 6), (("pin", path), 6),
+                        (("flush", f"{bench.theirs}/none"), 5)):
+        done = other(*words)
+        check(done.code == code and len(done.output.splitlines()) == 1, f"{words}: exit {done.code}: {done.output}")
+    check(bench.stored().get("theirs/x") is None, "one of them hurried an upload")
+    child = subprocess.Popen([*NOBODY, runfs_binary(), "flush", path], cwd="/")
+    bench.children.append(child)
+    wait_for("it waits", lambda: waits(child) and blocked(child))
+    bench.must(runfs_binary(), "flush", path)
+    check(child.wait(30) == 0 and bench.stored()["theirs/x"] == "content", f"ended with {child.returncode}")
+    with open(f"{bench.theirs}/open", "w") as f:
+        os.chmod(f.name, 0o644)
+        f.write("half")
+        f.flush()
+        done = other("flush", bench.theirs)
+        check(done.code == 3 and "open for writing" in done.output, f"exit {done.code}: {done.output}")
+    # A container that was given the mount, and not the cache directory.
+    inside = f"mount -t tmpfs none {bench.cache} && exec {runfs_binary()} flush --timeout 0.3 {bench.theirs}"
+    done = bench.call("unshare", "--mount", "--propagation", "private", "sh", "-c", inside)
+    check(done.code == 3 and "not everything" in done.output, f"exit {done.code}: {done.output}")
+    bench.end()
+
+
 IMPOSTOR = """
 import os, socket, sys
 s = socket.socket(socket.AF_UNIX)
@@ -203,5 +239,5 @@ def seen_by_root(work, user):
     other.umount()
 
 
-CASES = [waits_and_looks, refused, interrupted, impostor]
+CASES = [waits_and_looks, refused, interrupted, by_the_commands, impostor]
 USERS = [seen_by_root]

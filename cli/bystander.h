@@ -1,0 +1,22 @@
+/* For whoever may read a path of a mount and not ask its daemon: another user, or a program in
+ * a container that has the mount alone. The mount's extended attributes answer, and the kernel
+ * has looked at the permissions. */
+#ifndef RUNFS_CLI_BYSTANDER_H
+#define RUNFS_CLI_BYSTANDER_H
+
+#include "common/op.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* Whether such a failure of client_open() leaves this way. */
+bool bystander_may_ask(const char *path, int err);
+
+/* Blocks until the store has what the path, and all below it, was at the call, or op's
+ * deadline; hurries nothing. 0 or a negative errno with op->why. */
+int bystander_await(const char *path, struct op *op);
+/* {"path", "state", "url", "version", "owed": {"files", "bytes", "uploading", "failed",
+ * "staged", "operations"}} */
+int bystander_status(const char *path, struct op *op, json_t **ret);
+
+#endif
