@@ -26,6 +26,7 @@
 #include <sys/time.h>
 
 #define CONNECTIONS_MAX 32
+#define ROOTS_SHARE     4 /* of them: what the owner's programs can't take from root */
 #define REQUEST_MAX     (256 * 1024)
 #define IDLE_SECONDS    60         /* a connection without a request is closed */
 #define SEND_SECONDS    30         /* a client that reads nothing counts as gone */
@@ -335,14 +336,17 @@ static int dispatch(struct connection *c, const json_t *request)
 
 /* ---- connections ---- */
 
-static bool peer_allowed(int fd)
+/* How many connections this peer finds room among; 0: it is nobody to talk to. */
+static unsigned room_for_peer(int fd)
 {
     struct ucred peer;
     socklen_t len = sizeof(peer);
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
-        return false;
-    return peer.uid == 0 || peer.uid == geteuid();
+        return 0;
+    if (peer.uid == 0)
+        return CONNECTIONS_MAX;
+    return peer.uid == geteuid() ? CONNECTIONS_MAX - ROOTS_SHARE : 0;
 }
 
 static void close_connection(struct connection *c)
@@ -387,13 +391,14 @@ static void set_timeouts(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &slow, sizeof(slow));
 }
 
-/* A free slot for the descriptor, or NULL. */
-static struct connection *take_slot(struct control_server *s, int fd)
+/* A free slot for the descriptor, or NULL when `room` connections are open. */
+static struct connection *take_slot(struct control_server *s, int fd, unsigned room)
 {
     struct connection *c = NULL;
 
     mutex_lock(&s->shared.lock);
-    for (size_t i = 0; i < CONNECTIONS_MAX && !c && !s->shared.stopping; i++)
+    bool may = s->shared.used < room && !s->shared.stopping;
+    for (size_t i = 0; i < CONNECTIONS_MAX && !c && may; i++)
         if (s->shared.slots[i].fd < 0)
             c = &s->shared.slots[i];
     if (c) {
@@ -408,17 +413,18 @@ static struct connection *take_slot(struct control_server *s, int fd)
 
 static void serve_client(struct control_server *s, int fd)
 {
+    unsigned room = room_for_peer(fd);
     struct connection *c;
     pthread_attr_t attr;
     pthread_t thread;
     int err;
 
-    if (!peer_allowed(fd)) {
+    if (room == 0) {
         (void)close(fd);
         return;
     }
     set_timeouts(fd);
-    c = take_slot(s, fd);
+    c = take_slot(s, fd, room);
     if (!c) {
         (void)answer_error(fd, -EBUSY, "too many runfs commands run at once");
         (void)close(fd);

@@ -239,5 +239,32 @@ def seen_by_root(work, user):
     other.umount()
 
 
+CROWD = """
+import os, socket, sys
+os.chdir(sys.argv[1])
+sockets = []
+for _ in range(40):
+    sockets.append(socket.socket(socket.AF_UNIX))
+    sockets[-1].connect("control")
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def room_for_root(work, user):
+    """However many connections the owner's programs keep open, root's question is answered."""
+    bench = Bench(work, "crowd", user=True)
+    bench.mount()
+    child = subprocess.Popen([*NOBODY, "python3", "-c", CROWD, bench.cache], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True)
+    check(child.stdout.readline() == "ready\n", "the child did not start")
+    done = bench.runfs("status", bench.mountpoint)
+    check(done.code != 0 and "too many" in done.output, f"the owner's one more: exit {done.code}: {done.output}")
+    bench.must(runfs_binary(), "status", bench.mountpoint, user=False)
+    child.communicate()
+    wait_for("room", lambda: bench.runfs("status", bench.mountpoint).code == 0)
+    bench.umount()
+
+
 CASES = [waits_and_looks, refused, interrupted, by_the_commands, impostor]
-USERS = [seen_by_root]
+USERS = [seen_by_root, room_for_root]
