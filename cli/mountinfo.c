@@ -41,8 +41,8 @@ static bool matches(const struct wanted *w, const struct mountinfo *m)
     return m->dev == w->dev && strcmp(m->root, "/") == 0;
 }
 
-/* "rw,user_id=1000,group_id=1000": of the filesystem's options, which end the line. No store's
- * name is among them, and no comma in one that could look like an option. */
+/* "rw,user_id=1000,group_id=1000": of the filesystem's options, which end the line; the store's
+ * name is not among them. Nobody's when it does not say. */
 static uid_t owner_of(const char *options)
 {
     static const char name[] = "user_id=";
@@ -51,7 +51,7 @@ static uid_t owner_of(const char *options)
         options = strchr(options, ',');
         options += options != NULL;
     }
-    return options ? (uid_t)strtoul(options + strlen(name), NULL, 10) : 0;
+    return options ? (uid_t)strtoul(options + strlen(name), NULL, 10) : (uid_t)-1;
 }
 
 /* Fills *m with pointers into the line. */
@@ -68,9 +68,11 @@ static bool parse_line(char *line, struct mountinfo *m)
     m->dev = makedev(maj, min);
     m->root = strtok_r(line + used, " ", &save);
     m->point = strtok_r(NULL, " ", &save);
-    m->type = strtok_r(rest + 3, " \n", &save);
-    m->source = strtok_r(NULL, " \n", &save);
-    m->owner = owner_of(strtok_r(NULL, " \n", &save));
+    /* The source may be empty: it must not shift what comes after it. */
+    rest += 3;
+    m->type = strsep(&rest, " ");
+    m->source = strsep(&rest, " ");
+    m->owner = owner_of(strsep(&rest, "\n"));
     if (!m->root || !m->point || !m->type || !m->source)
         return false;
     unescape(m->root);

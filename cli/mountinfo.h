@@ -15,7 +15,7 @@ struct mountinfo {
     char *point; /* absolute path of the mountpoint */
     char *type;
     char *source;
-    uid_t owner; /* user_id= of a FUSE mount, as the kernel says: who serves it; else root */
+    uid_t owner; /* user_id= of a FUSE mount, as the kernel says: who serves it; else -1 */
 };
 
 void mountinfo_release(struct mountinfo *m);

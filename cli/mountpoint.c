@@ -60,12 +60,14 @@ static int resolve(const char *path, char **ret)
     return 0;
 }
 
-/* A runfs that died. stat() can be answered from the kernel's cache, an attribute can't. */
-static bool is_dead(const char *abs)
+/* A runfs that died. stat() can be answered from the kernel's cache, an attribute can't.
+ * Another user's could keep root waiting for ever, and is not asked. */
+static bool is_dead(const char *abs, const struct mountinfo *m)
 {
     char value[1];
 
-    return getxattr(abs, CONTROL_ATTR, value, 0) < 0 && errno == ENOTCONN;
+    return (geteuid() != 0 || m->owner == 0) && getxattr(abs, CONTROL_ATTR, value, 0) < 0 &&
+           errno == ENOTCONN;
 }
 
 /* The placeholder of an automount, such as systemd makes for x-systemd.automount: the mount
@@ -100,7 +102,7 @@ static int clear(const char *abs, struct op *op, bool *ret_dead)
         return fail(op, err, abs);
     if (is_placeholder(&m)) {
         err = check_placeholder(abs, op);
-    } else if (mountinfo_is_runfs(&m) && is_dead(abs)) {
+    } else if (mountinfo_is_runfs(&m) && is_dead(abs, &m)) {
         err = mountpoint_unmount(abs, m.dev, true, op);
         *ret_dead = true;
     } else {

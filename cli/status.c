@@ -22,21 +22,24 @@ static json_t *read_status(const char *path)
     struct op op;
 
     op_init(&op, OP_FOREVER);
-    if (target_resolve(path, &op, &target) ||
-        asprintf(&name, "%s/.runfs/status.json", target.mountpoint) < 0)
+    if (target_resolve(path, &op, &target))
         return NULL;
+    /* It is for the owner alone; root may be kept waiting by another user's. */
+    if (target.owner == geteuid() &&
+        asprintf(&name, "%s/.runfs/status.json", target.mountpoint) < 0)
+        name = NULL;
     target_release(&target);
-    return json_load_file(name, JSON_REJECT_DUPLICATES, NULL);
+    return !name ? NULL : json_load_file(name, JSON_REJECT_DUPLICATES, NULL);
 }
 
-/* Whoever may not ask the daemon asks the path. */
-static int look_by(const char *path, json_t **ret)
+/* Whoever can't ask the daemon asks the mount, or the path. */
+static bool ask_otherwise(const char *path, int err, json_t **ret)
 {
     struct op op;
 
     op_init(&op, OP_FOREVER);
-    int err = bystander_status(path, &op, ret);
-    return err ? command_failed_by(err, "%s", op.why) : EXIT_OK;
+    *ret = err == -ENOTCONN ? read_status(path) : NULL;
+    return *ret || (bystander_may_ask(path, err) && bystander_status(path, &op, ret) == 0);
 }
 
 static int ask_status(const struct status_request *r, const char *path, json_t **ret)
@@ -48,11 +51,8 @@ static int ask_status(const struct status_request *r, const char *path, json_t *
 
     op_init(&op, OP_FOREVER);
     err = client_open(path, &op, &client);
-    *ret = err == -ENOTCONN ? read_status(path) : NULL;
-    if (*ret)
+    if (err && ask_otherwise(path, err, ret))
         return EXIT_OK;
-    if (err && bystander_may_ask(path, err))
-        return look_by(path, ret);
     if (err)
         return command_failed_by(err, "%s", op.why);
     err = client_call(&client, json_pack("{s:s, s:b}", "cmd", "status", "files", r->files),

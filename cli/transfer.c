@@ -127,7 +127,8 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
 
     /* The daemon has nothing to do for what isn't there, and a mistyped path must not succeed.
      */
-    if (!t->may_be_missing && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+    if (!t->may_be_missing && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+        errno != EACCES) /* as root on another user's mount */
         return command_failed_by(-errno, "%s: %s", path, strerror(errno));
     op_init(&op, OP_FOREVER);
     op.deadline_ns = deadline_ns;

@@ -1,6 +1,7 @@
 """Who may read a path of root's mount (allow_other), and not its control socket, can wait until the store
 has it, and look. Each case gets a Workplace. Uploads rest (settle=1h) until root's `runfs flush`."""
 
+import ctypes
 import json
 import os
 import signal
@@ -222,7 +223,7 @@ def impostor(work):
 
 
 def seen_by_root(work, user):
-    """A user's mount, into which FUSE lets nobody else: its state and an unmount, by root."""
+    """A user's mount, into which FUSE lets nobody else: its state, a flush, an unmount, by root."""
     bench = Bench(work, "seen", user=True)
     other = Bench(work, "seen-other", user=True)
     bench.mount(",settle=1h")
@@ -230,8 +231,9 @@ def seen_by_root(work, user):
     bench.write("x", "content")
     status = json.loads(bench.must(runfs_binary(), "status", "--json", bench.mountpoint, user=False))
     check(status["mountpoint"] == bench.mountpoint and status["queue"]["dirty_files"] == 1, f"{status}")
-    bench.must(runfs_binary(), "umount", bench.mountpoint, user=False)
+    bench.must(runfs_binary(), "flush", bench.mountpoint, user=False)
     check(bench.stored() == {"x": "content"}, f"stored: {bench.stored()}")
+    bench.must(runfs_binary(), "umount", bench.mountpoint, user=False)
     os.kill(other.pid(), signal.SIGSTOP) # whatever it does, root's question ends
     done = other.runfs("status", other.mountpoint, user=False)
     os.kill(other.pid(), signal.SIGCONT)
@@ -266,5 +268,22 @@ def room_for_root(work, user):
     bench.umount()
 
 
-CASES = [waits_and_looks, refused, interrupted, by_the_commands, impostor]
+def silent(work):
+    """A user's mount that answers nothing: root's command ends."""
+    bench = Bench(work, "silent")
+    fd = os.open("/dev/fuse", os.O_RDWR)
+    data = f"fd={fd},rootmode=40000,user_id=4000,group_id=4000,allow_other"
+    libc = ctypes.CDLL(None, use_errno=True)
+    check(libc.mount(b"x", bench.mountpoint.encode(), b"fuse.runfs", 0, data.encode()) == 0, os.strerror(ctypes.get_errno()))
+    try:
+        for command in ("status", "umount"):
+            done = bench.runfs(command, bench.mountpoint, seconds=20)
+            check(done.code != 0 and ("user 4000" in done.output or "busy" in done.output),
+                  f"exit {done.code}: {done.output}")
+    finally:
+        os.close(fd) # ends what waits for it
+        subprocess.run(["umount", "-l", bench.mountpoint], check=False)
+
+
+CASES = [waits_and_looks, refused, interrupted, by_the_commands, impostor, silent]
 USERS = [seen_by_root, room_for_root]
