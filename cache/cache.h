@@ -311,9 +311,11 @@ struct cache_stats {
     uint64_t disk_free_bytes;
     uint64_t dirty_files, dirty_bytes; /* not in the store yet, uploads running included */
     uint64_t uploading_files;
-    uint64_t failed_files;                   /* dirty, and the last attempt failed */
-    uint64_t staged_files;                   /* dirty under a staging name: wait for a rename */
-    uint64_t pending_ops;                    /* intentions other than uploads */
+    uint64_t failed_files; /* dirty, and the last attempt failed */
+    uint64_t staged_files; /* dirty under a staging name: wait for a rename */
+    uint64_t pending_ops;  /* intentions other than uploads */
+    int64_t oldest_ns; /* CLOCK_REALTIME: of the dirty files, the last change of the one that
+                          was left alone for longest; 0 none */
     uint64_t uploaded_files, uploaded_bytes; /* since the mount */
     uint64_t downloaded_bytes;
     uint64_t open_handles;

@@ -153,6 +153,12 @@ void read_failed(struct cache *c, const char *what, int err, const char *why)
     mutex_unlock(&c->lock);
 }
 
+static void note_age(struct cache_stats *s, const struct node *n)
+{
+    if (!s->oldest_ns || n->ctime_ns < s->oldest_ns)
+        s->oldest_ns = n->ctime_ns;
+}
+
 static void count_dirty_locked(struct cache *c, struct cache_stats *s)
 {
     struct file *f;
@@ -169,6 +175,7 @@ static void count_dirty_locked(struct cache *c, struct cache_stats *s)
         s->uploading_files += f->uploading;
         s->failed_files += f->error != 0;
         s->staged_files += f->staged;
+        note_age(s, f->node);
     }
     DL_FOREACH2(c->writers, f, writer_next)
     {
@@ -176,6 +183,7 @@ static void count_dirty_locked(struct cache *c, struct cache_stats *s)
             continue;
         s->dirty_files++;
         s->dirty_bytes += f->node->size;
+        note_age(s, f->node);
     }
     DL_FOREACH(c->intents, i)
     {

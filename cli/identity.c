@@ -52,7 +52,7 @@ int identity_parse(const char *text, struct op *op, char **ret_url, struct setti
     return 0;
 }
 
-static char *cache_home(void)
+char *identity_cache_home(void)
 {
     const char *home = getenv("XDG_CACHE_HOME");
     char *path = NULL;
@@ -73,7 +73,7 @@ static char *cache_home(void)
 char *identity_default_dir(const char *identity, const char *mountpoint)
 {
     unsigned char hash[EVP_MAX_MD_SIZE];
-    auto_free char *home = cache_home();
+    auto_free char *home = identity_cache_home();
     auto_free char *text = NULL;
     char *dir = NULL, hex[2 * 12 + 1];
     unsigned len;

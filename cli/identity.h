@@ -12,6 +12,9 @@ char *identity_make(const char *url, const char *endpoint);
 /* Reads an identity back: the URL and the store options it holds. -EINVAL. */
 int identity_parse(const char *text, struct op *op, char **ret_url, struct settings *ret_store);
 
+/* Where the caches of this user lie when nobody says. Heap, NULL without memory or a home. */
+char *identity_cache_home(void);
+
 /* The cache directory of a store mounted at an absolute path: below /var/cache/runfs for root,
  * else below $XDG_CACHE_HOME or ~/.cache. Heap, NULL without memory or a
  * home. */

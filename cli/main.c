@@ -27,8 +27,10 @@ static const struct command commands[] = {
      "`fusermount3 -u` unmounts at once: the daemon goes on uploading and keeps the cache\n"
      "until it is done.\n",
      command_umount},
-    {"status", "MOUNTPOINT|CACHE_DIR [--json] [--watch] [--files]",
+    {"status", "[MOUNTPOINT|STORE|CACHE_DIR] [--json] [--watch] [--files]",
      "Show what is not in the store yet, rates, errors and the cache's use",
+     "Without a name: all mounts of this machine, and the caches in the default places that\n"
+     "were left with something that the store lacks.\n"
      "  --json    one JSON document\n"
      "  --watch   again every second\n"
      "  --files   also one line for each file and operation the store lacks\n",
@@ -44,8 +46,9 @@ static const struct command commands[] = {
     {"pin", "PATH...", "Keep the content of these from eviction",
      "Pinning downloads nothing; `runfs fetch` does.\n", command_pin},
     {"unpin", "PATH...", "Let the content of these be evicted again", "", command_unpin},
-    {"recover", "CACHE_DIR [--list|--publish|--export DIR] [-o OPTION,...]",
+    {"recover", "CACHE_DIR|MOUNTPOINT|STORE [--list|--publish|--export DIR] [-o OPTION,...]",
      "Show, publish or copy out what an unmounted cache owes its store",
+     "A mountpoint or a store names its cache when that lies in the default place.\n"
      "  --list     what is not in the store (the default)\n"
      "  --publish  upload it; -o gives store options as `runfs mount` does\n"
      "  --export   copy it to a folder; what was kept beside a newer file of its name goes to\n"

@@ -117,6 +117,23 @@ static int find(const struct wanted *w, struct mountinfo *ret)
     return err;
 }
 
+int mountinfo_each(int (*visit)(void *arg, const struct mountinfo *m), void *arg)
+{
+    FILE *file = fopen("/proc/self/mountinfo", "re");
+    auto_free char *line = NULL;
+    struct mountinfo m;
+    size_t size = 0;
+    int r = 0;
+
+    if (!file)
+        return -errno;
+    while (r == 0 && getline(&line, &size, file) > 0)
+        if (parse_line(line, &m))
+            r = visit(arg, &m);
+    (void)fclose(file);
+    return r;
+}
+
 void mountinfo_release(struct mountinfo *m)
 {
     free(m->root);

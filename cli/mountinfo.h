@@ -27,6 +27,10 @@ int mountinfo_by_path(const char *path, struct mountinfo *ret);
 /* A mount of the device that shows the filesystem's own root. */
 int mountinfo_by_dev(dev_t dev, struct mountinfo *ret);
 
+/* Visits the mounts, each valid during its visit, until one returns another value than 0, which
+ * is returned. Or a negative errno. */
+int mountinfo_each(int (*visit)(void *arg, const struct mountinfo *m), void *arg);
+
 /* The id of the mount that an open (O_PATH is enough) descriptor is on, or a negative errno. */
 int mountinfo_id_of_fd(int fd);
 

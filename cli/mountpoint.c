@@ -31,9 +31,7 @@ static int fail(struct op *op, int err, const char *path)
     }
 }
 
-/* realpath() that also takes a path whose last directory is a dead mount. A slash at the end
- * would have an automount mount. */
-static int resolve(const char *path, char **ret)
+int mountpoint_resolve(const char *path, char **ret)
 {
     auto_free char *copy = strdup(path);
     auto_free char *parent = NULL;
@@ -117,7 +115,7 @@ int mountpoint_prepare(const char *path, struct op *op, char **ret_abs, bool *re
     auto_free char *abs = NULL;
     bool dead = false;
     struct stat st;
-    int err = resolve(path, &abs);
+    int err = mountpoint_resolve(path, &abs);
 
     if (err)
         return fail(op, err, path);

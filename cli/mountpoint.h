@@ -7,6 +7,10 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+/* realpath() that also takes a path whose last directory is a dead mount; *ret is heap. A slash
+ * at the end has no automount mount. 0 or a negative errno. */
+int mountpoint_resolve(const char *path, char **ret);
+
 /* Checks that `path` can be mounted upon and returns its absolute path (heap). What a dead
  * runfs left there is unmounted, and *ret_dead tells. -ENOENT missing, -ENOTDIR, -EBUSY
  * something is mounted there. */

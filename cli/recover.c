@@ -2,6 +2,7 @@
 #include "cache/recover.h"
 #include "cache/door.h"
 #include "cli/arguments.h"
+#include "cli/caches.h"
 #include "cli/identity.h"
 #include "cli/open_store.h"
 #include "cli/progress.h"
@@ -143,17 +144,21 @@ int command_recover(const struct command *self, int argc, char **argv)
                                      {.name = "-o", .text = &options},
                                      {0}};
     struct recovery r = {0};
+    auto_free char *dir = NULL;
     struct op op;
-    int n, code = arguments_parse(self, table, argc, argv, &n);
+    int n, err, code = arguments_parse(self, table, argc, argv, &n);
 
     if (code >= 0)
         return code;
     if (n != 1)
-        return command_misused(self, "recover needs one cache directory");
+        return command_misused(self, "recover needs one cache directory, mountpoint or store");
     if (do_list + do_publish + (export_to != NULL) > 1)
         return command_misused(self, "--list, --publish and --export exclude each other");
-    r.dir = argv[1];
     op_init(&op, OP_FOREVER);
+    err = caches_find(argv[1], &op, &dir);
+    if (err)
+        return command_failed_by(err, "%s", op.why);
+    r.dir = dir;
     mount_options_init(&r.options);
     if (options && mount_options_parse(&r.options, options, &op))
         code = command_misused(self, "%s", op.why);

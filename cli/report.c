@@ -34,6 +34,9 @@ static void print_queue(const json_t *queue)
                  format_size(size, number_of(queue, "dirty_bytes")),
                  number_of(queue, "uploading_files"), number_of(queue, "failed_files"),
                  number_of(queue, "staged_files"), number_of(queue, "kept_files"));
+    if (number_of(queue, "oldest_seconds"))
+        (void)printf("oldest        changed %" PRIu64 " s ago\n",
+                     number_of(queue, "oldest_seconds"));
     if (number_of(queue, "unstamped_files"))
         (void)printf("unstamped     %" PRIu64 " of the kept files had no stamp at the mount: "
                      "was the cache copied without extended attributes?\n",

@@ -1,13 +1,18 @@
-/* runfs status: asks the daemon for its status document and prints it. */
+/* runfs status: asks the daemon for its status document and prints it; without a name, those of
+ * the whole machine. */
 #include "cli/arguments.h"
 #include "cli/bystander.h"
+#include "cli/caches.h"
 #include "cli/client.h"
+#include "cli/mountinfo.h"
+#include "cli/overview.h"
 #include "cli/report.h"
 #include "cli/target.h"
 #include "common/mem.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 struct status_request {
@@ -64,10 +69,80 @@ static int ask_status(const struct status_request *r, const char *path, json_t *
     return EXIT_OK;
 }
 
-static int print_once(const struct status_request *r, const char *path)
+/* ---- what a name means ---- */
+
+struct mounted {
+    const char *url;
+    struct buf points; /* where it is mounted, with ", " between them */
+    unsigned n;
+};
+
+static int add_mounted(void *arg, const struct mountinfo *m)
+{
+    struct mounted *mounted = arg;
+
+    if (!mountinfo_is_runfs(m) || strcmp(m->source, mounted->url) != 0)
+        return 0;
+    return buf_addf(&mounted->points, "%s%s", mounted->n++ ? ", " : "", m->point);
+}
+
+/* The only mountpoint of the store, or else a cache of it that a daemon has. */
+static int find_by_store(const char *name, const char *url, struct op *op, char **ret)
+{
+    struct mounted mounted = {.url = url, .points = BUF_INIT(65536)};
+    int err = mountinfo_each(add_mounted, &mounted);
+
+    if (err)
+        err = op_fail(op, err, "%s: the mounts can't be read: %s", name, strerror(-err));
+    else if (mounted.n > 1)
+        err = op_fail(op, -ENOTUNIQ, "%s is mounted %u times, name one of them: %s", name,
+                      mounted.n, mounted.points.data);
+    else if (mounted.n == 1)
+        *ret = strdup(mounted.points.data);
+    else
+        err = caches_find(name, op, ret);
+    buf_release(&mounted.points);
+    return err;
+}
+
+/* A folder that is a store is one only when nothing of runfs is there. */
+static int find_subject(const char *name, struct op *op, char **ret)
+{
+    auto_free char *url = NULL;
+    struct target target;
+    struct op trial;
+
+    op_init(&trial, OP_FOREVER);
+    if (!strstr(name, "://") && target_resolve(name, &trial, &target) == 0)
+        target_release(&target);
+    else
+        url = caches_store_url(name);
+    *ret = NULL;
+    int err = url ? find_by_store(name, url, op, ret) : 0;
+    if (!err && !*ret)
+        *ret = strdup(name);
+    return err ? err : *ret ? 0 : op_fail(op, -ENOMEM, "out of memory");
+}
+
+static int get_answer(const struct status_request *r, const char *name, json_t **ret)
+{
+    auto_free char *path = NULL;
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    if (!name) {
+        *ret = overview_json();
+        return *ret ? EXIT_OK : command_failed("the mounts can't be listed");
+    }
+    int err = find_subject(name, &op, &path);
+    return err ? command_failed_by(err, "%s", op.why) : ask_status(r, path, ret);
+}
+
+/* `name` NULL: all of the machine. */
+static int print_once(const struct status_request *r, const char *name)
 {
     auto_json json_t *status = NULL;
-    int code = ask_status(r, path, &status);
+    int code = get_answer(r, name, &status);
 
     if (code != EXIT_OK)
         return code;
@@ -80,6 +155,8 @@ static int print_once(const struct status_request *r, const char *path)
         (void)putchar('\n');
     } else if (json_object_get(status, "path")) {
         report_path(status);
+    } else if (!name) {
+        overview_print(status);
     } else {
         report_status(status);
         if (r->files)
@@ -99,12 +176,15 @@ int command_status(const struct command *self, int argc, char **argv)
 
     if (code >= 0)
         return code;
-    if (n != 1)
-        return command_misused(self, "status needs one mountpoint");
-    code = print_once(&r, argv[1]);
+    if (n > 1)
+        return command_misused(self, "status takes one mountpoint, store or cache, or none");
+    if (n == 0 && r.files)
+        return command_misused(self, "--files needs a mountpoint, a store or a cache");
+    const char *name = n ? argv[1] : NULL;
+    code = print_once(&r, name);
     while (r.watch && code == EXIT_OK) {
         (void)sleep(1);
-        code = print_once(&r, argv[1]);
+        code = print_once(&r, name);
     }
     return code;
 }

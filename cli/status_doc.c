@@ -247,6 +247,14 @@ static json_t *json_cache(const struct cache_stats *s)
     return j;
 }
 
+/* A clock that was set back makes nothing older than now. */
+static uint64_t age_seconds(int64_t since_ns)
+{
+    int64_t now_ns = clock_real_ns();
+
+    return since_ns && since_ns < now_ns ? (uint64_t)((now_ns - since_ns) / NS_PER_SEC) : 0;
+}
+
 static json_t *json_queue(const struct cache_stats *s)
 {
     json_t *j = json_object();
@@ -258,6 +266,7 @@ static json_t *json_queue(const struct cache_stats *s)
     set_number(j, "staged_files", s->staged_files);
     set_number(j, "pending_ops", s->pending_ops);
     set_number(j, "kept_files", s->kept_files);
+    set_number(j, "oldest_seconds", age_seconds(s->oldest_ns));
     set_number(j, "unstamped_files", s->unstamped_files);
     return j;
 }

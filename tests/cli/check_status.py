@@ -9,7 +9,7 @@ FIELDS = {
     "store": TEXT, "mountpoint": TEXT, "cache_dir": TEXT, "durability": TEXT, "options": TEXT, "read_only": FLAG,
     "queue": {name: NUMBER for name in (
         "dirty_files", "dirty_bytes", "uploading_files", "failed_files", "staged_files",
-        "pending_ops", "kept_files")},
+        "pending_ops", "kept_files", "oldest_seconds")},
     "transfer": {name: NUMBER for name in (
         "uploaded_files", "uploaded_bytes", "downloaded_bytes", "upload_bytes_per_second",
         "download_bytes_per_second")},

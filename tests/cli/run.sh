@@ -502,6 +502,81 @@ test_status_elsewhere() {
         refused 5 'is not on a runfs mount' "$runfs" umount "$work"
 }
 
+# of_default PATH: the cache that a mount took by itself, below $d/home.
+in_home() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        XDG_CACHE_HOME="$d/home" "$@"
+    fi
+}
+
+test_overview() {
+    local pid dir
+    fresh overview
+    mount_here settle=1h || return 1
+    echo x >"$d/mnt/x"
+    "$runfs" status --json >"$d/all.json" || return 1
+    json "[m['state'] for m in d['mounts'] if m['mountpoint'] == '$d/mnt'] == ['mounted']" <"$d/all.json" |
+        grep -qx True || say "$(cat "$d/all.json")" || return 1
+    "$runfs" status | grep -A1 "^$d/mnt  file://$d/store" | grep -q 'mounted; not in the store: 1 files' ||
+        say "$("$runfs" status)" || return 1
+    pid=$(daemon_pid)
+    kill -9 "$pid" && until_true 10 gone "$pid" || return 1
+    "$runfs" status | grep -A1 "^$d/mnt" | grep -q 'dead' || say "$("$runfs" status)" || return 1
+    mount_here && umount_here
+}
+
+test_overview_of_what_was_left() {
+    local pid dir
+    fresh left
+    in_home "$runfs" mount -o settle=1h "$d/store" "$d/mnt" || return 1
+    pid=$(daemon_pid)
+    echo "$pid" >>"$work/pids"
+    dir=$("$runfs" status --json "file://$d/store/" | json 'd["cache_dir"]')
+    echo precious >"$d/mnt/x"
+    kill -9 "$pid" && until_true 10 gone "$pid" || return 1
+    # By the dead mountpoint, the store, and the folder that it is.
+    in_home "$runfs" recover "$d/mnt" | grep -q 'write .*x$' || say 'not by the mountpoint' || return 1
+    refused 3 'had died' "$runfs" umount "$d/mnt" || return 1
+    in_home "$runfs" recover "file://$d/store" | grep -q 'write .*x$' || say 'not by the store' || return 1
+    in_home "$runfs" recover "$d/store" | grep -q 'write .*x$' || say 'not by the folder' || return 1
+    in_home "$runfs" status >"$d/all" || return 1
+    grep -A1 "^left: cache $dir  file://$d/store" "$d/all" |
+        grep -q "publish them: runfs recover --publish $dir\$" || say "$(cat "$d/all")" || return 1
+    cp -a "$dir" "$dir.copy"
+    try in_home "$runfs" recover "$d/store"
+    expect_code 1 && grep -q "has 2 caches" "$work/err" && grep -q "$dir.copy" "$work/err" ||
+        say "$(cat "$work/out" "$work/err")" || return 1
+    rm -r "$dir.copy"
+    in_home "$runfs" recover --publish "$d/mnt" && grep -qx precious "$d/store/x" || return 1
+    ! in_home "$runfs" status | grep -q "$dir" || say 'it is told though it owes nothing' || return 1
+    rm -r "$dir"
+}
+
+# What can't be asked is told, and does not hide the others.
+test_overview_of_others() {
+    local pid
+    fresh others
+    if [ "$(id -u)" != 0 ]; then
+        skip 'a mount of another user needs root'
+        return
+    fi
+    chmod 755 "$work" "$d"
+    mount_here || return 1
+    cp "$runfs" "$d/runfs"
+    try setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/nonexistent "$d/runfs" status
+    expect_code 0 && grep -A1 "^$d/mnt  " "$work/out" | grep -q "another user's" ||
+        say "$(cat "$work/out" "$work/err")" || return 1
+    pid=$(daemon_pid)
+    kill -STOP "$pid"
+    try "$runfs" status
+    kill -CONT "$pid"
+    expect_code 0 && grep -A1 "^$d/mnt  " "$work/out" | grep -q 'silent: it does not answer' ||
+        say "$(cat "$work/out" "$work/err")" || return 1
+    umount_here
+}
+
 test_names_that_are_not_text() {
     fresh names
     mount_here settle=1h || return 1

@@ -1,0 +1,26 @@
+/* The cache directories that lie in the default places, and belong to who asks. */
+#ifndef RUNFS_CLI_CACHES_H
+#define RUNFS_CLI_CACHES_H
+
+#include "common/op.h"
+
+struct cache_place {
+    const char *dir;      /* absolute */
+    const char *identity; /* JSON, as identity_make() wrote it */
+    const char *url;      /* the store's, out of it */
+};
+
+/* Visits the caches of this user, each valid during its visit; none is locked or written.
+ * Returns what a visit returned that ended it, else 0. */
+int caches_each(int (*visit)(void *arg, const struct cache_place *p), void *arg);
+
+/* The cache that `name` means: a cache directory itself, a mountpoint, or a store (its URL, or
+ * a folder). Heap. A name that means none is returned as it is, for the message of who opens
+ * it. -ENOTUNIQ with all of them in op->why when it is several. */
+int caches_find(const char *name, struct op *op, char **ret);
+
+/* A store's name as the URL that its identity has: "s3://b/p/" and a folder, too. Heap; NULL:
+ * neither, or no memory. */
+char *caches_store_url(const char *name);
+
+#endif

@@ -1,0 +1,290 @@
+/* What this machine has mounted, and what is left of what it had.
+ *
+ * A mount may belong to somebody else, be stuck, or be dead: each is asked by a child, which is
+ * left behind when it does not answer in time. A cache is asked only when nobody serves it. */
+#include "cli/overview.h"
+
+#include "cache/recover.h"
+#include "cli/caches.h"
+#include "cli/client.h"
+#include "cli/command.h"
+#include "cli/control_io.h"
+#include "cli/mountinfo.h"
+#include "common/mem.h"
+#include "common/units.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PATIENCE_SECONDS 5
+#define STATUS_MAX       (1024 * 1024)
+
+/* ---- asking ---- */
+
+static _Noreturn void ask_and_exit(int fd, const char *path)
+{
+    auto_json json_t *answer = NULL;
+    auto_json json_t *told = NULL;
+    struct client client;
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    int err = client_open(path, &op, &client);
+    if (!err)
+        err =
+            client_call(&client, json_pack("{s:s}", "cmd", "status"), NULL, NULL, &op, &answer);
+    told = err ? json_pack("{s:i, s:o}", "errno", -err, "error", control_text(op.why))
+               : json_pack("{s:O}", "status", json_object_get(answer, "status"));
+    _exit(control_send(fd, told) < 0);
+}
+
+/* The child's answer; -EAGAIN when it takes too long. */
+static int receive(int fd, json_t **ret)
+{
+    const struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
+    struct control_reader reader;
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    control_reader_init(&reader, fd, STATUS_MAX);
+    int err = control_receive(&reader, ret);
+    control_reader_release(&reader);
+    return err;
+}
+
+/* {"status": ...} of the mount, or of the daemon that has the cache; else {"errno": N, "error":
+ * text}. NULL without memory. */
+static json_t *ask(const char *path)
+{
+    json_t *told = NULL;
+    int fds[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
+        return json_pack("{s:i, s:s}", "errno", errno, "error", strerror(errno));
+    auto_close int ours = fds[0];
+    pid_t pid = fork();
+    if (pid == 0)
+        ask_and_exit(fds[1], path);
+    (void)close(fds[1]);
+    int err = pid < 0 ? -EAGAIN : receive(ours, &told);
+    if (pid > 0) {
+        (void)kill(pid, SIGKILL);
+        (void)waitpid(pid, NULL,
+                      WNOHANG); /* the kernel may keep it as long as the mount does */
+    }
+    if (!err)
+        return told;
+    return json_pack("{s:i, s:s}", "errno", ETIMEDOUT, "error", "it does not answer");
+}
+
+/* ---- mounts ---- */
+
+static bool is_known(const json_t *mounts, dev_t dev)
+{
+    const json_t *mount;
+    size_t i;
+
+    json_array_foreach(mounts, i, mount)
+    {
+        if (json_integer_value(json_object_get(mount, "device")) == (json_int_t)dev)
+            return true;
+    }
+    return false;
+}
+
+/* A bind mount shows what is listed already. */
+static int add_mount(void *arg, const struct mountinfo *m)
+{
+    json_t *mounts = arg;
+
+    if (!mountinfo_is_runfs(m) || is_known(mounts, m->dev))
+        return 0;
+    return json_array_append_new(
+        mounts, json_pack("{s:o, s:o, s:I}", "mountpoint", control_text(m->point), "store",
+                          control_text(m->source), "device", (json_int_t)m->dev));
+}
+
+static const char *text_of(const json_t *from, const char *name)
+{
+    const char *text = json_string_value(json_object_get(from, name));
+
+    return text ? text : "";
+}
+
+static const char *state_of(const json_t *told)
+{
+    switch (json_integer_value(json_object_get(told, "errno"))) {
+    case 0:
+        return text_of(json_object_get(told, "status"), "state");
+    case ENOTCONN:
+        return "dead";
+    case EACCES:
+    case EPERM:
+        return "not ours";
+    default:
+        return "silent";
+    }
+}
+
+static void ask_mount(json_t *mount)
+{
+    auto_json json_t *told = ask(text_of(mount, "mountpoint"));
+
+    (void)json_object_set_new(mount, "state", json_string(state_of(told)));
+    (void)json_object_update(mount, told);
+    (void)json_object_del(mount, "errno");
+    (void)json_object_del(mount, "device");
+}
+
+/* ---- caches ---- */
+
+struct owed {
+    unsigned files, operations;
+    uint64_t bytes;
+};
+
+static int count_owed(void *arg, const struct cache_pending *p)
+{
+    struct owed *owed = arg;
+    bool file = strcmp(p->kind, "write") == 0 || strcmp(p->kind, "kept") == 0;
+
+    owed->files += file;
+    owed->operations += !file;
+    owed->bytes += p->bytes;
+    return 0;
+}
+
+/* A daemon whose mount is gone goes on: it is told among the mounts, with no mountpoint. */
+static int add_served(json_t *overview, const struct cache_place *p)
+{
+    json_t *mounts = json_object_get(overview, "mounts");
+    json_t *mount, *told;
+    size_t i;
+
+    json_array_foreach(mounts, i, mount)
+    {
+        const json_t *status = json_object_get(mount, "status");
+
+        if (strcmp(text_of(status, "cache_dir"), p->dir) == 0)
+            return 0;
+    }
+    told = ask(p->dir);
+    mount = json_pack("{s:n, s:o, s:s}", "mountpoint", "store", control_text(p->url), "state",
+                      state_of(told));
+    (void)json_object_update(mount, told);
+    (void)json_object_del(mount, "errno");
+    json_decref(told);
+    return json_array_append_new(mounts, mount);
+}
+
+static int add_cache(void *arg, const struct cache_place *p)
+{
+    json_t *overview = arg;
+    struct owed owed = {0};
+    json_t *cache;
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    int err = recover_list(p->dir, &op, count_owed, &owed);
+    if (err == -EBUSY)
+        return add_served(overview, p);
+    if (!err && !owed.files && !owed.operations)
+        return 0;
+    cache = json_pack("{s:o, s:o, s:i, s:I, s:i}", "cache_dir", control_text(p->dir), "store",
+                      control_text(p->url), "files", (int)owed.files, "bytes",
+                      (json_int_t)owed.bytes, "operations", (int)owed.operations);
+    if (err)
+        (void)json_object_set_new(cache, "error", control_text(op.why));
+    return json_array_append_new(json_object_get(overview, "caches"), cache);
+}
+
+json_t *overview_json(void)
+{
+    auto_json json_t *overview = json_pack("{s:[], s:[]}", "mounts", "caches");
+    json_t *mounts = json_object_get(overview, "mounts");
+    json_t *mount;
+    size_t i;
+
+    if (!overview || mountinfo_each(add_mount, mounts))
+        return NULL;
+    json_array_foreach(mounts, i, mount) ask_mount(mount);
+    return caches_each(add_cache, overview) ? NULL : json_incref(overview);
+}
+
+/* ---- lines ---- */
+
+static uint64_t number_of(const json_t *from, const char *name)
+{
+    return (uint64_t)json_integer_value(json_object_get(from, name));
+}
+
+static void print_answer(const json_t *mount, const json_t *status)
+{
+    const json_t *queue = json_object_get(status, "queue");
+    char size[FORMAT_SIZE_MAX], age[64] = "";
+
+    if (number_of(queue, "oldest_seconds"))
+        (void)snprintf(age, sizeof(age), ", the oldest changed %" PRIu64 " s ago",
+                       number_of(queue, "oldest_seconds"));
+    command_say("    %s; not in the store: %" PRIu64 " files, %s, and %" PRIu64
+                " operations%s; %" PRIu64 " failed, %" PRIu64 " staged, %" PRIu64 " kept",
+                text_of(mount, "state"), number_of(queue, "dirty_files"),
+                format_size(size, number_of(queue, "dirty_bytes")),
+                number_of(queue, "pending_ops"), age, number_of(queue, "failed_files"),
+                number_of(queue, "staged_files"), number_of(queue, "kept_files"));
+    command_say("    cache %s", text_of(status, "cache_dir"));
+}
+
+static void print_mount(const json_t *mount)
+{
+    const json_t *status = json_object_get(mount, "status");
+    const char *point = json_string_value(json_object_get(mount, "mountpoint"));
+    const char *state = text_of(mount, "state");
+
+    command_say("%s  %s", point ? point : "(unmounted)", text_of(mount, "store"));
+    if (status)
+        print_answer(mount, status);
+    else if (strcmp(state, "dead") == 0)
+        command_say("    dead: its runfs is gone; mount it again, or `runfs umount %s` and "
+                    "publish its cache",
+                    point ? point : "");
+    else if (strcmp(state, "not ours") == 0)
+        command_say("    another user's, who can ask it: %s", text_of(mount, "error"));
+    else
+        command_say("    %s: %s", state, text_of(mount, "error"));
+}
+
+static void print_left(const json_t *cache)
+{
+    const char *dir = text_of(cache, "cache_dir");
+    char size[FORMAT_SIZE_MAX];
+
+    command_say("left: cache %s  %s", dir, text_of(cache, "store"));
+    if (*text_of(cache, "error"))
+        command_say("    can't be read: %s", text_of(cache, "error"));
+    else
+        command_say("    not in the store: %" PRIu64 " files, %s, and %" PRIu64
+                    " operations; publish them: runfs recover --publish %s",
+                    number_of(cache, "files"), format_size(size, number_of(cache, "bytes")),
+                    number_of(cache, "operations"), dir);
+}
+
+void overview_print(const json_t *overview)
+{
+    const json_t *mounts = json_object_get(overview, "mounts");
+    const json_t *caches = json_object_get(overview, "caches");
+    const json_t *one;
+    size_t i;
+
+    json_array_foreach(mounts, i, one) print_mount(one);
+    json_array_foreach(caches, i, one) print_left(one);
+    if (!json_array_size(mounts) && !json_array_size(caches))
+        command_say("nothing is mounted, and no cache in the default places owes its store "
+                    "anything");
+}
