@@ -92,6 +92,11 @@ int s3_endpoint_parse(const char *url, struct op *op, struct s3_endpoint *ret)
             return op_fail(op, -EINVAL, "endpoint: unknown scheme \"%.*s\"; %s",
                            (int)(scheme_end - url > 20 ? 20 : scheme_end - url), url, expected);
         at = scheme_end + 3;
+    } else if (!strchr(url, '@')) {
+        return op_fail(op, -EINVAL,
+                       "endpoint %.100s: whether it takes TLS must be said: https://%.100s or "
+                       "http://%.100s",
+                       url, url, url);
     }
     host_len = strcspn(at, "/");
     base_len = strlen(at + host_len);

@@ -62,7 +62,7 @@ START_TEST(good_endpoints)
     } t[] = {
         {NULL, false, true, "", ""},
         {"", false, true, "", ""},
-        {"minio.example", true, true, "minio.example", ""},
+        {"https://minio.example", true, true, "minio.example", ""},
         {"https://Minio.example:443/", true, true, "minio.example", ""},
         {"http://127.0.0.1:9000", true, false, "127.0.0.1:9000", ""},
         {"http://host:80/base/x/", true, false, "host", "/base/x"},
@@ -86,9 +86,9 @@ END_TEST
 
 START_TEST(bad_endpoints)
 {
-    static const char *const urls[] = {"ftp://x",      "http://",   "http:///x",
-                                       "https://a b",  "http://x?", "https://u:secret@h",
-                                       "http://h/a%2f"};
+    static const char *const urls[] = {"minio:9000",         "ftp://x",      "http://",
+                                       "http:///x",          "https://a b",  "http://x?",
+                                       "https://u:secret@h", "http://h/a%2f"};
 
     for (size_t i = 0; i < ARRAY_SIZE(urls); i++) {
         struct op op;
