@@ -69,6 +69,8 @@ static int help(void)
     (void)printf("Usage: runfs COMMAND ...\n\nCommands:\n");
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
         (void)printf("  %-8s %s\n", commands[i].name, commands[i].line);
+    (void)printf("  help     Tell all about a command: runfs help COMMAND\n"
+                 "  version  Print the version\n");
     (void)printf("\n`runfs COMMAND --help` tells more. `runfs STORE MOUNTPOINT -o OPTIONS` is "
                  "the form\nthat mount(8) and fstab use (type fuse.runfs).\n");
     command_print_exit_codes();
@@ -82,10 +84,21 @@ static int unknown_command(const char *name)
     nearest_init(&n, name);
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
         nearest_try(&n, commands[i].name);
+    nearest_try(&n, "help");
+    nearest_try(&n, "version");
     (void)command_failed("unknown command %.60s%s%s%s (see `runfs --help`)", name,
                          n.best ? ", did you mean " : "", n.best ? n.best : "",
                          n.best ? "?" : "");
     return EXIT_USAGE;
+}
+
+/* `runfs help COMMAND` is `runfs COMMAND --help`. */
+static int help_about(const char *name)
+{
+    const struct command *command = find_command(name);
+    char *argv[] = {(char *)name, "--help", NULL};
+
+    return command ? command->run(command, 2, argv) : unknown_command(name);
 }
 
 /* "s3://b/p DIR ...", "/srv/x DIR ..." or "x.json DIR ...": a mount as mount(8) writes it. */
@@ -117,9 +130,12 @@ int main(int argc, char **argv)
         (void)command_failed("no command (see `runfs --help`)");
         return EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+    if (strcmp(argv[1], "help") == 0 && argc > 2)
+        return help_about(argv[2]);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0)
         return help();
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
         (void)printf("runfs %s\n", RUNFS_VERSION);
         return EXIT_OK;
     }

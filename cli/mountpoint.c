@@ -6,6 +6,7 @@
 #include "common/mem.h"
 #include "fuse/unmount.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -129,6 +130,32 @@ int mountpoint_prepare(const char *path, struct op *op, char **ret_abs, bool *re
     *ret_abs = take_ptr(abs);
     *ret_dead = dead;
     return 0;
+}
+
+int mountpoint_check_empty(const char *abs, struct op *op)
+{
+    struct mountinfo m;
+
+    /* Upon what is mounted there, an automount, we may go; to open it would wait for us. */
+    if (mountinfo_by_path(abs, &m) == 0) {
+        mountinfo_release(&m);
+        return 0;
+    }
+    DIR *dir = opendir(abs);
+    struct dirent *entry;
+    int err = 0;
+
+    /* Who may not look can hide what is there all the same. */
+    while (dir && !err && (entry = readdir(dir)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            err =
+                op_fail(op, -ENOTEMPTY,
+                        "mountpoint %.100s is not empty: it holds %.60s, which the mount would "
+                        "hide; mount on an empty directory, or give -o nonempty",
+                        abs, entry->d_name);
+    if (dir)
+        (void)closedir(dir);
+    return err;
 }
 
 /* Everything that a helper wrote to its stderr, the first line of it. */

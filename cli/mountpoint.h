@@ -20,7 +20,10 @@ int mountpoint_prepare(const char *path, struct op *op, char **ret_abs, bool *re
  * while it is in use. -EBUSY while it is in use. */
 int mountpoint_unmount(const char *abs, dev_t dev, bool lazy, struct op *op);
 
-/* Whether `path` is `dir` or below it; both absolute and without "..". */
+/* -ENOTEMPTY when the directory holds something, which it names. */
+int mountpoint_check_empty(const char *abs, struct op *op);
+
+/* Unmounts; as root `dir` or below it; both absolute and without "..". */
 bool mountpoint_path_within(const char *path, const char *dir);
 
 #endif

@@ -82,6 +82,8 @@ static const struct option_def defs[] = {
      "patterns of names not published before they are renamed, joined by \":\""},
     {"allow_other", OPTION_FLAG, FIELD(allow_other), NULL, "other users may use the mount"},
     {"ro", OPTION_FLAG, FIELD(read_only), NULL, "read-only"},
+    {"nonempty", OPTION_FLAG, FIELD(nonempty), NULL,
+     "the mountpoint need not be empty; what it holds is hidden"},
     {"acl", OPTION_FLAG, FIELD(acl), NULL,
      "POSIX ACLs are kept, inherited and enforced (on with allow_other); noacl: neither"},
     {"uid", OPTION_ID, FIELD(cache.uid), NULL, "owner of objects that say none (the mounter)"},

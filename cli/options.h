@@ -35,6 +35,7 @@ struct mount_options {
     bool allow_other;
     bool acl, noacl; /* asked for; neither: as allow_other */
     bool read_only;
+    bool nonempty;         /* what the mountpoint holds may be hidden */
     struct settings store; /* options of the store's driver */
     struct buf kernel;     /* "nosuid,nodev": passed on to the mount; data NULL when empty */
 };

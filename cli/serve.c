@@ -35,6 +35,8 @@
 #define LEFT_LISTED 1000
 /* How long the end of a mount tries to write what only saves requests. */
 #define INDEX_PATIENCE_NS (5 * NS_PER_SEC)
+/* How long the mount is put off by a note. */
+#define NOTE_PATIENCE_NS (2 * NS_PER_SEC)
 /* The least that it waits for the kernel's dirty pages: they are lost for the cache, too. */
 #define WRITEBACK_PATIENCE_NS (5 * NS_PER_SEC)
 
@@ -274,6 +276,8 @@ static int start(struct mount *m, bool foreground, struct op *op)
         err = find_cache_dir(m, op);
     if (!err)
         err = check_overlap(m, op);
+    if (!err && !m->request->options.nonempty && !m->request->taken_over)
+        err = mountpoint_check_empty(m->request->mountpoint, op);
     if (!err)
         err = open_log(m, foreground, op);
     if (!err)
@@ -287,6 +291,41 @@ static int start(struct mount *m, bool foreground, struct op *op)
     if (!err)
         note_dev(m);
     return err;
+}
+
+static int stop_at_first(void *arg, const char *name, const struct object *obj)
+{
+    (void)name;
+    (void)obj;
+    *(bool *)arg = true;
+    return 1;
+}
+
+/* A mistyped prefix looks as a new one does. */
+static void tell_empty(const struct mount *m, bool foreground)
+{
+    bool any = false;
+    struct op op;
+
+    op_init(&op, NOTE_PATIENCE_NS);
+    if (store_list(m->store, &op, "", 0, stop_at_first, &any) || any)
+        return;
+    log_info("%s holds nothing yet", m->store->url);
+    if (!foreground)
+        (void)command_failed("note: %s holds nothing yet; is the name right?", m->store->url);
+}
+
+/* For who sits there; a script hears the exit code. */
+static void tell_success(const struct mount *m)
+{
+    const char *point = m->request->mountpoint;
+
+    if (!isatty(STDOUT_FILENO))
+        return;
+    command_say("%s is mounted on %s, cache %s; look with `runfs status %s`, end with `runfs "
+                "umount %s`",
+                m->store->url, point, m->cache_dir, point, point);
+    (void)fflush(stdout);
 }
 
 /* ---- run and end ---- */
@@ -573,6 +612,8 @@ static int run(struct mount *m, bool foreground, int ready_fd)
                  m->request->mountpoint);
     log_info("mounted %s on %s, cache %s", m->store->url, m->request->mountpoint, m->cache_dir);
     pass_on_advice(m, foreground);
+    tell_empty(m, foreground);
+    tell_success(m);
     if (!foreground)
         daemon_ready(ready_fd);
     err = serve(m);

@@ -3,7 +3,7 @@
 _runfs_mount_options="cache_dir= cache_size= cache_reserve= config= layout=plain durability=cache
 durability=store attr_timeout= entry_timeout= list_timeout= upload_interval= settle= late_window= store_timeout= ask_timeout=
 mount_timeout= drain_timeout= upload_jobs= download_jobs= connections= part_size= list_memory= staging= allow_other
-ro acl noacl uid= gid= umask= fmask= dmask= passthrough=auto passthrough=off log_level=error log_level=warn log_level=info
+ro nonempty acl noacl uid= gid= umask= fmask= dmask= passthrough=auto passthrough=off log_level=error log_level=warn log_level=info
 log_level=debug endpoint= region= profile= path_style
 no_sign_request request_payer=requester
 sse= sse_kms_key_id= storage_class= ca_bundle= ca_file= state_prefix="
@@ -29,7 +29,7 @@ _runfs() {
     local word=$2 previous=$3 command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        _runfs_complete_words "mount umount status flush fetch pin unpin recover --help --version" "$word"
+        _runfs_complete_words "mount umount status flush fetch pin unpin recover help version --help --version" "$word"
         return
     fi
     # "=" ends a word for readline: the words around it belong to one option.
@@ -43,6 +43,7 @@ _runfs() {
     status:-*) _runfs_complete_words "--json --watch --files --help" "$word" ;;
     flush:-*) _runfs_complete_words "--timeout --staged --open --help" "$word" ;;
     recover:-*) _runfs_complete_words "--list --publish --export -o --help" "$word" ;;
+    help:*) _runfs_complete_words "mount umount status flush fetch pin unpin recover" "$word" ;;
     umount:* | status:*) _runfs_complete_words "$(_runfs_mountpoints)" "$word" ;;
     esac
 }

@@ -152,6 +152,12 @@ test_help_and_version() {
     local command
     try "$runfs" --version
     expect_code 0 && grep -qE '^runfs [0-9]+\.[0-9]+' "$work/out" || return 1
+    cp "$work/out" "$work/said"
+    try "$runfs" version
+    expect_code 0 && cmp "$work/out" "$work/said" || return 1
+    try "$runfs" help
+    expect_code 0 && grep -q '^  version ' "$work/out" || return 1
+    refused 2 'did you mean mount?' "$runfs" help moutn || return 1
     try "$runfs" --help
     expect_code 0 || return 1
     for command in mount umount status flush fetch pin unpin recover; do
@@ -162,6 +168,9 @@ test_help_and_version() {
         expect_code 0 && grep -q "^Usage: runfs $command " "$work/out" &&
             grep -q '^Exit codes:' "$work/out" || say "$command --help" || return 1
         [ ! -s "$work/err" ] || say "$command --help complains" || return 1
+        cp "$work/out" "$work/said"
+        try "$runfs" help "$command"
+        expect_code 0 && cmp "$work/out" "$work/said" || return 1
     done
 }
 
@@ -236,6 +245,13 @@ test_bad_mountpoints() {
     refused 5 'does not exist' "$runfs" mount "$d/store" "$d/nowhere" || return 1
     touch "$d/file"
     refused 1 'is not a directory' "$runfs" mount "$d/store" "$d/file" || return 1
+    mkdir "$d/full"
+    touch "$d/full/precious"
+    refused 1 'it holds precious' "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/full" || return 1
+    try "$runfs" mount -o "cache_dir=$d/cache,nonempty" "$d/store" "$d/full"
+    expect_code 0 || return 1
+    try "$runfs" umount "$d/full" --timeout 40
+    expect_code 0 && [ -e "$d/full/precious" ] || return 1
     mount_here || return 1
     refused 4 'is busy' "$runfs" mount -o "cache_dir=$d/other" "$d/store" "$d/mnt" || return 1
     umount_here
@@ -469,6 +485,24 @@ test_default_cache_dir() {
     dir=$("$runfs" status --json "$d/mnt" | json 'd["cache_dir"]')
     [[ $dir == */runfs/* ]] && [ "$(stat -c %a "$dir")" = 700 ] || say "cache is $dir" || return 1
     umount_here && rm -r "$dir"
+}
+
+test_what_a_mount_says() {
+    fresh says
+    mount_here || return 1
+    [ ! -s "$work/out" ] && grep -q "note: file://$d/store holds nothing yet" "$work/err" ||
+        say "of an empty store: $(cat "$work/out" "$work/err")" || return 1
+    touch "$d/mnt/x"
+    umount_here && mount_here || return 1
+    [ ! -s "$work/out" ] && [ ! -s "$work/err" ] || say "it talks: $(cat "$work/out" "$work/err")" ||
+        return 1
+    umount_here || return 1
+    python3 -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]))' "$runfs" mount -o \
+        "cache_dir=$d/cache" "$d/store" "$d/mnt" >"$d/said" </dev/null || return 1
+    daemon_pid >>"$work/pids"
+    [ "$(wc -l <"$d/said")" = 1 ] && grep -qF "file://$d/store is mounted on $d/mnt, cache $d/cache" "$d/said" &&
+        grep -qF "runfs umount $d/mnt" "$d/said" || say "$(cat "$d/said")" || return 1
+    umount_here
 }
 
 # ---- status ---------------------------------------------------------------------------------
@@ -936,6 +970,11 @@ test_s3_failures() {
     [ $((SECONDS - started)) -lt 50 ] || say 'it took too long to tell' || return 1
     ! is_mounted "$d/mnt" || say 'mounted' || return 1
     return 0
+}
+
+test_s3_endpoint_without_a_scheme() {
+    fresh s3scheme
+    refused 1 'https://minio:9000 or http://minio:9000' s3_mount ,endpoint=minio:9000 s3://b/p
 }
 
 test_s3_secrets_stay_secret() {
