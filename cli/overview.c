@@ -119,9 +119,12 @@ static const char *text_of(const json_t *from, const char *name)
 
 static const char *state_of(const json_t *told)
 {
+    const json_t *status = json_object_get(told, "status");
+
     switch (json_integer_value(json_object_get(told, "errno"))) {
     case 0:
-        return text_of(json_object_get(told, "status"), "state");
+        return json_is_object(json_object_get(status, "stalled")) ? "stalled"
+                                                                  : text_of(status, "state");
     case ENOTCONN:
         return "dead";
     case EACCES:
