@@ -1153,7 +1153,7 @@ static const struct {
 } plain[] = {
     {"http://minio.example:9000", true}, {"http://10.0.0.1:9000", true},
     {"http://127.evil.example", true},   {"http://notlocalhost", true},
-    {"https://minio.example", false},    {"minio.example", false},
+    {"https://minio.example", false},    {"HTTPS://minio", false},
     {"http://127.0.0.1:9000", false},    {"http://localhost:9000/x", false},
     {"http://b.localhost", false},       {NULL, false},
 };
