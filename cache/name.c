@@ -404,6 +404,8 @@ static int link_ready(struct cache *c, struct node *node, struct node *parent, c
     int r = parent_ready_locked(c, parent, name, w);
     if (r == 0)
         r = attrs_need_locked(c, node, w);
+    if (r == 0)
+        r = attrs_confirm_locked(c, node, w);
     if (r == 0 && node->nlink >= LINKS_MAX)
         r = -EMLINK;
     if (r == 0)
@@ -446,6 +448,14 @@ int cache_link(struct cache *c, struct node *node, struct node *parent, const ch
 }
 
 /* ---- removing ---- */
+
+/* Whether somebody may take a name out of a sticky directory the kernel judges by whose the
+ * file is, which an index may have told. */
+static int owner_need_locked(struct cache *c, struct node *parent, struct entry *e,
+                             struct waiter *w)
+{
+    return e && (parent->mode & S_ISVTX) ? attrs_confirm_locked(c, e->node, w) : 0;
+}
 
 /* Numbers and records an intention, which is taken over; *ret is NULL when that fails. */
 static int record(struct cache *c, struct intent *i, struct intent **ret)
@@ -577,6 +587,8 @@ int cache_unlink(struct cache *c, struct node *parent, const char *name, struct 
 {
     mutex_lock(&c->lock);
     int r = parent_ready_locked(c, parent, name, w);
+    if (r == 0)
+        r = owner_need_locked(c, parent, entry_find(parent, name), w);
     mutex_unlock(&c->lock);
     if (r != 0)
         return r;
@@ -1004,6 +1016,8 @@ static int exchange_ready_locked(struct cache *c, struct entry *from, struct ent
     for (int i = 0; i < 2 && r == 0; i++) {
         struct entry *e = both[i], *other = both[1 - i];
         r = attrs_need_locked(c, e->node, w);
+        if (r == 0)
+            r = attrs_confirm_locked(c, e->node, w);
         if (r == 0 && !dirs[0] && !dirs[1] && e->node->file)
             r = fetch_complete_locked(c, e->node, w);
         if (r == 0 && dirs[i] && !dirs[1 - i])
@@ -1027,6 +1041,11 @@ static int rename_ready_locked(struct cache *c, struct node *parent, const char 
     struct entry *to = r == 0 ? entry_find(newparent, newname) : NULL;
     if (from)
         r = attrs_need_locked(c, from->node, w);
+    /* Under its new name it is ours, and nobody asks the store for it any more. */
+    if (r == 0 && from)
+        r = attrs_confirm_locked(c, from->node, w);
+    if (r == 0)
+        r = owner_need_locked(c, newparent, to, w);
     if (r == 0 && from && !(flags & RENAME_EXCHANGE))
         r = key_fits_locked(c, newparent, newname, longest_below(from->node));
     if (r == 0 && to && to->node->dir && !(flags & RENAME_EXCHANGE))

@@ -493,6 +493,38 @@ START_TEST(an_index_gives_no_rights)
 }
 END_TEST
 
+/* Nor under another name, which only this cache knows yet; and in a sticky directory nobody
+ * takes a file away that it says is his. */
+START_TEST(an_index_gives_no_rights_to_names)
+{
+    struct driven d;
+    struct stat st;
+
+    place(&d);
+    d.config.shared = true;
+    store_files(&d, 20);
+    store_false_index(&d, 20);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_chmod(&d, "dir", 0777), 0);
+    ck_assert_int_eq(driven_stat(&d, name_of(1), &st), 0);
+    ck_assert_uint_eq(st.st_uid, 4711);
+    ck_assert_int_eq(driven_rename(&d, name_of(1), "moved"), -ESTALE);
+    ck_assert_int_eq(driven_rename(&d, name_of(1), "moved"), 0);
+    ck_assert_int_eq(driven_stat(&d, "moved", &st), 0);
+    ck_assert_uint_ne(st.st_uid, 4711);
+    ck_assert_uint_eq(st.st_mode, S_IFREG | 0601);
+    ck_assert_int_eq(driven_link(&d, name_of(3), "linked"), -ESTALE);
+    ck_assert_int_eq(driven_exchange(&d, name_of(5), "dir/0000"), -ESTALE);
+    ck_assert_int_eq(driven_unlink(&d, name_of(7)), 0);
+    ck_assert_int_eq(driven_chmod(&d, "dir", 01777), 0);
+    ck_assert_int_eq(driven_unlink(&d, name_of(9)), -ESTALE);
+    ck_assert_int_eq(driven_unlink(&d, name_of(9)), 0);
+    ck_assert_int_eq(driven_rename(&d, "dir/0002", "dir/0011"), -ESTALE);
+    ck_assert_int_eq(driven_rename(&d, "dir/0002", "dir/0011"), 0);
+    driven_release(&d);
+}
+END_TEST
+
 /* Neither does an ACL that it tells. */
 START_TEST(an_index_gives_no_acl)
 {
@@ -739,6 +771,7 @@ int main(void)
     tcase_add_test(t, an_index_is_believed_where_it_fits);
     tcase_add_test(t, no_store_gives_security_attributes);
     tcase_add_test(t, an_index_gives_no_rights);
+    tcase_add_test(t, an_index_gives_no_rights_to_names);
     tcase_add_test(t, an_index_gives_no_acl);
     tcase_add_test(t, an_index_of_ones_own_costs_nothing);
     tcase_add_loop_test(t, what_is_no_index_is_asked_and_replaced, 0, 3);
