@@ -186,12 +186,16 @@ START_TEST(profiles_that_others_write_are_refused)
 
     write_file(".aws/credentials", "[default]\naws_access_key_id=A\naws_secret_access_key=S\n");
     write_file(".aws/config", "[default]\nregion = r\n");
-    refuses(".aws/config", 0664, "chmod go-w '");
     refuses(".aws/config", 0646, "chmod go-w '");
     refuses(".aws/credentials", 0622, "chmod go-w '");
     if (geteuid() != 0)
         return;
     (void)snprintf(path, sizeof(path), "%s/.aws/config", home);
+    ck_assert_int_eq(chown(path, 0, 4711), 0);
+    refuses(".aws/config", 0664, "chmod go-w '");
+    ck_assert_int_eq(chown(path, 0, 0), 0);
+    ck_assert_int_eq(chmod(path, 0664), 0); /* the umask of who has a group of his own */
+    ck_assert_int_eq(load(NULL), 0);
     ck_assert_int_eq(chown(path, 4711, 0), 0);
     ck_assert_int_eq(load(NULL), -EACCES);
     ck_assert_msg(strstr(op.why, path) && strstr(op.why, "belongs to user 4711"), "%s", op.why);
