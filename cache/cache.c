@@ -513,8 +513,8 @@ void cache_free(struct cache *c)
     stop_threads(c);
     wait_stop(c);
     free_tree(c);
-    ids_free(c->ids);
     pool_free(c->chores);
+    ids_free(c->ids); /* a chore may hold the last reference of a node */
     index_tree_free(c);
     pins_free(c);
     sessions_free(c);
