@@ -730,6 +730,7 @@ static bool take_attrs_locked(struct cache *c, struct entry *e, const struct obj
     struct node *n = e->node;
 
     node_attrs_are_known(n);
+    hear_locked(c, n, obj);
     if (!obj->attrs_known || (n->file && (c->store->caps & STORE_LIST_ATTRS)))
         return true;
     if (n->file && !attrs_agree(n, obj))
@@ -841,9 +842,9 @@ static struct rights rights_of(const struct node *n)
 
 /* An index had told other rights than the object has: who waits was let in by them, and has to
  * come again. */
-static bool were_wrong(const struct rights *before, const struct node *n)
+static bool were_wrong(const struct cache *c, const struct rights *before, const struct node *n)
 {
-    return before->hearsay && !(n->flags & NODE_ATTRS_HEARSAY) &&
+    return c->config.shared && before->hearsay && !(n->flags & NODE_ATTRS_HEARSAY) &&
            (n->mode != before->mode || n->uid != before->uid || n->gid != before->gid ||
             !before->xattrs || strcmp(before->xattrs, n->xattrs ? n->xattrs : "") != 0);
 }
@@ -884,13 +885,13 @@ static void run_asking(struct task *task)
         r = 0; /* asked again, the caller sees that the name is gone */
     bool failed = r < 0 && r != -EINTR;
     e = key ? node_name_at(n, key) : NULL;
-    if (failed && readable && e && !(n->flags & NODE_ATTRS_HEARSAY)) {
+    if (failed && readable && e && !(c->config.shared && (n->flags & NODE_ATTRS_HEARSAY))) {
         e->verified_ns = clock_mono_ns() - belief_in(c->config.attr_timeout_ns) + OUTAGE_NS;
         r = 0;
     }
     if (failed && old && !node_attrs_known(n) && excuse_attrs_locked(n))
         r = 0;
-    if (r == 0 && were_wrong(&before, n)) {
+    if (r == 0 && were_wrong(c, &before, n)) {
         if (n->links)
             notice_locked(c, n->links->parent, n->links->name);
         r = -ESTALE;
@@ -1030,7 +1031,7 @@ int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w)
 int attrs_confirm_locked(struct cache *c, struct node *n, struct waiter *w)
 {
     mutex_assert_held(&c->lock);
-    if (!(n->flags & NODE_ATTRS_HEARSAY) || !n->links || node_is_ours(n))
+    if (!c->config.shared || !(n->flags & NODE_ATTRS_HEARSAY) || !n->links || node_is_ours(n))
         return 0;
     int r = ask_locked(c, n, false);
     return r < 0 ? r : wait_for_answer_locked(c, n, w);

@@ -786,8 +786,9 @@ bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *na
 void askings_stop_locked(struct cache *c) REQUIRES(&c->lock);
 /* mode, owner and mtime are known, or it parks. */
 int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(&c->lock);
-/* The object itself has said them, or it parks, and is woken with -ESTALE when they were
- * others: then the kernel asks for them, and whether the caller may, once more. */
+/* Where others come in: the object itself has said them, or it parks, and is woken with -ESTALE
+ * when they were others: then the kernel asks for them, and whether the caller may, once more.
+ */
 int attrs_confirm_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(&c->lock);
 /* Takes a name away that the store has no more. ns held for writing. 0, or -EBUSY when
  * something below it is ours. */

@@ -223,6 +223,8 @@ static void take_stamp(struct cache *c, struct node *n, const struct stamp_attrs
     n->flags &= ~(unsigned)NODE_DEFAULT_INO;
     if (a->flags & STAMP_ATTR_DIRTY)
         n->flags |= NODE_ATTR_DIRTY;
+    if (a->flags & STAMP_HEARSAY) /* of a mount that nobody else used, perhaps */
+        n->flags |= NODE_ATTRS_HEARSAY;
     if (a->birth > c->seq)
         c->seq = a->birth;
     if (a->seq > c->seq)

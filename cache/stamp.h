@@ -29,7 +29,8 @@ enum stamp_flags {
     STAMP_MANY = 1 << 6,       /* M: more names than records; the store has them all */
     STAMP_KEYS_CUT = 1 << 7,   /* K: more records than were written */
     STAMP_BEGUN = 1 << 8,      /* B: made anew by a writer that had not ended then */
-    STAMP_WHOLE = 1 << 9, /* H: who said at whole_mtime_ns and whole_size that it is whole */
+    STAMP_WHOLE = 1 << 9,    /* H: who said at whole_mtime_ns and whole_size that it is whole */
+    STAMP_HEARSAY = 1 << 10, /* I: an index told the attributes */
 };
 
 struct stamp_attrs {

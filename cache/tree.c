@@ -332,7 +332,7 @@ void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
     n->mtime_ns = obj->mtime_ns || !obj->is_prefix ? obj->mtime_ns : c->started_ns;
     n->attrs_has = obj->attrs_known ? a->has : 0;
     n->flags &= ~(unsigned)NODE_ATTRS_HEARSAY;
-    if (obj->attrs_known && obj->attrs_hearsay && c->config.shared)
+    if (obj->attrs_known && obj->attrs_hearsay && !n->dir)
         n->flags |= NODE_ATTRS_HEARSAY;
     if (!obj->attrs_known) {
         n->ctime_ns = n->atime_ns = n->mtime_ns;

@@ -493,6 +493,35 @@ START_TEST(an_index_gives_no_rights)
 }
 END_TEST
 
+/* Nor what a mount of one's own believed it, whose cache is shared now. */
+START_TEST(an_index_gives_no_rights_later)
+{
+    struct driven d;
+    struct stat st;
+    char text[8];
+
+    place(&d);
+    store_files(&d, 20);
+    store_false_index(&d, 20);
+    driven_mount(&d);
+    for (int i = 1; i < 5; i += 2) {
+        ck_assert_int_eq(driven_stat(&d, name_of(i), &st), 0);
+        ck_assert_uint_eq(st.st_uid, 4711);
+        ck_assert_int_eq(driven_read(&d, name_of(i), text, sizeof(text)), 7);
+    }
+    driven_unmount(&d);
+    d.config.shared = true;
+    driven_mount(&d);
+    for (int i = 1; i < 5; i += 2) {
+        ck_assert_int_eq(driven_stat(&d, name_of(i), &st), 0);
+        ck_assert_int_eq(try_open(&d, name_of(i)), 0); /* after -ESTALE and another look */
+        ck_assert_int_eq(driven_stat(&d, name_of(i), &st), 0);
+        ck_assert_uint_ne(st.st_uid, 4711);
+    }
+    driven_release(&d);
+}
+END_TEST
+
 /* Nor under another name, which only this cache knows yet; and in a sticky directory nobody
  * takes a file away that it says is his. */
 START_TEST(an_index_gives_no_rights_to_names)
@@ -772,6 +801,7 @@ int main(void)
     tcase_add_test(t, no_store_gives_security_attributes);
     tcase_add_test(t, an_index_gives_no_rights);
     tcase_add_test(t, an_index_gives_no_rights_to_names);
+    tcase_add_test(t, an_index_gives_no_rights_later);
     tcase_add_test(t, an_index_gives_no_acl);
     tcase_add_test(t, an_index_of_ones_own_costs_nothing);
     tcase_add_loop_test(t, what_is_no_index_is_asked_and_replaced, 0, 3);
