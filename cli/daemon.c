@@ -117,8 +117,22 @@ static void dump_no_core(void)
         (void)setrlimit(RLIMIT_CORE, &none);
 }
 
+/* Whoever closed one of the first three has not asked for what we open to get its number:
+ * messages would be written there, and daemon_ready() puts another file in its place. */
+static void fill_standard(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        (void)close(fd);
+}
+
 void daemon_protect(void)
 {
+    fill_standard();
     inherit_no_descriptors();
     if (!getenv("RUNFS_CORE_DUMPS"))
         dump_no_core();

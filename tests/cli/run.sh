@@ -675,6 +675,19 @@ test_fetch_and_pin() {
 
 # ---- the process ----------------------------------------------------------------------------
 
+# What is opened has not their numbers, and the command hears of its daemon.
+test_mount_with_closed_standard_descriptors() {
+    fresh closed
+    timeout 10 "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt" <&- >&- 2>&-
+    code=$?
+    : >"$work/out"
+    : >"$work/err"
+    daemon_pid >>"$work/pids"
+    expect_code 0 || return 1
+    echo all >"$d/mnt/f"
+    umount_here && grep -qx all "$d/store/f"
+}
+
 # Of a process, how many descriptors beside the first three an exec would pass on.
 inheritable() {
     local fd n=0
