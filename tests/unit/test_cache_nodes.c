@@ -2,6 +2,7 @@
  * the store is believed. */
 #include "cache/node.h"
 #include "common/mem.h"
+#include "common/pool.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -574,6 +575,38 @@ START_TEST(nothing_is_believed)
 }
 END_TEST
 
+struct late {
+    struct task task;
+    struct cache *cache;
+    struct node *node;
+};
+
+static void let_go_late(struct task *task)
+{
+    struct late *late = container_of(task, struct late, task);
+
+    (void)usleep(100000); /* the tree is gone by then */
+    mutex_lock(&late->cache->lock);
+    node_unref_locked(late->cache, late->node);
+    mutex_unlock(&late->cache->lock);
+}
+
+/* As the stamp of a directory that is just being written does. */
+START_TEST(a_chore_holds_its_node_beyond_the_tree)
+{
+    struct late late = {.task.run = let_go_late, .cache = d.cache};
+
+    mutex_lock(&d.cache->lock);
+    late.node = tree_find(d.cache, "step", NULL);
+    node_ref_locked(late.node);
+    mutex_unlock(&d.cache->lock);
+    pool_submit(d.cache->chores, &late.task);
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, "step"), 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_nodes");
@@ -603,6 +636,7 @@ int main(void)
     tcase_add_test(t, a_slow_answer_about_one_of_many_is_an_answer);
     tcase_add_test(t, what_is_listed_again_can_be_read);
     tcase_add_test(t, nothing_is_believed);
+    tcase_add_test(t, a_chore_holds_its_node_beyond_the_tree);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
