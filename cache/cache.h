@@ -346,6 +346,7 @@ struct cache_pending {
                           "failed", "waiting" */
     const char *error; /* why the last attempt failed, else NULL */
     uint64_t bytes, bytes_done;
+    bool cut; /* the cache lacks some of it: no attempt helps before it is written again */
 };
 void cache_each_pending(struct cache *c, int (*visit)(void *arg, const struct cache_pending *),
                         void *arg);

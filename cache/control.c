@@ -273,6 +273,7 @@ static int show_file(struct cache *c, struct file *f, pending_visit visit, void 
         .error = f->error_text,
         .bytes = f->state == FILE_DIRTY ? n->size : 0,
         .bytes_done = f->uploading ? f->upload_done : 0,
+        .cut = f->cut,
     };
     return visit(arg, &p);
 }

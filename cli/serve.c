@@ -400,8 +400,36 @@ static void write_back(struct mount *m, bool drained)
     buf_release(&list.buf);
 }
 
-/* Uploads everything, trying again after failures, until it is done or drain_timeout is over.
- */
+struct prospects {
+    bool cut;  /* something is left that the cache has not whole */
+    bool hope; /* something is left that another attempt may store */
+};
+
+/* What waits may wait behind what is cut; who writes what is open may do so for ever. */
+static int find_prospects(void *arg, const struct cache_pending *p)
+{
+    struct prospects *found = arg;
+
+    if (p->cut)
+        found->cut = true;
+    else if (strcmp(p->state, "waiting") != 0 && strcmp(p->state, "open") != 0 &&
+             strcmp(p->state, "kept") != 0)
+        found->hope = true;
+    return found->hope;
+}
+
+/* Who left a file cut may be gone, and after the unmount nobody can write it again: the cache
+ * keeps it, and what waits behind it, for the next mount. */
+static bool is_worth_trying(struct mount *m)
+{
+    struct prospects found = {0};
+
+    cache_each_pending(m->cache, find_prospects, &found);
+    return found.hope || !found.cut;
+}
+
+/* Uploads everything, trying again after failures, until it is done, drain_timeout is over, or
+ * no attempt helps. */
 static void drain(struct mount *m, const char *when)
 {
     int64_t pause_ns = NS_PER_SEC;
@@ -420,6 +448,8 @@ static void drain(struct mount *m, const char *when)
         log_warn("%s: not everything is in the store: %s", when, op.why);
         if (err == -ETXTBSY)
             return; /* who writes it may do so for ever */
+        if (!is_worth_trying(m))
+            return;
         if (op_sleep(&all, pause_ns))
             return;
         pause_ns = pause_ns < 30 * NS_PER_SEC ? pause_ns * 2 : 60 * NS_PER_SEC;

@@ -720,11 +720,34 @@ def disk_filled_by_others(work, name, options):
             p.finish()
 
 
+def disk_full_then_ended(work, name, options):
+    """A file that a full disk cut off can't be written any more once the mount ends: its daemon ends, too,
+    after everything else is in the store, and the next mount has the file."""
+    with SmallDisk(work, name, 64 * MIB) as disk:
+        with Place(work, name, options, disk.cache) as p:
+            p.write("whole", MIB)
+            for end in ("terminated", "unmounted"):
+                try:
+                    p.write("cut", 80 * MIB)
+                    check(False, "80 MiB went into a disk of 64 MiB")
+                except OSError as e:
+                    check(e.errno == errno.ENOSPC, f"{e}, must be ENOSPC")
+                p.mount.process.terminate() if end == "terminated" else p.mount.detach()
+                check(p.mount.wait_dead(60) != 0, "exit 0, though the store lacks a file")
+                check("not in the store: write cut" in p.log(), "the log does not name what is left")
+                check(p.stored().keys() == {"whole"}, f"stored: {sorted(p.stored())}")
+                p.mount.detach()
+                p.mount.start()
+                check(os.getxattr(p.path("cut"), "user.runfs.state") == b"failed", "the next mount lost it")
+                os.unlink(p.path("cut"))
+            p.finish()
+
+
 CASES = [server_stopped, server_stuck, store_hangs, store_refuses, connections_cut, umount_without_server, machine_rebooted,
          ended_and_rebooted, half_files,
          upload_resumed, upload_of_changed_file, killed_around_parts, killed_around_copies,
          damaged_at_the_server, small_cache_many_files, small_cache_one_file, disk_full_store_down, disk_full_store_up,
-         disk_full_one_file, disk_filled_by_others]
+         disk_full_one_file, disk_full_then_ended, disk_filled_by_others]
 SLOW = [disk_full_store_down, server_stopped, small_cache_one_file, small_cache_many_files]
 LANES = 5 # cases at a time: most of them wait most of the time
 
