@@ -14,7 +14,7 @@
 
 #define PAUSE_NS       (100 * NS_PER_MS)
 #define ANSWER_SECONDS 5
-#define SILENCE_NS     (2 * NS_PER_SEC)
+#define PATIENCE_NS    (2 * NS_PER_SEC)
 
 /* NULL when none answers: it may be at its very end, or another program has the cache. */
 static json_t *ask(const char *cache_dir)
@@ -33,19 +33,43 @@ static json_t *ask(const char *cache_dir)
     return json_incref(json_object_get(answer, "status"));
 }
 
-/* A daemon hears of its unmount a moment after who unmounted. */
-static bool is_mounted(const json_t *status)
+static bool says_mounted(const json_t *status)
 {
     const char *state = json_string_value(json_object_get(status, "state"));
+
+    return state && strcmp(state, "mounted") == 0;
+}
+
+static bool is_seen(const json_t *status)
+{
     const char *point = json_string_value(json_object_get(status, "mountpoint"));
     struct mountinfo m;
     bool found;
 
-    if (!state || strcmp(state, "mounted") != 0 || !point || mountinfo_by_path(point, &m))
+    if (!point || mountinfo_by_path(point, &m))
         return false;
     found = mountinfo_is_runfs(&m);
     mountinfo_release(&m);
     return found;
+}
+
+static bool has_lasted(int64_t *since_ns)
+{
+    int64_t now = clock_mono_ns();
+
+    if (!*since_ns)
+        *since_ns = now;
+    return now - *since_ns >= PATIENCE_NS;
+}
+
+/* A daemon hears of its unmount a moment after who unmounted. One that goes on to serve is
+ * mounted where we don't see it: in another container, or elsewhere than it was. */
+static bool is_mounted(const json_t *status, struct predecessor *p)
+{
+    if (says_mounted(status))
+        return has_lasted(&p->serving_ns) || is_seen(status);
+    p->serving_ns = 0;
+    return false;
 }
 
 /* "the runfs (process 12) that was unmounted from /mnt uploads 3 files (1.2 GiB)". */
@@ -96,21 +120,19 @@ int predecessor_await(const char *cache_dir, struct predecessor *p, struct op *o
 {
     auto_json json_t *status = ask(cache_dir);
     const char *point = json_string_value(json_object_get(status, "mountpoint"));
-    int64_t now = clock_mono_ns();
     int r;
 
-    if (status && is_mounted(status))
+    if (is_mounted(status, p))
         return op_fail(
             op, -EBUSY,
             "cache %.100s is in use by another mount, %.100s (process %lld); unmount "
             "it or choose another cache_dir",
-            cache_dir, point, (long long)json_integer_value(json_object_get(status, "pid")));
+            cache_dir, point ? point : "?",
+            (long long)json_integer_value(json_object_get(status, "pid")));
     if (status)
         p->silent_ns = 0;
-    else if (!p->silent_ns)
-        p->silent_ns = now;
-    if (status)
+    if (status && !says_mounted(status))
         return await_unmounted(status, cache_dir, p, op);
-    r = now - p->silent_ns < SILENCE_NS ? pause_a_moment(op) : -EBUSY;
+    r = status || !has_lasted(&p->silent_ns) ? pause_a_moment(op) : -EBUSY;
     return r == -ETIMEDOUT ? -EBUSY : r;
 }

@@ -9,13 +9,16 @@
 /* Zeroed before the first call. */
 struct predecessor {
     bool told;
-    int64_t silent_ns; /* CLOCK_MONOTONIC: since when nothing answers; 0: it does */
+    /* CLOCK_MONOTONIC, 0: not so. */
+    int64_t silent_ns;  /* since when nothing answers */
+    int64_t serving_ns; /* since when it says that it is mounted */
 };
 
 /* Called when the cache is found in use, until it is free or this fails. 0 after a moment: try
  * again. A runfs whose mount is gone uploads what is left and then ends: it is waited for until
  * op's deadline, and stderr is told once. Otherwise -EBUSY with what has the cache in op->why,
- * or -EINTR. What does not answer is waited for two seconds; op->why stays as it was then. */
+ * or -EINTR. What does not answer, or is mounted where it is not seen, is waited for two
+ * seconds; of the former op->why stays as it was. */
 int predecessor_await(const char *cache_dir, struct predecessor *p, struct op *op);
 
 #endif

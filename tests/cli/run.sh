@@ -794,6 +794,20 @@ test_umount_that_fails() {
     umount_here && grep -qx precious "$d/store/kept"
 }
 
+# In another container: it has not been unmounted, and nobody waits for its end.
+test_mount_beside_one_that_is_not_seen() {
+    local pid
+    can_fill || { skip 'needs root'; return 0; }
+    fresh unseen
+    try unshare -m --propagation private "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt"
+    expect_code 0 || return 1
+    pid=$("$runfs" status --json "$d/cache" | json 'd["pid"]')
+    echo "$pid" >>"$work/pids"
+    refused 4 "in use by another mount, $d/mnt (process $pid)" \
+        "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt" || return 1
+    kill "$pid" && until_true 10 gone "$pid"
+}
+
 # umount(8) leaves the upload to the daemon: a mount right after it waits for that, and says so.
 test_mount_after_umount() {
     local mounting
