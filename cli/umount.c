@@ -19,6 +19,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define WAITERS_NS       NS_PER_SEC
+#define WAITERS_PAUSE_US 50000
+
 /* Those that could not be looked at are told when it was waited for them, or when there must be
  * a user among them. */
 static void tell_passed_over(const char *mountpoint, const struct mount_users *users, bool busy)
@@ -129,6 +132,19 @@ static int await_end(struct client *c, int pidfd, int64_t timeout_ns)
     return EXIT_NOT_YET;
 }
 
+/* Whoever waits for the store by a path is answered a moment after it has all, and holds the
+ * mount until then. */
+static int unmount_patiently(struct client *c, dev_t dev, struct op *op)
+{
+    int64_t until_ns = clock_mono_ns() + WAITERS_NS;
+    int err;
+
+    while ((err = mountpoint_unmount(c->mountpoint, dev, false, op)) == -EBUSY &&
+           clock_mono_ns() < until_ns)
+        (void)usleep(WAITERS_PAUSE_US);
+    return err;
+}
+
 /* Once it is unmounted the daemon may end at any moment: it is asked for its last word, and
  * held by a descriptor, before. */
 static int unmount_and_wait(struct client *c, dev_t dev, int64_t timeout_ns)
@@ -141,7 +157,7 @@ static int unmount_and_wait(struct client *c, dev_t dev, int64_t timeout_ns)
     err = client_ask_wait(c, &op);
     if (err)
         return command_failed_by(err, "%s: %s", c->mountpoint, op.why);
-    err = mountpoint_unmount(c->mountpoint, dev, false, &op);
+    err = unmount_patiently(c, dev, &op);
     if (err == -EBUSY && refuse_users(c->mountpoint, dev, true) != EXIT_OK)
         return EXIT_BUSY;
     return err ? command_failed_by(err, "%s", op.why) : await_end(c, pidfd, timeout_ns);

@@ -285,5 +285,15 @@ def silent(work):
         subprocess.run(["umount", "-l", bench.mountpoint], check=False)
 
 
-CASES = [waits_and_looks, refused, interrupted, by_the_commands, impostor, silent]
+def ends_before_an_unmount(work):
+    """`runfs umount` uploads what is waited for, and is not kept by who is just being told."""
+    bench = Shared(work, "wait-umount")
+    path = bench.write_theirs("x")
+    children = [bench.waiting(path) for _ in range(3)]
+    bench.umount()
+    for child in children:
+        check(child.communicate()[0] == "store\n", "it was not told")
+
+
+CASES = [waits_and_looks, ends_before_an_unmount, refused, interrupted, by_the_commands, impostor, silent]
 USERS = [seen_by_root, room_for_root]
