@@ -658,7 +658,7 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
         if (r == 0 && j->refusals == REFUSALS_MAX)
             remember_refusal(j->cache);
         if (!condition_refused(j, r) && (r != -ESTALE || !is_bound(j)))
-            return r;
+            return r == 1 ? 0 : r; /* 1: settled as its parts were committed */
         op_begin(j->cache, op);
         r = settle_version(j, op, obj);
         if (r == 0) /* another attempt: its session has its own row */

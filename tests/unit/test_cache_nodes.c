@@ -17,6 +17,7 @@
 
 #define LOSERS 100
 #define MANY   1001 /* names; one more than a question tells */
+#define PART   4096
 
 static atomic_uint questions; /* listings and looks */
 static atomic_bool refuse;
@@ -24,6 +25,7 @@ static atomic_bool stale;    /* reads find another version */
 static atomic_uint delay_ms; /* of each look */
 static atomic_bool strays;   /* removals are repeated, and one of them is still on its way */
 static atomic_bool hold;     /* changes wait before the store gets them */
+static atomic_uint begun;    /* uploads in parts */
 static atomic_uint disputed; /* so many puts are refused for a change that is on its way */
 static struct driven d;
 
@@ -37,7 +39,10 @@ static int64_t around(struct layer *l, struct call *c)
     }
     if (c->kind == CALL_READ && atomic_load(&stale))
         return op_fail(c->op, -ESTALE, "read %s: another version", c->key);
-    while ((c->kind == CALL_PUT || c->kind == CALL_SETATTR) && atomic_load(&hold)) {
+    if (c->kind == CALL_BEGIN)
+        atomic_fetch_add(&begun, 1);
+    while ((c->kind == CALL_PUT || c->kind == CALL_COMMIT || c->kind == CALL_SETATTR) &&
+           atomic_load(&hold)) {
         int waited = op_sleep(c->op, 2 * NS_PER_MS);
         if (waited < 0)
             return waited;
@@ -312,6 +317,33 @@ START_TEST(the_same_bytes_are_no_conflict)
     driven_put(&d, "step/config", "newer", 5);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "step/config", "newer");
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
+/* Nor is it sent again and again, when it went up in parts. */
+START_TEST(the_same_bytes_in_parts_are_no_conflict)
+{
+    static char bytes[3 * PART];
+
+    memset(bytes, 's', sizeof(bytes));
+    driven_unmount(&d);
+    d.config.part_size = PART;
+    driven_mount(&d);
+    atomic_store(&begun, 0);
+    atomic_store(&hold, true);
+    driven_put(&d, "step/weights", bytes, sizeof(bytes));
+    DRIVEN_WAIT(atomic_load(&begun) == 1);
+    driven_store(&d, "step/weights", bytes, sizeof(bytes));
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_uint_eq(atomic_load(&begun), 1);
+    ck_assert_uint_eq(kept(), 0);
+    ck_assert_str_eq(driven_state(&d, "step/weights"), "clean");
+    /* And the next version from here replaces it. */
+    driven_put(&d, "step/weights", "newer", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "step/weights", "newer");
     ck_assert_uint_eq(kept(), 0);
 }
 END_TEST
@@ -623,6 +655,7 @@ int main(void)
     tcase_add_test(t, an_outage_does_not_hide_it);
     tcase_add_test(t, who_fills_it_asks_nothing);
     tcase_add_test(t, the_same_bytes_are_no_conflict);
+    tcase_add_test(t, the_same_bytes_in_parts_are_no_conflict);
     tcase_add_test(t, other_bytes_are_a_conflict);
     tcase_add_test(t, a_chmod_of_what_was_replaced_keeps_theirs);
     tcase_add_test(t, a_chmod_of_what_was_removed_does_not_bring_it_back);
