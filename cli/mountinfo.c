@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/sysmacros.h>
 
 struct wanted {
@@ -54,12 +55,33 @@ static uid_t owner_of(const char *options)
     return options ? (uid_t)strtoul(options + strlen(name), NULL, 10) : (uid_t)-1;
 }
 
+/* Of "ro,nosuid,nodev". */
+static unsigned long flags_of(const char *options)
+{
+    static const struct {
+        const char *name;
+        unsigned long flag;
+    } known[] = {{"ro", MS_RDONLY},     {"nosuid", MS_NOSUID},    {"nodev", MS_NODEV},
+                 {"noexec", MS_NOEXEC}, {"sync", MS_SYNCHRONOUS}, {"dirsync", MS_DIRSYNC}};
+    unsigned long flags = 0;
+
+    while (options && *options) {
+        size_t len = strcspn(options, ",");
+
+        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+            if (strlen(known[i].name) == len && memcmp(options, known[i].name, len) == 0)
+                flags |= known[i].flag;
+        options += len + (options[len] == ',');
+    }
+    return flags;
+}
+
 /* Fills *m with pointers into the line. */
 static bool parse_line(char *line, struct mountinfo *m)
 {
     char *rest = strstr(line, " - ");
     unsigned maj, min;
-    char *save;
+    char *save, *options;
     int used;
 
     if (!rest || sscanf(line, "%d %*d %u:%u %n", &m->id, &maj, &min, &used) != 3)
@@ -68,11 +90,14 @@ static bool parse_line(char *line, struct mountinfo *m)
     m->dev = makedev(maj, min);
     m->root = strtok_r(line + used, " ", &save);
     m->point = strtok_r(NULL, " ", &save);
+    m->flags = flags_of(m->point ? strtok_r(NULL, " ", &save) : NULL);
     /* The source may be empty: it must not shift what comes after it. */
     rest += 3;
     m->type = strsep(&rest, " ");
     m->source = strsep(&rest, " ");
-    m->owner = owner_of(strsep(&rest, "\n"));
+    options = strsep(&rest, "\n");
+    m->owner = owner_of(options);
+    m->flags |= flags_of(options);
     if (!m->root || !m->point || !m->type || !m->source)
         return false;
     unescape(m->root);

@@ -15,6 +15,7 @@ struct mountinfo {
     char *point; /* absolute path of the mountpoint */
     char *type;
     char *source;
+    unsigned long flags; /* MS_RDONLY and its like, of mount(2) */
     uid_t owner; /* user_id= of a FUSE mount, as the kernel says: who serves it; else -1 */
 };
 

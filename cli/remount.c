@@ -110,7 +110,7 @@ static int apply(const char *abs, struct change *c)
 
 int remount(const char *dir, const char *list, struct op *op)
 {
-    struct change c = {.flags = MS_NOSUID | MS_NODEV, .op = op};
+    struct change c = {.op = op};
     auto_free char *abs = realpath(dir, NULL);
     struct mountinfo m;
     bool ours;
@@ -120,6 +120,8 @@ int remount(const char *dir, const char *list, struct op *op)
         return op_fail(op, -errno, "mountpoint %s: %s", dir, strerror(errno));
     err = mountinfo_by_path(abs, &m);
     ours = !err && mountinfo_is_runfs(&m);
+    /* mount(2) takes away what it is not told of. */
+    c.flags = (err ? 0 : m.flags) | MS_NOSUID | MS_NODEV;
     if (!err)
         mountinfo_release(&m);
     if (!ours)

@@ -383,6 +383,10 @@ def remounted(work, user):
         refused settle=5s settle
         refused allow_other allow_other
         refused region=elsewhere region
+        runfs mount -o remount,ro s3://bucket/p "$MNT"
+        runfs mount -o remount,nosuid s3://bucket/p "$MNT"
+        grep " $MNT ro,nosuid,nodev,noexec" /proc/self/mountinfo
+        mount -o remount,rw "$MNT"
         exec 3>"$MNT/x"
         ! mount -o remount,ro "$MNT" 2>"$TOP/said" || exit 1
         grep "open for writing" "$TOP/said"
