@@ -14,11 +14,11 @@ enum door_way {
 /* Opens a cache directory, and changes nothing in one that is there. It must belong to the
  * caller (geteuid(); -EPERM), and be empty or a cache already (-ENOTEMPTY). On the way there
  *  - a symlink is followed if it belongs to root or the caller;
- *  - a directory that all may write needs the sticky bit, and what is taken in it belongs to
- *    root or the caller;
- *  - for root each directory belongs to root, and what holds for all holds for a group, too.
- * Another user's group or the owner of a directory above, who can take his cache away, gives
- * him none but his own in its place. op->why says what to do. *ret_path (may be NULL) is where
+ *  - what is taken in a directory that all may write belongs to root or the caller;
+ *  - for root each directory belongs to root, one that others or a group may write has the
+ *    sticky bit, and what holds for all holds for a group, too.
+ * Who may write a directory above, and so take another user's cache away, gives him none but
+ * his own in its place. op->why says what to do. *ret_path (may be NULL) is where
  * it is, without symlinks; heap. */
 int door_open(const char *dir, enum door_way way, struct op *op, int *ret_fd, char **ret_path);
 
