@@ -322,6 +322,8 @@ static int send_request(struct client *c, json_t *request, struct op *op)
     int err = request ? control_send(c->fd, request) : -ENOMEM;
 
     json_decref(request);
+    if (err == -EPIPE)
+        return 0; /* who hung up may have said why before */
     return err ? lost(err, op) : 0;
 }
 

@@ -398,7 +398,7 @@ def writes_that_wait(work, mode):
     """A full cache keeps the writes that wait for room, up to a bound: no more memory than that,
     and ENOSPC for the others. What waits goes on when there is room."""
     place = Place(work, f"waiting-{mode}")
-    mount = place.mount(options=["cache_size=4M", "store_timeout=60s"]).start()
+    mount = place.mount(options=["cache_size=4M", "store_timeout=60s", "passthrough=off"]).start()
     writers, buffer, results = 320, bytes(1 << 20), {}
     names = [f"{mount.mountpoint}/w{i}" for i in range(writers)]
     files = [os.open(name, os.O_CREAT | os.O_WRONLY) for name in names]
