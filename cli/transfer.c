@@ -100,8 +100,9 @@ static int write_back(struct client *client, struct op *op)
                : writeback_files(client->mountpoint, 0, &paths, op);
 }
 
-/* Whoever may not ask the daemon waits by the path. */
-static int await_by(const struct transfer *t, const char *path, int64_t deadline_ns)
+/* Whoever may not ask the daemon, or can't for the reason `unasked`, waits by the path. */
+static int await_by(const struct transfer *t, const char *path, int64_t deadline_ns,
+                    const char *unasked)
 {
     struct op op;
 
@@ -113,7 +114,9 @@ static int await_by(const struct transfer *t, const char *path, int64_t deadline
     int err = bystander_await(path, &op);
     if (!err)
         return EXIT_OK;
-    (void)command_failed("flush %s: %s", path, op.why);
+    (void)command_failed("flush %s: %s%s%s%s", path, op.why,
+                         unasked ? " (its daemon was not asked: " : "", unasked ? unasked : "",
+                         unasked ? ")" : "");
     return (int)command_exit_code_of_wait(err);
 }
 
@@ -134,7 +137,7 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
     op.deadline_ns = deadline_ns;
     err = client_open(path, &op, &client);
     if (err && t->writes_back && bystander_may_ask(path, err))
-        return await_by(t, path, deadline_ns);
+        return await_by(t, path, deadline_ns, err == -ENOTCONN ? op.why : NULL);
     if (err)
         return command_failed_by(err, "%s", op.why);
     progress_init(&progress, t->what);

@@ -122,8 +122,8 @@ def store_refuses(work, name, options):
     """A server that answers 503 to all changes, and writers that a full cache holds meanwhile."""
     with HttpProxy(work.gateway.port) as proxy:
         cache = work.path(f"cache-{name}")
-        m = work.mount(name, ("cache_size=16777216", *options), name=f"mnt-{name}", cache=cache,
-                       endpoint=proxy.endpoint).start()
+        m = work.mount(name, ("cache_size=16777216", "passthrough=off", *options), name=f"mnt-{name}",
+                       cache=cache, endpoint=proxy.endpoint).start() # what the kernel writes past us waits for nothing
         proxy.rule(answers.CHANGES, storm())
         for i in range(6):
             with open(os.path.join(m.mountpoint, f"f{i}"), "wb") as f:
