@@ -492,6 +492,7 @@ START_TEST(a_claimed_size_holds_nobody)
     pthread_t thread;
     struct stat st;
     char byte;
+    int r;
 
     atomic_store(&claims.silent, true);
     ck_assert_int_eq(pthread_create(&thread, NULL, write_huge, NULL), 0);
@@ -499,7 +500,10 @@ START_TEST(a_claimed_size_holds_nobody)
     ck_assert_int_eq(driven_stat(d, "small", &st), 0);
     look_at_claims();
     atomic_store(&claims.silent, false);
-    ck_assert_int_eq(driven_read(d, "huge", &byte, 1), 1);
+    do /* the writer may just have found that the object is shorter: another version, then */
+        r = (int)driven_read(d, "huge", &byte, 1);
+    while (r == -ESTALE);
+    ck_assert_int_eq(r, 1);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_uint_le(atomic_load(&claims.most), CLAIMS_MAX);
     driven_release(d);
