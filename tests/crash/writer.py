@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
 
@@ -22,6 +23,19 @@ from ledger import Ledger, digest
 # What a call answers when the daemon is gone.
 DEAD = {errno.ENOTCONN, errno.ECONNABORTED}
 FILES_MAX = 40
+
+
+def is_of_the_kill(error, folder):
+    """The kernel answers EIO for a request that it was just copying from or to the daemon (fs/fuse/dev.c,
+    fuse_dev_do_read() and _write()): of a kill only if the daemon is gone a moment later."""
+    end = time.monotonic() + 1
+    while error.errno == errno.EIO and time.monotonic() < end:
+        try:
+            os.statvfs(folder)
+        except OSError as e:
+            return e.errno in DEAD
+        time.sleep(0.01)
+    return error.errno in DEAD
 
 
 class Stop(Exception):
@@ -257,7 +271,7 @@ def main():
     try:
         writer.work()
     except OSError as e:
-        if e.errno not in DEAD:
+        if not is_of_the_kill(e, writer.base):
             writer.ledger.error(f"{e} (errno {errno.errorcode.get(e.errno)})")
             return 3
     except AssertionError as e:
