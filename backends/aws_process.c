@@ -2,6 +2,7 @@
 #include "backends/aws_process.h"
 
 #include "backends/aws_http.h"
+#include "backends/aws_owner.h"
 #include "common/mem.h"
 
 #include <ctype.h>
@@ -12,7 +13,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define WORDS_MAX   64
@@ -78,6 +81,73 @@ int aws_split_command(const char *line, char ***ret)
     return 0;
 }
 
+/* --- whose the program is --- */
+
+static bool is_program(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+/* Where execvp(3) would find it; heap. A copy of the name when it would not, or without a way
+ * to look for it; NULL without memory. */
+static char *find_program(const char *name)
+{
+    const char *dirs = getenv("PATH");
+
+    if (!dirs || strchr(name, '/'))
+        return strdup(name);
+    for (const char *end; *dirs; dirs = *end ? end + 1 : end) {
+        char *path = NULL;
+
+        end = strchrnul(dirs, ':');
+        int len = (int)(end - dirs);
+        if (asprintf(&path, "%.*s/%s", len ? len : 1, len ? dirs : ".", name) < 0)
+            return NULL;
+        if (is_program(path))
+            return path;
+        free(path);
+    }
+    return strdup(name);
+}
+
+/* Whoever may put another program in its place has our rights, and the keys. A program that is
+ * not there is left to who starts it. */
+static int check_program(const char *path, struct op *op)
+{
+    auto_free char *copy = strdup(path);
+    auto_close int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat st, dir;
+    char *slash = copy ? strrchr(copy, '/') : NULL;
+
+    if (!copy)
+        return op_fail(op, -ENOMEM, "out of memory");
+    if (fd < 0 && errno == EACCES) /* to be run only */
+        fd = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return 0;
+    int r = aws_owner_check(fd, &st);
+    if (r == -EPERM)
+        return op_fail(op, -EACCES,
+                       "credential_process %.90s belongs to user %u, who could have anything "
+                       "run as user %u: name a program of your own, or of root",
+                       path, st.st_uid, geteuid());
+    if (slash)
+        slash[slash == copy] = '\0'; /* "/" stays */
+    bool open_to_all = stat(slash ? copy : ".", &dir) == 0 && (dir.st_mode & S_IWOTH) &&
+                       !(dir.st_mode & S_ISVTX);
+    return r == 0 && !open_to_all
+               ? 0
+               : op_fail(
+                     op, -EACCES,
+                     "credential_process %.90s can be replaced by others: chmod go-w '%.90s'",
+                     path,
+                     r       ? path
+                     : slash ? copy
+                             : ".");
+}
+
 /* --- the program --- */
 
 struct program {
@@ -87,7 +157,7 @@ struct program {
 };
 
 /* With the signals of a fresh program: our threads block them. */
-static int spawn(char **words, int out, pid_t *ret)
+static int spawn(const char *path, char **words, int out, pid_t *ret)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -115,7 +185,7 @@ static int spawn(char **words, int out, pid_t *ret)
     (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
                                                     POSIX_SPAWN_SETPGROUP);
     if (!err)
-        err = posix_spawnp(ret, words[0], &files, &attributes, words, environ);
+        err = posix_spawnp(ret, path, &files, &attributes, words, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
     return -err;
@@ -123,11 +193,17 @@ static int spawn(char **words, int out, pid_t *ret)
 
 static int start(struct program *p, char **words, struct op *op)
 {
+    auto_free char *path = find_program(words[0]);
     int ends[2], err;
 
+    if (!path)
+        return op_fail(op, -ENOMEM, "out of memory");
+    err = check_program(path, op);
+    if (err)
+        return err;
     if (pipe2(ends, O_CLOEXEC))
         return op_fail(op, -errno, "credential_process: %s", strerror(errno));
-    err = spawn(words, ends[1], &p->pid);
+    err = spawn(path, words, ends[1], &p->pid);
     close(ends[1]);
     if (err) {
         close(ends[0]);

@@ -2,6 +2,7 @@
  * and indented lines below it) keep the name of what they are nested in. */
 #include "backends/aws_profile.h"
 
+#include "backends/aws_owner.h"
 #include "common/buf.h"
 #include "common/mem.h"
 #include "common/secret.h"
@@ -9,13 +10,12 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <sys/xattr.h>
+#include <unistd.h>
 
 #define FILE_MAX_BYTES (1024 * 1024)
 
@@ -184,28 +184,6 @@ static void stamp_of(const struct stat *st, struct aws_profiles_stamp *ret, int 
     ret->file[i].ino = st->st_ino;
 }
 
-/* A group of just the owner's, as Debian and Fedora give one to each user: there the umask lets
- * it write, and nobody else is in it. */
-static bool is_owners_alone(int fd, const struct stat *st)
-{
-    char names[2][4096];
-    struct passwd user, *u = NULL;
-    struct group group, *g = NULL;
-
-    if (getpwuid_r(st->st_uid, &user, names[0], sizeof(names[0]), &u) || !u ||
-        getgrgid_r(st->st_gid, &group, names[1], sizeof(names[1]), &g) || !g)
-        return false;
-    /* With an ACL those are the bits of all whom it names. */
-    if (fgetxattr(fd, "system.posix_acl_access", NULL, 0) >= 0)
-        return false;
-    if (u->pw_gid != st->st_gid || strcmp(u->pw_name, g->gr_name) != 0)
-        return false;
-    for (char **member = g->gr_mem; *member; member++)
-        if (strcmp(*member, u->pw_name) != 0)
-            return false;
-    return true;
-}
-
 /* Who can write to the file gives us keys, a server to use them with, and with
  * credential_process a program that we run. /dev/null is everybody's. */
 static int check_owner(const char *path, enum aws_profile_file which, int fd,
@@ -213,13 +191,14 @@ static int check_owner(const char *path, enum aws_profile_file which, int fd,
 {
     if (!S_ISREG(st->st_mode) && !S_ISFIFO(st->st_mode))
         return 0;
-    if (st->st_uid != geteuid() && st->st_uid != 0)
+    int r = aws_owner_check(fd, st);
+    if (r == -EPERM)
         return op_fail(
             op, -EACCES,
             "AWS profile file %.90s belongs to user %u, who could name programs to run "
             "as user %u: name a file of your own in %s",
             path, st->st_uid, geteuid(), places[which].variable);
-    if ((st->st_mode & S_IWOTH) || ((st->st_mode & S_IWGRP) && !is_owners_alone(fd, st)))
+    if (r)
         return op_fail(
             op, -EACCES,
             "AWS profile file %.90s can be written by others, who could name programs "

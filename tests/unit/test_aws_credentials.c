@@ -307,6 +307,38 @@ START_TEST(keys_from_a_program)
 }
 END_TEST
 
+/* Whoever may replace the program has our rights, and the keys. */
+START_TEST(programs_that_others_write_are_refused)
+{
+    static const char keys_of[] = "#!/bin/sh\necho '{\"Version\": 1, \"AccessKeyId\": \"A\", "
+                                  "\"SecretAccessKey\": \"S\"}'\n";
+    char line[256], path[128], dir[128];
+
+    (void)snprintf(dir, sizeof(dir), "%s/.aws", home);
+    (void)snprintf(path, sizeof(path), "%s/.aws/tool", home);
+    (void)snprintf(line, sizeof(line), "[default]\ncredential_process = tool\n");
+    write_file(".aws/tool", keys_of);
+    write_file(".aws/config", line);
+    ck_assert_int_eq(setenv("PATH", dir, 1), 0);
+    ck_assert_int_eq(chmod(path, 0755), 0);
+    ck_assert_int_eq(load(NULL), 0);
+    ck_assert_int_eq(chmod(path, 0757), 0);
+    ck_assert_int_eq(load(NULL), -EACCES);
+    ck_assert_msg(strstr(op.why, path) && strstr(op.why, "chmod go-w"), "%s", op.why);
+    ck_assert_int_eq(chmod(path, 0755), 0);
+    ck_assert_int_eq(chmod(dir, 0777), 0);
+    ck_assert_int_eq(load(NULL), -EACCES);
+    ck_assert_msg(strstr(op.why, "can be replaced by others"), "%s", op.why);
+    ck_assert_int_eq(chmod(dir, 01777), 0);
+    ck_assert_int_eq(load(NULL), 0);
+    if (geteuid() != 0)
+        return;
+    ck_assert_int_eq(chown(path, 4711, 0), 0);
+    ck_assert_int_eq(load(NULL), -EACCES);
+    ck_assert_msg(strstr(op.why, "belongs to user 4711"), "%s", op.why);
+}
+END_TEST
+
 START_TEST(a_program_inherits_no_descriptor)
 {
     char text[512];
@@ -468,6 +500,7 @@ int main(void)
     tcase_add_test(t, missing_keys_name_every_place);
     tcase_add_loop_test(t, what_cannot_be_followed_is_said, 0, ARRAY_SIZE(unusable));
     tcase_add_test(t, keys_from_a_program);
+    tcase_add_test(t, programs_that_others_write_are_refused);
     tcase_add_test(t, a_program_inherits_no_descriptor);
     tcase_add_test(t, a_program_that_hangs_is_ended);
     tcase_add_test(t, a_command_line);
