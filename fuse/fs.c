@@ -8,6 +8,7 @@
 #include "fuse/unmount.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -296,6 +297,19 @@ void fs_stop(struct fs *fs)
 
 /* ---- the end ---- */
 
+/* Closes the connection and puts in its place what libfuse takes for a mount that is gone: a
+ * pipe that nobody reads. */
+static void sever(struct fs *fs)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return;
+    (void)close(ends[0]);
+    (void)dup3(ends[1], fuse_session_fd(fs->session), O_CLOEXEC);
+    (void)close(ends[1]);
+}
+
 /* Ends the connection, so that no thread of ours stays in the kernel waiting for an answer. */
 static void disconnect(struct fs *fs, const char *path, dev_t dev)
 {
@@ -304,12 +318,13 @@ static void disconnect(struct fs *fs, const char *path, dev_t dev)
 
     /* MNT_FORCE aborts what runs; the path is not ours any more when the mount is gone. */
     int r = gone ? 0 : unmount_at(path, dev, MNT_FORCE | MNT_DETACH);
-    if (r && geteuid() == 0)
+    /* libfuse unmounts by the path, symlinks followed, what it does not find disconnected;
+     * without privilege by fusermount3, which looks where it goes. */
+    if (r && geteuid() == 0) {
         log_warn("cannot unmount %s: %s", path, strerror(-r));
-    /* It unmounts by the path, symlinks followed, what it does not find disconnected; without
-     * privilege by fusermount3, which looks where it goes. */
-    if (r == 0 || geteuid() != 0)
-        fuse_session_unmount(fs->session);
+        sever(fs);
+    }
+    fuse_session_unmount(fs->session);
 }
 
 void fs_unmount(struct fs *fs, const char *path, dev_t dev)
