@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WAITERS_NS       NS_PER_SEC
+#define WAITERS_NS       (10 * NS_PER_SEC)
 #define WAITERS_PAUSE_US 50000
 
 /* Those that could not be looked at are told when it was waited for them, or when there must be
