@@ -91,14 +91,14 @@ def stalled(mount):
 
 def store_hangs(work, name, options):
     """A server that is stopped: status, metrics, the log and who waits tell of it; and that it is over."""
-    with Place(work, name, options) as p:
+    with Place(work, name, (*options, "list_timeout=300s")) as p: # nobody asks while it is stopped
         p.write("precious", 100_000)
         p.mount.flush(60)
         check(stalled(p.mount) is None, f"status of an idle mount: {stalled(p.mount)}")
         work.gateway.process.send_signal(signal.SIGSTOP)
         try:
             p.write("owed", 100_000)
-            done = p.mount.run("flush", p.mount.mountpoint, "--timeout", "8", seconds=30)
+            done = p.mount.run("flush", p.mount.mountpoint, "--timeout", "20", seconds=60)
             check(done.returncode == 3, f"runfs flush: exit {done.returncode} when its time is over")
             says(done.stdout, f"waiting for s3://bucket/{name}: no answer for", "; retried until ",
                  f"in the cache {p.cache}", "runfs status --files", ": owed")
@@ -131,7 +131,7 @@ def store_refuses(work, name, options):
         held = subprocess.Popen(["dd", "if=/dev/zero", "bs=1M", "count=8", f"of={m.mountpoint}/next"],
                                 stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            done = m.run("flush", m.mountpoint, "--timeout", "8", seconds=60)
+            done = m.run("flush", m.mountpoint, "--timeout", "12", seconds=60)
             says(done.stdout, f"waiting for s3://bucket/{name}: no success for", "SlowDown",
                  f"in the cache {cache}", "runfs status --files", " and ")
             wait_for("status counts who waits", lambda: m.status()["cache"]["waiting_writers"] == 1, 20)

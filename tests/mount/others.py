@@ -122,7 +122,7 @@ def refused(work):
     bench.end()
 
 
-ALARM = "import signal; signal.signal(signal.SIGALRM, lambda *a: None); signal.setitimer(signal.ITIMER_REAL, 0.3)"
+ALARM = "import signal; signal.signal(signal.SIGALRM, lambda *a: None); signal.setitimer(signal.ITIMER_REAL, 0.3, 0.3)"
 
 
 def interrupted(work):
@@ -156,7 +156,7 @@ def by_the_commands(work):
     status = json.loads(bench.must(runfs_binary(), "status", "--json", path, user=True))
     check(status["state"] == "dirty" and status["owed"]["files"] == 1 and status["owed"]["bytes"] == 7, f"{status}")
     check("1 files, 7 B" in other("status", bench.theirs).output, other("status", bench.theirs).output)
-    done = other("flush", "--timeout", "0.3", path)
+    done = other("flush", "--timeout", "2", path)
     check(done.code == 3 and "not everything" in done.output, f"exit {done.code}: {done.output}")
     for words, code in ((("flush", "--staged", path), 6), (("fetch", path), 6), (("pin", path), 6),
                         (("flush", f"{bench.theirs}/none"), 5)):
@@ -175,7 +175,7 @@ def by_the_commands(work):
         done = other("flush", bench.theirs)
         check(done.code == 3 and "open for writing" in done.output, f"exit {done.code}: {done.output}")
     # A container that was given the mount, and not the cache directory.
-    inside = f"mount -t tmpfs none {bench.cache} && exec {runfs_binary()} flush --timeout 0.3 {bench.theirs}"
+    inside = f"mount -t tmpfs none {bench.cache} && exec {runfs_binary()} flush --timeout 2 {bench.theirs}"
     done = bench.call("unshare", "--mount", "--propagation", "private", "sh", "-c", inside)
     check(done.code == 3 and "not everything" in done.output, f"exit {done.code}: {done.output}")
     bench.end()

@@ -104,7 +104,7 @@ START_TEST(who_does_not_answer_is_passed_over)
     process(13, 'S', MAPPING);
     process(14, 'S', NULL);
     process(15, 'S', MAPPING);
-    find(300);
+    find(1000);
     ck_assert_uint_eq(users.count, 3);
     ck_assert_uint_eq(users.stuck, 2);
     ck_assert_uint_eq(users.passed_over, 2);
