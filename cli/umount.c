@@ -126,7 +126,7 @@ static int await_end(struct client *c, int pidfd, int64_t timeout_ns)
         return EXIT_OK;
     const char *cache_dir = json_string_value(json_object_get(answer, "cache_dir"));
     (void)command_failed("%s is unmounted; this is in the cache %s and not in the store (the "
-                         "next mount with it publishes it, or `runfs recover`):",
+                         "next mount with it, or `runfs recover`, publishes what is not kept):",
                          c->mountpoint, cache_dir ? cache_dir : "");
     report_files(answer);
     return EXIT_NOT_YET;
