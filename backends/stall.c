@@ -134,6 +134,18 @@ void stall_end(struct stall *s, struct stall_call *call, int64_t r, const char *
     atomic_store_explicit(&call->moved_ns, 0, memory_order_relaxed);
 }
 
+/* When the attempt that runs last showed that the lane works; 0: it did not. What follows a
+ * failure has to move bytes for a while first: they may be refused as those before them. */
+static int64_t call_good_locked(const struct stall *s, const struct stall_call *call,
+                                int64_t now)
+{
+    int64_t began = began_ns(call), moved = moved_ns(call);
+
+    if (call->slow && now - began < SLOW_NS)
+        moved = now;
+    return s->lane[call->lane].err && moved - began < s->after_ns ? 0 : moved;
+}
+
 /* When the lane last showed that it works. */
 static int64_t lane_good_locked(const struct stall *s, enum stall_lane lane, int64_t now)
 {
@@ -142,8 +154,8 @@ static int64_t lane_good_locked(const struct stall *s, enum stall_lane lane, int
 
     DL_FOREACH(s->lane[lane].calls, call)
     {
-        int64_t moved = call->slow && now - began_ns(call) < SLOW_NS ? now : moved_ns(call);
-        good = moved > good ? moved : good;
+        int64_t ns = call_good_locked(s, call, now);
+        good = ns > good ? ns : good;
     }
     return good;
 }

@@ -5,8 +5,8 @@
  * and the rest (downloads, listings, questions). A lane is stalled when for some seconds
  * nothing in it succeeded and no byte of it moved. An answer like "not there" is a success. A
  * change that failed counts as being tried again for as long as who asked for it may pause.
- * Bytes of an attempt count while that runs: a server that takes a megabyte and refuses then
- * does not work. Any thread. */
+ * Bytes of an attempt count while that runs, after a failure only when they have moved for as
+ * long: a server that takes a megabyte and refuses then does not work. Any thread. */
 #ifndef RUNFS_BACKENDS_STALL_H
 #define RUNFS_BACKENDS_STALL_H
 

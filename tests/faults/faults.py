@@ -128,6 +128,7 @@ def store_refuses(work, name, options):
         for i in range(6):
             with open(os.path.join(m.mountpoint, f"f{i}"), "wb") as f:
                 f.write(content(f"f{i}", 2 * MIB))
+        wait_for("the store stalls", lambda: stalled(m), 60) # then who waits is told with it
         held = subprocess.Popen(["dd", "if=/dev/zero", "bs=1M", "count=8", f"of={m.mountpoint}/next"],
                                 stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:

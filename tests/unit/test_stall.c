@@ -126,6 +126,7 @@ START_TEST(refused_bytes_do_not_count)
         let_pass(LATER);
         stall_begin(&put);
         stall_moved(&put);
+        ck_assert_int_ge(look().ns, i * LATER); /* the stall is not over now and then */
         stall_end(&stall, &put, -EAGAIN, why);
     }
     ck_assert_int_ge(look().ns, 3 * LATER);
