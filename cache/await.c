@@ -74,22 +74,12 @@ struct owed {
     uint64_t files, bytes, uploading, failed, staged, operations;
 };
 
-static bool is_below(struct node *n, const char *path)
-{
-    for (struct entry *e = n->links; e; e = e->next_link) {
-        auto_free char *at = entry_path(e);
-
-        if (at && path_below(path, at))
-            return true;
-    }
-    return false;
-}
-
-static void count_file(struct owed *o, const struct file *f, const char *path)
+static void count_file(struct cache *c, struct owed *o, const struct file *f, const char *path)
 {
     bool dirty = f->state == FILE_DIRTY;
 
-    if ((!dirty && !(f->node->flags & NODE_ATTR_DIRTY)) || !is_below(f->node, path))
+    if ((!dirty && !(f->node->flags & NODE_ATTR_DIRTY)) ||
+        !node_is_named_below(c, f->node, path))
         return;
     o->files++;
     o->bytes += dirty ? f->node->size : 0;
@@ -105,7 +95,7 @@ static void count_operations(struct cache *c, struct owed *o, const char *path)
 
     DL_FOREACH2(c->dirty_dirs, d, dir->dirty_next)
     {
-        bool concerns = is_below(d, path);
+        bool concerns = node_is_named_below(c, d, path);
 
         o->operations += concerns;
         o->failed += concerns && d->dir->error;
@@ -131,12 +121,12 @@ char *node_owed_text_locked(struct cache *c, struct node *n)
         return NULL;
     DL_FOREACH2(c->dirty, f, dirty_next)
     {
-        count_file(&o, f, path);
+        count_file(c, &o, f, path);
     }
     DL_FOREACH2(c->writers, f, writer_next)
     {
         if (!f->queued)
-            count_file(&o, f, path);
+            count_file(c, &o, f, path);
     }
     count_operations(c, &o, path);
     if (asprintf(&text,

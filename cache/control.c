@@ -419,16 +419,6 @@ static bool node_owes(struct node *n)
     return false;
 }
 
-static bool below(struct node *n, const char *path)
-{
-    for (struct entry *e = n->links; e; e = e->next_link) {
-        auto_free char *at = entry_path(e);
-        if (at && path_below(path, at))
-            return true;
-    }
-    return false;
-}
-
 static int push_target_locked(struct flush *fl, struct node *n)
 {
     if (fl->n == fl->cap) {
@@ -447,7 +437,9 @@ static int push_target_locked(struct flush *fl, struct node *n)
 
 static int add_target_locked(struct flush *fl, struct node *n)
 {
-    return node_owes(n) && below(n, fl->path) ? push_target_locked(fl, n) : 0;
+    return node_owes(n) && node_is_named_below(fl->cache, n, fl->path)
+               ? push_target_locked(fl, n)
+               : 0;
 }
 
 /* Whether someone may have changed the file past the daemon, through a mapping or through
@@ -465,7 +457,7 @@ static int gather_doubts_locked(struct flush *fl)
 
     DL_FOREACH2(fl->cache->dirty, f, dirty_next)
     {
-        if (r == 0 && may_be_newer(f) && below(f->node, fl->path))
+        if (r == 0 && may_be_newer(f) && node_is_named_below(fl->cache, f->node, fl->path))
             r = push_target_locked(fl, f->node);
     }
     return r;
@@ -573,10 +565,13 @@ static void hurry_locked(struct flush *fl, const struct target *t, bool first)
     }
 }
 
-static void tell_of_half(struct flush *fl, struct node *n)
+/* What is left out without a path to tell of it would be taken for done. */
+static void tell_of(char **what, char *path, int *error, struct op *op)
 {
-    free(fl->half);
-    fl->half = node_path(n);
+    free(*what);
+    *what = path;
+    if (!path)
+        *error = op_fail(op, -ENOMEM, "there is no memory to say what is not in the store");
 }
 
 /* A removal waits for what was closed before it, also when that is made anew now: its writer
@@ -628,14 +623,11 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
         if (!concerns(fl, i))
             continue;
         if (waits_for_locked(fl->cache, i, half)) {
-            tell_of_half(fl, half);
+            tell_of(&fl->half, node_path(half), error, op);
             continue;
         }
         if (!intent_is_rename(i) && rounds_are_over_locked(fl->cache, &fl->rounds, i)) {
-            free(fl->in_vain);
-            fl->in_vain = strdup(i->from);
-            if (!fl->in_vain) /* EBUSY is not told without it */
-                *error = op_fail(op, -ENOMEM, "there is no memory to say what is not removed");
+            tell_of(&fl->in_vain, strdup(i->from), error, op);
             continue;
         }
         done = false;
@@ -682,13 +674,13 @@ static bool waits_for_writer_locked(struct cache *c, struct node *n)
 }
 
 /* A half file is waited for by nobody: its writer may take for ever. */
-static bool skip_half_locked(struct flush *fl, struct node *n)
+static bool skip_half_locked(struct flush *fl, struct node *n, int *error, struct op *op)
 {
     bool half = !(fl->flags & CACHE_FLUSH_HALF) && !n->dir && file_is_half_locked(fl->cache, n);
 
     if (!half && !((fl->flags & CACHE_FLUSH_AWAIT) && waits_for_writer_locked(fl->cache, n)))
         return false;
-    tell_of_half(fl, n);
+    tell_of(&fl->half, node_path(n), error, op);
     return true;
 }
 
@@ -740,7 +732,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         *done += ok ? size : n->file && n->file->uploading ? n->file->upload_done : 0;
         if (ok && has_lost(&fl->v[i]))
             *error = op_fail(op, -ESTALE, "%s", n->file->error_text ? n->file->error_text : "");
-        if (ok || skip_half_locked(fl, n))
+        if (ok || skip_half_locked(fl, n, error, op))
             continue;
         all = false;
         fl->left++;

@@ -556,6 +556,8 @@ char *child_key(struct node *dir, const char *name);
 bool node_is_below(struct node *n, struct node *dir);
 /* Looks a path up in memory; NULL when it is not known, for no other reason. */
 struct node *tree_find(struct cache *c, const char *path, struct entry **ret_entry);
+/* Whether one of its names is this path, or below it. Takes no memory either. */
+bool node_is_named_below(struct cache *c, struct node *n, const char *path);
 /* The same, making directories that are not known yet. */
 struct node *tree_make_dirs_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
 /* Whether a listing begun at `listed_ns` may not show what the store has at `key` as `path`: it

@@ -586,6 +586,17 @@ struct node *tree_find(struct cache *c, const char *path, struct entry **ret_ent
     return n;
 }
 
+bool node_is_named_below(struct cache *c, struct node *n, const char *path)
+{
+    struct entry *at, *e;
+    struct node *top = tree_find(c, path, &at);
+
+    for (e = top ? n->links : NULL; e; e = e->next_link)
+        if (e == at || node_is_below(e->parent, top))
+            return true;
+    return false;
+}
+
 struct node *tree_make_dirs_locked(struct cache *c, const char *path)
 {
     struct node *n = c->root;

@@ -7,6 +7,7 @@
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -446,6 +447,57 @@ START_TEST(an_end_publishes_nothing_half)
 }
 END_TEST
 
+/* ---- without memory ---- */
+
+#define LONG_NAME 211 /* bytes; nothing else that a flush asks memory for is as long */
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define MALLOC_IS_OURS 1
+
+static _Thread_local bool no_memory; /* for a path of LONG_NAME bytes */
+
+void *malloc(size_t size)
+{
+    static void *(*libc)(size_t);
+
+    if (!libc)
+        *(void **)&libc = dlsym(RTLD_NEXT, "malloc");
+    if (no_memory && size > LONG_NAME && size <= LONG_NAME + 2) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return libc(size);
+}
+
+/* Neither of what is being written yet, nor of what is closed, if that is not in the store. */
+START_TEST(a_flush_without_memory_tells_no_success)
+{
+    bool half = _i == 0;
+    char name[LONG_NAME + 1];
+    struct op op;
+
+    memset(name, 'n', LONG_NAME);
+    name[LONG_NAME] = '\0';
+    with_whole();
+    driven_mount(&d);
+    struct handle *h = begin(name, O_WRONLY | O_CREAT);
+    add(h, "written", 0);
+    if (!half)
+        ck_assert_int_eq(driven_close(&d, h), 0);
+    op_init(&op, 20 * NS_PER_SEC);
+    no_memory = true;
+    int r = cache_flush_path(d.cache, "", 0, &op, NULL, NULL);
+    no_memory = false;
+    ck_assert_int_eq(r, half ? -ENOMEM : 0);
+    if (half)
+        ck_assert_int_eq(driven_close(&d, h), 0);
+    if (r == 0)
+        driven_stores(&d, name, "written");
+    driven_release(&d);
+}
+END_TEST
+#endif
+
 int main(void)
 {
     Suite *s = suite_create("cache_half");
@@ -465,6 +517,9 @@ int main(void)
     tcase_add_test(t, a_flush_publishes_what_was_synced);
     tcase_add_test(t, a_sync_to_the_store_returns);
     tcase_add_test(t, an_end_publishes_nothing_half);
+#ifdef MALLOC_IS_OURS
+    tcase_add_loop_test(t, a_flush_without_memory_tells_no_success, 0, 2);
+#endif
     suite_add_tcase(s, t);
     return suite_run(s);
 }
