@@ -7,6 +7,7 @@
 #include "fuse/session.h"
 #include "fuse/unmount.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -263,6 +264,13 @@ static void take_stop_signal(void)
     (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
+/* The loop ends its threads by pthread_cancel(), for which glibc loads a library at the first
+ * time; it aborts the process when there is no descriptor or no memory for that by then. */
+static void load_canceller(void)
+{
+    (void)dlopen("libgcc_s.so.1", RTLD_NOW);
+}
+
 int fs_run(struct fs *fs)
 {
     struct fuse_loop_config *config = fuse_loop_cfg_create();
@@ -273,6 +281,7 @@ int fs_run(struct fs *fs)
     fuse_loop_cfg_set_max_threads(config, fs->config.threads);
     fuse_loop_cfg_set_idle_threads(config, fs->config.threads);
     take_stop_signal();
+    load_canceller();
     fs->loop = pthread_self();
     atomic_store(&fs->looping, true);
     int r = fuse_session_loop_mt(fs->session, config);
@@ -298,16 +307,17 @@ void fs_stop(struct fs *fs)
 /* ---- the end ---- */
 
 /* Closes the connection and puts in its place what libfuse takes for a mount that is gone: a
- * pipe that nobody reads. */
-static void sever(struct fs *fs)
+ * pipe that nobody reads. False when it is as it was. */
+static bool sever(struct fs *fs)
 {
     int ends[2];
 
     if (pipe2(ends, O_CLOEXEC) < 0)
-        return;
+        return false;
     (void)close(ends[0]);
-    (void)dup3(ends[1], fuse_session_fd(fs->session), O_CLOEXEC);
+    bool severed = dup3(ends[1], fuse_session_fd(fs->session), O_CLOEXEC) >= 0;
     (void)close(ends[1]);
+    return severed;
 }
 
 /* Ends the connection, so that no thread of ours stays in the kernel waiting for an answer. */
@@ -318,13 +328,12 @@ static void disconnect(struct fs *fs, const char *path, dev_t dev)
 
     /* MNT_FORCE aborts what runs; the path is not ours any more when the mount is gone. */
     int r = gone ? 0 : unmount_at(path, dev, MNT_FORCE | MNT_DETACH);
+    if (r && geteuid() == 0)
+        log_warn("cannot unmount %s: %s", path, strerror(-r));
     /* libfuse unmounts by the path, symlinks followed, what it does not find disconnected;
      * without privilege by fusermount3, which looks where it goes. */
-    if (r && geteuid() == 0) {
-        log_warn("cannot unmount %s: %s", path, strerror(-r));
-        sever(fs);
-    }
-    fuse_session_unmount(fs->session);
+    if (r == 0 || geteuid() != 0 || sever(fs))
+        fuse_session_unmount(fs->session);
 }
 
 void fs_unmount(struct fs *fs, const char *path, dev_t dev)

@@ -757,12 +757,10 @@ time.sleep(60)' "$d/mnt/x" >"$d/mapped" &
     refused 5 'not a mountpoint' "$runfs" umount "$d/mnt/x" && umount_here
 }
 
-# Whoever may write beside the mountpoint's folder puts a symlink in its place: what that leads to
-# stays mounted, and the mount itself, which was moved, goes.
-test_the_end_follows_no_symlink() {
-    local pid
-    can_fill || { skip 'needs root'; return 0; }
-    fresh moved
+# moved NAME: mounts, moves the folder of the mountpoint to $d/aside, and leaves a symlink to another
+# mount, $d/other, at its path. The daemon is $pid.
+moved() {
+    fresh "$1"
     mkdir "$d/other" "$d/below" "$d/below/mnt"
     mount -t tmpfs tmpfs "$d/other" || return 1
     try "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/below/mnt"
@@ -770,11 +768,32 @@ test_the_end_follows_no_symlink() {
     pid=$("$runfs" status --json "$d/below/mnt" | json 'd["pid"]')
     echo "$pid" >>"$work/pids"
     mv "$d/below" "$d/aside" && mkdir "$d/below" && ln -s "$d/other" "$d/below/mnt"
+}
+
+# Whoever may write beside the mountpoint's folder puts a symlink in its place: what that leads to
+# stays mounted, and the mount itself, which was moved, goes.
+test_the_end_follows_no_symlink() {
+    local pid
+    can_fill || { skip 'needs root'; return 0; }
+    moved moved || return 1
     kill -TERM "$pid"
     until_true 20 gone "$pid" || return 1
     is_mounted "$d/other" || say 'unmounted what a symlink leads to' || return 1
     ! is_mounted "$d/aside/mnt" || say 'its own mount stays'
     umount "$d/other"
+}
+
+# Nor when there is no descriptor to look with; and the daemon comes to its end.
+test_the_end_follows_no_symlink_in_need() {
+    local pid
+    can_fill || { skip 'needs root'; return 0; }
+    moved needy || return 1
+    prlimit --pid "$pid" --nofile=3:
+    kill -TERM "$pid"
+    until_true 20 gone "$pid" || return 1
+    is_mounted "$d/other" || say 'unmounted what a symlink leads to' || return 1
+    grep -q 'everything is in the store' "$d/cache/runfs.log" || say "$(cat "$d/cache/runfs.log")" || return 1
+    umount -l "$d/aside/mnt" && umount "$d/other"
 }
 
 test_umount_that_fails() {
