@@ -452,6 +452,7 @@ int cache_end(struct cache *c, struct op *op)
 {
     cache_stop(c);
     await_workers(c);
+    pool_drain(c->chores); /* a stamp that is written after the note is not of this end */
     int r = journal_sync(c->journal);
     if (r == 0)
         r = mirror_note_end(&c->mirror);
@@ -512,9 +513,11 @@ void cache_free(struct cache *c)
     cache_stop(c);
     stop_threads(c);
     wait_stop(c);
+    if (c->chores)
+        pool_drain(c->chores); /* a stamp goes where its node is */
     free_tree(c);
     pool_free(c->chores);
-    ids_free(c->ids); /* a chore may hold the last reference of a node */
+    ids_free(c->ids);
     index_tree_free(c);
     pins_free(c);
     sessions_free(c);

@@ -192,7 +192,6 @@ static void dir_done_locked(struct dir_job *j, int r, const struct object *obj,
         d->attempts = 0;
         d->has_marker = true;
         d->marker_version = 0;
-        entry_changed_locked(c, n->links);
         if (d->generation == j->generation) {
             d->new_here = d->stale_marker = false;
             d->mtime_set = false;
@@ -201,6 +200,7 @@ static void dir_done_locked(struct dir_job *j, int r, const struct object *obj,
             d->generation++; /* what was asked before is not right about it */
             put_locked(j, obj);
         }
+        entry_changed_locked(c, n->links);
         return;
     }
     /* Only the answer may have been lost, unless a refusal was it. */
@@ -312,6 +312,11 @@ static bool names_on_their_way(struct cache *c, struct node *dir)
     return path && intent_below(c, path);
 }
 
+static bool is_stored(const struct entry *e)
+{
+    return e->node->dir ? !e->node->dir->new_here : etag_known(&e->etag);
+}
+
 static bool child_is_stored(struct node *dir)
 {
     struct entry *e;
@@ -319,27 +324,19 @@ static bool child_is_stored(struct node *dir)
 
     CHILDREN_FOREACH(dir->dir->children, e, at)
     {
-        if (e->node->dir ? !e->node->dir->new_here : etag_known(&e->etag))
+        if (is_stored(e))
             return true;
     }
     return false;
 }
 
-/* Its children stand for it: nothing to send. Until one of them is in the store it stays owed,
- * since they may be removed before. */
-static void satisfied_locked(struct cache *c, struct node *n)
+/* The store has it by the names in it. */
+static void stands_locked(struct cache *c, struct node *n)
 {
-    if (n->dir->new_here && !child_is_stored(n)) {
-        dir_unqueue_locked(c, n);
-        progress_tell_locked(c);
-        return;
-    }
     struct stamp_task *t = calloc(1, sizeof(*t));
 
     n->dir->new_here = false;
-    entry_changed_locked(c, n->links);
     dir_unqueue_locked(c, n);
-    progress_tell_locked(c);
     n->dir->generation++;
     if (!t)
         return;
@@ -348,6 +345,32 @@ static void satisfied_locked(struct cache *c, struct node *n)
     t->node = n;
     node_ref_locked(n);
     pool_submit(c->chores, &t->task);
+}
+
+/* Its children stand for it: nothing to send. Until one of them is in the store it stays owed,
+ * since they may be removed before. */
+static void satisfied_locked(struct cache *c, struct node *n)
+{
+    if (n->dir->new_here && !child_is_stored(n)) {
+        dir_unqueue_locked(c, n);
+    } else {
+        stands_locked(c, n);
+        entry_changed_locked(c, n->links);
+    }
+    progress_tell_locked(c);
+}
+
+void dir_child_changed_locked(struct cache *c, struct node *dir, const struct entry *e)
+{
+    struct dir *d = dir->dir;
+
+    if (!d->new_here || d->queued || d->uploading)
+        return;
+    /* Who waits for the child finds that nothing is owed. */
+    if (is_stored(e) && !e->src_key && !needs_marker(c, dir))
+        stands_locked(c, dir);
+    else
+        dir_queue_locked(c, dir);
 }
 
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)

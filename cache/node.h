@@ -860,6 +860,10 @@ bool dir_marker_attrs_locked(struct node *dir, const struct object *marker, stru
                              bool *ret_sure);
 /* What is shown of it is ours, whatever the store says. */
 bool dir_attrs_are_ours(struct node *dir);
+/* A name in it came to the store, or changed there: it stands for a directory that the store
+ * need not be told of otherwise. */
+void dir_child_changed_locked(struct cache *c, struct node *dir, const struct entry *e)
+    REQUIRES(&c->lock);
 
 /* ---- walk.c ---- */
 void walk_free(struct dir_walk *w);

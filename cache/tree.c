@@ -455,10 +455,8 @@ void entry_changed_locked(struct cache *c, struct entry *e)
 
     mutex_assert_held(&c->lock);
     for (; e; e = e->parent->links) {
-        struct dir *above = e->parent->dir;
         e->changed_ns = now;
-        if (above->new_here && !above->queued && !above->uploading)
-            dir_queue_locked(c, e->parent); /* its children stand for it from now on */
+        dir_child_changed_locked(c, e->parent, e);
     }
 }
 
