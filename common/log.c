@@ -26,8 +26,8 @@ static const char *const level_names[] = {"error", "warn", "info", "debug"};
 static atomic_int log_max_level = LOG_LEVEL_INFO;
 static atomic_int log_fd = STDERR_FILENO;
 
-/* What has grown to LOG_FILE_MAX. Writers count without the lock, which only he takes who
- * begins the file anew; what is no regular file never gets there. */
+/* What has grown to LOG_FILE_MAX. Writers count without the lock, and take it at the
+ * limit; what is no regular file never gets there. */
 static struct {
     atomic_llong bytes;
     struct mutex lock;
@@ -96,38 +96,40 @@ static bool log_is_ours_locked(void)
 }
 
 /* Whoever is writing a line just now writes it into the former file. What fails is tried again
- * after as many bytes; the log goes on where it was. */
-static void log_begin_anew_locked(void) REQUIRES(&log_file.lock);
-static void log_begin_anew_locked(void)
+ * after as many bytes; the log goes on where it was. Returns how many it has now. */
+static off_t log_begin_anew_locked(void) REQUIRES(&log_file.lock);
+static off_t log_begin_anew_locked(void)
 {
     bool moved = false;
     struct stat st;
     int fd;
 
-    atomic_store(&log_file.bytes, 0);
     if (log_is_ours_locked()) {
         moved = !renameat(log_file.dir, log_file.name, log_file.dir, log_file.former);
         if (!moved)
-            return;
+            return 0;
     }
     fd = log_open(log_file.dir, log_file.name);
     if (fd < 0) {
         if (moved)
             (void)renameat(log_file.dir, log_file.former, log_file.dir, log_file.name);
-        return;
+        return 0;
     }
-    if (!fstat(fd, &st))
-        atomic_fetch_add(&log_file.bytes, st.st_size);
+    if (fstat(fd, &st))
+        st.st_size = 0;
     (void)log_switch(fd);
+    return st.st_size;
 }
 
+/* The others wait after their line while one begins the file anew, so that the former one does
+ * not grow without end meanwhile. */
 static void log_written(ssize_t n)
 {
     if (n <= 0 || atomic_fetch_add(&log_file.bytes, n) + n < LOG_FILE_MAX)
         return;
     mutex_lock(&log_file.lock);
     if (atomic_load(&log_file.bytes) >= LOG_FILE_MAX)
-        log_begin_anew_locked();
+        atomic_store(&log_file.bytes, log_begin_anew_locked());
     mutex_unlock(&log_file.lock);
 }
 

@@ -164,7 +164,7 @@ START_TEST(log_escapes_and_filters)
 END_TEST
 
 enum { LOGGERS = 4, LOGGED = 5000 };
-#define SLACK (1 << 20) /* what threads write while a file is begun anew */
+#define SLACK (1 << 20) /* more than a line of each thread */
 
 /* Each line carries its thread and its number; together they are larger than a file may be, and
  * smaller than two. */
