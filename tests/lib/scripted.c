@@ -27,6 +27,7 @@ struct scripted {
     pthread_mutex_t lock;
     char *requests[REQUESTS_MAX]; /* under lock */
     size_t n_requests;            /* under lock */
+    size_t next;                  /* under lock; the answer to the next request */
     pthread_t threads[CONNECTIONS_MAX];
     size_t n_threads; /* under lock */
 };
@@ -149,8 +150,10 @@ static const struct scripted_answer *next_answer(struct scripted *s, char *reque
     const struct scripted_answer *a = &none;
 
     pthread_mutex_lock(&s->lock);
-    if (s->n_requests < s->n_answers)
-        a = &s->answers[s->n_requests];
+    if (s->next < s->n_answers)
+        a = &s->answers[s->next];
+    if (!a->again || !atomic_load(a->again))
+        s->next++;
     if (s->n_requests < REQUESTS_MAX)
         s->requests[s->n_requests++] = request;
     else
@@ -164,7 +167,7 @@ static bool next_skips_body(struct scripted *s)
     bool skips;
 
     pthread_mutex_lock(&s->lock);
-    skips = s->n_requests < s->n_answers && s->answers[s->n_requests].without_body;
+    skips = s->next < s->n_answers && s->answers[s->next].without_body;
     pthread_mutex_unlock(&s->lock);
     return skips;
 }

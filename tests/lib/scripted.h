@@ -3,6 +3,7 @@
 #ifndef RUNFS_TESTS_LIB_SCRIPTED_H
 #define RUNFS_TESTS_LIB_SCRIPTED_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@ struct scripted_answer {
     bool reset;        /* ... with a reset */
     bool without_body; /* answer before the request's body was read, and close */
     unsigned stall_ms; /* wait so long before the last byte of `text` */
+    const atomic_bool *again; /* the next request gets it as well, as long as this is true */
 };
 
 struct scripted;
