@@ -158,6 +158,16 @@ static json_t *receive(struct rig *g)
     return answer;
 }
 
+/* Until the store has refused for so long that it counts as stalled, which lasts. */
+static bool is_stalled(struct rig *g)
+{
+    json_t *stall = status_doc_stall(g->status);
+    bool told = json_is_string(json_object_get(stall, "error"));
+
+    json_decref(stall);
+    return told;
+}
+
 /* The final answer, and whether a stall was told before; the store works from then on when
  * `mend` says so. */
 static json_t *ask(struct rig *g, json_t *request, bool mend, bool *ret_told)
@@ -185,8 +195,9 @@ START_TEST(a_flush_tells_of_a_stall)
 
     rig_open(&g);
     driven_put(&g.d, "precious", "x", 1);
+    DRIVEN_WAIT(is_stalled(&g));
     json_t *answer =
-        ask(&g, json_pack("{s:s, s:s, s:i}", "cmd", "flush", "path", "", "timeout_ms", 900),
+        ask(&g, json_pack("{s:s, s:s, s:i}", "cmd", "flush", "path", "", "timeout_ms", 100),
             false, &told);
     const json_t *stalled = json_object_get(answer, "stalled");
     ck_assert(told);
