@@ -3,6 +3,7 @@
 # Mounts a folder (file://) for most of it, a real S3 server for bucket, secret and endpoint.
 # presets: release asan
 set -uo pipefail
+umask 022 # folders that another user finds, and that nobody else may write to
 
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)

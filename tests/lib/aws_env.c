@@ -1,8 +1,10 @@
-/* The environment without what AWS's tools read from it. */
+/* The environment without what AWS's tools read from it, and without what files made here would
+ * be refused for. */
 #include "tests/lib/aws_env.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 void aws_clear_environment(void)
@@ -21,4 +23,5 @@ void aws_clear_environment(void)
         }
     }
     setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
+    (void)umask(022);
 }

@@ -18,7 +18,7 @@
 
 #define NOBODY 65534
 
-static char top[64]; /* an empty directory */
+static char top[256]; /* an empty directory, by no symlink */
 static struct op op;
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -32,8 +32,10 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 static void setup(void)
 {
     const char *tmp = getenv("TMPDIR");
+    auto_free char *real = realpath(tmp ? tmp : "/tmp", NULL);
 
-    (void)snprintf(top, sizeof(top), "%s/runfs-door-XXXXXX", tmp ? tmp : "/tmp");
+    ck_assert_ptr_nonnull(real);
+    (void)snprintf(top, sizeof(top), "%s/runfs-door-XXXXXX", real);
     ck_assert_ptr_nonnull(mkdtemp(top));
     op_init(&op, OP_FOREVER);
 }
