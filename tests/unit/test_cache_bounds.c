@@ -20,9 +20,9 @@
 /* ---- the disk ---- */
 
 static struct {
-    uint64_t free;      /* bytes that are not root's alone */
-    uint64_t allocated; /* by fallocate(), from the beginning of the one file */
-    unsigned calls;
+    _Atomic uint64_t free;      /* bytes that are not root's alone */
+    _Atomic uint64_t allocated; /* by fallocate(), from the beginning of the one file */
+    atomic_uint calls;
 } disk;
 
 int fstatvfs(int fd, struct statvfs *ret)
@@ -121,13 +121,13 @@ static int64_t list_endlessly(struct layer *l, struct call *c)
     return r;
 }
 
-static void start_endless(struct driven *d)
+static void start_endless(struct driven *d, uint64_t memory)
 {
     memset(&disk, 0, sizeof(disk));
     disk.free = UINT64_C(1) << 40;
     memset(&endless, 0, sizeof(endless));
     driven_init(d, list_endlessly);
-    d->config.list_memory_bytes = MIB;
+    d->config.list_memory_bytes = memory;
     driven_store(d, "endless/f", "x", 1);
     driven_store(d, "other/f", "x", 1);
     driven_mount(d);
@@ -138,7 +138,7 @@ START_TEST(a_listing_without_end_has_one)
     struct cache_stats s;
     struct driven d;
 
-    start_endless(&d);
+    start_endless(&d, MIB);
     ck_assert_int_eq(driven_list(&d, "endless"), -ENOMEM);
     ck_assert_uint_lt(atomic_load(&endless.names), 16 * MIB / NODE_BYTES);
     ck_assert_uint_gt(atomic_load(&endless.names), MIB / 2 / NODE_BYTES);
@@ -164,7 +164,7 @@ START_TEST(a_listing_ends_when_nobody_waits)
     struct driven d;
     struct op op;
 
-    start_endless(&d);
+    start_endless(&d, 1024 * MIB); /* it ends by nothing else meanwhile */
     atomic_store(&endless.slow, true);
     op_init(&op, 10 * NS_PER_SEC);
     ck_assert_int_eq(cache_walk(d.cache, "endless", &op, &n), 0);

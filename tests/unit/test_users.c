@@ -1,5 +1,6 @@
 /* cli/: which processes use a mount, by a /proc that is made up: a fifo stands for a file of a
- * process that is stuck in the kernel, as who opens it waits. */
+ * process that is stuck in the kernel, as who opens it waits. No real process, as this one is,
+ * has numbers as large as these. */
 #include "cli/users.h"
 #include "tests/lib/suite.h"
 
@@ -12,6 +13,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#define FIRST   9000001
+#define LAST    9000039
 #define MAPPING "55d0-55d1 r-xp 00000000 00:63 1234 /mnt/x\n"
 #define ANOTHER "55d0-55d1 r-xp 00000000 fd:01 1234 /lib/x\n"
 
@@ -66,7 +69,7 @@ static void teardown(void)
     static const char *const names[] = {"comm", "stat", "maps", ""};
 
     mount_users_release(&users);
-    for (int pid = 1; pid < 40; pid++)
+    for (int pid = FIRST; pid <= LAST; pid++)
         for (size_t i = 0; i < 4; i++)
             (void)remove(at(pid, names[i]));
     (void)rmdir(root);
@@ -74,11 +77,11 @@ static void teardown(void)
 
 START_TEST(who_mapped_a_file_is_found)
 {
-    process(11, 'S', ANOTHER);
-    process(12, 'S', ANOTHER MAPPING);
+    process(9000011, 'S', ANOTHER);
+    process(9000012, 'S', ANOTHER MAPPING);
     find(60000);
     ck_assert_uint_eq(users.count, 1);
-    ck_assert_str_eq(users.names.data, "12 (a) S)");
+    ck_assert_str_eq(users.names.data, "9000012 (a) S)");
     ck_assert_uint_eq(users.passed_over, 0);
 }
 END_TEST
@@ -86,12 +89,12 @@ END_TEST
 /* Without a look at its mappings, as patience would not be enough for the test's own. */
 START_TEST(who_waits_in_the_kernel_is_passed_over)
 {
-    process(11, 'D', NULL);
-    process(12, 'S', MAPPING);
+    process(9000011, 'D', NULL);
+    process(9000012, 'S', MAPPING);
     find(60000);
-    ck_assert_str_eq(users.names.data, "12 (a) S)");
+    ck_assert_str_eq(users.names.data, "9000012 (a) S)");
     ck_assert_uint_eq(users.passed_over, 1);
-    ck_assert_str_eq(users.passed_names.data, "11 (a) S)");
+    ck_assert_str_eq(users.passed_names.data, "9000011 (a) S)");
     ck_assert_uint_eq(users.stuck, 0);
 }
 END_TEST
@@ -99,29 +102,29 @@ END_TEST
 /* It does not look stuck, and keeps who asks. */
 START_TEST(who_does_not_answer_is_passed_over)
 {
-    process(11, 'S', MAPPING);
-    process(12, 'S', NULL);
-    process(13, 'S', MAPPING);
-    process(14, 'S', NULL);
-    process(15, 'S', MAPPING);
+    process(9000011, 'S', MAPPING);
+    process(9000012, 'S', NULL);
+    process(9000013, 'S', MAPPING);
+    process(9000014, 'S', NULL);
+    process(9000015, 'S', MAPPING);
     find(1000);
     ck_assert_uint_eq(users.count, 3);
     ck_assert_uint_eq(users.stuck, 2);
     ck_assert_uint_eq(users.passed_over, 2);
-    ck_assert_ptr_nonnull(strstr(users.passed_names.data, "12 (a) S)"));
-    ck_assert_ptr_nonnull(strstr(users.passed_names.data, "14 (a) S)"));
+    ck_assert_ptr_nonnull(strstr(users.passed_names.data, "9000012 (a) S)"));
+    ck_assert_ptr_nonnull(strstr(users.passed_names.data, "9000014 (a) S)"));
 }
 END_TEST
 
 /* However many are stuck, five are waited for. */
 START_TEST(the_look_is_bounded)
 {
-    for (int pid = 1; pid < 40; pid++)
+    for (int pid = FIRST; pid <= LAST; pid++)
         process(pid, 'S', NULL);
     find(20);
     ck_assert_uint_eq(users.count, 0);
     ck_assert_uint_eq(users.stuck, 5);
-    ck_assert_uint_eq(users.passed_over, 39);
+    ck_assert_uint_eq(users.passed_over, LAST - FIRST + 1);
 }
 END_TEST
 
