@@ -98,7 +98,8 @@ def store_hangs(work, name, options):
         work.gateway.process.send_signal(signal.SIGSTOP)
         try:
             p.write("owed", 100_000)
-            done = p.mount.run("flush", p.mount.mountpoint, "--timeout", "20", seconds=60)
+            wait_for("status tells that it stalls", lambda: stalled(p.mount))
+            done = p.mount.run("flush", p.mount.mountpoint, "--timeout", "1", seconds=60)
             check(done.returncode == 3, f"runfs flush: exit {done.returncode} when its time is over")
             says(done.stdout, f"waiting for s3://bucket/{name}: no answer for", "; retried until ",
                  f"in the cache {p.cache}", "runfs status --files", ": owed")
@@ -109,12 +110,12 @@ def store_hangs(work, name, options):
             check(told["what"] == "changes" and told["since_seconds"] >= 5, f"status: {told}")
             with open(p.path(".runfs/metrics")) as f:
                 says(f.read(), "\nrunfs_store_stalled_seconds ")
-            check("uploads and other changes: no answer for" in p.log(), "the log does not tell that it began")
+            wait_for("the log tells that it began", lambda: "uploads and other changes: no answer for" in p.log())
         finally:
             work.gateway.process.send_signal(signal.SIGCONT)
         p.mount.flush(120)
         check(stalled(p.mount) is None, f"status after the stall: {stalled(p.mount)}")
-        wait_for("the log tells that it is over", lambda: "the stall is over after" in p.log(), 10)
+        wait_for("the log tells that it is over", lambda: "the stall is over after" in p.log())
         p.finish()
 
 

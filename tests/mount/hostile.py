@@ -421,8 +421,7 @@ def writes_that_wait(work, mode):
     wait_for("writers that are refused", lambda: len(refused()) >= writers - 257, 30)
     check(len(refused()) < writers - 128, f"{len(refused())} of {writers} were refused")
     place.server.silent = None
-    for thread in threads:
-        thread.join(60)
+    wait_for("the writers' end", lambda: not any(thread.is_alive() for thread in threads), 300)
     for name, fd in zip(names, files):
         told = _errno(os.close, fd)
         check(told is None or name in refused(), f"close of {name}: {told}")
