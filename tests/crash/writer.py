@@ -28,14 +28,15 @@ FILES_MAX = 40
 def is_of_the_kill(error, folder):
     """The kernel answers EIO for a request that it was just copying from or to the daemon (fs/fuse/dev.c,
     fuse_dev_do_read() and _write()): of a kill only if the daemon is gone a moment later."""
-    end = time.monotonic() + 1
-    while error.errno == errno.EIO and time.monotonic() < end:
+    if error.errno != errno.EIO:
+        return error.errno in DEAD
+    for _ in range(100):
         try:
             os.statvfs(folder)
         except OSError as e:
             return e.errno in DEAD
         time.sleep(0.01)
-    return error.errno in DEAD
+    return False
 
 
 class Stop(Exception):
