@@ -1,6 +1,8 @@
 /* Who may write a file; see aws_owner.h. */
 #include "backends/aws_owner.h"
 
+#include "common/unmapped.h"
+
 #include <errno.h>
 #include <grp.h>
 #include <pwd.h>
@@ -33,7 +35,7 @@ static bool is_owners_alone(int fd, const struct stat *st)
 
 int aws_owner_check(int fd, const struct stat *st)
 {
-    if (st->st_uid != geteuid() && st->st_uid != 0)
+    if (st->st_uid != geteuid() && st->st_uid != 0 && !uid_is_unmapped_root(st->st_uid))
         return -EPERM;
     if ((st->st_mode & S_IWOTH) || ((st->st_mode & S_IWGRP) && !is_owners_alone(fd, st)))
         return -EACCES;

@@ -3,6 +3,7 @@
 
 #include "common/buf.h"
 #include "common/mem.h"
+#include "common/unmapped.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -85,27 +86,11 @@ int door_write_text(int dir_fd, const char *name, const char *text)
 
 /* ---- who is trusted ---- */
 
-/* In a user namespace root of the machine and everybody else who has no number in it look
- * alike: of them nobody but root has directories above that others may not write. */
-static bool is_unmapped_root(uid_t uid)
-{
-    unsigned inside = 0, outside = 0, count = 0, overflow = 0;
-    FILE *map = fopen("/proc/self/uid_map", "re");
-    FILE *number = fopen("/proc/sys/kernel/overflowuid", "re");
-    bool whole = !map || fscanf(map, "%u %u %u", &inside, &outside, &count) != 3 ||
-                 (outside == 0 && count == UINT_MAX);
-    bool known = number && fscanf(number, "%u", &overflow) == 1;
-
-    if (map)
-        (void)fclose(map);
-    if (number)
-        (void)fclose(number);
-    return !whole && known && uid == overflow;
-}
-
+/* Of those who have no number here nobody but root has directories above that others may not
+ * write. */
 static bool is_trusted(uid_t uid)
 {
-    return uid == 0 || uid == geteuid() || is_unmapped_root(uid);
+    return uid == 0 || uid == geteuid() || uid_is_unmapped_root(uid);
 }
 
 /* Whether others may make, rename and remove entries there, unless the sticky bit keeps them to

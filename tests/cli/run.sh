@@ -373,6 +373,26 @@ test_cache_of_another_user() {
     done
 }
 
+# Root of the machine has no number in a user's namespace, and his programs are the system's.
+test_a_program_of_roots_gives_keys_in_a_namespace() {
+    local inside='runuser -u nobody -- unshare -r'
+    fresh namespace
+    # shellcheck disable=SC2086 # words
+    if [ "$(id -u)" != 0 ] || ! $inside true 2>/dev/null; then
+        skip 'needs root, and namespaces for users'
+        return
+    fi
+    chmod 755 "$work" && chmod 777 "$d" && cp "$runfs" "$work/runfs-of-all"
+    echo "[default]
+credential_process = /bin/echo '{\"Version\": 1, \"AccessKeyId\": \"A\", \"SecretAccessKey\": \"S\"}'" >"$d/config"
+    # Only who has keys asks a store, which nobody can reach here.
+    # shellcheck disable=SC2086
+    try env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY AWS_SHARED_CREDENTIALS_FILE=/dev/null \
+        AWS_CONFIG_FILE="$d/config" $inside "$work/runfs-of-all" mount \
+        -o "cache_dir=$d/cache,endpoint=http://127.0.0.1:9,region=here,mount_timeout=1s" s3://bucket "$d/mnt"
+    expect_code 7
+}
+
 # What others prepared where root makes his cache.
 test_cache_dir_that_leads_elsewhere() {
     local name
