@@ -134,9 +134,9 @@ static int await_end(struct client *c, int pidfd, int64_t timeout_ns)
 
 /* Whoever waits for the store by a path is answered a moment after it has all, and holds the
  * mount until then. */
-static int unmount_patiently(struct client *c, dev_t dev, struct op *op)
+static int unmount_patiently(struct client *c, dev_t dev, int64_t timeout_ns, struct op *op)
 {
-    int64_t until_ns = clock_mono_ns() + WAITERS_NS;
+    int64_t until_ns = clock_mono_ns() + (timeout_ns < WAITERS_NS ? timeout_ns : WAITERS_NS);
     int err;
 
     while ((err = mountpoint_unmount(c->mountpoint, dev, false, op)) == -EBUSY &&
@@ -157,7 +157,7 @@ static int unmount_and_wait(struct client *c, dev_t dev, int64_t timeout_ns)
     err = client_ask_wait(c, &op);
     if (err)
         return command_failed_by(err, "%s: %s", c->mountpoint, op.why);
-    err = unmount_patiently(c, dev, &op);
+    err = unmount_patiently(c, dev, timeout_ns, &op);
     if (err == -EBUSY && refuse_users(c->mountpoint, dev, true) != EXIT_OK)
         return EXIT_BUSY;
     return err ? command_failed_by(err, "%s", op.why) : await_end(c, pidfd, timeout_ns);

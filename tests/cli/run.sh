@@ -817,6 +817,17 @@ test_the_end_follows_no_symlink_in_need() {
     umount -l "$d/aside/mnt" && umount "$d/other"
 }
 
+# Which has nothing of runfs's to wait for, and not for longer than one is told to.
+test_umount_below_another_mount() {
+    can_fill || { skip 'needs root'; return 0; }
+    fresh above
+    mkdir "$d/store/sub"
+    mount_here && mount -t tmpfs tmpfs "$d/mnt/sub" || return 1
+    refused 4 "cannot unmount $d/mnt: " timeout 8 "$runfs" umount "$d/mnt" --timeout 1 || return 1
+    is_mounted "$d/mnt" || say 'not mounted any more' || return 1
+    umount "$d/mnt/sub" && umount_here
+}
+
 test_umount_that_fails() {
     fresh stuck
     if ! can_fill; then
