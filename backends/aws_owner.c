@@ -35,9 +35,13 @@ static bool is_owners_alone(int fd, const struct stat *st)
 
 int aws_owner_check(int fd, const struct stat *st)
 {
-    if (st->st_uid != geteuid() && st->st_uid != 0 && !uid_is_unmapped_root(st->st_uid))
+    bool known = st->st_uid == geteuid() || st->st_uid == 0;
+
+    if (!known && !uid_is_unmapped_root(st->st_uid))
         return -EPERM;
-    if ((st->st_mode & S_IWOTH) || ((st->st_mode & S_IWGRP) && !is_owners_alone(fd, st)))
+    /* Groups without a number look alike, too: the owner's own, and any other. */
+    if ((st->st_mode & S_IWOTH) ||
+        ((st->st_mode & S_IWGRP) && !(known && is_owners_alone(fd, st))))
         return -EACCES;
     return 0;
 }
