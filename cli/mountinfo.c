@@ -61,8 +61,13 @@ static unsigned long flags_of(const char *options)
     static const struct {
         const char *name;
         unsigned long flag;
-    } known[] = {{"ro", MS_RDONLY},     {"nosuid", MS_NOSUID},    {"nodev", MS_NODEV},
-                 {"noexec", MS_NOEXEC}, {"sync", MS_SYNCHRONOUS}, {"dirsync", MS_DIRSYNC}};
+    } known[] = {{"ro", MS_RDONLY},
+                 {"nosuid", MS_NOSUID},
+                 {"nodev", MS_NODEV},
+                 {"noexec", MS_NOEXEC},
+                 {"sync", MS_SYNCHRONOUS},
+                 {"dirsync", MS_DIRSYNC},
+                 {"nosymfollow", MS_NOSYMFOLLOW}};
     unsigned long flags = 0;
 
     while (options && *options) {

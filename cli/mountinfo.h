@@ -4,7 +4,12 @@
 #define RUNFS_CLI_MOUNTINFO_H
 
 #include <stdbool.h>
+#include <sys/mount.h>
 #include <sys/types.h>
+
+#ifndef MS_NOSYMFOLLOW
+#define MS_NOSYMFOLLOW 256 /* glibc has it since 2.36 */
+#endif
 
 #define RUNFS_FSTYPE "fuse.runfs"
 

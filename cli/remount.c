@@ -21,10 +21,19 @@ static const struct {
     const char *name;
     unsigned long set, cleared;
 } flags[] = {
-    {"ro", MS_RDONLY, 0},         {"rw", 0, MS_RDONLY},       {"nosuid", MS_NOSUID, 0},
-    {"suid", 0, MS_NOSUID},       {"nodev", MS_NODEV, 0},     {"dev", 0, MS_NODEV},
-    {"noexec", MS_NOEXEC, 0},     {"exec", 0, MS_NOEXEC},     {"sync", MS_SYNCHRONOUS, 0},
-    {"async", 0, MS_SYNCHRONOUS}, {"dirsync", MS_DIRSYNC, 0},
+    {"ro", MS_RDONLY, 0},
+    {"rw", 0, MS_RDONLY},
+    {"nosuid", MS_NOSUID, 0},
+    {"suid", 0, MS_NOSUID},
+    {"nodev", MS_NODEV, 0},
+    {"dev", 0, MS_NODEV},
+    {"noexec", MS_NOEXEC, 0},
+    {"exec", 0, MS_NOEXEC},
+    {"sync", MS_SYNCHRONOUS, 0},
+    {"async", 0, MS_SYNCHRONOUS},
+    {"dirsync", MS_DIRSYNC, 0},
+    {"nosymfollow", MS_NOSYMFOLLOW, 0},
+    {"symfollow", 0, MS_NOSYMFOLLOW},
 };
 
 /* What the kernel shows of a mount and mount(8) hands on from there. */

@@ -817,6 +817,17 @@ test_the_end_follows_no_symlink_in_need() {
     umount -l "$d/aside/mnt" && umount "$d/other"
 }
 
+test_a_remount_keeps_the_words_of_the_kernel() {
+    fresh words
+    mount_here || return 1
+    mount -o remount,bind,nosuid,nodev,nosymfollow "$d/mnt" 2>/dev/null || { skip 'no nosymfollow here'; umount_here; return; }
+    try "$runfs" mount -o remount,ro "$d/store" "$d/mnt"
+    expect_code 0 || return 1
+    grep -q " $d/mnt ro,.*,nosymfollow " /proc/self/mountinfo || say "$(grep "$d/mnt" /proc/self/mountinfo)" || return 1
+    try "$runfs" mount -o remount,rw,nosymfollow "$d/store" "$d/mnt" # as mount(8) hands on what it sees
+    expect_code 0 && umount_here
+}
+
 # Which has nothing of runfs's to wait for, and not for longer than one is told to.
 test_umount_below_another_mount() {
     can_fill || { skip 'needs root'; return 0; }
