@@ -26,24 +26,26 @@ static int find_kept(void *arg, const struct cache_pending *p)
 }
 
 /* What was kept aside is in the cache only, however long one waits. */
-static bool has_kept(struct cache *c, const char *path)
+static int check_kept(struct cache *c, const char *path, struct op *op)
 {
     struct kept_below k = {.path = path};
     struct cache_stats s;
 
     cache_get_stats(c, &s);
-    if (s.kept_files)
-        cache_each_pending(c, find_kept, &k);
-    return k.found;
+    int r = s.kept_files ? cache_each_pending(c, find_kept, &k) : 0;
+    if (r < 0)
+        return op_fail(op, r, "%s: what was kept can't be looked at: %s", path, strerror(-r));
+    return k.found ? op_fail(op, -ESTALE,
+                             "%s: some content was kept in the cache, not published", path)
+                   : 0;
 }
 
 static int await_path(struct cache *c, const char *path, struct op *op)
 {
     int r = cache_flush_path(c, path, CACHE_FLUSH_AWAIT, op, NULL, NULL);
 
-    if (r == 0 && has_kept(c, path))
-        return op_fail(op, -ESTALE, "%s: some content was kept in the cache, not published",
-                       path);
+    if (r == 0)
+        r = check_kept(c, path, op);
     return r == -ETXTBSY ? -EBUSY : r;
 }
 

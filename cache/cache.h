@@ -348,8 +348,10 @@ struct cache_pending {
     uint64_t bytes, bytes_done;
     bool cut; /* the cache lacks some of it: no attempt helps before it is written again */
 };
-void cache_each_pending(struct cache *c, int (*visit)(void *arg, const struct cache_pending *),
-                        void *arg);
+/* Until a visit is not 0. Returns 0, or a negative errno: the visit's, or what is kept can't be
+ * looked at, and was not told of. */
+int cache_each_pending(struct cache *c, int (*visit)(void *arg, const struct cache_pending *),
+                       void *arg);
 
 /* The files at or below `path` that may be mapped for writing, and of whose pages the kernel
  * may hold some back; none that it writes past us. `mapped`: it has written some of them

@@ -327,7 +327,7 @@ static int show_kept(void *arg, const char *path, int fd, const struct stat *st)
     return S_ISREG(st->st_mode) ? k->visit(k->arg, &p) : 0;
 }
 
-void cache_each_pending(struct cache *c, pending_visit visit, void *arg)
+int cache_each_pending(struct cache *c, pending_visit visit, void *arg)
 {
     struct file *f;
     struct intent *i;
@@ -355,11 +355,12 @@ void cache_each_pending(struct cache *c, pending_visit visit, void *arg)
         if (r == 0)
             r = show_intent(i, visit, arg);
     }
+    bool kept = c->kept_files > 0;
     mutex_unlock(&c->lock);
-    if (r == 0 && c->kept_files) {
-        struct kept_visit k = {visit, arg};
-        (void)mirror_walk(c->mirror.kept_fd, show_kept, &k);
-    }
+    struct kept_visit k = {visit, arg};
+    if (r == 0 && kept)
+        r = mirror_walk(c->mirror.kept_fd, show_kept, &k);
+    return r < 0 ? r : 0;
 }
 
 void cache_each_mapped(struct cache *c, const char *path,

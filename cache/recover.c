@@ -11,6 +11,11 @@
 #include <string.h>
 #include <utlist.h>
 
+static int cant_look(const char *dir, int r, struct op *op)
+{
+    return op_fail(op, r, "cache %s: what it keeps can't be looked at: %s", dir, strerror(-r));
+}
+
 int recover_list(const char *dir, struct op *op,
                  int (*visit)(void *arg, const struct cache_pending *), void *arg)
 {
@@ -19,9 +24,9 @@ int recover_list(const char *dir, struct op *op,
 
     if (r < 0)
         return r;
-    cache_each_pending(c, visit, arg);
+    r = cache_each_pending(c, visit, arg);
     cache_free(c);
-    return 0;
+    return r < 0 ? cant_look(dir, r, op) : 0;
 }
 
 /* ---- export ---- */
@@ -189,8 +194,8 @@ int recover_export(const char *dir, const char *to, struct op *op,
             r = op_fail(op, -errno, "%s: %s", to, strerror(errno));
     }
     if (r == 0) {
-        cache_each_pending(x.cache, export_one, &x);
-        r = x.result;
+        r = cache_each_pending(x.cache, export_one, &x);
+        r = x.result || r >= 0 ? x.result : cant_look(dir, r, op);
         (void)close(x.to_fd);
     }
     cache_free(x.cache);

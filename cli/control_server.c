@@ -136,20 +136,6 @@ static int count_leftover(void *arg, const struct cache_pending *p)
     return 0;
 }
 
-static int answer_flushed(struct connection *c, const char *path)
-{
-    struct leftover l = {
-        .path = path, .staged_names = json_array(), .kept_names = json_array()};
-    auto_json json_t *answer = NULL;
-
-    cache_each_pending(c->server->cache, count_leftover, &l);
-    answer =
-        json_pack("{s:b, s:I, s:o, s:I, s:o, s:o}", "ok", 1, "staged", l.staged, "staged_names",
-                  l.staged_names, "kept", l.kept, "kept_names", l.kept_names, "cache_dir",
-                  control_text(status_doc_cache_dir(c->server->status)));
-    return control_send(c->fd, answer);
-}
-
 /* What the store lacks below a path. */
 struct left {
     const char *path;
@@ -175,12 +161,35 @@ static int answer_failed(struct connection *c, const char *path, int err, const 
     auto_json json_t *answer = NULL;
 
     if (path)
-        cache_each_pending(c->server->cache, add_left, &l);
+        (void)cache_each_pending(c->server->cache, add_left, &l);
     answer = json_pack("{s:b, s:i, s:o, s:o, s:I, s:o}", "ok", 0, "errno", -err, "error",
                        control_text(why), "cache_dir",
                        control_text(status_doc_cache_dir(c->server->status)), "left", l.files,
                        "names", l.names);
     add_stall(c, answer);
+    return control_send(c->fd, answer);
+}
+
+static int answer_flushed(struct connection *c, const char *path)
+{
+    struct leftover l = {
+        .path = path, .staged_names = json_array(), .kept_names = json_array()};
+    auto_json json_t *answer = NULL;
+
+    int err = cache_each_pending(c->server->cache, count_leftover, &l);
+    if (err) {
+        char why[100];
+
+        (void)snprintf(why, sizeof(why), "what is kept in the cache can't be looked at: %s",
+                       strerror(-err));
+        json_decref(l.staged_names);
+        json_decref(l.kept_names);
+        return answer_failed(c, path, err, why);
+    }
+    answer =
+        json_pack("{s:b, s:I, s:o, s:I, s:o, s:o}", "ok", 1, "staged", l.staged, "staged_names",
+                  l.staged_names, "kept", l.kept, "kept_names", l.kept_names, "cache_dir",
+                  control_text(status_doc_cache_dir(c->server->status)));
     return control_send(c->fd, answer);
 }
 

@@ -114,7 +114,7 @@ static int upload(struct recovery *r, struct op *op)
     }
     (void)command_failed("not everything is in %s: %s", r->store->url,
                          err ? op->why : "some content was kept on purpose");
-    cache_each_pending(r->cache, print_pending, r);
+    (void)cache_each_pending(r->cache, print_pending, r);
     return err ? (int)command_exit_code_of_wait(err) : EXIT_NOT_YET;
 }
 

@@ -424,7 +424,7 @@ static bool is_worth_trying(struct mount *m)
 {
     struct prospects found = {0};
 
-    cache_each_pending(m->cache, find_prospects, &found);
+    (void)cache_each_pending(m->cache, find_prospects, &found);
     return found.hope || !found.cut;
 }
 
@@ -527,7 +527,7 @@ static void log_all_left(struct mount *m)
 {
     unsigned n = 0;
 
-    cache_each_pending(m->cache, log_left, &n);
+    (void)cache_each_pending(m->cache, log_left, &n);
     if (n > LEFT_LISTED)
         log_warn("not in the store: %u more, see `runfs recover %s`", n - LEFT_LISTED,
                  m->cache_dir);

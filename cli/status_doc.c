@@ -365,7 +365,7 @@ static void add_files(struct status_doc *doc, json_t *to)
 
     if (!list.array)
         return;
-    cache_each_pending(doc->cache, add_file, &list);
+    (void)cache_each_pending(doc->cache, add_file, &list);
     (void)json_object_set_new(to, "files", list.array);
     (void)json_object_set_new(to, "files_truncated", json_boolean(list.truncated));
 }

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static struct driven d;
@@ -140,6 +141,27 @@ START_TEST(what_no_waiting_helps)
 }
 END_TEST
 
+/* What is kept aside the store lacks, also when nobody can look what that is. */
+START_TEST(what_is_kept_is_not_there)
+{
+    struct rlimit limit, none;
+
+    mount_resting();
+    driven_put(&d, "x", "ours", 4);
+    driven_store(&d, "x", "theirs", 6);
+    (void)driven_flush(&d);
+    ck_assert_int_eq(await("x"), -ESTALE);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 0;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int r = await("x");
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_int_eq(r, -EMFILE);
+    driven_release(&d);
+}
+END_TEST
+
 START_TEST(it_ends_by_a_failure_or_a_cancel)
 {
     struct waiting w;
@@ -188,6 +210,7 @@ int main(void)
     tcase_add_test(t, waiting_hurries_nothing);
     tcase_add_test(t, a_rename_is_waited_for);
     tcase_add_test(t, what_no_waiting_helps);
+    tcase_add_test(t, what_is_kept_is_not_there);
     tcase_add_test(t, it_ends_by_a_failure_or_a_cancel);
     tcase_add_test(t, what_is_owed_in_numbers);
     tcase_set_timeout(t, 60);

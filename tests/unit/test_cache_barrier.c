@@ -186,7 +186,7 @@ static int renames(void)
 {
     int n = 0;
 
-    cache_each_pending(d.cache, count_rename, &n);
+    (void)cache_each_pending(d.cache, count_rename, &n);
     return n;
 }
 

@@ -188,7 +188,7 @@ static bool new_finds_no_room(void)
 {
     bool found = false;
 
-    cache_each_pending(d.cache, find_full, &found);
+    (void)cache_each_pending(d.cache, find_full, &found);
     return found;
 }
 

@@ -177,7 +177,7 @@ START_TEST(after_a_reboot_only_what_was_synced_counts)
     driven_mount(&d);
     cache_get_stats(d.cache, &s);
     ck_assert_uint_eq(s.kept_files, 5);
-    cache_each_pending(d.cache, add_pending, &pending);
+    (void)cache_each_pending(d.cache, add_pending, &pending);
     has_pending(&pending, "[kept changed]", true);
     has_pending(&pending, "[kept new]", true);
     has_pending(&pending, "[kept dir/later]", true);
@@ -474,7 +474,7 @@ START_TEST(without_journal_nothing_of_unknown_origin_is_replaced)
     (void)driven_flush(&d); /* tells of what lost, unless it has lost before */
     driven_stores(&d, "log", "older");
     driven_stores(&d, "new", "new");
-    cache_each_pending(d.cache, add_pending, &pending);
+    (void)cache_each_pending(d.cache, add_pending, &pending);
     has_pending(&pending, "[kept log]", true);
     driven_release(&d);
 }
@@ -500,7 +500,7 @@ START_TEST(without_journal_after_a_reboot_a_renamed_file_is_kept)
     lose_blocks(&d, "mirror/b", 0, 5);
     atomic_store(&refusing, false);
     driven_mount(&d);
-    cache_each_pending(d.cache, add_pending, &pending);
+    (void)cache_each_pending(d.cache, add_pending, &pending);
     has_pending(&pending, "[kept b]", true);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "a", "first");

@@ -150,7 +150,7 @@ static bool is_told(void)
 {
     char error[320] = "";
 
-    cache_each_pending(d.cache, note_error, error);
+    (void)cache_each_pending(d.cache, note_error, error);
     return strstr(error, "refuses the name");
 }
 
