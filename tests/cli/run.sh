@@ -144,7 +144,7 @@ unstick_store() {
 umount_of_stuck() {
     local pid
     pid=$(daemon_pid)
-    kill -9 "$pid" && until_true 10 gone "$pid"
+    kill -9 "$pid" && until_true 30 gone "$pid"
 }
 
 # ---- the command line -----------------------------------------------------------------------
@@ -578,7 +578,7 @@ test_overview() {
     "$runfs" status | grep -A1 "^$d/mnt  file://$d/store" | grep -q 'mounted; not in the store: 1 files' ||
         say "$("$runfs" status)" || return 1
     pid=$(daemon_pid)
-    kill -9 "$pid" && until_true 10 gone "$pid" || return 1
+    kill -9 "$pid" && until_true 30 gone "$pid" || return 1
     "$runfs" status | grep -A1 "^$d/mnt" | grep -q 'dead' || say "$("$runfs" status)" || return 1
     mount_here && umount_here
 }
@@ -591,7 +591,7 @@ test_overview_of_what_was_left() {
     echo "$pid" >>"$work/pids"
     dir=$("$runfs" status --json "file://$d/store/" | json 'd["cache_dir"]')
     echo precious >"$d/mnt/x"
-    kill -9 "$pid" && until_true 10 gone "$pid" || return 1
+    kill -9 "$pid" && until_true 30 gone "$pid" || return 1
     # By the dead mountpoint, the store, and the folder that it is.
     in_home "$runfs" recover "$d/mnt" | grep -q 'write .*x$' || say 'not by the mountpoint' || return 1
     refused 3 'had died' "$runfs" umount "$d/mnt" || return 1
@@ -756,12 +756,12 @@ test_umount_while_in_use() {
     sleep 60 & # has it too
     pid=$!
     exec 9<&-
-    until_true 5 is_running "$pid" sleep || return 1
+    until_true 30 is_running "$pid" sleep || return 1
     refused 4 "$pid (sleep)" "$runfs" umount "$d/mnt" || return 1
     kill "$pid" && wait "$pid" 2>/dev/null
     (cd "$d/mnt" && exec sleep 60) &
     pid=$!
-    until_true 5 is_running "$pid" sleep || return 1
+    until_true 30 is_running "$pid" sleep || return 1
     refused 4 "$pid (sleep)" "$runfs" umount "$d/mnt" || return 1
     kill "$pid" && wait "$pid" 2>/dev/null
     python3 -c 'import mmap, os, sys, time
@@ -771,7 +771,7 @@ os.close(f)
 print(m[0], flush=True)
 time.sleep(60)' "$d/mnt/x" >"$d/mapped" &
     pid=$!
-    until_true 10 test -s "$d/mapped" || return 1
+    until_true 30 test -s "$d/mapped" || return 1
     refused 4 "$pid (python3)" "$runfs" umount "$d/mnt" || return 1
     kill "$pid" && wait "$pid" 2>/dev/null
     is_mounted "$d/mnt" || say 'not mounted any more' || return 1
@@ -839,6 +839,10 @@ test_umount_below_another_mount() {
     umount "$d/mnt/sub" && umount_here
 }
 
+shows_an_error() {
+    "$runfs" status "$d/mnt" | grep -q '^last error'
+}
+
 test_umount_that_fails() {
     fresh stuck
     if ! can_fill; then
@@ -852,7 +856,7 @@ test_umount_that_fails() {
         say "does not tell: $(cat "$work/out" "$work/err")" || return 1
     grep -qx precious "$d/mnt/kept" || say 'not mounted any more' || return 1
     refused 3 'flush' "$runfs" flush "$d/mnt/kept" --timeout 1 || return 1
-    "$runfs" status "$d/mnt" | grep -q '^last error' || say 'status shows no error' || return 1
+    until_true 30 shows_an_error || return 1
     unstick_store
     umount_here && grep -qx precious "$d/store/kept"
 }
@@ -868,7 +872,7 @@ test_mount_beside_one_that_is_not_seen() {
     echo "$pid" >>"$work/pids"
     refused 4 "in use by another mount, $d/mnt (process $pid)" \
         "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt" || return 1
-    kill "$pid" && until_true 10 gone "$pid"
+    kill "$pid" && until_true 30 gone "$pid"
 }
 
 # umount(8) leaves the upload to the daemon: a mount right after it waits for that, and says so.
@@ -880,7 +884,7 @@ test_mount_after_umount() {
     umount "$d/mnt" || return 1
     "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt" 2>"$work/waits" &
     mounting=$!
-    until_true 10 grep -q 'waiting, .*uploads 1 files' "$work/waits" || return 1
+    until_true 30 grep -q 'waiting, .*uploads 1 files' "$work/waits" || return 1
     unstick_store
     wait "$mounting" || say "the mount failed: $(cat "$work/waits")" || return 1
     daemon_pid >>"$work/pids"
@@ -1090,7 +1094,7 @@ test_s3_recover() {
     s3_mount "$at,settle=1h" "$bucket/recover" || return 1
     echo precious >"$d/mnt/kept"
     pid=$(daemon_pid)
-    kill -9 "$pid" && until_true 10 gone "$pid"
+    kill -9 "$pid" && until_true 30 gone "$pid"
     umount -l "$d/mnt" 2>/dev/null || fusermount3 -u -z "$d/mnt"
     try "$runfs" recover --publish "$d/cache"
     expect_code 0 && grep -qx precious "$RUNFS_TEST_S3_DIR/recover/kept"
