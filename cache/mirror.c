@@ -719,6 +719,8 @@ static int walk_entry(struct walk *w, int dir_fd, const char *name)
 
     if (fd == -ELOOP || fd == -ENXIO)
         return 0; /* nothing that runfs puts there: left alone */
+    if (fd == -ENOENT)
+        return 0; /* somebody removed it since it was listed */
     if (fd < 0)
         return fd;
     if (fstat(fd, &st) < 0)
@@ -751,9 +753,11 @@ static int walk_dir(struct walk *w, int dir_fd)
             (void)close(copy);
         return r;
     }
-    while (r == 0 && (e = readdir(d)))
+    while (r == 0 && (errno = 0, e = readdir(d)))
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
             r = walk_entry(w, dir_fd, e->d_name);
+    if (r == 0)
+        r = -errno; /* of readdir(): the rest is not known */
     (void)closedir(d);
     return r;
 }

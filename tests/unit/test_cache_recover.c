@@ -9,6 +9,7 @@
 
 #include <check.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -20,6 +21,28 @@
 
 #define PART  65536
 #define LARGE (64 * PART) /* more than a reader is read ahead at once */
+
+/* ---- the disk can't read a directory ---- */
+
+static atomic_bool damaged;
+static char vanishing[128]; /* goes when it has been listed */
+
+/* libc's. The headers may call it readdir64(). */
+struct dirent *readdir(DIR *d)
+{
+    static struct dirent *(*libc)(DIR *);
+
+    if (!libc)
+        *(void **)&libc = dlsym(RTLD_NEXT, "readdir64");
+    if (atomic_load(&damaged)) {
+        errno = EIO;
+        return NULL;
+    }
+    struct dirent *e = libc(d);
+    if (e && *vanishing && strcmp(e->d_name, strrchr(vanishing, '/') + 1) == 0)
+        (void)unlink(vanishing);
+    return e;
+}
 
 /* ---- the store takes nothing ---- */
 
@@ -597,6 +620,53 @@ START_TEST(many_names_of_one_file)
 }
 END_TEST
 
+/* Names that can't be listed are owed nevertheless. */
+START_TEST(a_directory_that_fails_is_not_empty)
+{
+    struct driven d;
+    struct op op;
+
+    driven_init_like_s3(&d, refuse);
+    driven_mount(&d);
+    atomic_store(&refusing, true);
+    driven_put(&d, "owed", "content", 7);
+    driven_unmount(&d);
+    atomic_store(&refusing, false);
+    atomic_store(&damaged, true);
+    op_init(&op, 20 * NS_PER_SEC);
+    d.config.identity = d.store->url;
+    int r = cache_new(&d.config, d.store, &op, &d.cache);
+    atomic_store(&damaged, false);
+    ck_assert_int_eq(r, -EIO);
+    ck_assert_ptr_nonnull(strstr(op.why, "recovery failed"));
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "owed", "content");
+    driven_release(&d);
+}
+END_TEST
+
+/* Its owner looked at what was kept, and removes it while others list it. */
+START_TEST(what_goes_meanwhile_is_no_failure)
+{
+    struct pending pending = {""};
+    struct driven d;
+
+    driven_init_like_s3(&d, refuse);
+    driven_mount(&d);
+    driven_put(&d, "x", "ours", 4);
+    driven_store(&d, "x", "theirs", 6);
+    (void)driven_flush(&d);
+    file_path(&d, "kept/x", vanishing, sizeof(vanishing));
+    ck_assert_int_eq(access(vanishing, F_OK), 0);
+    int r = cache_each_pending(d.cache, add_pending, &pending);
+    *vanishing = '\0';
+    ck_assert_int_eq(r, 0);
+    has_pending(&pending, "kept", false);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_recover");
@@ -611,6 +681,8 @@ int main(void)
     tcase_add_test(t, without_journal_nothing_of_unknown_origin_is_replaced);
     tcase_add_test(t, without_journal_after_a_reboot_a_renamed_file_is_kept);
     tcase_add_loop_test(t, many_names_of_one_file, 0, 3);
+    tcase_add_test(t, a_directory_that_fails_is_not_empty);
+    tcase_add_test(t, what_goes_meanwhile_is_no_failure);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
