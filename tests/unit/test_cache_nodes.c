@@ -647,8 +647,7 @@ static void nap(struct task *task)
     (void)usleep(300000);
 }
 
-/* A directory that its names stand for is owed until its stamp says so, which a chore writes.
- */
+/* A chore writes the stamp by which a directory that its names stand for is owed no more. */
 START_TEST(an_end_waits_for_chores)
 {
     struct task naps[4] = {{.run = nap}, {.run = nap}, {.run = nap}, {.run = nap}};
