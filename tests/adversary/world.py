@@ -31,13 +31,7 @@ class S3:
         self.options = (f"endpoint={self.proxy.endpoint}", f"region={harness.REGION}", "path_style")
 
     def objects(self):
-        found = {}
-        for key, path in self.gateway.objects(self.prefix).items():
-            try:
-                found[key] = read_file(path)
-            except FileNotFoundError:
-                pass # replaced or removed meanwhile; who asks for a name waits for it
-        return found
+        return read_files(self.gateway.objects(self.prefix))
 
     def cut_off(self):
         self.proxy.refuse()
@@ -85,8 +79,8 @@ class Folder:
             folders[:] = [f for f in folders if not f.startswith(".runfs")]
             for name in files:
                 path = os.path.join(where, name)
-                found[os.path.relpath(path, self.folder)] = read_file(path)
-        return found
+                found[os.path.relpath(path, self.folder)] = path
+        return read_files(found)
 
     def close(self):
         pass
@@ -98,6 +92,17 @@ STORES = {"s3": S3, "plain": Plain, "file": Folder}
 def read_file(path):
     with open(path, "rb") as f:
         return f.read()
+
+
+def read_files(paths):
+    """{key: content}, as {key: path} says."""
+    found = {}
+    for key, path in paths.items():
+        try:
+            found[key] = read_file(path)
+        except FileNotFoundError:
+            pass # replaced or removed meanwhile; who asks for a name waits for it
+    return found
 
 
 class Node:

@@ -66,10 +66,12 @@ expect_code() {
 }
 
 # refused CODE WORDS COMMAND...: ends with the code and one line on stderr that holds the words.
+# umount may tell of others' processes, too: the machine has what it has.
 refused() {
     local wanted=$1 words=$2
     shift 2
     try "$@"
+    sed -i '/: whether [0-9]* process.* that wait.* in the kernel use/d' "$work/err"
     expect_code "$wanted" || return 1
     [ "$(wc -l <"$work/err")" = 1 ] || say "not one line: $(cat "$work/err")" || return 1
     grep -qF -- "$words" "$work/err" || say "does not say '$words': $(cat "$work/err")"
