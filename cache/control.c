@@ -555,6 +555,7 @@ static void hurry_locked(struct flush *fl, const struct target *t, bool first)
         return;
     }
     assert(f); /* what owes something and is no directory has a file */
+    fl->hurried |= !f->wanted;
     file_want_locked(f, t->generation);
     f->wanted_half = f->wanted_half || (fl->flags & CACHE_FLUSH_HALF);
     if (first)

@@ -252,6 +252,14 @@ void file_stage_locked(struct cache *c, struct node *n)
     f->staged = staged;
 }
 
+void file_put_off_locked(struct cache *c, struct file *f)
+{
+    if (!f->wanted)
+        f->due_ns = clock_mono_ns() + c->config.settle_ns;
+    else if (!f->error) /* else it makes its pause */
+        f->due_ns = clock_mono_ns();
+}
+
 void file_queue_locked(struct cache *c, struct node *n)
 {
     struct file *f = n->file;
@@ -268,7 +276,7 @@ void file_queue_locked(struct cache *c, struct node *n)
     }
     if (!f->queued)
         file_place_locked(c, f);
-    f->due_ns = clock_mono_ns() + c->config.settle_ns;
+    file_put_off_locked(c, f);
     file_stage_locked(c, n);
     /* Whoever ends an upload looks for the next. */
     if (c->uploads_running < c->config.upload_jobs)
@@ -313,6 +321,8 @@ bool file_stored_locked(struct node *n, uint64_t generation)
 
 void file_want_locked(struct file *f, uint64_t generation)
 {
+    if (!f->wanted && !f->error)
+        f->due_ns = 0; /* it may have been put off since somebody else waited */
     f->wanted = true;
     if (f->wanted_generation < generation)
         f->wanted_generation = generation;

@@ -626,13 +626,16 @@ void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
     REQUIRES(&c->lock);
 /* Whether the store has this generation, or a later one, under each name that it owes. */
 bool file_stored_locked(struct node *n, uint64_t generation);
-/* Somebody waits until the store has this generation. */
+/* Somebody waits until the store has this generation: no settling from now on, nor when it is
+ * queued or sent once more meanwhile. */
 void file_want_locked(struct file *f, uint64_t generation);
 /* Its content may change at the store or here without a listing being right about it. */
 bool node_is_ours(struct node *n);
 void file_mark_dirty_locked(struct cache *c, struct node *n, bool content) REQUIRES(&c->lock);
 /* Whether it waits for a rename, as its name says. */
 void file_stage_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
+/* What is queued settles first, unless somebody waits for it. */
+void file_put_off_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
 /* Gives it its place in the order of closes and queues it. */
 void file_queue_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
 void file_unqueue_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);

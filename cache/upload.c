@@ -953,7 +953,7 @@ static void done_locked(struct job *j)
     c->unreachable_ns = 0;
     c->out_of_quota = false;
     if (!e) {
-        f->due_ns = clock_mono_ns() + c->config.settle_ns;
+        file_put_off_locked(c, f);
         moved_meanwhile_locked(j, obj);
         return; /* renamed or removed meanwhile: an intention deals with the old name */
     }
@@ -995,8 +995,12 @@ static void done_locked(struct job *j)
         reorder_locked(c, f, f->after_seq); /* 0: not closed since */
     if (file_stored_locked(n, f->wanted_generation))
         f->wanted = false; /* what was written since goes up in its own time */
-    f->due_ns =
-        f->queued && !j->live ? clock_mono_ns() + (same ? 0 : c->config.settle_ns) : f->due_ns;
+    if (!f->queued || j->live)
+        return;
+    if (same)
+        f->due_ns = clock_mono_ns();
+    else
+        file_put_off_locked(c, f);
 }
 
 /* Whether the failure is what the store said. */
@@ -1048,7 +1052,10 @@ static void failed_locked(struct job *j, int r, const char *why)
     if (is_bound(j) && is_answer(j) && err_is_transient(r))
         (void)late_put_locked(c, j->path, j->etag ? j->etag : "");
     if (r == CHANGED) {
-        f->due_ns = clock_mono_ns() + (j->live || f->held ? HELD_NS : c->config.settle_ns);
+        if (j->live || f->held)
+            f->due_ns = clock_mono_ns() + HELD_NS;
+        else
+            file_put_off_locked(c, f);
         return;
     }
     if (c->stopping)
@@ -1344,7 +1351,7 @@ static void finish(struct job *j, int r, const char *why)
     else if (r == 1 && n->file->generation == j->generation)
         settle_locked(c, j);
     else if (r == 1) /* somebody came since it was looked at */
-        n->file->due_ns = clock_mono_ns() + c->config.settle_ns;
+        file_put_off_locked(c, n->file);
     else
         failed_locked(j, r, why);
     mutex_unlock(&c->lock);

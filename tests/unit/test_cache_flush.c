@@ -15,6 +15,7 @@
 
 static struct driven d;
 static atomic_int held;    /* enum call_kind of requests that wait; -1 none */
+static atomic_int waiting; /* how many of them did */
 static atomic_int refused; /* of those that are refused, */
 static atomic_int refusal; /* with this */
 static atomic_bool once;   /* the first only */
@@ -22,6 +23,8 @@ static atomic_bool once;   /* the first only */
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
+    if ((int)c->kind == atomic_load(&held))
+        atomic_fetch_add(&waiting, 1);
     while ((int)c->kind == atomic_load(&held))
         (void)usleep(1000);
     int kind = (int)c->kind;
@@ -34,6 +37,7 @@ static int64_t around(struct layer *l, struct call *c)
 static void setup(void)
 {
     atomic_store(&held, -1);
+    atomic_store(&waiting, 0);
     atomic_store(&refused, -1);
     atomic_store(&refusal, -EACCES);
     atomic_store(&once, false);
@@ -50,14 +54,25 @@ static int flush(const char *path, bool with_staged, int64_t ns)
 struct flushing {
     pthread_t thread;
     int64_t ns; /* how long it may take */
+    atomic_bool looked;
     int result;
 };
+
+static void has_looked(void *arg, uint64_t done, uint64_t total)
+{
+    struct flushing *f = arg;
+
+    (void)done, (void)total;
+    atomic_store(&f->looked, true);
+}
 
 static void *flush_all(void *arg)
 {
     struct flushing *f = arg;
+    struct op op;
 
-    f->result = flush("", true, f->ns);
+    op_init(&op, f->ns);
+    f->result = cache_flush_path(d.cache, "", CACHE_FLUSH_STAGED, &op, has_looked, f);
     return NULL;
 }
 
@@ -73,6 +88,24 @@ static int end(struct flushing *f)
     return f->result;
 }
 
+/* A mount in which only a flush uploads, one file after the other. */
+static void mount_unhurried(void)
+{
+    driven_init(&d, around);
+    d.config.settle_ns = 3600 * NS_PER_SEC;
+    d.config.upload_jobs = 1;
+    driven_mount(&d);
+}
+
+static struct handle *open_written(const char *path)
+{
+    struct handle *h = NULL;
+
+    ck_assert_int_eq(driven_open(&d, path, O_WRONLY | O_CREAT | O_APPEND, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "1", 1, 0), 0);
+    return h;
+}
+
 static bool is_directory(const char *key)
 {
     struct object obj = {0};
@@ -83,6 +116,100 @@ static bool is_directory(const char *key)
     object_release(&obj);
     return there;
 }
+
+/* ---- what is queued once more while a flush waits for it does not settle first ---- */
+
+static void closed(struct handle *h)
+{
+    ck_assert_int_eq(driven_close(&d, h), 0);
+}
+
+static void changed(struct handle *h)
+{
+    ck_assert_int_eq(driven_chmod(&d, "f", 0600), 0);
+    closed(h);
+}
+
+static void renamed(struct handle *h)
+{
+    ck_assert_int_eq(driven_rename(&d, "f", "g"), 0);
+    closed(h);
+}
+
+static void written(struct handle *h)
+{
+    closed(h);
+    driven_put(&d, "f", "2", 1);
+}
+
+static const struct {
+    void (*again)(struct handle *h);
+    const char *name; /* at the end */
+    const char *content;
+} queued[] = {
+    {closed, "f", "1"}, {changed, "f", "1"}, {renamed, "g", "1"}, {written, "f", "2"}};
+
+static void is_stored(int i)
+{
+    driven_stores(&d, queued[i].name, queued[i].content);
+    driven_release(&d);
+}
+
+START_TEST(a_flush_does_not_settle_what_is_queued_before_its_upload)
+{
+    struct flushing f;
+
+    mount_unhurried();
+    driven_put(&d, "first", "0", 1);
+    struct handle *h = open_written("f");
+    atomic_store(&held, CALL_PUT);
+    begin(&f, 20 * NS_PER_SEC);
+    DRIVEN_WAIT(atomic_load(&f.looked) && atomic_load(&waiting) == 1);
+    queued[_i].again(h);
+    atomic_store(&held, -1);
+    ck_assert_int_eq(end(&f), 0);
+    is_stored(_i);
+}
+END_TEST
+
+START_TEST(a_flush_does_not_settle_what_is_queued_in_its_upload)
+{
+    struct flushing f;
+
+    mount_unhurried();
+    struct handle *h = open_written("f");
+    atomic_store(&held, CALL_PUT);
+    begin(&f, 20 * NS_PER_SEC);
+    DRIVEN_WAIT(atomic_load(&f.looked) && atomic_load(&waiting) == 1);
+    queued[_i].again(h);
+    atomic_store(&held, -1);
+    ck_assert_int_eq(end(&f), 0);
+    driven_flush(&d); /* what came after it began */
+    is_stored(_i);
+}
+END_TEST
+
+/* The first has what it asked for, the second asked for what is to go up next. */
+START_TEST(a_flush_does_not_settle_what_an_upload_did_not_have)
+{
+    struct flushing first, second;
+
+    mount_unhurried();
+    struct handle *h = open_written("f");
+    closed(h);
+    atomic_store(&held, CALL_PUT);
+    begin(&first, 20 * NS_PER_SEC);
+    DRIVEN_WAIT(atomic_load(&waiting) == 1);
+    driven_put(&d, "f", "2", 1);
+    begin(&second, 20 * NS_PER_SEC);
+    DRIVEN_WAIT(atomic_load(&second.looked));
+    atomic_store(&held, -1);
+    ck_assert_int_eq(end(&first), 0);
+    ck_assert_int_eq(end(&second), 0);
+    driven_stores(&d, "f", "2");
+    driven_release(&d);
+}
+END_TEST
 
 /* What waits under a staging name goes up for the second when the first has given up; and waits
  * again when both are over. */
@@ -233,6 +360,9 @@ int main(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_loop_test(t, a_flush_does_not_settle_what_is_queued_before_its_upload, 0, 4);
+    tcase_add_loop_test(t, a_flush_does_not_settle_what_is_queued_in_its_upload, 0, 4);
+    tcase_add_test(t, a_flush_does_not_settle_what_an_upload_did_not_have);
     tcase_add_test(t, a_flush_does_not_end_what_another_asked_for);
     tcase_add_test(t, a_flush_leaves_who_waits_for_the_store);
     tcase_add_loop_test(t, a_flush_tells_of_a_delete_that_is_refused, 0, 2);
