@@ -61,7 +61,10 @@ static void owed_intent(struct look *l, struct intent *i)
     /* What lies in its way may go by an earlier one: it is tried again by itself. */
     bool clears_up = intent_is_in_the_way(i->error) && intents_before_locked(l->cache, i->seq);
 
-    owed(l, clears_up ? 0 : i->error, i->failed_ns, &i->due_ns);
+    /* Without an error it has reason to wait: a removal is repeated when nothing can arrive any
+     * more, and not before. */
+    int64_t due_ns = i->due_ns;
+    owed(l, clears_up ? 0 : i->error, i->failed_ns, i->error ? &i->due_ns : &due_ns);
     if (!intent_is_rename(i))
         l->removals = i->seq;
 }
