@@ -907,6 +907,9 @@ static void run_removal(struct task *task)
         if (again[i]) {
             r->v[i]->running = false;
             r->v[i]->removed_before = true;
+            r->v[i]->attempts = 0;
+            r->v[i]->refused_ns = 0;
+            r->v[i]->error = 0; /* no failed one, that who waits may have tried at once */
             r->v[i]->due_ns = again[i];
             continue;
         }

@@ -421,6 +421,44 @@ START_TEST(nor_does_it_when_the_directory_is_synced)
 }
 END_TEST
 
+static void *flush_all(void *arg)
+{
+    *(int *)arg = driven_flush(&d);
+    return NULL;
+}
+
+/* Nor who flushes, or syncs the directory, though an attempt to remove it failed before. */
+START_TEST(nor_does_it_when_the_removal_failed_before)
+{
+    struct cache_stats s;
+
+    atomic_store(&refused, CALL_PUT);
+    driven_mount(&d);
+    driven_put(&d, "f", "one", 3);
+    driven_unmount(&d);
+    atomic_store(&refused, -1);
+    d.config.late_ns = LATE_NS;
+    d.config.durability = DURABILITY_STORE;
+    driven_mount(&d);
+    DRIVEN_WAIT(strcmp(driven_state(&d, "f"), "clean") == 0);
+    atomic_store(&refused, CALL_REMOVE);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.last_error == -EACCES));
+    atomic_store(&refused, -1);
+    DRIVEN_WAIT(has("f", NULL));
+    (void)usleep(100000);
+    pthread_t thread;
+    int r = 1;
+    ck_assert_int_eq(pthread_create(&thread, NULL, _i == 0 ? flush_all : sync_root, &r), 0);
+    (void)usleep(300000);
+    late_put("f", "", "one", 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(r, 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", NULL);
+}
+END_TEST
+
 /* ---- a failed attempt ---- */
 
 /* x is new here, its upload failed, and another node puts its own version there. */
@@ -610,6 +648,7 @@ int main(void)
     tcase_add_test(t, other_content_does_not_wait);
     tcase_add_test(t, a_late_first_put_does_not_outlive_the_removal);
     tcase_add_test(t, nor_does_it_when_the_directory_is_synced);
+    tcase_add_loop_test(t, nor_does_it_when_the_removal_failed_before, 0, 2);
     tcase_add_test(t, a_failed_upload_is_not_repeated_over_another_node);
     tcase_add_test(t, nor_that_of_an_open_file);
     tcase_add_loop_test(t, a_removal_after_a_failed_upload_is_not_of_another_node, 0, 3);
