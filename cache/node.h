@@ -62,7 +62,7 @@ struct entry {
     bool dirty : 1;     /* content or attributes under this name must go to the store */
     bool may_exist : 1; /* the store has, or may have, an object at this very path */
     bool tried : 1;     /* an upload to this path failed: ours may be there nevertheless */
-    bool failed : 1;    /* and the node's other names were not tried since */
+    bool failed : 1;    /* it failed, or came too early: the node's other names go first */
     bool refused : 1;   /* the store takes other names, and not this one */
     struct etag etag;   /* the store's version under this name */
     char name[];

@@ -987,6 +987,7 @@ static void done_locked(struct job *j)
     j->recorded = late_put_until_locked(c, j->path, NULL) == 0;
     e->stored_generation = j->generation;
     e->refused = false;
+    e->failed = !same; /* what was written since goes there after its other names */
     if (same)
         e->dirty = false;
     if (same && !any_dirty_name(n))

@@ -1,0 +1,128 @@
+/* cache/: of two names of a file that is written all the time both reach the store, and none is
+ * sent again and again. */
+#include "cache/cache.h"
+#include "common/mem.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PUT_US 20000
+
+static struct driven d;
+static const char *_Atomic refused; /* puts of this key are; NULL none */
+static atomic_int sent;
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (c->kind != CALL_PUT)
+        return call_next(c);
+    atomic_fetch_add(&sent, 1);
+    (void)usleep(PUT_US);
+    const char *key = atomic_load(&refused);
+    return key && strcmp(key, c->key) == 0 ? op_fail(c->op, -EIO, "%s: refused", key)
+                                           : call_next(c);
+}
+
+static int flush(int64_t ns)
+{
+    struct op op;
+
+    op_init(&op, ns);
+    return cache_flush_path(d.cache, "", CACHE_FLUSH_STAGED, &op, NULL, NULL);
+}
+
+/* `f` and `g`, one file, in the store. */
+static void with_two_names(void)
+{
+    atomic_store(&refused, NULL);
+    driven_init(&d, around);
+    driven_mount(&d);
+    driven_put(&d, "f", "1", 1);
+    ck_assert_int_eq(driven_link(&d, "f", "g"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&sent, 0);
+}
+
+struct writing {
+    pthread_t thread;
+    struct handle *handle;
+    atomic_bool over;
+    uint64_t n;
+};
+
+static void write_one(struct writing *w)
+{
+    ck_assert_int_eq(driven_write(&d, w->handle, "x", 1, w->n++), 0);
+}
+
+static void *write_on(void *arg)
+{
+    struct writing *w = arg;
+
+    while (!atomic_load(&w->over)) {
+        write_one(w);
+        (void)usleep(1000);
+    }
+    return NULL;
+}
+
+static void begin_writing(struct writing *w)
+{
+    *w = (struct writing){.n = 1};
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_APPEND, &w->handle), 0);
+    write_one(w);
+    ck_assert_int_eq(pthread_create(&w->thread, NULL, write_on, w), 0);
+}
+
+static void end_writing(struct writing *w)
+{
+    atomic_store(&w->over, true);
+    ck_assert_int_eq(pthread_join(w->thread, NULL), 0);
+    ck_assert_int_eq(driven_close(&d, w->handle), 0);
+    driven_release(&d);
+}
+
+START_TEST(both_reach_the_store_beside_a_writer)
+{
+    struct writing w;
+
+    with_two_names();
+    begin_writing(&w);
+    ck_assert_int_eq(flush(20 * NS_PER_SEC), 0);
+    ck_assert_int_lt(atomic_load(&sent), 20);
+    end_writing(&w);
+}
+END_TEST
+
+START_TEST(one_is_not_sent_on_and_on_while_the_other_fails)
+{
+    struct writing w;
+
+    with_two_names();
+    atomic_store(&refused, _i == 0 ? "f" : "g");
+    begin_writing(&w);
+    (void)flush(5 * NS_PER_SEC);
+    ck_assert_int_lt(atomic_load(&sent), 20);
+    end_writing(&w);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_two_names");
+    TCase *t = tcase_create("cache_two_names");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, both_reach_the_store_beside_a_writer);
+    tcase_add_loop_test(t, one_is_not_sent_on_and_on_while_the_other_fails, 0, 2);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
