@@ -394,68 +394,64 @@ static void *sync_root(void *arg)
     return NULL;
 }
 
-/* Who syncs the directory does not have it removed for the last time before that. */
-START_TEST(nor_does_it_when_the_directory_is_synced)
-{
-    atomic_store(&refused, CALL_PUT);
-    driven_mount(&d);
-    driven_put(&d, "f", "one", 3);
-    driven_unmount(&d);
-    atomic_store(&refused, -1);
-    d.config.late_ns = LATE_NS;
-    d.config.durability = DURABILITY_STORE;
-    driven_mount(&d);
-    DRIVEN_WAIT(strcmp(driven_state(&d, "f"), "clean") == 0);
-    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
-    DRIVEN_WAIT(has("f", NULL));
-    (void)usleep(100000);
-    pthread_t thread;
-    int r = 1;
-    ck_assert_int_eq(pthread_create(&thread, NULL, sync_root, &r), 0);
-    (void)usleep(300000);
-    late_put("f", "", "one", 0);
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    ck_assert_int_eq(r, 0);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_stores(&d, "f", NULL);
-}
-END_TEST
-
 static void *flush_all(void *arg)
 {
     *(int *)arg = driven_flush(&d);
     return NULL;
 }
 
-/* Nor who flushes, or syncs the directory, though an attempt to remove it failed before. */
-START_TEST(nor_does_it_when_the_removal_failed_before)
+/* A file in the store whose first put may still arrive late. */
+static void store_after_a_lost_put(void)
 {
-    struct cache_stats s;
-
     atomic_store(&refused, CALL_PUT);
     driven_mount(&d);
     driven_put(&d, "f", "one", 3);
     driven_unmount(&d);
     atomic_store(&refused, -1);
     d.config.late_ns = LATE_NS;
+    d.config.retry_ns = 20 * NS_PER_MS;
     d.config.durability = DURABILITY_STORE;
     driven_mount(&d);
     DRIVEN_WAIT(strcmp(driven_state(&d, "f"), "clean") == 0);
-    atomic_store(&refused, CALL_REMOVE);
-    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
-    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.last_error == -EACCES));
-    atomic_store(&refused, -1);
-    DRIVEN_WAIT(has("f", NULL));
-    (void)usleep(100000);
+}
+
+/* It was removed, and the put comes while somebody waits for that. */
+static void put_late_beside(void *(*waits)(void *))
+{
     pthread_t thread;
     int r = 1;
-    ck_assert_int_eq(pthread_create(&thread, NULL, _i == 0 ? flush_all : sync_root, &r), 0);
+
+    DRIVEN_WAIT(has("f", NULL));
+    (void)usleep(100000);
+    ck_assert_int_eq(pthread_create(&thread, NULL, waits, &r), 0);
     (void)usleep(300000);
     late_put("f", "", "one", 0);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_int_eq(r, 0);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "f", NULL);
+}
+
+/* Who syncs the directory does not have it removed for the last time before that. */
+START_TEST(nor_does_it_when_the_directory_is_synced)
+{
+    store_after_a_lost_put();
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    put_late_beside(sync_root);
+}
+END_TEST
+
+/* Nor who flushes, or syncs the directory, though an attempt to remove it failed before. */
+START_TEST(nor_does_it_when_the_removal_failed_before)
+{
+    struct cache_stats s;
+
+    store_after_a_lost_put();
+    atomic_store(&refused, CALL_REMOVE);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.last_error == -EACCES));
+    atomic_store(&refused, -1);
+    put_late_beside(_i == 0 ? flush_all : sync_root);
 }
 END_TEST
 
