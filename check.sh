@@ -131,16 +131,19 @@ run_contract() {
     return $((result ? result : second))
 }
 
-# One job; check.sh calls itself for it, so that a job is a process that can be timed out.
+# One job; check.sh calls itself for it, so that a job is a process that can be timed out. What comes after the
+# preset goes to the runner of a folder: a runner says so of each test that fails ("REPEAT: ...").
 run_job() {
     local stage=$1 preset=$2
+    mkdir -p "$logs/reports"
+    shift 2
     case $stage in
     build) scripts/build.sh "$preset" ;;
     lint) scripts/lint.sh ;;
     fuzz) steady_addresses scripts/fuzz.sh "${FUZZ_SECONDS:-60}" ;;
     unit) run_ctest unit "$preset" ;;
     contract) run_contract "$preset" ;;
-    *) run_under "$preset" "tests/$stage/run.sh" ;;
+    *) run_under "$preset" "tests/$stage/run.sh" "$@" ;;
     esac
 }
 
@@ -345,7 +348,8 @@ while [ $# -gt 0 ]; do
         ;;
     --job)
         stage=$2
-        run_job "$2" "$3"
+        shift
+        run_job "$@"
         exit
         ;;
     --list) list=1 ;;
