@@ -2,7 +2,7 @@
  *
  * Between attempts it waits (growing, random; the server's own wish counts), where a cancel
  * ends the wait and the deadline limits it. "Slow down" (-EAGAIN) holds all calls of the store,
- * new ones too, for a pause that they share (brake.h). What is not repeated: errors of the
+ * new ones too, for a pause that they share (throttle.h). What is not repeated: errors of the
  * caller's source, sink or visit. A read continues where it broke off, at the same version. A
  * listing that starts over visits only names that it had not visited. Every request passes
  * here, attempts and pauses: so this layer knows when the store stalls (stall.h).
@@ -13,11 +13,11 @@
  * content (put), or the same size and the very mtime that this call sets (commit, copy), or
  * all attributes that it sets (set_attributes), or the target in the place of the source
  * (rename). Else the error stands. */
-#include "backends/brake.h"
 #include "backends/layer.h"
 #include "backends/layers.h"
 #include "backends/name_set.h"
 #include "backends/stall.h"
+#include "backends/throttle.h"
 #include "common/err.h"
 #include "common/lock.h"
 #include "common/mem.h"
@@ -32,7 +32,7 @@
 #define RETRY_AFTER_MAX_NS (60 * NS_PER_SEC)
 
 /* How long all requests pause when no server wishes it: one of them asks again then. */
-#define BRAKE_MAX_NS (2 * NS_PER_SEC)
+#define THROTTLE_MAX_NS (2 * NS_PER_SEC)
 
 #define STALLED_NS (5 * NS_PER_SEC)
 
@@ -45,7 +45,7 @@ const struct backoff_policy backoff_default = {
 struct retry {
     struct layer layer;
     struct backoff_policy policy; /* constant */
-    struct brake brake;
+    struct throttle throttle;
     struct stall stall;
     atomic_ullong retries;
 };
@@ -97,7 +97,7 @@ static void tell_before(struct backoff *b, struct op *op, int64_t r)
 /* One attempt, when the server wants one. */
 static int64_t attempt(struct backoff *b, struct call *c)
 {
-    int64_t r = brake_wait(&b->retry->brake, c->op);
+    int64_t r = throttle_wait(&b->retry->throttle, c->op);
 
     if (r < 0) {
         b->over = true;
@@ -109,11 +109,11 @@ static int64_t attempt(struct backoff *b, struct call *c)
     tell_before(b, c->op, r);
     stall_end(&b->retry->stall, b->stall, r, c->op->why);
     if (r == -EAGAIN)
-        brake_pull(&b->retry->brake, c->op->retry_after_ns < RETRY_AFTER_MAX_NS
-                                         ? c->op->retry_after_ns
-                                         : RETRY_AFTER_MAX_NS);
+        throttle_refused(&b->retry->throttle, c->op->retry_after_ns < RETRY_AFTER_MAX_NS
+                                                  ? c->op->retry_after_ns
+                                                  : RETRY_AFTER_MAX_NS);
     else if (!err_is_transient(r))
-        brake_ease(&b->retry->brake);
+        throttle_answered(&b->retry->throttle);
     return r;
 }
 
@@ -645,7 +645,7 @@ static int64_t retry_around(struct layer *l, struct call *c)
 
 static void retry_release(struct layer *l)
 {
-    brake_release(&retry_of(l)->brake);
+    throttle_release(&retry_of(l)->throttle);
     stall_release(&retry_of(l)->stall);
 }
 
@@ -669,8 +669,8 @@ struct store *layer_retry_new(struct store *next, const struct backoff_policy *p
     t->layer.ops.add_stats = retry_add_stats;
     t->layer.release = retry_release;
     t->policy = policy ? *policy : backoff_default;
-    brake_init(&t->brake, t->policy.first_ns,
-               t->policy.max_ns < BRAKE_MAX_NS ? t->policy.max_ns : BRAKE_MAX_NS);
+    throttle_init(&t->throttle, t->policy.first_ns,
+                  t->policy.max_ns < THROTTLE_MAX_NS ? t->policy.max_ns : THROTTLE_MAX_NS);
     stall_init(&t->stall, t->policy.stalled_ns ? t->policy.stalled_ns : STALLED_NS);
     return &t->layer.base;
 }

@@ -1,19 +1,19 @@
 /* The pause that the requests to one store share. */
-#include "backends/brake.h"
+#include "backends/throttle.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
 
-void brake_init(struct brake *b, int64_t first_ns, int64_t max_ns)
+void throttle_init(struct throttle *t, int64_t first_ns, int64_t max_ns)
 {
-    *b = (struct brake){.first_ns = first_ns, .max_ns = max_ns};
-    mutex_init(&b->lock);
+    *t = (struct throttle){.first_ns = first_ns, .max_ns = max_ns};
+    mutex_init(&t->lock);
 }
 
-void brake_release(struct brake *b)
+void throttle_release(struct throttle *t)
 {
-    mutex_destroy(&b->lock);
+    mutex_destroy(&t->lock);
 }
 
 /* Between 0 and `ns`. */
@@ -25,41 +25,41 @@ static int64_t part_of(int64_t ns)
     return (int64_t)((double)ns * ((double)random / UINT32_MAX));
 }
 
-void brake_pull(struct brake *b, int64_t wish_ns)
+void throttle_refused(struct throttle *t, int64_t wish_ns)
 {
     int64_t now = clock_mono_ns();
 
-    mutex_lock(&b->lock);
-    if (now >= b->until_ns) {
-        b->step_ns = b->answered ? b->step_ns / 2 : 2 * b->step_ns;
-        if (b->step_ns < b->first_ns)
-            b->step_ns = b->first_ns;
-        if (b->step_ns > b->max_ns)
-            b->step_ns = b->max_ns;
-        b->until_ns = now + b->step_ns / 2 + part_of(b->step_ns / 2);
-        b->answered = false;
+    mutex_lock(&t->lock);
+    if (now >= t->until_ns) {
+        t->step_ns = t->answered ? t->step_ns / 2 : 2 * t->step_ns;
+        if (t->step_ns < t->first_ns)
+            t->step_ns = t->first_ns;
+        if (t->step_ns > t->max_ns)
+            t->step_ns = t->max_ns;
+        t->until_ns = now + t->step_ns / 2 + part_of(t->step_ns / 2);
+        t->answered = false;
     }
-    if (b->until_ns < now + wish_ns)
-        b->until_ns = now + wish_ns;
-    mutex_unlock(&b->lock);
+    if (t->until_ns < now + wish_ns)
+        t->until_ns = now + wish_ns;
+    mutex_unlock(&t->lock);
 }
 
-void brake_ease(struct brake *b)
+void throttle_answered(struct throttle *t)
 {
-    mutex_lock(&b->lock);
-    b->answered = true;
-    mutex_unlock(&b->lock);
+    mutex_lock(&t->lock);
+    t->answered = true;
+    mutex_unlock(&t->lock);
 }
 
 /* How long until the pause is over, and how widely to spread what waits for that. */
-static int64_t pause_left(struct brake *b, int64_t *ret_spread)
+static int64_t pause_left(struct throttle *t, int64_t *ret_spread)
 {
     int64_t left;
 
-    mutex_lock(&b->lock);
-    left = b->until_ns - clock_mono_ns();
-    *ret_spread = b->step_ns / 2;
-    mutex_unlock(&b->lock);
+    mutex_lock(&t->lock);
+    left = t->until_ns - clock_mono_ns();
+    *ret_spread = t->step_ns / 2;
+    mutex_unlock(&t->lock);
     return left;
 }
 
@@ -74,11 +74,11 @@ static int fail_late(struct op *op, int64_t left)
                    (long long)(left / NS_PER_MS), why[0] ? "; it said: " : "", why);
 }
 
-int brake_wait(struct brake *b, struct op *op)
+int throttle_wait(struct throttle *t, struct op *op)
 {
     int64_t left, spread;
 
-    while ((left = pause_left(b, &spread)) > 0) {
+    while ((left = pause_left(t, &spread)) > 0) {
         int64_t patience = op_left_ns(op);
         int err;
 

@@ -1,6 +1,6 @@
 /* A server that says "slow down" to one request is left alone by all: the whole stack of layers
  * over S3, against a scripted server. */
-#include "backends/brake.h"
+#include "backends/layers/throttle.h"
 #include "backends/store.h"
 #include "common/mem.h"
 #include "tests/lib/aws_env.h"
@@ -159,34 +159,34 @@ END_TEST
 
 START_TEST(a_pause_grows_and_shrinks)
 {
-    struct brake b;
+    struct throttle t;
     struct op now;
 
     server = scripted_new(NULL, 0);
-    brake_init(&b, 40 * NS_PER_MS, 160 * NS_PER_MS);
+    throttle_init(&t, 40 * NS_PER_MS, 160 * NS_PER_MS);
     op_init(&now, OP_FOREVER);
-    ck_assert_int_eq(brake_wait(&b, &now), 0);
+    ck_assert_int_eq(throttle_wait(&t, &now), 0);
     for (int64_t step = 40; step <= 320; step *= 2) {
-        brake_pull(&b, 0);
-        brake_pull(&b, 0); /* of the same moment */
-        ck_assert_int_eq(b.step_ns, (step < 160 ? step : 160) * NS_PER_MS);
-        ck_assert_int_eq(brake_wait(&b, &now), 0);
-        ck_assert_int_ge(clock_mono_ns(), b.until_ns);
+        throttle_refused(&t, 0);
+        throttle_refused(&t, 0); /* of the same moment */
+        ck_assert_int_eq(t.step_ns, (step < 160 ? step : 160) * NS_PER_MS);
+        ck_assert_int_eq(throttle_wait(&t, &now), 0);
+        ck_assert_int_ge(clock_mono_ns(), t.until_ns);
     }
     for (int64_t step = 80; step >= 20; step /= 2) {
-        brake_ease(&b);
-        brake_pull(&b, 0);
-        ck_assert_int_eq(b.step_ns, (step > 40 ? step : 40) * NS_PER_MS);
-        ck_assert_int_eq(brake_wait(&b, &now), 0);
+        throttle_answered(&t);
+        throttle_refused(&t, 0);
+        ck_assert_int_eq(t.step_ns, (step > 40 ? step : 40) * NS_PER_MS);
+        ck_assert_int_eq(throttle_wait(&t, &now), 0);
     }
-    brake_release(&b);
+    throttle_release(&t);
 }
 END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("brake");
-    TCase *t = tcase_create("brake");
+    Suite *suite = suite_create("throttle");
+    TCase *t = tcase_create("throttle");
 
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
