@@ -11,15 +11,15 @@
 typedef int (*driver_new)(const char *url, const struct store_config *config, struct op *op,
                           struct store **ret);
 
-/* mem: and mem:NAME; see mem.c. */
+/* mem: and mem:NAME; see mem/mem.c. */
 int mem_store_new(const char *url, const struct store_config *config, struct op *op,
                   struct store **ret);
 
-/* file:///path and /path; see local.c. */
+/* file:///path and /path; see local/local.c. */
 int local_store_new(const char *url, const struct store_config *config, struct op *op,
                     struct store **ret);
 
-/* s3://BUCKET/PREFIX; see s3.c. */
+/* s3://BUCKET/PREFIX; see s3/s3.c. */
 int s3_store_new(const char *url, const struct store_config *config, struct op *op,
                  struct store **ret);
 extern const char *const s3_store_options[];

@@ -1,7 +1,7 @@
 /* From a URL to an open store: the table of drivers, the layers around them, and URLs that can
  * be shown to people. */
 #include "backends/drivers.h"
-#include "backends/layers.h"
+#include "backends/layers/layers.h"
 #include "backends/store.h"
 #include "common/buf.h"
 #include "common/mem.h"

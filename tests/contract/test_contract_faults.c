@@ -2,8 +2,8 @@
  * pauses, deadlines, turns, counts. One scenario is run again with its 1st, 2nd, 3rd ... call
  * failing, until none fails. */
 #include "backends/drivers.h"
-#include "backends/layer_fault.h"
-#include "backends/layers.h"
+#include "backends/layers/fault.h"
+#include "backends/layers/layers.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "tests/lib/suite.h"

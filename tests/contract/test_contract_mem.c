@@ -2,8 +2,8 @@
 #include "tests/contract/contract.c"
 
 #include "backends/drivers.h"
-#include "backends/layer_fault.h"
-#include "backends/layers.h"
+#include "backends/layers/fault.h"
+#include "backends/layers/layers.h"
 
 static struct store *open_mem(const struct contract_fixture *f)
 {

@@ -3,7 +3,7 @@
 #include "tests/contract/contract.c"
 
 #include "backends/drivers.h"
-#include "backends/s3.h"
+#include "backends/s3/s3.h"
 #include "tests/lib/suite.h"
 
 #include <fcntl.h>

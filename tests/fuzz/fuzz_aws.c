@@ -1,8 +1,8 @@
 /* AWS's profile files, command lines in them, and the JSON that hands out keys: any bytes are
  * read or refused with a reason, and what is accepted can stand in a request. */
-#include "backends/aws_http.h"
-#include "backends/aws_process.h"
-#include "backends/aws_profile.h"
+#include "backends/auth/aws_http.h"
+#include "backends/auth/aws_process.h"
+#include "backends/auth/aws_profile.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* HTTP answers, from the socket on: a server that sends any bytes and closes. Whatever it says,
  * the request ends with an answer within its bounds or an errno and a reason, and no byte lands
  * outside of the range that was asked for. */
-#include "backends/http.h"
-#include "backends/s3_attrs.h"
+#include "backends/http/http.h"
+#include "backends/s3/attrs.h"
 #include "common/mem.h"
 
 #include <arpa/inet.h>

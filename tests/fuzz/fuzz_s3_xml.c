@@ -1,7 +1,7 @@
 /* What S3 servers answer: any bytes are a listing, parts, tags, an error or a refusal, within
  * the bounds that s3_xml.h names; what is written for a server is read back the same. The first
  * byte chooses the parser. */
-#include "backends/s3_xml.h"
+#include "backends/s3/xml.h"
 #include "common/mem.h"
 
 #include <errno.h>

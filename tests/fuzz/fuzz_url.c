@@ -1,6 +1,6 @@
 /* Store URLs and endpoints of S3: what is accepted makes the same parts again, and a host and a
  * prefix that can do no harm in a request; what is refused has a reason. */
-#include "backends/s3_url.h"
+#include "backends/s3/url.h"
 #include "backends/store.h"
 #include "common/mem.h"
 #include "common/path.h"

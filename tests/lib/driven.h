@@ -3,7 +3,7 @@
 #ifndef RUNFS_TESTS_LIB_DRIVEN_H
 #define RUNFS_TESTS_LIB_DRIVEN_H
 
-#include "backends/layer.h"
+#include "backends/layers/layer.h"
 #include "cache/cache.h"
 
 struct driven {

@@ -4,7 +4,7 @@
  * the cache shows after each recovery must be what a local folder would hold; after a flush so
  * must the store, and a cache that begins empty. Prints each sequence that fails; exits with 1
  * when one did. */
-#include "backends/layer.h"
+#include "backends/layers/layer.h"
 #include "backends/store.h"
 #include "cache/crash.h"
 #include "common/log.h"

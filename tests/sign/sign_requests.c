@@ -4,7 +4,7 @@
  *   in:  method, base, key, query [[name, value]...], headers [[name, value]...], body, date,
  *        access, secret, region, service; with a body of null its hash is not signed
  *   out: path, query, authorization */
-#include "backends/s3_sign.h"
+#include "backends/s3/sign.h"
 #include "common/mem.h"
 
 #include <jansson.h>

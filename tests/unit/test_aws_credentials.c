@@ -1,7 +1,7 @@
 /* Keys and settings from the environment and AWS's profile files: what goes before what, and
  * what is found again after a change. What needs a service is in test_aws_services.c. */
-#include "backends/aws_credentials.h"
-#include "backends/aws_process.h"
+#include "backends/auth/aws_credentials.h"
+#include "backends/auth/aws_process.h"
 #include "common/mem.h"
 #include "tests/lib/aws_env.h"
 #include "tests/lib/suite.h"

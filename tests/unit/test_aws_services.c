@@ -1,6 +1,6 @@
 /* Keys from services: STS, SSO, container endpoints and the instance metadata service, each a
  * scripted server, whose requests are looked at; and when keys are asked for anew. */
-#include "backends/aws_credentials.h"
+#include "backends/auth/aws_credentials.h"
 #include "common/mem.h"
 #include "tests/lib/aws_env.h"
 #include "tests/lib/scripted.h"

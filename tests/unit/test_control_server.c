@@ -2,7 +2,7 @@
  * the system can be out of descriptors. */
 #include "cli/control_server.h"
 
-#include "backends/layers.h"
+#include "backends/layers/layers.h"
 #include "cli/control_io.h"
 #include "cli/report.h"
 #include "cli/status_doc.h"

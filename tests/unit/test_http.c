@@ -1,5 +1,5 @@
-/* backends/http.c against a server that misbehaves on purpose. */
-#include "backends/http.h"
+/* backends/http/http.c against a server that misbehaves on purpose. */
+#include "backends/http/http.h"
 #include "common/mem.h"
 #include "tests/lib/scripted.h"
 #include "tests/lib/suite.h"

@@ -1,6 +1,6 @@
-/* backends/s3_attrs.c: attributes to metadata and back, in s3fs's form. common/crc32c.c rides
+/* backends/s3/attrs.c: attributes to metadata and back, in s3fs's form. common/crc32c.c rides
  * along: both are what an object carries besides its bytes. */
-#include "backends/s3_attrs.h"
+#include "backends/s3/attrs.h"
 #include "common/crc32c.h"
 #include "common/mem.h"
 #include "tests/lib/suite.h"

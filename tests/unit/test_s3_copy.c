@@ -1,6 +1,6 @@
 /* Copies at the server and new attributes, which are copies, against a server that lies, hangs
  * and fails on purpose. What a real server does is in tests/contract. */
-#include "backends/s3.h"
+#include "backends/s3/s3.h"
 #include "tests/lib/s3_scripted.h"
 #include "tests/lib/suite.h"
 

@@ -1,5 +1,5 @@
-/* backends/s3_sign.c: AWS's published vectors, what botocore signs, and the encoding. */
-#include "backends/s3_sign.h"
+/* backends/s3/sign.c: AWS's published vectors, what botocore signs, and the encoding. */
+#include "backends/s3/sign.h"
 #include "common/mem.h"
 #include "common/op.h"
 #include "tests/lib/suite.h"

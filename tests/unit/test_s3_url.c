@@ -1,5 +1,5 @@
-/* backends/s3_url.c: URLs, endpoints and hosts. */
-#include "backends/s3_url.h"
+/* backends/s3/url.c: URLs, endpoints and hosts. */
+#include "backends/s3/url.h"
 #include "common/mem.h"
 #include "tests/lib/suite.h"
 

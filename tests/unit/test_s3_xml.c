@@ -1,5 +1,5 @@
-/* backends/s3_xml.c: the answers of S3 servers, right and hostile ones. */
-#include "backends/s3_xml.h"
+/* backends/s3/xml.c: the answers of S3 servers, right and hostile ones. */
+#include "backends/s3/xml.h"
 #include "common/mem.h"
 #include "common/op.h"
 #include "tests/lib/suite.h"

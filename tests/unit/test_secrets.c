@@ -1,7 +1,7 @@
 /* Keys leave no copy in memory that was given back: the heap is searched for one. */
-#include "backends/aws_http.h"
-#include "backends/aws_profile.h"
-#include "backends/s3_xml.h"
+#include "backends/auth/aws_http.h"
+#include "backends/auth/aws_profile.h"
+#include "backends/s3/xml.h"
 #include "common/mem.h"
 #include "tests/lib/aws_env.h"
 #include "tests/lib/suite.h"

@@ -1,6 +1,6 @@
-/* Whether a store answers (backends/stall.h): the state by itself, where time is moved by hand,
- * and in the stack of layers over S3, against a scripted server. */
-#include "backends/stall.h"
+/* Whether a store answers (backends/layers/stall.h): the state by itself, where time is moved
+ * by hand, and in the stack of layers over S3, against a scripted server. */
+#include "backends/layers/stall.h"
 
 #include "backends/store.h"
 #include "cli/stall_doc.h"

@@ -1,0 +1,104 @@
+/* What the files of the local driver share: a folder as a store.
+ *
+ * Every path is resolved with openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS) below the root's
+ * descriptor: a symlink in the folder is an object, never a way out. New content is written to
+ * a staged file in the state folder and renamed into place. Functions return 0 or a negative
+ * errno and, where they take an op, fill op->why. */
+#ifndef RUNFS_BACKENDS_LOCAL_LOCAL_H
+#define RUNFS_BACKENDS_LOCAL_LOCAL_H
+
+#include "backends/store.h"
+#include "common/lock.h"
+
+#include <assert.h>
+
+/* The state folder's name inside the root, where the root has no usable sibling. */
+#define LOCAL_STATE_NAME ".runfs"
+
+struct local_store {
+    struct store base;
+    char *root;    /* constant; absolute, no trailing "/" */
+    int root_fd;   /* constant; a directory */
+    char *boot_id; /* constant; of this boot of the machine */
+    struct mutex lock;
+    int state_fd; /* under lock; -1 until something is staged; constant afterwards */
+};
+
+struct local_store *local_of(struct store *s);
+
+/* ---- local.c ---- */
+
+/* Opens `key` below the root; never follows a symlink. */
+int local_openat(const struct local_store *l, const char *key, int flags);
+/* A readable descriptor of the key's parent directory; with `create`, missing ones are made.
+ * The name in it is path_basename(key), or "." for the root. */
+int local_open_parent(const struct local_store *l, const char *key, bool create, int *ret_fd);
+/* The name that belongs to local_open_parent(). */
+const char *local_name(const char *key);
+/* Fills op->why and tells a missing object from a missing root (-ENXIO). */
+int local_explain(const struct local_store *l, struct op *op, const char *what, const char *key,
+                  int err);
+/* The same; inline, so that analyzers see that a failure stays one. */
+static inline int local_fail(const struct local_store *l, struct op *op, const char *what,
+                             const char *key, int err)
+{
+    int r = local_explain(l, op, what, key, err);
+
+    assert(r < 0);
+    return r;
+}
+
+/* ---- attrs.c ---- */
+
+/* What stands at dirfd/name, with its attributes. */
+int local_describe(int dirfd, const char *name, struct object *ret);
+/* Only size, times and version, of an open file. */
+int local_describe_fd(int fd, struct object *ret);
+/* Sets owner, permissions, xattrs and, last, the time of dirfd/name; what `attrs` (may be NULL)
+ * does not say of a new thing is 0644, or 0755 for a directory. */
+int local_apply_attrs(int dirfd, const char *name, const struct attrs *attrs, bool is_new);
+/* Whether the filesystem of this directory keeps ACLs. */
+bool local_has_acls(int dirfd);
+/* The time alone. */
+int local_apply_mtime(int dirfd, const char *name, const struct attrs *attrs);
+
+/* ---- stage.c ---- */
+
+/* The state folder's descriptor, the store's; made when it is missing. */
+int local_state(struct local_store *l, struct op *op, int *ret_fd);
+/* A random name that begins with `kind`; heap. NULL without memory or randomness. */
+char *local_stage_name(const char *kind);
+/* Makes the empty staged file, symlink or special file `name` of the type that attrs say;
+ * *ret_fd is its descriptor, -1 for what is not a regular file. */
+int local_stage_make(int state_fd, const char *name, const struct attrs *attrs, int *ret_fd);
+/* Waits for the store's lock between processes (released by closing *ret_fd): alone, or among
+ * others that are not alone. */
+int local_lock(struct local_store *l, struct op *op, bool alone, int *ret_fd);
+/* Moves the staged file over `key` if that is version `etag` (as in store_put()), and waits for
+ * the disk. The staged content must have been synced. */
+int local_publish(struct local_store *l, struct op *op, const char *name, const char *key,
+                  const char *etag);
+/* -ESTALE when `key` is not version `etag` (as in store_put()). Under local_lock(). */
+int local_check_version(const struct local_store *l, struct op *op, const char *key,
+                        const char *etag);
+/* fsync() of a directory, or of another inode. */
+int local_sync_dir(int fd);
+
+/* ---- upload.c: parts ---- */
+
+int local_upload_begin(struct store *s, struct op *op, const char *key,
+                       const struct attrs *attrs, struct upload **ret_up);
+int local_upload_part(struct upload *up, struct op *op, unsigned number, struct source *src);
+int local_upload_commit(struct upload *up, struct op *op, const char *etag,
+                        struct object *ret_obj);
+int local_upload_abort(struct upload *up, struct op *op);
+void local_upload_detach(struct upload *up);
+char *local_upload_token(struct upload *up);
+int local_upload_resume(struct store *s, struct op *op, const char *key, const char *token,
+                        int (*visit)(void *arg, const struct part *part), void *arg,
+                        struct upload **ret_up);
+int local_upload_has(struct upload *base, struct op *op, unsigned number, struct source *src);
+/* Writes all of `src` into fd from `off`. */
+int local_write_source(int fd, struct op *op, struct source *src, uint64_t off);
+
+#endif

@@ -1,0 +1,259 @@
+/* The state folder of a local store: staged files, the lock between processes, and the moment
+ * at which a staged file becomes an object.
+ *
+ * The folder is the root's sibling "<root>.runfs", so that no reader of the root meets it.
+ * Where that is another filesystem (the root is a mount point) or can't be made, it is ".runfs"
+ * inside the root, which listings leave out. Staged names: "put-*" live as long as one call,
+ * "up-*" as long as an upload session. What a killed process left is removed after a while. */
+#include "backends/local/local.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#define LOCK_NAME        "lock"
+#define LOCK_POLL_NS     (2 * NS_PER_MS)
+#define PUT_KEPT_SECONDS (24 * 3600)
+#define UP_KEPT_SECONDS  (7 * 24 * 3600)
+
+/* ---- the folder ---- */
+
+/* Removes what was staged and not touched for long. ctime counts: mtime is the user's. */
+static void sweep(int state_fd)
+{
+    int fd = openat(state_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    time_t now = time(NULL);
+    struct dirent *e;
+    struct stat st;
+
+    if (!dir) {
+        if (fd >= 0)
+            (void)close(fd);
+        return;
+    }
+    while ((e = readdir(dir))) {
+        bool put = strncmp(e->d_name, "put-", 4) == 0, up = strncmp(e->d_name, "up-", 3) == 0;
+        if ((put || up) && fstatat(state_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            st.st_ctime < now - (put ? PUT_KEPT_SECONDS : UP_KEPT_SECONDS))
+            (void)unlinkat(state_fd, e->d_name, 0);
+    }
+    (void)closedir(dir);
+}
+
+/* Not -EPERM, which lets another place be taken. */
+#define UNTRUSTED (-EKEYREJECTED)
+
+/* What is staged becomes content, and its locks keep writers apart: nobody may get at it who
+ * may not write to the store itself. */
+static bool is_trusted(const struct local_store *l, int fd)
+{
+    struct stat root, st;
+
+    if (fstat(l->root_fd, &root) < 0 || fstat(fd, &st) < 0)
+        return false;
+    if (st.st_uid != geteuid() && st.st_uid != 0 && st.st_uid != root.st_uid)
+        return false;
+    if (st.st_mode & S_IWGRP && (!(root.st_mode & S_IWGRP) || st.st_gid != root.st_gid))
+        return false;
+    return !(st.st_mode & S_IWOTH) || root.st_mode & S_IWOTH;
+}
+
+/* Opens or makes the folder dirfd/name. A symlink there is not followed. */
+static int open_folder(const struct local_store *l, int dirfd, const char *name)
+{
+    if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    auto_close int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    return is_trusted(l, fd) ? take_fd(fd) : UNTRUSTED;
+}
+
+static int open_sibling(const struct local_store *l)
+{
+    const char *base = strrchr(l->root, '/') + 1;
+    auto_free char *parent = strndup(l->root, (size_t)(base - l->root));
+    auto_free char *name = NULL;
+    struct stat root, state;
+
+    if (!parent || asprintf(&name, "%s.runfs", base) < 0)
+        return -ENOMEM;
+    auto_close int parent_fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (parent_fd < 0)
+        return -errno;
+    if (fstat(l->root_fd, &root) < 0 || fstat(parent_fd, &state) < 0)
+        return -errno;
+    if (root.st_dev != state.st_dev)
+        return -EXDEV;
+    return open_folder(l, parent_fd, name);
+}
+
+static int open_state(const struct local_store *l)
+{
+    int fd = open_sibling(l);
+
+    if (fd == -EXDEV || fd == -EACCES || fd == -EPERM || fd == -EROFS || fd == -ENAMETOOLONG)
+        fd = open_folder(l, l->root_fd, LOCAL_STATE_NAME);
+    return fd;
+}
+
+int local_state(struct local_store *l, struct op *op, int *ret_fd)
+{
+    int r = 0;
+
+    mutex_lock(&l->lock);
+    if (l->state_fd < 0) {
+        r = open_state(l);
+        if (r >= 0) {
+            l->state_fd = r;
+            r = 0;
+            sweep(l->state_fd);
+        }
+    }
+    *ret_fd = l->state_fd;
+    mutex_unlock(&l->lock);
+    if (r == UNTRUSTED)
+        return op_fail(
+            op, -EPERM,
+            "%s.runfs (or %s/%s): what is staged there becomes content, but the folder "
+            "belongs to somebody else, or more people may write to it than to %s",
+            l->root, l->root, LOCAL_STATE_NAME, l->root);
+    if (r < 0)
+        op_fail(op, r, "no folder to stage in, neither %s.runfs nor %s/%s: %s", l->root,
+                l->root, LOCAL_STATE_NAME, strerror(-r));
+    return r;
+}
+
+char *local_stage_name(const char *kind)
+{
+    uint64_t random[2];
+    char *name;
+
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
+        return NULL;
+    if (asprintf(&name, "%s%016" PRIx64 "%016" PRIx64, kind, random[0], random[1]) < 0)
+        return NULL;
+    return name;
+}
+
+int local_stage_make(int state_fd, const char *name, const struct attrs *a, int *ret_fd)
+{
+    mode_t type = a && (a->has & ATTR_MODE) ? a->mode & S_IFMT : 0;
+    int r;
+
+    *ret_fd = -1;
+    if (type == S_IFLNK)
+        r = symlinkat(a->target, state_fd, name);
+    else if (type && type != S_IFREG)
+        r = mknodat(state_fd, name, type | 0600, a->has & ATTR_RDEV ? (dev_t)a->rdev : 0);
+    else
+        r = *ret_fd = openat(state_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return r < 0 ? -errno : 0;
+}
+
+/* ---- the lock ---- */
+
+/* Each call opens the lock file anew: flock() then also works between threads. */
+int local_lock(struct local_store *l, struct op *op, bool alone, int *ret_fd)
+{
+    int state_fd;
+
+    int r = local_state(l, op, &state_fd);
+    if (r < 0)
+        return r;
+    auto_close int fd =
+        openat(state_fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return local_fail(l, op, "lock", LOCK_NAME, -errno);
+    while (flock(fd, (alone ? LOCK_EX : LOCK_SH) | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return local_fail(l, op, "lock", LOCK_NAME, -errno);
+        r = op_sleep(op, LOCK_POLL_NS);
+        if (r < 0)
+            return r;
+    }
+    *ret_fd = take_fd(fd);
+    return 0;
+}
+
+/* ---- publishing ---- */
+
+int local_sync_dir(int fd)
+{
+    /* Some network filesystems can't sync a directory; they write names at once. */
+    if (fsync(fd) < 0 && errno != EINVAL && errno != EOPNOTSUPP)
+        return -errno;
+    return 0;
+}
+
+int local_check_version(const struct local_store *l, struct op *op, const char *key,
+                        const char *etag)
+{
+    struct object obj = {.etag = ""};
+    int parent, r;
+
+    if (!etag)
+        return 0;
+    r = local_open_parent(l, key, false, &parent);
+    if (!r) {
+        r = local_describe(parent, local_name(key), &obj);
+        (void)close(parent);
+        object_release(&obj);
+    }
+    if (r < 0 && r != -ENOENT)
+        return local_fail(l, op, "check", key, r);
+    if (obj.is_prefix)
+        return local_fail(l, op, "check", key, -EISDIR);
+    if (strcmp(obj.etag, etag) == 0)
+        return 0;
+    return op_fail(op, -ESTALE, "%s/%s is version \"%s\", not \"%s\"", l->root, key, obj.etag,
+                   etag);
+}
+
+static int move_in(int state_fd, const char *name, int parent, const char *key, bool absent)
+{
+    unsigned flags = absent ? RENAME_NOREPLACE : 0;
+
+    if (renameat2(state_fd, name, parent, path_basename(key), flags) == 0)
+        return 0;
+    /* Without NOREPLACE on this filesystem the check under the lock has to do. */
+    if (absent && errno == EINVAL && renameat(state_fd, name, parent, path_basename(key)) == 0)
+        return 0;
+    return errno == EEXIST ? -ESTALE : -errno;
+}
+
+int local_publish(struct local_store *l, struct op *op, const char *name, const char *key,
+                  const char *etag)
+{
+    bool absent = etag && !etag[0];
+    int state_fd, r, parent;
+
+    r = local_state(l, op, &state_fd);
+    if (r < 0)
+        return r;
+    auto_close int lock = -1;
+    r = local_lock(l, op, etag != NULL, &lock);
+    if (!r)
+        r = local_check_version(l, op, key, etag);
+    if (r < 0)
+        return r;
+    r = local_open_parent(l, key, true, &parent);
+    if (r < 0)
+        return local_fail(l, op, "put", key, r);
+    r = move_in(state_fd, name, parent, key, absent);
+    (void)close(take_fd(lock));
+    if (!r)
+        r = local_sync_dir(parent);
+    (void)close(parent);
+    return r < 0 ? local_fail(l, op, "put", key, r) : 0;
+}

@@ -1,0 +1,894 @@
+/* mem: a store in memory, the reference of what store.h promises. It is an object store: a
+ * flat, sorted set of keys, where a directory is implied by the keys below it and, to exist
+ * empty, has a marker of its own named "dir/".
+ *
+ * "mem:" is a fresh store; "mem:NAME" is one store for all who open it in this process, and it
+ * keeps its content when it is closed. "?s3" behind either takes away what S3 lacks: rename,
+ * attributes in listings, and versions that tell the same content put twice apart.
+ *
+ * Content is immutable and counted (struct mem_blob), so nothing is copied, read or delivered
+ * under the lock; a listing copies a page and visits it unlocked. */
+#include "common/mem.h"
+#include "backends/drivers.h"
+#include "backends/mem/tree.h"
+#include "common/path.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define PART_SIZE  (UINT64_C(8) << 20)
+#define PART_MAX   (UINT64_C(5) << 30)
+#define PARTS_MAX  10000
+#define CHUNK      (UINT64_C(256) << 10) /* between two looks at the deadline */
+#define PAGE_NAMES 256
+
+struct mem_store {
+    struct store base;
+    struct store_ops ops; /* base.ops: without rename when it is like S3 */
+    struct mem_tree *tree;
+};
+
+struct mem_tree *mem_tree(struct store *s)
+{
+    return container_of(s, struct mem_store, base)->tree;
+}
+
+/* ---- blobs ---- */
+
+struct mem_blob *mem_blob_new(uint64_t size)
+{
+    struct mem_blob *b = size > SIZE_MAX / 2 ? NULL : malloc(sizeof(*b) + size);
+
+    if (b) {
+        atomic_init(&b->refs, 1);
+        b->size = size;
+    }
+    return b;
+}
+
+struct mem_blob *mem_blob_ref(struct mem_blob *b)
+{
+    atomic_fetch_add(&b->refs, 1);
+    return b;
+}
+
+void mem_blob_unref(struct mem_blob *b)
+{
+    if (b && atomic_fetch_sub(&b->refs, 1) == 1)
+        free(b);
+}
+
+static int blob_fill(struct mem_blob *b, struct op *op, struct source *src)
+{
+    for (uint64_t off = 0; off < b->size;) {
+        uint64_t want = b->size - off < CHUNK ? b->size - off : CHUNK;
+        int r = op_check(op);
+        if (r < 0)
+            return r;
+        ssize_t n = src->pread(src, b->data + off, want, off);
+        if (n < 0)
+            return op_fail(op, (int)n, "the source can't be read: %s", strerror((int)-n));
+        if (n == 0)
+            return op_fail(op, -EBUSY, "the source ends after %llu of %llu bytes",
+                           (unsigned long long)off, (unsigned long long)b->size);
+        off += (uint64_t)n;
+    }
+    return 0;
+}
+
+int mem_blob_from_source(struct op *op, struct source *src, struct mem_blob **ret)
+{
+    struct mem_blob *b = mem_blob_new(src->size);
+    if (!b)
+        return op_fail(op, -ENOMEM, "no memory for %llu bytes", (unsigned long long)src->size);
+
+    int r = blob_fill(b, op, src);
+    if (r < 0)
+        mem_blob_unref(b);
+    else
+        *ret = b;
+    return r;
+}
+
+/* ---- the sorted keys ---- */
+
+static void entry_free(struct mem_entry *e)
+{
+    if (!e)
+        return;
+    mem_blob_unref(e->blob);
+    attrs_release(&e->attrs);
+    free(e->key);
+    free(e);
+}
+
+/* Index of the first entry not before `key`. */
+static size_t lower_bound(const struct mem_tree *t, const char *key)
+{
+    size_t low = 0, high = t->n_entries;
+
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+        if (strcmp(t->entry[mid]->key, key) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+struct mem_entry *mem_find(const struct mem_tree *t, const char *key)
+{
+    size_t i = lower_bound(t, key);
+
+    return i < t->n_entries && strcmp(t->entry[i]->key, key) == 0 ? t->entry[i] : NULL;
+}
+
+/* Takes `e`, in the place of an entry of the same key. */
+static int insert(struct mem_tree *t, struct mem_entry *e)
+{
+    size_t i = lower_bound(t, e->key);
+
+    if (i < t->n_entries && strcmp(t->entry[i]->key, e->key) == 0) {
+        entry_free(t->entry[i]);
+        t->entry[i] = e;
+        return 0;
+    }
+    if (t->n_entries == t->cap) {
+        size_t cap = t->cap ? 2 * t->cap : 64;
+        struct mem_entry **grown = realloc(t->entry, cap * sizeof(*grown));
+        if (!grown)
+            return -ENOMEM;
+        t->entry = grown;
+        t->cap = cap;
+    }
+    memmove(t->entry + i + 1, t->entry + i, (t->n_entries - i) * sizeof(*t->entry));
+    t->entry[i] = e;
+    t->n_entries++;
+    return 0;
+}
+
+/* Takes the entry out; the caller owns it. */
+static struct mem_entry *take_out(struct mem_tree *t, const char *key)
+{
+    size_t i = lower_bound(t, key);
+
+    if (i == t->n_entries || strcmp(t->entry[i]->key, key) != 0)
+        return NULL;
+    struct mem_entry *e = t->entry[i];
+    t->n_entries--;
+    memmove(t->entry + i, t->entry + i + 1, (t->n_entries - i) * sizeof(*t->entry));
+    return e;
+}
+
+/* "key/", or "" for the root: what keys below a directory begin with. Heap. */
+static char *dir_prefix(const char *key)
+{
+    char *prefix;
+
+    if (!key[0])
+        return strdup("");
+    return asprintf(&prefix, "%s/", key) < 0 ? NULL : prefix;
+}
+
+static bool begins_with(const char *key, const char *prefix)
+{
+    return strncmp(key, prefix, strlen(prefix)) == 0;
+}
+
+/* How many keys, its marker among them, make the directory; 2 stands for more. */
+static int dir_keys(const struct mem_tree *t, const char *prefix)
+{
+    size_t i = lower_bound(t, prefix);
+    int n = 0;
+
+    for (; n < 2 && i < t->n_entries && begins_with(t->entry[i]->key, prefix); i++)
+        n++;
+    return n;
+}
+
+/* ---- objects ---- */
+
+static void etag_of(const struct mem_entry *e, char etag[STORE_ETAG_MAX])
+{
+    (void)snprintf(etag, STORE_ETAG_MAX, "%llx", (unsigned long long)e->version);
+}
+
+/* `e` NULL: a directory that only its children imply. */
+static int describe(const struct mem_entry *e, bool is_dir, struct object *ret)
+{
+    struct object obj = {.is_prefix = is_dir, .attrs_known = true, .told_ns = clock_real_ns()};
+
+    if (e) {
+        obj.size = e->blob->size;
+        obj.mtime_ns = e->mtime_ns;
+        obj.has_marker = is_dir;
+        obj.checksum = e->checksum;
+        etag_of(e, obj.etag);
+        int r = attrs_copy(&obj.attrs, &e->attrs);
+        if (r < 0)
+            return r;
+    }
+    *ret = obj;
+    return 0;
+}
+
+static int stale(struct op *op, const char *key, const char *etag, const char *found)
+{
+    return op_fail(op, -ESTALE, "%.200s is version \"%s\", not \"%s\"", key, found, etag);
+}
+
+int mem_check_version(struct op *op, const char *key, const struct mem_entry *e,
+                      const char *etag)
+{
+    char found[STORE_ETAG_MAX] = "";
+
+    if (!etag)
+        return 0;
+    if (e)
+        etag_of(e, found);
+    return strcmp(found, etag) == 0 ? 0 : stale(op, key, etag, found);
+}
+
+static struct mem_entry *entry_new(const char *key, const struct attrs *attrs)
+{
+    struct mem_entry *e = calloc(1, sizeof(*e));
+    if (!e)
+        return NULL;
+
+    e->key = strdup(key);
+    e->mtime_ns = clock_real_ns();
+    if (!e->key || (attrs && attrs_copy(&e->attrs, attrs) < 0)) {
+        entry_free(e);
+        return NULL;
+    }
+    return e;
+}
+
+int mem_store_blob_locked(struct mem_tree *t, struct op *op, const char *key,
+                          struct mem_blob *blob, const struct attrs *attrs,
+                          struct object *ret_obj)
+{
+    struct mem_entry *e = entry_new(key, attrs);
+    struct object obj;
+
+    mutex_assert_held(&t->lock);
+    if (!e) {
+        mem_blob_unref(blob);
+        return op_fail(op, -ENOMEM, "no memory for %.200s", key);
+    }
+    e->blob = blob;
+    e->checksum.kind = CHECKSUM_CRC32C;
+    checksum_add(&e->checksum, blob->data, blob->size);
+    e->version = t->by_content ? e->checksum.value << 32 | blob->size : ++t->clock;
+    int r = describe(e, false, &obj);
+    if (!r)
+        r = insert(t, e);
+    if (r < 0) {
+        entry_free(e);
+        return op_fail(op, r, "no memory for %.200s", key);
+    }
+    if (ret_obj)
+        *ret_obj = obj;
+    else
+        object_release(&obj);
+    return 0;
+}
+
+static int mem_stat_locked(struct mem_tree *t, const char *key, struct object *ret_obj)
+{
+    struct mem_entry *e = key[0] ? mem_find(t, key) : NULL;
+    if (e)
+        return describe(e, false, ret_obj);
+
+    auto_free char *prefix = dir_prefix(key);
+    if (!prefix)
+        return -ENOMEM;
+    if (key[0] && dir_keys(t, prefix) == 0)
+        return -ENOENT;
+    return describe(mem_find(t, prefix), true, ret_obj);
+}
+
+static int mem_stat_dir(struct store *s, struct op *op, const char *key, struct object *ret_obj)
+{
+    struct mem_tree *t = mem_tree(s);
+    auto_free char *prefix = dir_prefix(key);
+
+    int r = prefix ? op_check(op) : -ENOMEM;
+    if (r < 0)
+        return r;
+    mutex_lock(&t->lock);
+    struct mem_entry *e = mem_find(t, prefix);
+    r = e ? describe(e, true, ret_obj) : -ENOENT;
+    mutex_unlock(&t->lock);
+    return r;
+}
+
+static int mem_stat(struct store *s, struct op *op, const char *key, struct object *ret_obj)
+{
+    struct mem_tree *t = mem_tree(s);
+
+    int r = op_check(op);
+    if (r < 0)
+        return r;
+    mutex_lock(&t->lock);
+    r = mem_stat_locked(t, key, ret_obj);
+    mutex_unlock(&t->lock);
+    return r;
+}
+
+/* ---- listing ---- */
+
+struct page {
+    struct {
+        char *name;
+        struct object obj;
+    } item[PAGE_NAMES];
+    size_t n;
+    char *next; /* where the next page begins; NULL after the last */
+};
+
+static void page_clear(struct page *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        free(p->item[i].name);
+        object_release(&p->item[i].obj);
+    }
+    p->n = 0;
+    free(take_ptr(p->next));
+}
+
+static int page_add(struct page *p, const char *name, size_t len, const struct mem_entry *e,
+                    bool is_dir, bool with_attrs)
+{
+    struct object *obj = &p->item[p->n].obj;
+
+    int r = describe(e, is_dir, obj);
+    if (r < 0)
+        return r;
+    p->item[p->n].name = strndup(name, len);
+    if (!p->item[p->n].name) {
+        object_release(obj);
+        return -ENOMEM;
+    }
+    if (!with_attrs) {
+        object_release(obj);
+        obj->attrs_known = false;
+    }
+    p->n++;
+    return 0;
+}
+
+/* Visits in one page what stands at index *i, and moves *i behind it. */
+static int page_add_at(struct page *p, const struct mem_tree *t, size_t *i, const char *prefix,
+                       unsigned flags, bool with_attrs)
+{
+    const struct mem_entry *e = t->entry[*i];
+    const char *name = e->key + strlen(prefix);
+    const char *slash = strchr(name, '/');
+
+    if (!name[0] || name[0] == '/') { /* the marker of the listed directory itself */
+        ++*i;
+        bool self = (flags & LIST_SELF) && prefix[0] && !name[0];
+        return self ? page_add(p, "", 0, e, true, with_attrs) : 0;
+    }
+    if (!slash) {
+        ++*i;
+        return page_add(p, name, strlen(name), e, false, with_attrs);
+    }
+    if (flags & LIST_RECURSIVE) {
+        size_t len = strlen(name);
+        bool marker = name[len - 1] == '/';
+        ++*i;
+        return page_add(p, name, len - marker, e, marker, with_attrs);
+    }
+    auto_free char *subdir = strndup(e->key, (size_t)(slash + 1 - e->key));
+    if (!subdir)
+        return -ENOMEM;
+    int r = page_add(p, name, (size_t)(slash - name), mem_find(t, subdir), true, with_attrs);
+    subdir[strlen(subdir) - 1] = '/' + 1; /* behind all keys of the directory */
+    *i = lower_bound(t, subdir);
+    return r;
+}
+
+static int page_fill_locked(struct page *p, struct mem_tree *t, const char *prefix,
+                            const char *start, unsigned flags, bool with_attrs)
+{
+    size_t i = lower_bound(t, start);
+
+    mutex_assert_held(&t->lock);
+    for (; i < t->n_entries && begins_with(t->entry[i]->key, prefix);) {
+        if (p->n == PAGE_NAMES) {
+            p->next = strdup(t->entry[i]->key);
+            return p->next ? 0 : -ENOMEM;
+        }
+        int r = page_add_at(p, t, &i, prefix, flags, with_attrs);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* Not above any key that is to be listed: the least byte in a key is 1. */
+static char *first_key(const char *prefix, const char *after)
+{
+    char *key = NULL;
+
+    return asprintf(&key, "%s%s%s", prefix, after ? after : "", after ? "\001" : "") < 0 ? NULL
+                                                                                         : key;
+}
+
+static int mem_list(struct store *s, struct op *op, const char *dir, unsigned flags,
+                    const char *after, store_visit visit, void *arg)
+{
+    struct mem_tree *t = mem_tree(s);
+    auto_free char *prefix = dir_prefix(dir);
+    auto_free char *start = prefix ? first_key(prefix, after) : NULL;
+    auto_free struct page *p = calloc(1, sizeof(*p));
+    int r = prefix && start && p ? 0 : -ENOMEM;
+
+    while (!r && start) {
+        r = op_check(op);
+        if (r < 0)
+            return r;
+        mutex_lock(&t->lock);
+        r = page_fill_locked(p, t, prefix, start, flags, s->caps & STORE_LIST_ATTRS);
+        mutex_unlock(&t->lock);
+        for (size_t i = 0; i < p->n && !r; i++)
+            r = visit(arg, p->item[i].name, &p->item[i].obj);
+        free(start);
+        start = take_ptr(p->next);
+        page_clear(p);
+    }
+    return r;
+}
+
+/* ---- content ---- */
+
+static int mem_open_blob(struct mem_tree *t, struct op *op, const char *key, const char *etag,
+                         struct mem_blob **ret, struct object *ret_obj)
+{
+    int r;
+
+    mutex_lock(&t->lock);
+    struct mem_entry *e = mem_find(t, key);
+    if (!e)
+        r = op_fail(op, -ENOENT, "%.200s is not there", key);
+    else
+        r = mem_check_version(op, key, e, etag);
+    if (!r)
+        r = describe(e, false, ret_obj);
+    if (!r)
+        *ret = mem_blob_ref(e->blob);
+    mutex_unlock(&t->lock);
+    return r;
+}
+
+static int deliver(struct op *op, const struct mem_blob *b, struct sink *sink, size_t len,
+                   uint64_t off)
+{
+    int r = op_check(op);
+
+    while (len && !r) {
+        size_t n = len < CHUNK ? len : CHUNK;
+        r = sink->write(sink, b->data + off, n, off);
+        off += n;
+        len -= n;
+        if (!r)
+            r = op_check(op);
+    }
+    return r;
+}
+
+static ssize_t mem_read(struct store *s, struct op *op, const char *key, const char *etag,
+                        struct sink *sink, size_t len, uint64_t off, struct object *ret_obj)
+{
+    struct object obj;
+    struct mem_blob *b = NULL;
+
+    int r = mem_open_blob(mem_tree(s), op, key, etag, &b, &obj);
+    if (r < 0)
+        return r;
+    if (off >= b->size)
+        len = 0;
+    else if (len > b->size - off)
+        len = b->size - off;
+    r = deliver(op, b, sink, len, off);
+    mem_blob_unref(b);
+    if (r >= 0 && ret_obj)
+        *ret_obj = obj;
+    else
+        object_release(&obj);
+    return r < 0 ? r : (ssize_t)len;
+}
+
+static int mem_put(struct store *s, struct op *op, const char *key, const char *etag,
+                   struct source *src, const struct attrs *attrs, struct object *ret_obj)
+{
+    struct mem_tree *t = mem_tree(s);
+    struct mem_blob *b = NULL;
+
+    int r = mem_blob_from_source(op, src, &b);
+    if (r < 0)
+        return r;
+    mutex_lock(&t->lock);
+    r = mem_check_version(op, key, mem_find(t, key), etag);
+    if (r < 0)
+        mem_blob_unref(b);
+    else
+        r = mem_store_blob_locked(t, op, key, b, attrs, ret_obj);
+    mutex_unlock(&t->lock);
+    return r;
+}
+
+static int mem_copy_locked(struct mem_tree *t, struct op *op, const char *from,
+                           const char *from_etag, const char *to, const char *to_etag,
+                           const struct attrs *attrs, struct object *ret_obj)
+{
+    struct mem_entry *e = mem_find(t, from);
+    struct attrs kept;
+
+    mutex_assert_held(&t->lock);
+    if (!e)
+        return op_fail(op, -ENOENT, "%.200s is not there", from);
+    int r = mem_check_version(op, from, e, from_etag);
+    if (!r)
+        r = mem_check_version(op, to, mem_find(t, to), to_etag);
+    if (!r)
+        r = attrs_copy(&kept, attrs ? attrs : &e->attrs); /* insert may free `e` */
+    if (r < 0)
+        return r;
+    r = mem_store_blob_locked(t, op, to, mem_blob_ref(e->blob), &kept, ret_obj);
+    attrs_release(&kept);
+    return r;
+}
+
+static int mem_copy(struct store *s, struct op *op, const char *from, const char *from_etag,
+                    const char *to, const char *to_etag, const struct attrs *attrs,
+                    struct object *ret_obj)
+{
+    struct mem_tree *t = mem_tree(s);
+
+    int r = op_check(op);
+    if (r < 0)
+        return r;
+    mutex_lock(&t->lock);
+    r = mem_copy_locked(t, op, from, from_etag, to, to_etag, attrs, ret_obj);
+    mutex_unlock(&t->lock);
+    return r;
+}
+
+/* ---- names ---- */
+
+static int rename_entry(struct mem_tree *t, const char *from, const char *to)
+{
+    char *key = strdup(to);
+    if (!key)
+        return -ENOMEM;
+
+    struct mem_entry *e = take_out(t, from);
+    free(e->key);
+    e->key = key;
+    return insert(t, e); /* has room: one entry was taken out */
+}
+
+/* The keys below a directory, its marker too; n of them, heap. */
+static char **keys_below(const struct mem_tree *t, const char *prefix, size_t *ret_n)
+{
+    size_t first = lower_bound(t, prefix), n = 0;
+
+    while (first + n < t->n_entries && begins_with(t->entry[first + n]->key, prefix))
+        n++;
+    char **keys = calloc(n + 1, sizeof(*keys));
+    for (size_t i = 0; keys && i < n; i++)
+        keys[i] = strdup(t->entry[first + i]->key);
+    *ret_n = n;
+    return keys;
+}
+
+static int rename_dir(struct mem_tree *t, struct op *op, const char *from, const char *to)
+{
+    auto_free char *from_dir = dir_prefix(from);
+    auto_free char *to_dir = dir_prefix(to);
+    size_t n;
+    int r = 0;
+
+    if (!from_dir || !to_dir)
+        return -ENOMEM;
+    if (dir_keys(t, from_dir) == 0)
+        return op_fail(op, -ENOENT, "%.200s is not there", from);
+    if (mem_find(t, to))
+        return op_fail(op, -ENOTDIR, "%.200s is an object", to);
+    if (strcmp(from, to) == 0)
+        return 0;
+    if (dir_keys(t, to_dir) > (mem_find(t, to_dir) ? 1 : 0))
+        return op_fail(op, -ENOTEMPTY, "%.200s is not empty", to);
+    entry_free(take_out(t, to_dir));
+    char **keys = keys_below(t, from_dir, &n);
+    for (size_t i = 0; keys && i < n; i++) {
+        auto_free char *key = NULL;
+        if (keys[i] && asprintf(&key, "%s%s", to_dir, keys[i] + strlen(from_dir)) >= 0)
+            r = rename_entry(t, keys[i], key);
+        else
+            r = -ENOMEM;
+        free(keys[i]);
+    }
+    free(keys);
+    return keys ? r : -ENOMEM;
+}
+
+static int rename_object(struct mem_tree *t, struct op *op, const char *from, const char *to)
+{
+    auto_free char *to_dir = dir_prefix(to);
+
+    if (!to_dir)
+        return -ENOMEM;
+    if (strcmp(from, to) == 0)
+        return 0;
+    if (!mem_find(t, to) && dir_keys(t, to_dir) > 0)
+        return op_fail(op, -EISDIR, "%.200s is a directory", to);
+    return rename_entry(t, from, to);
+}
+
+static int mem_rename(struct store *s, struct op *op, const char *from, const char *to)
+{
+    struct mem_tree *t = mem_tree(s);
+
+    int r = op_check(op);
+    if (r < 0)
+        return r;
+    mutex_lock(&t->lock);
+    if (mem_find(t, from))
+        r = rename_object(t, op, from, to);
+    else
+        r = rename_dir(t, op, from, to);
+    mutex_unlock(&t->lock);
+    return r;
+}
+
+static int mem_remove(struct store *s, struct op *op, const char *const *keys,
+                      const char *const *etags, size_t n, int *errs)
+{
+    struct mem_tree *t = mem_tree(s);
+    int first = 0;
+
+    int r = op_check(op);
+    if (r < 0)
+        return r;
+    mutex_lock(&t->lock);
+    for (size_t i = 0; i < n; i++) {
+        struct mem_entry *e = mem_find(t, keys[i]);
+        r = e && etags ? mem_check_version(op, keys[i], e, etags[i]) : 0;
+        if (!r)
+            entry_free(take_out(t, keys[i]));
+        if (errs)
+            errs[i] = r;
+        first = first ? first : r;
+    }
+    mutex_unlock(&t->lock);
+    return first;
+}
+
+static int mem_mkdir(struct store *s, struct op *op, const char *key, const struct attrs *attrs,
+                     struct object *ret_obj)
+{
+    struct mem_tree *t = mem_tree(s);
+    auto_free char *marker = dir_prefix(key);
+    struct mem_blob *empty = mem_blob_new(0);
+    static const struct attrs none;
+
+    int r = op_check(op);
+    if (!marker || !empty)
+        r = -ENOMEM;
+    if (r < 0 || !key[0]) {
+        if (r == 0 && ret_obj)
+            *ret_obj = (struct object){.is_prefix = true};
+        mem_blob_unref(empty);
+        return r;
+    }
+    mutex_lock(&t->lock);
+    struct mem_entry *e = mem_find(t, marker);
+    struct attrs kept;
+    r = attrs_copy(&kept, attrs ? attrs : e ? &e->attrs : &none);
+    if (!r) {
+        r = mem_store_blob_locked(t, op, marker, take_ptr(empty), &kept, ret_obj);
+        attrs_release(&kept);
+    }
+    mutex_unlock(&t->lock);
+    mem_blob_unref(empty);
+    return r;
+}
+
+static int mem_rmdir(struct store *s, struct op *op, const char *key)
+{
+    struct mem_tree *t = mem_tree(s);
+    auto_free char *marker = dir_prefix(key);
+
+    int r = op_check(op);
+    if (r < 0)
+        return r;
+    if (!marker)
+        return op_fail(op, -ENOMEM, "no memory");
+    mutex_lock(&t->lock);
+    entry_free(take_out(t, marker));
+    mutex_unlock(&t->lock);
+    return 0;
+}
+
+static int set_attributes_locked(struct mem_tree *t, struct op *op, const char *key,
+                                 const char *etag, const struct attrs *attrs,
+                                 struct object *ret_obj)
+{
+    auto_free char *marker = dir_prefix(key);
+    struct mem_entry *e = mem_find(t, key);
+    const char *real = e ? key : marker;
+
+    mutex_assert_held(&t->lock);
+    if (!marker)
+        return -ENOMEM;
+    if (!e)
+        e = mem_find(t, marker);
+    if (!e && dir_keys(t, marker) == 0 && key[0])
+        return op_fail(op, -ENOENT, "%.200s is not there", key);
+    int r = mem_check_version(op, key, e, etag);
+    if (r < 0)
+        return r;
+    struct mem_blob *b = e ? mem_blob_ref(e->blob) : mem_blob_new(0);
+    if (!b)
+        return -ENOMEM;
+    r = mem_store_blob_locked(t, op, real, b, attrs, ret_obj);
+    if (!r && ret_obj)
+        ret_obj->is_prefix = ret_obj->has_marker = real == marker;
+    return r;
+}
+
+static int mem_set_attributes(struct store *s, struct op *op, const char *key, const char *etag,
+                              const struct attrs *attrs, struct object *ret_obj)
+{
+    struct mem_tree *t = mem_tree(s);
+
+    int r = op_check(op);
+    if (r < 0)
+        return r;
+    if (!key[0])
+        return op_fail(op, -EOPNOTSUPP, "the root of a mem: store keeps no attributes");
+    mutex_lock(&t->lock);
+    r = set_attributes_locked(t, op, key, etag, attrs, ret_obj);
+    mutex_unlock(&t->lock);
+    return r;
+}
+
+/* ---- opening and closing ---- */
+
+static void tree_free(struct mem_tree *t)
+{
+    if (!t)
+        return;
+    for (size_t i = 0; i < t->n_entries; i++)
+        entry_free(t->entry[i]);
+    mem_upload_end_all(t);
+    free(t->entry);
+    free(t->name);
+    mutex_destroy(&t->lock);
+    free(t);
+}
+
+static struct mem_tree *tree_new(const char *name, size_t len)
+{
+    struct mem_tree *t = calloc(1, sizeof(*t));
+    if (!t)
+        return NULL;
+
+    mutex_init(&t->lock);
+    t->name = len ? strndup(name, len) : NULL;
+    if (len && !t->name) {
+        tree_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+/* The tree of that name, made when there is none; a new one without a name. */
+static struct mem_tree *tree_get(const char *name, size_t len)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct mem_tree *named;
+    struct mem_tree *t;
+
+    if (len == 0)
+        return tree_new(name, 0);
+    pthread_mutex_lock(&lock);
+    for (t = named; t; t = t->next)
+        if (strlen(t->name) == len && memcmp(t->name, name, len) == 0)
+            break;
+    if (!t && (t = tree_new(name, len))) {
+        t->next = named;
+        named = t;
+    }
+    pthread_mutex_unlock(&lock);
+    return t;
+}
+
+static void mem_close(struct store *s)
+{
+    struct mem_store *m = container_of(s, struct mem_store, base);
+
+    if (m->tree && !m->tree->name)
+        tree_free(m->tree);
+    free(s->url);
+    free(m);
+}
+
+static const struct store_ops mem_ops = {
+    .name = "mem",
+    .stat = mem_stat,
+    .stat_dir = mem_stat_dir,
+    .list = mem_list,
+    .read = mem_read,
+    .put = mem_put,
+    .upload_begin = mem_upload_begin,
+    .upload_part = mem_upload_part,
+    .upload_commit = mem_upload_commit,
+    .upload_abort = mem_upload_abort,
+    .upload_detach = mem_upload_detach,
+    .upload_token = mem_upload_token,
+    .upload_resume = mem_upload_resume,
+    .upload_has = mem_upload_has,
+    .copy = mem_copy,
+    .rename = mem_rename,
+    .remove = mem_remove,
+    .mkdir = mem_mkdir,
+    .rmdir = mem_rmdir,
+    .set_attributes = mem_set_attributes,
+    .close = mem_close,
+};
+
+#define CAPS_S3                                                                                \
+    (STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS | STORE_ORIGIN | STORE_CHECKSUM | \
+     STORE_ORDER | STORE_ACLS)
+
+int mem_store_new(const char *url, const struct store_config *config, struct op *op,
+                  struct store **ret)
+{
+    const char *name = url + strlen("mem:");
+    size_t len = strcspn(name, "?");
+    bool like_s3 = strcmp(name + len, "?s3") == 0;
+
+    (void)config;
+    if (name[len] && !like_s3)
+        return op_fail(op, -EINVAL,
+                       "\"%.100s\": found \"%s\", expected mem:NAME or mem:NAME?s3", url,
+                       name + len);
+    struct mem_store *m = calloc(1, sizeof(*m));
+    if (!m)
+        return op_fail(op, -ENOMEM, "no memory to open a store");
+    m->ops = mem_ops;
+    if (like_s3)
+        m->ops.rename = NULL;
+    m->base = (struct store){
+        .ops = &m->ops,
+        .caps = like_s3 ? CAPS_S3 : CAPS_S3 | STORE_RENAME | STORE_LIST_ATTRS,
+        .part_size = PART_SIZE,
+        .part_min = 1,
+        .part_max = PART_MAX,
+        .parts_max = PARTS_MAX,
+        .put_max = PART_MAX,
+        .size_max = INT64_MAX,
+        .key_max = STORE_KEY_MAX - 1,
+        .url = strdup(url),
+    };
+    m->tree = tree_get(name, len);
+    if (!m->base.url || !m->tree) {
+        mem_close(&m->base);
+        return op_fail(op, -ENOMEM, "no memory to open a store");
+    }
+    mutex_lock(&m->tree->lock);
+    m->tree->by_content = like_s3;
+    mutex_unlock(&m->tree->lock);
+    *ret = &m->base;
+    return 0;
+}
