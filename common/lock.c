@@ -1,5 +1,6 @@
-/* Mutexes that know their owner. The owner is kept in every build: it is one relaxed store, and
- * a lock mistake found in production is found. */
+/* Locks that know who holds them. The owner is kept in every build: it is one relaxed store,
+ * and a lock mistake found in production is found. The functions that take and give back are
+ * not looked at by the thread-safety analysis: they are what it starts from. */
 #include "common/lock.h"
 #include "common/op.h"
 
@@ -119,4 +120,90 @@ void mutex_assert_held(struct mutex *m)
 {
     if (owner_of(m) != (unsigned long)pthread_self())
         lock_die("a mutex is not held by the thread that needs it", 0);
+}
+
+/* ---- readers and a writer ---- */
+
+/* The one under which this thread reads. */
+static _Thread_local const struct rwlock *reading;
+
+static bool writes(struct rwlock *l)
+{
+    return atomic_load_explicit(&l->writer, memory_order_relaxed) ==
+           (unsigned long)pthread_self();
+}
+
+void rwlock_init(struct rwlock *l)
+{
+    pthread_rwlockattr_t attr;
+    int r;
+
+    r = pthread_rwlockattr_init(&attr);
+    if (!r)
+        r = pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    if (!r)
+        r = pthread_rwlock_init(&l->l, &attr);
+    if (r)
+        lock_die("pthread_rwlock_init", r);
+    (void)pthread_rwlockattr_destroy(&attr);
+    atomic_init(&l->writer, 0);
+}
+
+void rwlock_destroy(struct rwlock *l)
+{
+    int r;
+
+    r = pthread_rwlock_destroy(&l->l);
+    if (r)
+        lock_die("pthread_rwlock_destroy", r);
+}
+
+NO_THREAD_SAFETY void rwlock_read(struct rwlock *l)
+{
+    int r;
+
+    if (reading || writes(l))
+        lock_die("a rwlock is locked twice by one thread", 0);
+    r = pthread_rwlock_rdlock(&l->l);
+    if (r)
+        lock_die("pthread_rwlock_rdlock", r);
+    reading = l;
+}
+
+NO_THREAD_SAFETY void rwlock_write(struct rwlock *l)
+{
+    int r;
+
+    if (reading == l || writes(l))
+        lock_die("a rwlock is locked twice by one thread", 0);
+    r = pthread_rwlock_wrlock(&l->l);
+    if (r)
+        lock_die("pthread_rwlock_wrlock", r);
+    atomic_store_explicit(&l->writer, (unsigned long)pthread_self(), memory_order_relaxed);
+}
+
+NO_THREAD_SAFETY void rwlock_unlock(struct rwlock *l)
+{
+    int r;
+
+    rwlock_assert_held(l);
+    if (reading == l)
+        reading = NULL;
+    else
+        atomic_store_explicit(&l->writer, 0, memory_order_relaxed);
+    r = pthread_rwlock_unlock(&l->l);
+    if (r)
+        lock_die("pthread_rwlock_unlock", r);
+}
+
+void rwlock_assert_held(struct rwlock *l)
+{
+    if (reading != l && !writes(l))
+        lock_die("a rwlock is not held by the thread that needs it", 0);
+}
+
+void rwlock_assert_held_for_writing(struct rwlock *l)
+{
+    if (!writes(l))
+        lock_die("a rwlock is not held for writing by the thread that needs it", 0);
 }

@@ -1,5 +1,7 @@
-/* Mutexes that know their owner (in debug builds) and carry clang's thread-safety annotations
- * on functions. Lock order, outermost first: namespace > tree > pool queue; see cache/node.h.
+/* Locks that know who holds them, in every build, and that clang's thread-safety analysis knows
+ * (scripts/lint.sh locks). The order in which locks are taken is written once, beside what they
+ * guard; for the cache's that is the head of cache/node.h. A lock that is named nowhere there
+ * is a leaf: nothing else is taken under it.
  */
 #ifndef RUNFS_COMMON_LOCK_H
 #define RUNFS_COMMON_LOCK_H
@@ -10,20 +12,45 @@
 #include <stdbool.h>
 
 #if defined(__clang__)
-#define CAPABILITY(name) __attribute__((capability(name)))
-#define REQUIRES(...)    __attribute__((requires_capability(__VA_ARGS__)))
-#define ACQUIRE(...)     __attribute__((acquire_capability(__VA_ARGS__)))
-#define RELEASE(...)     __attribute__((release_capability(__VA_ARGS__)))
-#define EXCLUDES(...)    __attribute__((locks_excluded(__VA_ARGS__)))
-#define NO_THREAD_SAFETY __attribute__((no_thread_safety_analysis))
+/* The attributes stand behind the parameters of definitions, too: gcc never sees them. */
+#pragma clang diagnostic ignored "-Wgcc-compat"
+#define LOCK_ATTRIBUTE(x) __attribute__((x))
 #else
-#define CAPABILITY(name)
-#define REQUIRES(...)
-#define ACQUIRE(...)
-#define RELEASE(...)
-#define EXCLUDES(...)
-#define NO_THREAD_SAFETY
+#define LOCK_ATTRIBUTE(x)
 #endif
+
+/* Of types: its objects are locks. */
+#define CAPABILITY(name) LOCK_ATTRIBUTE(capability(name))
+/* Of functions: the caller holds the locks; for reading at least. */
+#define REQUIRES(...)        LOCK_ATTRIBUTE(requires_capability(__VA_ARGS__))
+#define REQUIRES_SHARED(...) LOCK_ATTRIBUTE(requires_shared_capability(__VA_ARGS__))
+/* He holds none of them. */
+#define EXCLUDES(...) LOCK_ATTRIBUTE(locks_excluded(__VA_ARGS__))
+/* The function takes them, or gives them back; RELEASE_GENERIC: either way they were taken. */
+#define ACQUIRE(...)         LOCK_ATTRIBUTE(acquire_capability(__VA_ARGS__))
+#define ACQUIRE_SHARED(...)  LOCK_ATTRIBUTE(acquire_shared_capability(__VA_ARGS__))
+#define RELEASE(...)         LOCK_ATTRIBUTE(release_capability(__VA_ARGS__))
+#define RELEASE_SHARED(...)  LOCK_ATTRIBUTE(release_shared_capability(__VA_ARGS__))
+#define RELEASE_GENERIC(...) LOCK_ATTRIBUTE(release_generic_capability(__VA_ARGS__))
+/* It aborts when the caller does not hold them: from the call on they count as held. */
+#define ASSERT_CAPABILITY(...)        LOCK_ATTRIBUTE(assert_capability(__VA_ARGS__))
+#define ASSERT_SHARED_CAPABILITY(...) LOCK_ATTRIBUTE(assert_shared_capability(__VA_ARGS__))
+/* What it returns is this lock. */
+#define RETURN_CAPABILITY(x) LOCK_ATTRIBUTE(lock_returned(x))
+/* It is not looked at; the reason stands beside it. */
+#define NO_THREAD_SAFETY LOCK_ATTRIBUTE(no_thread_safety_analysis)
+/* Of variables and fields: read under the lock, or written with it held (for writing). PT_:
+ * what the pointer points to. In C a field can't name a lock beside it: that takes a
+ * lock_class. */
+#define GUARDED_BY(x)    LOCK_ATTRIBUTE(guarded_by(x))
+#define PT_GUARDED_BY(x) LOCK_ATTRIBUTE(pt_guarded_by(x))
+
+/* A name for all locks of one kind, of which a thread holds one at most. Such a name is only
+ * declared, `extern struct lock_class cache_mutex;`: there is no object. Functions that take a
+ * lock of the kind acquire the name. */
+struct CAPABILITY("lock") lock_class {
+    char no_object;
+};
 
 struct CAPABILITY("mutex") mutex {
     pthread_mutex_t m;
@@ -42,6 +69,24 @@ bool mutex_wait_until(struct mutex *m, pthread_cond_t *cond, long long until_ns)
 /* A condition that counts in CLOCK_MONOTONIC. */
 void cond_init(pthread_cond_t *cond);
 /* Aborts when the caller does not hold the mutex. */
-void mutex_assert_held(struct mutex *m);
+void mutex_assert_held(struct mutex *m) ASSERT_CAPABILITY(m);
+
+/* A lock of many readers or one writer; a writer that waits goes before further readers. A
+ * thread reads under one of them at a time, and never twice. */
+struct CAPABILITY("rwlock") rwlock {
+    pthread_rwlock_t l;
+    atomic_ulong writer; /* pthread_self() of who holds it for writing, 0 when nobody does */
+};
+
+void rwlock_init(struct rwlock *l);
+void rwlock_destroy(struct rwlock *l);
+void rwlock_read(struct rwlock *l) ACQUIRE_SHARED(l);
+void rwlock_write(struct rwlock *l) ACQUIRE(l);
+/* Aborts when the caller holds it neither way. */
+void rwlock_unlock(struct rwlock *l) RELEASE_GENERIC(l);
+/* Aborts when the caller does not hold it at all. */
+void rwlock_assert_held(struct rwlock *l) ASSERT_SHARED_CAPABILITY(l);
+/* Aborts when the caller does not hold it for writing. */
+void rwlock_assert_held_for_writing(struct rwlock *l) ASSERT_CAPABILITY(l);
 
 #endif

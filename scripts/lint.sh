@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# scripts/lint.sh [format|tidy|shell|pins...]: checks the layout of the C sources (clang-format), the
-# sources themselves (clang-tidy, with the compile commands of build/debug), the scripts (shellcheck)
-# and that every Python package is named with its version and hashes; all four unless told. Changes
+# scripts/lint.sh [format|locks|tidy|shell|pins...]: checks the layout of the C sources (clang-format),
+# that they use under its lock what a lock guards (clang's thread-safety analysis), the sources
+# themselves (clang-tidy, like it with the compile commands of build/debug), the scripts (shellcheck)
+# and that every Python package is named with its version and hashes; all five unless told. Changes
 # nothing: `clang-format-14 -i FILE` mends a layout, scripts/pin.sh what is not pinned.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -36,6 +37,18 @@ lint_format() {
         }
     done < <(sources)
     return "$result"
+}
+
+# common/lock.h says what the marks mean. Tests use what is guarded while no thread runs.
+lint_locks() {
+    [ -e build/debug/compile_commands.json ] || scripts/build.sh debug
+    python3 -c '
+import json, os, shlex, sys
+for unit in json.load(open("build/debug/compile_commands.json")):
+    if os.path.relpath(unit["file"]).startswith(tuple(sys.argv[1:])):
+        print("clang-14 -fsyntax-only -w -Werror=ignored-attributes -Werror=thread-safety",
+              shlex.join(shlex.split(unit["command"])[1:]))' common/ backends/ |
+        xargs -d '\n' -n 1 -P "$(nproc)" sh -c
 }
 
 # gcc's compile commands hold flags that clang does not know; they do not matter here.
@@ -83,14 +96,15 @@ lint() {
     fi
 }
 
-[ $# -gt 0 ] || set -- format tidy shell pins
+[ $# -gt 0 ] || set -- format locks tidy shell pins
 for what in "$@"; do
     case $what in
     format) lint clang-format-14 format ;;
+    locks) lint clang-14 locks ;;
     tidy) lint run-clang-tidy-14 tidy ;;
     shell) lint shellcheck shell ;;
     pins) lint git pins ;;
-    *) die "no such check: $what (format, tidy, shell or pins)" ;;
+    *) die "no such check: $what (format, locks, tidy, shell or pins)" ;;
     esac
 done
 echo "lint: $passed passed, $failed failed, $skipped skipped"

@@ -299,12 +299,95 @@ static void assert_not_held(void)
     mutex_assert_held(&m);
 }
 
+static void read_twice(void)
+{
+    struct rwlock l;
+
+    rwlock_init(&l);
+    rwlock_read(&l);
+    rwlock_read(&l);
+}
+
+static void write_what_is_read(void)
+{
+    struct rwlock l;
+
+    rwlock_init(&l);
+    rwlock_read(&l);
+    rwlock_write(&l);
+}
+
+static void read_what_is_written(void)
+{
+    struct rwlock l;
+
+    rwlock_init(&l);
+    rwlock_write(&l);
+    rwlock_read(&l);
+}
+
+static void assert_not_read(void)
+{
+    struct rwlock l;
+
+    rwlock_init(&l);
+    rwlock_read(&l);
+    rwlock_unlock(&l);
+    rwlock_assert_held(&l);
+}
+
+static void assert_not_written(void)
+{
+    struct rwlock l;
+
+    rwlock_init(&l);
+    rwlock_read(&l);
+    rwlock_assert_held_for_writing(&l);
+}
+
+static void *unlock_rwlock(void *arg)
+{
+    rwlock_unlock(arg);
+    return NULL;
+}
+
+static void unlock_anothers(void)
+{
+    struct rwlock l;
+    pthread_t thread;
+
+    rwlock_init(&l);
+    rwlock_write(&l);
+    if (!pthread_create(&thread, NULL, unlock_rwlock, &l))
+        (void)pthread_join(thread, NULL);
+}
+
+static void (*const mistakes[])(void) = {
+    lock_twice,      unlock_free,        assert_not_held,
+    read_twice,      write_what_is_read, read_what_is_written,
+    assert_not_read, assert_not_written, unlock_anothers};
+
 START_TEST(lock_mistakes_abort)
 {
-    static void (*const mistakes[])(void) = {lock_twice, unlock_free, assert_not_held};
     int status = run_mistake(mistakes[_i]);
 
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+END_TEST
+
+START_TEST(rwlock_knows_its_readers_and_its_writer)
+{
+    struct rwlock l;
+
+    rwlock_init(&l);
+    rwlock_read(&l);
+    rwlock_assert_held(&l);
+    rwlock_unlock(&l);
+    rwlock_write(&l);
+    rwlock_assert_held(&l);
+    rwlock_assert_held_for_writing(&l);
+    rwlock_unlock(&l);
+    rwlock_destroy(&l);
 }
 END_TEST
 
@@ -752,7 +835,8 @@ int main(void)
     tcase_add_test(t, log_escapes_and_filters);
     tcase_add_loop_test(t, printable_table, 0, 12);
     tcase_add_test(t, log_begins_anew_at_its_limit);
-    tcase_add_loop_test(t, lock_mistakes_abort, 0, 3);
+    tcase_add_loop_test(t, lock_mistakes_abort, 0, sizeof(mistakes) / sizeof(mistakes[0]));
+    tcase_add_test(t, rwlock_knows_its_readers_and_its_writer);
     tcase_add_test(t, lock_wait_has_a_limit);
     tcase_add_test(t, pool_runs_everything);
     tcase_add_test(t, pool_worker_goes_on_by_itself);
