@@ -217,12 +217,7 @@ static int check_identity(struct cache *c, struct op *op)
 
 static void init_locks(struct cache *c)
 {
-    pthread_rwlockattr_t attr;
-
-    (void)pthread_rwlockattr_init(&attr);
-    (void)pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-    (void)pthread_rwlock_init(&c->ns, &attr);
-    (void)pthread_rwlockattr_destroy(&attr);
+    rwlock_init(&c->ns);
     mutex_init(&c->lock);
     for (size_t i = 0; i < STAMP_LOCKS; i++)
         mutex_init(&c->stamp_locks[i]);
@@ -544,6 +539,6 @@ void cache_free(struct cache *c)
     mutex_destroy(&c->lock);
     for (size_t i = 0; i < STAMP_LOCKS; i++)
         mutex_destroy(&c->stamp_locks[i]);
-    (void)pthread_rwlock_destroy(&c->ns);
+    rwlock_destroy(&c->ns);
     free(c);
 }

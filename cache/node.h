@@ -388,7 +388,7 @@ struct cache {
     bool has_index;          /* constant; the store can keep attribute indexes */
     struct origins *origins; /* constant; locked by itself, innermost */
 
-    pthread_rwlock_t ns;
+    struct rwlock ns;
     struct mutex stamp_locks[STAMP_LOCKS]; /* innermost but for `lock`; at most one is held */
     struct mutex lock;
 
@@ -475,9 +475,23 @@ struct cache {
     atomic_bool unconditional; /* the store refuses preconditions of uploads */
 };
 
-void ns_read(struct cache *c);
-void ns_write(struct cache *c);
-void ns_done(struct cache *c);
+/* The locks of a cache, as the compiler knows them: ns, one of stamp_locks, lock. */
+extern struct lock_class cache_ns, cache_stamp, cache_mutex;
+
+void ns_read(struct cache *c) ACQUIRE_SHARED(cache_ns) EXCLUDES(cache_stamp, cache_mutex);
+void ns_write(struct cache *c) ACQUIRE(cache_ns) EXCLUDES(cache_stamp, cache_mutex);
+void ns_done(struct cache *c) RELEASE_GENERIC(cache_ns);
+/* Abort when the caller does not hold it; not for writing. */
+void ns_assert_held(struct cache *c) ASSERT_SHARED_CAPABILITY(cache_ns);
+void ns_assert_written(struct cache *c) ASSERT_CAPABILITY(cache_ns);
+void cache_lock(struct cache *c) ACQUIRE(cache_mutex);
+void cache_unlock(struct cache *c) RELEASE(cache_mutex);
+/* mutex_wait() and mutex_wait_until(). */
+void cache_wait(struct cache *c, pthread_cond_t *cond) REQUIRES(cache_mutex);
+bool cache_wait_until(struct cache *c, pthread_cond_t *cond, int64_t until_ns)
+    REQUIRES(cache_mutex);
+/* Aborts when the caller does not hold `lock`. */
+void cache_assert_locked(struct cache *c) ASSERT_CAPABILITY(cache_mutex);
 
 /* ---- wait.c ---- */
 int wait_start(struct cache *c);

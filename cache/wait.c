@@ -13,19 +13,54 @@
  * together. */
 #define PASS_NS (4 * NS_PER_MS)
 
-void ns_read(struct cache *c)
+NO_THREAD_SAFETY void ns_read(struct cache *c)
 {
-    (void)pthread_rwlock_rdlock(&c->ns);
+    rwlock_read(&c->ns);
 }
 
-void ns_write(struct cache *c)
+NO_THREAD_SAFETY void ns_write(struct cache *c)
 {
-    (void)pthread_rwlock_wrlock(&c->ns);
+    rwlock_write(&c->ns);
 }
 
-void ns_done(struct cache *c)
+NO_THREAD_SAFETY void ns_done(struct cache *c)
 {
-    (void)pthread_rwlock_unlock(&c->ns);
+    rwlock_unlock(&c->ns);
+}
+
+void ns_assert_held(struct cache *c)
+{
+    rwlock_assert_held(&c->ns);
+}
+
+void ns_assert_written(struct cache *c)
+{
+    rwlock_assert_held_for_writing(&c->ns);
+}
+
+NO_THREAD_SAFETY void cache_lock(struct cache *c)
+{
+    mutex_lock(&c->lock);
+}
+
+NO_THREAD_SAFETY void cache_unlock(struct cache *c)
+{
+    mutex_unlock(&c->lock);
+}
+
+NO_THREAD_SAFETY void cache_wait(struct cache *c, pthread_cond_t *cond)
+{
+    mutex_wait(&c->lock, cond);
+}
+
+NO_THREAD_SAFETY bool cache_wait_until(struct cache *c, pthread_cond_t *cond, int64_t until_ns)
+{
+    return mutex_wait_until(&c->lock, cond, until_ns);
+}
+
+void cache_assert_locked(struct cache *c)
+{
+    mutex_assert_held(&c->lock);
 }
 
 void waitq_init(struct waitq *q)
