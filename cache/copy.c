@@ -22,6 +22,9 @@
 /* How often a copy follows a source that others replace. */
 #define VERSIONS_MAX 8
 
+/* How many objects of one directory. */
+#define COPIES_AT_ONCE 16
+
 /* What becomes of an object in a directory that is renamed. */
 enum item_fate {
     ITEM_COPIED, /* and then removed under its old name */
@@ -49,12 +52,7 @@ struct copying {
     uint64_t bytes; /* that what it tells of takes */
     struct item *v;
     size_t n, cap;
-    /* parallel copies */
-    atomic_size_t next;
-    atomic_int result;
-    unsigned running; /* under cache.lock */
-    pthread_cond_t done;
-    char why[320];
+    struct each each; /* copies the items */
 };
 
 static void op_begin(struct cache *c, struct op *op)
@@ -653,8 +651,11 @@ static int copy_item_file(struct copying *k, struct item *it, struct op *op)
     return r;
 }
 
-static int copy_item(struct copying *k, struct item *it, struct op *op)
+static int copy_item(struct each *each, size_t i, struct op *op)
 {
+    struct copying *k = container_of(each, struct copying, each);
+    struct item *it = &k->v[i];
+
     if (it->fate != ITEM_COPIED)
         return 0;
     int r = it->is_dir ? copy_item_dir(k, it, op) : copy_item_file(k, it, op);
@@ -666,54 +667,16 @@ static int copy_item(struct copying *k, struct item *it, struct op *op)
     return 0;
 }
 
-struct copy_task {
-    struct task task;
-    struct copying *k;
-};
-
-static void run_items(struct task *task)
-{
-    struct copying *k = container_of(task, struct copy_task, task)->k;
-    struct cache *c = k->cache;
-    struct op op;
-    int r = 0;
-
-    while (r == 0 && atomic_load(&k->result) == 0) {
-        size_t i = atomic_fetch_add(&k->next, 1);
-        if (i >= k->n)
-            break;
-        op_begin(c, &op);
-        r = copy_item(k, &k->v[i], &op);
-    }
-    mutex_lock(&c->lock);
-    int none = 0;
-    if (r < 0 && atomic_compare_exchange_strong(&k->result, &none, r))
-        memcpy(k->why, op.why, sizeof(k->why));
-    k->running--;
-    (void)pthread_cond_signal(&k->done);
-    mutex_unlock(&c->lock);
-}
-
 static int copy_items(struct copying *k, struct op *op)
 {
     struct cache *c = k->cache;
-    struct copy_task tasks[16];
-    unsigned n = c->config.upload_jobs < ARRAY_SIZE(tasks) ? c->config.upload_jobs
-                                                           : (unsigned)ARRAY_SIZE(tasks);
+    unsigned jobs = c->config.upload_jobs;
 
-    cond_init(&k->done);
-    k->running = n;
-    for (unsigned i = 0; i < n; i++) {
-        tasks[i] = (struct copy_task){.task.run = run_items, .k = k};
-        pool_submit(c->parts, &tasks[i].task);
-    }
-    mutex_lock(&c->lock);
-    while (k->running)
-        mutex_wait(&c->lock, &k->done);
-    mutex_unlock(&c->lock);
-    (void)pthread_cond_destroy(&k->done);
-    int r = atomic_load(&k->result);
-    return r < 0 ? op_fail(op, r, "%s", k->why) : 0;
+    k->each = (struct each){.call = copy_item,
+                            .n = k->n,
+                            .at_once = jobs < COPIES_AT_ONCE ? jobs : COPIES_AT_ONCE,
+                            .patience_ns = c->config.store_timeout_ns};
+    return pool_each(c->parts, &k->each, op);
 }
 
 /* Children before their directories. */

@@ -323,28 +323,19 @@ static int settle_version(struct job *j, struct op *op, struct object *obj)
 /* ---- parts ---- */
 
 struct parts {
+    struct each each;
     struct job *job;
     struct upload *up;
     uint64_t part_size;
     unsigned n_parts;
-    uint32_t *sums;    /* CRC-32C of each as it was sent; of a live file only */
-    bool resumed;      /* the store may have some of them */
-    atomic_uint next;  /* part number to be taken */
-    atomic_int result; /* first failure */
-    struct {           /* under cache.lock */
-        unsigned running;
-        pthread_cond_t done;
-        char why[320];
-    } sync;
+    uint32_t *sums; /* CRC-32C of each as it was sent; of a live file only */
+    bool resumed;   /* the store may have some of them */
 };
 
-struct part_task {
-    struct task task;
-    struct parts *parts;
-};
-
-static int send_part(struct parts *p, unsigned number, struct op *op)
+static int send_part(struct each *each, size_t i, struct op *op)
 {
+    struct parts *p = container_of(each, struct parts, each);
+    unsigned number = (unsigned)i + 1;
     struct file_source src;
     uint64_t start = (uint64_t)(number - 1) * p->part_size;
     uint64_t left = (uint64_t)p->job->st.st_size - start;
@@ -368,50 +359,15 @@ static int send_part(struct parts *p, unsigned number, struct op *op)
     return r;
 }
 
-static void run_parts(struct task *task)
-{
-    struct parts *p = container_of(task, struct part_task, task)->parts;
-    struct cache *c = p->job->cache;
-    struct op op;
-    int r = 0;
-
-    while (r == 0 && atomic_load(&p->result) == 0) {
-        unsigned number = atomic_fetch_add(&p->next, 1);
-        if (number > p->n_parts)
-            break;
-        op_init(&op, c->config.store_timeout_ns);
-        op.cancelled = &c->cancelled;
-        r = send_part(p, number, &op);
-    }
-    mutex_lock(&c->lock);
-    int none = 0;
-    if (r < 0 && atomic_compare_exchange_strong(&p->result, &none, r))
-        memcpy(p->sync.why, op.why, sizeof(p->sync.why));
-    p->sync.running--;
-    (void)pthread_cond_signal(&p->sync.done);
-    mutex_unlock(&c->lock);
-}
-
 static int send_parts(struct parts *p, struct op *op)
 {
     struct cache *c = p->job->cache;
-    struct part_task tasks[64];
-    unsigned n = c->config.upload_jobs < p->n_parts ? c->config.upload_jobs : p->n_parts;
 
-    n = n > ARRAY_SIZE(tasks) ? ARRAY_SIZE(tasks) : n;
-    p->sync.running = n;
-    cond_init(&p->sync.done);
-    for (unsigned i = 0; i < n; i++) {
-        tasks[i] = (struct part_task){.task.run = run_parts, .parts = p};
-        pool_submit(c->parts, &tasks[i].task);
-    }
-    mutex_lock(&c->lock);
-    while (p->sync.running)
-        mutex_wait(&c->lock, &p->sync.done);
-    mutex_unlock(&c->lock);
-    (void)pthread_cond_destroy(&p->sync.done);
-    int r = atomic_load(&p->result);
-    return r < 0 ? op_fail(op, r, "%s", p->sync.why) : 0;
+    p->each = (struct each){.call = send_part,
+                            .n = p->n_parts,
+                            .at_once = c->config.upload_jobs,
+                            .patience_ns = c->config.store_timeout_ns};
+    return pool_each(c->parts, &p->each, op);
 }
 
 static uint64_t part_size_for(struct cache *c, uint64_t size)
@@ -574,8 +530,6 @@ static int upload_in_parts(struct job *j, struct op *op, struct object *obj)
     struct parts p = {.job = j, .part_size = part_size_for(c, (uint64_t)j->st.st_size)};
     struct session_mark mark;
 
-    atomic_init(&p.next, 1);
-    atomic_init(&p.result, 0);
     session_mark(&mark, &j->st, &j->attrs);
     struct session *s = session_take(c, j->path, &mark);
     int r = s ? resume_parts(j, &p, &s, op, obj) : -ENOENT;

@@ -1,6 +1,8 @@
 /* A pool of worker threads with one queue, first in first out. */
 #include "common/pool.h"
+
 #include "common/lock.h"
+#include "common/mem.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -163,6 +165,83 @@ void pool_drain(struct pool *p)
     while (p->first || p->running)
         mutex_wait(&p->lock, &p->idle);
     mutex_unlock(&p->lock);
+}
+
+/* ---- calls that differ by a number ---- */
+
+struct each_run {
+    struct pool *pool;
+    struct each *each;
+    const struct op *op;
+    atomic_size_t next; /* call to be made */
+
+    /* under pool.lock */
+    unsigned running; /* workers that are to end yet */
+    pthread_cond_t done;
+    int err;          /* the first failure; 0 without one */
+    struct op failed; /* its op */
+};
+
+struct each_task {
+    struct task task;
+    struct each_run *run;
+};
+
+static void each_failed(struct each_run *run, int err, const struct op *op)
+{
+    atomic_store(&run->next, run->each->n);
+    mutex_lock(&run->pool->lock);
+    if (!run->err) {
+        run->err = err;
+        run->failed = *op;
+    }
+    mutex_unlock(&run->pool->lock);
+}
+
+static void each_work(struct task *task)
+{
+    struct each_run *run = container_of(task, struct each_task, task)->run;
+    struct each *each = run->each;
+    struct pool *p = run->pool;
+
+    for (size_t i; (i = atomic_fetch_add(&run->next, 1)) < each->n;) {
+        struct op op;
+
+        op_init(&op, each->patience_ns);
+        op.cancelled = run->op->cancelled;
+        int err = each->call(each, i, &op);
+        if (err < 0)
+            each_failed(run, err, &op);
+    }
+    mutex_lock(&p->lock);
+    /* Under the lock: the waiter's `run` is gone soon after. */
+    if (--run->running == 0)
+        pthread_cond_signal(&run->done);
+    mutex_unlock(&p->lock);
+}
+
+int pool_each(struct pool *p, struct each *each, struct op *op)
+{
+    struct each_run run = {.pool = p, .each = each, .op = op};
+    struct each_task tasks[EACH_AT_ONCE_MAX];
+    unsigned n = each->at_once < EACH_AT_ONCE_MAX ? each->at_once : EACH_AT_ONCE_MAX;
+
+    assert(n >= 1);
+    if (n > each->n)
+        n = (unsigned)each->n;
+    run.running = n;
+    cond_init(&run.done);
+    for (unsigned i = 0; i < n; i++) {
+        tasks[i] = (struct each_task){.task.run = each_work, .run = &run};
+        pool_submit(p, &tasks[i].task);
+    }
+    mutex_lock(&p->lock);
+    while (run.running)
+        mutex_wait(&p->lock, &run.done);
+    mutex_unlock(&p->lock);
+    (void)pthread_cond_destroy(&run.done);
+    op->retry_after_ns = run.failed.retry_after_ns;
+    return run.err ? op_fail(op, run.err, "%s", run.failed.why) : 0;
 }
 
 void pool_free(struct pool *p)

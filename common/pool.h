@@ -2,6 +2,8 @@
 #ifndef RUNFS_COMMON_POOL_H
 #define RUNFS_COMMON_POOL_H
 
+#include "common/op.h"
+
 #include <stddef.h>
 
 struct pool;
@@ -30,6 +32,23 @@ void pool_submit_first(struct pool *pool, struct task *task);
 size_t pool_waiting(struct pool *pool);
 /* Blocks until the queue is empty and every worker is idle. */
 void pool_drain(struct pool *pool);
+
+/* Calls that differ by a number only, such as those of the parts of one upload. Embedded in the
+ * caller's struct. */
+struct each {
+    /* Any worker, with an op of this call alone. 0, or a negative errno with op->why. */
+    int (*call)(struct each *each, size_t i, struct op *op);
+    size_t n;            /* the calls are 0 to n - 1, and begin in this order */
+    unsigned at_once;    /* >= 1; more than EACH_AT_ONCE_MAX count as so many */
+    int64_t patience_ns; /* what each call has from its start */
+};
+
+#define EACH_AT_ONCE_MAX 64
+
+/* Blocks until the workers have made all calls, each of which op->cancelled ends, too. After a
+ * failure no other call begins: the first failure is returned, and op->why is its. The caller
+ * is no worker of this pool, which would wait for itself. */
+int pool_each(struct pool *pool, struct each *each, struct op *op);
 /* Runs what is queued, then ends the workers. Accepts NULL. */
 void pool_free(struct pool *pool);
 

@@ -513,6 +513,78 @@ START_TEST(pool_worker_goes_on_by_itself)
 }
 END_TEST
 
+/* ---- calls that differ by a number ---- */
+
+struct counted_calls {
+    struct each each;
+    const atomic_bool *cancelled;
+    atomic_uint made[100];
+    size_t fails_at;
+};
+
+static int count_call(struct each *each, size_t i, struct op *op)
+{
+    struct counted_calls *c = container_of(each, struct counted_calls, each);
+
+    atomic_fetch_add(&c->made[i], 1);
+    ck_assert_ptr_eq(op->cancelled, c->cancelled);
+    ck_assert(op_left_ns(op) > 0 && op_left_ns(op) <= c->each.patience_ns);
+    if (i < c->fails_at)
+        return 0;
+    op->retry_after_ns = 7;
+    return op_fail(op, -EIO, "call %zu failed", i);
+}
+
+static void each_of(struct counted_calls *c, size_t n, unsigned at_once, size_t fails_at)
+{
+    *c = (struct counted_calls){.fails_at = fails_at};
+    c->each = (struct each){
+        .call = count_call, .n = n, .at_once = at_once, .patience_ns = 3600 * NS_PER_SEC};
+}
+
+START_TEST(pool_each_makes_all_calls)
+{
+    struct pool *pool = pool_new("test-pool", 3);
+    const unsigned at_once[] = {1, 2, 1000};
+    const atomic_bool cancelled = false;
+    struct counted_calls c;
+    struct op op;
+
+    ck_assert_ptr_nonnull(pool);
+    op_init(&op, OP_FOREVER);
+    op.cancelled = &cancelled;
+    for (size_t k = 0; k < ARRAY_SIZE(at_once); k++) {
+        each_of(&c, 100, at_once[k], SIZE_MAX);
+        c.cancelled = &cancelled;
+        ck_assert_int_eq(pool_each(pool, &c.each, &op), 0);
+        for (size_t i = 0; i < 100; i++)
+            ck_assert_uint_eq(atomic_load(&c.made[i]), 1);
+    }
+    each_of(&c, 0, 2, 0);
+    ck_assert_int_eq(pool_each(pool, &c.each, &op), 0);
+    ck_assert_str_eq(op.why, "");
+    pool_free(pool);
+}
+END_TEST
+
+START_TEST(pool_each_ends_after_a_failure)
+{
+    struct pool *pool = pool_new("test-pool", 1);
+    struct counted_calls c;
+    struct op op;
+
+    ck_assert_ptr_nonnull(pool);
+    op_init(&op, OP_FOREVER);
+    each_of(&c, 100, 4, 3);
+    ck_assert_int_eq(pool_each(pool, &c.each, &op), -EIO);
+    ck_assert_str_eq(op.why, "call 3 failed");
+    ck_assert_int_eq(op.retry_after_ns, 7);
+    for (size_t i = 0; i < 100; i++)
+        ck_assert_uint_eq(atomic_load(&c.made[i]), i <= 3);
+    pool_free(pool);
+}
+END_TEST
+
 START_TEST(pool_keeps_order)
 {
     struct pool *pool = pool_new("a-name-that-is-too-long", 1);
@@ -840,6 +912,8 @@ int main(void)
     tcase_add_test(t, lock_wait_has_a_limit);
     tcase_add_test(t, pool_runs_everything);
     tcase_add_test(t, pool_worker_goes_on_by_itself);
+    tcase_add_test(t, pool_each_makes_all_calls);
+    tcase_add_test(t, pool_each_ends_after_a_failure);
     tcase_add_test(t, pool_keeps_order);
     tcase_add_test(t, buf_grows_to_its_maximum);
     tcase_add_test(t, buf_take_empties);
