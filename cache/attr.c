@@ -25,13 +25,13 @@ void node_look_locked(struct cache *c, struct node *n)
 
 int cache_getattr(struct cache *c, struct node *node, struct waiter *w, struct stat *st)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = attrs_need_locked(c, node, w);
     if (r == 0) {
         node_look_locked(c, node);
         node_stat(node, st);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -66,7 +66,7 @@ static int set_dir(struct cache *c, struct node *n, unsigned set, const struct s
     int r = 0;
 
     ns_write(c);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     /* Times that names in it come and go are not worth an object of its own in the store; a
      * time that a user gives to it is. */
     int64_t before_ns = n->mtime_ns;
@@ -80,7 +80,7 @@ static int set_dir(struct cache *c, struct node *n, unsigned set, const struct s
         n->dir->mtime_set = n->dir->mtime_set || mtime_set;
         dir_queue_locked(c, n);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (owed) {
         r = mirror_mkdirs(&c->mirror, path);
         if (r == 0)
@@ -183,9 +183,9 @@ static int set_fields(struct cache *c, struct node *n, int fd, unsigned set,
     int r;
 
     do {
-        mutex_lock(&c->lock);
+        cache_lock(c);
         r = set_file_locked(c, n, fd, set, st, w);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         if (r != MARK_OUTLIVED)
             return r;
         r = node_write_stamp(c, n, fd);
@@ -207,9 +207,9 @@ static int set_file(struct cache *c, struct node *n, unsigned set, const struct 
     crash_point("setattr-stamped");
     if (r == 0 && (set & CACHE_SET_MTIME))
         r = file_write_keys(c, n, fd);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     file_put_fd_locked(c, n->file, FD_READ);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -222,13 +222,13 @@ int cache_setattr(struct cache *c, struct node *node, struct handle *h, unsigned
         return -EROFS;
     if ((set & CACHE_SET_SIZE) && node->dir)
         return -EISDIR;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = attrs_need_locked(c, node, w);
     if (r == 0)
         r = attrs_confirm_locked(c, node, w);
     if (r == 0 && (set & CACHE_SET_SIZE) && !h)
         r = version_need_locked(c, node, w);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r == 0 && (set & CACHE_SET_SIZE) && st->st_size == 0 && h)
         handle_begin_anew(c, h);
     if (r == 0 && (set & CACHE_SET_SIZE))
@@ -241,23 +241,23 @@ int cache_setattr(struct cache *c, struct node *node, struct handle *h, unsigned
         r = set_file(c, node, fields, st, w);
     if (r != 0)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (fields & CACHE_SET_ATIME)
         set_fields_locked(node, CACHE_SET_ATIME, st);
     node_look_locked(c, node);
     node_stat(node, st);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return 0;
 }
 
 int cache_readlink(struct cache *c, struct node *node, struct waiter *w, char **ret)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = attrs_need_locked(c, node, w);
     if (r == 0 && !S_ISLNK(node->mode))
         r = -EINVAL;
     char *target = r == 0 && node->target ? strdup(node->target) : NULL;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r != 0)
         return r;
     if (!target)
@@ -274,9 +274,9 @@ int cache_readlink(struct cache *c, struct node *node, struct waiter *w, char **
 
 void cache_statfs(struct cache *c, struct statvfs *ret)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     uint64_t used = c->used_bytes, nodes = c->nodes;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     *ret = (struct statvfs){.f_bsize = 4096,
                             .f_frsize = 4096,
                             .f_blocks = STATFS_BYTES / 4096,

@@ -118,7 +118,7 @@ char *node_owed_text_locked(struct cache *c, struct node *n)
     struct file *f;
     char *text;
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     if (!path)
         return NULL;
     DL_FOREACH2(c->dirty, f, dirty_next)

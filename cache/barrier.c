@@ -179,11 +179,11 @@ static void replace_waits(struct cache *c, struct journal_wait *v, size_t n)
             "cache %s: what removals wait for can't be noted, only this mount knows it: %s",
             c->mirror.dir, strerror(-r));
     crash_point("passed-on");
-    mutex_lock(&c->lock);
+    cache_lock(c);
     free(c->waits);
     c->waits = v;
     c->n_waits = n;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 int barrier_pass_on(struct cache *c, const struct file *f)
@@ -191,12 +191,12 @@ int barrier_pass_on(struct cache *c, const struct file *f)
     struct journal_wait *v = NULL;
     size_t n = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     uint64_t last = f->first_seq ? last_owed_locked(c, f) : 0;
     bool needed = last > f->first_seq && is_passed_on_locked(c, f->first_seq, last);
     if (needed)
         v = joined_locked(c, (struct journal_wait){f->first_seq, seq_next_locked(c)}, &n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (v)
         replace_waits(c, v, n);
     return needed && !v ? -ENOMEM : 0;

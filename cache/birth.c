@@ -73,9 +73,9 @@ int node_write_first_stamps(struct cache *c, struct node *n, int fd)
  * since content without a stamp would be taken for a file's. */
 static int make_symlink(struct cache *c, struct node *n, const char *path)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     uint64_t id = ++c->next_id;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     auto_close int fd = mirror_create_incoming(&c->mirror, id);
     if (fd < 0)
         return fd;
@@ -126,8 +126,8 @@ int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool 
         (void)mirror_unlink(&c->mirror, path);
     if (r < 0 || !keep_fd)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     file_take_fd_locked(c, n->file, FD_WRITE, take_fd(fd));
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return 0;
 }

@@ -418,7 +418,7 @@ void cache_stop(struct cache *c)
 {
     atomic_store(&c->cancelled, true);
     ns_read(c);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     c->stopping = true;
     if (c->root)
         (void)tree_each(c->root, wake_node, c);
@@ -429,18 +429,18 @@ void cache_stop(struct cache *c)
     waitq_wake_locked(c, &c->flush_waiters, -EINTR);
     (void)pthread_cond_broadcast(&c->progress);
     scheduler_kick_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     ns_done(c);
 }
 
 /* What runs is being cancelled, and nothing begins. */
 static void await_workers(struct cache *c)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     while (c->uploads_running || c->uploads_running_dirs || c->deletes_running ||
            c->copies_running || c->sessions_ending)
-        mutex_wait(&c->lock, &c->progress);
-    mutex_unlock(&c->lock);
+        cache_wait(c, &c->progress);
+    cache_unlock(c);
 }
 
 int cache_end(struct cache *c, struct op *op)
@@ -479,7 +479,7 @@ static int forget_lookups(void *arg, struct node *n)
 
 static void free_tree(struct cache *c)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     while (c->dirty_dirs)
         dir_unqueue_locked(c, c->dirty_dirs);
     while (c->index_dirs)
@@ -498,7 +498,7 @@ static void free_tree(struct cache *c)
     }
     while (c->intents)
         intent_remove_locked(c, c->intents);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 void cache_free(struct cache *c)

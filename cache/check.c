@@ -36,7 +36,7 @@ void cache_check_locked(struct cache *c)
     uint64_t first = 0;
     int n = 0;
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     assert(c->n_uploading == c->uploads_running);
     DL_FOREACH2(c->dirty, f, dirty_next)
     {

@@ -39,11 +39,11 @@ static void blocking_wake(struct waiter *w, int err)
 {
     struct blocking *b = container_of(w, struct blocking, w);
 
-    mutex_lock(&b->cache->lock);
+    cache_lock(b->cache);
     b->woken = true;
     b->err = err;
     (void)pthread_cond_broadcast(&b->cache->progress);
-    mutex_unlock(&b->cache->lock);
+    cache_unlock(b->cache);
 }
 
 static void blocking_init(struct blocking *b, struct cache *c, struct listener *listener)
@@ -65,21 +65,21 @@ static int blocking_wait(struct blocking *b, struct op *op)
     struct cache *c = b->cache;
     int r = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     while (!b->woken && (r = op_check(op)) == 0) {
-        (void)mutex_wait_until(&c->lock, &c->progress, clock_mono_ns() + TICK_NS);
-        mutex_unlock(&c->lock);
+        (void)cache_wait_until(c, &c->progress, clock_mono_ns() + TICK_NS);
+        cache_unlock(c);
         tell(b->listener);
-        mutex_lock(&c->lock);
+        cache_lock(c);
     }
     bool woken = b->woken;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (!woken && !cache_cancel(c, &b->w)) {
         /* Being woken just now: the waiter is ours until that is over. */
-        mutex_lock(&c->lock);
+        cache_lock(c);
         while (!b->woken)
-            mutex_wait(&c->lock, &c->progress);
-        mutex_unlock(&c->lock);
+            cache_wait(c, &c->progress);
+        cache_unlock(c);
     }
     if (r == 0)
         r = b->err == CACHE_DONE ? 0 : b->err;
@@ -137,7 +137,7 @@ int cache_walk(struct cache *c, const char *path, struct op *op, struct node **r
 
 void failure_note_locked(struct cache *c, struct failure *f, int err, const char *why)
 {
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     f->err = err;
     free(f->text);
     f->text = strdup(why);
@@ -148,9 +148,9 @@ void read_failed(struct cache *c, const char *what, int err, const char *why)
     if (err == -EINTR)
         return;
     log_warn("%s failed: %s", what, why);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     failure_note_locked(c, &c->read_failure, err, why);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 static void note_age(struct cache_stats *s, const struct node *n)
@@ -205,7 +205,7 @@ static uint64_t count_waiters_locked(struct cache *c, const struct waitq *q)
 {
     uint64_t n = 0;
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     for (const struct waiter *w = q->head; w; w = w->next)
         n++;
     return n;
@@ -213,7 +213,7 @@ static uint64_t count_waiters_locked(struct cache *c, const struct waitq *q)
 
 void cache_get_stats(struct cache *c, struct cache_stats *ret)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     *ret = (struct cache_stats){.size_bytes = c->config.size_bytes,
                                 .used_bytes = c->used_bytes,
                                 .disk_free_bytes = c->disk_free_bytes,
@@ -238,14 +238,14 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
     count_dirty_locked(c, ret);
     copy_text(ret->last_error_text, c->write_failure.text);
     copy_text(ret->last_read_error_text, c->read_failure.text);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 uint64_t cache_open_handles(struct cache *c)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     uint64_t n = c->open_handles;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return n;
 }
 
@@ -334,7 +334,7 @@ int cache_each_pending(struct cache *c, pending_visit visit, void *arg)
     struct node *d;
     int r = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     DL_FOREACH2(c->dirty, f, dirty_next)
     {
         if (r == 0)
@@ -356,7 +356,7 @@ int cache_each_pending(struct cache *c, pending_visit visit, void *arg)
             r = show_intent(i, visit, arg);
     }
     bool kept = c->kept_files > 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     struct kept_visit k = {visit, arg};
     if (r == 0 && kept)
         r = mirror_walk(c->mirror.kept_fd, show_kept, &k);
@@ -368,7 +368,7 @@ void cache_each_mapped(struct cache *c, const char *path,
 {
     struct file *f;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     DL_FOREACH2(c->writers, f, writer_next)
     {
         bool ours = f->map_handles && !f->passthrough;
@@ -376,7 +376,7 @@ void cache_each_mapped(struct cache *c, const char *path,
         if (name && path_below(path, name))
             visit(arg, name, f->was_mapped);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 /* ---- flush ---- */
@@ -470,10 +470,10 @@ static int look_past(struct cache *c, struct node *n)
 
     if (fd < 0)
         return fd == -ESTALE ? 0 : fd; /* removed meanwhile */
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = file_look_past_locked(c, n, fd);
     file_put_fd_locked(c, n->file, FD_READ);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -489,14 +489,14 @@ static int settle_doubts(struct flush *fl)
 {
     struct cache *c = fl->cache;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = gather_doubts_locked(fl);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     for (size_t i = 0; i < fl->n && r == 0; i++)
         r = look_past(c, fl->v[i].node);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     drop_targets_locked(fl);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -794,16 +794,16 @@ static int wait_flushed(struct flush *fl, struct op *op,
     for (;;) {
         uint64_t done, total;
         int error = 0;
-        mutex_lock(&c->lock);
+        cache_lock(c);
         bool final = false;
         bool all = look_locked(fl, first, &done, &total, &error, &final, op);
         bool much = much_is_left(fl);
         if (!all && fl->hurried)
             scheduler_kick_locked(c);
         if (!all && !much)
-            (void)mutex_wait_until(&c->lock, &c->progress, clock_mono_ns() + TICK_NS);
+            (void)cache_wait_until(c, &c->progress, clock_mono_ns() + TICK_NS);
         bool stopping = c->stopping;
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         if (much && !all)
             (void)nanosleep(&pause, NULL);
         first = false;
@@ -827,23 +827,23 @@ int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct o
     struct flush fl = {.cache = c, .path = path, .flags = flags, .began_ns = clock_mono_ns()};
 
     int r = settle_doubts(&fl);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool drains = (flags & CACHE_FLUSH_STAGED) && *path == '\0';
     c->drain += drains;
     if (r == 0)
         r = gather_locked(&fl);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r == 0)
         r = wait_flushed(&fl, op, progress, arg);
     else
         (void)op_fail(op, r, "flush: %s", strerror(-r));
-    mutex_lock(&c->lock);
+    cache_lock(c);
     c->drain -= drains;
     for (size_t i = 0; i < fl.n; i++)
         if (fl.v[i].node->file && !(flags & CACHE_FLUSH_AWAIT))
             file_unwant_locked(fl.v[i].node->file);
     drop_targets_locked(&fl);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     free(fl.v);
     free(fl.half);
     free(fl.in_vain);
@@ -872,9 +872,9 @@ static int fetch_file(struct fetching *f, struct node *n)
     if (r < 0)
         return r;
     do {
-        mutex_lock(&c->lock);
+        cache_lock(c);
         r = fetch_complete_locked(c, n, &b.w);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         if (r == CACHE_PARKED)
             r = blocking_wait(&b, f->op);
         else

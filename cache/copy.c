@@ -159,11 +159,11 @@ static void write_keys(struct cache *c, struct node *n)
 
     if (fd >= 0)
         (void)file_write_keys(c, n, fd);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (fd >= 0)
         file_put_fd_locked(c, n->file, FD_READ);
     node_unref_locked(c, n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 /* Whether somebody else had replaced what the entry was a version of. What is uploaded here may
@@ -201,7 +201,7 @@ static void note_version(struct copying *k, const char *from, const char *to,
     char buf[ETAG_TEXT_MAX];
     bool ours = false;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct node *n = reader_locked(c, k->intent, from, to, &e);
     struct file *f = n ? n->file : NULL;
     if (f && (e->dirty || !new_etag))
@@ -211,7 +211,7 @@ static void note_version(struct copying *k, const char *from, const char *to,
                               f->clean_mtime_ns, f->clean_size) == 0;
     if (ours)
         node_ref_locked(n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (ours)
         write_keys(c, n);
 }
@@ -297,13 +297,13 @@ static bool overwritten(struct cache *c, struct copying *k)
 {
     struct entry *e = NULL;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     const struct intent removal = {
         .kind = INTENT_UNLINK, .from = k->from, .next = k->intent->next};
     struct node *n = tree_find(c, k->to, &e);
     bool yes = n && e && is_owed(k, n, e) && e->src_key && strcmp(e->src_key, k->from) == 0 &&
                !intent_is_urgent(c, &removal);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return yes;
 }
 
@@ -389,11 +389,11 @@ static char *known_version(struct copying *k)
     struct cache *c = k->cache;
     struct entry *e = NULL;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct node *n = reader_locked(c, k->intent, k->from, k->to, &e);
     char *etag =
         n && etag_known(&e->etag) ? etag_dup(&e->etag) : strdup(n ? "" : k->intent->etag);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return etag;
 }
 
@@ -517,7 +517,7 @@ static int copy_file(struct copying *k, struct op *op)
         r = finish_row(k, remove, copied);
     /* The intention stays what its row is: it is made again. */
     if (r == 0) {
-        mutex_lock(&c->lock);
+        cache_lock(c);
         if (!gone && !useless)
             tell_next_locked(k, k->to, copied, obj.etag, k->own);
         if (gone)
@@ -528,7 +528,7 @@ static int copy_file(struct copying *k, struct op *op)
             n = take_version_locked(k, k->from, k->to, copied, obj.etag, k->own);
         move_sources_locked(c, k->intent);
         finish_intent_locked(k, remove, &copied);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         if (n)
             write_keys(c, n);
     }
@@ -615,12 +615,12 @@ static int collect(void *arg, const char *name, const struct object *obj)
     if (!it->from || !it->to || !it->etag)
         return -ENOMEM;
     int r = 0;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (removal_pending_before(c, k->intent, it->from, it->is_dir))
         it->fate = ITEM_LEFT;
     else if (!it->is_dir)
         r = settle_written_anew_locked(k, it);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -799,23 +799,23 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
     for (size_t i = 0; i < k->n; i++) {
         const struct item *it = &k->v[i];
         struct node *changed = NULL;
-        mutex_lock(&c->lock);
+        cache_lock(c);
         if (it->new_etag)
             tell_next_locked(k, it->to, it->etag, it->new_etag, it->own);
         if (it->new_etag)
             changed = take_version_locked(k, it->from, it->to, it->etag, it->new_etag, it->own);
         else if (is_written_anew(it))
             forget_version_locked(k, it->from, it->to);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         if (changed)
             write_keys(c, changed);
     }
-    mutex_lock(&c->lock);
+    cache_lock(c);
     move_sources_locked(c, k->intent);
     intent_remove_locked(c, k->intent);
     for (size_t i = 0; i < n; i++)
         intent_add_locked(c, plan[i]);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 /* ---- what is in its way ---- */
@@ -886,11 +886,11 @@ static bool must_wait(struct copying *k)
 
     if (k->n)
         qsort(k->v, k->n, sizeof(*k->v), by_path_down);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     for (struct intent *i = c->intents; i && i != k->intent; i = i->next)
         if (!intent_is_rename(i) && !i->error && is_in_the_way(k, i))
             found = i->urgent = true;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return found;
 }
 
@@ -1004,12 +1004,12 @@ static int rename_tree(struct copying *k, struct op *op)
     struct cache *c = k->cache;
     struct object obj = {0};
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool unsafe = removals_pending_below(c, k->from, k->to);
     auto_free char *at = intent_path_after(k->intent->next, k->to);
     struct node *dir = at && !unsafe ? tree_find(c, at, NULL) : NULL;
     int cr = dir ? tree_each(dir, collect_stamped, k) : 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (cr < 0)
         return cr;
     if (unsafe)
@@ -1192,11 +1192,11 @@ static int join_held(struct copying *k, const char *version, bool *ret)
     struct cache *c = k->cache;
     struct intent *i = k->intent, *one = NULL;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct intent *end = ended_by_locked(i);
     bool may = end && !waits_beside_locked(c, i, end) && !is_linked_there_locked(c, i, end) &&
                !may_arrive_locked(c, k->to);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (!may || (!intent_is_rename(end) && !version))
         return 0;
     int r = join(i, end, version ? version : i->etag, &one);
@@ -1206,9 +1206,9 @@ static int join_held(struct copying *k, const char *version, bool *ret)
         intent_free(one);
         return r;
     }
-    mutex_lock(&c->lock);
+    cache_lock(c);
     take_joined_locked(c, i, end, one);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     *ret = true;
     return 0;
 }
@@ -1241,10 +1241,10 @@ static int give_up_name(struct copying *k, struct op *op, bool *ret)
     auto_free char *version = NULL;
     struct object there = {0};
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct intent *end = k->intent->refused ? ended_by_locked(k->intent) : NULL;
     bool removes = end && !intent_is_rename(end);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = end ? store_stat(c->store, op, k->to, &there) : 0;
     object_release(&there);
     if (!end || r != -ENOENT)
@@ -1291,7 +1291,7 @@ static void run_copying(struct task *task)
     int r = give_up_name(k, &op, &joined);
     if (r == 0 && !joined)
         r = k->dir ? copy_dir(k, &op) : copy_file(k, &op);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     c->copies_running--;
     if (r == COPY_WAITS)
         k->intent->running = false;
@@ -1302,7 +1302,7 @@ static void run_copying(struct task *task)
     }
     progress_locked(c);
     cache_check_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r < 0)
         log_warn("rename at the store failed, tried again: %s", op.why);
     copying_free(k);

@@ -97,22 +97,22 @@ int entry_gone(struct cache *c, struct entry *e)
 {
     struct node *n = e->node;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool ours = anything_ours(n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (ours)
         return -EBUSY;
     int r = n->dir ? gone_dir(c, e) : n->file ? gone_file(c, e) : 0;
     if (r < 0)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     notice_locked(c, e->parent, e->name);
     if (!n->dir) {
         n->flags |= NODE_REPLACED;
         n->nlink--;
     }
     entry_remove_locked(c, e);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return 0;
 }
 
@@ -121,7 +121,7 @@ static int add_entry(struct cache *c, struct node *dir, const char *name, const 
 {
     int r = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct node *n = node_new(c, obj->is_prefix ? S_IFDIR : S_IFREG);
     struct entry *e = n ? entry_add_locked(c, dir, name, n) : NULL;
     if (e) {
@@ -142,7 +142,7 @@ static int add_entry(struct cache *c, struct node *dir, const char *name, const 
         if (n)
             node_collect_locked(c, n);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -228,7 +228,7 @@ static int update_entry(struct cache *c, struct entry *e, const struct object *o
 {
     struct node *n = e->node;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool newer = e->changed_ns > asked_ns;
     bool ours = n->dir ? false : node_is_ours(n);
     bool same_kind = obj->is_prefix == (n->dir != NULL);
@@ -241,7 +241,7 @@ static int update_entry(struct cache *c, struct entry *e, const struct object *o
         file_is_there_locked(n->file, obj->etag);
     if (!newer && n->dir && same_kind && obj->has_marker)
         n->dir->has_marker = true;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (newer || ours)
         return ours && !same_kind;
     if (!same_kind) {
@@ -250,9 +250,9 @@ static int update_entry(struct cache *c, struct entry *e, const struct object *o
             return 1;
         struct node *dir = e->parent;
         auto_free char *name = strdup(e->name);
-        mutex_lock(&c->lock);
+        cache_lock(c);
         auto_free char *key = entry_key(e);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         int r = name && key ? entry_gone(c, e) : -ENOMEM;
         if (r == 0)
             r = add_entry(c, dir, name, key, obj, asked_ns);
@@ -266,9 +266,9 @@ static int update_entry(struct cache *c, struct entry *e, const struct object *o
 static bool covered(struct cache *c, const struct entry *e, const struct object *obj,
                     int64_t asked_ns)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool r = e->node->dir && !obj->is_prefix && e->changed_ns <= asked_ns;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -280,7 +280,7 @@ static int merge_one(struct cache *c, struct node *dir, const char *name,
     auto_free char *path = at ? path_join(at, name) : NULL;
     struct entry *e = entry_find(dir, name);
 
-    mutex_lock(&c->lock); /* sources move with the end of a rename */
+    cache_lock(c); /* sources move with the end of a rename */
     auto_free char *key = child_key(dir, name);
     /* What has the name here, if anything, is not what was listed: the store has it elsewhere,
      * or does not have it yet. */
@@ -288,7 +288,7 @@ static int merge_one(struct cache *c, struct node *dir, const char *name,
         key && path && (ghost_hides(c, key, path, asked_ns) || (e && e->src_key != NULL));
     if (other && e && e->verified_ns < asked_ns)
         e->verified_ns = asked_ns;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (!key || !path)
         return -ENOMEM;
     if (!path_name_shown(at, name, strlen(name)))
@@ -381,9 +381,9 @@ static bool is_left(struct listing *l, int64_t now)
     if (now - l->looked_ns < LEFT_NS)
         return false;
     l->looked_ns = now;
-    mutex_lock(&l->cache->lock);
+    cache_lock(l->cache);
     l->left = l->dir->dir->waiters.head == NULL;
-    mutex_unlock(&l->cache->lock);
+    cache_unlock(l->cache);
     return l->left;
 }
 
@@ -416,10 +416,10 @@ static struct place place_of_locked(struct cache *c, char *key)
  * and two moves may bring a key back to what had it when it was asked. */
 static bool may_have_moved(struct cache *c, const struct place *p)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool moved = c->dir_moves != p->moves || ((c->store->caps & STORE_RENAME) && p->key &&
                                               rename_runs_at_locked(c, p->key));
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return moved;
 }
 
@@ -457,10 +457,10 @@ void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bo
     bool ok = true;
 
     ns_write(c);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     auto_free char *key_now = node_key(dir);
     bool lost = dir->flags & NODE_LOST;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     /* Moved meanwhile: this is not its listing; whoever waits asks again. */
     if (!key_now || !p->key || strcmp(p->key, key_now) != 0 || may_have_moved(c, p)) {
         ns_done(c);
@@ -468,7 +468,7 @@ void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bo
     }
     if (!lost)
         ok = merge_names(l, !cut, &hidden);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (l->has_marker || !cut)
         dir_listed_locked(c, dir, l->has_marker ? &l->marker : NULL, l->generation);
     dir->dir->stat_misses = 0;
@@ -479,7 +479,7 @@ void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bo
     dir->dir->hidden_names = hidden;
     dir->dir->told_ns = clock_mono_ns();
     dir->dir->told_there = l->has_marker || l->n > 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     ns_done(c);
     if (!ok)
         log_warn("some names of a listing could not be taken over");
@@ -499,11 +499,11 @@ static int list_one(struct listing *l)
     struct cache *c = l->cache;
     struct op op;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     auto_free char *key = node_key(l->dir);
     const struct place place = place_of_locked(c, key);
     bool known = l->dir->dir->listed_ns != 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     /* What was listed before can be shown: don't let `ls` wait long for a store that is down.
      */
     l->patience_ns = known && c->config.ask_timeout_ns > OUTAGE_WAIT_NS
@@ -527,9 +527,9 @@ static int list_one(struct listing *l)
 
 bool listing_told_since(struct cache *c, struct node *dir, int64_t asked_ns)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool told = dir->dir->listed_ns >= asked_ns;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return told;
 }
 
@@ -544,13 +544,13 @@ static void run_listing(struct task *task)
         walk_around(c, l->dir, l->asked_ns);
     bool told = (l->ahead || l->around) && listing_told_since(c, l->dir, l->asked_ns);
     int r = told ? 0 : list_one(l);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (r < 0)
         r = l->left ? 0 : excuse_listing_locked(l->dir, belief_ns(c), r); /* who came asks */
     l->dir->dir->listing = false;
     waitq_wake_locked(c, &l->dir->dir->waiters, r);
     node_unref_locked(c, l->dir);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     listing_clear(l);
     free(l);
 }
@@ -576,7 +576,7 @@ int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter
 {
     struct dir *d = dir->dir;
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     if (dir->flags & NODE_LOST)
         return -ENOENT;
     walk_step_locked(c, dir);
@@ -634,10 +634,10 @@ static void run_query(struct task *task)
 
     op_init(&op, c->config.ask_timeout_ns);
     op.cancelled = &c->cancelled;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     auto_free char *key = child_key(q->dir, q->name);
     const struct place place = place_of_locked(c, key);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = key ? store_stat(c->store, &op, key, &obj) : -ENOENT;
     ns_write(c);
     struct entry *e = entry_find(q->dir, q->name);
@@ -653,9 +653,9 @@ static void run_query(struct task *task)
         (void)entry_gone(c, e);
     }
     if (r == -ENOENT && key && !again && !e) {
-        mutex_lock(&c->lock);
+        cache_lock(c);
         absent_note_locked(c, q->dir, q->name, q->asked_ns);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
     }
     /* Hidden, or gone: an answer, not a reason to ask again. */
     if (r >= 0 && !again && !entry_find(q->dir, q->name))
@@ -666,22 +666,22 @@ static void run_query(struct task *task)
         r = 0;
     e = entry_find(q->dir, q->name);
     bool excused = r < 0 && r != -ENOENT && r != -EINTR && e;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (excused) /* known from before the outage */
         e->verified_ns = clock_mono_ns() - belief_ns(c) + OUTAGE_NS;
     else if (r == 0 && !again && e)
         e->verified_ns = clock_mono_ns();
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (excused)
         r = 0;
     ns_done(c);
     if (r < 0 && r != -ENOENT)
         read_failed(c, "lookup", r, op.why);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     LL_DELETE(q->dir->dir->queries, q);
     waitq_wake_locked(c, &q->waiters, r);
     node_unref_locked(c, q->dir);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     free(q);
 }
 
@@ -754,7 +754,7 @@ static void take_answer(struct asking *a, int r, const struct object *obj,
 
     ns_write(c);
     bool moved = may_have_moved(c, p);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct entry *e = node_name_at(n, p->key);
     bool current = e && !moved && !node_is_ours(n) && e->changed_ns < a->asked_ns;
     bool other = false;
@@ -770,7 +770,7 @@ static void take_answer(struct asking *a, int r, const struct object *obj,
             other = false;
         }
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (other)
         (void)node_replaced(c, e, obj);
     else if (current && r == 0)
@@ -789,13 +789,13 @@ static void take_marker(struct asking *a, int r, const struct object *obj,
 
     ns_read(c);
     bool moved = may_have_moved(c, p);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     auto_free char *key_now = node_key(n);
     if (key_now && !moved && strcmp(p->key, key_now) == 0)
         dir_told_locked(c, n, r == 0 ? obj : NULL, a->generation);
     if (r == 0 && n->dir->marker_version && node_attrs_known(n))
         index_marker_news_locked(c, n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     ns_done(c);
 }
 
@@ -857,14 +857,14 @@ static void run_asking(struct task *task)
     struct object obj = {0};
     struct op op;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct entry *e = stalest_name(n);
     auto_free char *key = e ? entry_key(e) : NULL;
     const struct place place = place_of_locked(c, key);
     bool readable = n->file && n->file->state != FILE_PARTIAL;
     bool old = (n->flags & NODE_ATTRS_KNOWN) && (n->flags & NODE_ATTRS_OLD);
     const struct rights before = rights_of(n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     /* A complete file can be served without the store, attributes that were told before can be
      * shown: don't let who wants them wait long. */
     op_init(&op, readable || old ? OUTAGE_WAIT_NS : c->config.ask_timeout_ns);
@@ -880,7 +880,7 @@ static void run_asking(struct task *task)
         object_release(&obj);
     if (r < 0 && r != -ENOENT)
         read_failed(c, "a look at a file", r, op.why);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (r == -ENOENT)
         r = 0; /* asked again, the caller sees that the name is gone */
     bool failed = r < 0 && r != -EINTR;
@@ -900,7 +900,7 @@ static void run_asking(struct task *task)
     waitq_wake_locked(c, &a->waiters, r);
     HASH_DEL(c->askings, a);
     node_unref_locked(c, n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     free(before.xattrs);
     free(a);
 }
@@ -1008,7 +1008,7 @@ static void stat_ahead_locked(struct cache *c, struct node *n, struct node *walk
 
 int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w)
 {
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     if (!attrs_missing(c, n))
         return 0;
     struct node *from = n->dir ? NULL : walked_locked(c, n->links->parent);
@@ -1030,7 +1030,7 @@ int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w)
 
 int attrs_confirm_locked(struct cache *c, struct node *n, struct waiter *w)
 {
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     if (!c->config.shared || !(n->flags & NODE_ATTRS_HEARSAY) || !n->links || node_is_ours(n))
         return 0;
     int r = ask_locked(c, n, false);
@@ -1041,7 +1041,7 @@ int version_need_locked(struct cache *c, struct node *n, struct waiter *w)
 {
     struct entry *e = stalest_name(n);
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     if (!e || node_is_ours(n) || !etag_known(&e->etag))
         return 0;
     /* A directory that is being moved at the store: its children are where they were. */
@@ -1079,7 +1079,7 @@ int cache_lookup(struct cache *c, struct node *parent, const char *name, struct 
         return -ENOTDIR;
     if (strlen(name) > PATH_NAME_MAX)
         return -ENAMETOOLONG;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct entry *e = entry_find(parent, name);
     if (!e || !entry_believed(c, e))
         r = dir_need_locked(c, parent, false, w);
@@ -1098,18 +1098,18 @@ int cache_lookup(struct cache *c, struct node *parent, const char *name, struct 
         node_stat(e->node, st);
         *ret = e->node;
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
 void cache_forget(struct cache *c, struct node *node, uint64_t nlookup)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (!node->is_root) {
         node->nlookup -= nlookup < node->nlookup ? nlookup : node->nlookup;
         node_collect_locked(c, node);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 /* ---- reading directories ---- */
@@ -1193,7 +1193,7 @@ int cache_opendir(struct cache *c, struct node *dir, struct waiter *w, struct di
     struct dirhandle *d = calloc(1, sizeof(*d));
     if (!d)
         return -ENOMEM;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = dir->flags & NODE_LOST ? 0 : listing_need_locked(c, dir, w);
     if (r == 0) {
         d->dir = dir;
@@ -1206,7 +1206,7 @@ int cache_opendir(struct cache *c, struct node *dir, struct waiter *w, struct di
         drop_snapshot_locked(c, d);
         free(d);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -1239,7 +1239,7 @@ int cache_readdir(struct cache *c, struct dirhandle *d, uint64_t off, bool plus,
 {
     int r = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (off == 0 && d->read && !(d->dir->flags & NODE_LOST)) {
         r = listing_need_locked(c, d->dir, w);
         if (r == 0)
@@ -1253,15 +1253,15 @@ int cache_readdir(struct cache *c, struct dirhandle *d, uint64_t off, bool plus,
             show_ahead_locked(c, d, (size_t)off);
         r = 0;
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
 void cache_releasedir(struct cache *c, struct dirhandle *d)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     drop_snapshot_locked(c, d);
     node_unref_locked(c, d->dir);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     free(d);
 }

@@ -231,20 +231,20 @@ static void run_dir(struct task *task)
     j->began_ns = clock_mono_ns();
     int r = store_mkdir(c->store, &op, j->path, &j->attrs, &obj);
     crash_point("mkdir-done");
-    mutex_lock(&c->lock);
+    cache_lock(c);
     dir_done_locked(j, r, &obj, &op);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r == 0)
         object_release(&obj);
     if (r == 0)
         (void)node_save_stamp(c, j->node);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     j->node->dir->uploading = false;
     LL_DELETE(c->dir_jobs, j);
     c->uploads_running_dirs--;
     progress_locked(c);
     node_unref_locked(c, j->node);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     attrs_release(&j->attrs);
     free(j->path);
     free(j);
@@ -285,9 +285,9 @@ static void run_stamp(struct task *task)
     struct stamp_task *t = container_of(task, struct stamp_task, task);
 
     (void)node_save_stamp(t->cache, t->node);
-    mutex_lock(&t->cache->lock);
+    cache_lock(t->cache);
     node_unref_locked(t->cache, t->node);
-    mutex_unlock(&t->cache->lock);
+    cache_unlock(t->cache);
     free(t);
 }
 

@@ -85,7 +85,7 @@ int durable_file_locked(struct cache *c, struct node *n, struct waiter *w)
 {
     struct look l;
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     look_begin(&l, c, w);
     for (struct entry *e = c->renames ? n->links : NULL; e; e = e->next_link) {
         auto_free char *path = entry_path(e);
@@ -211,7 +211,7 @@ int durable_dir_locked(struct cache *c, struct node *dir, struct waiter *w)
 {
     struct look l;
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     look_begin(&l, c, w);
     if (dir->flags & NODE_LOST)
         return 0;

@@ -100,7 +100,7 @@ int cache_pin(struct cache *c, const char *path, bool pinned)
 
     if (r < 0)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (pinned) {
         r = pin_add(c, path);
     } else {
@@ -109,7 +109,7 @@ int cache_pin(struct cache *c, const char *path, bool pinned)
         if (n)
             (void)tree_each(n, back_to_lru, c);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -154,26 +154,26 @@ static void evict_one(struct cache *c, struct node *n)
 
 static bool evict_next(struct cache *c)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool full = too_full_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (!full)
         return false;
     ns_write(c);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct node *n = too_full_locked(c) ? next_victim_locked(c) : NULL;
     if (n)
         node_ref_locked(n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (n)
         evict_one(c, n);
     ns_done(c);
     if (!n)
         return false;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     node_unref_locked(c, n);
     waitq_wake_locked(c, &c->space_waiters, 0);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return true;
 }
 
@@ -216,13 +216,13 @@ static void forget_names(struct cache *c)
         return;
     c->forgot_ns = clock_mono_ns();
     ns_write(c);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     inos_purge_locked(c);
     uint64_t before = c->nodes;
     if (c->nodes * NODE_BYTES > c->config.list_memory_bytes)
         (void)tree_each(c->root, forget_dir, c);
     uint64_t forgot = before - c->nodes;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     ns_done(c);
     if (forgot * NODE_BYTES > TRIM_BYTES)
         (void)malloc_trim(0); /* small pieces stay with the process otherwise */
@@ -398,18 +398,18 @@ void evict_if_needed(struct cache *c)
     struct statvfs vfs;
 
     if (mirror_statvfs(&c->mirror, &vfs) == 0) {
-        mutex_lock(&c->lock);
+        cache_lock(c);
         c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
     }
     for (int i = 0; i < 64 && evict_next(c); i++)
         ;
     forget_names(c);
     /* Those who wait for room find out when there is none to be had. */
-    mutex_lock(&c->lock);
+    cache_lock(c);
     look_at_space_locked(c, disk);
     waitq_wake_locked(c, &c->space_waiters, 0);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 bool space_for_passthrough_locked(struct cache *c)

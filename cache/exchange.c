@@ -76,12 +76,12 @@ static int exchange_files(struct cache *c, struct moving *m)
 
     for (int i = 0; i < 2 && r == 0; i++) {
         r = file_materialise(c, nodes[i]);
-        mutex_lock(&c->lock);
+        cache_lock(c);
         if (r == 0 && nodes[i]->file->state == FILE_PARTIAL)
             r = -EAGAIN; /* became partial again since it was checked: asked once more */
         if (r == 0)
             nodes[i]->file->writing_stamp = true;
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         if (r == 0)
             r = node_rebear(c, nodes[i]);
     }
@@ -92,11 +92,11 @@ static int exchange_files(struct cache *c, struct moving *m)
     crash_point("exchange-mirror");
     if (r < 0)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     swap_files_locked(c, m->from, m->to);
     dir_touch_locked(m->from->parent);
     dir_touch_locked(m->to->parent);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     /* Their places in the order: without, they come last. */
     for (int i = 0; i < 2; i++)
         (void)node_write_stamp_held(c, nodes[i]);
@@ -241,12 +241,12 @@ static int prepare_exchange(struct cache *c, struct moving *m)
                    : file_materialise(c, n);
         if (r < 0)
             break;
-        mutex_lock(&c->lock);
+        cache_lock(c);
         if (n->dir)
             n->dir->in_mirror = true;
         if (n->dir && !is_mixed(m))
             n->dir->new_here = n->dir->stale_marker = true;
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         r = node_rebear(c, n);
         if (r == 0 && n->dir)
             r = node_rebear_below(c, i == 0 ? m->from_path : m->to_path,
@@ -268,11 +268,11 @@ static void exchange_not(struct cache *c, struct exchange *x, bool recorded)
     }
     if (recorded)
         journal_take_back(c->journal, seqs, x->n);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     for (int i = 0; i < 2; i++)
         if (both[i]->node->dir && both[i]->node->dir->new_here)
             dir_queue_locked(c, both[i]->node);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 /* What the names know of what they led to goes with it. */
@@ -334,10 +334,10 @@ static int exchange_by_rows(struct cache *c, struct moving *m)
     struct exchange x = {.m = m};
     int r = prepare_exchange(c, m);
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (r == 0)
         r = plan_exchange_locked(c, &x);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r == 0)
         r = record_exchange(c, &x);
     bool recorded = r == 0;
@@ -349,13 +349,13 @@ static int exchange_by_rows(struct cache *c, struct moving *m)
         exchange_not(c, &x, recorded);
         return r;
     }
-    mutex_lock(&c->lock);
+    cache_lock(c);
     r = exchange_in_tree_locked(c, &x);
     for (size_t i = 0; i < x.n; i++)
         intent_add_locked(c, x.rows[i]);
     scheduler_kick_locked(c);
     cache_check_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 

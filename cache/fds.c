@@ -91,9 +91,9 @@ static void run_drop(struct task *task)
             (void)close(d->fds[i]);
             closed++;
         }
-    mutex_lock(&c->lock);
+    cache_lock(c);
     c->fds.open -= closed;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     free(d);
 }
 
@@ -234,31 +234,31 @@ static int use_open_locked(struct cache *c, struct node *n, enum file_fd which)
 
 int file_get_fd_held(struct cache *c, struct node *n, enum file_fd which)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct file *f = n->file;
     int open_fd = use_open_locked(c, n, which);
     if (open_fd != -EBADF) {
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         return open_fd;
     }
     struct place at = {.orphan_id = f->orphan_id,
                        .path = f->orphan_id ? NULL : node_path(n),
                        .unnamed_fd = f->unnamed ? f->fds[!which].fd : -1};
     make_room_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int fd = open_place(c, &at, which);
     free(at.path);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     fd = opened_locked(c, &f->fds[which], fd);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return fd;
 }
 
 int file_get_fd(struct cache *c, struct node *n, enum file_fd which)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int fd = use_open_locked(c, n, which);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (fd != -EBADF)
         return fd;
     ns_read(c); /* for its path */

@@ -87,11 +87,11 @@ static int store_piece(struct fetch_sink *s, const char *data, size_t len, uint6
     if (r < 0)
         return r;
     add_to_sum(s->fetch, data, len, off);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     r = ranges_add(&f->present, off, off + len);
     c->downloaded_bytes += len;
     waitq_wake_arrived_locked(c, &f->range_waiters, &f->present);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -179,11 +179,11 @@ static int fetch_write(struct sink *sink, const void *data, size_t len, uint64_t
 /* Where the node's bytes are now: key and version. */
 static int fetch_source(struct cache *c, struct node *n, char **ret_key, char **ret_etag)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct file *f = n->file;
     char *key = f->orphan_id ? (f->orphan_key ? strdup(f->orphan_key) : NULL) : node_key(n);
     char *etag = f->etag && *f->etag ? strdup(f->etag) : NULL;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (!key) {
         free(etag);
         return -ESTALE;
@@ -244,12 +244,12 @@ static bool wait_for_source(struct cache *c, struct node *n, const char *key, st
 {
     bool waited = false;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     while ((n->file->uploading || rename_runs_at_locked(c, key)) && op_check(op) == 0) {
         waited = true;
-        (void)mutex_wait_until(&c->lock, &c->progress, clock_mono_ns() + NS_PER_SEC / 10);
+        (void)cache_wait_until(c, &c->progress, clock_mono_ns() + NS_PER_SEC / 10);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return waited;
 }
 
@@ -319,9 +319,9 @@ static int ask_checksum(struct cache *c, struct node *n, struct checksum *ret)
     struct op op;
 
     *ret = (struct checksum){0};
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool none = n->flags & NODE_NO_SUM;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (none || !(c->store->caps & STORE_CHECKSUM) || fetch_source(c, n, &key, &etag) < 0)
         return 0;
     op_init(&op, c->config.store_timeout_ns);
@@ -361,9 +361,9 @@ static int verify(struct cache *c, struct node *n, int fd, uint64_t size,
         return r;
     if (told.kind == CHECKSUM_NONE)
         return sum->kind == CHECKSUM_NONE ? 0 : -EIO;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     c->sum_kind = told.kind; /* what the next ones are summed with */
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     r = sum_of(fd, size, known, told.kind, &found);
     *sum = told;
     return r < 0 ? r : checksum_same(&found, &told) ? 0 : -EIO;
@@ -375,32 +375,32 @@ static int verify_complete(struct cache *c, struct fetch *fetch, int fd)
     struct node *n = fetch->node;
     struct file *f = n->file;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     uint64_t size = n->size;
     bool whole = fetch->off == 0 && fetch->end == size;
     struct checksum sum = f->sum, known = {0};
     if (!f->verify)
         (void)sums_whole(&f->sums, size, &known);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = 0;
     if (whole && fetch->verified.kind != CHECKSUM_NONE)
         sum = fetch->verified;
     else if (size > 0)
         r = verify(c, n, fd, size, &known, &sum);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (r == 0)
         f->sum = sum;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r == 0 ? file_write_keys(c, n, fd) : r;
 }
 
 /* All ranges are here: the file turns clean; docs/format.md has the order. */
 static int complete(struct cache *c, struct node *n, int fd)
 {
-    mutex_lock(&c->lock); /* being busy, it gets no other time meanwhile */
+    cache_lock(c); /* being busy, it gets no other time meanwhile */
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
                                       timespec_of(n->file->clean_mtime_ns)};
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     crash_point("complete-data");
     if (futimens(fd, times) < 0)
         return -errno;
@@ -522,14 +522,14 @@ static void damaged_before(struct cache *c, struct fetch *fetch, int fd, bool ke
     const struct ranges none = {0};
     struct node *n = fetch->node;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     auto_free char *path = node_path(n);
     ranges_clear(&n->file->present);
     sums_clear(&n->file->sums);
     if (!kept)
         remember_failure_locked(n->file, 0, n->size, -EIO);
     fetch->told = true;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     log_error("%s: %s does not match its checksum, and is fetched again",
               path ? path : "a removed file",
               kept ? "what the cache kept since before the reboot" : "what was downloaded");
@@ -542,12 +542,12 @@ static int maybe_complete(struct cache *c, struct fetch *fetch, int fd)
     struct node *n = fetch->node;
     struct file *f = n->file;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool last = f->state == FILE_PARTIAL && f->fetches == fetch && !fetch->next && !f->busy &&
                 (f->verify || ranges_has(&f->present, 0, n->size));
     bool kept = f->verify; /* bytes from before a reboot */
     f->busy = f->busy || last;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (!last)
         return 0;
     int r = verify_complete(c, fetch, fd);
@@ -555,7 +555,7 @@ static int maybe_complete(struct cache *c, struct fetch *fetch, int fd)
         damaged_before(c, fetch, fd, kept);
     if (r == 0)
         r = complete(c, n, fd);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     f->busy = false;
     f->verify = false;
     if (r == 0) {
@@ -563,7 +563,7 @@ static int maybe_complete(struct cache *c, struct fetch *fetch, int fd)
         ranges_clear(&f->present);
         sums_clear(&f->sums);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r == -EIO && kept ? 0 : r; /* the store is asked for them now */
 }
 
@@ -572,14 +572,14 @@ static void record_arrived(struct cache *c, struct fetch *fetch, int fd)
     struct ranges copy = {0};
     int r = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct file *f = fetch->node->file;
     if (fetch->summed == fetch->end)
         sums_add(&f->sums, fetch->off, fetch->end, &fetch->sum);
     bool partial = f->state == FILE_PARTIAL && !f->busy;
     for (size_t i = 0; partial && i < f->present.n && r == 0; i++)
         r = ranges_add(&copy, f->present.v[i].off, f->present.v[i].end);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (partial && r == 0)
         (void)stamp_write_ranges(fd, &copy, false);
     ranges_clear(&copy);
@@ -599,14 +599,14 @@ static void run_fetch(struct task *task)
     if (r == 0)
         r = maybe_complete(c, fetch, fd);
     bool seen = fd >= 0 && fstat(fd, &st) == 0;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     finish_locked(c, fetch, r, seen ? &st : NULL);
     if (fd >= 0)
         file_put_fd_locked(c, n->file, FD_WRITE);
     if (n->file->open_handles == 0)
         file_lru_add_locked(c, n->file);
     node_unref_locked(c, n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     free(fetch);
 }
 
@@ -657,7 +657,7 @@ int fetch_need_locked(struct cache *c, struct node *n, uint64_t off, uint64_t en
     struct file *f = n->file;
     bool here = ranges_has(&f->present, off, end);
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     if (f->busy && !here)
         return waitq_park_locked(c, &f->range_waiters, w);
     if (f->verify)
@@ -683,7 +683,7 @@ int fetch_complete_locked(struct cache *c, struct node *n, struct waiter *w)
 {
     struct file *f = n->file;
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     if (f->state != FILE_PARTIAL)
         return 0;
     if (f->busy)

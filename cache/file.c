@@ -114,23 +114,34 @@ static struct mutex *stamp_lock_of(struct cache *c, const struct node *n)
     return &c->stamp_locks[(uintptr_t)n / sizeof(*n) % STAMP_LOCKS];
 }
 
+NO_THREAD_SAFETY static void stamp_lock(struct cache *c, const struct node *n)
+    ACQUIRE(cache_stamp) EXCLUDES(cache_mutex)
+{
+    mutex_lock(stamp_lock_of(c, n));
+}
+
+NO_THREAD_SAFETY static void stamp_unlock(struct cache *c, const struct node *n)
+    RELEASE(cache_stamp)
+{
+    mutex_unlock(stamp_lock_of(c, n));
+}
+
 int node_write_stamp(struct cache *c, struct node *n, int fd)
 {
-    struct mutex *stamp_lock = stamp_lock_of(c, n);
     struct stamp_attrs a;
 
-    mutex_lock(stamp_lock);
-    mutex_lock(&c->lock);
+    stamp_lock(c, n);
+    cache_lock(c);
     stamp_of_node(n, &a);
     if (n->file) /* who looks from now on must not rely on what this one takes away */
         n->file->noted &= a.flags;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = mirror_note(&c->mirror, stamp_write_attrs(fd, &a));
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (r == 0 && n->file)
         n->file->noted = a.flags;
-    mutex_unlock(&c->lock);
-    mutex_unlock(stamp_lock);
+    cache_unlock(c);
+    stamp_unlock(c, n);
     return r;
 }
 
@@ -157,12 +168,11 @@ int node_save_stamp(struct cache *c, struct node *n)
 
 int file_write_keys(struct cache *c, struct node *n, int fd)
 {
-    struct mutex *stamp_lock = stamp_lock_of(c, n);
     struct stamp_keys copy = {0};
     int r = 0;
 
-    mutex_lock(stamp_lock);
-    mutex_lock(&c->lock);
+    stamp_lock(c, n);
+    cache_lock(c);
     struct stamp_keys *k = &n->file->keys;
     for (size_t i = 0; i < k->n && r == 0; i++) {
         r = stamp_keys_set(&copy, k->v[i].key, k->v[i].etag, k->v[i].mtime_ns, k->v[i].size);
@@ -171,14 +181,14 @@ int file_write_keys(struct cache *c, struct node *n, int fd)
         if (r == 0 && same)
             copy.v[copy.n - 1].sum = n->file->sum;
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     bool all = true;
     if (r == 0)
         r = stamp_write_keys(fd, &copy, &all);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     n->file->keys_cut = !all || (r < 0 && n->file->keys_cut); /* the disk has what it had */
-    mutex_unlock(&c->lock);
-    mutex_unlock(stamp_lock);
+    cache_unlock(c);
+    stamp_unlock(c, n);
     stamp_keys_release(&copy);
     return r;
 }
@@ -187,9 +197,9 @@ void file_expect(struct cache *c, struct node *n, int fd, const char *path, cons
 {
     if (!(c->store->caps & STORE_ORIGIN))
         return; /* uploads there are bound to nothing */
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool changed = stamp_keys_expect(&n->file->keys, path, etag);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (changed && file_write_keys(c, n, fd) < 0)
         log_debug("cache %s: what %s replaces can't be noted", c->mirror.dir, path);
 }
@@ -332,7 +342,7 @@ void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
 {
     struct file *f = n->file;
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     assert(!content || f->state != FILE_PARTIAL); /* what is not here would go up as zeros */
     atomic_store(&f->changed, true);
     f->generation++;
@@ -400,7 +410,7 @@ int file_look_past_locked(struct cache *c, struct node *n, int fd)
     struct file *f = n->file;
     struct stat st;
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     if (!f->writing_stamp || f->write_handles || f->state == FILE_PARTIAL)
         return 0;
     int r = file_look_locked(c, n, fd, &st);
@@ -491,9 +501,9 @@ static int new_file_for(struct cache *c, struct node *n)
 
 int file_materialise(struct cache *c, struct node *n)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (n->file) {
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         return 0;
     }
     uint64_t id = ++c->next_id;
@@ -501,7 +511,7 @@ int file_materialise(struct cache *c, struct node *n)
         n->birth = seq_next_locked(c);
     auto_free char *path = node_path(n);
     int r = path ? new_file_for(c, n) : -ESTALE;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 
     auto_close int fd = -1;
     if (r == 0)
@@ -515,10 +525,10 @@ int file_materialise(struct cache *c, struct node *n)
     }
     if (r < 0) {
         (void)mirror_remove_incoming(&c->mirror, id);
-        mutex_lock(&c->lock);
+        cache_lock(c);
         if (n->file)
             file_free_locked(c, n->file);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         log_error("cache %s: can't make a mirror file for %s: %s", c->mirror.dir,
                   path ? path : "a removed file", strerror(-r));
     }
@@ -527,9 +537,9 @@ int file_materialise(struct cache *c, struct node *n)
 
 int file_need(struct cache *c, struct node *n)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool there = n->file != NULL;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (there)
         return 0;
     ns_write(c);
@@ -547,26 +557,26 @@ int file_discard(struct cache *c, struct node *n)
     auto_free char *path = node_path(n);
     if (!path)
         return -ENOMEM;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     /* Truncated since it was chosen, it is dirty. */
     bool in_use = f->open_handles || file_fd_users(f) || f->fetches || f->uploading ||
                   f->busy || f->state == FILE_DIRTY;
     uint64_t id = ++c->next_id;
     f->busy = f->busy || !in_use; /* who asks for bytes without a descriptor waits */
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (in_use)
         return -EBUSY;
     int r = mirror_orphan(&c->mirror, path, id, false);
     bool gone = r == 0 || r == -ENOENT;
     crash_point("discard-orphaned");
-    mutex_lock(&c->lock);
+    cache_lock(c);
     f->busy = false;
     waitq_wake_locked(c, &f->range_waiters, 0);
     if (gone) {
         f->orphan_id = r == 0 ? id : 0;
         file_free_locked(c, f);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return gone ? 0 : r;
 }
 
@@ -588,9 +598,9 @@ static void remember_orphan_locked(struct cache *c, struct node *n)
 
 int file_keep_aside(struct cache *c, const char *path, uint64_t *ret_id)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     uint64_t id = ++c->next_id;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = mirror_orphan(&c->mirror, path, id, true);
     if (r == 0)
         *ret_id = id;
@@ -613,16 +623,16 @@ void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id)
 
 int file_orphan(struct cache *c, struct node *n, const char *path)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     uint64_t id = ++c->next_id;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = mirror_orphan(&c->mirror, path, id, false);
     crash_point("orphan-moved");
     if (r < 0)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     file_orphaned_locked(c, n, id);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return 0;
 }
 
@@ -640,12 +650,12 @@ int file_leave_name(struct cache *c, struct entry *e)
     crash_point("name-left");
     if (r < 0 && r != -ENOENT)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     auto_free char *key = entry_key(e);
     if (key)
         stamp_keys_remove(&n->file->keys, key);
     node_keeps_ino_locked(c, n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (fd >= 0)
         (void)file_write_keys(c, n, fd);
     return 0;
@@ -668,12 +678,12 @@ static int renew(struct cache *c, struct entry *e, const struct object *obj)
 
     if (r < 0)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     n->flags &= ~(unsigned)(NODE_ATTRS_KNOWN | NODE_ATTRS_OLD);
     node_apply_attrs(c, n, obj);
     entry_takes_locked(e, obj);
     notice_locked(c, n, NULL);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return 0;
 }
 
@@ -707,7 +717,7 @@ static int part(struct cache *c, struct entry *e, const struct object *obj)
 
     if (r < 0)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct node *n = successor_locked(c, e, obj);
     if (n) {
         old->flags |= NODE_REPLACED;
@@ -726,7 +736,7 @@ static int part(struct cache *c, struct entry *e, const struct object *obj)
         node_unref_locked(c, old);
         node_collect_locked(c, n);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return n ? 0 : -ENOMEM;
 }
 
@@ -734,11 +744,11 @@ int node_replaced(struct cache *c, struct entry *e, const struct object *obj)
 {
     struct node *n = e->node;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct file *f = n->file;
     bool in_use = f && (f->open_handles || f->fetches || f->busy || file_fd_users(f));
     bool shared = n->links->next_link != NULL;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return in_use || shared ? part(c, e, obj) : renew(c, e, obj);
 }
 

@@ -157,8 +157,8 @@ void index_breathe_locked(struct cache *c, size_t i)
 {
     if (i % INDEX_CHUNK != INDEX_CHUNK - 1)
         return;
-    mutex_unlock(&c->lock);
-    mutex_lock(&c->lock);
+    cache_unlock(c);
+    cache_lock(c);
 }
 
 /* Whether the listed file's attributes are not known here, and no HEAD of another version. */
@@ -180,13 +180,13 @@ size_t index_mark_wanted(struct cache *c, struct node *dir, const struct listed 
 {
     size_t count = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     for (size_t i = 0; i < n; i++) {
         index_breathe_locked(c, i);
         wanted[i] = wanted_locked(dir, &v[i]);
         count += wanted[i];
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return count;
 }
 
@@ -205,9 +205,9 @@ static bool may_have_index(struct cache *c, struct node *dir, size_t n)
 
     if (!c->has_index || n < INDEX_FILES_MIN)
         return false;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool absent = x->absent_ns && clock_mono_ns() - x->absent_ns < INDEX_ABSENT_NS;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return !absent;
 }
 
@@ -231,10 +231,10 @@ void index_fill(struct cache *c, struct node *dir, const char *key, struct liste
     for (size_t i = 0; i < n; i++)
         if (wanted[i])
             index_take(index_find(&s.index, v[i].name), &v[i].obj);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     dir->dir->index.known = *s.etag != '\0';
     dir->dir->index.absent_ns = *s.etag ? 0 : clock_mono_ns();
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     stored_release(&s);
 }
 
@@ -410,12 +410,12 @@ static int merge_all(struct writing *w, const struct index *old, struct index *t
     struct cache *c = w->cache;
     int r = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     for (size_t i = 0; i < w->n && r == 0; i++) {
         index_breathe_locked(c, i);
         r = index_merge_locked(w->dir, "", index_find(old, w->v[i].name), &w->v[i], to);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -466,9 +466,9 @@ static int write_index(struct writing *w, struct op *op)
     struct cache *c = w->cache;
     char key[INDEX_KEY_MAX];
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     auto_free char *dir = node_key(w->dir);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (!dir)
         return 0; /* removed meanwhile */
     int r = index_key(dir, key);
@@ -525,7 +525,7 @@ static void run_writing(struct task *task)
     op_init(&op, INDEX_WRITE_NS);
     op.cancelled = &c->cancelled;
     int r = write_index(w, &op);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     x->running = false;
     c->indexes_running--;
     if (r < 0) {
@@ -538,7 +538,7 @@ static void run_writing(struct task *task)
     (void)pthread_cond_broadcast(&c->progress);
     scheduler_kick_locked(c);
     node_unref_locked(c, w->dir);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     index_collect_free(w->v, w->n);
     free(w);
 }
@@ -585,7 +585,7 @@ void indexes_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 
 void cache_write_indexes(struct cache *c, struct op *op)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     c->index_now = true;
     scheduler_kick_locked(c);
     for (;;) {
@@ -598,10 +598,10 @@ void cache_write_indexes(struct cache *c, struct op *op)
                     !c->uploads_running;
         if (done || c->stopping || op_check(op) < 0)
             break;
-        (void)mutex_wait_until(&c->lock, &c->progress, clock_mono_ns() + TICK_NS);
+        (void)cache_wait_until(c, &c->progress, clock_mono_ns() + TICK_NS);
     }
     c->index_now = false;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 /* ---- removing ---- */

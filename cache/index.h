@@ -37,7 +37,7 @@ int index_read_text(struct cache *c, struct op *op, const char *key, struct buf 
 int index_put_text(struct cache *c, struct op *op, const char *key, const struct buf *text,
                    const char *etag, char ret_etag[STORE_ETAG_MAX]);
 /* Gives the lock to who waits for it, at every INDEX_CHUNK-th i. */
-void index_breathe_locked(struct cache *c, size_t i) REQUIRES(&c->lock);
+void index_breathe_locked(struct cache *c, size_t i) REQUIRES(cache_mutex);
 /* Marks the files whose attributes are not known here; how many that are. */
 size_t index_mark_wanted(struct cache *c, struct node *dir, const struct listed *v, size_t n,
                          bool *wanted);
@@ -52,16 +52,16 @@ int index_collect(struct listed **v, size_t *n, size_t *cap, const char *name,
                   const struct object *obj);
 void index_collect_free(struct listed *v, size_t n);
 /* It may not be written: true, and nobody tries again. */
-bool index_refused_locked(struct cache *c, int r, const char *why) REQUIRES(&c->lock);
+bool index_refused_locked(struct cache *c, int r, const char *why) REQUIRES(cache_mutex);
 
 /* ---- index_tree.c ---- */
 
 /* Attributes in a small directory became known; index_unqueue_locked() takes it back. */
-void index_tree_news_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
+void index_tree_news_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Frees what nobody reads any more, and starts to write if it is time to. */
 void index_tree_start_locked(struct cache *c, int64_t now, int64_t *next_due)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* Whether cache_write_indexes() has to wait. */
-bool index_tree_pending_locked(struct cache *c) REQUIRES(&c->lock);
+bool index_tree_pending_locked(struct cache *c) REQUIRES(cache_mutex);
 
 #endif

@@ -209,9 +209,9 @@ static bool load_locked(struct cache *c, struct loaded *first, const char *place
     auto_free char *from = strdup(start), *to = end ? strdup(end) : NULL;
 
     t->loading = true;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     struct loaded *l = from && (!end || to) ? read_part(c, from, to) : NULL;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     t->loading = false;
     (void)pthread_cond_broadcast(&c->progress);
     if (l) {
@@ -231,14 +231,14 @@ static struct loaded *get_part(struct cache *c, const char *place)
     struct loaded *l;
     bool found;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     for (;;) {
         l = find_locked(t, place, &found);
         bool absent = t->absent_ns && clock_mono_ns() - t->absent_ns < INDEX_ABSENT_NS;
         if (found || absent || c->stopping || clock_mono_ns() > until)
             break;
         if (t->loading)
-            (void)mutex_wait_until(&c->lock, &c->progress, until);
+            (void)cache_wait_until(c, &c->progress, until);
         else if (!load_locked(c, l, place))
             break;
     }
@@ -246,16 +246,16 @@ static struct loaded *get_part(struct cache *c, const char *place)
         l->users++;
         l->used_ns = clock_mono_ns();
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return found ? l : NULL;
 }
 
 static void put_part(struct cache *c, struct loaded *l)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     l->users--;
     l->used_ns = clock_mono_ns();
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 static size_t count_files(const struct listed *v, size_t n)
@@ -269,9 +269,9 @@ static size_t count_files(const struct listed *v, size_t n)
 
 static bool marker_wanted(struct cache *c, struct node *dir, const struct object *marker)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool wanted = dir_wants_marker_locked(dir, marker);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return wanted;
 }
 
@@ -521,7 +521,7 @@ static int merge_spots(struct writing *w, size_t from, size_t to, const struct i
     struct cache *c = w->cache;
     int r = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     for (size_t i = from; i < to && r == 0; i++) {
         const struct spot *s = &w->spots[i];
         /* Each counts as the most files that it can have, less one: i is a last one. */
@@ -534,7 +534,7 @@ static int merge_spots(struct writing *w, size_t from, size_t to, const struct i
                     : -ENOMEM;
         }
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -587,7 +587,7 @@ static void keep_others(struct writing *w, const char *start, const char *end,
     struct index_entry *e, *next;
     size_t n = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     HASH_ITER(hh, old->entries, e, next)
     {
         struct spot *s = NULL;
@@ -601,7 +601,7 @@ static void keep_others(struct writing *w, const char *start, const char *end,
             continue;
         index_move(old, e, ret);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 /* ---- writing ---- */
@@ -820,7 +820,7 @@ static void run_writing(struct task *task)
     op_init(&op, INDEX_WRITE_NS);
     op.cancelled = &c->cancelled;
     int r = write_parts(w, &op);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     t->running = false;
     c->indexes_running--;
     if (r < 0) {
@@ -835,7 +835,7 @@ static void run_writing(struct task *task)
         node_unref_locked(c, w->spots[i].dir);
     (void)pthread_cond_broadcast(&c->progress);
     scheduler_kick_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     writing_free(w);
 }
 

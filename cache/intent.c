@@ -113,13 +113,13 @@ static size_t collect_void(struct cache *c, const struct voided *v, uint64_t *re
     struct intent *i;
     size_t n = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     DL_FOREACH(c->intents, i)
     {
         if (n < max && !i->running && v->is_void(c, i, v))
             ret_seqs[n++] = i->seq;
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return n;
 }
 
@@ -128,7 +128,7 @@ static void remove_void(struct cache *c, const struct voided *v, const uint64_t 
     struct intent *i, *next;
     size_t done = 0; /* both are in the order of seq */
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     DL_FOREACH_SAFE(c->intents, i, next)
     {
         while (done < n && seqs[done] < i->seq)
@@ -139,7 +139,7 @@ static void remove_void(struct cache *c, const struct voided *v, const uint64_t 
             v->gone_locked(c, i);
         intent_remove_locked(c, i);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 /* First on the disk: what only memory forgot, the next mount would carry out. */
@@ -793,9 +793,9 @@ static int64_t may_come_back(struct cache *c, const struct intent *i)
 
     if (i->removed_before)
         return 0;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     until_ns = late_put_until_locked(c, i->from, "");
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if ((*i->etag == '\0' || means_ours(i)) && c->late_until_ns > now &&
         c->late_until_ns > until_ns)
         until_ns = c->late_until_ns;
@@ -819,10 +819,10 @@ void intent_failed_locked(struct cache *c, struct intent *i, int err, const char
 static void removal_given_up(struct cache *c, const struct intent *i, int err, const char *why)
 {
     log_error("%s", why);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     failure_note_locked(c, &c->write_failure, err, why);
     name_is_the_stores_locked(c, i->from);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 /* One is over: carried out or not, its row gone (noted 0) or not. */
@@ -898,7 +898,7 @@ static void run_removal(struct task *task)
     }
     int jr = journal_done(c->journal, seqs, n, NULL, 0);
     crash_point("delete-noted");
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (r->removed)
         refusal_taken_locked(c, CHANGE_REMOVE, began_ns);
     for (size_t i = 0; i < r->n; i++) {
@@ -919,7 +919,7 @@ static void run_removal(struct task *task)
     }
     c->deletes_running--;
     progress_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     for (size_t i = 0; i < r->n; i++)
         free(r->why[i]);
     free(r);

@@ -18,7 +18,7 @@ enum intent_back intent_backward(const struct intent *i, char **at);
 char *intent_path_after(const struct intent *first, const char *path);
 /* Whether open files without a name still read the version at `path` (or below); their fetches
  * are started. */
-bool readers_need_locked(struct cache *c, const char *path, bool below) REQUIRES(&c->lock);
+bool readers_need_locked(struct cache *c, const char *path, bool below) REQUIRES(cache_mutex);
 /* How long they are waited for, and how often it is looked whether they still need something.
  */
 #define READERS_NS    (200 * NS_PER_MS)
@@ -33,15 +33,15 @@ bool intent_is_urgent(struct cache *c, const struct intent *removal);
  * ns held for writing, or recovery. 0 or a negative errno. */
 int intents_take_back(struct cache *c, uint64_t seq);
 /* What the store has at the path is not what this mount believed: the next look asks. */
-void name_is_the_stores_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
+void name_is_the_stores_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether the failure says that something lies where it goes, which may be to be removed or
  * moved away itself: that was refused once, and is tried again. */
 bool intent_is_in_the_way(int err);
 /* Whether there is an intention with a lower number. */
-bool intents_before_locked(struct cache *c, uint64_t seq) REQUIRES(&c->lock);
+bool intents_before_locked(struct cache *c, uint64_t seq) REQUIRES(cache_mutex);
 /* It failed, and is tried again later. */
 void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why);
 /* Runs a rename or renamedir that is ready. */
-void copy_start_locked(struct cache *c, struct intent *i) REQUIRES(&c->lock);
+void copy_start_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 
 #endif

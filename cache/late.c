@@ -126,9 +126,9 @@ int late_removal_locked(struct cache *c, const char *key)
 
 void late_copy(struct cache *c, const char *key)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     (void)add_change_locked(c, key, true);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 static const struct late_change *late_change_at(struct cache *c, const char *key)
@@ -228,13 +228,13 @@ int late_begin(struct cache *c)
     struct file *f;
     int r = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     DL_FOREACH2(c->dirty, f, dirty_next)
     {
         if (r == 0)
             r = add_names(c, f->node);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 
     c->late_until_ns = clock_mono_ns() + c->config.late_ns;
     DL_FOREACH(c->intents, i)

@@ -51,21 +51,21 @@ bool listing_told_since(struct cache *c, struct node *dir, int64_t asked_ns);
 /* ---- walk.c ---- */
 
 /* Somebody looks into the directory. */
-void walk_step_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
+void walk_step_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Whether one request may tell of many siblings, too: not where they are known to be large. */
-bool walk_may_pay_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
+bool walk_may_pay_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* The directory was listed: its children may be small now. */
 void walk_listed_locked(struct node *dir);
 /* Somebody comes to the directory, and may know already what is in it: when it is one of those
  * that were told last, the next ones are asked for. */
-void walk_on_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
+void walk_on_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Parks while a request is under way that may tell of the directory, else 0. */
-int walk_wait_locked(struct cache *c, struct node *dir, struct waiter *w) REQUIRES(&c->lock);
+int walk_wait_locked(struct cache *c, struct node *dir, struct waiter *w) REQUIRES(cache_mutex);
 /* Whether somebody has just walked through the directory's siblings to it. */
-bool walk_is_on_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
+bool walk_is_on_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* The directory is to be listed alone, being one of no row: whether one request should tell of
  * those around it. */
-bool walk_apart_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
+bool walk_apart_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Sends that one. In a worker, holding no lock. */
 void walk_around(struct cache *c, struct node *dir, int64_t asked_ns);
 /* Lists the directory and the siblings behind it, and all below them, as far as one request

@@ -99,14 +99,14 @@ static void maybe_marker(struct cache *c, struct node *dir)
 {
     struct dir *d = dir->dir;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool needed = !dir->is_root && !(dir->flags & NODE_LOST) && !d->children && !d->has_marker;
     auto_free char *path = needed ? node_path(dir) : NULL;
     if (needed) {
         d->new_here = true;
         dir_queue_locked(c, dir);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (!path)
         return;
     int r = mirror_mkdirs(&c->mirror, path);
@@ -147,16 +147,16 @@ static struct entry *enter_new_locked(struct cache *c, const struct making *m, s
 /* Makes the node with its name; its lookup count is one. ns held for writing. */
 static int make_held(struct cache *c, const struct making *m, struct node **ret)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool exists = entry_find(m->parent, m->name) != NULL;
     bool lost = m->parent->flags & NODE_LOST;
     auto_free char *path = child_path(m->parent, m->name);
     struct node *n = exists || lost || !path ? NULL : node_make_locked(c, m, path);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (!n)
         return lost ? -ENOENT : exists ? -EEXIST : -ENOMEM;
     int r = node_make_in_mirror(c, n, path, m->keep_fd);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (r == 0 && !enter_new_locked(c, m, n))
         r = -ENOMEM;
     if (r == 0) {
@@ -165,14 +165,14 @@ static int make_held(struct cache *c, const struct making *m, struct node **ret)
     } else {
         node_collect_locked(c, n);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
 static int make(struct cache *c, const struct making *m, struct waiter *w, struct node **ret,
                 struct stat *st)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = parent_ready_locked(c, m->parent, m->name, w);
     if (r == 0)
         r = attrs_need_locked(c, m->parent, w); /* it hands on its group and default ACL */
@@ -180,7 +180,7 @@ static int make(struct cache *c, const struct making *m, struct waiter *w, struc
         r = key_fits_locked(c, m->parent, m->name, S_ISDIR(m->mode) ? 1 : 0);
     if (r == 0)
         r = space_need_locked(c, NULL, w);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r != 0)
         return r;
     ns_write(c);
@@ -194,11 +194,11 @@ static int make(struct cache *c, const struct making *m, struct waiter *w, struc
 /* A file that no writer will close. */
 static void queue_new(struct cache *c, struct node *n)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool queued = n->file && n->links && n->file->write_handles == 0;
     if (queued)
         file_queue_locked(c, n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (queued)
         (void)node_save_stamp(c, n); /* its place in the order: without, it comes last */
     crash_point("create-placed");
@@ -279,13 +279,13 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
     r = made ? file_open_made(c, n, flags & ~(O_CREAT | O_EXCL), ret)
              : cache_open(c, n, flags & ~(O_CREAT | O_EXCL), w, ret);
     if (made) {
-        mutex_lock(&c->lock);
+        cache_lock(c);
         if (r == 0)
             (*ret)->begins = m.begins;
         else
             n->file->beginners = 0;
         file_put_fd_locked(c, n->file, FD_WRITE);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
     }
     if (made && (r != 0 || (flags & O_ACCMODE) == O_RDONLY))
         queue_new(c, n);
@@ -305,15 +305,15 @@ int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags
 
     if (c->config.read_only)
         return -EROFS;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int ready = attrs_need_locked(c, parent, w);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (ready != 0)
         return ready;
     auto_close int fd = mirror_tmpfile(&c->mirror);
     if (fd < 0)
         return fd;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct node *n = NULL;
     int r = fds_keep_locked(c);
     if (r == 0 && !(n = node_make_locked(c, &m, ""))) {
@@ -328,7 +328,7 @@ int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags
         file_take_fd_locked(c, n->file, FD_WRITE, take_fd(fd));
         node_stat(n, st);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r == 0)
         r = node_write_first_stamps(c, n, n->file->fds[FD_WRITE].fd);
     if (r == 0)
@@ -344,14 +344,14 @@ int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags
 
 static int link_held(struct cache *c, struct node *n, struct node *parent, const char *name)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct file *f = n->file;
     bool exists = entry_find(parent, name) != NULL;
     bool lost = (parent->flags & NODE_LOST) || (!n->links && (!f || !f->unnamed));
     bool evicted = !f || f->state == FILE_PARTIAL;
     auto_free char *to = child_path(parent, name);
     auto_free char *from = n->links ? entry_path(n->links) : NULL;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (exists || lost || !to)
         return exists ? -EEXIST : lost ? -ENOENT : -ENOMEM;
     if (evicted)
@@ -360,16 +360,16 @@ static int link_held(struct cache *c, struct node *n, struct node *parent, const
                              : fcntl(f->fds[FD_WRITE].fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return from ? fd : -errno;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     n->birth = seq_next_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = node_write_stamp(c, n, fd);
     if (r == 0)
         r = mirror_link_fd(&c->mirror, fd, to);
     crash_point("link-made");
     if (r < 0)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct entry *e = entry_add_locked(c, parent, name, n);
     if (e) {
         n->nlink++;
@@ -390,7 +390,7 @@ static int link_held(struct cache *c, struct node *n, struct node *parent, const
         if (f->write_handles == 0)
             file_queue_locked(c, n);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (e)
         (void)node_write_stamp(c, n, fd); /* its place in the order: without, it comes last */
     return e ? 0 : -ENOMEM;
@@ -400,7 +400,7 @@ static int link_held(struct cache *c, struct node *n, struct node *parent, const
 static int link_ready(struct cache *c, struct node *node, struct node *parent, const char *name,
                       struct waiter *w)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = parent_ready_locked(c, parent, name, w);
     if (r == 0)
         r = attrs_need_locked(c, node, w);
@@ -410,14 +410,14 @@ static int link_ready(struct cache *c, struct node *node, struct node *parent, c
         r = -EMLINK;
     if (r == 0)
         r = key_fits_locked(c, parent, name, 0);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r == 0)
         r = file_need(c, node);
     if (r != 0)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     r = node->file ? fetch_complete_locked(c, node, w) : 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     crash_point("link-ready");
     return r;
 }
@@ -439,11 +439,11 @@ int cache_link(struct cache *c, struct node *node, struct node *parent, const ch
     } while (r == -EAGAIN); /* evicted meanwhile: its content is fetched first */
     if (r < 0)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     node->nlookup++;
     node_stat(node, st);
     *ret = node;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return 0;
 }
 
@@ -463,9 +463,9 @@ static int record(struct cache *c, struct intent *i, struct intent **ret)
     *ret = NULL;
     if (!i)
         return -ENOMEM;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     i->seq = seq_next_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = intent_record(c, i);
     if (r < 0)
         intent_free(i);
@@ -497,11 +497,11 @@ static int intend_for(struct cache *c, enum intent_kind kind, const char *from, 
 {
     char etag[ETAG_TEXT_MAX];
 
-    mutex_lock(&c->lock); /* a copy that ends changes the version */
+    cache_lock(c); /* a copy that ends changes the version */
     struct intent *i =
         intent_new(0, kind, from, to, ino,
                    to ? etag_text(&e->etag, etag) : removed_version_locked(e, from, etag));
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return record(c, i, ret);
 }
 
@@ -546,11 +546,11 @@ static int unlink_held(struct cache *c, struct node *parent, const char *name)
 {
     struct intent *i = NULL;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct entry *e = entry_find(parent, name);
     auto_free char *path = e ? entry_path(e) : NULL;
     bool stored = e && entry_may_be_stored(e);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (!e)
         return -ENOENT;
     if (e->node->dir)
@@ -566,7 +566,7 @@ static int unlink_held(struct cache *c, struct node *parent, const char *name)
         intend_not(c, i);
         return r;
     }
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct node *n = e->node;
     n->nlink--;
     n->ctime_ns = clock_real_ns();
@@ -578,18 +578,18 @@ static int unlink_held(struct cache *c, struct node *parent, const char *name)
         intent_add_locked(c, i);
     progress_locked(c);
     cache_check_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     maybe_marker(c, parent);
     return 0;
 }
 
 int cache_unlink(struct cache *c, struct node *parent, const char *name, struct waiter *w)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = parent_ready_locked(c, parent, name, w);
     if (r == 0)
         r = owner_need_locked(c, parent, entry_find(parent, name), w);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r != 0)
         return r;
     ns_write(c);
@@ -602,7 +602,7 @@ static int rmdir_held(struct cache *c, struct node *parent, const char *name)
 {
     struct intent *i = NULL;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct entry *e = entry_find(parent, name);
     auto_free char *path = e ? entry_path(e) : NULL;
     struct dir *d = e ? e->node->dir : NULL;
@@ -615,7 +615,7 @@ static int rmdir_held(struct cache *c, struct node *parent, const char *name)
             : d->children || d->hidden_names ? -ENOTEMPTY
             : path                           ? 0
                                              : -ENOMEM;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r == 0 && stored)
         r = intend(c, INTENT_RMDIR, path, NULL, e, &i);
     crash_point("rmdir-row");
@@ -628,7 +628,7 @@ static int rmdir_held(struct cache *c, struct node *parent, const char *name)
         intend_not(c, i);
         return r;
     }
-    mutex_lock(&c->lock);
+    cache_lock(c);
     parent->nlink--;
     index_drop_locked(c, e->node);
     dir_unqueue_locked(c, e->node);
@@ -638,19 +638,19 @@ static int rmdir_held(struct cache *c, struct node *parent, const char *name)
     if (i)
         intent_add_locked(c, i);
     progress_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     maybe_marker(c, parent);
     return 0;
 }
 
 int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct waiter *w)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = parent_ready_locked(c, parent, name, w);
     struct entry *e = r == 0 ? entry_find(parent, name) : NULL;
     if (e && e->node->dir)
         r = dir_need_locked(c, e->node, true, w);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r != 0)
         return r;
     ns_write(c);
@@ -723,10 +723,10 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags)
 
 int node_rebear(struct cache *c, struct node *n)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     n->birth = seq_next_locked(c);
     node_keeps_ino_locked(c, n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return node_write_stamp_held(c, n);
 }
 
@@ -738,7 +738,7 @@ static int taken_for_older(struct cache *c, const char *from, const char *to, st
     int r = 0;
 
     *ret = NULL;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     DL_FOREACH(c->intents, i)
     {
         const char *rest = i->ino ? path_below(to, i->from) : NULL;
@@ -754,7 +754,7 @@ static int taken_for_older(struct cache *c, const char *from, const char *to, st
     }
     if (*ret)
         node_ref_locked(*ret);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -765,9 +765,9 @@ int node_rebear_below(struct cache *c, const char *from, const char *to)
 
     while ((r = taken_for_older(c, from, to, &n)) == 0 && n) {
         r = node_rebear(c, n);
-        mutex_lock(&c->lock);
+        cache_lock(c);
         node_unref_locked(c, n);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         if (r < 0)
             break;
     }
@@ -784,10 +784,10 @@ static int prepare_move(struct cache *c, struct moving *m)
     /* Nothing of it is in the store, where the marker of what it replaces stays: it gets one of
      * its own, however little there is to say. */
     if (n->dir && over && over->dir && over->dir->has_marker && !m->copies) {
-        mutex_lock(&c->lock);
+        cache_lock(c);
         n->flags |= NODE_ATTR_DIRTY;
         dir_queue_locked(c, n);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
     }
     if (n->dir)
         n->dir->in_mirror = true;
@@ -916,10 +916,10 @@ static char *entry_version_locked(struct cache *c, struct node *dir, const char 
 void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
                  const char *name, struct entry *e)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     auto_free char *etag = entry_version_locked(c, dir, name, e);
     auto_free char *key = e ? entry_key(e) : child_key(dir, name);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     auto_free char *path = child_path(dir, name);
     auto_close int fd = mirror_open_path(&c->mirror, mirror_path, O_RDONLY);
     if (fd < 0 || !key || !path)
@@ -962,7 +962,7 @@ static int move_held(struct cache *c, struct moving *m)
         intend_not(c, i);
         return r;
     }
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (replaced)
         file_orphaned_locked(c, m->to->node, replaced);
     r = move_in_tree_locked(c, m);
@@ -972,7 +972,7 @@ static int move_held(struct cache *c, struct moving *m)
         intent_add_locked(c, i);
     progress_locked(c);
     cache_check_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     maybe_marker(c, oldparent);
     return r;
 }
@@ -980,7 +980,7 @@ static int move_held(struct cache *c, struct moving *m)
 static int rename_held(struct cache *c, struct node *parent, const char *name,
                        struct node *newparent, const char *newname, unsigned flags)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct moving m = {.from = entry_find(parent, name),
                        .to = entry_find(newparent, newname),
                        .newparent = newparent,
@@ -997,7 +997,7 @@ static int rename_held(struct cache *c, struct node *parent, const char *name,
         r = -ENOENT;
     if (r == 0 && !same)
         r = flags & RENAME_EXCHANGE ? exchange_check(&m) : check_move(c, &m, flags);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r < 0 || same)
         return same && (flags & RENAME_NOREPLACE) ? -EEXIST : r;
     if (!(flags & RENAME_EXCHANGE))
@@ -1063,9 +1063,9 @@ int cache_rename(struct cache *c, struct node *parent, const char *name, struct 
     if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
         return -EINVAL;
     do {
-        mutex_lock(&c->lock);
+        cache_lock(c);
         r = rename_ready_locked(c, parent, name, newparent, newname, flags, w);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         if (r != 0)
             return r;
         ns_write(c);

@@ -36,7 +36,7 @@ int node_rebear_below(struct cache *c, const char *from, const char *to);
 /* All that the directory has is known, or it parks: one that changes places with a file may
  * have no hidden name anywhere below it. */
 int exchange_need_tree_locked(struct cache *c, struct node *dir, struct waiter *w)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* Whether the two may change places: 0 or a negative errno; -EAGAIN: asked once more. */
 int exchange_check(struct moving *m);
 /* They do. ns held for writing. 0 or a negative errno; -EAGAIN: asked once more. */

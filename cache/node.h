@@ -498,18 +498,18 @@ int wait_start(struct cache *c);
 void wait_stop(struct cache *c);
 void waitq_init(struct waitq *q);
 /* Parks; always returns CACHE_PARKED, or -EINTR when the cache is stopping. */
-int waitq_park_locked(struct cache *c, struct waitq *q, struct waiter *w) REQUIRES(&c->lock);
-void waitq_wake_locked(struct cache *c, struct waitq *q, int err) REQUIRES(&c->lock);
+int waitq_park_locked(struct cache *c, struct waitq *q, struct waiter *w) REQUIRES(cache_mutex);
+void waitq_wake_locked(struct cache *c, struct waitq *q, int err) REQUIRES(cache_mutex);
 /* Only those who wait for bytes that are all present, or for anything. */
 void waitq_wake_arrived_locked(struct cache *c, struct waitq *q, const struct ranges *present)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* Tells the kernel, from the notifying thread, that the node (name NULL) or entry changed. */
-void notice_locked(struct cache *c, struct node *node, const char *name) REQUIRES(&c->lock);
+void notice_locked(struct cache *c, struct node *node, const char *name) REQUIRES(cache_mutex);
 /* The scheduler looks at once. */
-void scheduler_kick_locked(struct cache *c) REQUIRES(&c->lock);
+void scheduler_kick_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The same when something is due at `due_ns`, or a few milliseconds later, together with what
  * else is due by then. */
-void scheduler_kick_at_locked(struct cache *c, int64_t due_ns) REQUIRES(&c->lock);
+void scheduler_kick_at_locked(struct cache *c, int64_t due_ns) REQUIRES(cache_mutex);
 
 /* ---- tree.c ---- */
 /* The next number in the order of closes and intentions. There is room after each for the
@@ -529,21 +529,21 @@ int ids_add(struct ids *ids, struct node *n);
 void ids_remove(struct ids *ids, struct node *n);
 void node_ref_locked(struct node *n);
 /* Frees a node that has no names, lookups or references left. */
-void node_unref_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
-void node_collect_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
+void node_unref_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+void node_collect_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* At the end: frees what only the kernel held. */
-void detached_free_locked(struct cache *c) REQUIRES(&c->lock);
+void detached_free_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The default inode number of a key. */
 uint64_t ino_of_key(struct cache *c, const char *key);
 /* That of something found under the key: another one when what had it was renamed. */
-uint64_t ino_of_found_locked(struct cache *c, const char *key) REQUIRES(&c->lock);
+uint64_t ino_of_found_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
 /* The node leaves the name that its number may come from, and keeps it. */
-void node_keeps_ino_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
+void node_keeps_ino_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* The same of what has this number, if it is another than that of the key under which a mount
  * found it. */
-void ino_stands_locked(struct cache *c, uint64_t ino, const char *key) REQUIRES(&c->lock);
+void ino_stands_locked(struct cache *c, uint64_t ino, const char *key) REQUIRES(cache_mutex);
 /* Forgets those numbers of moved things that nothing has any more, now and then. ns held. */
-void inos_purge_locked(struct cache *c) REQUIRES(&c->lock);
+void inos_purge_locked(struct cache *c) REQUIRES(cache_mutex);
 void inos_free(struct cache *c);
 /* A number for something made here. */
 uint64_t ino_fresh(struct cache *c, const char *key);
@@ -552,12 +552,12 @@ struct entry *entry_find(struct node *dir, const char *name);
 struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *name,
                                struct node *n);
 /* Takes the name away and frees the entry; the node may be freed with it. */
-void entry_remove_locked(struct cache *c, struct entry *e) REQUIRES(&c->lock);
+void entry_remove_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
 /* Moves an entry to another place. 0 or -ENOMEM; *e is the new entry. */
 int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const char *name);
 /* What is below the entry came to the store, or changed there: listings that were asked before
  * are not right about it, nor about the directories above. */
-void entry_changed_locked(struct cache *c, struct entry *e) REQUIRES(&c->lock);
+void entry_changed_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
 /* Paths, heap or NULL. The tree must be held still. */
 char *entry_path(struct entry *e);
 char *entry_key(struct entry *e); /* where the store has it now: a key needs the lock */
@@ -573,7 +573,7 @@ struct node *tree_find(struct cache *c, const char *path, struct entry **ret_ent
 /* Whether one of its names is this path, or below it. Takes no memory either. */
 bool node_is_named_below(struct cache *c, struct node *n, const char *path);
 /* The same, making directories that are not known yet. */
-struct node *tree_make_dirs_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
+struct node *tree_make_dirs_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether a listing begun at `listed_ns` may not show what the store has at `key` as `path`: it
  * was removed since, or an intention will remove it or move it elsewhere. */
 bool ghost_hides(struct cache *c, const char *key, const char *path, int64_t listed_ns);
@@ -581,12 +581,12 @@ bool ghost_hides(struct cache *c, const char *key, const char *path, int64_t lis
 bool ghost_pending(struct cache *c, const char *key);
 /* An intention towards a key begins (+1) or ends (-1). */
 void ghost_count_locked(struct cache *c, const char *key, int by, bool with_tree)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 void ghosts_free(struct cache *c);
 void node_stat(struct node *n, struct stat *st);
 struct timespec timespec_of(int64_t ns);
 /* Brings size and mtime of a file that someone writes up to date. */
-void node_look_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
+void node_look_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* Calls visit for every node below and including n, parents first. */
 int tree_each(struct node *n, int (*visit)(void *arg, struct node *n), void *arg);
 void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj);
@@ -597,7 +597,7 @@ void node_default_attrs(struct cache *c, struct node *n);
 
 /* ---- file.c ---- */
 struct file *file_new(struct node *n, enum file_state state);
-void file_free_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
+void file_free_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Creates the mirror file of a node known from a listing; nothing to do when it is there. The
  * caller holds ns for writing. */
 int file_materialise(struct cache *c, struct node *n);
@@ -626,7 +626,7 @@ int node_take_birth_time(struct node *n, int fd);
 /* What fstat() says of the mirror file, into the node; marks it dirty when it changed. Under
  * the lock, so that an older look can't come after a younger one. 0 or -errno. */
 int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_st)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* Whether the file has the time and size at which it was last synced. */
 bool file_says_synced(const struct file *f, const struct stat *now);
 /* Whether somebody can still change the mirror file, of which `fd` is open for reading only:
@@ -635,9 +635,9 @@ bool file_has_writer(int fd);
 /* The same for what no open handle tells of. A file that was open for writing, and is marked
  * so, may be mapped, and change past the daemon: it is looked at, and while somebody still can
  * write it counts as changed by now, since a page that is dirty already moves no time. */
-int file_look_past_locked(struct cache *c, struct node *n, int fd) REQUIRES(&c->lock);
+int file_look_past_locked(struct cache *c, struct node *n, int fd) REQUIRES(cache_mutex);
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* Whether the store has this generation, or a later one, under each name that it owes. */
 bool file_stored_locked(struct node *n, uint64_t generation);
 /* Somebody waits until the store has this generation: no settling from now on, nor when it is
@@ -645,18 +645,19 @@ bool file_stored_locked(struct node *n, uint64_t generation);
 void file_want_locked(struct file *f, uint64_t generation);
 /* Its content may change at the store or here without a listing being right about it. */
 bool node_is_ours(struct node *n);
-void file_mark_dirty_locked(struct cache *c, struct node *n, bool content) REQUIRES(&c->lock);
+void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
+    REQUIRES(cache_mutex);
 /* Whether it waits for a rename, as its name says. */
-void file_stage_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
+void file_stage_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* What is queued settles first, unless somebody waits for it. */
-void file_put_off_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
+void file_put_off_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Gives it its place in the order of closes and queues it. */
-void file_queue_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
-void file_unqueue_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
+void file_queue_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+void file_unqueue_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Puts a file into cache.dirty, or moves it there, where its first_seq belongs. */
-void file_place_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
-void file_lru_add_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
-void file_lru_remove_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
+void file_place_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+void file_lru_add_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+void file_lru_remove_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* The bytes are the store's no longer (another version is there): a closed file is dropped, an
  * open one becomes nameless and goes on with its old bytes, one that has other names goes on
  * under those. ns held for writing. */
@@ -677,7 +678,7 @@ int file_orphan(struct cache *c, struct node *n, const char *path);
  * second name, orphans/<id>, to be dropped again if that rename fails; and when it did not,
  * what is known of the file follows, its last entry still being there. */
 int file_keep_aside(struct cache *c, const char *path, uint64_t *ret_id);
-void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id) REQUIRES(&c->lock);
+void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id) REQUIRES(cache_mutex);
 
 /* ---- fds.c ---- */
 /* Raises the process's limit. `limit`: how many for mirror files; 0: what the daemon does not
@@ -689,31 +690,32 @@ int file_get_fd(struct cache *c, struct node *n, enum file_fd which);
 /* The same for a caller that holds ns. */
 int file_get_fd_held(struct cache *c, struct node *n, enum file_fd which);
 /* It stays open, idle, where handles may ask for it again. */
-void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which) REQUIRES(&c->lock);
+void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which)
+    REQUIRES(cache_mutex);
 /* Takes over the descriptor of a file that nobody has opened yet; it is in use then. */
 void file_take_fd_locked(struct cache *c, struct file *f, enum file_fd which, int fd)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 unsigned file_fd_users(const struct file *f);
 /* Closes what was open for handles that are gone. */
-void file_settle_fds_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
+void file_settle_fds_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Closes both, and removes the mirror file if it is an orphan, by a chore. */
-void file_drop_locked(struct cache *c, struct file *f) REQUIRES(&c->lock);
+void file_drop_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* One more descriptor will be in use for as long as a program likes. 0; or -ENFILE, which log
  * and status then tell. */
-int fds_keep_locked(struct cache *c) REQUIRES(&c->lock);
+int fds_keep_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether there is room for one more: 0 or -ENFILE, as above. */
-int fds_room_locked(struct cache *c) REQUIRES(&c->lock);
-void fds_unkeep_locked(struct cache *c) REQUIRES(&c->lock);
+int fds_room_locked(struct cache *c) REQUIRES(cache_mutex);
+void fds_unkeep_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether that is no matter yet. */
-bool fds_plenty_locked(struct cache *c) REQUIRES(&c->lock);
+bool fds_plenty_locked(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- open.c ---- */
 /* Opens what the caller has just created: nothing to wait for. */
 int file_open_made(struct cache *c, struct node *n, int flags, struct handle **ret);
 /* A write at `off` found no room: what the file holds is not what its writer meant. */
-void file_cut_locked(struct cache *c, struct node *n, uint64_t off) REQUIRES(&c->lock);
+void file_cut_locked(struct cache *c, struct node *n, uint64_t off) REQUIRES(cache_mutex);
 /* The disk took the content and could not keep it: nobody knows what the file is now. */
-void file_lost_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
+void file_lost_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* The same with the stamp on the disk, as far as that works. */
 void file_lost(struct cache *c, struct node *n, int fd);
 /* A flush, or an fsync(), does not wait for the store any more; perhaps others do. */
@@ -724,7 +726,7 @@ void file_unwant_locked(struct file *f);
 int file_check_kept(struct cache *c, struct node *n, int fd);
 /* Whether the content was made anew by a writer that has not said of what is there now that it
  * is whole: it replaces nothing unless that is asked for. A log is what it is at any moment. */
-bool file_is_half_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
+bool file_is_half_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* The handle is about to make the content anew. */
 void handle_begin_anew(struct cache *c, struct handle *h);
 /* Truncates or extends. 0, CACHE_PARKED or an error. */
@@ -732,7 +734,7 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
 
 /* ---- control.c ---- */
 void failure_note_locked(struct cache *c, struct failure *f, int err, const char *why)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* Logs that a question or a download failed, and keeps it for the status. A call that was ended
  * by a cancel is no failure. */
 void read_failed(struct cache *c, const char *what, int err, const char *why);
@@ -743,9 +745,10 @@ void read_failed(struct cache *c, const char *what, int err, const char *why);
 uint64_t fetch_gather_bytes(uint64_t wanted);
 /* 0, CACHE_PARKED, or an error: makes [off, end) present. */
 int fetch_need_locked(struct cache *c, struct node *n, uint64_t off, uint64_t end,
-                      uint64_t ahead, struct waiter *w) REQUIRES(&c->lock);
+                      uint64_t ahead, struct waiter *w) REQUIRES(cache_mutex);
 /* The same for the whole file, which is FILE_PARTIAL no longer when this returns 0. */
-int fetch_complete_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(&c->lock);
+int fetch_complete_locked(struct cache *c, struct node *n, struct waiter *w)
+    REQUIRES(cache_mutex);
 
 /* Adds the file's first `size` bytes to the sum. 0 or a negative errno; -EIO: it is shorter. */
 int file_sum(int fd, uint64_t size, struct checksum *sum);
@@ -766,14 +769,15 @@ void index_tree_fill(struct cache *c, struct node *dir, const char *key, struct 
 int index_tree_init(struct cache *c);
 void index_tree_free(struct cache *c);
 /* Attributes became known that the directory's index may lack. */
-void index_news_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
+void index_news_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* The attributes of a directory's marker became known. */
 void index_marker_news_locked(struct cache *c, struct node *dir);
 /* The directory is moved or removed: its index, if it has one, is of no use. */
-void index_drop_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
-void index_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
+void index_drop_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+void index_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Starts what may run; lowers *next_due to when something else may. */
-void indexes_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(&c->lock);
+void indexes_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+    REQUIRES(cache_mutex);
 /* The entry's attributes are those of the version that the store told. */
 void entry_told(struct entry *e, const struct object *obj);
 /* The same of one that was put from here, which took `took_ns`: the answer says when it came.
@@ -796,36 +800,38 @@ bool entry_moved(const struct entry *e, const struct object *obj);
 /* ---- dir.c ---- */
 /* The directory's children are known, or it parks. `whole`: every page. */
 int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter *w)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* The store may have something of that name, though nothing shows it: the directory is too
  * large to be listed for a name, and the store was not asked for it lately. */
 bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *name)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* The cache stops: who waits for attributes waits no longer. */
-void askings_stop_locked(struct cache *c) REQUIRES(&c->lock);
+void askings_stop_locked(struct cache *c) REQUIRES(cache_mutex);
 /* mode, owner and mtime are known, or it parks. */
-int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(&c->lock);
+int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(cache_mutex);
 /* Where others come in: the object itself has said them, or it parks, and is woken with -ESTALE
  * when they were others: then the kernel asks for them, and whether the caller may, once more.
  */
-int attrs_confirm_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(&c->lock);
+int attrs_confirm_locked(struct cache *c, struct node *n, struct waiter *w)
+    REQUIRES(cache_mutex);
 /* Takes a name away that the store has no more. ns held for writing. 0, or -EBUSY when
  * something below it is ours. */
 int entry_gone(struct cache *c, struct entry *e);
 /* The version is confirmed no longer ago than attr_timeout, or it parks. */
-int version_need_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(&c->lock);
+int version_need_locked(struct cache *c, struct node *n, struct waiter *w)
+    REQUIRES(cache_mutex);
 
 /* ---- absent.c ---- */
 /* The store has no such name in a large directory; it was asked at `asked_ns`
  * (CLOCK_MONOTONIC). */
 void absent_note_locked(struct cache *c, const struct node *dir, const char *name,
-                        int64_t asked_ns) REQUIRES(&c->lock);
+                        int64_t asked_ns) REQUIRES(cache_mutex);
 /* Whether it said so less than `belief_ns` ago. */
 bool absent_is_locked(struct cache *c, const struct node *dir, const char *name,
-                      int64_t belief_ns) REQUIRES(&c->lock);
+                      int64_t belief_ns) REQUIRES(cache_mutex);
 /* Something gets the name here. */
 void absent_forget_locked(struct cache *c, const struct node *dir, const char *name)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 
 /* ---- birth.c ---- */
 struct making {
@@ -840,7 +846,7 @@ struct making {
 };
 /* A new node at `path` ("" without one), of no name yet. NULL without memory. */
 struct node *node_make_locked(struct cache *c, const struct making *m, const char *path)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* The mirror's part: a file with its stamps, or a directory with its. ns held for writing. */
 int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool keep_fd);
 /* The stamps of a file that has none yet. */
@@ -850,7 +856,7 @@ int node_write_first_stamps(struct cache *c, struct node *n, int fd);
 const char *node_state_name(struct node *n);
 /* What the store lacks of it and of all below it, in numbers; heap. NULL: no name, no memory.
  */
-char *node_owed_text_locked(struct cache *c, struct node *n) REQUIRES(&c->lock);
+char *node_owed_text_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* The set of extended attributes with an access ACL that agrees with the mode; *ret is NULL
  * when it does already. 0 or -ENOMEM. */
 int acl_follow_mode(const char *xattrs, uint32_t mode, char **ret);
@@ -859,16 +865,16 @@ void node_acl_follow(struct node *n);
 /* A new node gets what its parent's default ACL hands on, else its mode loses the umask. 0 or
  * -ENOMEM. */
 int node_inherit_acl_locked(struct cache *c, struct node *n, const struct node *parent,
-                            uint32_t umask) REQUIRES(&c->lock);
+                            uint32_t umask) REQUIRES(cache_mutex);
 
 /* ---- dirs.c ---- */
 /* What a whole listing, or its first page, says of the directory's own marker; NULL: there is
  * none. `generation` is the directory's when it was asked. */
 void dir_listed_locked(struct cache *c, struct node *dir, const struct object *marker,
-                       uint64_t generation) REQUIRES(&c->lock);
+                       uint64_t generation) REQUIRES(cache_mutex);
 /* What the store said of the marker; NULL: there is none. */
 void dir_told_locked(struct cache *c, struct node *dir, const struct object *marker,
-                     uint64_t generation) REQUIRES(&c->lock);
+                     uint64_t generation) REQUIRES(cache_mutex);
 /* Whether the attributes of the marker that a listing showed are not known. */
 bool dir_wants_marker_locked(struct node *dir, const struct object *marker);
 /* What the marker that a listing showed says of the directory, as far as the store has it;
@@ -880,21 +886,21 @@ bool dir_attrs_are_ours(struct node *dir);
 /* A name in it came to the store, or changed there: it stands for a directory that the store
  * need not be told of otherwise. */
 void dir_child_changed_locked(struct cache *c, struct node *dir, const struct entry *e)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 
 /* ---- walk.c ---- */
 void walk_free(struct dir_walk *w);
 /* The cache stops: nobody waits any more. */
-void walk_stop_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
+void walk_stop_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 
 /* ---- publish.c ---- */
 void *scheduler_main(void *arg);
 /* In an uploader that has ended an upload, with ns held: it goes on with the next that is due.
  */
-void upload_ended_locked(struct cache *c) REQUIRES(&c->lock);
+void upload_ended_locked(struct cache *c) REQUIRES(cache_mutex);
 /* A directory's marker or attributes are to be uploaded. */
-void dir_queue_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
-void dir_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(&c->lock);
+void dir_queue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+void dir_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 bool path_is_staged(struct cache *c, const char *path);
 bool path_is_log(struct cache *c, const char *path);
 /* Whether the file was closed before the intention with this number, and is open no more: its
@@ -911,18 +917,18 @@ struct barrier {
     } * dirs; /* of refused names: what is in the same directory waits for them, too */
     size_t n, cap;
 };
-void barrier_init_locked(struct cache *c, struct barrier *ret) REQUIRES(&c->lock);
+void barrier_init_locked(struct cache *c, struct barrier *ret) REQUIRES(cache_mutex);
 bool barrier_holds_locked(struct cache *c, const struct barrier *b,
-                          const struct intent *removal) REQUIRES(&c->lock);
+                          const struct intent *removal) REQUIRES(cache_mutex);
 void barrier_release(struct barrier *b);
 /* Up to which place in the order uploads come before a removal that has the place `seq`. */
-uint64_t barrier_seq_locked(struct cache *c, uint64_t seq) REQUIRES(&c->lock);
+uint64_t barrier_seq_locked(struct cache *c, uint64_t seq) REQUIRES(cache_mutex);
 /* Who waits for removals begins with what has the place `seq`. */
 void rounds_init(struct cache *c, struct rounds *ret, uint64_t seq);
 /* Whether the removal is waited for in vain: what it waits for went, unstored, again and again,
  * each time with something later to wait for. Counts the times. */
 bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct intent *removal)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* The file is about to lose its last name, and what removals wait for with it: they wait for
  * all that is closed by now instead, above all for what takes its name or came in its place. ns
  * held for writing, before the mirror's step; waits for the disk, if there are such removals. 0
@@ -936,15 +942,15 @@ int barrier_load(struct cache *c);
  * something that was sent before may still arrive at the name. Asked when it is chosen, and
  * once more when it was looked at. */
 bool upload_has_to_wait_locked(struct cache *c, struct file *f, const char *path)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* Begins the upload of one of the node's names; `path` is taken over. `own`: the caller is an
  * uploader that ends its own, and goes on with this one. */
 void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* One that only had to be noted: nobody will. Accepts NULL. */
 void upload_forget(struct job *j);
 /* Whether an upload to this very path, or below it, runs. */
-bool upload_runs_at_locked(struct cache *c, const char *path, bool below) REQUIRES(&c->lock);
+bool upload_runs_at_locked(struct cache *c, const char *path, bool below) REQUIRES(cache_mutex);
 /* What an object's attributes are to be; released with attrs_release(). */
 int node_attrs_locked(struct node *n, struct attrs *ret);
 /* How long to wait after the n-th failure in a row, with jitter, in ns. */
@@ -998,9 +1004,10 @@ int session_unwatch(struct session_watch *w, struct op *op);
 /* What an earlier mount left. */
 int sessions_load(struct cache *c);
 /* Ends those that no upload will resume; lowers *next_due. */
-void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(&c->lock);
+void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+    REQUIRES(cache_mutex);
 /* Whether one is to be ended and that has not failed yet. */
-bool sessions_pending_locked(struct cache *c) REQUIRES(&c->lock);
+bool sessions_pending_locked(struct cache *c) REQUIRES(cache_mutex);
 void sessions_free(struct cache *c);
 /* ---- intent.c ---- */
 struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from, const char *to,
@@ -1011,27 +1018,27 @@ void intent_remove_locked(struct cache *c, struct intent *i);
 /* Writes the intention's row; the caller holds ns. 0 or a negative errno. */
 int intent_record(struct cache *c, const struct intent *i);
 /* The number of the newest intention; 0 without any. Those made later have a higher one. */
-uint64_t intents_newest_locked(struct cache *c) REQUIRES(&c->lock);
+uint64_t intents_newest_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The store has `path` in its new version: removals of it up to number `seq` are void. One that
  * was intended while that version was on its way is newer and stays.
  * Takes no lock itself; 0 or a negative errno. */
 int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uint64_t seq);
 /* Whether a marker at `path` (or below it) is just being made. */
 bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* Markers and attributes of directories. */
-void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(&c->lock);
+void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(cache_mutex);
 /* Starts what may run; lowers *next_due to when something else may. */
 void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due);
 /* Whether what the store has at `key` now will be at `path` when all intentions are done. */
 bool intent_leads_to(struct cache *c, const char *key, const char *path);
 /* The version that the pending removals of `path` mean, "" what this cache put alone; NULL when
  * that is not known, or the intention is another one. Valid under the lock. */
-const char *intent_removes_version(struct cache *c, const char *path) REQUIRES(&c->lock);
+const char *intent_removes_version(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether an intention concerns something below `path`. */
 bool intent_below(struct cache *c, const char *path);
 /* Whether the store is just renaming what is at `key`, or may have done so. */
-bool rename_runs_at_locked(struct cache *c, const char *key) REQUIRES(&c->lock);
+bool rename_runs_at_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
 /* Whether the path itself is about to be removed at the store. */
 bool removal_pending(struct cache *c, const char *path);
 /* Whether an upload to `path`, of a directory's marker or of a file, has to wait for an
@@ -1039,21 +1046,21 @@ bool removal_pending(struct cache *c, const char *path);
 bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir);
 /* Looks which intentions have been failing since before `since_ns` (CLOCK_MONOTONIC), or wait
  * for such a one. Whether there are any. */
-bool intents_look_stuck_locked(struct cache *c, int64_t since_ns) REQUIRES(&c->lock);
+bool intents_look_stuck_locked(struct cache *c, int64_t since_ns) REQUIRES(cache_mutex);
 /* Whether an upload of a file to `path` waits for one of them. */
-bool stuck_intent_blocks_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
+bool stuck_intent_blocks_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* ---- refusal.c ---- */
 /* Whether an answer may say that the store will never have what it was asked for. */
 bool refusal_is_one(int err);
 /* The store took a change of some name, for which it was asked at `began_ns`. */
 void refusal_taken_locked(struct cache *c, enum change change, int64_t began_ns)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* Whether it took one that it was asked for after `refused_ns`, when it refused another (0:
  * never). */
 bool refusal_others_taken_locked(const struct cache *c, enum change change, int64_t refused_ns)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* Something was refused: it is found out whether the store takes anything. */
-void refusal_probe_locked(struct cache *c) REQUIRES(&c->lock);
+void refusal_probe_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether all that the file owes has names which the store refuses. */
 bool file_is_refused_locked(const struct file *f);
 /* ---- late.c ---- */
@@ -1062,36 +1069,36 @@ int late_begin(struct cache *c);
 /* Whether an upload to the path (of content, else attributes), or an intention, has to wait for
  * its end. */
 bool late_blocks_upload_locked(struct cache *c, const char *path, bool content)
-    REQUIRES(&c->lock);
-bool late_blocks_intent_locked(struct cache *c, const struct intent *i) REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
+bool late_blocks_intent_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
 /* A removal of the key, with which this daemon is done, may still arrive. 0 or -ENOMEM. */
-int late_removal_locked(struct cache *c, const char *key) REQUIRES(&c->lock);
+int late_removal_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
 /* A copy to the key, or its new attributes, may still arrive. */
 void late_copy(struct cache *c, const char *key);
 /* An upload to the key, bound to this version ("" none), may still arrive. 0 or -ENOMEM. */
-int late_put_locked(struct cache *c, const char *key, const char *etag) REQUIRES(&c->lock);
+int late_put_locked(struct cache *c, const char *key, const char *etag) REQUIRES(cache_mutex);
 /* Until when (CLOCK_MONOTONIC) one may that is bound to this version (NULL: to any); 0 none. */
 int64_t late_put_until_locked(struct cache *c, const char *key, const char *etag)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 /* The same of any key below the directory. */
-int64_t late_puts_below_until_locked(struct cache *c, const char *dir) REQUIRES(&c->lock);
+int64_t late_puts_below_until_locked(struct cache *c, const char *dir) REQUIRES(cache_mutex);
 /* Whether something may still be copied to the name, or below it. */
-bool late_copies_below_locked(struct cache *c, const char *path) REQUIRES(&c->lock);
+bool late_copies_below_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 void late_free(struct cache *c);
 /* ---- evict.c ---- */
 void evict_if_needed(struct cache *c);
 /* 0, CACHE_PARKED while writers must wait, or -ENOSPC, which status and log then tell. */
-int space_need_locked(struct cache *c, struct file *f, struct waiter *w) REQUIRES(&c->lock);
+int space_need_locked(struct cache *c, struct file *f, struct waiter *w) REQUIRES(cache_mutex);
 /* The same for one who allocates `want` bytes: how many of them he may take now. */
 int space_take_locked(struct cache *c, struct file *f, uint64_t want, struct waiter *w,
-                      uint64_t *ret) REQUIRES(&c->lock);
+                      uint64_t *ret) REQUIRES(cache_mutex);
 /* Whether the file could not have so many bytes on the disk even if nothing else was left there
  * of the cache. */
 bool space_is_never_there_locked(struct cache *c, const struct file *f, uint64_t want)
-    REQUIRES(&c->lock);
+    REQUIRES(cache_mutex);
 bool space_for_passthrough_locked(struct cache *c);
 /* The disk itself had no room for a write: told in log and status. */
-void space_disk_full_locked(struct cache *c) REQUIRES(&c->lock);
+void space_disk_full_locked(struct cache *c) REQUIRES(cache_mutex);
 /* What is wrong with the space, for people; NULL when nothing is. */
 const char *space_trouble_text(enum space_trouble trouble);
 bool path_is_pinned(struct cache *c, const char *path);
@@ -1108,12 +1115,12 @@ int cache_open_offline(const char *dir, struct op *op, struct cache **ret);
 #define cache_check_locked(c) ((void)(c))
 #else
 /* Walks every list and count and aborts on a broken invariant of docs/format.md. */
-void cache_check_locked(struct cache *c) REQUIRES(&c->lock);
+void cache_check_locked(struct cache *c) REQUIRES(cache_mutex);
 #endif
 
 /* A state change that the file's waiters, flushers and the scheduler want to know. */
-void progress_locked(struct cache *c) REQUIRES(&c->lock);
+void progress_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The same without the scheduler. */
-void progress_tell_locked(struct cache *c) REQUIRES(&c->lock);
+void progress_tell_locked(struct cache *c) REQUIRES(cache_mutex);
 
 #endif

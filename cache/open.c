@@ -195,11 +195,11 @@ void handle_begin_anew(struct cache *c, struct handle *h)
 {
     struct file *f = h->node->file;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     f->beginners += !h->begins;
     h->begins = true;
     f->whole_mtime_ns = 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 /* What is there from now on is a change of something whole. Whether the stamp must learn it. */
@@ -232,11 +232,11 @@ static int withdraw_whole(struct cache *c, struct node *n, int fd)
 {
     struct file *f = n->file;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool said = f->beginners && f->whole_mtime_ns;
     if (said)
         f->whole_mtime_ns = 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return said ? node_write_stamp(c, n, fd) : 0;
 }
 
@@ -244,7 +244,7 @@ bool file_is_half_locked(struct cache *c, struct node *n)
 {
     struct file *f = n->file;
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     if (!f || !f->beginners)
         return false;
     node_look_locked(c, n);
@@ -261,17 +261,17 @@ static int stamp_writing(struct cache *c, struct node *n, int fd)
 {
     struct file *f = n->file;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool begun_there = (f->noted & (STAMP_BEGUN | STAMP_WHOLE)) == file_stamp_begun(f);
     bool there = (f->noted & STAMP_WRITING) && begun_there;
     f->writing_stamp = true;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = there ? 0 : node_write_stamp(c, n, fd);
     if (r < 0) {
-        mutex_lock(&c->lock);
+        cache_lock(c);
         if (f->write_handles + f->truncates == 1 && f->state != FILE_DIRTY)
             f->writing_stamp = false;
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
     }
     crash_point("open-stamped");
     return r;
@@ -282,13 +282,13 @@ static int stamp_writing(struct cache *c, struct node *n, int fd)
  * descriptor is given back. */
 static int drop_if_lost(struct cache *c, struct node *n, int fd, enum file_fd which)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool clean = n->file && n->file->state == FILE_CLEAN, known = clean && n->file->lost;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (!clean || (!known && !disk_lost(fd)))
         return 0;
     ns_write(c);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct file *f = n->file;
     bool stored = f->state == FILE_CLEAN && n->links && !n->links->next_link &&
                   !node_is_ours(n) && f->open_handles == 0 && file_fd_users(f) == 1;
@@ -298,7 +298,7 @@ static int drop_if_lost(struct cache *c, struct node *n, int fd, enum file_fd wh
         f->lost = true;
     file_put_fd_locked(c, f, which);
     auto_free char *path = node_path(n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = stored ? file_discard(c, n) : -EBUSY;
     ns_done(c);
     log_warn("cache %s: its disk lost content of %s; %s", c->mirror.dir, path ? path : "a file",
@@ -345,17 +345,17 @@ static int open_file(struct cache *c, struct node *n, int flags, struct handle *
         return fd;
     }
     ns_read(c); /* a listing takes the name away from who is not a writer yet */
-    mutex_lock(&c->lock);
+    cache_lock(c);
     h->opened_size = n->size;
     int r = is_replaced_locked(n);
     if (r == 0)
         r = enter_locked(c, h);
     bool entered = r == 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     ns_done(c);
     if (r == 0 && h->writable)
         r = stamp_writing(c, n, fd);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     file_put_fd_locked(c, n->file, which);
     if (r == 0)
         *ret = h;
@@ -363,7 +363,7 @@ static int open_file(struct cache *c, struct node *n, int flags, struct handle *
         leave_locked(c, h);
     else
         free(h);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -391,22 +391,22 @@ static int truncate_anew(struct cache *c, struct node *n, int flags, struct wait
 {
     struct file *f = n->file;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     f->beginners++;
     f->whole_mtime_ns = 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = file_truncate(c, n, 0, w);
     bool emptied = r == 0;
     if (r == 0)
         r = open_file(c, n, flags, ret);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (r == 0)
         (*ret)->begins = true;
     else
         f->beginners--;
     if (r < 0) /* no close will do it */
         (void)queue_truncated_locked(c, n, emptied ? 0 : r);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -419,11 +419,11 @@ static int open_emptied(struct cache *c, struct node *n, int flags, struct waite
     if (fd < 0)
         return fd;
     int r = truncate_anew(c, n, flags, w, ret);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     file_put_fd_locked(c, n->file, FD_WRITE);
     if (r != 0 && n->file->open_handles == 0)
         file_lru_add_locked(c, n->file);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -441,11 +441,11 @@ static int may_empty_locked(struct cache *c, const struct file *f)
 int cache_open(struct cache *c, struct node *node, int flags, struct waiter *w,
                struct handle **ret)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = open_ready_locked(c, node, flags, w);
     if (r == 0 && (flags & O_TRUNC))
         r = may_empty_locked(c, node->file);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r != 0)
         return r;
     return flags & O_TRUNC ? open_emptied(c, node, flags, w, ret)
@@ -464,9 +464,9 @@ static int get_fd(struct cache *c, struct handle *h, enum file_fd which, struct 
     if (fd < 0)
         return fd;
     *ret = (struct handle_fd){.fd = fd, .writable = which == FD_WRITE, .node = h->node};
-    mutex_lock(&c->lock);
+    cache_lock(c);
     node_ref_locked(h->node); /* it may be used until after the answer, and the release */
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return 0;
 }
 
@@ -482,10 +482,10 @@ int handle_backing_fd_get(struct cache *c, struct handle *h, struct handle_fd *r
 
 void handle_fd_put(struct cache *c, struct handle_fd *fd)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     file_put_fd_locked(c, fd->node->file, fd->writable ? FD_WRITE : FD_READ);
     node_unref_locked(c, fd->node);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 bool handle_passthrough(struct handle *h)
@@ -503,14 +503,14 @@ int cache_no_passthrough(struct cache *c, struct handle *h)
     struct file *f = h->node->file;
     int r = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (f->open_handles > 1 && f->passthrough)
         r = -EBUSY;
     else
         f->passthrough = false;
     if (r == 0)
         unkeep_fd_locked(c, h);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -518,11 +518,11 @@ bool handle_keep_cache(struct cache *c, struct handle *h)
 {
     struct file *f = h->node->file;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     /* Opens through the daemon see every write, so the kernel's pages are right as long as the
      * content did not change behind them; a passthrough write leaves them stale. */
     bool keep = f->kept_generation == f->generation && !f->passthrough;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return keep;
 }
 
@@ -533,9 +533,9 @@ bool handle_reads_direct(struct cache *c, struct handle *h)
 {
     struct node *n = h->node;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool direct = !h->writable && n->file->state == FILE_PARTIAL && n->size >= DIRECT_MIN;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return direct;
 }
 
@@ -547,14 +547,14 @@ int cache_prepare_read(struct cache *c, struct handle *h, uint64_t off, size_t l
     struct node *n = h->node;
     int r = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct file *f = n->file;
     if (f->state == FILE_PARTIAL) {
         uint64_t end = off + len < n->size ? off + len : n->size;
         uint64_t ahead = ahead_of(&f->streams, off, len);
         r = off < end ? fetch_need_locked(c, n, off, end, ahead, w) : 0;
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -610,9 +610,9 @@ void file_lost_locked(struct cache *c, struct node *n)
 
 void file_lost(struct cache *c, struct node *n, int fd)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     file_lost_locked(c, n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     (void)node_write_stamp(c, n, fd);
 }
 
@@ -643,11 +643,11 @@ static int write_failed(struct cache *c, struct node *n, uint64_t off, int err, 
 {
     if (!err_is_no_space(err) && err != -EFBIG)
         return err;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (disk && err != -EFBIG)
         space_disk_full_locked(c);
     file_cut_locked(c, n, off);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     (void)node_save_stamp(c, n);
     return err;
 }
@@ -677,14 +677,14 @@ static bool look_for_cut(struct cache *c, struct handle *h, const struct stat *s
     /* Others may have filled the disk within the second since it was looked at. */
     if (mirror_statvfs(&c->mirror, &vfs) < 0)
         return false;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
     bool scarce = f->cut || c->disk_free_bytes < c->config.reserve_bytes + PROBE_BYTES;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (!scarce)
         return false;
     bool cut = disk_is_full(c);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool changed = f->cut != cut;
     if (cut) {
         space_disk_full_locked(c);
@@ -692,7 +692,7 @@ static bool look_for_cut(struct cache *c, struct handle *h, const struct stat *s
     } else {
         mend_locked(h->node, 0, UINT64_MAX);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return changed;
 }
 
@@ -701,12 +701,12 @@ static bool look_for_cut(struct cache *c, struct handle *h, const struct stat *s
 /* The file is complete and there is room, or it parks. */
 static int write_ready(struct cache *c, struct node *n, struct waiter *w)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct file *f = n->file;
     int r = fetch_complete_locked(c, n, w);
     if (r == 0)
         r = space_need_locked(c, f, w);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -715,7 +715,7 @@ static int note_change(struct cache *c, struct node *n, int fd)
 {
     struct stat st;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = file_look_locked(c, n, fd, &st);
     /* Two changes within one tick of the clock: the second moves nothing that can be seen. */
     if (n->file->state != FILE_DIRTY || !n->file->content_dirty)
@@ -729,7 +729,7 @@ static int note_change(struct cache *c, struct node *n, int fd)
     bool outlived = r == 0 && file_says_synced(n->file, &st);
     if (outlived)
         n->file->synced_mtime_ns = 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return outlived ? node_write_stamp(c, n, fd) : r;
 }
 
@@ -799,11 +799,11 @@ ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t l
     ssize_t done = r < 0 ? r : write_some(at.fd, buf, len, off);
     if (done >= 0) {
         r = note_change(c, n, at.fd);
-        mutex_lock(&c->lock);
+        cache_lock(c);
         mend_locked(n, off, off + (uint64_t)done);
         if (off != told_off)
             kernel_was_wrong_locked(c, n);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
     }
     handle_fd_put(c, &at);
     if (done < 0)
@@ -813,9 +813,9 @@ ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t l
 
 void cache_write_refused(struct cache *c, struct handle *h, uint64_t off, int err)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool partial = h->node->file->state == FILE_PARTIAL; /* the store has all that it holds */
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (!partial)
         (void)write_failed(c, h->node, off, err, false);
 }
@@ -824,10 +824,10 @@ void cache_note_mapped(struct cache *c, struct handle *h)
 {
     struct file *f = h->node->file;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     /* Else it was the last of them, who is gone. */
     f->was_mapped = f->map_handles > 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 /* Who asks for more than there can be is told before everything else had to go. */
@@ -835,10 +835,10 @@ static int may_allocate(struct cache *c, struct node *n, uint64_t len, struct wa
 {
     int r = write_ready(c, n, w);
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (r == 0 && space_is_never_there_locked(c, n->file, len))
         r = -ENOSPC;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -849,9 +849,9 @@ static int allocate(struct cache *c, struct node *n, int fd, struct range range,
 {
     while (range.off < range.end) {
         uint64_t some;
-        mutex_lock(&c->lock);
+        cache_lock(c);
         int r = space_take_locked(c, n->file, range.end - range.off, w, &some);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         if (r != 0)
             return r;
         if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)range.off, (off_t)some) < 0)
@@ -927,9 +927,9 @@ int cache_lseek(struct cache *c, struct handle *h, uint64_t off, int whence, str
     int r;
 
     /* Where the holes are is known once the file is whole; sparse mirror files would lie. */
-    mutex_lock(&c->lock);
+    cache_lock(c);
     r = fetch_complete_locked(c, h->node, w);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r == 0)
         r = handle_fd_get(c, h, &fd);
     if (r != 0)
@@ -963,11 +963,11 @@ static int empty_partial(struct cache *c, struct node *n, int fd)
     if (r == 0 && ftruncate(fd, 0) < 0)
         r = -errno;
     crash_point("truncate-emptied");
-    mutex_lock(&c->lock);
+    cache_lock(c);
     ranges_clear(&f->present);
     sums_clear(&f->sums);
     f->writing_stamp = true;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r == 0)
         r = node_write_stamp(c, n, fd);
     if (r == 0)
@@ -981,7 +981,7 @@ static int truncate_partial(struct cache *c, struct node *n, int fd)
     int r = empty_partial(c, n, fd);
     struct file *f = n->file;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     f->busy = false;
     if (r == 0) {
         f->state = FILE_DIRTY;
@@ -989,7 +989,7 @@ static int truncate_partial(struct cache *c, struct node *n, int fd)
         file_mark_dirty_locked(c, n, true);
     }
     waitq_wake_locked(c, &f->range_waiters, 0);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r < 0 ? r : note_change(c, n, fd);
 }
 
@@ -998,7 +998,7 @@ static int truncate_ready(struct cache *c, struct node *n, uint64_t size, bool *
 {
     int r = 0;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct file *f = n->file;
     *ret_partial = false;
     if (f->state == FILE_PARTIAL && size == 0) {
@@ -1007,7 +1007,7 @@ static int truncate_ready(struct cache *c, struct node *n, uint64_t size, bool *
     } else {
         r = fetch_complete_locked(c, n, w);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -1017,11 +1017,11 @@ static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, b
         return truncate_partial(c, n, fd);
     /* As a writer that opens does: an upload that reads the file stops before it can change,
      * and does not declare it clean, nor its stamp, however far it is. */
-    mutex_lock(&c->lock);
+    cache_lock(c);
     atomic_store(&n->file->changed, true);
     n->file->generation++;
     n->file->whole_mtime_ns = 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = stamp_writing(c, n, fd);
     if (r == 0 && ftruncate(fd, (off_t)size) < 0)
         r = -errno;
@@ -1029,11 +1029,11 @@ static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, b
         r = note_change(c, n, fd);
     if (r < 0)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool cut = n->file->cut;
     mend_locked(n, size, UINT64_MAX);
     bool mended = cut && !n->file->cut;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return mended ? node_write_stamp(c, n, fd) : 0;
 }
 
@@ -1041,10 +1041,10 @@ static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, b
 static int begin_truncate(struct cache *c, struct node *n)
 {
     ns_read(c);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     n->file->truncates++;
     int r = is_replaced_locked(n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     ns_done(c);
     return r;
 }
@@ -1064,13 +1064,13 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
         r = truncate_ready(c, n, size, &partial, w);
     if (r == 0)
         r = truncate_fd(c, n, fd, size, partial);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     n->file->truncates--;
     file_put_fd_locked(c, n->file, FD_WRITE);
     bool closed = queue_truncated_locked(c, n, r);
     if (r != 0 && n->file->open_handles == 0)
         file_lru_add_locked(c, n->file);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int placed = closed ? node_save_stamp(c, n) : 0; /* as at a close: its place in the order */
     crash_point("truncate-placed");
     return r != 0 ? r : placed;
@@ -1150,17 +1150,17 @@ static int number_close(struct cache *c, struct handle *h, int fd, bool inherite
     struct file *f = n->file;
     struct stat st;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = file_look_locked(c, n, fd, &st);
     bool whole = r == 0 && !inherited && declare_whole_locked(h, &st);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     /* Before it is queued: it may go up from then on. */
     bool looked = r == 0 && look_for_cut(c, h, &st);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     uint64_t before = f->seq;
     number_locked(c, n, w);
     bool numbered = f->seq != before;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r == 0 && (numbered || looked || whole) ? node_write_stamp(c, n, fd) : r;
 }
 
@@ -1180,26 +1180,26 @@ void cache_release(struct cache *c, struct handle *h)
 {
     struct node *n = h->node;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct file *f = n->file;
     if (h->writable)
         node_look_locked(c, n);
     f->kept_generation = f->passthrough ? UINT64_MAX : f->generation;
     bool ended = end_begun_locked(h) && n->links;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (ended)
         note_ended(c, h);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     leave_locked(c, h);
     cache_check_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 void cache_abandon(struct cache *c, struct handle *h)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     h->begins = false; /* and stays among the beginners: no close() comes any more */
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
 }
 
 /* ---- syncing ---- */
@@ -1218,9 +1218,9 @@ static int sync_file(struct cache *c, struct node *n, int fd)
 {
     struct stat before, after;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     uint64_t writes = n->file ? n->file->writes : 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (fstat(fd, &before) < 0)
         return -errno;
     if (fsync(fd) < 0) {
@@ -1234,13 +1234,13 @@ static int sync_file(struct cache *c, struct node *n, int fd)
     if (n->dir || before.st_mtim.tv_nsec != after.st_mtim.tv_nsec ||
         before.st_mtim.tv_sec != after.st_mtim.tv_sec || before.st_size != after.st_size)
         return 0;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (n->file && n->file->writes == writes) {
         n->file->synced_mtime_ns =
             (int64_t)after.st_mtim.tv_sec * NS_PER_SEC + after.st_mtim.tv_nsec;
         n->file->synced_size = (uint64_t)after.st_size;
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = node_write_stamp(c, n, fd);
     return r < 0 ? r : fsync(fd) < 0 ? -errno : 0;
 }
@@ -1260,16 +1260,16 @@ static int sync_handle(struct cache *c, struct sync *s)
     enum file_fd which = s->writable ? FD_WRITE : FD_READ;
     int fd = file_get_fd(c, s->node, which);
     int r = fd < 0 ? fd : journal_sync_intents(c->journal);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool partial = fd >= 0 && s->node->file->state == FILE_PARTIAL;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r == 0)
         r = partial ? sync_partial(fd) : sync_file(c, s->node, fd);
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (fd >= 0)
         file_put_fd_locked(c, s->node->file, which);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -1290,10 +1290,10 @@ static void run_sync(struct task *task)
     struct cache *c = s->cache;
     int r = s->node->dir ? sync_dir(c, s) : sync_handle(c, s);
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     waitq_wake_locked(c, &s->waiters, r < 0 ? r : CACHE_DONE);
     node_unref_locked(c, s->node);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     free(s);
 }
 
@@ -1304,7 +1304,7 @@ static int start_sync(struct cache *c, struct node *n, int dir_fd, bool writable
     struct sync *s = calloc(1, sizeof(*s));
     int r = s ? 0 : -ENOMEM;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (s) {
         *s = (struct sync){.task.run = run_sync,
                            .cache = c,
@@ -1318,7 +1318,7 @@ static int start_sync(struct cache *c, struct node *n, int dir_fd, bool writable
         node_ref_locked(n);
         pool_submit(c->chores, &s->task);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r != CACHE_PARKED) {
         free(s);
         if (dir_fd >= 0)
@@ -1339,7 +1339,7 @@ static int flush_handle(struct cache *c, struct handle *h, bool inherited, struc
     r = number_close(c, h, fd.fd, inherited, w);
     handle_fd_put(c, &fd);
     crash_point("close-stamped");
-    mutex_lock(&c->lock);
+    cache_lock(c);
     /* What who makes it anew has not ended is nothing that a child could wait for. */
     bool waits = c->config.durability == DURABILITY_STORE &&
                  !(inherited && file_is_half_locked(c, h->node));
@@ -1349,7 +1349,7 @@ static int flush_handle(struct cache *c, struct handle *h, bool inherited, struc
         r = tell_error_locked(h);
     /* Beside somebody who had it open in passthrough already. */
     bool synced = h->node->file->passthrough && writes_synced(h);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r == 0 && synced ? start_sync(c, h->node, -1, true, w) : r;
 }
 
@@ -1372,10 +1372,10 @@ static int look_through(struct cache *c, struct handle *h)
 
     if (r < 0)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     r = file_look_locked(c, h->node, fd.fd, &st);
     bool whole = r == 0 && end_begun_locked(h);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (whole)
         r = node_write_stamp(c, h->node, fd.fd);
     handle_fd_put(c, &fd);
@@ -1388,7 +1388,7 @@ int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter 
 
     (void)datasync; /* the stamp must be synced as well */
     int r = look_through(c, h);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     /* Of what is here in part only the attributes can be ours. */
     bool ours = n->file->state != FILE_PARTIAL || (n->flags & NODE_ATTR_DIRTY);
     if (r == 0 && c->config.durability == DURABILITY_STORE) {
@@ -1397,21 +1397,21 @@ int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter 
     } else if (r == 0) {
         r = tell_error_locked(h);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r != 0 || !ours ? r : start_sync(c, n, -1, h->writable, w);
 }
 
 int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = c->config.durability == DURABILITY_STORE ? durable_dir_locked(c, dir, w) : 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r != 0)
         return r;
     ns_read(c);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     auto_free char *path = node_path(dir);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int fd = path ? mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY) : -ENOENT;
     ns_done(c);
     if (fd < 0 && fd != -ENOENT)

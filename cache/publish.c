@@ -213,31 +213,31 @@ void *scheduler_main(void *arg)
     int64_t looked = 0;
 
     (void)pthread_setname_np(pthread_self(), "runfs-scheduler");
-    mutex_lock(&c->lock);
+    cache_lock(c);
     while (!c->stopping) {
         int64_t now = clock_mono_ns(), next = now + LOOK_NS;
         c->pass_ns = INT64_MAX; /* who kicks from now on may have changed what was seen */
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         /* A removal or a move decides under ns whether the store may know the name, and writes
          * its row: no upload may start in between. */
         ns_read(c);
-        mutex_lock(&c->lock);
+        cache_lock(c);
         if (now - looked >= LOOK_NS) {
             look_at_writers_locked(c, now);
             looked = now;
         }
         pass_locked(c, now, &next);
         cache_check_locked(c);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         ns_done(c);
         evict_if_needed(c);
         if (looked == now)
             (void)journal_retry(c->journal);
-        mutex_lock(&c->lock);
+        cache_lock(c);
         c->pass_ns = next < c->pass_ns ? next : c->pass_ns;
         while (!c->stopping && clock_mono_ns() < c->pass_ns)
-            (void)mutex_wait_until(&c->lock, &c->kick, c->pass_ns);
+            (void)cache_wait_until(c, &c->kick, c->pass_ns);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return NULL;
 }

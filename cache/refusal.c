@@ -68,13 +68,13 @@ static void run_probe(struct task *task)
     bool removed = put && store_remove(c->store, &op, &key, NULL, 1, NULL) == 0;
     if (!put || !removed)
         log_debug("whether the store takes other names can't be told: %s", op.why);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (put)
         refusal_taken_locked(c, CHANGE_PUT, put_ns);
     if (removed)
         refusal_taken_locked(c, CHANGE_REMOVE, removed_ns);
     c->refusals.probing = false;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     free(p);
 }
 

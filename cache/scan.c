@@ -76,11 +76,11 @@ static int load_row(void *arg, const struct journal_row *row)
     }
     if (row->seq > c->seq)
         c->seq = row->seq;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     intent_add_locked(c, i);
     i->redo = intent_is_rename(i) && c->store && (c->store->caps & STORE_RENAME) &&
               intent_comes_first(c, i);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return 0;
 }
 
@@ -798,12 +798,12 @@ static int rebuild(struct cache *c)
 {
     struct scan s = {.cache = c, .keep_seq = UINT64_MAX};
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = mirror_walk(c->mirror.tree_fd, scan_one, &s);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r == 0)
         r = take_removals_back(&s); /* first: after a kill here all is found as it was */
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (r == 0)
         r = clear_drops(&s);
     if (r == 0)
@@ -811,7 +811,7 @@ static int rebuild(struct cache *c)
     if (r == 0)
         queue_in_order_locked(&s);
     scan_release_locked(&s);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 

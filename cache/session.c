@@ -89,7 +89,7 @@ struct session *session_take(struct cache *c, const char *key, const struct sess
 {
     struct session *s, *next, *found = NULL;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     DL_FOREACH_SAFE(c->sessions, s, next)
     {
         if (s->busy || strcmp(s->key, key) != 0)
@@ -102,7 +102,7 @@ struct session *session_take(struct cache *c, const char *key, const struct sess
             scheduler_kick_locked(c);
         }
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return found;
 }
 
@@ -169,13 +169,13 @@ bool session_blocks_upload_locked(struct cache *c, const char *key)
 
 void session_leave(struct cache *c, struct session *s, bool over)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     s->over = over || *s->token == '\0';
     bool covered = *s->token == '\0' && sweep_at_locked(c, s->key, false);
     if (!covered)
         DL_APPEND(c->sessions, s);
     scheduler_kick_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (covered)
         session_gone(c, s);
 }
@@ -263,19 +263,19 @@ static void run_ending(struct task *task)
     if (r < 0 && !atomic_load(&c->cancelled))
         log_warn("an unfinished upload of %s could not be ended, tried again: %s", s->key,
                  op.why);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     s->busy = false;
     if (r == 0)
         DL_DELETE(c->sessions, s);
     s->attempts++;
     s->due_ns = clock_mono_ns() + retry_delay_ns(c, s->attempts);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r == 0)
         session_gone(c, s);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     c->sessions_ending--;
     progress_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     free(e);
 }
 

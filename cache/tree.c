@@ -398,7 +398,7 @@ struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *na
     size_t len = strlen(name);
     struct entry *e = calloc(1, offsetof(struct entry, name) + len + 1);
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     if (!e)
         return NULL;
     memcpy(e->name, name, len + 1);
@@ -453,7 +453,7 @@ void entry_changed_locked(struct cache *c, struct entry *e)
 {
     int64_t now = clock_mono_ns();
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     for (; e; e = e->parent->links) {
         e->changed_ns = now;
         dir_child_changed_locked(c, e->parent, e);
@@ -646,9 +646,9 @@ int tree_each(struct node *n, int (*visit)(void *arg, struct node *n), void *arg
 
 char *cache_path(struct cache *c, struct node *node)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     char *path = node_path(node);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return path;
 }
 

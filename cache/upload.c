@@ -352,9 +352,9 @@ static int send_part(struct each *each, size_t i, struct op *op)
         r = src.summed == size ? 0 : CHANGED;
     }
     if (r == 0) {
-        mutex_lock(&p->job->cache->lock);
+        cache_lock(p->job->cache);
         p->job->node->file->upload_done += size;
-        mutex_unlock(&p->job->cache->lock);
+        cache_unlock(p->job->cache);
     }
     return r;
 }
@@ -699,9 +699,9 @@ static int note_debt(struct job *j)
 {
     struct cache *c = j->cache;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool noted = j->node->file->noted & (STAMP_WRITING | STAMP_ATTR_DIRTY);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return noted ? 0 : node_write_stamp(c, j->node, j->fd);
 }
 
@@ -713,11 +713,11 @@ static int look(struct job *j)
     struct file *f = n->file;
     int r;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     atomic_store(&f->changed, false);
     bool writers = f->write_handles > 0 || f->fds[FD_WRITE].users > 0;
     bool wanted = f->wanted || j->of_open_file;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     /* Someone opened it for writing since it was chosen: it is looked at when that is closed.
      */
     if (writers && !wanted)
@@ -725,10 +725,10 @@ static int look(struct job *j)
     bool held = !writers && file_has_writer(j->fd);
     j->live = writers || held;
     if (held && !wanted) {
-        mutex_lock(&c->lock);
+        cache_lock(c);
         f->held = true;
         (void)file_look_locked(c, n, j->fd, &j->st); /* so that status tells of the change */
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         return CHANGED;
     }
     /* The next store to a mapped page moves mtime only after the page was cleaned. */
@@ -738,7 +738,7 @@ static int look(struct job *j)
             file_lost(c, n, j->fd);
         return lost_here(j, r);
     }
-    mutex_lock(&c->lock);
+    cache_lock(c);
     f->held = held;
     /* Someone opened it for writing since the lease was tried. */
     struct entry *e = entry_at(n, j->path); /* or the name went since it was chosen */
@@ -750,7 +750,7 @@ static int look(struct job *j)
     if (r == 0 && (upload_has_to_wait_locked(c, f, j->path) || f->generation != looked))
         r = CHANGED;
     if (r != 0) {
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         return r;
     }
     j->looked_ns = clock_real_ns();
@@ -769,7 +769,7 @@ static int look(struct job *j)
     }
     f->upload_total = j->content ? (uint64_t)j->st.st_size : 0;
     f->upload_done = 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -1089,14 +1089,14 @@ static int drop_attributes(struct job *j, bool replaced)
         "%s/%s was %s by somebody else: the new mode, owner or times that it got here "
         "are dropped",
         c->store->url, j->path, replaced ? "replaced" : "removed");
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct entry *e = entry_at(j->node, j->path);
     bool drop = e && j->node->file->generation == j->generation;
     if (drop) {
         attributes_dropped_locked(j, e);
         failure_note_locked(c, &c->write_failure, -ESTALE, told.why);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (drop) {
         log_error("%s", told.why);
         (void)node_write_stamp(c, j->node, j->fd);
@@ -1148,9 +1148,9 @@ static int settle_attributes(struct job *j, struct op *op)
     if (r < 0 && r != -ENOENT)
         return r;
     bool ours = r == 0 && origin_is_ours(c, j->path, &there.attrs);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     ours = ours && settle_ours_locked(j, &there);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     object_release(&there);
     return ours ? CHANGED : drop_attributes(j, r == 0);
 }
@@ -1250,15 +1250,15 @@ static void keep_loser(struct job *j)
     struct cache *c = j->cache;
     struct node *n = j->node;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool copied = has_other_names(n) && loser_locked(j, true);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     auto_close int copy = copied ? copy_content(j) : -EBADF;
     ns_write(c);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct entry *e = loser_locked(j, copied);
     uint64_t seq = n->file->first_seq ? n->file->first_seq : UINT64_MAX; /* never closed */
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = !e ? -EBUSY : copied && copy < 0 ? copy : 0;
     /* First: after a kill in between it is owed as before, and loses again. */
     if (r == 0)
@@ -1268,9 +1268,9 @@ static void keep_loser(struct job *j)
         r = copied ? keep_copy(j, e, copy) : mirror_keep(&c->mirror, j->path);
     crash_point("conflict-kept");
     if (r == 0) {
-        mutex_lock(&c->lock);
+        cache_lock(c);
         lost_locked(j, e);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
     } else if (r != -EBUSY) {
         log_error("cache %s: can't set %s aside: %s", c->mirror.dir, j->path, strerror(-r));
     }
@@ -1300,7 +1300,7 @@ static void finish(struct job *j, int r, const char *why)
 
     /* A rename decides under ns whether what it moves is stored, and moves it a while later. */
     ns_read(c);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     if (r == 0)
         done_locked(j);
     else if (r == 1 && n->file->generation == j->generation)
@@ -1309,7 +1309,7 @@ static void finish(struct job *j, int r, const char *why)
         file_put_off_locked(c, n->file);
     else
         failed_locked(j, r, why);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     ns_done(c);
     if (r == -ESTALE && is_answer(j) && has_version(j))
         keep_loser(j);
@@ -1321,7 +1321,7 @@ static void finish(struct job *j, int r, const char *why)
                  "again after a restart",
                  j->path);
     ns_read(c); /* for the next */
-    mutex_lock(&c->lock);
+    cache_lock(c);
     forget_running_locked(c, n);
     struct entry *e = r == 0 ? entry_at(n, j->path) : NULL;
     if (e) /* only now it is not ours any more */
@@ -1337,7 +1337,7 @@ static void finish(struct job *j, int r, const char *why)
     upload_ended_locked(c);
     node_unref_locked(c, n);
     cache_check_locked(c);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     ns_done(c);
 }
 
@@ -1345,11 +1345,11 @@ static void finish(struct job *j, int r, const char *why)
  * so too often. */
 static int rewritten(struct job *j, struct op *op)
 {
-    mutex_lock(&j->cache->lock);
+    cache_lock(j->cache);
     struct file *f = j->node->file;
     bool often = ++f->rewrites >= REWRITES_MAX;
     f->rewrites = often ? 0 : f->rewrites;
-    mutex_unlock(&j->cache->lock);
+    cache_unlock(j->cache);
     return often ? op_fail(op, -EBUSY,
                            "upload %s: it is rewritten each time while it is read; tried again "
                            "after a pause, and when its writers close it",

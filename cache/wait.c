@@ -71,7 +71,7 @@ void waitq_init(struct waitq *q)
 
 int waitq_park_locked(struct cache *c, struct waitq *q, struct waiter *w)
 {
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     if (c->stopping)
         return -EINTR;
     w->next = NULL;
@@ -84,7 +84,7 @@ int waitq_park_locked(struct cache *c, struct waitq *q, struct waiter *w)
 
 void waitq_wake_locked(struct cache *c, struct waitq *q, int err)
 {
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     if (!q->head)
         return;
     for (struct waiter *w = q->head; w; w = w->next) {
@@ -101,7 +101,7 @@ void waitq_wake_arrived_locked(struct cache *c, struct waitq *q, const struct ra
 {
     struct waitq arrived;
 
-    mutex_assert_held(&c->lock);
+    cache_assert_locked(c);
     waitq_init(&arrived);
     for (struct waiter **at = &q->head; *at;) {
         struct waiter *w = *at;
@@ -123,7 +123,7 @@ bool cache_cancel(struct cache *c, struct waiter *w)
 {
     bool found = false;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct waitq *q = w->queue;
     if (q) {
         struct waiter **at = &q->head;
@@ -137,7 +137,7 @@ bool cache_cancel(struct cache *c, struct waiter *w)
             w->queue = NULL;
         }
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return found;
 }
 
@@ -145,24 +145,24 @@ static void *waker_main(void *arg)
 {
     struct cache *c = arg;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     for (;;) {
         struct waiter *w = c->wake_list;
         if (!w) {
             if (c->stopping && c->n_wakers == 0)
                 break;
-            mutex_wait(&c->lock, &c->wake);
+            cache_wait(c, &c->wake);
             continue;
         }
         c->wake_list = w->next;
         if (!c->wake_list)
             c->wake_tail = &c->wake_list;
         int err = w->err;
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
         w->wake(w, err);
-        mutex_lock(&c->lock);
+        cache_lock(c);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return NULL;
 }
 
@@ -179,11 +179,11 @@ int wait_start(struct cache *c)
 
 void wait_stop(struct cache *c)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     unsigned n = c->n_wakers;
     c->n_wakers = 0;
     (void)pthread_cond_broadcast(&c->wake);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     while (n > 0)
         (void)pthread_join(c->wakers[--n], NULL);
 }
@@ -201,9 +201,9 @@ static void send_notice(struct task *task)
     struct cache *c = n->cache;
 
     c->config.invalidate(c->config.invalidate_arg, n->node, *n->name ? n->name : NULL);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     node_unref_locked(c, n->node);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     free(n);
 }
 

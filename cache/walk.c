@@ -241,7 +241,7 @@ static struct node *take_dir(const struct page *p, struct node *parent, const ch
     struct cache *c = p->keys.cache;
     auto_free char *copy = strndup(name, len);
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct entry *e = copy ? entry_find(parent, copy) : NULL;
     struct node *n = e ? e->node : NULL;
     if (!n || !n->dir || e->changed_ns >= p->keys.asked_ns || (n->flags & NODE_LOST))
@@ -250,7 +250,7 @@ static struct node *take_dir(const struct page *p, struct node *parent, const ch
         node_ref_locked(n);
         *ret_generation = n->dir->generation;
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return n;
 }
 
@@ -296,9 +296,9 @@ static void merge(const struct page *p, struct node *dir, uint64_t generation, s
         if (!n)
             continue;
         merge(p, n, below, i, next, skip + len + 1);
-        mutex_lock(&c->lock);
+        cache_lock(c);
         node_unref_locked(c, n);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
     }
 }
 
@@ -321,9 +321,9 @@ static void merge_page(struct page *p, struct node *parent, bool cut)
         if (!n)
             continue;
         merge(p, n, generation, i, next, len + 1);
-        mutex_lock(&p->keys.cache->lock);
+        cache_lock(p->keys.cache);
         node_unref_locked(p->keys.cache, n);
-        mutex_unlock(&p->keys.cache->lock);
+        cache_unlock(p->keys.cache);
     }
 }
 
@@ -378,9 +378,9 @@ static void tell(struct cache *c, struct node *parent, const char *after, struct
     bool usable = (r == 0 || r == 1) && !p.disordered && op.hidden_names == 0;
     if (usable)
         merge_page(&p, parent, r == 1);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     page_told_locked(c, parent, &p, usable, r == 1);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     listing_clear(&p.keys);
     free(p.first);
     free(p.last);
@@ -409,7 +409,7 @@ void walk_ahead(struct cache *c, struct node *dir, int64_t asked_ns)
 {
     struct place place = {0};
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct node *parent = dir->links ? dir->links->parent : NULL;
     /* Keys below "name/" come behind "name", and what else does is a sibling, too. */
     auto_free char *after = parent ? strdup(from_locked(dir)) : NULL;
@@ -417,14 +417,14 @@ void walk_ahead(struct cache *c, struct node *dir, int64_t asked_ns)
         place = place_locked(c, parent);
     if (place.key)
         node_ref_locked(parent);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (!place.key)
         return;
     tell(c, parent, after,
          (struct page){.keys = {.cache = c, .asked_ns = asked_ns}, .place = place});
-    mutex_lock(&c->lock);
+    cache_lock(c);
     node_unref_locked(c, parent);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     free(place.key);
 }
 
@@ -446,9 +446,9 @@ static void run_paging(struct task *task)
     tell(c, g->parent, g->after,
          (struct page){
              .keys = {.cache = c, .asked_ns = g->asked_ns}, .place = g->place, .paging = true});
-    mutex_lock(&c->lock);
+    cache_lock(c);
     node_unref_locked(c, g->parent);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     free(g->place.key);
     free(g->after);
     free(g);
@@ -590,7 +590,7 @@ static void ask_around(struct cache *c, struct node *dir, int64_t asked_ns)
     struct page p = {.keys = {.cache = c, .asked_ns = asked_ns}, .around = true};
     auto_free char *after = NULL;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     struct node *parent = dir->links ? dir->links->parent : NULL;
     struct dir_walk *w = walk_of(dir);
     if (w && !dir->links->src_key) /* it may have moved since */
@@ -601,22 +601,22 @@ static void ask_around(struct cache *c, struct node *dir, int64_t asked_ns)
     }
     if (after)
         node_ref_locked(parent);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (after) {
         tell(c, parent, after, p);
-        mutex_lock(&c->lock);
+        cache_lock(c);
         node_unref_locked(c, parent);
-        mutex_unlock(&c->lock);
+        cache_unlock(c);
     }
     free(p.place.key);
 }
 
 void walk_around(struct cache *c, struct node *dir, int64_t asked_ns)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     const struct dir_walk *w = walk_of(dir);
     bool first = w && !w->run;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     ask_around(c, dir, asked_ns);
     if (first && !listing_told_since(c, dir, asked_ns))
         ask_around(c, dir, asked_ns);

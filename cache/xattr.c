@@ -187,7 +187,7 @@ ssize_t cache_getxattr(struct cache *c, struct node *node, const char *name, voi
 
     if (!c->config.acl && acl_is_name(name))
         return -EOPNOTSUPP;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     ssize_t r = attrs_need_locked(c, node, w);
     if (r == 0 && strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0) {
         auto_free char *text = own_value_locked(c, node, name);
@@ -196,7 +196,7 @@ ssize_t cache_getxattr(struct cache *c, struct node *node, const char *name, voi
         r = value_locked(node, name, &found);
         r = r < 0 ? r : give(found, (size_t)r, value, size);
     }
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -224,11 +224,11 @@ ssize_t cache_listxattr(struct cache *c, struct node *node, char *list, size_t s
     struct naming l = {.cache = c, .node = node};
 
     buf_init(&l.names, 64 << 10);
-    mutex_lock(&c->lock);
+    cache_lock(c);
     ssize_t r = attrs_need_locked(c, node, w);
     if (r == 0)
         r = xattr_set_each(node->xattrs, add_name, &l);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r == 0)
         r = give(l.names.data, l.names.len, list, size);
     buf_release(&l.names);
@@ -279,11 +279,11 @@ struct narrowed {
 static int narrow_mode(struct cache *c, struct node *n, uint32_t mode, int fd,
                        struct narrowed *ret)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     *ret = (struct narrowed){n->mode & mode, n->mode, n->flags & NODE_ATTR_DIRTY};
     n->mode = ret->mode;
     n->flags |= NODE_ATTR_DIRTY;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     int r = ret->mode != ret->before ? node_write_stamp(c, n, fd) : 0;
     crash_point("acl-narrowed");
     return r;
@@ -301,7 +301,7 @@ static bool is_owed(const struct node *n)
  * was not owed before is not owed. */
 static void widen_mode(struct cache *c, struct node *n, const struct narrowed *narrowed, int fd)
 {
-    mutex_lock(&c->lock);
+    cache_lock(c);
     bool ours = n->mode == narrowed->mode;
     if (ours)
         n->mode = narrowed->before;
@@ -309,7 +309,7 @@ static void widen_mode(struct cache *c, struct node *n, const struct narrowed *n
         changed_locked(c, n); /* the narrow mode may be on its way */
     else
         n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     /* The disk may refuse that, too: then nobody may more after the next mount. */
     if (ours && narrowed->mode != narrowed->before)
         (void)node_write_stamp(c, n, fd);
@@ -328,14 +328,14 @@ static int write_edit(struct cache *c, struct node *n, const struct edit *e, int
         widen_mode(c, n, &narrowed, fd);
     if (r < 0)
         return r;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     free(n->xattrs);
     n->xattrs = take_ptr(*json);
     if (e->sets_mode)
         n->mode = e->mode;
     node_acl_follow(n); /* a chmod may have come between */
     changed_locked(c, n);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return node_write_stamp(c, n, fd);
 }
 
@@ -344,11 +344,11 @@ static int edit_held(struct cache *c, struct node *n, const struct edit *e)
 {
     auto_free char *json = NULL;
 
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = xattr_set_edit(n->xattrs, e->name, e->value, e->size, e->flags, &json);
     if (r == -ENODATA && e->sets_mode) /* there is no ACL, and there shall be none */
         r = n->xattrs && !(json = strdup(n->xattrs)) ? -ENOMEM : 0;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (r == 0 && json && strlen(json) > XATTRS_MAX && e->value)
         r = -ENOSPC;
     int fd = r == 0 ? xattrs_fd(c, n) : r;
@@ -359,9 +359,9 @@ static int edit_held(struct cache *c, struct node *n, const struct edit *e)
         (void)close(fd);
         return r;
     }
-    mutex_lock(&c->lock);
+    cache_lock(c);
     file_put_fd_locked(c, n->file, FD_READ);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -379,11 +379,11 @@ static int edit_ready(struct cache *c, struct node *n, struct waiter *w)
 {
     if (c->config.read_only)
         return -EROFS;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     int r = attrs_need_locked(c, n, w);
     if (r == 0)
         r = attrs_confirm_locked(c, n, w);
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     return r;
 }
 
@@ -404,9 +404,9 @@ static int set_access_acl(struct cache *c, struct node *n, const void *value, si
     uint32_t bits;
 
     e.value = acl_to_mode(value, size, &bits) ? NULL : value;
-    mutex_lock(&c->lock);
+    cache_lock(c);
     e.mode = (n->mode & ~(uint32_t)0777) | bits;
-    mutex_unlock(&c->lock);
+    cache_unlock(c);
     if (kill_sgid)
         e.mode &= ~(uint32_t)S_ISGID;
     return edit_xattrs(c, n, &e);
