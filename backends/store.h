@@ -149,6 +149,22 @@ struct part {
     char etag[STORE_ETAG_MAX];
 };
 
+/* Keeps account of the session that a call begins by itself, as a copy in parts does: the call
+ * can't end it when its process dies. Called by the thread of the call. */
+struct store_sessions {
+    /* With token NULL before a session is begun, then with what upload_resume takes. A negative
+     * errno ends the call with it. */
+    int (*begun)(struct store_sessions *s, const char *key, const char *token);
+    /* The store has it no more. */
+    void (*ended)(struct store_sessions *s);
+};
+
+/* What a requester gets beside the result if op->notes points to one. */
+struct op_notes {
+    uint64_t hidden_names;           /* set by a listing: names it met that no path can show */
+    struct store_sessions *sessions; /* the requester's; NULL: nobody keeps account */
+};
+
 struct store_ops {
     const char *name;
 
@@ -168,8 +184,8 @@ struct store_ops {
      * the store has STORE_ORDER they leave out all keys up to `after` (NULL: none), which is
      * relative to the prefix, too, and NULL in all other listings.
      * Names with empty, "." or ".." components are not visited but counted by the wrapper;
-     * names with NUL by the driver, in store->hidden_names. op->hidden_names says how many
-     * there were in this listing. */
+     * names with NUL by the driver, in store->hidden_names. op->notes says how many there
+     * were in this listing. */
     int (*list)(struct store *s, struct op *op, const char *prefix, unsigned flags,
                 const char *after, store_visit visit, void *arg);
 

@@ -497,6 +497,7 @@ static int excuse_listing_locked(struct node *dir, int64_t timeout_ns, int r)
 static int list_one(struct listing *l)
 {
     struct cache *c = l->cache;
+    struct op_notes notes = {0};
     struct op op;
 
     cache_lock(c);
@@ -511,6 +512,7 @@ static int list_one(struct listing *l)
                          : c->config.ask_timeout_ns;
     op_init(&op, l->patience_ns);
     op.cancelled = &c->cancelled;
+    op.notes = &notes;
     l->op = &op;
     l->key = key;
     l->looked_ns = clock_mono_ns();
@@ -518,7 +520,7 @@ static int list_one(struct listing *l)
     if (r == 0 && l->n)
         index_fill(c, l->dir, key, l->v, l->n);
     if (r >= 0 || r == -ENOENT)
-        listing_merge(l, &place, op.hidden_names, r == 1);
+        listing_merge(l, &place, notes.hidden_names, r == 1);
     else
         read_failed(c, "listing", r, op.why);
     atomic_fetch_sub(&c->listed_bytes, l->bytes);

@@ -993,7 +993,8 @@ void session_gone(struct cache *c, struct session *s);
 /* Keeps account of the sessions that calls with this op begin by themselves, until it is
  * forgotten: those that are left then are ended at the store. */
 struct session_watch {
-    struct op_sessions base;
+    struct op_notes notes;
+    struct store_sessions base;
     struct cache *cache;
     struct session *session;
     int error; /* of the journal: the last call that a session's account has failed with */

@@ -184,7 +184,7 @@ void session_leave(struct cache *c, struct session *s, bool over)
  *
  * Nothing goes on with one: it is only to be ended when the copy can't do that itself. */
 
-static int watch_begun(struct op_sessions *base, const char *key, const char *token)
+static int watch_begun(struct store_sessions *base, const char *key, const char *token)
 {
     struct session_watch *w = container_of(base, struct session_watch, base);
 
@@ -201,7 +201,7 @@ static int watch_begun(struct op_sessions *base, const char *key, const char *to
     return w->error;
 }
 
-static void watch_ended(struct op_sessions *base)
+static void watch_ended(struct store_sessions *base)
 {
     struct session_watch *w = container_of(base, struct session_watch, base);
 
@@ -215,12 +215,13 @@ void session_watch(struct session_watch *w, struct cache *c, struct op *op)
 {
     *w = (struct session_watch){.base = {.begun = watch_begun, .ended = watch_ended},
                                 .cache = c};
-    op->sessions = &w->base;
+    w->notes.sessions = &w->base;
+    op->notes = &w->notes;
 }
 
 int session_unwatch(struct session_watch *w, struct op *op)
 {
-    op->sessions = NULL;
+    op->notes = NULL;
     if (w->session)
         session_leave(w->cache, w->session, true);
     return w->error;

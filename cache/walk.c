@@ -369,13 +369,15 @@ static void page_told_locked(struct cache *c, struct node *parent, struct page *
  */
 static void tell(struct cache *c, struct node *parent, const char *after, struct page p)
 {
+    struct op_notes notes = {0};
     struct op op;
 
     op_init(&op, c->config.ask_timeout_ns);
     op.cancelled = &c->cancelled;
+    op.notes = &notes;
     int r = store_list_after(c->store, &op, p.place.key, LIST_RECURSIVE, after, collect, &p);
     /* Nobody knows where names that can't be shown were. */
-    bool usable = (r == 0 || r == 1) && !p.disordered && op.hidden_names == 0;
+    bool usable = (r == 0 || r == 1) && !p.disordered && notes.hidden_names == 0;
     if (usable)
         merge_page(&p, parent, r == 1);
     cache_lock(c);

@@ -12,15 +12,9 @@
 #define NS_PER_SEC INT64_C(1000000000)
 #define NS_PER_MS  INT64_C(1000000)
 
-/* Who keeps account of the session that a call begins at a store by itself, such as a copy in
- * parts: the call could not end it if its process died. Called by the thread of the call. */
-struct op_sessions {
-    /* With token NULL before one is begun, then with what upload_resume of the store takes. A
-     * negative errno ends the call with it. */
-    int (*begun)(struct op_sessions *s, const char *key, const char *token);
-    /* The store has it no more. */
-    void (*ended)(struct op_sessions *s);
-};
+/* What a call tells its requester beside the result. The interface that is called knows what
+ * that is: backends/store.h. */
+struct op_notes;
 
 struct op {
     int64_t deadline_ns;          /* CLOCK_MONOTONIC; OP_FOREVER waits for ever */
@@ -28,8 +22,7 @@ struct op {
     int64_t retry_after_ns;       /* set beside -EAGAIN when the server named a pause, else 0 */
     bool left_behind;             /* set by retrying: an attempt whose answer did not come may
                                      still take effect, though the call has ended */
-    uint64_t hidden_names;        /* set by a listing: names it met that no path can show */
-    struct op_sessions *sessions; /* the requester's; NULL, and nobody keeps account */
+    struct op_notes *notes;       /* the requester's; NULL: it wants none */
     char why[320];                /* written where a failure is seen, logged where answered */
 };
 

@@ -389,10 +389,16 @@ static void copy_all(struct part_copy *pc)
         (void)pthread_join(others[--n], NULL);
 }
 
-/* The sessions of markers are nobody's: the directory's name would name another object's. */
+/* Nobody keeps account of a marker's session: the directory's name would name another object's.
+ */
+static struct store_sessions *sessions_of(const struct copy *c)
+{
+    return c->slash || !c->op->notes ? NULL : c->op->notes->sessions;
+}
+
 static int session_begun(struct copy *c, const char *token)
 {
-    struct op_sessions *s = c->slash ? NULL : c->op->sessions;
+    struct store_sessions *s = sessions_of(c);
     int err = s ? s->begun(s, c->to, token) : 0;
 
     return err ? op_fail(c->op, err, "%s %s: the session can't be recorded", c->what, c->to)
@@ -401,7 +407,7 @@ static int session_begun(struct copy *c, const char *token)
 
 static void session_ended(struct copy *c)
 {
-    struct op_sessions *s = c->slash ? NULL : c->op->sessions;
+    struct store_sessions *s = sessions_of(c);
 
     if (s)
         s->ended(s);

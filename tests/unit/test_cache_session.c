@@ -37,7 +37,7 @@ enum { COPY_WHOLE, COPY_FAILS, COPY_DIES };
 static int64_t copy_broken_off(struct call *c, bool die)
 {
     static const char part[PART];
-    struct op_sessions *s = c->op->sessions;
+    struct store_sessions *s = c->op->notes->sessions;
     struct mem_source src;
     struct upload *up;
 

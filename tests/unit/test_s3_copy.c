@@ -145,11 +145,11 @@ START_TEST(a_copy_that_is_cancelled_is_ended_at_the_store)
 END_TEST
 
 struct account {
-    struct op_sessions base;
+    struct store_sessions base;
     char said[128];
 };
 
-static int account_begun(struct op_sessions *s, const char *key, const char *token)
+static int account_begun(struct store_sessions *s, const char *key, const char *token)
 {
     struct account *a = container_of(s, struct account, base);
     size_t n = strlen(a->said);
@@ -158,7 +158,7 @@ static int account_begun(struct op_sessions *s, const char *key, const char *tok
     return 0;
 }
 
-static void account_ended(struct op_sessions *s)
+static void account_ended(struct store_sessions *s)
 {
     struct account *a = container_of(s, struct account, base);
     size_t n = strlen(a->said);
@@ -178,11 +178,13 @@ START_TEST(a_copy_tells_of_its_session)
              {-EACCES, "b -,ended,"},
              {-EACCES, "b -,b ID,ended,"},
              {-EACCES, "b -,b ID,"}};
+    struct op_notes notes = {0};
 
+    op.notes = &notes;
     for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
         struct account a = {.base = {.begun = account_begun, .ended = account_ended}};
 
-        op.sessions = &a.base;
+        notes.sessions = &a.base;
         ck_assert_int_eq(store_copy(store, &op, "a", NULL, "b", "v", NULL, NULL), t[i].err);
         ck_assert_str_eq(a.said, t[i].said);
     }

@@ -201,6 +201,7 @@ START_TEST(poor_drivers_are_held_off)
         .name = "poor", .list = poor_list, .read = poor_read, .put = poor_put};
     struct store s = {.ops = &ops, .url = (char *)"poor:", .put_max = 5};
     struct store_stats stats;
+    struct op_notes notes = {0};
     struct mem_source src;
     struct mem_sink sink;
     struct op op;
@@ -208,13 +209,14 @@ START_TEST(poor_drivers_are_held_off)
     int names = 0;
 
     op_init(&op, OP_FOREVER);
+    op.notes = &notes;
     ck_assert_int_eq(store_list(&s, &op, "", 0, count_names, &names), 0);
     ck_assert_int_eq(names, 2);
     store_get_stats(&s, &stats);
     ck_assert_uint_eq(stats.hidden_names, 7);
-    ck_assert_uint_eq(op.hidden_names, 7);
+    ck_assert_uint_eq(notes.hidden_names, 7);
     ck_assert_int_eq(store_list(&s, &op, "", 0, count_names, &names), 0);
-    ck_assert_uint_eq(op.hidden_names, 7); /* of this listing, not of both */
+    ck_assert_uint_eq(notes.hidden_names, 7); /* of this listing, not of both */
     mem_sink_init(&sink, room, sizeof(room), 7);
     ck_assert_int_eq(store_read(&s, &op, "k", NULL, &sink.base, 3, 7, NULL), -EPROTO);
     mem_source_init(&src, "123456", 6);
