@@ -4,10 +4,12 @@
 #include "common/log.h"
 #include "common/lock.h"
 #include "common/mem.h"
+#include "common/op.h"
 #include "common/printable.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -18,8 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TEXT_MAX       4096
-#define LINE_MAX_BYTES (PRINTABLE_MAX * TEXT_MAX + 64) /* every byte escaped, and the head */
+#define LINE_MAX_BYTES (PRINTABLE_MAX * LOG_TEXT_MAX + 64) /* all escaped, and the head */
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
@@ -39,6 +40,11 @@ static struct {
 void log_set_level(enum log_level level)
 {
     atomic_store_explicit(&log_max_level, (int)level, memory_order_relaxed);
+}
+
+bool log_is_wanted(enum log_level level)
+{
+    return (int)level <= atomic_load_explicit(&log_max_level, memory_order_relaxed);
 }
 
 int log_level_parse(const char *name, enum log_level *ret_level)
@@ -174,47 +180,59 @@ int log_to_file(int dir, const char *name)
     return err;
 }
 
-static size_t log_head(char *line, size_t size, enum log_level level)
+static size_t log_head(char *line, size_t size, enum log_level level, int64_t when_ns)
 {
-    struct timespec ts;
+    time_t s = (time_t)(when_ns / NS_PER_SEC);
     struct tm tm;
     int n;
 
-    clock_gettime(CLOCK_REALTIME, &ts);
-    gmtime_r(&ts.tv_sec, &tm);
-    n = snprintf(line, size, "%04d-%02d-%02dT%02d:%02d:%02d.%06ldZ %-5s ", tm.tm_year + 1900,
-                 tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, ts.tv_nsec / 1000,
-                 level_names[level]);
+    gmtime_r(&s, &tm);
+    n = snprintf(line, size, "%04d-%02d-%02dT%02d:%02d:%02d.%06" PRId64 "Z %-5s ",
+                 tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+                 when_ns % NS_PER_SEC / 1000, level_names[level]);
     return n < 0 ? 0 : (size_t)n;
 }
 
+/* Writes no more than LOG_TEXT_MAX bytes of the text. */
 static size_t log_escape(char *to, const char *text)
 {
+    const char *end = text + LOG_TEXT_MAX - 1;
     char *start = to;
     size_t len;
 
-    while ((len = printable_next(to, &text)) > 0)
+    while (text < end && (len = printable_next(to, &text)) > 0)
         to += len;
     return (size_t)(to - start);
 }
 
-void log_line(enum log_level level, const char *fmt, ...)
+void log_text_at(enum log_level level, int64_t when_ns, const char *text)
 {
-    char text[TEXT_MAX], line[LINE_MAX_BYTES];
+    char line[LINE_MAX_BYTES];
     int saved = errno;
-    va_list ap;
     size_t len;
 
-    if ((int)level > atomic_load_explicit(&log_max_level, memory_order_relaxed))
+    if (!log_is_wanted(level))
+        return;
+    len = log_head(line, 64, level, when_ns);
+    len += log_escape(line + len, text);
+    line[len++] = '\n';
+    /* Nothing can be done about a log that can't be written, and nobody could be told. */
+    log_written(write(atomic_load(&log_fd), line, len));
+    errno = saved;
+}
+
+void log_line(enum log_level level, const char *fmt, ...)
+{
+    char text[LOG_TEXT_MAX];
+    int saved = errno;
+    va_list ap;
+
+    if (!log_is_wanted(level))
         return;
     va_start(ap, fmt);
     if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
         text[0] = '\0';
     va_end(ap);
-    len = log_head(line, 64, level);
-    len += log_escape(line + len, text);
-    line[len++] = '\n';
-    /* Nothing can be done about a log that can't be written, and nobody could be told. */
-    log_written(write(atomic_load(&log_fd), line, len));
+    log_text_at(level, clock_real_ns(), text);
     errno = saved;
 }

@@ -1,0 +1,152 @@
+/* Lines for the log from where locks are held: queued in memory, written by a worker. */
+#include "common/log_queue.h"
+
+#include "common/mem.h"
+#include "common/op.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct queued_line {
+    struct queued_line *next;
+    uint64_t left_out; /* how many are missing before it */
+    int64_t when_ns;   /* CLOCK_REALTIME */
+    enum log_level level;
+    char text[];
+};
+
+static void say_left_out(uint64_t n)
+{
+    if (n > 0)
+        log_warn("%" PRIu64 " lines of the log are left out: it could not be written as fast",
+                 n);
+}
+
+/* The first, or NULL when there is none; *ret_left_out: how many are missing before it. */
+static struct queued_line *take_locked(struct log_queue *q, uint64_t *ret_left_out)
+    REQUIRES(&q->lock);
+static struct queued_line *take_locked(struct log_queue *q, uint64_t *ret_left_out)
+{
+    struct queued_line *line = q->head;
+
+    mutex_assert_held(&q->lock);
+    *ret_left_out = line ? line->left_out : q->left_out;
+    if (!line) {
+        q->left_out = 0;
+        return NULL;
+    }
+    q->head = line->next;
+    if (!q->head)
+        q->tail = &q->head;
+    q->n--;
+    return line;
+}
+
+/* There is one of these at a time, so that the order is kept. */
+static void write_lines(struct task *task)
+{
+    struct log_queue *q = container_of(task, struct log_queue, task);
+    bool more = true;
+
+    while (more) {
+        uint64_t left_out;
+        mutex_lock(&q->lock);
+        struct queued_line *line = take_locked(q, &left_out);
+        more = q->writing = line || left_out > 0;
+        mutex_unlock(&q->lock);
+        say_left_out(left_out);
+        if (line)
+            log_text_at(line->level, line->when_ns, line->text);
+        free(line);
+    }
+}
+
+void log_queue_init(struct log_queue *q)
+{
+    *q = (struct log_queue){.tail = &q->head, .task.run = write_lines};
+    mutex_init(&q->lock);
+}
+
+void log_queue_start(struct log_queue *q, struct pool *pool)
+{
+    mutex_lock(&q->lock);
+    q->pool = pool;
+    mutex_unlock(&q->lock);
+}
+
+void log_queue_stop(struct log_queue *q)
+{
+    mutex_lock(&q->lock);
+    assert(!q->head && !q->writing);
+    q->pool = NULL;
+    mutex_unlock(&q->lock);
+}
+
+void log_queue_release(struct log_queue *q)
+{
+    mutex_destroy(&q->lock);
+}
+
+/* Takes the line, NULL without memory for it. The pool that has to be told, or NULL. */
+static struct pool *add_locked(struct log_queue *q, struct queued_line *line)
+    REQUIRES(&q->lock);
+static struct pool *add_locked(struct log_queue *q, struct queued_line *line)
+{
+    struct pool *idle = q->writing ? NULL : q->pool;
+
+    mutex_assert_held(&q->lock);
+    q->writing = true;
+    if (!line || q->n == LOG_QUEUE_MAX) {
+        free(line);
+        q->left_out++;
+        return idle;
+    }
+    line->left_out = q->left_out;
+    q->left_out = 0;
+    *q->tail = line;
+    q->tail = &line->next;
+    q->n++;
+    return idle;
+}
+
+static void queue_text(struct log_queue *q, enum log_level level, const char *text)
+{
+    size_t len = strlen(text);
+    struct queued_line *line = malloc(sizeof(*line) + len + 1);
+
+    if (line) {
+        *line = (struct queued_line){.when_ns = clock_real_ns(), .level = level};
+        memcpy(line->text, text, len + 1);
+    }
+    mutex_lock(&q->lock);
+    struct pool *idle = add_locked(q, line);
+    mutex_unlock(&q->lock);
+    if (idle)
+        pool_submit(idle, &q->task);
+}
+
+void log_later(struct log_queue *q, enum log_level level, const char *fmt, ...)
+{
+    char text[LOG_TEXT_MAX];
+    int saved = errno;
+    va_list ap;
+
+    if (!log_is_wanted(level))
+        return;
+    va_start(ap, fmt);
+    if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
+        text[0] = '\0';
+    va_end(ap);
+    mutex_lock(&q->lock);
+    bool now = !q->pool;
+    mutex_unlock(&q->lock);
+    if (now)
+        log_text_at(level, clock_real_ns(), text);
+    else
+        queue_text(q, level, text);
+    errno = saved;
+}

@@ -1,0 +1,38 @@
+/* Lines for the log from where locks are held. The log is a file on the cache's own disk: a
+ * line that is written at once would hold up all who want the lock for as long as the disk
+ * does. A worker of a pool writes them instead, one after the other, in their order. */
+#ifndef RUNFS_COMMON_LOG_QUEUE_H
+#define RUNFS_COMMON_LOG_QUEUE_H
+
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/pool.h"
+
+#include <stdint.h>
+
+/* How many lines wait at most. Of those that find no room, or no memory, a line says how many
+ * they were. */
+#define LOG_QUEUE_MAX 256
+
+struct log_queue {
+    struct mutex lock; /* innermost but for the pool's; guards what follows */
+    struct pool *pool; /* NULL: lines are written at once */
+    struct queued_line *head, **tail;
+    unsigned n;
+    uint64_t left_out; /* since the last one that is queued */
+    bool writing;      /* a worker is to write, or writes */
+    struct task task;
+};
+
+/* Lines are written at once: no other thread is there. */
+void log_queue_init(struct log_queue *q);
+/* From now on workers of the pool write them. */
+void log_queue_start(struct log_queue *q, struct pool *pool);
+/* The pool has run all it had, and is gone; may be called without a start. */
+void log_queue_stop(struct log_queue *q);
+void log_queue_release(struct log_queue *q);
+/* As log_line(), with the time of the call. Any thread, whatever it holds. */
+void log_later(struct log_queue *q, enum log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif
