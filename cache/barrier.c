@@ -3,7 +3,6 @@
 #include "cache/intent.h"
 
 #include "cache/crash.h"
-#include "common/log.h"
 #include "common/mem.h"
 #include "common/path.h"
 
@@ -175,7 +174,8 @@ static void replace_waits(struct cache *c, struct journal_wait *v, size_t n)
     int r = journal_set_waits(c->journal, v, n);
 
     if (r < 0)
-        log_warn(
+        log_later(
+            &c->log, LOG_LEVEL_WARN,
             "cache %s: what removals wait for can't be noted, only this mount knows it: %s",
             c->mirror.dir, strerror(-r));
     crash_point("passed-on");

@@ -224,6 +224,7 @@ static void init_locks(struct cache *c)
     cond_init(&c->progress);
     cond_init(&c->kick);
     cond_init(&c->wake);
+    log_queue_init(&c->log);
     waitq_init(&c->space_waiters);
     waitq_init(&c->flush_waiters);
 }
@@ -266,6 +267,7 @@ static int start_threads(struct cache *c)
         return -ENOMEM;
     /* Many small answers come in a row: each would interrupt who writes the next file. */
     pool_set_batch(c->uploaders);
+    log_queue_start(&c->log, c->chores);
     r = pthread_create(&c->scheduler, NULL, scheduler_main, c);
     c->scheduler_runs = r == 0;
     return -r;
@@ -299,7 +301,7 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
     if (r < 0)
         return op_fail(op, r, "cache %s: can't draw a number for this mount: %s", c->mirror.dir,
                        strerror(-r));
-    r = journal_open(c->mirror.root_fd, c->mirror.dir, op, &c->journal, NULL);
+    r = journal_open(c->mirror.root_fd, c->mirror.dir, &c->log, op, &c->journal, NULL);
     if (r < 0)
         return r;
     c->uploading = calloc(c->config.upload_jobs + 1, sizeof(struct node *));
@@ -512,6 +514,7 @@ void cache_free(struct cache *c)
         pool_drain(c->chores); /* a stamp goes where its node is */
     free_tree(c);
     pool_free(c->chores);
+    log_queue_stop(&c->log);
     ids_free(c->ids);
     index_tree_free(c);
     pins_free(c);
@@ -537,6 +540,7 @@ void cache_free(struct cache *c)
     (void)pthread_cond_destroy(&c->kick);
     (void)pthread_cond_destroy(&c->wake);
     mutex_destroy(&c->lock);
+    log_queue_release(&c->log);
     for (size_t i = 0; i < STAMP_LOCKS; i++)
         mutex_destroy(&c->stamp_locks[i]);
     rwlock_destroy(&c->ns);

@@ -376,7 +376,8 @@ static void source_gone_locked(struct copying *k)
             file_queue_locked(c, n);
         return;
     }
-    log_error("%s/%s was renamed here to %s, but it has been removed from the store by someone "
+    log_later(&c->log, LOG_LEVEL_ERROR,
+              "%s/%s was renamed here to %s, but it has been removed from the store by someone "
               "else before it could be copied",
               c->store->url, k->from, k->to);
     e->verified_ns = 0;

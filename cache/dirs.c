@@ -3,7 +3,6 @@
 #include "cache/index.h"
 
 #include "cache/crash.h"
-#include "common/log.h"
 #include "common/mem.h"
 #include "common/path.h"
 
@@ -216,7 +215,8 @@ static void dir_done_locked(struct dir_job *j, int r, const struct object *obj,
     free(d->error_text);
     d->error_text = strdup(op->why);
     failure_note_locked(c, &c->write_failure, r, op->why);
-    log_error("directory not in the store yet, tried again: %s", op->why);
+    log_later(&c->log, LOG_LEVEL_ERROR, "directory not in the store yet, tried again: %s",
+              op->why);
 }
 
 static void run_dir(struct task *task)

@@ -4,7 +4,6 @@
 #include "cache/node.h"
 
 #include "cache/crash.h"
-#include "common/log.h"
 #include "common/mem.h"
 #include "common/path.h"
 
@@ -149,7 +148,8 @@ static void evict_one(struct cache *c, struct node *n)
     if (r == 0 && keeps_ino)
         r = file_materialise(c, n);
     if (r < 0 && r != -EBUSY)
-        log_warn("cache %s: can't evict a file: %s", c->mirror.dir, strerror(-r));
+        log_later(&c->log, LOG_LEVEL_WARN, "cache %s: can't evict a file: %s", c->mirror.dir,
+                  strerror(-r));
 }
 
 static bool evict_next(struct cache *c)
@@ -257,12 +257,13 @@ static void trouble_locked(struct cache *c, enum space_trouble trouble)
         return;
     c->space = trouble;
     if (trouble)
-        log_warn("cache %s: %s (in use %" PRIu64 " of %" PRIu64 " bytes, free on the disk "
-                 "%" PRIu64 ", reserve %" PRIu64 ")",
-                 c->mirror.dir, space_trouble_text(trouble), c->used_bytes,
-                 c->config.size_bytes, c->disk_free_bytes, c->config.reserve_bytes);
+        log_later(&c->log, LOG_LEVEL_WARN,
+                  "cache %s: %s (in use %" PRIu64 " of %" PRIu64 " bytes, free on the disk "
+                  "%" PRIu64 ", reserve %" PRIu64 ")",
+                  c->mirror.dir, space_trouble_text(trouble), c->used_bytes,
+                  c->config.size_bytes, c->disk_free_bytes, c->config.reserve_bytes);
     else
-        log_info("cache %s: has room again", c->mirror.dir);
+        log_later(&c->log, LOG_LEVEL_INFO, "cache %s: has room again", c->mirror.dir);
 }
 
 void space_disk_full_locked(struct cache *c)

@@ -13,7 +13,6 @@
  * lock. Where those are many, files are no more opened passthrough for writing. */
 #include "cache/node.h"
 
-#include "common/log.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -85,7 +84,7 @@ static void run_drop(struct task *task)
     unsigned closed = 0;
 
     if (d->orphan_id)
-        mirror_drop_orphan(&c->mirror, d->orphan_id);
+        file_drop_orphan(c, d->orphan_id);
     for (int i = 0; i < 2; i++)
         if (d->fds[i] >= 0) {
             (void)close(d->fds[i]);
@@ -280,10 +279,12 @@ int fds_room_locked(struct cache *c)
         return 0;
     c->fds.refused++;
     if (!c->fds.full)
-        log_warn("cache %s: all its %u descriptors belong to files that programs write or that "
-                 "have no name: opening more of those gets ENFILE; raise the daemon's limit "
-                 "(ulimit -Hn, LimitNOFILE)",
-                 c->mirror.dir, c->fds.limit);
+        log_later(
+            &c->log, LOG_LEVEL_WARN,
+            "cache %s: all its %u descriptors belong to files that programs write or that "
+            "have no name: opening more of those gets ENFILE; raise the daemon's limit "
+            "(ulimit -Hn, LimitNOFILE)",
+            c->mirror.dir, c->fds.limit);
     c->fds.full = true;
     return -ENFILE;
 }

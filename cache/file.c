@@ -4,11 +4,11 @@
 #include "cache/node.h"
 
 #include "cache/crash.h"
-#include "common/log.h"
 #include "common/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <utlist.h>
@@ -201,7 +201,8 @@ void file_expect(struct cache *c, struct node *n, int fd, const char *path, cons
     bool changed = stamp_keys_expect(&n->file->keys, path, etag);
     cache_unlock(c);
     if (changed && file_write_keys(c, n, fd) < 0)
-        log_debug("cache %s: what %s replaces can't be noted", c->mirror.dir, path);
+        log_later(&c->log, LOG_LEVEL_DEBUG, "cache %s: what %s replaces can't be noted",
+                  c->mirror.dir, path);
 }
 
 /* ---- lists ---- */
@@ -529,8 +530,8 @@ int file_materialise(struct cache *c, struct node *n)
         if (n->file)
             file_free_locked(c, n->file);
         cache_unlock(c);
-        log_error("cache %s: can't make a mirror file for %s: %s", c->mirror.dir,
-                  path ? path : "a removed file", strerror(-r));
+        log_later(&c->log, LOG_LEVEL_ERROR, "cache %s: can't make a mirror file for %s: %s",
+                  c->mirror.dir, path ? path : "a removed file", strerror(-r));
     }
     return r;
 }
@@ -605,6 +606,15 @@ int file_keep_aside(struct cache *c, const char *path, uint64_t *ret_id)
     if (r == 0)
         *ret_id = id;
     return r;
+}
+
+void file_drop_orphan(struct cache *c, uint64_t id)
+{
+    int r = mirror_drop_orphan(&c->mirror, id);
+
+    if (r < 0)
+        log_later(&c->log, LOG_LEVEL_WARN, "cache %s: can't remove orphans/%" PRIx64 ": %s",
+                  c->mirror.dir, id, strerror(-r));
 }
 
 void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id)

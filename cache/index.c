@@ -491,7 +491,8 @@ bool index_refused_locked(struct cache *c, int r, const char *why)
 {
     if (r != -EACCES && r != -EPERM && r != -EROFS)
         return false;
-    log_info("attribute indexes can't be written, listings take more requests: %s", why);
+    log_later(&c->log, LOG_LEVEL_INFO,
+              "attribute indexes can't be written, listings take more requests: %s", why);
     c->index_refused = true;
     return true;
 }
@@ -504,7 +505,7 @@ static void failed_locked(struct writing *w, int r, const char *why)
 
     if (index_refused_locked(c, r, why))
         return;
-    log_debug("attribute index not written: %s", why);
+    log_later(&c->log, LOG_LEVEL_DEBUG, "attribute index not written: %s", why);
     if (++x->failures >= INDEX_RETRIES_MAX || c->stopping)
         return;
     x->not_before_ns = clock_mono_ns() + INDEX_RETRY_NS;

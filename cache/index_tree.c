@@ -798,7 +798,7 @@ static void failed_locked(struct writing *w, int r, const char *why)
 
     if (index_refused_locked(c, r, why))
         return;
-    log_debug("attribute index of the tree not written: %s", why);
+    log_later(&c->log, LOG_LEVEL_DEBUG, "attribute index of the tree not written: %s", why);
     if (++c->index_tree->failures >= INDEX_RETRIES_MAX || c->stopping)
         return;
     c->index_tree->not_before_ns = clock_mono_ns() + INDEX_RETRY_NS;

@@ -587,8 +587,9 @@ static bool waited_in_vain(struct cache *c, struct intent *i, const struct voide
 
 static void say_taken_back_locked(struct cache *c, const struct intent *i)
 {
-    log_warn("%s was removed here after something that is kept: it stays in the store",
-             i->from);
+    log_later(&c->log, LOG_LEVEL_WARN,
+              "%s was removed here after something that is kept: it stays in the store",
+              i->from);
     name_is_the_stores_locked(c, i->from);
 }
 
@@ -846,7 +847,7 @@ static void removal_over_locked(struct cache *c, struct intent *i, int err, int 
     }
     intent_failed_locked(c, i, err, why);
     failure_note_locked(c, &c->write_failure, err, why);
-    log_warn("delete failed, tried again: %s", why);
+    log_later(&c->log, LOG_LEVEL_WARN, "delete failed, tried again: %s", why);
 }
 
 /* Whether another attempt would be no better: somebody else's version has the name, or the

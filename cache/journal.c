@@ -5,7 +5,7 @@
 #include "cache/door.h"
 #include "common/err.h"
 #include "common/lock.h"
-#include "common/log.h"
+#include "common/log_queue.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -40,8 +40,9 @@ struct change {
 };
 
 struct journal {
-    sqlite3 *db; /* used by the leader only */
-    struct {     /* under lock */
+    sqlite3 *db;           /* used by the leader only */
+    struct log_queue *log; /* constant */
+    struct {               /* under lock */
         struct mutex lock;
         pthread_cond_t done;
         struct change *head, **tail;
@@ -80,7 +81,7 @@ static int run_sql(struct journal *j, const char *sql)
     int rc = sqlite3_exec(j->db, sql, NULL, NULL, NULL);
 
     if (rc != SQLITE_OK)
-        log_debug("state.db: %s: %s", sql, sqlite3_errmsg(j->db));
+        log_later(j->log, LOG_LEVEL_DEBUG, "state.db: %s: %s", sql, sqlite3_errmsg(j->db));
     return sql_errno(rc);
 }
 
@@ -826,8 +827,8 @@ static int db_path(int dir_fd, char path[PATH_MAX])
     return 0;
 }
 
-int journal_open(int dir_fd, const char *dir, struct op *op, struct journal **ret,
-                 int *ret_damaged)
+int journal_open(int dir_fd, const char *dir, struct log_queue *log, struct op *op,
+                 struct journal **ret, int *ret_damaged)
 {
     struct journal *j = calloc(1, sizeof(*j));
     char path[PATH_MAX];
@@ -836,6 +837,7 @@ int journal_open(int dir_fd, const char *dir, struct op *op, struct journal **re
         *ret_damaged = 0;
     if (!j)
         return -ENOMEM;
+    j->log = log;
     j->queue.tail = &j->queue.head;
     atomic_init(&j->commits, 1); /* what an earlier process left in the WAL */
     mutex_init(&j->queue.lock);

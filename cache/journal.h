@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 struct journal;
+struct log_queue;
 
 enum intent_kind {
     INTENT_UNLINK = 1,
@@ -37,9 +38,10 @@ struct journal_row {
 #define INTENT_OURS "-"
 
 /* In the directory, which door_open() has opened; `dir` is for messages. A damaged database is
- * set aside and a new one begun: *ret_damaged tells (may be NULL). */
-int journal_open(int dir_fd, const char *dir, struct op *op, struct journal **ret,
-                 int *ret_damaged);
+ * set aside and a new one begun: *ret_damaged tells (may be NULL). What sqlite says goes to
+ * `log`, since callers hold locks. */
+int journal_open(int dir_fd, const char *dir, struct log_queue *log, struct op *op,
+                 struct journal **ret, int *ret_damaged);
 /* Accepts NULL. */
 void journal_close(struct journal *j);
 

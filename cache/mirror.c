@@ -5,7 +5,6 @@
 #include "cache/stamp.h"
 #include "common/buf.h"
 #include "common/err.h"
-#include "common/log.h"
 #include "common/mem.h"
 
 #include <dirent.h>
@@ -250,13 +249,12 @@ int mirror_orphan(struct mirror *m, const char *path, uint64_t id, bool name_sta
     return r < 0 ? -errno : 0;
 }
 
-void mirror_drop_orphan(struct mirror *m, uint64_t id)
+int mirror_drop_orphan(struct mirror *m, uint64_t id)
 {
     char name[24];
 
     id_name(id, name);
-    if (unlinkat(m->orphans_fd, name, 0) < 0 && errno != ENOENT)
-        log_warn("cache %s: can't remove orphans/%s: %s", m->dir, name, strerror(errno));
+    return unlinkat(m->orphans_fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
 int mirror_open_orphan(struct mirror *m, uint64_t id, int flags)

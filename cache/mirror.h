@@ -77,7 +77,8 @@ int mirror_rename(struct mirror *m, const char *from, const char *to, unsigned f
 /* Takes a name away: the file lives on as orphans/<id> until mirror_drop_orphan(). With
  * `name_stays` another file is about to take the name, and it is left for that. */
 int mirror_orphan(struct mirror *m, const char *path, uint64_t id, bool name_stays);
-void mirror_drop_orphan(struct mirror *m, uint64_t id);
+/* 0, also when there is none. */
+int mirror_drop_orphan(struct mirror *m, uint64_t id);
 int mirror_open_orphan(struct mirror *m, uint64_t id, int flags);
 int mirror_unlink(struct mirror *m, const char *path);
 int mirror_rmdir(struct mirror *m, const char *path);

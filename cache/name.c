@@ -6,7 +6,6 @@
 #include "cache/name.h"
 
 #include "cache/crash.h"
-#include "common/log.h"
 #include "common/mem.h"
 #include "common/path.h"
 
@@ -113,8 +112,9 @@ static void maybe_marker(struct cache *c, struct node *dir)
     if (r == 0)
         r = node_write_stamp_held(c, dir);
     if (r < 0)
-        log_warn("cache %s: an empty directory may be forgotten after a crash: %s",
-                 c->mirror.dir, strerror(-r));
+        log_later(&c->log, LOG_LEVEL_WARN,
+                  "cache %s: an empty directory may be forgotten after a crash: %s",
+                  c->mirror.dir, strerror(-r));
 }
 
 static void gained_name_locked(struct cache *c, struct entry *e)
@@ -817,7 +817,7 @@ static int move_in_mirror(struct cache *c, struct moving *m, uint64_t *ret_id)
     if (r == 0)
         r = mirror_rename(&c->mirror, m->from_path, m->to_path, 0);
     if (r < 0 && *ret_id)
-        mirror_drop_orphan(&c->mirror, *ret_id);
+        file_drop_orphan(c, *ret_id);
     return r;
 }
 

@@ -29,6 +29,7 @@
 #include "cache/stamp.h"
 #include "cache/sums.h"
 #include "common/lock.h"
+#include "common/log_queue.h"
 #include "common/pool.h"
 #include "common/table.h"
 
@@ -387,6 +388,7 @@ struct cache {
     bool asks_dirs;          /* constant; a directory's attributes are those of its marker */
     bool has_index;          /* constant; the store can keep attribute indexes */
     struct origins *origins; /* constant; locked by itself, innermost */
+    struct log_queue log;    /* lines from under ns or lock; locked by itself, innermost */
 
     struct rwlock ns;
     struct mutex stamp_locks[STAMP_LOCKS]; /* innermost but for `lock`; at most one is held */
@@ -678,6 +680,8 @@ int file_orphan(struct cache *c, struct node *n, const char *path);
  * second name, orphans/<id>, to be dropped again if that rename fails; and when it did not,
  * what is known of the file follows, its last entry still being there. */
 int file_keep_aside(struct cache *c, const char *path, uint64_t *ret_id);
+/* orphans/<id> goes; that it can't is told. Takes no lock. */
+void file_drop_orphan(struct cache *c, uint64_t id);
 void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id) REQUIRES(cache_mutex);
 
 /* ---- fds.c ---- */

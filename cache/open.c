@@ -580,7 +580,8 @@ void file_cut_locked(struct cache *c, struct node *n, uint64_t off)
         return;
     if (!f->cut) {
         auto_free char *path = node_path(n);
-        log_error("%s: no room in the cache for a write at byte %" PRIu64
+        log_later(&c->log, LOG_LEVEL_ERROR,
+                  "%s: no room in the cache for a write at byte %" PRIu64
                   "; it is kept, and not "
                   "published before that is written again",
                   path ? path : "a removed file", off);
@@ -597,7 +598,8 @@ void file_lost_locked(struct cache *c, struct node *n)
     auto_free char *path = node_path(n);
 
     if (!f->lost)
-        log_error(
+        log_later(
+            &c->log, LOG_LEVEL_ERROR,
             "%s: the disk of the cache lost what was written to it; what is left is kept, "
             "and not published before the file is written anew",
             path ? path : "a removed file");

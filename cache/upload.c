@@ -1030,7 +1030,8 @@ static void failed_locked(struct job *j, int r, const char *why)
         c->out_of_quota = true;
     if (!c->unreachable_ns)
         c->unreachable_ns = clock_mono_ns();
-    log_error("upload failed, kept in the cache and tried again: %s", why);
+    log_later(&c->log, LOG_LEVEL_ERROR, "upload failed, kept in the cache and tried again: %s",
+              why);
 }
 
 static void forget_running_locked(struct cache *c, struct node *n)
@@ -1230,7 +1231,8 @@ static void lost_locked(struct job *j, struct entry *e)
     struct cache *c = j->cache;
     struct node *n = j->node;
 
-    log_error("%s/%s was written by somebody else meanwhile: theirs stays, the content from "
+    log_later(&c->log, LOG_LEVEL_ERROR,
+              "%s/%s was written by somebody else meanwhile: theirs stays, the content from "
               "here is kept as %s/kept/%s",
               c->store->url, j->path, c->mirror.dir, j->path);
     c->kept_files++;
@@ -1272,7 +1274,8 @@ static void keep_loser(struct job *j)
         lost_locked(j, e);
         cache_unlock(c);
     } else if (r != -EBUSY) {
-        log_error("cache %s: can't set %s aside: %s", c->mirror.dir, j->path, strerror(-r));
+        log_later(&c->log, LOG_LEVEL_ERROR, "cache %s: can't set %s aside: %s", c->mirror.dir,
+                  j->path, strerror(-r));
     }
     ns_done(c);
 }

@@ -3,6 +3,7 @@
  * bytes are the file, or the values of a row of a sound database. */
 #include "cache/journal.h"
 #include "common/log.h"
+#include "common/log_queue.h"
 #include "common/mem.h"
 
 #include <dirent.h>
@@ -83,11 +84,13 @@ static bool use(void)
 {
     const struct journal_row row = {.seq = 7, .kind = INTENT_UNLINK, .from = "a", .etag = ""};
     struct journal *j = NULL;
+    struct log_queue log;
     int damaged = 0;
     struct op op;
 
+    log_queue_init(&log);
     op_init(&op, OP_FOREVER);
-    int r = journal_open(dir_fd, dir, &op, &j, &damaged);
+    int r = journal_open(dir_fd, dir, &log, &op, &j, &damaged);
     must(r == 0 ? j != NULL : op.why[0] != '\0');
     if (r == 0) {
         (void)journal_each(j, see_row, NULL);
@@ -98,6 +101,7 @@ static bool use(void)
             must(journal_each(j, see_row, NULL) == 0);
     }
     journal_close(j);
+    log_queue_release(&log);
     return damaged;
 }
 
