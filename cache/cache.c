@@ -339,6 +339,22 @@ static int open_cache(struct cache *c, const struct cache_config *config, struct
                  : 0;
 }
 
+static void node_nameless_locked(struct cache *c, struct node *n)
+{
+    if (n->file) /* it is not uploaded any more */
+        waitq_wake_locked(c, &n->file->upload_waiters, 0);
+}
+
+static void node_end_locked(struct cache *c, struct node *n)
+{
+    if (n->dir)
+        walk_free(n->dir->walk);
+    if (n->file) {
+        upload_forget(n->file->unnoted);
+        file_free_locked(c, n->file);
+    }
+}
+
 static struct cache *cache_alloc(void)
 {
     struct cache *c = calloc(1, sizeof(*c));
@@ -352,6 +368,7 @@ static struct cache *cache_alloc(void)
                                 .orphans_fd = -1,
                                 .kept_fd = -1};
     c->sum_kind = CHECKSUM_CRC32C;
+    c->hooks = (struct node_hooks){.nameless = node_nameless_locked, .end = node_end_locked};
     c->wake_tail = &c->wake_list;
     init_locks(c);
     return c;

@@ -441,7 +441,6 @@ void file_free_locked(struct cache *c, struct file *f)
     free(f->etag);
     free(f->error_text);
     free(f->upload_key);
-    upload_forget(f->unnoted);
     f->node->file = NULL;
     free(f);
 }

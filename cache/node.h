@@ -378,6 +378,12 @@ struct failure {
 
 #define STAMP_LOCKS 16
 
+/* What is kept of a node outside of the tree follows it by these, called under the lock. */
+struct node_hooks {
+    void (*nameless)(struct cache *c, struct node *n); /* its last name went */
+    void (*end)(struct cache *c, struct node *n);      /* it is freed next */
+};
+
 struct cache {
     struct cache_config config; /* constant; strings are copies */
     struct store *store;
@@ -386,6 +392,7 @@ struct cache {
     uint64_t identity_hash;  /* constant; salt of derived inode numbers */
     int64_t started_ns;      /* constant; CLOCK_REALTIME; the time of what tells none */
     bool asks_dirs;          /* constant; a directory's attributes are those of its marker */
+    struct node_hooks hooks; /* constant */
     bool has_index;          /* constant; the store can keep attribute indexes */
     struct origins *origins; /* constant; locked by itself, innermost */
     struct log_queue log;    /* lines from under ns or lock; locked by itself, innermost */

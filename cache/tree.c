@@ -242,14 +242,14 @@ void node_collect_locked(struct cache *c, struct node *n)
         {
             entry_remove_locked(c, e);
         }
+    }
+    c->hooks.end(c, n);
+    if (n->dir) {
         c->hidden_names -= n->dir->hidden_names;
-        walk_free(n->dir->walk);
         free(n->dir->error_text);
         etag_clear(&n->dir->put_etag);
         free(n->dir);
     }
-    if (n->file)
-        file_free_locked(c, n->file);
     free(n->target);
     free(n->xattrs);
     c->nodes--;
@@ -421,8 +421,8 @@ void entry_remove_locked(struct cache *c, struct entry *e)
         n->flags |= NODE_LOST;
     if (!n->links && n->nlookup)
         detached_add_locked(c, n);
-    if (!n->links && n->file) /* it is not uploaded any more */
-        waitq_wake_locked(c, &n->file->upload_waiters, 0);
+    if (!n->links)
+        c->hooks.nameless(c, n);
     etag_clear(&e->etag);
     free(e->src_key);
     free(e);
