@@ -3,7 +3,7 @@
 
 #include "backends/auth/aws_http.h"
 #include "backends/auth/aws_profile.h"
-#include "backends/s3/sign.h"
+#include "backends/http/uri.h"
 #include "backends/s3/url.h"
 #include "common/mem.h"
 #include "common/units.h"
@@ -104,11 +104,11 @@ static int sso_url(const struct aws_sso *sso, struct op *op, struct buf *url)
     if (!err)
         err = buf_adds(url, "/federation/credentials?account_id=");
     if (!err)
-        err = s3_uri_encode(url, sso->account_id, strlen(sso->account_id), false);
+        err = uri_encode(url, sso->account_id, strlen(sso->account_id), false);
     if (!err)
         err = buf_adds(url, "&role_name=");
     if (!err)
-        err = s3_uri_encode(url, sso->role_name, strlen(sso->role_name), false);
+        err = uri_encode(url, sso->role_name, strlen(sso->role_name), false);
     return err ? op_fail(op, err == -EFBIG ? -EINVAL : err, "SSO: the request can't be built")
                : 0;
 }

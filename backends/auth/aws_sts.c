@@ -1,7 +1,8 @@
 /* Keys of a role from AWS's Security Token Service: a form is posted, XML comes back. */
 #include "backends/auth/aws_http.h"
 
-#include "backends/s3/sign.h"
+#include "backends/auth/aws_sign.h"
+#include "backends/http/uri.h"
 #include "backends/s3/url.h"
 #include "backends/s3/xml.h"
 #include "common/mem.h"
@@ -68,7 +69,7 @@ static int add_field(struct sts *c, const char *name, const char *value)
 {
     int err = value ? buf_addf(&c->form, "&%s=", name) : 0;
 
-    return err || !value ? err : s3_uri_encode(&c->form, value, strlen(value), false);
+    return err || !value ? err : uri_encode(&c->form, value, strlen(value), false);
 }
 
 static int build_form(struct sts *c, const char *token)
@@ -102,29 +103,29 @@ static int add_line(struct sts *c, const char *name, const char *value)
 static int sign(struct sts *c, const struct aws_keys *keys, int64_t clock_ns)
 {
     auto_buf struct buf authorization = BUF_INIT(LINE_MAX_BYTES);
-    char date[S3_DATE_LEN], hash[S3_HASH_HEX];
-    struct s3_pair headers[4] = {
+    char date[AWS_DATE_LEN], hash[AWS_HASH_HEX];
+    struct aws_pair headers[4] = {
         {"content-type", FORM_TYPE},
         {"host", c->host},
         {"x-amz-date", date},
         {"x-amz-security-token", keys->session_token},
     };
-    struct s3_signer signer = {.access_key = keys->access_key,
-                               .secret_key = keys->secret_key,
-                               .region = c->region,
-                               .service = "sts"};
-    struct s3_signed what = {.method = "POST",
-                             .path = c->path,
-                             .query = "",
-                             .headers = headers,
-                             .n_headers = keys->session_token ? 4 : 3,
-                             .payload_hash = hash,
-                             .date = date};
-    int err = s3_sha256_hex(hash, c->form.data, c->form.len);
+    struct aws_signer signer = {.access_key = keys->access_key,
+                                .secret_key = keys->secret_key,
+                                .region = c->region,
+                                .service = "sts"};
+    struct aws_signed what = {.method = "POST",
+                              .path = c->path,
+                              .query = "",
+                              .headers = headers,
+                              .n_headers = keys->session_token ? 4 : 3,
+                              .payload_hash = hash,
+                              .date = date};
+    int err = aws_sha256_hex(hash, c->form.data, c->form.len);
 
-    s3_format_date(date, clock_ns);
+    aws_format_date(date, clock_ns);
     if (!err)
-        err = s3_sign(&authorization, &signer, &what);
+        err = aws_sign(&authorization, &signer, &what);
     if (!err)
         err = add_line(c, "x-amz-date", date);
     if (!err && keys->session_token)

@@ -404,7 +404,7 @@ static int complete(struct s3_upload *u, struct op *op, const char *etag, struct
     auto_request struct s3_request r;
     auto_free char *new_etag = NULL;
     struct mem_source src;
-    char hash[S3_HASH_HEX];
+    char hash[AWS_HASH_HEX];
     int err = upload_request(u, op, &r, "commit", "POST");
 
     if (err)

@@ -232,7 +232,7 @@ static int send_delete(struct batch *b, const struct buf *body, bool *ret_refuse
 {
     auto_request struct s3_request r;
     struct mem_source src;
-    char hash[S3_HASH_HEX];
+    char hash[AWS_HASH_HEX];
     int err = s3_request_init(b->s, b->op, &r, "remove", "POST", "", false);
 
     if (err)

@@ -2,7 +2,7 @@
  * innermost; what each document means is in the visitors below it. */
 #include "backends/s3/xml.h"
 
-#include "backends/s3/sign.h"
+#include "backends/http/uri.h"
 #include "common/mem.h"
 #include "common/op.h"
 #include "common/secret.h"
@@ -350,7 +350,7 @@ static int decode_names(struct s3_page *page, bool encoded)
 
         if (!e->name)
             return -EPROTO;
-        len = encoded ? s3_uri_decode(e->name, true) : (ssize_t)strlen(e->name);
+        len = encoded ? uri_decode(e->name, true) : (ssize_t)strlen(e->name);
         if (len < 0)
             return -EPROTO;
         if ((size_t)len != strlen(e->name)) {
@@ -507,7 +507,7 @@ static int uploads_end(struct walker *w, const char *path, const char *text)
         return replace_text(&u->id, text);
     if (strcmp(field, "/Initiated") == 0)
         return s3_parse_time(text, &u->begun_ns);
-    if (*field == '\0' && u->key && u->id && s3_uri_decode(u->key, true) >= 0)
+    if (*field == '\0' && u->key && u->id && uri_decode(u->key, true) >= 0)
         err = u->visit(u->arg, u->key, u->id, u->begun_ns);
     if (*field == '\0') {
         free(take_ptr(u->key));
