@@ -3,8 +3,8 @@
 
 #include "backends/auth/aws_sign.h"
 #include "backends/http/uri.h"
+#include "backends/http/xml.h"
 #include "backends/s3/url.h"
-#include "backends/s3/xml.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -140,8 +140,8 @@ static int refused(const struct sts *c, const struct http_answer *a, int err, st
 
     if (!a->status)
         return err; /* no answer: the text is there */
-    (void)s3_xml_text(a->body.data, a->body.len, "ErrorResponse/Error/Code", &code);
-    (void)s3_xml_text(a->body.data, a->body.len, "ErrorResponse/Error/Message", &message);
+    (void)xml_text(a->body.data, a->body.len, "ErrorResponse/Error/Code", &code);
+    (void)xml_text(a->body.data, a->body.len, "ErrorResponse/Error/Message", &message);
     if (code && strcmp(code, "Throttling") == 0)
         err = -EAGAIN;
     if (code && strcmp(code, "IDPCommunicationError") == 0)
@@ -157,7 +157,7 @@ static int text_of(const struct sts *c, const struct http_answer *a, const char 
 
     (void)snprintf(path, sizeof(path), "%sResponse/%sResult/Credentials/%s", c->action,
                    c->action, name);
-    return s3_xml_text(a->body.data, a->body.len, path, ret);
+    return xml_text(a->body.data, a->body.len, path, ret);
 }
 
 static int keys_of(const struct sts *c, const struct http_answer *a, struct op *op,
@@ -194,7 +194,7 @@ static bool may_blame_clock(const struct http_answer *a)
                                         "RequestTimeTooSkewed", "InvalidSignatureException"};
     auto_free char *code = NULL;
 
-    (void)s3_xml_text(a->body.data, a->body.len, "ErrorResponse/Error/Code", &code);
+    (void)xml_text(a->body.data, a->body.len, "ErrorResponse/Error/Code", &code);
     for (size_t i = 0; code && i < ARRAY_SIZE(codes); i++)
         if (strcmp(code, codes[i]) == 0)
             return true;

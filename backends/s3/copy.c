@@ -8,6 +8,7 @@
 #include "backends/s3/s3.h"
 
 #include "backends/http/uri.h"
+#include "backends/http/xml.h"
 #include "backends/s3/attrs.h"
 #include "common/err.h"
 #include "common/log.h"
@@ -228,7 +229,7 @@ static int copy_object(struct copy *c, const char *from_etag, struct object *ret
     err = s3_run(c->s, c->op, &r);
     if (err)
         return s3_refused(&r) ? -EOPNOTSUPP : err;
-    err = s3_xml_text(r.answer.body.data, r.answer.body.len, "CopyObjectResult/ETag", &etag);
+    err = xml_text(r.answer.body.data, r.answer.body.len, "CopyObjectResult/ETag", &etag);
     if (err)
         return s3_fail(c->s, c->op, &r, err, "the answer has no ETag");
     return copied(c, &r.answer, etag, ret_obj);
