@@ -1,10 +1,10 @@
 /* Keys of a role from AWS's Security Token Service: a form is posted, XML comes back. */
 #include "backends/auth/aws_http.h"
 
+#include "backends/auth/aws_endpoint.h"
 #include "backends/auth/aws_sign.h"
 #include "backends/http/uri.h"
 #include "backends/http/xml.h"
-#include "backends/s3/url.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -21,10 +21,10 @@ struct sts {
     const char *what;   /* for messages */
     const char *action; /* "AssumeRole" */
     const struct aws_role *role;
-    struct s3_endpoint endpoint;
-    char host[S3_HOST_MAX];
-    char region[S3_REGION_MAX];
-    char path[S3_HOST_MAX + 1];
+    struct aws_endpoint endpoint;
+    char host[AWS_HOST_MAX];
+    char region[AWS_REGION_MAX];
+    char path[AWS_HOST_MAX + 1];
     struct buf form;
     char *lines[8]; /* headers */
     size_t n_lines;
@@ -47,11 +47,11 @@ static int place(struct sts *c, struct op *op)
 {
     const char *region = c->role->region ? c->role->region : "us-east-1";
     const char *suffix = strncmp(region, "cn-", 3) == 0 ? ".cn" : "";
-    int err = s3_endpoint_parse(c->role->endpoint, op, &c->endpoint);
+    int err = aws_endpoint_parse(c->role->endpoint, op, &c->endpoint);
 
     if (err)
         return err;
-    if (!s3_region_ok(region))
+    if (!aws_region_ok(region))
         return op_fail(op, -EINVAL, "%s: region \"%.60s\" can't be one", c->what, region);
     (void)snprintf(c->region, sizeof(c->region), "%s", region);
     if (c->endpoint.custom)
@@ -221,7 +221,7 @@ static int post(struct aws_fetch *f, struct op *op, struct sts *c, int64_t *skew
                 struct aws_keys *ret, bool *again)
 {
     auto_aws_answer struct http_answer answer = {0};
-    char url[2 * S3_HOST_MAX + 16];
+    char url[2 * AWS_HOST_MAX + 16];
     struct mem_source body;
     struct aws_request req = {.what = c->what,
                               .method = "POST",

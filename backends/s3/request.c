@@ -111,9 +111,9 @@ int s3_fail(struct s3 *s, struct op *op, const struct s3_request *r, int err, co
 
 /* The request in the form it is signed and sent in; rebuilt for each attempt. */
 struct prepared {
-    char region[S3_REGION_MAX];
+    char region[AWS_REGION_MAX];
     struct aws_keys keys; /* none when anonymous */
-    char host[S3_HOST_MAX];
+    char host[AWS_HOST_MAX];
     char date[AWS_DATE_LEN];
     struct buf path, query, url, authorization;
     struct s3_fields headers; /* the lines: name and value */
@@ -230,7 +230,7 @@ static int prepare(struct s3 *s, const struct s3_request *r, int64_t skew_ns,
 
 /* What a request is signed with: the server may know better. */
 struct signature {
-    char region[S3_REGION_MAX];
+    char region[AWS_REGION_MAX];
     struct aws_keys keys;
     int64_t skew_ns; /* the server's clock less ours; set before it is sent */
 };
@@ -483,7 +483,7 @@ static bool adopt_region(struct s3 *s, const struct op *op, struct s3_request *r
         return false;
     if (hides_region(r) && !region_is_settled(s))
         ask_region(s, op, r);
-    if (!s3_region_ok(r->error.region) || strcmp(r->error.region, used) == 0)
+    if (!aws_region_ok(r->error.region) || strcmp(r->error.region, used) == 0)
         return false;
     mutex_lock(&s->lock);
     if (!s->region_corrected) {

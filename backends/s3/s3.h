@@ -46,7 +46,7 @@ struct s3 {
     char bucket[S3_BUCKET_MAX];
     char *prefix;       /* of all keys, "" or "a/b" */
     char *state_prefix; /* of those below STORE_STATE_DIR; NULL: they are like all others */
-    struct s3_endpoint endpoint;
+    struct aws_endpoint endpoint;
     bool path_style;
     bool anonymous;
     bool request_payer;
@@ -54,7 +54,7 @@ struct s3 {
     struct aws_settings aws;
     struct aws_credentials *credentials; /* NULL: anonymous */
     struct mutex lock;
-    char region[S3_REGION_MAX];  /* under lock: the server may correct it */
+    char region[AWS_REGION_MAX]; /* under lock: the server may correct it */
     bool region_corrected;       /* under lock: once is enough */
     uint64_t copy_max;           /* bytes of one CopyObject; above it a copy goes in parts */
     uint64_t copy_part;          /* bytes of each, or more where the parts would be too many */
