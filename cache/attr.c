@@ -38,6 +38,7 @@ int cache_getattr(struct cache *c, struct node *node, struct waiter *w, struct s
 /* ---- setattr ---- */
 
 static void set_fields_locked(struct node *n, unsigned set, const struct stat *st)
+    REQUIRES(cache_mutex)
 {
     if (set & CACHE_SET_MODE) {
         n->mode = (n->mode & S_IFMT) | (st->st_mode & 07777);
@@ -91,7 +92,7 @@ static int set_dir(struct cache *c, struct node *n, unsigned set, const struct s
 }
 
 /* A new mtime must not look like a new content, and must not hide one either. */
-static void move_mtime_locked(struct cache *c, struct node *n)
+static void move_mtime_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
 
@@ -126,7 +127,7 @@ static bool is_synced(const struct file *f, const struct stat *now)
 /* Together with what is known of it, so that nobody takes the one without the other for a
  * change of content. What was synced before stays so. 0, MARK_OUTLIVED or an error. */
 static int move_mtime_of_file_locked(struct cache *c, struct file *f, int fd,
-                                     const struct stat *st)
+                                     const struct stat *st) REQUIRES(cache_mutex)
 {
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
     struct stat now;
@@ -150,7 +151,7 @@ static int move_mtime_of_file_locked(struct cache *c, struct file *f, int fd,
 
 /* 0, CACHE_PARKED, MARK_OUTLIVED or an error. */
 static int set_mtime_locked(struct cache *c, struct node *n, int fd, const struct stat *st,
-                            struct waiter *w)
+                            struct waiter *w) REQUIRES(cache_mutex)
 {
     /* What turns complete just gets the time of its version. */
     if (n->file->busy)
@@ -161,7 +162,7 @@ static int set_mtime_locked(struct cache *c, struct node *n, int fd, const struc
 }
 
 static int set_file_locked(struct cache *c, struct node *n, int fd, unsigned set,
-                           const struct stat *st, struct waiter *w)
+                           const struct stat *st, struct waiter *w) REQUIRES(cache_mutex)
 {
     node_look_locked(c, n);
     int r = set & CACHE_SET_MTIME ? set_mtime_locked(c, n, fd, st, w) : 0;

@@ -104,7 +104,7 @@ uint64_t barrier_seq_locked(struct cache *c, uint64_t seq)
 }
 
 /* The place of what was closed last and is still owed, apart from `but`; 0: nothing. */
-static uint64_t last_owed_locked(struct cache *c, const struct file *but)
+static uint64_t last_owed_locked(struct cache *c, const struct file *but) REQUIRES(cache_mutex)
 {
     struct file *f = c->dirty ? c->dirty->dirty_prev : NULL; /* the last */
 
@@ -117,6 +117,7 @@ static uint64_t last_owed_locked(struct cache *c, const struct file *but)
  * `last`. A rename counts: its copies may have left out what is written anew, whose old
  * versions it will remove at its own place. */
 static bool is_passed_on_locked(struct cache *c, uint64_t since, uint64_t last)
+    REQUIRES(cache_mutex)
 {
     struct intent *i;
 
@@ -132,6 +133,7 @@ static bool is_passed_on_locked(struct cache *c, uint64_t since, uint64_t last)
 }
 
 static bool any_removal_within_locked(struct cache *c, const struct journal_wait *p)
+    REQUIRES(cache_mutex)
 {
     struct intent *i;
 
@@ -148,7 +150,7 @@ static bool any_removal_within_locked(struct cache *c, const struct journal_wait
 /* The list with `more`, heap: joined with what it touches, without what concerns no removal any
  * more. Places only grow, so none begins behind it. */
 static struct journal_wait *joined_locked(struct cache *c, struct journal_wait more,
-                                          size_t *ret_n)
+                                          size_t *ret_n) REQUIRES(cache_mutex)
 {
     struct journal_wait *v = calloc(c->n_waits + 1, sizeof(*v));
     size_t n = 0;
@@ -210,7 +212,7 @@ void rounds_init(struct cache *c, struct rounds *ret, uint64_t seq)
 }
 
 /* The place of the first file that removals wait for wherever they are; UINT64_MAX: none. */
-static uint64_t first_waited_for_locked(struct cache *c)
+static uint64_t first_waited_for_locked(struct cache *c) REQUIRES(cache_mutex)
 {
     int64_t now = clock_mono_ns();
     struct file *f;

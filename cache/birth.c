@@ -10,13 +10,14 @@
 #include <string.h>
 
 static void begin_dir_locked(struct cache *c, struct node *n, const char *path)
+    REQUIRES(cache_mutex)
 {
     n->dir->local_only = n->dir->new_here = n->dir->in_mirror = true;
     n->dir->listed_ns = n->dir->told_ns = clock_mono_ns(); /* it is empty */
     n->dir->stale_marker = ghost_pending(c, path);
 }
 
-static int begin_file_locked(struct cache *c, struct node *n, bool begins)
+static int begin_file_locked(struct cache *c, struct node *n, bool begins) REQUIRES(cache_mutex)
 {
     struct file *f = file_new(n, FILE_DIRTY);
 

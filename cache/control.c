@@ -159,7 +159,7 @@ static void note_age(struct cache_stats *s, const struct node *n)
         s->oldest_ns = n->ctime_ns;
 }
 
-static void count_dirty_locked(struct cache *c, struct cache_stats *s)
+static void count_dirty_locked(struct cache *c, struct cache_stats *s) REQUIRES(cache_mutex)
 {
     struct file *f;
     struct intent *i;
@@ -202,6 +202,7 @@ static void copy_text(char ret[320], const char *text)
 }
 
 static uint64_t count_waiters_locked(struct cache *c, const struct waitq *q)
+    REQUIRES(cache_mutex)
 {
     uint64_t n = 0;
 
@@ -420,7 +421,7 @@ static bool node_owes(struct node *n)
     return false;
 }
 
-static int push_target_locked(struct flush *fl, struct node *n)
+static int push_target_locked(struct flush *fl, struct node *n) REQUIRES(cache_mutex)
 {
     if (fl->n == fl->cap) {
         size_t cap = fl->cap ? fl->cap * 2 : 64;
@@ -436,7 +437,7 @@ static int push_target_locked(struct flush *fl, struct node *n)
     return 0;
 }
 
-static int add_target_locked(struct flush *fl, struct node *n)
+static int add_target_locked(struct flush *fl, struct node *n) REQUIRES(cache_mutex)
 {
     return node_owes(n) && node_is_named_below(fl->cache, n, fl->path)
                ? push_target_locked(fl, n)
@@ -451,7 +452,7 @@ static bool may_be_newer(const struct file *f)
            (f->state == FILE_CLEAN || (f->state == FILE_DIRTY && f->uploading));
 }
 
-static int gather_doubts_locked(struct flush *fl)
+static int gather_doubts_locked(struct flush *fl) REQUIRES(cache_mutex)
 {
     struct file *f;
     int r = 0;
@@ -477,7 +478,7 @@ static int look_past(struct cache *c, struct node *n)
     return r;
 }
 
-static void drop_targets_locked(struct flush *fl)
+static void drop_targets_locked(struct flush *fl) REQUIRES(cache_mutex)
 {
     for (size_t i = 0; i < fl->n; i++)
         node_unref_locked(fl->cache, fl->v[i].node);
@@ -500,7 +501,7 @@ static int settle_doubts(struct flush *fl)
     return r;
 }
 
-static int gather_locked(struct flush *fl)
+static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
 {
     struct cache *c = fl->cache;
     struct file *f;
@@ -540,6 +541,7 @@ static bool target_done(const struct target *t)
 /* No settling, no waiting for a close: now. A directory is put off again with each change below
  * it, as when its files come to be stored; what failed waits for its next attempt. */
 static void hurry_locked(struct flush *fl, const struct target *t, bool first)
+    REQUIRES(cache_mutex)
 {
     struct cache *c = fl->cache;
     struct node *n = t->node;
@@ -578,7 +580,7 @@ static void tell_of(char **what, char *path, int *error, struct op *op)
 
 /* A removal waits for what was closed before it, also when that is made anew now: its writer
  * may take for ever. */
-static struct node *first_half_locked(const struct flush *fl)
+static struct node *first_half_locked(const struct flush *fl) REQUIRES(cache_mutex)
 {
     struct cache *c = fl->cache;
     struct file *f;
@@ -596,6 +598,7 @@ static struct node *first_half_locked(const struct flush *fl)
 }
 
 static bool waits_for_locked(struct cache *c, const struct intent *i, const struct node *half)
+    REQUIRES(cache_mutex)
 {
     return half && !intent_is_rename(i) &&
            barrier_seq_locked(c, i->seq) > half->file->first_seq;
@@ -614,7 +617,7 @@ static bool concerns(const struct flush *fl, const struct intent *i)
 
 /* True when all of them are done; else what is known of a failure, as look_locked(). */
 static bool look_at_intents_locked(struct flush *fl, bool first, int *error, bool *final,
-                                   struct op *op)
+                                   struct op *op) REQUIRES(cache_mutex)
 {
     bool done = true;
     struct node *half = first_half_locked(fl);
@@ -648,6 +651,7 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
 /* Whether what failed for something in its way is worth another attempt: while there are
  * intentions, and once after the last of them. */
 static bool clears_up_locked(struct flush *fl, struct target *t, int err, unsigned attempts)
+    REQUIRES(cache_mutex)
 {
     if (!intent_is_in_the_way(err))
         return false;
@@ -665,7 +669,7 @@ static bool clears_up_locked(struct flush *fl, struct target *t, int err, unsign
 }
 
 /* Nothing sends it but its writer's close or rename, or who may ask for more than to wait. */
-static bool waits_for_writer_locked(struct cache *c, struct node *n)
+static bool waits_for_writer_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     const struct file *f = n->dir ? NULL : n->file;
 
@@ -677,6 +681,7 @@ static bool waits_for_writer_locked(struct cache *c, struct node *n)
 
 /* A half file is waited for by nobody: its writer may take for ever. */
 static bool skip_half_locked(struct flush *fl, struct node *n, int *error, struct op *op)
+    REQUIRES(cache_mutex)
 {
     bool half = !(fl->flags & CACHE_FLUSH_HALF) && !n->dir && file_is_half_locked(fl->cache, n);
 
@@ -717,7 +722,7 @@ static struct failed failed_now(const struct node *n)
 /* True when nothing is left to wait for; beside that what is known of the progress and of a
  * failure, and whether that stays. */
 static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *total,
-                        int *error, bool *final, struct op *op)
+                        int *error, bool *final, struct op *op) REQUIRES(cache_mutex)
 {
     bool all = true;
 

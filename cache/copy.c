@@ -74,7 +74,7 @@ static char *moved_path(const char *path, const char *from, const char *to)
 
 /* The source of an entry that stood at or below `from` is now at or below `to`. */
 static void move_source_locked(struct cache *c, struct entry *e, const char *from,
-                               const char *to)
+                               const char *to) REQUIRES(cache_mutex)
 {
     auto_free char *key_now = e->src_key ? strdup(e->src_key) : entry_key(e);
     char *key = key_now ? moved_path(key_now, from, to) : NULL;
@@ -104,7 +104,7 @@ static bool moves_on(struct intent *done, struct intent *i)
 }
 
 /* Only entries that some rename of the list moved have a source of their own. */
-static void move_sources_locked(struct cache *c, struct intent *done)
+static void move_sources_locked(struct cache *c, struct intent *done) REQUIRES(cache_mutex)
 {
     assert(done);
     c->dir_moves += done->kind == INTENT_RENAMEDIR;
@@ -132,6 +132,7 @@ static void move_sources_locked(struct cache *c, struct intent *done)
  * have moved it on. */
 static struct node *reader_locked(struct cache *c, struct intent *i, const char *from,
                                   const char *to, struct entry **ret_entry)
+    REQUIRES(cache_mutex)
 {
     auto_free char *at = intent_path_after(i->next, to);
     struct entry *e = NULL;
@@ -180,6 +181,7 @@ static bool was_replaced(const struct entry *e, const char *copied_etag, const c
 /* Of a file that is to be uploaded under the new name, what that replaces. */
 static bool expect_locked(struct file *f, const struct entry *e, const char *to,
                           const char *copied_etag, const char *new_etag, bool own)
+    REQUIRES(cache_mutex)
 {
     char buf[ETAG_TEXT_MAX];
 
@@ -228,7 +230,7 @@ static struct intent *next_at(struct intent *i, const char *path)
  * means the copy: its origin is that of the old name. So does what takes it on from where that
  * brings it. In memory only. */
 static void tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
-                             const char *new_etag, bool own)
+                             const char *new_etag, bool own) REQUIRES(cache_mutex)
 {
     bool known = *copied_etag && strcmp(copied_etag, INTENT_ANY) != 0;
     struct intent *i = next_at(k->intent->next, to);
@@ -251,6 +253,7 @@ static void tell_next_locked(struct copying *k, const char *to, const char *copi
  * has a record to lose. */
 static struct node *take_version_locked(struct copying *k, const char *from, const char *to,
                                         const char *copied_etag, const char *new_etag, bool own)
+    REQUIRES(cache_mutex)
 {
     struct entry *e = NULL;
     struct node *n = reader_locked(k->cache, k->intent, from, to, &e);
@@ -310,6 +313,7 @@ static bool overwritten(struct cache *c, struct copying *k)
 /* Nothing was copied: what the store has under the new name is not the version that was
  * renamed, and the upload asks for it. */
 static void forget_version_locked(struct copying *k, const char *from, const char *to)
+    REQUIRES(cache_mutex)
 {
     struct entry *e = NULL;
 
@@ -333,6 +337,7 @@ static int finish_row(struct copying *k, bool remove, const char *copied)
 }
 
 static void finish_intent_locked(struct copying *k, bool remove, char **copied)
+    REQUIRES(cache_mutex)
 {
     struct cache *c = k->cache;
     struct intent *i = k->intent;
@@ -357,7 +362,7 @@ static void finish_intent_locked(struct copying *k, bool remove, char **copied)
 
 /* The source is gone from the store: what is complete here is uploaded, the rest is lost there.
  */
-static void source_gone_locked(struct copying *k)
+static void source_gone_locked(struct copying *k) REQUIRES(cache_mutex)
 {
     struct cache *c = k->cache;
     struct entry *e = NULL;
@@ -579,7 +584,7 @@ static void items_release(struct copying *k)
 /* A name that is uploaded anew below the new directory, in time, is not copied. What is removed
  * under its old name then is the version that the upload was to replace, or what came there of
  * an attempt, if there was any: not one that somebody else has put there since. */
-static int settle_written_anew_locked(struct copying *k, struct item *it)
+static int settle_written_anew_locked(struct copying *k, struct item *it) REQUIRES(cache_mutex)
 {
     auto_free char *at = intent_path_after(k->intent->next, it->to);
     struct entry *e = NULL;
@@ -1074,7 +1079,7 @@ static bool takes_all(const struct intent *i, const struct intent *end)
 
 /* The later intention that ends the rename. With those in between, which concern neither of its
  * names, the rename could change places. */
-static struct intent *ended_by_locked(const struct intent *i)
+static struct intent *ended_by_locked(const struct intent *i) REQUIRES(cache_mutex)
 {
     struct intent *end = i->next;
 
@@ -1086,7 +1091,7 @@ static struct intent *ended_by_locked(const struct intent *i)
 /* A removal waits for what the store refuses in its own directory only. One that is moved to
  * another directory waits here for what may yet be refused in this one. */
 static bool waits_beside_locked(struct cache *c, const struct intent *i,
-                                const struct intent *end)
+                                const struct intent *end) REQUIRES(cache_mutex)
 {
     auto_free char *old = path_parent(i->from), *dir = path_parent(end->from);
     struct file *f;
@@ -1109,7 +1114,7 @@ static bool waits_beside_locked(struct cache *c, const struct intent *i,
  * row was made (format.md, 4): a link that came to the old name between the two rows would be
  * taken for what the joined one is still to move. */
 static bool is_linked_there_locked(struct cache *c, const struct intent *i,
-                                   const struct intent *end)
+                                   const struct intent *end) REQUIRES(cache_mutex)
 {
     struct node *n =
         intent_is_rename(end) && !leads_back(i, end) ? tree_find(c, i->from, NULL) : NULL;
@@ -1118,7 +1123,7 @@ static bool is_linked_there_locked(struct cache *c, const struct intent *i,
 }
 
 /* What was sent to the refused name before may still arrive there, and would be left. */
-static bool may_arrive_locked(struct cache *c, const char *path)
+static bool may_arrive_locked(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
     return late_copies_below_locked(c, path) ||
            late_puts_below_until_locked(c, path) > clock_mono_ns();
@@ -1165,6 +1170,7 @@ static int note_joined(struct cache *c, const struct intent *i, const struct int
 
 /* What came back, wherever it was moved since, is not told from what stands at its own name. */
 static void came_back_locked(struct cache *c, const struct intent *i, const struct intent *end)
+    REQUIRES(cache_mutex)
 {
     auto_free char *at = intent_path_after(end->next, i->from);
     struct entry *e = NULL;
@@ -1174,7 +1180,7 @@ static void came_back_locked(struct cache *c, const struct intent *i, const stru
 }
 
 static void take_joined_locked(struct cache *c, struct intent *i, struct intent *end,
-                               struct intent *one)
+                               struct intent *one) REQUIRES(cache_mutex)
 {
     c->dir_moves += i->kind == INTENT_RENAMEDIR;
     if (leads_back(i, end))
@@ -1261,6 +1267,7 @@ static int give_up_name(struct copying *k, struct op *op, bool *ret)
 
 /* As with uploads (refusal.c): refused, and again after another name was taken. */
 static void note_refusal_locked(struct cache *c, struct intent *i, int err)
+    REQUIRES(cache_mutex)
 {
     bool refused = refusal_is_one(err);
 

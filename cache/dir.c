@@ -164,7 +164,7 @@ static bool attrs_agree(struct node *n, const struct object *obj)
 }
 
 /* The store has the version after all that an earlier answer to a read denied. */
-static void file_is_there_locked(struct file *f, const char *etag)
+static void file_is_there_locked(struct file *f, const char *etag) REQUIRES(cache_mutex)
 {
     if (!f || !f->gone || !f->etag || strcmp(f->etag, etag) != 0)
         return;
@@ -174,6 +174,7 @@ static void file_is_there_locked(struct file *f, const char *etag)
 
 /* The store says what an index had told. */
 static void hear_locked(struct cache *c, struct node *n, const struct object *obj)
+    REQUIRES(cache_mutex)
 {
     const struct attrs *a = &obj->attrs;
 
@@ -197,6 +198,7 @@ static void hear_locked(struct cache *c, struct node *n, const struct object *ob
 /* The version that is known was seen again. Its attributes may be others than those that were
  * told with it, since they are no part of an etag. */
 static void seen_again_locked(struct cache *c, struct entry *e, const struct object *obj)
+    REQUIRES(cache_mutex)
 {
     struct node *n = e->node;
 
@@ -407,7 +409,7 @@ static int collect(void *arg, const char *name, const struct object *obj)
     return r < 0 ? r : listing_add(l, name, strlen(name), obj);
 }
 
-static struct place place_of_locked(struct cache *c, char *key)
+static struct place place_of_locked(struct cache *c, char *key) REQUIRES(cache_mutex)
 {
     return (struct place){key, c->dir_moves};
 }
@@ -487,6 +489,7 @@ void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bo
 
 /* While the store can't be reached, what was known goes on. */
 static int excuse_listing_locked(struct node *dir, int64_t timeout_ns, int r)
+    REQUIRES(cache_mutex)
 {
     if (r == -EINTR || !dir->dir->listed_ns)
         return r;
@@ -688,7 +691,7 @@ static void run_query(struct task *task)
 }
 
 static int ask_name_locked(struct cache *c, struct node *dir, const char *name,
-                           struct waiter *w)
+                           struct waiter *w) REQUIRES(cache_mutex)
 {
     struct query *q;
 
@@ -728,6 +731,7 @@ struct asking {
 /* The version that is known was told with its attributes; false when they are others than those
  * of the file that is here, which has to go for them. */
 static bool take_attrs_locked(struct cache *c, struct entry *e, const struct object *obj)
+    REQUIRES(cache_mutex)
 {
     struct node *n = e->node;
 
@@ -816,7 +820,7 @@ static struct entry *stalest_name(struct node *n)
 
 /* While the store can't be reached, attributes stay as they were; the next listing has them
  * asked again. */
-static bool excuse_attrs_locked(struct node *n)
+static bool excuse_attrs_locked(struct node *n) REQUIRES(cache_mutex)
 {
     if (!n->links)
         return false;
@@ -908,7 +912,7 @@ static void run_asking(struct task *task)
 }
 
 /* `ahead`: nobody waits for it yet. */
-static int ask_locked(struct cache *c, struct node *n, bool ahead)
+static int ask_locked(struct cache *c, struct node *n, bool ahead) REQUIRES(cache_mutex)
 {
     if (n->flags & NODE_STATTING)
         return 0;
@@ -933,6 +937,7 @@ static int ask_locked(struct cache *c, struct node *n, bool ahead)
 
 /* To what ask_locked() has asked. */
 static int wait_for_answer_locked(struct cache *c, struct node *n, struct waiter *w)
+    REQUIRES(cache_mutex)
 {
     struct asking *a;
 
@@ -959,7 +964,7 @@ static bool attrs_missing(struct cache *c, struct node *n)
 }
 
 /* A directory's listing tells whether it has attributes to ask for. */
-static bool listing_tells_locked(struct cache *c, struct node *n)
+static bool listing_tells_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     return n->dir && !n->dir->told_ns && !(n->flags & (NODE_STATTING | NODE_ATTRS_KNOWN)) &&
            walk_may_pay_locked(c, n);
@@ -968,6 +973,7 @@ static bool listing_tells_locked(struct cache *c, struct node *n)
 /* From place `at` on at most `window` names, with all below them if `deep`; how many are left.
  */
 static int stat_from_locked(struct cache *c, struct node *dir, size_t at, bool deep, int window)
+    REQUIRES(cache_mutex)
 {
     struct entry *e;
 
@@ -982,6 +988,7 @@ static int stat_from_locked(struct cache *c, struct node *dir, size_t at, bool d
 }
 
 static int stat_behind_locked(struct cache *c, const struct entry *e, bool deep, int window)
+    REQUIRES(cache_mutex)
 {
     size_t at = children_behind(e->parent->dir->children, e);
 
@@ -989,7 +996,7 @@ static int stat_behind_locked(struct cache *c, const struct entry *e, bool deep,
 }
 
 /* The directory, at or above `dir`, that somebody came to through its siblings, or NULL. */
-static struct node *walked_locked(struct cache *c, struct node *dir)
+static struct node *walked_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
 {
     while (dir->links && !walk_is_on_locked(c, dir))
         dir = dir->links->parent;
@@ -999,6 +1006,7 @@ static struct node *walked_locked(struct cache *c, struct node *dir)
 /* Someone stats the names of a directory one after the other: ask for the next ones at once;
  * with all below the next directories when he walks through them. */
 static void stat_ahead_locked(struct cache *c, struct node *n, struct node *walked)
+    REQUIRES(cache_mutex)
 {
     unsigned misses = n->links->parent->dir->stat_misses;
     int window = walked || misses > 5 ? STAT_AHEAD_MAX : STAT_AHEAD << (misses - 2);
@@ -1128,7 +1136,7 @@ struct dirhandle {
     bool read; /* something was read: offset 0 means rewinddir() */
 };
 
-static void drop_snapshot_locked(struct cache *c, struct dirhandle *d)
+static void drop_snapshot_locked(struct cache *c, struct dirhandle *d) REQUIRES(cache_mutex)
 {
     for (size_t i = 0; i < d->n; i++) {
         free(d->v[i].name);
@@ -1139,7 +1147,7 @@ static void drop_snapshot_locked(struct cache *c, struct dirhandle *d)
     d->n = 0;
 }
 
-static int take_snapshot_locked(struct cache *c, struct dirhandle *d)
+static int take_snapshot_locked(struct cache *c, struct dirhandle *d) REQUIRES(cache_mutex)
 {
     struct entry *e;
     size_t at;
@@ -1163,6 +1171,7 @@ static int take_snapshot_locked(struct cache *c, struct dirhandle *d)
 
 /* An empty object may be a symlink or a fifo: only its attributes tell. */
 static int types_need_locked(struct cache *c, struct node *dir, struct waiter *w)
+    REQUIRES(cache_mutex)
 {
     struct entry *e;
     size_t at;
@@ -1182,6 +1191,7 @@ static int types_need_locked(struct cache *c, struct node *dir, struct waiter *w
 }
 
 static int listing_need_locked(struct cache *c, struct node *dir, struct waiter *w)
+    REQUIRES(cache_mutex)
 {
     int r = dir_need_locked(c, dir, true, w);
 
@@ -1230,6 +1240,7 @@ static int show(struct cache *c, struct dirhandle *d, size_t i, bool plus, cache
 
 /* The kernel goes on with attributes only when those of the names before were wanted. */
 static void show_ahead_locked(struct cache *c, struct dirhandle *d, size_t off)
+    REQUIRES(cache_mutex)
 {
     for (size_t i = off > 2 ? off - 2 : 0, n = 0; i < d->n && n < STAT_AHEAD; i++, n++)
         if (attrs_missing(c, d->v[i].node) && !listing_tells_locked(c, d->v[i].node))

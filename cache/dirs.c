@@ -161,7 +161,7 @@ void dir_told_locked(struct cache *c, struct node *dir, const struct object *mar
 /* ---- what the store is told ---- */
 
 /* What was put is known, when the answer says which version it is. */
-static void put_locked(struct dir_job *j, const struct object *obj)
+static void put_locked(struct dir_job *j, const struct object *obj) REQUIRES(cache_mutex)
 {
     struct node *n = j->node;
     struct dir *d = n->dir;
@@ -177,7 +177,7 @@ static void put_locked(struct dir_job *j, const struct object *obj)
 }
 
 static void dir_done_locked(struct dir_job *j, int r, const struct object *obj,
-                            const struct op *op)
+                            const struct op *op) REQUIRES(cache_mutex)
 {
     struct cache *c = j->cache;
     struct node *n = j->node;
@@ -250,7 +250,7 @@ static void run_dir(struct task *task)
     free(j);
 }
 
-static void start_locked(struct cache *c, struct node *n, char *path)
+static void start_locked(struct cache *c, struct node *n, char *path) REQUIRES(cache_mutex)
 {
     struct dir_job *j = calloc(1, sizeof(*j));
 
@@ -331,7 +331,7 @@ static bool child_is_stored(struct node *dir)
 }
 
 /* The store has it by the names in it. */
-static void stands_locked(struct cache *c, struct node *n)
+static void stands_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct stamp_task *t = calloc(1, sizeof(*t));
 
@@ -349,7 +349,7 @@ static void stands_locked(struct cache *c, struct node *n)
 
 /* Its children stand for it: nothing to send. Until one of them is in the store it stays owed,
  * since they may be removed before. */
-static void satisfied_locked(struct cache *c, struct node *n)
+static void satisfied_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     if (n->dir->new_here && !child_is_stored(n)) {
         dir_unqueue_locked(c, n);

@@ -114,14 +114,14 @@ int cache_pin(struct cache *c, const char *path, bool pinned)
 
 /* ---- eviction ---- */
 
-static bool too_full_locked(struct cache *c)
+static bool too_full_locked(struct cache *c) REQUIRES(cache_mutex)
 {
     return c->used_bytes > HIGH_WATER(c->config.size_bytes) ||
            c->disk_free_bytes < c->config.reserve_bytes;
 }
 
 /* The next file that may go; what may never go leaves the list on the way. */
-static struct node *next_victim_locked(struct cache *c)
+static struct node *next_victim_locked(struct cache *c) REQUIRES(cache_mutex)
 {
     while (c->lru) {
         struct file *f = c->lru;
@@ -179,7 +179,7 @@ static bool evict_next(struct cache *c)
 
 /* ---- memory ---- */
 
-static void forget_children_locked(struct cache *c, struct node *dir)
+static void forget_children_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
 {
     struct entry *e;
     size_t at;
@@ -251,7 +251,7 @@ const char *space_trouble_text(enum space_trouble trouble)
 }
 
 /* Logged when it changes only: writers come by thousands a second. */
-static void trouble_locked(struct cache *c, enum space_trouble trouble)
+static void trouble_locked(struct cache *c, enum space_trouble trouble) REQUIRES(cache_mutex)
 {
     if (c->space == trouble)
         return;
@@ -277,7 +277,7 @@ struct relief {
     uint64_t stuck; /* would go up, if the store had not refused it for some time */
 };
 
-static struct relief relief_locked(struct cache *c, struct file *self)
+static struct relief relief_locked(struct cache *c, struct file *self) REQUIRES(cache_mutex)
 {
     int64_t since_ns = clock_mono_ns() - c->config.grace_ns;
     bool none = c->unreachable_ns && c->unreachable_ns < since_ns;
@@ -301,7 +301,7 @@ static struct relief relief_locked(struct cache *c, struct file *self)
 }
 
 /* Whether there is room when so much of what is dirty is in the store. */
-static bool room_after_locked(struct cache *c, uint64_t relief)
+static bool room_after_locked(struct cache *c, uint64_t relief) REQUIRES(cache_mutex)
 {
     return c->used_bytes <= c->config.size_bytes + relief &&
            c->disk_free_bytes + relief >= c->config.reserve_bytes / 2;
@@ -312,6 +312,7 @@ static bool room_after_locked(struct cache *c, uint64_t relief)
  * and again. Where all that is closed makes too little, the rest is open or waits for its name:
  * the limit gives way as long as the disk does not; docs/format.md, section 3, has why. */
 static enum space_trouble outlook_locked(struct cache *c, struct file *self)
+    REQUIRES(cache_mutex)
 {
     bool disk_full = c->disk_free_bytes < c->config.reserve_bytes / 2;
 
@@ -325,7 +326,7 @@ static enum space_trouble outlook_locked(struct cache *c, struct file *self)
     return r.soon ? SPACE_FINE : disk_full ? SPACE_DISK_FULL : SPACE_OVER_LIMIT;
 }
 
-static bool is_full_locked(struct cache *c)
+static bool is_full_locked(struct cache *c) REQUIRES(cache_mutex)
 {
     return !room_after_locked(c, 0);
 }
@@ -378,7 +379,7 @@ bool space_is_never_there_locked(struct cache *c, const struct file *f, uint64_t
 
 /* Passthrough writers ask nobody: what they did to the limit is seen here. `disk`: what is the
  * matter with the filesystem itself. */
-static void look_at_space_locked(struct cache *c, enum space_trouble disk)
+static void look_at_space_locked(struct cache *c, enum space_trouble disk) REQUIRES(cache_mutex)
 {
     if (disk)
         trouble_locked(c, disk);

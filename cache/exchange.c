@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 /* The names lead to each other's nodes. */
-static void swap_nodes_locked(struct entry *a, struct entry *b)
+static void swap_nodes_locked(struct entry *a, struct entry *b) REQUIRES(cache_mutex)
 {
     struct node *na = a->node, *nb = b->node;
     struct entry **at;
@@ -33,6 +33,7 @@ static void swap_nodes_locked(struct entry *a, struct entry *b)
 }
 
 static void swap_files_locked(struct cache *c, struct entry *a, struct entry *b)
+    REQUIRES(cache_mutex)
 {
     auto_free char *path_a = entry_path(a);
     auto_free char *path_b = entry_path(b);
@@ -119,6 +120,7 @@ struct exchange {
 /* `ino` and `etag` as in struct journal_row. */
 static int add_row_locked(struct cache *c, struct exchange *x, enum intent_kind kind,
                           const char *from, const char *to, uint64_t ino, const char *etag)
+    REQUIRES(cache_mutex)
 {
     struct intent *i = intent_new(seq_next_locked(c), kind, from, to, ino, etag);
 
@@ -129,7 +131,7 @@ static int add_row_locked(struct cache *c, struct exchange *x, enum intent_kind 
 }
 
 /* Another node's can't be the same. */
-static char *passage_locked(struct cache *c)
+static char *passage_locked(struct cache *c) REQUIRES(cache_mutex)
 {
     char *passage = NULL;
 
@@ -141,6 +143,7 @@ static char *passage_locked(struct cache *c)
 
 static int add_move_locked(struct cache *c, struct exchange *x, struct entry *e,
                            const char *from, const char *to, const char *etag)
+    REQUIRES(cache_mutex)
 {
     return add_row_locked(c, x, e->node->dir ? INTENT_RENAMEDIR : INTENT_RENAME, from, to,
                           e->node->ino, etag);
@@ -149,7 +152,7 @@ static int add_move_locked(struct cache *c, struct exchange *x, struct entry *e,
 /* None when the store has nothing of either: what an older row still brings to, or leaves at, a
  * name is not of the directory that has it now, and must not be read as if it were. The last
  * one always leaves the passage: by that recovery knows them. */
-static int plan_trees_locked(struct cache *c, struct exchange *x)
+static int plan_trees_locked(struct cache *c, struct exchange *x) REQUIRES(cache_mutex)
 {
     struct moving *m = x->m;
     bool from = x->from_stored, to = x->to_stored;
@@ -173,7 +176,7 @@ static int plan_trees_locked(struct cache *c, struct exchange *x)
  * along, too, when it was changed: the store has that one until the new one is uploaded. What
  * moves alone needs no passage: nothing else is ever renamed to a name that has the other kind,
  * and by that recovery knows it. */
-static int plan_mixed_locked(struct cache *c, struct exchange *x)
+static int plan_mixed_locked(struct cache *c, struct exchange *x) REQUIRES(cache_mutex)
 {
     char etag[ETAG_TEXT_MAX];
     struct moving *m = x->m;
@@ -206,7 +209,7 @@ static bool is_mixed(const struct moving *m)
     return !m->from->node->dir != !m->to->node->dir;
 }
 
-static int plan_exchange_locked(struct cache *c, struct exchange *x)
+static int plan_exchange_locked(struct cache *c, struct exchange *x) REQUIRES(cache_mutex)
 {
     x->from_stored = tree_each(x->m->from->node, node_may_be_stored, NULL) != 0;
     x->to_stored = tree_each(x->m->to->node, node_may_be_stored, NULL) != 0;
@@ -276,7 +279,7 @@ static void exchange_not(struct cache *c, struct exchange *x, bool recorded)
 }
 
 /* What the names know of what they led to goes with it. */
-static void swap_entries_locked(struct entry *a, struct entry *b)
+static void swap_entries_locked(struct entry *a, struct entry *b) REQUIRES(cache_mutex)
 {
     swap_nodes_locked(a, b);
     bool dirty = a->dirty; /* a bit */
@@ -294,7 +297,7 @@ static void swap_entries_locked(struct entry *a, struct entry *b)
     dir->parent->nlink++;
 }
 
-static int exchange_in_tree_locked(struct cache *c, struct exchange *x)
+static int exchange_in_tree_locked(struct cache *c, struct exchange *x) REQUIRES(cache_mutex)
 {
     struct entry *a = x->m->from, *b = x->m->to;
     auto_free char *key_a = entry_key(a);

@@ -41,7 +41,7 @@ void fds_init(struct cache *c, unsigned limit)
 
 /* ---- open and closed ---- */
 
-static void leave_idle_locked(struct cache *c, struct mirror_fd *m)
+static void leave_idle_locked(struct cache *c, struct mirror_fd *m) REQUIRES(cache_mutex)
 {
     if (!m->idle)
         return;
@@ -50,20 +50,20 @@ static void leave_idle_locked(struct cache *c, struct mirror_fd *m)
 }
 
 /* Gives the descriptor away; whoever closes it counts it off. */
-static int release_locked(struct cache *c, struct mirror_fd *m)
+static int release_locked(struct cache *c, struct mirror_fd *m) REQUIRES(cache_mutex)
 {
     leave_idle_locked(c, m);
     return take_fd(m->fd);
 }
 
-static void close_locked(struct cache *c, struct mirror_fd *m)
+static void close_locked(struct cache *c, struct mirror_fd *m) REQUIRES(cache_mutex)
 {
     (void)close(release_locked(c, m));
     c->fds.open--;
 }
 
 /* One more is about to be opened. */
-static void make_room_locked(struct cache *c)
+static void make_room_locked(struct cache *c) REQUIRES(cache_mutex)
 {
     while (c->fds.idle && c->fds.open >= c->fds.limit)
         close_locked(c, c->fds.idle);
@@ -99,6 +99,7 @@ static void run_drop(struct task *task)
 /* Removing a large file takes the disk a while: done by a chore. Without memory the orphan goes
  * at the next mount. */
 static void drop_later_locked(struct cache *c, struct file *f, bool read, bool write)
+    REQUIRES(cache_mutex)
 {
     struct drop *d = calloc(1, sizeof(*d));
 
@@ -137,6 +138,7 @@ static bool is_wanted(const struct file *f, enum file_fd which)
 }
 
 static void settle_locked(struct cache *c, struct file *f, enum file_fd which)
+    REQUIRES(cache_mutex)
 {
     struct mirror_fd *m = &f->fds[which];
 
@@ -166,7 +168,7 @@ void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which)
     settle_locked(c, f, which);
 }
 
-static int use_locked(struct cache *c, struct mirror_fd *m)
+static int use_locked(struct cache *c, struct mirror_fd *m) REQUIRES(cache_mutex)
 {
     leave_idle_locked(c, m);
     m->users++;
@@ -210,7 +212,7 @@ static int open_place(struct cache *c, const struct place *at, enum file_fd whic
 
 /* What was opened is the file's, unless somebody was faster: who uses that one does so without
  * the lock. */
-static int opened_locked(struct cache *c, struct mirror_fd *m, int fd)
+static int opened_locked(struct cache *c, struct mirror_fd *m, int fd) REQUIRES(cache_mutex)
 {
     if (fd >= 0 && m->fd < 0) {
         m->fd = fd;
@@ -225,6 +227,7 @@ static int opened_locked(struct cache *c, struct mirror_fd *m, int fd)
 
 /* The one that is open; -EBADF: none is. */
 static int use_open_locked(struct cache *c, struct node *n, enum file_fd which)
+    REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
 

@@ -413,6 +413,7 @@ static int complete(struct cache *c, struct node *n, int fd)
 static void run_fetch(struct task *task);
 
 static int start_locked(struct cache *c, struct node *n, uint64_t off, uint64_t end)
+    REQUIRES(cache_mutex)
 {
     struct fetch *fetch = calloc(1, sizeof(*fetch));
 
@@ -465,7 +466,7 @@ static bool enough_claimed(struct cache *c, const struct file *f, uint64_t off, 
 /* Starts fetches for what is missing in [off, to), a part of the file each, as long as not too
  * many run. [off, end) of it is needed, the rest is ahead. */
 static int start_range_locked(struct cache *c, struct node *n, uint64_t off, uint64_t end,
-                              uint64_t to)
+                              uint64_t to) REQUIRES(cache_mutex)
 {
     uint64_t at = off;
     struct range todo;
@@ -486,6 +487,7 @@ static int start_range_locked(struct cache *c, struct node *n, uint64_t off, uin
 
 /* Who asks for [off, end) is told `err` for a while; it is not tried again at once. */
 static void remember_failure_locked(struct file *f, uint64_t off, uint64_t end, int err)
+    REQUIRES(cache_mutex)
 {
     f->failed.off = off;
     f->failed.end = end;
@@ -494,6 +496,7 @@ static void remember_failure_locked(struct file *f, uint64_t off, uint64_t end, 
 }
 
 static void finish_locked(struct cache *c, struct fetch *fetch, int r, const struct stat *st)
+    REQUIRES(cache_mutex)
 {
     struct file *f = fetch->node->file;
 
@@ -645,6 +648,7 @@ static bool window_runs_dry(struct cache *c, struct node *n, uint64_t off, uint6
 
 /* Bytes that may be right are looked at before any are asked for: an empty fetch does it. */
 static int verify_first_locked(struct cache *c, struct node *n, struct waiter *w)
+    REQUIRES(cache_mutex)
 {
     int r = n->file->fetches ? 0 : start_locked(c, n, n->size, n->size);
 

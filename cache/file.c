@@ -362,6 +362,7 @@ void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
 }
 
 static void file_saw_locked(struct cache *c, struct node *n, const struct stat *st)
+    REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
     bool moved = n->size != (uint64_t)st->st_size ||
@@ -582,7 +583,7 @@ int file_discard(struct cache *c, struct node *n)
 
 /* Readers that still need bytes from the store: publish and delete must fetch them first.
  * Without memory they are told ESTALE then. */
-static void remember_orphan_locked(struct cache *c, struct node *n)
+static void remember_orphan_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     if (c->n_orphans == c->cap_orphans) {
         size_t cap = c->cap_orphans ? c->cap_orphans * 2 : 16;
@@ -671,7 +672,7 @@ int file_leave_name(struct cache *c, struct entry *e)
 }
 
 /* The version that the store told is that of the entry. */
-static void entry_takes_locked(struct entry *e, const struct object *obj)
+static void entry_takes_locked(struct entry *e, const struct object *obj) REQUIRES(cache_mutex)
 {
     etag_set(&e->etag, obj->etag);
     entry_forget_version(e);
@@ -699,6 +700,7 @@ static int renew(struct cache *c, struct entry *e, const struct object *obj)
 /* The new version's node, still nameless. It has the number of one that goes with the name, but
  * not that of one that goes on under others. */
 static struct node *successor_locked(struct cache *c, struct entry *e, const struct object *obj)
+    REQUIRES(cache_mutex)
 {
     struct node *old = e->node, *n = node_new(c, S_IFREG);
     bool goes_on = old->links->next_link != NULL;

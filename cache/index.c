@@ -162,7 +162,7 @@ void index_breathe_locked(struct cache *c, size_t i)
 }
 
 /* Whether the listed file's attributes are not known here, and no HEAD of another version. */
-static bool wanted_locked(struct node *dir, const struct listed *l)
+static bool wanted_locked(struct node *dir, const struct listed *l) REQUIRES(cache_mutex)
 {
     struct entry *e = entry_find(dir, l->name);
 
@@ -361,7 +361,7 @@ static int collect(void *arg, const char *name, const struct object *obj)
 /* What the node's attributes are, as far as the store has them; borrows the texts. False when
  * they are not known to be those of the listed version. */
 static bool known_locked(struct node *dir, const struct listed *l, struct attrs *ret,
-                         bool *ret_sure)
+                         bool *ret_sure) REQUIRES(cache_mutex)
 {
     struct entry *e = entry_find(dir, l->name);
     struct node *n = e ? e->node : NULL;
@@ -498,7 +498,7 @@ bool index_refused_locked(struct cache *c, int r, const char *why)
 }
 
 /* What could not be written is tried again a few times. */
-static void failed_locked(struct writing *w, int r, const char *why)
+static void failed_locked(struct writing *w, int r, const char *why) REQUIRES(cache_mutex)
 {
     struct cache *c = w->cache;
     struct dir_index *x = &w->dir->dir->index;
@@ -544,7 +544,7 @@ static void run_writing(struct task *task)
     free(w);
 }
 
-static void start_locked(struct cache *c, struct node *dir)
+static void start_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
 {
     struct dir_index *x = &dir->dir->index;
     struct writing *w = calloc(1, sizeof(*w));

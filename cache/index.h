@@ -46,7 +46,7 @@ void index_take(const struct index_entry *e, struct object *obj);
 /* Adds one listed file of `dir`, under `key` and its name, to an index: what is known here, or
  * what the entry (or NULL) of an older index says. */
 int index_merge_locked(struct node *dir, const char *key, const struct index_entry *before,
-                       const struct listed *l, struct index *to);
+                       const struct listed *l, struct index *to) REQUIRES(cache_mutex);
 /* Appends what a listing says of a file. 0 or -ENOMEM. */
 int index_collect(struct listed **v, size_t *n, size_t *cap, const char *name,
                   const struct object *obj);

@@ -95,7 +95,7 @@ void index_tree_free(struct cache *c)
 }
 
 /* Frees those that nobody uses and that are `old_ns` old. */
-static void unload_locked(struct index_tree *t, int64_t old_ns)
+static void unload_locked(struct index_tree *t, int64_t old_ns) REQUIRES(cache_mutex)
 {
     struct loaded *l, *next;
     int64_t now = clock_mono_ns();
@@ -110,7 +110,7 @@ static void unload_locked(struct index_tree *t, int64_t old_ns)
 }
 
 /* The one that was used longest ago goes; the first part says where the others are. */
-static void make_room_locked(struct index_tree *t)
+static void make_room_locked(struct index_tree *t) REQUIRES(cache_mutex)
 {
     struct loaded *l, *oldest = NULL;
     unsigned n = 0;
@@ -129,6 +129,7 @@ static void make_room_locked(struct index_tree *t)
 
 /* The part in memory that the place is in, or the first part if there is none; `*ret_found`. */
 static struct loaded *find_locked(struct index_tree *t, const char *place, bool *ret_found)
+    REQUIRES(cache_mutex)
 {
     struct loaded *l, *first = NULL;
 
@@ -203,6 +204,7 @@ static struct loaded *read_part(struct cache *c, const char *start, const char *
 
 /* Reads the part that the place is in, or first the first. False when there is none. */
 static bool load_locked(struct cache *c, struct loaded *first, const char *place)
+    REQUIRES(cache_mutex)
 {
     struct index_tree *t = c->index_tree;
     const char *end = NULL, *start = first ? index_part_of(&first->part, place, &end) : "";
@@ -302,6 +304,7 @@ void index_tree_fill(struct cache *c, struct node *dir, const char *key, struct 
 /* ---- when to write ---- */
 
 static void add_news_locked(struct cache *c, struct node *dir, unsigned news)
+    REQUIRES(cache_mutex)
 {
     struct dir_index *x = &dir->dir->index;
 
@@ -328,7 +331,7 @@ void index_tree_news_locked(struct cache *c, struct node *dir)
 }
 
 /* How many files the parts have that the news may be in. */
-static size_t files_there_locked(const struct index_tree *t)
+static size_t files_there_locked(const struct index_tree *t) REQUIRES(cache_mutex)
 {
     const struct loaded *l;
     size_t n = 0;
@@ -499,6 +502,7 @@ static int list_spots(struct writing *w, struct op *op)
 
 /* Adds what is known of the directory's marker, or what the old part said of it. */
 static int merge_marker_locked(const struct spot *s, const struct index *old, struct index *ret)
+    REQUIRES(cache_mutex)
 {
     const struct index_entry *before = index_find(old, s->place);
     struct attrs known;
@@ -551,7 +555,7 @@ static bool was_listed(const struct spot *s, const char *name)
 
 /* Whether what is known of the tree says that there is no such version. A listing from before
  * the version came says nothing of it. */
-static bool refuted_locked(struct cache *c, const struct index_entry *e)
+static bool refuted_locked(struct cache *c, const struct index_entry *e) REQUIRES(cache_mutex)
 {
     int64_t age_ns = clock_real_ns() - e->modified_ns - YOUNG_NS;
     struct node *n = c->root;
@@ -792,7 +796,7 @@ static int write_parts(struct writing *w, struct op *op)
 }
 
 /* What could not be written is tried again a few times. */
-static void failed_locked(struct writing *w, int r, const char *why)
+static void failed_locked(struct writing *w, int r, const char *why) REQUIRES(cache_mutex)
 {
     struct cache *c = w->cache;
 
@@ -846,6 +850,7 @@ static int by_place(const void *a, const void *b)
 
 /* Takes the directory off the list. */
 static void take_locked(struct cache *c, struct writing *w, struct node *dir)
+    REQUIRES(cache_mutex)
 {
     struct spot *s = &w->spots[w->n];
 
@@ -863,7 +868,7 @@ static void take_locked(struct cache *c, struct writing *w, struct node *dir)
     index_unqueue_locked(c, dir);
 }
 
-static void start_locked(struct cache *c, int64_t now)
+static void start_locked(struct cache *c, int64_t now) REQUIRES(cache_mutex)
 {
     struct writing *w = calloc(1, sizeof(*w));
     struct node *dir, *next;

@@ -364,7 +364,7 @@ static bool running_rename_touches(struct cache *c, const char *path)
 }
 
 /* Nameless files that are complete or closed need the store no more. */
-static void forget_orphans_locked(struct cache *c)
+static void forget_orphans_locked(struct cache *c) REQUIRES(cache_mutex)
 {
     for (size_t i = 0; i < c->n_orphans;) {
         struct node *n = c->orphans[i];
@@ -405,7 +405,7 @@ bool readers_need_locked(struct cache *c, const char *path, bool below)
 
 /* Readers of the old version come first, for a bounded time. */
 static bool wait_for_readers_locked(struct cache *c, struct intent *i, const char *path,
-                                    int64_t now, int64_t *next)
+                                    int64_t now, int64_t *next) REQUIRES(cache_mutex)
 {
     if (c->n_orphans == 0 || i->attempts > READERS_TRIES ||
         !readers_need_locked(c, path, i->kind == INTENT_RENAMEDIR))
@@ -585,7 +585,7 @@ static bool waited_in_vain(struct cache *c, struct intent *i, const struct voide
            !intent_is_urgent(c, i) && live_at(c, i) == LIVE_NONE;
 }
 
-static void say_taken_back_locked(struct cache *c, const struct intent *i)
+static void say_taken_back_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
 {
     log_later(&c->log, LOG_LEVEL_WARN,
               "%s was removed here after something that is kept: it stays in the store",
@@ -620,6 +620,7 @@ static bool removals_below(struct cache *c, const struct intent *self)
 /* Refused names hold removals beside them only. But the store has what went there by a rename
  * under its old name alone, wherever that is. */
 static bool moved_is_refused_locked(struct cache *c, const struct intent *i)
+    REQUIRES(cache_mutex)
 {
     struct file *f;
 
@@ -636,7 +637,7 @@ static bool moved_is_refused_locked(struct cache *c, const struct intent *i)
 }
 
 static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now, int64_t *next,
-                                 bool *ret_skip)
+                                 bool *ret_skip) REQUIRES(cache_mutex)
 {
     enum live live = live_at(c, i);
 
@@ -828,7 +829,7 @@ static void removal_given_up(struct cache *c, const struct intent *i, int err, c
 
 /* One is over: carried out or not, its row gone (noted 0) or not. */
 static void removal_over_locked(struct cache *c, struct intent *i, int err, int noted,
-                                const char *why)
+                                const char *why) REQUIRES(cache_mutex)
 {
     struct op op = {0};
 
@@ -928,7 +929,7 @@ static void run_removal(struct task *task)
 
 /* One name that the server has no form for makes it refuse a whole request: who was refused is
  * asked for by itself. Not while everything is refused, where that can be found out. */
-static bool goes_alone_locked(struct cache *c, struct intent *i)
+static bool goes_alone_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex)
 {
     i->others_taken = refusal_others_taken_locked(c, CHANGE_REMOVE, i->refused_ns);
     return i->others_taken || (i->refused_ns && !(c->store->caps & STORE_STATE));
@@ -936,6 +937,7 @@ static bool goes_alone_locked(struct cache *c, struct intent *i)
 
 /* Gathers removals that may go now and starts them as one task. */
 static void start_removals_locked(struct cache *c, int64_t now, int64_t *next)
+    REQUIRES(cache_mutex)
 {
     struct removal *r = NULL;
     struct barrier barrier;
@@ -976,6 +978,7 @@ static void start_removals_locked(struct cache *c, int64_t now, int64_t *next)
 }
 
 static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, int64_t *next)
+    REQUIRES(cache_mutex)
 {
     bool below = i->kind == INTENT_RENAMEDIR;
 
@@ -996,7 +999,7 @@ static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, 
 }
 
 /* What arrives late below the old name must be listed: the copies begin when nothing can. */
-static int64_t rename_due_locked(struct cache *c, const struct intent *i)
+static int64_t rename_due_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
 {
     int64_t due_ns = i->due_ns;
 

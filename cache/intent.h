@@ -40,7 +40,8 @@ bool intent_is_in_the_way(int err);
 /* Whether there is an intention with a lower number. */
 bool intents_before_locked(struct cache *c, uint64_t seq) REQUIRES(cache_mutex);
 /* It failed, and is tried again later. */
-void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why);
+void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
+    REQUIRES(cache_mutex);
 /* Runs a rename or renamedir that is ready. */
 void copy_start_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 

@@ -99,6 +99,7 @@ static void purge(struct cache *c, int64_t now)
 }
 
 static int add_change_locked(struct cache *c, const char *key, bool copied)
+    REQUIRES(cache_mutex)
 {
     int64_t now = clock_mono_ns();
     size_t len = strlen(key);

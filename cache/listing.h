@@ -55,7 +55,7 @@ void walk_step_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Whether one request may tell of many siblings, too: not where they are known to be large. */
 bool walk_may_pay_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* The directory was listed: its children may be small now. */
-void walk_listed_locked(struct node *dir);
+void walk_listed_locked(struct node *dir) REQUIRES(cache_mutex);
 /* Somebody comes to the directory, and may know already what is in it: when it is one of those
  * that were told last, the next ones are asked for. */
 void walk_on_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);

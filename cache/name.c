@@ -37,7 +37,7 @@ static int name_allowed(struct node *parent, const char *name)
 
 /* The directory takes changes, and what it holds is known; or parks. */
 static int parent_ready_locked(struct cache *c, struct node *parent, const char *name,
-                               struct waiter *w)
+                               struct waiter *w) REQUIRES(cache_mutex)
 {
     if (!parent->dir)
         return -ENOTDIR;
@@ -67,6 +67,7 @@ static size_t longest_below(struct node *n)
 /* Whether the store can take what gets this name, with `below` bytes behind it: told when the
  * name is made, since an upload can only fail. */
 static int key_fits_locked(struct cache *c, struct node *parent, const char *name, size_t below)
+    REQUIRES(cache_mutex)
 {
     auto_free char *path = child_path(parent, name);
 
@@ -117,7 +118,7 @@ static void maybe_marker(struct cache *c, struct node *dir)
                   c->mirror.dir, strerror(-r));
 }
 
-static void gained_name_locked(struct cache *c, struct entry *e)
+static void gained_name_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
 {
     e->changed_ns = clock_mono_ns();
     dir_touch_locked(e->parent);
@@ -127,6 +128,7 @@ static void gained_name_locked(struct cache *c, struct entry *e)
 /* ---- making ---- */
 
 static struct entry *enter_new_locked(struct cache *c, const struct making *m, struct node *n)
+    REQUIRES(cache_mutex)
 {
     struct entry *e = entry_add_locked(c, m->parent, m->name, n);
 
@@ -452,7 +454,7 @@ int cache_link(struct cache *c, struct node *node, struct node *parent, const ch
 /* Whether somebody may take a name out of a sticky directory the kernel judges by whose the
  * file is, which an index may have told. */
 static int owner_need_locked(struct cache *c, struct node *parent, struct entry *e,
-                             struct waiter *w)
+                             struct waiter *w) REQUIRES(cache_mutex)
 {
     return e && (parent->mode & S_ISVTX) ? attrs_confirm_locked(c, e->node, w) : 0;
 }
@@ -483,7 +485,7 @@ static bool only_ours(const struct entry *e)
 /* The version that a removal of the name means. What a pending rename will bring there first
  * has one of its own then. */
 static const char *removed_version_locked(struct entry *e, const char *path,
-                                          char etag[ETAG_TEXT_MAX])
+                                          char etag[ETAG_TEXT_MAX]) REQUIRES(cache_mutex)
 {
     auto_free char *key = entry_key(e);
 
@@ -823,6 +825,7 @@ static int move_in_mirror(struct cache *c, struct moving *m, uint64_t *ret_id)
 
 static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_may_exist,
                                  bool *ret_tried, bool *ret_marker, struct etag *ret_etag)
+    REQUIRES(cache_mutex)
 {
     struct node *over = m->to->node;
 
@@ -848,7 +851,7 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
     entry_remove_locked(c, m->to);
 }
 
-static int move_in_tree_locked(struct cache *c, struct moving *m)
+static int move_in_tree_locked(struct cache *c, struct moving *m) REQUIRES(cache_mutex)
 {
     struct entry *e = m->from;
     struct node *n = e->node;
@@ -903,7 +906,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
 /* The version that an upload to the name replaces, as stamp_keys_expect() takes it; heap. `e`
  * is what has the name, or NULL. */
 static char *entry_version_locked(struct cache *c, struct node *dir, const char *name,
-                                  struct entry *e)
+                                  struct entry *e) REQUIRES(cache_mutex)
 {
     if (e && !e->src_key && etag_known(&e->etag))
         return etag_dup(&e->etag);
@@ -1007,7 +1010,7 @@ static int rename_held(struct cache *c, struct node *parent, const char *name,
 
 /* What an exchange may have to wait for. */
 static int exchange_ready_locked(struct cache *c, struct entry *from, struct entry *to,
-                                 struct waiter *w)
+                                 struct waiter *w) REQUIRES(cache_mutex)
 {
     struct entry *both[2] = {from, to};
     bool dirs[2] = {from->node->dir != NULL, to->node->dir != NULL};
@@ -1031,7 +1034,7 @@ static int exchange_ready_locked(struct cache *c, struct entry *from, struct ent
 /* What a rename may have to wait for. */
 static int rename_ready_locked(struct cache *c, struct node *parent, const char *name,
                                struct node *newparent, const char *newname, unsigned flags,
-                               struct waiter *w)
+                               struct waiter *w) REQUIRES(cache_mutex)
 {
     int r = parent_ready_locked(c, parent, name, w);
 

@@ -14,7 +14,7 @@ struct moving {
 };
 
 /* A name came to the directory, or went. */
-void dir_touch_locked(struct node *dir);
+void dir_touch_locked(struct node *dir) REQUIRES(cache_mutex);
 /* Whether the store has, or may have, an object under the entry's path. */
 bool entry_may_be_stored(struct entry *e);
 /* Notes in the file's stamp what an upload of it to the name is to replace; it has the name
@@ -25,7 +25,7 @@ void name_expect(struct cache *c, struct node *n, const char *mirror_path, struc
 int node_may_be_stored(void *arg, struct node *n);
 /* For tree_each(), with the cache as `arg`: the node's path is another one now. Uploads under
  * the old one stop, what waits gets its new name. What arrives nevertheless is moved along. */
-int node_requeue_locked(void *arg, struct node *n);
+int node_requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex);
 /* The inode is about to get a name that an older intention may have taken from it: recovery
  * must not take it for what that one meant. ns held for writing. */
 int node_rebear(struct cache *c, struct node *n);

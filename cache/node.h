@@ -1,21 +1,4 @@
-/* The inside of the cache: names, inodes, open files, intentions, and the locks over them.
- *
- * Locks, outermost first:
- *
- * ns: rwlock. Written by whatever changes the tree's shape or a mirror file's place (create,
- * unlink, rename, merge of a listing, eviction); read by whoever opens a mirror file by its
- * path. Held across the mirror's system calls and the journal's write, never across a store
- * call, an fsync or a reply.
- *
- * stamp_locks: mutexes, each of some of the nodes. Of a node one stamp is written at a time,
- * from its fields as they are then; held across that setxattr().
- *
- * lock: mutex. Guards every field below that is not marked otherwise. Held for memory, and for
- * the fstat(), futimens(), statvfs(), leases and close() of the mirror's own descriptors; never
- * for a path or for data.
- *
- * The shape of the tree (children, links, names) changes only under ns and lock, so that
- * holding either is enough to read it. */
+/* The inside of the cache: names, inodes, open files, intentions. */
 #ifndef RUNFS_CACHE_NODE_H
 #define RUNFS_CACHE_NODE_H
 
@@ -24,11 +7,11 @@
 #include "cache/children.h"
 #include "cache/etag.h"
 #include "cache/journal.h"
+#include "cache/locks.h"
 #include "cache/mirror.h"
 #include "cache/range.h"
 #include "cache/stamp.h"
 #include "cache/sums.h"
-#include "common/lock.h"
 #include "common/log_queue.h"
 #include "common/pool.h"
 #include "common/table.h"
@@ -45,91 +28,105 @@ struct entry {
     struct node *parent;
     struct node *node;
     struct entry *next_link; /* the node's other names */
-    char *src_key;           /* where the store has it until a rename ran; NULL: at its path */
-    int64_t verified_ns;     /* CLOCK_MONOTONIC; when the store last confirmed it; 0 never */
-    int64_t changed_ns; /* CLOCK_MONOTONIC; last change from here: older listings don't count */
-    union {
-        int64_t modified_ns; /* of the version whose attributes are known, by the server's
-                                clock; 0: it was copied here, and not listed since */
-        struct {
-            uint32_t from_s, to_s; /* when the server can have taken it */
-        } put;                     /* if it is unseen */
+    GUARDED_BY(cache_mutex) struct {
+        char *src_key;       /* where the store has it until a rename ran; NULL: at its path */
+        int64_t verified_ns; /* CLOCK_MONOTONIC; when the store last confirmed it; 0 never */
+        /* CLOCK_MONOTONIC; last change from here: older listings don't count */
+        int64_t changed_ns;
+        union {
+            int64_t modified_ns; /* of the version whose attributes are known, by the server's
+                                    clock; 0: it was copied here, and not listed since */
+            struct {
+                uint32_t from_s, to_s; /* when the server can have taken it */
+            } put;                     /* if it is unseen */
+        };
+        uint64_t stored_generation; /* of the file; what the store has under this name */
     };
-    uint64_t stored_generation; /* of the file; what the store has under this name */
-    uint32_t hash;              /* of the name; constant */
-    bool settled : 1;   /* its attributes were told when the second of its change was over */
-    bool was_put : 1;   /* from here */
-    bool unseen : 1;    /* and no listing has shown it since */
-    bool dirty : 1;     /* content or attributes under this name must go to the store */
-    bool may_exist : 1; /* the store has, or may have, an object at this very path */
-    bool tried : 1;     /* an upload to this path failed: ours may be there nevertheless */
-    bool failed : 1;    /* it failed, or came too early: the node's other names go first */
-    bool refused : 1;   /* the store takes other names, and not this one */
-    struct etag etag;   /* the store's version under this name */
+    uint32_t hash; /* of the name; constant */
+    GUARDED_BY(cache_mutex) struct {
+        bool settled : 1; /* its attributes were told when the second of its change was over */
+        bool was_put : 1; /* from here */
+        bool unseen : 1;  /* and no listing has shown it since */
+        bool dirty : 1;   /* content or attributes under this name must go to the store */
+        bool may_exist : 1; /* the store has, or may have, an object at this very path */
+        bool tried : 1;     /* an upload to this path failed: ours may be there nevertheless */
+        bool failed : 1;    /* it failed, or came too early: the node's other names go first */
+        bool refused : 1;   /* the store takes other names, and not this one */
+        struct etag etag;   /* the store's version under this name */
+    };
     char name[];
 };
 
 /* A key that the store has, or may have, although the name is gone here. */
 struct ghost {
     UT_hash_handle hh; /* in cache.ghosts, by key */
-    int64_t done_ns;   /* CLOCK_MONOTONIC; when the store lost it: younger listings are right */
-    unsigned pending;  /* intentions that will remove it, or move it away */
-    bool with_tree;    /* the last one moved all below it away, too */
+    /* CLOCK_MONOTONIC; when the store lost it: younger listings are right */
+    int64_t done_ns GUARDED_BY(cache_mutex);
+    /* intentions that will remove it, or move it away */
+    unsigned pending GUARDED_BY(cache_mutex);
+    bool with_tree GUARDED_BY(cache_mutex); /* the last one moved all below it away, too */
     char key[];
 };
 
 /* What this mount knows of a directory's attribute index, and owes it. */
 struct dir_index {
-    bool queued;               /* in cache.index_dirs, or in cache.index_tree_dirs */
-    bool in_tree;              /* in the latter */
-    bool running;              /* it is just being written */
-    bool known;                /* the store has one */
-    unsigned news;             /* files whose attributes it may lack */
-    unsigned failures;         /* in a row */
-    int64_t first_ns, last_ns; /* CLOCK_MONOTONIC; of the news */
-    int64_t not_before_ns;     /* CLOCK_MONOTONIC; after a failure */
-    int64_t absent_ns;         /* CLOCK_MONOTONIC; when the store had none; 0 never seen */
+    GUARDED_BY(cache_mutex) struct {
+        bool queued;               /* in cache.index_dirs, or in cache.index_tree_dirs */
+        bool in_tree;              /* in the latter */
+        bool running;              /* it is just being written */
+        bool known;                /* the store has one */
+        unsigned news;             /* files whose attributes it may lack */
+        unsigned failures;         /* in a row */
+        int64_t first_ns, last_ns; /* CLOCK_MONOTONIC; of the news */
+        int64_t not_before_ns;     /* CLOCK_MONOTONIC; after a failure */
+        int64_t absent_ns;         /* CLOCK_MONOTONIC; when the store had none; 0 never seen */
+    };
 };
 
 struct dir {
     struct children *children;
-    unsigned files;        /* of the children: they are no directories */
-    uint32_t id;           /* constant; no other directory in memory has it */
-    int64_t listed_ns;     /* CLOCK_MONOTONIC at the start of the last whole listing; 0 never */
-    int64_t told_ns;       /* CLOCK_MONOTONIC at its end: from then on it is believed */
-    bool told_there;       /* that listing showed something: the directory is there, too */
-    bool local_only;       /* made here, and no other node was seen to put anything below it */
-    bool big;              /* more than a page: names are asked one by one */
-    bool listing;          /* a listing is under way */
-    bool new_here;         /* STAMP_NEW: the store must get a marker when it stays empty */
-    bool has_marker;       /* the store has an object or directory of its own for it */
-    bool stale_marker;     /* and that may be of an older directory, with other attributes */
-    bool mtime_set;        /* a user set its time, which the store must learn */
-    bool in_mirror;        /* a mirror directory exists */
-    unsigned stat_misses;  /* attributes asked one after the other: someone walks it */
-    uint64_t hidden_names; /* that its last listing had and no path can show */
-    uint64_t marker_version; /* of the marker whose attributes are known, a hash of what a
-                                listing says of it; 0: it has none, or may have changed since */
-    int64_t marker_mtime_ns; /* as it says; the directory's own moves with its names */
-    struct etag put_etag;    /* of the marker that was put from here with its attributes; */
-    uint32_t put_from_s, put_to_s; /* when the server can have taken it; 0: none was */
-    struct dir_index index;
-    struct node *dirty_prev, *dirty_next; /* its place in cache.dirty_dirs */
-    struct node *index_prev, *index_next; /* and in cache.index_dirs or cache.index_tree_dirs */
-    struct dir_walk *walk;                /* of its children; NULL: nobody looked into them */
-    struct query *queries;                /* names being asked one by one */
-    struct waitq waiters;
-    unsigned waited_page; /* the request for its siblings that it was to be told with; 0 none */
-    /* Its own upload: a marker, or attributes. */
-    bool queued, uploading;
-    uint64_t generation;
-    int64_t due_ns;
-    unsigned attempts;
-    int error;
-    int64_t failed_ns; /* CLOCK_MONOTONIC; of the last of them */
-    char *error_text;
-    int64_t overruled_ns; /* CLOCK_MONOTONIC; when the store's version of a name in it last
-                             stayed against what was meant here; 0 never */
+    uint32_t id; /* constant; no other directory in memory has it */
+    GUARDED_BY(cache_mutex) struct {
+        unsigned files;    /* of the children: they are no directories */
+        int64_t listed_ns; /* CLOCK_MONOTONIC at the start of the last whole listing; 0 never */
+        int64_t told_ns;   /* CLOCK_MONOTONIC at its end: from then on it is believed */
+        bool told_there;   /* that listing showed something: the directory is there, too */
+        bool local_only;   /* made here, and no other node was seen to put anything below it */
+        bool big;          /* more than a page: names are asked one by one */
+        bool listing;      /* a listing is under way */
+        bool new_here;     /* STAMP_NEW: the store must get a marker when it stays empty */
+        bool has_marker;   /* the store has an object or directory of its own for it */
+        bool stale_marker; /* and that may be of an older directory, with other attributes */
+        bool mtime_set;    /* a user set its time, which the store must learn */
+        bool in_mirror;    /* a mirror directory exists */
+        unsigned stat_misses;  /* attributes asked one after the other: someone walks it */
+        uint64_t hidden_names; /* that its last listing had and no path can show */
+        /* of the marker whose attributes are known, a hash of what a listing says of it; 0: it
+         * has none, or may have changed since */
+        uint64_t marker_version;
+        int64_t marker_mtime_ns; /* as it says; the directory's own moves with its names */
+        struct etag put_etag;    /* of the marker that was put from here with its attributes; */
+        uint32_t put_from_s, put_to_s; /* when the server can have taken it; 0: none was */
+        struct dir_index index;
+        struct node *dirty_prev, *dirty_next; /* its place in cache.dirty_dirs */
+        /* and in cache.index_dirs or cache.index_tree_dirs */
+        struct node *index_prev, *index_next;
+        struct dir_walk *walk; /* of its children; NULL: nobody looked into them */
+        struct query *queries; /* names being asked one by one */
+        struct waitq waiters;
+        /* the request for its siblings that it was to be told with; 0 none */
+        unsigned waited_page;
+        /* Its own upload: a marker, or attributes. */
+        bool queued, uploading;
+        uint64_t generation;
+        int64_t due_ns;
+        unsigned attempts;
+        int error;
+        int64_t failed_ns; /* CLOCK_MONOTONIC; of the last of them */
+        char *error_text;
+        int64_t overruled_ns; /* CLOCK_MONOTONIC; when the store's version of a name in it last
+                                 stayed against what was meant here; 0 never */
+    };
 };
 
 /* A reader's descriptor is O_RDONLY, so that a lease can tell whether writers live. */
@@ -161,93 +158,98 @@ struct fetch {
 /* What a node has beyond its attributes once the mirror holds a file for it. */
 struct file {
     struct node *node;
-    enum file_state state;
-    struct ranges present; /* FILE_PARTIAL */
-    struct sums sums;      /* of what fetches brought of it in this mount */
-    struct fetch *fetches;
-    bool needed_whole;       /* the next is claimed with the end of each, though nobody waits */
-    struct streams *streams; /* who reads it in order, while it is partial and open, or NULL */
-    struct stamp_keys keys;
-    bool keys_cut;           /* the stamp has not all of them */
-    struct mirror_fd fds[2]; /* FD_READ and FD_WRITE */
-    unsigned open_handles, write_handles, exec_handles;
-    unsigned map_handles;   /* that may be mapped for writing */
-    unsigned truncates;     /* under way, by path: as writers */
-    unsigned beginners;     /* handles that made the content anew, and have not ended that */
-    int64_t whole_mtime_ns; /* of the mirror file when one of them closed it; 0: not, or it was
-                               written since */
-    uint64_t whole_size;
-    bool passthrough;    /* mode of the open handles */
     int backing_slot;    /* the frontend's; its own lock */
     atomic_bool changed; /* set when a writer comes: an upload that reads the file stops */
-    bool busy;           /* turns from partial to complete: readers and writers wait */
-    uint64_t generation; /* counts changes of content or attributes, as far as seen */
-    uint64_t stored_generation; /* of the last upload's content */
-    int64_t clean_mtime_ns; /* of the mirror file when it was last equal to the store; as its
-                               filesystem keeps it */
-    uint64_t clean_size;
-    struct checksum sum; /* of the content that is, or will be, clean; where it is known */
-    bool verify;  /* FILE_PARTIAL: all bytes may be here and right, since before a reboot */
-    bool suspect; /* mtime can't prove that it is unchanged since then */
-    int64_t synced_mtime_ns; /* of the mirror file when it was last synced; 0 never */
-    uint64_t synced_size;
-    uint64_t writes;    /* that came through the daemon */
-    bool writing_stamp; /* the stamp is to say STAMP_WRITING */
-    bool past; /* since it was last seen without a writer someone may write past the daemon:
-                  in passthrough, or from before the mount */
-    unsigned noted;     /* flags that the stamp on the disk has, whatever is being written just
+    GUARDED_BY(cache_mutex) struct {
+        enum file_state state;
+        struct ranges present; /* FILE_PARTIAL */
+        struct sums sums;      /* of what fetches brought of it in this mount */
+        struct fetch *fetches;
+        bool needed_whole; /* the next is claimed with the end of each, though nobody waits */
+        /* who reads it in order, while it is partial and open, or NULL */
+        struct streams *streams;
+        struct stamp_keys keys;
+        bool keys_cut;           /* the stamp has not all of them */
+        struct mirror_fd fds[2]; /* FD_READ and FD_WRITE */
+        unsigned open_handles, write_handles, exec_handles;
+        unsigned map_handles; /* that may be mapped for writing */
+        unsigned truncates;   /* under way, by path: as writers */
+        unsigned beginners;   /* handles that made the content anew, and have not ended that */
+        int64_t whole_mtime_ns; /* of the mirror file when one of them closed it; 0: not, or it
+                                   was written since */
+        uint64_t whole_size;
+        bool passthrough;    /* mode of the open handles */
+        bool busy;           /* turns from partial to complete: readers and writers wait */
+        uint64_t generation; /* counts changes of content or attributes, as far as seen */
+        uint64_t stored_generation; /* of the last upload's content */
+        int64_t clean_mtime_ns; /* of the mirror file when it was last equal to the store; as
+                                   its filesystem keeps it */
+        uint64_t clean_size;
+        struct checksum sum; /* of the content that is, or will be, clean; where it is known */
+        bool verify;  /* FILE_PARTIAL: all bytes may be here and right, since before a reboot */
+        bool suspect; /* mtime can't prove that it is unchanged since then */
+        int64_t synced_mtime_ns; /* of the mirror file when it was last synced; 0 never */
+        uint64_t synced_size;
+        uint64_t writes;    /* that came through the daemon */
+        bool writing_stamp; /* the stamp is to say STAMP_WRITING */
+        bool past; /* since it was last seen without a writer someone may write past the daemon:
+                      in passthrough, or from before the mount */
+        unsigned noted; /* flags that the stamp on the disk has, whatever is being written just
                            now, enum stamp_flags */
-    bool content_dirty; /* else only attributes are */
-    bool cut;           /* a write found no room: not published before it is made again */
-    bool lost;          /* cut, because the disk lost what it had taken: all is made again */
-    uint64_t cut_at;    /* where */
-    bool gone;          /* the version being read is no longer at the store */
-    struct {            /* the last failed fetch, for those who waited for it */
-        uint64_t off, end;
-        int err;
-        int64_t until_ns;
-    } failed;
-    uint64_t
-        kept_generation; /* content that the kernel's pages show; see handle_keep_cache() */
-    uint64_t orphan_id;  /* the mirror file is orphans/<id>; 0: at its path */
-    bool unnamed;        /* O_TMPFILE without a name yet */
-    char *orphan_key;    /* where a nameless partial file reads from */
-    char *etag;          /* version that a partial or clean file is */
-    uint64_t seq;        /* order of the last close */
-    uint64_t first_seq;  /* order of the first close that is not in the store; 0 none */
-    uint64_t after_seq;  /* of the first one that the upload which runs has not seen; 0 none */
-    int64_t due_ns;      /* CLOCK_MONOTONIC: not uploaded before */
-    unsigned attempts;   /* failed uploads in a row */
-    int64_t refused_ns;  /* CLOCK_MONOTONIC; when the last of them was refused; 0 it was not */
-    unsigned rewrites;   /* in a row that found it rewritten while they read it */
-    int64_t failing_ns;  /* CLOCK_MONOTONIC; of the first of them */
-    int64_t failed_ns;   /* CLOCK_MONOTONIC; of the last of them */
-    int error;           /* of the last failed upload */
-    bool error_told;     /* a close or fsync has reported it */
-    bool error_here;     /* it is the cache's own disk's, not the store's */
-    char *error_text;
-    bool queued;       /* in cache.dirty */
-    bool staged;       /* waits for a rename, as its name says */
-    int64_t staged_ns; /* CLOCK_MONOTONIC; since when */
-    bool uploading;
-    bool held;                  /* a mapping may still write */
-    bool wanted;                /* somebody waits for it: no settling, staging names too */
-    bool wanted_half;           /* as it is, though who made it anew has not ended that */
-    uint64_t wanted_generation; /* the last one that somebody waits, or waited, for */
-    int64_t
-        readers_ns;   /* CLOCK_MONOTONIC; since when it waits for readers of what it replaces */
-    char *upload_key; /* while uploading: under which name */
-    uint64_t upload_total, upload_done;
-    struct job *unnoted;      /* in the store, but the cache could not note it */
-    int64_t uploaded_live_ns; /* CLOCK_MONOTONIC; last upload while it was open */
-    uint64_t blocks_bytes;    /* what it takes on the disk, as last seen */
-    bool was_mapped;          /* while one of map_handles lived, outside of passthrough */
-    bool in_lru, is_writer;
-    struct file *lru_prev, *lru_next;       /* clean and partial files that may go */
-    struct file *dirty_prev, *dirty_next;   /* cache.dirty, by first_seq */
-    struct file *writer_prev, *writer_next; /* cache.writers */
-    struct waitq range_waiters;             /* bytes came, or failed */
-    struct waitq upload_waiters;            /* an upload ended */
+        bool content_dirty; /* else only attributes are */
+        bool cut;           /* a write found no room: not published before it is made again */
+        bool lost;       /* cut, because the disk lost what it had taken: all is made again */
+        uint64_t cut_at; /* where */
+        bool gone;       /* the version being read is no longer at the store */
+        struct {         /* the last failed fetch, for those who waited for it */
+            uint64_t off, end;
+            int err;
+            int64_t until_ns;
+        } failed;
+        /* content that the kernel's pages show; see handle_keep_cache() */
+        uint64_t kept_generation;
+        uint64_t orphan_id; /* the mirror file is orphans/<id>; 0: at its path */
+        bool unnamed;       /* O_TMPFILE without a name yet */
+        char *orphan_key;   /* where a nameless partial file reads from */
+        char *etag;         /* version that a partial or clean file is */
+        uint64_t seq;       /* order of the last close */
+        uint64_t first_seq; /* order of the first close that is not in the store; 0 none */
+        /* of the first one that the upload which runs has not seen; 0 none */
+        uint64_t after_seq;
+        int64_t due_ns;    /* CLOCK_MONOTONIC: not uploaded before */
+        unsigned attempts; /* failed uploads in a row */
+        /* CLOCK_MONOTONIC; when the last of them was refused; 0 it was not */
+        int64_t refused_ns;
+        unsigned rewrites;  /* in a row that found it rewritten while they read it */
+        int64_t failing_ns; /* CLOCK_MONOTONIC; of the first of them */
+        int64_t failed_ns;  /* CLOCK_MONOTONIC; of the last of them */
+        int error;          /* of the last failed upload */
+        bool error_told;    /* a close or fsync has reported it */
+        bool error_here;    /* it is the cache's own disk's, not the store's */
+        char *error_text;
+        bool queued;       /* in cache.dirty */
+        bool staged;       /* waits for a rename, as its name says */
+        int64_t staged_ns; /* CLOCK_MONOTONIC; since when */
+        bool uploading;
+        bool held;                  /* a mapping may still write */
+        bool wanted;                /* somebody waits for it: no settling, staging names too */
+        bool wanted_half;           /* as it is, though who made it anew has not ended that */
+        uint64_t wanted_generation; /* the last one that somebody waits, or waited, for */
+        /* CLOCK_MONOTONIC; since when it waits for readers of what it replaces */
+        int64_t readers_ns;
+        char *upload_key; /* while uploading: under which name */
+        uint64_t upload_total, upload_done;
+        struct job *unnoted;      /* in the store, but the cache could not note it */
+        int64_t uploaded_live_ns; /* CLOCK_MONOTONIC; last upload while it was open */
+        uint64_t blocks_bytes;    /* what it takes on the disk, as last seen */
+        bool was_mapped;          /* while one of map_handles lived, outside of passthrough */
+        bool in_lru, is_writer;
+        struct file *lru_prev, *lru_next;       /* clean and partial files that may go */
+        struct file *dirty_prev, *dirty_next;   /* cache.dirty, by first_seq */
+        struct file *writer_prev, *writer_next; /* cache.writers */
+        struct waitq range_waiters;             /* bytes came, or failed */
+        struct waitq upload_waiters;            /* an upload ended */
+    };
 };
 
 enum node_flags {
@@ -268,25 +270,31 @@ enum node_flags {
 /* An inode. */
 struct node {
     struct entry *links; /* its names; none for the root and for unlinked files */
-    uint64_t nlookup;    /* held by the frontend */
-    unsigned refs;       /* held by handles, tasks and snapshots */
-    uint16_t flags;      /* enum node_flags */
-    uint8_t attrs_has; /* enum attr_has; which attributes the store has, others are defaults */
-    bool is_root;      /* constant */
-    uint64_t ino;
-    uint64_t birth;   /* when it was made, in the order of closes and intentions; 0 elsewhere */
-    uint16_t mode;    /* as st_mode */
-    uint8_t sum_kind; /* enum checksum_kind */
-    uint32_t uid, gid, nlink;
-    uint32_t rdev; /* as the kernel and FUSE have it */
-    uint32_t slot; /* constant; where cache.ids has it */
-    uint64_t size;
-    int64_t mtime_ns, ctime_ns, atime_ns;
-    uint64_t sum_value; /* of the store's version, as last told */
-    struct file *file;  /* not a directory, and the mirror holds it */
-    struct dir *dir;    /* a directory */
-    char *target;       /* of a symlink, once known */
-    char *xattrs;       /* JSON (xattr_set.h), or NULL; an access ACL in it follows mode */
+    struct dir *dir;     /* constant; a directory */
+    struct file *file;   /* not a directory, and the mirror holds it; of the shape, too */
+    uint32_t slot;       /* constant; where cache.ids has it */
+    bool is_root;        /* constant */
+    GUARDED_BY(cache_mutex) struct {
+        /* enum attr_has; which attributes the store has, others are defaults */
+        uint8_t attrs_has;
+        uint8_t sum_kind; /* enum checksum_kind */
+    };
+    GUARDED_BY(cache_mutex) struct {
+        uint64_t nlookup; /* held by the frontend */
+        unsigned refs;    /* held by handles, tasks and snapshots */
+        uint16_t flags;   /* enum node_flags */
+        uint16_t mode;    /* as st_mode */
+        uint64_t ino;
+        /* when it was made, in the order of closes and intentions; 0 elsewhere */
+        uint64_t birth;
+        uint32_t uid, gid, nlink;
+        uint32_t rdev; /* as the kernel and FUSE have it */
+        uint64_t size;
+        int64_t mtime_ns, ctime_ns, atime_ns;
+        uint64_t sum_value; /* of the store's version, as last told */
+        char *target;       /* of a symlink, once known */
+        char *xattrs;       /* JSON (xattr_set.h), or NULL; an access ACL in it follows mode */
+    };
 };
 
 /* A mount ends without the kernel's giving back what it holds. */
@@ -326,29 +334,33 @@ struct fd_cache {
 /* A row of the journal in memory. */
 struct intent {
     uint64_t seq; /* 0: not numbered yet */
-    uint64_t
-        since; /* who waits for it: the place of the older one that is part of it; 0 none */
     enum intent_kind kind;
     char *from, *to;
     char *etag; /* version at `from`; "": none that is known; INTENT_ANY, INTENT_OURS */
     uint64_t ino;
-    uint64_t moved_ino;  /* of the file that left the name that is removed; 0: none is known */
-    bool removed_before; /* a removal that is repeated, for what may have come late */
-    int64_t refused_ns;  /* CLOCK_MONOTONIC; when the store refused it last; 0: it did not */
-    bool others_taken;   /* and it has taken the like of another name since */
-    bool refused;        /* a rename whose name it refuses for good */
-    bool urgent; /* a removal that a later rename of something around it was found to need */
-    bool redo;   /* a rename that an earlier mount may have carried out, natively */
-    bool running;
-    bool done;  /* a removal that the store has carried out: only its row is to go */
-    bool stuck; /* as intents_look_stuck_locked() saw it */
-    int error;
-    char *error_text;
-    int64_t failing_ns; /* CLOCK_MONOTONIC; since when, if there is an error */
-    int64_t failed_ns;  /* and when it failed last */
-    unsigned attempts;
-    int64_t due_ns;
-    struct intent *prev, *next;
+    GUARDED_BY(cache_mutex) struct {
+        /* who waits for it: the place of the older one that is part of it; 0 none */
+        uint64_t since;
+        /* of the file that left the name that is removed; 0: none is known */
+        uint64_t moved_ino;
+        bool removed_before; /* a removal that is repeated, for what may have come late */
+        int64_t refused_ns; /* CLOCK_MONOTONIC; when the store refused it last; 0: it did not */
+        bool others_taken;  /* and it has taken the like of another name since */
+        bool refused;       /* a rename whose name it refuses for good */
+        /* a removal that a later rename of something around it was found to need */
+        bool urgent;
+        bool redo; /* a rename that an earlier mount may have carried out, natively */
+        bool running;
+        bool done;  /* a removal that the store has carried out: only its row is to go */
+        bool stuck; /* as intents_look_stuck_locked() saw it */
+        int error;
+        char *error_text;
+        int64_t failing_ns; /* CLOCK_MONOTONIC; since when, if there is an error */
+        int64_t failed_ns;  /* and when it failed last */
+        unsigned attempts;
+        int64_t due_ns;
+        struct intent *prev, *next;
+    };
 };
 
 /* Why the cache can't keep its limit, or refuses writers; the worst comes last. */
@@ -401,106 +413,94 @@ struct cache {
     struct mutex stamp_locks[STAMP_LOCKS]; /* innermost but for `lock`; at most one is held */
     struct mutex lock;
 
+    /* Constant from the start to the stop, or with locks of their own. */
     struct node *root;
-    uint64_t seq;     /* last given */
-    uint64_t next_id; /* names in incoming/ and orphans/ */
-    uint64_t nodes;
     struct ids *ids;
-    struct file *dirty; /* by first_seq */
-    struct node *dirty_dirs;
-    struct node *index_dirs;       /* whose attribute index lacks something */
-    struct node *index_tree_dirs;  /* small ones, of which that of the tree lacks something */
-    unsigned index_tree_news;      /* files, in all of them */
     struct index_tree *index_tree; /* NULL: there can be none */
-    unsigned indexes_running;
-    bool index_refused;         /* it may not be written */
-    bool walk_refused;          /* the store's keys do not come in order after all */
-    bool index_now;             /* all that is known is written without waiting for more */
-    struct file *writers;       /* open for writing, or held by a mapping */
-    struct file *lru;           /* least recently used first */
-    struct intent *intents;     /* by seq */
-    struct journal_wait *waits; /* what removals wait for beside their own; in order, apart */
-    size_t n_waits;
-    struct waitq space_waiters;
-    struct waitq flush_waiters; /* woken when anything reached the store */
-    pthread_cond_t progress;    /* the same for threads that block */
-    uint64_t used_bytes;
-    uint64_t disk_free_bytes; /* as last seen, less what was written since */
-    enum space_trouble space;
-    uint64_t mirror_files;
-    struct fd_cache fds;
-    uint64_t open_handles;
-    unsigned uploads_running, uploads_running_dirs, deletes_running, copies_running;
-    unsigned renames;      /* intentions that copy */
-    uint32_t dir_ids;      /* the last one given */
-    uint64_t dir_moves;    /* how many directories changed their place at the store */
-    int64_t late_until_ns; /* CLOCK_MONOTONIC; until then a put of a daemon that was killed may
-                              still arrive; 0: none was under way */
-    struct late
-        *late; /* names that its deletes and copies concerned; constant after recovery */
-    struct late_dir *late_dirs;
-    struct late_change *late_changes; /* removals and copies that may still arrive */
-    struct late_put *late_puts;       /* uploads that may still arrive */
-    uint64_t late_seq;                /* the last of those intentions */
-    bool out_of_quota;                /* the store refused for space: deletes go first */
-    int64_t unreachable_ns; /* CLOCK_MONOTONIC; since when every upload fails; 0 they don't */
-    struct refusals refusals;
-    unsigned drain; /* flushes under way that want everything, staged files too */
-    bool stopping;
-    struct node **uploading; /* nodes whose upload runs */
-    size_t n_uploading;
-    struct dir_job *dir_jobs; /* directories whose upload runs */
-    struct session *sessions; /* uploads in parts that were broken off */
-    unsigned sessions_ending;
-    uint64_t kept_files;
-    uint64_t unstamped_files;   /* of those, that recovery found now; constant after it */
-    uint64_t hidden_names;      /* of all directories */
-    atomic_ullong listed_bytes; /* of names in listings that are under way */
-    uint64_t uploaded_files, uploaded_bytes, downloaded_bytes;
-    enum checksum_kind sum_kind; /* what the store last told; ours until then */
-    struct failure write_failure, read_failure;
-    struct pin *pins;
-    struct ghost *ghosts;
-    struct moved_ino *moved_inos; /* default numbers that went with what was renamed */
-    unsigned moved_seen;       /* how many of them something had when they were purged last */
-    struct absences *absences; /* names that the store does not have */
-    struct asking *askings;    /* questions for attributes that are under way */
-    struct detached *detached; /* nodes that lost their last name while the kernel held them */
-    struct node **orphans;     /* nameless nodes with a mirror file that reads from the store */
-    size_t n_orphans, cap_orphans;
-
-    struct waiter *wake_list, **wake_tail; /* taken off their queues, to be woken */
+    pthread_cond_t progress;       /* flush_waiters for threads that block */
+    atomic_ullong listed_bytes;    /* of names in listings that are under way */
     pthread_cond_t wake;
     pthread_t wakers[WAKERS];
     unsigned n_wakers;
-
     struct pool *fetchers, *askers, *uploaders, *parts, *chores, *notifier;
     pthread_t scheduler;
     bool scheduler_runs;
     int64_t forgot_ns;   /* CLOCK_MONOTONIC; when names were last forgotten; the scheduler's */
     pthread_cond_t kick; /* the scheduler has something to look at before pass_ns */
-    int64_t pass_ns;     /* CLOCK_MONOTONIC; when the scheduler looks next, at the latest */
     atomic_bool cancelled;     /* ends every store call */
     atomic_bool unconditional; /* the store refuses preconditions of uploads */
+
+    GUARDED_BY(cache_mutex) struct {
+        uint64_t seq;     /* last given */
+        uint64_t next_id; /* names in incoming/ and orphans/ */
+        uint64_t nodes;
+        struct file *dirty; /* by first_seq */
+        struct node *dirty_dirs;
+        struct node *index_dirs; /* whose attribute index lacks something */
+        /* small ones, of which that of the tree lacks something */
+        struct node *index_tree_dirs;
+        unsigned index_tree_news; /* files, in all of them */
+        unsigned indexes_running;
+        bool index_refused;     /* it may not be written */
+        bool walk_refused;      /* the store's keys do not come in order after all */
+        bool index_now;         /* all that is known is written without waiting for more */
+        struct file *writers;   /* open for writing, or held by a mapping */
+        struct file *lru;       /* least recently used first */
+        struct intent *intents; /* by seq */
+        /* what removals wait for beside their own; in order, apart */
+        struct journal_wait *waits;
+        size_t n_waits;
+        struct waitq space_waiters;
+        struct waitq flush_waiters; /* woken when anything reached the store */
+        uint64_t used_bytes;
+        uint64_t disk_free_bytes; /* as last seen, less what was written since */
+        enum space_trouble space;
+        uint64_t mirror_files;
+        struct fd_cache fds;
+        uint64_t open_handles;
+        unsigned uploads_running, uploads_running_dirs, deletes_running, copies_running;
+        unsigned renames;      /* intentions that copy */
+        uint32_t dir_ids;      /* the last one given */
+        uint64_t dir_moves;    /* how many directories changed their place at the store */
+        int64_t late_until_ns; /* CLOCK_MONOTONIC; until then a put of a daemon that was killed
+                                  may still arrive; 0: none was under way */
+        /* names that its deletes and copies concerned; constant after recovery */
+        struct late *late;
+        struct late_dir *late_dirs;
+        struct late_change *late_changes; /* removals and copies that may still arrive */
+        struct late_put *late_puts;       /* uploads that may still arrive */
+        uint64_t late_seq;                /* the last of those intentions */
+        bool out_of_quota;                /* the store refused for space: deletes go first */
+        /* CLOCK_MONOTONIC; since when every upload fails; 0 they don't */
+        int64_t unreachable_ns;
+        struct refusals refusals;
+        unsigned drain; /* flushes under way that want everything, staged files too */
+        bool stopping;
+        struct node **uploading; /* nodes whose upload runs */
+        size_t n_uploading;
+        struct dir_job *dir_jobs; /* directories whose upload runs */
+        struct session *sessions; /* uploads in parts that were broken off */
+        unsigned sessions_ending;
+        uint64_t kept_files;
+        uint64_t unstamped_files; /* of those, that recovery found now; constant after it */
+        uint64_t hidden_names;    /* of all directories */
+        uint64_t uploaded_files, uploaded_bytes, downloaded_bytes;
+        enum checksum_kind sum_kind; /* what the store last told; ours until then */
+        struct failure write_failure, read_failure;
+        struct pin *pins;
+        struct ghost *ghosts;
+        struct moved_ino *moved_inos; /* default numbers that went with what was renamed */
+        unsigned moved_seen; /* how many of them something had when they were purged last */
+        struct absences *absences; /* names that the store does not have */
+        struct asking *askings;    /* questions for attributes that are under way */
+        /* nodes that lost their last name while the kernel held them */
+        struct detached *detached;
+        struct node **orphans; /* nameless nodes with a mirror file that reads from the store */
+        size_t n_orphans, cap_orphans;
+        struct waiter *wake_list, **wake_tail; /* taken off their queues, to be woken */
+        int64_t pass_ns; /* CLOCK_MONOTONIC; when the scheduler looks next, at the latest */
+    };
 };
-
-/* The locks of a cache, as the compiler knows them: ns, one of stamp_locks, lock. */
-extern struct lock_class cache_ns, cache_stamp, cache_mutex;
-
-void ns_read(struct cache *c) ACQUIRE_SHARED(cache_ns) EXCLUDES(cache_stamp, cache_mutex);
-void ns_write(struct cache *c) ACQUIRE(cache_ns) EXCLUDES(cache_stamp, cache_mutex);
-void ns_done(struct cache *c) RELEASE_GENERIC(cache_ns);
-/* Abort when the caller does not hold it; not for writing. */
-void ns_assert_held(struct cache *c) ASSERT_SHARED_CAPABILITY(cache_ns);
-void ns_assert_written(struct cache *c) ASSERT_CAPABILITY(cache_ns);
-void cache_lock(struct cache *c) ACQUIRE(cache_mutex);
-void cache_unlock(struct cache *c) RELEASE(cache_mutex);
-/* mutex_wait() and mutex_wait_until(). */
-void cache_wait(struct cache *c, pthread_cond_t *cond) REQUIRES(cache_mutex);
-bool cache_wait_until(struct cache *c, pthread_cond_t *cond, int64_t until_ns)
-    REQUIRES(cache_mutex);
-/* Aborts when the caller does not hold `lock`. */
-void cache_assert_locked(struct cache *c) ASSERT_CAPABILITY(cache_mutex);
 
 /* ---- wait.c ---- */
 int wait_start(struct cache *c);
@@ -524,9 +524,9 @@ void scheduler_kick_at_locked(struct cache *c, int64_t due_ns) REQUIRES(cache_mu
 /* The next number in the order of closes and intentions. There is room after each for the
  * removals that a renamed directory turns into: they keep its place. */
 #define SEQ_STEP (UINT64_C(1) << 24)
-uint64_t seq_next_locked(struct cache *c);
+uint64_t seq_next_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The last one given, with the removals that what has it may turn into; never 0. */
-uint64_t seq_now_locked(struct cache *c);
+uint64_t seq_now_locked(struct cache *c) REQUIRES(cache_mutex);
 struct node *node_new(struct cache *c, uint32_t mode);
 /* ---- ids.c ---- */
 struct ids *ids_new(void);
@@ -536,7 +536,7 @@ void ids_free(struct ids *ids);
 int ids_add(struct ids *ids, struct node *n);
 /* The node goes, and its number with it. */
 void ids_remove(struct ids *ids, struct node *n);
-void node_ref_locked(struct node *n);
+void node_ref_locked(struct node *n) REQUIRES(cache_mutex);
 /* Frees a node that has no names, lookups or references left. */
 void node_unref_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 void node_collect_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
@@ -559,11 +559,12 @@ uint64_t ino_fresh(struct cache *c, const char *key);
 struct entry *entry_find(struct node *dir, const char *name);
 /* Adds a name; the caller holds ns for writing and lock. NULL without memory. */
 struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *name,
-                               struct node *n);
+                               struct node *n) REQUIRES(cache_mutex);
 /* Takes the name away and frees the entry; the node may be freed with it. */
 void entry_remove_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
 /* Moves an entry to another place. 0 or -ENOMEM; *e is the new entry. */
-int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const char *name);
+int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const char *name)
+    REQUIRES(cache_mutex);
 /* What is below the entry came to the store, or changed there: listings that were asked before
  * are not right about it, nor about the directories above. */
 void entry_changed_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
@@ -648,10 +649,10 @@ int file_look_past_locked(struct cache *c, struct node *n, int fd) REQUIRES(cach
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
     REQUIRES(cache_mutex);
 /* Whether the store has this generation, or a later one, under each name that it owes. */
-bool file_stored_locked(struct node *n, uint64_t generation);
+bool file_stored_locked(struct node *n, uint64_t generation) REQUIRES(cache_mutex);
 /* Somebody waits until the store has this generation: no settling from now on, nor when it is
  * queued or sent once more meanwhile. */
-void file_want_locked(struct file *f, uint64_t generation);
+void file_want_locked(struct file *f, uint64_t generation) REQUIRES(cache_mutex);
 /* Its content may change at the store or here without a listing being right about it. */
 bool node_is_ours(struct node *n);
 void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
@@ -730,7 +731,7 @@ void file_lost_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* The same with the stamp on the disk, as far as that works. */
 void file_lost(struct cache *c, struct node *n, int fd);
 /* A flush, or an fsync(), does not wait for the store any more; perhaps others do. */
-void file_unwant_locked(struct file *f);
+void file_unwant_locked(struct file *f) REQUIRES(cache_mutex);
 /* 0, or -EIO when the kernel tells that pages of the file could not be written: it forgets
  * them, and what is read is what the disk had before. Told once, so the file is held back from
  * then on. What is read before the call is right when it returns 0. */
@@ -782,7 +783,7 @@ void index_tree_free(struct cache *c);
 /* Attributes became known that the directory's index may lack. */
 void index_news_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* The attributes of a directory's marker became known. */
-void index_marker_news_locked(struct cache *c, struct node *dir);
+void index_marker_news_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* The directory is moved or removed: its index, if it has one, is of no use. */
 void index_drop_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 void index_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
@@ -887,11 +888,12 @@ void dir_listed_locked(struct cache *c, struct node *dir, const struct object *m
 void dir_told_locked(struct cache *c, struct node *dir, const struct object *marker,
                      uint64_t generation) REQUIRES(cache_mutex);
 /* Whether the attributes of the marker that a listing showed are not known. */
-bool dir_wants_marker_locked(struct node *dir, const struct object *marker);
+bool dir_wants_marker_locked(struct node *dir, const struct object *marker)
+    REQUIRES(cache_mutex);
 /* What the marker that a listing showed says of the directory, as far as the store has it;
  * borrows the texts. False when that is not known; `*ret_sure`: the store itself told it. */
 bool dir_marker_attrs_locked(struct node *dir, const struct object *marker, struct attrs *ret,
-                             bool *ret_sure);
+                             bool *ret_sure) REQUIRES(cache_mutex);
 /* What is shown of it is ours, whatever the store says. */
 bool dir_attrs_are_ours(struct node *dir);
 /* A name in it came to the store, or changed there: it stands for a directory that the store
@@ -963,7 +965,7 @@ void upload_forget(struct job *j);
 /* Whether an upload to this very path, or below it, runs. */
 bool upload_runs_at_locked(struct cache *c, const char *path, bool below) REQUIRES(cache_mutex);
 /* What an object's attributes are to be; released with attrs_release(). */
-int node_attrs_locked(struct node *n, struct attrs *ret);
+int node_attrs_locked(struct node *n, struct attrs *ret) REQUIRES(cache_mutex);
 /* How long to wait after the n-th failure in a row, with jitter, in ns. */
 int64_t retry_delay_ns(const struct cache *c, unsigned attempts);
 /* ---- session.c ---- */
@@ -996,7 +998,7 @@ int session_open(struct cache *c, const char *key, const struct session_mark *ma
 /* The store has begun it. */
 int session_begun(struct cache *c, struct session *s, const char *token);
 /* Whether an upload to the key has to wait for one to be ended. */
-bool session_blocks_upload_locked(struct cache *c, const char *key);
+bool session_blocks_upload_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
 /* Broken off: to be resumed, or (`over`) to be ended. */
 void session_leave(struct cache *c, struct session *s, bool over);
 /* The store has it no more. */
@@ -1025,8 +1027,8 @@ void sessions_free(struct cache *c);
 struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from, const char *to,
                           uint64_t ino, const char *etag);
 void intent_free(struct intent *i);
-void intent_add_locked(struct cache *c, struct intent *i);
-void intent_remove_locked(struct cache *c, struct intent *i);
+void intent_add_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
+void intent_remove_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 /* Writes the intention's row; the caller holds ns. 0 or a negative errno. */
 int intent_record(struct cache *c, const struct intent *i);
 /* The number of the newest intention; 0 without any. Those made later have a higher one. */
@@ -1041,7 +1043,8 @@ bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
 /* Markers and attributes of directories. */
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(cache_mutex);
 /* Starts what may run; lowers *next_due to when something else may. */
-void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due);
+void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+    REQUIRES(cache_mutex);
 /* Whether what the store has at `key` now will be at `path` when all intentions are done. */
 bool intent_leads_to(struct cache *c, const char *key, const char *path);
 /* The version that the pending removals of `path` mean, "" what this cache put alone; NULL when
@@ -1055,7 +1058,8 @@ bool rename_runs_at_locked(struct cache *c, const char *key) REQUIRES(cache_mute
 bool removal_pending(struct cache *c, const char *path);
 /* Whether an upload to `path`, of a directory's marker or of a file, has to wait for an
  * intention. */
-bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir);
+bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
+    REQUIRES(cache_mutex);
 /* Looks which intentions have been failing since before `since_ns` (CLOCK_MONOTONIC), or wait
  * for such a one. Whether there are any. */
 bool intents_look_stuck_locked(struct cache *c, int64_t since_ns) REQUIRES(cache_mutex);
@@ -1074,7 +1078,7 @@ bool refusal_others_taken_locked(const struct cache *c, enum change change, int6
 /* Something was refused: it is found out whether the store takes anything. */
 void refusal_probe_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether all that the file owes has names which the store refuses. */
-bool file_is_refused_locked(const struct file *f);
+bool file_is_refused_locked(const struct file *f) REQUIRES(cache_mutex);
 /* ---- late.c ---- */
 /* Begins the time in which requests of a daemon that was killed may take effect. */
 int late_begin(struct cache *c);
@@ -1108,7 +1112,7 @@ int space_take_locked(struct cache *c, struct file *f, uint64_t want, struct wai
  * of the cache. */
 bool space_is_never_there_locked(struct cache *c, const struct file *f, uint64_t want)
     REQUIRES(cache_mutex);
-bool space_for_passthrough_locked(struct cache *c);
+bool space_for_passthrough_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The disk itself had no room for a write: told in log and status. */
 void space_disk_full_locked(struct cache *c) REQUIRES(cache_mutex);
 /* What is wrong with the space, for people; NULL when nothing is. */

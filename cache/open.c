@@ -26,7 +26,7 @@ static bool wants_write(int flags)
 }
 
 /* A name of it leads to another version, or to none, by now. */
-static int is_replaced_locked(struct node *n)
+static int is_replaced_locked(struct node *n) REQUIRES(cache_mutex)
 {
     if (!(n->flags & NODE_REPLACED))
         return 0;
@@ -37,6 +37,7 @@ static int is_replaced_locked(struct node *n)
 
 /* Everything that opening may have to wait for. */
 static int open_ready_locked(struct cache *c, struct node *n, int flags, struct waiter *w)
+    REQUIRES(cache_mutex)
 {
     if (n->dir)
         return -EISDIR;
@@ -72,13 +73,14 @@ static bool writes_synced(const struct handle *h)
 }
 
 static bool may_pass_through_locked(struct cache *c, struct file *f, const struct handle *h)
+    REQUIRES(cache_mutex)
 {
     return c->config.passthrough && f->state != FILE_PARTIAL && !writes_synced(h) &&
            (!h->writable || (space_for_passthrough_locked(c) && fds_plenty_locked(c)));
 }
 
 /* A passthrough writer's file is looked at under the lock: its descriptor stays open. */
-static int keep_fd_locked(struct cache *c, struct handle *h)
+static int keep_fd_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex)
 {
     struct mirror_fd *m = &h->node->file->fds[FD_WRITE];
     /* Who emptied the file was let in before that (may_empty_locked()); two who were at once
@@ -93,7 +95,7 @@ static int keep_fd_locked(struct cache *c, struct handle *h)
     return 0;
 }
 
-static void unkeep_fd_locked(struct cache *c, struct handle *h)
+static void unkeep_fd_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex)
 {
     if (!h->keeps_fd)
         return;
@@ -109,7 +111,7 @@ static bool may_be_mapped(const struct handle *h)
 }
 
 /* The handle's descriptor is in use. 0 or -ENFILE. */
-static int enter_locked(struct cache *c, struct handle *h)
+static int enter_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex)
 {
     struct file *f = h->node->file;
 
@@ -144,7 +146,7 @@ static int enter_locked(struct cache *c, struct handle *h)
 }
 
 /* Every file that was open for writing is looked at once more: a mapping may still write. */
-static void last_writer_left_locked(struct cache *c, struct node *n)
+static void last_writer_left_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
 
@@ -156,7 +158,7 @@ static void last_writer_left_locked(struct cache *c, struct node *n)
         file_queue_locked(c, n);
 }
 
-static void leave_locked(struct cache *c, struct handle *h)
+static void leave_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex)
 {
     struct node *n = h->node;
     struct file *f = n->file;
@@ -203,7 +205,7 @@ void handle_begin_anew(struct cache *c, struct handle *h)
 }
 
 /* What is there from now on is a change of something whole. Whether the stamp must learn it. */
-static bool end_begun_locked(struct handle *h)
+static bool end_begun_locked(struct handle *h) REQUIRES(cache_mutex)
 {
     if (!h->begins)
         return false;
@@ -215,7 +217,7 @@ static bool end_begun_locked(struct handle *h)
 /* A close() by who made the content anew: it is whole as it is now. He may have more
  * descriptors of it, so that this holds until the next write only; when the last one is closed
  * it holds for good. Whether the stamp must learn it. */
-static bool declare_whole_locked(struct handle *h, const struct stat *st)
+static bool declare_whole_locked(struct handle *h, const struct stat *st) REQUIRES(cache_mutex)
 {
     struct file *f = h->node->file;
     int64_t mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
@@ -374,7 +376,7 @@ int file_open_made(struct cache *c, struct node *n, int flags, struct handle **r
 
 /* Without an open writer, now or at once, nobody else would queue what was truncated, also when
  * that could not be noted. Whether it is queued by this. */
-static bool queue_truncated_locked(struct cache *c, struct node *n, int r)
+static bool queue_truncated_locked(struct cache *c, struct node *n, int r) REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
     bool owed = r == 0 || (r < 0 && f->state == FILE_DIRTY && !f->queued);
@@ -428,7 +430,7 @@ static int open_emptied(struct cache *c, struct node *n, int flags, struct waite
 }
 
 /* What would refuse the open does so before anything is lost. */
-static int may_empty_locked(struct cache *c, const struct file *f)
+static int may_empty_locked(struct cache *c, const struct file *f) REQUIRES(cache_mutex)
 {
     if (!f)
         return 0;
@@ -562,6 +564,7 @@ int cache_prepare_read(struct cache *c, struct handle *h, uint64_t off, size_t l
 
 /* Who waits until the store has it learns that it goes there no more. */
 static void hold_back_locked(struct cache *c, struct file *f, int err, const char *why)
+    REQUIRES(cache_mutex)
 {
     f->cut = true;
     f->error = err;
@@ -627,7 +630,7 @@ int file_check_kept(struct cache *c, struct node *n, int fd)
 }
 
 /* Bytes were written at [off, end), or nothing is meant to be behind `off`. */
-static void mend_locked(struct node *n, uint64_t off, uint64_t end)
+static void mend_locked(struct node *n, uint64_t off, uint64_t end) REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
 
@@ -778,7 +781,7 @@ static int find_end(int fd, uint64_t *off)
 }
 
 /* What the kernel noted of a write is at another place. */
-static void kernel_was_wrong_locked(struct cache *c, struct node *n)
+static void kernel_was_wrong_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     n->file->kept_generation = UINT64_MAX;
     notice_locked(c, n, NULL);
@@ -947,7 +950,7 @@ int cache_lseek(struct cache *c, struct handle *h, uint64_t off, int whence, str
 /* ---- truncating ---- */
 
 /* Claims a partial file for becoming complete and empty: nobody fetches meanwhile. */
-static int claim_locked(struct cache *c, struct file *f, struct waiter *w)
+static int claim_locked(struct cache *c, struct file *f, struct waiter *w) REQUIRES(cache_mutex)
 {
     if (f->busy || f->fetches)
         return waitq_park_locked(c, &f->range_waiters, w);
@@ -1081,7 +1084,7 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
 /* ---- closing ---- */
 
 /* An error that will not go away by itself, or with the close, is told once to each handle. */
-static int tell_error_locked(struct handle *h)
+static int tell_error_locked(struct handle *h) REQUIRES(cache_mutex)
 {
     struct file *f = h->node->file;
 
@@ -1103,6 +1106,7 @@ void file_unwant_locked(struct file *f)
 /* Parks until the store has what the file was when this was called first: what others write
  * meanwhile could go on for ever. */
 static int store_has_locked(struct cache *c, struct handle *h, struct waiter *w)
+    REQUIRES(cache_mutex)
 {
     struct node *n = h->node;
     struct file *f = n->file;
@@ -1135,6 +1139,7 @@ static int store_has_locked(struct cache *c, struct handle *h, struct waiter *w)
 /* Each close has its number, also while a flush has the file sent; but one that waits and is
  * tried again has it already, and what was written since has none. */
 static void number_locked(struct cache *c, struct node *n, const struct waiter *w)
+    REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
     uint64_t generation = w->generation ? w->generation : f->generation;

@@ -95,7 +95,7 @@ static bool live_upload_due(struct cache *c, struct file *f, const char *path, i
 
 /* Half a file goes up only for who asks for it so, or waits for what was there when he closed.
  */
-static bool is_withheld_locked(struct cache *c, struct file *f)
+static bool is_withheld_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex)
 {
     return !f->wanted_half && !f->upload_waiters.head && file_is_half_locked(c, f->node);
 }
@@ -119,7 +119,7 @@ static bool may_upload(struct cache *c, struct file *f, const char *path, int64_
 
 /* Readers of the version that it replaces come first, for a bounded time. */
 static bool waits_for_readers_locked(struct cache *c, struct file *f, const char *path,
-                                     int64_t now, int64_t *next)
+                                     int64_t now, int64_t *next) REQUIRES(cache_mutex)
 {
     if (c->n_orphans == 0 || !readers_need_locked(c, path, false)) {
         f->readers_ns = 0;
@@ -135,6 +135,7 @@ static bool waits_for_readers_locked(struct cache *c, struct file *f, const char
 }
 
 static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next, bool own)
+    REQUIRES(cache_mutex)
 {
     struct file *f, *after;
 
@@ -178,7 +179,7 @@ void upload_ended_locked(struct cache *c)
 }
 
 /* Open log files are queued on the interval; what they take on the disk is counted. */
-static void look_at_writers_locked(struct cache *c, int64_t now)
+static void look_at_writers_locked(struct cache *c, int64_t now) REQUIRES(cache_mutex)
 {
     struct file *f, *after;
 
@@ -198,7 +199,7 @@ static void look_at_writers_locked(struct cache *c, int64_t now)
     }
 }
 
-static void pass_locked(struct cache *c, int64_t now, int64_t *next)
+static void pass_locked(struct cache *c, int64_t now, int64_t *next) REQUIRES(cache_mutex)
 {
     start_uploads_locked(c, now, next, false);
     dirs_start_locked(c, now, next);

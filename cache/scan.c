@@ -708,7 +708,7 @@ static int by_close(const void *pa, const void *pb)
     return a->mtime_ns < b->mtime_ns ? -1 : a->mtime_ns > b->mtime_ns;
 }
 
-static void queue_in_order_locked(struct scan *s)
+static void queue_in_order_locked(struct scan *s) REQUIRES(cache_mutex)
 {
     struct cache *c = s->cache;
     uint64_t before = 0;
@@ -777,7 +777,7 @@ static int count_kept(void *arg, const char *path, int fd, const struct stat *st
     return 0;
 }
 
-static void scan_release_locked(struct scan *s)
+static void scan_release_locked(struct scan *s) REQUIRES(cache_mutex)
 {
     struct seen *e, *next;
 

@@ -151,6 +151,7 @@ void session_gone(struct cache *c, struct session *s)
 
 /* Whether all unknown sessions of the key, begun since some time, are to be ended. */
 static bool sweep_at_locked(struct cache *c, const char *key, bool running)
+    REQUIRES(cache_mutex)
 {
     struct session *s;
 

@@ -79,7 +79,7 @@ uint64_t ino_of_found_locked(struct cache *c, const char *key)
     return ino;
 }
 
-static void ino_moved_locked(struct cache *c, uint64_t ino)
+static void ino_moved_locked(struct cache *c, uint64_t ino) REQUIRES(cache_mutex)
 {
     struct moved_ino *m = ino % 2 || has_moved(c, ino) ? NULL : calloc(1, sizeof(*m));
 
@@ -198,7 +198,7 @@ void node_unref_locked(struct cache *c, struct node *n)
     node_collect_locked(c, n);
 }
 
-static void detached_add_locked(struct cache *c, struct node *n)
+static void detached_add_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct detached *d = NULL;
 
@@ -209,7 +209,7 @@ static void detached_add_locked(struct cache *c, struct node *n)
     HASH_ADD_PTR(c->detached, node, d);
 }
 
-static void detached_remove_locked(struct cache *c, struct node *n)
+static void detached_remove_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct detached *d = NULL;
 

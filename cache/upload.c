@@ -783,7 +783,7 @@ static bool any_dirty_name(struct node *n)
     return false;
 }
 
-static void clear_error_locked(struct file *f)
+static void clear_error_locked(struct file *f) REQUIRES(cache_mutex)
 {
     f->attempts = 0;
     f->rewrites = 0;
@@ -796,7 +796,7 @@ static void clear_error_locked(struct file *f)
 }
 
 /* Nothing is left to do for this file, as far as its names go. */
-static void settle_locked(struct cache *c, struct job *j)
+static void settle_locked(struct cache *c, struct job *j) REQUIRES(cache_mutex)
 {
     struct node *n = j->node;
     struct file *f = n->file;
@@ -830,7 +830,7 @@ static void keep_record(struct stamp_keys *kept, const struct stamp_keys *from, 
 
 /* The file has other content than what its records are of. Names that still have to get it keep
  * what it is to replace, those that have it their records. */
-static void renew_records_locked(struct node *n)
+static void renew_records_locked(struct node *n) REQUIRES(cache_mutex)
 {
     struct stamp_keys kept = {0};
 
@@ -845,6 +845,7 @@ static void renew_records_locked(struct node *n)
 }
 
 static void took_content_locked(struct job *j, struct entry *e, const struct object *obj)
+    REQUIRES(cache_mutex)
 {
     struct file *f = j->node->file;
     int64_t mtime_ns = (int64_t)j->st.st_mtim.tv_sec * NS_PER_SEC + j->st.st_mtim.tv_nsec;
@@ -868,6 +869,7 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
 
 /* What is owed from now on was closed later than what the store just got. */
 static void reorder_locked(struct cache *c, struct file *f, uint64_t first_seq)
+    REQUIRES(cache_mutex)
 {
     f->first_seq = first_seq;
     if (f->queued)
@@ -877,6 +879,7 @@ static void reorder_locked(struct cache *c, struct file *f, uint64_t first_seq)
 /* What an upload brought to a name that was renamed meanwhile is the version that is copied:
  * who stands under the new name now, the same file or another, is to replace that one. */
 static void moved_meanwhile_locked(struct job *j, const struct object *obj)
+    REQUIRES(cache_mutex)
 {
     struct cache *c = j->cache;
     auto_free char *at = c->renames ? intent_path_after(c->intents, j->path) : NULL;
@@ -889,7 +892,7 @@ static void moved_meanwhile_locked(struct job *j, const struct object *obj)
 }
 
 /* The store has it. */
-static void done_locked(struct job *j)
+static void done_locked(struct job *j) REQUIRES(cache_mutex)
 {
     const struct object *obj = &j->object;
     struct cache *c = j->cache;
@@ -965,7 +968,7 @@ static bool is_answer(const struct job *j)
 }
 
 /* Whether the name is refused for good, as far as that is known by now. */
-static bool note_refusal_locked(struct job *j, struct entry *e, int r)
+static bool note_refusal_locked(struct job *j, struct entry *e, int r) REQUIRES(cache_mutex)
 {
     struct file *f = j->node->file;
     bool refused = is_answer(j) && refusal_is_one(r);
@@ -992,7 +995,7 @@ static char *refused_text(const char *path, const char *why)
     return text;
 }
 
-static void failed_locked(struct job *j, int r, const char *why)
+static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_mutex)
 {
     struct cache *c = j->cache;
     struct file *f = j->node->file;
@@ -1034,7 +1037,7 @@ static void failed_locked(struct job *j, int r, const char *why)
               why);
 }
 
-static void forget_running_locked(struct cache *c, struct node *n)
+static void forget_running_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     for (size_t i = 0; i < c->n_uploading; i++)
         if (c->uploading[i] == n) {
@@ -1060,7 +1063,7 @@ static int write_stamps(struct job *j)
 }
 
 /* The name has no new attributes to bring to the store any more. */
-static void attributes_dropped_locked(struct job *j, struct entry *e)
+static void attributes_dropped_locked(struct job *j, struct entry *e) REQUIRES(cache_mutex)
 {
     struct node *n = j->node;
 
@@ -1107,6 +1110,7 @@ static int drop_attributes(struct job *j, bool replaced)
 
 /* Whether the object has the content of which some, or none, is here. */
 static bool is_same_content_locked(const struct file *f, const struct object *there)
+    REQUIRES(cache_mutex)
 {
     bool some = f->present.n || f->fetches || f->verify || f->open_handles;
     bool same = f->sum.kind != CHECKSUM_NONE && checksum_same(&f->sum, &there->checksum);
@@ -1118,7 +1122,7 @@ static bool is_same_content_locked(const struct file *f, const struct object *th
  * The same content can be another version by its attributes alone, of which no answer came: it
  * is that version which gets the new ones. False when it is not known to be the same, and can't
  * go up, as not all of it is here. */
-static bool settle_ours_locked(struct job *j, const struct object *there)
+static bool settle_ours_locked(struct job *j, const struct object *there) REQUIRES(cache_mutex)
 {
     struct file *f = j->node->file;
     struct entry *e = entry_at(j->node, j->path);
@@ -1186,7 +1190,7 @@ static bool has_other_names(const struct node *n)
 }
 
 /* The name that lost, when it can go now; else NULL. A copy is of what was sent. */
-static struct entry *loser_locked(struct job *j, bool copied)
+static struct entry *loser_locked(struct job *j, bool copied) REQUIRES(cache_mutex)
 {
     struct node *n = j->node;
     struct entry *e = entry_at(n, j->path);
@@ -1226,7 +1230,7 @@ static int keep_copy(struct job *j, struct entry *e, int copy)
 }
 
 /* The name is out of the mirror. */
-static void lost_locked(struct job *j, struct entry *e)
+static void lost_locked(struct job *j, struct entry *e) REQUIRES(cache_mutex)
 {
     struct cache *c = j->cache;
     struct node *n = j->node;
@@ -1419,6 +1423,7 @@ static void run_upload(struct task *task)
 }
 
 static struct job *job_new_locked(struct cache *c, struct node *n, const char *path)
+    REQUIRES(cache_mutex)
 {
     struct job *j = calloc(1, sizeof(*j));
 
@@ -1438,7 +1443,7 @@ static struct job *job_new_locked(struct cache *c, struct node *n, const char *p
 }
 
 /* The job of an attempt that only has to be noted: the name and the file are what they were. */
-static struct job *job_unnoted_locked(struct node *n, const char *path)
+static struct job *job_unnoted_locked(struct node *n, const char *path) REQUIRES(cache_mutex)
 {
     struct job *j = take_ptr(n->file->unnoted);
 

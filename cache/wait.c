@@ -225,7 +225,7 @@ void notice_locked(struct cache *c, struct node *node, const char *name)
     pool_submit(c->notifier, &n->task);
 }
 
-static void pass_by_locked(struct cache *c, int64_t at_ns)
+static void pass_by_locked(struct cache *c, int64_t at_ns) REQUIRES(cache_mutex)
 {
     if (c->pass_ns <= at_ns)
         return; /* it is awake by then: waking a thread costs more than most of its passes */

@@ -329,6 +329,7 @@ static void merge_page(struct page *p, struct node *parent, bool cut)
 
 /* The runs are of one length, so that they do not overlap, until it was quite wrong. */
 static void around_told_locked(struct cache *c, struct dir_walk *w, const struct page *p)
+    REQUIRES(cache_mutex)
 {
     unsigned i = 0;
 
@@ -342,7 +343,7 @@ static void around_told_locked(struct cache *c, struct dir_walk *w, const struct
 
 /* Whether there is more to be told of than the page does. */
 static void page_told_locked(struct cache *c, struct node *parent, struct page *p, bool usable,
-                             bool cut)
+                             bool cut) REQUIRES(cache_mutex)
 {
     struct dir_walk *w = parent->dir->walk;
 
@@ -392,7 +393,7 @@ static void tell(struct cache *c, struct node *parent, const char *after, struct
 
 /* When the walk is seen, the directories that it came through are told of once more: their
  * files' attributes may be in the index that is only read now. */
-static const char *from_locked(struct node *dir)
+static const char *from_locked(struct node *dir) REQUIRES(cache_mutex)
 {
     const struct dir_walk *w = walk_of(dir);
 
@@ -400,7 +401,7 @@ static const char *from_locked(struct node *dir)
 }
 
 /* Where the parent is at the store; a NULL key when that is being moved. */
-static struct place place_locked(struct cache *c, struct node *parent)
+static struct place place_locked(struct cache *c, struct node *parent) REQUIRES(cache_mutex)
 {
     bool moves = parent->links && parent->links->src_key;
 
@@ -537,7 +538,7 @@ static bool runs_around(const struct dir_walk *w, size_t from)
 /* Where they told of little else that was looked into, whoever asks has his few directories
  * again and again, and a listing of each is shorter. Judged when they could have told of all
  * twice. */
-static void judge_around_locked(struct dir_walk *w, struct node *parent)
+static void judge_around_locked(struct dir_walk *w, struct node *parent) REQUIRES(cache_mutex)
 {
     size_t all = children_count(parent->dir->children) / (w->run ? w->run : 1);
 
@@ -567,7 +568,7 @@ bool walk_apart_locked(struct cache *c, struct node *dir)
 /* Begins a request for the run at `from`, behind what is known of it. NULL when there is
  * nothing to ask for, else heap. */
 static char *begin_around_locked(struct cache *c, struct dir_walk *w, struct node *dir,
-                                 size_t from)
+                                 size_t from) REQUIRES(cache_mutex)
 {
     const struct children *siblings = dir->links->parent->dir->children;
     size_t at = from;

@@ -49,6 +49,7 @@ const char *node_state_name(struct node *n)
 }
 
 static char *own_value_locked(struct cache *c, struct node *n, const char *name)
+    REQUIRES(cache_mutex)
 {
     const char *what = name + strlen(OWN_PREFIX);
 
@@ -162,6 +163,7 @@ static ssize_t give(const void *data, size_t len, void *value, size_t size)
 
 /* What the node has under this name, heap. */
 static ssize_t value_locked(struct node *n, const char *name, unsigned char **ret)
+    REQUIRES(cache_mutex)
 {
     uint32_t bits;
 
@@ -256,7 +258,7 @@ static int xattrs_fd(struct cache *c, struct node *n)
     return r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
 }
 
-static void changed_locked(struct cache *c, struct node *n)
+static void changed_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     n->ctime_ns = clock_real_ns();
     n->flags |= NODE_ATTR_DIRTY;
