@@ -7,6 +7,7 @@ that started it, by process id.
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -332,11 +333,17 @@ class Workplace:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
         return self
 
-    def __exit__(self, *exception):
+    def clear(self):
+        """Ends what a story left; the server goes on."""
         for m in self.mounts:
             m.kill()
         for cleanup in reversed(self.cleanups):
             cleanup()
+        self.mounts, self.cleanups = [], []
+
+    def __exit__(self, *exception):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN) # who ends us may say so twice
+        self.clear()
         if self.gateway:
             self.gateway.stop()
         if os.environ.get("RUNFS_TEST_KEEP"):
@@ -346,11 +353,21 @@ class Workplace:
         shutil.rmtree(self.server_folder, ignore_errors=True)
 
 
-class Tally:
-    """Counts cases and prints the closing line; from several threads, too."""
+def repeat(*words, **variables):
+    """The command that runs one story again, from the top of the repository: with the settings of the build, such
+    as a sanitizer's, that this one has."""
+    stage = os.path.basename(os.path.dirname(os.path.abspath(sys.argv[0])))
+    preset = os.path.basename(os.environ.get("RUNFS_BUILD", "debug").rstrip("/"))
+    return " ".join([*(f"{k}={shlex.quote(str(v))}" for k, v in variables.items()),
+                     shlex.join(["./check.sh", "--job", stage, preset, *map(str, words)])])
 
-    def __init__(self, title):
-        self.title = title
+
+class Tally:
+    """Counts cases and prints the closing line; from several threads, too. again(name): the command that repeats
+    the case of this name, which is printed when it fails."""
+
+    def __init__(self, title, again=repeat):
+        self.title, self.again = title, again
         self.passed = self.failed = self.skipped = 0
         self.lock = threading.Lock()
 
@@ -363,7 +380,8 @@ class Tally:
         except (Failure, OSError, subprocess.SubprocessError, ValueError, LookupError) as e:
             with self.lock:
                 self.failed += 1
-            print(f"not ok  {name} ({time.monotonic() - started:.1f} s): {type(e).__name__}: {e}", flush=True)
+            print(f"not ok  {name} ({time.monotonic() - started:.1f} s): {type(e).__name__}: {e}\n"
+                  f"REPEAT: {self.again(name)}", flush=True)
             return False
         with self.lock:
             self.passed += 1

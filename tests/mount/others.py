@@ -298,3 +298,4 @@ def ends_before_an_unmount(work):
 
 CASES = [waits_and_looks, ends_before_an_unmount, refused, interrupted, by_the_commands, impostor, silent]
 USERS = [seen_by_root, room_for_root]
+OF_THE_MACHINE = [by_the_commands, silent] # a copy of all mounts; a mount at which everybody waits

@@ -4,8 +4,4 @@
 # presets: debug release asan tsan
 here=$(cd "$(dirname "$0")" && pwd)
 export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$here/../lib:$here/../faults:$here"
-# Races do not depend on the kind of store: under TSan the one whose requests take time is enough.
-if [ $# -eq 0 ] && [ "${RUNFS_BUILD##*/}" = tsan ]; then
-    set -- s3-
-fi
 exec python3 "$here/suite.py" "$@"

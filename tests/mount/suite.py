@@ -1,9 +1,25 @@
-"""Runs the cases of this folder over mounts of every kind of store and in both modes.
+"""Runs the cases of this folder over mounts of every kind of store and in both modes, in lanes (tests/lib/lanes.py).
 
-suite.py [--seed N] [PATTERN]   only cases whose "store/mode/case" contains PATTERN
+suite.py [--only NAME] [--seed N] [PATTERN]   only the story "store/mode/case" of this name, or those that contain PATTERN
+
+What runs where. Nightly (RUNFS_NIGHTLY=1) and for a pattern each preset runs everything, tsan all of s3. The gate runs
+a story in those presets in which it can find what it finds in no other:
+
+| group                     | release         | asan, debug        | tsan     | what only this can find                              |
+|---------------------------|-----------------|--------------------|----------|------------------------------------------------------|
+| behaviour, published      | file mem s3, a+o| file off, s3 auto  | s3 off   | release: each driver x mode, as users have it;       |
+| attributes (fresh mount)  | file off, s3 a+o| file off, s3 auto  | s3 off   | asan: memory, once a driver and once a mode;         |
+| two nodes                 | file s3, a+o    | file off, s3 auto  | s3 off   | tsan: races, in the mode in which all goes through   |
+| oracle                    | file s3, a+o    | file off, s3 auto  | s3 a+o   | the daemon: requests of s3 take time, a folder's not |
+| modes, mapped, growing    | each of them    | as behaviour; auto | s3 auto  | passthrough: what the kernel does past the daemon    |
+| counts of requests        | s3 a+o          | none: counts only  | none     | a count of requests is the same in each build        |
+| a stuck store (waiting)   | s3 a+o          | s3 auto            | s3 off   | callers that die: freed requests, races of replies   |
+| names (hostile keys)      | s3 a+o          | s3 off             | none     | parsers are asan's; one thread reads a listing       |
+| ways, others, unprivileged| once            | once               | none     | the command line and the takeover have no threads    |
 """
 
 import argparse
+import contextlib
 import hashlib
 import os
 import pwd
@@ -27,13 +43,22 @@ import oracle
 import others
 import waiting
 import ways
-from harness import Failure, Mount, Tally, Workplace, check, runfs_binary, wait_for
+from harness import Failure, Mount, Tally, Workplace, check, repeat, runfs_binary, wait_for
+from lanes import Group, side_by_side
 from proxy import Proxy
 
 QUICK = ["settle=0.1s", "attr_timeout=2s", "list_timeout=5s"] + (["allow_other"] if os.geteuid() == 0 else ["acl"])
-# The debug preset has the system's libfuse: where that knows no passthrough both modes are one.
-MODES = ("auto",) if os.environ.get("RUNFS_BUILD", "").endswith("/debug") else ("auto", "off")
 WAITING = ["store_timeout=60s", "attr_timeout=300s", "list_timeout=300s"]
+PRESET = os.path.basename(os.environ.get("RUNFS_BUILD", "debug").rstrip("/"))
+NIGHTLY = bool(os.environ.get("RUNFS_NIGHTLY"))
+LANES = 5 # groups at a time: most of them wait most of the time
+EVERY = {(store, mode) for store in ("file", "mem", "s3", "plain") for mode in ("auto", "off")} | {(None, None)}
+# The table above: which (store, mode) the gate runs of each kind of group; all of a kind that is not named.
+ASAN = {kind: {("file", "off"), ("s3", "auto")} for kind in ("behaviour", "attributes", "nodes", "oracle", "modes", "waiting")} | \
+    {"mapped": {("file", "auto")}, "growing": {("s3", "auto")}, "counts": set(), "names": {("plain", "off")}}
+TSAN = {kind: {("s3", "off")} for kind in ("behaviour", "attributes", "nodes", "waiting")} | \
+    {"oracle": EVERY, "modes": {("s3", "auto")}, "growing": {("s3", "auto")}, "counts": set()}
+GATE = {"release": {}, "asan": ASAN, "debug": ASAN, "tsan": TSAN}
 
 
 class Place:
@@ -103,262 +128,327 @@ def digests(top):
 
 
 class Suite:
-    def __init__(self, pattern, seed):
-        self.tally = Tally("mount")
-        self.pattern, self.seed = pattern, seed
+    """The stories that are wanted, as groups. Where there is no passthrough both modes are one, "auto"."""
 
-    def run(self, name, function, *arguments):
-        if self.pattern in name:
-            self.tally.run(name, function, *arguments)
+    def __init__(self, args, modes):
+        self.args, self.modes, self.groups, self.alone = args, modes, [], []
 
-    def wants(self, prefix, cases):
-        return any(self.pattern in f"{prefix}/{c}" for c in cases)
+    def wanted(self, name):
+        return name == self.args.only if self.args.only else self.args.pattern in name
 
-    # ---- a local filesystem's behaviour ----
+    def in_gate(self, kind, store, mode):
+        if PRESET == "tsan" and store != "s3" and not (self.args.only or self.args.pattern):
+            return False
+        if NIGHTLY or self.args.only or self.args.pattern:
+            return True
+        chosen = GATE.get(PRESET, {}).get(kind, EVERY)
+        return (store, mode) in chosen or len(self.modes) == 1 and (store, "off") in chosen
 
-    def behaviour(self, place):
-        names = [c.__name__ for c in behaviour.CASES + identity.CASES + acl.CASES + control.CASES] + ["published"]
-        if not self.wants(f"{place.name}", names):
+    def add(self, kind, where, prefix, cases, run, seconds=1, alone=False):
+        """A group of this kind over (store, mode): run(work, story, *where); story(name, function, ...) runs one case."""
+        names = [f"{prefix}/{c if isinstance(c, str) else c.__name__}" for c in cases]
+        if where[1] not in (*self.modes, None) or not self.in_gate(kind, *where) or not any(map(self.wanted, names)):
             return
-        mount = place.mount()
-        for case in behaviour.CASES + identity.CASES + acl.CASES:
-            folder = f"{mount.mountpoint}/{case.__name__}"
-            os.mkdir(folder)
-            self.run(f"{place.name}/{case.__name__}", case, folder)
-        for case in control.CASES:
-            self.run(f"{place.name}/{case.__name__}", case, mount)
-        self.run(f"{place.name}/published", self.published, place, mount)
 
-    @staticmethod
-    def published(place, mount):
-        """After umount the store holds what the mount showed."""
-        shown = digests(mount.mountpoint)
-        mount.umount()
-        stored = place.stored()
-        if stored is None:
-            return "not looked into"
-        missing = {n for n, d in shown.items() if stored.get(n) != d}
-        check(not missing, f"not in the store as they were: {sorted(missing)[:5]}")
-        return f"{len(shown)} files"
+        def stories(work, tally):
+            def story(case, function, *arguments):
+                name = f"{prefix}/{case}"
+                if self.wanted(name) and not tally.run(name, function, *arguments):
+                    for m in work.mounts:
+                        print(f"        log of {m.mountpoint}: {m.log_tail(800)}")
 
-    # ---- modes ----
+            missing = prefix in ("ways-user", "unprivileged") and what_nobody_lacks()
+            if missing:
+                tally.skip(prefix, f"user nobody can't run {missing}")
+            else:
+                run(work, story, *[w for w in where if w])
 
-    def modes(self, place):
-        if place.store == "mem" or not self.wants(place.name, [c.__name__ for c in modes.CASES]):
-            return # a second mount would not see the first one's memory
-        mount = place.mount()
-        for case in modes.CASES:
-            name = f"{place.name}/{case.__name__}"
-            if self.pattern in name:
-                os.mkdir(f"{mount.mountpoint}/{case.__name__}")
-                self.run(name, self.one_mode, case, place, mount)
-        self.run(f"{place.name}/modes-umount", mount.umount)
+        (self.alone if alone else self.groups).append(Group(names, stories, seconds))
 
-    @staticmethod
-    def one_mode(case, place, mount):
-        others = []
-
-        def again(env=None, wrapper=()):
-            others.append(place.mount(env=env, wrapper=wrapper))
-            return others[-1]
-
-        case(mount, case.__name__, again)
-        for m in others:
-            m.umount()
-
-    def mapped(self, work, store, mode):
-        for case in mapped.CASES:
-            self.run(f"{store}-{mode}/{case.__name__}", case, Place(work, store, mode, f"{store}-{case.__name__}"))
-
-    def growing(self, work, store, mode):
-        for case in growing.CASES:
-            self.run(f"{store}-{mode}/{case.__name__}", case, Place(work, store, mode, f"{store}-{case.__name__}"))
-
-    # ---- two nodes ----
-
-    def nodes(self, place):
-        if place.store == "mem" or not self.wants(place.name, [c.__name__ for c in nodes.CASES]):
-            return
-        options = [f"attr_timeout={nodes.ATTR_TIMEOUT}s", f"list_timeout={nodes.LIST_TIMEOUT}s",
-                   f"entry_timeout={nodes.ATTR_TIMEOUT}s"]
-        a, b = place.mount(options=options), place.mount(options=options)
-        for case in nodes.CASES:
-            name = f"{place.name}/{case.__name__}"
-            if self.pattern in name:
-                os.mkdir(f"{a.mountpoint}/{case.__name__}")
-                a.flush()
-                wait_for("the folder on the other node",
-                         lambda case=case: os.path.isdir(f"{b.mountpoint}/{case.__name__}"), 20)
-                self.run(name, case, a, b, case.__name__)
-        for m in (a, b):
-            self.run(f"{place.name}/nodes-umount", m.umount)
-
-    # ---- attributes ----
-
-    def attributes(self, work, store, mode):
-        for case in attributes.CASES + acl.KEPT + (attributes.COUNTED + acl.COUNTED if store == "s3" else []):
-            place = Place(work, store, mode, f"{store}-attributes-{case.__name__}")
-            self.run(f"{store}-{mode}/{case.__name__}", case, place)
-
-    def counts(self, work, mode):
-        for case in counts.CASES:
-            self.run(f"s3-{mode}/{case.__name__}", case, Place(work, "s3", mode, f"s3-counts-{case.__name__}"))
-
-    def refusing(self, work, mode):
-        for case in attributes.REFUSING + acl.SERVED:
-            self.run(f"names-{mode}/{case.__name__}", case, work, mode)
-
-    # ---- oracle ----
-
-    def oracle(self, place, steps):
-        if place.store != "mem":
-            self.run(f"{place.name}/oracle", self.one_oracle, place, steps)
-
-    def one_oracle(self, place, steps):
-        seed, phase = f"seed {self.seed}", "first mount"
-        mount = place.mount()
-        os.mkdir(f"{mount.mountpoint}/oracle")
-        workers = oracle.start(f"{mount.mountpoint}/oracle", self.seed)
-        try:
-            oracle.run_workers(workers, steps)
-            oracle.check_names(workers)
-            mount.umount()
-            phase = "second mount, empty cache"
-            cold = place.mount()
-            oracle.move(workers, f"{cold.mountpoint}/oracle")
-            oracle.check_names(workers)
-            oracle.run_workers(workers, steps // 2)
-            oracle.check_names(workers)
-            cold.umount()
-        except (Failure, OSError) as e:
-            raise Failure(f"{seed}, {phase}: {e}") from e
-        return seed
-
-    # ---- a stuck store ----
-
-    def waiting(self, work, mode):
-        place = Place(work, "s3", mode, "stuck")
-        cases = waiting.CASES + waiting.DURABLE_CASES
-        if not self.wants(f"{place.name}", [c.__name__ for c in cases]):
-            return
-        count = 70
-        self.fill(place, count)
-        with Proxy(work.gateway.port) as proxy:
-            for name, cases, options in (("cache", waiting.CASES, []),
-                                         ("store", waiting.DURABLE_CASES, ["durability=store"])):
-                mount = work.mount(place.name, place.options + WAITING + options,
-                                   name=f"proxy-{name}-{mode}", cache=f"cache-proxy-{name}-{mode}",
-                                   endpoint=f"http://127.0.0.1:{proxy.port}").start()
-                self.wait_in(place, waiting.Stuck(mount, proxy, count), cases)
-                self.run(f"{place.name}/waiting-umount-{name}", mount.umount)
-
-    @staticmethod
-    def fill(place, count):
-        mount = place.mount()
-        for name in ("stuck", "unlisted", "uncreated"):
-            os.mkdir(f"{mount.mountpoint}/{name}")
-        for name in ["unlisted/x", "uncreated/x"] + [f"stuck/f{i}" for i in range(count)]:
-            with open(f"{mount.mountpoint}/{name}", "wb") as f:
-                f.write(os.urandom(1 << 20))
-        mount.umount()
-
-    def wait_in(self, place, stuck, cases):
-        for name in os.listdir(f"{stuck.mount.mountpoint}/stuck"):
-            os.stat(stuck.path(name))
-        with open(stuck.path("here"), "wb") as f:
-            f.write(b"complete" * 1000)
-        stuck.mount.flush()
+    def add_each(self, kind, where, prefix, cases, run, seconds=1):
+        """Each case has a mount of its own: a group for each, run(work, case, *where)."""
         for case in cases:
-            self.run(f"{place.name}/{case.__name__}", case, stuck)
-            stuck.end()
+            self.add(kind, where, prefix, [case],
+                     lambda work, story, *w, case=case: story(case.__name__, run, work, case, *w), seconds)
 
-    # ---- names ----
+    def add_all(self):
+        for store in ("file", "mem", "s3"):
+            for mode in self.modes:
+                self.add_store(store, mode)
+        for store, mode in (("file", self.modes[-1]), *(("s3", mode) for mode in self.modes)):
+            cases = attributes.CASES + acl.KEPT + (attributes.COUNTED + acl.COUNTED if store == "s3" else [])
+            self.add_each("attributes", (store, mode), f"{store}-{mode}", cases, in_a_place, 5)
+        for mode in self.modes:
+            self.add_each("mapped", ("file", mode), f"file-{mode}", mapped.CASES, in_a_place)
+            self.add_each("growing", ("s3", mode), f"s3-{mode}", growing.CASES, in_a_place)
+        self.add_each("names", ("plain", self.modes[-1]), f"names-{self.modes[-1]}", attributes.REFUSING + acl.SERVED,
+                      at_a_plain_server)
+        for mode in self.modes:
+            self.add_each("counts", ("s3", mode), f"s3-{mode}", counts.CASES, in_a_place)
+            self.add("waiting", ("s3", mode), f"stuck-{mode}", [*waiting.CASES, "waiting-umount-cache",
+                     *waiting.DURABLE_CASES, "waiting-umount-store"], wait_for_the_store, 20)
+            self.add_each("names", ("plain", mode), f"names-{mode}", hostile.CASES + hostile.REAL_CASES,
+                          at_a_plain_server, 20)
+        if os.geteuid() == 0:
+            self.add_ways()
 
-    def hostile(self, work, mode):
-        for case in hostile.CASES + (hostile.REAL_CASES if work.gateway else []):
-            self.run(f"names-{mode}/{case.__name__}", case, work, mode)
+    def add_store(self, store, mode):
+        where, prefix = (store, mode), f"{store}-{mode}"
+        self.add("behaviour", where, prefix, behaviour.CASES + identity.CASES + acl.CASES + control.CASES + ["published"],
+                 behave, 30)
+        if store != "mem": # a second mount would not see the first one's memory
+            self.add("modes", where, prefix, modes.CASES + ["modes-umount"], both_modes, 20)
+            self.add("nodes", where, prefix, nodes.CASES + ["nodes-umount"], two_nodes, 40)
+            self.add("oracle", where, prefix, ["oracle"], lambda work, story, *w: ask_the_oracle(work, story, *w, self.args))
 
-    # ---- ways of mounting ----
-
-    def ways(self, work):
+    def add_ways(self):
+        """Those that change something of which a machine has one come after all others, one after the other."""
         for case in ways.BOTH + ways.ROOTS:
-            self.run(f"ways-root/{case.__name__}", case, work, False)
+            self.add("ways", (None, None), "ways-root", [case],
+                     lambda work, story, case=case: story(case.__name__, case, work, False), 10, case in ways.OF_THE_MACHINE)
         for case in others.CASES:
-            self.run(f"others/{case.__name__}", case, work)
+            self.add("ways", (None, None), "others", [case],
+                     lambda work, story, case=case: story(case.__name__, case, work), 2, case in others.OF_THE_MACHINE)
+        self.add("ways", (None, None), "ways-user", ways.BOTH + ways.USERS + others.USERS, ways_of_a_user, alone=True)
+        self.add("ways", (None, None), "unprivileged", ["behaviour"], behaviour_for_a_user, alone=True)
 
-    # ---- without privilege ----
 
-    def unprivileged(self, work):
-        """As a user who mounts through fusermount3: the ways of mounting and the behaviour cases again."""
-        name = "unprivileged/behaviour"
-        wanted = [f"ways-user/{c.__name__}" for c in ways.BOTH + ways.USERS + others.USERS]
-        if not any(self.pattern in n for n in [name, *wanted]):
-            return
-        home = work.make("home")
-        python = shutil.which("python3", path="/usr/bin") or sys.executable # ours may be in root's home
-        as_nobody = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
-        os.chown(home, pwd.getpwnam("nobody").pw_uid, -1)
-        for needed in ([runfs_binary(), "--version"], [python, "-c", ""], ["fusermount3", "-V"],
-                       ["test", "-r", __file__]):
-            if not shutil.which(needed[0]) or subprocess.run(as_nobody + needed, stdout=subprocess.DEVNULL,
-                                                             stderr=subprocess.DEVNULL).returncode:
-                self.tally.skip(name, f"user nobody can't run {' '.join(needed)}")
-                return
-        mode = os.stat("/dev/fuse").st_mode & 0o777
-        os.chmod("/dev/fuse", 0o666) # as udev sets it
-        try:
-            for case in ways.BOTH + ways.USERS + others.USERS:
-                self.run(f"ways-user/{case.__name__}", case, work, True)
-            self.run(name, self.as_other, [*as_nobody, python, __file__, "--behaviour-only"], home)
-        finally:
-            os.chmod("/dev/fuse", mode)
+# ---- a local filesystem's behaviour ----
 
-    @staticmethod
-    def as_other(command, home):
-        done = subprocess.run(command, env={**os.environ, "HOME": home, "TMPDIR": home}, timeout=300, text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        bad = [line for line in done.stdout.splitlines() if not line.startswith("ok")]
-        check(done.returncode == 0, "; ".join(bad)[-1500:])
-        return bad[-1]
+def behave(work, story, store, mode):
+    place = Place(work, store, mode, f"{store}-behaviour")
+    mount = place.mount()
+    for case in behaviour.CASES + identity.CASES + acl.CASES:
+        folder = f"{mount.mountpoint}/{case.__name__}"
+        os.mkdir(folder)
+        story(case.__name__, case, folder)
+    for case in control.CASES:
+        story(case.__name__, case, mount)
+    story("published", published, place, mount)
+
+
+def published(place, mount):
+    """After umount the store holds what the mount showed."""
+    shown = digests(mount.mountpoint)
+    mount.umount()
+    stored = place.stored()
+    if stored is None:
+        return "not looked into"
+    missing = {n for n, d in shown.items() if stored.get(n) != d}
+    check(not missing, f"not in the store as they were: {sorted(missing)[:5]}")
+    return f"{len(shown)} files"
+
+
+# ---- one case in a mount of its own ----
+
+def in_a_place(work, case, store, mode):
+    return case(Place(work, store, mode, f"{store}-{case.__name__}"))
+
+
+def at_a_plain_server(work, case, _, mode):
+    return case(work, mode)
+
+
+# ---- modes ----
+
+def both_modes(work, story, store, mode):
+    place = Place(work, store, mode, f"{store}-modes")
+    mount = place.mount()
+    for case in modes.CASES:
+        os.mkdir(f"{mount.mountpoint}/{case.__name__}")
+        story(case.__name__, one_mode, case, place, mount)
+    story("modes-umount", mount.umount)
+
+
+def one_mode(case, place, mount):
+    others = []
+
+    def again(env=None, wrapper=()):
+        others.append(place.mount(env=env, wrapper=wrapper))
+        return others[-1]
+
+    case(mount, case.__name__, again)
+    for m in others:
+        m.umount()
+
+
+# ---- two nodes ----
+
+def two_nodes(work, story, store, mode):
+    place = Place(work, store, mode, f"{store}-nodes")
+    options = [f"attr_timeout={nodes.ATTR_TIMEOUT}s", f"list_timeout={nodes.LIST_TIMEOUT}s",
+               f"entry_timeout={nodes.ATTR_TIMEOUT}s"]
+    a, b = place.mount(options=options), place.mount(options=options)
+    for case in nodes.CASES:
+        story(case.__name__, between_nodes, case, a, b)
+    for m in (a, b):
+        story("nodes-umount", m.umount)
+
+
+def between_nodes(case, a, b):
+    os.mkdir(f"{a.mountpoint}/{case.__name__}")
+    a.flush()
+    wait_for("the folder on the other node", lambda: os.path.isdir(f"{b.mountpoint}/{case.__name__}"), 20)
+    return case(a, b, case.__name__)
+
+
+# ---- oracle ----
+
+def ask_the_oracle(work, story, store, mode, args):
+    story("oracle", one_oracle, Place(work, store, mode, f"{store}-oracle"), args.seed, args.steps)
+
+
+def one_oracle(place, seed, steps):
+    told, phase = f"seed {seed}", "first mount"
+    mount = place.mount()
+    os.mkdir(f"{mount.mountpoint}/oracle")
+    workers = oracle.start(f"{mount.mountpoint}/oracle", seed)
+    try:
+        oracle.run_workers(workers, steps)
+        oracle.check_names(workers)
+        mount.umount()
+        phase = "second mount, empty cache"
+        cold = place.mount()
+        oracle.move(workers, f"{cold.mountpoint}/oracle")
+        oracle.check_names(workers)
+        oracle.run_workers(workers, steps // 2)
+        oracle.check_names(workers)
+        cold.umount()
+    except (Failure, OSError) as e:
+        raise Failure(f"{told}, {phase}: {e}") from e
+    return told
+
+
+# ---- a stuck store ----
+
+def wait_for_the_store(work, story, store, mode):
+    place = Place(work, store, mode, "stuck")
+    count = 70
+    fill(place, count)
+    with Proxy(work.gateway.port) as proxy:
+        for name, cases, options in (("cache", waiting.CASES, []),
+                                     ("store", waiting.DURABLE_CASES, ["durability=store"])):
+            mount = work.mount(place.name, place.options + WAITING + options,
+                               name=f"proxy-{name}-{mode}", cache=f"cache-proxy-{name}-{mode}",
+                               endpoint=f"http://127.0.0.1:{proxy.port}").start()
+            wait_in(waiting.Stuck(mount, proxy, count), cases, story)
+            story(f"waiting-umount-{name}", mount.umount)
+
+
+def fill(place, count):
+    mount = place.mount()
+    for name in ("stuck", "unlisted", "uncreated"):
+        os.mkdir(f"{mount.mountpoint}/{name}")
+    for name in ["unlisted/x", "uncreated/x"] + [f"stuck/f{i}" for i in range(count)]:
+        with open(f"{mount.mountpoint}/{name}", "wb") as f:
+            f.write(os.urandom(1 << 20))
+    mount.umount()
+
+
+def wait_in(stuck, cases, story):
+    for name in os.listdir(f"{stuck.mount.mountpoint}/stuck"):
+        os.stat(stuck.path(name))
+    with open(stuck.path("here"), "wb") as f:
+        f.write(b"complete" * 1000)
+    stuck.mount.flush()
+    for case in cases:
+        story(case.__name__, case, stuck)
+        stuck.end()
+
+
+# ---- without privilege ----
+
+AS_NOBODY = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
+PYTHON = shutil.which("python3", path="/usr/bin") or sys.executable # ours may be in root's home
+
+
+def what_nobody_lacks():
+    """A command of a user's stories that the user nobody can't run; None when all can be."""
+    for needed in ([runfs_binary(), "--version"], [PYTHON, "-c", ""], ["fusermount3", "-V"], ["test", "-r", __file__]):
+        if not shutil.which(needed[0]) or subprocess.run(AS_NOBODY + needed, stdout=subprocess.DEVNULL,
+                                                         stderr=subprocess.DEVNULL).returncode:
+            return " ".join(needed)
+    return None
+
+
+@contextlib.contextmanager
+def device_for_all():
+    """A user mounts through fusermount3, for which the device is as udev makes it."""
+    mode = os.stat("/dev/fuse").st_mode & 0o777
+    os.chmod("/dev/fuse", 0o666)
+    try:
+        yield
+    finally:
+        os.chmod("/dev/fuse", mode)
+
+
+def ways_of_a_user(work, story):
+    with device_for_all():
+        for case in ways.BOTH + ways.USERS + others.USERS:
+            story(case.__name__, case, work, True)
+
+
+def behaviour_for_a_user(work, story):
+    home = work.make("home")
+    os.chown(home, pwd.getpwnam("nobody").pw_uid, -1)
+    with device_for_all():
+        story("behaviour", as_other, [*AS_NOBODY, PYTHON, __file__, "--behaviour-only"], home)
+
+
+def as_other(command, home):
+    done = subprocess.run(command, env={**os.environ, "HOME": home, "TMPDIR": home}, timeout=300, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    bad = [line for line in done.stdout.splitlines() if not line.startswith("ok")]
+    check(done.returncode == 0, "; ".join(bad)[-1500:])
+    return bad[-1]
+
+
+# ---- all of it ----
+
+def prepare(work):
+    os.chmod(work.folder, 0o755) # other users come by
+    work.start_gateway()
+
+
+def passthrough_works():
+    with Workplace("mount") as work:
+        m = Mount("mem:", work.path("probe"), work.path("cache"))
+        work.mounts.append(m)
+        return m.start().status()["frontend"]["passthrough"]
+
+
+def behaviour_only():
+    """As the user of "unprivileged", whose story is one."""
+    tally = Tally("mount", lambda name: repeat("--only", "unprivileged/behaviour"))
+    with Workplace("mount") as work:
+        behave(work, tally.run, "file", "off")
+    return tally.close()
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("pattern", nargs="?", default="")
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--only", metavar="NAME")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6) if NIGHTLY else 1)
     parser.add_argument("--steps", type=int, default=150, help="of each thread of the oracle")
+    parser.add_argument("--lanes", type=int, default=LANES)
+    parser.add_argument("--list", action="store_true", help="the names of what would run")
     parser.add_argument("--behaviour-only", action="store_true", help="over a local folder")
     args = parser.parse_args()
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         sys.exit("/dev/fuse can't be used: run as root, or make it 0666 as udev does")
-    suite = Suite(args.pattern, args.seed)
-    with Workplace("mount") as work:
-        os.chmod(work.folder, 0o755) # other users come by
-        if args.behaviour_only:
-            suite.behaviour(Place(work, "file", "off"))
-            return suite.tally.close()
-        work.start_gateway()
-        for store in ("file", "mem", "s3"):
-            for mode in MODES:
-                place = Place(work, store, mode)
-                suite.behaviour(place)
-                suite.modes(place)
-                suite.nodes(place)
-                suite.oracle(place, args.steps)
-        for store, mode in (("file", "off"), ("s3", "auto"), ("s3", "off")):
-            suite.attributes(work, store, mode)
-        for mode in MODES:
-            suite.mapped(work, "file", mode)
-            suite.growing(work, "s3", mode)
-        suite.refusing(work, "off")
-        for mode in MODES:
-            suite.counts(work, mode)
-            suite.waiting(work, mode)
-            suite.hostile(work, mode)
-        if os.geteuid() == 0:
-            suite.ways(work)
-            suite.unprivileged(work)
-    return suite.tally.close()
+    if args.behaviour_only:
+        return behaviour_only()
+    suite = Suite(args, ("auto", "off") if passthrough_works() else ("auto",))
+    suite.add_all()
+    if args.list:
+        print(*(n for g in suite.groups + suite.alone for n in g.names if suite.wanted(n)), sep="\n")
+        return 0
+    print(f"seed {args.seed} (--seed)", flush=True)
+    tally = Tally("mount", lambda name: repeat("--only", name, *(["--seed", args.seed] if "oracle" in name else [])))
+    side_by_side(suite.groups, args.lanes, prepare, tally)
+    side_by_side(suite.alone, 1, prepare, tally)
+    return tally.close()
 
 
 if __name__ == "__main__":

@@ -604,3 +604,6 @@ BOTH = [a_plain_endpoint_is_told, flags, by_a_user, taken_over] # by root and by
 USERS = [allow_other_refused, flush_of_closed_files]
 ROOTS = [other_users, of_another_user, by_mount_8, by_the_short_type, remounted, by_fuses_helper, by_systemd, by_automount, sigterm_drains,
          sigterm_while_in_use, sigterm_in_vain]
+# They lay filesystems over the system's folders, if in a namespace of their own, which holds every mount of the
+# machine for as long as it lives; or a placeholder among its mounts that stops who comes by.
+OF_THE_MACHINE = [by_mount_8, by_the_short_type, remounted, by_fuses_helper, by_systemd, by_automount]
