@@ -57,7 +57,7 @@ static void entry_free(struct index_entry *e)
     free(e);
 }
 
-void index_remove(struct index *x, struct index_entry *e)
+static void index_remove(struct index *x, struct index_entry *e)
 {
     HASH_DEL(x->entries, e);
     entry_free(e);

@@ -43,7 +43,6 @@ struct index_entry *index_find(const struct index *x, const char *name);
  * attributes are none at all. */
 int index_add(struct index *x, const char *name, const struct object *obj,
               const struct attrs *attrs);
-void index_remove(struct index *x, struct index_entry *e);
 /* Which has none of that name. */
 void index_move(struct index *from, struct index_entry *e, struct index *to);
 /* Whether the entry speaks of the very version that a listing shows. */

@@ -12,7 +12,7 @@
 static void begin_dir_locked(struct cache *c, struct node *n, const char *path)
     REQUIRES(cache_mutex)
 {
-    n->dir->local_only = n->dir->new_here = n->dir->in_mirror = true;
+    n->dir->local_only = n->dir->new_here = true;
     n->dir->listed_ns = n->dir->told_ns = clock_mono_ns(); /* it is empty */
     n->dir->stale_marker = ghost_pending(c, path);
 }

@@ -238,7 +238,7 @@ static int make_root(struct cache *c)
     c->root->is_root = true;
     c->root->flags = NODE_ATTRS_KNOWN;
     c->root->ino = 1;
-    c->root->dir->has_marker = c->root->dir->in_mirror = true;
+    c->root->dir->has_marker = true;
     c->root->mtime_ns = c->root->ctime_ns = c->root->atime_ns = c->started_ns;
     return 0;
 }

@@ -389,7 +389,5 @@ int cache_fetch_path(struct cache *c, const char *path, struct op *op,
 /* Keeps what is below `path` from eviction, now and after a remount; pinning fetches nothing.
  */
 int cache_pin(struct cache *c, const char *path, bool pinned);
-/* Whether an open handle is below the root, for umount. */
-uint64_t cache_open_handles(struct cache *c);
 
 #endif

@@ -242,14 +242,6 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
     cache_unlock(c);
 }
 
-uint64_t cache_open_handles(struct cache *c)
-{
-    cache_lock(c);
-    uint64_t n = c->open_handles;
-    cache_unlock(c);
-    return n;
-}
-
 /* ---- pending ---- */
 
 typedef int (*pending_visit)(void *arg, const struct cache_pending *p);

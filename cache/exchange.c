@@ -245,8 +245,6 @@ static int prepare_exchange(struct cache *c, struct moving *m)
         if (r < 0)
             break;
         cache_lock(c);
-        if (n->dir)
-            n->dir->in_mirror = true;
         if (n->dir && !is_mixed(m))
             n->dir->new_here = n->dir->stale_marker = true;
         cache_unlock(c);

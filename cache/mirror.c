@@ -363,17 +363,6 @@ int mirror_keep_fd(struct mirror *m, int fd, const char *path)
     return into_kept(m, path, AT_FDCWD, from, false);
 }
 
-int mirror_sync_dir(struct mirror *m, const char *path)
-{
-    auto_close int fd = open_below(m->tree_fd, path, O_RDONLY | O_DIRECTORY);
-
-    if (fd == -ENOENT)
-        return 0; /* known from the listing only: nothing of ours to sync */
-    if (fd < 0)
-        return fd;
-    return fsync(fd) < 0 ? -errno : 0;
-}
-
 int mirror_statvfs(struct mirror *m, struct statvfs *ret)
 {
     return fstatvfs(m->root_fd, ret) < 0 ? -errno : 0;

@@ -87,8 +87,6 @@ int mirror_rmdir(struct mirror *m, const char *path);
 int mirror_keep(struct mirror *m, const char *path);
 /* Gives an open file, of mirror_tmpfile(), such a name there. */
 int mirror_keep_fd(struct mirror *m, int fd, const char *path);
-/* Syncs a directory of the tree. */
-int mirror_sync_dir(struct mirror *m, const char *path);
 int mirror_statvfs(struct mirror *m, struct statvfs *ret);
 /* Notes an EROFS among the results of changes; returns r. ext4 does not tell in statvfs() that
  * it has turned read-only after an error. */

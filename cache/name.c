@@ -791,8 +791,6 @@ static int prepare_move(struct cache *c, struct moving *m)
         dir_queue_locked(c, n);
         cache_unlock(c);
     }
-    if (n->dir)
-        n->dir->in_mirror = true;
     if (r == 0 && n->dir)
         r = node_rebear_below(c, m->from_path, m->to_path);
     return r < 0 ? r : node_rebear(c, n);

@@ -98,7 +98,6 @@ struct dir {
         bool has_marker;   /* the store has an object or directory of its own for it */
         bool stale_marker; /* and that may be of an older directory, with other attributes */
         bool mtime_set;    /* a user set its time, which the store must learn */
-        bool in_mirror;    /* a mirror directory exists */
         unsigned stat_misses;  /* attributes asked one after the other: someone walks it */
         uint64_t hidden_names; /* that its last listing had and no path can show */
         /* of the marker whose attributes are known, a hash of what a listing says of it; 0: it
@@ -864,8 +863,6 @@ int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool 
 /* The stamps of a file that has none yet. */
 int node_write_first_stamps(struct cache *c, struct node *n, int fd);
 /* ---- xattr.c ---- */
-/* "clean", "partial", "dirty", "uploading" or "failed". */
-const char *node_state_name(struct node *n);
 /* What the store lacks of it and of all below it, in numbers; heap. NULL: no name, no memory.
  */
 char *node_owed_text_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);

@@ -64,31 +64,6 @@ int ranges_add(struct ranges *r, uint64_t off, uint64_t end)
     return 0;
 }
 
-int ranges_remove(struct ranges *r, uint64_t off, uint64_t end)
-{
-    if (grow(r) < 0)
-        return -ENOMEM;
-    for (size_t i = find(r, off); i < r->n && r->v[i].off < end;) {
-        struct range was = r->v[i];
-        if (was.off < off && was.end > end) {
-            r->v[i].end = off;
-            replace(r, i + 1, i + 1, (struct range){end, was.end});
-            return 0;
-        }
-        if (was.off < off) {
-            r->v[i].end = was.end < off ? was.end : off;
-            i++;
-        } else if (was.end > end) {
-            r->v[i].off = end;
-            return 0;
-        } else {
-            memmove(&r->v[i], &r->v[i + 1], (r->n - i - 1) * sizeof(*r->v));
-            r->n--;
-        }
-    }
-    return 0;
-}
-
 bool ranges_missing(const struct ranges *r, uint64_t off, uint64_t end, struct range *ret)
 {
     if (off >= end)
@@ -110,13 +85,4 @@ bool ranges_has(const struct ranges *r, uint64_t off, uint64_t end)
     struct range missing;
 
     return !ranges_missing(r, off, end, &missing);
-}
-
-uint64_t ranges_bytes(const struct ranges *r)
-{
-    uint64_t sum = 0;
-
-    for (size_t i = 0; i < r->n; i++)
-        sum += r->v[i].end - r->v[i].off;
-    return sum;
 }

@@ -18,12 +18,9 @@ struct ranges {
 void ranges_clear(struct ranges *r);
 /* 0 or -ENOMEM (the set is unchanged). An empty range is no change. */
 int ranges_add(struct ranges *r, uint64_t off, uint64_t end);
-/* Removes every byte of [off, end). 0 or -ENOMEM. */
-int ranges_remove(struct ranges *r, uint64_t off, uint64_t end);
 /* Whether all of [off, end) is in the set; true for an empty range. */
 bool ranges_has(const struct ranges *r, uint64_t off, uint64_t end);
 /* The first stretch of [off, end) that is not in the set; false when there is none. */
 bool ranges_missing(const struct ranges *r, uint64_t off, uint64_t end, struct range *ret);
-uint64_t ranges_bytes(const struct ranges *r);
 
 #endif

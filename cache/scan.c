@@ -246,7 +246,6 @@ static int scan_dir(struct scan *s, const char *path, int fd)
 
     if (!n)
         return -ENOMEM;
-    n->dir->in_mirror = true;
     if (stamp_read_attrs(fd, &a) < 0 || !S_ISDIR(a.mode))
         return 0; /* made on the way to a file: the listing knows it */
     take_stamp(c, n, &a);

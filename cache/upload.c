@@ -767,7 +767,6 @@ static int look(struct job *j)
         j->unknown = (ghost && !removed) || (!known && e->may_exist) || etag_is(&e->etag, "");
         j->etag = known ? etag_dup(&e->etag) : strdup(removed ? removed : "");
     }
-    f->upload_total = j->content ? (uint64_t)j->st.st_size : 0;
     f->upload_done = 0;
     cache_unlock(c);
     return r;

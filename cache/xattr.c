@@ -28,7 +28,8 @@ static bool is_kept(const char *name)
 
 /* ---- runfs's own ---- */
 
-const char *node_state_name(struct node *n)
+/* "clean", "partial", "dirty", "uploading" or "failed". */
+static const char *node_state_name(struct node *n)
 {
     struct file *f = n->file;
 
