@@ -55,12 +55,6 @@ struct copying {
     struct each each; /* copies the items */
 };
 
-static void op_begin(struct cache *c, struct op *op)
-{
-    op_init(op, c->config.store_timeout_ns);
-    op->cancelled = &c->cancelled;
-}
-
 /* ---- where things are afterwards ---- */
 
 /* `path` with the prefix `from` replaced by `to`, heap; NULL when it is not below, or no
@@ -1294,7 +1288,7 @@ static void run_copying(struct task *task)
     struct cache *c = k->cache;
     struct op op;
 
-    op_begin(c, &op);
+    cache_op(c, &op);
     bool joined = false; /* the intention is no more */
     int r = give_up_name(k, &op, &joined);
     if (r == 0 && !joined)

@@ -513,8 +513,7 @@ static int list_one(struct listing *l)
     l->patience_ns = known && c->config.ask_timeout_ns > OUTAGE_WAIT_NS
                          ? OUTAGE_WAIT_NS
                          : c->config.ask_timeout_ns;
-    op_init(&op, l->patience_ns);
-    op.cancelled = &c->cancelled;
+    cache_op_within(c, &op, l->patience_ns);
     op.notes = &notes;
     l->op = &op;
     l->key = key;
@@ -637,8 +636,7 @@ static void run_query(struct task *task)
     struct object obj = {0};
     struct op op;
 
-    op_init(&op, c->config.ask_timeout_ns);
-    op.cancelled = &c->cancelled;
+    cache_op_within(c, &op, c->config.ask_timeout_ns);
     cache_lock(c);
     auto_free char *key = child_key(q->dir, q->name);
     const struct place place = place_of_locked(c, key);
@@ -873,8 +871,7 @@ static void run_asking(struct task *task)
     cache_unlock(c);
     /* A complete file can be served without the store, attributes that were told before can be
      * shown: don't let who wants them wait long. */
-    op_init(&op, readable || old ? OUTAGE_WAIT_NS : c->config.ask_timeout_ns);
-    op.cancelled = &c->cancelled;
+    cache_op_within(c, &op, readable || old ? OUTAGE_WAIT_NS : c->config.ask_timeout_ns);
     int r = !key     ? -ENOENT
             : n->dir ? store_stat_dir(c->store, &op, key, &obj)
                      : store_stat(c->store, &op, key, &obj);

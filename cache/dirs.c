@@ -226,8 +226,7 @@ static void run_dir(struct task *task)
     struct object obj = {0};
     struct op op;
 
-    op_init(&op, c->config.store_timeout_ns);
-    op.cancelled = &c->cancelled;
+    cache_op(c, &op);
     j->began_ns = clock_mono_ns();
     int r = store_mkdir(c->store, &op, j->path, &j->attrs, &obj);
     crash_point("mkdir-done");

@@ -273,8 +273,7 @@ static int fetch_bytes(struct fetch *fetch, int fd)
     struct op op;
     int r = 0;
 
-    op_init(&op, c->config.store_timeout_ns);
-    op.cancelled = &c->cancelled;
+    cache_op(c, &op);
     for (int i = 0; i < MOVES_MAX; i++) {
         auto_free char *key = NULL;
         auto_free char *etag = NULL;
@@ -324,8 +323,7 @@ static int ask_checksum(struct cache *c, struct node *n, struct checksum *ret)
     cache_unlock(c);
     if (none || !(c->store->caps & STORE_CHECKSUM) || fetch_source(c, n, &key, &etag) < 0)
         return 0;
-    op_init(&op, c->config.store_timeout_ns);
-    op.cancelled = &c->cancelled;
+    cache_op(c, &op);
     int r = store_stat(c->store, &op, key, &obj);
     if (r == 0 && etag && strcmp(etag, obj.etag) == 0)
         *ret = obj.checksum;

@@ -222,9 +222,9 @@ void index_fill(struct cache *c, struct node *dir, const char *key, struct liste
     auto_free bool *wanted = calloc(n, sizeof(*wanted));
     if (!wanted || index_mark_wanted(c, dir, v, n, wanted) < INDEX_FILES_MIN)
         return;
-    op_init(&op, c->config.ask_timeout_ns < INDEX_READ_NS ? c->config.ask_timeout_ns
-                                                          : INDEX_READ_NS);
-    op.cancelled = &c->cancelled;
+    cache_op_within(c, &op,
+                    c->config.ask_timeout_ns < INDEX_READ_NS ? c->config.ask_timeout_ns
+                                                             : INDEX_READ_NS);
     int r = load(c, &op, key, index, &s);
     if (r < 0)
         log_debug("no attribute index: %s", op.why);
@@ -523,8 +523,7 @@ static void run_writing(struct task *task)
     struct dir_index *x = &w->dir->dir->index;
     struct op op;
 
-    op_init(&op, INDEX_WRITE_NS);
-    op.cancelled = &c->cancelled;
+    cache_op_within(c, &op, INDEX_WRITE_NS);
     int r = write_index(w, &op);
     cache_lock(c);
     x->running = false;
@@ -619,8 +618,7 @@ static void run_dropping(struct task *task)
     const char *key = d->key;
     struct op op;
 
-    op_init(&op, INDEX_WRITE_NS);
-    op.cancelled = &d->cache->cancelled;
+    cache_op_within(d->cache, &op, INDEX_WRITE_NS);
     if (store_remove(d->cache->store, &op, &key, NULL, 1, NULL) < 0)
         log_debug("attribute index not removed: %s", op.why);
     free(d);

@@ -180,9 +180,9 @@ static struct loaded *read_part(struct cache *c, const char *start, const char *
     struct stored_part s;
     struct op op;
 
-    op_init(&op, c->config.ask_timeout_ns < INDEX_READ_NS ? c->config.ask_timeout_ns
-                                                          : INDEX_READ_NS);
-    op.cancelled = &c->cancelled;
+    cache_op_within(c, &op,
+                    c->config.ask_timeout_ns < INDEX_READ_NS ? c->config.ask_timeout_ns
+                                                             : INDEX_READ_NS);
     int r = load(c, &op, start, &s);
     if (r < 0)
         log_debug("no attribute index of the tree: %s", op.why);
@@ -821,8 +821,7 @@ static void run_writing(struct task *task)
     struct index_tree *t = c->index_tree;
     struct op op;
 
-    op_init(&op, INDEX_WRITE_NS);
-    op.cancelled = &c->cancelled;
+    cache_op_within(c, &op, INDEX_WRITE_NS);
     int r = write_parts(w, &op);
     cache_lock(c);
     t->running = false;

@@ -883,8 +883,7 @@ static void run_removal(struct task *task)
     size_t n = 0;
     struct op op;
 
-    op_init(&op, c->config.store_timeout_ns);
-    op.cancelled = &c->cancelled;
+    cache_op(c, &op);
     run_store_removals(r, &op, errs);
     crash_point("delete-done");
     int64_t again[BATCH_MAX]; /* when; 0 not */

@@ -1131,6 +1131,11 @@ int cache_open_offline(const char *dir, struct op *op, struct cache **ret);
 void cache_check_locked(struct cache *c) REQUIRES(cache_mutex);
 #endif
 
+/* Begins a request to the store. It ends in time, or with the mount. */
+void cache_op(struct cache *c, struct op *op);
+/* The same in another time than that of the store. */
+void cache_op_within(struct cache *c, struct op *op, int64_t timeout_ns);
+
 /* A state change that the file's waiters, flushers and the scheduler want to know. */
 void progress_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The same without the scheduler. */

@@ -60,8 +60,7 @@ static void run_probe(struct task *task)
     const char *key = PROBE_KEY;
     struct op op;
 
-    op_init(&op, c->config.store_timeout_ns);
-    op.cancelled = &c->cancelled;
+    cache_op(c, &op);
     int64_t put_ns = clock_mono_ns();
     bool put = probe_put(c, &op);
     int64_t removed_ns = clock_mono_ns();

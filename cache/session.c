@@ -258,8 +258,7 @@ static void run_ending(struct task *task)
     struct session *s = e->session;
     struct op op;
 
-    op_init(&op, c->config.store_timeout_ns);
-    op.cancelled = &c->cancelled;
+    cache_op(c, &op);
     int r = end_session(c, s, &op);
     crash_point("session-ended");
     if (r < 0 && !atomic_load(&c->cancelled))

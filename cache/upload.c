@@ -208,12 +208,6 @@ static int begins_the_same(struct job *j, const uint32_t *sums, uint64_t step)
 /* How often the version at the store may change under one upload. */
 #define VERSIONS_MAX 8
 
-static void op_begin(struct cache *c, struct op *op)
-{
-    op_init(op, c->config.store_timeout_ns);
-    op->cancelled = &c->cancelled;
-}
-
 /* Whether an upload replaces one version only. Where a put can take effect after the process
  * that made it has died, an older one of ours could land last otherwise; and what another node
  * wrote meanwhile would be lost without a word. */
@@ -401,7 +395,7 @@ static int committed_before(struct job *j, const struct session *s, struct op *o
         return 0;
     int64_t origin_ns = j->attrs.origin_ns;
     j->attrs.origin_ns = s->began_ns;
-    op_begin(j->cache, op);
+    cache_op(j->cache, op);
     int r = settle_version(j, op, obj);
     j->attrs.origin_ns = origin_ns;
     return r;
@@ -454,7 +448,7 @@ static int begin_parts(struct job *j, struct parts *p, const struct session_mark
 
     if (r < 0)
         return note_failed(j, r);
-    op_begin(c, op);
+    cache_op(c, op);
     r = store_upload_begin(c->store, op, j->path, &j->attrs, &p->up);
     if (r < 0)
         return r;
@@ -472,7 +466,7 @@ static int commit_parts(struct job *j, struct upload *up, struct op *op, struct 
     int r = 0;
 
     for (int i = 0; i < VERSIONS_MAX && again; i++) {
-        op_begin(j->cache, op);
+        cache_op(j->cache, op);
         r = i > 0 || is_looked_at(j) ? settle_version(j, op, obj) : 0;
         if (r != 0)
             return r;
@@ -613,7 +607,7 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
             remember_refusal(j->cache);
         if (!condition_refused(j, r) && (r != -ESTALE || !is_bound(j)))
             return r == 1 ? 0 : r; /* 1: settled as its parts were committed */
-        op_begin(j->cache, op);
+        cache_op(j->cache, op);
         r = settle_version(j, op, obj);
         if (r == 0) /* another attempt: its session has its own row */
             origin_sign(j->cache, j->path, &j->attrs);
@@ -1147,7 +1141,7 @@ static int settle_attributes(struct job *j, struct op *op)
     struct cache *c = j->cache;
     struct object there = {0};
 
-    op_begin(c, op);
+    cache_op(c, op);
     int r = store_stat(c->store, op, j->path, &there);
     if (r < 0 && r != -ENOENT)
         return r;
@@ -1403,7 +1397,7 @@ static void run_upload(struct task *task)
     struct op op;
     int r;
 
-    op_begin(c, &op);
+    cache_op(c, &op);
     j->fd = file_get_fd(c, j->node, FD_READ);
     if (j->fd < 0)
         r = read_failed_here(j, j->fd);

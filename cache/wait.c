@@ -1,6 +1,6 @@
 /* Parked requests and their waking: a waiter sits in one queue until something happens, moves
  * to the wake list under the lock, and is woken by a thread that holds none. Also the locks'
- * small helpers and the notices to the kernel. */
+ * small helpers, the beginning of each request to the store, and the notices to the kernel. */
 #include "cache/node.h"
 
 #include "common/log.h"
@@ -61,6 +61,17 @@ NO_THREAD_SAFETY bool cache_wait_until(struct cache *c, pthread_cond_t *cond, in
 void cache_assert_locked(struct cache *c)
 {
     mutex_assert_held(&c->lock);
+}
+
+void cache_op_within(struct cache *c, struct op *op, int64_t timeout_ns)
+{
+    op_init(op, timeout_ns);
+    op->cancelled = &c->cancelled;
+}
+
+void cache_op(struct cache *c, struct op *op)
+{
+    cache_op_within(c, op, c->config.store_timeout_ns);
 }
 
 void waitq_init(struct waitq *q)

@@ -373,8 +373,7 @@ static void tell(struct cache *c, struct node *parent, const char *after, struct
     struct op_notes notes = {0};
     struct op op;
 
-    op_init(&op, c->config.ask_timeout_ns);
-    op.cancelled = &c->cancelled;
+    cache_op_within(c, &op, c->config.ask_timeout_ns);
     op.notes = &notes;
     int r = store_list_after(c->store, &op, p.place.key, LIST_RECURSIVE, after, collect, &p);
     /* Nobody knows where names that can't be shown were. */
