@@ -1,6 +1,7 @@
 /* Opening and closing the cache: configuration, recovery, threads. */
 #include "cache/origin.h"
 
+#include "common/hash.h"
 #include "common/log.h"
 #include "common/mem.h"
 
@@ -87,15 +88,6 @@ static int copy_config(struct cache *c, const struct cache_config *from)
         return -ENOMEM;
     int r = copy_patterns(from->staging, &to->staging);
     return r < 0 ? r : copy_patterns(from->logs, &to->logs);
-}
-
-static uint64_t fnv(const char *s)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
-    return h;
 }
 
 /* The numbers that depend on disk and store. */
@@ -279,7 +271,7 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
 
     if (r < 0)
         return op_fail(op, r, "out of memory");
-    c->identity_hash = fnv(c->config.identity);
+    c->identity_hash = hash_fnv(FNV_START, c->config.identity);
     unsigned caps = c->store ? c->store->caps : 0;
     bool asks = (caps & STORE_ATTRS) && !(caps & STORE_LIST_ATTRS);
     c->started_ns = clock_real_ns();

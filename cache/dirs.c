@@ -3,6 +3,7 @@
 #include "cache/index.h"
 
 #include "cache/crash.h"
+#include "common/hash.h"
 #include "common/mem.h"
 #include "common/path.h"
 
@@ -68,8 +69,7 @@ static uint64_t version_of(const struct object *marker)
 {
     uint64_t h = (uint64_t)(marker->mtime_ns / NS_PER_SEC) * UINT64_C(0x9e3779b97f4a7c15) + 1;
 
-    for (const char *s = marker->etag; *s; s++)
-        h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
+    h = hash_fnv(h, marker->etag);
     return h ? h : 1;
 }
 

@@ -659,9 +659,9 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
     return !wait_for_readers_locked(c, i, i->from, now, next);
 }
 
-/* Whether a removal is bound to the version it means: a request that takes effect late, or one
+/* Whether removals are bound to the version they mean: a request that takes effect late, or one
  * that comes after another node has put something there, must not take a newer version away. */
-static bool is_bound(struct cache *c)
+static bool removals_are_bound(struct cache *c)
 {
     return (c->store->caps & STORE_IF_MATCH) && (c->store->caps & STORE_ORIGIN);
 }
@@ -757,11 +757,11 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
              */
             if (errs[i] == -ENOTEMPTY || errs[i] == -ENOENT)
                 errs[i] = 0;
-        } else if (is_bound(c) && !version_is_known(r->v[i])) {
+        } else if (removals_are_bound(c) && !version_is_known(r->v[i])) {
             errs[i] = remove_unknown(c, r->v[i], op);
         } else {
             keys[n] = r->v[i]->from;
-            etags[n] = is_bound(c) ? r->v[i]->etag : NULL;
+            etags[n] = removals_are_bound(c) ? r->v[i]->etag : NULL;
             index[n++] = i;
             continue;
         }

@@ -6,6 +6,7 @@
 #include "cache/origin.h"
 
 #include "cache/crash.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "common/mem.h"
 
@@ -102,11 +103,7 @@ static void settle_locked(struct origins *o, struct put *p)
 /* Each key has its own: what is copied keeps the origin of the key that it came from. */
 static uint64_t origin_of(uint64_t number, const char *key)
 {
-    uint64_t h = number;
-
-    for (; *key; key++)
-        h = (h ^ (unsigned char)*key) * UINT64_C(0x100000001b3);
-    return h;
+    return hash_fnv(number, key);
 }
 
 bool origin_is_ours(struct cache *c, const char *key, const struct attrs *a)

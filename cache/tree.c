@@ -2,6 +2,7 @@
  * lost them. */
 #include "cache/node.h"
 
+#include "common/hash.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/path.h"
@@ -26,9 +27,7 @@ uint64_t seq_next_locked(struct cache *c)
 /* FNV-1a with a final mix (splitmix64): the number must be stable over versions, not secret. */
 static uint64_t hash_text(uint64_t h, const char *s)
 {
-    h ^= UINT64_C(0xcbf29ce484222325);
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
+    h = hash_fnv(h ^ FNV_START, s);
     h ^= h >> 30;
     h *= UINT64_C(0xbf58476d1ce4e5b9);
     h ^= h >> 27;
