@@ -24,7 +24,4 @@ int s3_store_new(const char *url, const struct store_config *config, struct op *
                  struct store **ret);
 extern const char *const s3_store_options[];
 
-/* The value of an option, or NULL when it was not given. */
-const char *store_config_get(const struct store_config *config, const char *name);
-
 #endif

@@ -40,6 +40,14 @@ void object_release(struct object *obj)
     attrs_release(&obj->attrs);
 }
 
+const char *store_config_get(const struct store_config *config, const char *name)
+{
+    for (size_t i = 0; config && i < config->n_options; i++)
+        if (strcmp(config->options[i].name, name) == 0)
+            return config->options[i].value;
+    return NULL;
+}
+
 static ssize_t mem_source_pread(struct source *src, void *buf, size_t len, uint64_t off)
 {
     struct mem_source *m = container_of(src, struct mem_source, base);

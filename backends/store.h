@@ -317,6 +317,9 @@ struct store_config {
     int64_t stalled_ns;   /* without a success for so long it counts as stalled; 0: 5 s */
 };
 
+/* The value of an option for a driver, or NULL when it was not given. */
+const char *store_config_get(const struct store_config *config, const char *name);
+
 /* Opens the store that `url` names, with the layers trace > retry > limit > stats > driver
  * around it. Reaches out once, so that a wrong host, bucket or key pair is told here. A URL of
  * a wrong form is -EINVAL with what was found and what was expected in op->why. *ret is closed

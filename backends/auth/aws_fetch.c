@@ -1,10 +1,10 @@
 /* Keys from AWS's services that answer with JSON: the SSO portal, containers, instances. */
 #include "backends/auth/aws_fetch.h"
 
+#include "backends/auth/aws_endpoint.h"
 #include "backends/auth/aws_http.h"
 #include "backends/auth/aws_profile.h"
-#include "backends/s3/sign.h"
-#include "backends/s3/url.h"
+#include "backends/http/uri.h"
 #include "common/mem.h"
 #include "common/units.h"
 
@@ -89,10 +89,10 @@ static int sso_token(const struct aws_sso *sso, struct op *op, char **ret)
 
 static int sso_url(const struct aws_sso *sso, struct op *op, struct buf *url)
 {
-    struct s3_endpoint e;
-    int err = s3_endpoint_parse(sso->endpoint, op, &e);
+    struct aws_endpoint e;
+    int err = aws_endpoint_parse(sso->endpoint, op, &e);
 
-    if (!err && !s3_region_ok(sso->region))
+    if (!err && !aws_region_ok(sso->region))
         err = op_fail(op, -EINVAL, "SSO: region \"%.60s\" can't be one", sso->region);
     if (err)
         return err;
@@ -104,11 +104,11 @@ static int sso_url(const struct aws_sso *sso, struct op *op, struct buf *url)
     if (!err)
         err = buf_adds(url, "/federation/credentials?account_id=");
     if (!err)
-        err = s3_uri_encode(url, sso->account_id, strlen(sso->account_id), false);
+        err = uri_encode(url, sso->account_id, strlen(sso->account_id), false);
     if (!err)
         err = buf_adds(url, "&role_name=");
     if (!err)
-        err = s3_uri_encode(url, sso->role_name, strlen(sso->role_name), false);
+        err = uri_encode(url, sso->role_name, strlen(sso->role_name), false);
     return err ? op_fail(op, err == -EFBIG ? -EINVAL : err, "SSO: the request can't be built")
                : 0;
 }

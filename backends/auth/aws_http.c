@@ -1,7 +1,6 @@
 /* One request to a service that hands out keys, and what its answer holds. */
 #include "backends/auth/aws_http.h"
 
-#include "backends/s3/xml.h"
 #include "common/err.h"
 #include "common/mem.h"
 

@@ -1,9 +1,10 @@
 /* Keys of a role from AWS's Security Token Service: a form is posted, XML comes back. */
 #include "backends/auth/aws_http.h"
 
-#include "backends/s3/sign.h"
-#include "backends/s3/url.h"
-#include "backends/s3/xml.h"
+#include "backends/auth/aws_endpoint.h"
+#include "backends/auth/aws_sign.h"
+#include "backends/http/uri.h"
+#include "backends/http/xml.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -20,10 +21,10 @@ struct sts {
     const char *what;   /* for messages */
     const char *action; /* "AssumeRole" */
     const struct aws_role *role;
-    struct s3_endpoint endpoint;
-    char host[S3_HOST_MAX];
-    char region[S3_REGION_MAX];
-    char path[S3_HOST_MAX + 1];
+    struct aws_endpoint endpoint;
+    char host[AWS_HOST_MAX];
+    char region[AWS_REGION_MAX];
+    char path[AWS_HOST_MAX + 1];
     struct buf form;
     char *lines[8]; /* headers */
     size_t n_lines;
@@ -46,11 +47,11 @@ static int place(struct sts *c, struct op *op)
 {
     const char *region = c->role->region ? c->role->region : "us-east-1";
     const char *suffix = strncmp(region, "cn-", 3) == 0 ? ".cn" : "";
-    int err = s3_endpoint_parse(c->role->endpoint, op, &c->endpoint);
+    int err = aws_endpoint_parse(c->role->endpoint, op, &c->endpoint);
 
     if (err)
         return err;
-    if (!s3_region_ok(region))
+    if (!aws_region_ok(region))
         return op_fail(op, -EINVAL, "%s: region \"%.60s\" can't be one", c->what, region);
     (void)snprintf(c->region, sizeof(c->region), "%s", region);
     if (c->endpoint.custom)
@@ -68,7 +69,7 @@ static int add_field(struct sts *c, const char *name, const char *value)
 {
     int err = value ? buf_addf(&c->form, "&%s=", name) : 0;
 
-    return err || !value ? err : s3_uri_encode(&c->form, value, strlen(value), false);
+    return err || !value ? err : uri_encode(&c->form, value, strlen(value), false);
 }
 
 static int build_form(struct sts *c, const char *token)
@@ -102,29 +103,29 @@ static int add_line(struct sts *c, const char *name, const char *value)
 static int sign(struct sts *c, const struct aws_keys *keys, int64_t clock_ns)
 {
     auto_buf struct buf authorization = BUF_INIT(LINE_MAX_BYTES);
-    char date[S3_DATE_LEN], hash[S3_HASH_HEX];
-    struct s3_pair headers[4] = {
+    char date[AWS_DATE_LEN], hash[AWS_HASH_HEX];
+    struct aws_pair headers[4] = {
         {"content-type", FORM_TYPE},
         {"host", c->host},
         {"x-amz-date", date},
         {"x-amz-security-token", keys->session_token},
     };
-    struct s3_signer signer = {.access_key = keys->access_key,
-                               .secret_key = keys->secret_key,
-                               .region = c->region,
-                               .service = "sts"};
-    struct s3_signed what = {.method = "POST",
-                             .path = c->path,
-                             .query = "",
-                             .headers = headers,
-                             .n_headers = keys->session_token ? 4 : 3,
-                             .payload_hash = hash,
-                             .date = date};
-    int err = s3_sha256_hex(hash, c->form.data, c->form.len);
+    struct aws_signer signer = {.access_key = keys->access_key,
+                                .secret_key = keys->secret_key,
+                                .region = c->region,
+                                .service = "sts"};
+    struct aws_signed what = {.method = "POST",
+                              .path = c->path,
+                              .query = "",
+                              .headers = headers,
+                              .n_headers = keys->session_token ? 4 : 3,
+                              .payload_hash = hash,
+                              .date = date};
+    int err = aws_sha256_hex(hash, c->form.data, c->form.len);
 
-    s3_format_date(date, clock_ns);
+    aws_format_date(date, clock_ns);
     if (!err)
-        err = s3_sign(&authorization, &signer, &what);
+        err = aws_sign(&authorization, &signer, &what);
     if (!err)
         err = add_line(c, "x-amz-date", date);
     if (!err && keys->session_token)
@@ -139,8 +140,8 @@ static int refused(const struct sts *c, const struct http_answer *a, int err, st
 
     if (!a->status)
         return err; /* no answer: the text is there */
-    (void)s3_xml_text(a->body.data, a->body.len, "ErrorResponse/Error/Code", &code);
-    (void)s3_xml_text(a->body.data, a->body.len, "ErrorResponse/Error/Message", &message);
+    (void)xml_text(a->body.data, a->body.len, "ErrorResponse/Error/Code", &code);
+    (void)xml_text(a->body.data, a->body.len, "ErrorResponse/Error/Message", &message);
     if (code && strcmp(code, "Throttling") == 0)
         err = -EAGAIN;
     if (code && strcmp(code, "IDPCommunicationError") == 0)
@@ -156,7 +157,7 @@ static int text_of(const struct sts *c, const struct http_answer *a, const char 
 
     (void)snprintf(path, sizeof(path), "%sResponse/%sResult/Credentials/%s", c->action,
                    c->action, name);
-    return s3_xml_text(a->body.data, a->body.len, path, ret);
+    return xml_text(a->body.data, a->body.len, path, ret);
 }
 
 static int keys_of(const struct sts *c, const struct http_answer *a, struct op *op,
@@ -193,7 +194,7 @@ static bool may_blame_clock(const struct http_answer *a)
                                         "RequestTimeTooSkewed", "InvalidSignatureException"};
     auto_free char *code = NULL;
 
-    (void)s3_xml_text(a->body.data, a->body.len, "ErrorResponse/Error/Code", &code);
+    (void)xml_text(a->body.data, a->body.len, "ErrorResponse/Error/Code", &code);
     for (size_t i = 0; code && i < ARRAY_SIZE(codes); i++)
         if (strcmp(code, codes[i]) == 0)
             return true;
@@ -220,7 +221,7 @@ static int post(struct aws_fetch *f, struct op *op, struct sts *c, int64_t *skew
                 struct aws_keys *ret, bool *again)
 {
     auto_aws_answer struct http_answer answer = {0};
-    char url[2 * S3_HOST_MAX + 16];
+    char url[2 * AWS_HOST_MAX + 16];
     struct mem_source body;
     struct aws_request req = {.what = c->what,
                               .method = "POST",

@@ -1,7 +1,7 @@
 /* Attributes as object metadata. */
 #include "backends/s3/attrs.h"
 
-#include "backends/s3/sign.h"
+#include "backends/http/uri.h"
 #include "common/buf.h"
 #include "common/mem.h"
 
@@ -42,7 +42,7 @@ static int add_time(add_header add, void *arg, int64_t ns)
 static int add_encoded(add_header add, void *arg, const char *name, const char *value)
 {
     auto_buf struct buf text = BUF_INIT(VALUE_MAX);
-    int err = s3_uri_encode(&text, value, strlen(value), true);
+    int err = uri_encode(&text, value, strlen(value), true);
 
     if (err)
         return err == -EFBIG ? -E2BIG : err;
@@ -143,7 +143,7 @@ static int decode(const char *text, char **ret)
 
     if (!copy)
         return -ENOMEM;
-    len = s3_uri_decode(copy, false);
+    len = uri_decode(copy, false);
     if (len > 0 && strlen(copy) == (size_t)len) {
         free(*ret);
         *ret = take_ptr(copy);

@@ -107,7 +107,7 @@ void s3_checksum_text(const struct checksum *sum, char ret[S3_CHECKSUM_MAX])
     EVP_EncodeBlock((unsigned char *)ret, big_endian, sizeof(big_endian));
 }
 
-static void hash_text(const unsigned char hash[SHA256_DIGEST_LENGTH], char ret[S3_HASH_HEX])
+static void hash_text(const unsigned char hash[SHA256_DIGEST_LENGTH], char ret[AWS_HASH_HEX])
 {
     for (size_t i = 0; i < SHA256_DIGEST_LENGTH; i++)
         (void)snprintf(ret + 2 * i, 3, "%02x", hash[i]);

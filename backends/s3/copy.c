@@ -7,6 +7,8 @@
  * remembered. */
 #include "backends/s3/s3.h"
 
+#include "backends/http/uri.h"
+#include "backends/http/xml.h"
 #include "backends/s3/attrs.h"
 #include "common/err.h"
 #include "common/log.h"
@@ -69,7 +71,7 @@ static int copy_init(struct copy *c, const char *from)
         return err;
     err = buf_addf(&source, "%s/", c->s->bucket);
     if (!err)
-        err = s3_uri_encode(&source, r.key, strlen(r.key), true);
+        err = uri_encode(&source, r.key, strlen(r.key), true);
     if (!err && !(c->source = buf_take(&source)))
         err = -ENOMEM;
     return err ? op_fail(c->op, err, "%s: the request can't be built", c->what) : 0;
@@ -155,10 +157,10 @@ static int add_tag(void *arg, const char *key, const char *value)
     int err = tags->len ? buf_addc(tags, '&') : 0;
 
     if (!err)
-        err = s3_uri_encode(tags, key, strlen(key), false);
+        err = uri_encode(tags, key, strlen(key), false);
     if (!err)
         err = buf_addc(tags, '=');
-    return err ? err : s3_uri_encode(tags, value, strlen(value), false);
+    return err ? err : uri_encode(tags, value, strlen(value), false);
 }
 
 /* Whether tags can't be had or given with these keys, or at this server. */
@@ -227,7 +229,7 @@ static int copy_object(struct copy *c, const char *from_etag, struct object *ret
     err = s3_run(c->s, c->op, &r);
     if (err)
         return s3_refused(&r) ? -EOPNOTSUPP : err;
-    err = s3_xml_text(r.answer.body.data, r.answer.body.len, "CopyObjectResult/ETag", &etag);
+    err = xml_text(r.answer.body.data, r.answer.body.len, "CopyObjectResult/ETag", &etag);
     if (err)
         return s3_fail(c->s, c->op, &r, err, "the answer has no ETag");
     return copied(c, &r.answer, etag, ret_obj);

@@ -41,7 +41,7 @@ static int open_region(struct s3 *s, const struct store_config *config, struct o
     const char *region = given(store_config_get(config, "region"), s->aws.region);
 
     region = given(region, DEFAULT_REGION);
-    if (!s3_region_ok(region))
+    if (!aws_region_ok(region))
         return op_fail(op, -EINVAL, "region: \"%.80s\" can't be one", region);
     (void)snprintf(s->region, sizeof(s->region), "%s", region);
     return 0;
@@ -165,7 +165,7 @@ static int open_endpoint(struct s3 *s, const struct store_config *config, struct
     s->base.endpoint = url && *url ? strdup(url) : NULL;
     if (url && *url && !s->base.endpoint)
         return op_fail(op, -ENOMEM, "out of memory");
-    return s3_endpoint_parse(url, op, &s->endpoint);
+    return aws_endpoint_parse(url, op, &s->endpoint);
 }
 
 /* Adds a line to what the store's user is told. */
@@ -232,7 +232,7 @@ static int open_http(struct s3 *s, const struct store_config *config, struct op 
 /* A host[:port] of this machine: what goes there is on no wire. */
 static bool is_near(const char *host)
 {
-    char name[S3_HOST_MAX];
+    char name[AWS_HOST_MAX];
     struct in_addr addr;
 
     (void)snprintf(name, sizeof(name), "%s", host);

@@ -1,6 +1,7 @@
 /* One signed request to S3 and what its answer means. */
 #include "backends/s3/s3.h"
 
+#include "backends/http/uri.h"
 #include "backends/s3/attrs.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -30,7 +31,7 @@ void s3_fields_release(struct s3_fields *f)
 
 void s3_fields_add(struct s3_fields *f, const char *name, const char *value)
 {
-    struct s3_pair *items = reallocarray(f->items, f->n + 1, sizeof(*items));
+    struct aws_pair *items = reallocarray(f->items, f->n + 1, sizeof(*items));
     char *name_copy, *value_copy;
 
     if (!items) {
@@ -46,7 +47,7 @@ void s3_fields_add(struct s3_fields *f, const char *name, const char *value)
         f->err = -ENOMEM;
         return;
     }
-    items[f->n++] = (struct s3_pair){name_copy, value_copy};
+    items[f->n++] = (struct aws_pair){name_copy, value_copy};
 }
 
 void s3_fields_addf(struct s3_fields *f, const char *name, const char *fmt, ...)
@@ -110,10 +111,10 @@ int s3_fail(struct s3 *s, struct op *op, const struct s3_request *r, int err, co
 
 /* The request in the form it is signed and sent in; rebuilt for each attempt. */
 struct prepared {
-    char region[S3_REGION_MAX];
+    char region[AWS_REGION_MAX];
     struct aws_keys keys; /* none when anonymous */
-    char host[S3_HOST_MAX];
-    char date[S3_DATE_LEN];
+    char host[AWS_HOST_MAX];
+    char date[AWS_DATE_LEN];
     struct buf path, query, url, authorization;
     struct s3_fields headers; /* the lines: name and value */
     char **lines;
@@ -142,9 +143,9 @@ static int prepare_url(struct s3 *s, const struct s3_request *r, struct prepared
     if (!err && s->path_style)
         err = buf_addf(&p->path, "%s%s", s->bucket, *r->key ? "/" : "");
     if (!err)
-        err = s3_uri_encode(&p->path, r->key, strlen(r->key), true);
+        err = uri_encode(&p->path, r->key, strlen(r->key), true);
     if (!err)
-        err = s3_canonical_query(&p->query, r->query.items, r->query.n);
+        err = aws_canonical_query(&p->query, r->query.items, r->query.n);
     if (err)
         return err;
     return buf_addf(&p->url, "%s://%s%s%s%s", s->endpoint.https ? "https" : "http", p->host,
@@ -154,20 +155,20 @@ static int prepare_url(struct s3 *s, const struct s3_request *r, struct prepared
 static int sign(struct s3 *s, const struct s3_request *r, int64_t skew_ns, struct prepared *p)
 {
     const char *hash = r->payload_hash;
-    struct s3_signer signer = {.access_key = p->keys.access_key,
-                               .secret_key = p->keys.secret_key,
-                               .region = p->region,
-                               .service = "s3"};
-    struct s3_signed what = {.method = r->method,
-                             .path = p->path.data,
-                             .query = p->query.data ? p->query.data : "",
-                             .date = p->date};
+    struct aws_signer signer = {.access_key = p->keys.access_key,
+                                .secret_key = p->keys.secret_key,
+                                .region = p->region,
+                                .service = "s3"};
+    struct aws_signed what = {.method = r->method,
+                              .path = p->path.data,
+                              .query = p->query.data ? p->query.data : "",
+                              .date = p->date};
 
     if (s->anonymous)
         return 0;
     if (!hash)
-        hash = r->body && r->body->size ? S3_UNSIGNED_PAYLOAD : S3_EMPTY_HASH;
-    s3_format_date(p->date, clock_real_ns() + skew_ns);
+        hash = r->body && r->body->size ? AWS_UNSIGNED_PAYLOAD : AWS_EMPTY_HASH;
+    aws_format_date(p->date, clock_real_ns() + skew_ns);
     s3_fields_add(&p->headers, "host", p->host);
     s3_fields_add(&p->headers, "x-amz-content-sha256", hash);
     s3_fields_add(&p->headers, "x-amz-date", p->date);
@@ -178,7 +179,7 @@ static int sign(struct s3 *s, const struct s3_request *r, int64_t skew_ns, struc
     what.headers = p->headers.items;
     what.n_headers = p->headers.n;
     what.payload_hash = hash;
-    return s3_sign(&p->authorization, &signer, &what);
+    return aws_sign(&p->authorization, &signer, &what);
 }
 
 static int add_line(struct prepared *p, const char *name, const char *value)
@@ -229,7 +230,7 @@ static int prepare(struct s3 *s, const struct s3_request *r, int64_t skew_ns,
 
 /* What a request is signed with: the server may know better. */
 struct signature {
-    char region[S3_REGION_MAX];
+    char region[AWS_REGION_MAX];
     struct aws_keys keys;
     int64_t skew_ns; /* the server's clock less ours; set before it is sent */
 };
@@ -482,7 +483,7 @@ static bool adopt_region(struct s3 *s, const struct op *op, struct s3_request *r
         return false;
     if (hides_region(r) && !region_is_settled(s))
         ask_region(s, op, r);
-    if (!s3_region_ok(r->error.region) || strcmp(r->error.region, used) == 0)
+    if (!aws_region_ok(r->error.region) || strcmp(r->error.region, used) == 0)
         return false;
     mutex_lock(&s->lock);
     if (!s->region_corrected) {
@@ -679,9 +680,9 @@ int s3_condition_error(const struct s3_request *r, const char *etag, int err)
     return err == -ENOENT && etag && *etag ? -ESTALE : err;
 }
 
-int s3_body_hash(struct op *op, const struct mem_source *body, char ret_hash[S3_HASH_HEX])
+int s3_body_hash(struct op *op, const struct mem_source *body, char ret_hash[AWS_HASH_HEX])
 {
-    int err = s3_sha256_hex(ret_hash, body->data, body->base.size);
+    int err = aws_sha256_hex(ret_hash, body->data, body->base.size);
 
     return err ? op_fail(op, err, "OpenSSL has no SHA-256") : 0;
 }

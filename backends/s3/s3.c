@@ -4,6 +4,7 @@
 #include "backends/s3/s3.h"
 
 #include "backends/drivers.h"
+#include "backends/http/xml.h"
 #include "backends/s3/attrs.h"
 #include "common/mem.h"
 
@@ -105,7 +106,7 @@ static bool has_no_form(struct s3 *s, const struct op *op, const char *key)
     struct op own = *op;
     struct s3_page page;
 
-    if (s3_xml_escape(&text, key) != -EINVAL)
+    if (xml_escape(&text, key) != -EINVAL)
         return false;
     int err = list_page(s, &own, "stat", key, &one, &page);
     if (!err)

@@ -6,8 +6,8 @@
 #define RUNFS_BACKENDS_S3_S3_H
 
 #include "backends/auth/aws_credentials.h"
+#include "backends/auth/aws_sign.h"
 #include "backends/http/http.h"
-#include "backends/s3/sign.h"
 #include "backends/s3/url.h"
 #include "backends/s3/xml.h"
 #include "backends/store.h"
@@ -46,7 +46,7 @@ struct s3 {
     char bucket[S3_BUCKET_MAX];
     char *prefix;       /* of all keys, "" or "a/b" */
     char *state_prefix; /* of those below STORE_STATE_DIR; NULL: they are like all others */
-    struct s3_endpoint endpoint;
+    struct aws_endpoint endpoint;
     bool path_style;
     bool anonymous;
     bool request_payer;
@@ -54,7 +54,7 @@ struct s3 {
     struct aws_settings aws;
     struct aws_credentials *credentials; /* NULL: anonymous */
     struct mutex lock;
-    char region[S3_REGION_MAX];  /* under lock: the server may correct it */
+    char region[AWS_REGION_MAX]; /* under lock: the server may correct it */
     bool region_corrected;       /* under lock: once is enough */
     uint64_t copy_max;           /* bytes of one CopyObject; above it a copy goes in parts */
     uint64_t copy_part;          /* bytes of each, or more where the parts would be too many */
@@ -73,7 +73,7 @@ int s3_open(struct s3 *s, const char *url, const struct store_config *config, st
 
 /* Pairs that own their texts; an error sticks and is returned by s3_run(). */
 struct s3_fields {
-    struct s3_pair *items;
+    struct aws_pair *items;
     size_t n;
     int err;
 };
@@ -92,8 +92,8 @@ struct s3_request {
     struct s3_fields query;
     struct s3_fields headers; /* lower-case names; host, date and hash are added */
     struct source *body;
-    const char *payload_hash;    /* NULL: not signed, or that of nothing without a body */
-    char body_hash[S3_HASH_HEX]; /* s3_add_checksum()'s, to which payload_hash points then */
+    const char *payload_hash;     /* NULL: not signed, or that of nothing without a body */
+    char body_hash[AWS_HASH_HEX]; /* s3_add_checksum()'s, to which payload_hash points then */
     struct http_body_sink *to_sink;
     int64_t silence_ns;
     bool once; /* as in struct http_request */
@@ -133,7 +133,7 @@ bool s3_refused(const struct s3_request *r);
 void s3_add_placement(const struct s3 *s, struct s3_fields *headers, bool content);
 
 /* Signs the body's hash rather than leaving it unsigned; for small bodies in memory. */
-int s3_body_hash(struct op *op, const struct mem_source *body, char ret_hash[S3_HASH_HEX]);
+int s3_body_hash(struct op *op, const struct mem_source *body, char ret_hash[AWS_HASH_HEX]);
 /* Adds the checksum of a source, which costs one reading of it, and over plain http signs the
  * content; ret is "" where the server refuses checksums. `r` must not move after. */
 int s3_add_checksum(struct s3 *s, struct op *op, struct s3_request *r, struct source *src,

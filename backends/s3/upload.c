@@ -2,6 +2,7 @@
  * must repeat of each part: number, ETag and checksum. */
 #include "backends/s3/s3.h"
 
+#include "backends/http/xml.h"
 #include "backends/s3/attrs.h"
 #include "common/mem.h"
 
@@ -107,8 +108,8 @@ int s3_upload_begin_with(struct s3 *s, struct op *op, const char *key, bool slas
     err = headers->err ? op_fail(op, headers->err, "out of memory") : s3_run(s, op, &r);
     if (err)
         return err;
-    err = s3_xml_text(r.answer.body.data, r.answer.body.len,
-                      "InitiateMultipartUploadResult/UploadId", &id);
+    err = xml_text(r.answer.body.data, r.answer.body.len,
+                   "InitiateMultipartUploadResult/UploadId", &id);
     if (!err && !id_ok(id))
         err = -EPROTO;
     if (err)
@@ -233,8 +234,7 @@ int s3_upload_copy_part(struct upload *up, struct op *op, unsigned number, const
         return -EAGAIN; /* not the source is gone */
     if (err)
         return s3_refused(&r) ? -EOPNOTSUPP : err;
-    err =
-        s3_xml_text(r.answer.body.data, r.answer.body.len, "CopyPartResult/ETag", &answer_etag);
+    err = xml_text(r.answer.body.data, r.answer.body.len, "CopyPartResult/ETag", &answer_etag);
     if (!err)
         err = s3_etag_copy(part.etag, answer_etag);
     if (err)
@@ -294,7 +294,7 @@ static int build_completion_locked(struct s3_upload *u, struct completion *c)
             continue;
         err = buf_addf(&c->body, "<Part><PartNumber>%u</PartNumber><ETag>\"", p->number);
         if (!err)
-            err = s3_xml_escape(&c->body, p->etag);
+            err = xml_escape(&c->body, p->etag);
         if (!err)
             err = buf_adds(&c->body, "\"</ETag>");
         if (!err && p->crc32c[0])
@@ -404,7 +404,7 @@ static int complete(struct s3_upload *u, struct op *op, const char *etag, struct
     auto_request struct s3_request r;
     auto_free char *new_etag = NULL;
     struct mem_source src;
-    char hash[S3_HASH_HEX];
+    char hash[AWS_HASH_HEX];
     int err = upload_request(u, op, &r, "commit", "POST");
 
     if (err)
@@ -426,8 +426,8 @@ static int complete(struct s3_upload *u, struct op *op, const char *etag, struct
         return 0;
     if (err)
         return err;
-    err = s3_xml_text(r.answer.body.data, r.answer.body.len,
-                      "CompleteMultipartUploadResult/ETag", &new_etag);
+    err = xml_text(r.answer.body.data, r.answer.body.len, "CompleteMultipartUploadResult/ETag",
+                   &new_etag);
     if (err)
         return s3_fail(s, op, &r, err, "the answer has no ETag");
     err = s3_object_written(op, &r.answer, c->size, new_etag, u->attrs_known ? &u->attrs : NULL,

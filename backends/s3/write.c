@@ -1,6 +1,7 @@
 /* Writing to S3 in one request: objects, directory markers, removal. */
 #include "backends/s3/s3.h"
 
+#include "backends/http/xml.h"
 #include "backends/s3/attrs.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -153,15 +154,15 @@ static int add_key(struct batch *b, struct buf *body, const char *key, const cha
     int err = b->s->state_prefix && path_below(STORE_STATE_DIR, key) ? -EINVAL : 0;
 
     if (!err && *b->s->prefix)
-        err = s3_xml_escape(&escaped, b->s->prefix);
+        err = xml_escape(&escaped, b->s->prefix);
     if (!err && *b->s->prefix)
         err = buf_addc(&escaped, '/');
     if (!err)
-        err = s3_xml_escape(&escaped, key);
+        err = xml_escape(&escaped, key);
     if (!err)
         err = buf_addf(body, "<Object><Key>%s</Key>", escaped.data);
     if (!err && etag && (err = buf_adds(body, "<ETag>\"")) == 0)
-        err = s3_xml_escape(body, etag);
+        err = xml_escape(body, etag);
     if (!err && etag)
         err = buf_adds(body, "\"</ETag>");
     return err ? err : buf_adds(body, "</Object>");
@@ -232,7 +233,7 @@ static int send_delete(struct batch *b, const struct buf *body, bool *ret_refuse
 {
     auto_request struct s3_request r;
     struct mem_source src;
-    char hash[S3_HASH_HEX];
+    char hash[AWS_HASH_HEX];
     int err = s3_request_init(b->s, b->op, &r, "remove", "POST", "", false);
 
     if (err)

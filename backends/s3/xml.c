@@ -1,146 +1,16 @@
-/* XML to structs. One walker over expat keeps the path of the open elements and the text of the
- * innermost; what each document means is in the visitors below it. */
+/* XML to structs: what each document means is in the visitors of its elements. */
 #include "backends/s3/xml.h"
 
-#include "backends/s3/sign.h"
+#include "backends/http/uri.h"
+#include "backends/http/xml.h"
 #include "common/mem.h"
 #include "common/op.h"
-#include "common/secret.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <expat.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#define PATH_MAX_LEN 256
-
-/* Called where an element ends, with the path of names from the root, joined by "/". */
-struct walker;
-typedef int (*walk_end)(struct walker *w, const char *path, const char *text);
-
-struct walker {
-    XML_Parser parser;
-    walk_end start; /* may be NULL; text is "" */
-    walk_end end;
-    void *arg;
-    char path[PATH_MAX_LEN];
-    size_t depth;
-    struct buf text; /* of the innermost element */
-    int err;
-};
-
-static void walk_stop(struct walker *w, int err)
-{
-    if (!w->err)
-        w->err = err;
-    (void)XML_StopParser(w->parser, XML_FALSE);
-}
-
-static const char *local_name(const char *name)
-{
-    const char *colon = strrchr(name, ':');
-
-    return colon ? colon + 1 : name;
-}
-
-static void on_start(void *arg, const XML_Char *name, const XML_Char **attributes)
-{
-    struct walker *w = arg;
-    size_t len = strlen(w->path);
-    int n, err;
-
-    (void)attributes;
-    name = local_name(name);
-    n = snprintf(w->path + len, sizeof(w->path) - len, "%s%s", len ? "/" : "", name);
-    if (w->depth++ >= S3_XML_DEPTH_MAX || n < 0 || (size_t)n >= sizeof(w->path) - len) {
-        walk_stop(w, -EPROTO);
-        return;
-    }
-    buf_clear(&w->text);
-    err = w->start ? w->start(w, w->path, "") : 0;
-    if (err)
-        walk_stop(w, err);
-}
-
-static void on_end(void *arg, const XML_Char *name)
-{
-    struct walker *w = arg;
-    char *slash;
-    int err;
-
-    (void)name;
-    if (w->err)
-        return;
-    err = w->end(w, w->path, w->text.data ? w->text.data : "");
-    if (err)
-        walk_stop(w, err);
-    buf_clear(&w->text);
-    slash = strrchr(w->path, '/');
-    *(slash ? slash : w->path) = '\0';
-    w->depth--;
-}
-
-static void on_text(void *arg, const XML_Char *text, int len)
-{
-    struct walker *w = arg;
-    int err = w->err ? 0 : buf_add(&w->text, text, (size_t)len);
-
-    if (err)
-        walk_stop(w, err == -EFBIG ? -EPROTO : err);
-}
-
-static void on_doctype(void *arg, const XML_Char *name, const XML_Char *system_id,
-                       const XML_Char *public_id, int has_subset)
-{
-    (void)name;
-    (void)system_id;
-    (void)public_id;
-    (void)has_subset;
-    walk_stop(arg, -EPROTO);
-}
-
-/* With a parser that the walker takes. */
-static int walk_by(struct walker *w, const char *data, size_t len)
-{
-    if (!w->parser)
-        return -ENOMEM;
-    XML_SetUserData(w->parser, w);
-    XML_SetElementHandler(w->parser, on_start, on_end);
-    XML_SetCharacterDataHandler(w->parser, on_text);
-    XML_SetStartDoctypeDeclHandler(w->parser, on_doctype);
-    if (len > INT32_MAX)
-        w->err = -EPROTO;
-    else if (XML_Parse(w->parser, data ? data : "", (int)len, 1) != XML_STATUS_OK && !w->err)
-        w->err = XML_GetErrorCode(w->parser) == XML_ERROR_NO_MEMORY ? -ENOMEM : -EPROTO;
-    XML_ParserFree(w->parser);
-    buf_release(&w->text);
-    return w->err;
-}
-
-static int walk(const char *data, size_t len, walk_end start, walk_end end, void *arg)
-{
-    struct walker w = {.parser = XML_ParserCreate(NULL),
-                       .start = start,
-                       .end = end,
-                       .arg = arg,
-                       .text = BUF_INIT(S3_XML_TEXT_MAX)};
-
-    return walk_by(&w, data, len);
-}
-
-/* The same where the text holds keys, and the parser copies what it reads. */
-static int walk_secret(const char *data, size_t len, walk_end end, void *arg)
-{
-    static const XML_Memory_Handling_Suite memory = {malloc, secret_realloc, secret_free};
-    struct walker w = {.parser = XML_ParserCreate_MM(NULL, &memory, NULL),
-                       .end = end,
-                       .arg = arg,
-                       .text = BUF_SECRET(S3_XML_TEXT_MAX)};
-
-    return walk_by(&w, data, len);
-}
 
 /* --- small values --- */
 
@@ -216,17 +86,6 @@ static void copy_clean(char *out, size_t size, const char *text)
     out[i] = '\0';
 }
 
-static int replace_text(char **to, const char *text)
-{
-    char *copy = strdup(text);
-
-    if (!copy)
-        return -ENOMEM;
-    free(*to);
-    *to = copy;
-    return 0;
-}
-
 /* Room for one more in an array that doubles. */
 static void *grow(void *items, size_t n, size_t size)
 {
@@ -238,16 +97,16 @@ static void *grow(void *items, size_t n, size_t size)
 /* --- <Error> --- */
 
 /* An answer that is no <Error> may be long: its first element is enough to know. */
-static int error_start(struct walker *w, const char *path, const char *text)
+static int error_start(void *arg, const char *path, const char *text)
 {
-    (void)w;
+    (void)arg;
     (void)text;
     return strncmp(path, "Error", 5) == 0 && (path[5] == '\0' || path[5] == '/') ? 0 : -EPROTO;
 }
 
-static int error_end(struct walker *w, const char *path, const char *text)
+static int error_end(void *arg, const char *path, const char *text)
 {
-    struct s3_error *e = w->arg;
+    struct s3_error *e = arg;
 
     if (strcmp(path, "Error/Code") == 0)
         copy_clean(e->code, sizeof(e->code), text);
@@ -263,7 +122,7 @@ static int error_end(struct walker *w, const char *path, const char *text)
 bool s3_xml_error(const char *data, size_t len, struct s3_error *ret)
 {
     *ret = (struct s3_error){0};
-    if (walk(data, len, error_start, error_end, ret)) {
+    if (xml_walk(data, len, error_start, error_end, ret)) {
         *ret = (struct s3_error){0};
         return false;
     }
@@ -278,9 +137,9 @@ struct list_walk {
     bool is_list;
 };
 
-static int list_start(struct walker *w, const char *path, const char *text)
+static int list_start(void *arg, const char *path, const char *text)
 {
-    struct list_walk *l = w->arg;
+    struct list_walk *l = arg;
     struct s3_page *page = l->page;
     bool is_prefix = strcmp(path, "ListBucketResult/CommonPrefixes") == 0;
     struct s3_entry *entries;
@@ -305,7 +164,7 @@ static int list_entry_text(struct s3_page *page, const char *field, const char *
     if (!e)
         return 0;
     if (strcmp(field, "Contents/Key") == 0 || strcmp(field, "CommonPrefixes/Prefix") == 0)
-        return replace_text(&e->name, text);
+        return xml_replace_text(&e->name, text);
     if (strcmp(field, "Contents/Size") == 0)
         return parse_u64(text, UINT64_MAX, &e->size);
     if (strcmp(field, "Contents/ETag") == 0)
@@ -315,10 +174,10 @@ static int list_entry_text(struct s3_page *page, const char *field, const char *
     return 0;
 }
 
-static int list_end(struct walker *w, const char *path, const char *text)
+static int list_end(void *arg, const char *path, const char *text)
 {
     static const char root[] = "ListBucketResult";
-    struct list_walk *l = w->arg;
+    struct list_walk *l = arg;
     const char *field;
 
     if (strncmp(path, root, sizeof(root) - 1) != 0)
@@ -330,7 +189,7 @@ static int list_end(struct walker *w, const char *path, const char *text)
     if (strcmp(field, "IsTruncated") == 0)
         l->page->truncated = parse_bool(text);
     else if (strcmp(field, "NextContinuationToken") == 0)
-        return replace_text(&l->page->token, text);
+        return xml_replace_text(&l->page->token, text);
     else if (strcmp(field, "EncodingType") == 0)
         l->encoded = strcmp(text, "url") == 0;
     else
@@ -350,7 +209,7 @@ static int decode_names(struct s3_page *page, bool encoded)
 
         if (!e->name)
             return -EPROTO;
-        len = encoded ? s3_uri_decode(e->name, true) : (ssize_t)strlen(e->name);
+        len = encoded ? uri_decode(e->name, true) : (ssize_t)strlen(e->name);
         if (len < 0)
             return -EPROTO;
         if ((size_t)len != strlen(e->name)) {
@@ -373,7 +232,7 @@ int s3_xml_list(const char *data, size_t len, struct s3_page *ret)
 {
     struct s3_page page = {0};
     struct list_walk l = {.page = &page};
-    int err = walk(data, len, list_start, list_end, &l);
+    int err = xml_walk(data, len, list_start, list_end, &l);
     size_t parsed = page.n_entries;
 
     if (!err && !l.is_list)
@@ -402,9 +261,9 @@ void s3_page_release(struct s3_page *page)
 
 /* --- <ListPartsResult> --- */
 
-static int parts_start(struct walker *w, const char *path, const char *text)
+static int parts_start(void *arg, const char *path, const char *text)
 {
-    struct s3_parts_page *page = w->arg;
+    struct s3_parts_page *page = arg;
     struct s3_part *parts;
 
     (void)text;
@@ -440,10 +299,10 @@ static int part_text(struct s3_part *part, const char *field, const char *text)
     return 0;
 }
 
-static int parts_end(struct walker *w, const char *path, const char *text)
+static int parts_end(void *arg, const char *path, const char *text)
 {
     static const char in_part[] = "ListPartsResult/Part/";
-    struct s3_parts_page *page = w->arg;
+    struct s3_parts_page *page = arg;
     uint64_t value;
     int err = 0;
 
@@ -465,7 +324,7 @@ static int parts_end(struct walker *w, const char *path, const char *text)
 int s3_xml_parts(const char *data, size_t len, struct s3_parts_page *ret)
 {
     struct s3_parts_page page = {0};
-    int err = walk(data, len, parts_start, parts_end, &page);
+    int err = xml_walk(data, len, parts_start, parts_end, &page);
 
     if (err) {
         s3_parts_page_release(&page);
@@ -490,10 +349,10 @@ struct uploads_walk {
     int64_t begun_ns;
 };
 
-static int uploads_end(struct walker *w, const char *path, const char *text)
+static int uploads_end(void *arg, const char *path, const char *text)
 {
     static const char in_upload[] = "ListMultipartUploadsResult/Upload";
-    struct uploads_walk *u = w->arg;
+    struct uploads_walk *u = arg;
     const char *field = path + sizeof(in_upload) - 1;
     int err = 0;
 
@@ -502,12 +361,12 @@ static int uploads_end(struct walker *w, const char *path, const char *text)
     if (strncmp(path, in_upload, sizeof(in_upload) - 1) != 0)
         return 0;
     if (strcmp(field, "/Key") == 0)
-        return replace_text(&u->key, text);
+        return xml_replace_text(&u->key, text);
     if (strcmp(field, "/UploadId") == 0)
-        return replace_text(&u->id, text);
+        return xml_replace_text(&u->id, text);
     if (strcmp(field, "/Initiated") == 0)
         return s3_parse_time(text, &u->begun_ns);
-    if (*field == '\0' && u->key && u->id && s3_uri_decode(u->key, true) >= 0)
+    if (*field == '\0' && u->key && u->id && uri_decode(u->key, true) >= 0)
         err = u->visit(u->arg, u->key, u->id, u->begun_ns);
     if (*field == '\0') {
         free(take_ptr(u->key));
@@ -522,40 +381,11 @@ int s3_xml_uploads(const char *data, size_t len,
                    void *arg)
 {
     struct uploads_walk u = {.visit = visit, .arg = arg};
-    int err = walk(data, len, NULL, uploads_end, &u);
+    int err = xml_walk(data, len, NULL, uploads_end, &u);
 
     free(u.key);
     free(u.id);
     return err;
-}
-
-/* --- single texts --- */
-
-struct text_walk {
-    const char *path;
-    char *text;
-};
-
-static int text_end(struct walker *w, const char *path, const char *text)
-{
-    struct text_walk *t = w->arg;
-
-    return strcmp(path, t->path) == 0 ? replace_text(&t->text, text) : 0;
-}
-
-int s3_xml_text(const char *data, size_t len, const char *path, char **ret)
-{
-    struct text_walk t = {.path = path};
-    int err = walk_secret(data, len, text_end, &t);
-
-    if (!err && !t.text)
-        err = -EPROTO;
-    if (err) {
-        secret_free(t.text);
-        return err;
-    }
-    *ret = t.text;
-    return 0;
 }
 
 /* --- <DeleteResult> --- */
@@ -566,17 +396,17 @@ struct delete_walk {
     char *key, *code;
 };
 
-static int delete_end(struct walker *w, const char *path, const char *text)
+static int delete_end(void *arg, const char *path, const char *text)
 {
-    struct delete_walk *d = w->arg;
+    struct delete_walk *d = arg;
     int err = 0;
 
     if (strncmp(path, "DeleteResult", 12) != 0)
         return -EPROTO;
     if (strcmp(path, "DeleteResult/Error/Key") == 0)
-        return replace_text(&d->key, text);
+        return xml_replace_text(&d->key, text);
     if (strcmp(path, "DeleteResult/Error/Code") == 0)
-        return replace_text(&d->code, text);
+        return xml_replace_text(&d->code, text);
     if (strcmp(path, "DeleteResult/Error") == 0) {
         err = d->visit(d->arg, d->key ? d->key : "", d->code ? d->code : "");
         free(take_ptr(d->key));
@@ -589,7 +419,7 @@ int s3_xml_delete_errors(const char *data, size_t len,
                          int (*visit)(void *arg, const char *key, const char *code), void *arg)
 {
     struct delete_walk d = {.visit = visit, .arg = arg};
-    int err = walk(data, len, NULL, delete_end, &d);
+    int err = xml_walk(data, len, NULL, delete_end, &d);
 
     free(d.key);
     free(d.code);
@@ -604,17 +434,17 @@ struct tag_walk {
     char *key, *value;
 };
 
-static int tag_end(struct walker *w, const char *path, const char *text)
+static int tag_end(void *arg, const char *path, const char *text)
 {
-    struct tag_walk *t = w->arg;
+    struct tag_walk *t = arg;
     int err = 0;
 
     if (strncmp(path, "Tagging", 7) != 0)
         return -EPROTO;
     if (strcmp(path, "Tagging/TagSet/Tag/Key") == 0)
-        return replace_text(&t->key, text);
+        return xml_replace_text(&t->key, text);
     if (strcmp(path, "Tagging/TagSet/Tag/Value") == 0)
-        return replace_text(&t->value, text);
+        return xml_replace_text(&t->value, text);
     if (strcmp(path, "Tagging/TagSet/Tag") == 0) {
         err = t->key ? t->visit(t->arg, t->key, t->value ? t->value : "") : -EPROTO;
         free(take_ptr(t->key));
@@ -627,52 +457,9 @@ int s3_xml_tags(const char *data, size_t len,
                 int (*visit)(void *arg, const char *key, const char *value), void *arg)
 {
     struct tag_walk t = {.visit = visit, .arg = arg};
-    int err = walk(data, len, NULL, tag_end, &t);
+    int err = xml_walk(data, len, NULL, tag_end, &t);
 
     free(t.key);
     free(t.value);
-    return err;
-}
-
-/* --- writing --- */
-
-/* Bytes of the well-formed UTF-8 character at `s`, 0 for a broken one. */
-static size_t utf8_len(const char *text)
-{
-    const unsigned char *s = (const unsigned char *)text;
-    size_t n = s[0] < 0x80                   ? 1
-               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-               : (s[0] & 0xf0) == 0xe0       ? 3
-                                             : 0;
-
-    if (s[0] >= 0xf0 && s[0] < 0xf5)
-        n = 4;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    if (n == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0)))
-        return 0; /* overlong, surrogate */
-    if (n == 3 && s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe)
-        return 0; /* U+FFFE and U+FFFF are no XML characters */
-    if (n == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90)))
-        return 0;
-    return n;
-}
-
-int s3_xml_escape(struct buf *out, const char *text)
-{
-    int err = 0;
-
-    for (size_t n; *text && !err; text += n) {
-        unsigned char c = (unsigned char)*text;
-
-        n = utf8_len(text);
-        if (!n || (c < ' ' && c != '\t' && c != '\n' && c != '\r'))
-            return -EINVAL;
-        if (c < ' ' || c == 0x7f || strchr("&<>\"'", c))
-            err = buf_addf(out, "&#%u;", c);
-        else
-            err = buf_add(out, text, n);
-    }
     return err;
 }

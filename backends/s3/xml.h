@@ -1,5 +1,5 @@
-/* The XML that S3 servers answer with and the XML they are sent. Parsing is bounded in depth
- * and size and refuses document types and entities; garbage is -EPROTO. Any thread. */
+/* What S3 servers answer with, read within the bounds of http/xml.h; garbage is -EPROTO. Any
+ * thread. */
 #ifndef RUNFS_BACKENDS_S3_XML_H
 #define RUNFS_BACKENDS_S3_XML_H
 
@@ -10,9 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define S3_XML_TEXT_MAX  16384 /* bytes of one text: an encoded key of 4096 bytes fits */
-#define S3_XML_DEPTH_MAX 8
-#define S3_PAGE_MAX      10000 /* entries of one listing page, parts of one page of parts */
+#define S3_PAGE_MAX 10000 /* entries of one listing page, parts of one page of parts */
 
 /* <Error>: texts cut to fit, control characters replaced. All empty when there is none. */
 struct s3_error {
@@ -67,9 +65,6 @@ int s3_xml_uploads(const char *data, size_t len,
                    int (*visit)(void *arg, const char *key, const char *id, int64_t begun_ns),
                    void *arg);
 
-/* The text at `path` ("Result/Element") into a heap string; -EPROTO when it is missing. */
-int s3_xml_text(const char *data, size_t len, const char *path, char **ret);
-
 /* The keys that a DeleteObjects answer calls failed. A non-zero visit ends it. */
 int s3_xml_delete_errors(const char *data, size_t len,
                          int (*visit)(void *arg, const char *key, const char *code), void *arg);
@@ -77,10 +72,6 @@ int s3_xml_delete_errors(const char *data, size_t len,
 /* The tags of an object, from its <Tagging>. A non-zero visit ends it. */
 int s3_xml_tags(const char *data, size_t len,
                 int (*visit)(void *arg, const char *key, const char *value), void *arg);
-
-/* Adds text with everything escaped that XML needs escaped. -EINVAL for what XML 1.0 can't hold
- * (control characters, broken UTF-8). */
-int s3_xml_escape(struct buf *out, const char *text);
 
 /* An ETag as the server writes it, without quotes; -EPROTO when it does not fit. */
 int s3_etag_copy(char out[STORE_ETAG_MAX], const char *text);

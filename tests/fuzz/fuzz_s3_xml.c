@@ -1,6 +1,7 @@
 /* What S3 servers answer: any bytes are a listing, parts, tags, an error or a refusal, within
- * the bounds that s3_xml.h names; what is written for a server is read back the same. The first
- * byte chooses the parser. */
+ * the bounds that the headers name; what is written for a server is read back the same. The
+ * first byte chooses the parser. */
+#include "backends/http/xml.h"
 #include "backends/s3/xml.h"
 #include "common/mem.h"
 
@@ -25,7 +26,7 @@ static void check_list(const char *text, size_t len)
     must(page.n_entries <= S3_PAGE_MAX);
     for (size_t i = 0; i < page.n_entries; i++) {
         const struct s3_entry *e = &page.entries[i];
-        must(e->name && strlen(e->name) <= S3_XML_TEXT_MAX);
+        must(e->name && strlen(e->name) <= XML_TEXT_MAX);
         must(memchr(e->etag, '\0', sizeof(e->etag)) != NULL);
     }
     s3_page_release(&page);
@@ -85,11 +86,11 @@ static void check_escape(const char *text)
     char *back = NULL;
 
     must(buf_adds(&b, "<R><K>") == 0);
-    if (s3_xml_escape(&b, text) < 0)
+    if (xml_escape(&b, text) < 0)
         return;
     must(buf_adds(&b, "</K></R>") == 0);
-    int r = s3_xml_text(b.data, b.len, "R/K", &back);
-    must(r == 0 || strlen(text) > S3_XML_TEXT_MAX / 2);
+    int r = xml_text(b.data, b.len, "R/K", &back);
+    must(r == 0 || strlen(text) > XML_TEXT_MAX / 2);
     must(r < 0 || strcmp(back, text) == 0);
     free(back);
 }
@@ -132,7 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         (void)s3_xml_tags(text, len, see_tag, NULL);
         break;
     case 4:
-        must(s3_xml_text(text, len, "InitiateMultipartUploadResult/UploadId", &found) < 0 ||
+        must(xml_text(text, len, "InitiateMultipartUploadResult/UploadId", &found) < 0 ||
              found);
         free(found);
         break;

@@ -19,15 +19,15 @@ static void must(bool holds)
 
 static void check_host(const char *host)
 {
-    must(*host && strlen(host) < S3_HOST_MAX);
+    must(*host && strlen(host) < AWS_HOST_MAX);
     for (const char *c = host; *c; c++)
         must((unsigned char)*c > ' ' && (unsigned char)*c < 0x7f && !strchr("/@?#%\\", *c));
 }
 
 static void check_bucket(const char *url)
 {
-    char bucket[S3_BUCKET_MAX], again[S3_BUCKET_MAX], host[S3_HOST_MAX];
-    const struct s3_endpoint aws = {.https = true};
+    char bucket[S3_BUCKET_MAX], again[S3_BUCKET_MAX], host[AWS_HOST_MAX];
+    const struct aws_endpoint aws = {.https = true};
     auto_free char *prefix = NULL;
     auto_free char *prefix2 = NULL;
     auto_free char *joined = NULL;
@@ -50,12 +50,12 @@ static void check_bucket(const char *url)
 
 static void check_endpoint(const char *url)
 {
-    struct s3_endpoint e;
-    char host[S3_HOST_MAX];
+    struct aws_endpoint e;
+    char host[AWS_HOST_MAX];
     struct op op;
 
     op_init(&op, OP_FOREVER);
-    if (s3_endpoint_parse(url, &op, &e) < 0) {
+    if (aws_endpoint_parse(url, &op, &e) < 0) {
         must(op.why[0]);
         return;
     }
@@ -71,10 +71,10 @@ static void check_endpoint(const char *url)
 
 static void check_region(const char *region)
 {
-    const struct s3_endpoint aws = {.https = true};
-    char host[S3_HOST_MAX];
+    const struct aws_endpoint aws = {.https = true};
+    char host[AWS_HOST_MAX];
 
-    if (s3_region_ok(region) && s3_host(&aws, region, "bucket", true, host) == 0)
+    if (aws_region_ok(region) && s3_host(&aws, region, "bucket", true, host) == 0)
         check_host(host);
 }
 

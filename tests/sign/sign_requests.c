@@ -4,7 +4,8 @@
  *   in:  method, base, key, query [[name, value]...], headers [[name, value]...], body, date,
  *        access, secret, region, service; with a body of null its hash is not signed
  *   out: path, query, authorization */
-#include "backends/s3/sign.h"
+#include "backends/auth/aws_sign.h"
+#include "backends/http/uri.h"
 #include "common/mem.h"
 
 #include <jansson.h>
@@ -22,7 +23,7 @@ static const char *text_of(const json_t *in, const char *name)
     return text ? text : "";
 }
 
-static size_t pairs_of(const json_t *in, const char *name, struct s3_pair pairs[PAIRS_MAX])
+static size_t pairs_of(const json_t *in, const char *name, struct aws_pair pairs[PAIRS_MAX])
 {
     const json_t *list = json_object_get(in, name);
     size_t n = json_array_size(list);
@@ -39,41 +40,41 @@ static size_t pairs_of(const json_t *in, const char *name, struct s3_pair pairs[
 }
 
 /* As s3_add_checksum() has it. */
-static int hash_of(const json_t *in, char ret[S3_HASH_HEX])
+static int hash_of(const json_t *in, char ret[AWS_HASH_HEX])
 {
     const char *body = json_string_value(json_object_get(in, "body"));
 
     if (!body)
-        return snprintf(ret, S3_HASH_HEX, S3_UNSIGNED_PAYLOAD) < 0;
-    return s3_sha256_hex(ret, body, strlen(body));
+        return snprintf(ret, AWS_HASH_HEX, AWS_UNSIGNED_PAYLOAD) < 0;
+    return aws_sha256_hex(ret, body, strlen(body));
 }
 
 static int answer(const json_t *in)
 {
     auto_buf struct buf path = BUF_INIT(TEXT_MAX), query = BUF_INIT(TEXT_MAX);
     auto_buf struct buf authorization = BUF_INIT(TEXT_MAX);
-    struct s3_pair params[PAIRS_MAX], headers[PAIRS_MAX];
+    struct aws_pair params[PAIRS_MAX], headers[PAIRS_MAX];
     const char *key = text_of(in, "key");
-    char hash[S3_HASH_HEX];
+    char hash[AWS_HASH_HEX];
     size_t n_params = pairs_of(in, "query", params);
-    struct s3_signer signer = {.access_key = text_of(in, "access"),
-                               .secret_key = text_of(in, "secret"),
-                               .region = text_of(in, "region"),
-                               .service = text_of(in, "service")};
-    struct s3_signed what = {.method = text_of(in, "method"),
-                             .headers = headers,
-                             .n_headers = pairs_of(in, "headers", headers),
-                             .payload_hash = hash,
-                             .date = text_of(in, "date")};
+    struct aws_signer signer = {.access_key = text_of(in, "access"),
+                                .secret_key = text_of(in, "secret"),
+                                .region = text_of(in, "region"),
+                                .service = text_of(in, "service")};
+    struct aws_signed what = {.method = text_of(in, "method"),
+                              .headers = headers,
+                              .n_headers = pairs_of(in, "headers", headers),
+                              .payload_hash = hash,
+                              .date = text_of(in, "date")};
     json_t *out;
 
     if (hash_of(in, hash) || buf_adds(&path, text_of(in, "base")) ||
-        s3_uri_encode(&path, key, strlen(key), true) ||
-        s3_canonical_query(&query, params, n_params))
+        uri_encode(&path, key, strlen(key), true) ||
+        aws_canonical_query(&query, params, n_params))
         return 1;
     what.path = path.data;
     what.query = query.data ? query.data : "";
-    if (s3_sign(&authorization, &signer, &what))
+    if (aws_sign(&authorization, &signer, &what))
         return 1;
     out = json_pack("{s:s,s:s,s:s}", "path", what.path, "query", what.query, "authorization",
                     authorization.data);

@@ -72,10 +72,10 @@ START_TEST(good_endpoints)
 
     for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
         struct op op;
-        struct s3_endpoint e;
+        struct aws_endpoint e;
 
         op_init(&op, OP_FOREVER);
-        ck_assert_msg(s3_endpoint_parse(t[i].url, &op, &e) == 0, "%s", op.why);
+        ck_assert_msg(aws_endpoint_parse(t[i].url, &op, &e) == 0, "%s", op.why);
         ck_assert_int_eq(e.custom, t[i].custom);
         ck_assert_int_eq(e.https, t[i].https);
         ck_assert_str_eq(e.host, t[i].host);
@@ -92,10 +92,10 @@ START_TEST(bad_endpoints)
 
     for (size_t i = 0; i < ARRAY_SIZE(urls); i++) {
         struct op op;
-        struct s3_endpoint e;
+        struct aws_endpoint e;
 
         op_init(&op, OP_FOREVER);
-        ck_assert_msg(s3_endpoint_parse(urls[i], &op, &e) == -EINVAL, "%s", urls[i]);
+        ck_assert_msg(aws_endpoint_parse(urls[i], &op, &e) == -EINVAL, "%s", urls[i]);
         ck_assert_ptr_null(strstr(op.why, "secret"));
     }
 }
@@ -117,11 +117,11 @@ START_TEST(hosts)
 
     for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
         struct op op;
-        struct s3_endpoint e;
-        char host[S3_HOST_MAX];
+        struct aws_endpoint e;
+        char host[AWS_HOST_MAX];
 
         op_init(&op, OP_FOREVER);
-        ck_assert_int_eq(s3_endpoint_parse(t[i].endpoint, &op, &e), 0);
+        ck_assert_int_eq(aws_endpoint_parse(t[i].endpoint, &op, &e), 0);
         ck_assert_int_eq(s3_host(&e, t[i].region, "b", t[i].path_style, host), 0);
         ck_assert_str_eq(host, t[i].host);
     }
@@ -130,10 +130,10 @@ END_TEST
 
 START_TEST(names_in_hosts)
 {
-    ck_assert(s3_region_ok("eu-west-1"));
-    ck_assert(!s3_region_ok(""));
-    ck_assert(!s3_region_ok("evil.example/"));
-    ck_assert(!s3_region_ok("a\r\nb"));
+    ck_assert(aws_region_ok("eu-west-1"));
+    ck_assert(!aws_region_ok(""));
+    ck_assert(!aws_region_ok("evil.example/"));
+    ck_assert(!aws_region_ok("a\r\nb"));
     ck_assert(s3_bucket_is_label("my-bucket", true));
     ck_assert(!s3_bucket_is_label("my.bucket", true)); /* no wildcard certificate covers it */
     ck_assert(s3_bucket_is_label("my.bucket", false));

@@ -1,4 +1,5 @@
-/* backends/s3/xml.c: the answers of S3 servers, right and hostile ones. */
+/* backends/s3/xml.c and http/xml.c: the answers of S3 servers, right and hostile ones. */
+#include "backends/http/xml.h"
 #include "backends/s3/xml.h"
 #include "common/mem.h"
 #include "common/op.h"
@@ -122,7 +123,7 @@ START_TEST(a_listing_out_of_bounds)
     buf_adds(&many, "</ListBucketResult>");
     ck_assert_int_eq(parse_list(many.data, &page), -EPROTO);
     buf_addf(&wide, "<ListBucketResult><Contents><Key>%0*d</Key></Contents></ListBucketResult>",
-             S3_XML_TEXT_MAX + 1, 1);
+             XML_TEXT_MAX + 1, 1);
     ck_assert_int_eq(parse_list(wide.data, &page), -EPROTO);
 }
 END_TEST
@@ -192,10 +193,10 @@ START_TEST(single_texts)
     static const char text[] = "<R " NS "><A>x &amp; y</A></R>";
     auto_free char *found = NULL;
 
-    ck_assert_int_eq(s3_xml_text(text, strlen(text), "R/A", &found), 0);
+    ck_assert_int_eq(xml_text(text, strlen(text), "R/A", &found), 0);
     ck_assert_str_eq(found, "x & y");
-    ck_assert_int_eq(s3_xml_text(text, strlen(text), "R/B", &found), -EPROTO);
-    ck_assert_int_eq(s3_xml_text("", 0, "R/B", &found), -EPROTO);
+    ck_assert_int_eq(xml_text(text, strlen(text), "R/B", &found), -EPROTO);
+    ck_assert_int_eq(xml_text("", 0, "R/B", &found), -EPROTO);
 }
 END_TEST
 
@@ -241,7 +242,7 @@ START_TEST(escaping)
 
     for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
         auto_buf struct buf b = BUF_INIT(1000);
-        int r = s3_xml_escape(&b, t[i].text);
+        int r = xml_escape(&b, t[i].text);
 
         ck_assert_int_eq(r, t[i].out ? 0 : -EINVAL);
         if (t[i].out)

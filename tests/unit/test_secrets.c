@@ -1,7 +1,7 @@
 /* Keys leave no copy in memory that was given back: the heap is searched for one. */
 #include "backends/auth/aws_http.h"
 #include "backends/auth/aws_profile.h"
-#include "backends/s3/xml.h"
+#include "backends/http/xml.h"
 #include "common/mem.h"
 #include "tests/lib/aws_env.h"
 #include "tests/lib/suite.h"
@@ -101,7 +101,7 @@ START_TEST(keys_of_xml)
     char *secret = NULL;
 
     make_text("<R><A>a</A><Secret>", "</Secret><B>b</B></R>");
-    ck_assert_int_eq(s3_xml_text(text, strlen(text), "R/Secret", &secret), 0);
+    ck_assert_int_eq(xml_text(text, strlen(text), "R/Secret", &secret), 0);
     ck_assert_uint_eq(strlen(secret), LEN);
     aws_free_secret(secret);
     nothing_left();

@@ -1,6 +1,7 @@
 /* AWS Signature Version 4: from a request to its canonical form, its hash and its signature. */
-#include "backends/s3/sign.h"
+#include "backends/auth/aws_sign.h"
 
+#include "backends/http/uri.h"
 #include "common/mem.h"
 #include "common/op.h"
 
@@ -17,23 +18,6 @@
 
 static const char hex_lower[] = "0123456789abcdef";
 
-static bool is_unreserved(unsigned char c)
-{
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-           c == '-' || c == '.' || c == '_' || c == '~';
-}
-
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 static void to_hex(char *out, const unsigned char *data, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
@@ -41,48 +25,6 @@ static void to_hex(char *out, const unsigned char *data, size_t len)
         out[2 * i + 1] = hex_lower[data[i] & 15];
     }
     out[2 * len] = '\0';
-}
-
-int s3_uri_encode(struct buf *out, const char *text, size_t len, bool keep_slash)
-{
-    static const char hex_upper[] = "0123456789ABCDEF";
-    int err = 0;
-
-    for (size_t i = 0; i < len && !err; i++) {
-        unsigned char c = (unsigned char)text[i];
-
-        if (is_unreserved(c) || (keep_slash && c == '/')) {
-            err = buf_addc(out, (char)c);
-        } else {
-            char escape[3] = {'%', hex_upper[c >> 4], hex_upper[c & 15]};
-
-            err = buf_add(out, escape, sizeof(escape));
-        }
-    }
-    return err;
-}
-
-ssize_t s3_uri_decode(char *text, bool plus_is_space)
-{
-    char *to = text;
-
-    for (const char *from = text; *from; from++) {
-        if (*from == '%') {
-            int high = hex_value(from[1]);
-            int low = high < 0 ? -1 : hex_value(from[2]);
-
-            if (low < 0)
-                return -1;
-            *to++ = (char)(high << 4 | low);
-            from += 2;
-        } else if (*from == '+' && plus_is_space) {
-            *to++ = ' ';
-        } else {
-            *to++ = *from;
-        }
-    }
-    *to = '\0';
-    return to - text;
 }
 
 /* A parameter or header on its way into sorted order. */
@@ -121,12 +63,12 @@ static char *encoded(const char *text)
 {
     auto_buf struct buf b = BUF_INIT(CANONICAL_MAX);
 
-    if (s3_uri_encode(&b, text, strlen(text), false))
+    if (uri_encode(&b, text, strlen(text), false))
         return NULL;
     return buf_take(&b);
 }
 
-int s3_canonical_query(struct buf *out, const struct s3_pair *params, size_t n)
+int aws_canonical_query(struct buf *out, const struct aws_pair *params, size_t n)
 {
     struct sortable *list = calloc(n ? n : 1, sizeof(*list));
     int err = list ? 0 : -ENOMEM;
@@ -165,7 +107,7 @@ static char *trimmed(const char *value)
     return out;
 }
 
-static int sort_headers(const struct s3_signed *what, struct sortable **ret)
+static int sort_headers(const struct aws_signed *what, struct sortable **ret)
 {
     size_t n = what->n_headers;
     struct sortable *list = calloc(n ? n : 1, sizeof(*list));
@@ -198,7 +140,7 @@ static int add_names(struct buf *out, const struct sortable *list, size_t n)
     return err;
 }
 
-static int add_canonical(struct buf *out, const struct s3_signed *what,
+static int add_canonical(struct buf *out, const struct aws_signed *what,
                          const struct sortable *list)
 {
     size_t n = what->n_headers;
@@ -218,7 +160,7 @@ static int add_canonical(struct buf *out, const struct s3_signed *what,
     return err ? err : buf_addf(out, "\n%s", what->payload_hash);
 }
 
-int s3_canonical_request(struct buf *out, const struct s3_signed *what)
+int aws_canonical_request(struct buf *out, const struct aws_signed *what)
 {
     struct sortable *list;
     int err = sort_headers(what, &list);
@@ -230,7 +172,7 @@ int s3_canonical_request(struct buf *out, const struct s3_signed *what)
     return err;
 }
 
-int s3_sha256_hex(char out[S3_HASH_HEX], const void *data, size_t len)
+int aws_sha256_hex(char out[AWS_HASH_HEX], const void *data, size_t len)
 {
     unsigned char hash[SHA256_DIGEST_LENGTH];
 
@@ -248,8 +190,8 @@ static bool hmac(unsigned char out[SHA256_DIGEST_LENGTH], const void *key, size_
 }
 
 /* The key of the day: HMAC over date, region, service and the closing word, in a chain. */
-static bool signing_key(unsigned char out[SHA256_DIGEST_LENGTH], const struct s3_signer *signer,
-                        const char *day)
+static bool signing_key(unsigned char out[SHA256_DIGEST_LENGTH],
+                        const struct aws_signer *signer, const char *day)
 {
     char seed[256];
     int len = snprintf(seed, sizeof(seed), "AWS4%s", signer->secret_key);
@@ -262,15 +204,15 @@ static bool signing_key(unsigned char out[SHA256_DIGEST_LENGTH], const struct s3
     return ok;
 }
 
-static int add_signature(struct buf *out, const struct s3_signer *signer,
-                         const struct s3_signed *what, const struct buf *canonical,
+static int add_signature(struct buf *out, const struct aws_signer *signer,
+                         const struct aws_signed *what, const struct buf *canonical,
                          const struct sortable *list)
 {
     auto_buf struct buf text = BUF_INIT(4096);
     unsigned char key[SHA256_DIGEST_LENGTH], mac[SHA256_DIGEST_LENGTH];
-    char hash[S3_HASH_HEX], signature[S3_HASH_HEX];
+    char hash[AWS_HASH_HEX], signature[AWS_HASH_HEX];
     bool ok;
-    int err = s3_sha256_hex(hash, canonical->data, canonical->len);
+    int err = aws_sha256_hex(hash, canonical->data, canonical->len);
 
     if (!err)
         err = buf_addf(&text, "AWS4-HMAC-SHA256\n%s\n%.8s/%s/%s/aws4_request\n%s", what->date,
@@ -291,7 +233,7 @@ static int add_signature(struct buf *out, const struct s3_signer *signer,
     return err ? err : buf_addf(out, ", Signature=%s", signature);
 }
 
-int s3_sign(struct buf *out, const struct s3_signer *signer, const struct s3_signed *what)
+int aws_sign(struct buf *out, const struct aws_signer *signer, const struct aws_signed *what)
 {
     auto_buf struct buf canonical = BUF_INIT(CANONICAL_MAX);
     struct sortable *list;
@@ -306,11 +248,11 @@ int s3_sign(struct buf *out, const struct s3_signer *signer, const struct s3_sig
     return err;
 }
 
-void s3_format_date(char out[S3_DATE_LEN], int64_t real_ns)
+void aws_format_date(char out[AWS_DATE_LEN], int64_t real_ns)
 {
     time_t seconds = (time_t)(real_ns / NS_PER_SEC);
     struct tm tm;
 
-    if (!gmtime_r(&seconds, &tm) || strftime(out, S3_DATE_LEN, "%Y%m%dT%H%M%SZ", &tm) == 0)
-        (void)snprintf(out, S3_DATE_LEN, "19700101T000000Z");
+    if (!gmtime_r(&seconds, &tm) || strftime(out, AWS_DATE_LEN, "%Y%m%dT%H%M%SZ", &tm) == 0)
+        (void)snprintf(out, AWS_DATE_LEN, "19700101T000000Z");
 }

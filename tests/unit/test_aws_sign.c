@@ -1,5 +1,6 @@
-/* backends/s3/sign.c: AWS's published vectors, what botocore signs, and the encoding. */
-#include "backends/s3/sign.h"
+/* backends/auth/aws_sign.c: AWS's published vectors, what botocore signs, and the encoding. */
+#include "backends/auth/aws_sign.h"
+#include "backends/http/uri.h"
 #include "common/mem.h"
 #include "common/op.h"
 #include "tests/lib/suite.h"
@@ -11,7 +12,7 @@
 
 /* ---- AWS's documentation, "Examples: signature calculations" for S3 ---- */
 
-static const struct s3_signer aws_example = {
+static const struct aws_signer aws_example = {
     .access_key = "AKIAIOSFODNN7EXAMPLE",
     .secret_key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
     .region = "us-east-1",
@@ -23,17 +24,17 @@ static const struct s3_signer aws_example = {
 
 static const struct published {
     const char *method, *path, *hash;
-    struct s3_pair query[3];
-    struct s3_pair headers[6];
+    struct aws_pair query[3];
+    struct aws_pair headers[6];
     const char *signature;
 } published[] = {
     {"GET",
      "/test.txt",
-     S3_EMPTY_HASH,
+     AWS_EMPTY_HASH,
      {{0}},
      {{"host", AWS_HOST},
       {"range", "bytes=0-9"},
-      {"x-amz-content-sha256", S3_EMPTY_HASH},
+      {"x-amz-content-sha256", AWS_EMPTY_HASH},
       {"x-amz-date", AWS_DATE}},
      "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"},
     {"PUT",
@@ -48,19 +49,19 @@ static const struct published {
      "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd"},
     {"GET",
      "/",
-     S3_EMPTY_HASH,
+     AWS_EMPTY_HASH,
      {{"lifecycle", ""}},
-     {{"host", AWS_HOST}, {"x-amz-content-sha256", S3_EMPTY_HASH}, {"x-amz-date", AWS_DATE}},
+     {{"host", AWS_HOST}, {"x-amz-content-sha256", AWS_EMPTY_HASH}, {"x-amz-date", AWS_DATE}},
      "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"},
     {"GET",
      "/",
-     S3_EMPTY_HASH,
+     AWS_EMPTY_HASH,
      {{"prefix", "J"}, {"max-keys", "2"}},
-     {{"host", AWS_HOST}, {"x-amz-content-sha256", S3_EMPTY_HASH}, {"x-amz-date", AWS_DATE}},
+     {{"host", AWS_HOST}, {"x-amz-content-sha256", AWS_EMPTY_HASH}, {"x-amz-date", AWS_DATE}},
      "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"},
 };
 
-static size_t count(const struct s3_pair *pairs, size_t room)
+static size_t count(const struct aws_pair *pairs, size_t room)
 {
     size_t n = 0;
 
@@ -69,19 +70,20 @@ static size_t count(const struct s3_pair *pairs, size_t room)
     return n;
 }
 
-static void assert_signature(const struct s3_signer *signer, const struct s3_signed *what,
-                             const struct s3_pair *query, size_t n_query, const char *signature)
+static void assert_signature(const struct aws_signer *signer, const struct aws_signed *what,
+                             const struct aws_pair *query, size_t n_query,
+                             const char *signature)
 {
     auto_buf struct buf q = BUF_INIT(4096);
     auto_buf struct buf out = BUF_INIT(4096);
     auto_buf struct buf canonical = BUF_INIT(4096);
-    struct s3_signed full = *what;
+    struct aws_signed full = *what;
     const char *found;
 
-    ck_assert_int_eq(s3_canonical_query(&q, query, n_query), 0);
+    ck_assert_int_eq(aws_canonical_query(&q, query, n_query), 0);
     full.query = q.data ? q.data : "";
-    ck_assert_int_eq(s3_canonical_request(&canonical, &full), 0);
-    ck_assert_int_eq(s3_sign(&out, signer, &full), 0);
+    ck_assert_int_eq(aws_canonical_request(&canonical, &full), 0);
+    ck_assert_int_eq(aws_sign(&out, signer, &full), 0);
     found = strstr(out.data, "Signature=");
     ck_assert_ptr_nonnull(found);
     ck_assert_msg(strcmp(found + 10, signature) == 0, "%s\n%s, not %s", canonical.data,
@@ -91,12 +93,12 @@ static void assert_signature(const struct s3_signer *signer, const struct s3_sig
 START_TEST(published_vectors)
 {
     const struct published *v = &published[_i];
-    struct s3_signed what = {.method = v->method,
-                             .path = v->path,
-                             .headers = v->headers,
-                             .n_headers = count(v->headers, ARRAY_SIZE(v->headers)),
-                             .payload_hash = v->hash,
-                             .date = AWS_DATE};
+    struct aws_signed what = {.method = v->method,
+                              .path = v->path,
+                              .headers = v->headers,
+                              .n_headers = count(v->headers, ARRAY_SIZE(v->headers)),
+                              .payload_hash = v->hash,
+                              .date = AWS_DATE};
 
     assert_signature(&aws_example, &what, v->query, count(v->query, ARRAY_SIZE(v->query)),
                      v->signature);
@@ -105,7 +107,7 @@ END_TEST
 
 /* ---- AWS's general test suite: get-header-key-duplicate, get-vanilla-query-order... ---- */
 
-static const struct s3_signer suite_signer = {
+static const struct aws_signer suite_signer = {
     .access_key = "AKIDEXAMPLE",
     .secret_key = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
     .region = "us-east-1",
@@ -115,8 +117,8 @@ static const struct s3_signer suite_signer = {
 
 static const struct suite_case {
     const char *method;
-    struct s3_pair query[3];
-    struct s3_pair headers[5];
+    struct aws_pair query[3];
+    struct aws_pair headers[5];
     const char *signature;
 } suite_cases[] = {
     /* get-vanilla */
@@ -156,12 +158,12 @@ static const struct suite_case {
 START_TEST(suite_vectors)
 {
     const struct suite_case *v = &suite_cases[_i];
-    struct s3_signed what = {.method = v->method,
-                             .path = "/",
-                             .headers = v->headers,
-                             .n_headers = count(v->headers, ARRAY_SIZE(v->headers)),
-                             .payload_hash = S3_EMPTY_HASH,
-                             .date = SUITE_DATE};
+    struct aws_signed what = {.method = v->method,
+                              .path = "/",
+                              .headers = v->headers,
+                              .n_headers = count(v->headers, ARRAY_SIZE(v->headers)),
+                              .payload_hash = AWS_EMPTY_HASH,
+                              .date = SUITE_DATE};
 
     assert_signature(&suite_signer, &what, v->query, count(v->query, ARRAY_SIZE(v->query)),
                      v->signature);
@@ -172,8 +174,8 @@ END_TEST
 
 static const struct botocore_case {
     const char *method, *host, *path;
-    struct s3_pair query[5];
-    struct s3_pair headers[4];
+    struct aws_pair query[5];
+    struct aws_pair headers[4];
     const char *region, *token;
     const char *signed_headers, *signature;
 } botocore_cases[] = {
@@ -277,29 +279,29 @@ static const struct botocore_case {
 START_TEST(botocore_vectors)
 {
     const struct botocore_case *v = &botocore_cases[_i];
-    struct s3_signer signer = suite_signer;
-    struct s3_pair headers[8];
+    struct aws_signer signer = suite_signer;
+    struct aws_pair headers[8];
     size_t n = count(v->headers, ARRAY_SIZE(v->headers));
-    struct s3_signed what = {.method = v->method,
-                             .path = v->path,
-                             .query = "",
-                             .headers = headers,
-                             .payload_hash = S3_UNSIGNED_PAYLOAD,
-                             .date = BOTOCORE_DATE};
+    struct aws_signed what = {.method = v->method,
+                              .path = v->path,
+                              .query = "",
+                              .headers = headers,
+                              .payload_hash = AWS_UNSIGNED_PAYLOAD,
+                              .date = BOTOCORE_DATE};
     auto_buf struct buf out = BUF_INIT(4096);
 
     memcpy(headers, v->headers, n * sizeof(*headers));
-    headers[n++] = (struct s3_pair){"x-amz-date", BOTOCORE_DATE};
-    headers[n++] = (struct s3_pair){"host", v->host};
-    headers[n++] = (struct s3_pair){"x-amz-content-sha256", S3_UNSIGNED_PAYLOAD};
+    headers[n++] = (struct aws_pair){"x-amz-date", BOTOCORE_DATE};
+    headers[n++] = (struct aws_pair){"host", v->host};
+    headers[n++] = (struct aws_pair){"x-amz-content-sha256", AWS_UNSIGNED_PAYLOAD};
     if (v->token)
-        headers[n++] = (struct s3_pair){"x-amz-security-token", v->token};
+        headers[n++] = (struct aws_pair){"x-amz-security-token", v->token};
     what.n_headers = n;
     signer.region = v->region;
     signer.service = "s3";
     assert_signature(&signer, &what, v->query, count(v->query, ARRAY_SIZE(v->query)),
                      v->signature);
-    ck_assert_int_eq(s3_sign(&out, &signer, &what), 0);
+    ck_assert_int_eq(aws_sign(&out, &signer, &what), 0);
     ck_assert_ptr_nonnull(strstr(out.data, v->signed_headers));
 }
 END_TEST
@@ -314,14 +316,14 @@ START_TEST(encoding_and_back)
     for (int i = 1; i < 256; i++)
         every[i - 1] = (char)i;
     every[255] = '\0';
-    ck_assert_int_eq(s3_uri_encode(&out, every, 255, true), 0);
+    ck_assert_int_eq(uri_encode(&out, every, 255, true), 0);
     ck_assert_ptr_null(strpbrk(out.data, " +?#&=;:@$,!*'()<>[]{}|\\^`\"\x7f"));
     ck_assert_ptr_nonnull(strstr(out.data, "-./0123456789%3A"));
     again = buf_take(&out);
-    ck_assert_int_eq(s3_uri_decode(again, true), 255);
+    ck_assert_int_eq(uri_decode(again, true), 255);
     ck_assert_str_eq(again, every);
     free(again);
-    ck_assert_int_eq(s3_uri_encode(&out, "a/b", 3, false), 0);
+    ck_assert_int_eq(uri_encode(&out, "a/b", 3, false), 0);
     ck_assert_str_eq(out.data, "a%2Fb");
 }
 END_TEST
@@ -342,7 +344,7 @@ START_TEST(decoding)
     for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
         auto_free char *text = strdup(t[i].text);
 
-        ck_assert_msg(s3_uri_decode(text, t[i].plus) == t[i].len, "%s", t[i].text);
+        ck_assert_msg(uri_decode(text, t[i].plus) == t[i].len, "%s", t[i].text);
         if (t[i].out)
             ck_assert_str_eq(text, t[i].out);
     }
@@ -351,11 +353,11 @@ END_TEST
 
 START_TEST(dates)
 {
-    char out[S3_DATE_LEN];
+    char out[AWS_DATE_LEN];
 
-    s3_format_date(out, INT64_C(1369353600) * NS_PER_SEC);
+    aws_format_date(out, INT64_C(1369353600) * NS_PER_SEC);
     ck_assert_str_eq(out, "20130524T000000Z");
-    s3_format_date(out, INT64_MAX);
+    aws_format_date(out, INT64_MAX);
     ck_assert_int_eq(strlen(out), 16);
 }
 END_TEST
@@ -363,20 +365,20 @@ END_TEST
 START_TEST(results_are_bounded)
 {
     auto_buf struct buf out = BUF_INIT(20);
-    struct s3_signed what = {.method = "GET",
-                             .path = "/",
-                             .query = "",
-                             .payload_hash = S3_EMPTY_HASH,
-                             .date = AWS_DATE};
+    struct aws_signed what = {.method = "GET",
+                              .path = "/",
+                              .query = "",
+                              .payload_hash = AWS_EMPTY_HASH,
+                              .date = AWS_DATE};
 
-    ck_assert_int_eq(s3_sign(&out, &aws_example, &what), -EFBIG);
+    ck_assert_int_eq(aws_sign(&out, &aws_example, &what), -EFBIG);
 }
 END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("s3_sign");
-    TCase *t = tcase_create("s3_sign");
+    Suite *s = suite_create("aws_sign");
+    TCase *t = tcase_create("aws_sign");
 
     tcase_add_loop_test(t, published_vectors, 0, ARRAY_SIZE(published));
     tcase_add_loop_test(t, suite_vectors, 0, ARRAY_SIZE(suite_cases));
