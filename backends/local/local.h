@@ -14,6 +14,8 @@
 
 /* The state folder's name inside the root, where the root has no usable sibling. */
 #define LOCAL_STATE_NAME ".runfs"
+#define LOCAL_NEW_DIR    0755
+#define LOCAL_CHUNK      (1 << 20) /* bytes between two looks at the deadline */
 
 struct local_store {
     struct store base;
@@ -24,9 +26,11 @@ struct local_store {
     int state_fd; /* under lock; -1 until something is staged; constant afterwards */
 };
 
+/* ---- local.c ---- */
+
 struct local_store *local_of(struct store *s);
 
-/* ---- local.c ---- */
+/* ---- path.c ---- */
 
 /* Opens `key` below the root; never follows a symlink. */
 int local_openat(const struct local_store *l, const char *key, int flags);
@@ -47,6 +51,13 @@ static inline int local_fail(const struct local_store *l, struct op *op, const c
     assert(r < 0);
     return r;
 }
+
+/* The state folder inside the root is no part of the store. */
+bool local_is_reserved(const char *key);
+/* Whether the folder was removed. */
+bool local_root_is_gone(const struct local_store *l);
+/* What stands at `key`, as local_describe(). */
+int local_describe_key(const struct local_store *l, const char *key, struct object *ret);
 
 /* ---- attrs.c ---- */
 
@@ -83,6 +94,36 @@ int local_check_version(const struct local_store *l, struct op *op, const char *
                         const char *etag);
 /* fsync() of a directory, or of another inode. */
 int local_sync_dir(int fd);
+
+/* ---- read.c: stat, list, read ---- */
+
+/* Opens a regular file for reading; first as a mere place, so that no fifo or device is ever
+ * opened. -ENOENT for a directory; *ret_fd is -1 for what has no content. */
+int local_open_content(const struct local_store *l, const char *key, int *ret_fd);
+int local_stat(struct store *s, struct op *op, const char *key, struct object *ret_obj);
+int local_list(struct store *s, struct op *op, const char *prefix, unsigned flags,
+               const char *after, store_visit visit, void *arg);
+ssize_t local_read(struct store *s, struct op *op, const char *key, const char *etag,
+                   struct sink *sink, size_t len, uint64_t off, struct object *ret_obj);
+
+/* ---- write.c: put, copy ---- */
+
+int local_put(struct store *s, struct op *op, const char *key, const char *etag,
+              struct source *src, const struct attrs *attrs, struct object *ret_obj);
+int local_copy(struct store *s, struct op *op, const char *from, const char *from_etag,
+               const char *to, const char *to_etag, const struct attrs *attrs,
+               struct object *ret_obj);
+
+/* ---- names.c ---- */
+
+int local_rename(struct store *s, struct op *op, const char *from, const char *to);
+int local_remove(struct store *s, struct op *op, const char *const *keys,
+                 const char *const *etags, size_t n, int *errs);
+int local_mkdir(struct store *s, struct op *op, const char *key, const struct attrs *attrs,
+                struct object *ret_obj);
+int local_rmdir(struct store *s, struct op *op, const char *key);
+int local_set_attributes(struct store *s, struct op *op, const char *key, const char *etag,
+                         const struct attrs *attrs, struct object *ret_obj);
 
 /* ---- upload.c: parts ---- */
 

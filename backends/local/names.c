@@ -1,0 +1,254 @@
+/* Changes of names and attributes, in place: rename, remove, mkdir, rmdir, set_attributes. */
+#include "backends/local/local.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* rename(2) of one hard link over another of the same file does nothing and says that it
+ * worked; here the old name goes then. */
+static int rename_entry(int from_fd, const char *from, int to_fd, const char *to,
+                        bool same_name)
+{
+    struct stat a, b;
+
+    if (!same_name && fstatat(from_fd, from, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
+        fstatat(to_fd, to, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_dev == b.st_dev &&
+        a.st_ino == b.st_ino && !S_ISDIR(a.st_mode) && a.st_nlink > 1)
+        return unlinkat(from_fd, from, 0) < 0 ? -errno : 0;
+    if (renameat(from_fd, from, to_fd, to) < 0)
+        return errno == EEXIST ? -ENOTEMPTY : -errno;
+    return 0;
+}
+
+static int rename_locked(const struct local_store *l, const char *from, const char *to)
+{
+    int from_fd, to_fd;
+
+    int r = local_open_parent(l, from, false, &from_fd);
+    if (r < 0)
+        return r;
+    r = local_open_parent(l, to, true, &to_fd);
+    if (r < 0) {
+        (void)close(from_fd);
+        return r;
+    }
+    r = rename_entry(from_fd, path_basename(from), to_fd, path_basename(to),
+                     strcmp(from, to) == 0);
+    if (!r)
+        r = local_sync_dir(to_fd);
+    if (!r)
+        r = local_sync_dir(from_fd);
+    (void)close(from_fd);
+    (void)close(to_fd);
+    return r;
+}
+
+int local_rename(struct store *s, struct op *op, const char *from, const char *to)
+{
+    struct local_store *l = local_of(s);
+    auto_close int lock = -1;
+    struct object obj;
+
+    /* First look: a missing source must leave no parents of the target behind. */
+    int r = local_describe_key(l, from, &obj);
+    if (r < 0)
+        return local_fail(l, op, "rename", from, r);
+    object_release(&obj);
+    r = local_lock(l, op, false, &lock);
+    if (r < 0)
+        return r;
+    r = rename_locked(l, from, to);
+    return r < 0 ? local_fail(l, op, "rename", from, r) : 0;
+}
+
+/* What a removal answers that means "there is no such object". */
+static bool is_absent(int err)
+{
+    return err == ENOENT || err == EISDIR || err == ENOTDIR;
+}
+
+static int remove_one(const struct local_store *l, const char *key, bool sync)
+{
+    int parent;
+
+    int r = local_open_parent(l, key, false, &parent);
+    if (r == -ENOENT)
+        return local_root_is_gone(l) ? -ENOENT : 0;
+    if (r < 0)
+        return r;
+    if (unlinkat(parent, local_name(key), 0) < 0)
+        r = is_absent(errno) ? 0 : -errno;
+    if (!r && sync)
+        r = local_sync_dir(parent);
+    (void)close(parent);
+    return r;
+}
+
+/* Whether two keys have one parent: then one sync is enough for both. */
+static bool are_siblings(const char *a, const char *b)
+{
+    size_t len = path_parent_len(a);
+
+    return len == path_parent_len(b) && strncmp(a, b, len) == 0;
+}
+
+/* Under the lock that also those take who put a version. */
+static int remove_version(struct local_store *l, struct op *op, const char *key,
+                          const char *etag, bool sync)
+{
+    struct op own = *op;
+
+    int r = local_check_version(l, op, key, etag);
+    if (r == -ESTALE && local_check_version(l, &own, key, "") == 0)
+        return 0; /* none is there */
+    return r < 0 ? r : remove_one(l, key, sync);
+}
+
+int local_remove(struct store *s, struct op *op, const char *const *keys,
+                 const char *const *etags, size_t n, int *errs)
+{
+    struct local_store *l = local_of(s);
+    auto_close int lock = -1;
+    int first = 0;
+
+    int r = local_lock(l, op, etags != NULL, &lock);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < n; i++) {
+        bool sync = i + 1 == n || !are_siblings(keys[i], keys[i + 1]);
+        r = op_check(op);
+        if (!r)
+            r = remove_version(l, op, keys[i], etags ? etags[i] : NULL, sync);
+        if (r < 0 && !first)
+            first = local_fail(l, op, "remove", keys[i], r);
+        if (errs)
+            errs[i] = r;
+    }
+    return first;
+}
+
+/* The attributes of an entry, which its folder's sync does not write. Links and devices can't
+ * be opened for that, and who may not read a file can't sync it. */
+static int sync_entry(int parent, const char *name)
+{
+    struct stat st;
+
+    if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return 0;
+    auto_close int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return fd < 0 ? 0 : local_sync_dir(fd);
+}
+
+static int make_dir(const struct local_store *l, const char *key, const struct attrs *attrs)
+{
+    struct object obj;
+    bool is_new = true;
+    int parent;
+
+    int r = local_open_parent(l, key, true, &parent);
+    if (r < 0)
+        return r;
+    if (mkdirat(parent, local_name(key), LOCAL_NEW_DIR) < 0) {
+        r = errno == EEXIST ? local_describe(parent, local_name(key), &obj) : -errno;
+        is_new = false;
+        if (!r) {
+            r = obj.is_prefix ? 0 : -EEXIST;
+            object_release(&obj);
+        }
+    }
+    if (!r && (attrs || is_new))
+        r = local_apply_attrs(parent, local_name(key), attrs, is_new);
+    if (!r)
+        r = sync_entry(parent, local_name(key));
+    if (!r)
+        r = local_sync_dir(parent);
+    (void)close(parent);
+    return r;
+}
+
+int local_mkdir(struct store *s, struct op *op, const char *key, const struct attrs *attrs,
+                struct object *ret_obj)
+{
+    struct local_store *l = local_of(s);
+
+    if (ret_obj)
+        *ret_obj = (struct object){.is_prefix = true};
+
+    int r = op_check(op);
+    if (r < 0)
+        return r;
+    r = key[0] ? make_dir(l, key, attrs) : local_apply_attrs(l->root_fd, ".", attrs, false);
+    return r < 0 ? local_fail(l, op, "mkdir", key, r) : 0;
+}
+
+int local_rmdir(struct store *s, struct op *op, const char *key)
+{
+    struct local_store *l = local_of(s);
+    int parent;
+
+    int r = local_open_parent(l, key, false, &parent);
+    if (r == -ENOENT && !local_root_is_gone(l))
+        return 0;
+    if (r < 0)
+        return local_fail(l, op, "rmdir", key, r);
+    if (unlinkat(parent, local_name(key), AT_REMOVEDIR) < 0)
+        r = errno == EEXIST ? -ENOTEMPTY : is_absent(errno) ? 0 : -errno;
+    if (!r)
+        r = local_sync_dir(parent);
+    (void)close(parent);
+    return r < 0 ? local_fail(l, op, "rmdir", key, r) : 0;
+}
+
+static int set_attributes_locked(const struct local_store *l, struct op *op, const char *key,
+                                 const char *etag, const struct attrs *attrs,
+                                 struct object *obj)
+{
+    int parent;
+
+    int r = local_open_parent(l, key, false, &parent);
+    if (r < 0)
+        return r;
+    r = local_describe(parent, local_name(key), obj);
+    if (!r && etag && strcmp(etag, obj->etag) != 0)
+        r = op_fail(op, -ESTALE, "setattr %s/%s: version %s, not %s", l->root, key, obj->etag,
+                    etag);
+    if (!r || r == -ESTALE)
+        object_release(obj);
+    if (!r)
+        r = local_apply_attrs(parent, local_name(key), attrs, false);
+    if (!r)
+        r = sync_entry(parent, local_name(key));
+    if (!r)
+        r = local_describe(parent, local_name(key), obj);
+    (void)close(parent);
+    return r;
+}
+
+int local_set_attributes(struct store *s, struct op *op, const char *key, const char *etag,
+                         const struct attrs *attrs, struct object *ret_obj)
+{
+    struct local_store *l = local_of(s);
+    auto_close int lock = -1;
+    struct object obj;
+
+    int r = local_lock(l, op, etag != NULL, &lock);
+    if (r < 0)
+        return r;
+    r = set_attributes_locked(l, op, key, etag, attrs, &obj);
+    if (r == -ESTALE)
+        return r;
+    if (r < 0)
+        return local_fail(l, op, "setattr", key, r);
+    if (ret_obj)
+        *ret_obj = obj;
+    else
+        object_release(&obj);
+    return 0;
+}
