@@ -8,12 +8,11 @@
  *
  * Content is immutable and counted (struct mem_blob), so nothing is copied, read or delivered
  * under the lock; a listing copies a page and visits it unlocked. */
-#include "common/mem.h"
-#include "backends/drivers.h"
 #include "backends/mem/tree.h"
-#include "common/path.h"
 
-#include <assert.h>
+#include "backends/drivers.h"
+#include "common/mem.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,273 +36,31 @@ struct mem_tree *mem_tree(struct store *s)
     return container_of(s, struct mem_store, base)->tree;
 }
 
-/* ---- blobs ---- */
-
-struct mem_blob *mem_blob_new(uint64_t size)
-{
-    struct mem_blob *b = size > SIZE_MAX / 2 ? NULL : malloc(sizeof(*b) + size);
-
-    if (b) {
-        atomic_init(&b->refs, 1);
-        b->size = size;
-    }
-    return b;
-}
-
-struct mem_blob *mem_blob_ref(struct mem_blob *b)
-{
-    atomic_fetch_add(&b->refs, 1);
-    return b;
-}
-
-void mem_blob_unref(struct mem_blob *b)
-{
-    if (b && atomic_fetch_sub(&b->refs, 1) == 1)
-        free(b);
-}
-
-static int blob_fill(struct mem_blob *b, struct op *op, struct source *src)
-{
-    for (uint64_t off = 0; off < b->size;) {
-        uint64_t want = b->size - off < CHUNK ? b->size - off : CHUNK;
-        int r = op_check(op);
-        if (r < 0)
-            return r;
-        ssize_t n = src->pread(src, b->data + off, want, off);
-        if (n < 0)
-            return op_fail(op, (int)n, "the source can't be read: %s", strerror((int)-n));
-        if (n == 0)
-            return op_fail(op, -EBUSY, "the source ends after %llu of %llu bytes",
-                           (unsigned long long)off, (unsigned long long)b->size);
-        off += (uint64_t)n;
-    }
-    return 0;
-}
-
-int mem_blob_from_source(struct op *op, struct source *src, struct mem_blob **ret)
-{
-    struct mem_blob *b = mem_blob_new(src->size);
-    if (!b)
-        return op_fail(op, -ENOMEM, "no memory for %llu bytes", (unsigned long long)src->size);
-
-    int r = blob_fill(b, op, src);
-    if (r < 0)
-        mem_blob_unref(b);
-    else
-        *ret = b;
-    return r;
-}
-
-/* ---- the sorted keys ---- */
-
-static void entry_free(struct mem_entry *e)
-{
-    if (!e)
-        return;
-    mem_blob_unref(e->blob);
-    attrs_release(&e->attrs);
-    free(e->key);
-    free(e);
-}
-
-/* Index of the first entry not before `key`. */
-static size_t lower_bound(const struct mem_tree *t, const char *key)
-{
-    size_t low = 0, high = t->n_entries;
-
-    while (low < high) {
-        size_t mid = (low + high) / 2;
-        if (strcmp(t->entry[mid]->key, key) < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
-}
-
-struct mem_entry *mem_find(const struct mem_tree *t, const char *key)
-{
-    size_t i = lower_bound(t, key);
-
-    return i < t->n_entries && strcmp(t->entry[i]->key, key) == 0 ? t->entry[i] : NULL;
-}
-
-/* Takes `e`, in the place of an entry of the same key. */
-static int insert(struct mem_tree *t, struct mem_entry *e)
-{
-    size_t i = lower_bound(t, e->key);
-
-    if (i < t->n_entries && strcmp(t->entry[i]->key, e->key) == 0) {
-        entry_free(t->entry[i]);
-        t->entry[i] = e;
-        return 0;
-    }
-    if (t->n_entries == t->cap) {
-        size_t cap = t->cap ? 2 * t->cap : 64;
-        struct mem_entry **grown = realloc(t->entry, cap * sizeof(*grown));
-        if (!grown)
-            return -ENOMEM;
-        t->entry = grown;
-        t->cap = cap;
-    }
-    memmove(t->entry + i + 1, t->entry + i, (t->n_entries - i) * sizeof(*t->entry));
-    t->entry[i] = e;
-    t->n_entries++;
-    return 0;
-}
-
-/* Takes the entry out; the caller owns it. */
-static struct mem_entry *take_out(struct mem_tree *t, const char *key)
-{
-    size_t i = lower_bound(t, key);
-
-    if (i == t->n_entries || strcmp(t->entry[i]->key, key) != 0)
-        return NULL;
-    struct mem_entry *e = t->entry[i];
-    t->n_entries--;
-    memmove(t->entry + i, t->entry + i + 1, (t->n_entries - i) * sizeof(*t->entry));
-    return e;
-}
-
-/* "key/", or "" for the root: what keys below a directory begin with. Heap. */
-static char *dir_prefix(const char *key)
-{
-    char *prefix;
-
-    if (!key[0])
-        return strdup("");
-    return asprintf(&prefix, "%s/", key) < 0 ? NULL : prefix;
-}
-
-static bool begins_with(const char *key, const char *prefix)
-{
-    return strncmp(key, prefix, strlen(prefix)) == 0;
-}
-
-/* How many keys, its marker among them, make the directory; 2 stands for more. */
-static int dir_keys(const struct mem_tree *t, const char *prefix)
-{
-    size_t i = lower_bound(t, prefix);
-    int n = 0;
-
-    for (; n < 2 && i < t->n_entries && begins_with(t->entry[i]->key, prefix); i++)
-        n++;
-    return n;
-}
-
-/* ---- objects ---- */
-
-static void etag_of(const struct mem_entry *e, char etag[STORE_ETAG_MAX])
-{
-    (void)snprintf(etag, STORE_ETAG_MAX, "%llx", (unsigned long long)e->version);
-}
-
-/* `e` NULL: a directory that only its children imply. */
-static int describe(const struct mem_entry *e, bool is_dir, struct object *ret)
-{
-    struct object obj = {.is_prefix = is_dir, .attrs_known = true, .told_ns = clock_real_ns()};
-
-    if (e) {
-        obj.size = e->blob->size;
-        obj.mtime_ns = e->mtime_ns;
-        obj.has_marker = is_dir;
-        obj.checksum = e->checksum;
-        etag_of(e, obj.etag);
-        int r = attrs_copy(&obj.attrs, &e->attrs);
-        if (r < 0)
-            return r;
-    }
-    *ret = obj;
-    return 0;
-}
-
-static int stale(struct op *op, const char *key, const char *etag, const char *found)
-{
-    return op_fail(op, -ESTALE, "%.200s is version \"%s\", not \"%s\"", key, found, etag);
-}
-
-int mem_check_version(struct op *op, const char *key, const struct mem_entry *e,
-                      const char *etag)
-{
-    char found[STORE_ETAG_MAX] = "";
-
-    if (!etag)
-        return 0;
-    if (e)
-        etag_of(e, found);
-    return strcmp(found, etag) == 0 ? 0 : stale(op, key, etag, found);
-}
-
-static struct mem_entry *entry_new(const char *key, const struct attrs *attrs)
-{
-    struct mem_entry *e = calloc(1, sizeof(*e));
-    if (!e)
-        return NULL;
-
-    e->key = strdup(key);
-    e->mtime_ns = clock_real_ns();
-    if (!e->key || (attrs && attrs_copy(&e->attrs, attrs) < 0)) {
-        entry_free(e);
-        return NULL;
-    }
-    return e;
-}
-
-int mem_store_blob_locked(struct mem_tree *t, struct op *op, const char *key,
-                          struct mem_blob *blob, const struct attrs *attrs,
-                          struct object *ret_obj)
-{
-    struct mem_entry *e = entry_new(key, attrs);
-    struct object obj;
-
-    mutex_assert_held(&t->lock);
-    if (!e) {
-        mem_blob_unref(blob);
-        return op_fail(op, -ENOMEM, "no memory for %.200s", key);
-    }
-    e->blob = blob;
-    e->checksum.kind = CHECKSUM_CRC32C;
-    checksum_add(&e->checksum, blob->data, blob->size);
-    e->version = t->by_content ? e->checksum.value << 32 | blob->size : ++t->clock;
-    int r = describe(e, false, &obj);
-    if (!r)
-        r = insert(t, e);
-    if (r < 0) {
-        entry_free(e);
-        return op_fail(op, r, "no memory for %.200s", key);
-    }
-    if (ret_obj)
-        *ret_obj = obj;
-    else
-        object_release(&obj);
-    return 0;
-}
-
 static int mem_stat_locked(struct mem_tree *t, const char *key, struct object *ret_obj)
 {
     struct mem_entry *e = key[0] ? mem_find(t, key) : NULL;
     if (e)
-        return describe(e, false, ret_obj);
+        return mem_describe(e, false, ret_obj);
 
-    auto_free char *prefix = dir_prefix(key);
+    auto_free char *prefix = mem_dir_prefix(key);
     if (!prefix)
         return -ENOMEM;
-    if (key[0] && dir_keys(t, prefix) == 0)
+    if (key[0] && mem_dir_keys(t, prefix) == 0)
         return -ENOENT;
-    return describe(mem_find(t, prefix), true, ret_obj);
+    return mem_describe(mem_find(t, prefix), true, ret_obj);
 }
 
 static int mem_stat_dir(struct store *s, struct op *op, const char *key, struct object *ret_obj)
 {
     struct mem_tree *t = mem_tree(s);
-    auto_free char *prefix = dir_prefix(key);
+    auto_free char *prefix = mem_dir_prefix(key);
 
     int r = prefix ? op_check(op) : -ENOMEM;
     if (r < 0)
         return r;
     mutex_lock(&t->lock);
     struct mem_entry *e = mem_find(t, prefix);
-    r = e ? describe(e, true, ret_obj) : -ENOENT;
+    r = e ? mem_describe(e, true, ret_obj) : -ENOENT;
     mutex_unlock(&t->lock);
     return r;
 }
@@ -347,7 +104,7 @@ static int page_add(struct page *p, const char *name, size_t len, const struct m
 {
     struct object *obj = &p->item[p->n].obj;
 
-    int r = describe(e, is_dir, obj);
+    int r = mem_describe(e, is_dir, obj);
     if (r < 0)
         return r;
     p->item[p->n].name = strndup(name, len);
@@ -391,17 +148,17 @@ static int page_add_at(struct page *p, const struct mem_tree *t, size_t *i, cons
         return -ENOMEM;
     int r = page_add(p, name, (size_t)(slash - name), mem_find(t, subdir), true, with_attrs);
     subdir[strlen(subdir) - 1] = '/' + 1; /* behind all keys of the directory */
-    *i = lower_bound(t, subdir);
+    *i = mem_lower_bound(t, subdir);
     return r;
 }
 
 static int page_fill_locked(struct page *p, struct mem_tree *t, const char *prefix,
                             const char *start, unsigned flags, bool with_attrs)
 {
-    size_t i = lower_bound(t, start);
+    size_t i = mem_lower_bound(t, start);
 
     mutex_assert_held(&t->lock);
-    for (; i < t->n_entries && begins_with(t->entry[i]->key, prefix);) {
+    for (; i < t->n_entries && mem_begins_with(t->entry[i]->key, prefix);) {
         if (p->n == PAGE_NAMES) {
             p->next = strdup(t->entry[i]->key);
             return p->next ? 0 : -ENOMEM;
@@ -426,7 +183,7 @@ static int mem_list(struct store *s, struct op *op, const char *dir, unsigned fl
                     const char *after, store_visit visit, void *arg)
 {
     struct mem_tree *t = mem_tree(s);
-    auto_free char *prefix = dir_prefix(dir);
+    auto_free char *prefix = mem_dir_prefix(dir);
     auto_free char *start = prefix ? first_key(prefix, after) : NULL;
     auto_free struct page *p = calloc(1, sizeof(*p));
     int r = prefix && start && p ? 0 : -ENOMEM;
@@ -461,7 +218,7 @@ static int mem_open_blob(struct mem_tree *t, struct op *op, const char *key, con
     else
         r = mem_check_version(op, key, e, etag);
     if (!r)
-        r = describe(e, false, ret_obj);
+        r = mem_describe(e, false, ret_obj);
     if (!r)
         *ret = mem_blob_ref(e->blob);
     mutex_unlock(&t->lock);
@@ -570,18 +327,18 @@ static int rename_entry(struct mem_tree *t, const char *from, const char *to)
     if (!key)
         return -ENOMEM;
 
-    struct mem_entry *e = take_out(t, from);
+    struct mem_entry *e = mem_take_out(t, from);
     free(e->key);
     e->key = key;
-    return insert(t, e); /* has room: one entry was taken out */
+    return mem_insert(t, e); /* has room: one entry was taken out */
 }
 
 /* The keys below a directory, its marker too; n of them, heap. */
 static char **keys_below(const struct mem_tree *t, const char *prefix, size_t *ret_n)
 {
-    size_t first = lower_bound(t, prefix), n = 0;
+    size_t first = mem_lower_bound(t, prefix), n = 0;
 
-    while (first + n < t->n_entries && begins_with(t->entry[first + n]->key, prefix))
+    while (first + n < t->n_entries && mem_begins_with(t->entry[first + n]->key, prefix))
         n++;
     char **keys = calloc(n + 1, sizeof(*keys));
     for (size_t i = 0; keys && i < n; i++)
@@ -592,22 +349,22 @@ static char **keys_below(const struct mem_tree *t, const char *prefix, size_t *r
 
 static int rename_dir(struct mem_tree *t, struct op *op, const char *from, const char *to)
 {
-    auto_free char *from_dir = dir_prefix(from);
-    auto_free char *to_dir = dir_prefix(to);
+    auto_free char *from_dir = mem_dir_prefix(from);
+    auto_free char *to_dir = mem_dir_prefix(to);
     size_t n;
     int r = 0;
 
     if (!from_dir || !to_dir)
         return -ENOMEM;
-    if (dir_keys(t, from_dir) == 0)
+    if (mem_dir_keys(t, from_dir) == 0)
         return op_fail(op, -ENOENT, "%.200s is not there", from);
     if (mem_find(t, to))
         return op_fail(op, -ENOTDIR, "%.200s is an object", to);
     if (strcmp(from, to) == 0)
         return 0;
-    if (dir_keys(t, to_dir) > (mem_find(t, to_dir) ? 1 : 0))
+    if (mem_dir_keys(t, to_dir) > (mem_find(t, to_dir) ? 1 : 0))
         return op_fail(op, -ENOTEMPTY, "%.200s is not empty", to);
-    entry_free(take_out(t, to_dir));
+    mem_entry_free(mem_take_out(t, to_dir));
     char **keys = keys_below(t, from_dir, &n);
     for (size_t i = 0; keys && i < n; i++) {
         auto_free char *key = NULL;
@@ -623,13 +380,13 @@ static int rename_dir(struct mem_tree *t, struct op *op, const char *from, const
 
 static int rename_object(struct mem_tree *t, struct op *op, const char *from, const char *to)
 {
-    auto_free char *to_dir = dir_prefix(to);
+    auto_free char *to_dir = mem_dir_prefix(to);
 
     if (!to_dir)
         return -ENOMEM;
     if (strcmp(from, to) == 0)
         return 0;
-    if (!mem_find(t, to) && dir_keys(t, to_dir) > 0)
+    if (!mem_find(t, to) && mem_dir_keys(t, to_dir) > 0)
         return op_fail(op, -EISDIR, "%.200s is a directory", to);
     return rename_entry(t, from, to);
 }
@@ -664,7 +421,7 @@ static int mem_remove(struct store *s, struct op *op, const char *const *keys,
         struct mem_entry *e = mem_find(t, keys[i]);
         r = e && etags ? mem_check_version(op, keys[i], e, etags[i]) : 0;
         if (!r)
-            entry_free(take_out(t, keys[i]));
+            mem_entry_free(mem_take_out(t, keys[i]));
         if (errs)
             errs[i] = r;
         first = first ? first : r;
@@ -677,7 +434,7 @@ static int mem_mkdir(struct store *s, struct op *op, const char *key, const stru
                      struct object *ret_obj)
 {
     struct mem_tree *t = mem_tree(s);
-    auto_free char *marker = dir_prefix(key);
+    auto_free char *marker = mem_dir_prefix(key);
     struct mem_blob *empty = mem_blob_new(0);
     static const struct attrs none;
 
@@ -706,7 +463,7 @@ static int mem_mkdir(struct store *s, struct op *op, const char *key, const stru
 static int mem_rmdir(struct store *s, struct op *op, const char *key)
 {
     struct mem_tree *t = mem_tree(s);
-    auto_free char *marker = dir_prefix(key);
+    auto_free char *marker = mem_dir_prefix(key);
 
     int r = op_check(op);
     if (r < 0)
@@ -714,7 +471,7 @@ static int mem_rmdir(struct store *s, struct op *op, const char *key)
     if (!marker)
         return op_fail(op, -ENOMEM, "no memory");
     mutex_lock(&t->lock);
-    entry_free(take_out(t, marker));
+    mem_entry_free(mem_take_out(t, marker));
     mutex_unlock(&t->lock);
     return 0;
 }
@@ -723,7 +480,7 @@ static int set_attributes_locked(struct mem_tree *t, struct op *op, const char *
                                  const char *etag, const struct attrs *attrs,
                                  struct object *ret_obj)
 {
-    auto_free char *marker = dir_prefix(key);
+    auto_free char *marker = mem_dir_prefix(key);
     struct mem_entry *e = mem_find(t, key);
     const char *real = e ? key : marker;
 
@@ -732,7 +489,7 @@ static int set_attributes_locked(struct mem_tree *t, struct op *op, const char *
         return -ENOMEM;
     if (!e)
         e = mem_find(t, marker);
-    if (!e && dir_keys(t, marker) == 0 && key[0])
+    if (!e && mem_dir_keys(t, marker) == 0 && key[0])
         return op_fail(op, -ENOENT, "%.200s is not there", key);
     int r = mem_check_version(op, key, e, etag);
     if (r < 0)
@@ -764,61 +521,12 @@ static int mem_set_attributes(struct store *s, struct op *op, const char *key, c
 
 /* ---- opening and closing ---- */
 
-static void tree_free(struct mem_tree *t)
-{
-    if (!t)
-        return;
-    for (size_t i = 0; i < t->n_entries; i++)
-        entry_free(t->entry[i]);
-    mem_upload_end_all(t);
-    free(t->entry);
-    free(t->name);
-    mutex_destroy(&t->lock);
-    free(t);
-}
-
-static struct mem_tree *tree_new(const char *name, size_t len)
-{
-    struct mem_tree *t = calloc(1, sizeof(*t));
-    if (!t)
-        return NULL;
-
-    mutex_init(&t->lock);
-    t->name = len ? strndup(name, len) : NULL;
-    if (len && !t->name) {
-        tree_free(t);
-        return NULL;
-    }
-    return t;
-}
-
-/* The tree of that name, made when there is none; a new one without a name. */
-static struct mem_tree *tree_get(const char *name, size_t len)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct mem_tree *named;
-    struct mem_tree *t;
-
-    if (len == 0)
-        return tree_new(name, 0);
-    pthread_mutex_lock(&lock);
-    for (t = named; t; t = t->next)
-        if (strlen(t->name) == len && memcmp(t->name, name, len) == 0)
-            break;
-    if (!t && (t = tree_new(name, len))) {
-        t->next = named;
-        named = t;
-    }
-    pthread_mutex_unlock(&lock);
-    return t;
-}
-
 static void mem_close(struct store *s)
 {
     struct mem_store *m = container_of(s, struct mem_store, base);
 
     if (m->tree && !m->tree->name)
-        tree_free(m->tree);
+        mem_tree_free(m->tree);
     free(s->url);
     free(m);
 }
@@ -881,7 +589,7 @@ int mem_store_new(const char *url, const struct store_config *config, struct op 
         .key_max = STORE_KEY_MAX - 1,
         .url = strdup(url),
     };
-    m->tree = tree_get(name, len);
+    m->tree = mem_tree_get(name, len);
     if (!m->base.url || !m->tree) {
         mem_close(&m->base);
         return op_fail(op, -ENOMEM, "no memory to open a store");

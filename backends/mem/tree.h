@@ -49,6 +49,16 @@ struct mem_tree {
 /* ---- mem.c ---- */
 
 struct mem_tree *mem_tree(struct store *s);
+
+/* ---- tree.c: trees ---- */
+
+/* The tree of that name, made when there is none; a new one without a name. */
+struct mem_tree *mem_tree_get(const char *name, size_t len);
+/* NULL is none. */
+void mem_tree_free(struct mem_tree *t);
+
+/* ---- tree.c: content ---- */
+
 /* With one reference, not filled; NULL without memory. */
 struct mem_blob *mem_blob_new(uint64_t size);
 struct mem_blob *mem_blob_ref(struct mem_blob *b);
@@ -56,8 +66,22 @@ struct mem_blob *mem_blob_ref(struct mem_blob *b);
 void mem_blob_unref(struct mem_blob *b);
 /* All bytes of the source; the caller's reference. */
 int mem_blob_from_source(struct op *op, struct source *src, struct mem_blob **ret);
-/* The entry of that key, or NULL. Under the tree's lock, as what follows. */
+
+/* ---- tree.c: the sorted keys; under the tree's lock ---- */
+
+/* The entry of that key, or NULL. */
 struct mem_entry *mem_find(const struct mem_tree *t, const char *key);
+/* Index of the first entry not before `key`. */
+size_t mem_lower_bound(const struct mem_tree *t, const char *key);
+/* Takes `e`, in the place of an entry of the same key. */
+int mem_insert(struct mem_tree *t, struct mem_entry *e);
+/* Takes the entry out; the caller owns it. */
+struct mem_entry *mem_take_out(struct mem_tree *t, const char *key);
+void mem_entry_free(struct mem_entry *e);
+/* How many keys, its marker among them, make the directory; 2 stands for more. */
+int mem_dir_keys(const struct mem_tree *t, const char *prefix);
+/* What the entry is to callers. `e` NULL: a directory that only its children imply. */
+int mem_describe(const struct mem_entry *e, bool is_dir, struct object *ret);
 /* -ESTALE when `e` (NULL: absent) is not version `etag` (as in store_put()). */
 int mem_check_version(struct op *op, const char *key, const struct mem_entry *e,
                       const char *etag);
@@ -65,6 +89,12 @@ int mem_check_version(struct op *op, const char *key, const struct mem_entry *e,
 int mem_store_blob_locked(struct mem_tree *t, struct op *op, const char *key,
                           struct mem_blob *blob, const struct attrs *attrs,
                           struct object *ret_obj);
+
+/* ---- tree.c: keys as text ---- */
+
+/* "key/", or "" for the root: what keys below a directory begin with. Heap. */
+char *mem_dir_prefix(const char *key);
+bool mem_begins_with(const char *key, const char *prefix);
 
 /* ---- upload.c: parts ---- */
 
