@@ -17,7 +17,6 @@
 #include <strings.h>
 
 #define URL_MAX      4096
-#define HEADER_MAX   (72 * 1024)
 #define SHA1_BYTES   20
 #define ROLE_MAX     256
 #define LATE_KEYS_NS (10 * 60 * NS_PER_SEC) /* see aws_fetch_instance() */

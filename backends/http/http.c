@@ -4,49 +4,21 @@
  * within a tenth of a second. */
 #include "backends/http/http.h"
 
-#include "common/lock.h"
+#include "backends/http/pool.h"
 #include "common/mem.h"
 
 #include <ctype.h>
-#include <curl/curl.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #define POLL_MS             100
-#define CONNECT_TIMEOUT_NS  (10 * NS_PER_SEC)
-#define SILENCE_NS          (30 * NS_PER_SEC)
-#define IDLE_MAX            64
 #define RECEIVE_BUFFER      (512L * 1024)
 #define SEND_BUFFER         (2L * 1024 * 1024)
 #define SMALL_BUFFER        (16L * 1024) /* the least that curl takes for sending */
 #define SMALL_BODY          (60 * 1024)  /* curl sends up to 64 KiB together with the headers */
-#define RETRY_AFTER_MAX_S   300
-#define CLOCK_SKEW_MAX      (INT64_C(10) * 365 * 24 * 3600 * NS_PER_SEC)
-#define CONNECTION_MAX_IDLE 50L /* seconds; servers tend to close at 60 */
-
-/* One easy handle and the multi handle that owns its connections. */
-struct slot {
-    CURL *easy;
-    CURLM *multi;
-    struct slot *next;
-    char error[CURL_ERROR_SIZE];
-};
-
-struct http {
-    bool allow_plain;
-    bool direct;
-    char *ca_file;
-    int64_t connect_timeout_ns;
-    int64_t silence_ns;
-    unsigned idle_max;
-    CURLSH *share; /* DNS and TLS sessions */
-    pthread_mutex_t share_locks[CURL_LOCK_DATA_LAST];
-    struct mutex lock;
-    struct slot *idle; /* under lock; the one used last comes first: its connection is warm */
-    unsigned n_idle;   /* under lock */
-};
+#define CONNECTION_MAX_IDLE 50L          /* seconds; servers tend to close at 60 */
 
 /* A request while it runs. */
 struct run {
@@ -54,7 +26,7 @@ struct run {
     struct op *op;
     const struct http_request *req;
     struct http_answer *answer;
-    struct slot *slot;
+    struct http_slot *slot;
     struct curl_slist *headers;
     char *small_body;  /* the whole body, when it is that small */
     unsigned starts;   /* how often curl began to send it */
@@ -66,285 +38,7 @@ struct run {
     int err; /* what a callback failed with */
 };
 
-/* --- pool --- */
-
-static void share_lock(CURL *easy, curl_lock_data data, curl_lock_access access, void *arg)
-{
-    struct http *h = arg;
-
-    (void)easy;
-    (void)access;
-    pthread_mutex_lock(&h->share_locks[data]);
-}
-
-static void share_unlock(CURL *easy, curl_lock_data data, void *arg)
-{
-    struct http *h = arg;
-
-    (void)easy;
-    pthread_mutex_unlock(&h->share_locks[data]);
-}
-
-static void slot_free(struct slot *slot)
-{
-    if (!slot)
-        return;
-    if (slot->easy)
-        curl_easy_cleanup(slot->easy);
-    if (slot->multi)
-        curl_multi_cleanup(slot->multi);
-    free(slot);
-}
-
-static struct slot *slot_new(void)
-{
-    struct slot *slot = calloc(1, sizeof(*slot));
-
-    if (!slot)
-        return NULL;
-    slot->multi = curl_multi_init();
-    if (!slot->multi) {
-        slot_free(slot);
-        return NULL;
-    }
-    curl_multi_setopt(slot->multi, CURLMOPT_MAXCONNECTS, 1L);
-    return slot;
-}
-
-/* An easy handle for one transfer; the connection stays with the multi handle. A handle that is
- * used again remembers the last header of the answer before, even after curl_easy_reset(), and
- * an answer that begins with a folded line then writes into freed memory (curl issue 11101: in
- * 7.83 to 8.1.0, Debian 12's among them). */
-static bool slot_begin(struct slot *slot)
-{
-    slot->easy = curl_easy_init();
-    return slot->easy != NULL;
-}
-
-static void slot_end(struct slot *slot)
-{
-    curl_easy_cleanup(slot->easy);
-    slot->easy = NULL;
-}
-
-static struct slot *slot_take(struct http *h)
-{
-    struct slot *slot;
-
-    mutex_lock(&h->lock);
-    slot = h->idle;
-    if (slot) {
-        h->idle = slot->next;
-        h->n_idle--;
-    }
-    mutex_unlock(&h->lock);
-    return slot ? slot : slot_new();
-}
-
-static void slot_put(struct http *h, struct slot *slot)
-{
-    mutex_lock(&h->lock);
-    if (h->n_idle < h->idle_max) {
-        slot->next = h->idle;
-        h->idle = slot;
-        h->n_idle++;
-        slot = NULL;
-    }
-    mutex_unlock(&h->lock);
-    slot_free(slot);
-}
-
-static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
-
-static void curl_start(void)
-{
-    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
-}
-
-static int share_init(struct http *h)
-{
-    h->share = curl_share_init();
-    if (!h->share)
-        return -ENOMEM;
-    if (curl_share_setopt(h->share, CURLSHOPT_LOCKFUNC, share_lock) ||
-        curl_share_setopt(h->share, CURLSHOPT_UNLOCKFUNC, share_unlock) ||
-        curl_share_setopt(h->share, CURLSHOPT_USERDATA, h) ||
-        curl_share_setopt(h->share, CURLSHOPT_SHARE, CURL_LOCK_DATA_DNS) ||
-        curl_share_setopt(h->share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION))
-        return -EIO;
-    return 0;
-}
-
-int http_new(const struct http_config *config, struct op *op, struct http **ret)
-{
-    struct http *h;
-    int err;
-
-    if (config->ca_file && access(config->ca_file, R_OK) != 0)
-        return op_fail(op, -EINVAL, "CA file %s: %s", config->ca_file, strerror(errno));
-    pthread_once(&curl_once, curl_start);
-    h = calloc(1, sizeof(*h));
-    if (!h)
-        return op_fail(op, -ENOMEM, "out of memory");
-    for (size_t i = 0; i < ARRAY_SIZE(h->share_locks); i++)
-        pthread_mutex_init(&h->share_locks[i], NULL);
-    mutex_init(&h->lock);
-    h->allow_plain = config->allow_plain;
-    h->direct = config->direct;
-    h->connect_timeout_ns =
-        config->connect_timeout_ns ? config->connect_timeout_ns : CONNECT_TIMEOUT_NS;
-    h->silence_ns = config->silence_ns ? config->silence_ns : SILENCE_NS;
-    h->idle_max = config->idle_max ? config->idle_max : IDLE_MAX;
-    h->ca_file = config->ca_file ? strdup(config->ca_file) : NULL;
-    err = config->ca_file && !h->ca_file ? -ENOMEM : share_init(h);
-    if (err) {
-        http_free(h);
-        return op_fail(op, err, "libcurl: cannot start");
-    }
-    *ret = h;
-    return 0;
-}
-
-void http_free(struct http *h)
-{
-    if (!h)
-        return;
-    while (h->idle) {
-        struct slot *slot = h->idle;
-
-        h->idle = slot->next;
-        slot_free(slot);
-    }
-    if (h->share)
-        curl_share_cleanup(h->share);
-    for (size_t i = 0; i < ARRAY_SIZE(h->share_locks); i++)
-        pthread_mutex_destroy(&h->share_locks[i]);
-    mutex_destroy(&h->lock);
-    free(h->ca_file);
-    free(h);
-}
-
-/* --- the answer --- */
-
-void http_answer_release(struct http_answer *a)
-{
-    buf_release(&a->headers);
-    buf_release(&a->body);
-    a->status = 0;
-    a->n_headers = 0;
-}
-
-int http_answer_each(const struct http_answer *a,
-                     int (*visit)(void *arg, const char *name, const char *value), void *arg)
-{
-    const char *at = a->headers.data;
-    int r = 0;
-
-    for (size_t i = 0; i < a->n_headers && !r; i++) {
-        const char *value = at + strlen(at) + 1;
-
-        r = visit(arg, at, value);
-        at = value + strlen(value) + 1;
-    }
-    return r;
-}
-
-struct wanted {
-    const char *name;
-    const char *value;
-};
-
-static int match_header(void *arg, const char *name, const char *value)
-{
-    struct wanted *w = arg;
-
-    if (strcmp(name, w->name) == 0)
-        w->value = value;
-    return 0;
-}
-
-const char *http_answer_header(const struct http_answer *a, const char *name)
-{
-    struct wanted w = {.name = name};
-
-    (void)http_answer_each(a, match_header, &w);
-    return w.value;
-}
-
-int64_t http_content_length(const struct http_answer *a)
-{
-    const char *text = http_answer_header(a, "content-length");
-    char *end;
-    long long value;
-
-    if (!text || !isdigit((unsigned char)*text))
-        return -1;
-    errno = 0;
-    value = strtoll(text, &end, 10);
-    return *end || errno ? -1 : value;
-}
-
-int64_t http_date_seconds(const struct http_answer *a, const char *name)
-{
-    const char *text = http_answer_header(a, name);
-
-    int64_t seconds = text ? (int64_t)curl_getdate(text, NULL) : -1;
-    return seconds < 0 ? -1 : seconds; /* no server is from before 1970 */
-}
-
-int64_t http_clock_skew_ns(const struct http_answer *a)
-{
-    int64_t theirs = http_date_seconds(a, "date"), skew;
-
-    if (theirs < 0 || theirs > INT64_MAX / NS_PER_SEC / 2)
-        return 0;
-    skew = theirs * NS_PER_SEC - clock_real_ns();
-    return skew > CLOCK_SKEW_MAX || skew < -CLOCK_SKEW_MAX ? 0 : skew;
-}
-
-int64_t http_retry_after_ns(const struct http_answer *a)
-{
-    const char *text = http_answer_header(a, "retry-after");
-    int64_t seconds;
-
-    if (!text)
-        return 0;
-    if (isdigit((unsigned char)*text)) {
-        seconds = strtol(text, NULL, 10);
-    } else {
-        int64_t until = http_date_seconds(a, "retry-after");
-        int64_t now = http_date_seconds(a, "date");
-
-        seconds = until < 0 || now < 0 ? 0 : until - now;
-    }
-    if (seconds > RETRY_AFTER_MAX_S)
-        seconds = RETRY_AFTER_MAX_S;
-    return seconds > 0 ? seconds * NS_PER_SEC : 0;
-}
-
 /* --- errors --- */
-
-int http_status_error(int status)
-{
-    static const struct {
-        int status;
-        int err;
-    } table[] = {
-        {400, -EINVAL},     {401, -EACCES}, {402, -EACCES}, {403, -EACCES}, {404, -ENOENT},
-        {405, -EOPNOTSUPP}, {408, -EAGAIN}, {409, -EAGAIN}, {410, -ENOENT}, {411, -EPROTO},
-        {412, -ESTALE},     {413, -EFBIG},  {416, -ERANGE}, {425, -EAGAIN}, {429, -EAGAIN},
-        {501, -EOPNOTSUPP}, {503, -EAGAIN}, {504, -EAGAIN}, {507, -ENOSPC},
-    };
-
-    if (status >= 200 && status < 300)
-        return 0;
-    for (size_t i = 0; i < ARRAY_SIZE(table); i++)
-        if (table[i].status == status)
-            return table[i].err;
-    if (status >= 400 && status < 500)
-        return -EINVAL;
-    return status >= 500 && status < 600 ? -EIO : -EPROTO;
-}
 
 static int curl_error(CURLcode code, long os_error, bool connected)
 {
@@ -857,15 +551,15 @@ int http_run(struct http *h, struct op *op, const struct http_request *req,
         err = take_small_body(&run);
     if (err)
         goto out;
-    run.slot = slot_take(h);
-    if (run.slot && slot_begin(run.slot)) {
+    run.slot = http_slot_take(h);
+    if (run.slot && http_slot_begin(run.slot)) {
         err = transfer(&run);
-        slot_end(run.slot);
+        http_slot_end(run.slot);
     } else {
         err = op_fail(op, -ENOMEM, "libcurl: no handle");
     }
     if (run.slot)
-        slot_put(h, run.slot);
+        http_slot_put(h, run.slot);
 out:
     free(run.small_body);
     curl_slist_free_all(run.headers);
