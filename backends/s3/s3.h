@@ -1,7 +1,7 @@
 /* What the files of the S3 driver share: the open store, one signed request, and answers as
- * objects. request.c signs and sends, open.c opens, s3.c reads, write.c writes objects
- * and directories, upload.c uploads in parts, checksum.c
- * verifies, copy.c copies at the server. */
+ * objects. open.c opens, request.c signs and sends, object.c says what requests and answers
+ * mean for an object, s3.c reads, write.c writes objects and directories, upload.c uploads in
+ * parts, checksum.c verifies, copy.c copies at the server. */
 #ifndef RUNFS_BACKENDS_S3_S3_H
 #define RUNFS_BACKENDS_S3_S3_H
 
