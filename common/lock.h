@@ -71,6 +71,37 @@ void cond_init(pthread_cond_t *cond);
 /* Aborts when the caller does not hold the mutex. */
 void mutex_assert_held(struct mutex *m) ASSERT_CAPABILITY(m);
 
+/* The mutex `member` of a `type` under the name KIND_mutex, a lock_class by which the fields
+ * beside it are guarded: KIND_lock(), KIND_unlock(), KIND_wait(), KIND_wait_until() and
+ * KIND_assert_locked(). The analysis is told here, and nowhere else, that both are one lock. */
+#define MUTEX_KIND(kind, type, member)                                                         \
+    MUTEX_FUNCTION(void) kind##_lock(__typeof__(type) *x) ACQUIRE(kind##_mutex)                \
+    {                                                                                          \
+        mutex_lock(&x->member);                                                                \
+    }                                                                                          \
+    MUTEX_FUNCTION(void) kind##_unlock(__typeof__(type) *x) RELEASE(kind##_mutex)              \
+    {                                                                                          \
+        mutex_unlock(&x->member);                                                              \
+    }                                                                                          \
+    MUTEX_FUNCTION(void)                                                                       \
+    kind##_wait(__typeof__(type) *x, pthread_cond_t *cond) REQUIRES(kind##_mutex)              \
+    {                                                                                          \
+        mutex_wait(&x->member, cond);                                                          \
+    }                                                                                          \
+    MUTEX_FUNCTION(bool)                                                                       \
+    kind##_wait_until(__typeof__(type) *x, pthread_cond_t *cond, long long until_ns)           \
+        REQUIRES(kind##_mutex)                                                                 \
+    {                                                                                          \
+        return mutex_wait_until(&x->member, cond, until_ns);                                   \
+    }                                                                                          \
+    MUTEX_FUNCTION(void)                                                                       \
+    kind##_assert_locked(__typeof__(type) *x) ASSERT_CAPABILITY(kind##_mutex)                  \
+    {                                                                                          \
+        mutex_assert_held(&x->member);                                                         \
+    }                                                                                          \
+    struct lock_class
+#define MUTEX_FUNCTION(type) static inline __attribute__((unused)) NO_THREAD_SAFETY type
+
 /* A lock of many readers or one writer; a writer that waits goes before further readers. A
  * thread reads under one of them at a time, and never twice. */
 struct CAPABILITY("rwlock") rwlock {

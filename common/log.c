@@ -27,15 +27,17 @@ static const char *const level_names[] = {"error", "warn", "info", "debug"};
 static atomic_int log_max_level = LOG_LEVEL_INFO;
 static atomic_int log_fd = STDERR_FILENO;
 
-/* What has grown to LOG_FILE_MAX. Writers count without the lock, and take it at the
- * limit; what is no regular file never gets there. */
+/* The file's size. Writers count without the lock, and take it at the limit; what is no regular
+ * file never gets there. */
+static atomic_llong log_bytes = LLONG_MIN;
+
+/* A leaf, held while the file is renamed and opened anew. */
+static struct mutex log_lock = {.m = PTHREAD_MUTEX_INITIALIZER};
 static struct {
-    atomic_llong bytes;
-    struct mutex lock;
-    int dir; /* AT_FDCWD or our own; the rest of the struct is under the lock */
+    int dir; /* AT_FDCWD or our own */
     char name[PATH_MAX];
     char former[PATH_MAX + 2];
-} log_file = {.bytes = LLONG_MIN, .lock = {.m = PTHREAD_MUTEX_INITIALIZER}, .dir = AT_FDCWD};
+} log_file GUARDED_BY(log_lock) = {.dir = AT_FDCWD};
 
 void log_set_level(enum log_level level)
 {
@@ -91,8 +93,7 @@ static int log_switch(int fd)
 
 /* What stands under the name may have been moved or replaced by others: that is not ours to
  * move. */
-static bool log_is_ours_locked(void) REQUIRES(&log_file.lock);
-static bool log_is_ours_locked(void)
+static bool log_is_ours_locked(void) REQUIRES(&log_lock)
 {
     struct stat named, open;
 
@@ -103,8 +104,7 @@ static bool log_is_ours_locked(void)
 
 /* Whoever is writing a line just now writes it into the former file. What fails is tried again
  * after as many bytes; the log goes on where it was. Returns how many it has now. */
-static off_t log_begin_anew_locked(void) REQUIRES(&log_file.lock);
-static off_t log_begin_anew_locked(void)
+static off_t log_begin_anew_locked(void) REQUIRES(&log_lock)
 {
     bool moved = false;
     struct stat st;
@@ -131,17 +131,16 @@ static off_t log_begin_anew_locked(void)
  * not grow without end meanwhile. */
 static void log_written(ssize_t n)
 {
-    if (n <= 0 || atomic_fetch_add(&log_file.bytes, n) + n < LOG_FILE_MAX)
+    if (n <= 0 || atomic_fetch_add(&log_bytes, n) + n < LOG_FILE_MAX)
         return;
-    mutex_lock(&log_file.lock);
-    if (atomic_load(&log_file.bytes) >= LOG_FILE_MAX)
-        atomic_store(&log_file.bytes, log_begin_anew_locked());
-    mutex_unlock(&log_file.lock);
+    mutex_lock(&log_lock);
+    if (atomic_load(&log_bytes) >= LOG_FILE_MAX)
+        atomic_store(&log_bytes, log_begin_anew_locked());
+    mutex_unlock(&log_lock);
 }
 
 /* Remembers where the file is, and how far from its limit. */
-static int log_note_locked(int dir, const char *name, int fd) REQUIRES(&log_file.lock);
-static int log_note_locked(int dir, const char *name, int fd)
+static int log_note_locked(int dir, const char *name, int fd) REQUIRES(&log_lock)
 {
     auto_close int own = -1;
     struct stat st;
@@ -160,7 +159,7 @@ static int log_note_locked(int dir, const char *name, int fd)
     log_file.dir = dir == AT_FDCWD ? dir : take_fd(own);
     (void)snprintf(log_file.name, sizeof(log_file.name), "%s", name);
     (void)snprintf(log_file.former, sizeof(log_file.former), "%s.1", name);
-    atomic_store(&log_file.bytes, S_ISREG(st.st_mode) ? st.st_size : LLONG_MIN);
+    atomic_store(&log_bytes, S_ISREG(st.st_mode) ? st.st_size : LLONG_MIN);
     return 0;
 }
 
@@ -170,13 +169,13 @@ int log_to_file(int dir, const char *name)
 
     if (fd < 0)
         return fd;
-    mutex_lock(&log_file.lock);
+    mutex_lock(&log_lock);
     err = log_note_locked(dir, name, fd);
     if (err)
         (void)close(fd);
     else
         err = log_switch(fd);
-    mutex_unlock(&log_file.lock);
+    mutex_unlock(&log_lock);
     return err;
 }
 

@@ -11,25 +11,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* A leaf: nothing is called under it. */
+extern struct lock_class pool_mutex;
+
 struct pool {
     char name[16];     /* constant */
-    pthread_t *thread; /* constant between pool_new() and pool_free() */
+    pthread_t *thread; /* constant between pool_new() and pool_free(), with n_threads */
     unsigned n_threads;
 
-    struct mutex lock; /* guards what follows */
+    struct mutex lock;
     pthread_cond_t work;
     pthread_cond_t idle;
-    struct task *first, *last;
-    size_t waiting;
-    unsigned running;
-    bool ending; /* workers leave when the queue is empty */
+    struct task *first GUARDED_BY(pool_mutex), *last GUARDED_BY(pool_mutex);
+    size_t waiting GUARDED_BY(pool_mutex);
+    unsigned running GUARDED_BY(pool_mutex);
+    bool ending GUARDED_BY(pool_mutex); /* workers leave when the queue is empty */
 };
 
-static struct task *pool_pop_locked(struct pool *p)
+MUTEX_KIND(pool, struct pool, lock);
+
+static struct task *pool_pop_locked(struct pool *p) REQUIRES(pool_mutex)
 {
     struct task *t = p->first;
 
-    mutex_assert_held(&p->lock);
+    pool_assert_locked(p);
     if (!t)
         return NULL;
     p->first = t->next;
@@ -45,23 +50,23 @@ static void *pool_worker(void *arg)
     struct pool *p = arg;
 
     (void)pthread_setname_np(pthread_self(), p->name);
-    mutex_lock(&p->lock);
+    pool_lock(p);
     for (;;) {
         struct task *t = pool_pop_locked(p);
         if (!t && p->ending)
             break;
         if (!t) {
-            mutex_wait(&p->lock, &p->work);
+            pool_wait(p, &p->work);
             continue;
         }
-        mutex_unlock(&p->lock);
+        pool_unlock(p);
         t->run(t);
-        mutex_lock(&p->lock);
+        pool_lock(p);
         p->running--;
         if (!p->first && !p->running)
             pthread_cond_broadcast(&p->idle);
     }
-    mutex_unlock(&p->lock);
+    pool_unlock(p);
     return NULL;
 }
 
@@ -109,9 +114,9 @@ void pool_set_batch(struct pool *p)
         (void)pthread_setschedparam(p->thread[i], SCHED_BATCH, &none);
 }
 
-static void pool_push_locked(struct pool *p, struct task *task)
+static void pool_push_locked(struct pool *p, struct task *task) REQUIRES(pool_mutex)
 {
-    mutex_assert_held(&p->lock);
+    pool_assert_locked(p);
     task->next = NULL;
     if (p->last)
         p->last->next = task;
@@ -123,29 +128,29 @@ static void pool_push_locked(struct pool *p, struct task *task)
 
 void pool_submit(struct pool *p, struct task *task)
 {
-    mutex_lock(&p->lock);
+    pool_lock(p);
     pool_push_locked(p, task);
-    mutex_unlock(&p->lock);
+    pool_unlock(p);
     /* Not under the lock, which the woken would find taken. */
     pthread_cond_signal(&p->work);
 }
 
 void pool_submit_own(struct pool *p, struct task *task)
 {
-    mutex_lock(&p->lock);
+    pool_lock(p);
     pool_push_locked(p, task);
-    mutex_unlock(&p->lock);
+    pool_unlock(p);
 }
 
 void pool_submit_first(struct pool *p, struct task *task)
 {
-    mutex_lock(&p->lock);
+    pool_lock(p);
     task->next = p->first;
     p->first = task;
     if (!p->last)
         p->last = task;
     p->waiting++;
-    mutex_unlock(&p->lock);
+    pool_unlock(p);
     pthread_cond_signal(&p->work);
 }
 
@@ -153,18 +158,18 @@ size_t pool_waiting(struct pool *p)
 {
     size_t n;
 
-    mutex_lock(&p->lock);
+    pool_lock(p);
     n = p->waiting;
-    mutex_unlock(&p->lock);
+    pool_unlock(p);
     return n;
 }
 
 void pool_drain(struct pool *p)
 {
-    mutex_lock(&p->lock);
+    pool_lock(p);
     while (p->first || p->running)
-        mutex_wait(&p->lock, &p->idle);
-    mutex_unlock(&p->lock);
+        pool_wait(p, &p->idle);
+    pool_unlock(p);
 }
 
 /* ---- calls that differ by a number ---- */
@@ -174,12 +179,10 @@ struct each_run {
     struct each *each;
     const struct op *op;
     atomic_size_t next; /* call to be made */
-
-    /* under pool.lock */
-    unsigned running; /* workers that are to end yet */
     pthread_cond_t done;
-    int err;          /* the first failure; 0 without one */
-    struct op failed; /* its op */
+    unsigned running GUARDED_BY(pool_mutex); /* workers that are to end yet */
+    int err GUARDED_BY(pool_mutex);          /* the first failure; 0 without one */
+    struct op failed GUARDED_BY(pool_mutex); /* its op */
 };
 
 struct each_task {
@@ -190,12 +193,12 @@ struct each_task {
 static void each_failed(struct each_run *run, int err, const struct op *op)
 {
     atomic_store(&run->next, run->each->n);
-    mutex_lock(&run->pool->lock);
+    pool_lock(run->pool);
     if (!run->err) {
         run->err = err;
         run->failed = *op;
     }
-    mutex_unlock(&run->pool->lock);
+    pool_unlock(run->pool);
 }
 
 static void each_work(struct task *task)
@@ -213,45 +216,51 @@ static void each_work(struct task *task)
         if (err < 0)
             each_failed(run, err, &op);
     }
-    mutex_lock(&p->lock);
+    pool_lock(p);
     /* Under the lock: the waiter's `run` is gone soon after. */
     if (--run->running == 0)
         pthread_cond_signal(&run->done);
-    mutex_unlock(&p->lock);
+    pool_unlock(p);
 }
 
 int pool_each(struct pool *p, struct each *each, struct op *op)
 {
+    unsigned n = each->at_once < EACH_AT_ONCE_MAX ? each->at_once : EACH_AT_ONCE_MAX;
     struct each_run run = {.pool = p, .each = each, .op = op};
     struct each_task tasks[EACH_AT_ONCE_MAX];
-    unsigned n = each->at_once < EACH_AT_ONCE_MAX ? each->at_once : EACH_AT_ONCE_MAX;
+    int err;
 
     assert(n >= 1);
     if (n > each->n)
         n = (unsigned)each->n;
-    run.running = n;
     cond_init(&run.done);
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < n; i++)
         tasks[i] = (struct each_task){.task.run = each_work, .run = &run};
+    pool_lock(p);
+    run.running = n;
+    pool_unlock(p);
+    for (unsigned i = 0; i < n; i++)
         pool_submit(p, &tasks[i].task);
-    }
-    mutex_lock(&p->lock);
+    pool_lock(p);
     while (run.running)
-        mutex_wait(&p->lock, &run.done);
-    mutex_unlock(&p->lock);
-    (void)pthread_cond_destroy(&run.done);
+        pool_wait(p, &run.done);
+    err = run.err;
     op->retry_after_ns = run.failed.retry_after_ns;
-    return run.err ? op_fail(op, run.err, "%s", run.failed.why) : 0;
+    if (err)
+        (void)op_fail(op, err, "%s", run.failed.why);
+    pool_unlock(p);
+    (void)pthread_cond_destroy(&run.done);
+    return err;
 }
 
 void pool_free(struct pool *p)
 {
     if (!p)
         return;
-    mutex_lock(&p->lock);
+    pool_lock(p);
     p->ending = true;
     pthread_cond_broadcast(&p->work);
-    mutex_unlock(&p->lock);
+    pool_unlock(p);
     for (unsigned i = 0; i < p->n_threads; i++)
         (void)pthread_join(p->thread[i], NULL);
     pthread_cond_destroy(&p->work);
