@@ -12,8 +12,10 @@
 #define WAITS_MAX      64
 #define WAITS_USER_MAX 16
 
+MUTEX_KIND(await, struct await_list, lock);
+
 struct awaiting {
-    struct awaiting *prev, *next;
+    struct awaiting *prev GUARDED_BY(await_mutex), *next GUARDED_BY(await_mutex);
     struct fs *fs;
     fuse_req_t req;
     struct node *node; /* the kernel's lookup, until it is answered */
@@ -22,10 +24,11 @@ struct awaiting {
     atomic_bool cancelled;
 };
 
-static unsigned count_of_user_locked(const struct await_list *list, uid_t uid)
+static unsigned count_of_user_locked(struct await_list *list, uid_t uid) REQUIRES(await_mutex)
 {
     unsigned n = 0;
 
+    await_assert_locked(list);
     for (const struct awaiting *a = list->head; a; a = a->next)
         n += a->uid == uid;
     return n;
@@ -33,7 +36,7 @@ static unsigned count_of_user_locked(const struct await_list *list, uid_t uid)
 
 static bool list_add(struct await_list *list, struct awaiting *a)
 {
-    mutex_lock(&list->lock);
+    await_lock(list);
     bool room = !list->stopping && list->count < WAITS_MAX &&
                 (a->uid == 0 || count_of_user_locked(list, a->uid) < WAITS_USER_MAX);
     if (room) {
@@ -43,19 +46,19 @@ static bool list_add(struct await_list *list, struct awaiting *a)
         list->head = a;
         list->count++;
     }
-    mutex_unlock(&list->lock);
+    await_unlock(list);
     return room;
 }
 
 static void list_remove(struct await_list *list, struct awaiting *a)
 {
-    mutex_lock(&list->lock);
+    await_lock(list);
     *(a->prev ? &a->prev->next : &list->head) = a->next;
     if (a->next)
         a->next->prev = a->prev;
     list->count--;
     (void)pthread_cond_broadcast(&list->changed);
-    mutex_unlock(&list->lock);
+    await_unlock(list);
 }
 
 static void on_interrupt(fuse_req_t req, void *data)
@@ -142,13 +145,21 @@ void await_destroy(struct await_list *list)
     mutex_destroy(&list->lock);
 }
 
+unsigned await_count(struct await_list *list)
+{
+    await_lock(list);
+    unsigned count = list->count;
+    await_unlock(list);
+    return count;
+}
+
 void await_stop(struct await_list *list)
 {
-    mutex_lock(&list->lock);
+    await_lock(list);
     list->stopping = true;
     for (struct awaiting *a = list->head; a; a = a->next)
         atomic_store(&a->cancelled, true);
     while (list->count > 0)
-        mutex_wait(&list->lock, &list->changed);
-    mutex_unlock(&list->lock);
+        await_wait(list, &list->changed);
+    await_unlock(list);
 }

@@ -17,16 +17,20 @@ struct awaiting;
 
 #define AWAIT_XATTR "user.runfs.wait"
 
+/* A leaf. */
+extern struct lock_class await_mutex;
+
 struct await_list {
     struct mutex lock;
     pthread_cond_t changed;
-    struct awaiting *head; /* under lock, as all below */
-    unsigned count;
-    bool stopping;
+    struct awaiting *head GUARDED_BY(await_mutex);
+    unsigned count GUARDED_BY(await_mutex);
+    bool stopping GUARDED_BY(await_mutex);
 };
 
 void await_init(struct await_list *list);
 void await_destroy(struct await_list *list);
+unsigned await_count(struct await_list *list);
 /* Answers with the value once the store has it. EAGAIN when too many wait, of this user or of
  * all; else as cache_await(). */
 void await_start(struct fs *fs, fuse_req_t req, fuse_ino_t ino, size_t size);

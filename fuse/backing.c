@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 
 struct backing {
@@ -10,24 +11,26 @@ struct backing {
     unsigned next_free; /* while unused */
 };
 
+MUTEX_KIND(backings, struct backings, lock);
+
 void backings_init(struct backings *b)
 {
+    memset(b, 0, sizeof(*b));
     mutex_init(&b->lock);
-    b->slots = NULL;
-    b->n = 0;
-    b->free_head = 0;
 }
 
 void backings_release(struct backings *b)
 {
+    backings_lock(b);
     free(b->slots);
+    backings_unlock(b);
     mutex_destroy(&b->lock);
 }
 
 /* A slot from the free list; 0 without memory. */
-static unsigned slot_take_locked(struct backings *b)
+static unsigned slot_take_locked(struct backings *b) REQUIRES(backings_mutex)
 {
-    mutex_assert_held(&b->lock);
+    backings_assert_locked(b);
     if (b->free_head == 0) {
         unsigned n = b->n ? b->n * 2 : 64;
         struct backing *slots = realloc(b->slots, n * sizeof(*slots));
@@ -45,9 +48,9 @@ static unsigned slot_take_locked(struct backings *b)
     return slot;
 }
 
-static void slot_give_locked(struct backings *b, unsigned slot)
+static void slot_give_locked(struct backings *b, unsigned slot) REQUIRES(backings_mutex)
 {
-    mutex_assert_held(&b->lock);
+    backings_assert_locked(b);
     b->slots[slot].next_free = b->free_head;
     b->free_head = slot;
 }
@@ -110,9 +113,9 @@ int backing_probe(struct fuse_session *session, int fd)
 }
 
 static int open_locked(struct backings *b, struct fuse_session *session, struct cache *cache,
-                       struct handle *h, int *slot)
+                       struct handle *h, int *slot) REQUIRES(backings_mutex)
 {
-    mutex_assert_held(&b->lock);
+    backings_assert_locked(b);
     unsigned fresh = slot_take_locked(b);
     if (fresh == 0)
         return -ENOMEM;
@@ -137,7 +140,7 @@ int backing_get(struct backings *b, struct fuse_session *session, struct cache *
 {
     int r = 0;
 
-    mutex_lock(&b->lock);
+    backings_lock(b);
     int *slot = handle_backing_slot(h);
     if (*slot == 0)
         r = fresh ? open_locked(b, session, cache, h, slot) : -EOPNOTSUPP;
@@ -147,19 +150,19 @@ int backing_get(struct backings *b, struct fuse_session *session, struct cache *
         *ret_slot = (unsigned)*slot;
         *ret_id = k->id;
     }
-    mutex_unlock(&b->lock);
+    backings_unlock(b);
     return r;
 }
 
 void backing_put(struct backings *b, struct fuse_session *session, struct handle *h,
                  unsigned slot)
 {
-    mutex_lock(&b->lock);
+    backings_lock(b);
     struct backing *k = &b->slots[slot];
     if (--k->users == 0) {
         kernel_close(session, k->id);
         *handle_backing_slot(h) = 0;
         slot_give_locked(b, slot);
     }
-    mutex_unlock(&b->lock);
+    backings_unlock(b);
 }

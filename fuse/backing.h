@@ -10,10 +10,16 @@
 
 struct backing;
 
+/* Guards what handle_backing_slot() points to, too. Above the cache's locks, and held while the
+ * mirror file is opened and the kernel is told: two that open an inode at once must get one id.
+ */
+extern struct lock_class backings_mutex;
+
 struct backings {
     struct mutex lock;
-    struct backing *slots; /* slots[0] is not used: a node's slot 0 means none */
-    unsigned n, free_head;
+    /* slots[0] is not used: a node's slot 0 means none */
+    struct backing *slots GUARDED_BY(backings_mutex) PT_GUARDED_BY(backings_mutex);
+    unsigned n GUARDED_BY(backings_mutex), free_head GUARDED_BY(backings_mutex);
 };
 
 void backings_init(struct backings *b);

@@ -21,6 +21,8 @@
 #define DEFAULT_THREADS 10
 #define STOP_SIGNAL     SIGRTMAX
 
+MUTEX_KIND(files, struct fs, files_lock);
+
 /* ---- what the other files share ---- */
 
 void entry_fill(const struct fs *fs, struct node *node, const struct stat *st,
@@ -44,12 +46,20 @@ struct open_file *open_file_new(struct fs *fs)
 
     if (!f)
         return NULL;
-    mutex_lock(&fs->files_lock);
+    files_lock(fs);
     f->next = fs->files;
     if (f->next)
         f->next->prev = f;
     fs->files = f;
-    mutex_unlock(&fs->files_lock);
+    files_unlock(fs);
+    return f;
+}
+
+static struct open_file *first_file(struct fs *fs)
+{
+    files_lock(fs);
+    struct open_file *f = fs->files;
+    files_unlock(fs);
     return f;
 }
 
@@ -58,11 +68,11 @@ void open_file_free(struct fs *fs, struct open_file *f)
     if (!f)
         return;
     FILE_IS_ENDED(f);
-    mutex_lock(&fs->files_lock);
+    files_lock(fs);
     *(f->prev ? &f->prev->next : &fs->files) = f->next;
     if (f->next)
         f->next->prev = f->prev;
-    mutex_unlock(&fs->files_lock);
+    files_unlock(fs);
     if (f->backing)
         backing_put(&fs->backings, fs->session, f->handle, f->backing);
     if (f->handle)
@@ -146,8 +156,7 @@ int fs_new(const struct fs_config *config, struct op *op, struct fs **ret)
     if (!fs)
         return op_fail(op, -ENOMEM, "mount: no memory");
     mutex_init(&fs->files_lock);
-    mutex_init(&fs->parked.lock);
-    cond_init(&fs->parked.changed);
+    parked_init(&fs->parked);
     await_init(&fs->awaiting);
     kept_init(&fs->kept);
     notify_init(&fs->notify_nodes);
@@ -179,8 +188,7 @@ void fs_free(struct fs *fs)
     notify_destroy(&fs->notify_entries);
     notify_destroy(&fs->notify_nodes);
     await_destroy(&fs->awaiting);
-    (void)pthread_cond_destroy(&fs->parked.changed);
-    mutex_destroy(&fs->parked.lock);
+    parked_destroy(&fs->parked);
     kept_destroy(&fs->kept);
     mutex_destroy(&fs->files_lock);
     free((char *)fs->config.mountpoint);
@@ -336,6 +344,18 @@ static void disconnect(struct fs *fs, const char *path, dev_t dev)
         fuse_session_unmount(fs->session);
 }
 
+/* What the kernel will not release any more. */
+static void abandon_files(struct fs *fs)
+{
+    struct open_file *f;
+
+    while ((f = first_file(fs))) {
+        if (f->handle)
+            cache_abandon(fs->cache, f->handle);
+        open_file_free(fs, f);
+    }
+}
+
 void fs_unmount(struct fs *fs, const char *path, dev_t dev)
 {
     if (!atomic_exchange(&fs->mounted, false))
@@ -347,11 +367,7 @@ void fs_unmount(struct fs *fs, const char *path, dev_t dev)
     disconnect(fs, path, dev);
     notify_join(&fs->notify_nodes);
     notify_join(&fs->notify_entries);
-    while (fs->files) {
-        if (fs->files->handle)
-            cache_abandon(fs->cache, fs->files->handle);
-        open_file_free(fs, fs->files);
-    }
+    abandon_files(fs);
 }
 
 void fs_get_stats(struct fs *fs, struct fs_stats *ret)
@@ -360,12 +376,7 @@ void fs_get_stats(struct fs *fs, struct fs_stats *ret)
     ret->passthrough = atomic_load(&fs->passthrough);
     ret->opens_passthrough = atomic_load(&fs->opens_passthrough);
     ret->opens_normal = atomic_load(&fs->opens_normal);
-    mutex_lock(&fs->parked.lock);
-    ret->parked = fs->parked.count;
-    mutex_unlock(&fs->parked.lock);
-    mutex_lock(&fs->awaiting.lock);
-    ret->parked += fs->awaiting.count;
-    mutex_unlock(&fs->awaiting.lock);
+    ret->parked = parked_count(&fs->parked) + await_count(&fs->awaiting);
     notify_count(&fs->notify_nodes, &ret->notifications, &ret->notifications_lost);
     notify_count(&fs->notify_entries, &ret->notifications, &ret->notifications_lost);
 }

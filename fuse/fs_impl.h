@@ -16,15 +16,19 @@
 #define INO_CONTROL_METRICS 4
 #define INO_CONTROL_LAST    15
 
-/* An open file or directory as the kernel's file handle names it. */
+/* A leaf. */
+extern struct lock_class files_mutex;
+
+/* An open file or directory as the kernel's file handle names it. What is not guarded is
+ * constant once it was opened. */
 struct open_file {
-    struct open_file *prev, *next; /* in fs->files */
-    struct handle *handle;         /* of a file */
-    pid_t opener;                  /* the thread that opened it; 0 when it can't be known */
-    struct dirhandle *dir;         /* of a directory */
-    unsigned backing;              /* slot of its backing id; 0: normal mode */
-    size_t text_len;               /* of a control file */
-    char *text;                    /* what a control file says; heap */
+    struct open_file *prev GUARDED_BY(files_mutex), *next GUARDED_BY(files_mutex);
+    struct handle *handle; /* of a file */
+    pid_t opener;          /* the thread that opened it; 0 when it can't be known */
+    struct dirhandle *dir; /* of a directory */
+    unsigned backing;      /* slot of its backing id; 0: normal mode */
+    size_t text_len;       /* of a control file */
+    char *text;            /* what a control file says; heap */
 };
 
 struct fs {
@@ -46,7 +50,7 @@ struct fs {
     struct backings backings;
 
     struct mutex files_lock;
-    struct open_file *files; /* under files_lock */
+    struct open_file *files GUARDED_BY(files_mutex);
 
     atomic_bool passthrough; /* opens may be passthrough */
     atomic_bool direct;      /* opens may be direct: those can be mapped, too */

@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+MUTEX_KIND(kept, struct kept, lock);
+
 void kept_init(struct kept *k)
 {
     memset(k, 0, sizeof(*k));
@@ -16,49 +18,48 @@ void kept_destroy(struct kept *k)
     mutex_destroy(&k->lock);
 }
 
-/* Once for each time that it is reached: writers come by thousands a second. */
-static void tell_locked(struct kept *k, uid_t uid)
+static void log_full(uint64_t bytes, uint64_t of_user, uid_t uid)
 {
-    if (k->told)
-        return;
-    k->told = true;
     log_error("%" PRIu64 " MiB of writes wait for room in the cache, or for the rest of their "
               "files, %" PRIu64 " MiB of them by user %u: more of his fail with ENOSPC until "
               "some have gone on. `runfs status` says what they wait for",
-              k->bytes >> 20, k->of[uid % KEPT_USERS] >> 20, (unsigned)uid);
+              bytes >> 20, of_user >> 20, (unsigned)uid);
 }
 
 bool kept_take(struct kept *k, uid_t uid, uint64_t bytes, bool must)
 {
+    kept_lock(k);
     uint64_t *of = &k->of[uid % KEPT_USERS];
-
-    mutex_lock(&k->lock);
     uint64_t left = k->bytes < KEPT_MAX ? KEPT_MAX - k->bytes : 0;
     bool fits = must || *of + bytes <= left;
+    /* Once for each time that it is reached: writers come by thousands a second. */
+    bool news = !fits && !k->told;
+    uint64_t all = k->bytes, of_user = *of;
     if (fits) {
         k->bytes += bytes;
         *of += bytes;
-    } else {
-        tell_locked(k, uid);
     }
-    mutex_unlock(&k->lock);
+    k->told = k->told || news;
+    kept_unlock(k);
+    if (news)
+        log_full(all, of_user, uid);
     return fits;
 }
 
 void kept_give(struct kept *k, uid_t uid, uint64_t bytes)
 {
-    mutex_lock(&k->lock);
+    kept_lock(k);
     k->bytes -= bytes;
     k->of[uid % KEPT_USERS] -= bytes;
     if (k->bytes == 0)
         k->told = false;
-    mutex_unlock(&k->lock);
+    kept_unlock(k);
 }
 
 uint64_t kept_bytes(struct kept *k)
 {
-    mutex_lock(&k->lock);
+    kept_lock(k);
     uint64_t bytes = k->bytes;
-    mutex_unlock(&k->lock);
+    kept_unlock(k);
     return bytes;
 }

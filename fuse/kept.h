@@ -15,10 +15,13 @@
 #define KEPT_MAX   (UINT64_C(512) << 20)
 #define KEPT_USERS 64 /* users whose numbers are equal modulo this share one bound */
 
+/* A leaf. */
+extern struct lock_class kept_mutex;
+
 struct kept {
     struct mutex lock;
-    uint64_t bytes, of[KEPT_USERS];
-    bool told; /* the log says that it was reached */
+    uint64_t bytes GUARDED_BY(kept_mutex), of[KEPT_USERS] GUARDED_BY(kept_mutex);
+    bool told GUARDED_BY(kept_mutex); /* the log says that the bound was reached */
 };
 
 void kept_init(struct kept *k);

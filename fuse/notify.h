@@ -10,17 +10,21 @@
 
 struct notice;
 
+/* A leaf: the kernel is told without it. */
+extern struct lock_class notify_mutex;
+
 struct notify_queue {
+    struct fuse_session *session; /* constant from notify_start() on */
+    pthread_t thread;             /* of the thread that starts and joins it */
+
     struct mutex lock;
     pthread_cond_t changed;
-    struct notice *index; /* what waits, to tell a thing once */
-    struct notice *head, **tail;
-    uint64_t waiting;
-    uint64_t sent, lost;
-    bool running; /* accepts; the thread exists */
-    bool stopping;
-    pthread_t thread;
-    struct fuse_session *session;
+    struct notice *index GUARDED_BY(notify_mutex); /* what waits, to tell a thing once */
+    struct notice *head GUARDED_BY(notify_mutex), **tail GUARDED_BY(notify_mutex);
+    uint64_t waiting GUARDED_BY(notify_mutex);
+    uint64_t sent GUARDED_BY(notify_mutex), lost GUARDED_BY(notify_mutex);
+    bool running GUARDED_BY(notify_mutex); /* accepts; the thread exists */
+    bool stopping GUARDED_BY(notify_mutex);
 };
 
 void notify_init(struct notify_queue *q);

@@ -18,6 +18,28 @@ enum pending_state { STATE_RUNNING, STATE_PARKED, STATE_WOKEN };
 
 /* ---- the list of parked requests ---- */
 
+MUTEX_KIND(parked, struct parked_list, lock);
+
+void parked_init(struct parked_list *list)
+{
+    mutex_init(&list->lock);
+    cond_init(&list->changed);
+}
+
+void parked_destroy(struct parked_list *list)
+{
+    (void)pthread_cond_destroy(&list->changed);
+    mutex_destroy(&list->lock);
+}
+
+uint64_t parked_count(struct parked_list *list)
+{
+    parked_lock(list);
+    uint64_t count = list->count;
+    parked_unlock(list);
+    return count;
+}
+
 static void on_interrupt(fuse_req_t req, void *data)
 {
     struct pending *p = data;
@@ -26,15 +48,15 @@ static void on_interrupt(fuse_req_t req, void *data)
     (void)req;
     if (atomic_exchange(&p->interrupted, true))
         return;
-    mutex_lock(&list->lock);
+    parked_lock(list);
     list->interrupted++;
     (void)pthread_cond_signal(&list->changed);
-    mutex_unlock(&list->lock);
+    parked_unlock(list);
 }
 
 static void list_add(struct parked_list *list, struct pending *p)
 {
-    mutex_lock(&list->lock);
+    parked_lock(list);
     p->prev = NULL;
     p->next = list->head;
     if (list->head)
@@ -45,29 +67,31 @@ static void list_add(struct parked_list *list, struct pending *p)
         list->interrupted++;
         (void)pthread_cond_signal(&list->changed);
     }
+    parked_unlock(list);
     p->listed = true;
-    mutex_unlock(&list->lock);
 }
 
 static void list_remove(struct parked_list *list, struct pending *p)
 {
-    mutex_lock(&list->lock);
+    parked_lock(list);
     *(p->prev ? &p->prev->next : &list->head) = p->next;
     if (p->next)
         p->next->prev = p->prev;
     if (atomic_load(&p->interrupted))
         list->interrupted--;
     list->count--;
-    p->listed = false;
     if (list->count == 0)
         (void)pthread_cond_broadcast(&list->changed);
-    mutex_unlock(&list->lock);
+    parked_unlock(list);
+    p->listed = false;
 }
 
 /* Takes one request that shall end back from the cache; NULL when there is none. It stays in
  * the list. */
 static struct pending *take_one_locked(struct parked_list *list, bool all)
+    REQUIRES(parked_mutex)
 {
+    parked_assert_locked(list);
     for (struct pending *p = list->head; p; p = p->next) {
         if (!all && !atomic_load(&p->interrupted))
             continue;
@@ -79,14 +103,14 @@ static struct pending *take_one_locked(struct parked_list *list, bool all)
     return NULL;
 }
 
-static void end_dying(struct parked_list *list, bool all)
+static void end_dying_locked(struct parked_list *list, bool all) REQUIRES(parked_mutex)
 {
     struct pending *p;
 
     while ((p = take_one_locked(list, all))) {
-        mutex_unlock(&list->lock);
+        parked_unlock(list);
         p->waiter.wake(&p->waiter, -EINTR);
-        mutex_lock(&list->lock);
+        parked_lock(list);
     }
 }
 
@@ -94,27 +118,25 @@ static void *watch_main(void *arg)
 {
     struct parked_list *list = arg;
 
-    mutex_lock(&list->lock);
+    parked_lock(list);
     while (!list->stopping || list->count > 0) {
         if (list->stopping || list->interrupted > 0) {
-            end_dying(list, list->stopping);
+            end_dying_locked(list, list->stopping);
             if (!list->stopping || list->count > 0)
-                (void)mutex_wait_until(&list->lock, &list->changed, clock_mono_ns() + WATCH_NS);
+                (void)parked_wait_until(list, &list->changed, clock_mono_ns() + WATCH_NS);
         } else {
-            mutex_wait(&list->lock, &list->changed);
+            parked_wait(list, &list->changed);
         }
     }
-    mutex_unlock(&list->lock);
+    parked_unlock(list);
     return NULL;
 }
 
 int parked_start(struct parked_list *list, struct fs *fs)
 {
     list->fs = fs;
-    mutex_lock(&list->lock);
     int r = pthread_create(&list->watcher, NULL, watch_main, list);
     list->running = r == 0;
-    mutex_unlock(&list->lock);
     return -r;
 }
 
@@ -122,10 +144,10 @@ void parked_stop(struct parked_list *list)
 {
     if (!list->running)
         return;
-    mutex_lock(&list->lock);
+    parked_lock(list);
     list->stopping = true;
     (void)pthread_cond_broadcast(&list->changed);
-    mutex_unlock(&list->lock);
+    parked_unlock(list);
     (void)pthread_join(list->watcher, NULL);
     list->running = false;
 }

@@ -15,6 +15,12 @@
 struct fs;
 struct open_file;
 
+/* Above the cache's locks: cache_cancel() is called under it, and the cache wakes nobody under
+ * one of its own. Below the lock of a libfuse request, under which on_interrupt() is called. */
+extern struct lock_class parked_mutex;
+
+/* What is neither atomic nor guarded belongs to the thread that has the request in hand; of a
+ * listed one the watcher reads what is constant. */
 struct pending {
     struct waiter waiter;
     struct fs *fs;
@@ -33,7 +39,7 @@ struct pending {
     void (*refused)(struct pending *p, int err); /* its data could not be kept; may be NULL */
     bool listed;             /* in parked_list; has been parked at least once */
     atomic_bool interrupted; /* the caller got a signal, or could end without our being told */
-    struct pending *prev, *next;
+    struct pending *prev GUARDED_BY(parked_mutex), *next GUARDED_BY(parked_mutex);
     void *kept; /* heap; copies of what the request's buffer held */
 
     /* Arguments; which count depends on the operation. Pointers lead into the request's buffer
@@ -54,22 +60,28 @@ struct pending {
 /* Requests that are parked, and the thread that looks whether the interrupted ones' callers are
  * dying. */
 struct parked_list {
+    struct fs *fs;     /* constant from parked_start() on */
+    pthread_t watcher; /* of the thread that starts and stops it */
+    bool running;      /* of the same thread */
+
     struct mutex lock;
     pthread_cond_t changed;
-    struct pending *head;
-    uint64_t count;       /* in the list */
-    unsigned interrupted; /* interruptions not looked at yet or still being watched */
-    bool stopping;
-    bool running;
-    pthread_t watcher;
-    struct fs *fs;
+    struct pending *head GUARDED_BY(parked_mutex);
+    uint64_t count GUARDED_BY(parked_mutex); /* in the list */
+    /* interruptions not looked at yet or still being watched */
+    unsigned interrupted GUARDED_BY(parked_mutex);
+    bool stopping GUARDED_BY(parked_mutex);
 };
+
+void parked_init(struct parked_list *list);
+void parked_destroy(struct parked_list *list);
 
 /* 0 or a negative errno. */
 int parked_start(struct parked_list *list, struct fs *fs);
 /* Ends every parked request with EINTR and waits until none is left; then ends the thread. No
  * new request may come meanwhile. */
 void parked_stop(struct parked_list *list);
+uint64_t parked_count(struct parked_list *list);
 
 /* A request with `fi` (may be NULL) copied; answers ENOMEM itself and returns NULL. */
 struct pending *pending_new(fuse_req_t req, int (*run)(struct pending *p),
