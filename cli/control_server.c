@@ -33,28 +33,34 @@
 #define LEFT_NAMED      3          /* files that a failure names */
 #define STEP_NS         NS_PER_SEC /* between the words to who waits for the end */
 
+/* A leaf. Connections are shut down and closed under it, so that none is taken for another. */
+extern struct lock_class control_mutex;
+
 struct connection {
     struct control_server *server; /* constant */
-    int fd;                        /* under lock; -1: the slot is free */
-    uint64_t number;               /* under lock; tells users of a slot apart */
-    atomic_bool gone;              /* the client went away, or the server stops */
+    int fd; /* -1: the slot is free; changed under the lock, without which only the
+               connection's own thread reads it */
+    uint64_t number GUARDED_BY(control_mutex); /* tells users of a slot apart */
+    atomic_bool gone;                          /* the client went away, or the server stops */
 };
 
 struct control_server {
-    struct cache *cache;
+    struct cache *cache; /* constant, as all up to the lock */
     struct status_doc *status;
     int dir_fd, listen_fd, stop_fd;
     pthread_t acceptor;
-    struct { /* under lock */
-        struct mutex lock;
-        pthread_cond_t changed; /* a connection ended or is gone, or `stopping` was set */
-        struct connection slots[CONNECTIONS_MAX];
-        unsigned used;
-        uint64_t numbers;
-        bool stopping;
-        const json_t *last; /* answer to "wait"; set with `stopping`, NULL until then */
-    } shared;
+
+    struct mutex lock;
+    pthread_cond_t changed; /* a connection ended or is gone, or `stopping` was set */
+    struct connection slots[CONNECTIONS_MAX] GUARDED_BY(control_mutex);
+    unsigned used GUARDED_BY(control_mutex);
+    uint64_t numbers GUARDED_BY(control_mutex);
+    bool stopping GUARDED_BY(control_mutex);
+    /* answer to "wait"; set with `stopping`, NULL until then */
+    const json_t *last GUARDED_BY(control_mutex);
 };
+
+MUTEX_KIND(control, struct control_server, lock);
 
 /* ---- answers ---- */
 
@@ -299,11 +305,11 @@ static bool await_stop(struct connection *c, int64_t ns)
     struct control_server *s = c->server;
     int64_t until_ns = clock_mono_ns() + ns;
 
-    mutex_lock(&s->shared.lock);
-    while (!s->shared.stopping && !atomic_load(&c->gone) && clock_mono_ns() < until_ns)
-        (void)mutex_wait_until(&s->shared.lock, &s->shared.changed, until_ns);
-    bool stops = s->shared.stopping || atomic_load(&c->gone);
-    mutex_unlock(&s->shared.lock);
+    control_lock(s);
+    while (!s->stopping && !atomic_load(&c->gone) && clock_mono_ns() < until_ns)
+        (void)control_wait_until(s, &s->changed, until_ns);
+    bool stops = s->stopping || atomic_load(&c->gone);
+    control_unlock(s);
     return stops;
 }
 
@@ -319,9 +325,9 @@ static int handle_wait(struct connection *c, const json_t *request)
         return err;
     while (!await_stop(c, STEP_NS))
         send_progress(c, 0, 0);
-    mutex_lock(&s->shared.lock);
-    last = s->shared.last;
-    mutex_unlock(&s->shared.lock);
+    control_lock(s);
+    last = s->last;
+    control_unlock(s);
     return last ? control_send(c->fd, last) : -EPIPE;
 }
 
@@ -362,12 +368,12 @@ static void close_connection(struct connection *c)
 {
     struct control_server *s = c->server;
 
-    mutex_lock(&s->shared.lock);
+    control_lock(s);
     (void)close(c->fd);
     c->fd = -1;
-    s->shared.used--;
-    pthread_cond_broadcast(&s->shared.changed);
-    mutex_unlock(&s->shared.lock);
+    s->used--;
+    pthread_cond_broadcast(&s->changed);
+    control_unlock(s);
 }
 
 static void *serve(void *arg)
@@ -405,18 +411,18 @@ static struct connection *take_slot(struct control_server *s, int fd, unsigned r
 {
     struct connection *c = NULL;
 
-    mutex_lock(&s->shared.lock);
-    bool may = s->shared.used < room && !s->shared.stopping;
+    control_lock(s);
+    bool may = s->used < room && !s->stopping;
     for (size_t i = 0; i < CONNECTIONS_MAX && !c && may; i++)
-        if (s->shared.slots[i].fd < 0)
-            c = &s->shared.slots[i];
+        if (s->slots[i].fd < 0)
+            c = &s->slots[i];
     if (c) {
         c->fd = fd;
-        c->number = ++s->shared.numbers;
+        c->number = ++s->numbers;
         atomic_store(&c->gone, false);
-        s->shared.used++;
+        s->used++;
     }
-    mutex_unlock(&s->shared.lock);
+    control_unlock(s);
     return c;
 }
 
@@ -475,9 +481,9 @@ static void watch_connections(struct control_server *s, struct watch *w, bool ac
     w->fds[0] = (struct pollfd){.fd = s->stop_fd, .events = POLLIN};
     w->fds[1] = (struct pollfd){.fd = accepting ? s->listen_fd : -1, .events = POLLIN};
     w->n = 2;
-    mutex_lock(&s->shared.lock);
+    control_lock(s);
     for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
-        struct connection *c = &s->shared.slots[i];
+        struct connection *c = &s->slots[i];
 
         if (c->fd < 0 || atomic_load(&c->gone))
             continue;
@@ -485,21 +491,21 @@ static void watch_connections(struct control_server *s, struct watch *w, bool ac
         w->connections[w->n] = c;
         w->numbers[w->n++] = c->number;
     }
-    mutex_unlock(&s->shared.lock);
+    control_unlock(s);
 }
 
 static void mark_gone(struct control_server *s, const struct watch *w)
 {
-    mutex_lock(&s->shared.lock);
+    control_lock(s);
     for (nfds_t i = 2; i < w->n; i++) {
         struct connection *c = w->connections[i];
 
         if (!w->fds[i].revents || c->fd < 0 || c->number != w->numbers[i])
             continue;
         atomic_store(&c->gone, true);
-        pthread_cond_broadcast(&s->shared.changed);
+        pthread_cond_broadcast(&s->changed);
     }
-    mutex_unlock(&s->shared.lock);
+    control_unlock(s);
 }
 
 static void *accept_loop(void *arg)
@@ -560,8 +566,8 @@ static void server_free(struct control_server *s)
         (void)close(s->stop_fd);
     if (s->dir_fd >= 0)
         (void)close(s->dir_fd);
-    pthread_cond_destroy(&s->shared.changed);
-    mutex_destroy(&s->shared.lock);
+    pthread_cond_destroy(&s->changed);
+    mutex_destroy(&s->lock);
     free(s);
 }
 
@@ -576,10 +582,12 @@ int control_server_start(int dir_fd, struct cache *cache, struct status_doc *sta
     s->cache = cache;
     s->status = status;
     s->dir_fd = s->listen_fd = s->stop_fd = -1;
-    mutex_init(&s->shared.lock);
-    cond_init(&s->shared.changed);
+    mutex_init(&s->lock);
+    cond_init(&s->changed);
+    control_lock(s);
     for (size_t i = 0; i < CONNECTIONS_MAX; i++)
-        s->shared.slots[i] = (struct connection){.server = s, .fd = -1};
+        s->slots[i] = (struct connection){.server = s, .fd = -1};
+    control_unlock(s);
     err = open_socket(s, dir_fd);
     if (!err)
         err = -pthread_create(&s->acceptor, NULL, accept_loop, s);
@@ -601,20 +609,20 @@ void control_server_stop(struct control_server *s, const json_t *last)
     if (write(s->stop_fd, &one, sizeof(one)) < 0)
         log_warn("control socket: %s", strerror(errno));
     (void)pthread_join(s->acceptor, NULL);
-    mutex_lock(&s->shared.lock);
-    s->shared.stopping = true;
-    s->shared.last = last;
+    control_lock(s);
+    s->stopping = true;
+    s->last = last;
     for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
-        struct connection *c = &s->shared.slots[i];
+        struct connection *c = &s->slots[i];
 
         if (c->fd < 0)
             continue;
         atomic_store(&c->gone, true);
         (void)shutdown(c->fd, SHUT_RD); /* answers may still leave */
     }
-    pthread_cond_broadcast(&s->shared.changed);
-    while (s->shared.used > 0)
-        mutex_wait(&s->shared.lock, &s->shared.changed);
-    mutex_unlock(&s->shared.lock);
+    pthread_cond_broadcast(&s->changed);
+    while (s->used > 0)
+        control_wait(s, &s->changed);
+    control_unlock(s);
     server_free(s);
 }

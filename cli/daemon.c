@@ -2,6 +2,7 @@
 #include "cli/daemon.h"
 
 #include "common/inherit.h"
+#include "common/lock.h"
 #include "common/log.h"
 #include "common/mem.h"
 
@@ -17,13 +18,17 @@
 
 /* The process has one set of signals, so this is one too. */
 static struct {
-    sigset_t set;
+    sigset_t set; /* constant once the thread runs */
     atomic_bool stop;
-    pthread_mutex_t
-        lock; /* held while notify runs, so that daemon_signals_end() waits for it */
+} signals;
+
+/* Held while `notify` runs, so that daemon_signals_end() waits for it: above what that takes.
+ */
+static struct mutex listener_lock = {.m = PTHREAD_MUTEX_INITIALIZER};
+static struct {
     void (*notify)(void *arg);
     void *arg;
-} signals = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} listener GUARDED_BY(listener_lock);
 
 static void notify_once(int number)
 {
@@ -33,10 +38,10 @@ static void notify_once(int number)
         return;
     }
     log_info("%s: uploading what is left, then unmounting", strsignal(number));
-    (void)pthread_mutex_lock(&signals.lock);
-    if (signals.notify)
-        signals.notify(signals.arg);
-    (void)pthread_mutex_unlock(&signals.lock);
+    mutex_lock(&listener_lock);
+    if (listener.notify)
+        listener.notify(listener.arg);
+    mutex_unlock(&listener_lock);
 }
 
 static void *signal_loop(void *arg)
@@ -57,8 +62,10 @@ int daemon_signals(void (*notify)(void *arg), void *arg)
     pthread_t thread;
     int err;
 
-    signals.notify = notify;
-    signals.arg = arg;
+    mutex_lock(&listener_lock);
+    listener.notify = notify;
+    listener.arg = arg;
+    mutex_unlock(&listener_lock);
     (void)sigaction(SIGHUP, &ignore, NULL);
     (void)sigaction(SIGPIPE, &ignore, NULL);
     (void)sigaction(SIGXFSZ, &ignore, NULL); /* who writes gets EFBIG */
@@ -80,9 +87,9 @@ const atomic_bool *daemon_stop(void)
 
 void daemon_signals_end(void)
 {
-    (void)pthread_mutex_lock(&signals.lock);
-    signals.notify = NULL;
-    (void)pthread_mutex_unlock(&signals.lock);
+    mutex_lock(&listener_lock);
+    listener.notify = NULL;
+    mutex_unlock(&listener_lock);
 }
 
 /* The parent's part: the child's word, or its end. */

@@ -40,6 +40,10 @@
 /* The least that it waits for the kernel's dirty pages: they are lost for the cache, too. */
 #define WRITEBACK_PATIENCE_NS (5 * NS_PER_SEC)
 
+/* Below the lock under which daemon_signals() calls wake_main(); nothing is taken under it. */
+extern struct lock_class run_mutex;
+
+/* Of the main thread, but for what is guarded; `fs` is constant while its loop runs. */
 struct mount {
     struct serve_request *request; /* borrowed */
     char *cache_dir;               /* absolute, without symlinks */
@@ -55,12 +59,13 @@ struct mount {
     bool log_open;             /* the log goes to a file */
     int64_t drain_deadline_ns; /* CLOCK_MONOTONIC, from the first drain on; 0 before */
     bool unsaved; /* what mappings stored may be lost, for the cache as well as the store */
-    struct {      /* under lock */
-        struct mutex lock;
-        pthread_cond_t changed;
-        bool fs_ended;
-    } run;
+
+    struct mutex run_lock;
+    pthread_cond_t changed; /* `fs_ended` was set, or daemon_stop() */
+    bool fs_ended GUARDED_BY(run_mutex);
 };
+
+MUTEX_KIND(run, struct mount, run_lock);
 
 /* ---- start ---- */
 
@@ -334,9 +339,9 @@ static void wake_main(void *arg)
 {
     struct mount *m = arg;
 
-    mutex_lock(&m->run.lock);
-    pthread_cond_broadcast(&m->run.changed);
-    mutex_unlock(&m->run.lock);
+    run_lock(m);
+    pthread_cond_broadcast(&m->changed);
+    run_unlock(m);
 }
 
 static void *frontend_loop(void *arg)
@@ -346,10 +351,10 @@ static void *frontend_loop(void *arg)
 
     if (err)
         log_error("the mount ended: %s", strerror(-err));
-    mutex_lock(&m->run.lock);
-    m->run.fs_ended = true;
-    pthread_cond_broadcast(&m->run.changed);
-    mutex_unlock(&m->run.lock);
+    run_lock(m);
+    m->fs_ended = true;
+    pthread_cond_broadcast(&m->changed);
+    run_unlock(m);
     return NULL;
 }
 
@@ -474,9 +479,9 @@ static void tell_mapped(struct mount *m)
 
 static bool has_ended(struct mount *m)
 {
-    mutex_lock(&m->run.lock);
-    bool ended = m->run.fs_ended;
-    mutex_unlock(&m->run.lock);
+    run_lock(m);
+    bool ended = m->fs_ended;
+    run_unlock(m);
     return ended;
 }
 
@@ -490,10 +495,10 @@ static int serve(struct mount *m)
     if (err)
         return -err;
     status_doc_set_state(m->status, STATUS_MOUNTED);
-    mutex_lock(&m->run.lock);
-    while (!m->run.fs_ended && !atomic_load(daemon_stop()))
-        mutex_wait(&m->run.lock, &m->run.changed);
-    mutex_unlock(&m->run.lock);
+    run_lock(m);
+    while (!m->fs_ended && !atomic_load(daemon_stop()))
+        run_wait(m, &m->changed);
+    run_unlock(m);
     status_doc_set_state(m->status, STATUS_DRAINING);
     if (!has_ended(m)) {
         write_back(m, false);
@@ -604,8 +609,8 @@ static void mount_release(struct mount *m)
         (void)close(m->cache_fd);
     free(m->cache_dir);
     free(m->identity);
-    pthread_cond_destroy(&m->run.changed);
-    mutex_destroy(&m->run.lock);
+    pthread_cond_destroy(&m->changed);
+    mutex_destroy(&m->run_lock);
 }
 
 /* To the log, and to whoever waits for the mount. */
@@ -660,8 +665,8 @@ int serve_mount(struct serve_request *request, int ready_fd)
     struct mount m = {.request = request, .cache_fd = -1};
     int code;
 
-    mutex_init(&m.run.lock);
-    cond_init(&m.run.changed);
+    mutex_init(&m.run_lock);
+    cond_init(&m.changed);
     code = run(&m, ready_fd < 0, ready_fd);
     daemon_signals_end();
     mount_release(&m);

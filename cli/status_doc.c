@@ -27,6 +27,12 @@ struct sample {
     uint64_t uploaded, downloaded;
 };
 
+/* Keeps the frontend from being freed while it is asked: above the frontend's locks. */
+extern struct lock_class frontend_mutex;
+/* A leaf. */
+extern struct lock_class rate_mutex;
+
+/* Constant, but for what says otherwise. */
 struct status_doc {
     struct cache *cache;
     struct store *store;
@@ -34,22 +40,24 @@ struct status_doc {
     bool read_only;
     int64_t started_ns;
     atomic_int state; /* enum status_state */
-    struct {          /* under lock */
-        struct mutex lock;
-        struct sample ring[SAMPLES];
-        unsigned next;
-    } rate;
+
+    struct mutex rate_lock;
+    struct sample ring[SAMPLES] GUARDED_BY(rate_mutex);
+    unsigned next GUARDED_BY(rate_mutex);
+
+    struct mutex frontend_lock;
+    struct fs *fs GUARDED_BY(frontend_mutex); /* NULL without one */
+
     struct {                /* of the thread that samples */
         int64_t stalled_ns; /* CLOCK_MONOTONIC, since when; 0: it does not */
         int64_t held_ns;    /* since when writers wait; 0: none does */
         int64_t seen_ns;    /* when one was last seen to wait */
         bool held_told;
     } told;
-    struct { /* under lock, which keeps the frontend from being freed while it is asked */
-        struct mutex lock;
-        struct fs *fs; /* NULL without one */
-    } frontend;
 };
+
+MUTEX_KIND(frontend, struct status_doc, frontend_lock);
+MUTEX_KIND(rate, struct status_doc, rate_lock);
 
 struct rates {
     uint64_t up, down; /* bytes a second */
@@ -64,8 +72,8 @@ struct status_doc *status_doc_new(const struct status_info *info, struct cache *
 
     if (!doc)
         return NULL;
-    mutex_init(&doc->rate.lock);
-    mutex_init(&doc->frontend.lock);
+    mutex_init(&doc->rate_lock);
+    mutex_init(&doc->frontend_lock);
     doc->cache = cache;
     doc->store = store;
     doc->url = strdup(info->url);
@@ -86,8 +94,8 @@ void status_doc_free(struct status_doc *doc)
 {
     if (!doc)
         return;
-    mutex_destroy(&doc->rate.lock);
-    mutex_destroy(&doc->frontend.lock);
+    mutex_destroy(&doc->rate_lock);
+    mutex_destroy(&doc->frontend_lock);
     free(doc->url);
     free(doc->mountpoint);
     free(doc->cache_dir);
@@ -103,18 +111,18 @@ void status_doc_set_state(struct status_doc *doc, enum status_state state)
 
 void status_doc_set_frontend(struct status_doc *doc, struct fs *fs)
 {
-    mutex_lock(&doc->frontend.lock);
-    doc->frontend.fs = fs;
-    mutex_unlock(&doc->frontend.lock);
+    frontend_lock(doc);
+    doc->fs = fs;
+    frontend_unlock(doc);
 }
 
 static void get_frontend(struct status_doc *doc, struct fs_stats *ret)
 {
     *ret = (struct fs_stats){0};
-    mutex_lock(&doc->frontend.lock);
-    if (doc->frontend.fs)
-        fs_get_stats(doc->frontend.fs, ret);
-    mutex_unlock(&doc->frontend.lock);
+    frontend_lock(doc);
+    if (doc->fs)
+        fs_get_stats(doc->fs, ret);
+    frontend_unlock(doc);
 }
 
 /* One line when it begins and one when it ends. */
@@ -169,12 +177,12 @@ void status_doc_sample(struct status_doc *doc)
     store_get_stats(doc->store, &store);
     log_stall(doc, &store.stall);
     log_writers(doc, &s, store.stall.ns != 0);
-    mutex_lock(&doc->rate.lock);
-    sample = &doc->rate.ring[doc->rate.next++ % SAMPLES];
+    rate_lock(doc);
+    sample = &doc->ring[doc->next++ % SAMPLES];
     sample->at_ns = clock_mono_ns();
     sample->uploaded = s.uploaded_bytes;
     sample->downloaded = s.downloaded_bytes;
-    mutex_unlock(&doc->rate.lock);
+    rate_unlock(doc);
 }
 
 /* From the oldest sample to now. */
@@ -184,9 +192,9 @@ static struct rates get_rates(struct status_doc *doc, const struct cache_stats *
     struct rates r = {0};
     int64_t ns;
 
-    mutex_lock(&doc->rate.lock);
+    rate_lock(doc);
     for (size_t i = 0; i < SAMPLES; i++) {
-        const struct sample *one = &doc->rate.ring[i];
+        const struct sample *one = &doc->ring[i];
 
         if (one->at_ns && (!oldest || one->at_ns < oldest->at_ns))
             oldest = one;
@@ -198,7 +206,7 @@ static struct rates get_rates(struct status_doc *doc, const struct cache_stats *
         r.up = (uint64_t)((double)(s->uploaded_bytes - oldest->uploaded) / seconds);
         r.down = (uint64_t)((double)(s->downloaded_bytes - oldest->downloaded) / seconds);
     }
-    mutex_unlock(&doc->rate.lock);
+    rate_unlock(doc);
     return r;
 }
 
