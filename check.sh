@@ -9,7 +9,7 @@ usage() {
 usage: ./check.sh [--preset PRESET]... [--nightly] [STAGE]...
 
 Without a stage everything runs. Stages:
-  lint        clang-format, lock marks, clang-tidy, shellcheck, pinned Python packages
+  lint        clang-format, lock marks, clang-tidy, shellcheck, pinned Python packages, documents
   unit        tests/unit      (presets debug, asan, tsan)
   contract    tests/contract  (the same, with a real S3 server)
   fuzz        every target in tests/fuzz for FUZZ_SECONDS (60)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# scripts/lint.sh [format|locks|tidy|shell|pins...]: checks the layout of the C sources (clang-format),
+# scripts/lint.sh [format|locks|tidy|shell|pins|docs...]: checks the layout of the C sources (clang-format),
 # that they use under its lock what a lock guards (clang's thread-safety analysis), the sources
-# themselves (clang-tidy, like it with the compile commands of build/debug), the scripts (shellcheck)
-# and that every Python package is named with its version and hashes; all five unless told. Changes
-# nothing: `clang-format-14 -i FILE` mends a layout, scripts/pin.sh what is not pinned.
+# themselves (clang-tidy, like it with the compile commands of build/debug), the scripts (shellcheck),
+# that every Python package is named with its version and hashes, and that the documents name what
+# exists, in lines of 140 columns (docs.py); all six unless told. Changes nothing:
+# `clang-format-14 -i FILE` mends a layout, scripts/pin.sh what is not pinned.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$top"
@@ -84,6 +85,10 @@ lint_pins() {
     return "$result"
 }
 
+lint_docs() {
+    python3 scripts/docs.py
+}
+
 lint() {
     local tool=$1 what=$2
     if ! have "$tool"; then
@@ -98,7 +103,7 @@ lint() {
     fi
 }
 
-[ $# -gt 0 ] || set -- format locks tidy shell pins
+[ $# -gt 0 ] || set -- format locks tidy shell pins docs
 for what in "$@"; do
     case $what in
     format) lint clang-format-14 format ;;
@@ -106,7 +111,8 @@ for what in "$@"; do
     tidy) lint run-clang-tidy-14 tidy ;;
     shell) lint shellcheck shell ;;
     pins) lint git pins ;;
-    *) die "no such check: $what (format, locks, tidy, shell or pins)" ;;
+    docs) lint python3 docs ;;
+    *) die "no such check: $what (format, locks, tidy, shell, pins or docs)" ;;
     esac
 done
 echo "lint: $passed passed, $failed failed, $skipped skipped"
