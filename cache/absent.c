@@ -23,6 +23,7 @@ struct absences {
 };
 
 static struct absent *find(struct cache *c, const struct node *dir, const char *name)
+    REQUIRES(cache_mutex)
 {
     for (unsigned i = 0; c->absences && i < KEPT; i++) {
         struct absent *a = &c->absences->v[i];

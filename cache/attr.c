@@ -56,6 +56,7 @@ static void set_fields_locked(struct node *n, unsigned set, const struct stat *s
 }
 
 static bool fields_differ(struct node *n, unsigned set, const struct stat *st)
+    REQUIRES(cache_mutex)
 {
     return ((set & CACHE_SET_MODE) && (n->mode & 07777) != (st->st_mode & 07777)) ||
            ((set & CACHE_SET_UID) && n->uid != st->st_uid) ||
@@ -115,7 +116,7 @@ static int64_t mtime_of(const struct stat *st)
 }
 
 /* Whether all of the content is on the disk, as its mtime says: nobody writes meanwhile. */
-static bool is_synced(const struct file *f, const struct stat *now)
+static bool is_synced(const struct file *f, const struct stat *now) REQUIRES(cache_mutex)
 {
     return !f->write_handles && !f->suspect && !f->held && file_says_synced(f, now);
 }
@@ -236,9 +237,12 @@ int cache_setattr(struct cache *c, struct node *node, struct handle *h, unsigned
         r = file_truncate(c, node, (uint64_t)st->st_size, w);
     if (r != 0)
         return r;
+    cache_lock(c);
+    bool differ = fields_differ(node, fields, st);
+    cache_unlock(c);
     if (node->dir && fields)
         r = set_dir(c, node, fields, st);
-    else if (fields && fields_differ(node, fields, st))
+    else if (differ)
         r = set_file(c, node, fields, st, w);
     if (r != 0)
         return r;

@@ -77,6 +77,7 @@ struct owed {
 };
 
 static void count_file(struct cache *c, struct owed *o, const struct file *f, const char *path)
+    REQUIRES(cache_mutex)
 {
     bool dirty = f->state == FILE_DIRTY;
 
@@ -91,6 +92,7 @@ static void count_file(struct cache *c, struct owed *o, const struct file *f, co
 }
 
 static void count_operations(struct cache *c, struct owed *o, const char *path)
+    REQUIRES(cache_mutex)
 {
     struct intent *i;
     struct node *d;

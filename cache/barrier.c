@@ -29,7 +29,7 @@ static struct barrier_dir *barrier_dir(const struct barrier *b, const char *path
 }
 
 /* Without memory it holds all that comes later. */
-static void hold_beside(struct barrier *b, const struct file *f)
+static void hold_beside(struct barrier *b, const struct file *f) REQUIRES(cache_mutex)
 {
     auto_free char *path = node_path(f->node);
     struct barrier_dir *dir = path ? barrier_dir(b, path) : NULL;
@@ -51,6 +51,7 @@ static void hold_beside(struct barrier *b, const struct file *f)
 
 /* Whether removals wait for the file. */
 static bool is_waited_for(struct cache *c, const struct file *f, int64_t now)
+    REQUIRES(cache_mutex)
 {
     bool may_stay =
         f->staged && !f->wanted && !c->drain && now - f->staged_ns >= STAGED_BARRIER_NS;
@@ -245,7 +246,7 @@ bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct inte
     return false;
 }
 
-static int load_one(void *arg, const struct journal_wait *w)
+static int load_one(void *arg, const struct journal_wait *w) REQUIRES(cache_mutex)
 {
     struct cache *c = arg;
     struct journal_wait *v = reallocarray(c->waits, c->n_waits + 1, sizeof(*v));

@@ -64,26 +64,38 @@ struct node *node_make_locked(struct cache *c, const struct making *m, const cha
 
 int node_write_first_stamps(struct cache *c, struct node *n, int fd)
 {
+    cache_lock(c);
+    const char *xattrs = n->xattrs; /* who else could change them does not know the node yet */
+    cache_unlock(c);
     /* What it inherited comes first: without the other stamp nothing counts. */
-    int r = n->xattrs ? stamp_write_xattrs(fd, n->xattrs) : 0;
+    int r = xattrs ? stamp_write_xattrs(fd, xattrs) : 0;
 
     return r < 0 ? r : node_write_stamp(c, n, fd);
 }
 
+static int take_birth_time(struct cache *c, struct node *n, int fd)
+{
+    cache_lock(c);
+    int r = node_take_birth_time(n, fd);
+    cache_unlock(c);
+    return r;
+}
+
 /* A symlink's content is its target: it comes into the mirror with both content and stamp,
  * since content without a stamp would be taken for a file's. */
-static int make_symlink(struct cache *c, struct node *n, const char *path)
+static int make_symlink(struct cache *c, struct node *n, const char *path, const char *target)
 {
     cache_lock(c);
     uint64_t id = ++c->next_id;
     cache_unlock(c);
+    size_t len = strlen(target);
     auto_close int fd = mirror_create_incoming(&c->mirror, id);
     if (fd < 0)
         return fd;
-    ssize_t w = pwrite(fd, n->target, n->size, 0);
-    int r = w < 0 ? -errno : (size_t)w != n->size ? -ENOSPC : 0;
+    ssize_t w = pwrite(fd, target, len, 0);
+    int r = w < 0 ? -errno : (size_t)w != len ? -ENOSPC : 0;
     if (r == 0)
-        r = node_take_birth_time(n, fd);
+        r = take_birth_time(c, n, fd);
     if (r == 0)
         r = node_write_stamp(c, n, fd);
     crash_point("create-stamped");
@@ -113,13 +125,16 @@ int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool 
 
     if (n->dir)
         return make_directory(c, n, path);
-    if (n->target)
-        return make_symlink(c, n, path);
+    cache_lock(c);
+    const char *target = n->target; /* a symlink's stays */
+    cache_unlock(c);
+    if (target)
+        return make_symlink(c, n, path, target);
     fd = mirror_create(&c->mirror, path);
     if (fd < 0)
         return fd;
     crash_point("create-made");
-    r = node_take_birth_time(n, fd);
+    r = take_birth_time(c, n, fd);
     if (r == 0)
         r = node_write_first_stamps(c, n, fd);
     crash_point("create-stamped");

@@ -100,14 +100,17 @@ static int size_up(struct cache *c, struct op *op)
     if (r < 0)
         return op_fail(op, r, "cache %s: statvfs: %s", c->mirror.dir, strerror(-r));
     uint64_t total = (uint64_t)vfs.f_blocks * vfs.f_frsize;
+    cache_lock(c);
     c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    uint64_t ours = c->disk_free_bytes + c->used_bytes;
+    cache_unlock(c);
     if (!config->reserve_bytes) {
         config->reserve_bytes = total / 20;
         if (config->reserve_bytes > DEFAULT_RESERVE_MAX)
             config->reserve_bytes = DEFAULT_RESERVE_MAX;
     }
     if (!config->size_bytes)
-        config->size_bytes = (c->disk_free_bytes + c->used_bytes) / 5 * 4;
+        config->size_bytes = ours / 5 * 4;
     if (!config->part_size)
         config->part_size =
             c->store && c->store->part_size ? c->store->part_size : DEFAULT_PART;
@@ -124,7 +127,10 @@ static int size_up(struct cache *c, struct op *op)
 
 static bool owes_anything(struct cache *c)
 {
-    return c->dirty || c->intents || c->dirty_dirs;
+    cache_lock(c);
+    bool owes = c->dirty || c->intents || c->dirty_dirs;
+    cache_unlock(c);
+    return owes;
 }
 
 /* Takes everything out of a mirror that belongs to another store and owes it nothing. */
@@ -217,11 +223,9 @@ static void init_locks(struct cache *c)
     cond_init(&c->kick);
     cond_init(&c->wake);
     log_queue_init(&c->log);
-    waitq_init(&c->space_waiters);
-    waitq_init(&c->flush_waiters);
 }
 
-static int make_root(struct cache *c)
+static int make_root_locked(struct cache *c) REQUIRES(cache_mutex)
 {
     c->root = node_new(c, S_IFDIR);
     if (!c->root)
@@ -296,9 +300,11 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
     r = journal_open(c->mirror.root_fd, c->mirror.dir, &c->log, op, &c->journal, NULL);
     if (r < 0)
         return r;
-    c->uploading = calloc(c->config.upload_jobs + 1, sizeof(struct node *));
     c->ids = ids_new();
-    r = c->uploading && c->ids ? make_root(c) : -ENOMEM;
+    cache_lock(c);
+    c->uploading = calloc(c->config.upload_jobs + 1, sizeof(struct node *));
+    r = c->uploading && c->ids ? make_root_locked(c) : -ENOMEM;
+    cache_unlock(c);
     if (r < 0)
         return op_fail(op, r, "out of memory");
     /* Chores run from recovery on. */
@@ -331,13 +337,13 @@ static int open_cache(struct cache *c, const struct cache_config *config, struct
                  : 0;
 }
 
-static void node_nameless_locked(struct cache *c, struct node *n)
+static void node_nameless_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     if (n->file) /* it is not uploaded any more */
         waitq_wake_locked(c, &n->file->upload_waiters, 0);
 }
 
-static void node_end_locked(struct cache *c, struct node *n)
+static void node_end_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     if (n->dir)
         walk_free(n->dir->walk);
@@ -359,10 +365,14 @@ static struct cache *cache_alloc(void)
                                 .incoming_fd = -1,
                                 .orphans_fd = -1,
                                 .kept_fd = -1};
-    c->sum_kind = CHECKSUM_CRC32C;
     c->hooks = (struct node_hooks){.nameless = node_nameless_locked, .end = node_end_locked};
-    c->wake_tail = &c->wake_list;
     init_locks(c);
+    cache_lock(c);
+    c->sum_kind = CHECKSUM_CRC32C;
+    c->wake_tail = &c->wake_list;
+    waitq_init(&c->space_waiters);
+    waitq_init(&c->flush_waiters);
+    cache_unlock(c);
     return c;
 }
 
@@ -410,7 +420,7 @@ int cache_open_offline(const char *dir, struct op *op, struct cache **ret)
 
 /* ---- closing ---- */
 
-static int wake_node(void *arg, struct node *n)
+static int wake_node(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
     struct cache *c = arg;
 
@@ -481,7 +491,7 @@ static void stop_threads(struct cache *c)
 }
 
 /* The frontend is gone: it holds no lookups any more. */
-static int forget_lookups(void *arg, struct node *n)
+static int forget_lookups(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
     (void)arg;
     n->nlookup = 0;
@@ -512,6 +522,23 @@ static void free_tree(struct cache *c)
     cache_unlock(c);
 }
 
+static void free_tables(struct cache *c)
+{
+    cache_lock(c);
+    pins_free(c);
+    sessions_free(c);
+    late_free(c);
+    ghosts_free(c);
+    inos_free(c);
+    free(c->absences);
+    free(c->orphans);
+    free(c->waits);
+    free(c->uploading);
+    free(c->write_failure.text);
+    free(c->read_failure.text);
+    cache_unlock(c);
+}
+
 void cache_free(struct cache *c)
 {
     if (!c)
@@ -526,20 +553,10 @@ void cache_free(struct cache *c)
     log_queue_stop(&c->log);
     ids_free(c->ids);
     index_tree_free(c);
-    pins_free(c);
-    sessions_free(c);
-    late_free(c);
+    free_tables(c);
     origins_free(c);
-    ghosts_free(c);
-    inos_free(c);
     journal_close(c->journal);
     mirror_close(&c->mirror);
-    free(c->absences);
-    free(c->orphans);
-    free(c->waits);
-    free(c->uploading);
-    free(c->write_failure.text);
-    free(c->read_failure.text);
     free((void *)(uintptr_t)c->config.dir);
     free((void *)(uintptr_t)c->config.identity);
     free((void *)(uintptr_t)c->config.mountpoint);

@@ -7,7 +7,7 @@
 /* Walking all of a large cache at each change would be felt: the lists are cut short. */
 #define LOOK_AT 200
 
-static void check_file(struct cache *c, struct file *f)
+static void check_file(struct cache *c, struct file *f) REQUIRES(cache_mutex)
 {
     struct node *n = f->node;
 

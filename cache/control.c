@@ -153,7 +153,7 @@ void read_failed(struct cache *c, const char *what, int err, const char *why)
     cache_unlock(c);
 }
 
-static void note_age(struct cache_stats *s, const struct node *n)
+static void note_age(struct cache_stats *s, const struct node *n) REQUIRES(cache_mutex)
 {
     if (!s->oldest_ns || n->ctime_ns < s->oldest_ns)
         s->oldest_ns = n->ctime_ns;
@@ -247,6 +247,7 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
 typedef int (*pending_visit)(void *arg, const struct cache_pending *p);
 
 static int show_file(struct cache *c, struct file *f, pending_visit visit, void *arg)
+    REQUIRES(cache_mutex)
 {
     struct node *n = f->node;
     auto_free char *path = node_path(n);
@@ -271,7 +272,7 @@ static int show_file(struct cache *c, struct file *f, pending_visit visit, void 
     return visit(arg, &p);
 }
 
-static int show_dir(struct node *n, pending_visit visit, void *arg)
+static int show_dir(struct node *n, pending_visit visit, void *arg) REQUIRES(cache_mutex)
 {
     auto_free char *path = node_path(n);
     const struct cache_pending p = {
@@ -286,7 +287,7 @@ static int show_dir(struct node *n, pending_visit visit, void *arg)
     return path ? visit(arg, &p) : 0;
 }
 
-static int show_intent(struct intent *i, pending_visit visit, void *arg)
+static int show_intent(struct intent *i, pending_visit visit, void *arg) REQUIRES(cache_mutex)
 {
     static const char *const kinds[] = {[INTENT_UNLINK] = "unlink",
                                         [INTENT_RMDIR] = "rmdir",
@@ -395,7 +396,7 @@ struct flush {
     int64_t began_ns;
 };
 
-static bool node_owes(struct node *n)
+static bool node_owes(struct node *n) REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
 
@@ -438,7 +439,7 @@ static int add_target_locked(struct flush *fl, struct node *n) REQUIRES(cache_mu
 
 /* Whether someone may have changed the file past the daemon, through a mapping or through
  * passthrough since before the mount, in a way that no upload from now on is certain to see. */
-static bool may_be_newer(const struct file *f)
+static bool may_be_newer(const struct file *f) REQUIRES(cache_mutex)
 {
     return f->writing_stamp && !f->write_handles &&
            (f->state == FILE_CLEAN || (f->state == FILE_DIRTY && f->uploading));
@@ -521,7 +522,7 @@ static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
     return r;
 }
 
-static bool target_done(const struct target *t)
+static bool target_done(const struct target *t) REQUIRES(cache_mutex)
 {
     struct node *n = t->node;
 
@@ -597,7 +598,7 @@ static bool waits_for_locked(struct cache *c, const struct intent *i, const stru
 }
 
 /* What is renamed above the path has it with it. */
-static bool concerns(const struct flush *fl, const struct intent *i)
+static bool concerns(const struct flush *fl, const struct intent *i) REQUIRES(cache_mutex)
 {
     const char *path = fl->path;
 
@@ -685,7 +686,7 @@ static bool skip_half_locked(struct flush *fl, struct node *n, int *error, struc
 
 /* What was to be stored lost against another node's version: it is kept aside, and the name
  * owes nothing any more. Other names of the file may. */
-static bool has_lost(const struct target *t)
+static bool has_lost(const struct target *t) REQUIRES(cache_mutex)
 {
     const struct file *f = t->node->dir ? NULL : t->node->file;
 
@@ -700,7 +701,7 @@ struct failed {
     bool cut; /* a full disk cut the content off */
 };
 
-static struct failed failed_now(const struct node *n)
+static struct failed failed_now(const struct node *n) REQUIRES(cache_mutex)
 {
     const struct dir *d = n->dir;
     const struct file *f = n->file;
@@ -860,6 +861,7 @@ static int fetch_file(struct fetching *f, struct node *n)
     struct cache *c = f->cache;
     struct handle *h = NULL;
     struct blocking b;
+    uint64_t size;
     int r;
 
     blocking_init(&b, c, &f->listener);
@@ -871,13 +873,14 @@ static int fetch_file(struct fetching *f, struct node *n)
     do {
         cache_lock(c);
         r = fetch_complete_locked(c, n, &b.w);
+        size = n->size;
         cache_unlock(c);
         if (r == CACHE_PARKED)
             r = blocking_wait(&b, f->op);
         else
             break;
     } while (r == 0);
-    f->listener.done += n->size;
+    f->listener.done += size;
     cache_release(c, h);
     tell(&f->listener);
     return r;
@@ -958,7 +961,10 @@ static int fetch_node(struct fetching *f, struct node *n)
 {
     if (n->dir)
         return fetch_dir(f, n);
-    return S_ISREG(n->mode) ? fetch_file(f, n) : 0;
+    cache_lock(f->cache);
+    bool regular = S_ISREG(n->mode);
+    cache_unlock(f->cache);
+    return regular ? fetch_file(f, n) : 0;
 }
 
 int cache_fetch_path(struct cache *c, const char *path, struct op *op,
@@ -971,7 +977,9 @@ int cache_fetch_path(struct cache *c, const char *path, struct op *op,
 
     if (r < 0)
         return r;
+    cache_lock(c);
     f.listener.total = n->dir ? 0 : n->size;
+    cache_unlock(c);
     r = fetch_node(&f, n);
     if (n != c->root)
         cache_forget(c, n, 1);

@@ -87,7 +87,7 @@ static void move_source_locked(struct cache *c, struct entry *e, const char *fro
 
 /* Whether what `i` moves is something that `done`, an earlier one, had brought there: not what
  * was made under the old name later. */
-static bool moves_on(struct intent *done, struct intent *i)
+static bool moves_on(struct intent *done, struct intent *i) REQUIRES(cache_mutex)
 {
     auto_free char *at = strdup(i->from);
 
@@ -164,7 +164,7 @@ static void write_keys(struct cache *c, struct node *n)
 /* Whether somebody else had replaced what the entry was a version of. What is uploaded here may
  * replace what this cache put before. */
 static bool was_replaced(const struct entry *e, const char *copied_etag, const char *new_etag,
-                         bool own)
+                         bool own) REQUIRES(cache_mutex)
 {
     char buf[ETAG_TEXT_MAX];
 
@@ -213,7 +213,7 @@ static void note_version(struct copying *k, const char *from, const char *to,
 }
 
 /* The first of the intentions from `i` on that concerns the file's name, or NULL. */
-static struct intent *next_at(struct intent *i, const char *path)
+static struct intent *next_at(struct intent *i, const char *path) REQUIRES(cache_mutex)
 {
     while (i && !path_below(i->from, path) && !(i->to && path_below(i->to, path)))
         i = i->next;
@@ -280,6 +280,7 @@ static struct node *take_version_locked(struct copying *k, const char *from, con
 /* Whether the live name is uploaded before the old name is removed at the store: that waits
  * for it. What was closed later, or is open, comes after it, and is copied first. */
 static bool is_owed(const struct copying *k, const struct node *n, const struct entry *e)
+    REQUIRES(cache_mutex)
 {
     const struct file *f = n->file;
 
@@ -540,7 +541,7 @@ static int copy_file(struct copying *k, struct op *op)
 
 /* Of a directory, or of what is none: one can have taken the place of the other since. */
 static bool removal_pending_before(struct cache *c, const struct intent *self, const char *key,
-                                   bool is_dir)
+                                   bool is_dir) REQUIRES(cache_mutex)
 {
     enum intent_kind kind = is_dir ? INTENT_RMDIR : INTENT_UNLINK;
 
@@ -968,6 +969,7 @@ static int copy_tree(struct copying *k, struct op *op)
 }
 
 static bool removals_pending_below(struct cache *c, const char *a, const char *b)
+    REQUIRES(cache_mutex)
 {
     for (struct intent *i = c->intents; i; i = i->next)
         if (!intent_is_rename(i) && (path_below(a, i->from) || path_below(b, i->from)))
@@ -976,7 +978,7 @@ static bool removals_pending_below(struct cache *c, const char *a, const char *b
 }
 
 /* Files of the mirror whose stamps name a key below the directory that moves. */
-static int collect_stamped(void *arg, struct node *n)
+static int collect_stamped(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
     struct copying *k = arg;
 
@@ -1126,7 +1128,7 @@ static bool may_arrive_locked(struct cache *c, const char *path) REQUIRES(cache_
 /* The one intention that does what the two do, in the place of the later one; *ret NULL: the
  * two do nothing. `version` is what a removal takes away. 0 or -ENOMEM. */
 static int join(const struct intent *i, const struct intent *end, const char *version,
-                struct intent **ret)
+                struct intent **ret) REQUIRES(cache_mutex)
 {
     bool moves = intent_is_rename(end);
 
@@ -1197,10 +1199,11 @@ static int join_held(struct copying *k, const char *version, bool *ret)
     struct intent *end = ended_by_locked(i);
     bool may = end && !waits_beside_locked(c, i, end) && !is_linked_there_locked(c, i, end) &&
                !may_arrive_locked(c, k->to);
+    may = may && (intent_is_rename(end) || version);
+    int r = may ? join(i, end, version ? version : i->etag, &one) : 0;
     cache_unlock(c);
-    if (!may || (!intent_is_rename(end) && !version))
+    if (!may)
         return 0;
-    int r = join(i, end, version ? version : i->etag, &one);
     if (r == 0)
         r = note_joined(c, i, end, one);
     if (r < 0) {

@@ -47,7 +47,7 @@ static int64_t belief_ns(struct cache *c)
 
 /* ---- merging ---- */
 
-static bool anything_ours(struct node *n)
+static bool anything_ours(struct node *n) REQUIRES(cache_mutex)
 {
     struct entry *e;
     size_t at;
@@ -147,7 +147,7 @@ static int add_entry(struct cache *c, struct node *dir, const char *name, const 
 }
 
 /* Whether the object's metadata say what is shown here of a file with content in the cache. */
-static bool attrs_agree(struct node *n, const struct object *obj)
+static bool attrs_agree(struct node *n, const struct object *obj) REQUIRES(cache_mutex)
 {
     const struct attrs *a = &obj->attrs;
     const char *xattrs = (a->has & ATTR_XATTRS) && a->xattrs ? a->xattrs : "";
@@ -310,7 +310,10 @@ static void drop_unlisted(struct cache *c, struct node *dir, int64_t asked_ns)
 
     CHILDREN_FOREACH(dir->dir->children, e, at)
     {
-        if (e->verified_ns < asked_ns && e->changed_ns < asked_ns)
+        cache_lock(c);
+        bool unlisted = e->verified_ns < asked_ns && e->changed_ns < asked_ns;
+        cache_unlock(c);
+        if (unlisted)
             (void)entry_gone(c, e);
     }
 }
@@ -567,7 +570,7 @@ bool listing_is_believed(struct cache *c, struct node *dir)
 /* The store can have nothing below a directory that it was not told of. One that was made here
  * is asked for like any other then, since other nodes see it; but who fills it with more names
  * than one question tells does not wait for the store at each of them. */
-static bool listed_lately(struct cache *c, struct node *dir, bool whole)
+static bool listed_lately(struct cache *c, struct node *dir, bool whole) REQUIRES(cache_mutex)
 {
     struct dir *d = dir->dir;
 
@@ -643,7 +646,10 @@ static void run_query(struct task *task)
     cache_unlock(c);
     int r = key ? store_stat(c->store, &op, key, &obj) : -ENOENT;
     ns_write(c);
+    cache_lock(c);
     struct entry *e = entry_find(q->dir, q->name);
+    bool older = e && e->changed_ns < q->asked_ns;
+    cache_unlock(c);
     bool again = (r == 0 || r == -ENOENT) && key && may_have_moved(c, &place);
     if (again) {
         if (r == 0)
@@ -652,7 +658,7 @@ static void run_query(struct task *task)
     } else if (r == 0) {
         r = merge_one(c, q->dir, q->name, &obj, q->asked_ns);
         object_release(&obj);
-    } else if (r == -ENOENT && e && e->changed_ns < q->asked_ns) {
+    } else if (r == -ENOENT && older) {
         (void)entry_gone(c, e);
     }
     if (r == -ENOENT && key && !again && !e) {
@@ -806,7 +812,7 @@ static void take_marker(struct asking *a, int r, const struct object *obj,
 /* Each name of a file is an object of its own: the one that the store confirmed the longest
  * ago.
  */
-static struct entry *stalest_name(struct node *n)
+static struct entry *stalest_name(struct node *n) REQUIRES(cache_mutex)
 {
     struct entry *stalest = n->links;
 
@@ -837,7 +843,7 @@ struct rights {
     char *xattrs; /* ACLs are among them */
 };
 
-static struct rights rights_of(const struct node *n)
+static struct rights rights_of(const struct node *n) REQUIRES(cache_mutex)
 {
     return (struct rights){n->mode, n->uid, n->gid, n->flags & NODE_ATTRS_HEARSAY,
                            n->flags & NODE_ATTRS_HEARSAY ? strdup(n->xattrs ? n->xattrs : "")
@@ -847,6 +853,7 @@ static struct rights rights_of(const struct node *n)
 /* An index had told other rights than the object has: who waits was let in by them, and has to
  * come again. */
 static bool were_wrong(const struct cache *c, const struct rights *before, const struct node *n)
+    REQUIRES(cache_mutex)
 {
     return c->config.shared && before->hearsay && !(n->flags & NODE_ATTRS_HEARSAY) &&
            (n->mode != before->mode || n->uid != before->uid || n->gid != before->gid ||
@@ -952,7 +959,7 @@ void askings_stop_locked(struct cache *c)
     }
 }
 
-static bool attrs_missing(struct cache *c, struct node *n)
+static bool attrs_missing(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     if (n->is_root || node_attrs_known(n) || !n->links)
         return false;
@@ -1065,12 +1072,12 @@ int version_need_locked(struct cache *c, struct node *n, struct waiter *w)
 /* ---- lookup ---- */
 
 /* A directory whose own listing showed something is there as well. */
-static bool listing_shows_it(struct cache *c, const struct dir *d)
+static bool listing_shows_it(struct cache *c, const struct dir *d) REQUIRES(cache_mutex)
 {
     return d && d->told_there && clock_mono_ns() - d->told_ns < belief_ns(c);
 }
 
-static bool entry_believed(struct cache *c, struct entry *e)
+static bool entry_believed(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
 {
     return listing_shows_it(c, e->node->dir) || node_is_ours(e->node) ||
            e->changed_ns > clock_mono_ns() - c->config.list_timeout_ns ||
@@ -1220,7 +1227,7 @@ int cache_opendir(struct cache *c, struct node *dir, struct waiter *w, struct di
 }
 
 static int show(struct cache *c, struct dirhandle *d, size_t i, bool plus, cache_visit visit,
-                void *arg)
+                void *arg) REQUIRES(cache_mutex)
 {
     struct node *parent = d->dir->links ? d->dir->links->parent : d->dir;
     struct node *n = i == 0 ? d->dir : i == 1 ? parent : d->v[i - 2].node;

@@ -25,14 +25,14 @@ struct dir_job {
     int64_t began_ns; /* CLOCK_MONOTONIC */
 };
 
-static bool default_attrs(struct cache *c, struct node *n)
+static bool default_attrs(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     return (n->mode & 07777) == c->config.dir_mode && n->uid == c->config.uid &&
            n->gid == c->config.gid && !n->xattrs;
 }
 
 /* Whether the store must be told of it at all. */
-static bool needs_marker(struct cache *c, struct node *n)
+static bool needs_marker(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     if (c->store->caps & STORE_DIRS)
         return n->dir->new_here || (n->flags & NODE_ATTR_DIRTY);
@@ -74,7 +74,7 @@ static uint64_t version_of(const struct object *marker)
 }
 
 /* Without a marker it is as the mount says. */
-static void apply_default(struct cache *c, struct node *dir)
+static void apply_default(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
 {
     const struct object none = {
         .is_prefix = true, .attrs_known = true, .mtime_ns = dir->mtime_ns};
@@ -111,7 +111,7 @@ bool dir_wants_marker_locked(struct node *dir, const struct object *marker)
 }
 
 /* Whether the listed marker is the one that was put from here, with what is shown now. */
-static bool is_put(struct node *dir, const struct object *marker)
+static bool is_put(struct node *dir, const struct object *marker) REQUIRES(cache_mutex)
 {
     const struct dir *d = dir->dir;
     int64_t modified_s = marker->mtime_ns / NS_PER_SEC;
@@ -292,7 +292,7 @@ static void run_stamp(struct task *task)
 
 /* Names that are still on their way to a real directory would move the time that it is to have.
  */
-static bool names_on_their_way(struct cache *c, struct node *dir)
+static bool names_on_their_way(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
 {
     struct entry *e;
     size_t at;
@@ -311,12 +311,12 @@ static bool names_on_their_way(struct cache *c, struct node *dir)
     return path && intent_below(c, path);
 }
 
-static bool is_stored(const struct entry *e)
+static bool is_stored(const struct entry *e) REQUIRES(cache_mutex)
 {
     return e->node->dir ? !e->node->dir->new_here : etag_known(&e->etag);
 }
 
-static bool child_is_stored(struct node *dir)
+static bool child_is_stored(struct node *dir) REQUIRES(cache_mutex)
 {
     struct entry *e;
     size_t at;

@@ -22,7 +22,7 @@ struct look {
     uint64_t removals; /* the last one that is waited for; 0 none */
 };
 
-static void look_begin(struct look *l, struct cache *c, struct waiter *w)
+static void look_begin(struct look *l, struct cache *c, struct waiter *w) REQUIRES(cache_mutex)
 {
     *l = (struct look){.cache = c, .waiter = w, .first = w->since_ns == 0};
     if (!l->first)
@@ -42,7 +42,7 @@ static void owed(struct look *l, int err, int64_t failed_ns, int64_t *due_ns)
         l->error = err;
 }
 
-static int look_end(struct look *l)
+static int look_end(struct look *l) REQUIRES(cache_mutex)
 {
     if (l->error || !l->pending)
         return l->error ? l->error : l->in_vain ? -EBUSY : 0;
@@ -52,7 +52,7 @@ static int look_end(struct look *l)
 
 /* ---- intentions ---- */
 
-static void owed_intent(struct look *l, struct intent *i)
+static void owed_intent(struct look *l, struct intent *i) REQUIRES(cache_mutex)
 {
     if (!intent_is_rename(i) && rounds_are_over_locked(l->cache, &l->waiter->rounds, i)) {
         l->in_vain = true;
@@ -70,6 +70,7 @@ static void owed_intent(struct look *l, struct intent *i)
 }
 
 static void look_at_renames(struct look *l, const char *path, const char *key)
+    REQUIRES(cache_mutex)
 {
     struct intent *i;
 
@@ -111,7 +112,7 @@ static bool is_name_in(struct cache *c, const char *dir, const char *path)
 }
 
 /* Backwards, since the directory had other names when older intentions were recorded. */
-static int look_at_intents(struct look *l, struct node *dir)
+static int look_at_intents(struct look *l, struct node *dir) REQUIRES(cache_mutex)
 {
     struct cache *c = l->cache;
     auto_free char *at = node_path(dir);
@@ -131,6 +132,7 @@ static int look_at_intents(struct look *l, struct node *dir)
 
 /* The name is of content that was closed, or that the store has under another name only. */
 static bool is_owed(const struct look *l, const struct file *f, const struct entry *e)
+    REQUIRES(cache_mutex)
 {
     if (!e->dirty)
         return false;
@@ -140,7 +142,7 @@ static bool is_owed(const struct look *l, const struct file *f, const struct ent
            !etag_known(&e->etag);
 }
 
-static void owed_file(struct look *l, struct file *f)
+static void owed_file(struct look *l, struct file *f) REQUIRES(cache_mutex)
 {
     owed(l, f->error, f->cut ? INT64_MAX : f->failed_ns, &f->due_ns);
     if (!l->first)
@@ -150,7 +152,7 @@ static void owed_file(struct look *l, struct file *f)
         file_place_locked(l->cache, f);
 }
 
-static void look_at_file(struct look *l, struct node *dir, struct file *f)
+static void look_at_file(struct look *l, struct node *dir, struct file *f) REQUIRES(cache_mutex)
 {
     for (struct entry *e = f->node->links; e; e = e->next_link)
         if (e->parent == dir && is_owed(l, f, e)) {
@@ -159,7 +161,7 @@ static void look_at_file(struct look *l, struct node *dir, struct file *f)
         }
 }
 
-static void look_at_files(struct look *l, struct node *dir)
+static void look_at_files(struct look *l, struct node *dir) REQUIRES(cache_mutex)
 {
     struct cache *c = l->cache;
     struct file *f, *after;
@@ -176,7 +178,7 @@ static void look_at_files(struct look *l, struct node *dir)
 }
 
 /* Removals wait for what was closed before them. */
-static void look_at_barrier(struct look *l)
+static void look_at_barrier(struct look *l) REQUIRES(cache_mutex)
 {
     struct file *f;
 
@@ -192,7 +194,7 @@ static void look_at_barrier(struct look *l)
 
 /* ---- directories ---- */
 
-static void look_at_markers(struct look *l, struct node *dir)
+static void look_at_markers(struct look *l, struct node *dir) REQUIRES(cache_mutex)
 {
     struct node *n;
 

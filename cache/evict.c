@@ -40,7 +40,7 @@ bool path_is_pinned(struct cache *c, const char *path)
     return false;
 }
 
-static int pin_add(void *arg, const char *path)
+static int pin_add(void *arg, const char *path) REQUIRES(cache_mutex)
 {
     struct cache *c = arg;
     size_t len = strlen(path);
@@ -57,7 +57,7 @@ static int pin_add(void *arg, const char *path)
     return 0;
 }
 
-static void pin_remove(struct cache *c, const char *path)
+static void pin_remove(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
     struct pin *p;
 
@@ -84,7 +84,7 @@ void pins_free(struct cache *c)
     }
 }
 
-static int back_to_lru(void *arg, struct node *n)
+static int back_to_lru(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
     struct cache *c = arg;
 
@@ -141,7 +141,9 @@ static struct node *next_victim_locked(struct cache *c) REQUIRES(cache_mutex)
 /* A mapping may still read a closed file: it keeps its inode, the name gets a fresh stub. */
 static void evict_one(struct cache *c, struct node *n)
 {
+    cache_lock(c);
     bool keeps_ino = !(n->flags & NODE_DEFAULT_INO);
+    cache_unlock(c);
     int r = file_discard(c, n);
 
     crash_point("evict-discarded");
@@ -200,7 +202,7 @@ static void forget_children_locked(struct cache *c, struct node *dir) REQUIRES(c
     }
 }
 
-static int forget_dir(void *arg, struct node *n)
+static int forget_dir(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
     struct cache *c = arg;
 

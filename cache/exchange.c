@@ -361,14 +361,14 @@ static int exchange_by_rows(struct cache *c, struct moving *m)
 }
 
 /* For tree_each(). */
-static int has_hidden_names(void *arg, struct node *n)
+static int has_hidden_names(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
     (void)arg;
     return n->dir && n->dir->hidden_names;
 }
 
 /* For tree_each(): 1 with the directory in *arg when nobody has seen all that it has. */
-static int is_unlisted(void *arg, struct node *n)
+static int is_unlisted(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
     if (!n->dir || n->dir->listed_ns || (n->dir->local_only && n->dir->new_here))
         return 0;

@@ -36,7 +36,9 @@ void fds_init(struct cache *c, unsigned limit)
         (void)getrlimit(RLIMIT_NOFILE, &lim);
     }
     unsigned all = lim.rlim_cur < INT_MAX ? (unsigned)lim.rlim_cur : INT_MAX;
+    cache_lock(c);
     c->fds.limit = limit ? limit : all - (all / 2 < RESERVE ? all / 2 : RESERVE);
+    cache_unlock(c);
 }
 
 /* ---- open and closed ---- */
@@ -132,7 +134,7 @@ unsigned file_fd_users(const struct file *f)
 }
 
 /* Whether a handle may ask for it. */
-static bool is_wanted(const struct file *f, enum file_fd which)
+static bool is_wanted(const struct file *f, enum file_fd which) REQUIRES(cache_mutex)
 {
     return which == FD_WRITE ? f->write_handles > 0 : f->open_handles > f->write_handles;
 }

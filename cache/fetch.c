@@ -430,6 +430,7 @@ static int start_locked(struct cache *c, struct node *n, uint64_t off, uint64_t 
 
 /* The first stretch of [off, end) that is neither here nor on its way. */
 static bool unclaimed(struct file *f, uint64_t off, uint64_t end, struct range *ret)
+    REQUIRES(cache_mutex)
 {
     while (ranges_missing(&f->present, off, end, ret)) {
         struct fetch *hit = NULL;
@@ -450,6 +451,7 @@ static bool unclaimed(struct file *f, uint64_t off, uint64_t end, struct range *
 /* Whether all that may be claimed for now is, and who needs [off, end) waits for nothing else,
  * or for something of it: he asks for the rest then. */
 static bool enough_claimed(struct cache *c, const struct file *f, uint64_t off, uint64_t end)
+    REQUIRES(cache_mutex)
 {
     bool served = ranges_has(&f->present, off, end);
     unsigned n = 0;
@@ -616,7 +618,7 @@ static void run_fetch(struct task *task)
  * always, while it grows when it comes to the end of the part, or when less than it asks for
  * would be left of that. */
 static uint64_t window_end(struct cache *c, struct node *n, uint64_t off, uint64_t end,
-                           uint64_t ahead, uint64_t from)
+                           uint64_t ahead, uint64_t from) REQUIRES(cache_mutex)
 {
     uint64_t part = c->config.part_size, to = end + ahead;
     uint64_t boundary = (from / part + 1) * part;
@@ -637,7 +639,7 @@ static uint64_t window_end(struct cache *c, struct node *n, uint64_t off, uint64
 /* While the window grows it is filled when two thirds of it were read, not by a little at each
  * read. `gap` is what is missing then. */
 static bool window_runs_dry(struct cache *c, struct node *n, uint64_t off, uint64_t end,
-                            uint64_t ahead, struct range *gap)
+                            uint64_t ahead, struct range *gap) REQUIRES(cache_mutex)
 {
     uint64_t need = end + (ahead >= 2 * c->config.part_size ? ahead : ahead / 4);
 

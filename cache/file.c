@@ -54,7 +54,7 @@ struct file *file_new(struct node *n, enum file_state state)
 
 /* ---- stamps ---- */
 
-static bool all_stored(const struct node *n)
+static bool all_stored(const struct node *n) REQUIRES(cache_mutex)
 {
     for (const struct entry *e = n->links; e; e = e->next_link)
         if (e->dirty || !etag_known(&e->etag))
@@ -69,7 +69,7 @@ unsigned file_stamp_begun(const struct file *f)
     return f->whole_mtime_ns ? STAMP_BEGUN | STAMP_WHOLE : STAMP_BEGUN;
 }
 
-static void stamp_of_node(struct node *n, struct stamp_attrs *ret)
+static void stamp_of_node(struct node *n, struct stamp_attrs *ret) REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
 
@@ -448,23 +448,50 @@ void file_free_locked(struct cache *c, struct file *f)
 
 /* ---- birth and end of a mirror file ---- */
 
-static int fill_special(struct node *n, int fd)
+/* What the mirror's file of a node is made of: others change the node under the
+ * lock alone. */
+struct born {
+    struct stat st;
+    bool partial;
+    char *target, *xattrs; /* NULL: none */
+};
+
+static void born_release(struct born *b)
 {
-    size_t len = S_ISLNK(n->mode) && n->target ? strlen(n->target) : 0;
+    free(b->target);
+    free(b->xattrs);
+}
+
+static int born_take(struct cache *c, struct node *n, struct born *ret)
+{
+    cache_lock(c);
+    *ret = (struct born){.partial = n->file->state == FILE_PARTIAL};
+    node_stat(n, &ret->st);
+    bool links = S_ISLNK(n->mode) && n->target;
+    ret->target = links ? strdup(n->target) : NULL;
+    ret->xattrs = n->xattrs ? strdup(n->xattrs) : NULL;
+    int r = (links && !ret->target) || (n->xattrs && !ret->xattrs) ? -ENOMEM : 0;
+    cache_unlock(c);
+    return r;
+}
+
+static int fill_special(const struct born *b, int fd)
+{
+    size_t len = b->target ? strlen(b->target) : 0;
 
     if (len == 0)
         return 0;
-    ssize_t w = pwrite(fd, n->target, len, 0);
+    ssize_t w = pwrite(fd, b->target, len, 0);
     return w < 0 ? -errno : (size_t)w != len ? -ENOSPC : 0;
 }
 
-static int write_birth_stamps(struct cache *c, struct node *n, int fd)
+static int write_born(struct cache *c, struct node *n, const struct born *b, int fd)
 {
-    struct file *f = n->file;
-    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, timespec_of(n->mtime_ns)};
-    int r = S_ISREG(n->mode) ? 0 : fill_special(n, fd);
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, b->st.st_mtim};
+    const struct ranges none = {0};
+    int r = S_ISREG(b->st.st_mode) ? 0 : fill_special(b, fd);
 
-    if (r == 0 && S_ISREG(n->mode) && ftruncate(fd, (off_t)n->size) < 0)
+    if (r == 0 && S_ISREG(b->st.st_mode) && ftruncate(fd, b->st.st_size) < 0)
         r = -errno;
     if (r == 0 && futimens(fd, times) < 0)
         r = -errno;
@@ -472,14 +499,25 @@ static int write_birth_stamps(struct cache *c, struct node *n, int fd)
         r = node_write_stamp(c, n, fd);
     if (r == 0)
         r = file_write_keys(c, n, fd);
-    if (r == 0 && f->state == FILE_PARTIAL)
-        r = stamp_write_ranges(fd, &f->present, true);
-    if (r == 0 && n->xattrs)
-        r = stamp_write_xattrs(fd, n->xattrs);
+    if (r == 0 && b->partial)
+        r = stamp_write_ranges(fd, &none, true);
+    if (r == 0 && b->xattrs)
+        r = stamp_write_xattrs(fd, b->xattrs);
     return r;
 }
 
-static int new_file_for(struct cache *c, struct node *n)
+static int write_birth_stamps(struct cache *c, struct node *n, int fd)
+{
+    struct born b;
+    int r = born_take(c, n, &b);
+
+    if (r == 0)
+        r = write_born(c, n, &b, fd);
+    born_release(&b);
+    return r;
+}
+
+static int new_file_for(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct entry *e = n->links;
     auto_free char *key = e ? entry_key(e) : NULL;

@@ -296,7 +296,7 @@ void index_marker_news_locked(struct cache *c, struct node *dir)
         index_tree_news_locked(c, dir);
 }
 
-static int64_t due_ns(struct cache *c, struct node *dir)
+static int64_t due_ns(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
 {
     struct dir_index *x = &dir->dir->index;
     int64_t due = x->last_ns + c->config.index_settle_ns;

@@ -343,7 +343,7 @@ static size_t files_there_locked(const struct index_tree *t) REQUIRES(cache_mute
     return n > t->files ? n : t->files;
 }
 
-static int64_t due_ns(struct cache *c)
+static int64_t due_ns(struct cache *c) REQUIRES(cache_mutex)
 {
     struct index_tree *t = c->index_tree;
     int64_t due = t->last_ns + c->config.index_settle_ns;

@@ -35,7 +35,8 @@ struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from,
     return NULL;
 }
 
-void intent_free(struct intent *i)
+/* Nobody else has it yet, or any more. */
+NO_THREAD_SAFETY void intent_free(struct intent *i)
 {
     if (!i)
         return;
@@ -223,12 +224,14 @@ static bool conflicts(const struct intent *removal, const struct intent *rename,
 
 /* What is removed first is neither taken along by the rename nor in its way. */
 static bool waits_for(const struct intent *rename, const struct intent *removal)
+    REQUIRES(cache_mutex)
 {
     return conflicts(removal, rename, rename->from) || conflicts(removal, rename, rename->to) ||
            (removal->urgent && path_below(rename->to, removal->from));
 }
 
 static bool later_rename_waits(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex)
 {
     const struct intent *i;
 
@@ -247,6 +250,7 @@ bool intent_is_urgent(struct cache *c, const struct intent *removal)
 
 /* What it is in the way of is tried nevertheless once it has failed: not all stores mind. */
 static bool removal_in_the_way(struct cache *c, const struct intent *rename)
+    REQUIRES(cache_mutex)
 {
     const struct intent *i;
 
@@ -257,6 +261,7 @@ static bool removal_in_the_way(struct cache *c, const struct intent *rename)
 }
 
 static bool blocks_upload(struct cache *c, const struct intent *i, const char *path, bool dir)
+    REQUIRES(cache_mutex)
 {
     /* A directory has room for files that come and go below it. */
     bool below = dir && i->kind == INTENT_RENAME && !path_below(i->from, path) &&
@@ -280,7 +285,7 @@ bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
 }
 
 /* Whether the intention has to wait for `first`, which comes before it. */
-static bool follows(const struct intent *i, const struct intent *first)
+static bool follows(const struct intent *i, const struct intent *first) REQUIRES(cache_mutex)
 {
     if (intent_is_rename(first))
         return touches(first, i->from) || (i->to && touches(first, i->to));
@@ -316,6 +321,7 @@ bool stuck_intent_blocks_locked(struct cache *c, const char *path)
 
 /* A rename that comes first and touches the path. */
 static bool earlier_rename_touches(struct cache *c, const struct intent *self, const char *path)
+    REQUIRES(cache_mutex)
 {
     struct intent *i;
 
@@ -337,6 +343,7 @@ bool intent_comes_first(struct cache *c, const struct intent *i)
 }
 
 static bool running_removal_touches(struct cache *c, const char *path, bool below)
+    REQUIRES(cache_mutex)
 {
     struct intent *i;
 
@@ -351,7 +358,7 @@ static bool running_removal_touches(struct cache *c, const char *path, bool belo
     return false;
 }
 
-static bool running_rename_touches(struct cache *c, const char *path)
+static bool running_rename_touches(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
     struct intent *i;
 
@@ -540,7 +547,7 @@ struct removal {
 /* What a live name says about an intended removal of its key. */
 enum live { LIVE_NONE, LIVE_WAIT, LIVE_STORED };
 
-static enum live live_at(struct cache *c, const struct intent *i)
+static enum live live_at(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
 {
     struct entry *e;
     struct node *n = tree_find(c, i->from, &e);
@@ -580,6 +587,7 @@ void name_is_the_stores_locked(struct cache *c, const char *path)
 /* What is in the way of something that comes waited for nothing. What has the name again
  * replaces what the store has there. */
 static bool waited_in_vain(struct cache *c, struct intent *i, const struct voided *v)
+    REQUIRES(cache_mutex)
 {
     return !intent_is_rename(i) && barrier_seq_locked(c, i->seq) > v->seq &&
            !intent_is_urgent(c, i) && live_at(c, i) == LIVE_NONE;
@@ -602,7 +610,7 @@ int intents_take_back(struct cache *c, uint64_t seq)
 }
 
 /* A directory goes after what is below it. */
-static bool removals_below(struct cache *c, const struct intent *self)
+static bool removals_below(struct cache *c, const struct intent *self) REQUIRES(cache_mutex)
 {
     struct intent *i;
 
@@ -703,7 +711,10 @@ static bool means_ours(const struct intent *i)
  * late takes only what this cache put. */
 static int remove_unknown(struct cache *c, const struct intent *i, struct op *op)
 {
-    return settle_removal(c, i, op, i->removed_before || means_ours(i));
+    cache_lock(c);
+    bool ours = i->removed_before || means_ours(i);
+    cache_unlock(c);
+    return settle_removal(c, i, op, ours);
 }
 
 static bool version_is_known(const struct intent *i)
@@ -789,15 +800,13 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
 /* Until when an upload may arrive after the removal: of a name of which the store had no
  * version that it was bound to, or of which it has none now, too. It is removed once more then.
  */
-static int64_t may_come_back(struct cache *c, const struct intent *i)
+static int64_t comes_back_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
 {
-    int64_t now = clock_mono_ns(), until_ns = 0;
+    int64_t now = clock_mono_ns();
 
     if (i->removed_before)
         return 0;
-    cache_lock(c);
-    until_ns = late_put_until_locked(c, i->from, "");
-    cache_unlock(c);
+    int64_t until_ns = late_put_until_locked(c, i->from, "");
     if ((*i->etag == '\0' || means_ours(i)) && c->late_until_ns > now &&
         c->late_until_ns > until_ns)
         until_ns = c->late_until_ns;
@@ -853,7 +862,7 @@ static void removal_over_locked(struct cache *c, struct intent *i, int err, int 
 
 /* Whether another attempt would be no better: somebody else's version has the name, or the
  * store refuses that, and removes others. */
-static bool is_in_vain(const struct intent *i, int err)
+static bool is_in_vain(const struct intent *i, int err) REQUIRES(cache_mutex)
 {
     return err == -ESTALE || (refusal_is_one(err) && i->others_taken);
 }
@@ -886,14 +895,19 @@ static void run_removal(struct task *task)
     cache_op(c, &op);
     run_store_removals(r, &op, errs);
     crash_point("delete-done");
-    int64_t again[BATCH_MAX]; /* when; 0 not */
+    int64_t again[BATCH_MAX] = {0}; /* when; 0 not */
     for (size_t i = 0; i < r->n; i++) {
-        if (is_in_vain(r->v[i], errs[i])) {
+        cache_lock(c);
+        bool vain = is_in_vain(r->v[i], errs[i]);
+        if (vain)
+            r->v[i]->removed_before = true; /* nothing to repeat */
+        else if (errs[i] == 0 && !r->skip[i])
+            again[i] = comes_back_locked(c, r->v[i]);
+        cache_unlock(c);
+        if (vain) {
             give_up(c, r->v[i], errs[i], removal_why(r, i, errs[i]));
             errs[i] = 0;
-            r->v[i]->removed_before = true; /* nothing to repeat */
         }
-        again[i] = errs[i] == 0 && !r->skip[i] ? may_come_back(c, r->v[i]) : 0;
         if (errs[i] == 0 && !again[i])
             seqs[n++] = r->v[i]->seq;
     }

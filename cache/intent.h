@@ -6,7 +6,7 @@
 
 bool intent_is_rename(const struct intent *i);
 /* Who came at that place, or later, waits for it. */
-uint64_t intent_since(const struct intent *i);
+uint64_t intent_since(const struct intent *i) REQUIRES(cache_mutex);
 /* Where the rename takes what is at *at (heap, replaced). Whether it does; without memory *at
  * is NULL then. */
 bool intent_forward(const struct intent *i, char **at);
@@ -15,7 +15,7 @@ bool intent_forward(const struct intent *i, char **at);
 enum intent_back { INTENT_STAYS, INTENT_CAME, INTENT_LEFT };
 enum intent_back intent_backward(const struct intent *i, char **at);
 /* Where the renames from `first` on take `path`, heap; NULL without memory. */
-char *intent_path_after(const struct intent *first, const char *path);
+char *intent_path_after(const struct intent *first, const char *path) REQUIRES(cache_mutex);
 /* Whether open files without a name still read the version at `path` (or below); their fetches
  * are started. */
 bool readers_need_locked(struct cache *c, const char *path, bool below) REQUIRES(cache_mutex);
@@ -24,10 +24,10 @@ bool readers_need_locked(struct cache *c, const char *path, bool below) REQUIRES
 #define READERS_NS    (200 * NS_PER_MS)
 #define READERS_TRIES 300
 /* Whether no rename that was intended before concerns what the rename does. */
-bool intent_comes_first(struct cache *c, const struct intent *rename);
+bool intent_comes_first(struct cache *c, const struct intent *rename) REQUIRES(cache_mutex);
 /* Whether something else can't come to the store before the removal is done: it waits for no
  * upload then. */
-bool intent_is_urgent(struct cache *c, const struct intent *removal);
+bool intent_is_urgent(struct cache *c, const struct intent *removal) REQUIRES(cache_mutex);
 /* Removals that were intended after what has this place in the order waited for its upload,
  * which never comes: they are taken back, on the disk first, and what they meant shows again.
  * ns held for writing, or recovery. 0 or a negative errno. */

@@ -43,7 +43,7 @@ struct late_change {
     char key[];
 };
 
-static int add_key(struct cache *c, const char *key, bool copied)
+static int add_key(struct cache *c, const char *key, bool copied) REQUIRES(cache_mutex)
 {
     size_t len = strlen(key);
     struct late *l = NULL;
@@ -60,7 +60,7 @@ static int add_key(struct cache *c, const char *key, bool copied)
     return 0;
 }
 
-static int add_dir(struct cache *c, const char *key)
+static int add_dir(struct cache *c, const char *key) REQUIRES(cache_mutex)
 {
     size_t len = strlen(key);
     struct late_dir *d = calloc(1, sizeof(*d) + len + 1);
@@ -72,14 +72,14 @@ static int add_dir(struct cache *c, const char *key)
     return 0;
 }
 
-static void put_free(struct cache *c, struct late_put *p)
+static void put_free(struct cache *c, struct late_put *p) REQUIRES(cache_mutex)
 {
     HASH_DEL(c->late_puts, p);
     free(p->etag);
     free(p);
 }
 
-static void purge(struct cache *c, int64_t now)
+static void purge(struct cache *c, int64_t now) REQUIRES(cache_mutex)
 {
     struct late_put *p, *next;
     struct late_change *r, *next_r;
@@ -133,6 +133,7 @@ void late_copy(struct cache *c, const char *key)
 }
 
 static const struct late_change *late_change_at(struct cache *c, const char *key)
+    REQUIRES(cache_mutex)
 {
     struct late_change *r = NULL;
 
@@ -141,7 +142,7 @@ static const struct late_change *late_change_at(struct cache *c, const char *key
 }
 
 /* Whether something may be taken away there. */
-static bool removal_may_arrive(struct cache *c, const char *key)
+static bool removal_may_arrive(struct cache *c, const char *key) REQUIRES(cache_mutex)
 {
     const struct late_change *r = late_change_at(c, key);
 
@@ -149,7 +150,7 @@ static bool removal_may_arrive(struct cache *c, const char *key)
 }
 
 /* Whether something may appear there. */
-static bool copy_may_arrive(struct cache *c, const char *key)
+static bool copy_may_arrive(struct cache *c, const char *key) REQUIRES(cache_mutex)
 {
     const struct late_change *r = late_change_at(c, key);
 
@@ -207,7 +208,7 @@ int64_t late_puts_below_until_locked(struct cache *c, const char *dir)
 
 /* The names of a dirty file that a put may be on its way to. Content whose time did not move
  * since it was equal to the store's was never sent in another version. */
-static int add_names(struct cache *c, struct node *n)
+static int add_names(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     char etag[ETAG_TEXT_MAX];
     int r = 0;
@@ -235,8 +236,6 @@ int late_begin(struct cache *c)
         if (r == 0)
             r = add_names(c, f->node);
     }
-    cache_unlock(c);
-
     c->late_until_ns = clock_mono_ns() + c->config.late_ns;
     DL_FOREACH(c->intents, i)
     {
@@ -246,16 +245,17 @@ int late_begin(struct cache *c)
         else if (r == 0)
             r = add_key(c, i->to ? i->to : i->from, i->kind == INTENT_RENAME);
     }
+    cache_unlock(c);
     return r;
 }
 
-static bool is_over(struct cache *c)
+static bool is_over(struct cache *c) REQUIRES(cache_mutex)
 {
     return c->late_until_ns == 0 || clock_mono_ns() >= c->late_until_ns;
 }
 
 /* `copies`: only names where something may appear. */
-static bool is_late(struct cache *c, const char *path, bool copies)
+static bool is_late(struct cache *c, const char *path, bool copies) REQUIRES(cache_mutex)
 {
     struct late *l = NULL;
     struct late_dir *d;

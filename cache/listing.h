@@ -44,7 +44,7 @@ uint64_t listed_max(const struct cache *c);
 int listed_too_much(struct cache *c, struct op *op, const char *key, uint64_t names);
 
 /* Whether the directory's last listing is believed still. The lock is held. */
-bool listing_is_believed(struct cache *c, struct node *dir);
+bool listing_is_believed(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Whether it was listed in answer to what was asked then. Holding no lock. */
 bool listing_told_since(struct cache *c, struct node *dir, int64_t asked_ns);
 

@@ -23,7 +23,7 @@
 /* ---- common ---- */
 
 /* Users make no name that could not be shown to them. */
-static int name_allowed(struct node *parent, const char *name)
+static int name_allowed(struct node *parent, const char *name) REQUIRES(cache_mutex)
 {
     auto_free char *at = node_path(parent);
     size_t len = strlen(name);
@@ -187,8 +187,11 @@ static int make(struct cache *c, const struct making *m, struct waiter *w, struc
         return r;
     ns_write(c);
     r = make_held(c, m, ret);
-    if (r == 0)
+    if (r == 0) {
+        cache_lock(c);
         node_stat(*ret, st);
+        cache_unlock(c);
+    }
     ns_done(c);
     return r;
 }
@@ -315,6 +318,7 @@ int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags
     auto_close int fd = mirror_tmpfile(&c->mirror);
     if (fd < 0)
         return fd;
+    const int made_fd = fd;
     cache_lock(c);
     struct node *n = NULL;
     int r = fds_keep_locked(c);
@@ -332,7 +336,7 @@ int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags
     }
     cache_unlock(c);
     if (r == 0)
-        r = node_write_first_stamps(c, n, n->file->fds[FD_WRITE].fd);
+        r = node_write_first_stamps(c, n, made_fd);
     if (r == 0)
         r = cache_open(c, n, flags & ~(O_CREAT | O_EXCL | O_TRUNC), NULL, ret);
     if (r == 0)
@@ -353,13 +357,14 @@ static int link_held(struct cache *c, struct node *n, struct node *parent, const
     bool evicted = !f || f->state == FILE_PARTIAL;
     auto_free char *to = child_path(parent, name);
     auto_free char *from = n->links ? entry_path(n->links) : NULL;
+    int unnamed_fd = f ? f->fds[FD_WRITE].fd : -1; /* stays until it has a name */
     cache_unlock(c);
     if (exists || lost || !to)
         return exists ? -EEXIST : lost ? -ENOENT : -ENOMEM;
     if (evicted)
         return -EAGAIN;
     auto_close int fd = from ? mirror_open_path(&c->mirror, from, O_RDONLY)
-                             : fcntl(f->fds[FD_WRITE].fd, F_DUPFD_CLOEXEC, 0);
+                             : fcntl(unnamed_fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return from ? fd : -errno;
     cache_lock(c);
@@ -477,7 +482,7 @@ static int record(struct cache *c, struct intent *i, struct intent **ret)
 }
 
 /* What the store may have there is what this cache put, or tried to: it had nothing before. */
-static bool only_ours(const struct entry *e)
+static bool only_ours(const struct entry *e) REQUIRES(cache_mutex)
 {
     return !e->node->dir && !e->may_exist && !e->src_key && !etag_known(&e->etag);
 }
@@ -494,14 +499,15 @@ static const char *removed_version_locked(struct entry *e, const char *path,
     return key && strcmp(key, path) == 0 ? etag_text(&e->etag, etag) : INTENT_ANY;
 }
 
+/* `numbered`: with the inode's number. */
 static int intend_for(struct cache *c, enum intent_kind kind, const char *from, const char *to,
-                      struct entry *e, uint64_t ino, struct intent **ret)
+                      struct entry *e, bool numbered, struct intent **ret)
 {
     char etag[ETAG_TEXT_MAX];
 
     cache_lock(c); /* a copy that ends changes the version */
     struct intent *i =
-        intent_new(0, kind, from, to, ino,
+        intent_new(0, kind, from, to, numbered ? e->node->ino : 0,
                    to ? etag_text(&e->etag, etag) : removed_version_locked(e, from, etag));
     cache_unlock(c);
     return record(c, i, ret);
@@ -510,7 +516,7 @@ static int intend_for(struct cache *c, enum intent_kind kind, const char *from, 
 static int intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
                   struct entry *e, struct intent **ret)
 {
-    return intend_for(c, kind, from, to, e, e->node->ino, ret);
+    return intend_for(c, kind, from, to, e, true, ret);
 }
 
 /* The store loses the name, the mirror keeps the file under another one. Without the inode's
@@ -519,7 +525,8 @@ static int intend(struct cache *c, enum intent_kind kind, const char *from, cons
 static int intend_removal_of_name(struct cache *c, struct entry *e, const char *path,
                                   struct intent **ret)
 {
-    return intend_for(c, e->node->dir ? INTENT_RMDIR : INTENT_UNLINK, path, NULL, e, 0, ret);
+    return intend_for(c, e->node->dir ? INTENT_RMDIR : INTENT_UNLINK, path, NULL, e, false,
+                      ret);
 }
 
 /* Takes a recorded intention back: its mirror step failed. */
@@ -695,7 +702,7 @@ int node_may_be_stored(void *arg, struct node *n)
     return 0;
 }
 
-static int check_move(struct cache *c, struct moving *m, unsigned flags)
+static int check_move(struct cache *c, struct moving *m, unsigned flags) REQUIRES(cache_mutex)
 {
     struct node *n = m->from->node;
     struct node *over = m->to ? m->to->node : NULL;
@@ -785,12 +792,12 @@ static int prepare_move(struct cache *c, struct moving *m)
 
     /* Nothing of it is in the store, where the marker of what it replaces stays: it gets one of
      * its own, however little there is to say. */
+    cache_lock(c);
     if (n->dir && over && over->dir && over->dir->has_marker && !m->copies) {
-        cache_lock(c);
         n->flags |= NODE_ATTR_DIRTY;
         dir_queue_locked(c, n);
-        cache_unlock(c);
     }
+    cache_unlock(c);
     if (r == 0 && n->dir)
         r = node_rebear_below(c, m->from_path, m->to_path);
     return r < 0 ? r : node_rebear(c, n);

@@ -16,13 +16,13 @@ struct moving {
 /* A name came to the directory, or went. */
 void dir_touch_locked(struct node *dir) REQUIRES(cache_mutex);
 /* Whether the store has, or may have, an object under the entry's path. */
-bool entry_may_be_stored(struct entry *e);
+bool entry_may_be_stored(struct entry *e) REQUIRES(cache_mutex);
 /* Notes in the file's stamp what an upload of it to the name is to replace; it has the name
  * later. `e` is what has it now, or NULL. ns held for writing. */
 void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
                  const char *name, struct entry *e);
 /* For tree_each(): not 0 when that is so for a name of the node. */
-int node_may_be_stored(void *arg, struct node *n);
+int node_may_be_stored(void *arg, struct node *n) REQUIRES(cache_mutex);
 /* For tree_each(), with the cache as `arg`: the node's path is another one now. Uploads under
  * the old one stop, what waits gets its new name. What arrives nevertheless is moved along. */
 int node_requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex);

@@ -157,8 +157,9 @@ struct fetch {
 /* What a node has beyond its attributes once the mirror holds a file for it. */
 struct file {
     struct node *node;
-    int backing_slot;    /* the frontend's; its own lock */
-    atomic_bool changed; /* set when a writer comes: an upload that reads the file stops */
+    int backing_slot;        /* the frontend's; its own lock */
+    atomic_bool changed;     /* set when a writer comes: an upload that reads the file stops */
+    atomic_bool passthrough; /* mode of the open handles; written under `lock` */
     GUARDED_BY(cache_mutex) struct {
         enum file_state state;
         struct ranges present; /* FILE_PARTIAL */
@@ -177,7 +178,6 @@ struct file {
         int64_t whole_mtime_ns; /* of the mirror file when one of them closed it; 0: not, or it
                                    was written since */
         uint64_t whole_size;
-        bool passthrough;    /* mode of the open handles */
         bool busy;           /* turns from partial to complete: readers and writers wait */
         uint64_t generation; /* counts changes of content or attributes, as far as seen */
         uint64_t stored_generation; /* of the last upload's content */
@@ -526,7 +526,7 @@ void scheduler_kick_at_locked(struct cache *c, int64_t due_ns) REQUIRES(cache_mu
 uint64_t seq_next_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The last one given, with the removals that what has it may turn into; never 0. */
 uint64_t seq_now_locked(struct cache *c) REQUIRES(cache_mutex);
-struct node *node_new(struct cache *c, uint32_t mode);
+struct node *node_new(struct cache *c, uint32_t mode) REQUIRES(cache_mutex);
 /* ---- ids.c ---- */
 struct ids *ids_new(void);
 /* All nodes are gone. Accepts NULL. */
@@ -552,7 +552,7 @@ void node_keeps_ino_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex
 void ino_stands_locked(struct cache *c, uint64_t ino, const char *key) REQUIRES(cache_mutex);
 /* Forgets those numbers of moved things that nothing has any more, now and then. ns held. */
 void inos_purge_locked(struct cache *c) REQUIRES(cache_mutex);
-void inos_free(struct cache *c);
+void inos_free(struct cache *c) REQUIRES(cache_mutex);
 /* A number for something made here. */
 uint64_t ino_fresh(struct cache *c, const char *key);
 struct entry *entry_find(struct node *dir, const char *name);
@@ -569,13 +569,14 @@ int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const
 void entry_changed_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
 /* Paths, heap or NULL. The tree must be held still. */
 char *entry_path(struct entry *e);
-char *entry_key(struct entry *e); /* where the store has it now: a key needs the lock */
-char *node_path(struct node *n);  /* of its first name; NULL when it has none */
-char *node_key(struct node *n);
+char *entry_key(struct entry *e)
+    REQUIRES(cache_mutex);       /* where the store has it now: a key needs the lock */
+char *node_path(struct node *n); /* of its first name; NULL when it has none */
+char *node_key(struct node *n) REQUIRES(cache_mutex);
 /* The one of its names that the store has at this key, or NULL. */
-struct entry *node_name_at(struct node *n, const char *key);
+struct entry *node_name_at(struct node *n, const char *key) REQUIRES(cache_mutex);
 char *child_path(struct node *dir, const char *name);
-char *child_key(struct node *dir, const char *name);
+char *child_key(struct node *dir, const char *name) REQUIRES(cache_mutex);
 bool node_is_below(struct node *n, struct node *dir);
 /* Looks a path up in memory; NULL when it is not known, for no other reason. */
 struct node *tree_find(struct cache *c, const char *path, struct entry **ret_entry);
@@ -585,27 +586,29 @@ bool node_is_named_below(struct cache *c, struct node *n, const char *path);
 struct node *tree_make_dirs_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether a listing begun at `listed_ns` may not show what the store has at `key` as `path`: it
  * was removed since, or an intention will remove it or move it elsewhere. */
-bool ghost_hides(struct cache *c, const char *key, const char *path, int64_t listed_ns);
+bool ghost_hides(struct cache *c, const char *key, const char *path, int64_t listed_ns)
+    REQUIRES(cache_mutex);
 /* Whether an intention concerns this very key. */
-bool ghost_pending(struct cache *c, const char *key);
+bool ghost_pending(struct cache *c, const char *key) REQUIRES(cache_mutex);
 /* An intention towards a key begins (+1) or ends (-1). */
 void ghost_count_locked(struct cache *c, const char *key, int by, bool with_tree)
     REQUIRES(cache_mutex);
-void ghosts_free(struct cache *c);
-void node_stat(struct node *n, struct stat *st);
+void ghosts_free(struct cache *c) REQUIRES(cache_mutex);
+void node_stat(struct node *n, struct stat *st) REQUIRES(cache_mutex);
 struct timespec timespec_of(int64_t ns);
 /* Brings size and mtime of a file that someone writes up to date. */
 void node_look_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* Calls visit for every node below and including n, parents first. */
 int tree_each(struct node *n, int (*visit)(void *arg, struct node *n), void *arg);
-void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj);
+void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
+    REQUIRES(cache_mutex);
 /* The attributes it has are right, as far as is known. */
-bool node_attrs_known(const struct node *n);
-void node_attrs_are_known(struct node *n);
-void node_default_attrs(struct cache *c, struct node *n);
+bool node_attrs_known(const struct node *n) REQUIRES(cache_mutex);
+void node_attrs_are_known(struct node *n) REQUIRES(cache_mutex);
+void node_default_attrs(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 
 /* ---- file.c ---- */
-struct file *file_new(struct node *n, enum file_state state);
+struct file *file_new(struct node *n, enum file_state state) REQUIRES(cache_mutex);
 void file_free_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Creates the mirror file of a node known from a listing; nothing to do when it is there. The
  * caller holds ns for writing. */
@@ -616,7 +619,7 @@ int file_need(struct cache *c, struct node *n);
  * name any more. Takes ns for writing. */
 int file_need_fd(struct cache *c, struct node *n, enum file_fd which);
 /* STAMP_BEGUN and STAMP_WHOLE as they are to be. */
-unsigned file_stamp_begun(const struct file *f);
+unsigned file_stamp_begun(const struct file *f) REQUIRES(cache_mutex);
 /* Writes the stamp's attributes as the node is now. `fd` is its mirror file or directory. */
 int node_write_stamp(struct cache *c, struct node *n, int fd);
 /* The same, found by path; takes ns for reading. */
@@ -631,13 +634,13 @@ int file_write_keys(struct cache *c, struct node *n, int fd);
 void file_expect(struct cache *c, struct node *n, int fd, const char *path, const char *etag);
 /* A node that nobody has seen yet gets the time at which the mirror file was made: the disk's
  * clock ticks more slowly than ours, and what is told of a new file must stay true. */
-int node_take_birth_time(struct node *n, int fd);
+int node_take_birth_time(struct node *n, int fd) REQUIRES(cache_mutex);
 /* What fstat() says of the mirror file, into the node; marks it dirty when it changed. Under
  * the lock, so that an older look can't come after a younger one. 0 or -errno. */
 int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_st)
     REQUIRES(cache_mutex);
 /* Whether the file has the time and size at which it was last synced. */
-bool file_says_synced(const struct file *f, const struct stat *now);
+bool file_says_synced(const struct file *f, const struct stat *now) REQUIRES(cache_mutex);
 /* Whether somebody can still change the mirror file, of which `fd` is open for reading only:
  * through a descriptor, or through a mapping without one. docs/format.md, invariant 5. */
 bool file_has_writer(int fd);
@@ -653,7 +656,7 @@ bool file_stored_locked(struct node *n, uint64_t generation) REQUIRES(cache_mute
  * queued or sent once more meanwhile. */
 void file_want_locked(struct file *f, uint64_t generation) REQUIRES(cache_mutex);
 /* Its content may change at the store or here without a listing being right about it. */
-bool node_is_ours(struct node *n);
+bool node_is_ours(struct node *n) REQUIRES(cache_mutex);
 void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
     REQUIRES(cache_mutex);
 /* Whether it waits for a rename, as its name says. */
@@ -706,7 +709,7 @@ void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which)
 /* Takes over the descriptor of a file that nobody has opened yet; it is in use then. */
 void file_take_fd_locked(struct cache *c, struct file *f, enum file_fd which, int fd)
     REQUIRES(cache_mutex);
-unsigned file_fd_users(const struct file *f);
+unsigned file_fd_users(const struct file *f) REQUIRES(cache_mutex);
 /* Closes what was open for handles that are gone. */
 void file_settle_fds_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Closes both, and removes the mirror file if it is an orphan, by a chore. */
@@ -790,23 +793,24 @@ void index_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mute
 void indexes_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     REQUIRES(cache_mutex);
 /* The entry's attributes are those of the version that the store told. */
-void entry_told(struct entry *e, const struct object *obj);
+void entry_told(struct entry *e, const struct object *obj) REQUIRES(cache_mutex);
 /* The same of one that was put from here, which took `took_ns`: the answer says when it came.
  */
-void entry_put(struct entry *e, const struct object *obj, int64_t took_ns);
+void entry_put(struct entry *e, const struct object *obj, int64_t took_ns)
+    REQUIRES(cache_mutex);
 /* A listing showed the version whose attributes are known. */
-void entry_seen(struct entry *e, const struct object *obj);
+void entry_seen(struct entry *e, const struct object *obj) REQUIRES(cache_mutex);
 /* When the server can have taken what was put from here, by its answer. False when it does not
  * tell. */
 bool put_window(const struct object *obj, int64_t took_ns, uint32_t *ret_from_s,
                 uint32_t *ret_to_s);
 /* Nothing is known of when the version came to be. */
-void entry_forget_version(struct entry *e);
+void entry_forget_version(struct entry *e) REQUIRES(cache_mutex);
 /* The store may have other attributes: the next listing finds that it moved. */
-void entry_distrust(struct entry *e);
+void entry_distrust(struct entry *e) REQUIRES(cache_mutex);
 /* Whether the listed object can be another version than that whose attributes are known,
  * although its etag is the same. */
-bool entry_moved(const struct entry *e, const struct object *obj);
+bool entry_moved(const struct entry *e, const struct object *obj) REQUIRES(cache_mutex);
 
 /* ---- dir.c ---- */
 /* The directory's children are known, or it parks. `whole`: every page. */
@@ -870,7 +874,7 @@ char *node_owed_text_locked(struct cache *c, struct node *n) REQUIRES(cache_mute
  * when it does already. 0 or -ENOMEM. */
 int acl_follow_mode(const char *xattrs, uint32_t mode, char **ret);
 /* The same of the node's own, after its mode or its set came from elsewhere. */
-void node_acl_follow(struct node *n);
+void node_acl_follow(struct node *n) REQUIRES(cache_mutex);
 /* A new node gets what its parent's default ACL hands on, else its mode loses the umask. 0 or
  * -ENOMEM. */
 int node_inherit_acl_locked(struct cache *c, struct node *n, const struct node *parent,
@@ -892,7 +896,7 @@ bool dir_wants_marker_locked(struct node *dir, const struct object *marker)
 bool dir_marker_attrs_locked(struct node *dir, const struct object *marker, struct attrs *ret,
                              bool *ret_sure) REQUIRES(cache_mutex);
 /* What is shown of it is ours, whatever the store says. */
-bool dir_attrs_are_ours(struct node *dir);
+bool dir_attrs_are_ours(struct node *dir) REQUIRES(cache_mutex);
 /* A name in it came to the store, or changed there: it stands for a directory that the store
  * need not be told of otherwise. */
 void dir_child_changed_locked(struct cache *c, struct node *dir, const struct entry *e)
@@ -915,7 +919,7 @@ bool path_is_staged(struct cache *c, const char *path);
 bool path_is_log(struct cache *c, const char *path);
 /* Whether the file was closed before the intention with this number, and is open no more: its
  * upload comes first, unless it waits for another name. */
-bool upload_comes_first(const struct file *f, uint64_t seq);
+bool upload_comes_first(const struct file *f, uint64_t seq) REQUIRES(cache_mutex);
 
 /* ---- barrier.c ---- */
 /* Which removals have to wait for uploads. */
@@ -1019,7 +1023,7 @@ void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     REQUIRES(cache_mutex);
 /* Whether one is to be ended and that has not failed yet. */
 bool sessions_pending_locked(struct cache *c) REQUIRES(cache_mutex);
-void sessions_free(struct cache *c);
+void sessions_free(struct cache *c) REQUIRES(cache_mutex);
 /* ---- intent.c ---- */
 struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from, const char *to,
                           uint64_t ino, const char *etag);
@@ -1043,16 +1047,16 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES
 void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     REQUIRES(cache_mutex);
 /* Whether what the store has at `key` now will be at `path` when all intentions are done. */
-bool intent_leads_to(struct cache *c, const char *key, const char *path);
+bool intent_leads_to(struct cache *c, const char *key, const char *path) REQUIRES(cache_mutex);
 /* The version that the pending removals of `path` mean, "" what this cache put alone; NULL when
  * that is not known, or the intention is another one. Valid under the lock. */
 const char *intent_removes_version(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether an intention concerns something below `path`. */
-bool intent_below(struct cache *c, const char *path);
+bool intent_below(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether the store is just renaming what is at `key`, or may have done so. */
 bool rename_runs_at_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
 /* Whether the path itself is about to be removed at the store. */
-bool removal_pending(struct cache *c, const char *path);
+bool removal_pending(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether an upload to `path`, of a directory's marker or of a file, has to wait for an
  * intention. */
 bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
@@ -1097,7 +1101,7 @@ int64_t late_put_until_locked(struct cache *c, const char *key, const char *etag
 int64_t late_puts_below_until_locked(struct cache *c, const char *dir) REQUIRES(cache_mutex);
 /* Whether something may still be copied to the name, or below it. */
 bool late_copies_below_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
-void late_free(struct cache *c);
+void late_free(struct cache *c) REQUIRES(cache_mutex);
 /* ---- evict.c ---- */
 void evict_if_needed(struct cache *c);
 /* 0, CACHE_PARKED while writers must wait, or -ENOSPC, which status and log then tell. */
@@ -1114,9 +1118,9 @@ bool space_for_passthrough_locked(struct cache *c) REQUIRES(cache_mutex);
 void space_disk_full_locked(struct cache *c) REQUIRES(cache_mutex);
 /* What is wrong with the space, for people; NULL when nothing is. */
 const char *space_trouble_text(enum space_trouble trouble);
-bool path_is_pinned(struct cache *c, const char *path);
+bool path_is_pinned(struct cache *c, const char *path) REQUIRES(cache_mutex);
 int pins_load(struct cache *c);
-void pins_free(struct cache *c);
+void pins_free(struct cache *c) REQUIRES(cache_mutex);
 /* ---- scan.c ---- */
 int cache_recover(struct cache *c, struct op *op);
 /* ---- check.c ---- */

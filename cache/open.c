@@ -492,7 +492,7 @@ void handle_fd_put(struct cache *c, struct handle_fd *fd)
 
 bool handle_passthrough(struct handle *h)
 {
-    return h->node->file->passthrough;
+    return atomic_load(&h->node->file->passthrough);
 }
 
 int *handle_backing_slot(struct handle *h)
@@ -677,7 +677,10 @@ static bool look_for_cut(struct cache *c, struct handle *h, const struct stat *s
     struct file *f = h->node->file;
     struct statvfs vfs;
 
-    if (!f->passthrough || f->lost || (st->st_size && (uint64_t)st->st_size <= h->opened_size))
+    cache_lock(c);
+    bool untold = f->passthrough && !f->lost;
+    cache_unlock(c);
+    if (!untold || (st->st_size && (uint64_t)st->st_size <= h->opened_size))
         return false;
     /* Others may have filled the disk within the second since it was looked at. */
     if (mirror_statvfs(&c->mirror, &vfs) < 0)

@@ -243,7 +243,7 @@ int origins_open(struct cache *c)
 }
 
 /* Whether something may still ask whose the version at the key is. */
-static bool is_owed(struct cache *c, const char *key)
+static bool is_owed(struct cache *c, const char *key) REQUIRES(cache_mutex)
 {
     struct entry *e = NULL;
 

@@ -13,7 +13,7 @@
 /* Draws the mount's number. 0, -ENOMEM or -EIO. */
 int origins_open(struct cache *c);
 /* What earlier mounts have noted, once the tree is recovered. 0 or a negative errno. */
-int origins_load(struct cache *c);
+int origins_load(struct cache *c) REQUIRES(cache_mutex);
 void origins_free(struct cache *c);
 /* The mount's own number. */
 uint64_t origins_number(struct cache *c);

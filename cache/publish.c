@@ -69,7 +69,7 @@ void dir_unqueue_locked(struct cache *c, struct node *dir)
 
 /* The name that is to be published next, heap. One that failed comes after the others: the
  * store may refuse it for good. */
-static char *dirty_path(struct node *n)
+static char *dirty_path(struct node *n) REQUIRES(cache_mutex)
 {
     struct entry *failed = NULL;
 
@@ -86,6 +86,7 @@ static char *dirty_path(struct node *n)
 }
 
 static bool live_upload_due(struct cache *c, struct file *f, const char *path, int64_t now)
+    REQUIRES(cache_mutex)
 {
     if (f->wanted)
         return true;
@@ -107,6 +108,7 @@ bool upload_has_to_wait_locked(struct cache *c, struct file *f, const char *path
 }
 
 static bool may_upload(struct cache *c, struct file *f, const char *path, int64_t now)
+    REQUIRES(cache_mutex)
 {
     if ((f->write_handles && !live_upload_due(c, f, path, now)) ||
         upload_has_to_wait_locked(c, f, path))

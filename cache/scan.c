@@ -62,7 +62,7 @@ static void free_texts(char **v, size_t n)
 
 /* ---- rows ---- */
 
-static int load_row(void *arg, const struct journal_row *row)
+static int load_row(void *arg, const struct journal_row *row) REQUIRES(cache_mutex)
 {
     struct cache *c = arg;
     struct intent *i = intent_new(row->seq, row->kind, row->from, row->to, row->ino, row->etag);
@@ -76,11 +76,9 @@ static int load_row(void *arg, const struct journal_row *row)
     }
     if (row->seq > c->seq)
         c->seq = row->seq;
-    cache_lock(c);
     intent_add_locked(c, i);
     i->redo = intent_is_rename(i) && c->store && (c->store->caps & STORE_RENAME) &&
               intent_comes_first(c, i);
-    cache_unlock(c);
     return 0;
 }
 
@@ -119,6 +117,7 @@ static int owe_parent(struct cache *c, const char *path)
 /* Whether the newest row is the last of an exchange that the mirror lacks: it leaves the name
  * that only the store has on the way, to which an earlier one of the same inode leads. */
 static const struct intent *exchange_begun(struct cache *c, const struct intent *newest)
+    REQUIRES(cache_mutex)
 {
     struct intent *i;
 
@@ -144,7 +143,7 @@ static bool other_kind_at_target(struct cache *c, const struct intent *i)
 }
 
 /* Only the newest change can lack its step in the mirror: it was not answered then. */
-static int redo_newest(struct cache *c)
+static int redo_newest(struct cache *c) REQUIRES(cache_mutex)
 {
     struct intent *i, *newest = NULL, *last = c->intents ? c->intents->prev : NULL;
     int r = 0;
@@ -174,6 +173,7 @@ static int redo_newest(struct cache *c)
 /* Where what is now at `path` was before the renames up to `last`. What a rename moved away
  * from there is not it: that was made later. */
 static char *path_before(struct cache *c, struct intent *last, const char *path)
+    REQUIRES(cache_mutex)
 {
     char *at = strdup(path);
 
@@ -184,7 +184,7 @@ static char *path_before(struct cache *c, struct intent *last, const char *path)
 }
 
 /* Entries that a pending rename moved read from where the store still has them. */
-static int apply_renames(struct cache *c)
+static int apply_renames(struct cache *c) REQUIRES(cache_mutex)
 {
     struct intent *i;
 
@@ -212,6 +212,7 @@ static int apply_renames(struct cache *c)
 /* ---- the mirror ---- */
 
 static void take_stamp(struct cache *c, struct node *n, const struct stamp_attrs *a)
+    REQUIRES(cache_mutex)
 {
     n->ino = a->ino;
     n->birth = a->birth;
@@ -232,13 +233,13 @@ static void take_stamp(struct cache *c, struct node *n, const struct stamp_attrs
 }
 
 /* A chmod wrote the mode alone. */
-static void take_xattrs(struct node *n, int fd)
+static void take_xattrs(struct node *n, int fd) REQUIRES(cache_mutex)
 {
     if (stamp_read_xattrs(fd, &n->xattrs) == 0)
         node_acl_follow(n);
 }
 
-static int scan_dir(struct scan *s, const char *path, int fd)
+static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_mutex)
 {
     struct cache *c = s->cache;
     struct stamp_attrs a;
@@ -267,7 +268,7 @@ static int scan_dir(struct scan *s, const char *path, int fd)
 }
 
 /* What the records call the name; heap, NULL without memory. */
-static char *recorded_as(struct cache *c, const char *path)
+static char *recorded_as(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
     if (c->renames == 0)
         return strdup(path);
@@ -275,6 +276,7 @@ static char *recorded_as(struct cache *c, const char *path)
 }
 
 static struct stamp_key *key_of(struct cache *c, struct file *f, const char *path)
+    REQUIRES(cache_mutex)
 {
     auto_free char *key = recorded_as(c, path);
 
@@ -285,6 +287,7 @@ static struct stamp_key *key_of(struct cache *c, struct file *f, const char *pat
  * not where the store has that now: it was there when the record was written, and earlier
  * renames are done since. The names that it passes on its way have records of their own. */
 static bool expects_on_the_way(struct cache *c, struct file *f, const char *path)
+    REQUIRES(cache_mutex)
 {
     auto_free char *at = c->renames ? strdup(path) : NULL;
     bool expects = false;
@@ -323,7 +326,7 @@ static bool trusted(struct cache *c, const struct stamp_attrs *a, const struct s
 /* What was on the disk when the last mount ended counts as synced from now on: the next mount
  * does not know that end any more. Where the stamp can't be written it is this mount's word. */
 static void keep_trust(struct cache *c, struct file *f, const char *path,
-                       const struct stamp_attrs *a, const struct stat *st)
+                       const struct stamp_attrs *a, const struct stat *st) REQUIRES(cache_mutex)
 {
     struct stamp_attrs synced = *a;
 
@@ -364,7 +367,7 @@ enum verdict {
  * its bytes: the name is dropped. */
 static int forget_content(struct cache *c, struct node *n, const char *path,
                           const struct stamp_attrs *a, const struct stat *st,
-                          const struct stamp_key *k, bool partial)
+                          const struct stamp_key *k, bool partial) REQUIRES(cache_mutex)
 {
     struct stamp_attrs unsynced = *a;
     struct ranges none = {0};
@@ -393,7 +396,7 @@ static int forget_content(struct cache *c, struct node *n, const char *path,
  * names only. It is dropped then, and known from the listing: which version the store has is
  * not known here, and what it holds is not owed. */
 static bool stored_without_record(const struct node *n, const struct stamp_attrs *a,
-                                  const struct stat *st)
+                                  const struct stat *st) REQUIRES(cache_mutex)
 {
     const struct stamp_keys *k = &n->file->keys;
 
@@ -407,7 +410,7 @@ static bool stored_without_record(const struct node *n, const struct stamp_attrs
 
 /* An older version of runfs noted none of what an upload is to replace: a name without a record
  * may be stored nevertheless. The next mount is told; where it can't be, this one knows. */
-static void expect_any(struct cache *c, struct file *f, const char *path)
+static void expect_any(struct cache *c, struct file *f, const char *path) REQUIRES(cache_mutex)
 {
     auto_free char *key = recorded_as(c, path);
     auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
@@ -422,7 +425,7 @@ static void expect_any(struct cache *c, struct file *f, const char *path)
  * had nothing, and has nothing but what this cache put there since. The record is returned if
  * it is of the file's content, else NULL. */
 static struct stamp_key *take_record(struct cache *c, struct entry *e, const char *path,
-                                     const struct stamp_attrs *a)
+                                     const struct stamp_attrs *a) REQUIRES(cache_mutex)
 {
     struct stamp_key *k = key_of(c, e->node->file, path);
     bool expects = k || expects_on_the_way(c, e->node->file, path);
@@ -436,7 +439,7 @@ static struct stamp_key *take_record(struct cache *c, struct entry *e, const cha
 
 /* Sets the state of one name; a verdict when it leaves the mirror. */
 static int judge(struct scan *s, struct entry *e, const char *path, const struct stamp_attrs *a,
-                 const struct stat *st, bool partial)
+                 const struct stat *st, bool partial) REQUIRES(cache_mutex)
 {
     struct cache *c = s->cache;
     struct node *n = e->node;
@@ -496,7 +499,7 @@ static int judge(struct scan *s, struct entry *e, const char *path, const struct
     return remember_dirty(s, n);
 }
 
-static int read_target(struct node *n, int fd)
+static int read_target(struct node *n, int fd) REQUIRES(cache_mutex)
 {
     char text[PATH_MAX];
     ssize_t len = pread(fd, text, sizeof(text) - 1, 0);
@@ -510,7 +513,7 @@ static int read_target(struct node *n, int fd)
 }
 
 static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const struct stat *st,
-                             int fd, bool *ret_partial)
+                             int fd, bool *ret_partial) REQUIRES(cache_mutex)
 {
     struct cache *c = s->cache;
     struct node *n = node_new(c, a->mode);
@@ -603,14 +606,14 @@ static int keep_half(struct scan *s, const char *path, const struct stamp_attrs 
 }
 
 /* Nobody knows what of it is there, nor whether the store has it. */
-static int keep_unstamped(struct scan *s, const char *path)
+static int keep_unstamped(struct scan *s, const char *path) REQUIRES(cache_mutex)
 {
     s->cache->unstamped_files++;
     return keep(s, path, 0, "has no readable stamp (extended attributes user.runfs.*)");
 }
 
 static int enter_name(struct scan *s, const char *path, const struct stamp_attrs *a,
-                      const struct stat *st, int fd)
+                      const struct stat *st, int fd) REQUIRES(cache_mutex)
 {
     struct cache *c = s->cache;
     auto_free char *parent_path = path_parent(path);
@@ -655,6 +658,7 @@ static int enter_name(struct scan *s, const char *path, const struct stamp_attrs
 }
 
 static int scan_file(struct scan *s, const char *path, int fd, const struct stat *st)
+    REQUIRES(cache_mutex)
 {
     struct cache *c = s->cache;
     struct stamp_attrs a;
@@ -675,6 +679,7 @@ static int scan_file(struct scan *s, const char *path, int fd, const struct stat
 }
 
 static int scan_one(void *arg, const char *path, int fd, const struct stat *st)
+    REQUIRES(cache_mutex)
 {
     struct scan *s = arg;
 
@@ -687,14 +692,14 @@ static int scan_one(void *arg, const char *path, int fd, const struct stat *st)
 
 /* Its place in the order of closes and intentions; 0: none. What is no regular file is never
  * closed: it is there from its birth on. */
-static uint64_t place_of(const struct node *n)
+static uint64_t place_of(const struct node *n) REQUIRES(cache_mutex)
 {
     const struct file *f = n->file;
 
     return f->first_seq ? f->first_seq : f->seq || S_ISREG(n->mode) ? f->seq : n->birth;
 }
 
-static int by_close(const void *pa, const void *pb)
+static int by_close(const void *pa, const void *pb) REQUIRES(cache_mutex)
 {
     const struct node *a = *(struct node *const *)pa, *b = *(struct node *const *)pb;
     uint64_t sa = place_of(a), sb = place_of(b);
@@ -793,12 +798,11 @@ static void scan_release_locked(struct scan *s) REQUIRES(cache_mutex)
     free(s->keep);
 }
 
-static int rebuild(struct cache *c)
+static int rebuild(struct cache *c) REQUIRES(cache_mutex)
 {
     struct scan s = {.cache = c, .keep_seq = UINT64_MAX};
-
-    cache_lock(c);
     int r = mirror_walk(c->mirror.tree_fd, scan_one, &s);
+
     cache_unlock(c);
     if (r == 0)
         r = take_removals_back(&s); /* first: after a kill here all is found as it was */
@@ -810,7 +814,6 @@ static int rebuild(struct cache *c)
     if (r == 0)
         queue_in_order_locked(&s);
     scan_release_locked(&s);
-    cache_unlock(c);
     return r;
 }
 
@@ -835,7 +838,7 @@ static int adopt(struct cache *c)
     return r == 0 ? journal_adopt(c->journal) : r;
 }
 
-static void tell_unstamped(struct cache *c)
+static void tell_unstamped(struct cache *c) REQUIRES(cache_mutex)
 {
     if (c->mirror.stampless)
         log_error("cache %s was copied or restored without its extended attributes (cp -r, "
@@ -848,14 +851,10 @@ static void tell_unstamped(struct cache *c)
                   c->mirror.dir, (unsigned long long)c->unstamped_files);
 }
 
-int cache_recover(struct cache *c, struct op *op)
+static int recover_locked(struct cache *c) REQUIRES(cache_ns, cache_mutex)
 {
-    int r = mirror_clean(&c->mirror);
+    int r = journal_each(c->journal, load_row, c);
 
-    if (r == 0 && c->mirror.copied)
-        r = adopt(c);
-    if (r == 0)
-        r = journal_each(c->journal, load_row, c);
     if (r == 0)
         r = barrier_load(c);
     /* What a change meant is told by stamps. */
@@ -871,8 +870,22 @@ int cache_recover(struct cache *c, struct op *op)
         r = mirror_walk(c->mirror.kept_fd, count_kept, &c->kept_files);
     if (r == 0 && c->store)
         r = sessions_load(c);
-    if (r == 0)
-        r = pins_load(c);
+    return r == 0 ? pins_load(c) : r;
+}
+
+int cache_recover(struct cache *c, struct op *op)
+{
+    int r = mirror_clean(&c->mirror);
+
+    if (r == 0 && c->mirror.copied)
+        r = adopt(c);
+    if (r == 0) { /* nobody waits for either */
+        ns_write(c);
+        cache_lock(c);
+        r = recover_locked(c);
+        cache_unlock(c);
+        ns_done(c);
+    }
     if (r < 0)
         return op_fail(op, r, "cache %s: recovery failed: %s; nothing was removed",
                        c->mirror.dir, strerror(-r));

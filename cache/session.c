@@ -281,7 +281,7 @@ static void run_ending(struct task *task)
 }
 
 /* Whether an upload will come that can go on with it. */
-static bool is_awaited(struct cache *c, const struct session *s)
+static bool is_awaited(struct cache *c, const struct session *s) REQUIRES(cache_mutex)
 {
     struct entry *e = NULL;
     struct node *n = s->over ? NULL : tree_find(c, s->key, &e);
@@ -331,7 +331,7 @@ bool sessions_pending_locked(struct cache *c)
 
 /* ---- at the mount and at its end ---- */
 
-static int load_one(void *arg, const struct journal_session *row)
+static int load_one(void *arg, const struct journal_session *row) REQUIRES(cache_mutex)
 {
     struct cache *c = arg;
     struct session *s;

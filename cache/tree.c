@@ -56,7 +56,7 @@ struct moved_ino {
     bool seen; /* while they are purged: something has it */
 };
 
-static bool has_moved(struct cache *c, uint64_t ino)
+static bool has_moved(struct cache *c, uint64_t ino) REQUIRES(cache_mutex)
 {
     struct moved_ino *m;
 
@@ -103,7 +103,7 @@ void ino_stands_locked(struct cache *c, uint64_t ino, const char *key)
 /* So many cost nothing worth a walk through all names. */
 #define MOVED_FEW 1000
 
-static int see_ino(void *arg, struct node *n)
+static int see_ino(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
     struct cache *c = arg;
     struct moved_ino *m;
@@ -368,7 +368,7 @@ struct entry *entry_find(struct node *dir, const char *name)
     return dir->dir ? children_find(dir->dir->children, name) : NULL;
 }
 
-static int link_entry(struct entry *e)
+static int link_entry(struct entry *e) REQUIRES(cache_mutex)
 {
     int r = children_add(&e->parent->dir->children, e);
 
@@ -380,7 +380,7 @@ static int link_entry(struct entry *e)
     return 0;
 }
 
-static void unlink_entry(struct entry *e)
+static void unlink_entry(struct entry *e) REQUIRES(cache_mutex)
 {
     struct entry **at = &e->node->links;
 
@@ -461,19 +461,13 @@ void entry_changed_locked(struct cache *c, struct entry *e)
 
 /* ---- paths ---- */
 
-/* Joins the names above `e` and its own; with `keys` it begins where a rename's source stands.
+/* Joins `base`, which is where `until` stands, and the names below that, down to that of `e`.
  */
-static char *build_path(struct entry *e, bool keys)
+static char *build_path(struct entry *e, const struct entry *until, const char *base)
 {
-    const char *base = "";
-    size_t len = 0;
+    size_t base_len = strlen(base), len = until ? base_len + 1 : 0;
 
-    for (struct entry *at = e; at; at = at->parent->links) {
-        if (keys && at->src_key) {
-            base = at->src_key;
-            len += strlen(base) + 1;
-            break;
-        }
+    for (struct entry *at = e; at != until; at = at->parent->links) {
         len += strlen(at->name) + 1;
         if (!at->parent->links && !at->parent->is_root)
             return NULL; /* below a removed directory */
@@ -483,14 +477,16 @@ static char *build_path(struct entry *e, bool keys)
         return NULL;
     char *p = path + len;
     *p = '\0';
-    for (struct entry *at = e; at; at = at->parent->links) {
-        const char *text = keys && at->src_key ? at->src_key : at->name;
-        size_t n = strlen(text);
+    for (struct entry *at = e; at != until; at = at->parent->links) {
+        size_t n = strlen(at->name);
         p -= n;
-        memcpy(p, text, n);
+        memcpy(p, at->name, n);
         *--p = '/';
-        if (keys && at->src_key)
-            break;
+    }
+    if (until) {
+        p -= base_len;
+        memcpy(p, base, base_len);
+        *--p = '/';
     }
     memmove(path, path + 1, len);
     return path;
@@ -498,12 +494,16 @@ static char *build_path(struct entry *e, bool keys)
 
 char *entry_path(struct entry *e)
 {
-    return build_path(e, false);
+    return build_path(e, NULL, "");
 }
 
 char *entry_key(struct entry *e)
 {
-    return build_path(e, true);
+    for (struct entry *at = e; at; at = at->parent->links) {
+        if (at->src_key)
+            return build_path(e, at, at->src_key);
+    }
+    return build_path(e, NULL, "");
 }
 
 char *node_path(struct node *n)
@@ -671,6 +671,7 @@ bool ghost_pending(struct cache *c, const char *key)
 
 /* Whether the key was removed, or moved away with a directory above it, since. */
 static bool removed_since(struct cache *c, const char *key, int64_t listed_ns)
+    REQUIRES(cache_mutex)
 {
     for (const char *end = key; *end; end++) {
         struct ghost *g;
@@ -688,7 +689,7 @@ bool ghost_hides(struct cache *c, const char *key, const char *path, int64_t lis
     return removed_since(c, key, listed_ns) || !intent_leads_to(c, key, path);
 }
 
-static void ghosts_purge(struct cache *c)
+static void ghosts_purge(struct cache *c) REQUIRES(cache_mutex)
 {
     struct ghost *g, *next;
     int64_t old = clock_mono_ns() - GHOST_KEEP_NS;

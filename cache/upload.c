@@ -768,7 +768,7 @@ static int look(struct job *j)
 
 /* ---- ending ---- */
 
-static bool any_dirty_name(struct node *n)
+static bool any_dirty_name(struct node *n) REQUIRES(cache_mutex)
 {
     for (struct entry *e = n->links; e; e = e->next_link)
         if (e->dirty)

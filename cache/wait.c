@@ -179,7 +179,6 @@ static void *waker_main(void *arg)
 
 int wait_start(struct cache *c)
 {
-    c->wake_tail = &c->wake_list;
     for (; c->n_wakers < WAKERS; c->n_wakers++) {
         int r = pthread_create(&c->wakers[c->n_wakers], NULL, waker_main, c);
         if (r)

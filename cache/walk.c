@@ -67,13 +67,13 @@ void walk_free(struct dir_walk *w)
 }
 
 /* Who walks through the directory's siblings, or NULL. */
-static struct dir_walk *walk_of(struct node *dir)
+static struct dir_walk *walk_of(struct node *dir) REQUIRES(cache_mutex)
 {
     return dir->links ? dir->links->parent->dir->walk : NULL;
 }
 
 /* The same, from now on. NULL for the root, and without memory. */
-static struct dir_walk *make_walk(struct node *dir)
+static struct dir_walk *make_walk(struct node *dir) REQUIRES(cache_mutex)
 {
     struct dir *parent = dir->links ? dir->links->parent->dir : NULL;
 
@@ -505,7 +505,7 @@ void walk_on_locked(struct cache *c, struct node *dir)
 
 /* The walk through siblings of the directory, or of one above it, whose next page is under way
  * and may tell of it; or NULL. */
-static struct dir_walk *paging_of(struct node *dir)
+static struct dir_walk *paging_of(struct node *dir) REQUIRES(cache_mutex)
 {
     for (struct node *at = dir; at->links; at = at->links->parent) {
         struct dir_walk *w = walk_of(at);

@@ -29,7 +29,7 @@ static bool is_kept(const char *name)
 /* ---- runfs's own ---- */
 
 /* "clean", "partial", "dirty", "uploading" or "failed". */
-static const char *node_state_name(struct node *n)
+static const char *node_state_name(struct node *n) REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
 
@@ -209,7 +209,7 @@ struct naming {
     struct buf names;
 };
 
-static int add_name(void *arg, const char *name)
+static int add_name(void *arg, const char *name) REQUIRES(cache_mutex)
 {
     struct naming *l = arg;
     auto_free unsigned char *value = NULL;
@@ -292,7 +292,7 @@ static int narrow_mode(struct cache *c, struct node *n, uint32_t mode, int fd,
     return r;
 }
 
-static bool is_owed(const struct node *n)
+static bool is_owed(const struct node *n) REQUIRES(cache_mutex)
 {
     for (const struct entry *e = n->links; e; e = e->next_link)
         if (e->dirty)
@@ -431,7 +431,10 @@ static int set_default_acl(struct cache *c, struct node *n, const void *value, s
 static int set_acl(struct cache *c, struct node *n, const char *name, const void *value,
                    size_t size, int flags, struct waiter *w)
 {
-    int r = !c->config.acl || S_ISLNK(n->mode) ? -EOPNOTSUPP : edit_ready(c, n, w);
+    cache_lock(c);
+    bool can = c->config.acl && !S_ISLNK(n->mode);
+    cache_unlock(c);
+    int r = can ? edit_ready(c, n, w) : -EOPNOTSUPP;
 
     if (r == 0)
         r = acl_check(value, size);

@@ -50,7 +50,7 @@ for unit in json.load(open("build/debug/compile_commands.json")):
     if os.path.relpath(unit["file"]).startswith(tuple(sys.argv[1:])):
         print("clang-14 -fsyntax-only", shlex.join(shlex.split(unit["command"])[1:]),
               "-Wno-everything -Werror=ignored-attributes -Werror=thread-safety")' \
-        common/ backends/ fuse/ cli/ |
+        common/ backends/ cache/ fuse/ cli/ |
         xargs -d '\n' -n 1 -P "$(nproc)" sh -c
 }
 
