@@ -28,13 +28,11 @@ static void json_cleanup(json_t **j)
 
 int settings_add(struct settings *s, const char *name, const char *value)
 {
-    struct setting *items = reallocarray(s->items, s->n + 1, sizeof(*items));
     struct setting *item;
 
-    if (!items)
+    if (array_grow(s->items, s->cap, s->n + 1))
         return -ENOMEM;
-    s->items = items;
-    item = &items[s->n];
+    item = &s->items[s->n];
     item->name = strdup(name);
     item->value = strdup(value);
     if (!item->name || !item->value) {

@@ -24,7 +24,7 @@ struct setting {
 /* A list of settings that owns its texts. */
 struct settings {
     struct setting *items;
-    size_t n;
+    size_t n, cap;
 };
 
 /* Appends a copy. 0 or -ENOMEM. */

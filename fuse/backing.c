@@ -1,5 +1,7 @@
 #include "fuse/backing.h"
 
+#include "common/mem.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,16 +34,13 @@ static unsigned slot_take_locked(struct backings *b) REQUIRES(backings_mutex)
 {
     backings_assert_locked(b);
     if (b->free_head == 0) {
-        unsigned n = b->n ? b->n * 2 : 64;
-        struct backing *slots = realloc(b->slots, n * sizeof(*slots));
-        if (!slots)
+        size_t first = b->cap ? b->cap : 1;
+        if (array_grow(b->slots, b->cap, first + 1))
             return 0;
-        for (unsigned i = b->n ? b->n : 1; i < n; i++) {
-            slots[i].next_free = b->free_head;
-            b->free_head = i;
+        for (size_t i = first; i < b->cap; i++) {
+            b->slots[i].next_free = b->free_head;
+            b->free_head = (unsigned)i;
         }
-        b->slots = slots;
-        b->n = n;
     }
     unsigned slot = b->free_head;
     b->free_head = b->slots[slot].next_free;

@@ -19,7 +19,8 @@ struct backings {
     struct mutex lock;
     /* slots[0] is not used: a node's slot 0 means none */
     struct backing *slots GUARDED_BY(backings_mutex) PT_GUARDED_BY(backings_mutex);
-    unsigned n GUARDED_BY(backings_mutex), free_head GUARDED_BY(backings_mutex);
+    size_t cap GUARDED_BY(backings_mutex); /* of slots */
+    unsigned free_head GUARDED_BY(backings_mutex);
 };
 
 void backings_init(struct backings *b);

@@ -87,6 +87,31 @@ START_TEST(op_end_keeps_the_reason)
 }
 END_TEST
 
+/* ---- arrays ---- */
+
+START_TEST(array_grows_or_stays)
+{
+    uint64_t *v = NULL;
+    size_t cap = 0;
+
+    ck_assert_int_eq(array_grow(v, cap, 0), 0);
+    ck_assert_ptr_null(v);
+    for (size_t n = 0; n < 1000; n++) {
+        ck_assert_int_eq(array_grow(v, cap, n + 1), 0);
+        ck_assert_uint_gt(cap, n);
+        v[n] = n;
+    }
+    ck_assert_uint_lt(cap, 2048);
+    /* More bytes than a size_t counts. */
+    ck_assert_int_eq(array_grow(v, cap, SIZE_MAX / 8 + 2), -ENOMEM);
+    ck_assert_int_eq(array_grow(v, cap, SIZE_MAX), -ENOMEM);
+    ck_assert_uint_lt(cap, 2048);
+    for (size_t n = 0; n < 1000; n++)
+        ck_assert_uint_eq(v[n], n);
+    free(v);
+}
+END_TEST
+
 /* ---- err ---- */
 
 START_TEST(err_table)
@@ -903,6 +928,7 @@ int main(void)
     tcase_add_test(t, op_deadline_ends_a_sleep);
     tcase_add_test(t, op_cancel_ends_a_sleep);
     tcase_add_test(t, op_end_keeps_the_reason);
+    tcase_add_test(t, array_grows_or_stays);
     tcase_add_test(t, err_table);
     tcase_add_test(t, log_escapes_and_filters);
     tcase_add_loop_test(t, printable_table, 0, 12);
