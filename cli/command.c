@@ -1,6 +1,7 @@
 /* What the commands share: messages and help. */
 #include "cli/command.h"
 
+#include "common/err.h"
 #include "common/mem.h"
 #include "common/printable.h"
 #include "common/units.h"
@@ -23,18 +24,8 @@ enum exit_code command_exit_code(int err)
     case -EACCES:
     case -EPERM:
         return EXIT_REFUSED;
-    case -ETIMEDOUT:
-    case -ECONNRESET:
-    case -ECONNREFUSED:
-    case -ECONNABORTED:
-    case -EHOSTUNREACH:
-    case -EHOSTDOWN:
-    case -ENETUNREACH:
-    case -ENETDOWN:
-    case -ENETRESET:
-        return EXIT_NETWORK;
     default:
-        return EXIT_FAILED;
+        return err_is_network(err) ? EXIT_NETWORK : EXIT_FAILED;
     }
 }
 

@@ -4,7 +4,6 @@
 #include "cli/control_io.h"
 #include "common/err.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -74,11 +73,7 @@ const char *stall_text(const json_t *stalled, int64_t deadline_ns, const char *s
 
 bool stall_is_unreachable(const json_t *stalled)
 {
-    static const int errors[] = {EHOSTUNREACH, EHOSTDOWN, ENETUNREACH, ENETDOWN, ECONNREFUSED};
     const char *name = text_of(stalled, "errno");
 
-    for (size_t i = 0; name && i < sizeof(errors) / sizeof(*errors); i++)
-        if (strcmp(name, err_name(errors[i])) == 0)
-            return true;
-    return false;
+    return name && err_is_unreachable(-err_by_name(name));
 }

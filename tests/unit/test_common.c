@@ -128,6 +128,10 @@ START_TEST(err_table)
     ck_assert(!err_is_transient(-EINTR));
     ck_assert(!err_is_transient(-EACCES));
     ck_assert(!err_is_transient(-ENOSPC));
+    ck_assert(err_is_network(-ETIMEDOUT) && !err_is_unreachable(-ETIMEDOUT));
+    ck_assert(err_is_network(-ENETDOWN) && err_is_unreachable(-ENETDOWN));
+    ck_assert(err_is_transient(-ENETDOWN));
+    ck_assert(!err_is_network(-EIO) && !err_is_network(ENETDOWN));
     ck_assert(err_is_no_space(-ENOSPC));
     ck_assert(err_is_no_space(-EDQUOT));
     ck_assert(!err_is_no_space(ENOSPC));
@@ -135,6 +139,8 @@ START_TEST(err_table)
     ck_assert_str_eq(err_name(-ENOENT), "ENOENT");
     ck_assert_str_eq(err_name(ESTALE), "ESTALE");
     ck_assert_str_eq(err_name(99999), "unknown error");
+    ck_assert_int_eq(err_by_name("ESTALE"), ESTALE);
+    ck_assert_int_eq(err_by_name("unknown error"), 0);
 }
 END_TEST
 
