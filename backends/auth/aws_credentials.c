@@ -29,8 +29,8 @@ struct aws_credentials {
     char *profile;
     char *ca_bundle;
     int64_t rest_ns, retry_ns;
-    struct aws_fetch fetch; /* of the thread that searches */
-    struct mutex lock;
+    struct aws_fetch fetch;              /* of the thread that searches */
+    struct mutex lock;                   /* guards `now`; given back while one searches */
     pthread_cond_t done;                 /* a search ended */
     struct {                             /* under lock */
         struct aws_keys keys;            /* access_key NULL: none yet */
@@ -85,10 +85,11 @@ void aws_credentials_free(struct aws_credentials *c)
 
 enum need { GOOD, SOON, NOW };
 
-static bool files_changed_locked(struct aws_credentials *c, int64_t now_ns)
+static bool files_changed_locked(struct aws_credentials *c, int64_t now_ns) REQUIRES(&c->lock)
 {
     struct aws_profiles_stamp stamp;
 
+    mutex_assert_held(&c->lock);
     if (now_ns < c->now.look_ns)
         return false;
     c->now.look_ns = now_ns + FILES_NS;
@@ -96,7 +97,7 @@ static bool files_changed_locked(struct aws_credentials *c, int64_t now_ns)
     return memcmp(&stamp, &c->now.files, sizeof(stamp)) != 0;
 }
 
-static enum need need_locked(struct aws_credentials *c)
+static enum need need_locked(struct aws_credentials *c) REQUIRES(&c->lock)
 {
     int64_t now_ns = clock_mono_ns(), life, left;
 
@@ -134,9 +135,7 @@ static int find(struct aws_credentials *c, struct op *op, struct aws_keys *ret,
 
 /* Searches without the lock. What was found replaces the old keys; what failed leaves them. */
 static void search_locked(struct aws_credentials *c, const struct op *op, int64_t patience_ns)
-    REQUIRES(&c->lock);
-
-static void search_locked(struct aws_credentials *c, const struct op *op, int64_t patience_ns)
+    REQUIRES(&c->lock)
 {
     struct aws_profiles_stamp files = c->now.files;
     struct aws_keys keys = {0};
@@ -167,9 +166,7 @@ static void search_locked(struct aws_credentials *c, const struct op *op, int64_
     pthread_cond_broadcast(&c->done);
 }
 
-static int wait_search_locked(struct aws_credentials *c, struct op *op) REQUIRES(&c->lock);
-
-static int wait_search_locked(struct aws_credentials *c, struct op *op)
+static int wait_search_locked(struct aws_credentials *c, struct op *op) REQUIRES(&c->lock)
 {
     int err = 0;
 
@@ -182,6 +179,7 @@ static int wait_search_locked(struct aws_credentials *c, struct op *op)
 /* --- keys --- */
 
 static int copy_locked(struct aws_credentials *c, struct op *op, struct aws_keys *ret)
+    REQUIRES(&c->lock)
 {
     int64_t past;
     int err;

@@ -26,9 +26,9 @@ struct http {
     int64_t connect_timeout_ns;
     int64_t silence_ns;
     unsigned idle_max;
-    CURLSH *share; /* DNS and TLS sessions */
-    pthread_mutex_t share_locks[CURL_LOCK_DATA_LAST];
-    struct mutex lock;
+    CURLSH *share;                                    /* DNS and TLS sessions */
+    pthread_mutex_t share_locks[CURL_LOCK_DATA_LAST]; /* libcurl's: one for each kind */
+    struct mutex lock;                                /* guards what is marked */
     struct http_slot *idle; /* under lock; the last used comes first: its connection is warm */
     unsigned n_idle;        /* under lock */
 };

@@ -25,7 +25,7 @@ struct limit {
     struct limit_waiter *first, **last;
 };
 
-static void unlink_waiter(struct limit *m, struct limit_waiter *w)
+static void unlink_waiter_locked(struct limit *m, struct limit_waiter *w) REQUIRES(&m->lock)
 {
     struct limit_waiter **at = &m->first;
 
@@ -38,7 +38,7 @@ static void unlink_waiter(struct limit *m, struct limit_waiter *w)
 }
 
 /* Hands a slot to the oldest waiter, or keeps it. */
-static void give_slot_locked(struct limit *m)
+static void give_slot_locked(struct limit *m) REQUIRES(&m->lock)
 {
     struct limit_waiter *w = m->first;
 
@@ -47,14 +47,12 @@ static void give_slot_locked(struct limit *m)
         m->free_slots++;
         return;
     }
-    unlink_waiter(m, w);
+    unlink_waiter_locked(m, w);
     w->served = true;
     pthread_cond_signal(&w->turn);
 }
 
-static int wait_turn_locked(struct limit *m, struct op *op) REQUIRES(&m->lock);
-
-static int wait_turn_locked(struct limit *m, struct op *op)
+static int wait_turn_locked(struct limit *m, struct op *op) REQUIRES(&m->lock)
 {
     struct limit_waiter w = {.served = false};
     int r = 0;
@@ -69,7 +67,7 @@ static int wait_turn_locked(struct limit *m, struct op *op)
                                until < op->deadline_ns ? until : op->deadline_ns);
     }
     if (!w.served)
-        unlink_waiter(m, &w);
+        unlink_waiter_locked(m, &w);
     pthread_cond_destroy(&w.turn);
     return w.served ? 0 : r;
 }

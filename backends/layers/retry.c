@@ -401,8 +401,8 @@ static int64_t check_put(struct call *c, int64_t r, const char *why)
 
 /* What the layer remembers of an upload: how large it gets. */
 struct sizes {
-    struct mutex lock;
-    uint64_t *size; /* of part number - 1 */
+    struct mutex lock; /* guards what follows */
+    uint64_t *size;    /* of part number - 1 */
     unsigned n;
 };
 

@@ -49,13 +49,17 @@ static bool is_success(int64_t r, enum stall_lane lane)
     return !is_refusal(r, lane) && r != -EACCES && r != -EINTR && r != -ENOMEM;
 }
 
-static bool is_owing_locked(const struct stall *s, enum stall_lane lane, int64_t now)
+static bool is_owing_locked(struct stall *s, enum stall_lane lane, int64_t now)
+    REQUIRES(&s->lock)
 {
+    mutex_assert_held(&s->lock);
     return s->lane[lane].calls || now < s->lane[lane].owing_ns;
 }
 
 static void succeed_locked(struct stall *s, enum stall_lane lane, int64_t now)
+    REQUIRES(&s->lock)
 {
+    mutex_assert_held(&s->lock);
     s->lane[lane].good_ns = now;
     s->lane[lane].owing_ns = 0;
     s->lane[lane].err = 0;
@@ -136,22 +140,25 @@ void stall_end(struct stall *s, struct stall_call *call, int64_t r, const char *
 
 /* When the attempt that runs last showed that the lane works; 0: it did not. What follows a
  * failure has to move bytes for a while first: they may be refused as those before them. */
-static int64_t call_good_locked(const struct stall *s, const struct stall_call *call,
-                                int64_t now)
+static int64_t call_good_locked(struct stall *s, const struct stall_call *call, int64_t now)
+    REQUIRES(&s->lock)
 {
     int64_t began = began_ns(call), moved = moved_ns(call);
 
+    mutex_assert_held(&s->lock);
     if (call->slow && now - began < SLOW_NS)
         moved = now;
     return s->lane[call->lane].err && moved - began < s->after_ns ? 0 : moved;
 }
 
 /* When the lane last showed that it works. */
-static int64_t lane_good_locked(const struct stall *s, enum stall_lane lane, int64_t now)
+static int64_t lane_good_locked(struct stall *s, enum stall_lane lane, int64_t now)
+    REQUIRES(&s->lock)
 {
     int64_t good = s->lane[lane].good_ns;
     const struct stall_call *call;
 
+    mutex_assert_held(&s->lock);
     DL_FOREACH(s->lane[lane].calls, call)
     {
         int64_t ns = call_good_locked(s, call, now);
@@ -161,11 +168,12 @@ static int64_t lane_good_locked(const struct stall *s, enum stall_lane lane, int
 }
 
 /* Changes are tried again until they work, whatever a single request may take. */
-static int64_t given_up_locked(const struct stall *s, enum stall_lane lane)
+static int64_t given_up_locked(struct stall *s, enum stall_lane lane) REQUIRES(&s->lock)
 {
     const struct stall_call *call;
     int64_t until = 0;
 
+    mutex_assert_held(&s->lock);
     if (lane == STALL_CHANGES)
         return OP_FOREVER;
     DL_FOREACH(s->lane[lane].calls, call)

@@ -27,9 +27,9 @@ struct stall_call {
 };
 
 struct stall {
-    struct mutex lock;
-    int64_t after_ns; /* constant */
-    struct {          /* under lock; times of CLOCK_MONOTONIC */
+    struct mutex lock; /* guards `lane` and its lists */
+    int64_t after_ns;  /* constant */
+    struct {           /* under lock; times of CLOCK_MONOTONIC */
         struct stall_call *calls;
         int64_t good_ns;  /* the last success, or when the first call after a rest began */
         int64_t owing_ns; /* until then a change that failed counts as tried again; 0: none */

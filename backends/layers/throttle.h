@@ -8,7 +8,7 @@
 #include "common/op.h"
 
 struct throttle {
-    struct mutex lock;
+    struct mutex lock;        /* guards what is marked */
     int64_t first_ns, max_ns; /* constant: the first pause and the longest */
     int64_t step_ns;          /* under lock: the last pause; 0: none yet */
     int64_t until_ns;         /* under lock: CLOCK_MONOTONIC; nothing is sent before */

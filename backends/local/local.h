@@ -19,11 +19,11 @@
 
 struct local_store {
     struct store base;
-    char *root;    /* constant; absolute, no trailing "/" */
-    int root_fd;   /* constant; a directory */
-    char *boot_id; /* constant; of this boot of the machine */
-    struct mutex lock;
-    int state_fd; /* under lock; -1 until something is staged; constant afterwards */
+    char *root;        /* constant; absolute, no trailing "/" */
+    int root_fd;       /* constant; a directory */
+    char *boot_id;     /* constant; of this boot of the machine */
+    struct mutex lock; /* guards the making of the state folder */
+    int state_fd;      /* under lock; -1 until something is staged; constant afterwards */
 };
 
 /* ---- local.c ---- */

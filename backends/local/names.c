@@ -25,7 +25,7 @@ static int rename_entry(int from_fd, const char *from, int to_fd, const char *to
     return 0;
 }
 
-static int rename_locked(const struct local_store *l, const char *from, const char *to)
+static int rename_between_parents(const struct local_store *l, const char *from, const char *to)
 {
     int from_fd, to_fd;
 
@@ -62,7 +62,7 @@ int local_rename(struct store *s, struct op *op, const char *from, const char *t
     r = local_lock(l, op, false, &lock);
     if (r < 0)
         return r;
-    r = rename_locked(l, from, to);
+    r = rename_between_parents(l, from, to);
     return r < 0 ? local_fail(l, op, "rename", from, r) : 0;
 }
 
@@ -206,9 +206,8 @@ int local_rmdir(struct store *s, struct op *op, const char *key)
     return r < 0 ? local_fail(l, op, "rmdir", key, r) : 0;
 }
 
-static int set_attributes_locked(const struct local_store *l, struct op *op, const char *key,
-                                 const char *etag, const struct attrs *attrs,
-                                 struct object *obj)
+static int set_attributes_at(const struct local_store *l, struct op *op, const char *key,
+                             const char *etag, const struct attrs *attrs, struct object *obj)
 {
     int parent;
 
@@ -241,7 +240,7 @@ int local_set_attributes(struct store *s, struct op *op, const char *key, const 
     int r = local_lock(l, op, etag != NULL, &lock);
     if (r < 0)
         return r;
-    r = set_attributes_locked(l, op, key, etag, attrs, &obj);
+    r = set_attributes_at(l, op, key, etag, attrs, &obj);
     if (r == -ESTALE)
         return r;
     if (r < 0)

@@ -97,8 +97,10 @@ static int write_header(struct local_upload *up, const char *boot_id)
     return (size_t)n == b.len ? 0 : -ENOSPC;
 }
 
-static int note_size(struct local_upload *up, unsigned number, uint64_t size)
+static int note_size_locked(struct local_upload *up, unsigned number, uint64_t size)
+    REQUIRES(&up->lock)
 {
+    mutex_assert_held(&up->lock);
     if (number > up->n_parts) {
         uint64_t *grown = realloc(up->size, number * sizeof(*grown));
         if (!grown)
@@ -136,13 +138,16 @@ static int parse_parts(struct local_upload *up, const char *text)
     uint64_t size;
     int used, r = 0;
 
+    mutex_lock(&up->lock);
     while (!r && sscanf(text, "%u %" SCNu64 "%n", &number, &size, &used) == 2 &&
            text[used] == '\n') {
         if (number < 1 || number > up->base.store->parts_max || size > up->base.store->part_max)
-            return -EINVAL;
-        r = note_size(up, number, size);
+            r = -EINVAL;
+        else
+            r = note_size_locked(up, number, size);
         text += used + 1;
     }
+    mutex_unlock(&up->lock);
     return r;
 }
 
@@ -247,8 +252,8 @@ int local_upload_part(struct upload *base, struct op *op, unsigned number, struc
     if (r < 0)
         return r;
     int len = snprintf(line, sizeof(line), "%u %" PRIu64 "\n", number, src->size);
-    mutex_lock(&up->lock);
-    r = note_size(up, number, src->size);
+    mutex_lock(&up->lock); /* over the write, too: one line of the log at a time */
+    r = note_size_locked(up, number, src->size);
     if (!r && write(up->log_fd, line, (size_t)len) != len)
         r = -EIO;
     mutex_unlock(&up->lock);
@@ -407,6 +412,7 @@ static int open_session(struct local_upload *up, const char *boot_id, int state_
     return read_log(up, boot_id);
 }
 
+/* Nobody else has this session yet: its parts are read without its lock. */
 static int visit_parts(struct local_upload *up,
                        int (*visit)(void *arg, const struct part *part), void *arg)
 {

@@ -37,17 +37,20 @@ struct mem_tree *mem_tree(struct store *s)
 }
 
 static int mem_stat_locked(struct mem_tree *t, const char *key, struct object *ret_obj)
+    REQUIRES(&t->lock)
 {
-    struct mem_entry *e = key[0] ? mem_find(t, key) : NULL;
+    struct mem_entry *e = key[0] ? mem_find_locked(t, key) : NULL;
+
+    mutex_assert_held(&t->lock);
     if (e)
         return mem_describe(e, false, ret_obj);
 
     auto_free char *prefix = mem_dir_prefix(key);
     if (!prefix)
         return -ENOMEM;
-    if (key[0] && mem_dir_keys(t, prefix) == 0)
+    if (key[0] && mem_dir_keys_locked(t, prefix) == 0)
         return -ENOENT;
-    return mem_describe(mem_find(t, prefix), true, ret_obj);
+    return mem_describe(mem_find_locked(t, prefix), true, ret_obj);
 }
 
 static int mem_stat_dir(struct store *s, struct op *op, const char *key, struct object *ret_obj)
@@ -59,7 +62,7 @@ static int mem_stat_dir(struct store *s, struct op *op, const char *key, struct 
     if (r < 0)
         return r;
     mutex_lock(&t->lock);
-    struct mem_entry *e = mem_find(t, prefix);
+    struct mem_entry *e = mem_find_locked(t, prefix);
     r = e ? mem_describe(e, true, ret_obj) : -ENOENT;
     mutex_unlock(&t->lock);
     return r;
@@ -121,13 +124,14 @@ static int page_add(struct page *p, const char *name, size_t len, const struct m
 }
 
 /* Visits in one page what stands at index *i, and moves *i behind it. */
-static int page_add_at(struct page *p, const struct mem_tree *t, size_t *i, const char *prefix,
-                       unsigned flags, bool with_attrs)
+static int page_add_at_locked(struct page *p, struct mem_tree *t, size_t *i, const char *prefix,
+                              unsigned flags, bool with_attrs) REQUIRES(&t->lock)
 {
     const struct mem_entry *e = t->entry[*i];
     const char *name = e->key + strlen(prefix);
     const char *slash = strchr(name, '/');
 
+    mutex_assert_held(&t->lock);
     if (!name[0] || name[0] == '/') { /* the marker of the listed directory itself */
         ++*i;
         bool self = (flags & LIST_SELF) && prefix[0] && !name[0];
@@ -146,16 +150,18 @@ static int page_add_at(struct page *p, const struct mem_tree *t, size_t *i, cons
     auto_free char *subdir = strndup(e->key, (size_t)(slash + 1 - e->key));
     if (!subdir)
         return -ENOMEM;
-    int r = page_add(p, name, (size_t)(slash - name), mem_find(t, subdir), true, with_attrs);
+    int r =
+        page_add(p, name, (size_t)(slash - name), mem_find_locked(t, subdir), true, with_attrs);
     subdir[strlen(subdir) - 1] = '/' + 1; /* behind all keys of the directory */
-    *i = mem_lower_bound(t, subdir);
+    *i = mem_lower_bound_locked(t, subdir);
     return r;
 }
 
 static int page_fill_locked(struct page *p, struct mem_tree *t, const char *prefix,
                             const char *start, unsigned flags, bool with_attrs)
+    REQUIRES(&t->lock)
 {
-    size_t i = mem_lower_bound(t, start);
+    size_t i = mem_lower_bound_locked(t, start);
 
     mutex_assert_held(&t->lock);
     for (; i < t->n_entries && mem_begins_with(t->entry[i]->key, prefix);) {
@@ -163,7 +169,7 @@ static int page_fill_locked(struct page *p, struct mem_tree *t, const char *pref
             p->next = strdup(t->entry[i]->key);
             return p->next ? 0 : -ENOMEM;
         }
-        int r = page_add_at(p, t, &i, prefix, flags, with_attrs);
+        int r = page_add_at_locked(p, t, &i, prefix, flags, with_attrs);
         if (r < 0)
             return r;
     }
@@ -212,7 +218,7 @@ static int mem_open_blob(struct mem_tree *t, struct op *op, const char *key, con
     int r;
 
     mutex_lock(&t->lock);
-    struct mem_entry *e = mem_find(t, key);
+    struct mem_entry *e = mem_find_locked(t, key);
     if (!e)
         r = op_fail(op, -ENOENT, "%.200s is not there", key);
     else
@@ -273,7 +279,7 @@ static int mem_put(struct store *s, struct op *op, const char *key, const char *
     if (r < 0)
         return r;
     mutex_lock(&t->lock);
-    r = mem_check_version(op, key, mem_find(t, key), etag);
+    r = mem_check_version(op, key, mem_find_locked(t, key), etag);
     if (r < 0)
         mem_blob_unref(b);
     else
@@ -284,9 +290,9 @@ static int mem_put(struct store *s, struct op *op, const char *key, const char *
 
 static int mem_copy_locked(struct mem_tree *t, struct op *op, const char *from,
                            const char *from_etag, const char *to, const char *to_etag,
-                           const struct attrs *attrs, struct object *ret_obj)
+                           const struct attrs *attrs, struct object *ret_obj) REQUIRES(&t->lock)
 {
-    struct mem_entry *e = mem_find(t, from);
+    struct mem_entry *e = mem_find_locked(t, from);
     struct attrs kept;
 
     mutex_assert_held(&t->lock);
@@ -294,7 +300,7 @@ static int mem_copy_locked(struct mem_tree *t, struct op *op, const char *from,
         return op_fail(op, -ENOENT, "%.200s is not there", from);
     int r = mem_check_version(op, from, e, from_etag);
     if (!r)
-        r = mem_check_version(op, to, mem_find(t, to), to_etag);
+        r = mem_check_version(op, to, mem_find_locked(t, to), to_etag);
     if (!r)
         r = attrs_copy(&kept, attrs ? attrs : &e->attrs); /* insert may free `e` */
     if (r < 0)
@@ -321,23 +327,28 @@ static int mem_copy(struct store *s, struct op *op, const char *from, const char
 
 /* ---- names ---- */
 
-static int rename_entry(struct mem_tree *t, const char *from, const char *to)
+static int rename_entry_locked(struct mem_tree *t, const char *from, const char *to)
+    REQUIRES(&t->lock)
 {
     char *key = strdup(to);
+
+    mutex_assert_held(&t->lock);
     if (!key)
         return -ENOMEM;
 
-    struct mem_entry *e = mem_take_out(t, from);
+    struct mem_entry *e = mem_take_out_locked(t, from);
     free(e->key);
     e->key = key;
-    return mem_insert(t, e); /* has room: one entry was taken out */
+    return mem_insert_locked(t, e); /* has room: one entry was taken out */
 }
 
 /* The keys below a directory, its marker too; n of them, heap. */
-static char **keys_below(const struct mem_tree *t, const char *prefix, size_t *ret_n)
+static char **keys_below_locked(struct mem_tree *t, const char *prefix, size_t *ret_n)
+    REQUIRES(&t->lock)
 {
-    size_t first = mem_lower_bound(t, prefix), n = 0;
+    size_t first = mem_lower_bound_locked(t, prefix), n = 0;
 
+    mutex_assert_held(&t->lock);
     while (first + n < t->n_entries && mem_begins_with(t->entry[first + n]->key, prefix))
         n++;
     char **keys = calloc(n + 1, sizeof(*keys));
@@ -347,29 +358,31 @@ static char **keys_below(const struct mem_tree *t, const char *prefix, size_t *r
     return keys;
 }
 
-static int rename_dir(struct mem_tree *t, struct op *op, const char *from, const char *to)
+static int rename_dir_locked(struct mem_tree *t, struct op *op, const char *from,
+                             const char *to) REQUIRES(&t->lock)
 {
     auto_free char *from_dir = mem_dir_prefix(from);
     auto_free char *to_dir = mem_dir_prefix(to);
     size_t n;
     int r = 0;
 
+    mutex_assert_held(&t->lock);
     if (!from_dir || !to_dir)
         return -ENOMEM;
-    if (mem_dir_keys(t, from_dir) == 0)
+    if (mem_dir_keys_locked(t, from_dir) == 0)
         return op_fail(op, -ENOENT, "%.200s is not there", from);
-    if (mem_find(t, to))
+    if (mem_find_locked(t, to))
         return op_fail(op, -ENOTDIR, "%.200s is an object", to);
     if (strcmp(from, to) == 0)
         return 0;
-    if (mem_dir_keys(t, to_dir) > (mem_find(t, to_dir) ? 1 : 0))
+    if (mem_dir_keys_locked(t, to_dir) > (mem_find_locked(t, to_dir) ? 1 : 0))
         return op_fail(op, -ENOTEMPTY, "%.200s is not empty", to);
-    mem_entry_free(mem_take_out(t, to_dir));
-    char **keys = keys_below(t, from_dir, &n);
+    mem_entry_free(mem_take_out_locked(t, to_dir));
+    char **keys = keys_below_locked(t, from_dir, &n);
     for (size_t i = 0; keys && i < n; i++) {
         auto_free char *key = NULL;
         if (keys[i] && asprintf(&key, "%s%s", to_dir, keys[i] + strlen(from_dir)) >= 0)
-            r = rename_entry(t, keys[i], key);
+            r = rename_entry_locked(t, keys[i], key);
         else
             r = -ENOMEM;
         free(keys[i]);
@@ -378,17 +391,19 @@ static int rename_dir(struct mem_tree *t, struct op *op, const char *from, const
     return keys ? r : -ENOMEM;
 }
 
-static int rename_object(struct mem_tree *t, struct op *op, const char *from, const char *to)
+static int rename_object_locked(struct mem_tree *t, struct op *op, const char *from,
+                                const char *to) REQUIRES(&t->lock)
 {
     auto_free char *to_dir = mem_dir_prefix(to);
 
+    mutex_assert_held(&t->lock);
     if (!to_dir)
         return -ENOMEM;
     if (strcmp(from, to) == 0)
         return 0;
-    if (!mem_find(t, to) && mem_dir_keys(t, to_dir) > 0)
+    if (!mem_find_locked(t, to) && mem_dir_keys_locked(t, to_dir) > 0)
         return op_fail(op, -EISDIR, "%.200s is a directory", to);
-    return rename_entry(t, from, to);
+    return rename_entry_locked(t, from, to);
 }
 
 static int mem_rename(struct store *s, struct op *op, const char *from, const char *to)
@@ -399,10 +414,10 @@ static int mem_rename(struct store *s, struct op *op, const char *from, const ch
     if (r < 0)
         return r;
     mutex_lock(&t->lock);
-    if (mem_find(t, from))
-        r = rename_object(t, op, from, to);
+    if (mem_find_locked(t, from))
+        r = rename_object_locked(t, op, from, to);
     else
-        r = rename_dir(t, op, from, to);
+        r = rename_dir_locked(t, op, from, to);
     mutex_unlock(&t->lock);
     return r;
 }
@@ -418,10 +433,10 @@ static int mem_remove(struct store *s, struct op *op, const char *const *keys,
         return r;
     mutex_lock(&t->lock);
     for (size_t i = 0; i < n; i++) {
-        struct mem_entry *e = mem_find(t, keys[i]);
+        struct mem_entry *e = mem_find_locked(t, keys[i]);
         r = e && etags ? mem_check_version(op, keys[i], e, etags[i]) : 0;
         if (!r)
-            mem_entry_free(mem_take_out(t, keys[i]));
+            mem_entry_free(mem_take_out_locked(t, keys[i]));
         if (errs)
             errs[i] = r;
         first = first ? first : r;
@@ -448,7 +463,7 @@ static int mem_mkdir(struct store *s, struct op *op, const char *key, const stru
         return r;
     }
     mutex_lock(&t->lock);
-    struct mem_entry *e = mem_find(t, marker);
+    struct mem_entry *e = mem_find_locked(t, marker);
     struct attrs kept;
     r = attrs_copy(&kept, attrs ? attrs : e ? &e->attrs : &none);
     if (!r) {
@@ -471,25 +486,25 @@ static int mem_rmdir(struct store *s, struct op *op, const char *key)
     if (!marker)
         return op_fail(op, -ENOMEM, "no memory");
     mutex_lock(&t->lock);
-    mem_entry_free(mem_take_out(t, marker));
+    mem_entry_free(mem_take_out_locked(t, marker));
     mutex_unlock(&t->lock);
     return 0;
 }
 
 static int set_attributes_locked(struct mem_tree *t, struct op *op, const char *key,
                                  const char *etag, const struct attrs *attrs,
-                                 struct object *ret_obj)
+                                 struct object *ret_obj) REQUIRES(&t->lock)
 {
     auto_free char *marker = mem_dir_prefix(key);
-    struct mem_entry *e = mem_find(t, key);
+    struct mem_entry *e = mem_find_locked(t, key);
     const char *real = e ? key : marker;
 
     mutex_assert_held(&t->lock);
     if (!marker)
         return -ENOMEM;
     if (!e)
-        e = mem_find(t, marker);
-    if (!e && mem_dir_keys(t, marker) == 0 && key[0])
+        e = mem_find_locked(t, marker);
+    if (!e && mem_dir_keys_locked(t, marker) == 0 && key[0])
         return op_fail(op, -ENOENT, "%.200s is not there", key);
     int r = mem_check_version(op, key, e, etag);
     if (r < 0)

@@ -77,10 +77,11 @@ void mem_entry_free(struct mem_entry *e)
     free(e);
 }
 
-size_t mem_lower_bound(const struct mem_tree *t, const char *key)
+size_t mem_lower_bound_locked(struct mem_tree *t, const char *key) REQUIRES(&t->lock)
 {
     size_t low = 0, high = t->n_entries;
 
+    mutex_assert_held(&t->lock);
     while (low < high) {
         size_t mid = (low + high) / 2;
         if (strcmp(t->entry[mid]->key, key) < 0)
@@ -91,17 +92,19 @@ size_t mem_lower_bound(const struct mem_tree *t, const char *key)
     return low;
 }
 
-struct mem_entry *mem_find(const struct mem_tree *t, const char *key)
+struct mem_entry *mem_find_locked(struct mem_tree *t, const char *key) REQUIRES(&t->lock)
 {
-    size_t i = mem_lower_bound(t, key);
+    size_t i = mem_lower_bound_locked(t, key);
 
+    mutex_assert_held(&t->lock);
     return i < t->n_entries && strcmp(t->entry[i]->key, key) == 0 ? t->entry[i] : NULL;
 }
 
-int mem_insert(struct mem_tree *t, struct mem_entry *e)
+int mem_insert_locked(struct mem_tree *t, struct mem_entry *e) REQUIRES(&t->lock)
 {
-    size_t i = mem_lower_bound(t, e->key);
+    size_t i = mem_lower_bound_locked(t, e->key);
 
+    mutex_assert_held(&t->lock);
     if (i < t->n_entries && strcmp(t->entry[i]->key, e->key) == 0) {
         mem_entry_free(t->entry[i]);
         t->entry[i] = e;
@@ -121,10 +124,11 @@ int mem_insert(struct mem_tree *t, struct mem_entry *e)
     return 0;
 }
 
-struct mem_entry *mem_take_out(struct mem_tree *t, const char *key)
+struct mem_entry *mem_take_out_locked(struct mem_tree *t, const char *key) REQUIRES(&t->lock)
 {
-    size_t i = mem_lower_bound(t, key);
+    size_t i = mem_lower_bound_locked(t, key);
 
+    mutex_assert_held(&t->lock);
     if (i == t->n_entries || strcmp(t->entry[i]->key, key) != 0)
         return NULL;
     struct mem_entry *e = t->entry[i];
@@ -147,11 +151,12 @@ bool mem_begins_with(const char *key, const char *prefix)
     return strncmp(key, prefix, strlen(prefix)) == 0;
 }
 
-int mem_dir_keys(const struct mem_tree *t, const char *prefix)
+int mem_dir_keys_locked(struct mem_tree *t, const char *prefix) REQUIRES(&t->lock)
 {
-    size_t i = mem_lower_bound(t, prefix);
+    size_t i = mem_lower_bound_locked(t, prefix);
     int n = 0;
 
+    mutex_assert_held(&t->lock);
     for (; n < 2 && i < t->n_entries && mem_begins_with(t->entry[i]->key, prefix); i++)
         n++;
     return n;
@@ -216,7 +221,7 @@ static struct mem_entry *entry_new(const char *key, const struct attrs *attrs)
 
 int mem_store_blob_locked(struct mem_tree *t, struct op *op, const char *key,
                           struct mem_blob *blob, const struct attrs *attrs,
-                          struct object *ret_obj)
+                          struct object *ret_obj) REQUIRES(&t->lock)
 {
     struct mem_entry *e = entry_new(key, attrs);
     struct object obj;
@@ -232,7 +237,7 @@ int mem_store_blob_locked(struct mem_tree *t, struct op *op, const char *key,
     e->version = t->by_content ? e->checksum.value << 32 | blob->size : ++t->clock;
     int r = mem_describe(e, false, &obj);
     if (!r)
-        r = mem_insert(t, e);
+        r = mem_insert_locked(t, e);
     if (r < 0) {
         mem_entry_free(e);
         return op_fail(op, r, "no memory for %.200s", key);
@@ -245,6 +250,9 @@ int mem_store_blob_locked(struct mem_tree *t, struct op *op, const char *key,
 }
 
 /* ---- trees ---- */
+
+static struct mutex named_lock = {.m = PTHREAD_MUTEX_INITIALIZER};
+static struct mem_tree *named GUARDED_BY(named_lock);
 
 void mem_tree_free(struct mem_tree *t)
 {
@@ -276,13 +284,11 @@ static struct mem_tree *tree_new(const char *name, size_t len)
 
 struct mem_tree *mem_tree_get(const char *name, size_t len)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct mem_tree *named;
     struct mem_tree *t;
 
     if (len == 0)
         return tree_new(name, 0);
-    pthread_mutex_lock(&lock);
+    mutex_lock(&named_lock);
     for (t = named; t; t = t->next)
         if (strlen(t->name) == len && memcmp(t->name, name, len) == 0)
             break;
@@ -290,6 +296,6 @@ struct mem_tree *mem_tree_get(const char *name, size_t len)
         t->next = named;
         named = t;
     }
-    pthread_mutex_unlock(&lock);
+    mutex_unlock(&named_lock);
     return t;
 }

@@ -36,7 +36,7 @@ struct mem_session {
 };
 
 struct mem_tree {
-    struct mem_tree *next;    /* of the named ones; never freed */
+    struct mem_tree *next;    /* of the named ones, under their lock; never freed */
     char *name;               /* NULL for a store of its own */
     struct mutex lock;        /* guards what follows */
     struct mem_entry **entry; /* sorted by key */
@@ -70,16 +70,16 @@ int mem_blob_from_source(struct op *op, struct source *src, struct mem_blob **re
 /* ---- tree.c: the sorted keys; under the tree's lock ---- */
 
 /* The entry of that key, or NULL. */
-struct mem_entry *mem_find(const struct mem_tree *t, const char *key);
+struct mem_entry *mem_find_locked(struct mem_tree *t, const char *key) REQUIRES(&t->lock);
 /* Index of the first entry not before `key`. */
-size_t mem_lower_bound(const struct mem_tree *t, const char *key);
+size_t mem_lower_bound_locked(struct mem_tree *t, const char *key) REQUIRES(&t->lock);
 /* Takes `e`, in the place of an entry of the same key. */
-int mem_insert(struct mem_tree *t, struct mem_entry *e);
+int mem_insert_locked(struct mem_tree *t, struct mem_entry *e) REQUIRES(&t->lock);
 /* Takes the entry out; the caller owns it. */
-struct mem_entry *mem_take_out(struct mem_tree *t, const char *key);
+struct mem_entry *mem_take_out_locked(struct mem_tree *t, const char *key) REQUIRES(&t->lock);
 void mem_entry_free(struct mem_entry *e);
 /* How many keys, its marker among them, make the directory; 2 stands for more. */
-int mem_dir_keys(const struct mem_tree *t, const char *prefix);
+int mem_dir_keys_locked(struct mem_tree *t, const char *prefix) REQUIRES(&t->lock);
 /* What the entry is to callers. `e` NULL: a directory that only its children imply. */
 int mem_describe(const struct mem_entry *e, bool is_dir, struct object *ret);
 /* -ESTALE when `e` (NULL: absent) is not version `etag` (as in store_put()). */
@@ -88,7 +88,7 @@ int mem_check_version(struct op *op, const char *key, const struct mem_entry *e,
 /* Puts a new entry with `blob` (taken, also on failure) under `key`. */
 int mem_store_blob_locked(struct mem_tree *t, struct op *op, const char *key,
                           struct mem_blob *blob, const struct attrs *attrs,
-                          struct object *ret_obj);
+                          struct object *ret_obj) REQUIRES(&t->lock);
 
 /* ---- tree.c: keys as text ---- */
 

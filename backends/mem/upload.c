@@ -22,16 +22,18 @@ static void session_free(struct mem_session *u)
     free(u);
 }
 
-static struct mem_session *session_find(struct mem_tree *t, uint64_t id)
+static struct mem_session *session_find_locked(struct mem_tree *t, uint64_t id)
+    REQUIRES(&t->lock)
 {
     struct mem_session *u = t->sessions;
 
+    mutex_assert_held(&t->lock);
     while (u && u->id != id)
         u = u->next;
     return u;
 }
 
-static void session_end_locked(struct mem_tree *t, uint64_t id)
+static void session_end_locked(struct mem_tree *t, uint64_t id) REQUIRES(&t->lock)
 {
     struct mem_session **at = &t->sessions;
 
@@ -106,7 +108,7 @@ int mem_upload_part(struct upload *base, struct op *op, unsigned number, struct 
     if (r < 0)
         return r;
     mutex_lock(&t->lock);
-    struct mem_session *u = session_find(t, up->session);
+    struct mem_session *u = session_find_locked(t, up->session);
     r = u ? session_reserve(u, number) : session_gone(op);
     if (!r) {
         struct mem_blob *old = u->part[number - 1];
@@ -145,15 +147,15 @@ static int session_join(const struct mem_session *u, struct op *op, struct mem_b
 }
 
 static int mem_commit_locked(struct mem_tree *t, uint64_t id, struct op *op, const char *etag,
-                             struct object *ret_obj)
+                             struct object *ret_obj) REQUIRES(&t->lock)
 {
-    struct mem_session *u = session_find(t, id);
+    struct mem_session *u = session_find_locked(t, id);
     struct mem_blob *b = NULL;
 
     mutex_assert_held(&t->lock);
     if (!u)
         return session_gone(op);
-    int r = mem_check_version(op, u->key, mem_find(t, u->key), etag);
+    int r = mem_check_version(op, u->key, mem_find_locked(t, u->key), etag);
     if (!r)
         r = session_join(u, op, &b);
     if (!r)
@@ -214,7 +216,7 @@ static int session_sizes(struct mem_tree *t, struct op *op, uint64_t id, const c
     int r = 0;
 
     mutex_lock(&t->lock);
-    struct mem_session *u = session_find(t, id);
+    struct mem_session *u = session_find_locked(t, id);
     if (!u || strcmp(u->key, key) != 0)
         r = session_gone(op);
     else if (!(sizes = calloc(u->n_parts + 1, sizeof(*sizes))))
@@ -271,7 +273,7 @@ int mem_upload_has(struct upload *base, struct op *op, unsigned number, struct s
     int r = 0;
 
     mutex_lock(&t->lock);
-    struct mem_session *u = session_find(t, up->session);
+    struct mem_session *u = session_find_locked(t, up->session);
     if (!u)
         r = session_gone(op);
     else if (number <= u->n_parts && u->part[number - 1])

@@ -295,10 +295,10 @@ struct part_copy {
     int64_t patience_ns;
     uint64_t part_size;
     unsigned n_parts;
-    atomic_uint next; /* part, from 0 */
-    struct mutex lock;
-    struct op failed; /* under lock: with the reason of `err` */
-    int err;          /* under lock: the first failure */
+    atomic_uint next;  /* part, from 0 */
+    struct mutex lock; /* guards what follows while threads copy; then it is one thread's */
+    struct op failed;  /* with the reason of `err` */
+    int err;           /* the first failure */
 };
 
 static void part_op(const struct part_copy *pc, struct op *op)

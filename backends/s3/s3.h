@@ -53,9 +53,9 @@ struct s3 {
     char *sse, *sse_kms_key_id, *storage_class; /* of new objects; NULL: the bucket's default */
     struct aws_settings aws;
     struct aws_credentials *credentials; /* NULL: anonymous */
-    struct mutex lock;
-    char region[AWS_REGION_MAX]; /* under lock: the server may correct it */
-    bool region_corrected;       /* under lock: once is enough */
+    struct mutex lock;                   /* guards what is marked */
+    char region[AWS_REGION_MAX];         /* under lock: the server may correct it */
+    bool region_corrected;               /* under lock: once is enough */
     uint64_t copy_max;           /* bytes of one CopyObject; above it a copy goes in parts */
     uint64_t copy_part;          /* bytes of each, or more where the parts would be too many */
     atomic_bool no_checksums;    /* the server refused them */

@@ -24,9 +24,9 @@ struct s3_upload {
     char *key;  /* the store's */
     bool slash; /* the directory marker "key/" */
     char *id;
-    struct attrs attrs; /* as sent at the start */
-    bool attrs_known;   /* false in a resumed session */
-    struct mutex lock;
+    struct attrs attrs;    /* as sent at the start */
+    bool attrs_known;      /* false in a resumed session */
+    struct mutex lock;     /* guards what is marked */
     struct s3_part *parts; /* under lock; [number - 1], number 0 where none arrived */
     size_t n_parts;        /* under lock */
 };
@@ -264,8 +264,9 @@ static bool add_part_md5(EVP_MD_CTX *md5, const char *etag)
 }
 
 /* S3's ETag of an object in parts: the MD5 of their MD5s, and how many. */
-static void expect_etag(const struct s3_upload *u, struct completion *c)
+static void expect_etag_locked(struct s3_upload *u, struct completion *c) REQUIRES(&u->lock)
 {
+    mutex_assert_held(&u->lock);
     EVP_MD_CTX *md5 = EVP_MD_CTX_new();
     unsigned char raw[MD5_DIGEST_LENGTH];
     bool known = md5 && EVP_DigestInit_ex(md5, EVP_md5(), NULL);
@@ -282,11 +283,12 @@ static void expect_etag(const struct s3_upload *u, struct completion *c)
     EVP_MD_CTX_free(md5);
 }
 
-static int build_completion_locked(struct s3_upload *u, struct completion *c)
+static int build_completion_locked(struct s3_upload *u, struct completion *c) REQUIRES(&u->lock)
 {
     int err = buf_adds(&c->body, "<CompleteMultipartUpload "
                                  "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
 
+    mutex_assert_held(&u->lock);
     for (size_t i = 0; i < u->n_parts && !err; i++) {
         const struct s3_part *p = &u->parts[i];
 
@@ -309,10 +311,11 @@ static int build_completion_locked(struct s3_upload *u, struct completion *c)
     return err;
 }
 
-static void sum_parts(const struct s3_upload *u, struct completion *c)
+static void sum_parts_locked(struct s3_upload *u, struct completion *c) REQUIRES(&u->lock)
 {
     struct checksum sum = {.kind = CHECKSUM_CRC32C};
 
+    mutex_assert_held(&u->lock);
     for (size_t i = 0; i < u->n_parts; i++) {
         struct checksum part = {0};
         if (!u->parts[i].number)
@@ -331,8 +334,8 @@ static int build_completion(struct s3_upload *u, struct op *op, struct completio
 
     mutex_lock(&u->lock);
     err = build_completion_locked(u, c);
-    expect_etag(u, c);
-    sum_parts(u, c);
+    expect_etag_locked(u, c);
+    sum_parts_locked(u, c);
     mutex_unlock(&u->lock);
     if (!err && c->n == 0)
         return op_fail(op, -EINVAL, "commit %s: no part was uploaded", u->key);
