@@ -91,11 +91,11 @@ int driven_store_if(struct driven *d, const char *key, const char *etag, const v
 void driven_store_with(struct driven *d, const char *key, const void *data, size_t len,
                        const struct attrs *attrs);
 
-/* Tells a story in which a request arrives late, but while the cache still reckons with it
- * (config.late_ns). `story(late_ns, i)` returns whether it arrived in time: on a machine that
- * was too slow for the window the story proves nothing, and is told again with one of twice the
- * length. */
-void driven_in_window(bool (*story)(int64_t late_ns, int i), int i);
+/* Tells a story in which something happens while the cache still reckons with it: a request
+ * arrives late (config.late_ns), names are asked for before a listing is old (list_timeout_ns).
+ * `story(window_ns, i)` returns whether it happened in time: on a machine that was too slow for
+ * the window the story proves nothing, and is told again with one of twice the length. */
+void driven_in_window(bool (*story)(int64_t window_ns, int i), int i);
 
 /* Until the condition holds, at most 20 s. Not asked again then: it may hold for a moment only.
  */

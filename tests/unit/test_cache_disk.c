@@ -132,6 +132,7 @@ START_TEST(an_acl_that_fails_beside_a_change)
 
     disk_works();
     driven_init(&d, NULL);
+    d.config.late_ns = NS_PER_SEC / 2;
     driven_mount(&d);
     ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_CREAT, &h), 0);
     ck_assert_int_eq(driven_write(&d, h, "one", 3, 0), 0);

@@ -378,6 +378,7 @@ END_TEST
 START_TEST(a_link_that_comes_with_its_directory_stays)
 {
     d.config.settle_ns = 30 * NS_PER_SEC; /* only a flush uploads */
+    d.config.late_ns = NS_PER_SEC / 2;
     driven_unmount(&d);
     driven_mount(&d);
     ck_assert_int_eq(driven_mkdir(&d, "q"), 0);

@@ -219,6 +219,7 @@ START_TEST(a_synced_file_stays_so_with_another_time)
 
     driven_init(&d, refuse);
     d.config.settle_ns = 10 * NS_PER_SEC;
+    d.config.late_ns = NS_PER_SEC / 2;
     driven_mount(&d);
     atomic_store(&refusing, true);
     ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_CREAT, &h), 0);
@@ -247,6 +248,7 @@ START_TEST(a_synced_file_stays_so_in_a_later_mount)
 
     driven_init(&d, refuse);
     d.config.settle_ns = 10 * NS_PER_SEC;
+    d.config.late_ns = NS_PER_SEC / 2;
     driven_mount(&d);
     atomic_store(&refusing, true);
     ck_assert_int_eq(driven_open(&d, "f", O_WRONLY | O_CREAT, &h), 0);
