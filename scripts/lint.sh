@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# scripts/lint.sh [format|locks|tidy|shell|pins|docs...]: checks the layout of the C sources (clang-format),
-# that they use under its lock what a lock guards (clang's thread-safety analysis), the sources
-# themselves (clang-tidy, like it with the compile commands of build/debug), the scripts (shellcheck),
-# that every Python package is named with its version and hashes, and that the documents name what
-# exists, in lines of 140 columns (docs.py); all six unless told. Changes nothing:
-# `clang-format-14 -i FILE` mends a layout, scripts/pin.sh what is not pinned.
+# scripts/lint.sh [--full] [format|locks|tidy|shell|pins|docs...]: checks the layout of the C sources
+# (clang-format), that they use under its lock what a lock guards (clang's thread-safety analysis),
+# the sources themselves (clang-tidy; only those that changed since they were clean, unless --full),
+# the scripts (shellcheck), that every Python package is named with its version and hashes, and that
+# the documents name what exists, in lines of 140 columns (docs.py); all six unless told. Changes
+# nothing: `clang-format-14 -i FILE` mends a layout, scripts/pin.sh what is not pinned.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$top"
@@ -40,13 +40,22 @@ lint_format() {
     return "$result"
 }
 
+# How everything is compiled, without compiling it: so that no build is waited for.
+commands() {
+    mkdir -p build
+    cmake --preset debug -B build/lint -DRUNFS_TESTS=OFF -DCMAKE_C_COMPILER_LAUNCHER= >build/lint.log 2>&1 || {
+        cat build/lint.log
+        return 1
+    }
+}
+
 # common/lock.h says what the marks mean. Tests use what is guarded while no thread runs. No other
 # warning of clang counts, but -w would silence these as well.
 lint_locks() {
-    [ -e build/debug/compile_commands.json ] || scripts/build.sh debug
+    commands || return 1
     python3 -c '
 import json, os, shlex, sys
-for unit in json.load(open("build/debug/compile_commands.json")):
+for unit in json.load(open("build/lint/compile_commands.json")):
     if os.path.relpath(unit["file"]).startswith(tuple(sys.argv[1:])):
         print("clang-14 -fsyntax-only", shlex.join(shlex.split(unit["command"])[1:]),
               "-Wno-everything -Werror=ignored-attributes -Werror=thread-safety")' \
@@ -56,14 +65,10 @@ for unit in json.load(open("build/debug/compile_commands.json")):
 
 # gcc's compile commands hold flags that clang does not know; they do not matter here.
 lint_tidy() {
-    [ -e build/debug/compile_commands.json ] || scripts/build.sh debug
     local ours
+    commands || return 1
     mapfile -t ours < <(sources | grep '\.c$' | grep -vE '^(tests|bench)/')
-    run-clang-tidy-14 -quiet -p build/debug -j "$(nproc)" \
-        -extra-arg=-Wno-unknown-warning-option \
-        -extra-arg=-include -extra-arg="$top/scripts/analyzer.h" "${ours[@]}" 2>&1 |
-        sed -E 's/\x1b\[[0-9;]*m//g; /^clang-tidy|^[0-9]+ warnings? generated|^Suppressed|^Use -header-filter/d'
-    return "${PIPESTATUS[0]}"
+    python3 scripts/tidy.py ${full:+--full} build/lint "${ours[@]}"
 }
 
 lint_shell() {
@@ -99,16 +104,22 @@ lint() {
         passed=$((passed + 1))
     else
         echo "FAIL $what"
+        echo "REPEAT: scripts/lint.sh $what"
         failed=$((failed + 1))
     fi
 }
 
+full=
+if [ "${1:-}" = --full ]; then
+    full=yes
+    shift
+fi
 [ $# -gt 0 ] || set -- format locks tidy shell pins docs
 for what in "$@"; do
     case $what in
     format) lint clang-format-14 format ;;
     locks) lint clang-14 locks ;;
-    tidy) lint run-clang-tidy-14 tidy ;;
+    tidy) lint clang-tidy-14 tidy ;;
     shell) lint shellcheck shell ;;
     pins) lint git pins ;;
     docs) lint python3 docs ;;
