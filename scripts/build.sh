@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # scripts/build.sh PRESET [TARGET...]: configures and builds one preset of CMakePresets.json into
-# build/PRESET, with all processors. `debug` takes the system's libfuse, the others the newest
-# (libfuse.sh), so that both are built and tested. RUNFS_LIBFUSE=system takes the system's always.
+# build/PRESET, with all processors and, where there is one, ccache. `debug` and `asan` take the
+# system's libfuse, the others the newest (libfuse.sh), so that both are built and tested;
+# RUNFS_LIBFUSE=system or own takes this or that.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -9,14 +10,24 @@ preset=${1:?usage: scripts/build.sh PRESET [TARGET...]}
 shift
 cd "$top"
 
+libfuse=own
+case $preset in debug | asan) libfuse=system ;; esac
 options=(-DRUNFS_LIBFUSE=)
-if [ "$preset" != debug ] && [ "${RUNFS_LIBFUSE:-}" != system ]; then
-    options=(-DRUNFS_LIBFUSE="$("$top/scripts/libfuse.sh")")
+if [ "${RUNFS_LIBFUSE:-$libfuse}" = own ]; then
+    own=$("$top/scripts/libfuse.sh")
+    if [ -z "$own" ] && ! pkg-config --atleast-version=3.17 fuse3; then
+        echo "SKIP passthrough in $preset: no libfuse 3.17 to be had"
+    fi
+    options=(-DRUNFS_LIBFUSE="$own")
 fi
 if [ "$preset" = fuzz ]; then
     compiler=$(command -v clang-14 clang | head -n 1 || true)
     [ -n "$compiler" ] || die "the fuzz preset needs clang"
     options+=(-DCMAKE_C_COMPILER="$compiler")
+fi
+if [ -z "${CMAKE_C_COMPILER_LAUNCHER:-}" ] && have ccache; then
+    export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$top}
+    options+=(-DCMAKE_C_COMPILER_LAUNCHER=ccache)
 fi
 # Said each time: CMake remembers what it was told in this folder before libcheck was installed.
 if pkg-config --exists check; then

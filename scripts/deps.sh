@@ -24,6 +24,7 @@ check=(
     check 'clang-14|clang' 'libclang-rt-14-dev|libclang-rt-dev' clang-tidy-14 clang-format-14 shellcheck
     g++ python3-dev python3-venv attr procps psmisc util-linux git curl binutils man-db
     acl fio rsync # tests/posix
+    ccache        # a build that was made before costs little
 )
 posix=(stress-ng dbench postgresql python3-gdbm 'libpython3.13-testsuite|libpython3.12-testsuite|libpython3.11-testsuite|libpython3.10-testsuite')
 
@@ -71,8 +72,14 @@ install() {
         return 0
     fi
     say "packages missing: ${wanted[*]}"
+    once apt fetch "${wanted[@]}"
+}
+
+# Two that update apt's lists at a time would trip over each other.
+fetch() {
+    local found
     apt_quiet update
-    mapfile -t found < <(known "${wanted[@]}")
+    mapfile -t found < <(known "$@")
     [ ${#found[@]} -gt 0 ] || return 0
     say "installing ${#found[@]} packages by apt"
     apt_quiet install -y --no-install-recommends "${found[@]}" >/dev/null
