@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
 # Attacks whole mounts from outside and asks afterwards what was lost; see adversary.py.
-# presets: release
 set -euo pipefail
 exec python3 "$(dirname "${BASH_SOURCE[0]}")/adversary.py" "$@"

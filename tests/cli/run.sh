@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # The commands as a user meets them: what goes in, which exit code and which line come out.
 # Mounts a folder (file://) for most of it, a real S3 server for bucket, secret and endpoint.
-# presets: release asan
 set -uo pipefail
 umask 022 # folders that another user finds, and that nobody else may write to
 
@@ -1147,6 +1146,7 @@ run() {
     if ! "test_$name" >"$work/said" 2>&1; then
         failed=$((failed + 1))
         echo "FAIL $name"
+        echo "REPEAT: ./check.sh --job cli $(basename "$(dirname "$runfs")") $name"
         cat "$work/said"
         [ -z "${d:-}" ] || tail -n 5 "$d/cache/runfs.log" 2>/dev/null
     elif [ -n "$reason" ]; then

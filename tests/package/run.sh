@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # The Debian package: built, unpacked into a folder, and looked at as a user would find it.
-# presets: release
 set -euo pipefail
 
 top=$(cd "$(dirname "$0")/../.." && pwd)

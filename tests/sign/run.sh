@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # Compares our signatures with botocore's, over generated requests; see sign.py. Needs no server.
-# presets: debug
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 venv=$("$here/../../scripts/venv.sh" "$here/requirements.txt")
