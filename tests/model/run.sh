@@ -2,21 +2,20 @@
 # Random operations in processes that are killed, beside a model, over three stores: a folder, a
 # folder whose renames are copies, and a real S3 server; see main.c. The crash points that none of
 # the processes died at are named.
-# presets: debug asan tsan
+#
+# run.sh [STORE SEQUENCE]: all, or one sequence over one store (copies, native, s3).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=${RUNFS_BUILD:-$here/../../build/debug}
 model=$build/tests/crash_model
 count=${MODEL_SEQUENCES:-50}
-case ${build##*/} in asan | tsan) count=$((count / 5)) ;; esac
-# The same sequences each time: a failure is one of the change that is checked. Other ones are for
-# the nights, when each commit has its own.
-seed=1
-if [ -n "${RUNFS_NIGHTLY:-}" ]; then
-    commit=$(git -C "$here" rev-parse --short=7 HEAD 2>/dev/null || echo 1)
-    seed=$((16#${commit:0:7}))
+if [ "${build##*/}" = tsan ]; then count=$((count / 5)); fi
+# The same sequences each time: a failure is one of the change that is checked.
+seed=${MODEL_SEED:-1}
+only=${1:-}
+if [ -n "$only" ]; then
+    seed=${2:?usage: tests/model/run.sh [STORE SEQUENCE]} count=1
 fi
-seed=${MODEL_SEED:-$seed}
 # In memory where that takes extended attributes: a disk's fsync is not what is tested.
 dir=$(TMPDIR=/dev/shm mktemp -d -t runfs-model.XXXXXX 2>/dev/null || mktemp -d -t runfs-model.XXXXXX)
 if ! python3 -c 'import os, sys; os.setxattr(sys.argv[1], "user.runfs", b"1")' "$dir" 2>/dev/null; then
@@ -26,23 +25,26 @@ fi
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
 
-# run NAME COMMAND...: counts the sequences of one run.
+# run NAME FIRST COMMAND...: the sequences from this number on, counted.
 run() {
-    local name=$1 log=$dir/$1.log result=0
-    shift
+    local name=$1 first=$2 log=$dir/$1.log result=0
+    shift 2
+    [ "${only:-$name}" = "$name" ] || return 0
+    [ -z "$only" ] || first=$seed
     mkdir -p "$dir/$name"
-    "$@" >"$log" 2>&1 || result=$?
+    "$@" "$dir/$name" "$first" "$count" >"$log" 2>&1 || result=$?
     sed "s/^/$name: /" "$log"
     read -r all bad < <(sed -n 's/^\([0-9]*\) sequences, \([0-9]*\) failed$/\1 \2/p' "$log") || all=0 bad=1
     [ "$result" -eq 0 ] || [ "$bad" -gt 0 ] || bad=1
+    sed -n "s|^FAILED: sequence \([0-9]*\) .*|REPEAT: ./check.sh --job model ${build##*/} $name \1|p" "$log"
     passed=$((passed + all - bad)) failed=$((failed + bad))
 }
 
 echo "seed $seed (MODEL_SEED), $count sequences each (MODEL_SEQUENCES)"
 mkdir "$dir/store" "$dir/native-store"
-run copies env MODEL_ERRORS=1 "$model" "file://$dir/store" "$dir/copies" "$seed" "$count"
-run native env MODEL_NATIVE_RENAME=1 "$model" "file://$dir/native-store" "$dir/native" "$((seed + 100000))" "$count"
-run s3 "$here/../servers/with_s3.sh" "$model" s3://runfs-test/model "$dir/s3" "$((seed + 200000))" "$count"
+run copies "$seed" env MODEL_ERRORS=1 "$model" "file://$dir/store"
+run native "$((seed + 100000))" env MODEL_NATIVE_RENAME=1 "$model" "file://$dir/native-store"
+run s3 "$((seed + 200000))" "$here/../servers/with_s3.sh" "$model" s3://runfs-test/model
 
 points=$(grep -oh 'crash_point("[a-z-]*")' "$here"/../../cache/*.c | cut -d'"' -f2 | sort -u)
 for point in $points; do

@@ -15,16 +15,25 @@ from result import Result
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
-SEED = int(os.environ.get("POSIX_SEED") or random.randrange(1 << 30))
+SEED = int(os.environ.get("POSIX_SEED", 1))
 
 # One that every user may run.
 PYTHON = "/usr/bin/python3"
 
 
-def cargo_tool(name, version):
+PROGRAMS = {"pjdfstest": "0.2.2", "fsx": "0.3.2"} # of the Rust registry
+
+
+def cargo_tool(name):
+    version = PROGRAMS[name]
     done = subprocess.run([f"{TOP}/scripts/cargo-tool.sh", name, version], stdout=subprocess.PIPE, text=True)
     check(done.returncode == 0, f"{name} {version} could not be built")
     return done.stdout.strip()
+
+
+def prepare():
+    for name in PROGRAMS:
+        cargo_tool(name)
 
 
 def readable(place, program):
@@ -65,7 +74,7 @@ def differs(place, name):
 
 def pjdfstest(place):
     result = Result()
-    program = readable(place, cargo_tool("pjdfstest", "0.2.2"))
+    program = readable(place, cargo_tool("pjdfstest"))
     config = f"{place.top}/pjdfstest.toml"
     with open(config, "w") as f:
         f.write(PJDFSTEST)
@@ -97,7 +106,7 @@ def fsx(place):
     """Random reads, writes, mappings and truncates of one file; then the daemon is killed, and the
     file must be as fsx left it."""
     result = Result()
-    program = readable(place, cargo_tool("fsx", "0.3.2"))
+    program = readable(place, cargo_tool("fsx"))
     for n in range(3 if place.short else 12):
         path = f"{place.dir}/file{n % 2}"
         seed = str(SEED + n)

@@ -2,7 +2,7 @@
 
 botocore builds, serialises and signs real calls of its S3 and STS clients; nothing is sent. Of
 each the raw key, the raw query and the headers that were signed go to `sign_requests`, whose
-path, query and signature must be the same. --seed and --count choose other requests.
+path, query and signature must be the same. --seed (SIGN_SEED) and --count choose other requests.
 """
 import argparse
 import json
@@ -175,7 +175,7 @@ def as_question(request, args, service):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=20261121)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("SIGN_SEED", 20261121)))
     parser.add_argument("--count", type=int, default=3000)
     args = parser.parse_args()
     tool = os.path.join(os.environ.get("RUNFS_BUILD", "build/debug"), "tests", "sign_requests")
@@ -200,6 +200,8 @@ def main():
             failed += 1
             if failed <= 10:
                 print(f"FAIL {name} {key!r}\n  botocore {want}\n  runfs    {got}")
+    if failed:
+        print(f"REPEAT: SIGN_SEED={args.seed} ./check.sh --job sign {os.path.basename(os.environ.get('RUNFS_BUILD', 'debug'))}")
     print(f"seed {args.seed}: {len(kinds)} kinds of calls, "
           f"{len(set(questions))} different requests")
     print(f"sign: {len(answers) - failed} passed, {failed} failed, 0 skipped")
