@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+MUTEX_KIND(log_queue, struct log_queue, lock);
+
 struct queued_line {
     struct queued_line *next;
     uint64_t left_out; /* how many are missing before it */
@@ -28,12 +30,11 @@ static void say_left_out(uint64_t n)
 
 /* The first, or NULL when there is none; *ret_left_out: how many are missing before it. */
 static struct queued_line *take_locked(struct log_queue *q, uint64_t *ret_left_out)
-    REQUIRES(&q->lock);
-static struct queued_line *take_locked(struct log_queue *q, uint64_t *ret_left_out)
+    REQUIRES(log_queue_mutex)
 {
     struct queued_line *line = q->head;
 
-    mutex_assert_held(&q->lock);
+    log_queue_assert_locked(q);
     *ret_left_out = line ? line->left_out : q->left_out;
     if (!line) {
         q->left_out = 0;
@@ -54,10 +55,10 @@ static void write_lines(struct task *task)
 
     while (more) {
         uint64_t left_out;
-        mutex_lock(&q->lock);
+        log_queue_lock(q);
         struct queued_line *line = take_locked(q, &left_out);
         more = q->writing = line || left_out > 0;
-        mutex_unlock(&q->lock);
+        log_queue_unlock(q);
         say_left_out(left_out);
         if (line)
             log_text_at(line->level, line->when_ns, line->text);
@@ -73,17 +74,17 @@ void log_queue_init(struct log_queue *q)
 
 void log_queue_start(struct log_queue *q, struct pool *pool)
 {
-    mutex_lock(&q->lock);
+    log_queue_lock(q);
     q->pool = pool;
-    mutex_unlock(&q->lock);
+    log_queue_unlock(q);
 }
 
 void log_queue_stop(struct log_queue *q)
 {
-    mutex_lock(&q->lock);
+    log_queue_lock(q);
     assert(!q->head && !q->writing);
     q->pool = NULL;
-    mutex_unlock(&q->lock);
+    log_queue_unlock(q);
 }
 
 void log_queue_release(struct log_queue *q)
@@ -93,12 +94,11 @@ void log_queue_release(struct log_queue *q)
 
 /* Takes the line, NULL without memory for it. The pool that has to be told, or NULL. */
 static struct pool *add_locked(struct log_queue *q, struct queued_line *line)
-    REQUIRES(&q->lock);
-static struct pool *add_locked(struct log_queue *q, struct queued_line *line)
+    REQUIRES(log_queue_mutex)
 {
     struct pool *idle = q->writing ? NULL : q->pool;
 
-    mutex_assert_held(&q->lock);
+    log_queue_assert_locked(q);
     q->writing = true;
     if (!line || q->n == LOG_QUEUE_MAX) {
         free(line);
@@ -122,9 +122,9 @@ static void queue_text(struct log_queue *q, enum log_level level, const char *te
         *line = (struct queued_line){.when_ns = clock_real_ns(), .level = level};
         memcpy(line->text, text, len + 1);
     }
-    mutex_lock(&q->lock);
+    log_queue_lock(q);
     struct pool *idle = add_locked(q, line);
-    mutex_unlock(&q->lock);
+    log_queue_unlock(q);
     if (idle)
         pool_submit(idle, &q->task);
 }
@@ -141,9 +141,9 @@ void log_later(struct log_queue *q, enum log_level level, const char *fmt, ...)
     if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
         text[0] = '\0';
     va_end(ap);
-    mutex_lock(&q->lock);
+    log_queue_lock(q);
     bool now = !q->pool;
-    mutex_unlock(&q->lock);
+    log_queue_unlock(q);
     if (now)
         log_text_at(level, clock_real_ns(), text);
     else

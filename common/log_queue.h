@@ -14,14 +14,18 @@
  * they were. */
 #define LOG_QUEUE_MAX 256
 
+/* A leaf, below whatever the caller of log_later() holds. */
+extern struct lock_class log_queue_mutex;
+
 struct log_queue {
-    struct mutex lock; /* innermost but for the pool's; guards what follows */
-    struct pool *pool; /* NULL: lines are written at once */
-    struct queued_line *head, **tail;
-    unsigned n;
-    uint64_t left_out; /* since the last one that is queued */
-    bool writing;      /* a worker is to write, or writes */
-    struct task task;
+    struct mutex lock;
+    struct pool *pool GUARDED_BY(log_queue_mutex); /* NULL: lines are written at once */
+    struct queued_line *head GUARDED_BY(log_queue_mutex);
+    struct queued_line **tail GUARDED_BY(log_queue_mutex);
+    unsigned n GUARDED_BY(log_queue_mutex);
+    uint64_t left_out GUARDED_BY(log_queue_mutex); /* since the last one that is queued */
+    bool writing GUARDED_BY(log_queue_mutex);      /* a worker is to write, or writes */
+    struct task task;                              /* the pool's while `writing` */
 };
 
 /* Lines are written at once: no other thread is there. */
