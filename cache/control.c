@@ -51,7 +51,7 @@ static void blocking_init(struct blocking *b, struct cache *c, struct listener *
     *b = (struct blocking){.w.wake = blocking_wake, .cache = c, .listener = listener};
 }
 
-static void tell(struct listener *l)
+static void blocking_tell(struct listener *l)
 {
     if (!l || !l->progress || clock_mono_ns() - l->told_ns < TICK_NS)
         return;
@@ -69,7 +69,7 @@ static int blocking_wait(struct blocking *b, struct op *op)
     while (!b->woken && (r = op_check(op)) == 0) {
         (void)cache_wait_until(c, &c->progress, clock_mono_ns() + TICK_NS);
         cache_unlock(c);
-        tell(b->listener);
+        blocking_tell(b->listener);
         cache_lock(c);
     }
     bool woken = b->woken;
@@ -96,8 +96,8 @@ static int blocking_wait(struct blocking *b, struct op *op)
         (r) = blocking_wait(&(b), (op));                                                       \
     } while ((r) == 0)
 
-static int walk(struct cache *c, const char *path, struct op *op, struct listener *listener,
-                struct node **ret)
+static int blocking_walk(struct cache *c, const char *path, struct op *op,
+                         struct listener *listener, struct node **ret)
 {
     struct node *n = c->root;
     auto_free char *copy = strdup(path);
@@ -130,7 +130,7 @@ static int walk(struct cache *c, const char *path, struct op *op, struct listene
 
 int cache_walk(struct cache *c, const char *path, struct op *op, struct node **ret)
 {
-    return walk(c, path, op, NULL, ret);
+    return blocking_walk(c, path, op, NULL, ret);
 }
 
 /* ---- numbers ---- */
@@ -882,7 +882,7 @@ static int fetch_file(struct fetching *f, struct node *n)
     } while (r == 0);
     f->listener.done += size;
     cache_release(c, h);
-    tell(&f->listener);
+    blocking_tell(&f->listener);
     return r;
 }
 
@@ -973,7 +973,7 @@ int cache_fetch_path(struct cache *c, const char *path, struct op *op,
 {
     struct fetching f = {.cache = c, .op = op, .listener = {.progress = progress, .arg = arg}};
     struct node *n = NULL;
-    int r = walk(c, path, op, &f.listener, &n);
+    int r = blocking_walk(c, path, op, &f.listener, &n);
 
     if (r < 0)
         return r;

@@ -59,7 +59,7 @@ struct copying {
 
 /* `path` with the prefix `from` replaced by `to`, heap; NULL when it is not below, or no
  * memory. */
-static char *moved_path(const char *path, const char *from, const char *to)
+static char *copy_moved_path(const char *path, const char *from, const char *to)
 {
     const char *rest = path_below(from, path);
 
@@ -67,11 +67,11 @@ static char *moved_path(const char *path, const char *from, const char *to)
 }
 
 /* The source of an entry that stood at or below `from` is now at or below `to`. */
-static void move_source_locked(struct cache *c, struct entry *e, const char *from,
+static void copy_source_locked(struct cache *c, struct entry *e, const char *from,
                                const char *to) REQUIRES(cache_mutex)
 {
     auto_free char *key_now = e->src_key ? strdup(e->src_key) : entry_key(e);
-    char *key = key_now ? moved_path(key_now, from, to) : NULL;
+    char *key = key_now ? copy_moved_path(key_now, from, to) : NULL;
     if (!key)
         return;
     free(e->src_key);
@@ -98,7 +98,7 @@ static bool moves_on(struct intent *done, struct intent *i) REQUIRES(cache_mutex
 }
 
 /* Only entries that some rename of the list moved have a source of their own. */
-static void move_sources_locked(struct cache *c, struct intent *done) REQUIRES(cache_mutex)
+static void copy_sources_locked(struct cache *c, struct intent *done) REQUIRES(cache_mutex)
 {
     assert(done);
     c->dir_moves += done->kind == INTENT_RENAMEDIR;
@@ -110,11 +110,11 @@ static void move_sources_locked(struct cache *c, struct intent *done) REQUIRES(c
         /* One that stands where it will be in the end has no source of its own, as one that was
          * made there since. */
         if (at && tree_find(c, at, &e) && e && (e->src_key || e->node->ino == i->ino))
-            move_source_locked(c, e, done->from, done->to);
+            copy_source_locked(c, e, done->from, done->to);
     }
     for (size_t i = 0; i < c->n_orphans; i++) {
         struct file *f = c->orphans[i]->file;
-        char *key = f->orphan_key ? moved_path(f->orphan_key, done->from, done->to) : NULL;
+        char *key = f->orphan_key ? copy_moved_path(f->orphan_key, done->from, done->to) : NULL;
         if (key) {
             free(f->orphan_key);
             f->orphan_key = key;
@@ -148,7 +148,7 @@ static const char *version_after(const struct entry *e, const char *copied_etag,
                                                            : new_etag;
 }
 
-static void write_keys(struct cache *c, struct node *n)
+static void copy_write_keys(struct cache *c, struct node *n)
 {
     int fd = file_get_fd(c, n, FD_READ);
 
@@ -189,8 +189,8 @@ static bool expect_locked(struct file *f, const struct entry *e, const char *to,
 /* Records in the stamp what the store has under the new key, beside the old one: whether the
  * row is gone or not, one of them holds. `new_etag` NULL: which version that is nobody knows.
  */
-static void note_version(struct copying *k, const char *from, const char *to,
-                         const char *copied_etag, const char *new_etag, bool own)
+static void copy_note_version(struct copying *k, const char *from, const char *to,
+                              const char *copied_etag, const char *new_etag, bool own)
 {
     struct cache *c = k->cache;
     struct entry *e = NULL;
@@ -209,7 +209,7 @@ static void note_version(struct copying *k, const char *from, const char *to,
         node_ref_locked(n);
     cache_unlock(c);
     if (ours)
-        write_keys(c, n);
+        copy_write_keys(c, n);
 }
 
 /* The first of the intentions from `i` on that concerns the file's name, or NULL. */
@@ -223,8 +223,8 @@ static struct intent *next_at(struct intent *i, const char *path) REQUIRES(cache
 /* What takes from there next, and means the version that was copied, or what this cache put,
  * means the copy: its origin is that of the old name. So does what takes it on from where that
  * brings it. In memory only. */
-static void tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
-                             const char *new_etag, bool own) REQUIRES(cache_mutex)
+static void copy_tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
+                                  const char *new_etag, bool own) REQUIRES(cache_mutex)
 {
     bool known = *copied_etag && strcmp(copied_etag, INTENT_ANY) != 0;
     struct intent *i = next_at(k->intent->next, to);
@@ -245,8 +245,9 @@ static void tell_next_locked(struct copying *k, const char *to, const char *copi
 
 /* The same in memory, once the row is gone. The node is returned, referenced, when its stamp
  * has a record to lose. */
-static struct node *take_version_locked(struct copying *k, const char *from, const char *to,
-                                        const char *copied_etag, const char *new_etag, bool own)
+static struct node *copy_take_version_locked(struct copying *k, const char *from,
+                                             const char *to, const char *copied_etag,
+                                             const char *new_etag, bool own)
     REQUIRES(cache_mutex)
 {
     struct entry *e = NULL;
@@ -279,7 +280,7 @@ static struct node *take_version_locked(struct copying *k, const char *from, con
 
 /* Whether the live name is uploaded before the old name is removed at the store: that waits
  * for it. What was closed later, or is open, comes after it, and is copied first. */
-static bool is_owed(const struct copying *k, const struct node *n, const struct entry *e)
+static bool copy_is_owed(const struct copying *k, const struct node *n, const struct entry *e)
     REQUIRES(cache_mutex)
 {
     const struct file *f = n->file;
@@ -299,15 +300,15 @@ static bool overwritten(struct cache *c, struct copying *k)
     const struct intent removal = {
         .kind = INTENT_UNLINK, .from = k->from, .next = k->intent->next};
     struct node *n = tree_find(c, k->to, &e);
-    bool yes = n && e && is_owed(k, n, e) && e->src_key && strcmp(e->src_key, k->from) == 0 &&
-               !intent_is_urgent(c, &removal);
+    bool yes = n && e && copy_is_owed(k, n, e) && e->src_key &&
+               strcmp(e->src_key, k->from) == 0 && !intent_is_urgent(c, &removal);
     cache_unlock(c);
     return yes;
 }
 
 /* Nothing was copied: what the store has under the new name is not the version that was
  * renamed, and the upload asks for it. */
-static void forget_version_locked(struct copying *k, const char *from, const char *to)
+static void copy_forget_version_locked(struct copying *k, const char *from, const char *to)
     REQUIRES(cache_mutex)
 {
     struct entry *e = NULL;
@@ -400,7 +401,8 @@ static char *known_version(struct copying *k)
 
 /* Which version is there, and whether this cache put it: an upload that ended when the name had
  * been given away. */
-static int ask_version(struct cache *c, struct op *op, const char *key, char **etag, bool *own)
+static int copy_ask_version(struct cache *c, struct op *op, const char *key, char **etag,
+                            bool *own)
 {
     struct object there = {0};
     int r = store_stat(c->store, op, key, &there);
@@ -442,7 +444,7 @@ static int rename_object(struct copying *k, struct op *op, char **copied, struct
 }
 
 /* The cache itself failed, whatever was said of it before. */
-static int not_noted(struct op *op, const char *from, const char *to, int err)
+static int copy_not_noted(struct op *op, const char *from, const char *to, int err)
 {
     return op_fail(op, err, "rename %s to %s: it can't be noted in the cache: %s", from, to,
                    strerror(-err));
@@ -458,7 +460,7 @@ static int copy_at_store(struct cache *c, struct op *op, const char *from,
     int noted = session_unwatch(&watch, op);
     if (op->left_behind)
         late_copy(c, to);
-    return r < 0 && noted < 0 ? not_noted(op, from, to, noted) : r;
+    return r < 0 && noted < 0 ? copy_not_noted(op, from, to, noted) : r;
 }
 
 /* Copies what has the name now. *etag is the version that is expected there ("" any), and then
@@ -470,7 +472,7 @@ static int copy_latest(struct cache *c, struct op *op, const char *from, char **
     int r = -ESTALE;
 
     for (int tries = 0; r == -ESTALE && tries < VERSIONS_MAX; tries++) {
-        r = ask ? ask_version(c, op, from, etag, own) : 0;
+        r = ask ? copy_ask_version(c, op, from, etag, own) : 0;
         if (r == 0)
             r = copy_at_store(c, op, from, **etag ? *etag : NULL, to, obj);
         ask = true;
@@ -507,10 +509,10 @@ static int copy_file(struct copying *k, struct op *op)
         return r;
     r = 0;
     if (!useless && !gone) {
-        note_version(k, k->from, k->to, copied, obj.etag, k->own);
+        copy_note_version(k, k->from, k->to, copied, obj.etag, k->own);
         r = intents_retire(c, INTENT_UNLINK, k->to, k->intent->seq);
     } else {
-        note_version(k, k->from, k->to, copied, NULL, false);
+        copy_note_version(k, k->from, k->to, copied, NULL, false);
     }
     bool remove = !gone && (useless || !native);
     struct node *n = NULL;
@@ -520,21 +522,21 @@ static int copy_file(struct copying *k, struct op *op)
     if (r == 0) {
         cache_lock(c);
         if (!gone && !useless)
-            tell_next_locked(k, k->to, copied, obj.etag, k->own);
+            copy_tell_next_locked(k, k->to, copied, obj.etag, k->own);
         if (gone)
             source_gone_locked(k);
         else if (useless)
-            forget_version_locked(k, k->from, k->to);
+            copy_forget_version_locked(k, k->from, k->to);
         else
-            n = take_version_locked(k, k->from, k->to, copied, obj.etag, k->own);
-        move_sources_locked(c, k->intent);
+            n = copy_take_version_locked(k, k->from, k->to, copied, obj.etag, k->own);
+        copy_sources_locked(c, k->intent);
         finish_intent_locked(k, remove, &copied);
         cache_unlock(c);
         if (n)
-            write_keys(c, n);
+            copy_write_keys(c, n);
     }
     object_release(&obj);
-    return r < 0 ? not_noted(op, k->from, k->to, r) : 0;
+    return r < 0 ? copy_not_noted(op, k->from, k->to, r) : 0;
 }
 
 /* ---- a directory ---- */
@@ -565,7 +567,7 @@ static struct item *item_add(struct copying *k)
     return &k->v[k->n++];
 }
 
-static void items_release(struct copying *k)
+static void copy_items_release(struct copying *k)
 {
     for (size_t i = 0; i < k->n; i++) {
         free(k->v[i].from);
@@ -585,7 +587,7 @@ static int settle_written_anew_locked(struct copying *k, struct item *it) REQUIR
     struct entry *e = NULL;
     struct node *n = at ? tree_find(k->cache, at, &e) : NULL;
 
-    if (!n || !e || !is_owed(k, n, e))
+    if (!n || !e || !copy_is_owed(k, n, e))
         return 0;
     bool known = etag_known(&e->etag);
     it->fate = known || e->may_exist || e->tried ? ITEM_OUT : ITEM_LEFT;
@@ -722,7 +724,7 @@ static int add_implied_dirs(struct copying *k)
             if (!it)
                 return -ENOMEM;
             it->from = take_ptr(dir);
-            it->to = moved_path(it->from, k->from, k->to);
+            it->to = copy_moved_path(it->from, k->from, k->to);
             it->etag = strdup("");
             it->is_dir = true;
             it->fate = ITEM_OUT;
@@ -769,9 +771,9 @@ static bool is_written_anew(const struct item *it)
 static void note_item(struct copying *k, const struct item *it)
 {
     if (it->new_etag)
-        note_version(k, it->from, it->to, it->etag, it->new_etag, it->own);
+        copy_note_version(k, it->from, it->to, it->etag, it->new_etag, it->own);
     else if (is_written_anew(it))
-        note_version(k, it->from, it->to, it->etag, NULL, false);
+        copy_note_version(k, it->from, it->to, it->etag, NULL, false);
 }
 
 static int note_copied(struct copying *k, struct intent **plan, size_t n)
@@ -802,17 +804,18 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
         struct node *changed = NULL;
         cache_lock(c);
         if (it->new_etag)
-            tell_next_locked(k, it->to, it->etag, it->new_etag, it->own);
+            copy_tell_next_locked(k, it->to, it->etag, it->new_etag, it->own);
         if (it->new_etag)
-            changed = take_version_locked(k, it->from, it->to, it->etag, it->new_etag, it->own);
+            changed =
+                copy_take_version_locked(k, it->from, it->to, it->etag, it->new_etag, it->own);
         else if (is_written_anew(it))
-            forget_version_locked(k, it->from, it->to);
+            copy_forget_version_locked(k, it->from, it->to);
         cache_unlock(c);
         if (changed)
-            write_keys(c, changed);
+            copy_write_keys(c, changed);
     }
     cache_lock(c);
-    move_sources_locked(c, k->intent);
+    copy_sources_locked(c, k->intent);
     intent_remove_locked(c, k->intent);
     for (size_t i = 0; i < n; i++)
         intent_add_locked(c, plan[i]);
@@ -862,7 +865,7 @@ static bool copied_at(const struct copying *k, const char *path, bool dir)
  * is copied there, or to a place above or below it. */
 static bool is_in_the_way(const struct copying *k, const struct intent *removal)
 {
-    auto_free char *path = moved_path(removal->from, k->to, k->from);
+    auto_free char *path = copy_moved_path(removal->from, k->to, k->from);
     size_t len = strlen(k->from);
     bool dir = removal->kind == INTENT_RMDIR;
 
@@ -959,7 +962,7 @@ static int copy_tree(struct copying *k, struct op *op)
     if (r == 0)
         r = note_copied(k, plan, n);
     if (r < 0)
-        (void)not_noted(op, k->from, k->to, r);
+        (void)copy_not_noted(op, k->from, k->to, r);
     if (r == 0)
         take_over(k, plan, n);
     for (size_t i = 0; r < 0 && i < k->n + 1; i++)
@@ -984,7 +987,7 @@ static int collect_stamped(void *arg, struct node *n) REQUIRES(cache_mutex)
 
     for (struct entry *e = n->file ? n->links : NULL; e; e = e->next_link) {
         auto_free char *key = e->dirty ? NULL : entry_key(e);
-        char *to = key && etag_known(&e->etag) ? moved_path(key, k->from, k->to) : NULL;
+        char *to = key && etag_known(&e->etag) ? copy_moved_path(key, k->from, k->to) : NULL;
         struct item *it = to ? item_add(k) : NULL;
         if (!it) {
             free(to);
@@ -1029,7 +1032,7 @@ static int rename_tree(struct copying *k, struct op *op)
         return r;
     r = note_copied(k, NULL, 0);
     if (r < 0)
-        return not_noted(op, k->from, k->to, r);
+        return copy_not_noted(op, k->from, k->to, r);
     take_over(k, NULL, 0);
     return 0;
 }
@@ -1040,7 +1043,7 @@ static int copy_dir(struct copying *k, struct op *op)
 
     if (r != -EOPNOTSUPP)
         return r;
-    items_release(k);
+    copy_items_release(k);
     return copy_tree(k, op);
 }
 
@@ -1172,7 +1175,7 @@ static void came_back_locked(struct cache *c, const struct intent *i, const stru
     struct entry *e = NULL;
 
     if (at && tree_find(c, at, &e) && e && e->src_key)
-        move_source_locked(c, e, i->from, i->from);
+        copy_source_locked(c, e, i->from, i->from);
 }
 
 static void take_joined_locked(struct cache *c, struct intent *i, struct intent *end,
@@ -1228,7 +1231,7 @@ static int version_to_remove(struct copying *k, struct op *op, char **ret)
         return -ENOMEM;
     if (**ret || k->dir || !(c->store->caps & STORE_IF_MATCH))
         return 0;
-    int r = ask_version(c, op, k->from, ret, &own);
+    int r = copy_ask_version(c, op, k->from, ret, &own);
     if (r != -ENOENT)
         return r;
     free(*ret);
@@ -1239,7 +1242,7 @@ static int version_to_remove(struct copying *k, struct op *op, char **ret)
 /* A name that the store refuses is given up by the next rename of what has it, or by its
  * removal: the two become one, which does not pass through that name. Not if the store has, or
  * may come to have, something there, which would be replaced, or removed. */
-static int give_up_name(struct copying *k, struct op *op, bool *ret)
+static int copy_give_up_name(struct copying *k, struct op *op, bool *ret)
 {
     struct cache *c = k->cache;
     auto_free char *version = NULL;
@@ -1259,11 +1262,11 @@ static int give_up_name(struct copying *k, struct op *op, bool *ret)
     ns_write(c);
     r = join_held(k, version, ret);
     ns_done(c);
-    return r < 0 ? not_noted(op, k->from, k->to, r) : 0;
+    return r < 0 ? copy_not_noted(op, k->from, k->to, r) : 0;
 }
 
 /* As with uploads (refusal.c): refused, and again after another name was taken. */
-static void note_refusal_locked(struct cache *c, struct intent *i, int err)
+static void copy_note_refusal_locked(struct cache *c, struct intent *i, int err)
     REQUIRES(cache_mutex)
 {
     bool refused = refusal_is_one(err);
@@ -1278,7 +1281,7 @@ static void note_refusal_locked(struct cache *c, struct intent *i, int err)
 
 static void copying_free(struct copying *k)
 {
-    items_release(k);
+    copy_items_release(k);
     free(k->v);
     free(k->from);
     free(k->to);
@@ -1293,7 +1296,7 @@ static void run_copying(struct task *task)
 
     cache_op(c, &op);
     bool joined = false; /* the intention is no more */
-    int r = give_up_name(k, &op, &joined);
+    int r = copy_give_up_name(k, &op, &joined);
     if (r == 0 && !joined)
         r = k->dir ? copy_dir(k, &op) : copy_file(k, &op);
     cache_lock(c);
@@ -1301,7 +1304,7 @@ static void run_copying(struct task *task)
     if (r == COPY_WAITS)
         k->intent->running = false;
     if (r < 0) {
-        note_refusal_locked(c, k->intent, r);
+        copy_note_refusal_locked(c, k->intent, r);
         intent_failed_locked(c, k->intent, r, op.why);
         failure_note_locked(c, &c->write_failure, r, op.why);
     }

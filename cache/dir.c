@@ -35,14 +35,14 @@
 
 /* How long an answer is believed from its end: it may have taken longer than that itself, and
  * whoever asked must come to see it. */
-static int64_t belief_in(int64_t timeout_ns)
+static int64_t listing_belief_in(int64_t timeout_ns)
 {
     return timeout_ns > BELIEF_MIN_NS ? timeout_ns : BELIEF_MIN_NS;
 }
 
-static int64_t belief_ns(struct cache *c)
+static int64_t listing_belief_ns(struct cache *c)
 {
-    return belief_in(c->config.list_timeout_ns);
+    return listing_belief_in(c->config.list_timeout_ns);
 }
 
 /* ---- merging ---- */
@@ -147,7 +147,7 @@ static int add_entry(struct cache *c, struct node *dir, const char *name, const 
 }
 
 /* Whether the object's metadata say what is shown here of a file with content in the cache. */
-static bool attrs_agree(struct node *n, const struct object *obj) REQUIRES(cache_mutex)
+static bool listing_attrs_agree(struct node *n, const struct object *obj) REQUIRES(cache_mutex)
 {
     const struct attrs *a = &obj->attrs;
     const char *xattrs = (a->has & ATTR_XATTRS) && a->xattrs ? a->xattrs : "";
@@ -164,7 +164,7 @@ static bool attrs_agree(struct node *n, const struct object *obj) REQUIRES(cache
 }
 
 /* The store has the version after all that an earlier answer to a read denied. */
-static void file_is_there_locked(struct file *f, const char *etag) REQUIRES(cache_mutex)
+static void listing_file_is_there_locked(struct file *f, const char *etag) REQUIRES(cache_mutex)
 {
     if (!f || !f->gone || !f->etag || strcmp(f->etag, etag) != 0)
         return;
@@ -173,7 +173,7 @@ static void file_is_there_locked(struct file *f, const char *etag) REQUIRES(cach
 }
 
 /* The store says what an index had told. */
-static void hear_locked(struct cache *c, struct node *n, const struct object *obj)
+static void attrs_hear_locked(struct cache *c, struct node *n, const struct object *obj)
     REQUIRES(cache_mutex)
 {
     const struct attrs *a = &obj->attrs;
@@ -205,14 +205,14 @@ static void seen_again_locked(struct cache *c, struct entry *e, const struct obj
     /* It may be there by what is below it, while its own attributes are owed. */
     if (n->dir && node_is_ours(n))
         return;
-    hear_locked(c, n, obj);
+    attrs_hear_locked(c, n, obj);
     if (obj->attrs_known && !n->file && !(n->flags & NODE_ATTR_DIRTY)) {
         node_apply_attrs(c, n, obj);
         if (!n->dir)
             entry_told(e, obj);
     } else if (n->dir || (c->store->caps & STORE_LIST_ATTRS)) {
         return;
-    } else if (obj->attrs_known && attrs_agree(n, obj)) {
+    } else if (obj->attrs_known && listing_attrs_agree(n, obj)) {
         n->attrs_has = obj->attrs.has;
         node_attrs_are_known(n);
         entry_told(e, obj);
@@ -225,8 +225,8 @@ static void seen_again_locked(struct cache *c, struct entry *e, const struct obj
 }
 
 /* The store's object under a name that is known here; 1 when it stays hidden. */
-static int update_entry(struct cache *c, struct entry *e, const struct object *obj,
-                        int64_t asked_ns)
+static int listing_update_entry(struct cache *c, struct entry *e, const struct object *obj,
+                                int64_t asked_ns)
 {
     struct node *n = e->node;
 
@@ -240,7 +240,7 @@ static int update_entry(struct cache *c, struct entry *e, const struct object *o
     if (!newer && same_kind && same && !ours)
         seen_again_locked(c, e, obj);
     if (!newer && !n->dir && same)
-        file_is_there_locked(n->file, obj->etag);
+        listing_file_is_there_locked(n->file, obj->etag);
     if (!newer && n->dir && same_kind && obj->has_marker)
         n->dir->has_marker = true;
     cache_unlock(c);
@@ -275,8 +275,8 @@ static bool covered(struct cache *c, const struct entry *e, const struct object 
 }
 
 /* 1 when there is something of that name that is not shown. */
-static int merge_one(struct cache *c, struct node *dir, const char *name,
-                     const struct object *obj, int64_t asked_ns)
+static int listing_merge_one(struct cache *c, struct node *dir, const char *name,
+                             const struct object *obj, int64_t asked_ns)
 {
     auto_free char *at = node_path(dir);
     auto_free char *path = at ? path_join(at, name) : NULL;
@@ -299,7 +299,8 @@ static int merge_one(struct cache *c, struct node *dir, const char *name,
         return 0;
     if (e && covered(c, e, obj, asked_ns))
         return 1;
-    return e ? update_entry(c, e, obj, asked_ns) : add_entry(c, dir, name, key, obj, asked_ns);
+    return e ? listing_update_entry(c, e, obj, asked_ns)
+             : add_entry(c, dir, name, key, obj, asked_ns);
 }
 
 /* What a whole listing did not show is gone. */
@@ -412,14 +413,14 @@ static int collect(void *arg, const char *name, const struct object *obj)
     return r < 0 ? r : listing_add(l, name, strlen(name), obj);
 }
 
-static struct place place_of_locked(struct cache *c, char *key) REQUIRES(cache_mutex)
+static struct place listing_place_locked(struct cache *c, char *key) REQUIRES(cache_mutex)
 {
     return (struct place){key, c->dir_moves};
 }
 
 /* While the store moves a directory it can't be told whether an answer is from before or after;
  * and two moves may bring a key back to what had it when it was asked. */
-static bool may_have_moved(struct cache *c, const struct place *p)
+static bool listing_may_have_moved(struct cache *c, const struct place *p)
 {
     cache_lock(c);
     bool moved = c->dir_moves != p->moves || ((c->store->caps & STORE_RENAME) && p->key &&
@@ -437,7 +438,7 @@ static bool merge_names(struct listing *l, bool whole, uint64_t *hidden)
     uint64_t n = 0;
 
     for (size_t i = 0; i < l->n; i++) {
-        int r = merge_one(c, dir, l->v[i].name, &l->v[i].obj, l->asked_ns);
+        int r = listing_merge_one(c, dir, l->v[i].name, &l->v[i].obj, l->asked_ns);
         n += r > 0;
         ok = ok && r >= 0;
     }
@@ -447,7 +448,7 @@ static bool merge_names(struct listing *l, bool whole, uint64_t *hidden)
     for (size_t i = 0; i < l->n && whole && n; i++) {
         if (l->v[i].obj.is_prefix || entry_find(dir, l->v[i].name))
             continue;
-        int r = merge_one(c, dir, l->v[i].name, &l->v[i].obj, l->asked_ns);
+        int r = listing_merge_one(c, dir, l->v[i].name, &l->v[i].obj, l->asked_ns);
         n -= r == 0 && entry_find(dir, l->v[i].name);
         ok = ok && r >= 0;
     }
@@ -467,7 +468,7 @@ void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bo
     bool lost = dir->flags & NODE_LOST;
     cache_unlock(c);
     /* Moved meanwhile: this is not its listing; whoever waits asks again. */
-    if (!key_now || !p->key || strcmp(p->key, key_now) != 0 || may_have_moved(c, p)) {
+    if (!key_now || !p->key || strcmp(p->key, key_now) != 0 || listing_may_have_moved(c, p)) {
         ns_done(c);
         return;
     }
@@ -508,7 +509,7 @@ static int list_one(struct listing *l)
 
     cache_lock(c);
     auto_free char *key = node_key(l->dir);
-    const struct place place = place_of_locked(c, key);
+    const struct place place = listing_place_locked(c, key);
     bool known = l->dir->dir->listed_ns != 0;
     cache_unlock(c);
     /* What was listed before can be shown: don't let `ls` wait long for a store that is down.
@@ -553,7 +554,9 @@ static void run_listing(struct task *task)
     int r = told ? 0 : list_one(l);
     cache_lock(c);
     if (r < 0)
-        r = l->left ? 0 : excuse_listing_locked(l->dir, belief_ns(c), r); /* who came asks */
+        r = l->left
+                ? 0
+                : excuse_listing_locked(l->dir, listing_belief_ns(c), r); /* who came asks */
     l->dir->dir->listing = false;
     waitq_wake_locked(c, &l->dir->dir->waiters, r);
     node_unref_locked(c, l->dir);
@@ -564,13 +567,14 @@ static void run_listing(struct task *task)
 
 bool listing_is_believed(struct cache *c, struct node *dir)
 {
-    return dir->dir->listed_ns && clock_mono_ns() - dir->dir->told_ns < belief_ns(c);
+    return dir->dir->listed_ns && clock_mono_ns() - dir->dir->told_ns < listing_belief_ns(c);
 }
 
 /* The store can have nothing below a directory that it was not told of. One that was made here
  * is asked for like any other then, since other nodes see it; but who fills it with more names
  * than one question tells does not wait for the store at each of them. */
-static bool listed_lately(struct cache *c, struct node *dir, bool whole) REQUIRES(cache_mutex)
+static bool listing_is_recent(struct cache *c, struct node *dir, bool whole)
+    REQUIRES(cache_mutex)
 {
     struct dir *d = dir->dir;
 
@@ -588,7 +592,7 @@ int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter
         return -ENOENT;
     walk_step_locked(c, dir);
     walk_on_locked(c, dir);
-    if (listed_lately(c, dir, whole) || (!whole && d->big))
+    if (listing_is_recent(c, dir, whole) || (!whole && d->big))
         return 0;
     if (!d->listing) {
         int r = walk_wait_locked(c, dir, w);
@@ -615,7 +619,7 @@ int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter
 bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *name)
 {
     return !dir->dir->local_only && !dir->dir->listed_ns &&
-           !absent_is_locked(c, dir, name, belief_ns(c));
+           !absent_is_locked(c, dir, name, listing_belief_ns(c));
 }
 
 /* ---- one name ---- */
@@ -642,7 +646,7 @@ static void run_query(struct task *task)
     cache_op_within(c, &op, c->config.ask_timeout_ns);
     cache_lock(c);
     auto_free char *key = child_key(q->dir, q->name);
-    const struct place place = place_of_locked(c, key);
+    const struct place place = listing_place_locked(c, key);
     cache_unlock(c);
     int r = key ? store_stat(c->store, &op, key, &obj) : -ENOENT;
     ns_write(c);
@@ -650,13 +654,13 @@ static void run_query(struct task *task)
     struct entry *e = entry_find(q->dir, q->name);
     bool older = e && e->changed_ns < q->asked_ns;
     cache_unlock(c);
-    bool again = (r == 0 || r == -ENOENT) && key && may_have_moved(c, &place);
+    bool again = (r == 0 || r == -ENOENT) && key && listing_may_have_moved(c, &place);
     if (again) {
         if (r == 0)
             object_release(&obj);
         r = 0;
     } else if (r == 0) {
-        r = merge_one(c, q->dir, q->name, &obj, q->asked_ns);
+        r = listing_merge_one(c, q->dir, q->name, &obj, q->asked_ns);
         object_release(&obj);
     } else if (r == -ENOENT && older) {
         (void)entry_gone(c, e);
@@ -677,7 +681,7 @@ static void run_query(struct task *task)
     bool excused = r < 0 && r != -ENOENT && r != -EINTR && e;
     cache_lock(c);
     if (excused) /* known from before the outage */
-        e->verified_ns = clock_mono_ns() - belief_ns(c) + OUTAGE_NS;
+        e->verified_ns = clock_mono_ns() - listing_belief_ns(c) + OUTAGE_NS;
     else if (r == 0 && !again && e)
         e->verified_ns = clock_mono_ns();
     cache_unlock(c);
@@ -694,7 +698,7 @@ static void run_query(struct task *task)
     free(q);
 }
 
-static int ask_name_locked(struct cache *c, struct node *dir, const char *name,
+static int name_ask_locked(struct cache *c, struct node *dir, const char *name,
                            struct waiter *w) REQUIRES(cache_mutex)
 {
     struct query *q;
@@ -740,10 +744,10 @@ static bool take_attrs_locked(struct cache *c, struct entry *e, const struct obj
     struct node *n = e->node;
 
     node_attrs_are_known(n);
-    hear_locked(c, n, obj);
+    attrs_hear_locked(c, n, obj);
     if (!obj->attrs_known || (n->file && (c->store->caps & STORE_LIST_ATTRS)))
         return true;
-    if (n->file && !attrs_agree(n, obj))
+    if (n->file && !listing_attrs_agree(n, obj))
         return false;
     if (n->file)
         n->attrs_has = obj->attrs.has; /* a stamp doesn't say which the store has */
@@ -763,7 +767,7 @@ static void take_answer(struct asking *a, int r, const struct object *obj,
     struct node *n = a->node;
 
     ns_write(c);
-    bool moved = may_have_moved(c, p);
+    bool moved = listing_may_have_moved(c, p);
     cache_lock(c);
     struct entry *e = node_name_at(n, p->key);
     bool current = e && !moved && !node_is_ours(n) && e->changed_ns < a->asked_ns;
@@ -773,7 +777,7 @@ static void take_answer(struct asking *a, int r, const struct object *obj,
         if (obj->checksum.kind == CHECKSUM_NONE)
             n->flags |= NODE_NO_SUM;
         e->verified_ns = clock_mono_ns();
-        file_is_there_locked(n->file, obj->etag);
+        listing_file_is_there_locked(n->file, obj->etag);
         current = false; /* nothing more to do */
         if (other && n->file->open_handles) {
             entry_distrust(e); /* later; until then as it was opened */
@@ -784,7 +788,7 @@ static void take_answer(struct asking *a, int r, const struct object *obj,
     if (other)
         (void)node_replaced(c, e, obj);
     else if (current && r == 0)
-        (void)update_entry(c, e, obj, a->asked_ns);
+        (void)listing_update_entry(c, e, obj, a->asked_ns);
     else if (current && r == -ENOENT)
         (void)entry_gone(c, e);
     ns_done(c);
@@ -798,7 +802,7 @@ static void take_marker(struct asking *a, int r, const struct object *obj,
     struct node *n = a->node;
 
     ns_read(c);
-    bool moved = may_have_moved(c, p);
+    bool moved = listing_may_have_moved(c, p);
     cache_lock(c);
     auto_free char *key_now = node_key(n);
     if (key_now && !moved && strcmp(p->key, key_now) == 0)
@@ -871,7 +875,7 @@ static void run_asking(struct task *task)
     cache_lock(c);
     struct entry *e = stalest_name(n);
     auto_free char *key = e ? entry_key(e) : NULL;
-    const struct place place = place_of_locked(c, key);
+    const struct place place = listing_place_locked(c, key);
     bool readable = n->file && n->file->state != FILE_PARTIAL;
     bool old = (n->flags & NODE_ATTRS_KNOWN) && (n->flags & NODE_ATTRS_OLD);
     const struct rights before = rights_of(n);
@@ -896,7 +900,8 @@ static void run_asking(struct task *task)
     bool failed = r < 0 && r != -EINTR;
     e = key ? node_name_at(n, key) : NULL;
     if (failed && readable && e && !(c->config.shared && (n->flags & NODE_ATTRS_HEARSAY))) {
-        e->verified_ns = clock_mono_ns() - belief_in(c->config.attr_timeout_ns) + OUTAGE_NS;
+        e->verified_ns =
+            clock_mono_ns() - listing_belief_in(c->config.attr_timeout_ns) + OUTAGE_NS;
         r = 0;
     }
     if (failed && old && !node_attrs_known(n) && excuse_attrs_locked(n))
@@ -916,7 +921,7 @@ static void run_asking(struct task *task)
 }
 
 /* `ahead`: nobody waits for it yet. */
-static int ask_locked(struct cache *c, struct node *n, bool ahead) REQUIRES(cache_mutex)
+static int attrs_ask_locked(struct cache *c, struct node *n, bool ahead) REQUIRES(cache_mutex)
 {
     if (n->flags & NODE_STATTING)
         return 0;
@@ -939,8 +944,8 @@ static int ask_locked(struct cache *c, struct node *n, bool ahead) REQUIRES(cach
     return 0;
 }
 
-/* To what ask_locked() has asked. */
-static int wait_for_answer_locked(struct cache *c, struct node *n, struct waiter *w)
+/* To what attrs_ask_locked() has asked. */
+static int attrs_wait_locked(struct cache *c, struct node *n, struct waiter *w)
     REQUIRES(cache_mutex)
 {
     struct asking *a;
@@ -984,7 +989,7 @@ static int stat_from_locked(struct cache *c, struct node *dir, size_t at, bool d
     while (window > 0 && (e = children_next(dir->dir->children, &at))) {
         window--;
         if (attrs_missing(c, e->node) && !listing_tells_locked(c, e->node))
-            (void)ask_locked(c, e->node, true);
+            (void)attrs_ask_locked(c, e->node, true);
         if (deep && e->node->dir)
             window = stat_from_locked(c, e->node, 0, true, window);
     }
@@ -1034,12 +1039,12 @@ int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w)
     int r = alone || listing_tells_locked(c, n) ? dir_need_locked(c, n, false, w) : 0;
     if (r != 0)
         return r;
-    r = ask_locked(c, n, false);
+    r = attrs_ask_locked(c, n, false);
     if (r < 0)
         return r;
     if (walked)
         stat_ahead_locked(c, n, from);
-    return wait_for_answer_locked(c, n, w);
+    return attrs_wait_locked(c, n, w);
 }
 
 int attrs_confirm_locked(struct cache *c, struct node *n, struct waiter *w)
@@ -1047,8 +1052,8 @@ int attrs_confirm_locked(struct cache *c, struct node *n, struct waiter *w)
     cache_assert_locked(c);
     if (!c->config.shared || !(n->flags & NODE_ATTRS_HEARSAY) || !n->links || node_is_ours(n))
         return 0;
-    int r = ask_locked(c, n, false);
-    return r < 0 ? r : wait_for_answer_locked(c, n, w);
+    int r = attrs_ask_locked(c, n, false);
+    return r < 0 ? r : attrs_wait_locked(c, n, w);
 }
 
 int version_need_locked(struct cache *c, struct node *n, struct waiter *w)
@@ -1063,10 +1068,10 @@ int version_need_locked(struct cache *c, struct node *n, struct waiter *w)
         if (up->links->src_key)
             return 0;
     if (e->verified_ns &&
-        clock_mono_ns() - e->verified_ns < belief_in(c->config.attr_timeout_ns))
+        clock_mono_ns() - e->verified_ns < listing_belief_in(c->config.attr_timeout_ns))
         return 0;
-    int r = ask_locked(c, n, false);
-    return r < 0 ? r : wait_for_answer_locked(c, n, w);
+    int r = attrs_ask_locked(c, n, false);
+    return r < 0 ? r : attrs_wait_locked(c, n, w);
 }
 
 /* ---- lookup ---- */
@@ -1074,14 +1079,14 @@ int version_need_locked(struct cache *c, struct node *n, struct waiter *w)
 /* A directory whose own listing showed something is there as well. */
 static bool listing_shows_it(struct cache *c, const struct dir *d) REQUIRES(cache_mutex)
 {
-    return d && d->told_there && clock_mono_ns() - d->told_ns < belief_ns(c);
+    return d && d->told_there && clock_mono_ns() - d->told_ns < listing_belief_ns(c);
 }
 
 static bool entry_believed(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
 {
     return listing_shows_it(c, e->node->dir) || node_is_ours(e->node) ||
            e->changed_ns > clock_mono_ns() - c->config.list_timeout_ns ||
-           (e->verified_ns && clock_mono_ns() - e->verified_ns < belief_ns(c));
+           (e->verified_ns && clock_mono_ns() - e->verified_ns < listing_belief_ns(c));
 }
 
 int cache_lookup(struct cache *c, struct node *parent, const char *name, struct waiter *w,
@@ -1101,9 +1106,10 @@ int cache_lookup(struct cache *c, struct node *parent, const char *name, struct 
         e = entry_find(parent, name);
     if (r == 0 && e && e->node->dir)
         walk_on_locked(c, e->node);
-    bool told = e ? entry_believed(c, e) : absent_is_locked(c, parent, name, belief_ns(c));
-    if (r == 0 && !told && !listed_lately(c, parent, false))
-        r = ask_name_locked(c, parent, name, w);
+    bool told =
+        e ? entry_believed(c, e) : absent_is_locked(c, parent, name, listing_belief_ns(c));
+    if (r == 0 && !told && !listing_is_recent(c, parent, false))
+        r = name_ask_locked(c, parent, name, w);
     if (r == 0)
         r = e ? attrs_need_locked(c, e->node, w) : -ENOENT;
     if (r == 0) {
@@ -1186,12 +1192,12 @@ static int types_need_locked(struct cache *c, struct node *dir, struct waiter *w
         struct node *n = e->node;
         if (n->dir || n->size > 0 || !attrs_missing(c, n))
             continue;
-        int r = ask_locked(c, n, false);
+        int r = attrs_ask_locked(c, n, false);
         if (r < 0)
             return r;
         first = first ? first : n;
     }
-    return first ? wait_for_answer_locked(c, first, w) : 0;
+    return first ? attrs_wait_locked(c, first, w) : 0;
 }
 
 static int listing_need_locked(struct cache *c, struct node *dir, struct waiter *w)
@@ -1248,7 +1254,7 @@ static void show_ahead_locked(struct cache *c, struct dirhandle *d, size_t off)
 {
     for (size_t i = off > 2 ? off - 2 : 0, n = 0; i < d->n && n < STAT_AHEAD; i++, n++)
         if (attrs_missing(c, d->v[i].node) && !listing_tells_locked(c, d->v[i].node))
-            (void)ask_locked(c, d->v[i].node, true);
+            (void)attrs_ask_locked(c, d->v[i].node, true);
 }
 
 int cache_readdir(struct cache *c, struct dirhandle *d, uint64_t off, bool plus,

@@ -114,7 +114,7 @@ int cache_pin(struct cache *c, const char *path, bool pinned)
 
 /* ---- eviction ---- */
 
-static bool too_full_locked(struct cache *c) REQUIRES(cache_mutex)
+static bool space_too_full_locked(struct cache *c) REQUIRES(cache_mutex)
 {
     return c->used_bytes > HIGH_WATER(c->config.size_bytes) ||
            c->disk_free_bytes < c->config.reserve_bytes;
@@ -157,13 +157,13 @@ static void evict_one(struct cache *c, struct node *n)
 static bool evict_next(struct cache *c)
 {
     cache_lock(c);
-    bool full = too_full_locked(c);
+    bool full = space_too_full_locked(c);
     cache_unlock(c);
     if (!full)
         return false;
     ns_write(c);
     cache_lock(c);
-    struct node *n = too_full_locked(c) ? next_victim_locked(c) : NULL;
+    struct node *n = space_too_full_locked(c) ? next_victim_locked(c) : NULL;
     if (n)
         node_ref_locked(n);
     cache_unlock(c);
@@ -253,7 +253,8 @@ const char *space_trouble_text(enum space_trouble trouble)
 }
 
 /* Logged when it changes only: writers come by thousands a second. */
-static void trouble_locked(struct cache *c, enum space_trouble trouble) REQUIRES(cache_mutex)
+static void space_trouble_locked(struct cache *c, enum space_trouble trouble)
+    REQUIRES(cache_mutex)
 {
     if (c->space == trouble)
         return;
@@ -270,7 +271,7 @@ static void trouble_locked(struct cache *c, enum space_trouble trouble) REQUIRES
 
 void space_disk_full_locked(struct cache *c)
 {
-    trouble_locked(c, SPACE_DISK_FULL);
+    space_trouble_locked(c, SPACE_DISK_FULL);
 }
 
 /* What will turn clean, in bytes on the disk. */
@@ -313,7 +314,7 @@ static bool room_after_locked(struct cache *c, uint64_t relief) REQUIRES(cache_m
  * the rest of it can't go: that could be for ever, and what is small and goes up comes again
  * and again. Where all that is closed makes too little, the rest is open or waits for its name:
  * the limit gives way as long as the disk does not; docs/format.md, section 3, has why. */
-static enum space_trouble outlook_locked(struct cache *c, struct file *self)
+static enum space_trouble space_outlook_locked(struct cache *c, struct file *self)
     REQUIRES(cache_mutex)
 {
     bool disk_full = c->disk_free_bytes < c->config.reserve_bytes / 2;
@@ -328,7 +329,7 @@ static enum space_trouble outlook_locked(struct cache *c, struct file *self)
     return r.soon ? SPACE_FINE : disk_full ? SPACE_DISK_FULL : SPACE_OVER_LIMIT;
 }
 
-static bool is_full_locked(struct cache *c) REQUIRES(cache_mutex)
+static bool space_is_full_locked(struct cache *c) REQUIRES(cache_mutex)
 {
     return !room_after_locked(c, 0);
 }
@@ -341,13 +342,13 @@ int space_need_locked(struct cache *c, struct file *f, struct waiter *w)
     if (c->disk_free_bytes < c->config.reserve_bytes / 2 &&
         mirror_statvfs(&c->mirror, &vfs) == 0)
         c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-    if (!is_full_locked(c) || !w)
+    if (!space_is_full_locked(c) || !w)
         return 0;
     scheduler_kick_locked(c);
-    enum space_trouble outlook = outlook_locked(c, f);
+    enum space_trouble outlook = space_outlook_locked(c, f);
     if (outlook == SPACE_FINE)
         return waitq_park_locked(c, &c->space_waiters, w);
-    trouble_locked(c, outlook);
+    space_trouble_locked(c, outlook);
     return outlook == SPACE_OVER_LIMIT ? 0 : -ENOSPC;
 }
 
@@ -384,14 +385,14 @@ bool space_is_never_there_locked(struct cache *c, const struct file *f, uint64_t
 static void look_at_space_locked(struct cache *c, enum space_trouble disk) REQUIRES(cache_mutex)
 {
     if (disk)
-        trouble_locked(c, disk);
-    else if (c->space == SPACE_READ_ONLY || !too_full_locked(c))
-        trouble_locked(c, SPACE_FINE);
-    if (disk || !is_full_locked(c))
+        space_trouble_locked(c, disk);
+    else if (c->space == SPACE_READ_ONLY || !space_too_full_locked(c))
+        space_trouble_locked(c, SPACE_FINE);
+    if (disk || !space_is_full_locked(c))
         return;
-    enum space_trouble outlook = outlook_locked(c, NULL);
+    enum space_trouble outlook = space_outlook_locked(c, NULL);
     if (outlook) /* else there is room soon */
-        trouble_locked(c, outlook);
+        space_trouble_locked(c, outlook);
 }
 
 void evict_if_needed(struct cache *c)

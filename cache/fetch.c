@@ -346,8 +346,8 @@ static int sum_of(int fd, uint64_t size, const struct checksum *known, enum chec
 
 /* Compares the file with `sum`, or with what the store says when that is not known or does not
  * fit. 0, -EIO when it is damaged, or another error. */
-static int verify(struct cache *c, struct node *n, int fd, uint64_t size,
-                  const struct checksum *known, struct checksum *sum)
+static int fetch_verify(struct cache *c, struct node *n, int fd, uint64_t size,
+                        const struct checksum *known, struct checksum *sum)
 {
     struct checksum found = {0}, told;
     int r = sum->kind == CHECKSUM_NONE ? 0 : sum_of(fd, size, known, sum->kind, &found);
@@ -368,7 +368,7 @@ static int verify(struct cache *c, struct node *n, int fd, uint64_t size,
 }
 
 /* What one verified read brought needs no second look. */
-static int verify_complete(struct cache *c, struct fetch *fetch, int fd)
+static int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd)
 {
     struct node *n = fetch->node;
     struct file *f = n->file;
@@ -384,7 +384,7 @@ static int verify_complete(struct cache *c, struct fetch *fetch, int fd)
     if (whole && fetch->verified.kind != CHECKSUM_NONE)
         sum = fetch->verified;
     else if (size > 0)
-        r = verify(c, n, fd, size, &known, &sum);
+        r = fetch_verify(c, n, fd, size, &known, &sum);
     cache_lock(c);
     if (r == 0)
         f->sum = sum;
@@ -553,7 +553,7 @@ static int maybe_complete(struct cache *c, struct fetch *fetch, int fd)
     cache_unlock(c);
     if (!last)
         return 0;
-    int r = verify_complete(c, fetch, fd);
+    int r = fetch_verify_complete(c, fetch, fd);
     if (r == -EIO)
         damaged_before(c, fetch, fd, kept);
     if (r == 0)

@@ -16,7 +16,7 @@
 /* A stamp is believed only when its mtime is older than the clock's granularity. */
 #define RACY_NS (20 * NS_PER_MS)
 
-static int64_t mtime_of(const struct stat *st)
+static int64_t stat_mtime_ns(const struct stat *st)
 {
     return (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
 }
@@ -27,7 +27,7 @@ int node_take_birth_time(struct node *n, int fd)
 
     if (fstat(fd, &st) < 0)
         return -errno;
-    n->mtime_ns = n->ctime_ns = n->atime_ns = mtime_of(&st);
+    n->mtime_ns = n->ctime_ns = n->atime_ns = stat_mtime_ns(&st);
     return 0;
 }
 
@@ -366,7 +366,7 @@ static void file_saw_locked(struct cache *c, struct node *n, const struct stat *
 {
     struct file *f = n->file;
     bool moved = n->size != (uint64_t)st->st_size ||
-                 mirror_time(&c->mirror, n->mtime_ns) != mtime_of(st);
+                 mirror_time(&c->mirror, n->mtime_ns) != stat_mtime_ns(st);
     int64_t changed_ns = n->ctime_ns;
 
     file_account_locked(c, f, (uint64_t)st->st_blocks * 512);
@@ -374,10 +374,10 @@ static void file_saw_locked(struct cache *c, struct node *n, const struct stat *
         return;
     if (moved) {
         n->size = (uint64_t)st->st_size;
-        n->mtime_ns = mtime_of(st);
+        n->mtime_ns = stat_mtime_ns(st);
         n->ctime_ns = clock_real_ns();
     }
-    if (f->clean_size != n->size || f->clean_mtime_ns != mtime_of(st) || f->suspect) {
+    if (f->clean_size != n->size || f->clean_mtime_ns != stat_mtime_ns(st) || f->suspect) {
         if (moved || f->state != FILE_DIRTY)
             file_mark_dirty_locked(c, n, true);
     }
@@ -395,7 +395,7 @@ int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_s
 
 bool file_says_synced(const struct file *f, const struct stat *now)
 {
-    return f->synced_mtime_ns && f->synced_mtime_ns == mtime_of(now) &&
+    return f->synced_mtime_ns && f->synced_mtime_ns == stat_mtime_ns(now) &&
            f->synced_size == (uint64_t)now->st_size;
 }
 

@@ -136,14 +136,14 @@ struct stored_index {
     char etag[STORE_ETAG_MAX];
 };
 
-static void stored_release(struct stored_index *s)
+static void index_stored_release(struct stored_index *s)
 {
     index_release(&s->index);
     buf_release(&s->text);
 }
 
-static int load(struct cache *c, struct op *op, const char *dir, const char *key,
-                struct stored_index *ret)
+static int index_load(struct cache *c, struct op *op, const char *dir, const char *key,
+                      struct stored_index *ret)
 {
     *ret = (struct stored_index){0};
     int r = index_read_text(c, op, key, &ret->text, ret->etag);
@@ -225,7 +225,7 @@ void index_fill(struct cache *c, struct node *dir, const char *key, struct liste
     cache_op_within(c, &op,
                     c->config.ask_timeout_ns < INDEX_READ_NS ? c->config.ask_timeout_ns
                                                              : INDEX_READ_NS);
-    int r = load(c, &op, key, index, &s);
+    int r = index_load(c, &op, key, index, &s);
     if (r < 0)
         log_debug("no attribute index: %s", op.why);
     for (size_t i = 0; i < n; i++)
@@ -235,7 +235,7 @@ void index_fill(struct cache *c, struct node *dir, const char *key, struct liste
     dir->dir->index.known = *s.etag != '\0';
     dir->dir->index.absent_ns = *s.etag ? 0 : clock_mono_ns();
     cache_unlock(c);
-    stored_release(&s);
+    index_stored_release(&s);
 }
 
 /* ---- when to write ---- */
@@ -442,7 +442,7 @@ static int write_once(struct writing *w, struct op *op, const char *dir, const c
     auto_buf struct buf text = BUF_INIT(INDEX_BYTES_MAX);
     struct index merged = {0};
     struct stored_index old;
-    int r = load(c, op, dir, key, &old);
+    int r = index_load(c, op, dir, key, &old);
 
     if (r == -EACCES) /* what is not there, to one who may not list */
         r = 0;
@@ -457,7 +457,7 @@ static int write_once(struct writing *w, struct op *op, const char *dir, const c
     if (r == 0 && worth && !same)
         r = index_put_text(c, op, key, &text, old.etag, NULL);
     index_release(&merged);
-    stored_release(&old);
+    index_stored_release(&old);
     return r;
 }
 

@@ -51,7 +51,7 @@ struct index_tree {
     size_t files;              /* in the parts that were written last */
 };
 
-static char *place_of(const char *dir)
+static char *index_tree_place(const char *dir)
 {
     size_t len = strlen(dir);
     char *place = calloc(len + 2, 1);
@@ -95,7 +95,7 @@ void index_tree_free(struct cache *c)
 }
 
 /* Frees those that nobody uses and that are `old_ns` old. */
-static void unload_locked(struct index_tree *t, int64_t old_ns) REQUIRES(cache_mutex)
+static void index_tree_unload_locked(struct index_tree *t, int64_t old_ns) REQUIRES(cache_mutex)
 {
     struct loaded *l, *next;
     int64_t now = clock_mono_ns();
@@ -152,13 +152,14 @@ struct stored_part {
     char etag[STORE_ETAG_MAX];
 };
 
-static void stored_release(struct stored_part *s)
+static void index_tree_stored_release(struct stored_part *s)
 {
     index_part_release(&s->part);
     buf_release(&s->text);
 }
 
-static int load(struct cache *c, struct op *op, const char *start, struct stored_part *ret)
+static int index_tree_load(struct cache *c, struct op *op, const char *start,
+                           struct stored_part *ret)
 {
     char key[INDEX_KEY_MAX];
 
@@ -183,7 +184,7 @@ static struct loaded *read_part(struct cache *c, const char *start, const char *
     cache_op_within(c, &op,
                     c->config.ask_timeout_ns < INDEX_READ_NS ? c->config.ask_timeout_ns
                                                              : INDEX_READ_NS);
-    int r = load(c, &op, start, &s);
+    int r = index_tree_load(c, &op, start, &s);
     if (r < 0)
         log_debug("no attribute index of the tree: %s", op.why);
     if (l && !*start && s.part.n_starts)
@@ -195,7 +196,7 @@ static struct loaded *read_part(struct cache *c, const char *start, const char *
         l->part = s.part;
         s.part = (struct index_part){0};
     }
-    stored_release(&s);
+    index_tree_stored_release(&s);
     if (l && l->start && (!end || l->end))
         return l;
     loaded_free(l);
@@ -283,7 +284,7 @@ void index_tree_fill(struct cache *c, struct node *dir, const char *key, struct 
     if (!c->index_tree || count_files(v, n) >= INDEX_FILES_MIN)
         return;
     auto_free bool *wanted = calloc(n + 1, sizeof(*wanted));
-    auto_free char *place = place_of(key);
+    auto_free char *place = index_tree_place(key);
     if (marker && !marker_wanted(c, dir, marker))
         marker = NULL;
     if (!wanted || !place || (!index_mark_wanted(c, dir, v, n, wanted) && !marker))
@@ -672,7 +673,7 @@ static int put_new(struct writing *w, struct op *op, const char *start, const ch
                    struct index_part *p)
 {
     struct stored_part old;
-    int r = load(w->cache, op, start, &old);
+    int r = index_tree_load(w->cache, op, start, &old);
 
     if (r == -EACCES) /* what is not there, to one who may not list */
         r = 0;
@@ -681,7 +682,7 @@ static int put_new(struct writing *w, struct op *op, const char *start, const ch
         index_part_sort(p);
         r = put_part_text(w->cache, op, start, p, &old.text, old.etag, NULL);
     }
-    stored_release(&old);
+    index_tree_stored_release(&old);
     return r;
 }
 
@@ -733,7 +734,7 @@ static int write_range(struct writing *w, struct op *op, struct stored_part *fir
     struct stored_part own = {.etag = ""}, *old = *start ? &own : first;
     struct index_part merged = {0};
     size_t starts = first->part.n_starts;
-    int r = *start ? load(w->cache, op, start, &own) : 0;
+    int r = *start ? index_tree_load(w->cache, op, start, &own) : 0;
 
     if (r == -EACCES)
         r = 0;
@@ -757,7 +758,7 @@ static int write_range(struct writing *w, struct op *op, struct stored_part *fir
             r = put_part_text(w->cache, op, start, &merged, &own.text, own.etag, NULL);
     }
     index_part_release(&merged);
-    stored_release(&own);
+    index_tree_stored_release(&own);
     return r;
 }
 
@@ -765,7 +766,7 @@ static int write_range(struct writing *w, struct op *op, struct stored_part *fir
 static int write_once(struct writing *w, struct op *op)
 {
     struct stored_part first;
-    int r = load(w->cache, op, "", &first);
+    int r = index_tree_load(w->cache, op, "", &first);
 
     if (r == -EACCES) /* what is not there, to one who may not list */
         r = 0;
@@ -778,7 +779,7 @@ static int write_once(struct writing *w, struct op *op)
             next++;
         r = start && (end || !to) ? write_range(w, op, &first, i, next, start, end) : -ENOMEM;
     }
-    stored_release(&first);
+    index_tree_stored_release(&first);
     return r;
 }
 
@@ -832,7 +833,7 @@ static void run_writing(struct task *task)
         t->failures = 0;
         t->absent_ns = 0;
         t->files = w->files;
-        unload_locked(t, 0);
+        index_tree_unload_locked(t, 0);
     }
     for (size_t i = 0; i < w->n; i++)
         node_unref_locked(c, w->spots[i].dir);
@@ -854,7 +855,7 @@ static void take_locked(struct cache *c, struct writing *w, struct node *dir)
     struct spot *s = &w->spots[w->n];
 
     s->key = node_key(dir);
-    s->place = s->key ? place_of(s->key) : NULL;
+    s->place = s->key ? index_tree_place(s->key) : NULL;
     s->news = dir->dir->index.news;
     s->dir = dir;
     if (s->place) {
@@ -901,7 +902,7 @@ void index_tree_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
     if (!c->index_tree)
         return;
-    unload_locked(c->index_tree, UNUSED_NS);
+    index_tree_unload_locked(c->index_tree, UNUSED_NS);
     while (c->index_refused && c->index_tree_dirs)
         index_unqueue_locked(c, c->index_tree_dirs);
     int64_t due = due_ns(c);

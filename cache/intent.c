@@ -181,7 +181,7 @@ static bool overlap(const char *a, const char *b)
 
 /* Whether the intention reads or writes `path`, something below it, or something above it. What
  * is below a file's name, or above it, is of another kind than it was, or will be. */
-static bool touches(const struct intent *i, const char *path)
+static bool intent_touches(const struct intent *i, const char *path)
 {
     if (intent_is_rename(i))
         return overlap(i->from, path) || overlap(i->to, path);
@@ -230,7 +230,7 @@ static bool waits_for(const struct intent *rename, const struct intent *removal)
            (removal->urgent && path_below(rename->to, removal->from));
 }
 
-static bool later_rename_waits(struct cache *c, const struct intent *removal)
+static bool intent_later_rename_waits(struct cache *c, const struct intent *removal)
     REQUIRES(cache_mutex)
 {
     const struct intent *i;
@@ -245,11 +245,11 @@ static bool later_rename_waits(struct cache *c, const struct intent *removal)
 
 bool intent_is_urgent(struct cache *c, const struct intent *removal)
 {
-    return in_the_way(c, removal) || later_rename_waits(c, removal);
+    return in_the_way(c, removal) || intent_later_rename_waits(c, removal);
 }
 
 /* What it is in the way of is tried nevertheless once it has failed: not all stores mind. */
-static bool removal_in_the_way(struct cache *c, const struct intent *rename)
+static bool intent_removal_in_the_way(struct cache *c, const struct intent *rename)
     REQUIRES(cache_mutex)
 {
     const struct intent *i;
@@ -267,7 +267,7 @@ static bool blocks_upload(struct cache *c, const struct intent *i, const char *p
     bool below = dir && i->kind == INTENT_RENAME && !path_below(i->from, path) &&
                  !path_below(i->to, path);
 
-    if ((intent_is_rename(i) || i->running) && !below && touches(i, path))
+    if ((intent_is_rename(i) || i->running) && !below && intent_touches(i, path))
         return true;
     return !intent_is_rename(i) && !i->error && overlap(i->from, path) && in_the_way(c, i);
 }
@@ -288,7 +288,7 @@ bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
 static bool follows(const struct intent *i, const struct intent *first) REQUIRES(cache_mutex)
 {
     if (intent_is_rename(first))
-        return touches(first, i->from) || (i->to && touches(first, i->to));
+        return intent_touches(first, i->from) || (i->to && intent_touches(first, i->to));
     return intent_is_rename(i) && !first->error && waits_for(i, first);
 }
 
@@ -320,8 +320,8 @@ bool stuck_intent_blocks_locked(struct cache *c, const char *path)
 }
 
 /* A rename that comes first and touches the path. */
-static bool earlier_rename_touches(struct cache *c, const struct intent *self, const char *path)
-    REQUIRES(cache_mutex)
+static bool intent_earlier_rename_touches(struct cache *c, const struct intent *self,
+                                          const char *path) REQUIRES(cache_mutex)
 {
     struct intent *i;
 
@@ -331,7 +331,7 @@ static bool earlier_rename_touches(struct cache *c, const struct intent *self, c
     {
         if (i == self)
             return false;
-        if (intent_is_rename(i) && touches(i, path))
+        if (intent_is_rename(i) && intent_touches(i, path))
             return true;
     }
     return false;
@@ -339,7 +339,8 @@ static bool earlier_rename_touches(struct cache *c, const struct intent *self, c
 
 bool intent_comes_first(struct cache *c, const struct intent *i)
 {
-    return !earlier_rename_touches(c, i, i->from) && !earlier_rename_touches(c, i, i->to);
+    return !intent_earlier_rename_touches(c, i, i->from) &&
+           !intent_earlier_rename_touches(c, i, i->to);
 }
 
 static bool running_removal_touches(struct cache *c, const char *path, bool below)
@@ -364,7 +365,7 @@ static bool running_rename_touches(struct cache *c, const char *path) REQUIRES(c
 
     DL_FOREACH(c->intents, i)
     {
-        if (i->running && intent_is_rename(i) && touches(i, path))
+        if (i->running && intent_is_rename(i) && intent_touches(i, path))
             return true;
     }
     return false;
@@ -547,7 +548,7 @@ struct removal {
 /* What a live name says about an intended removal of its key. */
 enum live { LIVE_NONE, LIVE_WAIT, LIVE_STORED };
 
-static enum live live_at(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
+static enum live intent_live_at(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
 {
     struct entry *e;
     struct node *n = tree_find(c, i->from, &e);
@@ -590,7 +591,7 @@ static bool waited_in_vain(struct cache *c, struct intent *i, const struct voide
     REQUIRES(cache_mutex)
 {
     return !intent_is_rename(i) && barrier_seq_locked(c, i->seq) > v->seq &&
-           !intent_is_urgent(c, i) && live_at(c, i) == LIVE_NONE;
+           !intent_is_urgent(c, i) && intent_live_at(c, i) == LIVE_NONE;
 }
 
 static void say_taken_back_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
@@ -647,19 +648,19 @@ static bool moved_is_refused_locked(struct cache *c, const struct intent *i)
 static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now, int64_t *next,
                                  bool *ret_skip) REQUIRES(cache_mutex)
 {
-    enum live live = live_at(c, i);
+    enum live live = intent_live_at(c, i);
 
     *ret_skip = live == LIVE_STORED || i->done;
     if (moved_is_refused_locked(c, i) && !intent_is_urgent(c, i))
         return false;
     if (late_blocks_intent_locked(c, i))
         return false;
-    if ((live == LIVE_WAIT && !later_rename_waits(c, i)) ||
+    if ((live == LIVE_WAIT && !intent_later_rename_waits(c, i)) ||
         upload_runs_at_locked(c, i->from, false) ||
         dir_upload_runs_at_locked(c, i->from, false))
         return false;
     /* A later one that runs may bring there what is meant to stay; it retires this removal. */
-    if (earlier_rename_touches(c, i, i->from) ||
+    if (intent_earlier_rename_touches(c, i, i->from) ||
         (c->renames && running_rename_touches(c, i->from)))
         return false;
     if (i->kind == INTENT_RMDIR && removals_below(c, i))
@@ -702,7 +703,7 @@ static int settle_removal(struct cache *c, const struct intent *i, struct op *op
     return op_fail(op, -EAGAIN, "remove %s: its version changes all the time", i->from);
 }
 
-static bool means_ours(const struct intent *i)
+static bool intent_means_ours(const struct intent *i)
 {
     return strcmp(i->etag, INTENT_OURS) == 0;
 }
@@ -712,14 +713,14 @@ static bool means_ours(const struct intent *i)
 static int remove_unknown(struct cache *c, const struct intent *i, struct op *op)
 {
     cache_lock(c);
-    bool ours = i->removed_before || means_ours(i);
+    bool ours = i->removed_before || intent_means_ours(i);
     cache_unlock(c);
     return settle_removal(c, i, op, ours);
 }
 
-static bool version_is_known(const struct intent *i)
+static bool intent_version_is_known(const struct intent *i)
 {
-    return *i->etag && strcmp(i->etag, INTENT_ANY) != 0 && !means_ours(i);
+    return *i->etag && strcmp(i->etag, INTENT_ANY) != 0 && !intent_means_ours(i);
 }
 
 const char *intent_removes_version(struct cache *c, const char *path)
@@ -731,11 +732,11 @@ const char *intent_removes_version(struct cache *c, const char *path)
     {
         if (strcmp(i->from, path) != 0)
             continue;
-        if (i->kind != INTENT_UNLINK || !(version_is_known(i) || means_ours(i)))
+        if (i->kind != INTENT_UNLINK || !(intent_version_is_known(i) || intent_means_ours(i)))
             return NULL;
         /* The oldest says what the store has: later ones are of what came there since. */
         if (!version || !*version)
-            version = means_ours(i) ? "" : i->etag;
+            version = intent_means_ours(i) ? "" : i->etag;
     }
     return version;
 }
@@ -768,7 +769,7 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
              */
             if (errs[i] == -ENOTEMPTY || errs[i] == -ENOENT)
                 errs[i] = 0;
-        } else if (removals_are_bound(c) && !version_is_known(r->v[i])) {
+        } else if (removals_are_bound(c) && !intent_version_is_known(r->v[i])) {
             errs[i] = remove_unknown(c, r->v[i], op);
         } else {
             keys[n] = r->v[i]->from;
@@ -807,7 +808,7 @@ static int64_t comes_back_locked(struct cache *c, const struct intent *i) REQUIR
     if (i->removed_before)
         return 0;
     int64_t until_ns = late_put_until_locked(c, i->from, "");
-    if ((*i->etag == '\0' || means_ours(i)) && c->late_until_ns > now &&
+    if ((*i->etag == '\0' || intent_means_ours(i)) && c->late_until_ns > now &&
         c->late_until_ns > until_ns)
         until_ns = c->late_until_ns;
     return until_ns;
@@ -1006,7 +1007,7 @@ static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, 
         return false;
     if (!intent_comes_first(c, i))
         return false;
-    if (removal_in_the_way(c, i))
+    if (intent_removal_in_the_way(c, i))
         return false;
     return !wait_for_readers_locked(c, i, i->to, now, next);
 }

@@ -58,7 +58,7 @@ struct journal {
     atomic_uint_fast64_t synced;  /* and up to which of them they are on the disk */
 };
 
-static int sql_errno(int rc)
+static int journal_errno(int rc)
 {
     switch (rc & 0xff) {
     case SQLITE_OK:
@@ -76,18 +76,18 @@ static int sql_errno(int rc)
     }
 }
 
-static int run_sql(struct journal *j, const char *sql)
+static int journal_run_sql(struct journal *j, const char *sql)
 {
     int rc = sqlite3_exec(j->db, sql, NULL, NULL, NULL);
 
     if (rc != SQLITE_OK)
         log_later(j->log, LOG_LEVEL_DEBUG, "state.db: %s: %s", sql, sqlite3_errmsg(j->db));
-    return sql_errno(rc);
+    return journal_errno(rc);
 }
 
 static int step_once(sqlite3_stmt *s)
 {
-    int r = sql_errno(sqlite3_step(s));
+    int r = journal_errno(sqlite3_step(s));
 
     (void)sqlite3_reset(s);
     (void)sqlite3_clear_bindings(s);
@@ -137,7 +137,7 @@ static int apply_pin(struct journal *j, const struct change *change)
         "INSERT OR REPLACE INTO pin(path) VALUES(?1)",
     };
     sqlite3_stmt *s = NULL;
-    int r = sql_errno(sqlite3_prepare_v2(j->db, sql[change->flag], -1, &s, NULL));
+    int r = journal_errno(sqlite3_prepare_v2(j->db, sql[change->flag], -1, &s, NULL));
 
     if (r < 0)
         return r;
@@ -157,7 +157,7 @@ static int apply_session(struct journal *j, const struct change *change)
     };
     const struct journal_session *one = change->session;
     sqlite3_stmt *s = NULL;
-    int r = sql_errno(sqlite3_prepare_v2(j->db, sql[change->flag], -1, &s, NULL));
+    int r = journal_errno(sqlite3_prepare_v2(j->db, sql[change->flag], -1, &s, NULL));
 
     if (r < 0)
         return r;
@@ -257,23 +257,23 @@ static void commit_batch(struct journal *j, struct change *batch)
     for (struct change *c = batch; c; c = c->next)
         durable = durable || c->durable;
     if (durable)
-        (void)run_sql(j, "PRAGMA synchronous=FULL");
-    r = run_sql(j, "BEGIN IMMEDIATE");
+        (void)journal_run_sql(j, "PRAGMA synchronous=FULL");
+    r = journal_run_sql(j, "BEGIN IMMEDIATE");
     if (r == 0)
         r = remove_unwanted(j);
     for (struct change *c = batch; c && r == 0; c = c->next)
         r = c->apply(j, c);
     if (r == 0)
-        r = run_sql(j, "COMMIT");
+        r = journal_run_sql(j, "COMMIT");
     if (r == 0) {
         note_commit(j, batch, durable);
         unwanted_removed(j);
     }
     if (durable)
-        (void)run_sql(j, "PRAGMA synchronous=NORMAL");
+        (void)journal_run_sql(j, "PRAGMA synchronous=NORMAL");
     if (r == 0 || !batch->next) {
         if (r < 0)
-            (void)run_sql(j, "ROLLBACK");
+            (void)journal_run_sql(j, "ROLLBACK");
         for (struct change *c = batch; c; c = c->next) {
             c->result = r;
             if (r < 0 && c->takes_back)
@@ -281,7 +281,7 @@ static void commit_batch(struct journal *j, struct change *batch)
         }
         return;
     }
-    (void)run_sql(j, "ROLLBACK");
+    (void)journal_run_sql(j, "ROLLBACK");
     for (struct change *c = batch; c;) {
         struct change *next = c->next;
         c->next = NULL;
@@ -385,7 +385,7 @@ static int apply_adopt(struct journal *j, const struct change *change)
                    "UPDATE intent SET etag = CAST('" INTENT_OURS "' AS BLOB)"
                    " WHERE kind = %d AND CAST(etag AS TEXT) IN ('', '" INTENT_ANY "');",
                    INTENT_RENAME, INTENT_RENAMEDIR, INTENT_UNLINK);
-    return run_sql(j, sql);
+    return journal_run_sql(j, sql);
 }
 
 int journal_adopt(struct journal *j)
@@ -428,13 +428,13 @@ int journal_note_put(struct journal *j, const struct journal_put *note,
 static int apply_waits(struct journal *j, const struct change *change)
 {
     char sql[128];
-    int r = run_sql(j, "DELETE FROM wait");
+    int r = journal_run_sql(j, "DELETE FROM wait");
 
     for (size_t i = 0; i < change->n_waits && r == 0; i++) {
         (void)snprintf(sql, sizeof(sql), "INSERT INTO wait(since, until) VALUES(%llu, %llu)",
                        (unsigned long long)change->waits[i].since,
                        (unsigned long long)change->waits[i].until);
-        r = run_sql(j, sql);
+        r = journal_run_sql(j, sql);
     }
     return r;
 }
@@ -456,8 +456,8 @@ static char *column_dup(sqlite3_stmt *s, int i)
 
 /* Runs a query; `row` is called for each line of the answer. The journal is used by one thread
  * then (recovery), or the reader takes the leader's place. */
-static int query(struct journal *j, const char *sql, int (*row)(sqlite3_stmt *s, void *arg),
-                 void *arg)
+static int journal_query(struct journal *j, const char *sql,
+                         int (*row)(sqlite3_stmt *s, void *arg), void *arg)
 {
     sqlite3_stmt *s = NULL;
     int rc, r;
@@ -467,9 +467,9 @@ static int query(struct journal *j, const char *sql, int (*row)(sqlite3_stmt *s,
         mutex_wait(&j->queue.lock, &j->queue.done);
     j->queue.leading = true;
     mutex_unlock(&j->queue.lock);
-    r = sql_errno(sqlite3_prepare_v2(j->db, sql, -1, &s, NULL));
+    r = journal_errno(sqlite3_prepare_v2(j->db, sql, -1, &s, NULL));
     while (r == 0 && (rc = sqlite3_step(s)) != SQLITE_DONE)
-        r = rc == SQLITE_ROW ? row(s, arg) : sql_errno(rc);
+        r = rc == SQLITE_ROW ? row(s, arg) : journal_errno(rc);
     (void)sqlite3_finalize(s);
     mutex_lock(&j->queue.lock);
     j->queue.leading = false;
@@ -512,8 +512,8 @@ int journal_each(struct journal *j, int (*visit)(void *arg, const struct journal
 {
     struct row_visit v = {visit, arg};
 
-    return query(j, "SELECT seq, kind, src, dst, ino, etag FROM intent ORDER BY seq", visit_row,
-                 &v);
+    return journal_query(j, "SELECT seq, kind, src, dst, ino, etag FROM intent ORDER BY seq",
+                         visit_row, &v);
 }
 
 struct pin_visit {
@@ -533,7 +533,7 @@ int journal_each_pin(struct journal *j, int (*visit)(void *arg, const char *path
 {
     struct pin_visit v = {visit, arg};
 
-    return query(j, "SELECT path FROM pin", visit_pin, &v);
+    return journal_query(j, "SELECT path FROM pin", visit_pin, &v);
 }
 
 struct session_visit {
@@ -566,7 +566,7 @@ int journal_each_session(struct journal *j,
 {
     struct session_visit v = {visit, arg};
 
-    return query(
+    return journal_query(
         j, "SELECT key, began, token, part_size, ino, size, mtime, attrs, live FROM upload",
         visit_session, &v);
 }
@@ -594,7 +594,7 @@ int journal_each_put(struct journal *j, int (*visit)(void *arg, const struct jou
 {
     struct put_visit v = {visit, arg};
 
-    return query(j, "SELECT key, origin, last FROM put", visit_put, &v);
+    return journal_query(j, "SELECT key, origin, last FROM put", visit_put, &v);
 }
 
 struct wait_visit {
@@ -618,10 +618,10 @@ int journal_each_wait(struct journal *j, int (*visit)(void *arg, const struct jo
 {
     struct wait_visit v = {visit, arg};
 
-    return query(j, "SELECT since, until FROM wait ORDER BY since", visit_wait, &v);
+    return journal_query(j, "SELECT since, until FROM wait ORDER BY since", visit_wait, &v);
 }
 
-static int no_row(sqlite3_stmt *s, void *arg)
+static int journal_no_row(sqlite3_stmt *s, void *arg)
 {
     (void)s;
     (void)arg;
@@ -634,7 +634,7 @@ int journal_sync(struct journal *j)
     uint_fast64_t commits = atomic_load(&j->commits);
 
     if (r == 0)
-        r = query(j, "PRAGMA wal_checkpoint(FULL)", no_row, NULL);
+        r = journal_query(j, "PRAGMA wal_checkpoint(FULL)", journal_no_row, NULL);
     if (r == 0)
         note_synced(j, commits);
     return r;
@@ -688,7 +688,8 @@ static int why_not(struct journal *j, int r)
 
 static int prepare(struct journal *j, const char *sql, sqlite3_stmt **ret)
 {
-    return sql_errno(sqlite3_prepare_v3(j->db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL));
+    return journal_errno(
+        sqlite3_prepare_v3(j->db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL));
 }
 
 static int prepare_all(struct journal *j)
@@ -726,12 +727,12 @@ static int forbid_code(struct journal *j)
     for (size_t i = 0; i < ARRAY_SIZE(off); i++)
         (void)sqlite3_db_config(j->db, off[i], 0, NULL);
     (void)sqlite3_db_config(j->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    int r = run_sql(j, "PRAGMA cell_size_check=ON");
+    int r = journal_run_sql(j, "PRAGMA cell_size_check=ON");
     return r ? r
-             : query(j,
-                     "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"
-                     " OR sql LIKE 'CREATE VIRTUAL%' LIMIT 1",
-                     has_code, NULL);
+             : journal_query(j,
+                             "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+                             " OR sql LIKE 'CREATE VIRTUAL%' LIMIT 1",
+                             has_code, NULL);
 }
 
 /* SQLite opens by name alone, and only looks for symlinks. */
@@ -765,10 +766,10 @@ static int try_open(struct journal *j, int dir_fd, const char *path)
 
     if (r < 0)
         return r;
-    r = sql_errno(sqlite3_open_v2(path, &j->db,
-                                  SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
-                                      SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
-                                  NULL));
+    r = journal_errno(sqlite3_open_v2(path, &j->db,
+                                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
+                                          SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
+                                      NULL));
     if (r == 0)
         r = check_path(dir_fd, path);
     if (r == 0)
@@ -776,9 +777,9 @@ static int try_open(struct journal *j, int dir_fd, const char *path)
     if (r == 0)
         r = forbid_code(j);
     if (r == 0)
-        r = run_sql(j, schema);
+        r = journal_run_sql(j, schema);
     if (r == 0)
-        r = query(j, "PRAGMA quick_check(1)", check_integrity, NULL);
+        r = journal_query(j, "PRAGMA quick_check(1)", check_integrity, NULL);
     if (r == 0)
         r = prepare_all(j);
     return why_not(j, r);

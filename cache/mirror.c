@@ -28,7 +28,7 @@
 /* How many files of one name kept/ holds. */
 #define KEPT_TRIES 1000
 
-static int beneath(int dirfd, const char *path, int flags)
+static int mirror_beneath(int dirfd, const char *path, int flags)
 {
     struct open_how how = {
         .flags = (uint64_t)(flags | O_CLOEXEC),
@@ -63,11 +63,11 @@ static int open_below(int root_fd, const char *path, int flags)
     for (;;) {
         size_t len = piece_len(path);
         if (path[len] == '\0')
-            return beneath(at < 0 ? root_fd : at, path, flags);
+            return mirror_beneath(at < 0 ? root_fd : at, path, flags);
         auto_free char *piece = strndup(path, len);
         if (!piece)
             return -ENOMEM;
-        int fd = beneath(at < 0 ? root_fd : at, piece, O_PATH | O_DIRECTORY);
+        int fd = mirror_beneath(at < 0 ? root_fd : at, piece, O_PATH | O_DIRECTORY);
         if (fd < 0)
             return fd;
         if (at >= 0)
@@ -78,7 +78,7 @@ static int open_below(int root_fd, const char *path, int flags)
 }
 
 /* Opens the parent directory of a path and points at its last component. */
-static int open_parent(int root_fd, const char *path, const char **ret_name)
+static int mirror_open_parent(int root_fd, const char *path, const char **ret_name)
 {
     const char *slash = strrchr(path, '/');
 
@@ -95,7 +95,7 @@ static int mkdirs_below(int root_fd, const char *path)
 
     if (*path == '\0')
         return 0;
-    auto_close int dir = open_parent(root_fd, path, &name);
+    auto_close int dir = mirror_open_parent(root_fd, path, &name);
     if (dir == -ENOENT) {
         auto_free char *parent = strndup(path, (size_t)(name - path - 1));
         if (!parent)
@@ -103,7 +103,7 @@ static int mkdirs_below(int root_fd, const char *path)
         int r = mkdirs_below(root_fd, parent);
         if (r < 0)
             return r;
-        dir = open_parent(root_fd, path, &name);
+        dir = mirror_open_parent(root_fd, path, &name);
     }
     if (dir < 0)
         return dir;
@@ -144,16 +144,16 @@ int mirror_mkdirs(struct mirror *m, const char *path)
     return told(m, mkdirs_below(m->tree_fd, path));
 }
 
-/* open_parent() that makes what is missing. */
+/* mirror_open_parent() that makes what is missing. */
 static int make_parent(int root_fd, const char *path, const char **ret_name)
 {
-    int dir = open_parent(root_fd, path, ret_name);
+    int dir = mirror_open_parent(root_fd, path, ret_name);
 
     if (dir != -ENOENT)
         return dir;
     auto_free char *parent = strndup(path, (size_t)(*ret_name - path - 1));
     int r = parent ? mkdirs_below(root_fd, parent) : -ENOMEM;
-    return r < 0 ? r : open_parent(root_fd, path, ret_name);
+    return r < 0 ? r : mirror_open_parent(root_fd, path, ret_name);
 }
 
 int mirror_open_path(struct mirror *m, const char *path, int flags)
@@ -170,7 +170,7 @@ int mirror_create(struct mirror *m, const char *path)
     if (fd != -ENOENT)
         return told(m, fd);
     auto_close int dir = make_parent(m->tree_fd, path, &name);
-    return told(m, dir < 0 ? dir : beneath(dir, name, flags));
+    return told(m, dir < 0 ? dir : mirror_beneath(dir, name, flags));
 }
 
 static void id_name(uint64_t id, char name[24])
@@ -183,7 +183,7 @@ int mirror_create_incoming(struct mirror *m, uint64_t id)
     char name[24];
 
     id_name(id, name);
-    return told(m, beneath(m->incoming_fd, name, O_RDWR | O_CREAT | O_EXCL));
+    return told(m, mirror_beneath(m->incoming_fd, name, O_RDWR | O_CREAT | O_EXCL));
 }
 
 int mirror_link_in(struct mirror *m, uint64_t id, const char *path)
@@ -208,7 +208,7 @@ int mirror_remove_incoming(struct mirror *m, uint64_t id)
 
 int mirror_tmpfile(struct mirror *m)
 {
-    return beneath(m->incoming_fd, ".", O_RDWR | O_TMPFILE);
+    return mirror_beneath(m->incoming_fd, ".", O_RDWR | O_TMPFILE);
 }
 
 int mirror_link_fd(struct mirror *m, int fd, const char *path)
@@ -226,7 +226,7 @@ int mirror_link_fd(struct mirror *m, int fd, const char *path)
 int mirror_rename(struct mirror *m, const char *from, const char *to, unsigned flags)
 {
     const char *from_name, *to_name;
-    auto_close int from_dir = open_parent(m->tree_fd, from, &from_name);
+    auto_close int from_dir = mirror_open_parent(m->tree_fd, from, &from_name);
     if (from_dir < 0)
         return from_dir;
     auto_close int to_dir = make_parent(m->tree_fd, to, &to_name);
@@ -239,7 +239,7 @@ int mirror_orphan(struct mirror *m, const char *path, uint64_t id, bool name_sta
 {
     char to[24];
     const char *name;
-    auto_close int dir = open_parent(m->tree_fd, path, &name);
+    auto_close int dir = mirror_open_parent(m->tree_fd, path, &name);
 
     if (dir < 0)
         return dir;
@@ -262,13 +262,13 @@ int mirror_open_orphan(struct mirror *m, uint64_t id, int flags)
     char name[24];
 
     id_name(id, name);
-    return beneath(m->orphans_fd, name, flags);
+    return mirror_beneath(m->orphans_fd, name, flags);
 }
 
 int mirror_unlink(struct mirror *m, const char *path)
 {
     const char *name;
-    auto_close int dir = open_parent(m->tree_fd, path, &name);
+    auto_close int dir = mirror_open_parent(m->tree_fd, path, &name);
 
     if (dir < 0)
         return dir;
@@ -278,7 +278,7 @@ int mirror_unlink(struct mirror *m, const char *path)
 int mirror_rmdir(struct mirror *m, const char *path)
 {
     const char *name;
-    auto_close int dir = open_parent(m->tree_fd, path, &name);
+    auto_close int dir = mirror_open_parent(m->tree_fd, path, &name);
 
     if (dir < 0)
         return dir;
@@ -303,7 +303,7 @@ static int kept_dir(int parent, const char *name)
         kept_name(name, i, at);
         if (mkdirat(parent, at, 0700) < 0 && errno != EEXIST)
             return -errno;
-        int fd = beneath(parent, at, O_RDONLY | O_DIRECTORY);
+        int fd = mirror_beneath(parent, at, O_RDONLY | O_DIRECTORY);
         if (fd != -ENOTDIR)
             return fd;
     }
@@ -313,7 +313,7 @@ static int kept_dir(int parent, const char *name)
 /* The folder in kept/ for the path, made if it is missing. */
 static int kept_parent(struct mirror *m, const char *path, const char **ret_name)
 {
-    int dir = beneath(m->kept_fd, ".", O_RDONLY | O_DIRECTORY);
+    int dir = mirror_beneath(m->kept_fd, ".", O_RDONLY | O_DIRECTORY);
 
     for (const char *end; dir >= 0 && (end = strchr(path, '/')); path = end + 1) {
         auto_free char *name = strndup(path, (size_t)(end - path));
@@ -350,7 +350,7 @@ static int into_kept(struct mirror *m, const char *path, int from_dir, const cha
 int mirror_keep(struct mirror *m, const char *path)
 {
     const char *name;
-    auto_close int dir = open_parent(m->tree_fd, path, &name);
+    auto_close int dir = mirror_open_parent(m->tree_fd, path, &name);
 
     return dir < 0 ? dir : into_kept(m, path, dir, name, true);
 }
@@ -387,7 +387,7 @@ static int subdir(struct mirror *m, const char *name, int *ret)
     if (mkdirat(m->root_fd, name, 0700) < 0 && errno != EEXIST)
         return -errno;
     struct stat st;
-    auto_close int fd = beneath(m->root_fd, name, O_RDONLY | O_DIRECTORY);
+    auto_close int fd = mirror_beneath(m->root_fd, name, O_RDONLY | O_DIRECTORY);
     if (fd < 0)
         return fd;
     if (fstat(fd, &st) < 0)
@@ -493,9 +493,9 @@ bool mirror_times_coarse(const struct mirror *m)
     return m->tick_ns > COARSE_NS;
 }
 
-static int probe(struct mirror *m, struct op *op)
+static int mirror_probe(struct mirror *m, struct op *op)
 {
-    auto_close int fd = beneath(m->incoming_fd, "probe", O_RDWR | O_CREAT | O_TRUNC);
+    auto_close int fd = mirror_beneath(m->incoming_fd, "probe", O_RDWR | O_CREAT | O_TRUNC);
     if (fd < 0)
         return op_fail(op, fd, "cache %s: can't create files in it: %s", m->dir, strerror(-fd));
     const struct stamp_attrs a = {.ino = 1};
@@ -530,7 +530,7 @@ static int boot_id(char id[64])
     return 0;
 }
 
-static int check_boot(struct mirror *m)
+static int mirror_check_boot(struct mirror *m)
 {
     char now[64];
     auto_free char *then = NULL;
@@ -619,12 +619,12 @@ static int open_all(struct mirror *m, enum door_way way, struct op *op)
     if (r == 0)
         r = subdir(m, "kept", &m->kept_fd);
     if (r == 0)
-        r = check_boot(m);
+        r = mirror_check_boot(m);
     if (r == 0)
         r = place_check(m);
     if (r < 0)
         return op_fail(op, r, "cache %s: can't prepare it: %s", m->dir, door_why(r));
-    return probe(m, op);
+    return mirror_probe(m, op);
 }
 
 int mirror_open(const char *dir, enum door_way way, struct op *op, struct mirror *ret)
@@ -702,7 +702,7 @@ static int walk_entry(struct walk *w, int dir_fd, const char *name)
 {
     struct stat st;
     size_t len = w->path.len;
-    auto_close int fd = beneath(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    auto_close int fd = mirror_beneath(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
 
     if (fd == -ELOOP || fd == -ENXIO)
         return 0; /* nothing that runfs puts there: left alone */
@@ -729,7 +729,7 @@ static int walk_entry(struct walk *w, int dir_fd, const char *name)
 
 static int walk_dir(struct walk *w, int dir_fd)
 {
-    int copy = beneath(dir_fd, ".", O_RDONLY | O_DIRECTORY);
+    int copy = mirror_beneath(dir_fd, ".", O_RDONLY | O_DIRECTORY);
     DIR *d = copy < 0 ? NULL : fdopendir(copy);
     struct dirent *e;
     int r = 0;

@@ -36,8 +36,8 @@ static int name_allowed(struct node *parent, const char *name) REQUIRES(cache_mu
 }
 
 /* The directory takes changes, and what it holds is known; or parks. */
-static int parent_ready_locked(struct cache *c, struct node *parent, const char *name,
-                               struct waiter *w) REQUIRES(cache_mutex)
+static int name_parent_ready_locked(struct cache *c, struct node *parent, const char *name,
+                                    struct waiter *w) REQUIRES(cache_mutex)
 {
     if (!parent->dir)
         return -ENOTDIR;
@@ -48,7 +48,7 @@ static int parent_ready_locked(struct cache *c, struct node *parent, const char 
 }
 
 /* How many bytes the longest known key has below that of `n`; of a directory's marker one. */
-static size_t longest_below(struct node *n)
+static size_t name_longest_below(struct node *n)
 {
     struct entry *e;
     size_t at;
@@ -58,7 +58,7 @@ static size_t longest_below(struct node *n)
         return 0;
     CHILDREN_FOREACH(n->dir->children, e, at)
     {
-        size_t len = 1 + strlen(e->name) + longest_below(e->node);
+        size_t len = 1 + strlen(e->name) + name_longest_below(e->node);
         longest = len > longest ? len : longest;
     }
     return longest;
@@ -66,8 +66,8 @@ static size_t longest_below(struct node *n)
 
 /* Whether the store can take what gets this name, with `below` bytes behind it: told when the
  * name is made, since an upload can only fail. */
-static int key_fits_locked(struct cache *c, struct node *parent, const char *name, size_t below)
-    REQUIRES(cache_mutex)
+static int name_key_fits_locked(struct cache *c, struct node *parent, const char *name,
+                                size_t below) REQUIRES(cache_mutex)
 {
     auto_free char *path = child_path(parent, name);
 
@@ -95,7 +95,7 @@ bool entry_may_be_stored(struct entry *e)
 
 /* A directory whose last name went must be kept alive by a marker of its own; that it needs one
  * is on the disk before the removal is answered. ns held for writing. */
-static void maybe_marker(struct cache *c, struct node *dir)
+static void name_maybe_marker(struct cache *c, struct node *dir)
 {
     struct dir *d = dir->dir;
 
@@ -118,7 +118,7 @@ static void maybe_marker(struct cache *c, struct node *dir)
                   c->mirror.dir, strerror(-r));
 }
 
-static void gained_name_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
+static void name_gained_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
 {
     e->changed_ns = clock_mono_ns();
     dir_touch_locked(e->parent);
@@ -136,7 +136,7 @@ static struct entry *enter_new_locked(struct cache *c, const struct making *m, s
         return NULL;
     e->dirty = !n->dir; /* a directory has its own queue */
     e->may_exist = dir_may_hold_locked(c, m->parent, m->name);
-    gained_name_locked(c, e);
+    name_gained_locked(c, e);
     if (n->dir) {
         m->parent->nlink++;
         dir_queue_locked(c, n);
@@ -175,11 +175,11 @@ static int make(struct cache *c, const struct making *m, struct waiter *w, struc
                 struct stat *st)
 {
     cache_lock(c);
-    int r = parent_ready_locked(c, m->parent, m->name, w);
+    int r = name_parent_ready_locked(c, m->parent, m->name, w);
     if (r == 0)
         r = attrs_need_locked(c, m->parent, w); /* it hands on its group and default ACL */
     if (r == 0 && !entry_find(m->parent, m->name))
-        r = key_fits_locked(c, m->parent, m->name, S_ISDIR(m->mode) ? 1 : 0);
+        r = name_key_fits_locked(c, m->parent, m->name, S_ISDIR(m->mode) ? 1 : 0);
     if (r == 0)
         r = space_need_locked(c, NULL, w);
     cache_unlock(c);
@@ -393,7 +393,7 @@ static int link_held(struct cache *c, struct node *n, struct node *parent, const
             fds_unkeep_locked(c);
             file_put_fd_locked(c, f, FD_WRITE);
         }
-        gained_name_locked(c, e);
+        name_gained_locked(c, e);
         if (f->write_handles == 0)
             file_queue_locked(c, n);
     }
@@ -408,7 +408,7 @@ static int link_ready(struct cache *c, struct node *node, struct node *parent, c
                       struct waiter *w)
 {
     cache_lock(c);
-    int r = parent_ready_locked(c, parent, name, w);
+    int r = name_parent_ready_locked(c, parent, name, w);
     if (r == 0)
         r = attrs_need_locked(c, node, w);
     if (r == 0)
@@ -416,7 +416,7 @@ static int link_ready(struct cache *c, struct node *node, struct node *parent, c
     if (r == 0 && node->nlink >= LINKS_MAX)
         r = -EMLINK;
     if (r == 0)
-        r = key_fits_locked(c, parent, name, 0);
+        r = name_key_fits_locked(c, parent, name, 0);
     cache_unlock(c);
     if (r == 0)
         r = file_need(c, node);
@@ -458,8 +458,8 @@ int cache_link(struct cache *c, struct node *node, struct node *parent, const ch
 
 /* Whether somebody may take a name out of a sticky directory the kernel judges by whose the
  * file is, which an index may have told. */
-static int owner_need_locked(struct cache *c, struct node *parent, struct entry *e,
-                             struct waiter *w) REQUIRES(cache_mutex)
+static int name_owner_need_locked(struct cache *c, struct node *parent, struct entry *e,
+                                  struct waiter *w) REQUIRES(cache_mutex)
 {
     return e && (parent->mode & S_ISVTX) ? attrs_confirm_locked(c, e->node, w) : 0;
 }
@@ -482,7 +482,7 @@ static int record(struct cache *c, struct intent *i, struct intent **ret)
 }
 
 /* What the store may have there is what this cache put, or tried to: it had nothing before. */
-static bool only_ours(const struct entry *e) REQUIRES(cache_mutex)
+static bool name_is_only_ours(const struct entry *e) REQUIRES(cache_mutex)
 {
     return !e->node->dir && !e->may_exist && !e->src_key && !etag_known(&e->etag);
 }
@@ -494,7 +494,7 @@ static const char *removed_version_locked(struct entry *e, const char *path,
 {
     auto_free char *key = entry_key(e);
 
-    if (only_ours(e))
+    if (name_is_only_ours(e))
         return INTENT_OURS;
     return key && strcmp(key, path) == 0 ? etag_text(&e->etag, etag) : INTENT_ANY;
 }
@@ -513,8 +513,8 @@ static int intend_for(struct cache *c, enum intent_kind kind, const char *from, 
     return record(c, i, ret);
 }
 
-static int intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
-                  struct entry *e, struct intent **ret)
+static int name_intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
+                       struct entry *e, struct intent **ret)
 {
     return intend_for(c, kind, from, to, e, true, ret);
 }
@@ -522,15 +522,15 @@ static int intend(struct cache *c, enum intent_kind kind, const char *from, cons
 /* The store loses the name, the mirror keeps the file under another one. Without the inode's
  * number recovery can't take it for the removal of the file: killed before the mirror's step
  * the file is still there, and its upload makes the row void. */
-static int intend_removal_of_name(struct cache *c, struct entry *e, const char *path,
-                                  struct intent **ret)
+static int name_intend_removal(struct cache *c, struct entry *e, const char *path,
+                               struct intent **ret)
 {
     return intend_for(c, e->node->dir ? INTENT_RMDIR : INTENT_UNLINK, path, NULL, e, false,
                       ret);
 }
 
 /* Takes a recorded intention back: its mirror step failed. */
-static void intend_not(struct cache *c, struct intent *i)
+static void name_intend_not(struct cache *c, struct intent *i)
 {
     if (!i)
         return;
@@ -566,13 +566,13 @@ static int unlink_held(struct cache *c, struct node *parent, const char *name)
         return -EISDIR;
     if (!path)
         return -ENOMEM;
-    int r = stored ? intend(c, INTENT_UNLINK, path, NULL, e, &i) : 0;
+    int r = stored ? name_intend(c, INTENT_UNLINK, path, NULL, e, &i) : 0;
     crash_point("unlink-row");
     if (r == 0)
         r = unlink_in_mirror(c, e, path);
     crash_point("unlink-mirror");
     if (r < 0) {
-        intend_not(c, i);
+        name_intend_not(c, i);
         return r;
     }
     cache_lock(c);
@@ -588,16 +588,16 @@ static int unlink_held(struct cache *c, struct node *parent, const char *name)
     progress_locked(c);
     cache_check_locked(c);
     cache_unlock(c);
-    maybe_marker(c, parent);
+    name_maybe_marker(c, parent);
     return 0;
 }
 
 int cache_unlink(struct cache *c, struct node *parent, const char *name, struct waiter *w)
 {
     cache_lock(c);
-    int r = parent_ready_locked(c, parent, name, w);
+    int r = name_parent_ready_locked(c, parent, name, w);
     if (r == 0)
-        r = owner_need_locked(c, parent, entry_find(parent, name), w);
+        r = name_owner_need_locked(c, parent, entry_find(parent, name), w);
     cache_unlock(c);
     if (r != 0)
         return r;
@@ -626,7 +626,7 @@ static int rmdir_held(struct cache *c, struct node *parent, const char *name)
                                              : -ENOMEM;
     cache_unlock(c);
     if (r == 0 && stored)
-        r = intend(c, INTENT_RMDIR, path, NULL, e, &i);
+        r = name_intend(c, INTENT_RMDIR, path, NULL, e, &i);
     crash_point("rmdir-row");
     if (r == 0)
         r = mirror_rmdir(&c->mirror, path);
@@ -634,7 +634,7 @@ static int rmdir_held(struct cache *c, struct node *parent, const char *name)
         r = 0; /* known from the listing only */
     crash_point("rmdir-mirror");
     if (r < 0) {
-        intend_not(c, i);
+        name_intend_not(c, i);
         return r;
     }
     cache_lock(c);
@@ -648,14 +648,14 @@ static int rmdir_held(struct cache *c, struct node *parent, const char *name)
         intent_add_locked(c, i);
     progress_locked(c);
     cache_unlock(c);
-    maybe_marker(c, parent);
+    name_maybe_marker(c, parent);
     return 0;
 }
 
 int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct waiter *w)
 {
     cache_lock(c);
-    int r = parent_ready_locked(c, parent, name, w);
+    int r = name_parent_ready_locked(c, parent, name, w);
     struct entry *e = r == 0 ? entry_find(parent, name) : NULL;
     if (e && e->node->dir)
         r = dir_need_locked(c, e->node, true, w);
@@ -834,7 +834,7 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
 {
     struct node *over = m->to->node;
 
-    *ret_tried = entry_may_be_stored(m->to) && only_ours(m->to);
+    *ret_tried = entry_may_be_stored(m->to) && name_is_only_ours(m->to);
     *ret_may_exist = entry_may_be_stored(m->to) && !*ret_tried;
     if (!m->to->src_key && !over->dir)
         etag_move(ret_etag, &m->to->etag);
@@ -915,7 +915,8 @@ static char *entry_version_locked(struct cache *c, struct node *dir, const char 
 {
     if (e && !e->src_key && etag_known(&e->etag))
         return etag_dup(&e->etag);
-    bool any = e ? entry_may_be_stored(e) && !only_ours(e) : dir_may_hold_locked(c, dir, name);
+    bool any =
+        e ? entry_may_be_stored(e) && !name_is_only_ours(e) : dir_may_hold_locked(c, dir, name);
     return any ? strdup(STAMP_ANY_VERSION) : NULL;
 }
 
@@ -956,10 +957,10 @@ static int move_held(struct cache *c, struct moving *m)
     int r = prepare_move(c, m);
 
     if (r == 0 && m->copies)
-        r = intend(c, m->from->node->dir ? INTENT_RENAMEDIR : INTENT_RENAME, m->from_path,
-                   m->to_path, m->from, &i);
+        r = name_intend(c, m->from->node->dir ? INTENT_RENAMEDIR : INTENT_RENAME, m->from_path,
+                        m->to_path, m->from, &i);
     else if (r == 0 && m->removes)
-        r = intend_removal_of_name(c, m->from, m->from_path, &i);
+        r = name_intend_removal(c, m->from, m->from_path, &i);
     crash_point("rename-row");
     if (r == 0)
         note_replaced(c, m);
@@ -967,7 +968,7 @@ static int move_held(struct cache *c, struct moving *m)
         r = move_in_mirror(c, m, &replaced);
     crash_point("rename-mirror");
     if (r < 0) {
-        intend_not(c, i);
+        name_intend_not(c, i);
         return r;
     }
     cache_lock(c);
@@ -981,7 +982,7 @@ static int move_held(struct cache *c, struct moving *m)
     progress_locked(c);
     cache_check_locked(c);
     cache_unlock(c);
-    maybe_marker(c, oldparent);
+    name_maybe_marker(c, oldparent);
     return r;
 }
 
@@ -1031,7 +1032,8 @@ static int exchange_ready_locked(struct cache *c, struct entry *from, struct ent
         if (r == 0 && dirs[i] && !dirs[1 - i])
             r = exchange_need_tree_locked(c, e->node, w);
         if (r == 0)
-            r = key_fits_locked(c, other->parent, other->name, longest_below(e->node));
+            r = name_key_fits_locked(c, other->parent, other->name,
+                                     name_longest_below(e->node));
     }
     return r;
 }
@@ -1041,10 +1043,10 @@ static int rename_ready_locked(struct cache *c, struct node *parent, const char 
                                struct node *newparent, const char *newname, unsigned flags,
                                struct waiter *w) REQUIRES(cache_mutex)
 {
-    int r = parent_ready_locked(c, parent, name, w);
+    int r = name_parent_ready_locked(c, parent, name, w);
 
     if (r == 0)
-        r = parent_ready_locked(c, newparent, newname, w);
+        r = name_parent_ready_locked(c, newparent, newname, w);
     struct entry *from = r == 0 ? entry_find(parent, name) : NULL;
     struct entry *to = r == 0 ? entry_find(newparent, newname) : NULL;
     if (from)
@@ -1053,9 +1055,9 @@ static int rename_ready_locked(struct cache *c, struct node *parent, const char 
     if (r == 0 && from)
         r = attrs_confirm_locked(c, from->node, w);
     if (r == 0)
-        r = owner_need_locked(c, newparent, to, w);
+        r = name_owner_need_locked(c, newparent, to, w);
     if (r == 0 && from && !(flags & RENAME_EXCHANGE))
-        r = key_fits_locked(c, newparent, newname, longest_below(from->node));
+        r = name_key_fits_locked(c, newparent, newname, name_longest_below(from->node));
     if (r == 0 && to && to->node->dir && !(flags & RENAME_EXCHANGE))
         r = dir_need_locked(c, to->node, true, w);
     if (r == 0 && from && to && (flags & RENAME_EXCHANGE))

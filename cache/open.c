@@ -26,7 +26,7 @@ static bool wants_write(int flags)
 }
 
 /* A name of it leads to another version, or to none, by now. */
-static int is_replaced_locked(struct node *n) REQUIRES(cache_mutex)
+static int node_is_replaced_locked(struct node *n) REQUIRES(cache_mutex)
 {
     if (!(n->flags & NODE_REPLACED))
         return 0;
@@ -41,7 +41,7 @@ static int open_ready_locked(struct cache *c, struct node *n, int flags, struct 
 {
     if (n->dir)
         return -EISDIR;
-    int r = is_replaced_locked(n);
+    int r = node_is_replaced_locked(n);
     if (r < 0)
         return r;
     if (!n->links && !n->file)
@@ -67,7 +67,7 @@ static int open_ready_locked(struct cache *c, struct node *n, int flags, struct 
 /* What it writes is to be on the disk when that is answered. The kernel sees to it by an
  * fsync() of each write that came by the daemon; past it the data is synced, and no stamp says
  * so. */
-static bool writes_synced(const struct handle *h)
+static bool handle_writes_synced(const struct handle *h)
 {
     return h->writable && (h->flags & O_DSYNC); /* O_SYNC has that bit, too */
 }
@@ -75,7 +75,7 @@ static bool writes_synced(const struct handle *h)
 static bool may_pass_through_locked(struct cache *c, struct file *f, const struct handle *h)
     REQUIRES(cache_mutex)
 {
-    return c->config.passthrough && f->state != FILE_PARTIAL && !writes_synced(h) &&
+    return c->config.passthrough && f->state != FILE_PARTIAL && !handle_writes_synced(h) &&
            (!h->writable || (space_for_passthrough_locked(c) && fds_plenty_locked(c)));
 }
 
@@ -95,7 +95,7 @@ static int keep_fd_locked(struct cache *c, struct handle *h) REQUIRES(cache_mute
     return 0;
 }
 
-static void unkeep_fd_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex)
+static void handle_unkeep_fd_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex)
 {
     if (!h->keeps_fd)
         return;
@@ -158,7 +158,7 @@ static void last_writer_left_locked(struct cache *c, struct node *n) REQUIRES(ca
         file_queue_locked(c, n);
 }
 
-static void leave_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex)
+static void handle_leave_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex)
 {
     struct node *n = h->node;
     struct file *f = n->file;
@@ -175,7 +175,7 @@ static void leave_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex
         f->passthrough = false;
         free(take_ptr(f->streams));
     }
-    unkeep_fd_locked(c, h);
+    handle_unkeep_fd_locked(c, h);
     file_settle_fds_locked(c, f);
     if (f->open_handles == 0)
         file_lru_add_locked(c, f);
@@ -185,7 +185,7 @@ static void leave_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex
 
 /* Whether the kernel tells that pages of the file could not be written, which it does once.
  * Asked of a range far behind the end, so that nothing is waited for. */
-static bool disk_lost(int fd)
+static bool file_disk_lost(int fd)
 {
     return sync_file_range(fd, INT64_MAX / 2, 1, SYNC_FILE_RANGE_WAIT_BEFORE) < 0 &&
            (errno == EIO || err_is_no_space(-errno));
@@ -205,7 +205,7 @@ void handle_begin_anew(struct cache *c, struct handle *h)
 }
 
 /* What is there from now on is a change of something whole. Whether the stamp must learn it. */
-static bool end_begun_locked(struct handle *h) REQUIRES(cache_mutex)
+static bool handle_end_begun_locked(struct handle *h) REQUIRES(cache_mutex)
 {
     if (!h->begins)
         return false;
@@ -217,7 +217,8 @@ static bool end_begun_locked(struct handle *h) REQUIRES(cache_mutex)
 /* A close() by who made the content anew: it is whole as it is now. He may have more
  * descriptors of it, so that this holds until the next write only; when the last one is closed
  * it holds for good. Whether the stamp must learn it. */
-static bool declare_whole_locked(struct handle *h, const struct stat *st) REQUIRES(cache_mutex)
+static bool handle_declare_whole_locked(struct handle *h, const struct stat *st)
+    REQUIRES(cache_mutex)
 {
     struct file *f = h->node->file;
     int64_t mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
@@ -230,7 +231,7 @@ static bool declare_whole_locked(struct handle *h, const struct stat *st) REQUIR
 }
 
 /* Before it changes again. A write past the daemon moves its mtime or size instead. */
-static int withdraw_whole(struct cache *c, struct node *n, int fd)
+static int handle_withdraw_whole(struct cache *c, struct node *n, int fd)
 {
     struct file *f = n->file;
 
@@ -259,7 +260,7 @@ bool file_is_half_locked(struct cache *c, struct node *n)
 /* STAMP_WRITING is on the disk before a writable open is answered, or a truncate begins; both
  * are among the writers by now. So is STAMP_BEGUN before the content is made anew. Another one
  * may just be writing it: that is not waited for. */
-static int stamp_writing(struct cache *c, struct node *n, int fd)
+static int file_stamp_writing(struct cache *c, struct node *n, int fd)
 {
     struct file *f = n->file;
 
@@ -287,7 +288,7 @@ static int drop_if_lost(struct cache *c, struct node *n, int fd, enum file_fd wh
     cache_lock(c);
     bool clean = n->file && n->file->state == FILE_CLEAN, known = clean && n->file->lost;
     cache_unlock(c);
-    if (!clean || (!known && !disk_lost(fd)))
+    if (!clean || (!known && !file_disk_lost(fd)))
         return 0;
     ns_write(c);
     cache_lock(c);
@@ -327,12 +328,12 @@ int file_need_fd(struct cache *c, struct node *n, enum file_fd which)
     return r;
 }
 
-static enum file_fd fd_of(const struct handle *h)
+static enum file_fd handle_fd_of(const struct handle *h)
 {
     return h->writable ? FD_WRITE : FD_READ;
 }
 
-static int open_file(struct cache *c, struct node *n, int flags, struct handle **ret)
+static int handle_open_file(struct cache *c, struct node *n, int flags, struct handle **ret)
 {
     struct handle *h = calloc(1, sizeof(*h));
     if (!h)
@@ -340,7 +341,7 @@ static int open_file(struct cache *c, struct node *n, int flags, struct handle *
     h->node = n;
     h->flags = flags;
     h->writable = wants_write(flags);
-    enum file_fd which = fd_of(h);
+    enum file_fd which = handle_fd_of(h);
     int fd = file_need_fd(c, n, which);
     if (fd < 0) {
         free(h);
@@ -349,20 +350,20 @@ static int open_file(struct cache *c, struct node *n, int flags, struct handle *
     ns_read(c); /* a listing takes the name away from who is not a writer yet */
     cache_lock(c);
     h->opened_size = n->size;
-    int r = is_replaced_locked(n);
+    int r = node_is_replaced_locked(n);
     if (r == 0)
         r = enter_locked(c, h);
     bool entered = r == 0;
     cache_unlock(c);
     ns_done(c);
     if (r == 0 && h->writable)
-        r = stamp_writing(c, n, fd);
+        r = file_stamp_writing(c, n, fd);
     cache_lock(c);
     file_put_fd_locked(c, n->file, which);
     if (r == 0)
         *ret = h;
     else if (entered)
-        leave_locked(c, h);
+        handle_leave_locked(c, h);
     else
         free(h);
     cache_unlock(c);
@@ -371,7 +372,7 @@ static int open_file(struct cache *c, struct node *n, int flags, struct handle *
 
 int file_open_made(struct cache *c, struct node *n, int flags, struct handle **ret)
 {
-    return open_file(c, n, flags, ret);
+    return handle_open_file(c, n, flags, ret);
 }
 
 /* Without an open writer, now or at once, nobody else would queue what was truncated, also when
@@ -388,8 +389,8 @@ static bool queue_truncated_locked(struct cache *c, struct node *n, int r) REQUI
 }
 
 /* Who makes the content anew is counted from before that. */
-static int truncate_anew(struct cache *c, struct node *n, int flags, struct waiter *w,
-                         struct handle **ret)
+static int file_truncate_anew(struct cache *c, struct node *n, int flags, struct waiter *w,
+                              struct handle **ret)
 {
     struct file *f = n->file;
 
@@ -400,7 +401,7 @@ static int truncate_anew(struct cache *c, struct node *n, int flags, struct wait
     int r = file_truncate(c, n, 0, w);
     bool emptied = r == 0;
     if (r == 0)
-        r = open_file(c, n, flags, ret);
+        r = handle_open_file(c, n, flags, ret);
     cache_lock(c);
     if (r == 0)
         (*ret)->begins = true;
@@ -420,7 +421,7 @@ static int open_emptied(struct cache *c, struct node *n, int flags, struct waite
 
     if (fd < 0)
         return fd;
-    int r = truncate_anew(c, n, flags, w, ret);
+    int r = file_truncate_anew(c, n, flags, w, ret);
     cache_lock(c);
     file_put_fd_locked(c, n->file, FD_WRITE);
     if (r != 0 && n->file->open_handles == 0)
@@ -451,7 +452,7 @@ int cache_open(struct cache *c, struct node *node, int flags, struct waiter *w,
     if (r != 0)
         return r;
     return flags & O_TRUNC ? open_emptied(c, node, flags, w, ret)
-                           : open_file(c, node, flags, ret);
+                           : handle_open_file(c, node, flags, ret);
 }
 
 struct node *handle_node(struct handle *h)
@@ -474,7 +475,7 @@ static int get_fd(struct cache *c, struct handle *h, enum file_fd which, struct 
 
 int handle_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret)
 {
-    return get_fd(c, h, fd_of(h), ret);
+    return get_fd(c, h, handle_fd_of(h), ret);
 }
 
 int handle_backing_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret)
@@ -511,7 +512,7 @@ int cache_no_passthrough(struct cache *c, struct handle *h)
     else
         f->passthrough = false;
     if (r == 0)
-        unkeep_fd_locked(c, h);
+        handle_unkeep_fd_locked(c, h);
     cache_unlock(c);
     return r;
 }
@@ -623,14 +624,14 @@ void file_lost(struct cache *c, struct node *n, int fd)
 
 int file_check_kept(struct cache *c, struct node *n, int fd)
 {
-    if (!disk_lost(fd))
+    if (!file_disk_lost(fd))
         return 0;
     file_lost(c, n, fd);
     return -EIO;
 }
 
 /* Bytes were written at [off, end), or nothing is meant to be behind `off`. */
-static void mend_locked(struct node *n, uint64_t off, uint64_t end) REQUIRES(cache_mutex)
+static void file_mend_locked(struct node *n, uint64_t off, uint64_t end) REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
 
@@ -672,7 +673,7 @@ static bool disk_is_full(struct cache *c)
 
 /* Nobody tells of a passthrough write that failed. A file that grew, or is empty, and is closed
  * while the disk has no room is taken for one: rather late than half. */
-static bool look_for_cut(struct cache *c, struct handle *h, const struct stat *st)
+static bool handle_look_for_cut(struct cache *c, struct handle *h, const struct stat *st)
 {
     struct file *f = h->node->file;
     struct statvfs vfs;
@@ -698,7 +699,7 @@ static bool look_for_cut(struct cache *c, struct handle *h, const struct stat *s
         space_disk_full_locked(c);
         file_cut_locked(c, h->node, (uint64_t)st->st_size);
     } else {
-        mend_locked(h->node, 0, UINT64_MAX);
+        file_mend_locked(h->node, 0, UINT64_MAX);
     }
     cache_unlock(c);
     return changed;
@@ -719,7 +720,7 @@ static int write_ready(struct cache *c, struct node *n, struct waiter *w)
 }
 
 /* After the daemon itself changed the content through `fd`. */
-static int note_change(struct cache *c, struct node *n, int fd)
+static int handle_note_change(struct cache *c, struct node *n, int fd)
 {
     struct stat st;
 
@@ -766,7 +767,7 @@ static int change_fd_get(struct cache *c, struct handle *h, struct handle_fd *re
 
     if (r < 0)
         return r;
-    r = withdraw_whole(c, h->node, ret->fd);
+    r = handle_withdraw_whole(c, h->node, ret->fd);
     if (r < 0)
         handle_fd_put(c, ret);
     return r;
@@ -806,9 +807,9 @@ ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t l
     r = append ? find_end(at.fd, &off) : 0;
     ssize_t done = r < 0 ? r : write_some(at.fd, buf, len, off);
     if (done >= 0) {
-        r = note_change(c, n, at.fd);
+        r = handle_note_change(c, n, at.fd);
         cache_lock(c);
-        mend_locked(n, off, off + (uint64_t)done);
+        file_mend_locked(n, off, off + (uint64_t)done);
         if (off != told_off)
             kernel_was_wrong_locked(c, n);
         cache_unlock(c);
@@ -864,7 +865,7 @@ static int allocate(struct cache *c, struct node *n, int fd, struct range range,
             return r;
         if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)range.off, (off_t)some) < 0)
             return -errno;
-        r = note_change(c, n, fd);
+        r = handle_note_change(c, n, fd);
         if (r < 0)
             return r;
         range.off += some;
@@ -886,8 +887,9 @@ int cache_fallocate(struct cache *c, struct handle *h, int mode, uint64_t off, u
     if (takes)
         r = allocate(c, h->node, at.fd, (struct range){off, off + len}, w);
     if (r == 0)
-        r = fallocate(at.fd, mode, (off_t)off, (off_t)len) < 0 ? -errno
-                                                               : note_change(c, h->node, at.fd);
+        r = fallocate(at.fd, mode, (off_t)off, (off_t)len) < 0
+                ? -errno
+                : handle_note_change(c, h->node, at.fd);
     handle_fd_put(c, &at);
     return r;
 }
@@ -904,7 +906,7 @@ static ssize_t copy_range(struct cache *c, struct handle *in, uint64_t off_in,
     r = change_fd_get(c, out, &target);
     if (r == 0) {
         ssize_t n = copy_file_range(source.fd, &from, target.fd, &to, len, 0);
-        r = n < 0 ? -errno : note_change(c, out->node, target.fd);
+        r = n < 0 ? -errno : handle_note_change(c, out->node, target.fd);
         len = n < 0 ? 0 : (size_t)n;
         handle_fd_put(c, &target);
     }
@@ -998,7 +1000,7 @@ static int truncate_partial(struct cache *c, struct node *n, int fd)
     }
     waitq_wake_locked(c, &f->range_waiters, 0);
     cache_unlock(c);
-    return r < 0 ? r : note_change(c, n, fd);
+    return r < 0 ? r : handle_note_change(c, n, fd);
 }
 
 static int truncate_ready(struct cache *c, struct node *n, uint64_t size, bool *ret_partial,
@@ -1030,16 +1032,16 @@ static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, b
     n->file->generation++;
     n->file->whole_mtime_ns = 0;
     cache_unlock(c);
-    int r = stamp_writing(c, n, fd);
+    int r = file_stamp_writing(c, n, fd);
     if (r == 0 && ftruncate(fd, (off_t)size) < 0)
         r = -errno;
     if (r == 0)
-        r = note_change(c, n, fd);
+        r = handle_note_change(c, n, fd);
     if (r < 0)
         return r;
     cache_lock(c);
     bool cut = n->file->cut;
-    mend_locked(n, size, UINT64_MAX);
+    file_mend_locked(n, size, UINT64_MAX);
     bool mended = cut && !n->file->cut;
     cache_unlock(c);
     return mended ? node_write_stamp(c, n, fd) : 0;
@@ -1051,7 +1053,7 @@ static int begin_truncate(struct cache *c, struct node *n)
     ns_read(c);
     cache_lock(c);
     n->file->truncates++;
-    int r = is_replaced_locked(n);
+    int r = node_is_replaced_locked(n);
     cache_unlock(c);
     ns_done(c);
     return r;
@@ -1162,10 +1164,10 @@ static int number_close(struct cache *c, struct handle *h, int fd, bool inherite
 
     cache_lock(c);
     int r = file_look_locked(c, n, fd, &st);
-    bool whole = r == 0 && !inherited && declare_whole_locked(h, &st);
+    bool whole = r == 0 && !inherited && handle_declare_whole_locked(h, &st);
     cache_unlock(c);
     /* Before it is queued: it may go up from then on. */
-    bool looked = r == 0 && look_for_cut(c, h, &st);
+    bool looked = r == 0 && handle_look_for_cut(c, h, &st);
     cache_lock(c);
     uint64_t before = f->seq;
     number_locked(c, n, w);
@@ -1195,12 +1197,12 @@ void cache_release(struct cache *c, struct handle *h)
     if (h->writable)
         node_look_locked(c, n);
     f->kept_generation = f->passthrough ? UINT64_MAX : f->generation;
-    bool ended = end_begun_locked(h) && n->links;
+    bool ended = handle_end_begun_locked(h) && n->links;
     cache_unlock(c);
     if (ended)
         note_ended(c, h);
     cache_lock(c);
-    leave_locked(c, h);
+    handle_leave_locked(c, h);
     cache_check_locked(c);
     cache_unlock(c);
 }
@@ -1358,7 +1360,7 @@ static int flush_handle(struct cache *c, struct handle *h, bool inherited, struc
     else if (r == 0)
         r = tell_error_locked(h);
     /* Beside somebody who had it open in passthrough already. */
-    bool synced = h->node->file->passthrough && writes_synced(h);
+    bool synced = h->node->file->passthrough && handle_writes_synced(h);
     cache_unlock(c);
     return r == 0 && synced ? start_sync(c, h->node, -1, true, w) : r;
 }
@@ -1384,7 +1386,7 @@ static int look_through(struct cache *c, struct handle *h)
         return r;
     cache_lock(c);
     r = file_look_locked(c, h->node, fd.fd, &st);
-    bool whole = r == 0 && end_begun_locked(h);
+    bool whole = r == 0 && handle_end_begun_locked(h);
     cache_unlock(c);
     if (whole)
         r = node_write_stamp(c, h->node, fd.fd);

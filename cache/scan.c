@@ -172,7 +172,7 @@ static int redo_newest(struct cache *c) REQUIRES(cache_mutex)
 
 /* Where what is now at `path` was before the renames up to `last`. What a rename moved away
  * from there is not it: that was made later. */
-static char *path_before(struct cache *c, struct intent *last, const char *path)
+static char *recover_path_before(struct cache *c, struct intent *last, const char *path)
     REQUIRES(cache_mutex)
 {
     char *at = strdup(path);
@@ -193,7 +193,8 @@ static int apply_renames(struct cache *c) REQUIRES(cache_mutex)
         if (!intent_is_rename(i))
             continue;
         auto_free char *at = intent_path_after(i->next, i->to);
-        auto_free char *from = path_before(c, i == c->intents ? NULL : i->prev, i->from);
+        auto_free char *from =
+            recover_path_before(c, i == c->intents ? NULL : i->prev, i->from);
         struct entry *e = NULL;
         if (!at || !from)
             return -ENOMEM;
@@ -272,7 +273,7 @@ static char *recorded_as(struct cache *c, const char *path) REQUIRES(cache_mutex
 {
     if (c->renames == 0)
         return strdup(path);
-    return path_before(c, c->intents ? c->intents->prev : NULL, path);
+    return recover_path_before(c, c->intents ? c->intents->prev : NULL, path);
 }
 
 static struct stamp_key *key_of(struct cache *c, struct file *f, const char *path)
@@ -302,7 +303,7 @@ static bool expects_on_the_way(struct cache *c, struct file *f, const char *path
     return expects;
 }
 
-static bool was_synced(const struct stamp_attrs *a, const struct stat *st)
+static bool recover_was_synced(const struct stamp_attrs *a, const struct stat *st)
 {
     int64_t mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
 
@@ -318,9 +319,9 @@ static bool was_ended(const struct cache *c, const struct stat *st)
 }
 
 /* Data that was not synced may be gone after a reboot, whatever the stamps say. */
-static bool trusted(struct cache *c, const struct stamp_attrs *a, const struct stat *st)
+static bool recover_trusts(struct cache *c, const struct stamp_attrs *a, const struct stat *st)
 {
-    return !c->mirror.rebooted || was_ended(c, st) || was_synced(a, st);
+    return !c->mirror.rebooted || was_ended(c, st) || recover_was_synced(a, st);
 }
 
 /* What was on the disk when the last mount ended counts as synced from now on: the next mount
@@ -330,7 +331,7 @@ static void keep_trust(struct cache *c, struct file *f, const char *path,
 {
     struct stamp_attrs synced = *a;
 
-    if (was_synced(a, st) || !was_ended(c, st))
+    if (recover_was_synced(a, st) || !was_ended(c, st))
         return;
     synced.flags |= STAMP_SYNCED;
     synced.synced_mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
@@ -438,8 +439,9 @@ static struct stamp_key *take_record(struct cache *c, struct entry *e, const cha
 }
 
 /* Sets the state of one name; a verdict when it leaves the mirror. */
-static int judge(struct scan *s, struct entry *e, const char *path, const struct stamp_attrs *a,
-                 const struct stat *st, bool partial) REQUIRES(cache_mutex)
+static int recover_judge(struct scan *s, struct entry *e, const char *path,
+                         const struct stamp_attrs *a, const struct stat *st, bool partial)
+    REQUIRES(cache_mutex)
 {
     struct cache *c = s->cache;
     struct node *n = e->node;
@@ -462,13 +464,14 @@ static int judge(struct scan *s, struct entry *e, const char *path, const struct
         f->clean_size = n->size = k->size;
         if ((uint64_t)st->st_size != k->size)
             return VERDICT_DROP; /* a truncate that was not answered */
-        if (!trusted(c, a, st) && forget_content(c, n, path, a, st, k, true) != 0)
+        if (!recover_trusts(c, a, st) && forget_content(c, n, path, a, st, k, true) != 0)
             return VERDICT_DROP;
         e->dirty = n->flags & NODE_ATTR_DIRTY;
         return e->dirty ? remember_dirty(s, n) : 0;
     }
     if (same && !(a->flags & STAMP_WRITING)) {
-        if (!trusted(c, a, st) && k->size && forget_content(c, n, path, a, st, k, false) != 0)
+        if (!recover_trusts(c, a, st) && k->size &&
+            forget_content(c, n, path, a, st, k, false) != 0)
             return VERDICT_DROP;
         f->clean_mtime_ns = n->mtime_ns;
         f->clean_size = n->size;
@@ -487,7 +490,7 @@ static int judge(struct scan *s, struct entry *e, const char *path, const struct
         e->dirty = n->flags & NODE_ATTR_DIRTY;
         return e->dirty ? remember_dirty(s, n) : 0;
     }
-    if (!trusted(c, a, st))
+    if (!recover_trusts(c, a, st))
         return VERDICT_KEEP;
     keep_trust(c, f, path, a, st);
     if (c->mirror.older && !etag_known(&e->etag))
@@ -543,7 +546,7 @@ static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const 
     *ret_partial = r != -ENODATA;
     if (*ret_partial)
         f->state = FILE_PARTIAL;
-    if (!*ret_partial && was_synced(a, st)) { /* the next stamp says so, too */
+    if (!*ret_partial && recover_was_synced(a, st)) { /* the next stamp says so, too */
         f->synced_mtime_ns = a->synced_mtime_ns;
         f->synced_size = a->synced_size;
     }
@@ -645,7 +648,7 @@ static int enter_name(struct scan *s, const char *path, const struct stamp_attrs
         node_ref_locked(n); /* the name may be dropped, and others come */
         HASH_ADD(hh, s->seen, ino, sizeof(seen->ino), seen);
     }
-    int r = judge(s, e, path, a, st, partial);
+    int r = recover_judge(s, e, path, a, st, partial);
     if (r != VERDICT_DROP && r != VERDICT_KEEP) {
         if (r == 0 && n->file->state != FILE_DIRTY)
             file_lru_add_locked(c, n->file);
@@ -671,7 +674,7 @@ static int scan_file(struct scan *s, const char *path, int fd, const struct stat
     if (r < 0 || S_ISDIR(a.mode))
         return keep_unstamped(s, path);
     bool owes = a.flags & STAMP_WRITING;
-    if (owes && !trusted(c, &a, st))
+    if (owes && !recover_trusts(c, &a, st))
         return keep_unsynced(s, path, &a);
     if (owes && is_half(c, path, &a, st))
         return keep_half(s, path, &a, st);

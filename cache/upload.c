@@ -76,7 +76,7 @@ struct file_source {
     uint32_t sum;    /* CRC-32C of what was read of it last, in order; of a live file only */
 };
 
-static int disk_failed(struct job *j, int err, const char *step)
+static int source_disk_failed(struct job *j, int err, const char *step)
 {
     atomic_store(&j->disk_step, step);
     atomic_store(&j->disk_error, err);
@@ -96,19 +96,19 @@ static void sum_up(struct file_source *s, const void *buf, size_t len, uint64_t 
     }
 }
 
-static int read_failed_here(struct job *j, int err)
+static int source_read_failed(struct job *j, int err)
 {
-    return disk_failed(j, err, "can't read the cache");
+    return source_disk_failed(j, err, "can't read the cache");
 }
 
-static int lost_here(struct job *j, int err)
+static int source_lost_here(struct job *j, int err)
 {
-    return disk_failed(j, err, "can't read the cache: its disk lost what was written");
+    return source_disk_failed(j, err, "can't read the cache: its disk lost what was written");
 }
 
-static int note_failed(struct job *j, int err)
+static int upload_note_failed(struct job *j, int err)
 {
-    return disk_failed(j, err, "the session can't be noted in the cache");
+    return source_disk_failed(j, err, "the session can't be noted in the cache");
 }
 
 static ssize_t file_pread(struct source *src, void *buf, size_t len, uint64_t off)
@@ -122,11 +122,11 @@ static ssize_t file_pread(struct source *src, void *buf, size_t len, uint64_t of
         len = (size_t)(s->base.size - off);
     ssize_t n = pread(j->fd, buf, len, (off_t)(s->start + off));
     if (n < 0)
-        return read_failed_here(j, -errno);
+        return source_read_failed(j, -errno);
     /* Before the last bytes leave: without them there is no object. */
     if (s->start + off + (uint64_t)n >= (uint64_t)j->st.st_size &&
         file_check_kept(j->cache, j->node, j->fd) < 0)
-        return lost_here(j, -EIO);
+        return source_lost_here(j, -EIO);
     /* A writer that came before these bytes were read has set the flag before it could write.
      */
     if (!j->live && atomic_load(&j->node->file->changed))
@@ -150,14 +150,14 @@ static bool same_stat(const struct stat *a, const struct stat *b)
 }
 
 /* Whether the file is still what it was when the upload began. */
-static int still_same(struct job *j)
+static int source_still_same(struct job *j)
 {
     struct stat now;
 
     if (fstat(j->fd, &now) < 0)
-        return read_failed_here(j, -errno);
+        return source_read_failed(j, -errno);
     if (file_check_kept(j->cache, j->node, j->fd) < 0)
-        return lost_here(j, -EIO);
+        return source_lost_here(j, -EIO);
     /* A time may prove nothing; then writers do not come past the daemon. */
     bool told = !j->live || mirror_times_coarse(&j->cache->mirror);
     if (told && atomic_load(&j->node->file->changed))
@@ -177,7 +177,7 @@ static int compare_range(struct job *j, uint64_t off, uint64_t end, uint32_t sum
         size_t want = end - off < COMPARE_BYTES ? (size_t)(end - off) : COMPARE_BYTES;
         ssize_t n = pread(j->fd, buf, want, (off_t)off);
         if (n < 0)
-            return read_failed_here(j, -errno);
+            return source_read_failed(j, -errno);
         if (n == 0 || atomic_load(&j->cache->cancelled))
             return n == 0 ? CHANGED : -EINTR;
         now = crc32c(now, buf, (size_t)n);
@@ -190,10 +190,10 @@ static int compare_range(struct job *j, uint64_t off, uint64_t end, uint32_t sum
  * Each byte of a live file was read once by now and is read again: what is the same both times
  * is what the file was at the moment in between (a content that came back aside). That it grew
  * is no matter. 0, CHANGED or another error. */
-static int begins_the_same(struct job *j, const uint32_t *sums, uint64_t step)
+static int source_begins_the_same(struct job *j, const uint32_t *sums, uint64_t step)
 {
     uint64_t size = (uint64_t)j->st.st_size;
-    int r = still_same(j);
+    int r = source_still_same(j);
 
     if (r != CHANGED || !j->live)
         return r;
@@ -211,7 +211,7 @@ static int begins_the_same(struct job *j, const uint32_t *sums, uint64_t step)
 /* Whether an upload replaces one version only. Where a put can take effect after the process
  * that made it has died, an older one of ours could land last otherwise; and what another node
  * wrote meanwhile would be lost without a word. */
-static bool has_version(struct job *j)
+static bool upload_has_version(struct job *j)
 {
     unsigned caps = j->cache->store->caps;
 
@@ -219,28 +219,28 @@ static bool has_version(struct job *j)
 }
 
 /* Whether the store sees to it. Where it knows no condition the version is looked at before. */
-static bool is_bound(struct job *j)
+static bool upload_is_bound(struct job *j)
 {
-    return has_version(j) && j->refusals < REFUSALS_MAX;
+    return upload_has_version(j) && j->refusals < REFUSALS_MAX;
 }
 
-static bool is_looked_at(struct job *j)
+static bool upload_is_looked_at(struct job *j)
 {
-    return has_version(j) && !is_bound(j);
+    return upload_has_version(j) && !upload_is_bound(j);
 }
 
 /* Whether it may have been the condition that was refused: then there is another attempt. */
-static bool condition_refused(struct job *j, int r)
+static bool upload_condition_refused(struct job *j, int r)
 {
-    bool refused = r == -EOPNOTSUPP && is_bound(j);
+    bool refused = r == -EOPNOTSUPP && upload_is_bound(j);
 
     j->refusals += refused;
     return refused;
 }
 
-static const char *expected(struct job *j)
+static const char *upload_expected(struct job *j)
 {
-    return is_bound(j) ? j->etag : NULL;
+    return upload_is_bound(j) ? j->etag : NULL;
 }
 
 static int take_version(struct job *j, const struct object *obj)
@@ -267,8 +267,8 @@ static int has_same_bytes(struct job *j, const struct object *there)
         return 0;
     int r = file_sum(j->fd, size, &sum);
     if (r < 0)
-        return read_failed_here(j, r);
-    r = still_same(j);
+        return source_read_failed(j, r);
+    r = source_still_same(j);
     return r < 0 ? r : size == 0 || checksum_same(&sum, &there->checksum);
 }
 
@@ -293,7 +293,7 @@ static int settle_theirs(struct job *j, struct op *op, struct object *there, str
  * on its way. 0: the upload may replace what is there, being as expected, ours, older, or none;
  * 1: it is the very one that was to be uploaded, whose answer was lost, or has the same bytes;
  * -ESTALE: somebody else's. */
-static int settle_version(struct job *j, struct op *op, struct object *obj)
+static int upload_settle_version(struct job *j, struct op *op, struct object *obj)
 {
     struct object there = {0};
     int r = store_stat(j->cache->store, op, j->path, &there);
@@ -391,12 +391,12 @@ static int committed_before(struct job *j, const struct session *s, struct op *o
     /* What was written within the clock's granularity could differ and not show it. */
     bool proven = !s->live && !j->live && !mtime_was_racy(s->mark.mtime_ns, s->began_ns);
 
-    if (!proven || !is_bound(j))
+    if (!proven || !upload_is_bound(j))
         return 0;
     int64_t origin_ns = j->attrs.origin_ns;
     j->attrs.origin_ns = s->began_ns;
     cache_op(j->cache, op);
-    int r = settle_version(j, op, obj);
+    int r = upload_settle_version(j, op, obj);
     j->attrs.origin_ns = origin_ns;
     return r;
 }
@@ -447,7 +447,7 @@ static int begin_parts(struct job *j, struct parts *p, const struct session_mark
     int r = session_open(c, j->path, mark, p->part_size, j->attrs.origin_ns, j->live, ret);
 
     if (r < 0)
-        return note_failed(j, r);
+        return upload_note_failed(j, r);
     cache_op(c, op);
     r = store_upload_begin(c->store, op, j->path, &j->attrs, &p->up);
     if (r < 0)
@@ -456,7 +456,7 @@ static int begin_parts(struct job *j, struct parts *p, const struct session_mark
     auto_free char *token = store_upload_token(p->up);
     r = session_begun(c, *ret, token);
     crash_point("upload-session");
-    return r < 0 ? note_failed(j, r) : 0;
+    return r < 0 ? upload_note_failed(j, r) : 0;
 }
 
 /* 1: the session was not needed, an earlier commit of it had taken effect. */
@@ -467,11 +467,11 @@ static int commit_parts(struct job *j, struct upload *up, struct op *op, struct 
 
     for (int i = 0; i < VERSIONS_MAX && again; i++) {
         cache_op(j->cache, op);
-        r = i > 0 || is_looked_at(j) ? settle_version(j, op, obj) : 0;
+        r = i > 0 || upload_is_looked_at(j) ? upload_settle_version(j, op, obj) : 0;
         if (r != 0)
             return r;
-        r = store_upload_commit(up, op, expected(j), obj);
-        again = r == -ESTALE || condition_refused(j, r);
+        r = store_upload_commit(up, op, upload_expected(j), obj);
+        again = r == -ESTALE || upload_condition_refused(j, r);
     }
     return r;
 }
@@ -495,7 +495,7 @@ static int run_session(struct job *j, struct parts *p, struct session *s, struct
         r = send_parts(p, op);
     crash_point("upload-parts");
     if (r == 0)
-        r = begins_the_same(j, p->sums, p->part_size);
+        r = source_begins_the_same(j, p->sums, p->part_size);
     free(p->sums);
     if (r == 0)
         r = commit_parts(j, p->up, op, obj);
@@ -550,13 +550,14 @@ static int put_snapshot(struct job *j, struct op *op, struct object *obj)
         return op_fail(op, -ENOMEM, "upload %s: no memory", j->path);
     ssize_t n = pread(j->fd, copy, size, 0);
     if (n < 0)
-        return read_failed_here(j, -errno);
+        return source_read_failed(j, -errno);
     const uint32_t sum = crc32c(0, copy, (size_t)n);
-    int r = (size_t)n == size ? begins_the_same(j, &sum, size ? size : 1) : CHANGED;
+    int r = (size_t)n == size ? source_begins_the_same(j, &sum, size ? size : 1) : CHANGED;
     if (r < 0)
         return r;
     mem_source_init(&src, copy, size);
-    return store_put(j->cache->store, op, j->path, expected(j), &src.base, &j->attrs, obj);
+    return store_put(j->cache->store, op, j->path, upload_expected(j), &src.base, &j->attrs,
+                     obj);
 }
 
 static int put_special(struct job *j, struct op *op, struct object *obj)
@@ -564,7 +565,8 @@ static int put_special(struct job *j, struct op *op, struct object *obj)
     struct mem_source src;
 
     mem_source_init(&src, "", 0);
-    return store_put(j->cache->store, op, j->path, expected(j), &src.base, &j->attrs, obj);
+    return store_put(j->cache->store, op, j->path, upload_expected(j), &src.base, &j->attrs,
+                     obj);
 }
 
 static int upload_once(struct job *j, struct op *op, struct object *obj)
@@ -581,7 +583,7 @@ static int upload_once(struct job *j, struct op *op, struct object *obj)
         return upload_in_parts(j, op, obj);
     struct file_source src;
     file_source_init(&src, j, 0, size);
-    return store_put(s, op, j->path, expected(j), &src.base, &j->attrs, obj);
+    return store_put(s, op, j->path, upload_expected(j), &src.base, &j->attrs, obj);
 }
 
 /* The store refused a condition, once and again, and then took the same without it: that was
@@ -597,18 +599,18 @@ static void remember_refusal(struct cache *c)
 static int upload_content(struct job *j, struct op *op, struct object *obj)
 {
     j->refusals = atomic_load(&j->cache->unconditional) ? REFUSALS_MAX : 0;
-    bool ask = is_looked_at(j) || (is_bound(j) && j->unknown);
-    int r = ask ? settle_version(j, op, obj) : 0;
+    bool ask = upload_is_looked_at(j) || (upload_is_bound(j) && j->unknown);
+    int r = ask ? upload_settle_version(j, op, obj) : 0;
 
     j->unknown = false; /* what was there then may be replaced, nothing that comes later */
     for (int i = 0; i < VERSIONS_MAX && r == 0; i++) {
         r = upload_once(j, op, obj);
         if (r == 0 && j->refusals == REFUSALS_MAX)
             remember_refusal(j->cache);
-        if (!condition_refused(j, r) && (r != -ESTALE || !is_bound(j)))
+        if (!upload_condition_refused(j, r) && (r != -ESTALE || !upload_is_bound(j)))
             return r == 1 ? 0 : r; /* 1: settled as its parts were committed */
         cache_op(j->cache, op);
-        r = settle_version(j, op, obj);
+        r = upload_settle_version(j, op, obj);
         if (r == 0) /* another attempt: its session has its own row */
             origin_sign(j->cache, j->path, &j->attrs);
     }
@@ -677,7 +679,7 @@ bool upload_runs_at_locked(struct cache *c, const char *path, bool below)
     return false;
 }
 
-static struct entry *entry_at(struct node *n, const char *path)
+static struct entry *upload_entry_at(struct node *n, const char *path)
 {
     for (struct entry *e = n->links; e; e = e->next_link) {
         auto_free char *now = entry_path(e);
@@ -730,12 +732,12 @@ static int look(struct job *j)
         r = -errno;
         if (r == -EIO || err_is_no_space(r))
             file_lost(c, n, j->fd);
-        return lost_here(j, r);
+        return source_lost_here(j, r);
     }
     cache_lock(c);
     f->held = held;
     /* Someone opened it for writing since the lease was tried. */
-    struct entry *e = entry_at(n, j->path); /* or the name went since it was chosen */
+    struct entry *e = upload_entry_at(n, j->path); /* or the name went since it was chosen */
     r = !e || (!j->live && (f->write_handles || f->fds[FD_WRITE].users))
             ? CHANGED
             : file_look_locked(c, n, j->fd, &j->st);
@@ -768,7 +770,7 @@ static int look(struct job *j)
 
 /* ---- ending ---- */
 
-static bool any_dirty_name(struct node *n) REQUIRES(cache_mutex)
+static bool upload_any_dirty_name(struct node *n) REQUIRES(cache_mutex)
 {
     for (struct entry *e = n->links; e; e = e->next_link)
         if (e->dirty)
@@ -776,7 +778,7 @@ static bool any_dirty_name(struct node *n) REQUIRES(cache_mutex)
     return false;
 }
 
-static void clear_error_locked(struct file *f) REQUIRES(cache_mutex)
+static void upload_clear_error_locked(struct file *f) REQUIRES(cache_mutex)
 {
     f->attempts = 0;
     f->rewrites = 0;
@@ -796,7 +798,7 @@ static void settle_locked(struct cache *c, struct job *j) REQUIRES(cache_mutex)
 
     f->wanted = false;
     f->first_seq = 0;
-    clear_error_locked(f);
+    upload_clear_error_locked(f);
     n->flags &= ~(unsigned)(NODE_ATTR_DIRTY | NODE_ATTRS_OLD);
     if (f->state == FILE_DIRTY)
         f->state = FILE_CLEAN;
@@ -891,12 +893,12 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     struct cache *c = j->cache;
     struct node *n = j->node;
     struct file *f = n->file;
-    struct entry *e = entry_at(n, j->path);
+    struct entry *e = upload_entry_at(n, j->path);
     bool same = f->generation == j->generation;
 
     if (j->content)
         refusal_taken_locked(c, CHANGE_PUT, j->began_ns);
-    if (is_bound(j) && j->left_behind)
+    if (upload_is_bound(j) && j->left_behind)
         (void)late_put_locked(c, j->path, j->etag ? j->etag : "");
     c->uploaded_files++;
     c->uploaded_bytes += j->content ? (uint64_t)j->st.st_size : 0;
@@ -930,7 +932,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
      * no longer refused: whether this one lasted is seen when it can arrive no more. */
     int64_t late_ns = j->content ? late_put_until_locked(c, j->path, obj->etag) : 0;
     if (late_ns) {
-        clear_error_locked(f);
+        upload_clear_error_locked(f);
         f->due_ns = late_ns;
         return;
     }
@@ -940,7 +942,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     e->failed = !same; /* what was written since goes there after its other names */
     if (same)
         e->dirty = false;
-    if (same && !any_dirty_name(n))
+    if (same && !upload_any_dirty_name(n))
         settle_locked(c, j);
     else if (!same)
         reorder_locked(c, f, f->after_seq); /* 0: not closed since */
@@ -992,7 +994,7 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
 {
     struct cache *c = j->cache;
     struct file *f = j->node->file;
-    struct entry *e = entry_at(j->node, j->path);
+    struct entry *e = upload_entry_at(j->node, j->path);
 
     bool refused = note_refusal_locked(j, e, r);
     if (e) {
@@ -1000,7 +1002,7 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
         /* Only the answer may have been lost, unless a refusal was it. */
         e->tried = e->tried || !is_answer(j) || !refusal_is_one(r) || j->left_behind;
     }
-    if (is_bound(j) && is_answer(j) && err_is_transient(r))
+    if (upload_is_bound(j) && is_answer(j) && err_is_transient(r))
         (void)late_put_locked(c, j->path, j->etag ? j->etag : "");
     if (r == CHANGED) {
         if (j->live || f->held)
@@ -1063,12 +1065,12 @@ static void attributes_dropped_locked(struct job *j, struct entry *e) REQUIRES(c
     e->dirty = false;
     e->verified_ns = 0; /* what is there is asked by the next who comes */
     entry_distrust(e);
-    if (any_dirty_name(n))
+    if (upload_any_dirty_name(n))
         return;
     n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
     n->flags |= NODE_ATTRS_OLD;
     n->file->wanted = false;
-    clear_error_locked(n->file);
+    upload_clear_error_locked(n->file);
     file_unqueue_locked(j->cache, n->file);
     notice_locked(j->cache, n, NULL);
 }
@@ -1087,7 +1089,7 @@ static int drop_attributes(struct job *j, bool replaced)
         "are dropped",
         c->store->url, j->path, replaced ? "replaced" : "removed");
     cache_lock(c);
-    struct entry *e = entry_at(j->node, j->path);
+    struct entry *e = upload_entry_at(j->node, j->path);
     bool drop = e && j->node->file->generation == j->generation;
     if (drop) {
         attributes_dropped_locked(j, e);
@@ -1118,7 +1120,7 @@ static bool is_same_content_locked(const struct file *f, const struct object *th
 static bool settle_ours_locked(struct job *j, const struct object *there) REQUIRES(cache_mutex)
 {
     struct file *f = j->node->file;
-    struct entry *e = entry_at(j->node, j->path);
+    struct entry *e = upload_entry_at(j->node, j->path);
 
     if (f->state != FILE_PARTIAL) {
         file_mark_dirty_locked(j->cache, j->node, true);
@@ -1153,7 +1155,7 @@ static int settle_attributes(struct job *j, struct op *op)
     return ours ? CHANGED : drop_attributes(j, r == 0);
 }
 
-static int send_object(struct job *j, struct op *op, struct object *obj)
+static int upload_send_object(struct job *j, struct op *op, struct object *obj)
 {
     struct cache *c = j->cache;
 
@@ -1173,7 +1175,7 @@ static int send_object(struct job *j, struct op *op, struct object *obj)
     if (op->left_behind)
         late_copy(c, j->path);
     if (r < 0 && noted < 0)
-        return note_failed(j, noted);
+        return upload_note_failed(j, noted);
     return r == -ENOENT || r == -ESTALE ? settle_attributes(j, op) : r;
 }
 
@@ -1186,7 +1188,7 @@ static bool has_other_names(const struct node *n)
 static struct entry *loser_locked(struct job *j, bool copied) REQUIRES(cache_mutex)
 {
     struct node *n = j->node;
-    struct entry *e = entry_at(n, j->path);
+    struct entry *e = upload_entry_at(n, j->path);
     bool free_to_go = e && e->dirty && n->file->open_handles == 0 && !n->file->fetches &&
                       has_other_names(n) == copied &&
                       (!copied || n->file->generation == j->generation);
@@ -1244,7 +1246,7 @@ static void lost_locked(struct job *j, struct entry *e) REQUIRES(cache_mutex)
 
 /* Somebody else's version has the name at the store. The content from here goes to kept/, where
  * status lists it, and the name shows theirs. */
-static void keep_loser(struct job *j)
+static void upload_keep_loser(struct job *j)
 {
     struct cache *c = j->cache;
     struct node *n = j->node;
@@ -1311,8 +1313,8 @@ static void finish(struct job *j, int r, const char *why)
         failed_locked(j, r, why);
     cache_unlock(c);
     ns_done(c);
-    if (r == -ESTALE && is_answer(j) && has_version(j))
-        keep_loser(j);
+    if (r == -ESTALE && is_answer(j) && upload_has_version(j))
+        upload_keep_loser(j);
     bool stamped = r >= 0 && write_stamps(j) == 0;
     if (stamped && j->recorded)
         origin_settled(c, j->path);
@@ -1323,7 +1325,7 @@ static void finish(struct job *j, int r, const char *why)
     ns_read(c); /* for the next */
     cache_lock(c);
     forget_running_locked(c, n);
-    struct entry *e = r == 0 ? entry_at(n, j->path) : NULL;
+    struct entry *e = r == 0 ? upload_entry_at(n, j->path) : NULL;
     if (e) /* only now it is not ours any more */
         index_news_locked(c, e->parent);
     waitq_wake_locked(c, &n->file->upload_waiters, 0);
@@ -1364,17 +1366,17 @@ static int send_now(struct job *j, struct op *op)
     int r = look(j);
 
     if (r < 0 && r != CHANGED && is_answer(j))
-        (void)read_failed_here(j, r);
+        (void)source_read_failed(j, r);
     if (r == 0) {
         r = note_debt(j);
         if (r < 0)
-            (void)disk_failed(j, r, "its stamp can't be written in the cache");
+            (void)source_disk_failed(j, r, "its stamp can't be written in the cache");
     }
     if (r == 0)
         origin_sign(j->cache, j->path, &j->attrs);
     crash_point("upload-looked");
     if (r == 0)
-        r = send_object(j, op, &j->object);
+        r = upload_send_object(j, op, &j->object);
     if (r == CHANGED && j->live && j->content)
         r = rewritten(j, op);
     j->sent = r == 0;
@@ -1387,7 +1389,9 @@ static int note_sent(struct job *j)
 {
     int r = intents_retire(j->cache, INTENT_UNLINK, j->path, j->intents);
 
-    return r < 0 ? disk_failed(j, r, "it is in the store, but can't be noted in the cache") : 0;
+    return r < 0
+               ? source_disk_failed(j, r, "it is in the store, but can't be noted in the cache")
+               : 0;
 }
 
 static void run_upload(struct task *task)
@@ -1400,7 +1404,7 @@ static void run_upload(struct task *task)
     cache_op(c, &op);
     j->fd = file_get_fd(c, j->node, FD_READ);
     if (j->fd < 0)
-        r = read_failed_here(j, j->fd);
+        r = source_read_failed(j, j->fd);
     else
         r = j->sent ? 0 : send_now(j, &op);
     if (r == 0)

@@ -74,7 +74,7 @@ static char *own_value_locked(struct cache *c, struct node *n, const char *name)
 
 /* One that the kernel would take, heap; -ENODATA for anything else: what the store says may
  * come from anybody. */
-static ssize_t stored_acl(const char *xattrs, const char *name, unsigned char **ret)
+static ssize_t acl_stored(const char *xattrs, const char *name, unsigned char **ret)
 {
     unsigned char *value = NULL;
     ssize_t size =
@@ -92,7 +92,7 @@ static ssize_t stored_acl(const char *xattrs, const char *name, unsigned char **
 int acl_follow_mode(const char *xattrs, uint32_t mode, char **ret)
 {
     auto_free unsigned char *value = NULL;
-    ssize_t size = stored_acl(xattrs, ACL_ACCESS, &value);
+    ssize_t size = acl_stored(xattrs, ACL_ACCESS, &value);
 
     *ret = NULL;
     if (size < 0)
@@ -113,7 +113,7 @@ void node_acl_follow(struct node *n)
 }
 
 /* Adds the ACL to the set `*xattrs`, which is replaced. */
-static int add_acl(char **xattrs, const char *name, const void *value, size_t size)
+static int acl_add(char **xattrs, const char *name, const void *value, size_t size)
 {
     char *text = NULL;
     int r = xattr_set_edit(*xattrs, name, value, size, 0, &text);
@@ -134,18 +134,18 @@ int node_inherit_acl_locked(struct cache *c, struct node *n, const struct node *
     if (S_ISLNK(n->mode))
         return 0;
     ssize_t size =
-        c->config.acl && parent ? stored_acl(parent->xattrs, ACL_DEFAULT, &value) : -ENODATA;
+        c->config.acl && parent ? acl_stored(parent->xattrs, ACL_DEFAULT, &value) : -ENODATA;
     if (size == -ENODATA)
         n->mode &= (uint16_t) ~(umask & 0777);
     if (size < 0)
         return size == -ENODATA ? 0 : (int)size;
     if (n->dir)
-        r = add_acl(&n->xattrs, ACL_DEFAULT, value, (size_t)size);
+        r = acl_add(&n->xattrs, ACL_DEFAULT, value, (size_t)size);
     uint32_t mode = n->mode;
     bool more = r == 0 && acl_inherit(value, (size_t)size, &mode);
     n->mode = (uint16_t)mode;
     if (more)
-        r = add_acl(&n->xattrs, ACL_ACCESS, value, (size_t)size);
+        r = acl_add(&n->xattrs, ACL_ACCESS, value, (size_t)size);
     return r;
 }
 
@@ -174,7 +174,7 @@ static ssize_t value_locked(struct node *n, const char *name, unsigned char **re
         return xattr_set_get(n->xattrs, name, ret);
     if (S_ISLNK(n->mode) || (!n->dir && strcmp(name, ACL_DEFAULT) == 0))
         return -ENODATA;
-    ssize_t size = stored_acl(n->xattrs, name, ret);
+    ssize_t size = acl_stored(n->xattrs, name, ret);
     /* The mode says it all. */
     if (size >= 0 && strcmp(name, ACL_ACCESS) == 0 && acl_to_mode(*ret, (size_t)size, &bits)) {
         free(take_ptr(*ret));
@@ -259,7 +259,7 @@ static int xattrs_fd(struct cache *c, struct node *n)
     return r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
 }
 
-static void changed_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+static void xattr_changed_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     n->ctime_ns = clock_real_ns();
     n->flags |= NODE_ATTR_DIRTY;
@@ -279,8 +279,8 @@ struct narrowed {
 
 /* ACL and mode are two stamps: in between only what both the old and the new mode allow is
  * allowed. */
-static int narrow_mode(struct cache *c, struct node *n, uint32_t mode, int fd,
-                       struct narrowed *ret)
+static int acl_narrow_mode(struct cache *c, struct node *n, uint32_t mode, int fd,
+                           struct narrowed *ret)
 {
     cache_lock(c);
     *ret = (struct narrowed){n->mode & mode, n->mode, n->flags & NODE_ATTR_DIRTY};
@@ -292,7 +292,7 @@ static int narrow_mode(struct cache *c, struct node *n, uint32_t mode, int fd,
     return r;
 }
 
-static bool is_owed(const struct node *n) REQUIRES(cache_mutex)
+static bool xattr_is_owed(const struct node *n) REQUIRES(cache_mutex)
 {
     for (const struct entry *e = n->links; e; e = e->next_link)
         if (e->dirty)
@@ -302,14 +302,15 @@ static bool is_owed(const struct node *n) REQUIRES(cache_mutex)
 
 /* The ACL could not be written: the mode is what it was, unless a chmod came between, and what
  * was not owed before is not owed. */
-static void widen_mode(struct cache *c, struct node *n, const struct narrowed *narrowed, int fd)
+static void acl_widen_mode(struct cache *c, struct node *n, const struct narrowed *narrowed,
+                           int fd)
 {
     cache_lock(c);
     bool ours = n->mode == narrowed->mode;
     if (ours)
         n->mode = narrowed->before;
-    if (narrowed->was_dirty || is_owed(n))
-        changed_locked(c, n); /* the narrow mode may be on its way */
+    if (narrowed->was_dirty || xattr_is_owed(n))
+        xattr_changed_locked(c, n); /* the narrow mode may be on its way */
     else
         n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
     cache_unlock(c);
@@ -322,13 +323,13 @@ static int write_edit(struct cache *c, struct node *n, const struct edit *e, int
                       char **json)
 {
     struct narrowed narrowed;
-    int r = e->sets_mode ? narrow_mode(c, n, e->mode, fd, &narrowed) : 0;
+    int r = e->sets_mode ? acl_narrow_mode(c, n, e->mode, fd, &narrowed) : 0;
 
     if (r == 0)
         r = stamp_write_xattrs(fd, *json);
     crash_point("xattrs-written");
     if (r < 0 && e->sets_mode)
-        widen_mode(c, n, &narrowed, fd);
+        acl_widen_mode(c, n, &narrowed, fd);
     if (r < 0)
         return r;
     cache_lock(c);
@@ -337,7 +338,7 @@ static int write_edit(struct cache *c, struct node *n, const struct edit *e, int
     if (e->sets_mode)
         n->mode = e->mode;
     node_acl_follow(n); /* a chmod may have come between */
-    changed_locked(c, n);
+    xattr_changed_locked(c, n);
     cache_unlock(c);
     return node_write_stamp(c, n, fd);
 }
@@ -368,7 +369,7 @@ static int edit_held(struct cache *c, struct node *n, const struct edit *e)
     return r;
 }
 
-static int edit_xattrs(struct cache *c, struct node *n, const struct edit *e)
+static int xattr_edit(struct cache *c, struct node *n, const struct edit *e)
 {
     ns_write(c);
     int r = n->dir ? 0 : file_materialise(c, n);
@@ -378,7 +379,7 @@ static int edit_xattrs(struct cache *c, struct node *n, const struct edit *e)
     return r;
 }
 
-static int edit_ready(struct cache *c, struct node *n, struct waiter *w)
+static int xattr_edit_ready(struct cache *c, struct node *n, struct waiter *w)
 {
     if (c->config.read_only)
         return -EROFS;
@@ -391,10 +392,10 @@ static int edit_ready(struct cache *c, struct node *n, struct waiter *w)
 }
 
 /* Removing what is not there is a success, as in the kernel's own filesystems. */
-static int remove_acl(struct cache *c, struct node *n, const char *name)
+static int acl_remove(struct cache *c, struct node *n, const char *name)
 {
     const struct edit e = {.name = name};
-    int r = edit_xattrs(c, n, &e);
+    int r = xattr_edit(c, n, &e);
 
     return r == -ENODATA ? 0 : r;
 }
@@ -412,7 +413,7 @@ static int set_access_acl(struct cache *c, struct node *n, const void *value, si
     cache_unlock(c);
     if (kill_sgid)
         e.mode &= ~(uint32_t)S_ISGID;
-    return edit_xattrs(c, n, &e);
+    return xattr_edit(c, n, &e);
 }
 
 /* What is made in the directory must be able to have it twice: no mkdir() shall fail for it. */
@@ -425,23 +426,23 @@ static int set_default_acl(struct cache *c, struct node *n, const void *value, s
         return -EACCES;
     if (xattr_set_edit(NULL, ACL_DEFAULT, value, size, 0, &once) < 0)
         return -ENOMEM;
-    return 2 * strlen(once) > XATTRS_MAX ? -ENOSPC : edit_xattrs(c, n, &e);
+    return 2 * strlen(once) > XATTRS_MAX ? -ENOSPC : xattr_edit(c, n, &e);
 }
 
-static int set_acl(struct cache *c, struct node *n, const char *name, const void *value,
+static int acl_set(struct cache *c, struct node *n, const char *name, const void *value,
                    size_t size, int flags, struct waiter *w)
 {
     cache_lock(c);
     bool can = c->config.acl && !S_ISLNK(n->mode);
     cache_unlock(c);
-    int r = can ? edit_ready(c, n, w) : -EOPNOTSUPP;
+    int r = can ? xattr_edit_ready(c, n, w) : -EOPNOTSUPP;
 
     if (r == 0)
         r = acl_check(value, size);
     if (r != 0)
         return r;
     if (acl_is_empty(size))
-        return remove_acl(c, n, name);
+        return acl_remove(c, n, name);
     return strcmp(name, ACL_ACCESS) == 0
                ? set_access_acl(c, n, value, size, flags & CACHE_XATTR_KILL_SGID)
                : set_default_acl(c, n, value, size);
@@ -454,13 +455,13 @@ int cache_setxattr(struct cache *c, struct node *node, const char *name, const v
         .name = name, .value = value ? value : "", .size = size, .flags = flags};
 
     if (acl_is_name(name))
-        return set_acl(c, node, name, value, size, flags, w);
-    int r = edit_ready(c, node, w);
+        return acl_set(c, node, name, value, size, flags, w);
+    int r = xattr_edit_ready(c, node, w);
     if (r != 0)
         return r;
     if (strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0)
         return -EPERM;
-    return is_kept(name) ? edit_xattrs(c, node, &e) : -EOPNOTSUPP;
+    return is_kept(name) ? xattr_edit(c, node, &e) : -EOPNOTSUPP;
 }
 
 int cache_removexattr(struct cache *c, struct node *node, const char *name, struct waiter *w)
@@ -469,12 +470,12 @@ int cache_removexattr(struct cache *c, struct node *node, const char *name, stru
 
     if (acl_is_name(name) && !c->config.acl)
         return -EOPNOTSUPP;
-    int r = edit_ready(c, node, w);
+    int r = xattr_edit_ready(c, node, w);
     if (r != 0)
         return r;
     if (acl_is_name(name))
-        return remove_acl(c, node, name);
+        return acl_remove(c, node, name);
     if (strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0)
         return -EPERM;
-    return is_kept(name) ? edit_xattrs(c, node, &e) : -EOPNOTSUPP;
+    return is_kept(name) ? xattr_edit(c, node, &e) : -EOPNOTSUPP;
 }
