@@ -1,215 +1,647 @@
-/* Looking into an unmounted cache directory: see recover.h. */
-#include "cache/recover.h"
+/* Recovery: what an earlier mount left in the mirror and the journal becomes the tree again.
+ * docs/format.md, sections 5 and 6. Runs before any other thread of the cache. */
+#include "cache/recover_impl.h"
 
-#include "cache/node.h"
+#include "cache/mirror/crash.h"
+#include "cache/mirror/door.h"
+#include "cache/mirror/journal.h"
+#include "cache/mirror/mirror.h"
+#include "cache/mirror/place.h"
+#include "cache/mirror/stamp.h"
+#include "cache/types/etag.h"
+#include "common/lock.h"
+#include "common/log.h"
 #include "common/mem.h"
 #include "common/path.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <utlist.h>
 
-static int cant_look(const char *dir, int r, struct op *op)
+static int push_text(char ***v, size_t *n, size_t *cap, const char *text)
 {
-    return op_fail(op, r, "cache %s: what it keeps can't be looked at: %s", dir, strerror(-r));
+    if (*n == *cap) {
+        size_t more = *cap ? *cap * 2 : 16;
+        char **grown = reallocarray(*v, more, sizeof(**v));
+        if (!grown)
+            return -ENOMEM;
+        *v = grown;
+        *cap = more;
+    }
+    (*v)[*n] = strdup(text);
+    return (*v)[*n] ? (int)(++*n * 0) : -ENOMEM;
 }
 
-int recover_list(const char *dir, struct op *op,
-                 int (*visit)(void *arg, const struct cache_pending *), void *arg)
+static void free_texts(char **v, size_t n)
 {
-    struct cache *c = NULL;
-    int r = cache_open_offline(dir, op, &c);
-
-    if (r < 0)
-        return r;
-    r = cache_each_pending(c, visit, arg);
-    cache_free(c);
-    return r < 0 ? cant_look(dir, r, op) : 0;
+    for (size_t i = 0; i < n; i++)
+        free(v[i]);
+    free(v);
 }
 
-/* ---- export ---- */
+/* ---- rows ---- */
 
-/* The folder below `root` that a file of this path is to be in, made where it is missing. Whose
- * the folder was before is not known: no symlink in it leads out of it. */
-static int open_parent(int root, const char *path)
+static int load_row(void *arg, const struct journal_row *row) REQUIRES(cache_mutex)
 {
-    auto_free char *copy = strdup(path);
-    auto_close int at = fcntl(root, F_DUPFD_CLOEXEC, 0);
+    struct cache *c = arg;
+    struct intent *i = intent_new(row->seq, row->kind, row->from, row->to, row->ino, row->etag);
 
-    if (!copy)
+    if (!i)
         return -ENOMEM;
-    if (at < 0)
-        return -errno;
-    for (char *name = copy, *end; (end = strchr(name, '/')); name = end + 1) {
-        *end = '\0';
-        if (mkdirat(at, name, 0755) < 0 && errno != EEXIST)
-            return -errno;
-        int next = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (next < 0)
-            return -errno;
-        (void)close(at);
-        at = next;
+    if (!path_key_ok(i->from, STORE_KEY_MAX) || (i->to && !path_key_ok(i->to, STORE_KEY_MAX))) {
+        log_warn("cache %s: an intention with an impossible path is ignored", c->mirror.dir);
+        intent_free(i);
+        return 0;
     }
-    return take_fd(at);
-}
-
-static int copy_bytes(int from, int to)
-{
-    char buf[64 << 10];
-    ssize_t n;
-
-    while ((n = read(from, buf, sizeof(buf))) > 0) {
-        for (ssize_t done = 0; done < n;) {
-            ssize_t w = write(to, buf + done, (size_t)(n - done));
-            if (w < 0)
-                return -errno;
-            done += w;
-        }
-    }
-    return n < 0 ? -errno : fsync(to) < 0 ? -errno : 0;
-}
-
-struct exporting {
-    struct cache *cache;
-    struct op *op;
-    int to_fd;
-    int result;
-    int (*visit)(void *arg, const struct cache_pending *);
-    void *arg;
-};
-
-/* Reads as much as there is. */
-static ssize_t read_full(int fd, char *buf, size_t len)
-{
-    size_t done = 0;
-    ssize_t n = 1;
-
-    while (done < len && (n = read(fd, buf + done, len - done)) > 0)
-        done += (size_t)n;
-    return n < 0 ? -errno : (ssize_t)done;
-}
-
-/* 1 when both have the same bytes, from where they are read. */
-static int same_bytes(int a, int b)
-{
-    char buf_a[32 << 10], buf_b[32 << 10];
-    ssize_t n, m;
-
-    do {
-        n = read_full(a, buf_a, sizeof(buf_a));
-        m = n < 0 ? 0 : read_full(b, buf_b, sizeof(buf_b));
-        if (n < 0 || m < 0)
-            return (int)(n < 0 ? n : m);
-        if (n != m || memcmp(buf_a, buf_b, (size_t)n) != 0)
-            return 0;
-    } while (n > 0);
-    return 1;
-}
-
-/* What an earlier run has exported is there already; anything else that has the name stays. */
-static int check_exported(int dir, const char *name, int from)
-{
-    struct stat st;
-    auto_close int there = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-
-    if (there < 0 || fstat(there, &st) < 0 || !S_ISREG(st.st_mode))
-        return -EEXIST;
-    int r = same_bytes(from, there);
-    return r < 0 ? r : r == 0 ? -EEXIST : 0;
-}
-
-static int export_fd(struct exporting *x, int from, const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
-    auto_close int dir = open_parent(x->to_fd, path);
-
-    if (dir < 0)
-        return dir;
-    auto_close int to =
-        openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (to < 0)
-        return errno == EEXIST ? check_exported(dir, name, from) : -errno;
-    int r = copy_bytes(from, to);
-    if (r < 0)
-        (void)unlinkat(dir, name, 0); /* half of it would be in the way of the next run */
-    return r;
-}
-
-/* What is told of one file: that it is there, or the first failure of all. */
-static int exported(struct exporting *x, const struct cache_pending *p, int r)
-{
-    if (r == 0)
-        return x->visit ? x->visit(x->arg, p) : 0;
-    if (x->result == 0)
-        x->result = op_fail(x->op, r, "%s can't be exported: %s", p->path, strerror(-r));
+    if (row->seq > c->seq)
+        c->seq = row->seq;
+    intent_add_locked(c, i);
+    i->redo = intent_is_rename(i) && c->store && (c->store->caps & STORE_RENAME) &&
+              intent_comes_first(c, i);
     return 0;
 }
 
-/* What is owed was visited before and has its path already, or a part of it. */
-static int export_kept(struct exporting *x, const struct cache_pending *p)
+/* Whether `path` in the mirror is the inode that the row means, and not one made after it. */
+static bool row_means(struct cache *c, const struct intent *i, const char *path)
 {
-    auto_close int from = openat(x->cache->mirror.kept_fd, p->path, O_RDONLY | O_CLOEXEC);
-    int r = from < 0 ? -ENOENT : export_fd(x, from, p->path);
+    struct stamp_attrs a;
+    auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
 
-    if (r != -EEXIST && r != -ENOTDIR)
-        return exported(x, p, r);
-    auto_free char *aside = path_join(RECOVER_KEPT, p->path);
-    struct cache_pending there = *p;
-    if (!aside)
-        return exported(x, p, -ENOMEM);
-    there.path = aside;
-    r = lseek(from, 0, SEEK_SET) < 0 ? -errno : export_fd(x, from, aside);
-    return exported(x, &there, r);
+    return fd >= 0 && stamp_read_attrs(fd, &a) == 0 && a.ino == i->ino && a.birth < i->seq;
 }
 
-/* One that fails keeps none of the others back. */
-static int export_one(void *arg, const struct cache_pending *p)
+/* The directory that a name left may be empty now, and the process may have died before it said
+ * so: it is owed to the store, where nothing else may stand for it. */
+static int owe_parent(struct cache *c, const char *path)
 {
-    struct exporting *x = arg;
+    auto_free char *parent = path_parent(path);
+    struct stamp_attrs a;
 
-    if (strcmp(p->kind, "kept") == 0)
-        return export_kept(x, p);
-    if (strcmp(p->kind, "write") != 0)
+    if (!parent)
+        return -ENOMEM;
+    if (*parent == '\0')
         return 0;
-    auto_close int from = mirror_open_path(&x->cache->mirror, p->path, O_RDONLY);
-    return exported(x, p, from < 0 ? -ENOENT : export_fd(x, from, p->path));
+    auto_close int fd = mirror_open_path(&c->mirror, parent, O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return 0; /* moved or removed as well */
+    if (stamp_read_attrs(fd, &a) < 0)
+        a = (struct stamp_attrs){.ino = ino_of_key(c, parent),
+                                 .mode = S_IFDIR | c->config.dir_mode,
+                                 .uid = c->config.uid,
+                                 .gid = c->config.gid};
+    a.flags |= STAMP_NEW;
+    return stamp_write_attrs(fd, &a);
 }
 
-int recover_export(const char *dir, const char *to, struct op *op,
-                   int (*visit)(void *arg, const struct cache_pending *), void *arg)
+/* Whether the newest row is the last of an exchange that the mirror lacks: it leaves the name
+ * that only the store has on the way, to which an earlier one of the same inode leads. */
+static const struct intent *exchange_begun(struct cache *c, const struct intent *newest)
+    REQUIRES(cache_mutex)
 {
-    struct exporting x = {.op = op, .to_fd = -1, .visit = visit, .arg = arg};
-    int r = cache_open_offline(dir, op, &x.cache);
+    struct intent *i;
 
-    if (r < 0)
+    DL_FOREACH(c->intents, i)
+    {
+        if (i != newest && i->ino == newest->ino && intent_is_rename(i) &&
+            intent_is_rename(newest) && strcmp(i->to, newest->from) == 0 &&
+            row_means(c, i, i->from))
+            return i;
+    }
+    return NULL;
+}
+
+/* Whether what has the name in the mirror that the row renames something to is of the other
+ * kind: an exchange, since nothing is renamed onto that. */
+static bool other_kind_at_target(struct cache *c, const struct intent *i)
+{
+    struct stat st;
+    auto_close int fd = mirror_open_path(&c->mirror, i->to, O_RDONLY);
+
+    return fd >= 0 && fstat(fd, &st) == 0 &&
+           S_ISDIR(st.st_mode) != (i->kind == INTENT_RENAMEDIR);
+}
+
+/* Only the newest change can lack its step in the mirror: it was not answered then. */
+static int redo_newest(struct cache *c) REQUIRES(cache_mutex)
+{
+    struct intent *i, *newest = NULL, *last = c->intents ? c->intents->prev : NULL;
+    int r = 0;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (i->ino)
+            newest = i;
+    }
+    const struct intent *begun = newest ? exchange_begun(c, newest) : NULL;
+    if (begun) {
+        r = mirror_rename(&c->mirror, begun->from, newest->to, RENAME_EXCHANGE);
+    } else if (newest && row_means(c, newest, newest->from)) {
+        if (intent_is_rename(newest))
+            r = mirror_rename(&c->mirror, newest->from, newest->to,
+                              other_kind_at_target(c, newest) ? RENAME_EXCHANGE : 0);
+        else if (newest->kind == INTENT_UNLINK)
+            r = mirror_unlink(&c->mirror, newest->from);
+        else
+            r = mirror_rmdir(&c->mirror, newest->from);
+    }
+    if (r < 0 && r != -ENOENT)
         return r;
-    if (mkdir(to, 0700) < 0 && errno != EEXIST)
-        r = op_fail(op, -errno, "%s: %s", to, strerror(errno));
-    if (r == 0) {
-        x.to_fd = open(to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (x.to_fd < 0)
-            r = op_fail(op, -errno, "%s: %s", to, strerror(errno));
+    return last ? owe_parent(c, last->from) : 0;
+}
+
+char *recover_path_before(struct cache *c, struct intent *last, const char *path)
+{
+    char *at = strdup(path);
+
+    for (struct intent *i = last; at && i; i = i == c->intents ? NULL : i->prev)
+        if (intent_backward(i, &at) == INTENT_LEFT)
+            break;
+    return at;
+}
+
+/* Entries that a pending rename moved read from where the store still has them. */
+static int apply_renames(struct cache *c) REQUIRES(cache_mutex)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (!intent_is_rename(i))
+            continue;
+        auto_free char *at = intent_path_after(i->next, i->to);
+        auto_free char *from =
+            recover_path_before(c, i == c->intents ? NULL : i->prev, i->from);
+        struct entry *e = NULL;
+        if (!at || !from)
+            return -ENOMEM;
+        struct node *n = tree_find(c, at, &e);
+        if (!n || !e || n->ino != i->ino)
+            continue; /* removed or replaced since */
+        free(e->src_key);
+        e->src_key = strdup(from);
+        if (!etag_known(&e->etag) && !n->dir)
+            etag_set(&e->etag, i->etag);
+        e->may_exist = true;
     }
-    if (r == 0) {
-        r = cache_each_pending(x.cache, export_one, &x);
-        r = x.result || r >= 0 ? x.result : cant_look(dir, r, op);
-        (void)close(x.to_fd);
+    return 0;
+}
+
+/* ---- the mirror ---- */
+
+static void take_stamp(struct cache *c, struct node *n, const struct stamp_attrs *a)
+    REQUIRES(cache_mutex)
+{
+    n->ino = a->ino;
+    n->birth = a->birth;
+    n->mode = a->mode;
+    n->uid = a->uid;
+    n->gid = a->gid;
+    n->rdev = (uint32_t)a->rdev;
+    n->flags |= NODE_ATTRS_KNOWN;
+    n->flags &= ~(unsigned)NODE_DEFAULT_INO;
+    if (a->flags & STAMP_ATTR_DIRTY)
+        n->flags |= NODE_ATTR_DIRTY;
+    if (a->flags & STAMP_HEARSAY) /* of a mount that nobody else used, perhaps */
+        n->flags |= NODE_ATTRS_HEARSAY;
+    if (a->birth > c->seq)
+        c->seq = a->birth;
+    if (a->seq > c->seq)
+        c->seq = a->seq;
+}
+
+/* A chmod wrote the mode alone. */
+static void take_xattrs(struct node *n, int fd) REQUIRES(cache_mutex)
+{
+    if (stamp_read_xattrs(fd, &n->xattrs) == 0)
+        node_acl_follow(n);
+}
+
+static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_mutex)
+{
+    struct cache *c = s->cache;
+    struct stamp_attrs a;
+    struct node *n = tree_make_dirs_locked(c, path);
+
+    if (!n)
+        return -ENOMEM;
+    if (stamp_read_attrs(fd, &a) < 0 || !S_ISDIR(a.mode))
+        return 0; /* made on the way to a file: the listing knows it */
+    take_stamp(c, n, &a);
+    ino_stands_locked(c, n->ino, path);
+    take_xattrs(n, fd);
+    if (a.synced_mtime_ns)
+        n->mtime_ns = n->ctime_ns = n->atime_ns = a.synced_mtime_ns;
+    n->dir->mtime_set = a.synced_mtime_ns && (a.flags & STAMP_ATTR_DIRTY);
+    n->dir->new_here = a.flags & STAMP_NEW;
+    /* What is not owed to the store may have been changed there since. */
+    if (c->asks_dirs && !(a.flags & (STAMP_NEW | STAMP_ATTR_DIRTY)))
+        n->flags |= NODE_ATTRS_OLD;
+    n->dir->stale_marker = n->dir->new_here && ghost_pending(c, path);
+    if (n->links)
+        n->links->may_exist = true;
+    if (n->dir->new_here || (n->flags & NODE_ATTR_DIRTY))
+        dir_queue_locked(c, n);
+    return 0;
+}
+
+static int read_target(struct node *n, int fd) REQUIRES(cache_mutex)
+{
+    char text[PATH_MAX];
+    ssize_t len = pread(fd, text, sizeof(text) - 1, 0);
+
+    if (len < 0)
+        return -errno;
+    text[len] = '\0';
+    n->target = strdup(text);
+    n->size = (uint64_t)len;
+    return n->target ? 0 : -ENOMEM;
+}
+
+static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const struct stat *st,
+                             int fd, bool *ret_partial) REQUIRES(cache_mutex)
+{
+    struct cache *c = s->cache;
+    struct node *n = node_new(c, a->mode);
+    struct file *f = n ? file_new(n, FILE_CLEAN) : NULL;
+
+    if (!f) {
+        if (n)
+            node_collect_locked(c, n);
+        return NULL;
     }
-    cache_free(x.cache);
+    c->mirror_files++;
+    take_stamp(c, n, a);
+    n->nlink = 0;
+    n->size = (uint64_t)st->st_size;
+    n->mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
+    n->ctime_ns = (int64_t)st->st_ctim.tv_sec * NS_PER_SEC + st->st_ctim.tv_nsec;
+    n->atime_ns = n->mtime_ns;
+    f->seq = a->seq;
+    f->first_seq = a->first_seq;
+    f->noted = a->flags;
+    f->past = a->flags & STAMP_WRITING;
+    f->keys_cut = a->flags & STAMP_KEYS_CUT;
+    f->generation = 1;
+    take_xattrs(n, fd);
+    (void)stamp_read_keys(fd, &f->keys);
+    int r = stamp_read_ranges(fd, &f->present);
+    *ret_partial = r != -ENODATA;
+    if (*ret_partial)
+        f->state = FILE_PARTIAL;
+    if (!*ret_partial && recover_was_synced(a, st)) { /* the next stamp says so, too */
+        f->synced_mtime_ns = a->synced_mtime_ns;
+        f->synced_size = a->synced_size;
+    }
+    if (S_ISLNK(n->mode) && read_target(n, fd) < 0)
+        n->target = strdup("");
+    file_account_locked(c, f, (uint64_t)st->st_blocks * 512);
+    return n;
+}
+
+/* `seq`: its place in the order of closes; 0: not known. */
+static int keep(struct scan *s, const char *path, uint64_t seq, const char *why)
+{
+    if (s->n_keep == s->cap_keep) {
+        size_t cap = s->cap_keep ? s->cap_keep * 2 : 16;
+        struct keeping *v = reallocarray(s->keep, cap, sizeof(*v));
+        if (!v)
+            return -ENOMEM;
+        s->keep = v;
+        s->cap_keep = cap;
+    }
+    struct keeping *k = &s->keep[s->n_keep];
+    *k = (struct keeping){.path = strdup(path), .why = why};
+    if (!k->path)
+        return -ENOMEM;
+    s->n_keep++;
+    s->keep_seq = seq < s->keep_seq ? seq : s->keep_seq;
+    return 0;
+}
+
+static int keep_unsynced(struct scan *s, const char *path, const struct stamp_attrs *a)
+{
+    return keep(s, path, a->first_seq ? a->first_seq : a->seq,
+                "was changed but not synced before the machine went down");
+}
+
+/* Whether who made the content anew had not said of it, as it is, that it is whole. A log is
+ * what it is at any moment; which files are logs only a mount knows, and who just looks into
+ * the cache decides nothing. */
+static bool is_half(struct cache *c, const char *path, const struct stamp_attrs *a,
+                    const struct stat *st)
+{
+    int64_t mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
+    bool whole = (a->flags & STAMP_WHOLE) && a->whole_mtime_ns == mtime_ns &&
+                 a->whole_size == (uint64_t)st->st_size;
+
+    return c->store && (a->flags & STAMP_BEGUN) && !whole && !path_is_log(c, path);
+}
+
+/* An empty one is dropped, unless what was closed, named or set before, and is in no store,
+ * would go with it without a word. No removal waited for a file that was never closed. */
+static int keep_half(struct scan *s, const char *path, const struct stamp_attrs *a,
+                     const struct stat *st)
+{
+    bool owed = a->first_seq || ((a->flags & STAMP_ATTR_DIRTY) && a->seq);
+
+    if (st->st_size == 0 && !owed)
+        return push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
+    return keep(s, path, a->first_seq ? a->first_seq : UINT64_MAX,
+                "was being written by a program that had not closed it when the mount ended");
+}
+
+/* Nobody knows what of it is there, nor whether the store has it. */
+static int keep_unstamped(struct scan *s, const char *path) REQUIRES(cache_mutex)
+{
+    s->cache->unstamped_files++;
+    return keep(s, path, 0, "has no readable stamp (extended attributes user.runfs.*)");
+}
+
+static int enter_name(struct scan *s, const char *path, const struct stamp_attrs *a,
+                      const struct stat *st, int fd) REQUIRES(cache_mutex)
+{
+    struct cache *c = s->cache;
+    auto_free char *parent_path = path_parent(path);
+    struct node *parent = parent_path ? tree_make_dirs_locked(c, parent_path) : NULL;
+    struct seen *seen = NULL;
+    bool partial = false;
+
+    if (!parent)
+        return -ENOMEM;
+    if (st->st_nlink > 1)
+        HASH_FIND(hh, s->seen, &st->st_ino, sizeof(st->st_ino), seen);
+    struct node *n = seen ? seen->node : new_node(s, a, st, fd, &partial);
+    struct entry *e = n ? entry_add_locked(c, parent, path_basename(path), n) : NULL;
+    if (!e)
+        return -ENOMEM;
+    n->nlink++;
+    if (!seen)
+        ino_stands_locked(c, n->ino, path);
+    if (!seen && (a->flags & STAMP_CUT))
+        file_cut_locked(c, n, n->size);
+    if (!seen && (a->flags & STAMP_LOST))
+        file_lost_locked(c, n);
+    if (st->st_nlink > 1 && !seen) {
+        seen = calloc(1, sizeof(*seen));
+        if (!seen)
+            return -ENOMEM;
+        seen->ino = st->st_ino;
+        seen->node = n;
+        node_ref_locked(n); /* the name may be dropped, and others come */
+        HASH_ADD(hh, s->seen, ino, sizeof(seen->ino), seen);
+    }
+    int r = recover_judge(s, e, path, a, st, partial);
+    if (r != VERDICT_DROP && r != VERDICT_KEEP) {
+        if (r == 0 && n->file->state != FILE_DIRTY)
+            file_lru_add_locked(c, n->file);
+        return r;
+    }
+    n->nlink--;
+    entry_remove_locked(c, e);
+    return r == VERDICT_KEEP ? keep_unsynced(s, path, a)
+                             : push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
+}
+
+static int scan_file(struct scan *s, const char *path, int fd, const struct stat *st)
+    REQUIRES(cache_mutex)
+{
+    struct cache *c = s->cache;
+    struct stamp_attrs a;
+    int r = stamp_read_attrs(fd, &a);
+
+    /* Nothing in a mirror is without a stamp but a create that was not answered, and that is
+     * empty: everything else was put there past the protocol. */
+    if (r == -ENODATA && st->st_size == 0 && !c->mirror.stampless)
+        return push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
+    if (r < 0 || S_ISDIR(a.mode))
+        return keep_unstamped(s, path);
+    bool owes = a.flags & STAMP_WRITING;
+    if (owes && !recover_trusts(c, &a, st))
+        return keep_unsynced(s, path, &a);
+    if (owes && is_half(c, path, &a, st))
+        return keep_half(s, path, &a, st);
+    return enter_name(s, path, &a, st, fd);
+}
+
+static int scan_one(void *arg, const char *path, int fd, const struct stat *st)
+    REQUIRES(cache_mutex)
+{
+    struct scan *s = arg;
+
+    if (!path_key_ok(path, STORE_KEY_MAX))
+        return 0;
+    return S_ISDIR(st->st_mode) ? scan_dir(s, path, fd) : scan_file(s, path, fd, st);
+}
+
+/* ---- order ---- */
+
+/* Its place in the order of closes and intentions; 0: none. What is no regular file is never
+ * closed: it is there from its birth on. */
+static uint64_t place_of(const struct node *n) REQUIRES(cache_mutex)
+{
+    const struct file *f = n->file;
+
+    return f->first_seq ? f->first_seq : f->seq || S_ISREG(n->mode) ? f->seq : n->birth;
+}
+
+static int by_close(const void *pa, const void *pb) REQUIRES(cache_mutex)
+{
+    const struct node *a = *(struct node *const *)pa, *b = *(struct node *const *)pb;
+    uint64_t sa = place_of(a), sb = place_of(b);
+
+    /* Those that were never closed come last, by time. */
+    sa = sa ? sa : UINT64_MAX;
+    sb = sb ? sb : UINT64_MAX;
+    if (sa != sb)
+        return sa < sb ? -1 : 1;
+    return a->mtime_ns < b->mtime_ns ? -1 : a->mtime_ns > b->mtime_ns;
+}
+
+static void queue_in_order_locked(struct scan *s) REQUIRES(cache_mutex)
+{
+    struct cache *c = s->cache;
+    uint64_t before = 0;
+
+    if (s->n_dirty == 0)
+        return; /* qsort() takes no NULL */
+    qsort(s->dirty, s->n_dirty, sizeof(struct node *), by_close);
+    for (size_t i = 0; i < s->n_dirty; i++) {
+        struct node *n = s->dirty[i];
+        struct file *f = n->file;
+        if (f->queued)
+            continue;
+        f->first_seq = place_of(n);
+        if (!f->first_seq)
+            f->first_seq = seq_next_locked(c);
+        if (f->first_seq <= before)
+            f->first_seq = before + 1;
+        before = f->first_seq;
+        if (before > c->seq)
+            c->seq = before;
+        if (!f->seq)
+            f->seq = f->first_seq;
+        auto_free char *path = node_path(n);
+        f->staged = path && path_is_staged(c, path);
+        f->staged_ns = clock_mono_ns();
+        DL_APPEND2(c->dirty, f, dirty_prev, dirty_next);
+        f->queued = true;
+        file_lru_remove_locked(c, f); /* another of its names was found clean */
+    }
+}
+
+/* Removals wait for what was closed before them, and what is kept comes to the store never. */
+static int take_removals_back(struct scan *s)
+{
+    int r = s->n_keep ? intents_take_back(s->cache, s->keep_seq) : 0;
+
+    if (s->n_keep)
+        crash_point("removals-taken-back");
     return r;
 }
 
-int recover_identity(const char *dir, struct op *op, char **ret)
+static int clear_drops(struct scan *s)
 {
-    struct mirror m;
-    int r = mirror_open(dir, DOOR_CACHE, op, &m);
+    struct cache *c = s->cache;
+    int r = 0;
 
+    for (size_t i = 0; i < s->n_drop && r == 0; i++) {
+        r = mirror_unlink(&c->mirror, s->drop[i]);
+        r = r == -ENOENT ? 0 : r;
+    }
+    for (size_t i = 0; i < s->n_keep && r == 0; i++) {
+        const struct keeping *k = &s->keep[i];
+        log_warn("%s %s; it is kept as %s/kept/%s and not published", k->path, k->why,
+                 c->mirror.dir, k->path);
+        r = mirror_keep(&c->mirror, k->path);
+    }
+    return r;
+}
+
+static int count_kept(void *arg, const char *path, int fd, const struct stat *st)
+{
+    (void)path;
+    (void)fd;
+    if (S_ISREG(st->st_mode))
+        ++*(uint64_t *)arg;
+    return 0;
+}
+
+static void scan_release_locked(struct scan *s) REQUIRES(cache_mutex)
+{
+    struct seen *e, *next;
+
+    HASH_ITER(hh, s->seen, e, next)
+    {
+        HASH_DEL(s->seen, e);
+        node_unref_locked(s->cache, e->node);
+        free(e);
+    }
+    free(s->dirty);
+    free_texts(s->drop, s->n_drop);
+    for (size_t i = 0; i < s->n_keep; i++)
+        free(s->keep[i].path);
+    free(s->keep);
+}
+
+static int rebuild(struct cache *c) REQUIRES(cache_mutex)
+{
+    struct scan s = {.cache = c, .keep_seq = UINT64_MAX};
+    int r = mirror_walk(c->mirror.tree_fd, scan_one, &s);
+
+    cache_unlock(c);
+    if (r == 0)
+        r = take_removals_back(&s); /* first: after a kill here all is found as it was */
+    cache_lock(c);
+    if (r == 0)
+        r = clear_drops(&s);
+    if (r == 0)
+        r = apply_renames(c);
+    if (r == 0)
+        queue_in_order_locked(&s);
+    scan_release_locked(&s);
+    return r;
+}
+
+static int tell_rename(void *arg, const struct journal_row *row)
+{
+    (void)arg;
+    if (row->kind == INTENT_RENAME || row->kind == INTENT_RENAMEDIR)
+        log_warn("%s was renamed to %s before the cache was copied, and not yet in the store: "
+                 "what is here of it goes up under its new name, what the store has stays",
+                 row->from, row->to);
+    return 0;
+}
+
+/* What a copy of a cache owes the store is content alone; whose the versions are that it meets
+ * there is told by origin.h. */
+static int adopt(struct cache *c)
+{
+    log_warn("cache %s is a copy of another directory, or came to another machine: it replaces "
+             "and removes nothing that the other one put into the store since",
+             c->mirror.dir);
+    int r = journal_each(c->journal, tell_rename, NULL);
+    return r == 0 ? journal_adopt(c->journal) : r;
+}
+
+static void tell_unstamped(struct cache *c) REQUIRES(cache_mutex)
+{
+    if (c->mirror.stampless)
+        log_error("cache %s was copied or restored without its extended attributes (cp -r, "
+                  "rsync without -X, tar without --xattrs): what it owes the store is not "
+                  "known, and all its files are set aside in kept/. Copy it again with cp -a, "
+                  "or look through kept/ and publish by hand what the store lacks",
+                  c->mirror.dir);
+    else if (c->unstamped_files)
+        log_error("cache %s: %llu files without a readable stamp are set aside in kept/",
+                  c->mirror.dir, (unsigned long long)c->unstamped_files);
+}
+
+static int recover_locked(struct cache *c) REQUIRES(cache_ns, cache_mutex)
+{
+    int r = journal_each(c->journal, load_row, c);
+
+    if (r == 0)
+        r = barrier_load(c);
+    /* What a change meant is told by stamps. */
+    if (r == 0 && !c->mirror.stampless)
+        r = redo_newest(c);
+    if (r == 0)
+        r = rebuild(c);
+    if (r == 0 && c->store)
+        r = origins_load(c);
+    if (r == 0)
+        tell_unstamped(c);
+    if (r == 0)
+        r = mirror_walk(c->mirror.kept_fd, count_kept, &c->kept_files);
+    if (r == 0 && c->store)
+        r = sessions_load(c);
+    return r == 0 ? pins_load(c) : r;
+}
+
+int cache_recover(struct cache *c, struct op *op)
+{
+    int r = mirror_clean(&c->mirror);
+
+    if (r == 0 && c->mirror.copied)
+        r = adopt(c);
+    if (r == 0) { /* nobody waits for either */
+        ns_write(c);
+        cache_lock(c);
+        r = recover_locked(c);
+        cache_unlock(c);
+        ns_done(c);
+    }
     if (r < 0)
-        return r;
-    r = mirror_read_text(&m, "identity", ret);
-    mirror_close(&m);
-    return r < 0 ? op_fail(op, r, "%s is not a cache directory of runfs", dir) : 0;
+        return op_fail(op, r, "cache %s: recovery failed: %s; nothing was removed",
+                       c->mirror.dir, strerror(-r));
+    r = place_note(&c->mirror);
+    return r < 0 ? op_fail(op, r, "cache %s: can't note its place: %s", c->mirror.dir,
+                           door_why(r))
+                 : 0;
 }

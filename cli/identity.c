@@ -1,7 +1,7 @@
 /* A store's identity as JSON with sorted keys. */
 #include "cli/identity.h"
 
-#include "cache/door.h"
+#include "cache/mirror/door.h"
 #include "cli/control_io.h"
 #include "common/mem.h"
 

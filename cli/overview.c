@@ -4,7 +4,7 @@
  * left behind when it does not answer in time. A cache is asked only when nobody serves it. */
 #include "cli/overview.h"
 
-#include "cache/recover.h"
+#include "cache/offline.h"
 #include "cli/caches.h"
 #include "cli/client.h"
 #include "cli/command.h"

@@ -1,6 +1,6 @@
 /* runfs recover: what a cache directory without a mount still owes its store. */
-#include "cache/recover.h"
-#include "cache/door.h"
+#include "cache/mirror/door.h"
+#include "cache/offline.h"
 #include "cli/arguments.h"
 #include "cli/caches.h"
 #include "cli/identity.h"

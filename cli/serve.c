@@ -6,8 +6,8 @@
  * disk, then the cache directory is released. */
 #include "cli/serve.h"
 
-#include "cache/door.h"
-#include "cache/recover.h"
+#include "cache/mirror/door.h"
+#include "cache/offline.h"
 #include "cli/command.h"
 #include "cli/control_io.h"
 #include "cli/control_server.h"

@@ -1,8 +1,8 @@
 /* ACLs and the sets of extended attributes that hold them: any bytes are taken or refused; what
  * is taken stays an ACL whatever mode it is given, and says that mode. The first two bytes are
  * the mode; what follows is an ACL's bytes, and the text of a set. */
-#include "cache/acl.h"
-#include "cache/xattr_set.h"
+#include "cache/types/acl.h"
+#include "cache/types/xattr_set.h"
 #include "common/mem.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Attribute indexes, of a directory and of a part of the tree: any bytes are read or refused,
  * and what was read is written so that it is read the same. The checksum is made right, or
  * nothing would get behind it; the first byte says how. */
-#include "cache/attr_index.h"
+#include "cache/types/attr_index.h"
 #include "common/crc32c.h"
 #include "common/mem.h"
 #include "common/path.h"

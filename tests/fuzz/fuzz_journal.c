@@ -1,7 +1,7 @@
 /* The journal's database: any bytes as state.db are opened or set aside, and any values in its
  * rows are visited as what journal.h promises or end the visit. The first byte chooses: the
  * bytes are the file, or the values of a row of a sound database. */
-#include "cache/journal.h"
+#include "cache/mirror/journal.h"
 #include "common/log.h"
 #include "common/log_queue.h"
 #include "common/mem.h"

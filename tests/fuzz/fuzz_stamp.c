@@ -1,6 +1,6 @@
 /* Stamps of mirror files: any text is read or refused, and what was read is written so that it
  * is read the same. The first byte chooses which stamp. */
-#include "cache/stamp.h"
+#include "cache/mirror/stamp.h"
 #include "common/mem.h"
 
 #include <errno.h>

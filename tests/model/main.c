@@ -6,7 +6,7 @@
  * when one did. */
 #include "backends/layers/layer.h"
 #include "backends/store.h"
-#include "cache/crash.h"
+#include "cache/mirror/crash.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "tests/model/model.h"

@@ -1,8 +1,8 @@
 /* ACLs: what their bytes mean, and what the cache does with them, also with those that a store
  * made up. */
-#include "cache/acl.h"
-#include "cache/crash.h"
-#include "cache/xattr_set.h"
+#include "cache/mirror/crash.h"
+#include "cache/types/acl.h"
+#include "cache/types/xattr_set.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

@@ -1,5 +1,5 @@
 /* cache/attr_index.c: the text of an attribute index, and what is refused. */
-#include "cache/attr_index.h"
+#include "cache/types/attr_index.h"
 #include "common/crc32c.h"
 #include "common/mem.h"
 #include "tests/lib/suite.h"

@@ -1,7 +1,7 @@
 /* cache/: attributes that no listing carries. Requests are counted: HEADs in parallel and each
  * once, or an index instead, believed only where it is right. */
 #include "backends/store.h"
-#include "cache/attr_index.h"
+#include "cache/types/attr_index.h"
 #include "common/mem.h"
 #include "common/path.h"
 #include "tests/lib/driven.h"

@@ -1,6 +1,6 @@
 /* cache/barrier.c: what removals wait for when that goes, too, before the store has it. */
-#include "cache/crash.h"
-#include "cache/node.h"
+#include "cache/mirror/crash.h"
+#include "cache/mount.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 

@@ -1,6 +1,6 @@
 /* cache/: what comes between two steps of a call or an upload, and must not be lost by it. */
-#include "cache/crash.h"
-#include "cache/node.h"
+#include "cache/mirror/crash.h"
+#include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

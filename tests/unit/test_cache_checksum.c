@@ -1,6 +1,6 @@
 /* cache/: content is compared with the store's checksum before it counts as complete, and again
  * when a reboot may have taken bytes of it away. */
-#include "cache/sums.h"
+#include "cache/types/sums.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

@@ -1,7 +1,7 @@
 /* cache/: what a disk that fails leaves behind in memory. fsetxattr(), renameat()
  * and sync_file_range() are ours, so that they can fail when a test wants it. */
 #include "cache/cache.h"
-#include "cache/node.h"
+#include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

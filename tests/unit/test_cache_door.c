@@ -1,7 +1,7 @@
 /* cache/: which directories become a cache, and that nothing leads out of one: the paths, the
  * owners and the files that others could prepare. As root with other users, else alone. */
-#include "cache/door.h"
-#include "cache/recover.h"
+#include "cache/mirror/door.h"
+#include "cache/offline.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

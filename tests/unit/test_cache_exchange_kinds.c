@@ -1,7 +1,7 @@
 /* RENAME_EXCHANGE of a directory with a file: in the mirror at once, in the store step by step,
  * with something of each content there at any moment; killed at each step; and over stores that
  * can't have both `x` and `x/y`. */
-#include "cache/crash.h"
+#include "cache/mirror/crash.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

@@ -1,7 +1,7 @@
 /* cache/: a file that somebody makes anew and has neither closed nor synced replaces nothing.
  */
 #include "cache/cache.h"
-#include "cache/recover.h"
+#include "cache/offline.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

@@ -1,7 +1,7 @@
 /* cache/: a change whose n-th step on the cache's disk fails: it is made as a whole or not at
  * all, and what is owed to the store stays owed. Some system calls that change the mirror are
  * ours, so that one of them can fail. */
-#include "cache/node.h"
+#include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

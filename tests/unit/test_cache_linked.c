@@ -1,6 +1,6 @@
 /* cache/: several names of one file that are objects of their own at the store, and what
  * another node does to one of them. */
-#include "cache/node.h"
+#include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

@@ -1,6 +1,6 @@
 /* cache/: a file with more names than its stamp can tell of, in processes that are killed at
  * each step of its way to the store. */
-#include "cache/crash.h"
+#include "cache/mirror/crash.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

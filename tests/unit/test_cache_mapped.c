@@ -1,7 +1,7 @@
 /* cache/: what a mapping writes past the daemon, into a file that nobody has open any more. In
  * passthrough the mapping is one of the mirror file, which lives on after the last close.
  * Without it the kernel keeps the pages: which files it may do that of. */
-#include "cache/node.h"
+#include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

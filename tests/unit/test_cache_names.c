@@ -1,7 +1,7 @@
 /* Names that moved or went while the store was behind: what it still shows of them, or gets
  * late from a daemon that was killed, does not come back. And flush beside somebody who writes
  * past the daemon. */
-#include "cache/crash.h"
+#include "cache/mirror/crash.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

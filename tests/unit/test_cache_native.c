@@ -1,5 +1,5 @@
 /* cache/: renames that the store makes by itself, of whatever has the name there by then. */
-#include "cache/node.h"
+#include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

@@ -1,6 +1,6 @@
 /* cache/: what other nodes do in directories that this node made, and for how long an answer of
  * the store is believed. */
-#include "cache/node.h"
+#include "cache/mount.h"
 #include "common/mem.h"
 #include "common/pool.h"
 #include "tests/lib/driven.h"

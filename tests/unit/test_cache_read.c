@@ -1,5 +1,5 @@
 /* What a read costs at the store, counted in requests and bytes. */
-#include "cache/node.h"
+#include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

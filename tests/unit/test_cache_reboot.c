@@ -1,8 +1,8 @@
 /* cache/: what a mount after a reboot, or on a full disk, takes over and what it sets aside. */
 #include "cache/cache.h"
-#include "cache/crash.h"
-#include "cache/recover.h"
-#include "cache/stamp.h"
+#include "cache/mirror/crash.h"
+#include "cache/mirror/stamp.h"
+#include "cache/offline.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

@@ -1,8 +1,8 @@
 /* cache/: what a mount finds that an earlier one left: after a reboot of the machine, and with
  * a damaged journal. */
 #include "cache/cache.h"
-#include "cache/crash.h"
-#include "cache/recover.h"
+#include "cache/mirror/crash.h"
+#include "cache/offline.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

@@ -1,7 +1,7 @@
 /* cache/: a name that the store refuses for good, as MinIO does with keys that are no UTF-8,
  * beside others that it takes. */
 #include "cache/cache.h"
-#include "cache/crash.h"
+#include "cache/mirror/crash.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

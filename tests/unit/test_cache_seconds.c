@@ -1,7 +1,7 @@
 /* cache/: a mirror on a filesystem that keeps times of whole seconds, as ext4 with inodes of
  * 128 bytes does. fstat() is ours, and tells no more of a time than that. */
 #include "cache/cache.h"
-#include "cache/stamp.h"
+#include "cache/mirror/stamp.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

@@ -1,6 +1,6 @@
 /* cache/: uploads in parts that are broken off, by SIGKILL at each step and by failures, go on
  * with what the store has, or are ended there. */
-#include "cache/crash.h"
+#include "cache/mirror/crash.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

@@ -1,6 +1,6 @@
 /* cache/: what goes when space or memory is short, what stays, and deletes that wait. */
 #include "cache/cache.h"
-#include "cache/node.h"
+#include "cache/mount.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 

@@ -2,7 +2,7 @@
  * ftruncate(), fsync(), syncfs(), fdatasync() and pthread_rwlock_rdlock() are ours, so that a
  * test can stop in one and see what was there when it was called. */
 #include "cache/cache.h"
-#include "cache/stamp.h"
+#include "cache/mirror/stamp.h"
 #include "common/lock.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"

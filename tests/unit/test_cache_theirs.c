@@ -1,6 +1,6 @@
 /* cache/: what another node puts where something of this mount is on its way: it is moved along
  * or stays, and never goes without a copy. */
-#include "cache/node.h"
+#include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"

@@ -1,7 +1,7 @@
 /* cache/: the attribute index of the tree's small directories. Requests are counted: it is read
  * and written in parts, believed where it is right, and nobody depends on it. */
 #include "backends/store.h"
-#include "cache/attr_index.h"
+#include "cache/types/attr_index.h"
 #include "common/mem.h"
 #include "common/path.h"
 #include "tests/lib/driven.h"

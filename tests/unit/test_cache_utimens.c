@@ -1,7 +1,7 @@
 /* cache/: times that a user sets, which must neither hide a change of content nor make one. */
 #include "cache/cache.h"
-#include "cache/crash.h"
-#include "cache/stamp.h"
+#include "cache/mirror/crash.h"
+#include "cache/mirror/stamp.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 

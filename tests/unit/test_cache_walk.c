@@ -1,7 +1,7 @@
 /* cache/: who walks a tree of many directories does not pay a round trip for each, and sees
  * what each one's own listing would have shown. pthread_mutex_lock() is ours, so that it can be
  * counted. */
-#include "cache/node.h"
+#include "cache/mount.h"
 #include "common/mem.h"
 #include "common/path.h"
 #include "tests/lib/driven.h"

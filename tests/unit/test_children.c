@@ -1,7 +1,7 @@
 /* cache/children.c and cache/etag.c: what each known name is kept in. */
-#include "cache/children.h"
-#include "cache/etag.h"
-#include "cache/node.h"
+#include "cache/mount.h"
+#include "cache/tree/children.h"
+#include "cache/types/etag.h"
 #include "common/mem.h"
 #include "tests/lib/suite.h"
 

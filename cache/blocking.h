@@ -1,0 +1,44 @@
+/* Calls that block until the store has answered: they wait as a parked request would. */
+#ifndef RUNFS_CACHE_BLOCKING_H
+#define RUNFS_CACHE_BLOCKING_H
+
+#include "cache/mount.h"
+
+#define TICK_NS (200 * NS_PER_MS)
+
+/* ---- blocking ---- */
+
+/* Whom a transfer tells how far it is, also while nothing comes. */
+struct listener {
+    void (*progress)(void *arg, uint64_t done, uint64_t total); /* NULL: nobody */
+    void *arg;
+    uint64_t done, total;
+    int64_t told_ns;
+};
+
+struct blocking {
+    struct waiter w;
+    struct cache *cache;
+    struct listener *listener; /* may be NULL */
+    bool woken;
+    int err;
+};
+
+/* Calls `step` until it neither parks nor fails. */
+#define BLOCK(b, op, r, step)                                                                  \
+    do {                                                                                       \
+        (r) = (step);                                                                          \
+        if ((r) != CACHE_PARKED)                                                               \
+            break;                                                                             \
+        (r) = blocking_wait(&(b), (op));                                                       \
+    } while ((r) == 0)
+
+/* ---- blocking.c ---- */
+void blocking_init(struct blocking *b, struct cache *c, struct listener *listener);
+void blocking_tell(struct listener *l);
+/* Waits for a parked call; 0 to make it again, else its errno or the deadline's. */
+int blocking_wait(struct blocking *b, struct op *op);
+int blocking_walk(struct cache *c, const char *path, struct op *op, struct listener *listener,
+                  struct node **ret);
+
+#endif

@@ -1,0 +1,234 @@
+/* The mirror file behind a node: its states (docs/format.md, section 3), its stamps and its
+ * descriptors, and how it leaves its name. */
+#ifndef RUNFS_CACHE_CONTENT_CONTENT_H
+#define RUNFS_CACHE_CONTENT_CONTENT_H
+
+#include "cache/mirror/stamp.h"
+#include "cache/tree/tree.h"
+#include "cache/types/range.h"
+#include "cache/types/sums.h"
+
+enum file_state { FILE_PARTIAL, FILE_CLEAN, FILE_DIRTY };
+
+/* What a node has beyond its attributes once the mirror holds a file for it. */
+struct file {
+    struct node *node;
+    int backing_slot;        /* the frontend's; its own lock */
+    atomic_bool changed;     /* set when a writer comes: an upload that reads the file stops */
+    atomic_bool passthrough; /* mode of the open handles; written under `lock` */
+    GUARDED_BY(cache_mutex) struct {
+        enum file_state state;
+        struct ranges present; /* FILE_PARTIAL */
+        struct sums sums;      /* of what fetches brought of it in this mount */
+        struct fetch *fetches;
+        bool needed_whole; /* the next is claimed with the end of each, though nobody waits */
+        /* who reads it in order, while it is partial and open, or NULL */
+        struct streams *streams;
+        struct stamp_keys keys;
+        bool keys_cut;           /* the stamp has not all of them */
+        struct mirror_fd fds[2]; /* FD_READ and FD_WRITE */
+        unsigned open_handles, write_handles, exec_handles;
+        unsigned map_handles; /* that may be mapped for writing */
+        unsigned truncates;   /* under way, by path: as writers */
+        unsigned beginners;   /* handles that made the content anew, and have not ended that */
+        int64_t whole_mtime_ns; /* of the mirror file when one of them closed it; 0: not, or it
+                                   was written since */
+        uint64_t whole_size;
+        bool busy;           /* turns from partial to complete: readers and writers wait */
+        uint64_t generation; /* counts changes of content or attributes, as far as seen */
+        uint64_t stored_generation; /* of the last upload's content */
+        int64_t clean_mtime_ns; /* of the mirror file when it was last equal to the store; as
+                                   its filesystem keeps it */
+        uint64_t clean_size;
+        struct checksum sum; /* of the content that is, or will be, clean; where it is known */
+        bool verify;  /* FILE_PARTIAL: all bytes may be here and right, since before a reboot */
+        bool suspect; /* mtime can't prove that it is unchanged since then */
+        int64_t synced_mtime_ns; /* of the mirror file when it was last synced; 0 never */
+        uint64_t synced_size;
+        uint64_t writes;    /* that came through the daemon */
+        bool writing_stamp; /* the stamp is to say STAMP_WRITING */
+        bool past; /* since it was last seen without a writer someone may write past the daemon:
+                      in passthrough, or from before the mount */
+        unsigned noted; /* flags that the stamp on the disk has, whatever is being written just
+                           now, enum stamp_flags */
+        bool content_dirty; /* else only attributes are */
+        bool cut;           /* a write found no room: not published before it is made again */
+        bool lost;       /* cut, because the disk lost what it had taken: all is made again */
+        uint64_t cut_at; /* where */
+        bool gone;       /* the version being read is no longer at the store */
+        struct {         /* the last failed fetch, for those who waited for it */
+            uint64_t off, end;
+            int err;
+            int64_t until_ns;
+        } failed;
+        /* content that the kernel's pages show; see handle_keep_cache() */
+        uint64_t kept_generation;
+        uint64_t orphan_id; /* the mirror file is orphans/<id>; 0: at its path */
+        bool unnamed;       /* O_TMPFILE without a name yet */
+        char *orphan_key;   /* where a nameless partial file reads from */
+        char *etag;         /* version that a partial or clean file is */
+        uint64_t seq;       /* order of the last close */
+        uint64_t first_seq; /* order of the first close that is not in the store; 0 none */
+        /* of the first one that the upload which runs has not seen; 0 none */
+        uint64_t after_seq;
+        int64_t due_ns;    /* CLOCK_MONOTONIC: not uploaded before */
+        unsigned attempts; /* failed uploads in a row */
+        /* CLOCK_MONOTONIC; when the last of them was refused; 0 it was not */
+        int64_t refused_ns;
+        unsigned rewrites;  /* in a row that found it rewritten while they read it */
+        int64_t failing_ns; /* CLOCK_MONOTONIC; of the first of them */
+        int64_t failed_ns;  /* CLOCK_MONOTONIC; of the last of them */
+        int error;          /* of the last failed upload */
+        bool error_told;    /* a close or fsync has reported it */
+        bool error_here;    /* it is the cache's own disk's, not the store's */
+        char *error_text;
+        bool queued;       /* in cache.dirty */
+        bool staged;       /* waits for a rename, as its name says */
+        int64_t staged_ns; /* CLOCK_MONOTONIC; since when */
+        bool uploading;
+        bool held;                  /* a mapping may still write */
+        bool wanted;                /* somebody waits for it: no settling, staging names too */
+        bool wanted_half;           /* as it is, though who made it anew has not ended that */
+        uint64_t wanted_generation; /* the last one that somebody waits, or waited, for */
+        /* CLOCK_MONOTONIC; since when it waits for readers of what it replaces */
+        int64_t readers_ns;
+        char *upload_key; /* while uploading: under which name */
+        uint64_t upload_total, upload_done;
+        struct job *unnoted;      /* in the store, but the cache could not note it */
+        int64_t uploaded_live_ns; /* CLOCK_MONOTONIC; last upload while it was open */
+        uint64_t blocks_bytes;    /* what it takes on the disk, as last seen */
+        bool was_mapped;          /* while one of map_handles lived, outside of passthrough */
+        bool in_lru, is_writer;
+        struct file *lru_prev, *lru_next;       /* clean and partial files that may go */
+        struct file *dirty_prev, *dirty_next;   /* cache.dirty, by first_seq */
+        struct file *writer_prev, *writer_next; /* cache.writers */
+        struct waitq range_waiters;             /* bytes came, or failed */
+        struct waitq upload_waiters;            /* an upload ended */
+    };
+};
+
+/* ---- damage.c ---- */
+/* A write at `off` found no room: what the file holds is not what its writer meant. */
+void file_cut_locked(struct cache *c, struct node *n, uint64_t off) REQUIRES(cache_mutex);
+/* The disk took the content and could not keep it: nobody knows what the file is now. */
+void file_lost_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* The same with the stamp on the disk, as far as that works. */
+void file_lost(struct cache *c, struct node *n, int fd);
+/* 0, or -EIO when the kernel tells that pages of the file could not be written: it forgets
+ * them, and what is read is what the disk had before. Told once, so the file is held back from
+ * then on. What is read before the call is right when it returns 0. */
+int file_check_kept(struct cache *c, struct node *n, int fd);
+/* Whether the content was made anew by a writer that has not said of what is there now that it
+ * is whole: it replaces nothing unless that is asked for. A log is what it is at any moment. */
+bool file_is_half_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+
+/* ---- fds.c ---- */
+/* Raises the process's limit. `limit`: how many for mirror files; 0: what the daemon does not
+ * need itself. */
+void fds_init(struct cache *c, unsigned limit);
+/* The descriptor, in use until file_put_fd_locked(), which the same thread calls soon: so there
+ * is always one to be had. Takes ns for reading. */
+int file_get_fd(struct cache *c, struct node *n, enum file_fd which);
+/* The same for a caller that holds ns. */
+int file_get_fd_held(struct cache *c, struct node *n, enum file_fd which);
+/* It stays open, idle, where handles may ask for it again. */
+void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which)
+    REQUIRES(cache_mutex);
+/* Takes over the descriptor of a file that nobody has opened yet; it is in use then. */
+void file_take_fd_locked(struct cache *c, struct file *f, enum file_fd which, int fd)
+    REQUIRES(cache_mutex);
+/* Closes what was open for handles that are gone. */
+void file_settle_fds_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+/* One more descriptor will be in use for as long as a program likes. 0; or -ENFILE, which log
+ * and status then tell. */
+int fds_keep_locked(struct cache *c) REQUIRES(cache_mutex);
+/* Whether there is room for one more: 0 or -ENFILE, as above. */
+int fds_room_locked(struct cache *c) REQUIRES(cache_mutex);
+void fds_unkeep_locked(struct cache *c) REQUIRES(cache_mutex);
+/* Whether that is no matter yet. */
+bool fds_plenty_locked(struct cache *c) REQUIRES(cache_mutex);
+
+/* ---- file.c ---- */
+struct file *file_new(struct node *n, enum file_state state) REQUIRES(cache_mutex);
+void file_free_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+/* Creates the mirror file of a node known from a listing; nothing to do when it is there. The
+ * caller holds ns for writing. */
+int file_materialise(struct cache *c, struct node *n);
+/* Takes ns for writing. */
+int file_need(struct cache *c, struct node *n);
+/* The mirror file's descriptor, made when there is none, as file_get_fd(); -ESTALE: it has no
+ * name any more. Takes ns for writing. */
+int file_need_fd(struct cache *c, struct node *n, enum file_fd which);
+/* A node that nobody has seen yet gets the time at which the mirror file was made: the disk's
+ * clock ticks more slowly than ours, and what is told of a new file must stay true. */
+int node_take_birth_time(struct node *n, int fd) REQUIRES(cache_mutex);
+void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
+    REQUIRES(cache_mutex);
+/* Its content may change at the store or here without a listing being right about it. */
+bool node_is_ours(struct node *n) REQUIRES(cache_mutex);
+void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
+    REQUIRES(cache_mutex);
+void file_unqueue_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+void file_lru_add_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+void file_lru_remove_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+/* orphans/<id> goes; that it can't is told. Takes no lock. */
+void file_drop_orphan(struct cache *c, uint64_t id);
+
+/* ---- look.c ---- */
+void node_stat(struct node *n, struct stat *st) REQUIRES(cache_mutex);
+/* Brings size and mtime of a file that someone writes up to date. */
+void node_look_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* What fstat() says of the mirror file, into the node; marks it dirty when it changed. Under
+ * the lock, so that an older look can't come after a younger one. 0 or -errno. */
+int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_st)
+    REQUIRES(cache_mutex);
+/* Whether the file has the time and size at which it was last synced. */
+bool file_says_synced(const struct file *f, const struct stat *now) REQUIRES(cache_mutex);
+/* Whether somebody can still change the mirror file, of which `fd` is open for reading only:
+ * through a descriptor, or through a mapping without one. docs/format.md, invariant 5. */
+bool file_has_writer(int fd);
+/* The same for what no open handle tells of. A file that was open for writing, and is marked
+ * so, may be mapped, and change past the daemon: it is looked at, and while somebody still can
+ * write it counts as changed by now, since a page that is dirty already moves no time. */
+int file_look_past_locked(struct cache *c, struct node *n, int fd) REQUIRES(cache_mutex);
+/* Whether a file that was changed at this time could change again without its mtime moving. */
+bool mtime_is_racy(int64_t mtime_ns);
+/* The same at an earlier CLOCK_REALTIME. */
+bool mtime_was_racy(int64_t mtime_ns, int64_t then_ns);
+
+/* ---- stamps.c ---- */
+/* STAMP_BEGUN and STAMP_WHOLE as they are to be. */
+unsigned file_stamp_begun(const struct file *f) REQUIRES(cache_mutex);
+/* Writes the stamp's attributes as the node is now. `fd` is its mirror file or directory. */
+int node_write_stamp(struct cache *c, struct node *n, int fd);
+/* The same, found by path; takes ns for reading. */
+int node_save_stamp(struct cache *c, struct node *n);
+/* The same by path, for a caller that holds ns; nothing when the mirror has no such file. */
+int node_write_stamp_held(struct cache *c, struct node *n);
+/* Writes the records of what the store holds. */
+int file_write_keys(struct cache *c, struct node *n, int fd);
+/* Notes in the stamp which version an upload of the file to `path` is to replace, as
+ * stamp_keys_expect(): the next mount knows it then. When that fails nothing is lost: the
+ * upload of a next mount loses against what it does not know, and is kept. Takes no ns. */
+void file_expect(struct cache *c, struct node *n, int fd, const char *path, const char *etag);
+
+/* ---- unlinked.c ---- */
+/* The bytes are the store's no longer (another version is there): a closed file is dropped, an
+ * open one becomes nameless and goes on with its old bytes, one that has other names goes on
+ * under those. ns held for writing. */
+int node_replaced(struct cache *c, struct entry *e, const struct object *obj);
+/* Takes the mirror file of a node without open handles away. ns held for writing. */
+int file_discard(struct cache *c, struct node *n);
+/* The mirror's part of a name that goes while the inode keeps others: the link and the record
+ * of it. The inode keeps its number, too. ns held for writing; the entry is still there. */
+int file_leave_name(struct cache *c, struct entry *e);
+/* The node, which has a mirror file, loses its last name: the file leaves `path` for orphans/.
+ * ns held for writing. */
+int file_orphan(struct cache *c, struct node *n, const char *path);
+/* The same in two steps, around the mirror's rename that takes its place at `path`: it gets a
+ * second name, orphans/<id>, to be dropped again if that rename fails; and when it did not,
+ * what is known of the file follows, its last entry still being there. */
+int file_keep_aside(struct cache *c, const char *path, uint64_t *ret_id);
+void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id) REQUIRES(cache_mutex);
+
+#endif

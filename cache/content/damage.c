@@ -1,0 +1,105 @@
+/* Content that is not what its writer meant: a write found no room, the disk lost pages, or its
+ * writer has not ended. */
+#include "cache/content/content_impl.h"
+
+#include "cache/mirror/mirror.h"
+#include "common/err.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/log_queue.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool file_disk_lost(int fd)
+{
+    return sync_file_range(fd, INT64_MAX / 2, 1, SYNC_FILE_RANGE_WAIT_BEFORE) < 0 &&
+           (errno == EIO || err_is_no_space(-errno));
+}
+
+bool file_is_half_locked(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+
+    cache_assert_locked(c);
+    if (!f || !f->beginners)
+        return false;
+    node_look_locked(c, n);
+    if (f->whole_mtime_ns == mirror_time(&c->mirror, n->mtime_ns) && f->whole_size == n->size)
+        return false;
+    auto_free char *path = node_path(n);
+    return !path || !path_is_log(c, path);
+}
+
+/* ---- writes that found no room ---- */
+
+/* Who waits until the store has it learns that it goes there no more. */
+static void hold_back_locked(struct cache *c, struct file *f, int err, const char *why)
+    REQUIRES(cache_mutex)
+{
+    f->cut = true;
+    f->error = err;
+    f->error_told = false;
+    free(f->error_text);
+    f->error_text = strdup(why);
+    waitq_wake_locked(c, &f->upload_waiters, 0);
+    progress_tell_locked(c);
+}
+
+void file_cut_locked(struct cache *c, struct node *n, uint64_t off)
+{
+    struct file *f = n->file;
+
+    if (f->lost)
+        return;
+    if (!f->cut) {
+        auto_free char *path = node_path(n);
+        log_later(&c->log, LOG_LEVEL_ERROR,
+                  "%s: no room in the cache for a write at byte %" PRIu64
+                  "; it is kept, and not "
+                  "published before that is written again",
+                  path ? path : "a removed file", off);
+    }
+    f->cut_at = off;
+    hold_back_locked(c, f, -ENOSPC,
+                     "the cache had no room for a write: not published before it is written "
+                     "again");
+}
+
+void file_lost_locked(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+    auto_free char *path = node_path(n);
+
+    if (!f->lost)
+        log_later(
+            &c->log, LOG_LEVEL_ERROR,
+            "%s: the disk of the cache lost what was written to it; what is left is kept, "
+            "and not published before the file is written anew",
+            path ? path : "a removed file");
+    f->lost = true;
+    f->cut_at = 0;
+    hold_back_locked(c, f, -EIO,
+                     "the disk of the cache lost what was written: not published before the "
+                     "file is written anew");
+}
+
+void file_lost(struct cache *c, struct node *n, int fd)
+{
+    cache_lock(c);
+    file_lost_locked(c, n);
+    cache_unlock(c);
+    (void)node_write_stamp(c, n, fd);
+}
+
+int file_check_kept(struct cache *c, struct node *n, int fd)
+{
+    if (!file_disk_lost(fd))
+        return 0;
+    file_lost(c, n, fd);
+    return -EIO;
+}

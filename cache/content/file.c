@@ -1,0 +1,367 @@
+/* The mirror file behind a node: its states, stamps, and its places in the lists of dirty and
+ * evictable files. States and their order on the disk: docs/format.md, section 3.
+ */
+#include "cache/content/content_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/mirror.h"
+#include "cache/mirror/stamp.h"
+#include "cache/types/etag.h"
+#include "cache/types/range.h"
+#include "cache/types/sums.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/log_queue.h"
+#include "common/mem.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utlist.h>
+
+int node_take_birth_time(struct node *n, int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    n->mtime_ns = n->ctime_ns = n->atime_ns = stat_mtime_ns(&st);
+    return 0;
+}
+
+struct file *file_new(struct node *n, enum file_state state)
+{
+    struct file *f = calloc(1, sizeof(*f));
+
+    if (!f)
+        return NULL;
+    f->node = n;
+    f->state = state;
+    f->fds[FD_READ].fd = f->fds[FD_WRITE].fd = -1;
+    f->kept_generation = UINT64_MAX; /* the kernel has no pages of this content */
+    /* It counts on from what an earlier mirror file had stored: a change must not look older.
+     */
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (f->generation < e->stored_generation)
+            f->generation = e->stored_generation;
+    waitq_init(&f->range_waiters);
+    waitq_init(&f->upload_waiters);
+    n->file = f;
+    return f;
+}
+
+NO_THREAD_SAFETY void stamp_lock(struct cache *c, const struct node *n)
+{
+    mutex_lock(stamp_lock_of(c, n));
+}
+
+NO_THREAD_SAFETY void stamp_unlock(struct cache *c, const struct node *n)
+{
+    mutex_unlock(stamp_lock_of(c, n));
+}
+
+/* ---- lists ---- */
+
+void file_lru_remove_locked(struct cache *c, struct file *f)
+{
+    if (!f->in_lru)
+        return;
+    DL_DELETE2(c->lru, f, lru_prev, lru_next);
+    f->in_lru = false;
+}
+
+void file_lru_add_locked(struct cache *c, struct file *f)
+{
+    file_lru_remove_locked(c, f);
+    if (f->open_handles || f->queued || f->uploading || f->orphan_id || f->unnamed ||
+        f->state == FILE_DIRTY || !f->node->links || (f->node->flags & NODE_ATTR_DIRTY))
+        return;
+    DL_APPEND2(c->lru, f, lru_prev, lru_next);
+    f->in_lru = true;
+}
+
+void file_unqueue_locked(struct cache *c, struct file *f)
+{
+    if (!f->queued)
+        return;
+    DL_DELETE2(c->dirty, f, dirty_prev, dirty_next);
+    f->queued = false;
+}
+
+void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
+{
+    /* The disk is looked at once a second only: a fast writer could be through by then. */
+    if (blocks_bytes > f->blocks_bytes) {
+        uint64_t more = blocks_bytes - f->blocks_bytes;
+        c->disk_free_bytes -= more < c->disk_free_bytes ? more : c->disk_free_bytes;
+    }
+    c->used_bytes += blocks_bytes - f->blocks_bytes;
+    f->blocks_bytes = blocks_bytes;
+}
+
+/* ---- state changes ---- */
+
+bool node_is_ours(struct node *n)
+{
+    struct file *f = n->file;
+
+    if (n->is_root || (n->flags & NODE_ATTR_DIRTY))
+        return true;
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (e->dirty || e->src_key)
+            return true;
+    if (n->dir)
+        return n->dir->new_here || n->dir->uploading;
+    return f && (f->state == FILE_DIRTY || f->write_handles || f->truncates || f->uploading ||
+                 f->queued || f->unnamed || f->orphan_id);
+}
+
+void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
+{
+    struct file *f = n->file;
+
+    cache_assert_locked(c);
+    assert(!content || f->state != FILE_PARTIAL); /* what is not here would go up as zeros */
+    atomic_store(&f->changed, true);
+    f->generation++;
+    n->ctime_ns = clock_real_ns();
+    for (struct entry *e = n->links; e; e = e->next_link) {
+        e->dirty = true;
+        e->changed_ns = clock_mono_ns();
+    }
+    if (!content)
+        return;
+    if (f->state != FILE_DIRTY)
+        file_lru_remove_locked(c, f);
+    f->state = FILE_DIRTY;
+    f->content_dirty = true;
+    f->suspect = false;
+}
+
+void file_free_locked(struct cache *c, struct file *f)
+{
+    assert(!f->open_handles && !f->fetches && !f->uploading);
+    file_unqueue_locked(c, f);
+    file_lru_remove_locked(c, f);
+    if (f->is_writer)
+        DL_DELETE2(c->writers, f, writer_prev, writer_next);
+    file_drop_locked(c, f);
+    file_account_locked(c, f, 0);
+    c->mirror_files--;
+    ranges_clear(&f->present);
+    sums_clear(&f->sums);
+    free(f->streams);
+    stamp_keys_release(&f->keys);
+    free(f->orphan_key);
+    free(f->etag);
+    free(f->error_text);
+    free(f->upload_key);
+    f->node->file = NULL;
+    free(f);
+}
+
+/* ---- birth and end of a mirror file ---- */
+
+/* What the mirror's file of a node is made of: others change the node under the
+ * lock alone. */
+struct born {
+    struct stat st;
+    bool partial;
+    char *target, *xattrs; /* NULL: none */
+};
+
+static void born_release(struct born *b)
+{
+    free(b->target);
+    free(b->xattrs);
+}
+
+static int born_take(struct cache *c, struct node *n, struct born *ret)
+{
+    cache_lock(c);
+    *ret = (struct born){.partial = n->file->state == FILE_PARTIAL};
+    node_stat(n, &ret->st);
+    bool links = S_ISLNK(n->mode) && n->target;
+    ret->target = links ? strdup(n->target) : NULL;
+    ret->xattrs = n->xattrs ? strdup(n->xattrs) : NULL;
+    int r = (links && !ret->target) || (n->xattrs && !ret->xattrs) ? -ENOMEM : 0;
+    cache_unlock(c);
+    return r;
+}
+
+static int fill_special(const struct born *b, int fd)
+{
+    size_t len = b->target ? strlen(b->target) : 0;
+
+    if (len == 0)
+        return 0;
+    ssize_t w = pwrite(fd, b->target, len, 0);
+    return w < 0 ? -errno : (size_t)w != len ? -ENOSPC : 0;
+}
+
+static int write_born(struct cache *c, struct node *n, const struct born *b, int fd)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, b->st.st_mtim};
+    const struct ranges none = {0};
+    int r = S_ISREG(b->st.st_mode) ? 0 : fill_special(b, fd);
+
+    if (r == 0 && S_ISREG(b->st.st_mode) && ftruncate(fd, b->st.st_size) < 0)
+        r = -errno;
+    if (r == 0 && futimens(fd, times) < 0)
+        r = -errno;
+    if (r == 0)
+        r = node_write_stamp(c, n, fd);
+    if (r == 0)
+        r = file_write_keys(c, n, fd);
+    if (r == 0 && b->partial)
+        r = stamp_write_ranges(fd, &none, true);
+    if (r == 0 && b->xattrs)
+        r = stamp_write_xattrs(fd, b->xattrs);
+    return r;
+}
+
+static int write_birth_stamps(struct cache *c, struct node *n, int fd)
+{
+    struct born b;
+    int r = born_take(c, n, &b);
+
+    if (r == 0)
+        r = write_born(c, n, &b, fd);
+    born_release(&b);
+    return r;
+}
+
+static int new_file_for(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    struct entry *e = n->links;
+    auto_free char *key = e ? entry_key(e) : NULL;
+    bool empty = n->size == 0 || !S_ISREG(n->mode);
+
+    if (!key)
+        return e ? -ENOMEM : -ESTALE;
+    struct file *f = file_new(n, empty ? FILE_CLEAN : FILE_PARTIAL);
+    if (!f)
+        return -ENOMEM;
+    c->mirror_files++;
+    f->clean_mtime_ns = mirror_time(&c->mirror, n->mtime_ns);
+    f->clean_size = n->size;
+    f->sum = (struct checksum){(enum checksum_kind)n->sum_kind, n->sum_value};
+    f->etag = etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
+    if (!f->etag || stamp_keys_set(&f->keys, key, f->etag, f->clean_mtime_ns, n->size) < 0)
+        return -ENOMEM;
+    return 0;
+}
+
+int file_materialise(struct cache *c, struct node *n)
+{
+    cache_lock(c);
+    if (n->file) {
+        cache_unlock(c);
+        return 0;
+    }
+    uint64_t id = ++c->next_id;
+    if (!n->birth)
+        n->birth = seq_next_locked(c);
+    auto_free char *path = node_path(n);
+    int r = path ? new_file_for(c, n) : -ESTALE;
+    cache_unlock(c);
+
+    auto_close int fd = -1;
+    if (r == 0)
+        r = fd = mirror_create_incoming(&c->mirror, id);
+    if (r >= 0)
+        r = write_birth_stamps(c, n, fd);
+    crash_point("materialise-incoming");
+    if (r == 0) {
+        r = mirror_link_in(&c->mirror, id, path);
+        crash_point("materialise-linked");
+    }
+    if (r < 0) {
+        (void)mirror_remove_incoming(&c->mirror, id);
+        cache_lock(c);
+        if (n->file)
+            file_free_locked(c, n->file);
+        cache_unlock(c);
+        log_later(&c->log, LOG_LEVEL_ERROR, "cache %s: can't make a mirror file for %s: %s",
+                  c->mirror.dir, path ? path : "a removed file", strerror(-r));
+    }
+    return r;
+}
+
+int file_need(struct cache *c, struct node *n)
+{
+    cache_lock(c);
+    bool there = n->file != NULL;
+    cache_unlock(c);
+    if (there)
+        return 0;
+    ns_write(c);
+    int r = file_materialise(c, n);
+    ns_done(c);
+    return r;
+}
+
+void file_drop_orphan(struct cache *c, uint64_t id)
+{
+    int r = mirror_drop_orphan(&c->mirror, id);
+
+    if (r < 0)
+        log_later(&c->log, LOG_LEVEL_WARN, "cache %s: can't remove orphans/%" PRIx64 ": %s",
+                  c->mirror.dir, id, strerror(-r));
+}
+
+/* How often a file that eviction took away at the wrong moment is made again. */
+#define NEED_TRIES 8
+
+/* What a failing disk did to a file that the store has as well: it is taken from there again.
+ * 0; 1: it was taken away; -EIO: it can't be, being in use, or for the disk. Unless it is 0 the
+ * descriptor is given back. */
+static int drop_if_lost(struct cache *c, struct node *n, int fd, enum file_fd which)
+{
+    cache_lock(c);
+    bool clean = n->file && n->file->state == FILE_CLEAN, known = clean && n->file->lost;
+    cache_unlock(c);
+    if (!clean || (!known && !file_disk_lost(fd)))
+        return 0;
+    ns_write(c);
+    cache_lock(c);
+    struct file *f = n->file;
+    bool stored = f->state == FILE_CLEAN && n->links && !n->links->next_link &&
+                  !node_is_ours(n) && f->open_handles == 0 && file_fd_users(f) == 1;
+    if (f->state == FILE_DIRTY) /* written meanwhile: the store does not have that */
+        file_lost_locked(c, n);
+    else
+        f->lost = true;
+    file_put_fd_locked(c, f, which);
+    auto_free char *path = node_path(n);
+    cache_unlock(c);
+    int r = stored ? file_discard(c, n) : -EBUSY;
+    ns_done(c);
+    log_warn("cache %s: its disk lost content of %s; %s", c->mirror.dir, path ? path : "a file",
+             r == 0        ? "it is read from the store again"
+             : r == -EBUSY ? "it can't be read while it is in use"
+                           : "it can't be read, and not be taken away");
+    return r == 0 ? 1 : -EIO;
+}
+
+/* Only what is in use is safe from eviction: it can take the file between the two steps. */
+int file_need_fd(struct cache *c, struct node *n, enum file_fd which)
+{
+    int r = -ESTALE;
+
+    for (int i = 0; i < NEED_TRIES && r == -ESTALE; i++) {
+        r = file_need(c, n);
+        if (r < 0)
+            break; /* -ESTALE, too: it has no name any more */
+        r = file_get_fd(c, n, which);
+        int lost = r < 0 ? 0 : drop_if_lost(c, n, r, which);
+        if (lost != 0)
+            r = lost < 0 ? lost : -ESTALE;
+    }
+    return r;
+}

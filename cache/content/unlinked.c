@@ -1,0 +1,221 @@
+/* How a mirror file leaves its name: discarded, unlinked while open, replaced by the store's.
+ */
+#include "cache/content/content_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/mirror.h"
+#include "cache/mirror/stamp.h"
+#include "cache/types/etag.h"
+#include "common/lock.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+int file_discard(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+
+    if (!f)
+        return 0;
+    auto_free char *path = node_path(n);
+    if (!path)
+        return -ENOMEM;
+    cache_lock(c);
+    /* Truncated since it was chosen, it is dirty. */
+    bool in_use = f->open_handles || file_fd_users(f) || f->fetches || f->uploading ||
+                  f->busy || f->state == FILE_DIRTY;
+    uint64_t id = ++c->next_id;
+    f->busy = f->busy || !in_use; /* who asks for bytes without a descriptor waits */
+    cache_unlock(c);
+    if (in_use)
+        return -EBUSY;
+    int r = mirror_orphan(&c->mirror, path, id, false);
+    bool gone = r == 0 || r == -ENOENT;
+    crash_point("discard-orphaned");
+    cache_lock(c);
+    f->busy = false;
+    waitq_wake_locked(c, &f->range_waiters, 0);
+    if (gone) {
+        f->orphan_id = r == 0 ? id : 0;
+        file_free_locked(c, f);
+    }
+    cache_unlock(c);
+    return gone ? 0 : r;
+}
+
+/* Readers that still need bytes from the store: publish and delete must fetch them first.
+ * Without memory they are told ESTALE then. */
+static void remember_orphan_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    if (c->n_orphans == c->cap_orphans) {
+        size_t cap = c->cap_orphans ? c->cap_orphans * 2 : 16;
+        struct node **v = reallocarray(c->orphans, cap, sizeof(struct node *));
+        if (!v)
+            return;
+        c->orphans = v;
+        c->cap_orphans = cap;
+    }
+    c->orphans[c->n_orphans++] = n;
+    node_ref_locked(n);
+}
+
+int file_keep_aside(struct cache *c, const char *path, uint64_t *ret_id)
+{
+    cache_lock(c);
+    uint64_t id = ++c->next_id;
+    cache_unlock(c);
+    int r = mirror_orphan(&c->mirror, path, id, true);
+    if (r == 0)
+        *ret_id = id;
+    return r;
+}
+
+void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id)
+{
+    struct file *f = n->file;
+
+    f->orphan_key = f->state == FILE_PARTIAL && n->links ? entry_key(n->links) : NULL;
+    f->orphan_id = id;
+    atomic_store(&f->changed, true);
+    file_unqueue_locked(c, f);
+    file_lru_remove_locked(c, f);
+    f->first_seq = 0;
+    if (f->state == FILE_PARTIAL && f->open_handles)
+        remember_orphan_locked(c, n);
+}
+
+int file_orphan(struct cache *c, struct node *n, const char *path)
+{
+    cache_lock(c);
+    uint64_t id = ++c->next_id;
+    cache_unlock(c);
+    int r = mirror_orphan(&c->mirror, path, id, false);
+    crash_point("orphan-moved");
+    if (r < 0)
+        return r;
+    cache_lock(c);
+    file_orphaned_locked(c, n, id);
+    cache_unlock(c);
+    return 0;
+}
+
+int file_leave_name(struct cache *c, struct entry *e)
+{
+    struct node *n = e->node;
+    auto_free char *path = entry_path(e);
+
+    if (!path)
+        return -ENOMEM;
+    auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
+    /* The link goes first: a name without a record would be taken for one that was made here.
+     */
+    int r = mirror_unlink(&c->mirror, path);
+    crash_point("name-left");
+    if (r < 0 && r != -ENOENT)
+        return r;
+    cache_lock(c);
+    auto_free char *key = entry_key(e);
+    if (key)
+        stamp_keys_remove(&n->file->keys, key);
+    node_keeps_ino_locked(c, n);
+    cache_unlock(c);
+    if (fd >= 0)
+        (void)file_write_keys(c, n, fd);
+    return 0;
+}
+
+/* The version that the store told is that of the entry. */
+static void entry_takes_locked(struct entry *e, const struct object *obj) REQUIRES(cache_mutex)
+{
+    etag_set(&e->etag, obj->etag);
+    entry_forget_version(e);
+    if (obj->attrs_known)
+        entry_told(e, obj);
+}
+
+/* A closed file is the new version, of which nothing is here. */
+static int renew(struct cache *c, struct entry *e, const struct object *obj)
+{
+    struct node *n = e->node;
+    int r = file_discard(c, n);
+
+    if (r < 0)
+        return r;
+    cache_lock(c);
+    n->flags &= ~(unsigned)(NODE_ATTRS_KNOWN | NODE_ATTRS_OLD);
+    node_apply_attrs(c, n, obj);
+    entry_takes_locked(e, obj);
+    notice_locked(c, n, NULL);
+    cache_unlock(c);
+    return 0;
+}
+
+/* The new version's node, still nameless. It has the number of one that goes with the name, but
+ * not that of one that goes on under others. */
+static struct node *successor_locked(struct cache *c, struct entry *e, const struct object *obj)
+    REQUIRES(cache_mutex)
+{
+    struct node *old = e->node, *n = node_new(c, S_IFREG);
+    bool goes_on = old->links->next_link != NULL;
+    auto_free char *key = entry_key(e);
+
+    if (!n || !key) {
+        if (n)
+            node_collect_locked(c, n);
+        return NULL;
+    }
+    n->ino = goes_on ? ino_of_found_locked(c, key) : old->ino;
+    n->flags |= goes_on ? NODE_DEFAULT_INO : old->flags & NODE_DEFAULT_INO;
+    node_apply_attrs(c, n, obj);
+    return n;
+}
+
+/* The name gets a node of its own: handles and other names keep the old one's version. */
+static int part(struct cache *c, struct entry *e, const struct object *obj)
+{
+    struct node *old = e->node, *parent = e->parent;
+    auto_free char *path = entry_path(e), *name = strdup(e->name);
+    int r = !path || !name          ? -ENOMEM
+            : old->links->next_link ? file_leave_name(c, e)
+                                    : file_orphan(c, old, path);
+
+    if (r < 0)
+        return r;
+    cache_lock(c);
+    struct node *n = successor_locked(c, e, obj);
+    if (n) {
+        old->flags |= NODE_REPLACED;
+        old->nlink--;
+        notice_locked(c, parent, name);
+        node_ref_locked(old);
+        entry_remove_locked(c, e);
+        if (old->links)
+            file_lru_add_locked(c, old->file);
+        struct entry *e2 = entry_add_locked(c, parent, name, n);
+        if (e2) {
+            entry_takes_locked(e2, obj);
+            e2->may_exist = true;
+            e2->verified_ns = clock_mono_ns();
+        }
+        node_unref_locked(c, old);
+        node_collect_locked(c, n);
+    }
+    cache_unlock(c);
+    return n ? 0 : -ENOMEM;
+}
+
+int node_replaced(struct cache *c, struct entry *e, const struct object *obj)
+{
+    struct node *n = e->node;
+
+    cache_lock(c);
+    struct file *f = n->file;
+    bool in_use = f && (f->open_handles || f->fetches || f->busy || file_fd_users(f));
+    bool shared = n->links->next_link != NULL;
+    cache_unlock(c);
+    return in_use || shared ? part(c, e, obj) : renew(c, e, obj);
+}

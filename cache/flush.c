@@ -1,0 +1,492 @@
+/* Waits until the store has all below a path. */
+#include "cache/blocking.h"
+
+#include "common/err.h"
+#include "common/lock.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <utlist.h>
+
+#define PAUSE_NS       (5 * NS_PER_MS)
+#define AWAIT_PAUSE_NS (50 * NS_PER_MS)
+
+/* ---- flush ---- */
+
+struct target {
+    struct node *node; /* referenced */
+    uint64_t generation;
+    unsigned attempts; /* that failed before the flush began */
+};
+
+struct flush {
+    struct cache *cache;
+    const char *path;
+    unsigned flags; /* enum cache_flush_flags */
+    struct target *v;
+    size_t n, cap;
+    size_t left;   /* not in the store, at the last look */
+    bool hurried;  /* that look found something to hurry */
+    char *in_vain; /* path of a removal that it found to wait for ever, perhaps, or NULL */
+    char *half;    /* path of a file that it found half, or NULL */
+    uint64_t seq;  /* intentions up to this one */
+    struct rounds rounds;
+    int64_t began_ns;
+};
+
+static bool node_owes(struct node *n) REQUIRES(cache_mutex)
+{
+    struct file *f = n->file;
+
+    if (!n->links)
+        return false;
+    if (n->dir)
+        return n->dir->queued;
+    if (!f)
+        return false;
+    if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
+        return true;
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (e->dirty)
+            return true;
+    return false;
+}
+
+static int push_target_locked(struct flush *fl, struct node *n) REQUIRES(cache_mutex)
+{
+    if (fl->n == fl->cap) {
+        size_t cap = fl->cap ? fl->cap * 2 : 64;
+        struct target *v = reallocarray(fl->v, cap, sizeof(*v));
+        if (!v)
+            return -ENOMEM;
+        fl->v = v;
+        fl->cap = cap;
+    }
+    node_ref_locked(n);
+    fl->v[fl->n++] = (struct target){n, n->dir ? n->dir->generation : n->file->generation,
+                                     n->dir ? n->dir->attempts : n->file->attempts};
+    return 0;
+}
+
+static int add_target_locked(struct flush *fl, struct node *n) REQUIRES(cache_mutex)
+{
+    return node_owes(n) && node_is_named_below(fl->cache, n, fl->path)
+               ? push_target_locked(fl, n)
+               : 0;
+}
+
+/* Whether someone may have changed the file past the daemon, through a mapping or through
+ * passthrough since before the mount, in a way that no upload from now on is certain to see. */
+static bool may_be_newer(const struct file *f) REQUIRES(cache_mutex)
+{
+    return f->writing_stamp && !f->write_handles &&
+           (f->state == FILE_CLEAN || (f->state == FILE_DIRTY && f->uploading));
+}
+
+static int gather_doubts_locked(struct flush *fl) REQUIRES(cache_mutex)
+{
+    struct file *f;
+    int r = 0;
+
+    DL_FOREACH2(fl->cache->dirty, f, dirty_next)
+    {
+        if (r == 0 && may_be_newer(f) && node_is_named_below(fl->cache, f->node, fl->path))
+            r = push_target_locked(fl, f->node);
+    }
+    return r;
+}
+
+static int look_past(struct cache *c, struct node *n)
+{
+    int fd = file_get_fd(c, n, FD_READ);
+
+    if (fd < 0)
+        return fd == -ESTALE ? 0 : fd; /* removed meanwhile */
+    cache_lock(c);
+    int r = file_look_past_locked(c, n, fd);
+    file_put_fd_locked(c, n->file, FD_READ);
+    cache_unlock(c);
+    return r;
+}
+
+static void drop_targets_locked(struct flush *fl) REQUIRES(cache_mutex)
+{
+    for (size_t i = 0; i < fl->n; i++)
+        node_unref_locked(fl->cache, fl->v[i].node);
+    fl->n = 0;
+}
+
+/* What may have changed without anybody's telling owes an upload after this, if it has. */
+static int settle_doubts(struct flush *fl)
+{
+    struct cache *c = fl->cache;
+
+    cache_lock(c);
+    int r = gather_doubts_locked(fl);
+    cache_unlock(c);
+    for (size_t i = 0; i < fl->n && r == 0; i++)
+        r = look_past(c, fl->v[i].node);
+    cache_lock(c);
+    drop_targets_locked(fl);
+    cache_unlock(c);
+    return r;
+}
+
+static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
+{
+    struct cache *c = fl->cache;
+    struct file *f;
+    struct node *d;
+    int r = 0;
+
+    DL_FOREACH2(c->writers, f, writer_next)
+    {
+        node_look_locked(c, f->node);
+        if (r == 0 && !f->queued)
+            r = add_target_locked(fl, f->node);
+    }
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        if (r == 0 && ((fl->flags & (CACHE_FLUSH_STAGED | CACHE_FLUSH_AWAIT)) || !f->staged))
+            r = add_target_locked(fl, f->node);
+    }
+    DL_FOREACH2(c->dirty_dirs, d, dir->dirty_next)
+    {
+        if (r == 0)
+            r = add_target_locked(fl, d);
+    }
+    fl->seq = seq_now_locked(c);
+    rounds_init(c, &fl->rounds, fl->seq);
+    return r;
+}
+
+static bool target_done(const struct target *t) REQUIRES(cache_mutex)
+{
+    struct node *n = t->node;
+
+    if (!node_owes(n))
+        return true;
+    return n->dir ? false : file_stored_locked(n, t->generation);
+}
+
+/* No settling, no waiting for a close: now. A directory is put off again with each change below
+ * it, as when its files come to be stored; what failed waits for its next attempt. */
+static void hurry_locked(struct flush *fl, const struct target *t, bool first)
+    REQUIRES(cache_mutex)
+{
+    struct cache *c = fl->cache;
+    struct node *n = t->node;
+    struct file *f = n->file;
+
+    if (fl->flags & CACHE_FLUSH_AWAIT)
+        return;
+    if (n->dir) {
+        if (first || !n->dir->error) {
+            fl->hurried |= n->dir->due_ns != 0;
+            n->dir->due_ns = 0;
+        }
+        return;
+    }
+    assert(f); /* what owes something and is no directory has a file */
+    fl->hurried |= !f->wanted;
+    file_want_locked(f, t->generation);
+    f->wanted_half = f->wanted_half || (fl->flags & CACHE_FLUSH_HALF);
+    if (first)
+        f->due_ns = 0;
+    if (!f->queued) {
+        file_place_locked(c, f);
+        file_lru_remove_locked(c, f);
+        fl->hurried = true;
+    }
+}
+
+/* What is left out without a path to tell of it would be taken for done. */
+static void tell_of(char **what, char *path, int *error, struct op *op)
+{
+    free(*what);
+    *what = path;
+    if (!path)
+        *error = op_fail(op, -ENOMEM, "there is no memory to say what is not in the store");
+}
+
+/* A removal waits for what was closed before it, also when that is made anew now: its writer
+ * may take for ever. */
+static struct node *first_half_locked(const struct flush *fl) REQUIRES(cache_mutex)
+{
+    struct cache *c = fl->cache;
+    struct file *f;
+
+    if ((fl->flags & CACHE_FLUSH_HALF) || !c->intents)
+        return NULL;
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        if (!f->first_seq || f->first_seq > barrier_seq_locked(c, c->intents->prev->seq))
+            return NULL;
+        if (file_is_half_locked(c, f->node))
+            return f->node;
+    }
+    return NULL;
+}
+
+static bool waits_for_locked(struct cache *c, const struct intent *i, const struct node *half)
+    REQUIRES(cache_mutex)
+{
+    return half && !intent_is_rename(i) &&
+           barrier_seq_locked(c, i->seq) > half->file->first_seq;
+}
+
+/* What is renamed above the path has it with it. */
+static bool concerns(const struct flush *fl, const struct intent *i) REQUIRES(cache_mutex)
+{
+    const char *path = fl->path;
+
+    return intent_since(i) <= fl->seq &&
+           (path_below(path, i->from) ||
+            (i->to && (path_below(path, i->to) || path_below(i->to, path) ||
+                       path_below(i->from, path))));
+}
+
+/* True when all of them are done; else what is known of a failure, as look_locked(). */
+static bool look_at_intents_locked(struct flush *fl, bool first, int *error, bool *final,
+                                   struct op *op) REQUIRES(cache_mutex)
+{
+    bool done = true;
+    struct node *half = first_half_locked(fl);
+    struct intent *i;
+
+    DL_FOREACH(fl->cache->intents, i)
+    {
+        if (!concerns(fl, i))
+            continue;
+        if (waits_for_locked(fl->cache, i, half)) {
+            tell_of(&fl->half, node_path(half), error, op);
+            continue;
+        }
+        if (!intent_is_rename(i) && rounds_are_over_locked(fl->cache, &fl->rounds, i)) {
+            tell_of(&fl->in_vain, strdup(i->from), error, op);
+            continue;
+        }
+        done = false;
+        if (first && i->error && !(fl->flags & CACHE_FLUSH_AWAIT))
+            i->due_ns = 0;
+        if (i->error && i->failed_ns >= fl->began_ns && (*error == 0 || !*final)) {
+            const char *text = i->error_text && *i->error_text ? i->error_text : NULL;
+            *error = op_fail(op, i->error, "%s", text ? text : strerror(-i->error));
+            *final = !err_is_transient(i->error) && !(intent_is_in_the_way(i->error) &&
+                                                      intents_before_locked(fl->cache, i->seq));
+        }
+    }
+    return done;
+}
+
+/* Whether what failed for something in its way is worth another attempt: while there are
+ * intentions, and once after the last of them. */
+static bool clears_up_locked(struct flush *fl, struct target *t, int err, unsigned attempts)
+    REQUIRES(cache_mutex)
+{
+    if (!intent_is_in_the_way(err))
+        return false;
+    if (intents_before_locked(fl->cache, UINT64_MAX)) {
+        t->attempts = attempts;
+        return true;
+    }
+    if (attempts > t->attempts + 1)
+        return false;
+    if (fl->flags & CACHE_FLUSH_AWAIT)
+        return true;
+    *(t->node->dir ? &t->node->dir->due_ns : &t->node->file->due_ns) = 0;
+    fl->hurried = true;
+    return true;
+}
+
+/* Nothing sends it but its writer's close or rename, or who may ask for more than to wait. */
+static bool waits_for_writer_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    const struct file *f = n->dir ? NULL : n->file;
+
+    if (f && !f->write_handles)
+        return f->staged;
+    auto_free char *path = node_path(n);
+    return path && (f ? f->staged || !path_is_log(c, path) : path_is_staged(c, path));
+}
+
+/* A half file is waited for by nobody: its writer may take for ever. */
+static bool skip_half_locked(struct flush *fl, struct node *n, int *error, struct op *op)
+    REQUIRES(cache_mutex)
+{
+    bool half = !(fl->flags & CACHE_FLUSH_HALF) && !n->dir && file_is_half_locked(fl->cache, n);
+
+    if (!half && !((fl->flags & CACHE_FLUSH_AWAIT) && waits_for_writer_locked(fl->cache, n)))
+        return false;
+    tell_of(&fl->half, node_path(n), error, op);
+    return true;
+}
+
+/* What was to be stored lost against another node's version: it is kept aside, and the name
+ * owes nothing any more. Other names of the file may. */
+static bool has_lost(const struct target *t) REQUIRES(cache_mutex)
+{
+    const struct file *f = t->node->dir ? NULL : t->node->file;
+
+    return f && f->error == -ESTALE && (!t->node->links || f->attempts != t->attempts);
+}
+
+/* How the last attempt failed, if it did. */
+struct failed {
+    int err;          /* negative errno; 0 it did not */
+    const char *text; /* or NULL; of the node */
+    unsigned attempts;
+    bool cut; /* a full disk cut the content off */
+};
+
+static struct failed failed_now(const struct node *n) REQUIRES(cache_mutex)
+{
+    const struct dir *d = n->dir;
+    const struct file *f = n->file;
+
+    if (d)
+        return (struct failed){d->error, d->error_text, d->attempts, false};
+    assert(f); /* what owes something and is no directory has a file */
+    return (struct failed){f->error, f->error_text, f->attempts, f->cut};
+}
+
+/* True when nothing is left to wait for; beside that what is known of the progress and of a
+ * failure, and whether that stays. */
+static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *total,
+                        int *error, bool *final, struct op *op) REQUIRES(cache_mutex)
+{
+    bool all = true;
+
+    *done = *total = 0;
+    fl->left = 0;
+    fl->hurried = first;
+    free(take_ptr(fl->in_vain));
+    free(take_ptr(fl->half));
+    for (size_t i = 0; i < fl->n; i++) {
+        struct node *n = fl->v[i].node;
+        uint64_t size = n->dir ? 0 : n->size;
+        bool ok = target_done(&fl->v[i]);
+        *total += size;
+        *done += ok ? size : n->file && n->file->uploading ? n->file->upload_done : 0;
+        if (ok && has_lost(&fl->v[i]))
+            *error = op_fail(op, -ESTALE, "%s", n->file->error_text ? n->file->error_text : "");
+        if (ok || skip_half_locked(fl, n, error, op))
+            continue;
+        all = false;
+        fl->left++;
+        hurry_locked(fl, &fl->v[i], first);
+        /* A failure from before the flush says nothing of the attempt that it asks for. */
+        struct failed now = failed_now(n);
+        if (!now.err || (!now.cut && now.attempts == fl->v[i].attempts))
+            continue;
+        bool stays = now.cut || !(err_is_transient(now.err) ||
+                                  clears_up_locked(fl, &fl->v[i], now.err, now.attempts));
+        if (*error == 0 || (stays && !*final)) {
+            auto_free char *path = now.cut ? node_path(n) : NULL;
+            *error = op_fail(op, now.err, "%s%s%s", path ? path : "", path ? ": " : "",
+                             now.text ? now.text : strerror(-now.err));
+            *final = stays;
+        }
+    }
+    all = look_at_intents_locked(fl, first, error, final, op) && all;
+    return all && (*fl->path != '\0' || !sessions_pending_locked(fl->cache));
+}
+
+/* Whether each upload would be progress: who looks at so many then takes the lock, and the
+ * processor, from those who upload. He looks from time to time. */
+static bool much_is_left(const struct flush *fl)
+{
+    return (fl->flags & CACHE_FLUSH_AWAIT) ||
+           fl->left > (size_t)fl->cache->config.upload_jobs * 4;
+}
+
+/* All else is in the store. */
+static int tell_rest(const struct flush *fl, struct op *op)
+{
+    if (fl->half)
+        return op_fail(op, -ETXTBSY,
+                       "%s is being written, and not published half: close or fsync() it, "
+                       "or publish it as it is with `runfs flush --open`",
+                       fl->half);
+    return fl->in_vain
+               ? op_fail(
+                     op, -EBUSY,
+                     "%s was removed here, and stays in the store until what was closed before "
+                     "is there, but that is removed or replaced again and again: flush once "
+                     "more when its writers pause",
+                     fl->in_vain)
+               : 0;
+}
+
+static int wait_flushed(struct flush *fl, struct op *op,
+                        void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg)
+{
+    const bool awaits = fl->flags & CACHE_FLUSH_AWAIT; /* anybody may, often */
+    const struct timespec pause = {.tv_nsec = awaits ? AWAIT_PAUSE_NS : PAUSE_NS};
+    struct cache *c = fl->cache;
+    bool first = true;
+    int r = 0;
+
+    for (;;) {
+        uint64_t done, total;
+        int error = 0;
+        cache_lock(c);
+        bool final = false;
+        bool all = look_locked(fl, first, &done, &total, &error, &final, op);
+        bool much = much_is_left(fl);
+        if (!all && fl->hurried)
+            scheduler_kick_locked(c);
+        if (!all && !much)
+            (void)cache_wait_until(c, &c->progress, clock_mono_ns() + TICK_NS);
+        bool stopping = c->stopping;
+        cache_unlock(c);
+        if (much && !all)
+            (void)nanosleep(&pause, NULL);
+        first = false;
+        if (progress)
+            progress(arg, done, total);
+        if (all || (awaits && fl->half))
+            return error ? error : tell_rest(fl, op);
+        if (final)
+            return error;
+        struct op probe = *op;
+        r = stopping ? -EINTR : op_check(&probe);
+        if (r < 0)
+            return error ? r : op_fail(op, r, "not everything is in the store yet");
+    }
+}
+
+int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct op *op,
+                     void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
+                     void *arg)
+{
+    struct flush fl = {.cache = c, .path = path, .flags = flags, .began_ns = clock_mono_ns()};
+
+    int r = settle_doubts(&fl);
+    cache_lock(c);
+    bool drains = (flags & CACHE_FLUSH_STAGED) && *path == '\0';
+    c->drain += drains;
+    if (r == 0)
+        r = gather_locked(&fl);
+    cache_unlock(c);
+    if (r == 0)
+        r = wait_flushed(&fl, op, progress, arg);
+    else
+        (void)op_fail(op, r, "flush: %s", strerror(-r));
+    cache_lock(c);
+    c->drain -= drains;
+    for (size_t i = 0; i < fl.n; i++)
+        if (fl.v[i].node->file && !(flags & CACHE_FLUSH_AWAIT))
+            file_unwant_locked(fl.v[i].node->file);
+    drop_targets_locked(&fl);
+    cache_unlock(c);
+    free(fl.v);
+    free(fl.half);
+    free(fl.in_vain);
+    return r;
+}

@@ -1,0 +1,243 @@
+/* Recovery judges a file that it finds: is it whole, whose is it, what does the store lack? */
+#include "cache/recover_impl.h"
+
+#include "cache/mirror/mirror.h"
+#include "cache/mirror/stamp.h"
+#include "cache/types/etag.h"
+#include "cache/types/range.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What the records call the name; heap, NULL without memory. */
+static char *recorded_as(struct cache *c, const char *path) REQUIRES(cache_mutex)
+{
+    if (c->renames == 0)
+        return strdup(path);
+    return recover_path_before(c, c->intents ? c->intents->prev : NULL, path);
+}
+
+static struct stamp_key *key_of(struct cache *c, struct file *f, const char *path)
+    REQUIRES(cache_mutex)
+{
+    auto_free char *key = recorded_as(c, path);
+
+    return key ? stamp_keys_find(&f->keys, key) : NULL;
+}
+
+/* Whether an upload is to replace something that pending renames bring, though its record is
+ * not where the store has that now: it was there when the record was written, and earlier
+ * renames are done since. The names that it passes on its way have records of their own. */
+static bool expects_on_the_way(struct cache *c, struct file *f, const char *path)
+    REQUIRES(cache_mutex)
+{
+    auto_free char *at = c->renames ? strdup(path) : NULL;
+    bool expects = false;
+
+    for (struct intent *i = c->intents ? c->intents->prev : NULL; at && i && !expects;
+         i = i == c->intents ? NULL : i->prev) {
+        const struct stamp_key *k = stamp_keys_find(&f->keys, at);
+        expects = k && stamp_key_is_expected(k);
+        if (intent_backward(i, &at) == INTENT_LEFT)
+            break;
+    }
+    return expects;
+}
+
+bool recover_was_synced(const struct stamp_attrs *a, const struct stat *st)
+{
+    int64_t mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
+
+    return (a->flags & STAMP_SYNCED) && a->synced_mtime_ns == mtime_ns &&
+           a->synced_size == (uint64_t)st->st_size;
+}
+
+/* Whether it is on the disk for having been there when the last mount ended: nobody sets the
+ * time of an inode's change. */
+static bool was_ended(const struct cache *c, const struct stat *st)
+{
+    return (int64_t)st->st_ctim.tv_sec * NS_PER_SEC + st->st_ctim.tv_nsec <= c->mirror.ended_ns;
+}
+
+bool recover_trusts(struct cache *c, const struct stamp_attrs *a, const struct stat *st)
+{
+    return !c->mirror.rebooted || was_ended(c, st) || recover_was_synced(a, st);
+}
+
+/* What was on the disk when the last mount ended counts as synced from now on: the next mount
+ * does not know that end any more. Where the stamp can't be written it is this mount's word. */
+static void keep_trust(struct cache *c, struct file *f, const char *path,
+                       const struct stamp_attrs *a, const struct stat *st) REQUIRES(cache_mutex)
+{
+    struct stamp_attrs synced = *a;
+
+    if (recover_was_synced(a, st) || !was_ended(c, st))
+        return;
+    synced.flags |= STAMP_SYNCED;
+    synced.synced_mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
+    synced.synced_size = (uint64_t)st->st_size;
+    auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
+    if (fd < 0 || stamp_write_attrs(fd, &synced) < 0)
+        return;
+    f->noted = synced.flags;
+    f->synced_mtime_ns = synced.synced_mtime_ns;
+    f->synced_size = synced.synced_size;
+}
+
+static int remember_dirty(struct scan *s, struct node *n)
+{
+    if (s->n_dirty == s->cap_dirty) {
+        size_t cap = s->cap_dirty ? s->cap_dirty * 2 : 64;
+        struct node **v = reallocarray(s->dirty, cap, sizeof(struct node *));
+        if (!v)
+            return -ENOMEM;
+        s->dirty = v;
+        s->cap_dirty = cap;
+    }
+    s->dirty[s->n_dirty++] = n;
+    return 0;
+}
+
+/* The file keeps its number and reads from the store again, unless its bytes prove to be right
+ * when they are needed. Of a file with other names these may need the bytes, and a symlink is
+ * its bytes: the name is dropped. */
+static int forget_content(struct cache *c, struct node *n, const char *path,
+                          const struct stamp_attrs *a, const struct stat *st,
+                          const struct stamp_key *k, bool partial) REQUIRES(cache_mutex)
+{
+    struct stamp_attrs unsynced = *a;
+    struct ranges none = {0};
+
+    if (st->st_nlink > 1 || !S_ISREG(n->mode))
+        return VERDICT_DROP;
+    auto_close int fd = mirror_open_path(&c->mirror, path, O_RDWR);
+    unsynced.flags &= ~(unsigned)STAMP_SYNCED; /* what comes in its place is not */
+    int r = fd < 0 ? fd : stamp_write_attrs(fd, &unsynced);
+    n->file->noted = unsynced.flags;
+    n->file->synced_mtime_ns = 0;
+    if (r == 0)
+        r = stamp_write_ranges(fd, &none, true);
+    n->file->verify = !partial && k->sum.kind != CHECKSUM_NONE;
+    if (r == 0 && !n->file->verify &&
+        (ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)k->size) < 0))
+        r = -errno;
+    n->file->state = FILE_PARTIAL;
+    ranges_clear(&n->file->present);
+    if (!n->file->verify)
+        file_account_locked(c, n->file, 0);
+    return r < 0 ? VERDICT_DROP : 0;
+}
+
+/* Whether the store has the name, though no record says so: there was room for those of other
+ * names only. It is dropped then, and known from the listing: which version the store has is
+ * not known here, and what it holds is not owed. */
+static bool stored_without_record(const struct node *n, const struct stamp_attrs *a,
+                                  const struct stat *st) REQUIRES(cache_mutex)
+{
+    const struct stamp_keys *k = &n->file->keys;
+
+    if (!(a->flags & STAMP_MANY) || (a->flags & (STAMP_WRITING | STAMP_ATTR_DIRTY)))
+        return false;
+    for (size_t i = 0; i < k->n; i++)
+        if (k->v[i].mtime_ns == n->mtime_ns && k->v[i].size == (uint64_t)st->st_size)
+            return true;
+    return false;
+}
+
+/* An older version of runfs noted none of what an upload is to replace: a name without a record
+ * may be stored nevertheless. The next mount is told; where it can't be, this one knows. */
+static void expect_any(struct cache *c, struct file *f, const char *path) REQUIRES(cache_mutex)
+{
+    auto_free char *key = recorded_as(c, path);
+    auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
+    bool all = true;
+
+    if (key && fd >= 0 && stamp_keys_expect(&f->keys, key, STAMP_ANY_VERSION) &&
+        stamp_write_keys(fd, &f->keys, &all) == 0)
+        f->keys_cut = !all;
+}
+
+/* What the records say that the store has under the name: the entry's version. Without one it
+ * had nothing, and has nothing but what this cache put there since. The record is returned if
+ * it is of the file's content, else NULL. */
+static struct stamp_key *take_record(struct cache *c, struct entry *e, const char *path,
+                                     const struct stamp_attrs *a) REQUIRES(cache_mutex)
+{
+    struct stamp_key *k = key_of(c, e->node->file, path);
+    bool expects = k || expects_on_the_way(c, e->node->file, path);
+
+    e->tried = !expects && !(a->flags & STAMP_KEYS_CUT) && !c->mirror.older;
+    e->may_exist = !e->tried;
+    if (k && strcmp(k->etag, STAMP_ANY_VERSION) != 0)
+        etag_set(&e->etag, k->etag);
+    return k && !stamp_key_is_expected(k) ? k : NULL;
+}
+
+int recover_judge(struct scan *s, struct entry *e, const char *path,
+                  const struct stamp_attrs *a, const struct stat *st, bool partial)
+{
+    struct cache *c = s->cache;
+    struct node *n = e->node;
+    struct file *f = n->file;
+    struct stamp_key *k = take_record(c, e, path, a);
+    bool same = k && k->mtime_ns == n->mtime_ns && k->size == (uint64_t)st->st_size;
+
+    if (k) {
+        if (!f->etag)
+            f->etag = strdup(k->etag);
+        f->sum = k->sum;
+    }
+    if (!k && stored_without_record(n, a, st))
+        return VERDICT_DROP;
+    entry_distrust(e); /* the store may have been told other attributes since */
+    if (partial) {
+        if (!k)
+            return VERDICT_DROP;
+        f->clean_mtime_ns = n->mtime_ns = k->mtime_ns;
+        f->clean_size = n->size = k->size;
+        if ((uint64_t)st->st_size != k->size)
+            return VERDICT_DROP; /* a truncate that was not answered */
+        if (!recover_trusts(c, a, st) && forget_content(c, n, path, a, st, k, true) != 0)
+            return VERDICT_DROP;
+        e->dirty = n->flags & NODE_ATTR_DIRTY;
+        return e->dirty ? remember_dirty(s, n) : 0;
+    }
+    if (same && !(a->flags & STAMP_WRITING)) {
+        if (!recover_trusts(c, a, st) && k->size &&
+            forget_content(c, n, path, a, st, k, false) != 0)
+            return VERDICT_DROP;
+        f->clean_mtime_ns = n->mtime_ns;
+        f->clean_size = n->size;
+        e->dirty = n->flags & NODE_ATTR_DIRTY;
+        return e->dirty ? remember_dirty(s, n) : 0;
+    }
+    /* Nobody writes before the mark is there, so that a size of its own without it is what a
+     * disk left that failed: the store has what it was. */
+    if (k && !(a->flags & STAMP_WRITING) && k->size != (uint64_t)st->st_size) {
+        log_warn("cache %s: %s lost its content; it is read from the store again",
+                 c->mirror.dir, path);
+        if (!k->size || forget_content(c, n, path, a, st, k, true) != 0)
+            return VERDICT_DROP;
+        f->clean_mtime_ns = n->mtime_ns = k->mtime_ns;
+        f->clean_size = n->size = k->size;
+        e->dirty = n->flags & NODE_ATTR_DIRTY;
+        return e->dirty ? remember_dirty(s, n) : 0;
+    }
+    if (!recover_trusts(c, a, st))
+        return VERDICT_KEEP;
+    keep_trust(c, f, path, a, st);
+    if (c->mirror.older && !etag_known(&e->etag))
+        expect_any(c, f, path);
+    f->state = FILE_DIRTY;
+    f->content_dirty = true;
+    f->writing_stamp = true;
+    e->dirty = true;
+    return remember_dirty(s, n);
+}

@@ -1,0 +1,461 @@
+/* Questions for one name, for attributes and for versions: many are asked at once. */
+#include "cache/listing/listing_impl.h"
+
+#include "cache/tree/children.h"
+#include "cache/types/etag.h"
+#include "common/lock.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#define STAT_AHEAD_MAX 1024
+
+/* ---- one name ---- */
+
+/* A name of a large directory, asked alone; all who want it meanwhile wait for the same answer.
+ */
+struct query {
+    struct task task;
+    struct cache *cache;
+    struct node *dir; /* referenced */
+    struct query *next;
+    struct waitq waiters;
+    int64_t asked_ns;
+    char name[];
+};
+
+static void run_query(struct task *task)
+{
+    struct query *q = container_of(task, struct query, task);
+    struct cache *c = q->cache;
+    struct object obj = {0};
+    struct op op;
+
+    cache_op_within(c, &op, c->config.ask_timeout_ns);
+    cache_lock(c);
+    auto_free char *key = child_key(q->dir, q->name);
+    const struct place place = listing_place_locked(c, key);
+    cache_unlock(c);
+    int r = key ? store_stat(c->store, &op, key, &obj) : -ENOENT;
+    ns_write(c);
+    cache_lock(c);
+    struct entry *e = entry_find(q->dir, q->name);
+    bool older = e && e->changed_ns < q->asked_ns;
+    cache_unlock(c);
+    bool again = (r == 0 || r == -ENOENT) && key && listing_may_have_moved(c, &place);
+    if (again) {
+        if (r == 0)
+            object_release(&obj);
+        r = 0;
+    } else if (r == 0) {
+        r = listing_merge_one(c, q->dir, q->name, &obj, q->asked_ns);
+        object_release(&obj);
+    } else if (r == -ENOENT && older) {
+        (void)entry_gone(c, e);
+    }
+    if (r == -ENOENT && key && !again && !e) {
+        cache_lock(c);
+        absent_note_locked(c, q->dir, q->name, q->asked_ns);
+        cache_unlock(c);
+    }
+    /* Hidden, or gone: an answer, not a reason to ask again. */
+    if (r >= 0 && !again && !entry_find(q->dir, q->name))
+        r = -ENOENT;
+    if (r > 0)
+        r = 0;
+    if (r == -ENOENT && entry_find(q->dir, q->name))
+        r = 0;
+    e = entry_find(q->dir, q->name);
+    bool excused = r < 0 && r != -ENOENT && r != -EINTR && e;
+    cache_lock(c);
+    if (excused) /* known from before the outage */
+        e->verified_ns = clock_mono_ns() - listing_belief_ns(c) + OUTAGE_NS;
+    else if (r == 0 && !again && e)
+        e->verified_ns = clock_mono_ns();
+    cache_unlock(c);
+    if (excused)
+        r = 0;
+    ns_done(c);
+    if (r < 0 && r != -ENOENT)
+        read_failed(c, "lookup", r, op.why);
+    cache_lock(c);
+    LL_DELETE(q->dir->dir->queries, q);
+    waitq_wake_locked(c, &q->waiters, r);
+    node_unref_locked(c, q->dir);
+    cache_unlock(c);
+    free(q);
+}
+
+int name_ask_locked(struct cache *c, struct node *dir, const char *name, struct waiter *w)
+{
+    struct query *q;
+
+    LL_FOREACH(dir->dir->queries, q)
+    {
+        if (strcmp(q->name, name) == 0)
+            return waitq_park_locked(c, &q->waiters, w);
+    }
+    size_t len = strlen(name);
+    q = calloc(1, sizeof(*q) + len + 1);
+    if (!q)
+        return -ENOMEM;
+    memcpy(q->name, name, len + 1);
+    q->task.run = run_query;
+    q->cache = c;
+    q->dir = dir;
+    q->asked_ns = clock_mono_ns();
+    waitq_init(&q->waiters);
+    node_ref_locked(dir);
+    LL_PREPEND(dir->dir->queries, q);
+    pool_submit_first(c->askers, &q->task);
+    return waitq_park_locked(c, &q->waiters, w);
+}
+
+/* ---- attributes and versions ---- */
+
+struct asking {
+    struct task task;
+    UT_hash_handle hh; /* in cache.askings, by node: its flag NODE_STATTING */
+    struct cache *cache;
+    struct node *node; /* referenced */
+    int64_t asked_ns;
+    uint64_t generation; /* of a directory, when it was asked */
+    struct waitq waiters;
+};
+
+/* The version that is known was told with its attributes; false when they are others than those
+ * of the file that is here, which has to go for them. */
+static bool take_attrs_locked(struct cache *c, struct entry *e, const struct object *obj)
+    REQUIRES(cache_mutex)
+{
+    struct node *n = e->node;
+
+    node_attrs_are_known(n);
+    attrs_hear_locked(c, n, obj);
+    if (!obj->attrs_known || (n->file && (c->store->caps & STORE_LIST_ATTRS)))
+        return true;
+    if (n->file && !listing_attrs_agree(n, obj))
+        return false;
+    if (n->file)
+        n->attrs_has = obj->attrs.has; /* a stamp doesn't say which the store has */
+    else
+        node_apply_attrs(c, n, obj);
+    entry_told(e, obj);
+    if (e->settled)
+        index_news_locked(c, e->parent);
+    return true;
+}
+
+/* What the store said of a node that still has the name it was asked under. */
+static void take_answer(struct asking *a, int r, const struct object *obj,
+                        const struct place *p)
+{
+    struct cache *c = a->cache;
+    struct node *n = a->node;
+
+    ns_write(c);
+    bool moved = listing_may_have_moved(c, p);
+    cache_lock(c);
+    struct entry *e = node_name_at(n, p->key);
+    bool current = e && !moved && !node_is_ours(n) && e->changed_ns < a->asked_ns;
+    bool other = false;
+    if (r == 0 && current && etag_is(&e->etag, obj->etag) && !n->dir) {
+        other = !take_attrs_locked(c, e, obj);
+        if (obj->checksum.kind == CHECKSUM_NONE)
+            n->flags |= NODE_NO_SUM;
+        e->verified_ns = clock_mono_ns();
+        listing_file_is_there_locked(n->file, obj->etag);
+        current = false; /* nothing more to do */
+        if (other && n->file->open_handles) {
+            entry_distrust(e); /* later; until then as it was opened */
+            other = false;
+        }
+    }
+    cache_unlock(c);
+    if (other)
+        (void)node_replaced(c, e, obj);
+    else if (current && r == 0)
+        (void)listing_update_entry(c, e, obj, a->asked_ns);
+    else if (current && r == -ENOENT)
+        (void)entry_gone(c, e);
+    ns_done(c);
+}
+
+/* The same of a directory's marker. */
+static void take_marker(struct asking *a, int r, const struct object *obj,
+                        const struct place *p)
+{
+    struct cache *c = a->cache;
+    struct node *n = a->node;
+
+    ns_read(c);
+    bool moved = listing_may_have_moved(c, p);
+    cache_lock(c);
+    auto_free char *key_now = node_key(n);
+    if (key_now && !moved && strcmp(p->key, key_now) == 0)
+        dir_told_locked(c, n, r == 0 ? obj : NULL, a->generation);
+    if (r == 0 && n->dir->marker_version && node_attrs_known(n))
+        index_marker_news_locked(c, n);
+    cache_unlock(c);
+    ns_done(c);
+}
+
+/* Each name of a file is an object of its own: the one that the store confirmed the longest
+ * ago.
+ */
+static struct entry *stalest_name(struct node *n) REQUIRES(cache_mutex)
+{
+    struct entry *stalest = n->links;
+
+    for (struct entry *e = stalest; e; e = e->next_link)
+        if (e->verified_ns < stalest->verified_ns)
+            stalest = e;
+    return stalest;
+}
+
+/* While the store can't be reached, attributes stay as they were; the next listing has them
+ * asked again. */
+static bool excuse_attrs_locked(struct node *n) REQUIRES(cache_mutex)
+{
+    if (!n->links)
+        return false;
+    node_attrs_are_known(n);
+    if (n->dir)
+        n->dir->marker_version = 0;
+    else
+        entry_distrust(n->links);
+    return true;
+}
+
+/* What decides whom the kernel lets in, where it is hearsay. */
+struct rights {
+    uint32_t mode, uid, gid;
+    bool hearsay;
+    char *xattrs; /* ACLs are among them */
+};
+
+static struct rights rights_of(const struct node *n) REQUIRES(cache_mutex)
+{
+    return (struct rights){n->mode, n->uid, n->gid, n->flags & NODE_ATTRS_HEARSAY,
+                           n->flags & NODE_ATTRS_HEARSAY ? strdup(n->xattrs ? n->xattrs : "")
+                                                         : NULL};
+}
+
+/* An index had told other rights than the object has: who waits was let in by them, and has to
+ * come again. */
+static bool were_wrong(const struct cache *c, const struct rights *before, const struct node *n)
+    REQUIRES(cache_mutex)
+{
+    return c->config.shared && before->hearsay && !(n->flags & NODE_ATTRS_HEARSAY) &&
+           (n->mode != before->mode || n->uid != before->uid || n->gid != before->gid ||
+            !before->xattrs || strcmp(before->xattrs, n->xattrs ? n->xattrs : "") != 0);
+}
+
+static void run_asking(struct task *task)
+{
+    struct asking *a = container_of(task, struct asking, task);
+    struct cache *c = a->cache;
+    struct node *n = a->node;
+    struct object obj = {0};
+    struct op op;
+
+    cache_lock(c);
+    struct entry *e = stalest_name(n);
+    auto_free char *key = e ? entry_key(e) : NULL;
+    const struct place place = listing_place_locked(c, key);
+    bool readable = n->file && n->file->state != FILE_PARTIAL;
+    bool old = (n->flags & NODE_ATTRS_KNOWN) && (n->flags & NODE_ATTRS_OLD);
+    const struct rights before = rights_of(n);
+    cache_unlock(c);
+    /* A complete file can be served without the store, attributes that were told before can be
+     * shown: don't let who wants them wait long. */
+    cache_op_within(c, &op, readable || old ? OUTAGE_WAIT_NS : c->config.ask_timeout_ns);
+    int r = !key     ? -ENOENT
+            : n->dir ? store_stat_dir(c->store, &op, key, &obj)
+                     : store_stat(c->store, &op, key, &obj);
+    if (key && n->dir && (r == 0 || r == -ENOENT))
+        take_marker(a, r, &obj, &place);
+    else if (key && (r == 0 || r == -ENOENT))
+        take_answer(a, r, &obj, &place);
+    if (r == 0)
+        object_release(&obj);
+    if (r < 0 && r != -ENOENT)
+        read_failed(c, "a look at a file", r, op.why);
+    cache_lock(c);
+    if (r == -ENOENT)
+        r = 0; /* asked again, the caller sees that the name is gone */
+    bool failed = r < 0 && r != -EINTR;
+    e = key ? node_name_at(n, key) : NULL;
+    if (failed && readable && e && !(c->config.shared && (n->flags & NODE_ATTRS_HEARSAY))) {
+        e->verified_ns =
+            clock_mono_ns() - listing_belief_in(c->config.attr_timeout_ns) + OUTAGE_NS;
+        r = 0;
+    }
+    if (failed && old && !node_attrs_known(n) && excuse_attrs_locked(n))
+        r = 0;
+    if (r == 0 && were_wrong(c, &before, n)) {
+        if (n->links)
+            notice_locked(c, n->links->parent, n->links->name);
+        r = -ESTALE;
+    }
+    n->flags &= ~(unsigned)NODE_STATTING;
+    waitq_wake_locked(c, &a->waiters, r);
+    HASH_DEL(c->askings, a);
+    node_unref_locked(c, n);
+    cache_unlock(c);
+    free(before.xattrs);
+    free(a);
+}
+
+int attrs_ask_locked(struct cache *c, struct node *n, bool ahead)
+{
+    if (n->flags & NODE_STATTING)
+        return 0;
+    struct asking *a = calloc(1, sizeof(*a));
+    if (!a)
+        return -ENOMEM;
+    a->task.run = run_asking;
+    a->cache = c;
+    a->node = n;
+    a->asked_ns = clock_mono_ns();
+    a->generation = n->dir ? n->dir->generation : 0;
+    waitq_init(&a->waiters);
+    HASH_ADD_PTR(c->askings, node, a);
+    n->flags |= NODE_STATTING;
+    node_ref_locked(n);
+    if (ahead)
+        pool_submit(c->askers, &a->task);
+    else
+        pool_submit_first(c->askers, &a->task);
+    return 0;
+}
+
+int attrs_wait_locked(struct cache *c, struct node *n, struct waiter *w)
+{
+    struct asking *a;
+
+    HASH_FIND_PTR(c->askings, &n, a);
+    return waitq_park_locked(c, &a->waiters, w);
+}
+
+void askings_stop_locked(struct cache *c)
+{
+    struct asking *a, *next;
+
+    HASH_ITER(hh, c->askings, a, next)
+    {
+        waitq_wake_locked(c, &a->waiters, -EINTR);
+    }
+}
+
+bool attrs_missing(struct cache *c, struct node *n)
+{
+    if (n->is_root || node_attrs_known(n) || !n->links)
+        return false;
+    return n->dir ? c->asks_dirs && !dir_attrs_are_ours(n)
+                  : etag_known(&n->links->etag) && (!n->file || !node_is_ours(n));
+}
+
+bool listing_tells_locked(struct cache *c, struct node *n)
+{
+    return n->dir && !n->dir->told_ns && !(n->flags & (NODE_STATTING | NODE_ATTRS_KNOWN)) &&
+           walk_may_pay_locked(c, n);
+}
+
+/* From place `at` on at most `window` names, with all below them if `deep`; how many are left.
+ */
+static int stat_from_locked(struct cache *c, struct node *dir, size_t at, bool deep, int window)
+    REQUIRES(cache_mutex)
+{
+    struct entry *e;
+
+    while (window > 0 && (e = children_next(dir->dir->children, &at))) {
+        window--;
+        if (attrs_missing(c, e->node) && !listing_tells_locked(c, e->node))
+            (void)attrs_ask_locked(c, e->node, true);
+        if (deep && e->node->dir)
+            window = stat_from_locked(c, e->node, 0, true, window);
+    }
+    return window;
+}
+
+static int stat_behind_locked(struct cache *c, const struct entry *e, bool deep, int window)
+    REQUIRES(cache_mutex)
+{
+    size_t at = children_behind(e->parent->dir->children, e);
+
+    return stat_from_locked(c, e->parent, at, deep, window);
+}
+
+/* The directory, at or above `dir`, that somebody came to through its siblings, or NULL. */
+static struct node *walked_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+{
+    while (dir->links && !walk_is_on_locked(c, dir))
+        dir = dir->links->parent;
+    return dir->links ? dir : NULL;
+}
+
+/* Someone stats the names of a directory one after the other: ask for the next ones at once;
+ * with all below the next directories when he walks through them. */
+static void stat_ahead_locked(struct cache *c, struct node *n, struct node *walked)
+    REQUIRES(cache_mutex)
+{
+    unsigned misses = n->links->parent->dir->stat_misses;
+    int window = walked || misses > 5 ? STAT_AHEAD_MAX : STAT_AHEAD << (misses - 2);
+
+    window = stat_behind_locked(c, n->links, false, window);
+    if (walked)
+        (void)stat_behind_locked(c, walked->links, true, window);
+}
+
+int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w)
+{
+    cache_assert_locked(c);
+    if (!attrs_missing(c, n))
+        return 0;
+    struct node *from = n->dir ? NULL : walked_locked(c, n->links->parent);
+    bool walked = ++n->links->parent->dir->stat_misses >= 2 || from;
+    /* Who looks a directory up goes in, mostly: its listing tells whether there is a marker to
+     * ask for. Who walks its siblings does not; but one listing may tell of many. */
+    bool alone = n->dir && !walked && !n->dir->told_ns &&
+                 !(n->flags & (NODE_STATTING | NODE_ATTRS_KNOWN));
+    int r = alone || listing_tells_locked(c, n) ? dir_need_locked(c, n, false, w) : 0;
+    if (r != 0)
+        return r;
+    r = attrs_ask_locked(c, n, false);
+    if (r < 0)
+        return r;
+    if (walked)
+        stat_ahead_locked(c, n, from);
+    return attrs_wait_locked(c, n, w);
+}
+
+int attrs_confirm_locked(struct cache *c, struct node *n, struct waiter *w)
+{
+    cache_assert_locked(c);
+    if (!c->config.shared || !(n->flags & NODE_ATTRS_HEARSAY) || !n->links || node_is_ours(n))
+        return 0;
+    int r = attrs_ask_locked(c, n, false);
+    return r < 0 ? r : attrs_wait_locked(c, n, w);
+}
+
+int version_need_locked(struct cache *c, struct node *n, struct waiter *w)
+{
+    struct entry *e = stalest_name(n);
+
+    cache_assert_locked(c);
+    if (!e || node_is_ours(n) || !etag_known(&e->etag))
+        return 0;
+    /* A directory that is being moved at the store: its children are where they were. */
+    for (struct node *up = e->parent; up->links; up = up->links->parent)
+        if (up->links->src_key)
+            return 0;
+    if (e->verified_ns &&
+        clock_mono_ns() - e->verified_ns < listing_belief_in(c->config.attr_timeout_ns))
+        return 0;
+    int r = attrs_ask_locked(c, n, false);
+    return r < 0 ? r : attrs_wait_locked(c, n, w);
+}

@@ -1,0 +1,217 @@
+/* The attribute index of a directory at the store: listings take attributes from it that would
+ * cost a HEAD for each file, and who knows them notes them there, later and in one go. What
+ * makes an entry valid, and what may be added, is in docs/format.md, section 7. It is a copy of
+ * what the objects' own metadata say: any failure here costs HEADs and nothing else. */
+#include "cache/listing/index.h"
+
+#include "cache/types/attr_index.h"
+#include "cache/types/etag.h"
+#include "common/buf.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+/* ---- reading ---- */
+
+/* Collects a text of unknown length; an attempt that starts over writes over the first. */
+struct text_sink {
+    struct sink base;
+    struct buf text;
+};
+
+static int text_write(struct sink *sink, const void *data, size_t len, uint64_t off)
+{
+    struct text_sink *t = container_of(sink, struct text_sink, base);
+
+    if (off > t->text.len)
+        return -EPROTO;
+    t->text.len = (size_t)off;
+    return buf_add(&t->text, data, len);
+}
+
+int index_read_text(struct cache *c, struct op *op, const char *key, struct buf *ret_text,
+                    char ret_etag[STORE_ETAG_MAX])
+{
+    struct text_sink sink = {.base = {.write = text_write}, .text = BUF_INIT(INDEX_BYTES_MAX)};
+    struct object obj = {0};
+    ssize_t n = store_read(c->store, op, key, NULL, &sink.base, INDEX_BYTES_MAX, 0, &obj);
+
+    buf_init(ret_text, INDEX_BYTES_MAX);
+    ret_etag[0] = '\0';
+    if (n < 0) {
+        buf_release(&sink.text);
+        return n == -ENOENT ? 0 : (int)n;
+    }
+    memcpy(ret_etag, obj.etag, sizeof(obj.etag));
+    if (obj.size == (uint64_t)n)
+        *ret_text = sink.text;
+    else
+        buf_release(&sink.text);
+    object_release(&obj);
+    return 0;
+}
+
+void index_stored_release(struct stored_index *s)
+{
+    index_release(&s->index);
+    buf_release(&s->text);
+}
+
+int index_load(struct cache *c, struct op *op, const char *dir, const char *key,
+               struct stored_index *ret)
+{
+    *ret = (struct stored_index){0};
+    int r = index_read_text(c, op, key, &ret->text, ret->etag);
+    if (r == 0 && ret->text.data &&
+        index_parse(ret->text.data, ret->text.len, dir, &ret->index) < 0)
+        log_debug("the attribute index of %s/%s is damaged", c->store->url, dir);
+    return r;
+}
+
+void index_breathe_locked(struct cache *c, size_t i)
+{
+    if (i % INDEX_CHUNK != INDEX_CHUNK - 1)
+        return;
+    cache_unlock(c);
+    cache_lock(c);
+}
+
+/* Whether the listed file's attributes are not known here, and no HEAD of another version. */
+static bool wanted_locked(struct node *dir, const struct listed *l) REQUIRES(cache_mutex)
+{
+    struct entry *e = entry_find(dir, l->name);
+
+    if (l->obj.is_prefix || l->obj.attrs_known || !*l->obj.etag)
+        return false;
+    if (!e || e->node->dir)
+        return true;
+    return !node_is_ours(e->node) &&
+           (!node_attrs_known(e->node) || !etag_is(&e->etag, l->obj.etag) ||
+            entry_moved(e, &l->obj));
+}
+
+size_t index_mark_wanted(struct cache *c, struct node *dir, const struct listed *v, size_t n,
+                         bool *wanted)
+{
+    size_t count = 0;
+
+    cache_lock(c);
+    for (size_t i = 0; i < n; i++) {
+        index_breathe_locked(c, i);
+        wanted[i] = wanted_locked(dir, &v[i]);
+        count += wanted[i];
+    }
+    cache_unlock(c);
+    return count;
+}
+
+void index_take(const struct index_entry *e, struct object *obj)
+{
+    if (!e || !index_entry_fits(e, obj) || attrs_copy(&obj->attrs, &e->attrs) < 0)
+        return;
+    obj->attrs_known = true;
+    obj->attrs_hearsay = true;
+    obj->told_ns = obj->mtime_ns + SETTLED_NS; /* else it would not be there */
+}
+
+static bool may_have_index(struct cache *c, struct node *dir, size_t n)
+{
+    struct dir_index *x = &dir->dir->index;
+
+    if (!c->has_index || n < INDEX_FILES_MIN)
+        return false;
+    cache_lock(c);
+    bool absent = x->absent_ns && clock_mono_ns() - x->absent_ns < INDEX_ABSENT_NS;
+    cache_unlock(c);
+    return !absent;
+}
+
+void index_fill(struct cache *c, struct node *dir, const char *key, struct listed *v, size_t n)
+{
+    char index[INDEX_KEY_MAX];
+    struct stored_index s = {0};
+    struct op op;
+
+    if (!may_have_index(c, dir, n) || index_key(key, index) < 0)
+        return;
+    auto_free bool *wanted = calloc(n, sizeof(*wanted));
+    if (!wanted || index_mark_wanted(c, dir, v, n, wanted) < INDEX_FILES_MIN)
+        return;
+    cache_op_within(c, &op,
+                    c->config.ask_timeout_ns < INDEX_READ_NS ? c->config.ask_timeout_ns
+                                                             : INDEX_READ_NS);
+    int r = index_load(c, &op, key, index, &s);
+    if (r < 0)
+        log_debug("no attribute index: %s", op.why);
+    for (size_t i = 0; i < n; i++)
+        if (wanted[i])
+            index_take(index_find(&s.index, v[i].name), &v[i].obj);
+    cache_lock(c);
+    dir->dir->index.known = *s.etag != '\0';
+    dir->dir->index.absent_ns = *s.etag ? 0 : clock_mono_ns();
+    cache_unlock(c);
+    index_stored_release(&s);
+}
+
+/* ---- when to write ---- */
+
+void index_unqueue_locked(struct cache *c, struct node *dir)
+{
+    struct dir_index *x = &dir->dir->index;
+
+    if (x->queued && x->in_tree)
+        c->index_tree_news -= x->news;
+    x->news = 0;
+    x->first_ns = 0;
+    if (!x->queued)
+        return;
+    if (x->in_tree)
+        DL_DELETE2(c->index_tree_dirs, dir, dir->index_prev, dir->index_next);
+    else
+        DL_DELETE2(c->index_dirs, dir, dir->index_prev, dir->index_next);
+    x->queued = false;
+    node_unref_locked(c, dir);
+}
+
+void index_news_locked(struct cache *c, struct node *dir)
+{
+    struct dir_index *x = &dir->dir->index;
+
+    if (!c->has_index || c->config.read_only || c->index_refused || (dir->flags & NODE_LOST))
+        return;
+    x->last_ns = clock_mono_ns();
+    bool own = x->queued && !x->in_tree;
+    if (dir->dir->files < INDEX_FILES_MIN && !own) {
+        index_tree_news_locked(c, dir);
+        return;
+    }
+    unsigned news = x->news;
+    if (x->queued && x->in_tree) { /* it has outgrown it */
+        index_unqueue_locked(c, dir);
+        x->news = news;
+    }
+    if (!x->news++ || !own)
+        x->first_ns = x->last_ns;
+    if (x->queued)
+        return;
+    x->in_tree = false;
+    node_ref_locked(dir);
+    DL_APPEND2(c->index_dirs, dir, dir->index_prev, dir->index_next);
+    x->queued = true;
+    scheduler_kick_locked(c);
+}
+
+void index_marker_news_locked(struct cache *c, struct node *dir)
+{
+    struct dir_index *x = &dir->dir->index;
+
+    if (c->has_index && !c->config.read_only && !c->index_refused &&
+        !(dir->flags & NODE_LOST) && dir->dir->files < INDEX_FILES_MIN &&
+        (!x->queued || x->in_tree))
+        index_tree_news_locked(c, dir);
+}

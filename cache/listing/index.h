@@ -1,0 +1,130 @@
+/* What the attribute indexes of single directories (index.c) and that of the tree's small
+ * directories (index_tree.c) share: when they are read and written, and what may be in them. */
+#ifndef RUNFS_CACHE_LISTING_INDEX_H
+#define RUNFS_CACHE_LISTING_INDEX_H
+
+#include "cache/listing/listing_impl.h"
+#include "cache/types/attr_index.h"
+
+/* News are written when they are this part of what is there, ... */
+#define INDEX_NEWS_PART 8
+
+/* ... rested, but at most so long, ... */
+#define INDEX_BUSY_MAX_NS (60 * NS_PER_SEC)
+
+/* ... or else after this time. */
+#define INDEX_LATE_NS (600 * NS_PER_SEC)
+
+/* An index that was not there is not asked for again for a while. */
+#define INDEX_ABSENT_NS (60 * NS_PER_SEC)
+
+/* Those who list wait for an index at most so long: there are HEADs. */
+#define INDEX_READ_NS (10 * NS_PER_SEC)
+
+#define INDEX_WRITE_NS (30 * NS_PER_SEC)
+
+#define INDEX_RETRY_NS (60 * NS_PER_SEC)
+
+#define INDEX_RETRIES_MAX 3
+
+/* How often another mount may get between reading and putting an index. */
+#define INDEX_ROUNDS_MAX 4
+
+/* Names looked at without letting others have the lock. */
+#define INDEX_CHUNK 256
+
+/* An index as the store has it: its text, what it says (nothing when it is damaged), and its
+ * version, "" when there is none. */
+struct stored_index {
+    struct buf text;
+    struct index index;
+    char etag[STORE_ETAG_MAX];
+};
+
+/* Fewer news are not worth to write a part for: a part may be a hundred times as long. */
+#define NEWS_MIN 64
+
+/* A part of more is split, into parts of half of that. */
+#define PART_FILES_MAX 8192
+
+#define PART_BYTES_MAX (4U << 20)
+
+#define UNUSED_NS (10 * NS_PER_SEC)
+
+/* A part in memory. */
+struct loaded {
+    struct loaded *next;
+    char *start, *end; /* places; end NULL: the last */
+    struct index_part part;
+    unsigned users;
+    int64_t used_ns; /* CLOCK_MONOTONIC */
+};
+
+/* All of it under cache.lock. */
+struct index_tree {
+    struct loaded *loaded;
+    bool loading;              /* one at a time */
+    int64_t absent_ns;         /* CLOCK_MONOTONIC; when there was no first part; 0 never seen */
+    bool running;              /* something is just being written */
+    unsigned failures;         /* in a row */
+    int64_t first_ns, last_ns; /* CLOCK_MONOTONIC; of the news */
+    int64_t not_before_ns;     /* CLOCK_MONOTONIC; after a failure */
+    size_t files;              /* in the parts that were written last */
+};
+
+/* A part as the store has it: its text, what it says (nothing when it is damaged), and its
+ * version, "" when there is none. */
+struct stored_part {
+    struct buf text;
+    struct index_part part;
+    char etag[STORE_ETAG_MAX];
+};
+
+/* ---- index.c ---- */
+/* An index's text, to be released, and its version: "" when there is none, which is 0, too. */
+int index_read_text(struct cache *c, struct op *op, const char *key, struct buf *ret_text,
+                    char ret_etag[STORE_ETAG_MAX]);
+/* Gives the lock to who waits for it, at every INDEX_CHUNK-th i. */
+void index_breathe_locked(struct cache *c, size_t i) REQUIRES(cache_mutex);
+/* Marks the files whose attributes are not known here; how many that are. */
+size_t index_mark_wanted(struct cache *c, struct node *dir, const struct listed *v, size_t n,
+                         bool *wanted);
+/* Takes the attributes from the entry (or NULL), if it speaks of the very version listed. */
+void index_take(const struct index_entry *e, struct object *obj);
+void index_stored_release(struct stored_index *s);
+int index_load(struct cache *c, struct op *op, const char *dir, const char *key,
+               struct stored_index *ret);
+
+/* ---- index_tree.c ---- */
+char *index_tree_place(const char *dir);
+/* Frees those that nobody uses and that are `old_ns` old. */
+void index_tree_unload_locked(struct index_tree *t, int64_t old_ns) REQUIRES(cache_mutex);
+void index_tree_stored_release(struct stored_part *s);
+int index_tree_load(struct cache *c, struct op *op, const char *start, struct stored_part *ret);
+
+/* ---- index_tree_write.c ---- */
+/* Attributes in a small directory became known; index_unqueue_locked() takes it back. */
+void index_tree_news_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Frees what nobody reads any more, and starts to write if it is time to. */
+void index_tree_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+    REQUIRES(cache_mutex);
+/* Whether cache_write_indexes() has to wait. */
+bool index_tree_pending_locked(struct cache *c) REQUIRES(cache_mutex);
+
+/* ---- index_write.c ---- */
+/* Puts it on the condition that it still is version `etag` ("" none), else -ESTALE; the new
+ * version is in `ret_etag`, which may be NULL. */
+int index_put_text(struct cache *c, struct op *op, const char *key, const struct buf *text,
+                   const char *etag, char ret_etag[STORE_ETAG_MAX]);
+/* Adds one listed file of `dir`, under `key` and its name, to an index: what is known here, or
+ * what the entry (or NULL) of an older index says. */
+int index_merge_locked(struct node *dir, const char *key, const struct index_entry *before,
+                       const struct listed *l, struct index *to) REQUIRES(cache_mutex);
+/* Appends what a listing says of a file. 0 or -ENOMEM. */
+int index_collect(struct listed **v, size_t *n, size_t *cap, const char *name,
+                  const struct object *obj);
+void index_collect_free(struct listed *v, size_t n);
+/* It may not be written: true, and nobody tries again. */
+bool index_refused_locked(struct cache *c, int r, const char *why) REQUIRES(cache_mutex);
+
+#endif

@@ -1,0 +1,90 @@
+/* What the store says: listings, questions for attributes and versions, markers, attribute
+ * indexes. Each question parks, or answers 0. */
+#ifndef RUNFS_CACHE_LISTING_LISTING_H
+#define RUNFS_CACHE_LISTING_LISTING_H
+
+#include "cache/queue/queue.h"
+
+/* What a listing says of one name. */
+struct listed {
+    char *name;
+    struct object obj;
+};
+
+/* How many siblings' attributes are asked ahead for someone who stats one after the other: at
+ * first, and when he goes on. */
+#define STAT_AHEAD 64
+
+/* ---- ask.c ---- */
+/* The cache stops: who waits for attributes waits no longer. */
+void askings_stop_locked(struct cache *c) REQUIRES(cache_mutex);
+/* mode, owner and mtime are known, or it parks. */
+int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(cache_mutex);
+/* Where others come in: the object itself has said them, or it parks, and is woken with -ESTALE
+ * when they were others: then the kernel asks for them, and whether the caller may, once more.
+ */
+int attrs_confirm_locked(struct cache *c, struct node *n, struct waiter *w)
+    REQUIRES(cache_mutex);
+/* The version is confirmed no longer ago than attr_timeout, or it parks. */
+int version_need_locked(struct cache *c, struct node *n, struct waiter *w)
+    REQUIRES(cache_mutex);
+int name_ask_locked(struct cache *c, struct node *dir, const char *name, struct waiter *w)
+    REQUIRES(cache_mutex);
+/* `ahead`: nobody waits for it yet. */
+int attrs_ask_locked(struct cache *c, struct node *n, bool ahead) REQUIRES(cache_mutex);
+/* To what attrs_ask_locked() has asked. */
+int attrs_wait_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(cache_mutex);
+bool attrs_missing(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* A directory's listing tells whether it has attributes to ask for. */
+bool listing_tells_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+
+/* ---- index.c ---- */
+/* Attributes became known that the directory's index may lack. */
+void index_news_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* The attributes of a directory's marker became known. */
+void index_marker_news_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+void index_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+
+/* ---- index_tree.c ---- */
+int index_tree_init(struct cache *c);
+void index_tree_free(struct cache *c);
+
+/* ---- index_write.c ---- */
+/* The directory is moved or removed: its index, if it has one, is of no use. */
+void index_drop_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Starts what may run; lowers *next_due to when something else may. */
+void indexes_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+    REQUIRES(cache_mutex);
+
+/* ---- listing.c ---- */
+/* The directory's children are known, or it parks. `whole`: every page. */
+int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter *w)
+    REQUIRES(cache_mutex);
+/* The store may have something of that name, though nothing shows it: the directory is too
+ * large to be listed for a name, and the store was not asked for it lately. */
+bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *name)
+    REQUIRES(cache_mutex);
+/* How many bytes of names the store may tell of at once, whatever it says. */
+uint64_t listed_max(const struct cache *c);
+/* It tells of more: -ENOMEM with the reason. */
+int listed_too_much(struct cache *c, struct op *op, const char *key, uint64_t names);
+int64_t listing_belief_ns(struct cache *c);
+/* The store can have nothing below a directory that it was not told of. One that was made here
+ * is asked for like any other then, since other nodes see it; but who fills it with more names
+ * than one question tells does not wait for the store at each of them. */
+bool listing_is_recent(struct cache *c, struct node *dir, bool whole) REQUIRES(cache_mutex);
+
+/* ---- merge.c ---- */
+/* Takes a name away that the store has no more. ns held for writing. 0, or -EBUSY when
+ * something below it is ours. */
+int entry_gone(struct cache *c, struct entry *e);
+
+/* ---- walk.c ---- */
+void walk_free(struct dir_walk *w);
+/* The cache stops: nobody waits any more. */
+void walk_stop_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Somebody comes to the directory, and may know already what is in it: when it is one of those
+ * that were told last, the next ones are asked for. */
+void walk_on_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+
+#endif

@@ -1,0 +1,130 @@
+/* What the files of listing/ share: a listing on its way into the tree, and listing ahead. */
+#ifndef RUNFS_CACHE_LISTING_LISTING_IMPL_H
+#define RUNFS_CACHE_LISTING_LISTING_IMPL_H
+
+#include "cache/listing/listing.h"
+
+/* Where something was asked at the store, and when in the order of moves. */
+struct place {
+    char *key;      /* heap */
+    uint64_t moves; /* directories that had changed their place until then */
+};
+
+struct listing {
+    struct task task;
+    struct cache *cache;
+    struct node *dir; /* referenced */
+    bool whole;
+    bool ahead;  /* siblings are listed one after the other: some more with it */
+    bool around; /* or in no order: those around it, too */
+    int64_t asked_ns;
+    struct op *op;
+    const char *key;     /* of the directory at the store */
+    int64_t patience_ns; /* until its next name */
+    uint64_t bytes;      /* that its names take, of cache.listed_bytes */
+    int64_t looked_ns;   /* when it was last asked whether anybody waits for it */
+    bool left;           /* it ended because nobody did */
+    struct listed *v;
+    size_t n, cap;
+    uint64_t generation;  /* the directory's when it was asked */
+    bool has_marker;      /* the directory itself has one: */
+    struct object marker; /* without attributes, but for what an index tells */
+};
+
+/* One round of HEADs tells of fewer files than this: a directory of so many has an index of its
+ * own, a smaller one is in that of the tree. */
+#define INDEX_FILES_MIN 16
+
+/* A lookup in a directory of more names than this asks for the name alone. */
+#define PAGE_NAMES 1000
+
+/* How long an answer from before an outage is believed while the store can't be reached. */
+#define OUTAGE_NS (5 * NS_PER_SEC)
+
+/* How long one who could be answered from memory waits for the store. */
+#define OUTAGE_WAIT_NS (2 * NS_PER_SEC)
+
+/* ---- index.c ---- */
+/* Takes attributes that the listing does not carry from the directory's index, as far as they
+ * are needed. In a worker, holding no lock; `key` is where the store has the directory. */
+void index_fill(struct cache *c, struct node *dir, const char *key, struct listed *v, size_t n);
+
+/* ---- index_tree.c ---- */
+/* The same from the tree's index, for a small directory and its own marker (or NULL): when
+ * someone walks. */
+void index_tree_fill(struct cache *c, struct node *dir, const char *key, struct listed *v,
+                     size_t n, struct object *marker);
+
+/* ---- listing.c ---- */
+/* Whether the directory's last listing is believed still. The lock is held. */
+bool listing_is_believed(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Whether it was listed in answer to what was asked then. Holding no lock. */
+bool listing_told_since(struct cache *c, struct node *dir, int64_t asked_ns);
+/* How long an answer is believed from its end: it may have taken longer than that itself, and
+ * whoever asked must come to see it. */
+int64_t listing_belief_in(int64_t timeout_ns);
+
+/* ---- marker.c ---- */
+/* What a whole listing, or its first page, says of the directory's own marker; NULL: there is
+ * none. `generation` is the directory's when it was asked. */
+void dir_listed_locked(struct cache *c, struct node *dir, const struct object *marker,
+                       uint64_t generation) REQUIRES(cache_mutex);
+/* What the store said of the marker; NULL: there is none. */
+void dir_told_locked(struct cache *c, struct node *dir, const struct object *marker,
+                     uint64_t generation) REQUIRES(cache_mutex);
+/* Whether the attributes of the marker that a listing showed are not known. */
+bool dir_wants_marker_locked(struct node *dir, const struct object *marker)
+    REQUIRES(cache_mutex);
+/* What the marker that a listing showed says of the directory, as far as the store has it;
+ * borrows the texts. False when that is not known; `*ret_sure`: the store itself told it. */
+bool dir_marker_attrs_locked(struct node *dir, const struct object *marker, struct attrs *ret,
+                             bool *ret_sure) REQUIRES(cache_mutex);
+/* What is shown of it is ours, whatever the store says. */
+bool dir_attrs_are_ours(struct node *dir) REQUIRES(cache_mutex);
+
+/* ---- merge.c ---- */
+/* Adds a name of `len` bytes; 0 or -ENOMEM. */
+int listing_add(struct listing *l, const char *name, size_t len, const struct object *obj);
+void listing_clear(struct listing *l);
+/* Takes it into the tree, unless the directory has moved since it was asked. `hidden`: how many
+ * names it had that no path can show; `cut`: there are more names. Holding no lock. */
+void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bool cut);
+/* Whether the object's metadata say what is shown here of a file with content in the cache. */
+bool listing_attrs_agree(struct node *n, const struct object *obj) REQUIRES(cache_mutex);
+/* The store has the version after all that an earlier answer to a read denied. */
+void listing_file_is_there_locked(struct file *f, const char *etag) REQUIRES(cache_mutex);
+/* The store says what an index had told. */
+void attrs_hear_locked(struct cache *c, struct node *n, const struct object *obj)
+    REQUIRES(cache_mutex);
+/* The store's object under a name that is known here; 1 when it stays hidden. */
+int listing_update_entry(struct cache *c, struct entry *e, const struct object *obj,
+                         int64_t asked_ns);
+/* 1 when there is something of that name that is not shown. */
+int listing_merge_one(struct cache *c, struct node *dir, const char *name,
+                      const struct object *obj, int64_t asked_ns);
+struct place listing_place_locked(struct cache *c, char *key) REQUIRES(cache_mutex);
+/* While the store moves a directory it can't be told whether an answer is from before or after;
+ * and two moves may bring a key back to what had it when it was asked. */
+bool listing_may_have_moved(struct cache *c, const struct place *p);
+
+/* ---- walk.c ---- */
+/* Somebody looks into the directory. */
+void walk_step_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Whether one request may tell of many siblings, too: not where they are known to be large. */
+bool walk_may_pay_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* The directory was listed: its children may be small now. */
+void walk_listed_locked(struct node *dir) REQUIRES(cache_mutex);
+/* Parks while a request is under way that may tell of the directory, else 0. */
+int walk_wait_locked(struct cache *c, struct node *dir, struct waiter *w) REQUIRES(cache_mutex);
+/* Whether somebody has just walked through the directory's siblings to it. */
+bool walk_is_on_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* The directory is to be listed alone, being one of no row: whether one request should tell of
+ * those around it. */
+bool walk_apart_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Sends that one. In a worker, holding no lock. */
+void walk_around(struct cache *c, struct node *dir, int64_t asked_ns);
+/* Lists the directory and the siblings behind it, and all below them, as far as one request
+ * tells. In a worker, holding no lock. */
+void walk_ahead(struct cache *c, struct node *dir, int64_t asked_ns);
+
+#endif

@@ -1,0 +1,396 @@
+/* A listing's way into the tree: names that came, went, or lead to another version. */
+#include "cache/listing/listing_impl.h"
+
+#include "cache/mirror/mirror.h"
+#include "cache/tree/children.h"
+#include "cache/types/acl.h"
+#include "cache/types/etag.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- merging ---- */
+
+static bool anything_ours(struct node *n) REQUIRES(cache_mutex)
+{
+    struct entry *e;
+    size_t at;
+
+    if (!n->dir)
+        return node_is_ours(n);
+    if (n->dir->new_here || n->dir->uploading || n->dir->queued ||
+        (n->flags & NODE_ATTR_DIRTY) || (n->links && n->links->src_key))
+        return true;
+    CHILDREN_FOREACH(n->dir->children, e, at)
+    {
+        if (anything_ours(e->node))
+            return true;
+    }
+    return false;
+}
+
+static int gone_file(struct cache *c, struct entry *e)
+{
+    struct node *n = e->node;
+    auto_free char *path = entry_path(e);
+
+    if (n->links->next_link)
+        return file_leave_name(c, e);
+    int r = path ? file_discard(c, n) : -ENOMEM;
+    return r == -EBUSY ? file_orphan(c, n, path) : r;
+}
+
+static int gone_dir(struct cache *c, struct entry *e)
+{
+    struct entry *child;
+    size_t at;
+    auto_free char *path = entry_path(e);
+    int r = path ? 0 : -ENOMEM;
+
+    CHILDREN_FOREACH(e->node->dir->children, child, at)
+    {
+        if (r == 0)
+            r = entry_gone(c, child);
+    }
+    if (r == 0)
+        r = mirror_rmdir(&c->mirror, path);
+    return r == -ENOENT ? 0 : r;
+}
+
+int entry_gone(struct cache *c, struct entry *e)
+{
+    struct node *n = e->node;
+
+    cache_lock(c);
+    bool ours = anything_ours(n);
+    cache_unlock(c);
+    if (ours)
+        return -EBUSY;
+    int r = n->dir ? gone_dir(c, e) : n->file ? gone_file(c, e) : 0;
+    if (r < 0)
+        return r;
+    cache_lock(c);
+    notice_locked(c, e->parent, e->name);
+    if (!n->dir) {
+        n->flags |= NODE_REPLACED;
+        n->nlink--;
+    }
+    entry_remove_locked(c, e);
+    cache_unlock(c);
+    return 0;
+}
+
+static int add_entry(struct cache *c, struct node *dir, const char *name, const char *key,
+                     const struct object *obj, int64_t asked_ns)
+{
+    int r = 0;
+
+    cache_lock(c);
+    struct node *n = node_new(c, obj->is_prefix ? S_IFDIR : S_IFREG);
+    struct entry *e = n ? entry_add_locked(c, dir, name, n) : NULL;
+    if (e) {
+        absent_forget_locked(c, dir, name);
+        dir->dir->local_only = false;
+        n->ino = ino_of_found_locked(c, key);
+        n->flags |= NODE_DEFAULT_INO;
+        node_apply_attrs(c, n, obj);
+        etag_set(&e->etag, obj->is_prefix ? NULL : obj->etag);
+        e->verified_ns = asked_ns;
+        e->may_exist = true;
+        if (n->dir)
+            n->dir->has_marker = obj->has_marker;
+        else if (obj->attrs_known)
+            entry_told(e, obj);
+    } else {
+        r = -ENOMEM;
+        if (n)
+            node_collect_locked(c, n);
+    }
+    cache_unlock(c);
+    return r;
+}
+
+bool listing_attrs_agree(struct node *n, const struct object *obj)
+{
+    const struct attrs *a = &obj->attrs;
+    const char *xattrs = (a->has & ATTR_XATTRS) && a->xattrs ? a->xattrs : "";
+    auto_free char *followed = NULL;
+
+    if (acl_follow_mode(xattrs, a->has & ATTR_MODE ? a->mode : n->mode, &followed) == 0 &&
+        followed)
+        xattrs = followed;
+    return (!(a->has & ATTR_MODE) || (a->mode & 07777) == (n->mode & 07777)) &&
+           (!(a->has & ATTR_OWNER) || (a->uid == n->uid && a->gid == n->gid)) &&
+           (!(a->has & ATTR_MTIME) || a->mtime_ns == n->mtime_ns) &&
+           (!(a->has & ATTR_TARGET) || !n->target || strcmp(a->target, n->target) == 0) &&
+           strcmp(xattrs, n->xattrs ? n->xattrs : "") == 0;
+}
+
+void listing_file_is_there_locked(struct file *f, const char *etag)
+{
+    if (!f || !f->gone || !f->etag || strcmp(f->etag, etag) != 0)
+        return;
+    f->gone = false;
+    f->failed.err = 0;
+}
+
+void attrs_hear_locked(struct cache *c, struct node *n, const struct object *obj)
+{
+    const struct attrs *a = &obj->attrs;
+
+    if (!(n->flags & NODE_ATTRS_HEARSAY) || !obj->attrs_known || obj->attrs_hearsay)
+        return;
+    n->flags &= ~(unsigned)NODE_ATTRS_HEARSAY;
+    if (!n->file || (n->flags & NODE_ATTR_DIRTY))
+        return; /* all is taken, or ours */
+    node_default_attrs(c, n);
+    if (a->has & ATTR_MODE)
+        n->mode = (n->mode & S_IFMT) | (a->mode & 07777);
+    if (a->has & ATTR_OWNER) {
+        n->uid = a->uid;
+        n->gid = a->gid;
+    }
+    free(n->xattrs);
+    n->xattrs = (a->has & ATTR_XATTRS) && a->xattrs ? strdup(a->xattrs) : NULL;
+    node_acl_follow(n);
+}
+
+/* The version that is known was seen again. Its attributes may be others than those that were
+ * told with it, since they are no part of an etag. */
+static void seen_again_locked(struct cache *c, struct entry *e, const struct object *obj)
+    REQUIRES(cache_mutex)
+{
+    struct node *n = e->node;
+
+    /* It may be there by what is below it, while its own attributes are owed. */
+    if (n->dir && node_is_ours(n))
+        return;
+    attrs_hear_locked(c, n, obj);
+    if (obj->attrs_known && !n->file && !(n->flags & NODE_ATTR_DIRTY)) {
+        node_apply_attrs(c, n, obj);
+        if (!n->dir)
+            entry_told(e, obj);
+    } else if (n->dir || (c->store->caps & STORE_LIST_ATTRS)) {
+        return;
+    } else if (obj->attrs_known && listing_attrs_agree(n, obj)) {
+        n->attrs_has = obj->attrs.has;
+        node_attrs_are_known(n);
+        entry_told(e, obj);
+    } else if (obj->attrs_known || entry_moved(e, obj)) {
+        entry_distrust(e);
+        n->flags |= NODE_ATTRS_OLD;
+    } else {
+        entry_seen(e, obj);
+    }
+}
+
+int listing_update_entry(struct cache *c, struct entry *e, const struct object *obj,
+                         int64_t asked_ns)
+{
+    struct node *n = e->node;
+
+    cache_lock(c);
+    bool newer = e->changed_ns > asked_ns;
+    bool ours = n->dir ? false : node_is_ours(n);
+    bool same_kind = obj->is_prefix == (n->dir != NULL);
+    bool same = n->dir || etag_is(&e->etag, obj->etag);
+    if (e->verified_ns < asked_ns)
+        e->verified_ns = asked_ns;
+    if (!newer && same_kind && same && !ours)
+        seen_again_locked(c, e, obj);
+    if (!newer && !n->dir && same)
+        listing_file_is_there_locked(n->file, obj->etag);
+    if (!newer && n->dir && same_kind && obj->has_marker)
+        n->dir->has_marker = true;
+    cache_unlock(c);
+    if (newer || ours)
+        return ours && !same_kind;
+    if (!same_kind) {
+        /* "a" beside "a/": the directory is shown, since the object hides nothing else. */
+        if (n->dir)
+            return 1;
+        struct node *dir = e->parent;
+        auto_free char *name = strdup(e->name);
+        cache_lock(c);
+        auto_free char *key = entry_key(e);
+        cache_unlock(c);
+        int r = name && key ? entry_gone(c, e) : -ENOMEM;
+        if (r == 0)
+            r = add_entry(c, dir, name, key, obj, asked_ns);
+        return r < 0 ? r : 1;
+    }
+    return same ? 0 : node_replaced(c, e, obj);
+}
+
+/* Whether a directory that is known here has the object's name: it is shown, and the object is
+ * not, for as long as the listing has the directory, too. */
+static bool covered(struct cache *c, const struct entry *e, const struct object *obj,
+                    int64_t asked_ns)
+{
+    cache_lock(c);
+    bool r = e->node->dir && !obj->is_prefix && e->changed_ns <= asked_ns;
+    cache_unlock(c);
+    return r;
+}
+
+int listing_merge_one(struct cache *c, struct node *dir, const char *name,
+                      const struct object *obj, int64_t asked_ns)
+{
+    auto_free char *at = node_path(dir);
+    auto_free char *path = at ? path_join(at, name) : NULL;
+    struct entry *e = entry_find(dir, name);
+
+    cache_lock(c); /* sources move with the end of a rename */
+    auto_free char *key = child_key(dir, name);
+    /* What has the name here, if anything, is not what was listed: the store has it elsewhere,
+     * or does not have it yet. */
+    bool other =
+        key && path && (ghost_hides(c, key, path, asked_ns) || (e && e->src_key != NULL));
+    if (other && e && e->verified_ns < asked_ns)
+        e->verified_ns = asked_ns;
+    cache_unlock(c);
+    if (!key || !path)
+        return -ENOMEM;
+    if (!path_name_shown(at, name, strlen(name)))
+        return 1;
+    if (other)
+        return 0;
+    if (e && covered(c, e, obj, asked_ns))
+        return 1;
+    return e ? listing_update_entry(c, e, obj, asked_ns)
+             : add_entry(c, dir, name, key, obj, asked_ns);
+}
+
+/* What a whole listing did not show is gone. */
+static void drop_unlisted(struct cache *c, struct node *dir, int64_t asked_ns)
+{
+    struct entry *e;
+    size_t at;
+
+    CHILDREN_FOREACH(dir->dir->children, e, at)
+    {
+        cache_lock(c);
+        bool unlisted = e->verified_ns < asked_ns && e->changed_ns < asked_ns;
+        cache_unlock(c);
+        if (unlisted)
+            (void)entry_gone(c, e);
+    }
+}
+
+/* ---- listings ---- */
+
+int listing_add(struct listing *l, const char *name, size_t len, const struct object *obj)
+{
+    if (l->n == l->cap) {
+        size_t cap = l->cap ? l->cap * 2 : 64;
+        struct listed *v = reallocarray(l->v, cap, sizeof(*v));
+        if (!v)
+            return -ENOMEM;
+        l->v = v;
+        l->cap = cap;
+    }
+    struct listed *item = &l->v[l->n];
+    item->obj = *obj;
+    item->name = strndup(name, len);
+    if (!item->name || attrs_copy(&item->obj.attrs, &obj->attrs) < 0) {
+        free(item->name);
+        return -ENOMEM;
+    }
+    l->n++;
+    return 0;
+}
+
+void listing_clear(struct listing *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        free(l->v[i].name);
+        object_release(&l->v[i].obj);
+    }
+    free(l->v);
+    object_release(&l->marker);
+    l->v = NULL;
+    l->n = l->cap = 0;
+}
+
+struct place listing_place_locked(struct cache *c, char *key)
+{
+    return (struct place){key, c->dir_moves};
+}
+
+bool listing_may_have_moved(struct cache *c, const struct place *p)
+{
+    cache_lock(c);
+    bool moved = c->dir_moves != p->moves || ((c->store->caps & STORE_RENAME) && p->key &&
+                                              rename_runs_at_locked(c, p->key));
+    cache_unlock(c);
+    return moved;
+}
+
+/* Takes over what was listed; how many names are not shown. False when something failed. */
+static bool merge_names(struct listing *l, bool whole, uint64_t *hidden)
+{
+    struct cache *c = l->cache;
+    struct node *dir = l->dir;
+    bool ok = true;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < l->n; i++) {
+        int r = listing_merge_one(c, dir, l->v[i].name, &l->v[i].obj, l->asked_ns);
+        n += r > 0;
+        ok = ok && r >= 0;
+    }
+    if (whole)
+        drop_unlisted(c, dir, l->asked_ns);
+    /* Objects that take the names of directories which went. */
+    for (size_t i = 0; i < l->n && whole && n; i++) {
+        if (l->v[i].obj.is_prefix || entry_find(dir, l->v[i].name))
+            continue;
+        int r = listing_merge_one(c, dir, l->v[i].name, &l->v[i].obj, l->asked_ns);
+        n -= r == 0 && entry_find(dir, l->v[i].name);
+        ok = ok && r >= 0;
+    }
+    *hidden += n;
+    return ok;
+}
+
+void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bool cut)
+{
+    struct cache *c = l->cache;
+    struct node *dir = l->dir;
+    bool ok = true;
+
+    ns_write(c);
+    cache_lock(c);
+    auto_free char *key_now = node_key(dir);
+    bool lost = dir->flags & NODE_LOST;
+    cache_unlock(c);
+    /* Moved meanwhile: this is not its listing; whoever waits asks again. */
+    if (!key_now || !p->key || strcmp(p->key, key_now) != 0 || listing_may_have_moved(c, p)) {
+        ns_done(c);
+        return;
+    }
+    if (!lost)
+        ok = merge_names(l, !cut, &hidden);
+    cache_lock(c);
+    if (l->has_marker || !cut)
+        dir_listed_locked(c, dir, l->has_marker ? &l->marker : NULL, l->generation);
+    dir->dir->stat_misses = 0;
+    walk_listed_locked(dir);
+    dir->dir->big = cut || l->n > PAGE_NAMES;
+    dir->dir->listed_ns = cut ? 0 : l->asked_ns;
+    c->hidden_names += hidden - dir->dir->hidden_names;
+    dir->dir->hidden_names = hidden;
+    dir->dir->told_ns = clock_mono_ns();
+    dir->dir->told_there = l->has_marker || l->n > 0;
+    cache_unlock(c);
+    ns_done(c);
+    if (!ok)
+        log_warn("some names of a listing could not be taken over");
+}

@@ -1,0 +1,641 @@
+/* Someone walks a tree of many small directories: `ls -lR` of a thousand runs. A listing of
+ * each would be a round trip each. Where the store lists the keys of a whole subtree in order,
+ * one request tells of some hundred directories, and of which of them have a marker.
+ *
+ * Programs that use fts(3) come to the directories in the order of their inode numbers where
+ * there are more than 10,000, and several threads come in none. The parent's names are divided
+ * into runs of as many directories as one request tells of then, and who comes to the first of
+ * such a run is told of all of it. */
+#include "cache/listing/listing_impl.h"
+
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The siblings looked into in order after which the next ones are listed ahead. */
+#define WALK_SIBLINGS 3
+/* Between two of them, or as long as a listing is believed. */
+#define WALK_NS (2 * NS_PER_SEC)
+/* What one request of S3 tells. */
+#define WALK_KEYS 1000
+/* A request that tells of fewer directories is not worth what it costs. */
+#define WALK_DIRS_MIN 16
+/* The siblings listed one by one, in any order, after which those around them are told of, too;
+ * and how many in order are no accident then. */
+#define WALK_APART 8
+#define WALK_SURE  16
+/* Requests around directories that may run at a time, below one parent. */
+#define AROUND_MAX 8
+/* How long none is sent where they told of little that was looked into. */
+#define USELESS_NS (600 * NS_PER_SEC)
+
+/* ---- who walks ---- */
+
+/* Who looks into the directory's children one after the other. */
+struct dir_walk {
+    char *first, *last; /* the names of these, or NULL */
+    int64_t last_ns;
+    unsigned steps; /* in order */
+    bool large;     /* the children are, or it did not work: they are listed one by one */
+    char *page_first,
+        *page_last;       /* what the last request told of, or NULL: there is no more to tell */
+    bool paging;          /* the next one is under way */
+    unsigned pages;       /* its number, from 1 */
+    struct waitq waiters; /* for it, and for those around directories */
+    unsigned apart;       /* siblings that nothing had told of, */
+    int64_t apart_ns;     /* the last of them */
+    size_t run;           /* names that a request around a directory tells of; 0 not known */
+    size_t
+        around[AROUND_MAX]; /* where those begin that are under way, as places in the parent */
+    unsigned n_around;
+    size_t sent, looked; /* such requests, and looks into other siblings than before */
+    int64_t useless_ns;  /* when they were found to be of little use; 0 never */
+};
+
+void walk_free(struct dir_walk *w)
+{
+    if (!w)
+        return;
+    free(w->first);
+    free(w->last);
+    free(w->page_first);
+    free(w->page_last);
+    free(w);
+}
+
+/* Who walks through the directory's siblings, or NULL. */
+static struct dir_walk *walk_of(struct node *dir) REQUIRES(cache_mutex)
+{
+    return dir->links ? dir->links->parent->dir->walk : NULL;
+}
+
+/* The same, from now on. NULL for the root, and without memory. */
+static struct dir_walk *make_walk(struct node *dir) REQUIRES(cache_mutex)
+{
+    struct dir *parent = dir->links ? dir->links->parent->dir : NULL;
+
+    if (!parent || parent->walk)
+        return parent ? parent->walk : NULL;
+    parent->walk = calloc(1, sizeof(*parent->walk));
+    if (parent->walk)
+        waitq_init(&parent->walk->waiters);
+    return parent->walk;
+}
+
+void walk_listed_locked(struct node *dir)
+{
+    dir->dir->waited_page = 0;
+    if (dir->dir->walk)
+        dir->dir->walk->large = false;
+}
+
+void walk_stop_locked(struct cache *c, struct node *dir)
+{
+    if (dir->dir->walk)
+        waitq_wake_locked(c, &dir->dir->walk->waiters, -EINTR);
+}
+
+bool walk_may_pay_locked(struct cache *c, struct node *dir)
+{
+    const struct dir_walk *w = walk_of(dir);
+
+    return (c->store->caps & STORE_ORDER) && !c->walk_refused && dir->links && !(w && w->large);
+}
+
+static int64_t between_ns(struct cache *c)
+{
+    return c->config.list_timeout_ns > WALK_NS ? c->config.list_timeout_ns : WALK_NS;
+}
+
+void walk_step_locked(struct cache *c, struct node *dir)
+{
+    struct dir_walk *w = make_walk(dir);
+    int64_t now = clock_mono_ns();
+
+    if (!w)
+        return;
+    int order = w->last ? strcmp(w->last, dir->links->name) : 1;
+    bool next = order < 0 && now - w->last_ns < between_ns(c);
+    w->last_ns = now;
+    if (order == 0)
+        return;
+    w->looked++;
+    w->steps = next ? w->steps + 1 : 1;
+    free(w->last);
+    w->last = strdup(dir->links->name);
+    if (next)
+        return;
+    free(w->first);
+    w->first = strdup(dir->links->name);
+}
+
+/* Somebody comes to siblings in no order. */
+static bool walks_apart(struct cache *c, const struct dir_walk *w)
+{
+    return w->apart >= WALK_APART && clock_mono_ns() - w->apart_ns < between_ns(c);
+}
+
+bool walk_is_on_locked(struct cache *c, struct node *dir)
+{
+    const struct dir_walk *w = walk_of(dir);
+
+    return w && w->steps >= (walks_apart(c, w) ? WALK_SURE : WALK_SIBLINGS) &&
+           clock_mono_ns() - w->last_ns < between_ns(c);
+}
+
+/* ---- what one request tells ---- */
+
+struct page {
+    /* Keys below the parent, in order; a directory's own object has is_prefix. */
+    struct listing keys;
+    struct place place; /* of the parent */
+    bool disordered;
+    bool paging; /* those who walk wait for it */
+    bool around; /* a directory, and begins at place `from` of the parent */
+    size_t from;
+    size_t told;        /* directories */
+    char *first, *last; /* of them */
+};
+
+/* As the keys are, with the "/" at the end of a directory's own. */
+static int compare(const struct listed *a, const char *name, bool is_prefix)
+{
+    size_t la = strlen(a->name), lb = strlen(name), both = la < lb ? la : lb;
+    int r = memcmp(a->name, name, both);
+
+    if (r != 0)
+        return r;
+    int ca = la > both ? (unsigned char)a->name[both] : a->obj.is_prefix ? '/' : 0;
+    int cb = lb > both ? (unsigned char)name[both] : is_prefix ? '/' : 0;
+    return ca - cb;
+}
+
+static int collect(void *arg, const char *name, const struct object *obj)
+{
+    struct page *p = arg;
+    struct listing *l = &p->keys;
+
+    p->disordered = l->n && compare(&l->v[l->n - 1], name, obj->is_prefix) > 0;
+    if (p->disordered)
+        return 1;
+    int r = listing_add(l, name, strlen(name), obj);
+    return r < 0 ? r : l->n == WALK_KEYS;
+}
+
+/* Bytes of the name's first component behind `skip`. */
+static size_t component(const char *name, size_t skip)
+{
+    return strcspn(name + skip, "/");
+}
+
+/* The end of the run of keys from `at` on that have this component, too. */
+static size_t group_end(const struct page *p, size_t at, size_t end, size_t skip, size_t len)
+{
+    size_t i = at + 1;
+
+    while (i < end && component(p->keys.v[i].name, skip) == len &&
+           memcmp(p->keys.v[i].name + skip, p->keys.v[at].name + skip, len) == 0)
+        i++;
+    return i;
+}
+
+static bool is_dir(const struct listed *item, size_t skip, size_t len)
+{
+    return item->name[skip + len] == '/' || item->obj.is_prefix;
+}
+
+/* ---- into the tree ---- */
+
+/* The names of [at, end) as the directory's listing has them, which all begin with its path and
+ * "/", but its own. */
+static int fill(struct listing *l, const struct page *p, size_t at, size_t end, size_t skip)
+{
+    int r = 0;
+
+    for (size_t i = at, next; i < end && r == 0; i = next) {
+        const struct listed *item = &p->keys.v[i];
+        if (strlen(item->name) < skip) { /* its own marker */
+            l->has_marker = true;
+            l->marker = item->obj;
+            l->marker.attrs = (struct attrs){0};
+            next = i + 1;
+            continue;
+        }
+        size_t len = component(item->name, skip);
+        bool dir = is_dir(item, skip, len);
+        struct object prefix = {.is_prefix = true};
+        prefix.has_marker = dir && !item->name[skip + len];
+        next = dir ? group_end(p, i, end, skip, len) : i + 1;
+        r = listing_add(l, item->name + skip, len, dir ? &prefix : &item->obj);
+    }
+    return r;
+}
+
+/* The directory is left to its own listing when something was done here since it was asked. */
+static struct node *take_dir(const struct page *p, struct node *parent, const char *name,
+                             size_t len, uint64_t *ret_generation)
+{
+    struct cache *c = p->keys.cache;
+    auto_free char *copy = strndup(name, len);
+
+    cache_lock(c);
+    struct entry *e = copy ? entry_find(parent, copy) : NULL;
+    struct node *n = e ? e->node : NULL;
+    if (!n || !n->dir || e->changed_ns >= p->keys.asked_ns || (n->flags & NODE_LOST))
+        n = NULL;
+    if (n) {
+        node_ref_locked(n);
+        *ret_generation = n->dir->generation;
+    }
+    cache_unlock(c);
+    return n;
+}
+
+static size_t files_in(const struct listing *l)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < l->n; i++)
+        n += !l->v[i].obj.is_prefix;
+    return n;
+}
+
+/* Merges the listing of the directory whose path below the page's parent is the first `skip` -
+ * 1 bytes of the keys [at, end), and those of all directories below it. */
+static void merge(const struct page *p, struct node *dir, uint64_t generation, size_t at,
+                  size_t end, size_t skip)
+{
+    struct cache *c = p->keys.cache;
+    struct listing l = {.cache = c,
+                        .dir = dir,
+                        .whole = true,
+                        .asked_ns = p->keys.asked_ns,
+                        .generation = generation};
+    auto_free char *path = strndup(p->keys.v[at].name, skip - 1);
+    struct place place = {path ? path_join(p->place.key, path) : NULL, p->place.moves};
+    int r = place.key ? fill(&l, p, at, end, skip) : -ENOMEM;
+
+    /* A directory of many files may have an attribute index, which its own listing reads. */
+    if (r == 0 && (files_in(&l) < INDEX_FILES_MIN || !c->has_index)) {
+        index_tree_fill(c, dir, place.key, l.v, l.n, l.has_marker ? &l.marker : NULL);
+        listing_merge(&l, &place, 0, false);
+    }
+    listing_clear(&l);
+    free(place.key);
+    for (size_t i = at, next; i < end && r == 0; i = next) {
+        const struct listed *item = &p->keys.v[i];
+        size_t len = strlen(item->name) < skip ? 0 : component(item->name, skip);
+        next = len ? group_end(p, i, end, skip, len) : i + 1;
+        uint64_t below = 0;
+        struct node *n = len && is_dir(item, skip, len)
+                             ? take_dir(p, dir, item->name + skip, len, &below)
+                             : NULL;
+        if (!n)
+            continue;
+        merge(p, n, below, i, next, skip + len + 1);
+        cache_lock(c);
+        node_unref_locked(c, n);
+        cache_unlock(c);
+    }
+}
+
+/* The last directory of a page that was cut may go on in the next one. */
+static void merge_page(struct page *p, struct node *parent, bool cut)
+{
+    for (size_t i = 0, next; i < p->keys.n; i = next) {
+        const char *name = p->keys.v[i].name;
+        size_t len = component(name, 0);
+        bool dir = is_dir(&p->keys.v[i], 0, len);
+        uint64_t generation = 0;
+        next = dir ? group_end(p, i, p->keys.n, 0, len) : i + 1;
+        if (!dir || (cut && next == p->keys.n))
+            continue;
+        if (!p->told++)
+            p->first = strndup(name, len);
+        free(p->last);
+        p->last = strndup(name, len);
+        struct node *n = take_dir(p, parent, name, len, &generation);
+        if (!n)
+            continue;
+        merge(p, n, generation, i, next, len + 1);
+        cache_lock(p->keys.cache);
+        node_unref_locked(p->keys.cache, n);
+        cache_unlock(p->keys.cache);
+    }
+}
+
+/* The runs are of one length, so that they do not overlap, until it was quite wrong. */
+static void around_told_locked(struct cache *c, struct dir_walk *w, const struct page *p)
+    REQUIRES(cache_mutex)
+{
+    unsigned i = 0;
+
+    while (w->around[i] != p->from)
+        i++;
+    w->around[i] = w->around[--w->n_around];
+    if (p->told < w->run / 2 || p->told > w->run * 2)
+        w->run = p->told;
+    waitq_wake_locked(c, &w->waiters, 0);
+}
+
+/* Whether there is more to be told of than the page does. */
+static void page_told_locked(struct cache *c, struct node *parent, struct page *p, bool usable,
+                             bool cut) REQUIRES(cache_mutex)
+{
+    struct dir_walk *w = parent->dir->walk;
+
+    if (p->paging) {
+        w->paging = false;
+        waitq_wake_locked(c, &w->waiters, 0);
+    }
+    c->walk_refused = c->walk_refused || p->disordered;
+    w->large = !usable || (cut && p->told < WALK_DIRS_MIN);
+    if (p->around) {
+        around_told_locked(c, w, p);
+        return;
+    }
+    free(w->page_first);
+    free(w->page_last);
+    w->page_first = w->page_last = NULL;
+    if (w->large || !cut || !p->first || !p->last)
+        return;
+    w->page_first = take_ptr(p->first);
+    w->page_last = take_ptr(p->last);
+}
+
+/* Lists what is below the parent (referenced) and behind `after`, as far as one request tells.
+ */
+static void tell(struct cache *c, struct node *parent, const char *after, struct page p)
+{
+    struct op_notes notes = {0};
+    struct op op;
+
+    cache_op_within(c, &op, c->config.ask_timeout_ns);
+    op.notes = &notes;
+    int r = store_list_after(c->store, &op, p.place.key, LIST_RECURSIVE, after, collect, &p);
+    /* Nobody knows where names that can't be shown were. */
+    bool usable = (r == 0 || r == 1) && !p.disordered && notes.hidden_names == 0;
+    if (usable)
+        merge_page(&p, parent, r == 1);
+    cache_lock(c);
+    page_told_locked(c, parent, &p, usable, r == 1);
+    cache_unlock(c);
+    listing_clear(&p.keys);
+    free(p.first);
+    free(p.last);
+}
+
+/* ---- who asks ---- */
+
+/* When the walk is seen, the directories that it came through are told of once more: their
+ * files' attributes may be in the index that is only read now. */
+static const char *from_locked(struct node *dir) REQUIRES(cache_mutex)
+{
+    const struct dir_walk *w = walk_of(dir);
+
+    return w && w->steps == WALK_SIBLINGS && w->first ? w->first : dir->links->name;
+}
+
+/* Where the parent is at the store; a NULL key when that is being moved. */
+static struct place place_locked(struct cache *c, struct node *parent) REQUIRES(cache_mutex)
+{
+    bool moves = parent->links && parent->links->src_key;
+
+    return (struct place){moves ? NULL : node_key(parent), c->dir_moves};
+}
+
+void walk_ahead(struct cache *c, struct node *dir, int64_t asked_ns)
+{
+    struct place place = {0};
+
+    cache_lock(c);
+    struct node *parent = dir->links ? dir->links->parent : NULL;
+    /* Keys below "name/" come behind "name", and what else does is a sibling, too. */
+    auto_free char *after = parent ? strdup(from_locked(dir)) : NULL;
+    if (after && walk_of(dir) && !dir->links->src_key) /* it may have moved since */
+        place = place_locked(c, parent);
+    if (place.key)
+        node_ref_locked(parent);
+    cache_unlock(c);
+    if (!place.key)
+        return;
+    tell(c, parent, after,
+         (struct page){.keys = {.cache = c, .asked_ns = asked_ns}, .place = place});
+    cache_lock(c);
+    node_unref_locked(c, parent);
+    cache_unlock(c);
+    free(place.key);
+}
+
+/* The next page, while those who walk are in the last one. */
+struct paging {
+    struct task task;
+    struct cache *cache;
+    struct node *parent; /* referenced */
+    struct place place;
+    char *after;
+    int64_t asked_ns;
+};
+
+static void run_paging(struct task *task)
+{
+    struct paging *g = container_of(task, struct paging, task);
+    struct cache *c = g->cache;
+
+    tell(c, g->parent, g->after,
+         (struct page){
+             .keys = {.cache = c, .asked_ns = g->asked_ns}, .place = g->place, .paging = true});
+    cache_lock(c);
+    node_unref_locked(c, g->parent);
+    cache_unlock(c);
+    free(g->place.key);
+    free(g->after);
+    free(g);
+}
+
+/* Behind all keys below the directory: "0" follows "/". */
+static char *behind(const char *dir)
+{
+    size_t len = strlen(dir);
+    char *after = calloc(len + 2, 1);
+
+    if (after) {
+        memcpy(after, dir, len);
+        after[len] = '/' + 1;
+    }
+    return after;
+}
+
+void walk_on_locked(struct cache *c, struct node *dir)
+{
+    struct node *parent = dir->links ? dir->links->parent : NULL;
+    struct dir_walk *w = walk_of(dir);
+
+    if (!w || !walk_is_on_locked(c, dir))
+        return;
+    if (w->last && strcmp(w->last, dir->links->name) < 0) /* where nothing has to be asked */
+        w->last_ns = clock_mono_ns();
+    if (!w->page_last || w->paging || strcmp(dir->links->name, w->page_first) < 0 ||
+        !walk_may_pay_locked(c, dir) || c->stopping)
+        return;
+    struct paging *g = calloc(1, sizeof(*g));
+    if (g)
+        *g = (struct paging){.task.run = run_paging,
+                             .cache = c,
+                             .parent = parent,
+                             .place = place_locked(c, parent),
+                             .after = behind(w->page_last),
+                             .asked_ns = clock_mono_ns()};
+    if (!g || !g->place.key || !g->after) {
+        if (g) {
+            free(g->place.key);
+            free(g->after);
+        }
+        free(g);
+        return;
+    }
+    node_ref_locked(parent);
+    w->paging = true;
+    w->pages++;
+    pool_submit_first(c->askers, &g->task);
+}
+
+/* The walk through siblings of the directory, or of one above it, whose next page is under way
+ * and may tell of it; or NULL. */
+static struct dir_walk *paging_of(struct node *dir) REQUIRES(cache_mutex)
+{
+    for (struct node *at = dir; at->links; at = at->links->parent) {
+        struct dir_walk *w = walk_of(at);
+        if (w && w->paging && (!w->page_last || strcmp(at->links->name, w->page_last) > 0))
+            return w;
+    }
+    return NULL;
+}
+
+/* ---- in no order ---- */
+
+/* Where the run of names begins that the directory is in, as a place in its parent. */
+static size_t run_of(const struct dir_walk *w, struct node *dir)
+{
+    const struct children *siblings = dir->links->parent->dir->children;
+    size_t place = children_behind(siblings, dir->links) - 1;
+
+    return w->run ? place - place % w->run : 0;
+}
+
+static bool runs_around(const struct dir_walk *w, size_t from)
+{
+    for (unsigned i = 0; i < w->n_around; i++)
+        if (w->around[i] == from)
+            return true;
+    return false;
+}
+
+/* Where they told of little else that was looked into, whoever asks has his few directories
+ * again and again, and a listing of each is shorter. Judged when they could have told of all
+ * twice. */
+static void judge_around_locked(struct dir_walk *w, struct node *parent) REQUIRES(cache_mutex)
+{
+    size_t all = children_count(parent->dir->children) / (w->run ? w->run : 1);
+
+    if (w->sent < 2 * all + 64)
+        return;
+    w->useless_ns = w->sent * 2 > w->looked ? clock_mono_ns() : 0;
+    w->sent = w->looked = 0;
+}
+
+bool walk_apart_locked(struct cache *c, struct node *dir)
+{
+    struct dir_walk *w = walk_of(dir);
+    int64_t now = clock_mono_ns();
+
+    if (!w || !walk_may_pay_locked(c, dir))
+        return false;
+    bool apart = walks_apart(c, w);
+    w->apart = now - w->apart_ns < between_ns(c) ? w->apart + 1 : 1;
+    w->apart_ns = now;
+    judge_around_locked(w, dir->links->parent);
+    /* What is told of beyond list_memory would be forgotten before it is looked into. */
+    return apart && (!w->useless_ns || now - w->useless_ns > USELESS_NS) &&
+           c->nodes * NODE_BYTES < c->config.list_memory_bytes && w->n_around < AROUND_MAX &&
+           !runs_around(w, run_of(w, dir));
+}
+
+/* Begins a request for the run at `from`, behind what is known of it. NULL when there is
+ * nothing to ask for, else heap. */
+static char *begin_around_locked(struct cache *c, struct dir_walk *w, struct node *dir,
+                                 size_t from) REQUIRES(cache_mutex)
+{
+    const struct children *siblings = dir->links->parent->dir->children;
+    size_t at = from;
+    struct entry *e = children_next(siblings, &at);
+
+    while (e && e->node != dir && (!e->node->dir || listing_is_believed(c, e->node)))
+        e = children_next(siblings, &at);
+    if (!e || w->n_around == AROUND_MAX || runs_around(w, from))
+        return NULL;
+    char *after = strdup(e->name);
+    if (after) {
+        w->around[w->n_around++] = from;
+        w->sent++;
+    }
+    return after;
+}
+
+/* One such request, for the run that the directory is in; where it is not known yet how long
+ * they are, for the first one. */
+static void ask_around(struct cache *c, struct node *dir, int64_t asked_ns)
+{
+    struct page p = {.keys = {.cache = c, .asked_ns = asked_ns}, .around = true};
+    auto_free char *after = NULL;
+
+    cache_lock(c);
+    struct node *parent = dir->links ? dir->links->parent : NULL;
+    struct dir_walk *w = walk_of(dir);
+    if (w && !dir->links->src_key) /* it may have moved since */
+        p.place = place_locked(c, parent);
+    if (p.place.key) {
+        p.from = run_of(w, dir);
+        after = begin_around_locked(c, w, dir, p.from);
+    }
+    if (after)
+        node_ref_locked(parent);
+    cache_unlock(c);
+    if (after) {
+        tell(c, parent, after, p);
+        cache_lock(c);
+        node_unref_locked(c, parent);
+        cache_unlock(c);
+    }
+    free(p.place.key);
+}
+
+void walk_around(struct cache *c, struct node *dir, int64_t asked_ns)
+{
+    cache_lock(c);
+    const struct dir_walk *w = walk_of(dir);
+    bool first = w && !w->run;
+    cache_unlock(c);
+    ask_around(c, dir, asked_ns);
+    if (first && !listing_told_since(c, dir, asked_ns))
+        ask_around(c, dir, asked_ns);
+}
+
+int walk_wait_locked(struct cache *c, struct node *dir, struct waiter *w)
+{
+    struct dir_walk *walk = walk_of(dir);
+
+    if (walk && walk->n_around && runs_around(walk, run_of(walk, dir)))
+        return waitq_park_locked(c, &walk->waiters, w);
+    walk = paging_of(dir);
+    if (!walk)
+        return 0;
+    /* Who goes elsewhere does not wait for all that somebody else walks through. */
+    if (!dir->dir->waited_page)
+        dir->dir->waited_page = walk->pages;
+    if (walk->pages - dir->dir->waited_page > 1) /* the first one may have ended before it */
+        return 0;
+    return waitq_park_locked(c, &walk->waiters, w);
+}

@@ -1,0 +1,254 @@
+/* The journal's file: opened, checked, set aside when it is damaged, closed. */
+#include "cache/mirror/journal.h"
+#include "cache/mirror/journal_impl.h"
+
+#include "cache/mirror/door.h"
+#include "common/err.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/log_queue.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- opening ---- */
+
+static const char schema[] =
+    "PRAGMA journal_mode=WAL;"
+    "PRAGMA synchronous=NORMAL;"
+    "PRAGMA wal_autocheckpoint=4000;"
+    "CREATE TABLE IF NOT EXISTS intent(seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL,"
+    " src BLOB NOT NULL, dst BLOB, ino INTEGER NOT NULL, etag BLOB NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS pin(path BLOB PRIMARY KEY) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS upload(key BLOB NOT NULL, began INTEGER NOT NULL,"
+    " token BLOB NOT NULL, part_size INTEGER NOT NULL, ino INTEGER NOT NULL,"
+    " size INTEGER NOT NULL, mtime INTEGER NOT NULL, attrs INTEGER NOT NULL,"
+    " live INTEGER NOT NULL, PRIMARY KEY(key, began)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS put(key BLOB NOT NULL, origin INTEGER NOT NULL,"
+    " last INTEGER NOT NULL, PRIMARY KEY(key, origin)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS wait(since INTEGER PRIMARY KEY, until INTEGER NOT NULL);";
+
+static int check_integrity(sqlite3_stmt *s, void *arg)
+{
+    const char *text = (const char *)sqlite3_column_text(s, 0);
+
+    (void)arg;
+    return text && strcmp(text, "ok") == 0 ? 0 : -EBADMSG;
+}
+
+/* Only what SQLite calls damaged is: a lock that somebody holds, a full disk or one that fails
+ * for a while are no reason to forget what the store is owed. */
+static int why_not(struct journal *j, int r)
+{
+    int rc = j->db ? sqlite3_errcode(j->db) & 0xff : SQLITE_OK;
+    int err = j->db ? sqlite3_system_errno(j->db) : 0;
+
+    if (r != -EIO)
+        return r;
+    if (rc == SQLITE_CORRUPT || rc == SQLITE_NOTADB)
+        return -EBADMSG;
+    if (rc == SQLITE_BUSY || rc == SQLITE_LOCKED)
+        return -EBUSY;
+    return err_is_no_space(-err) ? -ENOSPC : r;
+}
+
+static int prepare(struct journal *j, const char *sql, sqlite3_stmt **ret)
+{
+    return journal_errno(
+        sqlite3_prepare_v3(j->db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL));
+}
+
+static int prepare_all(struct journal *j)
+{
+    int r = prepare(
+        j, "INSERT OR REPLACE INTO intent(seq, kind, src, dst, ino, etag) VALUES(?,?,?,?,?,?)",
+        &j->insert);
+
+    if (r == 0)
+        r = prepare(j, "DELETE FROM intent WHERE seq = ?", &j->remove);
+    if (r == 0)
+        r = prepare(j, "INSERT OR REPLACE INTO put(key, origin, last) VALUES(?1,?2,?3)",
+                    &j->note_put);
+    if (r == 0)
+        r = prepare(j, "DELETE FROM put WHERE key = ?1 AND origin = ?2 AND last <= ?3",
+                    &j->forget_put);
+    return r;
+}
+
+static int has_code(sqlite3_stmt *s, void *arg)
+{
+    (void)s;
+    (void)arg;
+    return -EBADMSG;
+}
+
+/* A database may hold code that SQLite runs when it is written or read. We write none: what has
+ * some is not ours, or was changed. */
+static int forbid_code(struct journal *j)
+{
+    static const int off[] = {SQLITE_DBCONFIG_ENABLE_TRIGGER, SQLITE_DBCONFIG_ENABLE_VIEW,
+                              SQLITE_DBCONFIG_TRUSTED_SCHEMA,
+                              SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION};
+
+    for (size_t i = 0; i < ARRAY_SIZE(off); i++)
+        (void)sqlite3_db_config(j->db, off[i], 0, NULL);
+    (void)sqlite3_db_config(j->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    int r = journal_run_sql(j, "PRAGMA cell_size_check=ON");
+    return r ? r
+             : journal_query(j,
+                             "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+                             " OR sql LIKE 'CREATE VIRTUAL%' LIMIT 1",
+                             has_code, NULL);
+}
+
+/* SQLite opens by name alone, and only looks for symlinks. */
+static int check_files(int dir_fd)
+{
+    static const char *const names[] = {"state.db", "state.db-wal", "state.db-shm",
+                                        "state.db-journal"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        auto_close int fd = door_file(dir_fd, names[i], O_RDONLY);
+        if (fd < 0 && fd != -ENOENT)
+            return fd;
+    }
+    return 0;
+}
+
+/* Whether the path led to the directory's own. */
+static int check_path(int dir_fd, const char *path)
+{
+    struct stat here, there;
+
+    if (fstatat(dir_fd, "state.db", &here, AT_SYMLINK_NOFOLLOW) < 0 || lstat(path, &there) < 0)
+        return -errno;
+    return here.st_dev == there.st_dev && here.st_ino == there.st_ino ? 0 : -ESTALE;
+}
+
+/* -EBADMSG: the database is damaged. */
+static int try_open(struct journal *j, int dir_fd, const char *path)
+{
+    int r = check_files(dir_fd);
+
+    if (r < 0)
+        return r;
+    r = journal_errno(sqlite3_open_v2(path, &j->db,
+                                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
+                                          SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
+                                      NULL));
+    if (r == 0)
+        r = check_path(dir_fd, path);
+    if (r == 0)
+        (void)sqlite3_busy_timeout(j->db, 2000);
+    if (r == 0)
+        r = forbid_code(j);
+    if (r == 0)
+        r = journal_run_sql(j, schema);
+    if (r == 0)
+        r = journal_query(j, "PRAGMA quick_check(1)", check_integrity, NULL);
+    if (r == 0)
+        r = prepare_all(j);
+    return why_not(j, r);
+}
+
+static void close_db(struct journal *j)
+{
+    (void)sqlite3_finalize(j->insert);
+    (void)sqlite3_finalize(j->remove);
+    (void)sqlite3_finalize(j->note_put);
+    (void)sqlite3_finalize(j->forget_put);
+    j->insert = j->remove = j->note_put = j->forget_put = NULL;
+    (void)sqlite3_close(j->db);
+    j->db = NULL;
+}
+
+/* Moves a database that can't be read out of the way, with what belongs to it. */
+static int set_aside(int dir_fd)
+{
+    static const char *const suffix[] = {"", "-wal", "-shm"};
+    long long now = (long long)(clock_real_ns() / NS_PER_SEC);
+
+    for (size_t i = 0; i < ARRAY_SIZE(suffix); i++) {
+        char from[32], to[80];
+        (void)snprintf(from, sizeof(from), "state.db%s", suffix[i]);
+        (void)snprintf(to, sizeof(to), "state.db.damaged-%lld%s", now, suffix[i]);
+        if (renameat(dir_fd, from, dir_fd, to) < 0 && errno != ENOENT)
+            return -errno;
+    }
+    return 0;
+}
+
+/* Of the directory that is open, without symlinks: where it was named may be another by now. */
+static int db_path(int dir_fd, char path[PATH_MAX])
+{
+    static const char name[] = "/state.db";
+    char link[64];
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", dir_fd);
+    ssize_t n = readlink(link, path, PATH_MAX - sizeof(name));
+    if (n < 0)
+        return -errno;
+    if ((size_t)n == PATH_MAX - sizeof(name))
+        return -ENAMETOOLONG;
+    memcpy(path + n, name, sizeof(name));
+    return 0;
+}
+
+int journal_open(int dir_fd, const char *dir, struct log_queue *log, struct op *op,
+                 struct journal **ret, int *ret_damaged)
+{
+    struct journal *j = calloc(1, sizeof(*j));
+    char path[PATH_MAX];
+
+    if (ret_damaged)
+        *ret_damaged = 0;
+    if (!j)
+        return -ENOMEM;
+    j->log = log;
+    j->queue.tail = &j->queue.head;
+    atomic_init(&j->commits, 1); /* what an earlier process left in the WAL */
+    mutex_init(&j->queue.lock);
+    cond_init(&j->queue.done);
+    int r = db_path(dir_fd, path);
+    if (r == 0)
+        r = try_open(j, dir_fd, path);
+    if (r == -EBADMSG) {
+        log_warn("cache %s: state.db is damaged (%s); it is set aside, content is recovered "
+                 "from the mirror",
+                 dir, j->db ? sqlite3_errmsg(j->db) : "can't open");
+        close_db(j);
+        if (ret_damaged)
+            *ret_damaged = 1;
+        r = set_aside(dir_fd);
+        if (r == 0)
+            r = try_open(j, dir_fd, path);
+    }
+    if (r < 0) {
+        (void)op_fail(op, r, "cache %s: can't open state.db: %s", dir,
+                      j->db && sqlite3_errcode(j->db) ? sqlite3_errmsg(j->db) : door_why(r));
+        journal_close(j);
+        return r;
+    }
+    *ret = j;
+    return 0;
+}
+
+void journal_close(struct journal *j)
+{
+    if (!j)
+        return;
+    close_db(j);
+    free(j->unwanted.seqs);
+    (void)pthread_cond_destroy(&j->queue.done);
+    mutex_destroy(&j->queue.lock);
+    free(j);
+}

@@ -1,0 +1,574 @@
+/* Opening and closing the cache: configuration, recovery, threads. */
+#include "cache/mount.h"
+
+#include "common/hash.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define DEFAULT_RESERVE_MAX (UINT64_C(10) << 30)
+#define DEFAULT_LIST_MEMORY (UINT64_C(256) << 20)
+#define DEFAULT_PART        (UINT64_C(8) << 20)
+#define ASKERS              32
+#define CHORES              4
+
+void cache_config_init(struct cache_config *config)
+{
+    *config = (struct cache_config){
+        .acl = true,
+        .attr_timeout_ns = 1 * NS_PER_SEC,
+        .list_timeout_ns = 5 * NS_PER_SEC,
+        .upload_interval_ns = 30 * NS_PER_SEC,
+        .settle_ns = 100 * NS_PER_MS,
+        .index_settle_ns = 5 * NS_PER_SEC,
+        .late_ns = 10 * NS_PER_SEC,
+        .retry_ns = 2 * NS_PER_SEC,
+        .grace_ns = 60 * NS_PER_SEC,
+        .store_timeout_ns = 300 * NS_PER_SEC,
+        .ask_timeout_ns = 60 * NS_PER_SEC,
+        .upload_jobs = 8,
+        .download_jobs = 8,
+        .list_memory_bytes = DEFAULT_LIST_MEMORY,
+        .uid = getuid(),
+        .gid = getgid(),
+        .file_mode = 0644,
+        .dir_mode = 0755,
+    };
+}
+
+/* ---- configuration ---- */
+
+static void free_patterns(const char *const *patterns)
+{
+    for (const char *const *p = patterns; p && *p; p++)
+        free((void *)(uintptr_t)*p);
+    free((void *)(uintptr_t)patterns);
+}
+
+static int copy_patterns(const char *const *from, const char *const **ret)
+{
+    size_t n = 0;
+
+    *ret = NULL;
+    if (!from)
+        return 0;
+    while (from[n])
+        n++;
+    char **v = calloc(n + 1, sizeof(*v));
+    if (!v)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        v[i] = strdup(from[i]);
+        if (!v[i]) {
+            free_patterns((const char *const *)v);
+            return -ENOMEM;
+        }
+    }
+    *ret = (const char *const *)v;
+    return 0;
+}
+
+static int copy_config(struct cache *c, const struct cache_config *from)
+{
+    struct cache_config *to = &c->config;
+
+    *to = *from;
+    to->staging = to->logs = NULL;
+    to->gather_bytes = fetch_gather_bytes(from->gather_bytes);
+    to->dir = strdup(from->dir);
+    to->identity = strdup(from->identity ? from->identity : "");
+    to->mountpoint = strdup(from->mountpoint ? from->mountpoint : "");
+    if (!to->dir || !to->identity || !to->mountpoint)
+        return -ENOMEM;
+    int r = copy_patterns(from->staging, &to->staging);
+    return r < 0 ? r : copy_patterns(from->logs, &to->logs);
+}
+
+/* The numbers that depend on disk and store. */
+static int size_up(struct cache *c, struct op *op)
+{
+    struct cache_config *config = &c->config;
+    struct statvfs vfs;
+    int r = mirror_statvfs(&c->mirror, &vfs);
+
+    if (r < 0)
+        return op_fail(op, r, "cache %s: statvfs: %s", c->mirror.dir, strerror(-r));
+    uint64_t total = (uint64_t)vfs.f_blocks * vfs.f_frsize;
+    cache_lock(c);
+    c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    uint64_t ours = c->disk_free_bytes + c->used_bytes;
+    cache_unlock(c);
+    if (!config->reserve_bytes) {
+        config->reserve_bytes = total / 20;
+        if (config->reserve_bytes > DEFAULT_RESERVE_MAX)
+            config->reserve_bytes = DEFAULT_RESERVE_MAX;
+    }
+    if (!config->size_bytes)
+        config->size_bytes = ours / 5 * 4;
+    if (!config->part_size)
+        config->part_size =
+            c->store && c->store->part_size ? c->store->part_size : DEFAULT_PART;
+    if (config->ask_timeout_ns > config->store_timeout_ns)
+        config->ask_timeout_ns = config->store_timeout_ns;
+    if (config->upload_jobs == 0)
+        config->upload_jobs = 1;
+    if (config->download_jobs == 0)
+        config->download_jobs = 1;
+    return 0;
+}
+
+/* ---- identity ---- */
+
+static bool owes_anything(struct cache *c)
+{
+    cache_lock(c);
+    bool owes = c->dirty || c->intents || c->dirty_dirs;
+    cache_unlock(c);
+    return owes;
+}
+
+/* Takes everything out of a mirror that belongs to another store and owes it nothing. */
+static int clear_mirror(struct cache *c)
+{
+    struct entry *e;
+    size_t at;
+    int r = 0;
+
+    ns_write(c);
+    CHILDREN_FOREACH(c->root->dir->children, e, at)
+    {
+        if (r == 0)
+            r = entry_gone(c, e);
+    }
+    ns_done(c);
+    return r;
+}
+
+/* Not every filesystem tells at any time when a folder was made. */
+static bool same_root(const char *a, const char *b)
+{
+    uint64_t ino_a, ino_b;
+    int64_t born_a, born_b;
+
+    return sscanf(a, "%" SCNu64 " %" SCNd64, &ino_a, &born_a) == 2 &&
+           sscanf(b, "%" SCNu64 " %" SCNd64, &ino_b, &born_b) == 2 && ino_a == ino_b &&
+           (born_a == born_b || !born_a || !born_b);
+}
+
+/* Another folder at the path of the one that the cache belongs to: what the cache holds would
+ * look as if somebody had removed it all from the store. */
+static int check_root(struct cache *c, struct op *op)
+{
+    auto_free char *then = NULL;
+    int r = c->store->root_id ? mirror_read_text(&c->mirror, "root", &then) : -ENOENT;
+
+    if (r == 0 && !same_root(then, c->store->root_id))
+        return op_fail(
+            op, -ENODEV,
+            "%s is not the folder that cache %s belongs to: is its disk not mounted? "
+            "Mount that; or if the folder was made anew, use another cache_dir",
+            c->store->url, c->mirror.dir);
+    return r == 0 || r == -ENOENT ? 0
+                                  : op_fail(op, r, "cache %s: can't read its root: %s",
+                                            c->mirror.dir, strerror(-r));
+}
+
+static int write_identity(struct cache *c, struct op *op)
+{
+    int r = mirror_write_text(&c->mirror, "identity", c->config.identity);
+
+    if (r == 0 && c->store->root_id)
+        r = mirror_write_text(&c->mirror, "root", c->store->root_id);
+    return r < 0 ? op_fail(op, r, "cache %s: can't write its identity: %s", c->mirror.dir,
+                           door_why(r))
+                 : 0;
+}
+
+static int check_identity(struct cache *c, struct op *op)
+{
+    auto_free char *then = NULL;
+    int r = mirror_read_text(&c->mirror, "identity", &then);
+    bool same = r == 0 && strcmp(then, c->config.identity) == 0;
+
+    if (r == 0 && !same && owes_anything(c))
+        return op_fail(op, -EEXIST,
+                       "cache %s belongs to another store (%s) and holds what is not "
+                       "published there yet; mount that one again, or run 'runfs recover %s', "
+                       "or use another cache_dir",
+                       c->mirror.dir, then, c->mirror.dir);
+    if (r == 0 && !same)
+        r = clear_mirror(c);
+    if (r < 0 && r != -ENOENT)
+        return op_fail(op, r, "cache %s: can't take over what it holds: %s", c->mirror.dir,
+                       strerror(-r));
+    r = same ? check_root(c, op) : 0;
+    return r < 0 ? r : write_identity(c, op);
+}
+
+/* ---- opening ---- */
+
+static void init_locks(struct cache *c)
+{
+    rwlock_init(&c->ns);
+    mutex_init(&c->lock);
+    for (size_t i = 0; i < STAMP_LOCKS; i++)
+        mutex_init(&c->stamp_locks[i]);
+    cond_init(&c->progress);
+    cond_init(&c->kick);
+    cond_init(&c->wake);
+    log_queue_init(&c->log);
+}
+
+static int make_root_locked(struct cache *c) REQUIRES(cache_mutex)
+{
+    c->root = node_new(c, S_IFDIR);
+    if (!c->root)
+        return -ENOMEM;
+    node_default_attrs(c, c->root);
+    c->root->is_root = true;
+    c->root->flags = NODE_ATTRS_KNOWN;
+    c->root->ino = 1;
+    c->root->dir->has_marker = true;
+    c->root->mtime_ns = c->root->ctime_ns = c->root->atime_ns = c->started_ns;
+    return 0;
+}
+
+static void prepare_process(struct cache *c, const struct cache_config *config)
+{
+    fds_init(c, config->mirror_fds);
+    /* A lease that is broken between granting and giving back signals us. */
+    (void)signal(SIGIO, SIG_IGN);
+}
+
+static int start_threads(struct cache *c)
+{
+    const struct cache_config *config = &c->config;
+    int r = wait_start(c);
+
+    if (r < 0)
+        return r;
+    c->fetchers = pool_new("runfs-fetch", config->download_jobs);
+    c->askers = pool_new("runfs-ask", ASKERS);
+    /* Copies and removals have workers beside the uploads. */
+    c->uploaders = pool_new("runfs-upload", config->upload_jobs + 4);
+    c->parts = pool_new("runfs-part", config->upload_jobs);
+    c->notifier = pool_new("runfs-notice", 1);
+    if (!c->fetchers || !c->askers || !c->uploaders || !c->parts || !c->chores || !c->notifier)
+        return -ENOMEM;
+    /* Many small answers come in a row: each would interrupt who writes the next file. */
+    pool_set_batch(c->uploaders);
+    log_queue_start(&c->log, c->chores);
+    r = pthread_create(&c->scheduler, NULL, scheduler_main, c);
+    c->scheduler_runs = r == 0;
+    return -r;
+}
+
+static int open_parts(struct cache *c, const struct cache_config *config, struct op *op)
+{
+    int r = copy_config(c, config);
+
+    if (r < 0)
+        return op_fail(op, r, "out of memory");
+    c->identity_hash = hash_fnv(FNV_START, c->config.identity);
+    unsigned caps = c->store ? c->store->caps : 0;
+    bool asks = (caps & STORE_ATTRS) && !(caps & STORE_LIST_ATTRS);
+    c->started_ns = clock_real_ns();
+    c->asks_dirs = asks && !(caps & STORE_DIRS);
+    c->has_index = asks && (caps & STORE_STATE);
+    if (c->has_index && (caps & STORE_ORDER) && index_tree_init(c) < 0)
+        return op_fail(op, -ENOMEM, "out of memory");
+    r = mirror_open(c->config.dir, c->store ? DOOR_MAKE : DOOR_CACHE, op, &c->mirror);
+    if (r < 0)
+        return r;
+    if (mirror_times_coarse(&c->mirror) && c->config.passthrough) {
+        log_warn("cache %s: its filesystem keeps times of %" PRId64
+                 " ms: what is written past the daemon could not be told from what was there; "
+                 "no file is opened passthrough",
+                 c->mirror.dir, c->mirror.tick_ns / NS_PER_MS);
+        c->config.passthrough = false;
+    }
+    r = origins_open(c);
+    if (r < 0)
+        return op_fail(op, r, "cache %s: can't draw a number for this mount: %s", c->mirror.dir,
+                       strerror(-r));
+    r = journal_open(c->mirror.root_fd, c->mirror.dir, &c->log, op, &c->journal, NULL);
+    if (r < 0)
+        return r;
+    c->ids = ids_new();
+    cache_lock(c);
+    c->uploading = calloc(c->config.upload_jobs + 1, sizeof(struct node *));
+    r = c->uploading && c->ids ? make_root_locked(c) : -ENOMEM;
+    cache_unlock(c);
+    if (r < 0)
+        return op_fail(op, r, "out of memory");
+    /* Chores run from recovery on. */
+    c->chores = pool_new("runfs-chore", CHORES);
+    return c->chores ? 0 : op_fail(op, -ENOMEM, "can't start threads");
+}
+
+static int open_cache(struct cache *c, const struct cache_config *config, struct op *op)
+{
+    int r = open_parts(c, config, op);
+
+    if (r == 0)
+        r = cache_recover(c, op);
+    if (r == 0 && c->store && (c->store->caps & STORE_ORIGIN) && owes_anything(c)) {
+        r = late_begin(c);
+        if (r < 0)
+            return op_fail(op, r, "out of memory");
+    }
+    if (r == 0)
+        r = check_identity(c, op);
+    if (r == 0)
+        r = size_up(c, op);
+    if (r < 0)
+        return r;
+    /* Who is refused, or only looks, leaves the note of the mount before: it changed nothing.
+     */
+    r = mirror_note_boot(&c->mirror);
+    return r < 0 ? op_fail(op, r, "cache %s: can't note the boot id: %s", c->mirror.dir,
+                           door_why(r))
+                 : 0;
+}
+
+static void node_nameless_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    if (n->file) /* it is not uploaded any more */
+        waitq_wake_locked(c, &n->file->upload_waiters, 0);
+}
+
+static void node_end_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    if (n->dir)
+        walk_free(n->dir->walk);
+    if (n->file) {
+        upload_forget(n->file->unnoted);
+        file_free_locked(c, n->file);
+    }
+}
+
+static struct cache *cache_alloc(void)
+{
+    struct cache *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return NULL;
+    c->mirror = (struct mirror){.lock_fd = -1,
+                                .root_fd = -1,
+                                .tree_fd = -1,
+                                .incoming_fd = -1,
+                                .orphans_fd = -1,
+                                .kept_fd = -1};
+    c->hooks = (struct node_hooks){.nameless = node_nameless_locked, .end = node_end_locked};
+    init_locks(c);
+    cache_lock(c);
+    c->sum_kind = CHECKSUM_CRC32C;
+    c->wake_tail = &c->wake_list;
+    waitq_init(&c->space_waiters);
+    waitq_init(&c->flush_waiters);
+    cache_unlock(c);
+    return c;
+}
+
+int cache_new(const struct cache_config *config, struct store *store, struct op *op,
+              struct cache **ret)
+{
+    struct cache *c = cache_alloc();
+
+    if (!c)
+        return op_fail(op, -ENOMEM, "out of memory");
+    prepare_process(c, config);
+    c->store = store;
+    int r = open_cache(c, config, op);
+    if (r == 0) {
+        r = start_threads(c);
+        if (r < 0)
+            (void)op_fail(op, r, "can't start threads: %s", strerror(-r));
+    }
+    if (r < 0) {
+        cache_free(c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
+
+int cache_open_offline(const char *dir, struct op *op, struct cache **ret)
+{
+    struct cache_config config;
+    struct cache *c = cache_alloc();
+
+    if (!c)
+        return op_fail(op, -ENOMEM, "out of memory");
+    cache_config_init(&config);
+    config.dir = dir;
+    int r = open_parts(c, &config, op);
+    if (r == 0)
+        r = cache_recover(c, op);
+    if (r < 0)
+        cache_free(c);
+    else
+        *ret = c;
+    return r;
+}
+
+/* ---- closing ---- */
+
+static int wake_node(void *arg, struct node *n) REQUIRES(cache_mutex)
+{
+    struct cache *c = arg;
+
+    if (n->dir) {
+        waitq_wake_locked(c, &n->dir->waiters, -EINTR);
+        walk_stop_locked(c, n);
+    }
+    if (n->file) {
+        waitq_wake_locked(c, &n->file->range_waiters, -EINTR);
+        waitq_wake_locked(c, &n->file->upload_waiters, -EINTR);
+    }
+    return 0;
+}
+
+void cache_stop(struct cache *c)
+{
+    atomic_store(&c->cancelled, true);
+    ns_read(c);
+    cache_lock(c);
+    c->stopping = true;
+    if (c->root)
+        (void)tree_each(c->root, wake_node, c);
+    for (size_t i = 0; i < c->n_orphans; i++)
+        (void)wake_node(c, c->orphans[i]);
+    askings_stop_locked(c);
+    waitq_wake_locked(c, &c->space_waiters, -EINTR);
+    waitq_wake_locked(c, &c->flush_waiters, -EINTR);
+    (void)pthread_cond_broadcast(&c->progress);
+    scheduler_kick_locked(c);
+    cache_unlock(c);
+    ns_done(c);
+}
+
+/* What runs is being cancelled, and nothing begins. */
+static void await_workers(struct cache *c)
+{
+    cache_lock(c);
+    while (c->uploads_running || c->uploads_running_dirs || c->deletes_running ||
+           c->copies_running || c->sessions_ending)
+        cache_wait(c, &c->progress);
+    cache_unlock(c);
+}
+
+int cache_end(struct cache *c, struct op *op)
+{
+    cache_stop(c);
+    await_workers(c);
+    pool_drain(c->chores); /* a stamp that is written after the note is not of this end */
+    int r = journal_sync(c->journal);
+    if (r == 0)
+        r = mirror_note_end(&c->mirror);
+    return r < 0 ? op_fail(op, r,
+                           "cache %s: can't sync it: %s; what is not in the store may be lost "
+                           "if the machine loses its power before the next mount",
+                           c->mirror.dir, strerror(-r))
+                 : 0;
+}
+
+static void stop_threads(struct cache *c)
+{
+    if (c->scheduler_runs)
+        (void)pthread_join(c->scheduler, NULL);
+    pool_free(c->fetchers);
+    pool_free(c->askers);
+    pool_free(c->uploaders);
+    pool_free(c->parts);
+    pool_free(c->notifier);
+}
+
+/* The frontend is gone: it holds no lookups any more. */
+static int forget_lookups(void *arg, struct node *n) REQUIRES(cache_mutex)
+{
+    (void)arg;
+    n->nlookup = 0;
+    return 0;
+}
+
+static void free_tree(struct cache *c)
+{
+    cache_lock(c);
+    while (c->dirty_dirs)
+        dir_unqueue_locked(c, c->dirty_dirs);
+    while (c->index_dirs)
+        index_unqueue_locked(c, c->index_dirs);
+    while (c->index_tree_dirs)
+        index_unqueue_locked(c, c->index_tree_dirs);
+    while (c->n_orphans > 0) {
+        struct node *n = c->orphans[--c->n_orphans];
+        node_unref_locked(c, n);
+    }
+    detached_free_locked(c);
+    if (c->root) {
+        (void)tree_each(c->root, forget_lookups, NULL);
+        c->root->is_root = false;
+        node_collect_locked(c, c->root);
+    }
+    while (c->intents)
+        intent_remove_locked(c, c->intents);
+    cache_unlock(c);
+}
+
+static void free_tables(struct cache *c)
+{
+    cache_lock(c);
+    pins_free(c);
+    sessions_free(c);
+    late_free(c);
+    ghosts_free(c);
+    inos_free(c);
+    free(c->absences);
+    free(c->orphans);
+    free(c->waits);
+    free(c->uploading);
+    free(c->write_failure.text);
+    free(c->read_failure.text);
+    cache_unlock(c);
+}
+
+void cache_free(struct cache *c)
+{
+    if (!c)
+        return;
+    cache_stop(c);
+    stop_threads(c);
+    wait_stop(c);
+    if (c->chores)
+        pool_drain(c->chores); /* a stamp goes where its node is */
+    free_tree(c);
+    pool_free(c->chores);
+    log_queue_stop(&c->log);
+    ids_free(c->ids);
+    index_tree_free(c);
+    free_tables(c);
+    origins_free(c);
+    journal_close(c->journal);
+    mirror_close(&c->mirror);
+    free((void *)(uintptr_t)c->config.dir);
+    free((void *)(uintptr_t)c->config.identity);
+    free((void *)(uintptr_t)c->config.mountpoint);
+    free_patterns(c->config.staging);
+    free_patterns(c->config.logs);
+    (void)pthread_cond_destroy(&c->progress);
+    (void)pthread_cond_destroy(&c->kick);
+    (void)pthread_cond_destroy(&c->wake);
+    mutex_destroy(&c->lock);
+    log_queue_release(&c->log);
+    for (size_t i = 0; i < STAMP_LOCKS; i++)
+        mutex_destroy(&c->stamp_locks[i]);
+    rwlock_destroy(&c->ns);
+    free(c);
+}

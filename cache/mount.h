@@ -1,0 +1,14 @@
+/* The top of the cache: what the mount, recovery, flush and status share. */
+#ifndef RUNFS_CACHE_MOUNT_H
+#define RUNFS_CACHE_MOUNT_H
+
+#include "cache/ops/ops.h"
+
+/* ---- mount.c ---- */
+/* Recovers a directory without a store, and starts no uploads. */
+int cache_open_offline(const char *dir, struct op *op, struct cache **ret);
+
+/* ---- recover.c ---- */
+int cache_recover(struct cache *c, struct op *op);
+
+#endif

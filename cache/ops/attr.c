@@ -1,0 +1,284 @@
+/* Attributes: stat, chmod, chown, utimens, readlink, statfs. They live in the node and its
+ * stamp; what the store must learn makes the name dirty without its content. */
+#include "cache/ops/ops_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/mirror.h"
+#include "cache/mirror/stamp.h"
+#include "common/lock.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+int cache_getattr(struct cache *c, struct node *node, struct waiter *w, struct stat *st)
+{
+    cache_lock(c);
+    int r = attrs_need_locked(c, node, w);
+    if (r == 0) {
+        node_look_locked(c, node);
+        node_stat(node, st);
+    }
+    cache_unlock(c);
+    return r;
+}
+
+/* ---- setattr ---- */
+
+static void set_fields_locked(struct node *n, unsigned set, const struct stat *st)
+    REQUIRES(cache_mutex)
+{
+    if (set & CACHE_SET_MODE) {
+        n->mode = (n->mode & S_IFMT) | (st->st_mode & 07777);
+        node_acl_follow(n);
+    }
+    if (set & CACHE_SET_UID)
+        n->uid = st->st_uid;
+    if (set & CACHE_SET_GID)
+        n->gid = st->st_gid;
+    if (set & CACHE_SET_ATIME)
+        n->atime_ns = (int64_t)st->st_atim.tv_sec * NS_PER_SEC + st->st_atim.tv_nsec;
+    if (set & CACHE_SET_MTIME)
+        n->mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
+    n->ctime_ns = clock_real_ns();
+}
+
+static bool fields_differ(struct node *n, unsigned set, const struct stat *st)
+    REQUIRES(cache_mutex)
+{
+    return ((set & CACHE_SET_MODE) && (n->mode & 07777) != (st->st_mode & 07777)) ||
+           ((set & CACHE_SET_UID) && n->uid != st->st_uid) ||
+           ((set & CACHE_SET_GID) && n->gid != st->st_gid) || (set & CACHE_SET_MTIME);
+}
+
+static int set_dir(struct cache *c, struct node *n, unsigned set, const struct stat *st)
+{
+    int r = 0;
+
+    ns_write(c);
+    cache_lock(c);
+    /* Times that names in it come and go are not worth an object of its own in the store; a
+     * time that a user gives to it is. */
+    int64_t before_ns = n->mtime_ns;
+    bool differ = fields_differ(n, set & ~(unsigned)CACHE_SET_MTIME, st);
+    set_fields_locked(n, set, st);
+    auto_free char *path = node_path(n);
+    bool mtime_set = (set & CACHE_SET_MTIME) && n->mtime_ns != before_ns;
+    bool owed = (differ || mtime_set) && path && *path; /* the root's are the mount's own */
+    if (owed) {
+        n->flags |= NODE_ATTR_DIRTY;
+        n->dir->mtime_set = n->dir->mtime_set || mtime_set;
+        dir_queue_locked(c, n);
+    }
+    cache_unlock(c);
+    if (owed) {
+        r = mirror_mkdirs(&c->mirror, path);
+        if (r == 0)
+            r = node_write_stamp_held(c, n);
+    }
+    ns_done(c);
+    return r;
+}
+
+/* A new mtime must not look like a new content, and must not hide one either. */
+static void move_mtime_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    struct file *f = n->file;
+
+    if (f->state == FILE_DIRTY)
+        return;
+    /* A partial file has no change: it is complete before it gets one. A write that comes by
+     * the daemon marks the file whatever its time is. */
+    if (f->state == FILE_CLEAN && ((f->write_handles && f->past) || f->suspect)) {
+        file_mark_dirty_locked(c, n, true);
+        return;
+    }
+    f->clean_mtime_ns = mirror_time(&c->mirror, n->mtime_ns);
+    for (size_t i = 0; i < f->keys.n; i++)
+        f->keys.v[i].mtime_ns = f->clean_mtime_ns;
+}
+
+static int64_t mtime_of(const struct stat *st)
+{
+    return (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
+}
+
+/* Whether all of the content is on the disk, as its mtime says: nobody writes meanwhile. */
+static bool is_synced(const struct file *f, const struct stat *now) REQUIRES(cache_mutex)
+{
+    return !f->write_handles && !f->suspect && !f->held && file_says_synced(f, now);
+}
+
+/* The disk says "synced at that time", and the content was changed since: the time to be set
+ * may be that very one, so that the stamp has to be written first. */
+#define MARK_OUTLIVED (-EAGAIN)
+
+/* Together with what is known of it, so that nobody takes the one without the other for a
+ * change of content. What was synced before stays so. 0, MARK_OUTLIVED or an error. */
+static int move_mtime_of_file_locked(struct cache *c, struct file *f, int fd,
+                                     const struct stat *st) REQUIRES(cache_mutex)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
+    struct stat now;
+
+    if (fstat(fd, &now) < 0)
+        return -errno;
+    bool synced = is_synced(f, &now);
+    if (!synced && (f->synced_mtime_ns || (f->noted & STAMP_SYNCED))) {
+        f->synced_mtime_ns = 0;
+        return MARK_OUTLIVED;
+    }
+    bool whole = f->whole_mtime_ns == mtime_of(&now) && f->whole_size == (uint64_t)now.st_size;
+    if (futimens(fd, times) < 0)
+        return -errno;
+    if (synced)
+        f->synced_mtime_ns = mirror_time(&c->mirror, mtime_of(st));
+    if (whole)
+        f->whole_mtime_ns = mirror_time(&c->mirror, mtime_of(st));
+    return 0;
+}
+
+/* 0, CACHE_PARKED, MARK_OUTLIVED or an error. */
+static int set_mtime_locked(struct cache *c, struct node *n, int fd, const struct stat *st,
+                            struct waiter *w) REQUIRES(cache_mutex)
+{
+    /* What turns complete just gets the time of its version. */
+    if (n->file->busy)
+        return waitq_park_locked(c, &n->file->range_waiters, w);
+    /* The new time takes the place of the one that tells of a change. */
+    int r = file_look_past_locked(c, n, fd);
+    return r < 0 ? r : move_mtime_of_file_locked(c, n->file, fd, st);
+}
+
+static int set_file_locked(struct cache *c, struct node *n, int fd, unsigned set,
+                           const struct stat *st, struct waiter *w) REQUIRES(cache_mutex)
+{
+    node_look_locked(c, n);
+    int r = set & CACHE_SET_MTIME ? set_mtime_locked(c, n, fd, st, w) : 0;
+    if (r != 0)
+        return r;
+    set_fields_locked(n, set, st);
+    n->flags |= NODE_ATTR_DIRTY;
+    file_mark_dirty_locked(c, n, false);
+    if (set & CACHE_SET_MTIME)
+        move_mtime_locked(c, n);
+    if (n->links && n->file->write_handles == 0)
+        file_queue_locked(c, n);
+    return 0;
+}
+
+static int set_fields(struct cache *c, struct node *n, int fd, unsigned set,
+                      const struct stat *st, struct waiter *w)
+{
+    int r;
+
+    do {
+        cache_lock(c);
+        r = set_file_locked(c, n, fd, set, st, w);
+        cache_unlock(c);
+        if (r != MARK_OUTLIVED)
+            return r;
+        r = node_write_stamp(c, n, fd);
+    } while (r == 0);
+    return r;
+}
+
+static int set_file(struct cache *c, struct node *n, unsigned set, const struct stat *st,
+                    struct waiter *w)
+{
+    int fd = file_need_fd(c, n, FD_READ);
+
+    if (fd < 0)
+        return fd;
+    int r = set_fields(c, n, fd, set, st, w);
+    crash_point("utimens-moved");
+    if (r == 0)
+        r = node_write_stamp(c, n, fd);
+    crash_point("setattr-stamped");
+    if (r == 0 && (set & CACHE_SET_MTIME))
+        r = file_write_keys(c, n, fd);
+    cache_lock(c);
+    file_put_fd_locked(c, n->file, FD_READ);
+    cache_unlock(c);
+    return r;
+}
+
+int cache_setattr(struct cache *c, struct node *node, struct handle *h, unsigned set,
+                  struct waiter *w, struct stat *st)
+{
+    unsigned fields = set & ~(unsigned)CACHE_SET_SIZE;
+
+    if (c->config.read_only)
+        return -EROFS;
+    if ((set & CACHE_SET_SIZE) && node->dir)
+        return -EISDIR;
+    cache_lock(c);
+    int r = attrs_need_locked(c, node, w);
+    if (r == 0)
+        r = attrs_confirm_locked(c, node, w);
+    if (r == 0 && (set & CACHE_SET_SIZE) && !h)
+        r = version_need_locked(c, node, w);
+    cache_unlock(c);
+    if (r == 0 && (set & CACHE_SET_SIZE) && st->st_size == 0 && h)
+        handle_begin_anew(c, h);
+    if (r == 0 && (set & CACHE_SET_SIZE))
+        r = file_truncate(c, node, (uint64_t)st->st_size, w);
+    if (r != 0)
+        return r;
+    cache_lock(c);
+    bool differ = fields_differ(node, fields, st);
+    cache_unlock(c);
+    if (node->dir && fields)
+        r = set_dir(c, node, fields, st);
+    else if (differ)
+        r = set_file(c, node, fields, st, w);
+    if (r != 0)
+        return r;
+    cache_lock(c);
+    if (fields & CACHE_SET_ATIME)
+        set_fields_locked(node, CACHE_SET_ATIME, st);
+    node_look_locked(c, node);
+    node_stat(node, st);
+    cache_unlock(c);
+    return 0;
+}
+
+int cache_readlink(struct cache *c, struct node *node, struct waiter *w, char **ret)
+{
+    cache_lock(c);
+    int r = attrs_need_locked(c, node, w);
+    if (r == 0 && !S_ISLNK(node->mode))
+        r = -EINVAL;
+    char *target = r == 0 && node->target ? strdup(node->target) : NULL;
+    cache_unlock(c);
+    if (r != 0)
+        return r;
+    if (!target)
+        return -ENOMEM;
+    *ret = target;
+    return 0;
+}
+
+/* ---- statfs ---- */
+
+/* A store has no end: a size that no program finds too small, and what the cache can take at
+ * once. */
+#define STATFS_BYTES (UINT64_C(1) << 50)
+
+void cache_statfs(struct cache *c, struct statvfs *ret)
+{
+    cache_lock(c);
+    uint64_t used = c->used_bytes, nodes = c->nodes;
+    cache_unlock(c);
+    *ret = (struct statvfs){.f_bsize = 4096,
+                            .f_frsize = 4096,
+                            .f_blocks = STATFS_BYTES / 4096,
+                            .f_bfree = (STATFS_BYTES - used) / 4096,
+                            .f_bavail = (STATFS_BYTES - used) / 4096,
+                            .f_files = UINT32_MAX,
+                            .f_ffree = UINT32_MAX - nodes,
+                            .f_favail = UINT32_MAX - nodes,
+                            .f_namemax = 255};
+}

@@ -1,0 +1,507 @@
+/* What a user makes comes into being: the node with what its directory hands on to it (group,
+ * set-group-id bit, default ACL), then its place in the mirror with its stamps. */
+#include "cache/ops/ops_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/mirror.h"
+#include "cache/mirror/stamp.h"
+#include "cache/tree/children.h"
+#include "cache/types/acl.h"
+#include "cache/types/etag.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/log_queue.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void begin_dir_locked(struct cache *c, struct node *n, const char *path)
+    REQUIRES(cache_mutex)
+{
+    n->dir->local_only = n->dir->new_here = true;
+    n->dir->listed_ns = n->dir->told_ns = clock_mono_ns(); /* it is empty */
+    n->dir->stale_marker = ghost_pending(c, path);
+}
+
+static int begin_file_locked(struct cache *c, struct node *n, bool begins) REQUIRES(cache_mutex)
+{
+    struct file *f = file_new(n, FILE_DIRTY);
+
+    if (!f)
+        return -ENOMEM;
+    c->mirror_files++;
+    f->content_dirty = f->writing_stamp = true;
+    f->generation = 1;
+    f->beginners = begins;
+    return 0;
+}
+
+struct node *node_make_locked(struct cache *c, const struct making *m, const char *path)
+{
+    struct node *n = node_new(c, m->mode);
+    bool inherit = m->parent && (m->parent->mode & S_ISGID);
+
+    if (!n)
+        return NULL;
+    n->uid = m->cred->uid;
+    n->gid = inherit ? m->parent->gid : m->cred->gid;
+    if (inherit && S_ISDIR(n->mode))
+        n->mode |= S_ISGID;
+    n->rdev = (uint32_t)m->rdev;
+    n->ino = ino_fresh(c, path);
+    n->birth = seq_next_locked(c);
+    n->flags = NODE_ATTRS_KNOWN;
+    n->mtime_ns = n->ctime_ns = n->atime_ns = clock_real_ns();
+    int r = node_inherit_acl_locked(c, n, m->parent, m->cred->umask);
+    if (m->target) {
+        n->target = strdup(m->target);
+        n->size = strlen(m->target);
+        r = n->target ? r : -ENOMEM;
+    }
+    if (n->dir)
+        begin_dir_locked(c, n, path);
+    else if (r == 0)
+        r = begin_file_locked(c, n, m->begins);
+    if (r == 0)
+        return n;
+    node_collect_locked(c, n);
+    return NULL;
+}
+
+int node_write_first_stamps(struct cache *c, struct node *n, int fd)
+{
+    cache_lock(c);
+    const char *xattrs = n->xattrs; /* who else could change them does not know the node yet */
+    cache_unlock(c);
+    /* What it inherited comes first: without the other stamp nothing counts. */
+    int r = xattrs ? stamp_write_xattrs(fd, xattrs) : 0;
+
+    return r < 0 ? r : node_write_stamp(c, n, fd);
+}
+
+static int take_birth_time(struct cache *c, struct node *n, int fd)
+{
+    cache_lock(c);
+    int r = node_take_birth_time(n, fd);
+    cache_unlock(c);
+    return r;
+}
+
+/* A symlink's content is its target: it comes into the mirror with both content and stamp,
+ * since content without a stamp would be taken for a file's. */
+static int make_symlink(struct cache *c, struct node *n, const char *path, const char *target)
+{
+    cache_lock(c);
+    uint64_t id = ++c->next_id;
+    cache_unlock(c);
+    size_t len = strlen(target);
+    auto_close int fd = mirror_create_incoming(&c->mirror, id);
+    if (fd < 0)
+        return fd;
+    ssize_t w = pwrite(fd, target, len, 0);
+    int r = w < 0 ? -errno : (size_t)w != len ? -ENOSPC : 0;
+    if (r == 0)
+        r = take_birth_time(c, n, fd);
+    if (r == 0)
+        r = node_write_stamp(c, n, fd);
+    crash_point("create-stamped");
+    if (r == 0)
+        r = mirror_link_in(&c->mirror, id, path);
+    if (r < 0)
+        (void)mirror_remove_incoming(&c->mirror, id);
+    return r;
+}
+
+static int make_directory(struct cache *c, struct node *n, const char *path)
+{
+    int r = mirror_mkdirs(&c->mirror, path);
+    auto_close int fd = r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
+
+    if (r == 0)
+        r = fd < 0 ? fd : node_write_first_stamps(c, n, fd);
+    if (r < 0)
+        (void)mirror_rmdir(&c->mirror, path); /* it would keep its parent from being removed */
+    return r;
+}
+
+int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool keep_fd)
+{
+    auto_close int fd = -1;
+    int r;
+
+    if (n->dir)
+        return make_directory(c, n, path);
+    cache_lock(c);
+    const char *target = n->target; /* a symlink's stays */
+    cache_unlock(c);
+    if (target)
+        return make_symlink(c, n, path, target);
+    fd = mirror_create(&c->mirror, path);
+    if (fd < 0)
+        return fd;
+    crash_point("create-made");
+    r = take_birth_time(c, n, fd);
+    if (r == 0)
+        r = node_write_first_stamps(c, n, fd);
+    crash_point("create-stamped");
+    if (r < 0)
+        (void)mirror_unlink(&c->mirror, path);
+    if (r < 0 || !keep_fd)
+        return r;
+    cache_lock(c);
+    file_take_fd_locked(c, n->file, FD_WRITE, take_fd(fd));
+    cache_unlock(c);
+    return 0;
+}
+
+#define METADATA_TARGET_MAX 1600
+
+/* ---- common ---- */
+
+/* Users make no name that could not be shown to them. */
+static int name_allowed(struct node *parent, const char *name) REQUIRES(cache_mutex)
+{
+    auto_free char *at = node_path(parent);
+    size_t len = strlen(name);
+
+    if (!at)
+        return parent->flags & NODE_LOST ? -ENOENT : -ENOMEM;
+    if (len > PATH_NAME_MAX || strlen(at) + 1 + len >= PATH_KEY_MAX)
+        return -ENAMETOOLONG;
+    return path_name_shown(at, name, len) ? 0 : -EINVAL;
+}
+
+int name_parent_ready_locked(struct cache *c, struct node *parent, const char *name,
+                             struct waiter *w)
+{
+    if (!parent->dir)
+        return -ENOTDIR;
+    if (c->config.read_only)
+        return -EROFS;
+    int r = name_allowed(parent, name);
+    return r == 0 ? dir_need_locked(c, parent, false, w) : r;
+}
+
+size_t name_longest_below(struct node *n)
+{
+    struct entry *e;
+    size_t at;
+    size_t longest = n->dir ? 1 : 0;
+
+    if (!n->dir)
+        return 0;
+    CHILDREN_FOREACH(n->dir->children, e, at)
+    {
+        size_t len = 1 + strlen(e->name) + name_longest_below(e->node);
+        longest = len > longest ? len : longest;
+    }
+    return longest;
+}
+
+int name_key_fits_locked(struct cache *c, struct node *parent, const char *name, size_t below)
+{
+    auto_free char *path = child_path(parent, name);
+
+    if (!path)
+        return parent->flags & NODE_LOST ? -ENOENT : -ENOMEM;
+    return c->store->key_max && strlen(path) + below > c->store->key_max ? -ENAMETOOLONG : 0;
+}
+
+void dir_touch_locked(struct node *dir)
+{
+    dir->mtime_ns = dir->ctime_ns = clock_real_ns();
+    dir->dir->mtime_set = false;
+}
+
+bool entry_may_be_stored(struct entry *e)
+{
+    struct node *n = e->node;
+
+    if (e->may_exist || e->tried || etag_known(&e->etag) || e->src_key)
+        return true;
+    if (n->dir)
+        return n->dir->has_marker || n->dir->uploading || !n->dir->local_only;
+    return n->file && n->file->uploading;
+}
+
+void name_maybe_marker(struct cache *c, struct node *dir)
+{
+    struct dir *d = dir->dir;
+
+    cache_lock(c);
+    bool needed = !dir->is_root && !(dir->flags & NODE_LOST) && !d->children && !d->has_marker;
+    auto_free char *path = needed ? node_path(dir) : NULL;
+    if (needed) {
+        d->new_here = true;
+        dir_queue_locked(c, dir);
+    }
+    cache_unlock(c);
+    if (!path)
+        return;
+    int r = mirror_mkdirs(&c->mirror, path);
+    if (r == 0)
+        r = node_write_stamp_held(c, dir);
+    if (r < 0)
+        log_later(&c->log, LOG_LEVEL_WARN,
+                  "cache %s: an empty directory may be forgotten after a crash: %s",
+                  c->mirror.dir, strerror(-r));
+}
+
+void name_gained_locked(struct cache *c, struct entry *e)
+{
+    e->changed_ns = clock_mono_ns();
+    dir_touch_locked(e->parent);
+    absent_forget_locked(c, e->parent, e->name);
+}
+
+/* ---- making ---- */
+
+static struct entry *enter_new_locked(struct cache *c, const struct making *m, struct node *n)
+    REQUIRES(cache_mutex)
+{
+    struct entry *e = entry_add_locked(c, m->parent, m->name, n);
+
+    if (!e)
+        return NULL;
+    e->dirty = !n->dir; /* a directory has its own queue */
+    e->may_exist = dir_may_hold_locked(c, m->parent, m->name);
+    name_gained_locked(c, e);
+    if (n->dir) {
+        m->parent->nlink++;
+        dir_queue_locked(c, n);
+    } else if (!S_ISREG(n->mode)) {
+        file_queue_locked(c, n);
+    }
+    return e;
+}
+
+/* Makes the node with its name; its lookup count is one. ns held for writing. */
+static int make_held(struct cache *c, const struct making *m, struct node **ret)
+{
+    cache_lock(c);
+    bool exists = entry_find(m->parent, m->name) != NULL;
+    bool lost = m->parent->flags & NODE_LOST;
+    auto_free char *path = child_path(m->parent, m->name);
+    struct node *n = exists || lost || !path ? NULL : node_make_locked(c, m, path);
+    cache_unlock(c);
+    if (!n)
+        return lost ? -ENOENT : exists ? -EEXIST : -ENOMEM;
+    int r = node_make_in_mirror(c, n, path, m->keep_fd);
+    cache_lock(c);
+    if (r == 0 && !enter_new_locked(c, m, n))
+        r = -ENOMEM;
+    if (r == 0) {
+        n->nlookup = 1;
+        *ret = n;
+    } else {
+        node_collect_locked(c, n);
+    }
+    cache_unlock(c);
+    return r;
+}
+
+static int make(struct cache *c, const struct making *m, struct waiter *w, struct node **ret,
+                struct stat *st)
+{
+    cache_lock(c);
+    int r = name_parent_ready_locked(c, m->parent, m->name, w);
+    if (r == 0)
+        r = attrs_need_locked(c, m->parent, w); /* it hands on its group and default ACL */
+    if (r == 0 && !entry_find(m->parent, m->name))
+        r = name_key_fits_locked(c, m->parent, m->name, S_ISDIR(m->mode) ? 1 : 0);
+    if (r == 0)
+        r = space_need_locked(c, NULL, w);
+    cache_unlock(c);
+    if (r != 0)
+        return r;
+    ns_write(c);
+    r = make_held(c, m, ret);
+    if (r == 0) {
+        cache_lock(c);
+        node_stat(*ret, st);
+        cache_unlock(c);
+    }
+    ns_done(c);
+    return r;
+}
+
+/* A file that no writer will close. */
+static void queue_new(struct cache *c, struct node *n)
+{
+    cache_lock(c);
+    bool queued = n->file && n->links && n->file->write_handles == 0;
+    if (queued)
+        file_queue_locked(c, n);
+    cache_unlock(c);
+    if (queued)
+        (void)node_save_stamp(c, n); /* its place in the order: without, it comes last */
+    crash_point("create-placed");
+}
+
+int cache_mknod(struct cache *c, struct node *parent, const char *name, uint32_t mode,
+                uint64_t rdev, const struct cache_cred *cred, struct waiter *w,
+                struct node **ret, struct stat *st)
+{
+    const struct making m = {
+        .parent = parent, .name = name, .mode = mode, .rdev = rdev, .cred = cred};
+    int r = make(c, &m, w, ret, st);
+
+    if (r == 0 && S_ISREG(mode))
+        queue_new(c, *ret);
+    return r;
+}
+
+int cache_mkdir(struct cache *c, struct node *parent, const char *name, uint32_t mode,
+                const struct cache_cred *cred, struct waiter *w, struct node **ret,
+                struct stat *st)
+{
+    const struct making m = {
+        .parent = parent, .name = name, .mode = S_IFDIR | (mode & 07777), .cred = cred};
+
+    return make(c, &m, w, ret, st);
+}
+
+/* The length of a target as metadata carries it: percent-encoded. */
+static size_t encoded_len(const char *s)
+{
+    size_t len = 0;
+
+    for (; *s; s++)
+        len += isalnum((unsigned char)*s) || strchr("-._~/", *s) ? 1 : 3;
+    return len;
+}
+
+int cache_symlink(struct cache *c, struct node *parent, const char *name, const char *target,
+                  const struct cache_cred *cred, struct waiter *w, struct node **ret,
+                  struct stat *st)
+{
+    const struct making m = {
+        .parent = parent, .name = name, .mode = S_IFLNK | 0777, .target = target, .cred = cred};
+
+    /* It rides in the object's metadata, of which an object store takes 2 KiB in all. */
+    bool in_metadata = !(c->store->caps & STORE_DIRS);
+    if (strlen(target) >= PATH_MAX ||
+        (in_metadata && encoded_len(target) > METADATA_TARGET_MAX))
+        return -ENAMETOOLONG;
+    return make(c, &m, w, ret, st);
+}
+
+int cache_create(struct cache *c, struct node *parent, const char *name, uint32_t mode,
+                 int flags, const struct cache_cred *cred, struct waiter *w,
+                 struct node **ret_node, struct stat *st, struct handle **ret)
+{
+    /* Who appends writes a log, which is what it is at any moment. */
+    const struct making m = {.parent = parent,
+                             .name = name,
+                             .mode = mode,
+                             .cred = cred,
+                             .keep_fd = true,
+                             .begins = (flags & O_ACCMODE) != O_RDONLY && !(flags & O_APPEND)};
+    struct node *n = NULL;
+    int r = make(c, &m, w, &n, st);
+    bool made = r == 0;
+
+    if (r == -EEXIST && !(flags & O_EXCL)) {
+        r = cache_lookup(c, parent, name, w, &n, st);
+        if (r != 0)
+            return r;
+    }
+    if (r != 0)
+        return r;
+    /* What was just made is opened as it is: a call that parked here would meet it as EEXIST.
+     */
+    r = made ? file_open_made(c, n, flags & ~(O_CREAT | O_EXCL), ret)
+             : cache_open(c, n, flags & ~(O_CREAT | O_EXCL), w, ret);
+    if (made) {
+        cache_lock(c);
+        if (r == 0)
+            (*ret)->begins = m.begins;
+        else
+            n->file->beginners = 0;
+        file_put_fd_locked(c, n->file, FD_WRITE);
+        cache_unlock(c);
+    }
+    if (made && (r != 0 || (flags & O_ACCMODE) == O_RDONLY))
+        queue_new(c, n);
+    if (r != 0) {
+        cache_forget(c, n, 1);
+        return r;
+    }
+    *ret_node = n;
+    return 0;
+}
+
+int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags,
+                  const struct cache_cred *cred, struct waiter *w, struct node **ret_node,
+                  struct stat *st, struct handle **ret)
+{
+    const struct making m = {.parent = parent, .mode = S_IFREG | (mode & 07777), .cred = cred};
+
+    if (c->config.read_only)
+        return -EROFS;
+    cache_lock(c);
+    int ready = attrs_need_locked(c, parent, w);
+    cache_unlock(c);
+    if (ready != 0)
+        return ready;
+    auto_close int fd = mirror_tmpfile(&c->mirror);
+    if (fd < 0)
+        return fd;
+    const int made_fd = fd;
+    cache_lock(c);
+    struct node *n = NULL;
+    int r = fds_keep_locked(c);
+    if (r == 0 && !(n = node_make_locked(c, &m, ""))) {
+        fds_unkeep_locked(c);
+        r = -ENOMEM;
+    }
+    if (n) {
+        r = node_take_birth_time(n, fd);
+        n->nlink = 0;
+        n->nlookup = 1;
+        n->file->unnamed = true; /* it keeps the descriptor until it has a name */
+        file_take_fd_locked(c, n->file, FD_WRITE, take_fd(fd));
+        node_stat(n, st);
+    }
+    cache_unlock(c);
+    if (r == 0)
+        r = node_write_first_stamps(c, n, made_fd);
+    if (r == 0)
+        r = cache_open(c, n, flags & ~(O_CREAT | O_EXCL | O_TRUNC), NULL, ret);
+    if (r == 0)
+        *ret_node = n;
+    else if (n)
+        cache_forget(c, n, 1);
+    return r;
+}
+
+int node_inherit_acl_locked(struct cache *c, struct node *n, const struct node *parent,
+                            uint32_t umask)
+{
+    auto_free unsigned char *value = NULL;
+    int r = 0;
+
+    if (S_ISLNK(n->mode))
+        return 0;
+    ssize_t size =
+        c->config.acl && parent ? acl_stored(parent->xattrs, ACL_DEFAULT, &value) : -ENODATA;
+    if (size == -ENODATA)
+        n->mode &= (uint16_t) ~(umask & 0777);
+    if (size < 0)
+        return size == -ENODATA ? 0 : (int)size;
+    if (n->dir)
+        r = acl_add(&n->xattrs, ACL_DEFAULT, value, (size_t)size);
+    uint32_t mode = n->mode;
+    bool more = r == 0 && acl_inherit(value, (size_t)size, &mode);
+    n->mode = (uint16_t)mode;
+    if (more)
+        r = acl_add(&n->xattrs, ACL_ACCESS, value, (size_t)size);
+    return r;
+}

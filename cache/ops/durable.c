@@ -1,0 +1,228 @@
+/* durability=store: what the names that a file or a directory has owe to the store, who is
+ * waited for, and which failures end the waiting. Each call looks at all that is owed, in the
+ * short lists of what is dirty or intended, and parks until something has reached the store. */
+#include "cache/ops/ops_impl.h"
+
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <string.h>
+#include <utlist.h>
+
+/* A look at what is owed. */
+struct look {
+    struct cache *cache;
+    struct waiter *waiter;
+    bool first;        /* of this waiter: what failed before is tried again at once */
+    bool pending;      /* something is owed */
+    bool in_vain;      /* a removal is owed that may wait for ever */
+    int error;         /* negative errno of an attempt since the first look; 0 none */
+    uint64_t removals; /* the last one that is waited for; 0 none */
+};
+
+static void look_begin(struct look *l, struct cache *c, struct waiter *w) REQUIRES(cache_mutex)
+{
+    *l = (struct look){.cache = c, .waiter = w, .first = w->since_ns == 0};
+    if (!l->first)
+        return;
+    w->since_ns = clock_mono_ns();
+    w->seq = seq_now_locked(c);
+    rounds_init(c, &w->rounds, w->seq);
+}
+
+/* Something is owed, whose last attempt failed with `err` (0: it did not) at `failed_ns`. */
+static void owed(struct look *l, int err, int64_t failed_ns, int64_t *due_ns)
+{
+    l->pending = true;
+    if (l->first && (err || *due_ns > l->waiter->since_ns))
+        *due_ns = 0;
+    else if (err && failed_ns >= l->waiter->since_ns && l->error == 0)
+        l->error = err;
+}
+
+static int look_end(struct look *l) REQUIRES(cache_mutex)
+{
+    if (l->error || !l->pending)
+        return l->error ? l->error : l->in_vain ? -EBUSY : 0;
+    scheduler_kick_locked(l->cache);
+    return waitq_park_locked(l->cache, &l->cache->flush_waiters, l->waiter);
+}
+
+/* ---- intentions ---- */
+
+static void owed_intent(struct look *l, struct intent *i) REQUIRES(cache_mutex)
+{
+    if (!intent_is_rename(i) && rounds_are_over_locked(l->cache, &l->waiter->rounds, i)) {
+        l->in_vain = true;
+        return;
+    }
+    /* What lies in its way may go by an earlier one: it is tried again by itself. */
+    bool clears_up = intent_is_in_the_way(i->error) && intents_before_locked(l->cache, i->seq);
+
+    /* Without an error it has reason to wait: a removal is repeated when nothing can arrive any
+     * more, and not before. */
+    int64_t due_ns = i->due_ns;
+    owed(l, clears_up ? 0 : i->error, i->failed_ns, i->error ? &i->due_ns : &due_ns);
+    if (!intent_is_rename(i))
+        l->removals = i->seq;
+}
+
+static void look_at_renames(struct look *l, const char *path, const char *key)
+    REQUIRES(cache_mutex)
+{
+    struct intent *i;
+
+    DL_FOREACH(l->cache->intents, i)
+    {
+        if (intent_since(i) <= l->waiter->seq && intent_is_rename(i) &&
+            (path_below(i->to, path) || path_below(i->from, key)))
+            owed_intent(l, i);
+    }
+}
+
+int durable_file_locked(struct cache *c, struct node *n, struct waiter *w)
+{
+    struct look l;
+
+    cache_assert_locked(c);
+    look_begin(&l, c, w);
+    for (struct entry *e = c->renames ? n->links : NULL; e; e = e->next_link) {
+        auto_free char *path = entry_path(e);
+        auto_free char *key = entry_key(e);
+        if (!path || !key)
+            return -ENOMEM;
+        look_at_renames(&l, path, key);
+    }
+    return look_end(&l);
+}
+
+/* Whether the name is directly in `dir`, or in a directory below it that is there no more. */
+static bool is_name_in(struct cache *c, const char *dir, const char *path)
+{
+    const char *rest = path_below(dir, path);
+
+    if (!rest || !*rest)
+        return false;
+    if (!strchr(rest, '/'))
+        return true;
+    auto_free char *parent = path_parent(path);
+    return parent && !tree_find(c, parent, NULL);
+}
+
+/* Backwards, since the directory had other names when older intentions were recorded. */
+static int look_at_intents(struct look *l, struct node *dir) REQUIRES(cache_mutex)
+{
+    struct cache *c = l->cache;
+    auto_free char *at = node_path(dir);
+    struct intent *i = c->intents ? c->intents->prev : NULL; /* the last */
+
+    for (; i && at; i = i == c->intents ? NULL : i->prev) {
+        bool concerns = is_name_in(c, at, i->from) ||
+                        (i->to && (is_name_in(c, at, i->to) || path_below(i->to, at)));
+        if (concerns && intent_since(i) <= l->waiter->seq)
+            owed_intent(l, i);
+        (void)intent_backward(i, &at);
+    }
+    return at ? 0 : -ENOMEM;
+}
+
+/* ---- files ---- */
+
+/* The name is of content that was closed, or that the store has under another name only. */
+static bool is_owed(const struct look *l, const struct file *f, const struct entry *e)
+    REQUIRES(cache_mutex)
+{
+    if (!e->dirty)
+        return false;
+    if (f->first_seq)
+        return f->first_seq <= l->waiter->seq;
+    return f->state == FILE_DIRTY && f->etag && *f->etag && !e->stored_generation &&
+           !etag_known(&e->etag);
+}
+
+static void owed_file(struct look *l, struct file *f) REQUIRES(cache_mutex)
+{
+    owed(l, f->error, f->cut ? INT64_MAX : f->failed_ns, &f->due_ns);
+    if (!l->first)
+        return;
+    file_want_locked(f, f->generation);
+    if (!f->queued)
+        file_place_locked(l->cache, f);
+}
+
+static void look_at_file(struct look *l, struct node *dir, struct file *f) REQUIRES(cache_mutex)
+{
+    for (struct entry *e = f->node->links; e; e = e->next_link)
+        if (e->parent == dir && is_owed(l, f, e)) {
+            owed_file(l, f);
+            return;
+        }
+}
+
+static void look_at_files(struct look *l, struct node *dir) REQUIRES(cache_mutex)
+{
+    struct cache *c = l->cache;
+    struct file *f, *after;
+
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        look_at_file(l, dir, f);
+    }
+    DL_FOREACH_SAFE2(c->writers, f, after, writer_next)
+    {
+        if (!f->queued)
+            look_at_file(l, dir, f);
+    }
+}
+
+/* Removals wait for what was closed before them. */
+static void look_at_barrier(struct look *l) REQUIRES(cache_mutex)
+{
+    struct file *f;
+
+    if (!l->removals || l->cache->out_of_quota)
+        return;
+    uint64_t until = barrier_seq_locked(l->cache, l->removals);
+    DL_FOREACH2(l->cache->dirty, f, dirty_next)
+    {
+        if (f->error && f->first_seq && f->first_seq < until)
+            owed(l, f->error, f->cut ? INT64_MAX : f->failed_ns, &f->due_ns);
+    }
+}
+
+/* ---- directories ---- */
+
+static void look_at_markers(struct look *l, struct node *dir) REQUIRES(cache_mutex)
+{
+    struct node *n;
+
+    DL_FOREACH2(l->cache->dirty_dirs, n, dir->dirty_next)
+    {
+        bool concerns = n == dir || (n->links && n->links->parent == dir);
+        if (!concerns || !n->dir->new_here || n->birth > l->waiter->seq)
+            continue;
+        auto_free char *path = node_path(n);
+        if (path && !path_is_staged(l->cache, path))
+            owed(l, n->dir->error, n->dir->failed_ns, &n->dir->due_ns);
+    }
+}
+
+int durable_dir_locked(struct cache *c, struct node *dir, struct waiter *w)
+{
+    struct look l;
+
+    cache_assert_locked(c);
+    look_begin(&l, c, w);
+    if (dir->flags & NODE_LOST)
+        return 0;
+    if (dir->dir->overruled_ns >= w->since_ns)
+        return -ESTALE;
+    int r = look_at_intents(&l, dir);
+    if (r < 0)
+        return r;
+    look_at_files(&l, dir);
+    look_at_barrier(&l);
+    look_at_markers(&l, dir);
+    return look_end(&l);
+}

@@ -1,0 +1,120 @@
+/* Hard links. */
+#include "cache/ops/ops_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/mirror.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define LINKS_MAX 1000
+
+/* ---- linking ---- */
+
+static int link_held(struct cache *c, struct node *n, struct node *parent, const char *name)
+{
+    cache_lock(c);
+    struct file *f = n->file;
+    bool exists = entry_find(parent, name) != NULL;
+    bool lost = (parent->flags & NODE_LOST) || (!n->links && (!f || !f->unnamed));
+    bool evicted = !f || f->state == FILE_PARTIAL;
+    auto_free char *to = child_path(parent, name);
+    auto_free char *from = n->links ? entry_path(n->links) : NULL;
+    int unnamed_fd = f ? f->fds[FD_WRITE].fd : -1; /* stays until it has a name */
+    cache_unlock(c);
+    if (exists || lost || !to)
+        return exists ? -EEXIST : lost ? -ENOENT : -ENOMEM;
+    if (evicted)
+        return -EAGAIN;
+    auto_close int fd = from ? mirror_open_path(&c->mirror, from, O_RDONLY)
+                             : fcntl(unnamed_fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return from ? fd : -errno;
+    cache_lock(c);
+    n->birth = seq_next_locked(c);
+    cache_unlock(c);
+    int r = node_write_stamp(c, n, fd);
+    if (r == 0)
+        r = mirror_link_fd(&c->mirror, fd, to);
+    crash_point("link-made");
+    if (r < 0)
+        return r;
+    cache_lock(c);
+    struct entry *e = entry_add_locked(c, parent, name, n);
+    if (e) {
+        n->nlink++;
+        n->ctime_ns = clock_real_ns();
+        e->dirty = true;
+        f->content_dirty = true;
+        f->generation++;
+        if (f->state == FILE_CLEAN) /* the other names' records are of this content */
+            f->stored_generation = f->generation;
+        f->state = FILE_DIRTY;
+        f->writing_stamp = true;
+        if (f->unnamed) {
+            f->unnamed = false;
+            fds_unkeep_locked(c);
+            file_put_fd_locked(c, f, FD_WRITE);
+        }
+        name_gained_locked(c, e);
+        if (f->write_handles == 0)
+            file_queue_locked(c, n);
+    }
+    cache_unlock(c);
+    if (e)
+        (void)node_write_stamp(c, n, fd); /* its place in the order: without, it comes last */
+    return e ? 0 : -ENOMEM;
+}
+
+/* What the link stands for is here, and so is the name's directory. */
+static int link_ready(struct cache *c, struct node *node, struct node *parent, const char *name,
+                      struct waiter *w)
+{
+    cache_lock(c);
+    int r = name_parent_ready_locked(c, parent, name, w);
+    if (r == 0)
+        r = attrs_need_locked(c, node, w);
+    if (r == 0)
+        r = attrs_confirm_locked(c, node, w);
+    if (r == 0 && node->nlink >= LINKS_MAX)
+        r = -EMLINK;
+    if (r == 0)
+        r = name_key_fits_locked(c, parent, name, 0);
+    cache_unlock(c);
+    if (r == 0)
+        r = file_need(c, node);
+    if (r != 0)
+        return r;
+    cache_lock(c);
+    r = node->file ? fetch_complete_locked(c, node, w) : 0;
+    cache_unlock(c);
+    crash_point("link-ready");
+    return r;
+}
+
+int cache_link(struct cache *c, struct node *node, struct node *parent, const char *name,
+               struct waiter *w, struct node **ret, struct stat *st)
+{
+    int r;
+
+    if (node->dir)
+        return -EPERM;
+    do {
+        r = link_ready(c, node, parent, name, w);
+        if (r != 0)
+            return r;
+        ns_write(c);
+        r = link_held(c, node, parent, name);
+        ns_done(c);
+    } while (r == -EAGAIN); /* evicted meanwhile: its content is fetched first */
+    if (r < 0)
+        return r;
+    cache_lock(c);
+    node->nlookup++;
+    node_stat(node, st);
+    *ret = node;
+    cache_unlock(c);
+    return 0;
+}

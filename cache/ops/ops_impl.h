@@ -1,0 +1,206 @@
+/* What the files of ops/ share. */
+#ifndef RUNFS_CACHE_OPS_OPS_IMPL_H
+#define RUNFS_CACHE_OPS_OPS_IMPL_H
+
+#include "cache/ops/ops.h"
+
+struct making {
+    struct node *parent;
+    const char *name;
+    const char *target; /* of a symlink */
+    uint32_t mode;
+    uint64_t rdev;
+    const struct cache_cred *cred;
+    bool keep_fd; /* of a file that is opened next: FD_WRITE is in use when it is made */
+    bool begins;  /* by that handle: it is among file.beginners */
+};
+
+struct moving {
+    struct entry *from, *to; /* `to` NULL: the name is free */
+    struct node *newparent;
+    const char *newname;
+    char *from_path, *to_path;
+    bool copies;  /* the store's object moves: a rename row */
+    bool removes; /* the store may have the old name: an unlink row */
+};
+
+/* What S3 takes as user metadata is 2 KiB in all; attributes and names need some of it. */
+#define XATTRS_MAX 1600
+
+/* ---- changing ---- */
+
+struct edit {
+    const char *name;
+    const void *value; /* NULL removes */
+    size_t size;
+    int flags;
+    bool sets_mode; /* an access ACL does */
+    uint32_t mode;
+};
+
+/* What a mode was before it was narrowed. */
+struct narrowed {
+    uint32_t mode, before;
+    bool was_dirty;
+};
+
+/* ---- acl.c ---- */
+/* Adds the ACL to the set `*xattrs`, which is replaced. */
+int acl_add(char **xattrs, const char *name, const void *value, size_t size);
+/* ACL and mode are two stamps: in between only what both the old and the new mode allow is
+ * allowed. */
+int acl_narrow_mode(struct cache *c, struct node *n, uint32_t mode, int fd,
+                    struct narrowed *ret);
+/* The ACL could not be written: the mode is what it was, unless a chmod came between, and what
+ * was not owed before is not owed. */
+void acl_widen_mode(struct cache *c, struct node *n, const struct narrowed *narrowed, int fd);
+/* Removing what is not there is a success, as in the kernel's own filesystems. */
+int acl_remove(struct cache *c, struct node *n, const char *name);
+int acl_set(struct cache *c, struct node *n, const char *name, const void *value, size_t size,
+            int flags, struct waiter *w);
+
+/* ---- create.c ---- */
+/* A new node at `path` ("" without one), of no name yet. NULL without memory. */
+struct node *node_make_locked(struct cache *c, const struct making *m, const char *path)
+    REQUIRES(cache_mutex);
+/* The mirror's part: a file with its stamps, or a directory with its. ns held for writing. */
+int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool keep_fd);
+/* The stamps of a file that has none yet. */
+int node_write_first_stamps(struct cache *c, struct node *n, int fd);
+/* A new node gets what its parent's default ACL hands on, else its mode loses the umask. 0 or
+ * -ENOMEM. */
+int node_inherit_acl_locked(struct cache *c, struct node *n, const struct node *parent,
+                            uint32_t umask) REQUIRES(cache_mutex);
+/* A name came to the directory, or went. */
+void dir_touch_locked(struct node *dir) REQUIRES(cache_mutex);
+/* Whether the store has, or may have, an object under the entry's path. */
+bool entry_may_be_stored(struct entry *e) REQUIRES(cache_mutex);
+/* The directory takes changes, and what it holds is known; or parks. */
+int name_parent_ready_locked(struct cache *c, struct node *parent, const char *name,
+                             struct waiter *w) REQUIRES(cache_mutex);
+/* How many bytes the longest known key has below that of `n`; of a directory's marker one. */
+size_t name_longest_below(struct node *n);
+/* Whether the store can take what gets this name, with `below` bytes behind it: told when the
+ * name is made, since an upload can only fail. */
+int name_key_fits_locked(struct cache *c, struct node *parent, const char *name, size_t below)
+    REQUIRES(cache_mutex);
+/* A directory whose last name went must be kept alive by a marker of its own; that it needs one
+ * is on the disk before the removal is answered. ns held for writing. */
+void name_maybe_marker(struct cache *c, struct node *dir);
+void name_gained_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
+
+/* ---- durable.c ---- */
+/* Both: 0 when the store has what was so when the call was first made with this waiter, or a
+ * negative errno of an attempt since then that failed, or it parks. */
+
+/* What was renamed, the file or a directory above it, is under the name that it got. */
+int durable_file_locked(struct cache *c, struct node *n, struct waiter *w)
+    REQUIRES(cache_mutex);
+/* The directory's names: what came, went, or was renamed in it, with the content of what is
+ * closed; its own marker and those of the directories in it. What was never closed nor synced
+ * is left out, and so are directories under a staging name. -ESTALE: the store's version of
+ * a name stayed: somebody else's, or one whose removal was taken back. */
+int durable_dir_locked(struct cache *c, struct node *dir, struct waiter *w)
+    REQUIRES(cache_mutex);
+
+/* ---- exchange.c ---- */
+/* All that the directory has is known, or it parks: one that changes places with a file may
+ * have no hidden name anywhere below it. */
+int exchange_need_tree_locked(struct cache *c, struct node *dir, struct waiter *w)
+    REQUIRES(cache_mutex);
+/* Whether the two may change places: 0 or a negative errno; -EAGAIN: asked once more. */
+int exchange_check(struct moving *m);
+/* They do. ns held for writing. 0 or a negative errno; -EAGAIN: asked once more. */
+int exchange_held(struct cache *c, struct moving *m);
+
+/* ---- handle.c ---- */
+enum file_fd handle_fd_of(const struct handle *h);
+
+/* ---- open.c ---- */
+/* Opens what the caller has just created: nothing to wait for. */
+int file_open_made(struct cache *c, struct node *n, int flags, struct handle **ret);
+/* The handle is about to make the content anew. */
+void handle_begin_anew(struct cache *c, struct handle *h);
+/* A name of it leads to another version, or to none, by now. */
+int node_is_replaced_locked(struct node *n) REQUIRES(cache_mutex);
+/* What it writes is to be on the disk when that is answered. The kernel sees to it by an
+ * fsync() of each write that came by the daemon; past it the data is synced, and no stamp says
+ * so. */
+bool handle_writes_synced(const struct handle *h);
+void handle_unkeep_fd_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex);
+void handle_leave_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex);
+/* What is there from now on is a change of something whole. Whether the stamp must learn it. */
+bool handle_end_begun_locked(struct handle *h) REQUIRES(cache_mutex);
+/* A close() by who made the content anew: it is whole as it is now. He may have more
+ * descriptors of it, so that this holds until the next write only; when the last one is closed
+ * it holds for good. Whether the stamp must learn it. */
+bool handle_declare_whole_locked(struct handle *h, const struct stat *st) REQUIRES(cache_mutex);
+/* Before it changes again. A write past the daemon moves its mtime or size instead. */
+int handle_withdraw_whole(struct cache *c, struct node *n, int fd);
+/* STAMP_WRITING is on the disk before a writable open is answered, or a truncate begins; both
+ * are among the writers by now. So is STAMP_BEGUN before the content is made anew. Another one
+ * may just be writing it: that is not waited for. */
+int file_stamp_writing(struct cache *c, struct node *n, int fd);
+int handle_open_file(struct cache *c, struct node *n, int flags, struct handle **ret);
+
+/* ---- owed.c ---- */
+/* What the store lacks of it and of all below it, in numbers; heap. NULL: no name, no memory.
+ */
+char *node_owed_text_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+
+/* ---- rename.c ---- */
+/* Notes in the file's stamp what an upload of it to the name is to replace; it has the name
+ * later. `e` is what has it now, or NULL. ns held for writing. */
+void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
+                 const char *name, struct entry *e);
+/* For tree_each(): not 0 when that is so for a name of the node. */
+int node_may_be_stored(void *arg, struct node *n) REQUIRES(cache_mutex);
+/* For tree_each(), with the cache as `arg`: the node's path is another one now. Uploads under
+ * the old one stop, what waits gets its new name. What arrives nevertheless is moved along. */
+int node_requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex);
+/* The inode is about to get a name that an older intention may have taken from it: recovery
+ * must not take it for what that one meant. ns held for writing. */
+int node_rebear(struct cache *c, struct node *n);
+/* The same for what comes to such a name with the directory that moves. */
+int node_rebear_below(struct cache *c, const char *from, const char *to);
+
+/* ---- truncate.c ---- */
+/* Truncates or extends. 0, CACHE_PARKED or an error. */
+int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter *w);
+/* Who makes the content anew is counted from before that. */
+int file_truncate_anew(struct cache *c, struct node *n, int flags, struct waiter *w,
+                       struct handle **ret);
+
+/* ---- unlink.c ---- */
+/* Whether somebody may take a name out of a sticky directory the kernel judges by whose the
+ * file is, which an index may have told. */
+int name_owner_need_locked(struct cache *c, struct node *parent, struct entry *e,
+                           struct waiter *w) REQUIRES(cache_mutex);
+/* What the store may have there is what this cache put, or tried to: it had nothing before. */
+bool name_is_only_ours(const struct entry *e) REQUIRES(cache_mutex);
+int name_intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
+                struct entry *e, struct intent **ret);
+/* The store loses the name, the mirror keeps the file under another one. Without the inode's
+ * number recovery can't take it for the removal of the file: killed before the mirror's step
+ * the file is still there, and its upload makes the row void. */
+int name_intend_removal(struct cache *c, struct entry *e, const char *path,
+                        struct intent **ret);
+/* Takes a recorded intention back: its mirror step failed. */
+void name_intend_not(struct cache *c, struct intent *i);
+
+/* ---- write.c ---- */
+/* Bytes were written at [off, end), or nothing is meant to be behind `off`. */
+void file_mend_locked(struct node *n, uint64_t off, uint64_t end) REQUIRES(cache_mutex);
+/* Nobody tells of a passthrough write that failed. A file that grew, or is empty, and is closed
+ * while the disk has no room is taken for one: rather late than half. */
+bool handle_look_for_cut(struct cache *c, struct handle *h, const struct stat *st);
+/* After the daemon itself changed the content through `fd`. */
+int handle_note_change(struct cache *c, struct node *n, int fd);
+
+/* ---- xattr.c ---- */
+void xattr_changed_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+bool xattr_is_owed(const struct node *n) REQUIRES(cache_mutex);
+int xattr_edit(struct cache *c, struct node *n, const struct edit *e);
+int xattr_edit_ready(struct cache *c, struct node *n, struct waiter *w);
+
+#endif

@@ -1,0 +1,439 @@
+/* Names that users make, remove and move.
+ *
+ * Every change runs under the namespace lock in the order of docs/format.md: the row of its
+ * intention (only when the store has, or may have, something under the name), the mirror, the
+ * tree; then it is answered. */
+#include "cache/ops/ops_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/journal.h"
+#include "cache/mirror/mirror.h"
+#include "cache/mirror/stamp.h"
+#include "cache/types/etag.h"
+#include "common/lock.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+/* ---- moving ---- */
+
+int node_requeue_locked(void *arg, struct node *n)
+{
+    struct cache *c = arg;
+
+    if (n->dir && n->dir->uploading)
+        n->dir->has_marker = true;
+    bool uploading = n->file && n->file->uploading;
+    if (uploading)
+        atomic_store(&n->file->changed, true);
+    /* A directory takes along what an upload to the old path put, or may have put, there. */
+    for (struct entry *e = n->links; e; e = e->next_link) {
+        e->may_exist = e->may_exist || uploading || e->tried;
+        e->refused = false;
+    }
+    if (n->file)
+        n->file->refused_ns = 0;
+    if (n->file && n->file->queued && n->file->write_handles == 0)
+        file_queue_locked(c, n);
+    else if (n->file && n->file->queued) /* keeps its place: it was closed, and is open again */
+        file_stage_locked(c, n);
+    return 0;
+}
+
+int node_may_be_stored(void *arg, struct node *n)
+{
+    (void)arg;
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (entry_may_be_stored(e))
+            return 1;
+    return 0;
+}
+
+static int check_move(struct cache *c, struct moving *m, unsigned flags) REQUIRES(cache_mutex)
+{
+    struct node *n = m->from->node;
+    struct node *over = m->to ? m->to->node : NULL;
+
+    if (over && (flags & RENAME_NOREPLACE))
+        return -EEXIST;
+    if (n->dir && node_is_below(m->newparent, n))
+        return -EINVAL;
+    if (over && n->dir && !over->dir)
+        return -ENOTDIR;
+    if (over && !n->dir && over->dir)
+        return -EISDIR;
+    if (over && over->dir && (over->dir->children || over->dir->hidden_names))
+        return -ENOTEMPTY;
+    /* Of a hard link one name can be in the store and another not. What is open, or gets a
+     * staging name, is uploaded too late for the removal of the old name to wait for it. */
+    bool anew = m->from->dirty && n->file && n->file->state == FILE_DIRTY &&
+                upload_comes_first(n->file, UINT64_MAX) && !path_is_staged(c, m->to_path);
+    m->copies = n->dir ? tree_each(n, node_may_be_stored, NULL) != 0
+                       : !anew && (etag_known(&m->from->etag) || m->from->src_key);
+    /* A directory of which nothing is stored can still come to the store under its old name,
+     * when an intention passes something through it. */
+    m->removes =
+        !m->copies && (n->dir ? intent_below(c, m->from_path) : entry_may_be_stored(m->from));
+    return 0;
+}
+
+int node_rebear(struct cache *c, struct node *n)
+{
+    cache_lock(c);
+    n->birth = seq_next_locked(c);
+    node_keeps_ino_locked(c, n);
+    cache_unlock(c);
+    return node_write_stamp_held(c, n);
+}
+
+/* A file of several names, one of which a pending row takes, and which comes to that name
+ * within the directory that moves; *ret is referenced, or NULL. 0 or -ENOMEM. */
+static int taken_for_older(struct cache *c, const char *from, const char *to, struct node **ret)
+{
+    struct intent *i;
+    int r = 0;
+
+    *ret = NULL;
+    cache_lock(c);
+    DL_FOREACH(c->intents, i)
+    {
+        const char *rest = i->ino ? path_below(to, i->from) : NULL;
+        if (!rest || !*rest)
+            continue;
+        auto_free char *path = path_join(from, rest);
+        struct node *n = path ? tree_find(c, path, NULL) : NULL;
+        r = path ? 0 : -ENOMEM;
+        if (n && n->ino == i->ino && n->birth < i->seq)
+            *ret = n;
+        if (r < 0 || *ret)
+            break;
+    }
+    if (*ret)
+        node_ref_locked(*ret);
+    cache_unlock(c);
+    return r;
+}
+
+int node_rebear_below(struct cache *c, const char *from, const char *to)
+{
+    struct node *n;
+    int r;
+
+    while ((r = taken_for_older(c, from, to, &n)) == 0 && n) {
+        r = node_rebear(c, n);
+        cache_lock(c);
+        node_unref_locked(c, n);
+        cache_unlock(c);
+        if (r < 0)
+            break;
+    }
+    return r;
+}
+
+/* The moved thing lies in the mirror, so that recovery can tell by its inode number whether the
+ * move happened. */
+static int prepare_move(struct cache *c, struct moving *m)
+{
+    struct node *n = m->from->node, *over = m->to ? m->to->node : NULL;
+    int r = n->dir ? mirror_mkdirs(&c->mirror, m->from_path) : file_materialise(c, n);
+
+    /* Nothing of it is in the store, where the marker of what it replaces stays: it gets one of
+     * its own, however little there is to say. */
+    cache_lock(c);
+    if (n->dir && over && over->dir && over->dir->has_marker && !m->copies) {
+        n->flags |= NODE_ATTR_DIRTY;
+        dir_queue_locked(c, n);
+    }
+    cache_unlock(c);
+    if (r == 0 && n->dir)
+        r = node_rebear_below(c, m->from_path, m->to_path);
+    return r < 0 ? r : node_rebear(c, n);
+}
+
+/* Whether the rename takes the last name of something in the mirror. An empty directory is just
+ * replaced there. */
+static bool takes_last_name(const struct moving *m)
+{
+    const struct node *over = m->to ? m->to->node : NULL;
+
+    return over && !over->dir && over->file && !over->links->next_link;
+}
+
+/* The mirror's part. What the new name leads to now stays reachable for those who have it open,
+ * as orphans/<*ret_id>; 0: there is nothing of the kind. When it fails nothing has changed. */
+static int move_in_mirror(struct cache *c, struct moving *m, uint64_t *ret_id)
+{
+    int r = takes_last_name(m) ? barrier_pass_on(c, m->to->node->file) : 0;
+
+    if (r == 0 && takes_last_name(m))
+        r = file_keep_aside(c, m->to_path, ret_id);
+    crash_point("orphan-moved");
+    if (r == 0)
+        r = mirror_rename(&c->mirror, m->from_path, m->to_path, 0);
+    if (r < 0 && *ret_id)
+        file_drop_orphan(c, *ret_id);
+    return r;
+}
+
+static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_may_exist,
+                                 bool *ret_tried, bool *ret_marker, struct etag *ret_etag)
+    REQUIRES(cache_mutex)
+{
+    struct node *over = m->to->node;
+
+    *ret_tried = entry_may_be_stored(m->to) && name_is_only_ours(m->to);
+    *ret_may_exist = entry_may_be_stored(m->to) && !*ret_tried;
+    if (!m->to->src_key && !over->dir)
+        etag_move(ret_etag, &m->to->etag);
+    *ret_marker = over->dir && over->dir->has_marker;
+    if (over->dir) {
+        dir_unqueue_locked(c, over);
+        over->nlink = 0;
+        m->newparent->nlink--;
+    } else {
+        over->nlink--;
+        if (over->file && over->file->uploading)
+            atomic_store(&over->file->changed, true);
+        if (over->file)
+            stamp_keys_remove(&over->file->keys, m->to_path);
+        if (over->links->next_link)
+            node_keeps_ino_locked(c, over);
+    }
+    over->ctime_ns = clock_real_ns();
+    entry_remove_locked(c, m->to);
+}
+
+static int move_in_tree_locked(struct cache *c, struct moving *m) REQUIRES(cache_mutex)
+{
+    struct entry *e = m->from;
+    struct node *n = e->node;
+    struct node *oldparent = e->parent;
+    bool may_exist = false, tried = false, marker = false;
+    char *src = NULL;
+    struct etag replaced = {0}; /* the version that an upload to the new name replaces */
+
+    if (m->copies) {
+        src = e->src_key ? strdup(e->src_key) : entry_key(e);
+        if (!src)
+            return -ENOMEM;
+    }
+    if (n->dir)
+        index_drop_locked(c, n); /* what is moved is another version then */
+    if (m->to)
+        drop_replaced_locked(c, m, &may_exist, &tried, &marker, &replaced);
+    int r = entry_move_locked(c, &e, m->newparent, m->newname);
+    if (r < 0) {
+        free(src);
+        etag_clear(&replaced);
+        return r;
+    }
+    free(e->src_key);
+    e->src_key = src;
+    e->may_exist = may_exist || (!m->to && dir_may_hold_locked(c, m->newparent, m->newname));
+    absent_forget_locked(c, m->newparent, m->newname);
+    if (!m->copies) {
+        e->stored_generation = 0;
+        etag_clear(&e->etag);
+        etag_move(&e->etag, &replaced);
+    }
+    etag_clear(&replaced);
+    if (marker && n->dir)
+        n->dir->has_marker = true;
+    if (n->dir) {
+        oldparent->nlink--;
+        m->newparent->nlink++;
+    }
+    n->ctime_ns = clock_real_ns();
+    e->changed_ns = clock_mono_ns();
+    (void)tree_each(n, node_requeue_locked, c);
+    e->tried = tried; /* of what had the name */
+    dir_touch_locked(oldparent);
+    dir_touch_locked(m->newparent);
+    /* Its place in the order of publishing is that of the rename when it was not published. */
+    if (n->file && n->file->state == FILE_DIRTY && n->file->write_handles == 0)
+        file_queue_locked(c, n);
+    return 0;
+}
+
+/* The version that an upload to the name replaces, as stamp_keys_expect() takes it; heap. `e`
+ * is what has the name, or NULL. */
+static char *entry_version_locked(struct cache *c, struct node *dir, const char *name,
+                                  struct entry *e) REQUIRES(cache_mutex)
+{
+    if (e && !e->src_key && etag_known(&e->etag))
+        return etag_dup(&e->etag);
+    bool any =
+        e ? entry_may_be_stored(e) && !name_is_only_ours(e) : dir_may_hold_locked(c, dir, name);
+    return any ? strdup(STAMP_ANY_VERSION) : NULL;
+}
+
+/* As long as a rename is to bring what the name had, a mount looks for it where the store still
+ * has it; and then under the name itself, in a version that can't be told yet. */
+void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
+                 const char *name, struct entry *e)
+{
+    cache_lock(c);
+    auto_free char *etag = entry_version_locked(c, dir, name, e);
+    auto_free char *key = e ? entry_key(e) : child_key(dir, name);
+    cache_unlock(c);
+    auto_free char *path = child_path(dir, name);
+    auto_close int fd = mirror_open_path(&c->mirror, mirror_path, O_RDONLY);
+    if (fd < 0 || !key || !path)
+        return;
+    bool comes = etag && strcmp(key, path) != 0;
+    if (comes)
+        file_expect(c, n, fd, key, etag);
+    file_expect(c, n, fd, path, comes ? STAMP_ANY_VERSION : etag);
+}
+
+/* Before the file has the name: a mount that finds it there must know what it is to replace. */
+static void note_replaced(struct cache *c, struct moving *m)
+{
+    struct node *n = m->from->node;
+
+    if (n->dir || m->copies)
+        return; /* what is copied to the name is recorded then */
+    name_expect(c, n, m->from_path, m->newparent, m->newname, m->to);
+}
+
+static int move_held(struct cache *c, struct moving *m)
+{
+    struct intent *i = NULL;
+    struct node *n = m->from->node, *oldparent = m->from->parent;
+    uint64_t replaced = 0;
+    int r = prepare_move(c, m);
+
+    if (r == 0 && m->copies)
+        r = name_intend(c, m->from->node->dir ? INTENT_RENAMEDIR : INTENT_RENAME, m->from_path,
+                        m->to_path, m->from, &i);
+    else if (r == 0 && m->removes)
+        r = name_intend_removal(c, m->from, m->from_path, &i);
+    crash_point("rename-row");
+    if (r == 0)
+        note_replaced(c, m);
+    if (r == 0)
+        r = move_in_mirror(c, m, &replaced);
+    crash_point("rename-mirror");
+    if (r < 0) {
+        name_intend_not(c, i);
+        return r;
+    }
+    cache_lock(c);
+    if (replaced)
+        file_orphaned_locked(c, m->to->node, replaced);
+    r = move_in_tree_locked(c, m);
+    if (i && m->removes && n->file)
+        i->moved_ino = n->ino;
+    if (i)
+        intent_add_locked(c, i);
+    progress_locked(c);
+    cache_check_locked(c);
+    cache_unlock(c);
+    name_maybe_marker(c, oldparent);
+    return r;
+}
+
+static int rename_held(struct cache *c, struct node *parent, const char *name,
+                       struct node *newparent, const char *newname, unsigned flags)
+{
+    cache_lock(c);
+    struct moving m = {.from = entry_find(parent, name),
+                       .to = entry_find(newparent, newname),
+                       .newparent = newparent,
+                       .newname = newname};
+    auto_free char *from_path = m.from ? entry_path(m.from) : NULL;
+    auto_free char *to_path = child_path(newparent, newname);
+    m.from_path = from_path;
+    m.to_path = to_path;
+    int r = !m.from || (newparent->flags & NODE_LOST) ? -ENOENT
+            : !from_path || !to_path                  ? -ENOMEM
+                                                      : 0;
+    bool same = r == 0 && m.to && m.from->node == m.to->node;
+    if (r == 0 && !m.to && (flags & RENAME_EXCHANGE))
+        r = -ENOENT;
+    if (r == 0 && !same)
+        r = flags & RENAME_EXCHANGE ? exchange_check(&m) : check_move(c, &m, flags);
+    cache_unlock(c);
+    if (r < 0 || same)
+        return same && (flags & RENAME_NOREPLACE) ? -EEXIST : r;
+    if (!(flags & RENAME_EXCHANGE))
+        return move_held(c, &m);
+    return exchange_held(c, &m);
+}
+
+/* What an exchange may have to wait for. */
+static int exchange_ready_locked(struct cache *c, struct entry *from, struct entry *to,
+                                 struct waiter *w) REQUIRES(cache_mutex)
+{
+    struct entry *both[2] = {from, to};
+    bool dirs[2] = {from->node->dir != NULL, to->node->dir != NULL};
+    int r = 0;
+
+    for (int i = 0; i < 2 && r == 0; i++) {
+        struct entry *e = both[i], *other = both[1 - i];
+        r = attrs_need_locked(c, e->node, w);
+        if (r == 0)
+            r = attrs_confirm_locked(c, e->node, w);
+        if (r == 0 && !dirs[0] && !dirs[1] && e->node->file)
+            r = fetch_complete_locked(c, e->node, w);
+        if (r == 0 && dirs[i] && !dirs[1 - i])
+            r = exchange_need_tree_locked(c, e->node, w);
+        if (r == 0)
+            r = name_key_fits_locked(c, other->parent, other->name,
+                                     name_longest_below(e->node));
+    }
+    return r;
+}
+
+/* What a rename may have to wait for. */
+static int rename_ready_locked(struct cache *c, struct node *parent, const char *name,
+                               struct node *newparent, const char *newname, unsigned flags,
+                               struct waiter *w) REQUIRES(cache_mutex)
+{
+    int r = name_parent_ready_locked(c, parent, name, w);
+
+    if (r == 0)
+        r = name_parent_ready_locked(c, newparent, newname, w);
+    struct entry *from = r == 0 ? entry_find(parent, name) : NULL;
+    struct entry *to = r == 0 ? entry_find(newparent, newname) : NULL;
+    if (from)
+        r = attrs_need_locked(c, from->node, w);
+    /* Under its new name it is ours, and nobody asks the store for it any more. */
+    if (r == 0 && from)
+        r = attrs_confirm_locked(c, from->node, w);
+    if (r == 0)
+        r = name_owner_need_locked(c, newparent, to, w);
+    if (r == 0 && from && !(flags & RENAME_EXCHANGE))
+        r = name_key_fits_locked(c, newparent, newname, name_longest_below(from->node));
+    if (r == 0 && to && to->node->dir && !(flags & RENAME_EXCHANGE))
+        r = dir_need_locked(c, to->node, true, w);
+    if (r == 0 && from && to && (flags & RENAME_EXCHANGE))
+        r = exchange_ready_locked(c, from, to, w);
+    return r;
+}
+
+int cache_rename(struct cache *c, struct node *parent, const char *name, struct node *newparent,
+                 const char *newname, unsigned flags, struct waiter *w)
+{
+    int r;
+
+    if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
+        return -EINVAL;
+    do {
+        cache_lock(c);
+        r = rename_ready_locked(c, parent, name, newparent, newname, flags, w);
+        cache_unlock(c);
+        if (r != 0)
+            return r;
+        ns_write(c);
+        r = rename_held(c, parent, name, newparent, newname, flags);
+        ns_done(c);
+    } while (r == -EAGAIN); /* evicted or forgotten meanwhile: fetched or listed first */
+    return r;
+}

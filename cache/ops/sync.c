@@ -1,0 +1,355 @@
+/* close(), fsync() and the last close: what a program may rely on after them. */
+#include "cache/ops/ops_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/journal.h"
+#include "cache/mirror/mirror.h"
+#include "common/err.h"
+#include "common/lock.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- closing ---- */
+
+/* An error that will not go away by itself, or with the close, is told once to each handle. */
+static int tell_error_locked(struct handle *h) REQUIRES(cache_mutex)
+{
+    struct file *f = h->node->file;
+
+    if (!f->error || f->error_told || h->told)
+        return 0;
+    bool of_store = !f->cut && !f->error_here;
+    if (of_store && (err_is_transient(f->error) || f->error == -EBUSY))
+        return 0;
+    h->told = f->error_told = true;
+    return f->error;
+}
+
+/* Parks until the store has what the file was when this was called first: what others write
+ * meanwhile could go on for ever. */
+static int store_has_locked(struct cache *c, struct handle *h, struct waiter *w)
+    REQUIRES(cache_mutex)
+{
+    struct node *n = h->node;
+    struct file *f = n->file;
+
+    bool first = !w->generation;
+    if (first)
+        w->generation = f->generation;
+    int r = durable_file_locked(c, n, w);
+    if (r != 0)
+        return r;
+    if (!n->links || file_stored_locked(n, w->generation) ||
+        (f->state != FILE_DIRTY && !(n->flags & NODE_ATTR_DIRTY))) {
+        file_unwant_locked(f);
+        return 0;
+    }
+    /* What was cut off is not uploaded: nothing would end the waiting. */
+    if (f->error && (f->cut || (!f->uploading && !h->told))) {
+        h->told = true;
+        file_unwant_locked(f);
+        return f->error;
+    }
+    h->told = false;
+    file_want_locked(f, w->generation);
+    if (first) /* what is tried again makes its pause */
+        f->due_ns = 0;
+    scheduler_kick_locked(c);
+    return waitq_park_locked(c, &f->upload_waiters, w);
+}
+
+/* Each close has its number, also while a flush has the file sent; but one that waits and is
+ * tried again has it already, and what was written since has none. */
+static void number_locked(struct cache *c, struct node *n, const struct waiter *w)
+    REQUIRES(cache_mutex)
+{
+    struct file *f = n->file;
+    uint64_t generation = w->generation ? w->generation : f->generation;
+
+    if (n->links && f->state == FILE_DIRTY && !file_stored_locked(n, generation) &&
+        (!w->generation || !f->queued))
+        file_queue_locked(c, n);
+}
+
+/* A close gives the file its number in the order. */
+static int number_close(struct cache *c, struct handle *h, int fd, bool inherited,
+                        const struct waiter *w)
+{
+    struct node *n = h->node;
+    struct file *f = n->file;
+    struct stat st;
+
+    cache_lock(c);
+    int r = file_look_locked(c, n, fd, &st);
+    bool whole = r == 0 && !inherited && handle_declare_whole_locked(h, &st);
+    cache_unlock(c);
+    /* Before it is queued: it may go up from then on. */
+    bool looked = r == 0 && handle_look_for_cut(c, h, &st);
+    cache_lock(c);
+    uint64_t before = f->seq;
+    number_locked(c, n, w);
+    bool numbered = f->seq != before;
+    cache_unlock(c);
+    return r == 0 && (numbered || looked || whole) ? node_write_stamp(c, n, fd) : r;
+}
+
+/* The last descriptor was closed. A mapping may still change it: that is a change of something
+ * whole. Without this stamp the one of the close() counts. */
+static void note_ended(struct cache *c, struct handle *h)
+{
+    struct handle_fd fd;
+
+    if (handle_fd_get(c, h, &fd) < 0)
+        return;
+    (void)node_write_stamp(c, h->node, fd.fd);
+    handle_fd_put(c, &fd);
+}
+
+void cache_release(struct cache *c, struct handle *h)
+{
+    struct node *n = h->node;
+
+    cache_lock(c);
+    struct file *f = n->file;
+    if (h->writable)
+        node_look_locked(c, n);
+    f->kept_generation = f->passthrough ? UINT64_MAX : f->generation;
+    bool ended = handle_end_begun_locked(h) && n->links;
+    cache_unlock(c);
+    if (ended)
+        note_ended(c, h);
+    cache_lock(c);
+    handle_leave_locked(c, h);
+    cache_check_locked(c);
+    cache_unlock(c);
+}
+
+void cache_abandon(struct cache *c, struct handle *h)
+{
+    cache_lock(c);
+    h->begins = false; /* and stays among the beginners: no close() comes any more */
+    cache_unlock(c);
+}
+
+/* ---- syncing ---- */
+
+struct sync {
+    struct task task;
+    struct cache *cache;
+    struct node *node; /* referenced */
+    int dir_fd;        /* of a directory; or -1 */
+    bool writable;     /* of a file: whose handle it was */
+    struct waitq waiters;
+};
+
+/* Data first, then the note that it is synced, then the note itself. */
+static int sync_file(struct cache *c, struct node *n, int fd)
+{
+    struct stat before, after;
+
+    cache_lock(c);
+    uint64_t writes = n->file ? n->file->writes : 0;
+    cache_unlock(c);
+    if (fstat(fd, &before) < 0)
+        return -errno;
+    if (fsync(fd) < 0) {
+        int err = -errno;
+        if (n->file && (err == -EIO || err_is_no_space(err)))
+            file_lost(c, n, fd);
+        return err;
+    }
+    if (fstat(fd, &after) < 0)
+        return -errno;
+    if (n->dir || before.st_mtim.tv_nsec != after.st_mtim.tv_nsec ||
+        before.st_mtim.tv_sec != after.st_mtim.tv_sec || before.st_size != after.st_size)
+        return 0;
+    cache_lock(c);
+    if (n->file && n->file->writes == writes) {
+        n->file->synced_mtime_ns =
+            (int64_t)after.st_mtim.tv_sec * NS_PER_SEC + after.st_mtim.tv_nsec;
+        n->file->synced_size = (uint64_t)after.st_size;
+    }
+    cache_unlock(c);
+    int r = node_write_stamp(c, n, fd);
+    return r < 0 ? r : fsync(fd) < 0 ? -errno : 0;
+}
+
+/* The bytes are the store's. What the disk loses of them the kernel tells once, and not here:
+ * to who looks when they are all here. */
+static int sync_partial(int fd)
+{
+    return syncfs(fd) < 0 ? -errno : 0;
+}
+
+/* The rows come first: syncing anything makes the disk's filesystem keep what was renamed or
+ * removed before, as when a log is rotated, and without its row a name that moved would be
+ * taken for another file. */
+static int sync_handle(struct cache *c, struct sync *s)
+{
+    enum file_fd which = s->writable ? FD_WRITE : FD_READ;
+    int fd = file_get_fd(c, s->node, which);
+    int r = fd < 0 ? fd : journal_sync_intents(c->journal);
+    cache_lock(c);
+    bool partial = fd >= 0 && s->node->file->state == FILE_PARTIAL;
+    cache_unlock(c);
+    if (r == 0)
+        r = partial ? sync_partial(fd) : sync_file(c, s->node, fd);
+
+    cache_lock(c);
+    if (fd >= 0)
+        file_put_fd_locked(c, s->node->file, which);
+    cache_unlock(c);
+    return r;
+}
+
+static int sync_dir(struct cache *c, struct sync *s)
+{
+    int r = journal_sync_intents(c->journal);
+
+    if (r == 0 && s->dir_fd >= 0)
+        r = sync_file(c, s->node, s->dir_fd);
+    if (s->dir_fd >= 0)
+        (void)close(s->dir_fd);
+    return r;
+}
+
+static void run_sync(struct task *task)
+{
+    struct sync *s = container_of(task, struct sync, task);
+    struct cache *c = s->cache;
+    int r = s->node->dir ? sync_dir(c, s) : sync_handle(c, s);
+
+    cache_lock(c);
+    waitq_wake_locked(c, &s->waiters, r < 0 ? r : CACHE_DONE);
+    node_unref_locked(c, s->node);
+    cache_unlock(c);
+    free(s);
+}
+
+/* Takes `dir_fd` over; of a file it is -1. */
+static int start_sync(struct cache *c, struct node *n, int dir_fd, bool writable,
+                      struct waiter *w)
+{
+    struct sync *s = calloc(1, sizeof(*s));
+    int r = s ? 0 : -ENOMEM;
+
+    cache_lock(c);
+    if (s) {
+        *s = (struct sync){.task.run = run_sync,
+                           .cache = c,
+                           .node = n,
+                           .dir_fd = dir_fd,
+                           .writable = writable};
+        waitq_init(&s->waiters);
+        r = waitq_park_locked(c, &s->waiters, w);
+    }
+    if (r == CACHE_PARKED) {
+        node_ref_locked(n);
+        pool_submit(c->chores, &s->task);
+    }
+    cache_unlock(c);
+    if (r != CACHE_PARKED) {
+        free(s);
+        if (dir_fd >= 0)
+            (void)close(dir_fd);
+    }
+    return r;
+}
+
+static int flush_handle(struct cache *c, struct handle *h, bool inherited, struct waiter *w)
+{
+    struct handle_fd fd;
+
+    if (!h->writable)
+        return 0;
+    int r = handle_fd_get(c, h, &fd);
+    if (r < 0)
+        return r;
+    r = number_close(c, h, fd.fd, inherited, w);
+    handle_fd_put(c, &fd);
+    crash_point("close-stamped");
+    cache_lock(c);
+    /* What who makes it anew has not ended is nothing that a child could wait for. */
+    bool waits = c->config.durability == DURABILITY_STORE &&
+                 !(inherited && file_is_half_locked(c, h->node));
+    if (r == 0 && waits)
+        r = store_has_locked(c, h, w);
+    else if (r == 0)
+        r = tell_error_locked(h);
+    /* Beside somebody who had it open in passthrough already. */
+    bool synced = h->node->file->passthrough && handle_writes_synced(h);
+    cache_unlock(c);
+    return r == 0 && synced ? start_sync(c, h->node, -1, true, w) : r;
+}
+
+int cache_flush(struct cache *c, struct handle *h, struct waiter *w)
+{
+    return flush_handle(c, h, false, w);
+}
+
+int cache_flush_inherited(struct cache *c, struct handle *h, struct waiter *w)
+{
+    return flush_handle(c, h, true, w);
+}
+
+/* Before a sync: what the file is now, which is whole, as its writer says. */
+static int look_through(struct cache *c, struct handle *h)
+{
+    struct handle_fd fd;
+    struct stat st;
+    int r = handle_fd_get(c, h, &fd);
+
+    if (r < 0)
+        return r;
+    cache_lock(c);
+    r = file_look_locked(c, h->node, fd.fd, &st);
+    bool whole = r == 0 && handle_end_begun_locked(h);
+    cache_unlock(c);
+    if (whole)
+        r = node_write_stamp(c, h->node, fd.fd);
+    handle_fd_put(c, &fd);
+    return r;
+}
+
+int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter *w)
+{
+    struct node *n = h->node;
+
+    (void)datasync; /* the stamp must be synced as well */
+    int r = look_through(c, h);
+    cache_lock(c);
+    /* Of what is here in part only the attributes can be ours. */
+    bool ours = n->file->state != FILE_PARTIAL || (n->flags & NODE_ATTR_DIRTY);
+    if (r == 0 && c->config.durability == DURABILITY_STORE) {
+        number_locked(c, n, w);
+        r = store_has_locked(c, h, w);
+    } else if (r == 0) {
+        r = tell_error_locked(h);
+    }
+    cache_unlock(c);
+    return r != 0 || !ours ? r : start_sync(c, n, -1, h->writable, w);
+}
+
+int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w)
+{
+    cache_lock(c);
+    int r = c->config.durability == DURABILITY_STORE ? durable_dir_locked(c, dir, w) : 0;
+    cache_unlock(c);
+    if (r != 0)
+        return r;
+    ns_read(c);
+    cache_lock(c);
+    auto_free char *path = node_path(dir);
+    cache_unlock(c);
+    int fd = path ? mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY) : -ENOENT;
+    ns_done(c);
+    if (fd < 0 && fd != -ENOENT)
+        return fd;
+    /* Known from the listing only: there is nothing of ours but the journal. */
+    return start_sync(c, dir, fd < 0 ? -1 : fd, false, w);
+}

@@ -1,0 +1,182 @@
+/* Truncation: of what is here, and of what is not here yet. */
+#include "cache/ops/ops_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/stamp.h"
+#include "cache/types/range.h"
+#include "cache/types/sums.h"
+#include "common/lock.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+/* Without an open writer, now or at once, nobody else would queue what was truncated, also when
+ * that could not be noted. Whether it is queued by this. */
+static bool queue_truncated_locked(struct cache *c, struct node *n, int r) REQUIRES(cache_mutex)
+{
+    struct file *f = n->file;
+    bool owed = r == 0 || (r < 0 && f->state == FILE_DIRTY && !f->queued);
+
+    if (!owed || f->write_handles || f->beginners || !n->links)
+        return false;
+    file_queue_locked(c, n);
+    return true;
+}
+
+int file_truncate_anew(struct cache *c, struct node *n, int flags, struct waiter *w,
+                       struct handle **ret)
+{
+    struct file *f = n->file;
+
+    cache_lock(c);
+    f->beginners++;
+    f->whole_mtime_ns = 0;
+    cache_unlock(c);
+    int r = file_truncate(c, n, 0, w);
+    bool emptied = r == 0;
+    if (r == 0)
+        r = handle_open_file(c, n, flags, ret);
+    cache_lock(c);
+    if (r == 0)
+        (*ret)->begins = true;
+    else
+        f->beginners--;
+    if (r < 0) /* no close will do it */
+        (void)queue_truncated_locked(c, n, emptied ? 0 : r);
+    cache_unlock(c);
+    return r;
+}
+
+/* ---- truncating ---- */
+
+/* Claims a partial file for becoming complete and empty: nobody fetches meanwhile. */
+static int claim_locked(struct cache *c, struct file *f, struct waiter *w) REQUIRES(cache_mutex)
+{
+    if (f->busy || f->fetches)
+        return waitq_park_locked(c, &f->range_waiters, w);
+    f->busy = true;
+    return 0;
+}
+
+/* A partial file to length 0; docs/format.md has the order. */
+static int empty_partial(struct cache *c, struct node *n, int fd)
+{
+    struct file *f = n->file;
+    struct ranges none = {0};
+
+    int r = stamp_write_ranges(fd, &none, true);
+    if (r == 0 && ftruncate(fd, 0) < 0)
+        r = -errno;
+    crash_point("truncate-emptied");
+    cache_lock(c);
+    ranges_clear(&f->present);
+    sums_clear(&f->sums);
+    f->writing_stamp = true;
+    cache_unlock(c);
+    if (r == 0)
+        r = node_write_stamp(c, n, fd);
+    if (r == 0)
+        r = stamp_remove_ranges(fd);
+    crash_point("truncate-complete");
+    return r;
+}
+
+static int truncate_partial(struct cache *c, struct node *n, int fd)
+{
+    int r = empty_partial(c, n, fd);
+    struct file *f = n->file;
+
+    cache_lock(c);
+    f->busy = false;
+    if (r == 0) {
+        f->state = FILE_DIRTY;
+        n->size = 0;
+        file_mark_dirty_locked(c, n, true);
+    }
+    waitq_wake_locked(c, &f->range_waiters, 0);
+    cache_unlock(c);
+    return r < 0 ? r : handle_note_change(c, n, fd);
+}
+
+static int truncate_ready(struct cache *c, struct node *n, uint64_t size, bool *ret_partial,
+                          struct waiter *w)
+{
+    int r = 0;
+
+    cache_lock(c);
+    struct file *f = n->file;
+    *ret_partial = false;
+    if (f->state == FILE_PARTIAL && size == 0) {
+        r = claim_locked(c, f, w);
+        *ret_partial = r == 0;
+    } else {
+        r = fetch_complete_locked(c, n, w);
+    }
+    cache_unlock(c);
+    return r;
+}
+
+static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, bool partial)
+{
+    if (partial)
+        return truncate_partial(c, n, fd);
+    /* As a writer that opens does: an upload that reads the file stops before it can change,
+     * and does not declare it clean, nor its stamp, however far it is. */
+    cache_lock(c);
+    atomic_store(&n->file->changed, true);
+    n->file->generation++;
+    n->file->whole_mtime_ns = 0;
+    cache_unlock(c);
+    int r = file_stamp_writing(c, n, fd);
+    if (r == 0 && ftruncate(fd, (off_t)size) < 0)
+        r = -errno;
+    if (r == 0)
+        r = handle_note_change(c, n, fd);
+    if (r < 0)
+        return r;
+    cache_lock(c);
+    bool cut = n->file->cut;
+    file_mend_locked(n, size, UINT64_MAX);
+    bool mended = cut && !n->file->cut;
+    cache_unlock(c);
+    return mended ? node_write_stamp(c, n, fd) : 0;
+}
+
+/* From then on it is a change from here, as a writer's: no listing takes the name away. */
+static int begin_truncate(struct cache *c, struct node *n)
+{
+    ns_read(c);
+    cache_lock(c);
+    n->file->truncates++;
+    int r = node_is_replaced_locked(n);
+    cache_unlock(c);
+    ns_done(c);
+    return r;
+}
+
+int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter *w)
+{
+    bool partial;
+
+    if (c->config.read_only)
+        return -EROFS;
+    /* The descriptor first: what is in use is not evicted between the look and the change. */
+    int fd = file_need_fd(c, n, FD_WRITE);
+    if (fd < 0)
+        return fd;
+    int r = begin_truncate(c, n);
+    if (r == 0)
+        r = truncate_ready(c, n, size, &partial, w);
+    if (r == 0)
+        r = truncate_fd(c, n, fd, size, partial);
+    cache_lock(c);
+    n->file->truncates--;
+    file_put_fd_locked(c, n->file, FD_WRITE);
+    bool closed = queue_truncated_locked(c, n, r);
+    if (r != 0 && n->file->open_handles == 0)
+        file_lru_add_locked(c, n->file);
+    cache_unlock(c);
+    int placed = closed ? node_save_stamp(c, n) : 0; /* as at a close: its place in the order */
+    crash_point("truncate-placed");
+    return r != 0 ? r : placed;
+}

@@ -1,0 +1,219 @@
+/* Names that go: unlink, rmdir, and what the store is to lose with them. */
+#include "cache/ops/ops_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/journal.h"
+#include "cache/mirror/mirror.h"
+#include "cache/types/etag.h"
+#include "common/lock.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- removing ---- */
+int name_owner_need_locked(struct cache *c, struct node *parent, struct entry *e,
+                           struct waiter *w)
+{
+    return e && (parent->mode & S_ISVTX) ? attrs_confirm_locked(c, e->node, w) : 0;
+}
+
+/* Numbers and records an intention, which is taken over; *ret is NULL when that fails. */
+static int record(struct cache *c, struct intent *i, struct intent **ret)
+{
+    *ret = NULL;
+    if (!i)
+        return -ENOMEM;
+    cache_lock(c);
+    i->seq = seq_next_locked(c);
+    cache_unlock(c);
+    int r = intent_record(c, i);
+    if (r < 0)
+        intent_free(i);
+    else
+        *ret = i;
+    return r;
+}
+
+bool name_is_only_ours(const struct entry *e)
+{
+    return !e->node->dir && !e->may_exist && !e->src_key && !etag_known(&e->etag);
+}
+
+/* The version that a removal of the name means. What a pending rename will bring there first
+ * has one of its own then. */
+static const char *removed_version_locked(struct entry *e, const char *path,
+                                          char etag[ETAG_TEXT_MAX]) REQUIRES(cache_mutex)
+{
+    auto_free char *key = entry_key(e);
+
+    if (name_is_only_ours(e))
+        return INTENT_OURS;
+    return key && strcmp(key, path) == 0 ? etag_text(&e->etag, etag) : INTENT_ANY;
+}
+
+/* `numbered`: with the inode's number. */
+static int intend_for(struct cache *c, enum intent_kind kind, const char *from, const char *to,
+                      struct entry *e, bool numbered, struct intent **ret)
+{
+    char etag[ETAG_TEXT_MAX];
+
+    cache_lock(c); /* a copy that ends changes the version */
+    struct intent *i =
+        intent_new(0, kind, from, to, numbered ? e->node->ino : 0,
+                   to ? etag_text(&e->etag, etag) : removed_version_locked(e, from, etag));
+    cache_unlock(c);
+    return record(c, i, ret);
+}
+
+int name_intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
+                struct entry *e, struct intent **ret)
+{
+    return intend_for(c, kind, from, to, e, true, ret);
+}
+
+int name_intend_removal(struct cache *c, struct entry *e, const char *path, struct intent **ret)
+{
+    return intend_for(c, e->node->dir ? INTENT_RMDIR : INTENT_UNLINK, path, NULL, e, false,
+                      ret);
+}
+
+void name_intend_not(struct cache *c, struct intent *i)
+{
+    if (!i)
+        return;
+    journal_take_back(c->journal, &i->seq, 1);
+    intent_free(i);
+}
+
+/* The name leaves the mirror; another link keeps the file. */
+static int unlink_in_mirror(struct cache *c, struct entry *e, const char *path)
+{
+    struct node *n = e->node;
+
+    if (!n->file)
+        return 0;
+    if (n->links->next_link)
+        return file_leave_name(c, e);
+    int r = barrier_pass_on(c, n->file);
+    return r == 0 ? file_orphan(c, n, path) : r;
+}
+
+static int unlink_held(struct cache *c, struct node *parent, const char *name)
+{
+    struct intent *i = NULL;
+
+    cache_lock(c);
+    struct entry *e = entry_find(parent, name);
+    auto_free char *path = e ? entry_path(e) : NULL;
+    bool stored = e && entry_may_be_stored(e);
+    cache_unlock(c);
+    if (!e)
+        return -ENOENT;
+    if (e->node->dir)
+        return -EISDIR;
+    if (!path)
+        return -ENOMEM;
+    int r = stored ? name_intend(c, INTENT_UNLINK, path, NULL, e, &i) : 0;
+    crash_point("unlink-row");
+    if (r == 0)
+        r = unlink_in_mirror(c, e, path);
+    crash_point("unlink-mirror");
+    if (r < 0) {
+        name_intend_not(c, i);
+        return r;
+    }
+    cache_lock(c);
+    struct node *n = e->node;
+    n->nlink--;
+    n->ctime_ns = clock_real_ns();
+    if (n->file && n->file->uploading)
+        atomic_store(&n->file->changed, true);
+    entry_remove_locked(c, e);
+    dir_touch_locked(parent);
+    if (i)
+        intent_add_locked(c, i);
+    progress_locked(c);
+    cache_check_locked(c);
+    cache_unlock(c);
+    name_maybe_marker(c, parent);
+    return 0;
+}
+
+int cache_unlink(struct cache *c, struct node *parent, const char *name, struct waiter *w)
+{
+    cache_lock(c);
+    int r = name_parent_ready_locked(c, parent, name, w);
+    if (r == 0)
+        r = name_owner_need_locked(c, parent, entry_find(parent, name), w);
+    cache_unlock(c);
+    if (r != 0)
+        return r;
+    ns_write(c);
+    r = unlink_held(c, parent, name);
+    ns_done(c);
+    return r;
+}
+
+static int rmdir_held(struct cache *c, struct node *parent, const char *name)
+{
+    struct intent *i = NULL;
+
+    cache_lock(c);
+    struct entry *e = entry_find(parent, name);
+    auto_free char *path = e ? entry_path(e) : NULL;
+    struct dir *d = e ? e->node->dir : NULL;
+    /* Its name may show at the store through what is below it until that is removed. */
+    bool stored = d && path &&
+                  (e->may_exist || d->has_marker || d->uploading || e->src_key ||
+                   !d->local_only || !d->new_here || intent_below(c, path));
+    int r = !e                               ? -ENOENT
+            : !d                             ? -ENOTDIR
+            : d->children || d->hidden_names ? -ENOTEMPTY
+            : path                           ? 0
+                                             : -ENOMEM;
+    cache_unlock(c);
+    if (r == 0 && stored)
+        r = name_intend(c, INTENT_RMDIR, path, NULL, e, &i);
+    crash_point("rmdir-row");
+    if (r == 0)
+        r = mirror_rmdir(&c->mirror, path);
+    if (r == -ENOENT && e)
+        r = 0; /* known from the listing only */
+    crash_point("rmdir-mirror");
+    if (r < 0) {
+        name_intend_not(c, i);
+        return r;
+    }
+    cache_lock(c);
+    parent->nlink--;
+    index_drop_locked(c, e->node);
+    dir_unqueue_locked(c, e->node);
+    e->node->nlink = 0;
+    entry_remove_locked(c, e);
+    dir_touch_locked(parent);
+    if (i)
+        intent_add_locked(c, i);
+    progress_locked(c);
+    cache_unlock(c);
+    name_maybe_marker(c, parent);
+    return 0;
+}
+
+int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct waiter *w)
+{
+    cache_lock(c);
+    int r = name_parent_ready_locked(c, parent, name, w);
+    struct entry *e = r == 0 ? entry_find(parent, name) : NULL;
+    if (e && e->node->dir)
+        r = dir_need_locked(c, e->node, true, w);
+    cache_unlock(c);
+    if (r != 0)
+        return r;
+    ns_write(c);
+    r = rmdir_held(c, parent, name);
+    ns_done(c);
+    return r;
+}

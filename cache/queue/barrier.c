@@ -1,0 +1,265 @@
+/* Which removals wait for which uploads: what was closed before something was removed is in the
+ * store before the removal is carried out there. */
+#include "cache/queue/queue_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <string.h>
+#include <utlist.h>
+
+/* A staging file that was just closed is about to be renamed: deletes wait for it this long. */
+#define STAGED_BARRIER_NS (10 * NS_PER_SEC)
+
+/* So often who waits for a removal has it wait for something that was closed later. */
+#define ROUNDS_MAX 8
+
+/* What the refused names in the directory of `path` hold, or NULL. */
+static struct barrier_dir *barrier_dir(const struct barrier *b, const char *path)
+{
+    const char *end = strrchr(path, '/');
+    size_t len = end ? (size_t)(end - path) : 0;
+
+    for (size_t i = 0; i < b->n; i++)
+        if (strncmp(b->dirs[i].path, path, len) == 0 && b->dirs[i].path[len] == '\0')
+            return &b->dirs[i];
+    return NULL;
+}
+
+/* Without memory it holds all that comes later. */
+static void hold_beside(struct barrier *b, const struct file *f) REQUIRES(cache_mutex)
+{
+    auto_free char *path = node_path(f->node);
+    struct barrier_dir *dir = path ? barrier_dir(b, path) : NULL;
+
+    if (!dir && path && b->n == b->cap) {
+        size_t cap = b->cap ? b->cap * 2 : 8;
+        struct barrier_dir *v = reallocarray(b->dirs, cap, sizeof(*v));
+        b->dirs = v ? v : b->dirs;
+        b->cap = v ? cap : b->cap;
+    }
+    if (!dir && path && b->n < b->cap) {
+        dir = &b->dirs[b->n];
+        *dir = (struct barrier_dir){path_parent(path), UINT64_MAX};
+        b->n += dir->path != NULL;
+    }
+    uint64_t *seq = dir && dir->path ? &dir->seq : &b->seq;
+    *seq = f->first_seq < *seq ? f->first_seq : *seq;
+}
+
+/* Whether removals wait for the file. */
+static bool is_waited_for(struct cache *c, const struct file *f, int64_t now)
+    REQUIRES(cache_mutex)
+{
+    bool may_stay =
+        f->staged && !f->wanted && !c->drain && now - f->staged_ns >= STAGED_BARRIER_NS;
+
+    return f->first_seq && !may_stay;
+}
+
+void barrier_init_locked(struct cache *c, struct barrier *ret)
+{
+    int64_t now = clock_mono_ns();
+    struct file *f;
+
+    *ret = (struct barrier){.seq = UINT64_MAX};
+    if (c->out_of_quota)
+        return;
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        if (!is_waited_for(c, f, now))
+            continue;
+        if (file_is_refused_locked(f))
+            hold_beside(ret, f);
+        else if (f->first_seq < ret->seq)
+            ret->seq = f->first_seq;
+    }
+}
+
+bool barrier_holds_locked(struct cache *c, const struct barrier *b,
+                          const struct intent *removal)
+{
+    const struct barrier_dir *dir = barrier_dir(b, removal->from);
+    uint64_t seq = barrier_seq_locked(c, removal->seq);
+
+    return seq > b->seq || (dir && seq > dir->seq);
+}
+
+void barrier_release(struct barrier *b)
+{
+    for (size_t i = 0; i < b->n; i++)
+        free(b->dirs[i].path);
+    free(b->dirs);
+}
+
+/* ---- what goes before it was uploaded ---- */
+
+uint64_t barrier_seq_locked(struct cache *c, uint64_t seq)
+{
+    for (size_t i = 0; i < c->n_waits; i++)
+        if (seq > c->waits[i].since && seq < c->waits[i].until)
+            seq = c->waits[i].until;
+    return seq;
+}
+
+/* The place of what was closed last and is still owed, apart from `but`; 0: nothing. */
+static uint64_t last_owed_locked(struct cache *c, const struct file *but) REQUIRES(cache_mutex)
+{
+    struct file *f = c->dirty ? c->dirty->dirty_prev : NULL; /* the last */
+
+    while (f && (!f->first_seq || f == but))
+        f = f == c->dirty ? NULL : f->dirty_prev;
+    return f ? f->first_seq : 0;
+}
+
+/* Whether a removal waits for what has the place `since`, and not for what has the place
+ * `last`. A rename counts: its copies may have left out what is written anew, whose old
+ * versions it will remove at its own place. */
+static bool is_passed_on_locked(struct cache *c, uint64_t since, uint64_t last)
+    REQUIRES(cache_mutex)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (i->seq > last)
+            return false;
+        uint64_t seq = barrier_seq_locked(c, i->seq);
+        if (seq > since && seq <= last)
+            return true;
+    }
+    return false;
+}
+
+static bool any_removal_within_locked(struct cache *c, const struct journal_wait *p)
+    REQUIRES(cache_mutex)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (i->seq >= p->until)
+            return false;
+        if (i->seq > p->since)
+            return true;
+    }
+    return false;
+}
+
+/* The list with `more`, heap: joined with what it touches, without what concerns no removal any
+ * more. Places only grow, so none begins behind it. */
+static struct journal_wait *joined_locked(struct cache *c, struct journal_wait more,
+                                          size_t *ret_n) REQUIRES(cache_mutex)
+{
+    struct journal_wait *v = calloc(c->n_waits + 1, sizeof(*v));
+    size_t n = 0;
+
+    for (size_t i = 0; v && i < c->n_waits; i++) {
+        const struct journal_wait *p = &c->waits[i];
+        if (p->until > more.since) {
+            more.since = p->since < more.since ? p->since : more.since;
+            more.until = p->until > more.until ? p->until : more.until;
+        } else if (any_removal_within_locked(c, p)) {
+            v[n++] = *p;
+        }
+    }
+    if (v)
+        v[n++] = more;
+    *ret_n = n;
+    return v;
+}
+
+/* A disk that takes no row keeps nobody from removing a file there: memory knows it then. */
+static void replace_waits(struct cache *c, struct journal_wait *v, size_t n)
+{
+    int r = journal_set_waits(c->journal, v, n);
+
+    if (r < 0)
+        log_later(
+            &c->log, LOG_LEVEL_WARN,
+            "cache %s: what removals wait for can't be noted, only this mount knows it: %s",
+            c->mirror.dir, strerror(-r));
+    crash_point("passed-on");
+    cache_lock(c);
+    free(c->waits);
+    c->waits = v;
+    c->n_waits = n;
+    cache_unlock(c);
+}
+
+int barrier_pass_on(struct cache *c, const struct file *f)
+{
+    struct journal_wait *v = NULL;
+    size_t n = 0;
+
+    cache_lock(c);
+    uint64_t last = f->first_seq ? last_owed_locked(c, f) : 0;
+    bool needed = last > f->first_seq && is_passed_on_locked(c, f->first_seq, last);
+    if (needed)
+        v = joined_locked(c, (struct journal_wait){f->first_seq, seq_next_locked(c)}, &n);
+    cache_unlock(c);
+    if (v)
+        replace_waits(c, v, n);
+    return needed && !v ? -ENOMEM : 0;
+}
+
+/* ---- who waits for removals ---- */
+
+void rounds_init(struct cache *c, struct rounds *ret, uint64_t seq)
+{
+    *ret = (struct rounds){.until = seq, .next_ns = clock_mono_ns() + c->config.retry_ns};
+}
+
+/* The place of the first file that removals wait for wherever they are; UINT64_MAX: none. */
+static uint64_t first_waited_for_locked(struct cache *c) REQUIRES(cache_mutex)
+{
+    int64_t now = clock_mono_ns();
+    struct file *f;
+
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        if (is_waited_for(c, f, now) && !file_is_refused_locked(f))
+            return c->out_of_quota ? UINT64_MAX : f->first_seq;
+    }
+    return UINT64_MAX;
+}
+
+/* A round is over when all is stored, or gone, that was closed before it began. It is no
+ * shorter than the pause after a failure: files may come and go fast for a moment. */
+bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct intent *removal)
+{
+    uint64_t until = barrier_seq_locked(c, removal->seq);
+    uint64_t first = until > r->until ? first_waited_for_locked(c) : 0;
+
+    if (first <= r->until || first >= until || removal->running || intent_is_urgent(c, removal))
+        return false;
+    if (r->n == ROUNDS_MAX)
+        return true;
+    int64_t now = clock_mono_ns();
+    if (now >= r->next_ns) {
+        r->until = seq_now_locked(c);
+        r->next_ns = now + c->config.retry_ns;
+        r->n++;
+    }
+    return false;
+}
+
+static int load_one(void *arg, const struct journal_wait *w) REQUIRES(cache_mutex)
+{
+    struct cache *c = arg;
+    struct journal_wait *v = reallocarray(c->waits, c->n_waits + 1, sizeof(*v));
+
+    if (!v)
+        return -ENOMEM;
+    c->waits = v;
+    v[c->n_waits++] = *w;
+    c->seq = w->until > c->seq ? w->until : c->seq;
+    return 0;
+}
+
+int barrier_load(struct cache *c)
+{
+    return journal_each_wait(c->journal, load_one, c);
+}

@@ -1,0 +1,118 @@
+/* Files and directories that wait for their upload, and how long each settles. */
+#include "cache/queue/queue_impl.h"
+
+#include "common/mem.h"
+
+#include <utlist.h>
+
+void file_place_locked(struct cache *c, struct file *f)
+{
+    struct file *before = NULL;
+
+    file_unqueue_locked(c, f);
+    if (f->first_seq && c->dirty) {
+        before = c->dirty->dirty_prev; /* the last */
+        while (before && (!before->first_seq || before->first_seq > f->first_seq))
+            before = before == c->dirty ? NULL : before->dirty_prev;
+        if (before)
+            DL_APPEND_ELEM2(c->dirty, before, f, dirty_prev, dirty_next);
+        else
+            DL_PREPEND2(c->dirty, f, dirty_prev, dirty_next);
+    } else {
+        DL_APPEND2(c->dirty, f, dirty_prev, dirty_next);
+    }
+    f->queued = true;
+}
+
+void file_stage_locked(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+    auto_free char *path = node_path(n);
+    bool staged = path && path_is_staged(c, path);
+
+    if (staged && !f->staged)
+        f->staged_ns = clock_mono_ns();
+    f->staged = staged;
+}
+
+void file_put_off_locked(struct cache *c, struct file *f)
+{
+    if (!f->wanted)
+        f->due_ns = clock_mono_ns() + c->config.settle_ns;
+    else if (!f->error) /* else it makes its pause */
+        f->due_ns = clock_mono_ns();
+}
+
+void file_queue_locked(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+    bool ordered = f->first_seq == 0 && f->state == FILE_DIRTY;
+
+    file_lru_remove_locked(c, f);
+    if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
+        f->seq = seq_next_locked(c);
+    if (f->uploading && !f->after_seq)
+        f->after_seq = f->seq;
+    if (ordered) {
+        f->first_seq = f->seq;
+        file_unqueue_locked(c, f); /* takes its place by first_seq */
+    }
+    if (!f->queued)
+        file_place_locked(c, f);
+    file_put_off_locked(c, f);
+    file_stage_locked(c, n);
+    /* Whoever ends an upload looks for the next. */
+    if (c->uploads_running < c->config.upload_jobs)
+        scheduler_kick_at_locked(c, f->due_ns);
+}
+
+bool file_stored_locked(struct node *n, uint64_t generation)
+{
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (e->dirty && e->stored_generation < generation)
+            return false;
+    return true;
+}
+
+void file_want_locked(struct file *f, uint64_t generation)
+{
+    if (!f->wanted && !f->error)
+        f->due_ns = 0; /* it may have been put off since somebody else waited */
+    f->wanted = true;
+    if (f->wanted_generation < generation)
+        f->wanted_generation = generation;
+}
+
+void file_unwant_locked(struct file *f)
+{
+    f->wanted = f->wanted && f->upload_waiters.head;
+    f->wanted_half = false;
+}
+
+bool upload_comes_first(const struct file *f, uint64_t seq)
+{
+    return f->first_seq && f->first_seq < seq && !f->write_handles;
+}
+
+void dir_queue_locked(struct cache *c, struct node *dir)
+{
+    struct dir *d = dir->dir;
+
+    d->generation++;
+    d->due_ns = clock_mono_ns() + c->config.settle_ns;
+    if (!d->queued) {
+        node_ref_locked(dir);
+        DL_APPEND2(c->dirty_dirs, dir, dir->dirty_prev, dir->dirty_next);
+        d->queued = true;
+    }
+    scheduler_kick_at_locked(c, d->due_ns);
+}
+
+void dir_unqueue_locked(struct cache *c, struct node *dir)
+{
+    if (!dir->dir->queued)
+        return;
+    DL_DELETE2(c->dirty_dirs, dir, dir->dirty_prev, dir->dirty_next);
+    dir->dir->queued = false;
+    node_unref_locked(c, dir);
+}

@@ -1,0 +1,257 @@
+/* Intentions in memory: their list, what each has to wait for, and how removals run. Copies are
+ * in copy.c. docs/format.md, section 4, has the table of who waits for whom. */
+#include "cache/queue/queue_impl.h"
+
+#include "cache/mirror/journal.h"
+#include "cache/types/etag.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/log_queue.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from, const char *to,
+                          uint64_t ino, const char *etag)
+{
+    struct intent *i = calloc(1, sizeof(*i));
+
+    if (!i)
+        return NULL;
+    i->seq = seq;
+    i->kind = kind;
+    i->ino = ino;
+    i->from = strdup(from);
+    i->to = to ? strdup(to) : NULL;
+    i->etag = strdup(etag ? etag : "");
+    if (i->from && i->etag && (i->to || !to))
+        return i;
+    intent_free(i);
+    return NULL;
+}
+
+/* Nobody else has it yet, or any more. */
+NO_THREAD_SAFETY void intent_free(struct intent *i)
+{
+    if (!i)
+        return;
+    free(i->from);
+    free(i->to);
+    free(i->etag);
+    free(i->error_text);
+    free(i);
+}
+
+bool intent_is_rename(const struct intent *i)
+{
+    return i->kind == INTENT_RENAME || i->kind == INTENT_RENAMEDIR;
+}
+
+uint64_t intent_since(const struct intent *i)
+{
+    return i->since ? i->since : i->seq;
+}
+
+void intent_add_locked(struct cache *c, struct intent *i)
+{
+    struct intent *before = c->intents ? c->intents->prev : NULL; /* the last */
+
+    while (before && before->seq > i->seq)
+        before = before == c->intents ? NULL : before->prev;
+    if (before)
+        DL_APPEND_ELEM(c->intents, before, i);
+    else
+        DL_PREPEND(c->intents, i);
+    ghost_count_locked(c, i->from, 1, false);
+    if (intent_is_rename(i))
+        c->renames++;
+}
+
+void intent_remove_locked(struct cache *c, struct intent *i)
+{
+    DL_DELETE(c->intents, i);
+    ghost_count_locked(c, i->from, -1, i->kind == INTENT_RENAMEDIR);
+    if (intent_is_rename(i))
+        c->renames--;
+    intent_free(i);
+}
+
+int intent_record(struct cache *c, const struct intent *i)
+{
+    const struct journal_row row = {.seq = i->seq,
+                                    .kind = i->kind,
+                                    .from = i->from,
+                                    .to = i->to,
+                                    .ino = i->ino,
+                                    .etag = i->etag};
+
+    return journal_add(c->journal, &row, 1);
+}
+
+uint64_t intents_newest_locked(struct cache *c)
+{
+    return c->intents ? c->intents->prev->seq : 0;
+}
+
+/* Which removals go without being carried out. */
+struct voided {
+    bool (*is_void)(struct cache *c, struct intent *i, const struct voided *v);
+    void (*gone_locked)(struct cache *c, const struct intent *i); /* or NULL */
+    enum intent_kind kind;
+    const char *path;
+    uint64_t seq;
+};
+
+/* Up to `max` of them; those that run are carried out. */
+static size_t collect_void(struct cache *c, const struct voided *v, uint64_t *ret_seqs,
+                           size_t max)
+{
+    struct intent *i;
+    size_t n = 0;
+
+    cache_lock(c);
+    DL_FOREACH(c->intents, i)
+    {
+        if (n < max && !i->running && v->is_void(c, i, v))
+            ret_seqs[n++] = i->seq;
+    }
+    cache_unlock(c);
+    return n;
+}
+
+static void remove_void(struct cache *c, const struct voided *v, const uint64_t *seqs, size_t n)
+{
+    struct intent *i, *next;
+    size_t done = 0; /* both are in the order of seq */
+
+    cache_lock(c);
+    DL_FOREACH_SAFE(c->intents, i, next)
+    {
+        while (done < n && seqs[done] < i->seq)
+            done++;
+        if (done == n || seqs[done] != i->seq || i->running)
+            continue;
+        if (v->gone_locked)
+            v->gone_locked(c, i);
+        intent_remove_locked(c, i);
+    }
+    cache_unlock(c);
+}
+
+/* First on the disk: what only memory forgot, the next mount would carry out. */
+static int drop_void(struct cache *c, const struct voided *v)
+{
+    uint64_t seqs[256];
+    size_t n;
+    int r;
+
+    do {
+        n = collect_void(c, v, seqs, ARRAY_SIZE(seqs));
+        r = journal_done(c->journal, seqs, n, NULL, 0);
+        if (r == 0 && n)
+            remove_void(c, v, seqs, n);
+    } while (r == 0 && n == ARRAY_SIZE(seqs));
+    return r;
+}
+
+static bool is_replaced(struct cache *c, struct intent *i, const struct voided *v)
+{
+    (void)c;
+    return i->kind == v->kind && i->seq <= v->seq && strcmp(i->from, v->path) == 0;
+}
+
+int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uint64_t seq)
+{
+    const struct voided v = {.is_void = is_replaced, .kind = kind, .path = path, .seq = seq};
+
+    return drop_void(c, &v);
+}
+
+bool intent_is_in_the_way(int err)
+{
+    return err == -EEXIST || err == -EISDIR || err == -ENOTDIR || err == -ENOTEMPTY;
+}
+
+enum live intent_live_at(struct cache *c, const struct intent *i)
+{
+    struct entry *e;
+    struct node *n = tree_find(c, i->from, &e);
+
+    if (!n || !e)
+        return LIVE_NONE;
+    if (n->dir || i->kind == INTENT_RMDIR)
+        return LIVE_NONE; /* the object beside a directory goes; a directory that was made again
+                             is told to the store after this removal */
+    /* Or a rename is still to bring it here, or a directory above it. */
+    auto_free char *key = entry_key(e);
+    bool here = key && strcmp(key, i->from) == 0;
+    return e->dirty || !here || !etag_known(&e->etag) ? LIVE_WAIT : LIVE_STORED;
+}
+
+void name_is_the_stores_locked(struct cache *c, const char *path)
+{
+    auto_free char *at = strdup(path);
+
+    while (at) {
+        auto_free char *parent = path_parent(at);
+        struct node *n = parent ? tree_find(c, parent, NULL) : NULL;
+        if (n && n->dir) {
+            n->dir->listed_ns = 0;
+            n->dir->local_only = false;
+            n->dir->overruled_ns = clock_mono_ns();
+            absent_forget_locked(c, n, path_basename(at));
+            notice_locked(c, n, path_basename(at));
+            return;
+        }
+        if (!parent)
+            return;
+        at[strlen(parent)] = '\0'; /* the directory above was removed, too */
+    }
+}
+
+/* What is in the way of something that comes waited for nothing. What has the name again
+ * replaces what the store has there. */
+static bool waited_in_vain(struct cache *c, struct intent *i, const struct voided *v)
+    REQUIRES(cache_mutex)
+{
+    return !intent_is_rename(i) && barrier_seq_locked(c, i->seq) > v->seq &&
+           !intent_is_urgent(c, i) && intent_live_at(c, i) == LIVE_NONE;
+}
+
+static void say_taken_back_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
+{
+    log_later(&c->log, LOG_LEVEL_WARN,
+              "%s was removed here after something that is kept: it stays in the store",
+              i->from);
+    name_is_the_stores_locked(c, i->from);
+}
+
+int intents_take_back(struct cache *c, uint64_t seq)
+{
+    const struct voided v = {
+        .is_void = waited_in_vain, .gone_locked = say_taken_back_locked, .seq = seq};
+
+    return drop_void(c, &v);
+}
+
+bool removals_are_bound(struct cache *c)
+{
+    return (c->store->caps & STORE_IF_MATCH) && (c->store->caps & STORE_ORIGIN);
+}
+
+int64_t comes_back_locked(struct cache *c, const struct intent *i)
+{
+    int64_t now = clock_mono_ns();
+
+    if (i->removed_before)
+        return 0;
+    int64_t until_ns = late_put_until_locked(c, i->from, "");
+    if ((*i->etag == '\0' || intent_means_ours(i)) && c->late_until_ns > now &&
+        c->late_until_ns > until_ns)
+        until_ns = c->late_until_ns;
+    return until_ns;
+}

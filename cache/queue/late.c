@@ -1,0 +1,335 @@
+/* Names that requests may still change which nobody waits for any more: deletes and copies of a
+ * daemon that was killed can take effect at the store after the next daemon began, and a delete
+ * whose answer was lost after it was repeated, where those are requests that carry no condition
+ * or a server that does not look at it. Until `late_window` is over nothing new is put there.
+ * docs/format.md, section 7.
+ *
+ * Of a daemon that was killed the names are those of the intentions that were found in the
+ * journal at the mount. */
+#include "cache/queue/queue_impl.h"
+
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <string.h>
+#include <utlist.h>
+
+struct late {
+    UT_hash_handle hh; /* in cache.late, by key */
+    bool copied;       /* something may still be copied there */
+    char key[];
+};
+
+struct late_dir {
+    struct late_dir *next;
+    char key[]; /* with all below it */
+};
+
+/* An upload that failed, or that a killed daemon may have begun: it may still arrive, where the
+ * version that it is bound to comes back. */
+struct late_put {
+    UT_hash_handle hh; /* in cache.late_puts, by key */
+    int64_t until_ns;
+    char *etag; /* that version; "" none */
+    char key[];
+};
+
+/* A delete, or a copy, of this daemon that may still arrive. */
+struct late_change {
+    UT_hash_handle hh; /* in cache.late_changes, by key */
+    int64_t until_ns;
+    bool removed, copied; /* which of them */
+    char key[];
+};
+
+static int add_key(struct cache *c, const char *key, bool copied) REQUIRES(cache_mutex)
+{
+    size_t len = strlen(key);
+    struct late *l = NULL;
+
+    HASH_FIND(hh, c->late, key, len, l);
+    if (!l) {
+        l = calloc(1, sizeof(*l) + len + 1);
+        if (!l)
+            return -ENOMEM;
+        memcpy(l->key, key, len);
+        HASH_ADD(hh, c->late, key, len, l);
+    }
+    l->copied = l->copied || copied;
+    return 0;
+}
+
+static int add_dir(struct cache *c, const char *key) REQUIRES(cache_mutex)
+{
+    size_t len = strlen(key);
+    struct late_dir *d = calloc(1, sizeof(*d) + len + 1);
+
+    if (!d)
+        return -ENOMEM;
+    memcpy(d->key, key, len);
+    LL_PREPEND(c->late_dirs, d);
+    return 0;
+}
+
+static void put_free(struct cache *c, struct late_put *p) REQUIRES(cache_mutex)
+{
+    HASH_DEL(c->late_puts, p);
+    free(p->etag);
+    free(p);
+}
+
+static void purge(struct cache *c, int64_t now) REQUIRES(cache_mutex)
+{
+    struct late_put *p, *next;
+    struct late_change *r, *next_r;
+
+    HASH_ITER(hh, c->late_puts, p, next)
+    {
+        if (p->until_ns <= now)
+            put_free(c, p);
+    }
+    HASH_ITER(hh, c->late_changes, r, next_r)
+    {
+        if (r->until_ns <= now) {
+            HASH_DEL(c->late_changes, r);
+            free(r);
+        }
+    }
+}
+
+static int add_change_locked(struct cache *c, const char *key, bool copied)
+    REQUIRES(cache_mutex)
+{
+    int64_t now = clock_mono_ns();
+    size_t len = strlen(key);
+    struct late_change *r = NULL;
+
+    purge(c, now);
+    HASH_FIND(hh, c->late_changes, key, len, r);
+    if (!r) {
+        r = calloc(1, sizeof(*r) + len + 1);
+        if (!r)
+            return -ENOMEM;
+        memcpy(r->key, key, len);
+        HASH_ADD(hh, c->late_changes, key, len, r);
+    }
+    r->until_ns = now + c->config.late_ns;
+    r->removed = r->removed || !copied;
+    r->copied = r->copied || copied;
+    return 0;
+}
+
+int late_removal_locked(struct cache *c, const char *key)
+{
+    return add_change_locked(c, key, false);
+}
+
+void late_copy(struct cache *c, const char *key)
+{
+    cache_lock(c);
+    (void)add_change_locked(c, key, true);
+    cache_unlock(c);
+}
+
+static const struct late_change *late_change_at(struct cache *c, const char *key)
+    REQUIRES(cache_mutex)
+{
+    struct late_change *r = NULL;
+
+    HASH_FIND(hh, c->late_changes, key, strlen(key), r);
+    return r && r->until_ns > clock_mono_ns() ? r : NULL;
+}
+
+/* Whether something may be taken away there. */
+static bool removal_may_arrive(struct cache *c, const char *key) REQUIRES(cache_mutex)
+{
+    const struct late_change *r = late_change_at(c, key);
+
+    return r && r->removed;
+}
+
+/* Whether something may appear there. */
+static bool copy_may_arrive(struct cache *c, const char *key) REQUIRES(cache_mutex)
+{
+    const struct late_change *r = late_change_at(c, key);
+
+    return r && r->copied;
+}
+
+int late_put_locked(struct cache *c, const char *key, const char *etag)
+{
+    int64_t now = clock_mono_ns();
+    size_t len = strlen(key);
+    struct late_put *p = NULL;
+    char *copy = strdup(etag);
+
+    if (!copy)
+        return -ENOMEM;
+    purge(c, now);
+    HASH_FIND(hh, c->late_puts, key, len, p);
+    if (!p) {
+        p = calloc(1, sizeof(*p) + len + 1);
+        if (!p) {
+            free(copy);
+            return -ENOMEM;
+        }
+        memcpy(p->key, key, len);
+        HASH_ADD(hh, c->late_puts, key, len, p);
+    }
+    free(p->etag);
+    p->etag = copy;
+    p->until_ns = now + c->config.late_ns;
+    return 0;
+}
+
+int64_t late_put_until_locked(struct cache *c, const char *key, const char *etag)
+{
+    struct late_put *p = NULL;
+
+    HASH_FIND(hh, c->late_puts, key, strlen(key), p);
+    if (!p || p->until_ns <= clock_mono_ns() || (etag && strcmp(p->etag, etag) != 0))
+        return 0;
+    return p->until_ns;
+}
+
+int64_t late_puts_below_until_locked(struct cache *c, const char *dir)
+{
+    struct late_put *p, *next;
+    int64_t until_ns = 0;
+
+    HASH_ITER(hh, c->late_puts, p, next)
+    {
+        if (p->until_ns > until_ns && path_below(dir, p->key))
+            until_ns = p->until_ns;
+    }
+    return until_ns;
+}
+
+/* The names of a dirty file that a put may be on its way to. Content whose time did not move
+ * since it was equal to the store's was never sent in another version. */
+static int add_names(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    char etag[ETAG_TEXT_MAX];
+    int r = 0;
+
+    for (struct entry *e = n->links; e && r == 0; e = e->next_link) {
+        auto_free char *path = e->dirty ? entry_path(e) : NULL;
+        if (path && (n->flags & NODE_ATTR_DIRTY))
+            r = add_change_locked(c, path, true); /* new attributes are a copy */
+        struct stamp_key *k = path ? stamp_keys_find(&n->file->keys, path) : NULL;
+        if (r == 0 && path && !(k && k->mtime_ns == n->mtime_ns && k->size == n->size))
+            r = late_put_locked(c, path, etag_known(&e->etag) ? etag_text(&e->etag, etag) : "");
+    }
+    return r;
+}
+
+int late_begin(struct cache *c)
+{
+    struct intent *i;
+    struct file *f;
+    int r = 0;
+
+    cache_lock(c);
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        if (r == 0)
+            r = add_names(c, f->node);
+    }
+    c->late_until_ns = clock_mono_ns() + c->config.late_ns;
+    DL_FOREACH(c->intents, i)
+    {
+        c->late_seq = i->seq;
+        if (r == 0 && i->kind == INTENT_RENAMEDIR)
+            r = add_dir(c, i->to);
+        else if (r == 0)
+            r = add_key(c, i->to ? i->to : i->from, i->kind == INTENT_RENAME);
+    }
+    cache_unlock(c);
+    return r;
+}
+
+static bool is_over(struct cache *c) REQUIRES(cache_mutex)
+{
+    return c->late_until_ns == 0 || clock_mono_ns() >= c->late_until_ns;
+}
+
+/* `copies`: only names where something may appear. */
+static bool is_late(struct cache *c, const char *path, bool copies) REQUIRES(cache_mutex)
+{
+    struct late *l = NULL;
+    struct late_dir *d;
+
+    HASH_FIND(hh, c->late, path, strlen(path), l);
+    if (l && (l->copied || !copies))
+        return true;
+    LL_FOREACH(c->late_dirs, d)
+    {
+        if (path_below(d->key, path))
+            return true;
+    }
+    return false;
+}
+
+bool late_blocks_upload_locked(struct cache *c, const char *path, bool content)
+{
+    /* New attributes may come to the copy that they are on their way as. */
+    return (!is_over(c) && is_late(c, path, false)) || removal_may_arrive(c, path) ||
+           (content && copy_may_arrive(c, path));
+}
+
+bool late_blocks_intent_locked(struct cache *c, const struct intent *i)
+{
+    if (i->to ? removal_may_arrive(c, i->to) : copy_may_arrive(c, i->from))
+        return true;
+    if (is_over(c))
+        return false;
+    if (!i->to)
+        return is_late(c, i->from, true);
+    /* What is found in the journal is carried out again: with the same result. */
+    return i->seq > c->late_seq && (is_late(c, i->from, false) || is_late(c, i->to, false));
+}
+
+bool late_copies_below_locked(struct cache *c, const char *path)
+{
+    const struct late_change *r, *next_r;
+    const struct late *l, *next;
+    const struct late_dir *d;
+
+    HASH_ITER(hh, c->late_changes, r, next_r)
+    {
+        if (path_below(path, r->key) && copy_may_arrive(c, r->key))
+            return true;
+    }
+    if (is_over(c))
+        return false;
+    HASH_ITER(hh, c->late, l, next)
+    {
+        if (l->copied && path_below(path, l->key))
+            return true;
+    }
+    LL_FOREACH(c->late_dirs, d)
+    {
+        if (path_below(d->key, path) || path_below(path, d->key))
+            return true;
+    }
+    return false;
+}
+
+void late_free(struct cache *c)
+{
+    struct late *l, *next;
+    struct late_dir *d, *next_dir;
+
+    HASH_ITER(hh, c->late, l, next)
+    {
+        HASH_DEL(c->late, l);
+        free(l);
+    }
+    LL_FOREACH_SAFE(c->late_dirs, d, next_dir)
+    {
+        free(d);
+    }
+    c->late_dirs = NULL;
+    purge(c, INT64_MAX);
+}

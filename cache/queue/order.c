@@ -1,0 +1,309 @@
+/* The order at the store: which intention, and which upload, waits for which (docs/format.md,
+ * section 4), and where a rename leads. */
+#include "cache/queue/queue_impl.h"
+
+#include "cache/mirror/journal.h"
+#include "cache/types/etag.h"
+#include "common/lock.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+/* ---- waiting for each other ---- */
+
+static bool overlap(const char *a, const char *b)
+{
+    return path_below(a, b) || path_below(b, a);
+}
+
+bool intent_touches(const struct intent *i, const char *path)
+{
+    if (intent_is_rename(i))
+        return overlap(i->from, path) || overlap(i->to, path);
+    return strcmp(i->from, path) == 0;
+}
+
+/* Many stores, S3 servers among them, put nothing at or below a name of the other kind: what
+ * was a file and is a directory now, or the reverse. Its removal can't wait for the uploads
+ * that were closed before it: those that it is in the way of wait for it. */
+static bool in_the_way(struct cache *c, const struct intent *i)
+{
+    auto_free char *at = strdup(i->from);
+    bool was_dir = i->kind == INTENT_RMDIR;
+
+    while (at && *at) {
+        struct node *n = tree_find(c, at, NULL);
+        if (n)
+            return (n->dir != NULL) != was_dir;
+        char *end = strrchr(at, '/');
+        *(end ? end : at) = '\0';
+        was_dir = true;
+    }
+    return false;
+}
+
+/* Whether something of the rename's kind can't be at `path` before the removal is done: what it
+ * removes has the name, or one above or below it, and is of the other kind. */
+static bool conflicts(const struct intent *removal, const struct intent *rename,
+                      const char *path)
+{
+    bool dir_goes = removal->kind == INTENT_RMDIR;
+    bool dir_comes = rename->kind == INTENT_RENAMEDIR;
+
+    if (strcmp(removal->from, path) == 0)
+        return dir_goes != dir_comes;
+    if (path_below(removal->from, path))
+        return !dir_goes;
+    return path_below(path, removal->from) && !dir_comes;
+}
+
+/* What is removed first is neither taken along by the rename nor in its way. */
+static bool waits_for(const struct intent *rename, const struct intent *removal)
+    REQUIRES(cache_mutex)
+{
+    return conflicts(removal, rename, rename->from) || conflicts(removal, rename, rename->to) ||
+           (removal->urgent && path_below(rename->to, removal->from));
+}
+
+bool intent_later_rename_waits(struct cache *c, const struct intent *removal)
+{
+    const struct intent *i;
+
+    if (c->renames == 0)
+        return false;
+    for (i = removal->next; i; i = i->next)
+        if (intent_is_rename(i) && waits_for(i, removal))
+            return true;
+    return false;
+}
+
+bool intent_is_urgent(struct cache *c, const struct intent *removal)
+{
+    return in_the_way(c, removal) || intent_later_rename_waits(c, removal);
+}
+
+bool intent_removal_in_the_way(struct cache *c, const struct intent *rename)
+{
+    const struct intent *i;
+
+    for (i = c->intents; i && i != rename; i = i->next)
+        if (!intent_is_rename(i) && !i->error && waits_for(rename, i))
+            return true;
+    return false;
+}
+
+static bool blocks_upload(struct cache *c, const struct intent *i, const char *path, bool dir)
+    REQUIRES(cache_mutex)
+{
+    /* A directory has room for files that come and go below it. */
+    bool below = dir && i->kind == INTENT_RENAME && !path_below(i->from, path) &&
+                 !path_below(i->to, path);
+
+    if ((intent_is_rename(i) || i->running) && !below && intent_touches(i, path))
+        return true;
+    return !intent_is_rename(i) && !i->error && overlap(i->from, path) && in_the_way(c, i);
+}
+
+bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (blocks_upload(c, i, path, dir))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the intention has to wait for `first`, which comes before it. */
+static bool follows(const struct intent *i, const struct intent *first) REQUIRES(cache_mutex)
+{
+    if (intent_is_rename(first))
+        return intent_touches(first, i->from) || (i->to && intent_touches(first, i->to));
+    return intent_is_rename(i) && !first->error && waits_for(i, first);
+}
+
+bool intents_look_stuck_locked(struct cache *c, int64_t since_ns)
+{
+    struct intent *i, *first;
+    bool any = false;
+
+    DL_FOREACH(c->intents, i)
+    {
+        i->stuck = i->error && i->failing_ns < since_ns;
+        for (first = any ? c->intents : i; first != i && !i->stuck; first = first->next)
+            i->stuck = first->stuck && follows(i, first);
+        any = any || i->stuck;
+    }
+    return any;
+}
+
+bool stuck_intent_blocks_locked(struct cache *c, const char *path)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (i->stuck && blocks_upload(c, i, path, false))
+            return true;
+    }
+    return false;
+}
+
+bool intent_earlier_rename_touches(struct cache *c, const struct intent *self, const char *path)
+{
+    struct intent *i;
+
+    if (c->renames == 0)
+        return false;
+    DL_FOREACH(c->intents, i)
+    {
+        if (i == self)
+            return false;
+        if (intent_is_rename(i) && intent_touches(i, path))
+            return true;
+    }
+    return false;
+}
+
+bool intent_comes_first(struct cache *c, const struct intent *i)
+{
+    return !intent_earlier_rename_touches(c, i, i->from) &&
+           !intent_earlier_rename_touches(c, i, i->to);
+}
+
+bool rename_runs_at_locked(struct cache *c, const char *key)
+{
+    struct intent *i;
+
+    if (c->renames == 0)
+        return false;
+    DL_FOREACH(c->intents, i)
+    {
+        if ((i->running || i->redo) && intent_is_rename(i) && path_below(i->from, key))
+            return true;
+    }
+    return false;
+}
+
+static char *take_moved(char *at, const char *to, const char *rest)
+{
+    char *moved = path_join(to, rest);
+
+    free(at);
+    return moved;
+}
+
+bool intent_forward(const struct intent *i, char **at)
+{
+    const char *rest = intent_is_rename(i) ? path_below(i->from, *at) : NULL;
+
+    if (!rest || (*rest && i->kind != INTENT_RENAMEDIR))
+        return false;
+    *at = take_moved(*at, i->to, rest);
+    return true;
+}
+
+enum intent_back intent_backward(const struct intent *i, char **at)
+{
+    bool dir = i->kind == INTENT_RENAMEDIR;
+    const char *came = intent_is_rename(i) ? path_below(i->to, *at) : NULL;
+    const char *left = intent_is_rename(i) ? path_below(i->from, *at) : NULL;
+
+    if (came && (dir || !*came)) {
+        *at = take_moved(*at, i->from, came);
+        return INTENT_CAME;
+    }
+    return left && (dir || !*left) ? INTENT_LEFT : INTENT_STAYS;
+}
+
+char *intent_path_after(const struct intent *first, const char *path)
+{
+    char *at = strdup(path);
+
+    for (const struct intent *i = first; at && i; i = i->next)
+        (void)intent_forward(i, &at);
+    return at;
+}
+
+bool intent_leads_to(struct cache *c, const char *key, const char *path)
+{
+    auto_free char *at = NULL;
+    struct intent *i;
+
+    /* Without renames nothing moves: only the key's own removal counts. */
+    if (c->renames == 0)
+        return !ghost_pending(c, key);
+    at = strdup(key);
+    DL_FOREACH(c->intents, i)
+    {
+        if (!at)
+            break;
+        if (!intent_forward(i, &at) && !intent_is_rename(i) && strcmp(i->from, at) == 0)
+            return false;
+    }
+    return at && strcmp(at, path) == 0;
+}
+
+bool intent_below(struct cache *c, const char *path)
+{
+    auto_free char *at = strdup(path);
+    struct intent *i = c->intents ? c->intents->prev : NULL; /* the last */
+
+    /* Backwards, since the directory had other names when older intentions were recorded. */
+    for (; i && at; i = i == c->intents ? NULL : i->prev) {
+        if (path_below(at, i->from) || (i->to && path_below(at, i->to)))
+            return true;
+        (void)intent_backward(i, &at);
+    }
+    return !at && c->intents; /* without memory: a row too many does no harm */
+}
+
+bool intents_before_locked(struct cache *c, uint64_t seq)
+{
+    return c->intents && c->intents->seq < seq;
+}
+
+bool removal_pending(struct cache *c, const char *path)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (i->kind == INTENT_RMDIR && strcmp(i->from, path) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool intent_means_ours(const struct intent *i)
+{
+    return strcmp(i->etag, INTENT_OURS) == 0;
+}
+
+bool intent_version_is_known(const struct intent *i)
+{
+    return *i->etag && strcmp(i->etag, INTENT_ANY) != 0 && !intent_means_ours(i);
+}
+
+const char *intent_removes_version(struct cache *c, const char *path)
+{
+    const char *version = NULL;
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (strcmp(i->from, path) != 0)
+            continue;
+        if (i->kind != INTENT_UNLINK || !(intent_version_is_known(i) || intent_means_ours(i)))
+            return NULL;
+        /* The oldest says what the store has: later ones are of what came there since. */
+        if (!version || !*version)
+            version = intent_means_ours(i) ? "" : i->etag;
+    }
+    return version;
+}

@@ -1,0 +1,290 @@
+/* Whose a version at the store is; see origin.h.
+ *
+ * A note passes through: in the journal (the put may be sent) > settled (in memory only: the
+ * next note takes it out of the journal) > gone. One that is left in the journal does no harm:
+ * it claims what this cache did put. */
+#include "cache/queue/queue_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+#include <utlist.h>
+
+/* What one mount put to a key, up to a time. */
+struct sent {
+    struct sent *next;
+    uint64_t origin;
+    int64_t last_ns; /* CLOCK_REALTIME */
+};
+
+/* What was put to one key and is not settled. */
+struct put {
+    UT_hash_handle hh; /* in origins.puts, by key */
+    struct put *next;  /* in origins.settled */
+    struct sent *sent; /* by each mount one */
+    char key[];
+};
+
+struct origins {
+    uint64_t number; /* constant */
+    struct mutex lock;
+    int64_t last_ns; /* CLOCK_REALTIME; of the newest that this mount has signed */
+    bool unnoted;    /* the last note could not be written */
+    struct put *puts;
+    struct put *settled; /* their notes are still in the journal */
+};
+
+/* ---- notes in memory ---- */
+
+static void put_free(struct put *p)
+{
+    struct sent *s, *next;
+
+    LL_FOREACH_SAFE(p->sent, s, next)
+    {
+        free(s);
+    }
+    free(p);
+}
+
+static struct put *find_put(struct origins *o, const char *key)
+{
+    struct put *p = NULL;
+
+    HASH_FIND(hh, o->puts, key, strlen(key), p);
+    return p;
+}
+
+static struct put *add_put(struct origins *o, const char *key)
+{
+    size_t len = strlen(key);
+    struct put *p = calloc(1, sizeof(*p) + len + 1);
+
+    if (!p)
+        return NULL;
+    memcpy(p->key, key, len);
+    HASH_ADD(hh, o->puts, key, len, p);
+    return p;
+}
+
+/* Remembers one note. 0 or -ENOMEM. */
+static int remember_locked(struct origins *o, const char *key, uint64_t origin, int64_t last_ns)
+{
+    struct put *p = find_put(o, key);
+    struct sent *s;
+
+    if (!p && !(p = add_put(o, key)))
+        return -ENOMEM;
+    LL_SEARCH_SCALAR(p->sent, s, origin, origin);
+    if (!s) {
+        s = calloc(1, sizeof(*s));
+        if (!s)
+            return -ENOMEM;
+        s->origin = origin;
+        LL_PREPEND(p->sent, s);
+    }
+    s->last_ns = last_ns;
+    return 0;
+}
+
+static void settle_locked(struct origins *o, struct put *p)
+{
+    HASH_DEL(o->puts, p);
+    LL_PREPEND(o->settled, p);
+}
+
+/* ---- whose ---- */
+
+/* Each key has its own: what is copied keeps the origin of the key that it came from. */
+static uint64_t origin_of(uint64_t number, const char *key)
+{
+    return hash_fnv(number, key);
+}
+
+bool origin_is_ours(struct cache *c, const char *key, const struct attrs *a)
+{
+    struct origins *o = c->origins;
+    bool ours = false;
+
+    if (!(a->has & ATTR_ORIGIN))
+        return false;
+    mutex_lock(&o->lock);
+    /* A later time than that of anything that was sent is of another life of this cache. */
+    if (a->origin == origin_of(o->number, key))
+        ours = a->origin_ns <= o->last_ns;
+    struct put *p = ours ? NULL : find_put(o, key);
+    for (struct sent *s = p ? p->sent : NULL; s && !ours; s = s->next)
+        ours = s->origin == a->origin && a->origin_ns <= s->last_ns;
+    mutex_unlock(&o->lock);
+    return ours;
+}
+
+uint64_t origins_number(struct cache *c)
+{
+    return c->origins->number;
+}
+
+/* ---- signing ---- */
+
+static size_t count_notes(const struct put *puts)
+{
+    const struct put *p;
+    const struct sent *s;
+    size_t n = 0;
+
+    LL_FOREACH(puts, p)
+    {
+        LL_FOREACH(p->sent, s)
+        {
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Tells when it begins, not at each put. */
+static void tell_unnoted(struct cache *c, int r)
+{
+    struct origins *o = c->origins;
+
+    mutex_lock(&o->lock);
+    bool news = r < 0 && !o->unnoted;
+    o->unnoted = r < 0;
+    mutex_unlock(&o->lock);
+    if (news)
+        log_warn(
+            "cache %s: what is uploaded can't be noted (%s): a mount after a crash may take "
+            "it for another node's",
+            c->mirror.dir, strerror(-r));
+}
+
+/* Writes the note, and takes those of `settled` out. */
+static int write_note(struct cache *c, const struct journal_put *note,
+                      const struct put *settled)
+{
+    size_t n = 0, most = count_notes(settled);
+    struct journal_put *old = most ? calloc(most, sizeof(*old)) : NULL;
+    const struct put *p;
+    const struct sent *s;
+
+    LL_FOREACH(old ? settled : NULL, p)
+    {
+        LL_FOREACH(p->sent, s)
+        {
+            old[n++] = (struct journal_put){p->key, s->origin, s->last_ns};
+        }
+    }
+    int r = journal_note_put(c->journal, note, old, n);
+    free(old);
+    return r;
+}
+
+static void puts_free(struct put *puts)
+{
+    struct put *p, *next;
+
+    LL_FOREACH_SAFE(puts, p, next)
+    {
+        put_free(p);
+    }
+}
+
+void origin_sign(struct cache *c, const char *key, struct attrs *a)
+{
+    struct origins *o = c->origins;
+
+    a->has |= ATTR_ORIGIN;
+    a->origin = origin_of(o->number, key);
+    a->origin_ns = clock_real_ns();
+    if (!(c->store->caps & STORE_ORIGIN))
+        return;
+    const struct journal_put note = {key, a->origin, a->origin_ns};
+    mutex_lock(&o->lock);
+    int r = remember_locked(o, key, a->origin, a->origin_ns);
+    if (o->last_ns < a->origin_ns)
+        o->last_ns = a->origin_ns;
+    struct put *settled = o->settled;
+    o->settled = NULL;
+    mutex_unlock(&o->lock);
+    if (r == 0)
+        r = write_note(c, &note, settled);
+    puts_free(settled);
+    tell_unnoted(c, r);
+    crash_point("put-noted");
+}
+
+void origin_settled(struct cache *c, const char *key)
+{
+    struct origins *o = c->origins;
+
+    mutex_lock(&o->lock);
+    struct put *p = find_put(o, key);
+    if (p)
+        settle_locked(o, p);
+    mutex_unlock(&o->lock);
+}
+
+/* ---- at the mount and at its end ---- */
+
+int origins_open(struct cache *c)
+{
+    struct origins *o = calloc(1, sizeof(*o));
+
+    if (!o)
+        return -ENOMEM;
+    mutex_init(&o->lock);
+    c->origins = o;
+    return getrandom(&o->number, sizeof(o->number), 0) == sizeof(o->number) ? 0 : -EIO;
+}
+
+/* Whether something may still ask whose the version at the key is. */
+static bool is_owed(struct cache *c, const char *key) REQUIRES(cache_mutex)
+{
+    struct entry *e = NULL;
+
+    return c->intents || (tree_find(c, key, &e) && e && e->dirty);
+}
+
+static int load_one(void *arg, const struct journal_put *note)
+{
+    struct cache *c = arg;
+
+    return remember_locked(c->origins, note->key, note->origin, note->last_ns);
+}
+
+int origins_load(struct cache *c)
+{
+    struct origins *o = c->origins;
+    struct put *p, *next;
+
+    int r = journal_each_put(c->journal, load_one, c);
+    HASH_ITER(hh, o->puts, p, next)
+    {
+        if (!is_owed(c, p->key))
+            settle_locked(o, p);
+    }
+    return r;
+}
+
+void origins_free(struct cache *c)
+{
+    struct origins *o = c->origins;
+    struct put *p, *next;
+
+    if (!o)
+        return;
+    HASH_ITER(hh, o->puts, p, next)
+    {
+        HASH_DEL(o->puts, p);
+        put_free(p);
+    }
+    puts_free(o->settled);
+    mutex_destroy(&o->lock);
+    free(o);
+    c->origins = NULL;
+}

@@ -1,0 +1,255 @@
+/* What the store is owed, and in which order: files and directories that wait for their upload,
+ * the journal's rows (intentions), tombstones, requests in doubt, and whose a version is. */
+#ifndef RUNFS_CACHE_QUEUE_QUEUE_H
+#define RUNFS_CACHE_QUEUE_QUEUE_H
+
+#include "cache/content/content.h"
+
+/* A key that the store has, or may have, although the name is gone here. */
+struct ghost {
+    UT_hash_handle hh; /* in cache.ghosts, by key */
+    /* CLOCK_MONOTONIC; when the store lost it: younger listings are right */
+    int64_t done_ns GUARDED_BY(cache_mutex);
+    /* intentions that will remove it, or move it away */
+    unsigned pending GUARDED_BY(cache_mutex);
+    bool with_tree GUARDED_BY(cache_mutex); /* the last one moved all below it away, too */
+    char key[];
+};
+
+/* A row of the journal in memory. */
+struct intent {
+    uint64_t seq; /* 0: not numbered yet */
+    enum intent_kind kind;
+    char *from, *to;
+    char *etag; /* version at `from`; "": none that is known; INTENT_ANY, INTENT_OURS */
+    uint64_t ino;
+    GUARDED_BY(cache_mutex) struct {
+        /* who waits for it: the place of the older one that is part of it; 0 none */
+        uint64_t since;
+        /* of the file that left the name that is removed; 0: none is known */
+        uint64_t moved_ino;
+        bool removed_before; /* a removal that is repeated, for what may have come late */
+        int64_t refused_ns; /* CLOCK_MONOTONIC; when the store refused it last; 0: it did not */
+        bool others_taken;  /* and it has taken the like of another name since */
+        bool refused;       /* a rename whose name it refuses for good */
+        /* a removal that a later rename of something around it was found to need */
+        bool urgent;
+        bool redo; /* a rename that an earlier mount may have carried out, natively */
+        bool running;
+        bool done;  /* a removal that the store has carried out: only its row is to go */
+        bool stuck; /* as intents_look_stuck_locked() saw it */
+        int error;
+        char *error_text;
+        int64_t failing_ns; /* CLOCK_MONOTONIC; since when, if there is an error */
+        int64_t failed_ns;  /* and when it failed last */
+        unsigned attempts;
+        int64_t due_ns;
+        struct intent *prev, *next;
+    };
+};
+
+/* Which removals have to wait for uploads. */
+struct barrier {
+    uint64_t seq; /* those with a lower number for none */
+    struct barrier_dir {
+        char *path;
+        uint64_t seq;
+    } * dirs; /* of refused names: what is in the same directory waits for them, too */
+    size_t n, cap;
+};
+
+/* The same backwards: where what is at *at after the rename came from. INTENT_LEFT: the rename
+ * took from there what was there before, so what is there now was made later. */
+enum intent_back { INTENT_STAYS, INTENT_CAME, INTENT_LEFT };
+
+/* What a live name says about an intended removal of its key. */
+enum live { LIVE_NONE, LIVE_WAIT, LIVE_STORED };
+
+/* ---- barrier.c ---- */
+void barrier_init_locked(struct cache *c, struct barrier *ret) REQUIRES(cache_mutex);
+bool barrier_holds_locked(struct cache *c, const struct barrier *b,
+                          const struct intent *removal) REQUIRES(cache_mutex);
+void barrier_release(struct barrier *b);
+/* Up to which place in the order uploads come before a removal that has the place `seq`. */
+uint64_t barrier_seq_locked(struct cache *c, uint64_t seq) REQUIRES(cache_mutex);
+/* Who waits for removals begins with what has the place `seq`. */
+void rounds_init(struct cache *c, struct rounds *ret, uint64_t seq);
+/* Whether the removal is waited for in vain: what it waits for went, unstored, again and again,
+ * each time with something later to wait for. Counts the times. */
+bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct intent *removal)
+    REQUIRES(cache_mutex);
+/* The file is about to lose its last name, and what removals wait for with it: they wait for
+ * all that is closed by now instead, above all for what takes its name or came in its place. ns
+ * held for writing, before the mirror's step; waits for the disk, if there are such removals. 0
+ * or -ENOMEM. */
+int barrier_pass_on(struct cache *c, const struct file *f);
+/* What an earlier mount passed on. Recovery. */
+int barrier_load(struct cache *c);
+
+/* ---- file_queue.c ---- */
+/* Whether the store has this generation, or a later one, under each name that it owes. */
+bool file_stored_locked(struct node *n, uint64_t generation) REQUIRES(cache_mutex);
+/* Somebody waits until the store has this generation: no settling from now on, nor when it is
+ * queued or sent once more meanwhile. */
+void file_want_locked(struct file *f, uint64_t generation) REQUIRES(cache_mutex);
+/* Whether it waits for a rename, as its name says. */
+void file_stage_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* What is queued settles first, unless somebody waits for it. */
+void file_put_off_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+/* Gives it its place in the order of closes and queues it. */
+void file_queue_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* Puts a file into cache.dirty, or moves it there, where its first_seq belongs. */
+void file_place_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+/* A flush, or an fsync(), does not wait for the store any more; perhaps others do. */
+void file_unwant_locked(struct file *f) REQUIRES(cache_mutex);
+/* A directory's marker or attributes are to be uploaded. */
+void dir_queue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+void dir_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Whether the file was closed before the intention with this number, and is open no more: its
+ * upload comes first, unless it waits for another name. */
+bool upload_comes_first(const struct file *f, uint64_t seq) REQUIRES(cache_mutex);
+
+/* ---- intent.c ---- */
+struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from, const char *to,
+                          uint64_t ino, const char *etag);
+void intent_free(struct intent *i);
+void intent_add_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
+void intent_remove_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
+/* Writes the intention's row; the caller holds ns. 0 or a negative errno. */
+int intent_record(struct cache *c, const struct intent *i);
+/* The number of the newest intention; 0 without any. Those made later have a higher one. */
+uint64_t intents_newest_locked(struct cache *c) REQUIRES(cache_mutex);
+/* The store has `path` in its new version: removals of it up to number `seq` are void. One that
+ * was intended while that version was on its way is newer and stays.
+ * Takes no lock itself; 0 or a negative errno. */
+int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uint64_t seq);
+bool intent_is_rename(const struct intent *i);
+/* Who came at that place, or later, waits for it. */
+uint64_t intent_since(const struct intent *i) REQUIRES(cache_mutex);
+/* Removals that were intended after what has this place in the order waited for its upload,
+ * which never comes: they are taken back, on the disk first, and what they meant shows again.
+ * ns held for writing, or recovery. 0 or a negative errno. */
+int intents_take_back(struct cache *c, uint64_t seq);
+/* What the store has at the path is not what this mount believed: the next look asks. */
+void name_is_the_stores_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* Whether the failure says that something lies where it goes, which may be to be removed or
+ * moved away itself: that was refused once, and is tried again. */
+bool intent_is_in_the_way(int err);
+enum live intent_live_at(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
+/* Whether removals are bound to the version they mean: a request that takes effect late, or one
+ * that comes after another node has put something there, must not take a newer version away. */
+bool removals_are_bound(struct cache *c);
+/* Until when an upload may arrive after the removal: of a name of which the store had no
+ * version that it was bound to, or of which it has none now, too. It is removed once more then.
+ */
+int64_t comes_back_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
+
+/* ---- late.c ---- */
+/* Begins the time in which requests of a daemon that was killed may take effect. */
+int late_begin(struct cache *c);
+/* Whether an upload to the path (of content, else attributes), or an intention, has to wait for
+ * its end. */
+bool late_blocks_upload_locked(struct cache *c, const char *path, bool content)
+    REQUIRES(cache_mutex);
+bool late_blocks_intent_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
+/* A removal of the key, with which this daemon is done, may still arrive. 0 or -ENOMEM. */
+int late_removal_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
+/* A copy to the key, or its new attributes, may still arrive. */
+void late_copy(struct cache *c, const char *key);
+/* An upload to the key, bound to this version ("" none), may still arrive. 0 or -ENOMEM. */
+int late_put_locked(struct cache *c, const char *key, const char *etag) REQUIRES(cache_mutex);
+/* Until when (CLOCK_MONOTONIC) one may that is bound to this version (NULL: to any); 0 none. */
+int64_t late_put_until_locked(struct cache *c, const char *key, const char *etag)
+    REQUIRES(cache_mutex);
+/* The same of any key below the directory. */
+int64_t late_puts_below_until_locked(struct cache *c, const char *dir) REQUIRES(cache_mutex);
+/* Whether something may still be copied to the name, or below it. */
+bool late_copies_below_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+void late_free(struct cache *c) REQUIRES(cache_mutex);
+
+/* ---- order.c ---- */
+/* The version that the pending removals of `path` mean, "" what this cache put alone; NULL when
+ * that is not known, or the intention is another one. Valid under the lock. */
+const char *intent_removes_version(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* Whether an intention concerns something below `path`. */
+bool intent_below(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* Whether the store is just renaming what is at `key`, or may have done so. */
+bool rename_runs_at_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
+/* Whether the path itself is about to be removed at the store. */
+bool removal_pending(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* Whether an upload to `path`, of a directory's marker or of a file, has to wait for an
+ * intention. */
+bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
+    REQUIRES(cache_mutex);
+/* Looks which intentions have been failing since before `since_ns` (CLOCK_MONOTONIC), or wait
+ * for such a one. Whether there are any. */
+bool intents_look_stuck_locked(struct cache *c, int64_t since_ns) REQUIRES(cache_mutex);
+/* Whether an upload of a file to `path` waits for one of them. */
+bool stuck_intent_blocks_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+enum intent_back intent_backward(const struct intent *i, char **at);
+/* Where the renames from `first` on take `path`, heap; NULL without memory. */
+char *intent_path_after(const struct intent *first, const char *path) REQUIRES(cache_mutex);
+/* Whether no rename that was intended before concerns what the rename does. */
+bool intent_comes_first(struct cache *c, const struct intent *rename) REQUIRES(cache_mutex);
+/* Whether something else can't come to the store before the removal is done: it waits for no
+ * upload then. */
+bool intent_is_urgent(struct cache *c, const struct intent *removal) REQUIRES(cache_mutex);
+/* Whether there is an intention with a lower number. */
+bool intents_before_locked(struct cache *c, uint64_t seq) REQUIRES(cache_mutex);
+/* Whether the intention reads or writes `path`, something below it, or something above it. What
+ * is below a file's name, or above it, is of another kind than it was, or will be. */
+bool intent_touches(const struct intent *i, const char *path);
+bool intent_later_rename_waits(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex);
+/* What it is in the way of is tried nevertheless once it has failed: not all stores mind. */
+bool intent_removal_in_the_way(struct cache *c, const struct intent *rename)
+    REQUIRES(cache_mutex);
+/* A rename that comes first and touches the path. */
+bool intent_earlier_rename_touches(struct cache *c, const struct intent *self, const char *path)
+    REQUIRES(cache_mutex);
+bool intent_means_ours(const struct intent *i);
+bool intent_version_is_known(const struct intent *i);
+
+/* ---- origin.c ---- */
+/* Draws the mount's number. 0, -ENOMEM or -EIO. */
+int origins_open(struct cache *c);
+/* What earlier mounts have noted, once the tree is recovered. 0 or a negative errno. */
+int origins_load(struct cache *c) REQUIRES(cache_mutex);
+void origins_free(struct cache *c);
+/* The mount's own number. */
+uint64_t origins_number(struct cache *c);
+/* Signs what is to be put to `key`, each attempt anew, and notes it. On a disk that is full or
+ * read-only it is sent without a note: an upload is what makes room, and at worst a later mount
+ * takes it for somebody else's. Must hold no lock: it writes to the journal. */
+void origin_sign(struct cache *c, const char *key, struct attrs *a);
+/* Whether this cache put what has these attributes to `key`. */
+bool origin_is_ours(struct cache *c, const char *key, const struct attrs *a);
+/* The stamps or rows say what the store has at `key`, and nothing that was put there is on its
+ * way any more: the notes go with the next one. */
+void origin_settled(struct cache *c, const char *key);
+
+/* ---- refusal.c ---- */
+/* Whether an answer may say that the store will never have what it was asked for. */
+bool refusal_is_one(int err);
+/* The store took a change of some name, for which it was asked at `began_ns`. */
+void refusal_taken_locked(struct cache *c, enum change change, int64_t began_ns)
+    REQUIRES(cache_mutex);
+/* Whether it took one that it was asked for after `refused_ns`, when it refused another (0:
+ * never). */
+bool refusal_others_taken_locked(const struct cache *c, enum change change, int64_t refused_ns)
+    REQUIRES(cache_mutex);
+/* Something was refused: it is found out whether the store takes anything. */
+void refusal_probe_locked(struct cache *c) REQUIRES(cache_mutex);
+/* Whether all that the file owes has names which the store refuses. */
+bool file_is_refused_locked(const struct file *f) REQUIRES(cache_mutex);
+
+/* ---- tombstone.c ---- */
+/* Whether a listing begun at `listed_ns` may not show what the store has at `key` as `path`: it
+ * was removed since, or an intention will remove it or move it elsewhere. */
+bool ghost_hides(struct cache *c, const char *key, const char *path, int64_t listed_ns)
+    REQUIRES(cache_mutex);
+/* Whether an intention concerns this very key. */
+bool ghost_pending(struct cache *c, const char *key) REQUIRES(cache_mutex);
+void ghosts_free(struct cache *c) REQUIRES(cache_mutex);
+
+#endif

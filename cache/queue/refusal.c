@@ -1,0 +1,104 @@
+/* Names that the store refuses for good, such as keys that some servers have no form for.
+ *
+ * An answer like 403 does not tell whether the name is refused or whoever asks. A name counts
+ * as refused once the store refused it, then took a change of another name that began later,
+ * and then refused it again. So that there is such a change, a probe puts and removes an object
+ * of our own after the first refusal, where the store has a place for those. docs/format.md,
+ * section 4. */
+#include "cache/queue/queue_impl.h"
+
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+bool refusal_is_one(int err)
+{
+    return err == -EACCES || err == -EPERM || err == -EINVAL || err == -ENAMETOOLONG ||
+           err == -EILSEQ;
+}
+
+void refusal_taken_locked(struct cache *c, enum change change, int64_t began_ns)
+{
+    int64_t *taken_ns = &c->refusals.taken_ns[change];
+
+    if (*taken_ns < began_ns)
+        *taken_ns = began_ns;
+}
+
+bool refusal_others_taken_locked(const struct cache *c, enum change change, int64_t refused_ns)
+{
+    return refused_ns && c->refusals.taken_ns[change] > refused_ns;
+}
+
+/* ---- the probe ---- */
+
+/* One for all mounts: it does not matter who removes it. */
+#define PROBE_KEY STORE_STATE_DIR "/probe"
+
+struct probe {
+    struct task task;
+    struct cache *cache;
+};
+
+static bool probe_put(struct cache *c, struct op *op)
+{
+    struct object obj = {0};
+    struct mem_source src;
+
+    mem_source_init(&src, "", 0);
+    int r = store_put(c->store, op, PROBE_KEY, NULL, &src.base, NULL, &obj);
+    object_release(&obj);
+    return r == 0;
+}
+
+static void run_probe(struct task *task)
+{
+    struct probe *p = container_of(task, struct probe, task);
+    struct cache *c = p->cache;
+    const char *key = PROBE_KEY;
+    struct op op;
+
+    cache_op(c, &op);
+    int64_t put_ns = clock_mono_ns();
+    bool put = probe_put(c, &op);
+    int64_t removed_ns = clock_mono_ns();
+    bool removed = put && store_remove(c->store, &op, &key, NULL, 1, NULL) == 0;
+    if (!put || !removed)
+        log_debug("whether the store takes other names can't be told: %s", op.why);
+    cache_lock(c);
+    if (put)
+        refusal_taken_locked(c, CHANGE_PUT, put_ns);
+    if (removed)
+        refusal_taken_locked(c, CHANGE_REMOVE, removed_ns);
+    c->refusals.probing = false;
+    cache_unlock(c);
+    free(p);
+}
+
+void refusal_probe_locked(struct cache *c)
+{
+    struct probe *p = NULL;
+
+    if (c->refusals.probing || c->stopping || !(c->store->caps & STORE_STATE) ||
+        !(p = calloc(1, sizeof(*p))))
+        return;
+    *p = (struct probe){.task.run = run_probe, .cache = c};
+    c->refusals.probing = true;
+    pool_submit(c->uploaders, &p->task);
+}
+
+/* ---- of a file ---- */
+
+bool file_is_refused_locked(const struct file *f)
+{
+    bool owes = false;
+
+    for (const struct entry *e = f->node->links; e; e = e->next_link) {
+        if (e->dirty && !e->refused)
+            return false;
+        owes = owes || e->dirty;
+    }
+    return owes && f->error;
+}

@@ -1,0 +1,89 @@
+/* Keys that the store has, or may have, although their name is gone here. */
+#include "cache/queue/queue_impl.h"
+
+#include "common/lock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- ghosts ---- */
+
+/* How long a listing may take; a younger one can't show what was removed before it. */
+#define GHOST_KEEP_NS (600 * NS_PER_SEC)
+
+bool ghost_pending(struct cache *c, const char *key)
+{
+    struct ghost *g;
+
+    HASH_FIND_STR(c->ghosts, key, g);
+    return g && g->pending > 0;
+}
+
+/* Whether the key was removed, or moved away with a directory above it, since. */
+static bool removed_since(struct cache *c, const char *key, int64_t listed_ns)
+    REQUIRES(cache_mutex)
+{
+    for (const char *end = key; *end; end++) {
+        struct ghost *g;
+        if (end[1] != '/' && end[1] != '\0')
+            continue;
+        HASH_FIND(hh, c->ghosts, key, (size_t)(end + 1 - key), g);
+        if (g && g->pending == 0 && g->done_ns >= listed_ns && (!end[1] || g->with_tree))
+            return true;
+    }
+    return false;
+}
+
+bool ghost_hides(struct cache *c, const char *key, const char *path, int64_t listed_ns)
+{
+    return removed_since(c, key, listed_ns) || !intent_leads_to(c, key, path);
+}
+
+static void ghosts_purge(struct cache *c) REQUIRES(cache_mutex)
+{
+    struct ghost *g, *next;
+    int64_t old = clock_mono_ns() - GHOST_KEEP_NS;
+
+    HASH_ITER(hh, c->ghosts, g, next)
+    {
+        if (g->pending > 0 || g->done_ns > old)
+            continue;
+        HASH_DEL(c->ghosts, g);
+        free(g);
+    }
+}
+
+void ghost_count_locked(struct cache *c, const char *key, int by, bool with_tree)
+{
+    struct ghost *g;
+
+    HASH_FIND_STR(c->ghosts, key, g);
+    if (!g && by > 0) {
+        size_t len = strlen(key);
+        g = calloc(1, sizeof(*g) + len + 1);
+        if (!g)
+            return; /* a listing may show the name until the store lost it */
+        memcpy(g->key, key, len + 1);
+        if (HASH_COUNT(c->ghosts) % 1024 == 1023)
+            ghosts_purge(c);
+        HASH_ADD_KEYPTR(hh, c->ghosts, g->key, len, g);
+    }
+    if (!g)
+        return;
+    g->pending = (unsigned)((int)g->pending + by);
+    if (by > 0)
+        return;
+    g->done_ns = clock_mono_ns();
+    g->with_tree = with_tree;
+}
+
+void ghosts_free(struct cache *c)
+{
+    struct ghost *g, *next;
+
+    HASH_ITER(hh, c->ghosts, g, next)
+    {
+        HASH_DEL(c->ghosts, g);
+        free(g);
+    }
+}

@@ -1,0 +1,51 @@
+/* What recovery's two files share. */
+#ifndef RUNFS_CACHE_RECOVER_IMPL_H
+#define RUNFS_CACHE_RECOVER_IMPL_H
+
+#include "cache/mount.h"
+
+/* Names of one mirror inode. */
+struct seen {
+    UT_hash_handle hh;
+    ino_t ino;
+    struct node *node;
+};
+
+struct keeping {
+    char *path;
+    const char *why; /* what became of it; a constant text */
+};
+
+struct scan {
+    struct cache *cache;
+    struct seen *seen;
+    struct node **dirty;
+    size_t n_dirty, cap_dirty;
+    char **drop; /* paths that leave the mirror once the walk is over */
+    size_t n_drop, cap_drop;
+    struct keeping *keep; /* what goes to kept/ */
+    size_t n_keep, cap_keep;
+    uint64_t keep_seq; /* order of the first close among them; 0: one's is not known */
+};
+
+enum verdict {
+    VERDICT_DROP = 1, /* of no use: the store has it */
+    VERDICT_KEEP,     /* owed to the store, but blocks of it may be lost */
+};
+
+/* ---- judge.c ---- */
+bool recover_was_synced(const struct stamp_attrs *a, const struct stat *st);
+/* Data that was not synced may be gone after a reboot, whatever the stamps say. */
+bool recover_trusts(struct cache *c, const struct stamp_attrs *a, const struct stat *st);
+/* Sets the state of one name; a verdict when it leaves the mirror. */
+int recover_judge(struct scan *s, struct entry *e, const char *path,
+                  const struct stamp_attrs *a, const struct stat *st, bool partial)
+    REQUIRES(cache_mutex);
+
+/* ---- recover.c ---- */
+/* Where what is now at `path` was before the renames up to `last`. What a rename moved away
+ * from there is not it: that was made later. */
+char *recover_path_before(struct cache *c, struct intent *last, const char *path)
+    REQUIRES(cache_mutex);
+
+#endif

@@ -1,0 +1,233 @@
+/* What a mount tells of itself: numbers, and what it owes the store. */
+#include "cache/blocking.h"
+
+#include "cache/mirror/journal.h"
+#include "cache/mirror/mirror.h"
+#include "common/lock.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <utlist.h>
+
+static void note_age(struct cache_stats *s, const struct node *n) REQUIRES(cache_mutex)
+{
+    if (!s->oldest_ns || n->ctime_ns < s->oldest_ns)
+        s->oldest_ns = n->ctime_ns;
+}
+
+static void count_dirty_locked(struct cache *c, struct cache_stats *s) REQUIRES(cache_mutex)
+{
+    struct file *f;
+    struct intent *i;
+    struct node *d;
+
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        bool owes = f->state == FILE_DIRTY || (f->node->flags & NODE_ATTR_DIRTY);
+        if (!owes)
+            continue;
+        s->dirty_files++;
+        s->dirty_bytes += f->state == FILE_DIRTY ? f->node->size : 0;
+        s->uploading_files += f->uploading;
+        s->failed_files += f->error != 0;
+        s->staged_files += f->staged;
+        note_age(s, f->node);
+    }
+    DL_FOREACH2(c->writers, f, writer_next)
+    {
+        if (f->queued || f->state != FILE_DIRTY || !f->node->links)
+            continue;
+        s->dirty_files++;
+        s->dirty_bytes += f->node->size;
+        note_age(s, f->node);
+    }
+    DL_FOREACH(c->intents, i)
+    {
+        s->pending_ops++;
+    }
+    DL_FOREACH2(c->dirty_dirs, d, dir->dirty_next)
+    {
+        s->pending_ops++;
+    }
+}
+
+static void copy_text(char ret[320], const char *text)
+{
+    if (text)
+        (void)snprintf(ret, 320, "%s", text);
+}
+
+static uint64_t count_waiters_locked(struct cache *c, const struct waitq *q)
+    REQUIRES(cache_mutex)
+{
+    uint64_t n = 0;
+
+    cache_assert_locked(c);
+    for (const struct waiter *w = q->head; w; w = w->next)
+        n++;
+    return n;
+}
+
+void cache_get_stats(struct cache *c, struct cache_stats *ret)
+{
+    cache_lock(c);
+    *ret = (struct cache_stats){.size_bytes = c->config.size_bytes,
+                                .used_bytes = c->used_bytes,
+                                .disk_free_bytes = c->disk_free_bytes,
+                                .uploaded_files = c->uploaded_files,
+                                .uploaded_bytes = c->uploaded_bytes,
+                                .downloaded_bytes = c->downloaded_bytes,
+                                .open_handles = c->open_handles,
+                                .nodes = c->nodes,
+                                .mirror_files = c->mirror_files,
+                                .pinned_files = HASH_COUNT(c->pins),
+                                .hidden_names = c->hidden_names,
+                                .kept_files = c->kept_files,
+                                .unstamped_files = c->unstamped_files,
+                                .copied = c->mirror.copied,
+                                .fds_open = c->fds.open,
+                                .fds_limit = c->fds.limit,
+                                .fds_refused = c->fds.refused,
+                                .waiting_writers = count_waiters_locked(c, &c->space_waiters),
+                                .space_trouble = space_trouble_text(c->space),
+                                .last_error = c->write_failure.err,
+                                .last_read_error = c->read_failure.err};
+    count_dirty_locked(c, ret);
+    copy_text(ret->last_error_text, c->write_failure.text);
+    copy_text(ret->last_read_error_text, c->read_failure.text);
+    cache_unlock(c);
+}
+
+/* ---- pending ---- */
+
+typedef int (*pending_visit)(void *arg, const struct cache_pending *p);
+
+static int show_file(struct cache *c, struct file *f, pending_visit visit, void *arg)
+    REQUIRES(cache_mutex)
+{
+    struct node *n = f->node;
+    auto_free char *path = node_path(n);
+
+    if (!path || (f->state != FILE_DIRTY && !(n->flags & NODE_ATTR_DIRTY)))
+        return 0;
+    bool half = file_is_half_locked(c, n);
+    const struct cache_pending p = {
+        .kind = f->state == FILE_DIRTY ? "write" : "setattr",
+        .path = path,
+        .state = f->uploading ? "uploading"
+                 : f->error   ? "failed"
+                 : half       ? "open"
+                 : f->staged  ? "staged"
+                 : f->held    ? "mapped"
+                              : "dirty",
+        .error = f->error_text,
+        .bytes = f->state == FILE_DIRTY ? n->size : 0,
+        .bytes_done = f->uploading ? f->upload_done : 0,
+        .cut = f->cut,
+    };
+    return visit(arg, &p);
+}
+
+static int show_dir(struct node *n, pending_visit visit, void *arg) REQUIRES(cache_mutex)
+{
+    auto_free char *path = node_path(n);
+    const struct cache_pending p = {
+        .kind = "mkdir",
+        .path = path,
+        .state = n->dir->uploading ? "uploading"
+                 : n->dir->error   ? "failed"
+                                   : "waiting",
+        .error = n->dir->error_text,
+    };
+
+    return path ? visit(arg, &p) : 0;
+}
+
+static int show_intent(struct intent *i, pending_visit visit, void *arg) REQUIRES(cache_mutex)
+{
+    static const char *const kinds[] = {[INTENT_UNLINK] = "unlink",
+                                        [INTENT_RMDIR] = "rmdir",
+                                        [INTENT_RENAME] = "rename",
+                                        [INTENT_RENAMEDIR] = "rename"};
+    const struct cache_pending p = {
+        .kind = kinds[i->kind],
+        .path = i->from,
+        .path2 = i->to,
+        .state = i->running ? "uploading"
+                 : i->error ? "failed"
+                            : "waiting",
+        .error = i->error_text,
+    };
+
+    return visit(arg, &p);
+}
+
+struct kept_visit {
+    pending_visit visit;
+    void *arg;
+};
+
+static int show_kept(void *arg, const char *path, int fd, const struct stat *st)
+{
+    const struct kept_visit *k = arg;
+    const struct cache_pending p = {
+        .kind = "kept", .path = path, .state = "kept", .bytes = (uint64_t)st->st_size};
+
+    (void)fd;
+    return S_ISREG(st->st_mode) ? k->visit(k->arg, &p) : 0;
+}
+
+int cache_each_pending(struct cache *c, pending_visit visit, void *arg)
+{
+    struct file *f;
+    struct intent *i;
+    struct node *d;
+    int r = 0;
+
+    cache_lock(c);
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        if (r == 0)
+            r = show_file(c, f, visit, arg);
+    }
+    DL_FOREACH2(c->writers, f, writer_next)
+    {
+        if (r == 0 && !f->queued)
+            r = show_file(c, f, visit, arg);
+    }
+    DL_FOREACH2(c->dirty_dirs, d, dir->dirty_next)
+    {
+        if (r == 0)
+            r = show_dir(d, visit, arg);
+    }
+    DL_FOREACH(c->intents, i)
+    {
+        if (r == 0)
+            r = show_intent(i, visit, arg);
+    }
+    bool kept = c->kept_files > 0;
+    cache_unlock(c);
+    struct kept_visit k = {visit, arg};
+    if (r == 0 && kept)
+        r = mirror_walk(c->mirror.kept_fd, show_kept, &k);
+    return r < 0 ? r : 0;
+}
+
+void cache_each_mapped(struct cache *c, const char *path,
+                       void (*visit)(void *arg, const char *path, bool mapped), void *arg)
+{
+    struct file *f;
+
+    cache_lock(c);
+    DL_FOREACH2(c->writers, f, writer_next)
+    {
+        bool ours = f->map_handles && !f->passthrough;
+        auto_free char *name = ours ? node_path(f->node) : NULL;
+        if (name && path_below(path, name))
+            visit(arg, name, f->was_mapped);
+    }
+    cache_unlock(c);
+}

@@ -1,0 +1,540 @@
+/* Renames at the store: natively where the store can, else copies that become visible before
+ * the old names go. What was copied is then removed by intentions of its own, in one
+ * transaction. */
+#include "cache/transfer/copy.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/journal.h"
+#include "cache/mirror/stamp.h"
+#include "cache/types/etag.h"
+#include "common/buf.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/log_queue.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How often a copy follows a source that others replace. */
+#define VERSIONS_MAX 8
+
+/* ---- where things are afterwards ---- */
+char *copy_moved_path(const char *path, const char *from, const char *to)
+{
+    const char *rest = path_below(from, path);
+
+    return rest ? path_join(to, rest) : NULL;
+}
+
+void copy_source_locked(struct cache *c, struct entry *e, const char *from, const char *to)
+{
+    auto_free char *key_now = e->src_key ? strdup(e->src_key) : entry_key(e);
+    char *key = key_now ? copy_moved_path(key_now, from, to) : NULL;
+    if (!key)
+        return;
+    free(e->src_key);
+    e->src_key = NULL;
+    entry_changed_locked(c, e);
+    /* Where its directory is at the store it needs no source of its own, and moves with it. */
+    auto_free char *inherited = entry_key(e);
+    if (inherited && strcmp(inherited, key) == 0)
+        free(key);
+    else
+        e->src_key = key;
+}
+
+/* Whether what `i` moves is something that `done`, an earlier one, had brought there: not what
+ * was made under the old name later. */
+static bool moves_on(struct intent *done, struct intent *i) REQUIRES(cache_mutex)
+{
+    auto_free char *at = strdup(i->from);
+
+    for (struct intent *j = i->prev; at && j != done; j = j->prev)
+        if (intent_backward(j, &at) == INTENT_LEFT)
+            return false;
+    return at && path_below(done->to, at);
+}
+
+void copy_sources_locked(struct cache *c, struct intent *done)
+{
+    assert(done);
+    c->dir_moves += done->kind == INTENT_RENAMEDIR;
+    for (struct intent *i = done; i; i = i->next) {
+        if (!intent_is_rename(i) || (i != done && !moves_on(done, i)))
+            continue;
+        auto_free char *at = intent_path_after(i->next, i->to);
+        struct entry *e = NULL;
+        /* One that stands where it will be in the end has no source of its own, as one that was
+         * made there since. */
+        if (at && tree_find(c, at, &e) && e && (e->src_key || e->node->ino == i->ino))
+            copy_source_locked(c, e, done->from, done->to);
+    }
+    for (size_t i = 0; i < c->n_orphans; i++) {
+        struct file *f = c->orphans[i]->file;
+        char *key = f->orphan_key ? copy_moved_path(f->orphan_key, done->from, done->to) : NULL;
+        if (key) {
+            free(f->orphan_key);
+            f->orphan_key = key;
+        }
+    }
+}
+
+/* The live entry that reads from `from` and that the intention brings to `to`; later ones may
+ * have moved it on. */
+static struct node *reader_locked(struct cache *c, struct intent *i, const char *from,
+                                  const char *to, struct entry **ret_entry)
+    REQUIRES(cache_mutex)
+{
+    auto_free char *at = intent_path_after(i->next, to);
+    struct entry *e = NULL;
+    struct node *n = at ? tree_find(c, at, &e) : NULL;
+    auto_free char *key = n && e && !n->dir ? entry_key(e) : NULL;
+
+    if (!key || strcmp(key, from) != 0)
+        return NULL;
+    *ret_entry = e;
+    return n;
+}
+
+/* What the entry is a version of from now on. When somebody else had replaced the source, the
+ * entry keeps its version, which is found to be gone at the next look. */
+static const char *version_after(const struct entry *e, const char *copied_etag,
+                                 const char *new_etag, char buf[ETAG_TEXT_MAX])
+{
+    return *copied_etag && !etag_is(&e->etag, copied_etag) ? etag_text(&e->etag, buf)
+                                                           : new_etag;
+}
+
+void copy_write_keys(struct cache *c, struct node *n)
+{
+    int fd = file_get_fd(c, n, FD_READ);
+
+    if (fd >= 0)
+        (void)file_write_keys(c, n, fd);
+    cache_lock(c);
+    if (fd >= 0)
+        file_put_fd_locked(c, n->file, FD_READ);
+    node_unref_locked(c, n);
+    cache_unlock(c);
+}
+
+/* Whether somebody else had replaced what the entry was a version of. What is uploaded here may
+ * replace what this cache put before. */
+static bool was_replaced(const struct entry *e, const char *copied_etag, const char *new_etag,
+                         bool own) REQUIRES(cache_mutex)
+{
+    char buf[ETAG_TEXT_MAX];
+
+    return strcmp(version_after(e, copied_etag, new_etag, buf), new_etag) != 0 &&
+           !(own && e->dirty);
+}
+
+/* Of a file that is to be uploaded under the new name, what that replaces. */
+static bool expect_locked(struct file *f, const struct entry *e, const char *to,
+                          const char *copied_etag, const char *new_etag, bool own)
+    REQUIRES(cache_mutex)
+{
+    char buf[ETAG_TEXT_MAX];
+
+    if (!etag_known(&e->etag) || !new_etag)
+        return stamp_keys_expect(&f->keys, to, STAMP_ANY_VERSION);
+    return stamp_keys_expect(
+        &f->keys, to,
+        was_replaced(e, copied_etag, new_etag, own) ? etag_text(&e->etag, buf) : new_etag);
+}
+
+void copy_note_version(struct copying *k, const char *from, const char *to,
+                       const char *copied_etag, const char *new_etag, bool own)
+{
+    struct cache *c = k->cache;
+    struct entry *e = NULL;
+    char buf[ETAG_TEXT_MAX];
+    bool ours = false;
+
+    cache_lock(c);
+    struct node *n = reader_locked(c, k->intent, from, to, &e);
+    struct file *f = n ? n->file : NULL;
+    if (f && (e->dirty || !new_etag))
+        ours = expect_locked(f, e, to, copied_etag, new_etag, own);
+    else if (f && etag_known(&e->etag))
+        ours = stamp_keys_set(&f->keys, to, version_after(e, copied_etag, new_etag, buf),
+                              f->clean_mtime_ns, f->clean_size) == 0;
+    if (ours)
+        node_ref_locked(n);
+    cache_unlock(c);
+    if (ours)
+        copy_write_keys(c, n);
+}
+
+/* The first of the intentions from `i` on that concerns the file's name, or NULL. */
+static struct intent *next_at(struct intent *i, const char *path) REQUIRES(cache_mutex)
+{
+    while (i && !path_below(i->from, path) && !(i->to && path_below(i->to, path)))
+        i = i->next;
+    return i;
+}
+
+void copy_tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
+                           const char *new_etag, bool own)
+{
+    bool known = *copied_etag && strcmp(copied_etag, INTENT_ANY) != 0;
+    struct intent *i = next_at(k->intent->next, to);
+
+    while (i && *new_etag && strcmp(i->from, to) == 0 &&
+           (i->kind == INTENT_UNLINK || i->kind == INTENT_RENAME)) {
+        bool ours = own && i->kind == INTENT_UNLINK && strcmp(i->etag, INTENT_OURS) == 0;
+        char *etag =
+            ours || (known && strcmp(i->etag, copied_etag) == 0) ? strdup(new_etag) : NULL;
+        if (!etag)
+            return;
+        free(i->etag);
+        i->etag = etag;
+        to = i->to;
+        i = to ? next_at(i->next, to) : NULL;
+    }
+}
+
+struct node *copy_take_version_locked(struct copying *k, const char *from, const char *to,
+                                      const char *copied_etag, const char *new_etag, bool own)
+{
+    struct entry *e = NULL;
+    struct node *n = reader_locked(k->cache, k->intent, from, to, &e);
+
+    if (!n)
+        return NULL;
+    auto_free char *path = entry_path(e);
+    if (path && strcmp(path, to) == 0)
+        e->may_exist = true; /* an upload asks for it where its version is not known */
+    if (!etag_known(&e->etag))
+        return NULL;
+    bool replaced = was_replaced(e, copied_etag, new_etag, own);
+    if (!replaced)
+        etag_set(&e->etag, new_etag);
+    e->verified_ns = replaced ? 0 : clock_mono_ns();
+    entry_forget_version(e);
+    entry_changed_locked(k->cache, e);
+    struct file *f = n->file;
+    if (!f || e->dirty)
+        return NULL;
+    free(f->etag);
+    f->etag = etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
+    stamp_keys_remove(&f->keys, from);
+    node_ref_locked(n);
+    return n;
+}
+
+/* ---- one file ---- */
+bool copy_is_owed(const struct copying *k, const struct node *n, const struct entry *e)
+{
+    const struct file *f = n->file;
+
+    return e->dirty && f && f->state == FILE_DIRTY && !f->staged &&
+           upload_comes_first(f, k->intent->seq);
+}
+
+/* The live file under the new name is complete and changed: its upload makes the copy useless.
+ * But where the old name is needed before, the store would have no version of it for a while.
+ */
+static bool overwritten(struct cache *c, struct copying *k)
+{
+    struct entry *e = NULL;
+
+    cache_lock(c);
+    const struct intent removal = {
+        .kind = INTENT_UNLINK, .from = k->from, .next = k->intent->next};
+    struct node *n = tree_find(c, k->to, &e);
+    bool yes = n && e && copy_is_owed(k, n, e) && e->src_key &&
+               strcmp(e->src_key, k->from) == 0 && !intent_is_urgent(c, &removal);
+    cache_unlock(c);
+    return yes;
+}
+
+void copy_forget_version_locked(struct copying *k, const char *from, const char *to)
+{
+    struct entry *e = NULL;
+
+    if (!reader_locked(k->cache, k->intent, from, to, &e))
+        return;
+    etag_clear(&e->etag);
+    e->may_exist = true;
+}
+
+/* The row turns into the removal of the old name, in the version that was copied; `remove`
+ * false: nothing is left to remove. */
+static int finish_row(struct copying *k, bool remove, const char *copied)
+{
+    struct cache *c = k->cache;
+    const struct journal_row row = {
+        .seq = k->intent->seq, .kind = INTENT_UNLINK, .from = k->from, .etag = copied};
+    int r = journal_done(c->journal, &k->intent->seq, 1, &row, remove ? 1 : 0);
+
+    crash_point("rename-noted");
+    return r;
+}
+
+static void finish_intent_locked(struct copying *k, bool remove, char **copied)
+    REQUIRES(cache_mutex)
+{
+    struct cache *c = k->cache;
+    struct intent *i = k->intent;
+
+    i->running = false;
+    if (!remove) {
+        intent_remove_locked(c, i);
+        return;
+    }
+    c->renames--;
+    i->kind = INTENT_UNLINK;
+    free(i->to);
+    i->to = NULL;
+    free(i->etag);
+    i->etag = take_ptr(*copied);
+    i->attempts = 0;
+    i->error = 0;
+    i->refused_ns = 0;
+    i->others_taken = i->refused = false;
+    i->due_ns = 0;
+}
+
+/* The source is gone from the store: what is complete here is uploaded, the rest is lost there.
+ */
+static void source_gone_locked(struct copying *k) REQUIRES(cache_mutex)
+{
+    struct cache *c = k->cache;
+    struct entry *e = NULL;
+    /* Not what took the name since. */
+    struct node *n = reader_locked(c, k->intent, k->from, k->to, &e);
+
+    if (!n)
+        return;
+    free(e->src_key);
+    e->src_key = NULL;
+    etag_clear(&e->etag);
+    e->may_exist = true;
+    if (n->file && n->file->state != FILE_PARTIAL) {
+        file_mark_dirty_locked(c, n, true);
+        if (n->file->write_handles == 0)
+            file_queue_locked(c, n);
+        return;
+    }
+    log_later(&c->log, LOG_LEVEL_ERROR,
+              "%s/%s was renamed here to %s, but it has been removed from the store by someone "
+              "else before it could be copied",
+              c->store->url, k->from, k->to);
+    e->verified_ns = 0;
+}
+
+/* The version that the entry reads, or of one that is gone since the version that was renamed,
+ * heap; "" when nothing is known of it. */
+static char *known_version(struct copying *k)
+{
+    struct cache *c = k->cache;
+    struct entry *e = NULL;
+
+    cache_lock(c);
+    struct node *n = reader_locked(c, k->intent, k->from, k->to, &e);
+    char *etag =
+        n && etag_known(&e->etag) ? etag_dup(&e->etag) : strdup(n ? "" : k->intent->etag);
+    cache_unlock(c);
+    return etag;
+}
+
+int copy_ask_version(struct cache *c, struct op *op, const char *key, char **etag, bool *own)
+{
+    struct object there = {0};
+    int r = store_stat(c->store, op, key, &there);
+    char *now = r == 0 && !there.is_prefix ? strdup(there.etag) : NULL;
+
+    if (r == 0 && !now)
+        r = there.is_prefix ? -ENOENT : -ENOMEM;
+    if (r == 0) {
+        *own = origin_is_ours(c, key, &there.attrs);
+        free(*etag);
+        *etag = now;
+    }
+    object_release(&there);
+    return r;
+}
+
+static int set_any(char **etag)
+{
+    free(*etag);
+    *etag = strdup(INTENT_ANY);
+    return *etag ? 0 : -ENOMEM;
+}
+
+/* A store that renames by itself keeps the version. Where there is nothing to rename it was
+ * repeated, or somebody has removed it: what is under the new name tells. */
+static int rename_object(struct copying *k, struct op *op, char **copied, struct object *obj)
+{
+    struct store *s = k->cache->store;
+    int renamed = store_rename(s, op, k->from, k->to);
+
+    if (renamed < 0 && renamed != -ENOENT)
+        return renamed;
+    int r = store_stat(s, op, k->to, obj);
+    bool other = r == 0 && **copied && strcmp(*copied, INTENT_ANY) != 0 &&
+                 strcmp(*copied, obj->etag) != 0;
+    if (!other)
+        return r;
+    return renamed < 0 ? -ENOENT : set_any(copied);
+}
+
+int copy_not_noted(struct op *op, const char *from, const char *to, int err)
+{
+    return op_fail(op, err, "rename %s to %s: it can't be noted in the cache: %s", from, to,
+                   strerror(-err));
+}
+
+static int copy_at_store(struct cache *c, struct op *op, const char *from,
+                         const char *from_etag, const char *to, struct object *obj)
+{
+    struct session_watch watch;
+
+    session_watch(&watch, c, op);
+    int r = store_copy(c->store, op, from, from_etag, to, NULL, NULL, obj);
+    int noted = session_unwatch(&watch, op);
+    if (op->left_behind)
+        late_copy(c, to);
+    return r < 0 && noted < 0 ? copy_not_noted(op, from, to, noted) : r;
+}
+
+int copy_latest(struct cache *c, struct op *op, const char *from, char **etag, bool *own,
+                const char *to, struct object *obj)
+{
+    bool ask = !**etag && (c->store->caps & STORE_IF_MATCH);
+    int r = -ESTALE;
+
+    for (int tries = 0; r == -ESTALE && tries < VERSIONS_MAX; tries++) {
+        r = ask ? copy_ask_version(c, op, from, etag, own) : 0;
+        if (r == 0)
+            r = copy_at_store(c, op, from, **etag ? *etag : NULL, to, obj);
+        ask = true;
+    }
+    return r != -ESTALE ? r
+                        : op_fail(op, -EAGAIN,
+                                  "%s/%s can't be copied to %s: somebody else replaces it all "
+                                  "the time",
+                                  c->store->url, from, to);
+}
+
+/* Moves whatever has the name now; *copied becomes its version. */
+static int move_object(struct copying *k, struct op *op, char **copied, struct object *obj)
+{
+    struct cache *c = k->cache;
+
+    return c->store->caps & STORE_RENAME
+               ? rename_object(k, op, copied, obj)
+               : copy_latest(c, op, k->from, copied, &k->own, k->to, obj);
+}
+
+static int copy_file(struct copying *k, struct op *op)
+{
+    struct cache *c = k->cache;
+    bool native = c->store->caps & STORE_RENAME;
+    bool useless = overwritten(c, k);
+    auto_free char *copied = known_version(k);
+    struct object obj = {0};
+    int r = !copied ? -ENOMEM : useless ? 0 : move_object(k, op, &copied, &obj);
+    bool gone = r == -ENOENT;
+
+    crash_point("rename-copied");
+    if (r < 0 && !gone)
+        return r;
+    r = 0;
+    if (!useless && !gone) {
+        copy_note_version(k, k->from, k->to, copied, obj.etag, k->own);
+        r = intents_retire(c, INTENT_UNLINK, k->to, k->intent->seq);
+    } else {
+        copy_note_version(k, k->from, k->to, copied, NULL, false);
+    }
+    bool remove = !gone && (useless || !native);
+    struct node *n = NULL;
+    if (r == 0)
+        r = finish_row(k, remove, copied);
+    /* The intention stays what its row is: it is made again. */
+    if (r == 0) {
+        cache_lock(c);
+        if (!gone && !useless)
+            copy_tell_next_locked(k, k->to, copied, obj.etag, k->own);
+        if (gone)
+            source_gone_locked(k);
+        else if (useless)
+            copy_forget_version_locked(k, k->from, k->to);
+        else
+            n = copy_take_version_locked(k, k->from, k->to, copied, obj.etag, k->own);
+        copy_sources_locked(c, k->intent);
+        finish_intent_locked(k, remove, &copied);
+        cache_unlock(c);
+        if (n)
+            copy_write_keys(c, n);
+    }
+    object_release(&obj);
+    return r < 0 ? copy_not_noted(op, k->from, k->to, r) : 0;
+}
+
+/* ---- running ---- */
+
+static void copying_free(struct copying *k)
+{
+    copy_items_release(k);
+    free(k->v);
+    free(k->from);
+    free(k->to);
+    free(k);
+}
+
+static void run_copying(struct task *task)
+{
+    struct copying *k = container_of(task, struct copying, task);
+    struct cache *c = k->cache;
+    struct op op;
+
+    cache_op(c, &op);
+    bool joined = false; /* the intention is no more */
+    int r = copy_give_up_name(k, &op, &joined);
+    if (r == 0 && !joined)
+        r = k->dir ? copy_dir(k, &op) : copy_file(k, &op);
+    cache_lock(c);
+    c->copies_running--;
+    if (r == COPY_WAITS)
+        k->intent->running = false;
+    if (r < 0) {
+        copy_note_refusal_locked(c, k->intent, r);
+        intent_failed_locked(c, k->intent, r, op.why);
+        failure_note_locked(c, &c->write_failure, r, op.why);
+    }
+    progress_locked(c);
+    cache_check_locked(c);
+    cache_unlock(c);
+    if (r < 0)
+        log_warn("rename at the store failed, tried again: %s", op.why);
+    copying_free(k);
+}
+
+void copy_start_locked(struct cache *c, struct intent *i)
+{
+    struct copying *k = calloc(1, sizeof(*k));
+
+    if (!k)
+        return;
+    *k = (struct copying){.task.run = run_copying,
+                          .cache = c,
+                          .intent = i,
+                          .from = strdup(i->from),
+                          .to = strdup(i->to),
+                          .dir = i->kind == INTENT_RENAMEDIR};
+    if (!k->from || !k->to) {
+        copying_free(k);
+        return;
+    }
+    i->running = true;
+    i->redo = false;
+    i->others_taken = refusal_others_taken_locked(c, CHANGE_PUT, i->refused_ns);
+    c->copies_running++;
+    pool_submit(c->uploaders, &k->task);
+}

@@ -1,0 +1,98 @@
+/* What the files of a rename at the store share. */
+#ifndef RUNFS_CACHE_TRANSFER_COPY_H
+#define RUNFS_CACHE_TRANSFER_COPY_H
+
+#include "cache/transfer/transfer_impl.h"
+
+/* Nothing was done: something is to be removed first. */
+#define COPY_WAITS 1
+
+/* How many objects of one directory. */
+#define COPIES_AT_ONCE 16
+
+/* What becomes of an object in a directory that is renamed. */
+enum item_fate {
+    ITEM_COPIED, /* and then removed under its old name */
+    ITEM_OUT,    /* removed without a copy: it is written anew under its new name */
+    ITEM_LEFT, /* neither: it is gone, or somebody else's, or an earlier intention removes it */
+};
+
+/* One object of a directory that is copied. */
+struct item {
+    char *from, *to;
+    char *etag, *new_etag; /* the version that is copied or removed; that of the copy */
+    enum item_fate fate;
+    bool is_dir;
+    bool own; /* what was copied was put there by this cache */
+};
+
+struct copying {
+    struct task task;
+    struct cache *cache;
+    struct intent *intent;
+    char *from, *to; /* the intent's, constant while it runs */
+    bool dir;
+    bool own;       /* a file's source was replaced by a later version of this cache */
+    struct op *op;  /* of the listing */
+    uint64_t bytes; /* that what it tells of takes */
+    struct item *v;
+    size_t n, cap;
+    struct each each; /* copies the items */
+};
+
+/* ---- copy.c ---- */
+/* `path` with the prefix `from` replaced by `to`, heap; NULL when it is not below, or no
+ * memory. */
+char *copy_moved_path(const char *path, const char *from, const char *to);
+/* The source of an entry that stood at or below `from` is now at or below `to`. */
+void copy_source_locked(struct cache *c, struct entry *e, const char *from, const char *to)
+    REQUIRES(cache_mutex);
+/* Only entries that some rename of the list moved have a source of their own. */
+void copy_sources_locked(struct cache *c, struct intent *done) REQUIRES(cache_mutex);
+void copy_write_keys(struct cache *c, struct node *n);
+/* Records in the stamp what the store has under the new key, beside the old one: whether the
+ * row is gone or not, one of them holds. `new_etag` NULL: which version that is nobody knows.
+ */
+void copy_note_version(struct copying *k, const char *from, const char *to,
+                       const char *copied_etag, const char *new_etag, bool own);
+/* What takes from there next, and means the version that was copied, or what this cache put,
+ * means the copy: its origin is that of the old name. So does what takes it on from where that
+ * brings it. In memory only. */
+void copy_tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
+                           const char *new_etag, bool own) REQUIRES(cache_mutex);
+/* The same in memory, once the row is gone. The node is returned, referenced, when its stamp
+ * has a record to lose. */
+struct node *copy_take_version_locked(struct copying *k, const char *from, const char *to,
+                                      const char *copied_etag, const char *new_etag, bool own)
+    REQUIRES(cache_mutex);
+/* Whether the live name is uploaded before the old name is removed at the store: that waits
+ * for it. What was closed later, or is open, comes after it, and is copied first. */
+bool copy_is_owed(const struct copying *k, const struct node *n, const struct entry *e)
+    REQUIRES(cache_mutex);
+/* Nothing was copied: what the store has under the new name is not the version that was
+ * renamed, and the upload asks for it. */
+void copy_forget_version_locked(struct copying *k, const char *from, const char *to)
+    REQUIRES(cache_mutex);
+/* Which version is there, and whether this cache put it: an upload that ended when the name had
+ * been given away. */
+int copy_ask_version(struct cache *c, struct op *op, const char *key, char **etag, bool *own);
+/* The cache itself failed, whatever was said of it before. */
+int copy_not_noted(struct op *op, const char *from, const char *to, int err);
+/* Copies what has the name now. *etag is the version that is expected there ("" any), and then
+ * the one that was copied ("" where the store keeps none): that one alone may be removed. */
+int copy_latest(struct cache *c, struct op *op, const char *from, char **etag, bool *own,
+                const char *to, struct object *obj);
+
+/* ---- copy_join.c ---- */
+/* A name that the store refuses is given up by the next rename of what has it, or by its
+ * removal: the two become one, which does not pass through that name. Not if the store has, or
+ * may come to have, something there, which would be replaced, or removed. */
+int copy_give_up_name(struct copying *k, struct op *op, bool *ret);
+/* As with uploads (refusal.c): refused, and again after another name was taken. */
+void copy_note_refusal_locked(struct cache *c, struct intent *i, int err) REQUIRES(cache_mutex);
+
+/* ---- copy_tree.c ---- */
+void copy_items_release(struct copying *k);
+int copy_dir(struct copying *k, struct op *op);
+
+#endif

@@ -1,0 +1,168 @@
+/* Space: clean content goes, least recently used first, before the disk or the limit is
+ * reached; writers wait for uploads when nothing clean is left; directories that nobody uses
+ * are forgotten when the tree outgrows its memory. Also pins. */
+#include "cache/transfer/transfer_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/mirror.h"
+#include "cache/tree/children.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/log_queue.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <string.h>
+
+#define FORGET_EVERY_NS (5 * NS_PER_SEC)
+
+/* Less is not worth a look at all of the heap. */
+#define TRIM_BYTES (UINT64_C(4) << 20)
+
+/* The next file that may go; what may never go leaves the list on the way. */
+static struct node *next_victim_locked(struct cache *c) REQUIRES(cache_mutex)
+{
+    while (c->lru) {
+        struct file *f = c->lru;
+        struct node *n = f->node;
+        auto_free char *path = n->links ? entry_path(n->links) : NULL;
+        bool stub = (f->state == FILE_PARTIAL || n->size == 0) &&
+                    f->blocks_bytes <= STUB_BYTES && !(n->flags & NODE_DEFAULT_INO);
+        file_lru_remove_locked(c, f);
+        if (path && !stub && !n->links->next_link && !path_is_pinned(c, path) &&
+            f->state != FILE_DIRTY && !f->open_handles && !f->queued && !f->uploading &&
+            !node_is_ours(n))
+            return n;
+    }
+    return NULL;
+}
+
+/* A mapping may still read a closed file: it keeps its inode, the name gets a fresh stub. */
+static void evict_one(struct cache *c, struct node *n)
+{
+    cache_lock(c);
+    bool keeps_ino = !(n->flags & NODE_DEFAULT_INO);
+    cache_unlock(c);
+    int r = file_discard(c, n);
+
+    crash_point("evict-discarded");
+    if (r == 0 && keeps_ino)
+        r = file_materialise(c, n);
+    if (r < 0 && r != -EBUSY)
+        log_later(&c->log, LOG_LEVEL_WARN, "cache %s: can't evict a file: %s", c->mirror.dir,
+                  strerror(-r));
+}
+
+static bool evict_next(struct cache *c)
+{
+    cache_lock(c);
+    bool full = space_too_full_locked(c);
+    cache_unlock(c);
+    if (!full)
+        return false;
+    ns_write(c);
+    cache_lock(c);
+    struct node *n = space_too_full_locked(c) ? next_victim_locked(c) : NULL;
+    if (n)
+        node_ref_locked(n);
+    cache_unlock(c);
+    if (n)
+        evict_one(c, n);
+    ns_done(c);
+    if (!n)
+        return false;
+    cache_lock(c);
+    node_unref_locked(c, n);
+    waitq_wake_locked(c, &c->space_waiters, 0);
+    cache_unlock(c);
+    return true;
+}
+
+/* ---- memory ---- */
+
+static void forget_children_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+{
+    struct entry *e;
+    size_t at;
+    bool forgot = false;
+
+    CHILDREN_FOREACH(dir->dir->children, e, at)
+    {
+        struct node *n = e->node;
+        if (n->nlookup || n->refs || n->file || n->dir || n->links != e || e->next_link ||
+            node_is_ours(n))
+            continue;
+        entry_remove_locked(c, e);
+        forgot = true;
+    }
+    if (forgot) {
+        dir->dir->listed_ns = 0;
+        dir->dir->local_only = false;
+    }
+}
+
+static int forget_dir(void *arg, struct node *n) REQUIRES(cache_mutex)
+{
+    struct cache *c = arg;
+
+    if (n->dir && !n->dir->new_here && !n->dir->listing && !n->dir->queries &&
+        n->dir->listed_ns && clock_mono_ns() - n->dir->told_ns > FORGET_EVERY_NS)
+        forget_children_locked(c, n);
+    return c->nodes * NODE_BYTES < c->config.list_memory_bytes;
+}
+
+static void forget_names(struct cache *c)
+{
+    if (clock_mono_ns() - c->forgot_ns < FORGET_EVERY_NS)
+        return;
+    c->forgot_ns = clock_mono_ns();
+    ns_write(c);
+    cache_lock(c);
+    inos_purge_locked(c);
+    uint64_t before = c->nodes;
+    if (c->nodes * NODE_BYTES > c->config.list_memory_bytes)
+        (void)tree_each(c->root, forget_dir, c);
+    uint64_t forgot = before - c->nodes;
+    cache_unlock(c);
+    ns_done(c);
+    if (forgot * NODE_BYTES > TRIM_BYTES)
+        (void)malloc_trim(0); /* small pieces stay with the process otherwise */
+}
+
+/* Passthrough writers ask nobody: what they did to the limit is seen here. `disk`: what is the
+ * matter with the filesystem itself. */
+static void look_at_space_locked(struct cache *c, enum space_trouble disk) REQUIRES(cache_mutex)
+{
+    if (disk)
+        space_trouble_locked(c, disk);
+    else if (c->space == SPACE_READ_ONLY || !space_too_full_locked(c))
+        space_trouble_locked(c, SPACE_FINE);
+    if (disk || !space_is_full_locked(c))
+        return;
+    enum space_trouble outlook = space_outlook_locked(c, NULL);
+    if (outlook) /* else there is room soon */
+        space_trouble_locked(c, outlook);
+}
+
+void evict_if_needed(struct cache *c)
+{
+    enum space_trouble disk = mirror_removed(&c->mirror)     ? SPACE_REMOVED
+                              : mirror_read_only(&c->mirror) ? SPACE_READ_ONLY
+                                                             : SPACE_FINE;
+    struct statvfs vfs;
+
+    if (mirror_statvfs(&c->mirror, &vfs) == 0) {
+        cache_lock(c);
+        c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+        cache_unlock(c);
+    }
+    for (int i = 0; i < 64 && evict_next(c); i++)
+        ;
+    forget_names(c);
+    /* Those who wait for room find out when there is none to be had. */
+    cache_lock(c);
+    look_at_space_locked(c, disk);
+    waitq_wake_locked(c, &c->space_waiters, 0);
+    cache_unlock(c);
+}

@@ -1,0 +1,611 @@
+/* Downloads: ranges of partial files come from the store, each byte asked for once however many
+ * readers wait, with read-ahead in parallel. A fetch is claimed under the lock, runs without
+ * it, and records what arrived chunk by chunk, so that a reader waits for its bytes only. */
+#include "cache/transfer/transfer_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/stamp.h"
+#include "cache/types/etag.h"
+#include "cache/types/range.h"
+#include "cache/types/sums.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utlist.h>
+
+/* What a random reader gets beyond what it asked, to the next multiple of this many bytes. */
+#define ALIGN_BYTES (UINT64_C(32) << 10)
+
+/* How long a failure answers those who waited for it before the range is asked again. */
+#define FAILED_NS (1 * NS_PER_SEC)
+
+/* From so many bytes on a download takes its room on the disk at once, with its first byte:
+ * that costs less than block by block. */
+#define ROOM_MIN (UINT64_C(1) << 20)
+
+/* How often the source may be renamed at the store under one download. */
+#define MOVES_MAX 16
+
+/* Of one file so many parts for each worker are claimed at once, however large the store says
+ * that it is: each claim costs memory, and the next one looks at all of them. */
+#define CLAIMS_PER_JOB 4
+
+/* Bytes come in pieces of 16 KiB at most and go to the disk in larger ones: one call, one turn
+ * of the lock and one large folio in the page cache for each, which are read much faster later.
+ * The first ones are small, and each doubles what came before, so that nobody waits long. */
+#define GATHER_MAX (UINT64_C(256) << 10)
+#define GATHER_MIN (UINT64_C(16) << 10)
+
+/* The largest folios that Linux hands out from lists of each processor's own, from which no
+ * page goes back to a host: see memory_is_given_back(). */
+#define GATHER_KEPT (UINT64_C(32) << 10)
+#define GATHER_NS   (10 * NS_PER_MS) /* what came is kept back no longer, over a slow line */
+
+struct fetch_sink {
+    struct sink base;
+    struct fetch *fetch;
+    int fd;
+    int disk_error;    /* negative errno: what ended the fetch is the cache's own disk */
+    char *gathered;    /* `len` bytes that belong at `off` and are not written yet */
+    uint64_t off, len; /* len < room */
+    uint64_t room;
+    int64_t since_ns; /* when the first of them came */
+    bool has_room;
+};
+
+static int write_all(int fd, const char *data, size_t len, uint64_t off)
+{
+    while (len > 0) {
+        ssize_t n = pwrite(fd, data, len, (off_t)off);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        data += n;
+        off += (uint64_t)n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+/* A read that is tried again may begin anew; one that goes back elsewhere has no sum. */
+static void add_to_sum(struct fetch *fetch, const void *data, size_t len, uint64_t off)
+{
+    if (off == fetch->off) {
+        fetch->sum.value = 0;
+        fetch->summed = off;
+    }
+    if (off != fetch->summed)
+        return;
+    checksum_add(&fetch->sum, data, len);
+    fetch->summed += len;
+}
+
+/* These bytes are in the mirror now, for whoever waits. */
+static int store_piece(struct fetch_sink *s, const char *data, size_t len, uint64_t off)
+{
+    struct cache *c = s->fetch->cache;
+    struct file *f = s->fetch->node->file;
+    int r = s->disk_error = write_all(s->fd, data, len, off);
+
+    if (r < 0)
+        return r;
+    add_to_sum(s->fetch, data, len, off);
+    cache_lock(c);
+    r = ranges_add(&f->present, off, off + len);
+    c->downloaded_bytes += len;
+    waitq_wake_arrived_locked(c, &f->range_waiters, &f->present);
+    cache_unlock(c);
+    return r;
+}
+
+static int store_gathered(struct fetch_sink *s)
+{
+    size_t len = (size_t)s->len;
+
+    s->len = 0;
+    return len ? store_piece(s, s->gathered, len, s->off) : 0;
+}
+
+/* A virtual machine that gives free memory back to its host (free page reporting) pays for its
+ * first touch with faults in the host: one or two seconds for 1 GiB. Large folios are made of
+ * such memory, and small ones of what was in use a moment ago. */
+static bool memory_is_given_back(void)
+{
+    FILE *f = fopen("/sys/module/page_reporting/parameters/page_reporting_order", "re");
+    unsigned order = UINT_MAX;
+
+    if (f && fscanf(f, "%u", &order) != 1)
+        order = UINT_MAX;
+    if (f)
+        (void)fclose(f);
+    return order <= 31; /* UINT_MAX: nobody asks for it */
+}
+
+uint64_t fetch_gather_bytes(uint64_t wanted)
+{
+    if (!wanted)
+        return memory_is_given_back() ? GATHER_KEPT : GATHER_MAX;
+    return wanted < GATHER_MIN ? GATHER_MIN : wanted;
+}
+
+/* How much is gathered when the bytes at `off` come. */
+static uint64_t room_at(const struct fetch_sink *s, uint64_t off)
+{
+    uint64_t came = off - s->fetch->off, most = s->fetch->cache->config.gather_bytes;
+
+    return came < GATHER_MIN ? GATHER_MIN : came < most ? came : most;
+}
+
+/* Where that is not possible the writes take it, and say what is wrong. */
+static void take_room(struct fetch_sink *s)
+{
+    uint64_t len = s->fetch->end - s->fetch->off;
+
+    if (!s->has_room && len >= ROOM_MIN)
+        (void)fallocate(s->fd, FALLOC_FL_KEEP_SIZE, (off_t)s->fetch->off, (off_t)len);
+    s->has_room = true;
+}
+
+static int gather(struct fetch_sink *s, const char *data, size_t len, uint64_t off)
+{
+    int r = 0;
+
+    while (len > 0 && r == 0) {
+        if (s->len == 0) {
+            s->off = off;
+            s->room = room_at(s, off);
+            s->since_ns = clock_mono_ns();
+        }
+        size_t n = len < s->room - s->len ? len : (size_t)(s->room - s->len);
+        memcpy(s->gathered + s->len, data, n);
+        s->len += n;
+        data += n;
+        off += n;
+        len -= n;
+        if (s->len == s->room || clock_mono_ns() - s->since_ns > GATHER_NS)
+            r = store_gathered(s);
+    }
+    return r;
+}
+
+static int fetch_write(struct sink *sink, const void *data, size_t len, uint64_t off)
+{
+    struct fetch_sink *s = container_of(sink, struct fetch_sink, base);
+
+    if (off < s->fetch->off || off + len > s->fetch->end)
+        return -EPROTO;
+    take_room(s);
+    int r = s->len && off != s->off + s->len ? store_gathered(s) : 0;
+    return r < 0 ? r : gather(s, data, len, off);
+}
+
+int fetch_source(struct cache *c, struct node *n, char **ret_key, char **ret_etag)
+{
+    cache_lock(c);
+    struct file *f = n->file;
+    char *key = f->orphan_id ? (f->orphan_key ? strdup(f->orphan_key) : NULL) : node_key(n);
+    char *etag = f->etag && *f->etag ? strdup(f->etag) : NULL;
+    cache_unlock(c);
+    if (!key) {
+        free(etag);
+        return -ESTALE;
+    }
+    *ret_key = key;
+    *ret_etag = etag;
+    return 0;
+}
+
+/* Reads from the store into the mirror file; how many bytes, or an error. */
+static ssize_t fetch_into(struct fetch_sink *sink, const char *key, const char *etag,
+                          struct op *op)
+{
+    struct fetch *fetch = sink->fetch;
+    size_t len = (size_t)(fetch->end - fetch->off);
+    struct object obj = {0};
+
+    sink->gathered = malloc(
+        len < fetch->cache->config.gather_bytes ? len : fetch->cache->config.gather_bytes);
+    if (!sink->gathered)
+        return op_fail(op, -ENOMEM, "%s: no memory to download it", key);
+    ssize_t n =
+        store_read(fetch->cache->store, op, key, etag, &sink->base, len, fetch->off, &obj);
+    /* What came before a failure is right, and is not asked for again. */
+    int r = sink->disk_error ? 0 : store_gathered(sink);
+    free(sink->gathered);
+    if (n >= 0)
+        fetch->verified = obj.checksum;
+    if (n >= 0)
+        object_release(&obj);
+    return n >= 0 && r < 0 ? r : n;
+}
+
+static int fetch_once(struct fetch *fetch, int fd, struct op *op, char **ret_key,
+                      char **ret_etag)
+{
+    struct cache *c = fetch->cache;
+    struct fetch_sink sink = {.base.write = fetch_write, .fetch = fetch, .fd = fd};
+    int r = fetch_source(c, fetch->node, ret_key, ret_etag);
+
+    if (r < 0)
+        return op_fail(op, r, "the file is gone");
+    ssize_t n = fetch_into(&sink, *ret_key, *ret_etag, op);
+    if (n < 0 && sink.disk_error)
+        return op_fail(op, (int)n, "%s: can't write to the cache: %s", *ret_key,
+                       strerror(-sink.disk_error));
+    if (n < 0)
+        return (int)n;
+    return fetch->off + (uint64_t)n == fetch->end
+               ? 0
+               : op_fail(op, -ESTALE, "%s/%s is shorter than it was listed", c->store->url,
+                         *ret_key);
+}
+
+/* While the store renames the source nobody can tell where it is, and while new attributes are
+ * on their way to it, not which version it is. Whether that was so. */
+static bool wait_for_source(struct cache *c, struct node *n, const char *key, struct op *op)
+{
+    bool waited = false;
+
+    cache_lock(c);
+    while ((n->file->uploading || rename_runs_at_locked(c, key)) && op_check(op) == 0) {
+        waited = true;
+        (void)cache_wait_until(c, &c->progress, clock_mono_ns() + NS_PER_SEC / 10);
+    }
+    cache_unlock(c);
+    return waited;
+}
+
+/* Whether the bytes would be asked for as they were. */
+static bool is_the_source(struct cache *c, struct node *n, const char *key, const char *etag)
+{
+    auto_free char *key_now = NULL;
+    auto_free char *etag_now = NULL;
+
+    if (fetch_source(c, n, &key_now, &etag_now) < 0)
+        return true;
+    bool same_version = etag && etag_now ? strcmp(etag, etag_now) == 0 : etag == etag_now;
+    return same_version && strcmp(key, key_now) == 0;
+}
+
+/* The bytes; a source that was renamed at the store meanwhile is looked for at its new place,
+ * one that got other attributes as the version that it is now. */
+static int fetch_bytes(struct fetch *fetch, int fd)
+{
+    struct cache *c = fetch->cache;
+    struct op op;
+    int r = 0;
+
+    cache_op(c, &op);
+    for (int i = 0; i < MOVES_MAX; i++) {
+        auto_free char *key = NULL;
+        auto_free char *etag = NULL;
+        r = fetch_once(fetch, fd, &op, &key, &etag);
+        if ((r != -ENOENT && r != -ESTALE) || !key)
+            break;
+        bool waited = wait_for_source(c, fetch->node, key, &op);
+        if (!waited && is_the_source(c, fetch->node, key, etag))
+            break;
+    }
+    if (r < 0)
+        read_failed(c, "download", r, op.why);
+    return r;
+}
+
+/* All ranges are here: the file turns clean; docs/format.md has the order. */
+static int complete(struct cache *c, struct node *n, int fd)
+{
+    cache_lock(c); /* being busy, it gets no other time meanwhile */
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+                                      timespec_of(n->file->clean_mtime_ns)};
+    cache_unlock(c);
+    crash_point("complete-data");
+    if (futimens(fd, times) < 0)
+        return -errno;
+    crash_point("complete-mtime");
+    return stamp_remove_ranges(fd);
+}
+
+/* ---- claims ---- */
+
+static void run_fetch(struct task *task);
+
+static int start_locked(struct cache *c, struct node *n, uint64_t off, uint64_t end)
+    REQUIRES(cache_mutex)
+{
+    struct fetch *fetch = calloc(1, sizeof(*fetch));
+
+    if (!fetch)
+        return -ENOMEM;
+    *fetch =
+        (struct fetch){.task.run = run_fetch, .node = n, .cache = c, .off = off, .end = end};
+    if (c->store->caps & STORE_CHECKSUM)
+        fetch->sum.kind = n->file->sum.kind ? n->file->sum.kind : c->sum_kind;
+    node_ref_locked(n);
+    file_lru_remove_locked(c, n->file);
+    LL_PREPEND(n->file->fetches, fetch);
+    pool_submit(c->fetchers, &fetch->task);
+    return 0;
+}
+
+/* The first stretch of [off, end) that is neither here nor on its way. */
+static bool unclaimed(struct file *f, uint64_t off, uint64_t end, struct range *ret)
+    REQUIRES(cache_mutex)
+{
+    while (ranges_missing(&f->present, off, end, ret)) {
+        struct fetch *hit = NULL;
+        for (struct fetch *i = f->fetches; i && !hit; i = i->next)
+            if (i->off <= ret->off && ret->off < i->end)
+                hit = i;
+        if (!hit) {
+            for (struct fetch *i = f->fetches; i; i = i->next)
+                if (i->off > ret->off && i->off < ret->end)
+                    ret->end = i->off;
+            return true;
+        }
+        off = hit->end;
+    }
+    return false;
+}
+
+/* Whether all that may be claimed for now is, and who needs [off, end) waits for nothing else,
+ * or for something of it: he asks for the rest then. */
+static bool enough_claimed(struct cache *c, const struct file *f, uint64_t off, uint64_t end)
+    REQUIRES(cache_mutex)
+{
+    bool served = ranges_has(&f->present, off, end);
+    unsigned n = 0;
+
+    for (const struct fetch *i = f->fetches; i; i = i->next) {
+        n++;
+        served = served || (i->off < end && off < i->end);
+    }
+    return served && n >= c->config.download_jobs * CLAIMS_PER_JOB;
+}
+
+/* Starts fetches for what is missing in [off, to), a part of the file each, as long as not too
+ * many run. [off, end) of it is needed, the rest is ahead. */
+static int start_range_locked(struct cache *c, struct node *n, uint64_t off, uint64_t end,
+                              uint64_t to) REQUIRES(cache_mutex)
+{
+    uint64_t at = off;
+    struct range todo;
+    int r = 0;
+
+    while (r == 0 && !enough_claimed(c, n->file, off, end) &&
+           unclaimed(n->file, at, to, &todo)) {
+        uint64_t cut = (todo.off / c->config.part_size + 1) * c->config.part_size;
+        if (todo.end > cut)
+            todo.end = cut;
+        r = start_locked(c, n, todo.off, todo.end);
+        at = todo.end;
+    }
+    return r;
+}
+
+/* ---- the end of one ---- */
+
+/* Who asks for [off, end) is told `err` for a while; it is not tried again at once. */
+static void remember_failure_locked(struct file *f, uint64_t off, uint64_t end, int err)
+    REQUIRES(cache_mutex)
+{
+    f->failed.off = off;
+    f->failed.end = end;
+    f->failed.err = err;
+    f->failed.until_ns = clock_mono_ns() + FAILED_NS;
+}
+
+static void finish_locked(struct cache *c, struct fetch *fetch, int r, const struct stat *st)
+    REQUIRES(cache_mutex)
+{
+    struct file *f = fetch->node->file;
+
+    LL_DELETE(f->fetches, fetch);
+    if (r == -ENOENT)
+        r = -ESTALE;
+    if (r < 0 && !fetch->told)
+        remember_failure_locked(f, fetch->off, fetch->end, r);
+    if (r == -ESTALE) {
+        f->gone = true;
+        for (struct entry *e = f->node->links; e; e = e->next_link)
+            e->verified_ns = 0;
+    }
+    if (st)
+        file_account_locked(c, f, (uint64_t)st->st_blocks * 512);
+    if (r == 0 && f->needed_whole && f->open_handles && f->state == FILE_PARTIAL && !f->busy)
+        (void)start_range_locked(c, fetch->node, 0, fetch->node->size, fetch->node->size);
+    waitq_wake_locked(c, &f->range_waiters, 0);
+    progress_locked(c);
+}
+
+/* What is here is not what the store has: all of it is fetched again. Those who wait for bytes
+ * that just came are told so, whichever fetch found it out. */
+static void damaged_before(struct cache *c, struct fetch *fetch, int fd, bool kept)
+{
+    const struct ranges none = {0};
+    struct node *n = fetch->node;
+
+    cache_lock(c);
+    auto_free char *path = node_path(n);
+    ranges_clear(&n->file->present);
+    sums_clear(&n->file->sums);
+    if (!kept)
+        remember_failure_locked(n->file, 0, n->size, -EIO);
+    fetch->told = true;
+    cache_unlock(c);
+    log_error("%s: %s does not match its checksum, and is fetched again",
+              path ? path : "a removed file",
+              kept ? "what the cache kept since before the reboot" : "what was downloaded");
+    (void)stamp_write_ranges(fd, &none, false);
+}
+
+/* The last fetch of a whole file turns it clean before its waiters are woken. */
+static int maybe_complete(struct cache *c, struct fetch *fetch, int fd)
+{
+    struct node *n = fetch->node;
+    struct file *f = n->file;
+
+    cache_lock(c);
+    bool last = f->state == FILE_PARTIAL && f->fetches == fetch && !fetch->next && !f->busy &&
+                (f->verify || ranges_has(&f->present, 0, n->size));
+    bool kept = f->verify; /* bytes from before a reboot */
+    f->busy = f->busy || last;
+    cache_unlock(c);
+    if (!last)
+        return 0;
+    int r = fetch_verify_complete(c, fetch, fd);
+    if (r == -EIO)
+        damaged_before(c, fetch, fd, kept);
+    if (r == 0)
+        r = complete(c, n, fd);
+    cache_lock(c);
+    f->busy = false;
+    f->verify = false;
+    if (r == 0) {
+        f->state = FILE_CLEAN;
+        ranges_clear(&f->present);
+        sums_clear(&f->sums);
+    }
+    cache_unlock(c);
+    return r == -EIO && kept ? 0 : r; /* the store is asked for them now */
+}
+
+static void record_arrived(struct cache *c, struct fetch *fetch, int fd)
+{
+    struct ranges copy = {0};
+    int r = 0;
+
+    cache_lock(c);
+    struct file *f = fetch->node->file;
+    if (fetch->summed == fetch->end)
+        sums_add(&f->sums, fetch->off, fetch->end, &fetch->sum);
+    bool partial = f->state == FILE_PARTIAL && !f->busy;
+    for (size_t i = 0; partial && i < f->present.n && r == 0; i++)
+        r = ranges_add(&copy, f->present.v[i].off, f->present.v[i].end);
+    cache_unlock(c);
+    if (partial && r == 0)
+        (void)stamp_write_ranges(fd, &copy, false);
+    ranges_clear(&copy);
+}
+
+static void run_fetch(struct task *task)
+{
+    struct fetch *fetch = container_of(task, struct fetch, task);
+    struct cache *c = fetch->cache;
+    struct node *n = fetch->node;
+    struct stat st;
+    int fd = file_get_fd(c, n, FD_WRITE);
+    int r = fd < 0 ? fd : fetch->off < fetch->end ? fetch_bytes(fetch, fd) : 0;
+
+    if (r == 0)
+        record_arrived(c, fetch, fd);
+    if (r == 0)
+        r = maybe_complete(c, fetch, fd);
+    bool seen = fd >= 0 && fstat(fd, &st) == 0;
+    cache_lock(c);
+    finish_locked(c, fetch, r, seen ? &st : NULL);
+    if (fd >= 0)
+        file_put_fd_locked(c, n->file, FD_WRITE);
+    if (n->file->open_handles == 0)
+        file_lru_add_locked(c, n->file);
+    node_unref_locked(c, n);
+    cache_unlock(c);
+    free(fetch);
+}
+
+/* How far to fetch for a reader of [off, end), when `from` is the first byte that is missing.
+ * So that each part is one request, a window ends where a part does: from a part's size on
+ * always, while it grows when it comes to the end of the part, or when less than it asks for
+ * would be left of that. */
+static uint64_t window_end(struct cache *c, struct node *n, uint64_t off, uint64_t end,
+                           uint64_t ahead, uint64_t from) REQUIRES(cache_mutex)
+{
+    uint64_t part = c->config.part_size, to = end + ahead;
+    uint64_t boundary = (from / part + 1) * part;
+
+    /* A small file read from its beginning is one request. */
+    if (to >= n->size || (off == 0 && n->size <= part))
+        return n->size;
+    if (ahead >= part)
+        to -= to % part;
+    else if (ahead > 0 && (to > boundary || (from < part && part - to < to - from)))
+        to = boundary;
+    if (to < end)
+        to = end;
+    to = (to + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    return to < n->size ? to : n->size;
+}
+
+/* While the window grows it is filled when two thirds of it were read, not by a little at each
+ * read. `gap` is what is missing then. */
+static bool window_runs_dry(struct cache *c, struct node *n, uint64_t off, uint64_t end,
+                            uint64_t ahead, struct range *gap) REQUIRES(cache_mutex)
+{
+    uint64_t need = end + (ahead >= 2 * c->config.part_size ? ahead : ahead / 4);
+
+    return unclaimed(n->file, off, need < n->size ? need : n->size, gap);
+}
+
+/* Bytes that may be right are looked at before any are asked for: an empty fetch does it. */
+static int verify_first_locked(struct cache *c, struct node *n, struct waiter *w)
+    REQUIRES(cache_mutex)
+{
+    int r = n->file->fetches ? 0 : start_locked(c, n, n->size, n->size);
+
+    return r < 0 ? r : waitq_park_locked(c, &n->file->range_waiters, w);
+}
+
+int fetch_need_locked(struct cache *c, struct node *n, uint64_t off, uint64_t end,
+                      uint64_t ahead, struct waiter *w)
+{
+    struct file *f = n->file;
+    bool here = ranges_has(&f->present, off, end);
+
+    cache_assert_locked(c);
+    if (f->busy && !here)
+        return waitq_park_locked(c, &f->range_waiters, w);
+    if (f->verify)
+        return verify_first_locked(c, n, w);
+    if (!here && f->gone)
+        return -ESTALE;
+    if (!here && f->failed.err && clock_mono_ns() < f->failed.until_ns && f->failed.off < end &&
+        off < f->failed.end)
+        return f->failed.err;
+    struct range gap;
+    int r = 0;
+    if (!f->gone && window_runs_dry(c, n, off, end, ahead, &gap))
+        r = start_range_locked(c, n, off, end, window_end(c, n, off, end, ahead, gap.off));
+    if (here || r < 0)
+        return here ? 0 : r;
+    r = waitq_park_locked(c, &f->range_waiters, w);
+    w->off = off;
+    w->end = end;
+    return r;
+}
+
+int fetch_complete_locked(struct cache *c, struct node *n, struct waiter *w)
+{
+    struct file *f = n->file;
+
+    cache_assert_locked(c);
+    if (f->state != FILE_PARTIAL)
+        return 0;
+    if (f->busy)
+        return waitq_park_locked(c, &f->range_waiters, w);
+    if (!ranges_has(&f->present, 0, n->size))
+        return fetch_need_locked(c, n, 0, n->size, 0, w);
+    if (f->failed.err && clock_mono_ns() < f->failed.until_ns)
+        return f->failed.err;
+    /* Every byte is here: an empty fetch makes the file complete. */
+    int r = f->fetches ? 0 : start_locked(c, n, n->size, n->size);
+    return r < 0 ? r : waitq_park_locked(c, &f->range_waiters, w);
+}

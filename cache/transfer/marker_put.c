@@ -1,0 +1,318 @@
+/* Directories towards the store: a marker for one that stays empty, its attributes when they
+ * are not the default. Objects of our own making are kept to what is needed. */
+#include "cache/transfer/transfer_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/tree/children.h"
+#include "cache/types/etag.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/log_queue.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+/* How long a directory's time waits for the names in it before they are looked at again. */
+#define NAMES_NS (100 * NS_PER_MS)
+
+struct dir_job {
+    struct task task;
+    struct dir_job *next; /* in cache.dir_jobs */
+    struct cache *cache;
+    struct node *node; /* referenced */
+    char *path;
+    uint64_t generation;
+    struct attrs attrs;
+    int64_t began_ns; /* CLOCK_MONOTONIC */
+};
+
+static bool default_attrs(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    return (n->mode & 07777) == c->config.dir_mode && n->uid == c->config.uid &&
+           n->gid == c->config.gid && !n->xattrs;
+}
+
+/* Whether the store must be told of it at all. */
+static bool needs_marker(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    if (c->store->caps & STORE_DIRS)
+        return n->dir->new_here || (n->flags & NODE_ATTR_DIRTY);
+    if (n->flags & NODE_ATTR_DIRTY)
+        return true;
+    return n->dir->new_here &&
+           (!n->dir->children || n->dir->stale_marker || !default_attrs(c, n));
+}
+
+bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
+{
+    struct dir_job *j;
+
+    LL_FOREACH(c->dir_jobs, j)
+    {
+        if (strcmp(j->path, path) == 0 || (below && path_below(path, j->path)))
+            return true;
+    }
+    return false;
+}
+
+/* ---- what the store is told ---- */
+
+/* What was put is known, when the answer says which version it is. */
+static void put_locked(struct dir_job *j, const struct object *obj) REQUIRES(cache_mutex)
+{
+    struct node *n = j->node;
+    struct dir *d = n->dir;
+
+    etag_clear(&d->put_etag);
+    d->put_from_s = d->put_to_s = 0;
+    if (!put_window(obj, clock_mono_ns() - j->began_ns, &d->put_from_s, &d->put_to_s))
+        return;
+    etag_set(&d->put_etag, obj->etag);
+    n->attrs_has = (uint8_t)j->attrs.has;
+    d->marker_mtime_ns = j->attrs.mtime_ns;
+    index_marker_news_locked(j->cache, n);
+}
+
+static void dir_done_locked(struct dir_job *j, int r, const struct object *obj,
+                            const struct op *op) REQUIRES(cache_mutex)
+{
+    struct cache *c = j->cache;
+    struct node *n = j->node;
+    struct dir *d = n->dir;
+    auto_free char *path = node_path(n);
+
+    if (r == 0 && (!path || strcmp(path, j->path) != 0))
+        return; /* moved or removed meanwhile: an intention deals with the old name */
+    if (r == 0) {
+        d->error = 0;
+        d->attempts = 0;
+        d->has_marker = true;
+        d->marker_version = 0;
+        if (d->generation == j->generation) {
+            d->new_here = d->stale_marker = false;
+            d->mtime_set = false;
+            n->flags &= ~(unsigned)(NODE_ATTR_DIRTY | NODE_ATTRS_OLD);
+            dir_unqueue_locked(c, n);
+            d->generation++; /* what was asked before is not right about it */
+            put_locked(j, obj);
+        }
+        entry_changed_locked(c, n->links);
+        return;
+    }
+    /* Only the answer may have been lost, unless a refusal was it. */
+    if (path && strcmp(path, j->path) == 0 && n->links &&
+        (!refusal_is_one(r) || op->left_behind))
+        n->links->may_exist = true;
+    if (c->stopping)
+        return;
+    d->error = r;
+    d->attempts++;
+    d->failed_ns = clock_mono_ns();
+    d->due_ns = clock_mono_ns() + retry_delay_ns(c, d->attempts);
+    free(d->error_text);
+    d->error_text = strdup(op->why);
+    failure_note_locked(c, &c->write_failure, r, op->why);
+    log_later(&c->log, LOG_LEVEL_ERROR, "directory not in the store yet, tried again: %s",
+              op->why);
+}
+
+static void run_dir(struct task *task)
+{
+    struct dir_job *j = container_of(task, struct dir_job, task);
+    struct cache *c = j->cache;
+    struct object obj = {0};
+    struct op op;
+
+    cache_op(c, &op);
+    j->began_ns = clock_mono_ns();
+    int r = store_mkdir(c->store, &op, j->path, &j->attrs, &obj);
+    crash_point("mkdir-done");
+    cache_lock(c);
+    dir_done_locked(j, r, &obj, &op);
+    cache_unlock(c);
+    if (r == 0)
+        object_release(&obj);
+    if (r == 0)
+        (void)node_save_stamp(c, j->node);
+    cache_lock(c);
+    j->node->dir->uploading = false;
+    LL_DELETE(c->dir_jobs, j);
+    c->uploads_running_dirs--;
+    progress_locked(c);
+    node_unref_locked(c, j->node);
+    cache_unlock(c);
+    attrs_release(&j->attrs);
+    free(j->path);
+    free(j);
+}
+
+static void start_locked(struct cache *c, struct node *n, char *path) REQUIRES(cache_mutex)
+{
+    struct dir_job *j = calloc(1, sizeof(*j));
+
+    if (!j || node_attrs_locked(n, &j->attrs) < 0) {
+        free(j);
+        free(path);
+        return;
+    }
+    /* A real directory has a time of its own, which its names move. */
+    if ((c->store->caps & STORE_DIRS) && !n->dir->mtime_set)
+        j->attrs.has &= ~(unsigned)ATTR_MTIME;
+    j->task.run = run_dir;
+    j->cache = c;
+    j->node = n;
+    j->path = path;
+    j->generation = n->dir->generation;
+    node_ref_locked(n);
+    n->dir->uploading = true;
+    LL_PREPEND(c->dir_jobs, j);
+    c->uploads_running_dirs++;
+    pool_submit(c->uploaders, &j->task);
+}
+
+struct stamp_task {
+    struct task task;
+    struct cache *cache;
+    struct node *node; /* referenced */
+};
+
+static void run_stamp(struct task *task)
+{
+    struct stamp_task *t = container_of(task, struct stamp_task, task);
+
+    (void)node_save_stamp(t->cache, t->node);
+    cache_lock(t->cache);
+    node_unref_locked(t->cache, t->node);
+    cache_unlock(t->cache);
+    free(t);
+}
+
+/* Names that are still on their way to a real directory would move the time that it is to have.
+ */
+static bool names_on_their_way(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+{
+    struct entry *e;
+    size_t at;
+
+    if (!(c->store->caps & STORE_DIRS) || !dir->dir->mtime_set)
+        return false;
+    CHILDREN_FOREACH(dir->dir->children, e, at)
+    {
+        struct node *n = e->node;
+        bool comes = n->dir ? n->dir->queued || n->dir->uploading
+                            : e->dirty && n->file && !n->file->staged && !n->file->error;
+        if (e->src_key || comes)
+            return true;
+    }
+    auto_free char *path = node_path(dir);
+    return path && intent_below(c, path);
+}
+
+static bool is_stored(const struct entry *e) REQUIRES(cache_mutex)
+{
+    return e->node->dir ? !e->node->dir->new_here : etag_known(&e->etag);
+}
+
+static bool child_is_stored(struct node *dir) REQUIRES(cache_mutex)
+{
+    struct entry *e;
+    size_t at;
+
+    CHILDREN_FOREACH(dir->dir->children, e, at)
+    {
+        if (is_stored(e))
+            return true;
+    }
+    return false;
+}
+
+/* The store has it by the names in it. */
+static void stands_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    struct stamp_task *t = calloc(1, sizeof(*t));
+
+    n->dir->new_here = false;
+    dir_unqueue_locked(c, n);
+    n->dir->generation++;
+    if (!t)
+        return;
+    t->task.run = run_stamp;
+    t->cache = c;
+    t->node = n;
+    node_ref_locked(n);
+    pool_submit(c->chores, &t->task);
+}
+
+/* Its children stand for it: nothing to send. Until one of them is in the store it stays owed,
+ * since they may be removed before. */
+static void satisfied_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    if (n->dir->new_here && !child_is_stored(n)) {
+        dir_unqueue_locked(c, n);
+    } else {
+        stands_locked(c, n);
+        entry_changed_locked(c, n->links);
+    }
+    progress_tell_locked(c);
+}
+
+void dir_child_changed_locked(struct cache *c, struct node *dir, const struct entry *e)
+{
+    struct dir *d = dir->dir;
+
+    if (!d->new_here || d->queued || d->uploading)
+        return;
+    /* Who waits for the child finds that nothing is owed. */
+    if (is_stored(e) && !e->src_key && !needs_marker(c, dir))
+        stands_locked(c, dir);
+    else
+        dir_queue_locked(c, dir);
+}
+
+void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+{
+    struct node *n, *after;
+
+    DL_FOREACH_SAFE2(c->dirty_dirs, n, after, dir->dirty_next)
+    {
+        if (n->dir->uploading || c->uploads_running_dirs >= c->config.upload_jobs)
+            continue;
+        if (n->dir->due_ns > now) {
+            *next_due = n->dir->due_ns < *next_due ? n->dir->due_ns : *next_due;
+            continue;
+        }
+        if (!n->links) {
+            dir_unqueue_locked(c, n);
+            continue;
+        }
+        if (names_on_their_way(c, n)) {
+            n->dir->due_ns = now + NAMES_NS;
+            *next_due = n->dir->due_ns < *next_due ? n->dir->due_ns : *next_due;
+            continue;
+        }
+        if (!needs_marker(c, n)) {
+            satisfied_locked(c, n);
+            continue;
+        }
+        char *path = node_path(n);
+        if (path && !intent_blocks_upload_locked(c, path, true) && !removal_pending(c, path) &&
+            (c->drain || !path_is_staged(c, path)))
+            start_locked(c, n, path);
+        else
+            free(path);
+    }
+}
+
+void entry_changed_locked(struct cache *c, struct entry *e)
+{
+    int64_t now = clock_mono_ns();
+
+    cache_assert_locked(c);
+    for (; e; e = e->parent->links) {
+        e->changed_ns = now;
+        dir_child_changed_locked(c, e->parent, e);
+    }
+}

@@ -1,0 +1,502 @@
+/* Removals at the store: which are ready, batches of them, and what their answers mean; and
+ * which renames may start. */
+#include "cache/transfer/transfer_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/journal.h"
+#include "cache/types/attr_index.h"
+#include "cache/types/etag.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/log_queue.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#define BATCH_MAX 1000
+
+/* How often the version at the store may change under one removal. */
+#define VERSIONS_MAX 8
+
+static bool running_removal_touches(struct cache *c, const char *path, bool below)
+    REQUIRES(cache_mutex)
+{
+    struct intent *i;
+
+    if (c->deletes_running == 0)
+        return false;
+    DL_FOREACH(c->intents, i)
+    {
+        if (i->running && !intent_is_rename(i) &&
+            (strcmp(i->from, path) == 0 || (below && path_below(path, i->from))))
+            return true;
+    }
+    return false;
+}
+
+static bool running_rename_touches(struct cache *c, const char *path) REQUIRES(cache_mutex)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (i->running && intent_is_rename(i) && intent_touches(i, path))
+            return true;
+    }
+    return false;
+}
+
+/* Nameless files that are complete or closed need the store no more. */
+static void forget_orphans_locked(struct cache *c) REQUIRES(cache_mutex)
+{
+    for (size_t i = 0; i < c->n_orphans;) {
+        struct node *n = c->orphans[i];
+        if (n->file->state == FILE_PARTIAL && n->file->open_handles && !n->file->gone) {
+            i++;
+            continue;
+        }
+        c->orphans[i] = c->orphans[--c->n_orphans];
+        node_unref_locked(c, n);
+    }
+}
+
+bool readers_need_locked(struct cache *c, const char *path, bool below)
+{
+    bool need = false;
+
+    forget_orphans_locked(c);
+    for (size_t i = 0; i < c->n_orphans; i++) {
+        struct node *n = c->orphans[i];
+        const char *key = n->file->orphan_key;
+        if (!key || (strcmp(key, path) != 0 && !(below && path_below(path, key))))
+            continue;
+        need = true;
+        struct waiter none = {0};
+        struct waitq *q = &n->file->range_waiters;
+        /* Starts the fetches; nobody waits for them here. */
+        n->file->needed_whole = true;
+        if (fetch_complete_locked(c, n, &none) == CACHE_PARKED) {
+            struct waiter **at = &q->head;
+            while (*at != &none)
+                at = &(*at)->next;
+            *at = NULL;
+            q->tail = at;
+        }
+    }
+    return need;
+}
+
+/* Readers of the old version come first, for a bounded time. */
+static bool wait_for_readers_locked(struct cache *c, struct intent *i, const char *path,
+                                    int64_t now, int64_t *next) REQUIRES(cache_mutex)
+{
+    if (c->n_orphans == 0 || i->attempts > READERS_TRIES ||
+        !readers_need_locked(c, path, i->kind == INTENT_RENAMEDIR))
+        return false;
+    i->attempts++;
+    i->due_ns = now + READERS_NS;
+    *next = i->due_ns < *next ? i->due_ns : *next;
+    return true;
+}
+
+/* ---- removals ---- */
+
+struct removal {
+    struct task task;
+    struct cache *cache;
+    struct intent *v[BATCH_MAX];
+    bool skip[BATCH_MAX]; /* done, or published again meanwhile: only the row goes */
+    char *why[BATCH_MAX]; /* it failed, heap; NULL without memory */
+    size_t n;
+    bool removed; /* the store removed something */
+};
+
+/* A directory goes after what is below it. */
+static bool removals_below(struct cache *c, const struct intent *self) REQUIRES(cache_mutex)
+{
+    struct intent *i;
+
+    DL_FOREACH(c->intents, i)
+    {
+        if (i == self)
+            return false;
+        const char *rest = path_below(self->from, i->from);
+        if (rest && *rest)
+            return true;
+    }
+    return false;
+}
+
+/* Refused names hold removals beside them only. But the store has what went there by a rename
+ * under its old name alone, wherever that is. */
+static bool moved_is_refused_locked(struct cache *c, const struct intent *i)
+    REQUIRES(cache_mutex)
+{
+    struct file *f;
+
+    if (!i->moved_ino || c->out_of_quota)
+        return false;
+    DL_FOREACH2(c->dirty, f, dirty_next)
+    {
+        if (!f->first_seq || f->first_seq > i->seq)
+            return false;
+        if (f->node->ino == i->moved_ino)
+            return file_is_refused_locked(f);
+    }
+    return false;
+}
+
+static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now, int64_t *next,
+                                 bool *ret_skip) REQUIRES(cache_mutex)
+{
+    enum live live = intent_live_at(c, i);
+
+    *ret_skip = live == LIVE_STORED || i->done;
+    if (moved_is_refused_locked(c, i) && !intent_is_urgent(c, i))
+        return false;
+    if (late_blocks_intent_locked(c, i))
+        return false;
+    if ((live == LIVE_WAIT && !intent_later_rename_waits(c, i)) ||
+        upload_runs_at_locked(c, i->from, false) ||
+        dir_upload_runs_at_locked(c, i->from, false))
+        return false;
+    /* A later one that runs may bring there what is meant to stay; it retires this removal. */
+    if (intent_earlier_rename_touches(c, i, i->from) ||
+        (c->renames && running_rename_touches(c, i->from)))
+        return false;
+    if (i->kind == INTENT_RMDIR && removals_below(c, i))
+        return false;
+    return !wait_for_readers_locked(c, i, i->from, now, next);
+}
+
+/* The version at the store that an intention means is not the one that is there. Its own later
+ * version is meant, too, and of one whose version was not known here, whatever is there. 1: its
+ * version was removed, or never was; -ESTALE: somebody else's stays. */
+static int settle_removal(struct cache *c, const struct intent *i, struct op *op, bool known)
+{
+    for (int tries = 0; tries < VERSIONS_MAX; tries++) {
+        struct object there = {0};
+        int r = store_stat(c->store, op, i->from, &there);
+        if (r == -ENOENT)
+            return 0;
+        if (r < 0)
+            return r;
+        const char *etag = there.etag, *key = i->from;
+        bool meant =
+            !known || origin_is_ours(c, key, &there.attrs) || strcmp(etag, i->etag) == 0;
+        r = there.is_prefix ? 0
+            : meant         ? store_remove(c->store, op, &key, &etag, 1, NULL)
+                            : op_fail(op, -ESTALE,
+                                      "%s/%s was removed here, but somebody else had replaced it: "
+                                              "their version stays",
+                                      c->store->url, key);
+        object_release(&there);
+        if (r != -ESTALE || !meant)
+            return r;
+    }
+    return op_fail(op, -EAGAIN, "remove %s: its version changes all the time", i->from);
+}
+
+/* One removal, of a version that must be asked for. A second removal of what may have come back
+ * late takes only what this cache put. */
+static int remove_unknown(struct cache *c, const struct intent *i, struct op *op)
+{
+    cache_lock(c);
+    bool ours = i->removed_before || intent_means_ours(i);
+    cache_unlock(c);
+    return settle_removal(c, i, op, ours);
+}
+
+/* Each of them keeps its own reason: the next request takes that of the one before. */
+static void keep_why(struct removal *r, size_t i, int err, const struct op *op)
+{
+    if (err < 0 && !r->why[i])
+        r->why[i] = strdup(op->why);
+}
+
+static const char *removal_why(const struct removal *r, size_t i, int err)
+{
+    return r->why[i] ? r->why[i] : strerror(-err);
+}
+
+static void run_store_removals(struct removal *r, struct op *op, int *errs)
+{
+    struct cache *c = r->cache;
+    const char *keys[BATCH_MAX], *etags[BATCH_MAX];
+    size_t index[BATCH_MAX], n = 0;
+
+    for (size_t i = 0; i < r->n; i++) {
+        errs[i] = 0;
+        if (r->skip[i])
+            continue;
+        if (r->v[i]->kind == INTENT_RMDIR) {
+            errs[i] = store_rmdir(c->store, op, r->v[i]->from);
+            /* Something of others is in it: it stays a directory, which is no failure of ours.
+             */
+            if (errs[i] == -ENOTEMPTY || errs[i] == -ENOENT)
+                errs[i] = 0;
+        } else if (removals_are_bound(c) && !intent_version_is_known(r->v[i])) {
+            errs[i] = remove_unknown(c, r->v[i], op);
+        } else {
+            keys[n] = r->v[i]->from;
+            etags[n] = removals_are_bound(c) ? r->v[i]->etag : NULL;
+            index[n++] = i;
+            continue;
+        }
+        keep_why(r, i, errs[i], op);
+    }
+    int results[BATCH_MAX] = {0};
+    int all = n ? store_remove(c->store, op, keys, etags, n, results) : 0;
+    bool told = false; /* which keys failed; else nothing was tried */
+    for (size_t i = 0; i < n; i++)
+        told = told || results[i] != 0;
+    for (size_t i = 0; i < n; i++) {
+        errs[index[i]] = told ? results[i] : all;
+        r->removed = r->removed || errs[index[i]] == 0;
+        if (errs[index[i]] != -ESTALE)
+            keep_why(r, index[i], errs[index[i]], op);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (errs[index[i]] == -ESTALE) {
+            errs[index[i]] = settle_removal(c, r->v[index[i]], op, true);
+            keep_why(r, index[i], errs[index[i]], op);
+        }
+    }
+}
+
+void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
+{
+    i->running = false;
+    i->attempts++;
+    i->failed_ns = clock_mono_ns();
+    if (!i->error)
+        i->failing_ns = i->failed_ns;
+    i->error = err;
+    free(i->error_text);
+    i->error_text = strdup(why);
+    i->due_ns = clock_mono_ns() + retry_delay_ns(c, i->attempts);
+}
+
+/* What the store has under the name stays: the next listing shows it. */
+static void removal_given_up(struct cache *c, const struct intent *i, int err, const char *why)
+{
+    log_error("%s", why);
+    cache_lock(c);
+    failure_note_locked(c, &c->write_failure, err, why);
+    name_is_the_stores_locked(c, i->from);
+    cache_unlock(c);
+}
+
+/* One is over: carried out or not, its row gone (noted 0) or not. */
+static void removal_over_locked(struct cache *c, struct intent *i, int err, int noted,
+                                const char *why) REQUIRES(cache_mutex)
+{
+    struct op op = {0};
+
+    if (err == 0 && noted == 0) {
+        intent_remove_locked(c, i);
+        return;
+    }
+    i->done = err == 0;
+    i->refused_ns = refusal_is_one(err) ? clock_mono_ns() : 0;
+    if (i->refused_ns)
+        refusal_probe_locked(c);
+    if (i->done) {
+        err = op_fail(&op, noted, "remove %s: it is done, but can't be noted in the cache: %s",
+                      i->from, strerror(-noted));
+        why = op.why;
+    }
+    intent_failed_locked(c, i, err, why);
+    failure_note_locked(c, &c->write_failure, err, why);
+    log_later(&c->log, LOG_LEVEL_WARN, "delete failed, tried again: %s", why);
+}
+
+/* Whether another attempt would be no better: somebody else's version has the name, or the
+ * store refuses that, and removes others. */
+static bool is_in_vain(const struct intent *i, int err) REQUIRES(cache_mutex)
+{
+    return err == -ESTALE || (refusal_is_one(err) && i->others_taken);
+}
+
+static void give_up(struct cache *c, const struct intent *i, int err, const char *why)
+{
+    struct op op = {0};
+
+    if (err != -ESTALE) {
+        (void)op_fail(
+            &op, err,
+            "%s was removed here, but the store refuses the name and removes others: what "
+            "it has there stays in the store (%s)",
+            i->from, why);
+        why = op.why;
+    }
+    removal_given_up(c, i, err, why);
+}
+
+static void run_removal(struct task *task)
+{
+    struct removal *r = container_of(task, struct removal, task);
+    struct cache *c = r->cache;
+    int64_t began_ns = clock_mono_ns();
+    uint64_t seqs[BATCH_MAX];
+    int errs[BATCH_MAX];
+    size_t n = 0;
+    struct op op;
+
+    cache_op(c, &op);
+    run_store_removals(r, &op, errs);
+    crash_point("delete-done");
+    int64_t again[BATCH_MAX] = {0}; /* when; 0 not */
+    for (size_t i = 0; i < r->n; i++) {
+        cache_lock(c);
+        bool vain = is_in_vain(r->v[i], errs[i]);
+        if (vain)
+            r->v[i]->removed_before = true; /* nothing to repeat */
+        else if (errs[i] == 0 && !r->skip[i])
+            again[i] = comes_back_locked(c, r->v[i]);
+        cache_unlock(c);
+        if (vain) {
+            give_up(c, r->v[i], errs[i], removal_why(r, i, errs[i]));
+            errs[i] = 0;
+        }
+        if (errs[i] == 0 && !again[i])
+            seqs[n++] = r->v[i]->seq;
+    }
+    int jr = journal_done(c->journal, seqs, n, NULL, 0);
+    crash_point("delete-noted");
+    cache_lock(c);
+    if (r->removed)
+        refusal_taken_locked(c, CHANGE_REMOVE, began_ns);
+    for (size_t i = 0; i < r->n; i++) {
+        if (op.left_behind && !r->skip[i])
+            (void)late_removal_locked(c, r->v[i]->from);
+        if (again[i]) {
+            r->v[i]->running = false;
+            r->v[i]->removed_before = true;
+            r->v[i]->attempts = 0;
+            r->v[i]->refused_ns = 0;
+            r->v[i]->error = 0; /* no failed one, that who waits may have tried at once */
+            r->v[i]->due_ns = again[i];
+            continue;
+        }
+        if (errs[i] == 0 && !r->skip[i])
+            origin_settled(c, r->v[i]->from);
+        removal_over_locked(c, r->v[i], errs[i], jr, removal_why(r, i, errs[i]));
+    }
+    c->deletes_running--;
+    progress_locked(c);
+    cache_unlock(c);
+    for (size_t i = 0; i < r->n; i++)
+        free(r->why[i]);
+    free(r);
+}
+
+/* One name that the server has no form for makes it refuse a whole request: who was refused is
+ * asked for by itself. Not while everything is refused, where that can be found out. */
+static bool goes_alone_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex)
+{
+    i->others_taken = refusal_others_taken_locked(c, CHANGE_REMOVE, i->refused_ns);
+    return i->others_taken || (i->refused_ns && !(c->store->caps & STORE_STATE));
+}
+
+/* Gathers removals that may go now and starts them as one task. */
+static void start_removals_locked(struct cache *c, int64_t now, int64_t *next)
+    REQUIRES(cache_mutex)
+{
+    struct removal *r = NULL;
+    struct barrier barrier;
+    struct intent *i;
+    bool skip;
+
+    barrier_init_locked(c, &barrier);
+    DL_FOREACH(c->intents, i)
+    {
+        if (intent_is_rename(i) || i->running)
+            continue;
+        if (barrier_holds_locked(c, &barrier, i) && !intent_is_urgent(c, i))
+            continue;
+        if (i->due_ns > now) {
+            *next = i->due_ns < *next ? i->due_ns : *next;
+            continue;
+        }
+        if (!removal_ready_locked(c, i, now, next, &skip))
+            continue;
+        bool alone = goes_alone_locked(c, i);
+        if (alone && r)
+            continue;
+        if (!r && !(r = calloc(1, sizeof(*r))))
+            break;
+        r->skip[r->n] = skip;
+        r->v[r->n++] = i;
+        i->running = true;
+        if (alone || r->n == BATCH_MAX)
+            break;
+    }
+    barrier_release(&barrier);
+    if (!r)
+        return;
+    r->task.run = run_removal;
+    r->cache = c;
+    c->deletes_running++;
+    pool_submit(c->uploaders, &r->task);
+}
+
+static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, int64_t *next)
+    REQUIRES(cache_mutex)
+{
+    bool below = i->kind == INTENT_RENAMEDIR;
+
+    if (late_blocks_intent_locked(c, i))
+        return false;
+    if (upload_runs_at_locked(c, i->from, below) || upload_runs_at_locked(c, i->to, below))
+        return false;
+    if (dir_upload_runs_at_locked(c, i->from, below) ||
+        dir_upload_runs_at_locked(c, i->to, below))
+        return false;
+    if (running_removal_touches(c, i->from, below) || running_removal_touches(c, i->to, below))
+        return false;
+    if (!intent_comes_first(c, i))
+        return false;
+    if (intent_removal_in_the_way(c, i))
+        return false;
+    return !wait_for_readers_locked(c, i, i->to, now, next);
+}
+
+/* What arrives late below the old name must be listed: the copies begin when nothing can. */
+static int64_t rename_due_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
+{
+    int64_t due_ns = i->due_ns;
+
+    if (i->kind != INTENT_RENAMEDIR)
+        return due_ns;
+    int64_t until_ns = late_puts_below_until_locked(c, i->from);
+    if (due_ns < c->late_until_ns)
+        due_ns = c->late_until_ns;
+    return due_ns < until_ns ? until_ns : due_ns;
+}
+
+void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+{
+    struct intent *i;
+
+    if (!c->intents)
+        return;
+    if (c->deletes_running == 0)
+        start_removals_locked(c, now, next_due);
+    if (c->renames == 0)
+        return;
+    DL_FOREACH(c->intents, i)
+    {
+        if (!intent_is_rename(i) || i->running || c->copies_running >= c->config.upload_jobs)
+            continue;
+        int64_t due_ns = rename_due_locked(c, i);
+        if (due_ns > now)
+            *next_due = due_ns < *next_due ? due_ns : *next_due;
+        else if (rename_ready_locked(c, i, now, next_due))
+            copy_start_locked(c, i);
+    }
+}

@@ -1,0 +1,191 @@
+/* The scheduler: one thread that decides which dirty file, directory or intention goes to the
+ * store next, looks at open files from time to time, and keeps the cache within its size. */
+#include "cache/transfer/transfer_impl.h"
+
+#include "cache/mirror/journal.h"
+#include "common/lock.h"
+#include "common/mem.h"
+
+#include <stdlib.h>
+#include <utlist.h>
+
+/* How often open files are looked at. */
+#define LOOK_NS (1 * NS_PER_SEC)
+
+/* The name that is to be published next, heap. One that failed comes after the others: the
+ * store may refuse it for good. */
+static char *dirty_path(struct node *n) REQUIRES(cache_mutex)
+{
+    struct entry *failed = NULL;
+
+    for (struct entry *e = n->links; e; e = e->next_link) {
+        if (e->dirty && !e->failed)
+            return entry_path(e);
+        if (e->dirty && !failed)
+            failed = e;
+    }
+    for (struct entry *e = n->links; e; e = e->next_link)
+        e->failed = false; /* another round */
+    struct entry *next = failed ? failed : n->links;
+    return next ? entry_path(next) : NULL;
+}
+
+static bool live_upload_due(struct cache *c, struct file *f, const char *path, int64_t now)
+    REQUIRES(cache_mutex)
+{
+    if (f->wanted)
+        return true;
+    return c->config.upload_interval_ns > 0 && f->state == FILE_DIRTY &&
+           now - f->uploaded_live_ns >= c->config.upload_interval_ns && path_is_log(c, path);
+}
+
+/* Half a file goes up only for who asks for it so, or waits for what was there when he closed.
+ */
+static bool is_withheld_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex)
+{
+    return !f->wanted_half && !f->upload_waiters.head && file_is_half_locked(c, f->node);
+}
+
+bool upload_has_to_wait_locked(struct cache *c, struct file *f, const char *path)
+{
+    return f->cut || is_withheld_locked(c, f) ||
+           late_blocks_upload_locked(c, path, f->state == FILE_DIRTY);
+}
+
+static bool may_upload(struct cache *c, struct file *f, const char *path, int64_t now)
+    REQUIRES(cache_mutex)
+{
+    if ((f->write_handles && !live_upload_due(c, f, path, now)) ||
+        upload_has_to_wait_locked(c, f, path))
+        return false;
+    if (f->staged && !f->wanted && !c->drain)
+        return false;
+    return !upload_runs_at_locked(c, path, false) && !session_blocks_upload_locked(c, path) &&
+           !intent_blocks_upload_locked(c, path, false);
+}
+
+/* Readers of the version that it replaces come first, for a bounded time. */
+static bool waits_for_readers_locked(struct cache *c, struct file *f, const char *path,
+                                     int64_t now, int64_t *next) REQUIRES(cache_mutex)
+{
+    if (c->n_orphans == 0 || !readers_need_locked(c, path, false)) {
+        f->readers_ns = 0;
+        return false;
+    }
+    if (!f->readers_ns)
+        f->readers_ns = now;
+    if (now - f->readers_ns >= READERS_NS * READERS_TRIES)
+        return false;
+    f->due_ns = now + READERS_NS;
+    *next = f->due_ns < *next ? f->due_ns : *next;
+    return true;
+}
+
+static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next, bool own)
+    REQUIRES(cache_mutex)
+{
+    struct file *f, *after;
+
+    DL_FOREACH_SAFE2(c->dirty, f, after, dirty_next)
+    {
+        if (c->uploads_running >= c->config.upload_jobs)
+            return;
+        if (f->uploading)
+            continue;
+        if (f->due_ns > now) {
+            *next = f->due_ns < *next ? f->due_ns : *next;
+            continue;
+        }
+        char *path = dirty_path(f->node);
+        if (!path) {
+            if (!f->node->links) /* else there was no memory */
+                file_unqueue_locked(c, f);
+            continue;
+        }
+        if (may_upload(c, f, path, now) && !waits_for_readers_locked(c, f, path, now, next)) {
+            upload_start_locked(c, f->node, path, own);
+            own = false; /* it can run one */
+        } else {
+            free(path);
+        }
+    }
+}
+
+void upload_ended_locked(struct cache *c)
+{
+    int64_t now = clock_mono_ns(), next = now;
+
+    progress_tell_locked(c);
+    if (!c->stopping)
+        start_uploads_locked(c, now, &next, true);
+    /* Removals and renames wait for uploads; what else may come next can do so with others. */
+    if (c->intents)
+        scheduler_kick_locked(c);
+    else
+        scheduler_kick_at_locked(c, now);
+}
+
+/* Open log files are queued on the interval; what they take on the disk is counted. */
+static void look_at_writers_locked(struct cache *c, int64_t now) REQUIRES(cache_mutex)
+{
+    struct file *f, *after;
+
+    DL_FOREACH_SAFE2(c->writers, f, after, writer_next)
+    {
+        struct node *n = f->node;
+        node_look_locked(c, n);
+        if (!n->links || f->state != FILE_DIRTY || f->queued ||
+            c->config.upload_interval_ns == 0 ||
+            now - f->uploaded_live_ns < c->config.upload_interval_ns)
+            continue;
+        auto_free char *path = entry_path(n->links);
+        if (path && path_is_log(c, path)) {
+            file_place_locked(c, f);
+            f->due_ns = now;
+        }
+    }
+}
+
+static void pass_locked(struct cache *c, int64_t now, int64_t *next) REQUIRES(cache_mutex)
+{
+    start_uploads_locked(c, now, next, false);
+    dirs_start_locked(c, now, next);
+    intents_start_locked(c, now, next);
+    sessions_start_locked(c, now, next);
+    indexes_start_locked(c, now, next);
+}
+
+void *scheduler_main(void *arg)
+{
+    struct cache *c = arg;
+    int64_t looked = 0;
+
+    (void)pthread_setname_np(pthread_self(), "runfs-scheduler");
+    cache_lock(c);
+    while (!c->stopping) {
+        int64_t now = clock_mono_ns(), next = now + LOOK_NS;
+        c->pass_ns = INT64_MAX; /* who kicks from now on may have changed what was seen */
+        cache_unlock(c);
+        /* A removal or a move decides under ns whether the store may know the name, and writes
+         * its row: no upload may start in between. */
+        ns_read(c);
+        cache_lock(c);
+        if (now - looked >= LOOK_NS) {
+            look_at_writers_locked(c, now);
+            looked = now;
+        }
+        pass_locked(c, now, &next);
+        cache_check_locked(c);
+        cache_unlock(c);
+        ns_done(c);
+        evict_if_needed(c);
+        if (looked == now)
+            (void)journal_retry(c->journal);
+        cache_lock(c);
+        c->pass_ns = next < c->pass_ns ? next : c->pass_ns;
+        while (!c->stopping && clock_mono_ns() < c->pass_ns)
+            (void)cache_wait_until(c, &c->kick, c->pass_ns);
+    }
+    cache_unlock(c);
+    return NULL;
+}

@@ -1,0 +1,323 @@
+/* One attempt of an upload: the request, and what the store has after it. */
+#include "cache/transfer/upload.h"
+
+#include "cache/types/etag.h"
+#include "common/crc32c.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A live file up to this size is read into memory and sent from there. */
+#define SNAPSHOT_MAX (UINT64_C(16) << 20)
+
+/* So often in a row a condition must be refused before anything is sent without: what refuses
+ * once may be something in between, or mean something else. */
+#define REFUSALS_MAX 2
+
+bool upload_has_version(struct job *j)
+{
+    unsigned caps = j->cache->store->caps;
+
+    return j->content && (caps & STORE_IF_MATCH) && (caps & STORE_ORIGIN);
+}
+
+bool upload_is_bound(struct job *j)
+{
+    return upload_has_version(j) && j->refusals < REFUSALS_MAX;
+}
+
+bool upload_is_looked_at(struct job *j)
+{
+    return upload_has_version(j) && !upload_is_bound(j);
+}
+
+bool upload_condition_refused(struct job *j, int r)
+{
+    bool refused = r == -EOPNOTSUPP && upload_is_bound(j);
+
+    j->refusals += refused;
+    return refused;
+}
+
+const char *upload_expected(struct job *j)
+{
+    return upload_is_bound(j) ? j->etag : NULL;
+}
+
+static int take_version(struct job *j, const struct object *obj)
+{
+    char *etag = strdup(obj && !obj->is_prefix ? obj->etag : "");
+
+    if (!etag)
+        return -ENOMEM;
+    free(j->etag);
+    j->etag = etag;
+    return 0;
+}
+
+/* Whether the object there is a regular file with the bytes that are to be uploaded. 1, 0 or an
+ * error; CHANGED: they are others by now. */
+static int has_same_bytes(struct job *j, const struct object *there)
+{
+    uint64_t size = (uint64_t)j->st.st_size;
+    struct checksum sum = {.kind = there->checksum.kind};
+    mode_t mode = there->attrs.has & ATTR_MODE ? there->attrs.mode : S_IFREG;
+
+    if (j->live || there->is_prefix || !S_ISREG(mode) || !S_ISREG(j->attrs.mode) ||
+        there->size != size || (size && sum.kind == CHECKSUM_NONE))
+        return 0;
+    int r = file_sum(j->fd, size, &sum);
+    if (r < 0)
+        return source_read_failed(j, r);
+    r = source_still_same(j);
+    return r < 0 ? r : size == 0 || checksum_same(&sum, &there->checksum);
+}
+
+/* Somebody else's version is there. 1: it will do, several who write the same to one name are
+ * in no conflict; -ESTALE; or another error. Takes the object over when it is 1. */
+static int settle_theirs(struct job *j, struct op *op, struct object *there, struct object *ret)
+{
+    int r = has_same_bytes(j, there);
+
+    if (r == 0)
+        return op_fail(op, -ESTALE, "%s/%s was written by somebody else since it was read here",
+                       j->cache->store->url, j->path);
+    if (r < 0)
+        return r;
+    j->theirs = true;
+    *ret = *there;
+    *there = (struct object){0};
+    return 1;
+}
+
+int upload_settle_version(struct job *j, struct op *op, struct object *obj)
+{
+    struct object there = {0};
+    int r = store_stat(j->cache->store, op, j->path, &there);
+
+    if (r == -ENOENT)
+        return take_version(j, NULL);
+    if (r < 0)
+        return r;
+    bool ours = origin_is_ours(j->cache, j->path, &there.attrs);
+    if (ours && there.attrs.origin_ns == j->attrs.origin_ns) {
+        *obj = there;
+        return 1;
+    }
+    bool expected = j->etag && *j->etag && strcmp(there.etag, j->etag) == 0;
+    r = there.is_prefix || expected || ours || j->unknown ? take_version(j, &there)
+                                                          : settle_theirs(j, op, &there, obj);
+    object_release(&there);
+    return r;
+}
+
+/* ---- whole ---- */
+
+static int put_snapshot(struct job *j, struct op *op, struct object *obj)
+{
+    size_t size = (size_t)j->st.st_size;
+    auto_free char *copy = malloc(size ? size : 1);
+    struct mem_source src;
+
+    if (!copy)
+        return op_fail(op, -ENOMEM, "upload %s: no memory", j->path);
+    ssize_t n = pread(j->fd, copy, size, 0);
+    if (n < 0)
+        return source_read_failed(j, -errno);
+    const uint32_t sum = crc32c(0, copy, (size_t)n);
+    int r = (size_t)n == size ? source_begins_the_same(j, &sum, size ? size : 1) : CHANGED;
+    if (r < 0)
+        return r;
+    mem_source_init(&src, copy, size);
+    return store_put(j->cache->store, op, j->path, upload_expected(j), &src.base, &j->attrs,
+                     obj);
+}
+
+static int put_special(struct job *j, struct op *op, struct object *obj)
+{
+    struct mem_source src;
+
+    mem_source_init(&src, "", 0);
+    return store_put(j->cache->store, op, j->path, upload_expected(j), &src.base, &j->attrs,
+                     obj);
+}
+
+static int upload_once(struct job *j, struct op *op, struct object *obj)
+{
+    struct store *s = j->cache->store;
+    uint64_t size = (uint64_t)j->st.st_size;
+    bool parts = (s->caps & STORE_PARTS) && size > j->cache->config.part_size;
+
+    if (!S_ISREG(j->attrs.mode))
+        return put_special(j, op, obj);
+    if (j->live && size <= SNAPSHOT_MAX)
+        return put_snapshot(j, op, obj);
+    if (parts || (j->live && (s->caps & STORE_PARTS)))
+        return upload_in_parts(j, op, obj);
+    struct file_source src;
+    file_source_init(&src, j, 0, size);
+    return store_put(s, op, j->path, upload_expected(j), &src.base, &j->attrs, obj);
+}
+
+/* The store refused a condition, once and again, and then took the same without it: that was
+ * it. */
+static void remember_refusal(struct cache *c)
+{
+    if (!atomic_exchange(&c->unconditional, true))
+        log_warn("%s knows no conditional uploads: what two mounts write to one name in the "
+                 "same moment, one of them loses",
+                 c->store->url);
+}
+
+static int upload_content(struct job *j, struct op *op, struct object *obj)
+{
+    j->refusals = atomic_load(&j->cache->unconditional) ? REFUSALS_MAX : 0;
+    bool ask = upload_is_looked_at(j) || (upload_is_bound(j) && j->unknown);
+    int r = ask ? upload_settle_version(j, op, obj) : 0;
+
+    j->unknown = false; /* what was there then may be replaced, nothing that comes later */
+    for (int i = 0; i < VERSIONS_MAX && r == 0; i++) {
+        r = upload_once(j, op, obj);
+        if (r == 0 && j->refusals == REFUSALS_MAX)
+            remember_refusal(j->cache);
+        if (!upload_condition_refused(j, r) && (r != -ESTALE || !upload_is_bound(j)))
+            return r == 1 ? 0 : r; /* 1: settled as its parts were committed */
+        cache_op(j->cache, op);
+        r = upload_settle_version(j, op, obj);
+        if (r == 0) /* another attempt: its session has its own row */
+            origin_sign(j->cache, j->path, &j->attrs);
+    }
+    if (r == 0) /* another attempt was due, and nothing is stored */
+        r = op_fail(op, -EAGAIN, "upload %s: its version at the store changes all the time",
+                    j->path);
+    return r == 1 ? 0 : r;
+}
+
+/* The name has no new attributes to bring to the store any more. */
+static void attributes_dropped_locked(struct job *j, struct entry *e) REQUIRES(cache_mutex)
+{
+    struct node *n = j->node;
+
+    e->dirty = false;
+    e->verified_ns = 0; /* what is there is asked by the next who comes */
+    entry_distrust(e);
+    if (upload_any_dirty_name(n))
+        return;
+    n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
+    n->flags |= NODE_ATTRS_OLD;
+    n->file->wanted = false;
+    upload_clear_error_locked(n->file);
+    file_unqueue_locked(j->cache, n->file);
+    notice_locked(j->cache, n, NULL);
+}
+
+/* The version that got new attributes is at the store no more: somebody has replaced or removed
+ * it. Nothing here is worth keeping, as the content is not ours. */
+static int drop_attributes(struct job *j, bool replaced)
+{
+    struct cache *c = j->cache;
+    struct op told;
+
+    op_init(&told, OP_FOREVER);
+    (void)op_fail(
+        &told, -ESTALE,
+        "%s/%s was %s by somebody else: the new mode, owner or times that it got here "
+        "are dropped",
+        c->store->url, j->path, replaced ? "replaced" : "removed");
+    cache_lock(c);
+    struct entry *e = upload_entry_at(j->node, j->path);
+    bool drop = e && j->node->file->generation == j->generation;
+    if (drop) {
+        attributes_dropped_locked(j, e);
+        failure_note_locked(c, &c->write_failure, -ESTALE, told.why);
+    }
+    cache_unlock(c);
+    if (drop) {
+        log_error("%s", told.why);
+        (void)node_write_stamp(c, j->node, j->fd);
+    }
+    return CHANGED;
+}
+
+/* Whether the object has the content of which some, or none, is here. */
+static bool is_same_content_locked(const struct file *f, const struct object *there)
+    REQUIRES(cache_mutex)
+{
+    bool some = f->present.n || f->fetches || f->verify || f->open_handles;
+    bool same = f->sum.kind != CHECKSUM_NONE && checksum_same(&f->sum, &there->checksum);
+
+    return !there->is_prefix && there->size == f->clean_size && (same || !some);
+}
+
+/* A version of ours is there. What is here of another content goes up again, with everything.
+ * The same content can be another version by its attributes alone, of which no answer came: it
+ * is that version which gets the new ones. False when it is not known to be the same, and can't
+ * go up, as not all of it is here. */
+static bool settle_ours_locked(struct job *j, const struct object *there) REQUIRES(cache_mutex)
+{
+    struct file *f = j->node->file;
+    struct entry *e = upload_entry_at(j->node, j->path);
+
+    if (f->state != FILE_PARTIAL) {
+        file_mark_dirty_locked(j->cache, j->node, true);
+        return true;
+    }
+    char *etag = e && strcmp(there->etag, j->etag) != 0 && is_same_content_locked(f, there)
+                     ? strdup(there->etag)
+                     : NULL;
+    if (!etag)
+        return false;
+    etag_set(&e->etag, etag);
+    free(f->etag);
+    f->etag = etag;
+    return true;
+}
+
+/* Another version than that which gets new attributes is there, or none. */
+static int settle_attributes(struct job *j, struct op *op)
+{
+    struct cache *c = j->cache;
+    struct object there = {0};
+
+    cache_op(c, op);
+    int r = store_stat(c->store, op, j->path, &there);
+    if (r < 0 && r != -ENOENT)
+        return r;
+    bool ours = r == 0 && origin_is_ours(c, j->path, &there.attrs);
+    cache_lock(c);
+    ours = ours && settle_ours_locked(j, &there);
+    cache_unlock(c);
+    object_release(&there);
+    return ours ? CHANGED : drop_attributes(j, r == 0);
+}
+
+int upload_send_object(struct job *j, struct op *op, struct object *obj)
+{
+    struct cache *c = j->cache;
+
+    if (j->content)
+        return upload_content(j, op, obj);
+    if (!(c->store->caps & STORE_ATTRS)) {
+        memcpy(obj->etag, j->etag,
+               sizeof(obj->etag) < strlen(j->etag) + 1 ? sizeof(obj->etag) - 1
+                                                       : strlen(j->etag) + 1);
+        return 0;
+    }
+    struct session_watch watch;
+    session_watch(&watch, c, op);
+    int r =
+        store_set_attributes(c->store, op, j->path, *j->etag ? j->etag : NULL, &j->attrs, obj);
+    int noted = session_unwatch(&watch, op);
+    if (op->left_behind)
+        late_copy(c, j->path);
+    if (r < 0 && noted < 0)
+        return upload_note_failed(j, noted);
+    return r == -ENOENT || r == -ESTALE ? settle_attributes(j, op) : r;
+}

@@ -1,0 +1,107 @@
+/* What the files of transfer/ share. */
+#ifndef RUNFS_CACHE_TRANSFER_TRANSFER_IMPL_H
+#define RUNFS_CACHE_TRANSFER_TRANSFER_IMPL_H
+
+#include "cache/transfer/transfer.h"
+
+/* A stub that only remembers an inode number. */
+#define STUB_BYTES 8192
+
+/* ---- copy.c ---- */
+/* Runs a rename or renamedir that is ready. */
+void copy_start_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
+
+/* ---- evict.c ---- */
+void evict_if_needed(struct cache *c);
+
+/* ---- fetch.c ---- */
+/* Where the node's bytes are now: key and version. */
+int fetch_source(struct cache *c, struct node *n, char **ret_key, char **ret_etag);
+
+/* ---- fetch_verify.c ---- */
+/* Adds the file's first `size` bytes to the sum. 0 or a negative errno; -EIO: it is shorter. */
+int file_sum(int fd, uint64_t size, struct checksum *sum);
+/* What one verified read brought needs no second look. */
+int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd);
+
+/* ---- marker_put.c ---- */
+/* What is below the entry came to the store, or changed there: listings that were asked before
+ * are not right about it, nor about the directories above. */
+void entry_changed_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
+/* A name in it came to the store, or changed there: it stands for a directory that the store
+ * need not be told of otherwise. */
+void dir_child_changed_locked(struct cache *c, struct node *dir, const struct entry *e)
+    REQUIRES(cache_mutex);
+/* Whether a marker at `path` (or below it) is just being made. */
+bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
+    REQUIRES(cache_mutex);
+/* Markers and attributes of directories. */
+void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(cache_mutex);
+
+/* ---- pin.c ---- */
+bool path_is_pinned(struct cache *c, const char *path) REQUIRES(cache_mutex);
+
+/* ---- remove.c ---- */
+/* Starts what may run; lowers *next_due to when something else may. */
+void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+    REQUIRES(cache_mutex);
+/* Whether open files without a name still read the version at `path` (or below); their fetches
+ * are started. */
+bool readers_need_locked(struct cache *c, const char *path, bool below) REQUIRES(cache_mutex);
+/* It failed, and is tried again later. */
+void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
+    REQUIRES(cache_mutex);
+
+/* ---- scheduler.c ---- */
+/* In an uploader that has ended an upload, with ns held: it goes on with the next that is due.
+ */
+void upload_ended_locked(struct cache *c) REQUIRES(cache_mutex);
+/* Whether the file has to wait, as it is: a full disk cut it off, it is half (format.md, 3), or
+ * something that was sent before may still arrive at the name. Asked when it is chosen, and
+ * once more when it was looked at. */
+bool upload_has_to_wait_locked(struct cache *c, struct file *f, const char *path)
+    REQUIRES(cache_mutex);
+
+/* ---- session.c ---- */
+void session_mark(struct session_mark *ret, const struct stat *st, const struct attrs *a);
+/* The one that was broken off with just this content, or NULL. Others of the key are over. */
+struct session *session_take(struct cache *c, const char *key, const struct session_mark *mark);
+/* A new one, with its row and without a token. 0, or why it can't be recorded. */
+int session_open(struct cache *c, const char *key, const struct session_mark *mark,
+                 uint64_t part_size, int64_t began_ns, bool live, struct session **ret);
+/* The store has begun it. */
+int session_begun(struct cache *c, struct session *s, const char *token);
+/* Whether an upload to the key has to wait for one to be ended. */
+bool session_blocks_upload_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
+/* Broken off: to be resumed, or (`over`) to be ended. */
+void session_leave(struct cache *c, struct session *s, bool over);
+/* The store has it no more. */
+void session_gone(struct cache *c, struct session *s);
+void session_watch(struct session_watch *w, struct cache *c, struct op *op);
+/* 0, or the error of the journal that ended the call: the store has not said so. */
+int session_unwatch(struct session_watch *w, struct op *op);
+/* Ends those that no upload will resume; lowers *next_due. */
+void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+    REQUIRES(cache_mutex);
+
+/* ---- space.c ---- */
+bool space_too_full_locked(struct cache *c) REQUIRES(cache_mutex);
+/* Logged when it changes only: writers come by thousands a second. */
+void space_trouble_locked(struct cache *c, enum space_trouble trouble) REQUIRES(cache_mutex);
+/* SPACE_FINE: it is worth waiting for room. What goes up is, unless it makes too little, and
+ * the rest of it can't go: that could be for ever, and what is small and goes up comes again
+ * and again. Where all that is closed makes too little, the rest is open or waits for its name:
+ * the limit gives way as long as the disk does not; docs/format.md, section 3, has why. */
+enum space_trouble space_outlook_locked(struct cache *c, struct file *self)
+    REQUIRES(cache_mutex);
+bool space_is_full_locked(struct cache *c) REQUIRES(cache_mutex);
+
+/* ---- upload.c ---- */
+/* Begins the upload of one of the node's names; `path` is taken over. `own`: the caller is an
+ * uploader that ends its own, and goes on with this one. */
+void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
+    REQUIRES(cache_mutex);
+/* What an object's attributes are to be; released with attrs_release(). */
+int node_attrs_locked(struct node *n, struct attrs *ret) REQUIRES(cache_mutex);
+
+#endif

@@ -1,0 +1,646 @@
+/* Uploads: one name of one file goes to the store, as one request or in parallel parts.
+ *
+ * A job passes through: looked at > sent > noted here. One that the store has and the cache
+ * could not note stays with its file: the next attempt only notes it.
+ *
+ * What is sent is a stable file: without writers a writable open stops the upload before a
+ * changed byte can leave; with writers (a flush, a growing log) what the file was when it was
+ * looked at is sent, and read again before it is committed. Clean is declared only when no
+ * writer lived. docs/format.md, section 3. */
+#include "cache/transfer/upload.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/journal.h"
+#include "cache/mirror/mirror.h"
+#include "cache/mirror/stamp.h"
+#include "cache/types/etag.h"
+#include "common/err.h"
+#include "common/lock.h"
+#include "common/log.h"
+#include "common/log_queue.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HELD_NS (1 * NS_PER_SEC)
+
+/* How often in a row a live file may be found rewritten before that counts as a failure. */
+#define REWRITES_MAX 3
+
+int node_attrs_locked(struct node *n, struct attrs *ret)
+{
+    struct attrs a = {.has = ATTR_MODE | ATTR_OWNER | ATTR_MTIME,
+                      .mode = n->mode,
+                      .uid = n->uid,
+                      .gid = n->gid,
+                      .mtime_ns = n->mtime_ns};
+
+    if (n->xattrs) {
+        a.has |= ATTR_XATTRS;
+        a.xattrs = strdup(n->xattrs);
+    }
+    if (S_ISLNK(n->mode)) {
+        a.has |= ATTR_TARGET;
+        a.target = strdup(n->target ? n->target : "");
+    }
+    if (S_ISCHR(n->mode) || S_ISBLK(n->mode)) {
+        a.has |= ATTR_RDEV;
+        a.rdev = n->rdev;
+    }
+    if ((n->xattrs && !a.xattrs) || (S_ISLNK(n->mode) && !a.target)) {
+        attrs_release(&a);
+        return -ENOMEM;
+    }
+    *ret = a;
+    return 0;
+}
+
+bool upload_runs_at_locked(struct cache *c, const char *path, bool below)
+{
+    size_t len = strlen(path);
+
+    for (size_t i = 0; i < c->n_uploading; i++) {
+        const char *key = c->uploading[i]->file->upload_key;
+        if (strncmp(key, path, len) == 0 && (key[len] == '\0' || (below && key[len] == '/')))
+            return true;
+    }
+    return false;
+}
+
+struct entry *upload_entry_at(struct node *n, const char *path)
+{
+    for (struct entry *e = n->links; e; e = e->next_link) {
+        auto_free char *now = entry_path(e);
+        if (now && strcmp(now, path) == 0)
+            return e;
+    }
+    return NULL;
+}
+
+/* Nothing leaves before the disk knows that it is owed: after a crash the store would have what
+ * nobody here remembers. A chmod may just be about to write it. */
+static int note_debt(struct job *j)
+{
+    struct cache *c = j->cache;
+
+    cache_lock(c);
+    bool noted = j->node->file->noted & (STAMP_WRITING | STAMP_ATTR_DIRTY);
+    cache_unlock(c);
+    return noted ? 0 : node_write_stamp(c, j->node, j->fd);
+}
+
+/* Looks at the file. 0: there is something to send; 1: nothing; CHANGED: look again later. */
+static int look(struct job *j)
+{
+    struct cache *c = j->cache;
+    struct node *n = j->node;
+    struct file *f = n->file;
+    int r;
+
+    cache_lock(c);
+    atomic_store(&f->changed, false);
+    bool writers = f->write_handles > 0 || f->fds[FD_WRITE].users > 0;
+    bool wanted = f->wanted || j->of_open_file;
+    cache_unlock(c);
+    /* Someone opened it for writing since it was chosen: it is looked at when that is closed.
+     */
+    if (writers && !wanted)
+        return CHANGED;
+    bool held = !writers && file_has_writer(j->fd);
+    j->live = writers || held;
+    if (held && !wanted) {
+        cache_lock(c);
+        f->held = true;
+        (void)file_look_locked(c, n, j->fd, &j->st); /* so that status tells of the change */
+        cache_unlock(c);
+        return CHANGED;
+    }
+    /* The next store to a mapped page moves mtime only after the page was cleaned. */
+    if (j->live && fsync(j->fd) < 0) {
+        r = -errno;
+        if (r == -EIO || err_is_no_space(r))
+            file_lost(c, n, j->fd);
+        return source_lost_here(j, r);
+    }
+    cache_lock(c);
+    f->held = held;
+    /* Someone opened it for writing since the lease was tried. */
+    struct entry *e = upload_entry_at(n, j->path); /* or the name went since it was chosen */
+    r = !e || (!j->live && (f->write_handles || f->fds[FD_WRITE].users))
+            ? CHANGED
+            : file_look_locked(c, n, j->fd, &j->st);
+    uint64_t looked = f->generation;
+    /* It was written, or is being made anew, since it was chosen; or since it was looked at. */
+    if (r == 0 && (upload_has_to_wait_locked(c, f, j->path) || f->generation != looked))
+        r = CHANGED;
+    if (r != 0) {
+        cache_unlock(c);
+        return r;
+    }
+    j->looked_ns = clock_real_ns();
+    atomic_store(&f->changed, false);
+    j->generation = f->generation;
+    f->after_seq = 0;
+    j->content = f->state == FILE_DIRTY;
+    bool attrs = n->flags & NODE_ATTR_DIRTY;
+    r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
+    if (r == 0) {
+        bool known = etag_known(&e->etag);
+        bool ghost = ghost_pending(c, j->path);
+        const char *removed = ghost && !known ? intent_removes_version(c, j->path) : NULL;
+        j->unknown = (ghost && !removed) || (!known && e->may_exist) || etag_is(&e->etag, "");
+        j->etag = known ? etag_dup(&e->etag) : strdup(removed ? removed : "");
+    }
+    f->upload_done = 0;
+    cache_unlock(c);
+    return r;
+}
+
+/* ---- ending ---- */
+bool upload_any_dirty_name(struct node *n)
+{
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (e->dirty)
+            return true;
+    return false;
+}
+
+void upload_clear_error_locked(struct file *f)
+{
+    f->attempts = 0;
+    f->rewrites = 0;
+    if (f->cut) /* it was while it was sent: that error stays until it is mended */
+        return;
+    f->error = 0;
+    f->error_told = false;
+    free(f->error_text);
+    f->error_text = NULL;
+}
+
+/* Nothing is left to do for this file, as far as its names go. */
+static void settle_locked(struct cache *c, struct job *j) REQUIRES(cache_mutex)
+{
+    struct node *n = j->node;
+    struct file *f = n->file;
+
+    f->wanted = false;
+    f->first_seq = 0;
+    upload_clear_error_locked(f);
+    n->flags &= ~(unsigned)(NODE_ATTR_DIRTY | NODE_ATTRS_OLD);
+    if (f->state == FILE_DIRTY)
+        f->state = FILE_CLEAN;
+    f->content_dirty = false;
+    file_unqueue_locked(c, f);
+    if (!j->live)
+        f->writing_stamp = f->past = false;
+    else if (f->write_handles == 0)
+        file_queue_locked(c, n); /* a mapping lives: looked at again */
+    if (j->live && f->write_handles == 0)
+        f->due_ns = clock_mono_ns() + HELD_NS;
+}
+
+static void keep_record(struct stamp_keys *kept, const struct stamp_keys *from, const char *key,
+                        bool dirty)
+{
+    const struct stamp_key *k = key ? stamp_keys_find(from, key) : NULL;
+
+    if (k && dirty)
+        (void)stamp_keys_expect(kept, key, k->etag);
+    else if (k)
+        (void)stamp_keys_set(kept, key, k->etag, k->mtime_ns, k->size);
+}
+
+/* The file has other content than what its records are of. Names that still have to get it keep
+ * what it is to replace, those that have it their records. */
+static void renew_records_locked(struct node *n) REQUIRES(cache_mutex)
+{
+    struct stamp_keys kept = {0};
+
+    for (struct entry *e = n->links; e; e = e->next_link) {
+        auto_free char *key = entry_key(e);
+        auto_free char *path = entry_path(e); /* see name_expect() */
+        keep_record(&kept, &n->file->keys, key, e->dirty);
+        keep_record(&kept, &n->file->keys, path, e->dirty);
+    }
+    stamp_keys_release(&n->file->keys);
+    n->file->keys = kept;
+}
+
+static void took_content_locked(struct job *j, struct entry *e, const struct object *obj)
+    REQUIRES(cache_mutex)
+{
+    struct file *f = j->node->file;
+    int64_t mtime_ns = (int64_t)j->st.st_mtim.tv_sec * NS_PER_SEC + j->st.st_mtim.tv_nsec;
+
+    if (f->clean_mtime_ns != mtime_ns || f->clean_size != (uint64_t)j->st.st_size ||
+        f->stored_generation != j->generation)
+        renew_records_locked(j->node);
+    f->clean_mtime_ns = mtime_ns;
+    f->clean_size = (uint64_t)j->st.st_size;
+    /* Another write within the clock's granularity, after it was looked at, would not show if
+     * it goes past the daemon. */
+    f->suspect = j->live && f->past &&
+                 (mtime_was_racy(mtime_ns, j->looked_ns) || !j->cache->mirror.mtime_trusted);
+    f->stored_generation = j->generation;
+    f->sum = obj->checksum;
+    free(f->etag);
+    f->etag = strdup(obj->etag);
+    (void)stamp_keys_set(&f->keys, j->path, obj->etag, mtime_ns, (uint64_t)j->st.st_size);
+    (void)e;
+}
+
+/* What is owed from now on was closed later than what the store just got. */
+static void reorder_locked(struct cache *c, struct file *f, uint64_t first_seq)
+    REQUIRES(cache_mutex)
+{
+    f->first_seq = first_seq;
+    if (f->queued)
+        file_place_locked(c, f);
+}
+
+/* What an upload brought to a name that was renamed meanwhile is the version that is copied:
+ * who stands under the new name now, the same file or another, is to replace that one. */
+static void moved_meanwhile_locked(struct job *j, const struct object *obj)
+    REQUIRES(cache_mutex)
+{
+    struct cache *c = j->cache;
+    auto_free char *at = c->renames ? intent_path_after(c->intents, j->path) : NULL;
+    struct entry *e = NULL;
+    struct node *n = at ? tree_find(c, at, &e) : NULL;
+    auto_free char *key = n && e && !n->dir ? entry_key(e) : NULL;
+
+    if (key && strcmp(key, j->path) == 0 && etag_known(&e->etag))
+        etag_set(&e->etag, obj->etag);
+}
+
+/* The store has it. */
+static void done_locked(struct job *j) REQUIRES(cache_mutex)
+{
+    const struct object *obj = &j->object;
+    struct cache *c = j->cache;
+    struct node *n = j->node;
+    struct file *f = n->file;
+    struct entry *e = upload_entry_at(n, j->path);
+    bool same = f->generation == j->generation;
+
+    if (j->content)
+        refusal_taken_locked(c, CHANGE_PUT, j->began_ns);
+    if (upload_is_bound(j) && j->left_behind)
+        (void)late_put_locked(c, j->path, j->etag ? j->etag : "");
+    c->uploaded_files++;
+    c->uploaded_bytes += j->content ? (uint64_t)j->st.st_size : 0;
+    c->unreachable_ns = 0;
+    c->out_of_quota = false;
+    if (!e) {
+        file_put_off_locked(c, f);
+        moved_meanwhile_locked(j, obj);
+        return; /* renamed or removed meanwhile: an intention deals with the old name */
+    }
+    if (j->content)
+        took_content_locked(j, e, obj);
+    else if (stamp_keys_find(&f->keys, j->path))
+        (void)stamp_keys_set(&f->keys, j->path, obj->etag, f->clean_mtime_ns, f->clean_size);
+    etag_set(&e->etag, obj->etag);
+    if (!j->content && f->etag) {
+        free(f->etag);
+        f->etag = strdup(obj->etag);
+    }
+    e->may_exist = true;
+    e->verified_ns = clock_mono_ns();
+    entry_changed_locked(c, e);
+    if (j->theirs)
+        entry_distrust(e); /* the next listing brings their attributes */
+    else
+        entry_put(e, obj, j->took_ns);
+    if (c->store->caps & STORE_ATTRS)
+        n->attrs_has = j->attrs.has;
+    f->uploaded_live_ns = clock_mono_ns();
+    /* An ETag can come again with the content, and an older upload that is bound to it is then
+     * no longer refused: whether this one lasted is seen when it can arrive no more. */
+    int64_t late_ns = j->content ? late_put_until_locked(c, j->path, obj->etag) : 0;
+    if (late_ns) {
+        upload_clear_error_locked(f);
+        f->due_ns = late_ns;
+        return;
+    }
+    j->recorded = late_put_until_locked(c, j->path, NULL) == 0;
+    e->stored_generation = j->generation;
+    e->refused = false;
+    e->failed = !same; /* what was written since goes there after its other names */
+    if (same)
+        e->dirty = false;
+    if (same && !upload_any_dirty_name(n))
+        settle_locked(c, j);
+    else if (!same)
+        reorder_locked(c, f, f->after_seq); /* 0: not closed since */
+    if (file_stored_locked(n, f->wanted_generation))
+        f->wanted = false; /* what was written since goes up in its own time */
+    if (!f->queued || j->live)
+        return;
+    if (same)
+        f->due_ns = clock_mono_ns();
+    else
+        file_put_off_locked(c, f);
+}
+
+/* Whether the failure is what the store said. */
+static bool is_answer(const struct job *j)
+{
+    return !atomic_load(&j->disk_error);
+}
+
+/* Whether the name is refused for good, as far as that is known by now. */
+static bool note_refusal_locked(struct job *j, struct entry *e, int r) REQUIRES(cache_mutex)
+{
+    struct file *f = j->node->file;
+    bool refused = is_answer(j) && refusal_is_one(r);
+
+    f->refused_ns = refused ? clock_mono_ns() : 0;
+    if (!refused || !e)
+        return false;
+    e->refused = e->refused || j->others_taken;
+    if (!e->refused)
+        refusal_probe_locked(j->cache);
+    return e->refused;
+}
+
+static char *refused_text(const char *path, const char *why)
+{
+    char *text = NULL;
+
+    if (asprintf(
+            &text,
+            "%s: the store refuses the name and takes others: the file stays here until it "
+            "is renamed or removed (%s)",
+            path, why) < 0)
+        return NULL;
+    return text;
+}
+
+static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_mutex)
+{
+    struct cache *c = j->cache;
+    struct file *f = j->node->file;
+    struct entry *e = upload_entry_at(j->node, j->path);
+
+    bool refused = note_refusal_locked(j, e, r);
+    if (e) {
+        e->failed = true;
+        /* Only the answer may have been lost, unless a refusal was it. */
+        e->tried = e->tried || !is_answer(j) || !refusal_is_one(r) || j->left_behind;
+    }
+    if (upload_is_bound(j) && is_answer(j) && err_is_transient(r))
+        (void)late_put_locked(c, j->path, j->etag ? j->etag : "");
+    if (r == CHANGED) {
+        if (j->live || f->held)
+            f->due_ns = clock_mono_ns() + HELD_NS;
+        else
+            file_put_off_locked(c, f);
+        return;
+    }
+    if (c->stopping)
+        return;
+    if (f->attempts++ == 0)
+        f->failing_ns = clock_mono_ns();
+    f->failed_ns = clock_mono_ns();
+    f->error = r;
+    f->error_told = false;
+    f->error_here = !is_answer(j);
+    f->due_ns = clock_mono_ns() + retry_delay_ns(c, f->attempts);
+    free(f->error_text);
+    f->error_text = refused ? refused_text(j->path, why) : strdup(why);
+    why = f->error_text ? f->error_text : why;
+    failure_note_locked(c, &c->write_failure, r, why);
+    if (is_answer(j) && err_is_no_space(r))
+        c->out_of_quota = true;
+    if (!c->unreachable_ns)
+        c->unreachable_ns = clock_mono_ns();
+    log_later(&c->log, LOG_LEVEL_ERROR, "upload failed, kept in the cache and tried again: %s",
+              why);
+}
+
+static void forget_running_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    for (size_t i = 0; i < c->n_uploading; i++)
+        if (c->uploading[i] == n) {
+            c->uploading[i] = c->uploading[--c->n_uploading];
+            break;
+        }
+    c->uploads_running--;
+    n->file->uploading = false;
+    free(n->file->upload_key);
+    n->file->upload_key = NULL;
+}
+
+/* The stamp: what the store has first, then that nothing is owed. */
+static int write_stamps(struct job *j)
+{
+    crash_point("upload-committed");
+    int r = file_write_keys(j->cache, j->node, j->fd);
+    crash_point("upload-keys");
+    if (r == 0)
+        r = node_write_stamp(j->cache, j->node, j->fd);
+    crash_point("upload-stamped");
+    return r;
+}
+
+static void job_free(struct job *j)
+{
+    object_release(&j->object);
+    attrs_release(&j->attrs);
+    free(j->etag);
+    free(j->path);
+    free(j);
+}
+
+void upload_forget(struct job *j)
+{
+    if (j)
+        job_free(j);
+}
+
+/* Frees the job, or leaves it with its file. */
+static void finish(struct job *j, int r, const char *why)
+{
+    struct cache *c = j->cache;
+    struct node *n = j->node;
+
+    /* A rename decides under ns whether what it moves is stored, and moves it a while later. */
+    ns_read(c);
+    cache_lock(c);
+    if (r == 0)
+        done_locked(j);
+    else if (r == 1 && n->file->generation == j->generation)
+        settle_locked(c, j);
+    else if (r == 1) /* somebody came since it was looked at */
+        file_put_off_locked(c, n->file);
+    else
+        failed_locked(j, r, why);
+    cache_unlock(c);
+    ns_done(c);
+    if (r == -ESTALE && is_answer(j) && upload_has_version(j))
+        upload_keep_loser(j);
+    bool stamped = r >= 0 && write_stamps(j) == 0;
+    if (stamped && j->recorded)
+        origin_settled(c, j->path);
+    if (r >= 0 && !stamped)
+        log_warn("%s is in the store, but its stamp could not be written; it will be uploaded "
+                 "again after a restart",
+                 j->path);
+    ns_read(c); /* for the next */
+    cache_lock(c);
+    forget_running_locked(c, n);
+    struct entry *e = r == 0 ? upload_entry_at(n, j->path) : NULL;
+    if (e) /* only now it is not ours any more */
+        index_news_locked(c, e->parent);
+    waitq_wake_locked(c, &n->file->upload_waiters, 0);
+    if (j->fd >= 0)
+        file_put_fd_locked(c, n->file, FD_READ);
+    if (r < 0 && j->sent)
+        n->file->unnoted = j;
+    else
+        job_free(j);
+    file_lru_add_locked(c, n->file);
+    upload_ended_locked(c);
+    node_unref_locked(c, n);
+    cache_check_locked(c);
+    cache_unlock(c);
+    ns_done(c);
+}
+
+/* A live file is not what was sent of it. CHANGED: once more, after a pause; -EBUSY: that was
+ * so too often. */
+static int rewritten(struct job *j, struct op *op)
+{
+    cache_lock(j->cache);
+    struct file *f = j->node->file;
+    bool often = ++f->rewrites >= REWRITES_MAX;
+    f->rewrites = often ? 0 : f->rewrites;
+    cache_unlock(j->cache);
+    return often ? op_fail(op, -EBUSY,
+                           "upload %s: it is rewritten each time while it is read; tried again "
+                           "after a pause, and when its writers close it",
+                           j->path)
+                 : CHANGED;
+}
+
+/* 0: the store has it; 1: there is nothing to send. */
+static int send_now(struct job *j, struct op *op)
+{
+    j->began_ns = clock_mono_ns();
+    int r = look(j);
+
+    if (r < 0 && r != CHANGED && is_answer(j))
+        (void)source_read_failed(j, r);
+    if (r == 0) {
+        r = note_debt(j);
+        if (r < 0)
+            (void)source_disk_failed(j, r, "its stamp can't be written in the cache");
+    }
+    if (r == 0)
+        origin_sign(j->cache, j->path, &j->attrs);
+    crash_point("upload-looked");
+    if (r == 0)
+        r = upload_send_object(j, op, &j->object);
+    if (r == CHANGED && j->live && j->content)
+        r = rewritten(j, op);
+    j->sent = r == 0;
+    j->took_ns = clock_mono_ns() - j->began_ns;
+    return r;
+}
+
+/* Older removals of the name are void, on the disk first. */
+static int note_sent(struct job *j)
+{
+    int r = intents_retire(j->cache, INTENT_UNLINK, j->path, j->intents);
+
+    return r < 0
+               ? source_disk_failed(j, r, "it is in the store, but can't be noted in the cache")
+               : 0;
+}
+
+static void run_upload(struct task *task)
+{
+    struct job *j = container_of(task, struct job, task);
+    struct cache *c = j->cache;
+    struct op op;
+    int r;
+
+    cache_op(c, &op);
+    j->fd = file_get_fd(c, j->node, FD_READ);
+    if (j->fd < 0)
+        r = source_read_failed(j, j->fd);
+    else
+        r = j->sent ? 0 : send_now(j, &op);
+    if (r == 0)
+        r = note_sent(j);
+    /* Whatever the store made of it. */
+    if (r < 0 && !is_answer(j)) {
+        r = atomic_load(&j->disk_error);
+        (void)op_fail(&op, r, "upload %s: %s: %s", j->path, atomic_load(&j->disk_step),
+                      strerror(-r));
+    }
+    j->left_behind = op.left_behind;
+    finish(j, r, op.why);
+}
+
+static struct job *job_new_locked(struct cache *c, struct node *n, const char *path)
+    REQUIRES(cache_mutex)
+{
+    struct job *j = calloc(1, sizeof(*j));
+
+    if (!j)
+        return NULL;
+    *j = (struct job){.task.run = run_upload,
+                      .cache = c,
+                      .node = n,
+                      .path = strdup(path),
+                      .fd = -1,
+                      .of_open_file = n->file->write_handles > 0,
+                      .intents = intents_newest_locked(c)};
+    if (j->path)
+        return j;
+    job_free(j);
+    return NULL;
+}
+
+/* The job of an attempt that only has to be noted: the name and the file are what they were. */
+static struct job *job_unnoted_locked(struct node *n, const char *path) REQUIRES(cache_mutex)
+{
+    struct job *j = take_ptr(n->file->unnoted);
+
+    if (!j)
+        return NULL;
+    if (strcmp(j->path, path) != 0 || j->generation != n->file->generation) {
+        job_free(j);
+        return NULL;
+    }
+    j->fd = -1;
+    atomic_store(&j->disk_error, 0);
+    return j;
+}
+
+void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
+{
+    auto_free char *key = path;
+    struct job *j = job_unnoted_locked(n, path);
+
+    if (!j && !(j = job_new_locked(c, n, path)))
+        return; /* looked at again at the next pass */
+    j->others_taken = refusal_others_taken_locked(c, CHANGE_PUT, n->file->refused_ns);
+    node_ref_locked(n);
+    n->file->uploading = true;
+    n->file->upload_key = take_ptr(key);
+    c->uploading[c->n_uploading++] = n;
+    c->uploads_running++;
+    if (own)
+        pool_submit_own(c->uploaders, &j->task);
+    else
+        pool_submit(c->uploaders, &j->task);
+}

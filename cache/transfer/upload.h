@@ -1,0 +1,112 @@
+/* What the files of an upload share. */
+#ifndef RUNFS_CACHE_TRANSFER_UPLOAD_H
+#define RUNFS_CACHE_TRANSFER_UPLOAD_H
+
+#include "cache/transfer/transfer_impl.h"
+
+/* A file that changed while it was read. */
+#define CHANGED (-ECANCELED)
+
+struct job {
+    struct task task;
+    struct cache *cache;
+    struct node *node; /* referenced */
+    char *path;
+    int fd;
+    bool live;         /* a writer or a mapping may change it */
+    bool of_open_file; /* chosen although somebody writes: a log file, or a flush waits */
+    uint64_t generation;
+    uint64_t intents; /* the newest intention when the name was last seen to live */
+    struct stat st;
+    int64_t looked_ns; /* CLOCK_REALTIME of st */
+    int64_t began_ns;  /* CLOCK_MONOTONIC of the attempt */
+    bool left_behind;  /* requests of it got no answer before one that did */
+    bool others_taken; /* other names were, since the store refused this one */
+    struct attrs attrs;
+    int64_t took_ns;   /* that it was sent in */
+    char *etag;        /* the store's version that is replaced, "" none */
+    bool unknown;      /* which version that is can't be told from here: it is asked */
+    bool content;      /* else attributes only */
+    bool recorded;     /* what the store took is known under the name that it has here */
+    unsigned refusals; /* how often the store took the condition for none that it knows */
+    bool sent;         /* the store has it, as this object */
+    bool theirs;       /* which somebody else put there, with the same bytes */
+    struct object object;
+    atomic_int disk_error; /* negative errno of the cache's own disk, when that ended the
+                              upload: whatever came of it, the store has not said so */
+    _Atomic(const char *) disk_step; /* constant text: what failed then */
+};
+
+/* ---- sources ---- */
+
+struct file_source {
+    struct source base;
+    struct job *job;
+    uint64_t start;  /* of this part in the file */
+    uint64_t summed; /* bytes of it that `sum` is of */
+    uint32_t sum;    /* CRC-32C of what was read of it last, in order; of a live file only */
+};
+
+/* ---- versions ---- */
+
+/* How often the version at the store may change under one upload. */
+#define VERSIONS_MAX 8
+
+/* ---- parts ---- */
+
+struct parts {
+    struct each each;
+    struct job *job;
+    struct upload *up;
+    uint64_t part_size;
+    unsigned n_parts;
+    uint32_t *sums; /* CRC-32C of each as it was sent; of a live file only */
+    bool resumed;   /* the store may have some of them */
+};
+
+/* ---- loser.c ---- */
+/* Somebody else's version has the name at the store. The content from here goes to kept/, where
+ * status lists it, and the name shows theirs. */
+void upload_keep_loser(struct job *j);
+
+/* ---- parts.c ---- */
+int upload_in_parts(struct job *j, struct op *op, struct object *obj);
+
+/* ---- send.c ---- */
+/* Whether an upload replaces one version only. Where a put can take effect after the process
+ * that made it has died, an older one of ours could land last otherwise; and what another node
+ * wrote meanwhile would be lost without a word. */
+bool upload_has_version(struct job *j);
+/* Whether the store sees to it. Where it knows no condition the version is looked at before. */
+bool upload_is_bound(struct job *j);
+bool upload_is_looked_at(struct job *j);
+/* Whether it may have been the condition that was refused: then there is another attempt. */
+bool upload_condition_refused(struct job *j, int r);
+const char *upload_expected(struct job *j);
+/* Another version than expected is there, or the server could not tell while another change was
+ * on its way. 0: the upload may replace what is there, being as expected, ours, older, or none;
+ * 1: it is the very one that was to be uploaded, whose answer was lost, or has the same bytes;
+ * -ESTALE: somebody else's. */
+int upload_settle_version(struct job *j, struct op *op, struct object *obj);
+int upload_send_object(struct job *j, struct op *op, struct object *obj);
+
+/* ---- source.c ---- */
+int source_disk_failed(struct job *j, int err, const char *step);
+int source_read_failed(struct job *j, int err);
+int source_lost_here(struct job *j, int err);
+int upload_note_failed(struct job *j, int err);
+void file_source_init(struct file_source *s, struct job *j, uint64_t start, uint64_t size);
+/* Whether the file is still what it was when the upload began. */
+int source_still_same(struct job *j);
+/* Whether the file begins with what was read of it, whose sums are those of each `step` bytes.
+ * Each byte of a live file was read once by now and is read again: what is the same both times
+ * is what the file was at the moment in between (a content that came back aside). That it grew
+ * is no matter. 0, CHANGED or another error. */
+int source_begins_the_same(struct job *j, const uint32_t *sums, uint64_t step);
+
+/* ---- upload.c ---- */
+struct entry *upload_entry_at(struct node *n, const char *path);
+bool upload_any_dirty_name(struct node *n) REQUIRES(cache_mutex);
+void upload_clear_error_locked(struct file *f) REQUIRES(cache_mutex);
+
+#endif

@@ -1,0 +1,66 @@
+/* Names that the store was asked for, and does not have. Only of directories too large to be
+ * listed for each of their names: there the store is asked for the name, and who makes a file
+ * looks for it first. Believed as long as a listing is. */
+#include "cache/tree/tree_impl.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of as many makers at once. */
+#define KEPT 128
+
+struct absent {
+    uint32_t dir; /* its id; 0: nothing is here */
+    int64_t asked_ns;
+    char name[PATH_NAME_MAX + 1];
+};
+
+struct absences {
+    struct absent v[KEPT];
+    unsigned next; /* the oldest */
+};
+
+static struct absent *find(struct cache *c, const struct node *dir, const char *name)
+    REQUIRES(cache_mutex)
+{
+    for (unsigned i = 0; c->absences && i < KEPT; i++) {
+        struct absent *a = &c->absences->v[i];
+        if (a->dir == dir->dir->id && strcmp(a->name, name) == 0)
+            return a;
+    }
+    return NULL;
+}
+
+void absent_note_locked(struct cache *c, const struct node *dir, const char *name,
+                        int64_t asked_ns)
+{
+    struct absent *a = find(c, dir, name);
+
+    if (!c->absences)
+        c->absences = calloc(1, sizeof(*c->absences));
+    if (!c->absences || strlen(name) > PATH_NAME_MAX)
+        return; /* it is asked for again */
+    if (!a)
+        a = &c->absences->v[c->absences->next++ % KEPT];
+    a->dir = dir->dir->id;
+    a->asked_ns = asked_ns;
+    memcpy(a->name, name, strlen(name) + 1);
+}
+
+bool absent_is_locked(struct cache *c, const struct node *dir, const char *name,
+                      int64_t belief_ns)
+{
+    const struct absent *a = find(c, dir, name);
+
+    return a && clock_mono_ns() - a->asked_ns < belief_ns;
+}
+
+void absent_forget_locked(struct cache *c, const struct node *dir, const char *name)
+{
+    struct absent *a = find(c, dir, name);
+
+    if (a)
+        a->dir = 0;
+}

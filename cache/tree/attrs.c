@@ -1,0 +1,103 @@
+/* Mode, owner, times: what a node has, from what the store or nobody says. */
+#include "cache/tree/tree_impl.h"
+
+#include "cache/types/acl.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct timespec timespec_of(int64_t ns)
+{
+    int64_t rest = ns % NS_PER_SEC;
+
+    /* Before 1970 the nanoseconds count forward, too. */
+    return rest < 0
+               ? (struct timespec){.tv_sec = ns / NS_PER_SEC - 1, .tv_nsec = rest + NS_PER_SEC}
+               : (struct timespec){.tv_sec = ns / NS_PER_SEC, .tv_nsec = rest};
+}
+
+void node_default_attrs(struct cache *c, struct node *n)
+{
+    n->uid = c->config.uid;
+    n->gid = c->config.gid;
+    n->mode = S_ISDIR(n->mode) ? S_IFDIR | c->config.dir_mode : S_IFREG | c->config.file_mode;
+}
+
+static bool mode_fits(struct node *n, uint32_t mode)
+{
+    if (n->dir)
+        return S_ISDIR(mode);
+    return S_ISREG(mode) || S_ISLNK(mode) || S_ISFIFO(mode) || S_ISSOCK(mode) ||
+           S_ISCHR(mode) || S_ISBLK(mode);
+}
+
+/* A content can't be a symlink, fifo or device: only an empty object may claim that. */
+static bool type_allowed(struct node *n, const struct object *obj, uint32_t mode)
+{
+    return mode_fits(n, mode) && (n->dir || S_ISREG(mode) || obj->size == 0);
+}
+
+bool node_attrs_known(const struct node *n)
+{
+    return (n->flags & (NODE_ATTRS_KNOWN | NODE_ATTRS_OLD)) == NODE_ATTRS_KNOWN;
+}
+
+void node_attrs_are_known(struct node *n)
+{
+    n->flags |= NODE_ATTRS_KNOWN;
+    n->flags &= ~(unsigned)NODE_ATTRS_OLD;
+}
+
+void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
+{
+    const struct attrs *a = &obj->attrs;
+
+    node_default_attrs(c, n);
+    n->sum_kind = (uint8_t)obj->checksum.kind;
+    n->sum_value = obj->checksum.value;
+    n->flags &= ~(unsigned)NODE_NO_SUM;
+    n->size = obj->size;
+    n->mtime_ns = obj->mtime_ns || !obj->is_prefix ? obj->mtime_ns : c->started_ns;
+    n->attrs_has = obj->attrs_known ? a->has : 0;
+    n->flags &= ~(unsigned)NODE_ATTRS_HEARSAY;
+    if (obj->attrs_known && obj->attrs_hearsay && !n->dir)
+        n->flags |= NODE_ATTRS_HEARSAY;
+    if (!obj->attrs_known) {
+        n->ctime_ns = n->atime_ns = n->mtime_ns;
+        return;
+    }
+    if ((a->has & ATTR_MODE) && !(a->mode & S_IFMT))
+        n->mode = (n->mode & S_IFMT) | (a->mode & 07777);
+    else if ((a->has & ATTR_MODE) && type_allowed(n, obj, a->mode))
+        n->mode = a->mode;
+    if (a->has & ATTR_OWNER) {
+        n->uid = a->uid;
+        n->gid = a->gid;
+    }
+    if (a->has & ATTR_MTIME)
+        n->mtime_ns = a->mtime_ns;
+    if (a->has & ATTR_RDEV)
+        n->rdev = (uint32_t)a->rdev;
+    n->ctime_ns = n->atime_ns = n->mtime_ns;
+    free(n->xattrs);
+    n->xattrs = (a->has & ATTR_XATTRS) && a->xattrs ? strdup(a->xattrs) : NULL;
+    node_acl_follow(n);
+    if (S_ISLNK(n->mode)) {
+        free(n->target);
+        n->target = strdup((a->has & ATTR_TARGET) && a->target ? a->target : "");
+        n->size = n->target ? strlen(n->target) : 0;
+    }
+    node_attrs_are_known(n);
+}
+
+void node_acl_follow(struct node *n)
+{
+    char *text;
+
+    if (!n->xattrs || acl_follow_mode(n->xattrs, n->mode, &text) < 0 || !text)
+        return;
+    free(n->xattrs);
+    n->xattrs = text;
+}

@@ -1,0 +1,152 @@
+/* Inode numbers, and places in the order of closes and intentions. */
+#include "cache/tree/tree_impl.h"
+
+#include "common/hash.h"
+#include "common/lock.h"
+
+#include <stdlib.h>
+
+uint64_t seq_now_locked(struct cache *c)
+{
+    return c->seq / SEQ_STEP * SEQ_STEP + SEQ_STEP - 1;
+}
+
+uint64_t seq_next_locked(struct cache *c)
+{
+    c->seq = (c->seq / SEQ_STEP + 1) * SEQ_STEP;
+    return c->seq;
+}
+
+/* ---- inode numbers ---- */
+
+/* FNV-1a with a final mix (splitmix64): the number must be stable over versions, not secret. */
+static uint64_t hash_text(uint64_t h, const char *s)
+{
+    h = hash_fnv(h ^ FNV_START, s);
+    h ^= h >> 30;
+    h *= UINT64_C(0xbf58476d1ce4e5b9);
+    h ^= h >> 27;
+    h *= UINT64_C(0x94d049bb133111eb);
+    return h ^ (h >> 31);
+}
+
+/* 0 and 1 are the kernel's and the root's; the top bit stays free for programs that use off_t.
+ */
+static uint64_t ino_usable(uint64_t h)
+{
+    h &= INT64_MAX;
+    return h < 16 ? h + 16 : h;
+}
+
+/* Derived numbers are even, others odd: none of these is derived from a key later. */
+static uint64_t ino_derived(struct cache *c, const char *key, uint64_t salt)
+{
+    return ino_usable(hash_text(c->identity_hash ^ salt, key) & ~UINT64_C(1));
+}
+
+/* The number of a key that went with what was renamed. */
+struct moved_ino {
+    UT_hash_handle hh;
+    uint64_t ino;
+    bool seen; /* while they are purged: something has it */
+};
+
+static bool has_moved(struct cache *c, uint64_t ino) REQUIRES(cache_mutex)
+{
+    struct moved_ino *m;
+
+    HASH_FIND(hh, c->moved_inos, &ino, sizeof(ino), m);
+    return m != NULL;
+}
+
+uint64_t ino_of_key(struct cache *c, const char *key)
+{
+    return ino_derived(c, key, 0);
+}
+
+uint64_t ino_of_found_locked(struct cache *c, const char *key)
+{
+    uint64_t ino = ino_of_key(c, key);
+
+    for (uint64_t salt = 1; has_moved(c, ino); salt++)
+        ino = ino_derived(c, key, salt);
+    return ino;
+}
+
+static void ino_moved_locked(struct cache *c, uint64_t ino) REQUIRES(cache_mutex)
+{
+    struct moved_ino *m = ino % 2 || has_moved(c, ino) ? NULL : calloc(1, sizeof(*m));
+
+    if (!m)
+        return;
+    m->ino = ino;
+    HASH_ADD(hh, c->moved_inos, ino, sizeof(m->ino), m);
+}
+
+void node_keeps_ino_locked(struct cache *c, struct node *n)
+{
+    ino_moved_locked(c, n->ino);
+    n->flags &= ~(unsigned)NODE_DEFAULT_INO; /* the key it is the hash of may be another's */
+}
+
+void ino_stands_locked(struct cache *c, uint64_t ino, const char *key)
+{
+    if (ino != ino_of_key(c, key))
+        ino_moved_locked(c, ino);
+}
+
+/* So many cost nothing worth a walk through all names. */
+#define MOVED_FEW 1000
+
+static int see_ino(void *arg, struct node *n) REQUIRES(cache_mutex)
+{
+    struct cache *c = arg;
+    struct moved_ino *m;
+
+    HASH_FIND(hh, c->moved_inos, &n->ino, sizeof(n->ino), m);
+    if (m)
+        m->seen = true;
+    return 0;
+}
+
+void inos_purge_locked(struct cache *c)
+{
+    struct moved_ino *m, *next;
+    struct detached *d, *next_d;
+
+    if (HASH_COUNT(c->moved_inos) <= MOVED_FEW + 2 * c->moved_seen)
+        return;
+    (void)tree_each(c->root, see_ino, c);
+    HASH_ITER(hh, c->detached, d, next_d)
+    {
+        (void)see_ino(c, d->node);
+    }
+    HASH_ITER(hh, c->moved_inos, m, next)
+    {
+        if (!m->seen) {
+            HASH_DEL(c->moved_inos, m);
+            free(m);
+        } else {
+            m->seen = false;
+        }
+    }
+    c->moved_seen = HASH_COUNT(c->moved_inos);
+}
+
+void inos_free(struct cache *c)
+{
+    struct moved_ino *m, *next;
+
+    HASH_ITER(hh, c->moved_inos, m, next)
+    {
+        HASH_DEL(c->moved_inos, m);
+        free(m);
+    }
+}
+
+uint64_t ino_fresh(struct cache *c, const char *key)
+{
+    uint64_t salt = (uint64_t)clock_real_ns() * UINT64_C(0x9e3779b97f4a7c15);
+
+    return ino_usable(hash_text(c->identity_hash ^ salt, key) | 1);
+}

@@ -1,0 +1,209 @@
+/* Paths: from a name to the root and back, and walks over the tree in memory. */
+#include "cache/tree/tree_impl.h"
+
+#include "cache/tree/children.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- paths ---- */
+
+/* Joins `base`, which is where `until` stands, and the names below that, down to that of `e`.
+ */
+static char *build_path(struct entry *e, const struct entry *until, const char *base)
+{
+    size_t base_len = strlen(base), len = until ? base_len + 1 : 0;
+
+    for (struct entry *at = e; at != until; at = at->parent->links) {
+        len += strlen(at->name) + 1;
+        if (!at->parent->links && !at->parent->is_root)
+            return NULL; /* below a removed directory */
+    }
+    char *path = malloc(len + 1);
+    if (!path)
+        return NULL;
+    char *p = path + len;
+    *p = '\0';
+    for (struct entry *at = e; at != until; at = at->parent->links) {
+        size_t n = strlen(at->name);
+        p -= n;
+        memcpy(p, at->name, n);
+        *--p = '/';
+    }
+    if (until) {
+        p -= base_len;
+        memcpy(p, base, base_len);
+        *--p = '/';
+    }
+    memmove(path, path + 1, len);
+    return path;
+}
+
+char *entry_path(struct entry *e)
+{
+    return build_path(e, NULL, "");
+}
+
+char *entry_key(struct entry *e)
+{
+    for (struct entry *at = e; at; at = at->parent->links) {
+        if (at->src_key)
+            return build_path(e, at, at->src_key);
+    }
+    return build_path(e, NULL, "");
+}
+
+char *node_path(struct node *n)
+{
+    if (n->is_root)
+        return strdup("");
+    return n->links ? entry_path(n->links) : NULL;
+}
+
+char *node_key(struct node *n)
+{
+    if (n->is_root)
+        return strdup("");
+    return n->links ? entry_key(n->links) : NULL;
+}
+
+struct entry *node_name_at(struct node *n, const char *key)
+{
+    for (struct entry *e = n->links; e; e = e->next_link) {
+        auto_free char *now = entry_key(e);
+        if (now && strcmp(now, key) == 0)
+            return e;
+    }
+    return NULL;
+}
+
+char *child_path(struct node *dir, const char *name)
+{
+    auto_free char *path = node_path(dir);
+
+    return path ? path_join(path, name) : NULL;
+}
+
+char *child_key(struct node *dir, const char *name)
+{
+    auto_free char *key = node_key(dir);
+
+    return key ? path_join(key, name) : NULL;
+}
+
+bool node_is_below(struct node *n, struct node *dir)
+{
+    while (n != dir) {
+        if (!n->links)
+            return false;
+        n = n->links->parent;
+    }
+    return true;
+}
+
+/* Takes no memory: without any, nobody may be told that there is no such name. */
+struct node *tree_find(struct cache *c, const char *path, struct entry **ret_entry)
+{
+    struct node *n = c->root;
+    struct entry *e = NULL;
+    char name[NAME_MAX + 1];
+
+    if (ret_entry)
+        *ret_entry = NULL;
+    for (size_t len; *path; path += len) {
+        len = strcspn(path, "/");
+        if (len == 0) {
+            len = 1;
+            continue;
+        }
+        if (len > NAME_MAX)
+            return NULL;
+        memcpy(name, path, len);
+        name[len] = '\0';
+        e = entry_find(n, name);
+        if (!e)
+            return NULL;
+        n = e->node;
+    }
+    if (ret_entry)
+        *ret_entry = e;
+    return n;
+}
+
+bool node_is_named_below(struct cache *c, struct node *n, const char *path)
+{
+    struct entry *at, *e;
+    struct node *top = tree_find(c, path, &at);
+
+    for (e = top ? n->links : NULL; e; e = e->next_link)
+        if (e == at || node_is_below(e->parent, top))
+            return true;
+    return false;
+}
+
+struct node *tree_make_dirs_locked(struct cache *c, const char *path)
+{
+    struct node *n = c->root;
+    auto_free char *copy = strdup(path);
+    char *rest = copy, *name;
+
+    while (copy && (name = strsep(&rest, "/"))) {
+        if (*name == '\0')
+            continue;
+        struct entry *e = entry_find(n, name);
+        if (e && !e->node->dir)
+            return NULL;
+        if (!e) {
+            struct node *child = node_new(c, S_IFDIR);
+            if (!child)
+                return NULL;
+            node_default_attrs(c, child);
+            child->mtime_ns = child->ctime_ns = child->atime_ns = c->started_ns;
+            e = entry_add_locked(c, n, name, child);
+            if (!e) {
+                node_collect_locked(c, child);
+                return NULL;
+            }
+            auto_free char *at = entry_path(e);
+            child->ino = at ? ino_of_found_locked(c, at) : 0;
+            child->flags |= NODE_DEFAULT_INO;
+        }
+        n = e->node;
+    }
+    return copy ? n : NULL;
+}
+
+int tree_each(struct node *n, int (*visit)(void *arg, struct node *n), void *arg)
+{
+    struct entry *e;
+    size_t at;
+    int r = visit(arg, n);
+
+    if (r != 0 || !n->dir)
+        return r;
+    CHILDREN_FOREACH(n->dir->children, e, at)
+    {
+        r = tree_each(e->node, visit, arg);
+        if (r != 0)
+            return r;
+    }
+    return 0;
+}
+
+char *cache_path(struct cache *c, struct node *node)
+{
+    cache_lock(c);
+    char *path = node_path(node);
+    cache_unlock(c);
+    return path;
+}
+
+struct node *cache_root(struct cache *c)
+{
+    return c->root;
+}

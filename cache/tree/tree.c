@@ -1,0 +1,202 @@
+/* The tree in memory: nodes, their names, paths, and the keys that are hidden until the store
+ * lost them. */
+#include "cache/tree/tree_impl.h"
+
+#include "cache/tree/children.h"
+#include "cache/types/etag.h"
+#include "common/lock.h"
+#include "common/mem.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- nodes ---- */
+
+struct node *node_new(struct cache *c, uint32_t mode)
+{
+    struct node *n = calloc(1, sizeof(*n));
+
+    if (!n)
+        return NULL;
+    n->mode = mode;
+    n->nlink = S_ISDIR(mode) ? 2 : 1;
+    if (S_ISDIR(mode)) {
+        n->dir = calloc(1, sizeof(*n->dir));
+        if (!n->dir) {
+            free(n);
+            return NULL;
+        }
+        waitq_init(&n->dir->waiters);
+        c->dir_ids += c->dir_ids == UINT32_MAX ? 2 : 1; /* 0 is none */
+        n->dir->id = c->dir_ids;
+    }
+    if (ids_add(c->ids, n) < 0) {
+        free(n->dir);
+        free(n);
+        return NULL;
+    }
+    c->nodes++;
+    return n;
+}
+
+void node_ref_locked(struct node *n)
+{
+    n->refs++;
+}
+
+void node_unref_locked(struct cache *c, struct node *n)
+{
+    assert(n->refs > 0);
+    n->refs--;
+    node_collect_locked(c, n);
+}
+
+static void detached_add_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    struct detached *d = NULL;
+
+    HASH_FIND_PTR(c->detached, &n, d);
+    if (d || !(d = calloc(1, sizeof(*d))))
+        return; /* without memory it is lost at the end, with all the others */
+    d->node = n;
+    HASH_ADD_PTR(c->detached, node, d);
+}
+
+static void detached_remove_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    struct detached *d = NULL;
+
+    HASH_FIND_PTR(c->detached, &n, d);
+    if (!d)
+        return;
+    HASH_DEL(c->detached, d);
+    free(d);
+}
+
+void detached_free_locked(struct cache *c)
+{
+    while (c->detached) {
+        struct node *n = c->detached->node;
+        detached_remove_locked(c, n);
+        n->nlookup = 0;
+        node_collect_locked(c, n);
+    }
+}
+
+void node_collect_locked(struct cache *c, struct node *n)
+{
+    if (n->refs || n->nlookup || n->links || n->is_root)
+        return;
+    detached_remove_locked(c, n);
+    if (n->dir) {
+        struct entry *e;
+        size_t at;
+        CHILDREN_FOREACH(n->dir->children, e, at)
+        {
+            entry_remove_locked(c, e);
+        }
+    }
+    c->hooks.end(c, n);
+    if (n->dir) {
+        c->hidden_names -= n->dir->hidden_names;
+        free(n->dir->error_text);
+        etag_clear(&n->dir->put_etag);
+        free(n->dir);
+    }
+    free(n->target);
+    free(n->xattrs);
+    c->nodes--;
+    ids_remove(c->ids, n);
+    free(n);
+}
+
+/* ---- entries ---- */
+
+struct entry *entry_find(struct node *dir, const char *name)
+{
+    return dir->dir ? children_find(dir->dir->children, name) : NULL;
+}
+
+static int link_entry(struct entry *e) REQUIRES(cache_mutex)
+{
+    int r = children_add(&e->parent->dir->children, e);
+
+    if (r < 0)
+        return r;
+    e->parent->dir->files += !e->node->dir;
+    e->next_link = e->node->links;
+    e->node->links = e;
+    return 0;
+}
+
+static void unlink_entry(struct entry *e) REQUIRES(cache_mutex)
+{
+    struct entry **at = &e->node->links;
+
+    children_remove(&e->parent->dir->children, e);
+    e->parent->dir->files -= !e->node->dir;
+    while (*at != e)
+        at = &(*at)->next_link;
+    *at = e->next_link;
+}
+
+struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *name,
+                               struct node *n)
+{
+    size_t len = strlen(name);
+    struct entry *e = calloc(1, offsetof(struct entry, name) + len + 1);
+
+    cache_assert_locked(c);
+    if (!e)
+        return NULL;
+    memcpy(e->name, name, len + 1);
+    e->hash = children_hash(name);
+    e->parent = dir;
+    e->node = n;
+    if (link_entry(e) < 0) {
+        free(e);
+        return NULL;
+    }
+    return e;
+}
+
+void entry_remove_locked(struct cache *c, struct entry *e)
+{
+    struct node *n = e->node;
+
+    unlink_entry(e);
+    if (!n->links && n->dir)
+        n->flags |= NODE_LOST;
+    if (!n->links && n->nlookup)
+        detached_add_locked(c, n);
+    if (!n->links)
+        c->hooks.nameless(c, n);
+    etag_clear(&e->etag);
+    free(e->src_key);
+    free(e);
+    node_collect_locked(c, n);
+}
+
+int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const char *name)
+{
+    struct entry *old = *e;
+    struct node *n = old->node;
+
+    node_ref_locked(n);
+    struct entry *e2 = entry_add_locked(c, dir, name, n);
+    if (e2) {
+        etag_move(&e2->etag, &old->etag);
+        e2->src_key = take_ptr(old->src_key);
+        e2->verified_ns = old->verified_ns;
+        e2->dirty = old->dirty;
+        unlink_entry(old);
+        free(old);
+        *e = e2;
+    }
+    node_unref_locked(c, n);
+    return e2 ? 0 : -ENOMEM;
+}

@@ -1,0 +1,283 @@
+/* The tree of names in memory: nodes, the entries that name them, directories, inode numbers,
+ * paths, and what is known of the store's object under each name. */
+#ifndef RUNFS_CACHE_TREE_TREE_H
+#define RUNFS_CACHE_TREE_TREE_H
+
+#include "cache/core/core.h"
+#include "cache/tree/children.h"
+#include "cache/types/etag.h"
+#include "common/table.h"
+
+/* What a known name of some 16 bytes takes in memory, with its share of the directory. */
+#define NODE_BYTES 352
+
+/* A name: the link between a directory and a node. */
+struct entry {
+    struct node *parent;
+    struct node *node;
+    struct entry *next_link; /* the node's other names */
+    GUARDED_BY(cache_mutex) struct {
+        char *src_key;       /* where the store has it until a rename ran; NULL: at its path */
+        int64_t verified_ns; /* CLOCK_MONOTONIC; when the store last confirmed it; 0 never */
+        /* CLOCK_MONOTONIC; last change from here: older listings don't count */
+        int64_t changed_ns;
+        union {
+            int64_t modified_ns; /* of the version whose attributes are known, by the server's
+                                    clock; 0: it was copied here, and not listed since */
+            struct {
+                uint32_t from_s, to_s; /* when the server can have taken it */
+            } put;                     /* if it is unseen */
+        };
+        uint64_t stored_generation; /* of the file; what the store has under this name */
+    };
+    uint32_t hash; /* of the name; constant */
+    GUARDED_BY(cache_mutex) struct {
+        bool settled : 1; /* its attributes were told when the second of its change was over */
+        bool was_put : 1; /* from here */
+        bool unseen : 1;  /* and no listing has shown it since */
+        bool dirty : 1;   /* content or attributes under this name must go to the store */
+        bool may_exist : 1; /* the store has, or may have, an object at this very path */
+        bool tried : 1;     /* an upload to this path failed: ours may be there nevertheless */
+        bool failed : 1;    /* it failed, or came too early: the node's other names go first */
+        bool refused : 1;   /* the store takes other names, and not this one */
+        struct etag etag;   /* the store's version under this name */
+    };
+    char name[];
+};
+
+/* What this mount knows of a directory's attribute index, and owes it. */
+struct dir_index {
+    GUARDED_BY(cache_mutex) struct {
+        bool queued;               /* in cache.index_dirs, or in cache.index_tree_dirs */
+        bool in_tree;              /* in the latter */
+        bool running;              /* it is just being written */
+        bool known;                /* the store has one */
+        unsigned news;             /* files whose attributes it may lack */
+        unsigned failures;         /* in a row */
+        int64_t first_ns, last_ns; /* CLOCK_MONOTONIC; of the news */
+        int64_t not_before_ns;     /* CLOCK_MONOTONIC; after a failure */
+        int64_t absent_ns;         /* CLOCK_MONOTONIC; when the store had none; 0 never seen */
+    };
+};
+
+struct dir {
+    struct children *children;
+    uint32_t id; /* constant; no other directory in memory has it */
+    GUARDED_BY(cache_mutex) struct {
+        unsigned files;    /* of the children: they are no directories */
+        int64_t listed_ns; /* CLOCK_MONOTONIC at the start of the last whole listing; 0 never */
+        int64_t told_ns;   /* CLOCK_MONOTONIC at its end: from then on it is believed */
+        bool told_there;   /* that listing showed something: the directory is there, too */
+        bool local_only;   /* made here, and no other node was seen to put anything below it */
+        bool big;          /* more than a page: names are asked one by one */
+        bool listing;      /* a listing is under way */
+        bool new_here;     /* STAMP_NEW: the store must get a marker when it stays empty */
+        bool has_marker;   /* the store has an object or directory of its own for it */
+        bool stale_marker; /* and that may be of an older directory, with other attributes */
+        bool mtime_set;    /* a user set its time, which the store must learn */
+        unsigned stat_misses;  /* attributes asked one after the other: someone walks it */
+        uint64_t hidden_names; /* that its last listing had and no path can show */
+        /* of the marker whose attributes are known, a hash of what a listing says of it; 0: it
+         * has none, or may have changed since */
+        uint64_t marker_version;
+        int64_t marker_mtime_ns; /* as it says; the directory's own moves with its names */
+        struct etag put_etag;    /* of the marker that was put from here with its attributes; */
+        uint32_t put_from_s, put_to_s; /* when the server can have taken it; 0: none was */
+        struct dir_index index;
+        struct node *dirty_prev, *dirty_next; /* its place in cache.dirty_dirs */
+        /* and in cache.index_dirs or cache.index_tree_dirs */
+        struct node *index_prev, *index_next;
+        struct dir_walk *walk; /* of its children; NULL: nobody looked into them */
+        struct query *queries; /* names being asked one by one */
+        struct waitq waiters;
+        /* the request for its siblings that it was to be told with; 0 none */
+        unsigned waited_page;
+        /* Its own upload: a marker, or attributes. */
+        bool queued, uploading;
+        uint64_t generation;
+        int64_t due_ns;
+        unsigned attempts;
+        int error;
+        int64_t failed_ns; /* CLOCK_MONOTONIC; of the last of them */
+        char *error_text;
+        int64_t overruled_ns; /* CLOCK_MONOTONIC; when the store's version of a name in it last
+                                 stayed against what was meant here; 0 never */
+    };
+};
+
+enum node_flags {
+    NODE_ATTRS_KNOWN = 1 << 0, /* mode, owner and mtime are the store's or ours */
+    NODE_ATTR_DIRTY = 1 << 1,  /* they are not in the store */
+    NODE_DEFAULT_INO = 1 << 2, /* ino is the hash of the key */
+    NODE_STATTING = 1 << 3,    /* a request for the attributes is under way */
+    NODE_ATTRS_OLD = 1 << 4,   /* known, but the store may have others by now */
+    NODE_LOST = 1 << 5,        /* removed: nothing can be made below or reached by it */
+    NODE_REPLACED = 1 << 6, /* a name of it leads to another version now, or to none: who opens
+                               or truncates it is told ESTALE, once if it has other names, and
+                               looks the name up */
+    NODE_ATTRS_HEARSAY = 1 << 8, /* an index told the attributes, and they are confirmed before
+                                    they give anybody rights */
+    NODE_NO_SUM = 1 << 7,        /* the store was asked for this version, and has no checksum */
+};
+
+/* An inode. */
+struct node {
+    struct entry *links; /* its names; none for the root and for unlinked files */
+    struct dir *dir;     /* constant; a directory */
+    struct file *file;   /* not a directory, and the mirror holds it; of the shape, too */
+    uint32_t slot;       /* constant; where cache.ids has it */
+    bool is_root;        /* constant */
+    GUARDED_BY(cache_mutex) struct {
+        /* enum attr_has; which attributes the store has, others are defaults */
+        uint8_t attrs_has;
+        uint8_t sum_kind; /* enum checksum_kind */
+    };
+    GUARDED_BY(cache_mutex) struct {
+        uint64_t nlookup; /* held by the frontend */
+        unsigned refs;    /* held by handles, tasks and snapshots */
+        uint16_t flags;   /* enum node_flags */
+        uint16_t mode;    /* as st_mode */
+        uint64_t ino;
+        /* when it was made, in the order of closes and intentions; 0 elsewhere */
+        uint64_t birth;
+        uint32_t uid, gid, nlink;
+        uint32_t rdev; /* as the kernel and FUSE have it */
+        uint64_t size;
+        int64_t mtime_ns, ctime_ns, atime_ns;
+        uint64_t sum_value; /* of the store's version, as last told */
+        char *target;       /* of a symlink, once known */
+        char *xattrs;       /* JSON (xattr_set.h), or NULL; an access ACL in it follows mode */
+    };
+};
+
+/* A mount ends without the kernel's giving back what it holds. */
+struct detached {
+    UT_hash_handle hh; /* in cache.detached, by node */
+    struct node *node;
+};
+
+/* The next number in the order of closes and intentions. There is room after each for the
+ * removals that a renamed directory turns into: they keep its place. */
+#define SEQ_STEP (UINT64_C(1) << 24)
+
+/* LastModified counts seconds: who is told later than this knows the last version of its
+ * second.
+ */
+#define SETTLED_NS (2 * NS_PER_SEC)
+
+/* ---- absent.c ---- */
+/* The store has no such name in a large directory; it was asked at `asked_ns`
+ * (CLOCK_MONOTONIC). */
+void absent_note_locked(struct cache *c, const struct node *dir, const char *name,
+                        int64_t asked_ns) REQUIRES(cache_mutex);
+/* Whether it said so less than `belief_ns` ago. */
+bool absent_is_locked(struct cache *c, const struct node *dir, const char *name,
+                      int64_t belief_ns) REQUIRES(cache_mutex);
+/* Something gets the name here. */
+void absent_forget_locked(struct cache *c, const struct node *dir, const char *name)
+    REQUIRES(cache_mutex);
+
+/* ---- attrs.c ---- */
+struct timespec timespec_of(int64_t ns);
+void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
+    REQUIRES(cache_mutex);
+/* The attributes it has are right, as far as is known. */
+bool node_attrs_known(const struct node *n) REQUIRES(cache_mutex);
+void node_attrs_are_known(struct node *n) REQUIRES(cache_mutex);
+void node_default_attrs(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* The same of the node's own, after its mode or its set came from elsewhere. */
+void node_acl_follow(struct node *n) REQUIRES(cache_mutex);
+
+/* ---- ids.c ---- */
+struct ids *ids_new(void);
+/* All nodes are gone. Accepts NULL. */
+void ids_free(struct ids *ids);
+
+/* ---- ino.c ---- */
+uint64_t seq_next_locked(struct cache *c) REQUIRES(cache_mutex);
+/* The last one given, with the removals that what has it may turn into; never 0. */
+uint64_t seq_now_locked(struct cache *c) REQUIRES(cache_mutex);
+/* The default inode number of a key. */
+uint64_t ino_of_key(struct cache *c, const char *key);
+/* That of something found under the key: another one when what had it was renamed. */
+uint64_t ino_of_found_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
+/* The node leaves the name that its number may come from, and keeps it. */
+void node_keeps_ino_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* The same of what has this number, if it is another than that of the key under which a mount
+ * found it. */
+void ino_stands_locked(struct cache *c, uint64_t ino, const char *key) REQUIRES(cache_mutex);
+/* Forgets those numbers of moved things that nothing has any more, now and then. ns held. */
+void inos_purge_locked(struct cache *c) REQUIRES(cache_mutex);
+void inos_free(struct cache *c) REQUIRES(cache_mutex);
+/* A number for something made here. */
+uint64_t ino_fresh(struct cache *c, const char *key);
+
+/* ---- name_class.c ---- */
+bool path_is_staged(struct cache *c, const char *path);
+bool path_is_log(struct cache *c, const char *path);
+
+/* ---- notice.c ---- */
+/* Tells the kernel, from the notifying thread, that the node (name NULL) or entry changed. */
+void notice_locked(struct cache *c, struct node *node, const char *name) REQUIRES(cache_mutex);
+
+/* ---- paths.c ---- */
+/* Paths, heap or NULL. The tree must be held still. */
+char *entry_path(struct entry *e);
+char *entry_key(struct entry *e)
+    REQUIRES(cache_mutex);       /* where the store has it now: a key needs the lock */
+char *node_path(struct node *n); /* of its first name; NULL when it has none */
+char *node_key(struct node *n) REQUIRES(cache_mutex);
+/* The one of its names that the store has at this key, or NULL. */
+struct entry *node_name_at(struct node *n, const char *key) REQUIRES(cache_mutex);
+char *child_path(struct node *dir, const char *name);
+char *child_key(struct node *dir, const char *name) REQUIRES(cache_mutex);
+bool node_is_below(struct node *n, struct node *dir);
+/* Looks a path up in memory; NULL when it is not known, for no other reason. */
+struct node *tree_find(struct cache *c, const char *path, struct entry **ret_entry);
+/* Whether one of its names is this path, or below it. Takes no memory either. */
+bool node_is_named_below(struct cache *c, struct node *n, const char *path);
+/* The same, making directories that are not known yet. */
+struct node *tree_make_dirs_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* Calls visit for every node below and including n, parents first. */
+int tree_each(struct node *n, int (*visit)(void *arg, struct node *n), void *arg);
+
+/* ---- tree.c ---- */
+struct node *node_new(struct cache *c, uint32_t mode) REQUIRES(cache_mutex);
+void node_ref_locked(struct node *n) REQUIRES(cache_mutex);
+/* Frees a node that has no names, lookups or references left. */
+void node_unref_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+void node_collect_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* At the end: frees what only the kernel held. */
+void detached_free_locked(struct cache *c) REQUIRES(cache_mutex);
+struct entry *entry_find(struct node *dir, const char *name);
+/* Adds a name; the caller holds ns for writing and lock. NULL without memory. */
+struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *name,
+                               struct node *n) REQUIRES(cache_mutex);
+/* Takes the name away and frees the entry; the node may be freed with it. */
+void entry_remove_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
+/* Moves an entry to another place. 0 or -ENOMEM; *e is the new entry. */
+int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const char *name)
+    REQUIRES(cache_mutex);
+
+/* ---- version.c ---- */
+/* The entry's attributes are those of the version that the store told. */
+void entry_told(struct entry *e, const struct object *obj) REQUIRES(cache_mutex);
+/* The same of one that was put from here, which took `took_ns`: the answer says when it came.
+ */
+void entry_put(struct entry *e, const struct object *obj, int64_t took_ns)
+    REQUIRES(cache_mutex);
+/* A listing showed the version whose attributes are known. */
+void entry_seen(struct entry *e, const struct object *obj) REQUIRES(cache_mutex);
+/* When the server can have taken what was put from here, by its answer. False when it does not
+ * tell. */
+bool put_window(const struct object *obj, int64_t took_ns, uint32_t *ret_from_s,
+                uint32_t *ret_to_s);
+/* Nothing is known of when the version came to be. */
+void entry_forget_version(struct entry *e) REQUIRES(cache_mutex);
+/* The store may have other attributes: the next listing finds that it moved. */
+void entry_distrust(struct entry *e) REQUIRES(cache_mutex);
+/* Whether the listed object can be another version than that whose attributes are known,
+ * although its etag is the same. */
+bool entry_moved(const struct entry *e, const struct object *obj) REQUIRES(cache_mutex);
+
+#endif

@@ -1,0 +1,74 @@
+/* What is known of the store's version under a name, and whether a listing shows another. */
+#include "cache/tree/tree_impl.h"
+
+/* A time that no listing shows. */
+#define NO_TIME_NS 1
+
+/* ---- versions ---- */
+
+void entry_told(struct entry *e, const struct object *obj)
+{
+    entry_forget_version(e);
+    e->modified_ns = obj->mtime_ns;
+    e->settled = obj->told_ns >= obj->mtime_ns + SETTLED_NS;
+}
+
+bool put_window(const struct object *obj, int64_t took_ns, uint32_t *ret_from_s,
+                uint32_t *ret_to_s)
+{
+    int64_t told_s = obj->mtime_ns / NS_PER_SEC;
+    int64_t from_s = told_s - took_ns / NS_PER_SEC - 2; /* both are rounded */
+
+    if (from_s <= 0 || told_s >= UINT32_MAX)
+        return false;
+    *ret_from_s = (uint32_t)from_s;
+    *ret_to_s = (uint32_t)told_s + 1;
+    return true;
+}
+
+void entry_put(struct entry *e, const struct object *obj, int64_t took_ns)
+{
+    uint32_t from_s, to_s;
+
+    entry_forget_version(e);
+    if (!put_window(obj, took_ns, &from_s, &to_s))
+        return;
+    e->was_put = e->unseen = true;
+    e->put.from_s = from_s;
+    e->put.to_s = to_s;
+}
+
+void entry_forget_version(struct entry *e)
+{
+    e->modified_ns = 0;
+    e->was_put = e->unseen = false;
+    e->settled = false;
+}
+
+void entry_seen(struct entry *e, const struct object *obj)
+{
+    e->unseen = false;
+    e->modified_ns = obj->mtime_ns;
+}
+
+void entry_distrust(struct entry *e)
+{
+    entry_forget_version(e);
+    e->modified_ns = NO_TIME_NS;
+}
+
+/* A HEAD says whole seconds, a listing may be more precise. */
+static bool same_time(int64_t a_ns, int64_t b_ns)
+{
+    return a_ns == b_ns || (a_ns / NS_PER_SEC == b_ns / NS_PER_SEC &&
+                            (a_ns % NS_PER_SEC == 0 || b_ns % NS_PER_SEC == 0));
+}
+
+bool entry_moved(const struct entry *e, const struct object *obj)
+{
+    int64_t modified_s = obj->mtime_ns / NS_PER_SEC;
+
+    if (e->unseen)
+        return modified_s < e->put.from_s || modified_s > e->put.to_s;
+    return e->modified_ns && !same_time(e->modified_ns, obj->mtime_ns);
+}
