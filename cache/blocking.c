@@ -61,7 +61,7 @@ int blocking_wait(struct blocking *b, struct op *op)
 int blocking_walk(struct cache *c, const char *path, struct op *op, struct listener *listener,
                   struct node **ret)
 {
-    struct node *n = c->root;
+    struct node *n = c->tree->root;
     auto_free char *copy = strdup(path);
     char *rest = copy, *name;
     struct blocking b;
@@ -76,13 +76,13 @@ int blocking_walk(struct cache *c, const char *path, struct op *op, struct liste
         if (*name == '\0')
             continue;
         BLOCK(b, op, r, cache_lookup(c, n, name, &b.w, &child, &st));
-        if (n != c->root)
+        if (n != c->tree->root)
             cache_forget(c, n, 1);
         n = child;
     }
     if (r < 0)
         return op->why[0] ? r : op_fail(op, r, "%s: %s", path, strerror(-r));
-    if (n == c->root) {
+    if (n == c->tree->root) {
         *ret = n;
         return 0;
     }

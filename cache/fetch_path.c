@@ -140,7 +140,7 @@ int cache_fetch_path(struct cache *c, const char *path, struct op *op,
     f.listener.total = n->dir ? 0 : n->size;
     cache_unlock(c);
     r = fetch_node(&f, n);
-    if (n != c->root)
+    if (n != c->tree->root)
         cache_forget(c, n, 1);
     if (r < 0 && !op->why[0])
         (void)op_fail(op, r, "fetch %s: %s", path, strerror(-r));

@@ -93,7 +93,7 @@ static int gather_doubts_locked(struct flush *fl) REQUIRES(cache_mutex)
     struct file *f;
     int r = 0;
 
-    DL_FOREACH2(fl->cache->dirty, f, dirty_next)
+    DL_FOREACH2(fl->cache->content->dirty, f, dirty_next)
     {
         if (r == 0 && may_be_newer(f) && node_is_named_below(fl->cache, f->node, fl->path))
             r = push_target_locked(fl, f->node);
@@ -144,18 +144,18 @@ static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
     struct node *d;
     int r = 0;
 
-    DL_FOREACH2(c->writers, f, writer_next)
+    DL_FOREACH2(c->content->writers, f, writer_next)
     {
         node_look_locked(c, f->node);
         if (r == 0 && !f->queued)
             r = add_target_locked(fl, f->node);
     }
-    DL_FOREACH2(c->dirty, f, dirty_next)
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         if (r == 0 && ((fl->flags & (CACHE_FLUSH_STAGED | CACHE_FLUSH_AWAIT)) || !f->staged))
             r = add_target_locked(fl, f->node);
     }
-    DL_FOREACH2(c->dirty_dirs, d, dir->dirty_next)
+    DL_FOREACH2(c->queue->dirty_dirs, d, dir->dirty_next)
     {
         if (r == 0)
             r = add_target_locked(fl, d);
@@ -221,11 +221,11 @@ static struct node *first_half_locked(const struct flush *fl) REQUIRES(cache_mut
     struct cache *c = fl->cache;
     struct file *f;
 
-    if ((fl->flags & CACHE_FLUSH_HALF) || !c->intents)
+    if ((fl->flags & CACHE_FLUSH_HALF) || !c->queue->intents)
         return NULL;
-    DL_FOREACH2(c->dirty, f, dirty_next)
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
-        if (!f->first_seq || f->first_seq > barrier_seq_locked(c, c->intents->prev->seq))
+        if (!f->first_seq || f->first_seq > barrier_seq_locked(c, c->queue->intents->prev->seq))
             return NULL;
         if (file_is_half_locked(c, f->node))
             return f->node;
@@ -259,7 +259,7 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
     struct node *half = first_half_locked(fl);
     struct intent *i;
 
-    DL_FOREACH(fl->cache->intents, i)
+    DL_FOREACH(fl->cache->queue->intents, i)
     {
         if (!concerns(fl, i))
             continue;
@@ -470,7 +470,7 @@ int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct o
     int r = settle_doubts(&fl);
     cache_lock(c);
     bool drains = (flags & CACHE_FLUSH_STAGED) && *path == '\0';
-    c->drain += drains;
+    c->queue->drain += drains;
     if (r == 0)
         r = gather_locked(&fl);
     cache_unlock(c);
@@ -479,7 +479,7 @@ int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct o
     else
         (void)op_fail(op, r, "flush: %s", strerror(-r));
     cache_lock(c);
-    c->drain -= drains;
+    c->queue->drain -= drains;
     for (size_t i = 0; i < fl.n; i++)
         if (fl.v[i].node->file && !(flags & CACHE_FLUSH_AWAIT))
             file_unwant_locked(fl.v[i].node->file);

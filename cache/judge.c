@@ -19,9 +19,9 @@
 /* What the records call the name; heap, NULL without memory. */
 static char *recorded_as(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
-    if (c->renames == 0)
+    if (c->queue->renames == 0)
         return strdup(path);
-    return recover_path_before(c, c->intents ? c->intents->prev : NULL, path);
+    return recover_path_before(c, c->queue->intents ? c->queue->intents->prev : NULL, path);
 }
 
 static struct stamp_key *key_of(struct cache *c, struct file *f, const char *path)
@@ -38,11 +38,11 @@ static struct stamp_key *key_of(struct cache *c, struct file *f, const char *pat
 static bool expects_on_the_way(struct cache *c, struct file *f, const char *path)
     REQUIRES(cache_mutex)
 {
-    auto_free char *at = c->renames ? strdup(path) : NULL;
+    auto_free char *at = c->queue->renames ? strdup(path) : NULL;
     bool expects = false;
 
-    for (struct intent *i = c->intents ? c->intents->prev : NULL; at && i && !expects;
-         i = i == c->intents ? NULL : i->prev) {
+    for (struct intent *i = c->queue->intents ? c->queue->intents->prev : NULL;
+         at && i && !expects; i = i == c->queue->intents ? NULL : i->prev) {
         const struct stamp_key *k = stamp_keys_find(&f->keys, at);
         expects = k && stamp_key_is_expected(k);
         if (intent_backward(i, &at) == INTENT_LEFT)

@@ -101,8 +101,8 @@ static int size_up(struct cache *c, struct op *op)
         return op_fail(op, r, "cache %s: statvfs: %s", c->mirror.dir, strerror(-r));
     uint64_t total = (uint64_t)vfs.f_blocks * vfs.f_frsize;
     cache_lock(c);
-    c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-    uint64_t ours = c->disk_free_bytes + c->used_bytes;
+    c->content->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    uint64_t ours = c->content->disk_free_bytes + c->content->used_bytes;
     cache_unlock(c);
     if (!config->reserve_bytes) {
         config->reserve_bytes = total / 20;
@@ -128,7 +128,7 @@ static int size_up(struct cache *c, struct op *op)
 static bool owes_anything(struct cache *c)
 {
     cache_lock(c);
-    bool owes = c->dirty || c->intents || c->dirty_dirs;
+    bool owes = c->content->dirty || c->queue->intents || c->queue->dirty_dirs;
     cache_unlock(c);
     return owes;
 }
@@ -141,7 +141,7 @@ static int clear_mirror(struct cache *c)
     int r = 0;
 
     ns_write(c);
-    CHILDREN_FOREACH(c->root->dir->children, e, at)
+    CHILDREN_FOREACH(c->tree->root->dir->children, e, at)
     {
         if (r == 0)
             r = entry_gone(c, e);
@@ -227,15 +227,16 @@ static void init_locks(struct cache *c)
 
 static int make_root_locked(struct cache *c) REQUIRES(cache_mutex)
 {
-    c->root = node_new(c, S_IFDIR);
-    if (!c->root)
+    c->tree->root = node_new(c, S_IFDIR);
+    if (!c->tree->root)
         return -ENOMEM;
-    node_default_attrs(c, c->root);
-    c->root->is_root = true;
-    c->root->flags = NODE_ATTRS_KNOWN;
-    c->root->ino = 1;
-    c->root->dir->has_marker = true;
-    c->root->mtime_ns = c->root->ctime_ns = c->root->atime_ns = c->started_ns;
+    node_default_attrs(c, c->tree->root);
+    c->tree->root->is_root = true;
+    c->tree->root->flags = NODE_ATTRS_KNOWN;
+    c->tree->root->ino = 1;
+    c->tree->root->dir->has_marker = true;
+    c->tree->root->mtime_ns = c->tree->root->ctime_ns = c->tree->root->atime_ns =
+        c->tree->started_ns;
     return 0;
 }
 
@@ -264,8 +265,8 @@ static int start_threads(struct cache *c)
     /* Many small answers come in a row: each would interrupt who writes the next file. */
     pool_set_batch(c->uploaders);
     log_queue_start(&c->log, c->chores);
-    r = pthread_create(&c->scheduler, NULL, scheduler_main, c);
-    c->scheduler_runs = r == 0;
+    r = pthread_create(&c->transfer->scheduler, NULL, scheduler_main, c);
+    c->transfer->scheduler_runs = r == 0;
     return -r;
 }
 
@@ -275,13 +276,13 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
 
     if (r < 0)
         return op_fail(op, r, "out of memory");
-    c->identity_hash = hash_fnv(FNV_START, c->config.identity);
+    c->tree->identity_hash = hash_fnv(FNV_START, c->config.identity);
     unsigned caps = c->store ? c->store->caps : 0;
     bool asks = (caps & STORE_ATTRS) && !(caps & STORE_LIST_ATTRS);
-    c->started_ns = clock_real_ns();
-    c->asks_dirs = asks && !(caps & STORE_DIRS);
-    c->has_index = asks && (caps & STORE_STATE);
-    if (c->has_index && (caps & STORE_ORDER) && index_tree_init(c) < 0)
+    c->tree->started_ns = clock_real_ns();
+    c->listing->asks_dirs = asks && !(caps & STORE_DIRS);
+    c->listing->has_index = asks && (caps & STORE_STATE);
+    if (c->listing->has_index && (caps & STORE_ORDER) && index_tree_init(c) < 0)
         return op_fail(op, -ENOMEM, "out of memory");
     r = mirror_open(c->config.dir, c->store ? DOOR_MAKE : DOOR_CACHE, op, &c->mirror);
     if (r < 0)
@@ -300,10 +301,10 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
     r = journal_open(c->mirror.root_fd, c->mirror.dir, &c->log, op, &c->journal, NULL);
     if (r < 0)
         return r;
-    c->ids = ids_new();
+    c->tree->ids = ids_new();
     cache_lock(c);
-    c->uploading = calloc(c->config.upload_jobs + 1, sizeof(struct node *));
-    r = c->uploading && c->ids ? make_root_locked(c) : -ENOMEM;
+    c->transfer->uploading = calloc(c->config.upload_jobs + 1, sizeof(struct node *));
+    r = c->transfer->uploading && c->tree->ids ? make_root_locked(c) : -ENOMEM;
     cache_unlock(c);
     if (r < 0)
         return op_fail(op, r, "out of memory");
@@ -353,22 +354,41 @@ static void node_end_locked(struct cache *c, struct node *n) REQUIRES(cache_mute
     }
 }
 
+/* A cache with the parts of all its rooms. */
+struct whole {
+    struct cache cache; /* first: it is freed as this */
+    struct tree tree;
+    struct contents content;
+    struct queue queue;
+    struct listings listing;
+    struct transfers transfer;
+    struct opened ops;
+};
+
 static struct cache *cache_alloc(void)
 {
-    struct cache *c = calloc(1, sizeof(*c));
+    struct whole *w = calloc(1, sizeof(*w));
+    struct cache *c = &w->cache;
 
-    if (!c)
+    if (!w)
         return NULL;
+    c->tree = &w->tree;
+    c->content = &w->content;
+    c->queue = &w->queue;
+    c->listing = &w->listing;
+    c->transfer = &w->transfer;
+    c->ops = &w->ops;
     c->mirror = (struct mirror){.lock_fd = -1,
                                 .root_fd = -1,
                                 .tree_fd = -1,
                                 .incoming_fd = -1,
                                 .orphans_fd = -1,
                                 .kept_fd = -1};
-    c->hooks = (struct node_hooks){.nameless = node_nameless_locked, .end = node_end_locked};
+    c->tree->hooks =
+        (struct node_hooks){.nameless = node_nameless_locked, .end = node_end_locked};
     init_locks(c);
     cache_lock(c);
-    c->sum_kind = CHECKSUM_CRC32C;
+    c->transfer->sum_kind = CHECKSUM_CRC32C;
     c->wake_tail = &c->wake_list;
     waitq_init(&c->space_waiters);
     waitq_init(&c->flush_waiters);
@@ -441,10 +461,10 @@ void cache_stop(struct cache *c)
     ns_read(c);
     cache_lock(c);
     c->stopping = true;
-    if (c->root)
-        (void)tree_each(c->root, wake_node, c);
-    for (size_t i = 0; i < c->n_orphans; i++)
-        (void)wake_node(c, c->orphans[i]);
+    if (c->tree->root)
+        (void)tree_each(c->tree->root, wake_node, c);
+    for (size_t i = 0; i < c->content->n_orphans; i++)
+        (void)wake_node(c, c->content->orphans[i]);
     askings_stop_locked(c);
     waitq_wake_locked(c, &c->space_waiters, -EINTR);
     waitq_wake_locked(c, &c->flush_waiters, -EINTR);
@@ -458,8 +478,9 @@ void cache_stop(struct cache *c)
 static void await_workers(struct cache *c)
 {
     cache_lock(c);
-    while (c->uploads_running || c->uploads_running_dirs || c->deletes_running ||
-           c->copies_running || c->sessions_ending)
+    while (c->queue->uploads_running || c->queue->uploads_running_dirs ||
+           c->queue->deletes_running || c->queue->copies_running ||
+           c->transfer->sessions_ending)
         cache_wait(c, &c->progress);
     cache_unlock(c);
 }
@@ -481,8 +502,8 @@ int cache_end(struct cache *c, struct op *op)
 
 static void stop_threads(struct cache *c)
 {
-    if (c->scheduler_runs)
-        (void)pthread_join(c->scheduler, NULL);
+    if (c->transfer->scheduler_runs)
+        (void)pthread_join(c->transfer->scheduler, NULL);
     pool_free(c->fetchers);
     pool_free(c->askers);
     pool_free(c->uploaders);
@@ -501,24 +522,24 @@ static int forget_lookups(void *arg, struct node *n) REQUIRES(cache_mutex)
 static void free_tree(struct cache *c)
 {
     cache_lock(c);
-    while (c->dirty_dirs)
-        dir_unqueue_locked(c, c->dirty_dirs);
-    while (c->index_dirs)
-        index_unqueue_locked(c, c->index_dirs);
-    while (c->index_tree_dirs)
-        index_unqueue_locked(c, c->index_tree_dirs);
-    while (c->n_orphans > 0) {
-        struct node *n = c->orphans[--c->n_orphans];
+    while (c->queue->dirty_dirs)
+        dir_unqueue_locked(c, c->queue->dirty_dirs);
+    while (c->listing->index_dirs)
+        index_unqueue_locked(c, c->listing->index_dirs);
+    while (c->listing->index_tree_dirs)
+        index_unqueue_locked(c, c->listing->index_tree_dirs);
+    while (c->content->n_orphans > 0) {
+        struct node *n = c->content->orphans[--c->content->n_orphans];
         node_unref_locked(c, n);
     }
     detached_free_locked(c);
-    if (c->root) {
-        (void)tree_each(c->root, forget_lookups, NULL);
-        c->root->is_root = false;
-        node_collect_locked(c, c->root);
+    if (c->tree->root) {
+        (void)tree_each(c->tree->root, forget_lookups, NULL);
+        c->tree->root->is_root = false;
+        node_collect_locked(c, c->tree->root);
     }
-    while (c->intents)
-        intent_remove_locked(c, c->intents);
+    while (c->queue->intents)
+        intent_remove_locked(c, c->queue->intents);
     cache_unlock(c);
 }
 
@@ -530,10 +551,10 @@ static void free_tables(struct cache *c)
     late_free(c);
     ghosts_free(c);
     inos_free(c);
-    free(c->absences);
-    free(c->orphans);
-    free(c->waits);
-    free(c->uploading);
+    free(c->tree->absences);
+    free(c->content->orphans);
+    free(c->queue->waits);
+    free(c->transfer->uploading);
     free(c->write_failure.text);
     free(c->read_failure.text);
     cache_unlock(c);
@@ -551,7 +572,7 @@ void cache_free(struct cache *c)
     free_tree(c);
     pool_free(c->chores);
     log_queue_stop(&c->log);
-    ids_free(c->ids);
+    ids_free(c->tree->ids);
     index_tree_free(c);
     free_tables(c);
     origins_free(c);

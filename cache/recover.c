@@ -59,8 +59,8 @@ static int load_row(void *arg, const struct journal_row *row) REQUIRES(cache_mut
         intent_free(i);
         return 0;
     }
-    if (row->seq > c->seq)
-        c->seq = row->seq;
+    if (row->seq > c->tree->seq)
+        c->tree->seq = row->seq;
     intent_add_locked(c, i);
     i->redo = intent_is_rename(i) && c->store && (c->store->caps & STORE_RENAME) &&
               intent_comes_first(c, i);
@@ -106,7 +106,7 @@ static const struct intent *exchange_begun(struct cache *c, const struct intent 
 {
     struct intent *i;
 
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (i != newest && i->ino == newest->ino && intent_is_rename(i) &&
             intent_is_rename(newest) && strcmp(i->to, newest->from) == 0 &&
@@ -130,10 +130,11 @@ static bool other_kind_at_target(struct cache *c, const struct intent *i)
 /* Only the newest change can lack its step in the mirror: it was not answered then. */
 static int redo_newest(struct cache *c) REQUIRES(cache_mutex)
 {
-    struct intent *i, *newest = NULL, *last = c->intents ? c->intents->prev : NULL;
+    struct intent *i, *newest = NULL,
+                      *last = c->queue->intents ? c->queue->intents->prev : NULL;
     int r = 0;
 
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (i->ino)
             newest = i;
@@ -159,7 +160,7 @@ char *recover_path_before(struct cache *c, struct intent *last, const char *path
 {
     char *at = strdup(path);
 
-    for (struct intent *i = last; at && i; i = i == c->intents ? NULL : i->prev)
+    for (struct intent *i = last; at && i; i = i == c->queue->intents ? NULL : i->prev)
         if (intent_backward(i, &at) == INTENT_LEFT)
             break;
     return at;
@@ -170,13 +171,13 @@ static int apply_renames(struct cache *c) REQUIRES(cache_mutex)
 {
     struct intent *i;
 
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (!intent_is_rename(i))
             continue;
         auto_free char *at = intent_path_after(i->next, i->to);
         auto_free char *from =
-            recover_path_before(c, i == c->intents ? NULL : i->prev, i->from);
+            recover_path_before(c, i == c->queue->intents ? NULL : i->prev, i->from);
         struct entry *e = NULL;
         if (!at || !from)
             return -ENOMEM;
@@ -209,10 +210,10 @@ static void take_stamp(struct cache *c, struct node *n, const struct stamp_attrs
         n->flags |= NODE_ATTR_DIRTY;
     if (a->flags & STAMP_HEARSAY) /* of a mount that nobody else used, perhaps */
         n->flags |= NODE_ATTRS_HEARSAY;
-    if (a->birth > c->seq)
-        c->seq = a->birth;
-    if (a->seq > c->seq)
-        c->seq = a->seq;
+    if (a->birth > c->tree->seq)
+        c->tree->seq = a->birth;
+    if (a->seq > c->tree->seq)
+        c->tree->seq = a->seq;
 }
 
 /* A chmod wrote the mode alone. */
@@ -240,7 +241,7 @@ static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_mut
     n->dir->mtime_set = a.synced_mtime_ns && (a.flags & STAMP_ATTR_DIRTY);
     n->dir->new_here = a.flags & STAMP_NEW;
     /* What is not owed to the store may have been changed there since. */
-    if (c->asks_dirs && !(a.flags & (STAMP_NEW | STAMP_ATTR_DIRTY)))
+    if (c->listing->asks_dirs && !(a.flags & (STAMP_NEW | STAMP_ATTR_DIRTY)))
         n->flags |= NODE_ATTRS_OLD;
     n->dir->stale_marker = n->dir->new_here && ghost_pending(c, path);
     if (n->links)
@@ -275,7 +276,7 @@ static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const 
             node_collect_locked(c, n);
         return NULL;
     }
-    c->mirror_files++;
+    c->content->mirror_files++;
     take_stamp(c, n, a);
     n->nlink = 0;
     n->size = (uint64_t)st->st_size;
@@ -359,7 +360,7 @@ static int keep_half(struct scan *s, const char *path, const struct stamp_attrs 
 /* Nobody knows what of it is there, nor whether the store has it. */
 static int keep_unstamped(struct scan *s, const char *path) REQUIRES(cache_mutex)
 {
-    s->cache->unstamped_files++;
+    s->cache->transfer->unstamped_files++;
     return keep(s, path, 0, "has no readable stamp (extended attributes user.runfs.*)");
 }
 
@@ -482,14 +483,14 @@ static void queue_in_order_locked(struct scan *s) REQUIRES(cache_mutex)
         if (f->first_seq <= before)
             f->first_seq = before + 1;
         before = f->first_seq;
-        if (before > c->seq)
-            c->seq = before;
+        if (before > c->tree->seq)
+            c->tree->seq = before;
         if (!f->seq)
             f->seq = f->first_seq;
         auto_free char *path = node_path(n);
         f->staged = path && path_is_staged(c, path);
         f->staged_ns = clock_mono_ns();
-        DL_APPEND2(c->dirty, f, dirty_prev, dirty_next);
+        DL_APPEND2(c->content->dirty, f, dirty_prev, dirty_next);
         f->queued = true;
         file_lru_remove_locked(c, f); /* another of its names was found clean */
     }
@@ -597,9 +598,9 @@ static void tell_unstamped(struct cache *c) REQUIRES(cache_mutex)
                   "known, and all its files are set aside in kept/. Copy it again with cp -a, "
                   "or look through kept/ and publish by hand what the store lacks",
                   c->mirror.dir);
-    else if (c->unstamped_files)
+    else if (c->transfer->unstamped_files)
         log_error("cache %s: %llu files without a readable stamp are set aside in kept/",
-                  c->mirror.dir, (unsigned long long)c->unstamped_files);
+                  c->mirror.dir, (unsigned long long)c->transfer->unstamped_files);
 }
 
 static int recover_locked(struct cache *c) REQUIRES(cache_ns, cache_mutex)
@@ -618,7 +619,7 @@ static int recover_locked(struct cache *c) REQUIRES(cache_ns, cache_mutex)
     if (r == 0)
         tell_unstamped(c);
     if (r == 0)
-        r = mirror_walk(c->mirror.kept_fd, count_kept, &c->kept_files);
+        r = mirror_walk(c->mirror.kept_fd, count_kept, &c->transfer->kept_files);
     if (r == 0 && c->store)
         r = sessions_load(c);
     return r == 0 ? pins_load(c) : r;

@@ -24,7 +24,7 @@ static void count_dirty_locked(struct cache *c, struct cache_stats *s) REQUIRES(
     struct intent *i;
     struct node *d;
 
-    DL_FOREACH2(c->dirty, f, dirty_next)
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         bool owes = f->state == FILE_DIRTY || (f->node->flags & NODE_ATTR_DIRTY);
         if (!owes)
@@ -36,7 +36,7 @@ static void count_dirty_locked(struct cache *c, struct cache_stats *s) REQUIRES(
         s->staged_files += f->staged;
         note_age(s, f->node);
     }
-    DL_FOREACH2(c->writers, f, writer_next)
+    DL_FOREACH2(c->content->writers, f, writer_next)
     {
         if (f->queued || f->state != FILE_DIRTY || !f->node->links)
             continue;
@@ -44,11 +44,11 @@ static void count_dirty_locked(struct cache *c, struct cache_stats *s) REQUIRES(
         s->dirty_bytes += f->node->size;
         note_age(s, f->node);
     }
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         s->pending_ops++;
     }
-    DL_FOREACH2(c->dirty_dirs, d, dir->dirty_next)
+    DL_FOREACH2(c->queue->dirty_dirs, d, dir->dirty_next)
     {
         s->pending_ops++;
     }
@@ -75,24 +75,24 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
 {
     cache_lock(c);
     *ret = (struct cache_stats){.size_bytes = c->config.size_bytes,
-                                .used_bytes = c->used_bytes,
-                                .disk_free_bytes = c->disk_free_bytes,
-                                .uploaded_files = c->uploaded_files,
-                                .uploaded_bytes = c->uploaded_bytes,
-                                .downloaded_bytes = c->downloaded_bytes,
-                                .open_handles = c->open_handles,
-                                .nodes = c->nodes,
-                                .mirror_files = c->mirror_files,
-                                .pinned_files = HASH_COUNT(c->pins),
-                                .hidden_names = c->hidden_names,
-                                .kept_files = c->kept_files,
-                                .unstamped_files = c->unstamped_files,
+                                .used_bytes = c->content->used_bytes,
+                                .disk_free_bytes = c->content->disk_free_bytes,
+                                .uploaded_files = c->transfer->uploaded_files,
+                                .uploaded_bytes = c->transfer->uploaded_bytes,
+                                .downloaded_bytes = c->transfer->downloaded_bytes,
+                                .open_handles = c->ops->open_handles,
+                                .nodes = c->tree->nodes,
+                                .mirror_files = c->content->mirror_files,
+                                .pinned_files = HASH_COUNT(c->transfer->pins),
+                                .hidden_names = c->tree->hidden_names,
+                                .kept_files = c->transfer->kept_files,
+                                .unstamped_files = c->transfer->unstamped_files,
                                 .copied = c->mirror.copied,
-                                .fds_open = c->fds.open,
-                                .fds_limit = c->fds.limit,
-                                .fds_refused = c->fds.refused,
+                                .fds_open = c->content->fds.open,
+                                .fds_limit = c->content->fds.limit,
+                                .fds_refused = c->content->fds.refused,
                                 .waiting_writers = count_waiters_locked(c, &c->space_waiters),
-                                .space_trouble = space_trouble_text(c->space),
+                                .space_trouble = space_trouble_text(c->transfer->space),
                                 .last_error = c->write_failure.err,
                                 .last_read_error = c->read_failure.err};
     count_dirty_locked(c, ret);
@@ -188,27 +188,27 @@ int cache_each_pending(struct cache *c, pending_visit visit, void *arg)
     int r = 0;
 
     cache_lock(c);
-    DL_FOREACH2(c->dirty, f, dirty_next)
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         if (r == 0)
             r = show_file(c, f, visit, arg);
     }
-    DL_FOREACH2(c->writers, f, writer_next)
+    DL_FOREACH2(c->content->writers, f, writer_next)
     {
         if (r == 0 && !f->queued)
             r = show_file(c, f, visit, arg);
     }
-    DL_FOREACH2(c->dirty_dirs, d, dir->dirty_next)
+    DL_FOREACH2(c->queue->dirty_dirs, d, dir->dirty_next)
     {
         if (r == 0)
             r = show_dir(d, visit, arg);
     }
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (r == 0)
             r = show_intent(i, visit, arg);
     }
-    bool kept = c->kept_files > 0;
+    bool kept = c->transfer->kept_files > 0;
     cache_unlock(c);
     struct kept_visit k = {visit, arg};
     if (r == 0 && kept)
@@ -222,7 +222,7 @@ void cache_each_mapped(struct cache *c, const char *path,
     struct file *f;
 
     cache_lock(c);
-    DL_FOREACH2(c->writers, f, writer_next)
+    DL_FOREACH2(c->content->writers, f, writer_next)
     {
         bool ours = f->map_handles && !f->passthrough;
         auto_free char *name = ours ? node_path(f->node) : NULL;

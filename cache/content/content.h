@@ -8,6 +8,29 @@
 #include "cache/types/range.h"
 #include "cache/types/sums.h"
 
+/* A reader's descriptor is O_RDONLY, so that a lease can tell whether writers live. */
+enum file_fd { FD_READ, FD_WRITE };
+
+/* A descriptor on a mirror file; fds.c owns all of it. */
+struct mirror_fd {
+    int fd;         /* -1: closed */
+    unsigned users; /* it stays open while there are any */
+    bool idle;      /* open without users, for the open handles: in fd_cache.idle */
+    struct mirror_fd *prev, *next;
+};
+
+/* The descriptors on mirror files. Those of open files that nobody uses just now are a cache:
+ * the one used least recently is closed when there are too many, and opened again by the next
+ * who needs it. */
+struct fd_cache {
+    unsigned limit;         /* constant; the others are the daemon's own */
+    unsigned open;          /* of all files; beyond the limit only while each is in use */
+    unsigned kept;          /* of those: in use for as long as a program has the file open */
+    struct mirror_fd *idle; /* least recently used first */
+    uint64_t refused;       /* opens, as all were kept */
+    bool full;              /* the log has told so */
+};
+
 enum file_state { FILE_PARTIAL, FILE_CLEAN, FILE_DIRTY };
 
 /* What a node has beyond its attributes once the mirror holds a file for it. */
@@ -104,6 +127,22 @@ struct file {
         struct file *writer_prev, *writer_next; /* cache.writers */
         struct waitq range_waiters;             /* bytes came, or failed */
         struct waitq upload_waiters;            /* an upload ended */
+    };
+};
+
+/* The mirror files' part of a cache. */
+struct contents {
+    GUARDED_BY(cache_mutex) struct {
+        uint64_t next_id;     /* names in incoming/ and orphans/ */
+        struct file *dirty;   /* by first_seq */
+        struct file *writers; /* open for writing, or held by a mapping */
+        struct file *lru;     /* least recently used first */
+        uint64_t used_bytes;
+        uint64_t disk_free_bytes; /* as last seen, less what was written since */
+        uint64_t mirror_files;
+        struct fd_cache fds;
+        struct node **orphans; /* nameless nodes with a mirror file that reads from the store */
+        size_t n_orphans, cap_orphans;
     };
 };
 

@@ -37,7 +37,7 @@ void fds_init(struct cache *c, unsigned limit)
     }
     unsigned all = lim.rlim_cur < INT_MAX ? (unsigned)lim.rlim_cur : INT_MAX;
     cache_lock(c);
-    c->fds.limit = limit ? limit : all - (all / 2 < RESERVE ? all / 2 : RESERVE);
+    c->content->fds.limit = limit ? limit : all - (all / 2 < RESERVE ? all / 2 : RESERVE);
     cache_unlock(c);
 }
 
@@ -47,7 +47,7 @@ static void leave_idle_locked(struct cache *c, struct mirror_fd *m) REQUIRES(cac
 {
     if (!m->idle)
         return;
-    DL_DELETE(c->fds.idle, m);
+    DL_DELETE(c->content->fds.idle, m);
     m->idle = false;
 }
 
@@ -61,15 +61,15 @@ static int release_locked(struct cache *c, struct mirror_fd *m) REQUIRES(cache_m
 static void close_locked(struct cache *c, struct mirror_fd *m) REQUIRES(cache_mutex)
 {
     (void)close(release_locked(c, m));
-    c->fds.open--;
+    c->content->fds.open--;
 }
 
 /* One more is about to be opened. */
 static void make_room_locked(struct cache *c) REQUIRES(cache_mutex)
 {
-    while (c->fds.idle && c->fds.open >= c->fds.limit)
-        close_locked(c, c->fds.idle);
-    c->fds.open++;
+    while (c->content->fds.idle && c->content->fds.open >= c->content->fds.limit)
+        close_locked(c, c->content->fds.idle);
+    c->content->fds.open++;
 }
 
 struct drop {
@@ -93,7 +93,7 @@ static void run_drop(struct task *task)
             closed++;
         }
     cache_lock(c);
-    c->fds.open -= closed;
+    c->content->fds.open -= closed;
     cache_unlock(c);
     free(d);
 }
@@ -147,8 +147,8 @@ static void settle_locked(struct cache *c, struct file *f, enum file_fd which)
     if (m->fd < 0 || m->users > 0)
         return;
     leave_idle_locked(c, m);
-    if (is_wanted(f, which) && c->fds.open <= c->fds.limit) {
-        DL_APPEND(c->fds.idle, m);
+    if (is_wanted(f, which) && c->content->fds.open <= c->content->fds.limit) {
+        DL_APPEND(c->content->fds.idle, m);
         m->idle = true;
     } else if (f->orphan_id || f->unnamed) {
         drop_later_locked(c, f, which == FD_READ, which == FD_WRITE);
@@ -220,7 +220,7 @@ static int opened_locked(struct cache *c, struct mirror_fd *m, int fd) REQUIRES(
         m->fd = fd;
         return use_locked(c, m);
     }
-    c->fds.open--;
+    c->content->fds.open--;
     if (fd < 0)
         return fd;
     (void)close(fd);
@@ -275,22 +275,22 @@ int file_get_fd(struct cache *c, struct node *n, enum file_fd which)
 
 bool fds_plenty_locked(struct cache *c)
 {
-    return c->fds.kept < c->fds.limit / 2;
+    return c->content->fds.kept < c->content->fds.limit / 2;
 }
 
 int fds_room_locked(struct cache *c)
 {
-    if (c->fds.kept < c->fds.limit)
+    if (c->content->fds.kept < c->content->fds.limit)
         return 0;
-    c->fds.refused++;
-    if (!c->fds.full)
+    c->content->fds.refused++;
+    if (!c->content->fds.full)
         log_later(
             &c->log, LOG_LEVEL_WARN,
             "cache %s: all its %u descriptors belong to files that programs write or that "
             "have no name: opening more of those gets ENFILE; raise the daemon's limit "
             "(ulimit -Hn, LimitNOFILE)",
-            c->mirror.dir, c->fds.limit);
-    c->fds.full = true;
+            c->mirror.dir, c->content->fds.limit);
+    c->content->fds.full = true;
     return -ENFILE;
 }
 
@@ -299,13 +299,13 @@ int fds_keep_locked(struct cache *c)
     int r = fds_room_locked(c);
 
     if (r == 0)
-        c->fds.kept++;
+        c->content->fds.kept++;
     return r;
 }
 
 void fds_unkeep_locked(struct cache *c)
 {
-    c->fds.kept--;
+    c->content->fds.kept--;
     if (fds_plenty_locked(c))
-        c->fds.full = false;
+        c->content->fds.full = false;
 }

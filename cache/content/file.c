@@ -71,7 +71,7 @@ void file_lru_remove_locked(struct cache *c, struct file *f)
 {
     if (!f->in_lru)
         return;
-    DL_DELETE2(c->lru, f, lru_prev, lru_next);
+    DL_DELETE2(c->content->lru, f, lru_prev, lru_next);
     f->in_lru = false;
 }
 
@@ -81,7 +81,7 @@ void file_lru_add_locked(struct cache *c, struct file *f)
     if (f->open_handles || f->queued || f->uploading || f->orphan_id || f->unnamed ||
         f->state == FILE_DIRTY || !f->node->links || (f->node->flags & NODE_ATTR_DIRTY))
         return;
-    DL_APPEND2(c->lru, f, lru_prev, lru_next);
+    DL_APPEND2(c->content->lru, f, lru_prev, lru_next);
     f->in_lru = true;
 }
 
@@ -89,7 +89,7 @@ void file_unqueue_locked(struct cache *c, struct file *f)
 {
     if (!f->queued)
         return;
-    DL_DELETE2(c->dirty, f, dirty_prev, dirty_next);
+    DL_DELETE2(c->content->dirty, f, dirty_prev, dirty_next);
     f->queued = false;
 }
 
@@ -98,9 +98,10 @@ void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
     /* The disk is looked at once a second only: a fast writer could be through by then. */
     if (blocks_bytes > f->blocks_bytes) {
         uint64_t more = blocks_bytes - f->blocks_bytes;
-        c->disk_free_bytes -= more < c->disk_free_bytes ? more : c->disk_free_bytes;
+        c->content->disk_free_bytes -=
+            more < c->content->disk_free_bytes ? more : c->content->disk_free_bytes;
     }
-    c->used_bytes += blocks_bytes - f->blocks_bytes;
+    c->content->used_bytes += blocks_bytes - f->blocks_bytes;
     f->blocks_bytes = blocks_bytes;
 }
 
@@ -149,10 +150,10 @@ void file_free_locked(struct cache *c, struct file *f)
     file_unqueue_locked(c, f);
     file_lru_remove_locked(c, f);
     if (f->is_writer)
-        DL_DELETE2(c->writers, f, writer_prev, writer_next);
+        DL_DELETE2(c->content->writers, f, writer_prev, writer_next);
     file_drop_locked(c, f);
     file_account_locked(c, f, 0);
-    c->mirror_files--;
+    c->content->mirror_files--;
     ranges_clear(&f->present);
     sums_clear(&f->sums);
     free(f->streams);
@@ -247,7 +248,7 @@ static int new_file_for(struct cache *c, struct node *n) REQUIRES(cache_mutex)
     struct file *f = file_new(n, empty ? FILE_CLEAN : FILE_PARTIAL);
     if (!f)
         return -ENOMEM;
-    c->mirror_files++;
+    c->content->mirror_files++;
     f->clean_mtime_ns = mirror_time(&c->mirror, n->mtime_ns);
     f->clean_size = n->size;
     f->sum = (struct checksum){(enum checksum_kind)n->sum_kind, n->sum_value};
@@ -264,7 +265,7 @@ int file_materialise(struct cache *c, struct node *n)
         cache_unlock(c);
         return 0;
     }
-    uint64_t id = ++c->next_id;
+    uint64_t id = ++c->content->next_id;
     if (!n->birth)
         n->birth = seq_next_locked(c);
     auto_free char *path = node_path(n);

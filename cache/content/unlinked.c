@@ -28,7 +28,7 @@ int file_discard(struct cache *c, struct node *n)
     /* Truncated since it was chosen, it is dirty. */
     bool in_use = f->open_handles || file_fd_users(f) || f->fetches || f->uploading ||
                   f->busy || f->state == FILE_DIRTY;
-    uint64_t id = ++c->next_id;
+    uint64_t id = ++c->content->next_id;
     f->busy = f->busy || !in_use; /* who asks for bytes without a descriptor waits */
     cache_unlock(c);
     if (in_use)
@@ -51,22 +51,22 @@ int file_discard(struct cache *c, struct node *n)
  * Without memory they are told ESTALE then. */
 static void remember_orphan_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
-    if (c->n_orphans == c->cap_orphans) {
-        size_t cap = c->cap_orphans ? c->cap_orphans * 2 : 16;
-        struct node **v = reallocarray(c->orphans, cap, sizeof(struct node *));
+    if (c->content->n_orphans == c->content->cap_orphans) {
+        size_t cap = c->content->cap_orphans ? c->content->cap_orphans * 2 : 16;
+        struct node **v = reallocarray(c->content->orphans, cap, sizeof(struct node *));
         if (!v)
             return;
-        c->orphans = v;
-        c->cap_orphans = cap;
+        c->content->orphans = v;
+        c->content->cap_orphans = cap;
     }
-    c->orphans[c->n_orphans++] = n;
+    c->content->orphans[c->content->n_orphans++] = n;
     node_ref_locked(n);
 }
 
 int file_keep_aside(struct cache *c, const char *path, uint64_t *ret_id)
 {
     cache_lock(c);
-    uint64_t id = ++c->next_id;
+    uint64_t id = ++c->content->next_id;
     cache_unlock(c);
     int r = mirror_orphan(&c->mirror, path, id, true);
     if (r == 0)
@@ -91,7 +91,7 @@ void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id)
 int file_orphan(struct cache *c, struct node *n, const char *path)
 {
     cache_lock(c);
-    uint64_t id = ++c->next_id;
+    uint64_t id = ++c->content->next_id;
     cache_unlock(c);
     int r = mirror_orphan(&c->mirror, path, id, false);
     crash_point("orphan-moved");

@@ -303,7 +303,7 @@ static void run_asking(struct task *task)
     }
     n->flags &= ~(unsigned)NODE_STATTING;
     waitq_wake_locked(c, &a->waiters, r);
-    HASH_DEL(c->askings, a);
+    HASH_DEL(c->listing->askings, a);
     node_unref_locked(c, n);
     cache_unlock(c);
     free(before.xattrs);
@@ -323,7 +323,7 @@ int attrs_ask_locked(struct cache *c, struct node *n, bool ahead)
     a->asked_ns = clock_mono_ns();
     a->generation = n->dir ? n->dir->generation : 0;
     waitq_init(&a->waiters);
-    HASH_ADD_PTR(c->askings, node, a);
+    HASH_ADD_PTR(c->listing->askings, node, a);
     n->flags |= NODE_STATTING;
     node_ref_locked(n);
     if (ahead)
@@ -337,7 +337,7 @@ int attrs_wait_locked(struct cache *c, struct node *n, struct waiter *w)
 {
     struct asking *a;
 
-    HASH_FIND_PTR(c->askings, &n, a);
+    HASH_FIND_PTR(c->listing->askings, &n, a);
     return waitq_park_locked(c, &a->waiters, w);
 }
 
@@ -345,7 +345,7 @@ void askings_stop_locked(struct cache *c)
 {
     struct asking *a, *next;
 
-    HASH_ITER(hh, c->askings, a, next)
+    HASH_ITER(hh, c->listing->askings, a, next)
     {
         waitq_wake_locked(c, &a->waiters, -EINTR);
     }
@@ -355,7 +355,7 @@ bool attrs_missing(struct cache *c, struct node *n)
 {
     if (n->is_root || node_attrs_known(n) || !n->links)
         return false;
-    return n->dir ? c->asks_dirs && !dir_attrs_are_ours(n)
+    return n->dir ? c->listing->asks_dirs && !dir_attrs_are_ours(n)
                   : etag_known(&n->links->etag) && (!n->file || !node_is_ours(n));
 }
 

@@ -123,7 +123,7 @@ static bool may_have_index(struct cache *c, struct node *dir, size_t n)
 {
     struct dir_index *x = &dir->dir->index;
 
-    if (!c->has_index || n < INDEX_FILES_MIN)
+    if (!c->listing->has_index || n < INDEX_FILES_MIN)
         return false;
     cache_lock(c);
     bool absent = x->absent_ns && clock_mono_ns() - x->absent_ns < INDEX_ABSENT_NS;
@@ -165,15 +165,15 @@ void index_unqueue_locked(struct cache *c, struct node *dir)
     struct dir_index *x = &dir->dir->index;
 
     if (x->queued && x->in_tree)
-        c->index_tree_news -= x->news;
+        c->listing->index_tree_news -= x->news;
     x->news = 0;
     x->first_ns = 0;
     if (!x->queued)
         return;
     if (x->in_tree)
-        DL_DELETE2(c->index_tree_dirs, dir, dir->index_prev, dir->index_next);
+        DL_DELETE2(c->listing->index_tree_dirs, dir, dir->index_prev, dir->index_next);
     else
-        DL_DELETE2(c->index_dirs, dir, dir->index_prev, dir->index_next);
+        DL_DELETE2(c->listing->index_dirs, dir, dir->index_prev, dir->index_next);
     x->queued = false;
     node_unref_locked(c, dir);
 }
@@ -182,7 +182,8 @@ void index_news_locked(struct cache *c, struct node *dir)
 {
     struct dir_index *x = &dir->dir->index;
 
-    if (!c->has_index || c->config.read_only || c->index_refused || (dir->flags & NODE_LOST))
+    if (!c->listing->has_index || c->config.read_only || c->listing->index_refused ||
+        (dir->flags & NODE_LOST))
         return;
     x->last_ns = clock_mono_ns();
     bool own = x->queued && !x->in_tree;
@@ -201,7 +202,7 @@ void index_news_locked(struct cache *c, struct node *dir)
         return;
     x->in_tree = false;
     node_ref_locked(dir);
-    DL_APPEND2(c->index_dirs, dir, dir->index_prev, dir->index_next);
+    DL_APPEND2(c->listing->index_dirs, dir, dir->index_prev, dir->index_next);
     x->queued = true;
     scheduler_kick_locked(c);
 }
@@ -210,7 +211,7 @@ void index_marker_news_locked(struct cache *c, struct node *dir)
 {
     struct dir_index *x = &dir->dir->index;
 
-    if (c->has_index && !c->config.read_only && !c->index_refused &&
+    if (c->listing->has_index && !c->config.read_only && !c->listing->index_refused &&
         !(dir->flags & NODE_LOST) && dir->dir->files < INDEX_FILES_MIN &&
         (!x->queued || x->in_tree))
         index_tree_news_locked(c, dir);

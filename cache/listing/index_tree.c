@@ -47,21 +47,21 @@ static void loaded_free(struct loaded *l)
 
 int index_tree_init(struct cache *c)
 {
-    c->index_tree = calloc(1, sizeof(*c->index_tree));
-    return c->index_tree ? 0 : -ENOMEM;
+    c->listing->index_tree = calloc(1, sizeof(*c->listing->index_tree));
+    return c->listing->index_tree ? 0 : -ENOMEM;
 }
 
 void index_tree_free(struct cache *c)
 {
     struct loaded *l, *next;
 
-    if (!c->index_tree)
+    if (!c->listing->index_tree)
         return;
-    LL_FOREACH_SAFE(c->index_tree->loaded, l, next)
+    LL_FOREACH_SAFE(c->listing->index_tree->loaded, l, next)
     {
         loaded_free(l);
     }
-    free(c->index_tree);
+    free(c->listing->index_tree);
 }
 
 void index_tree_unload_locked(struct index_tree *t, int64_t old_ns)
@@ -167,7 +167,7 @@ static struct loaded *read_part(struct cache *c, const char *start, const char *
 static bool load_locked(struct cache *c, struct loaded *first, const char *place)
     REQUIRES(cache_mutex)
 {
-    struct index_tree *t = c->index_tree;
+    struct index_tree *t = c->listing->index_tree;
     const char *end = NULL, *start = first ? index_part_of(&first->part, place, &end) : "";
     auto_free char *from = strdup(start), *to = end ? strdup(end) : NULL;
 
@@ -189,7 +189,7 @@ static bool load_locked(struct cache *c, struct loaded *first, const char *place
 /* The part with the place, to be put back, or NULL. */
 static struct loaded *get_part(struct cache *c, const char *place)
 {
-    struct index_tree *t = c->index_tree;
+    struct index_tree *t = c->listing->index_tree;
     int64_t until = clock_mono_ns() + INDEX_READ_NS;
     struct loaded *l;
     bool found;
@@ -241,7 +241,7 @@ static bool marker_wanted(struct cache *c, struct node *dir, const struct object
 void index_tree_fill(struct cache *c, struct node *dir, const char *key, struct listed *v,
                      size_t n, struct object *marker)
 {
-    if (!c->index_tree || count_files(v, n) >= INDEX_FILES_MIN)
+    if (!c->listing->index_tree || count_files(v, n) >= INDEX_FILES_MIN)
         return;
     auto_free bool *wanted = calloc(n + 1, sizeof(*wanted));
     auto_free char *place = index_tree_place(key);

@@ -34,19 +34,19 @@ static void add_news_locked(struct cache *c, struct node *dir, unsigned news)
     struct dir_index *x = &dir->dir->index;
 
     x->news += news;
-    if (!c->index_tree)
+    if (!c->listing->index_tree)
         return;
-    c->index_tree_news += news;
-    c->index_tree->last_ns = clock_mono_ns();
-    if (!c->index_tree_dirs)
-        c->index_tree->first_ns = c->index_tree->last_ns;
+    c->listing->index_tree_news += news;
+    c->listing->index_tree->last_ns = clock_mono_ns();
+    if (!c->listing->index_tree_dirs)
+        c->listing->index_tree->first_ns = c->listing->index_tree->last_ns;
     if (x->queued)
         return;
-    c->index_tree_news += x->news - news; /* of before it was queued */
+    c->listing->index_tree_news += x->news - news; /* of before it was queued */
     node_ref_locked(dir);
-    DL_APPEND2(c->index_tree_dirs, dir, dir->index_prev, dir->index_next);
+    DL_APPEND2(c->listing->index_tree_dirs, dir, dir->index_prev, dir->index_next);
     x->queued = x->in_tree = true;
-    if (c->index_tree_news >= NEWS_MIN)
+    if (c->listing->index_tree_news >= NEWS_MIN)
         scheduler_kick_locked(c);
 }
 
@@ -70,14 +70,14 @@ static size_t files_there_locked(const struct index_tree *t) REQUIRES(cache_mute
 
 static int64_t due_ns(struct cache *c) REQUIRES(cache_mutex)
 {
-    struct index_tree *t = c->index_tree;
+    struct index_tree *t = c->listing->index_tree;
     int64_t due = t->last_ns + c->config.index_settle_ns;
 
-    if (c->index_tree_news < NEWS_MIN)
+    if (c->listing->index_tree_news < NEWS_MIN)
         return INT64_MAX;
-    if (c->index_now) /* all at once: fewer may be too few afterwards */
-        return t->failures || c->uploads_running ? INT64_MAX : 0;
-    if ((uint64_t)c->index_tree_news * INDEX_NEWS_PART < files_there_locked(t))
+    if (c->listing->index_now) /* all at once: fewer may be too few afterwards */
+        return t->failures || c->queue->uploads_running ? INT64_MAX : 0;
+    if ((uint64_t)c->listing->index_tree_news * INDEX_NEWS_PART < files_there_locked(t))
         due = t->first_ns + INDEX_LATE_NS;
     else if (due > t->first_ns + INDEX_BUSY_MAX_NS)
         due = t->first_ns + INDEX_BUSY_MAX_NS;
@@ -86,7 +86,7 @@ static int64_t due_ns(struct cache *c) REQUIRES(cache_mutex)
 
 bool index_tree_pending_locked(struct cache *c)
 {
-    return c->index_tree && (c->index_tree->running || due_ns(c) == 0);
+    return c->listing->index_tree && (c->listing->index_tree->running || due_ns(c) == 0);
 }
 
 /* ---- what is to be written ---- */
@@ -283,7 +283,7 @@ static bool was_listed(const struct spot *s, const char *name)
 static bool refuted_locked(struct cache *c, const struct index_entry *e) REQUIRES(cache_mutex)
 {
     int64_t age_ns = clock_real_ns() - e->modified_ns - YOUNG_NS;
-    struct node *n = c->root;
+    struct node *n = c->tree->root;
     const char *name = e->name;
     char part[PATH_NAME_MAX + 1];
 
@@ -528,9 +528,9 @@ static void failed_locked(struct writing *w, int r, const char *why) REQUIRES(ca
     if (index_refused_locked(c, r, why))
         return;
     log_later(&c->log, LOG_LEVEL_DEBUG, "attribute index of the tree not written: %s", why);
-    if (++c->index_tree->failures >= INDEX_RETRIES_MAX || c->stopping)
+    if (++c->listing->index_tree->failures >= INDEX_RETRIES_MAX || c->stopping)
         return;
-    c->index_tree->not_before_ns = clock_mono_ns() + INDEX_RETRY_NS;
+    c->listing->index_tree->not_before_ns = clock_mono_ns() + INDEX_RETRY_NS;
     for (size_t i = 0; i < w->n; i++) {
         struct node *dir = w->spots[i].dir;
         bool own = dir->dir->index.queued && !dir->dir->index.in_tree;
@@ -543,14 +543,14 @@ static void run_writing(struct task *task)
 {
     struct writing *w = container_of(task, struct writing, task);
     struct cache *c = w->cache;
-    struct index_tree *t = c->index_tree;
+    struct index_tree *t = c->listing->index_tree;
     struct op op;
 
     cache_op_within(c, &op, INDEX_WRITE_NS);
     int r = write_parts(w, &op);
     cache_lock(c);
     t->running = false;
-    c->indexes_running--;
+    c->listing->indexes_running--;
     if (r < 0) {
         failed_locked(w, r, op.why);
     } else {
@@ -604,34 +604,35 @@ static void start_locked(struct cache *c, int64_t now) REQUIRES(cache_mutex)
         free(w);
         return; /* looked at again at the next pass */
     }
-    DL_FOREACH_SAFE2(c->index_tree_dirs, dir, next, dir->index_next)
+    DL_FOREACH_SAFE2(c->listing->index_tree_dirs, dir, next, dir->index_next)
     {
         if (w->n == SPOTS_MAX)
             break;
         take_locked(c, w, dir);
     }
     /* What is left has rested long enough. */
-    c->index_tree->first_ns = c->index_tree_dirs ? now - INDEX_BUSY_MAX_NS : now;
+    c->listing->index_tree->first_ns =
+        c->listing->index_tree_dirs ? now - INDEX_BUSY_MAX_NS : now;
     if (!w->n) {
         writing_free(w);
         return;
     }
     qsort(w->spots, w->n, sizeof(*w->spots), by_place);
-    c->index_tree->running = true;
-    c->indexes_running++;
+    c->listing->index_tree->running = true;
+    c->listing->indexes_running++;
     pool_submit(c->askers, &w->task);
 }
 
 void index_tree_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
-    if (!c->index_tree)
+    if (!c->listing->index_tree)
         return;
-    index_tree_unload_locked(c->index_tree, UNUSED_NS);
-    while (c->index_refused && c->index_tree_dirs)
-        index_unqueue_locked(c, c->index_tree_dirs);
+    index_tree_unload_locked(c->listing->index_tree, UNUSED_NS);
+    while (c->listing->index_refused && c->listing->index_tree_dirs)
+        index_unqueue_locked(c, c->listing->index_tree_dirs);
     int64_t due = due_ns(c);
     if (due > now)
         *next_due = due < *next_due ? due : *next_due;
-    else if (!c->indexes_running)
+    else if (!c->listing->indexes_running)
         start_locked(c, now);
 }

@@ -24,7 +24,7 @@ static int64_t due_ns(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
     struct dir_index *x = &dir->dir->index;
     int64_t due = x->last_ns + c->config.index_settle_ns;
 
-    if (c->index_now)
+    if (c->listing->index_now)
         return x->failures ? INT64_MAX : 0;
     if ((uint64_t)x->news * INDEX_NEWS_PART < children_count(dir->dir->children))
         due = x->first_ns + INDEX_LATE_NS;
@@ -216,7 +216,7 @@ bool index_refused_locked(struct cache *c, int r, const char *why)
         return false;
     log_later(&c->log, LOG_LEVEL_INFO,
               "attribute indexes can't be written, listings take more requests: %s", why);
-    c->index_refused = true;
+    c->listing->index_refused = true;
     return true;
 }
 
@@ -250,7 +250,7 @@ static void run_writing(struct task *task)
     int r = write_index(w, &op);
     cache_lock(c);
     x->running = false;
-    c->indexes_running--;
+    c->listing->indexes_running--;
     if (r < 0) {
         failed_locked(w, r, op.why);
     } else {
@@ -279,7 +279,7 @@ static void start_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex
                               .news = x->news,
                               .first_ns = x->first_ns};
         x->running = true;
-        c->indexes_running++;
+        c->listing->indexes_running++;
         pool_submit(c->askers, &w->task);
     }
     index_unqueue_locked(c, dir);
@@ -291,16 +291,16 @@ void indexes_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
     struct node *dir, *after;
 
-    DL_FOREACH_SAFE2(c->index_dirs, dir, after, dir->index_next)
+    DL_FOREACH_SAFE2(c->listing->index_dirs, dir, after, dir->index_next)
     {
-        if (c->index_refused || (dir->flags & NODE_LOST)) {
+        if (c->listing->index_refused || (dir->flags & NODE_LOST)) {
             index_unqueue_locked(c, dir);
             continue;
         }
         int64_t due = due_ns(c, dir);
         if (due > now)
             *next_due = due < *next_due ? due : *next_due;
-        else if (!c->indexes_running) /* one at a time: nobody waits for it */
+        else if (!c->listing->indexes_running) /* one at a time: nobody waits for it */
             start_locked(c, dir);
     }
     index_tree_start_locked(c, now, next_due);
@@ -309,21 +309,21 @@ void indexes_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 void cache_write_indexes(struct cache *c, struct op *op)
 {
     cache_lock(c);
-    c->index_now = true;
+    c->listing->index_now = true;
     scheduler_kick_locked(c);
     for (;;) {
         struct node *dir, *left = NULL;
-        DL_FOREACH2(c->index_dirs, dir, dir->index_next)
+        DL_FOREACH2(c->listing->index_dirs, dir, dir->index_next)
         {
             left = dir->dir->index.failures ? left : dir;
         }
-        bool done = !left && !index_tree_pending_locked(c) && !c->indexes_running &&
-                    !c->uploads_running;
+        bool done = !left && !index_tree_pending_locked(c) && !c->listing->indexes_running &&
+                    !c->queue->uploads_running;
         if (done || c->stopping || op_check(op) < 0)
             break;
         (void)cache_wait_until(c, &c->progress, clock_mono_ns() + TICK_NS);
     }
-    c->index_now = false;
+    c->listing->index_now = false;
     cache_unlock(c);
 }
 

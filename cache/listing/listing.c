@@ -55,7 +55,7 @@ static int take_memory(struct listing *l, const char *name)
 {
     struct cache *c = l->cache;
     uint64_t more = sizeof(*l->v) + NODE_BYTES + strlen(name);
-    uint64_t all = atomic_fetch_add(&c->listed_bytes, more) + more;
+    uint64_t all = atomic_fetch_add(&c->listing->listed_bytes, more) + more;
 
     l->bytes += more;
     if (all <= listed_max(c) || l->bytes <= c->config.list_memory_bytes)
@@ -132,7 +132,7 @@ static int list_one(struct listing *l)
         listing_merge(l, &place, notes.hidden_names, r == 1);
     else
         read_failed(c, "listing", r, op.why);
-    atomic_fetch_sub(&c->listed_bytes, l->bytes);
+    atomic_fetch_sub(&c->listing->listed_bytes, l->bytes);
     return r == 1 || r == -ENOENT ? 0 : r;
 }
 

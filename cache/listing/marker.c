@@ -42,7 +42,7 @@ void dir_listed_locked(struct cache *c, struct node *dir, const struct object *m
 {
     struct dir *d = dir->dir;
 
-    if (!c->asks_dirs || dir_attrs_are_ours(dir) || d->generation != generation)
+    if (!c->listing->asks_dirs || dir_attrs_are_ours(dir) || d->generation != generation)
         return;
     if (!marker) {
         if (d->has_marker || !node_attrs_known(dir))

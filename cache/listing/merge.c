@@ -321,14 +321,15 @@ void listing_clear(struct listing *l)
 
 struct place listing_place_locked(struct cache *c, char *key)
 {
-    return (struct place){key, c->dir_moves};
+    return (struct place){key, c->listing->dir_moves};
 }
 
 bool listing_may_have_moved(struct cache *c, const struct place *p)
 {
     cache_lock(c);
-    bool moved = c->dir_moves != p->moves || ((c->store->caps & STORE_RENAME) && p->key &&
-                                              rename_runs_at_locked(c, p->key));
+    bool moved =
+        c->listing->dir_moves != p->moves ||
+        ((c->store->caps & STORE_RENAME) && p->key && rename_runs_at_locked(c, p->key));
     cache_unlock(c);
     return moved;
 }
@@ -385,7 +386,7 @@ void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bo
     walk_listed_locked(dir);
     dir->dir->big = cut || l->n > PAGE_NAMES;
     dir->dir->listed_ns = cut ? 0 : l->asked_ns;
-    c->hidden_names += hidden - dir->dir->hidden_names;
+    c->tree->hidden_names += hidden - dir->dir->hidden_names;
     dir->dir->hidden_names = hidden;
     dir->dir->told_ns = clock_mono_ns();
     dir->dir->told_there = l->has_marker || l->n > 0;

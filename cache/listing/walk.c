@@ -101,7 +101,8 @@ bool walk_may_pay_locked(struct cache *c, struct node *dir)
 {
     const struct dir_walk *w = walk_of(dir);
 
-    return (c->store->caps & STORE_ORDER) && !c->walk_refused && dir->links && !(w && w->large);
+    return (c->store->caps & STORE_ORDER) && !c->listing->walk_refused && dir->links &&
+           !(w && w->large);
 }
 
 static int64_t between_ns(struct cache *c)
@@ -278,7 +279,7 @@ static void merge(const struct page *p, struct node *dir, uint64_t generation, s
     int r = place.key ? fill(&l, p, at, end, skip) : -ENOMEM;
 
     /* A directory of many files may have an attribute index, which its own listing reads. */
-    if (r == 0 && (files_in(&l) < INDEX_FILES_MIN || !c->has_index)) {
+    if (r == 0 && (files_in(&l) < INDEX_FILES_MIN || !c->listing->has_index)) {
         index_tree_fill(c, dir, place.key, l.v, l.n, l.has_marker ? &l.marker : NULL);
         listing_merge(&l, &place, 0, false);
     }
@@ -350,7 +351,7 @@ static void page_told_locked(struct cache *c, struct node *parent, struct page *
         w->paging = false;
         waitq_wake_locked(c, &w->waiters, 0);
     }
-    c->walk_refused = c->walk_refused || p->disordered;
+    c->listing->walk_refused = c->listing->walk_refused || p->disordered;
     w->large = !usable || (cut && p->told < WALK_DIRS_MIN);
     if (p->around) {
         around_told_locked(c, w, p);
@@ -403,7 +404,7 @@ static struct place place_locked(struct cache *c, struct node *parent) REQUIRES(
 {
     bool moves = parent->links && parent->links->src_key;
 
-    return (struct place){moves ? NULL : node_key(parent), c->dir_moves};
+    return (struct place){moves ? NULL : node_key(parent), c->listing->dir_moves};
 }
 
 void walk_ahead(struct cache *c, struct node *dir, int64_t asked_ns)
@@ -559,8 +560,8 @@ bool walk_apart_locked(struct cache *c, struct node *dir)
     judge_around_locked(w, dir->links->parent);
     /* What is told of beyond list_memory would be forgotten before it is looked into. */
     return apart && (!w->useless_ns || now - w->useless_ns > USELESS_NS) &&
-           c->nodes * NODE_BYTES < c->config.list_memory_bytes && w->n_around < AROUND_MAX &&
-           !runs_around(w, run_of(w, dir));
+           c->tree->nodes * NODE_BYTES < c->config.list_memory_bytes &&
+           w->n_around < AROUND_MAX && !runs_around(w, run_of(w, dir));
 }
 
 /* Begins a request for the run at `from`, behind what is known of it. NULL when there is

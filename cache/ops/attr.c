@@ -270,7 +270,7 @@ int cache_readlink(struct cache *c, struct node *node, struct waiter *w, char **
 void cache_statfs(struct cache *c, struct statvfs *ret)
 {
     cache_lock(c);
-    uint64_t used = c->used_bytes, nodes = c->nodes;
+    uint64_t used = c->content->used_bytes, nodes = c->tree->nodes;
     cache_unlock(c);
     *ret = (struct statvfs){.f_bsize = 4096,
                             .f_frsize = 4096,

@@ -73,7 +73,7 @@ static void look_at_renames(struct look *l, const char *path, const char *key)
 {
     struct intent *i;
 
-    DL_FOREACH(l->cache->intents, i)
+    DL_FOREACH(l->cache->queue->intents, i)
     {
         if (intent_since(i) <= l->waiter->seq && intent_is_rename(i) &&
             (path_below(i->to, path) || path_below(i->from, key)))
@@ -87,7 +87,7 @@ int durable_file_locked(struct cache *c, struct node *n, struct waiter *w)
 
     cache_assert_locked(c);
     look_begin(&l, c, w);
-    for (struct entry *e = c->renames ? n->links : NULL; e; e = e->next_link) {
+    for (struct entry *e = c->queue->renames ? n->links : NULL; e; e = e->next_link) {
         auto_free char *path = entry_path(e);
         auto_free char *key = entry_key(e);
         if (!path || !key)
@@ -115,9 +115,9 @@ static int look_at_intents(struct look *l, struct node *dir) REQUIRES(cache_mute
 {
     struct cache *c = l->cache;
     auto_free char *at = node_path(dir);
-    struct intent *i = c->intents ? c->intents->prev : NULL; /* the last */
+    struct intent *i = c->queue->intents ? c->queue->intents->prev : NULL; /* the last */
 
-    for (; i && at; i = i == c->intents ? NULL : i->prev) {
+    for (; i && at; i = i == c->queue->intents ? NULL : i->prev) {
         bool concerns = is_name_in(c, at, i->from) ||
                         (i->to && (is_name_in(c, at, i->to) || path_below(i->to, at)));
         if (concerns && intent_since(i) <= l->waiter->seq)
@@ -165,11 +165,11 @@ static void look_at_files(struct look *l, struct node *dir) REQUIRES(cache_mutex
     struct cache *c = l->cache;
     struct file *f, *after;
 
-    DL_FOREACH2(c->dirty, f, dirty_next)
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         look_at_file(l, dir, f);
     }
-    DL_FOREACH_SAFE2(c->writers, f, after, writer_next)
+    DL_FOREACH_SAFE2(c->content->writers, f, after, writer_next)
     {
         if (!f->queued)
             look_at_file(l, dir, f);
@@ -181,10 +181,10 @@ static void look_at_barrier(struct look *l) REQUIRES(cache_mutex)
 {
     struct file *f;
 
-    if (!l->removals || l->cache->out_of_quota)
+    if (!l->removals || l->cache->queue->out_of_quota)
         return;
     uint64_t until = barrier_seq_locked(l->cache, l->removals);
-    DL_FOREACH2(l->cache->dirty, f, dirty_next)
+    DL_FOREACH2(l->cache->content->dirty, f, dirty_next)
     {
         if (f->error && f->first_seq && f->first_seq < until)
             owed(l, f->error, f->cut ? INT64_MAX : f->failed_ns, &f->due_ns);
@@ -197,7 +197,7 @@ static void look_at_markers(struct look *l, struct node *dir) REQUIRES(cache_mut
 {
     struct node *n;
 
-    DL_FOREACH2(l->cache->dirty_dirs, n, dir->dirty_next)
+    DL_FOREACH2(l->cache->queue->dirty_dirs, n, dir->dirty_next)
     {
         bool concerns = n == dir || (n->links && n->links->parent == dir);
         if (!concerns || !n->dir->new_here || n->birth > l->waiter->seq)

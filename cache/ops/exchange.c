@@ -135,7 +135,8 @@ static char *passage_locked(struct cache *c) REQUIRES(cache_mutex)
     char *passage = NULL;
 
     if (asprintf(&passage, PATH_RESERVED "-exchange-%016llx",
-                 (unsigned long long)origins_number(c) + ++c->next_id + c->seq) < 0)
+                 (unsigned long long)origins_number(c) + ++c->content->next_id + c->tree->seq) <
+        0)
         return NULL;
     return passage;
 }

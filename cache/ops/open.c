@@ -81,7 +81,7 @@ static int keep_fd_locked(struct cache *c, struct handle *h) REQUIRES(cache_mute
 
     if (r < 0)
         return r;
-    c->fds.kept++;
+    c->content->fds.kept++;
     h->keeps_fd = true;
     m->users++;
     return 0;
@@ -113,7 +113,7 @@ static int enter_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex)
     if (r < 0)
         return r;
     f->open_handles++;
-    c->open_handles++;
+    c->ops->open_handles++;
     node_ref_locked(h->node);
     file_lru_remove_locked(c, f);
     if (h->flags & CACHE_OPEN_EXEC)
@@ -131,7 +131,7 @@ static int enter_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex)
          (!c->mirror.mtime_trusted && (h->flags & O_ACCMODE) == O_RDWR)))
         f->suspect = true;
     if (!f->is_writer) {
-        DL_APPEND2(c->writers, f, writer_prev, writer_next);
+        DL_APPEND2(c->content->writers, f, writer_prev, writer_next);
         f->is_writer = true;
     }
     return 0;
@@ -143,7 +143,7 @@ static void last_writer_left_locked(struct cache *c, struct node *n) REQUIRES(ca
     struct file *f = n->file;
 
     if (f->is_writer) {
-        DL_DELETE2(c->writers, f, writer_prev, writer_next);
+        DL_DELETE2(c->content->writers, f, writer_prev, writer_next);
         f->is_writer = false;
     }
     if (n->links && (f->writing_stamp || f->state == FILE_DIRTY))
@@ -156,7 +156,7 @@ void handle_leave_locked(struct cache *c, struct handle *h)
     struct file *f = n->file;
 
     f->open_handles--;
-    c->open_handles--;
+    c->ops->open_handles--;
     if (h->flags & CACHE_OPEN_EXEC)
         f->exec_handles--;
     if (may_be_mapped(h) && --f->map_handles == 0)

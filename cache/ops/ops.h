@@ -15,4 +15,11 @@ struct handle {
     uint64_t opened_size; /* of the file then */
 };
 
+/* What programs have open, of a whole cache. */
+struct opened {
+    GUARDED_BY(cache_mutex) struct {
+        uint64_t open_handles;
+    };
+};
+
 #endif

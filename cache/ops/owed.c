@@ -36,14 +36,14 @@ static void count_operations(struct cache *c, struct owed *o, const char *path)
     struct intent *i;
     struct node *d;
 
-    DL_FOREACH2(c->dirty_dirs, d, dir->dirty_next)
+    DL_FOREACH2(c->queue->dirty_dirs, d, dir->dirty_next)
     {
         bool concerns = node_is_named_below(c, d, path);
 
         o->operations += concerns;
         o->failed += concerns && d->dir->error;
     }
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         bool concerns = path_below(path, i->from) || (i->to && path_below(path, i->to));
 
@@ -62,11 +62,11 @@ char *node_owed_text_locked(struct cache *c, struct node *n)
     cache_assert_locked(c);
     if (!path)
         return NULL;
-    DL_FOREACH2(c->dirty, f, dirty_next)
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         count_file(c, &o, f, path);
     }
-    DL_FOREACH2(c->writers, f, writer_next)
+    DL_FOREACH2(c->content->writers, f, writer_next)
     {
         if (!f->queued)
             count_file(c, &o, f, path);

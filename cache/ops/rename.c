@@ -101,7 +101,7 @@ static int taken_for_older(struct cache *c, const char *from, const char *to, st
 
     *ret = NULL;
     cache_lock(c);
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         const char *rest = i->ino ? path_below(to, i->from) : NULL;
         if (!rest || !*rest)

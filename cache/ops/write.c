@@ -68,8 +68,8 @@ bool handle_look_for_cut(struct cache *c, struct handle *h, const struct stat *s
     if (mirror_statvfs(&c->mirror, &vfs) < 0)
         return false;
     cache_lock(c);
-    c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-    bool scarce = f->cut || c->disk_free_bytes < c->config.reserve_bytes + PROBE_BYTES;
+    c->content->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    bool scarce = f->cut || c->content->disk_free_bytes < c->config.reserve_bytes + PROBE_BYTES;
     cache_unlock(c);
     if (!scarce)
         return false;

@@ -54,7 +54,7 @@ static bool is_waited_for(struct cache *c, const struct file *f, int64_t now)
     REQUIRES(cache_mutex)
 {
     bool may_stay =
-        f->staged && !f->wanted && !c->drain && now - f->staged_ns >= STAGED_BARRIER_NS;
+        f->staged && !f->wanted && !c->queue->drain && now - f->staged_ns >= STAGED_BARRIER_NS;
 
     return f->first_seq && !may_stay;
 }
@@ -65,9 +65,9 @@ void barrier_init_locked(struct cache *c, struct barrier *ret)
     struct file *f;
 
     *ret = (struct barrier){.seq = UINT64_MAX};
-    if (c->out_of_quota)
+    if (c->queue->out_of_quota)
         return;
-    DL_FOREACH2(c->dirty, f, dirty_next)
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         if (!is_waited_for(c, f, now))
             continue;
@@ -98,19 +98,19 @@ void barrier_release(struct barrier *b)
 
 uint64_t barrier_seq_locked(struct cache *c, uint64_t seq)
 {
-    for (size_t i = 0; i < c->n_waits; i++)
-        if (seq > c->waits[i].since && seq < c->waits[i].until)
-            seq = c->waits[i].until;
+    for (size_t i = 0; i < c->queue->n_waits; i++)
+        if (seq > c->queue->waits[i].since && seq < c->queue->waits[i].until)
+            seq = c->queue->waits[i].until;
     return seq;
 }
 
 /* The place of what was closed last and is still owed, apart from `but`; 0: nothing. */
 static uint64_t last_owed_locked(struct cache *c, const struct file *but) REQUIRES(cache_mutex)
 {
-    struct file *f = c->dirty ? c->dirty->dirty_prev : NULL; /* the last */
+    struct file *f = c->content->dirty ? c->content->dirty->dirty_prev : NULL; /* the last */
 
     while (f && (!f->first_seq || f == but))
-        f = f == c->dirty ? NULL : f->dirty_prev;
+        f = f == c->content->dirty ? NULL : f->dirty_prev;
     return f ? f->first_seq : 0;
 }
 
@@ -122,7 +122,7 @@ static bool is_passed_on_locked(struct cache *c, uint64_t since, uint64_t last)
 {
     struct intent *i;
 
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (i->seq > last)
             return false;
@@ -138,7 +138,7 @@ static bool any_removal_within_locked(struct cache *c, const struct journal_wait
 {
     struct intent *i;
 
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (i->seq >= p->until)
             return false;
@@ -153,11 +153,11 @@ static bool any_removal_within_locked(struct cache *c, const struct journal_wait
 static struct journal_wait *joined_locked(struct cache *c, struct journal_wait more,
                                           size_t *ret_n) REQUIRES(cache_mutex)
 {
-    struct journal_wait *v = calloc(c->n_waits + 1, sizeof(*v));
+    struct journal_wait *v = calloc(c->queue->n_waits + 1, sizeof(*v));
     size_t n = 0;
 
-    for (size_t i = 0; v && i < c->n_waits; i++) {
-        const struct journal_wait *p = &c->waits[i];
+    for (size_t i = 0; v && i < c->queue->n_waits; i++) {
+        const struct journal_wait *p = &c->queue->waits[i];
         if (p->until > more.since) {
             more.since = p->since < more.since ? p->since : more.since;
             more.until = p->until > more.until ? p->until : more.until;
@@ -183,9 +183,9 @@ static void replace_waits(struct cache *c, struct journal_wait *v, size_t n)
             c->mirror.dir, strerror(-r));
     crash_point("passed-on");
     cache_lock(c);
-    free(c->waits);
-    c->waits = v;
-    c->n_waits = n;
+    free(c->queue->waits);
+    c->queue->waits = v;
+    c->queue->n_waits = n;
     cache_unlock(c);
 }
 
@@ -218,10 +218,10 @@ static uint64_t first_waited_for_locked(struct cache *c) REQUIRES(cache_mutex)
     int64_t now = clock_mono_ns();
     struct file *f;
 
-    DL_FOREACH2(c->dirty, f, dirty_next)
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         if (is_waited_for(c, f, now) && !file_is_refused_locked(f))
-            return c->out_of_quota ? UINT64_MAX : f->first_seq;
+            return c->queue->out_of_quota ? UINT64_MAX : f->first_seq;
     }
     return UINT64_MAX;
 }
@@ -249,13 +249,13 @@ bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct inte
 static int load_one(void *arg, const struct journal_wait *w) REQUIRES(cache_mutex)
 {
     struct cache *c = arg;
-    struct journal_wait *v = reallocarray(c->waits, c->n_waits + 1, sizeof(*v));
+    struct journal_wait *v = reallocarray(c->queue->waits, c->queue->n_waits + 1, sizeof(*v));
 
     if (!v)
         return -ENOMEM;
-    c->waits = v;
-    v[c->n_waits++] = *w;
-    c->seq = w->until > c->seq ? w->until : c->seq;
+    c->queue->waits = v;
+    v[c->queue->n_waits++] = *w;
+    c->tree->seq = w->until > c->tree->seq ? w->until : c->tree->seq;
     return 0;
 }
 

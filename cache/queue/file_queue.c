@@ -10,16 +10,16 @@ void file_place_locked(struct cache *c, struct file *f)
     struct file *before = NULL;
 
     file_unqueue_locked(c, f);
-    if (f->first_seq && c->dirty) {
-        before = c->dirty->dirty_prev; /* the last */
+    if (f->first_seq && c->content->dirty) {
+        before = c->content->dirty->dirty_prev; /* the last */
         while (before && (!before->first_seq || before->first_seq > f->first_seq))
-            before = before == c->dirty ? NULL : before->dirty_prev;
+            before = before == c->content->dirty ? NULL : before->dirty_prev;
         if (before)
-            DL_APPEND_ELEM2(c->dirty, before, f, dirty_prev, dirty_next);
+            DL_APPEND_ELEM2(c->content->dirty, before, f, dirty_prev, dirty_next);
         else
-            DL_PREPEND2(c->dirty, f, dirty_prev, dirty_next);
+            DL_PREPEND2(c->content->dirty, f, dirty_prev, dirty_next);
     } else {
-        DL_APPEND2(c->dirty, f, dirty_prev, dirty_next);
+        DL_APPEND2(c->content->dirty, f, dirty_prev, dirty_next);
     }
     f->queued = true;
 }
@@ -62,7 +62,7 @@ void file_queue_locked(struct cache *c, struct node *n)
     file_put_off_locked(c, f);
     file_stage_locked(c, n);
     /* Whoever ends an upload looks for the next. */
-    if (c->uploads_running < c->config.upload_jobs)
+    if (c->queue->uploads_running < c->config.upload_jobs)
         scheduler_kick_at_locked(c, f->due_ns);
 }
 
@@ -102,7 +102,7 @@ void dir_queue_locked(struct cache *c, struct node *dir)
     d->due_ns = clock_mono_ns() + c->config.settle_ns;
     if (!d->queued) {
         node_ref_locked(dir);
-        DL_APPEND2(c->dirty_dirs, dir, dir->dirty_prev, dir->dirty_next);
+        DL_APPEND2(c->queue->dirty_dirs, dir, dir->dirty_prev, dir->dirty_next);
         d->queued = true;
     }
     scheduler_kick_at_locked(c, d->due_ns);
@@ -112,7 +112,7 @@ void dir_unqueue_locked(struct cache *c, struct node *dir)
 {
     if (!dir->dir->queued)
         return;
-    DL_DELETE2(c->dirty_dirs, dir, dir->dirty_prev, dir->dirty_next);
+    DL_DELETE2(c->queue->dirty_dirs, dir, dir->dirty_prev, dir->dirty_next);
     dir->dir->queued = false;
     node_unref_locked(c, dir);
 }

@@ -58,25 +58,25 @@ uint64_t intent_since(const struct intent *i)
 
 void intent_add_locked(struct cache *c, struct intent *i)
 {
-    struct intent *before = c->intents ? c->intents->prev : NULL; /* the last */
+    struct intent *before = c->queue->intents ? c->queue->intents->prev : NULL; /* the last */
 
     while (before && before->seq > i->seq)
-        before = before == c->intents ? NULL : before->prev;
+        before = before == c->queue->intents ? NULL : before->prev;
     if (before)
-        DL_APPEND_ELEM(c->intents, before, i);
+        DL_APPEND_ELEM(c->queue->intents, before, i);
     else
-        DL_PREPEND(c->intents, i);
+        DL_PREPEND(c->queue->intents, i);
     ghost_count_locked(c, i->from, 1, false);
     if (intent_is_rename(i))
-        c->renames++;
+        c->queue->renames++;
 }
 
 void intent_remove_locked(struct cache *c, struct intent *i)
 {
-    DL_DELETE(c->intents, i);
+    DL_DELETE(c->queue->intents, i);
     ghost_count_locked(c, i->from, -1, i->kind == INTENT_RENAMEDIR);
     if (intent_is_rename(i))
-        c->renames--;
+        c->queue->renames--;
     intent_free(i);
 }
 
@@ -94,7 +94,7 @@ int intent_record(struct cache *c, const struct intent *i)
 
 uint64_t intents_newest_locked(struct cache *c)
 {
-    return c->intents ? c->intents->prev->seq : 0;
+    return c->queue->intents ? c->queue->intents->prev->seq : 0;
 }
 
 /* Which removals go without being carried out. */
@@ -114,7 +114,7 @@ static size_t collect_void(struct cache *c, const struct voided *v, uint64_t *re
     size_t n = 0;
 
     cache_lock(c);
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (n < max && !i->running && v->is_void(c, i, v))
             ret_seqs[n++] = i->seq;
@@ -129,7 +129,7 @@ static void remove_void(struct cache *c, const struct voided *v, const uint64_t 
     size_t done = 0; /* both are in the order of seq */
 
     cache_lock(c);
-    DL_FOREACH_SAFE(c->intents, i, next)
+    DL_FOREACH_SAFE(c->queue->intents, i, next)
     {
         while (done < n && seqs[done] < i->seq)
             done++;
@@ -250,8 +250,8 @@ int64_t comes_back_locked(struct cache *c, const struct intent *i)
     if (i->removed_before)
         return 0;
     int64_t until_ns = late_put_until_locked(c, i->from, "");
-    if ((*i->etag == '\0' || intent_means_ours(i)) && c->late_until_ns > now &&
-        c->late_until_ns > until_ns)
-        until_ns = c->late_until_ns;
+    if ((*i->etag == '\0' || intent_means_ours(i)) && c->queue->late_until_ns > now &&
+        c->queue->late_until_ns > until_ns)
+        until_ns = c->queue->late_until_ns;
     return until_ns;
 }

@@ -48,13 +48,13 @@ static int add_key(struct cache *c, const char *key, bool copied) REQUIRES(cache
     size_t len = strlen(key);
     struct late *l = NULL;
 
-    HASH_FIND(hh, c->late, key, len, l);
+    HASH_FIND(hh, c->queue->late, key, len, l);
     if (!l) {
         l = calloc(1, sizeof(*l) + len + 1);
         if (!l)
             return -ENOMEM;
         memcpy(l->key, key, len);
-        HASH_ADD(hh, c->late, key, len, l);
+        HASH_ADD(hh, c->queue->late, key, len, l);
     }
     l->copied = l->copied || copied;
     return 0;
@@ -68,13 +68,13 @@ static int add_dir(struct cache *c, const char *key) REQUIRES(cache_mutex)
     if (!d)
         return -ENOMEM;
     memcpy(d->key, key, len);
-    LL_PREPEND(c->late_dirs, d);
+    LL_PREPEND(c->queue->late_dirs, d);
     return 0;
 }
 
 static void put_free(struct cache *c, struct late_put *p) REQUIRES(cache_mutex)
 {
-    HASH_DEL(c->late_puts, p);
+    HASH_DEL(c->queue->late_puts, p);
     free(p->etag);
     free(p);
 }
@@ -84,15 +84,15 @@ static void purge(struct cache *c, int64_t now) REQUIRES(cache_mutex)
     struct late_put *p, *next;
     struct late_change *r, *next_r;
 
-    HASH_ITER(hh, c->late_puts, p, next)
+    HASH_ITER(hh, c->queue->late_puts, p, next)
     {
         if (p->until_ns <= now)
             put_free(c, p);
     }
-    HASH_ITER(hh, c->late_changes, r, next_r)
+    HASH_ITER(hh, c->queue->late_changes, r, next_r)
     {
         if (r->until_ns <= now) {
-            HASH_DEL(c->late_changes, r);
+            HASH_DEL(c->queue->late_changes, r);
             free(r);
         }
     }
@@ -106,13 +106,13 @@ static int add_change_locked(struct cache *c, const char *key, bool copied)
     struct late_change *r = NULL;
 
     purge(c, now);
-    HASH_FIND(hh, c->late_changes, key, len, r);
+    HASH_FIND(hh, c->queue->late_changes, key, len, r);
     if (!r) {
         r = calloc(1, sizeof(*r) + len + 1);
         if (!r)
             return -ENOMEM;
         memcpy(r->key, key, len);
-        HASH_ADD(hh, c->late_changes, key, len, r);
+        HASH_ADD(hh, c->queue->late_changes, key, len, r);
     }
     r->until_ns = now + c->config.late_ns;
     r->removed = r->removed || !copied;
@@ -137,7 +137,7 @@ static const struct late_change *late_change_at(struct cache *c, const char *key
 {
     struct late_change *r = NULL;
 
-    HASH_FIND(hh, c->late_changes, key, strlen(key), r);
+    HASH_FIND(hh, c->queue->late_changes, key, strlen(key), r);
     return r && r->until_ns > clock_mono_ns() ? r : NULL;
 }
 
@@ -167,7 +167,7 @@ int late_put_locked(struct cache *c, const char *key, const char *etag)
     if (!copy)
         return -ENOMEM;
     purge(c, now);
-    HASH_FIND(hh, c->late_puts, key, len, p);
+    HASH_FIND(hh, c->queue->late_puts, key, len, p);
     if (!p) {
         p = calloc(1, sizeof(*p) + len + 1);
         if (!p) {
@@ -175,7 +175,7 @@ int late_put_locked(struct cache *c, const char *key, const char *etag)
             return -ENOMEM;
         }
         memcpy(p->key, key, len);
-        HASH_ADD(hh, c->late_puts, key, len, p);
+        HASH_ADD(hh, c->queue->late_puts, key, len, p);
     }
     free(p->etag);
     p->etag = copy;
@@ -187,7 +187,7 @@ int64_t late_put_until_locked(struct cache *c, const char *key, const char *etag
 {
     struct late_put *p = NULL;
 
-    HASH_FIND(hh, c->late_puts, key, strlen(key), p);
+    HASH_FIND(hh, c->queue->late_puts, key, strlen(key), p);
     if (!p || p->until_ns <= clock_mono_ns() || (etag && strcmp(p->etag, etag) != 0))
         return 0;
     return p->until_ns;
@@ -198,7 +198,7 @@ int64_t late_puts_below_until_locked(struct cache *c, const char *dir)
     struct late_put *p, *next;
     int64_t until_ns = 0;
 
-    HASH_ITER(hh, c->late_puts, p, next)
+    HASH_ITER(hh, c->queue->late_puts, p, next)
     {
         if (p->until_ns > until_ns && path_below(dir, p->key))
             until_ns = p->until_ns;
@@ -231,15 +231,15 @@ int late_begin(struct cache *c)
     int r = 0;
 
     cache_lock(c);
-    DL_FOREACH2(c->dirty, f, dirty_next)
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         if (r == 0)
             r = add_names(c, f->node);
     }
-    c->late_until_ns = clock_mono_ns() + c->config.late_ns;
-    DL_FOREACH(c->intents, i)
+    c->queue->late_until_ns = clock_mono_ns() + c->config.late_ns;
+    DL_FOREACH(c->queue->intents, i)
     {
-        c->late_seq = i->seq;
+        c->queue->late_seq = i->seq;
         if (r == 0 && i->kind == INTENT_RENAMEDIR)
             r = add_dir(c, i->to);
         else if (r == 0)
@@ -251,7 +251,7 @@ int late_begin(struct cache *c)
 
 static bool is_over(struct cache *c) REQUIRES(cache_mutex)
 {
-    return c->late_until_ns == 0 || clock_mono_ns() >= c->late_until_ns;
+    return c->queue->late_until_ns == 0 || clock_mono_ns() >= c->queue->late_until_ns;
 }
 
 /* `copies`: only names where something may appear. */
@@ -260,10 +260,10 @@ static bool is_late(struct cache *c, const char *path, bool copies) REQUIRES(cac
     struct late *l = NULL;
     struct late_dir *d;
 
-    HASH_FIND(hh, c->late, path, strlen(path), l);
+    HASH_FIND(hh, c->queue->late, path, strlen(path), l);
     if (l && (l->copied || !copies))
         return true;
-    LL_FOREACH(c->late_dirs, d)
+    LL_FOREACH(c->queue->late_dirs, d)
     {
         if (path_below(d->key, path))
             return true;
@@ -287,7 +287,8 @@ bool late_blocks_intent_locked(struct cache *c, const struct intent *i)
     if (!i->to)
         return is_late(c, i->from, true);
     /* What is found in the journal is carried out again: with the same result. */
-    return i->seq > c->late_seq && (is_late(c, i->from, false) || is_late(c, i->to, false));
+    return i->seq > c->queue->late_seq &&
+           (is_late(c, i->from, false) || is_late(c, i->to, false));
 }
 
 bool late_copies_below_locked(struct cache *c, const char *path)
@@ -296,19 +297,19 @@ bool late_copies_below_locked(struct cache *c, const char *path)
     const struct late *l, *next;
     const struct late_dir *d;
 
-    HASH_ITER(hh, c->late_changes, r, next_r)
+    HASH_ITER(hh, c->queue->late_changes, r, next_r)
     {
         if (path_below(path, r->key) && copy_may_arrive(c, r->key))
             return true;
     }
     if (is_over(c))
         return false;
-    HASH_ITER(hh, c->late, l, next)
+    HASH_ITER(hh, c->queue->late, l, next)
     {
         if (l->copied && path_below(path, l->key))
             return true;
     }
-    LL_FOREACH(c->late_dirs, d)
+    LL_FOREACH(c->queue->late_dirs, d)
     {
         if (path_below(d->key, path) || path_below(path, d->key))
             return true;
@@ -321,15 +322,15 @@ void late_free(struct cache *c)
     struct late *l, *next;
     struct late_dir *d, *next_dir;
 
-    HASH_ITER(hh, c->late, l, next)
+    HASH_ITER(hh, c->queue->late, l, next)
     {
-        HASH_DEL(c->late, l);
+        HASH_DEL(c->queue->late, l);
         free(l);
     }
-    LL_FOREACH_SAFE(c->late_dirs, d, next_dir)
+    LL_FOREACH_SAFE(c->queue->late_dirs, d, next_dir)
     {
         free(d);
     }
-    c->late_dirs = NULL;
+    c->queue->late_dirs = NULL;
     purge(c, INT64_MAX);
 }

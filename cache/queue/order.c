@@ -72,7 +72,7 @@ bool intent_later_rename_waits(struct cache *c, const struct intent *removal)
 {
     const struct intent *i;
 
-    if (c->renames == 0)
+    if (c->queue->renames == 0)
         return false;
     for (i = removal->next; i; i = i->next)
         if (intent_is_rename(i) && waits_for(i, removal))
@@ -89,7 +89,7 @@ bool intent_removal_in_the_way(struct cache *c, const struct intent *rename)
 {
     const struct intent *i;
 
-    for (i = c->intents; i && i != rename; i = i->next)
+    for (i = c->queue->intents; i && i != rename; i = i->next)
         if (!intent_is_rename(i) && !i->error && waits_for(rename, i))
             return true;
     return false;
@@ -111,7 +111,7 @@ bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
 {
     struct intent *i;
 
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (blocks_upload(c, i, path, dir))
             return true;
@@ -132,10 +132,10 @@ bool intents_look_stuck_locked(struct cache *c, int64_t since_ns)
     struct intent *i, *first;
     bool any = false;
 
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         i->stuck = i->error && i->failing_ns < since_ns;
-        for (first = any ? c->intents : i; first != i && !i->stuck; first = first->next)
+        for (first = any ? c->queue->intents : i; first != i && !i->stuck; first = first->next)
             i->stuck = first->stuck && follows(i, first);
         any = any || i->stuck;
     }
@@ -146,7 +146,7 @@ bool stuck_intent_blocks_locked(struct cache *c, const char *path)
 {
     struct intent *i;
 
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (i->stuck && blocks_upload(c, i, path, false))
             return true;
@@ -158,9 +158,9 @@ bool intent_earlier_rename_touches(struct cache *c, const struct intent *self, c
 {
     struct intent *i;
 
-    if (c->renames == 0)
+    if (c->queue->renames == 0)
         return false;
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (i == self)
             return false;
@@ -180,9 +180,9 @@ bool rename_runs_at_locked(struct cache *c, const char *key)
 {
     struct intent *i;
 
-    if (c->renames == 0)
+    if (c->queue->renames == 0)
         return false;
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if ((i->running || i->redo) && intent_is_rename(i) && path_below(i->from, key))
             return true;
@@ -236,10 +236,10 @@ bool intent_leads_to(struct cache *c, const char *key, const char *path)
     struct intent *i;
 
     /* Without renames nothing moves: only the key's own removal counts. */
-    if (c->renames == 0)
+    if (c->queue->renames == 0)
         return !ghost_pending(c, key);
     at = strdup(key);
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (!at)
             break;
@@ -252,27 +252,27 @@ bool intent_leads_to(struct cache *c, const char *key, const char *path)
 bool intent_below(struct cache *c, const char *path)
 {
     auto_free char *at = strdup(path);
-    struct intent *i = c->intents ? c->intents->prev : NULL; /* the last */
+    struct intent *i = c->queue->intents ? c->queue->intents->prev : NULL; /* the last */
 
     /* Backwards, since the directory had other names when older intentions were recorded. */
-    for (; i && at; i = i == c->intents ? NULL : i->prev) {
+    for (; i && at; i = i == c->queue->intents ? NULL : i->prev) {
         if (path_below(at, i->from) || (i->to && path_below(at, i->to)))
             return true;
         (void)intent_backward(i, &at);
     }
-    return !at && c->intents; /* without memory: a row too many does no harm */
+    return !at && c->queue->intents; /* without memory: a row too many does no harm */
 }
 
 bool intents_before_locked(struct cache *c, uint64_t seq)
 {
-    return c->intents && c->intents->seq < seq;
+    return c->queue->intents && c->queue->intents->seq < seq;
 }
 
 bool removal_pending(struct cache *c, const char *path)
 {
     struct intent *i;
 
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (i->kind == INTENT_RMDIR && strcmp(i->from, path) == 0)
             return true;
@@ -295,7 +295,7 @@ const char *intent_removes_version(struct cache *c, const char *path)
     const char *version = NULL;
     struct intent *i;
 
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (strcmp(i->from, path) != 0)
             continue;

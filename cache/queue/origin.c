@@ -108,7 +108,7 @@ static uint64_t origin_of(uint64_t number, const char *key)
 
 bool origin_is_ours(struct cache *c, const char *key, const struct attrs *a)
 {
-    struct origins *o = c->origins;
+    struct origins *o = c->queue->origins;
     bool ours = false;
 
     if (!(a->has & ATTR_ORIGIN))
@@ -126,7 +126,7 @@ bool origin_is_ours(struct cache *c, const char *key, const struct attrs *a)
 
 uint64_t origins_number(struct cache *c)
 {
-    return c->origins->number;
+    return c->queue->origins->number;
 }
 
 /* ---- signing ---- */
@@ -150,7 +150,7 @@ static size_t count_notes(const struct put *puts)
 /* Tells when it begins, not at each put. */
 static void tell_unnoted(struct cache *c, int r)
 {
-    struct origins *o = c->origins;
+    struct origins *o = c->queue->origins;
 
     mutex_lock(&o->lock);
     bool news = r < 0 && !o->unnoted;
@@ -196,7 +196,7 @@ static void puts_free(struct put *puts)
 
 void origin_sign(struct cache *c, const char *key, struct attrs *a)
 {
-    struct origins *o = c->origins;
+    struct origins *o = c->queue->origins;
 
     a->has |= ATTR_ORIGIN;
     a->origin = origin_of(o->number, key);
@@ -220,7 +220,7 @@ void origin_sign(struct cache *c, const char *key, struct attrs *a)
 
 void origin_settled(struct cache *c, const char *key)
 {
-    struct origins *o = c->origins;
+    struct origins *o = c->queue->origins;
 
     mutex_lock(&o->lock);
     struct put *p = find_put(o, key);
@@ -238,7 +238,7 @@ int origins_open(struct cache *c)
     if (!o)
         return -ENOMEM;
     mutex_init(&o->lock);
-    c->origins = o;
+    c->queue->origins = o;
     return getrandom(&o->number, sizeof(o->number), 0) == sizeof(o->number) ? 0 : -EIO;
 }
 
@@ -247,19 +247,19 @@ static bool is_owed(struct cache *c, const char *key) REQUIRES(cache_mutex)
 {
     struct entry *e = NULL;
 
-    return c->intents || (tree_find(c, key, &e) && e && e->dirty);
+    return c->queue->intents || (tree_find(c, key, &e) && e && e->dirty);
 }
 
 static int load_one(void *arg, const struct journal_put *note)
 {
     struct cache *c = arg;
 
-    return remember_locked(c->origins, note->key, note->origin, note->last_ns);
+    return remember_locked(c->queue->origins, note->key, note->origin, note->last_ns);
 }
 
 int origins_load(struct cache *c)
 {
-    struct origins *o = c->origins;
+    struct origins *o = c->queue->origins;
     struct put *p, *next;
 
     int r = journal_each_put(c->journal, load_one, c);
@@ -273,7 +273,7 @@ int origins_load(struct cache *c)
 
 void origins_free(struct cache *c)
 {
-    struct origins *o = c->origins;
+    struct origins *o = c->queue->origins;
     struct put *p, *next;
 
     if (!o)
@@ -286,5 +286,5 @@ void origins_free(struct cache *c)
     puts_free(o->settled);
     mutex_destroy(&o->lock);
     free(o);
-    c->origins = NULL;
+    c->queue->origins = NULL;
 }

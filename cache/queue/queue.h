@@ -5,6 +5,14 @@
 
 #include "cache/content/content.h"
 
+/* What the store was seen to take, whatever the name. */
+enum change { CHANGE_PUT, CHANGE_REMOVE, CHANGES };
+
+struct refusals {
+    int64_t taken_ns[CHANGES]; /* CLOCK_MONOTONIC; when the last that it took began */
+    bool probing;
+};
+
 /* A key that the store has, or may have, although the name is gone here. */
 struct ghost {
     UT_hash_handle hh; /* in cache.ghosts, by key */
@@ -64,6 +72,33 @@ enum intent_back { INTENT_STAYS, INTENT_CAME, INTENT_LEFT };
 
 /* What a live name says about an intended removal of its key. */
 enum live { LIVE_NONE, LIVE_WAIT, LIVE_STORED };
+
+/* What the store is owed, of a whole cache. */
+struct queue {
+    struct origins *origins; /* constant; locked by itself, innermost */
+
+    GUARDED_BY(cache_mutex) struct {
+        struct node *dirty_dirs;
+        struct intent *intents; /* by seq */
+        /* what removals wait for beside their own; in order, apart */
+        struct journal_wait *waits;
+        size_t n_waits;
+        unsigned uploads_running, uploads_running_dirs, deletes_running, copies_running;
+        unsigned renames;      /* intentions that copy */
+        int64_t late_until_ns; /* CLOCK_MONOTONIC; until then a put of a daemon that was killed
+                                  may still arrive; 0: none was under way */
+        /* names that its deletes and copies concerned; constant after recovery */
+        struct late *late;
+        struct late_dir *late_dirs;
+        struct late_change *late_changes; /* removals and copies that may still arrive */
+        struct late_put *late_puts;       /* uploads that may still arrive */
+        uint64_t late_seq;                /* the last of those intentions */
+        bool out_of_quota;                /* the store refused for space: deletes go first */
+        struct refusals refusals;
+        unsigned drain; /* flushes under way that want everything, staged files too */
+        struct ghost *ghosts;
+    };
+};
 
 /* ---- barrier.c ---- */
 void barrier_init_locked(struct cache *c, struct barrier *ret) REQUIRES(cache_mutex);

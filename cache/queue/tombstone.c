@@ -15,7 +15,7 @@ bool ghost_pending(struct cache *c, const char *key)
 {
     struct ghost *g;
 
-    HASH_FIND_STR(c->ghosts, key, g);
+    HASH_FIND_STR(c->queue->ghosts, key, g);
     return g && g->pending > 0;
 }
 
@@ -27,7 +27,7 @@ static bool removed_since(struct cache *c, const char *key, int64_t listed_ns)
         struct ghost *g;
         if (end[1] != '/' && end[1] != '\0')
             continue;
-        HASH_FIND(hh, c->ghosts, key, (size_t)(end + 1 - key), g);
+        HASH_FIND(hh, c->queue->ghosts, key, (size_t)(end + 1 - key), g);
         if (g && g->pending == 0 && g->done_ns >= listed_ns && (!end[1] || g->with_tree))
             return true;
     }
@@ -44,11 +44,11 @@ static void ghosts_purge(struct cache *c) REQUIRES(cache_mutex)
     struct ghost *g, *next;
     int64_t old = clock_mono_ns() - GHOST_KEEP_NS;
 
-    HASH_ITER(hh, c->ghosts, g, next)
+    HASH_ITER(hh, c->queue->ghosts, g, next)
     {
         if (g->pending > 0 || g->done_ns > old)
             continue;
-        HASH_DEL(c->ghosts, g);
+        HASH_DEL(c->queue->ghosts, g);
         free(g);
     }
 }
@@ -57,16 +57,16 @@ void ghost_count_locked(struct cache *c, const char *key, int by, bool with_tree
 {
     struct ghost *g;
 
-    HASH_FIND_STR(c->ghosts, key, g);
+    HASH_FIND_STR(c->queue->ghosts, key, g);
     if (!g && by > 0) {
         size_t len = strlen(key);
         g = calloc(1, sizeof(*g) + len + 1);
         if (!g)
             return; /* a listing may show the name until the store lost it */
         memcpy(g->key, key, len + 1);
-        if (HASH_COUNT(c->ghosts) % 1024 == 1023)
+        if (HASH_COUNT(c->queue->ghosts) % 1024 == 1023)
             ghosts_purge(c);
-        HASH_ADD_KEYPTR(hh, c->ghosts, g->key, len, g);
+        HASH_ADD_KEYPTR(hh, c->queue->ghosts, g->key, len, g);
     }
     if (!g)
         return;
@@ -81,9 +81,9 @@ void ghosts_free(struct cache *c)
 {
     struct ghost *g, *next;
 
-    HASH_ITER(hh, c->ghosts, g, next)
+    HASH_ITER(hh, c->queue->ghosts, g, next)
     {
-        HASH_DEL(c->ghosts, g);
+        HASH_DEL(c->queue->ghosts, g);
         free(g);
     }
 }

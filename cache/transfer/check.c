@@ -26,7 +26,7 @@ static void check_file(struct cache *c, struct file *f) REQUIRES(cache_mutex)
     for (int i = 0; i < 2; i++)
         assert((f->fds[i].fd >= 0) == (f->fds[i].users > 0 || f->fds[i].idle));
     assert(!f->uploading || f->upload_key);
-    assert(f->first_seq <= c->seq && f->seq <= c->seq);
+    assert(f->first_seq <= c->tree->seq && f->seq <= c->tree->seq);
 }
 
 void cache_check_locked(struct cache *c)
@@ -37,8 +37,8 @@ void cache_check_locked(struct cache *c)
     int n = 0;
 
     cache_assert_locked(c);
-    assert(c->n_uploading == c->uploads_running);
-    DL_FOREACH2(c->dirty, f, dirty_next)
+    assert(c->transfer->n_uploading == c->queue->uploads_running);
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         assert(f->queued && !f->in_lru);
         check_file(c, f);
@@ -50,7 +50,7 @@ void cache_check_locked(struct cache *c)
             break;
     }
     n = 0;
-    DL_FOREACH2(c->lru, f, lru_next)
+    DL_FOREACH2(c->content->lru, f, lru_next)
     {
         assert(f->in_lru && !f->queued);
         check_file(c, f);
@@ -58,7 +58,7 @@ void cache_check_locked(struct cache *c)
             break;
     }
     n = 0;
-    DL_FOREACH2(c->writers, f, writer_next)
+    DL_FOREACH2(c->content->writers, f, writer_next)
     {
         check_file(c, f);
         if (++n > LOOK_AT)
@@ -66,11 +66,11 @@ void cache_check_locked(struct cache *c)
     }
     n = 0;
     unsigned renames = 0;
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         renames += i->kind == INTENT_RENAME || i->kind == INTENT_RENAMEDIR;
         n++;
     }
-    assert(renames == c->renames);
+    assert(renames == c->queue->renames);
 }
 #endif

@@ -62,7 +62,7 @@ static bool moves_on(struct intent *done, struct intent *i) REQUIRES(cache_mutex
 void copy_sources_locked(struct cache *c, struct intent *done)
 {
     assert(done);
-    c->dir_moves += done->kind == INTENT_RENAMEDIR;
+    c->listing->dir_moves += done->kind == INTENT_RENAMEDIR;
     for (struct intent *i = done; i; i = i->next) {
         if (!intent_is_rename(i) || (i != done && !moves_on(done, i)))
             continue;
@@ -73,8 +73,8 @@ void copy_sources_locked(struct cache *c, struct intent *done)
         if (at && tree_find(c, at, &e) && e && (e->src_key || e->node->ino == i->ino))
             copy_source_locked(c, e, done->from, done->to);
     }
-    for (size_t i = 0; i < c->n_orphans; i++) {
-        struct file *f = c->orphans[i]->file;
+    for (size_t i = 0; i < c->content->n_orphans; i++) {
+        struct file *f = c->content->orphans[i]->file;
         char *key = f->orphan_key ? copy_moved_path(f->orphan_key, done->from, done->to) : NULL;
         if (key) {
             free(f->orphan_key);
@@ -287,7 +287,7 @@ static void finish_intent_locked(struct copying *k, bool remove, char **copied)
         intent_remove_locked(c, i);
         return;
     }
-    c->renames--;
+    c->queue->renames--;
     i->kind = INTENT_UNLINK;
     free(i->to);
     i->to = NULL;
@@ -500,7 +500,7 @@ static void run_copying(struct task *task)
     if (r == 0 && !joined)
         r = k->dir ? copy_dir(k, &op) : copy_file(k, &op);
     cache_lock(c);
-    c->copies_running--;
+    c->queue->copies_running--;
     if (r == COPY_WAITS)
         k->intent->running = false;
     if (r < 0) {
@@ -535,6 +535,6 @@ void copy_start_locked(struct cache *c, struct intent *i)
     i->running = true;
     i->redo = false;
     i->others_taken = refusal_others_taken_locked(c, CHANGE_PUT, i->refused_ns);
-    c->copies_running++;
+    c->queue->copies_running++;
     pool_submit(c->uploaders, &k->task);
 }

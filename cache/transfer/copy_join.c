@@ -64,7 +64,7 @@ static bool waits_beside_locked(struct cache *c, const struct intent *i,
     if (intent_is_rename(end) || (old && dir && strcmp(old, dir) == 0))
         return false;
     struct node *beside = dir ? tree_find(c, dir, NULL) : NULL;
-    DL_FOREACH2(c->dirty, f, dirty_next)
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         if (!f->first_seq || f->first_seq > barrier_seq_locked(c, end->seq))
             continue;
@@ -147,7 +147,7 @@ static void came_back_locked(struct cache *c, const struct intent *i, const stru
 static void take_joined_locked(struct cache *c, struct intent *i, struct intent *end,
                                struct intent *one) REQUIRES(cache_mutex)
 {
-    c->dir_moves += i->kind == INTENT_RENAMEDIR;
+    c->listing->dir_moves += i->kind == INTENT_RENAMEDIR;
     if (leads_back(i, end))
         came_back_locked(c, i, end);
     intent_remove_locked(c, end);

@@ -22,7 +22,7 @@ static bool removal_pending_before(struct cache *c, const struct intent *self, c
 {
     enum intent_kind kind = is_dir ? INTENT_RMDIR : INTENT_UNLINK;
 
-    for (struct intent *i = c->intents; i && i != self; i = i->next)
+    for (struct intent *i = c->queue->intents; i && i != self; i = i->next)
         if (i->kind == kind && strcmp(i->from, key) == 0)
             return true;
     return false;
@@ -366,7 +366,7 @@ static bool must_wait(struct copying *k)
     if (k->n)
         qsort(k->v, k->n, sizeof(*k->v), by_path_down);
     cache_lock(c);
-    for (struct intent *i = c->intents; i && i != k->intent; i = i->next)
+    for (struct intent *i = c->queue->intents; i && i != k->intent; i = i->next)
         if (!intent_is_rename(i) && !i->error && is_in_the_way(k, i))
             found = i->urgent = true;
     cache_unlock(c);
@@ -449,7 +449,7 @@ static int copy_tree(struct copying *k, struct op *op)
 static bool removals_pending_below(struct cache *c, const char *a, const char *b)
     REQUIRES(cache_mutex)
 {
-    for (struct intent *i = c->intents; i; i = i->next)
+    for (struct intent *i = c->queue->intents; i; i = i->next)
         if (!intent_is_rename(i) && (path_below(a, i->from) || path_below(b, i->from)))
             return true;
     return false;

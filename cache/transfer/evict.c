@@ -23,8 +23,8 @@
 /* The next file that may go; what may never go leaves the list on the way. */
 static struct node *next_victim_locked(struct cache *c) REQUIRES(cache_mutex)
 {
-    while (c->lru) {
-        struct file *f = c->lru;
+    while (c->content->lru) {
+        struct file *f = c->content->lru;
         struct node *n = f->node;
         auto_free char *path = n->links ? entry_path(n->links) : NULL;
         bool stub = (f->state == FILE_PARTIAL || n->size == 0) &&
@@ -109,21 +109,21 @@ static int forget_dir(void *arg, struct node *n) REQUIRES(cache_mutex)
     if (n->dir && !n->dir->new_here && !n->dir->listing && !n->dir->queries &&
         n->dir->listed_ns && clock_mono_ns() - n->dir->told_ns > FORGET_EVERY_NS)
         forget_children_locked(c, n);
-    return c->nodes * NODE_BYTES < c->config.list_memory_bytes;
+    return c->tree->nodes * NODE_BYTES < c->config.list_memory_bytes;
 }
 
 static void forget_names(struct cache *c)
 {
-    if (clock_mono_ns() - c->forgot_ns < FORGET_EVERY_NS)
+    if (clock_mono_ns() - c->transfer->forgot_ns < FORGET_EVERY_NS)
         return;
-    c->forgot_ns = clock_mono_ns();
+    c->transfer->forgot_ns = clock_mono_ns();
     ns_write(c);
     cache_lock(c);
     inos_purge_locked(c);
-    uint64_t before = c->nodes;
-    if (c->nodes * NODE_BYTES > c->config.list_memory_bytes)
-        (void)tree_each(c->root, forget_dir, c);
-    uint64_t forgot = before - c->nodes;
+    uint64_t before = c->tree->nodes;
+    if (c->tree->nodes * NODE_BYTES > c->config.list_memory_bytes)
+        (void)tree_each(c->tree->root, forget_dir, c);
+    uint64_t forgot = before - c->tree->nodes;
     cache_unlock(c);
     ns_done(c);
     if (forgot * NODE_BYTES > TRIM_BYTES)
@@ -136,7 +136,7 @@ static void look_at_space_locked(struct cache *c, enum space_trouble disk) REQUI
 {
     if (disk)
         space_trouble_locked(c, disk);
-    else if (c->space == SPACE_READ_ONLY || !space_too_full_locked(c))
+    else if (c->transfer->space == SPACE_READ_ONLY || !space_too_full_locked(c))
         space_trouble_locked(c, SPACE_FINE);
     if (disk || !space_is_full_locked(c))
         return;
@@ -154,7 +154,7 @@ void evict_if_needed(struct cache *c)
 
     if (mirror_statvfs(&c->mirror, &vfs) == 0) {
         cache_lock(c);
-        c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+        c->content->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
         cache_unlock(c);
     }
     for (int i = 0; i < 64 && evict_next(c); i++)

@@ -102,7 +102,7 @@ static int store_piece(struct fetch_sink *s, const char *data, size_t len, uint6
     add_to_sum(s->fetch, data, len, off);
     cache_lock(c);
     r = ranges_add(&f->present, off, off + len);
-    c->downloaded_bytes += len;
+    c->transfer->downloaded_bytes += len;
     waitq_wake_arrived_locked(c, &f->range_waiters, &f->present);
     cache_unlock(c);
     return r;
@@ -329,7 +329,7 @@ static int start_locked(struct cache *c, struct node *n, uint64_t off, uint64_t 
     *fetch =
         (struct fetch){.task.run = run_fetch, .node = n, .cache = c, .off = off, .end = end};
     if (c->store->caps & STORE_CHECKSUM)
-        fetch->sum.kind = n->file->sum.kind ? n->file->sum.kind : c->sum_kind;
+        fetch->sum.kind = n->file->sum.kind ? n->file->sum.kind : c->transfer->sum_kind;
     node_ref_locked(n);
     file_lru_remove_locked(c, n->file);
     LL_PREPEND(n->file->fetches, fetch);

@@ -81,7 +81,7 @@ static int fetch_verify(struct cache *c, struct node *n, int fd, uint64_t size,
     if (told.kind == CHECKSUM_NONE)
         return sum->kind == CHECKSUM_NONE ? 0 : -EIO;
     cache_lock(c);
-    c->sum_kind = told.kind; /* what the next ones are summed with */
+    c->transfer->sum_kind = told.kind; /* what the next ones are summed with */
     cache_unlock(c);
     r = sum_of(fd, size, known, told.kind, &found);
     *sum = told;

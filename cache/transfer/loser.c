@@ -69,7 +69,7 @@ static void lost_locked(struct job *j, struct entry *e) REQUIRES(cache_mutex)
               "%s/%s was written by somebody else meanwhile: theirs stays, the content from "
               "here is kept as %s/kept/%s",
               c->store->url, j->path, c->mirror.dir, j->path);
-    c->kept_files++;
+    c->transfer->kept_files++;
     origin_settled(c, j->path);
     n->nlink--;
     stamp_keys_remove(&n->file->keys, j->path);

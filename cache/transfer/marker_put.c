@@ -50,7 +50,7 @@ bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
 {
     struct dir_job *j;
 
-    LL_FOREACH(c->dir_jobs, j)
+    LL_FOREACH(c->transfer->dir_jobs, j)
     {
         if (strcmp(j->path, path) == 0 || (below && path_below(path, j->path)))
             return true;
@@ -139,8 +139,8 @@ static void run_dir(struct task *task)
         (void)node_save_stamp(c, j->node);
     cache_lock(c);
     j->node->dir->uploading = false;
-    LL_DELETE(c->dir_jobs, j);
-    c->uploads_running_dirs--;
+    LL_DELETE(c->transfer->dir_jobs, j);
+    c->queue->uploads_running_dirs--;
     progress_locked(c);
     node_unref_locked(c, j->node);
     cache_unlock(c);
@@ -168,8 +168,8 @@ static void start_locked(struct cache *c, struct node *n, char *path) REQUIRES(c
     j->generation = n->dir->generation;
     node_ref_locked(n);
     n->dir->uploading = true;
-    LL_PREPEND(c->dir_jobs, j);
-    c->uploads_running_dirs++;
+    LL_PREPEND(c->transfer->dir_jobs, j);
+    c->queue->uploads_running_dirs++;
     pool_submit(c->uploaders, &j->task);
 }
 
@@ -276,9 +276,9 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
     struct node *n, *after;
 
-    DL_FOREACH_SAFE2(c->dirty_dirs, n, after, dir->dirty_next)
+    DL_FOREACH_SAFE2(c->queue->dirty_dirs, n, after, dir->dirty_next)
     {
-        if (n->dir->uploading || c->uploads_running_dirs >= c->config.upload_jobs)
+        if (n->dir->uploading || c->queue->uploads_running_dirs >= c->config.upload_jobs)
             continue;
         if (n->dir->due_ns > now) {
             *next_due = n->dir->due_ns < *next_due ? n->dir->due_ns : *next_due;
@@ -299,7 +299,7 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
         }
         char *path = node_path(n);
         if (path && !intent_blocks_upload_locked(c, path, true) && !removal_pending(c, path) &&
-            (c->drain || !path_is_staged(c, path)))
+            (c->queue->drain || !path_is_staged(c, path)))
             start_locked(c, n, path);
         else
             free(path);

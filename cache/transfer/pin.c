@@ -15,7 +15,7 @@ bool path_is_pinned(struct cache *c, const char *path)
 {
     struct pin *p, *next;
 
-    HASH_ITER(hh, c->pins, p, next)
+    HASH_ITER(hh, c->transfer->pins, p, next)
     {
         if (path_below(p->path, path))
             return true;
@@ -29,14 +29,14 @@ static int pin_add(void *arg, const char *path) REQUIRES(cache_mutex)
     size_t len = strlen(path);
     struct pin *p;
 
-    HASH_FIND_STR(c->pins, path, p);
+    HASH_FIND_STR(c->transfer->pins, path, p);
     if (p)
         return 0;
     p = calloc(1, sizeof(*p) + len + 1);
     if (!p)
         return -ENOMEM;
     memcpy(p->path, path, len + 1);
-    HASH_ADD_KEYPTR(hh, c->pins, p->path, len, p);
+    HASH_ADD_KEYPTR(hh, c->transfer->pins, p->path, len, p);
     return 0;
 }
 
@@ -44,10 +44,10 @@ static void pin_remove(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
     struct pin *p;
 
-    HASH_FIND_STR(c->pins, path, p);
+    HASH_FIND_STR(c->transfer->pins, path, p);
     if (!p)
         return;
-    HASH_DEL(c->pins, p);
+    HASH_DEL(c->transfer->pins, p);
     free(p);
 }
 
@@ -60,9 +60,9 @@ void pins_free(struct cache *c)
 {
     struct pin *p, *next;
 
-    HASH_ITER(hh, c->pins, p, next)
+    HASH_ITER(hh, c->transfer->pins, p, next)
     {
-        HASH_DEL(c->pins, p);
+        HASH_DEL(c->transfer->pins, p);
         free(p);
     }
 }

@@ -27,9 +27,9 @@ static bool running_removal_touches(struct cache *c, const char *path, bool belo
 {
     struct intent *i;
 
-    if (c->deletes_running == 0)
+    if (c->queue->deletes_running == 0)
         return false;
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (i->running && !intent_is_rename(i) &&
             (strcmp(i->from, path) == 0 || (below && path_below(path, i->from))))
@@ -42,7 +42,7 @@ static bool running_rename_touches(struct cache *c, const char *path) REQUIRES(c
 {
     struct intent *i;
 
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (i->running && intent_is_rename(i) && intent_touches(i, path))
             return true;
@@ -53,13 +53,13 @@ static bool running_rename_touches(struct cache *c, const char *path) REQUIRES(c
 /* Nameless files that are complete or closed need the store no more. */
 static void forget_orphans_locked(struct cache *c) REQUIRES(cache_mutex)
 {
-    for (size_t i = 0; i < c->n_orphans;) {
-        struct node *n = c->orphans[i];
+    for (size_t i = 0; i < c->content->n_orphans;) {
+        struct node *n = c->content->orphans[i];
         if (n->file->state == FILE_PARTIAL && n->file->open_handles && !n->file->gone) {
             i++;
             continue;
         }
-        c->orphans[i] = c->orphans[--c->n_orphans];
+        c->content->orphans[i] = c->content->orphans[--c->content->n_orphans];
         node_unref_locked(c, n);
     }
 }
@@ -69,8 +69,8 @@ bool readers_need_locked(struct cache *c, const char *path, bool below)
     bool need = false;
 
     forget_orphans_locked(c);
-    for (size_t i = 0; i < c->n_orphans; i++) {
-        struct node *n = c->orphans[i];
+    for (size_t i = 0; i < c->content->n_orphans; i++) {
+        struct node *n = c->content->orphans[i];
         const char *key = n->file->orphan_key;
         if (!key || (strcmp(key, path) != 0 && !(below && path_below(path, key))))
             continue;
@@ -94,7 +94,7 @@ bool readers_need_locked(struct cache *c, const char *path, bool below)
 static bool wait_for_readers_locked(struct cache *c, struct intent *i, const char *path,
                                     int64_t now, int64_t *next) REQUIRES(cache_mutex)
 {
-    if (c->n_orphans == 0 || i->attempts > READERS_TRIES ||
+    if (c->content->n_orphans == 0 || i->attempts > READERS_TRIES ||
         !readers_need_locked(c, path, i->kind == INTENT_RENAMEDIR))
         return false;
     i->attempts++;
@@ -120,7 +120,7 @@ static bool removals_below(struct cache *c, const struct intent *self) REQUIRES(
 {
     struct intent *i;
 
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (i == self)
             return false;
@@ -138,9 +138,9 @@ static bool moved_is_refused_locked(struct cache *c, const struct intent *i)
 {
     struct file *f;
 
-    if (!i->moved_ino || c->out_of_quota)
+    if (!i->moved_ino || c->queue->out_of_quota)
         return false;
-    DL_FOREACH2(c->dirty, f, dirty_next)
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         if (!f->first_seq || f->first_seq > i->seq)
             return false;
@@ -166,7 +166,7 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
         return false;
     /* A later one that runs may bring there what is meant to stay; it retires this removal. */
     if (intent_earlier_rename_touches(c, i, i->from) ||
-        (c->renames && running_rename_touches(c, i->from)))
+        (c->queue->renames && running_rename_touches(c, i->from)))
         return false;
     if (i->kind == INTENT_RMDIR && removals_below(c, i))
         return false;
@@ -387,7 +387,7 @@ static void run_removal(struct task *task)
             origin_settled(c, r->v[i]->from);
         removal_over_locked(c, r->v[i], errs[i], jr, removal_why(r, i, errs[i]));
     }
-    c->deletes_running--;
+    c->queue->deletes_running--;
     progress_locked(c);
     cache_unlock(c);
     for (size_t i = 0; i < r->n; i++)
@@ -413,7 +413,7 @@ static void start_removals_locked(struct cache *c, int64_t now, int64_t *next)
     bool skip;
 
     barrier_init_locked(c, &barrier);
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
         if (intent_is_rename(i) || i->running)
             continue;
@@ -441,7 +441,7 @@ static void start_removals_locked(struct cache *c, int64_t now, int64_t *next)
         return;
     r->task.run = run_removal;
     r->cache = c;
-    c->deletes_running++;
+    c->queue->deletes_running++;
     pool_submit(c->uploaders, &r->task);
 }
 
@@ -474,8 +474,8 @@ static int64_t rename_due_locked(struct cache *c, const struct intent *i) REQUIR
     if (i->kind != INTENT_RENAMEDIR)
         return due_ns;
     int64_t until_ns = late_puts_below_until_locked(c, i->from);
-    if (due_ns < c->late_until_ns)
-        due_ns = c->late_until_ns;
+    if (due_ns < c->queue->late_until_ns)
+        due_ns = c->queue->late_until_ns;
     return due_ns < until_ns ? until_ns : due_ns;
 }
 
@@ -483,15 +483,16 @@ void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
     struct intent *i;
 
-    if (!c->intents)
+    if (!c->queue->intents)
         return;
-    if (c->deletes_running == 0)
+    if (c->queue->deletes_running == 0)
         start_removals_locked(c, now, next_due);
-    if (c->renames == 0)
+    if (c->queue->renames == 0)
         return;
-    DL_FOREACH(c->intents, i)
+    DL_FOREACH(c->queue->intents, i)
     {
-        if (!intent_is_rename(i) || i->running || c->copies_running >= c->config.upload_jobs)
+        if (!intent_is_rename(i) || i->running ||
+            c->queue->copies_running >= c->config.upload_jobs)
             continue;
         int64_t due_ns = rename_due_locked(c, i);
         if (due_ns > now)

@@ -58,7 +58,7 @@ static bool may_upload(struct cache *c, struct file *f, const char *path, int64_
     if ((f->write_handles && !live_upload_due(c, f, path, now)) ||
         upload_has_to_wait_locked(c, f, path))
         return false;
-    if (f->staged && !f->wanted && !c->drain)
+    if (f->staged && !f->wanted && !c->queue->drain)
         return false;
     return !upload_runs_at_locked(c, path, false) && !session_blocks_upload_locked(c, path) &&
            !intent_blocks_upload_locked(c, path, false);
@@ -68,7 +68,7 @@ static bool may_upload(struct cache *c, struct file *f, const char *path, int64_
 static bool waits_for_readers_locked(struct cache *c, struct file *f, const char *path,
                                      int64_t now, int64_t *next) REQUIRES(cache_mutex)
 {
-    if (c->n_orphans == 0 || !readers_need_locked(c, path, false)) {
+    if (c->content->n_orphans == 0 || !readers_need_locked(c, path, false)) {
         f->readers_ns = 0;
         return false;
     }
@@ -86,9 +86,9 @@ static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next, bo
 {
     struct file *f, *after;
 
-    DL_FOREACH_SAFE2(c->dirty, f, after, dirty_next)
+    DL_FOREACH_SAFE2(c->content->dirty, f, after, dirty_next)
     {
-        if (c->uploads_running >= c->config.upload_jobs)
+        if (c->queue->uploads_running >= c->config.upload_jobs)
             return;
         if (f->uploading)
             continue;
@@ -119,7 +119,7 @@ void upload_ended_locked(struct cache *c)
     if (!c->stopping)
         start_uploads_locked(c, now, &next, true);
     /* Removals and renames wait for uploads; what else may come next can do so with others. */
-    if (c->intents)
+    if (c->queue->intents)
         scheduler_kick_locked(c);
     else
         scheduler_kick_at_locked(c, now);
@@ -130,7 +130,7 @@ static void look_at_writers_locked(struct cache *c, int64_t now) REQUIRES(cache_
 {
     struct file *f, *after;
 
-    DL_FOREACH_SAFE2(c->writers, f, after, writer_next)
+    DL_FOREACH_SAFE2(c->content->writers, f, after, writer_next)
     {
         struct node *n = f->node;
         node_look_locked(c, n);

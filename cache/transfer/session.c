@@ -90,12 +90,12 @@ struct session *session_take(struct cache *c, const char *key, const struct sess
     struct session *s, *next, *found = NULL;
 
     cache_lock(c);
-    DL_FOREACH_SAFE(c->sessions, s, next)
+    DL_FOREACH_SAFE(c->transfer->sessions, s, next)
     {
         if (s->busy || strcmp(s->key, key) != 0)
             continue;
         if (!found && !s->over && memcmp(&s->mark, mark, sizeof(*mark)) == 0) {
-            DL_DELETE(c->sessions, s);
+            DL_DELETE(c->transfer->sessions, s);
             found = s;
         } else {
             s->over = true;
@@ -155,7 +155,7 @@ static bool sweep_at_locked(struct cache *c, const char *key, bool running)
 {
     struct session *s;
 
-    DL_FOREACH(c->sessions, s)
+    DL_FOREACH(c->transfer->sessions, s)
     {
         if (*s->token == '\0' && s->busy == running && strcmp(s->key, key) == 0)
             return true;
@@ -174,7 +174,7 @@ void session_leave(struct cache *c, struct session *s, bool over)
     s->over = over || *s->token == '\0';
     bool covered = *s->token == '\0' && sweep_at_locked(c, s->key, false);
     if (!covered)
-        DL_APPEND(c->sessions, s);
+        DL_APPEND(c->transfer->sessions, s);
     scheduler_kick_locked(c);
     cache_unlock(c);
     if (covered)
@@ -267,14 +267,14 @@ static void run_ending(struct task *task)
     cache_lock(c);
     s->busy = false;
     if (r == 0)
-        DL_DELETE(c->sessions, s);
+        DL_DELETE(c->transfer->sessions, s);
     s->attempts++;
     s->due_ns = clock_mono_ns() + retry_delay_ns(c, s->attempts);
     cache_unlock(c);
     if (r == 0)
         session_gone(c, s);
     cache_lock(c);
-    c->sessions_ending--;
+    c->transfer->sessions_ending--;
     progress_locked(c);
     cache_unlock(c);
     free(e);
@@ -295,9 +295,9 @@ void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
     struct session *s;
 
-    DL_FOREACH(c->sessions, s)
+    DL_FOREACH(c->transfer->sessions, s)
     {
-        if (s->busy || c->sessions_ending == ENDING_MAX || is_awaited(c, s))
+        if (s->busy || c->transfer->sessions_ending == ENDING_MAX || is_awaited(c, s))
             continue;
         s->over = true;
         /* A sweep can't tell the session that an upload has just begun from one it seeks. */
@@ -312,7 +312,7 @@ void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
             return;
         *e = (struct ending){.task.run = run_ending, .cache = c, .session = s};
         s->busy = true;
-        c->sessions_ending++;
+        c->transfer->sessions_ending++;
         pool_submit(c->uploaders, &e->task);
     }
 }
@@ -321,12 +321,12 @@ bool sessions_pending_locked(struct cache *c)
 {
     struct session *s;
 
-    DL_FOREACH(c->sessions, s)
+    DL_FOREACH(c->transfer->sessions, s)
     {
         if (!s->busy && s->attempts == 0 && !is_awaited(c, s))
             return true;
     }
-    return c->sessions_ending > 0;
+    return c->transfer->sessions_ending > 0;
 }
 
 /* ---- at the mount and at its end ---- */
@@ -344,7 +344,7 @@ static int load_one(void *arg, const struct journal_session *row) REQUIRES(cache
     s->over = *s->token == '\0' || s->part_size == NO_PARTS ||
               s->part_size < c->store->part_min || s->part_size > c->store->part_max ||
               s->mark.size / s->part_size >= c->store->parts_max;
-    DL_APPEND(c->sessions, s);
+    DL_APPEND(c->transfer->sessions, s);
     return 0;
 }
 
@@ -357,9 +357,9 @@ void sessions_free(struct cache *c)
 {
     struct session *s, *next;
 
-    DL_FOREACH_SAFE(c->sessions, s, next)
+    DL_FOREACH_SAFE(c->transfer->sessions, s, next)
     {
-        DL_DELETE(c->sessions, s);
+        DL_DELETE(c->transfer->sessions, s);
         session_free(s);
     }
 }

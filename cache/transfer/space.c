@@ -24,8 +24,8 @@
 /* ---- eviction ---- */
 bool space_too_full_locked(struct cache *c)
 {
-    return c->used_bytes > HIGH_WATER(c->config.size_bytes) ||
-           c->disk_free_bytes < c->config.reserve_bytes;
+    return c->content->used_bytes > HIGH_WATER(c->config.size_bytes) ||
+           c->content->disk_free_bytes < c->config.reserve_bytes;
 }
 
 /* ---- back-pressure ---- */
@@ -52,15 +52,15 @@ const char *space_trouble_text(enum space_trouble trouble)
 
 void space_trouble_locked(struct cache *c, enum space_trouble trouble)
 {
-    if (c->space == trouble)
+    if (c->transfer->space == trouble)
         return;
-    c->space = trouble;
+    c->transfer->space = trouble;
     if (trouble)
         log_later(&c->log, LOG_LEVEL_WARN,
                   "cache %s: %s (in use %" PRIu64 " of %" PRIu64 " bytes, free on the disk "
                   "%" PRIu64 ", reserve %" PRIu64 ")",
-                  c->mirror.dir, space_trouble_text(trouble), c->used_bytes,
-                  c->config.size_bytes, c->disk_free_bytes, c->config.reserve_bytes);
+                  c->mirror.dir, space_trouble_text(trouble), c->content->used_bytes,
+                  c->config.size_bytes, c->content->disk_free_bytes, c->config.reserve_bytes);
     else
         log_later(&c->log, LOG_LEVEL_INFO, "cache %s: has room again", c->mirror.dir);
 }
@@ -79,12 +79,12 @@ struct relief {
 static struct relief relief_locked(struct cache *c, struct file *self) REQUIRES(cache_mutex)
 {
     int64_t since_ns = clock_mono_ns() - c->config.grace_ns;
-    bool none = c->unreachable_ns && c->unreachable_ns < since_ns;
+    bool none = c->transfer->unreachable_ns && c->transfer->unreachable_ns < since_ns;
     bool intents = !none && intents_look_stuck_locked(c, since_ns);
     struct relief ret = {0, 0};
     struct file *f;
 
-    DL_FOREACH2(c->dirty, f, dirty_next)
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         if (f == self || f->cut || f->state != FILE_DIRTY ||
             (!f->uploading && (f->write_handles || f->staged || f->held)))
@@ -102,15 +102,15 @@ static struct relief relief_locked(struct cache *c, struct file *self) REQUIRES(
 /* Whether there is room when so much of what is dirty is in the store. */
 static bool room_after_locked(struct cache *c, uint64_t relief) REQUIRES(cache_mutex)
 {
-    return c->used_bytes <= c->config.size_bytes + relief &&
-           c->disk_free_bytes + relief >= c->config.reserve_bytes / 2;
+    return c->content->used_bytes <= c->config.size_bytes + relief &&
+           c->content->disk_free_bytes + relief >= c->config.reserve_bytes / 2;
 }
 
 enum space_trouble space_outlook_locked(struct cache *c, struct file *self)
 {
-    bool disk_full = c->disk_free_bytes < c->config.reserve_bytes / 2;
+    bool disk_full = c->content->disk_free_bytes < c->config.reserve_bytes / 2;
 
-    if (c->lru)
+    if (c->content->lru)
         return SPACE_FINE;
     struct relief r = relief_locked(c, self);
     if (r.soon && (!r.stuck || room_after_locked(c, r.soon)))
@@ -130,9 +130,9 @@ int space_need_locked(struct cache *c, struct file *f, struct waiter *w)
     struct statvfs vfs;
 
     /* The last look may be a second old: room that others made counts at once. */
-    if (c->disk_free_bytes < c->config.reserve_bytes / 2 &&
+    if (c->content->disk_free_bytes < c->config.reserve_bytes / 2 &&
         mirror_statvfs(&c->mirror, &vfs) == 0)
-        c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+        c->content->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
     if (!space_is_full_locked(c) || !w)
         return 0;
     scheduler_kick_locked(c);
@@ -152,11 +152,13 @@ int space_take_locked(struct cache *c, struct file *f, uint64_t want, struct wai
     struct statvfs vfs;
 
     if (mirror_statvfs(&c->mirror, &vfs) == 0)
-        c->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+        c->content->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
     int r = space_need_locked(c, f, w);
     if (r != 0)
         return r;
-    uint64_t room = c->disk_free_bytes > kept + TAKE_MIN ? c->disk_free_bytes - kept : TAKE_MIN;
+    uint64_t room = c->content->disk_free_bytes > kept + TAKE_MIN
+                        ? c->content->disk_free_bytes - kept
+                        : TAKE_MIN;
     uint64_t most = room < TAKE_MAX ? room : TAKE_MAX;
     *ret = want < most ? want : most;
     return 0;
@@ -165,8 +167,9 @@ int space_take_locked(struct cache *c, struct file *f, uint64_t want, struct wai
 bool space_is_never_there_locked(struct cache *c, const struct file *f, uint64_t want)
 {
     const uint64_t kept = c->config.reserve_bytes / 2;
-    uint64_t others = c->used_bytes > f->blocks_bytes ? c->used_bytes - f->blocks_bytes : 0;
-    uint64_t most = c->disk_free_bytes + others;
+    uint64_t others =
+        c->content->used_bytes > f->blocks_bytes ? c->content->used_bytes - f->blocks_bytes : 0;
+    uint64_t most = c->content->disk_free_bytes + others;
 
     return want > f->blocks_bytes && (most < kept || want - f->blocks_bytes > most - kept);
 }
@@ -176,12 +179,12 @@ bool space_for_passthrough_locked(struct cache *c)
     uint64_t writers = 1, room = c->config.size_bytes / 8;
     struct file *f;
 
-    DL_FOREACH2(c->writers, f, writer_next)
+    DL_FOREACH2(c->content->writers, f, writer_next)
     {
         writers++;
     }
     if (room > HEADROOM_MAX)
         room = HEADROOM_MAX;
-    return c->used_bytes + room * writers <= c->config.size_bytes &&
-           c->disk_free_bytes > c->config.reserve_bytes + room * writers;
+    return c->content->used_bytes + room * writers <= c->config.size_bytes &&
+           c->content->disk_free_bytes > c->config.reserve_bytes + room * writers;
 }

@@ -5,6 +5,16 @@
 
 #include "cache/listing/listing.h"
 
+/* Why the cache can't keep its limit, or refuses writers; the worst comes last. */
+enum space_trouble {
+    SPACE_FINE,
+    SPACE_OVER_LIMIT, /* what is open, or waits for its name, is more than the limit */
+    SPACE_STORE_GONE, /* uploads fail: writers get ENOSPC */
+    SPACE_DISK_FULL,  /* the reserve is touched and nothing can go: writers get ENOSPC */
+    SPACE_READ_ONLY,  /* the disk takes nothing: writers get EROFS */
+    SPACE_REMOVED,    /* the cache directory is gone: writers get EIO */
+};
+
 #ifdef NDEBUG
 #define cache_check_locked(c) ((void)(c))
 #else
@@ -68,6 +78,29 @@ struct session_watch {
 #define READERS_NS (200 * NS_PER_MS)
 
 #define READERS_TRIES 300
+
+/* What is on its way, of a whole cache. */
+struct transfers {
+    pthread_t scheduler;
+    bool scheduler_runs;
+    int64_t forgot_ns; /* CLOCK_MONOTONIC; when names were last forgotten; the scheduler's */
+
+    GUARDED_BY(cache_mutex) struct {
+        enum space_trouble space;
+        /* CLOCK_MONOTONIC; since when every upload fails; 0 they don't */
+        int64_t unreachable_ns;
+        struct node **uploading; /* nodes whose upload runs */
+        size_t n_uploading;
+        struct dir_job *dir_jobs; /* directories whose upload runs */
+        struct session *sessions; /* uploads in parts that were broken off */
+        unsigned sessions_ending;
+        uint64_t kept_files;
+        uint64_t unstamped_files; /* of those, that recovery found now; constant after it */
+        uint64_t uploaded_files, uploaded_bytes, downloaded_bytes;
+        enum checksum_kind sum_kind; /* what the store last told; ours until then */
+        struct pin *pins;
+    };
+};
 
 /* ---- fetch.c ---- */
 /* How many bytes of a download are gathered for one write to the mirror: as many as are wanted,

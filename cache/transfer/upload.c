@@ -65,8 +65,8 @@ bool upload_runs_at_locked(struct cache *c, const char *path, bool below)
 {
     size_t len = strlen(path);
 
-    for (size_t i = 0; i < c->n_uploading; i++) {
-        const char *key = c->uploading[i]->file->upload_key;
+    for (size_t i = 0; i < c->transfer->n_uploading; i++) {
+        const char *key = c->transfer->uploading[i]->file->upload_key;
         if (strncmp(key, path, len) == 0 && (key[len] == '\0' || (below && key[len] == '/')))
             return true;
     }
@@ -270,7 +270,8 @@ static void moved_meanwhile_locked(struct job *j, const struct object *obj)
     REQUIRES(cache_mutex)
 {
     struct cache *c = j->cache;
-    auto_free char *at = c->renames ? intent_path_after(c->intents, j->path) : NULL;
+    auto_free char *at =
+        c->queue->renames ? intent_path_after(c->queue->intents, j->path) : NULL;
     struct entry *e = NULL;
     struct node *n = at ? tree_find(c, at, &e) : NULL;
     auto_free char *key = n && e && !n->dir ? entry_key(e) : NULL;
@@ -293,10 +294,10 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
         refusal_taken_locked(c, CHANGE_PUT, j->began_ns);
     if (upload_is_bound(j) && j->left_behind)
         (void)late_put_locked(c, j->path, j->etag ? j->etag : "");
-    c->uploaded_files++;
-    c->uploaded_bytes += j->content ? (uint64_t)j->st.st_size : 0;
-    c->unreachable_ns = 0;
-    c->out_of_quota = false;
+    c->transfer->uploaded_files++;
+    c->transfer->uploaded_bytes += j->content ? (uint64_t)j->st.st_size : 0;
+    c->transfer->unreachable_ns = 0;
+    c->queue->out_of_quota = false;
     if (!e) {
         file_put_off_locked(c, f);
         moved_meanwhile_locked(j, obj);
@@ -418,21 +419,21 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
     why = f->error_text ? f->error_text : why;
     failure_note_locked(c, &c->write_failure, r, why);
     if (is_answer(j) && err_is_no_space(r))
-        c->out_of_quota = true;
-    if (!c->unreachable_ns)
-        c->unreachable_ns = clock_mono_ns();
+        c->queue->out_of_quota = true;
+    if (!c->transfer->unreachable_ns)
+        c->transfer->unreachable_ns = clock_mono_ns();
     log_later(&c->log, LOG_LEVEL_ERROR, "upload failed, kept in the cache and tried again: %s",
               why);
 }
 
 static void forget_running_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
-    for (size_t i = 0; i < c->n_uploading; i++)
-        if (c->uploading[i] == n) {
-            c->uploading[i] = c->uploading[--c->n_uploading];
+    for (size_t i = 0; i < c->transfer->n_uploading; i++)
+        if (c->transfer->uploading[i] == n) {
+            c->transfer->uploading[i] = c->transfer->uploading[--c->transfer->n_uploading];
             break;
         }
-    c->uploads_running--;
+    c->queue->uploads_running--;
     n->file->uploading = false;
     free(n->file->upload_key);
     n->file->upload_key = NULL;
@@ -637,8 +638,8 @@ void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
     node_ref_locked(n);
     n->file->uploading = true;
     n->file->upload_key = take_ptr(key);
-    c->uploading[c->n_uploading++] = n;
-    c->uploads_running++;
+    c->transfer->uploading[c->transfer->n_uploading++] = n;
+    c->queue->uploads_running++;
     if (own)
         pool_submit_own(c->uploaders, &j->task);
     else

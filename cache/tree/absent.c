@@ -25,8 +25,8 @@ struct absences {
 static struct absent *find(struct cache *c, const struct node *dir, const char *name)
     REQUIRES(cache_mutex)
 {
-    for (unsigned i = 0; c->absences && i < KEPT; i++) {
-        struct absent *a = &c->absences->v[i];
+    for (unsigned i = 0; c->tree->absences && i < KEPT; i++) {
+        struct absent *a = &c->tree->absences->v[i];
         if (a->dir == dir->dir->id && strcmp(a->name, name) == 0)
             return a;
     }
@@ -38,12 +38,12 @@ void absent_note_locked(struct cache *c, const struct node *dir, const char *nam
 {
     struct absent *a = find(c, dir, name);
 
-    if (!c->absences)
-        c->absences = calloc(1, sizeof(*c->absences));
-    if (!c->absences || strlen(name) > PATH_NAME_MAX)
+    if (!c->tree->absences)
+        c->tree->absences = calloc(1, sizeof(*c->tree->absences));
+    if (!c->tree->absences || strlen(name) > PATH_NAME_MAX)
         return; /* it is asked for again */
     if (!a)
-        a = &c->absences->v[c->absences->next++ % KEPT];
+        a = &c->tree->absences->v[c->tree->absences->next++ % KEPT];
     a->dir = dir->dir->id;
     a->asked_ns = asked_ns;
     memcpy(a->name, name, strlen(name) + 1);

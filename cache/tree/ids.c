@@ -97,7 +97,7 @@ void ids_remove(struct ids *ids, struct node *n)
 
 uint64_t cache_node_id(struct cache *c, const struct node *n)
 {
-    struct slot *s = slot_at(c->ids, n->slot);
+    struct slot *s = slot_at(c->tree->ids, n->slot);
     uint64_t generation = atomic_load_explicit(&s->generation, memory_order_relaxed);
 
     return generation << 32 | n->slot;
@@ -105,7 +105,7 @@ uint64_t cache_node_id(struct cache *c, const struct node *n)
 
 struct node *cache_node(struct cache *c, uint64_t id)
 {
-    struct slot *s = slot_at(c->ids, (uint32_t)id);
+    struct slot *s = slot_at(c->tree->ids, (uint32_t)id);
 
     if (!s || atomic_load_explicit(&s->generation, memory_order_relaxed) != id >> 32)
         return NULL;

@@ -8,13 +8,13 @@
 
 uint64_t seq_now_locked(struct cache *c)
 {
-    return c->seq / SEQ_STEP * SEQ_STEP + SEQ_STEP - 1;
+    return c->tree->seq / SEQ_STEP * SEQ_STEP + SEQ_STEP - 1;
 }
 
 uint64_t seq_next_locked(struct cache *c)
 {
-    c->seq = (c->seq / SEQ_STEP + 1) * SEQ_STEP;
-    return c->seq;
+    c->tree->seq = (c->tree->seq / SEQ_STEP + 1) * SEQ_STEP;
+    return c->tree->seq;
 }
 
 /* ---- inode numbers ---- */
@@ -41,7 +41,7 @@ static uint64_t ino_usable(uint64_t h)
 /* Derived numbers are even, others odd: none of these is derived from a key later. */
 static uint64_t ino_derived(struct cache *c, const char *key, uint64_t salt)
 {
-    return ino_usable(hash_text(c->identity_hash ^ salt, key) & ~UINT64_C(1));
+    return ino_usable(hash_text(c->tree->identity_hash ^ salt, key) & ~UINT64_C(1));
 }
 
 /* The number of a key that went with what was renamed. */
@@ -55,7 +55,7 @@ static bool has_moved(struct cache *c, uint64_t ino) REQUIRES(cache_mutex)
 {
     struct moved_ino *m;
 
-    HASH_FIND(hh, c->moved_inos, &ino, sizeof(ino), m);
+    HASH_FIND(hh, c->tree->moved_inos, &ino, sizeof(ino), m);
     return m != NULL;
 }
 
@@ -80,7 +80,7 @@ static void ino_moved_locked(struct cache *c, uint64_t ino) REQUIRES(cache_mutex
     if (!m)
         return;
     m->ino = ino;
-    HASH_ADD(hh, c->moved_inos, ino, sizeof(m->ino), m);
+    HASH_ADD(hh, c->tree->moved_inos, ino, sizeof(m->ino), m);
 }
 
 void node_keeps_ino_locked(struct cache *c, struct node *n)
@@ -103,7 +103,7 @@ static int see_ino(void *arg, struct node *n) REQUIRES(cache_mutex)
     struct cache *c = arg;
     struct moved_ino *m;
 
-    HASH_FIND(hh, c->moved_inos, &n->ino, sizeof(n->ino), m);
+    HASH_FIND(hh, c->tree->moved_inos, &n->ino, sizeof(n->ino), m);
     if (m)
         m->seen = true;
     return 0;
@@ -114,32 +114,32 @@ void inos_purge_locked(struct cache *c)
     struct moved_ino *m, *next;
     struct detached *d, *next_d;
 
-    if (HASH_COUNT(c->moved_inos) <= MOVED_FEW + 2 * c->moved_seen)
+    if (HASH_COUNT(c->tree->moved_inos) <= MOVED_FEW + 2 * c->tree->moved_seen)
         return;
-    (void)tree_each(c->root, see_ino, c);
-    HASH_ITER(hh, c->detached, d, next_d)
+    (void)tree_each(c->tree->root, see_ino, c);
+    HASH_ITER(hh, c->tree->detached, d, next_d)
     {
         (void)see_ino(c, d->node);
     }
-    HASH_ITER(hh, c->moved_inos, m, next)
+    HASH_ITER(hh, c->tree->moved_inos, m, next)
     {
         if (!m->seen) {
-            HASH_DEL(c->moved_inos, m);
+            HASH_DEL(c->tree->moved_inos, m);
             free(m);
         } else {
             m->seen = false;
         }
     }
-    c->moved_seen = HASH_COUNT(c->moved_inos);
+    c->tree->moved_seen = HASH_COUNT(c->tree->moved_inos);
 }
 
 void inos_free(struct cache *c)
 {
     struct moved_ino *m, *next;
 
-    HASH_ITER(hh, c->moved_inos, m, next)
+    HASH_ITER(hh, c->tree->moved_inos, m, next)
     {
-        HASH_DEL(c->moved_inos, m);
+        HASH_DEL(c->tree->moved_inos, m);
         free(m);
     }
 }
@@ -148,5 +148,5 @@ uint64_t ino_fresh(struct cache *c, const char *key)
 {
     uint64_t salt = (uint64_t)clock_real_ns() * UINT64_C(0x9e3779b97f4a7c15);
 
-    return ino_usable(hash_text(c->identity_hash ^ salt, key) | 1);
+    return ino_usable(hash_text(c->tree->identity_hash ^ salt, key) | 1);
 }

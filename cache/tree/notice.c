@@ -29,7 +29,7 @@ void notice_locked(struct cache *c, struct node *node, const char *name)
 {
     /* Without the thread nothing was told yet: recovery. */
     if (!c->config.invalidate || !c->notifier || c->stopping ||
-        (node->nlookup == 0 && node != c->root))
+        (node->nlookup == 0 && node != c->tree->root))
         return;
     size_t len = name ? strlen(name) : 0;
     struct notice *n = malloc(sizeof(*n) + len + 1);

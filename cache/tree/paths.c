@@ -109,7 +109,7 @@ bool node_is_below(struct node *n, struct node *dir)
 /* Takes no memory: without any, nobody may be told that there is no such name. */
 struct node *tree_find(struct cache *c, const char *path, struct entry **ret_entry)
 {
-    struct node *n = c->root;
+    struct node *n = c->tree->root;
     struct entry *e = NULL;
     char name[NAME_MAX + 1];
 
@@ -148,7 +148,7 @@ bool node_is_named_below(struct cache *c, struct node *n, const char *path)
 
 struct node *tree_make_dirs_locked(struct cache *c, const char *path)
 {
-    struct node *n = c->root;
+    struct node *n = c->tree->root;
     auto_free char *copy = strdup(path);
     char *rest = copy, *name;
 
@@ -163,7 +163,7 @@ struct node *tree_make_dirs_locked(struct cache *c, const char *path)
             if (!child)
                 return NULL;
             node_default_attrs(c, child);
-            child->mtime_ns = child->ctime_ns = child->atime_ns = c->started_ns;
+            child->mtime_ns = child->ctime_ns = child->atime_ns = c->tree->started_ns;
             e = entry_add_locked(c, n, name, child);
             if (!e) {
                 node_collect_locked(c, child);
@@ -205,5 +205,5 @@ char *cache_path(struct cache *c, struct node *node)
 
 struct node *cache_root(struct cache *c)
 {
-    return c->root;
+    return c->tree->root;
 }

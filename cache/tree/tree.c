@@ -31,15 +31,15 @@ struct node *node_new(struct cache *c, uint32_t mode)
             return NULL;
         }
         waitq_init(&n->dir->waiters);
-        c->dir_ids += c->dir_ids == UINT32_MAX ? 2 : 1; /* 0 is none */
-        n->dir->id = c->dir_ids;
+        c->tree->dir_ids += c->tree->dir_ids == UINT32_MAX ? 2 : 1; /* 0 is none */
+        n->dir->id = c->tree->dir_ids;
     }
-    if (ids_add(c->ids, n) < 0) {
+    if (ids_add(c->tree->ids, n) < 0) {
         free(n->dir);
         free(n);
         return NULL;
     }
-    c->nodes++;
+    c->tree->nodes++;
     return n;
 }
 
@@ -59,28 +59,28 @@ static void detached_add_locked(struct cache *c, struct node *n) REQUIRES(cache_
 {
     struct detached *d = NULL;
 
-    HASH_FIND_PTR(c->detached, &n, d);
+    HASH_FIND_PTR(c->tree->detached, &n, d);
     if (d || !(d = calloc(1, sizeof(*d))))
         return; /* without memory it is lost at the end, with all the others */
     d->node = n;
-    HASH_ADD_PTR(c->detached, node, d);
+    HASH_ADD_PTR(c->tree->detached, node, d);
 }
 
 static void detached_remove_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct detached *d = NULL;
 
-    HASH_FIND_PTR(c->detached, &n, d);
+    HASH_FIND_PTR(c->tree->detached, &n, d);
     if (!d)
         return;
-    HASH_DEL(c->detached, d);
+    HASH_DEL(c->tree->detached, d);
     free(d);
 }
 
 void detached_free_locked(struct cache *c)
 {
-    while (c->detached) {
-        struct node *n = c->detached->node;
+    while (c->tree->detached) {
+        struct node *n = c->tree->detached->node;
         detached_remove_locked(c, n);
         n->nlookup = 0;
         node_collect_locked(c, n);
@@ -100,17 +100,17 @@ void node_collect_locked(struct cache *c, struct node *n)
             entry_remove_locked(c, e);
         }
     }
-    c->hooks.end(c, n);
+    c->tree->hooks.end(c, n);
     if (n->dir) {
-        c->hidden_names -= n->dir->hidden_names;
+        c->tree->hidden_names -= n->dir->hidden_names;
         free(n->dir->error_text);
         etag_clear(&n->dir->put_etag);
         free(n->dir);
     }
     free(n->target);
     free(n->xattrs);
-    c->nodes--;
-    ids_remove(c->ids, n);
+    c->tree->nodes--;
+    ids_remove(c->tree->ids, n);
     free(n);
 }
 
@@ -174,7 +174,7 @@ void entry_remove_locked(struct cache *c, struct entry *e)
     if (!n->links && n->nlookup)
         detached_add_locked(c, n);
     if (!n->links)
-        c->hooks.nameless(c, n);
+        c->tree->hooks.nameless(c, n);
     etag_clear(&e->etag);
     free(e->src_key);
     free(e);

@@ -8,6 +8,12 @@
 #include "cache/types/etag.h"
 #include "common/table.h"
 
+/* What is kept of a node outside of the tree follows it by these, called under the lock. */
+struct node_hooks {
+    void (*nameless)(struct cache *c, struct node *n); /* its last name went */
+    void (*end)(struct cache *c, struct node *n);      /* it is freed next */
+};
+
 /* What a known name of some 16 bytes takes in memory, with its share of the directory. */
 #define NODE_BYTES 352
 
@@ -164,6 +170,28 @@ struct detached {
  * second.
  */
 #define SETTLED_NS (2 * NS_PER_SEC)
+
+/* The tree's part of a cache. */
+struct tree {
+    uint64_t identity_hash;  /* constant; salt of derived inode numbers */
+    int64_t started_ns;      /* constant; CLOCK_REALTIME; the time of what tells none */
+    struct node_hooks hooks; /* constant */
+    /* Constant from the start to the stop, or with locks of their own. */
+    struct node *root;
+    struct ids *ids;
+
+    GUARDED_BY(cache_mutex) struct {
+        uint64_t seq; /* last given */
+        uint64_t nodes;
+        uint32_t dir_ids;             /* the last one given */
+        uint64_t hidden_names;        /* of all directories */
+        struct moved_ino *moved_inos; /* default numbers that went with what was renamed */
+        unsigned moved_seen; /* how many of them something had when they were purged last */
+        struct absences *absences; /* names that the store does not have */
+        /* nodes that lost their last name while the kernel held them */
+        struct detached *detached;
+    };
+};
 
 /* ---- absent.c ---- */
 /* The store has no such name in a large directory; it was asked at `asked_ns`

@@ -146,7 +146,7 @@ START_TEST(a_listing_without_end_has_one)
     ck_assert_msg(strstr(s.last_read_error_text, "/endless: the store tells of more than"),
                   "%s", s.last_read_error_text);
     ck_assert_int_eq(driven_list(&d, "other"), 1);
-    ck_assert_uint_eq(atomic_load(&d.cache->listed_bytes), 0);
+    ck_assert_uint_eq(atomic_load(&d.cache->listing->listed_bytes), 0);
     driven_release(&d);
 }
 END_TEST

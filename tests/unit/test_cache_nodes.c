@@ -243,7 +243,7 @@ START_TEST(numbers_that_nothing_has_are_forgotten)
     ns_write(d.cache);
     mutex_lock(&d.cache->lock);
     inos_purge_locked(d.cache);
-    unsigned left = d.cache->moved_seen;
+    unsigned left = d.cache->tree->moved_seen;
     mutex_unlock(&d.cache->lock);
     ns_done(d.cache);
     ck_assert_uint_ge(left, 1);
