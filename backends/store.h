@@ -70,7 +70,7 @@ struct object {
     bool attrs_known;         /* attrs are what the store holds; false from a listing that does
                                  not carry them (then only stat tells) */
     bool attrs_hearsay;       /* they are from a copy of that, which others may write to: never
-                                 from a store (cache/index.c) */
+                                 from a store (cache/listing/index.c) */
     struct attrs attrs;
     struct checksum checksum; /* of the whole content, where the store tells it
                                  (STORE_CHECKSUM): from stat, from what writes content, and from

@@ -2,7 +2,7 @@
  * places in it by hash once there are many. 10 to 20 bytes a name, where a uthash table takes
  * 72; with a million names in memory that is a seventh of it.
  *
- * No lock of its own: docs of the tree's shape in node.h hold. */
+ * No lock of its own: docs of the tree's shape in core/locks.h hold. */
 #ifndef RUNFS_CACHE_CHILDREN_H
 #define RUNFS_CACHE_CHILDREN_H
 

@@ -46,7 +46,7 @@ run copies "$seed" env MODEL_ERRORS=1 "$model" "file://$dir/store"
 run native "$((seed + 100000))" env MODEL_NATIVE_RENAME=1 "$model" "file://$dir/native-store"
 run s3 "$((seed + 200000))" "$here/../servers/with_s3.sh" "$model" s3://runfs-test/model
 
-points=$(grep -oh 'crash_point("[a-z-]*")' "$here"/../../cache/*.c | cut -d'"' -f2 | sort -u)
+points=$(grep -roh --include="*.c" 'crash_point("[a-z-]*")' "$here/../../cache" | cut -d'"' -f2 | sort -u)
 for point in $points; do
     grep -qE "^died at:.* $point " "$dir"/*.log || echo "no process died at $point this time"
 done

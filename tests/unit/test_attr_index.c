@@ -1,4 +1,4 @@
-/* cache/attr_index.c: the text of an attribute index, and what is refused. */
+/* cache/types/attr_index.c: the text of an attribute index, and what is refused. */
 #include "cache/types/attr_index.h"
 #include "common/crc32c.h"
 #include "common/mem.h"

@@ -1,4 +1,4 @@
-/* cache/children.c and cache/etag.c: what each known name is kept in. */
+/* cache/tree/children.c and cache/types/etag.c: what each known name is kept in. */
 #include "cache/mount.h"
 #include "cache/tree/children.h"
 #include "cache/types/etag.h"
