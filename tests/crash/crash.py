@@ -55,7 +55,7 @@ def crash_steps():
         if b"RUNFS_CRASH_AT" not in f.read():
             return []
     names = set()
-    for path in glob.glob(os.path.join(harness.ROOT, "cache", "*.c")):
+    for path in glob.glob(os.path.join(harness.ROOT, "cache", "**", "*.c"), recursive=True):
         with open(path) as f:
             names.update(re.findall(r'crash_point\("([a-z0-9_.-]+)"', f.read()))
     return sorted(names)
