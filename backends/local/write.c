@@ -167,7 +167,7 @@ int local_copy(struct store *s, struct op *op, const char *from, const char *fro
     int r = local_open_content(l, from, &in);
     if (!r)
         r = local_describe_key(l, from, &obj);
-    if (r < 0)
+    if (r)
         return local_fail(l, op, "copy", from, r);
     struct attrs a = copied_attrs(&obj, attrs);
     if (from_etag && strcmp(from_etag, obj.etag) != 0)

@@ -254,7 +254,7 @@ static ssize_t mem_read(struct store *s, struct op *op, const char *key, const c
     struct mem_blob *b = NULL;
 
     int r = mem_open_blob(mem_tree(s), op, key, etag, &b, &obj);
-    if (r < 0)
+    if (r)
         return r;
     if (off >= b->size)
         len = 0;
