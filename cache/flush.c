@@ -1,4 +1,4 @@
-/* Waits until the store has all below a path. */
+/* flush: waits until the store has all below a path, and hurries it. */
 #include "cache/blocking.h"
 
 #include "common/err.h"

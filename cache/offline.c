@@ -1,4 +1,4 @@
-/* Looking into an unmounted cache directory: see recover.h. */
+/* Looking into an unmounted cache directory; see offline.h. */
 #include "cache/offline.h"
 
 #include "cache/mount.h"

@@ -15,9 +15,9 @@ unsigned file_fd_users(const struct file *f) REQUIRES(cache_mutex);
 void file_drop_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 
 /* ---- file.c ---- */
-NO_THREAD_SAFETY void stamp_lock(struct cache *c, const struct node *n) ACQUIRE(cache_stamp)
+void stamp_lock(struct cache *c, const struct node *n) ACQUIRE(cache_stamp)
     EXCLUDES(cache_mutex);
-NO_THREAD_SAFETY void stamp_unlock(struct cache *c, const struct node *n) RELEASE(cache_stamp);
+void stamp_unlock(struct cache *c, const struct node *n) RELEASE(cache_stamp);
 
 /* ---- look.c ---- */
 int64_t stat_mtime_ns(const struct stat *st);

@@ -1,6 +1,5 @@
-/* The mirror file behind a node: its states, stamps, and its places in the lists of dirty and
- * evictable files. States and their order on the disk: docs/format.md, section 3.
- */
+/* The mirror file behind a node: made, accounted, dirty or evictable, freed. Its states and
+ * their order on the disk: docs/format.md, section 3. */
 #include "cache/content/content_impl.h"
 
 #include "cache/mirror/crash.h"

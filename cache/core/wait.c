@@ -1,6 +1,6 @@
 /* Parked requests and their waking: a waiter sits in one queue until something happens, moves
- * to the wake list under the lock, and is woken by a thread that holds none. Also the locks'
- * small helpers, the beginning of each request to the store, and the notices to the kernel. */
+ * to the wake list under the lock, and is woken by a thread that holds none. Also the functions
+ * that take the locks, and the beginning of each request to the store. */
 #include "cache/core/core.h"
 
 #include "cache/types/range.h"

@@ -1,5 +1,4 @@
-/* Names from the store: listings and their merge into the tree, questions about single names
- * and attributes, lookup and readdir.
+/* Names from the store: when a directory is listed, and how long a listing is valid.
  *
  * What the store says never overrides what was done here: an entry that is ours (dirty,
  * renamed, open for writing) or that changed after the question was asked is left alone, and a

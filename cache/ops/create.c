@@ -1,5 +1,6 @@
-/* What a user makes comes into being: the node with what its directory hands on to it (group,
- * set-group-id bit, default ACL), then its place in the mirror with its stamps. */
+/* What a user makes comes into being: its name is looked at, the node gets what its directory
+ * hands on to it (group, set-group-id bit, default ACL), then its place in the mirror with its
+ * stamps. */
 #include "cache/ops/ops_impl.h"
 
 #include "cache/mirror/crash.h"

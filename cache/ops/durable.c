@@ -1,6 +1,7 @@
-/* durability=store: what the names that a file or a directory has owe to the store, who is
- * waited for, and which failures end the waiting. Each call looks at all that is owed, in the
- * short lists of what is dirty or intended, and parks until something has reached the store. */
+/* durability=store: what fsync() waits for beyond the content of a file, which is names: what
+ * the names that a file or a directory has owe to the store, who is waited for, and which
+ * failures end the waiting. Each call looks at all that is owed, in the short lists of what is
+ * dirty or intended, and parks until something has reached the store. */
 #include "cache/ops/ops_impl.h"
 
 #include "common/mem.h"

@@ -1,5 +1,4 @@
-/* Open files: opening in one mode per inode, reading, writing, truncating, flushing, syncing,
- * closing. */
+/* Opening: all handles of an inode in one mode, for reading and writing, anew or as it is. */
 #include "cache/ops/ops_impl.h"
 
 #include "cache/mirror/crash.h"

@@ -1,8 +1,8 @@
-/* Names that users make, remove and move.
+/* Names that users move.
  *
- * Every change runs under the namespace lock in the order of docs/format.md: the row of its
- * intention (only when the store has, or may have, something under the name), the mirror, the
- * tree; then it is answered. */
+ * Every change of a name, here and in unlink.c and link.c, runs under the namespace lock in the
+ * order of docs/format.md: the row of its intention (only when the store has, or may have,
+ * something under the name), the mirror, the tree; then it is answered. */
 #include "cache/ops/ops_impl.h"
 
 #include "cache/mirror/crash.h"

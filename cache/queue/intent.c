@@ -1,5 +1,5 @@
-/* Intentions in memory: their list, what each has to wait for, and how removals run. Copies are
- * in copy.c. docs/format.md, section 4, has the table of who waits for whom. */
+/* Intentions in memory: their list, their rows, and what makes them void. Which waits for which
+ * is in order.c; removals run in transfer/remove.c, renames in transfer/copy.c. */
 #include "cache/queue/queue_impl.h"
 
 #include "cache/mirror/journal.h"

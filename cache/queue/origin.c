@@ -1,8 +1,14 @@
-/* Whose a version at the store is; see origin.h.
+/* Whose a version at the store is: which of them this cache put there.
+ *
+ * A mount signs what it puts with a number of its own, drawn at random, and notes in the
+ * journal under which key, and until when, before the request is sent. What bears its number is
+ * its own. Of what an earlier mount signed only that is this cache's which was noted, and not
+ * settled: the cache directory may be a copy, or an older state of itself, and what followed
+ * from the other is somebody else's. docs/format.md, section 7.
  *
  * A note passes through: in the journal (the put may be sent) > settled (in memory only: the
  * next note takes it out of the journal) > gone. One that is left in the journal does no harm:
- * it claims what this cache did put. */
+ * it claims what this cache did put. Any thread. */
 #include "cache/queue/queue_impl.h"
 
 #include "cache/mirror/crash.h"

@@ -1,6 +1,6 @@
 /* Renames at the store: natively where the store can, else copies that become visible before
  * the old names go. What was copied is then removed by intentions of its own, in one
- * transaction. */
+ * transaction. Here are files and the end of each rename; directories are in copy_tree.c. */
 #include "cache/transfer/copy.h"
 
 #include "cache/mirror/crash.h"

@@ -1,6 +1,5 @@
-/* Space: clean content goes, least recently used first, before the disk or the limit is
- * reached; writers wait for uploads when nothing clean is left; directories that nobody uses
- * are forgotten when the tree outgrows its memory. Also pins. */
+/* Clean content goes, least recently used first, before the disk or the limit is reached;
+ * directories that nobody uses are forgotten when the tree outgrows its memory. */
 #include "cache/transfer/transfer_impl.h"
 
 #include "cache/mirror/crash.h"

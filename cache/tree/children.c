@@ -1,3 +1,4 @@
+/* The names in a directory; see children.h. */
 #include "cache/tree/children.h"
 
 #include "cache/tree/tree_impl.h"

@@ -1,5 +1,4 @@
-/* The tree in memory: nodes, their names, paths, and the keys that are hidden until the store
- * lost them. */
+/* The tree in memory: nodes, their names, and how both come and go. */
 #include "cache/tree/tree_impl.h"
 
 #include "cache/tree/children.h"

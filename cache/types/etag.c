@@ -1,3 +1,4 @@
+/* Etags in 16 bytes; see etag.h. */
 #include "cache/types/etag.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Checksums of stretches; see sums.h. */
 #include "cache/types/sums.h"
 
 #include <stdlib.h>

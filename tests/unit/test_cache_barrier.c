@@ -1,4 +1,5 @@
-/* cache/queue/barrier.c: what removals wait for when that goes, too, before the store has it. */
+/* cache/queue/barrier.c: what removals wait for when that goes, too, before the store has it.
+ */
 #include "cache/mirror/crash.h"
 #include "cache/mount.h"
 #include "tests/lib/driven.h"
