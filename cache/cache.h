@@ -348,8 +348,9 @@ struct cache_pending {
     uint64_t bytes, bytes_done;
     bool cut; /* the cache lacks some of it: no attempt helps before it is written again */
 };
-/* Until a visit is not 0. Returns 0, or a negative errno: the visit's, or what is kept can't be
- * looked at, and was not told of. */
+/* Until a visit is not 0. Who visits holds up all others of the cache: he takes what he needs,
+ * and neither writes to a file nor to the log. Returns 0, or a negative errno: the visit's, or
+ * what is kept can't be looked at, and was not told of. */
 int cache_each_pending(struct cache *c, int (*visit)(void *arg, const struct cache_pending *),
                        void *arg);
 

@@ -16,6 +16,67 @@ static int cant_look(const char *dir, int r, struct op *op)
     return op_fail(op, r, "cache %s: what it keeps can't be looked at: %s", dir, strerror(-r));
 }
 
+/* ---- what there is ---- */
+
+struct found {
+    struct cache_pending p;
+    struct found *next;
+};
+
+struct finding {
+    struct found *first, **last;
+};
+
+/* The texts are copies, but for those that are constant. */
+static void found_free(struct found *f)
+{
+    free((void *)(uintptr_t)f->p.path);
+    free((void *)(uintptr_t)f->p.path2);
+    free((void *)(uintptr_t)f->p.error);
+    free(f);
+}
+
+static int copy_text(const char *text, const char **ret)
+{
+    *ret = text ? strdup(text) : NULL;
+    return text && !*ret ? -ENOMEM : 0;
+}
+
+static int take(void *arg, const struct cache_pending *p)
+{
+    struct finding *all = arg;
+    struct found *f = calloc(1, sizeof(*f));
+
+    if (!f)
+        return -ENOMEM;
+    f->p = *p;
+    f->p.path2 = f->p.error = NULL;
+    if (copy_text(p->path, &f->p.path) < 0 || copy_text(p->path2, &f->p.path2) < 0 ||
+        copy_text(p->error, &f->p.error) < 0) {
+        found_free(f);
+        return -ENOMEM;
+    }
+    *all->last = f;
+    all->last = &f->next;
+    return 0;
+}
+
+/* As cache_each_pending(), for visits that take their time. */
+static int each_pending(struct cache *c, int (*visit)(void *arg, const struct cache_pending *),
+                        void *arg)
+{
+    struct finding all = {.last = &all.first};
+    int r = cache_each_pending(c, take, &all), visited = 0;
+
+    for (struct found *f = all.first, *next; f; f = next) {
+        next = f->next;
+        if (visited == 0)
+            visited = visit(arg, &f->p);
+        found_free(f);
+    }
+    return visited > 0 ? 0 : visited < 0 ? visited : r;
+}
+
 int recover_list(const char *dir, struct op *op,
                  int (*visit)(void *arg, const struct cache_pending *), void *arg)
 {
@@ -24,7 +85,7 @@ int recover_list(const char *dir, struct op *op,
 
     if (r < 0)
         return r;
-    r = cache_each_pending(c, visit, arg);
+    r = each_pending(c, visit, arg);
     cache_free(c);
     return r < 0 ? cant_look(dir, r, op) : 0;
 }
@@ -194,7 +255,7 @@ int recover_export(const char *dir, const char *to, struct op *op,
             r = op_fail(op, -errno, "%s: %s", to, strerror(errno));
     }
     if (r == 0) {
-        r = cache_each_pending(x.cache, export_one, &x);
+        r = each_pending(x.cache, export_one, &x);
         r = x.result || r >= 0 ? x.result : cant_look(dir, r, op);
         (void)close(x.to_fd);
     }

@@ -516,25 +516,36 @@ static int serve(struct mount *m)
     return err;
 }
 
-/* One line for each thing that the store lacks. */
-static int log_left(void *arg, const struct cache_pending *p)
-{
-    unsigned *n = arg;
+/* What the store lacks: the first lines, and how many there would be. */
+struct left {
+    char *lines[LEFT_LISTED];
+    unsigned n;
+};
 
-    if (++*n <= LEFT_LISTED)
-        log_warn("not in the store: %s %s%s%s%s%s (%s)", p->kind, p->path,
+static int note_left(void *arg, const struct cache_pending *p)
+{
+    struct left *l = arg;
+
+    if (l->n < LEFT_LISTED &&
+        asprintf(&l->lines[l->n], "%s %s%s%s%s%s (%s)", p->kind, p->path,
                  p->path2 ? " to " : "", p->path2 ? p->path2 : "", p->error ? ": " : "",
-                 p->error ? p->error : "", p->state);
+                 p->error ? p->error : "", p->state) < 0)
+        return -ENOMEM;
+    l->n++;
     return 0;
 }
 
 static void log_all_left(struct mount *m)
 {
-    unsigned n = 0;
+    struct left l = {0};
 
-    (void)cache_each_pending(m->cache, log_left, &n);
-    if (n > LEFT_LISTED)
-        log_warn("not in the store: %u more, see `runfs recover %s`", n - LEFT_LISTED,
+    (void)cache_each_pending(m->cache, note_left, &l);
+    for (unsigned i = 0; i < l.n && i < LEFT_LISTED; i++) {
+        log_warn("not in the store: %s", l.lines[i]);
+        free(l.lines[i]);
+    }
+    if (l.n > LEFT_LISTED)
+        log_warn("not in the store: %u more, see `runfs recover %s`", l.n - LEFT_LISTED,
                  m->cache_dir);
 }
 

@@ -116,7 +116,7 @@ struct file {
         /* CLOCK_MONOTONIC; since when it waits for readers of what it replaces */
         int64_t readers_ns;
         char *upload_key; /* while uploading: under which name */
-        uint64_t upload_total, upload_done;
+        uint64_t upload_done;
         struct job *unnoted;      /* in the store, but the cache could not note it */
         int64_t uploaded_live_ns; /* CLOCK_MONOTONIC; last upload while it was open */
         uint64_t blocks_bytes;    /* what it takes on the disk, as last seen */
