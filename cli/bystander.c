@@ -27,7 +27,7 @@ bool bystander_may_ask(const char *path, int err)
     op_init(&op, OP_FOREVER);
     if ((err != -EACCES && err != -ENOTCONN) || target_resolve(path, &op, &target))
         return false;
-    /* What root asks a mount of another user's, its owner may keep for ever. */
+    /* The owner of a mount could let a question of root's wait for ever. */
     bool safe = geteuid() != 0 || target.owner == 0;
     target_release(&target);
     return safe;
@@ -49,7 +49,8 @@ static void on_alarm(int sig)
     (void)sig; /* it has interrupted the question, which is all it is for */
 }
 
-/* At the deadline, and again and again: the first could come before the question. */
+/* The alarm comes at the deadline, and again and again: the first could come before the
+ * question. */
 static void set_alarm(const struct op *op)
 {
     const struct sigaction action = {.sa_handler = on_alarm};

@@ -1,6 +1,6 @@
-/* For whoever may read a path of a mount and not ask its daemon: another user, or a program in
- * a container that has the mount alone. The mount's extended attributes answer, and the kernel
- * has looked at the permissions. */
+/* Asks for a user who may read a path of a mount, and not talk to its daemon: another user, or
+ * a program in a container that has the mount alone. The mount's extended attributes answer,
+ * and the kernel has looked at the permissions. */
 #ifndef RUNFS_CLI_BYSTANDER_H
 #define RUNFS_CLI_BYSTANDER_H
 
@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* Whether such a failure of client_open() leaves this way. */
+/* Whether a caller can still ask this way after client_open() has failed with `err`. */
 bool bystander_may_ask(const char *path, int err);
 
 /* Blocks until the store has what the path, and all below it, was at the call, or op's

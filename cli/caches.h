@@ -1,4 +1,4 @@
-/* The cache directories that lie in the default places, and belong to who asks. */
+/* The cache directories in the default places that belong to the caller. */
 #ifndef RUNFS_CLI_CACHES_H
 #define RUNFS_CLI_CACHES_H
 
@@ -15,8 +15,8 @@ struct cache_place {
 int caches_each(int (*visit)(void *arg, const struct cache_place *p), void *arg);
 
 /* The cache that `name` means: a cache directory itself, a mountpoint, or a store (its URL, or
- * a folder). Heap. A name that means none is returned as it is, for the message of who opens
- * it. -ENOTUNIQ with all of them in op->why when it is several. */
+ * a folder). Heap. A name that means none is returned as it is, for the message of the caller
+ * that opens it. -ENOTUNIQ with all of them in op->why when it is several. */
 int caches_find(const char *name, struct op *op, char **ret);
 
 /* A store's name as the URL that its identity has: "s3://b/p/" and a folder, too. Heap; NULL:

@@ -27,14 +27,14 @@
 #define SO_PEERPIDFD 77
 #endif
 
-/* Who may be asked: the owner's program, no other that a mount or a folder names. */
+/* Only a program of the owner may be asked, and no other that a mount or a folder names. */
 struct server {
     const char *where; /* for messages */
     int dir_fd;        /* of the cache directory */
     uid_t owner;
 };
 
-/* Who looks into a mount asks its daemon. */
+/* To look into a mount is to ask its daemon. */
 static bool is_on_runfs(int fd)
 {
     struct mountinfo m;
@@ -82,7 +82,7 @@ static int control_dir(const char *mountpoint, struct op *op, char **ret)
     return *ret ? 0 : op_fail(op, -ENOMEM, "out of memory");
 }
 
-/* The daemon tells the real path: a symlink in it came later, from whomever. */
+/* The daemon tells the real path: a symlink in it came later, from anybody. */
 static int open_dir(const char *dir)
 {
     const struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
@@ -173,7 +173,7 @@ static bool try_dir(void *arg, pid_t pid, int dir_fd)
     return true;
 }
 
-/* Root asks a mount of another user's nothing itself. */
+/* Root asks nothing of another user's mount itself. */
 static int connect_foreign(struct client *c, uid_t owner, struct op *op)
 {
     struct search search = {.c = c, .owner = owner};
@@ -323,7 +323,7 @@ static int send_request(struct client *c, json_t *request, struct op *op)
 
     json_decref(request);
     if (err == -EPIPE)
-        return 0; /* who hung up may have said why before */
+        return 0; /* a daemon that hung up may have said why before */
     return err ? lost(err, op) : 0;
 }
 

@@ -17,8 +17,8 @@ struct client {
 };
 
 /* Connects to the daemon that serves `path`: a path on a mount, or a cache directory in use
- * (also after its mount is gone). It is the mount's owner, or the directory's, who answers:
- * -EPERM when somebody else listens there. Root finds the daemon of another user's mount
+ * (also after its mount is gone). Only the owner of the mount or of the directory is taken for
+ * it: -EPERM when somebody else listens there. Root finds the daemon of another user's mount
  * without asking the mount. -EACCES: only the mount's owner and root may. -ENOTCONN when the
  * daemon died. */
 int client_open(const char *path, struct op *op, struct client *ret);

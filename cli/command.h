@@ -35,13 +35,14 @@ int command_pin(const struct command *self, int argc, char **argv);
 int command_unpin(const struct command *self, int argc, char **argv);
 int command_recover(const struct command *self, int argc, char **argv);
 
-/* The form that mount(8) and fstab use: SPEC DIR [-o OPTIONS]. Without `by_mount8` it was
- * fuse3's helper that called, whose "dev" and "suid" don't count. */
+/* The form that mount(8) and fstab use: SPEC DIR [-o OPTIONS]. Without `by_mount8` the caller
+ * was fuse3's helper, whose "dev" and "suid" don't count. */
 int command_mount_helper(int argc, char **argv, bool by_mount8);
 
-/* What a command ends with that failed by this negative errno: the only judge of this. */
+/* The exit code of a command that failed with this negative errno. No other place decides it.
+ */
 enum exit_code command_exit_code(int err);
-/* The same of one that waited for the store to have something, which it lacks then. */
+/* The same of a command that waited for the store to have something which it lacks then. */
 enum exit_code command_exit_code_of_wait(int err);
 
 /* Prints a command's whole help to stdout. */

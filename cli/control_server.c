@@ -31,7 +31,7 @@
 #define IDLE_SECONDS    60         /* a connection without a request is closed */
 #define SEND_SECONDS    30         /* a client that reads nothing counts as gone */
 #define LEFT_NAMED      3          /* files that a failure names */
-#define STEP_NS         NS_PER_SEC /* between the words to who waits for the end */
+#define STEP_NS         NS_PER_SEC /* between the words to a client that waits for the end */
 
 /* A leaf. Connections are shut down and closed under it, so that none is taken for another. */
 extern struct lock_class control_mutex;
@@ -89,7 +89,7 @@ static void add_stall(struct connection *c, json_t *to)
     (void)json_object_set_new(to, "stalled", stalled);
 }
 
-/* With the trouble that uploads are in, as a flush waits while they are tried again. */
+/* Says, too, what trouble uploads are in: a flush waits while they are tried again. */
 static void send_progress(void *arg, uint64_t done, uint64_t total)
 {
     struct connection *c = arg;
@@ -159,8 +159,8 @@ static int add_left(void *arg, const struct cache_pending *p)
     return 0;
 }
 
-/* With all that a person needs who has waited in vain; `path` NULL: for nothing that the store
- * lacks. */
+/* Says why the client has waited in vain, and what the store lacks below `path`; NULL: it did
+ * not wait for the store to have something. */
 static int answer_failed(struct connection *c, const char *path, int err, const char *why)
 {
     struct left l = {.path = path, .names = json_array()};
@@ -351,7 +351,7 @@ static int dispatch(struct connection *c, const json_t *request)
 
 /* ---- connections ---- */
 
-/* How many connections this peer finds room among; 0: it is nobody to talk to. */
+/* How many connections may be open when this peer gets one; 0: it gets none. */
 static unsigned room_for_peer(int fd)
 {
     struct ucred peer;

@@ -68,7 +68,7 @@ int daemon_signals(void (*notify)(void *arg), void *arg)
     mutex_unlock(&listener_lock);
     (void)sigaction(SIGHUP, &ignore, NULL);
     (void)sigaction(SIGPIPE, &ignore, NULL);
-    (void)sigaction(SIGXFSZ, &ignore, NULL); /* who writes gets EFBIG */
+    (void)sigaction(SIGXFSZ, &ignore, NULL); /* write() fails with EFBIG */
     (void)sigemptyset(&signals.set);
     (void)sigaddset(&signals.set, SIGTERM);
     (void)sigaddset(&signals.set, SIGINT);
@@ -92,7 +92,7 @@ void daemon_signals_end(void)
     mutex_unlock(&listener_lock);
 }
 
-/* The parent's part: the child's word, or its end. */
+/* The parent waits for the child's word, or for its end. */
 static _Noreturn void await_verdict(int fd, pid_t child)
 {
     int status;
@@ -145,7 +145,7 @@ void daemon_protect(void)
         dump_no_core();
 }
 
-/* A daemon must not keep files, pipes or locks of who started it. */
+/* A daemon must not keep files, pipes or locks of the process that started it. */
 static void close_all_but(int fd)
 {
     if (fd > STDERR_FILENO + 1)

@@ -1,6 +1,6 @@
-/* FUSE lets root into nobody's mount, and what root asks there its owner may keep for ever. So
- * the mount is not asked where its socket is: the daemon has the cache directory open, which
- * /proc shows. Whatever is found is believed no more than any program of that user is. */
+/* FUSE keeps root out of a user's mount, and the owner could let a question of root's wait for
+ * ever. So the mount is not asked where its socket is: the daemon has the cache directory open,
+ * and /proc shows that. What is found is trusted no more than any program of that user. */
 #include "cli/foreign.h"
 
 #include "cli/control_io.h"
@@ -33,8 +33,8 @@ static DIR *open_dir(int at, const char *name)
     return dir;
 }
 
-/* By what /proc says it runs as: the owner of its folder there is root's for one that may not
- * be traced. */
+/* Goes by the numbers that /proc says the process runs as: when it may not be traced, its
+ * folder in /proc is root's. */
 static bool runs_as(int proc_fd, uid_t owner)
 {
     auto_close int fd = openat(proc_fd, "status", O_RDONLY | O_CLOEXEC);

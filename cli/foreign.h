@@ -7,7 +7,7 @@
 
 /* Visits the directories with a control socket that programs of this user have open, beside
  * /dev/fuse, until a visit returns true. The descriptor (O_PATH) is good for the visit. Touches
- * no FUSE mount. Whether one did. */
+ * no FUSE mount. Returns whether a visit returned true. */
 bool foreign_each_dir(uid_t owner, bool (*visit)(void *arg, pid_t pid, int dir_fd), void *arg);
 
 #endif

@@ -42,8 +42,8 @@ static bool matches(const struct wanted *w, const struct mountinfo *m)
     return m->dev == w->dev && strcmp(m->root, "/") == 0;
 }
 
-/* "rw,user_id=1000,group_id=1000": of the filesystem's options, which end the line; the store's
- * name is not among them. Nobody's when it does not say. */
+/* Of "rw,user_id=1000,group_id=1000": the filesystem's options, which end the line; the store's
+ * name is not among them. -1 when they name no user. */
 static uid_t owner_of(const char *options)
 {
     static const char name[] = "user_id=";

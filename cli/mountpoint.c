@@ -59,8 +59,9 @@ int mountpoint_resolve(const char *path, char **ret)
     return 0;
 }
 
-/* A runfs that died. stat() can be answered from the kernel's cache, an attribute can't.
- * Another user's could keep root waiting for ever, and is not asked. */
+/* Whether a runfs that died has left this mount. The kernel's cache may answer stat(), but no
+ * question for an attribute. Another user's mount could keep root waiting for ever, and is not
+ * asked. */
 static bool is_dead(const char *abs, const struct mountinfo *m)
 {
     char value[1];
@@ -70,11 +71,11 @@ static bool is_dead(const char *abs, const struct mountinfo *m)
 }
 
 /* The placeholder of an automount, such as systemd makes for x-systemd.automount: the mount
- * goes upon it. Whoever is not of the process group that waits for that mount has it made by
- * opening the directory, also by a path with a slash at the end; stat(), readlink(),
- * getxattr(), mount() and O_PATH without O_DIRECTORY have not: nothing else may be done with it
- * before the mount. So the mount is made before setsid(), and never by fusermount3, which opens
- * the directory. */
+ * goes upon it. A process outside the group that waits for that mount has it made when it opens
+ * the directory, also by a path with a slash at the end; stat(), readlink(), getxattr(),
+ * mount() and O_PATH without O_DIRECTORY don't do that: nothing else may be done with the
+ * directory before the mount. So the mount is made before setsid(), and never by fusermount3,
+ * which opens the directory. */
 static bool is_placeholder(const struct mountinfo *m)
 {
     return strcmp(m->type, "autofs") == 0;
@@ -136,7 +137,8 @@ int mountpoint_check_empty(const char *abs, struct op *op)
 {
     struct mountinfo m;
 
-    /* Upon what is mounted there, an automount, we may go; to open it would wait for us. */
+    /* What is mounted there is an automount: we may mount upon it, and its open() would wait
+     * for us. */
     if (mountinfo_by_path(abs, &m) == 0) {
         mountinfo_release(&m);
         return 0;
@@ -145,7 +147,7 @@ int mountpoint_check_empty(const char *abs, struct op *op)
     struct dirent *entry;
     int err = 0;
 
-    /* Who may not look can hide what is there all the same. */
+    /* A user who may not look may hide what is there all the same. */
     while (dir && !err && (entry = readdir(dir)))
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             err =

@@ -163,7 +163,7 @@ static int count_owed(void *arg, const struct cache_pending *p)
     return 0;
 }
 
-/* A daemon whose mount is gone goes on: it is told among the mounts, with no mountpoint. */
+/* A daemon whose mount is gone goes on: it is listed among the mounts, with no mountpoint. */
 static int add_served(json_t *overview, const struct cache_place *p)
 {
     json_t *mounts = json_object_get(overview, "mounts");

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 /* {"mounts": [...], "caches": [...]}, as docs/status.md says. A mount that does not answer soon
- * is told as that. NULL without memory or /proc. */
+ * is listed as such. NULL without memory or /proc. */
 json_t *overview_json(void);
 
 /* The same as lines. */

@@ -62,8 +62,9 @@ static bool has_lasted(int64_t *since_ns)
     return now - *since_ns >= PATIENCE_NS;
 }
 
-/* A daemon hears of its unmount a moment after who unmounted. One that goes on to serve is
- * mounted where we don't see it: in another container, or elsewhere than it was. */
+/* A daemon hears of its unmount a moment later than the process that unmounted. One that goes
+ * on to serve is mounted where we don't see it: in another container, or elsewhere than it was.
+ */
 static bool is_mounted(const json_t *status, struct predecessor *p)
 {
     if (says_mounted(status))

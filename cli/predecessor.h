@@ -15,10 +15,10 @@ struct predecessor {
 };
 
 /* Called when the cache is found in use, until it is free or this fails. 0 after a moment: try
- * again. A runfs whose mount is gone uploads what is left and then ends: it is waited for until
- * op's deadline, and stderr is told once. Otherwise -EBUSY with what has the cache in op->why,
- * or -EINTR. What does not answer, or is mounted where it is not seen, is waited for two
- * seconds; of the former op->why stays as it was. */
+ * again. A runfs whose mount is gone uploads what is left and then ends: the call waits for it
+ * until op's deadline, and says so once on stderr. Otherwise -EBUSY with what has the cache in
+ * op->why, or -EINTR. A program that does not answer, or a runfs that is mounted where it is
+ * not seen, is given two seconds; of the former op->why stays as it was. */
 int predecessor_await(const char *cache_dir, struct predecessor *p, struct op *op);
 
 #endif

@@ -14,10 +14,10 @@ struct progress {
     bool shown; /* a bar stands on the terminal's last line */
     int64_t started_ns, printed_ns;
     int64_t trouble_ns;  /* since when uploads fail, 0 while they don't */
-    char error[256];     /* the trouble told last */
+    char error[256];     /* the trouble that was shown last */
     int64_t deadline_ns; /* of the wait; OP_FOREVER without one */
     struct store *store; /* of a transfer of this process, borrowed; else NULL */
-    bool stalled;        /* the store stalls, and that is told */
+    bool stalled;        /* the store stalls, and the user was told */
 };
 
 void progress_init(struct progress *p, const char *what);

@@ -129,7 +129,7 @@ int remount(const char *dir, const char *list, struct op *op)
         return op_fail(op, -errno, "mountpoint %s: %s", dir, strerror(errno));
     err = mountinfo_by_path(abs, &m);
     ours = !err && mountinfo_is_runfs(&m);
-    /* mount(2) takes away what it is not told of. */
+    /* mount(2) clears the flags that it is not given. */
     c.flags = (err ? 0 : m.flags) | MS_NOSUID | MS_NODEV;
     if (!err)
         mountinfo_release(&m);

@@ -9,7 +9,7 @@
 
 /* The table: store, state, queue, rates, cache use, last error. */
 void report_status(const json_t *status);
-/* What a path tells whoever may read it (cli/bystander.h). */
+/* What a path tells any user who may read it (cli/bystander.h). */
 void report_path(const json_t *status);
 /* One line for each entry of "files". */
 void report_files(const json_t *status);

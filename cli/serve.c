@@ -35,9 +35,10 @@
 #define LEFT_LISTED 1000
 /* How long the end of a mount tries to write what only saves requests. */
 #define INDEX_PATIENCE_NS (5 * NS_PER_SEC)
-/* How long the mount is put off by a note. */
+/* How long a mount may be held up for a note to its user. */
 #define NOTE_PATIENCE_NS (2 * NS_PER_SEC)
-/* The least that it waits for the kernel's dirty pages: they are lost for the cache, too. */
+/* How long the end of a mount waits at least for the kernel's dirty pages: those that stay
+ * there are lost for the cache, too. */
 #define WRITEBACK_PATIENCE_NS (5 * NS_PER_SEC)
 
 /* Below the lock under which daemon_signals() calls wake_main(); nothing is taken under it. */
@@ -160,7 +161,7 @@ static int make_frontend(struct mount *m, struct op *op)
     return fs_new(&config, op, &m->fs);
 }
 
-/* The runfs of an unmount just before may still have it. */
+/* A runfs that was unmounted just before may still have the cache. */
 static int await_the_cache(struct mount *m, struct op *op)
 {
     struct predecessor predecessor = {0};
@@ -248,7 +249,7 @@ static void note_dev(struct mount *m)
     mountinfo_release(&info);
 }
 
-/* Whoever may rename a directory above takes the mount along. */
+/* A user who may rename a directory above takes the mount along. */
 static void unmount(struct mount *m)
 {
     struct mountinfo info = {0};
@@ -270,7 +271,7 @@ static int start(struct mount *m, bool foreground, struct op *op)
 
     if (err)
         return err;
-    /* On a folder that keeps none whoever sets one is told so. */
+    /* Where the folder keeps no ACLs, to set one fails. */
     m->request->options.cache.acl =
         mount_options_acl(&m->request->options) && (m->store->caps & STORE_ACLS);
     m->identity = identity_make(m->store->url, m->store->endpoint);
@@ -320,7 +321,7 @@ static void tell_empty(const struct mount *m, bool foreground)
         (void)command_failed("note: %s holds nothing yet; is the name right?", m->store->url);
 }
 
-/* For who sits there; a script hears the exit code. */
+/* For a person at the terminal; a script goes by the exit code. */
 static void tell_success(const struct mount *m)
 {
     const char *point = m->request->mountpoint;
@@ -399,7 +400,7 @@ static void write_back(struct mount *m, bool drained)
     err = writeback_files(m->request->mountpoint, m->dev, &list.buf, &op);
     if (err || list.err) {
         log_warn("before unmounting: %s", err ? op.why : strerror(-list.err));
-        /* Whatever comes: the kernel tells once of a page that it gave up. */
+        /* This stays true whatever comes: the kernel tells only once that it gave a page up. */
         m->unsaved = m->unsaved || drained || err != -ETIMEDOUT || list.err;
     }
     buf_release(&list.buf);
@@ -410,7 +411,7 @@ struct prospects {
     bool hope; /* something is left that another attempt may store */
 };
 
-/* What waits may wait behind what is cut; who writes what is open may do so for ever. */
+/* What waits may wait behind a file that is cut; what is open may be written for ever. */
 static int find_prospects(void *arg, const struct cache_pending *p)
 {
     struct prospects *found = arg;
@@ -423,8 +424,8 @@ static int find_prospects(void *arg, const struct cache_pending *p)
     return found->hope;
 }
 
-/* Who left a file cut may be gone, and after the unmount nobody can write it again: the cache
- * keeps it, and what waits behind it, for the next mount. */
+/* The program that left a file cut may be gone, and after the unmount nobody can write it
+ * again: the cache keeps it, and what waits behind it, for the next mount. */
 static bool is_worth_trying(struct mount *m)
 {
     struct prospects found = {0};
@@ -452,7 +453,7 @@ static void drain(struct mount *m, const char *when)
             return;
         log_warn("%s: not everything is in the store: %s", when, op.why);
         if (err == -ETXTBSY)
-            return; /* who writes it may do so for ever */
+            return; /* it may be written for ever */
         if (!is_worth_trying(m))
             return;
         if (op_sleep(&all, pause_ns))
@@ -461,7 +462,8 @@ static void drain(struct mount *m, const char *when)
     }
 }
 
-/* Files of which the kernel wrote pages, and that nobody has given up: it may have more. */
+/* Files of which the kernel has written pages of a mapping, and which are still open: it may
+ * have more pages. */
 static void tell_mapped(struct mount *m)
 {
     struct path_list list = {.buf = BUF_INIT(WRITEBACK_MAX), .mapped = true};
@@ -510,7 +512,8 @@ static int serve(struct mount *m)
         fs_stop(m->fs);
     }
     err = -pthread_join(thread, NULL);
-    /* An unmount proves that nobody has any: the word of the last close may be lost with it. */
+    /* An unmount by somebody else proves that no file is mapped, though the word of the last
+     * close may be lost with it. */
     if (!ended)
         tell_mapped(m);
     return err;
@@ -549,7 +552,8 @@ static void log_all_left(struct mount *m)
                  m->cache_dir);
 }
 
-/* What others will want to know, as far as it takes no time worth mentioning. */
+/* Writes the indexes, which save other mounts requests, as far as that takes no time worth
+ * mentioning. */
 static void write_indexes(struct mount *m)
 {
     struct op op;
@@ -558,7 +562,7 @@ static void write_indexes(struct mount *m)
     cache_write_indexes(m->cache, &op);
 }
 
-/* From here on a reboot takes nothing from what the store lacks. */
+/* After this a reboot loses nothing of what the store lacks. */
 static void end_cache(struct mount *m)
 {
     struct op op;
@@ -624,7 +628,7 @@ static void mount_release(struct mount *m)
     mutex_destroy(&m->run_lock);
 }
 
-/* To the log, and to whoever waits for the mount. */
+/* The advice goes to the log, and to the person who waits for the mount. */
 static void pass_on_advice(const struct mount *m, bool foreground)
 {
     for (const char *line = m->store->advice; line;) {

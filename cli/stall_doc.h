@@ -16,8 +16,9 @@ json_t *stall_json(const struct store_stall *s);
 
 #define STALL_TEXT_MAX 512
 /* "no answer for 7 s, last: 503 Slow Down; retried until 14:03:22" of what stall_json() made.
- * `deadline_ns` (CLOCK_MONOTONIC) ends it for who waits; OP_FOREVER: nothing but what the JSON
- * says. What `said` (may be NULL) has already is not said again. Returns `ret`. */
+ * `deadline_ns` (CLOCK_MONOTONIC) is when the caller stops waiting; OP_FOREVER: nothing but
+ * what the JSON says. What `said` (may be NULL) has already is not said again. Returns `ret`.
+ */
 const char *stall_text(const json_t *stalled, int64_t deadline_ns, const char *said,
                        char ret[STALL_TEXT_MAX]);
 

@@ -29,7 +29,7 @@ static json_t *read_status(const char *path)
     op_init(&op, OP_FOREVER);
     if (target_resolve(path, &op, &target))
         return NULL;
-    /* It is for the owner alone; root may be kept waiting by another user's. */
+    /* The file is for the owner alone, and another user's mount could keep root waiting. */
     if (target.owner == geteuid() &&
         asprintf(&name, "%s/.runfs/status.json", target.mountpoint) < 0)
         name = NULL;
@@ -37,7 +37,7 @@ static json_t *read_status(const char *path)
     return !name ? NULL : json_load_file(name, JSON_REJECT_DUPLICATES, NULL);
 }
 
-/* Whoever can't ask the daemon asks the mount, or the path. */
+/* A caller that can't ask the daemon asks the mount, or the path. */
 static bool ask_otherwise(const char *path, int err, json_t **ret)
 {
     struct op op;

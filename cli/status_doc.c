@@ -144,7 +144,8 @@ static void log_stall(struct status_doc *doc, const struct store_stall *stall)
     doc->told.stalled_ns = stall->ns ? (since ? since : now - stall->ns) : 0;
 }
 
-/* Once, when it lasts. Who waits is woken now and then to look, and is not seen then. */
+/* Says once that writers wait, when that lasts. A writer that waits is woken now and then to
+ * look for room, and does not count as waiting then. */
 static void log_writers(struct status_doc *doc, const struct cache_stats *s, bool stalled)
 {
     int64_t now = clock_mono_ns();

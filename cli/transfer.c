@@ -100,7 +100,8 @@ static int write_back(struct client *client, struct op *op)
                : writeback_files(client->mountpoint, 0, &paths, op);
 }
 
-/* Whoever may not ask the daemon, or can't for the reason `unasked`, waits by the path. */
+/* A caller that may not ask the daemon, or can't for the reason `unasked`, waits by the path.
+ */
 static int await_by(const struct transfer *t, const char *path, int64_t deadline_ns,
                     const char *unasked)
 {

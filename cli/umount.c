@@ -22,8 +22,8 @@
 #define WAITERS_NS       (10 * NS_PER_SEC)
 #define WAITERS_PAUSE_US 50000
 
-/* Those that could not be looked at are told when it was waited for them, or when there must be
- * a user among them. */
+/* Names the processes that could not be looked at when the search has waited for one of them,
+ * or when one of them must use the mount. */
 static void tell_passed_over(const char *mountpoint, const struct mount_users *users, bool busy)
 {
     if (users->stuck || (busy && users->passed_over))
@@ -132,8 +132,8 @@ static int await_end(struct client *c, int pidfd, int64_t timeout_ns)
     return EXIT_NOT_YET;
 }
 
-/* Whoever waits for the store by a path is answered a moment after it has all, and holds the
- * mount until then. */
+/* A process that waits for the store by a path is answered a moment after the store has all,
+ * and holds the mount until then. */
 static int unmount_patiently(struct client *c, dev_t dev, int64_t timeout_ns, struct op *op)
 {
     int64_t until_ns = clock_mono_ns() + (timeout_ns < WAITERS_NS ? timeout_ns : WAITERS_NS);

@@ -1,9 +1,9 @@
-/* /proc, searched for a device.
+/* Searches /proc for a device.
  *
- * It is a child that looks: who reads `maps` waits for the lock of that process's memory, which
- * one that is stuck in the kernel may keep for ever, and nothing but a signal ends that wait.
- * The child tells before each process which one it looks at; who keeps it too long is passed
- * over, and another child goes on behind it. */
+ * A child looks: a read of `maps` waits for the lock of that process's memory, which a process
+ * that is stuck in the kernel may keep for ever, and nothing but a signal ends that wait.
+ * Before each process the child says which one it looks at; one that keeps it too long is
+ * passed over, and another child goes on behind it. */
 #include "cli/users.h"
 
 #include "common/mem.h"

@@ -21,7 +21,7 @@ struct mount_users {
 
 /* Finds the processes that have a file, a working directory or a mapping on the device, by the
  * /proc at `root`. Asks the mount nothing. It waits for a process that is stuck in the kernel
- * no longer than told, and for five of them at most. */
+ * `patience_ms` at most, and for five such processes at most. */
 void mount_users_find(const char *root, dev_t dev, int patience_ms, struct mount_users *ret);
 void mount_users_release(struct mount_users *users);
 

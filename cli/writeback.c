@@ -28,8 +28,8 @@
 
 /* ---- in the child ---- */
 
-/* The daemon's own of the mount among them: it ends when no process has that any more. And who
- * waits for the end of our output does not wait for the child. */
+/* Closes the daemon's descriptor of the mount, too: the mount ends when no process has that any
+ * more. And a process that waits for the end of our output does not wait for the child. */
 static void close_all(void)
 {
     struct rlimit limit;
@@ -42,7 +42,7 @@ static void close_all(void)
         (void)close(fd);
 }
 
-/* Whoever may write there must not lead us to a device. */
+/* A user who may write there must not lead us to a device. */
 static int open_below(int root_fd, const char *path)
 {
     const struct open_how how = {
@@ -141,7 +141,8 @@ int writeback_files(const char *mountpoint, dev_t dev, const struct buf *paths, 
 
     if (paths->len == 0)
         return 0;
-    /* Who started us may have left it ignored, and the child's exit code would be lost. */
+    /* The process that started us may have left it ignored, and the child's exit code would be
+     * lost. */
     (void)sigaction(SIGCHLD, &usual, NULL);
     pid_t pid = fork();
     if (pid == 0)

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of all tables whose keys others choose: nobody outside this process knows which collide. */
+/* For all tables whose keys others choose: nobody outside this process knows which collide. */
 uint64_t hash_bytes(const void *data, size_t len);
 
 #define FNV_START UINT64_C(0xcbf29ce484222325)

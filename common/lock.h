@@ -24,7 +24,7 @@
 /* Of functions: the caller holds the locks; for reading at least. */
 #define REQUIRES(...)        LOCK_ATTRIBUTE(requires_capability(__VA_ARGS__))
 #define REQUIRES_SHARED(...) LOCK_ATTRIBUTE(requires_shared_capability(__VA_ARGS__))
-/* He holds none of them. */
+/* Of functions: the caller holds none of the locks. */
 #define EXCLUDES(...) LOCK_ATTRIBUTE(locks_excluded(__VA_ARGS__))
 /* The function takes them, or gives them back; RELEASE_GENERIC: either way they were taken. */
 #define ACQUIRE(...)         LOCK_ATTRIBUTE(acquire_capability(__VA_ARGS__))

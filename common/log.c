@@ -102,8 +102,9 @@ static bool log_is_ours_locked(void) REQUIRES(&log_lock)
            named.st_ino == open.st_ino;
 }
 
-/* Whoever is writing a line just now writes it into the former file. What fails is tried again
- * after as many bytes; the log goes on where it was. Returns how many it has now. */
+/* A line that another thread is writing goes to the former file. What fails is tried again
+ * after as many bytes, and the log goes on where it was. Returns how many bytes the file has
+ * now. */
 static off_t log_begin_anew_locked(void) REQUIRES(&log_lock)
 {
     bool moved = false;
@@ -127,8 +128,8 @@ static off_t log_begin_anew_locked(void) REQUIRES(&log_lock)
     return st.st_size;
 }
 
-/* The others wait after their line while one begins the file anew, so that the former one does
- * not grow without end meanwhile. */
+/* While one thread begins the file anew the others wait after their line: the former file must
+ * not grow without end. */
 static void log_written(ssize_t n)
 {
     if (n <= 0 || atomic_fetch_add(&log_bytes, n) + n < LOG_FILE_MAX)

@@ -92,7 +92,8 @@ void log_queue_release(struct log_queue *q)
     mutex_destroy(&q->lock);
 }
 
-/* Takes the line, NULL without memory for it. The pool that has to be told, or NULL. */
+/* Takes the line over; NULL: there was no memory for it. Returns the pool that has to get the
+ * task, or NULL. */
 static struct pool *add_locked(struct log_queue *q, struct queued_line *line)
     REQUIRES(log_queue_mutex)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-/* How long a cancel may go unseen by a sleeper. */
+/* After how long a sleeper notices a cancel. */
 #define SLICE_NS (10 * NS_PER_MS)
 
 static int64_t clock_ns(clockid_t clock)

@@ -18,8 +18,9 @@ struct task {
 /* Starts `threads` (>= 1) workers, named `name` (15 characters at most). NULL without memory or
  * threads. All signals are blocked in the workers. */
 struct pool *pool_new(const char *name, unsigned threads);
-/* The workers take no processor from a thread that runs when they have something to do: they
- * wait for its turn to end, and get as much as any other. For work that nobody waits for. */
+/* From now on a worker that has something to do waits until the turn of a running thread is
+ * over, instead of preempting it; it gets as much of the processors as any other. For work that
+ * nobody waits for. */
 void pool_set_batch(struct pool *pool);
 /* Any thread. The task stays the caller's memory and must live until run() began. */
 void pool_submit(struct pool *pool, struct task *task);
@@ -45,9 +46,9 @@ struct each {
 
 #define EACH_AT_ONCE_MAX 64
 
-/* Blocks until the workers have made all calls, each of which op->cancelled ends, too. After a
- * failure no other call begins: the first failure is returned, and op->why is its. The caller
- * is no worker of this pool, which would wait for itself. */
+/* Blocks until all calls were made. op->cancelled ends each of them, too. After a failure no
+ * other call begins: the result is the first failure, and op->why its reason. Not for a worker
+ * of this pool, which would wait for itself. */
 int pool_each(struct pool *pool, struct each *each, struct op *op);
 /* Runs what is queued, then ends the workers. Accepts NULL. */
 void pool_free(struct pool *pool);

@@ -1,5 +1,5 @@
 /* Text that others chose (names, a store's words) on its way to a terminal or a log: what could
- * command the terminal, break the line or show it in another order is told as \xNN. */
+ * command the terminal, break the line or show it in another order is shown as \xNN. */
 #ifndef RUNFS_COMMON_PRINTABLE_H
 #define RUNFS_COMMON_PRINTABLE_H
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define VALUE "store"
-/* Nobody's waiting shall keep root, or many others, from theirs. */
+/* One user's waits must not take the room of root's, or of many others'. */
 #define WAITS_MAX      64
 #define WAITS_USER_MAX 16
 

@@ -1,9 +1,9 @@
-/* The extended attribute user.runfs.wait, whose value comes when the store has the path: for
- * whoever may read it. Not one that is set: the kernel keeps the file, or the directory, locked
- * while it is set.
+/* The extended attribute user.runfs.wait: a read of it is answered when the store has the path.
+ * Whoever may read the path may wait so. It is read and not set, since the kernel keeps a file
+ * or a directory locked while an attribute of it is set.
  *
- * Each waits in a thread of its own, and no worker for it. Any signal that the caller handles
- * ends it with EINTR: it takes nothing with it. */
+ * Each wait has a thread of its own and takes no FUSE worker. Any signal that the caller
+ * handles ends the wait with EINTR: nothing is lost with it. */
 #ifndef RUNFS_FUSE_AWAIT_H
 #define RUNFS_FUSE_AWAIT_H
 
@@ -31,8 +31,8 @@ struct await_list {
 void await_init(struct await_list *list);
 void await_destroy(struct await_list *list);
 unsigned await_count(struct await_list *list);
-/* Answers with the value once the store has it. EAGAIN when too many wait, of this user or of
- * all; else as cache_await(). */
+/* Answers with the value once the store has the path. EAGAIN when too many wait, of this user
+ * or of all; otherwise as cache_await(). */
 void await_start(struct fs *fs, fuse_req_t req, fuse_ino_t ino, size_t size);
 /* Ends all with EINTR, and waits for their threads. No new one may come meanwhile. */
 void await_stop(struct await_list *list);

@@ -315,7 +315,7 @@ void fs_stop(struct fs *fs)
 /* ---- the end ---- */
 
 /* Closes the connection and puts in its place what libfuse takes for a mount that is gone: a
- * pipe that nobody reads. False when it is as it was. */
+ * pipe that nobody reads. False when that failed: the connection is as it was. */
 static bool sever(struct fs *fs)
 {
     int ends[2];
@@ -338,8 +338,8 @@ static void disconnect(struct fs *fs, const char *path, dev_t dev)
     int r = gone ? 0 : unmount_at(path, dev, MNT_FORCE | MNT_DETACH);
     if (r && geteuid() == 0)
         log_warn("cannot unmount %s: %s", path, strerror(-r));
-    /* libfuse unmounts by the path, symlinks followed, what it does not find disconnected;
-     * without privilege by fusermount3, which looks where it goes. */
+    /* What libfuse does not find disconnected it unmounts by the path, and follows symlinks;
+     * without privilege fusermount3 does that, which looks where it goes. */
     if (r == 0 || geteuid() != 0 || sever(fs))
         fuse_session_unmount(fs->session);
 }

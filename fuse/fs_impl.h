@@ -10,7 +10,8 @@
 #include "fuse/notify.h"
 #include "fuse/pending.h"
 
-/* The control files'. The root's is FUSE_ROOT_ID, others are above these: cache_node_id(). */
+/* Inode numbers of the control files. The root has FUSE_ROOT_ID; those of cache_node_id() are
+ * above these. */
 #define INO_CONTROL_DIR     2
 #define INO_CONTROL_STATUS  3
 #define INO_CONTROL_METRICS 4
@@ -20,7 +21,7 @@
 extern struct lock_class files_mutex;
 
 /* An open file or directory as the kernel's file handle names it. What is not guarded is
- * constant once it was opened. */
+ * constant once the file is open. */
 struct open_file {
     struct open_file *prev GUARDED_BY(files_mutex), *next GUARDED_BY(files_mutex);
     struct handle *handle; /* of a file */

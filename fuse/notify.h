@@ -31,14 +31,14 @@ void notify_init(struct notify_queue *q);
 void notify_destroy(struct notify_queue *q);
 /* 0 or a negative errno. */
 int notify_start(struct notify_queue *q, struct fuse_session *session, const char *thread_name);
-/* No more is accepted, what waits is dropped. The thread may still be in the kernel. */
+/* Accepts no more, and drops what waits. The thread may still be in the kernel. */
 void notify_close(struct notify_queue *q);
 /* After the connection was aborted: waits for the thread. */
 void notify_join(struct notify_queue *q);
 
-/* Queues; `name` NULL: attributes and pages of `ino`, else the entry of that name in it. Never
- * blocks. Too many waiting: dropped and counted (the kernel's timeouts end what it believes).
- */
+/* Queues a notice: of the attributes and pages of `ino` when `name` is NULL, else of the entry
+ * of that name in it. Never blocks. When too many wait the notice is dropped and counted: the
+ * kernel's timeouts end what it believes. */
 void notify_add(struct notify_queue *q, fuse_ino_t ino, const char *name);
 
 /* Adds what was sent and dropped since the start. */

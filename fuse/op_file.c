@@ -102,7 +102,8 @@ static int run_write(struct pending *p)
     return 0;
 }
 
-/* What the program believes to have written may not go up without this. */
+/* The program may believe that these bytes are written: without them the file must not be
+ * uploaded. */
 static void write_refused(struct pending *p, int err)
 {
     cache_write_refused(p->fs->cache, p->file->handle, p->off, err);
@@ -123,7 +124,8 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off
     p->must_keep = fi->writepage;
     p->refused = write_refused;
     p->off = (uint64_t)off;
-    /* As fcntl() has it by now. A page that was mapped goes back to its place. */
+    /* The flags as fcntl() has set them by now. A page of a mapping goes where it belongs, also
+     * with O_APPEND. */
     p->flags = fi->writepage ? 0 : (unsigned)fi->flags;
     pending_start(p);
 }

@@ -1,8 +1,8 @@
-/* Files opened and closed, and in which mode: passthrough, where the kernel reads and writes
- * the mirror file itself, or normal, with the kernel's page cache or without (direct). The
- * cache says whether passthrough, one answer for all opens of an inode that live at the same
- * time; this file makes it so, and falls back: for good when the kernel refuses passthrough,
- * for one open when something was lacking for it. */
+/* Opens and closes files, and chooses their mode: passthrough, where the kernel reads and
+ * writes the mirror file itself, or normal, with the kernel's page cache or without (direct).
+ * The cache says which inodes are opened passthrough, with one answer for all opens of an inode
+ * that live at the same time; this file makes it so. It falls back for good when the kernel
+ * refuses passthrough, and for one open when something was lacking for it. */
 #include "common/log.h"
 #include "fuse/control.h"
 #include "fuse/fs_impl.h"
@@ -16,7 +16,7 @@
 /* Opens that meet while the kernel refuses passthrough for the first time try again. */
 #define OPEN_TRIES 64
 
-/* Whether the kernel would say so of any file of the cache. */
+/* Whether the kernel would answer so for any file of the cache. */
 static bool is_refusal(int err)
 {
     return err == -EPERM || err == -EOPNOTSUPP || err == -EINVAL || err == -ENOTTY ||
@@ -41,7 +41,8 @@ static int choose_mode(struct pending *p, struct open_file *f)
 
     if (!handle_passthrough(f->handle))
         return 0;
-    /* What somebody has open in passthrough can be so once more, whatever became of it. */
+    /* A file that is open passthrough can be opened so once more, whatever was refused since.
+     */
     bool fresh = atomic_load(&fs->passthrough);
     r = backing_get(&fs->backings, fs->session, fs->cache, f->handle, fresh, &slot, &id);
     if (fresh && is_refusal(r))
@@ -89,8 +90,9 @@ static int open_node(struct pending *p, struct node *node, int flags, struct ope
     bool writes = (flags & O_ACCMODE) != O_RDONLY;
     int r = 0;
 
-    /* Passthrough writes are not seen, and O_TRUNC is a change by itself. Also when the kernel
-     * refuses it by now: the file may still be open so. */
+    /* The set-id bits fall at the open: no passthrough write comes by here, and O_TRUNC is a
+     * change by itself. Also when the kernel refuses passthrough by now, as the file may still
+     * be open so. */
     if (writes && ((flags & O_TRUNC) || atomic_load(&p->fs->passthrough) ||
                    atomic_load(&p->fs->opens_passthrough) > 0))
         r = setid_fall(p, node);
@@ -106,8 +108,8 @@ static int open_node(struct pending *p, struct node *node, int flags, struct ope
             return r;
         r = open_file_make(p, h, ret);
     }
-    /* It waited for the store's word on the version, which may be another: the size that the
-     * kernel knows is of the old one, and the notification may come after this answer. */
+    /* The open has waited for the store to name the version, and that may be a new one. The
+     * kernel knows the size of the old one, and the notification may come after this answer. */
     if (r == 0 && p->listed)
         kernel_forget_attr(p->fs, node);
     return r == -EAGAIN ? -EIO : r;

@@ -33,9 +33,9 @@ struct pending {
 
     atomic_int state;
     int err;         /* what the waker said */
-    int keep_err;    /* what parking could not keep, or has no node: answered at once */
+    int keep_err;    /* no room for the arguments, or no node: answered at once */
     bool keeps_data; /* counted in fs.kept */
-    bool must_keep;  /* ... whatever is there already */
+    bool must_keep;  /* ... beyond the bound, too */
     void (*refused)(struct pending *p, int err); /* its data could not be kept; may be NULL */
     bool listed;             /* in parked_list; has been parked at least once */
     atomic_bool interrupted; /* the caller got a signal, or could end without our being told */
@@ -92,7 +92,7 @@ struct node *pending_node(struct pending *p, fuse_ino_t ino);
 /* Runs it to its answer or until it parks; not the caller's afterwards. */
 void pending_start(struct pending *p);
 
-/* Who asks. */
+/* The user who asks. */
 struct cache_cred pending_cred(const struct pending *p);
 
 /* The answers. They return 0, or a negative errno when the kernel did not take the answer (the

@@ -275,7 +275,7 @@ static int answer_init(struct fs *fs)
     return r;
 }
 
-/* Whether the kernel takes a backing file: tried with one of no name. */
+/* Looks whether the kernel takes a backing file, with one that has no name. */
 static void probe_passthrough(struct fs *fs)
 {
     if (!atomic_load(&fs->passthrough))
@@ -294,7 +294,7 @@ static int mount_failed(const struct fs *fs, int err, struct op *op)
 {
     const char *reason = last_message;
 
-    /* Without privilege it was fusermount3 that tried, and told stderr. */
+    /* Without privilege fusermount3 has tried, and has told stderr why not. */
     if (geteuid() != 0) {
         err = EPERM;
         reason = *reason ? reason : "fusermount3 refused";

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* Who has CAP_FSETID, near enough. */
+/* Whether the caller has CAP_FSETID, near enough. */
 static bool is_privileged(const struct pending *p)
 {
     return fuse_req_ctx(p->req)->uid == 0;
@@ -27,7 +27,7 @@ static bool is_in_group(const struct pending *p, gid_t gid)
 }
 
 /* The mode without the bits that a change by this caller costs. S_ISGID without group execution
- * was mandatory locking's: it falls only by the hand of one who could not set it. */
+ * was mandatory locking's: only a caller who could not set it clears it. */
 static mode_t without_bits(const struct pending *p, const struct stat *st)
 {
     mode_t fall = st->st_mode & S_ISUID;

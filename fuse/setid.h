@@ -18,8 +18,8 @@ int setid_fall(struct pending *p, struct node *node);
  * set. `always`: also for a privileged caller. The same results. */
 int setid_add_to_set(struct pending *p, bool always, unsigned *set, struct stat *st);
 
-/* Who is not in the group of p->node can't leave it S_ISGID by setting an access ACL: adds
- * CACHE_XATTR_KILL_SGID to the flags. (The kernel tells, in a field that libfuse does not pass
+/* A caller outside the group of p->node clears its S_ISGID by setting an access ACL: adds
+ * CACHE_XATTR_KILL_SGID to the flags. (The kernel says so in a field that libfuse does not pass
  * on.) The same results. */
 int setid_add_to_acl(struct pending *p, int *flags);
 

@@ -5,9 +5,10 @@
 #include <sys/types.h>
 
 /* Unmounts the topmost filesystem at an absolute path without symlinks, when it has this device
- * (0: any); `flags` as for umount2(). Asks the filesystem nothing. Whoever may write to one of
- * the directories above can have put a symlink there since the mount: -ELOOP then, and -ESTALE
- * when another filesystem is mounted there. Otherwise 0 or a negative errno. Any thread. */
+ * (0: any); `flags` as for umount2(). Asks the filesystem nothing. A user who may write to one
+ * of the directories above can have put a symlink there since the mount: -ELOOP then, and
+ * -ESTALE when another filesystem is mounted there. Otherwise 0 or a negative errno. Any
+ * thread. */
 int unmount_at(const char *abs, dev_t dev, int flags);
 
 #endif
