@@ -21,8 +21,8 @@ void kept_destroy(struct kept *k)
 static void log_full(uint64_t bytes, uint64_t of_user, uid_t uid)
 {
     log_error("%" PRIu64 " MiB of writes wait for room in the cache, or for the rest of their "
-              "files, %" PRIu64 " MiB of them by user %u: more of his fail with ENOSPC until "
-              "some have gone on. `runfs status` says what they wait for",
+              "files, %" PRIu64 " MiB of them by user %u: further ones of that user fail with "
+              "ENOSPC until some have gone on. `runfs status` says what they wait for",
               bytes >> 20, of_user >> 20, (unsigned)uid);
 }
 
@@ -32,14 +32,15 @@ bool kept_take(struct kept *k, uid_t uid, uint64_t bytes, bool must)
     uint64_t *of = &k->of[uid % KEPT_USERS];
     uint64_t left = k->bytes < KEPT_MAX ? KEPT_MAX - k->bytes : 0;
     bool fits = must || *of + bytes <= left;
-    /* Once for each time that it is reached: writers come by thousands a second. */
-    bool news = !fits && !k->told;
+    /* One line each time that the bound is reached: thousands of writers a second may find it
+     * so. */
+    bool news = !fits && !k->logged;
     uint64_t all = k->bytes, of_user = *of;
     if (fits) {
         k->bytes += bytes;
         *of += bytes;
     }
-    k->told = k->told || news;
+    k->logged = k->logged || news;
     kept_unlock(k);
     if (news)
         log_full(all, of_user, uid);
@@ -52,7 +53,7 @@ void kept_give(struct kept *k, uid_t uid, uint64_t bytes)
     k->bytes -= bytes;
     k->of[uid % KEPT_USERS] -= bytes;
     if (k->bytes == 0)
-        k->told = false;
+        k->logged = false;
     kept_unlock(k);
 }
 

@@ -178,8 +178,8 @@ static int keep_arguments(struct pending *p)
     return 0;
 }
 
-/* After CACHE_PARKED. Whether it was woken already, or waits in vain, and this thread has to go
- * on with it; if not, it is no longer this thread's. */
+/* To be called after CACHE_PARKED. True: the request was woken already, or would wait in vain,
+ * and this thread goes on with it. False: it is no longer this thread's. */
 static bool park(struct pending *p)
 {
     if (!p->listed) {
@@ -192,8 +192,8 @@ static bool park(struct pending *p)
     return atomic_exchange(&p->state, STATE_PARKED) == STATE_WOKEN;
 }
 
-/* Before any answer: from here on nobody else knows the request. */
-static void settle(struct pending *p)
+/* To be called before any answer: from here on no other thread knows the request. */
+static void finish(struct pending *p)
 {
     if (p->keeps_data)
         kept_give(&p->fs->kept, p->uid, p->size);
@@ -224,7 +224,7 @@ static void go_on(struct pending *p)
     if (p->keep_err && p->refused)
         p->refused(p, p->keep_err);
     if (r < 0 || r == CACHE_DONE) {
-        settle(p);
+        finish(p);
         (void)fuse_reply_err(p->req, r < 0 ? -r : 0);
     }
     free(p->kept);
@@ -286,7 +286,7 @@ struct cache_cred pending_cred(const struct pending *p)
 
 int answer_ok(struct pending *p)
 {
-    settle(p);
+    finish(p);
     return fuse_reply_err(p->req, 0);
 }
 
@@ -302,13 +302,13 @@ int answer_entry(struct pending *p, struct node *node, const struct stat *st)
     struct fuse_entry_param e;
 
     entry_fill(p->fs, node, st, &e);
-    settle(p);
+    finish(p);
     return fuse_reply_entry(p->req, &e);
 }
 
 int answer_attr(struct pending *p, const struct stat *st)
 {
-    settle(p);
+    finish(p);
     return fuse_reply_attr(p->req, st, p->fs->attr_timeout);
 }
 
@@ -317,19 +317,19 @@ int answer_create(struct pending *p, struct node *node, const struct stat *st)
     struct fuse_entry_param e;
 
     entry_fill(p->fs, node, st, &e);
-    settle(p);
+    finish(p);
     return fuse_reply_create(p->req, &e, &p->fi);
 }
 
 int answer_open(struct pending *p)
 {
-    settle(p);
+    finish(p);
     return fuse_reply_open(p->req, &p->fi);
 }
 
 int answer_buf(struct pending *p, const void *data, size_t size)
 {
-    settle(p);
+    finish(p);
     return fuse_reply_buf(p->req, data, size);
 }
 
@@ -340,31 +340,31 @@ int answer_fd(struct pending *p, int fd, uint64_t off, size_t size)
     bytes.buf[0].flags = FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK;
     bytes.buf[0].fd = fd;
     bytes.buf[0].pos = (off_t)off;
-    settle(p);
+    finish(p);
     FILE_IS_ANSWERED(p->file);
     return fuse_reply_data(p->req, &bytes, 0);
 }
 
 int answer_write(struct pending *p, size_t size)
 {
-    settle(p);
+    finish(p);
     return fuse_reply_write(p->req, size);
 }
 
 int answer_xattr_size(struct pending *p, size_t size)
 {
-    settle(p);
+    finish(p);
     return fuse_reply_xattr(p->req, size);
 }
 
 int answer_readlink(struct pending *p, const char *target)
 {
-    settle(p);
+    finish(p);
     return fuse_reply_readlink(p->req, target);
 }
 
 int answer_lseek(struct pending *p, uint64_t off)
 {
-    settle(p);
+    finish(p);
     return fuse_reply_lseek(p->req, (off_t)off);
 }

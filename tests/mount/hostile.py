@@ -426,7 +426,7 @@ def writes_that_wait(work, mode):
         told = _errno(os.close, fd)
         check(told is None or name in refused(), f"close of {name}: {told}")
     check(set(results.values()) == {errno.ENOSPC, len(buffer)}, f"results: {set(results.values())}")
-    check("more of his fail with ENOSPC" in mount.log_tail(10**6), "the log says nothing")
+    check("further ones of that user fail with ENOSPC" in mount.log_tail(10**6), "the log says nothing")
     for name in refused(): # what is cut off is not published
         os.unlink(name)
     mount.umount()
