@@ -519,8 +519,23 @@ static int forget_lookups(void *arg, struct node *n) REQUIRES(cache_mutex)
     return 0;
 }
 
+static void remove_below_locked(struct cache *c, struct node *dir)
+    REQUIRES(cache_ns, cache_mutex)
+{
+    struct entry *e;
+    size_t at;
+
+    CHILDREN_FOREACH(dir->dir->children, e, at)
+    {
+        if (e->node->dir)
+            remove_below_locked(c, e->node);
+        entry_remove_locked(c, e);
+    }
+}
+
 static void free_tree(struct cache *c)
 {
+    ns_write(c);
     cache_lock(c);
     while (c->queue->dirty_dirs)
         dir_unqueue_locked(c, c->queue->dirty_dirs);
@@ -535,12 +550,14 @@ static void free_tree(struct cache *c)
     detached_free_locked(c);
     if (c->tree->root) {
         (void)tree_each(c->tree->root, forget_lookups, NULL);
+        remove_below_locked(c, c->tree->root);
         c->tree->root->is_root = false;
         node_collect_locked(c, c->tree->root);
     }
     while (c->queue->intents)
         intent_remove_locked(c, c->queue->intents);
     cache_unlock(c);
+    ns_done(c);
 }
 
 static void free_tables(struct cache *c)

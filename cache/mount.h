@@ -9,6 +9,6 @@
 int cache_open_offline(const char *dir, struct op *op, struct cache **ret);
 
 /* ---- recover.c ---- */
-int cache_recover(struct cache *c, struct op *op);
+int cache_recover(struct cache *c, struct op *op) EXCLUDES(cache_ns, cache_mutex);
 
 #endif

@@ -223,7 +223,7 @@ static void take_xattrs(struct node *n, int fd) REQUIRES(cache_mutex)
         node_acl_follow(n);
 }
 
-static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_mutex)
+static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_ns, cache_mutex)
 {
     struct cache *c = s->cache;
     struct stamp_attrs a;
@@ -365,7 +365,7 @@ static int keep_unstamped(struct scan *s, const char *path) REQUIRES(cache_mutex
 }
 
 static int enter_name(struct scan *s, const char *path, const struct stamp_attrs *a,
-                      const struct stat *st, int fd) REQUIRES(cache_mutex)
+                      const struct stat *st, int fd) REQUIRES(cache_ns, cache_mutex)
 {
     struct cache *c = s->cache;
     auto_free char *parent_path = path_parent(path);
@@ -410,7 +410,7 @@ static int enter_name(struct scan *s, const char *path, const struct stamp_attrs
 }
 
 static int scan_file(struct scan *s, const char *path, int fd, const struct stat *st)
-    REQUIRES(cache_mutex)
+    REQUIRES(cache_ns, cache_mutex)
 {
     struct cache *c = s->cache;
     struct stamp_attrs a;
@@ -431,7 +431,7 @@ static int scan_file(struct scan *s, const char *path, int fd, const struct stat
 }
 
 static int scan_one(void *arg, const char *path, int fd, const struct stat *st)
-    REQUIRES(cache_mutex)
+    REQUIRES(cache_ns, cache_mutex)
 {
     struct scan *s = arg;
 
@@ -497,7 +497,7 @@ static void queue_in_order_locked(struct scan *s) REQUIRES(cache_mutex)
 }
 
 /* Removals wait for what was closed before them, and what is kept comes to the store never. */
-static int take_removals_back(struct scan *s)
+static int take_removals_back(struct scan *s) REQUIRES(cache_ns)
 {
     int r = s->n_keep ? intents_take_back(s->cache, s->keep_seq) : 0;
 
@@ -550,7 +550,7 @@ static void scan_release_locked(struct scan *s) REQUIRES(cache_mutex)
     free(s->keep);
 }
 
-static int rebuild(struct cache *c) REQUIRES(cache_mutex)
+static int rebuild(struct cache *c) REQUIRES(cache_ns, cache_mutex)
 {
     struct scan s = {.cache = c, .keep_seq = UINT64_MAX};
     int r = mirror_walk(c->mirror.tree_fd, scan_one, &s);

@@ -152,7 +152,7 @@ void file_cut_locked(struct cache *c, struct node *n, uint64_t off) REQUIRES(cac
 /* The disk took the content and could not keep it: nobody knows what the file is now. */
 void file_lost_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* The same with the stamp on the disk, as far as that works. */
-void file_lost(struct cache *c, struct node *n, int fd);
+void file_lost(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* 0, or -EIO when the kernel tells that pages of the file could not be written: it forgets
  * them, and what is read is what the disk had before. Told once, so the file is held back from
  * then on. What is read before the call is right when it returns 0. */
@@ -164,12 +164,14 @@ bool file_is_half_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* ---- fds.c ---- */
 /* Raises the process's limit. `limit`: how many for mirror files; 0: what the daemon does not
  * need itself. */
-void fds_init(struct cache *c, unsigned limit);
+void fds_init(struct cache *c, unsigned limit) EXCLUDES(cache_mutex);
 /* The descriptor, in use until file_put_fd_locked(), which the same thread calls soon: so there
  * is always one to be had. Takes ns for reading. */
-int file_get_fd(struct cache *c, struct node *n, enum file_fd which);
+int file_get_fd(struct cache *c, struct node *n, enum file_fd which)
+    EXCLUDES(cache_ns, cache_mutex);
 /* The same for a caller that holds ns. */
-int file_get_fd_held(struct cache *c, struct node *n, enum file_fd which);
+int file_get_fd_held(struct cache *c, struct node *n, enum file_fd which)
+    REQUIRES_SHARED(cache_ns) EXCLUDES(cache_mutex);
 /* It stays open, idle, where handles may ask for it again. */
 void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which)
     REQUIRES(cache_mutex);
@@ -192,9 +194,9 @@ struct file *file_new(struct node *n, enum file_state state) REQUIRES(cache_mute
 void file_free_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Creates the mirror file of a node known from a listing; nothing to do when it is there. The
  * caller holds ns for writing. */
-int file_materialise(struct cache *c, struct node *n);
+int file_materialise(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* Takes ns for writing. */
-int file_need(struct cache *c, struct node *n);
+int file_need(struct cache *c, struct node *n) EXCLUDES(cache_ns, cache_mutex);
 /* The mirror file's descriptor, made when there is none, as file_get_fd(); -ESTALE: it has no
  * name any more. Takes ns for writing. */
 int file_need_fd(struct cache *c, struct node *n, enum file_fd which);
@@ -239,35 +241,39 @@ bool mtime_was_racy(int64_t mtime_ns, int64_t then_ns);
 /* STAMP_BEGUN and STAMP_WHOLE as they are to be. */
 unsigned file_stamp_begun(const struct file *f) REQUIRES(cache_mutex);
 /* Writes the stamp's attributes as the node is now. `fd` is its mirror file or directory. */
-int node_write_stamp(struct cache *c, struct node *n, int fd);
+int node_write_stamp(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* The same, found by path; takes ns for reading. */
-int node_save_stamp(struct cache *c, struct node *n);
+int node_save_stamp(struct cache *c, struct node *n) EXCLUDES(cache_ns);
 /* The same by path, for a caller that holds ns; nothing when the mirror has no such file. */
-int node_write_stamp_held(struct cache *c, struct node *n);
+int node_write_stamp_held(struct cache *c, struct node *n) REQUIRES_SHARED(cache_ns);
 /* Writes the records of what the store holds. */
-int file_write_keys(struct cache *c, struct node *n, int fd);
+int file_write_keys(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* Notes in the stamp which version an upload of the file to `path` is to replace, as
  * stamp_keys_expect(): the next mount knows it then. When that fails nothing is lost: the
  * upload of a next mount loses against what it does not know, and is kept. Takes no ns. */
-void file_expect(struct cache *c, struct node *n, int fd, const char *path, const char *etag);
+void file_expect(struct cache *c, struct node *n, int fd, const char *path, const char *etag)
+    EXCLUDES(cache_mutex);
 
 /* ---- unlinked.c ---- */
 /* The bytes are the store's no longer (another version is there): a closed file is dropped, an
  * open one becomes nameless and goes on with its old bytes, one that has other names goes on
  * under those. ns held for writing. */
-int node_replaced(struct cache *c, struct entry *e, const struct object *obj);
+int node_replaced(struct cache *c, struct entry *e, const struct object *obj) REQUIRES(cache_ns)
+    EXCLUDES(cache_mutex);
 /* Takes the mirror file of a node without open handles away. ns held for writing. */
-int file_discard(struct cache *c, struct node *n);
+int file_discard(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* The mirror's part of a name that goes while the inode keeps others: the link and the record
  * of it. The inode keeps its number, too. ns held for writing; the entry is still there. */
-int file_leave_name(struct cache *c, struct entry *e);
+int file_leave_name(struct cache *c, struct entry *e) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* The node, which has a mirror file, loses its last name: the file leaves `path` for orphans/.
  * ns held for writing. */
-int file_orphan(struct cache *c, struct node *n, const char *path);
+int file_orphan(struct cache *c, struct node *n, const char *path) REQUIRES(cache_ns)
+    EXCLUDES(cache_mutex);
 /* The same in two steps, around the mirror's rename that takes its place at `path`: it gets a
  * second name, orphans/<id>, to be dropped again if that rename fails; and when it did not,
  * what is known of the file follows, its last entry still being there. */
-int file_keep_aside(struct cache *c, const char *path, uint64_t *ret_id);
+int file_keep_aside(struct cache *c, const char *path, uint64_t *ret_id) REQUIRES(cache_ns)
+    EXCLUDES(cache_mutex);
 void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id) REQUIRES(cache_mutex);
 
 #endif

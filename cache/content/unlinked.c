@@ -138,7 +138,7 @@ static void entry_takes_locked(struct entry *e, const struct object *obj) REQUIR
 }
 
 /* A closed file is the new version, of which nothing is here. */
-static int renew(struct cache *c, struct entry *e, const struct object *obj)
+static int renew(struct cache *c, struct entry *e, const struct object *obj) REQUIRES(cache_ns)
 {
     struct node *n = e->node;
     int r = file_discard(c, n);
@@ -175,7 +175,7 @@ static struct node *successor_locked(struct cache *c, struct entry *e, const str
 }
 
 /* The name gets a node of its own: handles and other names keep the old one's version. */
-static int part(struct cache *c, struct entry *e, const struct object *obj)
+static int part(struct cache *c, struct entry *e, const struct object *obj) REQUIRES(cache_ns)
 {
     struct node *old = e->node, *parent = e->parent;
     auto_free char *path = entry_path(e), *name = strdup(e->name);

@@ -71,13 +71,14 @@ void failure_note_locked(struct cache *c, struct failure *f, int err, const char
     REQUIRES(cache_mutex);
 /* Logs that a question or a download failed, and keeps it for the status. A call that was ended
  * by a cancel is no failure. */
-void read_failed(struct cache *c, const char *what, int err, const char *why);
+void read_failed(struct cache *c, const char *what, int err, const char *why)
+    EXCLUDES(cache_mutex);
 /* How long to wait after the n-th failure in a row, with jitter, in ns. */
 int64_t retry_delay_ns(const struct cache *c, unsigned attempts);
 
 /* ---- wait.c ---- */
 int wait_start(struct cache *c);
-void wait_stop(struct cache *c);
+void wait_stop(struct cache *c) EXCLUDES(cache_mutex);
 void waitq_init(struct waitq *q);
 /* Parks; always returns CACHE_PARKED, or -EINTR when the cache is stopping. */
 int waitq_park_locked(struct cache *c, struct waitq *q, struct waiter *w) REQUIRES(cache_mutex);

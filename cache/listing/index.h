@@ -88,7 +88,7 @@ int index_read_text(struct cache *c, struct op *op, const char *key, struct buf 
 void index_breathe_locked(struct cache *c, size_t i) REQUIRES(cache_mutex);
 /* Marks the files whose attributes are not known here; how many that are. */
 size_t index_mark_wanted(struct cache *c, struct node *dir, const struct listed *v, size_t n,
-                         bool *wanted);
+                         bool *wanted) EXCLUDES(cache_mutex);
 /* Takes the attributes from the entry (or NULL), if it speaks of the very version listed. */
 void index_take(const struct index_entry *e, struct object *obj);
 void index_stored_release(struct stored_index *s);

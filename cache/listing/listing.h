@@ -98,7 +98,7 @@ bool listing_is_recent(struct cache *c, struct node *dir, bool whole) REQUIRES(c
 /* ---- merge.c ---- */
 /* Takes a name away that the store has no more. ns held for writing. 0, or -EBUSY when
  * something below it is ours. */
-int entry_gone(struct cache *c, struct entry *e);
+int entry_gone(struct cache *c, struct entry *e) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 
 /* ---- walk.c ---- */
 void walk_free(struct dir_walk *w);

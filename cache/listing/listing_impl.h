@@ -47,7 +47,8 @@ struct listing {
 /* ---- index.c ---- */
 /* Takes attributes that the listing does not carry from the directory's index, as far as they
  * are needed. In a worker, holding no lock; `key` is where the store has the directory. */
-void index_fill(struct cache *c, struct node *dir, const char *key, struct listed *v, size_t n);
+void index_fill(struct cache *c, struct node *dir, const char *key, struct listed *v, size_t n)
+    EXCLUDES(cache_mutex);
 
 /* ---- index_tree.c ---- */
 /* The same from the tree's index, for a small directory and its own marker (or NULL): when
@@ -59,7 +60,8 @@ void index_tree_fill(struct cache *c, struct node *dir, const char *key, struct 
 /* Whether the directory's last listing is believed still. The lock is held. */
 bool listing_is_believed(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Whether it was listed in answer to what was asked then. Holding no lock. */
-bool listing_told_since(struct cache *c, struct node *dir, int64_t asked_ns);
+bool listing_told_since(struct cache *c, struct node *dir, int64_t asked_ns)
+    EXCLUDES(cache_mutex);
 /* How long an answer is believed from its end: it may have taken longer than that itself, and
  * whoever asked must come to see it. */
 int64_t listing_belief_in(int64_t timeout_ns);
@@ -88,7 +90,8 @@ int listing_add(struct listing *l, const char *name, size_t len, const struct ob
 void listing_clear(struct listing *l);
 /* Takes it into the tree, unless the directory has moved since it was asked. `hidden`: how many
  * names it had that no path can show; `cut`: there are more names. Holding no lock. */
-void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bool cut);
+void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bool cut)
+    EXCLUDES(cache_ns, cache_mutex);
 /* Whether the object's metadata say what is shown here of a file with content in the cache. */
 bool listing_attrs_agree(struct node *n, const struct object *obj) REQUIRES(cache_mutex);
 /* The store has the version after all that an earlier answer to a read denied. */
@@ -98,14 +101,15 @@ void attrs_hear_locked(struct cache *c, struct node *n, const struct object *obj
     REQUIRES(cache_mutex);
 /* The store's object under a name that is known here; 1 when it stays hidden. */
 int listing_update_entry(struct cache *c, struct entry *e, const struct object *obj,
-                         int64_t asked_ns);
+                         int64_t asked_ns) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* 1 when there is something of that name that is not shown. */
 int listing_merge_one(struct cache *c, struct node *dir, const char *name,
-                      const struct object *obj, int64_t asked_ns);
+                      const struct object *obj, int64_t asked_ns) REQUIRES(cache_ns)
+    EXCLUDES(cache_mutex);
 struct place listing_place_locked(struct cache *c, char *key) REQUIRES(cache_mutex);
 /* While the store moves a directory it can't be told whether an answer is from before or after;
  * and two moves may bring a key back to what had it when it was asked. */
-bool listing_may_have_moved(struct cache *c, const struct place *p);
+bool listing_may_have_moved(struct cache *c, const struct place *p) EXCLUDES(cache_mutex);
 
 /* ---- walk.c ---- */
 /* Somebody looks into the directory. */
@@ -122,9 +126,9 @@ bool walk_is_on_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
  * those around it. */
 bool walk_apart_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Sends that one. In a worker, holding no lock. */
-void walk_around(struct cache *c, struct node *dir, int64_t asked_ns);
+void walk_around(struct cache *c, struct node *dir, int64_t asked_ns) EXCLUDES(cache_mutex);
 /* Lists the directory and the siblings behind it, and all below them, as far as one request
  * tells. In a worker, holding no lock. */
-void walk_ahead(struct cache *c, struct node *dir, int64_t asked_ns);
+void walk_ahead(struct cache *c, struct node *dir, int64_t asked_ns) EXCLUDES(cache_mutex);
 
 #endif

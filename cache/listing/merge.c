@@ -36,7 +36,7 @@ static bool anything_ours(struct node *n) REQUIRES(cache_mutex)
     return false;
 }
 
-static int gone_file(struct cache *c, struct entry *e)
+static int gone_file(struct cache *c, struct entry *e) REQUIRES(cache_ns)
 {
     struct node *n = e->node;
     auto_free char *path = entry_path(e);
@@ -47,7 +47,7 @@ static int gone_file(struct cache *c, struct entry *e)
     return r == -EBUSY ? file_orphan(c, n, path) : r;
 }
 
-static int gone_dir(struct cache *c, struct entry *e)
+static int gone_dir(struct cache *c, struct entry *e) REQUIRES(cache_ns)
 {
     struct entry *child;
     size_t at;
@@ -88,7 +88,7 @@ int entry_gone(struct cache *c, struct entry *e)
 }
 
 static int add_entry(struct cache *c, struct node *dir, const char *name, const char *key,
-                     const struct object *obj, int64_t asked_ns)
+                     const struct object *obj, int64_t asked_ns) REQUIRES(cache_ns)
 {
     int r = 0;
 
@@ -270,6 +270,7 @@ int listing_merge_one(struct cache *c, struct node *dir, const char *name,
 
 /* What a whole listing did not show is gone. */
 static void drop_unlisted(struct cache *c, struct node *dir, int64_t asked_ns)
+    REQUIRES(cache_ns)
 {
     struct entry *e;
     size_t at;
@@ -335,7 +336,7 @@ bool listing_may_have_moved(struct cache *c, const struct place *p)
 }
 
 /* Takes over what was listed; how many names are not shown. False when something failed. */
-static bool merge_names(struct listing *l, bool whole, uint64_t *hidden)
+static bool merge_names(struct listing *l, bool whole, uint64_t *hidden) REQUIRES(cache_ns)
 {
     struct cache *c = l->cache;
     struct node *dir = l->dir;

@@ -265,7 +265,7 @@ void name_gained_locked(struct cache *c, struct entry *e)
 /* ---- making ---- */
 
 static struct entry *enter_new_locked(struct cache *c, const struct making *m, struct node *n)
-    REQUIRES(cache_mutex)
+    REQUIRES(cache_ns, cache_mutex)
 {
     struct entry *e = entry_add_locked(c, m->parent, m->name, n);
 
@@ -285,6 +285,7 @@ static struct entry *enter_new_locked(struct cache *c, const struct making *m, s
 
 /* Makes the node with its name; its lookup count is one. ns held for writing. */
 static int make_held(struct cache *c, const struct making *m, struct node **ret)
+    REQUIRES(cache_ns)
 {
     cache_lock(c);
     bool exists = entry_find(m->parent, m->name) != NULL;

@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 /* The names lead to each other's nodes. */
-static void swap_nodes_locked(struct entry *a, struct entry *b) REQUIRES(cache_mutex)
+static void swap_nodes_locked(struct entry *a, struct entry *b) REQUIRES(cache_ns, cache_mutex)
 {
     struct node *na = a->node, *nb = b->node;
     struct entry **at;
@@ -32,7 +32,7 @@ static void swap_nodes_locked(struct entry *a, struct entry *b) REQUIRES(cache_m
 }
 
 static void swap_files_locked(struct cache *c, struct entry *a, struct entry *b)
-    REQUIRES(cache_mutex)
+    REQUIRES(cache_ns, cache_mutex)
 {
     auto_free char *path_a = entry_path(a);
     auto_free char *path_b = entry_path(b);
@@ -57,7 +57,7 @@ static void swap_files_locked(struct cache *c, struct entry *a, struct entry *b)
 }
 
 /* Before they have the names: each is to replace what the other one's has at the store. */
-static void note_exchanged(struct cache *c, struct moving *m)
+static void note_exchanged(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 {
     struct entry *both[2] = {m->from, m->to};
     const char *paths[2] = {m->from_path, m->to_path};
@@ -69,7 +69,7 @@ static void note_exchanged(struct cache *c, struct moving *m)
 }
 
 /* Two complete files change places; both are uploaded under their new names. */
-static int exchange_files(struct cache *c, struct moving *m)
+static int exchange_files(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 {
     struct node *nodes[2] = {m->from->node, m->to->node};
     int r = 0;
@@ -233,7 +233,7 @@ static int record_exchange(struct cache *c, struct exchange *x)
 /* Both lie in the mirror, younger than any row that could be taken for theirs. Of two
  * directories each owes a marker: what stands for its new name at the store now goes, or is of
  * the other. */
-static int prepare_exchange(struct cache *c, struct moving *m)
+static int prepare_exchange(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 {
     struct entry *both[2] = {m->from, m->to};
     int r = 0;
@@ -277,7 +277,8 @@ static void exchange_not(struct cache *c, struct exchange *x, bool recorded)
 }
 
 /* What the names know of what they led to goes with it. */
-static void swap_entries_locked(struct entry *a, struct entry *b) REQUIRES(cache_mutex)
+static void swap_entries_locked(struct entry *a, struct entry *b)
+    REQUIRES(cache_ns, cache_mutex)
 {
     swap_nodes_locked(a, b);
     bool dirty = a->dirty; /* a bit */
@@ -295,7 +296,8 @@ static void swap_entries_locked(struct entry *a, struct entry *b) REQUIRES(cache
     dir->parent->nlink++;
 }
 
-static int exchange_in_tree_locked(struct cache *c, struct exchange *x) REQUIRES(cache_mutex)
+static int exchange_in_tree_locked(struct cache *c, struct exchange *x)
+    REQUIRES(cache_ns, cache_mutex)
 {
     struct entry *a = x->m->from, *b = x->m->to;
     auto_free char *key_a = entry_key(a);
@@ -330,7 +332,7 @@ static int exchange_in_tree_locked(struct cache *c, struct exchange *x) REQUIRES
     return 0;
 }
 
-static int exchange_by_rows(struct cache *c, struct moving *m)
+static int exchange_by_rows(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 {
     struct exchange x = {.m = m};
     int r = prepare_exchange(c, m);

@@ -14,6 +14,7 @@
 /* ---- linking ---- */
 
 static int link_held(struct cache *c, struct node *n, struct node *parent, const char *name)
+    REQUIRES(cache_ns)
 {
     cache_lock(c);
     struct file *f = n->file;

@@ -50,23 +50,25 @@ int acl_add(char **xattrs, const char *name, const void *value, size_t size);
 /* ACL and mode are two stamps: in between only what both the old and the new mode allow is
  * allowed. */
 int acl_narrow_mode(struct cache *c, struct node *n, uint32_t mode, int fd,
-                    struct narrowed *ret);
+                    struct narrowed *ret) EXCLUDES(cache_mutex);
 /* The ACL could not be written: the mode is what it was, unless a chmod came between, and what
  * was not owed before is not owed. */
-void acl_widen_mode(struct cache *c, struct node *n, const struct narrowed *narrowed, int fd);
+void acl_widen_mode(struct cache *c, struct node *n, const struct narrowed *narrowed, int fd)
+    EXCLUDES(cache_mutex);
 /* Removing what is not there is a success, as in the kernel's own filesystems. */
 int acl_remove(struct cache *c, struct node *n, const char *name);
 int acl_set(struct cache *c, struct node *n, const char *name, const void *value, size_t size,
-            int flags, struct waiter *w);
+            int flags, struct waiter *w) EXCLUDES(cache_mutex);
 
 /* ---- create.c ---- */
 /* A new node at `path` ("" without one), of no name yet. NULL without memory. */
 struct node *node_make_locked(struct cache *c, const struct making *m, const char *path)
     REQUIRES(cache_mutex);
 /* The mirror's part: a file with its stamps, or a directory with its. ns held for writing. */
-int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool keep_fd);
+int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool keep_fd)
+    REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* The stamps of a file that has none yet. */
-int node_write_first_stamps(struct cache *c, struct node *n, int fd);
+int node_write_first_stamps(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* A new node gets what its parent's default ACL hands on, else its mode loses the umask. 0 or
  * -ENOMEM. */
 int node_inherit_acl_locked(struct cache *c, struct node *n, const struct node *parent,
@@ -86,7 +88,8 @@ int name_key_fits_locked(struct cache *c, struct node *parent, const char *name,
     REQUIRES(cache_mutex);
 /* A directory whose last name went must be kept alive by a marker of its own; that it needs one
  * is on the disk before the removal is answered. ns held for writing. */
-void name_maybe_marker(struct cache *c, struct node *dir);
+void name_maybe_marker(struct cache *c, struct node *dir) REQUIRES_SHARED(cache_ns)
+    EXCLUDES(cache_mutex);
 void name_gained_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
 
 /* ---- durable.c ---- */
@@ -111,7 +114,7 @@ int exchange_need_tree_locked(struct cache *c, struct node *dir, struct waiter *
 /* Whether the two may change places: 0 or a negative errno; -EAGAIN: asked once more. */
 int exchange_check(struct moving *m);
 /* They do. ns held for writing. 0 or a negative errno; -EAGAIN: asked once more. */
-int exchange_held(struct cache *c, struct moving *m);
+int exchange_held(struct cache *c, struct moving *m) REQUIRES(cache_ns);
 
 /* ---- handle.c ---- */
 enum file_fd handle_fd_of(const struct handle *h);
@@ -120,7 +123,7 @@ enum file_fd handle_fd_of(const struct handle *h);
 /* Opens what the caller has just created: nothing to wait for. */
 int file_open_made(struct cache *c, struct node *n, int flags, struct handle **ret);
 /* The handle is about to make the content anew. */
-void handle_begin_anew(struct cache *c, struct handle *h);
+void handle_begin_anew(struct cache *c, struct handle *h) EXCLUDES(cache_mutex);
 /* A name of it leads to another version, or to none, by now. */
 int node_is_replaced_locked(struct node *n) REQUIRES(cache_mutex);
 /* What it writes is to be on the disk when that is answered. The kernel sees to it by an
@@ -136,12 +139,13 @@ bool handle_end_begun_locked(struct handle *h) REQUIRES(cache_mutex);
  * it holds for good. Whether the stamp must learn it. */
 bool handle_declare_whole_locked(struct handle *h, const struct stat *st) REQUIRES(cache_mutex);
 /* Before it changes again. A write past the daemon moves its mtime or size instead. */
-int handle_withdraw_whole(struct cache *c, struct node *n, int fd);
+int handle_withdraw_whole(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* STAMP_WRITING is on the disk before a writable open is answered, or a truncate begins; both
  * are among the writers by now. So is STAMP_BEGUN before the content is made anew. Another one
  * may just be writing it: that is not waited for. */
-int file_stamp_writing(struct cache *c, struct node *n, int fd);
-int handle_open_file(struct cache *c, struct node *n, int flags, struct handle **ret);
+int file_stamp_writing(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
+int handle_open_file(struct cache *c, struct node *n, int flags, struct handle **ret)
+    EXCLUDES(cache_ns, cache_mutex);
 
 /* ---- owed.c ---- */
 /* What the store lacks of it and of all below it, in numbers; heap. NULL: no name, no memory.
@@ -152,7 +156,7 @@ char *node_owed_text_locked(struct cache *c, struct node *n) REQUIRES(cache_mute
 /* Notes in the file's stamp what an upload of it to the name is to replace; it has the name
  * later. `e` is what has it now, or NULL. ns held for writing. */
 void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
-                 const char *name, struct entry *e);
+                 const char *name, struct entry *e) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* For tree_each(): not 0 when that is so for a name of the node. */
 int node_may_be_stored(void *arg, struct node *n) REQUIRES(cache_mutex);
 /* For tree_each(), with the cache as `arg`: the node's path is another one now. Uploads under
@@ -160,16 +164,18 @@ int node_may_be_stored(void *arg, struct node *n) REQUIRES(cache_mutex);
 int node_requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex);
 /* The inode is about to get a name that an older intention may have taken from it: recovery
  * must not take it for what that one meant. ns held for writing. */
-int node_rebear(struct cache *c, struct node *n);
+int node_rebear(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* The same for what comes to such a name with the directory that moves. */
-int node_rebear_below(struct cache *c, const char *from, const char *to);
+int node_rebear_below(struct cache *c, const char *from, const char *to) REQUIRES(cache_ns)
+    EXCLUDES(cache_mutex);
 
 /* ---- truncate.c ---- */
 /* Truncates or extends. 0, CACHE_PARKED or an error. */
-int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter *w);
+int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter *w)
+    EXCLUDES(cache_mutex);
 /* Who makes the content anew is counted from before that. */
 int file_truncate_anew(struct cache *c, struct node *n, int flags, struct waiter *w,
-                       struct handle **ret);
+                       struct handle **ret) EXCLUDES(cache_mutex);
 
 /* ---- unlink.c ---- */
 /* Whether somebody may take a name out of a sticky directory the kernel judges by whose the
@@ -179,12 +185,12 @@ int name_owner_need_locked(struct cache *c, struct node *parent, struct entry *e
 /* What the store may have there is what this cache put, or tried to: it had nothing before. */
 bool name_is_only_ours(const struct entry *e) REQUIRES(cache_mutex);
 int name_intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
-                struct entry *e, struct intent **ret);
+                struct entry *e, struct intent **ret) REQUIRES_SHARED(cache_ns);
 /* The store loses the name, the mirror keeps the file under another one. Without the inode's
  * number recovery can't take it for the removal of the file: killed before the mirror's step
  * the file is still there, and its upload makes the row void. */
-int name_intend_removal(struct cache *c, struct entry *e, const char *path,
-                        struct intent **ret);
+int name_intend_removal(struct cache *c, struct entry *e, const char *path, struct intent **ret)
+    REQUIRES_SHARED(cache_ns);
 /* Takes a recorded intention back: its mirror step failed. */
 void name_intend_not(struct cache *c, struct intent *i);
 
@@ -193,14 +199,15 @@ void name_intend_not(struct cache *c, struct intent *i);
 void file_mend_locked(struct node *n, uint64_t off, uint64_t end) REQUIRES(cache_mutex);
 /* Nobody tells of a passthrough write that failed. A file that grew, or is empty, and is closed
  * while the disk has no room is taken for one: rather late than half. */
-bool handle_look_for_cut(struct cache *c, struct handle *h, const struct stat *st);
+bool handle_look_for_cut(struct cache *c, struct handle *h, const struct stat *st)
+    EXCLUDES(cache_mutex);
 /* After the daemon itself changed the content through `fd`. */
-int handle_note_change(struct cache *c, struct node *n, int fd);
+int handle_note_change(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 
 /* ---- xattr.c ---- */
 void xattr_changed_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 bool xattr_is_owed(const struct node *n) REQUIRES(cache_mutex);
-int xattr_edit(struct cache *c, struct node *n, const struct edit *e);
-int xattr_edit_ready(struct cache *c, struct node *n, struct waiter *w);
+int xattr_edit(struct cache *c, struct node *n, const struct edit *e) EXCLUDES(cache_ns);
+int xattr_edit_ready(struct cache *c, struct node *n, struct waiter *w) EXCLUDES(cache_mutex);
 
 #endif

@@ -138,7 +138,7 @@ int node_rebear_below(struct cache *c, const char *from, const char *to)
 
 /* The moved thing lies in the mirror, so that recovery can tell by its inode number whether the
  * move happened. */
-static int prepare_move(struct cache *c, struct moving *m)
+static int prepare_move(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 {
     struct node *n = m->from->node, *over = m->to ? m->to->node : NULL;
     int r = n->dir ? mirror_mkdirs(&c->mirror, m->from_path) : file_materialise(c, n);
@@ -168,6 +168,7 @@ static bool takes_last_name(const struct moving *m)
 /* The mirror's part. What the new name leads to now stays reachable for those who have it open,
  * as orphans/<*ret_id>; 0: there is nothing of the kind. When it fails nothing has changed. */
 static int move_in_mirror(struct cache *c, struct moving *m, uint64_t *ret_id)
+    REQUIRES(cache_ns)
 {
     int r = takes_last_name(m) ? barrier_pass_on(c, m->to->node->file) : 0;
 
@@ -183,7 +184,7 @@ static int move_in_mirror(struct cache *c, struct moving *m, uint64_t *ret_id)
 
 static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_may_exist,
                                  bool *ret_tried, bool *ret_marker, struct etag *ret_etag)
-    REQUIRES(cache_mutex)
+    REQUIRES(cache_ns, cache_mutex)
 {
     struct node *over = m->to->node;
 
@@ -209,7 +210,8 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
     entry_remove_locked(c, m->to);
 }
 
-static int move_in_tree_locked(struct cache *c, struct moving *m) REQUIRES(cache_mutex)
+static int move_in_tree_locked(struct cache *c, struct moving *m)
+    REQUIRES(cache_ns, cache_mutex)
 {
     struct entry *e = m->from;
     struct node *n = e->node;
@@ -293,7 +295,7 @@ void name_expect(struct cache *c, struct node *n, const char *mirror_path, struc
 }
 
 /* Before the file has the name: a mount that finds it there must know what it is to replace. */
-static void note_replaced(struct cache *c, struct moving *m)
+static void note_replaced(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 {
     struct node *n = m->from->node;
 
@@ -302,7 +304,7 @@ static void note_replaced(struct cache *c, struct moving *m)
     name_expect(c, n, m->from_path, m->newparent, m->newname, m->to);
 }
 
-static int move_held(struct cache *c, struct moving *m)
+static int move_held(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 {
     struct intent *i = NULL;
     struct node *n = m->from->node, *oldparent = m->from->parent;
@@ -341,6 +343,7 @@ static int move_held(struct cache *c, struct moving *m)
 
 static int rename_held(struct cache *c, struct node *parent, const char *name,
                        struct node *newparent, const char *newname, unsigned flags)
+    REQUIRES(cache_ns)
 {
     cache_lock(c);
     struct moving m = {.from = entry_find(parent, name),

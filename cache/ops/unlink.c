@@ -22,6 +22,7 @@ int name_owner_need_locked(struct cache *c, struct node *parent, struct entry *e
 
 /* Numbers and records an intention, which is taken over; *ret is NULL when that fails. */
 static int record(struct cache *c, struct intent *i, struct intent **ret)
+    REQUIRES_SHARED(cache_ns)
 {
     *ret = NULL;
     if (!i)
@@ -57,6 +58,7 @@ static const char *removed_version_locked(struct entry *e, const char *path,
 /* `numbered`: with the inode's number. */
 static int intend_for(struct cache *c, enum intent_kind kind, const char *from, const char *to,
                       struct entry *e, bool numbered, struct intent **ret)
+    REQUIRES_SHARED(cache_ns)
 {
     char etag[ETAG_TEXT_MAX];
 
@@ -90,6 +92,7 @@ void name_intend_not(struct cache *c, struct intent *i)
 
 /* The name leaves the mirror; another link keeps the file. */
 static int unlink_in_mirror(struct cache *c, struct entry *e, const char *path)
+    REQUIRES(cache_ns)
 {
     struct node *n = e->node;
 
@@ -102,6 +105,7 @@ static int unlink_in_mirror(struct cache *c, struct entry *e, const char *path)
 }
 
 static int unlink_held(struct cache *c, struct node *parent, const char *name)
+    REQUIRES(cache_ns)
 {
     struct intent *i = NULL;
 
@@ -157,7 +161,7 @@ int cache_unlink(struct cache *c, struct node *parent, const char *name, struct 
     return r;
 }
 
-static int rmdir_held(struct cache *c, struct node *parent, const char *name)
+static int rmdir_held(struct cache *c, struct node *parent, const char *name) REQUIRES(cache_ns)
 {
     struct intent *i = NULL;
 

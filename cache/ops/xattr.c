@@ -164,7 +164,7 @@ ssize_t cache_listxattr(struct cache *c, struct node *node, char *list, size_t s
 }
 
 /* The mirror's descriptor of a file or directory; ns held for writing. */
-static int xattrs_fd(struct cache *c, struct node *n)
+static int xattrs_fd(struct cache *c, struct node *n) REQUIRES(cache_ns)
 {
     if (!n->dir)
         return file_get_fd_held(c, n, FD_READ);
@@ -218,7 +218,7 @@ static int write_edit(struct cache *c, struct node *n, const struct edit *e, int
 }
 
 /* The set, then that it is owed; ns held for writing, so that edits follow one another. */
-static int edit_held(struct cache *c, struct node *n, const struct edit *e)
+static int edit_held(struct cache *c, struct node *n, const struct edit *e) REQUIRES(cache_ns)
 {
     auto_free char *json = NULL;
 

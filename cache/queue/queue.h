@@ -117,7 +117,8 @@ bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct inte
  * all that is closed by now instead, above all for what takes its name or came in its place. ns
  * held for writing, before the mirror's step; waits for the disk, if there are such removals. 0
  * or -ENOMEM. */
-int barrier_pass_on(struct cache *c, const struct file *f);
+int barrier_pass_on(struct cache *c, const struct file *f) REQUIRES(cache_ns)
+    EXCLUDES(cache_mutex);
 /* What an earlier mount passed on. Recovery. */
 int barrier_load(struct cache *c);
 
@@ -151,7 +152,7 @@ void intent_free(struct intent *i);
 void intent_add_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 void intent_remove_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 /* Writes the intention's row; the caller holds ns. 0 or a negative errno. */
-int intent_record(struct cache *c, const struct intent *i);
+int intent_record(struct cache *c, const struct intent *i) REQUIRES_SHARED(cache_ns);
 /* The number of the newest intention; 0 without any. Those made later have a higher one. */
 uint64_t intents_newest_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The store has `path` in its new version: removals of it up to number `seq` are void. One that
@@ -164,7 +165,7 @@ uint64_t intent_since(const struct intent *i) REQUIRES(cache_mutex);
 /* Removals that were intended after what has this place in the order waited for its upload,
  * which never comes: they are taken back, on the disk first, and what they meant shows again.
  * ns held for writing, or recovery. 0 or a negative errno. */
-int intents_take_back(struct cache *c, uint64_t seq);
+int intents_take_back(struct cache *c, uint64_t seq) REQUIRES(cache_ns);
 /* What the store has at the path is not what this mount believed: the next look asks. */
 void name_is_the_stores_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether the failure says that something lies where it goes, which may be to be removed or
@@ -181,7 +182,7 @@ int64_t comes_back_locked(struct cache *c, const struct intent *i) REQUIRES(cach
 
 /* ---- late.c ---- */
 /* Begins the time in which requests of a daemon that was killed may take effect. */
-int late_begin(struct cache *c);
+int late_begin(struct cache *c) EXCLUDES(cache_mutex);
 /* Whether an upload to the path (of content, else attributes), or an intention, has to wait for
  * its end. */
 bool late_blocks_upload_locked(struct cache *c, const char *path, bool content)
@@ -190,7 +191,7 @@ bool late_blocks_intent_locked(struct cache *c, const struct intent *i) REQUIRES
 /* A removal of the key, with which this daemon is done, may still arrive. 0 or -ENOMEM. */
 int late_removal_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
 /* A copy to the key, or its new attributes, may still arrive. */
-void late_copy(struct cache *c, const char *key);
+void late_copy(struct cache *c, const char *key) EXCLUDES(cache_mutex);
 /* An upload to the key, bound to this version ("" none), may still arrive. 0 or -ENOMEM. */
 int late_put_locked(struct cache *c, const char *key, const char *etag) REQUIRES(cache_mutex);
 /* Until when (CLOCK_MONOTONIC) one may that is bound to this version (NULL: to any); 0 none. */

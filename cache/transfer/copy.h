@@ -49,12 +49,13 @@ void copy_source_locked(struct cache *c, struct entry *e, const char *from, cons
     REQUIRES(cache_mutex);
 /* Only entries that some rename of the list moved have a source of their own. */
 void copy_sources_locked(struct cache *c, struct intent *done) REQUIRES(cache_mutex);
-void copy_write_keys(struct cache *c, struct node *n);
+void copy_write_keys(struct cache *c, struct node *n) EXCLUDES(cache_mutex);
 /* Records in the stamp what the store has under the new key, beside the old one: whether the
  * row is gone or not, one of them holds. `new_etag` NULL: which version that is nobody knows.
  */
 void copy_note_version(struct copying *k, const char *from, const char *to,
-                       const char *copied_etag, const char *new_etag, bool own);
+                       const char *copied_etag, const char *new_etag, bool own)
+    EXCLUDES(cache_mutex);
 /* What takes from there next, and means the version that was copied, or what this cache put,
  * means the copy: its origin is that of the old name. So does what takes it on from where that
  * brings it. In memory only. */
@@ -87,7 +88,8 @@ int copy_latest(struct cache *c, struct op *op, const char *from, char **etag, b
 /* A name that the store refuses is given up by the next rename of what has it, or by its
  * removal: the two become one, which does not pass through that name. Not if the store has, or
  * may come to have, something there, which would be replaced, or removed. */
-int copy_give_up_name(struct copying *k, struct op *op, bool *ret);
+int copy_give_up_name(struct copying *k, struct op *op, bool *ret)
+    EXCLUDES(cache_ns, cache_mutex);
 /* As with uploads (refusal.c): refused, and again after another name was taken. */
 void copy_note_refusal_locked(struct cache *c, struct intent *i, int err) REQUIRES(cache_mutex);
 

@@ -159,7 +159,7 @@ static void take_joined_locked(struct cache *c, struct intent *i, struct intent 
 /* ns held for writing: the later intention is not taken back meanwhile, nor does another come
  * before it. It does not run either, since it waits for the rename, which this is the run of.
  */
-static int join_held(struct copying *k, const char *version, bool *ret)
+static int join_held(struct copying *k, const char *version, bool *ret) REQUIRES(cache_ns)
 {
     struct cache *c = k->cache;
     struct intent *i = k->intent, *one = NULL;

@@ -38,7 +38,7 @@ static struct node *next_victim_locked(struct cache *c) REQUIRES(cache_mutex)
 }
 
 /* A mapping may still read a closed file: it keeps its inode, the name gets a fresh stub. */
-static void evict_one(struct cache *c, struct node *n)
+static void evict_one(struct cache *c, struct node *n) REQUIRES(cache_ns)
 {
     cache_lock(c);
     bool keeps_ino = !(n->flags & NODE_DEFAULT_INO);
@@ -80,7 +80,8 @@ static bool evict_next(struct cache *c)
 
 /* ---- memory ---- */
 
-static void forget_children_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+static void forget_children_locked(struct cache *c, struct node *dir)
+    REQUIRES(cache_ns, cache_mutex)
 {
     struct entry *e;
     size_t at;
@@ -101,7 +102,7 @@ static void forget_children_locked(struct cache *c, struct node *dir) REQUIRES(c
     }
 }
 
-static int forget_dir(void *arg, struct node *n) REQUIRES(cache_mutex)
+static int forget_dir(void *arg, struct node *n) REQUIRES(cache_ns, cache_mutex)
 {
     struct cache *c = arg;
 

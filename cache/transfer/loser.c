@@ -51,7 +51,7 @@ static int copy_content(struct job *j)
 
 /* Other names go on with the file, and will be written: what is kept is a copy of its own.
  * After a kill in between it is owed as before, and kept once more. */
-static int keep_copy(struct job *j, struct entry *e, int copy)
+static int keep_copy(struct job *j, struct entry *e, int copy) REQUIRES(cache_ns)
 {
     int r = mirror_keep_fd(&j->cache->mirror, copy, j->path);
 
@@ -60,7 +60,7 @@ static int keep_copy(struct job *j, struct entry *e, int copy)
 }
 
 /* The name is out of the mirror. */
-static void lost_locked(struct job *j, struct entry *e) REQUIRES(cache_mutex)
+static void lost_locked(struct job *j, struct entry *e) REQUIRES(cache_ns, cache_mutex)
 {
     struct cache *c = j->cache;
     struct node *n = j->node;

@@ -118,7 +118,7 @@ int pins_load(struct cache *c);
 void pins_free(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- scheduler.c ---- */
-void *scheduler_main(void *arg);
+void *scheduler_main(void *arg) EXCLUDES(cache_ns, cache_mutex);
 
 /* ---- session.c ---- */
 /* What an earlier mount left. */

@@ -12,17 +12,18 @@
 void copy_start_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 
 /* ---- evict.c ---- */
-void evict_if_needed(struct cache *c);
+void evict_if_needed(struct cache *c) EXCLUDES(cache_mutex);
 
 /* ---- fetch.c ---- */
 /* Where the node's bytes are now: key and version. */
-int fetch_source(struct cache *c, struct node *n, char **ret_key, char **ret_etag);
+int fetch_source(struct cache *c, struct node *n, char **ret_key, char **ret_etag)
+    EXCLUDES(cache_mutex);
 
 /* ---- fetch_verify.c ---- */
 /* Adds the file's first `size` bytes to the sum. 0 or a negative errno; -EIO: it is shorter. */
 int file_sum(int fd, uint64_t size, struct checksum *sum);
 /* What one verified read brought needs no second look. */
-int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd);
+int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd) EXCLUDES(cache_mutex);
 
 /* ---- marker_put.c ---- */
 /* What is below the entry came to the store, or changed there: listings that were asked before
@@ -55,7 +56,7 @@ void intent_failed_locked(struct cache *c, struct intent *i, int err, const char
 /* ---- scheduler.c ---- */
 /* In an uploader that has ended an upload, with ns held: it goes on with the next that is due.
  */
-void upload_ended_locked(struct cache *c) REQUIRES(cache_mutex);
+void upload_ended_locked(struct cache *c) REQUIRES_SHARED(cache_ns) REQUIRES(cache_mutex);
 /* Whether the file has to wait, as it is: a full disk cut it off, it is half (format.md, 3), or
  * something that was sent before may still arrive at the name. Asked when it is chosen, and
  * once more when it was looked at. */
@@ -65,7 +66,8 @@ bool upload_has_to_wait_locked(struct cache *c, struct file *f, const char *path
 /* ---- session.c ---- */
 void session_mark(struct session_mark *ret, const struct stat *st, const struct attrs *a);
 /* The one that was broken off with just this content, or NULL. Others of the key are over. */
-struct session *session_take(struct cache *c, const char *key, const struct session_mark *mark);
+struct session *session_take(struct cache *c, const char *key, const struct session_mark *mark)
+    EXCLUDES(cache_mutex);
 /* A new one, with its row and without a token. 0, or why it can't be recorded. */
 int session_open(struct cache *c, const char *key, const struct session_mark *mark,
                  uint64_t part_size, int64_t began_ns, bool live, struct session **ret);
@@ -74,7 +76,7 @@ int session_begun(struct cache *c, struct session *s, const char *token);
 /* Whether an upload to the key has to wait for one to be ended. */
 bool session_blocks_upload_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
 /* Broken off: to be resumed, or (`over`) to be ended. */
-void session_leave(struct cache *c, struct session *s, bool over);
+void session_leave(struct cache *c, struct session *s, bool over) EXCLUDES(cache_mutex);
 /* The store has it no more. */
 void session_gone(struct cache *c, struct session *s);
 void session_watch(struct session_watch *w, struct cache *c, struct op *op);

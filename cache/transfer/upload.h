@@ -67,7 +67,7 @@ struct parts {
 /* ---- loser.c ---- */
 /* Somebody else's version has the name at the store. The content from here goes to kept/, where
  * status lists it, and the name shows theirs. */
-void upload_keep_loser(struct job *j);
+void upload_keep_loser(struct job *j) EXCLUDES(cache_ns, cache_mutex);
 
 /* ---- parts.c ---- */
 int upload_in_parts(struct job *j, struct op *op, struct object *obj);

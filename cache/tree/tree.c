@@ -90,15 +90,8 @@ void node_collect_locked(struct cache *c, struct node *n)
 {
     if (n->refs || n->nlookup || n->links || n->is_root)
         return;
+    assert(!n->dir || children_count(n->dir->children) == 0); /* they went before its name */
     detached_remove_locked(c, n);
-    if (n->dir) {
-        struct entry *e;
-        size_t at;
-        CHILDREN_FOREACH(n->dir->children, e, at)
-        {
-            entry_remove_locked(c, e);
-        }
-    }
     c->tree->hooks.end(c, n);
     if (n->dir) {
         c->tree->hidden_names -= n->dir->hidden_names;
@@ -120,7 +113,7 @@ struct entry *entry_find(struct node *dir, const char *name)
     return dir->dir ? children_find(dir->dir->children, name) : NULL;
 }
 
-static int link_entry(struct entry *e) REQUIRES(cache_mutex)
+static int link_entry(struct entry *e) REQUIRES(cache_ns, cache_mutex)
 {
     int r = children_add(&e->parent->dir->children, e);
 
@@ -132,7 +125,7 @@ static int link_entry(struct entry *e) REQUIRES(cache_mutex)
     return 0;
 }
 
-static void unlink_entry(struct entry *e) REQUIRES(cache_mutex)
+static void unlink_entry(struct entry *e) REQUIRES(cache_ns, cache_mutex)
 {
     struct entry **at = &e->node->links;
 

@@ -235,7 +235,7 @@ void node_keeps_ino_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex
  * found it. */
 void ino_stands_locked(struct cache *c, uint64_t ino, const char *key) REQUIRES(cache_mutex);
 /* Forgets those numbers of moved things that nothing has any more, now and then. ns held. */
-void inos_purge_locked(struct cache *c) REQUIRES(cache_mutex);
+void inos_purge_locked(struct cache *c) REQUIRES_SHARED(cache_ns) REQUIRES(cache_mutex);
 void inos_free(struct cache *c) REQUIRES(cache_mutex);
 /* A number for something made here. */
 uint64_t ino_fresh(struct cache *c, const char *key);
@@ -265,7 +265,8 @@ struct node *tree_find(struct cache *c, const char *path, struct entry **ret_ent
 /* Whether one of its names is this path, or below it. Takes no memory either. */
 bool node_is_named_below(struct cache *c, struct node *n, const char *path);
 /* The same, making directories that are not known yet. */
-struct node *tree_make_dirs_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+struct node *tree_make_dirs_locked(struct cache *c, const char *path)
+    REQUIRES(cache_ns, cache_mutex);
 /* Calls visit for every node below and including n, parents first. */
 int tree_each(struct node *n, int (*visit)(void *arg, struct node *n), void *arg);
 
@@ -280,12 +281,12 @@ void detached_free_locked(struct cache *c) REQUIRES(cache_mutex);
 struct entry *entry_find(struct node *dir, const char *name);
 /* Adds a name; the caller holds ns for writing and lock. NULL without memory. */
 struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *name,
-                               struct node *n) REQUIRES(cache_mutex);
+                               struct node *n) REQUIRES(cache_ns, cache_mutex);
 /* Takes the name away and frees the entry; the node may be freed with it. */
-void entry_remove_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
+void entry_remove_locked(struct cache *c, struct entry *e) REQUIRES(cache_ns, cache_mutex);
 /* Moves an entry to another place. 0 or -ENOMEM; *e is the new entry. */
 int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const char *name)
-    REQUIRES(cache_mutex);
+    REQUIRES(cache_ns, cache_mutex);
 
 /* ---- version.c ---- */
 /* The entry's attributes are those of the version that the store told. */
