@@ -99,8 +99,14 @@ class Lane(threading.Thread):
             raise
 
 
+def again(name):
+    """The command that repeats this scenario or round alone."""
+    kind, seed = name.split("/")[:2]
+    return harness.repeat(*(["--seed", seed, "--rounds", 1, "hunt/"] if kind == "hunt" else [name]))
+
+
 def play_all(arguments):
-    tally = harness.Tally("adversary")
+    tally = harness.Tally("adversary", again)
     with contextlib.ExitStack() as stack:
         works = [stack.enter_context(harness.Workplace("adversary")) for _ in range(LANES)]
         for work in works:

@@ -14,7 +14,7 @@ The rounds go on for a minute, or for --seconds or CRASH_SECONDS.
 
 The model in tests/model dies at every step of cache/ far more often; here it is the whole mount.
 
-usage: crash.py [--seconds N] [--seed N] [--sequences N] [--step NAME]...
+usage: crash.py [--seconds N] [--seed N] [--sequences N] [--step NAME]... [--only NAME]
 
 The seed is CRASH_SEED, 1 unless that is set. A round that finds something prints where, and the next
 starts afresh; RUNFS_TEST_KEEP=1 keeps the folder.
@@ -380,8 +380,21 @@ def plan(loop, steps, seconds):
         index += 1
 
 
-def run_rounds(tally, loop, steps, seconds):
-    for index, name, how in plan(loop, steps, seconds):
+def plan_one(name, steps, seconds):
+    """Only the kill of this name, again and again."""
+    known = {"in a new file": {"after": "half"}, "at random": {}} | {f"as {n} returned": {"after": n} for n in AFTER} \
+        | {f"at {s}": {"step": s} for s in steps}
+    if name not in known:
+        sys.exit(f"kills: {', '.join(known)}")
+    end = time.monotonic() + seconds
+    index = 0
+    while time.monotonic() < end:
+        yield index, name, known[name]
+        index += 1
+
+
+def run_rounds(tally, loop, rounds):
+    for index, name, how in rounds:
         if not tally.run(f"killed {name}", loop.round, index, how.get("step"), how.get("after")):
             for m in loop.place.mounts:
                 print(f"        log: {m.log_tail(1200)}", flush=True)
@@ -405,21 +418,28 @@ def main():
     parser.add_argument("--seed", type=int, default=int(os.environ.get("CRASH_SEED", 1)))
     parser.add_argument("--sequences", type=int, default=int(os.environ.get("CRASH_SEQUENCES", 30)))
     parser.add_argument("--step", action="append", help="only this step; no sequences")
+    parser.add_argument("--only", default="", help='only what has this name, such as "killed at random"')
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     steps = arguments.step or crash_steps()
-    tally = harness.Tally("crash")
+    tally = harness.Tally("crash", lambda name: harness.repeat(
+        "--seed", arguments.seed, *(["--only", name] if name.startswith(("killed ", "sequences, ")) else [])))
     with harness.Workplace("crash") as place:
         place.start_gateway()
         loop = Loop(place, arguments)
         for mode in ("killed", "cold", "living") if not arguments.step else ():
-            tally.run(f"sequences, {mode}", sequences.run, place, loop.proxy, mode, arguments.seed,
-                      arguments.sequences, 6)
+            if arguments.only in ("", f"sequences, {mode}"):
+                tally.run(f"sequences, {mode}", sequences.run, place, loop.proxy, mode, arguments.seed,
+                          arguments.sequences, 6)
+        rounds = plan(loop, steps, arguments.seconds)
+        if arguments.only:
+            kill = arguments.only.removeprefix("killed ")
+            rounds = plan_one(kill, steps, arguments.seconds) if kill != arguments.only else ()
         try:
-            run_rounds(tally, loop, steps, arguments.seconds)
+            run_rounds(tally, loop, rounds)
         finally:
             loop.clean_up()
-        if loop.kills:
+        if loop.kills and not arguments.only:
             verdict(tally, loop)
     return tally.close()
 

@@ -762,13 +762,14 @@ def passthrough_works(work):
 
 
 def jobs_of(chosen, passthrough):
-    """[(name, function of a workplace)]: the slowest first, so that no lane is left alone with one."""
+    """[(name, function of a workplace)], of the cases or names chosen or of all: the slowest first, so that no lane
+    is left alone with one."""
     modes = {"": (), "-normal": ("passthrough=off",)} if passthrough else {"": ()}
     jobs = []
     for case in SLOW + [c for c in CASES + disks.CASES if c not in SLOW]:
         for suffix, options in modes.items():
             name = case.__name__.replace("_", "-") + suffix
-            if not chosen or case.__name__ in chosen:
+            if not chosen or {case.__name__, name} & chosen:
                 jobs.append((name, lambda work, name=name, case=case, options=options: case(work, name, options)))
     for name, case in answers.CASES.items():
         if not chosen or name in chosen:
@@ -804,8 +805,8 @@ class Lane(threading.Thread):
 
 
 def main():
-    chosen = sys.argv[1:]
-    known = {c.__name__ for c in CASES + disks.CASES} | set(answers.CASES)
+    chosen = set(sys.argv[1:])
+    known = {c.__name__ for c in CASES + disks.CASES} | {name for name, _ in jobs_of(set(), True)}
     if not known.issuperset(chosen):
         sys.exit(f"cases: {' '.join(sorted(known))}")
     tally = harness.Tally("faults")

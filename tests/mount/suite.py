@@ -23,7 +23,6 @@ import contextlib
 import hashlib
 import os
 import pwd
-import random
 import shutil
 import subprocess
 import sys
@@ -429,7 +428,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("pattern", nargs="?", default="")
     parser.add_argument("--only", metavar="NAME")
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6) if NIGHTLY else 1)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("MOUNT_SEED", 1)))
     parser.add_argument("--steps", type=int, default=150, help="of each thread of the oracle")
     parser.add_argument("--lanes", type=int, default=LANES)
     parser.add_argument("--list", action="store_true", help="the names of what would run")
@@ -444,7 +443,7 @@ def main():
     if args.list:
         print(*(n for g in suite.groups + suite.alone for n in g.names if suite.wanted(n)), sep="\n")
         return 0
-    print(f"seed {args.seed} (--seed)", flush=True)
+    print(f"seed {args.seed} (MOUNT_SEED)", flush=True)
     tally = Tally("mount", lambda name: repeat("--only", name, *(["--seed", args.seed] if "oracle" in name else [])))
     side_by_side(suite.groups, args.lanes, prepare, tally)
     side_by_side(suite.alone, 1, prepare, tally)

@@ -17,7 +17,7 @@ import time
 
 import large
 import small
-from harness import Failure, Mount, Workplace, check, is_mountpoint, runfs_binary
+from harness import Failure, Mount, Workplace, check, is_mountpoint, repeat, runfs_binary
 from result import Result
 
 SUITES = {f.__name__: f for f in small.SUITES + large.SUITES}
@@ -216,7 +216,9 @@ def main():
                 else:
                     total.add(result, f"{suite}/{where}")
     for name, why in sorted(total.failures.items()):
-        print(f"FAIL {name}: {why}")
+        suite, where = name.split("/")[:2]
+        print(f"FAIL {name}: {why}\nREPEAT: " + repeat(*(["--all"] if options.all else []), "--on", "native", "--on", where,
+                                                       suite, POSIX_SEED=small.SEED))
     print(f"posix: {total.passed} passed, {len(total.failures)} failed, {skipped} skipped")
     return 1 if total.failures or not total.passed else 0
 
