@@ -60,7 +60,7 @@ def run_step(name, step, folder, expected, extra_env=None):
     env = harness.s3_environment()
     env.update(extra_env or {})
     env.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", CUDA_VISIBLE_DEVICES="",
-               OMP_NUM_THREADS="2", PYTHONDONTWRITEBYTECODE="1")
+               OMP_NUM_THREADS="2", PYTHONPYCACHEPREFIX=os.path.join(sys.prefix, "pycache"))
     done = subprocess.run([sys.executable, os.path.join(HERE, "one.py"), name, step, folder, expected],
                           env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=STEP_SECONDS)
