@@ -101,8 +101,8 @@ static const char *reason(int err)
         return "something there is open for writing, or waits under a staging name for its "
                "rename: close or rename it first";
     case -ESTALE:
-        return "some content was kept in the cache, not published: who mounted it sees it in "
-               "`runfs status --files`";
+        return "some content was kept in the cache, not published: the user who mounted it "
+               "sees it in `runfs status --files`";
     case -ENODATA:
     case -EOPNOTSUPP:
         return "only files and directories can be waited for (of a symlink: its directory), "

@@ -111,7 +111,7 @@ static int await_unmounted(const json_t *status, const char *cache_dir, struct p
     r = pause_a_moment(op);
     return r == -ETIMEDOUT ? op_fail(op, -EBUSY,
                                      "cache %.100s is in use: %s; mount again when `runfs "
-                                     "status` of the cache tells none, or with a longer "
+                                     "status` of the cache shows none, or with a longer "
                                      "mount_timeout",
                                      cache_dir, text)
                            : r;

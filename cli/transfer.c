@@ -109,7 +109,8 @@ static int await_by(const struct transfer *t, const char *path, int64_t deadline
 
     if (t->staged || t->open)
         return command_failed_by(
-            -EPERM, "flush %s: --staged and --open are for who mounted it, and root", path);
+            -EPERM, "flush %s: --staged and --open are for the user who mounted it, and root",
+            path);
     op_init(&op, OP_FOREVER);
     op.deadline_ns = deadline_ns;
     int err = bystander_await(path, &op);

@@ -28,10 +28,8 @@ static void tell_passed_over(const char *mountpoint, const struct mount_users *u
 {
     if (users->stuck || (busy && users->passed_over))
         (void)command_failed(
-            "%s: whether %u process%s that wait%s in the kernel use%s it can't "
-            "be seen: %s",
+            "%s: cannot look at %u process%s waiting in the kernel, which may use it: %s",
             mountpoint, users->passed_over, users->passed_over == 1 ? "" : "es",
-            users->passed_over == 1 ? "s" : "", users->passed_over == 1 ? "s" : "",
             users->passed_names.data ? users->passed_names.data : "");
 }
 

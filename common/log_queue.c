@@ -24,7 +24,8 @@ struct queued_line {
 static void say_left_out(uint64_t n)
 {
     if (n > 0)
-        log_warn("%" PRIu64 " lines of the log are left out: it could not be written as fast",
+        log_warn("%" PRIu64
+                 " lines of the log are left out: the log could not be written as fast",
                  n);
 }
 

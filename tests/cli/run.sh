@@ -70,7 +70,7 @@ refused() {
     local wanted=$1 words=$2
     shift 2
     try "$@"
-    sed -i '/: whether [0-9]* process.* that wait.* in the kernel use/d' "$work/err"
+    sed -i '/: cannot look at [0-9]* process.* waiting in the kernel/d' "$work/err"
     expect_code "$wanted" || return 1
     [ "$(wc -l <"$work/err")" = 1 ] || say "not one line: $(cat "$work/err")" || return 1
     grep -qF -- "$words" "$work/err" || say "does not say '$words': $(cat "$work/err")"
