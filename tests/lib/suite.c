@@ -2,12 +2,19 @@
 
 #include <stdlib.h>
 
-int suite_run(Suite *s)
+int suites_run(Suite *const *suites, size_t n)
 {
-    SRunner *runner = srunner_create(s);
+    SRunner *runner = srunner_create(suites[0]);
 
+    for (size_t i = 1; i < n; i++)
+        srunner_add_suite(runner, suites[i]);
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int suite_run(Suite *s)
+{
+    return suites_run(&s, 1);
 }

@@ -2,7 +2,7 @@
 #include "cache/types/attr_index.h"
 #include "common/crc32c.h"
 #include "common/mem.h"
-#include "tests/lib/suite.h"
+#include "tests/unit/types/suites.h"
 
 #include <check.h>
 #include <errno.h>
@@ -472,7 +472,7 @@ START_TEST(parts_are_bounded)
 }
 END_TEST
 
-int main(void)
+Suite *attr_index_suite(void)
 {
     Suite *s = suite_create("attr_index");
     TCase *t = tcase_create("attr_index");
@@ -491,5 +491,5 @@ int main(void)
     tcase_add_test(t, hostile_parts_are_none);
     tcase_add_test(t, parts_are_bounded);
     suite_add_tcase(s, t);
-    return suite_run(s);
+    return s;
 }
