@@ -128,7 +128,7 @@ static void queue_text(struct log_queue *q, enum log_level level, const char *te
     struct pool *idle = add_locked(q, line);
     log_queue_unlock(q);
     if (idle)
-        pool_submit(idle, &q->task);
+        pool_submit_first(idle, &q->task);
 }
 
 void log_later(struct log_queue *q, enum log_level level, const char *fmt, ...)

@@ -30,7 +30,7 @@ struct log_queue {
 
 /* Lines are written at once: no other thread is there. */
 void log_queue_init(struct log_queue *q);
-/* From now on workers of the pool write them. */
+/* From now on workers of the pool write them, before what waits there. */
 void log_queue_start(struct log_queue *q, struct pool *pool);
 /* The pool has run all it had, and is gone; may be called without a start. */
 void log_queue_stop(struct log_queue *q);

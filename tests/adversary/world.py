@@ -143,6 +143,10 @@ class Node:
     def log(self):
         return read_file(self.mount.log).decode(errors="replace")
 
+    def logs(self, text):
+        """The log tells of it, or will in a moment: what is said under a lock is written a little later."""
+        wait_for(f"the log tells of \"{text}\"", lambda: text in self.log(), 10)
+
     def flush(self, seconds=30):
         """runfs flush; its exit code."""
         done = self.mount.run("flush", self.mount.mountpoint, "--staged", "--timeout", str(seconds), seconds=seconds + 20)

@@ -103,7 +103,7 @@ def lost_writes(work, name, options):
         for key in ("quiet", "asked"):
             check(p.stored()[key] == before[key], f"the store shows {key} with a content that the disk made up")
             check(os.getxattr(p.path(key), "user.runfs.state") == b"failed", f"{key}: its state is not failed")
-            check(f"{key}: the disk of the cache lost" in p.log(), f"the log does not tell of {key}")
+            p.logs(f"{key}: the disk of the cache lost")
         p.mount.kill()
         p.mount = p.new_mount()
         p.mount.start()
@@ -218,7 +218,7 @@ def turns_read_only(work, name, options):
         p.proxy.accept()
         check(fails("a read from the store", p.read, "absent"), "a read says that it worked")
         wait_for("status tells of the disk", lambda: "read-only" in (p.trouble() or ""), 10)
-        check("read-only" in p.log(), "the log does not tell of it")
+        p.logs("read-only")
         p.mount.flush(60)
         p.all_stored()
         check(p.read("dirty-1") == p.written["dirty-1"], "a dirty file reads differently")
@@ -244,7 +244,7 @@ def cache_removed(work, name, options):
         e = fails("a new file", p.write, "new", 1000)
         check(e == errno.EIO, f"a new file: {errno.errorcode.get(e, 'no error')}, must be EIO")
         wait_for("status tells of it", lambda: "was removed" in (p.trouble() or ""), 10)
-        check("was removed" in p.log(), "the log does not tell of it")
+        p.logs("was removed")
         p.proxy.accept()
         flush_fails(p, "was removed")
         status = p.mount.run("status", "--files", p.mount.mountpoint, seconds=30).stdout

@@ -546,7 +546,7 @@ def small_cache_one_file(work, name, options):
             p.write("big", 3 * limit, before_close=still_open)
             p.nothing_torn()
             p.mount.flush(120)
-        check("over its limit" in p.log(), "the log does not tell of the limit")
+        p.logs("over its limit")
         wait_for("the cache is within its limit", lambda: p.trouble() is None, 20)
         used = p.mount.status()["cache"]["used_bytes"]
         check(used <= limit, f"the cache uses {used} of {limit} bytes when nothing is dirty")
@@ -661,7 +661,7 @@ def disk_full_one_file(work, name, options):
                 check(e.errno == errno.ENOSPC, f"big: {e}, must be ENOSPC")
             check(os.path.getsize(p.path("big")) == accepted[0], "close() changed the file")
             said = f"ENOSPC at {accepted[0] // MIB} MiB"
-            check("its disk is full" in p.log(), "the log does not tell of the disk")
+            p.logs("its disk is full")
             time.sleep(1)
             held_back(p, "big", 160 * MIB)
             p.write("big", 3 * MIB)
@@ -710,7 +710,7 @@ def disk_filled_by_others(work, name, options):
                 wait_for("status and log tell why", lambda: "No space left" in p.log() and
                          "No space left" in (p.mount.status()["last_read_error"] or {}).get("text", ""), 10)
             wait_for("status tells of the disk", lambda: "full" in (p.trouble() or ""), 10)
-            check("disk is full" in p.log(), "the log does not tell of the disk")
+            p.logs("disk is full")
             os.unlink(other)
             wait_for("status tells that it is over", lambda: p.trouble() is None, 10)
             if failed and os.path.exists(p.path(failed)):

@@ -84,6 +84,10 @@ class Place:
         with open(self.mount.log, errors="replace") as f:
             return f.read()
 
+    def logs(self, text):
+        """The log tells of it, or will in a moment: what is said under a lock is written a little later."""
+        wait_for(f"the log tells of \"{text}\"", lambda: text in self.log(), 10)
+
     def trouble(self):
         """What status says of the cache's space; None when all is well."""
         return self.mount.status()["cache"]["trouble"]
