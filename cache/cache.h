@@ -346,7 +346,8 @@ struct cache_pending {
                           "failed", "waiting" */
     const char *error; /* why the last attempt failed, else NULL */
     uint64_t bytes, bytes_done;
-    bool cut; /* the cache lacks some of it: no attempt helps before it is written again */
+    bool short_write; /* the cache lacks some of it: no attempt helps before it is written again
+                       */
 };
 /* Until a visit is not 0. Who visits holds up all others of the cache: he takes what he needs,
  * and neither writes to a file nor to the log. Returns 0, or a negative errno: the visit's, or

@@ -88,7 +88,7 @@ static bool may_be_newer(const struct file *f) REQUIRES(cache_mutex)
            (f->state == FILE_CLEAN || (f->state == FILE_DIRTY && f->uploading));
 }
 
-static int gather_doubts_locked(struct flush *fl) REQUIRES(cache_mutex)
+static int gather_unsure_locked(struct flush *fl) REQUIRES(cache_mutex)
 {
     struct file *f;
     int r = 0;
@@ -122,12 +122,12 @@ static void drop_targets_locked(struct flush *fl) REQUIRES(cache_mutex)
 }
 
 /* What may have changed without anybody's telling owes an upload after this, if it has. */
-static int settle_doubts(struct flush *fl)
+static int look_at_unsure(struct flush *fl)
 {
     struct cache *c = fl->cache;
 
     cache_lock(c);
-    int r = gather_doubts_locked(fl);
+    int r = gather_unsure_locked(fl);
     cache_unlock(c);
     for (size_t i = 0; i < fl->n && r == 0; i++)
         r = look_past(c, fl->v[i].node);
@@ -329,7 +329,7 @@ static bool skip_half_locked(struct flush *fl, struct node *n, int *error, struc
 
 /* What was to be stored lost against another node's version: it is kept aside, and the name
  * owes nothing any more. Other names of the file may. */
-static bool has_lost(const struct target *t) REQUIRES(cache_mutex)
+static bool has_disk_lost(const struct target *t) REQUIRES(cache_mutex)
 {
     const struct file *f = t->node->dir ? NULL : t->node->file;
 
@@ -341,7 +341,7 @@ struct failed {
     int err;          /* negative errno; 0 it did not */
     const char *text; /* or NULL; of the node */
     unsigned attempts;
-    bool cut; /* a full disk cut the content off */
+    bool short_write; /* a full disk cut the content off */
 };
 
 static struct failed failed_now(const struct node *n) REQUIRES(cache_mutex)
@@ -352,7 +352,7 @@ static struct failed failed_now(const struct node *n) REQUIRES(cache_mutex)
     if (d)
         return (struct failed){d->error, d->error_text, d->attempts, false};
     assert(f); /* what owes something and is no directory has a file */
-    return (struct failed){f->error, f->error_text, f->attempts, f->cut};
+    return (struct failed){f->error, f->error_text, f->attempts, f->short_write};
 }
 
 /* True when nothing is left to wait for; beside that what is known of the progress and of a
@@ -373,7 +373,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         bool ok = target_done(&fl->v[i]);
         *total += size;
         *done += ok ? size : n->file && n->file->uploading ? n->file->upload_done : 0;
-        if (ok && has_lost(&fl->v[i]))
+        if (ok && has_disk_lost(&fl->v[i]))
             *error = op_fail(op, -ESTALE, "%s", n->file->error_text ? n->file->error_text : "");
         if (ok || skip_half_locked(fl, n, error, op))
             continue;
@@ -382,12 +382,13 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         hurry_locked(fl, &fl->v[i], first);
         /* A failure from before the flush says nothing of the attempt that it asks for. */
         struct failed now = failed_now(n);
-        if (!now.err || (!now.cut && now.attempts == fl->v[i].attempts))
+        if (!now.err || (!now.short_write && now.attempts == fl->v[i].attempts))
             continue;
-        bool stays = now.cut || !(err_is_transient(now.err) ||
-                                  clears_up_locked(fl, &fl->v[i], now.err, now.attempts));
+        bool stays =
+            now.short_write || !(err_is_transient(now.err) ||
+                                 clears_up_locked(fl, &fl->v[i], now.err, now.attempts));
         if (*error == 0 || (stays && !*final)) {
-            auto_free char *path = now.cut ? node_path(n) : NULL;
+            auto_free char *path = now.short_write ? node_path(n) : NULL;
             *error = op_fail(op, now.err, "%s%s%s", path ? path : "", path ? ": " : "",
                              now.text ? now.text : strerror(-now.err));
             *final = stays;
@@ -467,7 +468,7 @@ int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct o
 {
     struct flush fl = {.cache = c, .path = path, .flags = flags, .began_ns = clock_mono_ns()};
 
-    int r = settle_doubts(&fl);
+    int r = look_at_unsure(&fl);
     cache_lock(c);
     bool drains = (flags & CACHE_FLUSH_STAGED) && *path == '\0';
     c->queue->drain += drains;

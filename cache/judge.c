@@ -196,7 +196,7 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
     }
     if (!k && stored_without_record(n, a, st))
         return VERDICT_DROP;
-    entry_distrust(e); /* the store may have been told other attributes since */
+    entry_expire(e); /* the store may have been told other attributes since */
     if (partial) {
         if (!k)
             return VERDICT_DROP;

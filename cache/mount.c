@@ -320,7 +320,7 @@ static int open_cache(struct cache *c, const struct cache_config *config, struct
     if (r == 0)
         r = cache_recover(c, op);
     if (r == 0 && c->store && (c->store->caps & STORE_ORIGIN) && owes_anything(c)) {
-        r = late_begin(c);
+        r = doubt_begin(c);
         if (r < 0)
             return op_fail(op, r, "out of memory");
     }
@@ -347,7 +347,7 @@ static void node_nameless_locked(struct cache *c, struct node *n) REQUIRES(cache
 static void node_end_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     if (n->dir)
-        walk_free(n->dir->walk);
+        list_ahead_free(n->dir->ahead);
     if (n->file) {
         upload_forget(n->file->unnoted);
         file_free_locked(c, n->file);
@@ -446,7 +446,7 @@ static int wake_node(void *arg, struct node *n) REQUIRES(cache_mutex)
 
     if (n->dir) {
         waitq_wake_locked(c, &n->dir->waiters, -EINTR);
-        walk_stop_locked(c, n);
+        list_ahead_stop_locked(c, n);
     }
     if (n->file) {
         waitq_wake_locked(c, &n->file->range_waiters, -EINTR);
@@ -463,8 +463,8 @@ void cache_stop(struct cache *c)
     c->stopping = true;
     if (c->tree->root)
         (void)tree_each(c->tree->root, wake_node, c);
-    for (size_t i = 0; i < c->content->n_orphans; i++)
-        (void)wake_node(c, c->content->orphans[i]);
+    for (size_t i = 0; i < c->content->n_stale_readers; i++)
+        (void)wake_node(c, c->content->stale_readers[i]);
     askings_stop_locked(c);
     waitq_wake_locked(c, &c->space_waiters, -EINTR);
     waitq_wake_locked(c, &c->flush_waiters, -EINTR);
@@ -543,8 +543,8 @@ static void free_tree(struct cache *c)
         index_unqueue_locked(c, c->listing->index_dirs);
     while (c->listing->index_tree_dirs)
         index_unqueue_locked(c, c->listing->index_tree_dirs);
-    while (c->content->n_orphans > 0) {
-        struct node *n = c->content->orphans[--c->content->n_orphans];
+    while (c->content->n_stale_readers > 0) {
+        struct node *n = c->content->stale_readers[--c->content->n_stale_readers];
         node_unref_locked(c, n);
     }
     detached_free_locked(c);
@@ -565,11 +565,11 @@ static void free_tables(struct cache *c)
     cache_lock(c);
     pins_free(c);
     sessions_free(c);
-    late_free(c);
-    ghosts_free(c);
+    doubt_free(c);
+    tombstones_free(c);
     inos_free(c);
-    free(c->tree->absences);
-    free(c->content->orphans);
+    free(c->tree->negatives);
+    free(c->content->stale_readers);
     free(c->queue->waits);
     free(c->transfer->uploading);
     free(c->write_failure.text);

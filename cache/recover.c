@@ -73,7 +73,7 @@ static bool row_means(struct cache *c, const struct intent *i, const char *path)
     struct stamp_attrs a;
     auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
 
-    return fd >= 0 && stamp_read_attrs(fd, &a) == 0 && a.ino == i->ino && a.birth < i->seq;
+    return fd >= 0 && stamp_read_attrs(fd, &a) == 0 && a.ino == i->ino && a.named_seq < i->seq;
 }
 
 /* The directory that a name left may be empty now, and the process may have died before it said
@@ -199,7 +199,7 @@ static void take_stamp(struct cache *c, struct node *n, const struct stamp_attrs
     REQUIRES(cache_mutex)
 {
     n->ino = a->ino;
-    n->birth = a->birth;
+    n->named_seq = a->named_seq;
     n->mode = a->mode;
     n->uid = a->uid;
     n->gid = a->gid;
@@ -210,8 +210,8 @@ static void take_stamp(struct cache *c, struct node *n, const struct stamp_attrs
         n->flags |= NODE_ATTR_DIRTY;
     if (a->flags & STAMP_HEARSAY) /* of a mount that nobody else used, perhaps */
         n->flags |= NODE_ATTRS_HEARSAY;
-    if (a->birth > c->tree->seq)
-        c->tree->seq = a->birth;
+    if (a->named_seq > c->tree->seq)
+        c->tree->seq = a->named_seq;
     if (a->seq > c->tree->seq)
         c->tree->seq = a->seq;
 }
@@ -243,7 +243,7 @@ static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_ns,
     /* What is not owed to the store may have been changed there since. */
     if (c->listing->asks_dirs && !(a.flags & (STAMP_NEW | STAMP_ATTR_DIRTY)))
         n->flags |= NODE_ATTRS_OLD;
-    n->dir->stale_marker = n->dir->new_here && ghost_pending(c, path);
+    n->dir->stale_marker = n->dir->new_here && tombstone_pending(c, path);
     if (n->links)
         n->links->may_exist = true;
     if (n->dir->new_here || (n->flags & NODE_ATTR_DIRTY))
@@ -384,10 +384,10 @@ static int enter_name(struct scan *s, const char *path, const struct stamp_attrs
     n->nlink++;
     if (!seen)
         ino_stands_locked(c, n->ino, path);
-    if (!seen && (a->flags & STAMP_CUT))
-        file_cut_locked(c, n, n->size);
-    if (!seen && (a->flags & STAMP_LOST))
-        file_lost_locked(c, n);
+    if (!seen && (a->flags & STAMP_SHORT_WRITE))
+        file_short_write_locked(c, n, n->size);
+    if (!seen && (a->flags & STAMP_DISK_LOST))
+        file_disk_lost_locked(c, n);
     if (st->st_nlink > 1 && !seen) {
         seen = calloc(1, sizeof(*seen));
         if (!seen)
@@ -448,7 +448,7 @@ static uint64_t place_of(const struct node *n) REQUIRES(cache_mutex)
 {
     const struct file *f = n->file;
 
-    return f->first_seq ? f->first_seq : f->seq || S_ISREG(n->mode) ? f->seq : n->birth;
+    return f->first_seq ? f->first_seq : f->seq || S_ISREG(n->mode) ? f->seq : n->named_seq;
 }
 
 static int by_close(const void *pa, const void *pb) REQUIRES(cache_mutex)

@@ -117,16 +117,16 @@ static int show_file(struct cache *c, struct file *f, pending_visit visit, void 
     const struct cache_pending p = {
         .kind = f->state == FILE_DIRTY ? "write" : "setattr",
         .path = path,
-        .state = f->uploading ? "uploading"
-                 : f->error   ? "failed"
-                 : half       ? "open"
-                 : f->staged  ? "staged"
-                 : f->held    ? "mapped"
-                              : "dirty",
+        .state = f->uploading       ? "uploading"
+                 : f->error         ? "failed"
+                 : half             ? "open"
+                 : f->staged        ? "staged"
+                 : f->mapped_writer ? "mapped"
+                                    : "dirty",
         .error = f->error_text,
         .bytes = f->state == FILE_DIRTY ? n->size : 0,
         .bytes_done = f->uploading ? f->upload_done : 0,
-        .cut = f->cut,
+        .short_write = f->short_write,
     };
     return visit(arg, &p);
 }

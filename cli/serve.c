@@ -416,7 +416,7 @@ static int find_prospects(void *arg, const struct cache_pending *p)
 {
     struct prospects *found = arg;
 
-    if (p->cut)
+    if (p->short_write)
         found->cut = true;
     else if (strcmp(p->state, "waiting") != 0 && strcmp(p->state, "open") != 0 &&
              strcmp(p->state, "kept") != 0)

@@ -75,11 +75,11 @@ struct file {
         unsigned noted; /* flags that the stamp on the disk has, whatever is being written just
                            now, enum stamp_flags */
         bool content_dirty; /* else only attributes are */
-        bool cut;           /* a write found no room: not published before it is made again */
-        bool lost;       /* cut, because the disk lost what it had taken: all is made again */
-        uint64_t cut_at; /* where */
-        bool gone;       /* the version being read is no longer at the store */
-        struct {         /* the last failed fetch, for those who waited for it */
+        bool short_write;   /* a write found no room: not published before it is made again */
+        bool disk_lost;    /* cut, because the disk lost what it had taken: all is made again */
+        uint64_t short_at; /* where */
+        bool gone;         /* the version being read is no longer at the store */
+        struct {           /* the last failed fetch, for those who waited for it */
             uint64_t off, end;
             int err;
             int64_t until_ns;
@@ -109,7 +109,7 @@ struct file {
         bool staged;       /* waits for a rename, as its name says */
         int64_t staged_ns; /* CLOCK_MONOTONIC; since when */
         bool uploading;
-        bool held;                  /* a mapping may still write */
+        bool mapped_writer;         /* a mapping may still write */
         bool wanted;                /* somebody waits for it: no settling, staging names too */
         bool wanted_half;           /* as it is, though who made it anew has not ended that */
         uint64_t wanted_generation; /* the last one that somebody waits, or waited, for */
@@ -141,18 +141,20 @@ struct contents {
         uint64_t disk_free_bytes; /* as last seen, less what was written since */
         uint64_t mirror_files;
         struct fd_cache fds;
-        struct node **orphans; /* nameless nodes with a mirror file that reads from the store */
-        size_t n_orphans, cap_orphans;
+        struct node *
+            *stale_readers; /* nameless nodes with a mirror file that reads from the store */
+        size_t n_stale_readers, cap_stale_readers;
     };
 };
 
 /* ---- damage.c ---- */
 /* A write at `off` found no room: what the file holds is not what its writer meant. */
-void file_cut_locked(struct cache *c, struct node *n, uint64_t off) REQUIRES(cache_mutex);
+void file_short_write_locked(struct cache *c, struct node *n, uint64_t off)
+    REQUIRES(cache_mutex);
 /* The disk took the content and could not keep it: nobody knows what the file is now. */
-void file_lost_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+void file_disk_lost_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* The same with the stamp on the disk, as far as that works. */
-void file_lost(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
+void file_disk_lost(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* 0, or -EIO when the kernel tells that pages of the file could not be written: it forgets
  * them, and what is read is what the disk had before. Told once, so the file is held back from
  * then on. What is read before the call is right when it returns 0. */
@@ -170,7 +172,7 @@ void fds_init(struct cache *c, unsigned limit) EXCLUDES(cache_mutex);
 int file_get_fd(struct cache *c, struct node *n, enum file_fd which)
     EXCLUDES(cache_ns, cache_mutex);
 /* The same for a caller that holds ns. */
-int file_get_fd_held(struct cache *c, struct node *n, enum file_fd which)
+int file_get_fd_ns_locked(struct cache *c, struct node *n, enum file_fd which)
     REQUIRES_SHARED(cache_ns) EXCLUDES(cache_mutex);
 /* It stays open, idle, where handles may ask for it again. */
 void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which)
@@ -179,7 +181,7 @@ void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which)
 void file_take_fd_locked(struct cache *c, struct file *f, enum file_fd which, int fd)
     REQUIRES(cache_mutex);
 /* Closes what was open for handles that are gone. */
-void file_settle_fds_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+void file_close_spare_fds_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* One more descriptor will be in use for as long as a program likes. 0; or -ENFILE, which log
  * and status then tell. */
 int fds_keep_locked(struct cache *c) REQUIRES(cache_mutex);
@@ -245,7 +247,7 @@ int node_write_stamp(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mut
 /* The same, found by path; takes ns for reading. */
 int node_save_stamp(struct cache *c, struct node *n) EXCLUDES(cache_ns);
 /* The same by path, for a caller that holds ns; nothing when the mirror has no such file. */
-int node_write_stamp_held(struct cache *c, struct node *n) REQUIRES_SHARED(cache_ns);
+int node_write_stamp_ns_locked(struct cache *c, struct node *n) REQUIRES_SHARED(cache_ns);
 /* Writes the records of what the store holds. */
 int file_write_keys(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* Notes in the stamp which version an upload of the file to `path` is to replace, as

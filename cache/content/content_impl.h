@@ -7,7 +7,7 @@
 /* ---- damage.c ---- */
 /* Whether the kernel tells that pages of the file could not be written, which it does once.
  * Asked of a range far behind the end, so that nothing is waited for. */
-bool file_disk_lost(int fd);
+bool fd_lost_pages(int fd);
 
 /* ---- fds.c ---- */
 unsigned file_fd_users(const struct file *f) REQUIRES(cache_mutex);

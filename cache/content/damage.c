@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool file_disk_lost(int fd)
+bool fd_lost_pages(int fd)
 {
     return sync_file_range(fd, INT64_MAX / 2, 1, SYNC_FILE_RANGE_WAIT_BEFORE) < 0 &&
            (errno == EIO || err_is_no_space(-errno));
@@ -41,7 +41,7 @@ bool file_is_half_locked(struct cache *c, struct node *n)
 static void hold_back_locked(struct cache *c, struct file *f, int err, const char *why)
     REQUIRES(cache_mutex)
 {
-    f->cut = true;
+    f->short_write = true;
     f->error = err;
     f->error_told = false;
     free(f->error_text);
@@ -50,13 +50,13 @@ static void hold_back_locked(struct cache *c, struct file *f, int err, const cha
     progress_tell_locked(c);
 }
 
-void file_cut_locked(struct cache *c, struct node *n, uint64_t off)
+void file_short_write_locked(struct cache *c, struct node *n, uint64_t off)
 {
     struct file *f = n->file;
 
-    if (f->lost)
+    if (f->disk_lost)
         return;
-    if (!f->cut) {
+    if (!f->short_write) {
         auto_free char *path = node_path(n);
         log_later(&c->log, LOG_LEVEL_ERROR,
                   "%s: no room in the cache for a write at byte %" PRIu64
@@ -64,42 +64,42 @@ void file_cut_locked(struct cache *c, struct node *n, uint64_t off)
                   "published before that is written again",
                   path ? path : "a removed file", off);
     }
-    f->cut_at = off;
+    f->short_at = off;
     hold_back_locked(c, f, -ENOSPC,
                      "the cache had no room for a write: not published before it is written "
                      "again");
 }
 
-void file_lost_locked(struct cache *c, struct node *n)
+void file_disk_lost_locked(struct cache *c, struct node *n)
 {
     struct file *f = n->file;
     auto_free char *path = node_path(n);
 
-    if (!f->lost)
+    if (!f->disk_lost)
         log_later(
             &c->log, LOG_LEVEL_ERROR,
             "%s: the disk of the cache lost what was written to it; what is left is kept, "
             "and not published before the file is written anew",
             path ? path : "a removed file");
-    f->lost = true;
-    f->cut_at = 0;
+    f->disk_lost = true;
+    f->short_at = 0;
     hold_back_locked(c, f, -EIO,
                      "the disk of the cache lost what was written: not published before the "
                      "file is written anew");
 }
 
-void file_lost(struct cache *c, struct node *n, int fd)
+void file_disk_lost(struct cache *c, struct node *n, int fd)
 {
     cache_lock(c);
-    file_lost_locked(c, n);
+    file_disk_lost_locked(c, n);
     cache_unlock(c);
     (void)node_write_stamp(c, n, fd);
 }
 
 int file_check_kept(struct cache *c, struct node *n, int fd)
 {
-    if (!file_disk_lost(fd))
+    if (!fd_lost_pages(fd))
         return 0;
-    file_lost(c, n, fd);
+    file_disk_lost(c, n, fd);
     return -EIO;
 }

@@ -157,7 +157,7 @@ static void settle_locked(struct cache *c, struct file *f, enum file_fd which)
     }
 }
 
-void file_settle_fds_locked(struct cache *c, struct file *f)
+void file_close_spare_fds_locked(struct cache *c, struct file *f)
 {
     settle_locked(c, f, FD_READ);
     settle_locked(c, f, FD_WRITE);
@@ -236,7 +236,7 @@ static int use_open_locked(struct cache *c, struct node *n, enum file_fd which)
     return !f ? -ESTALE : f->fds[which].fd >= 0 ? use_locked(c, &f->fds[which]) : -EBADF;
 }
 
-int file_get_fd_held(struct cache *c, struct node *n, enum file_fd which)
+int file_get_fd_ns_locked(struct cache *c, struct node *n, enum file_fd which)
 {
     cache_lock(c);
     struct file *f = n->file;
@@ -266,7 +266,7 @@ int file_get_fd(struct cache *c, struct node *n, enum file_fd which)
     if (fd != -EBADF)
         return fd;
     ns_read(c); /* for its path */
-    fd = file_get_fd_held(c, n, which);
+    fd = file_get_fd_ns_locked(c, n, which);
     ns_done(c);
     return fd;
 }

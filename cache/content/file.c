@@ -265,8 +265,8 @@ int file_materialise(struct cache *c, struct node *n)
         return 0;
     }
     uint64_t id = ++c->content->next_id;
-    if (!n->birth)
-        n->birth = seq_next_locked(c);
+    if (!n->named_seq)
+        n->named_seq = seq_next_locked(c);
     auto_free char *path = node_path(n);
     int r = path ? new_file_for(c, n) : -ESTALE;
     cache_unlock(c);
@@ -321,12 +321,12 @@ void file_drop_orphan(struct cache *c, uint64_t id)
 /* What a failing disk did to a file that the store has as well: it is taken from there again.
  * 0; 1: it was taken away; -EIO: it can't be, being in use, or for the disk. Unless it is 0 the
  * descriptor is given back. */
-static int drop_if_lost(struct cache *c, struct node *n, int fd, enum file_fd which)
+static int drop_if_disk_lost(struct cache *c, struct node *n, int fd, enum file_fd which)
 {
     cache_lock(c);
-    bool clean = n->file && n->file->state == FILE_CLEAN, known = clean && n->file->lost;
+    bool clean = n->file && n->file->state == FILE_CLEAN, known = clean && n->file->disk_lost;
     cache_unlock(c);
-    if (!clean || (!known && !file_disk_lost(fd)))
+    if (!clean || (!known && !fd_lost_pages(fd)))
         return 0;
     ns_write(c);
     cache_lock(c);
@@ -334,9 +334,9 @@ static int drop_if_lost(struct cache *c, struct node *n, int fd, enum file_fd wh
     bool stored = f->state == FILE_CLEAN && n->links && !n->links->next_link &&
                   !node_is_ours(n) && f->open_handles == 0 && file_fd_users(f) == 1;
     if (f->state == FILE_DIRTY) /* written meanwhile: the store does not have that */
-        file_lost_locked(c, n);
+        file_disk_lost_locked(c, n);
     else
-        f->lost = true;
+        f->disk_lost = true;
     file_put_fd_locked(c, f, which);
     auto_free char *path = node_path(n);
     cache_unlock(c);
@@ -359,7 +359,7 @@ int file_need_fd(struct cache *c, struct node *n, enum file_fd which)
         if (r < 0)
             break; /* -ESTALE, too: it has no name any more */
         r = file_get_fd(c, n, which);
-        int lost = r < 0 ? 0 : drop_if_lost(c, n, r, which);
+        int lost = r < 0 ? 0 : drop_if_disk_lost(c, n, r, which);
         if (lost != 0)
             r = lost < 0 ? lost : -ESTALE;
     }

@@ -86,10 +86,10 @@ int file_look_past_locked(struct cache *c, struct node *n, int fd)
     if (!f->writing_stamp || f->write_handles || f->state == FILE_PARTIAL)
         return 0;
     int r = file_look_locked(c, n, fd, &st);
-    f->held = file_has_writer(fd);
-    if (f->held && f->state == FILE_DIRTY)
+    f->mapped_writer = file_has_writer(fd);
+    if (f->mapped_writer && f->state == FILE_DIRTY)
         f->generation++;
-    else if (f->held)
+    else if (f->mapped_writer)
         file_mark_dirty_locked(c, n, true);
     return r;
 }

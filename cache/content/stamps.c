@@ -38,7 +38,7 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret) REQUIRES(cach
                                 .uid = n->uid,
                                 .gid = n->gid,
                                 .rdev = n->rdev,
-                                .birth = n->birth};
+                                .named_seq = n->named_seq};
     if (n->flags & NODE_ATTR_DIRTY)
         ret->flags |= STAMP_ATTR_DIRTY;
     if (n->dir && n->dir->new_here)
@@ -57,8 +57,8 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret) REQUIRES(cach
         ret->flags |= STAMP_MANY;
     if (f->keys_cut)
         ret->flags |= STAMP_KEYS_CUT;
-    if (f->cut)
-        ret->flags |= f->lost ? STAMP_LOST : STAMP_CUT;
+    if (f->short_write)
+        ret->flags |= f->disk_lost ? STAMP_DISK_LOST : STAMP_SHORT_WRITE;
     if (f->synced_mtime_ns) {
         ret->flags |= STAMP_SYNCED;
         ret->synced_mtime_ns = f->synced_mtime_ns;
@@ -93,7 +93,7 @@ int node_write_stamp(struct cache *c, struct node *n, int fd)
     return r;
 }
 
-int node_write_stamp_held(struct cache *c, struct node *n)
+int node_write_stamp_ns_locked(struct cache *c, struct node *n)
 {
     auto_free char *path = node_path(n);
     auto_close int fd = -1;
@@ -109,7 +109,7 @@ int node_write_stamp_held(struct cache *c, struct node *n)
 int node_save_stamp(struct cache *c, struct node *n)
 {
     ns_read(c);
-    int r = node_write_stamp_held(c, n);
+    int r = node_write_stamp_ns_locked(c, n);
     ns_done(c);
     return r;
 }

@@ -49,17 +49,17 @@ int file_discard(struct cache *c, struct node *n)
 
 /* Readers that still need bytes from the store: publish and delete must fetch them first.
  * Without memory they are told ESTALE then. */
-static void remember_orphan_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+static void remember_stale_reader_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
-    if (c->content->n_orphans == c->content->cap_orphans) {
-        size_t cap = c->content->cap_orphans ? c->content->cap_orphans * 2 : 16;
-        struct node **v = reallocarray(c->content->orphans, cap, sizeof(struct node *));
+    if (c->content->n_stale_readers == c->content->cap_stale_readers) {
+        size_t cap = c->content->cap_stale_readers ? c->content->cap_stale_readers * 2 : 16;
+        struct node **v = reallocarray(c->content->stale_readers, cap, sizeof(struct node *));
         if (!v)
             return;
-        c->content->orphans = v;
-        c->content->cap_orphans = cap;
+        c->content->stale_readers = v;
+        c->content->cap_stale_readers = cap;
     }
-    c->content->orphans[c->content->n_orphans++] = n;
+    c->content->stale_readers[c->content->n_stale_readers++] = n;
     node_ref_locked(n);
 }
 
@@ -85,7 +85,7 @@ void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id)
     file_lru_remove_locked(c, f);
     f->first_seq = 0;
     if (f->state == FILE_PARTIAL && f->open_handles)
-        remember_orphan_locked(c, n);
+        remember_stale_reader_locked(c, n);
 }
 
 int file_orphan(struct cache *c, struct node *n, const char *path)

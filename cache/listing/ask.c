@@ -58,7 +58,7 @@ static void run_query(struct task *task)
     }
     if (r == -ENOENT && key && !again && !e) {
         cache_lock(c);
-        absent_note_locked(c, q->dir, q->name, q->asked_ns);
+        negative_note_locked(c, q->dir, q->name, q->asked_ns);
         cache_unlock(c);
     }
     /* Hidden, or gone: an answer, not a reason to ask again. */
@@ -72,7 +72,7 @@ static void run_query(struct task *task)
     bool excused = r < 0 && r != -ENOENT && r != -EINTR && e;
     cache_lock(c);
     if (excused) /* known from before the outage */
-        e->verified_ns = clock_mono_ns() - listing_belief_ns(c) + OUTAGE_NS;
+        e->verified_ns = clock_mono_ns() - listing_validity_ns(c) + OUTAGE_NS;
     else if (r == 0 && !again && e)
         e->verified_ns = clock_mono_ns();
     cache_unlock(c);
@@ -144,7 +144,7 @@ static bool take_attrs_locked(struct cache *c, struct entry *e, const struct obj
     else
         node_apply_attrs(c, n, obj);
     entry_told(e, obj);
-    if (e->settled)
+    if (e->stable)
         index_news_locked(c, e->parent);
     return true;
 }
@@ -170,7 +170,7 @@ static void take_answer(struct asking *a, int r, const struct object *obj,
         listing_file_is_there_locked(n->file, obj->etag);
         current = false; /* nothing more to do */
         if (other && n->file->open_handles) {
-            entry_distrust(e); /* later; until then as it was opened */
+            entry_expire(e); /* later; until then as it was opened */
             other = false;
         }
     }
@@ -218,7 +218,7 @@ static struct entry *stalest_name(struct node *n) REQUIRES(cache_mutex)
 
 /* While the store can't be reached, attributes stay as they were; the next listing has them
  * asked again. */
-static bool excuse_attrs_locked(struct node *n) REQUIRES(cache_mutex)
+static bool extend_attrs_locked(struct node *n) REQUIRES(cache_mutex)
 {
     if (!n->links)
         return false;
@@ -226,7 +226,7 @@ static bool excuse_attrs_locked(struct node *n) REQUIRES(cache_mutex)
     if (n->dir)
         n->dir->marker_version = 0;
     else
-        entry_distrust(n->links);
+        entry_expire(n->links);
     return true;
 }
 
@@ -291,10 +291,10 @@ static void run_asking(struct task *task)
     e = key ? node_name_at(n, key) : NULL;
     if (failed && readable && e && !(c->config.shared && (n->flags & NODE_ATTRS_HEARSAY))) {
         e->verified_ns =
-            clock_mono_ns() - listing_belief_in(c->config.attr_timeout_ns) + OUTAGE_NS;
+            clock_mono_ns() - listing_validity_in(c->config.attr_timeout_ns) + OUTAGE_NS;
         r = 0;
     }
-    if (failed && old && !node_attrs_known(n) && excuse_attrs_locked(n))
+    if (failed && old && !node_attrs_known(n) && extend_attrs_locked(n))
         r = 0;
     if (r == 0 && were_wrong(c, &before, n)) {
         if (n->links)
@@ -362,7 +362,7 @@ bool attrs_missing(struct cache *c, struct node *n)
 bool listing_tells_locked(struct cache *c, struct node *n)
 {
     return n->dir && !n->dir->told_ns && !(n->flags & (NODE_STATTING | NODE_ATTRS_KNOWN)) &&
-           walk_may_pay_locked(c, n);
+           list_ahead_may_pay_locked(c, n);
 }
 
 /* From place `at` on at most `window` names, with all below them if `deep`; how many are left.
@@ -393,7 +393,7 @@ static int stat_behind_locked(struct cache *c, const struct entry *e, bool deep,
 /* The directory, at or above `dir`, that somebody came to through its siblings, or NULL. */
 static struct node *walked_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
 {
-    while (dir->links && !walk_is_on_locked(c, dir))
+    while (dir->links && !list_ahead_is_on_locked(c, dir))
         dir = dir->links->parent;
     return dir->links ? dir : NULL;
 }
@@ -454,7 +454,7 @@ int version_need_locked(struct cache *c, struct node *n, struct waiter *w)
         if (up->links->src_key)
             return 0;
     if (e->verified_ns &&
-        clock_mono_ns() - e->verified_ns < listing_belief_in(c->config.attr_timeout_ns))
+        clock_mono_ns() - e->verified_ns < listing_validity_in(c->config.attr_timeout_ns))
         return 0;
     int r = attrs_ask_locked(c, n, false);
     return r < 0 ? r : attrs_wait_locked(c, n, w);

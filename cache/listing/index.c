@@ -116,7 +116,7 @@ void index_take(const struct index_entry *e, struct object *obj)
         return;
     obj->attrs_known = true;
     obj->attrs_hearsay = true;
-    obj->told_ns = obj->mtime_ns + SETTLED_NS; /* else it would not be there */
+    obj->told_ns = obj->mtime_ns + STABLE_NS; /* else it would not be there */
 }
 
 static bool may_have_index(struct cache *c, struct node *dir, size_t n)
@@ -183,7 +183,7 @@ void index_news_locked(struct cache *c, struct node *dir)
     struct dir_index *x = &dir->dir->index;
 
     if (!c->listing->has_index || c->config.read_only || c->listing->index_refused ||
-        (dir->flags & NODE_LOST))
+        (dir->flags & NODE_REMOVED))
         return;
     x->last_ns = clock_mono_ns();
     bool own = x->queued && !x->in_tree;
@@ -212,7 +212,7 @@ void index_marker_news_locked(struct cache *c, struct node *dir)
     struct dir_index *x = &dir->dir->index;
 
     if (c->listing->has_index && !c->config.read_only && !c->listing->index_refused &&
-        !(dir->flags & NODE_LOST) && dir->dir->files < INDEX_FILES_MIN &&
+        !(dir->flags & NODE_REMOVED) && dir->dir->files < INDEX_FILES_MIN &&
         (!x->queued || x->in_tree))
         index_tree_news_locked(c, dir);
 }

@@ -534,7 +534,7 @@ static void failed_locked(struct writing *w, int r, const char *why) REQUIRES(ca
     for (size_t i = 0; i < w->n; i++) {
         struct node *dir = w->spots[i].dir;
         bool own = dir->dir->index.queued && !dir->dir->index.in_tree;
-        if (!own && !(dir->flags & NODE_LOST))
+        if (!own && !(dir->flags & NODE_REMOVED))
             add_news_locked(c, dir, w->spots[i].news);
     }
 }

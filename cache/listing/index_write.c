@@ -91,9 +91,9 @@ static bool known_locked(struct node *dir, const struct listed *l, struct attrs 
 
     if (!n || n->dir || !node_attrs_known(n) || node_is_ours(n) ||
         !etag_is(&e->etag, l->obj.etag) || entry_moved(e, &l->obj) ||
-        (!e->settled && !e->was_put))
+        (!e->stable && !e->was_put))
         return false;
-    *ret_sure = e->settled;
+    *ret_sure = e->stable;
     *ret = (struct attrs){.has = n->attrs_has & INDEX_ATTRS,
                           .mode = n->mode,
                           .uid = n->uid,
@@ -293,7 +293,7 @@ void indexes_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 
     DL_FOREACH_SAFE2(c->listing->index_dirs, dir, after, dir->index_next)
     {
-        if (c->listing->index_refused || (dir->flags & NODE_LOST)) {
+        if (c->listing->index_refused || (dir->flags & NODE_REMOVED)) {
             index_unqueue_locked(c, dir);
             continue;
         }

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* A listing answers those who waited for it, however short the time that it is believed. */
-#define BELIEF_MIN_NS (200 * NS_PER_MS)
+#define VALIDITY_MIN_NS (200 * NS_PER_MS)
 
 /* Listings under way may take so many times `list_memory`. The first `list_memory` of each is
  * not refused: a directory without end hurts no others. */
@@ -24,14 +24,14 @@
 /* How often a listing looks whether anybody waits for it still. */
 #define LEFT_NS (100 * NS_PER_MS)
 
-int64_t listing_belief_in(int64_t timeout_ns)
+int64_t listing_validity_in(int64_t timeout_ns)
 {
-    return timeout_ns > BELIEF_MIN_NS ? timeout_ns : BELIEF_MIN_NS;
+    return timeout_ns > VALIDITY_MIN_NS ? timeout_ns : VALIDITY_MIN_NS;
 }
 
-int64_t listing_belief_ns(struct cache *c)
+int64_t listing_validity_ns(struct cache *c)
 {
-    return listing_belief_in(c->config.list_timeout_ns);
+    return listing_validity_in(c->config.list_timeout_ns);
 }
 
 uint64_t listed_max(const struct cache *c)
@@ -94,7 +94,7 @@ static int collect(void *arg, const char *name, const struct object *obj)
 }
 
 /* While the store can't be reached, what was known goes on. */
-static int excuse_listing_locked(struct node *dir, int64_t timeout_ns, int r)
+static int extend_listing_locked(struct node *dir, int64_t timeout_ns, int r)
     REQUIRES(cache_mutex)
 {
     if (r == -EINTR || !dir->dir->listed_ns)
@@ -149,16 +149,16 @@ static void run_listing(struct task *task)
     struct cache *c = l->cache;
 
     if (l->ahead)
-        walk_ahead(c, l->dir, l->asked_ns);
+        list_ahead_run(c, l->dir, l->asked_ns);
     if (l->around)
-        walk_around(c, l->dir, l->asked_ns);
+        list_around(c, l->dir, l->asked_ns);
     bool told = (l->ahead || l->around) && listing_told_since(c, l->dir, l->asked_ns);
     int r = told ? 0 : list_one(l);
     cache_lock(c);
     if (r < 0)
         r = l->left
                 ? 0
-                : excuse_listing_locked(l->dir, listing_belief_ns(c), r); /* who came asks */
+                : extend_listing_locked(l->dir, listing_validity_ns(c), r); /* who came asks */
     l->dir->dir->listing = false;
     waitq_wake_locked(c, &l->dir->dir->waiters, r);
     node_unref_locked(c, l->dir);
@@ -167,9 +167,9 @@ static void run_listing(struct task *task)
     free(l);
 }
 
-bool listing_is_believed(struct cache *c, struct node *dir)
+bool listing_is_valid(struct cache *c, struct node *dir)
 {
-    return dir->dir->listed_ns && clock_mono_ns() - dir->dir->told_ns < listing_belief_ns(c);
+    return dir->dir->listed_ns && clock_mono_ns() - dir->dir->told_ns < listing_validity_ns(c);
 }
 
 bool listing_is_recent(struct cache *c, struct node *dir, bool whole)
@@ -178,7 +178,7 @@ bool listing_is_recent(struct cache *c, struct node *dir, bool whole)
 
     if (d->local_only && (d->new_here || (!whole && children_count(d->children) > PAGE_NAMES)))
         return true;
-    return listing_is_believed(c, dir);
+    return listing_is_valid(c, dir);
 }
 
 int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter *w)
@@ -186,14 +186,14 @@ int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter
     struct dir *d = dir->dir;
 
     cache_assert_locked(c);
-    if (dir->flags & NODE_LOST)
+    if (dir->flags & NODE_REMOVED)
         return -ENOENT;
-    walk_step_locked(c, dir);
-    walk_on_locked(c, dir);
+    list_ahead_step_locked(c, dir);
+    list_ahead_on_locked(c, dir);
     if (listing_is_recent(c, dir, whole) || (!whole && d->big))
         return 0;
     if (!d->listing) {
-        int r = walk_wait_locked(c, dir, w);
+        int r = list_ahead_wait_locked(c, dir, w);
         if (r != 0)
             return r;
         struct listing *l = calloc(1, sizeof(*l));
@@ -203,8 +203,8 @@ int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter
         l->cache = c;
         l->dir = dir;
         l->whole = whole;
-        l->ahead = walk_may_pay_locked(c, dir) && walk_is_on_locked(c, dir);
-        l->around = !l->ahead && walk_apart_locked(c, dir);
+        l->ahead = list_ahead_may_pay_locked(c, dir) && list_ahead_is_on_locked(c, dir);
+        l->around = !l->ahead && list_ahead_apart_locked(c, dir);
         l->asked_ns = clock_mono_ns();
         l->generation = d->generation;
         node_ref_locked(dir);
@@ -217,5 +217,5 @@ int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter
 bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *name)
 {
     return !dir->dir->local_only && !dir->dir->listed_ns &&
-           !absent_is_locked(c, dir, name, listing_belief_ns(c));
+           !negative_is_locked(c, dir, name, listing_validity_ns(c));
 }

@@ -28,11 +28,11 @@ struct listings {
         struct node *index_tree_dirs;
         unsigned index_tree_news; /* files, in all of them */
         unsigned indexes_running;
-        bool index_refused;     /* it may not be written */
-        bool walk_refused;      /* the store's keys do not come in order after all */
-        bool index_now;         /* all that is known is written without waiting for more */
-        uint64_t dir_moves;     /* how many directories changed their place at the store */
-        struct asking *askings; /* questions for attributes that are under way */
+        bool index_refused;      /* it may not be written */
+        bool list_ahead_refused; /* the store's keys do not come in order after all */
+        bool index_now;          /* all that is known is written without waiting for more */
+        uint64_t dir_moves;      /* how many directories changed their place at the store */
+        struct asking *askings;  /* questions for attributes that are under way */
     };
 };
 
@@ -89,7 +89,7 @@ bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *na
 uint64_t listed_max(const struct cache *c);
 /* It tells of more: -ENOMEM with the reason. */
 int listed_too_much(struct cache *c, struct op *op, const char *key, uint64_t names);
-int64_t listing_belief_ns(struct cache *c);
+int64_t listing_validity_ns(struct cache *c);
 /* The store can have nothing below a directory that it was not told of. One that was made here
  * is asked for like any other then, since other nodes see it; but who fills it with more names
  * than one question tells does not wait for the store at each of them. */
@@ -100,12 +100,12 @@ bool listing_is_recent(struct cache *c, struct node *dir, bool whole) REQUIRES(c
  * something below it is ours. */
 int entry_gone(struct cache *c, struct entry *e) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 
-/* ---- walk.c ---- */
-void walk_free(struct dir_walk *w);
+/* ---- list_ahead.c ---- */
+void list_ahead_free(struct list_ahead *w);
 /* The cache stops: nobody waits any more. */
-void walk_stop_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+void list_ahead_stop_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Somebody comes to the directory, and may know already what is in it: when it is one of those
  * that were told last, the next ones are asked for. */
-void walk_on_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+void list_ahead_on_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 
 #endif

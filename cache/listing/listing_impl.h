@@ -58,13 +58,13 @@ void index_tree_fill(struct cache *c, struct node *dir, const char *key, struct 
 
 /* ---- listing.c ---- */
 /* Whether the directory's last listing is believed still. The lock is held. */
-bool listing_is_believed(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+bool listing_is_valid(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Whether it was listed in answer to what was asked then. Holding no lock. */
 bool listing_told_since(struct cache *c, struct node *dir, int64_t asked_ns)
     EXCLUDES(cache_mutex);
 /* How long an answer is believed from its end: it may have taken longer than that itself, and
  * whoever asked must come to see it. */
-int64_t listing_belief_in(int64_t timeout_ns);
+int64_t listing_validity_in(int64_t timeout_ns);
 
 /* ---- marker.c ---- */
 /* What a whole listing, or its first page, says of the directory's own marker; NULL: there is
@@ -111,24 +111,25 @@ struct place listing_place_locked(struct cache *c, char *key) REQUIRES(cache_mut
  * and two moves may bring a key back to what had it when it was asked. */
 bool listing_may_have_moved(struct cache *c, const struct place *p) EXCLUDES(cache_mutex);
 
-/* ---- walk.c ---- */
+/* ---- list_ahead.c ---- */
 /* Somebody looks into the directory. */
-void walk_step_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+void list_ahead_step_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Whether one request may tell of many siblings, too: not where they are known to be large. */
-bool walk_may_pay_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+bool list_ahead_may_pay_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* The directory was listed: its children may be small now. */
-void walk_listed_locked(struct node *dir) REQUIRES(cache_mutex);
+void list_ahead_listed_locked(struct node *dir) REQUIRES(cache_mutex);
 /* Parks while a request is under way that may tell of the directory, else 0. */
-int walk_wait_locked(struct cache *c, struct node *dir, struct waiter *w) REQUIRES(cache_mutex);
+int list_ahead_wait_locked(struct cache *c, struct node *dir, struct waiter *w)
+    REQUIRES(cache_mutex);
 /* Whether somebody has just walked through the directory's siblings to it. */
-bool walk_is_on_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+bool list_ahead_is_on_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* The directory is to be listed alone, being one of no row: whether one request should tell of
  * those around it. */
-bool walk_apart_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+bool list_ahead_apart_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Sends that one. In a worker, holding no lock. */
-void walk_around(struct cache *c, struct node *dir, int64_t asked_ns) EXCLUDES(cache_mutex);
+void list_around(struct cache *c, struct node *dir, int64_t asked_ns) EXCLUDES(cache_mutex);
 /* Lists the directory and the siblings behind it, and all below them, as far as one request
  * tells. In a worker, holding no lock. */
-void walk_ahead(struct cache *c, struct node *dir, int64_t asked_ns) EXCLUDES(cache_mutex);
+void list_ahead_run(struct cache *c, struct node *dir, int64_t asked_ns) EXCLUDES(cache_mutex);
 
 #endif

@@ -96,7 +96,7 @@ static int add_entry(struct cache *c, struct node *dir, const char *name, const 
     struct node *n = node_new(c, obj->is_prefix ? S_IFDIR : S_IFREG);
     struct entry *e = n ? entry_add_locked(c, dir, name, n) : NULL;
     if (e) {
-        absent_forget_locked(c, dir, name);
+        negative_forget_locked(c, dir, name);
         dir->dir->local_only = false;
         n->ino = ino_of_found_locked(c, key);
         n->flags |= NODE_DEFAULT_INO;
@@ -184,7 +184,7 @@ static void seen_again_locked(struct cache *c, struct entry *e, const struct obj
         node_attrs_are_known(n);
         entry_told(e, obj);
     } else if (obj->attrs_known || entry_moved(e, obj)) {
-        entry_distrust(e);
+        entry_expire(e);
         n->flags |= NODE_ATTRS_OLD;
     } else {
         entry_seen(e, obj);
@@ -252,7 +252,7 @@ int listing_merge_one(struct cache *c, struct node *dir, const char *name,
     /* What has the name here, if anything, is not what was listed: the store has it elsewhere,
      * or does not have it yet. */
     bool other =
-        key && path && (ghost_hides(c, key, path, asked_ns) || (e && e->src_key != NULL));
+        key && path && (tombstone_hides(c, key, path, asked_ns) || (e && e->src_key != NULL));
     if (other && e && e->verified_ns < asked_ns)
         e->verified_ns = asked_ns;
     cache_unlock(c);
@@ -371,7 +371,7 @@ void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bo
     ns_write(c);
     cache_lock(c);
     auto_free char *key_now = node_key(dir);
-    bool lost = dir->flags & NODE_LOST;
+    bool lost = dir->flags & NODE_REMOVED;
     cache_unlock(c);
     /* Moved meanwhile: this is not its listing; whoever waits asks again. */
     if (!key_now || !p->key || strcmp(p->key, key_now) != 0 || listing_may_have_moved(c, p)) {
@@ -384,7 +384,7 @@ void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bo
     if (l->has_marker || !cut)
         dir_listed_locked(c, dir, l->has_marker ? &l->marker : NULL, l->generation);
     dir->dir->stat_misses = 0;
-    walk_listed_locked(dir);
+    list_ahead_listed_locked(dir);
     dir->dir->big = cut || l->n > PAGE_NAMES;
     dir->dir->listed_ns = cut ? 0 : l->asked_ns;
     c->tree->hidden_names += hidden - dir->dir->hidden_names;

@@ -35,7 +35,7 @@ int stamp_parse_attrs(const char *text, struct stamp_attrs *ret)
     int n = sscanf(text,
                    "1 %" SCNx64 " %" SCNo32 " %" SCNu32 " %" SCNu32 " %" SCNx64 " %" SCNu64
                    " %" SCNu64 " %" SCNu64 " %x %" SCNd64 " %" SCNu64 "%n",
-                   &a.ino, &a.mode, &a.uid, &a.gid, &a.rdev, &a.birth, &a.seq, &a.first_seq,
+                   &a.ino, &a.mode, &a.uid, &a.gid, &a.rdev, &a.named_seq, &a.seq, &a.first_seq,
                    &a.flags, &a.synced_mtime_ns, &a.synced_size, &end);
 
     if (n != 11)
@@ -63,8 +63,8 @@ int stamp_write_attrs(int fd, const struct stamp_attrs *a)
     int n = snprintf(text, sizeof(text),
                      "1 %" PRIx64 " %" PRIo32 " %" PRIu32 " %" PRIu32 " %" PRIx64 " %" PRIu64
                      " %" PRIu64 " %" PRIu64 " %x %" PRId64 " %" PRIu64,
-                     a->ino, a->mode, a->uid, a->gid, a->rdev, a->birth, a->seq, a->first_seq,
-                     a->flags, a->synced_mtime_ns, a->synced_size);
+                     a->ino, a->mode, a->uid, a->gid, a->rdev, a->named_seq, a->seq,
+                     a->first_seq, a->flags, a->synced_mtime_ns, a->synced_size);
     if (a->flags & STAMP_WHOLE)
         n += snprintf(text + n, sizeof(text) - (size_t)n, " %" PRId64 " %" PRIu64,
                       a->whole_mtime_ns, a->whole_size);

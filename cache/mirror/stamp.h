@@ -20,15 +20,15 @@
 #define STAMP_KEYS_MAX 2000
 
 enum stamp_flags {
-    STAMP_WRITING = 1 << 0,    /* W: opened for writing since it was last equal to the store */
-    STAMP_ATTR_DIRTY = 1 << 1, /* A: attributes not in the store */
-    STAMP_NEW = 1 << 2,        /* N: a directory that the store doesn't have yet */
-    STAMP_SYNCED = 1 << 3,     /* S: data was fsynced at synced_mtime_ns and synced_size */
-    STAMP_CUT = 1 << 4,        /* C: the disk had no room for a write; not to be published */
-    STAMP_LOST = 1 << 5,       /* L: the disk lost what was written; not to be published */
-    STAMP_MANY = 1 << 6,       /* M: more names than records; the store has them all */
-    STAMP_KEYS_CUT = 1 << 7,   /* K: more records than were written */
-    STAMP_BEGUN = 1 << 8,      /* B: made anew by a writer that had not ended then */
+    STAMP_WRITING = 1 << 0,     /* W: opened for writing since it was last equal to the store */
+    STAMP_ATTR_DIRTY = 1 << 1,  /* A: attributes not in the store */
+    STAMP_NEW = 1 << 2,         /* N: a directory that the store doesn't have yet */
+    STAMP_SYNCED = 1 << 3,      /* S: data was fsynced at synced_mtime_ns and synced_size */
+    STAMP_SHORT_WRITE = 1 << 4, /* C: the disk had no room for a write; not to be published */
+    STAMP_DISK_LOST = 1 << 5,   /* L: the disk lost what was written; not to be published */
+    STAMP_MANY = 1 << 6,        /* M: more names than records; the store has them all */
+    STAMP_KEYS_CUT = 1 << 7,    /* K: more records than were written */
+    STAMP_BEGUN = 1 << 8,       /* B: made anew by a writer that had not ended then */
     STAMP_WHOLE = 1 << 9,    /* H: who said at whole_mtime_ns and whole_size that it is whole */
     STAMP_HEARSAY = 1 << 10, /* I: an index told the attributes */
 };
@@ -37,7 +37,7 @@ struct stamp_attrs {
     uint64_t ino;
     uint32_t mode, uid, gid;
     uint64_t rdev;
-    uint64_t birth;     /* when it was made, in the order of closes and intentions */
+    uint64_t named_seq; /* when it was made, in the order of closes and intentions */
     uint64_t seq;       /* order of the last close; 0 never closed */
     uint64_t first_seq; /* order of the first close that is not in the store; 0 none */
     unsigned flags;     /* enum stamp_flags */

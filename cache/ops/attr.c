@@ -76,7 +76,7 @@ static int set_dir(struct cache *c, struct node *n, unsigned set, const struct s
     if (owed) {
         r = mirror_mkdirs(&c->mirror, path);
         if (r == 0)
-            r = node_write_stamp_held(c, n);
+            r = node_write_stamp_ns_locked(c, n);
     }
     ns_done(c);
     return r;
@@ -108,7 +108,7 @@ static int64_t mtime_of(const struct stat *st)
 /* Whether all of the content is on the disk, as its mtime says: nobody writes meanwhile. */
 static bool is_synced(const struct file *f, const struct stat *now) REQUIRES(cache_mutex)
 {
-    return !f->write_handles && !f->suspect && !f->held && file_says_synced(f, now);
+    return !f->write_handles && !f->suspect && !f->mapped_writer && file_says_synced(f, now);
 }
 
 /* The disk says "synced at that time", and the content was changed since: the time to be set

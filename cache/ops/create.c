@@ -28,7 +28,7 @@ static void begin_dir_locked(struct cache *c, struct node *n, const char *path)
 {
     n->dir->local_only = n->dir->new_here = true;
     n->dir->listed_ns = n->dir->told_ns = clock_mono_ns(); /* it is empty */
-    n->dir->stale_marker = ghost_pending(c, path);
+    n->dir->stale_marker = tombstone_pending(c, path);
 }
 
 static int begin_file_locked(struct cache *c, struct node *n, bool begins) REQUIRES(cache_mutex)
@@ -57,7 +57,7 @@ struct node *node_make_locked(struct cache *c, const struct making *m, const cha
         n->mode |= S_ISGID;
     n->rdev = (uint32_t)m->rdev;
     n->ino = ino_fresh(c, path);
-    n->birth = seq_next_locked(c);
+    n->named_seq = seq_next_locked(c);
     n->flags = NODE_ATTRS_KNOWN;
     n->mtime_ns = n->ctime_ns = n->atime_ns = clock_real_ns();
     int r = node_inherit_acl_locked(c, n, m->parent, m->cred->umask);
@@ -173,7 +173,7 @@ static int name_allowed(struct node *parent, const char *name) REQUIRES(cache_mu
     size_t len = strlen(name);
 
     if (!at)
-        return parent->flags & NODE_LOST ? -ENOENT : -ENOMEM;
+        return parent->flags & NODE_REMOVED ? -ENOENT : -ENOMEM;
     if (len > PATH_NAME_MAX || strlen(at) + 1 + len >= PATH_KEY_MAX)
         return -ENAMETOOLONG;
     return path_name_shown(at, name, len) ? 0 : -EINVAL;
@@ -211,7 +211,7 @@ int name_key_fits_locked(struct cache *c, struct node *parent, const char *name,
     auto_free char *path = child_path(parent, name);
 
     if (!path)
-        return parent->flags & NODE_LOST ? -ENOENT : -ENOMEM;
+        return parent->flags & NODE_REMOVED ? -ENOENT : -ENOMEM;
     return c->store->key_max && strlen(path) + below > c->store->key_max ? -ENAMETOOLONG : 0;
 }
 
@@ -237,7 +237,8 @@ void name_maybe_marker(struct cache *c, struct node *dir)
     struct dir *d = dir->dir;
 
     cache_lock(c);
-    bool needed = !dir->is_root && !(dir->flags & NODE_LOST) && !d->children && !d->has_marker;
+    bool needed =
+        !dir->is_root && !(dir->flags & NODE_REMOVED) && !d->children && !d->has_marker;
     auto_free char *path = needed ? node_path(dir) : NULL;
     if (needed) {
         d->new_here = true;
@@ -248,7 +249,7 @@ void name_maybe_marker(struct cache *c, struct node *dir)
         return;
     int r = mirror_mkdirs(&c->mirror, path);
     if (r == 0)
-        r = node_write_stamp_held(c, dir);
+        r = node_write_stamp_ns_locked(c, dir);
     if (r < 0)
         log_later(&c->log, LOG_LEVEL_WARN,
                   "cache %s: an empty directory may be forgotten after a crash: %s",
@@ -259,7 +260,7 @@ void name_gained_locked(struct cache *c, struct entry *e)
 {
     e->changed_ns = clock_mono_ns();
     dir_touch_locked(e->parent);
-    absent_forget_locked(c, e->parent, e->name);
+    negative_forget_locked(c, e->parent, e->name);
 }
 
 /* ---- making ---- */
@@ -284,12 +285,12 @@ static struct entry *enter_new_locked(struct cache *c, const struct making *m, s
 }
 
 /* Makes the node with its name; its lookup count is one. ns held for writing. */
-static int make_held(struct cache *c, const struct making *m, struct node **ret)
+static int make_ns_locked(struct cache *c, const struct making *m, struct node **ret)
     REQUIRES(cache_ns)
 {
     cache_lock(c);
     bool exists = entry_find(m->parent, m->name) != NULL;
-    bool lost = m->parent->flags & NODE_LOST;
+    bool lost = m->parent->flags & NODE_REMOVED;
     auto_free char *path = child_path(m->parent, m->name);
     struct node *n = exists || lost || !path ? NULL : node_make_locked(c, m, path);
     cache_unlock(c);
@@ -324,7 +325,7 @@ static int make(struct cache *c, const struct making *m, struct waiter *w, struc
     if (r != 0)
         return r;
     ns_write(c);
-    r = make_held(c, m, ret);
+    r = make_ns_locked(c, m, ret);
     if (r == 0) {
         cache_lock(c);
         node_stat(*ret, st);

@@ -144,7 +144,7 @@ static bool is_owed(const struct look *l, const struct file *f, const struct ent
 
 static void owed_file(struct look *l, struct file *f) REQUIRES(cache_mutex)
 {
-    owed(l, f->error, f->cut ? INT64_MAX : f->failed_ns, &f->due_ns);
+    owed(l, f->error, f->short_write ? INT64_MAX : f->failed_ns, &f->due_ns);
     if (!l->first)
         return;
     file_want_locked(f, f->generation);
@@ -188,7 +188,7 @@ static void look_at_barrier(struct look *l) REQUIRES(cache_mutex)
     DL_FOREACH2(l->cache->content->dirty, f, dirty_next)
     {
         if (f->error && f->first_seq && f->first_seq < until)
-            owed(l, f->error, f->cut ? INT64_MAX : f->failed_ns, &f->due_ns);
+            owed(l, f->error, f->short_write ? INT64_MAX : f->failed_ns, &f->due_ns);
     }
 }
 
@@ -201,7 +201,7 @@ static void look_at_markers(struct look *l, struct node *dir) REQUIRES(cache_mut
     DL_FOREACH2(l->cache->queue->dirty_dirs, n, dir->dirty_next)
     {
         bool concerns = n == dir || (n->links && n->links->parent == dir);
-        if (!concerns || !n->dir->new_here || n->birth > l->waiter->seq)
+        if (!concerns || !n->dir->new_here || n->named_seq > l->waiter->seq)
             continue;
         auto_free char *path = node_path(n);
         if (path && !path_is_staged(l->cache, path))
@@ -215,7 +215,7 @@ int durable_dir_locked(struct cache *c, struct node *dir, struct waiter *w)
 
     cache_assert_locked(c);
     look_begin(&l, c, w);
-    if (dir->flags & NODE_LOST)
+    if (dir->flags & NODE_REMOVED)
         return 0;
     if (dir->dir->overruled_ns >= w->since_ns)
         return -ESTALE;

@@ -83,7 +83,7 @@ static int exchange_files(struct cache *c, struct moving *m) REQUIRES(cache_ns)
             nodes[i]->file->writing_stamp = true;
         cache_unlock(c);
         if (r == 0)
-            r = node_rebear(c, nodes[i]);
+            r = node_renumber(c, nodes[i]);
     }
     if (r == 0) {
         note_exchanged(c, m);
@@ -99,7 +99,7 @@ static int exchange_files(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     cache_unlock(c);
     /* Their places in the order: without, they come last. */
     for (int i = 0; i < 2; i++)
-        (void)node_write_stamp_held(c, nodes[i]);
+        (void)node_write_stamp_ns_locked(c, nodes[i]);
     crash_point("exchange-placed");
     return 0;
 }
@@ -130,15 +130,15 @@ static int add_row_locked(struct cache *c, struct exchange *x, enum intent_kind 
 }
 
 /* Another node's can't be the same. */
-static char *passage_locked(struct cache *c) REQUIRES(cache_mutex)
+static char *temporary_key_locked(struct cache *c) REQUIRES(cache_mutex)
 {
-    char *passage = NULL;
+    char *temporary_key = NULL;
 
-    if (asprintf(&passage, PATH_RESERVED "-exchange-%016llx",
+    if (asprintf(&temporary_key, PATH_RESERVED "-exchange-%016llx",
                  (unsigned long long)origins_number(c) + ++c->content->next_id + c->tree->seq) <
         0)
         return NULL;
-    return passage;
+    return temporary_key;
 }
 
 static int add_move_locked(struct cache *c, struct exchange *x, struct entry *e,
@@ -156,19 +156,19 @@ static int plan_trees_locked(struct cache *c, struct exchange *x) REQUIRES(cache
 {
     struct moving *m = x->m;
     bool from = x->from_stored, to = x->to_stored;
-    auto_free char *passage = passage_locked(c);
+    auto_free char *temporary_key = temporary_key_locked(c);
 
-    if (!passage)
+    if (!temporary_key)
         return -ENOMEM;
     if (!from && !to)
         return 0;
-    int r = from ? add_move_locked(c, x, m->from, m->from_path, passage, NULL)
-                 : add_move_locked(c, x, m->to, m->to_path, passage, NULL);
+    int r = from ? add_move_locked(c, x, m->from, m->from_path, temporary_key, NULL)
+                 : add_move_locked(c, x, m->to, m->to_path, temporary_key, NULL);
     if (r == 0 && from && to)
         r = add_move_locked(c, x, m->to, m->to_path, m->from_path, NULL);
     if (r == 0)
-        r = from ? add_move_locked(c, x, m->from, passage, m->to_path, NULL)
-                 : add_move_locked(c, x, m->to, passage, m->from_path, NULL);
+        r = from ? add_move_locked(c, x, m->from, temporary_key, m->to_path, NULL)
+                 : add_move_locked(c, x, m->to, temporary_key, m->from_path, NULL);
     return r;
 }
 
@@ -186,21 +186,21 @@ static int plan_mixed_locked(struct cache *c, struct exchange *x) REQUIRES(cache
     const char *file_path = dir_first ? m->to_path : m->from_path;
     bool dir_stored = dir_first ? x->from_stored : x->to_stored;
     bool file_stored = dir_first ? x->to_stored : x->from_stored;
-    auto_free char *passage = passage_locked(c);
-    int r = passage ? 0 : -ENOMEM;
+    auto_free char *temporary_key = temporary_key_locked(c);
+    int r = temporary_key ? 0 : -ENOMEM;
 
     /* A directory of which nothing is stored may be left there, or be made there once more, by
      * what came or comes and goes below it: it would be in the way of the file. */
     if (r == 0 && !dir_stored && ((c->store->caps & STORE_DIRS) || intent_below(c, dir_path)))
         r = add_row_locked(c, x, INTENT_RMDIR, dir_path, NULL, 0, NULL);
     if (r == 0 && file_stored)
-        r = add_move_locked(c, x, file, file_path, dir_stored ? passage : dir_path,
+        r = add_move_locked(c, x, file, file_path, dir_stored ? temporary_key : dir_path,
                             etag_text(&file->etag, etag));
     if (r == 0 && dir_stored)
         r = add_move_locked(c, x, dir, dir_path, file_path, NULL);
     /* Which version the passage will have can't be told yet. */
     if (r == 0 && dir_stored && file_stored)
-        r = add_move_locked(c, x, file, passage, dir_path, NULL);
+        r = add_move_locked(c, x, file, temporary_key, dir_path, NULL);
     return r;
 }
 
@@ -248,10 +248,10 @@ static int prepare_exchange(struct cache *c, struct moving *m) REQUIRES(cache_ns
         if (n->dir && !is_mixed(m))
             n->dir->new_here = n->dir->stale_marker = true;
         cache_unlock(c);
-        r = node_rebear(c, n);
+        r = node_renumber(c, n);
         if (r == 0 && n->dir)
-            r = node_rebear_below(c, i == 0 ? m->from_path : m->to_path,
-                                  i == 0 ? m->to_path : m->from_path);
+            r = node_renumber_below(c, i == 0 ? m->from_path : m->to_path,
+                                    i == 0 ? m->to_path : m->from_path);
     }
     return r;
 }
@@ -405,7 +405,7 @@ int exchange_check(struct moving *m)
     return tree_each(a->dir ? a : b, is_unlisted, &unlisted) ? -EAGAIN : 0;
 }
 
-int exchange_held(struct cache *c, struct moving *m)
+int exchange_ns_locked(struct cache *c, struct moving *m)
 {
     bool files = !m->from->node->dir && !m->to->node->dir;
 

@@ -1,7 +1,7 @@
 /* An open file, as the frontend asks about it: its descriptor, passthrough, page cache. */
 #include "cache/ops/ops_impl.h"
 
-#include "cache/types/ahead.h"
+#include "cache/types/readahead.h"
 
 #include <errno.h>
 
@@ -109,7 +109,7 @@ int cache_prepare_read(struct cache *c, struct handle *h, uint64_t off, size_t l
     struct file *f = n->file;
     if (f->state == FILE_PARTIAL) {
         uint64_t end = off + len < n->size ? off + len : n->size;
-        uint64_t ahead = ahead_of(&f->streams, off, len);
+        uint64_t ahead = readahead_of(&f->streams, off, len);
         r = off < end ? fetch_need_locked(c, n, off, end, ahead, w) : 0;
     }
     cache_unlock(c);

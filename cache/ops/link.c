@@ -13,13 +13,13 @@
 
 /* ---- linking ---- */
 
-static int link_held(struct cache *c, struct node *n, struct node *parent, const char *name)
-    REQUIRES(cache_ns)
+static int link_ns_locked(struct cache *c, struct node *n, struct node *parent,
+                          const char *name) REQUIRES(cache_ns)
 {
     cache_lock(c);
     struct file *f = n->file;
     bool exists = entry_find(parent, name) != NULL;
-    bool lost = (parent->flags & NODE_LOST) || (!n->links && (!f || !f->unnamed));
+    bool lost = (parent->flags & NODE_REMOVED) || (!n->links && (!f || !f->unnamed));
     bool evicted = !f || f->state == FILE_PARTIAL;
     auto_free char *to = child_path(parent, name);
     auto_free char *from = n->links ? entry_path(n->links) : NULL;
@@ -34,7 +34,7 @@ static int link_held(struct cache *c, struct node *n, struct node *parent, const
     if (fd < 0)
         return from ? fd : -errno;
     cache_lock(c);
-    n->birth = seq_next_locked(c);
+    n->named_seq = seq_next_locked(c);
     cache_unlock(c);
     int r = node_write_stamp(c, n, fd);
     if (r == 0)
@@ -107,7 +107,7 @@ int cache_link(struct cache *c, struct node *node, struct node *parent, const ch
         if (r != 0)
             return r;
         ns_write(c);
-        r = link_held(c, node, parent, name);
+        r = link_ns_locked(c, node, parent, name);
         ns_done(c);
     } while (r == -EAGAIN); /* evicted meanwhile: its content is fetched first */
     if (r < 0)

@@ -13,14 +13,14 @@
 /* A directory whose own listing showed something is there as well. */
 static bool listing_shows_it(struct cache *c, const struct dir *d) REQUIRES(cache_mutex)
 {
-    return d && d->told_there && clock_mono_ns() - d->told_ns < listing_belief_ns(c);
+    return d && d->told_there && clock_mono_ns() - d->told_ns < listing_validity_ns(c);
 }
 
-static bool entry_believed(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
+static bool entry_is_valid(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
 {
     return listing_shows_it(c, e->node->dir) || node_is_ours(e->node) ||
            e->changed_ns > clock_mono_ns() - c->config.list_timeout_ns ||
-           (e->verified_ns && clock_mono_ns() - e->verified_ns < listing_belief_ns(c));
+           (e->verified_ns && clock_mono_ns() - e->verified_ns < listing_validity_ns(c));
 }
 
 int cache_lookup(struct cache *c, struct node *parent, const char *name, struct waiter *w,
@@ -34,14 +34,14 @@ int cache_lookup(struct cache *c, struct node *parent, const char *name, struct 
         return -ENAMETOOLONG;
     cache_lock(c);
     struct entry *e = entry_find(parent, name);
-    if (!e || !entry_believed(c, e))
+    if (!e || !entry_is_valid(c, e))
         r = dir_need_locked(c, parent, false, w);
     if (r == 0)
         e = entry_find(parent, name);
     if (r == 0 && e && e->node->dir)
-        walk_on_locked(c, e->node);
+        list_ahead_on_locked(c, e->node);
     bool told =
-        e ? entry_believed(c, e) : absent_is_locked(c, parent, name, listing_belief_ns(c));
+        e ? entry_is_valid(c, e) : negative_is_locked(c, parent, name, listing_validity_ns(c));
     if (r == 0 && !told && !listing_is_recent(c, parent, false))
         r = name_ask_locked(c, parent, name, w);
     if (r == 0)

@@ -167,7 +167,7 @@ void handle_leave_locked(struct cache *c, struct handle *h)
         free(take_ptr(f->streams));
     }
     handle_unkeep_fd_locked(c, h);
-    file_settle_fds_locked(c, f);
+    file_close_spare_fds_locked(c, f);
     if (f->open_handles == 0)
         file_lru_add_locked(c, f);
     node_unref_locked(c, n);

@@ -114,7 +114,7 @@ int exchange_need_tree_locked(struct cache *c, struct node *dir, struct waiter *
 /* Whether the two may change places: 0 or a negative errno; -EAGAIN: asked once more. */
 int exchange_check(struct moving *m);
 /* They do. ns held for writing. 0 or a negative errno; -EAGAIN: asked once more. */
-int exchange_held(struct cache *c, struct moving *m) REQUIRES(cache_ns);
+int exchange_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns);
 
 /* ---- handle.c ---- */
 enum file_fd handle_fd_of(const struct handle *h);
@@ -164,9 +164,9 @@ int node_may_be_stored(void *arg, struct node *n) REQUIRES(cache_mutex);
 int node_requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex);
 /* The inode is about to get a name that an older intention may have taken from it: recovery
  * must not take it for what that one meant. ns held for writing. */
-int node_rebear(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
+int node_renumber(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* The same for what comes to such a name with the directory that moves. */
-int node_rebear_below(struct cache *c, const char *from, const char *to) REQUIRES(cache_ns)
+int node_renumber_below(struct cache *c, const char *from, const char *to) REQUIRES(cache_ns)
     EXCLUDES(cache_mutex);
 
 /* ---- truncate.c ---- */
@@ -196,10 +196,10 @@ void name_intend_not(struct cache *c, struct intent *i);
 
 /* ---- write.c ---- */
 /* Bytes were written at [off, end), or nothing is meant to be behind `off`. */
-void file_mend_locked(struct node *n, uint64_t off, uint64_t end) REQUIRES(cache_mutex);
+void file_repaired_locked(struct node *n, uint64_t off, uint64_t end) REQUIRES(cache_mutex);
 /* Nobody tells of a passthrough write that failed. A file that grew, or is empty, and is closed
  * while the disk has no room is taken for one: rather late than half. */
-bool handle_look_for_cut(struct cache *c, struct handle *h, const struct stat *st)
+bool handle_look_for_short_write(struct cache *c, struct handle *h, const struct stat *st)
     EXCLUDES(cache_mutex);
 /* After the daemon itself changed the content through `fd`. */
 int handle_note_change(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);

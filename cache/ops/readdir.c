@@ -93,7 +93,7 @@ int cache_opendir(struct cache *c, struct node *dir, struct waiter *w, struct di
     if (!d)
         return -ENOMEM;
     cache_lock(c);
-    int r = dir->flags & NODE_LOST ? 0 : listing_need_locked(c, dir, w);
+    int r = dir->flags & NODE_REMOVED ? 0 : listing_need_locked(c, dir, w);
     if (r == 0) {
         d->dir = dir;
         r = take_snapshot_locked(c, d);
@@ -140,7 +140,7 @@ int cache_readdir(struct cache *c, struct dirhandle *d, uint64_t off, bool plus,
     int r = 0;
 
     cache_lock(c);
-    if (off == 0 && d->read && !(d->dir->flags & NODE_LOST)) {
+    if (off == 0 && d->read && !(d->dir->flags & NODE_REMOVED)) {
         r = listing_need_locked(c, d->dir, w);
         if (r == 0)
             r = take_snapshot_locked(c, d);

@@ -83,13 +83,13 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags) REQUIRE
     return 0;
 }
 
-int node_rebear(struct cache *c, struct node *n)
+int node_renumber(struct cache *c, struct node *n)
 {
     cache_lock(c);
-    n->birth = seq_next_locked(c);
+    n->named_seq = seq_next_locked(c);
     node_keeps_ino_locked(c, n);
     cache_unlock(c);
-    return node_write_stamp_held(c, n);
+    return node_write_stamp_ns_locked(c, n);
 }
 
 /* A file of several names, one of which a pending row takes, and which comes to that name
@@ -109,7 +109,7 @@ static int taken_for_older(struct cache *c, const char *from, const char *to, st
         auto_free char *path = path_join(from, rest);
         struct node *n = path ? tree_find(c, path, NULL) : NULL;
         r = path ? 0 : -ENOMEM;
-        if (n && n->ino == i->ino && n->birth < i->seq)
+        if (n && n->ino == i->ino && n->named_seq < i->seq)
             *ret = n;
         if (r < 0 || *ret)
             break;
@@ -120,13 +120,13 @@ static int taken_for_older(struct cache *c, const char *from, const char *to, st
     return r;
 }
 
-int node_rebear_below(struct cache *c, const char *from, const char *to)
+int node_renumber_below(struct cache *c, const char *from, const char *to)
 {
     struct node *n;
     int r;
 
     while ((r = taken_for_older(c, from, to, &n)) == 0 && n) {
-        r = node_rebear(c, n);
+        r = node_renumber(c, n);
         cache_lock(c);
         node_unref_locked(c, n);
         cache_unlock(c);
@@ -152,8 +152,8 @@ static int prepare_move(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     }
     cache_unlock(c);
     if (r == 0 && n->dir)
-        r = node_rebear_below(c, m->from_path, m->to_path);
-    return r < 0 ? r : node_rebear(c, n);
+        r = node_renumber_below(c, m->from_path, m->to_path);
+    return r < 0 ? r : node_renumber(c, n);
 }
 
 /* Whether the rename takes the last name of something in the mirror. An empty directory is just
@@ -238,7 +238,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     free(e->src_key);
     e->src_key = src;
     e->may_exist = may_exist || (!m->to && dir_may_hold_locked(c, m->newparent, m->newname));
-    absent_forget_locked(c, m->newparent, m->newname);
+    negative_forget_locked(c, m->newparent, m->newname);
     if (!m->copies) {
         e->stored_generation = 0;
         etag_clear(&e->etag);
@@ -304,7 +304,7 @@ static void note_replaced(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     name_expect(c, n, m->from_path, m->newparent, m->newname, m->to);
 }
 
-static int move_held(struct cache *c, struct moving *m) REQUIRES(cache_ns)
+static int move_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 {
     struct intent *i = NULL;
     struct node *n = m->from->node, *oldparent = m->from->parent;
@@ -341,8 +341,8 @@ static int move_held(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     return r;
 }
 
-static int rename_held(struct cache *c, struct node *parent, const char *name,
-                       struct node *newparent, const char *newname, unsigned flags)
+static int rename_ns_locked(struct cache *c, struct node *parent, const char *name,
+                            struct node *newparent, const char *newname, unsigned flags)
     REQUIRES(cache_ns)
 {
     cache_lock(c);
@@ -354,9 +354,9 @@ static int rename_held(struct cache *c, struct node *parent, const char *name,
     auto_free char *to_path = child_path(newparent, newname);
     m.from_path = from_path;
     m.to_path = to_path;
-    int r = !m.from || (newparent->flags & NODE_LOST) ? -ENOENT
-            : !from_path || !to_path                  ? -ENOMEM
-                                                      : 0;
+    int r = !m.from || (newparent->flags & NODE_REMOVED) ? -ENOENT
+            : !from_path || !to_path                     ? -ENOMEM
+                                                         : 0;
     bool same = r == 0 && m.to && m.from->node == m.to->node;
     if (r == 0 && !m.to && (flags & RENAME_EXCHANGE))
         r = -ENOENT;
@@ -366,8 +366,8 @@ static int rename_held(struct cache *c, struct node *parent, const char *name,
     if (r < 0 || same)
         return same && (flags & RENAME_NOREPLACE) ? -EEXIST : r;
     if (!(flags & RENAME_EXCHANGE))
-        return move_held(c, &m);
-    return exchange_held(c, &m);
+        return move_ns_locked(c, &m);
+    return exchange_ns_locked(c, &m);
 }
 
 /* What an exchange may have to wait for. */
@@ -435,7 +435,7 @@ int cache_rename(struct cache *c, struct node *parent, const char *name, struct 
         if (r != 0)
             return r;
         ns_write(c);
-        r = rename_held(c, parent, name, newparent, newname, flags);
+        r = rename_ns_locked(c, parent, name, newparent, newname, flags);
         ns_done(c);
     } while (r == -EAGAIN); /* evicted or forgotten meanwhile: fetched or listed first */
     return r;

@@ -23,7 +23,7 @@ static int tell_error_locked(struct handle *h) REQUIRES(cache_mutex)
 
     if (!f->error || f->error_told || h->told)
         return 0;
-    bool of_store = !f->cut && !f->error_here;
+    bool of_store = !f->short_write && !f->error_here;
     if (of_store && (err_is_transient(f->error) || f->error == -EBUSY))
         return 0;
     h->told = f->error_told = true;
@@ -50,7 +50,7 @@ static int store_has_locked(struct cache *c, struct handle *h, struct waiter *w)
         return 0;
     }
     /* What was cut off is not uploaded: nothing would end the waiting. */
-    if (f->error && (f->cut || (!f->uploading && !h->told))) {
+    if (f->error && (f->short_write || (!f->uploading && !h->told))) {
         h->told = true;
         file_unwant_locked(f);
         return f->error;
@@ -89,7 +89,7 @@ static int number_close(struct cache *c, struct handle *h, int fd, bool inherite
     bool whole = r == 0 && !inherited && handle_declare_whole_locked(h, &st);
     cache_unlock(c);
     /* Before it is queued: it may go up from then on. */
-    bool looked = r == 0 && handle_look_for_cut(c, h, &st);
+    bool looked = r == 0 && handle_look_for_short_write(c, h, &st);
     cache_lock(c);
     uint64_t before = f->seq;
     number_locked(c, n, w);
@@ -160,7 +160,7 @@ static int sync_file(struct cache *c, struct node *n, int fd)
     if (fsync(fd) < 0) {
         int err = -errno;
         if (n->file && (err == -EIO || err_is_no_space(err)))
-            file_lost(c, n, fd);
+            file_disk_lost(c, n, fd);
         return err;
     }
     if (fstat(fd, &after) < 0)

@@ -135,9 +135,9 @@ static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, b
     if (r < 0)
         return r;
     cache_lock(c);
-    bool cut = n->file->cut;
-    file_mend_locked(n, size, UINT64_MAX);
-    bool mended = cut && !n->file->cut;
+    bool cut = n->file->short_write;
+    file_repaired_locked(n, size, UINT64_MAX);
+    bool mended = cut && !n->file->short_write;
     cache_unlock(c);
     return mended ? node_write_stamp(c, n, fd) : 0;
 }

@@ -104,7 +104,7 @@ static int unlink_in_mirror(struct cache *c, struct entry *e, const char *path)
     return r == 0 ? file_orphan(c, n, path) : r;
 }
 
-static int unlink_held(struct cache *c, struct node *parent, const char *name)
+static int unlink_ns_locked(struct cache *c, struct node *parent, const char *name)
     REQUIRES(cache_ns)
 {
     struct intent *i = NULL;
@@ -156,12 +156,13 @@ int cache_unlink(struct cache *c, struct node *parent, const char *name, struct 
     if (r != 0)
         return r;
     ns_write(c);
-    r = unlink_held(c, parent, name);
+    r = unlink_ns_locked(c, parent, name);
     ns_done(c);
     return r;
 }
 
-static int rmdir_held(struct cache *c, struct node *parent, const char *name) REQUIRES(cache_ns)
+static int rmdir_ns_locked(struct cache *c, struct node *parent, const char *name)
+    REQUIRES(cache_ns)
 {
     struct intent *i = NULL;
 
@@ -217,7 +218,7 @@ int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct w
     if (r != 0)
         return r;
     ns_write(c);
-    r = rmdir_held(c, parent, name);
+    r = rmdir_ns_locked(c, parent, name);
     ns_done(c);
     return r;
 }

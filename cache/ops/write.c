@@ -14,13 +14,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void file_mend_locked(struct node *n, uint64_t off, uint64_t end)
+void file_repaired_locked(struct node *n, uint64_t off, uint64_t end)
 {
     struct file *f = n->file;
 
-    if (!f->cut || off > f->cut_at || end <= f->cut_at || (f->lost && end != UINT64_MAX))
+    if (!f->short_write || off > f->short_at || end <= f->short_at ||
+        (f->disk_lost && end != UINT64_MAX))
         return;
-    f->cut = f->lost = false;
+    f->short_write = f->disk_lost = false;
     f->error = 0;
     free(f->error_text);
     f->error_text = NULL;
@@ -35,7 +36,7 @@ static int write_failed(struct cache *c, struct node *n, uint64_t off, int err, 
     cache_lock(c);
     if (disk && err != -EFBIG)
         space_disk_full_locked(c);
-    file_cut_locked(c, n, off);
+    file_short_write_locked(c, n, off);
     cache_unlock(c);
     (void)node_save_stamp(c, n);
     return err;
@@ -54,13 +55,13 @@ static bool disk_is_full(struct cache *c)
     return fallocate(fd, 0, 0, PROBE_BYTES) < 0 && err_is_no_space(-errno);
 }
 
-bool handle_look_for_cut(struct cache *c, struct handle *h, const struct stat *st)
+bool handle_look_for_short_write(struct cache *c, struct handle *h, const struct stat *st)
 {
     struct file *f = h->node->file;
     struct statvfs vfs;
 
     cache_lock(c);
-    bool untold = f->passthrough && !f->lost;
+    bool untold = f->passthrough && !f->disk_lost;
     cache_unlock(c);
     if (!untold || (st->st_size && (uint64_t)st->st_size <= h->opened_size))
         return false;
@@ -69,18 +70,19 @@ bool handle_look_for_cut(struct cache *c, struct handle *h, const struct stat *s
         return false;
     cache_lock(c);
     c->content->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-    bool scarce = f->cut || c->content->disk_free_bytes < c->config.reserve_bytes + PROBE_BYTES;
+    bool scarce =
+        f->short_write || c->content->disk_free_bytes < c->config.reserve_bytes + PROBE_BYTES;
     cache_unlock(c);
     if (!scarce)
         return false;
     bool cut = disk_is_full(c);
     cache_lock(c);
-    bool changed = f->cut != cut;
+    bool changed = f->short_write != cut;
     if (cut) {
         space_disk_full_locked(c);
-        file_cut_locked(c, h->node, (uint64_t)st->st_size);
+        file_short_write_locked(c, h->node, (uint64_t)st->st_size);
     } else {
-        file_mend_locked(h->node, 0, UINT64_MAX);
+        file_repaired_locked(h->node, 0, UINT64_MAX);
     }
     cache_unlock(c);
     return changed;
@@ -189,7 +191,7 @@ ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t l
     if (done >= 0) {
         r = handle_note_change(c, n, at.fd);
         cache_lock(c);
-        file_mend_locked(n, off, off + (uint64_t)done);
+        file_repaired_locked(n, off, off + (uint64_t)done);
         if (off != told_off)
             kernel_was_wrong_locked(c, n);
         cache_unlock(c);

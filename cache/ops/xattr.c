@@ -167,7 +167,7 @@ ssize_t cache_listxattr(struct cache *c, struct node *node, char *list, size_t s
 static int xattrs_fd(struct cache *c, struct node *n) REQUIRES(cache_ns)
 {
     if (!n->dir)
-        return file_get_fd_held(c, n, FD_READ);
+        return file_get_fd_ns_locked(c, n, FD_READ);
     auto_free char *path = node_path(n);
     int r = path ? mirror_mkdirs(&c->mirror, path) : -ENOENT;
     return r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
@@ -218,7 +218,8 @@ static int write_edit(struct cache *c, struct node *n, const struct edit *e, int
 }
 
 /* The set, then that it is owed; ns held for writing, so that edits follow one another. */
-static int edit_held(struct cache *c, struct node *n, const struct edit *e) REQUIRES(cache_ns)
+static int edit_ns_locked(struct cache *c, struct node *n, const struct edit *e)
+    REQUIRES(cache_ns)
 {
     auto_free char *json = NULL;
 
@@ -248,7 +249,7 @@ int xattr_edit(struct cache *c, struct node *n, const struct edit *e)
     ns_write(c);
     int r = n->dir ? 0 : file_materialise(c, n);
     if (r == 0)
-        r = edit_held(c, n, e);
+        r = edit_ns_locked(c, n, e);
     ns_done(c);
     return r;
 }

@@ -66,7 +66,7 @@ void intent_add_locked(struct cache *c, struct intent *i)
         DL_APPEND_ELEM(c->queue->intents, before, i);
     else
         DL_PREPEND(c->queue->intents, i);
-    ghost_count_locked(c, i->from, 1, false);
+    tombstone_count_locked(c, i->from, 1, false);
     if (intent_is_rename(i))
         c->queue->renames++;
 }
@@ -74,7 +74,7 @@ void intent_add_locked(struct cache *c, struct intent *i)
 void intent_remove_locked(struct cache *c, struct intent *i)
 {
     DL_DELETE(c->queue->intents, i);
-    ghost_count_locked(c, i->from, -1, i->kind == INTENT_RENAMEDIR);
+    tombstone_count_locked(c, i->from, -1, i->kind == INTENT_RENAMEDIR);
     if (intent_is_rename(i))
         c->queue->renames--;
     intent_free(i);
@@ -203,7 +203,7 @@ void name_is_the_stores_locked(struct cache *c, const char *path)
             n->dir->listed_ns = 0;
             n->dir->local_only = false;
             n->dir->overruled_ns = clock_mono_ns();
-            absent_forget_locked(c, n, path_basename(at));
+            negative_forget_locked(c, n, path_basename(at));
             notice_locked(c, n, path_basename(at));
             return;
         }
@@ -249,9 +249,9 @@ int64_t comes_back_locked(struct cache *c, const struct intent *i)
 
     if (i->removed_before)
         return 0;
-    int64_t until_ns = late_put_until_locked(c, i->from, "");
-    if ((*i->etag == '\0' || intent_means_ours(i)) && c->queue->late_until_ns > now &&
-        c->queue->late_until_ns > until_ns)
-        until_ns = c->queue->late_until_ns;
+    int64_t until_ns = doubt_put_until_locked(c, i->from, "");
+    if ((*i->etag == '\0' || intent_means_ours(i)) && c->queue->doubt_until_ns > now &&
+        c->queue->doubt_until_ns > until_ns)
+        until_ns = c->queue->doubt_until_ns;
     return until_ns;
 }

@@ -237,7 +237,7 @@ bool intent_leads_to(struct cache *c, const char *key, const char *path)
 
     /* Without renames nothing moves: only the key's own removal counts. */
     if (c->queue->renames == 0)
-        return !ghost_pending(c, key);
+        return !tombstone_pending(c, key);
     at = strdup(key);
     DL_FOREACH(c->queue->intents, i)
     {

@@ -224,7 +224,7 @@ void origin_sign(struct cache *c, const char *key, struct attrs *a)
     crash_point("put-noted");
 }
 
-void origin_settled(struct cache *c, const char *key)
+void origin_resolved(struct cache *c, const char *key)
 {
     struct origins *o = c->queue->origins;
 

@@ -14,8 +14,8 @@ struct refusals {
 };
 
 /* A key that the store has, or may have, although the name is gone here. */
-struct ghost {
-    UT_hash_handle hh; /* in cache.ghosts, by key */
+struct tombstone {
+    UT_hash_handle hh; /* in cache.tombstones, by key */
     /* CLOCK_MONOTONIC; when the store lost it: younger listings are right */
     int64_t done_ns GUARDED_BY(cache_mutex);
     /* intentions that will remove it, or move it away */
@@ -84,19 +84,19 @@ struct queue {
         struct journal_wait *waits;
         size_t n_waits;
         unsigned uploads_running, uploads_running_dirs, deletes_running, copies_running;
-        unsigned renames;      /* intentions that copy */
-        int64_t late_until_ns; /* CLOCK_MONOTONIC; until then a put of a daemon that was killed
+        unsigned renames;       /* intentions that copy */
+        int64_t doubt_until_ns; /* CLOCK_MONOTONIC; until then a put of a daemon that was killed
                                   may still arrive; 0: none was under way */
         /* names that its deletes and copies concerned; constant after recovery */
-        struct late *late;
-        struct late_dir *late_dirs;
-        struct late_change *late_changes; /* removals and copies that may still arrive */
-        struct late_put *late_puts;       /* uploads that may still arrive */
-        uint64_t late_seq;                /* the last of those intentions */
-        bool out_of_quota;                /* the store refused for space: deletes go first */
+        struct doubt *doubt;
+        struct doubt_dir *doubt_dirs;
+        struct doubt_change *doubt_changes; /* removals and copies that may still arrive */
+        struct doubt_put *doubt_puts;       /* uploads that may still arrive */
+        uint64_t doubt_seq;                 /* the last of those intentions */
+        bool out_of_quota;                  /* the store refused for space: deletes go first */
         struct refusals refusals;
         unsigned drain; /* flushes under way that want everything, staged files too */
-        struct ghost *ghosts;
+        struct tombstone *tombstones;
     };
 };
 
@@ -180,28 +180,28 @@ bool removals_are_bound(struct cache *c);
  */
 int64_t comes_back_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
 
-/* ---- late.c ---- */
+/* ---- doubt.c ---- */
 /* Begins the time in which requests of a daemon that was killed may take effect. */
-int late_begin(struct cache *c) EXCLUDES(cache_mutex);
+int doubt_begin(struct cache *c) EXCLUDES(cache_mutex);
 /* Whether an upload to the path (of content, else attributes), or an intention, has to wait for
  * its end. */
-bool late_blocks_upload_locked(struct cache *c, const char *path, bool content)
+bool doubt_blocks_upload_locked(struct cache *c, const char *path, bool content)
     REQUIRES(cache_mutex);
-bool late_blocks_intent_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
+bool doubt_blocks_intent_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
 /* A removal of the key, with which this daemon is done, may still arrive. 0 or -ENOMEM. */
-int late_removal_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
+int doubt_removal_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
 /* A copy to the key, or its new attributes, may still arrive. */
-void late_copy(struct cache *c, const char *key) EXCLUDES(cache_mutex);
+void doubt_copy(struct cache *c, const char *key) EXCLUDES(cache_mutex);
 /* An upload to the key, bound to this version ("" none), may still arrive. 0 or -ENOMEM. */
-int late_put_locked(struct cache *c, const char *key, const char *etag) REQUIRES(cache_mutex);
+int doubt_put_locked(struct cache *c, const char *key, const char *etag) REQUIRES(cache_mutex);
 /* Until when (CLOCK_MONOTONIC) one may that is bound to this version (NULL: to any); 0 none. */
-int64_t late_put_until_locked(struct cache *c, const char *key, const char *etag)
+int64_t doubt_put_until_locked(struct cache *c, const char *key, const char *etag)
     REQUIRES(cache_mutex);
 /* The same of any key below the directory. */
-int64_t late_puts_below_until_locked(struct cache *c, const char *dir) REQUIRES(cache_mutex);
+int64_t doubt_puts_below_until_locked(struct cache *c, const char *dir) REQUIRES(cache_mutex);
 /* Whether something may still be copied to the name, or below it. */
-bool late_copies_below_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
-void late_free(struct cache *c) REQUIRES(cache_mutex);
+bool doubt_copies_below_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+void doubt_free(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- order.c ---- */
 /* The version that the pending removals of `path` mean, "" what this cache put alone; NULL when
@@ -262,7 +262,7 @@ void origin_sign(struct cache *c, const char *key, struct attrs *a);
 bool origin_is_ours(struct cache *c, const char *key, const struct attrs *a);
 /* The stamps or rows say what the store has at `key`, and nothing that was put there is on its
  * way any more: the notes go with the next one. */
-void origin_settled(struct cache *c, const char *key);
+void origin_resolved(struct cache *c, const char *key);
 
 /* ---- refusal.c ---- */
 /* Whether an answer may say that the store will never have what it was asked for. */
@@ -282,10 +282,10 @@ bool file_is_refused_locked(const struct file *f) REQUIRES(cache_mutex);
 /* ---- tombstone.c ---- */
 /* Whether a listing begun at `listed_ns` may not show what the store has at `key` as `path`: it
  * was removed since, or an intention will remove it or move it elsewhere. */
-bool ghost_hides(struct cache *c, const char *key, const char *path, int64_t listed_ns)
+bool tombstone_hides(struct cache *c, const char *key, const char *path, int64_t listed_ns)
     REQUIRES(cache_mutex);
 /* Whether an intention concerns this very key. */
-bool ghost_pending(struct cache *c, const char *key) REQUIRES(cache_mutex);
-void ghosts_free(struct cache *c) REQUIRES(cache_mutex);
+bool tombstone_pending(struct cache *c, const char *key) REQUIRES(cache_mutex);
+void tombstones_free(struct cache *c) REQUIRES(cache_mutex);
 
 #endif

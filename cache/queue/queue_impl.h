@@ -13,7 +13,7 @@ bool intent_forward(const struct intent *i, char **at);
 
 /* ---- tombstone.c ---- */
 /* An intention towards a key begins (+1) or ends (-1). */
-void ghost_count_locked(struct cache *c, const char *key, int by, bool with_tree)
+void tombstone_count_locked(struct cache *c, const char *key, int by, bool with_tree)
     REQUIRES(cache_mutex);
 
 #endif

@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- ghosts ---- */
+/* ---- tombstones ---- */
 
 /* How long a listing may take; a younger one can't show what was removed before it. */
 #define GHOST_KEEP_NS (600 * NS_PER_SEC)
 
-bool ghost_pending(struct cache *c, const char *key)
+bool tombstone_pending(struct cache *c, const char *key)
 {
-    struct ghost *g;
+    struct tombstone *g;
 
-    HASH_FIND_STR(c->queue->ghosts, key, g);
+    HASH_FIND_STR(c->queue->tombstones, key, g);
     return g && g->pending > 0;
 }
 
@@ -24,49 +24,49 @@ static bool removed_since(struct cache *c, const char *key, int64_t listed_ns)
     REQUIRES(cache_mutex)
 {
     for (const char *end = key; *end; end++) {
-        struct ghost *g;
+        struct tombstone *g;
         if (end[1] != '/' && end[1] != '\0')
             continue;
-        HASH_FIND(hh, c->queue->ghosts, key, (size_t)(end + 1 - key), g);
+        HASH_FIND(hh, c->queue->tombstones, key, (size_t)(end + 1 - key), g);
         if (g && g->pending == 0 && g->done_ns >= listed_ns && (!end[1] || g->with_tree))
             return true;
     }
     return false;
 }
 
-bool ghost_hides(struct cache *c, const char *key, const char *path, int64_t listed_ns)
+bool tombstone_hides(struct cache *c, const char *key, const char *path, int64_t listed_ns)
 {
     return removed_since(c, key, listed_ns) || !intent_leads_to(c, key, path);
 }
 
-static void ghosts_purge(struct cache *c) REQUIRES(cache_mutex)
+static void tombstones_purge(struct cache *c) REQUIRES(cache_mutex)
 {
-    struct ghost *g, *next;
+    struct tombstone *g, *next;
     int64_t old = clock_mono_ns() - GHOST_KEEP_NS;
 
-    HASH_ITER(hh, c->queue->ghosts, g, next)
+    HASH_ITER(hh, c->queue->tombstones, g, next)
     {
         if (g->pending > 0 || g->done_ns > old)
             continue;
-        HASH_DEL(c->queue->ghosts, g);
+        HASH_DEL(c->queue->tombstones, g);
         free(g);
     }
 }
 
-void ghost_count_locked(struct cache *c, const char *key, int by, bool with_tree)
+void tombstone_count_locked(struct cache *c, const char *key, int by, bool with_tree)
 {
-    struct ghost *g;
+    struct tombstone *g;
 
-    HASH_FIND_STR(c->queue->ghosts, key, g);
+    HASH_FIND_STR(c->queue->tombstones, key, g);
     if (!g && by > 0) {
         size_t len = strlen(key);
         g = calloc(1, sizeof(*g) + len + 1);
         if (!g)
             return; /* a listing may show the name until the store lost it */
         memcpy(g->key, key, len + 1);
-        if (HASH_COUNT(c->queue->ghosts) % 1024 == 1023)
-            ghosts_purge(c);
-        HASH_ADD_KEYPTR(hh, c->queue->ghosts, g->key, len, g);
+        if (HASH_COUNT(c->queue->tombstones) % 1024 == 1023)
+            tombstones_purge(c);
+        HASH_ADD_KEYPTR(hh, c->queue->tombstones, g->key, len, g);
     }
     if (!g)
         return;
@@ -77,13 +77,13 @@ void ghost_count_locked(struct cache *c, const char *key, int by, bool with_tree
     g->with_tree = with_tree;
 }
 
-void ghosts_free(struct cache *c)
+void tombstones_free(struct cache *c)
 {
-    struct ghost *g, *next;
+    struct tombstone *g, *next;
 
-    HASH_ITER(hh, c->queue->ghosts, g, next)
+    HASH_ITER(hh, c->queue->tombstones, g, next)
     {
-        HASH_DEL(c->queue->ghosts, g);
+        HASH_DEL(c->queue->tombstones, g);
         free(g);
     }
 }

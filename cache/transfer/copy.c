@@ -73,8 +73,8 @@ void copy_sources_locked(struct cache *c, struct intent *done)
         if (at && tree_find(c, at, &e) && e && (e->src_key || e->node->ino == i->ino))
             copy_source_locked(c, e, done->from, done->to);
     }
-    for (size_t i = 0; i < c->content->n_orphans; i++) {
-        struct file *f = c->content->orphans[i]->file;
+    for (size_t i = 0; i < c->content->n_stale_readers; i++) {
+        struct file *f = c->content->stale_readers[i]->file;
         char *key = f->orphan_key ? copy_moved_path(f->orphan_key, done->from, done->to) : NULL;
         if (key) {
             free(f->orphan_key);
@@ -399,7 +399,7 @@ static int copy_at_store(struct cache *c, struct op *op, const char *from,
     int r = store_copy(c->store, op, from, from_etag, to, NULL, NULL, obj);
     int noted = session_unwatch(&watch, op);
     if (op->left_behind)
-        late_copy(c, to);
+        doubt_copy(c, to);
     return r < 0 && noted < 0 ? copy_not_noted(op, from, to, noted) : r;
 }
 

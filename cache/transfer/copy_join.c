@@ -84,14 +84,14 @@ static bool is_linked_there_locked(struct cache *c, const struct intent *i,
     struct node *n =
         intent_is_rename(end) && !leads_back(i, end) ? tree_find(c, i->from, NULL) : NULL;
 
-    return n && n->ino == i->ino && n->birth < end->seq;
+    return n && n->ino == i->ino && n->named_seq < end->seq;
 }
 
 /* What was sent to the refused name before may still arrive there, and would be left. */
 static bool may_arrive_locked(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
-    return late_copies_below_locked(c, path) ||
-           late_puts_below_until_locked(c, path) > clock_mono_ns();
+    return doubt_copies_below_locked(c, path) ||
+           doubt_puts_below_until_locked(c, path) > clock_mono_ns();
 }
 
 /* The one intention that does what the two do, in the place of the later one; *ret NULL: the
@@ -159,7 +159,7 @@ static void take_joined_locked(struct cache *c, struct intent *i, struct intent 
 /* ns held for writing: the later intention is not taken back meanwhile, nor does another come
  * before it. It does not run either, since it waits for the rename, which this is the run of.
  */
-static int join_held(struct copying *k, const char *version, bool *ret) REQUIRES(cache_ns)
+static int join_ns_locked(struct copying *k, const char *version, bool *ret) REQUIRES(cache_ns)
 {
     struct cache *c = k->cache;
     struct intent *i = k->intent, *one = NULL;
@@ -223,7 +223,7 @@ int copy_give_up_name(struct copying *k, struct op *op, bool *ret)
     if (r < 0)
         return r;
     ns_write(c);
-    r = join_held(k, version, ret);
+    r = join_ns_locked(k, version, ret);
     ns_done(c);
     return r < 0 ? copy_not_noted(op, k->from, k->to, r) : 0;
 }

@@ -56,7 +56,7 @@ void copy_items_release(struct copying *k)
 /* A name that is uploaded anew below the new directory, in time, is not copied. What is removed
  * under its old name then is the version that the upload was to replace, or what came there of
  * an attempt, if there was any: not one that somebody else has put there since. */
-static int settle_written_anew_locked(struct copying *k, struct item *it) REQUIRES(cache_mutex)
+static int resolve_written_anew_locked(struct copying *k, struct item *it) REQUIRES(cache_mutex)
 {
     auto_free char *at = intent_path_after(k->intent->next, it->to);
     struct entry *e = NULL;
@@ -97,7 +97,7 @@ static int collect(void *arg, const char *name, const struct object *obj)
     if (removal_pending_before(c, k->intent, it->from, it->is_dir))
         it->fate = ITEM_LEFT;
     else if (!it->is_dir)
-        r = settle_written_anew_locked(k, it);
+        r = resolve_written_anew_locked(k, it);
     cache_unlock(c);
     return r;
 }

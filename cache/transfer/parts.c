@@ -83,7 +83,7 @@ static int committed_before(struct job *j, const struct session *s, struct op *o
     int64_t origin_ns = j->attrs.origin_ns;
     j->attrs.origin_ns = s->began_ns;
     cache_op(j->cache, op);
-    int r = upload_settle_version(j, op, obj);
+    int r = upload_resolve_version(j, op, obj);
     j->attrs.origin_ns = origin_ns;
     return r;
 }
@@ -154,7 +154,7 @@ static int commit_parts(struct job *j, struct upload *up, struct op *op, struct 
 
     for (int i = 0; i < VERSIONS_MAX && again; i++) {
         cache_op(j->cache, op);
-        r = i > 0 || upload_is_looked_at(j) ? upload_settle_version(j, op, obj) : 0;
+        r = i > 0 || upload_is_looked_at(j) ? upload_resolve_version(j, op, obj) : 0;
         if (r != 0)
             return r;
         r = store_upload_commit(up, op, upload_expected(j), obj);

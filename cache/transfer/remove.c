@@ -51,15 +51,15 @@ static bool running_rename_touches(struct cache *c, const char *path) REQUIRES(c
 }
 
 /* Nameless files that are complete or closed need the store no more. */
-static void forget_orphans_locked(struct cache *c) REQUIRES(cache_mutex)
+static void forget_stale_readers_locked(struct cache *c) REQUIRES(cache_mutex)
 {
-    for (size_t i = 0; i < c->content->n_orphans;) {
-        struct node *n = c->content->orphans[i];
+    for (size_t i = 0; i < c->content->n_stale_readers;) {
+        struct node *n = c->content->stale_readers[i];
         if (n->file->state == FILE_PARTIAL && n->file->open_handles && !n->file->gone) {
             i++;
             continue;
         }
-        c->content->orphans[i] = c->content->orphans[--c->content->n_orphans];
+        c->content->stale_readers[i] = c->content->stale_readers[--c->content->n_stale_readers];
         node_unref_locked(c, n);
     }
 }
@@ -68,9 +68,9 @@ bool readers_need_locked(struct cache *c, const char *path, bool below)
 {
     bool need = false;
 
-    forget_orphans_locked(c);
-    for (size_t i = 0; i < c->content->n_orphans; i++) {
-        struct node *n = c->content->orphans[i];
+    forget_stale_readers_locked(c);
+    for (size_t i = 0; i < c->content->n_stale_readers; i++) {
+        struct node *n = c->content->stale_readers[i];
         const char *key = n->file->orphan_key;
         if (!key || (strcmp(key, path) != 0 && !(below && path_below(path, key))))
             continue;
@@ -94,7 +94,7 @@ bool readers_need_locked(struct cache *c, const char *path, bool below)
 static bool wait_for_readers_locked(struct cache *c, struct intent *i, const char *path,
                                     int64_t now, int64_t *next) REQUIRES(cache_mutex)
 {
-    if (c->content->n_orphans == 0 || i->attempts > READERS_TRIES ||
+    if (c->content->n_stale_readers == 0 || i->attempts > READERS_TRIES ||
         !readers_need_locked(c, path, i->kind == INTENT_RENAMEDIR))
         return false;
     i->attempts++;
@@ -158,7 +158,7 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
     *ret_skip = live == LIVE_STORED || i->done;
     if (moved_is_refused_locked(c, i) && !intent_is_urgent(c, i))
         return false;
-    if (late_blocks_intent_locked(c, i))
+    if (doubt_blocks_intent_locked(c, i))
         return false;
     if ((live == LIVE_WAIT && !intent_later_rename_waits(c, i)) ||
         upload_runs_at_locked(c, i->from, false) ||
@@ -176,7 +176,7 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
 /* The version at the store that an intention means is not the one that is there. Its own later
  * version is meant, too, and of one whose version was not known here, whatever is there. 1: its
  * version was removed, or never was; -ESTALE: somebody else's stays. */
-static int settle_removal(struct cache *c, const struct intent *i, struct op *op, bool known)
+static int resolve_removal(struct cache *c, const struct intent *i, struct op *op, bool known)
 {
     for (int tries = 0; tries < VERSIONS_MAX; tries++) {
         struct object there = {0};
@@ -208,7 +208,7 @@ static int remove_unknown(struct cache *c, const struct intent *i, struct op *op
     cache_lock(c);
     bool ours = i->removed_before || intent_means_ours(i);
     cache_unlock(c);
-    return settle_removal(c, i, op, ours);
+    return resolve_removal(c, i, op, ours);
 }
 
 /* Each of them keeps its own reason: the next request takes that of the one before. */
@@ -262,7 +262,7 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
     }
     for (size_t i = 0; i < n; i++) {
         if (errs[index[i]] == -ESTALE) {
-            errs[index[i]] = settle_removal(c, r->v[index[i]], op, true);
+            errs[index[i]] = resolve_removal(c, r->v[index[i]], op, true);
             keep_why(r, index[i], errs[index[i]], op);
         }
     }
@@ -373,7 +373,7 @@ static void run_removal(struct task *task)
         refusal_taken_locked(c, CHANGE_REMOVE, began_ns);
     for (size_t i = 0; i < r->n; i++) {
         if (op.left_behind && !r->skip[i])
-            (void)late_removal_locked(c, r->v[i]->from);
+            (void)doubt_removal_locked(c, r->v[i]->from);
         if (again[i]) {
             r->v[i]->running = false;
             r->v[i]->removed_before = true;
@@ -384,7 +384,7 @@ static void run_removal(struct task *task)
             continue;
         }
         if (errs[i] == 0 && !r->skip[i])
-            origin_settled(c, r->v[i]->from);
+            origin_resolved(c, r->v[i]->from);
         removal_over_locked(c, r->v[i], errs[i], jr, removal_why(r, i, errs[i]));
     }
     c->queue->deletes_running--;
@@ -450,7 +450,7 @@ static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, 
 {
     bool below = i->kind == INTENT_RENAMEDIR;
 
-    if (late_blocks_intent_locked(c, i))
+    if (doubt_blocks_intent_locked(c, i))
         return false;
     if (upload_runs_at_locked(c, i->from, below) || upload_runs_at_locked(c, i->to, below))
         return false;
@@ -473,9 +473,9 @@ static int64_t rename_due_locked(struct cache *c, const struct intent *i) REQUIR
 
     if (i->kind != INTENT_RENAMEDIR)
         return due_ns;
-    int64_t until_ns = late_puts_below_until_locked(c, i->from);
-    if (due_ns < c->queue->late_until_ns)
-        due_ns = c->queue->late_until_ns;
+    int64_t until_ns = doubt_puts_below_until_locked(c, i->from);
+    if (due_ns < c->queue->doubt_until_ns)
+        due_ns = c->queue->doubt_until_ns;
     return due_ns < until_ns ? until_ns : due_ns;
 }
 

@@ -48,8 +48,8 @@ static bool is_withheld_locked(struct cache *c, struct file *f) REQUIRES(cache_m
 
 bool upload_has_to_wait_locked(struct cache *c, struct file *f, const char *path)
 {
-    return f->cut || is_withheld_locked(c, f) ||
-           late_blocks_upload_locked(c, path, f->state == FILE_DIRTY);
+    return f->short_write || is_withheld_locked(c, f) ||
+           doubt_blocks_upload_locked(c, path, f->state == FILE_DIRTY);
 }
 
 static bool may_upload(struct cache *c, struct file *f, const char *path, int64_t now)
@@ -68,7 +68,7 @@ static bool may_upload(struct cache *c, struct file *f, const char *path, int64_
 static bool waits_for_readers_locked(struct cache *c, struct file *f, const char *path,
                                      int64_t now, int64_t *next) REQUIRES(cache_mutex)
 {
-    if (c->content->n_orphans == 0 || !readers_need_locked(c, path, false)) {
+    if (c->content->n_stale_readers == 0 || !readers_need_locked(c, path, false)) {
         f->readers_ns = 0;
         return false;
     }

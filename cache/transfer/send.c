@@ -82,7 +82,8 @@ static int has_same_bytes(struct job *j, const struct object *there)
 
 /* Somebody else's version is there. 1: it will do, several who write the same to one name are
  * in no conflict; -ESTALE; or another error. Takes the object over when it is 1. */
-static int settle_theirs(struct job *j, struct op *op, struct object *there, struct object *ret)
+static int resolve_theirs(struct job *j, struct op *op, struct object *there,
+                          struct object *ret)
 {
     int r = has_same_bytes(j, there);
 
@@ -97,7 +98,7 @@ static int settle_theirs(struct job *j, struct op *op, struct object *there, str
     return 1;
 }
 
-int upload_settle_version(struct job *j, struct op *op, struct object *obj)
+int upload_resolve_version(struct job *j, struct op *op, struct object *obj)
 {
     struct object there = {0};
     int r = store_stat(j->cache->store, op, j->path, &there);
@@ -113,7 +114,7 @@ int upload_settle_version(struct job *j, struct op *op, struct object *obj)
     }
     bool expected = j->etag && *j->etag && strcmp(there.etag, j->etag) == 0;
     r = there.is_prefix || expected || ours || j->unknown ? take_version(j, &there)
-                                                          : settle_theirs(j, op, &there, obj);
+                                                          : resolve_theirs(j, op, &there, obj);
     object_release(&there);
     return r;
 }
@@ -180,7 +181,7 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
 {
     j->refusals = atomic_load(&j->cache->unconditional) ? REFUSALS_MAX : 0;
     bool ask = upload_is_looked_at(j) || (upload_is_bound(j) && j->unknown);
-    int r = ask ? upload_settle_version(j, op, obj) : 0;
+    int r = ask ? upload_resolve_version(j, op, obj) : 0;
 
     j->unknown = false; /* what was there then may be replaced, nothing that comes later */
     for (int i = 0; i < VERSIONS_MAX && r == 0; i++) {
@@ -190,7 +191,7 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
         if (!upload_condition_refused(j, r) && (r != -ESTALE || !upload_is_bound(j)))
             return r == 1 ? 0 : r; /* 1: settled as its parts were committed */
         cache_op(j->cache, op);
-        r = upload_settle_version(j, op, obj);
+        r = upload_resolve_version(j, op, obj);
         if (r == 0) /* another attempt: its session has its own row */
             origin_sign(j->cache, j->path, &j->attrs);
     }
@@ -207,7 +208,7 @@ static void attributes_dropped_locked(struct job *j, struct entry *e) REQUIRES(c
 
     e->dirty = false;
     e->verified_ns = 0; /* what is there is asked by the next who comes */
-    entry_distrust(e);
+    entry_expire(e);
     if (upload_any_dirty_name(n))
         return;
     n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
@@ -260,7 +261,7 @@ static bool is_same_content_locked(const struct file *f, const struct object *th
  * The same content can be another version by its attributes alone, of which no answer came: it
  * is that version which gets the new ones. False when it is not known to be the same, and can't
  * go up, as not all of it is here. */
-static bool settle_ours_locked(struct job *j, const struct object *there) REQUIRES(cache_mutex)
+static bool resolve_ours_locked(struct job *j, const struct object *there) REQUIRES(cache_mutex)
 {
     struct file *f = j->node->file;
     struct entry *e = upload_entry_at(j->node, j->path);
@@ -281,7 +282,7 @@ static bool settle_ours_locked(struct job *j, const struct object *there) REQUIR
 }
 
 /* Another version than that which gets new attributes is there, or none. */
-static int settle_attributes(struct job *j, struct op *op)
+static int resolve_attributes(struct job *j, struct op *op)
 {
     struct cache *c = j->cache;
     struct object there = {0};
@@ -292,7 +293,7 @@ static int settle_attributes(struct job *j, struct op *op)
         return r;
     bool ours = r == 0 && origin_is_ours(c, j->path, &there.attrs);
     cache_lock(c);
-    ours = ours && settle_ours_locked(j, &there);
+    ours = ours && resolve_ours_locked(j, &there);
     cache_unlock(c);
     object_release(&there);
     return ours ? CHANGED : drop_attributes(j, r == 0);
@@ -316,8 +317,8 @@ int upload_send_object(struct job *j, struct op *op, struct object *obj)
         store_set_attributes(c->store, op, j->path, *j->etag ? j->etag : NULL, &j->attrs, obj);
     int noted = session_unwatch(&watch, op);
     if (op->left_behind)
-        late_copy(c, j->path);
+        doubt_copy(c, j->path);
     if (r < 0 && noted < 0)
         return upload_note_failed(j, noted);
-    return r == -ENOENT || r == -ESTALE ? settle_attributes(j, op) : r;
+    return r == -ENOENT || r == -ESTALE ? resolve_attributes(j, op) : r;
 }

@@ -86,8 +86,8 @@ static struct relief relief_locked(struct cache *c, struct file *self) REQUIRES(
 
     DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
-        if (f == self || f->cut || f->state != FILE_DIRTY ||
-            (!f->uploading && (f->write_handles || f->staged || f->held)))
+        if (f == self || f->short_write || f->state != FILE_DIRTY ||
+            (!f->uploading && (f->write_handles || f->staged || f->mapped_writer)))
             continue;
         bool stuck = none || (f->attempts && f->failing_ns < since_ns);
         auto_free char *path = !stuck && intents && !f->uploading ? node_path(f->node) : NULL;

@@ -116,7 +116,7 @@ static int look(struct job *j)
     j->live = writers || held;
     if (held && !wanted) {
         cache_lock(c);
-        f->held = true;
+        f->mapped_writer = true;
         (void)file_look_locked(c, n, j->fd, &j->st); /* so that status tells of the change */
         cache_unlock(c);
         return CHANGED;
@@ -125,11 +125,11 @@ static int look(struct job *j)
     if (j->live && fsync(j->fd) < 0) {
         r = -errno;
         if (r == -EIO || err_is_no_space(r))
-            file_lost(c, n, j->fd);
+            file_disk_lost(c, n, j->fd);
         return source_lost_here(j, r);
     }
     cache_lock(c);
-    f->held = held;
+    f->mapped_writer = held;
     /* Someone opened it for writing since the lease was tried. */
     struct entry *e = upload_entry_at(n, j->path); /* or the name went since it was chosen */
     r = !e || (!j->live && (f->write_handles || f->fds[FD_WRITE].users))
@@ -152,9 +152,10 @@ static int look(struct job *j)
     r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
     if (r == 0) {
         bool known = etag_known(&e->etag);
-        bool ghost = ghost_pending(c, j->path);
-        const char *removed = ghost && !known ? intent_removes_version(c, j->path) : NULL;
-        j->unknown = (ghost && !removed) || (!known && e->may_exist) || etag_is(&e->etag, "");
+        bool tombstone = tombstone_pending(c, j->path);
+        const char *removed = tombstone && !known ? intent_removes_version(c, j->path) : NULL;
+        j->unknown =
+            (tombstone && !removed) || (!known && e->may_exist) || etag_is(&e->etag, "");
         j->etag = known ? etag_dup(&e->etag) : strdup(removed ? removed : "");
     }
     f->upload_done = 0;
@@ -175,7 +176,7 @@ void upload_clear_error_locked(struct file *f)
 {
     f->attempts = 0;
     f->rewrites = 0;
-    if (f->cut) /* it was while it was sent: that error stays until it is mended */
+    if (f->short_write) /* it was while it was sent: that error stays until it is mended */
         return;
     f->error = 0;
     f->error_told = false;
@@ -293,7 +294,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     if (j->content)
         refusal_taken_locked(c, CHANGE_PUT, j->began_ns);
     if (upload_is_bound(j) && j->left_behind)
-        (void)late_put_locked(c, j->path, j->etag ? j->etag : "");
+        (void)doubt_put_locked(c, j->path, j->etag ? j->etag : "");
     c->transfer->uploaded_files++;
     c->transfer->uploaded_bytes += j->content ? (uint64_t)j->st.st_size : 0;
     c->transfer->unreachable_ns = 0;
@@ -316,7 +317,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     e->verified_ns = clock_mono_ns();
     entry_changed_locked(c, e);
     if (j->theirs)
-        entry_distrust(e); /* the next listing brings their attributes */
+        entry_expire(e); /* the next listing brings their attributes */
     else
         entry_put(e, obj, j->took_ns);
     if (c->store->caps & STORE_ATTRS)
@@ -324,13 +325,13 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     f->uploaded_live_ns = clock_mono_ns();
     /* An ETag can come again with the content, and an older upload that is bound to it is then
      * no longer refused: whether this one lasted is seen when it can arrive no more. */
-    int64_t late_ns = j->content ? late_put_until_locked(c, j->path, obj->etag) : 0;
+    int64_t late_ns = j->content ? doubt_put_until_locked(c, j->path, obj->etag) : 0;
     if (late_ns) {
         upload_clear_error_locked(f);
         f->due_ns = late_ns;
         return;
     }
-    j->recorded = late_put_until_locked(c, j->path, NULL) == 0;
+    j->recorded = doubt_put_until_locked(c, j->path, NULL) == 0;
     e->stored_generation = j->generation;
     e->refused = false;
     e->failed = !same; /* what was written since goes there after its other names */
@@ -397,9 +398,9 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
         e->tried = e->tried || !is_answer(j) || !refusal_is_one(r) || j->left_behind;
     }
     if (upload_is_bound(j) && is_answer(j) && err_is_transient(r))
-        (void)late_put_locked(c, j->path, j->etag ? j->etag : "");
+        (void)doubt_put_locked(c, j->path, j->etag ? j->etag : "");
     if (r == CHANGED) {
-        if (j->live || f->held)
+        if (j->live || f->mapped_writer)
             f->due_ns = clock_mono_ns() + HELD_NS;
         else
             file_put_off_locked(c, f);
@@ -489,7 +490,7 @@ static void finish(struct job *j, int r, const char *why)
         upload_keep_loser(j);
     bool stamped = r >= 0 && write_stamps(j) == 0;
     if (stamped && j->recorded)
-        origin_settled(c, j->path);
+        origin_resolved(c, j->path);
     if (r >= 0 && !stamped)
         log_warn("%s is in the store, but its stamp could not be written; it will be uploaded "
                  "again after a restart",

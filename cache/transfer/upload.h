@@ -87,7 +87,7 @@ const char *upload_expected(struct job *j);
  * on its way. 0: the upload may replace what is there, being as expected, ours, older, or none;
  * 1: it is the very one that was to be uploaded, whose answer was lost, or has the same bytes;
  * -ESTALE: somebody else's. */
-int upload_settle_version(struct job *j, struct op *op, struct object *obj);
+int upload_resolve_version(struct job *j, struct op *op, struct object *obj);
 int upload_send_object(struct job *j, struct op *op, struct object *obj);
 
 /* ---- source.c ---- */

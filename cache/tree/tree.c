@@ -162,7 +162,7 @@ void entry_remove_locked(struct cache *c, struct entry *e)
 
     unlink_entry(e);
     if (!n->links && n->dir)
-        n->flags |= NODE_LOST;
+        n->flags |= NODE_REMOVED;
     if (!n->links && n->nlookup)
         detached_add_locked(c, n);
     if (!n->links)

@@ -38,7 +38,7 @@ struct entry {
     };
     uint32_t hash; /* of the name; constant */
     GUARDED_BY(cache_mutex) struct {
-        bool settled : 1; /* its attributes were told when the second of its change was over */
+        bool stable : 1;  /* its attributes were told when the second of its change was over */
         bool was_put : 1; /* from here */
         bool unseen : 1;  /* and no listing has shown it since */
         bool dirty : 1;   /* content or attributes under this name must go to the store */
@@ -93,8 +93,8 @@ struct dir {
         struct node *dirty_prev, *dirty_next; /* its place in cache.dirty_dirs */
         /* and in cache.index_dirs or cache.index_tree_dirs */
         struct node *index_prev, *index_next;
-        struct dir_walk *walk; /* of its children; NULL: nobody looked into them */
-        struct query *queries; /* names being asked one by one */
+        struct list_ahead *ahead; /* of its children; NULL: nobody looked into them */
+        struct query *queries;    /* names being asked one by one */
         struct waitq waiters;
         /* the request for its siblings that it was to be told with; 0 none */
         unsigned waited_page;
@@ -117,7 +117,7 @@ enum node_flags {
     NODE_DEFAULT_INO = 1 << 2, /* ino is the hash of the key */
     NODE_STATTING = 1 << 3,    /* a request for the attributes is under way */
     NODE_ATTRS_OLD = 1 << 4,   /* known, but the store may have others by now */
-    NODE_LOST = 1 << 5,        /* removed: nothing can be made below or reached by it */
+    NODE_REMOVED = 1 << 5,     /* removed: nothing can be made below or reached by it */
     NODE_REPLACED = 1 << 6, /* a name of it leads to another version now, or to none: who opens
                                or truncates it is told ESTALE, once if it has other names, and
                                looks the name up */
@@ -145,7 +145,7 @@ struct node {
         uint16_t mode;    /* as st_mode */
         uint64_t ino;
         /* when it was made, in the order of closes and intentions; 0 elsewhere */
-        uint64_t birth;
+        uint64_t named_seq;
         uint32_t uid, gid, nlink;
         uint32_t rdev; /* as the kernel and FUSE have it */
         uint64_t size;
@@ -169,7 +169,7 @@ struct detached {
 /* LastModified counts seconds: who is told later than this knows the last version of its
  * second.
  */
-#define SETTLED_NS (2 * NS_PER_SEC)
+#define STABLE_NS (2 * NS_PER_SEC)
 
 /* The tree's part of a cache. */
 struct tree {
@@ -187,22 +187,22 @@ struct tree {
         uint64_t hidden_names;        /* of all directories */
         struct moved_ino *moved_inos; /* default numbers that went with what was renamed */
         unsigned moved_seen; /* how many of them something had when they were purged last */
-        struct absences *absences; /* names that the store does not have */
+        struct negatives *negatives; /* names that the store does not have */
         /* nodes that lost their last name while the kernel held them */
         struct detached *detached;
     };
 };
 
-/* ---- absent.c ---- */
+/* ---- negative.c ---- */
 /* The store has no such name in a large directory; it was asked at `asked_ns`
  * (CLOCK_MONOTONIC). */
-void absent_note_locked(struct cache *c, const struct node *dir, const char *name,
-                        int64_t asked_ns) REQUIRES(cache_mutex);
+void negative_note_locked(struct cache *c, const struct node *dir, const char *name,
+                          int64_t asked_ns) REQUIRES(cache_mutex);
 /* Whether it said so less than `belief_ns` ago. */
-bool absent_is_locked(struct cache *c, const struct node *dir, const char *name,
-                      int64_t belief_ns) REQUIRES(cache_mutex);
+bool negative_is_locked(struct cache *c, const struct node *dir, const char *name,
+                        int64_t validity_ns) REQUIRES(cache_mutex);
 /* Something gets the name here. */
-void absent_forget_locked(struct cache *c, const struct node *dir, const char *name)
+void negative_forget_locked(struct cache *c, const struct node *dir, const char *name)
     REQUIRES(cache_mutex);
 
 /* ---- attrs.c ---- */
@@ -304,7 +304,7 @@ bool put_window(const struct object *obj, int64_t took_ns, uint32_t *ret_from_s,
 /* Nothing is known of when the version came to be. */
 void entry_forget_version(struct entry *e) REQUIRES(cache_mutex);
 /* The store may have other attributes: the next listing finds that it moved. */
-void entry_distrust(struct entry *e) REQUIRES(cache_mutex);
+void entry_expire(struct entry *e) REQUIRES(cache_mutex);
 /* Whether the listed object can be another version than that whose attributes are known,
  * although its etag is the same. */
 bool entry_moved(const struct entry *e, const struct object *obj) REQUIRES(cache_mutex);

@@ -10,7 +10,7 @@ void entry_told(struct entry *e, const struct object *obj)
 {
     entry_forget_version(e);
     e->modified_ns = obj->mtime_ns;
-    e->settled = obj->told_ns >= obj->mtime_ns + SETTLED_NS;
+    e->stable = obj->told_ns >= obj->mtime_ns + STABLE_NS;
 }
 
 bool put_window(const struct object *obj, int64_t took_ns, uint32_t *ret_from_s,
@@ -42,7 +42,7 @@ void entry_forget_version(struct entry *e)
 {
     e->modified_ns = 0;
     e->was_put = e->unseen = false;
-    e->settled = false;
+    e->stable = false;
 }
 
 void entry_seen(struct entry *e, const struct object *obj)
@@ -51,7 +51,7 @@ void entry_seen(struct entry *e, const struct object *obj)
     e->modified_ns = obj->mtime_ns;
 }
 
-void entry_distrust(struct entry *e)
+void entry_expire(struct entry *e)
 {
     entry_forget_version(e);
     e->modified_ns = NO_TIME_NS;

@@ -46,7 +46,7 @@ static void check_attrs(const char *text)
     int fd = stamped_file();
     must(stamp_write_attrs(fd, &a) == 0 && stamp_read_attrs(fd, &b) == 0);
     must(a.ino == b.ino && a.mode == b.mode && a.uid == b.uid && a.gid == b.gid &&
-         a.rdev == b.rdev && a.birth == b.birth && a.seq == b.seq &&
+         a.rdev == b.rdev && a.named_seq == b.named_seq && a.seq == b.seq &&
          a.first_seq == b.first_seq && a.flags == b.flags &&
          a.synced_mtime_ns == b.synced_mtime_ns && a.synced_size == b.synced_size);
 }

@@ -13,6 +13,6 @@ struct streams;
 /* [off, off + len) is being read; returns how many bytes behind it are worth fetching. *s is
  * made when there is none, and given back with free(); without memory nothing is worth
  * fetching. */
-uint64_t ahead_of(struct streams **s, uint64_t off, size_t len);
+uint64_t readahead_of(struct streams **s, uint64_t off, size_t len);
 
 #endif

@@ -15,17 +15,17 @@
 #include <string.h>
 
 /* The siblings looked into in order after which the next ones are listed ahead. */
-#define WALK_SIBLINGS 3
+#define AHEAD_SIBLINGS 3
 /* Between two of them, or as long as a listing is believed. */
-#define WALK_NS (2 * NS_PER_SEC)
+#define AHEAD_NS (2 * NS_PER_SEC)
 /* What one request of S3 tells. */
-#define WALK_KEYS 1000
+#define AHEAD_KEYS 1000
 /* A request that tells of fewer directories is not worth what it costs. */
-#define WALK_DIRS_MIN 16
+#define AHEAD_DIRS_MIN 16
 /* The siblings listed one by one, in any order, after which those around them are told of, too;
  * and how many in order are no accident then. */
-#define WALK_APART 8
-#define WALK_SURE  16
+#define AHEAD_APART 8
+#define AHEAD_SURE  16
 /* Requests around directories that may run at a time, below one parent. */
 #define AROUND_MAX 8
 /* How long none is sent where they told of little that was looked into. */
@@ -34,7 +34,7 @@
 /* ---- who walks ---- */
 
 /* Who looks into the directory's children one after the other. */
-struct dir_walk {
+struct list_ahead {
     char *first, *last; /* the names of these, or NULL */
     int64_t last_ns;
     unsigned steps; /* in order */
@@ -54,7 +54,7 @@ struct dir_walk {
     int64_t useless_ns;  /* when they were found to be of little use; 0 never */
 };
 
-void walk_free(struct dir_walk *w)
+void list_ahead_free(struct list_ahead *w)
 {
     if (!w)
         return;
@@ -66,53 +66,53 @@ void walk_free(struct dir_walk *w)
 }
 
 /* Who walks through the directory's siblings, or NULL. */
-static struct dir_walk *walk_of(struct node *dir) REQUIRES(cache_mutex)
+static struct list_ahead *list_ahead_get(struct node *dir) REQUIRES(cache_mutex)
 {
-    return dir->links ? dir->links->parent->dir->walk : NULL;
+    return dir->links ? dir->links->parent->dir->ahead : NULL;
 }
 
 /* The same, from now on. NULL for the root, and without memory. */
-static struct dir_walk *make_walk(struct node *dir) REQUIRES(cache_mutex)
+static struct list_ahead *make_walk(struct node *dir) REQUIRES(cache_mutex)
 {
     struct dir *parent = dir->links ? dir->links->parent->dir : NULL;
 
-    if (!parent || parent->walk)
-        return parent ? parent->walk : NULL;
-    parent->walk = calloc(1, sizeof(*parent->walk));
-    if (parent->walk)
-        waitq_init(&parent->walk->waiters);
-    return parent->walk;
+    if (!parent || parent->ahead)
+        return parent ? parent->ahead : NULL;
+    parent->ahead = calloc(1, sizeof(*parent->ahead));
+    if (parent->ahead)
+        waitq_init(&parent->ahead->waiters);
+    return parent->ahead;
 }
 
-void walk_listed_locked(struct node *dir)
+void list_ahead_listed_locked(struct node *dir)
 {
     dir->dir->waited_page = 0;
-    if (dir->dir->walk)
-        dir->dir->walk->large = false;
+    if (dir->dir->ahead)
+        dir->dir->ahead->large = false;
 }
 
-void walk_stop_locked(struct cache *c, struct node *dir)
+void list_ahead_stop_locked(struct cache *c, struct node *dir)
 {
-    if (dir->dir->walk)
-        waitq_wake_locked(c, &dir->dir->walk->waiters, -EINTR);
+    if (dir->dir->ahead)
+        waitq_wake_locked(c, &dir->dir->ahead->waiters, -EINTR);
 }
 
-bool walk_may_pay_locked(struct cache *c, struct node *dir)
+bool list_ahead_may_pay_locked(struct cache *c, struct node *dir)
 {
-    const struct dir_walk *w = walk_of(dir);
+    const struct list_ahead *w = list_ahead_get(dir);
 
-    return (c->store->caps & STORE_ORDER) && !c->listing->walk_refused && dir->links &&
+    return (c->store->caps & STORE_ORDER) && !c->listing->list_ahead_refused && dir->links &&
            !(w && w->large);
 }
 
 static int64_t between_ns(struct cache *c)
 {
-    return c->config.list_timeout_ns > WALK_NS ? c->config.list_timeout_ns : WALK_NS;
+    return c->config.list_timeout_ns > AHEAD_NS ? c->config.list_timeout_ns : AHEAD_NS;
 }
 
-void walk_step_locked(struct cache *c, struct node *dir)
+void list_ahead_step_locked(struct cache *c, struct node *dir)
 {
-    struct dir_walk *w = make_walk(dir);
+    struct list_ahead *w = make_walk(dir);
     int64_t now = clock_mono_ns();
 
     if (!w)
@@ -133,16 +133,16 @@ void walk_step_locked(struct cache *c, struct node *dir)
 }
 
 /* Somebody comes to siblings in no order. */
-static bool walks_apart(struct cache *c, const struct dir_walk *w)
+static bool is_apart(struct cache *c, const struct list_ahead *w)
 {
-    return w->apart >= WALK_APART && clock_mono_ns() - w->apart_ns < between_ns(c);
+    return w->apart >= AHEAD_APART && clock_mono_ns() - w->apart_ns < between_ns(c);
 }
 
-bool walk_is_on_locked(struct cache *c, struct node *dir)
+bool list_ahead_is_on_locked(struct cache *c, struct node *dir)
 {
-    const struct dir_walk *w = walk_of(dir);
+    const struct list_ahead *w = list_ahead_get(dir);
 
-    return w && w->steps >= (walks_apart(c, w) ? WALK_SURE : WALK_SIBLINGS) &&
+    return w && w->steps >= (is_apart(c, w) ? AHEAD_SURE : AHEAD_SIBLINGS) &&
            clock_mono_ns() - w->last_ns < between_ns(c);
 }
 
@@ -182,7 +182,7 @@ static int collect(void *arg, const char *name, const struct object *obj)
     if (p->disordered)
         return 1;
     int r = listing_add(l, name, strlen(name), obj);
-    return r < 0 ? r : l->n == WALK_KEYS;
+    return r < 0 ? r : l->n == AHEAD_KEYS;
 }
 
 /* Bytes of the name's first component behind `skip`. */
@@ -244,7 +244,7 @@ static struct node *take_dir(const struct page *p, struct node *parent, const ch
     cache_lock(c);
     struct entry *e = copy ? entry_find(parent, copy) : NULL;
     struct node *n = e ? e->node : NULL;
-    if (!n || !n->dir || e->changed_ns >= p->keys.asked_ns || (n->flags & NODE_LOST))
+    if (!n || !n->dir || e->changed_ns >= p->keys.asked_ns || (n->flags & NODE_REMOVED))
         n = NULL;
     if (n) {
         node_ref_locked(n);
@@ -328,7 +328,7 @@ static void merge_page(struct page *p, struct node *parent, bool cut)
 }
 
 /* The runs are of one length, so that they do not overlap, until it was quite wrong. */
-static void around_told_locked(struct cache *c, struct dir_walk *w, const struct page *p)
+static void around_told_locked(struct cache *c, struct list_ahead *w, const struct page *p)
     REQUIRES(cache_mutex)
 {
     unsigned i = 0;
@@ -345,14 +345,14 @@ static void around_told_locked(struct cache *c, struct dir_walk *w, const struct
 static void page_told_locked(struct cache *c, struct node *parent, struct page *p, bool usable,
                              bool cut) REQUIRES(cache_mutex)
 {
-    struct dir_walk *w = parent->dir->walk;
+    struct list_ahead *w = parent->dir->ahead;
 
     if (p->paging) {
         w->paging = false;
         waitq_wake_locked(c, &w->waiters, 0);
     }
-    c->listing->walk_refused = c->listing->walk_refused || p->disordered;
-    w->large = !usable || (cut && p->told < WALK_DIRS_MIN);
+    c->listing->list_ahead_refused = c->listing->list_ahead_refused || p->disordered;
+    w->large = !usable || (cut && p->told < AHEAD_DIRS_MIN);
     if (p->around) {
         around_told_locked(c, w, p);
         return;
@@ -394,9 +394,9 @@ static void tell(struct cache *c, struct node *parent, const char *after, struct
  * files' attributes may be in the index that is only read now. */
 static const char *from_locked(struct node *dir) REQUIRES(cache_mutex)
 {
-    const struct dir_walk *w = walk_of(dir);
+    const struct list_ahead *w = list_ahead_get(dir);
 
-    return w && w->steps == WALK_SIBLINGS && w->first ? w->first : dir->links->name;
+    return w && w->steps == AHEAD_SIBLINGS && w->first ? w->first : dir->links->name;
 }
 
 /* Where the parent is at the store; a NULL key when that is being moved. */
@@ -407,7 +407,7 @@ static struct place place_locked(struct cache *c, struct node *parent) REQUIRES(
     return (struct place){moves ? NULL : node_key(parent), c->listing->dir_moves};
 }
 
-void walk_ahead(struct cache *c, struct node *dir, int64_t asked_ns)
+void list_ahead_run(struct cache *c, struct node *dir, int64_t asked_ns)
 {
     struct place place = {0};
 
@@ -415,7 +415,7 @@ void walk_ahead(struct cache *c, struct node *dir, int64_t asked_ns)
     struct node *parent = dir->links ? dir->links->parent : NULL;
     /* Keys below "name/" come behind "name", and what else does is a sibling, too. */
     auto_free char *after = parent ? strdup(from_locked(dir)) : NULL;
-    if (after && walk_of(dir) && !dir->links->src_key) /* it may have moved since */
+    if (after && list_ahead_get(dir) && !dir->links->src_key) /* it may have moved since */
         place = place_locked(c, parent);
     if (place.key)
         node_ref_locked(parent);
@@ -469,17 +469,17 @@ static char *behind(const char *dir)
     return after;
 }
 
-void walk_on_locked(struct cache *c, struct node *dir)
+void list_ahead_on_locked(struct cache *c, struct node *dir)
 {
     struct node *parent = dir->links ? dir->links->parent : NULL;
-    struct dir_walk *w = walk_of(dir);
+    struct list_ahead *w = list_ahead_get(dir);
 
-    if (!w || !walk_is_on_locked(c, dir))
+    if (!w || !list_ahead_is_on_locked(c, dir))
         return;
     if (w->last && strcmp(w->last, dir->links->name) < 0) /* where nothing has to be asked */
         w->last_ns = clock_mono_ns();
     if (!w->page_last || w->paging || strcmp(dir->links->name, w->page_first) < 0 ||
-        !walk_may_pay_locked(c, dir) || c->stopping)
+        !list_ahead_may_pay_locked(c, dir) || c->stopping)
         return;
     struct paging *g = calloc(1, sizeof(*g));
     if (g)
@@ -505,10 +505,10 @@ void walk_on_locked(struct cache *c, struct node *dir)
 
 /* The walk through siblings of the directory, or of one above it, whose next page is under way
  * and may tell of it; or NULL. */
-static struct dir_walk *paging_of(struct node *dir) REQUIRES(cache_mutex)
+static struct list_ahead *paging_of(struct node *dir) REQUIRES(cache_mutex)
 {
     for (struct node *at = dir; at->links; at = at->links->parent) {
-        struct dir_walk *w = walk_of(at);
+        struct list_ahead *w = list_ahead_get(at);
         if (w && w->paging && (!w->page_last || strcmp(at->links->name, w->page_last) > 0))
             return w;
     }
@@ -518,7 +518,7 @@ static struct dir_walk *paging_of(struct node *dir) REQUIRES(cache_mutex)
 /* ---- in no order ---- */
 
 /* Where the run of names begins that the directory is in, as a place in its parent. */
-static size_t run_of(const struct dir_walk *w, struct node *dir)
+static size_t run_of(const struct list_ahead *w, struct node *dir)
 {
     const struct children *siblings = dir->links->parent->dir->children;
     size_t place = children_behind(siblings, dir->links) - 1;
@@ -526,7 +526,7 @@ static size_t run_of(const struct dir_walk *w, struct node *dir)
     return w->run ? place - place % w->run : 0;
 }
 
-static bool runs_around(const struct dir_walk *w, size_t from)
+static bool runs_around(const struct list_ahead *w, size_t from)
 {
     for (unsigned i = 0; i < w->n_around; i++)
         if (w->around[i] == from)
@@ -537,7 +537,7 @@ static bool runs_around(const struct dir_walk *w, size_t from)
 /* Where they told of little else that was looked into, whoever asks has his few directories
  * again and again, and a listing of each is shorter. Judged when they could have told of all
  * twice. */
-static void judge_around_locked(struct dir_walk *w, struct node *parent) REQUIRES(cache_mutex)
+static void judge_around_locked(struct list_ahead *w, struct node *parent) REQUIRES(cache_mutex)
 {
     size_t all = children_count(parent->dir->children) / (w->run ? w->run : 1);
 
@@ -547,14 +547,14 @@ static void judge_around_locked(struct dir_walk *w, struct node *parent) REQUIRE
     w->sent = w->looked = 0;
 }
 
-bool walk_apart_locked(struct cache *c, struct node *dir)
+bool list_ahead_apart_locked(struct cache *c, struct node *dir)
 {
-    struct dir_walk *w = walk_of(dir);
+    struct list_ahead *w = list_ahead_get(dir);
     int64_t now = clock_mono_ns();
 
-    if (!w || !walk_may_pay_locked(c, dir))
+    if (!w || !list_ahead_may_pay_locked(c, dir))
         return false;
-    bool apart = walks_apart(c, w);
+    bool apart = is_apart(c, w);
     w->apart = now - w->apart_ns < between_ns(c) ? w->apart + 1 : 1;
     w->apart_ns = now;
     judge_around_locked(w, dir->links->parent);
@@ -566,14 +566,14 @@ bool walk_apart_locked(struct cache *c, struct node *dir)
 
 /* Begins a request for the run at `from`, behind what is known of it. NULL when there is
  * nothing to ask for, else heap. */
-static char *begin_around_locked(struct cache *c, struct dir_walk *w, struct node *dir,
+static char *begin_around_locked(struct cache *c, struct list_ahead *w, struct node *dir,
                                  size_t from) REQUIRES(cache_mutex)
 {
     const struct children *siblings = dir->links->parent->dir->children;
     size_t at = from;
     struct entry *e = children_next(siblings, &at);
 
-    while (e && e->node != dir && (!e->node->dir || listing_is_believed(c, e->node)))
+    while (e && e->node != dir && (!e->node->dir || listing_is_valid(c, e->node)))
         e = children_next(siblings, &at);
     if (!e || w->n_around == AROUND_MAX || runs_around(w, from))
         return NULL;
@@ -594,7 +594,7 @@ static void ask_around(struct cache *c, struct node *dir, int64_t asked_ns)
 
     cache_lock(c);
     struct node *parent = dir->links ? dir->links->parent : NULL;
-    struct dir_walk *w = walk_of(dir);
+    struct list_ahead *w = list_ahead_get(dir);
     if (w && !dir->links->src_key) /* it may have moved since */
         p.place = place_locked(c, parent);
     if (p.place.key) {
@@ -613,10 +613,10 @@ static void ask_around(struct cache *c, struct node *dir, int64_t asked_ns)
     free(p.place.key);
 }
 
-void walk_around(struct cache *c, struct node *dir, int64_t asked_ns)
+void list_around(struct cache *c, struct node *dir, int64_t asked_ns)
 {
     cache_lock(c);
-    const struct dir_walk *w = walk_of(dir);
+    const struct list_ahead *w = list_ahead_get(dir);
     bool first = w && !w->run;
     cache_unlock(c);
     ask_around(c, dir, asked_ns);
@@ -624,9 +624,9 @@ void walk_around(struct cache *c, struct node *dir, int64_t asked_ns)
         ask_around(c, dir, asked_ns);
 }
 
-int walk_wait_locked(struct cache *c, struct node *dir, struct waiter *w)
+int list_ahead_wait_locked(struct cache *c, struct node *dir, struct waiter *w)
 {
-    struct dir_walk *walk = walk_of(dir);
+    struct list_ahead *walk = list_ahead_get(dir);
 
     if (walk && walk->n_around && runs_around(walk, run_of(walk, dir)))
         return waitq_park_locked(c, &walk->waiters, w);

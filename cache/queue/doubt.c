@@ -15,20 +15,20 @@
 #include <string.h>
 #include <utlist.h>
 
-struct late {
+struct doubt {
     UT_hash_handle hh; /* in cache.late, by key */
     bool copied;       /* something may still be copied there */
     char key[];
 };
 
-struct late_dir {
-    struct late_dir *next;
+struct doubt_dir {
+    struct doubt_dir *next;
     char key[]; /* with all below it */
 };
 
 /* An upload that failed, or that a killed daemon may have begun: it may still arrive, where the
  * version that it is bound to comes back. */
-struct late_put {
+struct doubt_put {
     UT_hash_handle hh; /* in cache.late_puts, by key */
     int64_t until_ns;
     char *etag; /* that version; "" none */
@@ -36,7 +36,7 @@ struct late_put {
 };
 
 /* A delete, or a copy, of this daemon that may still arrive. */
-struct late_change {
+struct doubt_change {
     UT_hash_handle hh; /* in cache.late_changes, by key */
     int64_t until_ns;
     bool removed, copied; /* which of them */
@@ -46,15 +46,15 @@ struct late_change {
 static int add_key(struct cache *c, const char *key, bool copied) REQUIRES(cache_mutex)
 {
     size_t len = strlen(key);
-    struct late *l = NULL;
+    struct doubt *l = NULL;
 
-    HASH_FIND(hh, c->queue->late, key, len, l);
+    HASH_FIND(hh, c->queue->doubt, key, len, l);
     if (!l) {
         l = calloc(1, sizeof(*l) + len + 1);
         if (!l)
             return -ENOMEM;
         memcpy(l->key, key, len);
-        HASH_ADD(hh, c->queue->late, key, len, l);
+        HASH_ADD(hh, c->queue->doubt, key, len, l);
     }
     l->copied = l->copied || copied;
     return 0;
@@ -63,36 +63,36 @@ static int add_key(struct cache *c, const char *key, bool copied) REQUIRES(cache
 static int add_dir(struct cache *c, const char *key) REQUIRES(cache_mutex)
 {
     size_t len = strlen(key);
-    struct late_dir *d = calloc(1, sizeof(*d) + len + 1);
+    struct doubt_dir *d = calloc(1, sizeof(*d) + len + 1);
 
     if (!d)
         return -ENOMEM;
     memcpy(d->key, key, len);
-    LL_PREPEND(c->queue->late_dirs, d);
+    LL_PREPEND(c->queue->doubt_dirs, d);
     return 0;
 }
 
-static void put_free(struct cache *c, struct late_put *p) REQUIRES(cache_mutex)
+static void put_free(struct cache *c, struct doubt_put *p) REQUIRES(cache_mutex)
 {
-    HASH_DEL(c->queue->late_puts, p);
+    HASH_DEL(c->queue->doubt_puts, p);
     free(p->etag);
     free(p);
 }
 
 static void purge(struct cache *c, int64_t now) REQUIRES(cache_mutex)
 {
-    struct late_put *p, *next;
-    struct late_change *r, *next_r;
+    struct doubt_put *p, *next;
+    struct doubt_change *r, *next_r;
 
-    HASH_ITER(hh, c->queue->late_puts, p, next)
+    HASH_ITER(hh, c->queue->doubt_puts, p, next)
     {
         if (p->until_ns <= now)
             put_free(c, p);
     }
-    HASH_ITER(hh, c->queue->late_changes, r, next_r)
+    HASH_ITER(hh, c->queue->doubt_changes, r, next_r)
     {
         if (r->until_ns <= now) {
-            HASH_DEL(c->queue->late_changes, r);
+            HASH_DEL(c->queue->doubt_changes, r);
             free(r);
         }
     }
@@ -103,16 +103,16 @@ static int add_change_locked(struct cache *c, const char *key, bool copied)
 {
     int64_t now = clock_mono_ns();
     size_t len = strlen(key);
-    struct late_change *r = NULL;
+    struct doubt_change *r = NULL;
 
     purge(c, now);
-    HASH_FIND(hh, c->queue->late_changes, key, len, r);
+    HASH_FIND(hh, c->queue->doubt_changes, key, len, r);
     if (!r) {
         r = calloc(1, sizeof(*r) + len + 1);
         if (!r)
             return -ENOMEM;
         memcpy(r->key, key, len);
-        HASH_ADD(hh, c->queue->late_changes, key, len, r);
+        HASH_ADD(hh, c->queue->doubt_changes, key, len, r);
     }
     r->until_ns = now + c->config.late_ns;
     r->removed = r->removed || !copied;
@@ -120,31 +120,31 @@ static int add_change_locked(struct cache *c, const char *key, bool copied)
     return 0;
 }
 
-int late_removal_locked(struct cache *c, const char *key)
+int doubt_removal_locked(struct cache *c, const char *key)
 {
     return add_change_locked(c, key, false);
 }
 
-void late_copy(struct cache *c, const char *key)
+void doubt_copy(struct cache *c, const char *key)
 {
     cache_lock(c);
     (void)add_change_locked(c, key, true);
     cache_unlock(c);
 }
 
-static const struct late_change *late_change_at(struct cache *c, const char *key)
+static const struct doubt_change *doubt_change_at(struct cache *c, const char *key)
     REQUIRES(cache_mutex)
 {
-    struct late_change *r = NULL;
+    struct doubt_change *r = NULL;
 
-    HASH_FIND(hh, c->queue->late_changes, key, strlen(key), r);
+    HASH_FIND(hh, c->queue->doubt_changes, key, strlen(key), r);
     return r && r->until_ns > clock_mono_ns() ? r : NULL;
 }
 
 /* Whether something may be taken away there. */
 static bool removal_may_arrive(struct cache *c, const char *key) REQUIRES(cache_mutex)
 {
-    const struct late_change *r = late_change_at(c, key);
+    const struct doubt_change *r = doubt_change_at(c, key);
 
     return r && r->removed;
 }
@@ -152,22 +152,22 @@ static bool removal_may_arrive(struct cache *c, const char *key) REQUIRES(cache_
 /* Whether something may appear there. */
 static bool copy_may_arrive(struct cache *c, const char *key) REQUIRES(cache_mutex)
 {
-    const struct late_change *r = late_change_at(c, key);
+    const struct doubt_change *r = doubt_change_at(c, key);
 
     return r && r->copied;
 }
 
-int late_put_locked(struct cache *c, const char *key, const char *etag)
+int doubt_put_locked(struct cache *c, const char *key, const char *etag)
 {
     int64_t now = clock_mono_ns();
     size_t len = strlen(key);
-    struct late_put *p = NULL;
+    struct doubt_put *p = NULL;
     char *copy = strdup(etag);
 
     if (!copy)
         return -ENOMEM;
     purge(c, now);
-    HASH_FIND(hh, c->queue->late_puts, key, len, p);
+    HASH_FIND(hh, c->queue->doubt_puts, key, len, p);
     if (!p) {
         p = calloc(1, sizeof(*p) + len + 1);
         if (!p) {
@@ -175,7 +175,7 @@ int late_put_locked(struct cache *c, const char *key, const char *etag)
             return -ENOMEM;
         }
         memcpy(p->key, key, len);
-        HASH_ADD(hh, c->queue->late_puts, key, len, p);
+        HASH_ADD(hh, c->queue->doubt_puts, key, len, p);
     }
     free(p->etag);
     p->etag = copy;
@@ -183,22 +183,22 @@ int late_put_locked(struct cache *c, const char *key, const char *etag)
     return 0;
 }
 
-int64_t late_put_until_locked(struct cache *c, const char *key, const char *etag)
+int64_t doubt_put_until_locked(struct cache *c, const char *key, const char *etag)
 {
-    struct late_put *p = NULL;
+    struct doubt_put *p = NULL;
 
-    HASH_FIND(hh, c->queue->late_puts, key, strlen(key), p);
+    HASH_FIND(hh, c->queue->doubt_puts, key, strlen(key), p);
     if (!p || p->until_ns <= clock_mono_ns() || (etag && strcmp(p->etag, etag) != 0))
         return 0;
     return p->until_ns;
 }
 
-int64_t late_puts_below_until_locked(struct cache *c, const char *dir)
+int64_t doubt_puts_below_until_locked(struct cache *c, const char *dir)
 {
-    struct late_put *p, *next;
+    struct doubt_put *p, *next;
     int64_t until_ns = 0;
 
-    HASH_ITER(hh, c->queue->late_puts, p, next)
+    HASH_ITER(hh, c->queue->doubt_puts, p, next)
     {
         if (p->until_ns > until_ns && path_below(dir, p->key))
             until_ns = p->until_ns;
@@ -219,12 +219,13 @@ static int add_names(struct cache *c, struct node *n) REQUIRES(cache_mutex)
             r = add_change_locked(c, path, true); /* new attributes are a copy */
         struct stamp_key *k = path ? stamp_keys_find(&n->file->keys, path) : NULL;
         if (r == 0 && path && !(k && k->mtime_ns == n->mtime_ns && k->size == n->size))
-            r = late_put_locked(c, path, etag_known(&e->etag) ? etag_text(&e->etag, etag) : "");
+            r = doubt_put_locked(c, path,
+                                 etag_known(&e->etag) ? etag_text(&e->etag, etag) : "");
     }
     return r;
 }
 
-int late_begin(struct cache *c)
+int doubt_begin(struct cache *c)
 {
     struct intent *i;
     struct file *f;
@@ -236,10 +237,10 @@ int late_begin(struct cache *c)
         if (r == 0)
             r = add_names(c, f->node);
     }
-    c->queue->late_until_ns = clock_mono_ns() + c->config.late_ns;
+    c->queue->doubt_until_ns = clock_mono_ns() + c->config.late_ns;
     DL_FOREACH(c->queue->intents, i)
     {
-        c->queue->late_seq = i->seq;
+        c->queue->doubt_seq = i->seq;
         if (r == 0 && i->kind == INTENT_RENAMEDIR)
             r = add_dir(c, i->to);
         else if (r == 0)
@@ -251,19 +252,19 @@ int late_begin(struct cache *c)
 
 static bool is_over(struct cache *c) REQUIRES(cache_mutex)
 {
-    return c->queue->late_until_ns == 0 || clock_mono_ns() >= c->queue->late_until_ns;
+    return c->queue->doubt_until_ns == 0 || clock_mono_ns() >= c->queue->doubt_until_ns;
 }
 
 /* `copies`: only names where something may appear. */
 static bool is_late(struct cache *c, const char *path, bool copies) REQUIRES(cache_mutex)
 {
-    struct late *l = NULL;
-    struct late_dir *d;
+    struct doubt *l = NULL;
+    struct doubt_dir *d;
 
-    HASH_FIND(hh, c->queue->late, path, strlen(path), l);
+    HASH_FIND(hh, c->queue->doubt, path, strlen(path), l);
     if (l && (l->copied || !copies))
         return true;
-    LL_FOREACH(c->queue->late_dirs, d)
+    LL_FOREACH(c->queue->doubt_dirs, d)
     {
         if (path_below(d->key, path))
             return true;
@@ -271,14 +272,14 @@ static bool is_late(struct cache *c, const char *path, bool copies) REQUIRES(cac
     return false;
 }
 
-bool late_blocks_upload_locked(struct cache *c, const char *path, bool content)
+bool doubt_blocks_upload_locked(struct cache *c, const char *path, bool content)
 {
     /* New attributes may come to the copy that they are on their way as. */
     return (!is_over(c) && is_late(c, path, false)) || removal_may_arrive(c, path) ||
            (content && copy_may_arrive(c, path));
 }
 
-bool late_blocks_intent_locked(struct cache *c, const struct intent *i)
+bool doubt_blocks_intent_locked(struct cache *c, const struct intent *i)
 {
     if (i->to ? removal_may_arrive(c, i->to) : copy_may_arrive(c, i->from))
         return true;
@@ -287,29 +288,29 @@ bool late_blocks_intent_locked(struct cache *c, const struct intent *i)
     if (!i->to)
         return is_late(c, i->from, true);
     /* What is found in the journal is carried out again: with the same result. */
-    return i->seq > c->queue->late_seq &&
+    return i->seq > c->queue->doubt_seq &&
            (is_late(c, i->from, false) || is_late(c, i->to, false));
 }
 
-bool late_copies_below_locked(struct cache *c, const char *path)
+bool doubt_copies_below_locked(struct cache *c, const char *path)
 {
-    const struct late_change *r, *next_r;
-    const struct late *l, *next;
-    const struct late_dir *d;
+    const struct doubt_change *r, *next_r;
+    const struct doubt *l, *next;
+    const struct doubt_dir *d;
 
-    HASH_ITER(hh, c->queue->late_changes, r, next_r)
+    HASH_ITER(hh, c->queue->doubt_changes, r, next_r)
     {
         if (path_below(path, r->key) && copy_may_arrive(c, r->key))
             return true;
     }
     if (is_over(c))
         return false;
-    HASH_ITER(hh, c->queue->late, l, next)
+    HASH_ITER(hh, c->queue->doubt, l, next)
     {
         if (l->copied && path_below(path, l->key))
             return true;
     }
-    LL_FOREACH(c->queue->late_dirs, d)
+    LL_FOREACH(c->queue->doubt_dirs, d)
     {
         if (path_below(d->key, path) || path_below(path, d->key))
             return true;
@@ -317,20 +318,20 @@ bool late_copies_below_locked(struct cache *c, const char *path)
     return false;
 }
 
-void late_free(struct cache *c)
+void doubt_free(struct cache *c)
 {
-    struct late *l, *next;
-    struct late_dir *d, *next_dir;
+    struct doubt *l, *next;
+    struct doubt_dir *d, *next_dir;
 
-    HASH_ITER(hh, c->queue->late, l, next)
+    HASH_ITER(hh, c->queue->doubt, l, next)
     {
-        HASH_DEL(c->queue->late, l);
+        HASH_DEL(c->queue->doubt, l);
         free(l);
     }
-    LL_FOREACH_SAFE(c->queue->late_dirs, d, next_dir)
+    LL_FOREACH_SAFE(c->queue->doubt_dirs, d, next_dir)
     {
         free(d);
     }
-    c->queue->late_dirs = NULL;
+    c->queue->doubt_dirs = NULL;
     purge(c, INT64_MAX);
 }

@@ -17,7 +17,7 @@ struct absent {
     char name[PATH_NAME_MAX + 1];
 };
 
-struct absences {
+struct negatives {
     struct absent v[KEPT];
     unsigned next; /* the oldest */
 };
@@ -25,39 +25,39 @@ struct absences {
 static struct absent *find(struct cache *c, const struct node *dir, const char *name)
     REQUIRES(cache_mutex)
 {
-    for (unsigned i = 0; c->tree->absences && i < KEPT; i++) {
-        struct absent *a = &c->tree->absences->v[i];
+    for (unsigned i = 0; c->tree->negatives && i < KEPT; i++) {
+        struct absent *a = &c->tree->negatives->v[i];
         if (a->dir == dir->dir->id && strcmp(a->name, name) == 0)
             return a;
     }
     return NULL;
 }
 
-void absent_note_locked(struct cache *c, const struct node *dir, const char *name,
-                        int64_t asked_ns)
+void negative_note_locked(struct cache *c, const struct node *dir, const char *name,
+                          int64_t asked_ns)
 {
     struct absent *a = find(c, dir, name);
 
-    if (!c->tree->absences)
-        c->tree->absences = calloc(1, sizeof(*c->tree->absences));
-    if (!c->tree->absences || strlen(name) > PATH_NAME_MAX)
+    if (!c->tree->negatives)
+        c->tree->negatives = calloc(1, sizeof(*c->tree->negatives));
+    if (!c->tree->negatives || strlen(name) > PATH_NAME_MAX)
         return; /* it is asked for again */
     if (!a)
-        a = &c->tree->absences->v[c->tree->absences->next++ % KEPT];
+        a = &c->tree->negatives->v[c->tree->negatives->next++ % KEPT];
     a->dir = dir->dir->id;
     a->asked_ns = asked_ns;
     memcpy(a->name, name, strlen(name) + 1);
 }
 
-bool absent_is_locked(struct cache *c, const struct node *dir, const char *name,
-                      int64_t belief_ns)
+bool negative_is_locked(struct cache *c, const struct node *dir, const char *name,
+                        int64_t validity_ns)
 {
     const struct absent *a = find(c, dir, name);
 
-    return a && clock_mono_ns() - a->asked_ns < belief_ns;
+    return a && clock_mono_ns() - a->asked_ns < validity_ns;
 }
 
-void absent_forget_locked(struct cache *c, const struct node *dir, const char *name)
+void negative_forget_locked(struct cache *c, const struct node *dir, const char *name)
 {
     struct absent *a = find(c, dir, name);
 

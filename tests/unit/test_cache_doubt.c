@@ -196,7 +196,7 @@ END_TEST
 
 /* ---- this node ---- */
 
-static void late_put_of_f(void)
+static void doubt_put_of_f(void)
 {
     struct mem_source src;
     struct op op;
@@ -211,7 +211,7 @@ START_TEST(its_own_later_version_goes)
     driven_mount(&d);
     driven_put(&d, "f", "mine", 4);
     ck_assert_int_eq(driven_flush(&d), 0);
-    before_removal = late_put_of_f;
+    before_removal = doubt_put_of_f;
     ck_assert_int_eq(driven_unlink(&d, "f"), 0);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "f", NULL);
@@ -329,7 +329,7 @@ END_TEST
 /* ---- uploads that arrive late ---- */
 
 /* A put of this cache that was on its way when it was killed. */
-static void late_put(const char *key, const char *etag, const char *data, int wanted)
+static void doubt_put(const char *key, const char *etag, const char *data, int wanted)
 {
     struct mem_source src;
     struct op op;
@@ -378,7 +378,7 @@ static bool bring_content_back(int64_t late_ns, int i)
     unsigned before = atomic_load(&puts_of_f);
     driven_put(&d, "f", "one", 3);
     DRIVEN_WAIT(atomic_load(&puts_of_f) > before && has("f", "one"));
-    late_put("f", etag, "two", 0);
+    doubt_put("f", etag, "two", 0);
     bool in_time = clock_mono_ns() < until_ns;
     ck_assert_int_eq(driven_flush(&d), 0);
     if (!in_time)
@@ -404,7 +404,7 @@ START_TEST(other_content_does_not_wait)
     driven_put(&d, "f", "three", 5);
     ck_assert_int_eq(driven_flush(&d), 0);
     ck_assert_int_lt(clock_mono_ns() - began_ns, 30 * NS_PER_SEC);
-    late_put("f", etag, "two", -ESTALE);
+    doubt_put("f", etag, "two", -ESTALE);
     driven_stores(&d, "f", "three");
 }
 END_TEST
@@ -424,7 +424,7 @@ static bool put_first_late(int64_t late_ns, int i)
     DRIVEN_WAIT(strcmp(driven_state(&d, "f"), "clean") == 0);
     ck_assert_int_eq(driven_unlink(&d, "f"), 0);
     DRIVEN_WAIT(has("f", NULL));
-    late_put("f", "", "one", 0);
+    doubt_put("f", "", "one", 0);
     bool in_time = clock_mono_ns() < until_ns;
     ck_assert_int_eq(driven_flush(&d), 0);
     if (in_time)
@@ -478,7 +478,7 @@ static bool put_late_beside(void *(*waits)(void *), int64_t until_ns)
     (void)usleep(50000);
     ck_assert_int_eq(pthread_create(&thread, NULL, waits, &r), 0);
     (void)usleep(200000);
-    late_put("f", "", "one", 0);
+    doubt_put("f", "", "one", 0);
     bool in_time = clock_mono_ns() < until_ns;
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_int_eq(r, 0);

@@ -1,6 +1,6 @@
-/* How far to fetch ahead; see ahead.h. A stream is one who reads in order, or several who read
- * the same. */
-#include "cache/types/ahead.h"
+/* How far to fetch ahead; see readahead.h. A stream is one who reads in order, or several who
+ * read the same. */
+#include "cache/types/readahead.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static struct stream *take(struct streams *s, uint64_t off, uint64_t end)
 /* The window grows with the evidence: twice what was read in one run for who began with the
  * file, and goes on with it mostly. Who began elsewhere reads a tensor or a record, and stops
  * somewhere: a quarter, so that no more than that is fetched in vain. */
-uint64_t ahead_of(struct streams **s, uint64_t off, size_t len)
+uint64_t readahead_of(struct streams **s, uint64_t off, size_t len)
 {
     if (!*s)
         *s = calloc(1, sizeof(**s));
