@@ -32,7 +32,7 @@ HELP
                     a fuzz target; 75 minutes on 2 processors
   --preset PRESET   only with this preset of CMakePresets.json (debug, release, asan, tsan)
   --job ...         one job by itself, and what it needs; the words go to its runner: what failed says which
-  --lanes N         so many jobs at a time; two more than there are processors unless told
+  --lanes N         so many jobs at a time, beside what is fetched or compiled for them; two more than there are processors unless told
   --list            the jobs that would run, one a line
   --help            this text
 
@@ -71,11 +71,9 @@ open_fuse() {
 by_night() {
     local name
     night=yes
-    export RUNFS_NIGHTLY=1
-    export RUNFS_SEED=${RUNFS_SEED:-$((RANDOM * 32768 + RANDOM))}
-    for name in ADVERSARY CRASH FUZZ MODEL MOUNT POSIX SIGN; do
-        declare -gx "${name}_SEED"
-        eval ": \"\${${name}_SEED:=$RUNFS_SEED}\""
+    export RUNFS_NIGHTLY=1 RUNFS_SEED=${RUNFS_SEED:-$((RANDOM * 32768 + RANDOM))}
+    for name in {ADVERSARY,CRASH,FUZZ,MODEL,MOUNT,POSIX,SIGN}_SEED; do
+        export "$name=${!name:-$RUNFS_SEED}"
     done
     export ADVERSARY_ROUNDS=${ADVERSARY_ROUNDS:-300} CRASH_SECONDS=${CRASH_SECONDS:-600}
     export FUZZ_SECONDS=${FUZZ_SECONDS:-120} MODEL_SEQUENCES=${MODEL_SEQUENCES:-500}

@@ -42,10 +42,8 @@ run_under() {
 # The test programs of a folder that TSan can say something of: those that can start a thread.
 threaded() {
     local program
-    for program in "build/tsan/tests"/test_*; do
-        if [ -f "tests/$1/$(basename "$program").c" ] && nm -u "$program" | grep -q pthread_create; then
-            basename "$program"
-        fi
+    ctest --test-dir build/tsan -N -R "^$1/" | sed -n "s|^ *Test *#[0-9]*: $1/||p" | while read -r program; do
+        ! nm -u "build/tsan/tests/$program" | grep -c pthread_create >/dev/null || echo "$program"
     done
 }
 

@@ -5,6 +5,7 @@
 declare -A state=()     # of each job: waiting, running, over, failed, or dropped as it can't run
 declare -A job_of=()    # by the id of its process
 declare -A holder=()    # of each token: the job that has it
+busy=0                  # lanes; what is prepared mostly waits for a network and takes none
 
 # Whether a job can begin now; it is dropped when what it tests could not be built. What could not
 # be prepared is skipped by the jobs that need it, which say so.
@@ -32,6 +33,7 @@ begin() {
     word=$(token "$job")
     [ -z "$word" ] || holder[$word]=$job
     state[$job]=running
+    [ "${job% *}" = prepare ] || busy=$((busy + 1))
     row "$job" &
     job_of[$!]=$job
 }
@@ -39,6 +41,7 @@ begin() {
 ended() {
     local job=${job_of[$1]} word
     unset "job_of[$1]"
+    [ "${job% *}" = prepare ] || busy=$((busy - 1))
     word=$(token "$job")
     [ -z "$word" ] || holder[$word]=
     if [ "$2" -eq 0 ]; then state[$job]=over; else state[$job]=failed; fi
@@ -51,7 +54,7 @@ run_lanes() {
     for job in "$@"; do state[$job]=waiting; done
     while true; do
         for job in "$@"; do
-            [ ${#job_of[@]} -lt "$count" ] || break
+            [ "$busy" -lt "$count" ] || [ "${job% *}" = prepare ] || continue
             if [ "${state[$job]}" = waiting ] && may_begin "$job"; then begin "$job"; fi
         done
         [ ${#job_of[@]} -gt 0 ] || break

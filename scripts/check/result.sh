@@ -50,7 +50,7 @@ failures() {
 
 # repeats JOB LOG: for each failure the command that repeats just it. A runner says it itself, of
 # ctest's programs it is made here: ctest says "3/68 Test #7: unit/test_x ...***Failed", and
-# libcheck "7: FILE:LINE:F:CASE:FUNCTION:...".
+# libcheck "7: FILE:LINE:F:CASE:FUNCTION:...". By night the asan build and the seeds are others.
 repeats() {
     local found
     found=$({
@@ -67,7 +67,8 @@ repeats() {
             for (i = 1; i <= count; i++) print "CK_RUN_CASE=" which[i] " ./check.sh --job " job " " program
         }' "$2"
     } | awk '!seen[$0]++' | head -n 20)
-    echo "${found:-./check.sh --job $1}"
+    echo "${found:-./check.sh --job $1}" |
+        sed "${night:+s|\./check.sh|RUNFS_SEED=$RUNFS_SEED ./check.sh --nightly|}"
 }
 
 # ---- time -----------------------------------------------------------------------------------
@@ -188,7 +189,7 @@ verdict() {
         "$logs/totals")
     printf '\n'
     sort "$logs/table"
-    printf 'all %d s of %d\n\n' "$SECONDS" "${budget_of[all -]}"
+    printf 'all %d s of %d%s\n\n' "$SECONDS" "${budget_of[all -]}" "${night:+, RUNFS_SEED=$RUNFS_SEED}"
     if [ "$failed" -gt 0 ]; then
         head -n 20 "$logs/failures"
         printf 'What repeats it:\n'

@@ -124,7 +124,10 @@ test_by_night_there_is_more() {
     ends_with 0 && says_not '^two' || return 1
     RUNFS_SEED=77 check --nightly
     ends_with 0 && says 'RUNFS_SEED=77' && says '^two-release .* s of 9' && says '^one-release .* s of 9' || return 1
-    grep -qx 'seed 77' "$work/build/check/one-release.log"
+    grep -qx 'seed 77' "$work/build/check/one-release.log" || return 1
+    job three '' 'exit 1'
+    RUNFS_SEED=77 check --nightly
+    ends_with 1 && says '^    RUNFS_SEED=77 ./check.sh --nightly --job three release$'
 }
 
 # ---- order -----------------------------------------------------------------------------------
@@ -157,6 +160,24 @@ test_side_by_side_they_are() {
     job two '' 'touch two; until [ -e one ]; do sleep 0.05; done' "$good"
     JOB_TIMEOUT=20 check --lanes 2
     ends_with 0
+}
+
+test_what_is_prepared_takes_no_lane() {
+    echo 'prepare slow 5 5' >>"$work/scripts/check/jobs"
+    # shellcheck disable=SC2016 # for that script
+    job slow slow 'if [ "${1:-}" = --prepare ]; then until [ -e one ]; do sleep 0.05; done; else echo slow >>order; fi' "$good"
+    job one '' 'echo one >>order; touch one' "$good"
+    JOB_TIMEOUT=20 check --lanes 1
+    ends_with 0 && [ "$(xargs <"$work/order")" = "build release one slow" ]
+}
+
+# What it tests is skipped then, by tests that say so.
+test_what_can_not_be_prepared_is_skipped() {
+    echo 'prepare slow 5 5' >>"$work/scripts/check/jobs"
+    # shellcheck disable=SC2016 # for that script
+    job slow slow 'if [ "${1:-}" = --prepare ]; then echo "error: no network"; exit 1; fi' "$good"
+    check
+    ends_with 0 && says 'SKIP what needs slow: error: no network' && says '^slow-release +3 passed'
 }
 
 # ---- time ------------------------------------------------------------------------------------
