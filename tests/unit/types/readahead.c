@@ -1,5 +1,5 @@
-/* cache/types/ahead.c: who reads in order is fetched ahead, who jumps is not. */
-#include "cache/types/ahead.h"
+/* cache/types/readahead.c: who reads in order is fetched ahead, who jumps is not. */
+#include "cache/types/readahead.h"
 #include "tests/unit/types/suites.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static uint64_t reads(struct streams **s, uint64_t off, size_t len, unsigned n)
     uint64_t ahead = 0;
 
     for (unsigned i = 0; i < n; i++)
-        ahead = ahead_of(s, off + i * len, len);
+        ahead = readahead_of(s, off + i * len, len);
     return ahead;
 }
 
@@ -20,7 +20,7 @@ START_TEST(who_begins_with_the_file_gets_ever_more)
 {
     struct streams *s = NULL;
 
-    ck_assert_uint_eq(ahead_of(&s, 0, 4096), 1 * MIB);
+    ck_assert_uint_eq(readahead_of(&s, 0, 4096), 1 * MIB);
     ck_assert_uint_eq(reads(&s, 4096, 4 * MIB, 1), 2 * (4 * MIB + 4096));
     ck_assert_uint_eq(reads(&s, 4 * MIB + 4096, 1 * MIB, 100), 64 * MIB);
     free(s);
@@ -32,7 +32,7 @@ START_TEST(who_reads_records_gets_none)
     struct streams *s = NULL;
 
     for (uint64_t i = 1; i <= 40; i++)
-        ck_assert_uint_eq(ahead_of(&s, i * 37 % 41 * 100 * MIB, 256 << 10), 0);
+        ck_assert_uint_eq(readahead_of(&s, i * 37 % 41 * 100 * MIB, 256 << 10), 0);
     free(s);
 }
 END_TEST
@@ -55,7 +55,7 @@ START_TEST(many_read_at_their_own_places)
 
     for (uint64_t i = 0; i < 9; i++)
         for (uint64_t reader = 1; reader <= 15; reader++) {
-            ahead = ahead_of(&s, reader * 1000 * MIB + i * MIB, 1 * MIB);
+            ahead = readahead_of(&s, reader * 1000 * MIB + i * MIB, 1 * MIB);
             ck_assert_uint_eq(ahead, i * MIB / 4);
         }
     free(s);
@@ -68,8 +68,8 @@ START_TEST(pieces_that_pass_each_other_are_one_run)
     struct streams *s = NULL;
     const uint64_t piece = 128 << 10;
 
-    (void)ahead_of(&s, piece, piece);
-    (void)ahead_of(&s, 0, piece);
+    (void)readahead_of(&s, piece, piece);
+    (void)readahead_of(&s, 0, piece);
     ck_assert_uint_eq(reads(&s, 2 * piece, piece, 30), 2 * 32 * piece);
     free(s);
 }
