@@ -301,8 +301,8 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
     r = journal_open(c->mirror.root_fd, c->mirror.dir, &c->log, op, &c->journal, NULL);
     if (r < 0)
         return r;
-    c->tree->ids = ids_new();
     cache_lock(c);
+    c->tree->ids = ids_new();
     c->transfer->uploading = calloc(c->config.upload_jobs + 1, sizeof(struct node *));
     r = c->transfer->uploading && c->tree->ids ? make_root_locked(c) : -ENOMEM;
     cache_unlock(c);
@@ -563,6 +563,8 @@ static void free_tree(struct cache *c)
 static void free_tables(struct cache *c)
 {
     cache_lock(c);
+    ids_free(c->tree->ids);
+    index_tree_free(c);
     pins_free(c);
     sessions_free(c);
     doubt_free(c);
@@ -589,8 +591,6 @@ void cache_free(struct cache *c)
     free_tree(c);
     pool_free(c->chores);
     log_queue_stop(&c->log);
-    ids_free(c->tree->ids);
-    index_tree_free(c);
     free_tables(c);
     origins_free(c);
     journal_close(c->journal);

@@ -13,22 +13,26 @@ enum file_fd { FD_READ, FD_WRITE };
 
 /* A descriptor on a mirror file; fds.c owns all of it. */
 struct mirror_fd {
-    int fd;         /* -1: closed */
-    unsigned users; /* it stays open while there are any */
-    bool idle;      /* open without users, for the open handles: in fd_cache.idle */
-    struct mirror_fd *prev, *next;
+    GUARDED_BY(cache_mutex) struct {
+        int fd;         /* -1: closed */
+        unsigned users; /* it stays open while there are any */
+        bool idle;      /* open without users, for the open handles: in fd_cache.idle */
+        struct mirror_fd *prev, *next;
+    };
 };
 
 /* The descriptors on mirror files. Those of open files that nobody uses just now are a cache:
  * the one used least recently is closed when there are too many, and opened again by the next
  * who needs it. */
 struct fd_cache {
-    unsigned limit;         /* constant; the others are the daemon's own */
-    unsigned open;          /* of all files; beyond the limit only while each is in use */
-    unsigned kept;          /* of those: in use for as long as a program has the file open */
-    struct mirror_fd *idle; /* least recently used first */
-    uint64_t refused;       /* opens, as all were kept */
-    bool full;              /* the log has told so */
+    GUARDED_BY(cache_mutex) struct {
+        unsigned limit; /* constant; the others are the daemon's own */
+        unsigned open;  /* of all files; beyond the limit only while each is in use */
+        unsigned kept;  /* of those: in use for as long as a program has the file open */
+        struct mirror_fd *idle; /* least recently used first */
+        uint64_t refused;       /* opens, as all were kept */
+        bool full;              /* the log has told so */
+    };
 };
 
 enum file_state { FILE_PARTIAL, FILE_CLEAN, FILE_DIRTY };

@@ -16,13 +16,17 @@
 #include <stdatomic.h>
 
 struct waitq {
-    struct waiter *head, **tail;
+    GUARDED_BY(cache_mutex) struct {
+        struct waiter *head, **tail;
+    };
 };
 
 /* The last one of its kind, for the status. */
 struct failure {
-    int err; /* negative errno; 0: there was none */
-    char *text;
+    GUARDED_BY(cache_mutex) struct {
+        int err; /* negative errno; 0: there was none */
+        char *text;
+    };
 };
 
 #define WAKERS 4 /* threads that answer parked requests */
@@ -79,7 +83,7 @@ int64_t retry_delay_ns(const struct cache *c, unsigned attempts);
 /* ---- wait.c ---- */
 int wait_start(struct cache *c);
 void wait_stop(struct cache *c) EXCLUDES(cache_mutex);
-void waitq_init(struct waitq *q);
+void waitq_init(struct waitq *q) REQUIRES(cache_mutex);
 /* Parks; always returns CACHE_PARKED, or -EINTR when the cache is stopping. */
 int waitq_park_locked(struct cache *c, struct waitq *q, struct waiter *w) REQUIRES(cache_mutex);
 void waitq_wake_locked(struct cache *c, struct waitq *q, int err) REQUIRES(cache_mutex);

@@ -17,8 +17,7 @@
  * holding either is enough to read it. The compiler can't say "either": the functions that
  * change the shape require both, and those that read it carry no mark.
  *
- * Before its threads start and after they ended a cache is one thread's: what builds it and
- * takes it down says so where it begins. */
+ * What builds a cache, recovers it and takes it down takes them, too, though nobody waits. */
 #ifndef RUNFS_CACHE_LOCKS_H
 #define RUNFS_CACHE_LOCKS_H
 

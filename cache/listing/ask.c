@@ -21,8 +21,8 @@ struct query {
     struct task task;
     struct cache *cache;
     struct node *dir; /* referenced */
-    struct query *next;
-    struct waitq waiters;
+    struct query *next GUARDED_BY(cache_mutex);
+    struct waitq waiters GUARDED_BY(cache_mutex);
     int64_t asked_ns;
     char name[];
 };
@@ -123,7 +123,7 @@ struct asking {
     struct node *node; /* referenced */
     int64_t asked_ns;
     uint64_t generation; /* of a directory, when it was asked */
-    struct waitq waiters;
+    struct waitq waiters GUARDED_BY(cache_mutex);
 };
 
 /* The version that is known was told with its attributes; false when they are others than those

@@ -53,23 +53,25 @@ struct stored_index {
 
 /* A part in memory. */
 struct loaded {
-    struct loaded *next;
+    struct loaded *next GUARDED_BY(cache_mutex);
     char *start, *end; /* places; end NULL: the last */
     struct index_part part;
-    unsigned users;
-    int64_t used_ns; /* CLOCK_MONOTONIC */
+    unsigned users GUARDED_BY(cache_mutex);
+    int64_t used_ns GUARDED_BY(cache_mutex); /* CLOCK_MONOTONIC */
 };
 
 /* All of it under cache.lock. */
 struct index_tree {
-    struct loaded *loaded;
-    bool loading;              /* one at a time */
-    int64_t absent_ns;         /* CLOCK_MONOTONIC; when there was no first part; 0 never seen */
-    bool running;              /* something is just being written */
-    unsigned failures;         /* in a row */
-    int64_t first_ns, last_ns; /* CLOCK_MONOTONIC; of the news */
-    int64_t not_before_ns;     /* CLOCK_MONOTONIC; after a failure */
-    size_t files;              /* in the parts that were written last */
+    GUARDED_BY(cache_mutex) struct {
+        struct loaded *loaded;
+        bool loading;      /* one at a time */
+        int64_t absent_ns; /* CLOCK_MONOTONIC; when there was no first part; 0 never seen */
+        bool running;      /* something is just being written */
+        unsigned failures; /* in a row */
+        int64_t first_ns, last_ns; /* CLOCK_MONOTONIC; of the news */
+        int64_t not_before_ns;     /* CLOCK_MONOTONIC; after a failure */
+        size_t files;              /* in the parts that were written last */
+    };
 };
 
 /* A part as the store has it: its text, what it says (nothing when it is damaged), and its

@@ -35,23 +35,25 @@
 
 /* Who looks into the directory's children one after the other. */
 struct list_ahead {
-    char *first, *last; /* the names of these, or NULL */
-    int64_t last_ns;
-    unsigned steps; /* in order */
-    bool large;     /* the children are, or it did not work: they are listed one by one */
-    char *page_first,
-        *page_last;       /* what the last request told of, or NULL: there is no more to tell */
-    bool paging;          /* the next one is under way */
-    unsigned pages;       /* its number, from 1 */
-    struct waitq waiters; /* for it, and for those around directories */
-    unsigned apart;       /* siblings that nothing had told of, */
-    int64_t apart_ns;     /* the last of them */
-    size_t run;           /* names that a request around a directory tells of; 0 not known */
-    size_t
-        around[AROUND_MAX]; /* where those begin that are under way, as places in the parent */
-    unsigned n_around;
-    size_t sent, looked; /* such requests, and looks into other siblings than before */
-    int64_t useless_ns;  /* when they were found to be of little use; 0 never */
+    GUARDED_BY(cache_mutex) struct {
+        char *first, *last; /* the names of these, or NULL */
+        int64_t last_ns;
+        unsigned steps; /* in order */
+        bool large;     /* the children are, or it did not work: they are listed one by one */
+        char *page_first,
+            *page_last; /* what the last request told of, or NULL: there is no more to tell */
+        bool paging;    /* the next one is under way */
+        unsigned pages; /* its number, from 1 */
+        struct waitq waiters; /* for it, and for those around directories */
+        unsigned apart;       /* siblings that nothing had told of, */
+        int64_t apart_ns;     /* the last of them */
+        size_t run; /* names that a request around a directory tells of; 0 not known */
+        size_t around[AROUND_MAX]; /* where those begin that are under way, as places in the
+                                      parent */
+        unsigned n_around;
+        size_t sent, looked; /* such requests, and looks into other siblings than before */
+        int64_t useless_ns;  /* when they were found to be of little use; 0 never */
+    };
 };
 
 void list_ahead_free(struct list_ahead *w)
@@ -133,7 +135,7 @@ void list_ahead_step_locked(struct cache *c, struct node *dir)
 }
 
 /* Somebody comes to siblings in no order. */
-static bool is_apart(struct cache *c, const struct list_ahead *w)
+static bool is_apart(struct cache *c, const struct list_ahead *w) REQUIRES(cache_mutex)
 {
     return w->apart >= AHEAD_APART && clock_mono_ns() - w->apart_ns < between_ns(c);
 }
@@ -518,7 +520,7 @@ static struct list_ahead *paging_of(struct node *dir) REQUIRES(cache_mutex)
 /* ---- in no order ---- */
 
 /* Where the run of names begins that the directory is in, as a place in its parent. */
-static size_t run_of(const struct list_ahead *w, struct node *dir)
+static size_t run_of(const struct list_ahead *w, struct node *dir) REQUIRES(cache_mutex)
 {
     const struct children *siblings = dir->links->parent->dir->children;
     size_t place = children_behind(siblings, dir->links) - 1;
@@ -526,7 +528,7 @@ static size_t run_of(const struct list_ahead *w, struct node *dir)
     return w->run ? place - place % w->run : 0;
 }
 
-static bool runs_around(const struct list_ahead *w, size_t from)
+static bool runs_around(const struct list_ahead *w, size_t from) REQUIRES(cache_mutex)
 {
     for (unsigned i = 0; i < w->n_around; i++)
         if (w->around[i] == from)

@@ -68,7 +68,7 @@ void index_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mute
 
 /* ---- index_tree.c ---- */
 int index_tree_init(struct cache *c);
-void index_tree_free(struct cache *c);
+void index_tree_free(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- index_write.c ---- */
 /* The directory is moved or removed: its index, if it has one, is of no use. */
@@ -101,7 +101,7 @@ bool listing_is_recent(struct cache *c, struct node *dir, bool whole) REQUIRES(c
 int entry_gone(struct cache *c, struct entry *e) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 
 /* ---- list_ahead.c ---- */
-void list_ahead_free(struct list_ahead *w);
+void list_ahead_free(struct list_ahead *w) REQUIRES(cache_mutex);
 /* The cache stops: nobody waits any more. */
 void list_ahead_stop_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Somebody comes to the directory, and may know already what is in it: when it is one of those

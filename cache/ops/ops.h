@@ -9,10 +9,12 @@ struct handle {
     struct node *node;
     int flags; /* as open(2) */
     bool writable;
-    bool keeps_fd;        /* FD_WRITE has a user for as long as the handle lives */
-    bool told;            /* this handle has been given the last error */
-    bool begins;          /* among file.beginners */
-    uint64_t opened_size; /* of the file then */
+    GUARDED_BY(cache_mutex) struct {
+        bool keeps_fd; /* FD_WRITE has a user for as long as the handle lives */
+        bool told;     /* this handle has been given the last error */
+        bool begins;   /* among file.beginners */
+    };
+    uint64_t opened_size; /* constant; of the file then */
 };
 
 /* What programs have open, of a whole cache. */

@@ -30,7 +30,7 @@ struct doubt_dir {
  * version that it is bound to comes back. */
 struct doubt_put {
     UT_hash_handle hh; /* in cache.late_puts, by key */
-    int64_t until_ns;
+    int64_t until_ns GUARDED_BY(cache_mutex);
     char *etag; /* that version; "" none */
     char key[];
 };
@@ -38,8 +38,8 @@ struct doubt_put {
 /* A delete, or a copy, of this daemon that may still arrive. */
 struct doubt_change {
     UT_hash_handle hh; /* in cache.late_changes, by key */
-    int64_t until_ns;
-    bool removed, copied; /* which of them */
+    int64_t until_ns GUARDED_BY(cache_mutex);
+    bool removed GUARDED_BY(cache_mutex), copied GUARDED_BY(cache_mutex); /* which of them */
     char key[];
 };
 

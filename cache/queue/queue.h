@@ -9,8 +9,10 @@
 enum change { CHANGE_PUT, CHANGE_REMOVE, CHANGES };
 
 struct refusals {
-    int64_t taken_ns[CHANGES]; /* CLOCK_MONOTONIC; when the last that it took began */
-    bool probing;
+    GUARDED_BY(cache_mutex) struct {
+        int64_t taken_ns[CHANGES]; /* CLOCK_MONOTONIC; when the last that it took began */
+        bool probing;
+    };
 };
 
 /* A key that the store has, or may have, although the name is gone here. */

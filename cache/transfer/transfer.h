@@ -25,14 +25,14 @@ void cache_check_locked(struct cache *c) REQUIRES(cache_mutex);
 /* A range on its way from the store. */
 struct fetch {
     struct task task;
-    struct fetch *next;
+    struct fetch *next GUARDED_BY(cache_mutex);
     struct node *node; /* referenced */
     struct cache *cache;
     uint64_t off, end;
     struct checksum verified; /* that the store has compared with what was read */
     struct checksum sum;      /* of [off, summed), as it came */
     uint64_t summed;
-    bool told; /* file.failed says what became of it */
+    bool told GUARDED_BY(cache_mutex); /* file.failed says what became of it */
 };
 
 /* A path that is kept from eviction, with all below it. */

@@ -18,14 +18,15 @@
 
 struct slot {
     _Atomic(struct node *) node;
-    atomic_uint generation; /* how many have gone that had it */
-    uint32_t next;          /* free: the one that is free after it */
+    atomic_uint generation;                /* how many have gone that had it */
+    uint32_t next GUARDED_BY(cache_mutex); /* free: the one that is free after it */
 };
 
 struct ids {
     _Atomic(struct slot *) parts[PARTS];
-    uint32_t used; /* slots that were ever given away; the first is none */
-    uint32_t free; /* the first that is free again; 0: none */
+    uint32_t
+        used GUARDED_BY(cache_mutex); /* slots that were ever given away; the first is none */
+    uint32_t free GUARDED_BY(cache_mutex); /* the first that is free again; 0: none */
 };
 
 static struct slot *slot_at(struct ids *ids, uint32_t at)
@@ -55,7 +56,7 @@ void ids_free(struct ids *ids)
 }
 
 /* A slot that was not used before; NULL without memory, or numbers. */
-static struct slot *slot_new(struct ids *ids)
+static struct slot *slot_new(struct ids *ids) REQUIRES(cache_mutex)
 {
     uint32_t at = ids->used;
 

@@ -12,14 +12,14 @@
 #define KEPT 128
 
 struct absent {
-    uint32_t dir; /* its id; 0: nothing is here */
-    int64_t asked_ns;
+    uint32_t dir GUARDED_BY(cache_mutex); /* its id; 0: nothing is here */
+    int64_t asked_ns GUARDED_BY(cache_mutex);
     char name[PATH_NAME_MAX + 1];
 };
 
 struct negatives {
     struct absent v[KEPT];
-    unsigned next; /* the oldest */
+    unsigned next GUARDED_BY(cache_mutex); /* the oldest */
 };
 
 static struct absent *find(struct cache *c, const struct node *dir, const char *name)

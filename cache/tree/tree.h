@@ -217,9 +217,9 @@ void node_default_attrs(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 void node_acl_follow(struct node *n) REQUIRES(cache_mutex);
 
 /* ---- ids.c ---- */
-struct ids *ids_new(void);
+struct ids *ids_new(void) REQUIRES(cache_mutex);
 /* All nodes are gone. Accepts NULL. */
-void ids_free(struct ids *ids);
+void ids_free(struct ids *ids) REQUIRES(cache_mutex);
 
 /* ---- ino.c ---- */
 uint64_t seq_next_locked(struct cache *c) REQUIRES(cache_mutex);

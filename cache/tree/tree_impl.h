@@ -6,8 +6,8 @@
 
 /* ---- ids.c ---- */
 /* Gives a new node its slot; 0 or -ENOMEM. */
-int ids_add(struct ids *ids, struct node *n);
+int ids_add(struct ids *ids, struct node *n) REQUIRES(cache_mutex);
 /* The node goes, and its number with it. */
-void ids_remove(struct ids *ids, struct node *n);
+void ids_remove(struct ids *ids, struct node *n) REQUIRES(cache_mutex);
 
 #endif
