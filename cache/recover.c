@@ -160,6 +160,7 @@ char *recover_path_before(struct cache *c, struct intent *last, const char *path
 {
     char *at = strdup(path);
 
+    cache_assert_locked(c);
     for (struct intent *i = last; at && i; i = i == c->queue->intents ? NULL : i->prev)
         if (intent_backward(i, &at) == INTENT_LEFT)
             break;

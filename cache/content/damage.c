@@ -54,6 +54,7 @@ void file_short_write_locked(struct cache *c, struct node *n, uint64_t off)
 {
     struct file *f = n->file;
 
+    cache_assert_locked(c);
     if (f->disk_lost)
         return;
     if (!f->short_write) {
@@ -75,6 +76,7 @@ void file_disk_lost_locked(struct cache *c, struct node *n)
     struct file *f = n->file;
     auto_free char *path = node_path(n);
 
+    cache_assert_locked(c);
     if (!f->disk_lost)
         log_later(
             &c->log, LOG_LEVEL_ERROR,

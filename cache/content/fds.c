@@ -120,6 +120,7 @@ static void drop_later_locked(struct cache *c, struct file *f, bool read, bool w
 
 void file_drop_locked(struct cache *c, struct file *f)
 {
+    cache_assert_locked(c);
     if (f->unnamed)
         fds_unkeep_locked(c);
     if (f->orphan_id || f->fds[FD_READ].fd >= 0 || f->fds[FD_WRITE].fd >= 0)
@@ -159,12 +160,14 @@ static void settle_locked(struct cache *c, struct file *f, enum file_fd which)
 
 void file_close_spare_fds_locked(struct cache *c, struct file *f)
 {
+    cache_assert_locked(c);
     settle_locked(c, f, FD_READ);
     settle_locked(c, f, FD_WRITE);
 }
 
 void file_put_fd_locked(struct cache *c, struct file *f, enum file_fd which)
 {
+    cache_assert_locked(c);
     assert(f->fds[which].users > 0);
     f->fds[which].users--;
     settle_locked(c, f, which);
@@ -179,6 +182,7 @@ static int use_locked(struct cache *c, struct mirror_fd *m) REQUIRES(cache_mutex
 
 void file_take_fd_locked(struct cache *c, struct file *f, enum file_fd which, int fd)
 {
+    cache_assert_locked(c);
     assert(f->fds[which].fd < 0);
     make_room_locked(c);
     f->fds[which].fd = fd;
@@ -238,6 +242,7 @@ static int use_open_locked(struct cache *c, struct node *n, enum file_fd which)
 
 int file_get_fd_ns_locked(struct cache *c, struct node *n, enum file_fd which)
 {
+    ns_assert_held(c);
     cache_lock(c);
     struct file *f = n->file;
     int open_fd = use_open_locked(c, n, which);
@@ -275,11 +280,13 @@ int file_get_fd(struct cache *c, struct node *n, enum file_fd which)
 
 bool fds_plenty_locked(struct cache *c)
 {
+    cache_assert_locked(c);
     return c->content->fds.kept < c->content->fds.limit / 2;
 }
 
 int fds_room_locked(struct cache *c)
 {
+    cache_assert_locked(c);
     if (c->content->fds.kept < c->content->fds.limit)
         return 0;
     c->content->fds.refused++;
@@ -298,6 +305,7 @@ int fds_keep_locked(struct cache *c)
 {
     int r = fds_room_locked(c);
 
+    cache_assert_locked(c);
     if (r == 0)
         c->content->fds.kept++;
     return r;
@@ -305,6 +313,7 @@ int fds_keep_locked(struct cache *c)
 
 void fds_unkeep_locked(struct cache *c)
 {
+    cache_assert_locked(c);
     c->content->fds.kept--;
     if (fds_plenty_locked(c))
         c->content->fds.full = false;

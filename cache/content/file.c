@@ -68,6 +68,7 @@ NO_THREAD_SAFETY void stamp_unlock(struct cache *c, const struct node *n)
 
 void file_lru_remove_locked(struct cache *c, struct file *f)
 {
+    cache_assert_locked(c);
     if (!f->in_lru)
         return;
     DL_DELETE2(c->content->lru, f, lru_prev, lru_next);
@@ -76,6 +77,7 @@ void file_lru_remove_locked(struct cache *c, struct file *f)
 
 void file_lru_add_locked(struct cache *c, struct file *f)
 {
+    cache_assert_locked(c);
     file_lru_remove_locked(c, f);
     if (f->open_handles || f->queued || f->uploading || f->orphan_id || f->unnamed ||
         f->state == FILE_DIRTY || !f->node->links || (f->node->flags & NODE_ATTR_DIRTY))
@@ -86,6 +88,7 @@ void file_lru_add_locked(struct cache *c, struct file *f)
 
 void file_unqueue_locked(struct cache *c, struct file *f)
 {
+    cache_assert_locked(c);
     if (!f->queued)
         return;
     DL_DELETE2(c->content->dirty, f, dirty_prev, dirty_next);
@@ -94,6 +97,7 @@ void file_unqueue_locked(struct cache *c, struct file *f)
 
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
 {
+    cache_assert_locked(c);
     /* The disk is looked at once a second only: a fast writer could be through by then. */
     if (blocks_bytes > f->blocks_bytes) {
         uint64_t more = blocks_bytes - f->blocks_bytes;
@@ -145,6 +149,7 @@ void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
 
 void file_free_locked(struct cache *c, struct file *f)
 {
+    cache_assert_locked(c);
     assert(!f->open_handles && !f->fetches && !f->uploading);
     file_unqueue_locked(c, f);
     file_lru_remove_locked(c, f);
@@ -259,6 +264,7 @@ static int new_file_for(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 
 int file_materialise(struct cache *c, struct node *n)
 {
+    ns_assert_written(c);
     cache_lock(c);
     if (n->file) {
         cache_unlock(c);

@@ -16,6 +16,7 @@ void node_look_locked(struct cache *c, struct node *n)
     struct file *f = n->file;
     struct stat st;
 
+    cache_assert_locked(c);
     if (!f || f->write_handles == 0)
         return;
     /* Where it is closed, nobody but the daemon has written since the last look. */
@@ -57,6 +58,7 @@ static void file_saw_locked(struct cache *c, struct node *n, const struct stat *
 
 int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_st)
 {
+    cache_assert_locked(c);
     if (fstat(fd, ret_st) < 0)
         return -errno;
     file_saw_locked(c, n, ret_st);

@@ -98,6 +98,7 @@ int node_write_stamp_ns_locked(struct cache *c, struct node *n)
     auto_free char *path = node_path(n);
     auto_close int fd = -1;
 
+    ns_assert_held(c);
     if (!path)
         return 0;
     fd = mirror_open_path(&c->mirror, path, O_RDONLY);

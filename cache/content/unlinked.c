@@ -19,6 +19,7 @@ int file_discard(struct cache *c, struct node *n)
 {
     struct file *f = n->file;
 
+    ns_assert_written(c);
     if (!f)
         return 0;
     auto_free char *path = node_path(n);
@@ -65,6 +66,7 @@ static void remember_stale_reader_locked(struct cache *c, struct node *n) REQUIR
 
 int file_keep_aside(struct cache *c, const char *path, uint64_t *ret_id)
 {
+    ns_assert_written(c);
     cache_lock(c);
     uint64_t id = ++c->content->next_id;
     cache_unlock(c);
@@ -78,6 +80,7 @@ void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id)
 {
     struct file *f = n->file;
 
+    cache_assert_locked(c);
     f->orphan_key = f->state == FILE_PARTIAL && n->links ? entry_key(n->links) : NULL;
     f->orphan_id = id;
     atomic_store(&f->changed, true);
@@ -90,6 +93,7 @@ void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id)
 
 int file_orphan(struct cache *c, struct node *n, const char *path)
 {
+    ns_assert_written(c);
     cache_lock(c);
     uint64_t id = ++c->content->next_id;
     cache_unlock(c);
@@ -108,6 +112,7 @@ int file_leave_name(struct cache *c, struct entry *e)
     struct node *n = e->node;
     auto_free char *path = entry_path(e);
 
+    ns_assert_written(c);
     if (!path)
         return -ENOMEM;
     auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
@@ -212,6 +217,7 @@ int node_replaced(struct cache *c, struct entry *e, const struct object *obj)
 {
     struct node *n = e->node;
 
+    ns_assert_written(c);
     cache_lock(c);
     struct file *f = n->file;
     bool in_use = f && (f->open_handles || f->fetches || f->busy || file_fd_users(f));

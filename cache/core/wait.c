@@ -207,16 +207,19 @@ static void pass_by_locked(struct cache *c, int64_t at_ns) REQUIRES(cache_mutex)
 
 void scheduler_kick_locked(struct cache *c)
 {
+    cache_assert_locked(c);
     pass_by_locked(c, 0);
 }
 
 void scheduler_kick_at_locked(struct cache *c, int64_t due_ns)
 {
+    cache_assert_locked(c);
     pass_by_locked(c, (due_ns / PASS_NS + 1) * PASS_NS);
 }
 
 void progress_tell_locked(struct cache *c)
 {
+    cache_assert_locked(c);
     (void)pthread_cond_broadcast(&c->progress);
     waitq_wake_locked(c, &c->flush_waiters, 0);
     waitq_wake_locked(c, &c->space_waiters, 0);
@@ -224,6 +227,7 @@ void progress_tell_locked(struct cache *c)
 
 void progress_locked(struct cache *c)
 {
+    cache_assert_locked(c);
     progress_tell_locked(c);
     scheduler_kick_locked(c);
 }

@@ -93,6 +93,7 @@ int name_ask_locked(struct cache *c, struct node *dir, const char *name, struct 
 {
     struct query *q;
 
+    cache_assert_locked(c);
     LL_FOREACH(dir->dir->queries, q)
     {
         if (strcmp(q->name, name) == 0)
@@ -312,6 +313,7 @@ static void run_asking(struct task *task)
 
 int attrs_ask_locked(struct cache *c, struct node *n, bool ahead)
 {
+    cache_assert_locked(c);
     if (n->flags & NODE_STATTING)
         return 0;
     struct asking *a = calloc(1, sizeof(*a));
@@ -337,6 +339,7 @@ int attrs_wait_locked(struct cache *c, struct node *n, struct waiter *w)
 {
     struct asking *a;
 
+    cache_assert_locked(c);
     HASH_FIND_PTR(c->listing->askings, &n, a);
     return waitq_park_locked(c, &a->waiters, w);
 }
@@ -345,6 +348,7 @@ void askings_stop_locked(struct cache *c)
 {
     struct asking *a, *next;
 
+    cache_assert_locked(c);
     HASH_ITER(hh, c->listing->askings, a, next)
     {
         waitq_wake_locked(c, &a->waiters, -EINTR);
@@ -353,6 +357,7 @@ void askings_stop_locked(struct cache *c)
 
 bool attrs_missing(struct cache *c, struct node *n)
 {
+    cache_assert_locked(c);
     if (n->is_root || node_attrs_known(n) || !n->links)
         return false;
     return n->dir ? c->listing->asks_dirs && !dir_attrs_are_ours(n)
@@ -361,6 +366,7 @@ bool attrs_missing(struct cache *c, struct node *n)
 
 bool listing_tells_locked(struct cache *c, struct node *n)
 {
+    cache_assert_locked(c);
     return n->dir && !n->dir->told_ns && !(n->flags & (NODE_STATTING | NODE_ATTRS_KNOWN)) &&
            list_ahead_may_pay_locked(c, n);
 }

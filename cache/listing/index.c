@@ -75,6 +75,7 @@ int index_load(struct cache *c, struct op *op, const char *dir, const char *key,
 
 void index_breathe_locked(struct cache *c, size_t i)
 {
+    cache_assert_locked(c);
     if (i % INDEX_CHUNK != INDEX_CHUNK - 1)
         return;
     cache_unlock(c);
@@ -164,6 +165,7 @@ void index_unqueue_locked(struct cache *c, struct node *dir)
 {
     struct dir_index *x = &dir->dir->index;
 
+    cache_assert_locked(c);
     if (x->queued && x->in_tree)
         c->listing->index_tree_news -= x->news;
     x->news = 0;
@@ -182,6 +184,7 @@ void index_news_locked(struct cache *c, struct node *dir)
 {
     struct dir_index *x = &dir->dir->index;
 
+    cache_assert_locked(c);
     if (!c->listing->has_index || c->config.read_only || c->listing->index_refused ||
         (dir->flags & NODE_REMOVED))
         return;
@@ -211,6 +214,7 @@ void index_marker_news_locked(struct cache *c, struct node *dir)
 {
     struct dir_index *x = &dir->dir->index;
 
+    cache_assert_locked(c);
     if (c->listing->has_index && !c->config.read_only && !c->listing->index_refused &&
         !(dir->flags & NODE_REMOVED) && dir->dir->files < INDEX_FILES_MIN &&
         (!x->queued || x->in_tree))

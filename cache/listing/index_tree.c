@@ -55,6 +55,7 @@ void index_tree_free(struct cache *c)
 {
     struct loaded *l, *next;
 
+    cache_assert_locked(c);
     if (!c->listing->index_tree)
         return;
     LL_FOREACH_SAFE(c->listing->index_tree->loaded, l, next)

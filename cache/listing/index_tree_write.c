@@ -52,6 +52,7 @@ static void add_news_locked(struct cache *c, struct node *dir, unsigned news)
 
 void index_tree_news_locked(struct cache *c, struct node *dir)
 {
+    cache_assert_locked(c);
     add_news_locked(c, dir, 1);
 }
 
@@ -86,6 +87,7 @@ static int64_t due_ns(struct cache *c) REQUIRES(cache_mutex)
 
 bool index_tree_pending_locked(struct cache *c)
 {
+    cache_assert_locked(c);
     return c->listing->index_tree && (c->listing->index_tree->running || due_ns(c) == 0);
 }
 
@@ -625,6 +627,7 @@ static void start_locked(struct cache *c, int64_t now) REQUIRES(cache_mutex)
 
 void index_tree_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
+    cache_assert_locked(c);
     if (!c->listing->index_tree)
         return;
     index_tree_unload_locked(c->listing->index_tree, UNUSED_NS);

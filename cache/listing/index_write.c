@@ -212,6 +212,7 @@ static int write_index(struct writing *w, struct op *op)
 
 bool index_refused_locked(struct cache *c, int r, const char *why)
 {
+    cache_assert_locked(c);
     if (r != -EACCES && r != -EPERM && r != -EROFS)
         return false;
     log_later(&c->log, LOG_LEVEL_INFO,
@@ -291,6 +292,7 @@ void indexes_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
     struct node *dir, *after;
 
+    cache_assert_locked(c);
     DL_FOREACH_SAFE2(c->listing->index_dirs, dir, after, dir->index_next)
     {
         if (c->listing->index_refused || (dir->flags & NODE_REMOVED)) {
@@ -351,6 +353,7 @@ void index_drop_locked(struct cache *c, struct node *dir)
 {
     struct dir_index *x = &dir->dir->index;
 
+    cache_assert_locked(c);
     index_unqueue_locked(c, dir);
     if (!x->known)
         return;

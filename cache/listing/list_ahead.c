@@ -95,6 +95,7 @@ void list_ahead_listed_locked(struct node *dir)
 
 void list_ahead_stop_locked(struct cache *c, struct node *dir)
 {
+    cache_assert_locked(c);
     if (dir->dir->ahead)
         waitq_wake_locked(c, &dir->dir->ahead->waiters, -EINTR);
 }
@@ -103,6 +104,7 @@ bool list_ahead_may_pay_locked(struct cache *c, struct node *dir)
 {
     const struct list_ahead *w = list_ahead_get(dir);
 
+    cache_assert_locked(c);
     return (c->store->caps & STORE_ORDER) && !c->listing->list_ahead_refused && dir->links &&
            !(w && w->large);
 }
@@ -117,6 +119,7 @@ void list_ahead_step_locked(struct cache *c, struct node *dir)
     struct list_ahead *w = make_walk(dir);
     int64_t now = clock_mono_ns();
 
+    cache_assert_locked(c);
     if (!w)
         return;
     int order = w->last ? strcmp(w->last, dir->links->name) : 1;
@@ -144,6 +147,7 @@ bool list_ahead_is_on_locked(struct cache *c, struct node *dir)
 {
     const struct list_ahead *w = list_ahead_get(dir);
 
+    cache_assert_locked(c);
     return w && w->steps >= (is_apart(c, w) ? AHEAD_SURE : AHEAD_SIBLINGS) &&
            clock_mono_ns() - w->last_ns < between_ns(c);
 }
@@ -476,6 +480,7 @@ void list_ahead_on_locked(struct cache *c, struct node *dir)
     struct node *parent = dir->links ? dir->links->parent : NULL;
     struct list_ahead *w = list_ahead_get(dir);
 
+    cache_assert_locked(c);
     if (!w || !list_ahead_is_on_locked(c, dir))
         return;
     if (w->last && strcmp(w->last, dir->links->name) < 0) /* where nothing has to be asked */
@@ -554,6 +559,7 @@ bool list_ahead_apart_locked(struct cache *c, struct node *dir)
     struct list_ahead *w = list_ahead_get(dir);
     int64_t now = clock_mono_ns();
 
+    cache_assert_locked(c);
     if (!w || !list_ahead_may_pay_locked(c, dir))
         return false;
     bool apart = is_apart(c, w);
@@ -630,6 +636,7 @@ int list_ahead_wait_locked(struct cache *c, struct node *dir, struct waiter *w)
 {
     struct list_ahead *walk = list_ahead_get(dir);
 
+    cache_assert_locked(c);
     if (walk && walk->n_around && runs_around(walk, run_of(walk, dir)))
         return waitq_park_locked(c, &walk->waiters, w);
     walk = paging_of(dir);

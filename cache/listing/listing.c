@@ -169,6 +169,7 @@ static void run_listing(struct task *task)
 
 bool listing_is_valid(struct cache *c, struct node *dir)
 {
+    cache_assert_locked(c);
     return dir->dir->listed_ns && clock_mono_ns() - dir->dir->told_ns < listing_validity_ns(c);
 }
 
@@ -176,6 +177,7 @@ bool listing_is_recent(struct cache *c, struct node *dir, bool whole)
 {
     struct dir *d = dir->dir;
 
+    cache_assert_locked(c);
     if (d->local_only && (d->new_here || (!whole && children_count(d->children) > PAGE_NAMES)))
         return true;
     return listing_is_valid(c, dir);
@@ -216,6 +218,7 @@ int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter
 
 bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *name)
 {
+    cache_assert_locked(c);
     return !dir->dir->local_only && !dir->dir->listed_ns &&
            !negative_is_locked(c, dir, name, listing_validity_ns(c));
 }

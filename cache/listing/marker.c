@@ -42,6 +42,7 @@ void dir_listed_locked(struct cache *c, struct node *dir, const struct object *m
 {
     struct dir *d = dir->dir;
 
+    cache_assert_locked(c);
     if (!c->listing->asks_dirs || dir_attrs_are_ours(dir) || d->generation != generation)
         return;
     if (!marker) {
@@ -96,6 +97,7 @@ void dir_told_locked(struct cache *c, struct node *dir, const struct object *mar
 {
     struct dir *d = dir->dir;
 
+    cache_assert_locked(c);
     if (dir_attrs_are_ours(dir) || d->generation != generation)
         return;
     if (!marker) {

@@ -68,6 +68,7 @@ int entry_gone(struct cache *c, struct entry *e)
 {
     struct node *n = e->node;
 
+    ns_assert_written(c);
     cache_lock(c);
     bool ours = anything_ours(n);
     cache_unlock(c);
@@ -145,6 +146,7 @@ void attrs_hear_locked(struct cache *c, struct node *n, const struct object *obj
 {
     const struct attrs *a = &obj->attrs;
 
+    cache_assert_locked(c);
     if (!(n->flags & NODE_ATTRS_HEARSAY) || !obj->attrs_known || obj->attrs_hearsay)
         return;
     n->flags &= ~(unsigned)NODE_ATTRS_HEARSAY;
@@ -196,6 +198,7 @@ int listing_update_entry(struct cache *c, struct entry *e, const struct object *
 {
     struct node *n = e->node;
 
+    ns_assert_written(c);
     cache_lock(c);
     bool newer = e->changed_ns > asked_ns;
     bool ours = n->dir ? false : node_is_ours(n);
@@ -247,6 +250,7 @@ int listing_merge_one(struct cache *c, struct node *dir, const char *name,
     auto_free char *path = at ? path_join(at, name) : NULL;
     struct entry *e = entry_find(dir, name);
 
+    ns_assert_written(c);
     cache_lock(c); /* sources move with the end of a rename */
     auto_free char *key = child_key(dir, name);
     /* What has the name here, if anything, is not what was listed: the store has it elsewhere,
@@ -322,6 +326,7 @@ void listing_clear(struct listing *l)
 
 struct place listing_place_locked(struct cache *c, char *key)
 {
+    cache_assert_locked(c);
     return (struct place){key, c->listing->dir_moves};
 }
 

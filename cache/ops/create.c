@@ -49,6 +49,7 @@ struct node *node_make_locked(struct cache *c, const struct making *m, const cha
     struct node *n = node_new(c, m->mode);
     bool inherit = m->parent && (m->parent->mode & S_ISGID);
 
+    cache_assert_locked(c);
     if (!n)
         return NULL;
     n->uid = m->cred->uid;
@@ -137,6 +138,7 @@ int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool 
     auto_close int fd = -1;
     int r;
 
+    ns_assert_written(c);
     if (n->dir)
         return make_directory(c, n, path);
     cache_lock(c);
@@ -182,6 +184,7 @@ static int name_allowed(struct node *parent, const char *name) REQUIRES(cache_mu
 int name_parent_ready_locked(struct cache *c, struct node *parent, const char *name,
                              struct waiter *w)
 {
+    cache_assert_locked(c);
     if (!parent->dir)
         return -ENOTDIR;
     if (c->config.read_only)
@@ -210,6 +213,7 @@ int name_key_fits_locked(struct cache *c, struct node *parent, const char *name,
 {
     auto_free char *path = child_path(parent, name);
 
+    cache_assert_locked(c);
     if (!path)
         return parent->flags & NODE_REMOVED ? -ENOENT : -ENOMEM;
     return c->store->key_max && strlen(path) + below > c->store->key_max ? -ENAMETOOLONG : 0;
@@ -236,6 +240,7 @@ void name_maybe_marker(struct cache *c, struct node *dir)
 {
     struct dir *d = dir->dir;
 
+    ns_assert_held(c);
     cache_lock(c);
     bool needed =
         !dir->is_root && !(dir->flags & NODE_REMOVED) && !d->children && !d->has_marker;
@@ -258,6 +263,7 @@ void name_maybe_marker(struct cache *c, struct node *dir)
 
 void name_gained_locked(struct cache *c, struct entry *e)
 {
+    cache_assert_locked(c);
     e->changed_ns = clock_mono_ns();
     dir_touch_locked(e->parent);
     negative_forget_locked(c, e->parent, e->name);
@@ -491,6 +497,7 @@ int node_inherit_acl_locked(struct cache *c, struct node *n, const struct node *
     auto_free unsigned char *value = NULL;
     int r = 0;
 
+    cache_assert_locked(c);
     if (S_ISLNK(n->mode))
         return 0;
     ssize_t size =

@@ -383,6 +383,7 @@ int exchange_need_tree_locked(struct cache *c, struct node *dir, struct waiter *
     struct node *unlisted = NULL;
     int r = dir_need_locked(c, dir, true, w);
 
+    cache_assert_locked(c);
     if (r == 0 && tree_each(dir, is_unlisted, &unlisted))
         r = dir_need_locked(c, unlisted, true, w);
     return r;
@@ -409,5 +410,6 @@ int exchange_ns_locked(struct cache *c, struct moving *m)
 {
     bool files = !m->from->node->dir && !m->to->node->dir;
 
+    ns_assert_written(c);
     return files ? exchange_files(c, m) : exchange_by_rows(c, m);
 }

@@ -88,6 +88,7 @@ static int keep_fd_locked(struct cache *c, struct handle *h) REQUIRES(cache_mute
 
 void handle_unkeep_fd_locked(struct cache *c, struct handle *h)
 {
+    cache_assert_locked(c);
     if (!h->keeps_fd)
         return;
     h->keeps_fd = false;
@@ -154,6 +155,7 @@ void handle_leave_locked(struct cache *c, struct handle *h)
     struct node *n = h->node;
     struct file *f = n->file;
 
+    cache_assert_locked(c);
     f->open_handles--;
     c->ops->open_handles--;
     if (h->flags & CACHE_OPEN_EXEC)

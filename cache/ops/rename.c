@@ -85,6 +85,7 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags) REQUIRE
 
 int node_renumber(struct cache *c, struct node *n)
 {
+    ns_assert_written(c);
     cache_lock(c);
     n->named_seq = seq_next_locked(c);
     node_keeps_ino_locked(c, n);
@@ -125,6 +126,7 @@ int node_renumber_below(struct cache *c, const char *from, const char *to)
     struct node *n;
     int r;
 
+    ns_assert_written(c);
     while ((r = taken_for_older(c, from, to, &n)) == 0 && n) {
         r = node_renumber(c, n);
         cache_lock(c);
@@ -280,6 +282,7 @@ static char *entry_version_locked(struct cache *c, struct node *dir, const char 
 void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
                  const char *name, struct entry *e)
 {
+    ns_assert_written(c);
     cache_lock(c);
     auto_free char *etag = entry_version_locked(c, dir, name, e);
     auto_free char *key = e ? entry_key(e) : child_key(dir, name);

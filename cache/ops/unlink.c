@@ -17,6 +17,7 @@
 int name_owner_need_locked(struct cache *c, struct node *parent, struct entry *e,
                            struct waiter *w)
 {
+    cache_assert_locked(c);
     return e && (parent->mode & S_ISVTX) ? attrs_confirm_locked(c, e->node, w) : 0;
 }
 
@@ -73,11 +74,13 @@ static int intend_for(struct cache *c, enum intent_kind kind, const char *from, 
 int name_intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
                 struct entry *e, struct intent **ret)
 {
+    ns_assert_held(c);
     return intend_for(c, kind, from, to, e, true, ret);
 }
 
 int name_intend_removal(struct cache *c, struct entry *e, const char *path, struct intent **ret)
 {
+    ns_assert_held(c);
     return intend_for(c, e->node->dir ? INTENT_RMDIR : INTENT_UNLINK, path, NULL, e, false,
                       ret);
 }

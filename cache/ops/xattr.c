@@ -175,6 +175,7 @@ static int xattrs_fd(struct cache *c, struct node *n) REQUIRES(cache_ns)
 
 void xattr_changed_locked(struct cache *c, struct node *n)
 {
+    cache_assert_locked(c);
     n->ctime_ns = clock_real_ns();
     n->flags |= NODE_ATTR_DIRTY;
     if (n->file)

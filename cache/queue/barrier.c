@@ -64,6 +64,7 @@ void barrier_init_locked(struct cache *c, struct barrier *ret)
     int64_t now = clock_mono_ns();
     struct file *f;
 
+    cache_assert_locked(c);
     *ret = (struct barrier){.seq = UINT64_MAX};
     if (c->queue->out_of_quota)
         return;
@@ -84,6 +85,7 @@ bool barrier_holds_locked(struct cache *c, const struct barrier *b,
     const struct barrier_dir *dir = barrier_dir(b, removal->from);
     uint64_t seq = barrier_seq_locked(c, removal->seq);
 
+    cache_assert_locked(c);
     return seq > b->seq || (dir && seq > dir->seq);
 }
 
@@ -98,6 +100,7 @@ void barrier_release(struct barrier *b)
 
 uint64_t barrier_seq_locked(struct cache *c, uint64_t seq)
 {
+    cache_assert_locked(c);
     for (size_t i = 0; i < c->queue->n_waits; i++)
         if (seq > c->queue->waits[i].since && seq < c->queue->waits[i].until)
             seq = c->queue->waits[i].until;
@@ -194,6 +197,7 @@ int barrier_pass_on(struct cache *c, const struct file *f)
     struct journal_wait *v = NULL;
     size_t n = 0;
 
+    ns_assert_written(c);
     cache_lock(c);
     uint64_t last = f->first_seq ? last_owed_locked(c, f) : 0;
     bool needed = last > f->first_seq && is_passed_on_locked(c, f->first_seq, last);
@@ -233,6 +237,7 @@ bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct inte
     uint64_t until = barrier_seq_locked(c, removal->seq);
     uint64_t first = until > r->until ? first_waited_for_locked(c) : 0;
 
+    cache_assert_locked(c);
     if (first <= r->until || first >= until || removal->running || intent_is_urgent(c, removal))
         return false;
     if (r->n == ROUNDS_MAX)

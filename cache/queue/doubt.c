@@ -122,6 +122,7 @@ static int add_change_locked(struct cache *c, const char *key, bool copied)
 
 int doubt_removal_locked(struct cache *c, const char *key)
 {
+    cache_assert_locked(c);
     return add_change_locked(c, key, false);
 }
 
@@ -164,6 +165,7 @@ int doubt_put_locked(struct cache *c, const char *key, const char *etag)
     struct doubt_put *p = NULL;
     char *copy = strdup(etag);
 
+    cache_assert_locked(c);
     if (!copy)
         return -ENOMEM;
     purge(c, now);
@@ -187,6 +189,7 @@ int64_t doubt_put_until_locked(struct cache *c, const char *key, const char *eta
 {
     struct doubt_put *p = NULL;
 
+    cache_assert_locked(c);
     HASH_FIND(hh, c->queue->doubt_puts, key, strlen(key), p);
     if (!p || p->until_ns <= clock_mono_ns() || (etag && strcmp(p->etag, etag) != 0))
         return 0;
@@ -198,6 +201,7 @@ int64_t doubt_puts_below_until_locked(struct cache *c, const char *dir)
     struct doubt_put *p, *next;
     int64_t until_ns = 0;
 
+    cache_assert_locked(c);
     HASH_ITER(hh, c->queue->doubt_puts, p, next)
     {
         if (p->until_ns > until_ns && path_below(dir, p->key))
@@ -274,6 +278,7 @@ static bool is_late(struct cache *c, const char *path, bool copies) REQUIRES(cac
 
 bool doubt_blocks_upload_locked(struct cache *c, const char *path, bool content)
 {
+    cache_assert_locked(c);
     /* New attributes may come to the copy that they are on their way as. */
     return (!is_over(c) && is_late(c, path, false)) || removal_may_arrive(c, path) ||
            (content && copy_may_arrive(c, path));
@@ -281,6 +286,7 @@ bool doubt_blocks_upload_locked(struct cache *c, const char *path, bool content)
 
 bool doubt_blocks_intent_locked(struct cache *c, const struct intent *i)
 {
+    cache_assert_locked(c);
     if (i->to ? removal_may_arrive(c, i->to) : copy_may_arrive(c, i->from))
         return true;
     if (is_over(c))
@@ -298,6 +304,7 @@ bool doubt_copies_below_locked(struct cache *c, const char *path)
     const struct doubt *l, *next;
     const struct doubt_dir *d;
 
+    cache_assert_locked(c);
     HASH_ITER(hh, c->queue->doubt_changes, r, next_r)
     {
         if (path_below(path, r->key) && copy_may_arrive(c, r->key))
@@ -323,6 +330,7 @@ void doubt_free(struct cache *c)
     struct doubt *l, *next;
     struct doubt_dir *d, *next_dir;
 
+    cache_assert_locked(c);
     HASH_ITER(hh, c->queue->doubt, l, next)
     {
         HASH_DEL(c->queue->doubt, l);

@@ -9,6 +9,7 @@ void file_place_locked(struct cache *c, struct file *f)
 {
     struct file *before = NULL;
 
+    cache_assert_locked(c);
     file_unqueue_locked(c, f);
     if (f->first_seq && c->content->dirty) {
         before = c->content->dirty->dirty_prev; /* the last */
@@ -30,6 +31,7 @@ void file_stage_locked(struct cache *c, struct node *n)
     auto_free char *path = node_path(n);
     bool staged = path && path_is_staged(c, path);
 
+    cache_assert_locked(c);
     if (staged && !f->staged)
         f->staged_ns = clock_mono_ns();
     f->staged = staged;
@@ -37,6 +39,7 @@ void file_stage_locked(struct cache *c, struct node *n)
 
 void file_put_off_locked(struct cache *c, struct file *f)
 {
+    cache_assert_locked(c);
     if (!f->wanted)
         f->due_ns = clock_mono_ns() + c->config.settle_ns;
     else if (!f->error) /* else it makes its pause */
@@ -48,6 +51,7 @@ void file_queue_locked(struct cache *c, struct node *n)
     struct file *f = n->file;
     bool ordered = f->first_seq == 0 && f->state == FILE_DIRTY;
 
+    cache_assert_locked(c);
     file_lru_remove_locked(c, f);
     if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
         f->seq = seq_next_locked(c);
@@ -98,6 +102,7 @@ void dir_queue_locked(struct cache *c, struct node *dir)
 {
     struct dir *d = dir->dir;
 
+    cache_assert_locked(c);
     d->generation++;
     d->due_ns = clock_mono_ns() + c->config.settle_ns;
     if (!d->queued) {
@@ -110,6 +115,7 @@ void dir_queue_locked(struct cache *c, struct node *dir)
 
 void dir_unqueue_locked(struct cache *c, struct node *dir)
 {
+    cache_assert_locked(c);
     if (!dir->dir->queued)
         return;
     DL_DELETE2(c->queue->dirty_dirs, dir, dir->dirty_prev, dir->dirty_next);

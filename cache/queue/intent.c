@@ -60,6 +60,7 @@ void intent_add_locked(struct cache *c, struct intent *i)
 {
     struct intent *before = c->queue->intents ? c->queue->intents->prev : NULL; /* the last */
 
+    cache_assert_locked(c);
     while (before && before->seq > i->seq)
         before = before == c->queue->intents ? NULL : before->prev;
     if (before)
@@ -73,6 +74,7 @@ void intent_add_locked(struct cache *c, struct intent *i)
 
 void intent_remove_locked(struct cache *c, struct intent *i)
 {
+    cache_assert_locked(c);
     DL_DELETE(c->queue->intents, i);
     tombstone_count_locked(c, i->from, -1, i->kind == INTENT_RENAMEDIR);
     if (intent_is_rename(i))
@@ -89,11 +91,13 @@ int intent_record(struct cache *c, const struct intent *i)
                                     .ino = i->ino,
                                     .etag = i->etag};
 
+    ns_assert_held(c);
     return journal_add(c->journal, &row, 1);
 }
 
 uint64_t intents_newest_locked(struct cache *c)
 {
+    cache_assert_locked(c);
     return c->queue->intents ? c->queue->intents->prev->seq : 0;
 }
 
@@ -181,6 +185,7 @@ enum live intent_live_at(struct cache *c, const struct intent *i)
     struct entry *e;
     struct node *n = tree_find(c, i->from, &e);
 
+    cache_assert_locked(c);
     if (!n || !e)
         return LIVE_NONE;
     if (n->dir || i->kind == INTENT_RMDIR)
@@ -196,6 +201,7 @@ void name_is_the_stores_locked(struct cache *c, const char *path)
 {
     auto_free char *at = strdup(path);
 
+    cache_assert_locked(c);
     while (at) {
         auto_free char *parent = path_parent(at);
         struct node *n = parent ? tree_find(c, parent, NULL) : NULL;
@@ -235,6 +241,7 @@ int intents_take_back(struct cache *c, uint64_t seq)
     const struct voided v = {
         .is_void = waited_in_vain, .gone_locked = say_taken_back_locked, .seq = seq};
 
+    ns_assert_written(c);
     return drop_void(c, &v);
 }
 
@@ -247,6 +254,7 @@ int64_t comes_back_locked(struct cache *c, const struct intent *i)
 {
     int64_t now = clock_mono_ns();
 
+    cache_assert_locked(c);
     if (i->removed_before)
         return 0;
     int64_t until_ns = doubt_put_until_locked(c, i->from, "");

@@ -72,6 +72,7 @@ bool intent_later_rename_waits(struct cache *c, const struct intent *removal)
 {
     const struct intent *i;
 
+    cache_assert_locked(c);
     if (c->queue->renames == 0)
         return false;
     for (i = removal->next; i; i = i->next)
@@ -82,6 +83,7 @@ bool intent_later_rename_waits(struct cache *c, const struct intent *removal)
 
 bool intent_is_urgent(struct cache *c, const struct intent *removal)
 {
+    cache_assert_locked(c);
     return in_the_way(c, removal) || intent_later_rename_waits(c, removal);
 }
 
@@ -89,6 +91,7 @@ bool intent_removal_in_the_way(struct cache *c, const struct intent *rename)
 {
     const struct intent *i;
 
+    cache_assert_locked(c);
     for (i = c->queue->intents; i && i != rename; i = i->next)
         if (!intent_is_rename(i) && !i->error && waits_for(rename, i))
             return true;
@@ -111,6 +114,7 @@ bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
 {
     struct intent *i;
 
+    cache_assert_locked(c);
     DL_FOREACH(c->queue->intents, i)
     {
         if (blocks_upload(c, i, path, dir))
@@ -132,6 +136,7 @@ bool intents_look_stuck_locked(struct cache *c, int64_t since_ns)
     struct intent *i, *first;
     bool any = false;
 
+    cache_assert_locked(c);
     DL_FOREACH(c->queue->intents, i)
     {
         i->stuck = i->error && i->failing_ns < since_ns;
@@ -146,6 +151,7 @@ bool stuck_intent_blocks_locked(struct cache *c, const char *path)
 {
     struct intent *i;
 
+    cache_assert_locked(c);
     DL_FOREACH(c->queue->intents, i)
     {
         if (i->stuck && blocks_upload(c, i, path, false))
@@ -158,6 +164,7 @@ bool intent_earlier_rename_touches(struct cache *c, const struct intent *self, c
 {
     struct intent *i;
 
+    cache_assert_locked(c);
     if (c->queue->renames == 0)
         return false;
     DL_FOREACH(c->queue->intents, i)
@@ -172,6 +179,7 @@ bool intent_earlier_rename_touches(struct cache *c, const struct intent *self, c
 
 bool intent_comes_first(struct cache *c, const struct intent *i)
 {
+    cache_assert_locked(c);
     return !intent_earlier_rename_touches(c, i, i->from) &&
            !intent_earlier_rename_touches(c, i, i->to);
 }
@@ -180,6 +188,7 @@ bool rename_runs_at_locked(struct cache *c, const char *key)
 {
     struct intent *i;
 
+    cache_assert_locked(c);
     if (c->queue->renames == 0)
         return false;
     DL_FOREACH(c->queue->intents, i)
@@ -235,6 +244,7 @@ bool intent_leads_to(struct cache *c, const char *key, const char *path)
     auto_free char *at = NULL;
     struct intent *i;
 
+    cache_assert_locked(c);
     /* Without renames nothing moves: only the key's own removal counts. */
     if (c->queue->renames == 0)
         return !tombstone_pending(c, key);
@@ -254,6 +264,7 @@ bool intent_below(struct cache *c, const char *path)
     auto_free char *at = strdup(path);
     struct intent *i = c->queue->intents ? c->queue->intents->prev : NULL; /* the last */
 
+    cache_assert_locked(c);
     /* Backwards, since the directory had other names when older intentions were recorded. */
     for (; i && at; i = i == c->queue->intents ? NULL : i->prev) {
         if (path_below(at, i->from) || (i->to && path_below(at, i->to)))
@@ -265,6 +276,7 @@ bool intent_below(struct cache *c, const char *path)
 
 bool intents_before_locked(struct cache *c, uint64_t seq)
 {
+    cache_assert_locked(c);
     return c->queue->intents && c->queue->intents->seq < seq;
 }
 
@@ -272,6 +284,7 @@ bool removal_pending(struct cache *c, const char *path)
 {
     struct intent *i;
 
+    cache_assert_locked(c);
     DL_FOREACH(c->queue->intents, i)
     {
         if (i->kind == INTENT_RMDIR && strcmp(i->from, path) == 0)
@@ -295,6 +308,7 @@ const char *intent_removes_version(struct cache *c, const char *path)
     const char *version = NULL;
     struct intent *i;
 
+    cache_assert_locked(c);
     DL_FOREACH(c->queue->intents, i)
     {
         if (strcmp(i->from, path) != 0)

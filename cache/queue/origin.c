@@ -268,6 +268,7 @@ int origins_load(struct cache *c)
     struct origins *o = c->queue->origins;
     struct put *p, *next;
 
+    cache_assert_locked(c);
     int r = journal_each_put(c->journal, load_one, c);
     HASH_ITER(hh, o->puts, p, next)
     {

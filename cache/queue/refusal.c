@@ -23,6 +23,7 @@ void refusal_taken_locked(struct cache *c, enum change change, int64_t began_ns)
 {
     int64_t *taken_ns = &c->queue->refusals.taken_ns[change];
 
+    cache_assert_locked(c);
     if (*taken_ns < began_ns)
         *taken_ns = began_ns;
 }
@@ -81,6 +82,7 @@ void refusal_probe_locked(struct cache *c)
 {
     struct probe *p = NULL;
 
+    cache_assert_locked(c);
     if (c->queue->refusals.probing || c->stopping || !(c->store->caps & STORE_STATE) ||
         !(p = calloc(1, sizeof(*p))))
         return;

@@ -15,6 +15,7 @@ bool tombstone_pending(struct cache *c, const char *key)
 {
     struct tombstone *g;
 
+    cache_assert_locked(c);
     HASH_FIND_STR(c->queue->tombstones, key, g);
     return g && g->pending > 0;
 }
@@ -36,6 +37,7 @@ static bool removed_since(struct cache *c, const char *key, int64_t listed_ns)
 
 bool tombstone_hides(struct cache *c, const char *key, const char *path, int64_t listed_ns)
 {
+    cache_assert_locked(c);
     return removed_since(c, key, listed_ns) || !intent_leads_to(c, key, path);
 }
 
@@ -57,6 +59,7 @@ void tombstone_count_locked(struct cache *c, const char *key, int by, bool with_
 {
     struct tombstone *g;
 
+    cache_assert_locked(c);
     HASH_FIND_STR(c->queue->tombstones, key, g);
     if (!g && by > 0) {
         size_t len = strlen(key);
@@ -81,6 +84,7 @@ void tombstones_free(struct cache *c)
 {
     struct tombstone *g, *next;
 
+    cache_assert_locked(c);
     HASH_ITER(hh, c->queue->tombstones, g, next)
     {
         HASH_DEL(c->queue->tombstones, g);

@@ -32,6 +32,7 @@ char *copy_moved_path(const char *path, const char *from, const char *to)
 
 void copy_source_locked(struct cache *c, struct entry *e, const char *from, const char *to)
 {
+    cache_assert_locked(c);
     auto_free char *key_now = e->src_key ? strdup(e->src_key) : entry_key(e);
     char *key = key_now ? copy_moved_path(key_now, from, to) : NULL;
     if (!key)
@@ -61,6 +62,7 @@ static bool moves_on(struct intent *done, struct intent *i) REQUIRES(cache_mutex
 
 void copy_sources_locked(struct cache *c, struct intent *done)
 {
+    cache_assert_locked(c);
     assert(done);
     c->listing->dir_moves += done->kind == INTENT_RENAMEDIR;
     for (struct intent *i = done; i; i = i->next) {
@@ -520,6 +522,7 @@ void copy_start_locked(struct cache *c, struct intent *i)
 {
     struct copying *k = calloc(1, sizeof(*k));
 
+    cache_assert_locked(c);
     if (!k)
         return;
     *k = (struct copying){.task.run = run_copying,

@@ -232,6 +232,7 @@ void copy_note_refusal_locked(struct cache *c, struct intent *i, int err)
 {
     bool refused = refusal_is_one(err);
 
+    cache_assert_locked(c);
     i->refused = refused && (i->refused || i->others_taken);
     i->refused_ns = refused ? clock_mono_ns() : 0;
     if (refused && !i->refused)

@@ -50,6 +50,7 @@ bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
 {
     struct dir_job *j;
 
+    cache_assert_locked(c);
     LL_FOREACH(c->transfer->dir_jobs, j)
     {
         if (strcmp(j->path, path) == 0 || (below && path_below(path, j->path)))
@@ -263,6 +264,7 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
 {
     struct dir *d = dir->dir;
 
+    cache_assert_locked(c);
     if (!d->new_here || d->queued || d->uploading)
         return;
     /* Who waits for the child finds that nothing is owed. */
@@ -276,6 +278,7 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
     struct node *n, *after;
 
+    cache_assert_locked(c);
     DL_FOREACH_SAFE2(c->queue->dirty_dirs, n, after, dir->dirty_next)
     {
         if (n->dir->uploading || c->queue->uploads_running_dirs >= c->config.upload_jobs)

@@ -15,6 +15,7 @@ bool path_is_pinned(struct cache *c, const char *path)
 {
     struct pin *p, *next;
 
+    cache_assert_locked(c);
     HASH_ITER(hh, c->transfer->pins, p, next)
     {
         if (path_below(p->path, path))
@@ -60,6 +61,7 @@ void pins_free(struct cache *c)
 {
     struct pin *p, *next;
 
+    cache_assert_locked(c);
     HASH_ITER(hh, c->transfer->pins, p, next)
     {
         HASH_DEL(c->transfer->pins, p);

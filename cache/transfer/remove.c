@@ -68,6 +68,7 @@ bool readers_need_locked(struct cache *c, const char *path, bool below)
 {
     bool need = false;
 
+    cache_assert_locked(c);
     forget_stale_readers_locked(c);
     for (size_t i = 0; i < c->content->n_stale_readers; i++) {
         struct node *n = c->content->stale_readers[i];
@@ -270,6 +271,7 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
 
 void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
 {
+    cache_assert_locked(c);
     i->running = false;
     i->attempts++;
     i->failed_ns = clock_mono_ns();
@@ -483,6 +485,7 @@ void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
     struct intent *i;
 
+    cache_assert_locked(c);
     if (!c->queue->intents)
         return;
     if (c->queue->deletes_running == 0)

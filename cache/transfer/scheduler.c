@@ -48,6 +48,7 @@ static bool is_withheld_locked(struct cache *c, struct file *f) REQUIRES(cache_m
 
 bool upload_has_to_wait_locked(struct cache *c, struct file *f, const char *path)
 {
+    cache_assert_locked(c);
     return f->short_write || is_withheld_locked(c, f) ||
            doubt_blocks_upload_locked(c, path, f->state == FILE_DIRTY);
 }
@@ -115,6 +116,8 @@ void upload_ended_locked(struct cache *c)
 {
     int64_t now = clock_mono_ns(), next = now;
 
+    ns_assert_held(c);
+    cache_assert_locked(c);
     progress_tell_locked(c);
     if (!c->stopping)
         start_uploads_locked(c, now, &next, true);

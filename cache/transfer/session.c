@@ -165,6 +165,7 @@ static bool sweep_at_locked(struct cache *c, const char *key, bool running)
 
 bool session_blocks_upload_locked(struct cache *c, const char *key)
 {
+    cache_assert_locked(c);
     return sweep_at_locked(c, key, true);
 }
 
@@ -295,6 +296,7 @@ void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
     struct session *s;
 
+    cache_assert_locked(c);
     DL_FOREACH(c->transfer->sessions, s)
     {
         if (s->busy || c->transfer->sessions_ending == ENDING_MAX || is_awaited(c, s))
@@ -321,6 +323,7 @@ bool sessions_pending_locked(struct cache *c)
 {
     struct session *s;
 
+    cache_assert_locked(c);
     DL_FOREACH(c->transfer->sessions, s)
     {
         if (!s->busy && s->attempts == 0 && !is_awaited(c, s))
@@ -357,6 +360,7 @@ void sessions_free(struct cache *c)
 {
     struct session *s, *next;
 
+    cache_assert_locked(c);
     DL_FOREACH_SAFE(c->transfer->sessions, s, next)
     {
         DL_DELETE(c->transfer->sessions, s);

@@ -24,6 +24,7 @@
 /* ---- eviction ---- */
 bool space_too_full_locked(struct cache *c)
 {
+    cache_assert_locked(c);
     return c->content->used_bytes > HIGH_WATER(c->config.size_bytes) ||
            c->content->disk_free_bytes < c->config.reserve_bytes;
 }
@@ -52,6 +53,7 @@ const char *space_trouble_text(enum space_trouble trouble)
 
 void space_trouble_locked(struct cache *c, enum space_trouble trouble)
 {
+    cache_assert_locked(c);
     if (c->transfer->space == trouble)
         return;
     c->transfer->space = trouble;
@@ -67,6 +69,7 @@ void space_trouble_locked(struct cache *c, enum space_trouble trouble)
 
 void space_disk_full_locked(struct cache *c)
 {
+    cache_assert_locked(c);
     space_trouble_locked(c, SPACE_DISK_FULL);
 }
 
@@ -110,6 +113,7 @@ enum space_trouble space_outlook_locked(struct cache *c, struct file *self)
 {
     bool disk_full = c->content->disk_free_bytes < c->config.reserve_bytes / 2;
 
+    cache_assert_locked(c);
     if (c->content->lru)
         return SPACE_FINE;
     struct relief r = relief_locked(c, self);
@@ -122,6 +126,7 @@ enum space_trouble space_outlook_locked(struct cache *c, struct file *self)
 
 bool space_is_full_locked(struct cache *c)
 {
+    cache_assert_locked(c);
     return !room_after_locked(c, 0);
 }
 
@@ -129,6 +134,7 @@ int space_need_locked(struct cache *c, struct file *f, struct waiter *w)
 {
     struct statvfs vfs;
 
+    cache_assert_locked(c);
     /* The last look may be a second old: room that others made counts at once. */
     if (c->content->disk_free_bytes < c->config.reserve_bytes / 2 &&
         mirror_statvfs(&c->mirror, &vfs) == 0)
@@ -151,6 +157,7 @@ int space_take_locked(struct cache *c, struct file *f, uint64_t want, struct wai
     const uint64_t kept = c->config.reserve_bytes / 2;
     struct statvfs vfs;
 
+    cache_assert_locked(c);
     if (mirror_statvfs(&c->mirror, &vfs) == 0)
         c->content->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
     int r = space_need_locked(c, f, w);
@@ -171,6 +178,7 @@ bool space_is_never_there_locked(struct cache *c, const struct file *f, uint64_t
         c->content->used_bytes > f->blocks_bytes ? c->content->used_bytes - f->blocks_bytes : 0;
     uint64_t most = c->content->disk_free_bytes + others;
 
+    cache_assert_locked(c);
     return want > f->blocks_bytes && (most < kept || want - f->blocks_bytes > most - kept);
 }
 
@@ -179,6 +187,7 @@ bool space_for_passthrough_locked(struct cache *c)
     uint64_t writers = 1, room = c->config.size_bytes / 8;
     struct file *f;
 
+    cache_assert_locked(c);
     DL_FOREACH2(c->content->writers, f, writer_next)
     {
         writers++;

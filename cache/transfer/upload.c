@@ -65,6 +65,7 @@ bool upload_runs_at_locked(struct cache *c, const char *path, bool below)
 {
     size_t len = strlen(path);
 
+    cache_assert_locked(c);
     for (size_t i = 0; i < c->transfer->n_uploading; i++) {
         const char *key = c->transfer->uploading[i]->file->upload_key;
         if (strncmp(key, path, len) == 0 && (key[len] == '\0' || (below && key[len] == '/')))
@@ -633,6 +634,7 @@ void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
     auto_free char *key = path;
     struct job *j = job_unnoted_locked(n, path);
 
+    cache_assert_locked(c);
     if (!j && !(j = job_new_locked(c, n, path)))
         return; /* looked at again at the next pass */
     j->others_taken = refusal_others_taken_locked(c, CHANGE_PUT, n->file->refused_ns);

@@ -20,6 +20,7 @@ struct timespec timespec_of(int64_t ns)
 
 void node_default_attrs(struct cache *c, struct node *n)
 {
+    cache_assert_locked(c);
     n->uid = c->config.uid;
     n->gid = c->config.gid;
     n->mode = S_ISDIR(n->mode) ? S_IFDIR | c->config.dir_mode : S_IFREG | c->config.file_mode;
@@ -54,6 +55,7 @@ void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
 {
     const struct attrs *a = &obj->attrs;
 
+    cache_assert_locked(c);
     node_default_attrs(c, n);
     n->sum_kind = (uint8_t)obj->checksum.kind;
     n->sum_value = obj->checksum.value;

@@ -8,11 +8,13 @@
 
 uint64_t seq_now_locked(struct cache *c)
 {
+    cache_assert_locked(c);
     return c->tree->seq / SEQ_STEP * SEQ_STEP + SEQ_STEP - 1;
 }
 
 uint64_t seq_next_locked(struct cache *c)
 {
+    cache_assert_locked(c);
     c->tree->seq = (c->tree->seq / SEQ_STEP + 1) * SEQ_STEP;
     return c->tree->seq;
 }
@@ -68,6 +70,7 @@ uint64_t ino_of_found_locked(struct cache *c, const char *key)
 {
     uint64_t ino = ino_of_key(c, key);
 
+    cache_assert_locked(c);
     for (uint64_t salt = 1; has_moved(c, ino); salt++)
         ino = ino_derived(c, key, salt);
     return ino;
@@ -85,12 +88,14 @@ static void ino_moved_locked(struct cache *c, uint64_t ino) REQUIRES(cache_mutex
 
 void node_keeps_ino_locked(struct cache *c, struct node *n)
 {
+    cache_assert_locked(c);
     ino_moved_locked(c, n->ino);
     n->flags &= ~(unsigned)NODE_DEFAULT_INO; /* the key it is the hash of may be another's */
 }
 
 void ino_stands_locked(struct cache *c, uint64_t ino, const char *key)
 {
+    cache_assert_locked(c);
     if (ino != ino_of_key(c, key))
         ino_moved_locked(c, ino);
 }
@@ -114,6 +119,8 @@ void inos_purge_locked(struct cache *c)
     struct moved_ino *m, *next;
     struct detached *d, *next_d;
 
+    ns_assert_held(c);
+    cache_assert_locked(c);
     if (HASH_COUNT(c->tree->moved_inos) <= MOVED_FEW + 2 * c->tree->moved_seen)
         return;
     (void)tree_each(c->tree->root, see_ino, c);
@@ -137,6 +144,7 @@ void inos_free(struct cache *c)
 {
     struct moved_ino *m, *next;
 
+    cache_assert_locked(c);
     HASH_ITER(hh, c->tree->moved_inos, m, next)
     {
         HASH_DEL(c->tree->moved_inos, m);

@@ -38,6 +38,7 @@ void negative_note_locked(struct cache *c, const struct node *dir, const char *n
 {
     struct absent *a = find(c, dir, name);
 
+    cache_assert_locked(c);
     if (!c->tree->negatives)
         c->tree->negatives = calloc(1, sizeof(*c->tree->negatives));
     if (!c->tree->negatives || strlen(name) > PATH_NAME_MAX)
@@ -54,6 +55,7 @@ bool negative_is_locked(struct cache *c, const struct node *dir, const char *nam
 {
     const struct absent *a = find(c, dir, name);
 
+    cache_assert_locked(c);
     return a && clock_mono_ns() - a->asked_ns < validity_ns;
 }
 
@@ -61,6 +63,7 @@ void negative_forget_locked(struct cache *c, const struct node *dir, const char 
 {
     struct absent *a = find(c, dir, name);
 
+    cache_assert_locked(c);
     if (a)
         a->dir = 0;
 }

@@ -27,6 +27,7 @@ static void send_notice(struct task *task)
 
 void notice_locked(struct cache *c, struct node *node, const char *name)
 {
+    cache_assert_locked(c);
     /* Without the thread nothing was told yet: recovery. */
     if (!c->config.invalidate || !c->notifier || c->stopping ||
         (node->nlookup == 0 && node != c->tree->root))

@@ -152,6 +152,8 @@ struct node *tree_make_dirs_locked(struct cache *c, const char *path)
     auto_free char *copy = strdup(path);
     char *rest = copy, *name;
 
+    ns_assert_written(c);
+    cache_assert_locked(c);
     while (copy && (name = strsep(&rest, "/"))) {
         if (*name == '\0')
             continue;

@@ -19,6 +19,7 @@ struct node *node_new(struct cache *c, uint32_t mode)
 {
     struct node *n = calloc(1, sizeof(*n));
 
+    cache_assert_locked(c);
     if (!n)
         return NULL;
     n->mode = mode;
@@ -49,6 +50,7 @@ void node_ref_locked(struct node *n)
 
 void node_unref_locked(struct cache *c, struct node *n)
 {
+    cache_assert_locked(c);
     assert(n->refs > 0);
     n->refs--;
     node_collect_locked(c, n);
@@ -78,6 +80,7 @@ static void detached_remove_locked(struct cache *c, struct node *n) REQUIRES(cac
 
 void detached_free_locked(struct cache *c)
 {
+    cache_assert_locked(c);
     while (c->tree->detached) {
         struct node *n = c->tree->detached->node;
         detached_remove_locked(c, n);
@@ -88,6 +91,7 @@ void detached_free_locked(struct cache *c)
 
 void node_collect_locked(struct cache *c, struct node *n)
 {
+    cache_assert_locked(c);
     if (n->refs || n->nlookup || n->links || n->is_root)
         return;
     assert(!n->dir || children_count(n->dir->children) == 0); /* they went before its name */
@@ -142,6 +146,7 @@ struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *na
     size_t len = strlen(name);
     struct entry *e = calloc(1, offsetof(struct entry, name) + len + 1);
 
+    ns_assert_written(c);
     cache_assert_locked(c);
     if (!e)
         return NULL;
@@ -160,6 +165,8 @@ void entry_remove_locked(struct cache *c, struct entry *e)
 {
     struct node *n = e->node;
 
+    ns_assert_written(c);
+    cache_assert_locked(c);
     unlink_entry(e);
     if (!n->links && n->dir)
         n->flags |= NODE_REMOVED;
@@ -178,6 +185,8 @@ int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const
     struct entry *old = *e;
     struct node *n = old->node;
 
+    ns_assert_written(c);
+    cache_assert_locked(c);
     node_ref_locked(n);
     struct entry *e2 = entry_add_locked(c, dir, name, n);
     if (e2) {
