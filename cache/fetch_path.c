@@ -1,6 +1,8 @@
 /* Brings a file, or all below a directory, into the mirror. */
 #include "cache/blocking.h"
 
+#include "common/mem.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -60,14 +62,8 @@ static int take_name(void *arg, const char *name, struct node *node, const struc
     (void)next;
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return 0;
-    if (names->n == names->cap) {
-        size_t cap = names->cap ? names->cap * 2 : 32;
-        char **v = reallocarray(names->v, cap, sizeof(*v));
-        if (!v)
-            return -ENOMEM;
-        names->v = v;
-        names->cap = cap;
-    }
+    if (array_grow(names->v, names->cap, names->n + 1))
+        return -ENOMEM;
     names->v[names->n] = strdup(name);
     if (!names->v[names->n])
         return -ENOMEM;

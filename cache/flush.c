@@ -59,14 +59,8 @@ static bool node_owes(struct node *n) REQUIRES(cache_mutex)
 
 static int push_target_locked(struct flush *fl, struct node *n) REQUIRES(cache_mutex)
 {
-    if (fl->n == fl->cap) {
-        size_t cap = fl->cap ? fl->cap * 2 : 64;
-        struct target *v = reallocarray(fl->v, cap, sizeof(*v));
-        if (!v)
-            return -ENOMEM;
-        fl->v = v;
-        fl->cap = cap;
-    }
+    if (array_grow(fl->v, fl->cap, fl->n + 1))
+        return -ENOMEM;
     node_ref_locked(n);
     fl->v[fl->n++] = (struct target){n, n->dir ? n->dir->generation : n->file->generation,
                                      n->dir ? n->dir->attempts : n->file->attempts};

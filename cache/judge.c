@@ -93,14 +93,8 @@ static void keep_trust(struct cache *c, struct file *f, const char *path,
 
 static int remember_dirty(struct scan *s, struct node *n)
 {
-    if (s->n_dirty == s->cap_dirty) {
-        size_t cap = s->cap_dirty ? s->cap_dirty * 2 : 64;
-        struct node **v = reallocarray(s->dirty, cap, sizeof(struct node *));
-        if (!v)
-            return -ENOMEM;
-        s->dirty = v;
-        s->cap_dirty = cap;
-    }
+    if (array_grow(s->dirty, s->cap_dirty, s->n_dirty + 1))
+        return -ENOMEM;
     s->dirty[s->n_dirty++] = n;
     return 0;
 }

@@ -26,14 +26,8 @@
 
 static int push_text(char ***v, size_t *n, size_t *cap, const char *text)
 {
-    if (*n == *cap) {
-        size_t more = *cap ? *cap * 2 : 16;
-        char **grown = reallocarray(*v, more, sizeof(**v));
-        if (!grown)
-            return -ENOMEM;
-        *v = grown;
-        *cap = more;
-    }
+    if (array_grow(*v, *cap, *n + 1))
+        return -ENOMEM;
     (*v)[*n] = strdup(text);
     return (*v)[*n] ? (int)(++*n * 0) : -ENOMEM;
 }
@@ -309,14 +303,8 @@ static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const 
 /* `seq`: its place in the order of closes; 0: not known. */
 static int keep(struct scan *s, const char *path, uint64_t seq, const char *why)
 {
-    if (s->n_keep == s->cap_keep) {
-        size_t cap = s->cap_keep ? s->cap_keep * 2 : 16;
-        struct keeping *v = reallocarray(s->keep, cap, sizeof(*v));
-        if (!v)
-            return -ENOMEM;
-        s->keep = v;
-        s->cap_keep = cap;
-    }
+    if (array_grow(s->keep, s->cap_keep, s->n_keep + 1))
+        return -ENOMEM;
     struct keeping *k = &s->keep[s->n_keep];
     *k = (struct keeping){.path = strdup(path), .why = why};
     if (!k->path)

@@ -53,7 +53,7 @@ static inline void mem_close_cleanup(int *fd)
  * doubles. 0; or -ENOMEM, and the array is as it was. */
 #define array_grow(v, cap, n) mem_grow(&(v), &(cap), (n), sizeof(*(v)))
 
-#define ARRAY_LEAST 16
+#define ARRAY_LEAST 4
 
 static inline int mem_grow(void *array, size_t *cap, size_t n, size_t element)
 {

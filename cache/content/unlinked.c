@@ -52,14 +52,9 @@ int file_discard(struct cache *c, struct node *n)
  * Without memory they are told ESTALE then. */
 static void remember_stale_reader_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
-    if (c->content->n_stale_readers == c->content->cap_stale_readers) {
-        size_t cap = c->content->cap_stale_readers ? c->content->cap_stale_readers * 2 : 16;
-        struct node **v = reallocarray(c->content->stale_readers, cap, sizeof(struct node *));
-        if (!v)
-            return;
-        c->content->stale_readers = v;
-        c->content->cap_stale_readers = cap;
-    }
+    if (array_grow(c->content->stale_readers, c->content->cap_stale_readers,
+                   c->content->n_stale_readers + 1))
+        return;
     c->content->stale_readers[c->content->n_stale_readers++] = n;
     node_ref_locked(n);
 }

@@ -48,14 +48,8 @@ struct writing {
 int index_collect(struct listed **v, size_t *n, size_t *cap, const char *name,
                   const struct object *obj)
 {
-    if (*n == *cap) {
-        size_t more = *cap ? *cap * 2 : 4;
-        struct listed *grown = reallocarray(*v, more, sizeof(*grown));
-        if (!grown)
-            return -ENOMEM;
-        *v = grown;
-        *cap = more;
-    }
+    if (array_grow(*v, *cap, *n + 1))
+        return -ENOMEM;
     struct listed *l = &(*v)[*n];
     *l = (struct listed){.name = strdup(name), .obj = *obj};
     l->obj.attrs = (struct attrs){0};

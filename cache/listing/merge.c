@@ -293,14 +293,8 @@ static void drop_unlisted(struct cache *c, struct node *dir, int64_t asked_ns)
 
 int listing_add(struct listing *l, const char *name, size_t len, const struct object *obj)
 {
-    if (l->n == l->cap) {
-        size_t cap = l->cap ? l->cap * 2 : 64;
-        struct listed *v = reallocarray(l->v, cap, sizeof(*v));
-        if (!v)
-            return -ENOMEM;
-        l->v = v;
-        l->cap = cap;
-    }
+    if (array_grow(l->v, l->cap, l->n + 1))
+        return -ENOMEM;
     struct listed *item = &l->v[l->n];
     item->obj = *obj;
     item->name = strndup(name, len);

@@ -34,13 +34,7 @@ static void hold_beside(struct barrier *b, const struct file *f) REQUIRES(cache_
     auto_free char *path = node_path(f->node);
     struct barrier_dir *dir = path ? barrier_dir(b, path) : NULL;
 
-    if (!dir && path && b->n == b->cap) {
-        size_t cap = b->cap ? b->cap * 2 : 8;
-        struct barrier_dir *v = reallocarray(b->dirs, cap, sizeof(*v));
-        b->dirs = v ? v : b->dirs;
-        b->cap = v ? cap : b->cap;
-    }
-    if (!dir && path && b->n < b->cap) {
+    if (!dir && path && array_grow(b->dirs, b->cap, b->n + 1) == 0) {
         dir = &b->dirs[b->n];
         *dir = (struct barrier_dir){path_parent(path), UINT64_MAX};
         b->n += dir->path != NULL;

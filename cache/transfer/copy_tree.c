@@ -30,14 +30,8 @@ static bool removal_pending_before(struct cache *c, const struct intent *self, c
 
 static struct item *item_add(struct copying *k)
 {
-    if (k->n == k->cap) {
-        size_t cap = k->cap ? k->cap * 2 : 64;
-        struct item *v = reallocarray(k->v, cap, sizeof(*v));
-        if (!v)
-            return NULL;
-        k->v = v;
-        k->cap = cap;
-    }
+    if (array_grow(k->v, k->cap, k->n + 1))
+        return NULL;
     k->v[k->n] = (struct item){0};
     return &k->v[k->n++];
 }

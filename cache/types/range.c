@@ -1,6 +1,8 @@
 /* Sets of byte ranges; see range.h. */
 #include "cache/types/range.h"
 
+#include "common/mem.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,15 +30,7 @@ static size_t find(const struct ranges *r, uint64_t off)
 
 static int grow(struct ranges *r)
 {
-    if (r->n < r->cap)
-        return 0;
-    size_t cap = r->cap ? r->cap * 2 : 4;
-    struct range *v = reallocarray(r->v, cap, sizeof(*v));
-    if (!v)
-        return -ENOMEM;
-    r->v = v;
-    r->cap = cap;
-    return 0;
+    return array_grow(r->v, r->cap, r->n + 1);
 }
 
 /* Replaces the ranges [i, j) by one. */

@@ -1,6 +1,8 @@
 /* Checksums of stretches; see sums.h. */
 #include "cache/types/sums.h"
 
+#include "common/mem.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,15 +21,7 @@ static void join(struct sums *s, size_t first)
 
 static bool has_room(struct sums *s)
 {
-    if (s->n < s->cap)
-        return true;
-    size_t cap = s->cap ? s->cap * 2 : 8;
-    struct summed *v = reallocarray(s->v, cap, sizeof(*v));
-    if (!v)
-        return false;
-    s->v = v;
-    s->cap = cap;
-    return true;
+    return array_grow(s->v, s->cap, s->n + 1) == 0;
 }
 
 void sums_add(struct sums *s, uint64_t off, uint64_t end, const struct checksum *sum)
