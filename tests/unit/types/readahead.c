@@ -75,10 +75,10 @@ START_TEST(pieces_that_pass_each_other_are_one_run)
 }
 END_TEST
 
-Suite *ahead_suite(void)
+Suite *readahead_suite(void)
 {
-    Suite *s = suite_create("ahead");
-    TCase *t = tcase_create("ahead");
+    Suite *s = suite_create("readahead");
+    TCase *t = tcase_create("readahead");
 
     tcase_add_test(t, who_begins_with_the_file_gets_ever_more);
     tcase_add_test(t, who_reads_records_gets_none);

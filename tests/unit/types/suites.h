@@ -5,10 +5,10 @@
 #include <check.h>
 
 Suite *acl_suite(void);
-Suite *ahead_suite(void);
 Suite *attr_index_suite(void);
 Suite *etag_suite(void);
 Suite *range_suite(void);
+Suite *readahead_suite(void);
 Suite *sums_suite(void);
 Suite *xattr_set_suite(void);
 
