@@ -61,6 +61,7 @@ def run_step(name, step, folder, expected, extra_env=None):
     env.update(extra_env or {})
     env.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", CUDA_VISIBLE_DEVICES="",
                OMP_NUM_THREADS="2", PYTHONPYCACHEPREFIX=os.path.join(sys.prefix, "pycache"))
+    env.pop("PYTHONDONTWRITEBYTECODE", None) # the packages are large, and compiled once
     done = subprocess.run([sys.executable, os.path.join(HERE, "one.py"), name, step, folder, expected],
                           env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=STEP_SECONDS)
