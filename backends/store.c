@@ -81,6 +81,24 @@ void mem_sink_init(struct mem_sink *m, void *data, size_t len, uint64_t off)
     *m = (struct mem_sink){{.write = mem_sink_write}, data, len, off};
 }
 
+/* ---- facts ---- */
+
+void store_facts(struct store *s, const char *key, struct store_facts *ret)
+{
+    if (s->ops->facts)
+        s->ops->facts(s, key, ret);
+    else
+        *ret = s->facts;
+}
+
+bool store_can(struct store *s, const char *key, unsigned caps)
+{
+    struct store_facts facts;
+
+    store_facts(s, key, &facts);
+    return (facts.caps & caps) == caps;
+}
+
 /* ---- the contract, checked on both sides ---- */
 
 /* Names come from users and servers: a bad one is an error, not our mistake. */
@@ -110,11 +128,15 @@ static int64_t end(struct store *s, struct op *op, const char *what, const char 
     return r;
 }
 
-static int check_etag(struct store *s, struct op *op, const char *what, const char *etag)
+static int cant_check(struct store *s, struct op *op, const char *what)
 {
-    if (!etag || (s->caps & STORE_IF_MATCH))
-        return 0;
     return op_fail(op, -EOPNOTSUPP, "%s: %s stores can't check a version", what, s->ops->name);
+}
+
+static int check_etag(struct store *s, struct op *op, const char *what, const char *key,
+                      const char *etag)
+{
+    return !etag || store_can(s, key, STORE_IF_MATCH) ? 0 : cant_check(s, op, what);
 }
 
 /* What is not a regular file has no content. */
@@ -132,9 +154,9 @@ static int check_attrs(struct op *op, const char *what, const char *key, uint64_
 
 /* What a store says goes into sizes of files and offsets of requests. */
 static int check_size(struct store *s, struct op *op, const char *what, const char *key,
-                      const struct object *obj)
+                      uint64_t size_max, const struct object *obj)
 {
-    const uint64_t max = s->size_max ? s->size_max : INT64_MAX;
+    const uint64_t max = size_max ? size_max : INT64_MAX;
 
     if (obj->size <= max)
         return 0;
@@ -149,8 +171,11 @@ static int check_size(struct store *s, struct op *op, const char *what, const ch
 static int told(struct store *s, struct op *op, const char *what, const char *key, int r,
                 struct object *ret_obj)
 {
+    struct store_facts facts;
+
+    store_facts(s, key, &facts);
     if (r == 0)
-        r = check_size(s, op, what, key, ret_obj);
+        r = check_size(s, op, what, key, facts.size_max, ret_obj);
     if (r == -EBADMSG)
         object_release(ret_obj);
     return (int)end(s, op, what, key, r);
@@ -193,6 +218,7 @@ int store_stat_dir(struct store *s, struct op *op, const char *key, struct objec
 struct checked_visit {
     struct store *store;
     struct op *op;
+    uint64_t size_max;
     uint64_t hidden;
     bool self; /* the directory's own object is wanted */
     store_visit visit;
@@ -208,7 +234,7 @@ static int visit_safe_names(void *arg, const char *name, const struct object *ob
         c->hidden++;
         return 0;
     }
-    int r = check_size(c->store, c->op, "list", name, obj);
+    int r = check_size(c->store, c->op, "list", name, c->size_max, obj);
     return r < 0 ? r : c->visit(c->arg, name, obj);
 }
 
@@ -223,10 +249,13 @@ int store_list_after(struct store *s, struct op *op, const char *prefix, unsigne
 {
     struct checked_visit c = {
         .store = s, .op = op, .self = (flags & LIST_SELF) != 0, .visit = visit, .arg = arg};
+    struct store_facts facts;
 
     int r = begin(s, op, "list", prefix);
     if (r < 0)
         return r;
+    store_facts(s, prefix, &facts);
+    c.size_max = facts.size_max;
     if (op->notes)
         op->notes->hidden_names = 0; /* a layer's repeated listing counts once */
     r = s->ops->list(s, op, prefix, flags, after, visit_safe_names, &c);
@@ -295,16 +324,18 @@ ssize_t store_read(struct store *s, struct op *op, const char *key, const char *
 int store_put(struct store *s, struct op *op, const char *key, const char *etag,
               struct source *src, const struct attrs *attrs, struct object *ret_obj)
 {
+    struct store_facts facts;
     int r = begin(s, op, "put", key);
     if (!r)
-        r = check_etag(s, op, "put", etag);
+        r = check_etag(s, op, "put", key, etag);
     if (!r)
         r = check_attrs(op, "put", key, src->size, attrs);
     if (r < 0)
         return r;
     if (!key[0])
         return op_fail(op, -EISDIR, "put %s: the root is a directory", s->url);
-    if (src->size > s->put_max)
+    store_facts(s, key, &facts);
+    if (src->size > facts.put_max)
         return op_fail(op, -EFBIG, "put %s/%s: %llu bytes are too much for one request", s->url,
                        key, (unsigned long long)src->size);
     return (int)end(s, op, "put", key, s->ops->put(s, op, key, etag, src, attrs, ret_obj));
@@ -322,7 +353,10 @@ int store_upload_begin(struct store *s, struct op *op, const char *key,
         return lacks(s, op, "upload");
     if (!key[0])
         return op_fail(op, -EISDIR, "upload %s: the root is a directory", s->url);
-    return (int)end(s, op, "upload", key, s->ops->upload_begin(s, op, key, attrs, ret_up));
+    r = s->ops->upload_begin(s, op, key, attrs, ret_up);
+    if (!r)
+        store_facts(s, key, &(*ret_up)->facts);
+    return (int)end(s, op, "upload", key, r);
 }
 
 int store_upload_part(struct upload *up, struct op *op, unsigned number, struct source *src)
@@ -332,10 +366,10 @@ int store_upload_part(struct upload *up, struct op *op, unsigned number, struct 
     int r = begin(s, op, "part", "");
     if (r < 0)
         return r;
-    if (number < 1 || number > s->parts_max)
+    if (number < 1 || number > up->facts.parts_max)
         return op_fail(op, -EINVAL, "part %u of %s: numbers are 1 to %u", number, s->url,
-                       s->parts_max);
-    if (src->size > s->part_max)
+                       up->facts.parts_max);
+    if (src->size > up->facts.part_max)
         return op_fail(op, -EFBIG, "part %u of %s: too large", number, s->url);
     return (int)end(s, op, "part", "", s->ops->upload_part(up, op, number, src));
 }
@@ -346,8 +380,8 @@ int store_upload_commit(struct upload *up, struct op *op, const char *etag,
     struct store *s = up->store;
 
     int r = begin(s, op, "commit", "");
-    if (!r)
-        r = check_etag(s, op, "commit", etag);
+    if (!r && etag && !(up->facts.caps & STORE_IF_MATCH))
+        r = cant_check(s, op, "commit");
     if (r < 0)
         return r;
     return (int)end(s, op, "commit", "", s->ops->upload_commit(up, op, etag, ret_obj));
@@ -381,8 +415,10 @@ int store_upload_resume(struct store *s, struct op *op, const char *key, const c
         return r;
     if (!s->ops->upload_resume)
         return lacks(s, op, "resume");
-    return (int)end(s, op, "resume", key,
-                    s->ops->upload_resume(s, op, key, token, visit, arg, ret_up));
+    r = s->ops->upload_resume(s, op, key, token, visit, arg, ret_up);
+    if (!r)
+        store_facts(s, key, &(*ret_up)->facts);
+    return (int)end(s, op, "resume", key, r);
 }
 
 int store_upload_has(struct upload *up, struct op *op, unsigned number, struct source *src)
@@ -418,7 +454,7 @@ int store_copy(struct store *s, struct op *op, const char *from, const char *fro
     if (!r)
         r = begin(s, op, "copy", to);
     if (!r)
-        r = check_etag(s, op, "copy", to_etag);
+        r = check_etag(s, op, "copy", to, to_etag);
     if (r < 0)
         return r;
     if (!s->ops->copy)
@@ -453,7 +489,7 @@ int store_remove(struct store *s, struct op *op, const char *const *keys,
     for (size_t i = 0; i < n && !r; i++) {
         r = begin(s, op, "remove", keys[i]);
         if (!r && etags)
-            r = check_etag(s, op, "remove", etags[i]);
+            r = check_etag(s, op, "remove", keys[i], etags[i]);
     }
     if (r < 0 || n == 0)
         return r;
@@ -488,7 +524,7 @@ int store_set_attributes(struct store *s, struct op *op, const char *key, const 
 {
     int r = begin(s, op, "setattr", key);
     if (!r)
-        r = check_etag(s, op, "setattr", etag);
+        r = check_etag(s, op, "setattr", key, etag);
     if (r < 0)
         return r;
     if (!s->ops->set_attributes)

@@ -126,6 +126,21 @@ enum store_cap {
     STORE_ACLS = 1 << 11,  /* keeps ACLs among the xattrs */
 };
 
+/* What a store can do at a key, and its limits there. */
+struct store_facts {
+    unsigned caps;      /* enum store_cap */
+    unsigned volume;    /* which of the stores that it is made of; 0: it is one */
+    uint64_t part_size; /* bytes per request the store likes best */
+    uint64_t part_min;  /* bytes of every part but the last */
+    uint64_t part_max;
+    unsigned parts_max; /* parts of one upload */
+    uint64_t put_max;   /* bytes of one put */
+    uint64_t size_max; /* bytes of the largest object that can be there, 0: INT64_MAX; who tells
+                          of a larger one gets -EBADMSG for an answer */
+    unsigned key_max;  /* bytes of the longest key, below the root; of a directory that may get
+                          an object of its own one less */
+};
+
 struct store;
 struct store_stats;
 struct upload;
@@ -199,7 +214,7 @@ struct store_ops {
      * not `etag` (NULL overwrites, "" demands absence). `attrs` may be NULL. A symlink is a put
      * of an empty source with ATTR_MODE S_IFLNK and ATTR_TARGET; fifos, sockets and devices are
      * empty puts with their mode. Parent directories come into being. -EFBIG above what one
-     * request may carry (store->put_max). */
+     * request may carry (put_max of its facts). */
     int (*put)(struct store *s, struct op *op, const char *key, const char *etag,
                struct source *src, const struct attrs *attrs, struct object *ret_obj);
 
@@ -265,6 +280,9 @@ struct store_ops {
     int (*set_attributes)(struct store *s, struct op *op, const char *key, const char *etag,
                           const struct attrs *attrs, struct object *ret_obj);
 
+    /* Fills *ret with what holds at `key`; NULL where struct store's facts hold at all keys. */
+    void (*facts)(struct store *s, const char *key, struct store_facts *ret);
+
     /* Adds what this layer counted; NULL in drivers, which count nothing. */
     void (*add_stats)(struct store *s, struct store_stats *stats);
 
@@ -274,17 +292,8 @@ struct store_ops {
 
 struct store {
     const struct store_ops *ops;
-    unsigned caps;      /* enum store_cap; fixed once open */
-    uint64_t part_size; /* bytes per request the store likes best */
-    uint64_t part_min;  /* bytes of every part but the last */
-    uint64_t part_max;
-    unsigned parts_max; /* parts of one upload */
-    uint64_t put_max;   /* bytes of one put */
-    uint64_t size_max; /* bytes of the largest object that can be there, 0: INT64_MAX; who tells
-                          of a larger one gets -EBADMSG for an answer */
-    unsigned key_max;  /* bytes of the longest key, below the root; of a directory that may get
-                          an object of its own one less */
-    char *url;         /* heap; the store's URL without secrets, without a trailing "/" */
+    struct store_facts facts; /* at all keys, where ops->facts is NULL; fixed once open */
+    char *url;      /* heap; the store's URL without secrets, without a trailing "/" */
     char *advice;   /* a driver's, heap; layers borrow it. What who mounts should know, a line
                        each; NULL: nothing */
     char *endpoint; /* a driver's, heap; layers borrow it. Where its requests go, as an option,
@@ -301,6 +310,7 @@ struct store {
 /* Every layer and driver embeds struct upload first; `store` is the one that made it. */
 struct upload {
     struct store *store;
+    struct store_facts facts; /* at its key; the wrapper fills them */
 };
 
 /* How a store is opened: options by name, as `-o name=value` or a config's store object has
@@ -332,6 +342,13 @@ const char *const *store_option_names(void);
 
 /* The URL without user info and query secrets, heap; for messages. */
 char *store_url_redact(const char *url);
+
+/* What holds at `key`, whether anything is there or not; at "" what holds at every key, for
+ * what is decided once for a whole store, or where no key is at hand. The same for as long as
+ * the store is open; asks nobody, takes no lock and no memory. Any thread. */
+void store_facts(struct store *s, const char *key, struct store_facts *ret);
+/* Whether it has all these caps at `key`. */
+bool store_can(struct store *s, const char *key, unsigned caps);
 
 int store_stat(struct store *s, struct op *op, const char *key, struct object *ret_obj);
 int store_stat_dir(struct store *s, struct op *op, const char *key, struct object *ret_obj);

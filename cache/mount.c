@@ -90,9 +90,19 @@ static int copy_config(struct cache *c, const struct cache_config *from)
     return r < 0 ? r : copy_patterns(from->logs, &to->logs);
 }
 
+/* What holds everywhere in the store, for what is decided once for the mount; nothing where a
+ * cache is opened without one. */
+static void root_facts(struct cache *c, struct store_facts *ret)
+{
+    *ret = (struct store_facts){0};
+    if (c->store)
+        store_facts(c->store, "", ret);
+}
+
 /* The numbers that depend on disk and store. */
 static int size_up(struct cache *c, struct op *op)
 {
+    struct store_facts facts;
     struct cache_config *config = &c->config;
     struct statvfs vfs;
     int r = mirror_statvfs(&c->mirror, &vfs);
@@ -111,9 +121,9 @@ static int size_up(struct cache *c, struct op *op)
     }
     if (!config->size_bytes)
         config->size_bytes = ours / 5 * 4;
+    root_facts(c, &facts);
     if (!config->part_size)
-        config->part_size =
-            c->store && c->store->part_size ? c->store->part_size : DEFAULT_PART;
+        config->part_size = facts.part_size ? facts.part_size : DEFAULT_PART;
     if (config->ask_timeout_ns > config->store_timeout_ns)
         config->ask_timeout_ns = config->store_timeout_ns;
     if (config->upload_jobs == 0)
@@ -277,12 +287,13 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
     if (r < 0)
         return op_fail(op, r, "out of memory");
     c->tree->identity_hash = hash_fnv(FNV_START, c->config.identity);
-    unsigned caps = c->store ? c->store->caps : 0;
-    bool asks = (caps & STORE_ATTRS) && !(caps & STORE_LIST_ATTRS);
+    struct store_facts facts;
+    root_facts(c, &facts);
+    bool asks = (facts.caps & STORE_ATTRS) && !(facts.caps & STORE_LIST_ATTRS);
     c->tree->started_ns = clock_real_ns();
-    c->listing->asks_dirs = asks && !(caps & STORE_DIRS);
-    c->listing->has_index = asks && (caps & STORE_STATE);
-    if (c->listing->has_index && (caps & STORE_ORDER) && index_tree_init(c) < 0)
+    c->listing->asks_dirs = asks && !(facts.caps & STORE_DIRS);
+    c->listing->has_index = asks && (facts.caps & STORE_STATE);
+    if (c->listing->has_index && (facts.caps & STORE_ORDER) && index_tree_init(c) < 0)
         return op_fail(op, -ENOMEM, "out of memory");
     r = mirror_open(c->config.dir, c->store ? DOOR_MAKE : DOOR_CACHE, op, &c->mirror);
     if (r < 0)
@@ -319,7 +330,7 @@ static int open_cache(struct cache *c, const struct cache_config *config, struct
 
     if (r == 0)
         r = cache_recover(c, op);
-    if (r == 0 && c->store && (c->store->caps & STORE_ORIGIN) && owes_anything(c)) {
+    if (r == 0 && c->store && store_can(c->store, "", STORE_ORIGIN) && owes_anything(c)) {
         r = doubt_begin(c);
         if (r < 0)
             return op_fail(op, r, "out of memory");

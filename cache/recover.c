@@ -56,7 +56,7 @@ static int load_row(void *arg, const struct journal_row *row) REQUIRES(cache_mut
     if (row->seq > c->tree->seq)
         c->tree->seq = row->seq;
     intent_add_locked(c, i);
-    i->redo = intent_is_rename(i) && c->store && (c->store->caps & STORE_RENAME) &&
+    i->redo = intent_is_rename(i) && c->store && store_can(c->store, i->from, STORE_RENAME) &&
               intent_comes_first(c, i);
     return 0;
 }

@@ -273,7 +273,7 @@ static int start(struct mount *m, bool foreground, struct op *op)
         return err;
     /* Where the folder keeps no ACLs, to set one fails. */
     m->request->options.cache.acl =
-        mount_options_acl(&m->request->options) && (m->store->caps & STORE_ACLS);
+        mount_options_acl(&m->request->options) && store_can(m->store, "", STORE_ACLS);
     m->identity = identity_make(m->store->url, m->store->endpoint);
     if (!m->identity)
         return op_fail(op, -ENOMEM, "out of memory");

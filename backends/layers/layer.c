@@ -19,6 +19,11 @@ static int64_t run(struct store *s, struct call c)
     return l->around(l, &c);
 }
 
+static void layer_facts(struct store *s, const char *key, struct store_facts *ret)
+{
+    store_facts(s->next, key, ret);
+}
+
 /* ---- calls of one object ---- */
 
 static int layer_stat(struct store *s, struct op *op, const char *key, struct object *ret_obj)
@@ -396,6 +401,7 @@ int layer_init(struct layer *l, struct store *next,
 
     l->ops = layer_all;
     l->ops.name = next->ops->name;
+    l->ops.facts = next->ops->facts ? layer_facts : NULL;
     l->ops.copy = next->ops->copy ? layer_copy : NULL;
     l->ops.rename = next->ops->rename ? layer_rename : NULL;
     l->ops.mkdir = next->ops->mkdir ? layer_mkdir : NULL;
@@ -405,14 +411,7 @@ int layer_init(struct layer *l, struct store *next,
     l->ops.upload_resume = next->ops->upload_resume ? layer_resume : NULL;
     l->ops.upload_sweep = next->ops->upload_sweep ? layer_sweep : NULL;
     l->base.ops = &l->ops;
-    l->base.caps = next->caps;
-    l->base.part_size = next->part_size;
-    l->base.part_min = next->part_min;
-    l->base.part_max = next->part_max;
-    l->base.parts_max = next->parts_max;
-    l->base.put_max = next->put_max;
-    l->base.size_max = next->size_max;
-    l->base.key_max = next->key_max;
+    l->base.facts = next->facts;
     l->base.url = url;
     l->base.endpoint = next->endpoint;
     l->base.advice = next->advice;

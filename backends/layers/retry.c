@@ -393,7 +393,8 @@ static int64_t check_put(struct call *c, int64_t r, const char *why)
 
     if (r != -ESTALE || store_stat(c->next, c->op, c->key, &obj) < 0)
         return op_fail(c->op, (int)r, "%s", why);
-    bool timed = c->attrs && (c->attrs->has & ATTR_MTIME) && (c->next->caps & STORE_ATTRS);
+    bool timed =
+        c->attrs && (c->attrs->has & ATTR_MTIME) && store_can(c->next, c->key, STORE_ATTRS);
     bool ours = is_changed(&obj, c->etag) && obj.size == c->src->size &&
                 (!timed || has_time_of(&obj, c->attrs)) && same_content(c, c->key, &obj);
     return settle(c, &obj, ours, r, why);

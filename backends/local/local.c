@@ -120,7 +120,7 @@ static int open_root(struct local_store *l, const char *path, struct op *op)
                        strerror(-fd));
     (void)close(fd);
     if (local_has_acls(l->root_fd))
-        l->base.caps |= STORE_ACLS;
+        l->base.facts.caps |= STORE_ACLS;
     l->base.root_id = describe_root(l);
     return l->base.root_id ? 0 : op_fail(op, -EIO, "%s: statx: %s", path, strerror(errno));
 }
@@ -133,15 +133,16 @@ static struct local_store *local_new(void)
 
     l->base = (struct store){
         .ops = &local_ops,
-        .caps = STORE_RENAME | STORE_IF_MATCH | STORE_PARTS | STORE_DIRS | STORE_LIST_ATTRS |
-                STORE_COPY | STORE_ATTRS,
-        .part_size = PART_SIZE,
-        .part_min = PART_SIZE, /* one size, so that a part's place is known from its number */
-        .part_max = PART_SIZE,
-        .parts_max = PARTS_MAX,
-        .put_max = FILE_MAX,
-        .size_max = FILE_MAX,
-        .key_max = STORE_KEY_MAX - 1,
+        .facts = {.caps = STORE_RENAME | STORE_IF_MATCH | STORE_PARTS | STORE_DIRS |
+                          STORE_LIST_ATTRS | STORE_COPY | STORE_ATTRS,
+                  /* One size, so that a part's place is known from its number. */
+                  .part_size = PART_SIZE,
+                  .part_min = PART_SIZE,
+                  .part_max = PART_SIZE,
+                  .parts_max = PARTS_MAX,
+                  .put_max = FILE_MAX,
+                  .size_max = FILE_MAX,
+                  .key_max = STORE_KEY_MAX - 1},
     };
     l->root_fd = l->state_fd = -1;
     mutex_init(&l->lock);

@@ -141,7 +141,8 @@ static int parse_parts(struct local_upload *up, const char *text)
     mutex_lock(&up->lock);
     while (!r && sscanf(text, "%u %" SCNu64 "%n", &number, &size, &used) == 2 &&
            text[used] == '\n') {
-        if (number < 1 || number > up->base.store->parts_max || size > up->base.store->part_max)
+        if (number < 1 || number > up->base.store->facts.parts_max ||
+            size > up->base.store->facts.part_max)
             r = -EINVAL;
         else
             r = note_size_locked(up, number, size);
@@ -248,7 +249,7 @@ int local_upload_part(struct upload *base, struct op *op, unsigned number, struc
     struct local_upload *up = container_of(base, struct local_upload, base);
     char line[64];
 
-    int r = local_write_source(up->fd, op, src, (number - 1) * base->store->part_size);
+    int r = local_write_source(up->fd, op, src, (number - 1) * base->store->facts.part_size);
     if (r < 0)
         return r;
     int len = snprintf(line, sizeof(line), "%u %" PRIu64 "\n", number, src->size);
@@ -262,7 +263,7 @@ int local_upload_part(struct upload *base, struct op *op, unsigned number, struc
 
 static int total_size(struct local_upload *up, struct op *op, uint64_t *ret)
 {
-    uint64_t part_size = up->base.store->part_size;
+    uint64_t part_size = up->base.store->facts.part_size;
     int r = 0;
 
     mutex_lock(&up->lock);
@@ -482,5 +483,5 @@ int local_upload_has(struct upload *base, struct op *op, unsigned number, struct
     mutex_lock(&up->lock);
     bool sized = number >= 1 && number <= up->n_parts && up->size[number - 1] == src->size + 1;
     mutex_unlock(&up->lock);
-    return sized ? same_bytes(up->fd, op, src, (number - 1) * base->store->part_size) : 0;
+    return sized ? same_bytes(up->fd, op, src, (number - 1) * base->store->facts.part_size) : 0;
 }

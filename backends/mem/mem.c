@@ -199,7 +199,7 @@ static int mem_list(struct store *s, struct op *op, const char *dir, unsigned fl
         if (r < 0)
             return r;
         mutex_lock(&t->lock);
-        r = page_fill_locked(p, t, prefix, start, flags, s->caps & STORE_LIST_ATTRS);
+        r = page_fill_locked(p, t, prefix, start, flags, s->facts.caps & STORE_LIST_ATTRS);
         mutex_unlock(&t->lock);
         for (size_t i = 0; i < p->n && !r; i++)
             r = visit(arg, p->item[i].name, &p->item[i].obj);
@@ -594,14 +594,14 @@ int mem_store_new(const char *url, const struct store_config *config, struct op 
         m->ops.rename = NULL;
     m->base = (struct store){
         .ops = &m->ops,
-        .caps = like_s3 ? CAPS_S3 : CAPS_S3 | STORE_RENAME | STORE_LIST_ATTRS,
-        .part_size = PART_SIZE,
-        .part_min = 1,
-        .part_max = PART_MAX,
-        .parts_max = PARTS_MAX,
-        .put_max = PART_MAX,
-        .size_max = INT64_MAX,
-        .key_max = STORE_KEY_MAX - 1,
+        .facts = {.caps = like_s3 ? CAPS_S3 : CAPS_S3 | STORE_RENAME | STORE_LIST_ATTRS,
+                  .part_size = PART_SIZE,
+                  .part_min = 1,
+                  .part_max = PART_MAX,
+                  .parts_max = PARTS_MAX,
+                  .put_max = PART_MAX,
+                  .size_max = INT64_MAX,
+                  .key_max = STORE_KEY_MAX - 1},
         .url = strdup(url),
     };
     m->tree = mem_tree_get(name, len);

@@ -52,7 +52,7 @@ static struct mem_upload *upload_new(struct store *s, uint64_t session)
     struct mem_upload *up = calloc(1, sizeof(*up));
 
     if (up)
-        *up = (struct mem_upload){{s}, session};
+        *up = (struct mem_upload){.base.store = s, .session = session};
     return up;
 }
 

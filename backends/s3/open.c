@@ -140,7 +140,7 @@ static int open_state(struct s3 *s, const struct store_config *config, struct op
             "other",
             prefix, s->prefix);
     s->state_prefix = take_ptr(prefix);
-    s->base.caps |= STORE_STATE;
+    s->base.facts.caps |= STORE_STATE;
     return 0;
 }
 
@@ -149,7 +149,7 @@ static void set_key_max(struct s3 *s)
 {
     size_t taken = *s->prefix ? strlen(s->prefix) + 1 : 0;
 
-    s->base.key_max = taken < S3_KEY_BYTES ? (unsigned)(S3_KEY_BYTES - taken) : 1;
+    s->base.facts.key_max = taken < S3_KEY_BYTES ? (unsigned)(S3_KEY_BYTES - taken) : 1;
 }
 
 static const char *ca_of(const struct s3 *s, const struct store_config *config)

@@ -559,14 +559,14 @@ int s3_store_new(const char *url, const struct store_config *config, struct op *
         return op_fail(op, -ENOMEM, "out of memory");
     mutex_init(&s->lock);
     s->base.ops = &s3_ops;
-    s->base.caps = STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS | STORE_ORIGIN |
-                   STORE_CHECKSUM | STORE_ORDER | STORE_ACLS;
-    s->base.part_size = S3_PART_SIZE;
-    s->base.part_min = S3_PART_MIN;
-    s->base.part_max = S3_PART_MAX;
-    s->base.parts_max = S3_PARTS_MAX;
-    s->base.put_max = S3_PUT_MAX;
-    s->base.size_max = S3_SIZE_MAX;
+    s->base.facts.caps = STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS |
+                         STORE_ORIGIN | STORE_CHECKSUM | STORE_ORDER | STORE_ACLS;
+    s->base.facts.part_size = S3_PART_SIZE;
+    s->base.facts.part_min = S3_PART_MIN;
+    s->base.facts.part_max = S3_PART_MAX;
+    s->base.facts.parts_max = S3_PARTS_MAX;
+    s->base.facts.put_max = S3_PUT_MAX;
+    s->base.facts.size_max = S3_SIZE_MAX;
     s->copy_max = S3_PUT_MAX;
     s->copy_part = S3_COPY_PART;
     err = s3_open(s, url, config, op);

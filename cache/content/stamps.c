@@ -144,7 +144,7 @@ int file_write_keys(struct cache *c, struct node *n, int fd)
 
 void file_expect(struct cache *c, struct node *n, int fd, const char *path, const char *etag)
 {
-    if (!(c->store->caps & STORE_ORIGIN))
+    if (!store_can(c->store, path, STORE_ORIGIN))
         return; /* uploads there are bound to nothing */
     cache_lock(c);
     bool changed = stamp_keys_expect(&n->file->keys, path, etag);

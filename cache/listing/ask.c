@@ -136,7 +136,7 @@ static bool take_attrs_locked(struct cache *c, struct entry *e, const struct obj
 
     node_attrs_are_known(n);
     attrs_hear_locked(c, n, obj);
-    if (!obj->attrs_known || (n->file && (c->store->caps & STORE_LIST_ATTRS)))
+    if (!obj->attrs_known || (n->file && store_can(c->store, "", STORE_LIST_ATTRS)))
         return true;
     if (n->file && !listing_attrs_agree(n, obj))
         return false;

@@ -139,7 +139,7 @@ static int merge_all(struct writing *w, const struct index *old, struct index *t
 int index_put_text(struct cache *c, struct op *op, const char *key, const struct buf *text,
                    const char *etag, char ret_etag[STORE_ETAG_MAX])
 {
-    bool bound = (c->store->caps & STORE_IF_MATCH) && !atomic_load(&c->unconditional);
+    bool bound = store_can(c->store, key, STORE_IF_MATCH) && !atomic_load(&c->unconditional);
     struct object obj = {0};
     struct mem_source src;
 

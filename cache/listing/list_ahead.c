@@ -105,8 +105,8 @@ bool list_ahead_may_pay_locked(struct cache *c, struct node *dir)
     const struct list_ahead *w = list_ahead_get(dir);
 
     cache_assert_locked(c);
-    return (c->store->caps & STORE_ORDER) && !c->listing->list_ahead_refused && dir->links &&
-           !(w && w->large);
+    return store_can(c->store, "", STORE_ORDER) && !c->listing->list_ahead_refused &&
+           dir->links && !(w && w->large);
 }
 
 static int64_t between_ns(struct cache *c)

@@ -179,7 +179,7 @@ static void seen_again_locked(struct cache *c, struct entry *e, const struct obj
         node_apply_attrs(c, n, obj);
         if (!n->dir)
             entry_told(e, obj);
-    } else if (n->dir || (c->store->caps & STORE_LIST_ATTRS)) {
+    } else if (n->dir || store_can(c->store, "", STORE_LIST_ATTRS)) {
         return;
     } else if (obj->attrs_known && listing_attrs_agree(n, obj)) {
         n->attrs_has = obj->attrs.has;
@@ -327,9 +327,9 @@ struct place listing_place_locked(struct cache *c, char *key)
 bool listing_may_have_moved(struct cache *c, const struct place *p)
 {
     cache_lock(c);
-    bool moved =
-        c->listing->dir_moves != p->moves ||
-        ((c->store->caps & STORE_RENAME) && p->key && rename_runs_at_locked(c, p->key));
+    bool moved = c->listing->dir_moves != p->moves ||
+                 (p->key && store_can(c->store, p->key, STORE_RENAME) &&
+                  rename_runs_at_locked(c, p->key));
     cache_unlock(c);
     return moved;
 }

@@ -212,11 +212,13 @@ size_t name_longest_below(struct node *n)
 int name_key_fits_locked(struct cache *c, struct node *parent, const char *name, size_t below)
 {
     auto_free char *path = child_path(parent, name);
+    struct store_facts facts;
 
     cache_assert_locked(c);
     if (!path)
         return parent->flags & NODE_REMOVED ? -ENOENT : -ENOMEM;
-    return c->store->key_max && strlen(path) + below > c->store->key_max ? -ENAMETOOLONG : 0;
+    store_facts(c->store, path, &facts);
+    return facts.key_max && strlen(path) + below > facts.key_max ? -ENAMETOOLONG : 0;
 }
 
 void dir_touch_locked(struct node *dir)
@@ -395,7 +397,7 @@ int cache_symlink(struct cache *c, struct node *parent, const char *name, const 
         .parent = parent, .name = name, .mode = S_IFLNK | 0777, .target = target, .cred = cred};
 
     /* It rides in the object's metadata, of which an object store takes 2 KiB in all. */
-    bool in_metadata = !(c->store->caps & STORE_DIRS);
+    bool in_metadata = !store_can(c->store, "", STORE_DIRS);
     if (strlen(target) >= PATH_MAX ||
         (in_metadata && encoded_len(target) > METADATA_TARGET_MAX))
         return -ENAMETOOLONG;

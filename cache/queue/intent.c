@@ -245,9 +245,9 @@ int intents_take_back(struct cache *c, uint64_t seq)
     return drop_void(c, &v);
 }
 
-bool removals_are_bound(struct cache *c)
+bool removals_are_bound(struct cache *c, const char *key)
 {
-    return (c->store->caps & STORE_IF_MATCH) && (c->store->caps & STORE_ORIGIN);
+    return store_can(c->store, key, STORE_IF_MATCH | STORE_ORIGIN);
 }
 
 int64_t comes_back_locked(struct cache *c, const struct intent *i)

@@ -207,7 +207,7 @@ void origin_sign(struct cache *c, const char *key, struct attrs *a)
     a->has |= ATTR_ORIGIN;
     a->origin = origin_of(o->number, key);
     a->origin_ns = clock_real_ns();
-    if (!(c->store->caps & STORE_ORIGIN))
+    if (!store_can(c->store, key, STORE_ORIGIN))
         return;
     const struct journal_put note = {key, a->origin, a->origin_ns};
     mutex_lock(&o->lock);

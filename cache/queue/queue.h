@@ -174,9 +174,10 @@ void name_is_the_stores_locked(struct cache *c, const char *path) REQUIRES(cache
  * moved away itself: that was refused once, and is tried again. */
 bool intent_is_in_the_way(int err);
 enum live intent_live_at(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
-/* Whether removals are bound to the version they mean: a request that takes effect late, or one
- * that comes after another node has put something there, must not take a newer version away. */
-bool removals_are_bound(struct cache *c);
+/* Whether removals of `key` are bound to the version they mean: a request that takes effect
+ * late, or one that comes after another node has put something there, must not take a newer
+ * version away. */
+bool removals_are_bound(struct cache *c, const char *key);
 /* Until when an upload may arrive after the removal: of a name of which the store had no
  * version that it was bound to, or of which it has none now, too. It is removed once more then.
  */

@@ -83,7 +83,7 @@ void refusal_probe_locked(struct cache *c)
     struct probe *p = NULL;
 
     cache_assert_locked(c);
-    if (c->queue->refusals.probing || c->stopping || !(c->store->caps & STORE_STATE) ||
+    if (c->queue->refusals.probing || c->stopping || !store_can(c->store, "", STORE_STATE) ||
         !(p = calloc(1, sizeof(*p))))
         return;
     *p = (struct probe){.task.run = run_probe, .cache = c};

@@ -408,7 +408,7 @@ static int copy_at_store(struct cache *c, struct op *op, const char *from,
 int copy_latest(struct cache *c, struct op *op, const char *from, char **etag, bool *own,
                 const char *to, struct object *obj)
 {
-    bool ask = !**etag && (c->store->caps & STORE_IF_MATCH);
+    bool ask = !**etag && store_can(c->store, from, STORE_IF_MATCH);
     int r = -ESTALE;
 
     for (int tries = 0; r == -ESTALE && tries < VERSIONS_MAX; tries++) {
@@ -429,7 +429,7 @@ static int move_object(struct copying *k, struct op *op, char **copied, struct o
 {
     struct cache *c = k->cache;
 
-    return c->store->caps & STORE_RENAME
+    return store_can(c->store, k->from, STORE_RENAME)
                ? rename_object(k, op, copied, obj)
                : copy_latest(c, op, k->from, copied, &k->own, k->to, obj);
 }
@@ -437,7 +437,7 @@ static int move_object(struct copying *k, struct op *op, char **copied, struct o
 static int copy_file(struct copying *k, struct op *op)
 {
     struct cache *c = k->cache;
-    bool native = c->store->caps & STORE_RENAME;
+    bool native = store_can(c->store, k->from, STORE_RENAME);
     bool useless = overwritten(c, k);
     auto_free char *copied = known_version(k);
     struct object obj = {0};

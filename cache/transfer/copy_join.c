@@ -195,7 +195,7 @@ static int version_to_remove(struct copying *k, struct op *op, char **ret)
     *ret = strdup(k->intent->etag);
     if (!*ret)
         return -ENOMEM;
-    if (**ret || k->dir || !(c->store->caps & STORE_IF_MATCH))
+    if (**ret || k->dir || !store_can(c->store, k->from, STORE_IF_MATCH))
         return 0;
     int r = copy_ask_version(c, op, k->from, ret, &own);
     if (r != -ENOENT)

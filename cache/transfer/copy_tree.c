@@ -389,7 +389,7 @@ static void remove_replaced_marker(struct copying *k, struct op *op)
 {
     struct store *s = k->cache->store;
 
-    if (!(s->caps & STORE_DIRS) && store_rmdir(s, op, k->to) < 0)
+    if (!store_can(s, k->to, STORE_DIRS) && store_rmdir(s, op, k->to) < 0)
         log_debug("the marker of a directory that %s replaced stays: %s", k->to, op->why);
 }
 
@@ -508,7 +508,8 @@ static int rename_tree(struct copying *k, struct op *op)
 
 int copy_dir(struct copying *k, struct op *op)
 {
-    int r = k->cache->store->caps & STORE_RENAME ? rename_tree(k, op) : -EOPNOTSUPP;
+    int r =
+        store_can(k->cache->store, k->from, STORE_RENAME) ? rename_tree(k, op) : -EOPNOTSUPP;
 
     if (r != -EOPNOTSUPP)
         return r;

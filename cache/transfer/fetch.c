@@ -328,7 +328,7 @@ static int start_locked(struct cache *c, struct node *n, uint64_t off, uint64_t 
         return -ENOMEM;
     *fetch =
         (struct fetch){.task.run = run_fetch, .node = n, .cache = c, .off = off, .end = end};
-    if (c->store->caps & STORE_CHECKSUM)
+    if (store_can(c->store, "", STORE_CHECKSUM))
         fetch->sum.kind = n->file->sum.kind ? n->file->sum.kind : c->transfer->sum_kind;
     node_ref_locked(n);
     file_lru_remove_locked(c, n->file);

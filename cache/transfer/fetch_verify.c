@@ -42,7 +42,8 @@ static int ask_checksum(struct cache *c, struct node *n, struct checksum *ret)
     cache_lock(c);
     bool none = n->flags & NODE_NO_SUM;
     cache_unlock(c);
-    if (none || !(c->store->caps & STORE_CHECKSUM) || fetch_source(c, n, &key, &etag) < 0)
+    if (none || fetch_source(c, n, &key, &etag) < 0 ||
+        !store_can(c->store, key, STORE_CHECKSUM))
         return 0;
     cache_op(c, &op);
     int r = store_stat(c->store, &op, key, &obj);

@@ -36,9 +36,10 @@ static bool default_attrs(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 }
 
 /* Whether the store must be told of it at all. */
-static bool needs_marker(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+static bool needs_marker(struct cache *c, struct node *n, const char *path)
+    REQUIRES(cache_mutex)
 {
-    if (c->store->caps & STORE_DIRS)
+    if (store_can(c->store, path, STORE_DIRS))
         return n->dir->new_here || (n->flags & NODE_ATTR_DIRTY);
     if (n->flags & NODE_ATTR_DIRTY)
         return true;
@@ -160,7 +161,7 @@ static void start_locked(struct cache *c, struct node *n, char *path) REQUIRES(c
         return;
     }
     /* A real directory has a time of its own, which its names move. */
-    if ((c->store->caps & STORE_DIRS) && !n->dir->mtime_set)
+    if (store_can(c->store, path, STORE_DIRS) && !n->dir->mtime_set)
         j->attrs.has &= ~(unsigned)ATTR_MTIME;
     j->task.run = run_dir;
     j->cache = c;
@@ -193,12 +194,13 @@ static void run_stamp(struct task *task)
 
 /* Names that are still on their way to a real directory would move the time that it is to have.
  */
-static bool names_on_their_way(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+static bool names_on_their_way(struct cache *c, struct node *dir, const char *path)
+    REQUIRES(cache_mutex)
 {
     struct entry *e;
     size_t at;
 
-    if (!(c->store->caps & STORE_DIRS) || !dir->dir->mtime_set)
+    if (!store_can(c->store, path, STORE_DIRS) || !dir->dir->mtime_set)
         return false;
     CHILDREN_FOREACH(dir->dir->children, e, at)
     {
@@ -208,8 +210,7 @@ static bool names_on_their_way(struct cache *c, struct node *dir) REQUIRES(cache
         if (e->src_key || comes)
             return true;
     }
-    auto_free char *path = node_path(dir);
-    return path && intent_below(c, path);
+    return intent_below(c, path);
 }
 
 static bool is_stored(const struct entry *e) REQUIRES(cache_mutex)
@@ -268,7 +269,8 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
     if (!d->new_here || d->queued || d->uploading)
         return;
     /* Who waits for the child finds that nothing is owed. */
-    if (is_stored(e) && !e->src_key && !needs_marker(c, dir))
+    auto_free char *path = is_stored(e) && !e->src_key ? node_path(dir) : NULL;
+    if (path && !needs_marker(c, dir, path))
         stands_locked(c, dir);
     else
         dir_queue_locked(c, dir);
@@ -291,21 +293,21 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
             dir_unqueue_locked(c, n);
             continue;
         }
-        if (names_on_their_way(c, n)) {
+        auto_free char *path = node_path(n);
+        if (!path)
+            continue;
+        if (names_on_their_way(c, n, path)) {
             n->dir->due_ns = now + NAMES_NS;
             *next_due = n->dir->due_ns < *next_due ? n->dir->due_ns : *next_due;
             continue;
         }
-        if (!needs_marker(c, n)) {
+        if (!needs_marker(c, n, path)) {
             satisfied_locked(c, n);
             continue;
         }
-        char *path = node_path(n);
-        if (path && !intent_blocks_upload_locked(c, path, true) && !removal_pending(c, path) &&
+        if (!intent_blocks_upload_locked(c, path, true) && !removal_pending(c, path) &&
             (c->queue->drain || !path_is_staged(c, path)))
-            start_locked(c, n, path);
-        else
-            free(path);
+            start_locked(c, n, take_ptr(path));
     }
 }
 

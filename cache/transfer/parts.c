@@ -51,16 +51,17 @@ static int send_parts(struct parts *p, struct op *op)
     return pool_each(c->parts, &p->each, op);
 }
 
-static uint64_t part_size_for(struct cache *c, uint64_t size)
+static uint64_t part_size_for(struct cache *c, const char *key, uint64_t size)
 {
-    struct store *s = c->store;
-    uint64_t part = c->config.part_size, most = s->parts_max ? s->parts_max : 10000;
+    struct store_facts facts;
 
-    if (part < s->part_min)
-        part = s->part_min;
+    store_facts(c->store, key, &facts);
+    uint64_t part = c->config.part_size, most = facts.parts_max ? facts.parts_max : 10000;
+    if (part < facts.part_min)
+        part = facts.part_min;
     if (part * most < size)
         part = ((size + most - 1) / most + (1 << 20) - 1) >> 20 << 20;
-    return s->part_max && part > s->part_max ? s->part_max : part;
+    return facts.part_max && part > facts.part_max ? facts.part_max : part;
 }
 
 static int no_part(void *arg, const struct part *part)
@@ -208,7 +209,8 @@ static int run_session(struct job *j, struct parts *p, struct session *s, struct
 int upload_in_parts(struct job *j, struct op *op, struct object *obj)
 {
     struct cache *c = j->cache;
-    struct parts p = {.job = j, .part_size = part_size_for(c, (uint64_t)j->st.st_size)};
+    struct parts p = {.job = j,
+                      .part_size = part_size_for(c, j->path, (uint64_t)j->st.st_size)};
     struct session_mark mark;
 
     session_mark(&mark, &j->st, &j->attrs);

@@ -240,11 +240,11 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
              */
             if (errs[i] == -ENOTEMPTY || errs[i] == -ENOENT)
                 errs[i] = 0;
-        } else if (removals_are_bound(c) && !intent_version_is_known(r->v[i])) {
+        } else if (removals_are_bound(c, r->v[i]->from) && !intent_version_is_known(r->v[i])) {
             errs[i] = remove_unknown(c, r->v[i], op);
         } else {
             keys[n] = r->v[i]->from;
-            etags[n] = removals_are_bound(c) ? r->v[i]->etag : NULL;
+            etags[n] = removals_are_bound(c, r->v[i]->from) ? r->v[i]->etag : NULL;
             index[n++] = i;
             continue;
         }
@@ -402,7 +402,7 @@ static void run_removal(struct task *task)
 static bool goes_alone_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex)
 {
     i->others_taken = refusal_others_taken_locked(c, CHANGE_REMOVE, i->refused_ns);
-    return i->others_taken || (i->refused_ns && !(c->store->caps & STORE_STATE));
+    return i->others_taken || (i->refused_ns && !store_can(c->store, i->from, STORE_STATE));
 }
 
 /* Gathers removals that may go now and starts them as one task. */

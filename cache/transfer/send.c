@@ -23,9 +23,7 @@
 
 bool upload_has_version(struct job *j)
 {
-    unsigned caps = j->cache->store->caps;
-
-    return j->content && (caps & STORE_IF_MATCH) && (caps & STORE_ORIGIN);
+    return j->content && store_can(j->cache->store, j->path, STORE_IF_MATCH | STORE_ORIGIN);
 }
 
 bool upload_is_bound(struct job *j)
@@ -154,13 +152,13 @@ static int upload_once(struct job *j, struct op *op, struct object *obj)
 {
     struct store *s = j->cache->store;
     uint64_t size = (uint64_t)j->st.st_size;
-    bool parts = (s->caps & STORE_PARTS) && size > j->cache->config.part_size;
+    bool has_parts = store_can(s, j->path, STORE_PARTS);
 
     if (!S_ISREG(j->attrs.mode))
         return put_special(j, op, obj);
     if (j->live && size <= SNAPSHOT_MAX)
         return put_snapshot(j, op, obj);
-    if (parts || (j->live && (s->caps & STORE_PARTS)))
+    if (has_parts && (j->live || size > j->cache->config.part_size))
         return upload_in_parts(j, op, obj);
     struct file_source src;
     file_source_init(&src, j, 0, size);
@@ -305,7 +303,7 @@ int upload_send_object(struct job *j, struct op *op, struct object *obj)
 
     if (j->content)
         return upload_content(j, op, obj);
-    if (!(c->store->caps & STORE_ATTRS)) {
+    if (!store_can(c->store, j->path, STORE_ATTRS)) {
         memcpy(obj->etag, j->etag,
                sizeof(obj->etag) < strlen(j->etag) + 1 ? sizeof(obj->etag) - 1
                                                        : strlen(j->etag) + 1);

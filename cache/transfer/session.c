@@ -337,6 +337,7 @@ bool sessions_pending_locked(struct cache *c)
 static int load_one(void *arg, const struct journal_session *row) REQUIRES(cache_mutex)
 {
     struct cache *c = arg;
+    struct store_facts facts;
     struct session *s;
 
     if (!path_key_ok(row->key, STORE_KEY_MAX))
@@ -344,9 +345,9 @@ static int load_one(void *arg, const struct journal_session *row) REQUIRES(cache
     s = session_alloc(row);
     if (!s)
         return -ENOMEM;
-    s->over = *s->token == '\0' || s->part_size == NO_PARTS ||
-              s->part_size < c->store->part_min || s->part_size > c->store->part_max ||
-              s->mark.size / s->part_size >= c->store->parts_max;
+    store_facts(c->store, s->key, &facts);
+    s->over = *s->token == '\0' || s->part_size == NO_PARTS || s->part_size < facts.part_min ||
+              s->part_size > facts.part_max || s->mark.size / s->part_size >= facts.parts_max;
     DL_APPEND(c->transfer->sessions, s);
     return 0;
 }

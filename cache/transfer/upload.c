@@ -321,7 +321,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
         entry_expire(e); /* the next listing brings their attributes */
     else
         entry_put(e, obj, j->took_ns);
-    if (c->store->caps & STORE_ATTRS)
+    if (store_can(c->store, j->path, STORE_ATTRS))
         n->attrs_has = j->attrs.has;
     f->uploaded_live_ns = clock_mono_ns();
     /* An ETag can come again with the content, and an older upload that is bound to it is then

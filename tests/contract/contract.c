@@ -10,6 +10,7 @@
 TCase *contract_tcase(const struct contract_fixture *fixtures, size_t n)
 {
     const TTest *const tests[] = {
+        facts_are_the_same_at_every_key,
         stat_tells_objects_and_directories,
         put_and_read_any_size,
         read_ranges,

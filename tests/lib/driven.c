@@ -146,7 +146,7 @@ static void init(struct driven *d, driven_around around, const char *options, un
     op_init(&op, STUCK_NS);
     ck_assert_int_eq(mem_store_new(url, NULL, &op, &mem), 0);
     init_over(d, mem, around);
-    d->store->caps |= caps;
+    d->store->facts.caps |= caps;
 }
 
 void driven_init_folder(struct driven *d, driven_around around, uint64_t part_size)
@@ -158,7 +158,7 @@ void driven_init_folder(struct driven *d, driven_around around, uint64_t part_si
     make_dir(d->folder, sizeof(d->folder));
     op_init(&op, STUCK_NS);
     ck_assert_int_eq(local_store_new(d->folder, NULL, &op, &local), 0);
-    local->part_size = local->part_min = local->part_max = part_size;
+    local->facts.part_size = local->facts.part_min = local->facts.part_max = part_size;
     init_over(d, local, around);
 }
 

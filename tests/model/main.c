@@ -152,11 +152,11 @@ static struct store *open_store(bool parts)
     }
     /* A folder can be asked for parts of any one size; S3 takes no small ones. */
     for (struct store *s = driver; s && parts && is_folder(); s = s->next)
-        s->part_size = s->part_min = s->part_max = PART;
+        s->facts.part_size = s->facts.part_min = s->facts.part_max = PART;
     if (!l || layer_init(l, driver, slow_around) < 0)
         abort();
     if (!native)
-        l->base.caps &= ~(unsigned)STORE_RENAME;
+        l->base.facts.caps &= ~(unsigned)STORE_RENAME;
     return &l->base;
 }
 

@@ -181,7 +181,7 @@ START_TEST(heads_are_asked_in_parallel_and_once)
     struct driven d;
 
     place(&d);
-    d.store->caps &= ~(unsigned)STORE_STATE;
+    d.store->facts.caps &= ~(unsigned)STORE_STATE;
     store_files(&d, FILES);
     driven_mount(&d);
     ck_assert_int_eq(driven_list(&d, "dir"), FILES);
@@ -205,7 +205,7 @@ START_TEST(one_stat_is_one_head)
     struct stat st;
 
     place(&d);
-    d.store->caps &= ~(unsigned)STORE_STATE;
+    d.store->facts.caps &= ~(unsigned)STORE_STATE;
     store_files(&d, FILES);
     driven_mount(&d);
     ck_assert_int_eq(driven_stat(&d, name_of(7), &st), 0);

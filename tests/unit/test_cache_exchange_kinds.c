@@ -95,7 +95,7 @@ static void start(struct driven *d, enum kind_of_store kind)
     else
         driven_init_folder(d, around, 1 << 20);
     if (kind == COPIES)
-        d->store->caps &= ~(unsigned)STORE_RENAME;
+        d->store->facts.caps &= ~(unsigned)STORE_RENAME;
     d->config.late_ns = 0;
 }
 
@@ -407,7 +407,7 @@ START_TEST(what_does_not_fit_stays)
     memset(name, 'n', 255);
     name[255] = '\0';
     start(&d, LIKE_S3);
-    d.store->key_max = 590;
+    d.store->facts.key_max = 590;
     driven_mount(&d);
     ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
     ck_assert_int_eq(driven_mkdir(&d, "e"), 0);

@@ -531,7 +531,7 @@ START_TEST(what_was_just_copied_is_removed)
 {
     teardown();
     driven_init(&d, around);
-    d.store->caps = (d.store->caps & ~(unsigned)STORE_RENAME) | STORE_STATE;
+    d.store->facts.caps = (d.store->facts.caps & ~(unsigned)STORE_RENAME) | STORE_STATE;
     d.config.retry_ns = 100 * NS_PER_MS;
     fill();
     atomic_store(&store.answers, true);

@@ -282,7 +282,7 @@ static void mount_many(bool state)
     d.config.list_memory_bytes = 1 << 30;
     d.config.index_settle_ns = 3600 * NS_PER_SEC; /* written when it is asked for */
     if (!state)
-        d.store->caps &= ~(unsigned)STORE_STATE;
+        d.store->facts.caps &= ~(unsigned)STORE_STATE;
     store_many();
     driven_mount(&d);
     count_from_here();
@@ -510,7 +510,7 @@ static void mount_apart(bool state)
     d.config.list_timeout_ns = d.config.attr_timeout_ns = 600 * NS_PER_SEC;
     d.config.index_settle_ns = 3600 * NS_PER_SEC;
     if (!state)
-        d.store->caps &= ~(unsigned)STORE_STATE;
+        d.store->facts.caps &= ~(unsigned)STORE_STATE;
     for (int i = 0; i < APART; i++)
         for (int k = 0; k < MANY_FILES; k++)
             driven_store(&d, many_path(i, k), "content", 7);

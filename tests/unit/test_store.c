@@ -1,6 +1,7 @@
 /* backends/store.c and open.c: what the wrappers check, URLs without secrets, opening by URL.
  */
 #include "backends/drivers.h"
+#include "backends/layers/layers.h"
 #include "backends/store.h"
 #include "common/mem.h"
 #include "tests/lib/suite.h"
@@ -199,7 +200,7 @@ START_TEST(poor_drivers_are_held_off)
 {
     static const struct store_ops ops = {
         .name = "poor", .list = poor_list, .read = poor_read, .put = poor_put};
-    struct store s = {.ops = &ops, .url = (char *)"poor:", .put_max = 5};
+    struct store s = {.ops = &ops, .url = (char *)"poor:", .facts = {.put_max = 5}};
     struct store_stats stats;
     struct op_notes notes = {0};
     struct mem_source src;
@@ -232,6 +233,104 @@ START_TEST(poor_drivers_are_held_off)
 }
 END_TEST
 
+/* A store made of two: what is below "b/" is in one that takes more at once. */
+static void facts_of_two(struct store *s, const char *key, struct store_facts *ret)
+{
+    bool b = strncmp(key, "b/", 2) == 0;
+
+    (void)s;
+    *ret = (struct store_facts){
+        .caps = STORE_PARTS | (b ? STORE_RENAME | STORE_IF_MATCH : 0),
+        .volume = b        ? 2
+                  : key[0] ? 1
+                           : 0,
+        .part_max = b ? 5 : 1,
+        .parts_max = b ? 3 : 1,
+        .put_max = b ? 6 : 4,
+    };
+}
+
+static int two_put(struct store *s, struct op *op, const char *key, const char *etag,
+                   struct source *src, const struct attrs *attrs, struct object *ret_obj)
+{
+    (void)s, (void)op, (void)key, (void)etag, (void)src, (void)attrs, (void)ret_obj;
+    return 0;
+}
+
+static int two_begin(struct store *s, struct op *op, const char *key, const struct attrs *attrs,
+                     struct upload **ret_up)
+{
+    static struct upload up;
+
+    (void)op, (void)key, (void)attrs;
+    up.store = s;
+    *ret_up = &up;
+    return 0;
+}
+
+static int two_part(struct upload *up, struct op *op, unsigned number, struct source *src)
+{
+    (void)up, (void)op, (void)number, (void)src;
+    return 0;
+}
+
+static void two_detach(struct upload *up)
+{
+    (void)up;
+}
+
+static void two_close(struct store *s)
+{
+    (void)s;
+}
+
+/* The wrappers, too, go by the key, and layers pass on what is below them. */
+static void check_two(struct store *s)
+{
+    struct store_facts facts;
+    struct mem_source src;
+    struct upload *up;
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    store_facts(s, "b/x", &facts);
+    ck_assert_uint_eq(facts.volume, 2);
+    ck_assert_uint_eq(facts.parts_max, 3);
+    ck_assert(store_can(s, "b/x", STORE_RENAME | STORE_PARTS));
+    ck_assert(!store_can(s, "a/x", STORE_RENAME | STORE_PARTS));
+    ck_assert(store_can(s, "", STORE_PARTS));
+    mem_source_init(&src, "12345", 5);
+    ck_assert_int_eq(store_put(s, &op, "b/x", "v", &src.base, NULL, NULL), 0);
+    ck_assert_int_eq(store_put(s, &op, "a/x", "v", &src.base, NULL, NULL), -EOPNOTSUPP);
+    ck_assert_int_eq(store_put(s, &op, "a/x", NULL, &src.base, NULL, NULL), -EFBIG);
+    ck_assert_int_eq(store_upload_begin(s, &op, "b/x", NULL, &up), 0);
+    ck_assert_int_eq(store_upload_part(up, &op, 3, &src.base), 0);
+    ck_assert_int_eq(store_upload_part(up, &op, 4, &src.base), -EINVAL);
+    store_upload_detach(up);
+    ck_assert_int_eq(store_upload_begin(s, &op, "a/x", NULL, &up), 0);
+    ck_assert_int_eq(store_upload_part(up, &op, 1, &src.base), -EFBIG);
+    ck_assert_int_eq(store_upload_part(up, &op, 2, &src.base), -EINVAL);
+    store_upload_detach(up);
+}
+
+START_TEST(facts_go_by_the_key)
+{
+    static const struct store_ops ops = {.name = "two",
+                                         .facts = facts_of_two,
+                                         .put = two_put,
+                                         .upload_begin = two_begin,
+                                         .upload_part = two_part,
+                                         .upload_detach = two_detach,
+                                         .close = two_close};
+    struct store two = {.ops = &ops, .url = (char *)"two:"};
+    struct store *s = layer_retry_new(layer_limit_new(layer_stats_new(&two), 4), NULL);
+
+    check_two(&two);
+    check_two(s);
+    store_close(s);
+}
+END_TEST
+
 START_TEST(mem_sink_keeps_its_bounds)
 {
     struct mem_sink m;
@@ -259,6 +358,8 @@ int main(void)
     tcase_add_test(t, bad_keys_are_refused);
     tcase_add_test(t, impossible_files_are_refused);
     tcase_add_test(t, poor_drivers_are_held_off);
+    tcase_add_test(t, facts_go_by_the_key);
+    tcase_add_test(t, facts_go_by_the_key);
     tcase_add_test(t, mem_sink_keeps_its_bounds);
     suite_add_tcase(s, t);
     return suite_run(s);
