@@ -1,0 +1,11 @@
+/* The suites of test_room_queue. */
+#ifndef RUNFS_TESTS_UNIT_QUEUE_SUITES_H
+#define RUNFS_TESTS_UNIT_QUEUE_SUITES_H
+
+#include <check.h>
+
+Suite *order_suite(void);
+Suite *moved_suite(void);
+Suite *barrier_suite(void);
+
+#endif
