@@ -54,6 +54,7 @@ struct file *file_new(struct node *n, enum file_state state)
     return f;
 }
 
+/* Here the lock gets its name: these two are not looked at. */
 NO_THREAD_SAFETY void stamp_lock(struct cache *c, const struct node *n)
 {
     mutex_lock(stamp_lock_of(c, n));

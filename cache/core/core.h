@@ -70,6 +70,9 @@ struct cache {
     };
 };
 
+/* cache_lock(), cache_unlock(), cache_wait(), cache_wait_until(), cache_assert_locked(). */
+MUTEX_KIND(cache, struct cache, lock);
+
 /* ---- failure.c ---- */
 void failure_note_locked(struct cache *c, struct failure *f, int err, const char *why)
     REQUIRES(cache_mutex);

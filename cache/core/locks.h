@@ -23,11 +23,9 @@
 
 #include "common/lock.h"
 
-#include <stdint.h>
-
 struct cache;
 
-/* Those names as the compiler knows them. */
+/* Those names as the compiler knows them; core.h has the functions of `lock`. */
 extern struct lock_class cache_ns, cache_stamp, cache_mutex;
 
 void ns_read(struct cache *c) ACQUIRE_SHARED(cache_ns) EXCLUDES(cache_stamp, cache_mutex);
@@ -36,13 +34,5 @@ void ns_done(struct cache *c) RELEASE_GENERIC(cache_ns);
 /* Abort when the caller does not hold it; not for writing. */
 void ns_assert_held(struct cache *c) ASSERT_SHARED_CAPABILITY(cache_ns);
 void ns_assert_written(struct cache *c) ASSERT_CAPABILITY(cache_ns);
-void cache_lock(struct cache *c) ACQUIRE(cache_mutex);
-void cache_unlock(struct cache *c) RELEASE(cache_mutex);
-/* mutex_wait() and mutex_wait_until(). */
-void cache_wait(struct cache *c, pthread_cond_t *cond) REQUIRES(cache_mutex);
-bool cache_wait_until(struct cache *c, pthread_cond_t *cond, int64_t until_ns)
-    REQUIRES(cache_mutex);
-/* Aborts when the caller does not hold `lock`. */
-void cache_assert_locked(struct cache *c) ASSERT_CAPABILITY(cache_mutex);
 
 #endif

@@ -12,6 +12,7 @@
  * together. */
 #define PASS_NS (4 * NS_PER_MS)
 
+/* Here the lock gets its name: these three are not looked at. */
 NO_THREAD_SAFETY void ns_read(struct cache *c)
 {
     rwlock_read(&c->ns);
@@ -35,31 +36,6 @@ void ns_assert_held(struct cache *c)
 void ns_assert_written(struct cache *c)
 {
     rwlock_assert_held_for_writing(&c->ns);
-}
-
-NO_THREAD_SAFETY void cache_lock(struct cache *c)
-{
-    mutex_lock(&c->lock);
-}
-
-NO_THREAD_SAFETY void cache_unlock(struct cache *c)
-{
-    mutex_unlock(&c->lock);
-}
-
-NO_THREAD_SAFETY void cache_wait(struct cache *c, pthread_cond_t *cond)
-{
-    mutex_wait(&c->lock, cond);
-}
-
-NO_THREAD_SAFETY bool cache_wait_until(struct cache *c, pthread_cond_t *cond, int64_t until_ns)
-{
-    return mutex_wait_until(&c->lock, cond, until_ns);
-}
-
-void cache_assert_locked(struct cache *c)
-{
-    mutex_assert_held(&c->lock);
 }
 
 void cache_op_within(struct cache *c, struct op *op, int64_t timeout_ns)

@@ -260,6 +260,7 @@ static void finish_batch(struct journal *j, struct change **batch, size_t n)
 
 /* Takes up to BATCH_MAX waiting changes; links them through `next`. */
 static size_t take_batch(struct journal *j, struct change *batch[BATCH_MAX])
+    REQUIRES(journal_mutex)
 {
     size_t n = 0;
 
@@ -280,22 +281,22 @@ static int commit(struct journal *j, struct change *change)
 {
     struct change *batch[BATCH_MAX] = {NULL};
 
-    mutex_lock(&j->queue.lock);
+    journal_lock(j);
     *j->queue.tail = change;
     j->queue.tail = &change->next;
     while (!change->done && j->queue.leading)
-        mutex_wait(&j->queue.lock, &j->queue.done);
+        journal_wait(j, &j->queue.done);
     while (!change->done) {
         j->queue.leading = true;
         size_t n = take_batch(j, batch);
-        mutex_unlock(&j->queue.lock);
+        journal_unlock(j);
         assert(batch[0]); /* not done and nobody leads: this change waits at least */
         commit_batch(j, batch[0]);
-        mutex_lock(&j->queue.lock);
+        journal_lock(j);
         finish_batch(j, batch, n);
         j->queue.leading = false;
     }
-    mutex_unlock(&j->queue.lock);
+    journal_unlock(j);
     return change->result;
 }
 

@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <sqlite3.h>
 
+extern struct lock_class journal_mutex;
+
 /* One change that waits for a commit; lives on its caller's stack. */
 struct change {
     int (*apply)(struct journal *j, const struct change *change);
@@ -32,11 +34,13 @@ struct change {
 struct journal {
     sqlite3 *db;           /* used by the leader only */
     struct log_queue *log; /* constant */
-    struct {               /* under lock */
+    struct {
         struct mutex lock;
         pthread_cond_t done;
-        struct change *head, **tail;
-        bool leading; /* someone is committing */
+        GUARDED_BY(journal_mutex) struct {
+            struct change *head, **tail;
+            bool leading; /* someone is committing */
+        };
     } queue;
     sqlite3_stmt *insert, *remove, *note_put, *forget_put;
     struct { /* used by the leader only */
@@ -47,6 +51,8 @@ struct journal {
     atomic_uint_fast64_t commits; /* how many there were of intentions */
     atomic_uint_fast64_t synced;  /* and up to which of them they are on the disk */
 };
+
+MUTEX_KIND(journal, struct journal, queue.lock);
 
 /* ---- journal.c ---- */
 int journal_errno(int rc);

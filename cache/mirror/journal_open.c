@@ -214,10 +214,12 @@ int journal_open(int dir_fd, const char *dir, struct log_queue *log, struct op *
     if (!j)
         return -ENOMEM;
     j->log = log;
-    j->queue.tail = &j->queue.head;
     atomic_init(&j->commits, 1); /* what an earlier process left in the WAL */
     mutex_init(&j->queue.lock);
     cond_init(&j->queue.done);
+    journal_lock(j);
+    j->queue.tail = &j->queue.head;
+    journal_unlock(j);
     int r = db_path(dir_fd, path);
     if (r == 0)
         r = try_open(j, dir_fd, path);

@@ -26,19 +26,19 @@ int journal_query(struct journal *j, const char *sql, int (*row)(sqlite3_stmt *s
     sqlite3_stmt *s = NULL;
     int rc, r;
 
-    mutex_lock(&j->queue.lock);
+    journal_lock(j);
     while (j->queue.leading)
-        mutex_wait(&j->queue.lock, &j->queue.done);
+        journal_wait(j, &j->queue.done);
     j->queue.leading = true;
-    mutex_unlock(&j->queue.lock);
+    journal_unlock(j);
     r = journal_errno(sqlite3_prepare_v2(j->db, sql, -1, &s, NULL));
     while (r == 0 && (rc = sqlite3_step(s)) != SQLITE_DONE)
         r = rc == SQLITE_ROW ? row(s, arg) : journal_errno(rc);
     (void)sqlite3_finalize(s);
-    mutex_lock(&j->queue.lock);
+    journal_lock(j);
     j->queue.leading = false;
     (void)pthread_cond_broadcast(&j->queue.done);
-    mutex_unlock(&j->queue.lock);
+    journal_unlock(j);
     return r;
 }
 

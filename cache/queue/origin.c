@@ -36,14 +36,20 @@ struct put {
     char key[];
 };
 
+extern struct lock_class origins_mutex;
+
 struct origins {
     uint64_t number; /* constant */
     struct mutex lock;
-    int64_t last_ns; /* CLOCK_REALTIME; of the newest that this mount has signed */
-    bool unnoted;    /* the last note could not be written */
-    struct put *puts;
-    struct put *settled; /* their notes are still in the journal */
+    GUARDED_BY(origins_mutex) struct {
+        int64_t last_ns; /* CLOCK_REALTIME; of the newest that this mount has signed */
+        bool unnoted;    /* the last note could not be written */
+        struct put *puts;
+        struct put *settled; /* their notes are still in the journal */
+    };
 };
+
+MUTEX_KIND(origins, struct origins, lock);
 
 /* ---- notes in memory ---- */
 
@@ -58,7 +64,7 @@ static void put_free(struct put *p)
     free(p);
 }
 
-static struct put *find_put(struct origins *o, const char *key)
+static struct put *find_put(struct origins *o, const char *key) REQUIRES(origins_mutex)
 {
     struct put *p = NULL;
 
@@ -66,7 +72,7 @@ static struct put *find_put(struct origins *o, const char *key)
     return p;
 }
 
-static struct put *add_put(struct origins *o, const char *key)
+static struct put *add_put(struct origins *o, const char *key) REQUIRES(origins_mutex)
 {
     size_t len = strlen(key);
     struct put *p = calloc(1, sizeof(*p) + len + 1);
@@ -80,6 +86,7 @@ static struct put *add_put(struct origins *o, const char *key)
 
 /* Remembers one note. 0 or -ENOMEM. */
 static int remember_locked(struct origins *o, const char *key, uint64_t origin, int64_t last_ns)
+    REQUIRES(origins_mutex)
 {
     struct put *p = find_put(o, key);
     struct sent *s;
@@ -98,7 +105,7 @@ static int remember_locked(struct origins *o, const char *key, uint64_t origin, 
     return 0;
 }
 
-static void settle_locked(struct origins *o, struct put *p)
+static void settle_locked(struct origins *o, struct put *p) REQUIRES(origins_mutex)
 {
     HASH_DEL(o->puts, p);
     LL_PREPEND(o->settled, p);
@@ -119,14 +126,14 @@ bool origin_is_ours(struct cache *c, const char *key, const struct attrs *a)
 
     if (!(a->has & ATTR_ORIGIN))
         return false;
-    mutex_lock(&o->lock);
+    origins_lock(o);
     /* A later time than that of anything that was sent is of another life of this cache. */
     if (a->origin == origin_of(o->number, key))
         ours = a->origin_ns <= o->last_ns;
     struct put *p = ours ? NULL : find_put(o, key);
     for (struct sent *s = p ? p->sent : NULL; s && !ours; s = s->next)
         ours = s->origin == a->origin && a->origin_ns <= s->last_ns;
-    mutex_unlock(&o->lock);
+    origins_unlock(o);
     return ours;
 }
 
@@ -158,10 +165,10 @@ static void tell_unnoted(struct cache *c, int r)
 {
     struct origins *o = c->queue->origins;
 
-    mutex_lock(&o->lock);
+    origins_lock(o);
     bool news = r < 0 && !o->unnoted;
     o->unnoted = r < 0;
-    mutex_unlock(&o->lock);
+    origins_unlock(o);
     if (news)
         log_warn(
             "cache %s: what is uploaded can't be noted (%s): a mount after a crash may take "
@@ -210,13 +217,13 @@ void origin_sign(struct cache *c, const char *key, struct attrs *a)
     if (!store_can(c->store, key, STORE_ORIGIN))
         return;
     const struct journal_put note = {key, a->origin, a->origin_ns};
-    mutex_lock(&o->lock);
+    origins_lock(o);
     int r = remember_locked(o, key, a->origin, a->origin_ns);
     if (o->last_ns < a->origin_ns)
         o->last_ns = a->origin_ns;
     struct put *settled = o->settled;
     o->settled = NULL;
-    mutex_unlock(&o->lock);
+    origins_unlock(o);
     if (r == 0)
         r = write_note(c, &note, settled);
     puts_free(settled);
@@ -228,11 +235,11 @@ void origin_resolved(struct cache *c, const char *key)
 {
     struct origins *o = c->queue->origins;
 
-    mutex_lock(&o->lock);
+    origins_lock(o);
     struct put *p = find_put(o, key);
     if (p)
         settle_locked(o, p);
-    mutex_unlock(&o->lock);
+    origins_unlock(o);
 }
 
 /* ---- at the mount and at its end ---- */
@@ -259,8 +266,12 @@ static bool is_owed(struct cache *c, const char *key) REQUIRES(cache_mutex)
 static int load_one(void *arg, const struct journal_put *note)
 {
     struct cache *c = arg;
+    struct origins *o = c->queue->origins;
 
-    return remember_locked(c->queue->origins, note->key, note->origin, note->last_ns);
+    origins_lock(o);
+    int r = remember_locked(o, note->key, note->origin, note->last_ns);
+    origins_unlock(o);
+    return r;
 }
 
 int origins_load(struct cache *c)
@@ -270,11 +281,13 @@ int origins_load(struct cache *c)
 
     cache_assert_locked(c);
     int r = journal_each_put(c->journal, load_one, c);
+    origins_lock(o);
     HASH_ITER(hh, o->puts, p, next)
     {
         if (!is_owed(c, p->key))
             settle_locked(o, p);
     }
+    origins_unlock(o);
     return r;
 }
 
@@ -285,12 +298,14 @@ void origins_free(struct cache *c)
 
     if (!o)
         return;
+    origins_lock(o);
     HASH_ITER(hh, o->puts, p, next)
     {
         HASH_DEL(o->puts, p);
         put_free(p);
     }
     puts_free(o->settled);
+    origins_unlock(o);
     mutex_destroy(&o->lock);
     free(o);
     c->queue->origins = NULL;
