@@ -289,12 +289,10 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
     c->tree->identity_hash = hash_fnv(FNV_START, c->config.identity);
     struct store_facts facts;
     root_facts(c, &facts);
-    bool asks = (facts.caps & STORE_ATTRS) && !(facts.caps & STORE_LIST_ATTRS);
     c->tree->started_ns = clock_real_ns();
-    c->listing->asks_dirs = asks && !(facts.caps & STORE_DIRS);
-    c->listing->has_index = asks && (facts.caps & STORE_STATE);
-    if (c->listing->has_index && (facts.caps & STORE_ORDER) && index_tree_init(c) < 0)
-        return op_fail(op, -ENOMEM, "out of memory");
+    r = listings_open(c, facts.caps);
+    if (r < 0)
+        return op_fail(op, r, "out of memory");
     r = mirror_open(c->config.dir, c->store ? DOOR_MAKE : DOOR_CACHE, op, &c->mirror);
     if (r < 0)
         return r;
@@ -371,7 +369,6 @@ struct whole {
     struct tree tree;
     struct contents content;
     struct queue queue;
-    struct listings listing;
     struct transfers transfer;
     struct opened ops;
 };
@@ -381,12 +378,13 @@ static struct cache *cache_alloc(void)
     struct whole *w = calloc(1, sizeof(*w));
     struct cache *c = &w->cache;
 
-    if (!w)
+    if (!w || listings_new(c) < 0) {
+        free(w);
         return NULL;
+    }
     c->tree = &w->tree;
     c->content = &w->content;
     c->queue = &w->queue;
-    c->listing = &w->listing;
     c->transfer = &w->transfer;
     c->ops = &w->ops;
     c->mirror = (struct mirror){.lock_fd = -1,
@@ -550,10 +548,7 @@ static void free_tree(struct cache *c)
     cache_lock(c);
     while (c->queue->dirty_dirs)
         dir_unqueue_locked(c, c->queue->dirty_dirs);
-    while (c->listing->index_dirs)
-        index_unqueue_locked(c, c->listing->index_dirs);
-    while (c->listing->index_tree_dirs)
-        index_unqueue_locked(c, c->listing->index_tree_dirs);
+    indexes_forget_locked(c);
     while (c->content->n_stale_readers > 0) {
         struct node *n = c->content->stale_readers[--c->content->n_stale_readers];
         node_unref_locked(c, n);
@@ -575,7 +570,6 @@ static void free_tables(struct cache *c)
 {
     cache_lock(c);
     ids_free(c->tree->ids);
-    index_tree_free(c);
     pins_free(c);
     sessions_free(c);
     doubt_free(c);
@@ -602,6 +596,7 @@ void cache_free(struct cache *c)
     free_tree(c);
     pool_free(c->chores);
     log_queue_stop(&c->log);
+    listings_free(c);
     free_tables(c);
     origins_free(c);
     journal_close(c->journal);

@@ -236,7 +236,7 @@ static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_ns,
     n->dir->mtime_set = a.synced_mtime_ns && (a.flags & STAMP_ATTR_DIRTY);
     n->dir->new_here = a.flags & STAMP_NEW;
     /* What is not owed to the store may have been changed there since. */
-    if (c->listing->asks_dirs && !(a.flags & (STAMP_NEW | STAMP_ATTR_DIRTY)))
+    if (listing_asks_dirs(c) && !(a.flags & (STAMP_NEW | STAMP_ATTR_DIRTY)))
         n->flags |= NODE_ATTRS_OLD;
     n->dir->stale_marker = n->dir->new_here && tombstone_pending(c, path);
     if (n->links)

@@ -210,6 +210,15 @@ void index_news_locked(struct cache *c, struct node *dir)
     scheduler_kick_locked(c);
 }
 
+void indexes_forget_locked(struct cache *c)
+{
+    cache_assert_locked(c);
+    while (c->listing->index_dirs)
+        index_unqueue_locked(c, c->listing->index_dirs);
+    while (c->listing->index_tree_dirs)
+        index_unqueue_locked(c, c->listing->index_tree_dirs);
+}
+
 void index_marker_news_locked(struct cache *c, struct node *dir)
 {
     struct dir_index *x = &dir->dir->index;

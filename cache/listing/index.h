@@ -98,6 +98,11 @@ int index_load(struct cache *c, struct op *op, const char *dir, const char *key,
                struct stored_index *ret);
 
 /* ---- index_tree.c ---- */
+/* The tree of this cache may have an index. 0 or -ENOMEM. */
+int index_tree_init(struct cache *c);
+/* Accepts a cache that can't have one. */
+void index_tree_free(struct cache *c) REQUIRES(cache_mutex);
+/* Where the directory stands in the order of the index; heap or NULL. */
 char *index_tree_place(const char *dir);
 /* Frees those that nobody uses and that are `old_ns` old. */
 void index_tree_unload_locked(struct index_tree *t, int64_t old_ns) REQUIRES(cache_mutex);

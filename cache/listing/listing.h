@@ -15,27 +15,6 @@ struct listed {
  * first, and when he goes on. */
 #define STAT_AHEAD 64
 
-/* What is asked of the store, of a whole cache. */
-struct listings {
-    bool asks_dirs; /* constant; a directory's attributes are those of its marker */
-    bool has_index; /* constant; the store can keep attribute indexes */
-    struct index_tree *index_tree; /* NULL: there can be none */
-    atomic_ullong listed_bytes;    /* of names in listings that are under way */
-
-    GUARDED_BY(cache_mutex) struct {
-        struct node *index_dirs; /* whose attribute index lacks something */
-        /* small ones, of which that of the tree lacks something */
-        struct node *index_tree_dirs;
-        unsigned index_tree_news; /* files, in all of them */
-        unsigned indexes_running;
-        bool index_refused;      /* it may not be written */
-        bool list_ahead_refused; /* the store's keys do not come in order after all */
-        bool index_now;          /* all that is known is written without waiting for more */
-        uint64_t dir_moves;      /* how many directories changed their place at the store */
-        struct asking *askings;  /* questions for attributes that are under way */
-    };
-};
-
 /* ---- ask.c ---- */
 /* The cache stops: who waits for attributes waits no longer. */
 void askings_stop_locked(struct cache *c) REQUIRES(cache_mutex);
@@ -65,10 +44,8 @@ void index_news_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* The attributes of a directory's marker became known. */
 void index_marker_news_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 void index_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
-
-/* ---- index_tree.c ---- */
-int index_tree_init(struct cache *c);
-void index_tree_free(struct cache *c) REQUIRES(cache_mutex);
+/* The cache ends: no directory is in a list of those whose index lacks something. */
+void indexes_forget_locked(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- index_write.c ---- */
 /* The directory is moved or removed: its index, if it has one, is of no use. */
@@ -99,6 +76,19 @@ bool listing_is_recent(struct cache *c, struct node *dir, bool whole) REQUIRES(c
 /* Takes a name away that the store has no more. ns held for writing. 0, or -EBUSY when
  * something below it is ours. */
 int entry_gone(struct cache *c, struct entry *e) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
+
+/* ---- room.c ---- */
+/* Makes the room's part of the cache. 0 or -ENOMEM. */
+int listings_new(struct cache *c);
+/* `caps`: what holds everywhere in the store. 0 or -ENOMEM. */
+int listings_open(struct cache *c, unsigned caps);
+/* Nothing is asked any more. Accepts a cache without that part. */
+void listings_free(struct cache *c) EXCLUDES(cache_mutex);
+/* Constant: the store must be asked for a directory's attributes, which are its marker's. */
+bool listing_asks_dirs(const struct cache *c);
+/* The store has moved a directory: of an answer to what was asked before it can't be told
+ * whether it is from before or after. */
+void listing_dir_moved_locked(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- list_ahead.c ---- */
 void list_ahead_free(struct list_ahead *w) REQUIRES(cache_mutex);

@@ -4,6 +4,27 @@
 
 #include "cache/listing/listing.h"
 
+/* What is asked of the store, of a whole cache. */
+struct listings {
+    bool asks_dirs; /* constant; a directory's attributes are those of its marker */
+    bool has_index; /* constant; the store can keep attribute indexes */
+    struct index_tree *index_tree; /* NULL: there can be none */
+    atomic_ullong listed_bytes;    /* of names in listings that are under way */
+
+    GUARDED_BY(cache_mutex) struct {
+        struct node *index_dirs; /* whose attribute index lacks something */
+        /* small ones, of which that of the tree lacks something */
+        struct node *index_tree_dirs;
+        unsigned index_tree_news; /* files, in all of them */
+        unsigned indexes_running;
+        bool index_refused;      /* it may not be written */
+        bool list_ahead_refused; /* the store's keys do not come in order after all */
+        bool index_now;          /* all that is known is written without waiting for more */
+        uint64_t dir_moves;      /* how many directories changed their place at the store */
+        struct asking *askings;  /* questions for attributes that are under way */
+    };
+};
+
 /* Where something was asked at the store, and when in the order of moves. */
 struct place {
     char *key;      /* heap */

@@ -64,7 +64,8 @@ void copy_sources_locked(struct cache *c, struct intent *done)
 {
     cache_assert_locked(c);
     assert(done);
-    c->listing->dir_moves += done->kind == INTENT_RENAMEDIR;
+    if (done->kind == INTENT_RENAMEDIR)
+        listing_dir_moved_locked(c);
     for (struct intent *i = done; i; i = i->next) {
         if (!intent_is_rename(i) || (i != done && !moves_on(done, i)))
             continue;

@@ -147,7 +147,8 @@ static void came_back_locked(struct cache *c, const struct intent *i, const stru
 static void take_joined_locked(struct cache *c, struct intent *i, struct intent *end,
                                struct intent *one) REQUIRES(cache_mutex)
 {
-    c->listing->dir_moves += i->kind == INTENT_RENAMEDIR;
+    if (i->kind == INTENT_RENAMEDIR)
+        listing_dir_moved_locked(c);
     if (leads_back(i, end))
         came_back_locked(c, i, end);
     intent_remove_locked(c, end);

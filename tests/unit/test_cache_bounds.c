@@ -1,5 +1,6 @@
 /* cache/: what a store or a user may ask for without end has one: names of a listing, room on
  * the disk. The disk is ours: fstatvfs() and fallocate() are functions of the test. */
+#include "cache/listing/listing_impl.h"
 #include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
