@@ -235,6 +235,18 @@ static void init_locks(struct cache *c)
     log_queue_init(&c->log);
 }
 
+static void free_locks(struct cache *c)
+{
+    (void)pthread_cond_destroy(&c->progress);
+    (void)pthread_cond_destroy(&c->kick);
+    (void)pthread_cond_destroy(&c->wake);
+    mutex_destroy(&c->lock);
+    log_queue_release(&c->log);
+    for (size_t i = 0; i < STAMP_LOCKS; i++)
+        mutex_destroy(&c->stamp_locks[i]);
+    rwlock_destroy(&c->ns);
+}
+
 static int make_root_locked(struct cache *c) REQUIRES(cache_mutex)
 {
     c->tree->root = node_new(c, S_IFDIR);
@@ -275,9 +287,7 @@ static int start_threads(struct cache *c)
     /* Many small answers come in a row: each would interrupt who writes the next file. */
     pool_set_batch(c->uploaders);
     log_queue_start(&c->log, c->chores);
-    r = pthread_create(&c->transfer->scheduler, NULL, scheduler_main, c);
-    c->transfer->scheduler_runs = r == 0;
-    return -r;
+    return scheduler_start(c);
 }
 
 static int open_parts(struct cache *c, const struct cache_config *config, struct op *op)
@@ -312,9 +322,10 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
         return r;
     cache_lock(c);
     c->tree->ids = ids_new();
-    c->transfer->uploading = calloc(c->config.upload_jobs + 1, sizeof(struct node *));
-    r = c->transfer->uploading && c->tree->ids ? make_root_locked(c) : -ENOMEM;
+    r = c->tree->ids ? make_root_locked(c) : -ENOMEM;
     cache_unlock(c);
+    if (r == 0)
+        r = transfers_open(c);
     if (r < 0)
         return op_fail(op, r, "out of memory");
     /* Chores run from recovery on. */
@@ -369,23 +380,33 @@ struct whole {
     struct tree tree;
     struct contents content;
     struct queue queue;
-    struct transfers transfer;
     struct opened ops;
 };
+
+static int new_parts(struct cache *c)
+{
+    int r = listings_new(c);
+
+    return r == 0 ? transfers_new(c) : r;
+}
+
+/* Accepts a cache that lacks some. */
+static void free_parts(struct cache *c)
+{
+    transfers_free(c);
+    listings_free(c);
+}
 
 static struct cache *cache_alloc(void)
 {
     struct whole *w = calloc(1, sizeof(*w));
     struct cache *c = &w->cache;
 
-    if (!w || listings_new(c) < 0) {
-        free(w);
+    if (!w)
         return NULL;
-    }
     c->tree = &w->tree;
     c->content = &w->content;
     c->queue = &w->queue;
-    c->transfer = &w->transfer;
     c->ops = &w->ops;
     c->mirror = (struct mirror){.lock_fd = -1,
                                 .root_fd = -1,
@@ -396,8 +417,13 @@ static struct cache *cache_alloc(void)
     c->tree->hooks =
         (struct node_hooks){.nameless = node_nameless_locked, .end = node_end_locked};
     init_locks(c);
+    if (new_parts(c) < 0) {
+        free_parts(c);
+        free_locks(c);
+        free(w);
+        return NULL;
+    }
     cache_lock(c);
-    c->transfer->sum_kind = CHECKSUM_CRC32C;
     c->wake_tail = &c->wake_list;
     waitq_init(&c->space_waiters);
     waitq_init(&c->flush_waiters);
@@ -487,9 +513,7 @@ void cache_stop(struct cache *c)
 static void await_workers(struct cache *c)
 {
     cache_lock(c);
-    while (c->queue->uploads_running || c->queue->uploads_running_dirs ||
-           c->queue->deletes_running || c->queue->copies_running ||
-           c->transfer->sessions_ending)
+    while (transfers_run_locked(c))
         cache_wait(c, &c->progress);
     cache_unlock(c);
 }
@@ -511,8 +535,7 @@ int cache_end(struct cache *c, struct op *op)
 
 static void stop_threads(struct cache *c)
 {
-    if (c->transfer->scheduler_runs)
-        (void)pthread_join(c->transfer->scheduler, NULL);
+    scheduler_join(c);
     pool_free(c->fetchers);
     pool_free(c->askers);
     pool_free(c->uploaders);
@@ -570,15 +593,12 @@ static void free_tables(struct cache *c)
 {
     cache_lock(c);
     ids_free(c->tree->ids);
-    pins_free(c);
-    sessions_free(c);
     doubt_free(c);
     tombstones_free(c);
     inos_free(c);
     free(c->tree->negatives);
     free(c->content->stale_readers);
     free(c->queue->waits);
-    free(c->transfer->uploading);
     free(c->write_failure.text);
     free(c->read_failure.text);
     cache_unlock(c);
@@ -596,7 +616,7 @@ void cache_free(struct cache *c)
     free_tree(c);
     pool_free(c->chores);
     log_queue_stop(&c->log);
-    listings_free(c);
+    free_parts(c);
     free_tables(c);
     origins_free(c);
     journal_close(c->journal);
@@ -606,13 +626,6 @@ void cache_free(struct cache *c)
     free((void *)(uintptr_t)c->config.mountpoint);
     free_patterns(c->config.staging);
     free_patterns(c->config.logs);
-    (void)pthread_cond_destroy(&c->progress);
-    (void)pthread_cond_destroy(&c->kick);
-    (void)pthread_cond_destroy(&c->wake);
-    mutex_destroy(&c->lock);
-    log_queue_release(&c->log);
-    for (size_t i = 0; i < STAMP_LOCKS; i++)
-        mutex_destroy(&c->stamp_locks[i]);
-    rwlock_destroy(&c->ns);
+    free_locks(c);
     free(c);
 }

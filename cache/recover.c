@@ -349,7 +349,7 @@ static int keep_half(struct scan *s, const char *path, const struct stamp_attrs 
 /* Nobody knows what of it is there, nor whether the store has it. */
 static int keep_unstamped(struct scan *s, const char *path) REQUIRES(cache_mutex)
 {
-    s->cache->transfer->unstamped_files++;
+    s->unstamped++;
     return keep(s, path, 0, "has no readable stamp (extended attributes user.runfs.*)");
 }
 
@@ -539,7 +539,7 @@ static void scan_release_locked(struct scan *s) REQUIRES(cache_mutex)
     free(s->keep);
 }
 
-static int rebuild(struct cache *c) REQUIRES(cache_ns, cache_mutex)
+static int rebuild(struct cache *c, uint64_t *ret_unstamped) REQUIRES(cache_ns, cache_mutex)
 {
     struct scan s = {.cache = c, .keep_seq = UINT64_MAX};
     int r = mirror_walk(c->mirror.tree_fd, scan_one, &s);
@@ -555,6 +555,7 @@ static int rebuild(struct cache *c) REQUIRES(cache_ns, cache_mutex)
     if (r == 0)
         queue_in_order_locked(&s);
     scan_release_locked(&s);
+    *ret_unstamped = s.unstamped;
     return r;
 }
 
@@ -579,7 +580,7 @@ static int adopt(struct cache *c)
     return r == 0 ? journal_adopt(c->journal) : r;
 }
 
-static void tell_unstamped(struct cache *c) REQUIRES(cache_mutex)
+static void tell_unstamped(struct cache *c, uint64_t unstamped)
 {
     if (c->mirror.stampless)
         log_error("cache %s was copied or restored without its extended attributes (cp -r, "
@@ -587,13 +588,14 @@ static void tell_unstamped(struct cache *c) REQUIRES(cache_mutex)
                   "known, and all its files are set aside in kept/. Copy it again with cp -a, "
                   "or look through kept/ and publish by hand what the store lacks",
                   c->mirror.dir);
-    else if (c->transfer->unstamped_files)
+    else if (unstamped)
         log_error("cache %s: %llu files without a readable stamp are set aside in kept/",
-                  c->mirror.dir, (unsigned long long)c->transfer->unstamped_files);
+                  c->mirror.dir, (unsigned long long)unstamped);
 }
 
 static int recover_locked(struct cache *c) REQUIRES(cache_ns, cache_mutex)
 {
+    uint64_t kept = 0, unstamped = 0;
     int r = journal_each(c->journal, load_row, c);
 
     if (r == 0)
@@ -602,13 +604,14 @@ static int recover_locked(struct cache *c) REQUIRES(cache_ns, cache_mutex)
     if (r == 0 && !c->mirror.stampless)
         r = redo_newest(c);
     if (r == 0)
-        r = rebuild(c);
+        r = rebuild(c, &unstamped);
     if (r == 0 && c->store)
         r = origins_load(c);
     if (r == 0)
-        tell_unstamped(c);
+        tell_unstamped(c, unstamped);
     if (r == 0)
-        r = mirror_walk(c->mirror.kept_fd, count_kept, &c->transfer->kept_files);
+        r = mirror_walk(c->mirror.kept_fd, count_kept, &kept);
+    transfers_found_kept_locked(c, kept, unstamped);
     if (r == 0 && c->store)
         r = sessions_load(c);
     return r == 0 ? pins_load(c) : r;

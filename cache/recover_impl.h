@@ -25,7 +25,8 @@ struct scan {
     size_t n_drop, cap_drop;
     struct keeping *keep; /* what goes to kept/ */
     size_t n_keep, cap_keep;
-    uint64_t keep_seq; /* order of the first close among them; 0: one's is not known */
+    uint64_t keep_seq;  /* order of the first close among them; 0: one's is not known */
+    uint64_t unstamped; /* of those that go to kept/, for want of a stamp */
 };
 
 enum verdict {

@@ -77,24 +77,18 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
     *ret = (struct cache_stats){.size_bytes = c->config.size_bytes,
                                 .used_bytes = c->content->used_bytes,
                                 .disk_free_bytes = c->content->disk_free_bytes,
-                                .uploaded_files = c->transfer->uploaded_files,
-                                .uploaded_bytes = c->transfer->uploaded_bytes,
-                                .downloaded_bytes = c->transfer->downloaded_bytes,
                                 .open_handles = c->ops->open_handles,
                                 .nodes = c->tree->nodes,
                                 .mirror_files = c->content->mirror_files,
-                                .pinned_files = HASH_COUNT(c->transfer->pins),
                                 .hidden_names = c->tree->hidden_names,
-                                .kept_files = c->transfer->kept_files,
-                                .unstamped_files = c->transfer->unstamped_files,
                                 .copied = c->mirror.copied,
                                 .fds_open = c->content->fds.open,
                                 .fds_limit = c->content->fds.limit,
                                 .fds_refused = c->content->fds.refused,
                                 .waiting_writers = count_waiters_locked(c, &c->space_waiters),
-                                .space_trouble = space_trouble_text(c->transfer->space),
                                 .last_error = c->write_failure.err,
                                 .last_read_error = c->read_failure.err};
+    transfers_stats_locked(c, ret);
     count_dirty_locked(c, ret);
     copy_text(ret->last_error_text, c->write_failure.text);
     copy_text(ret->last_read_error_text, c->read_failure.text);
@@ -208,7 +202,7 @@ int cache_each_pending(struct cache *c, pending_visit visit, void *arg)
         if (r == 0)
             r = show_intent(i, visit, arg);
     }
-    bool kept = c->transfer->kept_files > 0;
+    bool kept = transfers_kept_locked(c) > 0;
     cache_unlock(c);
     struct kept_visit k = {visit, arg};
     if (r == 0 && kept)

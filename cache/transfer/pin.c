@@ -9,7 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- pins ---- */
+/* A path that is kept from eviction, with all below it. */
+struct pin {
+    UT_hash_handle hh;
+    char path[];
+};
 
 bool path_is_pinned(struct cache *c, const char *path)
 {
@@ -67,6 +71,12 @@ void pins_free(struct cache *c)
         HASH_DEL(c->transfer->pins, p);
         free(p);
     }
+}
+
+uint64_t pins_count_locked(struct cache *c)
+{
+    cache_assert_locked(c);
+    return HASH_COUNT(c->transfer->pins);
 }
 
 static int back_to_lru(void *arg, struct node *n) REQUIRES(cache_mutex)

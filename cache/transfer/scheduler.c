@@ -158,7 +158,7 @@ static void pass_locked(struct cache *c, int64_t now, int64_t *next) REQUIRES(ca
     indexes_start_locked(c, now, next);
 }
 
-void *scheduler_main(void *arg)
+static void *scheduler_main(void *arg) EXCLUDES(cache_ns, cache_mutex)
 {
     struct cache *c = arg;
     int64_t looked = 0;
@@ -191,4 +191,18 @@ void *scheduler_main(void *arg)
     }
     cache_unlock(c);
     return NULL;
+}
+
+int scheduler_start(struct cache *c)
+{
+    int r = pthread_create(&c->transfer->scheduler, NULL, scheduler_main, c);
+
+    c->transfer->scheduler_runs = r == 0;
+    return -r;
+}
+
+void scheduler_join(struct cache *c)
+{
+    if (c->transfer->scheduler_runs)
+        (void)pthread_join(c->transfer->scheduler, NULL);
 }

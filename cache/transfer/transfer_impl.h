@@ -4,6 +4,90 @@
 
 #include "cache/transfer/transfer.h"
 
+/* Why the cache can't keep its limit, or refuses writers; the worst comes last. */
+enum space_trouble {
+    SPACE_FINE,
+    SPACE_OVER_LIMIT, /* what is open, or waits for its name, is more than the limit */
+    SPACE_STORE_GONE, /* uploads fail: writers get ENOSPC */
+    SPACE_DISK_FULL,  /* the reserve is touched and nothing can go: writers get ENOSPC */
+    SPACE_READ_ONLY,  /* the disk takes nothing: writers get EROFS */
+    SPACE_REMOVED,    /* the cache directory is gone: writers get EIO */
+};
+
+/* A range on its way from the store. */
+struct fetch {
+    struct task task;
+    struct fetch *next GUARDED_BY(cache_mutex);
+    struct node *node; /* referenced */
+    struct cache *cache;
+    uint64_t off, end;
+    struct checksum verified; /* that the store has compared with what was read */
+    struct checksum sum;      /* of [off, summed), as it came */
+    uint64_t summed;
+    bool told GUARDED_BY(cache_mutex); /* file.failed says what became of it */
+};
+
+/* The content that an upload in parts sends, as far as it can be told without reading it. */
+struct session_mark {
+    uint64_t ino, size; /* of the mirror file */
+    int64_t mtime_ns;
+    uint64_t attrs; /* hash */
+};
+
+/* An upload in parts. Whoever has it in hand owns it; the others are in cache.sessions. */
+struct session {
+    struct session *prev, *next;
+    char *key;
+    char *token;      /* "": not learned */
+    int64_t began_ns; /* CLOCK_REALTIME; origin_ns of what it will make */
+    uint64_t part_size;
+    struct session_mark mark;
+    bool live; /* somebody could write the file while it was sent */
+    bool over; /* of no use any more: to be ended at the store */
+    bool busy; /* being ended */
+    unsigned attempts;
+    int64_t due_ns;
+};
+
+/* Keeps account of the sessions that calls with this op begin by themselves, until it is
+ * forgotten: those that are left then are ended at the store. */
+struct session_watch {
+    struct op_notes notes;
+    struct store_sessions base;
+    struct cache *cache;
+    struct session *session;
+    int error; /* of the journal: the last call that a session's account has failed with */
+};
+
+/* How long they are waited for, and how often it is looked whether they still need something.
+ */
+#define READERS_NS (200 * NS_PER_MS)
+
+#define READERS_TRIES 300
+
+/* What is on its way, of a whole cache. */
+struct transfers {
+    pthread_t scheduler;
+    bool scheduler_runs;
+    int64_t forgot_ns; /* CLOCK_MONOTONIC; when names were last forgotten; the scheduler's */
+
+    GUARDED_BY(cache_mutex) struct {
+        enum space_trouble space;
+        /* CLOCK_MONOTONIC; since when every upload fails; 0 they don't */
+        int64_t unreachable_ns;
+        struct node **uploading; /* nodes whose upload runs */
+        size_t n_uploading;
+        struct dir_job *dir_jobs; /* directories whose upload runs */
+        struct session *sessions; /* uploads in parts that were broken off */
+        unsigned sessions_ending;
+        uint64_t kept_files;
+        uint64_t unstamped_files; /* of those, that recovery found now; constant after it */
+        uint64_t uploaded_files, uploaded_bytes, downloaded_bytes;
+        enum checksum_kind sum_kind; /* what the store last told; ours until then */
+        struct pin *pins;
+    };
+};
+
 /* A stub that only remembers an inode number. */
 #define STUB_BYTES 8192
 
@@ -40,6 +124,9 @@ bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(cache_mutex);
 
 /* ---- pin.c ---- */
+void pins_free(struct cache *c) REQUIRES(cache_mutex);
+uint64_t pins_count_locked(struct cache *c) REQUIRES(cache_mutex);
+/* Whether the path is kept from eviction, by itself or with a directory above it. */
 bool path_is_pinned(struct cache *c, const char *path) REQUIRES(cache_mutex);
 
 /* ---- remove.c ---- */
@@ -82,11 +169,14 @@ void session_gone(struct cache *c, struct session *s);
 void session_watch(struct session_watch *w, struct cache *c, struct op *op);
 /* 0, or the error of the journal that ended the call: the store has not said so. */
 int session_unwatch(struct session_watch *w, struct op *op);
+void sessions_free(struct cache *c) REQUIRES(cache_mutex);
 /* Ends those that no upload will resume; lowers *next_due. */
 void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     REQUIRES(cache_mutex);
 
 /* ---- space.c ---- */
+/* What is wrong with the space, for people; NULL when nothing is. */
+const char *space_trouble_text(enum space_trouble trouble);
 bool space_too_full_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Logged when it changes only: writers come by thousands a second. */
 void space_trouble_locked(struct cache *c, enum space_trouble trouble) REQUIRES(cache_mutex);

@@ -1,5 +1,6 @@
 /* What a read costs at the store, counted in requests and bytes. */
 #include "cache/mount.h"
+#include "cache/transfer/transfer_impl.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
