@@ -5,21 +5,18 @@
 #include "common/lock.h"
 #include "common/mem.h"
 #include "common/path.h"
+#include "tests/lib/temp_dir.h"
 
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #define STUCK_NS (60 * NS_PER_SEC)
-#define ROOM     (UINT64_C(1) << 30)
 
 /* ---- waiting ---- */
 
@@ -92,39 +89,13 @@ static int64_t pass_on(struct layer *l, struct call *c)
     return call_next(c);
 }
 
-/* A new directory in memory, where that has room and takes extended attributes: what a disk's
- * fsync takes is not what is tested. */
-static bool make_dir_in_memory(char *ret, size_t size)
-{
-    struct statvfs fs;
-
-    (void)snprintf(ret, size, "/dev/shm/runfs-driven-XXXXXX");
-    if (statvfs("/dev/shm", &fs) || (uint64_t)fs.f_bavail * fs.f_frsize < ROOM || !mkdtemp(ret))
-        return false;
-    if (setxattr(ret, "user.runfs.test", "", 0, 0) == 0 &&
-        removexattr(ret, "user.runfs.test") == 0)
-        return true;
-    (void)rmdir(ret);
-    return false;
-}
-
-static void make_dir(char *ret, size_t size)
-{
-    const char *tmp = getenv("TMPDIR");
-
-    if (!tmp && make_dir_in_memory(ret, size))
-        return;
-    (void)snprintf(ret, size, "%s/runfs-driven-XXXXXX", tmp ? tmp : "/tmp");
-    ck_assert_ptr_nonnull(mkdtemp(ret));
-}
-
 static void init_over(struct driven *d, struct store *store, driven_around around)
 {
     struct layer *l = calloc(1, sizeof(*l));
 
     ck_assert_ptr_nonnull(l);
     ck_assert_int_eq(layer_init(l, store, around ? around : pass_on), 0);
-    make_dir(d->dir, sizeof(d->dir));
+    temp_dir_make(d->dir, sizeof(d->dir));
     d->store = &l->base;
     cache_config_init(&d->config);
     d->config.dir = d->dir;
@@ -155,7 +126,7 @@ void driven_init_folder(struct driven *d, driven_around around, uint64_t part_si
     struct op op;
 
     *d = (struct driven){.dir = ""};
-    make_dir(d->folder, sizeof(d->folder));
+    temp_dir_make(d->folder, sizeof(d->folder));
     op_init(&op, STUCK_NS);
     ck_assert_int_eq(local_store_new(d->folder, NULL, &op, &local), 0);
     local->facts.part_size = local->facts.part_min = local->facts.part_max = part_size;
@@ -198,18 +169,10 @@ void driven_end(struct driven *d)
     driven_unmount(d);
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 void driven_mount_afresh(struct driven *d)
 {
     driven_unmount(d);
-    (void)nftw(d->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    temp_dir_remove(d->dir);
     ck_assert_int_eq(mkdir(d->dir, 0700), 0);
     driven_mount(d);
 }
@@ -218,11 +181,11 @@ void driven_release(struct driven *d)
 {
     driven_unmount(d);
     store_close(d->store);
-    (void)nftw(d->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    temp_dir_remove(d->dir);
     if (*d->folder) {
-        (void)nftw(d->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        temp_dir_remove(d->folder);
         (void)strcat(d->folder, ".runfs"); /* its state */
-        (void)nftw(d->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        temp_dir_remove(d->folder);
     }
 }
 

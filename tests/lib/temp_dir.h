@@ -1,0 +1,13 @@
+/* Directories of a test. */
+#ifndef RUNFS_TESTS_LIB_TEMP_DIR_H
+#define RUNFS_TESTS_LIB_TEMP_DIR_H
+
+#include <stddef.h>
+
+/* A new one: where $TMPDIR says, else in memory if that will do. Aborts the test on a failure.
+ */
+void temp_dir_make(char *ret, size_t size);
+/* With all that is in it. */
+void temp_dir_remove(const char *dir);
+
+#endif
