@@ -6,7 +6,6 @@
 #include "tests/lib/suite.h"
 
 #include <check.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sqlite3.h>
@@ -166,46 +165,6 @@ START_TEST(a_journal_in_use_is_not_set_aside)
 }
 END_TEST
 
-static int damaged(void)
-{
-    DIR *dir = opendir(d.dir);
-    const struct dirent *e;
-    int n = 0;
-
-    ck_assert_ptr_nonnull(dir);
-    while ((e = readdir(dir)))
-        n += strncmp(e->d_name, "state.db.damaged-", 17) == 0;
-    (void)closedir(dir);
-    return n;
-}
-
-static const char *const codes[] = {
-    "CREATE TRIGGER t AFTER INSERT ON intent BEGIN INSERT OR IGNORE INTO pin VALUES('x'); END",
-    "CREATE TRIGGER t BEFORE DELETE ON put BEGIN DELETE FROM intent; END",
-    "CREATE VIEW v AS SELECT * FROM intent",
-    "DROP TABLE pin; CREATE VIEW pin AS SELECT 'x' AS path",
-};
-
-/* What SQLite would run for who wrote into the database is not run. */
-START_TEST(a_journal_with_code_is_set_aside)
-{
-    driven_init(&d, around);
-    driven_mount(&d);
-    driven_unmount(&d);
-    ck_assert_int_eq(damaged(), 0);
-    connect();
-    run(codes[_i]);
-    disconnect();
-    driven_mount(&d);
-    driven_put(&d, "f", "one", 3);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_stores(&d, "f", "one");
-    driven_unmount(&d);
-    ck_assert_int_ge(damaged(), 1);
-    driven_release(&d);
-}
-END_TEST
-
 int main(void)
 {
     Suite *s = suite_create("cache_journal");
@@ -216,7 +175,6 @@ int main(void)
     tcase_add_test(t, a_row_that_could_not_be_retired_is_retired_later);
     tcase_add_loop_test(t, a_rename_that_could_not_be_noted_is_made_again, 0, 2);
     tcase_add_test(t, a_journal_in_use_is_not_set_aside);
-    tcase_add_loop_test(t, a_journal_with_code_is_set_aside, 0, ARRAY_SIZE(codes));
     suite_add_tcase(s, t);
     return suite_run(s);
 }
