@@ -135,10 +135,10 @@ struct store_facts {
     uint64_t part_max;
     unsigned parts_max; /* parts of one upload */
     uint64_t put_max;   /* bytes of one put */
-    uint64_t size_max; /* bytes of the largest object that can be there, 0: INT64_MAX; who tells
-                          of a larger one gets -EBADMSG for an answer */
-    unsigned key_max;  /* bytes of the longest key, below the root; of a directory that may get
-                          an object of its own one less */
+    uint64_t size_max;  /* bytes of the largest object that can be there, 0: INT64_MAX; an
+                           answer that tells of a larger one becomes -EBADMSG */
+    unsigned key_max;   /* bytes of the longest key, below the root; of a directory that may get
+                           an object of its own one less */
 };
 
 struct store;
@@ -294,7 +294,7 @@ struct store {
     const struct store_ops *ops;
     struct store_facts facts; /* at all keys, where ops->facts is NULL; fixed once open */
     char *url;      /* heap; the store's URL without secrets, without a trailing "/" */
-    char *advice;   /* a driver's, heap; layers borrow it. What who mounts should know, a line
+    char *advice;   /* a driver's, heap; layers borrow it. What the user should know, a line
                        each; NULL: nothing */
     char *endpoint; /* a driver's, heap; layers borrow it. Where its requests go, as an option,
                        the environment or a profile says; NULL: the URL says it all */
@@ -331,7 +331,7 @@ struct store_config {
 const char *store_config_get(const struct store_config *config, const char *name);
 
 /* Opens the store that `url` names, with the layers trace > retry > limit > stats > driver
- * around it. Reaches out once, so that a wrong host, bucket or key pair is told here. A URL of
+ * around it. Asks for the root once: a wrong host, bucket or key pair fails here. A URL of
  * a wrong form is -EINVAL with what was found and what was expected in op->why. *ret is closed
  * with store_close(). */
 int store_open(const char *url, const struct store_config *config, struct op *op,

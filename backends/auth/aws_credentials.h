@@ -2,8 +2,8 @@
  * order: the environment; the profile's role (role_arn with source_profile or
  * credential_source), web identity, SSO login, keys in ~/.aws/credentials, credential_process,
  * keys in ~/.aws/config; the container's endpoint; the instance metadata service. The first
- * place that is set up counts. For a profile that was asked for by option the environment comes
- * behind its files.
+ * place that is set up counts. When an option names the profile, its files come before the
+ * environment.
  *
  * Keys are kept, and found anew ahead of their end, when a profile file changes, and when a
  * server refuses them. Any thread; one searches, the others wait or go on with the old keys. */

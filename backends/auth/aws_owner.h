@@ -4,10 +4,11 @@
 
 #include <sys/stat.h>
 
-/* Whether nobody but root and the caller (geteuid()) may write the file, of which `st` is told,
- * and a group only where the caller is alone in it. In a user namespace without root of the
- * machine, whose programs all of the system's are, who has no number there passes for him. 0;
- * -EPERM: it belongs to another user; -EACCES: others may write it. Any thread. */
+/* Checks that only root and the caller (geteuid()) may write the file, which `st` describes; a
+ * group may write it only when the caller is its only member. In a user namespace that does not
+ * map the machine's root, an owner without a number there counts as root: the system's programs
+ * belong to him. 0; -EPERM: it belongs to another user; -EACCES: others may write it. Any
+ * thread. */
 int aws_owner_check(int fd, const struct stat *st);
 
 #endif

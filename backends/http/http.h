@@ -1,7 +1,7 @@
-/* One HTTP request after another over pooled libcurl handles: sends it, bounds and checks the
+/* HTTP requests over pooled libcurl handles. A request sends its body, bounds and checks the
  * answer, ends at once on a cancel or the deadline (during a look-up of the host's name only
- * with libcurl 7.87 and newer), and says why it failed. Follows no redirect
- * and repeats nothing: that is for the layers above. Any thread. */
+ * with libcurl 7.87 and newer), and says why it failed. It follows no redirect and repeats
+ * nothing: the layers do. Any thread. */
 #ifndef RUNFS_BACKENDS_HTTP_HTTP_H
 #define RUNFS_BACKENDS_HTTP_HTTP_H
 

@@ -18,8 +18,8 @@ struct backoff_policy {
 };
 extern const struct backoff_policy backoff_default;
 
-/* Repeats what failed for a passing reason (err_is_transient()) until it works, the attempts or
- * the deadline are over, or the caller cancels. See retry.c for what it does about
+/* Repeats a call that failed for a transient reason (err_is_transient()) until it succeeds, the
+ * attempts or the deadline are over, or the caller cancels. retry.c says what it does about
  * answers that were lost. `policy` is copied; NULL takes the default. */
 struct store *layer_retry_new(struct store *next, const struct backoff_policy *policy);
 

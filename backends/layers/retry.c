@@ -1,11 +1,11 @@
-/* The retry layer: repeats what failed for a passing reason.
+/* The retry layer: repeats a call that failed for a transient reason.
  *
- * Between attempts it waits (growing, random; the server's own wish counts), where a cancel
- * ends the wait and the deadline limits it. "Slow down" (-EAGAIN) holds all calls of the store,
- * new ones too, for a pause that they share (throttle.h). What is not repeated: errors of the
- * caller's source, sink or visit. A read continues where it broke off, at the same version. A
- * listing that starts over visits only names that it had not visited. Every request passes
- * here, attempts and pauses: so this layer knows when the store stalls (stall.h).
+ * Between attempts it backs off: the pause grows, is random, and honours what the server asked
+ * for; a cancel ends it and the deadline limits it. "Slow down" (-EAGAIN) throttles all
+ * calls of the store, new ones too (throttle.h). Errors of the caller's source, sink or visit
+ * are not repeated. A read continues where it broke off, at the same version. A listing that
+ * starts over visits only names that it had not visited. Every attempt and every pause passes
+ * here, so this layer knows when the store stalls (stall.h).
  *
  * The answer to a change can get lost after the change was made. A repeated change then looks
  * like a conflict (-ESTALE) or a missing source (-ENOENT). Only after such a loss the layer

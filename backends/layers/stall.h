@@ -1,12 +1,12 @@
-/* Whether a store answers: since when it does not while requests to it are under way or being
- * tried again, and what it said last.
+/* Whether a store answers: since when it has not, while requests are under way or tried again,
+ * and what it said last.
  *
- * Two lanes, as a store may take one and not the other: changes (uploads, removals, renames),
- * and the rest (downloads, listings, questions). A lane is stalled when for some seconds
- * nothing in it succeeded and no byte of it moved. An answer like "not there" is a success. A
- * change that failed counts as being tried again for as long as who asked for it may pause.
- * Bytes of an attempt count while that runs, after a failure only when they have moved for as
- * long: a server that takes a megabyte and refuses then does not work. Any thread. */
+ * There are two lanes, since a store may serve one and not the other: changes (uploads,
+ * removals, renames), and the rest (downloads, listings, questions). A lane is stalled when for
+ * some seconds no request in it succeeded and no byte of it moved. An answer like "not there"
+ * is a success. A change that failed counts as tried again for as long as its caller may pause.
+ * The bytes of an attempt count while it runs; after a failure they count only when they moved
+ * for as long: a server that takes a megabyte and then refuses does not work. Any thread. */
 #ifndef RUNFS_BACKENDS_LAYERS_STALL_H
 #define RUNFS_BACKENDS_LAYERS_STALL_H
 
@@ -38,7 +38,7 @@ struct stall {
     } lane[STALL_LANES];
 };
 
-/* A stall is told after `after_ns`. */
+/* stall_get() reports a stall after `after_ns`. */
 void stall_init(struct stall *s, int64_t after_ns);
 void stall_release(struct stall *s);
 

@@ -24,9 +24,9 @@ void throttle_refused(struct throttle *t, int64_t wish_ns);
 /* A request was answered. */
 void throttle_answered(struct throttle *t);
 
-/* Waits until the next request may be sent; who waits at the same time goes at different times.
- * 0, or as op_check(); -ETIMEDOUT at once, with a text that keeps the one before, when the
- * deadline comes before the end of the pause. */
+/* Waits until the next request may be sent; threads that wait together go on at different
+ * times. 0, or as op_check(); -ETIMEDOUT at once, with a text that keeps the one before, when
+ * the deadline comes before the end of the pause. */
 int throttle_wait(struct throttle *t, struct op *op);
 
 #endif

@@ -97,7 +97,7 @@ static bool are_siblings(const char *a, const char *b)
     return len == path_parent_len(b) && strncmp(a, b, len) == 0;
 }
 
-/* Under the lock that also those take who put a version. */
+/* The caller holds the lock between processes, which a put of a version takes, too. */
 static int remove_version(struct local_store *l, struct op *op, const char *key,
                           const char *etag, bool sync)
 {
@@ -132,8 +132,8 @@ int local_remove(struct store *s, struct op *op, const char *const *keys,
     return first;
 }
 
-/* The attributes of an entry, which its folder's sync does not write. Links and devices can't
- * be opened for that, and who may not read a file can't sync it. */
+/* Syncs the attributes of an entry: the sync of its folder does not write them. Links and
+ * devices can't be opened for that, nor can a file that we may not read. */
 static int sync_entry(int parent, const char *name)
 {
     struct stat st;

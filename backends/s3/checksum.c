@@ -282,7 +282,7 @@ void s3_checksum_of_text(const char *crc32c, struct checksum *ret)
 
 static int hold_write(struct sink *sink, const void *data, size_t len, uint64_t off)
 {
-    struct s3_held *h = container_of(sink, struct s3_held, base);
+    struct s3_buffered *h = container_of(sink, struct s3_buffered, base);
 
     if (off + len > h->size)
         return -EPROTO;
@@ -290,8 +290,8 @@ static int hold_write(struct sink *sink, const void *data, size_t len, uint64_t 
     return 0;
 }
 
-int s3_hold_begin(struct s3_held *h, const struct http_answer *a, uint64_t size, struct op *op,
-                  struct sink **sink)
+int s3_buffer_begin(struct s3_buffered *h, const struct http_answer *a, uint64_t size,
+                    struct op *op, struct sink **sink)
 {
     s3_checksum_of_answer(a, &h->expected);
     if (size == 0 || size > S3_VERIFY_MAX || h->expected.kind == CHECKSUM_NONE)
@@ -307,7 +307,7 @@ int s3_hold_begin(struct s3_held *h, const struct http_answer *a, uint64_t size,
     return 0;
 }
 
-int s3_hold_end(struct s3_held *h, struct op *op)
+int s3_buffer_end(struct s3_buffered *h, struct op *op)
 {
     struct checksum sum = {.kind = h->expected.kind};
 

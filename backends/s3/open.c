@@ -89,8 +89,8 @@ static int open_placement(struct s3 *s, const struct store_config *config, struc
     return 0;
 }
 
-/* Path style: as told, else as the profile says, else for servers of one's own and for bucket
- * names that no host can carry. */
+/* Path style: as the option says, else as the profile says, else for a custom endpoint and for
+ * a bucket name that can be no host's label. */
 static int open_style(struct s3 *s, const struct store_config *config, struct op *op)
 {
     const char *style = s->aws.addressing_style ? s->aws.addressing_style : "auto";
@@ -114,8 +114,8 @@ static int open_style(struct s3 *s, const struct store_config *config, struct op
     return 0;
 }
 
-/* Where objects of our own go: a sibling of the prefix unless told. A bucket without a prefix
- * has no place outside of the root. */
+/* Where objects of our own go: a sibling of the prefix, unless an option says another. A bucket
+ * without a prefix has no place outside of the root. */
 static int open_state(struct s3 *s, const struct store_config *config, struct op *op)
 {
     const char *told = store_config_get(config, "state_prefix");
@@ -168,7 +168,7 @@ static int open_endpoint(struct s3 *s, const struct store_config *config, struct
     return aws_endpoint_parse(url, op, &s->endpoint);
 }
 
-/* Adds a line to what the store's user is told. */
+/* Adds a line to the store's advice. */
 static int advise(struct s3 *s, struct op *op, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,6 +1,5 @@
-/* The S3 driver: tells what is there, reads it. An object is a key; a
- * directory is the keys below it, with or without a marker object "dir/" that carries its
- * attributes. */
+/* The S3 driver: stat, listings and reads. An object is a key; a directory is the keys below
+ * it, with or without a marker object "dir/" that carries its attributes. */
 #include "backends/s3/s3.h"
 
 #include "backends/drivers.h"
@@ -115,8 +114,8 @@ static bool has_no_form(struct s3 *s, const struct op *op, const char *key)
 }
 
 /* The object of that name, or the marker of the directory (`slash`). With -ENOENT *ret_told,
- * which may be NULL, says whether S3 said so: a HEAD is told no code, and whatever listens
- * there can answer 404. */
+ * which may be NULL, says whether S3 said so: the answer to a HEAD has no code, and any
+ * server can answer 404. */
 static int stat_object(struct s3 *s, struct op *op, const char *key, bool slash,
                        struct object *ret, bool *ret_told)
 {
@@ -362,7 +361,7 @@ struct ranged_read {
     const char *etag;
     uint64_t off, len;
     bool whole; /* asked for without a range, to get the checksum */
-    struct s3_held held;
+    struct s3_buffered held;
     struct object obj; /* filled once the headers are known */
     bool known;
 };
@@ -420,7 +419,7 @@ static int read_begin(struct http_body_sink *bs, const struct http_answer *a, st
     rr->obj.size = size;
     *ret_off = first;
     *ret_len = wanted;
-    return wanted == size ? s3_hold_begin(&rr->held, a, size, op, &bs->sink) : 0;
+    return wanted == size ? s3_buffer_begin(&rr->held, a, size, op, &bs->sink) : 0;
 }
 
 /* The offset is at or behind the end: no bytes, but which version says so? */
@@ -472,7 +471,7 @@ static ssize_t read_once(struct s3 *s, struct op *op, const char *key, struct ra
     r.to_sink = &rr->base;
     err = s3_run(s, op, &r);
     if (!err && rr->held.data) {
-        err = s3_hold_end(&rr->held, op);
+        err = s3_buffer_end(&rr->held, op);
         if (err == -EIO)
             err = s3_fail(s, op, &r, err, "the content does not match its checksum");
         rr->obj.checksum = rr->held.expected;

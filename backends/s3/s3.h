@@ -151,11 +151,11 @@ int s3_drop_checksum(struct op *op, struct s3_request *r);
 void s3_size_note(struct s3 *s, const char *etag, uint64_t size);
 bool s3_size_within(struct s3 *s, const char *etag, uint64_t max);
 
-/* Holds a whole object back until its checksum is verified. Zeroed is ready; free `data`. */
-struct s3_held {
+/* Buffers a whole object until its checksum is verified. Zeroed is ready; free `data`. */
+struct s3_buffered {
     struct sink base;
     struct sink *to;
-    char *data; /* NULL: nothing is held, there is no checksum */
+    char *data; /* NULL: nothing is buffered, there is no checksum */
     uint64_t size;
     struct checksum expected;
 };
@@ -166,10 +166,10 @@ void s3_checksum_of_text(const char *crc32c, struct checksum *ret);
 /* The text of a CRC-32C. */
 void s3_checksum_text(const struct checksum *sum, char ret[S3_CHECKSUM_MAX]);
 /* With an answer of `size` bytes that names a checksum, puts itself before *sink. */
-int s3_hold_begin(struct s3_held *h, const struct http_answer *a, uint64_t size, struct op *op,
-                  struct sink **sink);
-/* Delivers what was held; -EIO when it is damaged. */
-int s3_hold_end(struct s3_held *h, struct op *op);
+int s3_buffer_begin(struct s3_buffered *h, const struct http_answer *a, uint64_t size,
+                    struct op *op, struct sink **sink);
+/* Delivers what was buffered; -EIO when it is damaged. */
+int s3_buffer_end(struct s3_buffered *h, struct op *op);
 
 /* Fills size (the Content-Length), etag, time and attributes from an answer about an object. */
 int s3_object_from_answer(struct op *op, const struct http_answer *a, bool is_dir,

@@ -265,8 +265,8 @@ static int remove_singly(struct batch *b, const bool *skip)
     return 0;
 }
 
-/* One request with all that fits into it. -EOPNOTSUPP also where its versions may be what was
- * refused: one by one that is told apart. */
+/* Sends one request with all keys that fit into it. -EOPNOTSUPP also where the server may have
+ * refused the versions in it: requests for one key each show which. */
 static int send_batch(struct batch *b, bool *in_xml, size_t *ret_batched)
 {
     auto_buf struct buf body = BUF_INIT(DELETE_BODY_MAX);
