@@ -17,6 +17,8 @@ void room_tree(struct cache *c);
 /* Mirror files, with `fds` descriptors for them. */
 void room_content(struct cache *c, unsigned fds);
 void room_queue(struct cache *c);
+void room_listing(struct cache *c);
+void room_transfer(struct cache *c);
 /* Gives all of it back. */
 void room_free(struct cache *c);
 
