@@ -1,7 +1,6 @@
 /* Opening and closing the cache: configuration, recovery, threads. */
 #include "cache/mount.h"
 
-#include "common/hash.h"
 #include "common/log.h"
 #include "common/mem.h"
 
@@ -247,21 +246,6 @@ static void free_locks(struct cache *c)
     rwlock_destroy(&c->ns);
 }
 
-static int make_root_locked(struct cache *c) REQUIRES(cache_mutex)
-{
-    c->tree->root = node_new(c, S_IFDIR);
-    if (!c->tree->root)
-        return -ENOMEM;
-    node_default_attrs(c, c->tree->root);
-    c->tree->root->is_root = true;
-    c->tree->root->flags = NODE_ATTRS_KNOWN;
-    c->tree->root->ino = 1;
-    c->tree->root->dir->has_marker = true;
-    c->tree->root->mtime_ns = c->tree->root->ctime_ns = c->tree->root->atime_ns =
-        c->tree->started_ns;
-    return 0;
-}
-
 static void prepare_process(struct cache *c, const struct cache_config *config)
 {
     fds_init(c, config->mirror_fds);
@@ -296,10 +280,8 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
 
     if (r < 0)
         return op_fail(op, r, "out of memory");
-    c->tree->identity_hash = hash_fnv(FNV_START, c->config.identity);
     struct store_facts facts;
     root_facts(c, &facts);
-    c->tree->started_ns = clock_real_ns();
     r = listings_open(c, facts.caps);
     if (r < 0)
         return op_fail(op, r, "out of memory");
@@ -320,10 +302,7 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
     r = journal_open(c->mirror.root_fd, c->mirror.dir, &c->log, op, &c->journal, NULL);
     if (r < 0)
         return r;
-    cache_lock(c);
-    c->tree->ids = ids_new();
-    r = c->tree->ids ? make_root_locked(c) : -ENOMEM;
-    cache_unlock(c);
+    r = tree_open(c);
     if (r == 0)
         r = transfers_open(c);
     if (r < 0)
@@ -377,24 +356,30 @@ static void node_end_locked(struct cache *c, struct node *n) REQUIRES(cache_mute
 /* A cache with the parts of all its rooms. */
 struct whole {
     struct cache cache; /* first: it is freed as this */
-    struct tree tree;
     struct contents content;
     struct queue queue;
-    struct opened ops;
 };
 
 static int new_parts(struct cache *c)
 {
-    int r = listings_new(c);
+    static const struct node_hooks hooks = {.nameless = node_nameless_locked,
+                                            .end = node_end_locked};
+    int r = tree_new(c, &hooks);
 
-    return r == 0 ? transfers_new(c) : r;
+    if (r == 0)
+        r = listings_new(c);
+    if (r == 0)
+        r = transfers_new(c);
+    return r == 0 ? opened_new(c) : r;
 }
 
 /* Accepts a cache that lacks some. */
 static void free_parts(struct cache *c)
 {
+    opened_free(c);
     transfers_free(c);
     listings_free(c);
+    tree_free(c);
 }
 
 static struct cache *cache_alloc(void)
@@ -404,18 +389,14 @@ static struct cache *cache_alloc(void)
 
     if (!w)
         return NULL;
-    c->tree = &w->tree;
     c->content = &w->content;
     c->queue = &w->queue;
-    c->ops = &w->ops;
     c->mirror = (struct mirror){.lock_fd = -1,
                                 .root_fd = -1,
                                 .tree_fd = -1,
                                 .incoming_fd = -1,
                                 .orphans_fd = -1,
                                 .kept_fd = -1};
-    c->tree->hooks =
-        (struct node_hooks){.nameless = node_nameless_locked, .end = node_end_locked};
     init_locks(c);
     if (new_parts(c) < 0) {
         free_parts(c);
@@ -592,11 +573,8 @@ static void free_tree(struct cache *c)
 static void free_tables(struct cache *c)
 {
     cache_lock(c);
-    ids_free(c->tree->ids);
     doubt_free(c);
     tombstones_free(c);
-    inos_free(c);
-    free(c->tree->negatives);
     free(c->content->stale_readers);
     free(c->queue->waits);
     free(c->write_failure.text);

@@ -77,10 +77,7 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
     *ret = (struct cache_stats){.size_bytes = c->config.size_bytes,
                                 .used_bytes = c->content->used_bytes,
                                 .disk_free_bytes = c->content->disk_free_bytes,
-                                .open_handles = c->ops->open_handles,
-                                .nodes = c->tree->nodes,
                                 .mirror_files = c->content->mirror_files,
-                                .hidden_names = c->tree->hidden_names,
                                 .copied = c->mirror.copied,
                                 .fds_open = c->content->fds.open,
                                 .fds_limit = c->content->fds.limit,
@@ -88,7 +85,9 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
                                 .waiting_writers = count_waiters_locked(c, &c->space_waiters),
                                 .last_error = c->write_failure.err,
                                 .last_read_error = c->read_failure.err};
+    tree_stats_locked(c, ret);
     transfers_stats_locked(c, ret);
+    opened_stats_locked(c, ret);
     count_dirty_locked(c, ret);
     copy_text(ret->last_error_text, c->write_failure.text);
     copy_text(ret->last_read_error_text, c->read_failure.text);

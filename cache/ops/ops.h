@@ -17,11 +17,12 @@ struct handle {
     uint64_t opened_size; /* constant; of the file then */
 };
 
-/* What programs have open, of a whole cache. */
-struct opened {
-    GUARDED_BY(cache_mutex) struct {
-        uint64_t open_handles;
-    };
-};
+/* ---- room.c ---- */
+/* Makes the room's part of the cache. 0 or -ENOMEM. */
+int opened_new(struct cache *c);
+/* Accepts a cache without that part. */
+void opened_free(struct cache *c);
+/* The room's numbers of the status. */
+void opened_stats_locked(struct cache *c, struct cache_stats *ret) REQUIRES(cache_mutex);
 
 #endif

@@ -4,6 +4,13 @@
 
 #include "cache/ops/ops.h"
 
+/* What programs have open, of a whole cache. */
+struct opened {
+    GUARDED_BY(cache_mutex) struct {
+        uint64_t open_handles;
+    };
+};
+
 struct making {
     struct node *parent;
     const char *name;

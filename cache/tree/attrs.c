@@ -61,7 +61,7 @@ void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
     n->sum_value = obj->checksum.value;
     n->flags &= ~(unsigned)NODE_NO_SUM;
     n->size = obj->size;
-    n->mtime_ns = obj->mtime_ns || !obj->is_prefix ? obj->mtime_ns : c->tree->started_ns;
+    n->mtime_ns = obj->mtime_ns || !obj->is_prefix ? obj->mtime_ns : c->tree->own->started_ns;
     n->attrs_has = obj->attrs_known ? a->has : 0;
     n->flags &= ~(unsigned)NODE_ATTRS_HEARSAY;
     if (obj->attrs_known && obj->attrs_hearsay && !n->dir)

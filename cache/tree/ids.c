@@ -98,7 +98,7 @@ void ids_remove(struct ids *ids, struct node *n)
 
 uint64_t cache_node_id(struct cache *c, const struct node *n)
 {
-    struct slot *s = slot_at(c->tree->ids, n->slot);
+    struct slot *s = slot_at(c->tree->own->ids, n->slot);
     uint64_t generation = atomic_load_explicit(&s->generation, memory_order_relaxed);
 
     return generation << 32 | n->slot;
@@ -106,7 +106,7 @@ uint64_t cache_node_id(struct cache *c, const struct node *n)
 
 struct node *cache_node(struct cache *c, uint64_t id)
 {
-    struct slot *s = slot_at(c->tree->ids, (uint32_t)id);
+    struct slot *s = slot_at(c->tree->own->ids, (uint32_t)id);
 
     if (!s || atomic_load_explicit(&s->generation, memory_order_relaxed) != id >> 32)
         return NULL;

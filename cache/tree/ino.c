@@ -43,7 +43,7 @@ static uint64_t ino_usable(uint64_t h)
 /* Derived numbers are even, others odd: none of these is derived from a key later. */
 static uint64_t ino_derived(struct cache *c, const char *key, uint64_t salt)
 {
-    return ino_usable(hash_text(c->tree->identity_hash ^ salt, key) & ~UINT64_C(1));
+    return ino_usable(hash_text(c->tree->own->identity_hash ^ salt, key) & ~UINT64_C(1));
 }
 
 /* The number of a key that went with what was renamed. */
@@ -57,7 +57,7 @@ static bool has_moved(struct cache *c, uint64_t ino) REQUIRES(cache_mutex)
 {
     struct moved_ino *m;
 
-    HASH_FIND(hh, c->tree->moved_inos, &ino, sizeof(ino), m);
+    HASH_FIND(hh, c->tree->own->moved_inos, &ino, sizeof(ino), m);
     return m != NULL;
 }
 
@@ -83,7 +83,7 @@ static void ino_moved_locked(struct cache *c, uint64_t ino) REQUIRES(cache_mutex
     if (!m)
         return;
     m->ino = ino;
-    HASH_ADD(hh, c->tree->moved_inos, ino, sizeof(m->ino), m);
+    HASH_ADD(hh, c->tree->own->moved_inos, ino, sizeof(m->ino), m);
 }
 
 void node_keeps_ino_locked(struct cache *c, struct node *n)
@@ -108,7 +108,7 @@ static int see_ino(void *arg, struct node *n) REQUIRES(cache_mutex)
     struct cache *c = arg;
     struct moved_ino *m;
 
-    HASH_FIND(hh, c->tree->moved_inos, &n->ino, sizeof(n->ino), m);
+    HASH_FIND(hh, c->tree->own->moved_inos, &n->ino, sizeof(n->ino), m);
     if (m)
         m->seen = true;
     return 0;
@@ -121,23 +121,23 @@ void inos_purge_locked(struct cache *c)
 
     ns_assert_held(c);
     cache_assert_locked(c);
-    if (HASH_COUNT(c->tree->moved_inos) <= MOVED_FEW + 2 * c->tree->moved_seen)
+    if (HASH_COUNT(c->tree->own->moved_inos) <= MOVED_FEW + 2 * c->tree->own->moved_seen)
         return;
     (void)tree_each(c->tree->root, see_ino, c);
-    HASH_ITER(hh, c->tree->detached, d, next_d)
+    HASH_ITER(hh, c->tree->own->detached, d, next_d)
     {
         (void)see_ino(c, d->node);
     }
-    HASH_ITER(hh, c->tree->moved_inos, m, next)
+    HASH_ITER(hh, c->tree->own->moved_inos, m, next)
     {
         if (!m->seen) {
-            HASH_DEL(c->tree->moved_inos, m);
+            HASH_DEL(c->tree->own->moved_inos, m);
             free(m);
         } else {
             m->seen = false;
         }
     }
-    c->tree->moved_seen = HASH_COUNT(c->tree->moved_inos);
+    c->tree->own->moved_seen = HASH_COUNT(c->tree->own->moved_inos);
 }
 
 void inos_free(struct cache *c)
@@ -145,9 +145,9 @@ void inos_free(struct cache *c)
     struct moved_ino *m, *next;
 
     cache_assert_locked(c);
-    HASH_ITER(hh, c->tree->moved_inos, m, next)
+    HASH_ITER(hh, c->tree->own->moved_inos, m, next)
     {
-        HASH_DEL(c->tree->moved_inos, m);
+        HASH_DEL(c->tree->own->moved_inos, m);
         free(m);
     }
 }
@@ -156,5 +156,5 @@ uint64_t ino_fresh(struct cache *c, const char *key)
 {
     uint64_t salt = (uint64_t)clock_real_ns() * UINT64_C(0x9e3779b97f4a7c15);
 
-    return ino_usable(hash_text(c->tree->identity_hash ^ salt, key) | 1);
+    return ino_usable(hash_text(c->tree->own->identity_hash ^ salt, key) | 1);
 }

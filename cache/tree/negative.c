@@ -25,8 +25,8 @@ struct negatives {
 static struct absent *find(struct cache *c, const struct node *dir, const char *name)
     REQUIRES(cache_mutex)
 {
-    for (unsigned i = 0; c->tree->negatives && i < KEPT; i++) {
-        struct absent *a = &c->tree->negatives->v[i];
+    for (unsigned i = 0; c->tree->own->negatives && i < KEPT; i++) {
+        struct absent *a = &c->tree->own->negatives->v[i];
         if (a->dir == dir->dir->id && strcmp(a->name, name) == 0)
             return a;
     }
@@ -39,12 +39,12 @@ void negative_note_locked(struct cache *c, const struct node *dir, const char *n
     struct absent *a = find(c, dir, name);
 
     cache_assert_locked(c);
-    if (!c->tree->negatives)
-        c->tree->negatives = calloc(1, sizeof(*c->tree->negatives));
-    if (!c->tree->negatives || strlen(name) > PATH_NAME_MAX)
+    if (!c->tree->own->negatives)
+        c->tree->own->negatives = calloc(1, sizeof(*c->tree->own->negatives));
+    if (!c->tree->own->negatives || strlen(name) > PATH_NAME_MAX)
         return; /* it is asked for again */
     if (!a)
-        a = &c->tree->negatives->v[c->tree->negatives->next++ % KEPT];
+        a = &c->tree->own->negatives->v[c->tree->own->negatives->next++ % KEPT];
     a->dir = dir->dir->id;
     a->asked_ns = asked_ns;
     memcpy(a->name, name, strlen(name) + 1);

@@ -165,7 +165,7 @@ struct node *tree_make_dirs_locked(struct cache *c, const char *path)
             if (!child)
                 return NULL;
             node_default_attrs(c, child);
-            child->mtime_ns = child->ctime_ns = child->atime_ns = c->tree->started_ns;
+            child->mtime_ns = child->ctime_ns = child->atime_ns = c->tree->own->started_ns;
             e = entry_add_locked(c, n, name, child);
             if (!e) {
                 node_collect_locked(c, child);

@@ -31,10 +31,10 @@ struct node *node_new(struct cache *c, uint32_t mode)
             return NULL;
         }
         waitq_init(&n->dir->waiters);
-        c->tree->dir_ids += c->tree->dir_ids == UINT32_MAX ? 2 : 1; /* 0 is none */
-        n->dir->id = c->tree->dir_ids;
+        c->tree->own->dir_ids += c->tree->own->dir_ids == UINT32_MAX ? 2 : 1; /* 0 is none */
+        n->dir->id = c->tree->own->dir_ids;
     }
-    if (ids_add(c->tree->ids, n) < 0) {
+    if (ids_add(c->tree->own->ids, n) < 0) {
         free(n->dir);
         free(n);
         return NULL;
@@ -60,29 +60,29 @@ static void detached_add_locked(struct cache *c, struct node *n) REQUIRES(cache_
 {
     struct detached *d = NULL;
 
-    HASH_FIND_PTR(c->tree->detached, &n, d);
+    HASH_FIND_PTR(c->tree->own->detached, &n, d);
     if (d || !(d = calloc(1, sizeof(*d))))
         return; /* without memory it is lost at the end, with all the others */
     d->node = n;
-    HASH_ADD_PTR(c->tree->detached, node, d);
+    HASH_ADD_PTR(c->tree->own->detached, node, d);
 }
 
 static void detached_remove_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct detached *d = NULL;
 
-    HASH_FIND_PTR(c->tree->detached, &n, d);
+    HASH_FIND_PTR(c->tree->own->detached, &n, d);
     if (!d)
         return;
-    HASH_DEL(c->tree->detached, d);
+    HASH_DEL(c->tree->own->detached, d);
     free(d);
 }
 
 void detached_free_locked(struct cache *c)
 {
     cache_assert_locked(c);
-    while (c->tree->detached) {
-        struct node *n = c->tree->detached->node;
+    while (c->tree->own->detached) {
+        struct node *n = c->tree->own->detached->node;
         detached_remove_locked(c, n);
         n->nlookup = 0;
         node_collect_locked(c, n);
@@ -96,7 +96,7 @@ void node_collect_locked(struct cache *c, struct node *n)
         return;
     assert(!n->dir || children_count(n->dir->children) == 0); /* they went before its name */
     detached_remove_locked(c, n);
-    c->tree->hooks.end(c, n);
+    c->tree->own->hooks.end(c, n);
     if (n->dir) {
         c->tree->hidden_names -= n->dir->hidden_names;
         free(n->dir->error_text);
@@ -106,7 +106,7 @@ void node_collect_locked(struct cache *c, struct node *n)
     free(n->target);
     free(n->xattrs);
     c->tree->nodes--;
-    ids_remove(c->tree->ids, n);
+    ids_remove(c->tree->own->ids, n);
     free(n);
 }
 
@@ -173,7 +173,7 @@ void entry_remove_locked(struct cache *c, struct entry *e)
     if (!n->links && n->nlookup)
         detached_add_locked(c, n);
     if (!n->links)
-        c->tree->hooks.nameless(c, n);
+        c->tree->own->hooks.nameless(c, n);
     etag_clear(&e->etag);
     free(e->src_key);
     free(e);

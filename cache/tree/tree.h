@@ -156,12 +156,6 @@ struct node {
     };
 };
 
-/* A mount ends without the kernel's giving back what it holds. */
-struct detached {
-    UT_hash_handle hh; /* in cache.detached, by node */
-    struct node *node;
-};
-
 /* The next number in the order of closes and intentions. There is room after each for the
  * removals that a renamed directory turns into: they keep its place. */
 #define SEQ_STEP (UINT64_C(1) << 24)
@@ -173,23 +167,13 @@ struct detached {
 
 /* The tree's part of a cache. */
 struct tree {
-    uint64_t identity_hash;  /* constant; salt of derived inode numbers */
-    int64_t started_ns;      /* constant; CLOCK_REALTIME; the time of what tells none */
-    struct node_hooks hooks; /* constant */
-    /* Constant from the start to the stop, or with locks of their own. */
-    struct node *root;
-    struct ids *ids;
+    struct tree_own *own; /* constant; what only the room itself sees */
+    struct node *root;    /* constant from the start to the stop */
 
     GUARDED_BY(cache_mutex) struct {
         uint64_t seq; /* last given */
         uint64_t nodes;
-        uint32_t dir_ids;             /* the last one given */
-        uint64_t hidden_names;        /* of all directories */
-        struct moved_ino *moved_inos; /* default numbers that went with what was renamed */
-        unsigned moved_seen; /* how many of them something had when they were purged last */
-        struct negatives *negatives; /* names that the store does not have */
-        /* nodes that lost their last name while the kernel held them */
-        struct detached *detached;
+        uint64_t hidden_names; /* of all directories */
     };
 };
 
@@ -216,11 +200,6 @@ void node_default_attrs(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* The same of the node's own, after its mode or its set came from elsewhere. */
 void node_acl_follow(struct node *n) REQUIRES(cache_mutex);
 
-/* ---- ids.c ---- */
-struct ids *ids_new(void) REQUIRES(cache_mutex);
-/* All nodes are gone. Accepts NULL. */
-void ids_free(struct ids *ids) REQUIRES(cache_mutex);
-
 /* ---- ino.c ---- */
 uint64_t seq_next_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The last one given, with the removals that what has it may turn into; never 0. */
@@ -236,7 +215,6 @@ void node_keeps_ino_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex
 void ino_stands_locked(struct cache *c, uint64_t ino, const char *key) REQUIRES(cache_mutex);
 /* Forgets those numbers of moved things that nothing has any more, now and then. ns held. */
 void inos_purge_locked(struct cache *c) REQUIRES_SHARED(cache_ns) REQUIRES(cache_mutex);
-void inos_free(struct cache *c) REQUIRES(cache_mutex);
 /* A number for something made here. */
 uint64_t ino_fresh(struct cache *c, const char *key);
 
@@ -269,6 +247,16 @@ struct node *tree_make_dirs_locked(struct cache *c, const char *path)
     REQUIRES(cache_ns, cache_mutex);
 /* Calls visit for every node below and including n, parents first. */
 int tree_each(struct node *n, int (*visit)(void *arg, struct node *n), void *arg);
+
+/* ---- room.c ---- */
+/* Makes the room's part of the cache. 0 or -ENOMEM. */
+int tree_new(struct cache *c, const struct node_hooks *hooks);
+/* The cache's identity is known: makes the root. 0 or -ENOMEM. */
+int tree_open(struct cache *c) EXCLUDES(cache_mutex);
+/* All nodes are gone. Accepts a cache without that part. */
+void tree_free(struct cache *c) EXCLUDES(cache_mutex);
+/* The room's numbers of the status. */
+void tree_stats_locked(struct cache *c, struct cache_stats *ret) REQUIRES(cache_mutex);
 
 /* ---- tree.c ---- */
 struct node *node_new(struct cache *c, uint32_t mode) REQUIRES(cache_mutex);

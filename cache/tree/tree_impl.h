@@ -4,10 +4,39 @@
 
 #include "cache/tree/tree.h"
 
+/* A mount ends without the kernel's giving back what it holds. */
+struct detached {
+    UT_hash_handle hh; /* in cache.detached, by node */
+    struct node *node;
+};
+
+/* What the tree keeps for itself. */
+struct tree_own {
+    uint64_t identity_hash;  /* constant; salt of derived inode numbers */
+    int64_t started_ns;      /* constant; CLOCK_REALTIME; the time of what tells none */
+    struct node_hooks hooks; /* constant */
+    struct ids *ids;         /* with a lock of its own */
+
+    GUARDED_BY(cache_mutex) struct {
+        uint32_t dir_ids;             /* the last one given */
+        struct moved_ino *moved_inos; /* default numbers that went with what was renamed */
+        unsigned moved_seen; /* how many of them something had when they were purged last */
+        struct negatives *negatives; /* names that the store does not have */
+        /* nodes that lost their last name while the kernel held them */
+        struct detached *detached;
+    };
+};
+
 /* ---- ids.c ---- */
+struct ids *ids_new(void) REQUIRES(cache_mutex);
+/* All nodes are gone. Accepts NULL. */
+void ids_free(struct ids *ids) REQUIRES(cache_mutex);
 /* Gives a new node its slot; 0 or -ENOMEM. */
 int ids_add(struct ids *ids, struct node *n) REQUIRES(cache_mutex);
 /* The node goes, and its number with it. */
 void ids_remove(struct ids *ids, struct node *n) REQUIRES(cache_mutex);
+
+/* ---- ino.c ---- */
+void inos_free(struct cache *c) REQUIRES(cache_mutex);
 
 #endif

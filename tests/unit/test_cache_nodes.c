@@ -1,6 +1,7 @@
 /* cache/: what other nodes do in directories that this node made, and for how long an answer of
  * the store is believed. */
 #include "cache/mount.h"
+#include "cache/tree/tree_impl.h"
 #include "common/mem.h"
 #include "common/pool.h"
 #include "tests/lib/driven.h"
@@ -243,7 +244,7 @@ START_TEST(numbers_that_nothing_has_are_forgotten)
     ns_write(d.cache);
     mutex_lock(&d.cache->lock);
     inos_purge_locked(d.cache);
-    unsigned left = d.cache->tree->moved_seen;
+    unsigned left = d.cache->tree->own->moved_seen;
     mutex_unlock(&d.cache->lock);
     ns_done(d.cache);
     ck_assert_uint_ge(left, 1);

@@ -1,5 +1,6 @@
 /* The mirror files of a cache that is made by hand. */
 #include "cache/content/content.h"
+#include "cache/tree/tree_impl.h"
 #include "tests/lib/room/room_impl.h"
 
 #include <stdlib.h>
@@ -29,7 +30,7 @@ void room_content(struct cache *c, unsigned fds)
     c->content = calloc(1, sizeof(*c->content));
     c->chores = pool_new("runfs-chore", 1);
     ck_assert(c->content && c->chores);
-    c->tree->hooks.end = end_file_locked;
+    c->tree->own->hooks.end = end_file_locked;
     fds_init(c, fds);
     room_ends_with(c, free_content);
 }

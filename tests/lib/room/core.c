@@ -31,6 +31,7 @@ struct cache *room_core(void)
 
     ck_assert_ptr_nonnull(r);
     struct cache *c = &r->cache;
+    c->config.identity = "room";
     c->config.retry_ns = 1 * NS_PER_SEC;
     c->config.settle_ns = 1 * NS_PER_SEC;
     c->config.late_ns = 10 * NS_PER_SEC;

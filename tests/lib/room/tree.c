@@ -44,29 +44,15 @@ void room_clear_tree(struct cache *c)
 static void free_tree(struct cache *c)
 {
     room_clear_tree(c);
-    ids_free(c->tree->ids);
-    cache_lock(c);
-    inos_free(c);
-    free(c->tree->negatives);
-    cache_unlock(c);
-    free(c->tree);
+    tree_free(c);
 }
 
 void room_tree(struct cache *c)
 {
-    c->tree = calloc(1, sizeof(*c->tree));
-    ck_assert_ptr_nonnull(c->tree);
-    c->tree->hooks = (struct node_hooks){.nameless = no_hook, .end = no_hook};
-    c->tree->ids = ids_new();
-    ns_write(c);
-    cache_lock(c);
-    c->tree->root = c->tree->ids ? node_new(c, S_IFDIR) : NULL;
-    ck_assert_ptr_nonnull(c->tree->root);
-    node_default_attrs(c, c->tree->root);
-    c->tree->root->is_root = true;
-    c->tree->root->ino = 1;
-    cache_unlock(c);
-    ns_done(c);
+    static const struct node_hooks none = {.nameless = no_hook, .end = no_hook};
+
+    ck_assert_int_eq(tree_new(c, &none), 0);
+    ck_assert_int_eq(tree_open(c), 0);
     room_ends_with(c, free_tree);
 }
 

@@ -1,5 +1,5 @@
 /* cache/tree/: nodes and their names, paths and keys, numbers, what the store does not have. */
-#include "cache/tree/tree.h"
+#include "cache/tree/tree_impl.h"
 #include "common/mem.h"
 #include "tests/lib/room.h"
 #include "tests/unit/tree/suites.h"
@@ -30,7 +30,7 @@ static NO_THREAD_SAFETY void setup(void)
     c = room_core();
     room_tree(c);
     nameless = ended = 0;
-    c->tree->hooks = (struct node_hooks){.nameless = count_nameless, .end = count_ended};
+    c->tree->own->hooks = (struct node_hooks){.nameless = count_nameless, .end = count_ended};
     ns_write(c);
     cache_lock(c);
 }
@@ -188,7 +188,7 @@ START_TEST(a_node_lives_as_long_as_it_is_held)
     }
     ck_assert_uint_eq(ended, 1);
     ck_assert_uint_eq(c->tree->nodes, nodes - 1);
-    ck_assert_ptr_null(c->tree->detached);
+    ck_assert_ptr_null(c->tree->own->detached);
 }
 END_TEST
 
