@@ -1,7 +1,7 @@
 /* Locks that know who holds them, in every build, and that clang's thread-safety analysis knows
  * (scripts/lint.sh locks). The order in which locks are taken is written once, beside what they
- * guard; for the cache's that is cache/core/locks.h. A lock that is named nowhere there
- * is a leaf: nothing else is taken under it.
+ * guard; for the cache's that is cache/core/locks.h. A lock that is named nowhere there is
+ * a leaf: nothing else is taken under it.
  */
 #ifndef RUNFS_COMMON_LOCK_H
 #define RUNFS_COMMON_LOCK_H
