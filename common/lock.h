@@ -41,7 +41,8 @@
 #define NO_THREAD_SAFETY LOCK_ATTRIBUTE(no_thread_safety_analysis)
 /* Of variables and fields: read under the lock, or written with it held (for writing). PT_:
  * what the pointer points to. In C a field can't name a lock beside it: that takes a
- * lock_class. */
+ * lock_class. Before an unnamed struct the mark holds for all fields in it; the compiler's
+ * message names none then. */
 #define GUARDED_BY(x)    LOCK_ATTRIBUTE(guarded_by(x))
 #define PT_GUARDED_BY(x) LOCK_ATTRIBUTE(pt_guarded_by(x))
 
