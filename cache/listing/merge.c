@@ -59,8 +59,9 @@ static int gone_dir(struct cache *c, struct entry *e) REQUIRES(cache_ns)
         if (r == 0)
             r = entry_gone(c, child);
     }
-    if (r == 0)
-        r = mirror_rmdir(&c->mirror, path);
+    if (r < 0) /* -ENOENT, too: what is in it did not go */
+        return r;
+    r = mirror_rmdir(&c->mirror, path);
     return r == -ENOENT ? 0 : r;
 }
 

@@ -9,6 +9,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,6 +144,28 @@ START_TEST(what_another_node_removes_goes)
     DRIVEN_WAIT(driven_stat(&d, "step/rank0", &st) == -ENOENT);
     op_init(&op, 5 * NS_PER_SEC);
     (void)store_rmdir(d.store->next, &op, "step"); /* its marker, if it was told before rank0 */
+    DRIVEN_WAIT(driven_stat(&d, "step", &st) == -ENOENT);
+}
+END_TEST
+
+/* A program reads a file of a directory that another node removes, and the file is gone from
+ * the cache's disk: the directory waits for it. */
+START_TEST(a_directory_goes_after_what_is_in_it)
+{
+    struct handle *h;
+    struct stat st;
+    struct op op;
+    char path[128];
+
+    ck_assert_int_eq(driven_open(&d, "step/rank0", O_RDONLY, &h), 0);
+    (void)snprintf(path, sizeof(path), "%s/mirror/step/rank0", d.dir);
+    ck_assert_int_eq(unlink(path), 0);
+    op_init(&op, 5 * NS_PER_SEC);
+    store_loses("step/rank0");
+    (void)store_rmdir(d.store->next, &op, "step");
+    out_of_date();
+    ck_assert_int_eq(driven_stat(&d, "step", &st), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
     DRIVEN_WAIT(driven_stat(&d, "step", &st) == -ENOENT);
 }
 END_TEST
@@ -699,6 +722,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, what_another_node_puts_there_shows);
     tcase_add_test(t, what_another_node_removes_goes);
+    tcase_add_test(t, a_directory_goes_after_what_is_in_it);
     tcase_add_test(t, what_a_renamed_directory_lacks_its_successor_may_have);
     tcase_add_test(t, what_was_shown_since_is_not_absent);
     tcase_add_loop_test(t, two_things_have_two_numbers, 0, 2);
