@@ -128,7 +128,8 @@ run_counted() {
     build*) build_counts ;;
     *) [ $((p + f + s)) -gt 0 ] || f=1 ;; # a job that counted nothing tested nothing
     esac
-    [ "$result" -eq 0 ] || [ $((f + s)) -gt 0 ] || f=1
+    # What can't be prepared is a skip; what else ends badly has failed, whatever it skipped.
+    [ "$result" -eq 0 ] || [ "$f" -gt 0 ] || [[ $job == prepare* ]] || f=1
     bad=$f
     print_row
     [ "$s" -eq 0 ] || grep -aE '(^|[ :])SKIP\b' "$log" | sort -u | head -n 20 | sed 's/^/    /' || true

@@ -90,6 +90,13 @@ test_what_counts_nothing_fails() {
     ends_with 1
 }
 
+# Killed behind a test that was skipped, say.
+test_a_skip_excuses_no_bad_end() {
+    job one '' 'echo "SKIP c: no disk"' 'echo "x: 3 passed, 0 failed, 1 skipped"' 'exit 124'
+    check
+    ends_with 1 && says '^one-release +3 passed +1 failed +1 skipped'
+}
+
 test_a_skip_fails_in_ci_only() {
     job one '' 'echo "SKIP c: no disk"' 'echo "x: 3 passed, 0 failed, 1 skipped"'
     check
@@ -144,6 +151,15 @@ test_what_is_not_built_is_not_tested() {
     : >"$work/broken-release"
     check
     ends_with 1 && [ ! -e "$work/ran" ] && says '^    ./check.sh --job build release$'
+}
+
+test_a_skip_excuses_no_broken_build() {
+    job one '' 'touch ran' "$good"
+    : >"$work/broken-release"
+    # shellcheck disable=SC2016 # for that script
+    sed -i '2iecho "SKIP passthrough in $1: no libfuse 3.17 to be had"' "$work/scripts/build.sh"
+    check
+    ends_with 1 && [ ! -e "$work/ran" ] && says '^build-release +0 passed +1 failed +1 skipped'
 }
 
 # Each tells whether the other one is at work.
