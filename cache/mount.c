@@ -356,7 +356,6 @@ static void node_end_locked(struct cache *c, struct node *n) REQUIRES(cache_mute
 /* A cache with the parts of all its rooms. */
 struct whole {
     struct cache cache; /* first: it is freed as this */
-    struct contents content;
     struct queue queue;
 };
 
@@ -366,6 +365,8 @@ static int new_parts(struct cache *c)
                                             .end = node_end_locked};
     int r = tree_new(c, &hooks);
 
+    if (r == 0)
+        r = contents_new(c);
     if (r == 0)
         r = listings_new(c);
     if (r == 0)
@@ -379,6 +380,7 @@ static void free_parts(struct cache *c)
     opened_free(c);
     transfers_free(c);
     listings_free(c);
+    contents_free(c);
     tree_free(c);
 }
 
@@ -389,7 +391,6 @@ static struct cache *cache_alloc(void)
 
     if (!w)
         return NULL;
-    c->content = &w->content;
     c->queue = &w->queue;
     c->mirror = (struct mirror){.lock_fd = -1,
                                 .root_fd = -1,
@@ -553,10 +554,7 @@ static void free_tree(struct cache *c)
     while (c->queue->dirty_dirs)
         dir_unqueue_locked(c, c->queue->dirty_dirs);
     indexes_forget_locked(c);
-    while (c->content->n_stale_readers > 0) {
-        struct node *n = c->content->stale_readers[--c->content->n_stale_readers];
-        node_unref_locked(c, n);
-    }
+    stale_readers_end_locked(c);
     detached_free_locked(c);
     if (c->tree->root) {
         (void)tree_each(c->tree->root, forget_lookups, NULL);
@@ -575,7 +573,6 @@ static void free_tables(struct cache *c)
     cache_lock(c);
     doubt_free(c);
     tombstones_free(c);
-    free(c->content->stale_readers);
     free(c->queue->waits);
     free(c->write_failure.text);
     free(c->read_failure.text);

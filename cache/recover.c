@@ -271,7 +271,7 @@ static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const 
             node_collect_locked(c, n);
         return NULL;
     }
-    c->content->mirror_files++;
+    file_count_locked(c);
     take_stamp(c, n, a);
     n->nlink = 0;
     n->size = (uint64_t)st->st_size;

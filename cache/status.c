@@ -75,17 +75,12 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
 {
     cache_lock(c);
     *ret = (struct cache_stats){.size_bytes = c->config.size_bytes,
-                                .used_bytes = c->content->used_bytes,
-                                .disk_free_bytes = c->content->disk_free_bytes,
-                                .mirror_files = c->content->mirror_files,
                                 .copied = c->mirror.copied,
-                                .fds_open = c->content->fds.open,
-                                .fds_limit = c->content->fds.limit,
-                                .fds_refused = c->content->fds.refused,
                                 .waiting_writers = count_waiters_locked(c, &c->space_waiters),
                                 .last_error = c->write_failure.err,
                                 .last_read_error = c->read_failure.err};
     tree_stats_locked(c, ret);
+    contents_stats_locked(c, ret);
     transfers_stats_locked(c, ret);
     opened_stats_locked(c, ret);
     count_dirty_locked(c, ret);

@@ -21,20 +21,6 @@ struct mirror_fd {
     };
 };
 
-/* The descriptors on mirror files. Those of open files that nobody uses just now are a cache:
- * the one used least recently is closed when there are too many, and opened again by the next
- * who needs it. */
-struct fd_cache {
-    GUARDED_BY(cache_mutex) struct {
-        unsigned limit; /* constant; the others are the daemon's own */
-        unsigned open;  /* of all files; beyond the limit only while each is in use */
-        unsigned kept;  /* of those: in use for as long as a program has the file open */
-        struct mirror_fd *idle; /* least recently used first */
-        uint64_t refused;       /* opens, as all were kept */
-        bool full;              /* the log has told so */
-    };
-};
-
 enum file_state { FILE_PARTIAL, FILE_CLEAN, FILE_DIRTY };
 
 /* What a node has beyond its attributes once the mirror holds a file for it. */
@@ -136,18 +122,17 @@ struct file {
 
 /* The mirror files' part of a cache. */
 struct contents {
+    struct contents_own *own; /* constant; what only the room itself sees */
+
     GUARDED_BY(cache_mutex) struct {
-        uint64_t next_id;     /* names in incoming/ and orphans/ */
         struct file *dirty;   /* by first_seq */
         struct file *writers; /* open for writing, or held by a mapping */
         struct file *lru;     /* least recently used first */
         uint64_t used_bytes;
         uint64_t disk_free_bytes; /* as last seen, less what was written since */
-        uint64_t mirror_files;
-        struct fd_cache fds;
-        struct node *
-            *stale_readers; /* nameless nodes with a mirror file that reads from the store */
-        size_t n_stale_readers, cap_stale_readers;
+        /* nameless nodes with a mirror file that reads from the store */
+        struct node **stale_readers;
+        size_t n_stale_readers;
     };
 };
 
@@ -189,6 +174,8 @@ void file_close_spare_fds_locked(struct cache *c, struct file *f) REQUIRES(cache
 /* One more descriptor will be in use for as long as a program likes. 0; or -ENFILE, which log
  * and status then tell. */
 int fds_keep_locked(struct cache *c) REQUIRES(cache_mutex);
+/* The same for one that was let in before, whether there is room or not. */
+void fds_keep_anyway_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether there is room for one more: 0 or -ENFILE, as above. */
 int fds_room_locked(struct cache *c) REQUIRES(cache_mutex);
 void fds_unkeep_locked(struct cache *c) REQUIRES(cache_mutex);
@@ -198,6 +185,10 @@ bool fds_plenty_locked(struct cache *c) REQUIRES(cache_mutex);
 /* ---- file.c ---- */
 struct file *file_new(struct node *n, enum file_state state) REQUIRES(cache_mutex);
 void file_free_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+/* The file is in the mirror, or will be next: file_free_locked() counts it off. */
+void file_count_locked(struct cache *c) REQUIRES(cache_mutex);
+/* A number that no name in incoming/ and orphans/ has; never 0. */
+uint64_t file_next_id_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Creates the mirror file of a node known from a listing; nothing to do when it is there. The
  * caller holds ns for writing. */
 int file_materialise(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
@@ -243,6 +234,14 @@ bool mtime_is_racy(int64_t mtime_ns);
 /* The same at an earlier CLOCK_REALTIME. */
 bool mtime_was_racy(int64_t mtime_ns, int64_t then_ns);
 
+/* ---- room.c ---- */
+/* Makes the room's part of the cache. 0 or -ENOMEM. */
+int contents_new(struct cache *c);
+/* All nodes are gone. Accepts a cache without that part. */
+void contents_free(struct cache *c) EXCLUDES(cache_mutex);
+/* The room's numbers of the status. */
+void contents_stats_locked(struct cache *c, struct cache_stats *ret) REQUIRES(cache_mutex);
+
 /* ---- stamps.c ---- */
 /* STAMP_BEGUN and STAMP_WHOLE as they are to be. */
 unsigned file_stamp_begun(const struct file *f) REQUIRES(cache_mutex);
@@ -261,6 +260,10 @@ void file_expect(struct cache *c, struct node *n, int fd, const char *path, cons
     EXCLUDES(cache_mutex);
 
 /* ---- unlinked.c ---- */
+/* Forgets those stale readers that need the store no more, being complete, closed or lost. */
+void stale_readers_forget_locked(struct cache *c) REQUIRES(cache_mutex);
+/* The cache ends: forgets them all. */
+void stale_readers_end_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The bytes are the store's no longer (another version is there): a closed file is dropped, an
  * open one becomes nameless and goes on with its old bytes, one that has other names goes on
  * under those. ns held for writing. */

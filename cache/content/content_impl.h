@@ -4,6 +4,30 @@
 
 #include "cache/content/content.h"
 
+/* The descriptors on mirror files. Those of open files that nobody uses just now are a cache:
+ * the one used least recently is closed when there are too many, and opened again by the next
+ * who needs it. */
+struct fd_cache {
+    GUARDED_BY(cache_mutex) struct {
+        unsigned limit; /* constant; the others are the daemon's own */
+        unsigned open;  /* of all files; beyond the limit only while each is in use */
+        unsigned kept;  /* of those: in use for as long as a program has the file open */
+        struct mirror_fd *idle; /* least recently used first */
+        uint64_t refused;       /* opens, as all were kept */
+        bool full;              /* the log has told so */
+    };
+};
+
+/* What the mirror files' part of a cache keeps for itself. */
+struct contents_own {
+    GUARDED_BY(cache_mutex) struct {
+        uint64_t next_id; /* names in incoming/ and orphans/ */
+        uint64_t mirror_files;
+        struct fd_cache fds;
+        size_t cap_stale_readers;
+    };
+};
+
 /* ---- damage.c ---- */
 /* Whether the kernel tells that pages of the file could not be written, which it does once.
  * Asked of a range far behind the end, so that nothing is waited for. */

@@ -37,7 +37,7 @@ void fds_init(struct cache *c, unsigned limit)
     }
     unsigned all = lim.rlim_cur < INT_MAX ? (unsigned)lim.rlim_cur : INT_MAX;
     cache_lock(c);
-    c->content->fds.limit = limit ? limit : all - (all / 2 < RESERVE ? all / 2 : RESERVE);
+    c->content->own->fds.limit = limit ? limit : all - (all / 2 < RESERVE ? all / 2 : RESERVE);
     cache_unlock(c);
 }
 
@@ -47,7 +47,7 @@ static void leave_idle_locked(struct cache *c, struct mirror_fd *m) REQUIRES(cac
 {
     if (!m->idle)
         return;
-    DL_DELETE(c->content->fds.idle, m);
+    DL_DELETE(c->content->own->fds.idle, m);
     m->idle = false;
 }
 
@@ -61,15 +61,15 @@ static int release_locked(struct cache *c, struct mirror_fd *m) REQUIRES(cache_m
 static void close_locked(struct cache *c, struct mirror_fd *m) REQUIRES(cache_mutex)
 {
     (void)close(release_locked(c, m));
-    c->content->fds.open--;
+    c->content->own->fds.open--;
 }
 
 /* One more is about to be opened. */
 static void make_room_locked(struct cache *c) REQUIRES(cache_mutex)
 {
-    while (c->content->fds.idle && c->content->fds.open >= c->content->fds.limit)
-        close_locked(c, c->content->fds.idle);
-    c->content->fds.open++;
+    while (c->content->own->fds.idle && c->content->own->fds.open >= c->content->own->fds.limit)
+        close_locked(c, c->content->own->fds.idle);
+    c->content->own->fds.open++;
 }
 
 struct drop {
@@ -93,7 +93,7 @@ static void run_drop(struct task *task)
             closed++;
         }
     cache_lock(c);
-    c->content->fds.open -= closed;
+    c->content->own->fds.open -= closed;
     cache_unlock(c);
     free(d);
 }
@@ -148,8 +148,8 @@ static void settle_locked(struct cache *c, struct file *f, enum file_fd which)
     if (m->fd < 0 || m->users > 0)
         return;
     leave_idle_locked(c, m);
-    if (is_wanted(f, which) && c->content->fds.open <= c->content->fds.limit) {
-        DL_APPEND(c->content->fds.idle, m);
+    if (is_wanted(f, which) && c->content->own->fds.open <= c->content->own->fds.limit) {
+        DL_APPEND(c->content->own->fds.idle, m);
         m->idle = true;
     } else if (f->orphan_id || f->unnamed) {
         drop_later_locked(c, f, which == FD_READ, which == FD_WRITE);
@@ -224,7 +224,7 @@ static int opened_locked(struct cache *c, struct mirror_fd *m, int fd) REQUIRES(
         m->fd = fd;
         return use_locked(c, m);
     }
-    c->content->fds.open--;
+    c->content->own->fds.open--;
     if (fd < 0)
         return fd;
     (void)close(fd);
@@ -281,23 +281,23 @@ int file_get_fd(struct cache *c, struct node *n, enum file_fd which)
 bool fds_plenty_locked(struct cache *c)
 {
     cache_assert_locked(c);
-    return c->content->fds.kept < c->content->fds.limit / 2;
+    return c->content->own->fds.kept < c->content->own->fds.limit / 2;
 }
 
 int fds_room_locked(struct cache *c)
 {
     cache_assert_locked(c);
-    if (c->content->fds.kept < c->content->fds.limit)
+    if (c->content->own->fds.kept < c->content->own->fds.limit)
         return 0;
-    c->content->fds.refused++;
-    if (!c->content->fds.full)
+    c->content->own->fds.refused++;
+    if (!c->content->own->fds.full)
         log_later(
             &c->log, LOG_LEVEL_WARN,
             "cache %s: all its %u descriptors belong to files that programs write or that "
             "have no name: opening more of those gets ENFILE; raise the daemon's limit "
             "(ulimit -Hn, LimitNOFILE)",
-            c->mirror.dir, c->content->fds.limit);
-    c->content->fds.full = true;
+            c->mirror.dir, c->content->own->fds.limit);
+    c->content->own->fds.full = true;
     return -ENFILE;
 }
 
@@ -307,14 +307,20 @@ int fds_keep_locked(struct cache *c)
 
     cache_assert_locked(c);
     if (r == 0)
-        c->content->fds.kept++;
+        c->content->own->fds.kept++;
     return r;
+}
+
+void fds_keep_anyway_locked(struct cache *c)
+{
+    cache_assert_locked(c);
+    c->content->own->fds.kept++;
 }
 
 void fds_unkeep_locked(struct cache *c)
 {
     cache_assert_locked(c);
-    c->content->fds.kept--;
+    c->content->own->fds.kept--;
     if (fds_plenty_locked(c))
-        c->content->fds.full = false;
+        c->content->own->fds.full = false;
 }

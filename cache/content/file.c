@@ -148,6 +148,18 @@ void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
     f->suspect = false;
 }
 
+void file_count_locked(struct cache *c)
+{
+    cache_assert_locked(c);
+    c->content->own->mirror_files++;
+}
+
+uint64_t file_next_id_locked(struct cache *c)
+{
+    cache_assert_locked(c);
+    return ++c->content->own->next_id;
+}
+
 void file_free_locked(struct cache *c, struct file *f)
 {
     cache_assert_locked(c);
@@ -158,7 +170,7 @@ void file_free_locked(struct cache *c, struct file *f)
         DL_DELETE2(c->content->writers, f, writer_prev, writer_next);
     file_drop_locked(c, f);
     file_account_locked(c, f, 0);
-    c->content->mirror_files--;
+    c->content->own->mirror_files--;
     ranges_clear(&f->present);
     sums_clear(&f->sums);
     free(f->streams);
@@ -253,7 +265,7 @@ static int new_file_for(struct cache *c, struct node *n) REQUIRES(cache_mutex)
     struct file *f = file_new(n, empty ? FILE_CLEAN : FILE_PARTIAL);
     if (!f)
         return -ENOMEM;
-    c->content->mirror_files++;
+    file_count_locked(c);
     f->clean_mtime_ns = mirror_time(&c->mirror, n->mtime_ns);
     f->clean_size = n->size;
     f->sum = (struct checksum){(enum checksum_kind)n->sum_kind, n->sum_value};
@@ -271,7 +283,7 @@ int file_materialise(struct cache *c, struct node *n)
         cache_unlock(c);
         return 0;
     }
-    uint64_t id = ++c->content->next_id;
+    uint64_t id = file_next_id_locked(c);
     if (!n->named_seq)
         n->named_seq = seq_next_locked(c);
     auto_free char *path = node_path(n);

@@ -29,7 +29,7 @@ int file_discard(struct cache *c, struct node *n)
     /* Truncated since it was chosen, it is dirty. */
     bool in_use = f->open_handles || file_fd_users(f) || f->fetches || f->uploading ||
                   f->busy || f->state == FILE_DIRTY;
-    uint64_t id = ++c->content->next_id;
+    uint64_t id = file_next_id_locked(c);
     f->busy = f->busy || !in_use; /* who asks for bytes without a descriptor waits */
     cache_unlock(c);
     if (in_use)
@@ -52,18 +52,43 @@ int file_discard(struct cache *c, struct node *n)
  * Without memory they are told ESTALE then. */
 static void remember_stale_reader_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
-    if (array_grow(c->content->stale_readers, c->content->cap_stale_readers,
+    if (array_grow(c->content->stale_readers, c->content->own->cap_stale_readers,
                    c->content->n_stale_readers + 1))
         return;
     c->content->stale_readers[c->content->n_stale_readers++] = n;
     node_ref_locked(n);
 }
 
+void stale_readers_forget_locked(struct cache *c)
+{
+    struct contents *t = c->content;
+
+    cache_assert_locked(c);
+    for (size_t i = 0; i < t->n_stale_readers;) {
+        struct node *n = t->stale_readers[i];
+        if (n->file->state == FILE_PARTIAL && n->file->open_handles && !n->file->gone) {
+            i++;
+            continue;
+        }
+        t->stale_readers[i] = t->stale_readers[--t->n_stale_readers];
+        node_unref_locked(c, n);
+    }
+}
+
+void stale_readers_end_locked(struct cache *c)
+{
+    struct contents *t = c->content;
+
+    cache_assert_locked(c);
+    while (t->n_stale_readers > 0)
+        node_unref_locked(c, t->stale_readers[--t->n_stale_readers]);
+}
+
 int file_keep_aside(struct cache *c, const char *path, uint64_t *ret_id)
 {
     ns_assert_written(c);
     cache_lock(c);
-    uint64_t id = ++c->content->next_id;
+    uint64_t id = file_next_id_locked(c);
     cache_unlock(c);
     int r = mirror_orphan(&c->mirror, path, id, true);
     if (r == 0)
@@ -90,7 +115,7 @@ int file_orphan(struct cache *c, struct node *n, const char *path)
 {
     ns_assert_written(c);
     cache_lock(c);
-    uint64_t id = ++c->content->next_id;
+    uint64_t id = file_next_id_locked(c);
     cache_unlock(c);
     int r = mirror_orphan(&c->mirror, path, id, false);
     crash_point("orphan-moved");

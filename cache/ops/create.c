@@ -37,7 +37,7 @@ static int begin_file_locked(struct cache *c, struct node *n, bool begins) REQUI
 
     if (!f)
         return -ENOMEM;
-    c->content->mirror_files++;
+    file_count_locked(c);
     f->content_dirty = f->writing_stamp = true;
     f->generation = 1;
     f->beginners = begins;
@@ -101,7 +101,7 @@ static int take_birth_time(struct cache *c, struct node *n, int fd)
 static int make_symlink(struct cache *c, struct node *n, const char *path, const char *target)
 {
     cache_lock(c);
-    uint64_t id = ++c->content->next_id;
+    uint64_t id = file_next_id_locked(c);
     cache_unlock(c);
     size_t len = strlen(target);
     auto_close int fd = mirror_create_incoming(&c->mirror, id);

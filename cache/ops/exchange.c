@@ -135,8 +135,8 @@ static char *temporary_key_locked(struct cache *c) REQUIRES(cache_mutex)
     char *temporary_key = NULL;
 
     if (asprintf(&temporary_key, PATH_RESERVED "-exchange-%016llx",
-                 (unsigned long long)origins_number(c) + ++c->content->next_id + c->tree->seq) <
-        0)
+                 (unsigned long long)origins_number(c) + file_next_id_locked(c) +
+                     c->tree->seq) < 0)
         return NULL;
     return temporary_key;
 }

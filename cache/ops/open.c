@@ -80,7 +80,7 @@ static int keep_fd_locked(struct cache *c, struct handle *h) REQUIRES(cache_mute
 
     if (r < 0)
         return r;
-    c->content->fds.kept++;
+    fds_keep_anyway_locked(c);
     h->keeps_fd = true;
     m->users++;
     return 0;

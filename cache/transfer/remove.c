@@ -50,26 +50,12 @@ static bool running_rename_touches(struct cache *c, const char *path) REQUIRES(c
     return false;
 }
 
-/* Nameless files that are complete or closed need the store no more. */
-static void forget_stale_readers_locked(struct cache *c) REQUIRES(cache_mutex)
-{
-    for (size_t i = 0; i < c->content->n_stale_readers;) {
-        struct node *n = c->content->stale_readers[i];
-        if (n->file->state == FILE_PARTIAL && n->file->open_handles && !n->file->gone) {
-            i++;
-            continue;
-        }
-        c->content->stale_readers[i] = c->content->stale_readers[--c->content->n_stale_readers];
-        node_unref_locked(c, n);
-    }
-}
-
 bool readers_need_locked(struct cache *c, const char *path, bool below)
 {
     bool need = false;
 
     cache_assert_locked(c);
-    forget_stale_readers_locked(c);
+    stale_readers_forget_locked(c);
     for (size_t i = 0; i < c->content->n_stale_readers; i++) {
         struct node *n = c->content->stale_readers[i];
         const char *key = n->file->orphan_key;

@@ -1,5 +1,5 @@
 /* cache/content/: the mirror file behind a node, in a real mirror; with nothing above it. */
-#include "cache/content/content.h"
+#include "cache/content/content_impl.h"
 #include "common/mem.h"
 #include "common/path.h"
 #include "tests/lib/room.h"
@@ -104,7 +104,7 @@ static enum file_state state_of(struct node *n)
 static unsigned fds_open(void)
 {
     cache_lock(c);
-    unsigned n = c->content->fds.open;
+    unsigned n = c->content->own->fds.open;
     cache_unlock(c);
     return n;
 }
@@ -136,7 +136,7 @@ START_TEST(a_mirror_file_is_born_with_its_stamps)
     ck_assert_int_eq(stamp_read_ranges(fd, &present), _i ? 0 : -ENODATA);
     ck_assert_uint_eq(present.n, 0);
     ck_assert_int_eq(file_need(c, n), 0);
-    ck_assert_uint_eq(c->content->mirror_files, 1);
+    ck_assert_uint_eq(c->content->own->mirror_files, 1);
     stamp_keys_release(&keys);
 }
 END_TEST
@@ -149,8 +149,8 @@ START_TEST(a_file_that_can_not_be_born_leaves_nothing)
     ck_assert_int_ge(other, 0);
     ck_assert_int_eq(file_need(c, n), -EEXIST);
     ck_assert_ptr_null(n->file);
-    ck_assert_uint_eq(c->content->mirror_files, 0);
-    ck_assert_int_eq(mirror_remove_incoming(&c->mirror, c->content->next_id), -ENOENT);
+    ck_assert_uint_eq(c->content->own->mirror_files, 0);
+    ck_assert_int_eq(mirror_remove_incoming(&c->mirror, c->content->own->next_id), -ENOENT);
 }
 END_TEST
 
@@ -445,7 +445,7 @@ START_TEST(many_files_share_few_descriptors)
             ck_assert_uint_le(fds_open(), FDS);
         }
     ck_assert_uint_eq(fds_open(), FDS);
-    ck_assert_ptr_eq(c->content->fds.idle, &v[2 * FDS]->file->fds[FD_READ]); /* the next */
+    ck_assert_ptr_eq(c->content->own->fds.idle, &v[2 * FDS]->file->fds[FD_READ]); /* the next */
     for (int i = 0; i < 3 * FDS; i++) /* who works with one is not made to wait */
         (void)get(v[i]);
     ck_assert_uint_eq(fds_open(), 3 * FDS);
@@ -467,12 +467,12 @@ START_TEST(those_that_are_kept_have_a_limit)
     }
     ck_assert_int_eq(fds_room_locked(c), -ENFILE);
     ck_assert_int_eq(fds_keep_locked(c), -ENFILE);
-    ck_assert(c->content->fds.refused == 2 && c->content->fds.full);
+    ck_assert(c->content->own->fds.refused == 2 && c->content->own->fds.full);
     fds_unkeep_locked(c);
     ck_assert_int_eq(fds_keep_locked(c), 0);
     for (int i = 0; i < FDS; i++)
         fds_unkeep_locked(c);
-    ck_assert(c->content->fds.kept == 0 && !c->content->fds.full);
+    ck_assert(c->content->own->fds.kept == 0 && !c->content->own->fds.full);
     cache_unlock(c);
 }
 END_TEST
@@ -504,9 +504,10 @@ START_TEST(only_a_file_that_nobody_uses_is_discarded)
     ck_assert_int_eq(discard(n), 0);
     ck_assert_ptr_null(n->file);
     ck_assert(!is_in_mirror("f"));
-    ck_assert_uint_eq(c->content->mirror_files, 0);
+    ck_assert_uint_eq(c->content->own->mirror_files, 0);
     pool_drain(c->chores);
-    ck_assert_int_eq(mirror_open_orphan(&c->mirror, c->content->next_id, O_RDONLY), -ENOENT);
+    ck_assert_int_eq(mirror_open_orphan(&c->mirror, c->content->own->next_id, O_RDONLY),
+                     -ENOENT);
     ck_assert_int_eq(discard(n), 0); /* there is none */
 }
 END_TEST

@@ -73,7 +73,7 @@ static struct file *add_dirty(const char *name, uint64_t bytes) REQUIRES(cache_m
     struct file *f = file_new(n, FILE_DIRTY);
 
     ck_assert_ptr_nonnull(f);
-    c->content->mirror_files++;
+    file_count_locked(c);
     f->first_seq = f->seq = seq_next_locked(c);
     f->blocks_bytes = bytes;
     file_place_locked(c, f);

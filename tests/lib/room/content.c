@@ -3,8 +3,6 @@
 #include "cache/tree/tree_impl.h"
 #include "tests/lib/room/room_impl.h"
 
-#include <stdlib.h>
-
 static void end_file_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     if (n->file)
@@ -15,21 +13,19 @@ static void free_content(struct cache *c)
 {
     ns_write(c);
     cache_lock(c);
-    while (c->content->n_stale_readers > 0)
-        node_unref_locked(c, c->content->stale_readers[--c->content->n_stale_readers]);
+    stale_readers_end_locked(c);
     cache_unlock(c);
     ns_done(c);
     room_clear_tree(c);
     pool_free(c->chores);
-    free(c->content->stale_readers);
-    free(c->content);
+    contents_free(c);
 }
 
 void room_content(struct cache *c, unsigned fds)
 {
-    c->content = calloc(1, sizeof(*c->content));
+    ck_assert_int_eq(contents_new(c), 0);
     c->chores = pool_new("runfs-chore", 1);
-    ck_assert(c->content && c->chores);
+    ck_assert_ptr_nonnull(c->chores);
     c->tree->own->hooks.end = end_file_locked;
     fds_init(c, fds);
     room_ends_with(c, free_content);

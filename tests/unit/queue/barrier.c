@@ -18,7 +18,7 @@ static void close_file(struct cache *c, const char *name, unsigned at, const cha
     struct file *f = file_new(n, FILE_DIRTY);
 
     ck_assert_ptr_nonnull(f);
-    c->content->mirror_files++;
+    file_count_locked(c);
     n->links->dirty = true;
     n->links->refused = strchr(flags, 'r') != NULL;
     f->error = n->links->refused ? -EINVAL : 0;
