@@ -353,12 +353,6 @@ static void node_end_locked(struct cache *c, struct node *n) REQUIRES(cache_mute
     }
 }
 
-/* A cache with the parts of all its rooms. */
-struct whole {
-    struct cache cache; /* first: it is freed as this */
-    struct queue queue;
-};
-
 static int new_parts(struct cache *c)
 {
     static const struct node_hooks hooks = {.nameless = node_nameless_locked,
@@ -367,6 +361,8 @@ static int new_parts(struct cache *c)
 
     if (r == 0)
         r = contents_new(c);
+    if (r == 0)
+        r = queue_new(c);
     if (r == 0)
         r = listings_new(c);
     if (r == 0)
@@ -380,18 +376,17 @@ static void free_parts(struct cache *c)
     opened_free(c);
     transfers_free(c);
     listings_free(c);
+    queue_free(c);
     contents_free(c);
     tree_free(c);
 }
 
 static struct cache *cache_alloc(void)
 {
-    struct whole *w = calloc(1, sizeof(*w));
-    struct cache *c = &w->cache;
+    struct cache *c = calloc(1, sizeof(*c));
 
-    if (!w)
+    if (!c)
         return NULL;
-    c->queue = &w->queue;
     c->mirror = (struct mirror){.lock_fd = -1,
                                 .root_fd = -1,
                                 .tree_fd = -1,
@@ -402,7 +397,7 @@ static struct cache *cache_alloc(void)
     if (new_parts(c) < 0) {
         free_parts(c);
         free_locks(c);
-        free(w);
+        free(c);
         return NULL;
     }
     cache_lock(c);
@@ -568,12 +563,9 @@ static void free_tree(struct cache *c)
     ns_done(c);
 }
 
-static void free_tables(struct cache *c)
+static void free_failures(struct cache *c)
 {
     cache_lock(c);
-    doubt_free(c);
-    tombstones_free(c);
-    free(c->queue->waits);
     free(c->write_failure.text);
     free(c->read_failure.text);
     cache_unlock(c);
@@ -592,8 +584,7 @@ void cache_free(struct cache *c)
     pool_free(c->chores);
     log_queue_stop(&c->log);
     free_parts(c);
-    free_tables(c);
-    origins_free(c);
+    free_failures(c);
     journal_close(c->journal);
     mirror_close(&c->mirror);
     free((void *)(uintptr_t)c->config.dir);

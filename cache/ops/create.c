@@ -344,7 +344,7 @@ static int make(struct cache *c, const struct making *m, struct waiter *w, struc
 }
 
 /* A file that no writer will close. */
-static void queue_new(struct cache *c, struct node *n)
+static void queue_made(struct cache *c, struct node *n)
 {
     cache_lock(c);
     bool queued = n->file && n->links && n->file->write_handles == 0;
@@ -365,7 +365,7 @@ int cache_mknod(struct cache *c, struct node *parent, const char *name, uint32_t
     int r = make(c, &m, w, ret, st);
 
     if (r == 0 && S_ISREG(mode))
-        queue_new(c, *ret);
+        queue_made(c, *ret);
     return r;
 }
 
@@ -440,7 +440,7 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
         cache_unlock(c);
     }
     if (made && (r != 0 || (flags & O_ACCMODE) == O_RDONLY))
-        queue_new(c, n);
+        queue_made(c, n);
     if (r != 0) {
         cache_forget(c, n, 1);
         return r;

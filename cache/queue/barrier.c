@@ -95,9 +95,9 @@ void barrier_release(struct barrier *b)
 uint64_t barrier_seq_locked(struct cache *c, uint64_t seq)
 {
     cache_assert_locked(c);
-    for (size_t i = 0; i < c->queue->n_waits; i++)
-        if (seq > c->queue->waits[i].since && seq < c->queue->waits[i].until)
-            seq = c->queue->waits[i].until;
+    for (size_t i = 0; i < c->queue->own->n_waits; i++)
+        if (seq > c->queue->own->waits[i].since && seq < c->queue->own->waits[i].until)
+            seq = c->queue->own->waits[i].until;
     return seq;
 }
 
@@ -150,11 +150,11 @@ static bool any_removal_within_locked(struct cache *c, const struct journal_wait
 static struct journal_wait *joined_locked(struct cache *c, struct journal_wait more,
                                           size_t *ret_n) REQUIRES(cache_mutex)
 {
-    struct journal_wait *v = calloc(c->queue->n_waits + 1, sizeof(*v));
+    struct journal_wait *v = calloc(c->queue->own->n_waits + 1, sizeof(*v));
     size_t n = 0;
 
-    for (size_t i = 0; v && i < c->queue->n_waits; i++) {
-        const struct journal_wait *p = &c->queue->waits[i];
+    for (size_t i = 0; v && i < c->queue->own->n_waits; i++) {
+        const struct journal_wait *p = &c->queue->own->waits[i];
         if (p->until > more.since) {
             more.since = p->since < more.since ? p->since : more.since;
             more.until = p->until > more.until ? p->until : more.until;
@@ -180,9 +180,9 @@ static void replace_waits(struct cache *c, struct journal_wait *v, size_t n)
             c->mirror.dir, strerror(-r));
     crash_point("passed-on");
     cache_lock(c);
-    free(c->queue->waits);
-    c->queue->waits = v;
-    c->queue->n_waits = n;
+    free(c->queue->own->waits);
+    c->queue->own->waits = v;
+    c->queue->own->n_waits = n;
     cache_unlock(c);
 }
 
@@ -248,12 +248,13 @@ bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct inte
 static int load_one(void *arg, const struct journal_wait *w) REQUIRES(cache_mutex)
 {
     struct cache *c = arg;
-    struct journal_wait *v = reallocarray(c->queue->waits, c->queue->n_waits + 1, sizeof(*v));
+    struct journal_wait *v =
+        reallocarray(c->queue->own->waits, c->queue->own->n_waits + 1, sizeof(*v));
 
     if (!v)
         return -ENOMEM;
-    c->queue->waits = v;
-    v[c->queue->n_waits++] = *w;
+    c->queue->own->waits = v;
+    v[c->queue->own->n_waits++] = *w;
     c->tree->seq = w->until > c->tree->seq ? w->until : c->tree->seq;
     return 0;
 }

@@ -48,13 +48,13 @@ static int add_key(struct cache *c, const char *key, bool copied) REQUIRES(cache
     size_t len = strlen(key);
     struct doubt *l = NULL;
 
-    HASH_FIND(hh, c->queue->doubt, key, len, l);
+    HASH_FIND(hh, c->queue->own->doubt, key, len, l);
     if (!l) {
         l = calloc(1, sizeof(*l) + len + 1);
         if (!l)
             return -ENOMEM;
         memcpy(l->key, key, len);
-        HASH_ADD(hh, c->queue->doubt, key, len, l);
+        HASH_ADD(hh, c->queue->own->doubt, key, len, l);
     }
     l->copied = l->copied || copied;
     return 0;
@@ -68,13 +68,13 @@ static int add_dir(struct cache *c, const char *key) REQUIRES(cache_mutex)
     if (!d)
         return -ENOMEM;
     memcpy(d->key, key, len);
-    LL_PREPEND(c->queue->doubt_dirs, d);
+    LL_PREPEND(c->queue->own->doubt_dirs, d);
     return 0;
 }
 
 static void put_free(struct cache *c, struct doubt_put *p) REQUIRES(cache_mutex)
 {
-    HASH_DEL(c->queue->doubt_puts, p);
+    HASH_DEL(c->queue->own->doubt_puts, p);
     free(p->etag);
     free(p);
 }
@@ -84,15 +84,15 @@ static void purge(struct cache *c, int64_t now) REQUIRES(cache_mutex)
     struct doubt_put *p, *next;
     struct doubt_change *r, *next_r;
 
-    HASH_ITER(hh, c->queue->doubt_puts, p, next)
+    HASH_ITER(hh, c->queue->own->doubt_puts, p, next)
     {
         if (p->until_ns <= now)
             put_free(c, p);
     }
-    HASH_ITER(hh, c->queue->doubt_changes, r, next_r)
+    HASH_ITER(hh, c->queue->own->doubt_changes, r, next_r)
     {
         if (r->until_ns <= now) {
-            HASH_DEL(c->queue->doubt_changes, r);
+            HASH_DEL(c->queue->own->doubt_changes, r);
             free(r);
         }
     }
@@ -106,13 +106,13 @@ static int add_change_locked(struct cache *c, const char *key, bool copied)
     struct doubt_change *r = NULL;
 
     purge(c, now);
-    HASH_FIND(hh, c->queue->doubt_changes, key, len, r);
+    HASH_FIND(hh, c->queue->own->doubt_changes, key, len, r);
     if (!r) {
         r = calloc(1, sizeof(*r) + len + 1);
         if (!r)
             return -ENOMEM;
         memcpy(r->key, key, len);
-        HASH_ADD(hh, c->queue->doubt_changes, key, len, r);
+        HASH_ADD(hh, c->queue->own->doubt_changes, key, len, r);
     }
     r->until_ns = now + c->config.late_ns;
     r->removed = r->removed || !copied;
@@ -138,7 +138,7 @@ static const struct doubt_change *doubt_change_at(struct cache *c, const char *k
 {
     struct doubt_change *r = NULL;
 
-    HASH_FIND(hh, c->queue->doubt_changes, key, strlen(key), r);
+    HASH_FIND(hh, c->queue->own->doubt_changes, key, strlen(key), r);
     return r && r->until_ns > clock_mono_ns() ? r : NULL;
 }
 
@@ -169,7 +169,7 @@ int doubt_put_locked(struct cache *c, const char *key, const char *etag)
     if (!copy)
         return -ENOMEM;
     purge(c, now);
-    HASH_FIND(hh, c->queue->doubt_puts, key, len, p);
+    HASH_FIND(hh, c->queue->own->doubt_puts, key, len, p);
     if (!p) {
         p = calloc(1, sizeof(*p) + len + 1);
         if (!p) {
@@ -177,7 +177,7 @@ int doubt_put_locked(struct cache *c, const char *key, const char *etag)
             return -ENOMEM;
         }
         memcpy(p->key, key, len);
-        HASH_ADD(hh, c->queue->doubt_puts, key, len, p);
+        HASH_ADD(hh, c->queue->own->doubt_puts, key, len, p);
     }
     free(p->etag);
     p->etag = copy;
@@ -185,12 +185,18 @@ int doubt_put_locked(struct cache *c, const char *key, const char *etag)
     return 0;
 }
 
+int64_t doubt_until_locked(struct cache *c)
+{
+    cache_assert_locked(c);
+    return c->queue->own->doubt_until_ns;
+}
+
 int64_t doubt_put_until_locked(struct cache *c, const char *key, const char *etag)
 {
     struct doubt_put *p = NULL;
 
     cache_assert_locked(c);
-    HASH_FIND(hh, c->queue->doubt_puts, key, strlen(key), p);
+    HASH_FIND(hh, c->queue->own->doubt_puts, key, strlen(key), p);
     if (!p || p->until_ns <= clock_mono_ns() || (etag && strcmp(p->etag, etag) != 0))
         return 0;
     return p->until_ns;
@@ -202,7 +208,7 @@ int64_t doubt_puts_below_until_locked(struct cache *c, const char *dir)
     int64_t until_ns = 0;
 
     cache_assert_locked(c);
-    HASH_ITER(hh, c->queue->doubt_puts, p, next)
+    HASH_ITER(hh, c->queue->own->doubt_puts, p, next)
     {
         if (p->until_ns > until_ns && path_below(dir, p->key))
             until_ns = p->until_ns;
@@ -241,10 +247,10 @@ int doubt_begin(struct cache *c)
         if (r == 0)
             r = add_names(c, f->node);
     }
-    c->queue->doubt_until_ns = clock_mono_ns() + c->config.late_ns;
+    c->queue->own->doubt_until_ns = clock_mono_ns() + c->config.late_ns;
     DL_FOREACH(c->queue->intents, i)
     {
-        c->queue->doubt_seq = i->seq;
+        c->queue->own->doubt_seq = i->seq;
         if (r == 0 && i->kind == INTENT_RENAMEDIR)
             r = add_dir(c, i->to);
         else if (r == 0)
@@ -256,7 +262,8 @@ int doubt_begin(struct cache *c)
 
 static bool is_over(struct cache *c) REQUIRES(cache_mutex)
 {
-    return c->queue->doubt_until_ns == 0 || clock_mono_ns() >= c->queue->doubt_until_ns;
+    return c->queue->own->doubt_until_ns == 0 ||
+           clock_mono_ns() >= c->queue->own->doubt_until_ns;
 }
 
 /* `copies`: only names where something may appear. */
@@ -265,10 +272,10 @@ static bool is_late(struct cache *c, const char *path, bool copies) REQUIRES(cac
     struct doubt *l = NULL;
     struct doubt_dir *d;
 
-    HASH_FIND(hh, c->queue->doubt, path, strlen(path), l);
+    HASH_FIND(hh, c->queue->own->doubt, path, strlen(path), l);
     if (l && (l->copied || !copies))
         return true;
-    LL_FOREACH(c->queue->doubt_dirs, d)
+    LL_FOREACH(c->queue->own->doubt_dirs, d)
     {
         if (path_below(d->key, path))
             return true;
@@ -294,7 +301,7 @@ bool doubt_blocks_intent_locked(struct cache *c, const struct intent *i)
     if (!i->to)
         return is_late(c, i->from, true);
     /* What is found in the journal is carried out again: with the same result. */
-    return i->seq > c->queue->doubt_seq &&
+    return i->seq > c->queue->own->doubt_seq &&
            (is_late(c, i->from, false) || is_late(c, i->to, false));
 }
 
@@ -305,19 +312,19 @@ bool doubt_copies_below_locked(struct cache *c, const char *path)
     const struct doubt_dir *d;
 
     cache_assert_locked(c);
-    HASH_ITER(hh, c->queue->doubt_changes, r, next_r)
+    HASH_ITER(hh, c->queue->own->doubt_changes, r, next_r)
     {
         if (path_below(path, r->key) && copy_may_arrive(c, r->key))
             return true;
     }
     if (is_over(c))
         return false;
-    HASH_ITER(hh, c->queue->doubt, l, next)
+    HASH_ITER(hh, c->queue->own->doubt, l, next)
     {
         if (l->copied && path_below(path, l->key))
             return true;
     }
-    LL_FOREACH(c->queue->doubt_dirs, d)
+    LL_FOREACH(c->queue->own->doubt_dirs, d)
     {
         if (path_below(d->key, path) || path_below(path, d->key))
             return true;
@@ -331,15 +338,15 @@ void doubt_free(struct cache *c)
     struct doubt_dir *d, *next_dir;
 
     cache_assert_locked(c);
-    HASH_ITER(hh, c->queue->doubt, l, next)
+    HASH_ITER(hh, c->queue->own->doubt, l, next)
     {
-        HASH_DEL(c->queue->doubt, l);
+        HASH_DEL(c->queue->own->doubt, l);
         free(l);
     }
-    LL_FOREACH_SAFE(c->queue->doubt_dirs, d, next_dir)
+    LL_FOREACH_SAFE(c->queue->own->doubt_dirs, d, next_dir)
     {
         free(d);
     }
-    c->queue->doubt_dirs = NULL;
+    c->queue->own->doubt_dirs = NULL;
     purge(c, INT64_MAX);
 }

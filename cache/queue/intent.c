@@ -258,8 +258,8 @@ int64_t comes_back_locked(struct cache *c, const struct intent *i)
     if (i->removed_before)
         return 0;
     int64_t until_ns = doubt_put_until_locked(c, i->from, "");
-    if ((*i->etag == '\0' || intent_means_ours(i)) && c->queue->doubt_until_ns > now &&
-        c->queue->doubt_until_ns > until_ns)
-        until_ns = c->queue->doubt_until_ns;
+    if ((*i->etag == '\0' || intent_means_ours(i)) && c->queue->own->doubt_until_ns > now &&
+        c->queue->own->doubt_until_ns > until_ns)
+        until_ns = c->queue->own->doubt_until_ns;
     return until_ns;
 }

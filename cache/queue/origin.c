@@ -121,7 +121,7 @@ static uint64_t origin_of(uint64_t number, const char *key)
 
 bool origin_is_ours(struct cache *c, const char *key, const struct attrs *a)
 {
-    struct origins *o = c->queue->origins;
+    struct origins *o = c->queue->own->origins;
     bool ours = false;
 
     if (!(a->has & ATTR_ORIGIN))
@@ -139,7 +139,7 @@ bool origin_is_ours(struct cache *c, const char *key, const struct attrs *a)
 
 uint64_t origins_number(struct cache *c)
 {
-    return c->queue->origins->number;
+    return c->queue->own->origins->number;
 }
 
 /* ---- signing ---- */
@@ -163,7 +163,7 @@ static size_t count_notes(const struct put *puts)
 /* Tells when it begins, not at each put. */
 static void tell_unnoted(struct cache *c, int r)
 {
-    struct origins *o = c->queue->origins;
+    struct origins *o = c->queue->own->origins;
 
     origins_lock(o);
     bool news = r < 0 && !o->unnoted;
@@ -209,7 +209,7 @@ static void puts_free(struct put *puts)
 
 void origin_sign(struct cache *c, const char *key, struct attrs *a)
 {
-    struct origins *o = c->queue->origins;
+    struct origins *o = c->queue->own->origins;
 
     a->has |= ATTR_ORIGIN;
     a->origin = origin_of(o->number, key);
@@ -233,7 +233,7 @@ void origin_sign(struct cache *c, const char *key, struct attrs *a)
 
 void origin_resolved(struct cache *c, const char *key)
 {
-    struct origins *o = c->queue->origins;
+    struct origins *o = c->queue->own->origins;
 
     origins_lock(o);
     struct put *p = find_put(o, key);
@@ -251,7 +251,7 @@ int origins_open(struct cache *c)
     if (!o)
         return -ENOMEM;
     mutex_init(&o->lock);
-    c->queue->origins = o;
+    c->queue->own->origins = o;
     return getrandom(&o->number, sizeof(o->number), 0) == sizeof(o->number) ? 0 : -EIO;
 }
 
@@ -266,7 +266,7 @@ static bool is_owed(struct cache *c, const char *key) REQUIRES(cache_mutex)
 static int load_one(void *arg, const struct journal_put *note)
 {
     struct cache *c = arg;
-    struct origins *o = c->queue->origins;
+    struct origins *o = c->queue->own->origins;
 
     origins_lock(o);
     int r = remember_locked(o, note->key, note->origin, note->last_ns);
@@ -276,7 +276,7 @@ static int load_one(void *arg, const struct journal_put *note)
 
 int origins_load(struct cache *c)
 {
-    struct origins *o = c->queue->origins;
+    struct origins *o = c->queue->own->origins;
     struct put *p, *next;
 
     cache_assert_locked(c);
@@ -293,7 +293,7 @@ int origins_load(struct cache *c)
 
 void origins_free(struct cache *c)
 {
-    struct origins *o = c->queue->origins;
+    struct origins *o = c->queue->own->origins;
     struct put *p, *next;
 
     if (!o)
@@ -308,5 +308,5 @@ void origins_free(struct cache *c)
     origins_unlock(o);
     mutex_destroy(&o->lock);
     free(o);
-    c->queue->origins = NULL;
+    c->queue->own->origins = NULL;
 }

@@ -8,24 +8,6 @@
 /* What the store was seen to take, whatever the name. */
 enum change { CHANGE_PUT, CHANGE_REMOVE, CHANGES };
 
-struct refusals {
-    GUARDED_BY(cache_mutex) struct {
-        int64_t taken_ns[CHANGES]; /* CLOCK_MONOTONIC; when the last that it took began */
-        bool probing;
-    };
-};
-
-/* A key that the store has, or may have, although the name is gone here. */
-struct tombstone {
-    UT_hash_handle hh; /* in cache.tombstones, by key */
-    /* CLOCK_MONOTONIC; when the store lost it: younger listings are right */
-    int64_t done_ns GUARDED_BY(cache_mutex);
-    /* intentions that will remove it, or move it away */
-    unsigned pending GUARDED_BY(cache_mutex);
-    bool with_tree GUARDED_BY(cache_mutex); /* the last one moved all below it away, too */
-    char key[];
-};
-
 /* A row of the journal in memory. */
 struct intent {
     uint64_t seq; /* 0: not numbered yet */
@@ -77,28 +59,15 @@ enum live { LIVE_NONE, LIVE_WAIT, LIVE_STORED };
 
 /* What the store is owed, of a whole cache. */
 struct queue {
-    struct origins *origins; /* constant; locked by itself, innermost */
+    struct queue_own *own; /* constant; what only the room itself sees */
 
     GUARDED_BY(cache_mutex) struct {
         struct node *dirty_dirs;
         struct intent *intents; /* by seq */
-        /* what removals wait for beside their own; in order, apart */
-        struct journal_wait *waits;
-        size_t n_waits;
         unsigned uploads_running, uploads_running_dirs, deletes_running, copies_running;
-        unsigned renames;       /* intentions that copy */
-        int64_t doubt_until_ns; /* CLOCK_MONOTONIC; until then a put of a daemon that was killed
-                                  may still arrive; 0: none was under way */
-        /* names that its deletes and copies concerned; constant after recovery */
-        struct doubt *doubt;
-        struct doubt_dir *doubt_dirs;
-        struct doubt_change *doubt_changes; /* removals and copies that may still arrive */
-        struct doubt_put *doubt_puts;       /* uploads that may still arrive */
-        uint64_t doubt_seq;                 /* the last of those intentions */
-        bool out_of_quota;                  /* the store refused for space: deletes go first */
-        struct refusals refusals;
-        unsigned drain; /* flushes under way that want everything, staged files too */
-        struct tombstone *tombstones;
+        unsigned renames;  /* intentions that copy */
+        bool out_of_quota; /* the store refused for space: deletes go first */
+        unsigned drain;    /* flushes under way that want everything, staged files too */
     };
 };
 
@@ -186,6 +155,8 @@ int64_t comes_back_locked(struct cache *c, const struct intent *i) REQUIRES(cach
 /* ---- doubt.c ---- */
 /* Begins the time in which requests of a daemon that was killed may take effect. */
 int doubt_begin(struct cache *c) EXCLUDES(cache_mutex);
+/* Until when (CLOCK_MONOTONIC) they may; 0: none was under way. */
+int64_t doubt_until_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether an upload to the path (of content, else attributes), or an intention, has to wait for
  * its end. */
 bool doubt_blocks_upload_locked(struct cache *c, const char *path, bool content)
@@ -204,7 +175,6 @@ int64_t doubt_put_until_locked(struct cache *c, const char *key, const char *eta
 int64_t doubt_puts_below_until_locked(struct cache *c, const char *dir) REQUIRES(cache_mutex);
 /* Whether something may still be copied to the name, or below it. */
 bool doubt_copies_below_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
-void doubt_free(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- order.c ---- */
 /* The version that the pending removals of `path` mean, "" what this cache put alone; NULL when
@@ -254,7 +224,6 @@ bool intent_version_is_known(const struct intent *i);
 int origins_open(struct cache *c);
 /* What earlier mounts have noted, once the tree is recovered. 0 or a negative errno. */
 int origins_load(struct cache *c) REQUIRES(cache_mutex);
-void origins_free(struct cache *c);
 /* The mount's own number. */
 uint64_t origins_number(struct cache *c);
 /* Signs what is to be put to `key`, each attempt anew, and notes it. On a disk that is full or
@@ -282,6 +251,12 @@ void refusal_probe_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether all that the file owes has names which the store refuses. */
 bool file_is_refused_locked(const struct file *f) REQUIRES(cache_mutex);
 
+/* ---- room.c ---- */
+/* Makes the room's part of the cache. 0 or -ENOMEM. */
+int queue_new(struct cache *c);
+/* Nothing is in its lists any more. Accepts a cache without that part. */
+void queue_free(struct cache *c) EXCLUDES(cache_mutex);
+
 /* ---- tombstone.c ---- */
 /* Whether a listing begun at `listed_ns` may not show what the store has at `key` as `path`: it
  * was removed since, or an intention will remove it or move it elsewhere. */
@@ -289,6 +264,5 @@ bool tombstone_hides(struct cache *c, const char *key, const char *path, int64_t
     REQUIRES(cache_mutex);
 /* Whether an intention concerns this very key. */
 bool tombstone_pending(struct cache *c, const char *key) REQUIRES(cache_mutex);
-void tombstones_free(struct cache *c) REQUIRES(cache_mutex);
 
 #endif

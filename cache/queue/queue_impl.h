@@ -4,6 +4,48 @@
 
 #include "cache/queue/queue.h"
 
+struct refusals {
+    GUARDED_BY(cache_mutex) struct {
+        int64_t taken_ns[CHANGES]; /* CLOCK_MONOTONIC; when the last that it took began */
+        bool probing;
+    };
+};
+
+/* A key that the store has, or may have, although the name is gone here. */
+struct tombstone {
+    UT_hash_handle hh; /* in cache.tombstones, by key */
+    /* CLOCK_MONOTONIC; when the store lost it: younger listings are right */
+    int64_t done_ns GUARDED_BY(cache_mutex);
+    /* intentions that will remove it, or move it away */
+    unsigned pending GUARDED_BY(cache_mutex);
+    bool with_tree GUARDED_BY(cache_mutex); /* the last one moved all below it away, too */
+    char key[];
+};
+
+/* What the queue keeps for itself. */
+struct queue_own {
+    struct origins *origins; /* constant; locked by itself, innermost */
+
+    GUARDED_BY(cache_mutex) struct {
+        /* what removals wait for beside their own; in order, apart */
+        struct journal_wait *waits;
+        size_t n_waits;
+        int64_t doubt_until_ns; /* CLOCK_MONOTONIC; until then a put of a daemon that was killed
+                                   may still arrive; 0: none was under way */
+        /* names that its deletes and copies concerned; constant after recovery */
+        struct doubt *doubt;
+        struct doubt_dir *doubt_dirs;
+        struct doubt_change *doubt_changes; /* removals and copies that may still arrive */
+        struct doubt_put *doubt_puts;       /* uploads that may still arrive */
+        uint64_t doubt_seq;                 /* the last of those intentions */
+        struct refusals refusals;
+        struct tombstone *tombstones;
+    };
+};
+
+/* ---- doubt.c ---- */
+void doubt_free(struct cache *c) REQUIRES(cache_mutex);
+
 /* ---- order.c ---- */
 /* Whether what the store has at `key` now will be at `path` when all intentions are done. */
 bool intent_leads_to(struct cache *c, const char *key, const char *path) REQUIRES(cache_mutex);
@@ -11,7 +53,11 @@ bool intent_leads_to(struct cache *c, const char *key, const char *path) REQUIRE
  * is NULL then. */
 bool intent_forward(const struct intent *i, char **at);
 
+/* ---- origin.c ---- */
+void origins_free(struct cache *c);
+
 /* ---- tombstone.c ---- */
+void tombstones_free(struct cache *c) REQUIRES(cache_mutex);
 /* An intention towards a key begins (+1) or ends (-1). */
 void tombstone_count_locked(struct cache *c, const char *key, int by, bool with_tree)
     REQUIRES(cache_mutex);

@@ -21,7 +21,7 @@ bool refusal_is_one(int err)
 
 void refusal_taken_locked(struct cache *c, enum change change, int64_t began_ns)
 {
-    int64_t *taken_ns = &c->queue->refusals.taken_ns[change];
+    int64_t *taken_ns = &c->queue->own->refusals.taken_ns[change];
 
     cache_assert_locked(c);
     if (*taken_ns < began_ns)
@@ -30,7 +30,7 @@ void refusal_taken_locked(struct cache *c, enum change change, int64_t began_ns)
 
 bool refusal_others_taken_locked(const struct cache *c, enum change change, int64_t refused_ns)
 {
-    return refused_ns && c->queue->refusals.taken_ns[change] > refused_ns;
+    return refused_ns && c->queue->own->refusals.taken_ns[change] > refused_ns;
 }
 
 /* ---- the probe ---- */
@@ -73,7 +73,7 @@ static void run_probe(struct task *task)
         refusal_taken_locked(c, CHANGE_PUT, put_ns);
     if (removed)
         refusal_taken_locked(c, CHANGE_REMOVE, removed_ns);
-    c->queue->refusals.probing = false;
+    c->queue->own->refusals.probing = false;
     cache_unlock(c);
     free(p);
 }
@@ -83,11 +83,11 @@ void refusal_probe_locked(struct cache *c)
     struct probe *p = NULL;
 
     cache_assert_locked(c);
-    if (c->queue->refusals.probing || c->stopping || !store_can(c->store, "", STORE_STATE) ||
-        !(p = calloc(1, sizeof(*p))))
+    if (c->queue->own->refusals.probing || c->stopping ||
+        !store_can(c->store, "", STORE_STATE) || !(p = calloc(1, sizeof(*p))))
         return;
     *p = (struct probe){.task.run = run_probe, .cache = c};
-    c->queue->refusals.probing = true;
+    c->queue->own->refusals.probing = true;
     pool_submit(c->uploaders, &p->task);
 }
 

@@ -16,7 +16,7 @@ bool tombstone_pending(struct cache *c, const char *key)
     struct tombstone *g;
 
     cache_assert_locked(c);
-    HASH_FIND_STR(c->queue->tombstones, key, g);
+    HASH_FIND_STR(c->queue->own->tombstones, key, g);
     return g && g->pending > 0;
 }
 
@@ -28,7 +28,7 @@ static bool removed_since(struct cache *c, const char *key, int64_t listed_ns)
         struct tombstone *g;
         if (end[1] != '/' && end[1] != '\0')
             continue;
-        HASH_FIND(hh, c->queue->tombstones, key, (size_t)(end + 1 - key), g);
+        HASH_FIND(hh, c->queue->own->tombstones, key, (size_t)(end + 1 - key), g);
         if (g && g->pending == 0 && g->done_ns >= listed_ns && (!end[1] || g->with_tree))
             return true;
     }
@@ -46,11 +46,11 @@ static void tombstones_purge(struct cache *c) REQUIRES(cache_mutex)
     struct tombstone *g, *next;
     int64_t old = clock_mono_ns() - GHOST_KEEP_NS;
 
-    HASH_ITER(hh, c->queue->tombstones, g, next)
+    HASH_ITER(hh, c->queue->own->tombstones, g, next)
     {
         if (g->pending > 0 || g->done_ns > old)
             continue;
-        HASH_DEL(c->queue->tombstones, g);
+        HASH_DEL(c->queue->own->tombstones, g);
         free(g);
     }
 }
@@ -60,16 +60,16 @@ void tombstone_count_locked(struct cache *c, const char *key, int by, bool with_
     struct tombstone *g;
 
     cache_assert_locked(c);
-    HASH_FIND_STR(c->queue->tombstones, key, g);
+    HASH_FIND_STR(c->queue->own->tombstones, key, g);
     if (!g && by > 0) {
         size_t len = strlen(key);
         g = calloc(1, sizeof(*g) + len + 1);
         if (!g)
             return; /* a listing may show the name until the store lost it */
         memcpy(g->key, key, len + 1);
-        if (HASH_COUNT(c->queue->tombstones) % 1024 == 1023)
+        if (HASH_COUNT(c->queue->own->tombstones) % 1024 == 1023)
             tombstones_purge(c);
-        HASH_ADD_KEYPTR(hh, c->queue->tombstones, g->key, len, g);
+        HASH_ADD_KEYPTR(hh, c->queue->own->tombstones, g->key, len, g);
     }
     if (!g)
         return;
@@ -85,9 +85,9 @@ void tombstones_free(struct cache *c)
     struct tombstone *g, *next;
 
     cache_assert_locked(c);
-    HASH_ITER(hh, c->queue->tombstones, g, next)
+    HASH_ITER(hh, c->queue->own->tombstones, g, next)
     {
-        HASH_DEL(c->queue->tombstones, g);
+        HASH_DEL(c->queue->own->tombstones, g);
         free(g);
     }
 }

@@ -462,8 +462,8 @@ static int64_t rename_due_locked(struct cache *c, const struct intent *i) REQUIR
     if (i->kind != INTENT_RENAMEDIR)
         return due_ns;
     int64_t until_ns = doubt_puts_below_until_locked(c, i->from);
-    if (due_ns < c->queue->doubt_until_ns)
-        due_ns = c->queue->doubt_until_ns;
+    if (due_ns < doubt_until_locked(c))
+        due_ns = doubt_until_locked(c);
     return due_ns < until_ns ? until_ns : due_ns;
 }
 

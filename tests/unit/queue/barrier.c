@@ -1,4 +1,5 @@
 /* cache/queue/: which removals wait for which uploads, and what makes a row void. */
+#include "cache/queue/queue_impl.h"
 #include "common/mem.h"
 #include "tests/lib/room.h"
 #include "tests/unit/queue/owed.h"
@@ -109,10 +110,10 @@ START_TEST(removals_wait_for_files)
     struct barrier b;
 
     close_files(c, barriers[_i].files);
-    c->queue->waits = calloc(2, sizeof(*c->queue->waits));
-    ck_assert_ptr_nonnull(c->queue->waits);
+    c->queue->own->waits = calloc(2, sizeof(*c->queue->own->waits));
+    ck_assert_ptr_nonnull(c->queue->own->waits);
     for (size_t i = 0; i < 2 && barriers[_i].waits[i].until; i++)
-        c->queue->waits[c->queue->n_waits++] = (struct journal_wait){
+        c->queue->own->waits[c->queue->own->n_waits++] = (struct journal_wait){
             barriers[_i].waits[i].since * SEQ_STEP, barriers[_i].waits[i].until * SEQ_STEP};
     c->queue->drain = barriers[_i].mode == DRAIN;
     c->queue->out_of_quota = barriers[_i].mode == NO_QUOTA;
@@ -210,20 +211,20 @@ START_TEST(what_goes_unstored_passes_its_removals_on)
     struct intent *i = owed_add(c, "unlink a");
     ck_assert_uint_eq(i->seq, 2 * SEQ_STEP);
     ck_assert_int_eq(pass_on(tree_find(c, "second", NULL)->file), 0);
-    ck_assert_uint_eq(c->queue->n_waits, 0); /* nothing waits for the second yet */
+    ck_assert_uint_eq(c->queue->own->n_waits, 0); /* nothing waits for the second yet */
     c->tree->seq = 3 * SEQ_STEP;
     ck_assert_int_eq(pass_on(tree_find(c, "first", NULL)->file), 0);
-    ck_assert_uint_eq(c->queue->n_waits, 1);
+    ck_assert_uint_eq(c->queue->own->n_waits, 1);
     ck_assert_uint_gt(barrier_seq_locked(c, i->seq), 3 * SEQ_STEP);
     ck_assert_uint_eq(barrier_seq_locked(c, SEQ_STEP), SEQ_STEP);
     ck_assert_int_eq(journal_each_wait(c->journal, count_wait, &found), 0);
     ck_assert_uint_eq(found.since, SEQ_STEP);
-    ck_assert_uint_eq(found.until, c->queue->waits[0].until);
+    ck_assert_uint_eq(found.until, c->queue->own->waits[0].until);
     /* A later mount finds it, and gives no place that was given. */
-    c->queue->n_waits = 0;
+    c->queue->own->n_waits = 0;
     c->tree->seq = 0;
     ck_assert_int_eq(barrier_load(c), 0);
-    ck_assert_uint_eq(c->queue->n_waits, 1);
+    ck_assert_uint_eq(c->queue->own->n_waits, 1);
     ck_assert_uint_ge(c->tree->seq, found.until);
 }
 END_TEST
@@ -234,7 +235,7 @@ START_TEST(nothing_is_passed_on_without_a_removal_between)
     c->tree->seq = 2 * SEQ_STEP;
     (void)owed_add(c, "unlink a");
     ck_assert_int_eq(pass_on(tree_find(c, "first", NULL)->file), 0);
-    ck_assert_uint_eq(c->queue->n_waits, 0);
+    ck_assert_uint_eq(c->queue->own->n_waits, 0);
 }
 END_TEST
 

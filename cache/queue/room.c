@@ -1,0 +1,35 @@
+/* The room's part of a cache: made, freed. */
+#include "cache/queue/queue_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct queue_part {
+    struct queue queue; /* first: it is freed as this */
+    struct queue_own own;
+};
+
+int queue_new(struct cache *c)
+{
+    struct queue_part *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return -ENOMEM;
+    p->queue.own = &p->own;
+    c->queue = &p->queue;
+    return 0;
+}
+
+void queue_free(struct cache *c)
+{
+    if (!c->queue)
+        return;
+    cache_lock(c);
+    doubt_free(c);
+    tombstones_free(c);
+    free(c->queue->own->waits);
+    cache_unlock(c);
+    origins_free(c);
+    free(c->queue);
+    c->queue = NULL;
+}
