@@ -1,5 +1,7 @@
 /* The mirror file behind a node: its states (docs/format.md, section 3), its stamps and its
- * descriptors, and how it leaves its name. */
+ * descriptors, and how it leaves its name. The room owns the lists of files and struct
+ * file, of which queue/ and transfer/ write fields, too, under `lock`; it calls tree/ and what
+ * is below it, above all the mirror. */
 #ifndef RUNFS_CACHE_CONTENT_CONTENT_H
 #define RUNFS_CACHE_CONTENT_CONTENT_H
 
@@ -135,6 +137,12 @@ struct contents {
         size_t n_stale_readers;
     };
 };
+
+/* ---- check.c ---- */
+#ifndef NDEBUG
+/* Walks the lists of files and aborts on a broken invariant of docs/format.md. */
+void contents_check_locked(struct cache *c) REQUIRES(cache_mutex);
+#endif
 
 /* ---- damage.c ---- */
 /* A write at `off` found no room: what the file holds is not what its writer meant. */

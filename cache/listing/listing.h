@@ -1,5 +1,7 @@
 /* What the store says: listings, questions for attributes and versions, markers, attribute
- * indexes. Each question parks, or answers 0. */
+ * indexes. Each question parks, or answers 0. The room owns the questions under way and what is
+ * to be written to indexes, under `lock`; it calls queue/ and what is below it, and the store
+ * from its tasks. */
 #ifndef RUNFS_CACHE_LISTING_LISTING_H
 #define RUNFS_CACHE_LISTING_LISTING_H
 

@@ -1,5 +1,6 @@
 /* What programs ask for: open, read, write, close, names, attributes. The functions that the
- * frontend calls are in cache.h; here is what the rooms above need besides. */
+ * frontend calls are in cache.h; here is what the mount needs besides. The room
+ * owns the open handles, under `lock`; it calls all rooms below it. */
 #ifndef RUNFS_CACHE_OPS_OPS_H
 #define RUNFS_CACHE_OPS_OPS_H
 

@@ -1,5 +1,8 @@
 /* What the store is owed, and in which order: files and directories that wait for their upload,
- * the journal's rows (intentions), tombstones, requests in doubt, and whose a version is. */
+ * the journal's rows (intentions), tombstones, requests in doubt, and whose a version is. The
+ * room owns those, under `lock` (whose a version is under a lock of its own); it calls content/
+ * and what is below it, and sends the store nothing but a
+ * probe. */
 #ifndef RUNFS_CACHE_QUEUE_QUEUE_H
 #define RUNFS_CACHE_QUEUE_QUEUE_H
 
@@ -252,6 +255,10 @@ void refusal_probe_locked(struct cache *c) REQUIRES(cache_mutex);
 bool file_is_refused_locked(const struct file *f) REQUIRES(cache_mutex);
 
 /* ---- room.c ---- */
+#ifndef NDEBUG
+/* Aborts where the intentions are not as they are counted. */
+void queue_check_locked(struct cache *c) REQUIRES(cache_mutex);
+#endif
 /* Makes the room's part of the cache. 0 or -ENOMEM. */
 int queue_new(struct cache *c);
 /* Nothing is in its lists any more. Accepts a cache without that part. */

@@ -54,6 +54,7 @@ bool intent_leads_to(struct cache *c, const char *key, const char *path) REQUIRE
 bool intent_forward(const struct intent *i, char **at);
 
 /* ---- origin.c ---- */
+/* The cache ends. Does nothing before origins_open(). */
 void origins_free(struct cache *c);
 
 /* ---- tombstone.c ---- */

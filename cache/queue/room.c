@@ -1,8 +1,9 @@
-/* The room's part of a cache: made, freed. */
+/* The room's part of a cache: made, checked, freed. */
 #include "cache/queue/queue_impl.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <utlist.h>
 
 struct queue_part {
     struct queue queue; /* first: it is freed as this */
@@ -33,3 +34,18 @@ void queue_free(struct cache *c)
     free(c->queue);
     c->queue = NULL;
 }
+
+#ifndef NDEBUG
+void queue_check_locked(struct cache *c)
+{
+    struct intent *i;
+    unsigned renames = 0;
+
+    cache_assert_locked(c);
+    DL_FOREACH(c->queue->intents, i)
+    {
+        renames += i->kind == INTENT_RENAME || i->kind == INTENT_RENAMEDIR;
+    }
+    assert(renames == c->queue->renames);
+}
+#endif

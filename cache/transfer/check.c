@@ -2,75 +2,11 @@
 #include "cache/transfer/transfer_impl.h"
 
 #ifndef NDEBUG
-#include <utlist.h>
-
-/* Walking all of a large cache at each change would be felt: the lists are cut short. */
-#define LOOK_AT 200
-
-static void check_file(struct cache *c, struct file *f) REQUIRES(cache_mutex)
-{
-    struct node *n = f->node;
-
-    assert(n->file == f && !n->dir);
-    /* 1: dirty is complete. */
-    assert(f->state != FILE_DIRTY || f->present.n == 0);
-    /* 6: nothing dirty, open or uploading may be evicted. */
-    assert(!f->in_lru || (f->state != FILE_DIRTY && !f->open_handles && !f->uploading &&
-                          !f->queued && !(n->flags & NODE_ATTR_DIRTY)));
-    /* 7: one mode. */
-    assert(!f->passthrough || (f->open_handles && f->state != FILE_PARTIAL));
-    assert(f->write_handles <= f->open_handles);
-    assert(f->is_writer == (f->write_handles > 0));
-    assert(f->map_handles <= f->write_handles);
-    assert(!f->was_mapped || f->map_handles > 0);
-    for (int i = 0; i < 2; i++)
-        assert((f->fds[i].fd >= 0) == (f->fds[i].users > 0 || f->fds[i].idle));
-    assert(!f->uploading || f->upload_key);
-    assert(f->first_seq <= c->tree->seq && f->seq <= c->tree->seq);
-}
-
 void cache_check_locked(struct cache *c)
 {
-    struct file *f;
-    struct intent *i;
-    uint64_t first = 0;
-    int n = 0;
-
     cache_assert_locked(c);
     assert(c->transfer->n_uploading == c->queue->uploads_running);
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
-    {
-        assert(f->queued && !f->in_lru);
-        check_file(c, f);
-        if (f->first_seq) {
-            assert(f->first_seq > first);
-            first = f->first_seq;
-        }
-        if (++n > LOOK_AT)
-            break;
-    }
-    n = 0;
-    DL_FOREACH2(c->content->lru, f, lru_next)
-    {
-        assert(f->in_lru && !f->queued);
-        check_file(c, f);
-        if (++n > LOOK_AT)
-            break;
-    }
-    n = 0;
-    DL_FOREACH2(c->content->writers, f, writer_next)
-    {
-        check_file(c, f);
-        if (++n > LOOK_AT)
-            break;
-    }
-    n = 0;
-    unsigned renames = 0;
-    DL_FOREACH(c->queue->intents, i)
-    {
-        renames += i->kind == INTENT_RENAME || i->kind == INTENT_RENAMEDIR;
-        n++;
-    }
-    assert(renames == c->queue->renames);
+    contents_check_locked(c);
+    queue_check_locked(c);
 }
 #endif

@@ -1,5 +1,7 @@
 /* Bytes and names between mirror and store: downloads, uploads, copies, removals, markers; room
- * on the disk; the scheduler that starts them. */
+ * on the disk; the scheduler that starts them. The room owns what is on its way, broken-off
+ * uploads and pins, under `lock`; it calls listing/ and what is below it, and the store from
+ * its tasks. */
 #ifndef RUNFS_CACHE_TRANSFER_TRANSFER_H
 #define RUNFS_CACHE_TRANSFER_TRANSFER_H
 
@@ -8,7 +10,8 @@
 #ifdef NDEBUG
 #define cache_check_locked(c) ((void)(c))
 #else
-/* Walks every list and count and aborts on a broken invariant of docs/format.md. */
+/* Checks this room's part and those of the rooms below: aborts on a broken invariant of
+ * docs/format.md. */
 void cache_check_locked(struct cache *c) REQUIRES(cache_mutex);
 #endif
 

@@ -1,5 +1,6 @@
 /* The tree of names in memory: nodes, the entries that name them, directories, inode numbers,
- * paths, and what is known of the store's object under each name. */
+ * paths, and what is known of the store's object under each name. The room owns all of these:
+ * the shape under `ns` and `lock`, the rest under `lock`; it calls core/ alone. */
 #ifndef RUNFS_CACHE_TREE_TREE_H
 #define RUNFS_CACHE_TREE_TREE_H
 

@@ -28,6 +28,7 @@ struct tree_own {
 };
 
 /* ---- ids.c ---- */
+/* NULL without memory. */
 struct ids *ids_new(void) REQUIRES(cache_mutex);
 /* All nodes are gone. Accepts NULL. */
 void ids_free(struct ids *ids) REQUIRES(cache_mutex);
@@ -37,6 +38,7 @@ int ids_add(struct ids *ids, struct node *n) REQUIRES(cache_mutex);
 void ids_remove(struct ids *ids, struct node *n) REQUIRES(cache_mutex);
 
 /* ---- ino.c ---- */
+/* Forgets the numbers of moved things: the cache ends. */
 void inos_free(struct cache *c) REQUIRES(cache_mutex);
 
 #endif
