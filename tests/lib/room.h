@@ -19,6 +19,7 @@ void room_content(struct cache *c, unsigned fds);
 void room_queue(struct cache *c);
 void room_listing(struct cache *c);
 void room_transfer(struct cache *c);
+void room_ops(struct cache *c);
 /* Gives all of it back. */
 void room_free(struct cache *c);
 
