@@ -151,6 +151,8 @@ static const struct {
     {"renamedir c d; renamedir d e; unlink x", "e", true},
     {"unlink d/x; renamedir d e", "e", true},
     {"unlink d/x; renamedir d e", "f", false},
+    {"unlink d/s/x; renamedir d e", "e/s", true},
+    {"unlink e/s/x; renamedir d e", "e/s", false},
 };
 
 START_TEST(rows_below_a_directory)

@@ -46,6 +46,8 @@ static const struct line uploads[] = {
     {"rename d/a d/b", "d/ d/b", "mark d", GO},
     {"rename d/a e/a", "d/ e/ e/a", "mark e", GO},
     {"rename d e", "e d/", "mark d", WAIT},
+    {"rename e d", "d/", "mark d", WAIT},
+    {"rename e d", "d/ d/x/", "mark d/x", WAIT},
     {"renamedir d/a d/b", "d/ d/b/", "mark d", WAIT},
     /* What is in the way: there was a file where a directory is now, or the reverse. */
     {"unlink a", "a/ a/x", "put a/x", WAIT},
@@ -226,6 +228,32 @@ START_TEST(what_waits_for_a_failure_is_stuck)
 }
 END_TEST
 
+/* ---- what the store is just renaming ---- */
+
+static const struct {
+    const char *row, *key;
+    bool runs;
+} running[] = {
+    {"rename a b", "a", false},      {"+rename a b", "a", true},
+    {"+rename a b", "b", false},     {"+renamedir d e", "d/x", true},
+    {"+renamedir d e", "dx", false}, {"+unlink a", "a", false},
+};
+
+START_TEST(what_is_being_renamed_is_in_both_places)
+{
+    struct cache *c = owed_new(running[_i].row, "");
+    struct intent *i = owed_row(c, 1);
+
+    bool runs = rename_runs_at_locked(c, running[_i].key);
+    i->redo = i->running; /* an earlier mount may have done it */
+    i->running = false;
+    bool may_have_run = rename_runs_at_locked(c, running[_i].key);
+    owed_free(c);
+    ck_assert_int_eq(runs, running[_i].runs);
+    ck_assert_int_eq(may_have_run, running[_i].runs);
+}
+END_TEST
+
 Suite *order_suite(void)
 {
     Suite *s = suite_create("order");
@@ -235,6 +263,7 @@ Suite *order_suite(void)
     tcase_add_loop_test(t, renames_wait, 0, ARRAY_SIZE(renames));
     tcase_add_loop_test(t, removals_wait, 0, ARRAY_SIZE(removals));
     tcase_add_loop_test(t, what_waits_for_a_failure_is_stuck, 0, ARRAY_SIZE(failing));
+    tcase_add_loop_test(t, what_is_being_renamed_is_in_both_places, 0, ARRAY_SIZE(running));
     suite_add_tcase(s, t);
     return s;
 }
