@@ -88,6 +88,8 @@ int index_read_text(struct cache *c, struct op *op, const char *key, struct buf 
                     char ret_etag[STORE_ETAG_MAX]);
 /* Gives the lock to who waits for it, at every INDEX_CHUNK-th i. */
 void index_breathe_locked(struct cache *c, size_t i) REQUIRES(cache_mutex);
+/* The directory leaves the list of those whose index lacks something. */
+void index_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Marks the files whose attributes are not known here; how many that are. */
 size_t index_mark_wanted(struct cache *c, struct node *dir, const struct listed *v, size_t n,
                          bool *wanted) EXCLUDES(cache_mutex);

@@ -45,7 +45,6 @@ bool listing_tells_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 void index_news_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* The attributes of a directory's marker became known. */
 void index_marker_news_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
-void index_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* The cache ends: no directory is in a list of those whose index lacks something. */
 void indexes_forget_locked(struct cache *c) REQUIRES(cache_mutex);
 

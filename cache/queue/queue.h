@@ -1,8 +1,7 @@
 /* What the store is owed, and in which order: files and directories that wait for their upload,
  * the journal's rows (intentions), tombstones, requests in doubt, and whose a version is. The
  * room owns those, under `lock` (whose a version is under a lock of its own); it calls content/
- * and what is below it, and sends the store nothing but a
- * probe. */
+ * and what is below it, and the store for a probe only. */
 #ifndef RUNFS_CACHE_QUEUE_QUEUE_H
 #define RUNFS_CACHE_QUEUE_QUEUE_H
 
