@@ -832,19 +832,29 @@ test_a_remount_keeps_the_words_of_the_kernel() {
 
 # Which has nothing of runfs's to wait for, and not for longer than one is told to: who has less
 # time is answered before who has more and began before.
-test_umount_below_another_mount() {
-    local patient
-    can_fill || { skip 'needs root'; return 0; }
-    fresh above
+# A mount of its own below "$d", with another one in it.
+mount_with_another_in_it() {
+    fresh "$1"
     mkdir "$d/store/sub"
-    mount_here && mount -t tmpfs tmpfs "$d/mnt/sub" || return 1
-    "$runfs" umount "$d/mnt" --timeout 60 >"$d/patient" 2>&1 &
+    mount_here && mount -t tmpfs tmpfs "$d/mnt/sub"
+}
+
+# On mounts of their own: each would find the other process in its way.
+test_umount_below_another_mount() {
+    local patient first
+    can_fill || { skip 'needs root'; return 0; }
+    mount_with_another_in_it above || return 1
+    first=$d
+    "$runfs" umount "$first/mnt" --timeout 60 >"$first/patient" 2>&1 &
     patient=$!
+    mount_with_another_in_it above_too || return 1
     refused 4 "cannot unmount $d/mnt: " "$runfs" umount "$d/mnt" --timeout 1 || return 1
-    kill "$patient" 2>/dev/null || say "waited as long as with more time: $(cat "$d/patient")" || return 1
+    kill "$patient" 2>/dev/null || say "waited as long as with more time: $(cat "$first/patient")" || return 1
     wait "$patient"
-    is_mounted "$d/mnt" || say 'not mounted any more' || return 1
-    umount "$d/mnt/sub" && umount_here
+    for d in "$d" "$first"; do
+        is_mounted "$d/mnt" || say 'not mounted any more' || return 1
+        umount "$d/mnt/sub" && umount_here || return 1
+    done
 }
 
 shows_an_error() {
