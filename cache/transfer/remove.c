@@ -1,11 +1,8 @@
-/* Removals at the store: which are ready, batches of them, and what their answers mean; and
- * which renames may start. */
+/* Removals at the store: which are ready, batches of them, and what their answers mean. */
 #include "cache/transfer/transfer_impl.h"
 
 #include "cache/mirror/crash.h"
 #include "cache/mirror/journal.h"
-#include "cache/types/attr_index.h"
-#include "cache/types/etag.h"
 #include "common/lock.h"
 #include "common/log.h"
 #include "common/log_queue.h"
@@ -22,22 +19,6 @@
 /* How often the version at the store may change under one removal. */
 #define VERSIONS_MAX 8
 
-static bool running_removal_touches(struct cache *c, const char *path, bool below)
-    REQUIRES(cache_mutex)
-{
-    struct intent *i;
-
-    if (c->queue->deletes_running == 0)
-        return false;
-    DL_FOREACH(c->queue->intents, i)
-    {
-        if (i->running && !intent_is_rename(i) &&
-            (strcmp(i->from, path) == 0 || (below && path_below(path, i->from))))
-            return true;
-    }
-    return false;
-}
-
 static bool running_rename_touches(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
     struct intent *i;
@@ -49,48 +30,6 @@ static bool running_rename_touches(struct cache *c, const char *path) REQUIRES(c
     }
     return false;
 }
-
-bool readers_need_locked(struct cache *c, const char *path, bool below)
-{
-    bool need = false;
-
-    cache_assert_locked(c);
-    stale_readers_forget_locked(c);
-    for (size_t i = 0; i < c->content->n_stale_readers; i++) {
-        struct node *n = c->content->stale_readers[i];
-        const char *key = n->file->orphan_key;
-        if (!key || (strcmp(key, path) != 0 && !(below && path_below(path, key))))
-            continue;
-        need = true;
-        struct waiter none = {0};
-        struct waitq *q = &n->file->range_waiters;
-        /* Starts the fetches; nobody waits for them here. */
-        n->file->needed_whole = true;
-        if (fetch_complete_locked(c, n, &none) == CACHE_PARKED) {
-            struct waiter **at = &q->head;
-            while (*at != &none)
-                at = &(*at)->next;
-            *at = NULL;
-            q->tail = at;
-        }
-    }
-    return need;
-}
-
-/* Readers of the old version come first, for a bounded time. */
-static bool wait_for_readers_locked(struct cache *c, struct intent *i, const char *path,
-                                    int64_t now, int64_t *next) REQUIRES(cache_mutex)
-{
-    if (c->content->n_stale_readers == 0 || i->attempts > READERS_TRIES ||
-        !readers_need_locked(c, path, i->kind == INTENT_RENAMEDIR))
-        return false;
-    i->attempts++;
-    i->due_ns = now + READERS_NS;
-    *next = i->due_ns < *next ? i->due_ns : *next;
-    return true;
-}
-
-/* ---- removals ---- */
 
 struct removal {
     struct task task;
@@ -157,7 +96,7 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
         return false;
     if (i->kind == INTENT_RMDIR && removals_below(c, i))
         return false;
-    return !wait_for_readers_locked(c, i, i->from, now, next);
+    return !intent_waits_for_readers_locked(c, i, i->from, now, next);
 }
 
 /* The version at the store that an intention means is not the one that is there. Its own later
@@ -253,20 +192,6 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
             keep_why(r, index[i], errs[index[i]], op);
         }
     }
-}
-
-void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
-{
-    cache_assert_locked(c);
-    i->running = false;
-    i->attempts++;
-    i->failed_ns = clock_mono_ns();
-    if (!i->error)
-        i->failing_ns = i->failed_ns;
-    i->error = err;
-    free(i->error_text);
-    i->error_text = strdup(why);
-    i->due_ns = clock_mono_ns() + retry_delay_ns(c, i->attempts);
 }
 
 /* What the store has under the name stays: the next listing shows it. */
@@ -391,9 +316,7 @@ static bool goes_alone_locked(struct cache *c, struct intent *i) REQUIRES(cache_
     return i->others_taken || (i->refused_ns && !store_can(c->store, i->from, STORE_STATE));
 }
 
-/* Gathers removals that may go now and starts them as one task. */
-static void start_removals_locked(struct cache *c, int64_t now, int64_t *next)
-    REQUIRES(cache_mutex)
+void removals_start_locked(struct cache *c, int64_t now, int64_t *next)
 {
     struct removal *r = NULL;
     struct barrier barrier;
@@ -431,62 +354,4 @@ static void start_removals_locked(struct cache *c, int64_t now, int64_t *next)
     r->cache = c;
     c->queue->deletes_running++;
     pool_submit(c->uploaders, &r->task);
-}
-
-static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, int64_t *next)
-    REQUIRES(cache_mutex)
-{
-    bool below = i->kind == INTENT_RENAMEDIR;
-
-    if (doubt_blocks_intent_locked(c, i))
-        return false;
-    if (upload_runs_at_locked(c, i->from, below) || upload_runs_at_locked(c, i->to, below))
-        return false;
-    if (dir_upload_runs_at_locked(c, i->from, below) ||
-        dir_upload_runs_at_locked(c, i->to, below))
-        return false;
-    if (running_removal_touches(c, i->from, below) || running_removal_touches(c, i->to, below))
-        return false;
-    if (!intent_comes_first(c, i))
-        return false;
-    if (intent_removal_in_the_way(c, i))
-        return false;
-    return !wait_for_readers_locked(c, i, i->to, now, next);
-}
-
-/* What arrives late below the old name must be listed: the copies begin when nothing can. */
-static int64_t rename_due_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
-{
-    int64_t due_ns = i->due_ns;
-
-    if (i->kind != INTENT_RENAMEDIR)
-        return due_ns;
-    int64_t until_ns = doubt_puts_below_until_locked(c, i->from);
-    if (due_ns < doubt_until_locked(c))
-        due_ns = doubt_until_locked(c);
-    return due_ns < until_ns ? until_ns : due_ns;
-}
-
-void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
-{
-    struct intent *i;
-
-    cache_assert_locked(c);
-    if (!c->queue->intents)
-        return;
-    if (c->queue->deletes_running == 0)
-        start_removals_locked(c, now, next_due);
-    if (c->queue->renames == 0)
-        return;
-    DL_FOREACH(c->queue->intents, i)
-    {
-        if (!intent_is_rename(i) || i->running ||
-            c->queue->copies_running >= c->config.upload_jobs)
-            continue;
-        int64_t due_ns = rename_due_locked(c, i);
-        if (due_ns > now)
-            *next_due = due_ns < *next_due ? due_ns : *next_due;
-        else if (rename_ready_locked(c, i, now, next_due))
-            copy_start_locked(c, i);
-    }
 }

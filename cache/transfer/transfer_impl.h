@@ -109,6 +109,14 @@ int file_sum(int fd, uint64_t size, struct checksum *sum);
 /* What one verified read brought needs no second look. */
 int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd) EXCLUDES(cache_mutex);
 
+/* ---- intents.c ---- */
+/* Starts the removals and renames that may run; lowers *next_due to when something else may. */
+void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+    REQUIRES(cache_mutex);
+/* The intention failed, and is tried again later. */
+void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
+    REQUIRES(cache_mutex);
+
 /* ---- marker_put.c ---- */
 /* What is below the entry came to the store, or changed there: listings that were asked before
  * are not right about it, nor about the directories above. */
@@ -129,16 +137,19 @@ uint64_t pins_count_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether the path is kept from eviction, by itself or with a directory above it. */
 bool path_is_pinned(struct cache *c, const char *path) REQUIRES(cache_mutex);
 
-/* ---- remove.c ---- */
-/* Starts what may run; lowers *next_due to when something else may. */
-void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
-    REQUIRES(cache_mutex);
+/* ---- readers.c ---- */
 /* Whether open files without a name still read the version at `path` (or below); their fetches
  * are started. */
 bool readers_need_locked(struct cache *c, const char *path, bool below) REQUIRES(cache_mutex);
-/* It failed, and is tried again later. */
-void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
-    REQUIRES(cache_mutex);
+/* Whether the intention waits for readers of the version that it takes away from `path`. They
+ * come first for a bounded time; lowers *next to when they are asked for again. */
+bool intent_waits_for_readers_locked(struct cache *c, struct intent *i, const char *path,
+                                     int64_t now, int64_t *next) REQUIRES(cache_mutex);
+
+/* ---- remove.c ---- */
+/* Gathers removals that may go now and starts them as one task; lowers *next to when another
+ * may. */
+void removals_start_locked(struct cache *c, int64_t now, int64_t *next) REQUIRES(cache_mutex);
 
 /* ---- scheduler.c ---- */
 /* In an uploader that has ended an upload, with ns held: it goes on with the next that is due.

@@ -1,0 +1,98 @@
+/* The intentions' turns: which rename or removal may start now, and when one that failed is
+ * tried again. */
+#include "cache/transfer/transfer_impl.h"
+
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
+{
+    cache_assert_locked(c);
+    i->running = false;
+    i->attempts++;
+    i->failed_ns = clock_mono_ns();
+    if (!i->error)
+        i->failing_ns = i->failed_ns;
+    i->error = err;
+    free(i->error_text);
+    i->error_text = strdup(why);
+    i->due_ns = clock_mono_ns() + retry_delay_ns(c, i->attempts);
+}
+
+static bool running_removal_touches(struct cache *c, const char *path, bool below)
+    REQUIRES(cache_mutex)
+{
+    struct intent *i;
+
+    if (c->queue->deletes_running == 0)
+        return false;
+    DL_FOREACH(c->queue->intents, i)
+    {
+        if (i->running && !intent_is_rename(i) &&
+            (strcmp(i->from, path) == 0 || (below && path_below(path, i->from))))
+            return true;
+    }
+    return false;
+}
+
+static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, int64_t *next)
+    REQUIRES(cache_mutex)
+{
+    bool below = i->kind == INTENT_RENAMEDIR;
+
+    if (doubt_blocks_intent_locked(c, i))
+        return false;
+    if (upload_runs_at_locked(c, i->from, below) || upload_runs_at_locked(c, i->to, below))
+        return false;
+    if (dir_upload_runs_at_locked(c, i->from, below) ||
+        dir_upload_runs_at_locked(c, i->to, below))
+        return false;
+    if (running_removal_touches(c, i->from, below) || running_removal_touches(c, i->to, below))
+        return false;
+    if (!intent_comes_first(c, i))
+        return false;
+    if (intent_removal_in_the_way(c, i))
+        return false;
+    return !intent_waits_for_readers_locked(c, i, i->to, now, next);
+}
+
+/* What arrives late below the old name must be listed: the copies begin when nothing can. */
+static int64_t rename_due_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
+{
+    int64_t due_ns = i->due_ns;
+
+    if (i->kind != INTENT_RENAMEDIR)
+        return due_ns;
+    int64_t until_ns = doubt_puts_below_until_locked(c, i->from);
+    if (due_ns < doubt_until_locked(c))
+        due_ns = doubt_until_locked(c);
+    return due_ns < until_ns ? until_ns : due_ns;
+}
+
+void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+{
+    struct intent *i;
+
+    cache_assert_locked(c);
+    if (!c->queue->intents)
+        return;
+    if (c->queue->deletes_running == 0)
+        removals_start_locked(c, now, next_due);
+    if (c->queue->renames == 0)
+        return;
+    DL_FOREACH(c->queue->intents, i)
+    {
+        if (!intent_is_rename(i) || i->running ||
+            c->queue->copies_running >= c->config.upload_jobs)
+            continue;
+        int64_t due_ns = rename_due_locked(c, i);
+        if (due_ns > now)
+            *next_due = due_ns < *next_due ? due_ns : *next_due;
+        else if (rename_ready_locked(c, i, now, next_due))
+            copy_start_locked(c, i);
+    }
+}
