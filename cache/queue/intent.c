@@ -3,12 +3,10 @@
 #include "cache/queue/queue_impl.h"
 
 #include "cache/mirror/journal.h"
-#include "cache/types/etag.h"
 #include "common/lock.h"
 #include "common/log.h"
 #include "common/log_queue.h"
 #include "common/mem.h"
-#include "common/path.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -175,50 +173,6 @@ int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uin
     return drop_void(c, &v);
 }
 
-bool intent_is_in_the_way(int err)
-{
-    return err == -EEXIST || err == -EISDIR || err == -ENOTDIR || err == -ENOTEMPTY;
-}
-
-enum live intent_live_at(struct cache *c, const struct intent *i)
-{
-    struct entry *e;
-    struct node *n = tree_find(c, i->from, &e);
-
-    cache_assert_locked(c);
-    if (!n || !e)
-        return LIVE_NONE;
-    if (n->dir || i->kind == INTENT_RMDIR)
-        return LIVE_NONE; /* the object beside a directory goes; a directory that was made again
-                             is told to the store after this removal */
-    /* Or a rename is still to bring it here, or a directory above it. */
-    auto_free char *key = entry_key(e);
-    bool here = key && strcmp(key, i->from) == 0;
-    return e->dirty || !here || !etag_known(&e->etag) ? LIVE_WAIT : LIVE_STORED;
-}
-
-void name_is_the_stores_locked(struct cache *c, const char *path)
-{
-    auto_free char *at = strdup(path);
-
-    cache_assert_locked(c);
-    while (at) {
-        auto_free char *parent = path_parent(at);
-        struct node *n = parent ? tree_find(c, parent, NULL) : NULL;
-        if (n && n->dir) {
-            n->dir->listed_ns = 0;
-            n->dir->local_only = false;
-            n->dir->overruled_ns = clock_mono_ns();
-            negative_forget_locked(c, n, path_basename(at));
-            notice_locked(c, n, path_basename(at));
-            return;
-        }
-        if (!parent)
-            return;
-        at[strlen(parent)] = '\0'; /* the directory above was removed, too */
-    }
-}
-
 /* What is in the way of something that comes waited for nothing. What has the name again
  * replaces what the store has there. */
 static bool waited_in_vain(struct cache *c, struct intent *i, const struct voided *v)
@@ -243,23 +197,4 @@ int intents_take_back(struct cache *c, uint64_t seq)
 
     ns_assert_written(c);
     return drop_void(c, &v);
-}
-
-bool removals_are_bound(struct cache *c, const char *key)
-{
-    return store_can(c->store, key, STORE_IF_MATCH | STORE_ORIGIN);
-}
-
-int64_t comes_back_locked(struct cache *c, const struct intent *i)
-{
-    int64_t now = clock_mono_ns();
-
-    cache_assert_locked(c);
-    if (i->removed_before)
-        return 0;
-    int64_t until_ns = doubt_put_until_locked(c, i->from, "");
-    if ((*i->etag == '\0' || intent_means_ours(i)) && c->queue->own->doubt_until_ns > now &&
-        c->queue->own->doubt_until_ns > until_ns)
-        until_ns = c->queue->own->doubt_until_ns;
-    return until_ns;
 }

@@ -3,7 +3,6 @@
 #include "cache/queue/queue_impl.h"
 
 #include "cache/mirror/journal.h"
-#include "cache/types/etag.h"
 #include "common/lock.h"
 #include "common/mem.h"
 #include "common/path.h"
@@ -278,46 +277,4 @@ bool intents_before_locked(struct cache *c, uint64_t seq)
 {
     cache_assert_locked(c);
     return c->queue->intents && c->queue->intents->seq < seq;
-}
-
-bool removal_pending(struct cache *c, const char *path)
-{
-    struct intent *i;
-
-    cache_assert_locked(c);
-    DL_FOREACH(c->queue->intents, i)
-    {
-        if (i->kind == INTENT_RMDIR && strcmp(i->from, path) == 0)
-            return true;
-    }
-    return false;
-}
-
-bool intent_means_ours(const struct intent *i)
-{
-    return strcmp(i->etag, INTENT_OURS) == 0;
-}
-
-bool intent_version_is_known(const struct intent *i)
-{
-    return *i->etag && strcmp(i->etag, INTENT_ANY) != 0 && !intent_means_ours(i);
-}
-
-const char *intent_removes_version(struct cache *c, const char *path)
-{
-    const char *version = NULL;
-    struct intent *i;
-
-    cache_assert_locked(c);
-    DL_FOREACH(c->queue->intents, i)
-    {
-        if (strcmp(i->from, path) != 0)
-            continue;
-        if (i->kind != INTENT_UNLINK || !(intent_version_is_known(i) || intent_means_ours(i)))
-            return NULL;
-        /* The oldest says what the store has: later ones are of what came there since. */
-        if (!version || !*version)
-            version = intent_means_ours(i) ? "" : i->etag;
-    }
-    return version;
 }

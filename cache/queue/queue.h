@@ -139,20 +139,6 @@ uint64_t intent_since(const struct intent *i) REQUIRES(cache_mutex);
  * which never comes: they are taken back, on the disk first, and what they meant shows again.
  * ns held for writing, or recovery. 0 or a negative errno. */
 int intents_take_back(struct cache *c, uint64_t seq) REQUIRES(cache_ns);
-/* What the store has at the path is not what this mount believed: the next look asks. */
-void name_is_the_stores_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
-/* Whether the failure says that something lies where it goes, which may be to be removed or
- * moved away itself: that was refused once, and is tried again. */
-bool intent_is_in_the_way(int err);
-enum live intent_live_at(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
-/* Whether removals of `key` are bound to the version they mean: a request that takes effect
- * late, or one that comes after another node has put something there, must not take a newer
- * version away. */
-bool removals_are_bound(struct cache *c, const char *key);
-/* Until when an upload may arrive after the removal: of a name of which the store had no
- * version that it was bound to, or of which it has none now, too. It is removed once more then.
- */
-int64_t comes_back_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
 
 /* ---- doubt.c ---- */
 /* Begins the time in which requests of a daemon that was killed may take effect. */
@@ -179,15 +165,10 @@ int64_t doubt_puts_below_until_locked(struct cache *c, const char *dir) REQUIRES
 bool doubt_copies_below_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 
 /* ---- order.c ---- */
-/* The version that the pending removals of `path` mean, "" what this cache put alone; NULL when
- * that is not known, or the intention is another one. Valid under the lock. */
-const char *intent_removes_version(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether an intention concerns something below `path`. */
 bool intent_below(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether the store is just renaming what is at `key`, or may have done so. */
 bool rename_runs_at_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
-/* Whether the path itself is about to be removed at the store. */
-bool removal_pending(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether an upload to `path`, of a directory's marker or of a file, has to wait for an
  * intention. */
 bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
@@ -218,8 +199,6 @@ bool intent_removal_in_the_way(struct cache *c, const struct intent *rename)
 /* A rename that comes first and touches the path. */
 bool intent_earlier_rename_touches(struct cache *c, const struct intent *self, const char *path)
     REQUIRES(cache_mutex);
-bool intent_means_ours(const struct intent *i);
-bool intent_version_is_known(const struct intent *i);
 
 /* ---- origin.c ---- */
 /* Draws the mount's number. 0, -ENOMEM or -EIO. */
@@ -241,6 +220,9 @@ void origin_resolved(struct cache *c, const char *key);
 /* ---- refusal.c ---- */
 /* Whether an answer may say that the store will never have what it was asked for. */
 bool refusal_is_one(int err);
+/* Whether the failure says that something lies where it goes, which may be to be removed or
+ * moved away itself: that was refused once, and is tried again. */
+bool intent_is_in_the_way(int err);
 /* The store took a change of some name, for which it was asked at `began_ns`. */
 void refusal_taken_locked(struct cache *c, enum change change, int64_t began_ns)
     REQUIRES(cache_mutex);
@@ -252,6 +234,27 @@ bool refusal_others_taken_locked(const struct cache *c, enum change change, int6
 void refusal_probe_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether all that the file owes has names which the store refuses. */
 bool file_is_refused_locked(const struct file *f) REQUIRES(cache_mutex);
+
+/* ---- removal.c ---- */
+/* Whether the path itself is about to be removed at the store. */
+bool removal_pending(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* The version that the pending removals of `path` mean, "" what this cache put alone; NULL when
+ * that is not known, or the intention is another one. Valid under the lock. */
+const char *intent_removes_version(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* Whether the intention means what this cache put itself, and no other version. */
+bool intent_means_ours(const struct intent *i);
+/* Whether the intention names the one version that it means. */
+bool intent_version_is_known(const struct intent *i);
+/* What the live name at the removal's path says about the removal. */
+enum live intent_live_at(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
+/* Whether removals of `key` are bound to the version they mean: a request that takes effect
+ * late, or one that comes after another node has put something there, must not take a newer
+ * version away. */
+bool removals_are_bound(struct cache *c, const char *key);
+/* Until when an upload may arrive after the removal: of a name of which the store had no
+ * version that it was bound to, or of which it has none now, too. It is removed once more then.
+ */
+int64_t comes_back_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
 
 /* ---- room.c ---- */
 #ifndef NDEBUG

@@ -19,6 +19,11 @@ bool refusal_is_one(int err)
            err == -EILSEQ;
 }
 
+bool intent_is_in_the_way(int err)
+{
+    return err == -EEXIST || err == -EISDIR || err == -ENOTDIR || err == -ENOTEMPTY;
+}
+
 void refusal_taken_locked(struct cache *c, enum change change, int64_t began_ns)
 {
     int64_t *taken_ns = &c->queue->own->refusals.taken_ns[change];

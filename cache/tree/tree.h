@@ -297,5 +297,7 @@ void entry_expire(struct entry *e) REQUIRES(cache_mutex);
 /* Whether the listed object can be another version than that whose attributes are known,
  * although its etag is the same. */
 bool entry_moved(const struct entry *e, const struct object *obj) REQUIRES(cache_mutex);
+/* What the store has at the path is not what this mount believed: the next look asks. */
+void name_is_the_stores_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 
 #endif

@@ -1,6 +1,11 @@
 /* What is known of the store's version under a name, and whether a listing shows another. */
 #include "cache/tree/tree_impl.h"
 
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <string.h>
+
 /* A time that no listing shows. */
 #define NO_TIME_NS 1
 
@@ -71,4 +76,26 @@ bool entry_moved(const struct entry *e, const struct object *obj)
     if (e->unseen)
         return modified_s < e->put.from_s || modified_s > e->put.to_s;
     return e->modified_ns && !same_time(e->modified_ns, obj->mtime_ns);
+}
+
+void name_is_the_stores_locked(struct cache *c, const char *path)
+{
+    auto_free char *at = strdup(path);
+
+    cache_assert_locked(c);
+    while (at) {
+        auto_free char *parent = path_parent(at);
+        struct node *n = parent ? tree_find(c, parent, NULL) : NULL;
+        if (n && n->dir) {
+            n->dir->listed_ns = 0;
+            n->dir->local_only = false;
+            n->dir->overruled_ns = clock_mono_ns();
+            negative_forget_locked(c, n, path_basename(at));
+            notice_locked(c, n, path_basename(at));
+            return;
+        }
+        if (!parent)
+            return;
+        at[strlen(parent)] = '\0'; /* the directory above was removed, too */
+    }
 }
