@@ -65,11 +65,11 @@ struct queue {
 
     GUARDED_BY(cache_mutex) struct {
         struct node *dirty_dirs;
-        struct intent *intents; /* by seq */
-        unsigned uploads_running, uploads_running_dirs, deletes_running, copies_running;
-        unsigned renames;  /* intentions that copy */
-        bool out_of_quota; /* the store refused for space: deletes go first */
-        unsigned drain;    /* flushes under way that want everything, staged files too */
+        struct intent *intents;   /* by seq */
+        unsigned uploads_running; /* of files; transfer/ counts them */
+        unsigned renames;         /* intentions that copy */
+        bool out_of_quota;        /* the store refused for space: deletes go first */
+        unsigned drain;           /* flushes under way that want everything, staged files too */
     };
 };
 

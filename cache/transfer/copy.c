@@ -503,7 +503,7 @@ static void run_copying(struct task *task)
     if (r == 0 && !joined)
         r = k->dir ? copy_dir(k, &op) : copy_file(k, &op);
     cache_lock(c);
-    c->queue->copies_running--;
+    c->transfer->copies_running--;
     if (r == COPY_WAITS)
         k->intent->running = false;
     if (r < 0) {
@@ -539,6 +539,6 @@ void copy_start_locked(struct cache *c, struct intent *i)
     i->running = true;
     i->redo = false;
     i->others_taken = refusal_others_taken_locked(c, CHANGE_PUT, i->refused_ns);
-    c->queue->copies_running++;
+    c->transfer->copies_running++;
     pool_submit(c->uploaders, &k->task);
 }

@@ -28,7 +28,7 @@ static bool running_removal_touches(struct cache *c, const char *path, bool belo
 {
     struct intent *i;
 
-    if (c->queue->deletes_running == 0)
+    if (c->transfer->removals_running == 0)
         return false;
     DL_FOREACH(c->queue->intents, i)
     {
@@ -80,14 +80,14 @@ void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     cache_assert_locked(c);
     if (!c->queue->intents)
         return;
-    if (c->queue->deletes_running == 0)
+    if (c->transfer->removals_running == 0)
         removals_start_locked(c, now, next_due);
     if (c->queue->renames == 0)
         return;
     DL_FOREACH(c->queue->intents, i)
     {
         if (!intent_is_rename(i) || i->running ||
-            c->queue->copies_running >= c->config.upload_jobs)
+            c->transfer->copies_running >= c->config.upload_jobs)
             continue;
         int64_t due_ns = rename_due_locked(c, i);
         if (due_ns > now)

@@ -142,7 +142,7 @@ static void run_dir(struct task *task)
     cache_lock(c);
     j->node->dir->uploading = false;
     LL_DELETE(c->transfer->dir_jobs, j);
-    c->queue->uploads_running_dirs--;
+    c->transfer->dir_uploads_running--;
     progress_locked(c);
     node_unref_locked(c, j->node);
     cache_unlock(c);
@@ -171,7 +171,7 @@ static void start_locked(struct cache *c, struct node *n, char *path) REQUIRES(c
     node_ref_locked(n);
     n->dir->uploading = true;
     LL_PREPEND(c->transfer->dir_jobs, j);
-    c->queue->uploads_running_dirs++;
+    c->transfer->dir_uploads_running++;
     pool_submit(c->uploaders, &j->task);
 }
 
@@ -283,7 +283,7 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     cache_assert_locked(c);
     DL_FOREACH_SAFE2(c->queue->dirty_dirs, n, after, dir->dirty_next)
     {
-        if (n->dir->uploading || c->queue->uploads_running_dirs >= c->config.upload_jobs)
+        if (n->dir->uploading || c->transfer->dir_uploads_running >= c->config.upload_jobs)
             continue;
         if (n->dir->due_ns > now) {
             *next_due = n->dir->due_ns < *next_due ? n->dir->due_ns : *next_due;

@@ -300,7 +300,7 @@ static void run_removal(struct task *task)
             origin_resolved(c, r->v[i]->from);
         removal_over_locked(c, r->v[i], errs[i], jr, removal_why(r, i, errs[i]));
     }
-    c->queue->deletes_running--;
+    c->transfer->removals_running--;
     progress_locked(c);
     cache_unlock(c);
     for (size_t i = 0; i < r->n; i++)
@@ -352,6 +352,6 @@ void removals_start_locked(struct cache *c, int64_t now, int64_t *next)
         return;
     r->task.run = run_removal;
     r->cache = c;
-    c->queue->deletes_running++;
+    c->transfer->removals_running++;
     pool_submit(c->uploaders, &r->task);
 }

@@ -39,11 +39,11 @@ void transfers_free(struct cache *c)
 
 bool transfers_run_locked(struct cache *c)
 {
-    const struct queue *q = c->queue;
+    const struct transfers *t = c->transfer;
 
     cache_assert_locked(c);
-    return q->uploads_running || q->uploads_running_dirs || q->deletes_running ||
-           q->copies_running || c->transfer->sessions_ending;
+    return c->queue->uploads_running || t->dir_uploads_running || t->removals_running ||
+           t->copies_running || t->sessions_ending;
 }
 
 void transfers_stats_locked(struct cache *c, struct cache_stats *ret)

@@ -80,6 +80,7 @@ struct transfers {
         struct dir_job *dir_jobs; /* directories whose upload runs */
         struct session *sessions; /* uploads in parts that were broken off */
         unsigned sessions_ending;
+        unsigned dir_uploads_running, removals_running, copies_running; /* tasks */
         uint64_t kept_files;
         uint64_t unstamped_files; /* of those, that recovery found now; constant after it */
         uint64_t uploaded_files, uploaded_bytes, downloaded_bytes;
