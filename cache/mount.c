@@ -110,7 +110,7 @@ static int size_up(struct cache *c, struct op *op)
         return op_fail(op, r, "cache %s: statvfs: %s", c->mirror.dir, strerror(-r));
     uint64_t total = (uint64_t)vfs.f_blocks * vfs.f_frsize;
     cache_lock(c);
-    c->content->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    disk_seen_locked(c, &vfs);
     uint64_t ours = c->content->disk_free_bytes + c->content->used_bytes;
     cache_unlock(c);
     if (!config->reserve_bytes) {

@@ -127,10 +127,10 @@ struct contents {
     struct contents_own *own; /* constant; what only the room itself sees */
 
     GUARDED_BY(cache_mutex) struct {
-        struct file *dirty;   /* by first_seq */
-        struct file *writers; /* open for writing, or held by a mapping */
-        struct file *lru;     /* least recently used first */
-        uint64_t used_bytes;
+        struct file *dirty;       /* by first_seq */
+        struct file *writers;     /* open for writing, or held by a mapping */
+        struct file *lru;         /* least recently used first */
+        uint64_t used_bytes;      /* what the files of the mirror take on the disk */
         uint64_t disk_free_bytes; /* as last seen, less what was written since */
         /* nameless nodes with a mirror file that reads from the store */
         struct node **stale_readers;
@@ -205,9 +205,12 @@ int file_need(struct cache *c, struct node *n) EXCLUDES(cache_ns, cache_mutex);
 /* The mirror file's descriptor, made when there is none, as file_get_fd(); -ESTALE: it has no
  * name any more. Takes ns for writing. */
 int file_need_fd(struct cache *c, struct node *n, enum file_fd which);
+/* Notes how much of the disk is free, as its caller has just been told. */
+void disk_seen_locked(struct cache *c, const struct statvfs *vfs) REQUIRES(cache_mutex);
 /* A node that nobody has seen yet gets the time at which the mirror file was made: the disk's
  * clock ticks more slowly than ours, and what is told of a new file must stay true. */
 int node_take_birth_time(struct node *n, int fd) REQUIRES(cache_mutex);
+/* The file takes so many bytes on the disk now: counts the difference. */
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
     REQUIRES(cache_mutex);
 /* Its content may change at the store or here without a listing being right about it. */

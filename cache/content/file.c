@@ -96,6 +96,12 @@ void file_unqueue_locked(struct cache *c, struct file *f)
     f->queued = false;
 }
 
+void disk_seen_locked(struct cache *c, const struct statvfs *vfs)
+{
+    cache_assert_locked(c);
+    c->content->disk_free_bytes = (uint64_t)vfs->f_bavail * vfs->f_frsize;
+}
+
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
 {
     cache_assert_locked(c);

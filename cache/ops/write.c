@@ -69,7 +69,7 @@ bool handle_look_for_short_write(struct cache *c, struct handle *h, const struct
     if (mirror_statvfs(&c->mirror, &vfs) < 0)
         return false;
     cache_lock(c);
-    c->content->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+    disk_seen_locked(c, &vfs);
     bool scarce =
         f->short_write || c->content->disk_free_bytes < c->config.reserve_bytes + PROBE_BYTES;
     cache_unlock(c);

@@ -154,7 +154,7 @@ void evict_if_needed(struct cache *c)
 
     if (mirror_statvfs(&c->mirror, &vfs) == 0) {
         cache_lock(c);
-        c->content->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+        disk_seen_locked(c, &vfs);
         cache_unlock(c);
     }
     for (int i = 0; i < 64 && evict_next(c); i++)

@@ -138,7 +138,7 @@ int space_need_locked(struct cache *c, struct file *f, struct waiter *w)
     /* The last look may be a second old: room that others made counts at once. */
     if (c->content->disk_free_bytes < c->config.reserve_bytes / 2 &&
         mirror_statvfs(&c->mirror, &vfs) == 0)
-        c->content->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+        disk_seen_locked(c, &vfs);
     if (!space_is_full_locked(c) || !w)
         return 0;
     scheduler_kick_locked(c);
@@ -159,7 +159,7 @@ int space_take_locked(struct cache *c, struct file *f, uint64_t want, struct wai
 
     cache_assert_locked(c);
     if (mirror_statvfs(&c->mirror, &vfs) == 0)
-        c->content->disk_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+        disk_seen_locked(c, &vfs);
     int r = space_need_locked(c, f, w);
     if (r != 0)
         return r;
