@@ -377,6 +377,8 @@ static void *copy_some(void *arg)
     return NULL;
 }
 
+/* pool_each() does not fit: the caller may be a worker of the one pool that a store could
+ * share, and a copy has to go on where no other thread can be started. */
 static void copy_all(struct part_copy *pc)
 {
     pthread_t others[COPY_THREADS - 1];

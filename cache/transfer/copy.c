@@ -19,9 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How often a copy follows a source that others replace. */
-#define VERSIONS_MAX 8
-
 /* ---- where things are afterwards ---- */
 char *copy_moved_path(const char *path, const char *from, const char *to)
 {

@@ -16,9 +16,6 @@
 
 #define BATCH_MAX 1000
 
-/* How often the version at the store may change under one removal. */
-#define VERSIONS_MAX 8
-
 static bool running_rename_touches(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
     struct intent *i;

@@ -65,6 +65,9 @@ struct session_watch {
 
 #define READERS_TRIES 300
 
+/* How often the version at the store may change under one upload, copy or removal. */
+#define VERSIONS_MAX 8
+
 /* What is on its way, of a whole cache. */
 struct transfers {
     pthread_t scheduler;

@@ -47,11 +47,6 @@ struct file_source {
     uint32_t sum;    /* CRC-32C of what was read of it last, in order; of a live file only */
 };
 
-/* ---- versions ---- */
-
-/* How often the version at the store may change under one upload. */
-#define VERSIONS_MAX 8
-
 /* ---- parts ---- */
 
 struct parts {
