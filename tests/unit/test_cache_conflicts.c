@@ -1,0 +1,317 @@
+/* cache/: what is changed here while another node changes the same: one of them loses, is told,
+ * and takes nothing with it. */
+#include "common/mem.h"
+#include "tests/lib/suite.h"
+#include "tests/lib/two_nodes.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOSERS 100
+#define PART   4096
+
+static uint64_t kept(void)
+{
+    struct cache_stats s;
+
+    cache_get_stats(d.cache, &s);
+    return s.kept_files;
+}
+
+/* What is written here loses against what another node puts there meanwhile. */
+static void lose(const char *path)
+{
+    uint64_t before = kept();
+
+    driven_store(&d, path, "theirs", 6);
+    atomic_store(&hold, false);
+    DRIVEN_WAIT(kept() == before + 1);
+    (void)driven_flush(&d);
+    driven_stores(&d, path, "theirs");
+}
+
+/* Several ranks write the same to one name: none of them loses. Theirs counts, with what it
+ * says of itself. */
+START_TEST(the_same_bytes_are_no_conflict)
+{
+    const struct attrs theirs = {.has = ATTR_MODE, .mode = S_IFREG | 0640};
+    struct stat st;
+
+    atomic_store(&hold, true);
+    driven_put(&d, "step/config", "same", 4);
+    driven_put(&d, "step/rank0", "again", 5);
+    driven_store_with(&d, "step/config", "same", 4, &theirs);
+    driven_store(&d, "step/rank0", "again", 5);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_uint_eq(kept(), 0);
+    /* Its worker ends a moment after who waited for it was told. */
+    DRIVEN_WAIT(strcmp(driven_state(&d, "step/config"), "clean") == 0);
+    out_of_date();
+    driven_shows(&d, "step/config", "same");
+    driven_shows(&d, "step/rank0", "again");
+    DRIVEN_WAIT(driven_stat(&d, "step/config", &st) == 0 && (st.st_mode & 0777) == 0640);
+    /* And the next version from here replaces it. */
+    driven_put(&d, "step/config", "newer", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "step/config", "newer");
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
+/* Nor is it sent again and again, when it went up in parts. */
+START_TEST(the_same_bytes_in_parts_are_no_conflict)
+{
+    static char bytes[3 * PART];
+
+    memset(bytes, 's', sizeof(bytes));
+    driven_unmount(&d);
+    d.config.part_size = PART;
+    driven_mount(&d);
+    atomic_store(&begun, 0);
+    atomic_store(&hold, true);
+    driven_put(&d, "step/weights", bytes, sizeof(bytes));
+    DRIVEN_WAIT(atomic_load(&begun) == 1);
+    driven_store(&d, "step/weights", bytes, sizeof(bytes));
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_uint_eq(atomic_load(&begun), 1);
+    ck_assert_uint_eq(kept(), 0);
+    /* Its worker ends a moment after who waited for it was told. */
+    DRIVEN_WAIT(strcmp(driven_state(&d, "step/weights"), "clean") == 0);
+    /* And the next version from here replaces it. */
+    driven_put(&d, "step/weights", "newer", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "step/weights", "newer");
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
+/* As many bytes are not the same bytes. */
+START_TEST(other_bytes_are_a_conflict)
+{
+    atomic_store(&hold, true);
+    driven_put(&d, "step/config", "ours!!", 6);
+    lose("step/config");
+}
+END_TEST
+
+static bool has_error(const char *text)
+{
+    struct cache_stats s;
+
+    cache_get_stats(d.cache, &s);
+    return s.last_error == -ESTALE && strstr(s.last_error_text, text);
+}
+
+/* New attributes are those of the version that they were given to: they are dropped, and told,
+ * when another node has replaced it. */
+START_TEST(a_chmod_of_what_was_replaced_keeps_theirs)
+{
+    struct stat st;
+
+    atomic_store(&hold, true);
+    ck_assert_int_eq(driven_chmod(&d, "step/rank0", 0600), 0);
+    driven_store(&d, "step/rank0", "theirs", 6);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "step/rank0", "theirs");
+    ck_assert(has_error("step/rank0"));
+    driven_shows(&d, "step/rank0", "theirs");
+    ck_assert_int_eq(driven_stat(&d, "step/rank0", &st), 0);
+    ck_assert_uint_ne(st.st_mode & 0777, 0600);
+    ck_assert_uint_eq(kept(), 0);
+    driven_unmount(&d);
+    driven_mount(&d);
+    driven_shows(&d, "step/rank0", "theirs");
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
+/* Nor do they bring back what another node has removed. */
+START_TEST(a_chmod_of_what_was_removed_does_not_bring_it_back)
+{
+    struct stat st;
+
+    atomic_store(&hold, true);
+    ck_assert_int_eq(driven_chmod(&d, "step/rank0", 0600), 0);
+    store_loses("step/rank0");
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "step/rank0", NULL);
+    ck_assert(has_error("step/rank0"));
+    out_of_date();
+    ck_assert_int_eq(driven_stat(&d, "step/rank0", &st), -ENOENT);
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_stat(&d, "step/rank0", &st), -ENOENT);
+    driven_stores(&d, "step/rank0", NULL);
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
+/* Whether there is a removal that waits for an upload, for a rename or for its turn. */
+static bool is_pending(void)
+{
+    struct cache_stats s;
+
+    cache_get_stats(d.cache, &s);
+    return s.pending_ops > 0;
+}
+
+/* Removals waited for the upload of what had been closed before. It came to nothing: what they
+ * meant stays at the store and shows again, until somebody removes it anew. */
+START_TEST(what_followed_a_loser_is_not_removed)
+{
+    driven_put(&d, "before", "old", 3);
+    ck_assert_int_eq(driven_mkdir(&d, "old"), 0);
+    driven_put(&d, "old/rank0", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_unlink(&d, "before"), 0);
+    DRIVEN_WAIT(!is_pending());
+    atomic_store(&hold, true);
+    driven_put(&d, "step/latest", "mine", 4);
+    ck_assert_int_eq(driven_unlink(&d, "step/rank0"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "old/rank0"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "old"), 0);
+    lose("step/latest");
+    driven_stores(&d, "before", NULL);
+    driven_stores(&d, "step/rank0", "mine");
+    driven_stores(&d, "old/rank0", "old");
+    for (int mounted = 0; mounted < 2; mounted++) {
+        driven_shows(&d, "step/rank0", "mine");
+        driven_shows(&d, "old/rank0", "old");
+        driven_unmount(&d);
+        driven_mount(&d);
+    }
+    ck_assert_int_eq(driven_unlink(&d, "old/rank0"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "old"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "old/rank0", NULL);
+}
+END_TEST
+
+/* So it is with the old name of what was changed and renamed. */
+START_TEST(the_old_name_of_a_loser_stays)
+{
+    struct stat st;
+
+    driven_unmount(&d);
+    d.config.settle_ns = 30 * NS_PER_SEC; /* what went up under the old name does not lose */
+    driven_mount(&d);
+    driven_put(&d, "step/rank0", "newer", 5);
+    ck_assert_int_eq(driven_rename(&d, "step/rank0", "step/done"), 0);
+    ck_assert_int_eq(driven_stat(&d, "step/rank0", &st), -ENOENT);
+    driven_store(&d, "step/done", "theirs", 6);
+    ck_assert_int_eq(driven_flush(&d), -ESTALE);
+    DRIVEN_WAIT(kept() == 1);
+    driven_stores(&d, "step/done", "theirs");
+    driven_stores(&d, "step/rank0", "mine");
+    driven_shows(&d, "step/rank0", "mine");
+}
+END_TEST
+
+/* What was made again under a name since it was removed replaces what the store has there. */
+START_TEST(what_came_again_is_uploaded)
+{
+    atomic_store(&hold, true);
+    driven_put(&d, "step/latest", "mine", 4);
+    ck_assert_int_eq(driven_unlink(&d, "step/rank0"), 0);
+    driven_put(&d, "step/rank0", "again", 5);
+    lose("step/latest");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "step/rank0", "again");
+    ck_assert_uint_eq(kept(), 1);
+    ck_assert_int_eq(driven_unlink(&d, "step/rank0"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "step/rank0", NULL);
+}
+END_TEST
+
+/* A removal whose answer was lost, and that was repeated, may arrive once more: nothing is put
+ * there before that is over. */
+START_TEST(nothing_is_put_where_a_removal_may_arrive)
+{
+    driven_unmount(&d);
+    d.config.late_ns = _i ? 0 : 3600 * NS_PER_SEC;
+    driven_mount(&d);
+    atomic_store(&strays, true);
+    ck_assert_int_eq(driven_unlink(&d, "step/rank0"), 0);
+    DRIVEN_WAIT(!is_pending());
+    driven_put(&d, "step/rank0", "again", 5);
+    driven_put(&d, "step/later", "later", 5);
+    DRIVEN_WAIT(strcmp(driven_state(&d, "step/later"), "clean") == 0);
+    if (_i)
+        ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "step/rank0", _i ? "again" : NULL);
+    driven_shows(&d, "step/rank0", "again");
+}
+END_TEST
+
+static const unsigned disputes[] = {1, 7, 8, 9, 20};
+
+/* A server that finds another change on its way has stored nothing, however often it says so;
+ * and as long as the version is there that is replaced, nobody else's is. */
+START_TEST(a_disputed_upload_is_made_again)
+{
+    const char *name = _i % 2 ? "step/rank0" : "step/theirs";
+
+    d.config.retry_ns = 50 * NS_PER_MS;
+    driven_unmount(&d);
+    driven_store(&d, "step/theirs", "theirs", 6);
+    driven_mount(&d);
+    driven_shows(&d, name, _i % 2 ? "mine" : "theirs");
+    atomic_store(&disputed, disputes[_i / 2]);
+    driven_put(&d, name, "newer", 5);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, name, "newer");
+    ck_assert_uint_eq(atomic_load(&disputed), 0);
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
+/* Whoever waits for what loses is told, however many do at once. */
+START_TEST(a_flush_tells_of_each_loser)
+{
+    char path[32];
+
+    driven_unmount(&d);
+    d.config.settle_ns = 30 * NS_PER_SEC; /* only the flush uploads */
+    driven_mount(&d);
+    for (int i = 0; i < LOSERS; i++) {
+        (void)snprintf(path, sizeof(path), "step/f%d", i);
+        driven_put(&d, path, "mine", 4);
+        driven_store(&d, path, "theirs", 6);
+    }
+    ck_assert_int_eq(driven_flush(&d), -ESTALE);
+    DRIVEN_WAIT(kept() == LOSERS);
+    ck_assert_int_eq(driven_flush(&d), 0); /* which waits for nothing of them */
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_conflicts");
+    TCase *t = tcase_create("conflicts");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, the_same_bytes_are_no_conflict);
+    tcase_add_test(t, the_same_bytes_in_parts_are_no_conflict);
+    tcase_add_test(t, other_bytes_are_a_conflict);
+    tcase_add_test(t, a_chmod_of_what_was_replaced_keeps_theirs);
+    tcase_add_test(t, a_chmod_of_what_was_removed_does_not_bring_it_back);
+    tcase_add_test(t, what_followed_a_loser_is_not_removed);
+    tcase_add_test(t, the_old_name_of_a_loser_stays);
+    tcase_add_test(t, what_came_again_is_uploaded);
+    tcase_add_loop_test(t, nothing_is_put_where_a_removal_may_arrive, 0, 2);
+    tcase_add_loop_test(t, a_disputed_upload_is_made_again, 0, 2 * ARRAY_SIZE(disputes));
+    tcase_add_test(t, a_flush_tells_of_each_loser);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
