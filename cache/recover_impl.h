@@ -35,6 +35,7 @@ enum verdict {
 };
 
 /* ---- judge.c ---- */
+/* Whether the file is what its last fsync() left, by the stamp's mtime and size. */
 bool recover_was_synced(const struct stamp_attrs *a, const struct stat *st);
 /* Data that was not synced may be gone after a reboot, whatever the stamps say. */
 bool recover_trusts(struct cache *c, const struct stamp_attrs *a, const struct stat *st);

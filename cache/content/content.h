@@ -186,12 +186,16 @@ int fds_keep_locked(struct cache *c) REQUIRES(cache_mutex);
 void fds_keep_anyway_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether there is room for one more: 0 or -ENFILE, as above. */
 int fds_room_locked(struct cache *c) REQUIRES(cache_mutex);
+/* The program that fds_keep_locked() let in is done with its descriptor. */
 void fds_unkeep_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether that is no matter yet. */
 bool fds_plenty_locked(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- file.c ---- */
+/* Gives the node a file in this state. NULL without memory. */
 struct file *file_new(struct node *n, enum file_state state) REQUIRES(cache_mutex);
+/* Frees the file and takes it out of all lists; nobody has it open and nothing of it is on its
+ * way. */
 void file_free_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* The file is in the mirror, or will be next: file_free_locked() counts it off. */
 void file_count_locked(struct cache *c) REQUIRES(cache_mutex);
@@ -215,15 +219,21 @@ void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
     REQUIRES(cache_mutex);
 /* Its content may change at the store or here without a listing being right about it. */
 bool node_is_ours(struct node *n) REQUIRES(cache_mutex);
+/* The file changed: it is to be uploaded under each of its names. `content`: not its
+ * attributes alone. */
 void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
     REQUIRES(cache_mutex);
+/* Takes the file off the list of those that wait for their upload, if it is there. */
 void file_unqueue_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+/* Makes the file the last to be evicted, if it may be evicted at all. */
 void file_lru_add_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+/* Takes the file off that list: it is not evicted. */
 void file_lru_remove_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* orphans/<id> goes; that it can't is told. Takes no lock. */
 void file_drop_orphan(struct cache *c, uint64_t id);
 
 /* ---- look.c ---- */
+/* What a program sees of the node; nothing is asked. */
 void node_stat(struct node *n, struct stat *st) REQUIRES(cache_mutex);
 /* Brings size and mtime of a file that someone writes up to date. */
 void node_look_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);

@@ -34,19 +34,25 @@ struct contents_own {
 bool fd_lost_pages(int fd);
 
 /* ---- fds.c ---- */
+/* How many users the file's two descriptors have at this moment. */
 unsigned file_fd_users(const struct file *f) REQUIRES(cache_mutex);
 /* Closes both, and removes the mirror file if it is an orphan, by a chore. */
 void file_drop_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 
 /* ---- file.c ---- */
+/* Takes the lock under which the node's stamps are written. Several nodes share one lock:
+ * nobody holds two. */
 void stamp_lock(struct cache *c, const struct node *n) ACQUIRE(cache_stamp)
     EXCLUDES(cache_mutex);
+/* Gives it back. */
 void stamp_unlock(struct cache *c, const struct node *n) RELEASE(cache_stamp);
 
 /* ---- look.c ---- */
+/* The mtime of the stat, in ns since 1970. */
 int64_t stat_mtime_ns(const struct stat *st);
 
 /* ---- stamps.c ---- */
+/* The one of the cache's stamp locks that is the node's; it never changes. */
 struct mutex *stamp_lock_of(struct cache *c, const struct node *n);
 
 #endif

@@ -74,6 +74,7 @@ struct cache {
 MUTEX_KIND(cache, struct cache, lock);
 
 /* ---- failure.c ---- */
+/* Keeps `err` and a copy of `why` as the last failure of this kind. */
 void failure_note_locked(struct cache *c, struct failure *f, int err, const char *why)
     REQUIRES(cache_mutex);
 /* Logs that a question or a download failed, and keeps it for the status. A call that was ended
@@ -84,11 +85,15 @@ void read_failed(struct cache *c, const char *what, int err, const char *why)
 int64_t retry_delay_ns(const struct cache *c, unsigned attempts);
 
 /* ---- wait.c ---- */
+/* Starts the wakers. 0 or a negative errno; wait_stop() ends those that started. */
 int wait_start(struct cache *c);
+/* The cache is stopping: ends the wakers once they have answered everybody. */
 void wait_stop(struct cache *c) EXCLUDES(cache_mutex);
+/* Makes an empty queue. */
 void waitq_init(struct waitq *q) REQUIRES(cache_mutex);
 /* Parks; always returns CACHE_PARKED, or -EINTR when the cache is stopping. */
 int waitq_park_locked(struct cache *c, struct waitq *q, struct waiter *w) REQUIRES(cache_mutex);
+/* Has everybody in the queue answered with `err`, by a waker that holds no lock. */
 void waitq_wake_locked(struct cache *c, struct waitq *q, int err) REQUIRES(cache_mutex);
 /* Only those who wait for bytes that are all present, or for anything. */
 void waitq_wake_arrived_locked(struct cache *c, struct waitq *q, const struct ranges *present)

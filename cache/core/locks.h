@@ -28,8 +28,11 @@ struct cache;
 /* Those names as the compiler knows them; core.h has the functions of `lock`. */
 extern struct lock_class cache_ns, cache_stamp, cache_mutex;
 
+/* Takes ns for reading; ns_done() gives it back. */
 void ns_read(struct cache *c) ACQUIRE_SHARED(cache_ns) EXCLUDES(cache_stamp, cache_mutex);
+/* Takes ns for writing; ns_done() gives it back. */
 void ns_write(struct cache *c) ACQUIRE(cache_ns) EXCLUDES(cache_stamp, cache_mutex);
+/* Gives ns back. */
 void ns_done(struct cache *c) RELEASE_GENERIC(cache_ns);
 /* Abort when the caller does not hold it; not for writing. */
 void ns_assert_held(struct cache *c) ASSERT_SHARED_CAPABILITY(cache_ns);

@@ -95,6 +95,7 @@ size_t index_mark_wanted(struct cache *c, struct node *dir, const struct listed 
                          bool *wanted) EXCLUDES(cache_mutex);
 /* Takes the attributes from the entry (or NULL), if it speaks of the very version listed. */
 void index_take(const struct index_entry *e, struct object *obj);
+/* Frees what index_load() gave; accepts zeros. */
 void index_stored_release(struct stored_index *s);
 int index_load(struct cache *c, struct op *op, const char *dir, const char *key,
                struct stored_index *ret);
@@ -108,7 +109,11 @@ void index_tree_free(struct cache *c) REQUIRES(cache_mutex);
 char *index_tree_place(const char *dir);
 /* Frees those that nobody uses and that are `old_ns` old. */
 void index_tree_unload_locked(struct index_tree *t, int64_t old_ns) REQUIRES(cache_mutex);
+/* Frees what index_tree_load() gave; accepts zeros. */
 void index_tree_stored_release(struct stored_part *s);
+/* Reads the part of the tree's index that begins at `start`, and its version, from the store.
+ * A damaged part counts as an empty one. 0 or a negative errno; blocks, holds no lock. `*ret`
+ * is to be released in any case. */
 int index_tree_load(struct cache *c, struct op *op, const char *start, struct stored_part *ret);
 
 /* ---- index_tree_write.c ---- */
@@ -132,6 +137,7 @@ int index_merge_locked(struct node *dir, const char *key, const struct index_ent
 /* Appends what a listing says of a file. 0 or -ENOMEM. */
 int index_collect(struct listed **v, size_t *n, size_t *cap, const char *name,
                   const struct object *obj);
+/* Frees what index_collect() gathered. */
 void index_collect_free(struct listed *v, size_t n);
 /* It may not be written: true, and nobody tries again. */
 bool index_refused_locked(struct cache *c, int r, const char *why) REQUIRES(cache_mutex);

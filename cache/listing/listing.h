@@ -36,6 +36,7 @@ int name_ask_locked(struct cache *c, struct node *dir, const char *name, struct 
 int attrs_ask_locked(struct cache *c, struct node *n, bool ahead) REQUIRES(cache_mutex);
 /* To what attrs_ask_locked() has asked. */
 int attrs_wait_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(cache_mutex);
+/* Whether the store must be asked for the node's attributes before they are shown. */
 bool attrs_missing(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* A directory's listing tells whether it has attributes to ask for. */
 bool listing_tells_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
@@ -67,6 +68,7 @@ bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *na
 uint64_t listed_max(const struct cache *c);
 /* It tells of more: -ENOMEM with the reason. */
 int listed_too_much(struct cache *c, struct op *op, const char *key, uint64_t names);
+/* How long a listing is believed, in ns. */
 int64_t listing_validity_ns(struct cache *c);
 /* The store can have nothing below a directory that it was not told of. One that was made here
  * is asked for like any other then, since other nodes see it; but who fills it with more names
@@ -92,6 +94,7 @@ bool listing_asks_dirs(const struct cache *c);
 void listing_dir_moved_locked(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- list_ahead.c ---- */
+/* Frees what listing ahead keeps of a directory. Accepts NULL. */
 void list_ahead_free(struct list_ahead *w) REQUIRES(cache_mutex);
 /* The cache stops: nobody waits any more. */
 void list_ahead_stop_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);

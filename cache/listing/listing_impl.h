@@ -108,6 +108,8 @@ bool dir_attrs_are_ours(struct node *dir) REQUIRES(cache_mutex);
 /* ---- merge.c ---- */
 /* Adds a name of `len` bytes; 0 or -ENOMEM. */
 int listing_add(struct listing *l, const char *name, size_t len, const struct object *obj);
+/* Frees the names and the marker that the listing has gathered; the listing itself stays its
+ * owner's. */
 void listing_clear(struct listing *l);
 /* Takes it into the tree, unless the directory has moved since it was asked. `hidden`: how many
  * names it had that no path can show; `cut`: there are more names. Holding no lock. */

@@ -55,7 +55,10 @@ struct journal {
 MUTEX_KIND(journal, struct journal, queue.lock);
 
 /* ---- journal.c ---- */
+/* The negative errno for a result of SQLite; 0 for the good ones. */
 int journal_errno(int rc);
+/* Runs statements that answer nothing. The caller is the leader, or the only one who has the
+ * journal. 0 or a negative errno; the log has the reason. */
 int journal_run_sql(struct journal *j, const char *sql);
 
 /* ---- journal_read.c ---- */
@@ -63,6 +66,7 @@ int journal_run_sql(struct journal *j, const char *sql);
  * then (recovery), or the reader takes the leader's place. */
 int journal_query(struct journal *j, const char *sql, int (*row)(sqlite3_stmt *s, void *arg),
                   void *arg);
+/* A `row` for journal_query() that ignores each line. Returns 0. */
 int journal_no_row(sqlite3_stmt *s, void *arg);
 
 #endif

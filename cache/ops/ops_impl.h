@@ -64,6 +64,8 @@ void acl_widen_mode(struct cache *c, struct node *n, const struct narrowed *narr
     EXCLUDES(cache_mutex);
 /* Removing what is not there is a success, as in the kernel's own filesystems. */
 int acl_remove(struct cache *c, struct node *n, const char *name);
+/* Sets one of the two ACLs of a node; an empty one is removed. 0, CACHE_PARKED or a negative
+ * errno: -EOPNOTSUPP without the option or for a symlink, -EINVAL for a text that is no ACL. */
 int acl_set(struct cache *c, struct node *n, const char *name, const void *value, size_t size,
             int flags, struct waiter *w) EXCLUDES(cache_mutex);
 
@@ -97,6 +99,7 @@ int name_key_fits_locked(struct cache *c, struct node *parent, const char *name,
  * is on the disk before the removal is answered. ns held for writing. */
 void name_maybe_marker(struct cache *c, struct node *dir) REQUIRES_SHARED(cache_ns)
     EXCLUDES(cache_mutex);
+/* Notes that the entry came to its directory: times, negative entries. */
 void name_gained_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
 
 /* ---- durable.c ---- */
@@ -124,6 +127,7 @@ int exchange_check(struct moving *m);
 int exchange_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns);
 
 /* ---- handle.c ---- */
+/* Which of the file's two descriptors the handle uses. */
 enum file_fd handle_fd_of(const struct handle *h);
 
 /* ---- open.c ---- */
@@ -137,7 +141,10 @@ int node_is_replaced_locked(struct node *n) REQUIRES(cache_mutex);
  * fsync() of each write that came by the daemon; past it the data is synced, and no stamp says
  * so. */
 bool handle_writes_synced(const struct handle *h);
+/* The handle gives back the descriptor that it kept for as long as it was open, if it did. */
 void handle_unkeep_fd_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex);
+/* Takes the handle off its file's counts, and lets the file be evicted with the last one.
+ * Frees the handle, and the node if nothing else has it. */
 void handle_leave_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex);
 /* What is there from now on is a change of something whole. Whether the stamp must learn it. */
 bool handle_end_begun_locked(struct handle *h) REQUIRES(cache_mutex);
@@ -151,6 +158,8 @@ int handle_withdraw_whole(struct cache *c, struct node *n, int fd) EXCLUDES(cach
  * are among the writers by now. So is STAMP_BEGUN before the content is made anew. Another one
  * may just be writing it: that is not waited for. */
 int file_stamp_writing(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
+/* Opens a file whose mirror file can be made at once. 0 or a negative errno: -ESTALE when a
+ * name of it leads to another version by now. `*ret` belongs to the caller. */
 int handle_open_file(struct cache *c, struct node *n, int flags, struct handle **ret)
     EXCLUDES(cache_ns, cache_mutex);
 
@@ -191,6 +200,8 @@ int name_owner_need_locked(struct cache *c, struct node *parent, struct entry *e
                            struct waiter *w) REQUIRES(cache_mutex);
 /* What the store may have there is what this cache put, or tried to: it had nothing before. */
 bool name_is_only_ours(const struct entry *e) REQUIRES(cache_mutex);
+/* Makes an intention for the entry and writes its row. 0 or a negative errno. `*ret` is in no
+ * list yet: the caller adds it, or takes it back with name_intend_not(). */
 int name_intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
                 struct entry *e, struct intent **ret) REQUIRES_SHARED(cache_ns);
 /* The store loses the name, the mirror keeps the file under another one. Without the inode's
@@ -212,9 +223,15 @@ bool handle_look_for_short_write(struct cache *c, struct handle *h, const struct
 int handle_note_change(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 
 /* ---- xattr.c ---- */
+/* Notes that the node's attributes changed: sets ctime, and queues the file or the directory
+ * for an upload. */
 void xattr_changed_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* Whether an upload of the node waits or runs, which takes its attributes with it. */
 bool xattr_is_owed(const struct node *n) REQUIRES(cache_mutex);
+/* Carries the edit out, on the disk first. 0 or a negative errno. Takes ns for writing. */
 int xattr_edit(struct cache *c, struct node *n, const struct edit *e) EXCLUDES(cache_ns);
+/* Makes sure that the attributes which are to be changed are known and the store's. 0,
+ * CACHE_PARKED or a negative errno: -EROFS on a read-only mount. */
 int xattr_edit_ready(struct cache *c, struct node *n, struct waiter *w) EXCLUDES(cache_mutex);
 
 #endif

@@ -52,8 +52,9 @@ struct barrier {
     size_t n, cap;
 };
 
-/* The same backwards: where what is at *at after the rename came from. INTENT_LEFT: the rename
- * took from there what was there before, so what is there now was made later. */
+/* What intent_backward() finds out of a path after a rename. INTENT_STAYS: the rename did not
+ * concern it. INTENT_CAME: the rename brought what is there. INTENT_LEFT: the rename took away
+ * what was there before, so what is there now was made later. */
 enum intent_back { INTENT_STAYS, INTENT_CAME, INTENT_LEFT };
 
 /* What a live name says about an intended removal of its key. */
@@ -74,9 +75,13 @@ struct queue {
 };
 
 /* ---- barrier.c ---- */
+/* Finds out which uploads removals wait for now. The result is right until the lock is given
+ * back; barrier_release() frees it. */
 void barrier_init_locked(struct cache *c, struct barrier *ret) REQUIRES(cache_mutex);
+/* Whether the removal has to wait for one of those uploads. */
 bool barrier_holds_locked(struct cache *c, const struct barrier *b,
                           const struct intent *removal) REQUIRES(cache_mutex);
+/* Frees the barrier's paths. */
 void barrier_release(struct barrier *b);
 /* Up to which place in the order uploads come before a removal that has the place `seq`. */
 uint64_t barrier_seq_locked(struct cache *c, uint64_t seq) REQUIRES(cache_mutex);
@@ -113,6 +118,7 @@ void file_place_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 void file_unwant_locked(struct file *f) REQUIRES(cache_mutex);
 /* A directory's marker or attributes are to be uploaded. */
 void dir_queue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Takes the directory off that queue, if it is there; the node may be freed. */
 void dir_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Whether the file was closed before the intention with this number, and is open no more: its
  * upload comes first, unless it waits for another name. */
@@ -121,8 +127,11 @@ bool upload_comes_first(const struct file *f, uint64_t seq) REQUIRES(cache_mutex
 /* ---- intent.c ---- */
 struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from, const char *to,
                           uint64_t ino, const char *etag);
+/* Frees an intention that is in no list. Accepts NULL. */
 void intent_free(struct intent *i);
+/* Puts the intention where its number belongs; the queue owns it from then on. */
 void intent_add_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
+/* Takes the intention out of the queue and frees it: its row is gone. */
 void intent_remove_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 /* Writes the intention's row; the caller holds ns. 0 or a negative errno. */
 int intent_record(struct cache *c, const struct intent *i) REQUIRES_SHARED(cache_ns);
@@ -132,6 +141,7 @@ uint64_t intents_newest_locked(struct cache *c) REQUIRES(cache_mutex);
  * was intended while that version was on its way is newer and stays.
  * Takes no lock itself; 0 or a negative errno. */
 int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uint64_t seq);
+/* Whether the intention renames, be it a file or a directory; the others remove. */
 bool intent_is_rename(const struct intent *i);
 /* Who came at that place, or later, waits for it. */
 uint64_t intent_since(const struct intent *i) REQUIRES(cache_mutex);
@@ -178,6 +188,8 @@ bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
 bool intents_look_stuck_locked(struct cache *c, int64_t since_ns) REQUIRES(cache_mutex);
 /* Whether an upload of a file to `path` waits for one of them. */
 bool stuck_intent_blocks_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* Replaces *at (heap), a path after the rename, by the path where the rename found it, if the
+ * rename brought it; without memory *at is NULL then. */
 enum intent_back intent_backward(const struct intent *i, char **at);
 /* Where the renames from `first` on take `path`, heap; NULL without memory. */
 char *intent_path_after(const struct intent *first, const char *path) REQUIRES(cache_mutex);
@@ -191,6 +203,7 @@ bool intents_before_locked(struct cache *c, uint64_t seq) REQUIRES(cache_mutex);
 /* Whether the intention reads or writes `path`, something below it, or something above it. What
  * is below a file's name, or above it, is of another kind than it was, or will be. */
 bool intent_touches(const struct intent *i, const char *path);
+/* Whether a later rename waits for this removal. */
 bool intent_later_rename_waits(struct cache *c, const struct intent *removal)
     REQUIRES(cache_mutex);
 /* What it is in the way of is tried nevertheless once it has failed: not all stores mind. */

@@ -44,6 +44,7 @@ struct queue_own {
 };
 
 /* ---- doubt.c ---- */
+/* Frees all that doubt.c keeps: the cache ends. */
 void doubt_free(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- order.c ---- */
@@ -58,6 +59,7 @@ bool intent_forward(const struct intent *i, char **at);
 void origins_free(struct cache *c);
 
 /* ---- tombstone.c ---- */
+/* Frees all tombstones: the cache ends. */
 void tombstones_free(struct cache *c) REQUIRES(cache_mutex);
 /* An intention towards a key begins (+1) or ends (-1). */
 void tombstone_count_locked(struct cache *c, const char *key, int by, bool with_tree)

@@ -49,6 +49,8 @@ void copy_source_locked(struct cache *c, struct entry *e, const char *from, cons
     REQUIRES(cache_mutex);
 /* Only entries that some rename of the list moved have a source of their own. */
 void copy_sources_locked(struct cache *c, struct intent *done) REQUIRES(cache_mutex);
+/* Writes the records of the node's stamp and drops the caller's reference. A failure is
+ * ignored. */
 void copy_write_keys(struct cache *c, struct node *n) EXCLUDES(cache_mutex);
 /* Records in the stamp what the store has under the new key, beside the old one: whether the
  * row is gone or not, one of them holds. `new_etag` NULL: which version that is nobody knows.
@@ -94,7 +96,10 @@ int copy_give_up_name(struct copying *k, struct op *op, bool *ret)
 void copy_note_refusal_locked(struct cache *c, struct intent *i, int err) REQUIRES(cache_mutex);
 
 /* ---- copy_tree.c ---- */
+/* Frees what the items hold; their array stays for the next ones. */
 void copy_items_release(struct copying *k);
+/* Renames a directory at the store: natively, or by copies. 0, COPY_WAITS or a negative errno
+ * with op->why. Blocks, holds no lock. */
 int copy_dir(struct copying *k, struct op *op);
 
 #endif

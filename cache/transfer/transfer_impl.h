@@ -100,6 +100,8 @@ struct transfers {
 void copy_start_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 
 /* ---- evict.c ---- */
+/* Looks at the disk, evicts files until the cache keeps its limits, and wakes writers who wait
+ * for room. */
 void evict_if_needed(struct cache *c) EXCLUDES(cache_mutex);
 
 /* ---- fetch.c ---- */
@@ -136,7 +138,9 @@ bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(cache_mutex);
 
 /* ---- pin.c ---- */
+/* Frees all pins: the cache ends. */
 void pins_free(struct cache *c) REQUIRES(cache_mutex);
+/* How many paths are pinned. */
 uint64_t pins_count_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether the path is kept from eviction, by itself or with a directory above it. */
 bool path_is_pinned(struct cache *c, const char *path) REQUIRES(cache_mutex);
@@ -166,6 +170,7 @@ bool upload_has_to_wait_locked(struct cache *c, struct file *f, const char *path
     REQUIRES(cache_mutex);
 
 /* ---- session.c ---- */
+/* Sums up the content and the attributes that an upload sends, for session_take(). */
 void session_mark(struct session_mark *ret, const struct stat *st, const struct attrs *a);
 /* The one that was broken off with just this content, or NULL. Others of the key are over. */
 struct session *session_take(struct cache *c, const char *key, const struct session_mark *mark)
@@ -181,9 +186,11 @@ bool session_blocks_upload_locked(struct cache *c, const char *key) REQUIRES(cac
 void session_leave(struct cache *c, struct session *s, bool over) EXCLUDES(cache_mutex);
 /* The store has it no more. */
 void session_gone(struct cache *c, struct session *s);
+/* Begins the account for calls with this op; session_unwatch() ends it. */
 void session_watch(struct session_watch *w, struct cache *c, struct op *op);
 /* 0, or the error of the journal that ended the call: the store has not said so. */
 int session_unwatch(struct session_watch *w, struct op *op);
+/* Frees all sessions; the store keeps them, and their rows say so to the next mount. */
 void sessions_free(struct cache *c) REQUIRES(cache_mutex);
 /* Ends those that no upload will resume; lowers *next_due. */
 void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
@@ -192,6 +199,7 @@ void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 /* ---- space.c ---- */
 /* What is wrong with the space, for people; NULL when nothing is. */
 const char *space_trouble_text(enum space_trouble trouble);
+/* Whether files have to be evicted: the limit is near, or the reserve is touched. */
 bool space_too_full_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Logged when it changes only: writers come by thousands a second. */
 void space_trouble_locked(struct cache *c, enum space_trouble trouble) REQUIRES(cache_mutex);
@@ -201,6 +209,7 @@ void space_trouble_locked(struct cache *c, enum space_trouble trouble) REQUIRES(
  * the limit gives way as long as the disk does not; docs/format.md, section 3, has why. */
 enum space_trouble space_outlook_locked(struct cache *c, struct file *self)
     REQUIRES(cache_mutex);
+/* Whether writers have to wait for room. */
 bool space_is_full_locked(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- upload.c ---- */

@@ -65,6 +65,8 @@ struct parts {
 void upload_keep_loser(struct job *j) EXCLUDES(cache_ns, cache_mutex);
 
 /* ---- parts.c ---- */
+/* Sends the content in parts, going on with a session of the same content that was broken off.
+ * 0 or 1 as upload_resolve_version(), or a negative errno with op->why. */
 int upload_in_parts(struct job *j, struct op *op, struct object *obj);
 
 /* ---- send.c ---- */
@@ -74,22 +76,32 @@ int upload_in_parts(struct job *j, struct op *op, struct object *obj);
 bool upload_has_version(struct job *j);
 /* Whether the store sees to it. Where it knows no condition the version is looked at before. */
 bool upload_is_bound(struct job *j);
+/* Whether the version has to be looked at before, as the store knows no condition. */
 bool upload_is_looked_at(struct job *j);
 /* Whether it may have been the condition that was refused: then there is another attempt. */
 bool upload_condition_refused(struct job *j, int r);
+/* The version that the store is to compare with; NULL: none. Borrowed from the job. */
 const char *upload_expected(struct job *j);
 /* Another version than expected is there, or the server could not tell while another change was
  * on its way. 0: the upload may replace what is there, being as expected, ours, older, or none;
  * 1: it is the very one that was to be uploaded, whose answer was lost, or has the same bytes;
  * -ESTALE: somebody else's. */
 int upload_resolve_version(struct job *j, struct op *op, struct object *obj);
+/* Sends the job's content, or its attributes alone. 0 or a negative errno with op->why; `*obj`
+ * says what the store has then. Blocks, holds no lock. */
 int upload_send_object(struct job *j, struct op *op, struct object *obj);
 
 /* ---- source.c ---- */
+/* Notes that the cache's own disk failed at `step` (a constant text), so that the store is not
+ * blamed. Returns `err`. Any thread. */
 int source_disk_failed(struct job *j, int err, const char *step);
+/* source_disk_failed() for a read of the mirror file. */
 int source_read_failed(struct job *j, int err);
+/* source_disk_failed() for pages that the disk lost. */
 int source_lost_here(struct job *j, int err);
+/* source_disk_failed() for a session's row. */
 int upload_note_failed(struct job *j, int err);
+/* Begins to read `size` bytes of the job's file from `start`. */
 void file_source_init(struct file_source *s, struct job *j, uint64_t start, uint64_t size);
 /* Whether the file is still what it was when the upload began. */
 int source_still_same(struct job *j);
@@ -100,8 +112,11 @@ int source_still_same(struct job *j);
 int source_begins_the_same(struct job *j, const uint32_t *sums, uint64_t step);
 
 /* ---- upload.c ---- */
+/* The node's name that has this path now, or NULL. The tree must be held still. */
 struct entry *upload_entry_at(struct node *n, const char *path);
+/* Whether one of the node's names still is to be uploaded. */
 bool upload_any_dirty_name(struct node *n) REQUIRES(cache_mutex);
+/* The upload got on: forgets its failures, but not a short write. */
 void upload_clear_error_locked(struct file *f) REQUIRES(cache_mutex);
 
 #endif

@@ -191,17 +191,23 @@ void negative_forget_locked(struct cache *c, const struct node *dir, const char 
     REQUIRES(cache_mutex);
 
 /* ---- attrs.c ---- */
+/* The same time as a timespec; right before 1970, too. */
 struct timespec timespec_of(int64_t ns);
+/* Gives the node what the store told of the object; the cache's defaults where it told
+ * nothing. */
 void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
     REQUIRES(cache_mutex);
 /* The attributes it has are right, as far as is known. */
 bool node_attrs_known(const struct node *n) REQUIRES(cache_mutex);
+/* Notes that the node's attributes are right. */
 void node_attrs_are_known(struct node *n) REQUIRES(cache_mutex);
+/* Gives the node the owner and the mode that the options name. */
 void node_default_attrs(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* The same of the node's own, after its mode or its set came from elsewhere. */
 void node_acl_follow(struct node *n) REQUIRES(cache_mutex);
 
 /* ---- ino.c ---- */
+/* Gives out the next number. */
 uint64_t seq_next_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The last one given, with the removals that what has it may turn into; never 0. */
 uint64_t seq_now_locked(struct cache *c) REQUIRES(cache_mutex);
@@ -220,7 +226,9 @@ void inos_purge_locked(struct cache *c) REQUIRES_SHARED(cache_ns) REQUIRES(cache
 uint64_t ino_fresh(struct cache *c, const char *key);
 
 /* ---- name_class.c ---- */
+/* Whether a part of the path is a staging name: what has it waits for a rename. */
 bool path_is_staged(struct cache *c, const char *path);
+/* Whether a part of the path is the name of a log, which is uploaded while it is open. */
 bool path_is_log(struct cache *c, const char *path);
 
 /* ---- notice.c ---- */
@@ -238,6 +246,8 @@ char *node_key(struct node *n) REQUIRES(cache_mutex);
 struct entry *node_name_at(struct node *n, const char *key) REQUIRES(cache_mutex);
 char *child_path(struct node *dir, const char *name);
 char *child_key(struct node *dir, const char *name) REQUIRES(cache_mutex);
+/* Whether the node is the directory, or below it by its first name. The tree must be held
+ * still. */
 bool node_is_below(struct node *n, struct node *dir);
 /* Looks a path up in memory; NULL when it is not known, for no other reason. */
 struct node *tree_find(struct cache *c, const char *path, struct entry **ret_entry);
@@ -260,13 +270,17 @@ void tree_free(struct cache *c) EXCLUDES(cache_mutex);
 void tree_stats_locked(struct cache *c, struct cache_stats *ret) REQUIRES(cache_mutex);
 
 /* ---- tree.c ---- */
+/* Makes a node without names and references. NULL without memory. */
 struct node *node_new(struct cache *c, uint32_t mode) REQUIRES(cache_mutex);
+/* Keeps the node from being freed until node_unref_locked(). */
 void node_ref_locked(struct node *n) REQUIRES(cache_mutex);
 /* Frees a node that has no names, lookups or references left. */
 void node_unref_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* Frees the node if nothing has it any more: no name, lookup or reference. */
 void node_collect_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* At the end: frees what only the kernel held. */
 void detached_free_locked(struct cache *c) REQUIRES(cache_mutex);
+/* The directory's name in memory, or NULL. The tree must be held still. */
 struct entry *entry_find(struct node *dir, const char *name);
 /* Adds a name; the caller holds ns for writing and lock. NULL without memory. */
 struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *name,
