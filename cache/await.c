@@ -1,5 +1,5 @@
-/* Waiting and looking for who may only read a path: nothing that another may see or do less of
- * comes from it. */
+/* Lets a process that may only read a path wait and look: nothing that another one may see, or
+ * do, is less for it. */
 #include "cache/mount.h"
 
 #include "common/mem.h"
@@ -22,7 +22,7 @@ static int find_kept(void *arg, const struct cache_pending *p)
     return k->found;
 }
 
-/* What was kept aside is in the cache only, however long one waits. */
+/* The cache alone has what was kept aside, however long a caller waits. */
 static int check_kept(struct cache *c, const char *path, struct op *op)
 {
     struct kept_below k = {.path = path};
@@ -60,7 +60,7 @@ int cache_await(struct cache *c, struct node *node, struct op *op)
         path = now;
         if (same)
             return 0;
-        /* A rename may come before the flush looks what is below the path: once more. */
+        /* A rename may come before the flush looks below the path: look once more. */
         int r = await_path(c, path, op);
         if (r < 0)
             return r;

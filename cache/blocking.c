@@ -46,7 +46,7 @@ int blocking_wait(struct blocking *b, struct op *op)
     bool woken = b->woken;
     cache_unlock(c);
     if (!woken && !cache_cancel(c, &b->w)) {
-        /* Being woken just now: the waiter is ours until that is over. */
+        /* A waker has the waiter in hand: it is ours once that is over. */
         cache_lock(c);
         while (!b->woken)
             cache_wait(c, &c->progress);

@@ -8,7 +8,7 @@
 
 /* ---- blocking ---- */
 
-/* Whom a transfer tells how far it is, also while nothing comes. */
+/* Whom a transfer tells its progress, also while nothing comes. */
 struct listener {
     void (*progress)(void *arg, uint64_t done, uint64_t total); /* NULL: nobody */
     void *arg;

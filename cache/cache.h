@@ -34,7 +34,7 @@ struct store;
 #define CACHE_PARKED INT_MAX
 #define CACHE_DONE   (INT_MAX - 1)
 
-/* The cache's: up to which close somebody waits for removals, and how often he has begun to
+/* The cache's: up to which close a caller waits for removals, and how often it has begun to
  * wait for later ones, too. */
 struct rounds {
     uint64_t until;
@@ -235,7 +235,7 @@ int handle_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret);
  * handle, and keeps this one until the last of them is closed: it is open for reading only, or
  * the file would have a writer for as long as somebody reads. */
 int handle_backing_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret);
-/* Also when the handle is gone by now. */
+/* The handle may be gone by now. */
 void handle_fd_put(struct cache *c, struct handle_fd *fd);
 /* Whether this open must be passthrough (complete file, and no cached open of the inode lives).
  * One answer for all opens of a node that live at the same time. */
@@ -257,15 +257,15 @@ bool handle_reads_direct(struct cache *c, struct handle *h);
  * present). -ESTALE when the version this handle reads is gone from the store. */
 int cache_prepare_read(struct cache *c, struct handle *h, uint64_t off, size_t len,
                        struct waiter *w);
-/* The write that comes is of a page that somebody has, or had, mapped. */
+/* The next write is of a page that somebody has, or had, mapped. */
 void cache_note_mapped(struct cache *c, struct handle *h);
 /* Normal-mode write; returns len. Parks while the file is being completed or the cache is full.
  * `append`: at the file's end; `off` is where the kernel takes that to be, which after another
  * node's change it may not know yet. */
 ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t len,
                     uint64_t off, bool append, struct waiter *w);
-/* One that parked, and was answered with `err` instead of waiting: as if the cache had had no
- * room for it. */
+/* A write that parked, and was answered with `err` instead of waiting: as if the cache had had
+ * no room for it. */
 void cache_write_refused(struct cache *c, struct handle *h, uint64_t off, int err);
 /* Allocates as cache_write() writes: parks, or fails, where the bytes would find no room. */
 int cache_fallocate(struct cache *c, struct handle *h, int mode, uint64_t off, uint64_t len,
@@ -278,15 +278,15 @@ int cache_lseek(struct cache *c, struct handle *h, uint64_t off, int whence, str
 /* At each close(): reports a failed upload once; with durability=store parks until it is there.
  */
 int cache_flush(struct cache *c, struct handle *h, struct waiter *w);
-/* The same by a process that did not open it, but has it by fork(): that is no word of who
- * makes the content anew. */
+/* A close() by a process that has the file by fork() only: it says nothing of whether the
+ * content that was made anew is whole. */
 int cache_flush_inherited(struct cache *c, struct handle *h, struct waiter *w);
 /* Content and journal on the disk, also for who only reads; with durability=store parks until
  * the store has it. The disk is waited for in a worker, so this parks nearly always. */
 int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter *w);
 int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w);
 void cache_release(struct cache *c, struct handle *h);
-/* Before cache_release() of a file that the mount ends under: nobody has closed it. */
+/* Called before cache_release() of a file that nobody has closed when the mount ends. */
 void cache_abandon(struct cache *c, struct handle *h);
 
 /* ---- directories ---- */
@@ -349,9 +349,9 @@ struct cache_pending {
     bool short_write; /* the cache lacks some of it: no attempt helps before it is written again
                        */
 };
-/* Until a visit is not 0. Who visits holds up all others of the cache: he takes what he needs,
- * and neither writes to a file nor to the log. Returns 0, or a negative errno: the visit's, or
- * what is kept can't be looked at, and was not told of. */
+/* Ends with the first visit that is not 0. A visit holds up all other users of the cache: it
+ * copies what it needs, and writes neither files nor log lines. Returns 0, or a negative errno:
+ * the visit's, or why kept files could not be visited. */
 int cache_each_pending(struct cache *c, int (*visit)(void *arg, const struct cache_pending *),
                        void *arg);
 
@@ -375,11 +375,11 @@ enum cache_flush_flags {
 int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct op *op,
                      void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
                      void *arg);
-/* For who may only read: blocks until the store has what `node`, and all below it, was at the
- * call, or op is cancelled, and asks for no upload before its time. -EBUSY with op->why: for
- * what no waiting helps, as it is open for writing (a log is not: it goes up on its interval),
- * or waits for its rename. -ESTALE: some content was kept aside, -ENOENT: it has no name any
- * more. `node` is not forgotten meanwhile. */
+/* For a caller who may only read: blocks until the store has what `node`, and all below it, was
+ * at the call, or op is cancelled, and asks for no upload before its time. -EBUSY with op->why:
+ * no waiting helps, as something is open for writing (a log is not: it goes up on its
+ * interval), or waits for its rename. -ESTALE: some content was kept aside, -ENOENT: `node` has
+ * no name any more. `node` is not forgotten meanwhile. */
 int cache_await(struct cache *c, struct node *node, struct op *op);
 /* Blocks until the attribute indexes have what is known here, or op's deadline, or it can't be
  * done: nothing depends on it. */

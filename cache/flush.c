@@ -115,7 +115,7 @@ static void drop_targets_locked(struct flush *fl) REQUIRES(cache_mutex)
     fl->n = 0;
 }
 
-/* What may have changed without anybody's telling owes an upload after this, if it has. */
+/* A file that may have changed unnoticed owes an upload after this, if it has. */
 static int look_at_unsure(struct flush *fl)
 {
     struct cache *c = fl->cache;
@@ -168,8 +168,8 @@ static bool target_done(const struct target *t) REQUIRES(cache_mutex)
     return n->dir ? false : file_stored_locked(n, t->generation);
 }
 
-/* No settling, no waiting for a close: now. A directory is put off again with each change below
- * it, as when its files come to be stored; what failed waits for its next attempt. */
+/* Makes all due at once, settled or not. Each change below a directory puts it off again, as
+ * when its files come to be stored; what failed waits for its next attempt. */
 static void hurry_locked(struct flush *fl, const struct target *t, bool first)
     REQUIRES(cache_mutex)
 {
@@ -199,7 +199,7 @@ static void hurry_locked(struct flush *fl, const struct target *t, bool first)
     }
 }
 
-/* What is left out without a path to tell of it would be taken for done. */
+/* The caller would take for done what is left out without a path to tell of it. */
 static void tell_of(char **what, char *path, int *error, struct op *op)
 {
     free(*what);
@@ -208,8 +208,8 @@ static void tell_of(char **what, char *path, int *error, struct op *op)
         *error = op_fail(op, -ENOMEM, "there is no memory to say what is not in the store");
 }
 
-/* A removal waits for what was closed before it, also when that is made anew now: its writer
- * may take for ever. */
+/* A removal waits for each file that was closed before it, also for one that is made anew now:
+ * its writer may take for ever. */
 static struct node *first_half_locked(const struct flush *fl) REQUIRES(cache_mutex)
 {
     struct cache *c = fl->cache;
@@ -234,7 +234,7 @@ static bool waits_for_locked(struct cache *c, const struct intent *i, const stru
            barrier_seq_locked(c, i->seq) > half->file->first_seq;
 }
 
-/* What is renamed above the path has it with it. */
+/* A rename above the path takes the path with it. */
 static bool concerns(const struct flush *fl, const struct intent *i) REQUIRES(cache_mutex)
 {
     const char *path = fl->path;
@@ -298,7 +298,7 @@ static bool clears_up_locked(struct flush *fl, struct target *t, int err, unsign
     return true;
 }
 
-/* Nothing sends it but its writer's close or rename, or who may ask for more than to wait. */
+/* Only its writer's close or rename sends it, or a caller who may ask for more than to wait. */
 static bool waits_for_writer_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     const struct file *f = n->dir ? NULL : n->file;
@@ -309,7 +309,7 @@ static bool waits_for_writer_locked(struct cache *c, struct node *n) REQUIRES(ca
     return path && (f ? f->staged || !path_is_log(c, path) : path_is_staged(c, path));
 }
 
-/* A half file is waited for by nobody: its writer may take for ever. */
+/* Nobody waits for a half file: its writer may take for ever. */
 static bool skip_half_locked(struct flush *fl, struct node *n, int *error, struct op *op)
     REQUIRES(cache_mutex)
 {
@@ -321,8 +321,8 @@ static bool skip_half_locked(struct flush *fl, struct node *n, int *error, struc
     return true;
 }
 
-/* What was to be stored lost against another node's version: it is kept aside, and the name
- * owes nothing any more. Other names of the file may. */
+/* The content lost against another node's version: it is kept aside, and the name owes nothing
+ * any more. Other names of the file may. */
 static bool has_disk_lost(const struct target *t) REQUIRES(cache_mutex)
 {
     const struct file *f = t->node->dir ? NULL : t->node->file;
@@ -330,7 +330,7 @@ static bool has_disk_lost(const struct target *t) REQUIRES(cache_mutex)
     return f && f->error == -ESTALE && (!t->node->links || f->attempts != t->attempts);
 }
 
-/* How the last attempt failed, if it did. */
+/* How the last attempt failed, if one did. */
 struct failed {
     int err;          /* negative errno; 0 it did not */
     const char *text; /* or NULL; of the node */
@@ -392,15 +392,15 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
     return all && (*fl->path != '\0' || !sessions_pending_locked(fl->cache));
 }
 
-/* Whether each upload would be progress: who looks at so many then takes the lock, and the
- * processor, from those who upload. He looks from time to time. */
+/* With many files left, looking at each upload would take the lock, and the processor, from the
+ * uploaders: poll instead. */
 static bool much_is_left(const struct flush *fl)
 {
     return (fl->flags & CACHE_FLUSH_AWAIT) ||
            fl->left > (size_t)fl->cache->config.upload_jobs * 4;
 }
 
-/* All else is in the store. */
+/* The store has all else. */
 static int tell_rest(const struct flush *fl, struct op *op)
 {
     if (fl->half)
@@ -421,7 +421,7 @@ static int tell_rest(const struct flush *fl, struct op *op)
 static int wait_flushed(struct flush *fl, struct op *op,
                         void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg)
 {
-    const bool awaits = fl->flags & CACHE_FLUSH_AWAIT; /* anybody may, often */
+    const bool awaits = fl->flags & CACHE_FLUSH_AWAIT; /* any process may, often */
     const struct timespec pause = {.tv_nsec = awaits ? AWAIT_PAUSE_NS : PAUSE_NS};
     struct cache *c = fl->cache;
     bool first = true;

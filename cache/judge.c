@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the records call the name; heap, NULL without memory. */
+/* The name as the records have it; heap, NULL without memory. */
 static char *recorded_as(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
     if (c->queue->renames == 0)
@@ -33,8 +33,8 @@ static struct stamp_key *key_of(struct cache *c, struct file *f, const char *pat
 }
 
 /* Whether an upload is to replace something that pending renames bring, though its record is
- * not where the store has that now: it was there when the record was written, and earlier
- * renames are done since. The names that it passes on its way have records of their own. */
+ * not at the key that the store has now: the object was there when the record was written, and
+ * earlier renames are done since. The names that it passes have records of their own. */
 static bool expects_on_the_way(struct cache *c, struct file *f, const char *path)
     REQUIRES(cache_mutex)
 {
@@ -59,8 +59,8 @@ bool recover_was_synced(const struct stamp_attrs *a, const struct stat *st)
            a->synced_size == (uint64_t)st->st_size;
 }
 
-/* Whether it is on the disk for having been there when the last mount ended: nobody sets the
- * time of an inode's change. */
+/* Whether the file was on the disk when the last mount ended: nobody sets the time of an
+ * inode's change. */
 static bool was_ended(const struct cache *c, const struct stat *st)
 {
     return (int64_t)st->st_ctim.tv_sec * NS_PER_SEC + st->st_ctim.tv_nsec <= c->mirror.ended_ns;
@@ -71,8 +71,8 @@ bool recover_trusts(struct cache *c, const struct stamp_attrs *a, const struct s
     return !c->mirror.rebooted || was_ended(c, st) || recover_was_synced(a, st);
 }
 
-/* What was on the disk when the last mount ended counts as synced from now on: the next mount
- * does not know that end any more. Where the stamp can't be written it is this mount's word. */
+/* A file that was on the disk when the last mount ended counts as synced from now on: the next
+ * mount does not know that end. If the stamp can't be written, this mount knows. */
 static void keep_trust(struct cache *c, struct file *f, const char *path,
                        const struct stamp_attrs *a, const struct stat *st) REQUIRES(cache_mutex)
 {
@@ -129,9 +129,9 @@ static int forget_content(struct cache *c, struct node *n, const char *path,
     return r < 0 ? VERDICT_DROP : 0;
 }
 
-/* Whether the store has the name, though no record says so: there was room for those of other
- * names only. It is dropped then, and known from the listing: which version the store has is
- * not known here, and what it holds is not owed. */
+/* Whether the store has the name, though no record says so: there was room for the records of
+ * other names only. The name is dropped then, and known from the listing: this cache does not
+ * know which version the store has, and does not owe the content. */
 static bool stored_without_record(const struct node *n, const struct stamp_attrs *a,
                                   const struct stat *st) REQUIRES(cache_mutex)
 {

@@ -89,8 +89,8 @@ static int copy_config(struct cache *c, const struct cache_config *from)
     return r < 0 ? r : copy_patterns(from->logs, &to->logs);
 }
 
-/* What holds everywhere in the store, for what is decided once for the mount; nothing where a
- * cache is opened without one. */
+/* The facts that hold everywhere in the store, for decisions made once for the mount; none
+ * where a cache is opened without a store. */
 static void root_facts(struct cache *c, struct store_facts *ret)
 {
     *ret = (struct store_facts){0};
@@ -170,8 +170,8 @@ static bool same_root(const char *a, const char *b)
            (born_a == born_b || !born_a || !born_b);
 }
 
-/* Another folder at the path of the one that the cache belongs to: what the cache holds would
- * look as if somebody had removed it all from the store. */
+/* Another folder may stand at the path of the one that the cache belongs to: it would look as
+ * if somebody had removed all that the cache holds from the store. */
 static int check_root(struct cache *c, struct op *op)
 {
     auto_free char *then = NULL;
@@ -329,8 +329,7 @@ static int open_cache(struct cache *c, const struct cache_config *config, struct
         r = size_up(c, op);
     if (r < 0)
         return r;
-    /* Who is refused, or only looks, leaves the note of the mount before: it changed nothing.
-     */
+    /* A mount that is refused, or only looks, leaves the earlier mount's note. */
     r = mirror_note_boot(&c->mirror);
     return r < 0 ? op_fail(op, r, "cache %s: can't note the boot id: %s", c->mirror.dir,
                            door_why(r))
@@ -370,7 +369,7 @@ static int new_parts(struct cache *c)
     return r == 0 ? opened_new(c) : r;
 }
 
-/* Accepts a cache that lacks some. */
+/* Accepts a cache that lacks some of them. */
 static void free_parts(struct cache *c)
 {
     opened_free(c);
@@ -486,7 +485,7 @@ void cache_stop(struct cache *c)
     ns_done(c);
 }
 
-/* What runs is being cancelled, and nothing begins. */
+/* Running requests are being cancelled, and none begins. */
 static void await_workers(struct cache *c)
 {
     cache_lock(c);

@@ -61,7 +61,7 @@ static int take(void *arg, const struct cache_pending *p)
     return 0;
 }
 
-/* As cache_each_pending(), for visits that take their time. */
+/* cache_each_pending() for visits that take their time. */
 static int each_pending(struct cache *c, int (*visit)(void *arg, const struct cache_pending *),
                         void *arg)
 {
@@ -92,8 +92,8 @@ int recover_list(const char *dir, struct op *op,
 
 /* ---- export ---- */
 
-/* The folder below `root` that a file of this path is to be in, made where it is missing. Whose
- * the folder was before is not known: no symlink in it leads out of it. */
+/* Opens the folder below `root` for a file of this path, and makes it where it is missing.
+ * Nobody knows whose the folder was before: no symlink in it leads out of it. */
 static int open_parent(int root, const char *path)
 {
     auto_free char *copy = strdup(path);
@@ -152,7 +152,7 @@ static ssize_t read_full(int fd, char *buf, size_t len)
     return n < 0 ? -errno : (ssize_t)done;
 }
 
-/* 1 when both have the same bytes, from where they are read. */
+/* 1 when both files have the same bytes from their offsets on. */
 static int same_bytes(int a, int b)
 {
     char buf_a[32 << 10], buf_b[32 << 10];
@@ -169,7 +169,7 @@ static int same_bytes(int a, int b)
     return 1;
 }
 
-/* What an earlier run has exported is there already; anything else that has the name stays. */
+/* An earlier run's files are there already; anything else that has the name stays. */
 static int check_exported(int dir, const char *name, int from)
 {
     struct stat st;
@@ -199,7 +199,7 @@ static int export_fd(struct exporting *x, int from, const char *path)
     return r;
 }
 
-/* What is told of one file: that it is there, or the first failure of all. */
+/* What the caller learns of one file: that it is there, or the first failure of all. */
 static int exported(struct exporting *x, const struct cache_pending *p, int r)
 {
     if (r == 0)
@@ -209,7 +209,7 @@ static int exported(struct exporting *x, const struct cache_pending *p, int r)
     return 0;
 }
 
-/* What is owed was visited before and has its path already, or a part of it. */
+/* Files that are owed were visited before and have their path already, or a part of it. */
 static int export_kept(struct exporting *x, const struct cache_pending *p)
 {
     auto_close int from = openat(x->cache->mirror.kept_fd, p->path, O_RDONLY | O_CLOEXEC);
@@ -226,7 +226,7 @@ static int export_kept(struct exporting *x, const struct cache_pending *p)
     return exported(x, &there, r);
 }
 
-/* One that fails keeps none of the others back. */
+/* A failure of one file keeps none of the others back. */
 static int export_one(void *arg, const struct cache_pending *p)
 {
     struct exporting *x = arg;

@@ -93,8 +93,8 @@ static int owe_parent(struct cache *c, const char *path)
     return stamp_write_attrs(fd, &a);
 }
 
-/* Whether the newest row is the last of an exchange that the mirror lacks: it leaves the name
- * that only the store has on the way, to which an earlier one of the same inode leads. */
+/* Whether the newest row is the last of an exchange that the mirror lacks: it leaves the
+ * temporary name, where an earlier row of the same inode leads. */
 static const struct intent *exchange_begun(struct cache *c, const struct intent *newest)
     REQUIRES(cache_mutex)
 {
@@ -110,8 +110,8 @@ static const struct intent *exchange_begun(struct cache *c, const struct intent 
     return NULL;
 }
 
-/* Whether what has the name in the mirror that the row renames something to is of the other
- * kind: an exchange, since nothing is renamed onto that. */
+/* Whether the mirror has something of the other kind at the row's new name: the row is of an
+ * exchange then, since nothing is renamed onto another kind. */
 static bool other_kind_at_target(struct cache *c, const struct intent *i)
 {
     struct stat st;
@@ -235,7 +235,7 @@ static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_ns,
         n->mtime_ns = n->ctime_ns = n->atime_ns = a.synced_mtime_ns;
     n->dir->mtime_set = a.synced_mtime_ns && (a.flags & STAMP_ATTR_DIRTY);
     n->dir->new_here = a.flags & STAMP_NEW;
-    /* What is not owed to the store may have been changed there since. */
+    /* Other nodes may have changed a directory that owes nothing. */
     if (listing_asks_dirs(c) && !(a.flags & (STAMP_NEW | STAMP_ATTR_DIRTY)))
         n->flags |= NODE_ATTRS_OLD;
     n->dir->stale_marker = n->dir->new_here && tombstone_pending(c, path);
@@ -320,9 +320,9 @@ static int keep_unsynced(struct scan *s, const char *path, const struct stamp_at
                 "was changed but not synced before the machine went down");
 }
 
-/* Whether who made the content anew had not said of it, as it is, that it is whole. A log is
- * what it is at any moment; which files are logs only a mount knows, and who just looks into
- * the cache decides nothing. */
+/* Whether the writer who made the content anew had not yet declared it whole. A log is whole at
+ * any moment; only a mount knows which files are logs, and a caller who just looks into the
+ * cache decides nothing. */
 static bool is_half(struct cache *c, const char *path, const struct stamp_attrs *a,
                     const struct stat *st)
 {
@@ -333,8 +333,8 @@ static bool is_half(struct cache *c, const char *path, const struct stamp_attrs 
     return c->store && (a->flags & STAMP_BEGUN) && !whole && !path_is_log(c, path);
 }
 
-/* An empty one is dropped, unless what was closed, named or set before, and is in no store,
- * would go with it without a word. No removal waited for a file that was never closed. */
+/* An empty file is dropped, unless what was closed, named or set before, and is in no store,
+ * would go with it without a word. No removal waited for a file never closed. */
 static int keep_half(struct scan *s, const char *path, const struct stamp_attrs *a,
                      const struct stat *st)
 {
@@ -346,7 +346,7 @@ static int keep_half(struct scan *s, const char *path, const struct stamp_attrs 
                 "was being written by a program that had not closed it when the mount ended");
 }
 
-/* Nobody knows what of it is there, nor whether the store has it. */
+/* Nobody knows which bytes are there, nor whether the store has them. */
 static int keep_unstamped(struct scan *s, const char *path) REQUIRES(cache_mutex)
 {
     s->unstamped++;
@@ -431,8 +431,8 @@ static int scan_one(void *arg, const char *path, int fd, const struct stat *st)
 
 /* ---- order ---- */
 
-/* Its place in the order of closes and intentions; 0: none. What is no regular file is never
- * closed: it is there from its birth on. */
+/* The file's place in the order of closes and intentions; 0: none. What is no regular file is
+ * never closed: its place is that of its creation. */
 static uint64_t place_of(const struct node *n) REQUIRES(cache_mutex)
 {
     const struct file *f = n->file;
@@ -485,7 +485,7 @@ static void queue_in_order_locked(struct scan *s) REQUIRES(cache_mutex)
     }
 }
 
-/* Removals wait for what was closed before them, and what is kept comes to the store never. */
+/* Removals wait for files closed before them, and the store never gets the kept ones. */
 static int take_removals_back(struct scan *s) REQUIRES(cache_ns)
 {
     int r = s->n_keep ? intents_take_back(s->cache, s->keep_seq) : 0;
@@ -569,8 +569,8 @@ static int tell_rename(void *arg, const struct journal_row *row)
     return 0;
 }
 
-/* What a copy of a cache owes the store is content alone; whose the versions are that it meets
- * there is told by origin.h. */
+/* A copy of a cache owes the store content alone; origin.h tells whose the versions are that it
+ * meets there. */
 static int adopt(struct cache *c)
 {
     log_warn("cache %s is a copy of another directory, or came to another machine: it replaces "
@@ -600,7 +600,7 @@ static int recover_locked(struct cache *c) REQUIRES(cache_ns, cache_mutex)
 
     if (r == 0)
         r = barrier_load(c);
-    /* What a change meant is told by stamps. */
+    /* Stamps tell what a change meant. */
     if (r == 0 && !c->mirror.stampless)
         r = redo_newest(c);
     if (r == 0)

@@ -45,8 +45,8 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
     REQUIRES(cache_mutex);
 
 /* ---- recover.c ---- */
-/* Where what is now at `path` was before the renames up to `last`. What a rename moved away
- * from there is not it: that was made later. */
+/* The path that the thing at `path` had before the renames up to `last`. A thing that a rename
+ * moved away from there is another one: this one was made later. */
 char *recover_path_before(struct cache *c, struct intent *last, const char *path)
     REQUIRES(cache_mutex);
 
