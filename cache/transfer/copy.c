@@ -37,7 +37,7 @@ void copy_source_locked(struct cache *c, struct entry *e, const char *from, cons
     free(e->src_key);
     e->src_key = NULL;
     entry_changed_locked(c, e);
-    /* Where its directory is at the store it needs no source of its own, and moves with it. */
+    /* An entry in its directory's place needs no source of its own, and moves with it. */
     auto_free char *inherited = entry_key(e);
     if (inherited && strcmp(inherited, key) == 0)
         free(key);
@@ -68,7 +68,7 @@ void copy_sources_locked(struct cache *c, struct intent *done)
             continue;
         auto_free char *at = intent_path_after(i->next, i->to);
         struct entry *e = NULL;
-        /* One that stands where it will be in the end has no source of its own, as one that was
+        /* An entry that stands at its final place has no source of its own, as one that was
          * made there since. */
         if (at && tree_find(c, at, &e) && e && (e->src_key || e->node->ino == i->ino))
             copy_source_locked(c, e, done->from, done->to);
@@ -100,7 +100,7 @@ static struct node *reader_locked(struct cache *c, struct intent *i, const char 
     return n;
 }
 
-/* What the entry is a version of from now on. When somebody else had replaced the source, the
+/* Says which version the entry has from now on. When somebody else had replaced the source, the
  * entry keeps its version, which is found to be gone at the next look. */
 static const char *version_after(const struct entry *e, const char *copied_etag,
                                  const char *new_etag, char buf[ETAG_TEXT_MAX])
@@ -300,13 +300,12 @@ static void finish_intent_locked(struct copying *k, bool remove, char **copied)
     i->due_ns = 0;
 }
 
-/* The source is gone from the store: what is complete here is uploaded, the rest is lost there.
- */
+/* The store has lost the source: what is complete here is uploaded, the rest is lost there. */
 static void source_gone_locked(struct copying *k) REQUIRES(cache_mutex)
 {
     struct cache *c = k->cache;
     struct entry *e = NULL;
-    /* Not what took the name since. */
+    /* Another file may have taken the name since. */
     struct node *n = reader_locked(c, k->intent, k->from, k->to, &e);
 
     if (!n)
@@ -422,7 +421,7 @@ int copy_latest(struct cache *c, struct op *op, const char *from, char **etag, b
                                   c->store->url, from, to);
 }
 
-/* Moves whatever has the name now; *copied becomes its version. */
+/* Moves the object that has the name now; *copied becomes its version. */
 static int move_object(struct copying *k, struct op *op, char **copied, struct object *obj)
 {
     struct cache *c = k->cache;
@@ -456,7 +455,7 @@ static int copy_file(struct copying *k, struct op *op)
     struct node *n = NULL;
     if (r == 0)
         r = finish_row(k, remove, copied);
-    /* The intention stays what its row is: it is made again. */
+    /* The intention stays as its row is: it is made again. */
     if (r == 0) {
         cache_lock(c);
         if (!gone && !useless)

@@ -7,7 +7,7 @@
 /* Nothing was done: something is to be removed first. */
 #define COPY_WAITS 1
 
-/* How many objects of one directory. */
+/* How many objects of one directory are copied at once. */
 #define COPIES_AT_ONCE 16
 
 /* What becomes of an object in a directory that is renamed. */
@@ -23,7 +23,7 @@ struct item {
     char *etag, *new_etag; /* the version that is copied or removed; that of the copy */
     enum item_fate fate;
     bool is_dir;
-    bool own; /* what was copied was put there by this cache */
+    bool own; /* this cache put what was copied */
 };
 
 struct copying {
@@ -53,18 +53,17 @@ void copy_sources_locked(struct cache *c, struct intent *done) REQUIRES(cache_mu
  * ignored. */
 void copy_write_keys(struct cache *c, struct node *n) EXCLUDES(cache_mutex);
 /* Records in the stamp what the store has under the new key, beside the old one: whether the
- * row is gone or not, one of them holds. `new_etag` NULL: which version that is nobody knows.
- */
+ * row is gone or not, one of them holds. `new_etag` NULL: nobody knows its version. */
 void copy_note_version(struct copying *k, const char *from, const char *to,
                        const char *copied_etag, const char *new_etag, bool own)
     EXCLUDES(cache_mutex);
-/* What takes from there next, and means the version that was copied, or what this cache put,
- * means the copy: its origin is that of the old name. So does what takes it on from where that
- * brings it. In memory only. */
+/* A later intention that takes away from `to` the version that was copied, or what this cache
+ * put, means the copy: its origin is that of the old name. So does one that takes it on from
+ * its next place. In memory only. */
 void copy_tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
                            const char *new_etag, bool own) REQUIRES(cache_mutex);
-/* The same in memory, once the row is gone. The node is returned, referenced, when its stamp
- * has a record to lose. */
+/* copy_note_version() in memory, once the row is gone. The node is returned, referenced, when
+ * its stamp has a record to lose. */
 struct node *copy_take_version_locked(struct copying *k, const char *from, const char *to,
                                       const char *copied_etag, const char *new_etag, bool own)
     REQUIRES(cache_mutex);
@@ -76,10 +75,10 @@ bool copy_is_owed(const struct copying *k, const struct node *n, const struct en
  * renamed, and the upload asks for it. */
 void copy_forget_version_locked(struct copying *k, const char *from, const char *to)
     REQUIRES(cache_mutex);
-/* Which version is there, and whether this cache put it: an upload that ended when the name had
- * been given away. */
+/* Asks which version is there, and whether this cache put it, by an upload that ended when the
+ * name had been given away. */
 int copy_ask_version(struct cache *c, struct op *op, const char *key, char **etag, bool *own);
-/* The cache itself failed, whatever was said of it before. */
+/* Says that the cache itself failed, whatever op->why said before. */
 int copy_not_noted(struct op *op, const char *from, const char *to, int err);
 /* Copies what has the name now. *etag is the version that is expected there ("" any), and then
  * the one that was copied ("" where the store keeps none): that one alone may be removed. */
@@ -87,12 +86,12 @@ int copy_latest(struct cache *c, struct op *op, const char *from, char **etag, b
                 const char *to, struct object *obj);
 
 /* ---- copy_join.c ---- */
-/* A name that the store refuses is given up by the next rename of what has it, or by its
- * removal: the two become one, which does not pass through that name. Not if the store has, or
- * may come to have, something there, which would be replaced, or removed. */
+/* The next rename of the thing, or its removal, gives up a name that the store refuses: the two
+ * become one, which does not pass through that name. Not if the store has, or may get,
+ * something there, which would be replaced, or removed. */
 int copy_give_up_name(struct copying *k, struct op *op, bool *ret)
     EXCLUDES(cache_ns, cache_mutex);
-/* As with uploads (refusal.c): refused, and again after another name was taken. */
+/* Notes a refused name as refusal.c has it: refused again after another name was taken. */
 void copy_note_refusal_locked(struct cache *c, struct intent *i, int err) REQUIRES(cache_mutex);
 
 /* ---- copy_tree.c ---- */

@@ -87,7 +87,7 @@ static bool is_linked_there_locked(struct cache *c, const struct intent *i,
     return n && n->ino == i->ino && n->named_seq < end->seq;
 }
 
-/* What was sent to the refused name before may still arrive there, and would be left. */
+/* An earlier request may still arrive at the refused name, and its object would be left. */
 static bool may_arrive_locked(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
     return doubt_copies_below_locked(c, path) ||
@@ -104,7 +104,7 @@ static int join(const struct intent *i, const struct intent *end, const char *ve
     *ret = NULL;
     if (leads_back(i, end))
         return 0;
-    /* Of a removal without the inode's number recovery makes nothing: its step was made. */
+    /* Recovery ignores a removal without the inode's number: its step was made. */
     *ret = intent_new(end->seq, end->kind, i->from, end->to, moves ? end->ino : 0,
                       moves && *end->etag ? end->etag : version);
     if (!*ret)

@@ -133,8 +133,8 @@ static int copy_item(struct each *each, size_t i, struct op *op)
     int r = it->is_dir ? copy_item_dir(k, it, op) : copy_item_file(k, it, op);
     if (r != -ENOENT)
         return r;
-    /* Removed by someone else since it was listed. A directory may be there without a marker
-     * of its own, and goes with what is below it. */
+    /* Somebody else removed it after the listing. A directory may be there without a marker of
+     * its own, and goes with what is below it. */
     it->fate = it->is_dir ? ITEM_OUT : ITEM_LEFT;
     return 0;
 }
@@ -308,7 +308,7 @@ static size_t item_at(const struct copying *k, const char *path)
     return from;
 }
 
-/* Whether something is copied to a place below `path` (where it comes from, not its own). */
+/* Whether an item is copied to a place below `path` (where it comes from, not its own). */
 static bool copied_below(const struct copying *k, const char *path)
 {
     auto_free char *dir = NULL;
@@ -472,7 +472,7 @@ static int collect_stamped(void *arg, struct node *n) REQUIRES(cache_mutex)
     return 0;
 }
 
-/* A native rename takes everything along, so nothing below may be about to go. */
+/* A native rename takes all along: nothing below may be about to go. */
 static int rename_tree(struct copying *k, struct op *op)
 {
     struct cache *c = k->cache;

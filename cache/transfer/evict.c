@@ -16,10 +16,10 @@
 
 #define FORGET_EVERY_NS (5 * NS_PER_SEC)
 
-/* Less is not worth a look at all of the heap. */
+/* Less is not worth a walk through all of the heap. */
 #define TRIM_BYTES (UINT64_C(4) << 20)
 
-/* The next file that may go; what may never go leaves the list on the way. */
+/* The next file to be evicted; the walk takes files that may never go off the list. */
 static struct node *next_victim_locked(struct cache *c) REQUIRES(cache_mutex)
 {
     while (c->content->lru) {
@@ -160,7 +160,7 @@ void evict_if_needed(struct cache *c)
     for (int i = 0; i < 64 && evict_next(c); i++)
         ;
     forget_names(c);
-    /* Those who wait for room find out when there is none to be had. */
+    /* Writers who wait for room find out when there is none to be had. */
     cache_lock(c);
     look_at_space_locked(c, disk);
     waitq_wake_locked(c, &c->space_waiters, 0);

@@ -219,7 +219,7 @@ static ssize_t fetch_into(struct fetch_sink *sink, const char *key, const char *
         return op_fail(op, -ENOMEM, "%s: no memory to download it", key);
     ssize_t n =
         store_read(fetch->cache->store, op, key, etag, &sink->base, len, fetch->off, &obj);
-    /* What came before a failure is right, and is not asked for again. */
+    /* Bytes that came before a failure are right, and are not asked for again. */
     int r = sink->disk_error ? 0 : store_gathered(sink);
     free(sink->gathered);
     if (n >= 0)
@@ -357,8 +357,8 @@ static bool unclaimed(struct file *f, uint64_t off, uint64_t end, struct range *
     return false;
 }
 
-/* Whether all that may be claimed for now is, and who needs [off, end) waits for nothing else,
- * or for something of it: he asks for the rest then. */
+/* Whether all that may be claimed for now is claimed, and a reader of [off, end) waits for
+ * nothing else, or for a part of it: it asks for the rest then. */
 static bool enough_claimed(struct cache *c, const struct file *f, uint64_t off, uint64_t end)
     REQUIRES(cache_mutex)
 {
@@ -394,7 +394,7 @@ static int start_range_locked(struct cache *c, struct node *n, uint64_t off, uin
 
 /* ---- the end of one ---- */
 
-/* Who asks for [off, end) is told `err` for a while; it is not tried again at once. */
+/* Tells readers of [off, end) `err` for a while; the range is not tried again at once. */
 static void remember_failure_locked(struct file *f, uint64_t off, uint64_t end, int err)
     REQUIRES(cache_mutex)
 {
@@ -427,8 +427,8 @@ static void finish_locked(struct cache *c, struct fetch *fetch, int r, const str
     progress_locked(c);
 }
 
-/* What is here is not what the store has: all of it is fetched again. Those who wait for bytes
- * that just came are told so, whichever fetch found it out. */
+/* The content here is not the store's: all of it is fetched again. Readers of bytes that just
+ * came are told so, whichever fetch found it out. */
 static void damaged_before(struct cache *c, struct fetch *fetch, int fd, bool kept)
 {
     const struct ranges none = {0};

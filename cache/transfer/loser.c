@@ -19,7 +19,7 @@ static bool has_other_names(const struct node *n)
     return n->links && n->links->next_link;
 }
 
-/* The name that lost, when it can go now; else NULL. A copy is of what was sent. */
+/* The name that lost, if it can go now; else NULL. `copied`: its content was copied. */
 static struct entry *loser_locked(struct job *j, bool copied) REQUIRES(cache_mutex)
 {
     struct node *n = j->node;
@@ -94,7 +94,7 @@ void upload_keep_loser(struct job *j)
     uint64_t seq = n->file->first_seq ? n->file->first_seq : UINT64_MAX; /* never closed */
     cache_unlock(c);
     int r = !e ? -EBUSY : copied && copy < 0 ? copy : 0;
-    /* First: after a kill in between it is owed as before, and loses again. */
+    /* This comes first: after a kill in between the file is owed as before, and loses again. */
     if (r == 0)
         r = intents_take_back(c, seq);
     crash_point("conflict-removals");

@@ -35,7 +35,7 @@ static bool default_attrs(struct cache *c, struct node *n) REQUIRES(cache_mutex)
            n->gid == c->config.gid && !n->xattrs;
 }
 
-/* Whether the store must be told of it at all. */
+/* Whether the store must be told of the directory at all. */
 static bool needs_marker(struct cache *c, struct node *n, const char *path)
     REQUIRES(cache_mutex)
 {
@@ -62,7 +62,7 @@ bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
 
 /* ---- what the store is told ---- */
 
-/* What was put is known, when the answer says which version it is. */
+/* The cache knows what it put, when the answer says which version it is. */
 static void put_locked(struct dir_job *j, const struct object *obj) REQUIRES(cache_mutex)
 {
     struct node *n = j->node;
@@ -98,7 +98,7 @@ static void dir_done_locked(struct dir_job *j, int r, const struct object *obj,
             d->mtime_set = false;
             n->flags &= ~(unsigned)(NODE_ATTR_DIRTY | NODE_ATTRS_OLD);
             dir_unqueue_locked(c, n);
-            d->generation++; /* what was asked before is not right about it */
+            d->generation++; /* earlier listings are not right about it */
             put_locked(j, obj);
         }
         entry_changed_locked(c, n->links);
@@ -231,7 +231,7 @@ static bool child_is_stored(struct node *dir) REQUIRES(cache_mutex)
     return false;
 }
 
-/* The store has it by the names in it. */
+/* The names in the directory stand for it at the store. */
 static void stands_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct stamp_task *t = calloc(1, sizeof(*t));
@@ -268,7 +268,7 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
     cache_assert_locked(c);
     if (!d->new_here || d->queued || d->uploading)
         return;
-    /* Who waits for the child finds that nothing is owed. */
+    /* A waiter for the child finds that nothing is owed. */
     auto_free char *path = is_stored(e) && !e->src_key ? node_path(dir) : NULL;
     if (path && !needs_marker(c, dir, path))
         stands_locked(c, dir);

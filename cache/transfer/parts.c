@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* How often the parts of a session are asked for in vain. */
+/* How often the store may be asked for a session's parts in vain. */
 #define RESUMES_MAX 3
 
 static int send_part(struct each *each, size_t i, struct op *op)

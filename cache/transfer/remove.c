@@ -134,7 +134,7 @@ static int remove_unknown(struct cache *c, const struct intent *i, struct op *op
     return resolve_removal(c, i, op, ours);
 }
 
-/* Each of them keeps its own reason: the next request takes that of the one before. */
+/* Each removal keeps its own reason: the next request overwrites op->why. */
 static void keep_why(struct removal *r, size_t i, int err, const struct op *op)
 {
     if (err < 0 && !r->why[i])
@@ -158,7 +158,7 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
             continue;
         if (r->v[i]->kind == INTENT_RMDIR) {
             errs[i] = store_rmdir(c->store, op, r->v[i]->from);
-            /* Something of others is in it: it stays a directory, which is no failure of ours.
+            /* Others have something in it: it stays a directory, which is no failure of ours.
              */
             if (errs[i] == -ENOTEMPTY || errs[i] == -ENOENT)
                 errs[i] = 0;
@@ -201,7 +201,7 @@ static void removal_given_up(struct cache *c, const struct intent *i, int err, c
     cache_unlock(c);
 }
 
-/* One is over: carried out or not, its row gone (noted 0) or not. */
+/* A removal is over: carried out or not, its row gone (noted 0) or not. */
 static void removal_over_locked(struct cache *c, struct intent *i, int err, int noted,
                                 const char *why) REQUIRES(cache_mutex)
 {
@@ -289,7 +289,7 @@ static void run_removal(struct task *task)
             r->v[i]->removed_before = true;
             r->v[i]->attempts = 0;
             r->v[i]->refused_ns = 0;
-            r->v[i]->error = 0; /* no failed one, that who waits may have tried at once */
+            r->v[i]->error = 0; /* else a waiter would have it tried at once */
             r->v[i]->due_ns = again[i];
             continue;
         }
@@ -305,8 +305,8 @@ static void run_removal(struct task *task)
     free(r);
 }
 
-/* One name that the server has no form for makes it refuse a whole request: who was refused is
- * asked for by itself. Not while everything is refused, where that can be found out. */
+/* A name that the server has no form for makes it refuse a whole request: a refused name gets a
+ * request of its own. Not while everything is refused, where that can be found out. */
 static bool goes_alone_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex)
 {
     i->others_taken = refusal_others_taken_locked(c, CHANGE_REMOVE, i->refused_ns);

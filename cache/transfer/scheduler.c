@@ -39,8 +39,7 @@ static bool live_upload_due(struct cache *c, struct file *f, const char *path, i
            now - f->uploaded_live_ns >= c->config.upload_interval_ns && path_is_log(c, path);
 }
 
-/* Half a file goes up only for who asks for it so, or waits for what was there when he closed.
- */
+/* A half file goes up only for a caller who asks for that, or waits for its close's content. */
 static bool is_withheld_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex)
 {
     return !f->wanted_half && !f->upload_waiters.head && file_is_half_locked(c, f->node);
@@ -65,7 +64,7 @@ static bool may_upload(struct cache *c, struct file *f, const char *path, int64_
            !intent_blocks_upload_locked(c, path, false);
 }
 
-/* Readers of the version that it replaces come first, for a bounded time. */
+/* Readers of the version that the upload replaces come first, for a bounded time. */
 static bool waits_for_readers_locked(struct cache *c, struct file *f, const char *path,
                                      int64_t now, int64_t *next) REQUIRES(cache_mutex)
 {
@@ -167,7 +166,7 @@ static void *scheduler_main(void *arg) EXCLUDES(cache_ns, cache_mutex)
     cache_lock(c);
     while (!c->stopping) {
         int64_t now = clock_mono_ns(), next = now + LOOK_NS;
-        c->pass_ns = INT64_MAX; /* who kicks from now on may have changed what was seen */
+        c->pass_ns = INT64_MAX; /* a kick from now on may follow a change of what was seen */
         cache_unlock(c);
         /* A removal or a move decides under ns whether the store may know the name, and writes
          * its row: no upload may start in between. */

@@ -181,7 +181,7 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
     bool ask = upload_is_looked_at(j) || (upload_is_bound(j) && j->unknown);
     int r = ask ? upload_resolve_version(j, op, obj) : 0;
 
-    j->unknown = false; /* what was there then may be replaced, nothing that comes later */
+    j->unknown = false; /* the version there at that time may be replaced, no later one */
     for (int i = 0; i < VERSIONS_MAX && r == 0; i++) {
         r = upload_once(j, op, obj);
         if (r == 0 && j->refusals == REFUSALS_MAX)
@@ -205,7 +205,7 @@ static void attributes_dropped_locked(struct job *j, struct entry *e) REQUIRES(c
     struct node *n = j->node;
 
     e->dirty = false;
-    e->verified_ns = 0; /* what is there is asked by the next who comes */
+    e->verified_ns = 0; /* the next look asks what is there */
     entry_expire(e);
     if (upload_any_dirty_name(n))
         return;

@@ -281,7 +281,7 @@ static void run_ending(struct task *task)
     free(e);
 }
 
-/* Whether an upload will come that can go on with it. */
+/* Whether an upload will come that can resume the session. */
 static bool is_awaited(struct cache *c, const struct session *s) REQUIRES(cache_mutex)
 {
     struct entry *e = NULL;

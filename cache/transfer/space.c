@@ -14,7 +14,7 @@
 /* Eviction begins below the limit, so that passthrough writers find room. */
 #define HIGH_WATER(size) ((size) / 100 * 95)
 
-/* What a writer that can't be made to wait may need. */
+/* What a writer may need that can't be made to wait. */
 #define HEADROOM_MAX (UINT64_C(1) << 30)
 
 /* How much is allocated between two looks at the disk. */
@@ -149,8 +149,8 @@ int space_need_locked(struct cache *c, struct file *f, struct waiter *w)
     return outlook == SPACE_OVER_LIMIT ? 0 : -ENOSPC;
 }
 
-/* A write takes little beyond what was looked at; this one may take all. The disk's free bytes
- * are those that are not root's alone, which the kernel would give us. */
+/* A write takes little beyond the last look; an allocation may take all. The disk's free bytes
+ * do not count those of root alone, which the kernel would give us. */
 int space_take_locked(struct cache *c, struct file *f, uint64_t want, struct waiter *w,
                       uint64_t *ret)
 {

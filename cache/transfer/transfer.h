@@ -22,18 +22,18 @@ uint64_t fetch_gather_bytes(uint64_t wanted);
 /* 0, CACHE_PARKED, or an error: makes [off, end) present. */
 int fetch_need_locked(struct cache *c, struct node *n, uint64_t off, uint64_t end,
                       uint64_t ahead, struct waiter *w) REQUIRES(cache_mutex);
-/* The same for the whole file, which is FILE_PARTIAL no longer when this returns 0. */
+/* fetch_need_locked() for the whole file, no longer FILE_PARTIAL when this returns 0. */
 int fetch_complete_locked(struct cache *c, struct node *n, struct waiter *w)
     REQUIRES(cache_mutex);
 
 /* ---- pin.c ---- */
-/* What an earlier mount kept from eviction. 0 or a negative errno. */
+/* Loads the pins of earlier mounts. 0 or a negative errno. */
 int pins_load(struct cache *c);
 
 /* ---- room.c ---- */
 /* Makes the room's part of the cache. 0 or -ENOMEM. */
 int transfers_new(struct cache *c) EXCLUDES(cache_mutex);
-/* How many run at once is known from here on. 0 or -ENOMEM. */
+/* The options say by now how many uploads run at once. 0 or -ENOMEM. */
 int transfers_open(struct cache *c) EXCLUDES(cache_mutex);
 /* Nothing is on its way any more. Accepts a cache without that part. */
 void transfers_free(struct cache *c) EXCLUDES(cache_mutex);
@@ -43,7 +43,7 @@ bool transfers_run_locked(struct cache *c) REQUIRES(cache_mutex);
 void transfers_stats_locked(struct cache *c, struct cache_stats *ret) REQUIRES(cache_mutex);
 /* How many files are in kept/. */
 uint64_t transfers_kept_locked(struct cache *c) REQUIRES(cache_mutex);
-/* So many recovery found there; `unstamped` it has put there itself for want of a stamp. */
+/* Recovery found `kept` files there; `unstamped` of them came there for want of a stamp. */
 void transfers_found_kept_locked(struct cache *c, uint64_t kept, uint64_t unstamped)
     REQUIRES(cache_mutex);
 
@@ -54,15 +54,15 @@ int scheduler_start(struct cache *c);
 void scheduler_join(struct cache *c) EXCLUDES(cache_ns, cache_mutex);
 
 /* ---- session.c ---- */
-/* What an earlier mount left. */
+/* Loads the sessions that earlier mounts left. */
 int sessions_load(struct cache *c);
-/* Whether one is to be ended and that has not failed yet. */
+/* Whether a session is to be ended and that has not failed yet. */
 bool sessions_pending_locked(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- space.c ---- */
-/* 0, CACHE_PARKED while writers must wait, or -ENOSPC, which status and log then tell. */
+/* 0, CACHE_PARKED while writers must wait, or -ENOSPC with a reason in status and log. */
 int space_need_locked(struct cache *c, struct file *f, struct waiter *w) REQUIRES(cache_mutex);
-/* The same for one who allocates `want` bytes: how many of them he may take now. */
+/* space_need_locked() for an allocation of `want` bytes; *ret: how many it may take now. */
 int space_take_locked(struct cache *c, struct file *f, uint64_t want, struct waiter *w,
                       uint64_t *ret) REQUIRES(cache_mutex);
 /* Whether the file could not have so many bytes on the disk even if nothing else was left there
@@ -70,11 +70,11 @@ int space_take_locked(struct cache *c, struct file *f, uint64_t want, struct wai
 bool space_is_never_there_locked(struct cache *c, const struct file *f, uint64_t want)
     REQUIRES(cache_mutex);
 bool space_for_passthrough_locked(struct cache *c) REQUIRES(cache_mutex);
-/* The disk itself had no room for a write: told in log and status. */
+/* Tells log and status that the disk itself had no room for a write. */
 void space_disk_full_locked(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- upload.c ---- */
-/* One that only had to be noted: nobody will. Accepts NULL. */
+/* Frees a job that only had to be noted: nobody will. Accepts NULL. */
 void upload_forget(struct job *j);
 /* Whether an upload to this very path, or below it, runs. */
 bool upload_runs_at_locked(struct cache *c, const char *path, bool below) REQUIRES(cache_mutex);

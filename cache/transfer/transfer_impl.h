@@ -7,7 +7,7 @@
 /* Why the cache can't keep its limit, or refuses writers; the worst comes last. */
 enum space_trouble {
     SPACE_FINE,
-    SPACE_OVER_LIMIT, /* what is open, or waits for its name, is more than the limit */
+    SPACE_OVER_LIMIT, /* files that are open, or wait for a name, exceed the limit */
     SPACE_STORE_GONE, /* uploads fail: writers get ENOSPC */
     SPACE_DISK_FULL,  /* the reserve is touched and nothing can go: writers get ENOSPC */
     SPACE_READ_ONLY,  /* the disk takes nothing: writers get EROFS */
@@ -59,8 +59,7 @@ struct session_watch {
     int error; /* of the journal: the last call that a session's account has failed with */
 };
 
-/* How long they are waited for, and how often it is looked whether they still need something.
- */
+/* How often, and how many times, a removal looks whether readers still need the old version. */
 #define READERS_NS (200 * NS_PER_MS)
 
 #define READERS_TRIES 300
@@ -112,7 +111,7 @@ int fetch_source(struct cache *c, struct node *n, char **ret_key, char **ret_eta
 /* ---- fetch_verify.c ---- */
 /* Adds the file's first `size` bytes to the sum. 0 or a negative errno; -EIO: it is shorter. */
 int file_sum(int fd, uint64_t size, struct checksum *sum);
-/* What one verified read brought needs no second look. */
+/* Checks the complete file's sum, unless one verified read brought it. */
 int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd) EXCLUDES(cache_mutex);
 
 /* ---- intents.c ---- */
@@ -124,17 +123,17 @@ void intent_failed_locked(struct cache *c, struct intent *i, int err, const char
     REQUIRES(cache_mutex);
 
 /* ---- marker_put.c ---- */
-/* What is below the entry came to the store, or changed there: listings that were asked before
- * are not right about it, nor about the directories above. */
+/* Something below the entry came to the store, or changed there: listings that were asked
+ * before are not right about it, nor about the directories above. */
 void entry_changed_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
-/* A name in it came to the store, or changed there: it stands for a directory that the store
- * need not be told of otherwise. */
+/* A name in the directory came to the store, or changed there: it stands for the directory,
+ * which the store need not be told of otherwise. */
 void dir_child_changed_locked(struct cache *c, struct node *dir, const struct entry *e)
     REQUIRES(cache_mutex);
-/* Whether a marker at `path` (or below it) is just being made. */
+/* Whether an upload of a marker at `path` (or below it) runs. */
 bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
     REQUIRES(cache_mutex);
-/* Markers and attributes of directories. */
+/* Starts uploads of directories' markers and attributes. */
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(cache_mutex);
 
 /* ---- pin.c ---- */
@@ -160,39 +159,38 @@ bool intent_waits_for_readers_locked(struct cache *c, struct intent *i, const ch
 void removals_start_locked(struct cache *c, int64_t now, int64_t *next) REQUIRES(cache_mutex);
 
 /* ---- scheduler.c ---- */
-/* In an uploader that has ended an upload, with ns held: it goes on with the next that is due.
- */
+/* For an uploader that has ended an upload: starts the next one that is due. ns is held. */
 void upload_ended_locked(struct cache *c) REQUIRES_SHARED(cache_ns) REQUIRES(cache_mutex);
-/* Whether the file has to wait, as it is: a full disk cut it off, it is half (format.md, 3), or
- * something that was sent before may still arrive at the name. Asked when it is chosen, and
- * once more when it was looked at. */
+/* Whether the file has to wait: a full disk cut it off, it is half (format.md, 3), or an
+ * earlier request may still arrive at the name. Asked when the file is chosen, and once more
+ * after it was looked at. */
 bool upload_has_to_wait_locked(struct cache *c, struct file *f, const char *path)
     REQUIRES(cache_mutex);
 
 /* ---- session.c ---- */
 /* Sums up the content and the attributes that an upload sends, for session_take(). */
 void session_mark(struct session_mark *ret, const struct stat *st, const struct attrs *a);
-/* The one that was broken off with just this content, or NULL. Others of the key are over. */
+/* Takes the session broken off with just this content, or NULL. Others of the key are over. */
 struct session *session_take(struct cache *c, const char *key, const struct session_mark *mark)
     EXCLUDES(cache_mutex);
-/* A new one, with its row and without a token. 0, or why it can't be recorded. */
+/* Makes a session, with its row and without a token. 0, or why it can't be recorded. */
 int session_open(struct cache *c, const char *key, const struct session_mark *mark,
                  uint64_t part_size, int64_t began_ns, bool live, struct session **ret);
-/* The store has begun it. */
+/* Notes that the store has begun the session. */
 int session_begun(struct cache *c, struct session *s, const char *token);
-/* Whether an upload to the key has to wait for one to be ended. */
+/* Whether an upload to the key has to wait for a session to be ended. */
 bool session_blocks_upload_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
-/* Broken off: to be resumed, or (`over`) to be ended. */
+/* The upload broke off: the session is to be resumed, or (`over`) to be ended. */
 void session_leave(struct cache *c, struct session *s, bool over) EXCLUDES(cache_mutex);
-/* The store has it no more. */
+/* The store has the session no more. */
 void session_gone(struct cache *c, struct session *s);
 /* Begins the account for calls with this op; session_unwatch() ends it. */
 void session_watch(struct session_watch *w, struct cache *c, struct op *op);
-/* 0, or the error of the journal that ended the call: the store has not said so. */
+/* Ends the account. 0, or the journal's error that ended the call, not told by the store. */
 int session_unwatch(struct session_watch *w, struct op *op);
 /* Frees all sessions; the store keeps them, and their rows say so to the next mount. */
 void sessions_free(struct cache *c) REQUIRES(cache_mutex);
-/* Ends those that no upload will resume; lowers *next_due. */
+/* Ends the sessions that no upload will resume; lowers *next_due. */
 void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     REQUIRES(cache_mutex);
 
@@ -201,7 +199,7 @@ void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 const char *space_trouble_text(enum space_trouble trouble);
 /* Whether files have to be evicted: the limit is near, or the reserve is touched. */
 bool space_too_full_locked(struct cache *c) REQUIRES(cache_mutex);
-/* Logged when it changes only: writers come by thousands a second. */
+/* Notes the trouble. Logs changes only: writers come by thousands a second. */
 void space_trouble_locked(struct cache *c, enum space_trouble trouble) REQUIRES(cache_mutex);
 /* SPACE_FINE: it is worth waiting for room. What goes up is, unless it makes too little, and
  * the rest of it can't go: that could be for ever, and what is small and goes up comes again

@@ -84,8 +84,8 @@ struct entry *upload_entry_at(struct node *n, const char *path)
     return NULL;
 }
 
-/* Nothing leaves before the disk knows that it is owed: after a crash the store would have what
- * nobody here remembers. A chmod may just be about to write it. */
+/* The disk says that the upload is owed before a byte leaves: else, after a crash, the store
+ * would have what nobody here remembers. A chmod may just be about to write it. */
 static int note_debt(struct job *j)
 {
     struct cache *c = j->cache;
@@ -109,7 +109,7 @@ static int look(struct job *j)
     bool writers = f->write_handles > 0 || f->fds[FD_WRITE].users > 0;
     bool wanted = f->wanted || j->of_open_file;
     cache_unlock(c);
-    /* Someone opened it for writing since it was chosen: it is looked at when that is closed.
+    /* A program opened the file for writing since it was chosen: its close makes it due again.
      */
     if (writers && !wanted)
         return CHANGED;
@@ -131,7 +131,7 @@ static int look(struct job *j)
     }
     cache_lock(c);
     f->mapped_writer = held;
-    /* Someone opened it for writing since the lease was tried. */
+    /* A program opened the file for writing since the lease was tried. */
     struct entry *e = upload_entry_at(n, j->path); /* or the name went since it was chosen */
     r = !e || (!j->live && (f->write_handles || f->fds[FD_WRITE].users))
             ? CHANGED
@@ -266,8 +266,8 @@ static void reorder_locked(struct cache *c, struct file *f, uint64_t first_seq)
         file_place_locked(c, f);
 }
 
-/* What an upload brought to a name that was renamed meanwhile is the version that is copied:
- * who stands under the new name now, the same file or another, is to replace that one. */
+/* A pending rename copies the version that an upload brought to its old name: the file under
+ * the new name, the same or another, is to replace that one. */
 static void moved_meanwhile_locked(struct job *j, const struct object *obj)
     REQUIRES(cache_mutex)
 {
@@ -282,7 +282,7 @@ static void moved_meanwhile_locked(struct job *j, const struct object *obj)
         etag_set(&e->etag, obj->etag);
 }
 
-/* The store has it. */
+/* The store has the content. */
 static void done_locked(struct job *j) REQUIRES(cache_mutex)
 {
     const struct object *obj = &j->object;
@@ -583,7 +583,7 @@ static void run_upload(struct task *task)
         r = j->sent ? 0 : send_now(j, &op);
     if (r == 0)
         r = note_sent(j);
-    /* Whatever the store made of it. */
+    /* Whatever the store has made of the request. */
     if (r < 0 && !is_answer(j)) {
         r = atomic_load(&j->disk_error);
         (void)op_fail(&op, r, "upload %s: %s: %s", j->path, atomic_load(&j->disk_step),

@@ -74,7 +74,7 @@ int upload_in_parts(struct job *j, struct op *op, struct object *obj);
  * that made it has died, an older one of ours could land last otherwise; and what another node
  * wrote meanwhile would be lost without a word. */
 bool upload_has_version(struct job *j);
-/* Whether the store sees to it. Where it knows no condition the version is looked at before. */
+/* Whether the store compares the version. If it knows no condition, the cache looks first. */
 bool upload_is_bound(struct job *j);
 /* Whether the version has to be looked at before, as the store knows no condition. */
 bool upload_is_looked_at(struct job *j);
