@@ -37,5 +37,23 @@ else
     options+=(-DRUNFS_TESTS=OFF)
 fi
 
+# What the time of it depends on, for check.sh: how many of the objects ccache did not have. Where there
+# is no ccache those are all that were compiled.
+tell_cold() {
+    local of made
+    of=$(ninja -C "build/$preset" -t commands "$@" | grep -cE -- ' -o [^ ]+\.o -c ' || true)
+    if [ -e "$CCACHE_STATSLOG" ]; then
+        made=$(grep -cx cache_miss "$CCACHE_STATSLOG" || true)
+    else
+        made=$(find "build/$preset" -name '*.o' -newer "$begun" | wc -l)
+    fi
+    echo "COLD: $made of $of objects compiled"
+}
+
 cmake --preset "$preset" "${options[@]}" -DRUNFS_WERROR="${RUNFS_WERROR:-ON}"
+begun=$top/build/$preset/.begun
+export CCACHE_STATSLOG=$top/build/$preset/.ccache
+rm -f "$CCACHE_STATSLOG"
+touch "$begun"
 cmake --build "build/$preset" --parallel "$(nproc)" ${1:+--target "$@"}
+tell_cold "$@"

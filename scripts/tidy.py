@@ -1,7 +1,7 @@
 """tidy.py [--full] BUILD FILE...: runs clang-tidy-14 over the sources, with the compile commands of the folder
-BUILD, and says what it found. A source that was clean before is not looked at again, unless --full: the text of
-it and of each header it reads, its flags, .clang-tidy and the tool's version are hashed into the name of a file
-in the user's cache.
+BUILD, and says what it found, and at how many it looked. A source that was clean before is not looked at again,
+unless --full: the text of it and of each header it reads, its flags, .clang-tidy and the tool's version are hashed
+into the name of a file in the user's cache.
 """
 
 import concurrent.futures
@@ -88,7 +88,7 @@ def main():
         settings = f.read() + text_of(os.path.abspath(__file__)) + output("clang-tidy-14", "--version")
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         done = list(pool.map(lambda file: look(entries[file], build, settings, full), files))
-    print(f"clang-tidy: {len(files)} sources, {sum(looked for looked, _ in done)} looked at", flush=True)
+    print(f"COLD: {sum(looked for looked, _ in done)} of {len(files)} sources looked at", flush=True) # for check.sh
     return 0 if all(clean for _, clean in done) else 1
 
 

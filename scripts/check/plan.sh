@@ -5,25 +5,28 @@
 
 table=$top/scripts/check/jobs
 jobs=() # all, in the order of the table
-declare -A budget_of=() needs_of=() # by job: seconds, and the words of the last column
+declare -A warm_of=() cold_of=() needs_of=() # by job: seconds, and the words of the last column
 declare -A runs=() # the jobs that run in this mode
 
 # Reads the table. A job that runs in the other mode only has that one's budget. The table's
 # seconds are those of 2 processors.
 read_table() {
-    local stage preset gate by_night needs seconds
-    while read -r stage preset gate by_night needs; do
+    local stage preset gate cold by_night needs warm times=1
+    [ "$(nproc)" -gt 1 ] || times=2
+    while read -r stage preset gate cold by_night needs; do
         case $stage in '' | '#'*) continue ;; esac
-        seconds=${night:+$by_night}
-        seconds=${seconds:-$gate}
-        if [ "$seconds" = - ]; then
-            seconds=$by_night
+        warm=${night:+$by_night}
+        warm=${warm:-$gate}
+        if [ "$warm" = - ]; then
+            warm=$by_night
         else
             runs["$stage $preset"]=1
         fi
-        if [ "$(nproc)" -eq 1 ]; then seconds=$((seconds * 2)); fi
+        if [ -n "$night" ] || [ "$cold" = - ]; then cold=$warm; fi
         jobs+=("$stage $preset")
-        budget_of["$stage $preset"]=$seconds
+        # shellcheck disable=SC2034 # result.sh's
+        warm_of["$stage $preset"]=$((warm * times))
+        cold_of["$stage $preset"]=$((cold * times))
         needs_of["$stage $preset"]=$needs
     done <"$table"
 }
@@ -105,6 +108,6 @@ plan() {
         ! grep -qxF -- "$job" <<<"$wanted" || echo "$job"
     done
     while read -r job; do
-        echo "${budget_of[$job]} $job"
+        echo "${cold_of[$job]} $job"
     done <<<"$work" | sort -k1,1nr -k2 | cut -d ' ' -f 2-
 }

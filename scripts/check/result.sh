@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # What came out of a job: its row of the table, and the verdict over all rows. Sourced by check.sh.
-# shellcheck disable=SC2154 # top, logs, night: set there; budget_of: plan.sh's
+# shellcheck disable=SC2154 # top, logs, night: set there; warm_of, cold_of: plan.sh's
 
 # ---- the log --------------------------------------------------------------------------------
 
@@ -85,6 +85,19 @@ others() {
     }'
 }
 
+# made_anew LOG: "N of M WHAT", by the last line "COLD: ..." of a job: so many of its results no cache had.
+made_anew() {
+    sed -nE 's/^COLD: ([0-9]+ of [0-9]+( .*)?)$/\1/p' "$1" | tail -n 1
+}
+
+# budget WARM COLD "N of M ...": the seconds between the two, as far up as N is of M; nothing is warm.
+budget() {
+    local made of
+    read -r made _ of _ <<<"${3:-0 of 0}"
+    if [ "$made" -gt "$of" ]; then made=$of; fi
+    echo $(($1 + ($2 - $1) * made / (of ? of : 1)))
+}
+
 # is_late SECONDS BUDGET OTHERS: beyond one and a half of the budget, and of its own doing. What takes
 # seconds only may take some more.
 is_late() {
@@ -156,13 +169,16 @@ build_counts() {
 # Its time beside its budget; in CI a job that is late has failed. What is prepared waits for
 # networks: that is nobody's load, and not judged.
 print_row() {
-    local seconds_of=${budget_of[$job]} said=
-    [ "$load" = '?' ] || [ "$load" -lt 10 ] || said=", others took $load % of the processors"
+    local seconds_of anew='' said=
+    [ "${warm_of[$job]}" = "${cold_of[$job]}" ] || anew=$(made_anew "$log")
+    seconds_of=$(budget "${warm_of[$job]}" "${cold_of[$job]}" "$anew")
+    [ -z "$anew" ] || [ "${anew%% *}" = 0 ] || said=" (cold: $anew)"
+    [ "$load" = '?' ] || [ "$load" -lt 10 ] || said+=", others took $load % of the processors"
     if [[ $job != prepare* ]] && is_late "$seconds" "$seconds_of" "$load"; then
-        said=", LATE"
+        said+=", LATE"
         if [ "${CI:-}" = true ]; then
             f=$((f + 1))
-            echo "FAIL $name took $seconds s, its budget is $seconds_of s, and others took $load % of the processors" >>"$log"
+            echo "FAIL $name took $seconds s, its budget is $seconds_of s${anew:+ with $anew made anew}, and others took $load % of the processors" >>"$log"
         fi
     fi
     echo "$p $f $s" >>"$logs/totals"
@@ -190,7 +206,8 @@ verdict() {
         "$logs/totals")
     printf '\n'
     sort "$logs/table"
-    printf 'all %d s of %d%s\n\n' "$SECONDS" "${budget_of[all -]}" "${night:+, RUNFS_SEED=$RUNFS_SEED}"
+    printf 'all %d s of %d, %d where nothing is cached%s\n\n' "$SECONDS" "${warm_of[all -]}" "${cold_of[all -]}" \
+        "${night:+, RUNFS_SEED=$RUNFS_SEED}"
     if [ "$failed" -gt 0 ]; then
         head -n 20 "$logs/failures"
         printf 'What repeats it:\n'

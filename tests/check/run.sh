@@ -17,7 +17,7 @@ job() {
     mkdir -p "$work/tests/$name"
     printf '%s\n' '#!/bin/bash' "$@" >"$work/tests/$name/run.sh"
     chmod +x "$work/tests/$name/run.sh"
-    echo "$name release ${budget:-5} ${night:-9} $needs" >>"$work/scripts/check/jobs"
+    echo "$name release ${budget:-5} ${cold:--} ${night:-9} $needs" >>"$work/scripts/check/jobs"
 }
 
 fresh() {
@@ -29,7 +29,7 @@ fresh() {
     # shellcheck disable=SC2016 # for that script
     printf '#!/bin/sh\nsleep 0.3\necho "build $1" >>order\n[ ! -e "broken-$1" ]\n' >"$work/scripts/build.sh"
     chmod +x "$work"/scripts/*.sh
-    printf '%s\n' 'all - 10 20' 'build release 5 5' 'build asan 5 5 +compiler' 'build tsan 5 5 +compiler' \
+    printf '%s\n' 'all - 10 40 20' 'build release 5 - 5' 'build asan 5 - 5 +compiler' 'build tsan 5 - 5 +compiler' \
         >"$work/scripts/check/jobs"
 }
 
@@ -71,7 +71,7 @@ test_what_passes() {
     job one '' "$good"
     check
     ends_with 0 && says '^one-release +3 passed +0 failed +0 skipped +[01] s of 5' && says '^PASSED' &&
-        says '^all [0-9]+ s of 10'
+        says '^all [0-9]+ s of 10, 40 where nothing is cached$'
 }
 
 test_what_fails_says_what_repeats_it() {
@@ -118,7 +118,7 @@ test_the_table_has_each_runner() {
     check
     ends_with 1 && says 'tests/one/run.sh has no line' || return 1
     job one '' "$good"
-    echo 'other release 5 5' >>"$work/scripts/check/jobs"
+    echo 'other release 5 - 5' >>"$work/scripts/check/jobs"
     check
     ends_with 1 && says 'no tests/other/run.sh'
 }
@@ -144,6 +144,14 @@ test_the_longest_begins_first_when_its_build_is_done() {
     budget=9 job long '' 'echo long >>order' "$good"
     check --lanes 1
     ends_with 0 && [ "$(xargs <"$work/order")" = "build release long short" ]
+}
+
+# What a cache makes short may be long on another machine.
+test_the_longest_is_so_where_nothing_is_cached() {
+    budget=9 job warm '' 'echo warm >>order' "$good"
+    budget=3 cold=20 job cached '' 'echo cached >>order' "$good"
+    check --lanes 1
+    ends_with 0 && [ "$(xargs <"$work/order")" = "build release cached warm" ]
 }
 
 test_what_is_not_built_is_not_tested() {
@@ -179,7 +187,7 @@ test_side_by_side_they_are() {
 }
 
 test_what_is_prepared_takes_no_lane() {
-    echo 'prepare slow 5 5' >>"$work/scripts/check/jobs"
+    echo 'prepare slow 5 - 5' >>"$work/scripts/check/jobs"
     # shellcheck disable=SC2016 # for that script
     job slow slow 'if [ "${1:-}" = --prepare ]; then until [ -e one ]; do sleep 0.05; done; else echo slow >>order; fi' "$good"
     job one '' 'echo one >>order; touch one' "$good"
@@ -189,7 +197,7 @@ test_what_is_prepared_takes_no_lane() {
 
 # What it tests is skipped then, by tests that say so.
 test_what_can_not_be_prepared_is_skipped() {
-    echo 'prepare slow 5 5' >>"$work/scripts/check/jobs"
+    echo 'prepare slow 5 - 5' >>"$work/scripts/check/jobs"
     # shellcheck disable=SC2016 # for that script
     job slow slow 'if [ "${1:-}" = --prepare ]; then echo "error: no network"; exit 1; fi' "$good"
     check
@@ -230,6 +238,40 @@ test_what_others_take() {
         [ "$(share '100 50 40' '100 50 40')" = '?' ]
 }
 
+# budget_of WARM COLD [ANEW]
+budget_of() {
+    (
+        # shellcheck source=/dev/null
+        . "$top/scripts/check/result.sh"
+        budget "$@"
+    )
+}
+
+test_what_is_made_anew_takes_its_share_of_time() {
+    [ "$(budget_of 100 600)" = 100 ] && [ "$(budget_of 100 600 '0 of 50 objects')" = 100 ] &&
+        [ "$(budget_of 100 600 '25 of 50 objects')" = 350 ] && [ "$(budget_of 100 600 '50 of 50')" = 600 ] &&
+        [ "$(budget_of 100 600 '90 of 50 objects')" = 600 ] && [ "$(budget_of 100 600 '1 of 0 objects')" = 100 ] &&
+        [ "$(budget_of 100 100 '50 of 50 objects')" = 100 ]
+}
+
+test_the_row_says_what_was_made_anew() {
+    cold=15 job one '' 'echo "COLD: 1 of 2 things"' "$good"
+    cold=15 job two '' 'echo "COLD: 0 of 2 things"' "$good"
+    cold=15 job three '' "$good"
+    check
+    ends_with 0 && says '^one-release .* s of 10 \(cold: 1 of 2 things\)$' && says '^two-release .* s of 5$' &&
+        says '^three-release .* s of 5$' || return 1
+    RUNFS_SEED=77 check --nightly # whose seconds are those of a machine that has cached nothing
+    ends_with 0 && says '^one-release .* s of 9$'
+}
+
+# It has one number in the table.
+test_who_caches_nothing_gets_no_more_time() {
+    job one '' 'echo "COLD: 2 of 2 things"' "$good"
+    check
+    ends_with 0 && says '^one-release .* s of 5$'
+}
+
 # The job is late by seconds that nobody waits for: its clock is set.
 test_a_late_job_fails_in_ci_only() {
     job one '' "$good"
@@ -242,6 +284,15 @@ test_a_late_job_fails_in_ci_only() {
     sed -i 's/load=3/load=60/' "$work/scripts/check/result.sh"
     CI=true check
     ends_with 0 && says '^one-release .* 99 s of 5, others took 60 % of the processors'
+}
+
+test_a_cold_job_is_late_all_the_same() {
+    cold=15 job one '' 'echo "COLD: 2 of 2 things"' "$good"
+    # shellcheck disable=SC2016 # for that script
+    sed -i 's/seconds=$((SECONDS - started))/seconds=99/; s/load=$(others .*/load=3/' "$work/scripts/check/result.sh"
+    CI=true check
+    ends_with 1 && says '^one-release .* 99 s of 15 \(cold: 2 of 2 things\), LATE' &&
+        says 'its budget is 15 s with 2 of 2 things made anew, and others took 3 %'
 }
 
 # A daemon that left its parent is our own load, and stays it when it has ended.
