@@ -222,30 +222,6 @@ static int check_identity(struct cache *c, struct op *op)
 
 /* ---- opening ---- */
 
-static void init_locks(struct cache *c)
-{
-    rwlock_init(&c->ns);
-    mutex_init(&c->lock);
-    for (size_t i = 0; i < STAMP_LOCKS; i++)
-        mutex_init(&c->stamp_locks[i]);
-    cond_init(&c->progress);
-    cond_init(&c->kick);
-    cond_init(&c->wake);
-    log_queue_init(&c->log);
-}
-
-static void free_locks(struct cache *c)
-{
-    (void)pthread_cond_destroy(&c->progress);
-    (void)pthread_cond_destroy(&c->kick);
-    (void)pthread_cond_destroy(&c->wake);
-    mutex_destroy(&c->lock);
-    log_queue_release(&c->log);
-    for (size_t i = 0; i < STAMP_LOCKS; i++)
-        mutex_destroy(&c->stamp_locks[i]);
-    rwlock_destroy(&c->ns);
-}
-
 static void prepare_process(struct cache *c, const struct cache_config *config)
 {
     fds_init(c, config->mirror_fds);
@@ -392,18 +368,13 @@ static struct cache *cache_alloc(void)
                                 .incoming_fd = -1,
                                 .orphans_fd = -1,
                                 .kept_fd = -1};
-    init_locks(c);
+    core_init(c);
     if (new_parts(c) < 0) {
         free_parts(c);
-        free_locks(c);
+        core_release(c);
         free(c);
         return NULL;
     }
-    cache_lock(c);
-    c->wake_tail = &c->wake_list;
-    waitq_init(&c->space_waiters);
-    waitq_init(&c->flush_waiters);
-    cache_unlock(c);
     return c;
 }
 
@@ -562,14 +533,6 @@ static void free_tree(struct cache *c)
     ns_done(c);
 }
 
-static void free_failures(struct cache *c)
-{
-    cache_lock(c);
-    free(c->write_failure.text);
-    free(c->read_failure.text);
-    cache_unlock(c);
-}
-
 void cache_free(struct cache *c)
 {
     if (!c)
@@ -583,7 +546,6 @@ void cache_free(struct cache *c)
     pool_free(c->chores);
     log_queue_stop(&c->log);
     free_parts(c);
-    free_failures(c);
     journal_close(c->journal);
     mirror_close(&c->mirror);
     free((void *)(uintptr_t)c->config.dir);
@@ -591,6 +553,6 @@ void cache_free(struct cache *c)
     free((void *)(uintptr_t)c->config.mountpoint);
     free_patterns(c->config.staging);
     free_patterns(c->config.logs);
-    free_locks(c);
+    core_release(c);
     free(c);
 }

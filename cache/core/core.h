@@ -73,6 +73,12 @@ struct cache {
 /* cache_lock(), cache_unlock(), cache_wait(), cache_wait_until(), cache_assert_locked(). */
 MUTEX_KIND(cache, struct cache, lock);
 
+/* ---- room.c ---- */
+/* Locks, conditions and queues of a cache that is zeroed otherwise; before any other room's. */
+void core_init(struct cache *c) EXCLUDES(cache_mutex);
+/* The same, and the failures' words; after all others: no thread is there any more. */
+void core_release(struct cache *c) EXCLUDES(cache_mutex);
+
 /* ---- failure.c ---- */
 /* Keeps `err` and a copy of `why` as the last failure of this kind. */
 void failure_note_locked(struct cache *c, struct failure *f, int err, const char *why)
