@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -221,6 +220,12 @@ void log_text_at(enum log_level level, int64_t when_ns, const char *text)
     errno = saved;
 }
 
+void log_format(char text[LOG_TEXT_MAX], const char *fmt, va_list ap)
+{
+    if (vsnprintf(text, LOG_TEXT_MAX, fmt, ap) < 0)
+        text[0] = '\0';
+}
+
 void log_line(enum log_level level, const char *fmt, ...)
 {
     char text[LOG_TEXT_MAX];
@@ -230,8 +235,7 @@ void log_line(enum log_level level, const char *fmt, ...)
     if (!log_is_wanted(level))
         return;
     va_start(ap, fmt);
-    if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
-        text[0] = '\0';
+    log_format(text, fmt, ap);
     va_end(ap);
     log_text_at(level, clock_real_ns(), text);
     errno = saved;

@@ -2,6 +2,7 @@
 #ifndef RUNFS_COMMON_LOG_H
 #define RUNFS_COMMON_LOG_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -31,6 +32,9 @@ void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(
 #define log_warn(...)  log_line(LOG_LEVEL_WARN, __VA_ARGS__)
 #define log_info(...)  log_line(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...) log_line(LOG_LEVEL_DEBUG, __VA_ARGS__)
+/* Formats the text of a line. */
+void log_format(char text[LOG_TEXT_MAX], const char *fmt, va_list ap)
+    __attribute__((format(printf, 2, 0)));
 /* A line as it is, of something that was at `when_ns` (CLOCK_REALTIME). */
 void log_text_at(enum log_level level, int64_t when_ns, const char *text);
 

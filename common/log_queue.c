@@ -6,8 +6,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,8 +138,7 @@ void log_later(struct log_queue *q, enum log_level level, const char *fmt, ...)
     if (!log_is_wanted(level))
         return;
     va_start(ap, fmt);
-    if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
-        text[0] = '\0';
+    log_format(text, fmt, ap);
     va_end(ap);
     log_queue_lock(q);
     bool now = !q->pool;
