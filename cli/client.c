@@ -34,25 +34,32 @@ struct server {
     uid_t owner;
 };
 
-/* To look into a mount is to ask its daemon. */
-static bool is_on_runfs(int fd)
+static bool is_runfs(int mount_id)
 {
     struct mountinfo m;
-    int id = mountinfo_id_of_fd(fd);
 
-    if (id < 0 || mountinfo_by_id(id, &m))
+    if (mount_id < 0 || mountinfo_by_id(mount_id, &m))
         return false;
     bool runfs = mountinfo_is_runfs(&m);
     mountinfo_release(&m);
     return runfs;
 }
 
-/* A cache directory that the user named. */
+/* What may be a cache directory, or -1. A mount is not opened: who unmounts it at that moment
+ * would find a user of it. */
+static int open_named(const char *path)
+{
+    return is_runfs(mountinfo_id_of_path(path, true))
+               ? -1
+               : open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* A cache directory that the user named. To look into a mount is to ask its daemon. */
 static bool has_socket(int dir_fd, uid_t *ret_owner)
 {
     struct stat st, dir;
 
-    if (dir_fd < 0 || is_on_runfs(dir_fd) ||
+    if (dir_fd < 0 || is_runfs(mountinfo_id_of_fd(dir_fd)) ||
         fstatat(dir_fd, CONTROL_NAME, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISSOCK(st.st_mode) ||
         fstat(dir_fd, &dir) < 0)
         return false;
@@ -205,7 +212,7 @@ static int connect_of_mount(struct client *c, uid_t owner, struct op *op)
 
 int client_open(const char *path, struct op *op, struct client *ret)
 {
-    auto_close int dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    auto_close int dir_fd = open_named(path);
     struct server named = {.where = path, .dir_fd = dir_fd};
     struct client c = {.fd = -1};
     struct target target;

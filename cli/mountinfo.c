@@ -5,9 +5,11 @@
 #include "common/mem.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 struct wanted {
@@ -208,6 +210,20 @@ int mountinfo_id_of_fd(int fd)
     }
     (void)fclose(file);
     return id;
+}
+
+/* Without attributes, which a mount of another user's does not tell even root. */
+int mountinfo_id_of_path(const char *path, bool follow)
+{
+    int flags = AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC | (follow ? 0 : AT_SYMLINK_NOFOLLOW);
+    struct statx st;
+
+    if (statx(AT_FDCWD, path, flags, 0, &st) < 0)
+        return -errno;
+    if (st.stx_mask & STATX_MNT_ID)
+        return (int)st.stx_mnt_id;
+    auto_close int fd = open(path, O_PATH | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW));
+    return fd < 0 ? -errno : mountinfo_id_of_fd(fd);
 }
 
 bool mountinfo_is_runfs(const struct mountinfo *m)

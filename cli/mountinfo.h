@@ -39,6 +39,10 @@ int mountinfo_each(int (*visit)(void *arg, const struct mountinfo *m), void *arg
 
 /* The id of the mount that an open (O_PATH is enough) descriptor is on, or a negative errno. */
 int mountinfo_id_of_fd(int fd);
+/* The same of a path, of what a symlink at its end leads to only with `follow`. Before
+ * Linux 5.8 it opens what is there for a moment; else nobody becomes a user of the mount by it.
+ */
+int mountinfo_id_of_path(const char *path, bool follow);
 
 bool mountinfo_is_runfs(const struct mountinfo *m);
 

@@ -1,4 +1,4 @@
-/* From a path to its mount: by the mount id of an O_PATH descriptor, so that neither bind
+/* From a path to its mount: by the mount id that the kernel tells of it, so that neither bind
  * mounts nor symlinks nor names under other mounts mislead. */
 #include "cli/target.h"
 
@@ -45,22 +45,18 @@ static int resolve_parent(const char *path, char **ret)
 /* The mount of a resolved path, or of its parent when the last component does not exist. */
 static int mount_of(const char *abs, struct mountinfo *ret)
 {
-    auto_close int fd = open(abs, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    int id = mountinfo_id_of_path(abs, false);
     auto_free char *parent = NULL;
     char *slash;
-    int id;
 
-    if (fd < 0 && errno == ENOENT) {
+    if (id == -ENOENT) {
         parent = strdup(abs);
         if (!parent)
             return -ENOMEM;
         slash = strrchr(parent, '/');
         slash[slash == parent] = '\0';
-        fd = open(parent, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        id = mountinfo_id_of_path(parent, false);
     }
-    if (fd < 0)
-        return -errno;
-    id = mountinfo_id_of_fd(fd);
     return id < 0 ? id : mountinfo_by_id(id, ret);
 }
 

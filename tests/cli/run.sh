@@ -779,6 +779,33 @@ time.sleep(60)' "$d/mnt/x" >"$d/mapped" &
     refused 5 'not a mountpoint' "$runfs" umount "$d/mnt/x" && umount_here
 }
 
+# waits PID: it has asked somebody and sleeps.
+waits() {
+    is_running "$1" runfs && grep -q '^State:.S' "/proc/$1/status"
+}
+
+is_stopped() {
+    grep -q '^State:.T' "/proc/$1/status"
+}
+
+# One that has just asked the mount for its daemon is stopped there while the other one works.
+test_an_umount_is_no_user_of_the_mount() {
+    local pid first result=0
+    fresh both
+    mount_here || return 1
+    pid=$(daemon_pid)
+    kill -STOP "$pid"
+    "$runfs" umount "$d/mnt" >"$d/first" 2>&1 &
+    first=$!
+    until_true 30 waits "$first" || result=1
+    kill -STOP "$first"
+    kill -CONT "$pid"
+    until_true 30 is_stopped "$first" && umount_here || result=1
+    kill -CONT "$first"
+    wait "$first"
+    return "$result"
+}
+
 # moved NAME: mounts, moves the folder of the mountpoint to $d/aside, and leaves a symlink to another
 # mount, $d/other, at its path. The daemon is $pid.
 moved() {
@@ -830,16 +857,15 @@ test_a_remount_keeps_the_words_of_the_kernel() {
     expect_code 0 && umount_here
 }
 
-# Which has nothing of runfs's to wait for, and not for longer than one is told to: who has less
-# time is answered before who has more and began before.
-# A mount of its own below "$d", with another one in it.
+# mount_with_another_in_it NAME: a mount of its own, with another one in it.
 mount_with_another_in_it() {
     fresh "$1"
     mkdir "$d/store/sub"
     mount_here && mount -t tmpfs tmpfs "$d/mnt/sub"
 }
 
-# On mounts of their own: each would find the other process in its way.
+# Which has nothing of runfs's to wait for, and not for longer than one is told to: who has less
+# time is answered before who has more and began before.
 test_umount_below_another_mount() {
     local patient first
     can_fill || { skip 'needs root'; return 0; }
