@@ -124,6 +124,15 @@ static void dump_no_core(void)
         (void)setrlimit(RLIMIT_CORE, &none);
 }
 
+/* What reads as empty and takes everything. Where there is no /dev/null, what can be neither
+ * read nor written: only the number must be taken, before a file of ours gets it. */
+static int open_nothing(int flags)
+{
+    int fd = open("/dev/null", O_RDWR | flags);
+
+    return fd >= 0 ? fd : open("/", O_PATH | flags);
+}
+
 /* Whoever closed one of the first three has not asked for what we open to get its number:
  * messages would be written there, and daemon_ready() puts another file in its place. */
 static void fill_standard(void)
@@ -131,7 +140,7 @@ static void fill_standard(void)
     int fd;
 
     do
-        fd = open("/dev/null", O_RDWR);
+        fd = open_nothing(0);
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0)
         (void)close(fd);
@@ -176,7 +185,7 @@ int daemon_fork(void)
 
 void daemon_ready(int fd)
 {
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int null = open_nothing(O_CLOEXEC);
     char byte = 'R';
 
     (void)setsid();

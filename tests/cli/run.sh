@@ -528,6 +528,21 @@ test_what_a_mount_says() {
     umount_here
 }
 
+# As in a container whose /dev has what it needs and nothing else.
+test_a_pipe_is_let_go_without_dev_null() {
+    can_fill || { skip 'needs root'; return 0; }
+    fresh null
+    touch "$d/fuse"
+    # shellcheck disable=SC2016 # for that shell
+    try timeout 30 unshare -m --propagation private sh -c '
+        mount --bind /dev/fuse "$1/fuse" && mount -t tmpfs tmpfs /dev && touch /dev/fuse &&
+            mount --bind "$1/fuse" /dev/fuse || exit
+        "$2" mount -o "cache_dir=$1/cache" "$1/store" "$1/mnt" 2>&1 | cat
+        echo x >"$1/mnt/x" && "$2" umount "$1/mnt"' sh "$d" "$runfs"
+    [ "$code" = 0 ] || { "$runfs" status --json "$d/cache" | json 'd["pid"]' >>"$work/pids"; }
+    expect_code 0 && grep -qx x "$d/store/x"
+}
+
 # ---- status ---------------------------------------------------------------------------------
 
 test_status_document() {
