@@ -161,8 +161,9 @@ static int unmount_and_wait(struct client *c, dev_t dev, int64_t timeout_ns)
     return err ? command_failed_by(err, "%s", op.why) : await_end(c, pidfd, timeout_ns);
 }
 
-/* Unmounts what a daemon that died left; nobody can tell whether all was published. */
-static int unmount_dead(const char *path)
+/* Unmounts what a daemon that died left; nobody can tell whether all was published. Or says why
+ * no daemon was found: one that has ended meanwhile, and left nothing, had not died. */
+static int unmount_dead(const char *path, const struct op *asked)
 {
     auto_free char *abs = NULL;
     bool dead;
@@ -173,6 +174,8 @@ static int unmount_dead(const char *path)
     err = mountpoint_prepare(path, &op, &abs, &dead);
     if (err)
         return command_failed_by(err, "%s", op.why);
+    if (!dead)
+        return command_failed_by(-ENOTCONN, "%s", asked->why);
     (void)command_failed("the runfs of %s had died; it is unmounted now, and the next mount "
                          "with its cache (or `runfs recover CACHE_DIR`) publishes the rest",
                          abs);
@@ -222,7 +225,7 @@ int command_umount(const struct command *self, int argc, char **argv)
     op_init(&op, OP_FOREVER);
     err = client_open(argv[1], &op, &client);
     if (err == -ENOTCONN)
-        return unmount_dead(argv[1]);
+        return unmount_dead(argv[1], &op);
     if (err)
         return command_failed_by(err, "%s", op.why);
     code = umount_live(&client, argv[1], timeout_ns);

@@ -818,6 +818,7 @@ test_an_umount_is_no_user_of_the_mount() {
     until_true 30 is_stopped "$first" && umount_here || result=1
     kill -CONT "$first"
     wait "$first"
+    ! grep 'had died' "$d/first" || result=1
     return "$result"
 }
 
