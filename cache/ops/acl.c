@@ -61,7 +61,7 @@ int acl_remove(struct cache *c, struct node *n, const char *name)
     return r == -ENODATA ? 0 : r;
 }
 
-/* One that says no more than a mode is kept as the mode. */
+/* An ACL that says no more than a mode is kept as the mode. */
 static int set_access_acl(struct cache *c, struct node *n, const void *value, size_t size,
                           bool kill_sgid)
 {
@@ -77,7 +77,7 @@ static int set_access_acl(struct cache *c, struct node *n, const void *value, si
     return xattr_edit(c, n, &e);
 }
 
-/* What is made in the directory must be able to have it twice: no mkdir() shall fail for it. */
+/* A file made in the directory must be able to have it twice: no mkdir() shall fail for it. */
 static int set_default_acl(struct cache *c, struct node *n, const void *value, size_t size)
 {
     const struct edit e = {.name = ACL_DEFAULT, .value = value, .size = size};

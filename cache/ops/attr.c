@@ -144,7 +144,7 @@ static int move_mtime_of_file_locked(struct cache *c, struct file *f, int fd,
 static int set_mtime_locked(struct cache *c, struct node *n, int fd, const struct stat *st,
                             struct waiter *w) REQUIRES(cache_mutex)
 {
-    /* What turns complete just gets the time of its version. */
+    /* A file that just turns complete gets the time of its version. */
     if (n->file->busy)
         return waitq_park_locked(c, &n->file->range_waiters, w);
     /* The new time takes the place of the one that tells of a change. */

@@ -1,5 +1,5 @@
-/* What a user makes comes into being: its name is looked at, the node gets what its directory
- * hands on to it (group, set-group-id bit, default ACL), then its place in the mirror with its
+/* New files, directories and links: the name is looked at, the node gets what its directory
+ * hands on (group, set-group-id bit, default ACL), then its place in the mirror with its
  * stamps. */
 #include "cache/ops/ops_impl.h"
 
@@ -82,7 +82,7 @@ int node_write_first_stamps(struct cache *c, struct node *n, int fd)
     cache_lock(c);
     const char *xattrs = n->xattrs; /* who else could change them does not know the node yet */
     cache_unlock(c);
-    /* What it inherited comes first: without the other stamp nothing counts. */
+    /* The inherited ACL comes first: without the other stamp nothing counts. */
     int r = xattrs ? stamp_write_xattrs(fd, xattrs) : 0;
 
     return r < 0 ? r : node_write_stamp(c, n, fd);
@@ -168,7 +168,7 @@ int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool 
 
 /* ---- common ---- */
 
-/* Users make no name that could not be shown to them. */
+/* No name is made that could not be shown. */
 static int name_allowed(struct node *parent, const char *name) REQUIRES(cache_mutex)
 {
     auto_free char *at = node_path(parent);
@@ -396,7 +396,7 @@ int cache_symlink(struct cache *c, struct node *parent, const char *name, const 
     const struct making m = {
         .parent = parent, .name = name, .mode = S_IFLNK | 0777, .target = target, .cred = cred};
 
-    /* It rides in the object's metadata, of which an object store takes 2 KiB in all. */
+    /* The target is in the object's metadata, of which an object store takes 2 KiB in all. */
     bool in_metadata = !store_can(c->store, "", STORE_DIRS);
     if (strlen(target) >= PATH_MAX ||
         (in_metadata && encoded_len(target) > METADATA_TARGET_MAX))
@@ -408,7 +408,7 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
                  int flags, const struct cache_cred *cred, struct waiter *w,
                  struct node **ret_node, struct stat *st, struct handle **ret)
 {
-    /* Who appends writes a log, which is what it is at any moment. */
+    /* A writer who appends writes a log, which is what it is at any moment. */
     const struct making m = {.parent = parent,
                              .name = name,
                              .mode = mode,
@@ -426,8 +426,7 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
     }
     if (r != 0)
         return r;
-    /* What was just made is opened as it is: a call that parked here would meet it as EEXIST.
-     */
+    /* The open takes the new file as it is: a call that parked here would meet it as EEXIST. */
     r = made ? file_open_made(c, n, flags & ~(O_CREAT | O_EXCL), ret)
              : cache_open(c, n, flags & ~(O_CREAT | O_EXCL), w, ret);
     if (made) {

@@ -58,7 +58,7 @@ static void owed_intent(struct look *l, struct intent *i) REQUIRES(cache_mutex)
         l->in_vain = true;
         return;
     }
-    /* What lies in its way may go by an earlier one: it is tried again by itself. */
+    /* An earlier intention may remove what is in its way: it is tried again by itself. */
     bool clears_up = intent_is_in_the_way(i->error) && intents_before_locked(l->cache, i->seq);
 
     /* Without an error it has reason to wait: a removal is repeated when nothing can arrive any
@@ -130,7 +130,7 @@ static int look_at_intents(struct look *l, struct node *dir) REQUIRES(cache_mute
 
 /* ---- files ---- */
 
-/* The name is of content that was closed, or that the store has under another name only. */
+/* Whether the name's content was closed, or the store has it under another name only. */
 static bool is_owed(const struct look *l, const struct file *f, const struct entry *e)
     REQUIRES(cache_mutex)
 {

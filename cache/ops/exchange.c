@@ -37,7 +37,7 @@ static void swap_files_locked(struct cache *c, struct entry *a, struct entry *b)
     auto_free char *path_a = entry_path(a);
     auto_free char *path_b = entry_path(b);
 
-    /* What the store has under the name is of the other file from now on. */
+    /* The store's object under the name belongs to the other file from now on. */
     if (path_a)
         stamp_keys_remove(&a->node->file->keys, path_a);
     if (path_b)
@@ -46,7 +46,7 @@ static void swap_files_locked(struct cache *c, struct entry *a, struct entry *b)
     struct entry *both[2] = {a, b};
     for (int i = 0; i < 2; i++) {
         const char *path = i == 0 ? path_a : path_b;
-        /* The version that an upload there replaces stays that of the name. */
+        /* An upload to the name still replaces the version that the name had. */
         both[i]->may_exist = both[i]->may_exist || etag_known(&both[i]->etag) || !path ||
                              upload_runs_at_locked(c, path, false);
         both[i]->stored_generation = 0;
@@ -78,7 +78,7 @@ static int exchange_files(struct cache *c, struct moving *m) REQUIRES(cache_ns)
         r = file_materialise(c, nodes[i]);
         cache_lock(c);
         if (r == 0 && nodes[i]->file->state == FILE_PARTIAL)
-            r = -EAGAIN; /* became partial again since it was checked: asked once more */
+            r = -EAGAIN; /* became partial again since the check: ask again */
         if (r == 0)
             nodes[i]->file->writing_stamp = true;
         cache_unlock(c);
@@ -129,7 +129,7 @@ static int add_row_locked(struct cache *c, struct exchange *x, enum intent_kind 
     return 0;
 }
 
-/* Another node's can't be the same. */
+/* Another mount's key can't be the same. */
 static char *temporary_key_locked(struct cache *c) REQUIRES(cache_mutex)
 {
     char *temporary_key = NULL;
@@ -257,8 +257,8 @@ static int prepare_exchange(struct cache *c, struct moving *m) REQUIRES(cache_ns
     return r;
 }
 
-/* Nothing was exchanged: what was noted as owed for it is told to the store, and then owed no
- * more. */
+/* Nothing was exchanged: the store is told what was noted as owed for it, and then it is owed
+ * no more. */
 static void exchange_not(struct cache *c, struct exchange *x, bool recorded)
 {
     uint64_t seqs[ARRAY_SIZE(x->rows)];
@@ -399,10 +399,11 @@ int exchange_check(struct moving *m)
         return -EINVAL;
     if (!is_mixed(m))
         return 0;
-    /* They would stay, and a file that has the directory's name would not be shown for them. */
+    /* Hidden names would stay, and a file of the directory's name would not be shown for them.
+     */
     if (tree_each(a->dir ? a : b, has_hidden_names, NULL))
         return -ENOTEMPTY;
-    /* Forgotten since it was listed: it is listed once more. */
+    /* The names were forgotten since the listing: it is listed once more. */
     struct node *unlisted;
     return tree_each(a->dir ? a : b, is_unlisted, &unlisted) ? -EAGAIN : 0;
 }

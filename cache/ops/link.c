@@ -69,7 +69,7 @@ static int link_ns_locked(struct cache *c, struct node *n, struct node *parent,
     return e ? 0 : -ENOMEM;
 }
 
-/* What the link stands for is here, and so is the name's directory. */
+/* Makes sure that target and directory are known and take a link, or parks. */
 static int link_ready(struct cache *c, struct node *node, struct node *parent, const char *name,
                       struct waiter *w)
 {

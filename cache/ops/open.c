@@ -54,7 +54,7 @@ static int open_ready_locked(struct cache *c, struct node *n, int flags, struct 
     struct file *f = n->file;
     if (f && f->busy)
         return waitq_park_locked(c, &f->range_waiters, w);
-    /* Who truncates makes room. */
+    /* A truncation makes room. */
     return wants_write(flags) && !(flags & O_TRUNC) ? space_need_locked(c, f, w) : 0;
 }
 
@@ -74,7 +74,7 @@ static bool may_pass_through_locked(struct cache *c, struct file *f, const struc
 static int keep_fd_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex)
 {
     struct mirror_fd *m = &h->node->file->fds[FD_WRITE];
-    /* Who emptied the file was let in before that (may_empty_locked()); two who were at once
+    /* A caller that emptied the file was let in before that (may_empty_locked()); two at once
      * are one too many, which the reserve bears. */
     int r = h->flags & O_TRUNC ? 0 : fds_room_locked(c);
 
@@ -301,7 +301,7 @@ static int open_emptied(struct cache *c, struct node *n, int flags, struct waite
     return r;
 }
 
-/* What would refuse the open does so before anything is lost. */
+/* All that would refuse the open is checked before anything is lost. */
 static int may_empty_locked(struct cache *c, const struct file *f) REQUIRES(cache_mutex)
 {
     if (!f)

@@ -62,7 +62,7 @@ int acl_narrow_mode(struct cache *c, struct node *n, uint32_t mode, int fd,
  * was not owed before is not owed. */
 void acl_widen_mode(struct cache *c, struct node *n, const struct narrowed *narrowed, int fd)
     EXCLUDES(cache_mutex);
-/* Removing what is not there is a success, as in the kernel's own filesystems. */
+/* Removes the ACL. A missing one is a success, as in the kernel's own filesystems. */
 int acl_remove(struct cache *c, struct node *n, const char *name);
 /* Sets one of the two ACLs of a node; an empty one is removed. 0, CACHE_PARKED or a negative
  * errno: -EOPNOTSUPP without the option or for a symlink, -EINVAL for a text that is no ACL. */
@@ -70,13 +70,13 @@ int acl_set(struct cache *c, struct node *n, const char *name, const void *value
             int flags, struct waiter *w) EXCLUDES(cache_mutex);
 
 /* ---- create.c ---- */
-/* A new node at `path` ("" without one), of no name yet. NULL without memory. */
+/* Makes a node for `path` ("" without one) that has no name yet. NULL without memory. */
 struct node *node_make_locked(struct cache *c, const struct making *m, const char *path)
     REQUIRES(cache_mutex);
-/* The mirror's part: a file with its stamps, or a directory with its. ns held for writing. */
+/* Makes the file, or the directory, with its stamps in the mirror. ns held for writing. */
 int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool keep_fd)
     REQUIRES(cache_ns) EXCLUDES(cache_mutex);
-/* The stamps of a file that has none yet. */
+/* Writes the stamps of a file that has none yet. */
 int node_write_first_stamps(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* A new node gets what its parent's default ACL hands on, else its mode loses the umask. 0 or
  * -ENOMEM. */
@@ -86,13 +86,13 @@ int node_inherit_acl_locked(struct cache *c, struct node *n, const struct node *
 void dir_touch_locked(struct node *dir) REQUIRES(cache_mutex);
 /* Whether the store has, or may have, an object under the entry's path. */
 bool entry_may_be_stored(struct entry *e) REQUIRES(cache_mutex);
-/* The directory takes changes, and what it holds is known; or parks. */
+/* Makes sure that the directory takes changes and its names are known; or parks. */
 int name_parent_ready_locked(struct cache *c, struct node *parent, const char *name,
                              struct waiter *w) REQUIRES(cache_mutex);
 /* How many bytes the longest known key has below that of `n`; of a directory's marker one. */
 size_t name_longest_below(struct node *n);
-/* Whether the store can take what gets this name, with `below` bytes behind it: told when the
- * name is made, since an upload can only fail. */
+/* Whether the store can take an object of this name, with `below` bytes behind it: asked when
+ * the name is made, since an upload can only fail. */
 int name_key_fits_locked(struct cache *c, struct node *parent, const char *name, size_t below)
     REQUIRES(cache_mutex);
 /* A directory whose last name went must be kept alive by a marker of its own; that it needs one
@@ -103,27 +103,27 @@ void name_maybe_marker(struct cache *c, struct node *dir) REQUIRES_SHARED(cache_
 void name_gained_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
 
 /* ---- durable.c ---- */
-/* Both: 0 when the store has what was so when the call was first made with this waiter, or a
- * negative errno of an attempt since then that failed, or it parks. */
+/* Both return 0 when the store has what was so at the first call with this waiter, or a
+ * negative errno of an attempt that failed since then, or they park. */
 
-/* What was renamed, the file or a directory above it, is under the name that it got. */
+/* The store has the renamed file, or directory above it, under its new name. */
 int durable_file_locked(struct cache *c, struct node *n, struct waiter *w)
     REQUIRES(cache_mutex);
-/* The directory's names: what came, went, or was renamed in it, with the content of what is
- * closed; its own marker and those of the directories in it. What was never closed nor synced
- * is left out, and so are directories under a staging name. -ESTALE: the store's version of
- * a name stayed: somebody else's, or one whose removal was taken back. */
+/* The store has the directory's names: those that came, went, or were renamed, with the content
+ * of closed files; its own marker and those of the directories in it. Files never closed nor
+ * synced are left out, and so are directories under a staging name. -ESTALE: the store's
+ * version of a name stayed: somebody else's, or one whose removal was taken back. */
 int durable_dir_locked(struct cache *c, struct node *dir, struct waiter *w)
     REQUIRES(cache_mutex);
 
 /* ---- exchange.c ---- */
-/* All that the directory has is known, or it parks: one that changes places with a file may
- * have no hidden name anywhere below it. */
+/* Makes sure that all below the directory is known, or parks: a directory that changes places
+ * with a file may have no hidden name anywhere below it. */
 int exchange_need_tree_locked(struct cache *c, struct node *dir, struct waiter *w)
     REQUIRES(cache_mutex);
-/* Whether the two may change places: 0 or a negative errno; -EAGAIN: asked once more. */
+/* Whether the two may change places: 0 or a negative errno; -EAGAIN: ask again. */
 int exchange_check(struct moving *m);
-/* They do. ns held for writing. 0 or a negative errno; -EAGAIN: asked once more. */
+/* The two change places. ns held for writing. 0 or a negative errno; -EAGAIN: ask again. */
 int exchange_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns);
 
 /* ---- handle.c ---- */
@@ -131,32 +131,32 @@ int exchange_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns);
 enum file_fd handle_fd_of(const struct handle *h);
 
 /* ---- open.c ---- */
-/* Opens what the caller has just created: nothing to wait for. */
+/* Opens a file that the caller has just created: nothing to wait for. */
 int file_open_made(struct cache *c, struct node *n, int flags, struct handle **ret);
 /* The handle is about to make the content anew. */
 void handle_begin_anew(struct cache *c, struct handle *h) EXCLUDES(cache_mutex);
-/* A name of it leads to another version, or to none, by now. */
+/* -ESTALE: a name of the node leads to another version, or to none, by now. */
 int node_is_replaced_locked(struct node *n) REQUIRES(cache_mutex);
-/* What it writes is to be on the disk when that is answered. The kernel sees to it by an
- * fsync() of each write that came by the daemon; past it the data is synced, and no stamp says
- * so. */
+/* Whether the disk must have what the handle writes before the write is answered. The kernel
+ * sees to it by an fsync() of each write that came by the daemon; past it the data is synced,
+ * and no stamp says so. */
 bool handle_writes_synced(const struct handle *h);
 /* The handle gives back the descriptor that it kept for as long as it was open, if it did. */
 void handle_unkeep_fd_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex);
 /* Takes the handle off its file's counts, and lets the file be evicted with the last one.
  * Frees the handle, and the node if nothing else has it. */
 void handle_leave_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex);
-/* What is there from now on is a change of something whole. Whether the stamp must learn it. */
+/* Later changes are changes of something whole. Whether the stamp must learn it. */
 bool handle_end_begun_locked(struct handle *h) REQUIRES(cache_mutex);
-/* A close() by who made the content anew: it is whole as it is now. He may have more
- * descriptors of it, so that this holds until the next write only; when the last one is closed
- * it holds for good. Whether the stamp must learn it. */
+/* The writer who made the content anew closes the file: it is whole as it is now. The writer
+ * may have more descriptors, so that this holds until the next write; after the last close it
+ * holds for good. Whether the stamp must learn it. */
 bool handle_declare_whole_locked(struct handle *h, const struct stat *st) REQUIRES(cache_mutex);
-/* Before it changes again. A write past the daemon moves its mtime or size instead. */
+/* The file is about to change. A write past the daemon moves its mtime or size instead. */
 int handle_withdraw_whole(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
-/* STAMP_WRITING is on the disk before a writable open is answered, or a truncate begins; both
- * are among the writers by now. So is STAMP_BEGUN before the content is made anew. Another one
- * may just be writing it: that is not waited for. */
+/* Has STAMP_WRITING on the disk before a writable open is answered, or a truncate begins; both
+ * are among the writers by now. So is STAMP_BEGUN before the content is made anew. If another
+ * thread is just writing it, this one does not wait. */
 int file_stamp_writing(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* Opens a file whose mirror file can be made at once. 0 or a negative errno: -ESTALE when a
  * name of it leads to another version by now. `*ret` belongs to the caller. */
@@ -164,16 +164,15 @@ int handle_open_file(struct cache *c, struct node *n, int flags, struct handle *
     EXCLUDES(cache_ns, cache_mutex);
 
 /* ---- owed.c ---- */
-/* What the store lacks of it and of all below it, in numbers; heap. NULL: no name, no memory.
- */
+/* Says in numbers what the store lacks of all at and below the node; heap, or NULL. */
 char *node_owed_text_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 
 /* ---- rename.c ---- */
-/* Notes in the file's stamp what an upload of it to the name is to replace; it has the name
- * later. `e` is what has it now, or NULL. ns held for writing. */
+/* Notes in the file's stamp what an upload to its coming name is to replace. `e` has that name
+ * now, or NULL. ns held for writing. */
 void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
                  const char *name, struct entry *e) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
-/* For tree_each(): not 0 when that is so for a name of the node. */
+/* For tree_each(): not 0 when the store may have one of the node's names. */
 int node_may_be_stored(void *arg, struct node *n) REQUIRES(cache_mutex);
 /* For tree_each(), with the cache as `arg`: the node's path is another one now. Uploads under
  * the old one stop, what waits gets its new name. What arrives nevertheless is moved along. */
@@ -181,7 +180,7 @@ int node_requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex);
 /* The inode is about to get a name that an older intention may have taken from it: recovery
  * must not take it for what that one meant. ns held for writing. */
 int node_renumber(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
-/* The same for what comes to such a name with the directory that moves. */
+/* node_renumber() for all that comes to such a name with a directory. */
 int node_renumber_below(struct cache *c, const char *from, const char *to) REQUIRES(cache_ns)
     EXCLUDES(cache_mutex);
 
@@ -189,24 +188,24 @@ int node_renumber_below(struct cache *c, const char *from, const char *to) REQUI
 /* Truncates or extends. 0, CACHE_PARKED or an error. */
 int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter *w)
     EXCLUDES(cache_mutex);
-/* Who makes the content anew is counted from before that. */
+/* Truncates to 0 and opens; the handle counts as a beginner from before that. */
 int file_truncate_anew(struct cache *c, struct node *n, int flags, struct waiter *w,
                        struct handle **ret) EXCLUDES(cache_mutex);
 
 /* ---- unlink.c ---- */
-/* Whether somebody may take a name out of a sticky directory the kernel judges by whose the
- * file is, which an index may have told. */
+/* Makes sure that the file's owner is known, or parks: in a sticky directory the kernel judges
+ * by it, and an index may have told it. */
 int name_owner_need_locked(struct cache *c, struct node *parent, struct entry *e,
                            struct waiter *w) REQUIRES(cache_mutex);
-/* What the store may have there is what this cache put, or tried to: it had nothing before. */
+/* Whether the store can have at most what this cache put there, or tried to. */
 bool name_is_only_ours(const struct entry *e) REQUIRES(cache_mutex);
 /* Makes an intention for the entry and writes its row. 0 or a negative errno. `*ret` is in no
  * list yet: the caller adds it, or takes it back with name_intend_not(). */
 int name_intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
                 struct entry *e, struct intent **ret) REQUIRES_SHARED(cache_ns);
-/* The store loses the name, the mirror keeps the file under another one. Without the inode's
- * number recovery can't take it for the removal of the file: killed before the mirror's step
- * the file is still there, and its upload makes the row void. */
+/* Intends a removal at the store; the mirror keeps the file under another name. Without the
+ * inode's number recovery can't take it for the removal of the file: killed before the mirror's
+ * step the file is still there, and its upload makes the row void. */
 int name_intend_removal(struct cache *c, struct entry *e, const char *path, struct intent **ret)
     REQUIRES_SHARED(cache_ns);
 /* Takes a recorded intention back: its mirror step failed. */
@@ -215,11 +214,12 @@ void name_intend_not(struct cache *c, struct intent *i);
 /* ---- write.c ---- */
 /* Bytes were written at [off, end), or nothing is meant to be behind `off`. */
 void file_repaired_locked(struct node *n, uint64_t off, uint64_t end) REQUIRES(cache_mutex);
-/* Nobody tells of a passthrough write that failed. A file that grew, or is empty, and is closed
- * while the disk has no room is taken for one: rather late than half. */
+/* The kernel does not tell of a passthrough write that failed. A file that grew, or is empty,
+ * when it is closed on a full disk is taken for one: held back rather than published in part.
+ */
 bool handle_look_for_short_write(struct cache *c, struct handle *h, const struct stat *st)
     EXCLUDES(cache_mutex);
-/* After the daemon itself changed the content through `fd`. */
+/* Notes that the daemon itself changed the content through `fd`. */
 int handle_note_change(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 
 /* ---- xattr.c ---- */

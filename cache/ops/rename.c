@@ -145,8 +145,8 @@ static int prepare_move(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     struct node *n = m->from->node, *over = m->to ? m->to->node : NULL;
     int r = n->dir ? mirror_mkdirs(&c->mirror, m->from_path) : file_materialise(c, n);
 
-    /* Nothing of it is in the store, where the marker of what it replaces stays: it gets one of
-     * its own, however little there is to say. */
+    /* The store has nothing of it, but the marker of the directory that it replaces: it gets a
+     * marker of its own, however little there is to say. */
     cache_lock(c);
     if (n->dir && over && over->dir && over->dir->has_marker && !m->copies) {
         n->flags |= NODE_ATTR_DIRTY;
@@ -228,7 +228,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
             return -ENOMEM;
     }
     if (n->dir)
-        index_drop_locked(c, n); /* what is moved is another version then */
+        index_drop_locked(c, n); /* the moved object is another version then */
     if (m->to)
         drop_replaced_locked(c, m, &may_exist, &tried, &marker, &replaced);
     int r = entry_move_locked(c, &e, m->newparent, m->newname);
@@ -297,7 +297,8 @@ void name_expect(struct cache *c, struct node *n, const char *mirror_path, struc
     file_expect(c, n, fd, path, comes ? STAMP_ANY_VERSION : etag);
 }
 
-/* Before the file has the name: a mount that finds it there must know what it is to replace. */
+/* This comes before the file has the name: a mount that finds it there must know what it is to
+ * replace. */
 static void note_replaced(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 {
     struct node *n = m->from->node;

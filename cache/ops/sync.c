@@ -49,7 +49,7 @@ static int store_has_locked(struct cache *c, struct handle *h, struct waiter *w)
         file_unwant_locked(f);
         return 0;
     }
-    /* What was cut off is not uploaded: nothing would end the waiting. */
+    /* A file cut off is not uploaded: nothing would end the waiting. */
     if (f->error && (f->short_write || (!f->uploading && !h->told))) {
         h->told = true;
         file_unwant_locked(f);
@@ -88,7 +88,7 @@ static int number_close(struct cache *c, struct handle *h, int fd, bool inherite
     int r = file_look_locked(c, n, fd, &st);
     bool whole = r == 0 && !inherited && handle_declare_whole_locked(h, &st);
     cache_unlock(c);
-    /* Before it is queued: it may go up from then on. */
+    /* This comes before it is queued: it may go up from then on. */
     bool looked = r == 0 && handle_look_for_short_write(c, h, &st);
     cache_lock(c);
     uint64_t before = f->seq;
@@ -274,14 +274,14 @@ static int flush_handle(struct cache *c, struct handle *h, bool inherited, struc
     handle_fd_put(c, &fd);
     crash_point("close-stamped");
     cache_lock(c);
-    /* What who makes it anew has not ended is nothing that a child could wait for. */
+    /* A child can't wait for content that its writer has not ended. */
     bool waits = c->config.durability == DURABILITY_STORE &&
                  !(inherited && file_is_half_locked(c, h->node));
     if (r == 0 && waits)
         r = store_has_locked(c, h, w);
     else if (r == 0)
         r = tell_error_locked(h);
-    /* Beside somebody who had it open in passthrough already. */
+    /* Another program had the file open in passthrough already. */
     bool synced = h->node->file->passthrough && handle_writes_synced(h);
     cache_unlock(c);
     return r == 0 && synced ? start_sync(c, h->node, -1, true, w) : r;
@@ -350,6 +350,6 @@ int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w)
     ns_done(c);
     if (fd < 0 && fd != -ENOENT)
         return fd;
-    /* Known from the listing only: there is nothing of ours but the journal. */
+    /* Only the listing knows it: nothing is ours but the journal. */
     return start_sync(c, dir, fd < 0 ? -1 : fd, false, w);
 }

@@ -120,8 +120,8 @@ static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, b
 {
     if (partial)
         return truncate_partial(c, n, fd);
-    /* As a writer that opens does: an upload that reads the file stops before it can change,
-     * and does not declare it clean, nor its stamp, however far it is. */
+    /* A truncation acts like a writer that opens: an upload that reads the file stops before it
+     * can change, and declares neither file nor stamp clean, however far it is. */
     cache_lock(c);
     atomic_store(&n->file->changed, true);
     n->file->generation++;

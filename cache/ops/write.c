@@ -90,7 +90,7 @@ bool handle_look_for_short_write(struct cache *c, struct handle *h, const struct
 
 /* ---- writing ---- */
 
-/* The file is complete and there is room, or it parks. */
+/* Makes sure that the file is complete and there is room, or parks. */
 static int write_ready(struct cache *c, struct node *n, struct waiter *w)
 {
     cache_lock(c);
@@ -116,7 +116,7 @@ int handle_note_change(struct cache *c, struct node *n, int fd)
     atomic_store(&n->file->changed, true);
     n->file->kept_generation = n->file->generation;
     n->file->writes++;
-    /* Within the same tick it would count as synced. */
+    /* A change within the same tick would count as synced. */
     bool outlived = r == 0 && file_says_synced(n->file, &st);
     if (outlived)
         n->file->synced_mtime_ns = 0;
@@ -142,7 +142,7 @@ static ssize_t write_some(int fd, const void *buf, size_t len, uint64_t off)
     return (ssize_t)done;
 }
 
-/* handle_fd_get() for who changes the content next. */
+/* handle_fd_get() for a caller that changes the content next. */
 static int change_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret)
 {
     int r = handle_fd_get(c, h, ret);
@@ -221,7 +221,7 @@ void cache_note_mapped(struct cache *c, struct handle *h)
     cache_unlock(c);
 }
 
-/* Who asks for more than there can be is told before everything else had to go. */
+/* A call that asks for more than there can be fails before everything else had to go. */
 static int may_allocate(struct cache *c, struct node *n, uint64_t len, struct waiter *w)
 {
     int r = write_ready(c, n, w);
@@ -300,7 +300,7 @@ ssize_t cache_copy_file_range(struct cache *c, struct handle *in, uint64_t off_i
                               struct handle *out, uint64_t off_out, size_t len,
                               struct waiter *w)
 {
-    /* Who copies goes on where a copy ended, and the space is looked at again. */
+    /* The caller goes on where a copy ended, and the space is looked at again. */
     if (len > COPY_MAX)
         len = COPY_MAX;
     int r = cache_prepare_read(c, in, off_in, len, w);

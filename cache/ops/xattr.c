@@ -87,7 +87,7 @@ static ssize_t give(const void *data, size_t len, void *value, size_t size)
     return (ssize_t)len;
 }
 
-/* What the node has under this name, heap. */
+/* The node's attribute of this name, heap. */
 static ssize_t value_locked(struct node *n, const char *name, unsigned char **ret)
     REQUIRES(cache_mutex)
 {
@@ -218,7 +218,8 @@ static int write_edit(struct cache *c, struct node *n, const struct edit *e, int
     return node_write_stamp(c, n, fd);
 }
 
-/* The set, then that it is owed; ns held for writing, so that edits follow one another. */
+/* Writes the set, then that it is owed; ns held for writing, so that edits follow one another.
+ */
 static int edit_ns_locked(struct cache *c, struct node *n, const struct edit *e)
     REQUIRES(cache_ns)
 {
