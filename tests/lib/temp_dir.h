@@ -5,7 +5,8 @@
 #include <stddef.h>
 
 /* A new one: where $TMPDIR says, else in memory if that will do. Aborts the test on a failure.
- */
+ * What is left of it and beside it when the process exits is removed then; a signal that kills
+ * the process leaves it. */
 void temp_dir_make(char *ret, size_t size);
 /* With all that is in it. */
 void temp_dir_remove(const char *dir);
