@@ -21,7 +21,7 @@ Without a stage the whole gate runs: what each change must pass, with the same s
               documents
   unit        tests/unit
   contract    tests/contract, with a real S3 server
-  fuzz        every target in tests/fuzz: its corpus and 10 seconds
+  fuzz        every target in tests/fuzz: its corpus, and as many inputs as tests/fuzz/runs says
   NAME        tests/NAME/run.sh
 HELP
     printf '              here: %s\n' "$(runners | tr '\n' ' ')"

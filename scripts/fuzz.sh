@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # scripts/fuzz.sh [TARGET [INPUT]]: builds the fuzz targets of tests/fuzz/ and runs each, or this one,
-# for FUZZ_SECONDS (10) from FUZZ_SEED (1), as many at a time as there are processors; or a target on
-# one input, "-" for standard input. Each starts from tests/fuzz/corpus/NAME, where what once crashed
-# belongs, and leaves what it found new in build/fuzz/corpus/NAME.
+# from FUZZ_SEED (1), as many at a time as there are processors; or a target on one input, "-" for
+# standard input. It tries as many inputs as tests/fuzz/runs says, which are the same on every machine,
+# or goes on for FUZZ_SECONDS. Each starts from tests/fuzz/corpus/NAME, where what once crashed belongs,
+# and leaves what it found new in build/fuzz/corpus/NAME.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-seconds=${FUZZ_SECONDS:-10} seed=${FUZZ_SEED:-1}
+seconds=${FUZZ_SECONDS:-} seed=${FUZZ_SEED:-1}
+alarm=600 # seconds for what takes some 10: only a target that hangs needs as much
 target=${1:-} input=${2:-}
 work=$top/build/fuzz
 
@@ -16,14 +18,21 @@ work=$top/build/fuzz
 fuzzer() {
     local name=$1
     shift
-    (cd "$work" && ASAN_OPTIONS=quarantine_size_mb=32 "fuzzers/$name" -timeout=30 -rss_limit_mb=2048 "$@")
+    (cd "$work" && ASAN_OPTIONS=quarantine_size_mb=32 timeout --foreground $((alarm + ${seconds:-0})) "fuzzers/$name" -timeout=30 -rss_limit_mb=2048 "$@")
+}
+
+# How many inputs a target tries; nothing when it has no line.
+runs_of() {
+    awk -v name="$1" '$1 == name { print $2 }' "$top/tests/fuzz/runs"
 }
 
 run() {
-    local name=$1 found=$work/corpus/$1 corpus=()
+    local name=$1 found=$work/corpus/$1 corpus=() limit
+    limit=-max_total_time=$seconds
+    [ -n "$seconds" ] || limit=-runs=$(runs_of "$name")
     mkdir -p "$found" "$work/crashes"
     [ ! -d "$top/tests/fuzz/corpus/$name" ] || corpus=("$top/tests/fuzz/corpus/$name")
-    fuzzer "$name" -seed="$seed" -max_total_time="$seconds" -print_final_stats=1 -verbosity=0 \
+    fuzzer "$name" -seed="$seed" "$limit" -print_final_stats=1 -verbosity=0 \
         -artifact_prefix="crashes/$name-" "$found" ${corpus[@]+"${corpus[@]}"} >"$work/$name.log" 2>&1 ||
         echo "exit status $?" >"$work/$name.failed"
 }
@@ -57,7 +66,7 @@ tell_failure() {
         tell_repeat "$1" "$file"
         again=yes
     done
-    [ -n "$again" ] || echo "REPEAT: FUZZ_SECONDS=$seconds FUZZ_SEED=$seed scripts/fuzz.sh $1"
+    [ -n "$again" ] || echo "REPEAT: ${seconds:+FUZZ_SECONDS=$seconds }FUZZ_SEED=$seed scripts/fuzz.sh $1"
 }
 
 "$top/scripts/build.sh" fuzz fuzzers
@@ -73,11 +82,13 @@ fi
 names=()
 for binary in "$work"/fuzzers/*; do
     name=$(basename "$binary")
-    if [ -x "$binary" ] && [ "${target:-$name}" = "$name" ]; then names+=("$name"); fi
+    if [ ! -x "$binary" ] || [ "${target:-$name}" != "$name" ]; then continue; fi
+    [ -n "$(runs_of "$name")" ] || die "tests/fuzz/runs has no line for $name"
+    names+=("$name")
 done
 [ ${#names[@]} -gt 0 ] || die "no such target: $target"
 rm -rf "$work"/*.failed "$work/crashes" "$work/corpus"
-echo "seed $seed (FUZZ_SEED), $seconds s each (FUZZ_SECONDS)"
+echo "seed $seed (FUZZ_SEED), ${seconds:-as many inputs as tests/fuzz/runs says}${seconds:+ s each (FUZZ_SECONDS)}"
 for name in "${names[@]}"; do
     while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
     say "fuzzing $name"
