@@ -42,7 +42,7 @@ class Results:
 
     def ratios(self, name, system):
         parts = []
-        for reference in self.rows[name].references:
+        for reference in (*self.rows[name].references, "runfs-before"):
             base = self.median(name, reference)
             if base and reference != system:
                 parts.append(f"{self.median(name, system) / base:.2f} x {reference}")

@@ -112,6 +112,7 @@ class Runfs(System):
     can_pause = True
     keeps_index = True
     options = ()
+    binary = None   # the one that is measured unless told
 
     def up(self, prefix, paused=False):
         self.paused = paused
@@ -119,7 +120,9 @@ class Runfs(System):
         discard(self.place, self.cache)
         options = [*self.options, *(["settle=1h"] if paused else [])]
         self.mount = self.place.mount(prefix, options, name=f"mnt-{self.name}", cache=self.cache,
-                                      endpoint=self.place.endpoint).start()
+                                      endpoint=self.place.endpoint)
+        self.mount.binary = self.binary or self.mount.binary
+        self.mount.start()
         self.folder = self.mount.mountpoint
 
     def wait_stored(self):
@@ -146,7 +149,17 @@ class RunfsNormal(Runfs):
     options = ("passthrough=off",)
 
 
-OURS = {s.name: s for s in (Native, Runfs, RunfsNormal)}
+class RunfsBefore(Runfs):
+    """The build that RUNFS_BEFORE names, as it was before a change: both in one run, on one machine."""
+
+    name = "runfs-before"
+    binary = os.environ.get("RUNFS_BEFORE")
+
+    def missing(self):
+        return None if self.binary and os.access(self.binary, os.X_OK) else "RUNFS_BEFORE names no program"
+
+
+OURS = {s.name: s for s in (Native, Runfs, RunfsNormal, RunfsBefore)}
 
 
 def drop_pages(path, folders):

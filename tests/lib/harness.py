@@ -174,12 +174,13 @@ class Mount:
         self.env = dict(env or s3_environment())
         self.process = None
         self.wrapper = [] # a command that executes the daemon
+        self.binary = runfs_binary()
         self.log = mountpoint.rstrip("/") + ".log"
         os.makedirs(mountpoint, exist_ok=True)
 
     def command(self):
         options = ",".join([f"cache_dir={self.cache}"] + self.options)
-        return [*self.wrapper, runfs_binary(), "mount", "-f", "-o", options, self.store, self.mountpoint]
+        return [*self.wrapper, self.binary, "mount", "-f", "-o", options, self.store, self.mountpoint]
 
     def start(self, extra_env=None, seconds=60):
         with open(self.log, "wb") as log:
@@ -205,7 +206,7 @@ class Mount:
     def run(self, *words, seconds=300):
         """A runfs subcommand; returns the finished process with its output."""
         try:
-            return subprocess.run([runfs_binary(), *words], env=self.env, text=True, timeout=seconds,
+            return subprocess.run([self.binary, *words], env=self.env, text=True, timeout=seconds,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT)
         except subprocess.TimeoutExpired as e:
