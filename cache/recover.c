@@ -5,8 +5,8 @@
 #include "cache/mirror/crash.h"
 #include "cache/mirror/door.h"
 #include "cache/mirror/journal.h"
+#include "cache/mirror/location.h"
 #include "cache/mirror/mirror.h"
-#include "cache/mirror/place.h"
 #include "cache/mirror/stamp.h"
 #include "cache/types/etag.h"
 #include "common/lock.h"
@@ -633,7 +633,7 @@ int cache_recover(struct cache *c, struct op *op)
     if (r < 0)
         return op_fail(op, r, "cache %s: recovery failed: %s; nothing was removed",
                        c->mirror.dir, strerror(-r));
-    r = place_note(&c->mirror);
+    r = location_note(&c->mirror);
     return r < 0 ? op_fail(op, r, "cache %s: can't note its place: %s", c->mirror.dir,
                            door_why(r))
                  : 0;

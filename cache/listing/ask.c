@@ -37,7 +37,7 @@ static void run_query(struct task *task)
     cache_op_within(c, &op, c->config.ask_timeout_ns);
     cache_lock(c);
     auto_free char *key = child_key(q->dir, q->name);
-    const struct place place = listing_place_locked(c, key);
+    const struct asked asked = listing_asked_locked(c, key);
     cache_unlock(c);
     int r = key ? store_stat(c->store, &op, key, &obj) : -ENOENT;
     ns_write(c);
@@ -45,7 +45,7 @@ static void run_query(struct task *task)
     struct entry *e = entry_find(q->dir, q->name);
     bool older = e && e->changed_ns < q->asked_ns;
     cache_unlock(c);
-    bool again = (r == 0 || r == -ENOENT) && key && listing_may_have_moved(c, &place);
+    bool again = (r == 0 || r == -ENOENT) && key && listing_may_have_moved(c, &asked);
     if (again) {
         if (r == 0)
             object_release(&obj);
@@ -152,7 +152,7 @@ static bool take_attrs_locked(struct cache *c, struct entry *e, const struct obj
 
 /* What the store said of a node that still has the name it was asked under. */
 static void take_answer(struct asking *a, int r, const struct object *obj,
-                        const struct place *p)
+                        const struct asked *p)
 {
     struct cache *c = a->cache;
     struct node *n = a->node;
@@ -187,7 +187,7 @@ static void take_answer(struct asking *a, int r, const struct object *obj,
 
 /* The same of a directory's marker. */
 static void take_marker(struct asking *a, int r, const struct object *obj,
-                        const struct place *p)
+                        const struct asked *p)
 {
     struct cache *c = a->cache;
     struct node *n = a->node;
@@ -266,7 +266,7 @@ static void run_asking(struct task *task)
     cache_lock(c);
     struct entry *e = stalest_name(n);
     auto_free char *key = e ? entry_key(e) : NULL;
-    const struct place place = listing_place_locked(c, key);
+    const struct asked asked = listing_asked_locked(c, key);
     bool readable = n->file && n->file->state != FILE_PARTIAL;
     bool old = (n->flags & NODE_ATTRS_KNOWN) && (n->flags & NODE_ATTRS_OLD);
     const struct rights before = rights_of(n);
@@ -278,9 +278,9 @@ static void run_asking(struct task *task)
             : n->dir ? store_stat_dir(c->store, &op, key, &obj)
                      : store_stat(c->store, &op, key, &obj);
     if (key && n->dir && (r == 0 || r == -ENOENT))
-        take_marker(a, r, &obj, &place);
+        take_marker(a, r, &obj, &asked);
     else if (key && (r == 0 || r == -ENOENT))
-        take_answer(a, r, &obj, &place);
+        take_answer(a, r, &obj, &asked);
     if (r == 0)
         object_release(&obj);
     if (r < 0 && r != -ENOENT)

@@ -54,7 +54,7 @@ struct stored_index {
 /* A part in memory. */
 struct loaded {
     struct loaded *next GUARDED_BY(cache_mutex);
-    char *start, *end; /* places; end NULL: the last */
+    char *start, *end; /* ranks; end NULL: the last */
     struct index_part part;
     unsigned users GUARDED_BY(cache_mutex);
     int64_t used_ns GUARDED_BY(cache_mutex); /* CLOCK_MONOTONIC */
@@ -106,7 +106,7 @@ int index_tree_init(struct cache *c);
 /* Accepts a cache that can't have one. */
 void index_tree_free(struct cache *c) REQUIRES(cache_mutex);
 /* Where the directory stands in the order of the index; heap or NULL. */
-char *index_tree_place(const char *dir);
+char *index_tree_rank(const char *dir);
 /* Frees those that nobody uses and that are `old_ns` old. */
 void index_tree_unload_locked(struct index_tree *t, int64_t old_ns) REQUIRES(cache_mutex);
 /* Frees what index_tree_load() gave; accepts zeros. */

@@ -21,16 +21,16 @@
 /* Parts in memory, and how long after the last use. */
 #define LOADED_MAX 4
 
-char *index_tree_place(const char *dir)
+char *index_tree_rank(const char *dir)
 {
     size_t len = strlen(dir);
-    char *place = calloc(len + 2, 1);
+    char *rank = calloc(len + 2, 1);
 
-    if (place && len) {
-        memcpy(place, dir, len);
-        place[len] = '/';
+    if (rank && len) {
+        memcpy(rank, dir, len);
+        rank[len] = '/';
     }
-    return place;
+    return rank;
 }
 
 /* ---- parts in memory ---- */
@@ -97,15 +97,15 @@ static void make_room_locked(struct index_tree *t) REQUIRES(cache_mutex)
     loaded_free(oldest);
 }
 
-/* The part in memory that the place is in, or the first part if there is none; `*ret_found`. */
-static struct loaded *find_locked(struct index_tree *t, const char *place, bool *ret_found)
+/* The part in memory that the rank is in, or the first part if there is none; `*ret_found`. */
+static struct loaded *find_locked(struct index_tree *t, const char *rank, bool *ret_found)
     REQUIRES(cache_mutex)
 {
     struct loaded *l, *first = NULL;
 
     LL_FOREACH(t->loaded, l)
     {
-        *ret_found = strcmp(place, l->start) >= 0 && (!l->end || strcmp(place, l->end) < 0);
+        *ret_found = strcmp(rank, l->start) >= 0 && (!l->end || strcmp(rank, l->end) < 0);
         if (*ret_found)
             return l;
         first = *l->start ? first : l;
@@ -164,12 +164,12 @@ static struct loaded *read_part(struct cache *c, const char *start, const char *
     return NULL;
 }
 
-/* Reads the part that the place is in, or first the first. False when there is none. */
-static bool load_locked(struct cache *c, struct loaded *first, const char *place)
+/* Reads the part that the rank is in, or first the first. False when there is none. */
+static bool load_locked(struct cache *c, struct loaded *first, const char *rank)
     REQUIRES(cache_mutex)
 {
     struct index_tree *t = c->listing->index_tree;
-    const char *end = NULL, *start = first ? index_part_of(&first->part, place, &end) : "";
+    const char *end = NULL, *start = first ? index_part_of(&first->part, rank, &end) : "";
     auto_free char *from = strdup(start), *to = end ? strdup(end) : NULL;
 
     t->loading = true;
@@ -187,8 +187,8 @@ static bool load_locked(struct cache *c, struct loaded *first, const char *place
     return l != NULL;
 }
 
-/* The part with the place, to be put back, or NULL. */
-static struct loaded *get_part(struct cache *c, const char *place)
+/* The part with the rank, to be put back, or NULL. */
+static struct loaded *get_part(struct cache *c, const char *rank)
 {
     struct index_tree *t = c->listing->index_tree;
     int64_t until = clock_mono_ns() + INDEX_READ_NS;
@@ -197,13 +197,13 @@ static struct loaded *get_part(struct cache *c, const char *place)
 
     cache_lock(c);
     for (;;) {
-        l = find_locked(t, place, &found);
+        l = find_locked(t, rank, &found);
         bool absent = t->absent_ns && clock_mono_ns() - t->absent_ns < INDEX_ABSENT_NS;
         if (found || absent || c->stopping || clock_mono_ns() > until)
             break;
         if (t->loading)
             (void)cache_wait_until(c, &c->progress, until);
-        else if (!load_locked(c, l, place))
+        else if (!load_locked(c, l, rank))
             break;
     }
     if (found) {
@@ -245,15 +245,15 @@ void index_tree_fill(struct cache *c, struct node *dir, const char *key, struct 
     if (!c->listing->index_tree || count_files(v, n) >= INDEX_FILES_MIN)
         return;
     auto_free bool *wanted = calloc(n + 1, sizeof(*wanted));
-    auto_free char *place = index_tree_place(key);
+    auto_free char *rank = index_tree_rank(key);
     if (marker && !marker_wanted(c, dir, marker))
         marker = NULL;
-    if (!wanted || !place || (!index_mark_wanted(c, dir, v, n, wanted) && !marker))
+    if (!wanted || !rank || (!index_mark_wanted(c, dir, v, n, wanted) && !marker))
         return;
-    struct loaded *l = get_part(c, place);
+    struct loaded *l = get_part(c, rank);
     /* The kernel lets people through a directory without asking us. */
     if (l && marker && !c->config.shared)
-        index_take(index_find(&l->part.files, place), marker);
+        index_take(index_find(&l->part.files, rank), marker);
     for (size_t i = 0; l && i < n; i++) {
         auto_free char *file = wanted[i] ? path_join(key, v[i].name) : NULL;
         if (file)

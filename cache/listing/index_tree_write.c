@@ -97,7 +97,7 @@ bool index_tree_pending_locked(struct cache *c)
 struct spot {
     UT_hash_handle hh; /* in writing.by_key */
     struct node *dir;  /* referenced */
-    char *key, *place;
+    char *key, *rank;
     unsigned news;
     struct listed *v; /* files, up to one more than the index takes */
     size_t n, cap;
@@ -109,14 +109,14 @@ struct spot {
 struct writing {
     struct task task;
     struct cache *cache;
-    struct spot *spots; /* in the order of their places */
+    struct spot *spots; /* in the order of their ranks */
     size_t n;
     struct spot *by_key;
     unsigned news;
     int64_t listed_ns; /* CLOCK_REALTIME; when the listing began */
     /* Of the listing: */
     char *base;      /* the directory that all are below */
-    const char *end; /* the place behind which nothing is looked for */
+    const char *end; /* the rank behind which nothing is looked for */
     char *stopped;   /* the key that it ended before, or NULL */
     uint64_t keys_left;
     size_t files; /* in the parts, afterwards */
@@ -129,7 +129,7 @@ static void writing_free(struct writing *w)
         struct spot *s = &w->spots[i];
         index_collect_free(s->v, s->n);
         free(s->key);
-        free(s->place);
+        free(s->rank);
     }
     free(w->spots);
     free(w->base);
@@ -142,7 +142,7 @@ static bool begins_with(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Whether all keys at or below place `a` come before the key. */
+/* Whether all keys at or below rank `a` come before the key. */
 static bool is_behind(const char *key, const char *a)
 {
     return !begins_with(key, a) && strcmp(key, a) > 0;
@@ -157,8 +157,8 @@ static int order(struct writing *w)
     for (size_t i = 0; i < w->n; i++) {
         struct spot *s = &w->spots[i];
         HASH_ADD_KEYPTR(hh, w->by_key, s->key, strlen(s->key), s);
-        if (i == 0 || is_behind(s->place, w->end))
-            w->end = s->place;
+        if (i == 0 || is_behind(s->rank, w->end))
+            w->end = s->rank;
     }
     for (size_t i = 0;; i++) {
         bool at_end = (!a[i] || a[i] == '/') && (!b[i] || b[i] == '/');
@@ -221,7 +221,7 @@ static int list_spots(struct writing *w, struct op *op)
     if (r < 0 && r != -ENOENT)
         return r;
     for (size_t i = 0; i < w->n; i++)
-        w->spots[i].whole = !w->stopped || is_behind(w->stopped, w->spots[i].place);
+        w->spots[i].whole = !w->stopped || is_behind(w->stopped, w->spots[i].rank);
     return 0;
 }
 
@@ -231,7 +231,7 @@ static int list_spots(struct writing *w, struct op *op)
 static int merge_marker_locked(const struct spot *s, const struct index *old, struct index *ret)
     REQUIRES(cache_mutex)
 {
-    const struct index_entry *before = index_find(old, s->place);
+    const struct index_entry *before = index_find(old, s->rank);
     struct attrs known;
     bool sure = false, ours = dir_marker_attrs_locked(s->dir, &s->marker, &known, &sure);
     int r = 0;
@@ -325,8 +325,8 @@ static void keep_others(struct writing *w, const char *start, const char *end,
         HASH_FIND(hh, w->by_key, e->name, path_parent_len(e->name), s);
         index_breathe_locked(c, n++);
         bool young = e->modified_ns > w->listed_ns - YOUNG_NS;
-        if (index_place_cmp(e->name, start) < 0 ||
-            (end && index_place_cmp(e->name, end) >= 0) || index_find(ret, e->name) ||
+        if (index_rank_cmp(e->name, start) < 0 ||
+            (end && index_rank_cmp(e->name, end) >= 0) || index_find(ret, e->name) ||
             was_listed(s, path_basename(e->name)) || (s && s->whole && !young) ||
             refuted_locked(c, e))
             continue;
@@ -382,8 +382,8 @@ static void cut(struct index_part *p, size_t files, size_t bytes, struct index_p
     HASH_ITER(hh, p->files.entries, e, next)
     {
         bool full = n >= files || length >= bytes;
-        bool same = last && index_place_len(last->name) == index_place_len(e->name) &&
-                    memcmp(last->name, e->name, index_place_len(e->name)) == 0;
+        bool same = last && index_rank_len(last->name) == index_rank_len(e->name) &&
+                    memcmp(last->name, e->name, index_rank_len(e->name)) == 0;
         if (ret_rest->files.entries || (full && !same)) {
             index_move(&p->files, e, &ret_rest->files);
             continue;
@@ -436,11 +436,11 @@ static int split(struct writing *w, struct op *op, struct index_part *first,
     cut(p, split ? PART_FILES_MAX / 2 : SIZE_MAX, split ? PART_BYTES_MAX / 2 : SIZE_MAX, &rest);
     while (rest.files.entries && r == 0) {
         const char *key = rest.files.entries->name;
-        auto_free char *start = strndup(key, index_place_len(key)), *next = NULL;
+        auto_free char *start = strndup(key, index_rank_len(key)), *next = NULL;
         cut(&rest, PART_FILES_MAX / 2, PART_BYTES_MAX / 2, &more);
         if (more.files.entries) {
             key = more.files.entries->name;
-            next = strndup(key, index_place_len(key));
+            next = strndup(key, index_rank_len(key));
         }
         r = start && (next || !more.files.entries) ? index_part_add_start(first, start)
                                                    : -ENOMEM;
@@ -498,10 +498,10 @@ static int write_once(struct writing *w, struct op *op)
         r = 0;
     w->files = 0;
     for (size_t i = 0, next; i < w->n && r == 0; i = next) {
-        const char *to, *from = index_part_of(&first.part, w->spots[i].place, &to);
+        const char *to, *from = index_part_of(&first.part, w->spots[i].rank, &to);
         auto_free char *start = strdup(from), *end = to ? strdup(to) : NULL;
         next = i + 1;
-        while (next < w->n && (!end || strcmp(w->spots[next].place, end) < 0))
+        while (next < w->n && (!end || strcmp(w->spots[next].rank, end) < 0))
             next++;
         r = start && (end || !to) ? write_range(w, op, &first, i, next, start, end) : -ENOMEM;
     }
@@ -569,9 +569,9 @@ static void run_writing(struct task *task)
     writing_free(w);
 }
 
-static int by_place(const void *a, const void *b)
+static int by_rank(const void *a, const void *b)
 {
-    return strcmp(((const struct spot *)a)->place, ((const struct spot *)b)->place);
+    return strcmp(((const struct spot *)a)->rank, ((const struct spot *)b)->rank);
 }
 
 /* Takes the directory off the list. */
@@ -581,10 +581,10 @@ static void take_locked(struct cache *c, struct writing *w, struct node *dir)
     struct spot *s = &w->spots[w->n];
 
     s->key = node_key(dir);
-    s->place = s->key ? index_tree_place(s->key) : NULL;
+    s->rank = s->key ? index_tree_rank(s->key) : NULL;
     s->news = dir->dir->index.news;
     s->dir = dir;
-    if (s->place) {
+    if (s->rank) {
         node_ref_locked(dir);
         w->news += s->news;
         w->n++;
@@ -619,7 +619,7 @@ static void start_locked(struct cache *c, int64_t now) REQUIRES(cache_mutex)
         writing_free(w);
         return;
     }
-    qsort(w->spots, w->n, sizeof(*w->spots), by_place);
+    qsort(w->spots, w->n, sizeof(*w->spots), by_rank);
     c->listing->index_tree->running = true;
     c->listing->indexes_running++;
     pool_submit(c->askers, &w->task);

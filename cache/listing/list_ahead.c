@@ -157,7 +157,7 @@ bool list_ahead_is_on_locked(struct cache *c, struct node *dir)
 struct page {
     /* Keys below the parent, in order; a directory's own object has is_prefix. */
     struct listing keys;
-    struct place place; /* of the parent */
+    struct asked asked; /* of the parent */
     bool disordered;
     bool paging; /* those who walk wait for it */
     bool around; /* a directory, and begins at place `from` of the parent */
@@ -281,16 +281,16 @@ static void merge(const struct page *p, struct node *dir, uint64_t generation, s
                         .asked_ns = p->keys.asked_ns,
                         .generation = generation};
     auto_free char *path = strndup(p->keys.v[at].name, skip - 1);
-    struct place place = {path ? path_join(p->place.key, path) : NULL, p->place.moves};
-    int r = place.key ? fill(&l, p, at, end, skip) : -ENOMEM;
+    struct asked asked = {path ? path_join(p->asked.key, path) : NULL, p->asked.moves};
+    int r = asked.key ? fill(&l, p, at, end, skip) : -ENOMEM;
 
     /* A directory of many files may have an attribute index, which its own listing reads. */
     if (r == 0 && (files_in(&l) < INDEX_FILES_MIN || !c->listing->has_index)) {
-        index_tree_fill(c, dir, place.key, l.v, l.n, l.has_marker ? &l.marker : NULL);
-        listing_merge(&l, &place, 0, false);
+        index_tree_fill(c, dir, asked.key, l.v, l.n, l.has_marker ? &l.marker : NULL);
+        listing_merge(&l, &asked, 0, false);
     }
     listing_clear(&l);
-    free(place.key);
+    free(asked.key);
     for (size_t i = at, next; i < end && r == 0; i = next) {
         const struct listed *item = &p->keys.v[i];
         size_t len = strlen(item->name) < skip ? 0 : component(item->name, skip);
@@ -381,7 +381,7 @@ static void tell(struct cache *c, struct node *parent, const char *after, struct
 
     cache_op_within(c, &op, c->config.ask_timeout_ns);
     op.notes = &notes;
-    int r = store_list_after(c->store, &op, p.place.key, LIST_RECURSIVE, after, collect, &p);
+    int r = store_list_after(c->store, &op, p.asked.key, LIST_RECURSIVE, after, collect, &p);
     /* Nobody knows where names that can't be shown were. */
     bool usable = (r == 0 || r == 1) && !p.disordered && notes.hidden_names == 0;
     if (usable)
@@ -406,34 +406,34 @@ static const char *from_locked(struct node *dir) REQUIRES(cache_mutex)
 }
 
 /* Where the parent is at the store; a NULL key when that is being moved. */
-static struct place place_locked(struct cache *c, struct node *parent) REQUIRES(cache_mutex)
+static struct asked asked_locked(struct cache *c, struct node *parent) REQUIRES(cache_mutex)
 {
     bool moves = parent->links && parent->links->src_key;
 
-    return (struct place){moves ? NULL : node_key(parent), c->listing->dir_moves};
+    return (struct asked){moves ? NULL : node_key(parent), c->listing->dir_moves};
 }
 
 void list_ahead_run(struct cache *c, struct node *dir, int64_t asked_ns)
 {
-    struct place place = {0};
+    struct asked asked = {0};
 
     cache_lock(c);
     struct node *parent = dir->links ? dir->links->parent : NULL;
     /* Keys below "name/" come behind "name", and what else does is a sibling, too. */
     auto_free char *after = parent ? strdup(from_locked(dir)) : NULL;
     if (after && list_ahead_get(dir) && !dir->links->src_key) /* it may have moved since */
-        place = place_locked(c, parent);
-    if (place.key)
+        asked = asked_locked(c, parent);
+    if (asked.key)
         node_ref_locked(parent);
     cache_unlock(c);
-    if (!place.key)
+    if (!asked.key)
         return;
     tell(c, parent, after,
-         (struct page){.keys = {.cache = c, .asked_ns = asked_ns}, .place = place});
+         (struct page){.keys = {.cache = c, .asked_ns = asked_ns}, .asked = asked});
     cache_lock(c);
     node_unref_locked(c, parent);
     cache_unlock(c);
-    free(place.key);
+    free(asked.key);
 }
 
 /* The next page, while those who walk are in the last one. */
@@ -441,7 +441,7 @@ struct paging {
     struct task task;
     struct cache *cache;
     struct node *parent; /* referenced */
-    struct place place;
+    struct asked asked;
     char *after;
     int64_t asked_ns;
 };
@@ -453,11 +453,11 @@ static void run_paging(struct task *task)
 
     tell(c, g->parent, g->after,
          (struct page){
-             .keys = {.cache = c, .asked_ns = g->asked_ns}, .place = g->place, .paging = true});
+             .keys = {.cache = c, .asked_ns = g->asked_ns}, .asked = g->asked, .paging = true});
     cache_lock(c);
     node_unref_locked(c, g->parent);
     cache_unlock(c);
-    free(g->place.key);
+    free(g->asked.key);
     free(g->after);
     free(g);
 }
@@ -493,12 +493,12 @@ void list_ahead_on_locked(struct cache *c, struct node *dir)
         *g = (struct paging){.task.run = run_paging,
                              .cache = c,
                              .parent = parent,
-                             .place = place_locked(c, parent),
+                             .asked = asked_locked(c, parent),
                              .after = behind(w->page_last),
                              .asked_ns = clock_mono_ns()};
-    if (!g || !g->place.key || !g->after) {
+    if (!g || !g->asked.key || !g->after) {
         if (g) {
-            free(g->place.key);
+            free(g->asked.key);
             free(g->after);
         }
         free(g);
@@ -604,8 +604,8 @@ static void ask_around(struct cache *c, struct node *dir, int64_t asked_ns)
     struct node *parent = dir->links ? dir->links->parent : NULL;
     struct list_ahead *w = list_ahead_get(dir);
     if (w && !dir->links->src_key) /* it may have moved since */
-        p.place = place_locked(c, parent);
-    if (p.place.key) {
+        p.asked = asked_locked(c, parent);
+    if (p.asked.key) {
         p.from = run_of(w, dir);
         after = begin_around_locked(c, w, dir, p.from);
     }
@@ -618,7 +618,7 @@ static void ask_around(struct cache *c, struct node *dir, int64_t asked_ns)
         node_unref_locked(c, parent);
         cache_unlock(c);
     }
-    free(p.place.key);
+    free(p.asked.key);
 }
 
 void list_around(struct cache *c, struct node *dir, int64_t asked_ns)

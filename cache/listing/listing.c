@@ -111,7 +111,7 @@ static int list_one(struct listing *l)
 
     cache_lock(c);
     auto_free char *key = node_key(l->dir);
-    const struct place place = listing_place_locked(c, key);
+    const struct asked asked = listing_asked_locked(c, key);
     bool known = l->dir->dir->listed_ns != 0;
     cache_unlock(c);
     /* What was listed before can be shown: don't let `ls` wait long for a store that is down.
@@ -128,7 +128,7 @@ static int list_one(struct listing *l)
     if (r == 0 && l->n)
         index_fill(c, l->dir, key, l->v, l->n);
     if (r >= 0 || r == -ENOENT)
-        listing_merge(l, &place, notes.hidden_names, r == 1);
+        listing_merge(l, &asked, notes.hidden_names, r == 1);
     else
         read_failed(c, "listing", r, op.why);
     atomic_fetch_sub(&c->listing->listed_bytes, l->bytes);

@@ -26,7 +26,7 @@ struct listings {
 };
 
 /* Where something was asked at the store, and when in the order of moves. */
-struct place {
+struct asked {
     char *key;      /* heap */
     uint64_t moves; /* directories that had changed their place until then */
 };
@@ -113,7 +113,7 @@ int listing_add(struct listing *l, const char *name, size_t len, const struct ob
 void listing_clear(struct listing *l);
 /* Takes it into the tree, unless the directory has moved since it was asked. `hidden`: how many
  * names it had that no path can show; `cut`: there are more names. Holding no lock. */
-void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bool cut)
+void listing_merge(struct listing *l, const struct asked *p, uint64_t hidden, bool cut)
     EXCLUDES(cache_ns, cache_mutex);
 /* Whether the object's metadata say what is shown here of a file with content in the cache. */
 bool listing_attrs_agree(struct node *n, const struct object *obj) REQUIRES(cache_mutex);
@@ -129,10 +129,10 @@ int listing_update_entry(struct cache *c, struct entry *e, const struct object *
 int listing_merge_one(struct cache *c, struct node *dir, const char *name,
                       const struct object *obj, int64_t asked_ns) REQUIRES(cache_ns)
     EXCLUDES(cache_mutex);
-struct place listing_place_locked(struct cache *c, char *key) REQUIRES(cache_mutex);
+struct asked listing_asked_locked(struct cache *c, char *key) REQUIRES(cache_mutex);
 /* While the store moves a directory it can't be told whether an answer is from before or after;
  * and two moves may bring a key back to what had it when it was asked. */
-bool listing_may_have_moved(struct cache *c, const struct place *p) EXCLUDES(cache_mutex);
+bool listing_may_have_moved(struct cache *c, const struct asked *p) EXCLUDES(cache_mutex);
 
 /* ---- list_ahead.c ---- */
 /* Somebody looks into the directory. */

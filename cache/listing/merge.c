@@ -319,13 +319,13 @@ void listing_clear(struct listing *l)
     l->n = l->cap = 0;
 }
 
-struct place listing_place_locked(struct cache *c, char *key)
+struct asked listing_asked_locked(struct cache *c, char *key)
 {
     cache_assert_locked(c);
-    return (struct place){key, c->listing->dir_moves};
+    return (struct asked){key, c->listing->dir_moves};
 }
 
-bool listing_may_have_moved(struct cache *c, const struct place *p)
+bool listing_may_have_moved(struct cache *c, const struct asked *p)
 {
     cache_lock(c);
     bool moved = c->listing->dir_moves != p->moves ||
@@ -362,7 +362,7 @@ static bool merge_names(struct listing *l, bool whole, uint64_t *hidden) REQUIRE
     return ok;
 }
 
-void listing_merge(struct listing *l, const struct place *p, uint64_t hidden, bool cut)
+void listing_merge(struct listing *l, const struct asked *p, uint64_t hidden, bool cut)
 {
     struct cache *c = l->cache;
     struct node *dir = l->dir;

@@ -3,7 +3,7 @@
 #include "cache/mirror/mirror_impl.h"
 
 #include "cache/mirror/door.h"
-#include "cache/mirror/place.h"
+#include "cache/mirror/location.h"
 #include "common/buf.h"
 #include "common/mem.h"
 
@@ -375,7 +375,7 @@ static int open_all(struct mirror *m, enum door_way way, struct op *op)
     if (r == 0)
         r = mirror_check_boot(m);
     if (r == 0)
-        r = place_check(m);
+        r = location_check(m);
     if (r < 0)
         return op_fail(op, r, "cache %s: can't prepare it: %s", m->dir, door_why(r));
     return mirror_probe(m, op);

@@ -418,29 +418,29 @@ void index_part_release(struct index_part *p)
     *p = (struct index_part){0};
 }
 
-size_t index_place_len(const char *key)
+size_t index_rank_len(const char *key)
 {
     size_t parent = path_parent_len(key);
 
     return parent ? parent + 1 : 0;
 }
 
-int index_place_cmp(const char *key, const char *place)
+int index_rank_cmp(const char *key, const char *rank)
 {
-    size_t a = index_place_len(key), b = strlen(place);
-    int r = memcmp(key, place, a < b ? a : b);
+    size_t a = index_rank_len(key), b = strlen(rank);
+    int r = memcmp(key, rank, a < b ? a : b);
 
     return r ? r : (a > b) - (a < b);
 }
 
-static bool place_ok(const char *place)
+static bool rank_ok(const char *rank)
 {
-    size_t len = strlen(place);
+    size_t len = strlen(rank);
     char key[PATH_KEY_MAX];
 
-    if (len < 2 || len > sizeof(key) || place[len - 1] != '/')
+    if (len < 2 || len > sizeof(key) || rank[len - 1] != '/')
         return false;
-    memcpy(key, place, len - 1);
+    memcpy(key, rank, len - 1);
     key[len - 1] = '\0';
     return path_key_ok(key, PATH_KEY_MAX);
 }
@@ -449,7 +449,7 @@ int index_part_add_start(struct index_part *p, const char *start)
 {
     size_t at = p->n_starts;
 
-    if (p->n_starts >= INDEX_PARTS_MAX || !place_ok(start))
+    if (p->n_starts >= INDEX_PARTS_MAX || !rank_ok(start))
         return -E2BIG;
     while (at && strcmp(p->starts[at - 1], start) > 0)
         at--;
@@ -466,14 +466,14 @@ int index_part_add_start(struct index_part *p, const char *start)
     return 0;
 }
 
-const char *index_part_of(const struct index_part *first, const char *place,
+const char *index_part_of(const struct index_part *first, const char *rank,
                           const char **ret_end)
 {
-    size_t low = 0, high = first->n_starts; /* how many begin at the place or before it */
+    size_t low = 0, high = first->n_starts; /* how many begin at the rank or before it */
 
     while (low < high) {
         size_t mid = (low + high) / 2;
-        if (strcmp(first->starts[mid], place) <= 0)
+        if (strcmp(first->starts[mid], rank) <= 0)
             low = mid + 1;
         else
             high = mid;
@@ -482,9 +482,9 @@ const char *index_part_of(const struct index_part *first, const char *place,
     return low ? first->starts[low - 1] : "";
 }
 
-static int by_place(struct index_entry *a, struct index_entry *b)
+static int by_rank(struct index_entry *a, struct index_entry *b)
 {
-    size_t la = index_place_len(a->name), lb = index_place_len(b->name);
+    size_t la = index_rank_len(a->name), lb = index_rank_len(b->name);
     int r = memcmp(a->name, b->name, la < lb ? la : lb);
 
     return r ? r : la != lb ? (la > lb) - (la < lb) : strcmp(a->name + la, b->name + lb);
@@ -492,7 +492,7 @@ static int by_place(struct index_entry *a, struct index_entry *b)
 
 void index_part_sort(struct index_part *p)
 {
-    HASH_SORT(p->files.entries, by_place);
+    HASH_SORT(p->files.entries, by_rank);
 }
 
 static int add_starts(struct buf *b, const struct index_part *p)

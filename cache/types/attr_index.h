@@ -60,34 +60,34 @@ int index_format(const struct index *x, const char *dir, struct buf *out);
 /* More parts than this the first one does not name. */
 #define INDEX_PARTS_MAX 4096
 
-/* What is known of files in small directories whose place is in one range. A directory's place
+/* What is known of files in small directories whose rank is in one range. A directory's rank
  * is its key with a "/" behind it, "" that of the root; they are in the order of their bytes.
  * The first part begins at "" and says where the others do. */
 struct index_part {
     struct index files;
-    char **starts; /* places, in order; of the first part only */
+    char **starts; /* ranks, in order; of the first part only */
     size_t n_starts;
 };
 
 /* The key of the part that begins at `start`, below STORE_STATE_DIR. 0 or -ENOMEM. */
 int index_part_key(const char *start, char ret[INDEX_KEY_MAX]);
 void index_part_release(struct index_part *p);
-/* Bytes of the place of the directory that a file's key names, from the key's beginning. */
-size_t index_place_len(const char *key);
-/* Compares the place of a file's directory with another place, as strcmp(). */
-int index_place_cmp(const char *key, const char *place);
-/* Says where another part begins. 0, -ENOMEM, or -E2BIG when that is no place, or there are too
+/* Bytes of the rank of the directory that a file's key names, from the key's beginning. */
+size_t index_rank_len(const char *key);
+/* Compares the rank of a file's directory with another rank, as strcmp(). */
+int index_rank_cmp(const char *key, const char *rank);
+/* Says where another part begins. 0, -ENOMEM, or -E2BIG when that is no rank, or there are too
  * many. */
 int index_part_add_start(struct index_part *p, const char *start);
-/* The start of the part that a place is in, "" that of the first; `*ret_end` is where the next
+/* The start of the part that a rank is in, "" that of the first; `*ret_end` is where the next
  * one begins, or NULL. Both point into `first`. */
-const char *index_part_of(const struct index_part *first, const char *place,
+const char *index_part_of(const struct index_part *first, const char *rank,
                           const char **ret_end);
 /* As index_add(), for the file `name` in the directory `dir`, or for the directory's own marker
  * ("", not of the root). */
 int index_add_in(struct index *x, const char *dir, const char *name, const struct object *obj,
                  const struct attrs *attrs);
-/* Puts the files into the order of their places. */
+/* Puts the files into the order of their ranks. */
 void index_part_sort(struct index_part *p);
 /* As index_parse() and index_format(), of the part that begins at `start`; the files must be in
  * order. */

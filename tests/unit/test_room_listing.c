@@ -67,11 +67,11 @@ static void list(struct listing *l, const char *words)
 static void merge(const char *words, int64_t asked_ns, bool cut)
 {
     struct listing l = {.cache = c, .dir = c->tree->root, .asked_ns = asked_ns, .key = ""};
-    struct place at;
+    struct asked at;
 
     list(&l, words);
     cache_lock(c);
-    at = listing_place_locked(c, (char *)"");
+    at = listing_asked_locked(c, (char *)"");
     cache_unlock(c);
     listing_merge(&l, &at, 0, cut);
     listing_clear(&l);
@@ -214,11 +214,11 @@ END_TEST
 START_TEST(a_listing_of_another_place_is_dropped)
 {
     struct listing l = {.cache = c, .dir = c->tree->root, .asked_ns = 1, .key = ""};
-    struct place at;
+    struct asked at;
 
     list(&l, "f");
     cache_lock(c);
-    at = listing_place_locked(c, (char *)"");
+    at = listing_asked_locked(c, (char *)"");
     c->listing->dir_moves++;
     cache_unlock(c);
     listing_merge(&l, &at, 0, false);

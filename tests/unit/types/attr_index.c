@@ -401,10 +401,10 @@ START_TEST(parts_are_found_by_place)
         ck_assert_msg(end == wanted[i].end || strcmp(end, wanted[i].end) == 0, "%s",
                       wanted[i].place);
     }
-    ck_assert_int_lt(index_place_cmp("b/file", "b/c/"), 0);
-    ck_assert_int_eq(index_place_cmp("b/c/file", "b/c/"), 0);
-    ck_assert_int_gt(index_place_cmp("b/c/d/file", "b/c/"), 0);
-    ck_assert_int_eq(index_place_cmp("file", ""), 0);
+    ck_assert_int_lt(index_rank_cmp("b/file", "b/c/"), 0);
+    ck_assert_int_eq(index_rank_cmp("b/c/file", "b/c/"), 0);
+    ck_assert_int_gt(index_rank_cmp("b/c/d/file", "b/c/"), 0);
+    ck_assert_int_eq(index_rank_cmp("file", ""), 0);
     index_part_release(&p);
 }
 END_TEST

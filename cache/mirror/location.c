@@ -1,5 +1,5 @@
-/* Where a cache directory is; see place.h. */
-#include "cache/mirror/place.h"
+/* Where a cache directory is; see location.h. */
+#include "cache/mirror/location.h"
 
 #include "common/mem.h"
 
@@ -41,7 +41,7 @@ static int describe(const struct mirror *m, char text[PLACE_MAX])
     return 0;
 }
 
-int place_check(struct mirror *m)
+int location_check(struct mirror *m)
 {
     auto_free char *then = NULL;
     char now[PLACE_MAX];
@@ -60,7 +60,7 @@ int place_check(struct mirror *m)
 }
 
 /* First the mark: a place without it says that the stamps are lost. */
-int place_note(struct mirror *m)
+int location_note(struct mirror *m)
 {
     char text[PLACE_MAX];
     int r = describe(m, text);

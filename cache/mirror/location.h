@@ -3,15 +3,15 @@
  * mirror/, an extended attribute, went along if the stamps did. docs/format.md, section 1.
  *
  * One thread, at the mount. 0 or a negative errno. */
-#ifndef RUNFS_CACHE_PLACE_H
-#define RUNFS_CACHE_PLACE_H
+#ifndef RUNFS_CACHE_LOCATION_H
+#define RUNFS_CACHE_LOCATION_H
 
 #include "cache/mirror/mirror.h"
 
 /* Sets `older`, `copied` and `stampless` of the mirror. A directory without the file is new, or
  * of an older version of runfs: the first alone. */
-int place_check(struct mirror *m);
+int location_check(struct mirror *m);
 /* Notes that the directory is here, once recovery has drawn its consequences. */
-int place_note(struct mirror *m);
+int location_note(struct mirror *m);
 
 #endif
