@@ -7,6 +7,7 @@
 Suite *acl_suite(void);
 Suite *attr_index_suite(void);
 Suite *etag_suite(void);
+Suite *place_suite(void);
 Suite *range_suite(void);
 Suite *readahead_suite(void);
 Suite *sums_suite(void);
