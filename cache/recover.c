@@ -56,7 +56,8 @@ static int load_row(void *arg, const struct journal_row *row) REQUIRES(cache_mut
     if (row->seq > c->tree->seq)
         c->tree->seq = row->seq;
     intent_add_locked(c, i);
-    i->redo = intent_is_rename(i) && c->store && store_can(c->store, i->from, STORE_RENAME) &&
+    i->redo = intent_is_rename(i) && c->store &&
+              store_can(c->store, intent_source(i).key, STORE_RENAME) &&
               intent_comes_first(c, i);
     return 0;
 }
@@ -85,7 +86,7 @@ static int owe_parent(struct cache *c, const char *path)
     if (fd < 0)
         return 0; /* moved or removed as well */
     if (stamp_read_attrs(fd, &a) < 0)
-        a = (struct stamp_attrs){.ino = ino_of_key(c, parent),
+        a = (struct stamp_attrs){.ino = ino_of_place(c, place_of_path(parent)),
                                  .mode = S_IFDIR | c->config.dir_mode,
                                  .uid = c->config.uid,
                                  .gid = c->config.gid};
@@ -179,8 +180,8 @@ static int apply_renames(struct cache *c) REQUIRES(cache_mutex)
         struct node *n = tree_find(c, at, &e);
         if (!n || !e || n->ino != i->ino)
             continue; /* removed or replaced since */
-        free(e->src_key);
-        e->src_key = strdup(from);
+        place_free(&e->source);
+        e->source = place_dup(place_of_path(from));
         if (!etag_known(&e->etag) && !n->dir)
             etag_set(&e->etag, i->etag);
         e->may_exist = true;
@@ -229,7 +230,7 @@ static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_ns,
     if (stamp_read_attrs(fd, &a) < 0 || !S_ISDIR(a.mode))
         return 0; /* made on the way to a file: the listing knows it */
     take_stamp(c, n, &a);
-    ino_stands_locked(c, n->ino, path);
+    ino_stands_locked(c, n->ino, place_of_path(path));
     take_xattrs(n, fd);
     if (a.synced_mtime_ns)
         n->mtime_ns = n->ctime_ns = n->atime_ns = a.synced_mtime_ns;
@@ -238,7 +239,7 @@ static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_ns,
     /* Other nodes may have changed a directory that owes nothing. */
     if (listing_asks_dirs(c) && !(a.flags & (STAMP_NEW | STAMP_ATTR_DIRTY)))
         n->flags |= NODE_ATTRS_OLD;
-    n->dir->stale_marker = n->dir->new_here && tombstone_pending(c, path);
+    n->dir->stale_marker = n->dir->new_here && tombstone_pending(c, place_of_path(path));
     if (n->links)
         n->links->may_exist = true;
     if (n->dir->new_here || (n->flags & NODE_ATTR_DIRTY))
@@ -372,7 +373,7 @@ static int enter_name(struct scan *s, const char *path, const struct stamp_attrs
         return -ENOMEM;
     n->nlink++;
     if (!seen)
-        ino_stands_locked(c, n->ino, path);
+        ino_stands_locked(c, n->ino, place_of_path(path));
     if (!seen && (a->flags & STAMP_SHORT_WRITE))
         file_short_write_locked(c, n, n->size);
     if (!seen && (a->flags & STAMP_DISK_LOST))

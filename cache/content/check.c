@@ -25,7 +25,7 @@ static void check_file(struct cache *c, struct file *f) REQUIRES(cache_mutex)
     assert(!f->was_mapped || f->map_handles > 0);
     for (int i = 0; i < 2; i++)
         assert((f->fds[i].fd >= 0) == (f->fds[i].users > 0 || f->fds[i].idle));
-    assert(!f->uploading || f->upload_key);
+    assert(!f->uploading || place_known(f->upload_place));
     assert(f->first_seq <= c->tree->seq && f->seq <= c->tree->seq);
 }
 

@@ -78,11 +78,11 @@ struct file {
         } failed;
         /* content that the kernel's pages show; see handle_keep_cache() */
         uint64_t kept_generation;
-        uint64_t orphan_id; /* the mirror file is orphans/<id>; 0: at its path */
-        bool unnamed;       /* O_TMPFILE without a name yet */
-        char *orphan_key;   /* where a nameless partial file reads from */
-        char *etag;         /* version that a partial or clean file is */
-        uint64_t seq;       /* order of the last close */
+        uint64_t orphan_id;         /* the mirror file is orphans/<id>; 0: at its path */
+        bool unnamed;               /* O_TMPFILE without a name yet */
+        struct place orphan_source; /* owned; where a nameless partial file reads from */
+        char *etag;                 /* version that a partial or clean file is */
+        uint64_t seq;               /* order of the last close */
         uint64_t first_seq; /* order of the first close that is not in the store; 0 none */
         /* of the first one that the upload which runs has not seen; 0 none */
         uint64_t after_seq;
@@ -107,7 +107,7 @@ struct file {
         uint64_t wanted_generation; /* the last one that somebody waits, or waited, for */
         /* CLOCK_MONOTONIC; since when it waits for readers of what it replaces */
         int64_t readers_ns;
-        char *upload_key; /* while uploading: under which name */
+        struct place upload_place; /* owned; while uploading: to where */
         uint64_t upload_done;
         struct job *unnoted;      /* in the store, but the cache could not note it */
         int64_t uploaded_live_ns; /* CLOCK_MONOTONIC; last upload while it was open */
@@ -274,10 +274,10 @@ int node_save_stamp(struct cache *c, struct node *n) EXCLUDES(cache_ns);
 int node_write_stamp_ns_locked(struct cache *c, struct node *n) REQUIRES_SHARED(cache_ns);
 /* Writes the records of what the store holds. */
 int file_write_keys(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
-/* Notes in the stamp which version an upload of the file to `path` is to replace, as
+/* Notes in the stamp which version an upload of the file to that place is to replace, as
  * stamp_keys_expect(): the next mount knows it then. When that fails nothing is lost: the
  * upload of a next mount loses against what it does not know, and is kept. Takes no ns. */
-void file_expect(struct cache *c, struct node *n, int fd, const char *path, const char *etag)
+void file_expect(struct cache *c, struct node *n, int fd, struct place at, const char *etag)
     EXCLUDES(cache_mutex);
 
 /* ---- unlinked.c ---- */

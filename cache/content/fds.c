@@ -200,13 +200,13 @@ static int reopen(int fd, int flags)
 }
 
 /* Where the mirror file is to be found. */
-struct place {
+struct whereabouts {
     uint64_t orphan_id;
     char *path;
     int unnamed_fd;
 };
 
-static int open_place(struct cache *c, const struct place *at, enum file_fd which)
+static int open_there(struct cache *c, const struct whereabouts *at, enum file_fd which)
 {
     int flags = which == FD_WRITE ? O_RDWR : O_RDONLY;
 
@@ -250,12 +250,12 @@ int file_get_fd_ns_locked(struct cache *c, struct node *n, enum file_fd which)
         cache_unlock(c);
         return open_fd;
     }
-    struct place at = {.orphan_id = f->orphan_id,
-                       .path = f->orphan_id ? NULL : node_path(n),
-                       .unnamed_fd = f->unnamed ? f->fds[!which].fd : -1};
+    struct whereabouts at = {.orphan_id = f->orphan_id,
+                             .path = f->orphan_id ? NULL : node_path(n),
+                             .unnamed_fd = f->unnamed ? f->fds[!which].fd : -1};
     make_room_locked(c);
     cache_unlock(c);
-    int fd = open_place(c, &at, which);
+    int fd = open_there(c, &at, which);
     free(at.path);
     cache_lock(c);
     fd = opened_locked(c, &f->fds[which], fd);

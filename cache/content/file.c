@@ -124,7 +124,7 @@ bool node_is_ours(struct node *n)
     if (n->is_root || (n->flags & NODE_ATTR_DIRTY))
         return true;
     for (struct entry *e = n->links; e; e = e->next_link)
-        if (e->dirty || e->src_key)
+        if (e->dirty || place_known(e->source))
             return true;
     if (n->dir)
         return n->dir->new_here || n->dir->uploading;
@@ -181,10 +181,10 @@ void file_free_locked(struct cache *c, struct file *f)
     sums_clear(&f->sums);
     free(f->streams);
     stamp_keys_release(&f->keys);
-    free(f->orphan_key);
+    place_free(&f->orphan_source);
     free(f->etag);
     free(f->error_text);
-    free(f->upload_key);
+    place_free(&f->upload_place);
     f->node->file = NULL;
     free(f);
 }
@@ -263,10 +263,10 @@ static int write_birth_stamps(struct cache *c, struct node *n, int fd)
 static int new_file_for(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct entry *e = n->links;
-    auto_free char *key = e ? entry_key(e) : NULL;
+    auto_place struct place at = e ? entry_place(e) : NO_PLACE;
     bool empty = n->size == 0 || !S_ISREG(n->mode);
 
-    if (!key)
+    if (!place_known(at))
         return e ? -ENOMEM : -ESTALE;
     struct file *f = file_new(n, empty ? FILE_CLEAN : FILE_PARTIAL);
     if (!f)
@@ -276,7 +276,7 @@ static int new_file_for(struct cache *c, struct node *n) REQUIRES(cache_mutex)
     f->clean_size = n->size;
     f->sum = (struct checksum){(enum checksum_kind)n->sum_kind, n->sum_value};
     f->etag = etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
-    if (!f->etag || stamp_keys_set(&f->keys, key, f->etag, f->clean_mtime_ns, n->size) < 0)
+    if (!f->etag || stamp_keys_set(&f->keys, at.key, f->etag, f->clean_mtime_ns, n->size) < 0)
         return -ENOMEM;
     return 0;
 }

@@ -142,14 +142,14 @@ int file_write_keys(struct cache *c, struct node *n, int fd)
     return r;
 }
 
-void file_expect(struct cache *c, struct node *n, int fd, const char *path, const char *etag)
+void file_expect(struct cache *c, struct node *n, int fd, struct place at, const char *etag)
 {
-    if (!store_can(c->store, path, STORE_ORIGIN))
+    if (!store_can(c->store, at.key, STORE_ORIGIN))
         return; /* uploads there are bound to nothing */
     cache_lock(c);
-    bool changed = stamp_keys_expect(&n->file->keys, path, etag);
+    bool changed = stamp_keys_expect(&n->file->keys, at.key, etag);
     cache_unlock(c);
     if (changed && file_write_keys(c, n, fd) < 0)
         log_later(&c->log, LOG_LEVEL_DEBUG, "cache %s: what %s replaces can't be noted",
-                  c->mirror.dir, path);
+                  c->mirror.dir, at.key);
 }

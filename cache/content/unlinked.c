@@ -101,7 +101,7 @@ void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id)
     struct file *f = n->file;
 
     cache_assert_locked(c);
-    f->orphan_key = f->state == FILE_PARTIAL && n->links ? entry_key(n->links) : NULL;
+    f->orphan_source = f->state == FILE_PARTIAL && n->links ? entry_place(n->links) : NO_PLACE;
     f->orphan_id = id;
     atomic_store(&f->changed, true);
     file_unqueue_locked(c, f);
@@ -143,9 +143,9 @@ int file_leave_name(struct cache *c, struct entry *e)
     if (r < 0 && r != -ENOENT)
         return r;
     cache_lock(c);
-    auto_free char *key = entry_key(e);
-    if (key)
-        stamp_keys_remove(&n->file->keys, key);
+    auto_place struct place at = entry_place(e);
+    if (place_known(at))
+        stamp_keys_remove(&n->file->keys, at.key);
     node_keeps_ino_locked(c, n);
     cache_unlock(c);
     if (fd >= 0)
@@ -186,14 +186,14 @@ static struct node *successor_locked(struct cache *c, struct entry *e, const str
 {
     struct node *old = e->node, *n = node_new(c, S_IFREG);
     bool goes_on = old->links->next_link != NULL;
-    auto_free char *key = entry_key(e);
+    auto_place struct place at = entry_place(e);
 
-    if (!n || !key) {
+    if (!n || !place_known(at)) {
         if (n)
             node_collect_locked(c, n);
         return NULL;
     }
-    n->ino = goes_on ? ino_of_found_locked(c, key) : old->ino;
+    n->ino = goes_on ? ino_of_found_locked(c, at) : old->ino;
     n->flags |= goes_on ? NODE_DEFAULT_INO : old->flags & NODE_DEFAULT_INO;
     node_apply_attrs(c, n, obj);
     return n;

@@ -36,16 +36,17 @@ static void run_query(struct task *task)
 
     cache_op_within(c, &op, c->config.ask_timeout_ns);
     cache_lock(c);
-    auto_free char *key = child_key(q->dir, q->name);
-    const struct asked asked = listing_asked_locked(c, key);
+    auto_place struct place at = child_place(q->dir, q->name);
+    const struct asked asked = listing_asked_locked(c, at);
     cache_unlock(c);
-    int r = key ? store_stat(c->store, &op, key, &obj) : -ENOENT;
+    int r = place_known(at) ? store_stat(c->store, &op, at.key, &obj) : -ENOENT;
     ns_write(c);
     cache_lock(c);
     struct entry *e = entry_find(q->dir, q->name);
     bool older = e && e->changed_ns < q->asked_ns;
     cache_unlock(c);
-    bool again = (r == 0 || r == -ENOENT) && key && listing_may_have_moved(c, &asked);
+    bool again =
+        (r == 0 || r == -ENOENT) && place_known(at) && listing_may_have_moved(c, &asked);
     if (again) {
         if (r == 0)
             object_release(&obj);
@@ -56,7 +57,7 @@ static void run_query(struct task *task)
     } else if (r == -ENOENT && older) {
         (void)entry_gone(c, e);
     }
-    if (r == -ENOENT && key && !again && !e) {
+    if (r == -ENOENT && place_known(at) && !again && !e) {
         cache_lock(c);
         negative_note_locked(c, q->dir, q->name, q->asked_ns);
         cache_unlock(c);
@@ -129,14 +130,14 @@ struct asking {
 
 /* The version that is known was told with its attributes; false when they are others than those
  * of the file that is here, which has to go for them. */
-static bool take_attrs_locked(struct cache *c, struct entry *e, const struct object *obj)
-    REQUIRES(cache_mutex)
+static bool take_attrs_locked(struct cache *c, struct entry *e, struct place at,
+                              const struct object *obj) REQUIRES(cache_mutex)
 {
     struct node *n = e->node;
 
     node_attrs_are_known(n);
     attrs_hear_locked(c, n, obj);
-    if (!obj->attrs_known || (n->file && store_can(c->store, "", STORE_LIST_ATTRS)))
+    if (!obj->attrs_known || (n->file && store_can(c->store, at.key, STORE_LIST_ATTRS)))
         return true;
     if (n->file && !listing_attrs_agree(n, obj))
         return false;
@@ -152,19 +153,19 @@ static bool take_attrs_locked(struct cache *c, struct entry *e, const struct obj
 
 /* What the store said of a node that still has the name it was asked under. */
 static void take_answer(struct asking *a, int r, const struct object *obj,
-                        const struct asked *p)
+                        const struct asked *asked)
 {
     struct cache *c = a->cache;
     struct node *n = a->node;
 
     ns_write(c);
-    bool moved = listing_may_have_moved(c, p);
+    bool moved = listing_may_have_moved(c, asked);
     cache_lock(c);
-    struct entry *e = node_name_at(n, p->key);
+    struct entry *e = node_name_at(n, asked->at);
     bool current = e && !moved && !node_is_ours(n) && e->changed_ns < a->asked_ns;
     bool other = false;
     if (r == 0 && current && etag_is(&e->etag, obj->etag) && !n->dir) {
-        other = !take_attrs_locked(c, e, obj);
+        other = !take_attrs_locked(c, e, asked->at, obj);
         if (obj->checksum.kind == CHECKSUM_NONE)
             n->flags |= NODE_NO_SUM;
         e->verified_ns = clock_mono_ns();
@@ -179,7 +180,7 @@ static void take_answer(struct asking *a, int r, const struct object *obj,
     if (other)
         (void)node_replaced(c, e, obj);
     else if (current && r == 0)
-        (void)listing_update_entry(c, e, obj, a->asked_ns);
+        (void)listing_update_entry(c, e, asked->at, obj, a->asked_ns);
     else if (current && r == -ENOENT)
         (void)entry_gone(c, e);
     ns_done(c);
@@ -187,16 +188,16 @@ static void take_answer(struct asking *a, int r, const struct object *obj,
 
 /* The same of a directory's marker. */
 static void take_marker(struct asking *a, int r, const struct object *obj,
-                        const struct asked *p)
+                        const struct asked *asked)
 {
     struct cache *c = a->cache;
     struct node *n = a->node;
 
     ns_read(c);
-    bool moved = listing_may_have_moved(c, p);
+    bool moved = listing_may_have_moved(c, asked);
     cache_lock(c);
-    auto_free char *key_now = node_key(n);
-    if (key_now && !moved && strcmp(p->key, key_now) == 0)
+    auto_place struct place now = node_place(n);
+    if (place_known(now) && !moved && place_same(asked->at, now))
         dir_told_locked(c, n, r == 0 ? obj : NULL, a->generation);
     if (r == 0 && n->dir->marker_version && node_attrs_known(n))
         index_marker_news_locked(c, n);
@@ -265,8 +266,8 @@ static void run_asking(struct task *task)
 
     cache_lock(c);
     struct entry *e = stalest_name(n);
-    auto_free char *key = e ? entry_key(e) : NULL;
-    const struct asked asked = listing_asked_locked(c, key);
+    auto_place struct place at = e ? entry_place(e) : NO_PLACE;
+    const struct asked asked = listing_asked_locked(c, at);
     bool readable = n->file && n->file->state != FILE_PARTIAL;
     bool old = (n->flags & NODE_ATTRS_KNOWN) && (n->flags & NODE_ATTRS_OLD);
     const struct rights before = rights_of(n);
@@ -274,12 +275,12 @@ static void run_asking(struct task *task)
     /* A complete file can be served without the store, attributes that were told before can be
      * shown: don't let who wants them wait long. */
     cache_op_within(c, &op, readable || old ? OUTAGE_WAIT_NS : c->config.ask_timeout_ns);
-    int r = !key     ? -ENOENT
-            : n->dir ? store_stat_dir(c->store, &op, key, &obj)
-                     : store_stat(c->store, &op, key, &obj);
-    if (key && n->dir && (r == 0 || r == -ENOENT))
+    int r = !place_known(at) ? -ENOENT
+            : n->dir         ? store_stat_dir(c->store, &op, at.key, &obj)
+                             : store_stat(c->store, &op, at.key, &obj);
+    if (place_known(at) && n->dir && (r == 0 || r == -ENOENT))
         take_marker(a, r, &obj, &asked);
-    else if (key && (r == 0 || r == -ENOENT))
+    else if (place_known(at) && (r == 0 || r == -ENOENT))
         take_answer(a, r, &obj, &asked);
     if (r == 0)
         object_release(&obj);
@@ -289,7 +290,7 @@ static void run_asking(struct task *task)
     if (r == -ENOENT)
         r = 0; /* asked again, the caller sees that the name is gone */
     bool failed = r < 0 && r != -EINTR;
-    e = key ? node_name_at(n, key) : NULL;
+    e = place_known(at) ? node_name_at(n, at) : NULL;
     if (failed && readable && e && !(c->config.shared && (n->flags & NODE_ATTRS_HEARSAY))) {
         e->verified_ns =
             clock_mono_ns() - listing_validity_in(c->config.attr_timeout_ns) + OUTAGE_NS;
@@ -457,7 +458,7 @@ int version_need_locked(struct cache *c, struct node *n, struct waiter *w)
         return 0;
     /* A directory that is being moved at the store: its children are where they were. */
     for (struct node *up = e->parent; up->links; up = up->links->parent)
-        if (up->links->src_key)
+        if (place_known(up->links->source))
             return 0;
     if (e->verified_ns &&
         clock_mono_ns() - e->verified_ns < listing_validity_in(c->config.attr_timeout_ns))

@@ -34,12 +34,12 @@ static int text_write(struct sink *sink, const void *data, size_t len, uint64_t 
     return buf_add(&t->text, data, len);
 }
 
-int index_read_text(struct cache *c, struct op *op, const char *key, struct buf *ret_text,
+int index_read_text(struct cache *c, struct op *op, struct place index, struct buf *ret_text,
                     char ret_etag[STORE_ETAG_MAX])
 {
     struct text_sink sink = {.base = {.write = text_write}, .text = BUF_INIT(INDEX_BYTES_MAX)};
     struct object obj = {0};
-    ssize_t n = store_read(c->store, op, key, NULL, &sink.base, INDEX_BYTES_MAX, 0, &obj);
+    ssize_t n = store_read(c->store, op, index.key, NULL, &sink.base, INDEX_BYTES_MAX, 0, &obj);
 
     buf_init(ret_text, INDEX_BYTES_MAX);
     ret_etag[0] = '\0';
@@ -62,14 +62,14 @@ void index_stored_release(struct stored_index *s)
     buf_release(&s->text);
 }
 
-int index_load(struct cache *c, struct op *op, const char *dir, const char *key,
+int index_load(struct cache *c, struct op *op, struct place dir, struct place index,
                struct stored_index *ret)
 {
     *ret = (struct stored_index){0};
-    int r = index_read_text(c, op, key, &ret->text, ret->etag);
+    int r = index_read_text(c, op, index, &ret->text, ret->etag);
     if (r == 0 && ret->text.data &&
-        index_parse(ret->text.data, ret->text.len, dir, &ret->index) < 0)
-        log_debug("the attribute index of %s/%s is damaged", c->store->url, dir);
+        index_parse(ret->text.data, ret->text.len, dir.key, &ret->index) < 0)
+        log_debug("the attribute index of %s/%s is damaged", c->store->url, dir.key);
     return r;
 }
 
@@ -132,13 +132,13 @@ static bool may_have_index(struct cache *c, struct node *dir, size_t n)
     return !absent;
 }
 
-void index_fill(struct cache *c, struct node *dir, const char *key, struct listed *v, size_t n)
+void index_fill(struct cache *c, struct node *dir, struct place at, struct listed *v, size_t n)
 {
-    char index[INDEX_KEY_MAX];
+    char key[INDEX_KEY_MAX];
     struct stored_index s = {0};
     struct op op;
 
-    if (!may_have_index(c, dir, n) || index_key(key, index) < 0)
+    if (!may_have_index(c, dir, n) || index_key(at, key) < 0)
         return;
     auto_free bool *wanted = calloc(n, sizeof(*wanted));
     if (!wanted || index_mark_wanted(c, dir, v, n, wanted) < INDEX_FILES_MIN)
@@ -146,7 +146,7 @@ void index_fill(struct cache *c, struct node *dir, const char *key, struct liste
     cache_op_within(c, &op,
                     c->config.ask_timeout_ns < INDEX_READ_NS ? c->config.ask_timeout_ns
                                                              : INDEX_READ_NS);
-    int r = index_load(c, &op, key, index, &s);
+    int r = index_load(c, &op, at, place_of_key(key), &s);
     if (r < 0)
         log_debug("no attribute index: %s", op.why);
     for (size_t i = 0; i < n; i++)

@@ -84,7 +84,7 @@ struct stored_part {
 
 /* ---- index.c ---- */
 /* An index's text, to be released, and its version: "" when there is none, which is 0, too. */
-int index_read_text(struct cache *c, struct op *op, const char *key, struct buf *ret_text,
+int index_read_text(struct cache *c, struct op *op, struct place index, struct buf *ret_text,
                     char ret_etag[STORE_ETAG_MAX]);
 /* Gives the lock to who waits for it, at every INDEX_CHUNK-th i. */
 void index_breathe_locked(struct cache *c, size_t i) REQUIRES(cache_mutex);
@@ -97,7 +97,8 @@ size_t index_mark_wanted(struct cache *c, struct node *dir, const struct listed 
 void index_take(const struct index_entry *e, struct object *obj);
 /* Frees what index_load() gave; accepts zeros. */
 void index_stored_release(struct stored_index *s);
-int index_load(struct cache *c, struct op *op, const char *dir, const char *key,
+/* That of the directory at `dir`, which lies at `index` itself. 0 or a negative errno. */
+int index_load(struct cache *c, struct op *op, struct place dir, struct place index,
                struct stored_index *ret);
 
 /* ---- index_tree.c ---- */
@@ -106,7 +107,7 @@ int index_tree_init(struct cache *c);
 /* Accepts a cache that can't have one. */
 void index_tree_free(struct cache *c) REQUIRES(cache_mutex);
 /* Where the directory stands in the order of the index; heap or NULL. */
-char *index_tree_rank(const char *dir);
+char *index_tree_rank(struct place dir);
 /* Frees those that nobody uses and that are `old_ns` old. */
 void index_tree_unload_locked(struct index_tree *t, int64_t old_ns) REQUIRES(cache_mutex);
 /* Frees what index_tree_load() gave; accepts zeros. */
@@ -128,7 +129,7 @@ bool index_tree_pending_locked(struct cache *c) REQUIRES(cache_mutex);
 /* ---- index_write.c ---- */
 /* Puts it on the condition that it still is version `etag` ("" none), else -ESTALE; the new
  * version is in `ret_etag`, which may be NULL. */
-int index_put_text(struct cache *c, struct op *op, const char *key, const struct buf *text,
+int index_put_text(struct cache *c, struct op *op, struct place index, const struct buf *text,
                    const char *etag, char ret_etag[STORE_ETAG_MAX]);
 /* Adds one listed file of `dir`, under `key` and its name, to an index: what is known here, or
  * what the entry (or NULL) of an older index says. */

@@ -21,13 +21,13 @@
 /* Parts in memory, and how long after the last use. */
 #define LOADED_MAX 4
 
-char *index_tree_rank(const char *dir)
+char *index_tree_rank(struct place dir)
 {
-    size_t len = strlen(dir);
+    size_t len = strlen(dir.key);
     char *rank = calloc(len + 2, 1);
 
     if (rank && len) {
-        memcpy(rank, dir, len);
+        memcpy(rank, dir.key, len);
         rank[len] = '/';
     }
     return rank;
@@ -127,7 +127,7 @@ int index_tree_load(struct cache *c, struct op *op, const char *start, struct st
     *ret = (struct stored_part){.etag = ""};
     int r = index_part_key(start, key);
     if (r == 0)
-        r = index_read_text(c, op, key, &ret->text, ret->etag);
+        r = index_read_text(c, op, place_of_key(key), &ret->text, ret->etag);
     if (r == 0 && ret->text.data &&
         index_part_parse(ret->text.data, ret->text.len, start, &ret->part) < 0)
         log_debug("the attribute index of the tree is damaged: %s/%s", c->store->url, key);
@@ -239,13 +239,13 @@ static bool marker_wanted(struct cache *c, struct node *dir, const struct object
     return wanted;
 }
 
-void index_tree_fill(struct cache *c, struct node *dir, const char *key, struct listed *v,
+void index_tree_fill(struct cache *c, struct node *dir, struct place at, struct listed *v,
                      size_t n, struct object *marker)
 {
     if (!c->listing->index_tree || count_files(v, n) >= INDEX_FILES_MIN)
         return;
     auto_free bool *wanted = calloc(n + 1, sizeof(*wanted));
-    auto_free char *rank = index_tree_rank(key);
+    auto_free char *rank = index_tree_rank(at);
     if (marker && !marker_wanted(c, dir, marker))
         marker = NULL;
     if (!wanted || !rank || (!index_mark_wanted(c, dir, v, n, wanted) && !marker))
@@ -255,9 +255,9 @@ void index_tree_fill(struct cache *c, struct node *dir, const char *key, struct 
     if (l && marker && !c->config.shared)
         index_take(index_find(&l->part.files, rank), marker);
     for (size_t i = 0; l && i < n; i++) {
-        auto_free char *file = wanted[i] ? path_join(key, v[i].name) : NULL;
-        if (file)
-            index_take(index_find(&l->part.files, file), &v[i].obj);
+        auto_place struct place file = wanted[i] ? place_join(at, v[i].name) : NO_PLACE;
+        if (place_known(file))
+            index_take(index_find(&l->part.files, file.key), &v[i].obj);
     }
     if (l)
         put_part(c, l);

@@ -97,7 +97,8 @@ bool index_tree_pending_locked(struct cache *c)
 struct spot {
     UT_hash_handle hh; /* in writing.by_key */
     struct node *dir;  /* referenced */
-    char *key, *rank;
+    struct place at;   /* owned */
+    char *rank;
     unsigned news;
     struct listed *v; /* files, up to one more than the index takes */
     size_t n, cap;
@@ -128,7 +129,7 @@ static void writing_free(struct writing *w)
     for (size_t i = 0; i < w->n; i++) {
         struct spot *s = &w->spots[i];
         index_collect_free(s->v, s->n);
-        free(s->key);
+        place_free(&s->at);
         free(s->rank);
     }
     free(w->spots);
@@ -151,12 +152,12 @@ static bool is_behind(const char *key, const char *a)
 /* Directories by key, from the common one on. */
 static int order(struct writing *w)
 {
-    const char *a = w->spots[0].key, *b = w->spots[w->n - 1].key;
+    const char *a = w->spots[0].at.key, *b = w->spots[w->n - 1].at.key;
     size_t both = 0;
 
     for (size_t i = 0; i < w->n; i++) {
         struct spot *s = &w->spots[i];
-        HASH_ADD_KEYPTR(hh, w->by_key, s->key, strlen(s->key), s);
+        HASH_ADD_KEYPTR(hh, w->by_key, s->at.key, strlen(s->at.key), s);
         if (i == 0 || is_behind(s->rank, w->end))
             w->end = s->rank;
     }
@@ -214,7 +215,7 @@ static int list_spots(struct writing *w, struct op *op)
 
     if (r < 0)
         return r;
-    const char *first = path_below(w->base, w->spots[0].key);
+    const char *first = path_below(w->base, w->spots[0].at.key);
     w->listed_ns = clock_real_ns();
     r = store_list_after(c->store, op, w->base, LIST_RECURSIVE, first && *first ? first : NULL,
                          visit, w);
@@ -239,9 +240,9 @@ static int merge_marker_locked(const struct spot *s, const struct index *old, st
     if (before && !index_entry_fits(before, &s->marker))
         before = NULL;
     if (ours && (!before || sure || index_attrs_equal(&before->attrs, &known)))
-        r = index_add_in(ret, s->key, "", &s->marker, &known);
+        r = index_add_in(ret, s->at.key, "", &s->marker, &known);
     else if (before && !ours)
-        r = index_add_in(ret, s->key, "", &s->marker, &before->attrs);
+        r = index_add_in(ret, s->at.key, "", &s->marker, &before->attrs);
     return r == -E2BIG || r == -EEXIST ? 0 : r;
 }
 
@@ -260,9 +261,10 @@ static int merge_spots(struct writing *w, size_t from, size_t to, const struct i
         if (s->has_marker && s->n < INDEX_FILES_MIN && s->whole)
             r = merge_marker_locked(s, old, ret);
         for (size_t k = 0; k < s->n && s->n < INDEX_FILES_MIN && s->whole && r == 0; k++) {
-            auto_free char *key = path_join(s->key, s->v[k].name);
-            r = key ? index_merge_locked(s->dir, s->key, index_find(old, key), &s->v[k], ret)
-                    : -ENOMEM;
+            auto_place struct place at = place_join(s->at, s->v[k].name);
+            r = place_known(at) ? index_merge_locked(s->dir, s->at.key, index_find(old, at.key),
+                                                     &s->v[k], ret)
+                                : -ENOMEM;
         }
     }
     cache_unlock(c);
@@ -325,10 +327,9 @@ static void keep_others(struct writing *w, const char *start, const char *end,
         HASH_FIND(hh, w->by_key, e->name, path_parent_len(e->name), s);
         index_breathe_locked(c, n++);
         bool young = e->modified_ns > w->listed_ns - YOUNG_NS;
-        if (index_rank_cmp(e->name, start) < 0 ||
-            (end && index_rank_cmp(e->name, end) >= 0) || index_find(ret, e->name) ||
-            was_listed(s, path_basename(e->name)) || (s && s->whole && !young) ||
-            refuted_locked(c, e))
+        if (index_rank_cmp(e->name, start) < 0 || (end && index_rank_cmp(e->name, end) >= 0) ||
+            index_find(ret, e->name) || was_listed(s, path_basename(e->name)) ||
+            (s && s->whole && !young) || refuted_locked(c, e))
             continue;
         index_move(old, e, ret);
     }
@@ -350,7 +351,7 @@ static int put_part_text(struct cache *c, struct op *op, const char *start,
     if (r < 0 || (before && before->data && before->len == text.len &&
                   memcmp(before->data, text.data, text.len) == 0))
         return r;
-    return index_put_text(c, op, key, &text, etag, ret_etag);
+    return index_put_text(c, op, place_of_key(key), &text, etag, ret_etag);
 }
 
 static int put_first(struct writing *w, struct op *op, struct stored_part *first)
@@ -580,8 +581,8 @@ static void take_locked(struct cache *c, struct writing *w, struct node *dir)
 {
     struct spot *s = &w->spots[w->n];
 
-    s->key = node_key(dir);
-    s->rank = s->key ? index_tree_rank(s->key) : NULL;
+    s->at = node_place(dir);
+    s->rank = place_known(s->at) ? index_tree_rank(s->at) : NULL;
     s->news = dir->dir->index.news;
     s->dir = dir;
     if (s->rank) {
@@ -589,7 +590,7 @@ static void take_locked(struct cache *c, struct writing *w, struct node *dir)
         w->news += s->news;
         w->n++;
     } else {
-        free(s->key);
+        place_free(&s->at);
     }
     index_unqueue_locked(c, dir);
 }

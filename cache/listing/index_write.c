@@ -136,15 +136,16 @@ static int merge_all(struct writing *w, const struct index *old, struct index *t
     return r;
 }
 
-int index_put_text(struct cache *c, struct op *op, const char *key, const struct buf *text,
+int index_put_text(struct cache *c, struct op *op, struct place index, const struct buf *text,
                    const char *etag, char ret_etag[STORE_ETAG_MAX])
 {
-    bool bound = store_can(c->store, key, STORE_IF_MATCH) && !atomic_load(&c->unconditional);
+    bool bound =
+        store_can(c->store, index.key, STORE_IF_MATCH) && !atomic_load(&c->unconditional);
     struct object obj = {0};
     struct mem_source src;
 
     mem_source_init(&src, text->data, text->len);
-    int r = store_put(c->store, op, key, bound ? etag : NULL, &src.base, NULL, &obj);
+    int r = store_put(c->store, op, index.key, bound ? etag : NULL, &src.base, NULL, &obj);
     if (r == 0 && ret_etag)
         memcpy(ret_etag, obj.etag, sizeof(obj.etag));
     if (r == 0)
@@ -153,13 +154,13 @@ int index_put_text(struct cache *c, struct op *op, const char *key, const struct
 }
 
 /* Reads, merges and puts the index once; -ESTALE when another mount put one meanwhile. */
-static int write_once(struct writing *w, struct op *op, const char *dir, const char *key)
+static int write_once(struct writing *w, struct op *op, struct place dir, struct place index)
 {
     struct cache *c = w->cache;
     auto_buf struct buf text = BUF_INIT(INDEX_BYTES_MAX);
     struct index merged = {0};
     struct stored_index old;
-    int r = index_load(c, op, dir, key, &old);
+    int r = index_load(c, op, dir, index, &old);
 
     if (r == -EACCES) /* what is not there, to one who may not list */
         r = 0;
@@ -168,11 +169,11 @@ static int write_once(struct writing *w, struct op *op, const char *dir, const c
     r = merge_all(w, &old.index, &merged);
     bool worth = *old.etag || HASH_COUNT(merged.entries) >= INDEX_FILES_MIN;
     if (r == 0 && worth)
-        r = index_format(&merged, dir, &text);
+        r = index_format(&merged, dir.key, &text);
     bool same = r == 0 && text.len == old.text.len && text.len &&
                 memcmp(text.data, old.text.data, text.len) == 0;
     if (r == 0 && worth && !same)
-        r = index_put_text(c, op, key, &text, old.etag, NULL);
+        r = index_put_text(c, op, index, &text, old.etag, NULL);
     index_release(&merged);
     index_stored_release(&old);
     return r;
@@ -184,19 +185,19 @@ static int write_index(struct writing *w, struct op *op)
     char key[INDEX_KEY_MAX];
 
     cache_lock(c);
-    auto_free char *dir = node_key(w->dir);
+    auto_place struct place dir = node_place(w->dir);
     cache_unlock(c);
-    if (!dir)
+    if (!place_known(dir))
         return 0; /* removed meanwhile */
     int r = index_key(dir, key);
     if (r == 0)
-        r = store_list(c->store, op, dir, 0, collect, w);
+        r = store_list(c->store, op, dir.key, 0, collect, w);
     if (r == -ENOENT || (r >= 0 && w->n < INDEX_FILES_MIN))
         return 0;
     if (r == 1)
         r = 0;
     for (int i = 0; r == 0 && i < INDEX_ROUNDS_MAX; i++) {
-        r = write_once(w, op, dir, key);
+        r = write_once(w, op, dir, place_of_key(key));
         if (r != -ESTALE)
             return r;
         r = i < INDEX_ROUNDS_MAX - 1 ? 0 : r;
@@ -352,9 +353,9 @@ void index_drop_locked(struct cache *c, struct node *dir)
     if (!x->known)
         return;
     x->known = false;
-    auto_free char *dir_key = node_key(dir);
-    struct dropping *d = dir_key ? calloc(1, sizeof(*d)) : NULL;
-    if (!d || index_key(dir_key, d->key) < 0) {
+    auto_place struct place at = node_place(dir);
+    struct dropping *d = place_known(at) ? calloc(1, sizeof(*d)) : NULL;
+    if (!d || index_key(at, d->key) < 0) {
         free(d);
         return;
     }

@@ -281,16 +281,16 @@ static void merge(const struct page *p, struct node *dir, uint64_t generation, s
                         .asked_ns = p->keys.asked_ns,
                         .generation = generation};
     auto_free char *path = strndup(p->keys.v[at].name, skip - 1);
-    struct asked asked = {path ? path_join(p->asked.key, path) : NULL, p->asked.moves};
-    int r = asked.key ? fill(&l, p, at, end, skip) : -ENOMEM;
+    auto_place struct place place = path ? place_join(p->asked.at, path) : NO_PLACE;
+    const struct asked asked = {place, p->asked.moves};
+    int r = place_known(place) ? fill(&l, p, at, end, skip) : -ENOMEM;
 
     /* A directory of many files may have an attribute index, which its own listing reads. */
     if (r == 0 && (files_in(&l) < INDEX_FILES_MIN || !c->listing->has_index)) {
-        index_tree_fill(c, dir, asked.key, l.v, l.n, l.has_marker ? &l.marker : NULL);
+        index_tree_fill(c, dir, place, l.v, l.n, l.has_marker ? &l.marker : NULL);
         listing_merge(&l, &asked, 0, false);
     }
     listing_clear(&l);
-    free(asked.key);
     for (size_t i = at, next; i < end && r == 0; i = next) {
         const struct listed *item = &p->keys.v[i];
         size_t len = strlen(item->name) < skip ? 0 : component(item->name, skip);
@@ -381,7 +381,7 @@ static void tell(struct cache *c, struct node *parent, const char *after, struct
 
     cache_op_within(c, &op, c->config.ask_timeout_ns);
     op.notes = &notes;
-    int r = store_list_after(c->store, &op, p.asked.key, LIST_RECURSIVE, after, collect, &p);
+    int r = store_list_after(c->store, &op, p.asked.at.key, LIST_RECURSIVE, after, collect, &p);
     /* Nobody knows where names that can't be shown were. */
     bool usable = (r == 0 || r == 1) && !p.disordered && notes.hidden_names == 0;
     if (usable)
@@ -405,12 +405,12 @@ static const char *from_locked(struct node *dir) REQUIRES(cache_mutex)
     return w && w->steps == AHEAD_SIBLINGS && w->first ? w->first : dir->links->name;
 }
 
-/* Where the parent is at the store; a NULL key when that is being moved. */
+/* Where the parent is at the store, owned; none when that is being moved. */
 static struct asked asked_locked(struct cache *c, struct node *parent) REQUIRES(cache_mutex)
 {
-    bool moves = parent->links && parent->links->src_key;
+    bool moves = parent->links && place_known(parent->links->source);
 
-    return (struct asked){moves ? NULL : node_key(parent), c->listing->dir_moves};
+    return (struct asked){moves ? NO_PLACE : node_place(parent), c->listing->dir_moves};
 }
 
 void list_ahead_run(struct cache *c, struct node *dir, int64_t asked_ns)
@@ -421,19 +421,20 @@ void list_ahead_run(struct cache *c, struct node *dir, int64_t asked_ns)
     struct node *parent = dir->links ? dir->links->parent : NULL;
     /* Keys below "name/" come behind "name", and what else does is a sibling, too. */
     auto_free char *after = parent ? strdup(from_locked(dir)) : NULL;
-    if (after && list_ahead_get(dir) && !dir->links->src_key) /* it may have moved since */
+    if (after && list_ahead_get(dir) &&
+        !place_known(dir->links->source)) /* it may have moved since */
         asked = asked_locked(c, parent);
-    if (asked.key)
+    if (place_known(asked.at))
         node_ref_locked(parent);
     cache_unlock(c);
-    if (!asked.key)
+    if (!place_known(asked.at))
         return;
     tell(c, parent, after,
          (struct page){.keys = {.cache = c, .asked_ns = asked_ns}, .asked = asked});
     cache_lock(c);
     node_unref_locked(c, parent);
     cache_unlock(c);
-    free(asked.key);
+    place_free(&asked.at);
 }
 
 /* The next page, while those who walk are in the last one. */
@@ -457,7 +458,7 @@ static void run_paging(struct task *task)
     cache_lock(c);
     node_unref_locked(c, g->parent);
     cache_unlock(c);
-    free(g->asked.key);
+    place_free(&g->asked.at);
     free(g->after);
     free(g);
 }
@@ -496,9 +497,9 @@ void list_ahead_on_locked(struct cache *c, struct node *dir)
                              .asked = asked_locked(c, parent),
                              .after = behind(w->page_last),
                              .asked_ns = clock_mono_ns()};
-    if (!g || !g->asked.key || !g->after) {
+    if (!g || !place_known(g->asked.at) || !g->after) {
         if (g) {
-            free(g->asked.key);
+            place_free(&g->asked.at);
             free(g->after);
         }
         free(g);
@@ -603,9 +604,9 @@ static void ask_around(struct cache *c, struct node *dir, int64_t asked_ns)
     cache_lock(c);
     struct node *parent = dir->links ? dir->links->parent : NULL;
     struct list_ahead *w = list_ahead_get(dir);
-    if (w && !dir->links->src_key) /* it may have moved since */
+    if (w && !place_known(dir->links->source)) /* it may have moved since */
         p.asked = asked_locked(c, parent);
-    if (p.asked.key) {
+    if (place_known(p.asked.at)) {
         p.from = run_of(w, dir);
         after = begin_around_locked(c, w, dir, p.from);
     }
@@ -618,7 +619,7 @@ static void ask_around(struct cache *c, struct node *dir, int64_t asked_ns)
         node_unref_locked(c, parent);
         cache_unlock(c);
     }
-    free(p.asked.key);
+    place_free(&p.asked.at);
 }
 
 void list_around(struct cache *c, struct node *dir, int64_t asked_ns)

@@ -41,12 +41,12 @@ uint64_t listed_max(const struct cache *c)
                : c->config.list_memory_bytes * LISTED_TIMES;
 }
 
-int listed_too_much(struct cache *c, struct op *op, const char *key, uint64_t names)
+int listed_too_much(struct cache *c, struct op *op, struct place at, uint64_t names)
 {
     return op_fail(op, -ENOMEM,
                    "%s/%s: the store tells of more than %" PRIu64 " names there, which is more "
                    "than %d times list_memory: look at the store, or raise that option",
-                   c->store->url, key, names, LISTED_TIMES);
+                   c->store->url, at.key, names, LISTED_TIMES);
 }
 
 /* A server can go on for ever. */
@@ -59,7 +59,7 @@ static int take_memory(struct listing *l, const char *name)
     l->bytes += more;
     if (all <= listed_max(c) || l->bytes <= c->config.list_memory_bytes)
         return 0;
-    return listed_too_much(c, l->op, l->key, l->n);
+    return listed_too_much(c, l->op, l->at, l->n);
 }
 
 static bool is_left(struct listing *l, int64_t now)
@@ -110,8 +110,8 @@ static int list_one(struct listing *l)
     struct op op;
 
     cache_lock(c);
-    auto_free char *key = node_key(l->dir);
-    const struct asked asked = listing_asked_locked(c, key);
+    auto_place struct place at = node_place(l->dir);
+    const struct asked asked = listing_asked_locked(c, at);
     bool known = l->dir->dir->listed_ns != 0;
     cache_unlock(c);
     /* What was listed before can be shown: don't let `ls` wait long for a store that is down.
@@ -122,11 +122,12 @@ static int list_one(struct listing *l)
     cache_op_within(c, &op, l->patience_ns);
     op.notes = &notes;
     l->op = &op;
-    l->key = key;
+    l->at = at;
     l->looked_ns = clock_mono_ns();
-    int r = key ? store_list(c->store, &op, key, LIST_SELF, collect, l) : -ENOENT;
+    int r =
+        place_known(at) ? store_list(c->store, &op, at.key, LIST_SELF, collect, l) : -ENOENT;
     if (r == 0 && l->n)
-        index_fill(c, l->dir, key, l->v, l->n);
+        index_fill(c, l->dir, at, l->v, l->n);
     if (r >= 0 || r == -ENOENT)
         listing_merge(l, &asked, notes.hidden_names, r == 1);
     else

@@ -67,7 +67,7 @@ bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *na
 /* How many bytes of names the store may tell of at once, whatever it says. */
 uint64_t listed_max(const struct cache *c);
 /* It tells of more: -ENOMEM with the reason. */
-int listed_too_much(struct cache *c, struct op *op, const char *key, uint64_t names);
+int listed_too_much(struct cache *c, struct op *op, struct place at, uint64_t names);
 /* How long a listing is believed, in ns. */
 int64_t listing_validity_ns(struct cache *c);
 /* The store can have nothing below a directory that it was not told of. One that was made here

@@ -27,7 +27,7 @@ struct listings {
 
 /* Where something was asked at the store, and when in the order of moves. */
 struct asked {
-    char *key;      /* heap */
+    struct place at;
     uint64_t moves; /* directories that had changed their place until then */
 };
 
@@ -40,7 +40,7 @@ struct listing {
     bool around; /* or in no order: those around it, too */
     int64_t asked_ns;
     struct op *op;
-    const char *key;     /* of the directory at the store */
+    struct place at;     /* of the directory */
     int64_t patience_ns; /* until its next name */
     uint64_t bytes;      /* that its names take, of cache.listed_bytes */
     int64_t looked_ns;   /* when it was last asked whether anybody waits for it */
@@ -67,14 +67,14 @@ struct listing {
 
 /* ---- index.c ---- */
 /* Takes attributes that the listing does not carry from the directory's index, as far as they
- * are needed. In a worker, holding no lock; `key` is where the store has the directory. */
-void index_fill(struct cache *c, struct node *dir, const char *key, struct listed *v, size_t n)
+ * are needed. In a worker, holding no lock; `at` is where the store has the directory. */
+void index_fill(struct cache *c, struct node *dir, struct place at, struct listed *v, size_t n)
     EXCLUDES(cache_mutex);
 
 /* ---- index_tree.c ---- */
 /* The same from the tree's index, for a small directory and its own marker (or NULL): when
  * someone walks. */
-void index_tree_fill(struct cache *c, struct node *dir, const char *key, struct listed *v,
+void index_tree_fill(struct cache *c, struct node *dir, struct place at, struct listed *v,
                      size_t n, struct object *marker);
 
 /* ---- listing.c ---- */
@@ -113,7 +113,7 @@ int listing_add(struct listing *l, const char *name, size_t len, const struct ob
 void listing_clear(struct listing *l);
 /* Takes it into the tree, unless the directory has moved since it was asked. `hidden`: how many
  * names it had that no path can show; `cut`: there are more names. Holding no lock. */
-void listing_merge(struct listing *l, const struct asked *p, uint64_t hidden, bool cut)
+void listing_merge(struct listing *l, const struct asked *asked, uint64_t hidden, bool cut)
     EXCLUDES(cache_ns, cache_mutex);
 /* Whether the object's metadata say what is shown here of a file with content in the cache. */
 bool listing_attrs_agree(struct node *n, const struct object *obj) REQUIRES(cache_mutex);
@@ -122,17 +122,20 @@ void listing_file_is_there_locked(struct file *f, const char *etag) REQUIRES(cac
 /* The store says what an index had told. */
 void attrs_hear_locked(struct cache *c, struct node *n, const struct object *obj)
     REQUIRES(cache_mutex);
-/* The store's object under a name that is known here; 1 when it stays hidden. */
-int listing_update_entry(struct cache *c, struct entry *e, const struct object *obj,
-                         int64_t asked_ns) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
+/* The store's object under a name that is known here, and that lies at this place; 1 when it
+ * stays hidden. */
+int listing_update_entry(struct cache *c, struct entry *e, struct place at,
+                         const struct object *obj, int64_t asked_ns) REQUIRES(cache_ns)
+    EXCLUDES(cache_mutex);
 /* 1 when there is something of that name that is not shown. */
 int listing_merge_one(struct cache *c, struct node *dir, const char *name,
                       const struct object *obj, int64_t asked_ns) REQUIRES(cache_ns)
     EXCLUDES(cache_mutex);
-struct asked listing_asked_locked(struct cache *c, char *key) REQUIRES(cache_mutex);
+/* Borrows the place. */
+struct asked listing_asked_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
 /* While the store moves a directory it can't be told whether an answer is from before or after;
- * and two moves may bring a key back to what had it when it was asked. */
-bool listing_may_have_moved(struct cache *c, const struct asked *p) EXCLUDES(cache_mutex);
+ * and two moves may bring a place back to what had it when it was asked. */
+bool listing_may_have_moved(struct cache *c, const struct asked *asked) EXCLUDES(cache_mutex);
 
 /* ---- list_ahead.c ---- */
 /* Somebody looks into the directory. */

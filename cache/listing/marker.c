@@ -13,7 +13,7 @@ bool dir_attrs_are_ours(struct node *dir)
     struct dir *d = dir->dir;
 
     return dir->is_root || (dir->flags & NODE_ATTR_DIRTY) || d->new_here || d->uploading ||
-           d->queued || d->local_only || (dir->links && dir->links->src_key);
+           d->queued || d->local_only || (dir->links && place_known(dir->links->source));
 }
 
 /* What a listing says of a marker and a HEAD, too; never 0. */
@@ -71,7 +71,8 @@ static bool is_put(struct node *dir, const struct object *marker) REQUIRES(cache
 
     return d->put_to_s && modified_s >= d->put_from_s && modified_s <= d->put_to_s &&
            etag_is(&d->put_etag, marker->etag) && !(dir->flags & NODE_ATTR_DIRTY) &&
-           !d->new_here && !d->queued && !d->uploading && !(dir->links && dir->links->src_key);
+           !d->new_here && !d->queued && !d->uploading &&
+           !(dir->links && place_known(dir->links->source));
 }
 
 bool dir_marker_attrs_locked(struct node *dir, const struct object *marker, struct attrs *ret,

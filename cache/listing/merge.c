@@ -26,7 +26,7 @@ static bool anything_ours(struct node *n) REQUIRES(cache_mutex)
     if (!n->dir)
         return node_is_ours(n);
     if (n->dir->new_here || n->dir->uploading || n->dir->queued ||
-        (n->flags & NODE_ATTR_DIRTY) || (n->links && n->links->src_key))
+        (n->flags & NODE_ATTR_DIRTY) || (n->links && place_known(n->links->source)))
         return true;
     CHILDREN_FOREACH(n->dir->children, e, at)
     {
@@ -89,7 +89,7 @@ int entry_gone(struct cache *c, struct entry *e)
     return 0;
 }
 
-static int add_entry(struct cache *c, struct node *dir, const char *name, const char *key,
+static int add_entry(struct cache *c, struct node *dir, const char *name, struct place at,
                      const struct object *obj, int64_t asked_ns) REQUIRES(cache_ns)
 {
     int r = 0;
@@ -100,7 +100,7 @@ static int add_entry(struct cache *c, struct node *dir, const char *name, const 
     if (e) {
         negative_forget_locked(c, dir, name);
         dir->dir->local_only = false;
-        n->ino = ino_of_found_locked(c, key);
+        n->ino = ino_of_found_locked(c, at);
         n->flags |= NODE_DEFAULT_INO;
         node_apply_attrs(c, n, obj);
         etag_set(&e->etag, obj->is_prefix ? NULL : obj->etag);
@@ -167,8 +167,8 @@ void attrs_hear_locked(struct cache *c, struct node *n, const struct object *obj
 
 /* The version that is known was seen again. Its attributes may be others than those that were
  * told with it, since they are no part of an etag. */
-static void seen_again_locked(struct cache *c, struct entry *e, const struct object *obj)
-    REQUIRES(cache_mutex)
+static void seen_again_locked(struct cache *c, struct entry *e, struct place at,
+                              const struct object *obj) REQUIRES(cache_mutex)
 {
     struct node *n = e->node;
 
@@ -180,7 +180,7 @@ static void seen_again_locked(struct cache *c, struct entry *e, const struct obj
         node_apply_attrs(c, n, obj);
         if (!n->dir)
             entry_told(e, obj);
-    } else if (n->dir || store_can(c->store, "", STORE_LIST_ATTRS)) {
+    } else if (n->dir || store_can(c->store, at.key, STORE_LIST_ATTRS)) {
         return;
     } else if (obj->attrs_known && listing_attrs_agree(n, obj)) {
         n->attrs_has = obj->attrs.has;
@@ -194,8 +194,8 @@ static void seen_again_locked(struct cache *c, struct entry *e, const struct obj
     }
 }
 
-int listing_update_entry(struct cache *c, struct entry *e, const struct object *obj,
-                         int64_t asked_ns)
+int listing_update_entry(struct cache *c, struct entry *e, struct place at,
+                         const struct object *obj, int64_t asked_ns)
 {
     struct node *n = e->node;
 
@@ -208,7 +208,7 @@ int listing_update_entry(struct cache *c, struct entry *e, const struct object *
     if (e->verified_ns < asked_ns)
         e->verified_ns = asked_ns;
     if (!newer && same_kind && same && !ours)
-        seen_again_locked(c, e, obj);
+        seen_again_locked(c, e, at, obj);
     if (!newer && !n->dir && same)
         listing_file_is_there_locked(n->file, obj->etag);
     if (!newer && n->dir && same_kind && obj->has_marker)
@@ -222,12 +222,9 @@ int listing_update_entry(struct cache *c, struct entry *e, const struct object *
             return 1;
         struct node *dir = e->parent;
         auto_free char *name = strdup(e->name);
-        cache_lock(c);
-        auto_free char *key = entry_key(e);
-        cache_unlock(c);
-        int r = name && key ? entry_gone(c, e) : -ENOMEM;
+        int r = name ? entry_gone(c, e) : -ENOMEM;
         if (r == 0)
-            r = add_entry(c, dir, name, key, obj, asked_ns);
+            r = add_entry(c, dir, name, at, obj, asked_ns);
         return r < 0 ? r : 1;
     }
     return same ? 0 : node_replaced(c, e, obj);
@@ -247,30 +244,31 @@ static bool covered(struct cache *c, const struct entry *e, const struct object 
 int listing_merge_one(struct cache *c, struct node *dir, const char *name,
                       const struct object *obj, int64_t asked_ns)
 {
-    auto_free char *at = node_path(dir);
-    auto_free char *path = at ? path_join(at, name) : NULL;
+    auto_free char *dir_path = node_path(dir);
+    auto_free char *path = dir_path ? path_join(dir_path, name) : NULL;
     struct entry *e = entry_find(dir, name);
 
     ns_assert_written(c);
     cache_lock(c); /* sources move with the end of a rename */
-    auto_free char *key = child_key(dir, name);
+    auto_place struct place at = child_place(dir, name);
+    bool known = place_known(at) && path;
     /* What has the name here, if anything, is not what was listed: the store has it elsewhere,
      * or does not have it yet. */
     bool other =
-        key && path && (tombstone_hides(c, key, path, asked_ns) || (e && e->src_key != NULL));
+        known && (tombstone_hides(c, at, path, asked_ns) || (e && place_known(e->source)));
     if (other && e && e->verified_ns < asked_ns)
         e->verified_ns = asked_ns;
     cache_unlock(c);
-    if (!key || !path)
+    if (!known)
         return -ENOMEM;
-    if (!path_name_shown(at, name, strlen(name)))
+    if (!path_name_shown(dir_path, name, strlen(name)))
         return 1;
     if (other)
         return 0;
     if (e && covered(c, e, obj, asked_ns))
         return 1;
-    return e ? listing_update_entry(c, e, obj, asked_ns)
-             : add_entry(c, dir, name, key, obj, asked_ns);
+    return e ? listing_update_entry(c, e, at, obj, asked_ns)
+             : add_entry(c, dir, name, at, obj, asked_ns);
 }
 
 /* What a whole listing did not show is gone. */
@@ -319,18 +317,18 @@ void listing_clear(struct listing *l)
     l->n = l->cap = 0;
 }
 
-struct asked listing_asked_locked(struct cache *c, char *key)
+struct asked listing_asked_locked(struct cache *c, struct place at)
 {
     cache_assert_locked(c);
-    return (struct asked){key, c->listing->dir_moves};
+    return (struct asked){at, c->listing->dir_moves};
 }
 
-bool listing_may_have_moved(struct cache *c, const struct asked *p)
+bool listing_may_have_moved(struct cache *c, const struct asked *asked)
 {
     cache_lock(c);
-    bool moved = c->listing->dir_moves != p->moves ||
-                 (p->key && store_can(c->store, p->key, STORE_RENAME) &&
-                  rename_runs_at_locked(c, p->key));
+    bool moved = c->listing->dir_moves != asked->moves ||
+                 (place_known(asked->at) && store_can(c->store, asked->at.key, STORE_RENAME) &&
+                  rename_runs_at_locked(c, asked->at));
     cache_unlock(c);
     return moved;
 }
@@ -362,7 +360,7 @@ static bool merge_names(struct listing *l, bool whole, uint64_t *hidden) REQUIRE
     return ok;
 }
 
-void listing_merge(struct listing *l, const struct asked *p, uint64_t hidden, bool cut)
+void listing_merge(struct listing *l, const struct asked *asked, uint64_t hidden, bool cut)
 {
     struct cache *c = l->cache;
     struct node *dir = l->dir;
@@ -370,11 +368,12 @@ void listing_merge(struct listing *l, const struct asked *p, uint64_t hidden, bo
 
     ns_write(c);
     cache_lock(c);
-    auto_free char *key_now = node_key(dir);
+    auto_place struct place now = node_place(dir);
     bool lost = dir->flags & NODE_REMOVED;
     cache_unlock(c);
     /* Moved meanwhile: this is not its listing; whoever waits asks again. */
-    if (!key_now || !p->key || strcmp(p->key, key_now) != 0 || listing_may_have_moved(c, p)) {
+    if (!place_known(now) || !place_known(asked->at) || !place_same(asked->at, now) ||
+        listing_may_have_moved(c, asked)) {
         ns_done(c);
         return;
     }

@@ -28,7 +28,7 @@ static void begin_dir_locked(struct cache *c, struct node *n, const char *path)
 {
     n->dir->local_only = n->dir->new_here = true;
     n->dir->listed_ns = n->dir->told_ns = clock_mono_ns(); /* it is empty */
-    n->dir->stale_marker = tombstone_pending(c, path);
+    n->dir->stale_marker = tombstone_pending(c, place_of_path(path));
 }
 
 static int begin_file_locked(struct cache *c, struct node *n, bool begins) REQUIRES(cache_mutex)
@@ -231,7 +231,7 @@ bool entry_may_be_stored(struct entry *e)
 {
     struct node *n = e->node;
 
-    if (e->may_exist || e->tried || etag_known(&e->etag) || e->src_key)
+    if (e->may_exist || e->tried || etag_known(&e->etag) || place_known(e->source))
         return true;
     if (n->dir)
         return n->dir->has_marker || n->dir->uploading || !n->dir->local_only;

@@ -69,7 +69,7 @@ static void owed_intent(struct look *l, struct intent *i) REQUIRES(cache_mutex)
         l->removals = i->seq;
 }
 
-static void look_at_renames(struct look *l, const char *path, const char *key)
+static void look_at_renames(struct look *l, const char *path, struct place at)
     REQUIRES(cache_mutex)
 {
     struct intent *i;
@@ -77,7 +77,7 @@ static void look_at_renames(struct look *l, const char *path, const char *key)
     DL_FOREACH(l->cache->queue->intents, i)
     {
         if (intent_since(i) <= l->waiter->seq && intent_is_rename(i) &&
-            (path_below(i->to, path) || path_below(i->from, key)))
+            (path_below(i->to, path) || place_below(intent_source(i), at)))
             owed_intent(l, i);
     }
 }
@@ -90,10 +90,10 @@ int durable_file_locked(struct cache *c, struct node *n, struct waiter *w)
     look_begin(&l, c, w);
     for (struct entry *e = c->queue->renames ? n->links : NULL; e; e = e->next_link) {
         auto_free char *path = entry_path(e);
-        auto_free char *key = entry_key(e);
-        if (!path || !key)
+        auto_place struct place at = entry_place(e);
+        if (!path || !place_known(at))
             return -ENOMEM;
-        look_at_renames(&l, path, key);
+        look_at_renames(&l, path, at);
     }
     return look_end(&l);
 }

@@ -48,7 +48,7 @@ static void swap_files_locked(struct cache *c, struct entry *a, struct entry *b)
         const char *path = i == 0 ? path_a : path_b;
         /* An upload to the name still replaces the version that the name had. */
         both[i]->may_exist = both[i]->may_exist || etag_known(&both[i]->etag) || !path ||
-                             upload_runs_at_locked(c, path, false);
+                             upload_runs_at_locked(c, place_of_path(path), false);
         both[i]->stored_generation = 0;
         file_mark_dirty_locked(c, both[i]->node, true);
         if (both[i]->node->file->write_handles == 0)
@@ -301,18 +301,18 @@ static int exchange_in_tree_locked(struct cache *c, struct exchange *x)
     REQUIRES(cache_ns, cache_mutex)
 {
     struct entry *a = x->m->from, *b = x->m->to;
-    auto_free char *key_a = entry_key(a);
-    auto_free char *key_b = entry_key(b);
+    auto_place struct place at_a = entry_place(a);
+    auto_place struct place at_b = entry_place(b);
     bool mixed = is_mixed(x->m);
 
-    if (!key_a || !key_b)
+    if (!place_known(at_a) || !place_known(at_b))
         return -ENOMEM;
     swap_entries_locked(a, b);
-    free(a->src_key);
-    free(b->src_key);
+    place_free(&a->source);
+    place_free(&b->source);
     /* What the store has nothing of, no row takes anywhere. */
-    a->src_key = x->to_stored ? take_ptr(key_b) : NULL;
-    b->src_key = x->from_stored ? take_ptr(key_a) : NULL;
+    a->source = x->to_stored ? place_take(&at_b) : NO_PLACE;
+    b->source = x->from_stored ? place_take(&at_a) : NO_PLACE;
     struct entry *both[2] = {a, b};
     for (int i = 0; i < 2; i++) {
         struct entry *e = both[i];

@@ -75,7 +75,7 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags) REQUIRE
     bool anew = m->from->dirty && n->file && n->file->state == FILE_DIRTY &&
                 upload_comes_first(n->file, UINT64_MAX) && !path_is_staged(c, m->to_path);
     m->copies = n->dir ? tree_each(n, node_may_be_stored, NULL) != 0
-                       : !anew && (etag_known(&m->from->etag) || m->from->src_key);
+                       : !anew && (etag_known(&m->from->etag) || place_known(m->from->source));
     /* A directory of which nothing is stored can still come to the store under its old name,
      * when an intention passes something through it. */
     m->removes =
@@ -192,7 +192,7 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
 
     *ret_tried = entry_may_be_stored(m->to) && name_is_only_ours(m->to);
     *ret_may_exist = entry_may_be_stored(m->to) && !*ret_tried;
-    if (!m->to->src_key && !over->dir)
+    if (!place_known(m->to->source) && !over->dir)
         etag_move(ret_etag, &m->to->etag);
     *ret_marker = over->dir && over->dir->has_marker;
     if (over->dir) {
@@ -219,12 +219,12 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     struct node *n = e->node;
     struct node *oldparent = e->parent;
     bool may_exist = false, tried = false, marker = false;
-    char *src = NULL;
+    auto_place struct place source = NO_PLACE;
     struct etag replaced = {0}; /* the version that an upload to the new name replaces */
 
     if (m->copies) {
-        src = e->src_key ? strdup(e->src_key) : entry_key(e);
-        if (!src)
+        source = entry_place(e);
+        if (!place_known(source))
             return -ENOMEM;
     }
     if (n->dir)
@@ -233,12 +233,11 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
         drop_replaced_locked(c, m, &may_exist, &tried, &marker, &replaced);
     int r = entry_move_locked(c, &e, m->newparent, m->newname);
     if (r < 0) {
-        free(src);
         etag_clear(&replaced);
         return r;
     }
-    free(e->src_key);
-    e->src_key = src;
+    place_free(&e->source);
+    e->source = place_take(&source);
     e->may_exist = may_exist || (!m->to && dir_may_hold_locked(c, m->newparent, m->newname));
     negative_forget_locked(c, m->newparent, m->newname);
     if (!m->copies) {
@@ -270,7 +269,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
 static char *entry_version_locked(struct cache *c, struct node *dir, const char *name,
                                   struct entry *e) REQUIRES(cache_mutex)
 {
-    if (e && !e->src_key && etag_known(&e->etag))
+    if (e && !place_known(e->source) && etag_known(&e->etag))
         return etag_dup(&e->etag);
     bool any =
         e ? entry_may_be_stored(e) && !name_is_only_ours(e) : dir_may_hold_locked(c, dir, name);
@@ -285,16 +284,16 @@ void name_expect(struct cache *c, struct node *n, const char *mirror_path, struc
     ns_assert_written(c);
     cache_lock(c);
     auto_free char *etag = entry_version_locked(c, dir, name, e);
-    auto_free char *key = e ? entry_key(e) : child_key(dir, name);
+    auto_place struct place at = e ? entry_place(e) : child_place(dir, name);
     cache_unlock(c);
     auto_free char *path = child_path(dir, name);
     auto_close int fd = mirror_open_path(&c->mirror, mirror_path, O_RDONLY);
-    if (fd < 0 || !key || !path)
+    if (fd < 0 || !place_known(at) || !path)
         return;
-    bool comes = etag && strcmp(key, path) != 0;
+    bool comes = etag && !place_same(at, place_of_path(path));
     if (comes)
-        file_expect(c, n, fd, key, etag);
-    file_expect(c, n, fd, path, comes ? STAMP_ANY_VERSION : etag);
+        file_expect(c, n, fd, at, etag);
+    file_expect(c, n, fd, place_of_path(path), comes ? STAMP_ANY_VERSION : etag);
 }
 
 /* This comes before the file has the name: a mount that finds it there must know what it is to

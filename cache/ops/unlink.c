@@ -41,7 +41,7 @@ static int record(struct cache *c, struct intent *i, struct intent **ret)
 
 bool name_is_only_ours(const struct entry *e)
 {
-    return !e->node->dir && !e->may_exist && !e->src_key && !etag_known(&e->etag);
+    return !e->node->dir && !e->may_exist && !place_known(e->source) && !etag_known(&e->etag);
 }
 
 /* The version that a removal of the name means. What a pending rename will bring there first
@@ -49,11 +49,12 @@ bool name_is_only_ours(const struct entry *e)
 static const char *removed_version_locked(struct entry *e, const char *path,
                                           char etag[ETAG_TEXT_MAX]) REQUIRES(cache_mutex)
 {
-    auto_free char *key = entry_key(e);
+    auto_place struct place at = entry_place(e);
 
     if (name_is_only_ours(e))
         return INTENT_OURS;
-    return key && strcmp(key, path) == 0 ? etag_text(&e->etag, etag) : INTENT_ANY;
+    return place_known(at) && place_same(at, place_of_path(path)) ? etag_text(&e->etag, etag)
+                                                                  : INTENT_ANY;
 }
 
 /* `numbered`: with the inode's number. */
@@ -175,7 +176,7 @@ static int rmdir_ns_locked(struct cache *c, struct node *parent, const char *nam
     struct dir *d = e ? e->node->dir : NULL;
     /* Its name may show at the store through what is below it until that is removed. */
     bool stored = d && path &&
-                  (e->may_exist || d->has_marker || d->uploading || e->src_key ||
+                  (e->may_exist || d->has_marker || d->uploading || place_known(e->source) ||
                    !d->local_only || !d->new_here || intent_below(c, path));
     int r = !e                               ? -ENOENT
             : !d                             ? -ENOTDIR

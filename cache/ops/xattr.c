@@ -65,9 +65,10 @@ static char *own_value_locked(struct cache *c, struct node *n, const char *name)
     if (strcmp(what, "version") == 0)
         return n->links && etag_known(&n->links->etag) ? etag_dup(&n->links->etag) : strdup("");
     if (strcmp(what, "url") == 0) {
-        auto_free char *key = node_key(n);
+        auto_place struct place at = node_place(n);
         auto_buf struct buf b = BUF_INIT(64 << 10);
-        if (!key || buf_addf(&b, "%s%s%s", c->store->url, *key ? "/" : "", key) < 0)
+        if (!place_known(at) ||
+            buf_addf(&b, "%s%s%s", c->store->url, *at.key ? "/" : "", at.key) < 0)
             return NULL;
         return buf_take(&b);
     }

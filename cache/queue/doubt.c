@@ -43,31 +43,31 @@ struct doubt_change {
     char key[];
 };
 
-static int add_key(struct cache *c, const char *key, bool copied) REQUIRES(cache_mutex)
+static int add_key(struct cache *c, struct place at, bool copied) REQUIRES(cache_mutex)
 {
-    size_t len = strlen(key);
+    size_t len = strlen(at.key);
     struct doubt *l = NULL;
 
-    HASH_FIND(hh, c->queue->own->doubt, key, len, l);
+    HASH_FIND(hh, c->queue->own->doubt, at.key, len, l);
     if (!l) {
         l = calloc(1, sizeof(*l) + len + 1);
         if (!l)
             return -ENOMEM;
-        memcpy(l->key, key, len);
+        memcpy(l->key, at.key, len);
         HASH_ADD(hh, c->queue->own->doubt, key, len, l);
     }
     l->copied = l->copied || copied;
     return 0;
 }
 
-static int add_dir(struct cache *c, const char *key) REQUIRES(cache_mutex)
+static int add_dir(struct cache *c, struct place at) REQUIRES(cache_mutex)
 {
-    size_t len = strlen(key);
+    size_t len = strlen(at.key);
     struct doubt_dir *d = calloc(1, sizeof(*d) + len + 1);
 
     if (!d)
         return -ENOMEM;
-    memcpy(d->key, key, len);
+    memcpy(d->key, at.key, len);
     LL_PREPEND(c->queue->own->doubt_dirs, d);
     return 0;
 }
@@ -98,20 +98,20 @@ static void purge(struct cache *c, int64_t now) REQUIRES(cache_mutex)
     }
 }
 
-static int add_change_locked(struct cache *c, const char *key, bool copied)
+static int add_change_locked(struct cache *c, struct place at, bool copied)
     REQUIRES(cache_mutex)
 {
     int64_t now = clock_mono_ns();
-    size_t len = strlen(key);
+    size_t len = strlen(at.key);
     struct doubt_change *r = NULL;
 
     purge(c, now);
-    HASH_FIND(hh, c->queue->own->doubt_changes, key, len, r);
+    HASH_FIND(hh, c->queue->own->doubt_changes, at.key, len, r);
     if (!r) {
         r = calloc(1, sizeof(*r) + len + 1);
         if (!r)
             return -ENOMEM;
-        memcpy(r->key, key, len);
+        memcpy(r->key, at.key, len);
         HASH_ADD(hh, c->queue->own->doubt_changes, key, len, r);
     }
     r->until_ns = now + c->config.late_ns;
@@ -120,48 +120,48 @@ static int add_change_locked(struct cache *c, const char *key, bool copied)
     return 0;
 }
 
-int doubt_removal_locked(struct cache *c, const char *key)
+int doubt_removal_locked(struct cache *c, struct place at)
 {
     cache_assert_locked(c);
-    return add_change_locked(c, key, false);
+    return add_change_locked(c, at, false);
 }
 
-void doubt_copy(struct cache *c, const char *key)
+void doubt_copy(struct cache *c, struct place at)
 {
     cache_lock(c);
-    (void)add_change_locked(c, key, true);
+    (void)add_change_locked(c, at, true);
     cache_unlock(c);
 }
 
-static const struct doubt_change *doubt_change_at(struct cache *c, const char *key)
+static const struct doubt_change *doubt_change_at(struct cache *c, struct place at)
     REQUIRES(cache_mutex)
 {
     struct doubt_change *r = NULL;
 
-    HASH_FIND(hh, c->queue->own->doubt_changes, key, strlen(key), r);
+    HASH_FIND(hh, c->queue->own->doubt_changes, at.key, strlen(at.key), r);
     return r && r->until_ns > clock_mono_ns() ? r : NULL;
 }
 
 /* Whether something may be taken away there. */
-static bool removal_may_arrive(struct cache *c, const char *key) REQUIRES(cache_mutex)
+static bool removal_may_arrive(struct cache *c, struct place at) REQUIRES(cache_mutex)
 {
-    const struct doubt_change *r = doubt_change_at(c, key);
+    const struct doubt_change *r = doubt_change_at(c, at);
 
     return r && r->removed;
 }
 
 /* Whether something may appear there. */
-static bool copy_may_arrive(struct cache *c, const char *key) REQUIRES(cache_mutex)
+static bool copy_may_arrive(struct cache *c, struct place at) REQUIRES(cache_mutex)
 {
-    const struct doubt_change *r = doubt_change_at(c, key);
+    const struct doubt_change *r = doubt_change_at(c, at);
 
     return r && r->copied;
 }
 
-int doubt_put_locked(struct cache *c, const char *key, const char *etag)
+int doubt_put_locked(struct cache *c, struct place at, const char *etag)
 {
     int64_t now = clock_mono_ns();
-    size_t len = strlen(key);
+    size_t len = strlen(at.key);
     struct doubt_put *p = NULL;
     char *copy = strdup(etag);
 
@@ -169,14 +169,14 @@ int doubt_put_locked(struct cache *c, const char *key, const char *etag)
     if (!copy)
         return -ENOMEM;
     purge(c, now);
-    HASH_FIND(hh, c->queue->own->doubt_puts, key, len, p);
+    HASH_FIND(hh, c->queue->own->doubt_puts, at.key, len, p);
     if (!p) {
         p = calloc(1, sizeof(*p) + len + 1);
         if (!p) {
             free(copy);
             return -ENOMEM;
         }
-        memcpy(p->key, key, len);
+        memcpy(p->key, at.key, len);
         HASH_ADD(hh, c->queue->own->doubt_puts, key, len, p);
     }
     free(p->etag);
@@ -191,18 +191,18 @@ int64_t doubt_until_locked(struct cache *c)
     return c->queue->own->doubt_until_ns;
 }
 
-int64_t doubt_put_until_locked(struct cache *c, const char *key, const char *etag)
+int64_t doubt_put_until_locked(struct cache *c, struct place at, const char *etag)
 {
     struct doubt_put *p = NULL;
 
     cache_assert_locked(c);
-    HASH_FIND(hh, c->queue->own->doubt_puts, key, strlen(key), p);
+    HASH_FIND(hh, c->queue->own->doubt_puts, at.key, strlen(at.key), p);
     if (!p || p->until_ns <= clock_mono_ns() || (etag && strcmp(p->etag, etag) != 0))
         return 0;
     return p->until_ns;
 }
 
-int64_t doubt_puts_below_until_locked(struct cache *c, const char *dir)
+int64_t doubt_puts_below_until_locked(struct cache *c, struct place dir)
 {
     struct doubt_put *p, *next;
     int64_t until_ns = 0;
@@ -210,7 +210,7 @@ int64_t doubt_puts_below_until_locked(struct cache *c, const char *dir)
     cache_assert_locked(c);
     HASH_ITER(hh, c->queue->own->doubt_puts, p, next)
     {
-        if (p->until_ns > until_ns && path_below(dir, p->key))
+        if (p->until_ns > until_ns && place_below(dir, place_of_key(p->key)))
             until_ns = p->until_ns;
     }
     return until_ns;
@@ -225,12 +225,12 @@ static int add_names(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 
     for (struct entry *e = n->links; e && r == 0; e = e->next_link) {
         auto_free char *path = e->dirty ? entry_path(e) : NULL;
+        const struct place at = place_of_path(path); /* where uploads go to */
         if (path && (n->flags & NODE_ATTR_DIRTY))
-            r = add_change_locked(c, path, true); /* new attributes are a copy */
-        struct stamp_key *k = path ? stamp_keys_find(&n->file->keys, path) : NULL;
+            r = add_change_locked(c, at, true); /* new attributes are a copy */
+        struct stamp_key *k = path ? stamp_keys_find(&n->file->keys, at.key) : NULL;
         if (r == 0 && path && !(k && k->mtime_ns == n->mtime_ns && k->size == n->size))
-            r = doubt_put_locked(c, path,
-                                 etag_known(&e->etag) ? etag_text(&e->etag, etag) : "");
+            r = doubt_put_locked(c, at, etag_known(&e->etag) ? etag_text(&e->etag, etag) : "");
     }
     return r;
 }
@@ -252,9 +252,10 @@ int doubt_begin(struct cache *c)
     {
         c->queue->own->doubt_seq = i->seq;
         if (r == 0 && i->kind == INTENT_RENAMEDIR)
-            r = add_dir(c, i->to);
+            r = add_dir(c, intent_target(i));
         else if (r == 0)
-            r = add_key(c, i->to ? i->to : i->from, i->kind == INTENT_RENAME);
+            r = add_key(c, i->to ? intent_target(i) : intent_source(i),
+                        i->kind == INTENT_RENAME);
     }
     cache_unlock(c);
     return r;
@@ -267,45 +268,45 @@ static bool is_over(struct cache *c) REQUIRES(cache_mutex)
 }
 
 /* `copies`: only names where something may appear. */
-static bool is_late(struct cache *c, const char *path, bool copies) REQUIRES(cache_mutex)
+static bool is_late(struct cache *c, struct place at, bool copies) REQUIRES(cache_mutex)
 {
     struct doubt *l = NULL;
     struct doubt_dir *d;
 
-    HASH_FIND(hh, c->queue->own->doubt, path, strlen(path), l);
+    HASH_FIND(hh, c->queue->own->doubt, at.key, strlen(at.key), l);
     if (l && (l->copied || !copies))
         return true;
     LL_FOREACH(c->queue->own->doubt_dirs, d)
     {
-        if (path_below(d->key, path))
+        if (place_below(place_of_key(d->key), at))
             return true;
     }
     return false;
 }
 
-bool doubt_blocks_upload_locked(struct cache *c, const char *path, bool content)
+bool doubt_blocks_upload_locked(struct cache *c, struct place at, bool content)
 {
     cache_assert_locked(c);
     /* New attributes may come to the copy that they are on their way as. */
-    return (!is_over(c) && is_late(c, path, false)) || removal_may_arrive(c, path) ||
-           (content && copy_may_arrive(c, path));
+    return (!is_over(c) && is_late(c, at, false)) || removal_may_arrive(c, at) ||
+           (content && copy_may_arrive(c, at));
 }
 
 bool doubt_blocks_intent_locked(struct cache *c, const struct intent *i)
 {
     cache_assert_locked(c);
-    if (i->to ? removal_may_arrive(c, i->to) : copy_may_arrive(c, i->from))
+    if (i->to ? removal_may_arrive(c, intent_target(i)) : copy_may_arrive(c, intent_source(i)))
         return true;
     if (is_over(c))
         return false;
     if (!i->to)
-        return is_late(c, i->from, true);
+        return is_late(c, intent_source(i), true);
     /* What is found in the journal is carried out again: with the same result. */
     return i->seq > c->queue->own->doubt_seq &&
-           (is_late(c, i->from, false) || is_late(c, i->to, false));
+           (is_late(c, intent_source(i), false) || is_late(c, intent_target(i), false));
 }
 
-bool doubt_copies_below_locked(struct cache *c, const char *path)
+bool doubt_copies_below_locked(struct cache *c, struct place at)
 {
     const struct doubt_change *r, *next_r;
     const struct doubt *l, *next;
@@ -314,19 +315,21 @@ bool doubt_copies_below_locked(struct cache *c, const char *path)
     cache_assert_locked(c);
     HASH_ITER(hh, c->queue->own->doubt_changes, r, next_r)
     {
-        if (path_below(path, r->key) && copy_may_arrive(c, r->key))
+        const struct place there = place_of_key(r->key);
+        if (place_below(at, there) && copy_may_arrive(c, there))
             return true;
     }
     if (is_over(c))
         return false;
     HASH_ITER(hh, c->queue->own->doubt, l, next)
     {
-        if (l->copied && path_below(path, l->key))
+        if (l->copied && place_below(at, place_of_key(l->key)))
             return true;
     }
     LL_FOREACH(c->queue->own->doubt_dirs, d)
     {
-        if (path_below(d->key, path) || path_below(path, d->key))
+        const struct place dir = place_of_key(d->key);
+        if (place_below(dir, at) || place_below(at, dir))
             return true;
     }
     return false;

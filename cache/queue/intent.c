@@ -49,6 +49,16 @@ bool intent_is_rename(const struct intent *i)
     return i->kind == INTENT_RENAME || i->kind == INTENT_RENAMEDIR;
 }
 
+struct place intent_source(const struct intent *i)
+{
+    return place_of_path(i->from);
+}
+
+struct place intent_target(const struct intent *i)
+{
+    return place_of_path(i->to);
+}
+
 uint64_t intent_since(const struct intent *i)
 {
     return i->since ? i->since : i->seq;
@@ -65,7 +75,7 @@ void intent_add_locked(struct cache *c, struct intent *i)
         DL_APPEND_ELEM(c->queue->intents, before, i);
     else
         DL_PREPEND(c->queue->intents, i);
-    tombstone_count_locked(c, i->from, 1, false);
+    tombstone_count_locked(c, intent_source(i), 1, false);
     if (intent_is_rename(i))
         c->queue->renames++;
 }
@@ -74,7 +84,7 @@ void intent_remove_locked(struct cache *c, struct intent *i)
 {
     cache_assert_locked(c);
     DL_DELETE(c->queue->intents, i);
-    tombstone_count_locked(c, i->from, -1, i->kind == INTENT_RENAMEDIR);
+    tombstone_count_locked(c, intent_source(i), -1, i->kind == INTENT_RENAMEDIR);
     if (intent_is_rename(i))
         c->queue->renames--;
     intent_free(i);

@@ -183,7 +183,7 @@ bool intent_comes_first(struct cache *c, const struct intent *i)
            !intent_earlier_rename_touches(c, i, i->to);
 }
 
-bool rename_runs_at_locked(struct cache *c, const char *key)
+bool rename_runs_at_locked(struct cache *c, struct place at)
 {
     struct intent *i;
 
@@ -192,7 +192,7 @@ bool rename_runs_at_locked(struct cache *c, const char *key)
         return false;
     DL_FOREACH(c->queue->intents, i)
     {
-        if ((i->running || i->redo) && intent_is_rename(i) && path_below(i->from, key))
+        if ((i->running || i->redo) && intent_is_rename(i) && place_below(intent_source(i), at))
             return true;
     }
     return false;
@@ -238,16 +238,16 @@ char *intent_path_after(const struct intent *first, const char *path)
     return at;
 }
 
-bool intent_leads_to(struct cache *c, const char *key, const char *path)
+bool intent_leads_to(struct cache *c, struct place from, const char *path)
 {
     auto_free char *at = NULL;
     struct intent *i;
 
     cache_assert_locked(c);
-    /* Without renames nothing moves: only the key's own removal counts. */
+    /* Without renames nothing moves: only the removal of what lies there counts. */
     if (c->queue->renames == 0)
-        return !tombstone_pending(c, key);
-    at = strdup(key);
+        return !tombstone_pending(c, from);
+    at = strdup(place_path(from)); /* before the first of them the two are one */
     DL_FOREACH(c->queue->intents, i)
     {
         if (!at)

@@ -64,34 +64,34 @@ static void put_free(struct put *p)
     free(p);
 }
 
-static struct put *find_put(struct origins *o, const char *key) REQUIRES(origins_mutex)
+static struct put *find_put(struct origins *o, struct place at) REQUIRES(origins_mutex)
 {
     struct put *p = NULL;
 
-    HASH_FIND(hh, o->puts, key, strlen(key), p);
+    HASH_FIND(hh, o->puts, at.key, strlen(at.key), p);
     return p;
 }
 
-static struct put *add_put(struct origins *o, const char *key) REQUIRES(origins_mutex)
+static struct put *add_put(struct origins *o, struct place at) REQUIRES(origins_mutex)
 {
-    size_t len = strlen(key);
+    size_t len = strlen(at.key);
     struct put *p = calloc(1, sizeof(*p) + len + 1);
 
     if (!p)
         return NULL;
-    memcpy(p->key, key, len);
+    memcpy(p->key, at.key, len);
     HASH_ADD(hh, o->puts, key, len, p);
     return p;
 }
 
 /* Remembers one note. 0 or -ENOMEM. */
-static int remember_locked(struct origins *o, const char *key, uint64_t origin, int64_t last_ns)
+static int remember_locked(struct origins *o, struct place at, uint64_t origin, int64_t last_ns)
     REQUIRES(origins_mutex)
 {
-    struct put *p = find_put(o, key);
+    struct put *p = find_put(o, at);
     struct sent *s;
 
-    if (!p && !(p = add_put(o, key)))
+    if (!p && !(p = add_put(o, at)))
         return -ENOMEM;
     LL_SEARCH_SCALAR(p->sent, s, origin, origin);
     if (!s) {
@@ -114,12 +114,12 @@ static void settle_locked(struct origins *o, struct put *p) REQUIRES(origins_mut
 /* ---- whose ---- */
 
 /* Each key has its own: what is copied keeps the origin of the key that it came from. */
-static uint64_t origin_of(uint64_t number, const char *key)
+static uint64_t origin_of(uint64_t number, struct place at)
 {
-    return hash_fnv(number, key);
+    return hash_fnv(number, at.key);
 }
 
-bool origin_is_ours(struct cache *c, const char *key, const struct attrs *a)
+bool origin_is_ours(struct cache *c, struct place at, const struct attrs *a)
 {
     struct origins *o = c->queue->own->origins;
     bool ours = false;
@@ -128,9 +128,9 @@ bool origin_is_ours(struct cache *c, const char *key, const struct attrs *a)
         return false;
     origins_lock(o);
     /* A later time than that of anything that was sent is of another life of this cache. */
-    if (a->origin == origin_of(o->number, key))
+    if (a->origin == origin_of(o->number, at))
         ours = a->origin_ns <= o->last_ns;
-    struct put *p = ours ? NULL : find_put(o, key);
+    struct put *p = ours ? NULL : find_put(o, at);
     for (struct sent *s = p ? p->sent : NULL; s && !ours; s = s->next)
         ours = s->origin == a->origin && a->origin_ns <= s->last_ns;
     origins_unlock(o);
@@ -207,18 +207,18 @@ static void puts_free(struct put *puts)
     }
 }
 
-void origin_sign(struct cache *c, const char *key, struct attrs *a)
+void origin_sign(struct cache *c, struct place at, struct attrs *a)
 {
     struct origins *o = c->queue->own->origins;
 
     a->has |= ATTR_ORIGIN;
-    a->origin = origin_of(o->number, key);
+    a->origin = origin_of(o->number, at);
     a->origin_ns = clock_real_ns();
-    if (!store_can(c->store, key, STORE_ORIGIN))
+    if (!store_can(c->store, at.key, STORE_ORIGIN))
         return;
-    const struct journal_put note = {key, a->origin, a->origin_ns};
+    const struct journal_put note = {at.key, a->origin, a->origin_ns};
     origins_lock(o);
-    int r = remember_locked(o, key, a->origin, a->origin_ns);
+    int r = remember_locked(o, at, a->origin, a->origin_ns);
     if (o->last_ns < a->origin_ns)
         o->last_ns = a->origin_ns;
     struct put *settled = o->settled;
@@ -231,12 +231,12 @@ void origin_sign(struct cache *c, const char *key, struct attrs *a)
     crash_point("put-noted");
 }
 
-void origin_resolved(struct cache *c, const char *key)
+void origin_resolved(struct cache *c, struct place at)
 {
     struct origins *o = c->queue->own->origins;
 
     origins_lock(o);
-    struct put *p = find_put(o, key);
+    struct put *p = find_put(o, at);
     if (p)
         settle_locked(o, p);
     origins_unlock(o);
@@ -256,11 +256,11 @@ int origins_open(struct cache *c)
 }
 
 /* Whether something may still ask whose the version at the key is. */
-static bool is_owed(struct cache *c, const char *key) REQUIRES(cache_mutex)
+static bool is_owed(struct cache *c, struct place at) REQUIRES(cache_mutex)
 {
     struct entry *e = NULL;
 
-    return c->queue->intents || (tree_find(c, key, &e) && e && e->dirty);
+    return c->queue->intents || (tree_find(c, place_path(at), &e) && e && e->dirty);
 }
 
 static int load_one(void *arg, const struct journal_put *note)
@@ -269,7 +269,7 @@ static int load_one(void *arg, const struct journal_put *note)
     struct origins *o = c->queue->own->origins;
 
     origins_lock(o);
-    int r = remember_locked(o, note->key, note->origin, note->last_ns);
+    int r = remember_locked(o, place_of_key(note->key), note->origin, note->last_ns);
     origins_unlock(o);
     return r;
 }
@@ -284,7 +284,7 @@ int origins_load(struct cache *c)
     origins_lock(o);
     HASH_ITER(hh, o->puts, p, next)
     {
-        if (!is_owed(c, p->key))
+        if (!is_owed(c, place_of_key(p->key)))
             settle_locked(o, p);
     }
     origins_unlock(o);

@@ -14,8 +14,8 @@ enum change { CHANGE_PUT, CHANGE_REMOVE, CHANGES };
 struct intent {
     uint64_t seq; /* 0: not numbered yet */
     enum intent_kind kind;
-    char *from, *to;
-    char *etag; /* version at `from`; "": none that is known; INTENT_ANY, INTENT_OURS */
+    char *from, *to; /* paths of the tree as it was then; `to` NULL: a removal */
+    char *etag;      /* version at `from`; "": none that is known; INTENT_ANY, INTENT_OURS */
     uint64_t ino;
     GUARDED_BY(cache_mutex) struct {
         /* who waits for it: the place of the older one that is part of it; 0 none */
@@ -57,7 +57,7 @@ struct barrier {
  * what was there before, so what is there now was made later. */
 enum intent_back { INTENT_STAYS, INTENT_CAME, INTENT_LEFT };
 
-/* What a live name says about an intended removal of its key. */
+/* What a live name says about an intended removal of its place. */
 enum live { LIVE_NONE, LIVE_WAIT, LIVE_STORED };
 
 /* What the store is owed, of a whole cache. */
@@ -129,6 +129,10 @@ struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from,
                           uint64_t ino, const char *etag);
 /* Frees an intention that is in no list. Accepts NULL. */
 void intent_free(struct intent *i);
+/* Where the store has what it takes, and where it brings that, when its turn comes: all that
+ * came before is done then, and the paths of that time are places. Borrowed. */
+struct place intent_source(const struct intent *i);
+struct place intent_target(const struct intent *i);
 /* Puts the intention where its number belongs; the queue owns it from then on. */
 void intent_add_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 /* Takes the intention out of the queue and frees it: its row is gone. */
@@ -155,30 +159,30 @@ int intents_take_back(struct cache *c, uint64_t seq) REQUIRES(cache_ns);
 int doubt_begin(struct cache *c) EXCLUDES(cache_mutex);
 /* Until when (CLOCK_MONOTONIC) they may; 0: none was under way. */
 int64_t doubt_until_locked(struct cache *c) REQUIRES(cache_mutex);
-/* Whether an upload to the path (of content, else attributes), or an intention, has to wait for
- * its end. */
-bool doubt_blocks_upload_locked(struct cache *c, const char *path, bool content)
+/* Whether an upload to the place (of content, else attributes), or an intention, has to wait
+ * for its end. */
+bool doubt_blocks_upload_locked(struct cache *c, struct place at, bool content)
     REQUIRES(cache_mutex);
 bool doubt_blocks_intent_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
-/* A removal of the key, with which this daemon is done, may still arrive. 0 or -ENOMEM. */
-int doubt_removal_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
-/* A copy to the key, or its new attributes, may still arrive. */
-void doubt_copy(struct cache *c, const char *key) EXCLUDES(cache_mutex);
-/* An upload to the key, bound to this version ("" none), may still arrive. 0 or -ENOMEM. */
-int doubt_put_locked(struct cache *c, const char *key, const char *etag) REQUIRES(cache_mutex);
+/* A removal there, with which this daemon is done, may still arrive. 0 or -ENOMEM. */
+int doubt_removal_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
+/* A copy to there, or new attributes, may still arrive. */
+void doubt_copy(struct cache *c, struct place at) EXCLUDES(cache_mutex);
+/* An upload to there, bound to this version ("" none), may still arrive. 0 or -ENOMEM. */
+int doubt_put_locked(struct cache *c, struct place at, const char *etag) REQUIRES(cache_mutex);
 /* Until when (CLOCK_MONOTONIC) one may that is bound to this version (NULL: to any); 0 none. */
-int64_t doubt_put_until_locked(struct cache *c, const char *key, const char *etag)
+int64_t doubt_put_until_locked(struct cache *c, struct place at, const char *etag)
     REQUIRES(cache_mutex);
-/* The same of any key below the directory. */
-int64_t doubt_puts_below_until_locked(struct cache *c, const char *dir) REQUIRES(cache_mutex);
-/* Whether something may still be copied to the name, or below it. */
-bool doubt_copies_below_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* The same of any place below the directory. */
+int64_t doubt_puts_below_until_locked(struct cache *c, struct place dir) REQUIRES(cache_mutex);
+/* Whether something may still be copied to there, or below it. */
+bool doubt_copies_below_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
 
 /* ---- order.c ---- */
 /* Whether an intention concerns something below `path`. */
 bool intent_below(struct cache *c, const char *path) REQUIRES(cache_mutex);
-/* Whether the store is just renaming what is at `key`, or may have done so. */
-bool rename_runs_at_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
+/* Whether the store is just renaming what lies there, or may have done so. */
+bool rename_runs_at_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
 /* Whether an upload to `path`, of a directory's marker or of a file, has to wait for an
  * intention. */
 bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
@@ -220,15 +224,15 @@ int origins_open(struct cache *c);
 int origins_load(struct cache *c) REQUIRES(cache_mutex);
 /* The mount's own number. */
 uint64_t origins_number(struct cache *c);
-/* Signs what is to be put to `key`, each attempt anew, and notes it. On a disk that is full or
+/* Signs what is to be put there, each attempt anew, and notes it. On a disk that is full or
  * read-only it is sent without a note: an upload is what makes room, and at worst a later mount
  * takes it for somebody else's. Must hold no lock: it writes to the journal. */
-void origin_sign(struct cache *c, const char *key, struct attrs *a);
-/* Whether this cache put what has these attributes to `key`. */
-bool origin_is_ours(struct cache *c, const char *key, const struct attrs *a);
-/* The stamps or rows say what the store has at `key`, and nothing that was put there is on its
+void origin_sign(struct cache *c, struct place at, struct attrs *a);
+/* Whether this cache put what has these attributes to that place. */
+bool origin_is_ours(struct cache *c, struct place at, const struct attrs *a);
+/* The stamps or rows say what the store has there, and nothing that was put there is on its
  * way any more: the notes go with the next one. */
-void origin_resolved(struct cache *c, const char *key);
+void origin_resolved(struct cache *c, struct place at);
 
 /* ---- refusal.c ---- */
 /* Whether an answer may say that the store will never have what it was asked for. */
@@ -263,7 +267,7 @@ enum live intent_live_at(struct cache *c, const struct intent *i) REQUIRES(cache
 /* Whether removals of `key` are bound to the version they mean: a request that takes effect
  * late, or one that comes after another node has put something there, must not take a newer
  * version away. */
-bool removals_are_bound(struct cache *c, const char *key);
+bool removals_are_bound(struct cache *c, struct place at);
 /* Until when an upload may arrive after the removal: of a name of which the store had no
  * version that it was bound to, or of which it has none now, too. It is removed once more then.
  */
@@ -280,11 +284,11 @@ int queue_new(struct cache *c);
 void queue_free(struct cache *c) EXCLUDES(cache_mutex);
 
 /* ---- tombstone.c ---- */
-/* Whether a listing begun at `listed_ns` may not show what the store has at `key` as `path`: it
+/* Whether a listing begun at `listed_ns` may not show what the store has there as `path`: it
  * was removed since, or an intention will remove it or move it elsewhere. */
-bool tombstone_hides(struct cache *c, const char *key, const char *path, int64_t listed_ns)
+bool tombstone_hides(struct cache *c, struct place at, const char *path, int64_t listed_ns)
     REQUIRES(cache_mutex);
-/* Whether an intention concerns this very key. */
-bool tombstone_pending(struct cache *c, const char *key) REQUIRES(cache_mutex);
+/* Whether an intention concerns this very place. */
+bool tombstone_pending(struct cache *c, struct place at) REQUIRES(cache_mutex);
 
 #endif

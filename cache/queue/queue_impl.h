@@ -11,7 +11,7 @@ struct refusals {
     };
 };
 
-/* A key that the store has, or may have, although the name is gone here. */
+/* A place where the store has, or may have, something although the name is gone here. */
 struct tombstone {
     UT_hash_handle hh; /* in cache.tombstones, by key */
     /* CLOCK_MONOTONIC; when the store lost it: younger listings are right */
@@ -48,8 +48,9 @@ struct queue_own {
 void doubt_free(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- order.c ---- */
-/* Whether what the store has at `key` now will be at `path` when all intentions are done. */
-bool intent_leads_to(struct cache *c, const char *key, const char *path) REQUIRES(cache_mutex);
+/* Whether what the store has there now will be at `path` when all intentions are done. */
+bool intent_leads_to(struct cache *c, struct place from, const char *path)
+    REQUIRES(cache_mutex);
 /* Where the rename takes what is at *at (heap, replaced). Whether it does; without memory *at
  * is NULL then. */
 bool intent_forward(const struct intent *i, char **at);
@@ -61,8 +62,8 @@ void origins_free(struct cache *c);
 /* ---- tombstone.c ---- */
 /* Frees all tombstones: the cache ends. */
 void tombstones_free(struct cache *c) REQUIRES(cache_mutex);
-/* An intention towards a key begins (+1) or ends (-1). */
-void tombstone_count_locked(struct cache *c, const char *key, int by, bool with_tree)
+/* An intention towards a place begins (+1) or ends (-1). */
+void tombstone_count_locked(struct cache *c, struct place at, int by, bool with_tree)
     REQUIRES(cache_mutex);
 
 #endif

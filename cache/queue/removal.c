@@ -63,14 +63,14 @@ enum live intent_live_at(struct cache *c, const struct intent *i)
         return LIVE_NONE; /* the object beside a directory goes; a directory that was made again
                              is told to the store after this removal */
     /* Or a rename is still to bring it here, or a directory above it. */
-    auto_free char *key = entry_key(e);
-    bool here = key && strcmp(key, i->from) == 0;
+    auto_place struct place at = entry_place(e);
+    bool here = place_known(at) && place_same(at, intent_source(i));
     return e->dirty || !here || !etag_known(&e->etag) ? LIVE_WAIT : LIVE_STORED;
 }
 
-bool removals_are_bound(struct cache *c, const char *key)
+bool removals_are_bound(struct cache *c, struct place at)
 {
-    return store_can(c->store, key, STORE_IF_MATCH | STORE_ORIGIN);
+    return store_can(c->store, at.key, STORE_IF_MATCH | STORE_ORIGIN);
 }
 
 int64_t comes_back_locked(struct cache *c, const struct intent *i)
@@ -80,7 +80,7 @@ int64_t comes_back_locked(struct cache *c, const struct intent *i)
     cache_assert_locked(c);
     if (i->removed_before)
         return 0;
-    int64_t until_ns = doubt_put_until_locked(c, i->from, "");
+    int64_t until_ns = doubt_put_until_locked(c, intent_source(i), "");
     if ((*i->etag == '\0' || intent_means_ours(i)) && c->queue->own->doubt_until_ns > now &&
         c->queue->own->doubt_until_ns > until_ns)
         until_ns = c->queue->own->doubt_until_ns;

@@ -1,4 +1,4 @@
-/* Keys that the store has, or may have, although their name is gone here. */
+/* Places where the store has, or may have, something although its name is gone here. */
 #include "cache/queue/queue_impl.h"
 
 #include "common/lock.h"
@@ -11,34 +11,34 @@
 /* How long a listing may take; a younger one can't show what was removed before it. */
 #define GHOST_KEEP_NS (600 * NS_PER_SEC)
 
-bool tombstone_pending(struct cache *c, const char *key)
+bool tombstone_pending(struct cache *c, struct place at)
 {
     struct tombstone *g;
 
     cache_assert_locked(c);
-    HASH_FIND_STR(c->queue->own->tombstones, key, g);
+    HASH_FIND_STR(c->queue->own->tombstones, at.key, g);
     return g && g->pending > 0;
 }
 
-/* Whether the key was removed, or moved away with a directory above it, since. */
-static bool removed_since(struct cache *c, const char *key, int64_t listed_ns)
+/* Whether what lay there was removed, or moved away with a directory above it, since. */
+static bool removed_since(struct cache *c, struct place at, int64_t listed_ns)
     REQUIRES(cache_mutex)
 {
-    for (const char *end = key; *end; end++) {
+    for (const char *end = at.key; *end; end++) {
         struct tombstone *g;
         if (end[1] != '/' && end[1] != '\0')
             continue;
-        HASH_FIND(hh, c->queue->own->tombstones, key, (size_t)(end + 1 - key), g);
+        HASH_FIND(hh, c->queue->own->tombstones, at.key, (size_t)(end + 1 - at.key), g);
         if (g && g->pending == 0 && g->done_ns >= listed_ns && (!end[1] || g->with_tree))
             return true;
     }
     return false;
 }
 
-bool tombstone_hides(struct cache *c, const char *key, const char *path, int64_t listed_ns)
+bool tombstone_hides(struct cache *c, struct place at, const char *path, int64_t listed_ns)
 {
     cache_assert_locked(c);
-    return removed_since(c, key, listed_ns) || !intent_leads_to(c, key, path);
+    return removed_since(c, at, listed_ns) || !intent_leads_to(c, at, path);
 }
 
 static void tombstones_purge(struct cache *c) REQUIRES(cache_mutex)
@@ -55,18 +55,18 @@ static void tombstones_purge(struct cache *c) REQUIRES(cache_mutex)
     }
 }
 
-void tombstone_count_locked(struct cache *c, const char *key, int by, bool with_tree)
+void tombstone_count_locked(struct cache *c, struct place at, int by, bool with_tree)
 {
     struct tombstone *g;
 
     cache_assert_locked(c);
-    HASH_FIND_STR(c->queue->own->tombstones, key, g);
+    HASH_FIND_STR(c->queue->own->tombstones, at.key, g);
     if (!g && by > 0) {
-        size_t len = strlen(key);
+        size_t len = strlen(at.key);
         g = calloc(1, sizeof(*g) + len + 1);
         if (!g)
             return; /* a listing may show the name until the store lost it */
-        memcpy(g->key, key, len + 1);
+        memcpy(g->key, at.key, len + 1);
         if (HASH_COUNT(c->queue->own->tombstones) % 1024 == 1023)
             tombstones_purge(c);
         HASH_ADD_KEYPTR(hh, c->queue->own->tombstones, g->key, len, g);

@@ -27,22 +27,19 @@ char *copy_moved_path(const char *path, const char *from, const char *to)
     return rest ? path_join(to, rest) : NULL;
 }
 
-void copy_source_locked(struct cache *c, struct entry *e, const char *from, const char *to)
+void copy_source_locked(struct cache *c, struct entry *e, struct place from, struct place to)
 {
     cache_assert_locked(c);
-    auto_free char *key_now = e->src_key ? strdup(e->src_key) : entry_key(e);
-    char *key = key_now ? copy_moved_path(key_now, from, to) : NULL;
-    if (!key)
+    auto_place struct place now = entry_place(e);
+    auto_place struct place moved = place_known(now) ? place_moved(now, from, to) : NO_PLACE;
+    if (!place_known(moved))
         return;
-    free(e->src_key);
-    e->src_key = NULL;
+    place_free(&e->source);
     entry_changed_locked(c, e);
     /* An entry in its directory's place needs no source of its own, and moves with it. */
-    auto_free char *inherited = entry_key(e);
-    if (inherited && strcmp(inherited, key) == 0)
-        free(key);
-    else
-        e->src_key = key;
+    auto_place struct place inherited = entry_place(e);
+    if (!place_known(inherited) || !place_same(inherited, moved))
+        e->source = place_take(&moved);
 }
 
 /* Whether what `i` moves is something that `done`, an earlier one, had brought there: not what
@@ -70,16 +67,18 @@ void copy_sources_locked(struct cache *c, struct intent *done)
         struct entry *e = NULL;
         /* An entry that stands at its final place has no source of its own, as one that was
          * made there since. */
-        if (at && tree_find(c, at, &e) && e && (e->src_key || e->node->ino == i->ino))
-            copy_source_locked(c, e, done->from, done->to);
+        if (at && tree_find(c, at, &e) && e &&
+            (place_known(e->source) || e->node->ino == i->ino))
+            copy_source_locked(c, e, intent_source(done), intent_target(done));
     }
     for (size_t i = 0; i < c->content->n_stale_readers; i++) {
         struct file *f = c->content->stale_readers[i]->file;
-        char *key = f->orphan_key ? copy_moved_path(f->orphan_key, done->from, done->to) : NULL;
-        if (key) {
-            free(f->orphan_key);
-            f->orphan_key = key;
-        }
+        if (!place_known(f->orphan_source))
+            continue;
+        auto_place struct place moved =
+            place_moved(f->orphan_source, intent_source(done), intent_target(done));
+        if (place_known(moved))
+            SWAP(f->orphan_source, moved);
     }
 }
 
@@ -92,9 +91,9 @@ static struct node *reader_locked(struct cache *c, struct intent *i, const char 
     auto_free char *at = intent_path_after(i->next, to);
     struct entry *e = NULL;
     struct node *n = at ? tree_find(c, at, &e) : NULL;
-    auto_free char *key = n && e && !n->dir ? entry_key(e) : NULL;
+    auto_place struct place now = n && e && !n->dir ? entry_place(e) : NO_PLACE;
 
-    if (!key || strcmp(key, from) != 0)
+    if (!place_known(now) || !place_same(now, place_of_path(from)))
         return NULL;
     *ret_entry = e;
     return n;
@@ -134,22 +133,23 @@ static bool was_replaced(const struct entry *e, const char *copied_etag, const c
 }
 
 /* Of a file that is to be uploaded under the new name, what that replaces. */
-static bool expect_locked(struct file *f, const struct entry *e, const char *to,
+static bool expect_locked(struct file *f, const struct entry *e, struct place to,
                           const char *copied_etag, const char *new_etag, bool own)
     REQUIRES(cache_mutex)
 {
     char buf[ETAG_TEXT_MAX];
 
     if (!etag_known(&e->etag) || !new_etag)
-        return stamp_keys_expect(&f->keys, to, STAMP_ANY_VERSION);
+        return stamp_keys_expect(&f->keys, to.key, STAMP_ANY_VERSION);
     return stamp_keys_expect(
-        &f->keys, to,
+        &f->keys, to.key,
         was_replaced(e, copied_etag, new_etag, own) ? etag_text(&e->etag, buf) : new_etag);
 }
 
 void copy_note_version(struct copying *k, const char *from, const char *to,
                        const char *copied_etag, const char *new_etag, bool own)
 {
+    const struct place there = place_of_path(to);
     struct cache *c = k->cache;
     struct entry *e = NULL;
     char buf[ETAG_TEXT_MAX];
@@ -159,9 +159,9 @@ void copy_note_version(struct copying *k, const char *from, const char *to,
     struct node *n = reader_locked(c, k->intent, from, to, &e);
     struct file *f = n ? n->file : NULL;
     if (f && (e->dirty || !new_etag))
-        ours = expect_locked(f, e, to, copied_etag, new_etag, own);
+        ours = expect_locked(f, e, there, copied_etag, new_etag, own);
     else if (f && etag_known(&e->etag))
-        ours = stamp_keys_set(&f->keys, to, version_after(e, copied_etag, new_etag, buf),
+        ours = stamp_keys_set(&f->keys, there.key, version_after(e, copied_etag, new_etag, buf),
                               f->clean_mtime_ns, f->clean_size) == 0;
     if (ours)
         node_ref_locked(n);
@@ -222,7 +222,7 @@ struct node *copy_take_version_locked(struct copying *k, const char *from, const
         return NULL;
     free(f->etag);
     f->etag = etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
-    stamp_keys_remove(&f->keys, from);
+    stamp_keys_remove(&f->keys, place_of_path(from).key);
     node_ref_locked(n);
     return n;
 }
@@ -247,8 +247,8 @@ static bool overwritten(struct cache *c, struct copying *k)
     const struct intent removal = {
         .kind = INTENT_UNLINK, .from = k->from, .next = k->intent->next};
     struct node *n = tree_find(c, k->to, &e);
-    bool yes = n && e && copy_is_owed(k, n, e) && e->src_key &&
-               strcmp(e->src_key, k->from) == 0 && !intent_is_urgent(c, &removal);
+    bool yes = n && e && copy_is_owed(k, n, e) && place_known(e->source) &&
+               place_same(e->source, place_of_path(k->from)) && !intent_is_urgent(c, &removal);
     cache_unlock(c);
     return yes;
 }
@@ -310,8 +310,7 @@ static void source_gone_locked(struct copying *k) REQUIRES(cache_mutex)
 
     if (!n)
         return;
-    free(e->src_key);
-    e->src_key = NULL;
+    place_free(&e->source);
     etag_clear(&e->etag);
     e->may_exist = true;
     if (n->file && n->file->state != FILE_PARTIAL) {
@@ -342,16 +341,16 @@ static char *known_version(struct copying *k)
     return etag;
 }
 
-int copy_ask_version(struct cache *c, struct op *op, const char *key, char **etag, bool *own)
+int copy_ask_version(struct cache *c, struct op *op, struct place at, char **etag, bool *own)
 {
     struct object there = {0};
-    int r = store_stat(c->store, op, key, &there);
+    int r = store_stat(c->store, op, at.key, &there);
     char *now = r == 0 && !there.is_prefix ? strdup(there.etag) : NULL;
 
     if (r == 0 && !now)
         r = there.is_prefix ? -ENOENT : -ENOMEM;
     if (r == 0) {
-        *own = origin_is_ours(c, key, &there.attrs);
+        *own = origin_is_ours(c, at, &there.attrs);
         free(*etag);
         *etag = now;
     }
@@ -370,12 +369,13 @@ static int set_any(char **etag)
  * repeated, or somebody has removed it: what is under the new name tells. */
 static int rename_object(struct copying *k, struct op *op, char **copied, struct object *obj)
 {
+    const struct place from = place_of_path(k->from), to = place_of_path(k->to);
     struct store *s = k->cache->store;
-    int renamed = store_rename(s, op, k->from, k->to);
+    int renamed = store_rename(s, op, from.key, to.key);
 
     if (renamed < 0 && renamed != -ENOENT)
         return renamed;
-    int r = store_stat(s, op, k->to, obj);
+    int r = store_stat(s, op, to.key, obj);
     bool other = r == 0 && **copied && strcmp(*copied, INTENT_ANY) != 0 &&
                  strcmp(*copied, obj->etag) != 0;
     if (!other)
@@ -389,23 +389,23 @@ int copy_not_noted(struct op *op, const char *from, const char *to, int err)
                    strerror(-err));
 }
 
-static int copy_at_store(struct cache *c, struct op *op, const char *from,
-                         const char *from_etag, const char *to, struct object *obj)
+static int copy_at_store(struct cache *c, struct op *op, struct place from,
+                         const char *from_etag, struct place to, struct object *obj)
 {
     struct session_watch watch;
 
     session_watch(&watch, c, op);
-    int r = store_copy(c->store, op, from, from_etag, to, NULL, NULL, obj);
+    int r = store_copy(c->store, op, from.key, from_etag, to.key, NULL, NULL, obj);
     int noted = session_unwatch(&watch, op);
     if (op->left_behind)
         doubt_copy(c, to);
-    return r < 0 && noted < 0 ? copy_not_noted(op, from, to, noted) : r;
+    return r < 0 && noted < 0 ? copy_not_noted(op, place_path(from), place_path(to), noted) : r;
 }
 
-int copy_latest(struct cache *c, struct op *op, const char *from, char **etag, bool *own,
-                const char *to, struct object *obj)
+int copy_latest(struct cache *c, struct op *op, struct place from, char **etag, bool *own,
+                struct place to, struct object *obj)
 {
-    bool ask = !**etag && store_can(c->store, from, STORE_IF_MATCH);
+    bool ask = !**etag && store_can(c->store, from.key, STORE_IF_MATCH);
     int r = -ESTALE;
 
     for (int tries = 0; r == -ESTALE && tries < VERSIONS_MAX; tries++) {
@@ -418,7 +418,7 @@ int copy_latest(struct cache *c, struct op *op, const char *from, char **etag, b
                         : op_fail(op, -EAGAIN,
                                   "%s/%s can't be copied to %s: somebody else replaces it all "
                                   "the time",
-                                  c->store->url, from, to);
+                                  c->store->url, from.key, to.key);
 }
 
 /* Moves the object that has the name now; *copied becomes its version. */
@@ -426,15 +426,17 @@ static int move_object(struct copying *k, struct op *op, char **copied, struct o
 {
     struct cache *c = k->cache;
 
-    return store_can(c->store, k->from, STORE_RENAME)
+    const struct place from = place_of_path(k->from);
+
+    return store_can(c->store, from.key, STORE_RENAME)
                ? rename_object(k, op, copied, obj)
-               : copy_latest(c, op, k->from, copied, &k->own, k->to, obj);
+               : copy_latest(c, op, from, copied, &k->own, place_of_path(k->to), obj);
 }
 
 static int copy_file(struct copying *k, struct op *op)
 {
     struct cache *c = k->cache;
-    bool native = store_can(c->store, k->from, STORE_RENAME);
+    bool native = store_can(c->store, place_of_path(k->from).key, STORE_RENAME);
     bool useless = overwritten(c, k);
     auto_free char *copied = known_version(k);
     struct object obj = {0};

@@ -19,7 +19,7 @@ enum item_fate {
 
 /* One object of a directory that is copied. */
 struct item {
-    char *from, *to;
+    char *from, *to;       /* paths, as the intent's */
     char *etag, *new_etag; /* the version that is copied or removed; that of the copy */
     enum item_fate fate;
     bool is_dir;
@@ -45,14 +45,14 @@ struct copying {
  * memory. */
 char *copy_moved_path(const char *path, const char *from, const char *to);
 /* The source of an entry that stood at or below `from` is now at or below `to`. */
-void copy_source_locked(struct cache *c, struct entry *e, const char *from, const char *to)
+void copy_source_locked(struct cache *c, struct entry *e, struct place from, struct place to)
     REQUIRES(cache_mutex);
 /* Only entries that some rename of the list moved have a source of their own. */
 void copy_sources_locked(struct cache *c, struct intent *done) REQUIRES(cache_mutex);
 /* Writes the records of the node's stamp and drops the caller's reference. A failure is
  * ignored. */
 void copy_write_keys(struct cache *c, struct node *n) EXCLUDES(cache_mutex);
-/* Records in the stamp what the store has under the new key, beside the old one: whether the
+/* Records in the stamp what the store has at the new place, beside the old one: whether the
  * row is gone or not, one of them holds. `new_etag` NULL: nobody knows its version. */
 void copy_note_version(struct copying *k, const char *from, const char *to,
                        const char *copied_etag, const char *new_etag, bool own)
@@ -77,13 +77,13 @@ void copy_forget_version_locked(struct copying *k, const char *from, const char 
     REQUIRES(cache_mutex);
 /* Asks which version is there, and whether this cache put it, by an upload that ended when the
  * name had been given away. */
-int copy_ask_version(struct cache *c, struct op *op, const char *key, char **etag, bool *own);
+int copy_ask_version(struct cache *c, struct op *op, struct place at, char **etag, bool *own);
 /* Says that the cache itself failed, whatever op->why said before. */
 int copy_not_noted(struct op *op, const char *from, const char *to, int err);
 /* Copies what has the name now. *etag is the version that is expected there ("" any), and then
  * the one that was copied ("" where the store keeps none): that one alone may be removed. */
-int copy_latest(struct cache *c, struct op *op, const char *from, char **etag, bool *own,
-                const char *to, struct object *obj);
+int copy_latest(struct cache *c, struct op *op, struct place from, char **etag, bool *own,
+                struct place to, struct object *obj);
 
 /* ---- copy_join.c ---- */
 /* The next rename of the thing, or its removal, gives up a name that the store refuses: the two

@@ -88,10 +88,10 @@ static bool is_linked_there_locked(struct cache *c, const struct intent *i,
 }
 
 /* An earlier request may still arrive at the refused name, and its object would be left. */
-static bool may_arrive_locked(struct cache *c, const char *path) REQUIRES(cache_mutex)
+static bool may_arrive_locked(struct cache *c, struct place at) REQUIRES(cache_mutex)
 {
-    return doubt_copies_below_locked(c, path) ||
-           doubt_puts_below_until_locked(c, path) > clock_mono_ns();
+    return doubt_copies_below_locked(c, at) ||
+           doubt_puts_below_until_locked(c, at) > clock_mono_ns();
 }
 
 /* The one intention that does what the two do, in the place of the later one; *ret NULL: the
@@ -140,8 +140,8 @@ static void came_back_locked(struct cache *c, const struct intent *i, const stru
     auto_free char *at = intent_path_after(end->next, i->from);
     struct entry *e = NULL;
 
-    if (at && tree_find(c, at, &e) && e && e->src_key)
-        copy_source_locked(c, e, i->from, i->from);
+    if (at && tree_find(c, at, &e) && e && place_known(e->source))
+        copy_source_locked(c, e, intent_source(i), intent_source(i));
 }
 
 static void take_joined_locked(struct cache *c, struct intent *i, struct intent *end,
@@ -168,7 +168,7 @@ static int join_ns_locked(struct copying *k, const char *version, bool *ret) REQ
     cache_lock(c);
     struct intent *end = ended_by_locked(i);
     bool may = end && !waits_beside_locked(c, i, end) && !is_linked_there_locked(c, i, end) &&
-               !may_arrive_locked(c, k->to);
+               !may_arrive_locked(c, place_of_path(k->to));
     may = may && (intent_is_rename(end) || version);
     int r = may ? join(i, end, version ? version : i->etag, &one) : 0;
     cache_unlock(c);
@@ -190,15 +190,16 @@ static int join_ns_locked(struct copying *k, const char *version, bool *ret) REQ
 /* What the removal of the old name takes away, heap: not what somebody else puts there. */
 static int version_to_remove(struct copying *k, struct op *op, char **ret)
 {
+    const struct place from = place_of_path(k->from);
     struct cache *c = k->cache;
     bool own;
 
     *ret = strdup(k->intent->etag);
     if (!*ret)
         return -ENOMEM;
-    if (**ret || k->dir || !store_can(c->store, k->from, STORE_IF_MATCH))
+    if (**ret || k->dir || !store_can(c->store, from.key, STORE_IF_MATCH))
         return 0;
-    int r = copy_ask_version(c, op, k->from, ret, &own);
+    int r = copy_ask_version(c, op, from, ret, &own);
     if (r != -ENOENT)
         return r;
     free(*ret);
@@ -216,7 +217,7 @@ int copy_give_up_name(struct copying *k, struct op *op, bool *ret)
     struct intent *end = k->intent->refused ? ended_by_locked(k->intent) : NULL;
     bool removes = end && !intent_is_rename(end);
     cache_unlock(c);
-    int r = end ? store_stat(c->store, op, k->to, &there) : 0;
+    int r = end ? store_stat(c->store, op, place_of_path(k->to).key, &there) : 0;
     object_release(&there);
     if (!end || r != -ENOENT)
         return 0;

@@ -76,7 +76,7 @@ static int collect(void *arg, const char *name, const struct object *obj)
         return 0;
     k->bytes += sizeof(*k->v) + strlen(k->from) + strlen(k->to) + 2 * strlen(name);
     if (k->bytes > listed_max(c))
-        return listed_too_much(c, k->op, k->from, k->n);
+        return listed_too_much(c, k->op, place_of_path(k->from), k->n);
     struct item *it = item_add(k);
     if (!it)
         return -ENOMEM;
@@ -100,23 +100,25 @@ static int copy_item_dir(struct copying *k, struct item *it, struct op *op)
 {
     struct store *s = k->cache->store;
     struct object obj = {0};
-    int r = store_stat(s, op, it->from, &obj);
+    int r = store_stat(s, op, place_of_path(it->from).key, &obj);
 
     if (r == 0)
-        r = store_mkdir(s, op, it->to, obj.attrs_known ? &obj.attrs : NULL, NULL);
+        r = store_mkdir(s, op, place_of_path(it->to).key, obj.attrs_known ? &obj.attrs : NULL,
+                        NULL);
     object_release(&obj);
     return r;
 }
 
 static int copy_item_file(struct copying *k, struct item *it, struct op *op)
 {
+    const struct place from = place_of_path(it->from);
     struct cache *c = k->cache;
     struct object obj = {0};
-    int r = copy_latest(c, op, it->from, &it->etag, &it->own, it->to, &obj);
+    int r = copy_latest(c, op, from, &it->etag, &it->own, place_of_path(it->to), &obj);
 
     if (r == 0) {
         it->new_etag = strdup(obj.etag);
-        it->own = it->own || (obj.attrs_known && origin_is_ours(c, it->from, &obj.attrs));
+        it->own = it->own || (obj.attrs_known && origin_is_ours(c, from, &obj.attrs));
         r = it->new_etag ? 0 : -ENOMEM;
     }
     object_release(&obj);
@@ -373,11 +375,12 @@ static int copy_marker(struct copying *k, struct op *op, bool *ret)
 {
     struct cache *c = k->cache;
     struct object obj = {0};
-    int r = store_stat(c->store, op, k->from, &obj);
+    int r = store_stat(c->store, op, place_of_path(k->from).key, &obj);
 
     *ret = r == 0 && obj.is_prefix && obj.has_marker;
     if (*ret)
-        r = store_mkdir(c->store, op, k->to, obj.attrs_known ? &obj.attrs : NULL, NULL);
+        r = store_mkdir(c->store, op, place_of_path(k->to).key,
+                        obj.attrs_known ? &obj.attrs : NULL, NULL);
     object_release(&obj);
     return r == -ENOENT ? 0 : r;
 }
@@ -387,9 +390,10 @@ static int copy_marker(struct copying *k, struct op *op, bool *ret)
  * has something below it, as one has after a copy that was broken off. */
 static void remove_replaced_marker(struct copying *k, struct op *op)
 {
+    const struct place to = place_of_path(k->to);
     struct store *s = k->cache->store;
 
-    if (!store_can(s, k->to, STORE_DIRS) && store_rmdir(s, op, k->to) < 0)
+    if (!store_can(s, to.key, STORE_DIRS) && store_rmdir(s, op, to.key) < 0)
         log_debug("the marker of a directory that %s replaced stays: %s", k->to, op->why);
 }
 
@@ -400,7 +404,7 @@ static int copy_tree(struct copying *k, struct op *op)
     size_t n = 0;
 
     k->op = op;
-    int r = store_list(c->store, op, k->from, LIST_RECURSIVE, collect, k);
+    int r = store_list(c->store, op, place_of_path(k->from).key, LIST_RECURSIVE, collect, k);
 
     if (r == -ENOENT)
         r = 0;
@@ -449,24 +453,25 @@ static bool removals_pending_below(struct cache *c, const char *a, const char *b
     return false;
 }
 
-/* Files of the mirror whose stamps name a key below the directory that moves. */
+/* Files of the mirror whose stamps name a place below the directory that moves. */
 static int collect_stamped(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
     struct copying *k = arg;
 
     for (struct entry *e = n->file ? n->links : NULL; e; e = e->next_link) {
-        auto_free char *key = e->dirty ? NULL : entry_key(e);
-        char *to = key && etag_known(&e->etag) ? copy_moved_path(key, k->from, k->to) : NULL;
+        auto_place struct place at = e->dirty ? NO_PLACE : entry_place(e);
+        const char *from = place_known(at) && etag_known(&e->etag) ? place_path(at) : NULL;
+        char *to = from ? copy_moved_path(from, k->from, k->to) : NULL;
         struct item *it = to ? item_add(k) : NULL;
         if (!it) {
             free(to);
             continue;
         }
-        it->from = take_ptr(key);
+        it->from = strdup(from);
         it->to = to;
         it->etag = etag_dup(&e->etag);
         it->new_etag = etag_dup(&e->etag);
-        if (!it->etag || !it->new_etag)
+        if (!it->from || !it->etag || !it->new_etag)
             return -ENOMEM;
     }
     return 0;
@@ -475,6 +480,7 @@ static int collect_stamped(void *arg, struct node *n) REQUIRES(cache_mutex)
 /* A native rename takes all along: nothing below may be about to go. */
 static int rename_tree(struct copying *k, struct op *op)
 {
+    const struct place from = place_of_path(k->from), to = place_of_path(k->to);
     struct cache *c = k->cache;
     struct object obj = {0};
 
@@ -488,10 +494,10 @@ static int rename_tree(struct copying *k, struct op *op)
         return cr;
     if (unsafe)
         return -EOPNOTSUPP;
-    int r = store_rename(c->store, op, k->from, k->to);
+    int r = store_rename(c->store, op, from.key, to.key);
     if (r == -ENOENT) {
         /* Never there, or a repeat of a rename that had happened. */
-        r = store_stat(c->store, op, k->to, &obj) == 0 ? 0 : -EOPNOTSUPP;
+        r = store_stat(c->store, op, to.key, &obj) == 0 ? 0 : -EOPNOTSUPP;
         object_release(&obj);
     }
     if (r == -ENOTEMPTY || r == -EEXIST)
@@ -508,8 +514,9 @@ static int rename_tree(struct copying *k, struct op *op)
 
 int copy_dir(struct copying *k, struct op *op)
 {
+    const struct place from = place_of_path(k->from);
     int r =
-        store_can(k->cache->store, k->from, STORE_RENAME) ? rename_tree(k, op) : -EOPNOTSUPP;
+        store_can(k->cache->store, from.key, STORE_RENAME) ? rename_tree(k, op) : -EOPNOTSUPP;
 
     if (r != -EOPNOTSUPP)
         return r;

@@ -189,24 +189,34 @@ static int fetch_write(struct sink *sink, const void *data, size_t len, uint64_t
     return r < 0 ? r : gather(s, data, len, off);
 }
 
-int fetch_source(struct cache *c, struct node *n, char **ret_key, char **ret_etag)
+/* Of an unlinked file, what lay there when it lost its name. */
+static struct place source_of(struct node *n) REQUIRES(cache_mutex)
+{
+    struct file *f = n->file;
+
+    if (!f->orphan_id)
+        return node_place(n);
+    return place_known(f->orphan_source) ? place_dup(f->orphan_source) : NO_PLACE;
+}
+
+int fetch_source(struct cache *c, struct node *n, struct place *ret_at, char **ret_etag)
 {
     cache_lock(c);
     struct file *f = n->file;
-    char *key = f->orphan_id ? (f->orphan_key ? strdup(f->orphan_key) : NULL) : node_key(n);
+    struct place at = source_of(n);
     char *etag = f->etag && *f->etag ? strdup(f->etag) : NULL;
     cache_unlock(c);
-    if (!key) {
+    if (!place_known(at)) {
         free(etag);
         return -ESTALE;
     }
-    *ret_key = key;
+    *ret_at = at;
     *ret_etag = etag;
     return 0;
 }
 
 /* Reads from the store into the mirror file; how many bytes, or an error. */
-static ssize_t fetch_into(struct fetch_sink *sink, const char *key, const char *etag,
+static ssize_t fetch_into(struct fetch_sink *sink, struct place at, const char *etag,
                           struct op *op)
 {
     struct fetch *fetch = sink->fetch;
@@ -216,9 +226,9 @@ static ssize_t fetch_into(struct fetch_sink *sink, const char *key, const char *
     sink->gathered = malloc(
         len < fetch->cache->config.gather_bytes ? len : fetch->cache->config.gather_bytes);
     if (!sink->gathered)
-        return op_fail(op, -ENOMEM, "%s: no memory to download it", key);
+        return op_fail(op, -ENOMEM, "%s: no memory to download it", at.key);
     ssize_t n =
-        store_read(fetch->cache->store, op, key, etag, &sink->base, len, fetch->off, &obj);
+        store_read(fetch->cache->store, op, at.key, etag, &sink->base, len, fetch->off, &obj);
     /* Bytes that came before a failure are right, and are not asked for again. */
     int r = sink->disk_error ? 0 : store_gathered(sink);
     free(sink->gathered);
@@ -229,35 +239,35 @@ static ssize_t fetch_into(struct fetch_sink *sink, const char *key, const char *
     return n >= 0 && r < 0 ? r : n;
 }
 
-static int fetch_once(struct fetch *fetch, int fd, struct op *op, char **ret_key,
+static int fetch_once(struct fetch *fetch, int fd, struct op *op, struct place *ret_at,
                       char **ret_etag)
 {
     struct cache *c = fetch->cache;
     struct fetch_sink sink = {.base.write = fetch_write, .fetch = fetch, .fd = fd};
-    int r = fetch_source(c, fetch->node, ret_key, ret_etag);
+    int r = fetch_source(c, fetch->node, ret_at, ret_etag);
 
     if (r < 0)
         return op_fail(op, r, "the file is gone");
-    ssize_t n = fetch_into(&sink, *ret_key, *ret_etag, op);
+    ssize_t n = fetch_into(&sink, *ret_at, *ret_etag, op);
     if (n < 0 && sink.disk_error)
-        return op_fail(op, (int)n, "%s: can't write to the cache: %s", *ret_key,
+        return op_fail(op, (int)n, "%s: can't write to the cache: %s", ret_at->key,
                        strerror(-sink.disk_error));
     if (n < 0)
         return (int)n;
     return fetch->off + (uint64_t)n == fetch->end
                ? 0
                : op_fail(op, -ESTALE, "%s/%s is shorter than it was listed", c->store->url,
-                         *ret_key);
+                         ret_at->key);
 }
 
 /* While the store renames the source nobody can tell where it is, and while new attributes are
  * on their way to it, not which version it is. Whether that was so. */
-static bool wait_for_source(struct cache *c, struct node *n, const char *key, struct op *op)
+static bool wait_for_source(struct cache *c, struct node *n, struct place at, struct op *op)
 {
     bool waited = false;
 
     cache_lock(c);
-    while ((n->file->uploading || rename_runs_at_locked(c, key)) && op_check(op) == 0) {
+    while ((n->file->uploading || rename_runs_at_locked(c, at)) && op_check(op) == 0) {
         waited = true;
         (void)cache_wait_until(c, &c->progress, clock_mono_ns() + NS_PER_SEC / 10);
     }
@@ -266,15 +276,15 @@ static bool wait_for_source(struct cache *c, struct node *n, const char *key, st
 }
 
 /* Whether the bytes would be asked for as they were. */
-static bool is_the_source(struct cache *c, struct node *n, const char *key, const char *etag)
+static bool is_the_source(struct cache *c, struct node *n, struct place at, const char *etag)
 {
-    auto_free char *key_now = NULL;
+    auto_place struct place now = NO_PLACE;
     auto_free char *etag_now = NULL;
 
-    if (fetch_source(c, n, &key_now, &etag_now) < 0)
+    if (fetch_source(c, n, &now, &etag_now) < 0)
         return true;
     bool same_version = etag && etag_now ? strcmp(etag, etag_now) == 0 : etag == etag_now;
-    return same_version && strcmp(key, key_now) == 0;
+    return same_version && place_same(at, now);
 }
 
 /* The bytes; a source that was renamed at the store meanwhile is looked for at its new place,
@@ -287,13 +297,13 @@ static int fetch_bytes(struct fetch *fetch, int fd)
 
     cache_op(c, &op);
     for (int i = 0; i < MOVES_MAX; i++) {
-        auto_free char *key = NULL;
+        auto_place struct place at = NO_PLACE;
         auto_free char *etag = NULL;
-        r = fetch_once(fetch, fd, &op, &key, &etag);
-        if ((r != -ENOENT && r != -ESTALE) || !key)
+        r = fetch_once(fetch, fd, &op, &at, &etag);
+        if ((r != -ENOENT && r != -ESTALE) || !place_known(at))
             break;
-        bool waited = wait_for_source(c, fetch->node, key, &op);
-        if (!waited && is_the_source(c, fetch->node, key, etag))
+        bool waited = wait_for_source(c, fetch->node, at, &op);
+        if (!waited && is_the_source(c, fetch->node, at, etag))
             break;
     }
     if (r < 0)

@@ -33,7 +33,7 @@ int file_sum(int fd, uint64_t size, struct checksum *sum)
 /* What the store says the version's checksum is; none when it says nothing. */
 static int ask_checksum(struct cache *c, struct node *n, struct checksum *ret)
 {
-    auto_free char *key = NULL;
+    auto_place struct place at = NO_PLACE;
     auto_free char *etag = NULL;
     struct object obj = {0};
     struct op op;
@@ -42,11 +42,11 @@ static int ask_checksum(struct cache *c, struct node *n, struct checksum *ret)
     cache_lock(c);
     bool none = n->flags & NODE_NO_SUM;
     cache_unlock(c);
-    if (none || fetch_source(c, n, &key, &etag) < 0 ||
-        !store_can(c->store, key, STORE_CHECKSUM))
+    if (none || fetch_source(c, n, &at, &etag) < 0 ||
+        !store_can(c->store, at.key, STORE_CHECKSUM))
         return 0;
     cache_op(c, &op);
-    int r = store_stat(c->store, &op, key, &obj);
+    int r = store_stat(c->store, &op, at.key, &obj);
     if (r == 0 && etag && strcmp(etag, obj.etag) == 0)
         *ret = obj.checksum;
     object_release(&obj);

@@ -42,14 +42,14 @@ static bool running_removal_touches(struct cache *c, const char *path, bool belo
 static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, int64_t *next)
     REQUIRES(cache_mutex)
 {
+    const struct place from = intent_source(i), to = intent_target(i);
     bool below = i->kind == INTENT_RENAMEDIR;
 
     if (doubt_blocks_intent_locked(c, i))
         return false;
-    if (upload_runs_at_locked(c, i->from, below) || upload_runs_at_locked(c, i->to, below))
+    if (upload_runs_at_locked(c, from, below) || upload_runs_at_locked(c, to, below))
         return false;
-    if (dir_upload_runs_at_locked(c, i->from, below) ||
-        dir_upload_runs_at_locked(c, i->to, below))
+    if (dir_upload_runs_at_locked(c, from, below) || dir_upload_runs_at_locked(c, to, below))
         return false;
     if (running_removal_touches(c, i->from, below) || running_removal_touches(c, i->to, below))
         return false;
@@ -57,7 +57,7 @@ static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, 
         return false;
     if (intent_removal_in_the_way(c, i))
         return false;
-    return !intent_waits_for_readers_locked(c, i, i->to, now, next);
+    return !intent_waits_for_readers_locked(c, i, to, now, next);
 }
 
 /* What arrives late below the old name must be listed: the copies begin when nothing can. */
@@ -67,7 +67,7 @@ static int64_t rename_due_locked(struct cache *c, const struct intent *i) REQUIR
 
     if (i->kind != INTENT_RENAMEDIR)
         return due_ns;
-    int64_t until_ns = doubt_puts_below_until_locked(c, i->from);
+    int64_t until_ns = doubt_puts_below_until_locked(c, intent_source(i));
     if (due_ns < doubt_until_locked(c))
         due_ns = doubt_until_locked(c);
     return due_ns < until_ns ? until_ns : due_ns;

@@ -70,9 +70,9 @@ static void lost_locked(struct job *j, struct entry *e) REQUIRES(cache_ns, cache
               "here is kept as %s/kept/%s",
               c->store->url, j->path, c->mirror.dir, j->path);
     c->transfer->kept_files++;
-    origin_resolved(c, j->path);
+    origin_resolved(c, j->at);
     n->nlink--;
-    stamp_keys_remove(&n->file->keys, j->path);
+    stamp_keys_remove(&n->file->keys, j->at.key);
     name_is_the_stores_locked(c, j->path);
     entry_remove_locked(c, e);
     if (!n->links)

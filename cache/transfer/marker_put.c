@@ -9,7 +9,6 @@
 #include "common/log.h"
 #include "common/log_queue.h"
 #include "common/mem.h"
-#include "common/path.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,7 @@ struct dir_job {
     struct cache *cache;
     struct node *node; /* referenced */
     char *path;
+    struct place at; /* of the marker; borrows the path */
     uint64_t generation;
     struct attrs attrs;
     int64_t began_ns; /* CLOCK_MONOTONIC */
@@ -39,7 +39,7 @@ static bool default_attrs(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 static bool needs_marker(struct cache *c, struct node *n, const char *path)
     REQUIRES(cache_mutex)
 {
-    if (store_can(c->store, path, STORE_DIRS))
+    if (store_can(c->store, place_of_path(path).key, STORE_DIRS))
         return n->dir->new_here || (n->flags & NODE_ATTR_DIRTY);
     if (n->flags & NODE_ATTR_DIRTY)
         return true;
@@ -47,14 +47,14 @@ static bool needs_marker(struct cache *c, struct node *n, const char *path)
            (!n->dir->children || n->dir->stale_marker || !default_attrs(c, n));
 }
 
-bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
+bool dir_upload_runs_at_locked(struct cache *c, struct place at, bool below)
 {
     struct dir_job *j;
 
     cache_assert_locked(c);
     LL_FOREACH(c->transfer->dir_jobs, j)
     {
-        if (strcmp(j->path, path) == 0 || (below && path_below(path, j->path)))
+        if (place_same(j->at, at) || (below && place_below(at, j->at)))
             return true;
     }
     return false;
@@ -130,7 +130,7 @@ static void run_dir(struct task *task)
 
     cache_op(c, &op);
     j->began_ns = clock_mono_ns();
-    int r = store_mkdir(c->store, &op, j->path, &j->attrs, &obj);
+    int r = store_mkdir(c->store, &op, j->at.key, &j->attrs, &obj);
     crash_point("mkdir-done");
     cache_lock(c);
     dir_done_locked(j, r, &obj, &op);
@@ -161,12 +161,13 @@ static void start_locked(struct cache *c, struct node *n, char *path) REQUIRES(c
         return;
     }
     /* A real directory has a time of its own, which its names move. */
-    if (store_can(c->store, path, STORE_DIRS) && !n->dir->mtime_set)
+    if (store_can(c->store, place_of_path(path).key, STORE_DIRS) && !n->dir->mtime_set)
         j->attrs.has &= ~(unsigned)ATTR_MTIME;
     j->task.run = run_dir;
     j->cache = c;
     j->node = n;
     j->path = path;
+    j->at = place_of_path(path);
     j->generation = n->dir->generation;
     node_ref_locked(n);
     n->dir->uploading = true;
@@ -200,14 +201,14 @@ static bool names_on_their_way(struct cache *c, struct node *dir, const char *pa
     struct entry *e;
     size_t at;
 
-    if (!store_can(c->store, path, STORE_DIRS) || !dir->dir->mtime_set)
+    if (!store_can(c->store, place_of_path(path).key, STORE_DIRS) || !dir->dir->mtime_set)
         return false;
     CHILDREN_FOREACH(dir->dir->children, e, at)
     {
         struct node *n = e->node;
         bool comes = n->dir ? n->dir->queued || n->dir->uploading
                             : e->dirty && n->file && !n->file->staged && !n->file->error;
-        if (e->src_key || comes)
+        if (place_known(e->source) || comes)
             return true;
     }
     return intent_below(c, path);
@@ -269,7 +270,7 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
     if (!d->new_here || d->queued || d->uploading)
         return;
     /* A waiter for the child finds that nothing is owed. */
-    auto_free char *path = is_stored(e) && !e->src_key ? node_path(dir) : NULL;
+    auto_free char *path = is_stored(e) && !place_known(e->source) ? node_path(dir) : NULL;
     if (path && !needs_marker(c, dir, path))
         stands_locked(c, dir);
     else

@@ -51,11 +51,11 @@ static int send_parts(struct parts *p, struct op *op)
     return pool_each(c->parts, &p->each, op);
 }
 
-static uint64_t part_size_for(struct cache *c, const char *key, uint64_t size)
+static uint64_t part_size_for(struct cache *c, struct place at, uint64_t size)
 {
     struct store_facts facts;
 
-    store_facts(c->store, key, &facts);
+    store_facts(c->store, at.key, &facts);
     uint64_t part = c->config.part_size, most = facts.parts_max ? facts.parts_max : 10000;
     if (part < facts.part_min)
         part = facts.part_min;
@@ -109,7 +109,7 @@ static int resume_parts(struct job *j, struct parts *p, struct session **s, stru
                         struct object *obj)
 {
     int r =
-        store_upload_resume(j->cache->store, op, j->path, (*s)->token, no_part, NULL, &p->up);
+        store_upload_resume(j->cache->store, op, j->at.key, (*s)->token, no_part, NULL, &p->up);
 
     if (r == 0) {
         p->resumed = true;
@@ -132,12 +132,12 @@ static int begin_parts(struct job *j, struct parts *p, const struct session_mark
                        struct session **ret, struct op *op)
 {
     struct cache *c = j->cache;
-    int r = session_open(c, j->path, mark, p->part_size, j->attrs.origin_ns, j->live, ret);
+    int r = session_open(c, j->at, mark, p->part_size, j->attrs.origin_ns, j->live, ret);
 
     if (r < 0)
         return upload_note_failed(j, r);
     cache_op(c, op);
-    r = store_upload_begin(c->store, op, j->path, &j->attrs, &p->up);
+    r = store_upload_begin(c->store, op, j->at.key, &j->attrs, &p->up);
     if (r < 0)
         return r;
     crash_point("session-begun");
@@ -209,12 +209,11 @@ static int run_session(struct job *j, struct parts *p, struct session *s, struct
 int upload_in_parts(struct job *j, struct op *op, struct object *obj)
 {
     struct cache *c = j->cache;
-    struct parts p = {.job = j,
-                      .part_size = part_size_for(c, j->path, (uint64_t)j->st.st_size)};
+    struct parts p = {.job = j, .part_size = part_size_for(c, j->at, (uint64_t)j->st.st_size)};
     struct session_mark mark;
 
     session_mark(&mark, &j->st, &j->attrs);
-    struct session *s = session_take(c, j->path, &mark);
+    struct session *s = session_take(c, j->at, &mark);
     int r = s ? resume_parts(j, &p, &s, op, obj) : -ENOENT;
     if (r == -ENOENT && !s)
         r = begin_parts(j, &p, &mark, &s, op);

@@ -84,8 +84,8 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
     if (doubt_blocks_intent_locked(c, i))
         return false;
     if ((live == LIVE_WAIT && !intent_later_rename_waits(c, i)) ||
-        upload_runs_at_locked(c, i->from, false) ||
-        dir_upload_runs_at_locked(c, i->from, false))
+        upload_runs_at_locked(c, intent_source(i), false) ||
+        dir_upload_runs_at_locked(c, intent_source(i), false))
         return false;
     /* A later one that runs may bring there what is meant to stay; it retires this removal. */
     if (intent_earlier_rename_touches(c, i, i->from) ||
@@ -93,7 +93,7 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
         return false;
     if (i->kind == INTENT_RMDIR && removals_below(c, i))
         return false;
-    return !intent_waits_for_readers_locked(c, i, i->from, now, next);
+    return !intent_waits_for_readers_locked(c, i, intent_source(i), now, next);
 }
 
 /* The version at the store that an intention means is not the one that is there. Its own later
@@ -101,22 +101,24 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
  * version was removed, or never was; -ESTALE: somebody else's stays. */
 static int resolve_removal(struct cache *c, const struct intent *i, struct op *op, bool known)
 {
+    const struct place at = intent_source(i);
+
     for (int tries = 0; tries < VERSIONS_MAX; tries++) {
         struct object there = {0};
-        int r = store_stat(c->store, op, i->from, &there);
+        int r = store_stat(c->store, op, at.key, &there);
         if (r == -ENOENT)
             return 0;
         if (r < 0)
             return r;
-        const char *etag = there.etag, *key = i->from;
+        const char *etag = there.etag;
         bool meant =
-            !known || origin_is_ours(c, key, &there.attrs) || strcmp(etag, i->etag) == 0;
+            !known || origin_is_ours(c, at, &there.attrs) || strcmp(etag, i->etag) == 0;
         r = there.is_prefix ? 0
-            : meant         ? store_remove(c->store, op, &key, &etag, 1, NULL)
+            : meant         ? store_remove(c->store, op, &at.key, &etag, 1, NULL)
                             : op_fail(op, -ESTALE,
                                       "%s/%s was removed here, but somebody else had replaced it: "
                                               "their version stays",
-                                      c->store->url, key);
+                                      c->store->url, at.key);
         object_release(&there);
         if (r != -ESTALE || !meant)
             return r;
@@ -156,17 +158,18 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
         errs[i] = 0;
         if (r->skip[i])
             continue;
+        const struct place at = intent_source(r->v[i]);
         if (r->v[i]->kind == INTENT_RMDIR) {
-            errs[i] = store_rmdir(c->store, op, r->v[i]->from);
+            errs[i] = store_rmdir(c->store, op, at.key);
             /* Others have something in it: it stays a directory, which is no failure of ours.
              */
             if (errs[i] == -ENOTEMPTY || errs[i] == -ENOENT)
                 errs[i] = 0;
-        } else if (removals_are_bound(c, r->v[i]->from) && !intent_version_is_known(r->v[i])) {
+        } else if (removals_are_bound(c, at) && !intent_version_is_known(r->v[i])) {
             errs[i] = remove_unknown(c, r->v[i], op);
         } else {
-            keys[n] = r->v[i]->from;
-            etags[n] = removals_are_bound(c, r->v[i]->from) ? r->v[i]->etag : NULL;
+            keys[n] = at.key;
+            etags[n] = removals_are_bound(c, at) ? r->v[i]->etag : NULL;
             index[n++] = i;
             continue;
         }
@@ -283,7 +286,7 @@ static void run_removal(struct task *task)
         refusal_taken_locked(c, CHANGE_REMOVE, began_ns);
     for (size_t i = 0; i < r->n; i++) {
         if (op.left_behind && !r->skip[i])
-            (void)doubt_removal_locked(c, r->v[i]->from);
+            (void)doubt_removal_locked(c, intent_source(r->v[i]));
         if (again[i]) {
             r->v[i]->running = false;
             r->v[i]->removed_before = true;
@@ -294,7 +297,7 @@ static void run_removal(struct task *task)
             continue;
         }
         if (errs[i] == 0 && !r->skip[i])
-            origin_resolved(c, r->v[i]->from);
+            origin_resolved(c, intent_source(r->v[i]));
         removal_over_locked(c, r->v[i], errs[i], jr, removal_why(r, i, errs[i]));
     }
     c->transfer->removals_running--;
@@ -310,7 +313,8 @@ static void run_removal(struct task *task)
 static bool goes_alone_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex)
 {
     i->others_taken = refusal_others_taken_locked(c, CHANGE_REMOVE, i->refused_ns);
-    return i->others_taken || (i->refused_ns && !store_can(c->store, i->from, STORE_STATE));
+    return i->others_taken ||
+           (i->refused_ns && !store_can(c->store, intent_source(i).key, STORE_STATE));
 }
 
 void removals_start_locked(struct cache *c, int64_t now, int64_t *next)

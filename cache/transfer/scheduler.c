@@ -45,22 +45,24 @@ static bool is_withheld_locked(struct cache *c, struct file *f) REQUIRES(cache_m
     return !f->wanted_half && !f->upload_waiters.head && file_is_half_locked(c, f->node);
 }
 
-bool upload_has_to_wait_locked(struct cache *c, struct file *f, const char *path)
+bool upload_has_to_wait_locked(struct cache *c, struct file *f, struct place at)
 {
     cache_assert_locked(c);
     return f->short_write || is_withheld_locked(c, f) ||
-           doubt_blocks_upload_locked(c, path, f->state == FILE_DIRTY);
+           doubt_blocks_upload_locked(c, at, f->state == FILE_DIRTY);
 }
 
 static bool may_upload(struct cache *c, struct file *f, const char *path, int64_t now)
     REQUIRES(cache_mutex)
 {
+    const struct place at = place_of_path(path);
+
     if ((f->write_handles && !live_upload_due(c, f, path, now)) ||
-        upload_has_to_wait_locked(c, f, path))
+        upload_has_to_wait_locked(c, f, at))
         return false;
     if (f->staged && !f->wanted && !c->queue->drain)
         return false;
-    return !upload_runs_at_locked(c, path, false) && !session_blocks_upload_locked(c, path) &&
+    return !upload_runs_at_locked(c, at, false) && !session_blocks_upload_locked(c, at) &&
            !intent_blocks_upload_locked(c, path, false);
 }
 
@@ -68,7 +70,8 @@ static bool may_upload(struct cache *c, struct file *f, const char *path, int64_
 static bool waits_for_readers_locked(struct cache *c, struct file *f, const char *path,
                                      int64_t now, int64_t *next) REQUIRES(cache_mutex)
 {
-    if (c->content->n_stale_readers == 0 || !readers_need_locked(c, path, false)) {
+    if (c->content->n_stale_readers == 0 ||
+        !readers_need_locked(c, place_of_path(path), false)) {
         f->readers_ns = 0;
         return false;
     }

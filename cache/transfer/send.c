@@ -23,7 +23,7 @@
 
 bool upload_has_version(struct job *j)
 {
-    return j->content && store_can(j->cache->store, j->path, STORE_IF_MATCH | STORE_ORIGIN);
+    return j->content && store_can(j->cache->store, j->at.key, STORE_IF_MATCH | STORE_ORIGIN);
 }
 
 bool upload_is_bound(struct job *j)
@@ -99,13 +99,13 @@ static int resolve_theirs(struct job *j, struct op *op, struct object *there,
 int upload_resolve_version(struct job *j, struct op *op, struct object *obj)
 {
     struct object there = {0};
-    int r = store_stat(j->cache->store, op, j->path, &there);
+    int r = store_stat(j->cache->store, op, j->at.key, &there);
 
     if (r == -ENOENT)
         return take_version(j, NULL);
     if (r < 0)
         return r;
-    bool ours = origin_is_ours(j->cache, j->path, &there.attrs);
+    bool ours = origin_is_ours(j->cache, j->at, &there.attrs);
     if (ours && there.attrs.origin_ns == j->attrs.origin_ns) {
         *obj = there;
         return 1;
@@ -135,7 +135,7 @@ static int put_snapshot(struct job *j, struct op *op, struct object *obj)
     if (r < 0)
         return r;
     mem_source_init(&src, copy, size);
-    return store_put(j->cache->store, op, j->path, upload_expected(j), &src.base, &j->attrs,
+    return store_put(j->cache->store, op, j->at.key, upload_expected(j), &src.base, &j->attrs,
                      obj);
 }
 
@@ -144,7 +144,7 @@ static int put_special(struct job *j, struct op *op, struct object *obj)
     struct mem_source src;
 
     mem_source_init(&src, "", 0);
-    return store_put(j->cache->store, op, j->path, upload_expected(j), &src.base, &j->attrs,
+    return store_put(j->cache->store, op, j->at.key, upload_expected(j), &src.base, &j->attrs,
                      obj);
 }
 
@@ -152,7 +152,7 @@ static int upload_once(struct job *j, struct op *op, struct object *obj)
 {
     struct store *s = j->cache->store;
     uint64_t size = (uint64_t)j->st.st_size;
-    bool has_parts = store_can(s, j->path, STORE_PARTS);
+    bool has_parts = store_can(s, j->at.key, STORE_PARTS);
 
     if (!S_ISREG(j->attrs.mode))
         return put_special(j, op, obj);
@@ -162,7 +162,7 @@ static int upload_once(struct job *j, struct op *op, struct object *obj)
         return upload_in_parts(j, op, obj);
     struct file_source src;
     file_source_init(&src, j, 0, size);
-    return store_put(s, op, j->path, upload_expected(j), &src.base, &j->attrs, obj);
+    return store_put(s, op, j->at.key, upload_expected(j), &src.base, &j->attrs, obj);
 }
 
 /* The store refused a condition, once and again, and then took the same without it: that was
@@ -191,7 +191,7 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
         cache_op(j->cache, op);
         r = upload_resolve_version(j, op, obj);
         if (r == 0) /* another attempt: its session has its own row */
-            origin_sign(j->cache, j->path, &j->attrs);
+            origin_sign(j->cache, j->at, &j->attrs);
     }
     if (r == 0) /* another attempt was due, and nothing is stored */
         r = op_fail(op, -EAGAIN, "upload %s: its version at the store changes all the time",
@@ -286,10 +286,10 @@ static int resolve_attributes(struct job *j, struct op *op)
     struct object there = {0};
 
     cache_op(c, op);
-    int r = store_stat(c->store, op, j->path, &there);
+    int r = store_stat(c->store, op, j->at.key, &there);
     if (r < 0 && r != -ENOENT)
         return r;
-    bool ours = r == 0 && origin_is_ours(c, j->path, &there.attrs);
+    bool ours = r == 0 && origin_is_ours(c, j->at, &there.attrs);
     cache_lock(c);
     ours = ours && resolve_ours_locked(j, &there);
     cache_unlock(c);
@@ -303,7 +303,7 @@ int upload_send_object(struct job *j, struct op *op, struct object *obj)
 
     if (j->content)
         return upload_content(j, op, obj);
-    if (!store_can(c->store, j->path, STORE_ATTRS)) {
+    if (!store_can(c->store, j->at.key, STORE_ATTRS)) {
         memcpy(obj->etag, j->etag,
                sizeof(obj->etag) < strlen(j->etag) + 1 ? sizeof(obj->etag) - 1
                                                        : strlen(j->etag) + 1);
@@ -311,11 +311,11 @@ int upload_send_object(struct job *j, struct op *op, struct object *obj)
     }
     struct session_watch watch;
     session_watch(&watch, c, op);
-    int r =
-        store_set_attributes(c->store, op, j->path, *j->etag ? j->etag : NULL, &j->attrs, obj);
+    int r = store_set_attributes(c->store, op, j->at.key, *j->etag ? j->etag : NULL, &j->attrs,
+                                 obj);
     int noted = session_unwatch(&watch, op);
     if (op->left_behind)
-        doubt_copy(c, j->path);
+        doubt_copy(c, j->at);
     if (r < 0 && noted < 0)
         return upload_note_failed(j, noted);
     return r == -ENOENT || r == -ESTALE ? resolve_attributes(j, op) : r;

@@ -41,7 +41,7 @@ void session_mark(struct session_mark *ret, const struct stat *st, const struct 
 
 static void session_free(struct session *s)
 {
-    free(s->key);
+    place_free(&s->at);
     free(s->token);
     free(s);
 }
@@ -53,14 +53,14 @@ static struct session *session_alloc(const struct journal_session *from)
     if (!s)
         return NULL;
     *s = (struct session){
-        .key = strdup(from->key),
+        .at = place_dup(place_of_key(from->key)),
         .token = strdup(from->token),
         .began_ns = from->began_ns,
         .part_size = from->part_size,
         .mark = {from->ino, from->size, from->mtime_ns, from->attrs},
         .live = from->live,
     };
-    if (s->key && s->token)
+    if (place_known(s->at) && s->token)
         return s;
     session_free(s);
     return NULL;
@@ -69,7 +69,7 @@ static struct session *session_alloc(const struct journal_session *from)
 static int session_record(struct cache *c, const struct session *s)
 {
     const struct journal_session row = {
-        .key = s->key,
+        .key = s->at.key,
         .began_ns = s->began_ns,
         .token = s->token,
         .part_size = s->part_size,
@@ -85,14 +85,14 @@ static int session_record(struct cache *c, const struct session *s)
 
 /* ---- of an upload ---- */
 
-struct session *session_take(struct cache *c, const char *key, const struct session_mark *mark)
+struct session *session_take(struct cache *c, struct place at, const struct session_mark *mark)
 {
     struct session *s, *next, *found = NULL;
 
     cache_lock(c);
     DL_FOREACH_SAFE(c->transfer->sessions, s, next)
     {
-        if (s->busy || strcmp(s->key, key) != 0)
+        if (s->busy || !place_same(s->at, at))
             continue;
         if (!found && !s->over && memcmp(&s->mark, mark, sizeof(*mark)) == 0) {
             DL_DELETE(c->transfer->sessions, s);
@@ -106,11 +106,11 @@ struct session *session_take(struct cache *c, const char *key, const struct sess
     return found;
 }
 
-int session_open(struct cache *c, const char *key, const struct session_mark *mark,
+int session_open(struct cache *c, struct place at, const struct session_mark *mark,
                  uint64_t part_size, int64_t began_ns, bool live, struct session **ret)
 {
     const struct journal_session row = {
-        .key = key,
+        .key = at.key,
         .began_ns = began_ns,
         .token = "",
         .part_size = part_size,
@@ -144,36 +144,36 @@ int session_begun(struct cache *c, struct session *s, const char *token)
 
 void session_gone(struct cache *c, struct session *s)
 {
-    if (journal_remove_session(c->journal, s->key, s->began_ns) < 0)
-        log_debug("the row of an upload of %s stays", s->key);
+    if (journal_remove_session(c->journal, s->at.key, s->began_ns) < 0)
+        log_debug("the row of an upload of %s stays", s->at.key);
     session_free(s);
 }
 
-/* Whether all unknown sessions of the key, begun since some time, are to be ended. */
-static bool sweep_at_locked(struct cache *c, const char *key, bool running)
+/* Whether all unknown sessions of the place, begun since some time, are to be ended. */
+static bool sweep_at_locked(struct cache *c, struct place at, bool running)
     REQUIRES(cache_mutex)
 {
     struct session *s;
 
     DL_FOREACH(c->transfer->sessions, s)
     {
-        if (*s->token == '\0' && s->busy == running && strcmp(s->key, key) == 0)
+        if (*s->token == '\0' && s->busy == running && place_same(s->at, at))
             return true;
     }
     return false;
 }
 
-bool session_blocks_upload_locked(struct cache *c, const char *key)
+bool session_blocks_upload_locked(struct cache *c, struct place at)
 {
     cache_assert_locked(c);
-    return sweep_at_locked(c, key, true);
+    return sweep_at_locked(c, at, true);
 }
 
 void session_leave(struct cache *c, struct session *s, bool over)
 {
     cache_lock(c);
     s->over = over || *s->token == '\0';
-    bool covered = *s->token == '\0' && sweep_at_locked(c, s->key, false);
+    bool covered = *s->token == '\0' && sweep_at_locked(c, s->at, false);
     if (!covered)
         DL_APPEND(c->transfer->sessions, s);
     scheduler_kick_locked(c);
@@ -198,8 +198,8 @@ static int watch_begun(struct store_sessions *base, const char *key, const char 
     }
     if (w->session) /* of an attempt before */
         session_leave(w->cache, take_ptr(w->session), true);
-    w->error = session_open(w->cache, key, &(struct session_mark){0}, NO_PARTS, clock_real_ns(),
-                            false, &w->session);
+    w->error = session_open(w->cache, place_of_key(key), &(struct session_mark){0}, NO_PARTS,
+                            clock_real_ns(), false, &w->session);
     return w->error;
 }
 
@@ -243,10 +243,10 @@ static int end_session(struct cache *c, const struct session *s, struct op *op)
     int r;
 
     if (*s->token == '\0') {
-        r = store_upload_sweep(c->store, op, s->key, s->began_ns, NULL);
+        r = store_upload_sweep(c->store, op, s->at.key, s->began_ns, NULL);
         return r == -EOPNOTSUPP ? 0 : r;
     }
-    r = store_upload_resume(c->store, op, s->key, s->token, NULL, NULL, &up);
+    r = store_upload_resume(c->store, op, s->at.key, s->token, NULL, NULL, &up);
     if (r == 0)
         r = store_upload_abort(up, op);
     return r == -ENOENT || r == -EINVAL ? 0 : r;
@@ -263,7 +263,7 @@ static void run_ending(struct task *task)
     int r = end_session(c, s, &op);
     crash_point("session-ended");
     if (r < 0 && !atomic_load(&c->cancelled))
-        log_warn("an unfinished upload of %s could not be ended, tried again: %s", s->key,
+        log_warn("an unfinished upload of %s could not be ended, tried again: %s", s->at.key,
                  op.why);
     cache_lock(c);
     s->busy = false;
@@ -285,7 +285,7 @@ static void run_ending(struct task *task)
 static bool is_awaited(struct cache *c, const struct session *s) REQUIRES(cache_mutex)
 {
     struct entry *e = NULL;
-    struct node *n = s->over ? NULL : tree_find(c, s->key, &e);
+    struct node *n = s->over ? NULL : tree_find(c, place_path(s->at), &e);
     struct file *f = n && e ? n->file : NULL;
 
     return f && e->dirty && f->state == FILE_DIRTY && n->size == s->mark.size &&
@@ -303,7 +303,7 @@ void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
             continue;
         s->over = true;
         /* A sweep can't tell the session that an upload has just begun from one it seeks. */
-        if (*s->token == '\0' && upload_runs_at_locked(c, s->key, false))
+        if (*s->token == '\0' && upload_runs_at_locked(c, s->at, false))
             continue;
         if (s->due_ns > now) {
             *next_due = s->due_ns < *next_due ? s->due_ns : *next_due;
@@ -345,7 +345,7 @@ static int load_one(void *arg, const struct journal_session *row) REQUIRES(cache
     s = session_alloc(row);
     if (!s)
         return -ENOMEM;
-    store_facts(c->store, s->key, &facts);
+    store_facts(c->store, s->at.key, &facts);
     s->over = *s->token == '\0' || s->part_size == NO_PARTS || s->part_size < facts.part_min ||
               s->part_size > facts.part_max || s->mark.size / s->part_size >= facts.parts_max;
     DL_APPEND(c->transfer->sessions, s);

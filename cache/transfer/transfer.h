@@ -76,7 +76,7 @@ void space_disk_full_locked(struct cache *c) REQUIRES(cache_mutex);
 /* ---- upload.c ---- */
 /* Frees a job that only had to be noted: nobody will. Accepts NULL. */
 void upload_forget(struct job *j);
-/* Whether an upload to this very path, or below it, runs. */
-bool upload_runs_at_locked(struct cache *c, const char *path, bool below) REQUIRES(cache_mutex);
+/* Whether an upload to this very place, or below it, runs. */
+bool upload_runs_at_locked(struct cache *c, struct place at, bool below) REQUIRES(cache_mutex);
 
 #endif

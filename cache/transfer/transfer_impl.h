@@ -37,7 +37,7 @@ struct session_mark {
 /* An upload in parts. Whoever has it in hand owns it; the others are in cache.sessions. */
 struct session {
     struct session *prev, *next;
-    char *key;
+    struct place at;  /* owned */
     char *token;      /* "": not learned */
     int64_t began_ns; /* CLOCK_REALTIME; origin_ns of what it will make */
     uint64_t part_size;
@@ -104,8 +104,9 @@ void copy_start_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 void evict_if_needed(struct cache *c) EXCLUDES(cache_mutex);
 
 /* ---- fetch.c ---- */
-/* Where the node's bytes are now: key and version. */
-int fetch_source(struct cache *c, struct node *n, char **ret_key, char **ret_etag)
+/* Where the node's bytes are now, and which version: both the caller's to free. 0 or -ESTALE.
+ */
+int fetch_source(struct cache *c, struct node *n, struct place *ret_at, char **ret_etag)
     EXCLUDES(cache_mutex);
 
 /* ---- fetch_verify.c ---- */
@@ -130,8 +131,8 @@ void entry_changed_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex
  * which the store need not be told of otherwise. */
 void dir_child_changed_locked(struct cache *c, struct node *dir, const struct entry *e)
     REQUIRES(cache_mutex);
-/* Whether an upload of a marker at `path` (or below it) runs. */
-bool dir_upload_runs_at_locked(struct cache *c, const char *path, bool below)
+/* Whether an upload of a marker there, or below it, runs. */
+bool dir_upload_runs_at_locked(struct cache *c, struct place at, bool below)
     REQUIRES(cache_mutex);
 /* Starts uploads of directories' markers and attributes. */
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(cache_mutex);
@@ -145,12 +146,12 @@ uint64_t pins_count_locked(struct cache *c) REQUIRES(cache_mutex);
 bool path_is_pinned(struct cache *c, const char *path) REQUIRES(cache_mutex);
 
 /* ---- readers.c ---- */
-/* Whether open files without a name still read the version at `path` (or below); their fetches
- * are started. */
-bool readers_need_locked(struct cache *c, const char *path, bool below) REQUIRES(cache_mutex);
-/* Whether the intention waits for readers of the version that it takes away from `path`. They
+/* Whether open files without a name still read what lies there (or below); their fetches are
+ * started. */
+bool readers_need_locked(struct cache *c, struct place at, bool below) REQUIRES(cache_mutex);
+/* Whether the intention waits for readers of the version that it takes away from there. They
  * come first for a bounded time; lowers *next to when they are asked for again. */
-bool intent_waits_for_readers_locked(struct cache *c, struct intent *i, const char *path,
+bool intent_waits_for_readers_locked(struct cache *c, struct intent *i, struct place at,
                                      int64_t now, int64_t *next) REQUIRES(cache_mutex);
 
 /* ---- remove.c ---- */
@@ -164,22 +165,23 @@ void upload_ended_locked(struct cache *c) REQUIRES_SHARED(cache_ns) REQUIRES(cac
 /* Whether the file has to wait: a full disk cut it off, it is half (format.md, 3), or an
  * earlier request may still arrive at the name. Asked when the file is chosen, and once more
  * after it was looked at. */
-bool upload_has_to_wait_locked(struct cache *c, struct file *f, const char *path)
+bool upload_has_to_wait_locked(struct cache *c, struct file *f, struct place at)
     REQUIRES(cache_mutex);
 
 /* ---- session.c ---- */
 /* Sums up the content and the attributes that an upload sends, for session_take(). */
 void session_mark(struct session_mark *ret, const struct stat *st, const struct attrs *a);
-/* Takes the session broken off with just this content, or NULL. Others of the key are over. */
-struct session *session_take(struct cache *c, const char *key, const struct session_mark *mark)
+/* Takes the session broken off with just this content, or NULL. Others of the place are over.
+ */
+struct session *session_take(struct cache *c, struct place at, const struct session_mark *mark)
     EXCLUDES(cache_mutex);
 /* Makes a session, with its row and without a token. 0, or why it can't be recorded. */
-int session_open(struct cache *c, const char *key, const struct session_mark *mark,
+int session_open(struct cache *c, struct place at, const struct session_mark *mark,
                  uint64_t part_size, int64_t began_ns, bool live, struct session **ret);
 /* Notes that the store has begun the session. */
 int session_begun(struct cache *c, struct session *s, const char *token);
-/* Whether an upload to the key has to wait for a session to be ended. */
-bool session_blocks_upload_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
+/* Whether an upload to the place has to wait for a session to be ended. */
+bool session_blocks_upload_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
 /* The upload broke off: the session is to be resumed, or (`over`) to be ended. */
 void session_leave(struct cache *c, struct session *s, bool over) EXCLUDES(cache_mutex);
 /* The store has the session no more. */

@@ -61,14 +61,12 @@ int node_attrs_locked(struct node *n, struct attrs *ret)
     return 0;
 }
 
-bool upload_runs_at_locked(struct cache *c, const char *path, bool below)
+bool upload_runs_at_locked(struct cache *c, struct place at, bool below)
 {
-    size_t len = strlen(path);
-
     cache_assert_locked(c);
     for (size_t i = 0; i < c->transfer->n_uploading; i++) {
-        const char *key = c->transfer->uploading[i]->file->upload_key;
-        if (strncmp(key, path, len) == 0 && (key[len] == '\0' || (below && key[len] == '/')))
+        const char *rest = place_below(at, c->transfer->uploading[i]->file->upload_place);
+        if (rest && (below || !*rest))
             return true;
     }
     return false;
@@ -138,7 +136,7 @@ static int look(struct job *j)
             : file_look_locked(c, n, j->fd, &j->st);
     uint64_t looked = f->generation;
     /* It was written, or is being made anew, since it was chosen; or since it was looked at. */
-    if (r == 0 && (upload_has_to_wait_locked(c, f, j->path) || f->generation != looked))
+    if (r == 0 && (upload_has_to_wait_locked(c, f, j->at) || f->generation != looked))
         r = CHANGED;
     if (r != 0) {
         cache_unlock(c);
@@ -153,7 +151,7 @@ static int look(struct job *j)
     r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
     if (r == 0) {
         bool known = etag_known(&e->etag);
-        bool tombstone = tombstone_pending(c, j->path);
+        bool tombstone = tombstone_pending(c, j->at);
         const char *removed = tombstone && !known ? intent_removes_version(c, j->path) : NULL;
         j->unknown =
             (tombstone && !removed) || (!known && e->may_exist) || etag_is(&e->etag, "");
@@ -207,15 +205,15 @@ static void settle_locked(struct cache *c, struct job *j) REQUIRES(cache_mutex)
         f->due_ns = clock_mono_ns() + HELD_NS;
 }
 
-static void keep_record(struct stamp_keys *kept, const struct stamp_keys *from, const char *key,
+static void keep_record(struct stamp_keys *kept, const struct stamp_keys *from, struct place at,
                         bool dirty)
 {
-    const struct stamp_key *k = key ? stamp_keys_find(from, key) : NULL;
+    const struct stamp_key *k = place_known(at) ? stamp_keys_find(from, at.key) : NULL;
 
     if (k && dirty)
-        (void)stamp_keys_expect(kept, key, k->etag);
+        (void)stamp_keys_expect(kept, at.key, k->etag);
     else if (k)
-        (void)stamp_keys_set(kept, key, k->etag, k->mtime_ns, k->size);
+        (void)stamp_keys_set(kept, at.key, k->etag, k->mtime_ns, k->size);
 }
 
 /* The file has other content than what its records are of. Names that still have to get it keep
@@ -225,10 +223,10 @@ static void renew_records_locked(struct node *n) REQUIRES(cache_mutex)
     struct stamp_keys kept = {0};
 
     for (struct entry *e = n->links; e; e = e->next_link) {
-        auto_free char *key = entry_key(e);
+        auto_place struct place at = entry_place(e);
         auto_free char *path = entry_path(e); /* see name_expect() */
-        keep_record(&kept, &n->file->keys, key, e->dirty);
-        keep_record(&kept, &n->file->keys, path, e->dirty);
+        keep_record(&kept, &n->file->keys, at, e->dirty);
+        keep_record(&kept, &n->file->keys, place_of_path(path), e->dirty);
     }
     stamp_keys_release(&n->file->keys);
     n->file->keys = kept;
@@ -253,7 +251,7 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
     f->sum = obj->checksum;
     free(f->etag);
     f->etag = strdup(obj->etag);
-    (void)stamp_keys_set(&f->keys, j->path, obj->etag, mtime_ns, (uint64_t)j->st.st_size);
+    (void)stamp_keys_set(&f->keys, j->at.key, obj->etag, mtime_ns, (uint64_t)j->st.st_size);
     (void)e;
 }
 
@@ -276,9 +274,9 @@ static void moved_meanwhile_locked(struct job *j, const struct object *obj)
         c->queue->renames ? intent_path_after(c->queue->intents, j->path) : NULL;
     struct entry *e = NULL;
     struct node *n = at ? tree_find(c, at, &e) : NULL;
-    auto_free char *key = n && e && !n->dir ? entry_key(e) : NULL;
+    auto_place struct place now = n && e && !n->dir ? entry_place(e) : NO_PLACE;
 
-    if (key && strcmp(key, j->path) == 0 && etag_known(&e->etag))
+    if (place_known(now) && place_same(now, j->at) && etag_known(&e->etag))
         etag_set(&e->etag, obj->etag);
 }
 
@@ -295,7 +293,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     if (j->content)
         refusal_taken_locked(c, CHANGE_PUT, j->began_ns);
     if (upload_is_bound(j) && j->left_behind)
-        (void)doubt_put_locked(c, j->path, j->etag ? j->etag : "");
+        (void)doubt_put_locked(c, j->at, j->etag ? j->etag : "");
     c->transfer->uploaded_files++;
     c->transfer->uploaded_bytes += j->content ? (uint64_t)j->st.st_size : 0;
     c->transfer->unreachable_ns = 0;
@@ -307,8 +305,8 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     }
     if (j->content)
         took_content_locked(j, e, obj);
-    else if (stamp_keys_find(&f->keys, j->path))
-        (void)stamp_keys_set(&f->keys, j->path, obj->etag, f->clean_mtime_ns, f->clean_size);
+    else if (stamp_keys_find(&f->keys, j->at.key))
+        (void)stamp_keys_set(&f->keys, j->at.key, obj->etag, f->clean_mtime_ns, f->clean_size);
     etag_set(&e->etag, obj->etag);
     if (!j->content && f->etag) {
         free(f->etag);
@@ -321,18 +319,18 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
         entry_expire(e); /* the next listing brings their attributes */
     else
         entry_put(e, obj, j->took_ns);
-    if (store_can(c->store, j->path, STORE_ATTRS))
+    if (store_can(c->store, j->at.key, STORE_ATTRS))
         n->attrs_has = j->attrs.has;
     f->uploaded_live_ns = clock_mono_ns();
     /* An ETag can come again with the content, and an older upload that is bound to it is then
      * no longer refused: whether this one lasted is seen when it can arrive no more. */
-    int64_t late_ns = j->content ? doubt_put_until_locked(c, j->path, obj->etag) : 0;
+    int64_t late_ns = j->content ? doubt_put_until_locked(c, j->at, obj->etag) : 0;
     if (late_ns) {
         upload_clear_error_locked(f);
         f->due_ns = late_ns;
         return;
     }
-    j->recorded = doubt_put_until_locked(c, j->path, NULL) == 0;
+    j->recorded = doubt_put_until_locked(c, j->at, NULL) == 0;
     e->stored_generation = j->generation;
     e->refused = false;
     e->failed = !same; /* what was written since goes there after its other names */
@@ -399,7 +397,7 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
         e->tried = e->tried || !is_answer(j) || !refusal_is_one(r) || j->left_behind;
     }
     if (upload_is_bound(j) && is_answer(j) && err_is_transient(r))
-        (void)doubt_put_locked(c, j->path, j->etag ? j->etag : "");
+        (void)doubt_put_locked(c, j->at, j->etag ? j->etag : "");
     if (r == CHANGED) {
         if (j->live || f->mapped_writer)
             f->due_ns = clock_mono_ns() + HELD_NS;
@@ -437,8 +435,7 @@ static void forget_running_locked(struct cache *c, struct node *n) REQUIRES(cach
         }
     c->queue->uploads_running--;
     n->file->uploading = false;
-    free(n->file->upload_key);
-    n->file->upload_key = NULL;
+    place_free(&n->file->upload_place);
 }
 
 /* The stamp: what the store has first, then that nothing is owed. */
@@ -491,7 +488,7 @@ static void finish(struct job *j, int r, const char *why)
         upload_keep_loser(j);
     bool stamped = r >= 0 && write_stamps(j) == 0;
     if (stamped && j->recorded)
-        origin_resolved(c, j->path);
+        origin_resolved(c, j->at);
     if (r >= 0 && !stamped)
         log_warn("%s is in the store, but its stamp could not be written; it will be uploaded "
                  "again after a restart",
@@ -547,7 +544,7 @@ static int send_now(struct job *j, struct op *op)
             (void)source_disk_failed(j, r, "its stamp can't be written in the cache");
     }
     if (r == 0)
-        origin_sign(j->cache, j->path, &j->attrs);
+        origin_sign(j->cache, j->at, &j->attrs);
     crash_point("upload-looked");
     if (r == 0)
         r = upload_send_object(j, op, &j->object);
@@ -607,6 +604,7 @@ static struct job *job_new_locked(struct cache *c, struct node *n, const char *p
                       .fd = -1,
                       .of_open_file = n->file->write_handles > 0,
                       .intents = intents_newest_locked(c)};
+    j->at = place_of_path(j->path);
     if (j->path)
         return j;
     job_free(j);
@@ -631,7 +629,7 @@ static struct job *job_unnoted_locked(struct node *n, const char *path) REQUIRES
 
 void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
 {
-    auto_free char *key = path;
+    auto_free char *own_path = path;
     struct job *j = job_unnoted_locked(n, path);
 
     cache_assert_locked(c);
@@ -640,7 +638,7 @@ void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
     j->others_taken = refusal_others_taken_locked(c, CHANGE_PUT, n->file->refused_ns);
     node_ref_locked(n);
     n->file->uploading = true;
-    n->file->upload_key = take_ptr(key);
+    n->file->upload_place = place_own(take_ptr(own_path));
     c->transfer->uploading[c->transfer->n_uploading++] = n;
     c->queue->uploads_running++;
     if (own)

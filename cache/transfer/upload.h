@@ -11,7 +11,8 @@ struct job {
     struct task task;
     struct cache *cache;
     struct node *node; /* referenced */
-    char *path;
+    char *path;        /* of the name that it is of */
+    struct place at;   /* where that goes to; borrows the path */
     int fd;
     bool live;         /* a writer or a mapping may change it */
     bool of_open_file; /* chosen although somebody writes: a log file, or a flush waits */

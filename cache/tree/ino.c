@@ -61,18 +61,18 @@ static bool has_moved(struct cache *c, uint64_t ino) REQUIRES(cache_mutex)
     return m != NULL;
 }
 
-uint64_t ino_of_key(struct cache *c, const char *key)
+uint64_t ino_of_place(struct cache *c, struct place at)
 {
-    return ino_derived(c, key, 0);
+    return ino_derived(c, at.key, 0);
 }
 
-uint64_t ino_of_found_locked(struct cache *c, const char *key)
+uint64_t ino_of_found_locked(struct cache *c, struct place at)
 {
-    uint64_t ino = ino_of_key(c, key);
+    uint64_t ino = ino_of_place(c, at);
 
     cache_assert_locked(c);
     for (uint64_t salt = 1; has_moved(c, ino); salt++)
-        ino = ino_derived(c, key, salt);
+        ino = ino_derived(c, at.key, salt);
     return ino;
 }
 
@@ -93,10 +93,10 @@ void node_keeps_ino_locked(struct cache *c, struct node *n)
     n->flags &= ~(unsigned)NODE_DEFAULT_INO; /* the key it is the hash of may be another's */
 }
 
-void ino_stands_locked(struct cache *c, uint64_t ino, const char *key)
+void ino_stands_locked(struct cache *c, uint64_t ino, struct place at)
 {
     cache_assert_locked(c);
-    if (ino != ino_of_key(c, key))
+    if (ino != ino_of_place(c, at))
         ino_moved_locked(c, ino);
 }
 
@@ -152,9 +152,9 @@ void inos_free(struct cache *c)
     }
 }
 
-uint64_t ino_fresh(struct cache *c, const char *key)
+uint64_t ino_fresh(struct cache *c, const char *path)
 {
     uint64_t salt = (uint64_t)clock_real_ns() * UINT64_C(0x9e3779b97f4a7c15);
 
-    return ino_usable(hash_text(c->tree->own->identity_hash ^ salt, key) | 1);
+    return ino_usable(hash_text(c->tree->own->identity_hash ^ salt, path) | 1);
 }

@@ -13,11 +13,10 @@
 
 /* ---- paths ---- */
 
-/* Joins `base`, which is where `until` stands, and the names below that, down to that of `e`.
- */
-static char *build_path(struct entry *e, const struct entry *until, const char *base)
+/* Joins the names below that of `until`, or below the root, down to that of `e`. */
+static char *build_path(struct entry *e, const struct entry *until)
 {
-    size_t base_len = strlen(base), len = until ? base_len + 1 : 0;
+    size_t len = 0;
 
     for (struct entry *at = e; at != until; at = at->parent->links) {
         len += strlen(at->name) + 1;
@@ -35,27 +34,24 @@ static char *build_path(struct entry *e, const struct entry *until, const char *
         memcpy(p, at->name, n);
         *--p = '/';
     }
-    if (until) {
-        p -= base_len;
-        memcpy(p, base, base_len);
-        *--p = '/';
-    }
     memmove(path, path + 1, len);
     return path;
 }
 
 char *entry_path(struct entry *e)
 {
-    return build_path(e, NULL, "");
+    return build_path(e, NULL);
 }
 
-char *entry_key(struct entry *e)
+struct place entry_place(struct entry *e)
 {
     for (struct entry *at = e; at; at = at->parent->links) {
-        if (at->src_key)
-            return build_path(e, at, at->src_key);
+        if (!place_known(at->source))
+            continue;
+        auto_free char *below = build_path(e, at);
+        return below ? place_join(at->source, below) : NO_PLACE;
     }
-    return build_path(e, NULL, "");
+    return place_own(entry_path(e));
 }
 
 char *node_path(struct node *n)
@@ -65,18 +61,18 @@ char *node_path(struct node *n)
     return n->links ? entry_path(n->links) : NULL;
 }
 
-char *node_key(struct node *n)
+struct place node_place(struct node *n)
 {
     if (n->is_root)
-        return strdup("");
-    return n->links ? entry_key(n->links) : NULL;
+        return place_own(node_path(n));
+    return n->links ? entry_place(n->links) : NO_PLACE;
 }
 
-struct entry *node_name_at(struct node *n, const char *key)
+struct entry *node_name_at(struct node *n, struct place at)
 {
     for (struct entry *e = n->links; e; e = e->next_link) {
-        auto_free char *now = entry_key(e);
-        if (now && strcmp(now, key) == 0)
+        auto_place struct place now = entry_place(e);
+        if (place_known(now) && place_same(now, at))
             return e;
     }
     return NULL;
@@ -89,11 +85,11 @@ char *child_path(struct node *dir, const char *name)
     return path ? path_join(path, name) : NULL;
 }
 
-char *child_key(struct node *dir, const char *name)
+struct place child_place(struct node *dir, const char *name)
 {
-    auto_free char *key = node_key(dir);
+    auto_place struct place at = node_place(dir);
 
-    return key ? path_join(key, name) : NULL;
+    return place_known(at) ? place_join(at, name) : NO_PLACE;
 }
 
 bool node_is_below(struct node *n, struct node *dir)
@@ -172,7 +168,7 @@ struct node *tree_make_dirs_locked(struct cache *c, const char *path)
                 return NULL;
             }
             auto_free char *at = entry_path(e);
-            child->ino = at ? ino_of_found_locked(c, at) : 0;
+            child->ino = at ? ino_of_found_locked(c, place_of_path(at)) : 0;
             child->flags |= NODE_DEFAULT_INO;
         }
         n = e->node;

@@ -175,7 +175,7 @@ void entry_remove_locked(struct cache *c, struct entry *e)
     if (!n->links)
         c->tree->own->hooks.nameless(c, n);
     etag_clear(&e->etag);
-    free(e->src_key);
+    place_free(&e->source);
     free(e);
     node_collect_locked(c, n);
 }
@@ -191,7 +191,7 @@ int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const
     struct entry *e2 = entry_add_locked(c, dir, name, n);
     if (e2) {
         etag_move(&e2->etag, &old->etag);
-        e2->src_key = take_ptr(old->src_key);
+        e2->source = place_take(&old->source);
         e2->verified_ns = old->verified_ns;
         e2->dirty = old->dirty;
         unlink_entry(old);

@@ -7,6 +7,7 @@
 #include "cache/core/core.h"
 #include "cache/tree/children.h"
 #include "cache/types/etag.h"
+#include "cache/types/place.h"
 #include "common/table.h"
 
 /* What is kept of a node outside of the tree follows it by these, called under the lock. */
@@ -24,7 +25,8 @@ struct entry {
     struct node *node;
     struct entry *next_link; /* the node's other names */
     GUARDED_BY(cache_mutex) struct {
-        char *src_key;       /* where the store has it until a rename ran; NULL: at its path */
+        struct place
+            source; /* owned; where the store has it until a rename ran; none: at its path */
         int64_t verified_ns; /* CLOCK_MONOTONIC; when the store last confirmed it; 0 never */
         /* CLOCK_MONOTONIC; last change from here: older listings don't count */
         int64_t changed_ns;
@@ -115,7 +117,7 @@ struct dir {
 enum node_flags {
     NODE_ATTRS_KNOWN = 1 << 0, /* mode, owner and mtime are the store's or ours */
     NODE_ATTR_DIRTY = 1 << 1,  /* they are not in the store */
-    NODE_DEFAULT_INO = 1 << 2, /* ino is the hash of the key */
+    NODE_DEFAULT_INO = 1 << 2, /* ino is the hash of the place */
     NODE_STATTING = 1 << 3,    /* a request for the attributes is under way */
     NODE_ATTRS_OLD = 1 << 4,   /* known, but the store may have others by now */
     NODE_REMOVED = 1 << 5,     /* removed: nothing can be made below or reached by it */
@@ -211,19 +213,19 @@ void node_acl_follow(struct node *n) REQUIRES(cache_mutex);
 uint64_t seq_next_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The last one given, with the removals that what has it may turn into; never 0. */
 uint64_t seq_now_locked(struct cache *c) REQUIRES(cache_mutex);
-/* The default inode number of a key. */
-uint64_t ino_of_key(struct cache *c, const char *key);
-/* That of something found under the key: another one when what had it was renamed. */
-uint64_t ino_of_found_locked(struct cache *c, const char *key) REQUIRES(cache_mutex);
+/* The default inode number of what lies at a place. */
+uint64_t ino_of_place(struct cache *c, struct place at);
+/* That of something found there: another one when what had it was renamed. */
+uint64_t ino_of_found_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
 /* The node leaves the name that its number may come from, and keeps it. */
 void node_keeps_ino_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
-/* The same of what has this number, if it is another than that of the key under which a mount
- * found it. */
-void ino_stands_locked(struct cache *c, uint64_t ino, const char *key) REQUIRES(cache_mutex);
+/* The same of what has this number, if it is another than that of the place where a mount found
+ * it. */
+void ino_stands_locked(struct cache *c, uint64_t ino, struct place at) REQUIRES(cache_mutex);
 /* Forgets those numbers of moved things that nothing has any more, now and then. ns held. */
 void inos_purge_locked(struct cache *c) REQUIRES_SHARED(cache_ns) REQUIRES(cache_mutex);
 /* A number for something made here. */
-uint64_t ino_fresh(struct cache *c, const char *key);
+uint64_t ino_fresh(struct cache *c, const char *path);
 
 /* ---- name_class.c ---- */
 /* Whether a part of the path is a staging name: what has it waits for a rename. */
@@ -238,14 +240,14 @@ void notice_locked(struct cache *c, struct node *node, const char *name) REQUIRE
 /* ---- paths.c ---- */
 /* Paths, heap or NULL. The tree must be held still. */
 char *entry_path(struct entry *e);
-char *entry_key(struct entry *e)
-    REQUIRES(cache_mutex);       /* where the store has it now: a key needs the lock */
 char *node_path(struct node *n); /* of its first name; NULL when it has none */
-char *node_key(struct node *n) REQUIRES(cache_mutex);
-/* The one of its names that the store has at this key, or NULL. */
-struct entry *node_name_at(struct node *n, const char *key) REQUIRES(cache_mutex);
 char *child_path(struct node *dir, const char *name);
-char *child_key(struct node *dir, const char *name) REQUIRES(cache_mutex);
+/* Where the store has it now; owned. None below a removed directory, and without memory. */
+struct place entry_place(struct entry *e) REQUIRES(cache_mutex);
+struct place node_place(struct node *n) REQUIRES(cache_mutex);
+struct place child_place(struct node *dir, const char *name) REQUIRES(cache_mutex);
+/* The one of its names that the store has at this place, or NULL. */
+struct entry *node_name_at(struct node *n, struct place at) REQUIRES(cache_mutex);
 /* Whether the node is the directory, or below it by its first name. The tree must be held
  * still. */
 bool node_is_below(struct node *n, struct node *dir);

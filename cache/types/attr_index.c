@@ -39,9 +39,9 @@ static int key_of(const char *kind, const char *text, char ret[INDEX_KEY_MAX])
     return 0;
 }
 
-int index_key(const char *dir, char ret[INDEX_KEY_MAX])
+int index_key(struct place dir, char ret[INDEX_KEY_MAX])
 {
-    return key_of("attrs", dir, ret);
+    return key_of("attrs", dir.key, ret);
 }
 
 int index_part_key(const char *start, char ret[INDEX_KEY_MAX])

@@ -6,6 +6,7 @@
 #define RUNFS_CACHE_ATTR_INDEX_H
 
 #include "backends/store.h"
+#include "cache/types/place.h"
 #include "common/buf.h"
 #include "common/table.h"
 
@@ -34,7 +35,7 @@ struct index {
 };
 
 /* The key of a directory's index, below STORE_STATE_DIR. 0 or -ENOMEM. */
-int index_key(const char *dir, char ret[INDEX_KEY_MAX]);
+int index_key(struct place dir, char ret[INDEX_KEY_MAX]);
 
 void index_release(struct index *x);
 struct index_entry *index_find(const struct index *x, const char *name);

@@ -11,6 +11,11 @@ struct place place_of_path(const char *path)
     return (struct place){path};
 }
 
+struct place place_of_key(const char *key)
+{
+    return (struct place){key};
+}
+
 const char *place_path(struct place at)
 {
     return at.key;
@@ -34,6 +39,11 @@ const char *place_below(struct place dir, struct place at)
 struct place place_dup(struct place at)
 {
     return (struct place){strdup(at.key)};
+}
+
+struct place place_own(char *path)
+{
+    return (struct place){path};
 }
 
 struct place place_join(struct place dir, const char *name)

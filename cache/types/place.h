@@ -18,6 +18,9 @@ struct place {
 /* Where a path of the tree lies when nothing is pending; borrows the path. The one way from a
  * path to a place. */
 struct place place_of_path(const char *path);
+/* The place of what the store lists, the journal has, or runfs keeps at the store for itself;
+ * borrows the key. */
+struct place place_of_key(const char *key);
 /* The path whose place that is when nothing is pending; borrows the key. */
 const char *place_path(struct place at);
 
@@ -32,6 +35,9 @@ struct place place_dup(struct place at);
 struct place place_join(struct place dir, const char *name);
 /* `at` with `from`, which it is at or below, replaced by `to`; NO_PLACE when it is not. */
 struct place place_moved(struct place at, struct place from, struct place to);
+
+/* The place of a path as a heap string (or NULL), which it takes over. */
+struct place place_own(char *path);
 
 /* Frees one that is owned; none is left behind. */
 void place_free(struct place *at);

@@ -27,7 +27,7 @@ static char *index_of_dir(const char *dir)
 {
     static char key[INDEX_KEY_MAX];
 
-    ck_assert_int_eq(index_key(dir, key), 0);
+    ck_assert_int_eq(index_key(place_of_path(dir), key), 0);
     return key;
 }
 

@@ -226,14 +226,14 @@ START_TEST(records_say_what_the_store_has)
     cache_unlock(c);
     ck_assert_int_eq(file_write_keys(c, n, fd), 0);
     c->store = &store;
-    file_expect(c, n, fd, "new", "x"); /* uploads there are bound to nothing */
+    file_expect(c, n, fd, place_of_path("new"), "x"); /* uploads there are bound to nothing */
     ck_assert_int_eq(stamp_read_keys(fd, &keys), 0);
     ck_assert_uint_eq(keys.n, 2);
     ck_assert_uint_eq(stamp_keys_find(&keys, "f")->sum.value, 0x1234);
     ck_assert_int_eq(stamp_keys_find(&keys, "old")->sum.kind, CHECKSUM_NONE);
     stamp_keys_release(&keys);
     store.facts.caps = STORE_ORIGIN;
-    file_expect(c, n, fd, "new", "x");
+    file_expect(c, n, fd, place_of_path("new"), "x");
     ck_assert_int_eq(stamp_read_keys(fd, &keys), 0);
     const struct stamp_key *k = stamp_keys_find(&keys, "new");
     ck_assert_ptr_nonnull(k);
@@ -557,7 +557,8 @@ START_TEST(a_name_goes_and_others_stay)
     ck_assert_int_eq(stamp_read_keys(fd, &keys), 0);
     ck_assert(!stamp_keys_find(&keys, "a") && stamp_keys_find(&keys, "d/b"));
     cache_lock(c);
-    ck_assert_uint_ne(ino_of_found_locked(c, "a"), n->ino); /* which goes with the file */
+    /* Its number goes with the file. */
+    ck_assert_uint_ne(ino_of_found_locked(c, place_of_path("a")), n->ino);
     cache_unlock(c);
     stamp_keys_release(&keys);
 }
@@ -580,7 +581,8 @@ START_TEST(another_version_takes_the_name)
     ck_assert_int_eq(now == old, _i == 0);
     if (now != old) {
         ck_assert((old->flags & NODE_REPLACED) && !old->links && old->file->orphan_id);
-        ck_assert_str_eq(old->file->orphan_key, "f"); /* its other bytes are still read there */
+        /* Its other bytes are still read there. */
+        ck_assert_str_eq(old->file->orphan_source.key, "f");
         ck_assert_uint_eq(c->content->n_stale_readers, 1);
         old->file->open_handles = 0;
     }

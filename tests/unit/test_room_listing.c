@@ -66,12 +66,13 @@ static void list(struct listing *l, const char *words)
 
 static void merge(const char *words, int64_t asked_ns, bool cut)
 {
-    struct listing l = {.cache = c, .dir = c->tree->root, .asked_ns = asked_ns, .key = ""};
+    struct listing l = {
+        .cache = c, .dir = c->tree->root, .asked_ns = asked_ns, .at = place_of_path("")};
     struct asked at;
 
     list(&l, words);
     cache_lock(c);
-    at = listing_asked_locked(c, (char *)"");
+    at = listing_asked_locked(c, place_of_path(""));
     cache_unlock(c);
     listing_merge(&l, &at, 0, cut);
     listing_clear(&l);
@@ -213,12 +214,13 @@ END_TEST
 /* It is about what was there before the move. */
 START_TEST(a_listing_of_another_place_is_dropped)
 {
-    struct listing l = {.cache = c, .dir = c->tree->root, .asked_ns = 1, .key = ""};
+    struct listing l = {
+        .cache = c, .dir = c->tree->root, .asked_ns = 1, .at = place_of_path("")};
     struct asked at;
 
     list(&l, "f");
     cache_lock(c);
-    at = listing_asked_locked(c, (char *)"");
+    at = listing_asked_locked(c, place_of_path(""));
     c->listing->dir_moves++;
     cache_unlock(c);
     listing_merge(&l, &at, 0, false);
@@ -268,7 +270,7 @@ START_TEST(what_listings_take_has_a_limit)
     ck_assert_uint_eq(listed_max(c), 16 << 20);
     c->config.list_memory_bytes = UINT64_MAX / 2;
     ck_assert_uint_eq(listed_max(c), UINT64_MAX);
-    ck_assert_int_eq(listed_too_much(c, &op, "d", 77), -ENOMEM);
+    ck_assert_int_eq(listed_too_much(c, &op, place_of_path("d"), 77), -ENOMEM);
     ck_assert_msg(strstr(op.why, "test:/d") && strstr(op.why, " 77 "), "%s", op.why);
 }
 END_TEST

@@ -218,7 +218,7 @@ static struct session *begun(const char *key, int64_t began_ns, const char *toke
 {
     struct session *s = NULL;
 
-    ck_assert_int_eq(session_open(c, key, &mark, 10, began_ns, false, &s), 0);
+    ck_assert_int_eq(session_open(c, place_of_path(key), &mark, 10, began_ns, false, &s), 0);
     if (token)
         ck_assert_int_eq(session_begun(c, s, token), 0);
     return s;
@@ -232,9 +232,9 @@ START_TEST(an_upload_of_the_same_content_goes_on)
     ck_assert_int_eq(session_begun(c, s, "t"), 0);
     ck_assert_str_eq(noted(), "k 1 t;");
     session_leave(c, s, false);
-    ck_assert_ptr_null(session_take(c, "other", &mark));
-    ck_assert_ptr_eq(session_take(c, "k", &mark), s);
-    ck_assert_ptr_null(session_take(c, "k", &mark));
+    ck_assert_ptr_null(session_take(c, place_of_path("other"), &mark));
+    ck_assert_ptr_eq(session_take(c, place_of_path("k"), &mark), s);
+    ck_assert_ptr_null(session_take(c, place_of_path("k"), &mark));
     session_gone(c, s);
     ck_assert_str_eq(noted(), "");
 }
@@ -247,9 +247,9 @@ START_TEST(other_content_begins_anew)
 
     session_leave(c, s, false);
     other.mtime_ns++;
-    ck_assert_ptr_null(session_take(c, "k", &other));
+    ck_assert_ptr_null(session_take(c, place_of_path("k"), &other));
     ck_assert(s->over);
-    ck_assert_ptr_null(session_take(c, "k", &mark)); /* it is to be ended */
+    ck_assert_ptr_null(session_take(c, place_of_path("k"), &mark)); /* it is to be ended */
     ck_assert_str_eq(noted(), "k 1 t;");
 }
 END_TEST
@@ -262,9 +262,10 @@ START_TEST(one_sweep_of_a_key_is_enough)
     session_leave(c, begun("l", 3, NULL), false);
     ck_assert_str_eq(noted(), "k 1 ;l 3 ;");
     cache_lock(c);
-    ck_assert(!session_blocks_upload_locked(c, "k"));
+    ck_assert(!session_blocks_upload_locked(c, place_of_path("k")));
     c->transfer->sessions->busy = true;
-    ck_assert(session_blocks_upload_locked(c, "k") && !session_blocks_upload_locked(c, "l"));
+    ck_assert(session_blocks_upload_locked(c, place_of_path("k")) &&
+              !session_blocks_upload_locked(c, place_of_path("l")));
     ck_assert(sessions_pending_locked(c));
     cache_unlock(c);
 }

@@ -300,7 +300,7 @@ START_TEST(a_live_name_says_what_the_removal_does)
     e->dirty = true;
     ck_assert_int_eq(intent_live_at(c, i), LIVE_WAIT);
     e->dirty = false;
-    e->src_key = strdup("elsewhere"); /* a rename is still to bring it */
+    e->source = place_dup(place_of_path("elsewhere")); /* a rename is still to bring it */
     ck_assert_int_eq(intent_live_at(c, i), LIVE_WAIT);
     ck_assert_int_eq(intent_live_at(c, owed_add(c, "unlink d")), LIVE_NONE);
     ck_assert_int_eq(intent_live_at(c, owed_add(c, "rmdir d/a")), LIVE_NONE);

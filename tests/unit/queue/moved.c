@@ -100,7 +100,8 @@ static const struct {
 START_TEST(listings_are_read_through_rows)
 {
     struct cache *c = owed_new(listings[_i].rows, "");
-    bool hides = tombstone_hides(c, listings[_i].key, listings[_i].path, clock_mono_ns());
+    bool hides =
+        tombstone_hides(c, place_of_path(listings[_i].key), listings[_i].path, clock_mono_ns());
 
     owed_free(c);
     ck_assert_msg(hides != listings[_i].shows, "%s: %s as %s", listings[_i].rows,
@@ -115,21 +116,22 @@ START_TEST(a_row_that_is_done_hides_from_older_listings)
     int64_t before_ns = clock_mono_ns();
 
     intent_remove_locked(c, owed_row(c, 1));
-    ck_assert(tombstone_pending(c, "a")); /* by the third */
+    ck_assert(tombstone_pending(c, place_of_path("a"))); /* by the third */
     while (c->queue->intents)
         intent_remove_locked(c, c->queue->intents);
     int64_t after_ns = clock_mono_ns() + 1;
-    ck_assert(!tombstone_pending(c, "a"));
-    ck_assert(tombstone_hides(c, "a", "a", before_ns) &&
-              !tombstone_hides(c, "a", "a", after_ns));
-    ck_assert(!tombstone_hides(c, "a/x", "a/x", before_ns)); /* which has a name of its own */
-    ck_assert(tombstone_hides(c, "d", "d", before_ns));
-    ck_assert(tombstone_hides(c, "d/x/y", "d/x/y", before_ns));
-    ck_assert(!tombstone_hides(c, "d/x/y", "d/x/y", after_ns));
-    ck_assert(tombstone_hides(c, "f", "f", before_ns) &&
-              !tombstone_hides(c, "f/x", "f/x", before_ns));
-    ck_assert(!tombstone_hides(c, "e/x", "e/x", before_ns) &&
-              !tombstone_hides(c, "g", "g", before_ns));
+    ck_assert(!tombstone_pending(c, place_of_path("a")));
+    ck_assert(tombstone_hides(c, place_of_path("a"), "a", before_ns) &&
+              !tombstone_hides(c, place_of_path("a"), "a", after_ns));
+    /* Which has a name of its own. */
+    ck_assert(!tombstone_hides(c, place_of_path("a/x"), "a/x", before_ns));
+    ck_assert(tombstone_hides(c, place_of_path("d"), "d", before_ns));
+    ck_assert(tombstone_hides(c, place_of_path("d/x/y"), "d/x/y", before_ns));
+    ck_assert(!tombstone_hides(c, place_of_path("d/x/y"), "d/x/y", after_ns));
+    ck_assert(tombstone_hides(c, place_of_path("f"), "f", before_ns) &&
+              !tombstone_hides(c, place_of_path("f/x"), "f/x", before_ns));
+    ck_assert(!tombstone_hides(c, place_of_path("e/x"), "e/x", before_ns) &&
+              !tombstone_hides(c, place_of_path("g"), "g", before_ns));
     owed_free(c);
 }
 END_TEST

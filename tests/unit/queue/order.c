@@ -244,10 +244,10 @@ START_TEST(what_is_being_renamed_is_in_both_places)
     struct cache *c = owed_new(running[_i].row, "");
     struct intent *i = owed_row(c, 1);
 
-    bool runs = rename_runs_at_locked(c, running[_i].key);
+    bool runs = rename_runs_at_locked(c, place_of_path(running[_i].key));
     i->redo = i->running; /* an earlier mount may have done it */
     i->running = false;
-    bool may_have_run = rename_runs_at_locked(c, running[_i].key);
+    bool may_have_run = rename_runs_at_locked(c, place_of_path(running[_i].key));
     owed_free(c);
     ck_assert_int_eq(runs, running[_i].runs);
     ck_assert_int_eq(may_have_run, running[_i].runs);

@@ -58,11 +58,11 @@ static void has_path(struct entry *e, const char *path)
     ck_assert_ptr_eq(tree_find(c, path, NULL), e->node);
 }
 
-static void has_key(struct entry *e, const char *key) REQUIRES(cache_mutex)
+static void lies_at(struct entry *e, const char *key) REQUIRES(cache_mutex)
 {
-    auto_free char *found = entry_key(e);
+    auto_place struct place found = entry_place(e);
 
-    ck_assert_str_eq(found, key);
+    ck_assert_str_eq(found.key, key);
 }
 
 static void link_to(struct node *n, const char *dir, const char *name) REQUIRES(cache_mutex)
@@ -95,23 +95,22 @@ START_TEST(paths_lead_to_nodes_and_back)
 }
 END_TEST
 
-/* The keys of what is below a directory that a rename is still to bring are below its old one.
- */
-START_TEST(keys_are_where_the_store_has_it)
+/* What is below a directory that a rename is still to bring lies below its old place. */
+START_TEST(places_are_where_the_store_has_it)
 {
     struct node *n = room_file_locked(c, "new/d/f");
 
-    has_key(at("new/d/f"), "new/d/f");
-    at("new")->src_key = strdup("old/dir");
-    has_key(at("new/d/f"), "old/dir/d/f");
-    has_key(at("new"), "old/dir");
-    at("new/d/f")->src_key = strdup("g");
-    has_key(at("new/d/f"), "g");
+    lies_at(at("new/d/f"), "new/d/f");
+    at("new")->source = place_dup(place_of_path("old/dir"));
+    lies_at(at("new/d/f"), "old/dir/d/f");
+    lies_at(at("new"), "old/dir");
+    at("new/d/f")->source = place_dup(place_of_path("g"));
+    lies_at(at("new/d/f"), "g");
     has_path(at("new/d/f"), "new/d/f");
-    auto_free char *child = child_key(at("new/d")->node, "x");
-    ck_assert_str_eq(child, "old/dir/d/x");
-    ck_assert_ptr_eq(node_name_at(n, "g"), at("new/d/f"));
-    ck_assert_ptr_null(node_name_at(n, "new/d/f"));
+    auto_place struct place child = child_place(at("new/d")->node, "x");
+    ck_assert_str_eq(child.key, "old/dir/d/x");
+    ck_assert_ptr_eq(node_name_at(n, place_of_path("g")), at("new/d/f"));
+    ck_assert_ptr_null(node_name_at(n, place_of_path("new/d/f")));
 }
 END_TEST
 
@@ -140,7 +139,7 @@ START_TEST(what_moves_takes_along_what_is_known)
     struct entry *e = at("d/f");
 
     etag_set(&e->etag, "v");
-    e->src_key = strdup("key");
+    e->source = place_dup(place_of_path("elsewhere"));
     e->dirty = true;
     e->verified_ns = 5;
     (void)room_dir_locked(c, "e");
@@ -148,7 +147,7 @@ START_TEST(what_moves_takes_along_what_is_known)
     has_path(e, "e/g");
     ck_assert_ptr_null(tree_find(c, "d/f", NULL));
     ck_assert(e->node == n && etag_is(&e->etag, "v") && e->dirty && e->verified_ns == 5);
-    has_key(e, "key");
+    lies_at(e, "elsewhere");
     ck_assert(at("d")->node->dir->files == 0 && at("e")->node->dir->files == 1);
     ck_assert(nameless == 0 && ended == 0);
 }
@@ -200,7 +199,7 @@ START_TEST(nothing_is_below_a_directory_that_was_removed)
     entry_remove_locked(c, at("d/e"));
     ck_assert(d->flags & NODE_REMOVED);
     ck_assert_ptr_null(child_path(d, "x"));
-    ck_assert_ptr_null(node_key(d));
+    ck_assert(!place_known(node_place(d)));
     ck_assert_uint_eq(ended, 0);
     detached_free_locked(c); /* the mount ends without the kernel's forgets */
     ck_assert_ptr_eq(last_ended, d);
@@ -232,18 +231,22 @@ START_TEST(what_takes_a_name_has_another_number_than_what_left_it)
     struct node *n = room_file_locked(c, "a");
     uint64_t ino = n->ino;
 
-    ck_assert_uint_eq(ino, ino_of_key(c, "a"));
+    ck_assert_uint_eq(ino, ino_of_place(c, place_of_path("a")));
     ck_assert(ino >= 16 && ino % 2 == 0);
     n->flags |= NODE_DEFAULT_INO;
     node_keeps_ino_locked(c, n);
     ck_assert(!(n->flags & NODE_DEFAULT_INO));
-    uint64_t other = ino_of_found_locked(c, "a");
+    uint64_t other = ino_of_found_locked(c, place_of_path("a"));
     ck_assert(other != ino && other % 2 == 0);
-    ck_assert_uint_eq(ino_of_found_locked(c, "b"), ino_of_key(c, "b"));
-    ino_stands_locked(c, ino_of_key(c, "b"), "b");
-    ck_assert_uint_eq(ino_of_found_locked(c, "b"), ino_of_key(c, "b"));
-    ino_stands_locked(c, ino_of_key(c, "b"), "elsewhere"); /* a mount found it there */
-    ck_assert_uint_ne(ino_of_found_locked(c, "b"), ino_of_key(c, "b"));
+    ck_assert_uint_eq(ino_of_found_locked(c, place_of_path("b")),
+                      ino_of_place(c, place_of_path("b")));
+    ino_stands_locked(c, ino_of_place(c, place_of_path("b")), place_of_path("b"));
+    ck_assert_uint_eq(ino_of_found_locked(c, place_of_path("b")),
+                      ino_of_place(c, place_of_path("b")));
+    /* A mount found it there. */
+    ino_stands_locked(c, ino_of_place(c, place_of_path("b")), place_of_path("elsewhere"));
+    ck_assert_uint_ne(ino_of_found_locked(c, place_of_path("b")),
+                      ino_of_place(c, place_of_path("b")));
     ck_assert_uint_eq(ino_fresh(c, "a") % 2, 1);
 }
 END_TEST
@@ -315,7 +318,7 @@ Suite *tree_suite(void)
 
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, paths_lead_to_nodes_and_back);
-    tcase_add_test(t, keys_are_where_the_store_has_it);
+    tcase_add_test(t, places_are_where_the_store_has_it);
     tcase_add_test(t, a_node_has_several_names);
     tcase_add_test(t, what_moves_takes_along_what_is_known);
     tcase_add_test(t, what_is_below_moves_with_a_directory);
