@@ -294,6 +294,7 @@ static int open_cache(struct cache *c, const struct cache_config *config, struct
 
     if (r == 0)
         r = cache_recover(c, op);
+    /* Of all that is owed, wherever it goes. */
     if (r == 0 && c->store && store_can(c->store, "", STORE_ORIGIN) && owes_anything(c)) {
         r = doubt_begin(c);
         if (r < 0)

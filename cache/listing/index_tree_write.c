@@ -116,9 +116,9 @@ struct writing {
     unsigned news;
     int64_t listed_ns; /* CLOCK_REALTIME; when the listing began */
     /* Of the listing: */
-    char *base;      /* the directory that all are below */
-    const char *end; /* the rank behind which nothing is looked for */
-    char *stopped;   /* the key that it ended before, or NULL */
+    struct place base;    /* owned; the directory that all are below */
+    const char *end;      /* the rank behind which nothing is looked for */
+    struct place stopped; /* owned; what it ended before, or none */
     uint64_t keys_left;
     size_t files; /* in the parts, afterwards */
 };
@@ -133,8 +133,8 @@ static void writing_free(struct writing *w)
         free(s->rank);
     }
     free(w->spots);
-    free(w->base);
-    free(w->stopped);
+    place_free(&w->base);
+    place_free(&w->stopped);
     free(w);
 }
 
@@ -167,9 +167,9 @@ static int order(struct writing *w)
         if (!a[i] || a[i] != b[i])
             break;
     }
-    w->base = strndup(a, both);
+    w->base = place_own(strndup(a, both));
     w->keys_left = KEYS_BETWEEN + (uint64_t)KEYS_FACTOR * w->news;
-    return w->base ? 0 : -ENOMEM;
+    return place_known(w->base) ? 0 : -ENOMEM;
 }
 
 static void note_marker(struct spot *s, const struct object *obj)
@@ -184,27 +184,27 @@ static void note_marker(struct spot *s, const struct object *obj)
 static int visit(void *arg, const char *name, const struct object *obj)
 {
     struct writing *w = arg;
-    auto_free char *key = path_join(w->base, name);
+    auto_place struct place at = place_join(w->base, name);
     struct spot *s = NULL;
 
-    if (!key)
+    if (!place_known(at))
         return -ENOMEM;
-    if (!w->keys_left || is_behind(key, w->end)) {
-        w->stopped = take_ptr(key);
+    if (!w->keys_left || is_behind(at.key, w->end)) {
+        w->stopped = place_take(&at);
         return 1;
     }
     w->keys_left--;
     if (!*obj->etag)
         return 0;
     if (obj->is_prefix) {
-        HASH_FIND_STR(w->by_key, key, s);
+        HASH_FIND_STR(w->by_key, at.key, s);
         note_marker(s, obj);
         return 0;
     }
-    HASH_FIND(hh, w->by_key, key, path_parent_len(key), s);
+    HASH_FIND(hh, w->by_key, at.key, path_parent_len(at.key), s);
     if (!s || s->n == INDEX_FILES_MIN)
         return 0;
-    return index_collect(&s->v, &s->n, &s->cap, path_basename(key), obj);
+    return index_collect(&s->v, &s->n, &s->cap, path_basename(at.key), obj);
 }
 
 /* One listing for all: they lie side by side, mostly. What it does not come to is left out. */
@@ -215,14 +215,15 @@ static int list_spots(struct writing *w, struct op *op)
 
     if (r < 0)
         return r;
-    const char *first = path_below(w->base, w->spots[0].at.key);
+    const char *first = place_below(w->base, w->spots[0].at);
     w->listed_ns = clock_real_ns();
-    r = store_list_after(c->store, op, w->base, LIST_RECURSIVE, first && *first ? first : NULL,
-                         visit, w);
+    r = store_list_after(c->store, op, w->base.key, LIST_RECURSIVE,
+                         first && *first ? first : NULL, visit, w);
     if (r < 0 && r != -ENOENT)
         return r;
     for (size_t i = 0; i < w->n; i++)
-        w->spots[i].whole = !w->stopped || is_behind(w->stopped, w->spots[i].rank);
+        w->spots[i].whole =
+            !place_known(w->stopped) || is_behind(w->stopped.key, w->spots[i].rank);
     return 0;
 }
 

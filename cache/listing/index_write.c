@@ -335,11 +335,11 @@ struct dropping {
 static void run_dropping(struct task *task)
 {
     struct dropping *d = container_of(task, struct dropping, task);
-    const char *key = d->key;
+    const struct place index = place_of_key(d->key);
     struct op op;
 
     cache_op_within(d->cache, &op, INDEX_WRITE_NS);
-    if (store_remove(d->cache->store, &op, &key, NULL, 1, NULL) < 0)
+    if (store_remove(d->cache->store, &op, &index.key, NULL, 1, NULL) < 0)
         log_debug("attribute index not removed: %s", op.why);
     free(d);
 }

@@ -105,6 +105,8 @@ bool list_ahead_may_pay_locked(struct cache *c, struct node *dir)
     const struct list_ahead *w = list_ahead_get(dir);
 
     cache_assert_locked(c);
+    /* Everywhere: it is asked for each name that somebody passes, and one that comes out of
+     * order ends it. */
     return store_can(c->store, "", STORE_ORDER) && !c->listing->list_ahead_refused &&
            dir->links && !(w && w->large);
 }

@@ -217,8 +217,9 @@ int name_key_fits_locked(struct cache *c, struct node *parent, const char *name,
     cache_assert_locked(c);
     if (!path)
         return parent->flags & NODE_REMOVED ? -ENOENT : -ENOMEM;
-    store_facts(c->store, path, &facts);
-    return facts.key_max && strlen(path) + below > facts.key_max ? -ENAMETOOLONG : 0;
+    const struct place at = place_of_path(path);
+    store_facts(c->store, at.key, &facts);
+    return facts.key_max && strlen(at.key) + below > facts.key_max ? -ENAMETOOLONG : 0;
 }
 
 void dir_touch_locked(struct node *dir)
@@ -389,6 +390,19 @@ static size_t encoded_len(const char *s)
     return len;
 }
 
+/* The target is in the object's metadata, of which an object store takes 2 KiB in all. */
+static bool target_fits(struct cache *c, struct node *parent, const char *name,
+                        const char *target)
+{
+    cache_lock(c);
+    auto_free char *path = child_path(parent, name);
+    cache_unlock(c);
+    const struct place at = place_of_path(path ? path : ""); /* removed: nothing will be made */
+
+    return strlen(target) < PATH_MAX && (store_can(c->store, at.key, STORE_DIRS) ||
+                                         encoded_len(target) <= METADATA_TARGET_MAX);
+}
+
 int cache_symlink(struct cache *c, struct node *parent, const char *name, const char *target,
                   const struct cache_cred *cred, struct waiter *w, struct node **ret,
                   struct stat *st)
@@ -396,10 +410,7 @@ int cache_symlink(struct cache *c, struct node *parent, const char *name, const 
     const struct making m = {
         .parent = parent, .name = name, .mode = S_IFLNK | 0777, .target = target, .cred = cred};
 
-    /* The target is in the object's metadata, of which an object store takes 2 KiB in all. */
-    bool in_metadata = !store_can(c->store, "", STORE_DIRS);
-    if (strlen(target) >= PATH_MAX ||
-        (in_metadata && encoded_len(target) > METADATA_TARGET_MAX))
+    if (!target_fits(c, parent, name, target))
         return -ENAMETOOLONG;
     return make(c, &m, w, ret, st);
 }

@@ -89,7 +89,7 @@ void refusal_probe_locked(struct cache *c)
 
     cache_assert_locked(c);
     if (c->queue->own->refusals.probing || c->stopping ||
-        !store_can(c->store, "", STORE_STATE) || !(p = calloc(1, sizeof(*p))))
+        !store_can(c->store, PROBE_KEY, STORE_STATE) || !(p = calloc(1, sizeof(*p))))
         return;
     *p = (struct probe){.task.run = run_probe, .cache = c};
     c->queue->own->refusals.probing = true;

@@ -338,7 +338,8 @@ static int start_locked(struct cache *c, struct node *n, uint64_t off, uint64_t 
         return -ENOMEM;
     *fetch =
         (struct fetch){.task.run = run_fetch, .node = n, .cache = c, .off = off, .end = end};
-    if (store_can(c->store, "", STORE_CHECKSUM))
+    auto_place struct place at = source_of(n);
+    if (place_known(at) && store_can(c->store, at.key, STORE_CHECKSUM))
         fetch->sum.kind = n->file->sum.kind ? n->file->sum.kind : c->transfer->sum_kind;
     node_ref_locked(n);
     file_lru_remove_locked(c, n->file);

@@ -36,7 +36,7 @@ struct place place_join(struct place dir, const char *name);
 /* `at` with `from`, which it is at or below, replaced by `to`; NO_PLACE when it is not. */
 struct place place_moved(struct place at, struct place from, struct place to);
 
-/* The place of a path as a heap string (or NULL), which it takes over. */
+/* Takes a path, or a key, over that is a heap string, or NULL. */
 struct place place_own(char *path);
 
 /* Frees one that is owned; none is left behind. */
