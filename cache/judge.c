@@ -16,20 +16,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The name as the records have it; heap, NULL without memory. */
-static char *recorded_as(struct cache *c, const char *path) REQUIRES(cache_mutex)
+/* The place of the name as the records have it; owned, none without memory. */
+static struct place recorded_as(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
     if (c->queue->renames == 0)
-        return strdup(path);
-    return recover_path_before(c, c->queue->intents ? c->queue->intents->prev : NULL, path);
+        return place_dup(place_of_path(path));
+    return recover_place_before(c, c->queue->intents ? c->queue->intents->prev : NULL, path);
 }
 
 static struct stamp_key *key_of(struct cache *c, struct file *f, const char *path)
     REQUIRES(cache_mutex)
 {
-    auto_free char *key = recorded_as(c, path);
+    auto_place struct place at = recorded_as(c, path);
 
-    return key ? stamp_keys_find(&f->keys, key) : NULL;
+    return place_known(at) ? stamp_keys_find(&f->keys, at.key) : NULL;
 }
 
 /* Whether an upload is to replace something that pending renames bring, though its record is
@@ -43,7 +43,7 @@ static bool expects_on_the_way(struct cache *c, struct file *f, const char *path
 
     for (struct intent *i = c->queue->intents ? c->queue->intents->prev : NULL;
          at && i && !expects; i = i == c->queue->intents ? NULL : i->prev) {
-        const struct stamp_key *k = stamp_keys_find(&f->keys, at);
+        const struct stamp_key *k = stamp_keys_find(&f->keys, place_of_path(at).key);
         expects = k && stamp_key_is_expected(k);
         if (intent_backward(i, &at) == INTENT_LEFT)
             break;
@@ -149,11 +149,11 @@ static bool stored_without_record(const struct node *n, const struct stamp_attrs
  * may be stored nevertheless. The next mount is told; where it can't be, this one knows. */
 static void expect_any(struct cache *c, struct file *f, const char *path) REQUIRES(cache_mutex)
 {
-    auto_free char *key = recorded_as(c, path);
+    auto_place struct place at = recorded_as(c, path);
     auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
     bool all = true;
 
-    if (key && fd >= 0 && stamp_keys_expect(&f->keys, key, STAMP_ANY_VERSION) &&
+    if (place_known(at) && fd >= 0 && stamp_keys_expect(&f->keys, at.key, STAMP_ANY_VERSION) &&
         stamp_write_keys(fd, &f->keys, &all) == 0)
         f->keys_cut = !all;
 }

@@ -151,7 +151,7 @@ static int redo_newest(struct cache *c) REQUIRES(cache_mutex)
     return last ? owe_parent(c, last->from) : 0;
 }
 
-char *recover_path_before(struct cache *c, struct intent *last, const char *path)
+struct place recover_place_before(struct cache *c, struct intent *last, const char *path)
 {
     char *at = strdup(path);
 
@@ -159,7 +159,7 @@ char *recover_path_before(struct cache *c, struct intent *last, const char *path
     for (struct intent *i = last; at && i; i = i == c->queue->intents ? NULL : i->prev)
         if (intent_backward(i, &at) == INTENT_LEFT)
             break;
-    return at;
+    return place_own(at);
 }
 
 /* Entries that a pending rename moved read from where the store still has them. */
@@ -172,16 +172,16 @@ static int apply_renames(struct cache *c) REQUIRES(cache_mutex)
         if (!intent_is_rename(i))
             continue;
         auto_free char *at = intent_path_after(i->next, i->to);
-        auto_free char *from =
-            recover_path_before(c, i == c->queue->intents ? NULL : i->prev, i->from);
+        auto_place struct place from =
+            recover_place_before(c, i == c->queue->intents ? NULL : i->prev, i->from);
         struct entry *e = NULL;
-        if (!at || !from)
+        if (!at || !place_known(from))
             return -ENOMEM;
         struct node *n = tree_find(c, at, &e);
         if (!n || !e || n->ino != i->ino)
             continue; /* removed or replaced since */
         place_free(&e->source);
-        e->source = place_dup(place_of_path(from));
+        e->source = place_take(&from);
         if (!etag_known(&e->etag) && !n->dir)
             etag_set(&e->etag, i->etag);
         e->may_exist = true;

@@ -45,9 +45,10 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
     REQUIRES(cache_mutex);
 
 /* ---- recover.c ---- */
-/* The path that the thing at `path` had before the renames up to `last`. A thing that a rename
- * moved away from there is another one: this one was made later. */
-char *recover_path_before(struct cache *c, struct intent *last, const char *path)
+/* The place that the thing at `path` had before the renames up to `last`; owned, none without
+ * memory. A thing that a rename moved away from there is another one: this one was made later.
+ */
+struct place recover_place_before(struct cache *c, struct intent *last, const char *path)
     REQUIRES(cache_mutex);
 
 #endif

@@ -39,9 +39,9 @@ static void swap_files_locked(struct cache *c, struct entry *a, struct entry *b)
 
     /* The store's object under the name belongs to the other file from now on. */
     if (path_a)
-        stamp_keys_remove(&a->node->file->keys, path_a);
+        stamp_keys_remove(&a->node->file->keys, place_of_path(path_a).key);
     if (path_b)
-        stamp_keys_remove(&b->node->file->keys, path_b);
+        stamp_keys_remove(&b->node->file->keys, place_of_path(path_b).key);
     swap_nodes_locked(a, b);
     struct entry *both[2] = {a, b};
     for (int i = 0; i < 2; i++) {

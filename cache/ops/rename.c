@@ -204,7 +204,7 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
         if (over->file && over->file->uploading)
             atomic_store(&over->file->changed, true);
         if (over->file)
-            stamp_keys_remove(&over->file->keys, m->to_path);
+            stamp_keys_remove(&over->file->keys, place_of_path(m->to_path).key);
         if (over->links->next_link)
             node_keeps_ino_locked(c, over);
     }

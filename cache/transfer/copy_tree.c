@@ -17,13 +17,13 @@
 /* ---- a directory ---- */
 
 /* Of a directory, or of what is none: one can have taken the place of the other since. */
-static bool removal_pending_before(struct cache *c, const struct intent *self, const char *key,
+static bool removal_pending_before(struct cache *c, const struct intent *self, const char *path,
                                    bool is_dir) REQUIRES(cache_mutex)
 {
     enum intent_kind kind = is_dir ? INTENT_RMDIR : INTENT_UNLINK;
 
     for (struct intent *i = c->queue->intents; i && i != self; i = i->next)
-        if (i->kind == kind && strcmp(i->from, key) == 0)
+        if (i->kind == kind && strcmp(i->from, path) == 0)
             return true;
     return false;
 }
