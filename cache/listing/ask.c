@@ -62,7 +62,7 @@ static void run_query(struct task *task)
         negative_note_locked(c, q->dir, q->name, q->asked_ns);
         cache_unlock(c);
     }
-    /* Hidden, or gone: an answer, not a reason to ask again. */
+    /* Hidden or gone names are an answer, no reason to ask again. */
     if (r >= 0 && !again && !entry_find(q->dir, q->name))
         r = -ENOENT;
     if (r > 0)
@@ -151,7 +151,7 @@ static bool take_attrs_locked(struct cache *c, struct entry *e, struct place at,
     return true;
 }
 
-/* What the store said of a node that still has the name it was asked under. */
+/* Takes what the store said of a node that still has the name it was asked under. */
 static void take_answer(struct asking *a, int r, const struct object *obj,
                         const struct asked *asked)
 {
@@ -186,7 +186,7 @@ static void take_answer(struct asking *a, int r, const struct object *obj,
     ns_done(c);
 }
 
-/* The same of a directory's marker. */
+/* Takes what it said of a directory's marker. */
 static void take_marker(struct asking *a, int r, const struct object *obj,
                         const struct asked *asked)
 {
@@ -246,8 +246,8 @@ static struct rights rights_of(const struct node *n) REQUIRES(cache_mutex)
                                                          : NULL};
 }
 
-/* An index had told other rights than the object has: who waits was let in by them, and has to
- * come again. */
+/* An index had told other rights than the object has: they let the waiters in, who have to come
+ * again. */
 static bool were_wrong(const struct cache *c, const struct rights *before, const struct node *n)
     REQUIRES(cache_mutex)
 {
@@ -405,8 +405,8 @@ static struct node *walked_locked(struct cache *c, struct node *dir) REQUIRES(ca
     return dir->links ? dir : NULL;
 }
 
-/* Someone stats the names of a directory one after the other: ask for the next ones at once;
- * with all below the next directories when he walks through them. */
+/* A program stats the names of a directory one after the other: ask for the next ones at once;
+ * with all below the next directories when it walks through them. */
 static void stat_ahead_locked(struct cache *c, struct node *n, struct node *walked)
     REQUIRES(cache_mutex)
 {
@@ -425,8 +425,8 @@ int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w)
         return 0;
     struct node *from = n->dir ? NULL : walked_locked(c, n->links->parent);
     bool walked = ++n->links->parent->dir->stat_misses >= 2 || from;
-    /* Who looks a directory up goes in, mostly: its listing tells whether there is a marker to
-     * ask for. Who walks its siblings does not; but one listing may tell of many. */
+    /* A lookup of a directory mostly goes in: its listing tells whether there is a marker to
+     * ask for. A walk of its siblings does not; but one listing may tell of many. */
     bool alone = n->dir && !walked && !n->dir->told_ns &&
                  !(n->flags & (NODE_STATTING | NODE_ATTRS_KNOWN));
     int r = alone || listing_tells_locked(c, n) ? dir_need_locked(c, n, false, w) : 0;

@@ -1,7 +1,7 @@
 /* The attribute index of a directory at the store: listings take attributes from it that would
- * cost a HEAD for each file, and who knows them notes them there, later and in one go. What
- * makes an entry valid, and what may be added, is in docs/format.md, section 7. It is a copy of
- * what the objects' own metadata say: any failure here costs HEADs and nothing else. */
+ * cost a HEAD for each file, and a mount that knows them notes them there, later and at once.
+ * What makes an entry valid, and what may be added, is in docs/format.md, section 7. It is a
+ * copy of what the objects' own metadata say: any failure here costs HEADs and nothing else. */
 #include "cache/listing/index.h"
 
 #include "cache/types/attr_index.h"

@@ -18,7 +18,7 @@
 /* An index that was not there is not asked for again for a while. */
 #define INDEX_ABSENT_NS (60 * NS_PER_SEC)
 
-/* Those who list wait for an index at most so long: there are HEADs. */
+/* A listing waits for an index at most so long: there are HEADs. */
 #define INDEX_READ_NS (10 * NS_PER_SEC)
 
 #define INDEX_WRITE_NS (30 * NS_PER_SEC)
@@ -86,11 +86,11 @@ struct stored_part {
 /* An index's text, to be released, and its version: "" when there is none, which is 0, too. */
 int index_read_text(struct cache *c, struct op *op, struct place index, struct buf *ret_text,
                     char ret_etag[STORE_ETAG_MAX]);
-/* Gives the lock to who waits for it, at every INDEX_CHUNK-th i. */
+/* Gives the lock to waiting threads at every INDEX_CHUNK-th i. */
 void index_breathe_locked(struct cache *c, size_t i) REQUIRES(cache_mutex);
 /* The directory leaves the list of those whose index lacks something. */
 void index_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
-/* Marks the files whose attributes are not known here; how many that are. */
+/* Marks the files whose attributes are not known here; returns how many. */
 size_t index_mark_wanted(struct cache *c, struct node *dir, const struct listed *v, size_t n,
                          bool *wanted) EXCLUDES(cache_mutex);
 /* Takes the attributes from the entry (or NULL), if it speaks of the very version listed. */
@@ -140,7 +140,7 @@ int index_collect(struct listed **v, size_t *n, size_t *cap, const char *name,
                   const struct object *obj);
 /* Frees what index_collect() gathered. */
 void index_collect_free(struct listed *v, size_t n);
-/* It may not be written: true, and nobody tries again. */
+/* Whether the answer refuses the index for good: then nobody tries again. */
 bool index_refused_locked(struct cache *c, int r, const char *why) REQUIRES(cache_mutex);
 
 #endif

@@ -1,7 +1,7 @@
 /* The attribute index of the tree's small directories: those with too few files for an index of
  * their own. Its first part lies under a key that all mounts know, and says where the others
- * begin; one part tells of some thousand files. Who walks reads the parts that he comes
- * through, who paid for a walk with HEADs, or uploaded below, writes them, later and in one go.
+ * begin; one part tells of some thousand files. A walk reads the parts that it comes through; a
+ * mount that paid for a walk with HEADs, or uploaded below, writes them, later and at once.
  * What index.c says of the indexes of single directories holds here, too. */
 #include "cache/listing/index.h"
 
@@ -79,7 +79,7 @@ void index_tree_unload_locked(struct index_tree *t, int64_t old_ns)
     }
 }
 
-/* The one that was used longest ago goes; the first part says where the others are. */
+/* Frees the part used longest ago; the first part says where the others are. */
 static void make_room_locked(struct index_tree *t) REQUIRES(cache_mutex)
 {
     struct loaded *l, *oldest = NULL;

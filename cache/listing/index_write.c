@@ -103,8 +103,7 @@ static bool known_locked(struct node *dir, const struct listed *l, struct attrs 
     return true;
 }
 
-/* When both say something of one version, and not the same, only what the store itself told is
- * believed. */
+/* When both speak of one version, and differ, the store's own word alone is believed. */
 int index_merge_locked(struct node *dir, const char *key, const struct index_entry *before,
                        const struct listed *l, struct index *to)
 {
@@ -162,7 +161,7 @@ static int write_once(struct writing *w, struct op *op, struct place dir, struct
     struct stored_index old;
     int r = index_load(c, op, dir, index, &old);
 
-    if (r == -EACCES) /* what is not there, to one who may not list */
+    if (r == -EACCES) /* a missing index, to a user who may not list */
         r = 0;
     if (r < 0)
         return r;
@@ -216,7 +215,7 @@ bool index_refused_locked(struct cache *c, int r, const char *why)
     return true;
 }
 
-/* What could not be written is tried again a few times. */
+/* A write that failed is tried again a few times. */
 static void failed_locked(struct writing *w, int r, const char *why) REQUIRES(cache_mutex)
 {
     struct cache *c = w->cache;

@@ -1,11 +1,11 @@
-/* Someone walks a tree of many small directories: `ls -lR` of a thousand runs. A listing of
- * each would be a round trip each. Where the store lists the keys of a whole subtree in order,
- * one request tells of some hundred directories, and of which of them have a marker.
+/* Programs walk trees of many small directories: `ls -lR` of a thousand runs. A listing of each
+ * would be a round trip each. Where the store lists the keys of a whole subtree in order, one
+ * request tells of some hundred directories, and of which of them have a marker.
  *
  * Programs that use fts(3) come to the directories in the order of their inode numbers where
- * there are more than 10,000, and several threads come in none. The parent's names are divided
- * into runs of as many directories as one request tells of then, and who comes to the first of
- * such a run is told of all of it. */
+ * there are more than 10,000, and several threads come in no order. The parent's names are then
+ * divided into runs of as many directories as one request tells of, and a program that comes to
+ * the first of such a run is told of all of it. */
 #include "cache/listing/listing_impl.h"
 
 #include "common/mem.h"
@@ -33,7 +33,7 @@
 
 /* ---- who walks ---- */
 
-/* Who looks into the directory's children one after the other. */
+/* A program that looks into the directory's children one after the other. */
 struct list_ahead {
     GUARDED_BY(cache_mutex) struct {
         char *first, *last; /* the names of these, or NULL */
@@ -67,13 +67,13 @@ void list_ahead_free(struct list_ahead *w)
     free(w);
 }
 
-/* Who walks through the directory's siblings, or NULL. */
+/* The walk through the directory's siblings, or NULL. */
 static struct list_ahead *list_ahead_get(struct node *dir) REQUIRES(cache_mutex)
 {
     return dir->links ? dir->links->parent->dir->ahead : NULL;
 }
 
-/* The same, from now on. NULL for the root, and without memory. */
+/* That walk, begun if there is none. NULL for the root, and without memory. */
 static struct list_ahead *make_walk(struct node *dir) REQUIRES(cache_mutex)
 {
     struct dir *parent = dir->links ? dir->links->parent->dir : NULL;
@@ -139,7 +139,7 @@ void list_ahead_step_locked(struct cache *c, struct node *dir)
     w->first = strdup(dir->links->name);
 }
 
-/* Somebody comes to siblings in no order. */
+/* A program comes to siblings in no order. */
 static bool is_apart(struct cache *c, const struct list_ahead *w) REQUIRES(cache_mutex)
 {
     return w->apart >= AHEAD_APART && clock_mono_ns() - w->apart_ns < between_ns(c);
@@ -544,9 +544,8 @@ static bool runs_around(const struct list_ahead *w, size_t from) REQUIRES(cache_
     return false;
 }
 
-/* Where they told of little else that was looked into, whoever asks has his few directories
- * again and again, and a listing of each is shorter. Judged when they could have told of all
- * twice. */
+/* Where they told of little else that was looked into, a program has its few directories again
+ * and again, and a listing of each is shorter. Judged when they could have told all twice. */
 static void judge_around_locked(struct list_ahead *w, struct node *parent) REQUIRES(cache_mutex)
 {
     size_t all = children_count(parent->dir->children) / (w->run ? w->run : 1);
@@ -645,7 +644,7 @@ int list_ahead_wait_locked(struct cache *c, struct node *dir, struct waiter *w)
     walk = paging_of(dir);
     if (!walk)
         return 0;
-    /* Who goes elsewhere does not wait for all that somebody else walks through. */
+    /* A program elsewhere does not wait for all that another one walks through. */
     if (!dir->dir->waited_page)
         dir->dir->waited_page = walk->pages;
     if (walk->pages - dir->dir->waited_page > 1) /* the first one may have ended before it */

@@ -13,18 +13,18 @@ struct listed {
     struct object obj;
 };
 
-/* How many siblings' attributes are asked ahead for someone who stats one after the other: at
- * first, and when he goes on. */
+/* How many siblings' attributes are asked ahead when a program stats one after the other: at
+ * first, and when it goes on. */
 #define STAT_AHEAD 64
 
 /* ---- ask.c ---- */
-/* The cache stops: who waits for attributes waits no longer. */
+/* The cache stops: waiters for attributes wait no longer. */
 void askings_stop_locked(struct cache *c) REQUIRES(cache_mutex);
 /* mode, owner and mtime are known, or it parks. */
 int attrs_need_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(cache_mutex);
-/* Where others come in: the object itself has said them, or it parks, and is woken with -ESTALE
- * when they were others: then the kernel asks for them, and whether the caller may, once more.
- */
+/* Where other users may use the mount: the object itself has told them, or it parks, and is
+ * woken with -ESTALE when they were others: then the kernel asks for them, and whether the
+ * caller may, once more. */
 int attrs_confirm_locked(struct cache *c, struct node *n, struct waiter *w)
     REQUIRES(cache_mutex);
 /* The version is confirmed no longer ago than attr_timeout, or it parks. */
@@ -34,7 +34,7 @@ int name_ask_locked(struct cache *c, struct node *dir, const char *name, struct 
     REQUIRES(cache_mutex);
 /* `ahead`: nobody waits for it yet. */
 int attrs_ask_locked(struct cache *c, struct node *n, bool ahead) REQUIRES(cache_mutex);
-/* To what attrs_ask_locked() has asked. */
+/* Parks for the answer to attrs_ask_locked(). */
 int attrs_wait_locked(struct cache *c, struct node *n, struct waiter *w) REQUIRES(cache_mutex);
 /* Whether the store must be asked for the node's attributes before they are shown. */
 bool attrs_missing(struct cache *c, struct node *n) REQUIRES(cache_mutex);
@@ -70,9 +70,9 @@ uint64_t listed_max(const struct cache *c);
 int listed_too_much(struct cache *c, struct op *op, struct place at, uint64_t names);
 /* How long a listing is believed, in ns. */
 int64_t listing_validity_ns(struct cache *c);
-/* The store can have nothing below a directory that it was not told of. One that was made here
- * is asked for like any other then, since other nodes see it; but who fills it with more names
- * than one question tells does not wait for the store at each of them. */
+/* The store can have nothing below a directory that it was not told of. A directory made here
+ * is listed like any other then, since other nodes see it; but a program that fills it with
+ * more names than one question tells does not wait for the store at each. */
 bool listing_is_recent(struct cache *c, struct node *dir, bool whole) REQUIRES(cache_mutex);
 
 /* ---- merge.c ---- */
@@ -89,17 +89,16 @@ int listings_open(struct cache *c, unsigned caps);
 void listings_free(struct cache *c) EXCLUDES(cache_mutex);
 /* Constant: the store must be asked for a directory's attributes, which are its marker's. */
 bool listing_asks_dirs(const struct cache *c);
-/* The store has moved a directory: of an answer to what was asked before it can't be told
- * whether it is from before or after. */
+/* The store has moved a directory: an earlier question's answer may be from before or after. */
 void listing_dir_moved_locked(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- list_ahead.c ---- */
 /* Frees what listing ahead keeps of a directory. Accepts NULL. */
 void list_ahead_free(struct list_ahead *w) REQUIRES(cache_mutex);
-/* The cache stops: nobody waits any more. */
+/* The cache stops: wakes those who wait for a listing ahead. */
 void list_ahead_stop_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
-/* Somebody comes to the directory, and may know already what is in it: when it is one of those
- * that were told last, the next ones are asked for. */
+/* A program comes to the directory, whose names may be known: if it is one of those that were
+ * told last, the next ones are asked for. */
 void list_ahead_on_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 
 #endif

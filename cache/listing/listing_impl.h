@@ -62,7 +62,7 @@ struct listing {
 /* How long an answer from before an outage is believed while the store can't be reached. */
 #define OUTAGE_NS (5 * NS_PER_SEC)
 
-/* How long one who could be answered from memory waits for the store. */
+/* How long a request that memory could answer waits for the store. */
 #define OUTAGE_WAIT_NS (2 * NS_PER_SEC)
 
 /* ---- index.c ---- */
@@ -80,11 +80,11 @@ void index_tree_fill(struct cache *c, struct node *dir, struct place at, struct 
 /* ---- listing.c ---- */
 /* Whether the directory's last listing is believed still. The lock is held. */
 bool listing_is_valid(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
-/* Whether it was listed in answer to what was asked then. Holding no lock. */
+/* Whether a listing asked for at `asked_ns` was merged. Holding no lock. */
 bool listing_told_since(struct cache *c, struct node *dir, int64_t asked_ns)
     EXCLUDES(cache_mutex);
 /* How long an answer is believed from its end: it may have taken longer than that itself, and
- * whoever asked must come to see it. */
+ * its waiters must come to see it. */
 int64_t listing_validity_in(int64_t timeout_ns);
 
 /* ---- marker.c ---- */
@@ -92,7 +92,7 @@ int64_t listing_validity_in(int64_t timeout_ns);
  * none. `generation` is the directory's when it was asked. */
 void dir_listed_locked(struct cache *c, struct node *dir, const struct object *marker,
                        uint64_t generation) REQUIRES(cache_mutex);
-/* What the store said of the marker; NULL: there is none. */
+/* Takes what the store said of the marker; NULL: there is none. */
 void dir_told_locked(struct cache *c, struct node *dir, const struct object *marker,
                      uint64_t generation) REQUIRES(cache_mutex);
 /* Whether the attributes of the marker that a listing showed are not known. */
@@ -102,7 +102,7 @@ bool dir_wants_marker_locked(struct node *dir, const struct object *marker)
  * borrows the texts. False when that is not known; `*ret_sure`: the store itself told it. */
 bool dir_marker_attrs_locked(struct node *dir, const struct object *marker, struct attrs *ret,
                              bool *ret_sure) REQUIRES(cache_mutex);
-/* What is shown of it is ours, whatever the store says. */
+/* Whether the directory's shown attributes are ours, whatever the store says. */
 bool dir_attrs_are_ours(struct node *dir) REQUIRES(cache_mutex);
 
 /* ---- merge.c ---- */
@@ -119,7 +119,7 @@ void listing_merge(struct listing *l, const struct asked *asked, uint64_t hidden
 bool listing_attrs_agree(struct node *n, const struct object *obj) REQUIRES(cache_mutex);
 /* The store has the version after all that an earlier answer to a read denied. */
 void listing_file_is_there_locked(struct file *f, const char *etag) REQUIRES(cache_mutex);
-/* The store says what an index had told. */
+/* Takes from the store what an index had told. */
 void attrs_hear_locked(struct cache *c, struct node *n, const struct object *obj)
     REQUIRES(cache_mutex);
 /* The store's object under a name that is known here, and that lies at this place; 1 when it
@@ -138,7 +138,7 @@ struct asked listing_asked_locked(struct cache *c, struct place at) REQUIRES(cac
 bool listing_may_have_moved(struct cache *c, const struct asked *asked) EXCLUDES(cache_mutex);
 
 /* ---- list_ahead.c ---- */
-/* Somebody looks into the directory. */
+/* A program looks into the directory. */
 void list_ahead_step_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Whether one request may tell of many siblings, too: not where they are known to be large. */
 bool list_ahead_may_pay_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
@@ -147,12 +147,12 @@ void list_ahead_listed_locked(struct node *dir) REQUIRES(cache_mutex);
 /* Parks while a request is under way that may tell of the directory, else 0. */
 int list_ahead_wait_locked(struct cache *c, struct node *dir, struct waiter *w)
     REQUIRES(cache_mutex);
-/* Whether somebody has just walked through the directory's siblings to it. */
+/* Whether a program has just walked through the directory's siblings to it. */
 bool list_ahead_is_on_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* The directory is to be listed alone, being one of no row: whether one request should tell of
  * those around it. */
 bool list_ahead_apart_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
-/* Sends that one. In a worker, holding no lock. */
+/* Sends that request. In a worker, holding no lock. */
 void list_around(struct cache *c, struct node *dir, int64_t asked_ns) EXCLUDES(cache_mutex);
 /* Lists the directory and the siblings behind it, and all below them, as far as one request
  * tells. In a worker, holding no lock. */

@@ -165,7 +165,7 @@ void attrs_hear_locked(struct cache *c, struct node *n, const struct object *obj
     node_acl_follow(n);
 }
 
-/* The version that is known was seen again. Its attributes may be others than those that were
+/* A listing showed the known version again. Its attributes may be others than those that were
  * told with it, since they are no part of an etag. */
 static void seen_again_locked(struct cache *c, struct entry *e, struct place at,
                               const struct object *obj) REQUIRES(cache_mutex)
@@ -271,7 +271,7 @@ int listing_merge_one(struct cache *c, struct node *dir, const char *name,
              : add_entry(c, dir, name, at, obj, asked_ns);
 }
 
-/* What a whole listing did not show is gone. */
+/* Names that a whole listing did not show are gone. */
 static void drop_unlisted(struct cache *c, struct node *dir, int64_t asked_ns)
     REQUIRES(cache_ns)
 {
