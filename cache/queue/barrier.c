@@ -13,7 +13,7 @@
 /* A staging file that was just closed is about to be renamed: deletes wait for it this long. */
 #define STAGED_BARRIER_NS (10 * NS_PER_SEC)
 
-/* So often who waits for a removal has it wait for something that was closed later. */
+/* So often a waiter for a removal has it wait for something that was closed later. */
 #define ROUNDS_MAX 8
 
 /* What the refused names in the directory of `path` hold, or NULL. */
@@ -101,7 +101,7 @@ uint64_t barrier_seq_locked(struct cache *c, uint64_t seq)
     return seq;
 }
 
-/* The place of what was closed last and is still owed, apart from `but`; 0: nothing. */
+/* The place of the last file that was closed and is still owed, apart from `but`; 0: none. */
 static uint64_t last_owed_locked(struct cache *c, const struct file *but) REQUIRES(cache_mutex)
 {
     struct file *f = c->content->dirty ? c->content->dirty->dirty_prev : NULL; /* the last */
@@ -111,9 +111,9 @@ static uint64_t last_owed_locked(struct cache *c, const struct file *but) REQUIR
     return f ? f->first_seq : 0;
 }
 
-/* Whether a removal waits for what has the place `since`, and not for what has the place
- * `last`. A rename counts: its copies may have left out what is written anew, whose old
- * versions it will remove at its own place. */
+/* Whether a removal waits for the place `since`, and not for the place `last`. A rename counts:
+ * its copies may have left out what is written anew, whose old versions it will remove at its
+ * own place. */
 static bool is_passed_on_locked(struct cache *c, uint64_t since, uint64_t last)
     REQUIRES(cache_mutex)
 {
@@ -224,8 +224,8 @@ static uint64_t first_waited_for_locked(struct cache *c) REQUIRES(cache_mutex)
     return UINT64_MAX;
 }
 
-/* A round is over when all is stored, or gone, that was closed before it began. It is no
- * shorter than the pause after a failure: files may come and go fast for a moment. */
+/* A round is over when all that was closed before it began is stored or gone. It is no shorter
+ * than the pause after a failure: files may come and go fast for a moment. */
 bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct intent *removal)
 {
     uint64_t until = barrier_seq_locked(c, removal->seq);

@@ -154,7 +154,7 @@ static void remove_void(struct cache *c, const struct voided *v, const uint64_t 
     cache_unlock(c);
 }
 
-/* First on the disk: what only memory forgot, the next mount would carry out. */
+/* The disk forgets them first: the next mount would carry out what only memory forgot. */
 static int drop_void(struct cache *c, const struct voided *v)
 {
     uint64_t seqs[256];
@@ -183,8 +183,8 @@ int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uin
     return drop_void(c, &v);
 }
 
-/* What is in the way of something that comes waited for nothing. What has the name again
- * replaces what the store has there. */
+/* Whether the removal waited in vain. An urgent one waited for nothing; a name that has come
+ * again replaces what the store has there. */
 static bool waited_in_vain(struct cache *c, struct intent *i, const struct voided *v)
     REQUIRES(cache_mutex)
 {

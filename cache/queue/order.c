@@ -59,7 +59,7 @@ static bool conflicts(const struct intent *removal, const struct intent *rename,
     return path_below(path, removal->from) && !dir_comes;
 }
 
-/* What is removed first is neither taken along by the rename nor in its way. */
+/* A rename neither takes along what is removed first, nor finds it in its way. */
 static bool waits_for(const struct intent *rename, const struct intent *removal)
     REQUIRES(cache_mutex)
 {

@@ -160,7 +160,7 @@ static size_t count_notes(const struct put *puts)
     return n;
 }
 
-/* Tells when it begins, not at each put. */
+/* Tells the first failure in a row alone. */
 static void tell_unnoted(struct cache *c, int r)
 {
     struct origins *o = c->queue->own->origins;

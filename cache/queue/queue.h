@@ -7,7 +7,7 @@
 
 #include "cache/content/content.h"
 
-/* What the store was seen to take, whatever the name. */
+/* The kinds of changes that the store was seen to take, whatever the name. */
 enum change { CHANGE_PUT, CHANGE_REMOVE, CHANGES };
 
 /* A row of the journal in memory. */
@@ -83,12 +83,12 @@ bool barrier_holds_locked(struct cache *c, const struct barrier *b,
                           const struct intent *removal) REQUIRES(cache_mutex);
 /* Frees the barrier's paths. */
 void barrier_release(struct barrier *b);
-/* Up to which place in the order uploads come before a removal that has the place `seq`. */
+/* The place in the order up to which uploads come before a removal with the place `seq`. */
 uint64_t barrier_seq_locked(struct cache *c, uint64_t seq) REQUIRES(cache_mutex);
-/* Who waits for removals begins with what has the place `seq`. */
+/* Begins to wait for removals, with the place `seq`. */
 void rounds_init(struct cache *c, struct rounds *ret, uint64_t seq);
-/* Whether the removal is waited for in vain: what it waits for went, unstored, again and again,
- * each time with something later to wait for. Counts the times. */
+/* Whether waiting for the removal is in vain: what it waits for went, unstored, again and
+ * again, each time with something later to wait for. Counts the times. */
 bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct intent *removal)
     REQUIRES(cache_mutex);
 /* The file is about to lose its last name, and what removals wait for with it: they wait for
@@ -97,20 +97,20 @@ bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct inte
  * or -ENOMEM. */
 int barrier_pass_on(struct cache *c, const struct file *f) REQUIRES(cache_ns)
     EXCLUDES(cache_mutex);
-/* What an earlier mount passed on. Recovery. */
+/* Loads what an earlier mount passed on. Recovery. */
 int barrier_load(struct cache *c);
 
 /* ---- file_queue.c ---- */
 /* Whether the store has this generation, or a later one, under each name that it owes. */
 bool file_stored_locked(struct node *n, uint64_t generation) REQUIRES(cache_mutex);
-/* Somebody waits until the store has this generation: no settling from now on, nor when it is
+/* A caller waits until the store has this generation: no settling from now on, nor when it is
  * queued or sent once more meanwhile. */
 void file_want_locked(struct file *f, uint64_t generation) REQUIRES(cache_mutex);
-/* Whether it waits for a rename, as its name says. */
+/* Notes whether the file waits for a rename, as its name says. */
 void file_stage_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
-/* What is queued settles first, unless somebody waits for it. */
+/* A queued file settles first, unless somebody waits for it. */
 void file_put_off_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
-/* Gives it its place in the order of closes and queues it. */
+/* Gives the file its place in the order of closes and queues it. */
 void file_queue_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* Puts a file into cache.dirty, or moves it there, where its first_seq belongs. */
 void file_place_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
@@ -147,7 +147,7 @@ uint64_t intents_newest_locked(struct cache *c) REQUIRES(cache_mutex);
 int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uint64_t seq);
 /* Whether the intention renames, be it a file or a directory; the others remove. */
 bool intent_is_rename(const struct intent *i);
-/* Who came at that place, or later, waits for it. */
+/* The place in the order from which on others wait for the intention. */
 uint64_t intent_since(const struct intent *i) REQUIRES(cache_mutex);
 /* Removals that were intended after what has this place in the order waited for its upload,
  * which never comes: they are taken back, on the disk first, and what they meant shows again.
@@ -157,7 +157,7 @@ int intents_take_back(struct cache *c, uint64_t seq) REQUIRES(cache_ns);
 /* ---- doubt.c ---- */
 /* Begins the time in which requests of a daemon that was killed may take effect. */
 int doubt_begin(struct cache *c) EXCLUDES(cache_mutex);
-/* Until when (CLOCK_MONOTONIC) they may; 0: none was under way. */
+/* Until when (CLOCK_MONOTONIC) such requests may; 0: none was under way. */
 int64_t doubt_until_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether an upload to the place (of content, else attributes), or an intention, has to wait
  * for its end. */
@@ -210,17 +210,18 @@ bool intent_touches(const struct intent *i, const char *path);
 /* Whether a later rename waits for this removal. */
 bool intent_later_rename_waits(struct cache *c, const struct intent *removal)
     REQUIRES(cache_mutex);
-/* What it is in the way of is tried nevertheless once it has failed: not all stores mind. */
+/* Whether a removal is in the rename's way. After one failure of the removal the rename is
+ * tried nevertheless: not all stores mind. */
 bool intent_removal_in_the_way(struct cache *c, const struct intent *rename)
     REQUIRES(cache_mutex);
-/* A rename that comes first and touches the path. */
+/* Whether an earlier rename touches the path. */
 bool intent_earlier_rename_touches(struct cache *c, const struct intent *self, const char *path)
     REQUIRES(cache_mutex);
 
 /* ---- origin.c ---- */
 /* Draws the mount's number. 0, -ENOMEM or -EIO. */
 int origins_open(struct cache *c);
-/* What earlier mounts have noted, once the tree is recovered. 0 or a negative errno. */
+/* Loads the notes of earlier mounts, once the tree is recovered. 0 or a negative errno. */
 int origins_load(struct cache *c) REQUIRES(cache_mutex);
 /* The mount's own number. */
 uint64_t origins_number(struct cache *c);

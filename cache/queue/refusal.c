@@ -40,7 +40,7 @@ bool refusal_others_taken_locked(const struct cache *c, enum change change, int6
 
 /* ---- the probe ---- */
 
-/* One for all mounts: it does not matter who removes it. */
+/* All mounts share one: it does not matter who removes it. */
 #define PROBE_KEY STORE_STATE_DIR "/probe"
 
 struct probe {
