@@ -150,7 +150,7 @@ void file_short_write_locked(struct cache *c, struct node *n, uint64_t off)
     REQUIRES(cache_mutex);
 /* The disk took the content and could not keep it: nobody knows what the file is now. */
 void file_disk_lost_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
-/* The same with the stamp on the disk, as far as that works. */
+/* file_disk_lost_locked(), and the stamp on the disk as far as that works. */
 void file_disk_lost(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* 0, or -EIO when the kernel tells that pages of the file could not be written: it forgets
  * them, and what is read is what the disk had before. Told once, so the file is held back from
@@ -168,7 +168,7 @@ void fds_init(struct cache *c, unsigned limit) EXCLUDES(cache_mutex);
  * is always one to be had. Takes ns for reading. */
 int file_get_fd(struct cache *c, struct node *n, enum file_fd which)
     EXCLUDES(cache_ns, cache_mutex);
-/* The same for a caller that holds ns. */
+/* file_get_fd() for a caller that holds ns. */
 int file_get_fd_ns_locked(struct cache *c, struct node *n, enum file_fd which)
     REQUIRES_SHARED(cache_ns) EXCLUDES(cache_mutex);
 /* It stays open, idle, where handles may ask for it again. */
@@ -182,13 +182,13 @@ void file_close_spare_fds_locked(struct cache *c, struct file *f) REQUIRES(cache
 /* One more descriptor will be in use for as long as a program likes. 0; or -ENFILE, which log
  * and status then tell. */
 int fds_keep_locked(struct cache *c) REQUIRES(cache_mutex);
-/* The same for one that was let in before, whether there is room or not. */
+/* fds_keep_locked() for a descriptor that was let in before, whether there is room or not. */
 void fds_keep_anyway_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether there is room for one more: 0 or -ENFILE, as above. */
 int fds_room_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The program that fds_keep_locked() let in is done with its descriptor. */
 void fds_unkeep_locked(struct cache *c) REQUIRES(cache_mutex);
-/* Whether that is no matter yet. */
+/* Whether programs keep less than half of the descriptors. */
 bool fds_plenty_locked(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- file.c ---- */
@@ -217,7 +217,7 @@ int node_take_birth_time(struct node *n, int fd) REQUIRES(cache_mutex);
 /* The file takes so many bytes on the disk now: counts the difference. */
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
     REQUIRES(cache_mutex);
-/* Its content may change at the store or here without a listing being right about it. */
+/* Whether the node's content may change without a listing being right about it. */
 bool node_is_ours(struct node *n) REQUIRES(cache_mutex);
 /* The file changed: it is to be uploaded under each of its names. `content`: not its
  * attributes alone. */
@@ -229,7 +229,7 @@ void file_unqueue_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 void file_lru_add_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Takes the file off that list: it is not evicted. */
 void file_lru_remove_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
-/* orphans/<id> goes; that it can't is told. Takes no lock. */
+/* Removes orphans/<id>; the log tells of a failure. Takes no lock. */
 void file_drop_orphan(struct cache *c, uint64_t id);
 
 /* ---- look.c ---- */

@@ -21,7 +21,7 @@ struct waitq {
     };
 };
 
-/* The last one of its kind, for the status. */
+/* The last failure of its kind, for the status. */
 struct failure {
     GUARDED_BY(cache_mutex) struct {
         int err; /* negative errno; 0: there was none */
@@ -101,21 +101,21 @@ void waitq_init(struct waitq *q) REQUIRES(cache_mutex);
 int waitq_park_locked(struct cache *c, struct waitq *q, struct waiter *w) REQUIRES(cache_mutex);
 /* Has everybody in the queue answered with `err`, by a waker that holds no lock. */
 void waitq_wake_locked(struct cache *c, struct waitq *q, int err) REQUIRES(cache_mutex);
-/* Only those who wait for bytes that are all present, or for anything. */
+/* Wakes waiters whose bytes are all present, or that wait for anything. */
 void waitq_wake_arrived_locked(struct cache *c, struct waitq *q, const struct ranges *present)
     REQUIRES(cache_mutex);
 /* The scheduler looks at once. */
 void scheduler_kick_locked(struct cache *c) REQUIRES(cache_mutex);
-/* The same when something is due at `due_ns`, or a few milliseconds later, together with what
- * else is due by then. */
+/* The scheduler looks when something is due at `due_ns`, or a few milliseconds later, together
+ * with what else is due by then. */
 void scheduler_kick_at_locked(struct cache *c, int64_t due_ns) REQUIRES(cache_mutex);
 /* Begins a request to the store. It ends in time, or with the mount. */
 void cache_op(struct cache *c, struct op *op);
-/* The same in another time than that of the store. */
+/* cache_op() with another time than that of the store. */
 void cache_op_within(struct cache *c, struct op *op, int64_t timeout_ns);
-/* A state change that the file's waiters, flushers and the scheduler want to know. */
+/* Tells a state change to the file's waiters, flushers and the scheduler. */
 void progress_locked(struct cache *c) REQUIRES(cache_mutex);
-/* The same without the scheduler. */
+/* progress_locked() without the scheduler. */
 void progress_tell_locked(struct cache *c) REQUIRES(cache_mutex);
 
 #endif

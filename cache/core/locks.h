@@ -34,7 +34,7 @@ void ns_read(struct cache *c) ACQUIRE_SHARED(cache_ns) EXCLUDES(cache_stamp, cac
 void ns_write(struct cache *c) ACQUIRE(cache_ns) EXCLUDES(cache_stamp, cache_mutex);
 /* Gives ns back. */
 void ns_done(struct cache *c) RELEASE_GENERIC(cache_ns);
-/* Abort when the caller does not hold it; not for writing. */
+/* Abort when the caller does not hold ns, or not for writing. */
 void ns_assert_held(struct cache *c) ASSERT_SHARED_CAPABILITY(cache_ns);
 void ns_assert_written(struct cache *c) ASSERT_CAPABILITY(cache_ns);
 

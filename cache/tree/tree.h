@@ -185,7 +185,7 @@ struct tree {
  * (CLOCK_MONOTONIC). */
 void negative_note_locked(struct cache *c, const struct node *dir, const char *name,
                           int64_t asked_ns) REQUIRES(cache_mutex);
-/* Whether it said so less than `belief_ns` ago. */
+/* Whether the store said so less than `validity_ns` ago. */
 bool negative_is_locked(struct cache *c, const struct node *dir, const char *name,
                         int64_t validity_ns) REQUIRES(cache_mutex);
 /* Something gets the name here. */
@@ -199,13 +199,13 @@ struct timespec timespec_of(int64_t ns);
  * nothing. */
 void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
     REQUIRES(cache_mutex);
-/* The attributes it has are right, as far as is known. */
+/* Whether the node's attributes are right, as far as is known. */
 bool node_attrs_known(const struct node *n) REQUIRES(cache_mutex);
 /* Notes that the node's attributes are right. */
 void node_attrs_are_known(struct node *n) REQUIRES(cache_mutex);
 /* Gives the node the owner and the mode that the options name. */
 void node_default_attrs(struct cache *c, struct node *n) REQUIRES(cache_mutex);
-/* The same of the node's own, after its mode or its set came from elsewhere. */
+/* Makes the node's ACL follow its mode, after either came from elsewhere. */
 void node_acl_follow(struct node *n) REQUIRES(cache_mutex);
 
 /* ---- ino.c ---- */
@@ -296,7 +296,7 @@ int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const
 /* ---- version.c ---- */
 /* The entry's attributes are those of the version that the store told. */
 void entry_told(struct entry *e, const struct object *obj) REQUIRES(cache_mutex);
-/* The same of one that was put from here, which took `took_ns`: the answer says when it came.
+/* entry_told() for a version put from here, which took `took_ns`: the answer says when it came.
  */
 void entry_put(struct entry *e, const struct object *obj, int64_t took_ns)
     REQUIRES(cache_mutex);
