@@ -323,7 +323,7 @@ static bool skip_half_locked(struct flush *fl, struct node *n, int *error, struc
 
 /* The content lost against another node's version: it is kept aside, and the name owes nothing
  * any more. Other names of the file may. */
-static bool has_disk_lost(const struct target *t) REQUIRES(cache_mutex)
+static bool lost_to_another(const struct target *t) REQUIRES(cache_mutex)
 {
     const struct file *f = t->node->dir ? NULL : t->node->file;
 
@@ -367,7 +367,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         bool ok = target_done(&fl->v[i]);
         *total += size;
         *done += ok ? size : n->file && n->file->uploading ? n->file->upload_done : 0;
-        if (ok && has_disk_lost(&fl->v[i]))
+        if (ok && lost_to_another(&fl->v[i]))
             *error = op_fail(op, -ESTALE, "%s", n->file->error_text ? n->file->error_text : "");
         if (ok || skip_half_locked(fl, n, error, op))
             continue;

@@ -97,7 +97,7 @@ struct file {
         bool error_told;    /* a close or fsync has reported it */
         bool error_here;    /* it is the cache's own disk's, not the store's */
         char *error_text;
-        bool queued;       /* in cache.dirty */
+        bool queued;       /* in contents.dirty */
         bool staged;       /* waits for a rename, as its name says */
         int64_t staged_ns; /* CLOCK_MONOTONIC; since when */
         bool uploading;
@@ -115,8 +115,8 @@ struct file {
         bool was_mapped;          /* while one of map_handles lived, outside of passthrough */
         bool in_lru, is_writer;
         struct file *lru_prev, *lru_next;       /* clean and partial files that may go */
-        struct file *dirty_prev, *dirty_next;   /* cache.dirty, by first_seq */
-        struct file *writer_prev, *writer_next; /* cache.writers */
+        struct file *dirty_prev, *dirty_next;   /* contents.dirty, by first_seq */
+        struct file *writer_prev, *writer_next; /* contents.writers */
         struct waitq range_waiters;             /* bytes came, or failed */
         struct waitq upload_waiters;            /* an upload ended */
     };

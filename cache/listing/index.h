@@ -60,7 +60,7 @@ struct loaded {
     int64_t used_ns GUARDED_BY(cache_mutex); /* CLOCK_MONOTONIC */
 };
 
-/* All of it under cache.lock. */
+/* All of it under cache_mutex. */
 struct index_tree {
     GUARDED_BY(cache_mutex) struct {
         struct loaded *loaded;

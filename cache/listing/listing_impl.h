@@ -42,7 +42,7 @@ struct listing {
     struct op *op;
     struct place at;     /* of the directory */
     int64_t patience_ns; /* until its next name */
-    uint64_t bytes;      /* that its names take, of cache.listed_bytes */
+    uint64_t bytes;      /* that its names take, of listings.listed_bytes */
     int64_t looked_ns;   /* when it was last asked whether anybody waits for it */
     bool left;           /* it ended because nobody did */
     struct listed *v;

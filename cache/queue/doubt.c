@@ -16,7 +16,7 @@
 #include <utlist.h>
 
 struct doubt {
-    UT_hash_handle hh; /* in cache.late, by key */
+    UT_hash_handle hh; /* in queue_own.doubt, by key */
     bool copied;       /* something may still be copied there */
     char key[];
 };
@@ -29,7 +29,7 @@ struct doubt_dir {
 /* An upload that failed, or that a killed daemon may have begun: it may still arrive, where the
  * version that it is bound to comes back. */
 struct doubt_put {
-    UT_hash_handle hh; /* in cache.late_puts, by key */
+    UT_hash_handle hh; /* in queue_own.doubt_puts, by key */
     int64_t until_ns GUARDED_BY(cache_mutex);
     char *etag; /* that version; "" none */
     char key[];
@@ -37,7 +37,7 @@ struct doubt_put {
 
 /* A delete, or a copy, of this daemon that may still arrive. */
 struct doubt_change {
-    UT_hash_handle hh; /* in cache.late_changes, by key */
+    UT_hash_handle hh; /* in queue_own.doubt_changes, by key */
     int64_t until_ns GUARDED_BY(cache_mutex);
     bool removed GUARDED_BY(cache_mutex), copied GUARDED_BY(cache_mutex); /* which of them */
     char key[];

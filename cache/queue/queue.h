@@ -112,7 +112,7 @@ void file_stage_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 void file_put_off_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Gives the file its place in the order of closes and queues it. */
 void file_queue_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
-/* Puts a file into cache.dirty, or moves it there, where its first_seq belongs. */
+/* Puts a file into contents.dirty, or moves it there, where its first_seq belongs. */
 void file_place_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* A flush, or an fsync(), does not wait for the store any more; perhaps others do. */
 void file_unwant_locked(struct file *f) REQUIRES(cache_mutex);

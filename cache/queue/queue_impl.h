@@ -13,7 +13,7 @@ struct refusals {
 
 /* A place where the store has, or may have, something although the name is gone here. */
 struct tombstone {
-    UT_hash_handle hh; /* in cache.tombstones, by key */
+    UT_hash_handle hh; /* in queue_own.tombstones, by key */
     /* CLOCK_MONOTONIC; when the store lost it: younger listings are right */
     int64_t done_ns GUARDED_BY(cache_mutex);
     /* intentions that will remove it, or move it away */

@@ -9,7 +9,7 @@
 /* ---- tombstones ---- */
 
 /* How long a listing may take; a younger one can't show what was removed before it. */
-#define GHOST_KEEP_NS (600 * NS_PER_SEC)
+#define TOMBSTONE_KEEP_NS (600 * NS_PER_SEC)
 
 bool tombstone_pending(struct cache *c, struct place at)
 {
@@ -44,7 +44,7 @@ bool tombstone_hides(struct cache *c, struct place at, const char *path, int64_t
 static void tombstones_purge(struct cache *c) REQUIRES(cache_mutex)
 {
     struct tombstone *g, *next;
-    int64_t old = clock_mono_ns() - GHOST_KEEP_NS;
+    int64_t old = clock_mono_ns() - TOMBSTONE_KEEP_NS;
 
     HASH_ITER(hh, c->queue->own->tombstones, g, next)
     {

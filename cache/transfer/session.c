@@ -2,7 +2,7 @@
  *
  * A session passes through: a row without token (the store is asked to begin) > a row with
  * token (parts are sent) > committed or ended at the store > no row. In between the upload that
- * sends it owns it; when that stops it lies in cache.sessions, until an upload of the same
+ * sends it owns it; when that stops it lies in transfers.sessions, until an upload of the same
  * content takes it, or until nothing will: then it is ended at the store. docs/format.md,
  * section 3. */
 #include "cache/transfer/transfer_impl.h"

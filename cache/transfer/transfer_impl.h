@@ -34,7 +34,7 @@ struct session_mark {
     uint64_t attrs; /* hash */
 };
 
-/* An upload in parts. Whoever has it in hand owns it; the others are in cache.sessions. */
+/* An upload in parts. Whoever has it in hand owns it; the others are in transfers.sessions. */
 struct session {
     struct session *prev, *next;
     struct place at;  /* owned */

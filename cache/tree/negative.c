@@ -8,27 +8,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of as many makers at once. */
+/* How many names are kept: of as many makers of files at once. */
 #define KEPT 128
 
-struct absent {
+struct negative {
     uint32_t dir GUARDED_BY(cache_mutex); /* its id; 0: nothing is here */
     int64_t asked_ns GUARDED_BY(cache_mutex);
     char name[PATH_NAME_MAX + 1];
 };
 
 struct negatives {
-    struct absent v[KEPT];
+    struct negative v[KEPT];
     unsigned next GUARDED_BY(cache_mutex); /* the oldest */
 };
 
-static struct absent *find(struct cache *c, const struct node *dir, const char *name)
+static struct negative *find(struct cache *c, const struct node *dir, const char *name)
     REQUIRES(cache_mutex)
 {
     for (unsigned i = 0; c->tree->own->negatives && i < KEPT; i++) {
-        struct absent *a = &c->tree->own->negatives->v[i];
-        if (a->dir == dir->dir->id && strcmp(a->name, name) == 0)
-            return a;
+        struct negative *n = &c->tree->own->negatives->v[i];
+        if (n->dir == dir->dir->id && strcmp(n->name, name) == 0)
+            return n;
     }
     return NULL;
 }
@@ -36,34 +36,34 @@ static struct absent *find(struct cache *c, const struct node *dir, const char *
 void negative_note_locked(struct cache *c, const struct node *dir, const char *name,
                           int64_t asked_ns)
 {
-    struct absent *a = find(c, dir, name);
+    struct negative *n = find(c, dir, name);
 
     cache_assert_locked(c);
     if (!c->tree->own->negatives)
         c->tree->own->negatives = calloc(1, sizeof(*c->tree->own->negatives));
     if (!c->tree->own->negatives || strlen(name) > PATH_NAME_MAX)
         return; /* it is asked for again */
-    if (!a)
-        a = &c->tree->own->negatives->v[c->tree->own->negatives->next++ % KEPT];
-    a->dir = dir->dir->id;
-    a->asked_ns = asked_ns;
-    memcpy(a->name, name, strlen(name) + 1);
+    if (!n)
+        n = &c->tree->own->negatives->v[c->tree->own->negatives->next++ % KEPT];
+    n->dir = dir->dir->id;
+    n->asked_ns = asked_ns;
+    memcpy(n->name, name, strlen(name) + 1);
 }
 
 bool negative_is_locked(struct cache *c, const struct node *dir, const char *name,
                         int64_t validity_ns)
 {
-    const struct absent *a = find(c, dir, name);
+    const struct negative *n = find(c, dir, name);
 
     cache_assert_locked(c);
-    return a && clock_mono_ns() - a->asked_ns < validity_ns;
+    return n && clock_mono_ns() - n->asked_ns < validity_ns;
 }
 
 void negative_forget_locked(struct cache *c, const struct node *dir, const char *name)
 {
-    struct absent *a = find(c, dir, name);
+    struct negative *n = find(c, dir, name);
 
     cache_assert_locked(c);
-    if (a)
-        a->dir = 0;
+    if (n)
+        n->dir = 0;
 }

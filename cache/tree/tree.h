@@ -57,7 +57,7 @@ struct entry {
 /* What this mount knows of a directory's attribute index, and owes it. */
 struct dir_index {
     GUARDED_BY(cache_mutex) struct {
-        bool queued;               /* in cache.index_dirs, or in cache.index_tree_dirs */
+        bool queued;               /* in listings.index_dirs, or in index_tree_dirs */
         bool in_tree;              /* in the latter */
         bool running;              /* it is just being written */
         bool known;                /* the store has one */
@@ -93,8 +93,8 @@ struct dir {
         struct etag put_etag;    /* of the marker that was put from here with its attributes; */
         uint32_t put_from_s, put_to_s; /* when the server can have taken it; 0: none was */
         struct dir_index index;
-        struct node *dirty_prev, *dirty_next; /* its place in cache.dirty_dirs */
-        /* and in cache.index_dirs or cache.index_tree_dirs */
+        struct node *dirty_prev, *dirty_next; /* its place in queue.dirty_dirs */
+        /* and in listings.index_dirs or .index_tree_dirs */
         struct node *index_prev, *index_next;
         struct list_ahead *ahead; /* of its children; NULL: nobody looked into them */
         struct query *queries;    /* names being asked one by one */
