@@ -12,8 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static atomic_int refused; /* enum call_kind; -1 none */
-static atomic_int held;    /* the answer to a put of dir/f */
+static atomic_int refused;    /* enum call_kind; -1 none */
+static atomic_bool puts_wait; /* before they are refused, or reach the store */
+static atomic_int held;       /* the answer to a put of dir/f */
 enum { HELD_NONE, HELD_NEXT, HELD_ONE };
 static void (*before_removal)(void);  /* called once, by the request itself */
 static atomic_uint puts_of_f;         /* done */
@@ -26,6 +27,11 @@ static struct attrs put_attrs; /* those of the last put, with its origin */
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
+    while (c->kind == CALL_PUT && atomic_load(&puts_wait)) {
+        int waited = op_sleep(c->op, 1 * NS_PER_MS);
+        if (waited < 0)
+            return waited;
+    }
     if ((int)c->kind == atomic_load(&refused))
         return op_fail(c->op, -EACCES, "%s %s: refused", call_name(c->kind), c->key);
     if (c->kind == CALL_PUT)
@@ -55,6 +61,7 @@ static int64_t around(struct layer *l, struct call *c)
 static void setup(void)
 {
     atomic_store(&refused, -1);
+    atomic_store(&puts_wait, false);
     atomic_store(&held, HELD_NONE);
     atomic_store(&put_refusals, 0);
     before_removal = NULL;

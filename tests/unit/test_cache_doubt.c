@@ -178,10 +178,12 @@ static struct handle *fail_to_put_x(bool hold)
     driven_mount(&d);
     ck_assert_int_eq(driven_list(&d, ""), 0);
     atomic_store(&refused, CALL_PUT);
+    atomic_store(&puts_wait, !hold); /* else the close may tell of the failure */
     ck_assert_int_eq(driven_open(&d, "x.log", O_WRONLY | O_CREAT, &h), 0);
     ck_assert_int_eq(driven_write(&d, h, "mine", 4, 0), 0);
     if (!hold)
         ck_assert_int_eq(driven_close(&d, h), 0);
+    atomic_store(&puts_wait, false);
     DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.failed_files == 1));
     driven_store(&d, "x.log", "theirs", 6);
     return h;
