@@ -5,6 +5,7 @@
 #include "common/crc32c.h"
 #include "common/lock.h"
 #include "common/log.h"
+#include "common/log_queue.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -217,31 +218,30 @@ static void attributes_dropped_locked(struct job *j, struct entry *e) REQUIRES(c
     notice_locked(j->cache, n, NULL);
 }
 
-/* The version that got new attributes is at the store no more: somebody has replaced or removed
- * it. Nothing here is worth keeping, as the content is not ours. */
-static int drop_attributes(struct job *j, bool replaced)
+bool upload_drop_attributes_locked(struct job *j, const char *why)
 {
     struct cache *c = j->cache;
-    struct op told;
+    struct entry *e = j->outdated ? upload_entry_at(j->node, j->path) : NULL;
 
-    op_init(&told, OP_FOREVER);
+    cache_assert_locked(c);
+    if (!e || j->node->file->generation != j->generation)
+        return false; /* what was changed since is tried, and lost, on its own */
+    attributes_dropped_locked(j, e);
+    failure_note_locked(c, &c->write_failure, -ESTALE, why);
+    log_later(&c->log, LOG_LEVEL_ERROR, "%s", why);
+    return true;
+}
+
+/* The version that got new attributes is at the store no more: somebody has replaced or removed
+ * it. Nothing here is worth keeping, as the content is not ours. */
+static int lose_attributes(struct job *j, struct op *op, bool replaced)
+{
+    j->outdated = true;
     (void)op_fail(
-        &told, -ESTALE,
+        op, -ESTALE,
         "%s/%s was %s by somebody else: the new mode, owner or times that it got here "
         "are dropped",
-        c->store->url, j->path, replaced ? "replaced" : "removed");
-    cache_lock(c);
-    struct entry *e = upload_entry_at(j->node, j->path);
-    bool drop = e && j->node->file->generation == j->generation;
-    if (drop) {
-        attributes_dropped_locked(j, e);
-        failure_note_locked(c, &c->write_failure, -ESTALE, told.why);
-    }
-    cache_unlock(c);
-    if (drop) {
-        log_error("%s", told.why);
-        (void)node_write_stamp(c, j->node, j->fd);
-    }
+        j->cache->store->url, j->path, replaced ? "replaced" : "removed");
     return CHANGED;
 }
 
@@ -294,7 +294,7 @@ static int resolve_attributes(struct job *j, struct op *op)
     ours = ours && resolve_ours_locked(j, &there);
     cache_unlock(c);
     object_release(&there);
-    return ours ? CHANGED : drop_attributes(j, r == 0);
+    return ours ? CHANGED : lose_attributes(j, op, r == 0);
 }
 
 int upload_send_object(struct job *j, struct op *op, struct object *obj)

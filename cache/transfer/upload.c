@@ -465,6 +465,17 @@ void upload_forget(struct job *j)
         job_free(j);
 }
 
+/* The file owes no attributes any more. If it is not there by now, its stamp went with it.
+ * Gives the node back. */
+static void stamp_dropped(struct cache *c, struct node *n)
+{
+    crash_point("attributes-dropped");
+    (void)node_save_stamp(c, n);
+    cache_lock(c);
+    node_unref_locked(c, n);
+    cache_unlock(c);
+}
+
 /* Frees the job, or leaves it with its file. */
 static void finish(struct job *j, int r, const char *why)
 {
@@ -496,6 +507,7 @@ static void finish(struct job *j, int r, const char *why)
     ns_read(c); /* for the next */
     cache_lock(c);
     forget_running_locked(c, n);
+    const bool dropped = upload_drop_attributes_locked(j, why);
     struct entry *e = r == 0 ? upload_entry_at(n, j->path) : NULL;
     if (e) /* only now it is not ours any more */
         index_news_locked(c, e->parent);
@@ -508,10 +520,13 @@ static void finish(struct job *j, int r, const char *why)
         job_free(j);
     file_lru_add_locked(c, n->file);
     upload_ended_locked(c);
-    node_unref_locked(c, n);
+    if (!dropped)
+        node_unref_locked(c, n);
     cache_check_locked(c);
     cache_unlock(c);
     ns_done(c);
+    if (dropped)
+        stamp_dropped(c, n);
 }
 
 /* A live file is not what was sent of it. CHANGED: once more, after a pause; -EBUSY: that was

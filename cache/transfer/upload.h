@@ -32,6 +32,7 @@ struct job {
     unsigned refusals; /* how often the store took the condition for none that it knows */
     bool sent;         /* the store has it, as this object */
     bool theirs;       /* which somebody else put there, with the same bytes */
+    bool outdated;     /* the version that was to get the attributes is not there any more */
     struct object object;
     atomic_int disk_error; /* negative errno of the cache's own disk, when that ended the
                               upload: whatever came of it, the store has not said so */
@@ -91,6 +92,11 @@ int upload_resolve_version(struct job *j, struct op *op, struct object *obj);
 /* Sends the job's content, or its attributes alone. 0 or a negative errno with op->why; `*obj`
  * says what the store has then. Blocks, holds no lock. */
 int upload_send_object(struct job *j, struct op *op, struct object *obj);
+/* Drops the attributes of an outdated job, and tells of it by `why`. True: that was done, and
+ * the stamp is to be written; false: they are not outdated, or others by now. The file is not
+ * uploading any more: else who sees that nothing is owed would take what is here for ours. */
+bool upload_drop_attributes_locked(struct job *j, const char *why) REQUIRES_SHARED(cache_ns)
+    REQUIRES(cache_mutex);
 
 /* ---- source.c ---- */
 /* Notes that the cache's own disk failed at `step` (a constant text), so that the store is not

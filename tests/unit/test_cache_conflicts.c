@@ -1,5 +1,6 @@
 /* cache/: what is changed here while another node changes the same: one of them loses, is told,
  * and takes nothing with it. */
+#include "cache/mirror/crash.h"
 #include "common/mem.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/two_nodes.h"
@@ -127,6 +128,44 @@ START_TEST(a_chmod_of_what_was_replaced_keeps_theirs)
     ck_assert_uint_ne(st.st_mode & 0777, 0600);
     ck_assert_uint_eq(kept(), 0);
     driven_unmount(&d);
+    driven_mount(&d);
+    driven_shows(&d, "step/rank0", "theirs");
+    ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
+static atomic_bool lingers; /* the worker that dropped attributes */
+
+/* No longer than a failing test takes to say so. */
+static void linger(const char *name)
+{
+    int64_t until_ns = clock_mono_ns() + 10 * NS_PER_SEC;
+
+    if (strcmp(name, "attributes-dropped") != 0)
+        return;
+    while (atomic_load(&lingers) && clock_mono_ns() < until_ns)
+        (void)usleep(1000);
+}
+
+/* Who was told of it sees theirs, though the worker that dropped them is slow to end. */
+START_TEST(theirs_show_as_soon_as_attributes_are_dropped)
+{
+    struct stat st;
+
+    atomic_store(&lingers, true);
+    crash_watch(linger);
+    atomic_store(&hold, true);
+    ck_assert_int_eq(driven_chmod(&d, "step/rank0", 0600), 0);
+    driven_store(&d, "step/rank0", "theirs", 6);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(has_error("step/rank0"));
+    driven_shows(&d, "step/rank0", "theirs");
+    ck_assert_int_eq(driven_stat(&d, "step/rank0", &st), 0);
+    ck_assert_uint_ne(st.st_mode & 0777, 0600);
+    atomic_store(&lingers, false);
+    driven_unmount(&d);
+    crash_watch(NULL);
     driven_mount(&d);
     driven_shows(&d, "step/rank0", "theirs");
     ck_assert_uint_eq(kept(), 0);
@@ -305,6 +344,7 @@ int main(void)
     tcase_add_test(t, the_same_bytes_in_parts_are_no_conflict);
     tcase_add_test(t, other_bytes_are_a_conflict);
     tcase_add_test(t, a_chmod_of_what_was_replaced_keeps_theirs);
+    tcase_add_test(t, theirs_show_as_soon_as_attributes_are_dropped);
     tcase_add_test(t, a_chmod_of_what_was_removed_does_not_bring_it_back);
     tcase_add_test(t, what_followed_a_loser_is_not_removed);
     tcase_add_test(t, the_old_name_of_a_loser_stays);
