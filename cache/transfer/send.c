@@ -58,6 +58,7 @@ static int take_version(struct job *j, const struct object *obj)
         return -ENOMEM;
     free(j->etag);
     j->etag = etag;
+    j->beside_dir = obj && obj->is_prefix;
     return 0;
 }
 
@@ -176,6 +177,22 @@ static void remember_refusal(struct cache *c)
                  c->store->url);
 }
 
+/* The store refused each version that it had named just before. Some servers refuse a file
+ * where they have a directory by the condition "nothing is there", and then show no object. */
+static int refused_each_time(struct job *j, struct op *op)
+{
+    const char *url = j->cache->store->url;
+
+    if (j->beside_dir)
+        return op_fail(
+            op, -EISDIR,
+            "upload %s/%s: the store has a directory of that name, and takes no file "
+            "beside it: rename one of the two",
+            url, j->path);
+    return op_fail(op, -EAGAIN, "upload %s/%s: its version at the store changes all the time",
+                   url, j->path);
+}
+
 static int upload_content(struct job *j, struct op *op, struct object *obj)
 {
     j->refusals = atomic_load(&j->cache->unconditional) ? REFUSALS_MAX : 0;
@@ -195,8 +212,7 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
             origin_sign(j->cache, j->at, &j->attrs);
     }
     if (r == 0) /* another attempt was due, and nothing is stored */
-        r = op_fail(op, -EAGAIN, "upload %s: its version at the store changes all the time",
-                    j->path);
+        r = refused_each_time(j, op);
     return r == 1 ? 0 : r;
 }
 

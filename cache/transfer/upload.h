@@ -26,6 +26,7 @@ struct job {
     struct attrs attrs;
     int64_t took_ns;   /* that it was sent in */
     char *etag;        /* the store's version that is replaced, "" none */
+    bool beside_dir;   /* the store had a directory there when that version was asked */
     bool unknown;      /* which version that is can't be told from here: it is asked */
     bool content;      /* else attributes only */
     bool recorded;     /* what the store took is known under the name that it has here */

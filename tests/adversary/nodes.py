@@ -242,6 +242,13 @@ def make_directory(node, body):
     node.rewrite("d/f", body)
 
 
+def make_marked_directory(node, body):
+    """Its marker is stored before there is a file in it."""
+    os.mkdir(node.path("d"))
+    node.flush()
+    node.rewrite("d/f", body)
+
+
 @on_s3
 def new_directory_beside_a_file(w):
     new_kinds(w, lambda a: make_directory(a, b"by a"), lambda b: b.rewrite("d", b"by b"), "d")
@@ -252,6 +259,11 @@ def new_file_beside_a_directory(w):
     new_kinds(w, lambda a: a.rewrite("d", b"by a"), lambda b: make_directory(b, b"by b"), "d/f")
 
 
+@on_s3
+def new_file_beside_a_marked_directory(w):
+    new_kinds(w, lambda a: a.rewrite("d", b"by a"), lambda b: make_marked_directory(b, b"by b"), "d/f")
+
+
 CASES = [new_names_of_a_killed_node, new_directories_of_both, new_directory_beside_a_file, new_file_beside_a_directory,
-         two_writers, one_after_the_other, removed_and_changed, same_bytes, attributes_of_what_another_replaced,
-         attributes_of_what_another_removed, directory_moved_beside_a_writer, removal_behind_a_conflict, both_create]
+         new_file_beside_a_marked_directory, two_writers, one_after_the_other, removed_and_changed, same_bytes,
+         attributes_of_what_another_replaced, attributes_of_what_another_removed, directory_moved_beside_a_writer, removal_behind_a_conflict, both_create]
