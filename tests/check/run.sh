@@ -6,7 +6,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/runfs-check.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
-unset CI RUNFS_SEED LOG_TAIL JOB_TIMEOUT
+unset CI LOG_TAIL JOB_TIMEOUT RUNFS_NIGHTLY RUNFS_SEED {ADVERSARY,CRASH,FUZZ,MODEL,MOUNT,POSIX,SIGN}_SEED # the check's own
 
 # ---- a repository of a check and nothing else ------------------------------------------------
 
