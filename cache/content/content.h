@@ -246,6 +246,10 @@ bool file_says_synced(const struct file *f, const struct stat *now) REQUIRES(cac
 /* Whether somebody can still change the mirror file, of which `fd` is open for reading only:
  * through a descriptor, or through a mapping without one. docs/format.md, invariant 5. */
 bool file_has_writer(int fd);
+/* Returns when each write() that was under way in the mirror file, past the daemon as well, has
+ * ended. It moved the file's time when it began: what was looked up before may be of half of
+ * it. Takes no lock. */
+void file_await_writes(int fd);
 /* The same for what no open handle tells of. A file that was open for writing, and is marked
  * so, may be mapped, and change past the daemon: it is looked at, and while somebody still can
  * write it counts as changed by now, since a page that is dirty already moves no time. */

@@ -159,6 +159,9 @@ static int look(struct job *j)
     }
     f->upload_done = 0;
     cache_unlock(c);
+    /* After the look, and before a byte is read: what began since moves another time. */
+    if (j->live)
+        file_await_writes(j->fd);
     return r;
 }
 

@@ -1,0 +1,161 @@
+/* cache/: what a program writes past the daemon while the same file goes up. A write() moves
+ * the file's time when it begins, not when it ends. */
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PAGE 4096
+#define SIZE (2 * PAGE)
+
+static struct driven d;
+
+/* A source whose second page is not there before it is given: a write() from it stands still
+ * between the two. */
+struct slow_source {
+    int faults;
+    char *data; /* SIZE bytes */
+};
+
+static int open_faults(void)
+{
+    return (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+}
+
+static void source_begin(struct slow_source *s)
+{
+    struct uffdio_api api = {.api = UFFD_API};
+
+    s->faults = open_faults();
+    ck_assert_int_ge(s->faults, 0);
+    ck_assert_int_eq(ioctl(s->faults, UFFDIO_API, &api), 0);
+    s->data = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(s->data, MAP_FAILED);
+    memset(s->data, 'n', PAGE);
+    struct uffdio_register missing = {.range = {(uintptr_t)s->data + PAGE, PAGE},
+                                      .mode = UFFDIO_REGISTER_MODE_MISSING};
+    ck_assert_int_eq(ioctl(s->faults, UFFDIO_REGISTER, &missing), 0);
+}
+
+static void source_await_reader(struct slow_source *s)
+{
+    struct uffd_msg m;
+
+    ck_assert_int_eq(read(s->faults, &m, sizeof(m)), sizeof(m));
+    ck_assert_int_eq(m.event, UFFD_EVENT_PAGEFAULT);
+}
+
+static void source_give_rest(struct slow_source *s)
+{
+    char page[PAGE];
+    struct uffdio_copy copy = {
+        .dst = (uintptr_t)s->data + PAGE, .src = (uintptr_t)page, .len = PAGE};
+
+    memset(page, 'n', PAGE);
+    ck_assert_int_eq(ioctl(s->faults, UFFDIO_COPY, &copy), 0);
+}
+
+static void source_end(struct slow_source *s)
+{
+    ck_assert_int_eq(munmap(s->data, SIZE), 0);
+    ck_assert_int_eq(close(s->faults), 0);
+}
+
+struct writer {
+    int fd;
+    const char *data;
+};
+
+static void *write_past(void *arg)
+{
+    struct writer *w = arg;
+
+    ck_assert_int_eq(pwrite(w->fd, w->data, SIZE, 0), SIZE);
+    return NULL;
+}
+
+static void *flush(void *arg)
+{
+    *(int *)arg = driven_flush(&d);
+    return NULL;
+}
+
+static void stores_all_of(char letter)
+{
+    char wanted[SIZE], stored[SIZE];
+
+    memset(wanted, letter, SIZE);
+    ck_assert_int_eq(driven_stored(&d, "f", stored, SIZE), SIZE);
+    ck_assert_int_eq(memcmp(stored, wanted, SIZE), 0);
+}
+
+static void start(void)
+{
+    char old[SIZE];
+
+    memset(old, 'o', SIZE);
+    driven_init(&d, NULL);
+    d.config.passthrough = true;
+    driven_mount(&d);
+    driven_put(&d, "f", old, SIZE);
+    ck_assert_int_eq(driven_flush(&d), 0);
+}
+
+/* The time tells of the write that began; half of it is in the file when it is read. */
+START_TEST(a_flush_sends_no_half_of_a_write)
+{
+    struct slow_source s;
+    struct handle *h = NULL;
+    pthread_t writer, flusher;
+    int flushed = -1;
+
+    source_begin(&s);
+    start();
+    ck_assert_int_eq(driven_open(&d, "f", O_RDWR, &h), 0);
+    struct writer w = {driven_fd(&d, h), s.data};
+    ck_assert_int_eq(pthread_create(&writer, NULL, write_past, &w), 0);
+    source_await_reader(&s);
+    (void)usleep(50000); /* its time is old enough to prove that nothing began later */
+    ck_assert_int_eq(pthread_create(&flusher, NULL, flush, &flushed), 0);
+    (void)usleep(300000); /* a flush that does not wait has sent it */
+    source_give_rest(&s);
+    (void)pthread_join(writer, NULL);
+    (void)pthread_join(flusher, NULL);
+    ck_assert_int_eq(flushed, 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    stores_all_of('n');
+    driven_release(&d);
+    source_end(&s);
+}
+END_TEST
+
+int main(void)
+{
+    int faults = open_faults();
+
+    if (faults < 0) {
+        puts("SKIP cache_past: this user may have no userfaultfd");
+        return 77;
+    }
+    (void)close(faults);
+    /* On a disk: in memory the time of a file proves nothing. */
+    (void)setenv("TMPDIR", "/tmp", 0);
+    Suite *s = suite_create("cache_past");
+    TCase *t = tcase_create("cache_past");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, a_flush_sends_no_half_of_a_write);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
