@@ -605,11 +605,10 @@ static void ask_around(struct cache *c, struct node *dir, int64_t asked_ns)
     cache_lock(c);
     struct node *parent = dir->links ? dir->links->parent : NULL;
     struct list_ahead *w = list_ahead_get(dir);
-    if (w && !place_known(dir->links->source)) /* it may have moved since */
+    if (w && !place_known(dir->links->source)) { /* it may have moved since */
         p.asked = asked_locked(c, parent);
-    if (place_known(p.asked.at)) {
         p.from = run_of(w, dir);
-        after = begin_around_locked(c, w, dir, p.from);
+        after = place_known(p.asked.at) ? begin_around_locked(c, w, dir, p.from) : NULL;
     }
     if (after)
         node_ref_locked(parent);
