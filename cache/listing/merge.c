@@ -326,9 +326,11 @@ struct asked listing_asked_locked(struct cache *c, struct place at)
 bool listing_may_have_moved(struct cache *c, const struct asked *asked)
 {
     cache_lock(c);
-    bool moved = c->listing->dir_moves != asked->moves ||
-                 (place_known(asked->at) && store_can(c->store, asked->at.key, STORE_RENAME) &&
-                  rename_runs_at_locked(c, asked->at));
+    bool moved = c->listing->dir_moves != asked->moves;
+    if (!moved && place_known(asked->at))
+        moved = rename_is_taken_over_at_locked(c, asked->at) ||
+                (store_can(c->store, asked->at.key, STORE_RENAME) &&
+                 rename_runs_at_locked(c, asked->at));
     cache_unlock(c);
     return moved;
 }

@@ -198,6 +198,21 @@ bool rename_runs_at_locked(struct cache *c, struct place at)
     return false;
 }
 
+bool rename_is_taken_over_at_locked(struct cache *c, struct place at)
+{
+    struct intent *i;
+
+    cache_assert_locked(c);
+    if (c->queue->renames == 0)
+        return false;
+    DL_FOREACH(c->queue->intents, i)
+    {
+        if (i->taken_over && place_below(intent_source(i), at))
+            return true;
+    }
+    return false;
+}
+
 static char *take_moved(char *at, const char *to, const char *rest)
 {
     char *moved = path_join(to, rest);

@@ -30,6 +30,9 @@ struct intent {
         bool urgent;
         bool redo; /* a rename that an earlier mount may have carried out, natively */
         bool running;
+        /* of a directory, which the store has moved: each name in it is told of its new version
+         */
+        bool taken_over;
         bool done;  /* a removal that the store has carried out: only its row is to go */
         bool stuck; /* as intents_look_stuck_locked() saw it */
         int error;
@@ -183,6 +186,10 @@ bool doubt_copies_below_locked(struct cache *c, struct place at) REQUIRES(cache_
 bool intent_below(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether the store is just renaming what lies there, or may have done so. */
 bool rename_runs_at_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
+/* Whether the store has moved a directory away from there, around it as well, and names in it
+ * know their new versions, but not yet their new places: what is asked at the old one is no
+ * news. */
+bool rename_is_taken_over_at_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
 /* Whether an upload to `path`, of a directory's marker or of a file, has to wait for an
  * intention. */
 bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)

@@ -270,6 +270,9 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
 {
     struct cache *c = k->cache;
 
+    cache_lock(c);
+    k->intent->taken_over = true; /* the old place has older versions than names know now */
+    cache_unlock(c);
     for (size_t i = 0; i < k->n; i++) {
         const struct item *it = &k->v[i];
         struct node *changed = NULL;
@@ -285,6 +288,7 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
         if (changed)
             copy_write_keys(c, changed);
     }
+    crash_point("renamedir-taken");
     cache_lock(c);
     copy_sources_locked(c, k->intent);
     intent_remove_locked(c, k->intent);

@@ -465,6 +465,57 @@ START_TEST(created_to_be_read)
 }
 END_TEST
 
+static atomic_bool goes_on;
+
+/* No longer than a failing test takes to say so. */
+static void stand_still(void)
+{
+    int64_t until_ns = clock_mono_ns() + 10 * NS_PER_SEC;
+
+    while (!atomic_load(&goes_on) && clock_mono_ns() < until_ns)
+        (void)usleep(1000);
+}
+
+static void *stat_moved(void *arg)
+{
+    struct stat st;
+
+    (void)arg;
+    ck_assert_int_eq(driven_stat(&d, "moved/sub/two", &st), 0);
+    return NULL;
+}
+
+/* The store has copied a directory, and names are told of their new versions: what is asked at
+ * the old place then is no news. */
+START_TEST(asked_while_a_copied_directory_is_taken_over)
+{
+    struct stat st;
+    pthread_t thread;
+
+    start();
+    d.store->facts.caps &= ~(unsigned)STORE_RENAME;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "dir/sub"), 0);
+    driven_put(&d, "dir/sub/two", "22", 2);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_stat(&d, "dir", &st), 0);
+    atomic_store(&goes_on, false);
+    at("renamedir-taken", stand_still);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    DRIVEN_WAIT(atomic_load(&begun));
+    ck_assert_int_eq(pthread_create(&thread, NULL, stat_moved, NULL), 0);
+    (void)usleep(200000); /* what believes the old place has its answer */
+    atomic_store(&goes_on, true);
+    (void)pthread_join(thread, NULL);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    crash_watch(NULL);
+    driven_shows(&d, "moved/sub/two", "22");
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_between");
@@ -482,6 +533,7 @@ int main(void)
     tcase_add_loop_test(t, opened_for_writing_as_it_is_replaced, 0, 4);
     tcase_add_loop_test(t, truncated_as_it_is_replaced, 0, 2);
     tcase_add_test(t, created_to_be_read);
+    tcase_add_test(t, asked_while_a_copied_directory_is_taken_over);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
