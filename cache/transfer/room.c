@@ -43,7 +43,7 @@ bool transfers_run_locked(struct cache *c)
 
     cache_assert_locked(c);
     return c->queue->uploads_running || t->dir_uploads_running || t->removals_running ||
-           t->copies_running || t->sessions_ending;
+           t->copies_running || t->stamps_running || t->sessions_ending;
 }
 
 void transfers_stats_locked(struct cache *c, struct cache_stats *ret)

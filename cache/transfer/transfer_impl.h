@@ -83,6 +83,7 @@ struct transfers {
         struct session *sessions; /* uploads in parts that were broken off */
         unsigned sessions_ending;
         unsigned dir_uploads_running, removals_running, copies_running; /* tasks */
+        unsigned stamps_running; /* that uploads write after they have ended */
         uint64_t kept_files;
         uint64_t unstamped_files; /* of those, that recovery found now; constant after it */
         uint64_t uploaded_files, uploaded_bytes, downloaded_bytes;

@@ -469,12 +469,14 @@ void upload_forget(struct job *j)
 }
 
 /* The file owes no attributes any more. If it is not there by now, its stamp went with it.
- * Gives the node back. */
+ * Gives the node back, which counts as a task. */
 static void stamp_dropped(struct cache *c, struct node *n)
 {
     crash_point("attributes-dropped");
     (void)node_save_stamp(c, n);
     cache_lock(c);
+    c->transfer->stamps_running--;
+    progress_tell_locked(c);
     node_unref_locked(c, n);
     cache_unlock(c);
 }
@@ -511,6 +513,7 @@ static void finish(struct job *j, int r, const char *why)
     cache_lock(c);
     forget_running_locked(c, n);
     const bool dropped = upload_drop_attributes_locked(j, why);
+    c->transfer->stamps_running += dropped;
     struct entry *e = r == 0 ? upload_entry_at(n, j->path) : NULL;
     if (e) /* only now it is not ours any more */
         index_news_locked(c, e->parent);

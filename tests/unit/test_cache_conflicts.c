@@ -7,6 +7,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -169,6 +170,40 @@ START_TEST(theirs_show_as_soon_as_attributes_are_dropped)
     driven_mount(&d);
     driven_shows(&d, "step/rank0", "theirs");
     ck_assert_uint_eq(kept(), 0);
+}
+END_TEST
+
+static void *end_mount(void *arg)
+{
+    struct op op;
+
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(cache_end(d.cache, &op), 0);
+    atomic_store((atomic_bool *)arg, true);
+    return NULL;
+}
+
+/* A stamp that is written after the end was noted makes the next mount doubt the file. */
+START_TEST(the_end_waits_for_the_stamp_of_dropped_attributes)
+{
+    atomic_bool ended = false;
+    pthread_t thread;
+
+    atomic_store(&lingers, true);
+    crash_watch(linger);
+    atomic_store(&hold, true);
+    ck_assert_int_eq(driven_chmod(&d, "step/rank0", 0600), 0);
+    driven_store(&d, "step/rank0", "theirs", 6);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, end_mount, &ended), 0);
+    (void)usleep(200000); /* an end that does not wait has come */
+    ck_assert(!atomic_load(&ended));
+    atomic_store(&lingers, false);
+    (void)pthread_join(thread, NULL);
+    driven_unmount(&d);
+    crash_watch(NULL);
+    driven_mount(&d);
 }
 END_TEST
 
@@ -345,6 +380,7 @@ int main(void)
     tcase_add_test(t, other_bytes_are_a_conflict);
     tcase_add_test(t, a_chmod_of_what_was_replaced_keeps_theirs);
     tcase_add_test(t, theirs_show_as_soon_as_attributes_are_dropped);
+    tcase_add_test(t, the_end_waits_for_the_stamp_of_dropped_attributes);
     tcase_add_test(t, a_chmod_of_what_was_removed_does_not_bring_it_back);
     tcase_add_test(t, what_followed_a_loser_is_not_removed);
     tcase_add_test(t, the_old_name_of_a_loser_stays);
