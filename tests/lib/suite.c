@@ -1,5 +1,7 @@
 #include "tests/lib/suite.h"
 
+#include "tests/lib/temp_dir.h"
+
 #include <stdlib.h>
 
 int suites_run(Suite *const *suites, size_t n)
@@ -8,6 +10,8 @@ int suites_run(Suite *const *suites, size_t n)
 
     for (size_t i = 1; i < n; i++)
         srunner_add_suite(runner, suites[i]);
+    if (srunner_fork_status(runner) == CK_FORK)
+        temp_dir_begin();
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
