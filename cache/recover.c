@@ -159,7 +159,7 @@ struct place recover_place_before(struct cache *c, struct intent *last, const ch
     for (struct intent *i = last; at && i; i = i == c->queue->intents ? NULL : i->prev)
         if (intent_backward(i, &at) == INTENT_LEFT)
             break;
-    return place_own(at);
+    return place_own_path(at);
 }
 
 /* Entries that a pending rename moved read from where the store still has them. */

@@ -167,7 +167,7 @@ static int order(struct writing *w)
         if (!a[i] || a[i] != b[i])
             break;
     }
-    w->base = place_own(strndup(a, both));
+    w->base = place_own_key(strndup(a, both));
     w->keys_left = KEYS_BETWEEN + (uint64_t)KEYS_FACTOR * w->news;
     return place_known(w->base) ? 0 : -ENOMEM;
 }

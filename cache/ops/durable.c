@@ -149,7 +149,7 @@ static void owed_file(struct look *l, struct file *f) REQUIRES(cache_mutex)
         return;
     file_want_locked(f, f->generation);
     if (!f->queued)
-        file_place_locked(l->cache, f);
+        file_insert_locked(l->cache, f);
 }
 
 static void look_at_file(struct look *l, struct node *dir, struct file *f) REQUIRES(cache_mutex)

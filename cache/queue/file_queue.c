@@ -5,7 +5,7 @@
 
 #include <utlist.h>
 
-void file_place_locked(struct cache *c, struct file *f)
+void file_insert_locked(struct cache *c, struct file *f)
 {
     struct file *before = NULL;
 
@@ -62,7 +62,7 @@ void file_queue_locked(struct cache *c, struct node *n)
         file_unqueue_locked(c, f); /* takes its place by first_seq */
     }
     if (!f->queued)
-        file_place_locked(c, f);
+        file_insert_locked(c, f);
     file_put_off_locked(c, f);
     file_stage_locked(c, n);
     /* Whoever ends an upload looks for the next. */

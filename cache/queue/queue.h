@@ -116,7 +116,7 @@ void file_put_off_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Gives the file its place in the order of closes and queues it. */
 void file_queue_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* Puts a file into contents.dirty, or moves it there, where its first_seq belongs. */
-void file_place_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+void file_insert_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* A flush, or an fsync(), does not wait for the store any more; perhaps others do. */
 void file_unwant_locked(struct file *f) REQUIRES(cache_mutex);
 /* A directory's marker or attributes are to be uploaded. */
@@ -272,7 +272,7 @@ bool intent_means_ours(const struct intent *i);
 bool intent_version_is_known(const struct intent *i);
 /* What the live name at the removal's path says about the removal. */
 enum live intent_live_at(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
-/* Whether removals of `key` are bound to the version they mean: a request that takes effect
+/* Whether removals of `at` are bound to the version they mean: a request that takes effect
  * late, or one that comes after another node has put something there, must not take a newer
  * version away. */
 bool removals_are_bound(struct cache *c, struct place at);

@@ -264,7 +264,7 @@ static void reorder_locked(struct cache *c, struct file *f, uint64_t first_seq)
 {
     f->first_seq = first_seq;
     if (f->queued)
-        file_place_locked(c, f);
+        file_insert_locked(c, f);
 }
 
 /* A pending rename copies the version that an upload brought to its old name: the file under
@@ -659,7 +659,7 @@ void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
     j->others_taken = refusal_others_taken_locked(c, CHANGE_PUT, n->file->refused_ns);
     node_ref_locked(n);
     n->file->uploading = true;
-    n->file->upload_place = place_own(take_ptr(own_path));
+    n->file->upload_place = place_own_path(take_ptr(own_path));
     c->transfer->uploading[c->transfer->n_uploading++] = n;
     c->queue->uploads_running++;
     if (own)

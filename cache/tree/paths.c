@@ -51,7 +51,7 @@ struct place entry_place(struct entry *e)
         auto_free char *below = build_path(e, at);
         return below ? place_join(at->source, below) : NO_PLACE;
     }
-    return place_own(entry_path(e));
+    return place_own_path(entry_path(e));
 }
 
 char *node_path(struct node *n)
@@ -64,7 +64,7 @@ char *node_path(struct node *n)
 struct place node_place(struct node *n)
 {
     if (n->is_root)
-        return place_own(node_path(n));
+        return place_own_path(node_path(n));
     return n->links ? entry_place(n->links) : NO_PLACE;
 }
 

@@ -41,9 +41,14 @@ struct place place_dup(struct place at)
     return (struct place){strdup(at.key)};
 }
 
-struct place place_own(char *path)
+struct place place_own_path(char *path)
 {
-    return (struct place){path};
+    return place_of_path(path);
+}
+
+struct place place_own_key(char *key)
+{
+    return place_of_key(key);
 }
 
 struct place place_join(struct place dir, const char *name)

@@ -15,8 +15,8 @@ struct place {
 
 #define NO_PLACE ((struct place){0})
 
-/* Where a path of the tree lies when nothing is pending; borrows the path. The one way from a
- * path to a place. */
+/* Where a path of the tree lies when nothing is pending; borrows the path. This, and
+ * place_own_path() which does the same, are the only ways from a path to a place. */
 struct place place_of_path(const char *path);
 /* The place of what the store lists, the journal has, or runfs keeps at the store for itself;
  * borrows the key. */
@@ -36,8 +36,9 @@ struct place place_join(struct place dir, const char *name);
 /* `at` with `from`, which it is at or below, replaced by `to`; NO_PLACE when it is not. */
 struct place place_moved(struct place at, struct place from, struct place to);
 
-/* Takes a path, or a key, over that is a heap string, or NULL. */
-struct place place_own(char *path);
+/* place_of_path() and place_of_key() of a heap string, or NULL, which they take over. */
+struct place place_own_path(char *path);
+struct place place_own_key(char *key);
 
 /* Frees one that is owned; none is left behind. */
 void place_free(struct place *at);

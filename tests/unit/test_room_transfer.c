@@ -76,7 +76,7 @@ static struct file *add_dirty(const char *name, uint64_t bytes) REQUIRES(cache_m
     file_count_locked(c);
     f->first_seq = f->seq = seq_next_locked(c);
     f->blocks_bytes = bytes;
-    file_place_locked(c, f);
+    file_insert_locked(c, f);
     return f;
 }
 

@@ -28,7 +28,7 @@ static void close_file(struct cache *c, const char *name, unsigned at, const cha
     f->staged_ns = strchr(flags, 'S') ? clock_mono_ns() : 0;
     f->wanted = strchr(flags, 'w') != NULL;
     f->write_handles = strchr(flags, 'o') != NULL;
-    file_place_locked(c, f);
+    file_insert_locked(c, f);
 }
 
 static void close_files(struct cache *c, const char *files) REQUIRES(cache_mutex)

@@ -378,7 +378,7 @@ START_TEST(markers_are_entries_of_their_own)
 END_TEST
 
 /* Places are in the order in which a listing has the keys below them. */
-START_TEST(parts_are_found_by_place)
+START_TEST(parts_are_found_by_rank)
 {
     static const struct {
         const char *place, *start, *end;
@@ -487,7 +487,7 @@ Suite *attr_index_suite(void)
     tcase_add_test(t, keys_differ);
     tcase_add_test(t, a_part_that_is_written_is_read);
     tcase_add_test(t, markers_are_entries_of_their_own);
-    tcase_add_test(t, parts_are_found_by_place);
+    tcase_add_test(t, parts_are_found_by_rank);
     tcase_add_test(t, hostile_parts_are_none);
     tcase_add_test(t, parts_are_bounded);
     suite_add_tcase(s, t);
