@@ -599,7 +599,7 @@ static int finish(struct mount *m)
     else
         log_warn("unmounted %s; %llu files and %llu operations are not in the store, %llu "
                  "kept; they stay in %s, and the next mount with that cache or `runfs recover "
-                 "--publish %s` publishes them",
+                 "--publish %s` publishes what is not kept",
                  m->request->mountpoint, (unsigned long long)s.dirty_files,
                  (unsigned long long)s.pending_ops, (unsigned long long)s.kept_files,
                  m->cache_dir, m->cache_dir);
