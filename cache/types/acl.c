@@ -36,7 +36,7 @@ static struct entry_of entry_at(const void *value, size_t i)
         .tag = le16toh(raw.e_tag), .perm = le16toh(raw.e_perm), .id = le32toh(raw.e_id)};
 }
 
-/* Whether its permissions were others. */
+/* Sets the entry's permissions. Whether they were others before. */
 static bool set_perm(void *value, size_t i, unsigned perm)
 {
     struct posix_acl_xattr_entry raw;
@@ -49,7 +49,7 @@ static bool set_perm(void *value, size_t i, unsigned perm)
     return differs;
 }
 
-/* The entry with this tag; its count when there is none. */
+/* The index of the entry with this tag; the number of entries when there is none. */
 static size_t find_tag(const void *value, size_t size, unsigned tag)
 {
     size_t n = count_of(size), i = 0;
@@ -77,8 +77,8 @@ bool acl_is_empty(size_t size)
     return size <= HEAD;
 }
 
-/* Where an entry may stand, and what it needs: owner, named users, group, named groups, mask,
- * others; each name once is not asked for by the kernel, a mask for names is. */
+/* Whether the entries stand in their order: owner, named users, group, named groups, mask,
+ * others. The kernel takes a name twice, but no names without a mask. */
 static bool order_is_right(const void *value, size_t n)
 {
     static const uint16_t order[] = {ACL_USER_OBJ, ACL_USER, ACL_GROUP_OBJ,

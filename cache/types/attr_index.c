@@ -20,7 +20,7 @@
 /* The first version could say of files that they have no attributes, when it did not know. */
 #define MAGIC_1      "runfs-attrs 1 "
 #define TREE_MAGIC   "runfs-trees 2 "
-#define TREE_MAGIC_1 "runfs-trees 1 " /* nothing of markers */
+#define TREE_MAGIC_1 "runfs-trees 1 " /* says nothing of markers */
 /* "runfs-attrs 2 0123abcd\n" */
 #define HEAD_LEN   (sizeof(MAGIC) - 1 + 8 + 1)
 #define WORDS      12
@@ -87,7 +87,8 @@ struct index_entry *index_find(const struct index *x, const char *name)
     return e;
 }
 
-/* What can be said of a file of this size: an object with content is no symlink or device. */
+/* Whether a file of this size can have the attributes: an object with content is no symlink or
+ * device. */
 static bool attrs_fit(const struct attrs *a, uint64_t size)
 {
     uint32_t type = a->mode & S_IFMT;
@@ -106,7 +107,7 @@ static bool attrs_fit(const struct attrs *a, uint64_t size)
     return !(a->has & ATTR_XATTRS) || (a->xattrs && strlen(a->xattrs) <= XATTRS_MAX);
 }
 
-/* What can be said of a directory. */
+/* Whether a directory can have the attributes. */
 static bool marker_attrs_fit(const struct attrs *a)
 {
     uint32_t type = a->mode & S_IFMT;
@@ -125,8 +126,8 @@ static int is_strange(void *arg, const char *name)
     return strncmp(name, "user.", 5) != 0 && !acl_is_name(name);
 }
 
-/* Whoever writes the index need not be one who may write the object. What would lead elsewhere,
- * or give rights that no open() asks for, only the object itself says: links, devices, set-id
+/* The index may have a writer who may not write the object. Only the object itself tells of
+ * what would lead elsewhere, or give rights that no open() asks for: links, devices, set-id
  * bits. (Modes, owners and ACLs: attrs_confirm_locked().) */
 static bool may_be_said(const struct attrs *a)
 {
@@ -257,7 +258,7 @@ static int begin_text(struct buf *out, const char *magic, const char *whose)
     return r == 0 ? add_line(out, whose) : r;
 }
 
-/* What begin_text() began at `start` is complete: its sum. */
+/* Ends the text that begin_text() began at `start`: puts its sum there. */
 static void end_text(struct buf *out, size_t start)
 {
     const char *body = out->data + start + HEAD_LEN;
@@ -372,7 +373,7 @@ static int parse_entry(char *line, const char *dir, bool first_version, struct i
     if (first_version && !(has & ATTR_MODE))
         return 0;
     int r = index_add_in(x, dir, name, &obj, &a);
-    if (r == -EPERM) /* the object is asked */
+    if (r == -EPERM) /* leave it out: the object is asked */
         return 0;
     return r == -E2BIG || r == -EEXIST ? -EINVAL : r;
 }

@@ -1,5 +1,5 @@
-/* How far to fetch ahead; see readahead.h. A stream is one who reads in order, or several who
- * read the same. */
+/* How far to fetch ahead; see readahead.h. A stream is one program that reads in order, or
+ * several that read the same bytes. */
 #include "cache/types/readahead.h"
 
 #include <stdbool.h>
@@ -9,11 +9,13 @@
  * with the file, in bytes. */
 #define AHEAD_MAX (UINT64_C(64) << 20)
 #define AHEAD_MIN (UINT64_C(1) << 20)
-/* As long a run in the middle of a file says nothing: one read of a record comes in pieces. */
+/* A run up to this length in the middle of a file proves nothing: one read of a record comes in
+ * pieces. */
 #define RUN_MIN (UINT64_C(1) << 20)
 /* The kernel's own read-ahead comes in pieces that pass each other. */
 #define PASSING (UINT64_C(256) << 10)
-/* How many may read at different places, as threads do that load a tensor each. */
+/* How many programs or threads may read at different places, as threads do that load a tensor
+ * each. */
 #define STREAMS_MAX 16
 
 struct stream {
@@ -30,8 +32,8 @@ static bool goes_on(const struct stream *s, uint64_t off, uint64_t end)
     return s->next && off <= s->next + PASSING && end + PASSING >= s->next;
 }
 
-/* The one that was not used for longest, but never the longest run: its readers may just wait
- * for the store, while those who fell back go on. */
+/* The stream that was not used for longest, but never the longest run: its readers may just
+ * wait for the store, while those who fell back go on. */
 static size_t oldest(const struct streams *s)
 {
     size_t longest = 0;
@@ -42,12 +44,12 @@ static size_t oldest(const struct streams *s)
     return longest == STREAMS_MAX - 1 ? STREAMS_MAX - 2 : STREAMS_MAX - 1;
 }
 
-/* The stream that the read belongs to, in the first place: of those that go on the one with the
- * longest run, so that who falls back and comes up again is one of its readers; or a new one
- * for that which was not used for longest. */
+/* Moves the stream of the read to the front. Of several that it continues the one with the
+ * longest run, so that a reader who falls back and comes up again stays with it; of none a new
+ * stream, in place of oldest(). */
 static struct stream *take(struct streams *s, uint64_t off, uint64_t end)
 {
-    /* Pieces that pass each other at the beginning of the file, too. */
+    /* Pieces pass each other at the beginning of the file, too. */
     struct stream found = {.start = off <= PASSING ? 0 : off};
     size_t at = oldest(s);
     bool goes = false;
@@ -65,9 +67,9 @@ static struct stream *take(struct streams *s, uint64_t off, uint64_t end)
     return s->v;
 }
 
-/* The window grows with the evidence: twice what was read in one run for who began with the
- * file, and goes on with it mostly. Who began elsewhere reads a tensor or a record, and stops
- * somewhere: a quarter, so that no more than that is fetched in vain. */
+/* The window grows with the evidence: twice the length of the run for a reader that began with
+ * the file, which mostly goes on. One that began elsewhere reads a tensor or a record, and
+ * stops somewhere: a quarter, so that no more than that is fetched in vain. */
 uint64_t readahead_of(struct streams **s, uint64_t off, size_t len)
 {
     if (!*s)

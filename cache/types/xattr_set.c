@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/xattr.h>
 
-/* Never NULL but without memory. */
+/* Parses the text; an empty set where it is none. NULL only without memory. */
 static json_t *load(const char *json)
 {
     json_t *all = json ? json_loads(json, 0, NULL) : NULL;
