@@ -105,7 +105,7 @@ int mirror_probe(struct mirror *m, struct op *op)
 
 #define BOOT_ENDED "ended "
 
-/* A line. */
+/* Reads the kernel's boot id, a line. */
 static int boot_id(char id[64])
 {
     auto_close int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);

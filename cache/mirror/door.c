@@ -86,8 +86,8 @@ int door_write_text(int dir_fd, const char *name, const char *text)
 
 /* ---- who is trusted ---- */
 
-/* Of those who have no number here nobody but root has directories above that others may not
- * write. */
+/* The number of an unmapped root counts as root: of all users behind it nobody else has
+ * directories above that others may not write. */
 static bool is_trusted(uid_t uid)
 {
     return uid == 0 || uid == geteuid() || uid_is_unmapped_root(uid);
@@ -116,7 +116,7 @@ static const char *user_name(uid_t uid, char ret[USER_MAX])
     return ret;
 }
 
-/* The path of what is open; heap. */
+/* The path of the open file; heap. */
 static char *path_of(int fd)
 {
     char link[64], path[PATH_MAX];
@@ -126,7 +126,8 @@ static char *path_of(int fd)
     return n < 0 || n == sizeof(path) ? NULL : strndup(path, (size_t)n);
 }
 
-/* As a word of a shell's command line; who made the path may not be who types that. Heap. */
+/* The path as a word of a shell's command line; the user who types it need not be the one who
+ * made the path. Heap. */
 static char *quoted(const char *path)
 {
     struct buf b = BUF_INIT(5 * PATH_MAX);
@@ -168,9 +169,9 @@ static int fail_errno(struct walk *w, const char *name, int err)
                    strerror(-err));
 }
 
-/* Whether nobody else can have something else in the place of entries of the directory. What
- * others put there for anybody but root would have to be his own: with that they take his cache
- * away, as a container's scratch folder (0777) lets them, and no more. */
+/* Checks that nobody else can replace the directory's entries. For anybody but root a
+ * replacement would have to be the user's own: so others can only take the cache away, as a
+ * container's scratch folder (0777) lets them. */
 static int check_holder(struct walk *w)
 {
     char name[USER_MAX], text[USER_MAX + 128];
@@ -196,7 +197,7 @@ static bool is_last(const struct walk *w)
     return w->rest[strspn(w->rest, "/")] == '\0';
 }
 
-/* Whose the last directory is, is looked at by itself. */
+/* check_owner() looks at the owner of the last directory. */
 static int check_entry(struct walk *w, const char *name, const struct stat *st)
 {
     char user[USER_MAX];
@@ -225,7 +226,7 @@ static int take_name(struct walk *w, char name[NAME_MAX + 1])
     return 0;
 }
 
-/* O_DIRECTORY has an automounter put there what belongs there. */
+/* O_DIRECTORY makes an automounter mount what belongs there. */
 static int open_entry(struct walk *w, const char *name)
 {
     const int flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
@@ -261,7 +262,7 @@ static int start_at_root(struct walk *w)
     return r;
 }
 
-/* What the symlink says takes its place in the path. */
+/* Puts the symlink's target in its place in the path. */
 static int follow(struct walk *w, int link_fd)
 {
     char target[PATH_MAX];
@@ -335,7 +336,7 @@ static int check_owner(struct walk *w)
                        "cache_dir",
                        w->dir, owner, user_name(geteuid(), me));
     (void)snprintf(as, sizeof(as), "runuser -u %s --", owner);
-    if (strchr(owner, ' ')) /* it has a number only */
+    if (strchr(owner, ' ')) /* the owner has a number only */
         (void)snprintf(as, sizeof(as), "setpriv --reuid %u --regid %u --clear-groups",
                        (unsigned)w->st.st_uid, (unsigned)w->st.st_gid);
     return op_fail(w->op, -EPERM,
@@ -349,7 +350,8 @@ static bool begins_as_version(const char *text)
     return strncmp(text, VERSION_BEGINS, strlen(VERSION_BEGINS)) == 0;
 }
 
-/* What a new filesystem has, and what a mount leaves that ended before it had a version. */
+/* Whether the name is one that a new filesystem has, or that a mount leaves which ended before
+ * it had a version. */
 static bool is_no_content(const char *name)
 {
     static const char *const names[] = {".",           "..",        "lost+found", "lock",
@@ -361,7 +363,7 @@ static bool is_no_content(const char *name)
     return false;
 }
 
-/* 1 when there is something else in it, whose name is returned. */
+/* 1 when the directory holds something else, whose name is returned. */
 static int has_content(int dir_fd, char ret_name[NAME_MAX + 1])
 {
     int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,6 +1,6 @@
 /* The door of a cache directory: the one way in. What is read there is believed, and what is
- * written there is written with the rights of who mounts: so nobody else may have put it there,
- * or put another directory in its place. Any thread. */
+ * written there is written with the rights of the mount's user: so nobody else may have put it
+ * there, or put another directory in its place. Any thread. */
 #ifndef RUNFS_CACHE_DOOR_H
 #define RUNFS_CACHE_DOOR_H
 
@@ -17,8 +17,8 @@ enum door_way {
  *  - what is taken in a directory that all may write belongs to root or the caller;
  *  - for root each directory belongs to root, one that others or a group may write has the
  *    sticky bit, and what holds for all holds for a group, too.
- * Who may write a directory above, and so take another user's cache away, gives him none but
- * his own in its place. op->why says what to do. *ret_path (may be NULL) is where
+ * A user who may write a directory above, and so take another user's cache away, can put none
+ * but that user's own in its place. op->why says what to do. *ret_path (may be NULL) is where
  * it is, without symlinks; heap. */
 int door_open(const char *dir, enum door_way way, struct op *op, int *ret_fd, char **ret_path);
 
@@ -28,9 +28,9 @@ int door_file(int dir_fd, const char *name, int flags);
 /* strerror() for what door_file() and those below return. */
 const char *door_why(int err);
 
-/* A small text file; -ENOENT; the text is heap. */
+/* Reads a small text file; -ENOENT; the text is heap. */
 int door_read_text(int dir_fd, const char *name, char **ret);
-/* Replaces it atomically and durably. */
+/* Replaces a text file atomically and durably. */
 int door_write_text(int dir_fd, const char *name, const char *text);
 
 #endif

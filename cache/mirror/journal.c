@@ -1,5 +1,5 @@
-/* The journal; see journal.h. One connection under one mutex; callers that wait for the mutex
- * are served by whoever holds it, in one transaction. */
+/* The journal; see journal.h. One connection under one mutex; the thread that holds the mutex
+ * serves the callers that wait for it, in one transaction. */
 #include "cache/mirror/journal.h"
 #include "cache/mirror/journal_impl.h"
 
@@ -55,7 +55,7 @@ static int step_once(sqlite3_stmt *s)
 
 static void bind_text(sqlite3_stmt *s, int i, const char *text)
 {
-    /* As blobs: keys are any bytes. */
+    /* Texts are bound as blobs: keys are any bytes. */
     if (text)
         (void)sqlite3_bind_blob(s, i, text, (int)strlen(text), SQLITE_STATIC);
     else
@@ -106,7 +106,7 @@ static int apply_pin(struct journal *j, const struct change *change)
     return r;
 }
 
-/* `flag`: the row is set, else it is removed. */
+/* Sets the row with `flag`, else removes it. */
 static int apply_session(struct journal *j, const struct change *change)
 {
     static const char *const sql[] = {
@@ -174,7 +174,8 @@ static void note_commit(struct journal *j, const struct change *batch, bool dura
         note_synced(j, atomic_load(&j->commits));
 }
 
-/* What was not done must not be found by the next mount, above all not behind other rows. */
+/* The next mount must not find a row whose step was not made, above all not behind other rows.
+ */
 static void want_no_more(struct journal *j, const struct change *c)
 {
     size_t n = j->unwanted.n + c->n_seqs;

@@ -29,46 +29,48 @@ struct journal_row {
     const char *from;
     const char *to;   /* renames, else NULL */
     uint64_t ino;     /* of the inode that is removed or renamed */
-    const char *etag; /* version at `from`; "" when none is known, INTENT_ANY when not which */
+    const char *etag; /* version at `from`; "" when none is known, INTENT_ANY when one was */
 };
 
 /* The store has had a version there, but this cache can't tell which: no ETag is "*". */
 #define INTENT_ANY "*"
-/* In place of a version: the store had none; what this cache put there since is meant. */
+/* In place of a version: the store had none; the row means what this cache put there since. */
 #define INTENT_OURS "-"
 
-/* In the directory, which door_open() has opened; `dir` is for messages. A damaged database is
- * set aside and a new one begun: *ret_damaged tells (may be NULL). What sqlite says goes to
- * `log`, since callers hold locks. */
+/* Opens the journal in the directory that door_open() has opened; `dir` is for messages. A
+ * damaged database is set aside and a new one begun: *ret_damaged tells (may be NULL). What
+ * sqlite says goes to `log`, since callers hold locks. */
 int journal_open(int dir_fd, const char *dir, struct log_queue *log, struct op *op,
                  struct journal **ret, int *ret_damaged);
-/* Accepts NULL. */
+/* Closes the journal. Accepts NULL. */
 void journal_close(struct journal *j);
 
 /* Adds `n` rows in one transaction. */
 int journal_add(struct journal *j, const struct journal_row *rows, size_t n);
-/* What was carried out: removes rows and adds others in one transaction, and waits for the
- * disk: a row that comes back after a machine crash could undo what followed it. */
+/* Notes what was carried out: removes rows and adds others in one transaction, and waits for
+ * the disk: a row that comes back after a machine crash could undo what followed it. */
 int journal_done(struct journal *j, const uint64_t *seqs, size_t n_seqs,
                  const struct journal_row *rows, size_t n_rows);
-/* The journal came with a copy of its cache: the original carries out what it says, and others
- * change the store since. Renames are taken back; a removal of which the version is not known
- * means only what this cache put. Waits for the disk. */
+/* Adopts a journal that came with a copy of its cache: the original carries out what it says,
+ * and others change the store since. Renames are taken back; a removal of which the version is
+ * not known means only what this cache put. Waits for the disk. */
 int journal_adopt(struct journal *j);
 /* Takes back rows whose mirror step failed. Where the disk refuses it they go with the next
  * change that is made, in its transaction: they are never found behind a newer row. */
 void journal_take_back(struct journal *j, const uint64_t *seqs, size_t n);
-/* Lets go what could not be taken back; to be called from time to time. */
+/* Removes rows that could not be taken back; the caller does this from time to time. */
 int journal_retry(struct journal *j);
 /* Visits all rows in the order of seq. */
 int journal_each(struct journal *j, int (*visit)(void *arg, const struct journal_row *row),
                  void *arg);
 
+/* Adds a pinned path, or removes it. */
 int journal_set_pin(struct journal *j, const char *path, int pinned);
+/* Visits all pinned paths. */
 int journal_each_pin(struct journal *j, int (*visit)(void *arg, const char *path), void *arg);
 
-/* An unfinished upload in parts: resumed or ended after a restart. What it is and of which
- * content; key and began_ns name the row. Strings as in struct journal_row. */
+/* An unfinished upload in parts: resumed or ended after a restart. The row says what it is and
+ * of which content; key and began_ns name the row. Strings as in struct journal_row. */
 struct journal_session {
     const char *key;
     int64_t began_ns;  /* CLOCK_REALTIME; the origin's time of what it will make */
@@ -82,7 +84,9 @@ struct journal_session {
 
 /* Adds or replaces the row; with `durable` it waits for the disk. */
 int journal_set_session(struct journal *j, const struct journal_session *s, int durable);
+/* Removes the row; 0 also when there is none. */
 int journal_remove_session(struct journal *j, const char *key, int64_t began_ns);
+/* Visits all sessions. */
 int journal_each_session(struct journal *j,
                          int (*visit)(void *arg, const struct journal_session *s), void *arg);
 
@@ -97,6 +101,7 @@ struct journal_put {
 /* Adds the note or moves its time, and takes `n` others out as far as they are not younger. */
 int journal_note_put(struct journal *j, const struct journal_put *note,
                      const struct journal_put *settled, size_t n);
+/* Visits all notes. */
 int journal_each_put(struct journal *j, int (*visit)(void *arg, const struct journal_put *note),
                      void *arg);
 
@@ -105,15 +110,16 @@ struct journal_wait {
     uint64_t since, until;
 };
 
-/* Replaces them all. Waits for the disk: the mirror has no trace of why they wait. */
+/* Replaces all waits. Waits for the disk: the mirror has no trace of why removals wait. */
 int journal_set_waits(struct journal *j, const struct journal_wait *v, size_t n);
-/* Visits them in order. */
+/* Visits the waits in order. */
 int journal_each_wait(struct journal *j, int (*visit)(void *arg, const struct journal_wait *w),
                       void *arg);
 
-/* Everything committed so far is on the disk. */
+/* Waits until everything committed so far is on the disk. */
 int journal_sync(struct journal *j);
-/* The same of the rows of intentions; asks nothing of the disk when they are there already. */
+/* journal_sync() for the rows of intentions; asks nothing of the disk when they are there
+ * already. */
 int journal_sync_intents(struct journal *j);
 
 #endif

@@ -45,8 +45,8 @@ static int check_integrity(sqlite3_stmt *s, void *arg)
     return text && strcmp(text, "ok") == 0 ? 0 : -EBADMSG;
 }
 
-/* Only what SQLite calls damaged is: a lock that somebody holds, a full disk or one that fails
- * for a while are no reason to forget what the store is owed. */
+/* Only SQLite's own word makes a database damaged: a lock that somebody holds, a full disk or
+ * one that fails for a while are no reason to forget what the store is owed. */
 static int why_not(struct journal *j, int r)
 {
     int rc = j->db ? sqlite3_errcode(j->db) & 0xff : SQLITE_OK;
@@ -91,8 +91,8 @@ static int has_code(sqlite3_stmt *s, void *arg)
     return -EBADMSG;
 }
 
-/* A database may hold code that SQLite runs when it is written or read. We write none: what has
- * some is not ours, or was changed. */
+/* A database may hold code that SQLite runs when it is written or read. runfs writes none: a
+ * database that has some is not ours, or was changed. */
 static int forbid_code(struct journal *j)
 {
     static const int off[] = {SQLITE_DBCONFIG_ENABLE_TRIGGER, SQLITE_DBCONFIG_ENABLE_VIEW,
@@ -124,7 +124,7 @@ static int check_files(int dir_fd)
     return 0;
 }
 
-/* Whether the path led to the directory's own. */
+/* Whether the path led to the database of this directory. */
 static int check_path(int dir_fd, const char *path)
 {
     struct stat here, there;
@@ -187,7 +187,8 @@ static int set_aside(int dir_fd)
     return 0;
 }
 
-/* Of the directory that is open, without symlinks: where it was named may be another by now. */
+/* The path of the open directory's database, without symlinks: another directory may have the
+ * old path by now. */
 static int db_path(int dir_fd, char path[PATH_MAX])
 {
     static const char name[] = "/state.db";

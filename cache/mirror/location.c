@@ -14,7 +14,7 @@
 #define PLACE_MAX  160
 #define PLACE_MARK "user.runfs.mirror"
 
-/* Without one, as in many containers, the directory has to tell. */
+/* Without an id, as in many containers, the directory has to tell. */
 static void machine_id(char id[64])
 {
     auto_close int fd = open("/etc/machine-id", O_RDONLY | O_CLOEXEC);
@@ -24,8 +24,8 @@ static void machine_id(char id[64])
     id[strcspn(id, "\n")] = '\0';
 }
 
-/* Not the device: its number may be another one after each boot. The time at which the
- * directory was made tells an inode from one of the same number on another disk. */
+/* The text leaves out the device, whose number may be another one after each boot. The time at
+ * which the directory was made tells an inode from one of the same number on another disk. */
 static int describe(const struct mirror *m, char text[PLACE_MAX])
 {
     struct statx stx;
@@ -59,7 +59,7 @@ int location_check(struct mirror *m)
     return 0;
 }
 
-/* First the mark: a place without it says that the stamps are lost. */
+/* The mark comes first: a place without it says that the stamps are lost. */
 int location_note(struct mirror *m)
 {
     char text[PLACE_MAX];

@@ -459,7 +459,7 @@ static int walk_entry(struct walk *w, int dir_fd, const char *name)
     auto_close int fd = mirror_beneath(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
 
     if (fd == -ELOOP || fd == -ENXIO)
-        return 0; /* nothing that runfs puts there: left alone */
+        return 0; /* runfs puts no such thing there: leave it alone */
     if (fd == -ENOENT)
         return 0; /* somebody removed it since it was listed */
     if (fd < 0)

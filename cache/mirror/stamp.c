@@ -82,12 +82,12 @@ void stamp_keys_release(struct stamp_keys *k)
     *k = (struct stamp_keys){0};
 }
 
-/* Of a key: no record takes more, so that several fit into an inode, beside the user's xattrs.
- */
+/* The most that a record takes of a key, so that several fit into an inode, beside the user's
+ * xattrs. */
 #define KEY_MAX_LEN 200
 #define KEY_HASHED  34 /* "/" and 32 digits; with the NUL */
 
-/* What its record calls the key: a long one by its hash. No key begins with "/". */
+/* The key as its record has it: a long one is its hash. No key begins with "/". */
 static const char *recorded_key(const char *key, char hashed[KEY_HASHED])
 {
     static const uint64_t same_for_all[2];
@@ -347,8 +347,8 @@ int stamp_write_ranges(int fd, const struct ranges *r, bool create)
         if (r->v[i].end - r->v[i].off >= shortest)
             len += (size_t)snprintf(text + len, sizeof(text) - len, "%" PRIx64 "-%" PRIx64 ";",
                                     r->v[i].off, r->v[i].end);
-    /* Only in a file that is partial still: a late record must not make a written file partial.
-     */
+    /* Only a file that is still partial takes it: a late record must not make a written file
+     * partial. */
     return fsetxattr(fd, STAMP_RANGES, text, len, create ? 0 : XATTR_REPLACE) < 0 ? -errno : 0;
 }
 

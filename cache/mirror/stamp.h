@@ -15,8 +15,8 @@
 #define STAMP_RANGES "user.runfs.r"
 #define STAMP_XATTRS "user.runfs.x"
 #define STAMP_MAX    4096 /* bytes of any of them */
-/* Of the records of several names: an inode of ext4 holds 4 KiB for all of its stamps, and
- * users have some of it. */
+/* The most bytes of the records of several names: an inode of ext4 holds 4 KiB for all of its
+ * stamps, and users have some of it. */
 #define STAMP_KEYS_MAX 2000
 
 enum stamp_flags {
@@ -29,8 +29,8 @@ enum stamp_flags {
     STAMP_MANY = 1 << 6,        /* M: more names than records; the store has them all */
     STAMP_KEYS_CUT = 1 << 7,    /* K: more records than were written */
     STAMP_BEGUN = 1 << 8,       /* B: made anew by a writer that had not ended then */
-    STAMP_WHOLE = 1 << 9,    /* H: who said at whole_mtime_ns and whole_size that it is whole */
-    STAMP_HEARSAY = 1 << 10, /* I: an index told the attributes */
+    STAMP_WHOLE = 1 << 9,       /* H: its writer closed it at whole_mtime_ns and whole_size */
+    STAMP_HEARSAY = 1 << 10,    /* I: an index told the attributes */
 };
 
 struct stamp_attrs {
@@ -47,12 +47,12 @@ struct stamp_attrs {
     uint64_t whole_size;
 };
 
-/* In place of an etag: there is, or may be, a version, but which is not known. */
+/* In place of an etag: a version is there, or may be, but nobody knows which. */
 #define STAMP_ANY_VERSION "*"
 
 /* What the store holds under one name of the file: its content, or what that is to replace. */
 struct stamp_key {
-    char *key; /* if it is long its hash: ask stamp_keys_find() */
+    char *key; /* a long one is its hash: ask stamp_keys_find() */
     char *etag;
     int64_t mtime_ns;    /* of the mirror file when its content was equal */
     uint64_t size;       /* UINT64_MAX: the store holds something else */
@@ -64,6 +64,7 @@ struct stamp_keys {
     size_t n;
 };
 
+/* Frees the records, not `k` itself. */
 void stamp_keys_release(struct stamp_keys *k);
 /* The record of `key`, or NULL. */
 struct stamp_key *stamp_keys_find(const struct stamp_keys *k, const char *key);
@@ -91,9 +92,9 @@ int stamp_read_ranges(int fd, struct ranges *ret);
  * file that is not partial (any more) is -ENODATA. */
 int stamp_write_ranges(int fd, const struct ranges *r, bool create);
 int stamp_remove_ranges(int fd);
-/* JSON text, heap. */
+/* Reads the JSON text; heap. */
 int stamp_read_xattrs(int fd, char **ret);
-/* NULL removes it. */
+/* Writes the JSON text; NULL removes it. */
 int stamp_write_xattrs(int fd, const char *json);
 
 /* The texts themselves, for tests and fuzzing. `text` is NUL-terminated. */
