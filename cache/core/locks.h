@@ -1,7 +1,7 @@
 /* The locks of a cache, outermost first:
  *
  * ns: rwlock. Written by whatever changes the tree's shape or a mirror file's place (create,
- * unlink, rename, merge of a listing, eviction); read by whoever opens a mirror file by its
+ * unlink, rename, merge of a listing, eviction); read by opens of mirror files by their
  * path. Held across the mirror's system calls and the journal's write, never across a store
  * call, an fsync or a reply.
  *

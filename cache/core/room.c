@@ -1,4 +1,4 @@
-/* What the room has of a cache: made, freed. */
+/* The room's part of a cache: made, freed. */
 #include "cache/core/core.h"
 
 #include <stdlib.h>

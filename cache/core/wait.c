@@ -8,11 +8,11 @@
 
 #include <errno.h>
 
-/* Files that are closed one after the other come due one after the other: they are looked at
- * together. */
+/* Files that are closed one after the other come due one after the other: one pass looks at all
+ * that come due within this time. */
 #define PASS_NS (4 * NS_PER_MS)
 
-/* Here the lock gets its name: these three are not looked at. */
+/* The lock gets its name here, so clang does not check these three. */
 NO_THREAD_SAFETY void ns_read(struct cache *c)
 {
     rwlock_read(&c->ns);
