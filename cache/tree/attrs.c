@@ -1,4 +1,4 @@
-/* Mode, owner, times: what a node has, from what the store or nobody says. */
+/* Mode, owner and times of a node, as the store told them, or the defaults. */
 #include "cache/tree/tree_impl.h"
 
 #include "cache/types/acl.h"

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Up to so many names they are looked through: they fit into a few cache lines. */
+/* Up to so many names a search compares each: they fit into a few cache lines. */
 #define FEW 16
 
 struct children {
@@ -82,7 +82,7 @@ static void put(struct children *v, struct entry *e)
         note_place(v, e->hash, v->used);
 }
 
-/* With room for more names than before; one for just as many when a quarter of them went. */
+/* A copy with room for more names; for just as many when a quarter of them went. */
 static struct children *grown(const struct children *old)
 {
     uint32_t n = old ? old->n : 0, cap = 4;

@@ -3,8 +3,8 @@
  * be used.
  *
  * A number is a slot of a table, and how often that was given away before. Nodes come and go
- * under the cache's lock; who looks a number up takes none: what he names stays, since he holds
- * a lookup of it, and parts of the table never move. */
+ * under the cache's lock. A caller that looks a number up takes no lock: the node stays, since
+ * the caller holds a lookup of it, and parts of the table never move. */
 #include "cache/tree/tree_impl.h"
 
 #include <errno.h>

@@ -46,7 +46,7 @@ static uint64_t ino_derived(struct cache *c, const char *key, uint64_t salt)
     return ino_usable(hash_text(c->tree->own->identity_hash ^ salt, key) & ~UINT64_C(1));
 }
 
-/* The number of a key that went with what was renamed. */
+/* The number that a key would give, and that a renamed node took along. */
 struct moved_ino {
     UT_hash_handle hh;
     uint64_t ino;
@@ -100,7 +100,7 @@ void ino_stands_locked(struct cache *c, uint64_t ino, struct place at)
         ino_moved_locked(c, ino);
 }
 
-/* So many cost nothing worth a walk through all names. */
+/* So few are not worth a walk through all names. */
 #define MOVED_FEW 1000
 
 static int see_ino(void *arg, struct node *n) REQUIRES(cache_mutex)

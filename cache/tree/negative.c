@@ -1,6 +1,6 @@
-/* Names that the store was asked for, and does not have. Only of directories too large to be
- * listed for each of their names: there the store is asked for the name, and who makes a file
- * looks for it first. Believed as long as a listing is. */
+/* Names that the store was asked for, and does not have. They are kept only for directories too
+ * large to be listed for each of their names: there the store is asked for the name, and a
+ * program that makes a file looks for it first. They are believed as long as a listing is. */
 #include "cache/tree/tree_impl.h"
 #include "common/mem.h"
 #include "common/path.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many names are kept: of as many makers of files at once. */
+/* How many names are kept: one each for as many programs that make files at once. */
 #define KEPT 128
 
 struct negative {
@@ -42,7 +42,7 @@ void negative_note_locked(struct cache *c, const struct node *dir, const char *n
     if (!c->tree->own->negatives)
         c->tree->own->negatives = calloc(1, sizeof(*c->tree->own->negatives));
     if (!c->tree->own->negatives || strlen(name) > PATH_NAME_MAX)
-        return; /* it is asked for again */
+        return; /* the store is asked again */
     if (!n)
         n = &c->tree->own->negatives->v[c->tree->own->negatives->next++ % KEPT];
     n->dir = dir->dir->id;

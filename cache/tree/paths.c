@@ -102,7 +102,7 @@ bool node_is_below(struct node *n, struct node *dir)
     return true;
 }
 
-/* Takes no memory: without any, nobody may be told that there is no such name. */
+/* This takes no memory: a lack of it must not look like a name that does not exist. */
 struct node *tree_find(struct cache *c, const char *path, struct entry **ret_entry)
 {
     struct node *n = c->tree->root;

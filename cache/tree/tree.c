@@ -62,7 +62,7 @@ static void detached_add_locked(struct cache *c, struct node *n) REQUIRES(cache_
 
     HASH_FIND_PTR(c->tree->own->detached, &n, d);
     if (d || !(d = calloc(1, sizeof(*d))))
-        return; /* without memory it is lost at the end, with all the others */
+        return; /* without memory detached_free_locked() misses it, at the end */
     d->node = n;
     HASH_ADD_PTR(c->tree->own->detached, node, d);
 }

@@ -10,13 +10,14 @@
 #include "cache/types/place.h"
 #include "common/table.h"
 
-/* What is kept of a node outside of the tree follows it by these, called under the lock. */
+/* Other rooms keep parts of a node, and let go of them in these, which are called under the
+ * lock. */
 struct node_hooks {
     void (*nameless)(struct cache *c, struct node *n); /* its last name went */
     void (*end)(struct cache *c, struct node *n);      /* it is freed next */
 };
 
-/* What a known name of some 16 bytes takes in memory, with its share of the directory. */
+/* The memory that a known name of some 16 bytes takes, with its share of the directory. */
 #define NODE_BYTES 352
 
 /* A name: the link between a directory and a node. */
@@ -99,7 +100,7 @@ struct dir {
         struct list_ahead *ahead; /* of its children; NULL: nobody looked into them */
         struct query *queries;    /* names being asked one by one */
         struct waitq waiters;
-        /* the request for its siblings that it was to be told with; 0 none */
+        /* the request for its siblings that was to tell of it; 0 none */
         unsigned waited_page;
         /* Its own upload: a marker, or attributes. */
         bool queued, uploading;
@@ -121,9 +122,9 @@ enum node_flags {
     NODE_STATTING = 1 << 3,    /* a request for the attributes is under way */
     NODE_ATTRS_OLD = 1 << 4,   /* known, but the store may have others by now */
     NODE_REMOVED = 1 << 5,     /* removed: nothing can be made below or reached by it */
-    NODE_REPLACED = 1 << 6, /* a name of it leads to another version now, or to none: who opens
-                               or truncates it is told ESTALE, once if it has other names, and
-                               looks the name up */
+    NODE_REPLACED = 1 << 6, /* a name of it leads to another version now, or to none: open() and
+                               truncate() get ESTALE, once if it has other names, and the
+                               caller looks the name up */
     NODE_ATTRS_HEARSAY = 1 << 8, /* an index told the attributes, and they are confirmed before
                                     they give anybody rights */
     NODE_NO_SUM = 1 << 7,        /* the store was asked for this version, and has no checksum */
@@ -163,9 +164,8 @@ struct node {
  * removals that a renamed directory turns into: they keep its place. */
 #define SEQ_STEP (UINT64_C(1) << 24)
 
-/* LastModified counts seconds: who is told later than this knows the last version of its
- * second.
- */
+/* LastModified counts seconds: an answer that came later than this tells of the last version of
+ * its second. */
 #define STABLE_NS (2 * NS_PER_SEC)
 
 /* The tree's part of a cache. */
@@ -181,19 +181,19 @@ struct tree {
 };
 
 /* ---- negative.c ---- */
-/* The store has no such name in a large directory; it was asked at `asked_ns`
+/* Notes that the store had no such name in a large directory when it was asked at `asked_ns`
  * (CLOCK_MONOTONIC). */
 void negative_note_locked(struct cache *c, const struct node *dir, const char *name,
                           int64_t asked_ns) REQUIRES(cache_mutex);
 /* Whether the store said so less than `validity_ns` ago. */
 bool negative_is_locked(struct cache *c, const struct node *dir, const char *name,
                         int64_t validity_ns) REQUIRES(cache_mutex);
-/* Something gets the name here. */
+/* Forgets that answer: something gets the name here. */
 void negative_forget_locked(struct cache *c, const struct node *dir, const char *name)
     REQUIRES(cache_mutex);
 
 /* ---- attrs.c ---- */
-/* The same time as a timespec; right before 1970, too. */
+/* The time as a timespec; right before 1970, too. */
 struct timespec timespec_of(int64_t ns);
 /* Gives the node what the store told of the object; the cache's defaults where it told
  * nothing. */
@@ -211,20 +211,21 @@ void node_acl_follow(struct node *n) REQUIRES(cache_mutex);
 /* ---- ino.c ---- */
 /* Gives out the next number. */
 uint64_t seq_next_locked(struct cache *c) REQUIRES(cache_mutex);
-/* The last one given, with the removals that what has it may turn into; never 0. */
+/* The last number given, plus room for the removals that its owner may turn into; never 0. */
 uint64_t seq_now_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The default inode number of what lies at a place. */
 uint64_t ino_of_place(struct cache *c, struct place at);
-/* That of something found there: another one when what had it was renamed. */
+/* The inode number of something found at a place: not the default one when a renamed node took
+ * that along. */
 uint64_t ino_of_found_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
-/* The node leaves the name that its number may come from, and keeps it. */
+/* Notes that the node takes its number along from the name that it may come from. */
 void node_keeps_ino_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
-/* The same of what has this number, if it is another than that of the place where a mount found
- * it. */
+/* Notes the same of a node with this number, if the number is not the default one of the place
+ * where a mount found it. */
 void ino_stands_locked(struct cache *c, uint64_t ino, struct place at) REQUIRES(cache_mutex);
 /* Forgets those numbers of moved things that nothing has any more, now and then. ns held. */
 void inos_purge_locked(struct cache *c) REQUIRES_SHARED(cache_ns) REQUIRES(cache_mutex);
-/* A number for something made here. */
+/* Makes a number for something made here. */
 uint64_t ino_fresh(struct cache *c, const char *path);
 
 /* ---- name_class.c ---- */
@@ -238,24 +239,27 @@ bool path_is_log(struct cache *c, const char *path);
 void notice_locked(struct cache *c, struct node *node, const char *name) REQUIRES(cache_mutex);
 
 /* ---- paths.c ---- */
-/* Paths, heap or NULL. The tree must be held still. */
+/* The path of an entry, a node, or a name in a directory; heap. NULL without memory, and below
+ * a removed directory. The tree must be held still. */
 char *entry_path(struct entry *e);
 char *node_path(struct node *n); /* of its first name; NULL when it has none */
 char *child_path(struct node *dir, const char *name);
-/* Where the store has it now; owned. None below a removed directory, and without memory. */
+/* The place where the store has an entry, a node, or a name in a directory now; owned. None
+ * below a removed directory, and without memory. */
 struct place entry_place(struct entry *e) REQUIRES(cache_mutex);
 struct place node_place(struct node *n) REQUIRES(cache_mutex);
 struct place child_place(struct node *dir, const char *name) REQUIRES(cache_mutex);
-/* The one of its names that the store has at this place, or NULL. */
+/* The node's name that the store has at this place, or NULL. */
 struct entry *node_name_at(struct node *n, struct place at) REQUIRES(cache_mutex);
 /* Whether the node is the directory, or below it by its first name. The tree must be held
  * still. */
 bool node_is_below(struct node *n, struct node *dir);
 /* Looks a path up in memory; NULL when it is not known, for no other reason. */
 struct node *tree_find(struct cache *c, const char *path, struct entry **ret_entry);
-/* Whether one of its names is this path, or below it. Takes no memory either. */
+/* Whether one of the node's names is this path, or below it. Takes no memory either. */
 bool node_is_named_below(struct cache *c, struct node *n, const char *path);
-/* The same, making directories that are not known yet. */
+/* Looks a directory up, and makes directories that are not known yet. NULL without memory, and
+ * where a file is in the way. */
 struct node *tree_make_dirs_locked(struct cache *c, const char *path)
     REQUIRES(cache_ns, cache_mutex);
 /* Calls visit for every node below and including n, parents first. */
@@ -264,9 +268,9 @@ int tree_each(struct node *n, int (*visit)(void *arg, struct node *n), void *arg
 /* ---- room.c ---- */
 /* Makes the room's part of the cache. 0 or -ENOMEM. */
 int tree_new(struct cache *c, const struct node_hooks *hooks);
-/* The cache's identity is known: makes the root. 0 or -ENOMEM. */
+/* Makes the root, once the cache's identity is known. 0 or -ENOMEM. */
 int tree_open(struct cache *c) EXCLUDES(cache_mutex);
-/* All nodes are gone. Accepts a cache without that part. */
+/* Frees the room's part, once all nodes are gone. Accepts a cache without that part. */
 void tree_free(struct cache *c) EXCLUDES(cache_mutex);
 /* The room's numbers of the status. */
 void tree_stats_locked(struct cache *c, struct cache_stats *ret) REQUIRES(cache_mutex);
@@ -280,7 +284,7 @@ void node_ref_locked(struct node *n) REQUIRES(cache_mutex);
 void node_unref_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* Frees the node if nothing has it any more: no name, lookup or reference. */
 void node_collect_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
-/* At the end: frees what only the kernel held. */
+/* Frees the nodes that only the kernel held, at the end. */
 void detached_free_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The directory's name in memory, or NULL. The tree must be held still. */
 struct entry *entry_find(struct node *dir, const char *name);
@@ -294,26 +298,27 @@ int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const
     REQUIRES(cache_ns, cache_mutex);
 
 /* ---- version.c ---- */
-/* The entry's attributes are those of the version that the store told. */
+/* Notes that the entry's attributes are those of the version that the store told. */
 void entry_told(struct entry *e, const struct object *obj) REQUIRES(cache_mutex);
 /* entry_told() for a version put from here, which took `took_ns`: the answer says when it came.
  */
 void entry_put(struct entry *e, const struct object *obj, int64_t took_ns)
     REQUIRES(cache_mutex);
-/* A listing showed the version whose attributes are known. */
+/* Notes that a listing showed the version whose attributes are known. */
 void entry_seen(struct entry *e, const struct object *obj) REQUIRES(cache_mutex);
-/* When the server can have taken what was put from here, by its answer. False when it does not
- * tell. */
+/* Tells from the server's answer when it can have taken what was put from here. False when the
+ * answer does not say. */
 bool put_window(const struct object *obj, int64_t took_ns, uint32_t *ret_from_s,
                 uint32_t *ret_to_s);
-/* Nothing is known of when the version came to be. */
+/* Forgets when the version came to be. */
 void entry_forget_version(struct entry *e) REQUIRES(cache_mutex);
-/* The store may have other attributes: the next listing finds that it moved. */
+/* Makes the next listing find that the version moved: the store may have other attributes. */
 void entry_expire(struct entry *e) REQUIRES(cache_mutex);
 /* Whether the listed object can be another version than that whose attributes are known,
  * although its etag is the same. */
 bool entry_moved(const struct entry *e, const struct object *obj) REQUIRES(cache_mutex);
-/* What the store has at the path is not what this mount believed: the next look asks. */
+/* Makes the next look ask the store, which has something else at the path than this mount
+ * believed. */
 void name_is_the_stores_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 
 #endif
