@@ -1,4 +1,4 @@
-/* What debug builds check of the mirror files: docs/format.md, section 3. */
+/* The debug builds' check of the mirror files: docs/format.md, section 3. */
 #include "cache/content/content_impl.h"
 
 #ifndef NDEBUG

@@ -37,7 +37,7 @@ bool file_is_half_locked(struct cache *c, struct node *n)
 
 /* ---- writes that found no room ---- */
 
-/* Who waits until the store has it learns that it goes there no more. */
+/* Tells waiters for the upload that the file goes to the store no more. */
 static void hold_back_locked(struct cache *c, struct file *f, int err, const char *why)
     REQUIRES(cache_mutex)
 {

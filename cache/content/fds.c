@@ -2,15 +2,15 @@
  *
  * Each is closed, in use (a call works with it, or it is kept: below), or idle: a handle lives
  * that may ask for it again. Programs may have any number of files open; the daemon has as many
- * descriptors as the system lets it have, of which a reserve is for itself: its connections,
- * the journal, the control socket. So idle ones are closed when there are too many, and opened
- * again by the path that the file has then; a removed file has one in orphans/. Calls and
- * uploads that work at the same time may need more than that for a moment, since none waits for
- * another: then what they are done with is closed.
+ * descriptors as the system lets it have, of which it reserves some for itself: its
+ * connections, the journal, the control socket. So idle ones are closed when there are too
+ * many, and opened again by the path that the file has then; a removed file has one in
+ * orphans/. Calls and uploads that work at the same time may need more than that for a moment,
+ * since none waits for another: then each closes its descriptor when it is done.
  *
- * Kept, for as long as a program has the file open, are two kinds: of a file that has no name
- * at all (O_TMPFILE), and of one that is written in passthrough, which is looked at under the
- * lock. Where those are many, files are no more opened passthrough for writing. */
+ * Two kinds are kept for as long as a program has the file open: those of a file that has no
+ * name at all (O_TMPFILE), and of one that is written in passthrough, which is looked at under
+ * the lock. Where there are many of these, no more files are opened passthrough for writing. */
 #include "cache/content/content_impl.h"
 
 #include "common/mem.h"
@@ -22,8 +22,8 @@
 #include <sys/resource.h>
 #include <utlist.h>
 
-/* For the daemon itself: threads of FUSE with their pipes, connections, walks of the mirror.
- * With little to divide each side gets half. */
+/* Descriptors for the daemon itself: threads of FUSE with their pipes, connections, walks of
+ * the mirror. When the system grants few, the daemon itself gets half of them. */
 #define RESERVE 1024u
 
 void fds_init(struct cache *c, unsigned limit)
@@ -51,7 +51,7 @@ static void leave_idle_locked(struct cache *c, struct mirror_fd *m) REQUIRES(cac
     m->idle = false;
 }
 
-/* Gives the descriptor away; whoever closes it counts it off. */
+/* Gives the descriptor away; the caller that closes it counts it off. */
 static int release_locked(struct cache *c, struct mirror_fd *m) REQUIRES(cache_mutex)
 {
     leave_idle_locked(c, m);
@@ -64,7 +64,7 @@ static void close_locked(struct cache *c, struct mirror_fd *m) REQUIRES(cache_mu
     c->content->own->fds.open--;
 }
 
-/* One more is about to be opened. */
+/* Counts one more, and closes idle ones for it; the caller opens it next. */
 static void make_room_locked(struct cache *c) REQUIRES(cache_mutex)
 {
     while (c->content->own->fds.idle && c->content->own->fds.open >= c->content->own->fds.limit)
@@ -98,8 +98,8 @@ static void run_drop(struct task *task)
     free(d);
 }
 
-/* Removing a large file takes the disk a while: done by a chore. Without memory the orphan goes
- * at the next mount. */
+/* A chore removes the file, since a large one takes the disk a while. Without memory the next
+ * mount removes the orphan. */
 static void drop_later_locked(struct cache *c, struct file *f, bool read, bool write)
     REQUIRES(cache_mutex)
 {
@@ -216,8 +216,8 @@ static int open_there(struct cache *c, const struct whereabouts *at, enum file_f
                                : -ESTALE;
 }
 
-/* What was opened is the file's, unless somebody was faster: who uses that one does so without
- * the lock. */
+/* Gives the new descriptor to the file, unless another thread was faster, whose one is in use
+ * without the lock: then that is used. */
 static int opened_locked(struct cache *c, struct mirror_fd *m, int fd) REQUIRES(cache_mutex)
 {
     if (fd >= 0 && m->fd < 0) {
@@ -231,7 +231,7 @@ static int opened_locked(struct cache *c, struct mirror_fd *m, int fd) REQUIRES(
     return use_locked(c, m);
 }
 
-/* The one that is open; -EBADF: none is. */
+/* Uses the descriptor if it is open; else -EBADF. */
 static int use_open_locked(struct cache *c, struct node *n, enum file_fd which)
     REQUIRES(cache_mutex)
 {

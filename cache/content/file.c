@@ -43,8 +43,8 @@ struct file *file_new(struct node *n, enum file_state state)
     f->state = state;
     f->fds[FD_READ].fd = f->fds[FD_WRITE].fd = -1;
     f->kept_generation = UINT64_MAX; /* the kernel has no pages of this content */
-    /* It counts on from what an earlier mirror file had stored: a change must not look older.
-     */
+    /* The generation goes on from what an earlier mirror file had stored: a change must not
+     * look older. */
     for (struct entry *e = n->links; e; e = e->next_link)
         if (f->generation < e->stored_generation)
             f->generation = e->stored_generation;
@@ -54,7 +54,7 @@ struct file *file_new(struct node *n, enum file_state state)
     return f;
 }
 
-/* Here the lock gets its name: these two are not looked at. */
+/* The lock gets its name here, so clang does not check these two. */
 NO_THREAD_SAFETY void stamp_lock(struct cache *c, const struct node *n)
 {
     mutex_lock(stamp_lock_of(c, n));
@@ -137,7 +137,7 @@ void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
     struct file *f = n->file;
 
     cache_assert_locked(c);
-    assert(!content || f->state != FILE_PARTIAL); /* what is not here would go up as zeros */
+    assert(!content || f->state != FILE_PARTIAL); /* missing bytes would go up as zeros */
     atomic_store(&f->changed, true);
     f->generation++;
     n->ctime_ns = clock_real_ns();
@@ -191,8 +191,8 @@ void file_free_locked(struct cache *c, struct file *f)
 
 /* ---- birth and end of a mirror file ---- */
 
-/* What the mirror's file of a node is made of: others change the node under the
- * lock alone. */
+/* A copy of what the node's mirror file is made from: others change the node under the lock
+ * alone. */
 struct born {
     struct stat st;
     bool partial;
@@ -343,9 +343,9 @@ void file_drop_orphan(struct cache *c, uint64_t id)
 /* How often a file that eviction took away at the wrong moment is made again. */
 #define NEED_TRIES 8
 
-/* What a failing disk did to a file that the store has as well: it is taken from there again.
- * 0; 1: it was taken away; -EIO: it can't be, being in use, or for the disk. Unless it is 0 the
- * descriptor is given back. */
+/* Drops a file that lost pages on a failing disk, and that the store has as well: it is fetched
+ * again. 0: there is nothing to drop; 1: it was dropped; -EIO: it is in use, or the disk
+ * refuses. Unless it is 0 the descriptor is given back. */
 static int drop_if_disk_lost(struct cache *c, struct node *n, int fd, enum file_fd which)
 {
     cache_lock(c);
@@ -374,7 +374,7 @@ static int drop_if_disk_lost(struct cache *c, struct node *n, int fd, enum file_
     return r == 0 ? 1 : -EIO;
 }
 
-/* Only what is in use is safe from eviction: it can take the file between the two steps. */
+/* Eviction spares only files in use: it can take this one between the two steps. */
 int file_need_fd(struct cache *c, struct node *n, enum file_fd which)
 {
     int r = -ESTALE;

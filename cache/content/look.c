@@ -20,7 +20,7 @@ void node_look_locked(struct cache *c, struct node *n)
     cache_assert_locked(c);
     if (!f || f->write_handles == 0)
         return;
-    /* Where it is closed, nobody but the daemon has written since the last look. */
+    /* While the descriptor is closed, nobody but the daemon writes. */
     if (f->fds[FD_WRITE].fd >= 0)
         (void)file_look_locked(c, n, f->fds[FD_WRITE].fd, &st);
 }
@@ -54,7 +54,7 @@ static void file_saw_locked(struct cache *c, struct node *n, const struct stat *
             file_mark_dirty_locked(c, n, true);
     }
     if (moved && n->mtime_ns >= changed_ns)
-        n->ctime_ns = n->mtime_ns; /* one write is one time */
+        n->ctime_ns = n->mtime_ns; /* a write sets both to one time */
 }
 
 int file_look_locked(struct cache *c, struct node *n, int fd, struct stat *ret_st)
@@ -80,9 +80,9 @@ bool file_has_writer(int fd)
     return false;
 }
 
-/* A write() holds the lock of the inode from before it moves the time until its last byte is in
- * the file, and so does who removes an attribute: Linux, fs/xattr.c, vfs_removexattr().
- * Removing one that is not there changes nothing. */
+/* A write() holds the inode's lock from before it moves the time until its last byte is in the
+ * file. removexattr() takes that lock, too (Linux, fs/xattr.c, vfs_removexattr()); it changes
+ * nothing when the attribute is not there. */
 void file_await_writes(int fd)
 {
     (void)fremovexattr(fd, "user.runfs.none");
@@ -127,8 +127,8 @@ void node_stat(struct node *n, struct stat *st)
     st->st_size = (off_t)n->size;
     /* A file that is not whole here would look sparse to tar and cp. */
     bool whole = n->file && n->file->state != FILE_PARTIAL && S_ISREG(n->mode);
-    /* As much is read at once by stdio and Python, after each seek, too: of what must come from
-     * the store no more than is fetched anyway. */
+    /* Stdio and Python read as much at once, after each seek, too: where bytes must come from
+     * the store, no more than is fetched anyway. */
     st->st_blksize = whole || !S_ISREG(n->mode) ? 1 << 20 : 32 << 10;
     st->st_blocks = (blkcnt_t)((whole ? n->file->blocks_bytes : n->size + 511) / 512);
     st->st_mtim = timespec_of(n->mtime_ns);

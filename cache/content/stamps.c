@@ -81,7 +81,7 @@ int node_write_stamp(struct cache *c, struct node *n, int fd)
     stamp_lock(c, n);
     cache_lock(c);
     stamp_of_node(n, &a);
-    if (n->file) /* who looks from now on must not rely on what this one takes away */
+    if (n->file) /* nobody must rely any more on flags that this stamp takes away */
         n->file->noted &= a.flags;
     cache_unlock(c);
     int r = mirror_note(&c->mirror, stamp_write_attrs(fd, &a));
@@ -135,7 +135,7 @@ int file_write_keys(struct cache *c, struct node *n, int fd)
     if (r == 0)
         r = stamp_write_keys(fd, &copy, &all);
     cache_lock(c);
-    n->file->keys_cut = !all || (r < 0 && n->file->keys_cut); /* the disk has what it had */
+    n->file->keys_cut = !all || (r < 0 && n->file->keys_cut); /* then the old ones stay */
     cache_unlock(c);
     stamp_unlock(c, n);
     stamp_keys_release(&copy);
@@ -145,7 +145,7 @@ int file_write_keys(struct cache *c, struct node *n, int fd)
 void file_expect(struct cache *c, struct node *n, int fd, struct place at, const char *etag)
 {
     if (!store_can(c->store, at.key, STORE_ORIGIN))
-        return; /* uploads there are bound to nothing */
+        return; /* uploads there have no condition */
     cache_lock(c);
     bool changed = stamp_keys_expect(&n->file->keys, at.key, etag);
     cache_unlock(c);

@@ -26,11 +26,11 @@ int file_discard(struct cache *c, struct node *n)
     if (!path)
         return -ENOMEM;
     cache_lock(c);
-    /* Truncated since it was chosen, it is dirty. */
+    /* A file that was truncated since it was chosen is dirty. */
     bool in_use = f->open_handles || file_fd_users(f) || f->fetches || f->uploading ||
                   f->busy || f->state == FILE_DIRTY;
     uint64_t id = file_next_id_locked(c);
-    f->busy = f->busy || !in_use; /* who asks for bytes without a descriptor waits */
+    f->busy = f->busy || !in_use; /* readers without a descriptor wait */
     cache_unlock(c);
     if (in_use)
         return -EBUSY;
@@ -48,8 +48,8 @@ int file_discard(struct cache *c, struct node *n)
     return gone ? 0 : r;
 }
 
-/* Readers that still need bytes from the store: publish and delete must fetch them first.
- * Without memory they are told ESTALE then. */
+/* Remembers readers that still need bytes from the store: publish and delete must fetch them
+ * first. Without memory the readers get ESTALE then. */
 static void remember_stale_reader_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     if (array_grow(c->content->stale_readers, c->content->own->cap_stale_readers,
@@ -153,7 +153,7 @@ int file_leave_name(struct cache *c, struct entry *e)
     return 0;
 }
 
-/* The version that the store told is that of the entry. */
+/* Gives the entry the version that the store told. */
 static void entry_takes_locked(struct entry *e, const struct object *obj) REQUIRES(cache_mutex)
 {
     etag_set(&e->etag, obj->etag);
@@ -162,7 +162,7 @@ static void entry_takes_locked(struct entry *e, const struct object *obj) REQUIR
         entry_told(e, obj);
 }
 
-/* A closed file is the new version, of which nothing is here. */
+/* Makes a closed file the new version, of which nothing is here. */
 static int renew(struct cache *c, struct entry *e, const struct object *obj) REQUIRES(cache_ns)
 {
     struct node *n = e->node;
@@ -179,8 +179,8 @@ static int renew(struct cache *c, struct entry *e, const struct object *obj) REQ
     return 0;
 }
 
-/* The new version's node, still nameless. It has the number of one that goes with the name, but
- * not that of one that goes on under others. */
+/* Makes the new version's node, without a name yet. It takes over the number of a node that
+ * goes with the name, but not of one that goes on under other names. */
 static struct node *successor_locked(struct cache *c, struct entry *e, const struct object *obj)
     REQUIRES(cache_mutex)
 {
