@@ -16,9 +16,9 @@
 
 /* The siblings looked into in order after which the next ones are listed ahead. */
 #define AHEAD_SIBLINGS 3
-/* Between two of them, or as long as a listing is believed. */
+/* The longest pause between two of them, or as long as a listing is believed. */
 #define AHEAD_NS (2 * NS_PER_SEC)
-/* What one request of S3 tells. */
+/* How many keys one request of S3 tells. */
 #define AHEAD_KEYS 1000
 /* A request that tells of fewer directories is not worth what it costs. */
 #define AHEAD_DIRS_MIN 16
@@ -28,7 +28,7 @@
 #define AHEAD_SURE  16
 /* Requests around directories that may run at a time, below one parent. */
 #define AROUND_MAX 8
-/* How long none is sent where they told of little that was looked into. */
+/* How long no such request is sent where they told of little that was looked into. */
 #define USELESS_NS (600 * NS_PER_SEC)
 
 /* ---- who walks ---- */
@@ -105,8 +105,8 @@ bool list_ahead_may_pay_locked(struct cache *c, struct node *dir)
     const struct list_ahead *w = list_ahead_get(dir);
 
     cache_assert_locked(c);
-    /* Everywhere: it is asked for each name that somebody passes, and one that comes out of
-     * order ends it. */
+    /* The whole store must list in order. This runs for each name that somebody passes, and one
+     * listing out of order ends it all. */
     return store_can(c->store, "", STORE_ORDER) && !c->listing->list_ahead_refused &&
            dir->links && !(w && w->large);
 }
@@ -168,7 +168,7 @@ struct page {
     char *first, *last; /* of them */
 };
 
-/* As the keys are, with the "/" at the end of a directory's own. */
+/* Compares as the keys are ordered, with the "/" at the end of a directory's own. */
 static int compare(const struct listed *a, const char *name, bool is_prefix)
 {
     size_t la = strlen(a->name), lb = strlen(name), both = la < lb ? la : lb;
@@ -217,8 +217,8 @@ static bool is_dir(const struct listed *item, size_t skip, size_t len)
 
 /* ---- into the tree ---- */
 
-/* The names of [at, end) as the directory's listing has them, which all begin with its path and
- * "/", but its own. */
+/* Fills the directory's listing from the keys [at, end), which all begin with its path and "/",
+ * without its own. */
 static int fill(struct listing *l, const struct page *p, size_t at, size_t end, size_t skip)
 {
     int r = 0;
@@ -349,7 +349,7 @@ static void around_told_locked(struct cache *c, struct list_ahead *w, const stru
     waitq_wake_locked(c, &w->waiters, 0);
 }
 
-/* Whether there is more to be told of than the page does. */
+/* Notes whether the parent has more to be told of than the page does. */
 static void page_told_locked(struct cache *c, struct node *parent, struct page *p, bool usable,
                              bool cut) REQUIRES(cache_mutex)
 {
@@ -595,8 +595,8 @@ static char *begin_around_locked(struct cache *c, struct list_ahead *w, struct n
     return after;
 }
 
-/* One such request, for the run that the directory is in; where it is not known yet how long
- * they are, for the first one. */
+/* Sends one such request for the run that the directory is in; for the first run while their
+ * length is not known yet. */
 static void ask_around(struct cache *c, struct node *dir, int64_t asked_ns)
 {
     struct page p = {.keys = {.cache = c, .asked_ns = asked_ns}, .around = true};

@@ -16,7 +16,8 @@
 
 /* ---- a directory ---- */
 
-/* Of a directory, or of what is none: one can have taken the place of the other since. */
+/* Whether a removal comes first, of a directory or of what is none as `is_dir` says: one can
+ * have taken the place of the other since. */
 static bool removal_pending_before(struct cache *c, const struct intent *self, const char *path,
                                    bool is_dir) REQUIRES(cache_mutex)
 {
@@ -47,9 +48,9 @@ void copy_items_release(struct copying *k)
     k->n = 0;
 }
 
-/* A name that is uploaded anew below the new directory, in time, is not copied. What is removed
- * under its old name then is the version that the upload was to replace, or what came there of
- * an attempt, if there was any: not one that somebody else has put there since. */
+/* A name that is uploaded anew below the new directory, in time, is not copied. Its old name
+ * loses the version that the upload was to replace, or the one that an attempt made there, if
+ * there was any: not one that somebody else has put there since. */
 static int resolve_written_anew_locked(struct copying *k, struct item *it) REQUIRES(cache_mutex)
 {
     auto_free char *at = intent_path_after(k->intent->next, it->to);
@@ -153,7 +154,7 @@ static int copy_items(struct copying *k, struct op *op)
     return pool_each(c->parts, &k->each, op);
 }
 
-/* Children before their directories. */
+/* Sorts children before their directories. */
 static int by_path_down(const void *pa, const void *pb)
 {
     const struct item *a = pa, *b = pb;
@@ -206,8 +207,9 @@ static int add_implied_dirs(struct copying *k)
     return 0;
 }
 
-/* Rows and intentions that remove what was copied, or is written anew, children first. They
- * take the place of the rename in the order, so that later intentions see the same store. */
+/* Plans the rows and intentions that remove what was copied, or is written anew, children
+ * first. They take the place of the rename in the order, so that later intentions see the same
+ * store. */
 static int plan_removals(struct copying *k, struct intent **plan, size_t *ret_n)
 {
     uint64_t seq = k->intent->seq;
@@ -237,8 +239,7 @@ static bool is_written_anew(const struct item *it)
     return it->fate == ITEM_OUT && !it->is_dir;
 }
 
-/* Of what is not copied now a killed mount may have made a copy: which version that is nobody
- * knows. */
+/* A killed mount may have copied an item that is not copied now: nobody knows the version. */
 static void note_item(struct copying *k, const struct item *it)
 {
     if (it->new_etag)
@@ -356,8 +357,8 @@ static bool is_in_the_way(const struct copying *k, const struct intent *removal)
     return false;
 }
 
-/* Many stores hold nothing at or below a name of the other kind: what was removed before, and
- * is one, goes first. Whether there is something to wait for. */
+/* Many stores hold nothing at or below a name of the other kind: an earlier removal of such a
+ * name goes first. Whether there is one to wait for. */
 static bool must_wait(struct copying *k)
 {
     struct cache *c = k->cache;
@@ -389,9 +390,9 @@ static int copy_marker(struct copying *k, struct op *op, bool *ret)
     return r == -ENOENT ? 0 : r;
 }
 
-/* Without a marker to take its place, that of the directory which this one replaced would lend
- * it its attributes. Nothing else depends on it, and there are servers that remove none which
- * has something below it, as one has after a copy that was broken off. */
+/* The directory has no marker of its own, and would take its attributes from the marker of the
+ * directory that it replaced. Nothing else depends on it, and some servers remove no marker
+ * that has something below it, as one has after a copy that was broken off. */
 static void remove_replaced_marker(struct copying *k, struct op *op)
 {
     const struct place to = place_of_path(k->to);

@@ -22,7 +22,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-/* What a random reader gets beyond what it asked, to the next multiple of this many bytes. */
+/* A random reader gets bytes beyond what it asked, to the next multiple of this many. */
 #define ALIGN_BYTES (UINT64_C(32) << 10)
 
 /* How long a failure answers those who waited for it before the range is asked again. */
@@ -35,7 +35,7 @@
 /* How often the source may be renamed at the store under one download. */
 #define MOVES_MAX 16
 
-/* Of one file so many parts for each worker are claimed at once, however large the store says
+/* How many parts of one file are claimed at once for each worker, however large the store says
  * that it is: each claim costs memory, and the next one looks at all of them. */
 #define CLAIMS_PER_JOB 4
 
@@ -54,7 +54,7 @@ struct fetch_sink {
     struct sink base;
     struct fetch *fetch;
     int fd;
-    int disk_error;    /* negative errno: what ended the fetch is the cache's own disk */
+    int disk_error;    /* negative errno: the cache's own disk ended the fetch */
     char *gathered;    /* `len` bytes that belong at `off` and are not written yet */
     uint64_t off, len; /* len < room */
     uint64_t room;
@@ -90,7 +90,7 @@ static void add_to_sum(struct fetch *fetch, const void *data, size_t len, uint64
     fetch->summed += len;
 }
 
-/* These bytes are in the mirror now, for whoever waits. */
+/* Writes the bytes to the mirror and wakes their readers. */
 static int store_piece(struct fetch_sink *s, const char *data, size_t len, uint64_t off)
 {
     struct cache *c = s->fetch->cache;
@@ -146,7 +146,7 @@ static uint64_t room_at(const struct fetch_sink *s, uint64_t off)
     return came < GATHER_MIN ? GATHER_MIN : came < most ? came : most;
 }
 
-/* Where that is not possible the writes take it, and say what is wrong. */
+/* Takes the download's room on the disk. Where that fails the writes take it, and say why. */
 static void take_room(struct fetch_sink *s)
 {
     uint64_t len = s->fetch->end - s->fetch->off;
@@ -189,7 +189,7 @@ static int fetch_write(struct sink *sink, const void *data, size_t len, uint64_t
     return r < 0 ? r : gather(s, data, len, off);
 }
 
-/* Of an unlinked file, what lay there when it lost its name. */
+/* The place of the node's content; for an unlinked file its last place. */
 static struct place source_of(struct node *n) REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
@@ -260,8 +260,8 @@ static int fetch_once(struct fetch *fetch, int fd, struct op *op, struct place *
                          ret_at->key);
 }
 
-/* While the store renames the source nobody can tell where it is, and while new attributes are
- * on their way to it, not which version it is. Whether that was so. */
+/* Waits while the store renames the source, or takes new attributes for it: nobody can tell
+ * then where it is, or which version it is. Whether it waited. */
 static bool wait_for_source(struct cache *c, struct node *n, struct place at, struct op *op)
 {
     bool waited = false;
@@ -275,7 +275,7 @@ static bool wait_for_source(struct cache *c, struct node *n, struct place at, st
     return waited;
 }
 
-/* Whether the bytes would be asked for as they were. */
+/* Whether the next request would ask for the same place and version. */
 static bool is_the_source(struct cache *c, struct node *n, struct place at, const char *etag)
 {
     auto_place struct place now = NO_PLACE;
@@ -287,8 +287,8 @@ static bool is_the_source(struct cache *c, struct node *n, struct place at, cons
     return same_version && place_same(at, now);
 }
 
-/* The bytes; a source that was renamed at the store meanwhile is looked for at its new place,
- * one that got other attributes as the version that it is now. */
+/* Fetches the bytes. When the source was renamed at the store meanwhile, it asks the new place;
+ * when it got other attributes, it asks for its new version. */
 static int fetch_bytes(struct fetch *fetch, int fd)
 {
     struct cache *c = fetch->cache;
@@ -314,7 +314,7 @@ static int fetch_bytes(struct fetch *fetch, int fd)
 /* All ranges are here: the file turns clean; docs/format.md has the order. */
 static int complete(struct cache *c, struct node *n, int fd)
 {
-    cache_lock(c); /* being busy, it gets no other time meanwhile */
+    cache_lock(c); /* a busy file gets no other time meanwhile */
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
                                       timespec_of(n->file->clean_mtime_ns)};
     cache_unlock(c);
@@ -534,9 +534,9 @@ static void run_fetch(struct task *task)
 }
 
 /* How far to fetch for a reader of [off, end), when `from` is the first byte that is missing.
- * So that each part is one request, a window ends where a part does: from a part's size on
- * always, while it grows when it comes to the end of the part, or when less than it asks for
- * would be left of that. */
+ * So that each part is one request, a window ends where a part does: always from a part's size
+ * on; while it grows, when it comes to the end of the part, or would leave less of the part
+ * than it asks for. */
 static uint64_t window_end(struct cache *c, struct node *n, uint64_t off, uint64_t end,
                            uint64_t ahead, uint64_t from) REQUIRES(cache_mutex)
 {
@@ -556,8 +556,8 @@ static uint64_t window_end(struct cache *c, struct node *n, uint64_t off, uint64
     return to < n->size ? to : n->size;
 }
 
-/* While the window grows it is filled when two thirds of it were read, not by a little at each
- * read. `gap` is what is missing then. */
+/* Whether the window is to be filled: while it grows, when two thirds of it were read, not by a
+ * little at each read. `gap` is what is missing then. */
 static bool window_runs_dry(struct cache *c, struct node *n, uint64_t off, uint64_t end,
                             uint64_t ahead, struct range *gap) REQUIRES(cache_mutex)
 {

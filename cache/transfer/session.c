@@ -1,10 +1,10 @@
 /* Uploads in parts that were broken off: by a failure, by the end of the process.
  *
  * A session passes through: a row without token (the store is asked to begin) > a row with
- * token (parts are sent) > committed or ended at the store > no row. In between the upload that
- * sends it owns it; when that stops it lies in transfers.sessions, until an upload of the same
- * content takes it, or until nothing will: then it is ended at the store. docs/format.md,
- * section 3. */
+ * token (parts are sent) > committed or ended at the store > no row. Until it ends, the upload
+ * that sends it owns it. When that upload stops, the session lies in transfers.sessions until
+ * an upload of the same content takes it, or until none will: then it is ended at the store.
+ * docs/format.md, section 3. */
 #include "cache/transfer/transfer_impl.h"
 
 #include "cache/mirror/crash.h"
@@ -184,7 +184,7 @@ void session_leave(struct cache *c, struct session *s, bool over)
 
 /* ---- of a copy ----
  *
- * Nothing goes on with one: it is only to be ended when the copy can't do that itself. */
+ * Nothing resumes such a session: it is only to be ended when the copy can't do that itself. */
 
 static int watch_begun(struct store_sessions *base, const char *key, const char *token)
 {
@@ -196,7 +196,7 @@ static int watch_begun(struct store_sessions *base, const char *key, const char 
         crash_point("copy-session-recorded");
         return w->error;
     }
-    if (w->session) /* of an attempt before */
+    if (w->session) /* an earlier attempt left it */
         session_leave(w->cache, take_ptr(w->session), true);
     w->error = session_open(w->cache, place_of_key(key), &(struct session_mark){0}, NO_PARTS,
                             clock_real_ns(), false, &w->session);
