@@ -34,7 +34,7 @@ struct store;
 #define CACHE_PARKED INT_MAX
 #define CACHE_DONE   (INT_MAX - 1)
 
-/* The cache's: up to which close a caller waits for removals, and how often it has begun to
+/* The cache's: the close up to which a caller waits for removals, and how often it has begun to
  * wait for later ones, too. */
 struct rounds {
     uint64_t until;
@@ -73,8 +73,8 @@ struct cache_config {
     enum durability durability;
     bool read_only;
     bool acl;    /* ACLs are shown, set and inherited; the kernel looks at them */
-    bool shared; /* others than who mounted come in: whom a mode or an owner that an attribute
-                    index told lets in, the object itself must let in */
+    bool shared; /* other users than the one who mounted come in: a mode or an owner that an
+                    attribute index told lets nobody in before the object itself does */
     bool passthrough;           /* the frontend can open passthrough */
     int64_t attr_timeout_ns;    /* how long a known version is believed without asking */
     int64_t list_timeout_ns;    /* how long a listing is believed */
@@ -87,12 +87,12 @@ struct cache_config {
     int64_t grace_ns; /* how long uploads that would make room must have been failing before
                          writers get ENOSPC */
     int64_t store_timeout_ns; /* deadline of one request to the store, with its retries */
-    int64_t ask_timeout_ns;   /* the same of a question about names and attributes, for which
-                                 someone waits; of a listing: until its next name */
+    int64_t ask_timeout_ns;   /* deadline of a question about names and attributes, for which
+                                 a caller waits; of a listing: until its next name */
     int64_t
         index_settle_ns; /* how long a directory rests before its attribute index is written */
-    uint64_t
-        gather_bytes; /* of a download for one write to the disk; 0: as suits the machine */
+    uint64_t gather_bytes; /* bytes of a download in one write to the disk; 0: as suits the
+                              machine */
     unsigned upload_jobs, download_jobs;
     unsigned mirror_fds; /* descriptors on mirror files; 0: as many as RLIMIT_NOFILE leaves */
     uint64_t part_size;  /* 0: what the store likes */
@@ -104,7 +104,7 @@ struct cache_config {
     uint32_t uid, gid;          /* owner of objects that say none */
     uint32_t file_mode, dir_mode; /* permission bits of those */
 
-    /* Told from a thread of the cache's own, never under a lock: what the kernel caches is no
+    /* A thread of the cache's own calls it, never under a lock: what the kernel caches is no
      * longer true. `name` NULL: the node's attributes and pages; else this entry below it. */
     void (*invalidate)(void *arg, struct node *node, const char *name);
     void *invalidate_arg;
@@ -137,6 +137,7 @@ struct node *cache_root(struct cache *c);
 /* On success the node's lookup count is one higher; cache_forget() gives it back. -ENOENT. */
 int cache_lookup(struct cache *c, struct node *parent, const char *name, struct waiter *w,
                  struct node **ret, struct stat *st);
+/* Gives `nlookup` lookups of the node back, after which it may be freed. */
 void cache_forget(struct cache *c, struct node *node, uint64_t nlookup);
 /* The number of a node that the frontend holds a lookup of: no other one has, or had it, and
  * it says nothing of where the node is. Not below 16. */
@@ -163,9 +164,12 @@ int cache_mkdir(struct cache *c, struct node *parent, const char *name, uint32_t
 int cache_symlink(struct cache *c, struct node *parent, const char *name, const char *target,
                   const struct cache_cred *cred, struct waiter *w, struct node **ret,
                   struct stat *st);
+/* Gives the file another name, or a nameless one (cache_tmpfile()) its first. */
 int cache_link(struct cache *c, struct node *node, struct node *parent, const char *name,
                struct waiter *w, struct node **ret, struct stat *st);
+/* Takes a file's name away; open handles keep the file. -EISDIR, -ENOENT, ... */
 int cache_unlink(struct cache *c, struct node *parent, const char *name, struct waiter *w);
+/* Removes a directory that the store and the cache know as empty. -ENOTEMPTY, -ENOTDIR, ... */
 int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct waiter *w);
 /* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE. */
 int cache_rename(struct cache *c, struct node *parent, const char *name, struct node *newparent,
@@ -173,6 +177,7 @@ int cache_rename(struct cache *c, struct node *parent, const char *name, struct 
 
 /* ---- attributes ---- */
 
+/* Fills *st with the node's attributes, asking the store when they are not known. */
 int cache_getattr(struct cache *c, struct node *node, struct waiter *w, struct stat *st);
 enum cache_set {
     CACHE_SET_MODE = 1 << 0,
@@ -192,6 +197,7 @@ int cache_readlink(struct cache *c, struct node *node, struct waiter *w, char **
  * user.runfs.state, .owed, .url, .version answer for every file and can't be set (-EPERM). */
 ssize_t cache_getxattr(struct cache *c, struct node *node, const char *name, void *value,
                        size_t size, struct waiter *w);
+/* The names of the attributes, each with its NUL, as cache_getxattr() returns a value. */
 ssize_t cache_listxattr(struct cache *c, struct node *node, char *list, size_t size,
                         struct waiter *w);
 /* Among the flags of setxattr(2): an access ACL takes S_ISGID off the mode. */
@@ -200,7 +206,9 @@ ssize_t cache_listxattr(struct cache *c, struct node *node, char *list, size_t s
  * is no ACL, -EACCES for the default ACL of a file. */
 int cache_setxattr(struct cache *c, struct node *node, const char *name, const void *value,
                    size_t size, int flags, struct waiter *w);
+/* Removes an attribute. -ENODATA when there is none. */
 int cache_removexattr(struct cache *c, struct node *node, const char *name, struct waiter *w);
+/* Fills *ret for statvfs(2). */
 void cache_statfs(struct cache *c, struct statvfs *ret);
 
 /* ---- open files ---- */
@@ -220,6 +228,7 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
 int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags,
                   const struct cache_cred *cred, struct waiter *w, struct node **ret_node,
                   struct stat *st, struct handle **ret);
+/* The open file's node, which lives at least as long as the handle. */
 struct node *handle_node(struct handle *h);
 /* A descriptor on the mirror file: for positional reads and lseek(SEEK_DATA/HOLE) after
  * cache_prepare_read(). */
@@ -228,17 +237,17 @@ struct handle_fd {
     bool writable;     /* the cache's */
     struct node *node; /* the cache's */
 };
-/* 0 or a negative errno. To be given back soon, by the same thread: many handles share few
+/* 0 or a negative errno. The same thread gives it back soon: many handles share few
  * descriptors. */
 int handle_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret);
-/* The same for the backing file of a passthrough open. The kernel opens it anew for each
+/* handle_fd_get() for the backing file of a passthrough open. The kernel opens it anew for each
  * handle, and keeps this one until the last of them is closed: it is open for reading only, or
- * the file would have a writer for as long as somebody reads. */
+ * the file would have a writer for as long as a program reads. */
 int handle_backing_fd_get(struct cache *c, struct handle *h, struct handle_fd *ret);
-/* The handle may be gone by now. */
+/* Gives the descriptor back. The handle may be gone by now. */
 void handle_fd_put(struct cache *c, struct handle_fd *fd);
 /* Whether this open must be passthrough (complete file, and no cached open of the inode lives).
- * One answer for all opens of a node that live at the same time. */
+ * All opens of a node that live at the same time get one answer. */
 bool handle_passthrough(struct handle *h);
 /* The frontend could not open passthrough after all (the kernel refused): the node is in normal
  * mode until its last close. -EBUSY when another passthrough handle of the node lives. */
@@ -249,48 +258,56 @@ int *handle_backing_slot(struct handle *h);
 /* Whether pages the kernel kept of this node are still right. */
 bool handle_keep_cache(struct cache *c, struct handle *h);
 
-/* Whether reads are better passed on as the program makes them: what the kernel reads ahead of
- * a large file that is not complete here is fetched from the store, needed or not. */
+/* Whether the frontend should pass reads on as the program makes them: the kernel's read-ahead
+ * of a large file that is not complete here is fetched from the store, needed or not. */
 bool handle_reads_direct(struct cache *c, struct handle *h);
 
 /* 0 when bytes [off, off+len) can be read from the mirror file (beyond the end counts as
  * present). -ESTALE when the version this handle reads is gone from the store. */
 int cache_prepare_read(struct cache *c, struct handle *h, uint64_t off, size_t len,
                        struct waiter *w);
-/* The next write is of a page that somebody has, or had, mapped. */
+/* Says that the next write is of a page that a program has, or had, mapped. */
 void cache_note_mapped(struct cache *c, struct handle *h);
 /* Normal-mode write; returns len. Parks while the file is being completed or the cache is full.
  * `append`: at the file's end; `off` is where the kernel takes that to be, which after another
  * node's change it may not know yet. */
 ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t len,
                     uint64_t off, bool append, struct waiter *w);
-/* A write that parked, and was answered with `err` instead of waiting: as if the cache had had
- * no room for it. */
+/* Says that a write that parked was answered with `err` instead of waiting: it counts as if the
+ * cache had had no room for it. */
 void cache_write_refused(struct cache *c, struct handle *h, uint64_t off, int err);
 /* Allocates as cache_write() writes: parks, or fails, where the bytes would find no room. */
 int cache_fallocate(struct cache *c, struct handle *h, int mode, uint64_t off, uint64_t len,
                     struct waiter *w);
+/* Copies as copy_file_range(2); returns how many bytes. Parks as a read of `in` and a write of
+ * `out` do. */
 ssize_t cache_copy_file_range(struct cache *c, struct handle *in, uint64_t off_in,
                               struct handle *out, uint64_t off_out, size_t len,
                               struct waiter *w);
+/* As lseek(2) with SEEK_DATA or SEEK_HOLE, once the file is complete here; *ret is the offset.
+ * -ENXIO. */
 int cache_lseek(struct cache *c, struct handle *h, uint64_t off, int whence, struct waiter *w,
                 uint64_t *ret);
 /* At each close(): reports a failed upload once; with durability=store parks until it is there.
  */
 int cache_flush(struct cache *c, struct handle *h, struct waiter *w);
-/* A close() by a process that has the file by fork() only: it says nothing of whether the
- * content that was made anew is whole. */
+/* cache_flush() for a close() by a process that has the file by fork() only: it says nothing of
+ * whether the content that was made anew is whole. */
 int cache_flush_inherited(struct cache *c, struct handle *h, struct waiter *w);
-/* Content and journal on the disk, also for who only reads; with durability=store parks until
- * the store has it. The disk is waited for in a worker, so this parks nearly always. */
+/* Syncs content and journal to the disk, also for a handle that only reads; with
+ * durability=store parks until the store has the content. A worker waits for the disk, so this
+ * parks nearly always. */
 int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter *w);
+/* cache_fsync() of a directory: its names, and what was renamed or removed in it. */
 int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w);
+/* Frees the handle, after the last close() of it. */
 void cache_release(struct cache *c, struct handle *h);
 /* Called before cache_release() of a file that nobody has closed when the mount ends. */
 void cache_abandon(struct cache *c, struct handle *h);
 
 /* ---- directories ---- */
 
+/* Opens a directory; cache_releasedir() frees *ret. */
 int cache_opendir(struct cache *c, struct node *dir, struct waiter *w, struct dirhandle **ret);
 /* Visits entries from cookie `off` (0 the first) until the visit returns non-zero (buffer full;
  * that entry comes again). `next` is the cookie behind the entry. "." and ".." are included.
@@ -302,6 +319,7 @@ typedef int (*cache_visit)(void *arg, const char *name, struct node *node,
                            const struct stat *st, uint64_t next);
 int cache_readdir(struct cache *c, struct dirhandle *d, uint64_t off, bool plus,
                   struct waiter *w, cache_visit visit, void *arg);
+/* Frees what cache_opendir() returned. */
 void cache_releasedir(struct cache *c, struct dirhandle *d);
 
 /* ---- control ---- */
@@ -331,9 +349,10 @@ struct cache_stats {
                                      constant text */
     int last_error; /* negative errno of the last change that the store did not take, 0 none */
     char last_error_text[320];
-    int last_read_error; /* the same of downloads and of questions about names */
+    int last_read_error; /* of the last failed download or question about names */
     char last_read_error_text[320];
 };
+/* Fills *ret with the numbers of now. */
 void cache_get_stats(struct cache *c, struct cache_stats *ret);
 
 /* One thing the cache owes the store, or keeps. Strings are valid during the visit. */
@@ -349,29 +368,30 @@ struct cache_pending {
     bool short_write; /* the cache lacks some of it: no attempt helps before it is written again
                        */
 };
-/* Ends with the first visit that is not 0. A visit holds up all other users of the cache: it
- * copies what it needs, and writes neither files nor log lines. Returns 0, or a negative errno:
- * the visit's, or why kept files could not be visited. */
+/* Visits all that the cache owes or keeps, and ends with the first visit that is not 0. A visit
+ * holds up all other users of the cache: it copies what it needs, and writes neither files nor
+ * log lines. Returns 0, or a negative errno: the visit's, or why kept files could not be
+ * visited. */
 int cache_each_pending(struct cache *c, int (*visit)(void *arg, const struct cache_pending *),
                        void *arg);
 
-/* The files at or below `path` that may be mapped for writing, and of whose pages the kernel
- * may hold some back; none that it writes past us. `mapped`: it has written some of them
- * (cache_note_mapped()). Valid during the visit. */
+/* Visits the files at or below `path` that may be mapped for writing, and of whose pages the
+ * kernel may hold some back, without those that it writes past us. `mapped`: it has written
+ * some of them (cache_note_mapped()). Valid during the visit. */
 void cache_each_mapped(struct cache *c, const char *path,
                        void (*visit)(void *arg, const char *path, bool mapped), void *arg);
 
 enum cache_flush_flags {
-    CACHE_FLUSH_STAGED = 1 << 0, /* also what waits under a staging name */
-    CACHE_FLUSH_HALF = 1 << 1, /* also what somebody makes anew, and has not closed or synced */
-    CACHE_FLUSH_AWAIT = 1 << 2, /* hurries nothing: for cache_await() */
+    CACHE_FLUSH_STAGED = 1 << 0, /* also files under a staging name */
+    CACHE_FLUSH_HALF = 1 << 1,   /* also files made anew, and not closed or synced yet */
+    CACHE_FLUSH_AWAIT = 1 << 2,  /* hurries nothing: for cache_await() */
 };
 /* Blocks until everything below `path` ("" the whole mount) that changed before the call is in
- * the store, or op's deadline. -ETXTBSY: all but what is half, of which op->why names one.
- * -EBUSY: all but removals that wait for what comes and goes again and again.
- * Progress is reported about five times a second when `progress` is set. The first failure
- * since the call is returned with op->why, of an upload, a removal or a rename; what failed
- * stays owed. One that may pass is waited for until the deadline. */
+ * the store, or op's deadline. -ETXTBSY: the store has all but half-written files, of which
+ * op->why names one. -EBUSY: all but removals that wait for files that come and go again and
+ * again. Progress is reported about five times a second when `progress` is set. The first
+ * failure since the call is returned with op->why, of an upload, a removal or a rename; what
+ * failed stays owed. One that may pass is waited for until the deadline. */
 int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct op *op,
                      void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
                      void *arg);
