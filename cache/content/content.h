@@ -41,6 +41,7 @@ struct file {
         struct streams *streams;
         struct stamp_keys keys;
         bool keys_cut;           /* the stamp has not all of them */
+        bool keys_behind;        /* the stamp has older ones, and says STAMP_WRITING */
         struct mirror_fd fds[2]; /* FD_READ and FD_WRITE */
         unsigned open_handles, write_handles, exec_handles;
         unsigned map_handles; /* that may be mapped for writing */

@@ -51,7 +51,8 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret) REQUIRES(cach
         return;
     ret->seq = f->seq;
     ret->first_seq = f->first_seq;
-    if (f->writing_stamp)
+    /* Without that flag the file must be what its records say. */
+    if (f->writing_stamp || f->keys_behind)
         ret->flags |= STAMP_WRITING;
     else if (f->keys_cut && f->state == FILE_CLEAN && all_stored(n))
         ret->flags |= STAMP_MANY;
@@ -123,6 +124,8 @@ int file_write_keys(struct cache *c, struct node *n, int fd)
     stamp_lock(c, n);
     cache_lock(c);
     struct stamp_keys *k = &n->file->keys;
+    const bool behind = n->file->keys_behind;
+    n->file->keys_behind = false; /* no other stamp is written meanwhile */
     for (size_t i = 0; i < k->n && r == 0; i++) {
         r = stamp_keys_set(&copy, k->v[i].key, k->v[i].etag, k->v[i].mtime_ns, k->v[i].size);
         bool same =
@@ -136,6 +139,7 @@ int file_write_keys(struct cache *c, struct node *n, int fd)
         r = stamp_write_keys(fd, &copy, &all);
     cache_lock(c);
     n->file->keys_cut = !all || (r < 0 && n->file->keys_cut); /* then the old ones stay */
+    n->file->keys_behind = n->file->keys_behind || (r < 0 && behind);
     cache_unlock(c);
     stamp_unlock(c, n);
     stamp_keys_release(&copy);

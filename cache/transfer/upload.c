@@ -255,6 +255,7 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
     free(f->etag);
     f->etag = strdup(obj->etag);
     (void)stamp_keys_set(&f->keys, j->at.key, obj->etag, mtime_ns, (uint64_t)j->st.st_size);
+    f->keys_behind = true; /* a chmod may come before write_stamps() */
     (void)e;
 }
 

@@ -203,12 +203,44 @@ START_TEST(truncated_while_an_upload_ends)
 }
 END_TEST
 
-/* ---- a chmod that is not answered yet ---- */
-
 static void let_it_be_uploaded(void)
 {
     (void)sleep(20);
 }
+
+static void change_mode_and_die_at_once(void)
+{
+    change_mode();
+    (void)raise(SIGKILL);
+}
+
+static void change_mode_before_the_records(void)
+{
+    stored_once();
+    at("upload-committed", change_mode_and_die_at_once);
+    write_and_close();
+    let_it_be_uploaded();
+}
+
+/* The store has the new content, the records do not say so, and a chmod writes its stamp. */
+START_TEST(chmod_before_the_records_and_killed)
+{
+    struct stat st;
+
+    start();
+    killed_after(change_mode_before_the_records);
+    driven_mount(&d);
+    driven_shows(&d, "f", "newer");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    driven_shows(&d, "f", "newer");
+    ck_assert_int_eq(driven_stat(&d, "f", &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0640);
+    driven_release(&d);
+}
+END_TEST
+
+/* ---- a chmod that is not answered yet ---- */
 
 static void change_mode_and_die(void)
 {
@@ -526,6 +558,7 @@ int main(void)
     tcase_add_test(t, chmod_after_the_look);
     tcase_add_test(t, opened_after_the_look_and_killed);
     tcase_add_test(t, truncated_while_an_upload_ends);
+    tcase_add_test(t, chmod_before_the_records_and_killed);
     tcase_add_test(t, killed_in_mid_chmod);
     tcase_add_test(t, two_open_at_once);
     tcase_add_test(t, evicted_before_it_is_linked);
