@@ -195,7 +195,7 @@ static void mount_cache(struct mounted *m, const struct round *r)
     config.size_bytes = r->small ? UINT64_C(24) << 10 : UINT64_C(1) << 30;
     config.reserve_bytes = 1;
     config.settle_ns = 0;
-    config.late_ns = 0; /* a process that died sends nothing more here */
+    config.late_ns = 0; /* over S3 a last request of a process that died may still arrive */
     config.upload_interval_ns = 0;
     config.attr_timeout_ns = config.list_timeout_ns = r->relists ? 0 : 3600 * NS_PER_SEC;
     config.passthrough = r->passthrough;
