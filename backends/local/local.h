@@ -32,6 +32,10 @@ struct local_store *local_of(struct store *s);
 
 /* ---- path.c ---- */
 
+/* How often a call starts again because a parent that it had opened, or made, was removed
+ * before its name was in it: a directory that comes to be empty may go at any time. */
+#define LOCAL_RACES_TOLERATED 8
+
 /* Opens `key` below the root; never follows a symlink. */
 int local_openat(const struct local_store *l, const char *key, int flags);
 /* A readable descriptor of the key's parent directory; with `create`, missing ones are made.

@@ -62,7 +62,9 @@ int local_rename(struct store *s, struct op *op, const char *from, const char *t
     r = local_lock(l, op, false, &lock);
     if (r < 0)
         return r;
-    r = rename_between_parents(l, from, to);
+    r = -ENOENT;
+    for (int i = 0; i < LOCAL_RACES_TOLERATED && r == -ENOENT; i++)
+        r = rename_between_parents(l, from, to);
     return r < 0 ? local_fail(l, op, "rename", from, r) : 0;
 }
 
@@ -184,7 +186,9 @@ int local_mkdir(struct store *s, struct op *op, const char *key, const struct at
     int r = op_check(op);
     if (r < 0)
         return r;
-    r = key[0] ? make_dir(l, key, attrs) : local_apply_attrs(l->root_fd, ".", attrs, false);
+    r = key[0] ? -ENOENT : local_apply_attrs(l->root_fd, ".", attrs, false);
+    for (int i = 0; i < LOCAL_RACES_TOLERATED && r == -ENOENT; i++)
+        r = make_dir(l, key, attrs);
     return r < 0 ? local_fail(l, op, "mkdir", key, r) : 0;
 }
 

@@ -13,8 +13,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#define RACES_TOLERATED 8 /* parents that vanish between two system calls */
-
 int local_openat(const struct local_store *l, const char *key, int flags)
 {
     struct open_how how = {
@@ -66,7 +64,7 @@ int local_open_parent(const struct local_store *l, const char *key, bool create,
         return -ENOMEM;
     if (local_is_reserved(key))
         return create ? -EPERM : -ENOENT;
-    for (int i = 0; i < RACES_TOLERATED; i++) {
+    for (int i = 0; i < LOCAL_RACES_TOLERATED; i++) {
         fd = local_openat(l, parent, O_RDONLY | O_DIRECTORY);
         if (fd != -ENOENT || !create || !parent[0])
             break;

@@ -232,11 +232,29 @@ static int move_in(int state_fd, const char *name, int parent, const char *key, 
     return errno == EEXIST ? -ESTALE : -errno;
 }
 
+/* Moves the staged name to its key. ret_parent: the key's parent, still to be synced. */
+static int move_to_key(const struct local_store *l, int state_fd, const char *name,
+                       const char *key, bool absent, int *ret_parent)
+{
+    int r = -ENOENT;
+
+    for (int i = 0; i < LOCAL_RACES_TOLERATED && r == -ENOENT; i++) {
+        auto_close int parent = -1;
+        r = local_open_parent(l, key, true, &parent);
+        if (!r)
+            r = move_in(state_fd, name, parent, key, absent);
+        if (!r)
+            *ret_parent = take_fd(parent);
+    }
+    return r;
+}
+
 int local_publish(struct local_store *l, struct op *op, const char *name, const char *key,
                   const char *etag)
 {
     bool absent = etag && !etag[0];
-    int state_fd, r, parent;
+    auto_close int parent = -1;
+    int state_fd, r;
 
     r = local_state(l, op, &state_fd);
     if (r < 0)
@@ -247,13 +265,9 @@ int local_publish(struct local_store *l, struct op *op, const char *name, const 
         r = local_check_version(l, op, key, etag);
     if (r < 0)
         return r;
-    r = local_open_parent(l, key, true, &parent);
-    if (r < 0)
-        return local_fail(l, op, "put", key, r);
-    r = move_in(state_fd, name, parent, key, absent);
+    r = move_to_key(l, state_fd, name, key, absent, &parent);
     (void)close(take_fd(lock));
     if (!r)
         r = local_sync_dir(parent);
-    (void)close(parent);
     return r < 0 ? local_fail(l, op, "put", key, r) : 0;
 }

@@ -8,6 +8,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdatomic.h>
+#include <sys/inotify.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -241,6 +243,91 @@ START_TEST(a_published_upload_commits_again)
 }
 END_TEST
 
+/* Removes an empty directory as soon as somebody has opened it, so often a call. */
+#define REMOVALS_A_CALL 4
+
+struct remover {
+    const char *name; /* in the root */
+    int root_fd, events_fd;
+    atomic_int left; /* removals; -1: that was all */
+    int removed;
+};
+
+static bool somebody_opened(const struct remover *r)
+{
+    char events[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+    bool opened = false;
+
+    ssize_t n = read(r->events_fd, events, sizeof(events));
+    for (ssize_t at = 0; at < n;) {
+        const struct inotify_event *e = (const void *)&events[at];
+        opened = opened || (e->len && strcmp(e->name, r->name) == 0);
+        at += (ssize_t)(sizeof(*e) + e->len);
+    }
+    return opened;
+}
+
+static void *remove_what_is_opened(void *arg)
+{
+    struct remover *r = arg;
+    int left;
+
+    while ((left = atomic_load(&r->left)) >= 0) {
+        if (left == 0 || !somebody_opened(r) || unlinkat(r->root_fd, r->name, AT_REMOVEDIR) < 0)
+            continue;
+        r->removed++;
+        (void)atomic_compare_exchange_strong(&r->left, &left, left - 1);
+    }
+    return NULL;
+}
+
+static void remover_start(struct remover *r, const char *name, pthread_t *thread)
+{
+    *r = (struct remover){.name = name};
+    r->root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    r->events_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    ck_assert_int_ge(inotify_add_watch(r->events_fd, root, IN_OPEN), 0);
+    ck_assert_int_eq(pthread_create(thread, NULL, remove_what_is_opened, r), 0);
+}
+
+static void remover_stop(struct remover *r, pthread_t thread)
+{
+    atomic_store(&r->left, -1);
+    pthread_join(thread, NULL);
+    (void)close(r->events_fd);
+    (void)close(r->root_fd);
+}
+
+/* What is put, made or moved below a directory makes it where it is missing; that it is removed
+ * in between, while it is empty, is no error of the call. */
+START_TEST(a_parent_is_removed_beside_what_comes_below_it)
+{
+    struct place *p = place_open(_i);
+    struct remover r;
+    pthread_t thread;
+
+    remover_start(&r, p->dir, &thread);
+    for (int i = 0; i < 100; i++) {
+        const char *file = key(p, "file"), *dir = key(p, "dir");
+        const char *beside = p->dir + 1; /* a name in the root */
+        ok(p, store_mkdir(p->s, &p->op, p->dir, NULL, NULL));
+        atomic_store(&r.left, REMOVALS_A_CALL);
+        ok(p, put_text(p, "file", NULL, "content"));
+        ok(p, store_rename(p->s, &p->op, file, beside));
+        atomic_store(&r.left, REMOVALS_A_CALL);
+        ok(p, store_rename(p->s, &p->op, beside, file));
+        assert_text(p, "file", "content");
+        ok(p, store_remove(p->s, &p->op, &file, NULL, 1, NULL));
+        atomic_store(&r.left, REMOVALS_A_CALL);
+        ok(p, store_mkdir(p->s, &p->op, dir, NULL, NULL));
+        ok(p, store_rmdir(p->s, &p->op, dir));
+    }
+    remover_stop(&r, thread);
+    ck_assert_int_gt(r.removed, 0);
+    place_close(p);
+}
+END_TEST
+
 START_TEST(processes_exclude_each_other)
 {
     struct place *p = place_open(_i);
@@ -374,6 +461,7 @@ int main(void)
     tcase_add_loop_test(t, same_time_and_size_is_another_version, 0, 1);
     tcase_add_loop_test(t, nothing_staged_is_left, 0, 1);
     tcase_add_loop_test(t, a_published_upload_commits_again, 0, (int)n);
+    tcase_add_loop_test(t, a_parent_is_removed_beside_what_comes_below_it, 0, (int)n);
     tcase_add_loop_test(t, processes_exclude_each_other, 0, 1);
     tcase_add_loop_test(t, the_state_name_is_reserved, 0, (int)n);
     tcase_add_test(t, a_vanished_root_is_no_empty_store);
