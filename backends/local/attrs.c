@@ -40,13 +40,30 @@ static int64_t time_ns(const struct statx_timestamp *t)
  * rename and chmod. What it can't see: a file that is written in place and then gets its old
  * mtime back with its old size, and two writes in place within one tick of the filesystem's
  * clock. runfs itself never writes in place. */
+static void format_etag(uint64_t ino, uint64_t birth, uint64_t mtime, uint64_t size,
+                        char etag[STORE_ETAG_MAX])
+{
+    (void)snprintf(etag, STORE_ETAG_MAX, "%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64, ino,
+                   birth, mtime, size);
+}
+
 static void fill_etag(const struct statx *st, char etag[STORE_ETAG_MAX])
 {
     uint64_t birth = st->stx_mask & STATX_BTIME ? (uint64_t)time_ns(&st->stx_btime) : 0;
 
-    (void)snprintf(etag, STORE_ETAG_MAX, "%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64,
-                   (uint64_t)st->stx_ino, birth, (uint64_t)time_ns(&st->stx_mtime),
-                   (uint64_t)st->stx_size);
+    format_etag(st->stx_ino, birth, (uint64_t)time_ns(&st->stx_mtime), st->stx_size, etag);
+}
+
+bool local_is_version_at(const char *there, const char *etag, int64_t mtime_ns)
+{
+    uint64_t ino, birth, mtime, size;
+    char moved[STORE_ETAG_MAX];
+
+    if (sscanf(etag, "%" SCNx64 "-%" SCNx64 "-%" SCNx64 "-%" SCNx64, &ino, &birth, &mtime,
+               &size) != 4)
+        return false;
+    format_etag(ino, birth, (uint64_t)mtime_ns, size, moved);
+    return strcmp(there, moved) == 0;
 }
 
 static void fill_object(const struct statx *st, struct object *obj)

@@ -69,6 +69,8 @@ int local_describe_key(const struct local_store *l, const char *key, struct obje
 int local_describe(int dirfd, const char *name, struct object *ret);
 /* Only size, times and version, of an open file. */
 int local_describe_fd(int fd, struct object *ret);
+/* Whether `there` is version `etag` with this time set: nothing else of it is another. */
+bool local_is_version_at(const char *there, const char *etag, int64_t mtime_ns);
 /* Sets owner, permissions, xattrs and, last, the time of dirfd/name; what `attrs` (may be NULL)
  * does not say of a new thing is 0644, or 0755 for a directory. */
 int local_apply_attrs(int dirfd, const char *name, const struct attrs *attrs, bool is_new);

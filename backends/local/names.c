@@ -210,6 +210,14 @@ int local_rmdir(struct store *s, struct op *op, const char *key)
     return r < 0 ? local_fail(l, op, "rmdir", key, r) : 0;
 }
 
+/* The time is a part of the version. One that has the new time got it by the same call, whose
+ * answer was lost. */
+static bool is_version_meant(const char *there, const char *etag, const struct attrs *attrs)
+{
+    return strcmp(there, etag) == 0 ||
+           (attrs->has & ATTR_MTIME && local_is_version_at(there, etag, attrs->mtime_ns));
+}
+
 static int set_attributes_at(const struct local_store *l, struct op *op, const char *key,
                              const char *etag, const struct attrs *attrs, struct object *obj)
 {
@@ -219,7 +227,7 @@ static int set_attributes_at(const struct local_store *l, struct op *op, const c
     if (r < 0)
         return r;
     r = local_describe(parent, local_name(key), obj);
-    if (!r && etag && strcmp(etag, obj->etag) != 0)
+    if (!r && etag && !is_version_meant(obj->etag, etag, attrs))
         r = op_fail(op, -ESTALE, "setattr %s/%s: version %s, not %s", l->root, key, obj->etag,
                     etag);
     if (!r || r == -ESTALE)

@@ -21,8 +21,9 @@
 static struct driven d;
 static const char *point; /* at which something is done, once */
 static void (*what)(void);
-static atomic_bool begun, done, hold_puts;
-static atomic_bool dies; /* when the store has taken attributes */
+static atomic_bool begun, done, hold_puts, hold_copies;
+static atomic_bool dies;   /* when the store has taken attributes */
+static void (*last)(void); /* what is done before that; may be NULL */
 
 static void seen(const char *name)
 {
@@ -44,11 +45,15 @@ static void at(const char *name, void (*function)(void))
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
-    while (c->kind == CALL_PUT && atomic_load(&hold_puts))
+    while ((c->kind == CALL_PUT && atomic_load(&hold_puts)) ||
+           (c->kind == CALL_COPY && atomic_load(&hold_copies)))
         (void)usleep(1000);
     int64_t r = call_next(c);
-    if (c->kind == CALL_SETATTR && atomic_load(&dies))
+    if (c->kind == CALL_SETATTR && atomic_load(&dies)) {
+        if (last)
+            last();
         (void)raise(SIGKILL);
+    }
     return r;
 }
 
@@ -70,7 +75,9 @@ static void killed_after(void (*function)(void))
 static void start(void)
 {
     atomic_store(&hold_puts, false);
+    atomic_store(&hold_copies, false);
     atomic_store(&dies, false);
+    last = NULL;
     driven_init_folder(&d, around, 1 << 20);
     d.config.settle_ns = 0;
     d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
@@ -236,6 +243,45 @@ START_TEST(chmod_before_the_records_and_killed)
     driven_shows(&d, "f", "newer");
     ck_assert_int_eq(driven_stat(&d, "f", &st), 0);
     ck_assert_uint_eq(st.st_mode & 07777, 0640);
+    driven_release(&d);
+}
+END_TEST
+
+#define TIME_SET_NS (INT64_C(1500000000) * NS_PER_SEC + 123456789)
+
+static void change_mode_after_the_time_is_noted(void)
+{
+    stored_once();
+    at("upload-committed", change_mode_and_die_at_once);
+    ck_assert_int_eq(driven_utimens(&d, "f", TIME_SET_NS), 0);
+    let_it_be_uploaded();
+}
+
+static void change_mode_after_the_time_is_stored(void)
+{
+    stored_once();
+    last = change_mode;
+    atomic_store(&dies, true);
+    ck_assert_int_eq(driven_utimens(&d, "f", TIME_SET_NS), 0);
+    let_it_be_uploaded();
+}
+
+/* The store has the new time, and so another version; no record says so, and a chmod writes its
+ * stamp. */
+START_TEST(chmod_after_a_new_time_and_killed)
+{
+    struct stat st;
+
+    start();
+    killed_after(_i ? change_mode_after_the_time_is_noted
+                    : change_mode_after_the_time_is_stored);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    driven_shows(&d, "f", "old");
+    ck_assert_int_eq(driven_stat(&d, "f", &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0640);
+    ck_assert_int_eq(st.st_mtim.tv_sec * NS_PER_SEC + st.st_mtim.tv_nsec, TIME_SET_NS);
     driven_release(&d);
 }
 END_TEST
@@ -559,6 +605,7 @@ int main(void)
     tcase_add_test(t, opened_after_the_look_and_killed);
     tcase_add_test(t, truncated_while_an_upload_ends);
     tcase_add_test(t, chmod_before_the_records_and_killed);
+    tcase_add_loop_test(t, chmod_after_a_new_time_and_killed, 0, 2);
     tcase_add_test(t, killed_in_mid_chmod);
     tcase_add_test(t, two_open_at_once);
     tcase_add_test(t, evicted_before_it_is_linked);
