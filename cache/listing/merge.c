@@ -1,6 +1,7 @@
 /* A listing's way into the tree: names that came, went, or lead to another version. */
 #include "cache/listing/listing_impl.h"
 
+#include "cache/mirror/crash.h"
 #include "cache/mirror/mirror.h"
 #include "cache/tree/children.h"
 #include "cache/types/acl.h"
@@ -379,6 +380,7 @@ void listing_merge(struct listing *l, const struct asked *asked, uint64_t hidden
         ns_done(c);
         return;
     }
+    crash_point("listing-unmoved");
     if (!lost)
         ok = merge_names(l, !cut, &hidden);
     cache_lock(c);

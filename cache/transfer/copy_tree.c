@@ -271,9 +271,11 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
 {
     struct cache *c = k->cache;
 
+    ns_read(c); /* no listing is between its look at this and its names */
     cache_lock(c);
     k->intent->taken_over = true; /* the old place has older versions than names know now */
     cache_unlock(c);
+    ns_done(c);
     for (size_t i = 0; i < k->n; i++) {
         const struct item *it = &k->v[i];
         struct node *changed = NULL;

@@ -563,12 +563,9 @@ static void *stat_moved(void *arg)
     return NULL;
 }
 
-/* The store has copied a directory, and names are told of their new versions: what is asked at
- * the old place then is no news. */
-START_TEST(asked_while_a_copied_directory_is_taken_over)
+static void store_directory(void)
 {
     struct stat st;
-    pthread_t thread;
 
     start();
     d.store->facts.caps &= ~(unsigned)STORE_RENAME;
@@ -579,6 +576,15 @@ START_TEST(asked_while_a_copied_directory_is_taken_over)
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_mount_afresh(&d);
     ck_assert_int_eq(driven_stat(&d, "dir", &st), 0);
+}
+
+/* The store has copied a directory, and names are told of their new versions: what is asked at
+ * the old place then is no news. */
+START_TEST(asked_while_a_copied_directory_is_taken_over)
+{
+    pthread_t thread;
+
+    store_directory();
     atomic_store(&goes_on, false);
     at("renamedir-taken", stand_still);
     ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
@@ -587,6 +593,32 @@ START_TEST(asked_while_a_copied_directory_is_taken_over)
     (void)usleep(200000); /* what believes the old place has its answer */
     atomic_store(&goes_on, true);
     (void)pthread_join(thread, NULL);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    crash_watch(NULL);
+    driven_shows(&d, "moved/sub/two", "22");
+    driven_release(&d);
+}
+END_TEST
+
+static void let_it_be_copied(void)
+{
+    atomic_store(&hold_copies, false);
+    (void)usleep(500000); /* it is taken over in that time, if it may be */
+}
+
+/* What was listed at the old place becomes names while the new versions are told. */
+START_TEST(listed_while_a_copied_directory_is_taken_over)
+{
+    struct stat st;
+
+    store_directory();
+    ck_assert_int_eq(driven_stat(&d, "dir/sub", &st), 0);
+    atomic_store(&hold_copies, true);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    (void)usleep(300000); /* it is being copied */
+    at("listing-unmoved", let_it_be_copied);
+    ck_assert_int_eq(driven_list(&d, "moved/sub"), 1);
+    ck_assert(atomic_load(&done));
     ck_assert_int_eq(driven_flush(&d), 0);
     crash_watch(NULL);
     driven_shows(&d, "moved/sub/two", "22");
@@ -614,6 +646,7 @@ int main(void)
     tcase_add_loop_test(t, truncated_as_it_is_replaced, 0, 2);
     tcase_add_test(t, created_to_be_read);
     tcase_add_test(t, asked_while_a_copied_directory_is_taken_over);
+    tcase_add_test(t, listed_while_a_copied_directory_is_taken_over);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
