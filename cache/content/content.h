@@ -65,6 +65,8 @@ struct file {
         bool writing_stamp; /* the stamp is to say STAMP_WRITING */
         bool past; /* since it was last seen without a writer someone may write past the daemon:
                       in passthrough, or from before the mount */
+        bool direct; /* of those, one may write with O_DIRECT, asynchronously: such bytes come
+                        after their mtime, and the inode's lock is free by then */
         unsigned noted; /* flags that the stamp on the disk has, whatever is being written just
                            now, enum stamp_flags */
         bool content_dirty; /* else only attributes are */
@@ -255,6 +257,8 @@ void file_await_writes(int fd);
  * so, may be mapped, and change past the daemon: it is looked at, and while somebody still can
  * write it counts as changed by now, since a page that is dirty already moves no time. */
 int file_look_past_locked(struct cache *c, struct node *n, int fd) REQUIRES(cache_mutex);
+/* The mtime of the stat, in ns since 1970. */
+int64_t stat_mtime_ns(const struct stat *st);
 /* Whether a file that was changed at this time could change again without its mtime moving. */
 bool mtime_is_racy(int64_t mtime_ns);
 /* The same at an earlier CLOCK_REALTIME. */

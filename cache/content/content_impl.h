@@ -47,10 +47,6 @@ void stamp_lock(struct cache *c, const struct node *n) ACQUIRE(cache_stamp)
 /* Gives it back. */
 void stamp_unlock(struct cache *c, const struct node *n) RELEASE(cache_stamp);
 
-/* ---- look.c ---- */
-/* The mtime of the stat, in ns since 1970. */
-int64_t stat_mtime_ns(const struct stat *st);
-
 /* ---- stamps.c ---- */
 /* The one of the cache's stamp locks that is the node's; it never changes. */
 struct mutex *stamp_lock_of(struct cache *c, const struct node *n);

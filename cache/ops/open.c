@@ -125,6 +125,7 @@ static int enter_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex)
     atomic_store(&f->changed, true);
     f->generation++;
     f->past = f->past || f->passthrough;
+    f->direct = f->direct || (f->passthrough && h->flags & O_DIRECT);
     /* Else each write comes by here, and marks the file. */
     if (f->passthrough && f->state != FILE_DIRTY &&
         (mtime_is_racy(f->clean_mtime_ns) ||

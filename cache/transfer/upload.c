@@ -94,6 +94,26 @@ static int note_debt(struct job *j)
     return noted ? 0 : node_write_stamp(c, j->node, j->fd);
 }
 
+/* The next store to a mapped page moves mtime only after the page was cleaned, and it is clean
+ * from some moment of the fsync() on: a time from then on stands for later stores, too. Once
+ * more, which has little to write, it is mostly over before the second begins. */
+static int clean_pages(struct job *j)
+{
+    struct stat st;
+
+    for (int i = 0; i < 2; i++) {
+        j->looked_ns = clock_real_ns();
+        if (fsync(j->fd) < 0)
+            return -errno;
+        crash_point("upload-synced");
+        if (fstat(j->fd, &st) < 0)
+            return -errno;
+        if (!mtime_was_racy(stat_mtime_ns(&st), j->looked_ns))
+            return 0;
+    }
+    return 0;
+}
+
 /* Looks at the file. 0: there is something to send; 1: nothing; CHANGED: look again later. */
 static int look(struct job *j)
 {
@@ -120,9 +140,8 @@ static int look(struct job *j)
         cache_unlock(c);
         return CHANGED;
     }
-    /* The next store to a mapped page moves mtime only after the page was cleaned. */
-    if (j->live && fsync(j->fd) < 0) {
-        r = -errno;
+    r = j->live ? clean_pages(j) : 0;
+    if (r < 0) {
         if (r == -EIO || err_is_no_space(r))
             file_disk_lost(c, n, j->fd);
         return source_lost_here(j, r);
@@ -142,7 +161,6 @@ static int look(struct job *j)
         cache_unlock(c);
         return r;
     }
-    j->looked_ns = clock_real_ns();
     atomic_store(&f->changed, false);
     j->generation = f->generation;
     f->after_seq = 0;
@@ -160,7 +178,7 @@ static int look(struct job *j)
     f->upload_done = 0;
     cache_unlock(c);
     /* After the look, and before a byte is read: what began since moves another time. */
-    if (j->live)
+    if (r == 0 && j->live && j->content)
         file_await_writes(j->fd);
     return r;
 }
@@ -201,7 +219,7 @@ static void settle_locked(struct cache *c, struct job *j) REQUIRES(cache_mutex)
     f->content_dirty = false;
     file_unqueue_locked(c, f);
     if (!j->live)
-        f->writing_stamp = f->past = false;
+        f->writing_stamp = f->past = f->direct = false;
     else if (f->write_handles == 0)
         file_queue_locked(c, n); /* a mapping lives: looked at again */
     if (j->live && f->write_handles == 0)
@@ -239,7 +257,7 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
     REQUIRES(cache_mutex)
 {
     struct file *f = j->node->file;
-    int64_t mtime_ns = (int64_t)j->st.st_mtim.tv_sec * NS_PER_SEC + j->st.st_mtim.tv_nsec;
+    int64_t mtime_ns = stat_mtime_ns(&j->st);
 
     if (f->clean_mtime_ns != mtime_ns || f->clean_size != (uint64_t)j->st.st_size ||
         f->stored_generation != j->generation)
@@ -249,7 +267,8 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
     /* Another write within the clock's granularity, after it was looked at, would not show if
      * it goes past the daemon. */
     f->suspect = j->live && f->past &&
-                 (mtime_was_racy(mtime_ns, j->looked_ns) || !j->cache->mirror.mtime_trusted);
+                 (f->direct || mtime_was_racy(mtime_ns, j->looked_ns) ||
+                  !j->cache->mirror.mtime_trusted);
     f->stored_generation = j->generation;
     f->sum = obj->checksum;
     free(f->etag);

@@ -19,7 +19,8 @@ struct job {
     uint64_t generation;
     uint64_t intents; /* the newest intention when the name was last seen to live */
     struct stat st;
-    int64_t looked_ns; /* CLOCK_REALTIME of st */
+    int64_t
+        looked_ns; /* CLOCK_REALTIME; when a live file's pages began to be cleaned, before st */
     int64_t began_ns;  /* CLOCK_MONOTONIC of the attempt */
     bool left_behind;  /* requests of it got no answer before one that did */
     bool others_taken; /* other names were, since the store refused this one */

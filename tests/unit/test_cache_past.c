@@ -1,5 +1,6 @@
 /* cache/: what a program writes past the daemon while the same file goes up. A write() moves
  * the file's time when it begins, not when it ends. */
+#include "cache/mirror/crash.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -7,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,16 +101,21 @@ static void stores_all_of(char letter)
     ck_assert_int_eq(memcmp(stored, wanted, SIZE), 0);
 }
 
-static void start(void)
+static void start_around(driven_around around)
 {
     char old[SIZE];
 
     memset(old, 'o', SIZE);
-    driven_init(&d, NULL);
+    driven_init(&d, around);
     d.config.passthrough = true;
     driven_mount(&d);
     driven_put(&d, "f", old, SIZE);
     ck_assert_int_eq(driven_flush(&d), 0);
+}
+
+static void start(void)
+{
+    start_around(NULL);
 }
 
 /* The time tells of the write that began; half of it is in the file when it is read. */
@@ -140,6 +147,85 @@ START_TEST(a_flush_sends_no_half_of_a_write)
 }
 END_TEST
 
+/* ---- through a mapping ---- */
+
+static char *mapped;
+static atomic_bool stored; /* while the pages were being cleaned */
+
+static void store_while_it_is_synced(const char *point)
+{
+    if (strcmp(point, "upload-synced") != 0 || atomic_exchange(&stored, true))
+        return;
+    memset(mapped, 'm', SIZE);
+    (void)usleep(50000);
+}
+
+static int64_t store_after_it_is_read(struct layer *l, struct call *c)
+{
+    (void)l;
+    int64_t r = call_next(c);
+    if (c->kind == CALL_PUT && atomic_load(&stored))
+        memset(mapped, 'n', SIZE);
+    return r;
+}
+
+/* A page that is stored to while fsync() runs may stay dirty: then the next store to it, after
+ * it was read, moves no time. */
+START_TEST(a_mapping_is_written_while_the_file_is_synced)
+{
+    struct handle *h = NULL;
+
+    atomic_store(&stored, true);
+    mapped = malloc(SIZE); /* until there is a mapping */
+    start_around(store_after_it_is_read);
+    free(mapped);
+    ck_assert_int_eq(driven_open(&d, "f", O_RDWR, &h), 0);
+    mapped = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, driven_fd(&d, h), 0);
+    ck_assert_ptr_ne(mapped, MAP_FAILED);
+    memset(mapped, 'l', SIZE);
+    atomic_store(&stored, false);
+    crash_watch(store_while_it_is_synced);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    crash_watch(NULL);
+    ck_assert(atomic_load(&stored));
+    ck_assert_int_eq(munmap(mapped, SIZE), 0);
+    mapped = malloc(SIZE);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    stores_all_of('n');
+    driven_release(&d);
+    free(mapped);
+}
+END_TEST
+
+/* ---- past the page cache ---- */
+
+/* Bytes of an asynchronous write come after its time has moved, and hold no lock. Here they
+ * come as late as they can: when the file has gone up, and its time is old. */
+START_TEST(direct_bytes_that_come_late)
+{
+    char late[SIZE];
+    struct handle *h = NULL;
+    struct stat st;
+
+    memset(late, 'n', SIZE);
+    start();
+    ck_assert_int_eq(driven_open(&d, "f", O_RDWR | O_DIRECT, &h), 0);
+    int fd = driven_fd(&d, h);
+    ck_assert_int_eq(futimens(fd, NULL), 0); /* it begins */
+    (void)usleep(50000);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(fstat(fd, &st), 0);
+    ck_assert_int_eq(pwrite(fd, late, SIZE, 0), SIZE);
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    ck_assert_int_eq(futimens(fd, times), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    stores_all_of('n');
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     int faults = open_faults();
@@ -156,6 +242,8 @@ int main(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_test(t, a_flush_sends_no_half_of_a_write);
+    tcase_add_test(t, a_mapping_is_written_while_the_file_is_synced);
+    tcase_add_test(t, direct_bytes_that_come_late);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
