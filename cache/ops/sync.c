@@ -154,9 +154,12 @@ static int sync_file(struct cache *c, struct node *n, int fd)
 
     cache_lock(c);
     uint64_t writes = n->file ? n->file->writes : 0;
+    bool past = n->file && n->file->past;
     cache_unlock(c);
     if (fstat(fd, &before) < 0)
         return -errno;
+    if (past) /* one that began before moved that time, and has bytes to come */
+        file_await_writes(fd);
     if (fsync(fd) < 0) {
         int err = -errno;
         if (n->file && (err == -EIO || err_is_no_space(err)))

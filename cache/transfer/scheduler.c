@@ -179,7 +179,9 @@ static void *scheduler_main(void *arg) EXCLUDES(cache_ns, cache_mutex)
             look_at_writers_locked(c, now);
             looked = now;
         }
-        pass_locked(c, now, &next);
+        /* Whoever ends the mount waits for what runs, and for nothing that begins later. */
+        if (!c->stopping)
+            pass_locked(c, now, &next);
         cache_check_locked(c);
         cache_unlock(c);
         ns_done(c);
