@@ -38,8 +38,9 @@ static int64_t time_ns(const struct statx_timestamp *t)
 /* The version of the content: inode, its birth, mtime and size. The birth time tells a reused
  * inode number from the old file; ctime is left out on purpose, so that a version survives
  * rename and chmod. What it can't see: a file that is written in place and then gets its old
- * mtime back with its old size, and two writes in place within one tick of the filesystem's
- * clock. runfs itself never writes in place. */
+ * mtime back, or the one that is just being set (local_is_version_at()), with its old size, and
+ * two writes in place within one tick of the filesystem's clock. runfs itself never writes in
+ * place. */
 static void format_etag(uint64_t ino, uint64_t birth, uint64_t mtime, uint64_t size,
                         char etag[STORE_ETAG_MAX])
 {

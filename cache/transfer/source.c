@@ -5,6 +5,7 @@
 #include "cache/types/sums.h"
 #include "common/buf.h"
 #include "common/crc32c.h"
+#include "common/lock.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -127,8 +128,13 @@ int source_begins_the_same(struct job *j, const uint32_t *sums, uint64_t step)
     uint64_t size = (uint64_t)j->st.st_size;
     int r = source_still_same(j);
 
-    if (r != CHANGED || !j->live)
+    if (!j->live || (r < 0 && r != CHANGED))
         return r;
+    cache_lock(j->cache);
+    bool unproven = upload_is_unproven_locked(j);
+    cache_unlock(j->cache);
+    if (r == 0 && !unproven)
+        return 0;
     r = 0;
     for (uint64_t off = 0; r == 0 && off < size; off += step)
         r = compare_range(j, off, size - off < step ? size : off + step, sums[off / step]);

@@ -253,6 +253,18 @@ static void renew_records_locked(struct node *n) REQUIRES(cache_mutex)
     n->file->keys = kept;
 }
 
+/* Another write within the clock's granularity, after it was looked at, would not show if it
+ * goes past the daemon. */
+bool upload_is_unproven_locked(const struct job *j)
+{
+    const struct file *f = j->node->file;
+
+    cache_assert_locked(j->cache);
+    return j->live && f->past &&
+           (f->direct || mtime_was_racy(stat_mtime_ns(&j->st), j->looked_ns) ||
+            !j->cache->mirror.mtime_trusted);
+}
+
 static void took_content_locked(struct job *j, struct entry *e, const struct object *obj)
     REQUIRES(cache_mutex)
 {
@@ -264,11 +276,7 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
         renew_records_locked(j->node);
     f->clean_mtime_ns = mtime_ns;
     f->clean_size = (uint64_t)j->st.st_size;
-    /* Another write within the clock's granularity, after it was looked at, would not show if
-     * it goes past the daemon. */
-    f->suspect = j->live && f->past &&
-                 (f->direct || mtime_was_racy(mtime_ns, j->looked_ns) ||
-                  !j->cache->mirror.mtime_trusted);
+    f->suspect = upload_is_unproven_locked(j);
     f->stored_generation = j->generation;
     f->sum = obj->checksum;
     free(f->etag);
