@@ -79,6 +79,35 @@ START_TEST(what_was_put_under_the_old_name_is_not_ours)
 }
 END_TEST
 
+/* A file passes through directories that the store does not have: it makes them, and they go by
+ * the name that they got meanwhile. */
+START_TEST(what_a_file_passed_through_moves_along)
+{
+    struct object obj;
+    struct op op;
+
+    driven_init_folder(&d, around, 1 << 20);
+    d.config.settle_ns = 3600 * NS_PER_SEC;
+    d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
+    driven_mount(&d);
+    driven_put(&d, "file", "stored", 6);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&hold_renames, true);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "dir/sub"), 0);
+    ck_assert_int_eq(driven_rename(&d, "file", "dir/sub/file"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "dir/sub/file"), 0);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    atomic_store(&hold_renames, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(store_stat(d.store->next, &op, "dir", &obj), -ENOENT);
+    ck_assert_int_eq(store_stat(d.store->next, &op, "moved/sub", &obj), 0);
+    object_release(&obj);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_native");
@@ -88,6 +117,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_test(t, what_the_new_name_had_is_not_what_was_renamed);
     tcase_add_test(t, what_was_put_under_the_old_name_is_not_ours);
+    tcase_add_test(t, what_a_file_passed_through_moves_along);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
