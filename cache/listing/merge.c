@@ -374,7 +374,7 @@ void listing_merge(struct listing *l, const struct asked *asked, uint64_t hidden
     auto_place struct place now = node_place(dir);
     bool lost = dir->flags & NODE_REMOVED;
     cache_unlock(c);
-    /* Moved meanwhile: this is not its listing; whoever waits asks again. */
+    /* When the directory moved meanwhile, this is not its listing; whoever waits asks again. */
     if (!place_known(now) || !place_known(asked->at) || !place_same(asked->at, now) ||
         listing_may_have_moved(c, asked)) {
         ns_done(c);

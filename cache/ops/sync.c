@@ -300,7 +300,7 @@ int cache_flush_inherited(struct cache *c, struct handle *h, struct waiter *w)
     return flush_handle(c, h, true, w);
 }
 
-/* Before a sync: what the file is now, which is whole, as its writer says. */
+/* Notes, before a sync, what the file is now: its writer says that it is whole. */
 static int look_through(struct cache *c, struct handle *h)
 {
     struct handle_fd fd;

@@ -318,7 +318,8 @@ int cache_lseek(struct cache *c, struct handle *h, uint64_t off, int whence, str
     struct handle_fd fd;
     int r;
 
-    /* Where the holes are is known once the file is whole; sparse mirror files would lie. */
+    /* The holes of a file are known once it is whole: those of a partial mirror file are not
+     * its. */
     cache_lock(c);
     r = fetch_complete_locked(c, h->node, w);
     cache_unlock(c);

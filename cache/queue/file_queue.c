@@ -59,7 +59,7 @@ void file_queue_locked(struct cache *c, struct node *n)
         f->after_seq = f->seq;
     if (ordered) {
         f->first_seq = f->seq;
-        file_unqueue_locked(c, f); /* takes its place by first_seq */
+        file_unqueue_locked(c, f); /* the file takes its place by first_seq */
     }
     if (!f->queued)
         file_insert_locked(c, f);

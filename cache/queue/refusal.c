@@ -1,10 +1,10 @@
 /* Names that the store refuses for good, such as keys that some servers have no form for.
  *
- * An answer like 403 does not tell whether the name is refused or whoever asks. A name counts
- * as refused once the store refused it, then took a change of another name that began later,
- * and then refused it again. So that there is such a change, a probe puts and removes an object
- * of our own after the first refusal, where the store has a place for those. docs/format.md,
- * section 4. */
+ * An answer like 403 does not tell whether the store refuses the name or who asks. A name
+ * counts as refused once the store refused it, then took a change of another name that began
+ * later, and then refused it again. So that there is such a change, a probe puts and removes an
+ * object of our own after the first refusal, where the store has a place for those.
+ * docs/format.md, section 4. */
 #include "cache/queue/queue_impl.h"
 
 #include "common/log.h"

@@ -34,7 +34,8 @@ struct session_mark {
     uint64_t attrs; /* hash */
 };
 
-/* An upload in parts. Whoever has it in hand owns it; the others are in transfers.sessions. */
+/* An upload in parts. The task that works on a session owns it; transfers.sessions has the
+ * others. */
 struct session {
     struct session *prev, *next;
     struct place at;  /* owned */
