@@ -330,6 +330,8 @@ static int exchange_in_tree_locked(struct cache *c, struct exchange *x)
         if (n->file && n->file->state == FILE_DIRTY && n->file->write_handles == 0)
             file_queue_locked(c, n);
         dir_touch_locked(e->parent);
+        if (x->n > 0)
+            dirs_above_may_exist_locked(c, i == 0 ? x->m->from_path : x->m->to_path);
     }
     return 0;
 }

@@ -55,19 +55,6 @@ int node_may_be_stored(void *arg, struct node *n)
     return 0;
 }
 
-static bool has_dirs_below(const struct node *n) REQUIRES(cache_mutex)
-{
-    const struct entry *e;
-    size_t at;
-
-    CHILDREN_FOREACH(n->dir->children, e, at)
-    {
-        if (e->node->dir)
-            return true;
-    }
-    return false;
-}
-
 static int check_move(struct cache *c, struct moving *m, unsigned flags) REQUIRES(cache_mutex)
 {
     struct node *n = m->from->node;
@@ -87,11 +74,7 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags) REQUIRE
      * staging name, is uploaded too late for the removal of the old name to wait for it. */
     bool anew = m->from->dirty && n->file && n->file->state == FILE_DIRTY &&
                 upload_comes_first(n->file, UINT64_MAX) && !path_is_staged(c, m->to_path);
-    /* What passes through a directory below makes that at the store, where directories are
-     * real: all of them move then. */
-    bool passed = n->dir && has_dirs_below(n) && intent_below(c, m->from_path) &&
-                  store_can(c->store, "", STORE_RENAME);
-    m->copies = n->dir ? passed || tree_each(n, node_may_be_stored, NULL) != 0
+    m->copies = n->dir ? tree_each(n, node_may_be_stored, NULL) != 0
                        : !anew && (etag_known(&m->from->etag) || place_known(m->from->source));
     /* A directory of which nothing is stored can still come to the store under its old name,
      * when an intention passes something through it. */
@@ -255,7 +238,10 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     }
     place_free(&e->source);
     e->source = place_take(&source);
-    e->may_exist = may_exist || (!m->to && dir_may_hold_locked(c, m->newparent, m->newname));
+    e->may_exist = may_exist || (n->dir && m->copies) ||
+                   (!m->to && dir_may_hold_locked(c, m->newparent, m->newname));
+    if (m->copies)
+        dirs_above_may_exist_locked(c, m->to_path);
     negative_forget_locked(c, m->newparent, m->newname);
     if (!m->copies) {
         e->stored_generation = 0;

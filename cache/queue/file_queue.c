@@ -122,3 +122,15 @@ void dir_unqueue_locked(struct cache *c, struct node *dir)
     dir->dir->queued = false;
     node_unref_locked(c, dir);
 }
+
+void dirs_above_may_exist_locked(struct cache *c, const char *path)
+{
+    struct entry *e = NULL;
+
+    cache_assert_locked(c);
+    if (!store_can(c->store, place_of_path(path).key, STORE_DIRS))
+        return;
+    (void)tree_find(c, path, &e);
+    for (struct node *dir = e ? e->parent : NULL; dir && dir->links; dir = dir->links->parent)
+        dir->links->may_exist = true;
+}

@@ -123,6 +123,9 @@ void file_unwant_locked(struct file *f) REQUIRES(cache_mutex);
 void dir_queue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Takes the directory off that queue, if it is there; the node may be freed. */
 void dir_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* What is sent to this path makes the directories above it at the store, where directories are
+ * real: they go by names that the store may have from now on, whatever becomes of the path. */
+void dirs_above_may_exist_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether the file was closed before the intention with this number, and is open no more: its
  * upload comes first, unless it waits for another name. */
 bool upload_comes_first(const struct file *f, uint64_t seq) REQUIRES(cache_mutex);

@@ -170,6 +170,7 @@ static void start_locked(struct cache *c, struct node *n, char *path) REQUIRES(c
     j->at = place_of_path(path);
     j->generation = n->dir->generation;
     node_ref_locked(n);
+    dirs_above_may_exist_locked(c, path);
     n->dir->uploading = true;
     LL_PREPEND(c->transfer->dir_jobs, j);
     c->transfer->dir_uploads_running++;

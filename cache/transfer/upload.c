@@ -686,6 +686,7 @@ void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
         return; /* looked at again at the next pass */
     j->others_taken = refusal_others_taken_locked(c, CHANGE_PUT, n->file->refused_ns);
     node_ref_locked(n);
+    dirs_above_may_exist_locked(c, path);
     n->file->uploading = true;
     n->file->upload_place = place_own_path(take_ptr(own_path));
     c->transfer->uploading[c->transfer->n_uploading++] = n;

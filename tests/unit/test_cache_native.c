@@ -79,31 +79,161 @@ START_TEST(what_was_put_under_the_old_name_is_not_ours)
 }
 END_TEST
 
-/* A file passes through directories that the store does not have: it makes them, and they go by
- * the name that they got meanwhile. */
-START_TEST(what_a_file_passed_through_moves_along)
+/* ---- directories that the store has because of what passed through them ---- */
+
+static bool is_there(const char *key)
 {
-    struct object obj;
+    struct object obj = {0};
     struct op op;
 
+    op_init(&op, 20 * NS_PER_SEC);
+    int r = store_stat(d.store->next, &op, key, &obj);
+    object_release(&obj);
+    ck_assert(r == 0 || r == -ENOENT);
+    return r == 0;
+}
+
+/* "file" is stored; directories made from now on are not sent by themselves. */
+static void only_files_go(enum durability durability)
+{
     driven_init_folder(&d, around, 1 << 20);
+    d.config.durability = durability;
     d.config.settle_ns = 3600 * NS_PER_SEC;
     d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
     driven_mount(&d);
     driven_put(&d, "file", "stored", 6);
     ck_assert_int_eq(driven_flush(&d), 0);
-    atomic_store(&hold_renames, true);
+}
+
+/* The file passes through "dir/sub", which the store has through that only, or will have. */
+static void pass_through(bool wait)
+{
     ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
     ck_assert_int_eq(driven_mkdir(&d, "dir/sub"), 0);
     ck_assert_int_eq(driven_rename(&d, "file", "dir/sub/file"), 0);
+    if (wait)
+        DRIVEN_WAIT(is_there("dir/sub/file"));
     ck_assert_int_eq(driven_unlink(&d, "dir/sub/file"), 0);
+    if (wait)
+        DRIVEN_WAIT(!is_there("dir/sub/file"));
+}
+
+/* They go by the name that they got meanwhile. */
+START_TEST(what_a_file_will_pass_through_moves_along)
+{
+    only_files_go(DURABILITY_CACHE);
+    atomic_store(&hold_renames, true);
+    pass_through(false);
     ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
     atomic_store(&hold_renames, false);
     ck_assert_int_eq(driven_flush(&d), 0);
-    op_init(&op, 20 * NS_PER_SEC);
-    ck_assert_int_eq(store_stat(d.store->next, &op, "dir", &obj), -ENOENT);
-    ck_assert_int_eq(store_stat(d.store->next, &op, "moved/sub", &obj), 0);
-    object_release(&obj);
+    ck_assert(!is_there("dir"));
+    ck_assert(is_there("moved/sub"));
+    driven_release(&d);
+}
+END_TEST
+
+START_TEST(what_a_file_passed_through_moves_along)
+{
+    only_files_go(DURABILITY_CACHE);
+    pass_through(true);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    DRIVEN_WAIT(is_there("moved/sub"));
+    ck_assert_int_eq(driven_rename(&d, "moved", "again"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(!is_there("dir"));
+    ck_assert(!is_there("moved"));
+    ck_assert(is_there("again/sub"));
+    driven_release(&d);
+}
+END_TEST
+
+/* The store had the directory only as the file was in it, and has it again by the rename. */
+START_TEST(what_moved_along_moves_again)
+{
+    only_files_go(DURABILITY_CACHE);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_rename(&d, "file", "dir/file"), 0);
+    DRIVEN_WAIT(is_there("dir/file"));
+    ck_assert_int_eq(driven_unlink(&d, "dir/file"), 0);
+    DRIVEN_WAIT(!is_there("dir/file"));
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    DRIVEN_WAIT(is_there("moved"));
+    ck_assert_int_eq(driven_rename(&d, "moved", "again"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(!is_there("dir"));
+    ck_assert(!is_there("moved"));
+    ck_assert(is_there("again"));
+    driven_release(&d);
+}
+END_TEST
+
+START_TEST(what_a_file_passed_through_is_removed)
+{
+    only_files_go(DURABILITY_CACHE);
+    pass_through(true);
+    ck_assert_int_eq(driven_rmdir(&d, "dir/sub"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(!is_there("dir"));
+    driven_put(&d, "dir", "a file", 6);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "dir", "a file");
+    driven_release(&d);
+}
+END_TEST
+
+/* Below a directory whose rename is pending. */
+START_TEST(what_a_file_passed_through_is_removed_from_where_it_moves)
+{
+    only_files_go(DURABILITY_CACHE);
+    pass_through(true);
+    atomic_store(&hold_renames, true);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "moved/sub"), 0);
+    atomic_store(&hold_renames, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(!is_there("dir"));
+    ck_assert(!is_there("moved/sub"));
+    ck_assert(is_there("moved"));
+    driven_release(&d);
+}
+END_TEST
+
+/* An upload makes them too. */
+START_TEST(what_an_upload_made_is_removed)
+{
+    struct handle *h = NULL;
+
+    only_files_go(DURABILITY_STORE);
+    ck_assert_int_eq(driven_mkdir(&d, "dir.tmp"), 0);
+    ck_assert_int_eq(driven_open(&d, "dir.tmp/f", O_CREAT | O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "1", 1, 0), 0);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    DRIVEN_WAIT(is_there("dir.tmp/f"));
+    ck_assert_int_eq(driven_unlink(&d, "dir.tmp/f"), 0);
+    DRIVEN_WAIT(!is_there("dir.tmp/f"));
+    ck_assert_int_eq(driven_rmdir(&d, "dir.tmp"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(!is_there("dir.tmp"));
+    driven_release(&d);
+}
+END_TEST
+
+/* A file gets the name of what is still to be made, and the other way around. */
+START_TEST(what_a_file_will_pass_through_is_exchanged)
+{
+    only_files_go(DURABILITY_CACHE);
+    driven_put(&d, "other", "theirs", 6);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&hold_renames, true);
+    pass_through(false);
+    ck_assert_int_eq(driven_exchange(&d, "dir", "other"), 0);
+    atomic_store(&hold_renames, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "dir", "theirs");
+    ck_assert(is_there("other/sub"));
     driven_release(&d);
 }
 END_TEST
@@ -117,7 +247,13 @@ int main(void)
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_test(t, what_the_new_name_had_is_not_what_was_renamed);
     tcase_add_test(t, what_was_put_under_the_old_name_is_not_ours);
+    tcase_add_test(t, what_a_file_will_pass_through_moves_along);
     tcase_add_test(t, what_a_file_passed_through_moves_along);
+    tcase_add_test(t, what_moved_along_moves_again);
+    tcase_add_test(t, what_a_file_passed_through_is_removed);
+    tcase_add_test(t, what_a_file_passed_through_is_removed_from_where_it_moves);
+    tcase_add_test(t, what_an_upload_made_is_removed);
+    tcase_add_test(t, what_a_file_will_pass_through_is_exchanged);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
