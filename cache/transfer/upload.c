@@ -253,16 +253,15 @@ static void renew_records_locked(struct node *n) REQUIRES(cache_mutex)
     n->file->keys = kept;
 }
 
-/* Another write within the clock's granularity, after it was looked at, would not show if it
- * goes past the daemon. */
+/* Another write within the clock's granularity, after it was looked at, does not show. */
 bool upload_is_unproven_locked(const struct job *j)
 {
     const struct file *f = j->node->file;
 
     cache_assert_locked(j->cache);
-    return j->live && f->past &&
-           (f->direct || mtime_was_racy(stat_mtime_ns(&j->st), j->looked_ns) ||
-            !j->cache->mirror.mtime_trusted);
+    return j->live && (mtime_was_racy(stat_mtime_ns(&j->st), j->looked_ns) ||
+                       mirror_times_coarse(&j->cache->mirror) ||
+                       (f->past && (f->direct || !j->cache->mirror.mtime_trusted)));
 }
 
 static void took_content_locked(struct job *j, struct entry *e, const struct object *obj)
@@ -276,7 +275,7 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
         renew_records_locked(j->node);
     f->clean_mtime_ns = mtime_ns;
     f->clean_size = (uint64_t)j->st.st_size;
-    f->suspect = upload_is_unproven_locked(j);
+    f->suspect = f->past && upload_is_unproven_locked(j); /* else the generation tells */
     f->stored_generation = j->generation;
     f->sum = obj->checksum;
     free(f->etag);

@@ -228,11 +228,11 @@ END_TEST
 
 #define PART (9 << 20) /* two are more than is copied into memory */
 
-static int direct_fd = -1;
+static int writer_fd = -1;
 static atomic_bool came; /* the late bytes */
 
 /* Both parts get them when the first is sent, and the second is not read yet. */
-static int64_t direct_bytes_between_parts(struct layer *l, struct call *c)
+static int64_t bytes_between_parts(struct layer *l, struct call *c)
 {
     static char late[2 * PART];
     struct stat st;
@@ -244,10 +244,10 @@ static int64_t direct_bytes_between_parts(struct layer *l, struct call *c)
     if (c->kind != CALL_PART || c->number != 1 || atomic_load(&came))
         return r;
     memset(late, 'n', sizeof(late));
-    ck_assert_int_eq(fstat(direct_fd, &st), 0);
-    ck_assert_int_eq(pwrite(direct_fd, late, sizeof(late), 0), sizeof(late));
+    ck_assert_int_eq(fstat(writer_fd, &st), 0);
+    ck_assert_int_eq(pwrite(writer_fd, late, sizeof(late), 0), sizeof(late));
     const struct timespec times[2] = {st.st_atim, st.st_mtim};
-    ck_assert_int_eq(futimens(direct_fd, times), 0);
+    ck_assert_int_eq(futimens(writer_fd, times), 0);
     atomic_store(&came, true);
     return r;
 }
@@ -259,15 +259,15 @@ START_TEST(direct_bytes_that_come_between_parts)
 
     memset(old, 'o', sizeof(old));
     atomic_store(&came, true);
-    driven_init(&d, direct_bytes_between_parts);
+    driven_init(&d, bytes_between_parts);
     d.config.passthrough = true;
     d.config.part_size = PART;
     driven_mount(&d);
     driven_put(&d, "f", old, sizeof(old));
     ck_assert_int_eq(driven_flush(&d), 0);
     ck_assert_int_eq(driven_open(&d, "f", O_RDWR | O_DIRECT, &h), 0);
-    direct_fd = driven_fd(&d, h);
-    ck_assert_int_eq(futimens(direct_fd, NULL), 0);
+    writer_fd = driven_fd(&d, h);
+    ck_assert_int_eq(futimens(writer_fd, NULL), 0);
     (void)usleep(50000);
     atomic_store(&came, false);
     ck_assert_int_eq(driven_flush(&d), 0);
@@ -278,6 +278,34 @@ START_TEST(direct_bytes_that_come_between_parts)
     ck_assert_int_eq(driven_flush(&d), 0);
     ck_assert_int_eq(driven_stored(&d, "f", there, sizeof(there)), sizeof(there));
     ck_assert_int_eq(there[0], 'n');
+    driven_release(&d);
+}
+END_TEST
+
+/* The clock of files is coarse: what is written through the daemon within one step of it leaves
+ * no mark. A time that is not over yet stands for all of that step. */
+START_TEST(bytes_that_come_between_parts_in_one_step_of_the_clock)
+{
+    static char old[2 * PART], there[2 * PART];
+    struct handle *h = NULL;
+
+    memset(old, 'o', sizeof(old));
+    atomic_store(&came, true);
+    driven_init(&d, bytes_between_parts);
+    d.config.part_size = PART;
+    driven_mount(&d);
+    driven_put(&d, "f", old, sizeof(old));
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_open(&d, "f", O_RDWR, &h), 0);
+    writer_fd = driven_fd(&d, h);
+    ck_assert_int_eq(driven_write(&d, h, "o", 1, 0), 0);
+    ck_assert_int_eq(driven_utimens(&d, "f", clock_real_ns() + 3600 * NS_PER_SEC), 0);
+    atomic_store(&came, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(atomic_load(&came));
+    ck_assert_int_eq(driven_stored(&d, "f", there, sizeof(there)), sizeof(there));
+    ck_assert_int_eq(there[0], there[sizeof(there) - 1]);
+    ck_assert_int_eq(driven_close(&d, h), 0);
     driven_release(&d);
 }
 END_TEST
@@ -299,6 +327,7 @@ int main(void)
     tcase_add_test(t, a_mapping_is_written_while_the_file_is_synced);
     tcase_add_test(t, direct_bytes_that_come_late);
     tcase_add_test(t, direct_bytes_that_come_between_parts);
+    tcase_add_test(t, bytes_that_come_between_parts_in_one_step_of_the_clock);
     suite_add_tcase(s, t);
     if (faults >= 0)
         (void)close(faults);
