@@ -253,23 +253,24 @@ char *intent_path_after(const struct intent *first, const char *path)
     return at;
 }
 
+char *intent_lasting_path(const struct intent *first, const char *path)
+{
+    auto_free char *at = strdup(path);
+
+    for (const struct intent *i = first; at && i; i = i->next)
+        if (!intent_forward(i, &at) && !intent_is_rename(i) && strcmp(i->from, at) == 0)
+            return NULL;
+    return take_ptr(at);
+}
+
 bool intent_leads_to(struct cache *c, struct place from, const char *path)
 {
-    auto_free char *at = NULL;
-    struct intent *i;
-
     cache_assert_locked(c);
     /* Without renames nothing moves: only the removal of what lies there counts. */
     if (c->queue->renames == 0)
         return !tombstone_pending(c, from);
-    at = strdup(place_path(from)); /* before the first of them the two are one */
-    DL_FOREACH(c->queue->intents, i)
-    {
-        if (!at)
-            break;
-        if (!intent_forward(i, &at) && !intent_is_rename(i) && strcmp(i->from, at) == 0)
-            return false;
-    }
+    /* Before the first of them a path and its place are one. */
+    auto_free char *at = intent_lasting_path(c->queue->intents, place_path(from));
     return at && strcmp(at, path) == 0;
 }
 

@@ -53,7 +53,8 @@ void copy_items_release(struct copying *k)
  * there was any: not one that somebody else has put there since. */
 static int resolve_written_anew_locked(struct copying *k, struct item *it) REQUIRES(cache_mutex)
 {
-    auto_free char *at = intent_path_after(k->intent->next, it->to);
+    /* What has the name that a later row removes from there is another file. */
+    auto_free char *at = intent_lasting_path(k->intent->next, it->to);
     struct entry *e = NULL;
     struct node *n = at ? tree_find(k->cache, at, &e) : NULL;
 
