@@ -85,7 +85,11 @@ static int owe_parent(struct cache *c, const char *path)
     auto_close int fd = mirror_open_path(&c->mirror, parent, O_RDONLY | O_DIRECTORY);
     if (fd < 0)
         return 0; /* moved or removed as well */
-    if (stamp_read_attrs(fd, &a) < 0)
+    bool ours = stamp_read_attrs(fd, &a) == 0;
+    /* The store has it, with attributes that nobody knows here. */
+    if (!ours && c->store && store_can(c->store, place_of_path(parent).key, STORE_DIRS))
+        return 0;
+    if (!ours)
         a = (struct stamp_attrs){.ino = ino_of_place(c, place_of_path(parent)),
                                  .mode = S_IFDIR | c->config.dir_mode,
                                  .uid = c->config.uid,

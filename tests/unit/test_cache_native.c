@@ -13,19 +13,22 @@
 #include <unistd.h>
 
 static struct driven d;
-static atomic_bool hold_renames;
+static atomic_bool hold_renames, fail_renames;
 
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
     while (c->kind == CALL_RENAME && atomic_load(&hold_renames))
         (void)usleep(1000);
+    if (c->kind == CALL_RENAME && atomic_load(&fail_renames))
+        return op_fail(c->op, -EHOSTUNREACH, "no answer");
     return call_next(c);
 }
 
 static void setup(void)
 {
     atomic_store(&hold_renames, false);
+    atomic_store(&fail_renames, false);
 }
 
 static void remove_there(const char *key)
@@ -286,6 +289,36 @@ START_TEST(what_is_replaced_after_the_rename_is_not_left_behind)
 }
 END_TEST
 
+/* The mirror has a directory that this cache did not make, as a file came through it. The mount
+ * was killed when that file had left it: the directory owes the store nothing. */
+START_TEST(a_directory_of_somebody_else_keeps_its_mode)
+{
+    const struct attrs private = {.has = ATTR_MODE, .mode = S_IFDIR | 0700};
+    struct object obj = {0};
+    struct op op;
+
+    driven_init_folder(&d, around, 1 << 20);
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(store_mkdir(d.store->next, &op, "theirs", &private, NULL), 0);
+    driven_mount(&d);
+    driven_put(&d, "file", "1", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&fail_renames, true);
+    ck_assert_int_eq(driven_rename(&d, "file", "theirs/file"), 0);
+    ck_assert_int_eq(driven_rename(&d, "theirs/file", "back"), 0);
+    driven_unmount(&d);
+    atomic_store(&fail_renames, false);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "back", "1");
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(store_stat(d.store->next, &op, "theirs", &obj), 0);
+    ck_assert_uint_eq(obj.attrs.mode & 07777, 0700);
+    object_release(&obj);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_native");
@@ -304,6 +337,7 @@ int main(void)
     tcase_add_test(t, what_a_file_will_pass_through_is_exchanged);
     tcase_add_test(t, what_is_removed_after_the_rename_is_not_left_behind);
     tcase_add_test(t, what_is_replaced_after_the_rename_is_not_left_behind);
+    tcase_add_test(t, a_directory_of_somebody_else_keeps_its_mode);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
