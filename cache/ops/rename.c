@@ -249,7 +249,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
         etag_move(&e->etag, &replaced);
     }
     etag_clear(&replaced);
-    if (marker && n->dir)
+    if (marker && n->dir && !m->copies) /* else the copy removes it */
         n->dir->has_marker = true;
     if (n->dir) {
         oldparent->nlink--;

@@ -435,6 +435,29 @@ START_TEST(a_replaced_directory_lends_no_attributes)
 }
 END_TEST
 
+/* And no marker: when it is empty it needs one of its own. */
+START_TEST(a_replaced_directory_lends_no_marker)
+{
+    struct driven d;
+
+    driven_init_like_s3(&d, NULL);
+    d.config.settle_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "last"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "run"), 0);
+    driven_put(&d, "run/x", "x", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_rename(&d, "run", "last"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_unlink(&d, "last/x"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_list(&d, "last"), 0);
+    driven_release(&d);
+}
+END_TEST
+
 /* Likewise for one that is new, whose content stands for it at the store otherwise. */
 START_TEST(a_new_directory_in_the_place_of_another)
 {
@@ -664,6 +687,7 @@ int main(void)
     tcase_add_test(t, a_file_in_the_place_of_a_directory_moves_along);
     tcase_add_test(t, a_rename_that_comes_too_late_is_not_of_who_has_the_name);
     tcase_add_test(t, a_replaced_directory_lends_no_attributes);
+    tcase_add_test(t, a_replaced_directory_lends_no_marker);
     tcase_add_test(t, a_new_directory_in_the_place_of_another);
     tcase_add_test(t, an_upload_that_ends_while_its_file_is_renamed);
     tcase_add_test(t, no_upload_begins_between_truncating_and_opening);
