@@ -95,9 +95,8 @@ int source_still_same(struct job *j)
         return source_read_failed(j, -errno);
     if (file_check_kept(j->cache, j->node, j->fd) < 0)
         return source_lost_here(j, -EIO);
-    /* The mtime may prove nothing; then writers do not come past the daemon. */
-    bool told = !j->live || mirror_times_coarse(&j->cache->mirror);
-    if (told && atomic_load(&j->node->file->changed))
+    /* A writer through the daemon may also have set the time back. */
+    if (atomic_load(&j->node->file->changed))
         return CHANGED;
     return same_stat(&now, &j->st) ? 0 : CHANGED;
 }
