@@ -167,7 +167,7 @@ int local_describe(int dirfd, const char *name, struct object *ret)
     int r = 0;
 
     if (statx(dirfd, name, AT_SYMLINK_NOFOLLOW, STATX_WANTED, &st) < 0)
-        return -errno;
+        return errno == ENAMETOOLONG ? -ENOENT : -errno; /* nothing can have such a name here */
     fill_object(&st, &obj);
     if (S_ISLNK(st.stx_mode))
         r = read_target(dirfd, name, &obj.attrs);

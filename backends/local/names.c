@@ -71,7 +71,7 @@ int local_rename(struct store *s, struct op *op, const char *from, const char *t
 /* What a removal answers that means "there is no such object". */
 static bool is_absent(int err)
 {
-    return err == ENOENT || err == EISDIR || err == ENOTDIR;
+    return err == ENOENT || err == EISDIR || err == ENOTDIR || err == ENAMETOOLONG;
 }
 
 static int remove_one(const struct local_store *l, const char *key, bool sync)

@@ -75,6 +75,8 @@ int local_open_parent(const struct local_store *l, const char *key, bool create,
     /* A path through a file or a symlink leads to nothing, and can't be made. */
     if (fd == -ENOTDIR || fd == -ELOOP)
         return create ? -ENOTDIR : -ENOENT;
+    if (fd == -ENAMETOOLONG && !create)
+        return -ENOENT; /* nothing can have such a name here */
     if (fd < 0)
         return fd;
     *ret_fd = fd;

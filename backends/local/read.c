@@ -91,7 +91,7 @@ static int list_dir(struct listing *g, const char *below)
         return -ENOMEM;
     int fd =
         local_is_reserved(key) ? -ENOENT : local_openat(g->local, key, O_RDONLY | O_DIRECTORY);
-    if (fd == -ENOTDIR || fd == -ELOOP)
+    if (fd == -ENOTDIR || fd == -ELOOP || fd == -ENAMETOOLONG)
         fd = -ENOENT;
     if (fd == -ENOENT && below[0]) /* removed meanwhile */
         return 0;
@@ -146,7 +146,7 @@ int local_open_content(const struct local_store *l, const char *key, int *ret_fd
     auto_close int place = openat(parent, local_name(key), O_PATH | O_NOFOLLOW | O_CLOEXEC);
     r = place < 0 || fstat(place, &st) < 0 ? -errno : 0;
     (void)close(parent);
-    if (!r && S_ISDIR(st.st_mode))
+    if (r == -ENAMETOOLONG || (!r && S_ISDIR(st.st_mode)))
         r = -ENOENT;
     *ret_fd = -1;
     if (r < 0 || !S_ISREG(st.st_mode))

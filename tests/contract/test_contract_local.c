@@ -62,6 +62,33 @@ static void write_file(const char *path, const char *text)
     ck_assert_int_eq(write(fd, text, strlen(text)), strlen(text));
 }
 
+/* What can't be there is not there; only to make it is an error. */
+START_TEST(a_name_that_is_too_long_is_missing)
+{
+    struct place *p = place_open(_i);
+    char name[301], below[303], buf[8];
+
+    memset(name, 'n', 300);
+    name[300] = '\0';
+    (void)snprintf(below, sizeof(below), "%s/x", name);
+    ok(p, put_text(p, "object", NULL, "x"));
+    const char *keys[] = {name, below};
+    for (int i = 0; i < 2; i++) {
+        const char *k = key(p, keys[i]);
+        assert_missing(p, keys[i]);
+        fails(p, ENOENT, get_bytes(p, keys[i], NULL, buf, 8, 0, NULL));
+        ok(p, store_remove(p->s, &p->op, &k, NULL, 1, NULL));
+        ok(p, store_rmdir(p->s, &p->op, key(p, keys[i])));
+        fails(p, ENOENT, store_list(p->s, &p->op, key(p, keys[i]), 0, visit_none, NULL));
+        fails(p, ENOENT, store_rename(p->s, &p->op, key(p, keys[i]), key(p, "to")));
+        fails(p, ENAMETOOLONG, put_text(p, keys[i], NULL, "x"));
+        fails(p, ENAMETOOLONG, store_mkdir(p->s, &p->op, key(p, keys[i]), NULL, NULL));
+        fails(p, ENAMETOOLONG, store_rename(p->s, &p->op, key(p, "object"), key(p, keys[i])));
+    }
+    place_close(p);
+}
+END_TEST
+
 START_TEST(symlinks_are_no_way_out)
 {
     struct place *p = place_open(_i);
@@ -454,6 +481,7 @@ int main(void)
     Suite *s = suite_create("contract local");
     TCase *t = tcase_create("local");
     tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, a_name_that_is_too_long_is_missing, 0, (int)n);
     tcase_add_loop_test(t, symlinks_are_no_way_out, 0, (int)n);
     tcase_add_loop_test(t, a_file_changed_in_place_is_stale, 0, (int)n);
     tcase_add_loop_test(t, versions_survive_rename_and_chmod, 0, (int)n);
