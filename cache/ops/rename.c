@@ -34,7 +34,8 @@ int node_requeue_locked(void *arg, struct node *n)
         atomic_store(&n->file->changed, true);
     /* A directory takes along what an upload to the old path put, or may have put, there. */
     for (struct entry *e = n->links; e; e = e->next_link) {
-        e->may_exist = e->may_exist || uploading || e->tried;
+        if (!e->may_exist)
+            e->may_exist = e->tried_before = uploading || e->tried;
         e->refused = false;
     }
     if (n->file)
@@ -240,6 +241,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     e->source = place_take(&source);
     e->may_exist = may_exist || (n->dir && m->copies) ||
                    (!m->to && dir_may_hold_locked(c, m->newparent, m->newname));
+    e->tried_before = false;
     if (m->copies)
         dirs_above_may_exist_locked(c, m->to_path);
     negative_forget_locked(c, m->newparent, m->newname);

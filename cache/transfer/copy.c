@@ -208,7 +208,7 @@ struct node *copy_take_version_locked(struct copying *k, const char *from, const
         return NULL;
     auto_free char *path = entry_path(e);
     if (path && strcmp(path, to) == 0)
-        e->may_exist = true; /* an upload asks for it where its version is not known */
+        entry_may_exist_locked(e); /* an upload asks for it where its version is not known */
     if (!etag_known(&e->etag))
         return NULL;
     bool replaced = was_replaced(e, copied_etag, new_etag, own);
@@ -260,7 +260,7 @@ void copy_forget_version_locked(struct copying *k, const char *from, const char 
     if (!reader_locked(k->cache, k->intent, from, to, &e))
         return;
     etag_clear(&e->etag);
-    e->may_exist = true;
+    entry_may_exist_locked(e);
 }
 
 /* The row turns into the removal of the old name, in the version that was copied; `remove`
@@ -312,7 +312,7 @@ static void source_gone_locked(struct copying *k) REQUIRES(cache_mutex)
         return;
     place_free(&e->source);
     etag_clear(&e->etag);
-    e->may_exist = true;
+    entry_may_exist_locked(e);
     if (n->file && n->file->state != FILE_PARTIAL) {
         file_mark_dirty_locked(c, n, true);
         if (n->file->write_handles == 0)

@@ -342,7 +342,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
         free(f->etag);
         f->etag = strdup(obj->etag);
     }
-    e->may_exist = true;
+    entry_may_exist_locked(e);
     e->verified_ns = clock_mono_ns();
     entry_changed_locked(c, e);
     if (j->theirs)

@@ -48,9 +48,10 @@ struct entry {
         bool dirty : 1;   /* content or attributes under this name must go to the store */
         bool may_exist : 1; /* the store has, or may have, an object at this very path */
         bool tried : 1;     /* an upload to this path failed: ours may be there nevertheless */
-        bool failed : 1;    /* it failed, or came too early: the node's other names go first */
-        bool refused : 1;   /* the store takes other names, and not this one */
-        struct etag etag;   /* the store's version under this name */
+        bool tried_before : 1; /* may_exist says just that, of the path before a rename */
+        bool failed : 1;  /* it failed, or came too early: the node's other names go first */
+        bool refused : 1; /* the store takes other names, and not this one */
+        struct etag etag; /* the store's version under this name */
     };
     char name[];
 };
@@ -312,6 +313,8 @@ bool put_window(const struct object *obj, int64_t took_ns, uint32_t *ret_from_s,
                 uint32_t *ret_to_s);
 /* Forgets when the version came to be. */
 void entry_forget_version(struct entry *e) REQUIRES(cache_mutex);
+/* The store has, or may have, an object under the name, whoever put it there. */
+void entry_may_exist_locked(struct entry *e) REQUIRES(cache_mutex);
 /* Makes the next listing find that the version moved: the store may have other attributes. */
 void entry_expire(struct entry *e) REQUIRES(cache_mutex);
 /* Whether the listed object can be another version than that whose attributes are known,

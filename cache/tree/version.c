@@ -50,6 +50,12 @@ void entry_forget_version(struct entry *e)
     e->stable = false;
 }
 
+void entry_may_exist_locked(struct entry *e)
+{
+    e->may_exist = true;
+    e->tried_before = false;
+}
+
 void entry_seen(struct entry *e, const struct object *obj)
 {
     e->unseen = false;

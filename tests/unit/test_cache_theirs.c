@@ -14,7 +14,11 @@
 #include <unistd.h>
 
 static struct driven d;
-static atomic_bool hold;     /* copies wait */
+static atomic_bool hold; /* copies wait */
+enum { PUT_GOES, PUT_FAILS, PUT_IS_LOST };
+static atomic_int put_ends;   /* of dir/both, before it moves */
+static atomic_bool put_waits; /* it has not begun at the store */
+static atomic_int puts_begun;
 static atomic_bool careless; /* the server looks at no condition of a removal */
 static atomic_int replaced;  /* how often another node replaces a source before it is copied */
 static atomic_bool removed;  /* it removes the source before it is copied, and puts the same
@@ -62,11 +66,24 @@ static int64_t copy(struct call *c)
     return r;
 }
 
+static int64_t put(struct call *c)
+{
+    int end = atomic_load(&put_ends);
+
+    atomic_fetch_add(&puts_begun, 1);
+    while (atomic_load(&put_waits))
+        (void)usleep(1000);
+    int64_t r = end == PUT_FAILS ? 0 : call_next(c);
+    return end == PUT_GOES || r < 0 ? r : op_fail(c->op, -EHOSTUNREACH, "no answer");
+}
+
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
     if (c->kind == CALL_COPY)
         return copy(c);
+    if (c->kind == CALL_PUT && strcmp(c->key, "dir/both") == 0)
+        return put(c);
     if (c->kind == CALL_REMOVE && atomic_exchange(&removals, false))
         driven_store(&d, c->key, "newer", 5);
     if (c->kind == CALL_REMOVE && atomic_load(&careless))
@@ -77,6 +94,9 @@ static int64_t around(struct layer *l, struct call *c)
 static void setup(void)
 {
     atomic_store(&hold, false);
+    atomic_store(&put_ends, PUT_GOES);
+    atomic_store(&put_waits, false);
+    atomic_store(&puts_begun, 0);
     atomic_store(&careless, false);
     atomic_store(&replaced, 0);
     atomic_store(&removed, false);
@@ -183,6 +203,42 @@ START_TEST(what_was_never_copied_is_not_removed)
 }
 END_TEST
 
+/* Nor what they put there when an upload to the old name had failed, or is on its way. */
+START_TEST(what_came_instead_of_ours_is_not_removed)
+{
+    atomic_store(&put_ends, _i ? PUT_GOES : PUT_FAILS);
+    atomic_store(&put_waits, _i);
+    atomic_store(&hold, true);
+    driven_put(&d, "dir/both", "ours", 4);
+    DRIVEN_WAIT(atomic_load(&puts_begun) > 0);
+    (void)usleep(_i ? 0 : 100000); /* the answer is noted */
+    driven_store(&d, "dir/both", "theirs", 6);
+    ck_assert_int_eq(driven_rename(&d, "dir", "new"), 0);
+    atomic_store(&put_waits, false);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "new/both", "ours");
+    driven_stores(&d, "dir/both", "theirs");
+}
+END_TEST
+
+/* Ours goes, also when nobody heard that it came. */
+START_TEST(what_came_unheard_is_removed)
+{
+    atomic_store(&put_ends, PUT_IS_LOST);
+    atomic_store(&hold, true);
+    driven_put(&d, "dir/both", "ours", 4);
+    DRIVEN_WAIT(atomic_load(&puts_begun) > 0);
+    (void)usleep(100000);
+    ck_assert_int_eq(driven_rename(&d, "dir", "new"), 0);
+    atomic_store(&put_ends, PUT_GOES);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "new/both", "ours");
+    ck_assert_int_eq(driven_stored(&d, "dir/both", NULL, 0), -ENOENT);
+}
+END_TEST
+
 /* So is one that was stored, changed, and replaced by them meanwhile. */
 START_TEST(what_they_put_in_place_of_a_changed_file_is_not_removed)
 {
@@ -258,6 +314,8 @@ int main(void)
     tcase_add_loop_test(t, what_they_removed_is_not_removed_again, 0, 2);
     tcase_add_loop_test(t, what_never_rests_is_moved_later, 0, 2);
     tcase_add_test(t, what_was_never_copied_is_not_removed);
+    tcase_add_loop_test(t, what_came_instead_of_ours_is_not_removed, 0, 2);
+    tcase_add_test(t, what_came_unheard_is_removed);
     tcase_add_test(t, what_they_put_in_place_of_a_changed_file_is_not_removed);
     suite_add_tcase(s, t);
     t = tcase_create("exchanges");
