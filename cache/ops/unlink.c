@@ -51,10 +51,10 @@ static const char *removed_version_locked(struct entry *e, const char *path,
 {
     auto_place struct place at = entry_place(e);
 
-    if (name_is_only_ours(e))
-        return INTENT_OURS;
-    return place_known(at) && place_same(at, place_of_path(path)) ? etag_text(&e->etag, etag)
-                                                                  : INTENT_ANY;
+    /* Nor can it be told from what it bears that it is ours: that was put to another key. */
+    if (!place_known(at) || !place_same(at, place_of_path(path)))
+        return INTENT_ANY;
+    return name_is_only_ours(e) ? INTENT_OURS : etag_text(&e->etag, etag);
 }
 
 /* `numbered`: with the inode's number. */

@@ -239,6 +239,30 @@ START_TEST(what_came_unheard_is_removed)
 }
 END_TEST
 
+/* And so it does where two renames bring it, and it was put by a mount that was killed: what it
+ * bears tells of the first name only. */
+START_TEST(what_came_unheard_is_removed_where_it_moved)
+{
+    atomic_store(&put_ends, PUT_IS_LOST);
+    atomic_store(&hold, true);
+    driven_put(&d, "dir/both", "ours", 4);
+    DRIVEN_WAIT(atomic_load(&puts_begun) > 0);
+    (void)usleep(100000);
+    ck_assert_int_eq(driven_rename(&d, "dir", "new"), 0);
+    ck_assert_int_eq(driven_rename(&d, "new", "last"), 0);
+    atomic_store(&hold, false);
+    driven_unmount(&d);
+    atomic_store(&put_ends, PUT_GOES);
+    atomic_store(&hold, true);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_unlink(&d, "last/both"), 0);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_stored(&d, "last/both", NULL, 0), -ENOENT);
+    driven_stores(&d, "last/f", "ours");
+}
+END_TEST
+
 /* So is one that was stored, changed, and replaced by them meanwhile. */
 START_TEST(what_they_put_in_place_of_a_changed_file_is_not_removed)
 {
@@ -316,6 +340,7 @@ int main(void)
     tcase_add_test(t, what_was_never_copied_is_not_removed);
     tcase_add_loop_test(t, what_came_instead_of_ours_is_not_removed, 0, 2);
     tcase_add_test(t, what_came_unheard_is_removed);
+    tcase_add_test(t, what_came_unheard_is_removed_where_it_moved);
     tcase_add_test(t, what_they_put_in_place_of_a_changed_file_is_not_removed);
     suite_add_tcase(s, t);
     t = tcase_create("exchanges");
