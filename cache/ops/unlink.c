@@ -51,7 +51,8 @@ static const char *removed_version_locked(struct entry *e, const char *path,
 {
     auto_place struct place at = entry_place(e);
 
-    /* Nor can it be told from what it bears that it is ours: that was put to another key. */
+    /* What a pending rename is to bring bears a number that was noted under another key:
+     * whether it is ours can't be told then. */
     if (!place_known(at) || !place_same(at, place_of_path(path)))
         return INTENT_ANY;
     return name_is_only_ours(e) ? INTENT_OURS : etag_text(&e->etag, etag);

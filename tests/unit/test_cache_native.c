@@ -241,9 +241,8 @@ START_TEST(what_a_file_will_pass_through_is_exchanged)
 }
 END_TEST
 
-/* What a directory's rename brings to a name, and a later row removes from there, is not what
- * the name has by now. */
-START_TEST(what_is_removed_after_the_rename_is_not_left_behind)
+/* The store has the old content under "file"; its renames wait. */
+static void rename_into_a_new_directory(void)
 {
     driven_init_folder(&d, around, 1 << 20);
     d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
@@ -253,39 +252,40 @@ START_TEST(what_is_removed_after_the_rename_is_not_left_behind)
     atomic_store(&hold_renames, true);
     ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
     ck_assert_int_eq(driven_rename(&d, "file", "dir/name"), 0);
-    driven_put(&d, "dir/name", "new", 3);
-    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
-    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
-    ck_assert_int_eq(driven_rename(&d, "moved/name", "away"), 0);
-    ck_assert_int_eq(driven_rename(&d, "away", "moved/name"), 0);
+}
+
+static void has_only_the_new_name(void)
+{
     atomic_store(&hold_renames, false);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "moved/name", "new");
     ck_assert(!is_there("dir/name"));
     driven_release(&d);
 }
+
+/* What a directory's rename brings to a name, and a later row removes from there, is not what
+ * the name has by now. */
+START_TEST(what_is_removed_after_the_rename_is_not_left_behind)
+{
+    rename_into_a_new_directory();
+    driven_put(&d, "dir/name", "new", 3);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_rename(&d, "moved/name", "away"), 0);
+    ck_assert_int_eq(driven_rename(&d, "away", "moved/name"), 0);
+    has_only_the_new_name();
+}
 END_TEST
 
 /* The same, with a new file in its place. */
 START_TEST(what_is_replaced_after_the_rename_is_not_left_behind)
 {
-    driven_init_folder(&d, around, 1 << 20);
-    d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
-    driven_mount(&d);
-    driven_put(&d, "file", "old", 3);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    atomic_store(&hold_renames, true);
-    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
-    ck_assert_int_eq(driven_rename(&d, "file", "dir/name"), 0);
+    rename_into_a_new_directory();
     ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
     ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
     ck_assert_int_eq(driven_unlink(&d, "moved/name"), 0);
     driven_put(&d, "moved/name", "new", 3);
-    atomic_store(&hold_renames, false);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_stores(&d, "moved/name", "new");
-    ck_assert(!is_there("dir/name"));
-    driven_release(&d);
+    has_only_the_new_name();
 }
 END_TEST
 

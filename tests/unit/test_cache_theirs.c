@@ -222,15 +222,20 @@ START_TEST(what_came_instead_of_ours_is_not_removed)
 }
 END_TEST
 
-/* Ours goes, also when nobody heard that it came. */
-START_TEST(what_came_unheard_is_removed)
+static void rename_what_came_unheard(void)
 {
     atomic_store(&put_ends, PUT_IS_LOST);
     atomic_store(&hold, true);
     driven_put(&d, "dir/both", "ours", 4);
     DRIVEN_WAIT(atomic_load(&puts_begun) > 0);
-    (void)usleep(100000);
+    (void)usleep(100000); /* the answer is noted */
     ck_assert_int_eq(driven_rename(&d, "dir", "new"), 0);
+}
+
+/* Ours goes, also when nobody heard that it came. */
+START_TEST(what_came_unheard_is_removed)
+{
+    rename_what_came_unheard();
     atomic_store(&put_ends, PUT_GOES);
     atomic_store(&hold, false);
     ck_assert_int_eq(driven_flush(&d), 0);
@@ -243,12 +248,7 @@ END_TEST
  * bears tells of the first name only. */
 START_TEST(what_came_unheard_is_removed_where_it_moved)
 {
-    atomic_store(&put_ends, PUT_IS_LOST);
-    atomic_store(&hold, true);
-    driven_put(&d, "dir/both", "ours", 4);
-    DRIVEN_WAIT(atomic_load(&puts_begun) > 0);
-    (void)usleep(100000);
-    ck_assert_int_eq(driven_rename(&d, "dir", "new"), 0);
+    rename_what_came_unheard();
     ck_assert_int_eq(driven_rename(&d, "new", "last"), 0);
     atomic_store(&hold, false);
     driven_unmount(&d);
