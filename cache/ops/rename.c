@@ -146,10 +146,10 @@ static int prepare_move(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     struct node *n = m->from->node, *over = m->to ? m->to->node : NULL;
     int r = n->dir ? mirror_mkdirs(&c->mirror, m->from_path) : file_materialise(c, n);
 
-    /* The store has nothing of it, but the marker of the directory that it replaces: it gets a
-     * marker of its own, however little there is to say. */
+    /* The store has nothing of it, but has, or is just being sent, the marker of the directory
+     * that it replaces: it gets a marker of its own, however little there is to say. */
     cache_lock(c);
-    if (n->dir && over && over->dir && over->dir->has_marker && !m->copies) {
+    if (n->dir && over && over->dir && entry_may_be_stored(m->to) && !m->copies) {
         n->flags |= NODE_ATTR_DIRTY;
         dir_queue_locked(c, n);
     }

@@ -278,6 +278,15 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
         dir_queue_locked(c, dir);
 }
 
+/* A marker that is just being put there is of the directory that this one replaced, and must
+ * not come after its own. */
+static bool may_start(struct cache *c, const char *path) REQUIRES(cache_mutex)
+{
+    return !dir_upload_runs_at_locked(c, place_of_path(path), false) &&
+           !intent_blocks_upload_locked(c, path, true) && !removal_pending(c, path) &&
+           (c->queue->drain || !path_is_staged(c, path));
+}
+
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
     struct node *n, *after;
@@ -307,8 +316,7 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
             satisfied_locked(c, n);
             continue;
         }
-        if (!intent_blocks_upload_locked(c, path, true) && !removal_pending(c, path) &&
-            (c->queue->drain || !path_is_staged(c, path)))
+        if (may_start(c, path))
             start_locked(c, n, take_ptr(path));
     }
 }

@@ -1,0 +1,113 @@
+/* cache/: a new directory takes the name of an empty one whose marker is just being put. What
+ * comes late of the one is not taken for the other's. */
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SETTLE_NS (100 * NS_PER_MS)
+
+enum answer { NOW, LATER, LOST };
+
+static _Atomic enum answer answer; /* to a put of the marker of "last", before it is stored */
+static atomic_uint asked, stored;  /* such puts */
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (c->kind != CALL_MKDIR || strcmp(c->key, "last") != 0)
+        return call_next(c);
+    atomic_fetch_add(&asked, 1);
+    while (atomic_load(&answer) == LATER)
+        (void)usleep(1000);
+    if (atomic_load(&answer) == LOST)
+        return op_fail(c->op, -EIO, "mkdir %s: nobody is left to be answered", c->key);
+    int64_t r = call_next(c);
+    atomic_fetch_add(&stored, 1);
+    return r;
+}
+
+/* A directory with a file that is not stored before it is closed takes the name. */
+static struct handle *replace(struct driven *d)
+{
+    struct handle *h;
+
+    atomic_store(&answer, LATER);
+    atomic_store(&asked, 0);
+    atomic_store(&stored, 0);
+    driven_init_like_s3(d, around);
+    d->config.late_ns = 0;
+    d->config.settle_ns = SETTLE_NS; /* the first put has the attributes that follow */
+    driven_mount(d);
+    ck_assert_int_eq(driven_mkdir(d, "run"), 0);
+    ck_assert_int_eq(driven_open(d, "run/x", O_CREAT | O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_mkdir(d, "last"), 0);
+    ck_assert_int_eq(driven_chmod(d, "last", 0702), 0);
+    DRIVEN_WAIT(atomic_load(&asked) == 1);
+    ck_assert_int_eq(driven_rename(d, "run", "last"), 0);
+    return h;
+}
+
+static void check_mode(struct driven *d)
+{
+    struct stat st;
+
+    driven_mount_afresh(d);
+    ck_assert_int_eq(driven_stat(d, "last/x", &st), 0);
+    ck_assert_int_eq(driven_stat(d, "last", &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, d->config.dir_mode);
+    driven_release(d);
+}
+
+START_TEST(a_marker_of_the_replaced_directory_comes_late)
+{
+    struct driven d;
+    struct handle *h = replace(&d);
+
+    (void)usleep(2 * SETTLE_NS / 1000); /* its own does not overtake that one */
+    ck_assert_uint_eq(atomic_load(&asked), 1);
+    atomic_store(&answer, NOW);
+    DRIVEN_WAIT(atomic_load(&stored) > 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    check_mode(&d);
+}
+END_TEST
+
+/* The daemon is killed, and the store has taken what it sent. */
+START_TEST(a_marker_of_the_replaced_directory_that_a_killed_daemon_sent)
+{
+    const struct attrs attrs = {.has = ATTR_MODE, .mode = S_IFDIR | 0702};
+    struct driven d;
+    struct op op;
+    struct handle *h = replace(&d);
+
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    atomic_store(&answer, LOST);
+    driven_unmount(&d);
+    atomic_store(&answer, NOW);
+    op_init(&op, 5 * NS_PER_SEC);
+    ck_assert_int_eq(store_mkdir(d.store->next, &op, "last", &attrs, NULL), 0);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    check_mode(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_markers");
+    TCase *t = tcase_create("cache_markers");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, a_marker_of_the_replaced_directory_comes_late);
+    tcase_add_test(t, a_marker_of_the_replaced_directory_that_a_killed_daemon_sent);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
