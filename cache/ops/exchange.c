@@ -325,7 +325,7 @@ static int exchange_in_tree_locked(struct cache *c, struct exchange *x)
             index_drop_locked(c, n); /* what is moved is another version then */
         else if (n->dir)
             dir_queue_locked(c, n);
-        (void)tree_each(n, node_requeue_locked, c);
+        node_requeue_all_locked(c, n);
         /* Its place in the order of publishing is that of the exchange. */
         if (n->file && n->file->state == FILE_DIRTY && n->file->write_handles == 0)
             file_queue_locked(c, n);

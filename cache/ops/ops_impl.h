@@ -174,9 +174,9 @@ void name_expect(struct cache *c, struct node *n, const char *mirror_path, struc
                  const char *name, struct entry *e) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* For tree_each(): not 0 when the store may have one of the node's names. */
 int node_may_be_stored(void *arg, struct node *n) REQUIRES(cache_mutex);
-/* For tree_each(), with the cache as `arg`: the node's path is another one now. Uploads under
- * the old one stop, what waits gets its new name. What arrives nevertheless is moved along. */
-int node_requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex);
+/* The paths of the node, and of all below it, are others now. Uploads under the old ones stop,
+ * what waits gets its new name. What arrives below a directory nevertheless is moved along. */
+void node_requeue_all_locked(struct cache *c, struct node *moved) REQUIRES(cache_mutex);
 /* The inode is about to get a name that an older intention may have taken from it: recovery
  * must not take it for what that one meant. ns held for writing. */
 int node_renumber(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);

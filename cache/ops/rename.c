@@ -23,18 +23,25 @@
 
 /* ---- moving ---- */
 
-int node_requeue_locked(void *arg, struct node *n)
+struct requeuing {
+    struct cache *cache;
+    struct node *moved;
+};
+
+static int requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
-    struct cache *c = arg;
+    const struct requeuing *q = arg;
+    struct cache *c = q->cache;
 
     if (n->dir && n->dir->uploading)
         n->dir->has_marker = true;
     bool uploading = n->file && n->file->uploading;
     if (uploading)
         atomic_store(&n->file->changed, true);
-    /* A directory takes along what an upload to the old path put, or may have put, there. */
     for (struct entry *e = n->links; e; e = e->next_link) {
-        if (!e->may_exist)
+        /* A directory takes along what an upload to the old path put, or may have put, there.
+         */
+        if (!e->may_exist && q->moved->dir && node_is_below(e->parent, q->moved))
             e->may_exist = e->tried_before = uploading || e->tried;
         e->refused = false;
     }
@@ -45,6 +52,13 @@ int node_requeue_locked(void *arg, struct node *n)
     else if (n->file && n->file->queued) /* keeps its place: it was closed, and is open again */
         file_stage_locked(c, n);
     return 0;
+}
+
+void node_requeue_all_locked(struct cache *c, struct node *moved)
+{
+    struct requeuing q = {c, moved};
+
+    (void)tree_each(moved, requeue_locked, &q);
 }
 
 int node_may_be_stored(void *arg, struct node *n)
@@ -259,7 +273,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     }
     n->ctime_ns = clock_real_ns();
     e->changed_ns = clock_mono_ns();
-    (void)tree_each(n, node_requeue_locked, c);
+    node_requeue_all_locked(c, n);
     e->tried = tried; /* of what had the name */
     dir_touch_locked(oldparent);
     dir_touch_locked(m->newparent);
