@@ -253,14 +253,25 @@ char *intent_path_after(const struct intent *first, const char *path)
     return at;
 }
 
-char *intent_lasting_path(const struct intent *first, const char *path)
+/* The path after the renames from `first` on; NULL where a removal takes what has it, or, with
+ * `replaced`, where another rename brings something over it. */
+static char *path_unless_taken(const struct intent *first, const char *path, bool replaced)
+    REQUIRES(cache_mutex)
 {
     auto_free char *at = strdup(path);
 
-    for (const struct intent *i = first; at && i; i = i->next)
-        if (!intent_forward(i, &at) && !intent_is_rename(i) && strcmp(i->from, at) == 0)
+    for (const struct intent *i = first; at && i; i = i->next) {
+        bool moved = intent_forward(i, &at);
+        const char *taken = !intent_is_rename(i) ? i->from : replaced ? i->to : NULL;
+        if (!moved && taken && strcmp(taken, at) == 0)
             return NULL;
+    }
     return take_ptr(at);
+}
+
+char *intent_lasting_path(const struct intent *first, const char *path)
+{
+    return path_unless_taken(first, path, true);
 }
 
 bool intent_leads_to(struct cache *c, struct place from, const char *path)
@@ -270,7 +281,8 @@ bool intent_leads_to(struct cache *c, struct place from, const char *path)
     if (c->queue->renames == 0)
         return !tombstone_pending(c, from);
     /* Before the first of them a path and its place are one. */
-    auto_free char *at = intent_lasting_path(c->queue->intents, place_path(from));
+    /* What a rename replaces has its name until then. */
+    auto_free char *at = path_unless_taken(c->queue->intents, place_path(from), false);
     return at && strcmp(at, path) == 0;
 }
 

@@ -207,7 +207,8 @@ bool stuck_intent_blocks_locked(struct cache *c, const char *path) REQUIRES(cach
 enum intent_back intent_backward(const struct intent *i, char **at);
 /* Where the renames from `first` on take `path`, heap; NULL without memory. */
 char *intent_path_after(const struct intent *first, const char *path) REQUIRES(cache_mutex);
-/* The same of what lies there before `first`; NULL also when a removal on its way takes it. */
+/* The same of what lies there before `first`; NULL also when a removal on its way takes it, or
+ * another rename brings something else over it. */
 char *intent_lasting_path(const struct intent *first, const char *path) REQUIRES(cache_mutex);
 /* Whether no rename that was intended before concerns what the rename does. */
 bool intent_comes_first(struct cache *c, const struct intent *rename) REQUIRES(cache_mutex);
