@@ -91,14 +91,17 @@ int source_still_same(struct job *j)
 {
     struct stat now;
 
-    if (fstat(j->fd, &now) < 0)
-        return source_read_failed(j, -errno);
+    /* A writer through the daemon may also have set the time back, and says so under the same
+     * hold of the lock. */
+    cache_lock(j->cache);
+    int r = fstat(j->fd, &now) < 0 ? -errno : 0;
+    bool changed = atomic_load(&j->node->file->changed);
+    cache_unlock(j->cache);
+    if (r < 0)
+        return source_read_failed(j, r);
     if (file_check_kept(j->cache, j->node, j->fd) < 0)
         return source_lost_here(j, -EIO);
-    /* A writer through the daemon may also have set the time back. */
-    if (atomic_load(&j->node->file->changed))
-        return CHANGED;
-    return same_stat(&now, &j->st) ? 0 : CHANGED;
+    return !changed && same_stat(&now, &j->st) ? 0 : CHANGED;
 }
 
 /* Whether the file has this CRC-32C at [off, end). 0, CHANGED or another error. */
