@@ -7,6 +7,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,10 +16,11 @@
 
 static struct driven d;
 static atomic_bool hold; /* copies wait */
+static atomic_bool copies_fail, lists_wait;
 enum { PUT_GOES, PUT_FAILS, PUT_IS_LOST };
 static atomic_int put_ends;   /* of dir/both, before it moves */
 static atomic_bool put_waits; /* it has not begun at the store */
-static atomic_int puts_begun;
+static atomic_int puts_begun, copies_begun;
 static atomic_bool careless; /* the server looks at no condition of a removal */
 static atomic_int replaced;  /* how often another node replaces a source before it is copied */
 static atomic_bool removed;  /* it removes the source before it is copied, and puts the same
@@ -47,6 +49,7 @@ static void before_copy(const char *key)
     static atomic_int version;
     char text[32];
 
+    atomic_fetch_add(&copies_begun, 1);
     while (atomic_load(&hold))
         (void)usleep(1000);
     if (take_turn(&replaced)) {
@@ -60,7 +63,8 @@ static void before_copy(const char *key)
 static int64_t copy(struct call *c)
 {
     before_copy(c->key);
-    int64_t r = call_next(c);
+    int64_t r =
+        atomic_load(&copies_fail) ? op_fail(c->op, -EHOSTUNREACH, "no answer") : call_next(c);
     if (atomic_exchange(&removed, false))
         driven_store(&d, c->key, "ours", 4);
     return r;
@@ -80,6 +84,8 @@ static int64_t put(struct call *c)
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
+    while (c->kind == CALL_LIST && atomic_load(&lists_wait))
+        (void)usleep(1000);
     if (c->kind == CALL_COPY)
         return copy(c);
     if (c->kind == CALL_PUT && strcmp(c->key, "dir/both") == 0)
@@ -94,15 +100,19 @@ static int64_t around(struct layer *l, struct call *c)
 static void setup(void)
 {
     atomic_store(&hold, false);
+    atomic_store(&copies_fail, false);
+    atomic_store(&lists_wait, false);
     atomic_store(&put_ends, PUT_GOES);
     atomic_store(&put_waits, false);
     atomic_store(&puts_begun, 0);
+    atomic_store(&copies_begun, 0);
     atomic_store(&careless, false);
     atomic_store(&replaced, 0);
     atomic_store(&removed, false);
     atomic_store(&removals, false);
     driven_init_like_s3(&d, around);
     d.config.attr_timeout_ns = d.config.list_timeout_ns = 200 * NS_PER_MS;
+    d.config.late_ns = 500 * NS_PER_MS;
     driven_mount(&d);
     ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
     driven_put(&d, "dir/f", "ours", 4);
@@ -263,6 +273,91 @@ START_TEST(what_came_unheard_is_removed_where_it_moved)
 }
 END_TEST
 
+/* And where it was copied on by a first rename, since it was open: the copy bears a number,
+ * too. */
+START_TEST(what_was_copied_on_is_removed)
+{
+    struct handle *h;
+
+    atomic_store(&put_ends, PUT_IS_LOST);
+    driven_put(&d, "dir/both", "ours", 4);
+    DRIVEN_WAIT(atomic_load(&puts_begun) > 0);
+    (void)usleep(100000); /* the answer is noted */
+    ck_assert_int_eq(driven_open(&d, "dir/both", O_WRONLY | O_APPEND, &h), 0);
+    atomic_store(&hold, true);
+    ck_assert_int_eq(driven_rename(&d, "dir", "new"), 0);
+    DRIVEN_WAIT(atomic_load(&copies_begun) > 0);
+    ck_assert_int_eq(driven_rename(&d, "new", "last"), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    atomic_store(&put_ends, PUT_GOES);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "last/both", "ours");
+    ck_assert_int_eq(driven_stored(&d, "new/both", NULL, 0), -ENOENT);
+    ck_assert_int_eq(driven_stored(&d, "dir/both", NULL, 0), -ENOENT);
+}
+END_TEST
+
+/* What was made after the renames was never where they lead from: it is told from theirs. */
+START_TEST(what_they_put_where_a_new_file_was_not_sent_stays)
+{
+    atomic_store(&copies_fail, true);
+    ck_assert_int_eq(driven_rename(&d, "dir", "new"), 0);
+    driven_put(&d, "new/x", "ours", 4);
+    driven_unmount(&d);
+    atomic_store(&hold, true);
+    atomic_store(&copies_fail, false);
+    driven_mount(&d);
+    driven_store(&d, "new/x", "theirs", 6);
+    ck_assert_int_eq(_i ? driven_rename(&d, "new/x", "new/y") : driven_unlink(&d, "new/x"), 0);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "new/x", "theirs");
+}
+END_TEST
+
+/* What a later rename brings over a name is not what the directory's rename takes there: that
+ * one goes in its own version. */
+START_TEST(what_another_rename_replaces_is_removed_in_its_version)
+{
+    struct handle *h;
+
+    d.config.settle_ns = 30 * NS_PER_SEC; /* only the flush uploads */
+    d.config.attr_timeout_ns = d.config.list_timeout_ns = 60 * NS_PER_SEC;
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, "dir"), 1);
+    driven_put(&d, "k", "k", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_put(&d, "k", "changed", 7);
+    ck_assert_int_eq(driven_open(&d, "k", O_WRONLY | O_APPEND, &h), 0);
+    atomic_store(&lists_wait, true);
+    ck_assert_int_eq(driven_rename(&d, "dir", "new"), 0);
+    ck_assert_int_eq(driven_rename(&d, "k", "new/f"), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    atomic_store(&lists_wait, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "new/f", "changed");
+    ck_assert_int_eq(driven_stored(&d, "dir/f", NULL, 0), -ENOENT);
+    ck_assert_int_eq(driven_stored(&d, "k", NULL, 0), -ENOENT);
+}
+END_TEST
+
+/* A file that moves by itself leaves behind what its upload put: the new name is theirs. */
+START_TEST(what_they_put_at_the_new_name_of_what_is_sent_stays)
+{
+    atomic_store(&put_waits, true);
+    ck_assert_int_eq(driven_list(&d, "dir"), 1);
+    driven_put(&d, "dir/both", "ours", 4);
+    DRIVEN_WAIT(atomic_load(&puts_begun) > 0);
+    ck_assert_int_eq(driven_rename(&d, "dir/both", "k"), 0);
+    driven_store(&d, "k", "theirs", 6);
+    atomic_store(&put_waits, false);
+    (void)driven_flush(&d); /* tells of it */
+    driven_stores(&d, "k", "theirs");
+}
+END_TEST
+
 /* So is one that was stored, changed, and replaced by them meanwhile. */
 START_TEST(what_they_put_in_place_of_a_changed_file_is_not_removed)
 {
@@ -341,6 +436,10 @@ int main(void)
     tcase_add_loop_test(t, what_came_instead_of_ours_is_not_removed, 0, 2);
     tcase_add_test(t, what_came_unheard_is_removed);
     tcase_add_test(t, what_came_unheard_is_removed_where_it_moved);
+    tcase_add_test(t, what_was_copied_on_is_removed);
+    tcase_add_loop_test(t, what_they_put_where_a_new_file_was_not_sent_stays, 0, 2);
+    tcase_add_test(t, what_another_rename_replaces_is_removed_in_its_version);
+    tcase_add_test(t, what_they_put_at_the_new_name_of_what_is_sent_stays);
     tcase_add_test(t, what_they_put_in_place_of_a_changed_file_is_not_removed);
     suite_add_tcase(s, t);
     t = tcase_create("exchanges");
