@@ -38,6 +38,36 @@ START_TEST(rows_lead_forward)
 }
 END_TEST
 
+/* The same of what stays: NULL where it is removed, or replaced, on its way. */
+static const struct {
+    const char *rows, *from, *to;
+} lasting[] = {
+    {"", "a", "a"},
+    {"rename a b", "a", "b"},
+    {"rename a b", "b", NULL},
+    {"unlink a", "a", NULL},
+    {"rename a b; unlink b", "a", NULL},
+    {"rename a b; rename c b", "a", NULL},
+    {"rename a b; unlink a", "a", "b"},
+    {"renamedir d e; rename k e/f", "d/f", NULL},
+    {"renamedir d e; rename k e/f", "d/g", "e/g"},
+    {"rename f t; rename g f; rename t g", "g", "f"},
+    {"rename f t; rename g f; rename t g", "f", "g"},
+};
+
+START_TEST(rows_take_what_does_not_last)
+{
+    struct cache *c = owed_new(lasting[_i].rows, "");
+    auto_free char *to = intent_lasting_path(c->queue->intents, lasting[_i].from);
+
+    owed_free(c);
+    if (lasting[_i].to)
+        ck_assert_str_eq(to, lasting[_i].to);
+    else
+        ck_assert_ptr_null(to);
+}
+END_TEST
+
 /* Backward: where what is at `at` after the only row came from. */
 static const struct {
     const char *row, *at, *from;
@@ -234,6 +264,7 @@ Suite *moved_suite(void)
     TCase *t = tcase_create("moved");
 
     tcase_add_loop_test(t, rows_lead_forward, 0, ARRAY_SIZE(forward));
+    tcase_add_loop_test(t, rows_take_what_does_not_last, 0, ARRAY_SIZE(lasting));
     tcase_add_loop_test(t, rows_lead_backward, 0, ARRAY_SIZE(backward));
     tcase_add_loop_test(t, listings_are_read_through_rows, 0, ARRAY_SIZE(listings));
     tcase_add_test(t, a_row_that_is_done_hides_from_older_listings);
