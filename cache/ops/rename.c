@@ -39,8 +39,7 @@ static int requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex)
     if (uploading)
         atomic_store(&n->file->changed, true);
     for (struct entry *e = n->links; e; e = e->next_link) {
-        /* A directory takes along what an upload to the old path put, or may have put, there.
-         */
+        /* A directory takes along what an upload put, or may have put, under the old path. */
         if (!e->may_exist && q->moved->dir && node_is_below(e->parent, q->moved))
             e->may_exist = e->tried_before = uploading || e->tried;
         e->refused = false;
@@ -205,8 +204,9 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
 {
     struct node *over = m->to->node;
 
-    *ret_tried = entry_may_be_stored(m->to) && name_is_only_ours(m->to);
-    *ret_may_exist = entry_may_be_stored(m->to) && !*ret_tried;
+    bool stored = entry_may_be_stored(m->to);
+    *ret_tried = stored && name_is_only_ours_locked(c, m->to, m->to_path);
+    *ret_may_exist = stored && !*ret_tried;
     if (!place_known(m->to->source) && !over->dir)
         etag_move(ret_etag, &m->to->etag);
     *ret_marker = over->dir && over->dir->has_marker;
@@ -286,12 +286,12 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
 /* The version that an upload to the name replaces, as stamp_keys_expect() takes it; heap. `e`
  * is what has the name, or NULL. */
 static char *entry_version_locked(struct cache *c, struct node *dir, const char *name,
-                                  struct entry *e) REQUIRES(cache_mutex)
+                                  struct entry *e, const char *path) REQUIRES(cache_mutex)
 {
     if (e && !place_known(e->source) && etag_known(&e->etag))
         return etag_dup(&e->etag);
-    bool any =
-        e ? entry_may_be_stored(e) && !name_is_only_ours(e) : dir_may_hold_locked(c, dir, name);
+    bool any = e ? entry_may_be_stored(e) && !name_is_only_ours_locked(c, e, path)
+                 : dir_may_hold_locked(c, dir, name);
     return any ? strdup(STAMP_ANY_VERSION) : NULL;
 }
 
@@ -300,14 +300,17 @@ static char *entry_version_locked(struct cache *c, struct node *dir, const char 
 void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
                  const char *name, struct entry *e)
 {
+    auto_free char *path = child_path(dir, name);
+
     ns_assert_written(c);
+    if (!path)
+        return;
     cache_lock(c);
-    auto_free char *etag = entry_version_locked(c, dir, name, e);
+    auto_free char *etag = entry_version_locked(c, dir, name, e, path);
     auto_place struct place at = e ? entry_place(e) : child_place(dir, name);
     cache_unlock(c);
-    auto_free char *path = child_path(dir, name);
     auto_close int fd = mirror_open_path(&c->mirror, mirror_path, O_RDONLY);
-    if (fd < 0 || !place_known(at) || !path)
+    if (fd < 0 || !place_known(at))
         return;
     bool comes = etag && !place_same(at, place_of_path(path));
     if (comes)

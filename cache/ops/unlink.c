@@ -41,11 +41,6 @@ static int record(struct cache *c, struct intent *i, struct intent **ret)
     return r;
 }
 
-bool name_is_only_ours(const struct entry *e)
-{
-    return !e->node->dir && !e->may_exist && !place_known(e->source) && !etag_known(&e->etag);
-}
-
 /* Whether a pending rename brought the file there, with what was put under an older path. */
 static bool came_by_rename_locked(struct cache *c, const struct node *n, const char *path)
     REQUIRES(cache_mutex)
@@ -60,18 +55,26 @@ static bool came_by_rename_locked(struct cache *c, const struct node *n, const c
     return false;
 }
 
+bool name_is_only_ours_locked(struct cache *c, struct entry *e, const char *path)
+{
+    if (e->node->dir || e->may_exist || place_known(e->source) || etag_known(&e->etag))
+        return false;
+    auto_place struct place at = entry_place(e);
+    bool here = place_known(at) && place_same(at, place_of_path(path));
+    return here || !came_by_rename_locked(c, e->node, path);
+}
+
 /* The version that a removal of the name means. What a pending rename will bring there first
- * has one of its own then, and bears a number that was noted under another key: whether it is
- * ours can't be told. */
+ * has one of its own then. */
 static const char *removed_version_locked(struct cache *c, struct entry *e, const char *path,
                                           char etag[ETAG_TEXT_MAX]) REQUIRES(cache_mutex)
 {
     auto_place struct place at = entry_place(e);
-    bool here = place_known(at) && place_same(at, place_of_path(path));
 
-    if (name_is_only_ours(e) && (here || !came_by_rename_locked(c, e->node, path)))
+    if (name_is_only_ours_locked(c, e, path))
         return INTENT_OURS;
-    return here ? etag_text(&e->etag, etag) : INTENT_ANY;
+    return place_known(at) && place_same(at, place_of_path(path)) ? etag_text(&e->etag, etag)
+                                                                  : INTENT_ANY;
 }
 
 /* `numbered`: with the inode's number. */

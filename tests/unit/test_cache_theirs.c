@@ -273,6 +273,30 @@ START_TEST(what_came_unheard_is_removed_where_it_moved)
 }
 END_TEST
 
+/* And where a file that was made since has taken its name. */
+START_TEST(what_came_unheard_is_removed_with_what_replaced_it)
+{
+    atomic_store(&copies_fail, true);
+    rename_what_came_unheard();
+    ck_assert_int_eq(driven_rename(&d, "new", "last"), 0);
+    atomic_store(&hold, false);
+    driven_unmount(&d);
+    atomic_store(&put_ends, PUT_GOES);
+    atomic_store(&hold, true);
+    atomic_store(&copies_fail, false);
+    driven_mount(&d);
+    driven_put(&d, "tmp", "newer", 5);
+    ck_assert_int_eq(driven_rename(&d, "tmp", "last/both"), 0);
+    if (_i)
+        ck_assert_int_eq(driven_unlink(&d, "last/both"), 0);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "last/both", _i ? NULL : "newer");
+    driven_stores(&d, "new/both", NULL);
+    driven_stores(&d, "dir/both", NULL);
+}
+END_TEST
+
 /* And where it was copied on by a first rename, since it was open: the copy bears a number,
  * too. */
 START_TEST(what_was_copied_on_is_removed)
@@ -355,6 +379,7 @@ START_TEST(what_they_put_at_the_new_name_of_what_is_sent_stays)
     atomic_store(&put_waits, false);
     (void)driven_flush(&d); /* tells of it */
     driven_stores(&d, "k", "theirs");
+    driven_stores(&d, "dir/both", NULL);
 }
 END_TEST
 
@@ -436,6 +461,7 @@ int main(void)
     tcase_add_loop_test(t, what_came_instead_of_ours_is_not_removed, 0, 2);
     tcase_add_test(t, what_came_unheard_is_removed);
     tcase_add_test(t, what_came_unheard_is_removed_where_it_moved);
+    tcase_add_loop_test(t, what_came_unheard_is_removed_with_what_replaced_it, 0, 2);
     tcase_add_test(t, what_was_copied_on_is_removed);
     tcase_add_loop_test(t, what_they_put_where_a_new_file_was_not_sent_stays, 0, 2);
     tcase_add_test(t, what_another_rename_replaces_is_removed_in_its_version);
