@@ -280,8 +280,8 @@ bool intent_leads_to(struct cache *c, struct place from, const char *path)
     /* Without renames nothing moves: only the removal of what lies there counts. */
     if (c->queue->renames == 0)
         return !tombstone_pending(c, from);
-    /* Before the first of them a path and its place are one. */
-    /* What a rename replaces has its name until then. */
+    /* Before the first of them a path and its place are one. What a rename replaces has its
+     * name until then. */
     auto_free char *at = path_unless_taken(c->queue->intents, place_path(from), false);
     return at && strcmp(at, path) == 0;
 }
