@@ -2,8 +2,9 @@
  *
  * A session is two files of the state folder: "up-X", into which parts are written at their
  * place (all parts but the last have one fixed size), and "up-X.log", which tells the key, the
- * boot in which the session began, and each part that was written. The token is "up-X". Data of
- * another boot may have been lost with the page cache, so such a session counts as gone. */
+ * boot in which the session began, and each part that was written. The token is "up-X". A
+ * commit moves "up-X" to the key, an abort removes it; the log goes after it. Data of another
+ * boot may have been lost with the page cache, so such a session counts as gone. */
 #include "backends/local/local.h"
 #include "common/buf.h"
 #include "common/mem.h"
@@ -77,8 +78,8 @@ static void remove_files(const struct local_upload *up, int state_fd)
     char name[TOKEN_LEN + 8];
 
     log_name(up, name);
-    (void)unlinkat(state_fd, name, 0);
     (void)unlinkat(state_fd, up->name, 0);
+    (void)unlinkat(state_fd, name, 0);
 }
 
 /* ---- the log ---- */
@@ -113,16 +114,15 @@ static int note_size_locked(struct local_upload *up, unsigned number, uint64_t s
     return 0;
 }
 
-/* Parses the header; returns what follows it, or NULL when it is not this session's. */
-static const char *parse_header(struct local_upload *up, const char *text, const char *boot_id)
+/* Parses the header; returns what follows it, or NULL when it is not of this key. */
+static const char *parse_header(struct local_upload *up, const char *text, char boot[64])
 {
-    char boot[64];
     int has_mtime, used = 0;
     size_t len;
 
     if (sscanf(text, "runfs-upload 1 %63s %d %" SCNd64 " %zu%n", boot, &has_mtime,
                &up->mtime_ns, &len, &used) != 4 ||
-        text[used] != '\n' || strcmp(boot, boot_id) != 0)
+        text[used] != '\n')
         return NULL;
     text += used + 1;
     if (len != strlen(up->key) || strncmp(text, up->key, len) != 0 || text[len] != '\n')
@@ -152,7 +152,7 @@ static int parse_parts(struct local_upload *up, const char *text)
     return r;
 }
 
-static int read_log(struct local_upload *up, const char *boot_id)
+static int read_log(struct local_upload *up, char boot[64])
 {
     auto_buf struct buf b = BUF_INIT(LOG_MAX);
     char chunk[4096];
@@ -163,7 +163,7 @@ static int read_log(struct local_upload *up, const char *boot_id)
         r = buf_add(&b, chunk, (size_t)n);
     if (r < 0)
         return r;
-    const char *parts = b.data ? parse_header(up, b.data, boot_id) : NULL;
+    const char *parts = b.data ? parse_header(up, b.data, boot) : NULL;
     return parts ? parse_parts(up, parts) : -ENOENT;
 }
 
@@ -399,18 +399,27 @@ static bool token_ok(const char *token)
            strspn(token + 3, "0123456789abcdef") == TOKEN_LEN - 3;
 }
 
+/* What is left of a session that is over goes with it: a process was killed between the removal
+ * of its two files, or the machine was started anew. */
+static int is_over(const struct local_upload *up, int state_fd)
+{
+    remove_files(up, state_fd);
+    return -ENOENT;
+}
+
 static int open_session(struct local_upload *up, const char *boot_id, int state_fd)
 {
-    char name[TOKEN_LEN + 8];
+    char name[TOKEN_LEN + 8], boot[64];
 
     log_name(up, name);
     up->fd = openat(state_fd, up->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (up->fd < 0)
-        return -errno;
+        return errno == ENOENT ? is_over(up, state_fd) : -errno;
     up->log_fd = openat(state_fd, name, O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
     if (up->log_fd < 0)
-        return -errno;
-    return read_log(up, boot_id);
+        return errno == ENOENT ? is_over(up, state_fd) : -errno;
+    int r = read_log(up, boot);
+    return r == 0 && strcmp(boot, boot_id) != 0 ? is_over(up, state_fd) : r;
 }
 
 /* Nobody else has this session yet: its parts are read without its lock. */

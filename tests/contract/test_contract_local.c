@@ -270,6 +270,50 @@ START_TEST(a_published_upload_commits_again)
 }
 END_TEST
 
+static void of_another_boot(const char *log)
+{
+    auto_close int fd = open(log, O_RDWR | O_CLOEXEC);
+
+    ck_assert_int_eq(pwrite(fd, "another-", 8, (off_t)strlen("runfs-upload 1 ")), 8);
+}
+
+/* A process was killed between the steps of a commit or an abort, or the machine was started
+ * anew. */
+START_TEST(what_a_session_that_is_over_left_goes)
+{
+    enum { COMMITTED, ABORTED, OTHER_BOOT, ENDS };
+    struct place *p = place_open(_i);
+    auto_free char *path = native(p, "object");
+
+    ok(p, put_text(p, "object", NULL, "old"));
+    unsigned before = count_staged();
+    for (int end = 0; end < ENDS; end++) {
+        auto_free char *token = NULL, *staged = NULL, *log = NULL;
+        struct upload *up;
+        ok(p, store_upload_begin(p->s, &p->op, key(p, "object"), NULL, &up));
+        ok(p, part_of(up, &p->op, "new", 3, test_part_size(p->s), 1));
+        token = store_upload_token(up);
+        store_upload_detach(up);
+        ck_assert_int_ge(asprintf(&staged, "%s/%s", state, token), 0);
+        ck_assert_int_ge(asprintf(&log, "%s.log", staged), 0);
+        fails(p, ENOENT,
+              store_upload_resume(p->s, &p->op, key(p, "other"), token, NULL, NULL, &up));
+        ck_assert_uint_eq(count_staged(), before + 2); /* it is not that one's */
+        if (end == COMMITTED)
+            ck_assert_int_eq(rename(staged, path), 0);
+        else if (end == ABORTED)
+            ck_assert_int_eq(unlink(staged), 0);
+        else
+            of_another_boot(log);
+        fails(p, ENOENT,
+              store_upload_resume(p->s, &p->op, key(p, "object"), token, NULL, NULL, &up));
+        ck_assert_uint_eq(count_staged(), before);
+        assert_text(p, "object", "new");
+    }
+    place_close(p);
+}
+END_TEST
+
 /* Removes an empty directory as soon as somebody has opened it, so often a call. */
 #define REMOVALS_A_CALL 4
 
@@ -489,6 +533,7 @@ int main(void)
     tcase_add_loop_test(t, same_time_and_size_is_another_version, 0, 1);
     tcase_add_loop_test(t, nothing_staged_is_left, 0, 1);
     tcase_add_loop_test(t, a_published_upload_commits_again, 0, (int)n);
+    tcase_add_loop_test(t, what_a_session_that_is_over_left_goes, 0, (int)n);
     tcase_add_loop_test(t, a_parent_is_removed_beside_what_comes_below_it, 0, (int)n);
     tcase_add_loop_test(t, processes_exclude_each_other, 0, 1);
     tcase_add_loop_test(t, the_state_name_is_reserved, 0, (int)n);

@@ -385,32 +385,43 @@ static void store_must_be(const struct tree *wanted)
     store_close(store);
 }
 
-/* An upload session that holds parts and is left in the folder's state: its name and its key,
- * or NULL. Its log has a line for each part behind the two of its head, of which the second is
- * the key. Static. */
+/* How many lines the log of an upload session has; its second is the key. */
+static unsigned read_session_log(const char *path, char key[128])
+{
+    char line[256];
+    unsigned lines = 0;
+    FILE *f = fopen(path, "r");
+
+    for (; f && fgets(line, sizeof(line), f); lines++)
+        if (lines == 1)
+            (void)snprintf(key, 128, "%.*s", (int)strcspn(line, "\n"), line);
+    if (f)
+        (void)fclose(f);
+    return lines;
+}
+
+/* A part of an upload session that is left in the folder's state, or NULL: staged bytes, or a
+ * log with more than its head of two lines. Static. */
 static const char *session_left(void)
 {
     static char what[300];
-    char path[700], key[128] = "", line[256];
+    char path[700], key[128] = "?";
+    struct stat st;
     glob_t found;
 
     *what = '\0';
-    (void)snprintf(path, sizeof(path), "%s/%s.runfs/up-*.log", store_url + strlen("file://"),
+    (void)snprintf(path, sizeof(path), "%s/%s.runfs/up-*", store_url + strlen("file://"),
                    prefix);
     if (glob(path, 0, NULL, &found) != 0)
         return NULL;
     for (size_t i = 0; i < found.gl_pathc && !*what; i++) {
-        FILE *f = fopen(found.gl_pathv[i], "r");
-        unsigned lines = 0;
-        for (; f && fgets(line, sizeof(line), f); lines++)
-            if (lines == 1)
-                (void)snprintf(key, sizeof(key), "%.*s", (int)strcspn(line, "\n"), line);
-        if (lines > 2)
+        const char *name = found.gl_pathv[i];
+        bool is_log = strstr(name, ".log") != NULL;
+        unsigned lines = is_log ? read_session_log(name, key) : 0;
+        if (lines > 2 || (!is_log && stat(name, &st) == 0 && st.st_size > 0))
             (void)snprintf(what, sizeof(what),
                            "an upload of %s that nobody will finish: %s, %u lines", key,
-                           strrchr(found.gl_pathv[i], '/') + 1, lines);
-        if (f)
-            (void)fclose(f);
+                           strrchr(name, '/') + 1, lines);
     }
     globfree(&found);
     return *what ? what : NULL;
