@@ -39,6 +39,17 @@ check() {
     (cd "$work" && ./check.sh "$@") >"$work/out" 2>&1 </dev/null || code=$?
 }
 
+# A job is late by seconds that nobody waits for: its clock is set.
+late() {
+    # shellcheck disable=SC2016 # for that script
+    sed -i 's/seconds=$((SECONDS - started))/seconds=99/' "$work/scripts/check/result.sh"
+}
+
+# others_take PERCENT: of the processors, whatever runs beside this test.
+others_take() {
+    sed -i "s/ load=.*/ load=$1/" "$work/scripts/check/result.sh"
+}
+
 says() {
     grep -qE -- "$1" "$work/out" || {
         echo "  does not say '$1':"
@@ -258,6 +269,7 @@ test_the_row_says_what_was_made_anew() {
     cold=15 job one '' 'echo "COLD: 1 of 2 things"' "$good"
     cold=15 job two '' 'echo "COLD: 0 of 2 things"' "$good"
     cold=15 job three '' "$good"
+    others_take 0
     check
     ends_with 0 && says '^one-release .* s of 10 \(cold: 1 of 2 things\)$' && says '^two-release .* s of 5$' &&
         says '^three-release .* s of 5$' || return 1
@@ -268,28 +280,28 @@ test_the_row_says_what_was_made_anew() {
 # It has one number in the table.
 test_who_caches_nothing_gets_no_more_time() {
     job one '' 'echo "COLD: 2 of 2 things"' "$good"
+    others_take 0
     check
     ends_with 0 && says '^one-release .* s of 5$'
 }
 
-# The job is late by seconds that nobody waits for: its clock is set.
 test_a_late_job_fails_in_ci_only() {
     job one '' "$good"
-    # shellcheck disable=SC2016 # for that script
-    sed -i 's/seconds=$((SECONDS - started))/seconds=99/; s/load=$(others .*/load=3/' "$work/scripts/check/result.sh"
+    late
+    others_take 3
     check
     ends_with 0 && says '^one-release .* 99 s of 5, LATE' || return 1
     CI=true check
     ends_with 1 && says 'one-release took 99 s, its budget is 5 s, and others took 3 %' || return 1
-    sed -i 's/load=3/load=60/' "$work/scripts/check/result.sh"
+    others_take 60
     CI=true check
     ends_with 0 && says '^one-release .* 99 s of 5, others took 60 % of the processors'
 }
 
 test_a_cold_job_is_late_all_the_same() {
     cold=15 job one '' 'echo "COLD: 2 of 2 things"' "$good"
-    # shellcheck disable=SC2016 # for that script
-    sed -i 's/seconds=$((SECONDS - started))/seconds=99/; s/load=$(others .*/load=3/' "$work/scripts/check/result.sh"
+    late
+    others_take 3
     CI=true check
     ends_with 1 && says '^one-release .* 99 s of 15 \(cold: 2 of 2 things\), LATE' &&
         says 'its budget is 15 s with 2 of 2 things made anew, and others took 3 %'
