@@ -1,0 +1,93 @@
+# shellcheck shell=bash
+# The command line: help, words that are wrong, configurations, URLs and the secrets in them.
+# shellcheck disable=SC2154 # variables of run.sh and lib.sh
+
+test_help_and_version() {
+    local command
+    try "$runfs" --version
+    expect_code 0 && grep -qE '^runfs [0-9]+\.[0-9]+' "$work/out" || return 1
+    cp "$work/out" "$work/said"
+    try "$runfs" version
+    expect_code 0 && cmp "$work/out" "$work/said" || return 1
+    try "$runfs" help
+    expect_code 0 && grep -q '^  version ' "$work/out" || return 1
+    refused 2 'did you mean mount?' "$runfs" help moutn || return 1
+    try "$runfs" --help
+    expect_code 0 || return 1
+    for command in mount umount status flush fetch pin unpin recover; do
+        grep -q "^  $command " "$work/out" || say "--help lacks $command" || return 1
+    done
+    for command in mount umount status flush fetch pin unpin recover; do
+        try "$runfs" "$command" --help
+        expect_code 0 && grep -q "^Usage: runfs $command " "$work/out" &&
+            grep -q '^Exit codes:' "$work/out" || say "$command --help" || return 1
+        [ ! -s "$work/err" ] || say "$command --help complains" || return 1
+        cp "$work/out" "$work/said"
+        try "$runfs" help "$command"
+        expect_code 0 && cmp "$work/out" "$work/said" || return 1
+    done
+}
+
+test_wrong_command_lines() {
+    refused 2 'runfs --help' "$runfs" &&
+        refused 2 'did you mean mount?' "$runfs" moutn "$work" "$work" &&
+        refused 2 'unknown command xyzzy' "$runfs" xyzzy &&
+        refused 2 'needs a store' "$runfs" mount &&
+        refused 2 'needs a store' "$runfs" mount "$work" &&
+        refused 2 'not also c' "$runfs" mount a b c &&
+        refused 2 'unknown option --foreground' "$runfs" mount --foreground a b &&
+        refused 2 'needs one mountpoint' "$runfs" umount &&
+        refused 2 'did you mean --timeout?' "$runfs" umount --timout 3 "$work" &&
+        refused 2 'expected a time' "$runfs" umount "$work" --timeout soon &&
+        refused 2 'needs a value' "$runfs" umount "$work" --timeout &&
+        refused 2 'takes no value' "$runfs" status --json=yes "$work" &&
+        refused 2 'needs a path' "$runfs" flush &&
+        refused 2 'needs one cache directory' "$runfs" recover &&
+        refused 2 'exclude each other' "$runfs" recover --list --publish "$work"
+}
+
+test_unknown_options() {
+    fresh unknown
+    refused 2 'unknown option "cache_sise", did you mean "cache_size"?' \
+        "$runfs" mount -o cache_sise=1G "$d/store" "$d/mnt" &&
+        refused 2 'expected a size' "$runfs" mount -o cache_size=huge "$d/store" "$d/mnt" &&
+        refused 2 'expected cache, store' "$runfs" mount -o durability=x "$d/store" "$d/mnt" &&
+        refused 2 'expected plain' "$runfs" mount -o layout=ray "$d/store" "$d/mnt" &&
+        refused 1 'did you mean "allow_other"' "$runfs" "$d/store" "$d/mnt" -o allow_othr
+}
+
+test_bad_configurations() {
+    fresh configuration
+    refused 2 'missing.json: No such file' "$runfs" mount "$d/missing.json" "$d/mnt" || return 1
+    echo '{"stores": ' >"$d/c.json"
+    refused 2 'c.json: line' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    echo '{"options": {"ro": true}}' >"$d/c.json"
+    refused 2 'names no store' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    echo '{"stores": {"a": {"url": "/x", "regoin": "y"}}}' >"$d/c.json"
+    refused 2 'did you mean "region"' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    echo '{"stores": {"a": {"url": "/x"}},
+        "routes": [{"path": "runs/{run}/**", "store": "a"}]}' >"$d/c.json"
+    refused 2 'exactly one route' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    refused 2 'mount that name' "$runfs" mount -o "config=$d/c.json" "$d/store" "$d/mnt" &&
+        return 1 # its routes are wrong too, and told first
+    echo '{"stores": {"a": {"url": "/x"}}}' >"$d/c.json"
+    refused 2 'mount that name' "$runfs" mount -o "config=$d/c.json" "$d/store" "$d/mnt"
+}
+
+test_bad_urls() {
+    local url
+    fresh urls
+    for url in s4://bucket/x ftp://host/x s3:// s3:///prefix relative/path file://host/x ''; do
+        try "$runfs" mount -o "cache_dir=$d/cache" "$url" "$d/mnt"
+        [ "$code" = 1 ] && [ "$(wc -l <"$work/err")" = 1 ] ||
+            say "'$url': exit $code, $(cat "$work/err")" || return 1
+        ! is_mounted "$d/mnt" || say "'$url' was mounted" || return 1
+    done
+    refused 5 nonexistent "$runfs" mount -o "cache_dir=$d/cache" /nonexistent/store "$d/mnt"
+}
+
+test_secrets_in_urls() {
+    fresh secrets
+    refused 2 'credentials' "$runfs" mount 's3://key:hunter2@bucket/x' "$d/mnt" || return 1
+    ! grep -q hunter2 "$work/out" "$work/err" || say 'the message shows the secret'
+}

@@ -1,0 +1,81 @@
+# shellcheck shell=bash
+# What only a mount of a bucket can say wrong: bucket, secret, endpoint.
+# shellcheck disable=SC2154 # variables of run.sh and lib.sh
+
+s3_mount() { # OPTIONS URL
+    timeout 60 "$runfs" mount -o "cache_dir=$d/cache,region=us-east-1,path_style$1" "$2" "$d/mnt" &&
+        daemon_pid >>"$work/pids"
+}
+
+test_s3_failures() {
+    local bucket=${RUNFS_TEST_S3_URL%/*} at=,endpoint=$RUNFS_TEST_S3_ENDPOINT started
+    fresh s3bad
+    refused 5 no-such-bucket s3_mount "$at" s3://no-such-bucket/x || return 1
+    AWS_SECRET_ACCESS_KEY=hunter2 refused 6 "$bucket" s3_mount "$at" "$bucket/x" || return 1
+    ! grep -q hunter2 "$work/err" || say 'the message shows the secret' || return 1
+    started=$SECONDS
+    refused 7 "$bucket" s3_mount ",endpoint=http://127.0.0.1:9" "$bucket/x" || return 1
+    refused 7 "$bucket" s3_mount ",endpoint=http://no-such-host.invalid" "$bucket/x" || return 1
+    [ $((SECONDS - started)) -lt 50 ] || say 'it took too long to tell' || return 1
+    ! is_mounted "$d/mnt" || say 'mounted' || return 1
+    return 0
+}
+
+test_s3_endpoint_without_a_scheme() {
+    fresh s3scheme
+    refused 1 'https://minio:9000 or http://minio:9000' s3_mount ,endpoint=minio:9000 s3://b/p
+}
+
+test_s3_secrets_stay_secret() {
+    local bucket=${RUNFS_TEST_S3_URL%/*} at=,endpoint=$RUNFS_TEST_S3_ENDPOINT pid
+    fresh s3secret
+    s3_mount "$at,log_level=debug" "$bucket/secret" || return 1
+    echo x >"$d/mnt/x"
+    pid=$(daemon_pid)
+    tr '\0' ' ' <"/proc/$pid/cmdline" >"$d/seen"
+    "$runfs" status --json --files "$d/mnt" >>"$d/seen"
+    cat "$d/mnt/.runfs/status.json" "$d/mnt/.runfs/metrics" >>"$d/seen"
+    umount_here || return 1
+    cat "$d/cache/runfs.log" "$d/cache/identity" "$d/cache/store.json" >>"$d/seen"
+    [ -s "$d/seen" ] && ! grep -qF "$AWS_SECRET_ACCESS_KEY" "$d/seen" ||
+        say 'the secret is in what is seen' || return 1
+    # Nor in what is kept.
+    ! grep -rqF "$AWS_SECRET_ACCESS_KEY" "$d/cache" || say 'the secret is in the cache directory'
+}
+
+test_s3_recover() {
+    local bucket=${RUNFS_TEST_S3_URL%/*} at=,endpoint=$RUNFS_TEST_S3_ENDPOINT pid
+    fresh s3recover
+    s3_mount "$at,settle=1h" "$bucket/recover" || return 1
+    echo precious >"$d/mnt/kept"
+    pid=$(daemon_pid)
+    kill -9 "$pid" && until_true 30 gone "$pid"
+    umount -l "$d/mnt" 2>/dev/null || fusermount3 -u -z "$d/mnt"
+    try "$runfs" recover --publish "$d/cache"
+    expect_code 0 && grep -qx precious "$RUNFS_TEST_S3_DIR/recover/kept"
+}
+
+# A server that takes requests and never answers.
+test_s3_clients_that_go_away() {
+    local bucket=${RUNFS_TEST_S3_URL%/*} at=,endpoint=$RUNFS_TEST_S3_ENDPOINT server pid
+    fresh s3away
+    server=$(cat "$RUNFS_TEST_S3_PID_FILE")
+    s3_mount "$at" "$bucket/away" || return 1
+    ls "$d/mnt" # what is there is known from here on
+    kill -STOP "$server"
+    echo precious >"$d/mnt/kept"
+    for _ in $(seq 40); do # more than the daemon serves at once
+        "$runfs" flush "$d/mnt" 2>/dev/null &
+        pid=$!
+        sleep 0.2
+        kill -0 "$pid" || say 'flush does not wait' || { kill -CONT "$server" && return 1; }
+        kill -9 "$pid"
+        wait "$pid" 2>/dev/null
+    done
+    try "$runfs" status "$d/mnt"
+    expect_code 0 || { kill -CONT "$server" && return 1; }
+    try "$runfs" umount "$d/mnt" --timeout 2
+    kill -CONT "$server"
+    expect_code 3 && grep -q 'stays mounted' "$work/err" && grep -q kept "$work/out" || return 1
+    umount_here && grep -qx precious "$RUNFS_TEST_S3_DIR/away/kept"
+}

@@ -1,0 +1,118 @@
+# shellcheck shell=bash
+# What status tells, of one mount and of all.
+# shellcheck disable=SC2154 # variables of run.sh and lib.sh
+
+test_status_document() {
+    fresh status
+    mount_here || return 1
+    echo x >"$d/mnt/held.tmp"
+    "$runfs" status --json --files "$d/mnt" >"$d/status.json" &&
+        python3 "$here/check_status.py" "$d/status.json" files || return 1
+    "$runfs" status --json "$d/mnt" >"$d/status.json" &&
+        python3 "$here/check_status.py" "$d/status.json" || return 1
+    cat "$d/mnt/.runfs/status.json" >"$d/status.json" &&
+        python3 "$here/check_status.py" "$d/status.json" files || return 1
+    "$runfs" status --json --files "$d/mnt" | json '[f["path"] for f in d["files"]]' |
+        grep -q held.tmp || say 'held.tmp is not among the files' || return 1
+    "$runfs" status --files "$d/mnt" | grep -q 'staged .*held.tmp' || return 1
+    "$runfs" status "$d/mnt" | grep -q "^store  *file://$d/store" || return 1
+    "$runfs" status "$d/cache" | grep -q "^store  *file://$d/store" || return 1
+    grep -q '^runfs_dirty_files 1$' "$d/mnt/.runfs/metrics" ||
+        say "metrics: $(grep dirty "$d/mnt/.runfs/metrics")" || return 1
+    awk '!/^#/ && !/^runfs_[a-z_]+ [0-9]+$/ { print; bad = 1 } END { exit bad }' \
+        "$d/mnt/.runfs/metrics" || return 1
+    umount_here && [ -e "$d/store/held.tmp" ]
+}
+
+test_status_elsewhere() {
+    refused 5 'is not on a runfs mount' "$runfs" status "$work" &&
+        refused 5 'No such file' "$runfs" status /nonexistent/x &&
+        refused 5 'is not on a runfs mount' "$runfs" flush "$work" &&
+        refused 5 'is not on a runfs mount' "$runfs" umount "$work"
+}
+
+# of_default PATH: the cache that a mount took by itself, below $d/home.
+in_home() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        XDG_CACHE_HOME="$d/home" "$@"
+    fi
+}
+
+test_overview() {
+    local pid dir
+    fresh overview
+    mount_here settle=1h || return 1
+    echo x >"$d/mnt/x"
+    "$runfs" status --json >"$d/all.json" || return 1
+    json "[m['state'] for m in d['mounts'] if m['mountpoint'] == '$d/mnt'] == ['mounted']" <"$d/all.json" |
+        grep -qx True || say "$(cat "$d/all.json")" || return 1
+    "$runfs" status | grep -A1 "^$d/mnt  file://$d/store" | grep -q 'mounted; not in the store: 1 files' ||
+        say "$("$runfs" status)" || return 1
+    pid=$(daemon_pid)
+    kill -9 "$pid" && until_true 30 gone "$pid" || return 1
+    "$runfs" status | grep -A1 "^$d/mnt" | grep -q 'dead' || say "$("$runfs" status)" || return 1
+    mount_here && umount_here
+}
+
+test_overview_of_what_was_left() {
+    local pid dir
+    fresh left
+    in_home "$runfs" mount -o settle=1h "$d/store" "$d/mnt" || return 1
+    pid=$(daemon_pid)
+    echo "$pid" >>"$work/pids"
+    dir=$("$runfs" status --json "file://$d/store/" | json 'd["cache_dir"]')
+    echo precious >"$d/mnt/x"
+    kill -9 "$pid" && until_true 30 gone "$pid" || return 1
+    # By the dead mountpoint, the store, and the folder that it is.
+    in_home "$runfs" recover "$d/mnt" | grep -q 'write .*x$' || say 'not by the mountpoint' || return 1
+    refused 3 'had died' "$runfs" umount "$d/mnt" || return 1
+    in_home "$runfs" recover "file://$d/store" | grep -q 'write .*x$' || say 'not by the store' || return 1
+    in_home "$runfs" recover "$d/store" | grep -q 'write .*x$' || say 'not by the folder' || return 1
+    in_home "$runfs" status >"$d/all" || return 1
+    grep -A1 "^left: cache $dir  file://$d/store" "$d/all" |
+        grep -q "publish them: runfs recover --publish $dir\$" || say "$(cat "$d/all")" || return 1
+    cp -a "$dir" "$dir.copy"
+    try in_home "$runfs" recover "$d/store"
+    expect_code 1 && grep -q "has 2 caches" "$work/err" && grep -q "$dir.copy" "$work/err" ||
+        say "$(cat "$work/out" "$work/err")" || return 1
+    rm -r "$dir.copy"
+    in_home "$runfs" recover --publish "$d/mnt" && grep -qx precious "$d/store/x" || return 1
+    ! in_home "$runfs" status | grep -q "$dir" || say 'it is told though it owes nothing' || return 1
+    rm -r "$dir"
+}
+
+# What can't be asked is told, and does not hide the others.
+test_overview_of_others() {
+    local pid
+    fresh others
+    if [ "$(id -u)" != 0 ]; then
+        skip 'a mount of another user needs root'
+        return
+    fi
+    chmod 755 "$work" "$d"
+    mount_here || return 1
+    cp "$runfs" "$d/runfs"
+    try setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/nonexistent "$d/runfs" status
+    expect_code 0 && grep -A1 "^$d/mnt  " "$work/out" | grep -q "another user's" ||
+        say "$(cat "$work/out" "$work/err")" || return 1
+    pid=$(daemon_pid)
+    kill -STOP "$pid"
+    try "$runfs" status
+    kill -CONT "$pid"
+    expect_code 0 && grep -A1 "^$d/mnt  " "$work/out" | grep -q 'silent: it does not answer' ||
+        say "$(cat "$work/out" "$work/err")" || return 1
+    umount_here
+}
+
+test_names_that_are_not_text() {
+    fresh names
+    mount_here settle=1h || return 1
+    echo x >"$d/mnt/"$'bad\xff\nname'
+    "$runfs" status --json --files "$d/mnt" | python3 -m json.tool >/dev/null || return 1
+    [ "$("$runfs" status --files "$d/mnt" | grep -c 'bad.*name$')" = 1 ] ||
+        say 'a name forges a line' || return 1
+    try "$runfs" flush "$d/mnt/"$'bad\xff\nname'
+    expect_code 0 && [ -e "$d/store/"$'bad\xff\nname' ] && umount_here
+}
