@@ -40,12 +40,14 @@ import modes
 import nodes
 import oracle
 import others
+import together
 import waiting
 import ways
 from harness import Failure, Mount, Tally, Workplace, check, repeat, runfs_binary, wait_for
 from lanes import Group, side_by_side
 from proxy import Proxy
 
+A_FOLDERS = behaviour.CASES + together.CASES + identity.CASES + acl.CASES # what a local folder does, too
 QUICK = ["settle=0.1s", "attr_timeout=2s", "list_timeout=5s"] + (["allow_other"] if os.geteuid() == 0 else ["acl"])
 WAITING = ["store_timeout=60s", "attr_timeout=300s", "list_timeout=300s"]
 PRESET = os.path.basename(os.environ.get("RUNFS_BUILD", "debug").rstrip("/"))
@@ -193,7 +195,7 @@ class Suite:
 
     def add_store(self, store, mode):
         where, prefix = (store, mode), f"{store}-{mode}"
-        self.add("behaviour", where, prefix, behaviour.CASES + identity.CASES + acl.CASES + control.CASES + ["published"],
+        self.add("behaviour", where, prefix, A_FOLDERS + control.CASES + ["published"],
                  behave, 30)
         if store != "mem": # a second mount would not see the first one's memory
             self.add("modes", where, prefix, modes.CASES + ["modes-umount"], both_modes, 20)
@@ -217,7 +219,7 @@ class Suite:
 def behave(work, story, store, mode):
     place = Place(work, store, mode, f"{store}-behaviour")
     mount = place.mount()
-    for case in behaviour.CASES + identity.CASES + acl.CASES:
+    for case in A_FOLDERS:
         folder = f"{mount.mountpoint}/{case.__name__}"
         os.mkdir(folder)
         story(case.__name__, case, folder)
