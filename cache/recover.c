@@ -193,6 +193,28 @@ static int apply_renames(struct cache *c) REQUIRES(cache_mutex)
     return 0;
 }
 
+/* A pending rename of a directory brings what an upload of a lost mount put, or may have put,
+ * under the older path, if the file had the name before it: which of several names had the
+ * number is not known. */
+static int note_brought(void *arg, struct node *n) REQUIRES(cache_mutex)
+{
+    struct cache *c = arg;
+
+    for (struct entry *e = n->file ? n->links : NULL; e; e = e->next_link) {
+        auto_free char *path = e->tried ? entry_path(e) : NULL;
+        struct intent *i;
+        if (e->tried && !path)
+            return -ENOMEM;
+        DL_FOREACH(c->queue->intents, i)
+        {
+            if (path && intent_is_rename(i) && path_below(i->to, path) &&
+                (i->seq > n->named_seq || n->nlink > 1))
+                e->brought = true;
+        }
+    }
+    return 0;
+}
+
 /* ---- the mirror ---- */
 
 static void take_stamp(struct cache *c, struct node *n, const struct stamp_attrs *a)
@@ -557,6 +579,8 @@ static int rebuild(struct cache *c, uint64_t *ret_unstamped) REQUIRES(cache_ns, 
         r = clear_drops(&s);
     if (r == 0)
         r = apply_renames(c);
+    if (r == 0 && c->queue->renames)
+        r = tree_each(c->tree->root, note_brought, c);
     if (r == 0)
         queue_in_order_locked(&s);
     scan_release_locked(&s);

@@ -200,8 +200,7 @@ int name_owner_need_locked(struct cache *c, struct node *parent, struct entry *e
 /* Whether the store can have at most what this cache put, or tried to put, under this name, by
  * the number that it bears. What a pending rename brings bears one of an older name. `path` is
  * the entry's. */
-bool name_is_only_ours_locked(struct cache *c, struct entry *e, const char *path)
-    REQUIRES(cache_mutex);
+bool name_is_only_ours_locked(struct entry *e, const char *path) REQUIRES(cache_mutex);
 /* Makes an intention for the entry and writes its row. 0 or a negative errno. `*ret` is in no
  * list yet: the caller adds it, or takes it back with name_intend_not(). */
 int name_intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,

@@ -205,7 +205,7 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
     struct node *over = m->to->node;
 
     bool stored = entry_may_be_stored(m->to);
-    *ret_tried = stored && name_is_only_ours_locked(c, m->to, m->to_path);
+    *ret_tried = stored && name_is_only_ours_locked(m->to, m->to_path);
     *ret_may_exist = stored && !*ret_tried;
     if (!place_known(m->to->source) && !over->dir)
         etag_move(ret_etag, &m->to->etag);
@@ -255,7 +255,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     e->source = place_take(&source);
     e->may_exist = may_exist || (n->dir && m->copies) ||
                    (!m->to && dir_may_hold_locked(c, m->newparent, m->newname));
-    e->tried_before = false;
+    e->tried_before = e->brought = e->copied = false;
     if (m->copies)
         dirs_above_may_exist_locked(c, m->to_path);
     negative_forget_locked(c, m->newparent, m->newname);
@@ -290,7 +290,7 @@ static char *entry_version_locked(struct cache *c, struct node *dir, const char 
 {
     if (e && !place_known(e->source) && etag_known(&e->etag))
         return etag_dup(&e->etag);
-    bool any = e ? entry_may_be_stored(e) && !name_is_only_ours_locked(c, e, path)
+    bool any = e ? entry_may_be_stored(e) && !name_is_only_ours_locked(e, path)
                  : dir_may_hold_locked(c, dir, name);
     return any ? strdup(STAMP_ANY_VERSION) : NULL;
 }

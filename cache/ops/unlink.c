@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <utlist.h>
 
 /* ---- removing ---- */
 int name_owner_need_locked(struct cache *c, struct node *parent, struct entry *e,
@@ -41,37 +40,23 @@ static int record(struct cache *c, struct intent *i, struct intent **ret)
     return r;
 }
 
-/* Whether a pending rename brought the file there, with what was put under an older path. */
-static bool came_by_rename_locked(struct cache *c, const struct node *n, const char *path)
-    REQUIRES(cache_mutex)
-{
-    struct intent *i;
-
-    DL_FOREACH(c->queue->intents, i)
-    {
-        if (intent_is_rename(i) && i->seq > n->named_seq && path_below(i->to, path))
-            return true;
-    }
-    return false;
-}
-
-bool name_is_only_ours_locked(struct cache *c, struct entry *e, const char *path)
+bool name_is_only_ours_locked(struct entry *e, const char *path)
 {
     if (e->node->dir || e->may_exist || place_known(e->source) || etag_known(&e->etag))
         return false;
     auto_place struct place at = entry_place(e);
     bool here = place_known(at) && place_same(at, place_of_path(path));
-    return here || !came_by_rename_locked(c, e->node, path);
+    return here || !e->brought;
 }
 
 /* The version that a removal of the name means. What a pending rename will bring there first
  * has one of its own then. */
-static const char *removed_version_locked(struct cache *c, struct entry *e, const char *path,
+static const char *removed_version_locked(struct entry *e, const char *path,
                                           char etag[ETAG_TEXT_MAX]) REQUIRES(cache_mutex)
 {
     auto_place struct place at = entry_place(e);
 
-    if (name_is_only_ours_locked(c, e, path))
+    if (name_is_only_ours_locked(e, path))
         return INTENT_OURS;
     return place_known(at) && place_same(at, place_of_path(path)) ? etag_text(&e->etag, etag)
                                                                   : INTENT_ANY;
@@ -87,7 +72,7 @@ static int intend_for(struct cache *c, enum intent_kind kind, const char *from, 
     cache_lock(c); /* a copy that ends changes the version */
     struct intent *i =
         intent_new(0, kind, from, to, numbered ? e->node->ino : 0,
-                   to ? etag_text(&e->etag, etag) : removed_version_locked(c, e, from, etag));
+                   to ? etag_text(&e->etag, etag) : removed_version_locked(e, from, etag));
     cache_unlock(c);
     return record(c, i, ret);
 }

@@ -209,7 +209,8 @@ struct node *copy_take_version_locked(struct copying *k, const char *from, const
     auto_free char *path = entry_path(e);
     if (path && strcmp(path, to) == 0)
         e->may_exist = true; /* an upload asks for it where its version is not known */
-    e->tried_before = false; /* what came there bears the number of the place that it left */
+    e->tried_before = false;
+    e->copied = true; /* what came there bears the number of the place that it left */
     if (!etag_known(&e->etag))
         return NULL;
     bool replaced = was_replaced(e, copied_etag, new_etag, own);

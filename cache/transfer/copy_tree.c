@@ -62,7 +62,7 @@ static int resolve_written_anew_locked(struct copying *k, struct item *it) REQUI
         return 0;
     bool known = etag_known(&e->etag);
     it->fate = known || e->may_exist || e->tried ? ITEM_OUT : ITEM_LEFT;
-    bool own = e->tried_before || (e->tried && !e->may_exist);
+    bool own = !e->copied && (e->tried_before || (e->tried && !e->may_exist));
     if (!known && !own)
         return 0;
     free(it->etag);

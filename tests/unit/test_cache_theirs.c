@@ -297,6 +297,84 @@ START_TEST(what_came_unheard_is_removed_with_what_replaced_it)
 }
 END_TEST
 
+/* Two renames are to bring what a killed mount put: the last name of all is "last/both". */
+static void brought_to_the_next_mount(bool linked)
+{
+    atomic_store(&copies_fail, true);
+    rename_what_came_unheard();
+    ck_assert_int_eq(driven_rename(&d, "new", "last"), 0);
+    if (linked)
+        ck_assert_int_eq(driven_link(&d, "last/both", "other"), 0);
+    atomic_store(&hold, false);
+    driven_unmount(&d);
+    atomic_store(&put_ends, PUT_GOES);
+    atomic_store(&copies_begun, 0);
+    atomic_store(&hold, true);
+    atomic_store(&copies_fail, false);
+}
+
+/* And where the file itself leaves the name, whatever number it has by then. */
+START_TEST(what_came_unheard_is_removed_when_its_file_moves)
+{
+    enum { MOVED, MOVED_OUT, LINKED, LINKED_BEFORE };
+
+    brought_to_the_next_mount(_i == LINKED_BEFORE);
+    driven_mount(&d);
+    if (_i == LINKED)
+        ck_assert_int_eq(driven_link(&d, "last/both", "other"), 0);
+    if (_i == MOVED || _i == MOVED_OUT)
+        ck_assert_int_eq(driven_rename(&d, "last/both", _i == MOVED ? "last/x" : "other"), 0);
+    else
+        ck_assert_int_eq(driven_unlink(&d, "last/both"), 0);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, _i == MOVED ? "last/x" : "other", "ours");
+    driven_stores(&d, "last/both", NULL);
+    driven_stores(&d, "new/both", NULL);
+    driven_stores(&d, "dir/both", NULL);
+}
+END_TEST
+
+/* And where the next mount copies it on, since it was open when the first rename ran. */
+START_TEST(what_the_next_mount_copied_on_is_removed)
+{
+    struct handle *h = NULL;
+
+    brought_to_the_next_mount(false);
+    atomic_store(&lists_wait, true);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_open(&d, "last/both", O_WRONLY | O_APPEND, &h), 0);
+    atomic_store(&lists_wait, false);
+    DRIVEN_WAIT(atomic_load(&copies_begun) > 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    atomic_store(&hold, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "last/both", "ours");
+    driven_stores(&d, "new/both", NULL);
+    driven_stores(&d, "dir/both", NULL);
+}
+END_TEST
+
+/* What another node has put to the first name instead of ours is not removed without a copy. */
+START_TEST(what_they_put_instead_of_ours_stays_after_a_kill)
+{
+    atomic_store(&put_ends, PUT_FAILS);
+    atomic_store(&hold, true);
+    driven_put(&d, "dir/both", "ours", 4);
+    DRIVEN_WAIT(atomic_load(&puts_begun) > 0);
+    (void)usleep(100000); /* the answer is noted */
+    ck_assert_int_eq(driven_rename(&d, "dir", "new"), 0);
+    atomic_store(&hold, false);
+    driven_unmount(&d);
+    driven_store(&d, "dir/both", "theirs", 6);
+    atomic_store(&put_ends, PUT_GOES);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "new/both", "ours");
+    driven_stores(&d, "dir/both", "theirs");
+}
+END_TEST
+
 /* And where it was copied on by a first rename, since it was open: the copy bears a number,
  * too. */
 START_TEST(what_was_copied_on_is_removed)
@@ -462,6 +540,9 @@ int main(void)
     tcase_add_test(t, what_came_unheard_is_removed);
     tcase_add_test(t, what_came_unheard_is_removed_where_it_moved);
     tcase_add_loop_test(t, what_came_unheard_is_removed_with_what_replaced_it, 0, 2);
+    tcase_add_loop_test(t, what_came_unheard_is_removed_when_its_file_moves, 0, 4);
+    tcase_add_test(t, what_the_next_mount_copied_on_is_removed);
+    tcase_add_test(t, what_they_put_instead_of_ours_stays_after_a_kill);
     tcase_add_test(t, what_was_copied_on_is_removed);
     tcase_add_loop_test(t, what_they_put_where_a_new_file_was_not_sent_stays, 0, 2);
     tcase_add_test(t, what_another_rename_replaces_is_removed_in_its_version);
