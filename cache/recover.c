@@ -86,8 +86,9 @@ static int owe_parent(struct cache *c, const char *path)
     if (fd < 0)
         return 0; /* moved or removed as well */
     bool ours = stamp_read_attrs(fd, &a) == 0;
-    /* The store has it, with attributes that nobody knows here. */
-    if (!ours && c->store && store_can(c->store, place_of_path(parent).key, STORE_DIRS))
+    /* The store has it, with attributes that nobody knows here. Without a store to ask that of
+     * it is left to the next mount, which has the row, too. */
+    if (!ours && (!c->store || store_can(c->store, place_of_path(parent).key, STORE_DIRS)))
         return 0;
     if (!ours)
         a = (struct stamp_attrs){.ino = ino_of_place(c, place_of_path(parent)),

@@ -290,9 +290,11 @@ START_TEST(what_is_replaced_after_the_rename_is_not_left_behind)
 END_TEST
 
 /* The mirror has a directory that this cache did not make, as a file came through it. The mount
- * was killed when that file had left it: the directory owes the store nothing. */
+ * was killed when that file had left it: the directory owes the store nothing, whoever looked
+ * at the cache meanwhile. */
 START_TEST(a_directory_of_somebody_else_keeps_its_mode)
 {
+    struct cache *looked_at = NULL;
     const struct attrs private = {.has = ATTR_MODE, .mode = S_IFDIR | 0700};
     struct object obj = {0};
     struct op op;
@@ -307,6 +309,11 @@ START_TEST(a_directory_of_somebody_else_keeps_its_mode)
     ck_assert_int_eq(driven_rename(&d, "file", "theirs/file"), 0);
     ck_assert_int_eq(driven_rename(&d, "theirs/file", "back"), 0);
     driven_unmount(&d);
+    if (_i) {
+        op_init(&op, 20 * NS_PER_SEC);
+        ck_assert_int_eq(cache_open_offline(d.config.dir, &op, &looked_at), 0);
+        cache_free(looked_at);
+    }
     atomic_store(&fail_renames, false);
     driven_mount(&d);
     ck_assert_int_eq(driven_flush(&d), 0);
@@ -337,7 +344,7 @@ int main(void)
     tcase_add_test(t, what_a_file_will_pass_through_is_exchanged);
     tcase_add_test(t, what_is_removed_after_the_rename_is_not_left_behind);
     tcase_add_test(t, what_is_replaced_after_the_rename_is_not_left_behind);
-    tcase_add_test(t, a_directory_of_somebody_else_keeps_its_mode);
+    tcase_add_loop_test(t, a_directory_of_somebody_else_keeps_its_mode, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
