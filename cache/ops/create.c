@@ -124,6 +124,7 @@ static int make_symlink(struct cache *c, struct node *n, const char *path, const
 static int make_directory(struct cache *c, struct node *n, const char *path)
 {
     int r = mirror_mkdirs(&c->mirror, path);
+    crash_point("mkdir-made");
     auto_close int fd = r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
 
     if (r == 0)

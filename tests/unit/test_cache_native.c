@@ -1,4 +1,5 @@
 /* cache/: renames that the store makes by itself, of whatever has the name there by then. */
+#include "cache/mirror/crash.h"
 #include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
@@ -7,13 +8,15 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct driven d;
-static atomic_bool hold_renames, fail_renames;
+static atomic_bool hold_renames, fail_renames, fail_removals;
 
 static int64_t around(struct layer *l, struct call *c)
 {
@@ -22,6 +25,8 @@ static int64_t around(struct layer *l, struct call *c)
         (void)usleep(1000);
     if (c->kind == CALL_RENAME && atomic_load(&fail_renames))
         return op_fail(c->op, -EHOSTUNREACH, "no answer");
+    if ((c->kind == CALL_REMOVE || c->kind == CALL_RMDIR) && atomic_load(&fail_removals))
+        return op_fail(c->op, -EHOSTUNREACH, "no answer");
     return call_next(c);
 }
 
@@ -29,6 +34,7 @@ static void setup(void)
 {
     atomic_store(&hold_renames, false);
     atomic_store(&fail_renames, false);
+    atomic_store(&fail_removals, false);
 }
 
 static void remove_there(const char *key)
@@ -326,6 +332,45 @@ START_TEST(a_directory_of_somebody_else_keeps_its_mode)
 }
 END_TEST
 
+/* A directory is removed here and made again, and the process dies in between: the one that the
+ * store still has does not stand for it. */
+START_TEST(a_directory_that_was_not_made_again_is_gone)
+{
+    struct stat st;
+    int status = 0;
+
+    driven_init_folder(&d, around, 1 << 20);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "e"), 0);
+    driven_put(&d, "e/4", "1", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&fail_removals, true);
+    ck_assert_int_eq(driven_unlink(&d, "e/4"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "e"), 0);
+    driven_unmount(&d);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        driven_mount(&d);
+        crash_arm("mkdir-made");
+        (void)driven_mkdir(&d, "e");
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_stat(&d, "e", &st), -ENOENT);
+    if (_i)
+        ck_assert_int_eq(driven_mkdir(&d, "e"), 0);
+    atomic_store(&fail_removals, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_stat(&d, "e", &st), _i ? 0 : -ENOENT);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_stat(&d, "e", &st), _i ? 0 : -ENOENT);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_native");
@@ -345,6 +390,7 @@ int main(void)
     tcase_add_test(t, what_is_removed_after_the_rename_is_not_left_behind);
     tcase_add_test(t, what_is_replaced_after_the_rename_is_not_left_behind);
     tcase_add_loop_test(t, a_directory_of_somebody_else_keeps_its_mode, 0, 2);
+    tcase_add_loop_test(t, a_directory_that_was_not_made_again_is_gone, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
