@@ -141,6 +141,9 @@ class Oracle:
                 # What the store still has as the cache knew it, that the cache replaces by what it owes.
                 replaced = newest and shown and shown[0] in newest[0].older
                 name.heads = [v for v in name.heads if v not in gone] + (newest if replaced else shown or newest)
+            if stored.get(key) in name.brought: # perhaps since then, by the other: a mount does not replace that
+                for version in name.heads:
+                    version.may_be_kept |= node in version.owners
 
     # ---- the questions ----
 
