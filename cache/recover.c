@@ -246,35 +246,15 @@ static void take_xattrs(struct node *n, int fd) REQUIRES(cache_mutex)
         node_acl_follow(n);
 }
 
-/* Whether a directory that has no stamp stands where a pending removal left nothing, and no
- * rename brings one: a mkdir that was not answered made it, or a rmdir was not. What the store
- * still has there is not it. */
-static bool dir_unanswered(struct cache *c, const char *path) REQUIRES(cache_mutex)
-{
-    struct intent *i;
-
-    if (!tombstone_pending(c, place_of_path(path)))
-        return false;
-    DL_FOREACH(c->queue->intents, i)
-    {
-        if (intent_is_rename(i) && path_below(i->to, path))
-            return false;
-    }
-    return true;
-}
-
 static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_ns, cache_mutex)
 {
     struct cache *c = s->cache;
     struct stamp_attrs a;
-    bool stamped = stamp_read_attrs(fd, &a) == 0 && S_ISDIR(a.mode);
-
-    if (!stamped && dir_unanswered(c, path))
-        return push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
     struct node *n = tree_make_dirs_locked(c, path);
+
     if (!n)
         return -ENOMEM;
-    if (!stamped)
+    if (stamp_read_attrs(fd, &a) < 0 || !S_ISDIR(a.mode))
         return 0; /* made on the way to a file: the listing knows it */
     take_stamp(c, n, &a);
     ino_stands_locked(c, n->ino, place_of_path(path));
@@ -550,9 +530,7 @@ static int clear_drops(struct scan *s)
 
     for (size_t i = 0; i < s->n_drop && r == 0; i++) {
         r = mirror_unlink(&c->mirror, s->drop[i]);
-        if (r == -EISDIR)
-            r = mirror_rmdir(&c->mirror, s->drop[i]);
-        r = r == -ENOENT || r == -ENOTEMPTY ? 0 : r;
+        r = r == -ENOENT ? 0 : r;
     }
     for (size_t i = 0; i < s->n_keep && r == 0; i++) {
         const struct keeping *k = &s->keep[i];

@@ -184,6 +184,16 @@ int mirror_create_incoming(struct mirror *m, uint64_t id)
     return told(m, mirror_beneath(m->incoming_fd, name, O_RDWR | O_CREAT | O_EXCL));
 }
 
+int mirror_mkdir_incoming(struct mirror *m, uint64_t id)
+{
+    char name[24];
+
+    id_name(id, name);
+    if (mkdirat(m->incoming_fd, name, 0700) < 0)
+        return told(m, -errno);
+    return told(m, mirror_beneath(m->incoming_fd, name, O_RDONLY | O_DIRECTORY));
+}
+
 int mirror_link_in(struct mirror *m, uint64_t id, const char *path)
 {
     char from[24];
@@ -196,12 +206,20 @@ int mirror_link_in(struct mirror *m, uint64_t id, const char *path)
     return renameat2(m->incoming_fd, from, dir, name, RENAME_NOREPLACE) < 0 ? -errno : 0;
 }
 
+/* A file, or an empty directory. */
+static int remove_name(int dir, const char *name)
+{
+    if (unlinkat(dir, name, 0) == 0)
+        return 0;
+    return errno == EISDIR && unlinkat(dir, name, AT_REMOVEDIR) == 0 ? 0 : -errno;
+}
+
 int mirror_remove_incoming(struct mirror *m, uint64_t id)
 {
     char name[24];
 
     id_name(id, name);
-    return unlinkat(m->incoming_fd, name, 0) < 0 ? -errno : 0;
+    return remove_name(m->incoming_fd, name);
 }
 
 int mirror_tmpfile(struct mirror *m)
@@ -426,10 +444,11 @@ static int empty_dir(int fd)
         return r;
     }
     rewinddir(d);
-    while ((e = readdir(d)))
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
-            unlinkat(fd, e->d_name, 0) < 0)
-            r = -errno;
+    while ((e = readdir(d))) {
+        bool own = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+        int removed = own ? 0 : remove_name(fd, e->d_name);
+        r = removed < 0 ? removed : r;
+    }
     (void)closedir(d);
     return r;
 }

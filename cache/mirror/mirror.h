@@ -64,9 +64,11 @@ int mirror_open_path(struct mirror *m, const char *path, int flags);
 int mirror_create(struct mirror *m, const char *path);
 /* Creates a file in incoming/, removed at the next mount unless mirror_link_in() moved it. */
 int mirror_create_incoming(struct mirror *m, uint64_t id);
-/* Moves the file in incoming/ to its path, where none may be. */
+/* The same for a directory, opened for reading. */
+int mirror_mkdir_incoming(struct mirror *m, uint64_t id);
+/* Moves what is in incoming/ to its path, where nothing may be; makes the parents. */
 int mirror_link_in(struct mirror *m, uint64_t id, const char *path);
-/* Removes the file in incoming/. */
+/* Removes the file, or the empty directory, in incoming/. */
 int mirror_remove_incoming(struct mirror *m, uint64_t id);
 /* Creates a file without a name. */
 int mirror_tmpfile(struct mirror *m);

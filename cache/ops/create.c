@@ -121,17 +121,35 @@ static int make_symlink(struct cache *c, struct node *n, const char *path, const
     return r;
 }
 
-static int make_directory(struct cache *c, struct node *n, const char *path)
+/* The mirror has a directory there, on the way to something that is gone. */
+static int take_directory(struct cache *c, struct node *n, const char *path)
 {
-    int r = mirror_mkdirs(&c->mirror, path);
-    crash_point("mkdir-made");
-    auto_close int fd = r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
+    auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
+    int r = fd < 0 ? fd : node_write_first_stamps(c, n, fd);
 
-    if (r == 0)
-        r = fd < 0 ? fd : node_write_first_stamps(c, n, fd);
     if (r < 0)
         (void)mirror_rmdir(&c->mirror, path); /* it would keep its parent from being removed */
     return r;
+}
+
+/* It comes into the mirror with its stamp, too: without one it would be taken for a directory
+ * of the store, which may still have one there that was removed here. */
+static int make_directory(struct cache *c, struct node *n, const char *path)
+{
+    cache_lock(c);
+    uint64_t id = file_next_id_locked(c);
+    cache_unlock(c);
+    auto_close int fd = mirror_mkdir_incoming(&c->mirror, id);
+    if (fd < 0)
+        return fd;
+    crash_point("mkdir-made");
+    int r = node_write_first_stamps(c, n, fd);
+    crash_point("mkdir-stamped");
+    if (r == 0)
+        r = mirror_link_in(&c->mirror, id, path);
+    if (r < 0)
+        (void)mirror_remove_incoming(&c->mirror, id);
+    return r == -EEXIST ? take_directory(c, n, path) : r;
 }
 
 int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool keep_fd)

@@ -30,18 +30,19 @@
 #define SESSION_POINTS 7 /* the last ones */
 
 static const char *const points[] = {
-    "close-stamped",        "complete-data",      "complete-mtime",    "create-made",
-    "create-stamped",       "delete-done",        "delete-noted",      "discard-orphaned",
-    "evict-discarded",      "exchange-mirror",    "exchange-rows",     "link-made",
-    "materialise-incoming", "materialise-linked", "mkdir-done",        "mkdir-made",
-    "open-stamped",         "orphan-moved",       "rename-copied",     "rename-mirror",
-    "rename-noted",         "rename-row",         "renamedir-copied",  "renamedir-native",
-    "renamedir-noted",      "rmdir-mirror",       "rmdir-row",         "setattr-stamped",
-    "truncate-complete",    "truncate-emptied",   "unlink-mirror",     "unlink-row",
-    "upload-committed",     "upload-keys",        "upload-stamped",    "utimens-moved",
-    "upload-looked",        "link-ready",         "create-placed",     "truncate-placed",
-    "exchange-placed",      "session-noted",      "session-begun",     "upload-session",
-    "session-resumed",      "upload-parts",       "session-committed", "session-ended",
+    "close-stamped",        "complete-data",      "complete-mtime",   "create-made",
+    "create-stamped",       "delete-done",        "delete-noted",     "discard-orphaned",
+    "evict-discarded",      "exchange-mirror",    "exchange-rows",    "link-made",
+    "materialise-incoming", "materialise-linked", "mkdir-done",       "mkdir-made",
+    "mkdir-stamped",        "open-stamped",       "orphan-moved",     "rename-copied",
+    "rename-mirror",        "rename-noted",       "rename-row",       "renamedir-copied",
+    "renamedir-native",     "renamedir-noted",    "rmdir-mirror",     "rmdir-row",
+    "setattr-stamped",      "truncate-complete",  "truncate-emptied", "unlink-mirror",
+    "unlink-row",           "upload-committed",   "upload-keys",      "upload-stamped",
+    "utimens-moved",        "upload-looked",      "link-ready",       "create-placed",
+    "truncate-placed",      "exchange-placed",    "session-noted",    "session-begun",
+    "upload-session",       "session-resumed",    "upload-parts",     "session-committed",
+    "session-ended",
 };
 
 static unsigned reached[ARRAY_SIZE(points)]; /* how often a process died there */
