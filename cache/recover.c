@@ -195,8 +195,7 @@ static int apply_renames(struct cache *c) REQUIRES(cache_mutex)
 }
 
 /* A pending rename of a directory brings what an upload of a lost mount put, or may have put,
- * under the older path, if the file had the name before it: which of several names had the
- * number is not known. */
+ * under the older path, if the file had the name before it. */
 static int note_brought(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
     struct cache *c = arg;
@@ -208,8 +207,7 @@ static int note_brought(void *arg, struct node *n) REQUIRES(cache_mutex)
             return -ENOMEM;
         DL_FOREACH(c->queue->intents, i)
         {
-            if (path && intent_is_rename(i) && path_below(i->to, path) &&
-                (i->seq > n->named_seq || n->nlink > 1))
+            if (path && intent_is_rename(i) && i->seq > n->named_seq && path_below(i->to, path))
                 e->brought = true;
         }
     }

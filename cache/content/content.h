@@ -85,7 +85,8 @@ struct file {
         bool unnamed;               /* O_TMPFILE without a name yet */
         struct place orphan_source; /* owned; where a nameless partial file reads from */
         char *etag;                 /* version that a partial or clean file is */
-        uint64_t seq;               /* order of the last close */
+        char *copied_etag;  /* a rename's last copy of what was put to an older path, or NULL */
+        uint64_t seq;       /* order of the last close */
         uint64_t first_seq; /* order of the first close that is not in the store; 0 none */
         /* of the first one that the upload which runs has not seen; 0 none */
         uint64_t after_seq;

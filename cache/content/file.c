@@ -183,6 +183,7 @@ void file_free_locked(struct cache *c, struct file *f)
     stamp_keys_release(&f->keys);
     place_free(&f->orphan_source);
     free(f->etag);
+    free(f->copied_etag);
     free(f->error_text);
     place_free(&f->upload_place);
     f->node->file = NULL;

@@ -255,7 +255,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     e->source = place_take(&source);
     e->may_exist = may_exist || (n->dir && m->copies) ||
                    (!m->to && dir_may_hold_locked(c, m->newparent, m->newname));
-    e->tried_before = e->brought = e->copied = false;
+    e->tried_before = e->brought = false;
     if (m->copies)
         dirs_above_may_exist_locked(c, m->to_path);
     negative_forget_locked(c, m->newparent, m->newname);

@@ -198,6 +198,16 @@ void copy_tell_next_locked(struct copying *k, const char *to, const char *copied
     }
 }
 
+/* It bears the number of the path that it left: only its version tells it from another node's.
+ * Without memory it is taken for that. */
+static void note_copied_locked(struct file *f, const char *etag) REQUIRES(cache_mutex)
+{
+    if (!f)
+        return;
+    free(f->copied_etag);
+    f->copied_etag = strdup(etag);
+}
+
 struct node *copy_take_version_locked(struct copying *k, const char *from, const char *to,
                                       const char *copied_etag, const char *new_etag, bool own)
 {
@@ -210,9 +220,10 @@ struct node *copy_take_version_locked(struct copying *k, const char *from, const
     if (path && strcmp(path, to) == 0)
         e->may_exist = true; /* an upload asks for it where its version is not known */
     e->tried_before = false;
-    e->copied = true; /* what came there bears the number of the place that it left */
-    if (!etag_known(&e->etag))
+    if (!etag_known(&e->etag)) {
+        note_copied_locked(n->file, new_etag);
         return NULL;
+    }
     bool replaced = was_replaced(e, copied_etag, new_etag, own);
     if (!replaced)
         etag_set(&e->etag, new_etag);

@@ -62,8 +62,9 @@ static int resolve_written_anew_locked(struct copying *k, struct item *it) REQUI
         return 0;
     bool known = etag_known(&e->etag);
     it->fate = known || e->may_exist || e->tried ? ITEM_OUT : ITEM_LEFT;
-    bool own = !e->copied && (e->tried_before || (e->tried && !e->may_exist));
-    if (!known && !own)
+    const char *copied = n->file->copied_etag;
+    bool own = e->tried_before || (e->tried && !e->may_exist) || copied;
+    if (!known && (!own || (copied && strcmp(it->etag, copied) == 0)))
         return 0;
     free(it->etag);
     it->etag = known ? etag_dup(&e->etag) : strdup(INTENT_OURS);

@@ -49,10 +49,8 @@ struct entry {
         bool may_exist : 1; /* the store has, or may have, an object at this very path */
         bool tried : 1;     /* an upload to this path failed: ours may be there nevertheless */
         bool tried_before : 1; /* may_exist says just that, of the path before a rename */
-        bool brought : 1; /* perhaps, by a pending rename: what a lost mount put to another path
-                           */
-        bool copied : 1; /* such a thing was copied on: it bears the number of the other path */
-        bool failed : 1; /* it failed, or came too early: the node's other names go first */
+        bool brought : 1;      /* a pending rename may bring here what a lost mount put */
+        bool failed : 1;  /* it failed, or came too early: the node's other names go first */
         bool refused : 1; /* the store takes other names, and not this one */
         struct etag etag; /* the store's version under this name */
     };
