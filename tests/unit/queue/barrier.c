@@ -166,6 +166,7 @@ END_TEST
 
 static struct cache *c;
 
+/* From setup() to teardown() a test holds the locks: clang can't see that across functions. */
 static NO_THREAD_SAFETY void setup(void)
 {
     c = room_core();
@@ -184,6 +185,7 @@ static NO_THREAD_SAFETY void teardown(void)
     room_free(c);
 }
 
+/* It gives back what setup() took, and takes it again; retire() does so, too. */
 static NO_THREAD_SAFETY int pass_on(const struct file *f)
 {
     cache_unlock(c);

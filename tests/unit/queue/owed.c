@@ -50,6 +50,7 @@ static void add_name(struct cache *c, char *name) REQUIRES(cache_mutex)
     (void)room_dir_locked(c, name);
 }
 
+/* Until owed_free() the caller holds the locks: clang can't see that across functions. */
 NO_THREAD_SAFETY struct cache *owed_new(const char *rows, const char *names)
 {
     auto_free char *row_copy = strdup(rows), *name_copy = strdup(names);
