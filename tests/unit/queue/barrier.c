@@ -185,7 +185,7 @@ static NO_THREAD_SAFETY void teardown(void)
     room_free(c);
 }
 
-/* It gives back what setup() took, and takes it again; retire() does so, too. */
+/* It gives back what setup() took, and takes it again. */
 static NO_THREAD_SAFETY int pass_on(const struct file *f)
 {
     cache_unlock(c);
@@ -241,6 +241,7 @@ START_TEST(nothing_is_passed_on_without_a_removal_between)
 }
 END_TEST
 
+/* As pass_on(). */
 static NO_THREAD_SAFETY int retire(enum intent_kind kind, const char *path, uint64_t seq)
 {
     cache_unlock(c);
