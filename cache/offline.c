@@ -61,32 +61,41 @@ static int take(void *arg, const struct cache_pending *p)
     return 0;
 }
 
-/* cache_each_pending() for visits that take their time. */
-static int each_pending(struct cache *c, int (*visit)(void *arg, const struct cache_pending *),
-                        void *arg)
+static int find(struct cache *c, struct finding *ret)
 {
-    struct finding all = {.last = &all.first};
-    int r = cache_each_pending(c, take, &all), visited = 0;
+    *ret = (struct finding){.last = &ret->first};
+    return cache_each_pending(c, take, ret);
+}
 
-    for (struct found *f = all.first, *next; f; f = next) {
+/* Visits take their time. Frees what was found. */
+static int visit_found(struct finding *all,
+                       int (*visit)(void *arg, const struct cache_pending *), void *arg)
+{
+    int visited = 0;
+
+    for (struct found *f = all->first, *next; f; f = next) {
         next = f->next;
         if (visited == 0)
             visited = visit(arg, &f->p);
         found_free(f);
     }
-    return visited > 0 ? 0 : visited < 0 ? visited : r;
+    return visited > 0 ? 0 : visited;
 }
 
+/* The cache is free again before anything is told: a pager may read for hours. */
 int recover_list(const char *dir, struct op *op,
                  int (*visit)(void *arg, const struct cache_pending *), void *arg)
 {
+    struct finding all;
     struct cache *c = NULL;
-    int r = cache_open_offline(dir, op, &c);
+    int r = cache_open_offline(dir, op, &c), visited;
 
     if (r < 0)
         return r;
-    r = each_pending(c, visit, arg);
+    r = find(c, &all);
     cache_free(c);
+    visited = visit_found(&all, visit, arg);
+    r = visited < 0 ? visited : r;
     return r < 0 ? cant_look(dir, r, op) : 0;
 }
 
@@ -239,6 +248,15 @@ static int export_one(void *arg, const struct cache_pending *p)
     return exported(x, p, from < 0 ? -ENOENT : export_fd(x, from, p->path));
 }
 
+static int export_found(struct exporting *x)
+{
+    struct finding all;
+    int r = find(x->cache, &all);
+    int visited = visit_found(&all, export_one, x);
+
+    return visited < 0 ? visited : r;
+}
+
 int recover_export(const char *dir, const char *to, struct op *op,
                    int (*visit)(void *arg, const struct cache_pending *), void *arg)
 {
@@ -247,6 +265,7 @@ int recover_export(const char *dir, const char *to, struct op *op,
 
     if (r < 0)
         return r;
+    mirror_hold(&x.cache->mirror);
     if (mkdir(to, 0700) < 0 && errno != EEXIST)
         r = op_fail(op, -errno, "%s: %s", to, strerror(errno));
     if (r == 0) {
@@ -255,7 +274,7 @@ int recover_export(const char *dir, const char *to, struct op *op,
             r = op_fail(op, -errno, "%s: %s", to, strerror(errno));
     }
     if (r == 0) {
-        r = each_pending(x.cache, export_one, &x);
+        r = export_found(&x);
         r = x.result || r >= 0 ? x.result : cant_look(dir, r, op);
         (void)close(x.to_fd);
     }

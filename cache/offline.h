@@ -7,7 +7,8 @@
 
 #define RECOVER_KEPT ".runfs-kept"
 
-/* Visits each dirty or kept file, without contacting the store. -EBUSY while mounted. */
+/* Visits each dirty or kept file, without contacting the store. -EBUSY while mounted, or when
+ * another command has it. */
 int recover_list(const char *dir, struct op *op,
                  int (*visit)(void *arg, const struct cache_pending *), void *arg);
 /* Copies every dirty or kept file to `to` under its path (folders are made), and visits what is

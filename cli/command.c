@@ -43,11 +43,11 @@ void command_print_exit_codes(void)
 {
     (void)printf("Exit codes: 0 done, 1 failed for another cause than these, 2 wrong command "
                  "line, 3 not\n"
-                 "everything is in the store yet, 4 busy (a process uses the mount, another "
-                 "mount has the\n"
-                 "cache), 5 not found (bucket, path, mount, cache), 6 refused (credentials, "
-                 "permission),\n"
-                 "7 the store can't be reached. One line on stderr says why.\n");
+                 "everything is in the store yet, 4 busy (a process uses the mount, a mount "
+                 "or a command\n"
+                 "has the cache), 5 not found (bucket, path, mount, cache), 6 refused "
+                 "(credentials,\n"
+                 "permission), 7 the store can't be reached. One line on stderr says why.\n");
 }
 
 void command_help(const struct command *c)

@@ -8,10 +8,10 @@
 /* Scripts tell by them what to do next: they are documented, and stay. */
 enum exit_code {
     EXIT_OK = 0,
-    EXIT_FAILED = 1,    /* for a cause without a code of its own */
-    EXIT_USAGE = 2,     /* the command line is wrong */
-    EXIT_NOT_YET = 3,   /* the store lacks something still */
-    EXIT_BUSY = 4,      /* a process uses the mount, or another mount has the cache */
+    EXIT_FAILED = 1,  /* for a cause without a code of its own */
+    EXIT_USAGE = 2,   /* the command line is wrong */
+    EXIT_NOT_YET = 3, /* the store lacks something still */
+    EXIT_BUSY = 4,    /* a process uses the mount, or another mount or command has the cache */
     EXIT_NOT_FOUND = 5, /* bucket, path, mount or cache */
     EXIT_REFUSED = 6,   /* credentials, permission */
     EXIT_NETWORK = 7,   /* the store can't be reached */

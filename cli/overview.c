@@ -163,21 +163,40 @@ static int count_owed(void *arg, const struct cache_pending *p)
     return 0;
 }
 
+/* Whether a mount that answered has the cache: then nobody else can look at it. */
+static bool is_mounted(const json_t *overview, const struct cache_place *p)
+{
+    const json_t *mounts = json_object_get(overview, "mounts"), *mount;
+    size_t i;
+
+    json_array_foreach(mounts, i, mount)
+    {
+        if (strcmp(text_of(json_object_get(mount, "status"), "cache_dir"), p->dir) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Nobody listens, so what has the cache is no daemon that died: its lock would be gone. */
+static json_t *describe_user(json_t *told)
+{
+    json_int_t err = json_integer_value(json_object_get(told, "errno"));
+
+    if (err != ENOTCONN && err != ENODEV)
+        return told;
+    (void)json_object_set_new(told, "errno", json_integer(EBUSY));
+    (void)json_object_set_new(
+        told, "error", json_string("a runfs command, or another program, has its cache"));
+    return told;
+}
+
 /* A daemon whose mount is gone goes on: it is listed among the mounts, with no mountpoint. */
 static int add_served(json_t *overview, const struct cache_place *p)
 {
     json_t *mounts = json_object_get(overview, "mounts");
     json_t *mount, *told;
-    size_t i;
 
-    json_array_foreach(mounts, i, mount)
-    {
-        const json_t *status = json_object_get(mount, "status");
-
-        if (strcmp(text_of(status, "cache_dir"), p->dir) == 0)
-            return 0;
-    }
-    told = ask(p->dir);
+    told = describe_user(ask(p->dir));
     mount = json_pack("{s:n, s:o, s:s}", "mountpoint", "store", control_text(p->url), "state",
                       state_of(told));
     (void)json_object_update(mount, told);
@@ -193,6 +212,8 @@ static int add_cache(void *arg, const struct cache_place *p)
     json_t *cache;
     struct op op;
 
+    if (is_mounted(overview, p))
+        return 0;
     op_init(&op, OP_FOREVER);
     int err = recover_list(p->dir, &op, count_owed, &owed);
     if (err == -EBUSY)

@@ -127,6 +127,7 @@ static int check_former_cache(const struct mount *m, struct op *op)
     unsigned owed = 0;
 
     op_init(&listing, OP_FOREVER);
+    listing.cancelled = op->cancelled;
     if (!dir || access(dir, F_OK) < 0 ||
         (recover_list(dir, &listing, count_pending, &owed) == 0 && owed == 0))
         return 0;

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -357,20 +356,6 @@ static int check_version(struct mirror *m, struct op *op)
     return 0;
 }
 
-static int lock_dir(struct mirror *m, struct op *op)
-{
-    m->lock_fd = door_file(m->root_fd, "lock", O_RDWR | O_CREAT);
-    if (m->lock_fd < 0)
-        return op_fail(op, m->lock_fd, "cache %s: can't create its lock: %s", m->dir,
-                       door_why(m->lock_fd));
-    if (flock(m->lock_fd, LOCK_EX | LOCK_NB) < 0)
-        return op_fail(op, errno == EWOULDBLOCK ? -EBUSY : -errno,
-                       "cache %s is in use by another mount; unmount it or choose another "
-                       "cache_dir",
-                       m->dir);
-    return 0;
-}
-
 static int open_all(struct mirror *m, enum door_way way, struct op *op)
 {
     int r = door_open(m->dir, way, op, &m->root_fd, NULL);
@@ -378,7 +363,7 @@ static int open_all(struct mirror *m, enum door_way way, struct op *op)
         return r;
     if (fchmod(m->root_fd, 0700) < 0)
         return op_fail(op, -errno, "cache %s: chmod: %s", m->dir, strerror(errno));
-    r = lock_dir(m, op);
+    r = mirror_lock(m, op);
     if (r == 0)
         r = check_version(m, op);
     if (r < 0)
@@ -411,6 +396,8 @@ int mirror_open(const char *dir, enum door_way way, struct op *op, struct mirror
     m.dir = strdup(dir);
     int r = m.dir ? open_all(&m, way, op) : -ENOMEM;
 
+    if (r == 0 && way == DOOR_MAKE)
+        mirror_hold(&m);
     if (r < 0)
         mirror_close(&m);
     else

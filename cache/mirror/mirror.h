@@ -16,7 +16,7 @@
 
 struct mirror {
     char *dir;          /* the cache directory's path, for messages */
-    int lock_fd;        /* flock'd while mounted */
+    int lock_fd;        /* see lock.c */
     int root_fd;        /* the cache directory */
     int tree_fd;        /* mirror/ */
     int incoming_fd;    /* incoming/ */
@@ -33,10 +33,12 @@ struct mirror {
     atomic_bool refused; /* a change got EROFS */
 };
 
-/* Opens the directory as door_open() does, locks it, checks version and filesystem. op->why
- * names the path and what to do: -EBUSY in use, -EOPNOTSUPP no xattrs, -EPROTO another version.
- */
+/* Opens the directory as door_open() does, locks it, checks version and filesystem. Waits up to
+ * three seconds for who only looks at it; a mount (DOOR_MAKE) holds it. op->why names the path
+ * and what to do: -EBUSY in use, -EOPNOTSUPP no xattrs, -EPROTO another version. */
 int mirror_open(const char *dir, enum door_way way, struct op *op, struct mirror *ret);
+/* Shows others that it is of no use to wait for this one. */
+void mirror_hold(struct mirror *m);
 /* Closes what mirror_open() opened, and gives its lock back. */
 void mirror_close(struct mirror *m);
 /* The mtime that a file of the mirror shows after it was given this one. */

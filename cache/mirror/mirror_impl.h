@@ -12,6 +12,10 @@ int mirror_probe(struct mirror *m, struct op *op);
  * use ended. 0 or a negative errno. */
 int mirror_check_boot(struct mirror *m);
 
+/* ---- lock.c ---- */
+/* Opens and takes the lock of the cache directory, as mirror_open() says. */
+int mirror_lock(struct mirror *m, struct op *op);
+
 /* ---- mirror.c ---- */
 /* openat2() that leaves neither `dirfd` nor its filesystem and follows no symlink; new files
  * have mode 0600. A descriptor or a negative errno. */

@@ -85,6 +85,11 @@ gone() {
         { grep -q '^State:.Z' "/proc/$1/status" && [ "$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 2>/dev/null | wc -l)" -le 1 ]; }
 }
 
+# Who looks at it at that moment, as the status of another test, makes files in it.
+remove_cache() {
+    until_true 10 rm -rf "$1" 2>/dev/null
+}
+
 # ---- a store that refuses -------------------------------------------------------------------
 
 can_fill() {

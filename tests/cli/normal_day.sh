@@ -83,7 +83,7 @@ test_default_cache_dir() {
     local dir
     dir=$("$runfs" status --json "$d/mnt" | json 'd["cache_dir"]')
     [[ $dir == */runfs/* ]] && [ "$(stat -c %a "$dir")" = 700 ] || say "cache is $dir" || return 1
-    umount_here && rm -r "$dir"
+    umount_here && remove_cache "$dir"
 }
 
 test_what_a_mount_says() {

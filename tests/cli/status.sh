@@ -77,10 +77,61 @@ test_overview_of_what_was_left() {
     try in_home "$runfs" recover "$d/store"
     expect_code 1 && grep -q "has 2 caches" "$work/err" && grep -q "$dir.copy" "$work/err" ||
         say "$(cat "$work/out" "$work/err")" || return 1
-    rm -r "$dir.copy"
+    remove_cache "$dir.copy" || return 1
     in_home "$runfs" recover --publish "$d/mnt" && grep -qx precious "$d/store/x" || return 1
     ! in_home "$runfs" status | grep -q "$dir" || say 'it is told though it owes nothing' || return 1
-    rm -r "$dir"
+    remove_cache "$dir"
+}
+
+# has_cache DIR SECONDS: another command has the cache so long, as one does that looks at it.
+has_cache() {
+    (flock 9 && exec sleep "$2") 9>"$1/lock" &
+    holder=$!
+    until_true 10 in_use "$1"
+}
+
+in_use() {
+    ! flock --nonblock "$1/lock" true
+}
+
+# Who looks at all caches keeps nobody from one, and takes no other command for a dead mount.
+test_two_look_at_a_cache() {
+    local pid dir holder
+    fresh two
+    in_home "$runfs" mount -o settle=1h "$d/store" "$d/mnt" || return 1
+    pid=$(daemon_pid)
+    echo "$pid" >>"$work/pids"
+    dir=$("$runfs" status --json "file://$d/store/" | json 'd["cache_dir"]')
+    echo precious >"$d/mnt/x"
+    refused 4 "cache $dir is in use by another mount" "$runfs" recover "$dir" || return 1
+    kill -9 "$pid" && until_true 30 gone "$pid" || return 1
+    umount -l "$d/mnt" 2>/dev/null || fusermount3 -u -z "$d/mnt"
+    has_cache "$dir" 1.5 || return 1
+    in_home "$runfs" status | grep -q "^left: cache $dir " || say 'status: it was looked at' || return 1
+    has_cache "$dir" 1.5 || return 1
+    in_home "$runfs" recover "$dir" | grep -q 'write .*x$' || say 'recover: it was looked at' || return 1
+    has_cache "$dir" 1.5 || return 1
+    in_home "$runfs" recover --publish "$dir" && grep -qx precious "$d/store/x" || return 1
+    has_cache "$dir" 2.7 || return 1
+    in_home "$runfs" mount "$d/store" "$d/mnt" && umount_here && remove_cache "$dir"
+}
+
+# One that has it long is told as what it is.
+test_a_command_has_a_cache() {
+    local dir holder
+    fresh had
+    in_home "$runfs" mount "$d/store" "$d/mnt" || return 1
+    dir=$("$runfs" status --json "$d/mnt" | json 'd["cache_dir"]')
+    umount_here || return 1
+    has_cache "$dir" 60
+    in_home "$runfs" status >"$d/all"
+    try "$runfs" recover "$dir"
+    kill "$holder"
+    grep -A1 "^(unmounted)  file://$d/store" "$d/all" |
+        grep -q 'silent: a runfs command, or another program, has its cache' || say "$(cat "$d/all")" || return 1
+    expect_code 4 && grep -q "cache $dir is in use by another mount, or by a command" "$work/err" ||
+        say "$(cat "$work/err")" || return 1
+    remove_cache "$dir"
 }
 
 # What can't be asked is told, and does not hide the others.

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -205,6 +206,52 @@ START_TEST(one_mount_at_a_time)
 }
 END_TEST
 
+/* Whether others see that it is of no use to wait for the lock. */
+static bool lock_is_held(void)
+{
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    auto_close int fd = openat(m.root_fd, "lock", O_RDWR | O_CLOEXEC);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(fcntl(fd, F_OFD_GETLK, &l), 0);
+    return l.l_type == F_WRLCK;
+}
+
+START_TEST(a_mount_holds_the_lock)
+{
+    ck_assert(lock_is_held());
+    mirror_close(&m);
+    ck_assert_int_eq(mirror_open(dir, DOOR_CACHE, &op, &m), 0);
+    ck_assert(!lock_is_held());
+    mirror_hold(&m);
+    ck_assert(lock_is_held());
+}
+END_TEST
+
+/* A lock that is removed while somebody waits for it is nobody's. */
+static void *remove_and_close(void *arg)
+{
+    (void)arg;
+    ck_assert_int_eq(usleep(200000), 0);
+    ck_assert_int_eq(unlinkat(m.root_fd, "lock", 0), 0);
+    mirror_close(&m);
+    return NULL;
+}
+
+START_TEST(a_removed_lock_is_not_taken)
+{
+    struct mirror other;
+    pthread_t t;
+
+    mirror_close(&m);
+    ck_assert_int_eq(mirror_open(dir, DOOR_CACHE, &op, &m), 0);
+    ck_assert_int_eq(pthread_create(&t, NULL, remove_and_close, NULL), 0);
+    ck_assert_int_eq(mirror_open(dir, DOOR_CACHE, &op, &other), -EBUSY);
+    pthread_join(t, NULL);
+    ck_assert_int_eq(mirror_open(dir, DOOR_CACHE, &op, &m), 0);
+}
+END_TEST
+
 START_TEST(another_version_is_refused)
 {
     mirror_close(&m);
@@ -253,6 +300,8 @@ Suite *mirror_suite(void)
     tcase_add_test(t, what_is_kept_has_a_name_of_its_own);
     tcase_add_test(t, a_walk_visits_parents_first);
     tcase_add_test(t, one_mount_at_a_time);
+    tcase_add_test(t, a_mount_holds_the_lock);
+    tcase_add_test(t, a_removed_lock_is_not_taken);
     tcase_add_test(t, another_version_is_refused);
     tcase_add_test(t, a_text_is_replaced_whole);
     tcase_add_test(t, a_filesystem_that_turned_read_only_is_noticed);
