@@ -51,25 +51,25 @@ void node_attrs_are_known(struct node *n)
     n->flags &= ~(unsigned)NODE_ATTRS_OLD;
 }
 
-void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* Whether stat(2) shows the node as it was, but for ctime and atime; `xattrs` are those of
+ * then. */
+static bool shows_as(const struct node *n, const struct node *then, const char *xattrs)
+    REQUIRES(cache_mutex)
+{
+    return n->mode == then->mode && n->uid == then->uid && n->gid == then->gid &&
+           n->rdev == then->rdev && n->size == then->size && n->mtime_ns == then->mtime_ns &&
+           same_text(n->xattrs, xattrs);
+}
+
+static void apply_known_attrs(struct node *n, const struct object *obj) REQUIRES(cache_mutex)
 {
     const struct attrs *a = &obj->attrs;
 
-    cache_assert_locked(c);
-    node_default_attrs(c, n);
-    n->sum_kind = (uint8_t)obj->checksum.kind;
-    n->sum_value = obj->checksum.value;
-    n->flags &= ~(unsigned)NODE_NO_SUM;
-    n->size = obj->size;
-    n->mtime_ns = obj->mtime_ns || !obj->is_prefix ? obj->mtime_ns : c->tree->own->started_ns;
-    n->attrs_has = obj->attrs_known ? a->has : 0;
-    n->flags &= ~(unsigned)NODE_ATTRS_HEARSAY;
-    if (obj->attrs_known && obj->attrs_hearsay && !n->dir)
-        n->flags |= NODE_ATTRS_HEARSAY;
-    if (!obj->attrs_known) {
-        n->ctime_ns = n->atime_ns = n->mtime_ns;
-        return;
-    }
     if ((a->has & ATTR_MODE) && !(a->mode & S_IFMT))
         n->mode = (n->mode & S_IFMT) | (a->mode & 07777);
     else if ((a->has & ATTR_MODE) && type_allowed(n, obj, a->mode))
@@ -82,8 +82,6 @@ void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
         n->mtime_ns = a->mtime_ns;
     if (a->has & ATTR_RDEV)
         n->rdev = (uint32_t)a->rdev;
-    n->ctime_ns = n->atime_ns = n->mtime_ns;
-    free(n->xattrs);
     n->xattrs = (a->has & ATTR_XATTRS) && a->xattrs ? strdup(a->xattrs) : NULL;
     node_acl_follow(n);
     if (S_ISLNK(n->mode)) {
@@ -92,6 +90,36 @@ void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
         n->size = n->target ? strlen(n->target) : 0;
     }
     node_attrs_are_known(n);
+}
+
+void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
+{
+    const struct node then = *n;
+
+    cache_assert_locked(c);
+    node_default_attrs(c, n);
+    n->sum_kind = (uint8_t)obj->checksum.kind;
+    n->sum_value = obj->checksum.value;
+    n->flags &= ~(unsigned)NODE_NO_SUM;
+    n->size = obj->size;
+    n->mtime_ns = obj->mtime_ns || !obj->is_prefix ? obj->mtime_ns : c->tree->own->started_ns;
+    n->attrs_has = obj->attrs_known ? obj->attrs.has : 0;
+    n->flags &= ~(unsigned)NODE_ATTRS_HEARSAY;
+    if (obj->attrs_known && obj->attrs_hearsay && !n->dir)
+        n->flags |= NODE_ATTRS_HEARSAY;
+    if (obj->attrs_known)
+        apply_known_attrs(n, obj);
+    /* A directory's object that says no time of its own is as old as its marker: what came into
+     * the directory since is known here. */
+    if (n->dir && node_attrs_known(&then) && !(n->attrs_has & ATTR_MTIME) &&
+        n->mtime_ns < then.mtime_ns)
+        n->mtime_ns = then.mtime_ns;
+    /* A store keeps no ctime. Of what is told again it stays: tar takes a file, or a directory,
+     * whose ctime moves while it is read for one that changed. */
+    if (!shows_as(n, &then, then.xattrs))
+        n->ctime_ns = n->atime_ns = n->mtime_ns;
+    if (obj->attrs_known)
+        free(then.xattrs);
 }
 
 void node_acl_follow(struct node *n)

@@ -186,6 +186,40 @@ START_TEST(no_store_gives_security_attributes)
 }
 END_TEST
 
+static int64_t time_of(const struct timespec *t)
+{
+    return t->tv_sec * NS_PER_SEC + t->tv_nsec;
+}
+
+/* tar takes a directory, or a file, whose ctime moves while it is read for one that changed. */
+START_TEST(what_is_told_again_keeps_its_times)
+{
+    struct stat first, st;
+    struct driven d;
+
+    driven_init(&d, NULL);
+    d.config.list_timeout_ns = d.config.attr_timeout_ns = 1;
+    driven_store(&d, "dir/f", "x", 1);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, "dir"), 1);
+    ck_assert_int_eq(driven_chmod(&d, "dir", 0750), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_list(&d, ""), 1);
+    (void)usleep(20000);
+    ck_assert_int_eq(driven_chmod(&d, "dir", 0710), 0);
+    ck_assert_int_eq(driven_stat(&d, "dir", &first), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    for (int i = 0; i < 20; i++) {
+        ck_assert_int_eq(driven_list(&d, ""), 1);
+        ck_assert_int_eq(driven_stat(&d, "dir", &st), 0);
+        ck_assert_uint_eq(st.st_mode, S_IFDIR | 0710);
+        ck_assert_int_eq(time_of(&st.st_ctim), time_of(&first.st_ctim));
+        (void)usleep(10000);
+    }
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_attrs");
@@ -198,6 +232,7 @@ int main(void)
     tcase_add_test(t, a_marker_that_changed_is_asked_again);
     tcase_add_test(t, an_outage_leaves_what_was_told);
     tcase_add_test(t, no_store_gives_security_attributes);
+    tcase_add_test(t, what_is_told_again_keeps_its_times);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
