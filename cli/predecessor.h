@@ -18,7 +18,7 @@ struct predecessor {
  * again. A runfs whose mount is gone uploads what is left and then ends: the call waits for it
  * until op's deadline, and says so once on stderr. Otherwise -EBUSY with what has the cache in
  * op->why, or -EINTR. A program that does not answer, or a runfs that is mounted where it is
- * not seen, is given some seconds; of the former op->why stays as it was. */
+ * not seen, is given two seconds; of the former op->why stays as it was. */
 int predecessor_await(const char *cache_dir, struct predecessor *p, struct op *op);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * A mount keeps it as long as it lives, `runfs recover` as long as it publishes or copies:
  * those hold the cache, and have a lock of fcntl(2) on that file besides. A command that only
- * looks
- * (`runfs status` at all caches of its user) soon ends: everybody waits for that. */
+ * looks, as `runfs status` does at all caches of its user, soon ends: everybody waits for it.
+ */
 #include "cache/mirror/mirror_impl.h"
 
 #include "common/op.h"

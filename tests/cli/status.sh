@@ -56,15 +56,21 @@ test_overview() {
     mount_here && umount_here
 }
 
-test_overview_of_what_was_left() {
-    local pid dir
-    fresh left
+# A mount whose daemon is killed before the store has $d/mnt/x. Sets the caller's $dir, its cache.
+die_with_debts() {
+    local pid
     in_home "$runfs" mount -o settle=1h "$d/store" "$d/mnt" || return 1
     pid=$(daemon_pid)
     echo "$pid" >>"$work/pids"
     dir=$("$runfs" status --json "file://$d/store/" | json 'd["cache_dir"]')
     echo precious >"$d/mnt/x"
-    kill -9 "$pid" && until_true 30 gone "$pid" || return 1
+    kill -9 "$pid" && until_true 30 gone "$pid"
+}
+
+test_overview_of_what_was_left() {
+    local dir
+    fresh left
+    die_with_debts || return 1
     # By the dead mountpoint, the store, and the folder that it is.
     in_home "$runfs" recover "$d/mnt" | grep -q 'write .*x$' || say 'not by the mountpoint' || return 1
     refused 3 'had died' "$runfs" umount "$d/mnt" || return 1
@@ -96,15 +102,9 @@ in_use() {
 
 # Who looks at all caches keeps nobody from one, and takes no other command for a dead mount.
 test_two_look_at_a_cache() {
-    local pid dir holder
+    local dir holder
     fresh two
-    in_home "$runfs" mount -o settle=1h "$d/store" "$d/mnt" || return 1
-    pid=$(daemon_pid)
-    echo "$pid" >>"$work/pids"
-    dir=$("$runfs" status --json "file://$d/store/" | json 'd["cache_dir"]')
-    echo precious >"$d/mnt/x"
-    refused 4 "cache $dir is in use by another mount" "$runfs" recover "$dir" || return 1
-    kill -9 "$pid" && until_true 30 gone "$pid" || return 1
+    die_with_debts || return 1
     umount -l "$d/mnt" 2>/dev/null || fusermount3 -u -z "$d/mnt"
     has_cache "$dir" 1.5 || return 1
     in_home "$runfs" status | grep -q "^left: cache $dir " || say 'status: it was looked at' || return 1
@@ -122,6 +122,7 @@ test_a_command_has_a_cache() {
     fresh had
     in_home "$runfs" mount "$d/store" "$d/mnt" || return 1
     dir=$("$runfs" status --json "$d/mnt" | json 'd["cache_dir"]')
+    refused 4 "cache $dir is in use by another mount" "$runfs" recover "$dir" || return 1
     umount_here || return 1
     has_cache "$dir" 60
     in_home "$runfs" status >"$d/all"
