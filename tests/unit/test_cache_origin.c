@@ -71,11 +71,14 @@ static void setup(void)
     (void)snprintf(other, sizeof(other), "%s.other", d.dir);
 }
 
-/* The command finds the cache directory and its copy in its environment. */
+/* The command finds the cache directory and its copy in its environment, or does not run. */
 static void run(const char *command)
 {
+    auto_free char *text = NULL;
+
     ck_assert(setenv("CACHE", d.dir, 1) == 0 && setenv("COPY", other, 1) == 0);
-    ck_assert_msg(system(command) == 0, "%s", command);
+    ck_assert_int_ge(asprintf(&text, ": \"${CACHE:?}\" \"${COPY:?}\"; %s", command), 0);
+    ck_assert_msg(system(text) == 0, "%s", command);
 }
 
 static void teardown(void)

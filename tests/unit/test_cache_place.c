@@ -40,11 +40,15 @@ static void teardown(void)
     driven_release(&d);
 }
 
-/* The command finds the two paths in its environment. */
+/* The command finds the two paths in its environment, or does not run: without the first one
+ * "$FROM/" is the whole machine. */
 static void run(const char *command, const char *from, const char *to)
 {
+    auto_free char *text = NULL;
+
     ck_assert(setenv("FROM", from, 1) == 0 && setenv("TO", to, 1) == 0);
-    ck_assert_msg(system(command) == 0, "%s", command);
+    ck_assert_int_ge(asprintf(&text, ": \"${FROM:?}\" \"${TO?}\"; %s", command), 0);
+    ck_assert_msg(system(text) == 0, "%s", command);
 }
 
 static bool in_cache(const char *path)
