@@ -172,7 +172,7 @@ static int renew(struct cache *c, struct entry *e, const struct object *obj) REQ
         return r;
     cache_lock(c);
     n->flags &= ~(unsigned)(NODE_ATTRS_KNOWN | NODE_ATTRS_OLD);
-    node_apply_attrs(c, n, obj);
+    node_apply_version(c, n, obj);
     entry_takes_locked(e, obj);
     notice_locked(c, n, NULL);
     cache_unlock(c);
@@ -195,7 +195,7 @@ static struct node *successor_locked(struct cache *c, struct entry *e, const str
     }
     n->ino = goes_on ? ino_of_found_locked(c, at) : old->ino;
     n->flags |= goes_on ? NODE_DEFAULT_INO : old->flags & NODE_DEFAULT_INO;
-    node_apply_attrs(c, n, obj);
+    node_apply_version(c, n, obj);
     return n;
 }
 

@@ -56,15 +56,33 @@ static bool same_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* Whether stat(2) shows the node as it was, but for ctime and atime; `xattrs` are those of
- * then. */
-static bool shows_as(const struct node *n, const struct node *then, const char *xattrs)
-    REQUIRES(cache_mutex)
+/* Whether the node is seen as it was, but for ctime and atime. */
+static bool shows_as(const struct node *n, const struct node *then) REQUIRES(cache_mutex)
 {
     return n->mode == then->mode && n->uid == then->uid && n->gid == then->gid &&
            n->rdev == then->rdev && n->size == then->size && n->mtime_ns == then->mtime_ns &&
-           same_text(n->xattrs, xattrs);
+           same_text(n->xattrs, then->xattrs) && same_text(n->target, then->target);
 }
+
+/* Frees the texts that the node had and has no more. */
+static void free_replaced(const struct node *n, const struct node *then) REQUIRES(cache_mutex)
+{
+    if (n->xattrs != then->xattrs)
+        free(then->xattrs);
+    if (n->target != then->target)
+        free(then->target);
+}
+
+/* What came into a directory since its marker was put is known here, unless it was that marker
+ * that said the time. */
+static bool knows_later_time(const struct node *n, const struct node *then)
+    REQUIRES(cache_mutex)
+{
+    return n->dir && (then->flags & NODE_ATTRS_KNOWN) && then->mtime_ns > n->mtime_ns &&
+           !(n->attrs_has & ATTR_MTIME) && !(then->attrs_has & ATTR_MTIME);
+}
+
+/* Leaves the former texts to the caller. */
 
 static void apply_known_attrs(struct node *n, const struct object *obj) REQUIRES(cache_mutex)
 {
@@ -85,7 +103,6 @@ static void apply_known_attrs(struct node *n, const struct object *obj) REQUIRES
     n->xattrs = (a->has & ATTR_XATTRS) && a->xattrs ? strdup(a->xattrs) : NULL;
     node_acl_follow(n);
     if (S_ISLNK(n->mode)) {
-        free(n->target);
         n->target = strdup((a->has & ATTR_TARGET) && a->target ? a->target : "");
         n->size = n->target ? strlen(n->target) : 0;
     }
@@ -109,17 +126,19 @@ void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
         n->flags |= NODE_ATTRS_HEARSAY;
     if (obj->attrs_known)
         apply_known_attrs(n, obj);
-    /* A directory's object that says no time of its own is as old as its marker: what came into
-     * the directory since is known here. */
-    if (n->dir && node_attrs_known(&then) && !(n->attrs_has & ATTR_MTIME) &&
-        n->mtime_ns < then.mtime_ns)
+    if (knows_later_time(n, &then))
         n->mtime_ns = then.mtime_ns;
     /* A store keeps no ctime. Of what is told again it stays: tar takes a file, or a directory,
      * whose ctime moves while it is read for one that changed. */
-    if (!shows_as(n, &then, then.xattrs))
+    if (!shows_as(n, &then))
         n->ctime_ns = n->atime_ns = n->mtime_ns;
-    if (obj->attrs_known)
-        free(then.xattrs);
+    free_replaced(n, &then);
+}
+
+void node_apply_version(struct cache *c, struct node *n, const struct object *obj)
+{
+    node_apply_attrs(c, n, obj);
+    n->ctime_ns = clock_real_ns();
 }
 
 void node_acl_follow(struct node *n)

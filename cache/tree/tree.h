@@ -201,6 +201,10 @@ struct timespec timespec_of(int64_t ns);
  * nothing. */
 void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
     REQUIRES(cache_mutex);
+/* The same of another content than the node, or the one before it, had: ctime tells of it,
+ * though size and mtime may be the same. */
+void node_apply_version(struct cache *c, struct node *n, const struct object *obj)
+    REQUIRES(cache_mutex);
 /* Whether the node's attributes are right, as far as is known. */
 bool node_attrs_known(const struct node *n) REQUIRES(cache_mutex);
 /* Notes that the node's attributes are right. */

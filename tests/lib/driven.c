@@ -559,6 +559,18 @@ int driven_stat(struct driven *d, const char *path, struct stat *st)
     return r;
 }
 
+int driven_readlink(struct driven *d, const char *path, char **ret)
+{
+    struct node *n = NULL;
+    int r = walk(d, path, &n);
+
+    if (r < 0)
+        return r;
+    ANSWER(d, r, cache_readlink(d->cache, n, w, ret));
+    cache_forget(d->cache, n, 1);
+    return r;
+}
+
 const char *driven_state(struct driven *d, const char *path)
 {
     static char state[32];

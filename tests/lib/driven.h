@@ -54,6 +54,8 @@ int driven_mkdir(struct driven *d, const char *path);
 int driven_symlink(struct driven *d, const char *target, const char *path);
 int driven_rmdir(struct driven *d, const char *path);
 int driven_chmod(struct driven *d, const char *path, mode_t mode);
+/* The target is heap. */
+int driven_readlink(struct driven *d, const char *path, char **ret);
 int driven_utimens(struct driven *d, const char *path, int64_t mtime_ns);
 int driven_setxattr(struct driven *d, const char *path, const char *name, const void *value,
                     size_t size, int flags);

@@ -209,13 +209,147 @@ START_TEST(what_is_told_again_keeps_its_times)
     ck_assert_int_eq(driven_chmod(&d, "dir", 0710), 0);
     ck_assert_int_eq(driven_stat(&d, "dir", &first), 0);
     ck_assert_int_eq(driven_flush(&d), 0);
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 4; i++) {
         ck_assert_int_eq(driven_list(&d, ""), 1);
         ck_assert_int_eq(driven_stat(&d, "dir", &st), 0);
         ck_assert_uint_eq(st.st_mode, S_IFDIR | 0710);
         ck_assert_int_eq(time_of(&st.st_ctim), time_of(&first.st_ctim));
-        (void)usleep(10000);
+        (void)usleep(250000); /* a listing is believed for less */
     }
+    driven_release(&d);
+}
+END_TEST
+
+#define AN_MTIME INT64_C(1600000000123456789)
+
+/* Waits until reading `path` gives these four bytes. */
+static bool reads(struct driven *d, const char *path, const char *wanted)
+{
+    char text[4];
+
+    (void)driven_list(d, "");
+    return driven_read(d, path, text, 4) == 4 && memcmp(text, wanted, 4) == 0;
+}
+
+/* Size, mtime and the rest are as they were: only ctime tells a backup that it has to read. */
+START_TEST(another_content_moves_ctime)
+{
+    struct attrs a = {.has = ATTR_MODE | ATTR_OWNER | ATTR_MTIME, .mtime_ns = AN_MTIME};
+    struct stat first, st;
+    struct driven d;
+
+    if (_i)
+        driven_init_folder(&d, NULL, 0);
+    else
+        driven_init(&d, NULL);
+    d.config.list_timeout_ns = d.config.attr_timeout_ns = 1;
+    driven_mount(&d);
+    driven_put(&d, "f", "old!", 4);
+    ck_assert_int_eq(driven_utimens(&d, "f", AN_MTIME), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_stat(&d, "f", &first), 0);
+    a.mode = first.st_mode;
+    a.uid = first.st_uid;
+    a.gid = first.st_gid;
+    driven_store_with(&d, "f", "new!", 4, &a);
+    DRIVEN_WAIT(reads(&d, "f", "new!"));
+    ck_assert_int_eq(driven_stat(&d, "f", &st), 0);
+    ck_assert_int_eq(st.st_size, first.st_size);
+    ck_assert_int_eq(time_of(&st.st_mtim), time_of(&first.st_mtim));
+    ck_assert_int_gt(time_of(&st.st_ctim), time_of(&first.st_ctim));
+    driven_release(&d);
+}
+END_TEST
+
+static bool leads_to(struct driven *d, const char *path, const char *target)
+{
+    auto_free char *found = NULL;
+
+    (void)driven_list(d, "");
+    return driven_readlink(d, path, &found) == 0 && strcmp(found, target) == 0;
+}
+
+START_TEST(another_target_moves_ctime)
+{
+    struct attrs a = {.has = ATTR_MODE | ATTR_OWNER | ATTR_MTIME | ATTR_TARGET,
+                      .mtime_ns = AN_MTIME,
+                      .target = (char *)"bbbb"};
+    struct stat first, st;
+    struct driven d;
+
+    driven_init(&d, NULL);
+    d.config.list_timeout_ns = d.config.attr_timeout_ns = 1;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_symlink(&d, "aaaa", "l"), 0);
+    ck_assert_int_eq(driven_utimens(&d, "l", AN_MTIME), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_stat(&d, "l", &first), 0);
+    a.mode = first.st_mode;
+    a.uid = first.st_uid;
+    a.gid = first.st_gid;
+    driven_store_with(&d, "l", "", 0, &a);
+    DRIVEN_WAIT(leads_to(&d, "l", "bbbb"));
+    ck_assert_int_eq(driven_stat(&d, "l", &st), 0);
+    ck_assert_int_ne(time_of(&st.st_ctim), time_of(&first.st_ctim));
+    driven_release(&d);
+}
+END_TEST
+
+/* A marker that says no time is as old as itself; a name that was made here is younger. */
+START_TEST(a_name_made_here_stays_the_directorys_time)
+{
+    struct attrs a = {.has = ATTR_MODE, .mode = S_IFDIR | 0710};
+    struct stat made, st;
+    struct driven d;
+    struct op op;
+
+    driven_init_like_s3(&d, NULL);
+    d.config.list_timeout_ns = d.config.attr_timeout_ns = 1;
+    op_init(&op, 10 * NS_PER_SEC);
+    driven_store(&d, "dir/f", "x", 1);
+    ck_assert_int_eq(store_mkdir(d.store->next, &op, "dir", &a, NULL), 0);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, ""), 1);
+    ck_assert_int_eq(driven_stat(&d, "dir", &st), 0);
+    (void)usleep(1100000);
+    driven_put(&d, "dir/g", "x", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_stat(&d, "dir", &made), 0);
+    ck_assert_int_gt(time_of(&made.st_mtim), time_of(&st.st_mtim));
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(driven_list(&d, ""), 1);
+        ck_assert_int_eq(driven_stat(&d, "dir", &st), 0);
+        ck_assert_int_eq(driven_list(&d, "dir"), 2);
+        ck_assert_int_eq(driven_stat(&d, "dir", &st), 0);
+        ck_assert_int_eq(time_of(&st.st_mtim), time_of(&made.st_mtim));
+        (void)usleep(250000); /* a listing is believed for less */
+    }
+    driven_release(&d);
+}
+END_TEST
+
+/* The time that the former marker said is not one that is known here. */
+START_TEST(a_marker_that_says_no_time_any_more)
+{
+    struct attrs a = {.has = ATTR_MODE | ATTR_MTIME,
+                      .mode = S_IFDIR | 0710,
+                      .mtime_ns = INT64_C(4070908800) * NS_PER_SEC};
+    struct driven d;
+    struct stat st;
+    struct op op;
+
+    driven_init(&d, NULL);
+    d.config.list_timeout_ns = d.config.attr_timeout_ns = 1;
+    op_init(&op, 10 * NS_PER_SEC);
+    ck_assert_int_eq(store_mkdir(d.store->next, &op, "dir", &a, NULL), 0);
+    driven_mount(&d);
+    DRIVEN_WAIT(driven_list(&d, "") == 1 && driven_stat(&d, "dir", &st) == 0 &&
+                st.st_mtim.tv_sec == 4070908800);
+    a.has = ATTR_MODE;
+    ck_assert_int_eq(store_rmdir(d.store->next, &op, "dir"), 0);
+    ck_assert_int_eq(store_mkdir(d.store->next, &op, "dir", &a, NULL), 0);
+    DRIVEN_WAIT(driven_list(&d, "") == 1 && driven_stat(&d, "dir", &st) == 0 &&
+                st.st_mtim.tv_sec < 4070908800);
     driven_release(&d);
 }
 END_TEST
@@ -233,6 +367,10 @@ int main(void)
     tcase_add_test(t, an_outage_leaves_what_was_told);
     tcase_add_test(t, no_store_gives_security_attributes);
     tcase_add_test(t, what_is_told_again_keeps_its_times);
+    tcase_add_loop_test(t, another_content_moves_ctime, 0, 2);
+    tcase_add_test(t, another_target_moves_ctime);
+    tcase_add_test(t, a_name_made_here_stays_the_directorys_time);
+    tcase_add_test(t, a_marker_that_says_no_time_any_more);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
