@@ -163,7 +163,7 @@ static int count_owed(void *arg, const struct cache_pending *p)
     return 0;
 }
 
-/* Whether a mount that answered has the cache: then nobody else can look at it. */
+/* Whether a mount that answered says that it has the cache. Another user's may say anything. */
 static bool is_mounted(const json_t *overview, const struct cache_place *p)
 {
     const json_t *mounts = json_object_get(overview, "mounts"), *mount;
@@ -177,12 +177,17 @@ static bool is_mounted(const json_t *overview, const struct cache_place *p)
     return false;
 }
 
-/* Nobody listens, so what has the cache is no daemon that died: its lock would be gone. */
-static json_t *describe_user(json_t *told)
+static bool nobody_listens(const json_t *told)
 {
     json_int_t err = json_integer_value(json_object_get(told, "errno"));
 
-    if (err != ENOTCONN && err != ENODEV)
+    return err == ENOTCONN || err == ENODEV;
+}
+
+/* Nobody listens, so what has the cache is no daemon that died: its lock would be gone. */
+static json_t *describe_user(json_t *told)
+{
+    if (!nobody_listens(told))
         return told;
     (void)json_object_set_new(told, "errno", json_integer(EBUSY));
     (void)json_object_set_new(
@@ -191,12 +196,12 @@ static json_t *describe_user(json_t *told)
 }
 
 /* A daemon whose mount is gone goes on: it is listed among the mounts, with no mountpoint. */
-static int add_served(json_t *overview, const struct cache_place *p)
+static int add_served(json_t *overview, const struct cache_place *p, json_t *told)
 {
     json_t *mounts = json_object_get(overview, "mounts");
-    json_t *mount, *told;
+    json_t *mount;
 
-    told = describe_user(ask(p->dir));
+    told = describe_user(told);
     mount = json_pack("{s:n, s:o, s:s}", "mountpoint", "store", control_text(p->url), "state",
                       state_of(told));
     (void)json_object_update(mount, told);
@@ -205,19 +210,30 @@ static int add_served(json_t *overview, const struct cache_place *p)
     return json_array_append_new(mounts, mount);
 }
 
+static int look(const struct cache_place *p, struct op *op, struct owed *ret)
+{
+    *ret = (struct owed){0};
+    op_init(op, OP_FOREVER);
+    return recover_list(p->dir, op, count_owed, ret);
+}
+
 static int add_cache(void *arg, const struct cache_place *p)
 {
-    json_t *overview = arg;
-    struct owed owed = {0};
-    json_t *cache;
+    json_t *overview = arg, *cache, *told;
+    struct owed owed;
     struct op op;
+    int err = look(p, &op, &owed);
 
-    if (is_mounted(overview, p))
+    if (err == -EBUSY && is_mounted(overview, p))
         return 0;
-    op_init(&op, OP_FOREVER);
-    int err = recover_list(p->dir, &op, count_owed, &owed);
-    if (err == -EBUSY)
-        return add_served(overview, p);
+    if (err == -EBUSY) {
+        told = ask(p->dir);
+        if (nobody_listens(told)) /* who had it may have ended */
+            err = look(p, &op, &owed);
+        if (err == -EBUSY)
+            return add_served(overview, p, told);
+        json_decref(told);
+    }
     if (!err && !owed.files && !owed.operations)
         return 0;
     cache = json_pack("{s:o, s:o, s:i, s:I, s:i}", "cache_dir", control_text(p->dir), "store",

@@ -128,8 +128,12 @@ static int check_former_cache(const struct mount *m, struct op *op)
 
     op_init(&listing, OP_FOREVER);
     listing.cancelled = op->cancelled;
-    if (!dir || access(dir, F_OK) < 0 ||
-        (recover_list(dir, &listing, count_pending, &owed) == 0 && owed == 0))
+    if (!dir || access(dir, F_OK) < 0)
+        return 0;
+    int r = recover_list(dir, &listing, count_pending, &owed);
+    if (r == -EINTR || r == -EBUSY)
+        return op_fail(op, r, "%s", listing.why);
+    if (r == 0 && owed == 0)
         return 0;
     return op_fail(op, -EEXIST,
                    "cache %s was made for this bucket and mountpoint without the endpoint %s, "
