@@ -18,14 +18,21 @@ static char *variables[VARIABLES_MAX + 1];
 static char texts[4096]; /* of all variables that were set; never given back */
 static size_t used;
 
+/* How many others there are, VARIABLES_MAX when they are too many. */
 static size_t copy_without(const char *name)
 {
     size_t len = strlen(name), n = 0;
 
-    for (char **v = environ; v && *v && n < VARIABLES_MAX - 1; v++)
+    for (char **v = environ; v && *v && n < VARIABLES_MAX; v++)
         if (strncmp(*v, name, len) != 0 || (*v)[len] != '=')
             variables[n++] = *v;
     return n;
+}
+
+static int no_room(void)
+{
+    errno = ENOMEM;
+    return -1;
 }
 
 /* By one thread at a time, as setenv() is called. */
@@ -37,12 +44,12 @@ int setenv(const char *name, const char *value, int replace)
     if (!replace && getenv(name))
         return 0;
     int n = snprintf(text, room, "%s=%s", name, value);
-    if (n < 0 || (size_t)n >= room) {
-        errno = ENOMEM;
-        return -1;
-    }
-    used += (size_t)n + 1;
+    if (n < 0 || (size_t)n >= room)
+        return no_room();
     size_t at = copy_without(name);
+    if (at == VARIABLES_MAX)
+        return no_room();
+    used += (size_t)n + 1;
     variables[at] = text;
     variables[at + 1] = NULL;
     environ = variables;
