@@ -82,6 +82,17 @@ static bool knows_later_time(const struct node *n, const struct node *then)
            !(n->attrs_has & ATTR_MTIME) && !(then->attrs_has & ATTR_MTIME);
 }
 
+/* A store keeps no ctime. Of what is told again it stays: tar takes a file, or a directory,
+ * whose ctime moves while it is read for one that changed. What is told for the first time is
+ * as old as its content; what was otherwise before changed by now. */
+static void follow_times(struct node *n, const struct node *then) REQUIRES(cache_mutex)
+{
+    if (shows_as(n, then))
+        return;
+    n->atime_ns = n->mtime_ns;
+    n->ctime_ns = then->flags & NODE_ATTRS_KNOWN ? clock_real_ns() : n->mtime_ns;
+}
+
 /* Leaves the former texts to the caller. */
 
 static void apply_known_attrs(struct node *n, const struct object *obj) REQUIRES(cache_mutex)
@@ -128,10 +139,9 @@ void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
         apply_known_attrs(n, obj);
     if (knows_later_time(n, &then))
         n->mtime_ns = then.mtime_ns;
-    /* A store keeps no ctime. Of what is told again it stays: tar takes a file, or a directory,
-     * whose ctime moves while it is read for one that changed. */
-    if (!shows_as(n, &then))
-        n->ctime_ns = n->atime_ns = n->mtime_ns;
+    follow_times(n, &then);
+    if (then.target && !same_text(n->target, then.target))
+        notice_locked(c, n, NULL); /* the kernel keeps targets */
     free_replaced(n, &then);
 }
 

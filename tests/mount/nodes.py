@@ -201,6 +201,44 @@ def loser_of_two_writers(a, b, folder):
     b.start()
 
 
+def retargeted_symlink(a, b, folder):
+    """As a trainer moves `latest`: of the same length, and the other node had followed it."""
+    here, there = _paths(a, b, folder, "latest")
+    for name in ("step-1", "step-2"):
+        os.mkdir(f"{os.path.dirname(here)}/{name}")
+        put(f"{os.path.dirname(here)}/{name}/w", name.encode())
+    os.symlink("step-1", here)
+    a.flush()
+    wait_for("the other node follows it", lambda: os.path.exists(there) and get(there + "/w") == b"step-1")
+    os.readlink(there)
+    time.sleep(2.1) # a server tells changes by the second
+    os.unlink(here)
+    os.symlink("step-2", here)
+    a.flush()
+    wait_for("the other node sees where it leads now", lambda: os.readlink(there) == "step-2", 20)
+    check(get(there + "/w") == b"step-2", "it is followed")
+
+
+def _same_attributes(one, other):
+    return (one.st_mode, one.st_mtime_ns) == (other.st_mode, other.st_mtime_ns)
+
+
+def changed_attributes(a, b, folder):
+    """A backup on the other node sees by ctime that mode and times changed, whatever mtime says."""
+    here, there = _paths(a, b, folder)
+    put(here, b"x")
+    a.flush()
+    wait_for("the other node sees the file", lambda: os.path.exists(there))
+    for change in (lambda: os.chmod(here, 0o700), lambda: os.utime(here, (1e9, 1e9)), lambda: os.chmod(here, 0o755)):
+        before = os.stat(there)
+        time.sleep(2.1)
+        change()
+        a.flush()
+        wanted = os.stat(here)
+        wait_for("the other node sees the change", lambda wanted=wanted: _same_attributes(os.stat(there), wanted), 20)
+        check(os.stat(there).st_ctime_ns > before.st_ctime_ns, f"ctime: {os.stat(there)}, before {before}")
+
+
 def appended_elsewhere_first(a, b, folder):
     """Who appends to what another node has just replaced, longer or shorter, appends to that, or loses to it as a
     whole: the kernel still knows the old size when the file is opened."""
@@ -224,4 +262,4 @@ def appended_elsewhere_first(a, b, folder):
 
 
 CASES = [replaced_content, reader_keeps_its_version, names_come_and_go, removed_while_open, renamed_over,
-         loser_of_two_writers, appended_elsewhere_first]
+         loser_of_two_writers, appended_elsewhere_first, retargeted_symlink, changed_attributes]
