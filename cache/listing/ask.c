@@ -135,7 +135,8 @@ static bool take_attrs_locked(struct cache *c, struct entry *e, struct place at,
 {
     struct node *n = e->node;
 
-    node_attrs_are_known(n);
+    if (!obj->attrs_known || n->file)
+        node_attrs_are_known(n); /* else below, by what they are */
     attrs_hear_locked(c, n, obj);
     if (!obj->attrs_known || (n->file && store_can(c->store, at.key, STORE_LIST_ATTRS)))
         return true;

@@ -74,27 +74,34 @@ static void free_replaced(const struct node *n, const struct node *then) REQUIRE
 }
 
 /* What came into a directory since its marker was put is known here, unless it was that marker
- * that said the time. */
+ * that said the time, or may have: recovery does not know. */
 static bool knows_later_time(const struct node *n, const struct node *then)
     REQUIRES(cache_mutex)
 {
-    return n->dir && (then->flags & NODE_ATTRS_KNOWN) && then->mtime_ns > n->mtime_ns &&
-           !(n->attrs_has & ATTR_MTIME) && !(then->attrs_has & ATTR_MTIME);
+    return n->dir && (node_attrs_known(then) || then->attrs_has) &&
+           then->mtime_ns > n->mtime_ns && !(n->attrs_has & ATTR_MTIME) &&
+           !(then->attrs_has & ATTR_MTIME);
 }
 
 /* A store keeps no ctime. Of what is told again it stays: tar takes a file, or a directory,
- * whose ctime moves while it is read for one that changed. What is told for the first time is
- * as old as its content; what was otherwise before changed by now. */
+ * whose ctime moves while it is read for one that changed. What the store said otherwise before
+ * has changed by now. What it says for the first time is as old as its content, or as the
+ * change that is known already. */
 static void follow_times(struct node *n, const struct node *then) REQUIRES(cache_mutex)
 {
+    const unsigned said = NODE_ATTRS_KNOWN | NODE_ATTRS_HEARSAY;
+    bool changed_here = then->ctime_ns != then->mtime_ns && then->ctime_ns > n->mtime_ns;
+
     if (shows_as(n, then))
         return;
     n->atime_ns = n->mtime_ns;
-    n->ctime_ns = then->flags & NODE_ATTRS_KNOWN ? clock_real_ns() : n->mtime_ns;
+    if ((then->flags & said) == NODE_ATTRS_KNOWN)
+        n->ctime_ns = clock_real_ns();
+    else
+        n->ctime_ns = changed_here ? then->ctime_ns : n->mtime_ns;
 }
 
-/* Leaves the former texts to the caller. */
-
+/* Leaves the texts that it replaces to the caller. */
 static void apply_known_attrs(struct node *n, const struct object *obj) REQUIRES(cache_mutex)
 {
     const struct attrs *a = &obj->attrs;
