@@ -151,11 +151,9 @@ void attrs_hear_locked(struct cache *c, struct node *n, const struct object *obj
     cache_assert_locked(c);
     if (!(n->flags & NODE_ATTRS_HEARSAY) || !obj->attrs_known || obj->attrs_hearsay)
         return;
-    if (!n->file && !(n->flags & NODE_ATTR_DIRTY))
-        return; /* all is taken next */
     n->flags &= ~(unsigned)NODE_ATTRS_HEARSAY;
     if (!n->file || (n->flags & NODE_ATTR_DIRTY))
-        return; /* ours */
+        return; /* all is taken, or ours */
     node_default_attrs(c, n);
     if (a->has & ATTR_MODE)
         n->mode = (n->mode & S_IFMT) | (a->mode & 07777);

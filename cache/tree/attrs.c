@@ -89,13 +89,12 @@ static bool knows_later_time(const struct node *n, const struct node *then)
  * change that is known already. */
 static void follow_times(struct node *n, const struct node *then) REQUIRES(cache_mutex)
 {
-    const unsigned said = NODE_ATTRS_KNOWN | NODE_ATTRS_HEARSAY;
     bool changed_here = then->ctime_ns != then->mtime_ns && then->ctime_ns > n->mtime_ns;
 
     if (shows_as(n, then))
         return;
     n->atime_ns = n->mtime_ns;
-    if ((then->flags & said) == NODE_ATTRS_KNOWN)
+    if (then->flags & NODE_ATTRS_KNOWN)
         n->ctime_ns = clock_real_ns();
     else
         n->ctime_ns = changed_here ? then->ctime_ns : n->mtime_ns;
