@@ -1,7 +1,7 @@
 /* A small option parser: names the nearest known option, which getopt_long() does not. */
 #include "cli/arguments.h"
 
-#include "cli/nearest.h"
+#include "common/nearest.h"
 #include "common/units.h"
 
 #include <string.h>

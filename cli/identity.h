@@ -2,7 +2,8 @@
 #ifndef RUNFS_CLI_IDENTITY_H
 #define RUNFS_CLI_IDENTITY_H
 
-#include "common/config.h"
+#include "common/op.h"
+#include "common/settings.h"
 
 /* JSON of what tells one store from another: its URL, its endpoint (struct store; NULL none),
  * wherever that was set, and its tree's layout; no region, no secrets. The same store always

@@ -1,7 +1,7 @@
 /* runfs: the table of commands. */
 #include "cli/command.h"
 #include "cli/daemon.h"
-#include "cli/nearest.h"
+#include "common/nearest.h"
 #include "common/mem.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "cli/options.h"
 
 #include "backends/store.h"
-#include "cli/nearest.h"
+#include "common/nearest.h"
 #include "common/mem.h"
 #include "common/units.h"
 

@@ -6,7 +6,7 @@
 
 #include "cache/cache.h"
 #include "common/buf.h"
-#include "common/config.h"
+#include "runs/config.h"
 #include "common/log.h"
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* Configuration files: any bytes are read or refused with a reason, and an accepted file has
  * what its reader relies on. */
-#include "common/config.h"
+#include "runs/config.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* common/units and common/config: texts in, values or messages out. */
-#include "common/config.h"
+#include "runs/config.h"
 #include "common/mem.h"
 #include "common/units.h"
 #include "tests/lib/suite.h"

@@ -4,7 +4,7 @@
 #include "cli/control_io.h"
 #include "cli/identity.h"
 #include "cli/mountpoint.h"
-#include "cli/nearest.h"
+#include "common/nearest.h"
 #include "cli/options.h"
 #include "common/mem.h"
 #include "tests/lib/aws_env.h"

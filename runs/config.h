@@ -9,29 +9,13 @@
  * options cache_dir, cache_size and cache_reserve, everything else is name and text. Any
  * thread.
  */
-#ifndef RUNFS_COMMON_CONFIG_H
-#define RUNFS_COMMON_CONFIG_H
+#ifndef RUNFS_RUNS_CONFIG_H
+#define RUNFS_RUNS_CONFIG_H
 
 #include "common/op.h"
+#include "common/settings.h"
 
 #include <stddef.h>
-
-struct setting {
-    char *name;
-    char *value; /* "true" and "false" for JSON's booleans */
-};
-
-/* A list of settings that owns its texts. */
-struct settings {
-    struct setting *items;
-    size_t n, cap;
-};
-
-/* Appends a copy. 0 or -ENOMEM. */
-int settings_add(struct settings *s, const char *name, const char *value);
-/* The value of the last setting of that name, or NULL. */
-const char *settings_get(const struct settings *s, const char *name);
-void settings_release(struct settings *s);
 
 struct config {
     char *store_name;        /* NULL when the file names no store */

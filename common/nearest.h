@@ -1,6 +1,6 @@
 /* "Did you mean ...": the known word nearest to a mistyped one. Any thread. */
-#ifndef RUNFS_CLI_NEAREST_H
-#define RUNFS_CLI_NEAREST_H
+#ifndef RUNFS_COMMON_NEAREST_H
+#define RUNFS_COMMON_NEAREST_H
 
 #include <stddef.h>
 

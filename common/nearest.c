@@ -1,5 +1,5 @@
 /* Edit distance, and the nearest of a list. */
-#include "cli/nearest.h"
+#include "common/nearest.h"
 
 #include <limits.h>
 #include <stdbool.h>

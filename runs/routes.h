@@ -1,0 +1,136 @@
+/* Routes: which object of which store stands behind a path of the mount, and back.
+ *
+ * A path and a key are components joined by single "/" (common/path.h); "" is the root. The first
+ * route whose template takes a path has it. A directory that is the root of a route "P/xx" (xx
+ * for two asterisks) or below it is *mapped*: one key stands behind it. One above, on the way to
+ * a route's paths, is *implied*; it is *fixed* when it binds no capture on any route: then it
+ * always exists. A path may be mapped by one route and on the way to others.
+ *
+ * Pure: tables in, texts out. A table is constant once it is made; any thread. */
+#ifndef RUNFS_RUNS_ROUTES_H
+#define RUNFS_RUNS_ROUTES_H
+
+#include "common/op.h"
+#include "runs/template.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Where something was written in a configuration; line 0: nowhere, a layout made it. Lines and
+ * columns (bytes) count from 1. */
+struct text_place {
+    unsigned line, column;
+};
+
+struct route {
+    struct template path, key; /* of one store's names: key "" is not possible but as rest */
+    unsigned store;            /* index among the stores of the configuration */
+    unsigned policy;           /* index among its policies */
+    bool scratch;              /* in no store: the policy never uploads; `store` means nothing */
+    struct text_place at;
+};
+
+struct routes {
+    struct route *items; /* heap */
+    size_t n, cap;
+};
+
+/* Whether the pair is legal: the same captures once each, both or neither with a rest, the
+ * key's in the path's order, codecs in the key only. Appends a route, taking over both templates
+ * (also on failure). -EINVAL with the reason (without a place) in op->why. */
+int routes_add(struct routes *r, struct template *path, struct template *key, unsigned store,
+               unsigned policy, struct text_place at, struct op *op);
+void routes_release(struct routes *r);
+
+/* One route "**" to "**": the mount is one store, and needs no table. */
+bool routes_trivial(const struct routes *r);
+
+enum routes_as { ROUTES_OBJECT, ROUTES_DIRECTORY };
+
+enum routes_kind {
+    ROUTES_NOWHERE, /* no route leads there */
+    ROUTES_FIXED,   /* a directory on the way that binds nothing; exists always */
+    ROUTES_IMPLIED, /* a directory on the way */
+    ROUTES_MAPPED,  /* one key of one store */
+};
+
+struct routes_hit {
+    enum routes_kind kind;
+    const struct route *route; /* MAPPED: that one; else NULL */
+    char *key;                 /* MAPPED: heap, the caller's; else NULL */
+};
+
+/* What a path is as an object or as a directory. As an object it is MAPPED or NOWHERE. The root
+ * is a directory only: MAPPED or FIXED. 0; or -EINVAL: a name that no stored name is shown as,
+ * -EILSEQ: no UTF-8 where the codec needs it, -ENAMETOOLONG: its encoding passes 255 bytes, or
+ * the key STORE_KEY_MAX; -ENOMEM. Release with routes_hit_release(). */
+int routes_find(const struct routes *r, const char *path, enum routes_as as,
+                struct routes_hit *ret);
+void routes_hit_release(struct routes_hit *hit);
+/* The same without the key; for who only asks whether, or which policy. Allocates nothing; a
+ * name of a wrong spelling is NOWHERE. */
+enum routes_kind routes_kind(const struct routes *r, const char *path, enum routes_as as,
+                             const struct route **ret_route);
+
+/* The keys that make a directory exist which routes lead through: of each such route, the key up
+ * to the last component whose capture the directory binds; each pair of store and key once.
+ * Routes that bind nothing there are left out, and so are those that never upload. Where the
+ * directory is mapped, its own key is the first. A non-zero answer of visit ends it and is
+ * returned. -ENOMEM and as routes_find(). */
+int routes_each_root(const struct routes *r, const char *path,
+                     int (*visit)(void *arg, unsigned store, const char *key), void *arg);
+
+/* From where the names of a directory come. */
+struct routes_source {
+    const struct route *route;
+    size_t depth;   /* components of the directory's path */
+    const char *key; /* LISTED: the directory of the store whose children are the names;
+                        NAMED: the object or directory whose existence counts */
+    const char *name; /* NAMED: the one name; LISTED: NULL */
+    bool always;      /* NAMED: it exists when the directory does; nothing is asked */
+    bool objects, directories; /* which of the children count */
+    const struct component *component; /* LISTED: of the key: what a child's stored name is made
+                                          of; NULL: it is the name itself */
+};
+
+/* Visits every source of a directory, in the order of the routes: at most one NAMED or LISTED a
+ * route; routes that never upload are left out. */
+int routes_each_source(const struct routes *r, const char *path,
+                       int (*visit)(void *arg, const struct routes_source *source), void *arg);
+/* The name in the mount of a stored child of a LISTED source, appended to `shown`; -ENOENT:
+ * there is none (hidden; counted by the caller). */
+int routes_source_name(const struct routes_source *source, const char *stored,
+                       struct buf *shown);
+
+/* Whether an earlier route than `route` has the path (as an object or a directory): then
+ * what `route` has there is shadowed. */
+bool routes_shadowed(const struct routes *r, const struct route *route, const char *path,
+                     enum routes_as as);
+
+/* The path of a key of a store; *ret is heap. -ENOENT: none leads there (or only a shadowed
+ * one). Where several do, the first route's. */
+int routes_path_of(const struct routes *r, unsigned store, const char *key, enum routes_as as,
+                   char **ret);
+
+/* Whether all that can be below the two directories is reached by the same templates behind
+ * them, in the same stores by the same codecs and policies' uploads: then one may become the
+ * other. */
+bool routes_same_below(const struct routes *r, const char *from, const char *to);
+
+/* Whether two routes may lead to one object of a store by two paths: then an object of the
+ * store, and both paths, are filled in (heap; "" for what isn't needed). `a_root` and `b_root`
+ * are where the stores of the two lie in one namespace of their server ("training/ckpt";
+ * "" its root), as the caller knows them. Routes that keep the names of both sides (an own
+ * "xx", say) are no overlap where the paths are the same. */
+struct routes_overlap {
+    char *object, *a_path, *b_path;
+};
+bool routes_overlap(const struct routes *r, const struct route *a, const char *a_root,
+                    const struct route *b, const char *b_root, struct routes_overlap *ret);
+void routes_overlap_release(struct routes_overlap *o);
+
+/* The index of an earlier route that takes every path of route `i`, which so never matches;
+ * SIZE_MAX: none. */
+size_t routes_covering(const struct routes *r, size_t i);
+
+#endif
