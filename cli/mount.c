@@ -26,8 +26,8 @@ static bool is_config_name(const char *spec)
 static int use_config(struct serve_request *r, const char *path, const char *spec,
                       struct op *op)
 {
-    struct config config;
-    int err = config_load(path, op, &config);
+    struct single_config config;
+    int err = single_config_load(path, op, &config);
 
     if (err)
         return err;
@@ -42,7 +42,7 @@ static int use_config(struct serve_request *r, const char *path, const char *spe
         err = mount_options_from_config(&r->options, &config, op);
     if (!err && config.url)
         r->url = take_ptr(config.url);
-    config_release(&config);
+    single_config_release(&config);
     return err;
 }
 

@@ -2,8 +2,8 @@
 #include "cli/options.h"
 
 #include "backends/store.h"
-#include "common/nearest.h"
 #include "common/mem.h"
+#include "common/nearest.h"
 #include "common/units.h"
 
 #include <errno.h>
@@ -428,7 +428,7 @@ bool mount_options_same(const struct mount_options *a, const struct mount_option
     return memcmp(of_a, of_b, sizes[def->kind]) == 0;
 }
 
-int mount_options_from_config(struct mount_options *o, const struct config *config,
+int mount_options_from_config(struct mount_options *o, const struct single_config *config,
                               struct op *op)
 {
     for (size_t i = 0; i < config->store.n; i++) {

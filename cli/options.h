@@ -5,8 +5,8 @@
 #define RUNFS_CLI_OPTIONS_H
 
 #include "cache/cache.h"
+#include "cli/single_config.h"
 #include "common/buf.h"
-#include "runs/config.h"
 #include "common/log.h"
 
 #include <stdbool.h>
@@ -68,7 +68,7 @@ bool mount_options_same(const struct mount_options *a, const struct mount_option
 /* An option that mount(8) and fstab carry for every filesystem and that means nothing here. */
 bool mount_options_ignored(const char *name);
 /* Sets what a configuration says: the store's fields and the options. */
-int mount_options_from_config(struct mount_options *o, const struct config *config,
+int mount_options_from_config(struct mount_options *o, const struct single_config *config,
                               struct op *op);
 
 /* Prints the options with their meaning, for --help. */

@@ -3,8 +3,8 @@
  *
  * A stored name's bytes are shown as they are, but for "%", "/", bytes below 0x20 and 0x7f,
  * which a name of the mount has as "%XX" (upper case), as it has all of the whole names ".",
- * ".." and ".runfs". There is one spelling of each: any other is none. Without a codec a name is
- * the same bytes on both sides. Any thread. */
+ * ".." and ".runfs". There is one spelling of each: any other is none. Without a codec a name
+ * is the same bytes on both sides. Any thread. */
 #ifndef RUNFS_RUNS_CODEC_H
 #define RUNFS_RUNS_CODEC_H
 
@@ -23,8 +23,8 @@ int codec_by_name(const char *name, size_t len, enum codec *ret);
  * canonical); -EILSEQ: `b32` of what is no UTF-8; -ENOMEM, -EFBIG. `stored` is unchanged then.
  */
 int codec_encode(enum codec c, const char *shown, size_t len, struct buf *stored);
-/* Appends the name of the mount. -ENOENT: the stored name is not the encoding of what it decodes
- * to, or of nothing that could be a name here; -ENOMEM. */
+/* Appends the name of the mount. -ENOENT: the stored name is not the encoding of what it
+ * decodes to, or of nothing that could be a name here; -ENOMEM. */
 int codec_decode(enum codec c, const char *stored, size_t len, struct buf *shown);
 
 #endif

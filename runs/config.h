@@ -1,36 +1,98 @@
-/* The configuration file: JSON that names one store, the cache and the mount's options.
+/* The configuration: JSON that names stores, what of the mount lies in which, the cache and the
+ * mount's options; or a layout over one URL. Its form is docs/routes.md.
  *
  *   {"stores":  {"ckpt": {"url": "s3://training/ckpt", "region": "eu-west-1"}},
  *    "routes":  [{"path": "**", "store": "ckpt"}],
  *    "cache":   {"dir": "/var/cache/runfs", "size": "200GiB"},
  *    "options": {"durability": "store", "upload_jobs": 8, "allow_other": true}}
  *
- * This file knows the form, not the options: "cache" {"dir", "size", "reserve"} become the
- * options cache_dir, cache_size and cache_reserve, everything else is name and text. Any
- * thread.
- */
+ * This folder knows the form, not the options, and no kind of store: "cache" {"dir", "size",
+ * "reserve"} become the options cache_dir, cache_size and cache_reserve, everything else is
+ * name and text. One thread at a time, constant once it is made. */
 #ifndef RUNFS_RUNS_CONFIG_H
 #define RUNFS_RUNS_CONFIG_H
 
 #include "common/op.h"
 #include "common/settings.h"
+#include "runs/policy.h"
+#include "runs/routes.h"
 
 #include <stddef.h>
 
-struct config {
-    char *store_name;        /* NULL when the file names no store */
-    char *url;               /* of the store; NULL without one */
-    struct settings store;   /* the store's other fields */
-    struct settings options; /* "cache" and "options", in the file's order */
+#define CONFIG_PROBLEMS_MAX 100
+
+/* What is wrong, and where. */
+struct config_problem {
+    struct text_place at; /* line 0: the file as a whole */
+    char *text;           /* heap; no place and no secret in it */
+};
+struct config_problems {
+    struct config_problem *items; /* heap, by their places */
+    size_t n, cap;
+    size_t more; /* so many beyond CONFIG_PROBLEMS_MAX */
+};
+void config_problems_release(struct config_problems *p);
+/* Appends one. 0 or -ENOMEM. */
+int config_problem_add(struct config_problems *p, struct text_place at, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* `ORIGIN:LINE:COLUMN: TEXT` of the first into op->why; -EINVAL. */
+int config_problems_fail(const struct config_problems *p, const char *origin, struct op *op);
+
+struct config_store {
+    char *name;               /* heap */
+    char *url;                /* heap; with what default_fs and a tracker's file say */
+    struct settings settings; /* its other fields: options of the kind of store; a tracker's
+                                 client, too. Secrets of a tracker's file are among them */
+    struct text_place at;     /* of its name */
+    struct text_place url_at; /* of its URL, or of the tracker's file */
 };
 
-/* Reads a configuration; `origin` names it in messages. *ret is released with config_release()
- * after success only. -EINVAL with the place and the reason in op->why. Unknown fields, a
- * second store, and routes other than "**" are refused by name. */
+/* One of "cache" or "options". */
+struct config_option {
+    char *name, *value; /* heap */
+    struct text_place at;
+};
+
+struct config {
+    char *origin; /* heap; the file's name in messages */
+    struct config_store *stores;
+    size_t n_stores, cap_stores;
+    struct policies policies;
+    struct routes routes; /* complete: of "routes", then of the layout, then default_store */
+    char *layout;         /* heap; NULL: none was named */
+    struct config_option *options;
+    size_t n_options, cap_options;
+};
+
+/* Reads a configuration; `origin` names it in messages, and a relative torchx_config is beside
+ * it. All that is wrong is in `problems` (may be NULL), the first of it in op->why. *ret is
+ * released with config_release() after success only. -EINVAL; -ENOMEM; a file without "stores"
+ * is none of several things wrong: it has options only. Any thread. */
 int config_parse(const char *text, size_t len, const char *origin, struct op *op,
-                 struct config *ret);
-/* The same from a file of at most 1 MiB. */
-int config_load(const char *path, struct op *op, struct config *ret);
+                 struct config_problems *problems, struct config *ret);
+/* The same from a file of at most 1 MiB; its name is the origin. */
+int config_load(const char *path, struct op *op, struct config_problems *problems,
+                struct config *ret);
+/* What one URL under a layout is: one store named "store", with these settings. `layout` NULL
+ * takes "plain". -EINVAL: no such layout, with the nearest one. */
+int config_of_url(const char *url, const struct settings *settings, const char *layout,
+                  struct op *op, struct config *ret);
 void config_release(struct config *c);
+
+/* Where a store lies, in words that are equal only for one place: its server ("s3 https://…/b"
+ * with the bucket; "file"; "mem:x"), its root there, and where its own state is (NULL: it keeps
+ * none). backends/ fills it in. */
+struct config_root {
+    char *server, *root, *state;
+};
+/* What is wrong of the stores as a whole: an object that two paths would show, a store's state
+ * within a store. roots[i] is of stores[i]. -EINVAL as config_parse(). */
+int config_check_roots(const struct config *c, const struct config_root *roots, struct op *op,
+                       struct config_problems *problems);
+
+/* The stores and routes as JSON, as `runfs check --expand` prints them: a configuration itself
+ * that is read as the same. No secrets. `options` too when that is set. Heap; NULL without
+ * memory. */
+char *config_expand(const struct config *c, bool options);
 
 #endif

@@ -1,10 +1,10 @@
 /* Routes: which object of which store stands behind a path of the mount, and back.
  *
- * A path and a key are components joined by single "/" (common/path.h); "" is the root. The first
- * route whose template takes a path has it. A directory that is the root of a route "P/xx" (xx
- * for two asterisks) or below it is *mapped*: one key stands behind it. One above, on the way to
- * a route's paths, is *implied*; it is *fixed* when it binds no capture on any route: then it
- * always exists. A path may be mapped by one route and on the way to others.
+ * A path and a key are components joined by single "/" (common/path.h); "" is the root. The
+ * first route whose template takes a path has it. A directory that is the root of a route
+ * "P/xx" (xx for two asterisks) or below it is *mapped*: one key stands behind it. One above,
+ * on the way to a route's paths, is *implied*; it is *fixed* when it binds no capture on any
+ * route: then it always exists. A path may be mapped by one route and on the way to others.
  *
  * Pure: tables in, texts out. A table is constant once it is made; any thread. */
 #ifndef RUNFS_RUNS_ROUTES_H
@@ -26,7 +26,7 @@ struct route {
     struct template path, key; /* of one store's names: key "" is not possible but as rest */
     unsigned store;            /* index among the stores of the configuration */
     unsigned policy;           /* index among its policies */
-    bool scratch;              /* in no store: the policy never uploads; `store` means nothing */
+    bool scratch; /* in no store: the policy never uploads; `store` means nothing */
     struct text_place at;
 };
 
@@ -36,8 +36,8 @@ struct routes {
 };
 
 /* Whether the pair is legal: the same captures once each, both or neither with a rest, the
- * key's in the path's order, codecs in the key only. Appends a route, taking over both templates
- * (also on failure). -EINVAL with the reason (without a place) in op->why. */
+ * key's in the path's order, codecs in the key only. Appends a route, taking over both
+ * templates (also on failure). -EINVAL with the reason (without a place) in op->why. */
 int routes_add(struct routes *r, struct template *path, struct template *key, unsigned store,
                unsigned policy, struct text_place at, struct op *op);
 void routes_release(struct routes *r);
@@ -72,8 +72,8 @@ void routes_hit_release(struct routes_hit *hit);
 enum routes_kind routes_kind(const struct routes *r, const char *path, enum routes_as as,
                              const struct route **ret_route);
 
-/* The keys that make a directory exist which routes lead through: of each such route, the key up
- * to the last component whose capture the directory binds; each pair of store and key once.
+/* The keys that make a directory exist which routes lead through: of each such route, the key
+ * up to the last component whose capture the directory binds; each pair of store and key once.
  * Routes that bind nothing there are left out, and so are those that never upload. Where the
  * directory is mapped, its own key is the first. A non-zero answer of visit ends it and is
  * returned. -ENOMEM and as routes_find(). */
@@ -83,12 +83,12 @@ int routes_each_root(const struct routes *r, const char *path,
 /* From where the names of a directory come. */
 struct routes_source {
     const struct route *route;
-    size_t depth;   /* components of the directory's path */
-    const char *key; /* LISTED: the directory of the store whose children are the names;
-                        NAMED: the object or directory whose existence counts */
+    size_t depth;     /* components of the directory's path */
+    const char *key;  /* LISTED: the directory of the store whose children are the names;
+                         NAMED: the object or directory whose existence counts */
     const char *name; /* NAMED: the one name; LISTED: NULL */
     bool always;      /* NAMED: it exists when the directory does; nothing is asked */
-    bool objects, directories; /* which of the children count */
+    bool objects, directories;         /* which of the children count */
     const struct component *component; /* LISTED: of the key: what a child's stored name is made
                                           of; NULL: it is the name itself */
 };
@@ -120,8 +120,8 @@ bool routes_same_below(const struct routes *r, const char *from, const char *to)
 /* Whether two routes may lead to one object of a store by two paths: then an object of the
  * store, and both paths, are filled in (heap; "" for what isn't needed). `a_root` and `b_root`
  * are where the stores of the two lie in one namespace of their server ("training/ckpt";
- * "" its root), as the caller knows them. Routes that keep the names of both sides (an own
- * "xx", say) are no overlap where the paths are the same. */
+ * "" its root), as the caller knows them. Routes that keep the names of both sides (each the
+ * same templates on both) are no overlap where the paths are the same. */
 struct routes_overlap {
     char *object, *a_path, *b_path;
 };

@@ -1,11 +1,11 @@
 /* Templates: the form of a path of the mount, or of a key of a store, with names left open.
  *
- *   template  = component *("/" component) ["/**"] / "**"
+ *   template  = component *("/" component) ["/" rest] / rest     rest = "**"
  *   component = literal / [literal] "{" name [":" codec] "}" [literal]
  *
  * "{{" and "}}" are braces in a literal; a name is [a-z][a-z0-9_]*; codecs are of keys only. A
- * capture takes one whole name between the literals around it, at least one byte. "**" takes one
- * name or more. Any thread. */
+ * capture takes one whole name between the literals around it, at least one byte. "**" takes
+ * one name or more. Any thread. */
 #ifndef RUNFS_RUNS_TEMPLATE_H
 #define RUNFS_RUNS_TEMPLATE_H
 
@@ -22,7 +22,8 @@ struct component {
     enum codec codec;
 };
 
-struct template {
+struct template
+{
     char *text; /* heap; as it was written */
     struct component *components;
     size_t n;

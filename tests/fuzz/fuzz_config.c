@@ -1,6 +1,6 @@
 /* Configuration files: any bytes are read or refused with a reason, and an accepted file has
  * what its reader relies on. */
-#include "runs/config.h"
+#include "cli/single_config.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,11 +16,11 @@ static void check_settings(const struct settings *s)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct config config;
+    struct single_config config;
     struct op op;
 
     op_init(&op, OP_FOREVER);
-    int r = config_parse((const char *)data, size, "fuzz", &op, &config);
+    int r = single_config_parse((const char *)data, size, "fuzz", &op, &config);
     if (r < 0) {
         if (!op.why[0])
             abort();
@@ -30,6 +30,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     check_settings(&config.store);
     check_settings(&config.options);
-    config_release(&config);
+    single_config_release(&config);
     return 0;
 }

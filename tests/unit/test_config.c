@@ -1,5 +1,5 @@
 /* common/units and common/config: texts in, values or messages out. */
-#include "runs/config.h"
+#include "cli/single_config.h"
 #include "common/mem.h"
 #include "common/units.h"
 #include "tests/lib/suite.h"
@@ -108,11 +108,12 @@ START_TEST(whole_config)
         " \"cache\": {\"dir\": \"/var/cache/x\", \"size\": \"200GiB\"},"
         " \"options\": {\"upload_jobs\": 8, \"allow_other\": false,"
         "               \"staging\": [\"*.tmp\", \"tmp-*\"]}}";
-    struct config config;
+    struct single_config config;
     struct op op;
 
     op_init(&op, OP_FOREVER);
-    ck_assert_msg(config_parse(text, strlen(text), "t.json", &op, &config) == 0, "%s", op.why);
+    ck_assert_msg(single_config_parse(text, strlen(text), "t.json", &op, &config) == 0, "%s",
+                  op.why);
     ck_assert_str_eq(config.store_name, "ckpt");
     ck_assert_str_eq(config.url, "s3://training/ckpt");
     ck_assert_uint_eq(config.store.n, 2);
@@ -124,20 +125,20 @@ START_TEST(whole_config)
     ck_assert_str_eq(settings_get(&config.options, "upload_jobs"), "8");
     ck_assert_str_eq(settings_get(&config.options, "allow_other"), "false");
     ck_assert_str_eq(settings_get(&config.options, "staging"), "*.tmp:tmp-*");
-    config_release(&config);
+    single_config_release(&config);
 }
 END_TEST
 
 START_TEST(config_without_store)
 {
     static const char text[] = "{\"options\": {\"ro\": true}}";
-    struct config config;
+    struct single_config config;
     struct op op;
 
     op_init(&op, OP_FOREVER);
-    ck_assert_int_eq(config_parse(text, strlen(text), "t.json", &op, &config), 0);
+    ck_assert_int_eq(single_config_parse(text, strlen(text), "t.json", &op, &config), 0);
     ck_assert_ptr_null(config.url);
-    config_release(&config);
+    single_config_release(&config);
 }
 END_TEST
 
@@ -177,12 +178,12 @@ static const struct {
 
 START_TEST(bad_config_is_refused)
 {
-    struct config config = {0};
+    struct single_config config = {0};
     struct op op;
 
     op_init(&op, OP_FOREVER);
     ck_assert_int_eq(
-        config_parse(refused[_i].text, strlen(refused[_i].text), "t.json", &op, &config),
+        single_config_parse(refused[_i].text, strlen(refused[_i].text), "t.json", &op, &config),
         -EINVAL);
     ck_assert_msg(strstr(op.why, refused[_i].says) != NULL, "says: %s", op.why);
 }
@@ -190,11 +191,11 @@ END_TEST
 
 START_TEST(missing_file_is_told)
 {
-    struct config config;
+    struct single_config config;
     struct op op;
 
     op_init(&op, OP_FOREVER);
-    ck_assert_int_eq(config_load("/nonexistent/x.json", &op, &config), -ENOENT);
+    ck_assert_int_eq(single_config_load("/nonexistent/x.json", &op, &config), -ENOENT);
     ck_assert_ptr_nonnull(strstr(op.why, "/nonexistent/x.json"));
 }
 END_TEST

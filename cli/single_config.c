@@ -1,5 +1,5 @@
 /* The configuration file: from JSON to names and texts. */
-#include "runs/config.h"
+#include "cli/single_config.h"
 
 #include "common/buf.h"
 #include "common/mem.h"
@@ -17,7 +17,7 @@
 struct parse {
     const char *origin;
     struct op *op;
-    struct config *config;
+    struct single_config *config;
 };
 
 static void json_cleanup(json_t **j)
@@ -271,10 +271,10 @@ static int read_file(const char *path, struct op *op, struct buf *to)
     return 0;
 }
 
-int config_parse(const char *text, size_t len, const char *origin, struct op *op,
-                 struct config *ret)
+int single_config_parse(const char *text, size_t len, const char *origin, struct op *op,
+                        struct single_config *ret)
 {
-    struct config config = {0};
+    struct single_config config = {0};
     struct parse p = {.origin = origin, .op = op, .config = &config};
     json_error_t where;
     auto_json json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
@@ -285,28 +285,28 @@ int config_parse(const char *text, size_t len, const char *origin, struct op *op
                        where.column, where.text);
     err = parse_root(&p, root);
     if (err) {
-        config_release(&config);
+        single_config_release(&config);
         return err;
     }
     *ret = config;
     return 0;
 }
 
-int config_load(const char *path, struct op *op, struct config *ret)
+int single_config_load(const char *path, struct op *op, struct single_config *ret)
 {
     auto_buf struct buf text = BUF_INIT(CONFIG_MAX);
     int err = read_file(path, op, &text);
 
     if (err)
         return err;
-    return config_parse(text.data ? text.data : "", text.len, path, op, ret);
+    return single_config_parse(text.data ? text.data : "", text.len, path, op, ret);
 }
 
-void config_release(struct config *c)
+void single_config_release(struct single_config *c)
 {
     free(c->store_name);
     free(c->url);
     settings_release(&c->store);
     settings_release(&c->options);
-    *c = (struct config){0};
+    *c = (struct single_config){0};
 }
