@@ -14,6 +14,8 @@ a story in those presets in which it can find what it finds in no other:
 | modes, mapped, growing    | each of them    | as behaviour; auto | s3 auto  | passthrough: what the kernel does past the daemon    |
 | counts of requests        | s3 a+o          | none: counts only  | none     | a count of requests is the same in each build        |
 | a stuck store (waiting)   | s3 a+o          | s3 auto            | s3 off   | callers that die: freed requests, races of replies   |
+| routes                    | file s3, a+o    | file off, s3 auto  | s3 off   | release: each driver x mode; asan: what a mount of   |
+|                           |                 |                    |          | several stores owns; tsan: stores that answer at once|
 | names (hostile keys)      | s3 a+o          | s3 off             | none     | parsers are asan's; one thread reads a listing       |
 | ways, others, unprivileged| once            | once               | none     | the command line and the takeover have no threads    |
 """
@@ -40,6 +42,7 @@ import modes
 import nodes
 import oracle
 import others
+import routes
 import together
 import waiting
 import ways
@@ -55,9 +58,9 @@ NIGHTLY = bool(os.environ.get("RUNFS_NIGHTLY"))
 LANES = 5 # groups at a time: most of them wait most of the time
 EVERY = {(store, mode) for store in ("file", "mem", "s3", "plain") for mode in ("auto", "off")} | {(None, None)}
 # The table above: which (store, mode) the gate runs of each kind of group; all of a kind that is not named.
-ASAN = {kind: {("file", "off"), ("s3", "auto")} for kind in ("behaviour", "attributes", "nodes", "oracle", "modes", "waiting")} | \
+ASAN = {kind: {("file", "off"), ("s3", "auto")} for kind in ("behaviour", "attributes", "nodes", "oracle", "modes", "waiting", "routes")} | \
     {"mapped": {("file", "auto")}, "growing": {("s3", "auto")}, "counts": set(), "names": {("plain", "off")}}
-TSAN = {kind: {("s3", "off")} for kind in ("behaviour", "attributes", "nodes", "waiting")} | \
+TSAN = {kind: {("s3", "off")} for kind in ("behaviour", "attributes", "nodes", "waiting", "routes")} | \
     {"oracle": EVERY, "modes": {("s3", "auto")}, "growing": {("s3", "auto")}, "counts": set()}
 GATE = {"release": {}, "asan": ASAN, "debug": ASAN, "tsan": TSAN}
 
@@ -179,6 +182,9 @@ class Suite:
         for store, mode in (("file", self.modes[-1]), *(("s3", mode) for mode in self.modes)):
             cases = attributes.CASES + acl.KEPT + (attributes.COUNTED + acl.COUNTED if store == "s3" else [])
             self.add_each("attributes", (store, mode), f"{store}-{mode}", cases, in_a_place, 5)
+        for store in ("file", "s3"):
+            for mode in self.modes:
+                self.add_each("routes", (store, mode), f"routes-{store}-{mode}", routes.CASES, over_stores, 8)
         for mode in self.modes:
             self.add_each("mapped", ("file", mode), f"file-{mode}", mapped.CASES, in_a_place)
             self.add_each("growing", ("s3", mode), f"s3-{mode}", growing.CASES, in_a_place)
@@ -244,6 +250,10 @@ def published(place, mount):
 
 def in_a_place(work, case, store, mode):
     return case(Place(work, store, mode, f"{store}-{case.__name__}"))
+
+
+def over_stores(work, case, store, mode):
+    return case(routes.Tree(work, case.__name__, store, mode))
 
 
 def at_a_plain_server(work, case, _, mode):
