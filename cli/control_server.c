@@ -82,10 +82,11 @@ static int answer_error(int fd, int err, const char *why)
 static void add_stall(struct connection *c, json_t *to)
 {
     struct status_doc *status = c->server->status;
-    json_t *stalled = status_doc_stall(status);
+    const char *url;
+    json_t *stalled = status_doc_stall(status, &url);
 
     if (json_is_object(stalled))
-        (void)json_object_set_new(to, "store", control_text(status_doc_url(status)));
+        (void)json_object_set_new(to, "store", control_text(url));
     (void)json_object_set_new(to, "stalled", stalled);
 }
 
