@@ -411,5 +411,24 @@ int cache_fetch_path(struct cache *c, const char *path, struct op *op,
 /* Keeps what is below `path` from eviction, now and after a remount; pinning fetches nothing.
  */
 int cache_pin(struct cache *c, const char *path, bool pinned);
+/* Lets all clean content at and below `path` go, and tells of each file that stays. What is not
+ * here is no error. */
+enum cache_stay {
+    CACHE_STAYS_DIRTY, /* the store lacks something of it */
+    CACHE_STAYS_PINNED,
+    CACHE_STAYS_USED, /* it is open, or has several names */
+    CACHE_STAYS_N,
+    CACHE_EVICTED = CACHE_STAYS_N,
+};
+struct cache_evicted {
+    uint64_t files, bytes;        /* that went */
+    uint64_t stay[CACHE_STAYS_N]; /* files */
+};
+typedef void (*cache_stays)(void *arg, const char *path, enum cache_stay why);
+int cache_evict_path(struct cache *c, const char *path, struct op *op, cache_stays stays,
+                     void *arg, struct cache_evicted *ret);
+/* 0 when the store has what stands at `path`, under just that name; else -EBUSY with op->why.
+ * Of a directory only itself counts, not what is in it. */
+int cache_stored_path(struct cache *c, const char *path, struct op *op);
 
 #endif
