@@ -2,6 +2,7 @@
 #include "cli/configured.h"
 
 #include "backends/store.h"
+#include "cli/store_places.h"
 #include "common/buf.h"
 #include "common/mem.h"
 
@@ -240,7 +241,8 @@ static int read_words(const struct reading *r, const char *list)
         err = r->config->n_stores ? use_stores(r) : use_url(r);
     for (size_t i = 0; i < r->config->n_stores && !err; i++)
         err = check_url(r, &r->config->stores[i]);
-    return err;
+    return err || configured_is_plain(r->config) ? err
+                                                 : store_places_check(r->config, r->op, NULL);
 }
 
 /* config= has to be known before the rest of the list, which comes over what the file says. */

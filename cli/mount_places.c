@@ -2,6 +2,7 @@
 #include "cli/mount_places.h"
 
 #include "cli/mountpoint.h"
+#include "cli/store_places.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -14,45 +15,26 @@ struct places {
     struct op *op;
 };
 
-/* "/srv/x" of "file:///srv/x" or of itself, else NULL. */
-static const char *folder_of(const char *url)
-{
-    if (strncmp(url, "file:///", 8) == 0)
-        return url + 7;
-    return *url == '/' ? url : NULL;
-}
-
-static bool is_dots(const char *name)
-{
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
-/* Without symlinks, of a path of which the end may be missing. Heap; NULL where that can't be
- * told. */
+/* Without symlinks, of a path of which the end may be missing: as a store at that path would
+ * have it. Heap; NULL where that can't be told. */
 static char *canonical(const char *path)
 {
-    auto_free char *rest = strdup(path);
-    auto_free char *parent = NULL;
-    char *real = realpath(path, NULL);
-    char *name, *joined;
+    const struct store_config config = {0};
+    auto_free char *here = *path == '/' ? NULL : realpath(".", NULL);
+    auto_free char *url = NULL;
+    struct store_where where;
+    char *folder;
+    struct op op;
 
-    if (real || !rest || errno != ENOENT)
-        return real;
-    for (size_t len = strlen(rest); len > 1 && rest[len - 1] == '/';)
-        rest[--len] = '\0';
-    name = strrchr(rest, '/');
-    name = name ? name + 1 : rest;
-    if (!*name || is_dots(name))
+    op_init(&op, OP_FOREVER);
+    if (asprintf(&url, "file://%s/%s", here ? here : "", path) < 0)
+        url = NULL;
+    if (!url || store_where(url, &config, &op, &where))
         return NULL;
-    if (name == rest) {
-        parent = canonical(".");
-    } else {
-        auto_free char *above = strndup(rest, (size_t)(name - rest));
-        parent = above ? canonical(above) : NULL;
-    }
-    if (!parent || asprintf(&joined, "%s/%s", parent[1] ? parent : "", name) < 0)
-        return NULL;
-    return joined;
+    if (asprintf(&folder, "/%s", where.root) < 0)
+        folder = NULL;
+    store_where_release(&where);
+    return folder;
 }
 
 static int refuse(const struct places *p, const char *what, const char *inner, const char *of,
@@ -72,22 +54,53 @@ static int check_folder(const struct places *p, const char *what, const char *fo
     return 0;
 }
 
-/* The names of stores tell them apart where there are several. */
-static int check_store(const struct places *p, const struct config *c, size_t i)
+/* A key of the server that all folders have is a path without the "/" it begins with. */
+static int check_key(const struct places *p, const char *what, const char *key)
 {
-    const char *path = folder_of(c->stores[i].url);
-    auto_free char *folder = path ? canonical(path) : NULL;
-    auto_free char *what = NULL;
+    auto_free char *folder = NULL;
 
-    if (!folder)
-        return 0;
-    if (c->n_stores == 1)
-        return check_folder(p, "store", folder);
-    if (asprintf(&what, "store \"%s\" at", c->stores[i].name) < 0) {
-        what = NULL;
+    if (asprintf(&folder, "/%s", key) < 0) {
+        folder = NULL;
         return op_fail(p->op, -ENOMEM, "out of memory");
     }
     return check_folder(p, what, folder);
+}
+
+/* The names of stores tell them apart where there are several. */
+static int check_folders(const struct places *p, const char *store,
+                         const struct store_where *where)
+{
+    auto_free char *state = NULL;
+    int err = check_key(p, store, where->root);
+
+    if (err || !where->state)
+        return err;
+    if (asprintf(&state, "state of the %s", store) < 0) {
+        state = NULL;
+        return op_fail(p->op, -ENOMEM, "out of memory");
+    }
+    return check_key(p, state, where->state);
+}
+
+/* What is wrong of a URL is told when the store is opened. */
+static int check_store(const struct places *p, const struct config *c, size_t i)
+{
+    const struct config_store *store = &c->stores[i];
+    auto_free char *name = NULL;
+    struct store_where where;
+    struct op trial = *p->op;
+    int err = 0;
+
+    if (store_place(store, &trial, &where))
+        return 0;
+    if (asprintf(&name, "store \"%s\"", store->name) < 0)
+        name = NULL;
+    if (!name)
+        err = op_fail(p->op, -ENOMEM, "out of memory");
+    else if (strcmp(where.server, "file") == 0)
+        err = check_folders(p, c->n_stores > 1 ? name : "store", &where);
+    store_where_release(&where);
+    return err;
 }
 
 int mount_places_check(const char *mountpoint, const char *cache_dir, const struct config *c,

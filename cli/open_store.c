@@ -18,12 +18,11 @@ struct opening {
     struct open_stores *to;
 };
 
-static int open_one(const struct config_store *from, const struct mount_options *options,
-                    struct op *op, struct store **ret)
+int store_settings(const struct settings *settings, struct op *op,
+                   struct store_option **ret_list, struct store_config *ret_config)
 {
-    const struct settings *settings = &from->settings;
-    auto_free struct store_option *list = calloc(settings->n + 1, sizeof(*list));
-    struct store_config config = {.options = list, .connections = options->connections};
+    struct store_option *list = calloc(settings->n + 1, sizeof(*list));
+    size_t n = 0;
 
     if (!list)
         return op_fail(op, -ENOMEM, "out of memory");
@@ -31,9 +30,23 @@ static int open_one(const struct config_store *from, const struct mount_options 
         const struct setting *s = &settings->items[i];
 
         if (settings_get(settings, s->name) == s->value)
-            list[config.n_options++] =
-                (struct store_option){.name = s->name, .value = s->value};
+            list[n++] = (struct store_option){.name = s->name, .value = s->value};
     }
+    *ret_list = list;
+    *ret_config = (struct store_config){.options = list, .n_options = n};
+    return 0;
+}
+
+static int open_one(const struct config_store *from, const struct mount_options *options,
+                    struct op *op, struct store **ret)
+{
+    auto_free struct store_option *list = NULL;
+    struct store_config config;
+    int err = store_settings(&from->settings, op, &list, &config);
+
+    if (err)
+        return err;
+    config.connections = options->connections;
     return store_open(from->url, &config, op, ret);
 }
 

@@ -6,6 +6,11 @@
 #include "cli/options.h"
 #include "runs/config.h"
 
+/* The options of a store as settings, of which the last of a name counts: *ret_list is heap,
+ * and *ret_config has it. -ENOMEM. */
+int store_settings(const struct settings *settings, struct op *op,
+                   struct store_option **ret_list, struct store_config *ret_config);
+
 struct open_stores {
     struct store *top;        /* over all of them; the only store itself where all is in that */
     struct store **stores;    /* heap, in the order of the configuration; `top` owns them */

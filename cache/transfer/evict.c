@@ -114,8 +114,9 @@ static int forget_dir(void *arg, struct node *n) REQUIRES(cache_ns, cache_mutex)
 {
     struct cache *c = arg;
 
-    if (n->dir && !n->dir->new_here && !n->dir->listing && !n->dir->queries &&
-        n->dir->listed_ns && clock_mono_ns() - n->dir->told_ns > FORGET_EVERY_NS)
+    if (n->dir && !n->dir->new_here && n->dir->kind != DIR_SCRATCH && !n->dir->listing &&
+        !n->dir->queries && n->dir->listed_ns &&
+        clock_mono_ns() - n->dir->told_ns > FORGET_EVERY_NS)
         forget_children_locked(c, n);
     return c->tree->nodes * NODE_BYTES < c->config.list_memory_bytes;
 }

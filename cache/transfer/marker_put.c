@@ -217,7 +217,8 @@ static bool names_on_their_way(struct cache *c, struct node *dir, const char *pa
 
 static bool is_stored(const struct entry *e) REQUIRES(cache_mutex)
 {
-    return e->node->dir ? !e->node->dir->new_here : etag_known(&e->etag);
+    return e->node->dir ? !e->node->dir->new_here && !dir_stays(e->node->dir)
+                        : etag_known(&e->etag);
 }
 
 static bool child_is_stored(struct node *dir) REQUIRES(cache_mutex)
@@ -233,14 +234,10 @@ static bool child_is_stored(struct node *dir) REQUIRES(cache_mutex)
     return false;
 }
 
-/* The names in the directory stand for it at the store. */
-static void stands_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+static void stamp_later_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct stamp_task *t = calloc(1, sizeof(*t));
 
-    n->dir->new_here = false;
-    dir_unqueue_locked(c, n);
-    n->dir->generation++;
     if (!t)
         return;
     t->task.run = run_stamp;
@@ -248,6 +245,15 @@ static void stands_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
     t->node = n;
     node_ref_locked(n);
     pool_submit(c->chores, &t->task);
+}
+
+/* The names in the directory stand for it at the store. */
+static void stands_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    n->dir->new_here = false;
+    dir_unqueue_locked(c, n);
+    n->dir->generation++;
+    stamp_later_locked(c, n);
 }
 
 /* Its children stand for it: nothing to send. Until one of them is in the store it stays owed,
@@ -268,6 +274,8 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
     struct dir *d = dir->dir;
 
     cache_assert_locked(c);
+    if (d->bare && is_stored(e) && !place_known(e->source) && dir_dress_locked(dir))
+        stamp_later_locked(c, dir);
     if (!d->new_here || d->queued || d->uploading)
         return;
     /* A waiter for the child finds that nothing is owed. */
@@ -284,7 +292,7 @@ static bool may_start(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
     return !dir_upload_runs_at_locked(c, place_of_path(path), false) &&
            !intent_blocks_upload_locked(c, path, true) && !removal_pending(c, path) &&
-           (c->queue->drain || !path_is_staged(c, path));
+           (c->queue->drain || !path_is_staged_dir(c, path));
 }
 
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)

@@ -30,13 +30,20 @@ static char *dirty_path(struct node *n) REQUIRES(cache_mutex)
     return next ? entry_path(next) : NULL;
 }
 
+/* An open log goes up each interval. */
+static bool log_is_due(struct cache *c, const struct file *f, const char *path, int64_t now)
+    REQUIRES(cache_mutex)
+{
+    int64_t interval_ns = path_interval_ns(c, path);
+
+    return interval_ns > 0 && f->state == FILE_DIRTY &&
+           now - f->uploaded_live_ns >= interval_ns && path_is_log(c, path);
+}
+
 static bool live_upload_due(struct cache *c, struct file *f, const char *path, int64_t now)
     REQUIRES(cache_mutex)
 {
-    if (f->wanted)
-        return true;
-    return c->config.upload_interval_ns > 0 && f->state == FILE_DIRTY &&
-           now - f->uploaded_live_ns >= c->config.upload_interval_ns && path_is_log(c, path);
+    return f->wanted || log_is_due(c, f, path, now);
 }
 
 /* A half file goes up only for a caller who asks for that, or waits for its close's content. */
@@ -139,12 +146,10 @@ static void look_at_writers_locked(struct cache *c, int64_t now) REQUIRES(cache_
     {
         struct node *n = f->node;
         node_look_locked(c, n);
-        if (!n->links || f->state != FILE_DIRTY || f->queued ||
-            c->config.upload_interval_ns == 0 ||
-            now - f->uploaded_live_ns < c->config.upload_interval_ns)
+        if (!n->links || f->state != FILE_DIRTY || f->queued)
             continue;
         auto_free char *path = entry_path(n->links);
-        if (path && path_is_log(c, path)) {
+        if (path && log_is_due(c, f, path, now)) {
             file_insert_locked(c, f);
             f->due_ns = now;
         }
