@@ -195,13 +195,13 @@ static int lay_out(const struct reading *r)
     return 0;
 }
 
-static int check_url(const struct reading *r, const struct config_store *store)
+static int check_url(const struct reading *r, const char *url)
 {
-    auto_free char *shown = store_url_redact(store->url);
+    auto_free char *shown = store_url_redact(url);
 
     if (!shown)
         return op_fail(r->op, -ENOMEM, "out of memory");
-    if (strcmp(shown, store->url) != 0)
+    if (strcmp(shown, url) != 0)
         return op_fail(r->op, -EINVAL,
                        "%s: credentials don't belong in a URL, where every process can see "
                        "them; use the environment or a profile",
@@ -209,13 +209,14 @@ static int check_url(const struct reading *r, const struct config_store *store)
     return 0;
 }
 
-/* A file without stores gives options, and perhaps the layout, for the URL. */
+/* A file without stores gives options for the URL. */
 static int use_url(const struct reading *r)
 {
-    const char *layout = r->options->layout ? r->options->layout : r->config->layout;
     struct config config;
-    int err = config_of_url(r->spec, &r->options->store, layout, r->op, &config);
+    int err = check_url(r, r->spec);
 
+    if (!err)
+        err = config_of_url(r->spec, &r->options->store, r->options->layout, r->op, &config);
     if (err)
         return err;
     settings_release(&r->options->store);
@@ -239,8 +240,6 @@ static int read_words(const struct reading *r, const char *list)
         err = mount_options_parse(r->options, list, r->op);
     if (!err)
         err = r->config->n_stores ? use_stores(r) : use_url(r);
-    for (size_t i = 0; i < r->config->n_stores && !err; i++)
-        err = check_url(r, &r->config->stores[i]);
     return err || configured_is_plain(r->config) ? err
                                                  : store_places_check(r->config, r->op, NULL);
 }

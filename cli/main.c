@@ -10,7 +10,8 @@
 static const struct command commands[] = {
     {"mount", "[-f] [-o OPTION[=VALUE],...] STORE|CONFIG.json MOUNTPOINT",
      "Mount a store as a directory; returns when it is usable",
-     "STORE is a URL such as s3://bucket/prefix, file:///path or /path.\n"
+     "STORE is a URL such as s3://bucket/prefix, file:///path or /path. CONFIG.json names one or\n"
+     "several stores and what lies in which.\n"
      "Credentials come from where AWS's tools find them (environment, profile, container,\n"
      "instance), never from the command line. A mountpoint that a runfs left behind when it\n"
      "died is taken over.\n"
@@ -80,7 +81,7 @@ static const struct command commands[] = {
      "Show, publish or copy out what an unmounted cache owes its store",
      "A mountpoint or a store names its cache when that lies in the default place.\n"
      "  --list     what is not in the store (the default)\n"
-     "  --publish  upload it; -o gives store options as `runfs mount` does\n"
+     "  --publish  upload it; -o gives options of the one store as `runfs mount` does\n"
      "  --export   copy it to a folder; what was kept beside a newer file of its name goes to\n"
      "             .runfs-kept in it\n",
      command_recover},

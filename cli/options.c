@@ -193,20 +193,6 @@ static int parse_number(const char *text, int base, unsigned long max, unsigned 
     return errno || *end || *ret > max ? -EINVAL : 0;
 }
 
-static int parse_flag(const char *text, bool *ret)
-{
-    static const char *const yes[] = {"true", "yes", "on", "1"};
-    static const char *const no[] = {"false", "no", "off", "0"};
-
-    if (in_list(yes, ARRAY_SIZE(yes), text))
-        *ret = true;
-    else if (in_list(no, ARRAY_SIZE(no), text))
-        *ret = false;
-    else
-        return -EINVAL;
-    return 0;
-}
-
 static int set_number(const struct option_def *def, void *field, const char *value,
                       struct op *op)
 {

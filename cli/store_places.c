@@ -15,12 +15,15 @@ int store_place(const struct config_store *store, struct op *op, struct store_wh
     return err ? err : store_where(store->url, &config, op, ret);
 }
 
-/* Puts the file, the place and the store's name before what op->why says. */
+/* Puts the file, the place and the store's name before what op->why says; a URL of the command
+ * line has none of these. */
 static int fail_at(const struct config *config, const struct config_store *store, int err,
                    struct op *op)
 {
     struct op inner = *op;
 
+    if (!store->url_at.line)
+        return err;
     return op_fail(op, err, "%s:%u:%u: store \"%s\": %s", config->origin, store->url_at.line,
                    store->url_at.column, store->name, inner.why);
 }
