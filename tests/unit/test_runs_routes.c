@@ -377,9 +377,10 @@ static int name_child(void *arg, const struct routes_source *s)
 {
     struct child *child = arg;
 
+    if (!s->component)
+        return 0;
     buf_clear(&child->shown);
-    if (s->component)
-        child->result = routes_source_name(s, child->stored, &child->shown);
+    child->result = routes_source_name(s, child->stored, &child->shown);
     return 0;
 }
 
