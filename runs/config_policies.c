@@ -208,8 +208,8 @@ static int read_preset(struct reading *r, const struct json_node *node)
         return err;
     err = read_fields(r, node, preset, &said);
     for (size_t i = 0; i < policy_fields_n; i++)
-        same = same && (!policy_fields[i].built ||
-                        policy_field_same(preset, &said, &policy_fields[i]));
+        same = same &&
+               (!policy_fields[i].built || policy_field_same(preset, &said, &policy_fields[i]));
     policy_release(&said);
     if (err || same)
         return err;
@@ -315,7 +315,7 @@ static int fill_in(struct reading *r, const struct own_policies *o, size_t i)
 {
     struct policies *p = &r->config->policies;
     const struct own *own = &o->items[i];
-    const struct policy *extended = own->preset ? policy_preset(own->preset)
+    const struct policy *extended = own->preset  ? policy_preset(own->preset)
                                     : own->depth ? &p->items[o->first + own->parent]
                                                  : policy_preset("data");
     struct policy made;

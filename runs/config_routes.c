@@ -32,9 +32,8 @@ static int find_names(struct reading *r, const struct json_node *store,
 
     if (!err && policy)
         err = config_text(r, policy, WHERE, &policy_name);
-    texts->store = store_name
-                       ? config_find_store(r->config, store_name, strlen(store_name))
-                       : SIZE_MAX;
+    texts->store =
+        store_name ? config_find_store(r->config, store_name, strlen(store_name)) : SIZE_MAX;
     texts->policy = policy_name ? policies_find(&r->config->policies, policy_name) : SIZE_MAX;
     if (!err && store_name && texts->store == SIZE_MAX)
         err = config_unknown_store(r, store->at, "route", store_name);
@@ -65,8 +64,7 @@ static int add_parsed(struct reading *r, const struct route_texts *texts, struct
         return config_wrong(r, texts->key_at, "%s", r->op->why);
     if (err)
         return err;
-    c->routes.items[c->routes.n - 1].scratch =
-        c->policies.items[policy].upload == UPLOAD_NEVER;
+    c->routes.items[c->routes.n - 1].scratch = c->policies.items[policy].upload == UPLOAD_NEVER;
     *ret_added = true;
     return 0;
 }

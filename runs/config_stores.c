@@ -81,9 +81,8 @@ static int read_tracker(struct reading *r, struct config_store *store,
     store->url_at = member->at;
     if (err || !file)
         return err;
-    if (asprintf(&path, "%.*s%s",
-                 *file == '/' || !slash ? 0 : (int)(slash + 1 - r->origin), r->origin,
-                 file) < 0) {
+    if (asprintf(&path, "%.*s%s", *file == '/' || !slash ? 0 : (int)(slash + 1 - r->origin),
+                 r->origin, file) < 0) {
         path = NULL;
         return -ENOMEM;
     }

@@ -72,10 +72,9 @@ int config_scalar(struct reading *r, const struct json_node *member, const char 
 
     *ret = NULL;
     if (err == -EINVAL)
-        return config_wrong(r, member->at,
-                            "\"%s\" in %s must be a text, an integer%s", member->name, where,
-                            lists ? ", a boolean or a list of texts without \":\""
-                                  : " or a boolean");
+        return config_wrong(
+            r, member->at, "\"%s\" in %s must be a text, an integer%s", member->name, where,
+            lists ? ", a boolean or a list of texts without \":\"" : " or a boolean");
     if (err == -EFBIG)
         return config_wrong(r, member->at, "\"%s\" in %s is too long", member->name, where);
     if (err)
@@ -149,8 +148,9 @@ static bool has_word(const char *name, const char *word)
 
 bool config_name_secret(const char *name)
 {
-    static const char *const words[] = {"secret", "passw", "token", "credential", "access_key",
-                                        "account_key", "api_key", "private_key", "signature"};
+    static const char *const words[] = {"secret",     "passw",       "token",
+                                        "credential", "access_key",  "account_key",
+                                        "api_key",    "private_key", "signature"};
     static const char *const whole[] = {"key", "sig", "pass", "pwd", "sas"};
     /* Where a secret is, not what it is. */
     static const char *const places[] = {"_file", "_path", "_dir", "_env", "_command", "_id"};

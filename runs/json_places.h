@@ -1,5 +1,5 @@
-/* JSON with the place of each member and element: jansson reads the values, and keeps no places.
- * Lines and columns (bytes) count from 1. Any thread. */
+/* JSON with the place of each member and element: jansson reads the values, and keeps no
+ * places. Lines and columns (bytes) count from 1. Any thread. */
 #ifndef RUNFS_RUNS_JSON_PLACES_H
 #define RUNFS_RUNS_JSON_PLACES_H
 

@@ -23,13 +23,18 @@
 #define DATASET(x)                                                                             \
     {x, "intermediate_" x "_data/**", "/**", "data", 0, 0},                                    \
         {x, "intermediate_" x "_data{x}/**", "{x}/**", "data", 0, 0},                          \
-        {x, "intermediate_" x "_data{x}", "{x}", "data", 0, 0}
+    {                                                                                          \
+        x, "intermediate_" x "_data{x}", "{x}", "data", 0, 0                                   \
+    }
 
 static const struct layout_category data_only[] = {DATA, {0}};
 
-static const struct layout_category runs_categories[] = {
-    {"checkpoint", "runs", false}, {"logs", "runs", false}, {"metadata", "runs", false},
-    {"tracker", "", true},         DATA,                    {0}};
+static const struct layout_category runs_categories[] = {{"checkpoint", "runs", false},
+                                                         {"logs", "runs", false},
+                                                         {"metadata", "runs", false},
+                                                         {"tracker", "", true},
+                                                         DATA,
+                                                         {0}};
 
 static const struct layout_category horovod_categories[] = {
     {"runs", "runs", false},

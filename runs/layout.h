@@ -1,4 +1,5 @@
-/* Layouts: what frameworks call the parts of a tree, as a table of routes. Constant; any thread.
+/* Layouts: what frameworks call the parts of a tree, as a table of routes. Constant; any
+ * thread.
  *
  * A layout has categories, which a configuration puts into stores. A category has a directory;
  * its default is below, and the keys of its routes are texts behind it. */

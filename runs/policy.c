@@ -23,8 +23,7 @@
 #define FROM_MOUNT .interval_ns = POLICY_UNSET, .durability = POLICY_UNSET
 #define NO_LOCKS                                                                               \
     .locks = "off", .lock_ttl_ns = POLICY_UNSET, .expect = 1, .keep_last = 0, .del_locks = 0
-#define LOCKS(how)                                                                             \
-    .locks = (how), .lock_ttl_ns = 60 * NS_PER_SEC, .expect = 1, .keep_last = 0
+#define LOCKS(how) .locks = (how), .lock_ttl_ns = 60 * NS_PER_SEC, .expect = 1, .keep_last = 0
 
 /* Their texts are constant: policy_copy() makes those that are released. */
 static const struct policy presets[] = {

@@ -25,8 +25,8 @@ enum policy_conflict {
 struct policy {
     char *name;         /* heap */
     const char *preset; /* its own name, or the preset that it extends; constant */
-    char *staging;      /* heap; fnmatch patterns of components joined by ":"; NULL: the mount's */
-    char *logs;         /* the same, of files that are uploaded while they are open */
+    char *staging; /* heap; fnmatch patterns of components joined by ":"; NULL: the mount's */
+    char *logs;    /* the same, of files that are uploaded while they are open */
     enum policy_upload upload;
     enum policy_conflict conflict;
     int64_t interval_ns;

@@ -1,5 +1,5 @@
-/* The fields of a policy as a table: for who copies, reads, compares and prints all of them. And
- * the presets. Any thread. */
+/* The fields of a policy as a table: for who copies, reads, compares and prints all of them.
+ * And the presets. Any thread. */
 #ifndef RUNFS_RUNS_POLICY_FIELDS_H
 #define RUNFS_RUNS_POLICY_FIELDS_H
 

@@ -137,7 +137,8 @@ size_t url_scheme_len(const char *url)
 
 /* ---- secrets ---- */
 
-/* A user's name is none, and where a container or a login stands before the "@" it is needed. */
+/* A user's name is none, and where a container or a login stands before the "@" it is needed.
+ */
 static bool user_is_usual(const char *url, size_t scheme)
 {
     static const char *const schemes[] = {"abfs", "abfss", "wasb", "wasbs", "sftp", "ssh"};
