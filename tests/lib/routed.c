@@ -61,7 +61,8 @@ static void add_route(struct routed_world *w, const struct routed_row *row)
     ck_assert_msg(r == 0, "%s: %s", row->path, op.why);
     r = template_parse(row->key ? row->key : row->path, TEMPLATE_KEY, &op, &key);
     ck_assert_msg(r == 0, "%s: %s", row->path, op.why);
-    r = routes_add(&w->routes, &path, &key, row->leaf, row->policy, (struct text_place){0}, &op);
+    r = routes_add(&w->routes, &path, &key, row->leaf, row->policy, (struct text_place){0},
+                   &op);
     ck_assert_msg(r == 0, "%s: %s", row->path, op.why);
     w->routes.items[w->routes.n - 1].scratch = row->scratch;
 }
@@ -94,8 +95,8 @@ void routed_init(struct routed_world *w, const struct routed_row *rows, size_t n
         w->names[i] = (struct cache_store){.name = names[i], .url = urls[i]};
     }
     op_init(&op, NS_PER_SEC);
-    ck_assert_int_eq(
-        routed_store_new(&w->routes, leaves, names, ROUTED_LEAVES, &op, &store), 0);
+    ck_assert_int_eq(routed_store_new(&w->routes, leaves, names, ROUTED_LEAVES, &op, &store),
+                     0);
     driven_init_over(&w->d, store, NULL);
     init_policies(w);
     w->d.config.routes = &w->routes;
@@ -147,7 +148,6 @@ void routed_store(struct routed_world *w, unsigned leaf, const char *key, const 
 
     op_init(&op, NS_PER_SEC);
     mem_source_init(&src, text, strlen(text));
-    ck_assert_int_eq(store_put(w->leaves[leaf].layer->base.next, &op, key, NULL, &src.base,
-                               NULL, NULL),
-                     0);
+    ck_assert_int_eq(
+        store_put(w->leaves[leaf].layer->base.next, &op, key, NULL, &src.base, NULL, NULL), 0);
 }

@@ -1,5 +1,5 @@
-/* A driven cache over several stores: a table of routes, and a mem: store for each number in it,
- * whose requests are counted and can be made to fail. */
+/* A driven cache over several stores: a table of routes, and a mem: store for each number in
+ * it, whose requests are counted and can be made to fail. */
 #ifndef RUNFS_TESTS_LIB_ROUTED_H
 #define RUNFS_TESTS_LIB_ROUTED_H
 
@@ -30,8 +30,9 @@ struct routed_world {
     struct policy policies[4]; /* the first says nothing */
     struct cache_store names[ROUTED_LEAVES];
     struct routed_leaf_store leaves[ROUTED_LEAVES];
-    atomic_int fuse; /* so many requests that change something pass before all fail; < 0: all pass
-                      */
+    atomic_int
+        fuse; /* so many requests that change something pass before all fail; < 0: all pass
+               */
 };
 
 /* Aborts the test on any failure. `like_s3`: the stores are like S3. Not mounted yet, so that
