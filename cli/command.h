@@ -33,6 +33,10 @@ int command_flush(const struct command *self, int argc, char **argv);
 int command_fetch(const struct command *self, int argc, char **argv);
 int command_pin(const struct command *self, int argc, char **argv);
 int command_unpin(const struct command *self, int argc, char **argv);
+int command_evict(const struct command *self, int argc, char **argv);
+int command_check(const struct command *self, int argc, char **argv);
+int command_paths(const struct command *self, int argc, char **argv);
+int command_url(const struct command *self, int argc, char **argv);
 int command_recover(const struct command *self, int argc, char **argv);
 
 /* The form that mount(8) and fstab use: SPEC DIR [-o OPTIONS]. Without `by_mount8` the caller
