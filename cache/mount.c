@@ -253,9 +253,8 @@ static int start_threads(struct cache *c)
         return r;
     c->fetchers = pool_new("runfs-fetch", config->download_jobs);
     c->askers = pool_new("runfs-ask", ASKERS);
-    /* Copies and removals have workers beside the uploads. */
-    c->uploaders = pool_new("runfs-upload", config->upload_jobs + 4);
-    c->parts = pool_new("runfs-part", config->upload_jobs);
+    c->uploaders = pool_new("runfs-upload", transfers_threads(c));
+    c->parts = pool_new("runfs-part", config->upload_jobs * volumes_count(c));
     c->notifier = pool_new("runfs-notice", 1);
     if (!c->fetchers || !c->askers || !c->uploaders || !c->parts || !c->chores || !c->notifier)
         return -ENOMEM;

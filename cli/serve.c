@@ -622,8 +622,7 @@ static int run(struct mount *m, bool foreground, int ready_fd)
         log_warn("mountpoint %s: took over what a runfs that died had left",
                  m->request->mountpoint);
     log_info("mounted %s on %s, cache %s", m->title, m->request->mountpoint, m->cache_dir);
-    for (size_t i = 0; i < m->stores.n; i++)
-        pass_on_advice(m->stores.stores[i], foreground);
+    pass_on_advice(m->stores.top, foreground);
     tell_empty(m, foreground);
     tell_success(m);
     if (!foreground)

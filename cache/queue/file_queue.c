@@ -70,7 +70,7 @@ void file_queue_locked(struct cache *c, struct node *n)
     file_put_off_locked(c, f);
     file_stage_locked(c, n);
     /* Whoever ends an upload looks for the next. */
-    if (c->queue->uploads_running < c->config.upload_jobs)
+    if (c->queue->uploads_running < c->config.upload_jobs || c->config.routes)
         scheduler_kick_at_locked(c, f->due_ns);
 }
 

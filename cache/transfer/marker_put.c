@@ -24,6 +24,7 @@ struct dir_job {
     struct node *node; /* referenced */
     char *path;
     struct place at; /* of the marker; borrows the path */
+    unsigned volume; /* which store that is in */
     uint64_t generation;
     struct attrs attrs;
     int64_t began_ns; /* CLOCK_MONOTONIC */
@@ -143,6 +144,7 @@ static void run_dir(struct task *task)
     j->node->dir->uploading = false;
     LL_DELETE(c->transfer->dir_jobs, j);
     c->transfer->dir_uploads_running--;
+    c->transfer->volumes[j->volume].markers--;
     progress_locked(c);
     node_unref_locked(c, j->node);
     cache_unlock(c);
@@ -174,6 +176,8 @@ static void start_locked(struct cache *c, struct node *n, char *path) REQUIRES(c
     n->dir->uploading = true;
     LL_PREPEND(c->transfer->dir_jobs, j);
     c->transfer->dir_uploads_running++;
+    j->volume = n->links ? n->links->volume : 0;
+    c->transfer->volumes[j->volume].markers++;
     pool_submit(c->uploaders, &j->task);
 }
 
@@ -295,6 +299,13 @@ static bool may_start(struct cache *c, const char *path) REQUIRES(cache_mutex)
            (c->queue->drain || !path_is_staged_dir(c, path));
 }
 
+/* What is on its way to the directory's store. */
+static struct volume_tasks *volume_of(struct cache *c, const struct node *n)
+    REQUIRES(cache_mutex)
+{
+    return &c->transfer->volumes[n->links ? n->links->volume : 0];
+}
+
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
     struct node *n, *after;
@@ -302,7 +313,7 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     cache_assert_locked(c);
     DL_FOREACH_SAFE2(c->queue->dirty_dirs, n, after, dir->dirty_next)
     {
-        if (n->dir->uploading || c->transfer->dir_uploads_running >= c->config.upload_jobs)
+        if (n->dir->uploading || volume_of(c, n)->markers >= c->config.upload_jobs)
             continue;
         if (n->dir->due_ns > now) {
             *next_due = n->dir->due_ns < *next_due ? n->dir->due_ns : *next_due;

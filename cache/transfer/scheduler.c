@@ -91,6 +91,14 @@ static bool waits_for_readers_locked(struct cache *c, struct file *f, const char
     return true;
 }
 
+/* Whether as many files are on their way to its store as may be. */
+static bool store_is_busy_locked(struct cache *c, const struct node *n) REQUIRES(cache_mutex)
+{
+    unsigned volume = n->links ? n->links->volume : 0;
+
+    return c->transfer->volumes[volume].uploads >= c->config.upload_jobs;
+}
+
 static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next, bool own)
     REQUIRES(cache_mutex)
 {
@@ -98,9 +106,9 @@ static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next, bo
 
     DL_FOREACH_SAFE2(c->content->dirty, f, after, dirty_next)
     {
-        if (c->queue->uploads_running >= c->config.upload_jobs)
+        if (c->queue->uploads_running >= uploads_max(c))
             return;
-        if (f->uploading)
+        if (f->uploading || store_is_busy_locked(c, f->node))
             continue;
         if (f->due_ns > now) {
             *next = f->due_ns < *next ? f->due_ns : *next;

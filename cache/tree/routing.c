@@ -27,6 +27,18 @@ const struct policy *path_policy(struct cache *c, const char *path, bool dir)
                                                          : NULL;
 }
 
+unsigned path_volume(struct cache *c, const char *path, bool dir)
+{
+    const struct route *route = path_route(c, path, dir);
+
+    return route && !route->scratch && route->store < c->config.n_stores ? route->store + 1 : 0;
+}
+
+unsigned volumes_count(const struct cache *c)
+{
+    return c->config.routes ? (unsigned)c->config.n_stores + 1 : 1;
+}
+
 static size_t count_components(const char *path)
 {
     size_t n = *path != '\0';

@@ -40,7 +40,8 @@ struct entry {
         };
         uint64_t stored_generation; /* of the file; what the store has under this name */
     };
-    uint32_t hash; /* of the name; constant */
+    uint32_t hash;   /* of the name; constant */
+    uint16_t volume; /* constant; which of the stores has it; 0: there is one, or none */
     GUARDED_BY(cache_mutex) struct {
         bool stable : 1;  /* its attributes were told when the second of its change was over */
         bool was_put : 1; /* from here */
@@ -313,6 +314,10 @@ void tree_stats_locked(struct cache *c, struct cache_stats *ret) REQUIRES(cache_
 const struct route *path_route(struct cache *c, const char *path, bool dir);
 /* The policy of that route; NULL: the mount's options say all. */
 const struct policy *path_policy(struct cache *c, const char *path, bool dir);
+/* Which store has a file (or a directory) of this path, from 1; 0: no single one. */
+unsigned path_volume(struct cache *c, const char *path, bool dir);
+/* How many numbers there are of that kind. */
+unsigned volumes_count(const struct cache *c);
 /* What a directory of this path is. */
 enum dir_kind path_dir_kind(struct cache *c, const char *path);
 /* Whether the directory exists whatever stores say, and can't be removed or moved. */

@@ -61,14 +61,14 @@ test_bad_configurations() {
     fresh configuration
     refused 2 'missing.json: No such file' "$runfs" mount "$d/missing.json" "$d/mnt" || return 1
     echo '{"stores": ' >"$d/c.json"
-    refused 2 'c.json:2:1: ' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    refused 2 'c.json:1:12: ' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
     echo '{"options": {"ro": true}}' >"$d/c.json"
     refused 2 'names no store' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
     echo '{"stores": {"a": {"url": "/x", "regoin": "y"}}}' >"$d/c.json"
     refused 2 'c.json:1:13: store "a": unknown option "regoin", did you mean "region"' \
         "$runfs" mount "$d/c.json" "$d/mnt" || return 1
     printf '{"stores": {"a": {"url": "/x"}},\n"options": {\n  "_netdev": true}}' >"$d/c.json"
-    refused 2 'c.json:3:3: "_netdev" is a word for -o' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    refused 2 'c.json:3:14: "_netdev" is a word for -o' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
     echo '{"stores": {"a": {"url": "/x"}}}' >"$d/c.json"
     refused 2 'mount that name' "$runfs" mount -o "config=$d/c.json" "$d/store" "$d/mnt"
 }
@@ -79,7 +79,7 @@ test_bad_configurations_of_several_stores() {
     printf '{%s,\n "routes": [{"path": "**", "store": "c"}]}' "$stores" >"$d/c.json"
     refused 2 'c.json:2:' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
     printf '{%s, "default_store": "a",\n "options": {"region": "r"}}' "$stores" >"$d/c.json"
-    refused 2 'c.json:2:14: option "region" is one store' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    refused 2 'c.json:2:24: option "region" is one store' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
     printf '{%s, "default_store": "a"}' "$stores" >"$d/c.json"
     refused 2 'option region is one store' "$runfs" mount -o region=r "$d/c.json" "$d/mnt" &&
         refused 2 'has the stores a, b: mount' "$runfs" mount -o "config=$d/c.json" a "$d/mnt" &&

@@ -40,8 +40,9 @@ test_overlaps_of_several_stores() {
         "$runfs" mount -o "cache_dir=$d/b/cache" "$d/c.json" "$d/mnt" || return 1
     left_alone "$d" "the cache directory $d/mnt/in/cache lies within the mountpoint" \
         "$runfs" mount -o "cache_dir=$d/mnt/in/cache" "$d/c.json" "$d/mnt" || return 1
-    left_alone "$d" "the mountpoint $d/a lies within the store \"a\" $d/a" \
-        "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/a" || return 1
+    mkdir "$d/a/mnt"
+    left_alone "$d" "the mountpoint $d/a/mnt lies within the store \"a\" $d/a" \
+        "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/a/mnt" || return 1
     sed -i "s,$d/b,$d/mnt/in," "$d/c.json"
     left_alone "$d" "the store \"b\" $d/mnt/in lies within the mountpoint" \
         "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/mnt"

@@ -127,7 +127,9 @@ END_TEST
 
 START_TEST(the_one_store_of_a_file_takes_a_layout_and_keeps_its_name)
 {
-    reads(ONE, "@", "layout=runs");
+    reads("{\"stores\": {\"a\": {\"url\": \"s3://b/p\"}}, \"options\": {\"region\": "
+          "\"there\"}}",
+          "@", "layout=runs");
     ck_assert_str_eq(config.stores[0].name, "a");
     ck_assert_str_eq(option_of(0, "region"), "there");
     ck_assert_uint_gt(config.routes.n, 1);
@@ -167,21 +169,21 @@ static const struct {
      "c.json:2:2: store \"a\": unknown option \"regoin\", did you mean \"region\"?"},
     {"{\"stores\": {\"a\": {\"url\": \"mem:a\"}},\n \"options\": {\"upload_jobs\": 0}}", "@",
      NULL, "c.json:2:"},
-    {"{\"options\": {\n \"ro\": 5}}", "mem:x", "config=@", "c.json:2:2: option ro=5"},
+    {"{\"options\": {\n \"ro\": 5}}", "mem:x", "config=@", "c.json:2:8: option ro=5"},
     {"{\"options\": {\n \"config\": \"x\"}}", "mem:x", "config=@",
-     "c.json:2:2: a configuration can't name another one"},
-    {"{\"options\": {\n \"rw\": false}}", "mem:x", "config=@", "c.json:2:2: option rw=false"},
+     "c.json:2:12: a configuration can't name another one"},
+    {"{\"options\": {\n \"rw\": false}}", "mem:x", "config=@", "c.json:2:8: option rw=false"},
     {"{\"options\": {\n \"nosuid\": true}}", "mem:x", "config=@",
-     "c.json:2:2: \"nosuid\" is a word for -o and fstab"},
+     "c.json:2:12: \"nosuid\" is a word for -o and fstab"},
     {"{\"options\": {\n \"_netdev\": true}}", "mem:x", "config=@",
-     "c.json:2:2: \"_netdev\" is a word for -o and fstab"},
+     "c.json:2:13: \"_netdev\" is a word for -o and fstab"},
     {"{\"options\": {\n \"remount\": true}}", "mem:x", "config=@",
-     "c.json:2:2: \"remount\" is a word for -o and fstab"},
+     "c.json:2:13: \"remount\" is a word for -o and fstab"},
     {"{\"stores\": {\"a\": {\"url\": \"mem:a\"}, \"b\": {\"url\": \"mem:b\"}},\n"
      " \"default_store\": \"a\",\n"
      " \"options\": {\"region\": \"r\"}}",
      "@", NULL,
-     "c.json:3:14: option \"region\" is one store's, and \"stores\" has a, b: put it into the "
+     "c.json:3:24: option \"region\" is one store's, and \"stores\" has a, b: put it into the "
      "store"},
 };
 

@@ -1,4 +1,5 @@
 /* cli/options and its neighbours: option texts in, values or messages out. */
+#include "backends/store.h"
 #include "cli/command.h"
 #include "cli/control_io.h"
 #include "cli/mountpoint.h"
