@@ -380,12 +380,6 @@ static int rmdir_all(struct routed *r, struct op *op, const char *path)
     return err;
 }
 
-static int stop_at_first(void *arg, const char *name, const struct object *obj)
-{
-    (void)arg, (void)name, (void)obj;
-    return 1;
-}
-
 int routed_rmdir(struct store *s, struct op *op, const char *path)
 {
     struct routed *r = routed_of(s);
