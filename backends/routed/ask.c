@@ -92,7 +92,7 @@ static int ask_list(struct ask *a)
     return r == 1 ? 0 : r;
 }
 
-static int stop_at_first(void *arg, const char *name, const struct object *obj)
+int stop_at_first(void *arg, const char *name, const struct object *obj)
 {
     (void)arg, (void)name, (void)obj;
     return 1;
@@ -166,11 +166,9 @@ static void crowd_in_turn(struct crowd *crowd, const struct op *op)
 void crowd_run(struct crowd *crowd, struct op *op)
 {
     unsigned threads = crowd->n < AT_ONCE_MAX ? (unsigned)crowd->n : AT_ONCE_MAX;
-    struct crowd_each e = {{.call = crowd_call,
-                            .n = crowd->n,
-                            .at_once = threads,
-                            .patience_ns = op_left_ns(op)},
-                           crowd};
+    struct crowd_each e = {
+        {.call = crowd_call, .n = crowd->n, .at_once = threads, .patience_ns = op_left_ns(op)},
+        crowd};
     struct pool *pool = crowd->n > 1 ? pool_new("routes", threads) : NULL;
 
     if (pool)

@@ -30,8 +30,8 @@ struct target {
     char *key; /* heap */
 };
 
-void target_release(struct target *t);
-#define auto_target __attribute__((cleanup(target_release)))
+void target_done(struct target *t);
+#define auto_target __attribute__((cleanup(target_done)))
 
 /* What is behind a path for who asks: a name that can't be there leads NOWHERE. 0 or -ENOMEM.
  */
@@ -67,10 +67,10 @@ struct listed {
 struct ask {
     enum ask_kind kind;
     struct leaf *leaf;
-    char *key;     /* heap */
+    char *key;      /* heap */
     unsigned flags; /* LIST: LIST_SELF or 0 */
-    size_t max;    /* LIST: is cut behind so many names */
-    bool later;    /* not yet */
+    size_t max;     /* LIST: is cut behind so many names */
+    bool later;     /* not yet */
     bool done;
     /* Its answer. */
     int r;             /* 0, -ENOENT or what failed */
@@ -96,6 +96,9 @@ int asks_add(struct asks *a, enum ask_kind kind, struct leaf *leaf, const char *
 /* Asks what was not asked yet, all at once. With `hurry` a failure ends the others. The first
  * failure in their order, with op->why; that nothing is there is none. */
 int asks_run(struct asks *a, struct op *op, bool hurry);
+
+/* A visit that ends its listing with 1. */
+int stop_at_first(void *arg, const char *name, const struct object *obj);
 
 /* Tasks of one call, run at once as far as the machine allows; each begins. */
 struct crowd {

@@ -8,7 +8,7 @@
 struct existing {
     struct routed *r;
     struct asks asks;
-    bool own; /* asks for the own objects of directories */
+    bool own;                 /* asks for the own objects of directories */
     const struct target *but; /* was asked already */
 };
 

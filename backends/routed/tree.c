@@ -1,6 +1,6 @@
-/* All that is below a directory of the mount: route by route, level by level down to the root of
- * the route's rest, whose subtree is one listing. A leaf's directory is asked once, however many
- * routes read it. */
+/* All that is below a directory of the mount: route by route, level by level down to the root
+ * of the route's rest, whose subtree is one listing. A leaf's directory is asked once, however
+ * many routes read it. */
 #include "backends/routed/routed_impl.h"
 #include "common/mem.h"
 

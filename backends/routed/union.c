@@ -18,11 +18,12 @@
 struct shown {
     char *name; /* heap */
     struct object obj;
-    size_t order;  /* in which it was found */
-    size_t ask;    /* by which question; SIZE_MAX: by none */
-    bool mapped;   /* the object is that of the path itself, not of the way there */
+    size_t order;   /* in which it was found */
+    size_t ask;     /* by which question; SIZE_MAX: by none */
+    size_t doubt;   /* the question whether it is there; SIZE_MAX: it is */
+    bool own;       /* the object is that of the path itself, not of the way there */
     bool elsewhere; /* other questions found such a directory, too */
-    bool told;     /* visited, or dropped */
+    bool told;      /* visited, or dropped */
 };
 
 struct uniting {
@@ -178,7 +179,7 @@ static int questions(struct uniting *u, unsigned flags)
 static int add_shown(struct uniting *u, struct child *child, const struct object *obj,
                      size_t ask, size_t doubt)
 {
-    struct object copy = child->own ? *obj
+    struct object copy = child->own                      ? *obj
                          : child->as == ROUTES_DIRECTORY ? implied_object(obj)
                                                          : (struct object){0};
     auto_free char *name = take_ptr(child->name);
@@ -469,9 +470,8 @@ static int stream(struct uniting *u)
 
 static int no_memory(struct uniting *u, int err)
 {
-    return err == -ENOMEM
-               ? op_fail(u->op, err, "list %.200s: no memory for its names", u->dir)
-               : err;
+    return err == -ENOMEM ? op_fail(u->op, err, "list %.200s: no memory for its names", u->dir)
+                          : err;
 }
 
 static bool nothing_is_there(const struct uniting *u)
@@ -498,8 +498,8 @@ static int list_union(struct uniting *u, unsigned flags)
     if (err < 0)
         return err;
     unite(u);
-    bool streams = u->stream != SIZE_MAX &&
-                   (u->asks.v[u->stream].later || u->asks.v[u->stream].cut);
+    bool streams =
+        u->stream != SIZE_MAX && (u->asks.v[u->stream].later || u->asks.v[u->stream].cut);
     err = streams ? stream(u) : tell_self(u);
     if (!err)
         err = tell_all(u);
@@ -516,7 +516,7 @@ int routed_list(struct store *s, struct op *op, const char *prefix, unsigned fla
     (void)after; /* no STORE_ORDER */
     int err = target_find(r, op, prefix, ROUTES_DIRECTORY, &t);
     enum routes_kind kind = t.kind;
-    target_release(&t);
+    target_done(&t);
     if (err < 0)
         return err;
     if (kind == ROUTES_NOWHERE)

@@ -21,7 +21,8 @@ struct routed_row {
 struct routed_leaf_store {
     struct layer *layer;
     atomic_uint requests;
-    atomic_bool down; /* each fails as if it can't be reached */
+    atomic_bool down;  /* each fails as if it can't be reached */
+    atomic_bool stuck; /* each that changes something gets no answer for as long */
 };
 
 struct routed_world {
