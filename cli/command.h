@@ -5,6 +5,8 @@
 #include "cache/cache.h"
 #include "common/op.h"
 
+#include <jansson.h>
+
 /* Scripts tell by them what to do next: they are documented, and stay. */
 enum exit_code {
     EXIT_OK = 0,
@@ -65,6 +67,13 @@ int command_misused(const struct command *c, const char *fmt, ...)
 
 /* One line on stdout, whatever is in the texts. */
 void command_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same for programs, too: they get the bytes of the text as they are, while a terminal is
+ * not commanded by them. Returns an exit code. */
+int command_answer(const char *text);
+/* A document in ASCII, so that no name commands the terminal; NULL is out of memory. Returns an
+ * exit code. */
+int command_answer_json(const json_t *document);
 
 /* Prints one line of what is owed to the store. */
 void command_print_pending(const struct cache_pending *p);

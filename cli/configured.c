@@ -95,29 +95,68 @@ static int check_owner(const struct reading *r, const char *name)
                    name, store_names(r->config, &names));
 }
 
+/* These leave the place out of what they say. */
+
 static int use_file_option(const struct reading *r, const struct config_option *o)
 {
     int err = check_meaning(r, o);
 
     if (!err)
         err = check_owner(r, o->name);
-    if (!err)
-        err = mount_options_set(r->options, o->name, o->value, r->op);
-    return err ? fail_at(r, o->at, err) : 0;
+    return err ? err : mount_options_set(r->options, o->name, o->value, r->op);
 }
 
-static int check_fields(const struct reading *r, const struct config_store *store)
+static int check_field(const struct reading *r, const struct config_store *store,
+                       const char *name)
 {
-    for (size_t i = 0; i < store->settings.n; i++) {
-        int err = mount_options_check_stores(store->settings.items[i].name, r->op);
+    int err = mount_options_check_stores(name, r->op);
+    struct op inner = *r->op;
 
-        if (err) {
-            struct op inner = *r->op;
-            (void)op_fail(r->op, err, "store \"%s\": %s", store->name, inner.why);
-            return fail_at(r, store->at, err);
+    return err ? op_fail(r->op, err, "store \"%s\": %s", store->name, inner.why) : 0;
+}
+
+/* What is done about something wrong; what it returns, unless 0, ends the search. */
+typedef int (*problem_fn)(const struct reading *r, struct text_place at, int err, void *arg);
+
+static int judge_fields(const struct reading *r, problem_fn problem, void *arg)
+{
+    const struct config *c = r->config;
+    int err = 0;
+
+    for (size_t i = 0; i < c->n_stores; i++) {
+        const struct config_store *store = &c->stores[i];
+
+        for (size_t j = 0; j < store->settings.n && !err; j++) {
+            err = check_field(r, store, store->settings.items[j].name);
+            if (err)
+                err = problem(r, store->at, err, arg);
         }
     }
-    return 0;
+    return err;
+}
+
+static int judge_options(const struct reading *r, problem_fn problem, void *arg)
+{
+    const struct config *c = r->config;
+    int err = 0;
+
+    for (size_t i = 0; i < c->n_options && !err; i++) {
+        err = use_file_option(r, &c->options[i]);
+        if (err)
+            err = problem(r, c->options[i].at, err, arg);
+    }
+    return err;
+}
+
+static int tell_first(const struct reading *r, struct text_place at, int err, void *arg)
+{
+    (void)arg;
+    return fail_at(r, at, err);
+}
+
+static int collect(const struct reading *r, struct text_place at, int err, void *arg)
+{
+    return err == -EINVAL ? config_problem_add(arg, at, "%s", r->op->why) : err;
 }
 
 static int use_file(const struct reading *r)
@@ -127,11 +166,9 @@ static int use_file(const struct reading *r)
     if (err)
         return err;
     err = check_spec(r);
-    for (size_t i = 0; i < r->config->n_stores && !err; i++)
-        err = check_fields(r, &r->config->stores[i]);
-    for (size_t i = 0; i < r->config->n_options && !err; i++)
-        err = use_file_option(r, &r->config->options[i]);
-    return err;
+    if (!err)
+        err = judge_fields(r, tell_first, NULL);
+    return err ? err : judge_options(r, tell_first, NULL);
 }
 
 /* ---- the command line ---- */
@@ -284,4 +321,31 @@ int configured(const char *spec, const char *list, struct mount_options *options
     }
     *ret = config;
     return 0;
+}
+
+int configured_check(const struct config *config, struct op *op,
+                     struct config_problems *problems, bool *ret_fields_known)
+{
+    struct mount_options options;
+    struct config same = *config;
+    const struct reading r = {
+        .file = config->origin, .options = &options, .config = &same, .op = op};
+
+    mount_options_init(&options);
+    int err = judge_fields(&r, collect, problems);
+    *ret_fields_known = problems->n == 0;
+    if (!err)
+        err = judge_options(&r, collect, problems);
+    mount_options_release(&options);
+    return err ? op_fail(op, err, "%s", strerror(-err)) : 0;
+}
+
+int configured_loaded(const char *file, struct config *config, struct mount_options *options,
+                      struct op *op)
+{
+    const struct reading r = {
+        .spec = file, .file = file, .options = options, .config = config, .op = op};
+    int err = judge_options(&r, tell_first, NULL);
+
+    return err || !config->n_stores ? err : use_stores(&r);
 }

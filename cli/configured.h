@@ -15,6 +15,15 @@
 int configured(const char *spec, const char *list, struct mount_options *options, struct op *op,
                struct config *ret);
 
+/* What is wrong with the fields of the stores and the options of a file, all of it, appended to
+ * `problems`. *ret_fields_known: nothing with the fields. -ENOMEM. */
+int configured_check(const struct config *config, struct op *op,
+                     struct config_problems *problems, bool *ret_fields_known);
+/* What configured() makes of a file that is read and was checked so: sets `options`, and hands
+ * the one store what belongs to it. `config` may name no stores. Errors as configured(). */
+int configured_loaded(const char *file, struct config *config, struct mount_options *options,
+                      struct op *op);
+
 /* Whether it is what a URL alone mounts: one store that has everything, under the policy that
  * every mount has. */
 bool configured_is_plain(const struct config *c);

@@ -5,22 +5,13 @@
 #include "cache/offline.h"
 #include "cli/client.h"
 #include "cli/kept_config.h"
-#include "cli/open_store.h"
+#include "cli/store_places.h"
 #include "common/mem.h"
 
 #include <errno.h>
 #include <string.h>
 
 /* ---- places ---- */
-
-int placed_store(const struct config_store *store, struct op *op, struct store_where *ret)
-{
-    auto_free struct store_option *list = NULL;
-    struct store_config config;
-    int err = store_settings(&store->settings, op, &list, &config);
-
-    return err ? err : store_where(store->url, &config, op, ret);
-}
 
 void placed_release(struct placed *p)
 {
@@ -39,7 +30,7 @@ static int place_each(struct placed *p, struct op *op)
     if (!p->where)
         return op_fail(op, -ENOMEM, "out of memory");
     for (size_t i = 0; i < c->n_stores; i++) {
-        int err = placed_store(&c->stores[i], op, &p->where[i]);
+        int err = store_place(&c->stores[i], op, &p->where[i]);
         struct op why = *op;
 
         if (err)
@@ -124,8 +115,7 @@ int placed_url(const struct placed *p, const char *path, enum routes_as as, cons
     return err;
 }
 
-/* As an object if one can be there, else as a directory: the root of a route is one only. */
-static int path_of_key(const struct placed *p, size_t store, const char *key, char **ret)
+int placed_path_of_key(const struct placed *p, size_t store, const char *key, char **ret)
 {
     int err = routes_path_of(&p->config.routes, (unsigned)store, key, ROUTES_OBJECT, ret);
 
@@ -145,7 +135,7 @@ int placed_path(const struct placed *p, const char *url, struct op *op, char **r
 
         if (!err) {
             stored = true;
-            err = path_of_key(p, i, key, ret);
+            err = placed_path_of_key(p, i, key, ret);
         }
         if (err != -ENOENT)
             return err ? op_fail(op, err, "%s: %s", shown ? shown : "", strerror(-err)) : 0;

@@ -11,8 +11,6 @@ struct placed {
     struct store_where *where; /* heap, of each store */
 };
 
-/* Where one store of a configuration is; as store_where(). */
-int placed_store(const struct config_store *store, struct op *op, struct store_where *ret);
 /* Of a configuration that is read; takes it over, also on failure. A failure names the store
  * where there are several. *ret is released with placed_release() after success only. */
 int placed_of_config(struct config *config, struct op *op, struct placed *ret);
@@ -26,7 +24,10 @@ void placed_release(struct placed *p);
  * store. */
 int placed_url(const struct placed *p, const char *path, enum routes_as as, const char *form,
                struct op *op, char **ret);
-/* The reverse: the path of the object, or the directory, that a URL names; heap. -ENOENT: it is
+/* The path of a key of the store with this index, of an object if one can be there, else of a
+ * directory: the root of a route is one only. Heap. -ENOENT: none. */
+int placed_path_of_key(const struct placed *p, size_t store, const char *key, char **ret);
+/* The path of the object, or the directory, that a URL names; heap. -ENOENT: it is
  * in none of the stores, or no path leads to it. */
 int placed_path(const struct placed *p, const char *url, struct op *op, char **ret);
 

@@ -6,24 +6,12 @@
 #include "cli/placed.h"
 #include "cli/target.h"
 #include "common/mem.h"
-#include "common/printable.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* A program gets the bytes as they are; a terminal is not commanded by them. */
-static int print_text(const char *text)
-{
-    if (isatty(STDOUT_FILENO))
-        printable_print(stdout, text);
-    else
-        (void)fputs(text, stdout);
-    (void)putchar('\n');
-    return fflush(stdout) == 0 ? EXIT_OK : command_failed("cannot write the answer");
-}
 
 /* ---- from a path ---- */
 
@@ -118,7 +106,7 @@ static int print_url(const char *path, const char *form)
     err = url_of_target(path, &target, form, &op, &url);
     target_release(&target);
     if (!err)
-        return print_text(url);
+        return command_answer(url);
     (void)command_failed("%s: %s", path, op.why);
     /* What is not there yet, or in no form, is no mistake of the command line's. */
     return err == -EBUSY || err == -ENODEV || err == -EISDIR ? EXIT_FAILED
@@ -157,7 +145,7 @@ static int find_in_mount(void *arg, const struct mountinfo *m)
         return -ENOMEM;
     }
     f->found++;
-    f->code = print_text(whole);
+    f->code = command_answer(whole);
     return f->code == EXIT_OK ? 0 : 1;
 }
 

@@ -2,50 +2,19 @@
  * says it; where that says nothing, or there are no routes, the mount's options do. */
 #include "cache/tree/tree_impl.h"
 
+#include "cache/types/patterns.h"
 #include "common/mem.h"
 #include "runs/policy.h"
 
-#include <fnmatch.h>
 #include <string.h>
-
-static const char *const default_staging[] = {
-    "_checkpoint", "tmp-*", "*.tmp", ".*.tmp*", "*.orbax-checkpoint-tmp-*", NULL};
-
-static const char *const default_logs[] = {"*tfevents*", "*.log", "logs", NULL};
-
-static bool any_component_matches(const char *path, const char *const *patterns)
-{
-    auto_free char *copy = strdup(path);
-    char *rest = copy, *name;
-
-    while (copy && (name = strsep(&rest, "/")))
-        for (const char *const *p = patterns; *p; p++)
-            if (fnmatch(*p, name, 0) == 0)
-                return true;
-    return false;
-}
-
-/* The same of patterns that are joined by ":". */
-static bool any_component_matches_text(const char *path, const char *patterns)
-{
-    auto_free char *copy = strdup(patterns);
-    char *rest = copy, *pattern;
-
-    while (copy && (pattern = strsep(&rest, ":"))) {
-        const char *const one[] = {pattern, NULL};
-        if (*pattern && any_component_matches(path, one))
-            return true;
-    }
-    return false;
-}
 
 static bool is_staged(struct cache *c, const char *path, bool dir)
 {
     const struct policy *p = path_policy(c, path, dir);
 
     if (p && p->staging)
-        return any_component_matches_text(path, p->staging);
-    return any_component_matches(path, c->config.staging ? c->config.staging : default_staging);
+        return patterns_text_takes(p->staging, path);
+    return patterns_take(c->config.staging ? c->config.staging : patterns_staging, path);
 }
 
 bool path_is_staged(struct cache *c, const char *path)
@@ -65,8 +34,8 @@ bool path_is_log(struct cache *c, const char *path)
     if (p && p->upload == UPLOAD_INTERVAL)
         return true;
     if (p && p->logs)
-        return any_component_matches_text(path, p->logs);
-    return any_component_matches(path, c->config.logs ? c->config.logs : default_logs);
+        return patterns_text_takes(p->logs, path);
+    return patterns_take(c->config.logs ? c->config.logs : patterns_logs, path);
 }
 
 int64_t path_interval_ns(struct cache *c, const char *path)
