@@ -244,6 +244,23 @@ static void prepare_process(struct cache *c, const struct cache_config *config)
     (void)signal(SIGIO, SIG_IGN);
 }
 
+/* One pool for each store: what does not answer holds no other's. */
+static bool start_parts(struct cache *c)
+{
+    c->parts = calloc(volumes_count(c), sizeof(struct pool *));
+    for (unsigned i = 0; c->parts && i < volumes_count(c); i++)
+        if (!(c->parts[i] = pool_new("runfs-part", c->config.upload_jobs)))
+            return false;
+    return c->parts;
+}
+
+static void stop_parts(struct cache *c)
+{
+    for (unsigned i = 0; c->parts && i < volumes_count(c); i++)
+        pool_free(c->parts[i]);
+    free(c->parts);
+}
+
 static int start_threads(struct cache *c)
 {
     const struct cache_config *config = &c->config;
@@ -254,9 +271,9 @@ static int start_threads(struct cache *c)
     c->fetchers = pool_new("runfs-fetch", config->download_jobs);
     c->askers = pool_new("runfs-ask", ASKERS);
     c->uploaders = pool_new("runfs-upload", transfers_threads(c));
-    c->parts = pool_new("runfs-part", config->upload_jobs * volumes_count(c));
+    bool parts = start_parts(c);
     c->notifier = pool_new("runfs-notice", 1);
-    if (!c->fetchers || !c->askers || !c->uploaders || !c->parts || !c->chores || !c->notifier)
+    if (!c->fetchers || !c->askers || !c->uploaders || !parts || !c->chores || !c->notifier)
         return -ENOMEM;
     /* Many small answers come in a row: each would interrupt who writes the next file. */
     pool_set_batch(c->uploaders);
@@ -525,7 +542,7 @@ static void stop_threads(struct cache *c)
     pool_free(c->fetchers);
     pool_free(c->askers);
     pool_free(c->uploaders);
-    pool_free(c->parts);
+    stop_parts(c);
     pool_free(c->notifier);
 }
 

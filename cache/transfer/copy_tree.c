@@ -154,7 +154,7 @@ static int copy_items(struct copying *k, struct op *op)
                             .n = k->n,
                             .at_once = jobs < COPIES_AT_ONCE ? jobs : COPIES_AT_ONCE,
                             .patience_ns = c->config.store_timeout_ns};
-    return pool_each(c->parts, &k->each, op);
+    return pool_each(c->parts[k->volume], &k->each, op);
 }
 
 /* Sorts children before their directories. */

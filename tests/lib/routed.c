@@ -10,12 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct routed_world *world;
 
 static bool changes(enum call_kind kind)
 {
-    return kind == CALL_PUT || kind == CALL_COMMIT || kind == CALL_COPY ||
+    return kind == CALL_PUT || kind == CALL_PART || kind == CALL_COMMIT || kind == CALL_COPY ||
            kind == CALL_RENAME || kind == CALL_REMOVE || kind == CALL_MKDIR ||
            kind == CALL_RMDIR || kind == CALL_SETATTR;
 }
@@ -31,6 +32,12 @@ static int64_t around(struct layer *l, struct call *c)
         return op_fail(c->op, -EHOSTUNREACH, "the store is down");
     if (changes(c->kind) && atomic_load(&world->fuse) > 0)
         atomic_fetch_sub(&world->fuse, 1);
+    while (changes(c->kind) && atomic_load(&leaf->stuck)) {
+        int r = op_check(c->op);
+        if (r < 0)
+            return r;
+        (void)usleep(1000);
+    }
     return call_next(c);
 }
 

@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const struct routed_row rows[] = {
     {.path = "runs/{run}/checkpoint/**", .key = "{run}/**", .leaf = 0},
@@ -216,7 +218,9 @@ END_TEST
 /* The daemon is killed when the stores have taken so many of its changes. */
 START_TEST(a_directory_that_moves_is_whole_after_a_kill_at_any_step)
 {
-    for (int step = 0, done = 0; !done; step++) {
+    int step = 0;
+
+    for (bool done = false; !done; step++) {
         routed_init(&w, rows, ROWS, _i != 0);
         driven_mount(&w.d);
         make_run("one");
@@ -238,6 +242,7 @@ START_TEST(a_directory_that_moves_is_whole_after_a_kill_at_any_step)
         ck_assert_int_eq(driven_list(&w.d, "runs"), 1);
         routed_release(&w);
     }
+    ck_assert_int_gt(step, 4); /* a copy and a removal in each store */
 }
 END_TEST
 
