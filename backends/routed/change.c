@@ -107,7 +107,7 @@ struct removing {
 static void removing_release(struct removing *m)
 {
     for (size_t i = 0; m->targets && i < m->n; i++)
-        target_release(&m->targets[i]);
+        target_done(&m->targets[i]);
     for (size_t i = 0; m->groups && i < m->crowd.n; i++) {
         free(m->groups[i].keys);
         free(m->groups[i].etags);
@@ -422,7 +422,7 @@ static int find_with_attributes(struct routed *r, struct op *op, const char *pat
     object_release(&obj);
     if (!obj.is_prefix)
         return 0;
-    target_release(ret);
+    target_done(ret);
     *ret = dir;
     dir = (struct target){0};
     return ret->kind == ROUTES_MAPPED ? 0 : not_stored(op, "setattr", path);

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-void target_release(struct target *t)
+void target_done(struct target *t)
 {
     free(t->key);
     *t = (struct target){0};

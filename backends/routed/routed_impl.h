@@ -30,8 +30,8 @@ struct target {
     char *key; /* heap */
 };
 
-void target_release(struct target *t);
-#define auto_target __attribute__((cleanup(target_release)))
+void target_done(struct target *t);
+#define auto_target __attribute__((cleanup(target_done)))
 
 /* What is behind a path for who asks: a name that can't be there leads NOWHERE. 0 or -ENOMEM.
  */

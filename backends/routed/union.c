@@ -516,7 +516,7 @@ int routed_list(struct store *s, struct op *op, const char *prefix, unsigned fla
     (void)after; /* no STORE_ORDER */
     int err = target_find(r, op, prefix, ROUTES_DIRECTORY, &t);
     enum routes_kind kind = t.kind;
-    target_release(&t);
+    target_done(&t);
     if (err < 0)
         return err;
     if (kind == ROUTES_NOWHERE)
