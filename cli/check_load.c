@@ -113,18 +113,52 @@ static int check_cache(const struct loading *l)
 
 /* ---- in the order of a mount ---- */
 
+static bool fields_known(const struct config_store *store)
+{
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    for (size_t i = 0; i < store->settings.n; i++)
+        if (mount_options_check_stores(store->settings.items[i].name, &op))
+            return false;
+    return true;
+}
+
+/* Where a field of one is unknown, the others are judged one by one. */
+static int judge_places(const struct loading *l, bool all_known)
+{
+    const struct config *c = &l->to->placed.config;
+    int err = 0;
+
+    if (all_known) {
+        err = store_places_check(c, l->op, l->problems);
+        return err == -ENOMEM ? err : 0;
+    }
+    for (size_t i = 0; i < c->n_stores && !err; i++) {
+        const struct config_store *store = &c->stores[i];
+        struct store_where where;
+
+        if (!fields_known(store))
+            continue;
+        if (store_place(store, l->op, &where))
+            err = config_problem_add(l->problems, store->url_at, "store \"%s\": %s",
+                                     store->name, l->op->why);
+        else
+            store_where_release(&where);
+    }
+    return err;
+}
+
 static int judge(const struct loading *l)
 {
     struct config *c = &l->to->placed.config;
-    bool fields_known = true;
-    int err = configured_check(c, l->op, l->problems, &fields_known);
+    bool all_known = true;
+    int err = configured_check(c, l->op, l->problems, &all_known);
 
     if (!err && l->problems->n == 0)
         err = take_problem(l, configured_loaded(l->file, c, &l->to->options, l->op));
-    if (!err && fields_known && c->n_stores) {
-        err = store_places_check(c, l->op, l->problems);
-        err = err == -EINVAL ? 0 : err;
-    }
+    if (!err && c->n_stores)
+        err = judge_places(l, all_known);
     if (!err && l->problems->n == 0 && c->n_stores)
         err = check_cache(l);
     return err == -ENOMEM ? op_fail(l->op, err, "out of memory") : err;

@@ -67,12 +67,12 @@ static int find(const struct checked *c, const char *path, bool directory, struc
     return err ? err : find_url(c, a);
 }
 
-/* A path as people write it: "/" before and behind it do not count. */
+/* A path as people write it: "/" and "./" before it do not count, nor does "/" behind it. */
 static int find_written(const struct checked *c, const char *written, struct answer *a)
 {
     size_t len;
 
-    while (*written == '/')
+    while (*written == '/' || (*written == '.' && strchr("/", written[1])))
         written++;
     len = strlen(written);
     while (len && written[len - 1] == '/')

@@ -2,7 +2,6 @@
 #include "cli/placed.h"
 
 #include "cache/mirror/door.h"
-#include "cache/offline.h"
 #include "cli/client.h"
 #include "cli/kept_config.h"
 #include "cli/store_places.h"
@@ -61,16 +60,18 @@ static int load_kept(const char *dir, struct op *op, struct config *ret)
     auto_free char *text = NULL;
     auto_close int dir_fd = -1;
     struct identity identity;
-    int err = recover_identity(dir, op, &text);
+    int err = door_open(dir, DOOR_CACHE, op, &dir_fd, NULL);
 
-    if (!err)
-        err = identity_parse(text, op, &identity);
     if (err)
         return err;
-    err = door_open(dir, DOOR_CACHE, op, &dir_fd, NULL);
-    if (!err)
+    err = door_read_text(dir_fd, "identity", &text); /* whoever has the cache locked */
+    if (err)
+        return op_fail(op, err, "%s/identity: %s", dir, door_why(err));
+    err = identity_parse(text, op, &identity);
+    if (!err) {
         err = kept_config_load(dir_fd, dir, &identity, op, ret);
-    identity_release(&identity);
+        identity_release(&identity);
+    }
     return err;
 }
 

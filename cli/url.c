@@ -85,12 +85,12 @@ static int url_of_target(const char *path, const struct target *t, const char *f
         return url_of_others(path, form, op, ret);
     if (err)
         return err;
-    err = ask_stored(&client, op);
+    err = t->owner == geteuid() ? url_of_own(t, form, op, ret)
+                                : url_of_others(path, form, op, ret);
+    if (!err)
+        err = ask_stored(&client, op);
     client_close(&client);
-    if (err)
-        return err;
-    return t->owner == geteuid() ? url_of_own(t, form, op, ret)
-                                 : url_of_others(path, form, op, ret);
+    return err;
 }
 
 static int print_url(const char *path, const char *form)
