@@ -10,7 +10,8 @@
 static const struct command commands[] = {
     {"mount", "[-f] [-o OPTION[=VALUE],...] STORE|CONFIG.json MOUNTPOINT",
      "Mount a store as a directory; returns when it is usable",
-     "STORE is a URL such as s3://bucket/prefix, file:///path or /path. CONFIG.json names one or\n"
+     "STORE is a URL such as s3://bucket/prefix, file:///path or /path. CONFIG.json names one "
+     "or\n"
      "several stores and what lies in which.\n"
      "Credentials come from where AWS's tools find them (environment, profile, container,\n"
      "instance), never from the command line. A mountpoint that a runfs left behind when it\n"
@@ -59,7 +60,7 @@ static const struct command commands[] = {
      "  --as     s3, s3a, hdfs, webhdfs, file or dbfs: in that form, if the store has it\n"
      "  --path   the reverse: where a mount of this user has the object; https, too\n",
      command_url},
-    {"paths", "RUN [--config CONFIG]",
+    {"paths", "RUN [--config CONFIG] [--dataset N]",
      "Print the places of a run, as Horovod's stores name them",
      "JSON for the estimators of Horovod: RUN is a run's directory (runs/ID) in a mount with\n"
      "the layout horovod or dbfs, or with --config a path as a mount of CONFIG would have "

@@ -5,7 +5,7 @@
 #include "backends/drivers.h"
 #include "backends/layers/layers.h"
 #include "backends/routed/routed.h"
-#include "tests/lib/routed_store.h"
+#include "tests/lib/routed.h"
 
 #include <ftw.h>
 #include <unistd.h>

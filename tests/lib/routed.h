@@ -1,51 +1,57 @@
-/* A driven cache over several stores: a table of routes, and a mem: store for each number in
- * it, whose requests are counted and can be made to fail. */
+/* Stores of several stores for tests: their routes as texts, the leaves named "a", "b", ... */
 #ifndef RUNFS_TESTS_LIB_ROUTED_H
 #define RUNFS_TESTS_LIB_ROUTED_H
 
-#include "runs/policy.h"
-#include "runs/routes.h"
-#include "tests/lib/driven.h"
+#include "backends/routed/routed.h"
 
-#include <stdatomic.h>
+#include <check.h>
+#include <limits.h>
 
-#define ROUTED_LEAVES 3
+#define TEST_LEAVES_MAX 4
+#define TEST_SCRATCH    UINT_MAX
 
-struct routed_row {
-    const char *path, *key;
-    unsigned leaf, policy;
-    bool scratch;
+struct test_route {
+    const char *path, *key; /* path NULL: the end of a list */
+    unsigned store;         /* or TEST_SCRATCH */
 };
 
-/* One of the stores. */
-struct routed_leaf_store {
-    struct layer *layer;
-    atomic_uint requests;
-    atomic_bool down;  /* each fails as if it can't be reached */
-    atomic_bool stuck; /* each that changes something gets no answer for as long */
-};
+static inline void test_template(const char *text, enum template_side side,
+                                 struct template *ret)
+{
+    struct op op;
 
-struct routed_world {
-    struct driven d;
-    struct routes routes;
-    struct policy policies[4]; /* the first says nothing */
-    struct cache_store names[ROUTED_LEAVES];
-    struct routed_leaf_store leaves[ROUTED_LEAVES];
-    atomic_int
-        fuse; /* so many requests that change something pass before all fail; < 0: all pass
-               */
-};
+    op_init(&op, OP_FOREVER);
+    ck_assert_msg(template_parse(text, side, &op, ret) == 0, "%s: %s", text, op.why);
+}
 
-/* Aborts the test on any failure. `like_s3`: the stores are like S3. Not mounted yet, so that
- * the test can change the policies and d.config. One at a time. */
-void routed_init(struct routed_world *w, const struct routed_row *rows, size_t n, bool like_s3);
-void routed_release(struct routed_world *w);
+/* Into *ret, which is released with routes_release(). */
+static inline void test_routes(struct routes *ret, const struct test_route *list)
+{
+    struct template path, key;
+    struct op op;
 
-/* Of all stores. */
-unsigned routed_requests(struct routed_world *w);
-/* Fails the test unless the store itself holds that text under the key; NULL: nothing. */
-void routed_stores(struct routed_world *w, unsigned leaf, const char *key, const char *wanted);
-/* Makes an object in that store, as another node would. */
-void routed_store(struct routed_world *w, unsigned leaf, const char *key, const char *text);
+    *ret = (struct routes){0};
+    op_init(&op, OP_FOREVER);
+    for (; list->path; list++) {
+        test_template(list->path, TEMPLATE_PATH, &path);
+        test_template(list->key, TEMPLATE_KEY, &key);
+        int r = routes_add(ret, &path, &key, list->store, 0, (struct text_place){0}, &op);
+        ck_assert_msg(r == 0, "%s: %s", list->path, op.why);
+        ret->items[ret->n - 1].scratch = list->store == TEST_SCRATCH;
+    }
+}
+
+/* Takes over the leaves. */
+static inline struct store *test_routed(const struct routes *routes, struct store **leaves,
+                                        size_t n)
+{
+    static const char *const names[TEST_LEAVES_MAX] = {"a", "b", "c", "d"};
+    struct store *s = NULL;
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    ck_assert_msg(routed_store_new(routes, leaves, names, n, &op, &s) == 0, "%s", op.why);
+    return s;
+}
 
 #endif

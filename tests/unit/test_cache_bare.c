@@ -1,6 +1,6 @@
 /* cache/: directories on the way to what is stored have no key of their own. One that was made
  * here stays here, for nobody, until the stores have something below it. */
-#include "tests/lib/routed.h"
+#include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* cache/: what a file's route says of it: when it goes up, what is staged, what is a log, who
  * wins; and what is in no store at all. */
-#include "tests/lib/routed.h"
+#include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* cache/: several stores in one tree: which names the routes admit, and where names move to. */
-#include "tests/lib/routed.h"
+#include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* cache/: one of several stores does not answer. What others are owed goes on. */
-#include "tests/lib/routed.h"
+#include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* A driven cache over several stores. */
-#include "tests/lib/routed.h"
+#include "tests/lib/routed_cache.h"
 
 #include "backends/drivers.h"
 #include "backends/routed/routed.h"
