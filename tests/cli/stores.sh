@@ -41,7 +41,7 @@ test_three_stores() {
     three_stores three
     mount_three || return 1
     write_three || return 1
-    [ "$(ls "$d/mnt/runs/r1" | tr '\n' ' ')" = 'checkpoint config.yaml logs ' ] ||
+    [ "$(cd "$d/mnt/runs/r1" && echo *)" = 'checkpoint config.yaml logs' ] ||
         say "runs/r1 shows $(ls "$d/mnt/runs/r1")" || return 1
     umount_here && raw_three || return 1
     # What others put into the stores is there, too; and it is written anew and removed where it is.
