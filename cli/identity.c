@@ -5,6 +5,7 @@
 #include "common/buf.h"
 #include "common/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -295,6 +296,7 @@ static int tell_difference(struct buf *to, const struct identity *cache,
         return buf_addf(to, "the cache is of %s %s routes, the mount has %s %s", cache->title,
                         cache->routes ? "with" : "without", mount->title,
                         mount->routes ? "with some" : "without");
+    assert(cache->stores && mount->stores);
     if (!cache->routes)
         return tell_store(to, &cache->stores[0], &mount->stores[0]);
     err = tell_stores(to, cache, mount);

@@ -6,6 +6,7 @@
 #include "common/mem.h"
 #include "common/pool.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 
@@ -98,6 +99,7 @@ static int open_each(const struct config *config, const struct mount_options *op
 /* All stores are open; the routes need a store of their own unless they lead all to one. */
 static int open_top(const struct config *config, struct op *op, struct open_stores *to)
 {
+    assert(to->stores && to->told);
     for (size_t i = 0; i < to->n; i++)
         to->told[i] = (struct cache_store){.name = to->names[i], .url = to->stores[i]->url};
     if (to->n > 1 || !routes_trivial(&config->routes))

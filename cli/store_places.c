@@ -56,15 +56,16 @@ int store_places_check(const struct config *config, struct op *op,
 {
     auto_free struct store_where *places = calloc(config->n_stores, sizeof(*places));
     auto_free struct config_root *roots = calloc(config->n_stores, sizeof(*roots));
-    int err = places && roots ? find_places(config, op, problems, places)
-                              : op_fail(op, -ENOMEM, "out of memory");
 
+    if (!places || !roots)
+        return op_fail(op, -ENOMEM, "out of memory");
+    int err = find_places(config, op, problems, places);
     for (size_t i = 0; i < config->n_stores && !err; i++)
         roots[i] = (struct config_root){
             .server = places[i].server, .root = places[i].root, .state = places[i].state};
     if (!err)
         err = config_check_roots(config, roots, op, problems);
-    for (size_t i = 0; places && i < config->n_stores; i++)
+    for (size_t i = 0; i < config->n_stores; i++)
         store_where_release(&places[i]);
     return err;
 }

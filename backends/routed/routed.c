@@ -31,8 +31,8 @@ static void least_facts(struct store_facts *to, const struct store_facts *f)
         to->put_max = f->put_max;
     if (to->key_max > f->key_max)
         to->key_max = f->key_max;
-    /* Each leaf judges the sizes that it tells itself. */
-    if (!f->size_max || to->size_max < f->size_max)
+    /* Each leaf judges the sizes that it tells itself; 0 is no limit. */
+    if (!f->size_max || (to->size_max && to->size_max < f->size_max))
         to->size_max = f->size_max;
 }
 
@@ -63,8 +63,10 @@ static void routed_facts(struct store *s, const char *path, struct store_facts *
     *ret = r->each[route - r->routes->items];
     if (kind == ROUTES_NOWHERE)
         return;
-    if (route != dir || !is_alone(r, dir, path))
+    if (route != dir || !is_alone(r, dir, path)) {
         ret->caps &= ~(unsigned)STORE_RENAME;
+        ret->size_max = r->all.size_max; /* of what it lists */
+    }
     if (dir && dir != route && !dir->scratch) {
         const struct store_facts *other = &r->each[dir - r->routes->items];
         ret->caps &= other->caps;
@@ -246,22 +248,43 @@ static int add_advice(struct buf *all, const struct leaf *leaf)
     return err;
 }
 
-static int describe(struct routed *r)
+static int by_name(const void *a, const void *b)
 {
-    auto_buf struct buf url = BUF_INIT(URL_MAX), advice = BUF_INIT(ADVICE_MAX);
-    int err = 0;
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
-    for (size_t i = 0; i < r->n && !err; i++) {
-        err = buf_addf(&url, "%s%s", i ? "+" : "runfs:", r->leaves[i].name);
-        if (!err)
-            err = add_advice(&advice, &r->leaves[i]);
-    }
+/* "runfs:a+b", the names in their order, which is not that of the stores: a configuration may
+ * have them in any. One leaf alone is known by its own URL. */
+static int name_it(struct routed *r)
+{
+    auto_free const char **names = calloc(r->n, sizeof(*names));
+    auto_buf struct buf url = BUF_INIT(URL_MAX);
+    int err = names ? 0 : -ENOMEM;
+
+    for (size_t i = 0; i < r->n && names; i++)
+        names[i] = r->leaves[i].name;
+    if (names)
+        qsort(names, r->n, sizeof(*names), by_name);
+    for (size_t i = 0; i < r->n && !err; i++)
+        err = buf_addf(&url, "%s%s", i ? "+" : "runfs:", names[i]);
     if (err)
         return err;
-    r->base.url = buf_take(&url);
+    r->base.url = r->n == 1 ? strdup(r->leaves[0].store->url) : buf_take(&url);
+    return r->base.url ? 0 : -ENOMEM;
+}
+
+static int describe(struct routed *r)
+{
+    auto_buf struct buf advice = BUF_INIT(ADVICE_MAX);
+    int err = name_it(r);
+
+    for (size_t i = 0; i < r->n && !err; i++)
+        err = add_advice(&advice, &r->leaves[i]);
+    if (err)
+        return err;
     if (advice.len)
         r->base.advice = buf_take(&advice);
-    return r->base.url ? 0 : -ENOMEM;
+    return 0;
 }
 
 static int leaves_init(struct routed *r, struct store *const *stores, const char *const *names,

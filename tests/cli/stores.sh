@@ -9,7 +9,8 @@ three_stores() {
     cat >"$d/c.json" <<JSON
 {"stores": {"logs": {"url": "$d/logs"}, "ckpt": {"url": "$d/ckpt"}, "data": {"url": "$d/data"}},
  "routes": [{"path": "runs/{run}/checkpoint/**", "store": "ckpt", "key": "{run}/**", "policy": "checkpoint"},
-            {"path": "runs/{run}/logs/**", "store": "logs", "key": "{run}/**", "policy": "logs"}],
+            {"path": "runs/{run}/logs/**", "store": "logs", "key": "{run}/**", "policy": "logs"},
+            {"path": "tmp/**", "store": "data", "policy": "scratch"}],
  "default_store": "data",
  "cache": {"dir": "$d/cache"}}
 JSON
@@ -25,21 +26,22 @@ write_three() {
         echo weights >"$d/mnt/runs/r1/checkpoint/model.pt" &&
         echo line >"$d/mnt/runs/r1/logs/train.log" &&
         echo config >"$d/mnt/runs/r1/config.yaml" &&
-        echo row >"$d/mnt/set/part-0"
+        echo row >"$d/mnt/set/part-0" && echo scratch >"$d/mnt/tmp/sums"
 }
 
 # What a program that knows nothing of runfs finds.
 raw_three() {
     grep -qx weights "$d/ckpt/r1/model.pt" && grep -qx line "$d/logs/r1/train.log" &&
         grep -qx config "$d/data/runs/r1/config.yaml" && grep -qx row "$d/data/set/part-0" ||
-        say "$(find "$d/ckpt" "$d/logs" "$d/data" -type f)"
+        say "$(find "$d/ckpt" "$d/logs" "$d/data" -type f)" || return 1
+    [ ! -e "$d/data/tmp" ] || say 'scratch is in the store'
 }
 
 test_three_stores() {
     three_stores three
     mount_three || return 1
     write_three || return 1
-    [ "$(ls "$d/mnt/runs/r1" | tr '\n' ' ')" = 'checkpoint config.yaml logs ' ] ||
+    [ "$(cd "$d/mnt/runs/r1" && echo *)" = 'checkpoint config.yaml logs' ] ||
         say "runs/r1 shows $(ls "$d/mnt/runs/r1")" || return 1
     umount_here && raw_three || return 1
     # What others put into the stores is there, too; and it is written anew and removed where it is.
@@ -86,6 +88,7 @@ test_three_stores_after_a_crash() {
     [ -e "$d/cache/config.json" ] || say 'no configuration is kept' || return 1
     try "$runfs" recover --list "$d/cache"
     expect_code 0 && grep -q 'runs/r1/checkpoint/model.pt' "$work/out" || return 1
+    ! grep -q tmp/sums "$work/out" || say 'scratch is owed' || return 1
     refused 1 "option region is one store's" "$runfs" recover --publish "$d/cache" -o region=r || return 1
     try "$runfs" recover --publish "$d/cache"
     expect_code 0 && grep -q 'everything is in runfs:ckpt+data+logs' "$work/out" && raw_three || return 1

@@ -47,6 +47,34 @@ START_TEST(a_directory_of_several_routes_is_not_renamed)
 }
 END_TEST
 
+/* The root of a route is no object, and one key all the same. */
+START_TEST(roots_are_renamed)
+{
+    static const struct test_route t[] = {
+        {"r/{a}/**", "{a}/**", 0}, {"d/{a}/**", "d/{a}/data/**", 0}, {NULL, NULL, 0}};
+    struct world w;
+
+    world_open(&w, t, 1, "mem:");
+    ok(&w, put(&w, "r/one/file"));
+    ck_assert(store_can(w.s, "r/one", STORE_RENAME));
+    ok(&w, store_rename(w.s, &w.op, "r/one", "r/two"));
+    ck_assert(is_in_leaf(&w, 0, "two/file"));
+
+    ok(&w, put(&w, "d/one/file"));
+    ok(&w, store_mkdir(w.leaf[0], &w.op, "d/one", NULL, NULL));
+    ck_assert(!store_can(w.s, "d/one", STORE_RENAME)); /* it is two keys */
+    fails(&w, EOPNOTSUPP, store_rename(w.s, &w.op, "d/one", "d/two"));
+    ck_assert(store_can(w.s, "d/one/file", STORE_RENAME));
+    ok(&w, store_rename(w.s, &w.op, "d/one/file", "r/two/file2"));
+    ok(&w, store_mkdir(w.s, &w.op, "d/one", NULL, NULL));
+    assert_names(&w, "d", 0, "one/");
+    ok(&w, store_rmdir(w.s, &w.op, "d/one"));
+    ck_assert(!is_in_leaf(&w, 0, "d/one"));
+    assert_names(&w, "d", 0, "");
+    world_close(&w);
+}
+END_TEST
+
 START_TEST(facts_are_of_the_store_behind)
 {
     struct store_facts f, all;
@@ -264,12 +292,18 @@ START_TEST(attributes_go_to_the_key_behind)
     ok(&w, store_stat_dir(w.leaf[1], &w.op, "l/two", &obj));
     ck_assert_uint_eq(obj.attrs.mode, dir.mode);
     object_release(&obj);
+    ok(&w, store_set_attributes(w.s, &w.op, "runs/three", NULL, &dir, NULL));
+    ok(&w, store_stat_dir(w.s, &w.op, "runs/three", &obj)); /* only another store had it */
+    ck_assert_uint_eq(obj.attrs.mode, dir.mode);
+    object_release(&obj);
+    ck_assert(is_in_leaf(&w, 3, "runs/three"));
     fails(&w, ENOENT, store_set_attributes(w.s, &w.op, "nothing", NULL, &a, NULL));
     world_close(&w);
 
     world_open(&w, implied, 2, "mem:");
     leaf_has(&w, 0, "one/k/b/f");
     fails(&w, EPERM, store_set_attributes(w.s, &w.op, "r/one", NULL, &dir, NULL));
+    ok(&w, store_set_attributes(w.s, &w.op, "r/one/x/b", NULL, &dir, NULL));
     world_close(&w);
 }
 END_TEST
@@ -301,6 +335,7 @@ static Suite *suite(void)
     const TTest *const tests[] = {
         nothing_moves_between_stores,
         a_directory_of_several_routes_is_not_renamed,
+        roots_are_renamed,
         facts_are_of_the_store_behind,
         paths_that_are_not_too_long,
         keys_of_several_stores_are_removed,
