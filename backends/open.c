@@ -4,6 +4,7 @@
 #include "backends/store.h"
 #include "common/buf.h"
 #include "common/mem.h"
+#include "common/nearest.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -19,17 +20,18 @@
 
 static const char *const no_options[] = {NULL};
 
+static const char *const mem_forms[] = {NULL};
+static const char *const file_forms[] = {"file", NULL};
+static const char *const s3_forms[] = {"s3", "s3a", NULL};
+
 /* A new kind of store is one line here. */
-static const struct driver {
-    const char *prefix; /* of the URL */
-    const char *form;   /* for messages */
-    driver_new new;
-    const char *const *options; /* NULL-terminated */
-} drivers[] = {
-    {"mem:", "mem:NAME", mem_store_new, no_options},
-    {"file:", "file:///path", local_store_new, no_options},
-    {"s3://", "s3://BUCKET/PREFIX", s3_store_new, s3_store_options},
-    {"/", "/path", local_store_new, no_options},
+static const struct driver drivers[] = {
+    {"mem:", "mem:NAME", mem_store_new, no_options, mem_where, "mem:", mem_forms, mem_key_of},
+    {"file:", "file:///path", local_store_new, no_options, local_where, "file", file_forms,
+     local_key_of},
+    {"s3://", "s3://BUCKET/PREFIX", s3_store_new, s3_store_options, s3_where, "s3 ", s3_forms,
+     s3_key_of},
+    {"/", "/path", local_store_new, no_options, local_where, "file", file_forms, local_key_of},
 };
 
 /* ---- options ---- */
@@ -58,23 +60,27 @@ const char *const *store_option_names(void)
     return option_names;
 }
 
-static int check_options(const struct driver *d, const struct store_config *config,
+int driver_check_options(const struct driver *d, const struct store_config *config,
                          struct op *op)
 {
     for (size_t i = 0; config && i < config->n_options; i++) {
         const char *const *known = d->options;
-        while (*known && strcmp(*known, config->options[i].name) != 0)
-            known++;
+        struct nearest n;
+
+        nearest_init(&n, config->options[i].name);
+        for (; *known && strcmp(*known, config->options[i].name) != 0; known++)
+            nearest_try(&n, *known);
         if (!*known)
-            return op_fail(op, -EINVAL, "a store of the form %s has no option \"%s\"", d->form,
-                           config->options[i].name);
+            return op_fail(op, -EINVAL, "a store of the form %s has no option \"%.60s\"%s%s%s",
+                           d->form, config->options[i].name, n.best ? ", did you mean \"" : "",
+                           n.best ? n.best : "", n.best ? "\"?" : "");
     }
     return 0;
 }
 
-/* ---- opening ---- */
+/* ---- drivers ---- */
 
-static int unknown_url(const char *url, struct op *op)
+int driver_unknown_url(const char *url, struct op *op)
 {
     auto_buf struct buf forms = BUF_INIT(512);
     auto_free char *shown = store_url_redact(url);
@@ -89,13 +95,23 @@ static int unknown_url(const char *url, struct op *op)
                    shown ? shown : "", forms.data);
 }
 
-static const struct driver *find_driver(const char *url)
+const struct driver *driver_find(const char *url)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(drivers); i++)
+    for (size_t i = 0; i < ARRAY_SIZE(drivers) && strlen(url) <= URL_MAX; i++)
         if (strncmp(url, drivers[i].prefix, strlen(drivers[i].prefix)) == 0)
             return &drivers[i];
     return NULL;
 }
+
+const struct driver *driver_of(const struct store_where *w)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(drivers); i++)
+        if (strncmp(w->server, drivers[i].server, strlen(drivers[i].server)) == 0)
+            return &drivers[i];
+    return NULL;
+}
+
+/* ---- opening ---- */
 
 /* Puts a layer on *top, which is NULL afterwards when that failed. */
 static void put_on_top(struct store **top, struct store *layer)
@@ -139,12 +155,12 @@ static int reach_out(struct store *s, struct op *op)
 int store_open(const char *url, const struct store_config *config, struct op *op,
                struct store **ret)
 {
-    const struct driver *d = find_driver(url);
+    const struct driver *d = driver_find(url);
     struct store *s = NULL;
 
-    if (!d || strlen(url) > URL_MAX)
-        return unknown_url(url, op);
-    int r = check_options(d, config, op);
+    if (!d)
+        return driver_unknown_url(url, op);
+    int r = driver_check_options(d, config, op);
     if (!r)
         r = d->new (url, config, op, &s);
     if (r < 0)

@@ -18,20 +18,43 @@ static bool names_secret(const char *name, size_t len)
     return false;
 }
 
-/* Where the user info ends (its "@"), or NULL. A password may hold an unescaped "/": then what
- * follows the first ":" is not a port, and the last "@" before the query counts. */
-static const char *user_info_end(const char *authority, const char *end)
+/* A path, and what follows "file:" and "mem:", is a name in which "@" means nothing. */
+static bool is_plain_name(const char *url)
 {
-    const char *slash = memchr(authority, '/', (size_t)(end - authority));
-    const char *host_end = slash ? slash : end;
-    const char *at = memrchr(authority, '@', (size_t)(host_end - authority));
-    const char *colon = memchr(authority, ':', (size_t)(host_end - authority));
+    return url[0] == '/' || strncasecmp(url, "file:", 5) == 0 ||
+           strncasecmp(url, "mem:", 4) == 0;
+}
 
-    if (at || !colon)
+/* Where user info would begin, or NULL. Behind too many or too few "/", where it has no place,
+ * people write it all the same: then it is *ret_doubtful. */
+static const char *user_info_begin(const char *url, bool *ret_doubtful)
+{
+    const char *name = url + strcspn(url, "?#");
+    const char *colon = memchr(url, ':', (size_t)(name - url));
+    const char *at = colon ? colon + 1 : url;
+    size_t slashes = strspn(at, "/");
+
+    *ret_doubtful = slashes != 2;
+    if (!colon || (is_plain_name(url) && slashes != 2))
+        return NULL;
+    return slashes ? at + slashes : url;
+}
+
+/* Where the user info ends (its "@"), or NULL. A password may hold an unescaped "/", "?" or
+ * "#": then what follows the first ":" is not a port, and the last "@" counts. */
+static const char *user_info_end(const char *begin, bool doubtful)
+{
+    const char *host_end = begin + strcspn(begin, "/?#");
+    const char *at = memrchr(begin, '@', (size_t)(host_end - begin));
+    const char *colon = memchr(begin, ':', (size_t)(host_end - begin));
+
+    if (!colon || (at && colon > at))
+        return doubtful ? NULL : at;
+    if (at)
         return at;
     for (const char *p = colon + 1; p < host_end; p++)
         if (!isdigit((unsigned char)*p))
-            return memrchr(authority, '@', (size_t)(end - authority));
+            return strrchr(p, '@');
     return NULL;
 }
 
@@ -59,17 +82,18 @@ static int add_query(struct buf *b, const char *query)
 char *store_url_redact(const char *url)
 {
     auto_buf struct buf b = BUF_INIT(2 * strlen(url) + 16);
-    const char *end = url + strcspn(url, "?#");
-    const char *authority = strstr(url, "://");
+    bool doubtful;
+    const char *begin = user_info_begin(url, &doubtful);
+    const char *at = begin ? user_info_end(begin, doubtful) : NULL;
     int r = 0;
 
-    if (authority && authority < end) {
-        const char *at = user_info_end(authority + 3, end);
-        r = buf_add(&b, url, (size_t)(authority + 3 - url));
-        url = at ? at + 1 : authority + 3;
-        if (at && !r)
+    if (at) {
+        r = buf_add(&b, url, (size_t)(begin - url));
+        if (!r)
             r = buf_adds(&b, "***@");
+        url = at + 1;
     }
+    const char *end = url + strcspn(url, "?#");
     if (!r)
         r = buf_add(&b, url, (size_t)(end - url));
     if (*end && !r)

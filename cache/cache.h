@@ -29,6 +29,8 @@ struct node;   /* a name in the tree and what stands behind it */
 struct handle; /* an open file */
 struct dirhandle;
 struct store;
+struct routes;
+struct policy;
 
 /* No count gets this large: the kernel's requests end at 0x7ffff000 bytes. */
 #define CACHE_PARKED INT_MAX
@@ -63,6 +65,12 @@ struct waiter {
 bool cache_cancel(struct cache *c, struct waiter *w);
 
 enum durability { DURABILITY_CACHE, DURABILITY_STORE };
+
+/* One of the stores that the routes lead to, as messages and attributes name it. */
+struct cache_store {
+    const char *name;
+    const char *url; /* without secrets */
+};
 
 struct cache_config {
     const char *dir;      /* the cache directory; made 0700 when missing */
@@ -101,7 +109,14 @@ struct cache_config {
                                    before they are renamed; NULL takes the defaults */
     const char *const *logs;    /* patterns of files that are uploaded every upload_interval_ns
                                    while they stay open; NULL takes the defaults */
-    uint32_t uid, gid;          /* owner of objects that say none */
+    /* NULL: one store takes every path. Else the keys of the store are paths of the mount, and
+     * `stores` has those that the routes number. All of it is borrowed until cache_free(). */
+    const struct routes *routes;
+    const struct policy *policies; /* that the routes number */
+    size_t n_policies;
+    const struct cache_store *stores;
+    size_t n_stores;
+    uint32_t uid, gid;            /* owner of objects that say none */
     uint32_t file_mode, dir_mode; /* permission bits of those */
 
     /* A thread of the cache's own calls it, never under a lock: what the kernel caches is no
@@ -150,6 +165,7 @@ char *cache_path(struct cache *c, struct node *node);
 int cache_walk(struct cache *c, const char *path, struct op *op, struct node **ret);
 
 /* New entries. The lookup count of what is returned is one higher. -EEXIST, -ENOTDIR, ...
+ * Where no route leads -EPERM; -EINVAL, -EILSEQ: a name that the route can't store.
  * mode carries the type; the umask counts where the parent has no default ACL. */
 struct cache_cred {
     uint32_t uid, gid;
@@ -171,7 +187,8 @@ int cache_link(struct cache *c, struct node *node, struct node *parent, const ch
 int cache_unlink(struct cache *c, struct node *parent, const char *name, struct waiter *w);
 /* Removes a directory that the store and the cache know as empty. -ENOTEMPTY, -ENOTDIR, ... */
 int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct waiter *w);
-/* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE. */
+/* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE. -EXDEV: to another store, or a directory to
+ * where other routes lead on below it. */
 int cache_rename(struct cache *c, struct node *parent, const char *name, struct node *newparent,
                  const char *newname, unsigned flags, struct waiter *w);
 
@@ -194,7 +211,8 @@ int cache_setattr(struct cache *c, struct node *node, struct handle *h, unsigned
 /* The target, heap. */
 int cache_readlink(struct cache *c, struct node *node, struct waiter *w, char **ret);
 /* As the system calls: with size 0 the needed size; -ERANGE, -ENODATA. The attributes
- * user.runfs.state, .owed, .url, .version answer for every file and can't be set (-EPERM). */
+ * user.runfs.state, .owed, .url, .version answer for every file and can't be set (-EPERM); with
+ * routes .store, .route and .policy do, too, where a store has the path. */
 ssize_t cache_getxattr(struct cache *c, struct node *node, const char *name, void *value,
                        size_t size, struct waiter *w);
 /* The names of the attributes, each with its NUL, as cache_getxattr() returns a value. */
@@ -411,5 +429,24 @@ int cache_fetch_path(struct cache *c, const char *path, struct op *op,
 /* Keeps what is below `path` from eviction, now and after a remount; pinning fetches nothing.
  */
 int cache_pin(struct cache *c, const char *path, bool pinned);
+/* Lets all clean content at and below `path` go, and tells of each file that stays. What is not
+ * here is no error. */
+enum cache_stay {
+    CACHE_STAYS_DIRTY, /* the store lacks something of it */
+    CACHE_STAYS_PINNED,
+    CACHE_STAYS_USED, /* it is open, or has several names */
+    CACHE_STAYS_N,
+    CACHE_EVICTED = CACHE_STAYS_N,
+};
+struct cache_evicted {
+    uint64_t files, bytes;        /* that went */
+    uint64_t stay[CACHE_STAYS_N]; /* files */
+};
+typedef void (*cache_stays)(void *arg, const char *path, enum cache_stay why);
+int cache_evict_path(struct cache *c, const char *path, struct op *op, cache_stays stays,
+                     void *arg, struct cache_evicted *ret);
+/* 0 when the store has what stands at `path`, under just that name; else -EBUSY with op->why.
+ * Of a directory only itself counts, not what is in it. */
+int cache_stored_path(struct cache *c, const char *path, struct op *op);
 
 #endif

@@ -141,7 +141,7 @@ static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
     DL_FOREACH2(c->content->writers, f, writer_next)
     {
         node_look_locked(c, f->node);
-        if (r == 0 && !f->queued)
+        if (r == 0 && !f->queued && !node_is_scratch(f->node))
             r = add_target_locked(fl, f->node);
     }
     DL_FOREACH2(c->content->dirty, f, dirty_next)
@@ -306,7 +306,7 @@ static bool waits_for_writer_locked(struct cache *c, struct node *n) REQUIRES(ca
     if (f && !f->write_handles)
         return f->staged;
     auto_free char *path = node_path(n);
-    return path && (f ? f->staged || !path_is_log(c, path) : path_is_staged(c, path));
+    return path && (f ? f->staged || !path_is_log(c, path) : path_is_staged_dir(c, path));
 }
 
 /* Nobody waits for a half file: its writer may take for ever. */

@@ -142,6 +142,17 @@ static bool owes_anything(struct cache *c)
     return owes;
 }
 
+/* What was kept here though no store has it was of the other mount. */
+static int stays_no_more(void *arg, struct node *n) REQUIRES(cache_mutex)
+{
+    (void)arg;
+    if (n->dir) {
+        n->dir->bare = false;
+        n->dir->kind = DIR_STORED;
+    }
+    return 0;
+}
+
 /* Takes everything out of a mirror that belongs to another store and owes it nothing. */
 static int clear_mirror(struct cache *c)
 {
@@ -150,6 +161,10 @@ static int clear_mirror(struct cache *c)
     int r = 0;
 
     ns_write(c);
+    cache_lock(c);
+    (void)tree_each(c->tree->root, stays_no_more, NULL);
+    c->tree->root->dir->kind = (uint8_t)path_dir_kind(c, "");
+    cache_unlock(c);
     CHILDREN_FOREACH(c->tree->root->dir->children, e, at)
     {
         if (r == 0)
@@ -229,6 +244,23 @@ static void prepare_process(struct cache *c, const struct cache_config *config)
     (void)signal(SIGIO, SIG_IGN);
 }
 
+/* One pool for each store: what does not answer holds no other's. */
+static bool start_parts(struct cache *c)
+{
+    c->parts = calloc(volumes_count(c), sizeof(struct pool *));
+    for (unsigned i = 0; c->parts && i < volumes_count(c); i++)
+        if (!(c->parts[i] = pool_new("runfs-part", c->config.upload_jobs)))
+            return false;
+    return c->parts;
+}
+
+static void stop_parts(struct cache *c)
+{
+    for (unsigned i = 0; c->parts && i < volumes_count(c); i++)
+        pool_free(c->parts[i]);
+    free(c->parts);
+}
+
 static int start_threads(struct cache *c)
 {
     const struct cache_config *config = &c->config;
@@ -238,11 +270,10 @@ static int start_threads(struct cache *c)
         return r;
     c->fetchers = pool_new("runfs-fetch", config->download_jobs);
     c->askers = pool_new("runfs-ask", ASKERS);
-    /* Copies and removals have workers beside the uploads. */
-    c->uploaders = pool_new("runfs-upload", config->upload_jobs + 4);
-    c->parts = pool_new("runfs-part", config->upload_jobs);
+    c->uploaders = pool_new("runfs-upload", transfers_threads(c));
+    bool parts = start_parts(c);
     c->notifier = pool_new("runfs-notice", 1);
-    if (!c->fetchers || !c->askers || !c->uploaders || !c->parts || !c->chores || !c->notifier)
+    if (!c->fetchers || !c->askers || !c->uploaders || !parts || !c->chores || !c->notifier)
         return -ENOMEM;
     /* Many small answers come in a row: each would interrupt who writes the next file. */
     pool_set_batch(c->uploaders);
@@ -288,20 +319,40 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
     return c->chores ? 0 : op_fail(op, -ENOMEM, "can't start threads");
 }
 
+/* Whether a put can take effect after its caller died: of several stores one may be so. */
+static bool puts_may_be_late(struct cache *c)
+{
+    return c->store && (c->config.routes || store_can(c->store, "", STORE_ORIGIN));
+}
+
+static int make_fixed_dirs(struct cache *c, struct op *op)
+{
+    ns_write(c);
+    cache_lock(c);
+    int r = fixed_dirs_make_locked(c);
+    cache_unlock(c);
+    ns_done(c);
+    return r < 0 ? op_fail(op, r, "out of memory") : 0;
+}
+
 static int open_cache(struct cache *c, const struct cache_config *config, struct op *op)
 {
     int r = open_parts(c, config, op);
 
     if (r == 0)
+        r = scratch_clear(c, op);
+    if (r == 0)
         r = cache_recover(c, op);
     /* Of all that is owed, wherever it goes. */
-    if (r == 0 && c->store && store_can(c->store, "", STORE_ORIGIN) && owes_anything(c)) {
+    if (r == 0 && puts_may_be_late(c) && owes_anything(c)) {
         r = doubt_begin(c);
         if (r < 0)
             return op_fail(op, r, "out of memory");
     }
     if (r == 0)
         r = check_identity(c, op);
+    if (r == 0)
+        r = make_fixed_dirs(c, op);
     if (r == 0)
         r = size_up(c, op);
     if (r < 0)
@@ -471,7 +522,11 @@ int cache_end(struct cache *c, struct op *op)
     cache_stop(c);
     await_workers(c);
     pool_drain(c->chores); /* a stamp that is written after the note is not of this end */
-    int r = journal_sync(c->journal);
+    struct op clearing = *op;
+    int r = scratch_clear(c, &clearing); /* the next mount does it otherwise */
+    if (r < 0)
+        log_warn("%s", clearing.why);
+    r = journal_sync(c->journal);
     if (r == 0)
         r = mirror_note_end(&c->mirror);
     return r < 0 ? op_fail(op, r,
@@ -487,7 +542,7 @@ static void stop_threads(struct cache *c)
     pool_free(c->fetchers);
     pool_free(c->askers);
     pool_free(c->uploaders);
-    pool_free(c->parts);
+    stop_parts(c);
     pool_free(c->notifier);
 }
 

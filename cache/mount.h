@@ -11,4 +11,9 @@ int cache_open_offline(const char *dir, struct op *op, struct cache **ret);
 /* ---- recover.c ---- */
 int cache_recover(struct cache *c, struct op *op) EXCLUDES(cache_ns, cache_mutex);
 
+/* ---- scratch.c ---- */
+/* Takes out of the mirror what is in no store by its route, as the mount ends and before the
+ * next one recovers; if it is the same mount's still. 0 or a negative errno. */
+int scratch_clear(struct cache *c, struct op *op) EXCLUDES(cache_ns, cache_mutex);
+
 #endif

@@ -88,7 +88,9 @@ static int owe_parent(struct cache *c, const char *path)
     bool ours = stamp_read_attrs(fd, &a) == 0;
     /* The store has it, with attributes that nobody knows here. Without a store to ask that of
      * it is left to the next mount, which has the row, too. */
-    if (!ours && (!c->store || store_can(c->store, place_of_path(parent).key, STORE_DIRS)))
+    bool stored = path_dir_kind(c, parent) == DIR_STORED; /* else it may stay here alone */
+    if (!ours && stored &&
+        (!c->store || store_can(c->store, place_of_path(parent).key, STORE_DIRS)))
         return 0;
     if (!ours)
         a = (struct stamp_attrs){.ino = ino_of_place(c, place_of_path(parent)),
@@ -261,8 +263,10 @@ static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_ns,
         n->mtime_ns = n->ctime_ns = n->atime_ns = a.synced_mtime_ns;
     n->dir->mtime_set = a.synced_mtime_ns && (a.flags & STAMP_ATTR_DIRTY);
     n->dir->new_here = a.flags & STAMP_NEW;
+    n->dir->bare = (a.flags & STAMP_BARE) && n->dir->kind == DIR_IMPLIED;
     /* Other nodes may have changed a directory that owes nothing. */
-    if (listing_asks_dirs(c) && !(a.flags & (STAMP_NEW | STAMP_ATTR_DIRTY)))
+    if (n->dir->kind == DIR_STORED && listing_asks_dir(c, place_of_path(path)) &&
+        !(a.flags & (STAMP_NEW | STAMP_ATTR_DIRTY)))
         n->flags |= NODE_ATTRS_OLD;
     n->dir->stale_marker = n->dir->new_here && tombstone_pending(c, place_of_path(path));
     if (n->links)

@@ -38,7 +38,7 @@ static void count_dirty_locked(struct cache *c, struct cache_stats *s) REQUIRES(
     }
     DL_FOREACH2(c->content->writers, f, writer_next)
     {
-        if (f->queued || f->state != FILE_DIRTY || !f->node->links)
+        if (f->queued || f->state != FILE_DIRTY || !f->node->links || node_is_scratch(f->node))
             continue;
         s->dirty_files++;
         s->dirty_bytes += f->node->size;
@@ -99,7 +99,8 @@ static int show_file(struct cache *c, struct file *f, pending_visit visit, void 
     struct node *n = f->node;
     auto_free char *path = node_path(n);
 
-    if (!path || (f->state != FILE_DIRTY && !(n->flags & NODE_ATTR_DIRTY)))
+    if (!path || node_is_scratch(n) ||
+        (f->state != FILE_DIRTY && !(n->flags & NODE_ATTR_DIRTY)))
         return 0;
     bool half = file_is_half_locked(c, n);
     const struct cache_pending p = {

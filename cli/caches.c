@@ -1,7 +1,6 @@
 /* Finding a cache directory by what was mounted. */
 #include "cli/caches.h"
 
-#include "cli/identity.h"
 #include "cli/mountpoint.h"
 #include "common/buf.h"
 #include "common/mem.h"
@@ -15,7 +14,7 @@
 #include <unistd.h>
 
 #define SYSTEM_HOME  "/var/cache/runfs" /* root's, and systemd's */
-#define IDENTITY_MAX 65536
+#define IDENTITY_MAX (1024 * 1024)      /* as a configuration */
 
 /* A cache that another user made is not read: its text could say anything. */
 static int open_own_dir(int at, const char *name)
@@ -50,20 +49,20 @@ static int visit_one(const struct search *s, int home_fd, const char *home, cons
     auto_close int dir_fd = open_own_dir(home_fd, name);
     auto_free char *identity = dir_fd >= 0 ? read_identity(dir_fd) : NULL;
     auto_free char *dir = NULL;
-    auto_free char *url = NULL;
-    struct settings store = {0};
+    struct identity parsed;
     struct op op;
+    int r = -ENOMEM;
 
     op_init(&op, OP_FOREVER);
-    if (!identity || identity_parse(identity, &op, &url, &store))
+    if (!identity || identity_parse(identity, &op, &parsed))
         return 0;
-    settings_release(&store);
-    if (asprintf(&dir, "%s/%s", home, name) < 0) {
+    if (asprintf(&dir, "%s/%s", home, name) < 0)
         dir = NULL;
-        return -ENOMEM;
-    }
-    return s->visit(s->arg,
-                    &(struct cache_place){.dir = dir, .identity = identity, .url = url});
+    if (dir)
+        r = s->visit(
+            s->arg, &(struct cache_place){.dir = dir, .identity = identity, .parsed = &parsed});
+    identity_release(&parsed);
+    return r;
 }
 
 static int visit_home(const struct search *s, const char *home)
@@ -99,6 +98,8 @@ char *caches_store_url(const char *name)
         is_url && !is_file ? NULL : realpath(is_file ? name + 7 : name, NULL);
     char *url = NULL;
 
+    if (!is_url && strncmp(name, IDENTITY_TITLE, strlen(IDENTITY_TITLE)) == 0)
+        return strdup(name);
     if (!is_url || is_file)
         return real && asprintf(&url, "file://%s", real) >= 0 ? url : NULL;
     url = strdup(name);
@@ -124,11 +125,19 @@ static bool is_default_dir(const struct cache_place *p, const char *mountpoint)
     return dir && strcmp(dir, p->dir) == 0;
 }
 
+static bool has_store(const struct identity *identity, const char *url)
+{
+    for (size_t i = 0; i < identity->n; i++)
+        if (strcmp(identity->stores[i].url, url) == 0)
+            return true;
+    return strcmp(identity->title, url) == 0;
+}
+
 static int add_meant(void *arg, const struct cache_place *p)
 {
     struct meaning *m = arg;
 
-    if (!(m->url && strcmp(m->url, p->url) == 0) &&
+    if (!(m->url && has_store(p->parsed, m->url)) &&
         !(m->mountpoint && is_default_dir(p, m->mountpoint)))
         return 0;
     return buf_addf(&m->dirs, "%s%s", m->n++ ? ", " : "", p->dir);

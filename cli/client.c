@@ -67,8 +67,7 @@ static bool has_socket(int dir_fd, uid_t *ret_owner)
     return true;
 }
 
-/* The cache directory that a mount tells of: the folder of its socket. */
-static int control_dir(const char *mountpoint, struct op *op, char **ret)
+int client_cache_dir(const char *mountpoint, struct op *op, char **ret)
 {
     char value[PATH_MAX];
     ssize_t n = getxattr(mountpoint, CONTROL_ATTR, value, sizeof(value) - 1);
@@ -198,7 +197,7 @@ static int connect_of_mount(struct client *c, uid_t owner, struct op *op)
 
     if (geteuid() == 0 && owner != 0)
         return connect_foreign(c, owner, op);
-    int err = control_dir(c->mountpoint, op, &dir);
+    int err = client_cache_dir(c->mountpoint, op, &dir);
     if (err)
         return err;
     assert(dir);

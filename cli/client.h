@@ -22,6 +22,10 @@ struct client {
  * without asking the mount. -EACCES: only the mount's owner and root may. -ENOTCONN when the
  * daemon died. */
 int client_open(const char *path, struct op *op, struct client *ret);
+/* The cache directory that a mount tells of: the folder of its socket. Heap. Only a mount of
+ * the caller's own may be asked: another user's could keep it waiting. -ENOTCONN when its
+ * daemon died. */
+int client_cache_dir(const char *mountpoint, struct op *op, char **ret);
 /* Of the daemon's process, for poll(); -1 when it is gone. The caller closes it. */
 int client_pidfd(const struct client *c);
 /* Accepts one that was never opened but zeroed. */

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum exit_code command_exit_code(int err)
 {
@@ -101,6 +102,28 @@ void command_say(const char *fmt, ...)
     va_end(ap);
     printable_print(stdout, text ? text : "(out of memory)");
     (void)putchar('\n');
+}
+
+static int end_answer(void)
+{
+    (void)putchar('\n');
+    return fflush(stdout) == 0 ? EXIT_OK : command_failed("cannot write the answer");
+}
+
+int command_answer(const char *text)
+{
+    if (isatty(STDOUT_FILENO))
+        printable_print(stdout, text);
+    else
+        (void)fputs(text, stdout);
+    return end_answer();
+}
+
+int command_answer_json(const json_t *document)
+{
+    if (!document || json_dumpf(document, stdout, JSON_ENSURE_ASCII | JSON_INDENT(2)))
+        return command_failed("cannot write the answer");
+    return end_answer();
 }
 
 int command_misused(const struct command *c, const char *fmt, ...)

@@ -5,6 +5,8 @@
 #include "cache/cache.h"
 #include "common/op.h"
 
+#include <jansson.h>
+
 /* Scripts tell by them what to do next: they are documented, and stay. */
 enum exit_code {
     EXIT_OK = 0,
@@ -33,6 +35,10 @@ int command_flush(const struct command *self, int argc, char **argv);
 int command_fetch(const struct command *self, int argc, char **argv);
 int command_pin(const struct command *self, int argc, char **argv);
 int command_unpin(const struct command *self, int argc, char **argv);
+int command_evict(const struct command *self, int argc, char **argv);
+int command_check(const struct command *self, int argc, char **argv);
+int command_paths(const struct command *self, int argc, char **argv);
+int command_url(const struct command *self, int argc, char **argv);
 int command_recover(const struct command *self, int argc, char **argv);
 
 /* The form that mount(8) and fstab use: SPEC DIR [-o OPTIONS]. Without `by_mount8` the caller
@@ -61,6 +67,13 @@ int command_misused(const struct command *c, const char *fmt, ...)
 
 /* One line on stdout, whatever is in the texts. */
 void command_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same for programs, too: they get the bytes of the text as they are, while a terminal is
+ * not commanded by them. Returns an exit code. */
+int command_answer(const char *text);
+/* A document in ASCII, so that no name commands the terminal; NULL is out of memory. Returns an
+ * exit code. */
+int command_answer_json(const json_t *document);
 
 /* Prints one line of what is owed to the store. */
 void command_print_pending(const struct cache_pending *p);

@@ -5,6 +5,9 @@
  *            {"cmd": "pin" | "unpin", "path": P}
  *            {"cmd": "writers", "path": P} answers "paths": what may be mapped for writing
  * there
+ *            {"cmd": "evict", "path": P} answers how many "files" and "bytes" went, and how
+ * many files stay as "dirty", "pinned" or "used", of which "stay_names" has a few
+ *            {"cmd": "stored", "path": P} answers whether the store has just that
  *            {"cmd": "wait"}     answered when the daemon has done all and is about to exit;
  * one empty progress says that it was heard
  *

@@ -82,10 +82,11 @@ static int answer_error(int fd, int err, const char *why)
 static void add_stall(struct connection *c, json_t *to)
 {
     struct status_doc *status = c->server->status;
-    json_t *stalled = status_doc_stall(status);
+    const char *url;
+    json_t *stalled = status_doc_stall(status, &url);
 
     if (json_is_object(stalled))
-        (void)json_object_set_new(to, "store", control_text(status_doc_url(status)));
+        (void)json_object_set_new(to, "store", control_text(url));
     (void)json_object_set_new(to, "stalled", stalled);
 }
 
@@ -299,6 +300,60 @@ static int handle_unpin(struct connection *c, const json_t *request)
     return set_pinned(c, request, false);
 }
 
+/* What of an eviction stays. */
+struct stays {
+    json_t *names;
+    json_int_t n;
+};
+
+static void note_stay(void *arg, const char *path, enum cache_stay why)
+{
+    struct stays *s = arg;
+
+    (void)why;
+    count_named(&s->n, s->names, path);
+}
+
+static int handle_evict(struct connection *c, const json_t *request)
+{
+    struct stays stays = {.names = json_array()};
+    auto_free char *path = NULL;
+    auto_json json_t *answer = NULL;
+    struct cache_evicted e;
+    struct op op;
+    int err = request_path(c, request, &path);
+
+    if (!err) {
+        op_init(&op, OP_FOREVER);
+        op.cancelled = &c->gone;
+        err = cache_evict_path(c->server->cache, path, &op, note_stay, &stays, &e);
+        if (err) /* the client is answered, and may go on */
+            err = answer_error(c->fd, err, op.why);
+        else
+            answer = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:O}", "ok", 1, "files",
+                               (json_int_t)e.files, "bytes", (json_int_t)e.bytes, "dirty",
+                               (json_int_t)e.stay[CACHE_STAYS_DIRTY], "pinned",
+                               (json_int_t)e.stay[CACHE_STAYS_PINNED], "used",
+                               (json_int_t)e.stay[CACHE_STAYS_USED], "stay_names", stays.names);
+    }
+    json_decref(stays.names);
+    return answer ? control_send(c->fd, answer) : err;
+}
+
+static int handle_stored(struct connection *c, const json_t *request)
+{
+    auto_free char *path = NULL;
+    struct op op;
+    int err = request_path(c, request, &path);
+
+    if (err)
+        return err;
+    op_init(&op, OP_FOREVER);
+    op.cancelled = &c->gone;
+    err = cache_stored_path(c->server->cache, path, &op);
+    return err ? answer_error(c->fd, err, *op.why ? op.why : strerror(-err)) : answer_ok(c->fd);
+}
+
 /* True when it stops. */
 static bool await_stop(struct connection *c, int64_t ns)
 {
@@ -339,7 +394,7 @@ static int dispatch(struct connection *c, const json_t *request)
     } commands[] = {
         {"status", handle_status},   {"flush", handle_flush}, {"fetch", handle_fetch},
         {"pin", handle_pin},         {"unpin", handle_unpin}, {"wait", handle_wait},
-        {"writers", handle_writers},
+        {"writers", handle_writers}, {"evict", handle_evict}, {"stored", handle_stored},
     };
     const char *name = json_string_value(json_object_get(request, "cmd"));
 

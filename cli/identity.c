@@ -1,16 +1,20 @@
-/* A store's identity as JSON with sorted keys. */
+/* Identities as JSON with sorted keys. */
 #include "cli/identity.h"
 
-#include "cache/mirror/door.h"
 #include "cli/control_io.h"
+#include "common/buf.h"
 #include "common/mem.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 
-#define OPTIONS_NAME "store.json"
+#define TITLE_MAX      65536
+#define DIFFERENCE_MAX 1024
+
+/* ---- making ---- */
 
 char *identity_make(const char *url, const char *endpoint)
 {
@@ -21,6 +25,75 @@ char *identity_make(const char *url, const char *endpoint)
     return json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS);
 }
 
+static json_t *store_json(const struct config_store *store, const struct store *opened)
+{
+    const char *user = settings_get(&store->settings, "user");
+    json_t *j = json_pack("{s:o}", "url", control_text(opened->url));
+
+    if (j && opened->endpoint)
+        (void)json_object_set_new(j, "endpoint", control_text(opened->endpoint));
+    if (j && user)
+        (void)json_object_set_new(j, "user", control_text(user));
+    return j;
+}
+
+static json_t *stores_json(const struct config *config, const struct open_stores *stores)
+{
+    json_t *all = json_object();
+
+    for (size_t i = 0; all && i < config->n_stores; i++) {
+        json_t *one = store_json(&config->stores[i], stores->stores[i]);
+
+        if (json_object_set_new(all, config->stores[i].name, one)) {
+            json_decref(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
+static json_t *route_json(const struct config *config, const struct route *r)
+{
+    if (r->scratch)
+        return json_pack("{s:o, s:b}", "path", control_text(r->path.text), "scratch", 1);
+    return json_pack("{s:o, s:o, s:s}", "path", control_text(r->path.text), "key",
+                     control_text(r->key.text), "store", config->stores[r->store].name);
+}
+
+static json_t *routes_json(const struct config *config)
+{
+    json_t *all = json_array();
+
+    for (size_t i = 0; all && i < config->routes.n; i++) {
+        if (json_array_append_new(all, route_json(config, &config->routes.items[i]))) {
+            json_decref(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
+char *identity_routes(const struct config *config)
+{
+    auto_json json_t *j = routes_json(config);
+
+    return j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+}
+
+char *identity_of(const struct config *config, const struct open_stores *stores)
+{
+    auto_json json_t *j = NULL;
+
+    if (open_stores_is_one(stores))
+        return identity_make(stores->top->url, stores->top->endpoint);
+    j = json_pack("{s:o, s:o}", "stores", stores_json(config, stores), "routes",
+                  routes_json(config));
+    return j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+}
+
+/* ---- reading back ---- */
+
+/* A store that has all says of what form its tree is beside its options. */
 static int add_texts(const json_t *j, struct settings *to)
 {
     const char *key;
@@ -36,21 +109,219 @@ static int add_texts(const json_t *j, struct settings *to)
     return 0;
 }
 
-int identity_parse(const char *text, struct op *op, char **ret_url, struct settings *ret_store)
+static int add_store(struct identity *to, const char *name, const json_t *j)
+{
+    const char *url = json_string_value(json_object_get(j, "url"));
+    struct identity_store *store = &to->stores[to->n++];
+
+    if (!url)
+        return -EINVAL;
+    store->name = name ? strdup(name) : NULL;
+    store->url = strdup(url);
+    if ((name && !store->name) || !store->url)
+        return -ENOMEM;
+    return add_texts(j, &store->settings);
+}
+
+static int parse_several(const json_t *j, const json_t *stores, struct identity *to)
+{
+    const json_t *routes = json_object_get(j, "routes");
+    auto_buf struct buf title = BUF_INIT(TITLE_MAX);
+    const char *name;
+    json_t *store;
+    int err = buf_adds(&title, IDENTITY_TITLE);
+
+    to->stores = calloc(json_object_size(stores) + 1, sizeof(*to->stores));
+    to->routes =
+        json_is_array(routes) ? json_dumps(routes, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    if (!to->stores || !to->routes)
+        return -EINVAL;
+    json_object_foreach((json_t *)stores, name, store)
+    {
+        if (!err)
+            err = add_store(to, name, store);
+        if (!err)
+            err = buf_addf(&title, "%s%s", to->n > 1 ? "+" : "", name);
+    }
+    if (!err && to->n == 1)
+        to->title = strdup(to->stores[0].url);
+    else if (!err && to->n)
+        to->title = buf_take(&title);
+    return to->title ? 0 : -EINVAL;
+}
+
+static int parse_json(const json_t *j, struct identity *to)
+{
+    const json_t *stores = json_object_get(j, "stores");
+    int err;
+
+    if (json_is_object(stores))
+        return parse_several(j, stores, to);
+    to->stores = calloc(1, sizeof(*to->stores));
+    if (!to->stores)
+        return -ENOMEM;
+    err = add_store(to, NULL, j);
+    to->title = err ? NULL : strdup(to->stores[0].url);
+    return to->title ? 0 : -EINVAL;
+}
+
+void identity_release(struct identity *identity)
+{
+    for (size_t i = 0; i < identity->n; i++) {
+        free(identity->stores[i].name);
+        free(identity->stores[i].url);
+        settings_release(&identity->stores[i].settings);
+    }
+    free(identity->stores);
+    free(identity->routes);
+    free(identity->title);
+    *identity = (struct identity){0};
+}
+
+int identity_parse(const char *text, struct op *op, struct identity *ret)
 {
     auto_json json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-    const char *url = json_string_value(json_object_get(j, "url"));
-    struct settings store = {0};
-    auto_free char *copy = url ? strdup(url) : NULL;
+    struct identity identity = {0};
 
-    if (!copy || add_texts(j, &store)) {
-        settings_release(&store);
+    if (parse_json(j, &identity)) {
+        identity_release(&identity);
         return op_fail(op, -EINVAL, "the cache directory's identity can't be read");
     }
-    *ret_url = take_ptr(copy);
-    *ret_store = store;
+    *ret = identity;
     return 0;
 }
+
+/* ---- the first difference ---- */
+
+static const struct identity_store *find_store(const struct identity *in, const char *name)
+{
+    for (size_t i = 0; i < in->n; i++)
+        if (strcmp(in->stores[i].name, name) == 0)
+            return &in->stores[i];
+    return NULL;
+}
+
+static bool is_same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static const char *or_none(const char *text)
+{
+    return text ? text : "none";
+}
+
+/* "" when they are one store. */
+static int tell_store(struct buf *to, const struct identity_store *cache,
+                      const struct identity_store *mount)
+{
+    static const char *const names[] = {"endpoint", "user"};
+    const char *quote = cache->name ? "\"" : "", *name = cache->name ? cache->name : "a store";
+
+    if (strcmp(cache->url, mount->url) != 0)
+        return buf_addf(to, "the cache is of %s%s%s at %s, the mount has %s", quote, name,
+                        quote, cache->url, mount->url);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        const char *a = settings_get(&cache->settings, names[i]);
+        const char *b = settings_get(&mount->settings, names[i]);
+
+        if (!is_same_text(a, b))
+            return buf_addf(to, "the cache is of %s%s%s with %s %s, the mount has %s", quote,
+                            name, quote, names[i], or_none(a), or_none(b));
+    }
+    return 0;
+}
+
+static int tell_stores(struct buf *to, const struct identity *cache,
+                       const struct identity *mount)
+{
+    int err = 0;
+
+    for (size_t i = 0; i < cache->n && !err && !to->len; i++) {
+        const struct identity_store *one = &cache->stores[i];
+        const struct identity_store *other = find_store(mount, one->name);
+
+        err = other ? tell_store(to, one, other)
+                    : buf_addf(to, "the cache is of \"%s\" at %s, too, which the mount has not",
+                               one->name, one->url);
+    }
+    for (size_t i = 0; i < mount->n && !err && !to->len; i++)
+        if (!find_store(cache, mount->stores[i].name))
+            err = buf_addf(to, "the mount has \"%s\" at %s, too, of which the cache is not",
+                           mount->stores[i].name, mount->stores[i].url);
+    return err;
+}
+
+static const char *field(const json_t *route, const char *name)
+{
+    const char *text = json_string_value(json_object_get(route, name));
+
+    return text ? text : "";
+}
+
+static int add_route(struct buf *to, const json_t *route)
+{
+    if (!route)
+        return buf_adds(to, "none");
+    if (json_is_true(json_object_get(route, "scratch")))
+        return buf_addf(to, "%s in no store", field(route, "path"));
+    return buf_addf(to, "%s to %s of \"%s\"", field(route, "path"), field(route, "key"),
+                    field(route, "store"));
+}
+
+static int tell_routes(struct buf *to, const struct identity *cache,
+                       const struct identity *mount)
+{
+    auto_json json_t *a = json_loads(cache->routes, 0, NULL);
+    auto_json json_t *b = json_loads(mount->routes, 0, NULL);
+    size_t i = 0;
+    int err;
+
+    while (i < json_array_size(a) && json_equal(json_array_get(a, i), json_array_get(b, i)))
+        i++;
+    err = buf_addf(to, "route %zu of the cache is ", i + 1);
+    if (!err)
+        err = add_route(to, json_array_get(a, i));
+    if (!err)
+        err = buf_adds(to, ", that of the mount ");
+    return err ? err : add_route(to, json_array_get(b, i));
+}
+
+static int tell_difference(struct buf *to, const struct identity *cache,
+                           const struct identity *mount)
+{
+    int err;
+
+    if (!cache->routes != !mount->routes)
+        return buf_addf(to, "the cache is of %s %s routes, the mount has %s %s", cache->title,
+                        cache->routes ? "with" : "without", mount->title,
+                        mount->routes ? "with some" : "without");
+    assert(cache->stores && mount->stores);
+    if (!cache->routes)
+        return tell_store(to, &cache->stores[0], &mount->stores[0]);
+    err = tell_stores(to, cache, mount);
+    return err || to->len ? err : tell_routes(to, cache, mount);
+}
+
+char *identity_difference(const char *of_cache, const char *of_mount)
+{
+    auto_buf struct buf text = BUF_INIT(DIFFERENCE_MAX);
+    struct identity cache = {0}, mount = {0};
+    struct op op;
+    int err;
+
+    op_init(&op, OP_FOREVER);
+    err = identity_parse(of_cache, &op, &cache);
+    if (!err)
+        err = identity_parse(of_mount, &op, &mount);
+    if (!err)
+        err = tell_difference(&text, &cache, &mount);
+    identity_release(&cache);
+    identity_release(&mount);
+    return err ? NULL : buf_take(&text);
+}
+
+/* ---- where a cache lies ---- */
 
 char *identity_cache_home(void)
 {
@@ -96,45 +367,4 @@ char *identity_former_dir(const char *url, const char *endpoint, const char *mou
     auto_free char *identity = endpoint ? identity_make(url, NULL) : NULL;
 
     return identity ? identity_default_dir(identity, mountpoint) : NULL;
-}
-
-static json_t *settings_json(const struct settings *store)
-{
-    json_t *j = json_object();
-
-    for (size_t i = 0; j && i < store->n; i++)
-        (void)json_object_set_new(j, store->items[i].name, control_text(store->items[i].value));
-    return j;
-}
-
-int identity_save_options(int dir_fd, const struct settings *store, struct op *op)
-{
-    auto_json json_t *j = settings_json(store);
-    auto_free char *text = j ? json_dumps(j, JSON_INDENT(2)) : NULL;
-    int r = text ? door_write_text(dir_fd, OPTIONS_NAME, text) : -ENOMEM;
-
-    return r < 0 ? op_fail(op, r, "cannot write " OPTIONS_NAME " of the cache: %s", door_why(r))
-                 : 0;
-}
-
-int identity_load_options(int dir_fd, struct op *op, struct settings *ret)
-{
-    auto_free char *text = NULL;
-    auto_json json_t *j = NULL;
-    struct settings store = {0};
-    int r = door_read_text(dir_fd, OPTIONS_NAME, &text);
-
-    *ret = store;
-    if (r == -ENOENT)
-        return 0;
-    if (r == 0) {
-        j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-        r = json_is_object(j) ? add_texts(j, &store) : -EINVAL;
-    }
-    if (r < 0) {
-        settings_release(&store);
-        return op_fail(op, r, OPTIONS_NAME " of the cache can't be read: %s", door_why(r));
-    }
-    *ret = store;
-    return 0;
 }

@@ -1,8 +1,8 @@
 /* runfs: the table of commands. */
 #include "cli/command.h"
 #include "cli/daemon.h"
-#include "common/nearest.h"
 #include "common/mem.h"
+#include "common/nearest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,9 @@
 static const struct command commands[] = {
     {"mount", "[-f] [-o OPTION[=VALUE],...] STORE|CONFIG.json MOUNTPOINT",
      "Mount a store as a directory; returns when it is usable",
-     "STORE is a URL such as s3://bucket/prefix, file:///path or /path.\n"
+     "STORE is a URL such as s3://bucket/prefix, file:///path or /path. CONFIG.json names one "
+     "or\n"
+     "several stores and what lies in which.\n"
      "Credentials come from where AWS's tools find them (environment, profile, container,\n"
      "instance), never from the command line. A mountpoint that a runfs left behind when it\n"
      "died is taken over.\n"
@@ -46,11 +48,41 @@ static const struct command commands[] = {
     {"pin", "PATH...", "Keep the content of these from eviction",
      "Pinning downloads nothing; `runfs fetch` does.\n", command_pin},
     {"unpin", "PATH...", "Let the content of these be evicted again", "", command_unpin},
+    {"evict", "PATH...", "Let clean content of these leave the cache",
+     "What the store lacks, what is pinned or in use stays; then the exit code is 1.\n",
+     command_evict},
+    {"url", "PATH [--as KIND] | --path URL",
+     "Name the object behind a path, or the path of one",
+     "Prints the URL of what stands at PATH, as other programs take it. A file that the store\n"
+     "does not have just so, under that name, is refused (exit code 1): flush it first. The "
+     "key\n"
+     "is not percent-encoded.\n"
+     "  --as     s3, s3a, hdfs, webhdfs, file or dbfs: in that form, if the store has it\n"
+     "  --path   the reverse: where a mount of this user has the object; https, too\n",
+     command_url},
+    {"paths", "RUN [--config CONFIG] [--dataset N]",
+     "Print the places of a run, as Horovod's stores name them",
+     "JSON for the estimators of Horovod: RUN is a run's directory (runs/ID) in a mount with\n"
+     "the layout horovod or dbfs, or with --config a path as a mount of CONFIG would have "
+     "it.\n",
+     command_paths},
+    {"check",
+     "CONFIG [PATH... | --key STORE KEY] [--expand] [--json] [--reach] [--same-as FILE]",
+     "Check a configuration, and tell what it does with a path",
+     "Asks no store without --reach. All that is wrong is told, each with its place: exit "
+     "code\n"
+     "2. A PATH of the mount prints store, key, route and policy.\n"
+     "  --key      the path of a key of a store\n"
+     "  --expand   the routes that a layout stands for\n"
+     "  --json     one JSON document\n"
+     "  --reach    opens each store, and tries what runfs needs of it\n"
+     "  --same-as  whether another configuration means the same; else the differences, and 1\n",
+     command_check},
     {"recover", "CACHE_DIR|MOUNTPOINT|STORE [--list|--publish|--export DIR] [-o OPTION,...]",
      "Show, publish or copy out what an unmounted cache owes its store",
      "A mountpoint or a store names its cache when that lies in the default place.\n"
      "  --list     what is not in the store (the default)\n"
-     "  --publish  upload it; -o gives store options as `runfs mount` does\n"
+     "  --publish  upload it; -o gives options of the one store as `runfs mount` does\n"
      "  --export   copy it to a folder; what was kept beside a newer file of its name goes to\n"
      "             .runfs-kept in it\n",
      command_recover},

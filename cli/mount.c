@@ -1,6 +1,6 @@
 /* runfs mount: the command line, and the form that mount(8) uses. */
-#include "backends/store.h"
 #include "cli/command.h"
+#include "cli/configured.h"
 #include "cli/daemon.h"
 #include "cli/mountpoint.h"
 #include "cli/remount.h"
@@ -14,84 +14,21 @@
 /* See EXIT STATUS in mount(8). */
 enum { MOUNT8_USAGE = 1, MOUNT8_FAILED = 32 };
 
-static bool is_config_name(const char *spec)
-{
-    size_t len = strlen(spec);
-
-    return len > 5 && strcmp(spec + len - 5, ".json") == 0 && !strstr(spec, "://");
-}
-
-/* Takes a configuration's settings; the store's too when `spec` is the file or names the store.
- */
-static int use_config(struct serve_request *r, const char *path, const char *spec,
-                      struct op *op)
-{
-    struct single_config config;
-    int err = single_config_load(path, op, &config);
-
-    if (err)
-        return err;
-    if (spec && config.url && strcmp(spec, config.store_name) != 0)
-        err = op_fail(op, -EINVAL,
-                      "%s names the store \"%s\": mount that name, or a file without "
-                      "\"stores\"",
-                      path, config.store_name);
-    else if (!spec && !config.url)
-        err = op_fail(op, -EINVAL, "%s names no store", path);
-    else
-        err = mount_options_from_config(&r->options, &config, op);
-    if (!err && config.url)
-        r->url = take_ptr(config.url);
-    single_config_release(&config);
-    return err;
-}
-
-/* The value of a config= in an option list, which has to be read before the rest. */
-static int find_config(const char *list, struct op *op, char **ret)
-{
-    struct mount_options o;
-    int err;
-
-    mount_options_init(&o);
-    err = list ? mount_options_parse(&o, list, op) : 0;
-    *ret = err ? NULL : take_ptr(o.config);
-    mount_options_release(&o);
-    return err;
-}
-
 static int parse_spec(struct serve_request *r, const char *spec, const char *list,
                       struct op *op)
 {
-    auto_free char *config = NULL;
-    auto_free char *shown = NULL;
-    int err = find_config(list, op, &config);
+    int err = configured(spec, list, &r->options, op, &r->config);
 
-    if (!err && is_config_name(spec))
-        err = use_config(r, spec, NULL, op);
-    else if (!err && config)
-        err = use_config(r, config, spec, op);
-    if (!err && list)
-        err = mount_options_parse(&r->options, list, op);
     if (err)
         return err;
     r->given = strdup(list ? list : "");
-    if (!r->url)
-        r->url = strdup(spec);
-    shown = r->url && r->given ? store_url_redact(r->url) : NULL;
-    if (!shown)
-        return op_fail(op, -ENOMEM, "out of memory");
-    if (strcmp(shown, r->url) != 0)
-        return op_fail(op, -EINVAL,
-                       "%s: credentials don't belong in a URL, where every process can see "
-                       "them; use the environment or a profile",
-                       shown);
-    return 0;
+    return r->given ? 0 : op_fail(op, -ENOMEM, "out of memory");
 }
 
 static void request_release(struct serve_request *r)
 {
     mount_options_release(&r->options);
-    free(r->url);
+    config_release(&r->config);
     free(r->mountpoint);
     free(r->given);
 }

@@ -46,7 +46,8 @@ static const struct option_def defs[] = {
     {"cache_reserve", OPTION_SIZE, FIELD(cache.reserve_bytes), NULL,
      "kept free on the cache's disk (5 % of it, at most 10 GiB)"},
     {"config", OPTION_TEXT, FIELD(config), NULL, "read options from this JSON file first"},
-    {"layout", OPTION_TEXT, FIELD(layout), NULL, "how paths become keys: plain"},
+    {"layout", OPTION_TEXT, FIELD(layout), NULL,
+     "what lies where: plain, runs, horovod, dbfs, ray, adaptdl, torchx, tfos (plain)"},
     {"durability", OPTION_CHOICE, FIELD(durability), durability_names,
      "what close and fsync wait for: cache or store (cache)"},
     {"attr_timeout", OPTION_TIME, FIELD(cache.attr_timeout_ns), NULL,
@@ -127,7 +128,7 @@ static bool in_list(const char *const *list, size_t n, const char *name)
     return false;
 }
 
-static bool is_store_option(const char *name)
+bool mount_options_is_stores(const char *name)
 {
     const char *const *names = store_option_names();
 
@@ -135,6 +136,21 @@ static bool is_store_option(const char *name)
         if (strcmp(*names, name) == 0)
             return true;
     return false;
+}
+
+int mount_options_check_stores(const char *name, struct op *op)
+{
+    struct nearest n;
+
+    if (mount_options_is_stores(name))
+        return 0;
+    nearest_init(&n, name);
+    for (const char *const *s = store_option_names(); *s; s++)
+        nearest_try(&n, *s);
+    if (n.best)
+        return op_fail(op, -EINVAL, "unknown option \"%.60s\", did you mean \"%s\"?", name,
+                       n.best);
+    return op_fail(op, -EINVAL, "no kind of store has the option \"%.60s\"", name);
 }
 
 static const struct option_def *find_def(const char *name)
@@ -175,20 +191,6 @@ static int parse_number(const char *text, int base, unsigned long max, unsigned 
     errno = 0;
     *ret = strtoul(text, &end, base);
     return errno || *end || *ret > max ? -EINVAL : 0;
-}
-
-static int parse_flag(const char *text, bool *ret)
-{
-    static const char *const yes[] = {"true", "yes", "on", "1"};
-    static const char *const no[] = {"false", "no", "off", "0"};
-
-    if (in_list(yes, ARRAY_SIZE(yes), text))
-        *ret = true;
-    else if (in_list(no, ARRAY_SIZE(no), text))
-        *ret = false;
-    else
-        return -EINVAL;
-    return 0;
 }
 
 static int set_number(const struct option_def *def, void *field, const char *value,
@@ -298,10 +300,28 @@ static int add_selinux(struct mount_options *o, const char *name, const char *va
                : add_kernel_flag(o, text.data, op);
 }
 
+bool mount_options_is_words(const char *name)
+{
+    return mount_options_ignored(name) || strcmp(name, "remount") == 0 ||
+           in_list(kernel_flags, ARRAY_SIZE(kernel_flags), name) ||
+           in_list(selinux, ARRAY_SIZE(selinux), name);
+}
+
 bool mount_options_ignored(const char *name)
 {
     return in_list(ignored, ARRAY_SIZE(ignored), name) || strncmp(name, "x-", 2) == 0 ||
            strncmp(name, "X-", 2) == 0;
+}
+
+/* rw=false would say the opposite of what it is taken for. */
+static int set_writable(struct mount_options *o, const char *value, struct op *op)
+{
+    bool writable = true;
+
+    if (value && (parse_flag(value, &writable) || !writable))
+        return bad_value("rw", value, "no value; read-only is ro", op);
+    o->read_only = false;
+    return 0;
 }
 
 int mount_options_set(struct mount_options *o, const char *name, const char *value,
@@ -314,19 +334,15 @@ int mount_options_set(struct mount_options *o, const char *name, const char *val
 
         if (def->offset == offsetof(struct mount_options, acl))
             o->noacl = !o->acl;
-        if (!err && o->layout && strcmp(o->layout, "plain") != 0)
-            err = bad_value("layout", o->layout, "plain, the one layout of this version", op);
         return err;
     }
-    if (is_store_option(name)) {
+    if (mount_options_is_stores(name)) {
         int err = settings_add(&o->store, name, value ? value : "true");
 
         return err ? op_fail(op, err, "out of memory") : 0;
     }
-    if (strcmp(name, "rw") == 0) {
-        o->read_only = false;
-        return 0;
-    }
+    if (strcmp(name, "rw") == 0)
+        return set_writable(o, value, op);
     if (!value && strcmp(name, "noacl") == 0) {
         o->acl = false;
         o->noacl = true;
@@ -426,30 +442,6 @@ bool mount_options_same(const struct mount_options *a, const struct mount_option
         return same_text(*(char *const *)(const void *)of_a,
                          *(char *const *)(const void *)of_b);
     return memcmp(of_a, of_b, sizes[def->kind]) == 0;
-}
-
-int mount_options_from_config(struct mount_options *o, const struct single_config *config,
-                              struct op *op)
-{
-    for (size_t i = 0; i < config->store.n; i++) {
-        const struct setting *s = &config->store.items[i];
-        int err = 0;
-
-        if (!is_store_option(s->name))
-            err = unknown_option(s->name, op);
-        else if (settings_add(&o->store, s->name, s->value))
-            err = op_fail(op, -ENOMEM, "out of memory");
-        if (err)
-            return err;
-    }
-    for (size_t i = 0; i < config->options.n; i++) {
-        const struct setting *s = &config->options.items[i];
-        int err = mount_options_set(o, s->name, s->value, op);
-
-        if (err)
-            return err;
-    }
-    return 0;
 }
 
 void mount_options_init(struct mount_options *o)

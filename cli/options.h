@@ -5,9 +5,9 @@
 #define RUNFS_CLI_OPTIONS_H
 
 #include "cache/cache.h"
-#include "cli/single_config.h"
 #include "common/buf.h"
 #include "common/log.h"
+#include "common/settings.h"
 
 #include <stdbool.h>
 
@@ -22,7 +22,7 @@ struct mount_options {
     char *cache_dir; /* NULL: derived from store and mountpoint */
     char *staging;   /* patterns joined by ":"; NULL: the cache's defaults */
     char *config;    /* file to read settings from, NULL without */
-    char *layout;    /* "plain" or NULL */
+    char *layout;    /* its name; NULL: none was given */
     int64_t entry_timeout_ns;
     int64_t mount_timeout_ns; /* how long the mount waits for the store to answer */
     int64_t drain_timeout_ns; /* of the daemon's last uploads; OP_FOREVER: no limit */
@@ -67,9 +67,12 @@ bool mount_options_same(const struct mount_options *a, const struct mount_option
                         const char *name);
 /* An option that mount(8) and fstab carry for every filesystem and that means nothing here. */
 bool mount_options_ignored(const char *name);
-/* Sets what a configuration says: the store's fields and the options. */
-int mount_options_from_config(struct mount_options *o, const struct single_config *config,
-                              struct op *op);
+/* A word of -o and fstab alone: what is ignored, what the kernel's mount takes, a remount. */
+bool mount_options_is_words(const char *name);
+/* An option that some kind of store has. */
+bool mount_options_is_stores(const char *name);
+/* 0; or -EINVAL with the nearest option of a store in op->why. */
+int mount_options_check_stores(const char *name, struct op *op);
 
 /* Prints the options with their meaning, for --help. */
 void mount_options_help(void);

@@ -4,12 +4,12 @@
  * left behind when it does not answer in time. A cache is asked only when nobody serves it. */
 #include "cli/overview.h"
 
-#include "cache/offline.h"
 #include "cli/caches.h"
 #include "cli/client.h"
 #include "cli/command.h"
 #include "cli/control_io.h"
 #include "cli/mountinfo.h"
+#include "cli/owed.h"
 #include "common/mem.h"
 #include "common/units.h"
 
@@ -202,8 +202,8 @@ static int add_served(json_t *overview, const struct cache_place *p, json_t *tol
     json_t *mount;
 
     told = describe_user(told);
-    mount = json_pack("{s:n, s:o, s:s}", "mountpoint", "store", control_text(p->url), "state",
-                      state_of(told));
+    mount = json_pack("{s:n, s:o, s:s}", "mountpoint", "store", control_text(p->parsed->title),
+                      "state", state_of(told));
     (void)json_object_update(mount, told);
     (void)json_object_del(mount, "errno");
     json_decref(told);
@@ -214,7 +214,7 @@ static int look(const struct cache_place *p, struct op *op, struct owed *ret)
 {
     *ret = (struct owed){0};
     op_init(op, OP_FOREVER);
-    return recover_list(p->dir, op, count_owed, ret);
+    return owed_each(p->dir, op, count_owed, ret);
 }
 
 static int add_cache(void *arg, const struct cache_place *p)
@@ -237,7 +237,7 @@ static int add_cache(void *arg, const struct cache_place *p)
     if (!err && !owed.files && !owed.operations)
         return 0;
     cache = json_pack("{s:o, s:o, s:i, s:I, s:i}", "cache_dir", control_text(p->dir), "store",
-                      control_text(p->url), "files", (int)owed.files, "bytes",
+                      control_text(p->parsed->title), "files", (int)owed.files, "bytes",
                       (json_int_t)owed.bytes, "operations", (int)owed.operations);
     if (err)
         (void)json_object_set_new(cache, "error", control_text(op.why));

@@ -3,8 +3,8 @@
 #include "cache/offline.h"
 #include "cli/arguments.h"
 #include "cli/caches.h"
-#include "cli/identity.h"
-#include "cli/open_store.h"
+#include "cli/kept_config.h"
+#include "cli/owed.h"
 #include "cli/progress.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -15,7 +15,9 @@
 struct recovery {
     const char *dir;
     struct mount_options options; /* those given with -o */
-    struct store *store;
+    char *identity, *title;       /* heap */
+    struct config config;
+    struct open_stores stores;
     struct cache *cache;
     unsigned seen;
 };
@@ -35,7 +37,7 @@ static int list(struct recovery *r)
     int err;
 
     op_init(&op, OP_FOREVER);
-    err = recover_list(r->dir, &op, print_pending, r);
+    err = owed_each(r->dir, &op, print_pending, r);
     if (err)
         return command_failed_by(err, "%s", op.why);
     if (r->seen == 0)
@@ -56,44 +58,55 @@ static int export(struct recovery *r, const char *to)
     return EXIT_OK;
 }
 
-/* What the last mount said, what the identity says, what -o says: later ones win. */
-static int merge_options(struct recovery *r, const struct settings *identity, struct op *op,
-                         struct settings *ret)
+/* What -o says comes over what the last mount had. */
+static int add_options(struct recovery *r, struct op *op)
 {
-    const struct settings *more[] = {identity, &r->options.store};
+    const struct settings *given = &r->options.store;
+
+    if (given->n && r->config.n_stores > 1)
+        return op_fail(op, -EINVAL,
+                       "option %s is one store's, and the cache %s has %zu: mount it with a "
+                       "configuration that has the option where it belongs",
+                       given->items[0].name, r->dir, r->config.n_stores);
+    for (size_t i = 0; i < given->n; i++)
+        if (settings_add(&r->config.stores[0].settings, given->items[i].name,
+                         given->items[i].value))
+            return op_fail(op, -ENOMEM, "out of memory");
+    return 0;
+}
+
+static int load_config(struct recovery *r, struct op *op)
+{
+    struct identity identity;
     auto_close int dir_fd = -1;
-    int err = door_open(r->dir, DOOR_CACHE, op, &dir_fd, NULL);
+    int err = recover_identity(r->dir, op, &r->identity);
 
     if (!err)
-        err = identity_load_options(dir_fd, op, ret);
-    for (size_t i = 0; i < ARRAY_SIZE(more) && !err; i++)
-        for (size_t j = 0; j < more[i]->n && !err; j++)
-            err = settings_add(ret, more[i]->items[j].name, more[i]->items[j].value);
-    return err;
+        err = identity_parse(r->identity, op, &identity);
+    if (err)
+        return err;
+    r->title = take_ptr(identity.title);
+    err = door_open(r->dir, DOOR_CACHE, op, &dir_fd, NULL);
+    if (!err)
+        err = kept_config_load(dir_fd, r->dir, &identity, op, &r->config);
+    identity_release(&identity);
+    return err ? err : add_options(r, op);
 }
 
 static int open_all(struct recovery *r, struct op *op)
 {
-    auto_free char *identity = NULL;
-    auto_free char *url = NULL;
-    struct settings from_identity = {0}, settings = {0};
-    int err = recover_identity(r->dir, op, &identity);
+    int err = load_config(r, op);
 
     if (!err)
-        err = identity_parse(identity, op, &url, &from_identity);
-    if (!err)
-        err = merge_options(r, &from_identity, op, &settings);
-    if (!err)
-        err = open_store(url, &settings, &r->options, op, &r->store);
+        err = open_stores(&r->config, &r->options, op, &r->stores);
     if (!err) {
         r->options.cache.dir = r->dir;
-        r->options.cache.identity = identity;
+        r->options.cache.identity = r->identity;
         r->options.cache.mountpoint = "(recover)";
+        open_stores_tell(&r->stores, &r->config, &r->options.cache);
         op->deadline_ns = OP_FOREVER;
-        err = cache_new(&r->options.cache, r->store, op, &r->cache);
+        err = cache_new(&r->options.cache, r->stores.top, op, &r->cache);
     }
-    settings_release(&from_identity);
-    settings_release(&settings);
     return err;
 }
 
@@ -104,15 +117,15 @@ static int upload(struct recovery *r, struct op *op)
     int err;
 
     progress_init(&progress, "uploading");
-    progress.store = r->store;
+    progress.store = r->stores.top;
     err = cache_flush_path(r->cache, "", CACHE_FLUSH_STAGED, op, progress_update, &progress);
     progress_end(&progress);
     cache_get_stats(r->cache, &s);
     if (!err && !s.dirty_files && !s.pending_ops && !s.kept_files) {
-        command_say("everything is in %s", r->store->url);
+        command_say("everything is in %s", r->title);
         return EXIT_OK;
     }
-    (void)command_failed("not everything is in %s: %s", r->store->url,
+    (void)command_failed("not everything is in %s: %s", r->title,
                          err ? op->why : "some content was kept on purpose");
     (void)cache_each_pending(r->cache, print_pending, r);
     return err ? (int)command_exit_code_of_wait(err) : EXIT_NOT_YET;
@@ -130,7 +143,10 @@ static int publish(struct recovery *r)
     if (r->cache)
         cache_stop(r->cache);
     cache_free(r->cache);
-    store_close(r->store);
+    open_stores_close(&r->stores);
+    config_release(&r->config);
+    free(r->identity);
+    free(r->title);
     return code;
 }
 

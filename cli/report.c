@@ -99,6 +99,25 @@ static void print_stall(const json_t *status)
                      writers, json_is_object(stalled) ? ": the store stalls" : "");
 }
 
+/* Where there are several. */
+static void print_stores(const json_t *stores)
+{
+    const json_t *store;
+    size_t i;
+
+    json_array_foreach(stores, i, store)
+    {
+        const json_t *stalled = json_object_get(store, "stalled");
+        char text[STALL_TEXT_MAX] = "";
+
+        if (json_is_object(stalled))
+            (void)stall_text(stalled, OP_FOREVER, NULL, text);
+        command_say("  %-11s %s, %" PRIu64 " requests, %" PRIu64 " failed%s%s",
+                    text_of(store, "name"), text_of(store, "url"), number_of(store, "requests"),
+                    number_of(store, "failures"), *text ? ", stalled: " : "", text);
+    }
+}
+
 void report_status(const json_t *status)
 {
     const json_t *requests = json_object_get(status, "requests");
@@ -107,6 +126,7 @@ void report_status(const json_t *status)
 
     command_say("store         %s%s", text_of(status, "store"),
                 json_is_true(json_object_get(status, "read_only")) ? " (read-only)" : "");
+    print_stores(json_object_get(status, "stores"));
     command_say("mountpoint    %s, %s for %" PRIu64 " s, pid %" PRIu64,
                 text_of(status, "mountpoint"), text_of(status, "state"),
                 number_of(status, "uptime_seconds"), number_of(status, "pid"));

@@ -7,16 +7,17 @@
 #include "cli/serve.h"
 
 #include "cache/mirror/door.h"
-#include "cache/offline.h"
 #include "cli/command.h"
 #include "cli/control_io.h"
 #include "cli/control_server.h"
 #include "cli/daemon.h"
 #include "cli/identity.h"
+#include "cli/kept_config.h"
+#include "cli/mount_cache.h"
+#include "cli/mount_places.h"
 #include "cli/mountinfo.h"
 #include "cli/mountpoint.h"
 #include "cli/open_store.h"
-#include "cli/predecessor.h"
 #include "cli/status_doc.h"
 #include "cli/writeback.h"
 #include "common/lock.h"
@@ -50,8 +51,9 @@ struct mount {
     char *cache_dir;               /* absolute, without symlinks */
     int cache_fd;                  /* of door_open() */
     char *identity;
+    char *title; /* of what is mounted: the store's URL, or "runfs:a+b" */
     const char **staging;
-    struct store *store;
+    struct open_stores stores;
     struct fs *fs;
     dev_t dev; /* of the mount; 0: not known */
     struct cache *cache;
@@ -70,31 +72,17 @@ MUTEX_KIND(run, struct mount, run_lock);
 
 /* ---- start ---- */
 
-/* "/srv/x" of "file:///srv/x", else NULL. */
-static const char *local_path(const char *url)
+/* Before anything is made or asked: where the cache has no place given it will be somewhere in
+ * the user's home of caches. */
+static int check_places(const struct mount *m, struct op *op)
 {
-    return strncmp(url, "file:///", 8) == 0 ? url + 7 : NULL;
-}
+    const char *given = m->request->options.cache_dir;
+    auto_free char *home = given ? NULL : identity_cache_home();
 
-/* A mount that holds its own store or cache would wait for itself; a cache inside the store
- * would be uploaded. */
-static int check_overlap(const struct mount *m, struct op *op)
-{
-    const char *store = local_path(m->store->url);
-
-    if (store && mountpoint_path_within(store, m->request->mountpoint))
-        return op_fail(op, -EINVAL, "the store %s lies within the mountpoint %s", store,
-                       m->request->mountpoint);
-    if (mountpoint_path_within(m->cache_dir, m->request->mountpoint))
-        return op_fail(op, -EINVAL, "the cache directory %s lies within the mountpoint %s",
-                       m->cache_dir, m->request->mountpoint);
-    if (store && mountpoint_path_within(m->cache_dir, store))
-        return op_fail(op, -EINVAL, "the cache directory %s lies within the store %s",
-                       m->cache_dir, store);
-    if (store && mountpoint_path_within(m->request->mountpoint, store))
-        return op_fail(op, -EINVAL, "the mountpoint %s lies within the store %s",
-                       m->request->mountpoint, store);
-    return 0;
+    if (!given && !home)
+        return op_fail(op, -EINVAL, "no place for the cache (no home): give cache_dir");
+    return mount_places_check(m->request->mountpoint, given ? given : home, &m->request->config,
+                              op);
 }
 
 static int find_cache_dir(struct mount *m, struct op *op)
@@ -102,44 +90,13 @@ static int find_cache_dir(struct mount *m, struct op *op)
     auto_free char *dir = m->request->options.cache_dir
                               ? strdup(m->request->options.cache_dir)
                               : identity_default_dir(m->identity, m->request->mountpoint);
+    int err = dir ? door_open(dir, DOOR_MAKE, op, &m->cache_fd, &m->cache_dir)
+                  : op_fail(op, -ENOMEM, "out of memory");
 
-    if (!dir)
-        return op_fail(op, -EINVAL, "no place for the cache (no home): give cache_dir");
-    return door_open(dir, DOOR_MAKE, op, &m->cache_fd, &m->cache_dir);
-}
-
-static int count_pending(void *arg, const struct cache_pending *p)
-{
-    (void)p;
-    ++*(unsigned *)arg;
-    return 0;
-}
-
-/* What an earlier version left under its name of the cache directory would neither be seen nor
- * published any more. */
-static int check_former_cache(const struct mount *m, struct op *op)
-{
-    auto_free char *dir =
-        m->request->options.cache_dir
-            ? NULL
-            : identity_former_dir(m->store->url, m->store->endpoint, m->request->mountpoint);
-    struct op listing;
-    unsigned owed = 0;
-
-    op_init(&listing, OP_FOREVER);
-    listing.cancelled = op->cancelled;
-    if (!dir || access(dir, F_OK) < 0)
-        return 0;
-    int r = recover_list(dir, &listing, count_pending, &owed);
-    if (r == -EINTR || r == -EBUSY)
-        return op_fail(op, r, "%s", listing.why);
-    if (r == 0 && owed == 0)
-        return 0;
-    return op_fail(op, -EEXIST,
-                   "cache %s was made for this bucket and mountpoint without the endpoint %s, "
-                   "and holds what is not published: see 'runfs recover --list %s', and "
-                   "publish that, or give cache_dir",
-                   dir, m->store->endpoint, dir);
+    /* A symlink may have led elsewhere than it seemed. */
+    return err ? err
+               : mount_places_check(m->request->mountpoint, m->cache_dir, &m->request->config,
+                                    op);
 }
 
 static int make_frontend(struct mount *m, struct op *op)
@@ -153,7 +110,7 @@ static int make_frontend(struct mount *m, struct op *op)
     }
     fs_config_init(&config);
     config.mountpoint = m->request->mountpoint;
-    config.fsname = m->store->url;
+    config.fsname = m->title;
     config.mount_options = m->request->options.kernel.data;
     config.control_path = control;
     config.allow_other = m->request->options.allow_other;
@@ -164,24 +121,6 @@ static int make_frontend(struct mount *m, struct op *op)
     if (m->request->options.entry_timeout_ns >= 0)
         config.entry_timeout_ns = m->request->options.entry_timeout_ns;
     return fs_new(&config, op, &m->fs);
-}
-
-/* A runfs that was unmounted just before may still have the cache. */
-static int await_the_cache(struct mount *m, struct op *op)
-{
-    struct predecessor predecessor = {0};
-    struct op wait;
-    int err, r;
-
-    op_init(&wait, m->request->options.mount_timeout_ns);
-    wait.cancelled = op->cancelled;
-    op->deadline_ns = OP_FOREVER; /* recovery takes as long as it takes */
-    do {
-        err = cache_new(&m->request->options.cache, m->store, op, &m->cache);
-        wait.why[0] = '\0';
-        r = err == -EBUSY ? predecessor_await(m->cache_dir, &predecessor, &wait) : err;
-    } while (err && r == 0);
-    return *wait.why ? op_fail(op, r, "%s", wait.why) : r;
 }
 
 static int open_the_cache(struct mount *m, struct op *op)
@@ -199,29 +138,31 @@ static int open_the_cache(struct mount *m, struct op *op)
     config->dir_mode = 0777 & ~mount_options_mask(&m->request->options, true);
     config->invalidate = fs_invalidate;
     config->invalidate_arg = m->fs;
+    open_stores_tell(&m->stores, &m->request->config, config);
     if (m->request->options.staging) {
         m->staging = mount_options_split_staging(m->request->options.staging);
         if (!m->staging)
             return op_fail(op, -ENOMEM, "out of memory");
         config->staging = m->staging;
     }
-    return await_the_cache(m, op);
+    return mount_cache_open(config, m->stores.top, m->request->options.mount_timeout_ns, op,
+                            &m->cache);
 }
 
 static int open_control(struct mount *m, struct op *op)
 {
     const struct status_info info = {
-        .url = m->store->url,
+        .url = m->title,
         .mountpoint = m->request->mountpoint,
         .cache_dir = m->cache_dir,
         .durability = m->request->options.durability == DURABILITY_STORE ? "store" : "cache",
         .options = m->request->given,
         .read_only = m->request->options.read_only};
-    int err = identity_save_options(m->cache_fd, &m->request->options.store, op);
+    int err = kept_config_save(m->cache_fd, &m->request->config, op);
 
     if (err)
         return err;
-    m->status = status_doc_new(&info, m->cache, m->store);
+    m->status = status_doc_new(&info, m->cache, &m->stores);
     if (!m->status)
         return op_fail(op, -ENOMEM, "out of memory");
     status_doc_set_frontend(m->status, m->fs);
@@ -269,24 +210,37 @@ static void unmount(struct mount *m)
     mountinfo_release(&info);
 }
 
+static int make_identity(struct mount *m, struct op *op)
+{
+    struct identity identity;
+
+    m->identity = identity_of(&m->request->config, &m->stores);
+    if (!m->identity)
+        return op_fail(op, -ENOMEM, "out of memory");
+    int err = identity_parse(m->identity, op, &identity);
+    if (err)
+        return err;
+    m->title = take_ptr(identity.title);
+    identity_release(&identity);
+    return 0;
+}
+
 static int start(struct mount *m, bool foreground, struct op *op)
 {
-    int err = open_store(m->request->url, &m->request->options.store, &m->request->options, op,
-                         &m->store);
+    int err = check_places(m, op);
 
+    if (!err)
+        err = open_stores(&m->request->config, &m->request->options, op, &m->stores);
     if (err)
         return err;
     /* Where the folder keeps no ACLs, to set one fails. */
     m->request->options.cache.acl =
-        mount_options_acl(&m->request->options) && store_can(m->store, "", STORE_ACLS);
-    m->identity = identity_make(m->store->url, m->store->endpoint);
-    if (!m->identity)
-        return op_fail(op, -ENOMEM, "out of memory");
-    err = check_former_cache(m, op);
+        mount_options_acl(&m->request->options) && store_can(m->stores.top, "", STORE_ACLS);
+    err = make_identity(m, op);
+    if (!err && !m->request->options.cache_dir && open_stores_is_one(&m->stores))
+        err = mount_cache_check_former(m->stores.top, m->request->mountpoint, op);
     if (!err)
         err = find_cache_dir(m, op);
-    if (!err)
-        err = check_overlap(m, op);
     if (!err && !m->request->options.nonempty && !m->request->taken_over)
         err = mountpoint_check_empty(m->request->mountpoint, op);
     if (!err)
@@ -319,11 +273,12 @@ static void tell_empty(const struct mount *m, bool foreground)
     struct op op;
 
     op_init(&op, NOTE_PATIENCE_NS);
-    if (store_list(m->store, &op, "", 0, stop_at_first, &any) || any)
+    if (!open_stores_is_one(&m->stores) ||
+        store_list(m->stores.top, &op, "", 0, stop_at_first, &any) || any)
         return;
-    log_info("%s holds nothing yet", m->store->url);
+    log_info("%s holds nothing yet", m->title);
     if (!foreground)
-        (void)command_failed("note: %s holds nothing yet; is the name right?", m->store->url);
+        (void)command_failed("note: %s holds nothing yet; is the name right?", m->title);
 }
 
 /* For a person at the terminal; a script goes by the exit code. */
@@ -335,7 +290,7 @@ static void tell_success(const struct mount *m)
         return;
     command_say("%s is mounted on %s, cache %s; look with `runfs status %s`, end with `runfs "
                 "umount %s`",
-                m->store->url, point, m->cache_dir, point, point);
+                m->title, point, m->cache_dir, point, point);
     (void)fflush(stdout);
 }
 
@@ -623,20 +578,21 @@ static void mount_release(struct mount *m)
     cache_free(m->cache);
     fs_free(m->fs);
     status_doc_free(m->status);
-    store_close(m->store);
+    open_stores_close(&m->stores);
     free(m->staging);
     if (m->cache_fd >= 0)
         (void)close(m->cache_fd);
     free(m->cache_dir);
     free(m->identity);
+    free(m->title);
     pthread_cond_destroy(&m->changed);
     mutex_destroy(&m->run_lock);
 }
 
 /* The advice goes to the log, and to the person who waits for the mount. */
-static void pass_on_advice(const struct mount *m, bool foreground)
+static void pass_on_advice(const struct store *store, bool foreground)
 {
-    for (const char *line = m->store->advice; line;) {
+    for (const char *line = store->advice; line;) {
         int len = (int)strcspn(line, "\n");
         log_warn("%.*s", len, line);
         if (!foreground)
@@ -665,8 +621,8 @@ static int run(struct mount *m, bool foreground, int ready_fd)
     if (m->request->taken_over)
         log_warn("mountpoint %s: took over what a runfs that died had left",
                  m->request->mountpoint);
-    log_info("mounted %s on %s, cache %s", m->store->url, m->request->mountpoint, m->cache_dir);
-    pass_on_advice(m, foreground);
+    log_info("mounted %s on %s, cache %s", m->title, m->request->mountpoint, m->cache_dir);
+    pass_on_advice(m->stores.top, foreground);
     tell_empty(m, foreground);
     tell_success(m);
     if (!foreground)

@@ -4,14 +4,15 @@
 #define RUNFS_CLI_SERVE_H
 
 #include "cli/options.h"
+#include "runs/config.h"
 
 /* What to mount where. */
 struct serve_request {
     struct mount_options options;
-    char *url;        /* of the store; heap */
-    char *mountpoint; /* absolute; heap */
-    char *given;      /* the options as they were given, for a remount; heap */
-    bool taken_over;  /* the mountpoint was a dead runfs's until now; for the log */
+    struct config config; /* the stores, and what lies in which */
+    char *mountpoint;     /* absolute; heap */
+    char *given;          /* the options as they were given, for a remount; heap */
+    bool taken_over;      /* the mountpoint was a dead runfs's until now; for the log */
 };
 
 /* Mounts, and serves until the mount is gone and everything is in the store (or drain_timeout

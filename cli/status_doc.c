@@ -4,6 +4,7 @@
 #include "backends/store.h"
 #include "cache/cache.h"
 #include "cli/control_io.h"
+#include "cli/open_store.h"
 #include "cli/stall_doc.h"
 #include "common/buf.h"
 #include "common/err.h"
@@ -35,7 +36,7 @@ extern struct lock_class rate_mutex;
 /* Constant, but for what says otherwise. */
 struct status_doc {
     struct cache *cache;
-    struct store *store;
+    const struct open_stores *stores;
     char *url, *mountpoint, *cache_dir, *durability, *options;
     bool read_only;
     int64_t started_ns;
@@ -48,10 +49,11 @@ struct status_doc {
     struct mutex frontend_lock;
     struct fs *fs GUARDED_BY(frontend_mutex); /* NULL without one */
 
-    struct {                /* of the thread that samples */
-        int64_t stalled_ns; /* CLOCK_MONOTONIC, since when; 0: it does not */
-        int64_t held_ns;    /* since when writers wait; 0: none does */
-        int64_t seen_ns;    /* when one was last seen to wait */
+    struct {                 /* of the thread that samples */
+        int64_t *stalled_ns; /* heap, of each store: CLOCK_MONOTONIC, since when; 0: it does
+                                not */
+        int64_t held_ns;     /* since when writers wait; 0: none does */
+        int64_t seen_ns;     /* when one was last seen to wait */
         bool held_told;
     } told;
 };
@@ -66,7 +68,7 @@ struct rates {
 static const char *const state_names[] = {"starting", "mounted", "draining"};
 
 struct status_doc *status_doc_new(const struct status_info *info, struct cache *cache,
-                                  struct store *store)
+                                  const struct open_stores *stores)
 {
     struct status_doc *doc = calloc(1, sizeof(*doc));
 
@@ -75,7 +77,8 @@ struct status_doc *status_doc_new(const struct status_info *info, struct cache *
     mutex_init(&doc->rate_lock);
     mutex_init(&doc->frontend_lock);
     doc->cache = cache;
-    doc->store = store;
+    doc->stores = stores;
+    doc->told.stalled_ns = calloc(stores->n, sizeof(*doc->told.stalled_ns));
     doc->url = strdup(info->url);
     doc->mountpoint = strdup(info->mountpoint);
     doc->cache_dir = strdup(info->cache_dir);
@@ -83,7 +86,8 @@ struct status_doc *status_doc_new(const struct status_info *info, struct cache *
     doc->options = strdup(info->options ? info->options : "");
     doc->read_only = info->read_only;
     doc->started_ns = clock_mono_ns();
-    if (!doc->url || !doc->mountpoint || !doc->cache_dir || !doc->durability || !doc->options) {
+    if (!doc->url || !doc->mountpoint || !doc->cache_dir || !doc->durability || !doc->options ||
+        !doc->told.stalled_ns) {
         status_doc_free(doc);
         return NULL;
     }
@@ -101,6 +105,7 @@ void status_doc_free(struct status_doc *doc)
     free(doc->cache_dir);
     free(doc->durability);
     free(doc->options);
+    free(doc->told.stalled_ns);
     free(doc);
 }
 
@@ -126,22 +131,37 @@ static void get_frontend(struct status_doc *doc, struct fs_stats *ret)
 }
 
 /* One line when it begins and one when it ends. */
-static void log_stall(struct status_doc *doc, const struct store_stall *stall)
+static void log_stall(struct status_doc *doc, size_t i, const struct store_stall *stall)
 {
-    int64_t now = clock_mono_ns(), since = doc->told.stalled_ns;
+    int64_t now = clock_mono_ns(), since = doc->told.stalled_ns[i];
+    const char *url = doc->stores->stores[i]->url;
 
     if (!stall->ns && since)
-        log_warn("store %s: the stall is over after %lld s", doc->url,
+        log_warn("store %s: the stall is over after %lld s", url,
                  (long long)((now - since) / NS_PER_SEC));
     if (stall->ns && !since) {
         auto_json json_t *json = stall_json(stall);
         char text[STALL_TEXT_MAX];
 
-        log_warn("store %s: %s: %s", doc->url,
+        log_warn("store %s: %s: %s", url,
                  stall->changes ? "uploads and other changes" : "downloads and questions",
                  stall_text(json, OP_FOREVER, NULL, text));
     }
-    doc->told.stalled_ns = stall->ns ? (since ? since : now - stall->ns) : 0;
+    doc->told.stalled_ns[i] = stall->ns ? (since ? since : now - stall->ns) : 0;
+}
+
+static bool log_stalls(struct status_doc *doc)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < doc->stores->n; i++) {
+        struct store_stats stats;
+
+        store_get_stats(doc->stores->stores[i], &stats);
+        log_stall(doc, i, &stats.stall);
+        any = any || stats.stall.ns;
+    }
+    return any;
 }
 
 /* Says once that writers wait, when that lasts. A writer that waits is woken now and then to
@@ -170,14 +190,11 @@ static void log_writers(struct status_doc *doc, const struct cache_stats *s, boo
 
 void status_doc_sample(struct status_doc *doc)
 {
-    struct store_stats store;
     struct cache_stats s;
     struct sample *sample;
 
     cache_get_stats(doc->cache, &s);
-    store_get_stats(doc->store, &store);
-    log_stall(doc, &store.stall);
-    log_writers(doc, &s, store.stall.ns != 0);
+    log_writers(doc, &s, log_stalls(doc));
     rate_lock(doc);
     sample = &doc->ring[doc->next++ % SAMPLES];
     sample->at_ns = clock_mono_ns();
@@ -216,17 +233,22 @@ static void set_number(json_t *to, const char *name, uint64_t value)
     (void)json_object_set_new(to, name, json_integer((json_int_t)value));
 }
 
-json_t *status_doc_stall(struct status_doc *doc)
+json_t *status_doc_stall(struct status_doc *doc, const char **ret_url)
 {
-    struct store_stats s;
+    struct store_stall worst = {0};
 
-    store_get_stats(doc->store, &s);
-    return stall_json(&s.stall);
-}
+    for (size_t i = 0; i < doc->stores->n; i++) {
+        struct store *store = doc->stores->stores[i];
+        struct store_stats s;
 
-const char *status_doc_url(const struct status_doc *doc)
-{
-    return doc->url;
+        store_get_stats(store, &s);
+        if (i && s.stall.ns <= worst.ns)
+            continue;
+        worst = s.stall;
+        if (ret_url)
+            *ret_url = store->url;
+    }
+    return stall_json(&worst);
 }
 
 const char *status_doc_cache_dir(const struct status_doc *doc)
@@ -298,7 +320,7 @@ static json_t *json_requests(struct status_doc *doc)
     struct store_stats s;
     json_t *j = json_object();
 
-    store_get_stats(doc->store, &s);
+    store_get_stats(doc->stores->top, &s);
     set_number(j, "requests", s.requests);
     set_number(j, "failures", s.failures);
     set_number(j, "retries", s.retries);
@@ -312,6 +334,29 @@ static json_t *json_requests(struct status_doc *doc)
     set_number(j, "bytes_read", s.bytes_read);
     set_number(j, "bytes_written", s.bytes_written);
     return j;
+}
+
+static json_t *json_store(const struct open_stores *stores, size_t i)
+{
+    struct store_stats s;
+    json_t *j = json_object();
+
+    store_get_stats(stores->stores[i], &s);
+    (void)json_object_set_new(j, "name", control_text(stores->names[i]));
+    (void)json_object_set_new(j, "url", control_text(stores->stores[i]->url));
+    set_number(j, "requests", s.requests);
+    set_number(j, "failures", s.failures);
+    (void)json_object_set_new(j, "stalled", stall_json(&s.stall));
+    return j;
+}
+
+static json_t *json_stores(const struct open_stores *stores)
+{
+    json_t *all = json_array();
+
+    for (size_t i = 0; i < stores->n; i++)
+        (void)json_array_append_new(all, json_store(stores, i));
+    return all;
 }
 
 static json_t *json_frontend(struct status_doc *doc)
@@ -394,6 +439,8 @@ json_t *status_doc_json(struct status_doc *doc, bool files)
     set_number(j, "uptime_seconds",
                (uint64_t)((clock_mono_ns() - doc->started_ns) / NS_PER_SEC));
     (void)json_object_set_new(j, "store", control_text(doc->url));
+    if (doc->stores->n > 1)
+        (void)json_object_set_new(j, "stores", json_stores(doc->stores));
     (void)json_object_set_new(j, "mountpoint", control_text(doc->mountpoint));
     (void)json_object_set_new(j, "cache_dir", control_text(doc->cache_dir));
     (void)json_object_set_new(j, "durability", json_string(doc->durability));
@@ -404,7 +451,7 @@ json_t *status_doc_json(struct status_doc *doc, bool files)
     (void)json_object_set_new(j, "cache", json_cache(&s));
     (void)json_object_set_new(j, "requests", json_requests(doc));
     (void)json_object_set_new(j, "frontend", json_frontend(doc));
-    (void)json_object_set_new(j, "stalled", status_doc_stall(doc));
+    (void)json_object_set_new(j, "stalled", status_doc_stall(doc, NULL));
     (void)json_object_set_new(j, "last_error", json_error(s.last_error, s.last_error_text));
     (void)json_object_set_new(j, "last_read_error",
                               json_error(s.last_read_error, s.last_read_error_text));
@@ -431,14 +478,16 @@ struct metric {
     uint64_t value;
 };
 
+static void add_head(struct buf *text, const struct metric *m)
+{
+    (void)buf_addf(text, "# HELP runfs_%s %s\n# TYPE runfs_%s %s\nrunfs_%s %" PRIu64 "\n",
+                   m->name, m->help, m->name, m->type, m->name, m->value);
+}
+
 static void add_metrics(struct buf *text, const struct metric *metrics, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        const struct metric *m = &metrics[i];
-
-        (void)buf_addf(text, "# HELP runfs_%s %s\n# TYPE runfs_%s %s\nrunfs_%s %" PRIu64 "\n",
-                       m->name, m->help, m->name, m->type, m->name, m->value);
-    }
+    for (size_t i = 0; i < n; i++)
+        add_head(text, &metrics[i]);
 }
 
 static void add_cache_metrics(struct buf *text, const struct cache_stats *s)
@@ -473,9 +522,11 @@ static void add_cache_metrics(struct buf *text, const struct cache_stats *s)
     add_metrics(text, metrics, ARRAY_SIZE(metrics));
 }
 
-static void add_store_metrics(struct buf *text, const struct store_stats *s)
+#define STORE_METRICS 13
+
+static void fill_store_metrics(const struct store_stats *s, struct metric ret[STORE_METRICS])
 {
-    const struct metric metrics[] = {
+    const struct metric metrics[STORE_METRICS] = {
         {"store_stalled_seconds", "gauge",
          "For how long nothing succeeded while requests wait; 0 when all is well.",
          (uint64_t)(s->stall.ns / NS_PER_SEC)},
@@ -493,7 +544,29 @@ static void add_store_metrics(struct buf *text, const struct store_stats *s)
         {"store_written_bytes_total", "counter", "Bytes sent to it.", s->bytes_written},
     };
 
-    add_metrics(text, metrics, ARRAY_SIZE(metrics));
+    memcpy(ret, metrics, sizeof(metrics));
+}
+
+/* The total; and where there are several stores a series for each, as its label says. */
+static void add_store_metrics(struct buf *text, const struct open_stores *stores)
+{
+    size_t n = stores->n > 1 ? stores->n : 0;
+    struct metric total[STORE_METRICS];
+    auto_free struct metric(*each)[STORE_METRICS] = calloc(n + 1, sizeof(*each));
+    struct store_stats s;
+
+    store_get_stats(stores->top, &s);
+    fill_store_metrics(&s, total);
+    for (size_t i = 0; each && i < n; i++) {
+        store_get_stats(stores->stores[i], &s);
+        fill_store_metrics(&s, each[i]);
+    }
+    for (size_t m = 0; m < STORE_METRICS; m++) {
+        add_head(text, &total[m]);
+        for (size_t i = 0; each && i < n; i++)
+            (void)buf_addf(text, "runfs_%s{store=\"%s\"} %" PRIu64 "\n", each[i][m].name,
+                           stores->names[i], each[i][m].value);
+    }
 }
 
 static void add_frontend_metrics(struct buf *text, const struct fs_stats *s)
@@ -516,13 +589,11 @@ char *status_doc_metrics(void *arg)
     struct status_doc *doc = arg;
     struct buf text = BUF_INIT(METRICS_MAX);
     struct cache_stats cache;
-    struct store_stats store;
     struct fs_stats frontend;
 
     cache_get_stats(doc->cache, &cache);
-    store_get_stats(doc->store, &store);
     add_cache_metrics(&text, &cache);
-    add_store_metrics(&text, &store);
+    add_store_metrics(&text, doc->stores);
     get_frontend(doc, &frontend);
     add_frontend_metrics(&text, &frontend);
     return buf_take(&text);

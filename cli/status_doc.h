@@ -9,13 +9,13 @@
 
 struct cache;
 struct fs;
-struct store;
+struct open_stores;
 struct status_doc;
 
 enum status_state { STATUS_STARTING, STATUS_MOUNTED, STATUS_DRAINING };
 
 /* What does not change while mounted; copied. No secrets: `url` is the store's own redacted
- * one.
+ * one, or "runfs:a+b".
  */
 struct status_info {
     const char *url;
@@ -26,9 +26,9 @@ struct status_info {
     bool read_only;
 };
 
-/* Cache and store are borrowed. NULL without memory. */
+/* Cache and stores are borrowed. NULL without memory. */
 struct status_doc *status_doc_new(const struct status_info *info, struct cache *cache,
-                                  struct store *store);
+                                  const struct open_stores *stores);
 void status_doc_free(struct status_doc *doc);
 
 void status_doc_set_state(struct status_doc *doc, enum status_state state);
@@ -41,10 +41,9 @@ void status_doc_set_frontend(struct status_doc *doc, struct fs *fs);
  * writers have to wait for long. */
 void status_doc_sample(struct status_doc *doc);
 
-/* What the store stalls with, as stall_json(). */
-json_t *status_doc_stall(struct status_doc *doc);
-/* The store's URL, and the cache directory. */
-const char *status_doc_url(const struct status_doc *doc);
+/* What the store stalls with, as stall_json(); of several that which stalls for longest.
+ * *ret_url (may be NULL) is that store's URL. */
+json_t *status_doc_stall(struct status_doc *doc, const char **ret_url);
 const char *status_doc_cache_dir(const struct status_doc *doc);
 
 /* The document; `files` adds one entry for each thing the cache owes the store. NULL without

@@ -1,4 +1,4 @@
-/* runfs flush, fetch, pin and unpin: one request for each path. */
+/* runfs flush, fetch, pin, unpin and evict: one request for each path. */
 #include "cli/arguments.h"
 #include "cli/bystander.h"
 #include "cli/client.h"
@@ -23,6 +23,7 @@ struct transfer {
     bool staged, open;
     bool writes_back;    /* what mappings stored belongs to it */
     bool may_be_missing; /* the path need not exist */
+    bool evicts;         /* and says what stays */
 };
 
 static json_t *make_request(const struct transfer *t, const char *rel, int64_t left_ns)
@@ -60,6 +61,22 @@ static int report_leftover(const char *path, const json_t *answer)
                              path, kept, cache_dir ? cache_dir : "",
                              kept_names ? kept_names : "");
     return staged || kept ? EXIT_NOT_YET : EXIT_OK;
+}
+
+/* An eviction leaves alone what is ours, pinned or in use. */
+static int report_stays(const char *path, const json_t *answer)
+{
+    uint64_t dirty = (uint64_t)json_integer_value(json_object_get(answer, "dirty"));
+    uint64_t pinned = (uint64_t)json_integer_value(json_object_get(answer, "pinned"));
+    uint64_t used = (uint64_t)json_integer_value(json_object_get(answer, "used"));
+    auto_free char *names = report_names(answer, "stay_names", dirty + pinned + used);
+
+    if (dirty + pinned + used == 0)
+        return EXIT_OK;
+    return command_failed("%s: %" PRIu64 " stay in the cache (%" PRIu64
+                          " that no store has so, %" PRIu64 " pinned, %" PRIu64
+                          " open or of several names): %s",
+                          path, dirty + pinned + used, dirty, pinned, used, names ? names : "");
 }
 
 static int add_paths(struct buf *paths, const json_t *texts)
@@ -158,7 +175,7 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
         (void)command_failed("%s %s: %s%s", t->cmd, path, op.why, vain ? vain : "");
         return (int)(t->writes_back ? report_vain_code(err, answer) : command_exit_code(err));
     }
-    int code = report_leftover(path, answer);
+    int code = t->evicts ? report_stays(path, answer) : report_leftover(path, answer);
     return unseen ? EXIT_REFUSED : code;
 }
 
@@ -235,4 +252,9 @@ int command_unpin(const struct command *self, int argc, char **argv)
 {
     return transfer_all(&(struct transfer){.cmd = "unpin", .may_be_missing = true}, self, argc,
                         argv);
+}
+
+int command_evict(const struct command *self, int argc, char **argv)
+{
+    return transfer_all(&(struct transfer){.cmd = "evict", .evicts = true}, self, argc, argv);
 }

@@ -114,6 +114,19 @@ int parse_time(const char *text, int64_t *ret_ns)
     return 0;
 }
 
+int parse_flag(const char *text, bool *ret)
+{
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+        if (strcmp(words[i], text) == 0) {
+            *ret = i % 2;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
 char *format_size(char *buf, uint64_t bytes)
 {
     static const char *const names[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -1,7 +1,8 @@
-/* Sizes and times as people write them. Any thread. */
+/* Sizes, times and flags as people write them. Any thread. */
 #ifndef RUNFS_COMMON_UNITS_H
 #define RUNFS_COMMON_UNITS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,9 @@ int parse_size(const char *text, uint64_t *ret_bytes);
 
 /* "250ms", "5s", "1m", "2h", "1.5"; a bare number is seconds. Errors as parse_size(). */
 int parse_time(const char *text, int64_t *ret_ns);
+
+/* "true", "yes", "on", "1", or "false", "no", "off", "0". -EINVAL for anything else. */
+int parse_flag(const char *text, bool *ret);
 
 #define FORMAT_SIZE_MAX 32
 /* "1.5 GiB", "812 B": for people, at most FORMAT_SIZE_MAX bytes; returns `buf`. */

@@ -1,6 +1,7 @@
 # bash completion for runfs(1)                                            -*- shell-script -*-
 
-_runfs_mount_options="cache_dir= cache_size= cache_reserve= config= layout=plain durability=cache
+_runfs_mount_options="cache_dir= cache_size= cache_reserve= config= layout=plain layout=runs layout=horovod layout=dbfs layout=ray
+layout=adaptdl layout=torchx layout=tfos durability=cache
 durability=store attr_timeout= entry_timeout= list_timeout= upload_interval= settle= late_window= store_timeout= ask_timeout=
 mount_timeout= drain_timeout= upload_jobs= download_jobs= connections= part_size= list_memory= staging= allow_other
 ro nonempty acl noacl uid= gid= umask= fmask= dmask= passthrough=auto passthrough=off log_level=error log_level=warn log_level=info

@@ -23,7 +23,8 @@ enum policy_conflict {
 
 /* A field that says nothing takes the mount's option of that name: NULL, POLICY_UNSET. */
 struct policy {
-    char *name;    /* heap */
+    char *name;         /* heap */
+    const char *preset; /* its own name, or the preset that it extends; constant */
     char *staging; /* heap; fnmatch patterns of components joined by ":"; NULL: the mount's */
     char *logs;    /* the same, of files that are uploaded while they are open */
     enum policy_upload upload;
@@ -35,6 +36,7 @@ struct policy {
     char *unit, *unit_names, *unit_done, *unit_pointer, *locks;
     int64_t unit_idle_ns, unit_max_ns, lock_ttl_ns;
     int64_t expect, keep_last;
+    int del_locks; /* 0 off, 1 on */
 };
 
 struct policies {

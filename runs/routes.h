@@ -3,8 +3,8 @@
  * A path and a key are components joined by single "/" (common/path.h); "" is the root. The
  * first route whose template takes a path has it. A directory that is the root of a route
  * "P/xx" (xx for two asterisks) or below it is *mapped*: one key stands behind it. One above,
- * on the way to a route's paths, is *implied*; it is *fixed* when it binds no capture on any
- * route: then it always exists. A path may be mapped by one route and on the way to others.
+ * on the way to a route's paths, is *implied*; it is *fixed* when it binds no capture of one of
+ * them: then it always exists. A path may be mapped by one route and on the way to others.
  *
  * Pure: tables in, texts out. A table is constant once it is made; any thread. */
 #ifndef RUNFS_RUNS_ROUTES_H
@@ -36,7 +36,7 @@ struct routes {
 };
 
 /* Whether the pair is legal: the same captures once each, both or neither with a rest, the
- * key's in the path's order, codecs in the key only. Appends a route, taking over both
+ * key's in the path's order. Appends a route, taking over both
  * templates (also on failure). -EINVAL with the reason (without a place) in op->why. */
 int routes_add(struct routes *r, struct template *path, struct template *key, unsigned store,
                unsigned policy, struct text_place at, struct op *op);
@@ -72,13 +72,22 @@ void routes_hit_release(struct routes_hit *hit);
 enum routes_kind routes_kind(const struct routes *r, const char *path, enum routes_as as,
                              const struct route **ret_route);
 
+/* Whether a directory is on the way of a route and binds no capture of it: then it exists
+ * whatever the stores have, though it may be mapped by another route. The root is. */
+bool routes_fixed(const struct routes *r, const char *path);
+
 /* The keys that make a directory exist which routes lead through: of each such route, the key
- * up to the last component whose capture the directory binds; each pair of store and key once.
- * Routes that bind nothing there are left out, and so are those that never upload. Where the
- * directory is mapped, its own key is the first. A non-zero answer of visit ends it and is
- * returned. -ENOMEM and as routes_find(). */
+ * up to the last component whose capture the directory binds; each key of a store once. `as` is
+ * what the key has to be there: a directory, but for `runs/{run}/model` with the key
+ * `{run}.pt`, where the object x.pt makes runs/x exist. Routes that bind nothing there are left
+ * out, and so are those that never upload. Where the directory is mapped, its own key is the
+ * first. If it is the root of `runs/{run}/xx` with the key `{run}/data/xx`, whose listing shows
+ * it by the directory {run}, that one follows: a key may lie below another. A non-zero answer
+ * of visit ends it and is returned. -ENOMEM and as routes_find(). */
 int routes_each_root(const struct routes *r, const char *path,
-                     int (*visit)(void *arg, unsigned store, const char *key), void *arg);
+                     int (*visit)(void *arg, unsigned store, const char *key,
+                                  enum routes_as as),
+                     void *arg);
 
 /* From where the names of a directory come. */
 struct routes_source {
@@ -87,14 +96,21 @@ struct routes_source {
     const char *key;  /* LISTED: the directory of the store whose children are the names;
                          NAMED: the object or directory whose existence counts */
     const char *name; /* NAMED: the one name; LISTED: NULL */
-    bool always;      /* NAMED: it exists when the directory does; nothing is asked */
-    bool objects, directories;         /* which of the children count */
+    bool always;      /* NAMED: it exists always; nothing is asked */
+    bool objects, directories; /* what of the store counts: LISTED: which children; NAMED: what
+                                  the key has to be */
+    enum routes_as as; /* what its names are in the mount; with `objects` and `directories` each
+                          is what its child is. One that is an object here, and a directory in
+                          the listing, is there only if the object of its own key is
+                          (routes_find()); one that is a directory here, and an object there, is
+                          on the way */
     const struct component *component; /* LISTED: of the key: what a child's stored name is made
                                           of; NULL: it is the name itself */
 };
 
 /* Visits every source of a directory, in the order of the routes: at most one NAMED or LISTED a
- * route; routes that never upload are left out. */
+ * route. Of routes that never upload there are only the names that exist always. -ENOMEM and as
+ * routes_find(). */
 int routes_each_source(const struct routes *r, const char *path,
                        int (*visit)(void *arg, const struct routes_source *source), void *arg);
 /* The name in the mount of a stored child of a LISTED source, appended to `shown`; -ENOENT:

@@ -15,6 +15,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define TEMPLATE_TEXT_MAX       8192 /* bytes of a template's text, with a NUL */
+#define TEMPLATE_COMPONENTS_MAX 64
+
 struct component {
     char *before;  /* heap; the literal, or what stands before the capture; "" for nothing */
     char *capture; /* heap; the capture's name; NULL: a literal */
@@ -33,7 +36,7 @@ struct template
 enum template_side { TEMPLATE_PATH, TEMPLATE_KEY };
 
 /* *ret is released with template_release() after success only. -EINVAL with the reason in
- * op->why, without a place: `"path": ".." can't be a component`. */
+ * op->why, without a place: `".." can't be a component`. -ENOMEM. */
 int template_parse(const char *text, enum template_side side, struct op *op,
                    struct template *ret);
 void template_release(struct template *t);

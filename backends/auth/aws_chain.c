@@ -108,8 +108,9 @@ static int credential_source_keys(struct search *s, const char *profile, const c
         r = aws_fetch_instance(s->fetch, s->op, ret);
     else
         return op_fail(s->op, -EINVAL,
-                       "AWS profile \"%s\": unknown credential_source \"%.40s\"", profile,
-                       source);
+                       "AWS profile \"%s\": its credential_source is none of Environment, "
+                       "EcsContainer and Ec2InstanceMetadata",
+                       profile);
     if (r)
         return r;
     return op_fail(s->op, -EACCES, "AWS profile \"%s\": credential_source %s has no keys",

@@ -1,6 +1,9 @@
 /* Where a service is: its endpoint and its region. */
 #include "backends/auth/aws_endpoint.h"
 
+#include "backends/store.h"
+#include "common/mem.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
@@ -28,6 +31,7 @@ static void drop_standard_port(char *host, bool https)
 int aws_endpoint_parse(const char *url, struct op *op, struct aws_endpoint *ret)
 {
     static const char expected[] = "expected https://HOST[:PORT] or http://HOST[:PORT]";
+    auto_free char *shown = url ? store_url_redact(url) : NULL;
     struct aws_endpoint e = {.https = true};
     const char *at = url, *scheme_end;
     size_t host_len, base_len;
@@ -36,6 +40,11 @@ int aws_endpoint_parse(const char *url, struct op *op, struct aws_endpoint *ret)
         *ret = e;
         return 0;
     }
+    if (!shown)
+        return op_fail(op, -ENOMEM, "out of memory");
+    if (strchr(url, '@'))
+        return op_fail(op, -EINVAL, "endpoint: a user name or password has no place in it; %s",
+                       expected);
     scheme_end = strstr(url, "://");
     if (scheme_end) {
         e.https = strncasecmp(url, "https://", 8) == 0;
@@ -43,22 +52,19 @@ int aws_endpoint_parse(const char *url, struct op *op, struct aws_endpoint *ret)
             return op_fail(op, -EINVAL, "endpoint: unknown scheme \"%.*s\"; %s",
                            (int)(scheme_end - url > 20 ? 20 : scheme_end - url), url, expected);
         at = scheme_end + 3;
-    } else if (!strchr(url, '@')) {
+    } else {
         return op_fail(op, -EINVAL,
                        "endpoint %.100s: whether it takes TLS must be said: https://%.100s or "
                        "http://%.100s",
-                       url, url, url);
+                       shown, shown, shown);
     }
     host_len = strcspn(at, "/");
     base_len = strlen(at + host_len);
     while (base_len && at[host_len + base_len - 1] == '/')
         base_len--;
-    if (memchr(at, '@', host_len))
-        return op_fail(op, -EINVAL, "endpoint: a user name or password has no place in it; %s",
-                       expected);
     if (!host_ok(at, host_len) || host_len >= sizeof(e.host) - AWS_LABEL_MAX ||
         base_len >= sizeof(e.base) || strpbrk(at, "?#% "))
-        return op_fail(op, -EINVAL, "endpoint %.100s: %s", url, expected);
+        return op_fail(op, -EINVAL, "endpoint %.100s: %s", shown, expected);
     e.custom = true;
     memcpy(e.host, at, host_len);
     memcpy(e.base, at + host_len, base_len);

@@ -64,14 +64,26 @@ static const struct store_ops local_ops = {
     .close = local_close,
 };
 
-/* The path in `url`, or NULL when the form is wrong. No percent-decoding: names are bytes. */
-static const char *path_of(const char *url)
+const char *local_path_of(const char *url)
 {
     if (strncmp(url, "file:///", 8) == 0)
         return url + 7;
     if (strncmp(url, "file:/", 6) == 0 && url[6] != '/')
         return url + 5;
     return url[0] == '/' ? url : NULL;
+}
+
+int local_no_path(const char *url, struct op *op)
+{
+    auto_free char *shown = store_url_redact(url);
+
+    return op_fail(op, -EINVAL, "\"%.100s\": found no absolute path, expected file:///path",
+                   shown ? shown : "");
+}
+
+int local_is_machine(struct op *op)
+{
+    return op_fail(op, -EINVAL, "\"/\" is the whole machine, expected a folder below it");
 }
 
 static char *read_boot_id(void)
@@ -113,7 +125,7 @@ static int open_root(struct local_store *l, const char *path, struct op *op)
     if (!l->root)
         return op_fail(op, -errno, "%s: %s", path, strerror(errno));
     if (strcmp(l->root, "/") == 0)
-        return op_fail(op, -EINVAL, "\"/\" is the whole machine, expected a folder below it");
+        return local_is_machine(op);
     int fd = local_openat(l, "", O_PATH | O_DIRECTORY);
     if (fd < 0)
         return op_fail(op, fd, "%s: openat2: %s (Linux 5.6 or later is needed)", path,
@@ -152,12 +164,11 @@ static struct local_store *local_new(void)
 int local_store_new(const char *url, const struct store_config *config, struct op *op,
                     struct store **ret)
 {
-    const char *path = path_of(url);
+    const char *path = local_path_of(url);
 
     (void)config;
     if (!path)
-        return op_fail(op, -EINVAL, "\"%.100s\": found no absolute path, expected file:///path",
-                       url);
+        return local_no_path(url, op);
     struct local_store *l = local_new();
     if (!l)
         return op_fail(op, -ENOMEM, "no memory to open a store");

@@ -29,6 +29,11 @@ struct local_store {
 /* ---- local.c ---- */
 
 struct local_store *local_of(struct store *s);
+/* The path in a URL, or NULL when the form is wrong. No percent-decoding: names are bytes. */
+const char *local_path_of(const char *url);
+/* What is said then, and of a store that would be "/": -EINVAL. */
+int local_no_path(const char *url, struct op *op);
+int local_is_machine(struct op *op);
 
 /* ---- path.c ---- */
 

@@ -12,8 +12,10 @@
 
 #include "backends/drivers.h"
 #include "common/mem.h"
+#include "common/path.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -574,18 +576,30 @@ static const struct store_ops mem_ops = {
     (STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS | STORE_ORIGIN | STORE_CHECKSUM | \
      STORE_ORDER | STORE_ACLS)
 
+/* The length of the name in the URL; -EINVAL for what is behind it but "?s3". */
+static int split_url(const char *url, struct op *op, const char **ret_name, size_t *ret_len)
+{
+    *ret_name = url + strlen("mem:");
+    *ret_len = strcspn(*ret_name, "?");
+    const char *rest = *ret_name + *ret_len;
+    if (*rest && strcmp(rest, "?s3") != 0)
+        return op_fail(op, -EINVAL,
+                       "\"%.100s\": found \"%.100s\", expected mem:NAME or mem:NAME?s3", url,
+                       rest);
+    return 0;
+}
+
 int mem_store_new(const char *url, const struct store_config *config, struct op *op,
                   struct store **ret)
 {
-    const char *name = url + strlen("mem:");
-    size_t len = strcspn(name, "?");
-    bool like_s3 = strcmp(name + len, "?s3") == 0;
+    const char *name;
+    size_t len;
+    int r = split_url(url, op, &name, &len);
 
     (void)config;
-    if (name[len] && !like_s3)
-        return op_fail(op, -EINVAL,
-                       "\"%.100s\": found \"%s\", expected mem:NAME or mem:NAME?s3", url,
-                       name + len);
+    if (r < 0)
+        return r;
+    bool like_s3 = name[len] == '?';
     struct mem_store *m = calloc(1, sizeof(*m));
     if (!m)
         return op_fail(op, -ENOMEM, "no memory to open a store");
@@ -614,4 +628,38 @@ int mem_store_new(const char *url, const struct store_config *config, struct op 
     mutex_unlock(&m->tree->lock);
     *ret = &m->base;
     return 0;
+}
+
+/* ---- where it is ---- */
+
+int mem_where(const char *url, const struct store_config *config, struct op *op,
+              struct store_where *ret)
+{
+    static atomic_uint fresh;
+    const char *name;
+    size_t len;
+    int r = split_url(url, op, &name, &len), n;
+
+    (void)config;
+    if (r < 0)
+        return r;
+    if (len)
+        n = asprintf(&ret->server, "mem:%.*s", (int)len, name);
+    else /* another one each time; no name has a "?" */
+        n = asprintf(&ret->server, "mem:?%u", atomic_fetch_add(&fresh, 1));
+    if (n < 0)
+        ret->server = NULL;
+    ret->root = strdup("");
+    return ret->server && ret->root ? 0 : op_fail(op, -ENOMEM, "out of memory");
+}
+
+int mem_key_of(const struct store_where *w, const char *url, struct op *op, char **ret_key)
+{
+    size_t len = strlen(w->server);
+
+    if (strncmp(url, w->server, len) != 0 || (url[len] && url[len] != '/') ||
+        !path_key_safe(url + len + (url[len] == '/'), STORE_KEY_MAX))
+        return op_fail(op, -ENOENT, "%.200s is not in %s", url, w->server);
+    *ret_key = strdup(url + len + (url[len] == '/'));
+    return *ret_key ? 0 : op_fail(op, -ENOMEM, "out of memory");
 }

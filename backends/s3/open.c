@@ -38,11 +38,14 @@ static const char *given(const char *option, const char *setting)
 
 static int open_region(struct s3 *s, const struct store_config *config, struct op *op)
 {
-    const char *region = given(store_config_get(config, "region"), s->aws.region);
+    const char *told = store_config_get(config, "region");
+    const char *region = given(given(told, s->aws.region), DEFAULT_REGION);
 
-    region = given(region, DEFAULT_REGION);
-    if (!aws_region_ok(region))
+    if (!aws_region_ok(region) && region == told)
         return op_fail(op, -EINVAL, "region: \"%.80s\" can't be one", region);
+    if (!aws_region_ok(region)) /* what a profile has there may be a key in the wrong line */
+        return op_fail(op, -EINVAL,
+                       "the region that the environment or the AWS profile names can't be one");
     (void)snprintf(s->region, sizeof(s->region), "%s", region);
     return 0;
 }
@@ -160,12 +163,19 @@ static const char *ca_of(const struct s3 *s, const struct store_config *config)
 
 static int open_endpoint(struct s3 *s, const struct store_config *config, struct op *op)
 {
-    const char *url = given(store_config_get(config, "endpoint"), s->aws.endpoint_url);
+    const char *told = store_config_get(config, "endpoint");
+    const char *url = given(told, s->aws.endpoint_url);
 
     s->base.endpoint = url && *url ? strdup(url) : NULL;
     if (url && *url && !s->base.endpoint)
         return op_fail(op, -ENOMEM, "out of memory");
-    return aws_endpoint_parse(url, op, &s->endpoint);
+    int err = aws_endpoint_parse(url, op, &s->endpoint);
+    return err == -EINVAL && url != told
+               ? op_fail(op, err,
+                         "the endpoint_url that the environment or the AWS profile names: "
+                         "expected https://HOST[:PORT] or http://HOST[:PORT] without a user "
+                         "name or password")
+               : err;
 }
 
 /* Adds a line to the store's advice. */
@@ -257,7 +267,8 @@ static int advise_of_wire(struct s3 *s, struct op *op)
                   s->anonymous ? " by nobody" : ", so that it arrives as it is");
 }
 
-int s3_open(struct s3 *s, const char *url, const struct store_config *config, struct op *op)
+int s3_configure(struct s3 *s, const char *url, const struct store_config *config,
+                 struct op *op)
 {
     int anonymous = option_bool(config, "no_sign_request", op);
     int err = s3_url_parse(url, op, s->bucket, &s->prefix);
@@ -277,8 +288,13 @@ int s3_open(struct s3 *s, const char *url, const struct store_config *config, st
         err = open_region(s, config, op);
     if (!err)
         err = open_placement(s, config, op);
-    if (!err)
-        err = open_style(s, config, op);
+    return err ? err : open_style(s, config, op);
+}
+
+int s3_open(struct s3 *s, const char *url, const struct store_config *config, struct op *op)
+{
+    int err = s3_configure(s, url, config, op);
+
     if (!err)
         err = open_http(s, config, op);
     if (!err)

@@ -505,7 +505,7 @@ static ssize_t s3_read(struct store *st, struct op *op, const char *key, const c
 
 /* --- open --- */
 
-static void s3_close(struct store *st)
+void s3_close(struct store *st)
 {
     struct s3 *s = s3_of(st);
 

@@ -66,9 +66,12 @@ struct s3 {
     atomic_llong clock_skew_ns;    /* the server's clock less ours, when it complained */
 };
 
-/* Fills a zeroed store, whose lock is ready, from a URL and options; -EINVAL with a text for
- * what can't be, and what aws_credentials_get() says of the keys. What is half open is closed
- * as an open one. */
+/* Fills a zeroed store, whose lock is ready, from a URL, options and AWS's settings, without
+ * keys and without asking anybody; -EINVAL with a text for what can't be. What is half open is
+ * closed as an open one. */
+int s3_configure(struct s3 *s, const char *url, const struct store_config *config,
+                 struct op *op);
+/* The same, and ready for requests: also what aws_credentials_get() says of the keys. */
 int s3_open(struct s3 *s, const char *url, const struct store_config *config, struct op *op);
 
 /* Pairs that own their texts; an error sticks and is returned by s3_run(). */
@@ -195,6 +198,7 @@ int s3_confirm_missing(struct s3 *s, struct op *op, const char *key);
 int s3_fail(struct s3 *s, struct op *op, const struct s3_request *r, int err, const char *text);
 
 /* store_ops of the other files. */
+void s3_close(struct store *st);
 int s3_put(struct store *st, struct op *op, const char *key, const char *etag,
            struct source *src, const struct attrs *attrs, struct object *ret_obj);
 int s3_remove(struct store *st, struct op *op, const char *const *keys,

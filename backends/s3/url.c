@@ -33,11 +33,14 @@ int s3_url_parse(const char *url, struct op *op, char ret_bucket[S3_BUCKET_MAX],
         return op_fail(op, -EINVAL, "%s: expected s3://BUCKET/PREFIX", shown ? shown : "URL");
     name = url + 5;
     len = strcspn(name, "/");
+    if (!bucket_ok(name, len) && (!shown || strcmp(shown, url) != 0))
+        return op_fail(op, -EINVAL,
+                       "%s: keys have no place in a URL; expected s3://BUCKET/PREFIX",
+                       shown ? shown : "URL");
     if (!bucket_ok(name, len))
         return op_fail(op, -EINVAL,
-                       "%s: \"%.*s\" is no bucket name; expected s3://BUCKET/PREFIX",
-                       shown ? shown : "URL", (int)(len > 64 ? 64 : len),
-                       memchr(name, '@', len) ? "***" : name);
+                       "%s: \"%.*s\" is no bucket name; expected s3://BUCKET/PREFIX", shown,
+                       (int)(len > 64 ? 64 : len), name);
     path = name + len;
     while (*path == '/')
         path++;

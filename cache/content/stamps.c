@@ -43,6 +43,8 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret) REQUIRES(cach
         ret->flags |= STAMP_ATTR_DIRTY;
     if (n->dir && n->dir->new_here)
         ret->flags |= STAMP_NEW;
+    if (n->dir && n->dir->bare)
+        ret->flags |= STAMP_BARE;
     if (n->flags & NODE_ATTRS_HEARSAY)
         ret->flags |= STAMP_HEARSAY;
     if (n->dir) /* nothing else keeps its time: names in the mirror come and go on their own */

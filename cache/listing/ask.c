@@ -362,7 +362,7 @@ bool attrs_missing(struct cache *c, struct node *n)
     cache_assert_locked(c);
     if (n->is_root || node_attrs_known(n) || !n->links)
         return false;
-    return n->dir ? c->listing->asks_dirs && !dir_attrs_are_ours(n)
+    return n->dir ? !dir_attrs_are_ours(n) && dir_asks_locked(c, n)
                   : etag_known(&n->links->etag) && (!n->file || !node_is_ours(n));
 }
 

@@ -179,6 +179,8 @@ bool listing_is_recent(struct cache *c, struct node *dir, bool whole)
     struct dir *d = dir->dir;
 
     cache_assert_locked(c);
+    if (d->kind == DIR_SCRATCH)
+        return true;
     if (d->local_only && (d->new_here || (!whole && children_count(d->children) > PAGE_NAMES)))
         return true;
     return listing_is_valid(c, dir);
@@ -220,6 +222,6 @@ int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter
 bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *name)
 {
     cache_assert_locked(c);
-    return !dir->dir->local_only && !dir->dir->listed_ns &&
+    return !dir->dir->local_only && !dir->dir->listed_ns && dir->dir->kind != DIR_SCRATCH &&
            !negative_is_locked(c, dir, name, listing_validity_ns(c));
 }

@@ -87,8 +87,9 @@ int listings_new(struct cache *c);
 int listings_open(struct cache *c, unsigned caps);
 /* Nothing is asked any more. Accepts a cache without that part. */
 void listings_free(struct cache *c) EXCLUDES(cache_mutex);
-/* Constant: the store must be asked for a directory's attributes, which are its marker's. */
-bool listing_asks_dirs(const struct cache *c);
+/* The store must be asked for the attributes of a directory there, which are its marker's. The
+ * same at any time. */
+bool listing_asks_dir(struct cache *c, struct place at);
 /* The store has moved a directory: an earlier question's answer may be from before or after. */
 void listing_dir_moved_locked(struct cache *c) REQUIRES(cache_mutex);
 

@@ -6,7 +6,7 @@
 
 /* What is asked of the store, of a whole cache. */
 struct listings {
-    bool asks_dirs; /* constant; a directory's attributes are those of its marker */
+    bool asks_dirs; /* constant; somewhere a directory's attributes are those of its marker */
     bool has_index; /* constant; the store can keep attribute indexes */
     struct index_tree *index_tree; /* NULL: there can be none */
     atomic_ullong listed_bytes;    /* of names in listings that are under way */
@@ -102,6 +102,8 @@ bool dir_wants_marker_locked(struct node *dir, const struct object *marker)
  * borrows the texts. False when that is not known; `*ret_sure`: the store itself told it. */
 bool dir_marker_attrs_locked(struct node *dir, const struct object *marker, struct attrs *ret,
                              bool *ret_sure) REQUIRES(cache_mutex);
+/* Whether only a request of its own tells the directory's attributes. */
+bool dir_asks_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Whether the directory's shown attributes are ours, whatever the store says. */
 bool dir_attrs_are_ours(struct node *dir) REQUIRES(cache_mutex);
 

@@ -13,7 +13,16 @@ bool dir_attrs_are_ours(struct node *dir)
     struct dir *d = dir->dir;
 
     return dir->is_root || (dir->flags & NODE_ATTR_DIRTY) || d->new_here || d->uploading ||
-           d->queued || d->local_only || (dir->links && place_known(dir->links->source));
+           d->kind != DIR_STORED || d->queued || d->local_only ||
+           (dir->links && place_known(dir->links->source));
+}
+
+bool dir_asks_locked(struct cache *c, struct node *dir)
+{
+    auto_place struct place at = c->config.routes ? node_place(dir) : NO_PLACE;
+
+    cache_assert_locked(c);
+    return listing_asks_dir(c, at);
 }
 
 /* What a listing says of a marker and a HEAD, too; never 0. */
@@ -43,7 +52,7 @@ void dir_listed_locked(struct cache *c, struct node *dir, const struct object *m
     struct dir *d = dir->dir;
 
     cache_assert_locked(c);
-    if (!c->listing->asks_dirs || dir_attrs_are_ours(dir) || d->generation != generation)
+    if (dir_attrs_are_ours(dir) || !dir_asks_locked(c, dir) || d->generation != generation)
         return;
     if (!marker) {
         if (d->has_marker || !node_attrs_known(dir))

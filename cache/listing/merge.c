@@ -26,7 +26,7 @@ static bool anything_ours(struct node *n) REQUIRES(cache_mutex)
 
     if (!n->dir)
         return node_is_ours(n);
-    if (n->dir->new_here || n->dir->uploading || n->dir->queued ||
+    if (n->dir->new_here || n->dir->uploading || n->dir->queued || dir_stays(n->dir) ||
         (n->flags & NODE_ATTR_DIRTY) || (n->links && place_known(n->links->source)))
         return true;
     CHILDREN_FOREACH(n->dir->children, e, at)
@@ -90,9 +90,28 @@ int entry_gone(struct cache *c, struct entry *e)
     return 0;
 }
 
+/* A directory of no key of its own has no attributes at a store: those of what stands for it
+ * there are of something else. */
+static const struct object *own_attrs(const struct node *n, const struct object *obj,
+                                      const struct object *none)
+{
+    return n->dir && n->dir->kind != DIR_STORED ? none : obj;
+}
+
+/* The store has something below the directory, and is believed about it from now on. */
+static void dress_dir(struct cache *c, struct node *dir) REQUIRES(cache_ns)
+{
+    cache_lock(c);
+    bool was_bare = dir_dress_locked(dir);
+    cache_unlock(c);
+    if (was_bare)
+        (void)node_write_stamp_ns_locked(c, dir);
+}
+
 static int add_entry(struct cache *c, struct node *dir, const char *name, struct place at,
                      const struct object *obj, int64_t asked_ns) REQUIRES(cache_ns)
 {
+    const struct object none = {.is_prefix = true, .attrs_known = true};
     int r = 0;
 
     cache_lock(c);
@@ -103,12 +122,12 @@ static int add_entry(struct cache *c, struct node *dir, const char *name, struct
         dir->dir->local_only = false;
         n->ino = ino_of_found_locked(c, at);
         n->flags |= NODE_DEFAULT_INO;
-        node_apply_attrs(c, n, obj);
+        node_apply_attrs(c, n, own_attrs(n, obj, &none));
         etag_set(&e->etag, obj->is_prefix ? NULL : obj->etag);
         e->verified_ns = asked_ns;
         e->may_exist = true;
         if (n->dir)
-            n->dir->has_marker = obj->has_marker;
+            n->dir->has_marker = obj->has_marker && n->dir->kind == DIR_STORED;
         else if (obj->attrs_known)
             entry_told(e, obj);
     } else {
@@ -117,6 +136,8 @@ static int add_entry(struct cache *c, struct node *dir, const char *name, struct
             node_collect_locked(c, n);
     }
     cache_unlock(c);
+    if (r == 0)
+        dress_dir(c, dir);
     return r;
 }
 
@@ -174,7 +195,7 @@ static void seen_again_locked(struct cache *c, struct entry *e, struct place at,
     struct node *n = e->node;
 
     /* It may be there by what is below it, while its own attributes are owed. */
-    if (n->dir && node_is_ours(n))
+    if (n->dir && (node_is_ours(n) || n->dir->kind != DIR_STORED))
         return;
     attrs_hear_locked(c, n, obj);
     if (obj->attrs_known && !n->file && !(n->flags & NODE_ATTR_DIRTY)) {
@@ -212,7 +233,7 @@ int listing_update_entry(struct cache *c, struct entry *e, struct place at,
         seen_again_locked(c, e, at, obj);
     if (!newer && !n->dir && same)
         listing_file_is_there_locked(n->file, obj->etag);
-    if (!newer && n->dir && same_kind && obj->has_marker)
+    if (!newer && n->dir && same_kind && obj->has_marker && n->dir->kind == DIR_STORED)
         n->dir->has_marker = true;
     cache_unlock(c);
     if (newer || ours)
@@ -330,8 +351,7 @@ bool listing_may_have_moved(struct cache *c, const struct asked *asked)
     bool moved = c->listing->dir_moves != asked->moves;
     if (!moved && place_known(asked->at))
         moved = rename_is_taken_over_at_locked(c, asked->at) ||
-                (store_can(c->store, asked->at.key, STORE_RENAME) &&
-                 rename_runs_at_locked(c, asked->at));
+                native_rename_runs_at_locked(c, asked->at);
     cache_unlock(c);
     return moved;
 }

@@ -10,11 +10,18 @@ int listings_new(struct cache *c)
     return c->listing ? 0 : -ENOMEM;
 }
 
+/* Whether only a request of its own tells a directory's attributes. */
+static bool asks_dirs(unsigned caps)
+{
+    return (caps & (STORE_ATTRS | STORE_LIST_ATTRS | STORE_DIRS)) == STORE_ATTRS;
+}
+
 int listings_open(struct cache *c, unsigned caps)
 {
     bool asks = (caps & STORE_ATTRS) && !(caps & STORE_LIST_ATTRS);
 
-    c->listing->asks_dirs = asks && !(caps & STORE_DIRS);
+    /* Of several stores some may: each is looked at where it is. */
+    c->listing->asks_dirs = asks_dirs(caps) || c->config.routes;
     c->listing->has_index = asks && (caps & STORE_STATE);
     return c->listing->has_index && (caps & STORE_ORDER) ? index_tree_init(c) : 0;
 }
@@ -30,9 +37,14 @@ void listings_free(struct cache *c)
     c->listing = NULL;
 }
 
-bool listing_asks_dirs(const struct cache *c)
+bool listing_asks_dir(struct cache *c, struct place at)
 {
-    return c->listing->asks_dirs;
+    struct store_facts facts;
+
+    if (!c->listing->asks_dirs || !c->config.routes || !place_known(at))
+        return c->listing->asks_dirs;
+    store_facts(c->store, at.key, &facts);
+    return asks_dirs(facts.caps);
 }
 
 void listing_dir_moved_locked(struct cache *c)

@@ -31,6 +31,7 @@ enum stamp_flags {
     STAMP_BEGUN = 1 << 8,       /* B: made anew by a writer that had not ended then */
     STAMP_WHOLE = 1 << 9,       /* H: its writer closed it at whole_mtime_ns and whole_size */
     STAMP_HEARSAY = 1 << 10,    /* I: an index told the attributes */
+    STAMP_BARE = 1 << 11,       /* V: a directory that only this cache has */
 };
 
 struct stamp_attrs {

@@ -26,7 +26,10 @@
 static void begin_dir_locked(struct cache *c, struct node *n, const char *path)
     REQUIRES(cache_mutex)
 {
-    n->dir->local_only = n->dir->new_here = true;
+    n->dir->kind = (uint8_t)path_dir_kind(c, path);
+    n->dir->local_only = true;
+    n->dir->new_here = n->dir->kind == DIR_STORED;
+    n->dir->bare = !n->dir->new_here;
     n->dir->listed_ns = n->dir->told_ns = clock_mono_ns(); /* it is empty */
     n->dir->stale_marker = tombstone_pending(c, place_of_path(path));
 }
@@ -251,6 +254,8 @@ bool entry_may_be_stored(struct entry *e)
 {
     struct node *n = e->node;
 
+    if (e->scratch)
+        return false;
     if (e->may_exist || e->tried || etag_known(&e->etag) || place_known(e->source))
         return true;
     if (n->dir)
@@ -264,8 +269,8 @@ void name_maybe_marker(struct cache *c, struct node *dir)
 
     ns_assert_held(c);
     cache_lock(c);
-    bool needed =
-        !dir->is_root && !(dir->flags & NODE_REMOVED) && !d->children && !d->has_marker;
+    bool needed = !dir->is_root && !(dir->flags & NODE_REMOVED) && !d->children &&
+                  !d->has_marker && !dir_stays(d);
     auto_free char *path = needed ? node_path(dir) : NULL;
     if (needed) {
         d->new_here = true;
@@ -345,7 +350,10 @@ static int make(struct cache *c, const struct making *m, struct waiter *w, struc
     int r = name_parent_ready_locked(c, m->parent, m->name, w);
     if (r == 0)
         r = attrs_need_locked(c, m->parent, w); /* it hands on its group and default ACL */
-    if (r == 0 && !entry_find(m->parent, m->name))
+    bool free_name = r == 0 && !entry_find(m->parent, m->name);
+    if (free_name)
+        r = name_admit_locked(c, m->parent, m->name, S_ISDIR(m->mode));
+    if (r == 0 && free_name)
         r = name_key_fits_locked(c, m->parent, m->name, S_ISDIR(m->mode) ? 1 : 0);
     if (r == 0)
         r = space_need_locked(c, NULL, w);

@@ -204,7 +204,7 @@ static void look_at_markers(struct look *l, struct node *dir) REQUIRES(cache_mut
         if (!concerns || !n->dir->new_here || n->named_seq > l->waiter->seq)
             continue;
         auto_free char *path = node_path(n);
-        if (path && !path_is_staged(l->cache, path))
+        if (path && !path_is_staged_dir(l->cache, path))
             owed(l, n->dir->error, n->dir->failed_ns, &n->dir->due_ns);
     }
 }

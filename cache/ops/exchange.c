@@ -130,15 +130,10 @@ static int add_row_locked(struct cache *c, struct exchange *x, enum intent_kind 
 }
 
 /* Another mount's key can't be the same. */
-static char *temporary_key_locked(struct cache *c) REQUIRES(cache_mutex)
+static char *temporary_key_locked(struct cache *c, const char *beside) REQUIRES(cache_mutex)
 {
-    char *temporary_key = NULL;
-
-    if (asprintf(&temporary_key, PATH_RESERVED "-exchange-%016llx",
-                 (unsigned long long)origins_number(c) + file_next_id_locked(c) +
-                     c->tree->seq) < 0)
-        return NULL;
-    return temporary_key;
+    return exchange_passage(c, beside,
+                            origins_number(c) + file_next_id_locked(c) + c->tree->seq);
 }
 
 static int add_move_locked(struct cache *c, struct exchange *x, struct entry *e,
@@ -156,7 +151,7 @@ static int plan_trees_locked(struct cache *c, struct exchange *x) REQUIRES(cache
 {
     struct moving *m = x->m;
     bool from = x->from_stored, to = x->to_stored;
-    auto_free char *temporary_key = temporary_key_locked(c);
+    auto_free char *temporary_key = temporary_key_locked(c, from ? m->from_path : m->to_path);
 
     if (!temporary_key)
         return -ENOMEM;
@@ -186,7 +181,7 @@ static int plan_mixed_locked(struct cache *c, struct exchange *x) REQUIRES(cache
     const char *file_path = dir_first ? m->to_path : m->from_path;
     bool dir_stored = dir_first ? x->from_stored : x->to_stored;
     bool file_stored = dir_first ? x->to_stored : x->from_stored;
-    auto_free char *temporary_key = temporary_key_locked(c);
+    auto_free char *temporary_key = temporary_key_locked(c, file_path);
     int r = temporary_key ? 0 : -ENOMEM;
 
     /* A directory of which nothing is stored may be left there, or be made there once more, by
@@ -247,7 +242,7 @@ static int prepare_exchange(struct cache *c, struct moving *m) REQUIRES(cache_ns
         if (r < 0)
             break;
         cache_lock(c);
-        if (n->dir && !is_mixed(m))
+        if (n->dir && n->dir->kind == DIR_STORED && !is_mixed(m))
             n->dir->new_here = n->dir->stale_marker = true;
         cache_unlock(c);
         r = node_renumber(c, n);

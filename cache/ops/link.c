@@ -81,6 +81,8 @@ static int link_ready(struct cache *c, struct node *node, struct node *parent, c
         r = attrs_confirm_locked(c, node, w);
     if (r == 0 && node->nlink >= LINKS_MAX)
         r = -EMLINK;
+    if (r == 0 && !entry_find(parent, name))
+        r = name_link_admit_locked(c, node, parent, name);
     if (r == 0)
         r = name_key_fits_locked(c, parent, name, 0);
     cache_unlock(c);

@@ -2,6 +2,7 @@
 #include "cache/ops/ops_impl.h"
 
 #include "common/lock.h"
+#include "common/mem.h"
 #include "common/path.h"
 
 #include <errno.h>
@@ -23,6 +24,15 @@ static bool entry_is_valid(struct cache *c, struct entry *e) REQUIRES(cache_mute
            (e->verified_ns && clock_mono_ns() - e->verified_ns < listing_validity_ns(c));
 }
 
+/* Nobody is asked for a name that no route leads to. */
+static bool leads_nowhere(struct cache *c, struct node *parent, const char *name)
+    REQUIRES(cache_mutex)
+{
+    auto_free char *path = c->config.routes ? child_path(parent, name) : NULL;
+
+    return path && path_is_nowhere(c, path);
+}
+
 int cache_lookup(struct cache *c, struct node *parent, const char *name, struct waiter *w,
                  struct node **ret, struct stat *st)
 {
@@ -34,7 +44,9 @@ int cache_lookup(struct cache *c, struct node *parent, const char *name, struct 
         return -ENAMETOOLONG;
     cache_lock(c);
     struct entry *e = entry_find(parent, name);
-    if (!e || !entry_is_valid(c, e))
+    if (!e && leads_nowhere(c, parent, name))
+        r = -ENOENT;
+    if (r == 0 && (!e || !entry_is_valid(c, e)))
         r = dir_need_locked(c, parent, false, w);
     if (r == 0)
         e = entry_find(parent, name);

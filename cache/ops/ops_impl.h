@@ -8,6 +8,8 @@
 struct opened {
     GUARDED_BY(cache_mutex) struct {
         uint64_t open_handles;
+        int64_t
+            refused_ns; /* CLOCK_MONOTONIC; when the log was told of a path without a route */
     };
 };
 
@@ -68,6 +70,26 @@ int acl_remove(struct cache *c, struct node *n, const char *name);
  * errno: -EOPNOTSUPP without the option or for a symlink, -EINVAL for a text that is no ACL. */
 int acl_set(struct cache *c, struct node *n, const char *name, const void *value, size_t size,
             int flags, struct waiter *w) EXCLUDES(cache_mutex);
+
+/* ---- admit.c ---- */
+/* Whether a file (or a directory) may get the name: 0; -EPERM where no route leads; -EINVAL,
+ * -EILSEQ, -ENAMETOOLONG: the route can't store the name. */
+int name_admit_locked(struct cache *c, struct node *parent, const char *name, bool dir)
+    REQUIRES(cache_mutex);
+/* Whether a directory has the name that is neither removed nor moved. */
+bool name_is_fixed_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
+/* The same as name_admit_locked() of one more name of the file; -EXDEV: in another store. */
+int name_link_admit_locked(struct cache *c, struct node *n, struct node *parent,
+                           const char *name) REQUIRES(cache_mutex);
+/* Whether what has the name `from` may get the other one, which `to` (or NULL) has: 0; -EXDEV,
+ * -EBUSY or -ENOTEMPTY of a fixed directory, and what name_admit_locked() answers. */
+int name_move_admit_locked(struct cache *c, struct entry *from, struct node *newparent,
+                           const char *newname, struct entry *to, unsigned flags)
+    REQUIRES(cache_mutex);
+/* The name through which one of two directories goes that change places; heap, NULL without
+ * memory. Another number gives another name. It is in the root, or beside `beside` where a
+ * route leads to one but not to the other. */
+char *exchange_passage(struct cache *c, const char *beside, uint64_t number);
 
 /* ---- create.c ---- */
 /* Makes a node for `path` ("" without one) that has no name yet. NULL without memory. */
@@ -235,5 +257,9 @@ int xattr_edit(struct cache *c, struct node *n, const struct edit *e) EXCLUDES(c
 /* Makes sure that the attributes which are to be changed are known and the store's. 0,
  * CACHE_PARKED or a negative errno: -EROFS on a read-only mount. */
 int xattr_edit_ready(struct cache *c, struct node *n, struct waiter *w) EXCLUDES(cache_mutex);
+
+/* ---- xattr_own.c ---- */
+/* The value of user.runfs.WHAT, heap; NULL: there is none such, or no memory. */
+char *xattr_own_locked(struct cache *c, struct node *n, const char *what) REQUIRES(cache_mutex);
 
 #endif

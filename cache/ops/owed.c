@@ -20,7 +20,7 @@ static void count_file(struct cache *c, struct owed *o, const struct file *f, co
 {
     bool dirty = f->state == FILE_DIRTY;
 
-    if ((!dirty && !(f->node->flags & NODE_ATTR_DIRTY)) ||
+    if ((!dirty && !(f->node->flags & NODE_ATTR_DIRTY)) || node_is_scratch(f->node) ||
         !node_is_named_below(c, f->node, path))
         return;
     o->files++;

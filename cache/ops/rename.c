@@ -162,7 +162,8 @@ static int prepare_move(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     /* The store has nothing of it, but has, or is just being sent, the marker of the directory
      * that it replaces: it gets a marker of its own, however little there is to say. */
     cache_lock(c);
-    if (n->dir && over && over->dir && entry_may_be_stored(m->to) && !m->copies) {
+    if (n->dir && n->dir->kind == DIR_STORED && over && over->dir &&
+        entry_may_be_stored(m->to) && !m->copies) {
         n->flags |= NODE_ATTR_DIRTY;
         dir_queue_locked(c, n);
     }
@@ -386,6 +387,8 @@ static int rename_ns_locked(struct cache *c, struct node *parent, const char *na
     if (r == 0 && !m.to && (flags & RENAME_EXCHANGE))
         r = -ENOENT;
     if (r == 0 && !same)
+        r = name_move_admit_locked(c, m.from, newparent, newname, m.to, flags);
+    if (r == 0 && !same)
         r = flags & RENAME_EXCHANGE ? exchange_check(&m) : check_move(c, &m, flags);
     cache_unlock(c);
     if (r < 0 || same)
@@ -424,8 +427,14 @@ static int rename_ready_locked(struct cache *c, struct node *parent, const char 
                                struct node *newparent, const char *newname, unsigned flags,
                                struct waiter *w) REQUIRES(cache_mutex)
 {
-    int r = name_parent_ready_locked(c, parent, name, w);
+    struct entry *known = entry_find(parent, name);
+    int r = known && newparent->dir
+                ? name_move_admit_locked(c, known, newparent, newname,
+                                         entry_find(newparent, newname), flags)
+                : 0;
 
+    if (r == 0)
+        r = name_parent_ready_locked(c, parent, name, w);
     if (r == 0)
         r = name_parent_ready_locked(c, newparent, newname, w);
     struct entry *from = r == 0 ? entry_find(parent, name) : NULL;

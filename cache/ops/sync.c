@@ -278,8 +278,8 @@ static int flush_handle(struct cache *c, struct handle *h, bool inherited, struc
     crash_point("close-stamped");
     cache_lock(c);
     /* A child can't wait for content that its writer has not ended. */
-    bool waits = c->config.durability == DURABILITY_STORE &&
-                 !(inherited && file_is_half_locked(c, h->node));
+    bool waits =
+        node_waits_for_store(c, h->node) && !(inherited && file_is_half_locked(c, h->node));
     if (r == 0 && waits)
         r = store_has_locked(c, h, w);
     else if (r == 0)
@@ -328,7 +328,7 @@ int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter 
     cache_lock(c);
     /* Of what is here in part only the attributes can be ours. */
     bool ours = n->file->state != FILE_PARTIAL || (n->flags & NODE_ATTR_DIRTY);
-    if (r == 0 && c->config.durability == DURABILITY_STORE) {
+    if (r == 0 && node_waits_for_store(c, n)) {
         number_locked(c, n, w);
         r = store_has_locked(c, h, w);
     } else if (r == 0) {
@@ -341,7 +341,7 @@ int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter 
 int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w)
 {
     cache_lock(c);
-    int r = c->config.durability == DURABILITY_STORE ? durable_dir_locked(c, dir, w) : 0;
+    int r = node_waits_for_store(c, dir) ? durable_dir_locked(c, dir, w) : 0;
     cache_unlock(c);
     if (r != 0)
         return r;

@@ -180,11 +180,12 @@ static int rmdir_ns_locked(struct cache *c, struct node *parent, const char *nam
     auto_free char *path = e ? entry_path(e) : NULL;
     struct dir *d = e ? e->node->dir : NULL;
     /* Its name may show at the store through what is below it until that is removed. */
-    bool stored = d && path &&
+    bool stored = d && path && !e->scratch &&
                   (e->may_exist || d->has_marker || d->uploading || place_known(e->source) ||
-                   !d->local_only || !d->new_here || intent_below(c, path));
+                   !d->local_only || (!d->new_here && !d->bare) || intent_below(c, path));
     int r = !e                               ? -ENOENT
             : !d                             ? -ENOTDIR
+            : name_is_fixed_locked(c, e)     ? -EBUSY
             : d->children || d->hidden_names ? -ENOTEMPTY
             : path                           ? 0
                                              : -ENOMEM;

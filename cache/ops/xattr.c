@@ -8,7 +8,6 @@
 #include "cache/mirror/mirror.h"
 #include "cache/mirror/stamp.h"
 #include "cache/types/acl.h"
-#include "cache/types/etag.h"
 #include "cache/types/xattr_set.h"
 #include "common/buf.h"
 #include "common/lock.h"
@@ -28,51 +27,6 @@
 static bool is_kept(const char *name)
 {
     return strncmp(name, "user.", 5) == 0 || acl_is_name(name);
-}
-
-/* ---- runfs's own ---- */
-
-/* "clean", "partial", "dirty", "uploading" or "failed". */
-static const char *node_state_name(struct node *n) REQUIRES(cache_mutex)
-{
-    struct file *f = n->file;
-
-    if (n->dir)
-        return n->dir->uploading                                ? "uploading"
-               : n->dir->error                                  ? "failed"
-               : n->dir->queued || (n->flags & NODE_ATTR_DIRTY) ? "dirty"
-                                                                : "clean";
-    if (!f)
-        return "partial";
-    if (f->uploading)
-        return "uploading";
-    if (f->error)
-        return "failed";
-    if (f->state == FILE_DIRTY || f->write_handles || (n->flags & NODE_ATTR_DIRTY))
-        return "dirty";
-    return f->state == FILE_PARTIAL ? "partial" : "clean";
-}
-
-static char *own_value_locked(struct cache *c, struct node *n, const char *name)
-    REQUIRES(cache_mutex)
-{
-    const char *what = name + strlen(OWN_PREFIX);
-
-    if (strcmp(what, "state") == 0)
-        return strdup(node_state_name(n));
-    if (strcmp(what, "owed") == 0)
-        return node_owed_text_locked(c, n);
-    if (strcmp(what, "version") == 0)
-        return n->links && etag_known(&n->links->etag) ? etag_dup(&n->links->etag) : strdup("");
-    if (strcmp(what, "url") == 0) {
-        auto_place struct place at = node_place(n);
-        auto_buf struct buf b = BUF_INIT(64 << 10);
-        if (!place_known(at) ||
-            buf_addf(&b, "%s%s%s", c->store->url, *at.key ? "/" : "", at.key) < 0)
-            return NULL;
-        return buf_take(&b);
-    }
-    return NULL;
 }
 
 /* ---- reading ---- */
@@ -119,7 +73,7 @@ ssize_t cache_getxattr(struct cache *c, struct node *node, const char *name, voi
     cache_lock(c);
     ssize_t r = attrs_need_locked(c, node, w);
     if (r == 0 && strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0) {
-        auto_free char *text = own_value_locked(c, node, name);
+        auto_free char *text = xattr_own_locked(c, node, name + strlen(OWN_PREFIX));
         r = text ? give(text, strlen(text), value, size) : -ENODATA;
     } else if (r == 0) {
         r = value_locked(node, name, &found);

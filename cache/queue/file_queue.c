@@ -10,6 +10,8 @@ void file_insert_locked(struct cache *c, struct file *f)
     struct file *before = NULL;
 
     cache_assert_locked(c);
+    if (node_is_scratch(f->node))
+        return;
     file_unqueue_locked(c, f);
     if (f->first_seq && c->content->dirty) {
         before = c->content->dirty->dirty_prev; /* the last */
@@ -41,7 +43,7 @@ void file_put_off_locked(struct cache *c, struct file *f)
 {
     cache_assert_locked(c);
     if (!f->wanted)
-        f->due_ns = clock_mono_ns() + c->config.settle_ns;
+        f->due_ns = clock_mono_ns() + node_settle_ns(c, f->node);
     else if (!f->error) /* else it makes its pause */
         f->due_ns = clock_mono_ns();
 }
@@ -53,6 +55,8 @@ void file_queue_locked(struct cache *c, struct node *n)
 
     cache_assert_locked(c);
     file_lru_remove_locked(c, f);
+    if (node_is_scratch(n))
+        return;
     if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
         f->seq = seq_next_locked(c);
     if (f->uploading && !f->after_seq)
@@ -66,7 +70,7 @@ void file_queue_locked(struct cache *c, struct node *n)
     file_put_off_locked(c, f);
     file_stage_locked(c, n);
     /* Whoever ends an upload looks for the next. */
-    if (c->queue->uploads_running < c->config.upload_jobs)
+    if (c->queue->uploads_running < c->config.upload_jobs || c->config.routes)
         scheduler_kick_at_locked(c, f->due_ns);
 }
 
@@ -98,13 +102,27 @@ bool upload_comes_first(const struct file *f, uint64_t seq)
     return f->first_seq && f->first_seq < seq && !f->write_handles;
 }
 
+/* A directory of no key of its own is kept here, with its attributes. */
+static void keep_here_locked(struct node *dir) REQUIRES(cache_mutex)
+{
+    struct dir *d = dir->dir;
+
+    dir->flags &= ~(unsigned)NODE_ATTR_DIRTY;
+    d->bare = d->bare || (d->new_here && d->kind == DIR_IMPLIED);
+    d->new_here = d->stale_marker = d->mtime_set = false;
+}
+
 void dir_queue_locked(struct cache *c, struct node *dir)
 {
     struct dir *d = dir->dir;
 
     cache_assert_locked(c);
+    if (d->kind != DIR_STORED) {
+        keep_here_locked(dir);
+        return;
+    }
     d->generation++;
-    d->due_ns = clock_mono_ns() + c->config.settle_ns;
+    d->due_ns = clock_mono_ns() + node_settle_ns(c, dir);
     if (!d->queued) {
         node_ref_locked(dir);
         DL_APPEND2(c->queue->dirty_dirs, dir, dir->dirty_prev, dir->dirty_next);

@@ -183,6 +183,11 @@ bool intent_comes_first(struct cache *c, const struct intent *i)
            !intent_earlier_rename_touches(c, i, i->to);
 }
 
+static bool rename_runs(const struct intent *i, struct place at) REQUIRES(cache_mutex)
+{
+    return (i->running || i->redo) && intent_is_rename(i) && place_below(intent_source(i), at);
+}
+
 bool rename_runs_at_locked(struct cache *c, struct place at)
 {
     struct intent *i;
@@ -192,7 +197,22 @@ bool rename_runs_at_locked(struct cache *c, struct place at)
         return false;
     DL_FOREACH(c->queue->intents, i)
     {
-        if ((i->running || i->redo) && intent_is_rename(i) && place_below(intent_source(i), at))
+        if (rename_runs(i, at))
+            return true;
+    }
+    return false;
+}
+
+bool native_rename_runs_at_locked(struct cache *c, struct place at)
+{
+    struct intent *i;
+
+    cache_assert_locked(c);
+    if (c->queue->renames == 0)
+        return false;
+    DL_FOREACH(c->queue->intents, i)
+    {
+        if (rename_runs(i, at) && store_can(c->store, intent_source(i).key, STORE_RENAME))
             return true;
     }
     return false;

@@ -119,7 +119,8 @@ void file_queue_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 void file_insert_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* A flush, or an fsync(), does not wait for the store any more; perhaps others do. */
 void file_unwant_locked(struct file *f) REQUIRES(cache_mutex);
-/* A directory's marker or attributes are to be uploaded. */
+/* A directory's marker or attributes are to be uploaded; one of no key of its own is kept here
+ * instead, and its stamp is to be written. */
 void dir_queue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Takes the directory off that queue, if it is there; the node may be freed. */
 void dir_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
@@ -189,6 +190,10 @@ bool doubt_copies_below_locked(struct cache *c, struct place at) REQUIRES(cache_
 bool intent_below(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether the store is just renaming what lies there, or may have done so. */
 bool rename_runs_at_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
+/* The same of renames that the store carries out in one request, a directory's with all below
+ * it.
+ */
+bool native_rename_runs_at_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
 /* Whether the store has moved a directory away from there, around it as well, and names in it
  * know their new versions, but not yet their new places: what is asked at the old one is no
  * news. */

@@ -515,6 +515,7 @@ static void run_copying(struct task *task)
         r = k->dir ? copy_dir(k, &op) : copy_file(k, &op);
     cache_lock(c);
     c->transfer->copies_running--;
+    c->transfer->volumes[k->volume].copies--;
     if (r == COPY_WAITS)
         k->intent->running = false;
     if (r < 0) {
@@ -542,6 +543,7 @@ void copy_start_locked(struct cache *c, struct intent *i)
                           .intent = i,
                           .from = strdup(i->from),
                           .to = strdup(i->to),
+                          .volume = intent_volume(c, i),
                           .dir = i->kind == INTENT_RENAMEDIR};
     if (!k->from || !k->to) {
         copying_free(k);
@@ -551,5 +553,6 @@ void copy_start_locked(struct cache *c, struct intent *i)
     i->redo = false;
     i->others_taken = refusal_others_taken_locked(c, CHANGE_PUT, i->refused_ns);
     c->transfer->copies_running++;
+    c->transfer->volumes[k->volume].copies++;
     pool_submit(c->uploaders, &k->task);
 }

@@ -32,9 +32,10 @@ struct copying {
     struct intent *intent;
     char *from, *to; /* the intent's, constant while it runs */
     bool dir;
-    bool own;       /* a file's source was replaced by a later version of this cache */
-    struct op *op;  /* of the listing */
-    uint64_t bytes; /* that what it tells of takes */
+    unsigned volume; /* which store it is in */
+    bool own;        /* a file's source was replaced by a later version of this cache */
+    struct op *op;   /* of the listing */
+    uint64_t bytes;  /* that what it tells of takes */
     struct item *v;
     size_t n, cap;
     struct each each; /* copies the items */

@@ -154,7 +154,7 @@ static int copy_items(struct copying *k, struct op *op)
                             .n = k->n,
                             .at_once = jobs < COPIES_AT_ONCE ? jobs : COPIES_AT_ONCE,
                             .patience_ns = c->config.store_timeout_ns};
-    return pool_each(c->parts, &k->each, op);
+    return pool_each(c->parts[k->volume], &k->each, op);
 }
 
 /* Sorts children before their directories. */
@@ -385,8 +385,11 @@ static int copy_marker(struct copying *k, struct op *op, bool *ret)
 {
     struct cache *c = k->cache;
     struct object obj = {0};
-    int r = store_stat(c->store, op, place_of_path(k->from).key, &obj);
 
+    *ret = false;
+    if (path_dir_kind(c, k->from) != DIR_STORED)
+        return 0; /* what stands for it there is below it */
+    int r = store_stat(c->store, op, place_of_path(k->from).key, &obj);
     *ret = r == 0 && obj.is_prefix && obj.has_marker;
     if (*ret)
         r = store_mkdir(c->store, op, place_of_path(k->to).key,
@@ -403,7 +406,8 @@ static void remove_replaced_marker(struct copying *k, struct op *op)
     const struct place to = place_of_path(k->to);
     struct store *s = k->cache->store;
 
-    if (!store_can(s, to.key, STORE_DIRS) && store_rmdir(s, op, to.key) < 0)
+    if (path_dir_kind(k->cache, k->to) == DIR_STORED && !store_can(s, to.key, STORE_DIRS) &&
+        store_rmdir(s, op, to.key) < 0)
         log_debug("the marker of a directory that %s replaced stays: %s", k->to, op->why);
 }
 

@@ -19,6 +19,14 @@
 /* Less is not worth a walk through all of the heap. */
 #define TRIM_BYTES (UINT64_C(4) << 20)
 
+bool file_is_stub(const struct node *n)
+{
+    const struct file *f = n->file;
+
+    return (f->state == FILE_PARTIAL || n->size == 0) && f->blocks_bytes <= STUB_BYTES &&
+           !(n->flags & NODE_DEFAULT_INO);
+}
+
 /* The next file to be evicted; the walk takes files that may never go off the list. */
 static struct node *next_victim_locked(struct cache *c) REQUIRES(cache_mutex)
 {
@@ -26,8 +34,7 @@ static struct node *next_victim_locked(struct cache *c) REQUIRES(cache_mutex)
         struct file *f = c->content->lru;
         struct node *n = f->node;
         auto_free char *path = n->links ? entry_path(n->links) : NULL;
-        bool stub = (f->state == FILE_PARTIAL || n->size == 0) &&
-                    f->blocks_bytes <= STUB_BYTES && !(n->flags & NODE_DEFAULT_INO);
+        bool stub = file_is_stub(n);
         file_lru_remove_locked(c, f);
         if (path && !stub && !n->links->next_link && !path_is_pinned(c, path) &&
             f->state != FILE_DIRTY && !f->open_handles && !f->queued && !f->uploading &&
@@ -38,7 +45,7 @@ static struct node *next_victim_locked(struct cache *c) REQUIRES(cache_mutex)
 }
 
 /* A mapping may still read a closed file: it keeps its inode, the name gets a fresh stub. */
-static void evict_one(struct cache *c, struct node *n) REQUIRES(cache_ns)
+int evict_content(struct cache *c, struct node *n)
 {
     cache_lock(c);
     bool keeps_ino = !(n->flags & NODE_DEFAULT_INO);
@@ -51,6 +58,7 @@ static void evict_one(struct cache *c, struct node *n) REQUIRES(cache_ns)
     if (r < 0 && r != -EBUSY)
         log_later(&c->log, LOG_LEVEL_WARN, "cache %s: can't evict a file: %s", c->mirror.dir,
                   strerror(-r));
+    return r;
 }
 
 static bool evict_next(struct cache *c)
@@ -67,7 +75,7 @@ static bool evict_next(struct cache *c)
         node_ref_locked(n);
     cache_unlock(c);
     if (n)
-        evict_one(c, n);
+        (void)evict_content(c, n);
     ns_done(c);
     if (!n)
         return false;
@@ -106,8 +114,9 @@ static int forget_dir(void *arg, struct node *n) REQUIRES(cache_ns, cache_mutex)
 {
     struct cache *c = arg;
 
-    if (n->dir && !n->dir->new_here && !n->dir->listing && !n->dir->queries &&
-        n->dir->listed_ns && clock_mono_ns() - n->dir->told_ns > FORGET_EVERY_NS)
+    if (n->dir && !n->dir->new_here && n->dir->kind != DIR_SCRATCH && !n->dir->listing &&
+        !n->dir->queries && n->dir->listed_ns &&
+        clock_mono_ns() - n->dir->told_ns > FORGET_EVERY_NS)
         forget_children_locked(c, n);
     return c->tree->nodes * NODE_BYTES < c->config.list_memory_bytes;
 }

@@ -9,6 +9,11 @@
 #include <string.h>
 #include <utlist.h>
 
+unsigned intent_volume(struct cache *c, const struct intent *i)
+{
+    return path_volume(c, i->from, i->kind == INTENT_RENAMEDIR || i->kind == INTENT_RMDIR);
+}
+
 void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
 {
     cache_assert_locked(c);
@@ -80,14 +85,14 @@ void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     cache_assert_locked(c);
     if (!c->queue->intents)
         return;
-    if (c->transfer->removals_running == 0)
+    if (c->transfer->removals_running < volumes_count(c))
         removals_start_locked(c, now, next_due);
     if (c->queue->renames == 0)
         return;
     DL_FOREACH(c->queue->intents, i)
     {
         if (!intent_is_rename(i) || i->running ||
-            c->transfer->copies_running >= c->config.upload_jobs)
+            c->transfer->volumes[intent_volume(c, i)].copies >= c->config.upload_jobs)
             continue;
         int64_t due_ns = rename_due_locked(c, i);
         if (due_ns > now)

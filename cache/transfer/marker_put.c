@@ -24,6 +24,7 @@ struct dir_job {
     struct node *node; /* referenced */
     char *path;
     struct place at; /* of the marker; borrows the path */
+    unsigned volume; /* which store that is in */
     uint64_t generation;
     struct attrs attrs;
     int64_t began_ns; /* CLOCK_MONOTONIC */
@@ -143,6 +144,7 @@ static void run_dir(struct task *task)
     j->node->dir->uploading = false;
     LL_DELETE(c->transfer->dir_jobs, j);
     c->transfer->dir_uploads_running--;
+    c->transfer->volumes[j->volume].markers--;
     progress_locked(c);
     node_unref_locked(c, j->node);
     cache_unlock(c);
@@ -174,6 +176,8 @@ static void start_locked(struct cache *c, struct node *n, char *path) REQUIRES(c
     n->dir->uploading = true;
     LL_PREPEND(c->transfer->dir_jobs, j);
     c->transfer->dir_uploads_running++;
+    j->volume = n->links ? n->links->volume : 0;
+    c->transfer->volumes[j->volume].markers++;
     pool_submit(c->uploaders, &j->task);
 }
 
@@ -217,7 +221,8 @@ static bool names_on_their_way(struct cache *c, struct node *dir, const char *pa
 
 static bool is_stored(const struct entry *e) REQUIRES(cache_mutex)
 {
-    return e->node->dir ? !e->node->dir->new_here : etag_known(&e->etag);
+    return e->node->dir ? !e->node->dir->new_here && !dir_stays(e->node->dir)
+                        : etag_known(&e->etag);
 }
 
 static bool child_is_stored(struct node *dir) REQUIRES(cache_mutex)
@@ -233,14 +238,10 @@ static bool child_is_stored(struct node *dir) REQUIRES(cache_mutex)
     return false;
 }
 
-/* The names in the directory stand for it at the store. */
-static void stands_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+static void stamp_later_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct stamp_task *t = calloc(1, sizeof(*t));
 
-    n->dir->new_here = false;
-    dir_unqueue_locked(c, n);
-    n->dir->generation++;
     if (!t)
         return;
     t->task.run = run_stamp;
@@ -248,6 +249,15 @@ static void stands_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
     t->node = n;
     node_ref_locked(n);
     pool_submit(c->chores, &t->task);
+}
+
+/* The names in the directory stand for it at the store. */
+static void stands_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    n->dir->new_here = false;
+    dir_unqueue_locked(c, n);
+    n->dir->generation++;
+    stamp_later_locked(c, n);
 }
 
 /* Its children stand for it: nothing to send. Until one of them is in the store it stays owed,
@@ -268,6 +278,8 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
     struct dir *d = dir->dir;
 
     cache_assert_locked(c);
+    if (d->bare && is_stored(e) && !place_known(e->source) && dir_dress_locked(dir))
+        stamp_later_locked(c, dir);
     if (!d->new_here || d->queued || d->uploading)
         return;
     /* A waiter for the child finds that nothing is owed. */
@@ -284,7 +296,14 @@ static bool may_start(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
     return !dir_upload_runs_at_locked(c, place_of_path(path), false) &&
            !intent_blocks_upload_locked(c, path, true) && !removal_pending(c, path) &&
-           (c->queue->drain || !path_is_staged(c, path));
+           (c->queue->drain || !path_is_staged_dir(c, path));
+}
+
+/* What is on its way to the directory's store. */
+static struct volume_tasks *volume_of(struct cache *c, const struct node *n)
+    REQUIRES(cache_mutex)
+{
+    return &c->transfer->volumes[n->links ? n->links->volume : 0];
 }
 
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
@@ -294,7 +313,7 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     cache_assert_locked(c);
     DL_FOREACH_SAFE2(c->queue->dirty_dirs, n, after, dir->dirty_next)
     {
-        if (n->dir->uploading || c->transfer->dir_uploads_running >= c->config.upload_jobs)
+        if (n->dir->uploading || volume_of(c, n)->markers >= c->config.upload_jobs)
             continue;
         if (n->dir->due_ns > now) {
             *next_due = n->dir->due_ns < *next_due ? n->dir->due_ns : *next_due;

@@ -48,7 +48,7 @@ static int send_parts(struct parts *p, struct op *op)
                             .n = p->n_parts,
                             .at_once = c->config.upload_jobs,
                             .patience_ns = c->config.store_timeout_ns};
-    return pool_each(c->parts, &p->each, op);
+    return pool_each(c->parts[p->job->volume], &p->each, op);
 }
 
 static uint64_t part_size_for(struct cache *c, struct place at, uint64_t size)

@@ -35,7 +35,8 @@ struct removal {
     bool skip[BATCH_MAX]; /* done, or published again meanwhile: only the row goes */
     char *why[BATCH_MAX]; /* it failed, heap; NULL without memory */
     size_t n;
-    bool removed; /* the store removed something */
+    unsigned volume; /* which store all of them are in */
+    bool removed;    /* the store removed something */
 };
 
 /* A directory goes after what is below it. */
@@ -301,6 +302,7 @@ static void run_removal(struct task *task)
         removal_over_locked(c, r->v[i], errs[i], jr, removal_why(r, i, errs[i]));
     }
     c->transfer->removals_running--;
+    c->transfer->volumes[r->volume].removals--;
     progress_locked(c);
     cache_unlock(c);
     for (size_t i = 0; i < r->n; i++)
@@ -317,19 +319,23 @@ static bool goes_alone_locked(struct cache *c, struct intent *i) REQUIRES(cache_
            (i->refused_ns && !store_can(c->store, intent_source(i).key, STORE_STATE));
 }
 
-void removals_start_locked(struct cache *c, int64_t now, int64_t *next)
+/* Gathers what may go from one of the stores where nothing is being removed; NULL: there is
+ * nothing. */
+static struct removal *gather_locked(struct cache *c, const struct barrier *barrier,
+                                     int64_t now, int64_t *next) REQUIRES(cache_mutex)
 {
     struct removal *r = NULL;
-    struct barrier barrier;
     struct intent *i;
     bool skip;
 
-    barrier_init_locked(c, &barrier);
     DL_FOREACH(c->queue->intents, i)
     {
         if (intent_is_rename(i) || i->running)
             continue;
-        if (barrier_holds_locked(c, &barrier, i) && !intent_is_urgent(c, i))
+        unsigned volume = intent_volume(c, i);
+        if (c->transfer->volumes[volume].removals || (r && r->volume != volume))
+            continue;
+        if (barrier_holds_locked(c, barrier, i) && !intent_is_urgent(c, i))
             continue;
         if (i->due_ns > now) {
             *next = i->due_ns < *next ? i->due_ns : *next;
@@ -342,17 +348,29 @@ void removals_start_locked(struct cache *c, int64_t now, int64_t *next)
             continue;
         if (!r && !(r = calloc(1, sizeof(*r))))
             break;
+        r->volume = volume;
         r->skip[r->n] = skip;
         r->v[r->n++] = i;
         i->running = true;
         if (alone || r->n == BATCH_MAX)
             break;
     }
+    return r;
+}
+
+void removals_start_locked(struct cache *c, int64_t now, int64_t *next)
+{
+    struct barrier barrier;
+    struct removal *r;
+
+    barrier_init_locked(c, &barrier);
+    while (c->transfer->removals_running < volumes_count(c) &&
+           (r = gather_locked(c, &barrier, now, next))) {
+        r->task.run = run_removal;
+        r->cache = c;
+        c->transfer->removals_running++;
+        c->transfer->volumes[r->volume].removals++;
+        pool_submit(c->uploaders, &r->task);
+    }
     barrier_release(&barrier);
-    if (!r)
-        return;
-    r->task.run = run_removal;
-    r->cache = c;
-    c->transfer->removals_running++;
-    pool_submit(c->uploaders, &r->task);
 }

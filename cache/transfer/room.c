@@ -15,11 +15,28 @@ int transfers_new(struct cache *c)
     return 0;
 }
 
+unsigned uploads_max(const struct cache *c)
+{
+    unsigned jobs = c->config.upload_jobs ? c->config.upload_jobs : 1; /* it becomes that */
+
+    return jobs * volumes_count(c);
+}
+
+unsigned transfers_threads(const struct cache *c)
+{
+    /* Copies and removals have workers beside the uploads. A store that does not answer holds
+     * as many as it may have of each kind. */
+    unsigned others = volumes_count(c) - 1;
+
+    return c->config.upload_jobs + 4 + others * (3 * c->config.upload_jobs + 1);
+}
+
 int transfers_open(struct cache *c)
 {
     cache_lock(c);
-    c->transfer->uploading = calloc(c->config.upload_jobs + 1, sizeof(struct node *));
-    bool made = c->transfer->uploading;
+    c->transfer->uploading = calloc(uploads_max(c) + 1, sizeof(struct node *));
+    c->transfer->volumes = calloc(volumes_count(c), sizeof(struct volume_tasks));
+    bool made = c->transfer->uploading && c->transfer->volumes;
     cache_unlock(c);
     return made ? 0 : -ENOMEM;
 }
@@ -32,6 +49,7 @@ void transfers_free(struct cache *c)
     pins_free(c);
     sessions_free(c);
     free(c->transfer->uploading);
+    free(c->transfer->volumes);
     cache_unlock(c);
     free(c->transfer);
     c->transfer = NULL;

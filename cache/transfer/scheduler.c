@@ -30,13 +30,20 @@ static char *dirty_path(struct node *n) REQUIRES(cache_mutex)
     return next ? entry_path(next) : NULL;
 }
 
+/* An open log goes up each interval. */
+static bool log_is_due(struct cache *c, const struct file *f, const char *path, int64_t now)
+    REQUIRES(cache_mutex)
+{
+    int64_t interval_ns = path_interval_ns(c, path);
+
+    return interval_ns > 0 && f->state == FILE_DIRTY &&
+           now - f->uploaded_live_ns >= interval_ns && path_is_log(c, path);
+}
+
 static bool live_upload_due(struct cache *c, struct file *f, const char *path, int64_t now)
     REQUIRES(cache_mutex)
 {
-    if (f->wanted)
-        return true;
-    return c->config.upload_interval_ns > 0 && f->state == FILE_DIRTY &&
-           now - f->uploaded_live_ns >= c->config.upload_interval_ns && path_is_log(c, path);
+    return f->wanted || log_is_due(c, f, path, now);
 }
 
 /* A half file goes up only for a caller who asks for that, or waits for its close's content. */
@@ -84,6 +91,14 @@ static bool waits_for_readers_locked(struct cache *c, struct file *f, const char
     return true;
 }
 
+/* Whether as many files are on their way to its store as may be. */
+static bool store_is_busy_locked(struct cache *c, const struct node *n) REQUIRES(cache_mutex)
+{
+    unsigned volume = n->links ? n->links->volume : 0;
+
+    return c->transfer->volumes[volume].uploads >= c->config.upload_jobs;
+}
+
 static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next, bool own)
     REQUIRES(cache_mutex)
 {
@@ -91,9 +106,9 @@ static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next, bo
 
     DL_FOREACH_SAFE2(c->content->dirty, f, after, dirty_next)
     {
-        if (c->queue->uploads_running >= c->config.upload_jobs)
+        if (c->queue->uploads_running >= uploads_max(c))
             return;
-        if (f->uploading)
+        if (f->uploading || store_is_busy_locked(c, f->node))
             continue;
         if (f->due_ns > now) {
             *next = f->due_ns < *next ? f->due_ns : *next;
@@ -139,12 +154,10 @@ static void look_at_writers_locked(struct cache *c, int64_t now) REQUIRES(cache_
     {
         struct node *n = f->node;
         node_look_locked(c, n);
-        if (!n->links || f->state != FILE_DIRTY || f->queued ||
-            c->config.upload_interval_ns == 0 ||
-            now - f->uploaded_live_ns < c->config.upload_interval_ns)
+        if (!n->links || f->state != FILE_DIRTY || f->queued)
             continue;
         auto_free char *path = entry_path(n->links);
-        if (path && path_is_log(c, path)) {
+        if (path && log_is_due(c, f, path, now)) {
             file_insert_locked(c, f);
             f->due_ns = now;
         }

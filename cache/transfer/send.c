@@ -113,8 +113,9 @@ int upload_resolve_version(struct job *j, struct op *op, struct object *obj)
         return 1;
     }
     bool expected = j->etag && *j->etag && strcmp(there.etag, j->etag) == 0;
-    r = there.is_prefix || expected || ours || j->unknown ? take_version(j, &there)
-                                                          : resolve_theirs(j, op, &there, obj);
+    bool any = ours || j->unknown || path_overwrites(j->cache, j->path);
+    r = there.is_prefix || expected || any ? take_version(j, &there)
+                                           : resolve_theirs(j, op, &there, obj);
     object_release(&there);
     return r;
 }

@@ -35,6 +35,8 @@ int pins_load(struct cache *c);
 int transfers_new(struct cache *c) EXCLUDES(cache_mutex);
 /* The options say by now how many uploads run at once. 0 or -ENOMEM. */
 int transfers_open(struct cache *c) EXCLUDES(cache_mutex);
+/* How many threads carry out what goes to the stores. */
+unsigned transfers_threads(const struct cache *c);
 /* Nothing is on its way any more. Accepts a cache without that part. */
 void transfers_free(struct cache *c) EXCLUDES(cache_mutex);
 /* Whether something is on its way to the store. */

@@ -68,6 +68,12 @@ struct session_watch {
 /* How often the version at the store may change under one upload, copy or removal. */
 #define VERSIONS_MAX 8
 
+/* What is on its way to one of several stores. Each has a share of its own, so that one that
+ * does not answer takes nothing from the others. */
+struct volume_tasks {
+    unsigned uploads, markers, copies, removals;
+};
+
 /* What is on its way, of a whole cache. */
 struct transfers {
     pthread_t scheduler;
@@ -84,7 +90,8 @@ struct transfers {
         struct session *sessions; /* uploads in parts that were broken off */
         unsigned sessions_ending;
         unsigned dir_uploads_running, removals_running, copies_running; /* tasks */
-        unsigned stamps_running; /* that uploads write after they have ended */
+        struct volume_tasks *volumes; /* and of each store, by the number in its entries */
+        unsigned stamps_running;      /* that uploads write after they have ended */
         uint64_t kept_files;
         uint64_t unstamped_files; /* of those, that recovery found now; constant after it */
         uint64_t uploaded_files, uploaded_bytes, downloaded_bytes;
@@ -104,6 +111,10 @@ void copy_start_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 /* Looks at the disk, evicts files until the cache keeps its limits, and wakes writers who wait
  * for room. */
 void evict_if_needed(struct cache *c) EXCLUDES(cache_mutex);
+/* Whether a file's mirror file is a stub only; lock held. */
+bool file_is_stub(const struct node *n) REQUIRES(cache_mutex);
+/* Lets the content of a clean file go. -EBUSY: it is in use after all; logs other failures. */
+int evict_content(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 
 /* ---- fetch.c ---- */
 /* Where the node's bytes are now, and which version: both the caller's to free. 0 or -ESTALE.
@@ -118,6 +129,8 @@ int file_sum(int fd, uint64_t size, struct checksum *sum);
 int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd) EXCLUDES(cache_mutex);
 
 /* ---- intents.c ---- */
+/* Which store the intention is for; 0: there is one, or it is for several. */
+unsigned intent_volume(struct cache *c, const struct intent *i);
 /* Starts the removals and renames that may run; lowers *next_due to when something else may. */
 void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     REQUIRES(cache_mutex);
@@ -157,9 +170,13 @@ bool intent_waits_for_readers_locked(struct cache *c, struct intent *i, struct p
                                      int64_t now, int64_t *next) REQUIRES(cache_mutex);
 
 /* ---- remove.c ---- */
-/* Gathers removals that may go now and starts them as one task; lowers *next to when another
- * may. */
+/* Gathers removals that may go now and starts them, as one task for each store; lowers *next to
+ * when another may. */
 void removals_start_locked(struct cache *c, int64_t now, int64_t *next) REQUIRES(cache_mutex);
+
+/* ---- room.c ---- */
+/* How many files are uploaded at once, to all stores together. */
+unsigned uploads_max(const struct cache *c);
 
 /* ---- scheduler.c ---- */
 /* For an uploader that has ended an upload: starts the next one that is due. ns is held. */

@@ -456,7 +456,8 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
               why);
 }
 
-static void forget_running_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+static void forget_running_locked(struct cache *c, struct node *n, unsigned volume)
+    REQUIRES(cache_mutex)
 {
     for (size_t i = 0; i < c->transfer->n_uploading; i++)
         if (c->transfer->uploading[i] == n) {
@@ -464,6 +465,7 @@ static void forget_running_locked(struct cache *c, struct node *n) REQUIRES(cach
             break;
         }
     c->queue->uploads_running--;
+    c->transfer->volumes[volume].uploads--;
     n->file->uploading = false;
     place_free(&n->file->upload_place);
 }
@@ -538,7 +540,7 @@ static void finish(struct job *j, int r, const char *why)
                  j->path);
     ns_read(c); /* for the next */
     cache_lock(c);
-    forget_running_locked(c, n);
+    forget_running_locked(c, n, j->volume);
     const bool dropped = upload_drop_attributes_locked(j, why);
     c->transfer->stamps_running += dropped;
     struct entry *e = r == 0 ? upload_entry_at(n, j->path) : NULL;
@@ -690,6 +692,8 @@ void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
     n->file->upload_place = place_own_path(take_ptr(own_path));
     c->transfer->uploading[c->transfer->n_uploading++] = n;
     c->queue->uploads_running++;
+    j->volume = n->links ? n->links->volume : 0;
+    c->transfer->volumes[j->volume].uploads++;
     if (own)
         pool_submit_own(c->uploaders, &j->task);
     else

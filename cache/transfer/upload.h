@@ -13,6 +13,7 @@ struct job {
     struct node *node; /* referenced */
     char *path;        /* of the name that it is of */
     struct place at;   /* where that goes to; borrows the path */
+    unsigned volume;   /* which store that is in */
     int fd;
     bool live;         /* a writer or a mapping may change it */
     bool of_open_file; /* chosen although somebody writes: a log file, or a flush waits */

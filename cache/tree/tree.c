@@ -140,6 +140,23 @@ static void unlink_entry(struct entry *e) REQUIRES(cache_ns, cache_mutex)
     *at = e->next_link;
 }
 
+/* What the routes make of the name. It is the same for all that comes here with a directory,
+ * which is moved only to where the same routes lead on. */
+static int take_route_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
+{
+    auto_free char *path = c->config.routes ? entry_path(e) : NULL;
+
+    if (!c->config.routes || (!path && (e->parent->flags & NODE_REMOVED)))
+        return 0;
+    if (!path)
+        return -ENOMEM;
+    e->volume = (uint16_t)path_volume(c, path, e->node->dir != NULL);
+    if (e->node->dir)
+        e->node->dir->kind = (uint8_t)path_dir_kind(c, path);
+    e->scratch = e->node->dir ? e->node->dir->kind == DIR_SCRATCH : path_is_scratch(c, path);
+    return 0;
+}
+
 struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *name,
                                struct node *n)
 {
@@ -154,7 +171,7 @@ struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *na
     e->hash = children_hash(name);
     e->parent = dir;
     e->node = n;
-    if (link_entry(e) < 0) {
+    if (take_route_locked(c, e) < 0 || link_entry(e) < 0) {
         free(e);
         return NULL;
     }

@@ -40,7 +40,8 @@ struct entry {
         };
         uint64_t stored_generation; /* of the file; what the store has under this name */
     };
-    uint32_t hash; /* of the name; constant */
+    uint32_t hash;   /* of the name; constant */
+    uint16_t volume; /* constant; which of the stores has it; 0: there is one, or none */
     GUARDED_BY(cache_mutex) struct {
         bool stable : 1;  /* its attributes were told when the second of its change was over */
         bool was_put : 1; /* from here */
@@ -52,6 +53,7 @@ struct entry {
         bool brought : 1;      /* a pending rename may bring here what a lost mount put */
         bool failed : 1;  /* it failed, or came too early: the node's other names go first */
         bool refused : 1; /* the store takes other names, and not this one */
+        bool scratch : 1; /* no store ever has it, as its route says */
         struct etag etag; /* the store's version under this name */
     };
     char name[];
@@ -72,9 +74,18 @@ struct dir_index {
     };
 };
 
+/* What the routes make of a directory; it stays so wherever the directory may move. */
+enum dir_kind {
+    DIR_STORED,  /* one key of one store stands behind it; without routes all are this */
+    DIR_IMPLIED, /* on the way to what is stored: no key is its own */
+    DIR_FIXED,   /* the same, and it always exists */
+    DIR_SCRATCH, /* no store ever has it */
+};
+
 struct dir {
     struct children *children;
-    uint32_t id; /* constant; no other directory in memory has it */
+    uint32_t id;  /* constant; no other directory in memory has it */
+    uint8_t kind; /* enum dir_kind; constant once it has a name */
     GUARDED_BY(cache_mutex) struct {
         unsigned files;    /* of the children: they are no directories */
         int64_t listed_ns; /* CLOCK_MONOTONIC at the start of the last whole listing; 0 never */
@@ -84,10 +95,12 @@ struct dir {
         bool big;          /* more than a page: names are asked one by one */
         bool listing;      /* a listing is under way */
         bool new_here;     /* STAMP_NEW: the store must get a marker when it stays empty */
-        bool has_marker;   /* the store has an object or directory of its own for it */
-        bool stale_marker; /* and that may be of an older directory, with other attributes */
-        bool mtime_set;    /* a user set its time, which the store must learn */
-        unsigned stat_misses;  /* attributes asked one after the other: someone walks it */
+        bool bare;       /* STAMP_BARE: it stays here, and nothing is owed for it: of no key of
+                            its own, and the store may have nothing below it */
+        bool has_marker; /* the store has an object or directory of its own for it */
+        bool stale_marker;    /* and that may be of an older directory, with other attributes */
+        bool mtime_set;       /* a user set its time, which the store must learn */
+        unsigned stat_misses; /* attributes asked one after the other: someone walks it */
         uint64_t hidden_names; /* that its last listing had and no path can show */
         /* of the marker whose attributes are known, a hash of what a listing says of it; 0: it
          * has none, or may have changed since */
@@ -235,10 +248,24 @@ void inos_purge_locked(struct cache *c) REQUIRES_SHARED(cache_ns) REQUIRES(cache
 uint64_t ino_fresh(struct cache *c, const char *path);
 
 /* ---- name_class.c ---- */
+/* What the policy of the path's route says, and where it says nothing the mount's option. */
+
 /* Whether a part of the path is a staging name: what has it waits for a rename. */
 bool path_is_staged(struct cache *c, const char *path);
-/* Whether a part of the path is the name of a log, which is uploaded while it is open. */
+/* The same of a directory. */
+bool path_is_staged_dir(struct cache *c, const char *path);
+/* Whether a part of the path is the name of a log, which is uploaded while it is open; or all
+ * files there are. */
 bool path_is_log(struct cache *c, const char *path);
+/* How often such a file is uploaded while it is open; 0 never. */
+int64_t path_interval_ns(struct cache *c, const char *path);
+/* How long what was closed, or a directory, rests before its upload starts. The tree must be
+ * held still. */
+int64_t node_settle_ns(struct cache *c, struct node *n);
+/* Whether close() and fsync() wait for the store. The tree must be held still. */
+bool node_waits_for_store(struct cache *c, struct node *n);
+/* Whether an upload replaces what somebody else wrote meanwhile. */
+bool path_overwrites(struct cache *c, const char *path);
 
 /* ---- notice.c ---- */
 /* Tells the kernel, from the notifying thread, that the node (name NULL) or entry changed. */
@@ -280,6 +307,36 @@ int tree_open(struct cache *c) EXCLUDES(cache_mutex);
 void tree_free(struct cache *c) EXCLUDES(cache_mutex);
 /* The room's numbers of the status. */
 void tree_stats_locked(struct cache *c, struct cache_stats *ret) REQUIRES(cache_mutex);
+
+/* ---- routing.c ---- */
+/* The route that takes a file (or a directory) of this path; NULL: none does, or there are no
+ * routes. */
+const struct route *path_route(struct cache *c, const char *path, bool dir);
+/* The policy of that route; NULL: the mount's options say all. */
+const struct policy *path_policy(struct cache *c, const char *path, bool dir);
+/* Which store has a file (or a directory) of this path, from 1; 0: no single one. */
+unsigned path_volume(struct cache *c, const char *path, bool dir);
+/* How many numbers there are of that kind. */
+unsigned volumes_count(const struct cache *c);
+/* What a directory of this path is. */
+enum dir_kind path_dir_kind(struct cache *c, const char *path);
+/* Whether the directory exists whatever stores say, and can't be removed or moved. */
+bool path_is_fixed(struct cache *c, const char *path);
+/* Whether neither a file nor a directory can be there. */
+bool path_is_nowhere(struct cache *c, const char *path);
+/* Whether a file of this path is in no store, by its route. */
+bool path_is_scratch(struct cache *c, const char *path);
+/* Whether the routes keep anything out of all stores. */
+bool routes_have_scratch(struct cache *c);
+/* Whether the file, which has a name, is in no store, by its route. */
+bool node_is_scratch(const struct node *n) REQUIRES(cache_mutex);
+/* Whether the directory is there whatever the stores say of it. */
+bool dir_stays(const struct dir *d) REQUIRES(cache_mutex);
+/* The store has, or may have, something below a bare directory: it is there as long as the
+ * store says so. Whether that is new, and the stamp must learn it. */
+bool dir_dress_locked(struct node *dir) REQUIRES(cache_mutex);
+/* Makes the fixed directories. 0 or -ENOMEM. */
+int fixed_dirs_make_locked(struct cache *c) REQUIRES(cache_ns, cache_mutex);
 
 /* ---- tree.c ---- */
 /* Makes a node without names and references. NULL without memory. */

@@ -22,6 +22,7 @@ FIELDS = {
     "frontend": {"passthrough": FLAG, **{name: NUMBER for name in (
         "parked", "opens_passthrough", "opens_normal", "notifications", "notifications_lost")}},
 }
+STORE = {"name": TEXT, "url": TEXT, "requests": NUMBER, "failures": NUMBER} # where there are several
 FILE = {"kind": TEXT, "path": TEXT, "state": TEXT, "bytes": NUMBER, "bytes_done": NUMBER}
 ERROR = {"errno": TEXT, "text": TEXT}
 STALLED = {"since_seconds": NUMBER, "what": TEXT}
@@ -59,11 +60,15 @@ def main():
         for name in STALLED_WORDS:
             if status["stalled"][name] is not None:
                 check(f"stalled.{name}", status["stalled"][name], TEXT)
+    for store in status.get("stores", []):
+        check("stores.", store, STORE)
+        if set(store) - {*STORE, "stalled"}:
+            sys.exit(f"fields that nobody knows: {sorted(store)}")
     if "files" in sys.argv:
         check("files_truncated", status["files_truncated"], FLAG)
         for entry in status["files"]:
             check("files.", entry, FILE)
-    known = {*FIELDS, "stalled", "last_error", "last_read_error", "files", "files_truncated"}
+    known = {*FIELDS, "stores", "stalled", "last_error", "last_read_error", "files", "files_truncated"}
     if set(status) - known:
         sys.exit(f"fields that nobody knows: {sorted(set(status) - known)}")
 

@@ -14,10 +14,10 @@ test_help_and_version() {
     refused 2 'did you mean mount?' "$runfs" help moutn || return 1
     try "$runfs" --help
     expect_code 0 || return 1
-    for command in mount umount status flush fetch pin unpin recover; do
+    for command in mount umount status flush fetch pin unpin evict url paths check recover; do
         grep -q "^  $command " "$work/out" || say "--help lacks $command" || return 1
     done
-    for command in mount umount status flush fetch pin unpin recover; do
+    for command in mount umount status flush fetch pin unpin evict url paths check recover; do
         try "$runfs" "$command" --help
         expect_code 0 && grep -q "^Usage: runfs $command " "$work/out" &&
             grep -q '^Exit codes:' "$work/out" || say "$command --help" || return 1
@@ -52,7 +52,8 @@ test_unknown_options() {
         "$runfs" mount -o cache_sise=1G "$d/store" "$d/mnt" &&
         refused 2 'expected a size' "$runfs" mount -o cache_size=huge "$d/store" "$d/mnt" &&
         refused 2 'expected cache, store' "$runfs" mount -o durability=x "$d/store" "$d/mnt" &&
-        refused 2 'expected plain' "$runfs" mount -o layout=ray "$d/store" "$d/mnt" &&
+        refused 2 'did you mean "ray"?' "$runfs" mount -o layout=rya "$d/store" "$d/mnt" &&
+        refused 2 'read-only is ro' "$runfs" mount -o rw=false "$d/store" "$d/mnt" &&
         refused 1 'did you mean "allow_other"' "$runfs" "$d/store" "$d/mnt" -o allow_othr
 }
 
@@ -60,18 +61,31 @@ test_bad_configurations() {
     fresh configuration
     refused 2 'missing.json: No such file' "$runfs" mount "$d/missing.json" "$d/mnt" || return 1
     echo '{"stores": ' >"$d/c.json"
-    refused 2 'c.json: line' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    refused 2 'c.json:1:12: ' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
     echo '{"options": {"ro": true}}' >"$d/c.json"
     refused 2 'names no store' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
     echo '{"stores": {"a": {"url": "/x", "regoin": "y"}}}' >"$d/c.json"
-    refused 2 'did you mean "region"' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
-    echo '{"stores": {"a": {"url": "/x"}},
-        "routes": [{"path": "runs/{run}/**", "store": "a"}]}' >"$d/c.json"
-    refused 2 'exactly one route' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
-    refused 2 'mount that name' "$runfs" mount -o "config=$d/c.json" "$d/store" "$d/mnt" &&
-        return 1 # its routes are wrong too, and told first
+    refused 2 'c.json:1:13: store "a": unknown option "regoin", did you mean "region"' \
+        "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    printf '{"stores": {"a": {"url": "/x"}},\n"options": {\n  "_netdev": true}}' >"$d/c.json"
+    refused 2 'c.json:3:14: "_netdev" is a word for -o' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
     echo '{"stores": {"a": {"url": "/x"}}}' >"$d/c.json"
     refused 2 'mount that name' "$runfs" mount -o "config=$d/c.json" "$d/store" "$d/mnt"
+}
+
+test_bad_configurations_of_several_stores() {
+    local stores='"stores": {"a": {"url": "/x"}, "b": {"url": "/y"}}'
+    fresh several
+    printf '{%s,\n "routes": [{"path": "**", "store": "c"}]}' "$stores" >"$d/c.json"
+    refused 2 'c.json:2:' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    printf '{%s, "default_store": "a",\n "options": {"region": "r"}}' "$stores" >"$d/c.json"
+    refused 2 'c.json:2:24: option "region" is one store' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    printf '{%s, "default_store": "a"}' "$stores" >"$d/c.json"
+    refused 2 'option region is one store' "$runfs" mount -o region=r "$d/c.json" "$d/mnt" &&
+        refused 2 'has the stores a, b: mount' "$runfs" mount -o "config=$d/c.json" a "$d/mnt" &&
+        refused 2 'has the stores a, b: give it a "layout"' "$runfs" mount -o layout=ray "$d/c.json" "$d/mnt" &&
+        refused 5 'store "' "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/mnt" &&
+        [ ! -e "$d/cache" ]
 }
 
 test_bad_urls() {

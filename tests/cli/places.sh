@@ -27,7 +27,25 @@ test_overlaps() {
         refused 1 'lies within the mountpoint' \
             "$runfs" mount -o "cache_dir=$d/mnt/cache" "$d/store" "$d/mnt" &&
         refused 1 'lies within the store' \
-            "$runfs" mount -o "cache_dir=$d/store/cache" "$d/store" "$d/mnt"
+            "$runfs" mount -o "cache_dir=$d/store/cache" "$d/store" "$d/mnt" &&
+        [ ! -e "$d/store/cache" ]
+}
+
+# Nothing is made before that is told, not even the cache directory in the store.
+test_overlaps_of_several_stores() {
+    fresh overlaps
+    mkdir "$d/a" "$d/b" "$d/mnt/in"
+    echo "{\"stores\": {\"a\": {\"url\": \"$d/a\"}, \"b\": {\"url\": \"$d/b\"}}, \"default_store\": \"a\"}" >"$d/c.json"
+    left_alone "$d" "lies within the store \"b\" $d/b" \
+        "$runfs" mount -o "cache_dir=$d/b/cache" "$d/c.json" "$d/mnt" || return 1
+    left_alone "$d" "the cache directory $d/mnt/in/cache lies within the mountpoint" \
+        "$runfs" mount -o "cache_dir=$d/mnt/in/cache" "$d/c.json" "$d/mnt" || return 1
+    mkdir "$d/a/mnt"
+    left_alone "$d" "the mountpoint $d/a/mnt lies within the store \"a\" $d/a" \
+        "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/a/mnt" || return 1
+    sed -i "s,$d/b,$d/mnt/in," "$d/c.json"
+    left_alone "$d" "the store \"b\" $d/mnt/in lies within the mountpoint" \
+        "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/mnt"
 }
 
 test_cache_in_use() {
@@ -59,7 +77,8 @@ test_cache_of_another_store() {
     fi
     stuck_store || return 1
     umount_of_stuck || return 1
-    refused 1 "$d/cache" "$runfs" mount -o "cache_dir=$d/cache" "$d/store2" "$d/mnt" || return 1
+    refused 1 "the cache is of a store at file://$d/store, the mount has file://$d/store2" \
+        "$runfs" mount -o "cache_dir=$d/cache" "$d/store2" "$d/mnt" || return 1
     unstick_store
     mount_here && umount_here && grep -qx precious "$d/store/kept"
 }

@@ -50,7 +50,9 @@ trap cleanup EXIT
 . "$here/flush_fetch_pin.sh"
 . "$here/daemon.sh"
 . "$here/umount.sh"
+. "$here/stores.sh"
 . "$here/s3.sh"
+. "$here/check.sh"
 
 # Called by a test that can't run here; the test returns after it.
 skip() {

@@ -19,6 +19,8 @@ struct contract_fixture {
     bool any_name;                              /* takes names with control characters */
     const char *arg;                            /* for open() */
     struct store *(*layer)(struct store *next); /* for open(): around the driver; may be NULL */
+    const char *in; /* the directory that the tests' own ones are in; NULL: the root */
+    bool routed;    /* what holds depends on the key */
 };
 
 /* Every rule, over each of the fixtures, which must live on. */

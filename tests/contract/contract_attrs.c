@@ -54,13 +54,13 @@ START_TEST(attributes_are_kept)
     struct attrs a = file_attrs(), none = {0};
     struct object obj;
 
-    if (store_can(p->s, "", STORE_ATTRS)) {
+    if (can(p, STORE_ATTRS)) {
         ok(p, put_bytes(p, "file", NULL, "text", 4, &a, &obj));
         object_release(&obj);
         ok(p, stat_of(p, "file", &obj));
         assert_attrs(p, &a, &obj.attrs);
         object_release(&obj);
-        if (store_can(p->s, "", STORE_LIST_ATTRS))
+        if (can(p, STORE_LIST_ATTRS))
             ok(p, store_list(p->s, &p->op, p->dir, 0, check_listed_attrs, p));
         ok(p, put_bytes(p, "file", NULL, "text", 4, &none, NULL));
         ok(p, stat_of(p, "file", &obj));
@@ -100,7 +100,7 @@ START_TEST(special_files_are_kept)
         .has = ATTR_MODE | ATTR_RDEV, .mode = S_IFCHR | 0600, .rdev = makedev(1, 3)};
     struct object obj;
 
-    if (store_can(p->s, "", STORE_ATTRS)) {
+    if (can(p, STORE_ATTRS)) {
         check_special(p, "link", &link);
         check_special(p, "fifo", &fifo);
         check_special(p, "sock", &sock);
@@ -140,7 +140,7 @@ START_TEST(acls_are_kept)
     /* user::rwx,user:5:rwx,group::r-x,mask::rwx,other::--- */
     dir.xattrs = (char *)"{\"system.posix_acl_default\":\"AgAAAAEABwD/////AgAHAAUAAAAEAAUA/////"
                          "xAABwD/////IAAAAP////8=\"}";
-    if (store_can(p->s, "", STORE_ACLS)) {
+    if (can(p, STORE_ACLS)) {
         struct attrs fifo = file, plain = {.has = ATTR_MODE, .mode = S_IFREG | 0604};
         ok(p, store_mkdir(p->s, &p->op, key(p, "dir"), &dir, NULL));
         has_attrs(p, "dir", &dir);
@@ -171,7 +171,7 @@ START_TEST(directories_have_attributes)
     struct object obj;
 
     a.mode = S_IFDIR | 0750;
-    if (store_can(p->s, "", STORE_ATTRS)) {
+    if (can(p, STORE_ATTRS)) {
         ok(p, store_mkdir(p->s, &p->op, key(p, "dir"), &a, NULL));
         ok(p, stat_of(p, "dir", &obj));
         assert_attrs(p, &a, &obj.attrs);
@@ -230,16 +230,16 @@ START_TEST(a_directory_may_have_an_object_of_its_own)
     struct object obj;
 
     ok(p, put_text(p, "dir/f", NULL, "x"));
-    if (!store_can(p->s, "", STORE_DIRS)) {
+    if (!can(p, STORE_DIRS)) {
         fails(p, ENOENT, store_stat_dir(p->s, &p->op, key(p, "dir"), &obj));
         ck_assert_uint_eq(list_self(p, LIST_SELF).visited, 0);
     }
     ok(p, store_mkdir(p->s, &p->op, key(p, "dir"), &a, NULL));
     ok(p, store_stat_dir(p->s, &p->op, key(p, "dir"), &obj));
     ck_assert(obj.is_prefix && obj.has_marker);
-    if (store_can(p->s, "", STORE_ATTRS))
+    if (can(p, STORE_ATTRS))
         assert_attrs(p, &a, &obj.attrs);
-    if (!store_can(p->s, "", STORE_DIRS)) {
+    if (!can(p, STORE_DIRS)) {
         struct own_object own = list_self(p, LIST_SELF);
         ck_assert_uint_eq(own.visited, 1);
         ck_assert_str_eq(own.etag, obj.etag);
@@ -272,11 +272,11 @@ START_TEST(state_lies_outside_of_the_root)
     struct place *p = place_open(_i);
     struct mem_source src;
     struct mem_sink sink;
-    char name[80], buf[16];
+    char name[128], buf[16];
     unsigned seen = 0;
     struct object obj;
 
-    if (store_can(p->s, "", STORE_STATE)) {
+    if (can(p, STORE_STATE)) {
         const char *names[] = {name, key(p, "other")};
         (void)snprintf(name, sizeof(name), STORE_STATE_DIR "/test/%s", p->dir);
         mem_source_init(&src, "state", 5);
@@ -306,7 +306,7 @@ START_TEST(set_attributes_keeps_content)
     char v1[STORE_ETAG_MAX];
     struct object obj, now;
 
-    if (store_can(p->s, "", STORE_ATTRS)) {
+    if (can(p, STORE_ATTRS)) {
         put_versioned(p, "file", "content", v1);
         ok(p, store_set_attributes(p->s, &p->op, key(p, "file"), v1, &a, &obj));
         ok(p, stat_of(p, "file", &now));

@@ -20,7 +20,7 @@ START_TEST(facts_are_the_same_at_every_key)
         ck_assert_uint_le(all.part_min, all.part_size);
         ck_assert_uint_le(all.part_size, all.part_max);
     }
-    for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(keys) && !p->fixture->routed; i++) {
         store_facts(p->s, keys[i], &f);
         ck_assert_uint_eq(f.caps, all.caps);
         ck_assert_uint_eq(f.volume, all.volume);
@@ -51,12 +51,12 @@ START_TEST(stat_tells_objects_and_directories)
     ck_assert(!obj.is_prefix);
     ck_assert(obj.attrs_known);
     ck_assert_int_gt(obj.mtime_ns, 1500000000 * NS_PER_SEC);
-    if (store_can(p->s, "", STORE_IF_MATCH))
+    if (can(p, STORE_IF_MATCH))
         ck_assert_str_ne(obj.etag, "");
     object_release(&obj);
     ok(p, stat_of(p, "dir/sub", &obj));
     ck_assert(obj.is_prefix);
-    ck_assert_int_eq(obj.has_marker, store_can(p->s, "", STORE_DIRS));
+    ck_assert_int_eq(obj.has_marker, can(p, STORE_DIRS));
     object_release(&obj);
     ok(p, store_stat(p->s, &p->op, "", &obj));
     ck_assert(obj.is_prefix);
@@ -143,7 +143,7 @@ START_TEST(put_checks_the_version)
     struct place *p = place_open(_i);
     char v1[STORE_ETAG_MAX], v2[STORE_ETAG_MAX];
 
-    if (!store_can(p->s, "", STORE_IF_MATCH)) {
+    if (!can(p, STORE_IF_MATCH)) {
         fails(p, EOPNOTSUPP, put_text(p, "object", "", "x"));
     } else {
         ok(p, put_text(p, "object", "", "one"));
@@ -205,7 +205,7 @@ START_TEST(one_winner_creates)
     struct racer racers[8];
     int winners = 0, winner = -1, found = -1;
 
-    if (store_can(p->s, "", STORE_IF_MATCH)) {
+    if (can(p, STORE_IF_MATCH)) {
         const char *k = key(p, "lock");
         run_racers(p, racers, ARRAY_SIZE(racers), k, race_to_create);
         for (size_t i = 0; i < ARRAY_SIZE(racers); i++) {
@@ -257,7 +257,7 @@ START_TEST(no_update_is_lost)
     struct racer racers[4];
     int number = 0, wins = 0;
 
-    if (store_can(p->s, "", STORE_IF_MATCH)) {
+    if (can(p, STORE_IF_MATCH)) {
         ok(p, put_bytes(p, "number", NULL, &number, sizeof(number), NULL, NULL));
         run_racers(p, racers, ARRAY_SIZE(racers), key(p, "number"), race_to_count);
         for (size_t i = 0; i < ARRAY_SIZE(racers); i++) {

@@ -78,7 +78,7 @@ START_TEST(list_subtree)
     ok(p, put_text(p, "a/x", NULL, ""));
     ok(p, put_text(p, "a/y/z", NULL, ""));
     ok(p, store_mkdir(p->s, &p->op, key(p, "m/n"), NULL, NULL));
-    if (store_can(p->s, "", STORE_DIRS))
+    if (can(p, STORE_DIRS))
         assert_listing(p, "", LIST_RECURSIVE, "a/ a/x a/y/ a/y/z b m/ m/n/");
     else
         assert_listing(p, "", LIST_RECURSIVE, "a/x a/y/z b m/n/");
@@ -99,7 +99,7 @@ START_TEST(list_tells_size_and_version)
     ck_assert_uint_eq(item.obj.size, 5);
     ck_assert_str_eq(item.obj.etag, etag);
     ck_assert_int_gt(item.obj.mtime_ns, 1500000000 * NS_PER_SEC);
-    ck_assert_int_eq(item.obj.attrs_known, store_can(p->s, "", STORE_LIST_ATTRS));
+    ck_assert_int_eq(item.obj.attrs_known, can(p, STORE_LIST_ATTRS));
     place_close(p);
 }
 END_TEST
@@ -145,7 +145,7 @@ START_TEST(list_in_order_from_anywhere)
 {
     struct place *p = place_open(_i);
 
-    if (store_can(p->s, "", STORE_ORDER)) {
+    if (can(p, STORE_ORDER)) {
         ok(p, put_text(p, "o/b/x", NULL, ""));
         ok(p, put_text(p, "o/a/2", NULL, ""));
         ok(p, put_text(p, "o/a/1", NULL, ""));
@@ -271,7 +271,7 @@ START_TEST(directories_exist_empty)
     ok(p, store_mkdir(p->s, &p->op, key(p, "dir/sub"), NULL, NULL)); /* again */
     ok(p, put_text(p, "dir/sub/object", NULL, "x"));
     assert_listing(p, "dir/sub", 0, "object");
-    if (store_can(p->s, "", STORE_DIRS))
+    if (can(p, STORE_DIRS))
         fails(p, ENOTEMPTY, store_rmdir(p->s, &p->op, key(p, "dir/sub")));
     const char *k = key(p, "dir/sub/object");
     ok(p, store_remove(p->s, &p->op, &k, NULL, 1, NULL));
@@ -307,12 +307,12 @@ START_TEST(remove_many)
 END_TEST
 
 /* MinIO ignores the condition. */
-static bool removes_conditionally(struct store *s)
+static bool removes_conditionally(struct place *p)
 {
     const char *server = getenv("RUNFS_TEST_S3_SERVER");
 
-    return store_can(s, "", STORE_IF_MATCH) &&
-           (strcmp(s->ops->name, "s3") != 0 || !server || strcmp(server, "minio") != 0);
+    return can(p, STORE_IF_MATCH) &&
+           (strcmp(p->s->ops->name, "s3") != 0 || !server || strcmp(server, "minio") != 0);
 }
 
 START_TEST(remove_checks_the_version)
@@ -323,7 +323,7 @@ START_TEST(remove_checks_the_version)
     const char *keys[4];
     int errs[4];
 
-    if (removes_conditionally(p->s)) {
+    if (removes_conditionally(p)) {
         put_versioned(p, "a", "one", old);
         put_versioned(p, "a", "other", now);
         keys[0] = key(p, "a");
@@ -359,7 +359,7 @@ START_TEST(rename_objects)
     struct place *p = place_open(_i);
 
     ok(p, put_text(p, "a", NULL, "A"));
-    if (!store_can(p->s, "", STORE_RENAME)) {
+    if (!can(p, STORE_RENAME)) {
         fails(p, EOPNOTSUPP, store_rename(p->s, &p->op, key(p, "a"), key(p, "b")));
     } else {
         ok(p, put_text(p, "b", NULL, "B"));
@@ -382,7 +382,7 @@ START_TEST(rename_directories)
 {
     struct place *p = place_open(_i);
 
-    if (store_can(p->s, "", STORE_RENAME)) {
+    if (can(p, STORE_RENAME)) {
         ok(p, put_text(p, "a/x", NULL, "X"));
         ok(p, put_text(p, "a/y/z", NULL, "Z"));
         ok(p, put_text(p, "ab", NULL, "not below a"));

@@ -25,7 +25,7 @@ struct place {
     const struct contract_fixture *fixture;
     struct store *s;
     struct op op;
-    char dir[40];
+    char dir[80];
     char keys[8][STORE_KEY_MAX]; /* results of key(), in turn */
     unsigned next_key;
 };
@@ -37,8 +37,10 @@ static struct place *place_open(int i)
 
     ck_assert_ptr_nonnull(p);
     ck_assert_int_eq(getrandom(&random, sizeof(random), 0), sizeof(random));
-    (void)snprintf(p->dir, sizeof(p->dir), "test-%016llx", (unsigned long long)random);
     p->fixture = &fixtures_run[i];
+    const char *in = p->fixture->in;
+    (void)snprintf(p->dir, sizeof(p->dir), "%s%stest-%016llx", in ? in : "", in ? "/" : "",
+                   (unsigned long long)random);
     p->s = p->fixture->open(p->fixture);
     op_init(&p->op, PATIENCE);
     return p;
@@ -74,6 +76,12 @@ static const char *key(struct place *p, const char *name)
         ck_assert_msg((p)->op.why[0], "%s: %s: no reason given", (p)->fixture->name,           \
                       #expression);                                                            \
     } while (0)
+
+/* Whether the store can do that where the test is. */
+static bool can(struct place *p, unsigned caps)
+{
+    return store_can(p->s, p->dir, caps);
+}
 
 static int put_bytes(struct place *p, const char *name, const char *etag, const void *data,
                      size_t len, const struct attrs *attrs, struct object *obj)

@@ -41,7 +41,7 @@ START_TEST(parts_make_one_object)
     struct upload *up;
     struct object obj, now;
 
-    if (store_can(p->s, "", STORE_PARTS)) {
+    if (can(p, STORE_PARTS)) {
         ok(p, put_text(p, "object", NULL, "old"));
         ok(p, store_upload_begin(p->s, &p->op, key(p, "object"), &a, &up));
         ok(p, part_of(up, &p->op, data, size, part, 3));
@@ -56,7 +56,7 @@ START_TEST(parts_make_one_object)
         assert_content(p, "object", data, size);
         ok(p, stat_of(p, "object", &now));
         ck_assert_str_eq(now.etag, obj.etag);
-        if (store_can(p->s, "", STORE_ATTRS))
+        if (can(p, STORE_ATTRS))
             assert_attrs(p, &a, &now.attrs);
         object_release(&obj);
         object_release(&now);
@@ -94,7 +94,7 @@ START_TEST(parts_run_in_parallel)
     pthread_t threads[4];
     struct upload *up;
 
-    if (store_can(p->s, "", STORE_PARTS)) {
+    if (can(p, STORE_PARTS)) {
         ok(p, store_upload_begin(p->s, &p->op, key(p, "object"), NULL, &up));
         for (unsigned i = 0; i < 4; i++) {
             jobs[i] = (struct part_job){up, data, size, part, i + 1, -1};
@@ -117,7 +117,7 @@ START_TEST(commit_checks_the_version)
     char v1[STORE_ETAG_MAX];
     struct upload *up;
 
-    if (store_can(p->s, "", STORE_PARTS | STORE_IF_MATCH)) {
+    if (can(p, STORE_PARTS | STORE_IF_MATCH)) {
         put_versioned(p, "object", "old", v1);
         ok(p, store_upload_begin(p->s, &p->op, key(p, "object"), NULL, &up));
         ok(p, part_of(up, &p->op, "new", 3, test_part_size(p->s), 1));
@@ -160,7 +160,7 @@ START_TEST(uploads_resume_elsewhere)
     struct upload *up;
     unsigned bits = 0;
 
-    if (store_can(p->s, "", STORE_PARTS)) {
+    if (can(p, STORE_PARTS)) {
         ok(p, store_upload_begin(p->s, &p->op, key(p, "object"), &a, &up));
         ok(p, part_of(up, &p->op, data, size, part, 1));
         ok(p, part_of(up, &p->op, data, size, part, 3));
@@ -178,7 +178,7 @@ START_TEST(uploads_resume_elsewhere)
         ok(p, part_of(up, &p->op, data, size, part, 2));
         ok(p, store_upload_commit(up, &p->op, NULL, NULL));
         assert_content(p, "object", data, size);
-        if (store_can(p->s, "", STORE_ATTRS)) {
+        if (can(p, STORE_ATTRS)) {
             ok(p, stat_of(p, "object", &obj));
             assert_attrs(p, &a, &obj.attrs);
             object_release(&obj);
@@ -211,7 +211,7 @@ START_TEST(resumed_parts_are_compared)
     struct upload *up;
     unsigned bits = 0;
 
-    if (store_can(p->s, "", STORE_PARTS)) {
+    if (can(p, STORE_PARTS)) {
         ok(p, store_upload_begin(p->s, &p->op, key(p, "object"), NULL, &up));
         ok(p, part_of(up, &p->op, data, size, part, 1));
         ok(p, part_of(up, &p->op, data, size, part, 2));
@@ -279,7 +279,7 @@ static void assert_checksum(struct place *p, const struct object *obj, const cha
 {
     struct checksum sum = {.kind = obj->checksum.kind};
 
-    if (!store_can(p->s, "", STORE_CHECKSUM))
+    if (!can(p, STORE_CHECKSUM))
         return;
     checksum_add(&sum, data, size);
     ck_assert_int_ne(sum.kind, CHECKSUM_NONE);
@@ -302,7 +302,7 @@ START_TEST(checksums_are_of_the_whole)
     ok(p, stat_of(p, "small", &obj));
     assert_checksum(p, &obj, data, 1000);
     object_release(&obj);
-    if (store_can(p->s, "", STORE_PARTS)) {
+    if (can(p, STORE_PARTS)) {
         ok(p, store_upload_begin(p->s, &p->op, key(p, "object"), NULL, &up));
         for (unsigned i = 1; i <= 3; i++)
             ok(p, part_of(up, &p->op, data, size, part, i));
@@ -324,7 +324,7 @@ START_TEST(abort_leaves_nothing)
     struct upload *up;
     unsigned bits = 0;
 
-    if (store_can(p->s, "", STORE_PARTS)) {
+    if (can(p, STORE_PARTS)) {
         ok(p, store_upload_begin(p->s, &p->op, key(p, "object"), NULL, &up));
         ok(p, part_of(up, &p->op, "x", 1, test_part_size(p->s), 1));
         token = store_upload_token(up);
@@ -345,7 +345,7 @@ START_TEST(sessions_are_aborted_by_token)
     struct upload *up;
     unsigned bits = 0;
 
-    if (store_can(p->s, "", STORE_PARTS)) {
+    if (can(p, STORE_PARTS)) {
         ok(p, store_upload_begin(p->s, &p->op, key(p, "object"), NULL, &up));
         ok(p, part_of(up, &p->op, "x", 1, test_part_size(p->s), 1));
         token = store_upload_token(up);
@@ -370,7 +370,7 @@ START_TEST(copy_keeps_or_replaces_attributes)
 
     other.mode = S_IFREG | 0604;
     other.xattrs = (char *)"{\"user.c\":\"AA==\"}";
-    if (store_can(p->s, "", STORE_COPY)) {
+    if (can(p, STORE_COPY)) {
         ok(p, put_bytes(p, "from", NULL, "content", 7, &a, NULL));
         ok(p,
            store_copy(p->s, &p->op, key(p, "from"), NULL, key(p, "dir/to"), NULL, NULL, &obj));
@@ -378,7 +378,7 @@ START_TEST(copy_keeps_or_replaces_attributes)
         object_release(&obj);
         assert_text(p, "dir/to", "content");
         assert_text(p, "from", "content");
-        if (store_can(p->s, "", STORE_ATTRS)) {
+        if (can(p, STORE_ATTRS)) {
             ok(p, stat_of(p, "dir/to", &obj));
             assert_attrs(p, &a, &obj.attrs);
             object_release(&obj);
@@ -401,7 +401,7 @@ START_TEST(copy_checks_both_versions)
     struct place *p = place_open(_i);
     char from[STORE_ETAG_MAX], to[STORE_ETAG_MAX];
 
-    if (store_can(p->s, "", STORE_COPY | STORE_IF_MATCH)) {
+    if (can(p, STORE_COPY | STORE_IF_MATCH)) {
         put_versioned(p, "from", "one", from);
         put_versioned(p, "to", "two!", to);
         fails(p, ESTALE,

@@ -89,10 +89,11 @@ static int64_t pass_on(struct layer *l, struct call *c)
     return call_next(c);
 }
 
-static void init_over(struct driven *d, struct store *store, driven_around around)
+void driven_init_over(struct driven *d, struct store *store, driven_around around)
 {
     struct layer *l = calloc(1, sizeof(*l));
 
+    *d = (struct driven){.dir = ""};
     ck_assert_ptr_nonnull(l);
     ck_assert_int_eq(layer_init(l, store, around ? around : pass_on), 0);
     temp_dir_make(d->dir, sizeof(d->dir));
@@ -112,11 +113,10 @@ static void init(struct driven *d, driven_around around, const char *options, un
     char url[32];
     struct op op;
 
-    *d = (struct driven){.dir = ""};
     (void)snprintf(url, sizeof(url), "mem:driven%u%s", ++count, options);
     op_init(&op, STUCK_NS);
     ck_assert_int_eq(mem_store_new(url, NULL, &op, &mem), 0);
-    init_over(d, mem, around);
+    driven_init_over(d, mem, around);
     d->store->facts.caps |= caps;
 }
 
@@ -125,12 +125,14 @@ void driven_init_folder(struct driven *d, driven_around around, uint64_t part_si
     struct store *local = NULL;
     struct op op;
 
-    *d = (struct driven){.dir = ""};
-    temp_dir_make(d->folder, sizeof(d->folder));
+    char folder[sizeof(d->folder)];
+
+    temp_dir_make(folder, sizeof(folder));
     op_init(&op, STUCK_NS);
-    ck_assert_int_eq(local_store_new(d->folder, NULL, &op, &local), 0);
+    ck_assert_int_eq(local_store_new(folder, NULL, &op, &local), 0);
     local->facts.part_size = local->facts.part_min = local->facts.part_max = part_size;
-    init_over(d, local, around);
+    driven_init_over(d, local, around);
+    memcpy(d->folder, folder, sizeof(folder));
 }
 
 void driven_init(struct driven *d, driven_around around)

@@ -25,6 +25,8 @@ void driven_init(struct driven *d, driven_around around);
 void driven_init_like_s3(struct driven *d, driven_around around);
 /* The same with a store that outlives the process: a folder, that takes parts of one size. */
 void driven_init_folder(struct driven *d, driven_around around, uint64_t part_size);
+/* The same over a store of the test's own, which belongs to `d` then. */
+void driven_init_over(struct driven *d, struct store *store, driven_around around);
 void driven_release(struct driven *d);
 void driven_mount(struct driven *d);
 /* What is not in the store stays owed. As after a kill: nothing is noted, nothing synced. */

@@ -256,7 +256,7 @@ static const struct {
     {"role_arn = r\nsource_profile = two\n[profile two]\nrole_arn = r\nsource_profile = "
      "default\n",
      -EINVAL, "circles"},
-    {"role_arn = r\ncredential_source = Moon\n", -EINVAL, "Moon"},
+    {"role_arn = r\ncredential_source = Moon\n", -EINVAL, "EcsContainer"},
     {"role_arn = r\ncredential_source = Environment\n", -EACCES, "has no keys"},
     {"role_arn = r\nsource_profile = default\nmfa_serial = arn:mfa\n", -EACCES, "MFA"},
     {"role_arn = r\nweb_identity_token_file = /nonexistent/token\n", -EACCES,

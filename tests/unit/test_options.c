@@ -1,13 +1,11 @@
 /* cli/options and its neighbours: option texts in, values or messages out. */
-#include "backends/drivers.h"
+#include "backends/store.h"
 #include "cli/command.h"
 #include "cli/control_io.h"
-#include "cli/identity.h"
 #include "cli/mountpoint.h"
-#include "common/nearest.h"
 #include "cli/options.h"
 #include "common/mem.h"
-#include "tests/lib/aws_env.h"
+#include "common/nearest.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
@@ -233,7 +231,7 @@ static const struct {
     {"ro=maybe", "ro=maybe: expected true or false"},
     {"durability=disk", "durability=disk: expected cache, store"},
     {"log_level=loud", "expected error, warn, info, debug"},
-    {"layout=horovod", "layout=horovod: expected plain"},
+    {"rw=false", "rw=false: expected no value"},
     {"ro,=5", "unknown option \"\""},
 };
 
@@ -368,90 +366,6 @@ START_TEST(bad_utf8_becomes_text)
 }
 END_TEST
 
-START_TEST(identity_is_read_back)
-{
-    struct settings read = {0};
-    auto_free char *text = identity_make("s3://b/p", "http://e");
-    auto_free char *plain = identity_make("file:///b", NULL);
-    auto_free char *url = NULL;
-
-    ck_assert_int_eq(identity_parse(text, &op, &url, &read), 0);
-    ck_assert_str_eq(url, "s3://b/p");
-    ck_assert_str_eq(settings_get(&read, "endpoint"), "http://e");
-    ck_assert_uint_eq(read.n, 1);
-    ck_assert_ptr_null(strstr(plain, "endpoint"));
-    settings_release(&read);
-}
-END_TEST
-
-/* The identity of the bucket as the store is opened now. */
-static char *identity_of_bucket(const struct store_config *config)
-{
-    struct store *s = NULL;
-    int r = s3_store_new("s3://bucket/p", config, &op, &s);
-
-    ck_assert_msg(r == 0, "%s", op.why);
-    char *text = identity_make(s->url, s->endpoint);
-    store_close(s);
-    return text;
-}
-
-/* A cache of the one must not be taken for one of the other, whoever names the endpoint. */
-START_TEST(identity_knows_the_endpoint_wherever_it_is_set)
-{
-    static const struct store_option given[] = {
-        {"region", "r"}, {"no_sign_request", ""}, {"endpoint", "http://option"}};
-    struct store_config config = {.options = given, .n_options = 2};
-    char path[] = "/tmp/runfs-config-XXXXXX";
-    int fd = mkstemp(path);
-    static const char profile[] = "[default]\nendpoint_url = http://profile\n";
-
-    aws_clear_environment();
-    ck_assert_int_eq(write(fd, profile, sizeof(profile) - 1), sizeof(profile) - 1);
-    (void)close(fd);
-    ck_assert_int_eq(setenv("AWS_CONFIG_FILE", "/dev/null", 1), 0);
-    auto_free char *none = identity_of_bucket(&config);
-    ck_assert_int_eq(setenv("AWS_CONFIG_FILE", path, 1), 0);
-    auto_free char *of_profile = identity_of_bucket(&config);
-    ck_assert_int_eq(setenv("AWS_ENDPOINT_URL", "http://env", 1), 0);
-    auto_free char *of_env = identity_of_bucket(&config);
-    config.n_options++;
-    auto_free char *of_option = identity_of_bucket(&config);
-    (void)unlink(path);
-    aws_clear_environment();
-    ck_assert_ptr_null(strstr(none, "endpoint"));
-    ck_assert_ptr_nonnull(strstr(of_profile, "http://profile"));
-    ck_assert_ptr_nonnull(strstr(of_env, "http://env"));
-    ck_assert_ptr_nonnull(strstr(of_option, "http://option"));
-}
-END_TEST
-
-START_TEST(bad_identity_is_refused)
-{
-    static const char *const texts[] = {"", "[]", "{}", "{\"url\": 1}",
-                                        "{\"url\": \"a\", \"endpoint\": 5}"};
-    struct settings read = {0};
-    char *url = NULL;
-
-    for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-        ck_assert_int_eq(identity_parse(texts[i], &op, &url, &read), -EINVAL);
-}
-END_TEST
-
-START_TEST(default_dirs_differ)
-{
-    auto_free char *a = identity_default_dir("{\"url\":\"x\"}", "/mnt/a");
-    auto_free char *b = identity_default_dir("{\"url\":\"x\"}", "/mnt/b");
-    auto_free char *c = identity_default_dir("{\"url\":\"y\"}", "/mnt/a");
-    auto_free char *again = identity_default_dir("{\"url\":\"x\"}", "/mnt/a");
-
-    ck_assert_str_ne(a, b);
-    ck_assert_str_ne(a, c);
-    ck_assert_str_eq(a, again);
-    ck_assert_int_eq(a[0], '/');
-}
-END_TEST
-
 START_TEST(within_is_by_component)
 {
     ck_assert(mountpoint_path_within("/a/b", "/a"));
@@ -460,20 +374,6 @@ START_TEST(within_is_by_component)
     ck_assert(mountpoint_path_within("/a", "/"));
     ck_assert(!mountpoint_path_within("/ab", "/a"));
     ck_assert(!mountpoint_path_within("/", "/a"));
-}
-END_TEST
-
-/* Where a cache is that an earlier version made: the endpoint of a profile was not in its name.
- */
-START_TEST(the_dir_of_earlier_versions_is_known)
-{
-    auto_free char *former_identity = identity_make("s3://b/p", NULL);
-    auto_free char *former = identity_default_dir(former_identity, "/m");
-    auto_free char *dir = identity_former_dir("s3://b/p", "http://e", "/m");
-    auto_free char *none = identity_former_dir("s3://b/p", NULL, "/m");
-
-    ck_assert_str_eq(dir, former);
-    ck_assert_ptr_null(none);
 }
 END_TEST
 
@@ -513,11 +413,6 @@ static TCase *options_case(void)
     tcase_add_loop_test(tc, bad_option_is_refused, 0, ARRAY_SIZE(refused));
     tcase_add_test(tc, unknown_options_do_not_show_their_value);
     tcase_add_test(tc, staging_is_split);
-    tcase_add_test(tc, identity_is_read_back);
-    tcase_add_test(tc, identity_knows_the_endpoint_wherever_it_is_set);
-    tcase_add_test(tc, bad_identity_is_refused);
-    tcase_add_test(tc, default_dirs_differ);
-    tcase_add_test(tc, the_dir_of_earlier_versions_is_known);
     return tc;
 }
 

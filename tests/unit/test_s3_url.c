@@ -35,10 +35,13 @@ END_TEST
 
 START_TEST(bad_urls)
 {
-    static const char *const urls[] = {
-        "s3:/bucket", "s3://",     "s3:///key",   "s3://-b/x",
-        "s3://b b/x", "s3://b/..", "s3://b/a//b", "s3://b/./x",
-        "http://b/x", "",          "s3://b?x=y",  "s3://k:secret@b/x"};
+    static const char *const urls[] = {"s3:/bucket",       "s3://",
+                                       "s3:///key",        "s3://-b/x",
+                                       "s3://b b/x",       "s3://b/..",
+                                       "s3://b/a//b",      "s3://b/./x",
+                                       "http://b/x",       "",
+                                       "s3://b?x=y",       "s3://k:secret@b/x",
+                                       "s3:///k:secret@b", "s3://k:x/secret@b"};
 
     for (size_t i = 0; i < ARRAY_SIZE(urls); i++) {
         struct op op;
@@ -86,9 +89,11 @@ END_TEST
 
 START_TEST(bad_endpoints)
 {
-    static const char *const urls[] = {"minio:9000",         "ftp://x",      "http://",
-                                       "http:///x",          "https://a b",  "http://x?",
-                                       "https://u:secret@h", "http://h/a%2f"};
+    static const char *const urls[] = {
+        "minio:9000",         "ftp://x",       "http://",
+        "http:///x",          "https://a b",   "http://x?",
+        "https://u:secret@h", "http://h/a%2f", "https://u:x/secret@h",
+        "u:secret@h"};
 
     for (size_t i = 0; i < ARRAY_SIZE(urls); i++) {
         struct op op;

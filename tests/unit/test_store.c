@@ -49,6 +49,17 @@ START_TEST(urls_show_no_secret)
         {"/a/b?c", "/a/b?c"},
         {"", ""},
         {"mem:", "mem:"},
+        {"s3:///AKIA:secret@bucket/p", "s3:///***@bucket/p"},
+        {"s3:///AKIA:se/cret@bucket/p", "s3:///***@bucket/p"},
+        {"s3://AKIA:se?cr#et@bucket/p", "s3://***@bucket/p"},
+        {"s3:/AKIA:secret@bucket", "s3:/***@bucket"},
+        {"s3:AKIA:secret@bucket", "***@bucket"},
+        {"AKIA:secret@bucket", "***@bucket"},
+        {"dbfs:/Users/me@corp.example/x:y", "dbfs:/Users/me@corp.example/x:y"},
+        {"file:///srv/a:b@c", "file:///srv/a:b@c"},
+        {"/srv/a:b@c", "/srv/a:b@c"},
+        {"mem:a:b@c", "mem:a:b@c"},
+        {"user@host:9000", "user@host:9000"},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(t); i++) {

@@ -1,0 +1,126 @@
+/* From a path of the mount to a key of a leaf, and which routes have a part in a directory. */
+#include "backends/routed/routed_impl.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <string.h>
+
+void target_done(struct target *t)
+{
+    free(t->key);
+    *t = (struct target){0};
+}
+
+bool key_is_reserved(const char *key)
+{
+    return path_below(STORE_STATE_DIR, key) != NULL;
+}
+
+int no_route(struct op *op, int err, const char *what, const char *path)
+{
+    return op_fail(op, err, "%s %.200s: no route leads to %.60s", what, path, path);
+}
+
+static int find(struct routed *r, const char *path, enum routes_as as, struct target *ret)
+{
+    struct routes_hit hit;
+
+    *ret = (struct target){.kind = ROUTES_NOWHERE};
+    if (key_is_reserved(path))
+        return 0;
+    int err = routes_find(r->routes, path, as, &hit);
+    if (err < 0)
+        return err;
+    if (hit.kind != ROUTES_MAPPED) {
+        ret->kind = hit.kind;
+    } else if (!hit.route->scratch && !key_is_reserved(hit.key)) {
+        *ret = (struct target){.kind = ROUTES_MAPPED,
+                               .route = hit.route,
+                               .leaf = &r->leaves[hit.route->store],
+                               .key = take_ptr(hit.key)};
+    }
+    routes_hit_release(&hit);
+    return 0;
+}
+
+int target_find(struct routed *r, struct op *op, const char *path, enum routes_as as,
+                struct target *ret)
+{
+    int err = find(r, path, as, ret);
+
+    if (err == -ENOMEM)
+        return op_fail(op, err, "no memory to look for %.200s", path);
+    return 0;
+}
+
+/* What can't be a name in the store. */
+static int misspelled(struct op *op, int err, const char *what, const char *path)
+{
+    if (err == -EILSEQ)
+        return op_fail(op, err, "%s %.200s: the route's store keeps names in UTF-8 only", what,
+                       path);
+    if (err == -ENAMETOOLONG)
+        return op_fail(op, err, "%s %.200s: its key in the store would be too long", what,
+                       path);
+    return op_fail(op, err, "%s %.200s: no name in the store is shown as this one: %s", what,
+                   path, strerror(-err));
+}
+
+int target_to_change(struct routed *r, struct op *op, const char *what, const char *path,
+                     enum routes_as as, struct target *ret)
+{
+    int err = find(r, path, as, ret);
+
+    if (err < 0)
+        return misspelled(op, err, what, path);
+    if (ret->kind == ROUTES_NOWHERE)
+        return no_route(op, -EPERM, what, path);
+    return 0;
+}
+
+bool is_mapped_by(const struct route *route, size_t depth)
+{
+    return route->path.rest && depth >= route->path.n;
+}
+
+bool route_leads_through(const struct route *route, const char *path)
+{
+    const struct template *t = &route->path;
+    size_t i = 0, at, len;
+
+    while (*path && i < t->n) {
+        size_t name = strcspn(path, "/");
+        if (!component_takes(&t->components[i], path, name, &at, &len))
+            return false;
+        path += name + (path[name] == '/');
+        i++;
+    }
+    return *path ? t->rest : i < t->n || t->rest;
+}
+
+static size_t depth_of(const char *path)
+{
+    size_t n = path[0] != '\0';
+
+    for (; *path; path++)
+        n += *path == '/';
+    return n;
+}
+
+/* The root of `{run}/xx` with the key `{run}/data/xx`: its parent lists {run} for it. */
+static bool is_listed_by_another(const struct route *route, const char *path)
+{
+    const struct template *p = &route->path, *k = &route->key;
+
+    return p->n && depth_of(path) == p->n && p->components[p->n - 1].capture &&
+           !k->components[k->n - 1].capture;
+}
+
+bool is_alone(const struct routed *r, const struct route *route, const char *path)
+{
+    /* All that later routes have there is shadowed by this one. */
+    for (const struct route *other = r->routes->items; other < route; other++)
+        if (route_leads_through(other, path))
+            return false;
+    return !is_listed_by_another(route, path);
+}

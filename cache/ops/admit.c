@@ -1,0 +1,154 @@
+/* Which names the routes admit: a new one is where a store, or the scratch, takes it; a name
+ * moves only to where its object can be without its bytes being read. Nothing is asked. */
+#include "cache/ops/ops_impl.h"
+
+#include "common/mem.h"
+#include "common/path.h"
+#include "runs/routes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+
+#define REFUSED_EVERY_NS (60 * NS_PER_SEC)
+
+/* Programs try such names by thousands. */
+static int refuse_locked(struct cache *c, const char *path) REQUIRES(cache_mutex)
+{
+    int64_t now = clock_mono_ns();
+
+    if (c->ops->refused_ns && now - c->ops->refused_ns < REFUSED_EVERY_NS)
+        return -EPERM;
+    c->ops->refused_ns = now;
+    log_later(&c->log, LOG_LEVEL_WARN,
+              "%s can't be made: no route leads there; a route for \"**\", or default_store, "
+              "takes what others leave",
+              path);
+    return -EPERM;
+}
+
+static int admit_path_locked(struct cache *c, const char *path, bool dir) REQUIRES(cache_mutex)
+{
+    struct routes_hit hit;
+    int r = routes_find(c->config.routes, path, dir ? ROUTES_DIRECTORY : ROUTES_OBJECT, &hit);
+
+    if (r < 0)
+        return r;
+    enum routes_kind kind = hit.kind;
+    routes_hit_release(&hit);
+    return kind == ROUTES_NOWHERE ? refuse_locked(c, path) : 0;
+}
+
+int name_admit_locked(struct cache *c, struct node *parent, const char *name, bool dir)
+{
+    auto_free char *path = c->config.routes ? child_path(parent, name) : NULL;
+
+    cache_assert_locked(c);
+    if (!c->config.routes)
+        return 0;
+    if (!path)
+        return parent->flags & NODE_REMOVED ? -ENOENT : -ENOMEM;
+    return admit_path_locked(c, path, dir);
+}
+
+bool name_is_fixed_locked(struct cache *c, struct entry *e)
+{
+    auto_free char *path = c->config.routes && e->node->dir ? entry_path(e) : NULL;
+
+    cache_assert_locked(c);
+    return path && path_is_fixed(c, path);
+}
+
+/* Whether a file of one of the paths can become one of the other where it lies. */
+static bool same_store(struct cache *c, const char *a, const char *b)
+{
+    const struct route *ra = path_route(c, a, false), *rb = path_route(c, b, false);
+
+    if (!ra || !rb || ra->scratch || rb->scratch)
+        return ra && rb && ra->scratch && rb->scratch;
+    return ra->store == rb->store;
+}
+
+static bool can_move(struct cache *c, const struct node *n, const char *from, const char *to)
+{
+    return n->dir ? routes_same_below(c->config.routes, from, to) : same_store(c, from, to);
+}
+
+int name_link_admit_locked(struct cache *c, struct node *n, struct node *parent,
+                           const char *name)
+{
+    int r = name_admit_locked(c, parent, name, false);
+
+    if (r < 0 || !c->config.routes || !n->links)
+        return r;
+    auto_free char *from = entry_path(n->links);
+    auto_free char *to = child_path(parent, name);
+    if (!from || !to)
+        return -ENOMEM;
+    return same_store(c, from, to) ? 0 : -EXDEV;
+}
+
+/* A fixed directory neither goes nor is replaced. */
+static int check_fixed_locked(struct cache *c, struct entry *from, const char *to_path,
+                              struct entry *to, unsigned flags) REQUIRES(cache_mutex)
+{
+    bool onto = path_is_fixed(c, to_path);
+
+    if (onto && from->node->dir && to && to->node->dir->children && !(flags & RENAME_EXCHANGE))
+        return -ENOTEMPTY;
+    return onto || name_is_fixed_locked(c, from) ? -EBUSY : 0;
+}
+
+char *exchange_passage(struct cache *c, const char *beside, uint64_t number)
+{
+    auto_free char *parent = c->config.routes ? path_parent(beside) : strdup("");
+    char *passage = NULL;
+
+    if (!parent || asprintf(&passage, "%s%s" PATH_RESERVED "-exchange-%016llx", parent,
+                            *parent ? "/" : "", (unsigned long long)number) < 0)
+        return NULL;
+    return passage;
+}
+
+/* Each takes the other's path, and one of them goes through the passage. */
+static int admit_exchange_locked(struct cache *c, const struct entry *from,
+                                 const char *from_path, const struct entry *to,
+                                 const char *to_path) REQUIRES(cache_mutex)
+{
+    const struct node *n = from->node, *other = to->node;
+
+    if (!can_move(c, n, from_path, to_path) || !can_move(c, other, to_path, from_path))
+        return -EXDEV;
+    if (!n->dir && !other->dir)
+        return 0;
+    auto_free char *passage = exchange_passage(c, from_path, 0);
+    auto_free char *other_passage = exchange_passage(c, to_path, 0);
+    if (!passage || !other_passage)
+        return -ENOMEM;
+    return can_move(c, n, from_path, passage) && can_move(c, other, to_path, other_passage)
+               ? 0
+               : -EXDEV;
+}
+
+int name_move_admit_locked(struct cache *c, struct entry *from, struct node *newparent,
+                           const char *newname, struct entry *to, unsigned flags)
+{
+    auto_free char *from_path = c->config.routes ? entry_path(from) : NULL;
+    auto_free char *to_path = from_path ? child_path(newparent, newname) : NULL;
+
+    cache_assert_locked(c);
+    if (!c->config.routes)
+        return 0;
+    if (!from_path || !to_path)
+        return newparent->flags & NODE_REMOVED ? -ENOENT : -ENOMEM;
+    bool exchange = (flags & RENAME_EXCHANGE) && to;
+    if (to && !exchange && !to->node->dir != !from->node->dir)
+        return 0; /* the kinds are what is wrong */
+    int r = check_fixed_locked(c, from, to_path, to, flags);
+    if (r == 0 && exchange)
+        return admit_exchange_locked(c, from, from_path, to, to_path);
+    if (r == 0)
+        r = admit_path_locked(c, to_path, from->node->dir != NULL);
+    return r < 0 ? r : can_move(c, from->node, from_path, to_path) ? 0 : -EXDEV;
+}

@@ -1,0 +1,97 @@
+/* The attributes user.runfs.*: what runfs itself tells of a node. */
+#include "cache/ops/ops_impl.h"
+
+#include "cache/types/etag.h"
+#include "common/buf.h"
+#include "common/mem.h"
+#include "runs/policy.h"
+#include "runs/routes.h"
+
+#include <string.h>
+
+/* "clean", "partial", "dirty", "uploading" or "failed"; "local" of what no store has nor gets.
+ */
+static const char *state_name(struct node *n) REQUIRES(cache_mutex)
+{
+    struct file *f = n->file;
+
+    if (node_is_scratch(n) || (n->dir && n->dir->bare))
+        return "local";
+    if (n->dir)
+        return n->dir->uploading                                ? "uploading"
+               : n->dir->error                                  ? "failed"
+               : n->dir->queued || (n->flags & NODE_ATTR_DIRTY) ? "dirty"
+                                                                : "clean";
+    if (!f)
+        return "partial";
+    if (f->uploading)
+        return "uploading";
+    if (f->error)
+        return "failed";
+    if (f->state == FILE_DIRTY || f->write_handles || (n->flags & NODE_ATTR_DIRTY))
+        return "dirty";
+    return f->state == FILE_PARTIAL ? "partial" : "clean";
+}
+
+static char *join_url(const char *url, const char *key)
+{
+    auto_buf struct buf b = BUF_INIT(64 << 10);
+
+    if (buf_addf(&b, "%s%s%s", url, *key ? "/" : "", key) < 0)
+        return NULL;
+    return buf_take(&b);
+}
+
+/* Where the object lies: of several stores in which, and by which of its keys. */
+static char *url_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    auto_place struct place at = node_place(n);
+    struct routes_hit hit;
+    char *url = NULL;
+
+    if (!place_known(at))
+        return NULL;
+    if (!c->config.routes)
+        return join_url(c->store->url, at.key);
+    if (routes_find(c->config.routes, place_path(at), n->dir ? ROUTES_DIRECTORY : ROUTES_OBJECT,
+                    &hit) < 0)
+        return NULL;
+    if (hit.kind == ROUTES_MAPPED && !hit.route->scratch &&
+        hit.route->store < c->config.n_stores)
+        url = join_url(c->config.stores[hit.route->store].url, hit.key);
+    routes_hit_release(&hit);
+    return url;
+}
+
+/* By the path that it has now, though the object may still lie where it was. */
+static char *routed_locked(struct cache *c, struct node *n, const char *what)
+    REQUIRES(cache_mutex)
+{
+    auto_free char *path = c->config.routes ? node_path(n) : NULL;
+    const struct route *route = path ? path_route(c, path, n->dir != NULL) : NULL;
+    const struct policy *policy = path ? path_policy(c, path, n->dir != NULL) : NULL;
+
+    if (!route)
+        return NULL;
+    if (strcmp(what, "route") == 0)
+        return strdup(route->path.text);
+    if (strcmp(what, "policy") == 0)
+        return policy && policy->name ? strdup(policy->name) : NULL;
+    if (strcmp(what, "store") == 0 && !route->scratch && route->store < c->config.n_stores)
+        return strdup(c->config.stores[route->store].name);
+    return NULL;
+}
+
+char *xattr_own_locked(struct cache *c, struct node *n, const char *what)
+{
+    cache_assert_locked(c);
+    if (strcmp(what, "state") == 0)
+        return strdup(state_name(n));
+    if (strcmp(what, "owed") == 0)
+        return node_owed_text_locked(c, n);
+    if (strcmp(what, "version") == 0)
+        return n->links && etag_known(&n->links->etag) ? etag_dup(&n->links->etag) : strdup("");
+    if (strcmp(what, "url") == 0)
+        return url_locked(c, n);
+    return routed_locked(c, n, what);
+}

@@ -1,0 +1,174 @@
+/* Where the routes lead a path: to a store, on the way to one, into no store, or nowhere. Their
+ * table is constant, so nothing here takes a lock. */
+#include "cache/tree/tree_impl.h"
+
+#include "common/buf.h"
+#include "common/mem.h"
+#include "runs/policy.h"
+#include "runs/routes.h"
+
+#include <errno.h>
+
+const struct route *path_route(struct cache *c, const char *path, bool dir)
+{
+    const struct route *route = NULL;
+    enum routes_as as = dir ? ROUTES_DIRECTORY : ROUTES_OBJECT;
+
+    if (!c->config.routes || routes_kind(c->config.routes, path, as, &route) != ROUTES_MAPPED)
+        return NULL;
+    return route;
+}
+
+const struct policy *path_policy(struct cache *c, const char *path, bool dir)
+{
+    const struct route *route = path_route(c, path, dir);
+
+    return route && route->policy < c->config.n_policies ? &c->config.policies[route->policy]
+                                                         : NULL;
+}
+
+unsigned path_volume(struct cache *c, const char *path, bool dir)
+{
+    const struct route *route = path_route(c, path, dir);
+
+    return route && !route->scratch && route->store < c->config.n_stores ? route->store + 1 : 0;
+}
+
+unsigned volumes_count(const struct cache *c)
+{
+    return c->config.routes ? (unsigned)c->config.n_stores + 1 : 1;
+}
+
+static size_t count_components(const char *path)
+{
+    size_t n = *path != '\0';
+
+    for (; *path; path++)
+        n += *path == '/';
+    return n;
+}
+
+/* Whether the first `n` components bind no capture. */
+static bool is_literal(const struct template *t, size_t n)
+{
+    for (size_t i = 0; i < n && i < t->n; i++)
+        if (t->components[i].capture)
+            return false;
+    return true;
+}
+
+/* Whether the directory is the root of a route that needs no store to exist: a store's own root
+ * stands behind it, or none does. */
+static bool is_fixed_root(const struct route *route, const char *path)
+{
+    bool root = route->path.rest && count_components(path) == route->path.n &&
+                is_literal(&route->path, route->path.n);
+
+    return root && (route->scratch || route->key.n == 0);
+}
+
+enum dir_kind path_dir_kind(struct cache *c, const char *path)
+{
+    const struct route *route = NULL;
+
+    if (!c->config.routes)
+        return DIR_STORED;
+    switch (routes_kind(c->config.routes, path, ROUTES_DIRECTORY, &route)) {
+    case ROUTES_FIXED:
+        return DIR_FIXED;
+    case ROUTES_IMPLIED:
+        return DIR_IMPLIED;
+    case ROUTES_MAPPED:
+        return route->scratch               ? DIR_SCRATCH
+               : is_fixed_root(route, path) ? DIR_FIXED
+                                            : DIR_STORED;
+    case ROUTES_NOWHERE:
+        break;
+    }
+    return DIR_STORED;
+}
+
+bool path_is_fixed(struct cache *c, const char *path)
+{
+    const struct route *route = path_route(c, path, true);
+
+    return route ? is_fixed_root(route, path) : path_dir_kind(c, path) == DIR_FIXED;
+}
+
+bool path_is_nowhere(struct cache *c, const char *path)
+{
+    const struct route *route;
+
+    return c->config.routes &&
+           routes_kind(c->config.routes, path, ROUTES_OBJECT, &route) == ROUTES_NOWHERE &&
+           routes_kind(c->config.routes, path, ROUTES_DIRECTORY, &route) == ROUTES_NOWHERE;
+}
+
+bool path_is_scratch(struct cache *c, const char *path)
+{
+    const struct route *route = path_route(c, path, false);
+
+    return route && route->scratch;
+}
+
+bool routes_have_scratch(struct cache *c)
+{
+    const struct routes *r = c->config.routes;
+
+    for (size_t i = 0; r && i < r->n; i++)
+        if (r->items[i].scratch)
+            return true;
+    return false;
+}
+
+bool node_is_scratch(const struct node *n)
+{
+    return n->links && n->links->scratch;
+}
+
+bool dir_dress_locked(struct node *dir)
+{
+    if (!dir->dir->bare || dir->dir->kind != DIR_IMPLIED)
+        return false;
+    dir->dir->bare = false;
+    if (dir->links)
+        dir->links->may_exist = true;
+    return true;
+}
+
+bool dir_stays(const struct dir *d)
+{
+    return d->bare || d->kind == DIR_FIXED || d->kind == DIR_SCRATCH;
+}
+
+/* The route's components up to the first capture, as far as each is a fixed directory. */
+static int make_fixed_of_locked(struct cache *c, const struct route *route)
+    REQUIRES(cache_ns, cache_mutex)
+{
+    auto_buf struct buf path = BUF_INIT(STORE_KEY_MAX);
+
+    for (size_t i = 0; i < route->path.n && is_literal(&route->path, i + 1); i++) {
+        if (buf_addf(&path, "%s%s", i ? "/" : "", route->path.components[i].before) < 0)
+            return -ENOMEM;
+        if (!path_is_fixed(c, path.data))
+            return 0;
+        struct node *n = tree_make_dirs_locked(c, path.data);
+        if (!n)
+            return -ENOMEM;
+        n->flags |= NODE_ATTRS_KNOWN;
+        n->dir->local_only = n->dir->kind == DIR_SCRATCH;
+    }
+    return 0;
+}
+
+int fixed_dirs_make_locked(struct cache *c)
+{
+    const struct routes *r = c->config.routes;
+    int err = 0;
+
+    ns_assert_written(c);
+    cache_assert_locked(c);
+    for (size_t i = 0; r && i < r->n && err == 0; i++)
+        err = make_fixed_of_locked(c, &r->items[i]);
+    return err;
+}

@@ -1,0 +1,151 @@
+/* "stores" of a configuration: their URLs, completed, and their settings. */
+#include "common/mem.h"
+#include "runs/config_impl.h"
+
+#include <stdio.h>
+
+size_t config_find_store(const struct config *c, const char *name, size_t len)
+{
+    for (size_t i = 0; i < c->n_stores; i++)
+        if (strlen(c->stores[i].name) == len && memcmp(c->stores[i].name, name, len) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
+int config_unknown_store(struct reading *r, struct text_place at, const char *who,
+                         const char *name)
+{
+    auto_buf struct buf names = BUF_INIT(CONFIG_TEXT_MAX);
+
+    for (size_t i = 0; i < r->config->n_stores; i++)
+        if (buf_addf(&names, "%s%s", i ? ", " : "", r->config->stores[i].name))
+            return -ENOMEM;
+    return config_wrong(r, at, "%s names the store \"%s\"; \"stores\" has %s", who, name,
+                        names.data ? names.data : "none");
+}
+
+int config_store_setting(struct reading *r, struct config_store *store, const char *name,
+                         const char *value, struct text_place at)
+{
+    if (url_has_secret(value))
+        return config_wrong(r, at,
+                            "\"%s\" of a store: credentials don't belong in a URL; take them "
+                            "from the environment or a profile",
+                            name);
+    return settings_get(&store->settings, name) ? 0
+                                                : settings_add(&store->settings, name, value);
+}
+
+static int read_setting(struct reading *r, struct config_store *store,
+                        const struct json_node *member)
+{
+    auto_free char *value = NULL;
+    int err;
+
+    if (config_name_secret(member->name))
+        return config_wrong(r, member->name_at,
+                            "\"%s\" of a store: secrets don't belong in a configuration; take "
+                            "them from the environment or a profile",
+                            member->name);
+    err = config_scalar(r, member, "a store", false, &value);
+    if (err || !value)
+        return err;
+    return config_store_setting(r, store, member->name, value, member->at);
+}
+
+static int read_url(struct reading *r, struct config_store *store,
+                    const struct json_node *member)
+{
+    const char *url, *why = NULL;
+    int err = config_text(r, member, "a store", &url);
+
+    store->url_at = member->at;
+    if (err || !url)
+        return err;
+    if (url_has_secret(url))
+        return config_wrong(r, member->at,
+                            "credentials don't belong in a URL; take them from the environment "
+                            "or a profile");
+    err = url_resolve(&r->base, url, settings_get(&store->settings, "host"), &store->url, &why);
+    return err == -EINVAL ? config_wrong(r, member->at, "%s", why) : err;
+}
+
+/* A relative name is beside the configuration. */
+static int read_tracker(struct reading *r, struct config_store *store,
+                        const struct json_node *member)
+{
+    const char *slash = strrchr(r->origin, '/'), *file;
+    auto_free char *path = NULL;
+    int err = config_text(r, member, "a store", &file);
+
+    store->url_at = member->at;
+    if (err || !file)
+        return err;
+    if (asprintf(&path, "%.*s%s", *file == '/' || !slash ? 0 : (int)(slash + 1 - r->origin),
+                 r->origin, file) < 0) {
+        path = NULL;
+        return -ENOMEM;
+    }
+    return config_read_tracker(r, store, path);
+}
+
+static bool is_place(const struct json_node *member)
+{
+    return strcmp(member->name, "url") == 0 || strcmp(member->name, "torchx_config") == 0;
+}
+
+static int read_place(struct reading *r, struct config_store *store,
+                      const struct json_node *node)
+{
+    const struct json_node *url = json_node_get(node, "url");
+    const struct json_node *tracker = json_node_get(node, "torchx_config");
+
+    store->url_at = node->at;
+    if (url && tracker)
+        return config_wrong(r, tracker->name_at,
+                            "a store has a \"url\" or a \"torchx_config\", not both");
+    if (url)
+        return read_url(r, store, url);
+    if (tracker)
+        return read_tracker(r, store, tracker);
+    return config_wrong(r, node->at, "store \"%s\" needs a \"url\" or a \"torchx_config\"",
+                        store->name);
+}
+
+static int read_store(struct reading *r, const struct json_node *node)
+{
+    struct config *c = r->config;
+    struct config_store *store;
+    bool ok;
+    int err = config_name_ok(r, node, "store", &ok);
+
+    if (err || !ok)
+        return err;
+    if (c->n_stores == CONFIG_STORES_MAX)
+        return config_wrong(r, node->name_at, "more than %d stores", CONFIG_STORES_MAX);
+    if (array_grow(c->stores, c->cap_stores, c->n_stores + 1))
+        return -ENOMEM;
+    store = &c->stores[c->n_stores];
+    *store = (struct config_store){.name = strdup(node->name), .at = node->name_at};
+    if (!store->name)
+        return -ENOMEM;
+    c->n_stores++;
+    err = config_expect(r, node, JSON_OBJECT, "a store", &ok);
+    for (size_t i = 0; !err && ok && i < node->n; i++)
+        if (config_member(&node->items[i]) && !is_place(&node->items[i]))
+            err = read_setting(r, store, &node->items[i]);
+    return err || !ok ? err : read_place(r, store, node);
+}
+
+int config_read_stores(struct reading *r, const struct json_node *stores)
+{
+    bool ok;
+    int err = config_expect(r, stores, JSON_OBJECT, "\"stores\"", &ok);
+
+    if (!err && ok && stores->n == 0)
+        return config_wrong(r, stores->at, "\"stores\" has no store");
+    for (size_t i = 0; !err && ok && i < stores->n; i++)
+        if (config_member(&stores->items[i]))
+            err = read_store(r, &stores->items[i]);
+    return err;
+}

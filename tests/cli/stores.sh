@@ -1,0 +1,126 @@
+# shellcheck shell=bash
+# One mount over several stores: what lies where, what is told of it, what a crash leaves.
+# shellcheck disable=SC2154 # variables of run.sh and lib.sh
+
+# three_stores NAME: folders ckpt, logs and data, and a configuration in $d/c.json.
+three_stores() {
+    fresh "$1"
+    mkdir "$d/ckpt" "$d/logs" "$d/data"
+    cat >"$d/c.json" <<JSON
+{"stores": {"logs": {"url": "$d/logs"}, "ckpt": {"url": "$d/ckpt"}, "data": {"url": "$d/data"}},
+ "routes": [{"path": "runs/{run}/checkpoint/**", "store": "ckpt", "key": "{run}/**", "policy": "checkpoint"},
+            {"path": "runs/{run}/logs/**", "store": "logs", "key": "{run}/**", "policy": "logs"},
+            {"path": "tmp/**", "store": "data", "policy": "scratch"}],
+ "default_store": "data",
+ "cache": {"dir": "$d/cache"}}
+JSON
+}
+
+mount_three() {
+    try "$runfs" mount "${@}" "$d/c.json" "$d/mnt"
+    expect_code 0 && daemon_pid >>"$work/pids"
+}
+
+write_three() {
+    mkdir -p "$d/mnt/runs/r1/checkpoint" "$d/mnt/runs/r1/logs" "$d/mnt/set" &&
+        echo weights >"$d/mnt/runs/r1/checkpoint/model.pt" &&
+        echo line >"$d/mnt/runs/r1/logs/train.log" &&
+        echo config >"$d/mnt/runs/r1/config.yaml" &&
+        echo row >"$d/mnt/set/part-0" && echo scratch >"$d/mnt/tmp/sums"
+}
+
+# What a program that knows nothing of runfs finds.
+raw_three() {
+    grep -qx weights "$d/ckpt/r1/model.pt" && grep -qx line "$d/logs/r1/train.log" &&
+        grep -qx config "$d/data/runs/r1/config.yaml" && grep -qx row "$d/data/set/part-0" ||
+        say "$(find "$d/ckpt" "$d/logs" "$d/data" -type f)" || return 1
+    [ ! -e "$d/data/tmp" ] || say 'scratch is in the store'
+}
+
+test_three_stores() {
+    three_stores three
+    mount_three || return 1
+    write_three || return 1
+    [ "$(cd "$d/mnt/runs/r1" && echo *)" = 'checkpoint config.yaml logs' ] ||
+        say "runs/r1 shows $(ls "$d/mnt/runs/r1")" || return 1
+    umount_here && raw_three || return 1
+    # What others put into the stores is there, too; and it is written anew and removed where it is.
+    mkdir -p "$d/ckpt/r2" && echo other >"$d/ckpt/r2/model.pt" || return 1
+    mount_three || return 1
+    grep -qx other "$d/mnt/runs/r2/checkpoint/model.pt" && grep -qx line "$d/mnt/runs/r1/logs/train.log" &&
+        rm "$d/mnt/runs/r1/logs/train.log" && echo more >"$d/mnt/set/part-0" && umount_here || return 1
+    [ ! -e "$d/logs/r1/train.log" ] && grep -qx more "$d/data/set/part-0"
+}
+
+test_status_of_three_stores() {
+    local name
+    three_stores threestatus
+    mount_three && write_three || return 1
+    try "$runfs" flush "$d/mnt"
+    expect_code 0 || return 1
+    "$runfs" status --json --files "$d/mnt" >"$d/status.json" &&
+        python3 "$here/check_status.py" "$d/status.json" files || return 1
+    [ "$(json '[d["store"]] + [s["name"] for s in d["stores"]]' <"$d/status.json")" = \
+        "['runfs:ckpt+data+logs', 'logs', 'ckpt', 'data']" ] || say "$(cat "$d/status.json")" || return 1
+    json 'all(s["requests"] > 0 and s["failures"] == 0 for s in d["stores"])' <"$d/status.json" | grep -qx True &&
+        json 'd["requests"]["requests"] == sum(s["requests"] for s in d["stores"])' <"$d/status.json" | grep -qx True ||
+        say "$(cat "$d/status.json")" || return 1
+    awk -v p="$d/mnt" '$5 == p' /proc/self/mountinfo | grep -q ' runfs:ckpt+data+logs ' || say 'another name' || return 1
+    "$runfs" status "$d/mnt" | grep -q "^  ckpt  *file://$d/ckpt, [0-9]* requests, 0 failed" || return 1
+    "$runfs" status runfs:ckpt+data+logs | grep -q "^mountpoint  *$d/mnt" || return 1
+    for name in ckpt logs data; do
+        grep -q "^runfs_store_requests_total{store=\"$name\"} [1-9]" "$d/mnt/.runfs/metrics" ||
+            say "no series of $name" || return 1
+    done
+    [ "$(grep -c '^# TYPE runfs_store_requests_total ' "$d/mnt/.runfs/metrics")" = 1 ] &&
+        grep -q '^runfs_store_requests_total [1-9]' "$d/mnt/.runfs/metrics" || return 1
+    umount_here
+}
+
+# Neither the configuration nor the stores' names are needed to publish what a crash left.
+test_three_stores_after_a_crash() {
+    local pid
+    three_stores threecrash
+    mount_three -o settle=1h && write_three || return 1
+    pid=$(daemon_pid)
+    kill -9 "$pid" && until_true 30 gone "$pid" || return 1
+    rm "$d/c.json"
+    [ -e "$d/cache/config.json" ] || say 'no configuration is kept' || return 1
+    try "$runfs" recover --list "$d/cache"
+    expect_code 0 && grep -q 'runs/r1/checkpoint/model.pt' "$work/out" || return 1
+    ! grep -q tmp/sums "$work/out" || say 'scratch is owed' || return 1
+    refused 1 "option region is one store's" "$runfs" recover --publish "$d/cache" -o region=r || return 1
+    try "$runfs" recover --publish "$d/cache"
+    expect_code 0 && grep -q 'everything is in runfs:ckpt+data+logs' "$work/out" && raw_three || return 1
+    fusermount3 -u -z "$d/mnt" 2>/dev/null || umount -l "$d/mnt"
+}
+
+# Another store, or another way to it, may not take a cache that owes something.
+test_cache_of_other_routes() {
+    local pid
+    three_stores threeother
+    mount_three -o settle=1h && write_three || return 1
+    pid=$(daemon_pid)
+    kill -9 "$pid" && until_true 30 gone "$pid" || return 1
+    mkdir "$d/else"
+    cp "$d/c.json" "$d/right.json"
+    sed -i "s,$d/ckpt,$d/else," "$d/c.json"
+    refused 1 "the cache is of \"ckpt\" at file://$d/ckpt, the mount has file://$d/else" \
+        "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    sed 's,"{run}/\*\*"\, "policy": "logs","l/{run}/**"\, "policy": "logs",' "$d/right.json" >"$d/c.json"
+    refused 1 'route 2 of the cache is runs/{run}/logs/** to {run}/** of "logs", that of the mount ' \
+        "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    refused 1 "with routes, the mount has file://$d/data without" "$runfs" mount -o "cache_dir=$d/cache" "$d/data" "$d/mnt" || return 1
+    cp "$d/right.json" "$d/c.json"
+    mount_three && umount_here && raw_three
+}
+
+# One URL under a layout is its own name, and its store's one tree.
+test_layout_of_a_url() {
+    fresh layout
+    mount_here layout=runs || return 1
+    mkdir -p "$d/mnt/runs/r1/checkpoint" && echo weights >"$d/mnt/runs/r1/checkpoint/model.pt" || return 1
+    awk -v p="$d/mnt" '$5 == p' /proc/self/mountinfo | grep -qF " file://$d/store " || say 'another name' || return 1
+    umount_here && grep -qx weights "$d/store/runs/r1/checkpoint/model.pt" || return 1
+    mount_here && grep -qx weights "$d/mnt/runs/r1/checkpoint/model.pt" && umount_here
+}

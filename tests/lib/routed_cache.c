@@ -1,0 +1,160 @@
+/* A driven cache over several stores. */
+#include "tests/lib/routed_cache.h"
+
+#include "backends/drivers.h"
+#include "backends/routed/routed.h"
+#include "common/lock.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct routed_world *world;
+
+static bool changes(enum call_kind kind)
+{
+    return kind == CALL_PUT || kind == CALL_PART || kind == CALL_COMMIT || kind == CALL_COPY ||
+           kind == CALL_RENAME || kind == CALL_REMOVE || kind == CALL_MKDIR ||
+           kind == CALL_RMDIR || kind == CALL_SETATTR;
+}
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    struct routed_leaf_store *leaf = world->leaves;
+
+    while (leaf->layer != l)
+        leaf++;
+    atomic_fetch_add(&leaf->requests, 1);
+    if (atomic_load(&leaf->down) || atomic_load(&world->fuse) == 0)
+        return op_fail(c->op, -EHOSTUNREACH, "the store is down");
+    if (changes(c->kind) && atomic_load(&world->fuse) > 0)
+        atomic_fetch_sub(&world->fuse, 1);
+    while (changes(c->kind) && atomic_load(&leaf->stuck)) {
+        int r = op_check(c->op);
+        if (r < 0)
+            return r;
+        (void)usleep(1000);
+    }
+    return call_next(c);
+}
+
+static struct store *open_leaf(struct routed_world *w, unsigned i, bool like_s3)
+{
+    static unsigned count;
+    struct layer *l = calloc(1, sizeof(*l));
+    struct store *mem = NULL;
+    char url[32];
+    struct op op;
+
+    (void)snprintf(url, sizeof(url), "mem:routed%u%s", ++count, like_s3 ? "?s3" : "");
+    op_init(&op, NS_PER_SEC);
+    ck_assert_ptr_nonnull(l);
+    ck_assert_int_eq(mem_store_new(url, NULL, &op, &mem), 0);
+    ck_assert_int_eq(layer_init(l, mem, around), 0);
+    w->leaves[i].layer = l;
+    return &l->base;
+}
+
+static void add_route(struct routed_world *w, const struct routed_row *row)
+{
+    struct template path, key;
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    int r = template_parse(row->path, TEMPLATE_PATH, &op, &path);
+    ck_assert_msg(r == 0, "%s: %s", row->path, op.why);
+    r = template_parse(row->key ? row->key : row->path, TEMPLATE_KEY, &op, &key);
+    ck_assert_msg(r == 0, "%s: %s", row->path, op.why);
+    r = routes_add(&w->routes, &path, &key, row->leaf, row->policy, (struct text_place){0},
+                   &op);
+    ck_assert_msg(r == 0, "%s: %s", row->path, op.why);
+    w->routes.items[w->routes.n - 1].scratch = row->scratch;
+}
+
+static void init_policies(struct routed_world *w)
+{
+    static char name[] = "plain";
+
+    for (size_t i = 0; i < 4; i++)
+        w->policies[i] = (struct policy){.name = name,
+                                         .interval_ns = POLICY_UNSET,
+                                         .settle_ns = POLICY_UNSET,
+                                         .durability = POLICY_UNSET};
+}
+
+void routed_init(struct routed_world *w, const struct routed_row *rows, size_t n, bool like_s3)
+{
+    static const char *const names[ROUTED_LEAVES] = {"a", "b", "c"};
+    static const char *const urls[ROUTED_LEAVES] = {"mem:a", "mem:b", "mem:c"};
+    struct store *leaves[ROUTED_LEAVES], *store;
+    struct op op;
+
+    memset(w, 0, sizeof(*w));
+    world = w;
+    atomic_store(&w->fuse, -1);
+    for (size_t i = 0; i < n; i++)
+        add_route(w, &rows[i]);
+    for (unsigned i = 0; i < ROUTED_LEAVES; i++) {
+        leaves[i] = open_leaf(w, i, like_s3);
+        w->names[i] = (struct cache_store){.name = names[i], .url = urls[i]};
+    }
+    op_init(&op, NS_PER_SEC);
+    ck_assert_int_eq(routed_store_new(&w->routes, leaves, names, ROUTED_LEAVES, &op, &store),
+                     0);
+    driven_init_over(&w->d, store, NULL);
+    init_policies(w);
+    w->d.config.routes = &w->routes;
+    w->d.config.policies = w->policies;
+    w->d.config.n_policies = 4;
+    w->d.config.stores = w->names;
+    w->d.config.n_stores = ROUTED_LEAVES;
+    w->d.config.retry_ns = 10 * NS_PER_MS;
+    w->d.config.late_ns = 0;
+}
+
+void routed_release(struct routed_world *w)
+{
+    driven_release(&w->d);
+    routes_release(&w->routes);
+}
+
+unsigned routed_requests(struct routed_world *w)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < ROUTED_LEAVES; i++)
+        n += atomic_load(&w->leaves[i].requests);
+    return n;
+}
+
+void routed_stores(struct routed_world *w, unsigned leaf, const char *key, const char *wanted)
+{
+    char text[64];
+    struct mem_sink sink;
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    mem_sink_init(&sink, text, sizeof(text), 0);
+    ssize_t n = store_read(w->leaves[leaf].layer->base.next, &op, key, NULL, &sink.base,
+                           sizeof(text), 0, NULL);
+    if (wanted)
+        ck_assert_msg(n == (ssize_t)strlen(wanted) && memcmp(text, wanted, (size_t)n) == 0,
+                      "store %u has %s: %zd \"%.*s\", not \"%s\"", leaf, key, n,
+                      n > 0 ? (int)n : 0, text, wanted);
+    else
+        ck_assert_msg(n == -ENOENT, "store %u has %s: %zd, not ENOENT", leaf, key, n);
+}
+
+void routed_store(struct routed_world *w, unsigned leaf, const char *key, const char *text)
+{
+    struct mem_source src;
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    mem_source_init(&src, text, strlen(text));
+    ck_assert_int_eq(
+        store_put(w->leaves[leaf].layer->base.next, &op, key, NULL, &src.base, NULL, NULL), 0);
+}

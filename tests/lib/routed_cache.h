@@ -1,0 +1,51 @@
+/* A driven cache over several stores: a table of routes, and a mem: store for each number in
+ * it, whose requests are counted and can be made to fail. */
+#ifndef RUNFS_TESTS_LIB_ROUTED_CACHE_H
+#define RUNFS_TESTS_LIB_ROUTED_CACHE_H
+
+#include "runs/policy.h"
+#include "runs/routes.h"
+#include "tests/lib/driven.h"
+
+#include <stdatomic.h>
+
+#define ROUTED_LEAVES 3
+
+struct routed_row {
+    const char *path, *key;
+    unsigned leaf, policy;
+    bool scratch;
+};
+
+/* One of the stores. */
+struct routed_leaf_store {
+    struct layer *layer;
+    atomic_uint requests;
+    atomic_bool down;  /* each fails as if it can't be reached */
+    atomic_bool stuck; /* each that changes something gets no answer for as long */
+};
+
+struct routed_world {
+    struct driven d;
+    struct routes routes;
+    struct policy policies[4]; /* the first says nothing */
+    struct cache_store names[ROUTED_LEAVES];
+    struct routed_leaf_store leaves[ROUTED_LEAVES];
+    atomic_int
+        fuse; /* so many requests that change something pass before all fail; < 0: all pass
+               */
+};
+
+/* Aborts the test on any failure. `like_s3`: the stores are like S3. Not mounted yet, so that
+ * the test can change the policies and d.config. One at a time. */
+void routed_init(struct routed_world *w, const struct routed_row *rows, size_t n, bool like_s3);
+void routed_release(struct routed_world *w);
+
+/* Of all stores. */
+unsigned routed_requests(struct routed_world *w);
+/* Fails the test unless the store itself holds that text under the key; NULL: nothing. */
+void routed_stores(struct routed_world *w, unsigned leaf, const char *key, const char *wanted);
+/* Makes an object in that store, as another node would. */
+void routed_store(struct routed_world *w, unsigned leaf, const char *key, const char *text);
+
+#endif

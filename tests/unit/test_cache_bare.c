@@ -1,0 +1,201 @@
+/* cache/: directories on the way to what is stored have no key of their own. One that was made
+ * here stays here, for nobody, until the stores have something below it. */
+#include "tests/lib/routed_cache.h"
+#include "tests/lib/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const struct routed_row rows[] = {
+    {.path = "runs/{run}/checkpoint/**", .key = "{run}/**", .leaf = 0},
+    {.path = "runs/{run}/{part}/logs/**", .key = "{run}/{part}/**", .leaf = 1},
+};
+
+#define ROWS (sizeof(rows) / sizeof(*rows))
+
+static struct routed_world w;
+
+static void setup(void)
+{
+    routed_init(&w, rows, ROWS, true);
+    w.d.config.list_timeout_ns = 0; /* each look lists anew, but for 200 ms */
+    driven_mount(&w.d);
+}
+
+static void teardown(void)
+{
+    routed_release(&w);
+}
+
+static void remount(void)
+{
+    driven_unmount(&w.d);
+    driven_mount(&w.d);
+}
+
+static uint64_t pending(void)
+{
+    struct cache_stats s;
+
+    cache_get_stats(w.d.cache, &s);
+    return s.pending_ops;
+}
+
+static bool exists(const char *path)
+{
+    struct stat st;
+    int r = driven_stat(&w.d, path, &st);
+
+    ck_assert(r == 0 || r == -ENOENT);
+    return r == 0;
+}
+
+/* The listings that were made are believed no more. */
+static void later(void)
+{
+    (void)usleep(250 * 1000);
+}
+
+START_TEST(a_bare_directory_stays_and_owes_nothing)
+{
+    struct stat st;
+
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 0);
+    unsigned before = routed_requests(&w);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/part"), 0);
+    ck_assert_int_eq(driven_chmod(&w.d, "runs/a", 0700), 0);
+    ck_assert_int_eq(driven_setxattr(&w.d, "runs/a", "user.x", "1", 1, 0), 0);
+    ck_assert_uint_eq(pending(), 0);
+    ck_assert_str_eq(driven_state(&w.d, "runs/a"), "local");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_uint_eq(routed_requests(&w), before);
+    later();
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 1); /* the stores list none */
+    remount();
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 1);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/a", &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0700);
+    ck_assert_str_eq(driven_state(&w.d, "runs/a"), "local");
+    ck_assert(exists("runs/a/part"));
+    driven_mount_afresh(&w.d);
+    ck_assert(!exists("runs/a")); /* no other node sees it */
+}
+END_TEST
+
+START_TEST(a_bare_directory_goes_without_a_request)
+{
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", "runs/b"), 0);
+    ck_assert(exists("runs/b") && !exists("runs/a"));
+    ck_assert_uint_eq(pending(), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/b"), 0);
+    ck_assert_uint_eq(pending(), 0);
+    ck_assert(!exists("runs/b"));
+    for (size_t i = 0; i < ROUTED_LEAVES; i++)
+        atomic_store(&w.leaves[i].down, true); /* nothing is owed */
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+}
+END_TEST
+
+START_TEST(a_bare_directory_becomes_one_of_the_stores)
+{
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    DRIVEN_WAIT(strcmp(driven_state(&w.d, "runs/a"), "clean") == 0);
+    driven_mount_afresh(&w.d);
+    ck_assert(exists("runs/a/checkpoint"));
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/a"), -ENOTEMPTY);
+}
+END_TEST
+
+START_TEST(another_node_fills_a_bare_directory)
+{
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    routed_store(&w, 1, "a/part/out", "lines");
+    later();
+    ck_assert_int_eq(driven_list(&w.d, "runs/a"), 1);
+    driven_shows(&w.d, "runs/a/part/logs/out", "lines");
+    ck_assert_str_eq(driven_state(&w.d, "runs/a"), "clean");
+    remount();
+    ck_assert_str_eq(driven_state(&w.d, "runs/a"), "clean");
+}
+END_TEST
+
+/* As on any filesystem. */
+START_TEST(a_directory_outlives_what_was_in_it)
+{
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
+    driven_put(&w.d, "runs/a/checkpoint/model", "weights", 7);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    if (_i)
+        driven_mount_afresh(&w.d); /* the listing knows it */
+    ck_assert_int_eq(driven_unlink(&w.d, "runs/a/checkpoint/model"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "a/model", NULL);
+    later();
+    ck_assert(exists("runs/a"));
+    ck_assert_str_eq(driven_state(&w.d, "runs/a"), "local");
+    later();
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 1);
+    remount();
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 1);
+    ck_assert_int_eq(driven_list(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    later();
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 0);
+}
+END_TEST
+
+/* What another node emptied goes, as ever. */
+START_TEST(a_directory_of_the_stores_goes_with_them)
+{
+    const char *const keys[] = {"a/model"};
+    struct op op;
+
+    routed_store(&w, 0, "a/model", "weights");
+    driven_shows(&w.d, "runs/a/checkpoint/model", "weights");
+    op_init(&op, NS_PER_SEC);
+    ck_assert_int_eq(store_remove(w.leaves[0].layer->base.next, &op, keys, NULL, 1, NULL), 0);
+    later();
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 0);
+}
+END_TEST
+
+/* With another table of routes nothing of it is left, and nothing is in the way. */
+START_TEST(another_mount_takes_the_cache_over)
+{
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    driven_unmount(&w.d);
+    free(w.d.store->url);
+    w.d.store->url = strdup("another");
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_bare");
+    TCase *t = tcase_create("bare");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, a_bare_directory_stays_and_owes_nothing);
+    tcase_add_test(t, a_bare_directory_goes_without_a_request);
+    tcase_add_test(t, a_bare_directory_becomes_one_of_the_stores);
+    tcase_add_test(t, another_node_fills_a_bare_directory);
+    tcase_add_loop_test(t, a_directory_outlives_what_was_in_it, 0, 2);
+    tcase_add_test(t, a_directory_of_the_stores_goes_with_them);
+    tcase_add_test(t, another_mount_takes_the_cache_over);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}

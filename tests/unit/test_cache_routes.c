@@ -1,0 +1,302 @@
+/* cache/: several stores in one tree: which names the routes admit, and where names move to. */
+#include "tests/lib/routed_cache.h"
+#include "tests/lib/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const struct routed_row rows[] = {
+    {.path = "runs/{run}/checkpoint/**", .key = "{run}/**", .leaf = 0},
+    {.path = "runs/{run}/logs/**", .key = "{run}/**", .leaf = 1},
+    {.path = "meta/{run}/**", .key = "{run:b32}/**", .leaf = 2},
+    {.path = "all/**", .key = "**", .leaf = 2},
+};
+
+#define ROWS (sizeof(rows) / sizeof(*rows))
+
+static struct routed_world w;
+
+static void setup(void)
+{
+    routed_init(&w, rows, ROWS, true);
+    driven_mount(&w.d);
+}
+
+static void teardown(void)
+{
+    routed_release(&w);
+}
+
+static int create(const char *path)
+{
+    struct handle *h = NULL;
+    int r = driven_open(&w.d, path, O_CREAT | O_WRONLY, &h);
+
+    return r < 0 ? r : driven_close(&w.d, h);
+}
+
+static void put(const char *path, const char *text)
+{
+    driven_put(&w.d, path, text, strlen(text));
+}
+
+/* A run with a file in each of its stores. */
+static void make_run(const char *run)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "runs/%s", run);
+    ck_assert_int_eq(driven_mkdir(&w.d, path), 0);
+    (void)snprintf(path, sizeof(path), "runs/%s/checkpoint", run);
+    ck_assert_int_eq(driven_mkdir(&w.d, path), 0);
+    (void)strcat(path, "/model");
+    put(path, "weights");
+    (void)snprintf(path, sizeof(path), "runs/%s/logs", run);
+    ck_assert_int_eq(driven_mkdir(&w.d, path), 0);
+    (void)strcat(path, "/out");
+    put(path, "lines");
+}
+
+/* ---- admission ---- */
+
+START_TEST(a_path_without_a_route_is_refused_and_asked_of_nobody)
+{
+    struct stat st;
+
+    ck_assert_int_eq(driven_stat(&w.d, "runs", &st), 0); /* lists nothing: it always exists */
+    unsigned before = routed_requests(&w);
+    ck_assert_int_eq(driven_stat(&w.d, "elsewhere", &st), -ENOENT);
+    ck_assert_uint_eq(routed_requests(&w), before);
+    ck_assert_int_eq(create("elsewhere"), -EPERM);
+    ck_assert_int_eq(driven_mkdir(&w.d, "elsewhere"), -EPERM);
+    ck_assert_int_eq(driven_symlink(&w.d, "target", "elsewhere"), -EPERM);
+    ck_assert_int_eq(create("runs/file"), -EPERM); /* a directory could be there, no file */
+}
+END_TEST
+
+START_TEST(a_name_that_a_route_cannot_store_is_refused)
+{
+    char longest[] = "meta/"
+                     "1234567890123456789012345678901234567890123456789012345678901234567890"
+                     "1234567890123456789012345678901234567890123456789012345678901234567890"
+                     "1234567890123456789012345678901234567890123456789012345678901234567890";
+
+    ck_assert_int_eq(driven_mkdir(&w.d, "meta/\xff"), -EILSEQ);
+    ck_assert_int_eq(driven_mkdir(&w.d, "meta/%zz"), -EINVAL);
+    ck_assert_int_eq(driven_mkdir(&w.d, longest), -ENAMETOOLONG);
+    ck_assert_int_eq(driven_mkdir(&w.d, "meta/run"), 0);
+}
+END_TEST
+
+START_TEST(fixed_directories_stay)
+{
+    struct stat st;
+
+    ck_assert_int_eq(driven_list(&w.d, ""), 3);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs"), -EEXIST);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs"), -EBUSY);
+    ck_assert_int_eq(driven_rmdir(&w.d, "all"), -EBUSY); /* a store's own root */
+    ck_assert_int_eq(driven_rename(&w.d, "runs", "meta/x"), -EBUSY);
+    ck_assert_int_eq(driven_mkdir(&w.d, "meta/x"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "meta/x", "runs"), -EBUSY);
+    make_run("one");
+    ck_assert_int_eq(driven_rename(&w.d, "meta/x", "runs"), -ENOTEMPTY);
+    ck_assert_int_eq(driven_chmod(&w.d, "runs", 0700), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    driven_unmount(&w.d);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_stat(&w.d, "runs", &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0700); /* kept here: no store has the directory */
+    driven_mount_afresh(&w.d);
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 1);
+}
+END_TEST
+
+START_TEST(fixed_directories_outlive_their_stores)
+{
+    struct stat st;
+
+    for (size_t i = 0; i < ROUTED_LEAVES; i++)
+        atomic_store(&w.leaves[i].down, true);
+    ck_assert_int_eq(driven_stat(&w.d, "runs", &st), 0);
+    ck_assert_int_eq(driven_stat(&w.d, "meta", &st), 0);
+}
+END_TEST
+
+/* ---- moving ---- */
+
+START_TEST(what_would_cross_stores_is_refused_and_nothing_asked)
+{
+    make_run("one");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_symlink(&w.d, "model", "runs/one/checkpoint/link"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/one/checkpoint/dir"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    unsigned before = routed_requests(&w);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one/checkpoint/model", "runs/one/logs/model"),
+                     -EXDEV);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one/checkpoint/link", "runs/one/logs/link"),
+                     -EXDEV);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one/checkpoint/dir", "runs/one/logs/dir"),
+                     -EXDEV);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one/logs", "runs/one/checkpoint/dir"), -EXDEV);
+    ck_assert_int_eq(driven_link(&w.d, "runs/one/checkpoint/model", "runs/one/logs/model"),
+                     -EXDEV);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/one/checkpoint/model", "runs/one/logs/out"),
+                     -EXDEV);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/one/checkpoint", "runs/one/logs"), -EXDEV);
+    ck_assert_uint_eq(routed_requests(&w), before);
+    driven_shows(&w.d, "runs/one/checkpoint/model", "weights");
+}
+END_TEST
+
+START_TEST(files_move_within_a_store)
+{
+    make_run("one");
+    make_run("two");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one/checkpoint/model", "runs/two/checkpoint/m"),
+                     0);
+    ck_assert_int_eq(driven_link(&w.d, "runs/two/checkpoint/m", "runs/one/checkpoint/again"),
+                     0);
+    ck_assert_int_eq(
+        driven_exchange(&w.d, "runs/two/checkpoint/m", "runs/two/checkpoint/model"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "one/model", NULL);
+    routed_stores(&w, 0, "one/again", "weights");
+    routed_stores(&w, 0, "two/m", "weights");
+}
+END_TEST
+
+static void check_run(const char *run, const char *weights)
+{
+    char key[64];
+
+    (void)snprintf(key, sizeof(key), "%s/model", run);
+    routed_stores(&w, 0, key, weights);
+    (void)snprintf(key, sizeof(key), "%s/out", run);
+    routed_stores(&w, 1, key, weights ? "lines" : NULL);
+}
+
+START_TEST(a_directory_moves_over_all_its_stores)
+{
+    make_run("one");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    check_run("one", "weights");
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one", "runs/two"), 0);
+    driven_shows(&w.d, "runs/two/checkpoint/model", "weights");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    check_run("two", "weights");
+    check_run("one", NULL);
+    driven_mount_afresh(&w.d);
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 1);
+    ck_assert_int_eq(driven_list(&w.d, "runs/two"), 2);
+    driven_shows(&w.d, "runs/two/logs/out", "lines");
+}
+END_TEST
+
+START_TEST(two_directories_change_places_over_all_their_stores)
+{
+    make_run("one");
+    make_run("two");
+    put("runs/two/checkpoint/model", "others");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/one", "runs/two"), 0);
+    driven_shows(&w.d, "runs/one/checkpoint/model", "others");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    check_run("one", "others");
+    check_run("two", "weights");
+    driven_mount_afresh(&w.d);
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 2);
+}
+END_TEST
+
+/* The daemon is killed when the stores have taken so many of its changes. */
+START_TEST(a_directory_that_moves_is_whole_after_a_kill_at_any_step)
+{
+    int step = 0;
+
+    for (bool done = false; !done; step++) {
+        routed_init(&w, rows, ROWS, _i != 0);
+        driven_mount(&w.d);
+        make_run("one");
+        ck_assert_int_eq(driven_flush(&w.d), 0);
+        atomic_store(&w.fuse, step);
+        ck_assert_int_eq(driven_rename(&w.d, "runs/one", "runs/two"), 0);
+        struct cache_stats s;
+        DRIVEN_WAIT((cache_get_stats(w.d.cache, &s), s.pending_ops == 0) ||
+                    atomic_load(&w.fuse) == 0);
+        done = atomic_load(&w.fuse) > 0;
+        driven_unmount(&w.d);
+        atomic_store(&w.fuse, -1);
+        driven_mount(&w.d);
+        ck_assert_int_eq(driven_flush(&w.d), 0);
+        check_run("two", "weights");
+        check_run("one", NULL);
+        ck_assert_int_eq(driven_list(&w.d, "runs"), 1);
+        driven_mount_afresh(&w.d);
+        ck_assert_int_eq(driven_list(&w.d, "runs"), 1);
+        routed_release(&w);
+    }
+    ck_assert_int_gt(step, 4); /* a copy and a removal in each store */
+}
+END_TEST
+
+/* ---- attributes ---- */
+
+static void check_own(const char *path, const char *what, const char *wanted)
+{
+    char name[64], value[256] = "";
+
+    (void)snprintf(name, sizeof(name), "user.runfs.%s", what);
+    ssize_t n = driven_getxattr(&w.d, path, name, value, sizeof(value) - 1);
+    if (wanted)
+        ck_assert_msg(n >= 0 && strcmp(value, wanted) == 0, "%s of %s: %zd \"%s\"", what, path,
+                      n, value);
+    else
+        ck_assert_int_eq(n, -ENODATA);
+}
+
+START_TEST(a_file_says_which_store_has_it)
+{
+    ck_assert_int_eq(driven_mkdir(&w.d, "meta/run"), 0);
+    put("meta/run/file", "x");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    check_own("meta/run/file", "store", "c");
+    check_own("meta/run/file", "route", "meta/{run}/**");
+    check_own("meta/run/file", "policy", "plain");
+    check_own("meta/run/file", "url", "mem:c/OJ2W4===/file");
+    check_own("meta/run", "url", "mem:c/OJ2W4===");
+    check_own("runs", "store", NULL);
+    check_own("runs", "url", NULL);
+    routed_stores(&w, 2, "OJ2W4===/file", "x");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_routes");
+    TCase *t = tcase_create("routes");
+    TCase *kills = tcase_create("kills");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, a_path_without_a_route_is_refused_and_asked_of_nobody);
+    tcase_add_test(t, a_name_that_a_route_cannot_store_is_refused);
+    tcase_add_test(t, fixed_directories_stay);
+    tcase_add_test(t, fixed_directories_outlive_their_stores);
+    tcase_add_test(t, what_would_cross_stores_is_refused_and_nothing_asked);
+    tcase_add_test(t, files_move_within_a_store);
+    tcase_add_test(t, a_directory_moves_over_all_its_stores);
+    tcase_add_test(t, two_directories_change_places_over_all_their_stores);
+    tcase_add_test(t, a_file_says_which_store_has_it);
+    suite_add_tcase(s, t);
+    tcase_set_timeout(kills, 300);
+    tcase_add_loop_test(kills, a_directory_that_moves_is_whole_after_a_kill_at_any_step, 0, 2);
+    suite_add_tcase(s, kills);
+    return suite_run(s);
+}

@@ -1,0 +1,131 @@
+/* cache/: one of several stores does not answer. What others are owed goes on. */
+#include "tests/lib/routed_cache.h"
+#include "tests/lib/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LARGE (UINT64_C(3) << 20)
+#define FILES 20
+
+static const struct routed_row rows[] = {
+    {.path = "a/**", .leaf = 0},
+    {.path = "b/**", .leaf = 1},
+};
+
+#define ROWS (sizeof(rows) / sizeof(*rows))
+
+static struct routed_world w;
+
+static void put_large(const char *path)
+{
+    char *data = calloc(1, LARGE);
+
+    ck_assert_ptr_nonnull(data);
+    driven_put(&w.d, path, data, LARGE);
+    free(data);
+}
+
+static void setup(void)
+{
+    routed_init(&w, rows, ROWS, true);
+    w.d.config.upload_jobs = 2;
+    w.d.config.part_size = 1 << 20;
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "b"), 0);
+    driven_put(&w.d, "a/old", "old", 3);
+    driven_put(&w.d, "b/old", "old", 3);
+    driven_put(&w.d, "b/gone", "old", 3);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.leaves[0].stuck, true);
+}
+
+static void teardown(void)
+{
+    atomic_store(&w.leaves[0].stuck, false);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_release(&w);
+}
+
+static bool is_stored(unsigned leaf, const char *key)
+{
+    struct object obj;
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    int r = store_stat(w.leaves[leaf].layer->base.next, &op, key, &obj);
+    if (r == 0)
+        object_release(&obj);
+    return r == 0;
+}
+
+START_TEST(files_go_to_the_other_store)
+{
+    char path[32];
+
+    for (int i = 0; i < FILES; i++) {
+        (void)snprintf(path, sizeof(path), "a/%d", i);
+        driven_put(&w.d, path, "x", 1);
+    }
+    for (int i = 0; i < FILES; i++) {
+        (void)snprintf(path, sizeof(path), "b/%d", i);
+        driven_put(&w.d, path, "x", 1);
+    }
+    DRIVEN_WAIT(is_stored(1, "b/19") && is_stored(1, "b/0"));
+    ck_assert(!is_stored(0, "a/0"));
+}
+END_TEST
+
+START_TEST(large_files_go_to_the_other_store)
+{
+    put_large("a/one");
+    put_large("a/two");
+    put_large("b/one");
+    DRIVEN_WAIT(is_stored(1, "b/one"));
+}
+END_TEST
+
+START_TEST(directories_go_to_the_other_store)
+{
+    char path[32];
+
+    for (int i = 0; i < FILES; i++) {
+        (void)snprintf(path, sizeof(path), "a/dir%d", i);
+        ck_assert_int_eq(driven_mkdir(&w.d, path), 0);
+    }
+    ck_assert_int_eq(driven_mkdir(&w.d, "b/dir"), 0);
+    DRIVEN_WAIT(is_stored(1, "b/dir"));
+}
+END_TEST
+
+START_TEST(renames_and_removals_go_to_the_other_store)
+{
+    ck_assert_int_eq(driven_rename(&w.d, "a/old", "a/new"), 0);
+    ck_assert_int_eq(driven_unlink(&w.d, "a/new"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "b/old", "b/new"), 0);
+    ck_assert_int_eq(driven_unlink(&w.d, "b/gone"), 0);
+    DRIVEN_WAIT(is_stored(1, "b/new") && !is_stored(1, "b/old") && !is_stored(1, "b/gone"));
+    ck_assert(is_stored(0, "a/old"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_stuck_store");
+    TCase *t = tcase_create("stuck");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, files_go_to_the_other_store);
+    tcase_add_test(t, large_files_go_to_the_other_store);
+    tcase_add_test(t, directories_go_to_the_other_store);
+    tcase_add_test(t, renames_and_removals_go_to_the_other_store);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}

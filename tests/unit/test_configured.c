@@ -1,0 +1,225 @@
+/* cli/configured: the words of a mount in, stores with their options or a message out. */
+#include "cli/configured.h"
+#include "common/mem.h"
+#include "tests/lib/suite.h"
+#include "tests/lib/top.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct mount_options options;
+static struct config config;
+static struct op op;
+
+static void setup(void)
+{
+    top_make();
+    mount_options_init(&options);
+    op_init(&op, OP_FOREVER);
+    config = (struct config){0};
+}
+
+static void teardown(void)
+{
+    config_release(&config);
+    mount_options_release(&options);
+    top_remove();
+}
+
+/* With the file, as c.json, and its path in the place of "@" in either word. */
+static int read_words(const char *text, const char *spec, const char *list)
+{
+    char path[512], specs[600], lists[1200], *at;
+
+    top_make_file("c.json", text);
+    (void)snprintf(path, sizeof(path), "%s", in_top("c.json"));
+    (void)snprintf(specs, sizeof(specs), "%s", *spec == '@' ? path : spec);
+    at = list ? strchr(list, '@') : NULL;
+    if (at)
+        (void)snprintf(lists, sizeof(lists), "%.*s%s%s", (int)(at - list), list, path, at + 1);
+    else
+        (void)snprintf(lists, sizeof(lists), "%s", list ? list : "");
+    return configured(specs, list ? lists : NULL, &options, &op, &config);
+}
+
+static void reads(const char *text, const char *spec, const char *list)
+{
+    ck_assert_msg(read_words(text, spec, list) == 0, "%s", op.why);
+}
+
+static const char *option_of(size_t store, const char *name)
+{
+    return settings_get(&config.stores[store].settings, name);
+}
+
+/* ---- what is read ---- */
+
+#define ONE                                                                                    \
+    "{\"stores\": {\"a\": {\"url\": \"s3://b/p\", \"region\": \"here\", \"profile\": \"p\"}}," \
+    " \"options\": {\"region\": \"there\", \"endpoint\": \"http://file\", \"ro\": true}}"
+#define TWO                                                                                    \
+    "{\"stores\": {\"a\": {\"url\": \"mem:a\"}, \"b\": {\"url\": \"mem:b\"}},"                 \
+    " \"routes\": [{\"path\": \"logs/**\", \"store\": \"b\"},"                                 \
+    " {\"path\": \"**\", \"store\": \"a\"}]}"
+
+START_TEST(a_url_is_one_store_with_everything)
+{
+    ck_assert_int_eq(configured("mem:x", "region=r,ro", &options, &op, &config), 0);
+    ck_assert_uint_eq(config.n_stores, 1);
+    ck_assert_str_eq(config.stores[0].url, "mem:x");
+    ck_assert_str_eq(option_of(0, "region"), "r");
+    ck_assert(options.read_only && configured_is_plain(&config));
+    ck_assert_uint_eq(options.store.n, 0);
+}
+END_TEST
+
+/* The store's own, then the file's options, then those of the command line: the last wins. */
+START_TEST(what_is_said_later_wins)
+{
+    reads(ONE, "@", "endpoint=http://line,rw");
+    ck_assert_str_eq(config.stores[0].name, "a");
+    ck_assert_str_eq(config.stores[0].url, "s3://b/p");
+    ck_assert_str_eq(option_of(0, "profile"), "p");
+    ck_assert_str_eq(option_of(0, "region"), "there");
+    ck_assert_str_eq(option_of(0, "endpoint"), "http://line");
+    ck_assert(!options.read_only);
+}
+END_TEST
+
+START_TEST(a_store_of_a_file_is_mounted_by_its_name)
+{
+    reads(ONE, "a", "config=@");
+    ck_assert_str_eq(config.stores[0].url, "s3://b/p");
+    ck_assert(options.read_only);
+}
+END_TEST
+
+START_TEST(a_file_without_stores_gives_options_to_a_url)
+{
+    reads("{\"options\": {\"region\": \"r\", \"upload_jobs\": 3}}", "mem:x",
+          "config=@,upload_jobs=5");
+    ck_assert_str_eq(config.stores[0].url, "mem:x");
+    ck_assert_str_eq(option_of(0, "region"), "r");
+    ck_assert_uint_eq(options.cache.upload_jobs, 5);
+}
+END_TEST
+
+START_TEST(several_stores_have_routes)
+{
+    reads(TWO, "@", "ro");
+    ck_assert_uint_eq(config.n_stores, 2);
+    ck_assert_uint_eq(config.routes.n, 2);
+    ck_assert(!configured_is_plain(&config));
+}
+END_TEST
+
+/* ---- layouts ---- */
+
+START_TEST(a_url_takes_any_layout)
+{
+    ck_assert_int_eq(configured("mem:x", "layout=runs", &options, &op, &config), 0);
+    ck_assert_uint_eq(config.n_stores, 1);
+    ck_assert_uint_gt(config.routes.n, 1);
+    ck_assert(!configured_is_plain(&config));
+}
+END_TEST
+
+START_TEST(the_one_store_of_a_file_takes_a_layout_and_keeps_its_name)
+{
+    reads("{\"stores\": {\"a\": {\"url\": \"s3://b/p\"}}, \"options\": {\"region\": "
+          "\"there\"}}",
+          "@", "layout=runs");
+    ck_assert_str_eq(config.stores[0].name, "a");
+    ck_assert_str_eq(option_of(0, "region"), "there");
+    ck_assert_uint_gt(config.routes.n, 1);
+    ck_assert_ptr_nonnull(strstr(config.origin, "c.json"));
+}
+END_TEST
+
+START_TEST(plain_is_what_a_url_is_anyway)
+{
+    ck_assert_int_eq(configured("mem:x", "layout=plain", &options, &op, &config), 0);
+    ck_assert(configured_is_plain(&config));
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+static const struct {
+    const char *text, *spec, *list;
+    const char *says;
+} refused[] = {
+    {"{\"options\": {\"ro\": true}}", "@", NULL, "names no store"},
+    {ONE, "b", "config=@", "names the store \"a\": mount that name"},
+    {ONE, "@", "config=@", "is a configuration already: leave config="},
+    {TWO, "a", "config=@", "has the stores a, b: mount"},
+    {TWO, "@", "ro,region=r", "option region is one store's, and"},
+    {TWO, "@", "layout=runs", "has the stores a, b: give it a \"layout\""},
+    {"{\"stores\": {\"a\": {\"url\": \"mem:a\"}}, \"layout\": \"runs\"}", "@", "layout=ray",
+     "has a layout of its own, \"runs\""},
+    {"{\"stores\": {\"a\": {\"url\": \"mem:a\"}},\n"
+     " \"routes\": [{\"path\": \"x/**\", \"store\": \"a\"}]}",
+     "@", "layout=ray", "has routes of its own"},
+    {"{}", "mem:x", "layout=rusn", "\"runs\""},
+    {"{}", "mem:x", "config=@,regoin=r", "did you mean \"region\"?"},
+    {"{}", "s3://key:secret@b/p", NULL, "credentials don't belong in a URL"},
+    /* A place: line, column. */
+    {"{\"stores\": {\n \"a\": {\"url\": \"mem:a\", \"regoin\": \"r\"}}}", "@", NULL,
+     "c.json:2:2: store \"a\": unknown option \"regoin\", did you mean \"region\"?"},
+    {"{\"stores\": {\"a\": {\"url\": \"mem:a\"}},\n \"options\": {\"upload_jobs\": 0}}", "@",
+     NULL, "c.json:2:"},
+    {"{\"options\": {\n \"ro\": 5}}", "mem:x", "config=@", "c.json:2:8: option ro=5"},
+    {"{\"options\": {\n \"config\": \"x\"}}", "mem:x", "config=@",
+     "c.json:2:12: a configuration can't name another one"},
+    {"{\"options\": {\n \"rw\": false}}", "mem:x", "config=@", "c.json:2:8: option rw=false"},
+    {"{\"options\": {\n \"nosuid\": true}}", "mem:x", "config=@",
+     "c.json:2:12: \"nosuid\" is a word for -o and fstab"},
+    {"{\"options\": {\n \"_netdev\": true}}", "mem:x", "config=@",
+     "c.json:2:13: \"_netdev\" is a word for -o and fstab"},
+    {"{\"options\": {\n \"remount\": true}}", "mem:x", "config=@",
+     "c.json:2:13: \"remount\" is a word for -o and fstab"},
+    {"{\"stores\": {\"a\": {\"url\": \"mem:a\"}, \"b\": {\"url\": \"mem:b\"}},\n"
+     " \"default_store\": \"a\",\n"
+     " \"options\": {\"region\": \"r\"}}",
+     "@", NULL,
+     "c.json:3:24: option \"region\" is one store's, and \"stores\" has a, b: put it into the "
+     "store"},
+};
+
+START_TEST(what_makes_no_sense_is_refused)
+{
+    int err = read_words(refused[_i].text, refused[_i].spec, refused[_i].list);
+
+    ck_assert_msg(err == -EINVAL, "%d: %s", err, op.why);
+    ck_assert_msg(strstr(op.why, refused[_i].says) != NULL, "says: %s", op.why);
+    ck_assert_ptr_null(strstr(op.why, "secret"));
+}
+END_TEST
+
+START_TEST(a_missing_file_is_told)
+{
+    ck_assert_int_eq(configured("/nonexistent/x.json", NULL, &options, &op, &config), -ENOENT);
+    ck_assert_ptr_nonnull(strstr(op.why, "/nonexistent/x.json"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("configured");
+    TCase *tc = tcase_create("configured");
+
+    suite_add_tcase(suite, tc);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, a_url_is_one_store_with_everything);
+    tcase_add_test(tc, what_is_said_later_wins);
+    tcase_add_test(tc, a_store_of_a_file_is_mounted_by_its_name);
+    tcase_add_test(tc, a_file_without_stores_gives_options_to_a_url);
+    tcase_add_test(tc, several_stores_have_routes);
+    tcase_add_test(tc, a_url_takes_any_layout);
+    tcase_add_test(tc, the_one_store_of_a_file_takes_a_layout_and_keeps_its_name);
+    tcase_add_test(tc, plain_is_what_a_url_is_anyway);
+    tcase_add_loop_test(tc, what_makes_no_sense_is_refused, 0, ARRAY_SIZE(refused));
+    tcase_add_test(tc, a_missing_file_is_told);
+    return suite_run(suite);
+}
