@@ -12,7 +12,7 @@ from harness import Mount, REGION, check, wait_for
 from sys_calls import errno_of
 
 LIST_TIMEOUT = 1.0
-OPTIONS = ["settle=0.1s", "attr_timeout=1s", f"list_timeout={LIST_TIMEOUT}s", "entry_timeout=1s"]
+OPTIONS = ["settle=0.1s", "late_window=1s", "attr_timeout=1s", f"list_timeout={LIST_TIMEOUT}s", "entry_timeout=1s"]
 THREE = [{"path": "runs/{run}/checkpoint/**", "store": "ckpt", "key": "{run}/**", "policy": "checkpoint"},
          {"path": "runs/{run}/logs/**", "store": "logs", "key": "{run}/**", "policy": "logs"},
          {"path": "runs/{run}/metadata/**", "store": "meta", "key": "{run:b32}/**", "policy": "metadata"}]
@@ -284,7 +284,7 @@ def killed_while_writing(tree):
 
     def write(part):
         i = 0
-        while not stop.is_set() and i < 200:
+        while not stop.is_set() and i < 100000:
             name, content = f"runs/r{i % 5}/{part}/f{i}", os.urandom(2000)
             try:
                 put(f"{m.mountpoint}/{name}", content)
