@@ -109,7 +109,8 @@ struct routes_source {
 };
 
 /* Visits every source of a directory, in the order of the routes: at most one NAMED or LISTED a
- * route; routes that never upload are left out. */
+ * route. Of routes that never upload there are only the names that exist always. -ENOMEM and as
+ * routes_find(). */
 int routes_each_source(const struct routes *r, const char *path,
                        int (*visit)(void *arg, const struct routes_source *source), void *arg);
 /* The name in the mount of a stored child of a LISTED source, appended to `shown`; -ENOENT:

@@ -169,13 +169,20 @@ static int visit_capture(struct walk *w, struct routes_source *source, const str
     return visit_source(w, source, n, m, "");
 }
 
+/* Whether the next name is a directory that exists always. */
+static bool leads_always(const struct route *route, const struct match *m)
+{
+    return m->n + 1 < route->path.n && !route->path.components[m->n].capture &&
+           match_bound(route, m) == 0;
+}
+
 static int source_of_route(struct walk *w, const struct route *route, const char *path)
 {
     struct routes_source source = {.route = route};
     struct match m;
     bool last;
 
-    if (route->scratch || !match_begin(&route->path, path, &m))
+    if (!match_begin(&route->path, path, &m) || (route->scratch && !leads_always(route, &m)))
         return 0;
     for (const char *at = path; *at; at++)
         source.depth += at == path || *at == '/';

@@ -50,7 +50,7 @@ static const struct route_text odd[] = {
 };
 static const struct route_text scratch[] = {
     {"runs/**", NULL, -1},
-    {"tmp/{x}/**", NULL, -1},
+    {"tmp/{x}/y/**", NULL, -1},
     {"{a}/logs/**", "{a}/**", 1},
     {NULL, NULL, 0},
 };
@@ -129,7 +129,7 @@ static const struct {
     {ODD, "dots/a...", "0:dots/...", "nowhere"},
     {ODD, "nothing", "nowhere", "nowhere"},
     {SCRATCH, "runs/a", "0:runs/a", "0:runs/a"},
-    {SCRATCH, "tmp/a", "nowhere", "0:tmp/a"},
+    {SCRATCH, "tmp/a", "nowhere", "implied"},
     {SCRATCH, "tmp", "nowhere", "fixed"},
     {SCRATCH, "a", "nowhere", "implied"},
     {PLAIN, "", "nowhere", "0:"},
@@ -348,8 +348,9 @@ static const struct {
     {ODD, "deep/a/x", "y=2:k/a[d>d] "},
     {ODD, "deep/a/x/y", "{}=2:k/a/m[d>d] "},
     {ODD, "hex", "{}=0:h[o>o] "},
-    {SCRATCH, "", "{}=1:[d>d] "},
+    {SCRATCH, "", "tmp!=0:[d>d] {}=1:[d>d] "},
     {SCRATCH, "runs", ""},
+    {SCRATCH, "tmp", "logs=1:tmp[d>d] "},
     {SCRATCH, "a", "logs=1:a[d>d] "},
     {EMPTY, "", ""},
 };
