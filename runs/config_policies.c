@@ -186,9 +186,10 @@ static int read_field(struct reading *r, const struct json_node *member,
 static int read_fields(struct reading *r, const struct json_node *node,
                        const struct policy *extended, struct policy *to)
 {
-    int err = 0;
+    bool object;
+    int err = config_expect(r, node, JSON_OBJECT, "a policy", &object);
 
-    for (size_t i = 0; !err && i < node->n; i++)
+    for (size_t i = 0; object && !err && i < node->n; i++)
         if (config_member(&node->items[i]))
             err = read_field(r, &node->items[i], extended, to);
     return err;
@@ -347,8 +348,6 @@ static int add_own(struct reading *r, struct own_policies *o, const struct json_
     bool ok;
     int err = config_name_ok(r, node, "policy", &ok);
 
-    if (!err && ok)
-        err = config_expect(r, node, JSON_OBJECT, "a policy", &ok);
     if (err || !ok)
         return err;
     if (policy_preset(node->name))

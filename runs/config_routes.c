@@ -37,7 +37,7 @@ static int find_names(struct reading *r, const struct json_node *store,
     texts->policy = policy_name ? policies_find(&r->config->policies, policy_name) : SIZE_MAX;
     if (!err && store_name && texts->store == SIZE_MAX)
         err = config_unknown_store(r, store->at, "route", store_name);
-    if (!err && policy_name && texts->policy == SIZE_MAX)
+    if (!err && policy && policy_name && texts->policy == SIZE_MAX)
         err = unknown_policy(r, policy->at, policy_name);
     return err;
 }

@@ -26,9 +26,12 @@ static void step(struct scan *s)
     }
 }
 
+/* NUL at the end: no other is in legal JSON. */
 static char peek(const struct scan *s)
 {
-    return s->at < s->len ? s->text[s->at] : '\0';
+    if (s->at == s->len)
+        return '\0';
+    return s->text[s->at];
 }
 
 /* What separates values says nothing more in a text that is known to be legal. */

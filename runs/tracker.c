@@ -27,12 +27,12 @@ struct tracker {
     struct line *lines; /* heap; each key once */
     size_t n, cap;
     mode_t mode;
+    struct config_problems problems; /* their places are lines of the file */
 };
 
-/* Adds a problem: its place is that of the file's name, its text has the line. */
-#define wrong(t, number, fmt, ...)                                                             \
-    config_wrong((t)->r, (t)->store->url_at, "%s:%u: " fmt, (t)->path,                         \
-                 number __VA_OPT__(, ) __VA_ARGS__)
+/* Adds a problem of a line; 0: of the file. */
+#define wrong(t, number, ...)                                                                  \
+    config_problem_add(&(t)->problems, (struct text_place){.line = (number)}, __VA_ARGS__)
 
 /* ---- lines ---- */
 
@@ -325,10 +325,8 @@ static int find_place(struct tracker *t)
     const struct protocol *p;
 
     if (!protocol || !*protocol->value || !root || !*root->value)
-        return config_wrong(t->r, t->store->url_at,
-                            "%s: a tracker needs \"protocol\" and \"root_path\"; there is no "
-                            "\"%s\"",
-                            t->path, protocol && *protocol->value ? "root_path" : "protocol");
+        return wrong(t, 0, "a tracker needs \"protocol\" and \"root_path\"; there is no \"%s\"",
+                     protocol && *protocol->value ? "root_path" : "protocol");
     p = find_protocol(protocol->value, strlen(protocol->value));
     return p ? make_url(t, p, root) : unknown_protocol(t, protocol);
 }
@@ -343,13 +341,27 @@ static int read_tracker(struct tracker *t, const struct buf *text)
 
     if (!legal || memchr(data, '\0', text->len)) {
         json_decref(legal);
-        return config_wrong(t->r, t->store->url_at, "%s: no text in UTF-8", t->path);
+        return wrong(t, 0, "no text in UTF-8");
     }
     json_decref(legal);
     err = read_lines(t, data, text->len);
     for (size_t i = 0; !err && i < t->n; i++)
         err = use_line(t, &t->lines[i]);
     return err ? err : find_place(t);
+}
+
+/* The place of each is that of the file's name; its text has the line. */
+static int hand_over(struct tracker *t)
+{
+    const struct config_problem *p = t->problems.items;
+    int err = 0;
+
+    for (size_t i = 0; !err && i < t->problems.n; i++)
+        err = p[i].at.line ? config_wrong(t->r, t->store->url_at, "%s:%u: %s", t->path,
+                                          p[i].at.line, p[i].text)
+                           : config_wrong(t->r, t->store->url_at, "%s: %s", t->path, p[i].text);
+    t->r->problems->more += t->problems.more;
+    return err;
 }
 
 int config_read_tracker(struct reading *r, struct config_store *store, const char *path)
@@ -362,6 +374,9 @@ int config_read_tracker(struct reading *r, struct config_store *store, const cha
     if (err)
         return err == -ENOMEM ? err : config_wrong(r, store->url_at, "%s: %s", path, why);
     err = read_tracker(&t, &text);
+    if (!err)
+        err = hand_over(&t);
+    config_problems_release(&t.problems);
     for (size_t i = 0; i < t.n; i++)
         release_line(&t.lines[i]);
     free(t.lines);
