@@ -52,13 +52,16 @@ bool store_where_meet(const struct store_where *a, const struct store_where *b)
 
 /* ---- forms of URLs ---- */
 
-static int unknown_form(const char *as, struct op *op)
+int store_url_form(const char *as, struct op *op)
 {
     struct nearest n;
 
     nearest_init(&n, as);
-    for (size_t i = 0; i < ARRAY_SIZE(forms); i++)
+    for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
+        if (strcmp(forms[i], as) == 0)
+            return 0;
         nearest_try(&n, forms[i]);
+    }
     return op_fail(op, -EINVAL,
                    "\"%.40s\" is no form of a URL%s%s%s; known are s3, s3a, hdfs, webhdfs, "
                    "file and dbfs",
@@ -82,14 +85,12 @@ static int lacks_form(const struct driver *d, const char *as, struct op *op)
 /* 0 when stores of this kind have that form. */
 static int check_form(const struct driver *d, const char *as, struct op *op)
 {
-    bool known = false;
+    int r = store_url_form(as, op);
 
-    for (const char *const *f = d->as; *f; f++)
+    for (const char *const *f = d->as; *f && !r; f++)
         if (strcmp(*f, as) == 0)
             return 0;
-    for (size_t i = 0; i < ARRAY_SIZE(forms); i++)
-        known |= strcmp(forms[i], as) == 0;
-    return known ? lacks_form(d, as, op) : unknown_form(as, op);
+    return r ? r : lacks_form(d, as, op);
 }
 
 int store_url_as(const char *url, const char *as, struct op *op, char **ret)

@@ -29,6 +29,8 @@ void store_where_release(struct store_where *w);
  * same place. */
 bool store_where_meet(const struct store_where *a, const struct store_where *b);
 
+/* Whether `as` is a word for a form of URLs at all; -EINVAL with those that are. */
+int store_url_form(const char *as, struct op *op);
 /* The URL of a key of the store at `w`, in the form that `as` names ("s3a", "file", ...; NULL:
  * as runfs takes it). *ret is heap. -EINVAL: a store of that kind has no such form, or there is
  * no such word. */

@@ -74,7 +74,7 @@ static int report_stays(const char *path, const json_t *answer)
     if (dirty + pinned + used == 0)
         return EXIT_OK;
     return command_failed("%s: %" PRIu64 " stay in the cache (%" PRIu64
-                          " not in the store yet, %" PRIu64 " pinned, %" PRIu64
+                          " that no store has so, %" PRIu64 " pinned, %" PRIu64
                           " open or of several names): %s",
                           path, dirty + pinned + used, dirty, pinned, used, names ? names : "");
 }

@@ -107,7 +107,8 @@ static int print_url(const char *path, const char *form)
     target_release(&target);
     if (!err)
         return command_answer(url);
-    (void)command_failed("%s: %s", path, op.why);
+    (void)command_failed("%s: %s%s", path, op.why,
+                         err == -EBUSY ? " (`runfs flush` waits for that)" : "");
     /* What is not there yet, or in no form, is no mistake of the command line's. */
     return err == -EBUSY || err == -ENODEV || err == -EISDIR ? EXIT_FAILED
                                                              : (int)command_exit_code(err);
@@ -168,6 +169,7 @@ int command_url(const struct command *self, int argc, char **argv)
     const struct argument table[] = {
         {.name = "--as", .text = &form}, {.name = "--path", .text = &url}, {0}};
     int n, code = arguments_parse(self, table, argc, argv, &n);
+    struct op op;
 
     if (code >= 0)
         return code;
@@ -177,5 +179,8 @@ int command_url(const struct command *self, int argc, char **argv)
         return print_paths(url);
     if (n != 1)
         return command_misused(self, "url needs one path");
+    op_init(&op, OP_FOREVER);
+    if (form && store_url_form(form, &op))
+        return command_misused(self, "--as: %s", op.why);
     return print_url(argv[1], form);
 }

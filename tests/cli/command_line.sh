@@ -14,10 +14,10 @@ test_help_and_version() {
     refused 2 'did you mean mount?' "$runfs" help moutn || return 1
     try "$runfs" --help
     expect_code 0 || return 1
-    for command in mount umount status flush fetch pin unpin recover; do
+    for command in mount umount status flush fetch pin unpin evict url paths check recover; do
         grep -q "^  $command " "$work/out" || say "--help lacks $command" || return 1
     done
-    for command in mount umount status flush fetch pin unpin recover; do
+    for command in mount umount status flush fetch pin unpin evict url paths check recover; do
         try "$runfs" "$command" --help
         expect_code 0 && grep -q "^Usage: runfs $command " "$work/out" &&
             grep -q '^Exit codes:' "$work/out" || say "$command --help" || return 1

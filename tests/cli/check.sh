@@ -1,0 +1,381 @@
+# shellcheck shell=bash
+# runfs check, url, paths and evict: what a configuration means, and where things are.
+# shellcheck disable=SC2154 # variables of run.sh and lib.sh
+
+# ---- helpers --------------------------------------------------------------------------------
+
+# config TEXT: c.json in $d.
+config() {
+    printf '%s\n' "$1" >"$d/c.json"
+}
+
+# tells TEXT LINE...: with that text as c.json, exactly so many lines, and each of these in one of them, behind the
+# file's name: "LINE:COLUMN: WORDS", or words alone.
+tells() {
+    local text=$1 line
+    shift
+    config "$text"
+    try "$runfs" check "$d/c.json"
+    expect_code 2 || return 1
+    [ ! -s "$work/out" ] || say "stdout: $(cat "$work/out")" || return 1
+    [ "$(wc -l <"$work/err")" = $# ] || say "not $# lines: $(cat "$work/err")" || return 1
+    for line in "$@"; do
+        grep -F -- "$line" "$work/err" | grep -qE "^$d/c.json(:[0-9]+:[0-9]+)?: " || say "does not say '$line': $(cat "$work/err")" || return 1
+    done
+}
+
+# answers CODE TEXT COMMAND...: just that on stdout.
+answers() {
+    local wanted=$1 text=$2
+    shift 2
+    try "$@"
+    expect_code "$wanted" || return 1
+    [ "$(cat "$work/out")" = "$text" ] || say "not '$text': $(cat "$work/out")"
+}
+
+three_stores='{"stores": {"ckpt": {"url": "s3://training/ckpt", "region": "eu-west-1"},
+            "logs": {"url": "s3://training/logs"}, "data": {"url": "s3://training/data"}},
+ "routes": [{"path": "runs/{run}/checkpoint/**", "store": "ckpt", "key": "{run}/**", "policy": "checkpoint"},
+            {"path": "runs/{run}/logs/**", "store": "logs", "key": "{run:hex}/**", "policy": "logs"},
+            {"path": "scratch/**", "store": "data", "policy": "scratch"},
+            {"path": "d/**", "store": "data", "key": "**"}],
+ "options": {"allow_other": true}}'
+
+# ---- what is right --------------------------------------------------------------------------
+
+test_check_of_a_good_file() {
+    fresh check
+    config "$three_stores"
+    answers 0 "$d/c.json: ok: 3 stores, 4 routes" "$runfs" check "$d/c.json" || return 1
+    try "$runfs" check --json "$d/c.json"
+    [ "$(json 'd["ok"], d["stores"], d["routes"]' <"$work/out")" = '(True, 3, 4)' ] ||
+        say "$(cat "$work/out")" || return 1
+    config '{"stores": {"a": {"url": "/srv/x"}}}'
+    answers 0 "$d/c.json: ok: 1 store, 1 route" "$runfs" check "$d/c.json" || return 1
+    config '{"options": {"ro": true}}'
+    answers 0 "$d/c.json: ok: no stores, 1 option" "$runfs" check "$d/c.json" || return 1
+    refused 2 'names no stores' "$runfs" check "$d/c.json" runs/a || return 1
+    try "$runfs" check /dev/stdin
+    expect_code 2 || return 1
+    code=0
+    printf '%s' "$three_stores" | "$runfs" check /dev/stdin >"$work/out" || code=$?
+    expect_code 0
+}
+
+test_check_of_paths() {
+    fresh checkpaths
+    config "$three_stores"
+    try "$runfs" check "$d/c.json" runs/a/checkpoint/x.tmp
+    expect_code 0 || return 1
+    printf '%s\n' 'runs/a/checkpoint/x.tmp' '  store   ckpt' '  url     s3://training/ckpt/a/x.tmp' '  key     a/x.tmp' \
+        "  route   $d/c.json:3:13: runs/{run}/checkpoint/**" '  policy  checkpoint' '  unit    entry' \
+        '  upload  a staging name: when it is renamed' >"$work/said"
+    cmp "$work/said" "$work/out" || say "$(cat "$work/out")" || return 1
+    try "$runfs" check "$d/c.json" runs/a/logs/x scratch/x /d/x.log ./d/x runs
+    expect_code 0 || return 1
+    grep -qx '  key     61/x' "$work/out" && grep -qx '  upload  never: scratch, in no store' "$work/out" &&
+        grep -qx '  key     x.log' "$work/out" && grep -qx '  upload  when it is closed' "$work/out" &&
+        [ "$(grep -cx '  upload  a log: each 30 s while it is open' "$work/out")" = 2 ] &&
+        grep -q 'on the way' "$work/out" || say "$(cat "$work/out")" || return 1
+    refused 1 'elsewhere/x: no route leads there' "$runfs" check "$d/c.json" elsewhere/x || return 1
+    refused 1 'a//b: it can'\''t be a path' "$runfs" check "$d/c.json" a//b || return 1
+    try "$runfs" check --json "$d/c.json" runs/a/logs/x elsewhere/x
+    expect_code 1 || return 1
+    [ "$(json '[(p.get("store"), p.get("log"), p.get("route", {}).get("line"), p.get("error")) for p in d["paths"]]' \
+        <"$work/out")" = "[('logs', True, 4, None), (None, None, None, 'no route leads there')]" ] || say "$(cat "$work/out")"
+}
+
+test_check_of_keys() {
+    fresh checkkeys
+    config "$three_stores"
+    answers 0 runs/a/checkpoint/b/c "$runfs" check "$d/c.json" --key ckpt a/b/c || return 1
+    answers 0 runs/a/logs "$runfs" check "$d/c.json" --key logs 61/ || return 1
+    refused 1 'no path leads to it' "$runfs" check "$d/c.json" --key logs A/b || return 1
+    refused 1 'no path leads to it' "$runfs" check "$d/c.json" --key logs ../b || return 1
+    refused 2 'no store "ckp", did you mean "ckpt"?' "$runfs" check "$d/c.json" --key ckp a || return 1
+    refused 2 'a store and one key' "$runfs" check "$d/c.json" --key ckpt || return 1
+    try "$runfs" check --json "$d/c.json" --key ckpt a/b
+    [ "$(json 'd["path"]' <"$work/out")" = runs/a/checkpoint/b ] || say "$(cat "$work/out")" || return 1
+    # A name must not command the terminal of who reads the JSON, and a program gets its bytes.
+    answers 0 "$(printf 'd/\033[31m')" "$runfs" check "$d/c.json" --key data "$(printf '\033[31m')" || return 1
+    try "$runfs" check --json "$d/c.json" --key data "$(printf '\033[31m\342\200\256')"
+    ! LC_ALL=C grep -q "$(printf '[\033\200-\377]')" "$work/out" || say 'raw bytes in the JSON'
+}
+
+test_check_expands_layouts() {
+    fresh expand
+    config '{"stores": {"a": {"url": "s3://b/p"}}, "layout": "horovod"}'
+    try "$runfs" check "$d/c.json" --expand
+    expect_code 0 && cp "$work/out" "$d/expanded.json" || return 1
+    answers 0 'the same' "$runfs" check "$d/expanded.json" --same-as "$d/c.json" || return 1
+    try "$runfs" check "$d/c.json" runs/x/logs/e
+    grep -qx "  route   $d/c.json:1:50: runs/{run}/logs/\*\*" "$work/out" || say "$(cat "$work/out")"
+}
+
+# ---- what is wrong --------------------------------------------------------------------------
+
+test_check_tells_all_errors() {
+    fresh errors
+    tells '{"stores": {"ckpt": {"url": "s3://t/c", "regoin": "x"}, "logs": {"url": "hdfs://x/y"}},
+ "routes": [{"path": "a/**", "store": "ckpt"}, {"path": "b/**", "store": "logs"}],
+ "options": {"allow_othr": true, "nosuid": true, "endpoint": "https://x"}}' \
+        '1:13: store "ckpt": unknown option "regoin", did you mean "region"?' \
+        'store "logs": the store URL "hdfs://x/y" has no known form' \
+        '3:28: unknown option "allow_othr", did you mean "allow_other"?' \
+        '3:44: "nosuid" is a word for -o and fstab' \
+        '3:62: option "endpoint" is one store' || return 1
+    tells '{"stores": {"ckpt": {"url": "s3://t/c"}, "logs": {"url": "s3://t/l"}},
+ "routes": [{"path": "**", "store": "x"},
+            {"path": "**", "store": "ckpt", "polcy": "data"},
+            {"path": "a/**", "store": "ckpt", "policy": "none"}]}' \
+        '2:37: route names the store "x"; "stores" has ckpt, logs' '3:13: can never match' \
+        '3:45: unknown "polcy" in a route, did you mean "policy"?' '4:13: can never match' \
+        '4:57: route names the policy "none"' || return 1
+    tells '{"stores": {"a": {"url": "s3://t/c"}}, "layout": "horovd"}' 'did you mean "horovod"?'
+}
+
+test_check_of_templates() {
+    local stores='{"stores": {"a": {"url": "s3://t/a"}, "b": {"url": "s3://t/b"}}, "routes": ['
+    fresh templates
+    tells "$stores"'{"path": "{run}/**", "store": "a", "key": "**"}]}' '"path" has {run}, "key" has not' || return 1
+    tells "$stores"'{"path": "{a}/{b}", "store": "a", "key": "{b}/{a}"}]}' '"key" has {b} before {a}' || return 1
+    tells "$stores"'{"path": "{a}-{b}", "store": "a"}]}' 'two captures in "{a}-{b}"' || return 1
+    tells "$stores"'{"path": "{a:b32}", "store": "a"}]}' 'codec' || return 1
+    tells "$stores"'{"path": "{a}", "store": "a", "key": "{a:rot}"}]}' 'rot' || return 1
+    tells "$stores"'{"path": "a/../b", "store": "a"}]}' '".." can'\''t be a component' || return 1
+    tells "$stores"'{"path": "a//b", "store": "a"}]}' 'can'\''t be a component' || return 1
+    tells "$stores"'{"path": ".runfs/b", "store": "a"}]}' 'can'\''t be a component' || return 1
+    tells "$stores"'{"path": "**", "store": "a"},
+ {"path": "x/**", "store": "b"}]}' 'can never match: line 1 takes every path of it'
+}
+
+test_check_of_places() {
+    local AWS_ENDPOINT_URL= # both are AWS's
+    fresh places
+    tells '{"stores": {"a": {"url": "s3://t/a"}, "b": {"url": "s3://t/a/x"}},
+ "routes": [{"path": "a/{r}/**", "store": "a", "key": "{r}/**"}, {"path": "b/**", "store": "b"}]}' \
+        'an object of "a" such as' 'state' || return 1
+    tells '{"stores": {"a": {"url": "s3://t"}, "b": {"url": "s3://t/x", "endpoint": "https://s3.eu-west-1.amazonaws.com"}},
+ "routes": [{"path": "a/**", "store": "a"}, {"path": "b/**", "store": "b", "key": "a/**"}]}' \
+        'the state of "b" would lie in "a"' || return 1
+    mkdir -p "$d/store/c"
+    tells '{"stores": {"a": {"url": "'"$d/store"'"}}, "cache": {"dir": "'"$d/store/c"'"}}' \
+        "the cache directory $d/store/c lies within the store \"a\" at $d/store" || return 1
+    ln -s store "$d/alias"
+    tells '{"stores": {"a": {"url": "'"$d/alias"'"}}, "cache": {"dir": "'"$d/store/c"'"}}' 'lies within the store "a"'
+}
+
+test_check_of_policies_and_urls() {
+    fresh policies
+    tells '{"stores": {"a": {"url": "s3://t/a"}}, "policies": {"x": {"extends": "y"}, "y": {"extends": "x"}},
+ "routes": [{"path": "**", "store": "a", "policy": "x"}]}' 'extend each other' || return 1
+    tells '{"stores": {"a": {"url": "s3://key:hunter2@b/p"}}}' 'credentials' || return 1
+    ! grep -q hunter2 "$work/err" || say 'the message shows the secret' || return 1
+    tells '{"stores": {"a": {"url": "s3:///key:hunter2@b/p"}}}' 'no place in a URL' || return 1
+    ! grep -q hunter2 "$work/err" || say 'the message shows the secret' || return 1
+    tells '{"stores": {"a": {"url": "s3://t/a", "profile": "no-such-profile"}}}' 'AWS profile "no-such-profile"' || return 1
+    tells '{"stores": {"a": {"url": "s3://t/a", "endpoint": "minio:9000"}}}' 'TLS' || return 1
+    tells '{"stores": {"a": {"url": "s3://t/a"}}, "options": {"cache_size": "huge"}}' 'expected a size' || return 1
+    tells '{"stores": {"a": {"url": "s3://t/a"}, "b": {"url": "s3://t/b"}}}' 'route' || return 1
+    tells '{"stores": ' ''
+}
+
+test_check_of_many_errors() {
+    fresh many
+    python3 -c 'import json
+print(json.dumps({"stores": {"a": {"url": "s3://t/a"}}, "options": {"bad%d" % i: 1 for i in range(120)}}))' >"$d/c.json"
+    try "$runfs" check "$d/c.json"
+    expect_code 2 && [ "$(wc -l <"$work/err")" = 101 ] && tail -n 1 "$work/err" | grep -qx 'and 20 more' ||
+        say "$(tail -n 3 "$work/err")" || return 1
+    try "$runfs" check --json "$d/c.json"
+    expect_code 2 && [ ! -s "$work/err" ] || return 1
+    [ "$(json 'len(d["problems"]), d["more"], d["problems"][0]["line"]' <"$work/out")" = '(100, 20, 1)' ] ||
+        say "$(head -n 12 "$work/out")"
+}
+
+test_check_of_files_that_cannot_be_read() {
+    fresh unreadable
+    refused 5 'No such file' "$runfs" check "$d/none.json" || return 1
+    refused 2 'needs a configuration' "$runfs" check || return 1
+    refused 2 'exclude each other' "$runfs" check --expand --reach "$d/none.json" || return 1
+    config "$three_stores"
+    refused 5 'No such file' "$runfs" check "$d/c.json" --same-as "$d/none.json"
+}
+
+# ---- the same -------------------------------------------------------------------------------
+
+# differs WORDS TEXT: c.json and that text are not the same, by one line.
+differs() {
+    printf '%s\n' "$2" >"$d/other.json"
+    try "$runfs" check "$d/c.json" --same-as "$d/other.json"
+    expect_code 1 && [ "$(wc -l <"$work/out")" = 1 ] && grep -qF -- "$1" "$work/out" ||
+        say "does not say '$1': $(cat "$work/out" "$work/err")"
+}
+
+test_check_same() {
+    local s='"stores": {"a": {"url": "s3://t/a"}, "b": {"url": "s3://t/b"}}' o AWS_ENDPOINT_URL=
+    fresh same
+    config "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}"
+    # Another order of what can't meet, other names of captures, another way to say the place.
+    o='"stores": {"b": {"url": "s3://t/b/"}, "a": {"url": "s3://t/a", "endpoint": "https://s3.us-east-1.amazonaws.com"}}'
+    echo "{$o, \"routes\": [{\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"x/{run}/**\", \"store\": \"a\"}, {\"path\": \"**\", \"store\": \"a\"}], \"options\": {\"ro\": true}}" >"$d/other.json"
+    answers 0 'the same' "$runfs" check "$d/c.json" --same-as "$d/other.json" || return 1
+    try "$runfs" check --json "$d/c.json" --same-as "$d/other.json"
+    [ "$(json 'd["same"], d["differences"]' <"$work/out")" = '(True, [])' ] || say "$(cat "$work/out")" || return 1
+    differs 'store "a": ' "{${s/t\/a/t\/other}, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
+    differs 'its state' "{${s/\"s3:\/\/t\/a\"/\"s3://t/a\", \"state_prefix\": \"off\"}, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
+    differs 'the route y/**' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\", \"policy\": \"logs\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
+    differs 'only' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}]}" || return 1
+    config "{$s, \"routes\": [{\"path\": \"x/{r}\", \"store\": \"a\"}, {\"path\": \"x/q{r}\", \"store\": \"b\", \"key\": \"{r}\"}]}"
+    try "$runfs" check "$d/c.json"
+    config '{"options": {"ro": true}}'
+    echo '{"options": {"ro": "yes"}}' >"$d/other.json"
+    try "$runfs" check "$d/c.json" --same-as "$d/other.json"
+    expect_code 0 && grep -q 'neither names stores' "$work/out" && grep -qx 'the same' "$work/out" || return 1
+    echo '{"options": {"ro": false}}' >"$d/other.json"
+    try "$runfs" check "$d/c.json" --same-as "$d/other.json"
+    expect_code 1 && grep -qx 'option ro differs' "$work/out" || say "$(cat "$work/out")"
+}
+
+# ---- reach ----------------------------------------------------------------------------------
+
+test_check_reach() {
+    fresh reach
+    config '{"stores": {"a": {"url": "'"$d/store"'"}, "gone": {"url": "/nonexistent/x"}, "unused": {"url": "/nonexistent/y"}},
+ "routes": [{"path": "a/**", "store": "a"}, {"path": "g/**", "store": "gone"}, {"path": "u/**", "store": "unused", "policy": "scratch"}]}'
+    refused 1 'gone: file:///nonexistent/x: ' "$runfs" check --reach "$d/c.json" || return 1
+    grep -q "^a: file://$d/store: reached" "$work/out" || say "$(cat "$work/out")" || return 1
+    [ -z "$(ls -A "$d/store")" ] || say 'something was left' || return 1
+    try "$runfs" check --reach --json "$d/c.json"
+    [ "$(json '[(s["name"], s["reached"]) for s in d["stores"]]' <"$work/out")" = "[('a', True), ('gone', False)]" ] ||
+        say "$(cat "$work/out")"
+}
+
+test_s3_check_reach() {
+    local bucket=${RUNFS_TEST_S3_URL%/*}
+    fresh s3reach
+    config '{"stores": {"a": {"url": "'"$bucket/reach"'", "path_style": true}}}'
+    try "$runfs" check --reach "$d/c.json"
+    expect_code 0 || return 1
+    grep -q '^a: .*: reached; works: exclusive create, If-Match, list after put, remove$' "$work/out" ||
+        say "$(cat "$work/out")" || return 1
+    [ -z "$(find "$RUNFS_TEST_S3_DIR" -name 'check-*')" ] || say 'something was left' || return 1
+    config '{"stores": {"a": {"url": "'"$bucket/reach"'", "path_style": true, "endpoint": "http://127.0.0.1:9"}},
+ "options": {"mount_timeout": "2s"}}'
+    refused 1 'a: s3://' "$runfs" check --reach "$d/c.json"
+}
+
+# ---- url ------------------------------------------------------------------------------------
+
+two_folders() {
+    mkdir -p "$d/store/a" "$d/store/b"
+    config '{"stores": {"a": {"url": "'"$d/store/a"'"}, "b": {"url": "'"$d/store/b"'"}},
+ "routes": [{"path": "runs/{run}/**", "store": "a", "key": "{run:hex}/**"}, {"path": "tmp/**", "store": "b", "policy": "scratch"},
+            {"path": "**", "store": "b"}]}'
+    try "$runfs" mount -o "cache_dir=$d/cache${1:+,$1}" "$d/c.json" "$d/mnt"
+    expect_code 0 && daemon_pid >>"$work/pids"
+}
+
+test_url() {
+    local p
+    fresh url
+    two_folders || return 1
+    mkdir -p "$d/mnt/runs/r1" "$d/mnt/tmp" && echo x >"$d/mnt/runs/r1/f" && echo y >"$d/mnt/g" && echo z >"$d/mnt/tmp/t" &&
+        ln -s g "$d/mnt/link" && ln -s "$d/mnt/runs" "$d/way" || return 1
+    "$runfs" flush "$d/mnt" || return 1
+    answers 0 "file://$d/store/a/7231/f" "$runfs" url "$d/mnt/runs/r1/f" || return 1
+    answers 0 "file://$d/store/a/7231/f" "$runfs" url "$d/way/r1/f" || return 1
+    answers 0 "file://$d/store/a/7231" "$runfs" url "$d/mnt/runs/r1/" || return 1
+    answers 0 "file://$d/store/b/g" "$runfs" url "$d/mnt/g" --as file || return 1
+    answers 0 "file://$d/store/b/link" "$runfs" url "$d/mnt/link" || return 1
+    refused 1 'it has file' "$runfs" url "$d/mnt/g" --as s3a || return 1
+    refused 2 'did you mean "hdfs"' "$runfs" url "$d/mnt/g" --as hfs || return 1
+    refused 1 'scratch, in no store' "$runfs" url "$d/mnt/tmp/t" || return 1
+    refused 5 'No such file' "$runfs" url "$d/mnt/none" || return 1
+    refused 5 'not on a runfs mount' "$runfs" url "$d/store" || return 1
+    refused 2 'needs one path' "$runfs" url || return 1
+    for p in runs/r1/f runs/r1 g link; do
+        answers 0 "$d/mnt/$p" "$runfs" url --path "$("$runfs" url "$d/mnt/$p")" || return 1
+    done
+    answers 0 "$d/mnt/runs/r2/x" "$runfs" url --path "$d/store/./a/7232/x" || return 1
+    refused 5 'no mount of yours has it' "$runfs" url --path "$d/store/a/zz/x" || return 1
+    refused 5 'no mount of yours has it' "$runfs" url --path s3://k:hunter2@b/x || return 1
+    ! grep -q hunter2 "$work/err" || say 'the message shows the secret' || return 1
+    umount_here && refused 5 'no mount of yours' "$runfs" url --path "file://$d/store/b/g"
+}
+
+test_url_of_what_is_not_there_yet() {
+    fresh urlnotyet
+    two_folders settle=1h || return 1
+    echo x >"$d/mnt/new"
+    refused 1 'runfs flush' "$runfs" url "$d/mnt/new" || return 1
+    echo x >"$d/mnt/.new.tmp"
+    refused 1 'runfs flush' "$runfs" url "$d/mnt/.new.tmp" || return 1
+    "$runfs" flush "$d/mnt/new" && answers 0 "file://$d/store/b/new" "$runfs" url "$d/mnt/new"
+}
+
+test_s3_url() {
+    local bucket=${RUNFS_TEST_S3_URL%/*} at=,endpoint=$RUNFS_TEST_S3_ENDPOINT
+    fresh s3url
+    s3_mount "$at" "$bucket/url" && echo x >"$d/mnt/a b" && "$runfs" flush "$d/mnt" || return 1
+    answers 0 "$bucket/url/a b" "$runfs" url "$d/mnt/a b" || return 1
+    answers 0 "s3a${bucket#s3}/url/a b" "$runfs" url "$d/mnt/a b" --as s3a || return 1
+    refused 1 's3 or s3a' "$runfs" url "$d/mnt/a b" --as file || return 1
+    answers 0 "$d/mnt/a b" "$runfs" url --path "s3n${bucket#s3}/url/a b" || return 1
+    answers 0 "$d/mnt/a b" "$runfs" url --path "$RUNFS_TEST_S3_ENDPOINT/${bucket#s3://}/url/a%20b?x=y" || return 1
+    refused 5 'no mount of yours' "$runfs" url --path "https://other.example/${bucket#s3://}/url/a%20b" || return 1
+    umount_here
+}
+
+# ---- paths ----------------------------------------------------------------------------------
+
+test_paths() {
+    fresh paths
+    config '{"stores": {"a": {"url": "'"$d/store"'"}}, "layout": {"name": "horovod", "save_runs": true}}'
+    try "$runfs" paths "/mnt/a b/runs/r 1/" --config "$d/c.json"
+    expect_code 0 || return 1
+    [ "$(json '[d[k] for k in ("train_data_path", "runs_path", "run_path", "checkpoint_path", "logs_path", "saving_runs")]' <"$work/out")" = \
+        "['file:///mnt/a%20b/intermediate_train_data', 'file:///mnt/a%20b/runs', 'file:///mnt/a%20b/runs/r 1', 'file:///mnt/a%20b/runs/r 1', 'file:///mnt/a%20b/runs/r 1/logs', True]" ] ||
+        say "$(cat "$work/out")" || return 1
+    [ "$(json 'd["checkpoint_filename"], d["logs_subdir"]' <"$work/out")" = "('checkpoint', 'logs')" ] || return 1
+    try "$runfs" paths /m/runs/r --config "$d/c.json" --dataset 3
+    [ "$(json 'd["val_data_path"]' <"$work/out")" = file:///m/intermediate_val_data.3 ] || return 1
+    refused 1 'it is no run' "$runfs" paths /m/other/r --config "$d/c.json" || return 1
+    config '{"stores": {"a": {"url": "'"$d/store"'"}}, "layout": {"name": "dbfs", "save_runs": false}}'
+    try "$runfs" paths /m/runs/r --config "$d/c.json"
+    [ "$(json 'd["saving_runs"], d["checkpoint_path"], d["logs_path"], d["checkpoint_filename"]' <"$work/out")" = \
+        "(False, None, None, 'checkpoint.tf')" ] || say "$(cat "$work/out")" || return 1
+    config '{"stores": {"a": {"url": "'"$d/store"'"}}, "layout": "tfos"}'
+    refused 1 'neither horovod nor dbfs' "$runfs" paths /m/runs/r --config "$d/c.json" || return 1
+    refused 2 'needs one run' "$runfs" paths || return 1
+    mount_here layout=dbfs || return 1
+    try "$runfs" paths "$d/mnt/runs/r"
+    [ "$(json 'd["run_path"], d["checkpoint_filename"]' <"$work/out")" = "('file://$d/mnt/runs/r', 'checkpoint.tf')" ] ||
+        say "$(cat "$work/out" "$work/err")" || return 1
+    umount_here
+}
+
+# ---- evict ----------------------------------------------------------------------------------
+
+test_evict() {
+    fresh evict
+    mount_here || return 1
+    mkdir "$d/mnt/p" && head -c 1000000 /dev/zero >"$d/mnt/f" && head -c 1000000 /dev/zero >"$d/mnt/p/g" && "$runfs" flush "$d/mnt" || return 1
+    [ "$("$runfs" status --json "$d/mnt" | json 'd["cache"]["used_bytes"] >= 2000000')" = True ] || return 1
+    try "$runfs" evict "$d/mnt/f"
+    expect_code 0 && [ ! -s "$work/out" ] && [ ! -s "$work/err" ] || return 1
+    [ "$("$runfs" status --json "$d/mnt" | json 'd["cache"]["used_bytes"] < 2000000')" = True ] || return 1
+    "$runfs" pin "$d/mnt/p" || return 1
+    refused 1 '1 pinned' "$runfs" evict "$d/mnt" || return 1
+    cmp -n 1000000 "$d/mnt/f" /dev/zero || return 1
+    "$runfs" unpin "$d/mnt/p"
+    try "$runfs" evict "$d/mnt"
+    expect_code 0 || return 1
+    exec 9<"$d/mnt/f"
+    cat <&9 >/dev/null
+    refused 1 '1 open' "$runfs" evict "$d/mnt/f" || { exec 9<&-; return 1; }
+    exec 9<&-
+    refused 5 'No such file' "$runfs" evict "$d/mnt/none" || return 1
+    refused 2 'needs a path' "$runfs" evict || return 1
+    umount_here
+}
