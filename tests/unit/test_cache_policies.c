@@ -23,7 +23,7 @@ static struct routed_world w;
 
 static void setup(void)
 {
-    routed_init(&w, rows, ROWS, true);
+    routed_init(&w, rows, ROWS, ROUTED_S3);
     w.policies[3].upload = UPLOAD_NEVER;
 }
 
