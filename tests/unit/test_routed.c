@@ -322,18 +322,23 @@ END_TEST
 
 START_TEST(scratch_is_in_no_store)
 {
-    static const struct test_route t[] = {
-        {"tmp/**", "tmp/**", TEST_SCRATCH}, {"**", "**", 0}, {NULL, NULL, 0}};
+    static const struct test_route t[] = {{"tmp/**", "tmp/**", TEST_SCRATCH},
+                                          {"run/{x}/tmp/**", "{x}/**", TEST_SCRATCH},
+                                          {"**", "**", 0},
+                                          {NULL, NULL, 0}};
     struct store_facts f;
     struct world w;
 
     world_open(&w, t, 1, "mem:");
     leaf_has(&w, 0, "tmp/file");
     leaf_has(&w, 0, "file");
-    assert_names(&w, "", 0, "file");
+    assert_names(&w, "", 0, "file run/");
     ck_assert_uint_eq(w.notes.hidden_names, 1);
     assert_names(&w, "", LIST_RECURSIVE, "file");
     ck_assert_int_eq(kind_of(&w, "tmp/file"), '-');
+    ck_assert_int_eq(kind_of(&w, "run"), 'd');
+    ck_assert_int_eq(kind_of(&w, "run/x"), '-');
+    assert_names(&w, "run", 0, "");
     fails(&w, EPERM, put(&w, "tmp/other"));
     store_facts(w.s, "tmp/other", &f);
     ck_assert_uint_eq(f.volume, 0);
