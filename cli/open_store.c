@@ -100,8 +100,10 @@ static int open_each(const struct config *config, const struct mount_options *op
 static int open_top(const struct config *config, struct op *op, struct open_stores *to)
 {
     assert(to->stores && to->told);
-    for (size_t i = 0; i < to->n; i++)
+    for (size_t i = 0; i < to->n; i++) {
+        assert(to->stores[i]);
         to->told[i] = (struct cache_store){.name = to->names[i], .url = to->stores[i]->url};
+    }
     if (to->n > 1 || !routes_trivial(&config->routes))
         return routed_store_new(&config->routes, to->stores, to->names, to->n, op, &to->top);
     to->top = to->stores[0];
