@@ -41,9 +41,9 @@ int config_problems_fail(const struct config_problems *p, const char *origin, st
 struct config_store {
     char *name; /* heap */
     char *url;  /* heap; with what default_fs and a tracker's file say */
-    struct settings
-        settings;             /* its other fields: options of the kind of store; what a
-                                 tracker's file says of the client, too. Each once; no secrets */
+    /* Its other fields, each once: options of the kind of store; what a tracker's file says of
+     * the client, too. No secrets: those are refused. */
+    struct settings settings;
     struct text_place at;     /* of its name */
     struct text_place url_at; /* of its URL, or of the tracker's file */
 };
