@@ -147,7 +147,7 @@ static int stays_no_more(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
     (void)arg;
     if (n->dir) {
-        n->dir->bare = false;
+        n->dir->bare = n->dir->fixed = false;
         n->dir->kind = DIR_STORED;
     }
     return 0;
@@ -163,7 +163,7 @@ static int clear_mirror(struct cache *c)
     ns_write(c);
     cache_lock(c);
     (void)tree_each(c->tree->root, stays_no_more, NULL);
-    c->tree->root->dir->kind = (uint8_t)path_dir_kind(c, "");
+    dir_take_route(c, c->tree->root->dir, "");
     cache_unlock(c);
     CHILDREN_FOREACH(c->tree->root->dir->children, e, at)
     {

@@ -134,7 +134,7 @@ static void get_frontend(struct status_doc *doc, struct fs_stats *ret)
 static void log_stall(struct status_doc *doc, size_t i, const struct store_stall *stall)
 {
     int64_t now = clock_mono_ns(), since = doc->told.stalled_ns[i];
-    const char *url = doc->stores->stores[i]->url;
+    const char *url = doc->stores->n > 1 ? doc->stores->stores[i]->url : doc->url;
 
     if (!stall->ns && since)
         log_warn("store %s: the stall is over after %lld s", url,
@@ -246,7 +246,7 @@ json_t *status_doc_stall(struct status_doc *doc, const char **ret_url)
             continue;
         worst = s.stall;
         if (ret_url)
-            *ret_url = store->url;
+            *ret_url = doc->stores->n > 1 ? store->url : doc->url;
     }
     return stall_json(&worst);
 }

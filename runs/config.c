@@ -254,9 +254,7 @@ static int read_text(struct reading *r, const char *text, size_t len)
     if (err)
         return err;
     r->root = &root;
-    err = url_base_init(&r->base);
-    if (!err)
-        err = read_root(r);
+    err = read_root(r);
     url_base_release(&r->base);
     json_node_release(&root);
     return err;

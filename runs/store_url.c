@@ -32,13 +32,6 @@ static int find_user(char **ret)
     return *ret ? 0 : -ENOMEM;
 }
 
-int url_base_init(struct url_base *b)
-{
-    *b = (struct url_base){0};
-    b->folder = getcwd(NULL, 0);
-    return find_user(&b->user);
-}
-
 void url_base_release(struct url_base *b)
 {
     free(b->fs);
@@ -75,9 +68,13 @@ static bool is_folders(const char *fs)
     return strcmp(fs, "file://") == 0;
 }
 
-static int resolve_relative(const struct url_base *b, const char *path, struct buf *to,
+static int resolve_relative(struct url_base *b, const char *path, struct buf *to,
                             const char **ret_why)
 {
+    if (is_folders(b->fs) && !b->folder)
+        b->folder = getcwd(NULL, 0);
+    if (!is_folders(b->fs) && !b->user && find_user(&b->user))
+        return -ENOMEM;
     if (is_folders(b->fs) && b->folder)
         return buf_addf(to, "%s%s%s%s", b->fs, b->folder, b->folder[1] ? "/" : "", path);
     if (!is_folders(b->fs) && b->user)
@@ -87,7 +84,7 @@ static int resolve_relative(const struct url_base *b, const char *path, struct b
     return -EINVAL;
 }
 
-static int resolve_path(const struct url_base *b, const char *path, struct buf *to,
+static int resolve_path(struct url_base *b, const char *path, struct buf *to,
                         const char **ret_why)
 {
     if (b->fs)
@@ -100,7 +97,7 @@ static int resolve_path(const struct url_base *b, const char *path, struct buf *
     return -EINVAL;
 }
 
-int url_resolve(const struct url_base *b, const char *url, bool host_given, char **ret,
+int url_resolve(struct url_base *b, const char *url, bool host_given, char **ret,
                 const char **ret_why)
 {
     auto_buf struct buf to = BUF_INIT(CONFIG_TEXT_MAX);

@@ -435,7 +435,7 @@ static int find_with_attributes(struct routed *r, struct op *op, const char *pat
         return 0;
     *ret_dir = true;
     SWAP(*ret, dir);
-    return ret->kind == ROUTES_MAPPED ? 0 : not_stored(op, "setattr", path);
+    return 0;
 }
 
 int routed_set_attributes(struct store *s, struct op *op, const char *path, const char *etag,
@@ -449,6 +449,8 @@ int routed_set_attributes(struct store *s, struct op *op, const char *path, cons
     int err = find_with_attributes(routed_of(s), op, path, &t, &dir);
     if (err)
         return err;
+    if (t.kind != ROUTES_MAPPED)
+        return not_stored(op, "setattr", path);
     notes_of_path(&sessions, op, &t, path, &notes);
     op->notes = &notes;
     err = store_set_attributes(t.leaf->store, op, t.key, etag, attrs, ret_obj);

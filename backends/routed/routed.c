@@ -146,6 +146,8 @@ static int facts_init(struct routed *r)
             r->all = r->each[i];
         one = routes->n == 1 && routes->items[i].path.n == 0;
     }
+    if (!r->all.put_max) /* no route has a store: names have a limit all the same */
+        r->all.key_max = STORE_KEY_MAX - 1;
     if (!one)
         r->all.caps &= ~(unsigned)STORE_RENAME;
     r->all.volume = 0;

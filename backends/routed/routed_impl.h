@@ -112,9 +112,9 @@ void crowd_run(struct crowd *crowd, struct op *op);
 /* A source of routes.h that outlives its visit. */
 struct source_of {
     struct routes_source s; /* key and name are heap */
-    struct leaf *leaf;
-    size_t ask;         /* among those of the listing; SIZE_MAX: none */
-    const char *stored; /* NAMED, found in a listing: the stored name; borrows the key */
+    struct leaf *leaf;      /* NULL: of a route without a store, a name that exists always */
+    size_t ask;             /* among those of the listing; SIZE_MAX: none */
+    const char *stored;     /* NAMED, found in a listing: the stored name; borrows the key */
 };
 struct sources {
     struct source_of *v; /* heap */

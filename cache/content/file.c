@@ -127,7 +127,7 @@ bool node_is_ours(struct node *n)
         if (e->dirty || place_known(e->source))
             return true;
     if (n->dir)
-        return n->dir->new_here || n->dir->uploading || dir_stays(n->dir);
+        return n->dir->new_here || n->dir->uploading || dir_is_local(n->dir);
     return f && (f->state == FILE_DIRTY || f->write_handles || f->truncates || f->uploading ||
                  f->queued || f->unnamed || f->orphan_id);
 }

@@ -26,7 +26,7 @@
 static void begin_dir_locked(struct cache *c, struct node *n, const char *path)
     REQUIRES(cache_mutex)
 {
-    n->dir->kind = (uint8_t)path_dir_kind(c, path);
+    dir_take_route(c, n->dir, path);
     n->dir->local_only = true;
     n->dir->new_here = n->dir->kind == DIR_STORED;
     n->dir->bare = !n->dir->new_here;
@@ -270,7 +270,7 @@ void name_maybe_marker(struct cache *c, struct node *dir)
     ns_assert_held(c);
     cache_lock(c);
     bool needed = !dir->is_root && !(dir->flags & NODE_REMOVED) && !d->children &&
-                  !d->has_marker && !dir_stays(d);
+                  !d->has_marker && !d->fixed && !dir_is_local(d);
     auto_free char *path = needed ? node_path(dir) : NULL;
     if (needed) {
         d->new_here = true;

@@ -19,7 +19,10 @@ static bool listing_shows_it(struct cache *c, const struct dir *d) REQUIRES(cach
 
 static bool entry_is_valid(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
 {
-    return listing_shows_it(c, e->node->dir) || node_is_ours(e->node) ||
+    const struct dir *d = e->node->dir;
+
+    return listing_shows_it(c, d) || node_is_ours(e->node) ||
+           (d && d->fixed && d->kind == DIR_IMPLIED) ||
            e->changed_ns > clock_mono_ns() - c->config.list_timeout_ns ||
            (e->verified_ns && clock_mono_ns() - e->verified_ns < listing_validity_ns(c));
 }

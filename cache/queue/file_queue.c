@@ -108,7 +108,7 @@ static void keep_here_locked(struct node *dir) REQUIRES(cache_mutex)
     struct dir *d = dir->dir;
 
     dir->flags &= ~(unsigned)NODE_ATTR_DIRTY;
-    d->bare = d->bare || (d->new_here && d->kind == DIR_IMPLIED);
+    d->bare = d->bare || (d->new_here && d->kind == DIR_IMPLIED && !d->fixed);
     d->new_here = d->stale_marker = d->mtime_set = false;
 }
 

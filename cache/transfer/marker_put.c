@@ -221,7 +221,7 @@ static bool names_on_their_way(struct cache *c, struct node *dir, const char *pa
 
 static bool is_stored(const struct entry *e) REQUIRES(cache_mutex)
 {
-    return e->node->dir ? !e->node->dir->new_here && !dir_stays(e->node->dir)
+    return e->node->dir ? !e->node->dir->new_here && !dir_is_local(e->node->dir)
                         : etag_known(&e->etag);
 }
 

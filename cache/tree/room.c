@@ -36,7 +36,7 @@ static int make_root_locked(struct cache *c) REQUIRES(cache_mutex)
     root->flags = NODE_ATTRS_KNOWN;
     root->ino = 1;
     root->dir->has_marker = true;
-    root->dir->kind = (uint8_t)path_dir_kind(c, "");
+    dir_take_route(c, root->dir, "");
     root->mtime_ns = root->ctime_ns = root->atime_ns = c->tree->own->started_ns;
     return 0;
 }

@@ -75,12 +75,11 @@ enum dir_kind path_dir_kind(struct cache *c, const char *path)
         return DIR_STORED;
     switch (routes_kind(c->config.routes, path, ROUTES_DIRECTORY, &route)) {
     case ROUTES_FIXED:
-        return DIR_FIXED;
     case ROUTES_IMPLIED:
         return DIR_IMPLIED;
     case ROUTES_MAPPED:
         return route->scratch               ? DIR_SCRATCH
-               : is_fixed_root(route, path) ? DIR_FIXED
+               : is_fixed_root(route, path) ? DIR_IMPLIED
                                             : DIR_STORED;
     case ROUTES_NOWHERE:
         break;
@@ -92,7 +91,14 @@ bool path_is_fixed(struct cache *c, const char *path)
 {
     const struct route *route = path_route(c, path, true);
 
-    return route ? is_fixed_root(route, path) : path_dir_kind(c, path) == DIR_FIXED;
+    return c->config.routes &&
+           ((route && is_fixed_root(route, path)) || routes_fixed(c->config.routes, path));
+}
+
+void dir_take_route(struct cache *c, struct dir *d, const char *path)
+{
+    d->kind = (uint8_t)path_dir_kind(c, path);
+    d->fixed = path_is_fixed(c, path);
 }
 
 bool path_is_nowhere(struct cache *c, const char *path)
@@ -136,9 +142,9 @@ bool dir_dress_locked(struct node *dir)
     return true;
 }
 
-bool dir_stays(const struct dir *d)
+bool dir_is_local(const struct dir *d)
 {
-    return d->bare || d->kind == DIR_FIXED || d->kind == DIR_SCRATCH;
+    return d->bare || d->kind == DIR_SCRATCH;
 }
 
 /* The route's components up to the first capture, as far as each is a fixed directory. */
@@ -155,7 +161,8 @@ static int make_fixed_of_locked(struct cache *c, const struct route *route)
         struct node *n = tree_make_dirs_locked(c, path.data);
         if (!n)
             return -ENOMEM;
-        n->flags |= NODE_ATTRS_KNOWN;
+        if (n->dir->kind != DIR_STORED)
+            n->flags |= NODE_ATTRS_KNOWN;
         n->dir->local_only = n->dir->kind == DIR_SCRATCH;
     }
     return 0;

@@ -152,7 +152,7 @@ static int take_route_locked(struct cache *c, struct entry *e) REQUIRES(cache_mu
         return -ENOMEM;
     e->volume = (uint16_t)path_volume(c, path, e->node->dir != NULL);
     if (e->node->dir)
-        e->node->dir->kind = (uint8_t)path_dir_kind(c, path);
+        dir_take_route(c, e->node->dir, path);
     e->scratch = e->node->dir ? e->node->dir->kind == DIR_SCRATCH : path_is_scratch(c, path);
     return 0;
 }

@@ -77,8 +77,7 @@ struct dir_index {
 /* What the routes make of a directory; it stays so wherever the directory may move. */
 enum dir_kind {
     DIR_STORED,  /* one key of one store stands behind it; without routes all are this */
-    DIR_IMPLIED, /* on the way to what is stored: no key is its own */
-    DIR_FIXED,   /* the same, and it always exists */
+    DIR_IMPLIED, /* on the way to what is stored, or a store's root: no key is its own */
     DIR_SCRATCH, /* no store ever has it */
 };
 
@@ -86,6 +85,7 @@ struct dir {
     struct children *children;
     uint32_t id;  /* constant; no other directory in memory has it */
     uint8_t kind; /* enum dir_kind; constant once it has a name */
+    bool fixed;   /* the same; it always exists, and neither goes nor moves */
     GUARDED_BY(cache_mutex) struct {
         unsigned files;    /* of the children: they are no directories */
         int64_t listed_ns; /* CLOCK_MONOTONIC at the start of the last whole listing; 0 never */
@@ -320,6 +320,8 @@ unsigned path_volume(struct cache *c, const char *path, bool dir);
 unsigned volumes_count(const struct cache *c);
 /* What a directory of this path is. */
 enum dir_kind path_dir_kind(struct cache *c, const char *path);
+/* Notes in the directory what its path is. */
+void dir_take_route(struct cache *c, struct dir *d, const char *path);
 /* Whether the directory exists whatever stores say, and can't be removed or moved. */
 bool path_is_fixed(struct cache *c, const char *path);
 /* Whether neither a file nor a directory can be there. */
@@ -330,8 +332,8 @@ bool path_is_scratch(struct cache *c, const char *path);
 bool routes_have_scratch(struct cache *c);
 /* Whether the file, which has a name, is in no store, by its route. */
 bool node_is_scratch(const struct node *n) REQUIRES(cache_mutex);
-/* Whether the directory is there whatever the stores say of it. */
-bool dir_stays(const struct dir *d) REQUIRES(cache_mutex);
+/* Whether the directory is there, and owed to nobody, whatever the stores say of it. */
+bool dir_is_local(const struct dir *d) REQUIRES(cache_mutex);
 /* The store has, or may have, something below a bare directory: it is there as long as the
  * store says so. Whether that is new, and the stamp must learn it. */
 bool dir_dress_locked(struct node *dir) REQUIRES(cache_mutex);

@@ -79,3 +79,38 @@ test_s3_clients_that_go_away() {
     expect_code 3 && grep -q 'stays mounted' "$work/err" && grep -q kept "$work/out" || return 1
     umount_here && grep -qx precious "$RUNFS_TEST_S3_DIR/away/kept"
 }
+
+# The endpoint of the one is none of the other; one that stalls is told apart, and the other goes on.
+test_s3_beside_a_folder() {
+    local bucket=${RUNFS_TEST_S3_URL%/*} server pid
+    fresh s3beside
+    server=$(cat "$RUNFS_TEST_S3_PID_FILE")
+    cat >"$d/c.json" <<JSON
+{"stores": {"far": {"url": "$bucket/beside", "endpoint": "$RUNFS_TEST_S3_ENDPOINT", "region": "us-east-1",
+                    "path_style": true},
+            "near": {"url": "$d/store"}},
+ "routes": [{"path": "runs/{run}/logs/**", "store": "near", "key": "{run}/**", "policy": "logs"}],
+ "default_store": "far", "cache": {"dir": "$d/cache"}}
+JSON
+    try "$runfs" mount "$d/c.json" "$d/mnt"
+    expect_code 0 && daemon_pid >>"$work/pids" || return 1
+    mkdir -p "$d/mnt/runs/r/logs" && echo model >"$d/mnt/runs/r/model" && ls "$d/mnt/runs/r/logs" || return 1
+    try "$runfs" flush "$d/mnt"
+    expect_code 0 && grep -qx model "$RUNFS_TEST_S3_DIR/beside/runs/r/model" || return 1
+    kill -STOP "$server"
+    echo later >"$d/mnt/runs/r/later" && echo line >"$d/mnt/runs/r/logs/x"
+    try until_true 30 grep -qx line "$d/store/r/x"
+    expect_code 0 && try until_true 30 grep -q '^runfs_store_stalled_seconds{store="far"} [1-9]' "$d/mnt/.runfs/metrics"
+    [ "$code" = 0 ] || { kill -CONT "$server" && return 1; }
+    "$runfs" status --json "$d/mnt" >"$d/status.json"
+    pid=$(daemon_pid)
+    kill -9 "$pid" && until_true 30 gone "$pid"
+    kill -CONT "$server"
+    [ "$(json '[s["name"] for s in d["stores"] if s["stalled"]]' <"$d/status.json")" = "['far']" ] ||
+        say "$(cat "$d/status.json")" || return 1
+    umount -l "$d/mnt" 2>/dev/null || fusermount3 -u -z "$d/mnt"
+    ! grep -rqF "$AWS_SECRET_ACCESS_KEY" "$d/cache" || say 'the secret is in the cache directory' || return 1
+    rm "$d/c.json"
+    try "$runfs" recover --publish "$d/cache"
+    expect_code 0 && grep -qx later "$RUNFS_TEST_S3_DIR/beside/runs/r/later"
+}

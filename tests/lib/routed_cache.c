@@ -4,6 +4,7 @@
 #include "backends/drivers.h"
 #include "backends/routed/routed.h"
 #include "common/lock.h"
+#include "tests/lib/temp_dir.h"
 
 #include <check.h>
 #include <errno.h>
@@ -41,20 +42,38 @@ static int64_t around(struct layer *l, struct call *c)
     return call_next(c);
 }
 
-static struct store *open_leaf(struct routed_world *w, unsigned i, bool like_s3)
+static struct store *open_folder(struct routed_leaf_store *leaf)
+{
+    struct store *local = NULL;
+    struct op op;
+
+    temp_dir_make(leaf->folder, sizeof(leaf->folder));
+    op_init(&op, NS_PER_SEC);
+    ck_assert_int_eq(local_store_new(leaf->folder, NULL, &op, &local), 0);
+    return local;
+}
+
+static struct store *open_mem(bool like_s3)
 {
     static unsigned count;
-    struct layer *l = calloc(1, sizeof(*l));
     struct store *mem = NULL;
     char url[32];
     struct op op;
 
     (void)snprintf(url, sizeof(url), "mem:routed%u%s", ++count, like_s3 ? "?s3" : "");
     op_init(&op, NS_PER_SEC);
-    ck_assert_ptr_nonnull(l);
     ck_assert_int_eq(mem_store_new(url, NULL, &op, &mem), 0);
-    ck_assert_int_eq(layer_init(l, mem, around), 0);
-    w->leaves[i].layer = l;
+    return mem;
+}
+
+static struct store *open_leaf(struct routed_leaf_store *leaf, enum routed_kind kind)
+{
+    struct layer *l = calloc(1, sizeof(*l));
+    struct store *s = kind == ROUTED_FOLDERS ? open_folder(leaf) : open_mem(kind == ROUTED_S3);
+
+    ck_assert_ptr_nonnull(l);
+    ck_assert_int_eq(layer_init(l, s, around), 0);
+    leaf->layer = l;
     return &l->base;
 }
 
@@ -85,7 +104,8 @@ static void init_policies(struct routed_world *w)
                                          .durability = POLICY_UNSET};
 }
 
-void routed_init(struct routed_world *w, const struct routed_row *rows, size_t n, bool like_s3)
+void routed_init(struct routed_world *w, const struct routed_row *rows, size_t n,
+                 enum routed_kind kind)
 {
     static const char *const names[ROUTED_LEAVES] = {"a", "b", "c"};
     static const char *const urls[ROUTED_LEAVES] = {"mem:a", "mem:b", "mem:c"};
@@ -98,7 +118,7 @@ void routed_init(struct routed_world *w, const struct routed_row *rows, size_t n
     for (size_t i = 0; i < n; i++)
         add_route(w, &rows[i]);
     for (unsigned i = 0; i < ROUTED_LEAVES; i++) {
-        leaves[i] = open_leaf(w, i, like_s3);
+        leaves[i] = open_leaf(&w->leaves[i], kind);
         w->names[i] = (struct cache_store){.name = names[i], .url = urls[i]};
     }
     op_init(&op, NS_PER_SEC);
@@ -118,6 +138,14 @@ void routed_init(struct routed_world *w, const struct routed_row *rows, size_t n
 void routed_release(struct routed_world *w)
 {
     driven_release(&w->d);
+    for (size_t i = 0; i < ROUTED_LEAVES; i++) {
+        char *folder = w->leaves[i].folder;
+        if (!*folder)
+            continue;
+        temp_dir_remove(folder);
+        (void)strcat(folder, ".runfs"); /* its state */
+        temp_dir_remove(folder);
+    }
     routes_release(&w->routes);
 }
 

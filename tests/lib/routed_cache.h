@@ -11,6 +11,9 @@
 
 #define ROUTED_LEAVES 3
 
+/* What the stores are: mem: ones that can all, like S3, or folders. */
+enum routed_kind { ROUTED_MEM, ROUTED_S3, ROUTED_FOLDERS, ROUTED_KINDS };
+
 struct routed_row {
     const char *path, *key;
     unsigned leaf, policy;
@@ -20,6 +23,7 @@ struct routed_row {
 /* One of the stores. */
 struct routed_leaf_store {
     struct layer *layer;
+    char folder[64]; /* ROUTED_FOLDERS */
     atomic_uint requests;
     atomic_bool down;  /* each fails as if it can't be reached */
     atomic_bool stuck; /* each that changes something gets no answer for as long */
@@ -36,9 +40,10 @@ struct routed_world {
                */
 };
 
-/* Aborts the test on any failure. `like_s3`: the stores are like S3. Not mounted yet, so that
- * the test can change the policies and d.config. One at a time. */
-void routed_init(struct routed_world *w, const struct routed_row *rows, size_t n, bool like_s3);
+/* Aborts the test on any failure. Not mounted yet, so that the test can change the policies and
+ * d.config. One at a time. */
+void routed_init(struct routed_world *w, const struct routed_row *rows, size_t n,
+                 enum routed_kind kind);
 void routed_release(struct routed_world *w);
 
 /* Of all stores. */

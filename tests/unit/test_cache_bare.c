@@ -19,9 +19,11 @@ static const struct routed_row rows[] = {
 
 static struct routed_world w;
 
+static enum routed_kind kind;
+
 static void setup(void)
 {
-    routed_init(&w, rows, ROWS, true);
+    routed_init(&w, rows, ROWS, kind);
     w.d.config.list_timeout_ns = 0; /* each look lists anew, but for 200 ms */
     driven_mount(&w.d);
 }
@@ -165,6 +167,7 @@ START_TEST(a_directory_of_the_stores_goes_with_them)
     driven_shows(&w.d, "runs/a/checkpoint/model", "weights");
     op_init(&op, NS_PER_SEC);
     ck_assert_int_eq(store_remove(w.leaves[0].layer->base.next, &op, keys, NULL, 1, NULL), 0);
+    (void)store_rmdir(w.leaves[0].layer->base.next, &op, "a"); /* a folder is left */
     later();
     ck_assert_int_eq(driven_list(&w.d, "runs"), 0);
 }
@@ -182,11 +185,11 @@ START_TEST(another_mount_takes_the_cache_over)
 }
 END_TEST
 
-int main(void)
+static TCase *bare_of(const char *name, void (*use)(void))
 {
-    Suite *s = suite_create("cache_bare");
-    TCase *t = tcase_create("bare");
+    TCase *t = tcase_create(name);
 
+    tcase_add_unchecked_fixture(t, use, NULL);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_set_timeout(t, 120);
     tcase_add_test(t, a_bare_directory_stays_and_owes_nothing);
@@ -196,6 +199,24 @@ int main(void)
     tcase_add_loop_test(t, a_directory_outlives_what_was_in_it, 0, 2);
     tcase_add_test(t, a_directory_of_the_stores_goes_with_them);
     tcase_add_test(t, another_mount_takes_the_cache_over);
-    suite_add_tcase(s, t);
+    return t;
+}
+
+static void use_s3(void)
+{
+    kind = ROUTED_S3;
+}
+
+static void use_folders(void)
+{
+    kind = ROUTED_FOLDERS;
+}
+
+int main(void)
+{
+    Suite *s = suite_create("cache_bare");
+
+    suite_add_tcase(s, bare_of("like S3", use_s3));
+    suite_add_tcase(s, bare_of("folders", use_folders));
     return suite_run(s);
 }

@@ -18,11 +18,23 @@ static const struct routed_row rows[] = {
 
 #define ROWS (sizeof(rows) / sizeof(*rows))
 
+/* Where a directory is a key of one store, and has another below it. */
+static const struct routed_row layout[] = {
+    {.path = "runs/{run}/checkpoint/**", .leaf = 0},
+    {.path = "runs/{run}/**", .leaf = 1},
+    {.path = "**", .leaf = 2},
+};
+
+#define LAYOUT_ROWS (sizeof(layout) / sizeof(*layout))
+
 static struct routed_world w;
+static bool in_layout; /* the keys are the paths */
+
+static enum routed_kind kind;
 
 static void setup(void)
 {
-    routed_init(&w, rows, ROWS, true);
+    routed_init(&w, rows, ROWS, kind);
     driven_mount(&w.d);
 }
 
@@ -176,9 +188,9 @@ static void check_run(const char *run, const char *weights)
 {
     char key[64];
 
-    (void)snprintf(key, sizeof(key), "%s/model", run);
+    (void)snprintf(key, sizeof(key), in_layout ? "runs/%s/checkpoint/model" : "%s/model", run);
     routed_stores(&w, 0, key, weights);
-    (void)snprintf(key, sizeof(key), "%s/out", run);
+    (void)snprintf(key, sizeof(key), in_layout ? "runs/%s/logs/out" : "%s/out", run);
     routed_stores(&w, 1, key, weights ? "lines" : NULL);
 }
 
@@ -220,8 +232,10 @@ START_TEST(a_directory_that_moves_is_whole_after_a_kill_at_any_step)
 {
     int step = 0;
 
+    in_layout = _i >= ROUTED_KINDS;
     for (bool done = false; !done; step++) {
-        routed_init(&w, rows, ROWS, _i != 0);
+        routed_init(&w, in_layout ? layout : rows, in_layout ? LAYOUT_ROWS : ROWS,
+                    (enum routed_kind)(_i % ROUTED_KINDS));
         driven_mount(&w.d);
         make_run("one");
         ck_assert_int_eq(driven_flush(&w.d), 0);
@@ -277,12 +291,11 @@ START_TEST(a_file_says_which_store_has_it)
 }
 END_TEST
 
-int main(void)
+static TCase *routes_of(const char *name, void (*use)(void))
 {
-    Suite *s = suite_create("cache_routes");
-    TCase *t = tcase_create("routes");
-    TCase *kills = tcase_create("kills");
+    TCase *t = tcase_create(name);
 
+    tcase_add_unchecked_fixture(t, use, NULL);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_set_timeout(t, 120);
     tcase_add_test(t, a_path_without_a_route_is_refused_and_asked_of_nobody);
@@ -294,9 +307,35 @@ int main(void)
     tcase_add_test(t, a_directory_moves_over_all_its_stores);
     tcase_add_test(t, two_directories_change_places_over_all_their_stores);
     tcase_add_test(t, a_file_says_which_store_has_it);
-    suite_add_tcase(s, t);
+    return t;
+}
+
+static void use_mem(void)
+{
+    kind = ROUTED_MEM;
+}
+
+static void use_s3(void)
+{
+    kind = ROUTED_S3;
+}
+
+static void use_folders(void)
+{
+    kind = ROUTED_FOLDERS;
+}
+
+int main(void)
+{
+    Suite *s = suite_create("cache_routes");
+    TCase *kills = tcase_create("kills");
+
+    suite_add_tcase(s, routes_of("mem", use_mem));
+    suite_add_tcase(s, routes_of("like S3", use_s3));
+    suite_add_tcase(s, routes_of("folders", use_folders));
     tcase_set_timeout(kills, 300);
-    tcase_add_loop_test(kills, a_directory_that_moves_is_whole_after_a_kill_at_any_step, 0, 2);
+    tcase_add_loop_test(kills, a_directory_that_moves_is_whole_after_a_kill_at_any_step, 0,
+                        2 * ROUTED_KINDS);
     suite_add_tcase(s, kills);
     return suite_run(s);
 }

@@ -33,7 +33,7 @@ static void put_large(const char *path)
 
 static void setup(void)
 {
-    routed_init(&w, rows, ROWS, true);
+    routed_init(&w, rows, ROWS, ROUTED_S3);
     w.d.config.upload_jobs = 2;
     w.d.config.part_size = 1 << 20;
     driven_mount(&w.d);

@@ -4,6 +4,7 @@
 
 #include "backends/layers/layers.h"
 #include "cli/control_io.h"
+#include "cli/open_store.h"
 #include "cli/report.h"
 #include "cli/status_doc.h"
 #include "common/mem.h"
@@ -61,6 +62,21 @@ static int connect_to(const char *dir)
     return fd;
 }
 
+/* A mount of one store, as the mount's process has it. */
+struct one_store {
+    struct store *store;
+    const char *name;
+    struct open_stores stores;
+};
+
+static const struct open_stores *one_store(struct one_store *one, struct store *store)
+{
+    *one = (struct one_store){.store = store, .name = "store"};
+    one->stores =
+        (struct open_stores){.top = store, .stores = &one->store, .names = &one->name, .n = 1};
+    return &one->stores;
+}
+
 /* Without a descriptor for a client the thread waits, instead of asking again and again; the
  * client is served when there is one. */
 START_TEST(a_client_waits_for_a_descriptor)
@@ -71,13 +87,14 @@ START_TEST(a_client_waits_for_a_descriptor)
     struct control_server *server;
     struct control_reader reader;
     json_t *answer = NULL;
+    struct one_store one;
     struct driven d;
     struct op op;
 
     driven_init(&d, NULL);
     driven_mount(&d);
     op_init(&op, OP_FOREVER);
-    struct status_doc *status = status_doc_new(&info, d.cache, d.store);
+    struct status_doc *status = status_doc_new(&info, d.cache, one_store(&one, d.store));
     ck_assert_ptr_nonnull(status);
     atomic_store(&system_.refusals, 2);
     auto_close int dir_fd = open(d.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -110,6 +127,7 @@ static int64_t refuse_content(struct layer *l, struct call *c)
 /* A mount of a store that refuses all content, and soon counts as stalled. */
 struct rig {
     struct driven d;
+    struct one_store one;
     struct status_doc *status;
     struct control_server *server;
     struct control_reader reader;
@@ -131,7 +149,7 @@ static void rig_open(struct rig *g)
     ck_assert_ptr_nonnull(g->d.store);
     driven_mount(&g->d);
     op_init(&op, OP_FOREVER);
-    g->status = status_doc_new(&info, g->d.cache, g->d.store);
+    g->status = status_doc_new(&info, g->d.cache, one_store(&g->one, g->d.store));
     ck_assert_ptr_nonnull(g->status);
     g->dir_fd = open(g->d.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ck_assert_int_eq(control_server_start(g->dir_fd, g->d.cache, g->status, &op, &g->server),
@@ -161,7 +179,7 @@ static json_t *receive(struct rig *g)
 /* Until the store has refused for so long that it counts as stalled, which lasts. */
 static bool is_stalled(struct rig *g)
 {
-    json_t *stall = status_doc_stall(g->status);
+    json_t *stall = status_doc_stall(g->status, NULL);
     bool told = json_is_string(json_object_get(stall, "error"));
 
     json_decref(stall);
@@ -219,7 +237,7 @@ START_TEST(a_flush_tells_of_a_stall)
     json_decref(answer);
     atomic_store(&refusing, false);
     ck_assert_int_eq(driven_flush(&g.d), 0);
-    answer = status_doc_stall(g.status);
+    answer = status_doc_stall(g.status, NULL);
     ck_assert(json_is_null(answer));
     json_decref(answer);
     rig_close(&g);

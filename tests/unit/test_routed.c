@@ -212,6 +212,22 @@ START_TEST(keys_that_go_on_and_keys_that_end)
 }
 END_TEST
 
+/* One directory of a store by several names. */
+START_TEST(one_stored_name_is_shown_by_two)
+{
+    static const struct test_route t[] = {
+        {"u/a{x}/c/**", "k/{x}/c/**", 0}, {"u/b{x}/**", "k/{x}/**", 0}, {NULL, NULL, 0}};
+    struct world w;
+
+    world_open(&w, t, 1, "mem:");
+    leaf_has(&w, 0, "k/1/c/file");
+    assert_names(&w, "u", 0, "a1/ b1/");
+    assert_names(&w, "u/a1", 0, "c/");
+    assert_names(&w, "u", LIST_RECURSIVE, "a1/c/file b1/c/file");
+    world_close(&w);
+}
+END_TEST
+
 /* ---- codecs ---- */
 
 static const struct test_route coded[] = {
@@ -260,13 +276,20 @@ START_TEST(state_of_a_store_is_no_path)
     assert_names(&w, "", LIST_RECURSIVE, "");
     world_close(&w);
 
-    static const struct test_route below[] = {{"x/{run}/**", "{run}/**", 0}, {NULL, NULL, 0}};
+    static const struct test_route below[] = {{"x/{run}/**", "{run}/**", 0},
+                                              {"y/{run}/z/**", "{run}/**", 0},
+                                              {"all/**", "**", 0},
+                                              {NULL, NULL, 0}};
     world_open(&w, below, 1, "mem:");
     leaf_has(&w, 0, ".runfs/state");
     fails(&w, EPERM, put(&w, "x/.runfs/other"));
     ck_assert_int_eq(kind_of(&w, "x/.runfs/state"), '-');
     assert_names(&w, "x", 0, "");
     assert_names(&w, "x", LIST_RECURSIVE, "");
+    ck_assert_int_eq(kind_of(&w, "y/.runfs"), '-');
+    fails(&w, ENOENT, store_list(w.s, &w.op, "y/.runfs", 0, visit_none, NULL));
+    assert_names(&w, "all", 0, "");
+    assert_names(&w, "all", LIST_RECURSIVE, "");
     world_close(&w);
 }
 END_TEST
@@ -299,18 +322,23 @@ END_TEST
 
 START_TEST(scratch_is_in_no_store)
 {
-    static const struct test_route t[] = {
-        {"tmp/**", "tmp/**", TEST_SCRATCH}, {"**", "**", 0}, {NULL, NULL, 0}};
+    static const struct test_route t[] = {{"tmp/**", "tmp/**", TEST_SCRATCH},
+                                          {"run/{x}/tmp/**", "{x}/**", TEST_SCRATCH},
+                                          {"**", "**", 0},
+                                          {NULL, NULL, 0}};
     struct store_facts f;
     struct world w;
 
     world_open(&w, t, 1, "mem:");
     leaf_has(&w, 0, "tmp/file");
     leaf_has(&w, 0, "file");
-    assert_names(&w, "", 0, "file");
+    assert_names(&w, "", 0, "file run/");
     ck_assert_uint_eq(w.notes.hidden_names, 1);
     assert_names(&w, "", LIST_RECURSIVE, "file");
     ck_assert_int_eq(kind_of(&w, "tmp/file"), '-');
+    ck_assert_int_eq(kind_of(&w, "run"), 'd');
+    ck_assert_int_eq(kind_of(&w, "run/x"), '-');
+    assert_names(&w, "run", 0, "");
     fails(&w, EPERM, put(&w, "tmp/other"));
     store_facts(w.s, "tmp/other", &f);
     ck_assert_uint_eq(f.volume, 0);
@@ -489,11 +517,13 @@ START_TEST(long_directories_are_not_kept)
     leaf_has(&w, 3, "runs/one/logs/wrong");
     leaf_has(&w, 3, "runs/one/checkpoint");
     ok(&w, store_mkdir(w.s, &w.op, "runs/one", NULL, NULL));
+    uint64_t before = counts(&w, 3).lists;
     ok(&w, store_list(w.s, &w.op, "runs/one", LIST_SELF, tally_name, &t));
     ck_assert_uint_eq(t.n, MANY + 4);
     ck_assert_uint_eq(t.dirs, 3);
     ck_assert(t.self);
     ck_assert_uint_eq(w.notes.hidden_names, 2);
+    ck_assert_uint_eq(counts(&w, 3).lists - before, 2); /* the first one is cut */
     t = (struct tally){.stop_at = 5};
     ck_assert_int_eq(store_list(w.s, &w.op, "runs/one", 0, tally_name, &t), 42);
     ck_assert_uint_eq(t.n, 5);
@@ -518,6 +548,7 @@ static Suite *suite(void)
         a_directory_is_shown_before_an_object,
         an_object_hides_no_directory_on_the_way,
         keys_that_go_on_and_keys_that_end,
+        one_stored_name_is_shown_by_two,
         names_are_written_by_the_codec,
         state_of_a_store_is_no_path,
         where_no_route_leads,

@@ -1,7 +1,9 @@
 /* The store over stores: what changes in it, what crosses stores, what holds at a key. */
 #include "tests/lib/routed_world.h"
 #include "tests/lib/suite.h"
+#include "tests/lib/temp_dir.h"
 
+#include <limits.h>
 #include <sys/stat.h>
 
 /* ---- across stores ---- */
@@ -276,6 +278,38 @@ START_TEST(an_empty_directory_goes_from_all_stores)
 }
 END_TEST
 
+/* Folders have a directory for each name of a key. */
+START_TEST(real_directories_go_from_below)
+{
+    static const struct test_route t[] = {{"r/{a}/**", "r/{a}/some/where/**", 0},
+                                          {"i/{a}/x/{b}/**", "i/{a}/k/{b}/**", 0},
+                                          {NULL, NULL, 0}};
+    const char *const paths[] = {"r/one/file", "i/two/x/b/file"};
+    char folder[PATH_MAX];
+    struct world w = {0};
+    struct store *leaf = NULL;
+
+    temp_dir_make(folder, sizeof(folder));
+    op_init(&w.op, PATIENCE);
+    test_routes(&w.routes, t);
+    ck_assert_int_eq(local_store_new(folder, NULL, &w.op, &leaf), 0);
+    w.s = test_routed(&w.routes, &leaf, 1);
+    ok(&w, put(&w, paths[0]));
+    ok(&w, put(&w, paths[1]));
+    fails(&w, ENOTEMPTY, store_rmdir(w.s, &w.op, "r/one"));
+    fails(&w, ENOTEMPTY, store_rmdir(w.s, &w.op, "i/two"));
+    ok(&w, store_remove(w.s, &w.op, paths, NULL, 2, NULL));
+    ok(&w, store_rmdir(w.s, &w.op, "r/one"));
+    ok(&w, store_rmdir(w.s, &w.op, "i/two/x/b"));
+    ok(&w, store_rmdir(w.s, &w.op, "i/two/x"));
+    ok(&w, store_rmdir(w.s, &w.op, "i/two"));
+    assert_names(&w, "r", 0, "");
+    assert_names(&w, "i", 0, "");
+    world_close(&w);
+    temp_dir_remove(folder);
+}
+END_TEST
+
 /* ---- attributes ---- */
 
 START_TEST(attributes_go_to_the_key_behind)
@@ -343,6 +377,7 @@ static Suite *suite(void)
         a_session_is_of_one_store,
         sessions_of_copies_are_told_by_path,
         an_empty_directory_goes_from_all_stores,
+        real_directories_go_from_below,
         attributes_go_to_the_key_behind,
         advice_names_the_store,
     };
