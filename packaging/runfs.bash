@@ -30,12 +30,16 @@ _runfs() {
     local word=$2 previous=$3 command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        _runfs_complete_words "mount umount status flush fetch pin unpin recover help version --help --version" "$word"
+        _runfs_complete_words "mount umount status flush fetch pin unpin evict url paths check recover help version --help --version" "$word"
         return
     fi
     # "=" ends a word for readline: the words around it belong to one option.
     if [ "$command" = mount ] && [[ $previous = -o || $previous = = ]]; then
         [ "$previous" = -o ] && _runfs_complete_options "$word" && return
+    fi
+    if [ "$command" = url ] && [ "$previous" = --as ]; then
+        _runfs_complete_words "s3 s3a hdfs webhdfs file dbfs" "$word"
+        return
     fi
     case $command:$word in
     mount:-*) _runfs_complete_words "-f -o --help" "$word" ;;
@@ -44,7 +48,10 @@ _runfs() {
     status:-*) _runfs_complete_words "--json --watch --files --help" "$word" ;;
     flush:-*) _runfs_complete_words "--timeout --staged --open --help" "$word" ;;
     recover:-*) _runfs_complete_words "--list --publish --export -o --help" "$word" ;;
-    help:*) _runfs_complete_words "mount umount status flush fetch pin unpin recover" "$word" ;;
+    url:-*) _runfs_complete_words "--as --path --help" "$word" ;;
+    paths:-*) _runfs_complete_words "--config --dataset --help" "$word" ;;
+    check:-*) _runfs_complete_words "--key --expand --json --reach --same-as --help" "$word" ;;
+    help:*) _runfs_complete_words "mount umount status flush fetch pin unpin evict url paths check recover" "$word" ;;
     umount:* | status:*) _runfs_complete_words "$(_runfs_mountpoints)" "$word" ;;
     esac
 }

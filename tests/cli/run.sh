@@ -51,8 +51,8 @@ trap cleanup EXIT
 . "$here/daemon.sh"
 . "$here/umount.sh"
 . "$here/stores.sh"
+. "$here/configurations.sh"
 . "$here/s3.sh"
-. "$here/check.sh"
 
 # Called by a test that can't run here; the test returns after it.
 skip() {

@@ -33,6 +33,10 @@ answers() {
     [ "$(cat "$work/out")" = "$text" ] || say "not '$text': $(cat "$work/out")"
 }
 
+check_stdin() { # TEXT
+    printf '%s' "$1" | "$runfs" check /dev/stdin
+}
+
 three_stores='{"stores": {"ckpt": {"url": "s3://training/ckpt", "region": "eu-west-1"},
             "logs": {"url": "s3://training/logs"}, "data": {"url": "s3://training/data"}},
  "routes": [{"path": "runs/{run}/checkpoint/**", "store": "ckpt", "key": "{run}/**", "policy": "checkpoint"},
@@ -55,10 +59,7 @@ test_check_of_a_good_file() {
     config '{"options": {"ro": true}}'
     answers 0 "$d/c.json: ok: no stores, 1 option" "$runfs" check "$d/c.json" || return 1
     refused 2 'names no stores' "$runfs" check "$d/c.json" runs/a || return 1
-    try "$runfs" check /dev/stdin
-    expect_code 2 || return 1
-    code=0
-    printf '%s' "$three_stores" | "$runfs" check /dev/stdin >"$work/out" || code=$?
+    try check_stdin "$three_stores"
     expect_code 0
 }
 
@@ -150,7 +151,7 @@ test_check_of_templates() {
 }
 
 test_check_of_places() {
-    local AWS_ENDPOINT_URL= # both are AWS's
+    local -x AWS_ENDPOINT_URL= # both are AWS's
     fresh places
     tells '{"stores": {"a": {"url": "s3://t/a"}, "b": {"url": "s3://t/a/x"}},
  "routes": [{"path": "a/{r}/**", "store": "a", "key": "{r}/**"}, {"path": "b/**", "store": "b"}]}' \
@@ -208,12 +209,14 @@ test_check_of_files_that_cannot_be_read() {
 differs() {
     printf '%s\n' "$2" >"$d/other.json"
     try "$runfs" check "$d/c.json" --same-as "$d/other.json"
-    expect_code 1 && [ "$(wc -l <"$work/out")" = 1 ] && grep -qF -- "$1" "$work/out" ||
-        say "does not say '$1': $(cat "$work/out" "$work/err")"
+    expect_code 1 || return 1
+    [ "$(wc -l <"$work/out")" = 1 ] && grep -qF -- "$1" "$work/out" ||
+        say "does not say '$1': $(cat "$work/out" "$work/err")" || return 1
 }
 
 test_check_same() {
-    local s='"stores": {"a": {"url": "s3://t/a"}, "b": {"url": "s3://t/b"}}' o AWS_ENDPOINT_URL=
+    local s='"stores": {"a": {"url": "s3://t/a"}, "b": {"url": "s3://t/b"}}' o
+    local AWS_ENDPOINT_URL= # both are AWS's
     fresh same
     config "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}"
     # Another order of what can't meet, other names of captures, another way to say the place.
@@ -234,7 +237,8 @@ test_check_same() {
     expect_code 0 && grep -q 'neither names stores' "$work/out" && grep -qx 'the same' "$work/out" || return 1
     echo '{"options": {"ro": false}}' >"$d/other.json"
     try "$runfs" check "$d/c.json" --same-as "$d/other.json"
-    expect_code 1 && grep -qx 'option ro differs' "$work/out" || say "$(cat "$work/out")"
+    expect_code 1 || return 1
+    grep -qx 'option ro differs' "$work/out" || say "$(cat "$work/out")" || return 1
 }
 
 # ---- reach ----------------------------------------------------------------------------------
