@@ -107,7 +107,7 @@ static int ask_directory(struct ask *a)
     if (r < 0 || a->obj.is_prefix)
         return r;
     object_release(&a->obj);
-    a->obj = (struct object){.is_prefix = true, .attrs_known = true};
+    a->obj = (struct object){.is_prefix = true};
     if (store_can(s, a->key, STORE_DIRS))
         return -ENOENT;
     r = store_list(s, &a->op, a->key, LIST_SELF, stop_at_first, NULL);

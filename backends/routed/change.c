@@ -71,7 +71,7 @@ int routed_copy(struct store *s, struct op *op, const char *from, const char *fr
     int err = target_find(r, op, from, ROUTES_OBJECT, &source);
     if (!err)
         err = target_to_change(r, op, "copy to", to, ROUTES_OBJECT, &t);
-    if (err < 0)
+    if (err)
         return err;
     if (source.kind != ROUTES_MAPPED)
         return no_route(op, -ENOENT, "copy", from);
@@ -221,22 +221,30 @@ int routed_remove(struct store *s, struct op *op, const char *const *paths,
 
 /* ---- rename ---- */
 
-/* What is behind a path as an object and as a directory is one key, and nothing else is there.
+/* One key is behind the path, whether it is an object or a directory, and nothing else is
+ * there.
  */
 static int find_alone(struct routed *r, struct op *op, const char *path, struct target *ret)
 {
-    auto_target struct target dir = {0};
+    auto_target struct target object = {0}, dir = {0};
 
-    int err = target_to_change(r, op, "rename", path, ROUTES_OBJECT, ret);
-    if (!err)
-        err = target_find(r, op, path, ROUTES_DIRECTORY, &dir);
-    if (err < 0 || dir.kind == ROUTES_NOWHERE)
+    int err = target_to_change(r, op, "rename", path, ROUTES_OBJECT, &object);
+    if (err < 0 && err != -EPERM)
         return err;
+    int dir_err = target_find(r, op, path, ROUTES_DIRECTORY, &dir);
+    if (dir_err < 0)
+        return dir_err;
+    if (dir.kind == ROUTES_NOWHERE) {
+        SWAP(*ret, object);
+        return err;
+    }
     if (routes_fixed(r->routes, path))
         return op_fail(op, -EBUSY, "rename %.200s: a route makes this directory", path);
-    if (dir.kind == ROUTES_MAPPED && dir.route == ret->route && is_alone(r, dir.route, path))
-        return 0;
-    return op_fail(op, -EOPNOTSUPP, "rename %.200s: several routes lead there", path);
+    if (dir.kind != ROUTES_MAPPED || (!err && object.route != dir.route) ||
+        !is_alone(r, dir.route, path))
+        return op_fail(op, -EOPNOTSUPP, "rename %.200s: several routes lead there", path);
+    SWAP(*ret, dir);
+    return 0;
 }
 
 int routed_rename(struct store *s, struct op *op, const char *from, const char *to)
@@ -247,7 +255,7 @@ int routed_rename(struct store *s, struct op *op, const char *from, const char *
     int err = find_alone(r, op, from, &source);
     if (!err)
         err = find_alone(r, op, to, &t);
-    if (err < 0)
+    if (err)
         return err;
     if (source.leaf != t.leaf)
         return across(op, "rename", from, to);
@@ -390,8 +398,10 @@ int routed_rmdir(struct store *s, struct op *op, const char *path)
         return err;
     if (routes_fixed(r->routes, path))
         return op_fail(op, -EBUSY, "rmdir %.200s: a route makes this directory", path);
+    if (t.kind == ROUTES_MAPPED && !t.key[0])
+        return op_fail(op, -EBUSY, "rmdir %.200s: it is the root of a store", path);
     if (t.kind == ROUTES_MAPPED && is_alone(r, t.route, path))
-        return store_rmdir(t.leaf->store, op, t.key);
+        return rmdir_all(r, op, path);
     err = store_list(s, op, path, 0, stop_at_first, NULL);
     if (err == 1)
         return op_fail(op, -ENOTEMPTY, "rmdir %.200s: it is not empty", path);
@@ -400,32 +410,32 @@ int routed_rmdir(struct store *s, struct op *op, const char *path)
 
 /* ---- attributes ---- */
 
-/* Where the object and the directory are two things it is asked which is there. */
+/* Where the object and the directory may be two things it is asked which is there. */
 static int find_with_attributes(struct routed *r, struct op *op, const char *path,
-                                struct target *ret)
+                                struct target *ret, bool *ret_dir)
 {
     auto_target struct target dir = {0};
     struct object obj;
 
+    *ret_dir = false;
     int err = path[0] ? target_find(r, op, path, ROUTES_OBJECT, ret) : 0;
     if (!err)
         err = target_find(r, op, path, ROUTES_DIRECTORY, &dir);
     if (err < 0)
         return err;
-    if (ret->kind == ROUTES_MAPPED && (dir.kind == ROUTES_NOWHERE || dir.route == ret->route))
+    if (ret->kind == ROUTES_MAPPED &&
+        (dir.kind == ROUTES_NOWHERE ||
+         (dir.route == ret->route && is_alone(r, dir.route, path))))
         return 0;
-    if (ret->kind == ROUTES_NOWHERE && dir.kind == ROUTES_NOWHERE)
-        return no_route(op, -ENOENT, "setattr", path);
     err = routed_stat(&r->base, op, path, &obj);
     if (err < 0)
         return err;
     object_release(&obj);
     if (!obj.is_prefix)
         return 0;
-    target_release(ret);
-    *ret = dir;
-    dir = (struct target){0};
-    return ret->kind == ROUTES_MAPPED ? 0 : not_stored(op, "setattr", path);
+    *ret_dir = true;
+    SWAP(*ret, dir);
+    return 0;
 }
 
 int routed_set_attributes(struct store *s, struct op *op, const char *path, const char *etag,
@@ -434,13 +444,19 @@ int routed_set_attributes(struct store *s, struct op *op, const char *path, cons
     auto_target struct target t = {0};
     struct op_notes notes, *theirs = op->notes;
     struct path_sessions sessions;
+    bool dir;
 
-    int err = find_with_attributes(routed_of(s), op, path, &t);
-    if (err < 0)
+    int err = find_with_attributes(routed_of(s), op, path, &t, &dir);
+    if (err)
         return err;
+    if (t.kind != ROUTES_MAPPED)
+        return not_stored(op, "setattr", path);
     notes_of_path(&sessions, op, &t, path, &notes);
     op->notes = &notes;
     err = store_set_attributes(t.leaf->store, op, t.key, etag, attrs, ret_obj);
+    /* Other stores make it exist, and the one of its own key has nothing of it yet. */
+    if (err == -ENOENT && dir && !etag)
+        err = store_mkdir(t.leaf->store, op, t.key, attrs, ret_obj);
     op->notes = theirs;
     return err;
 }

@@ -98,11 +98,29 @@ bool route_leads_through(const struct route *route, const char *path)
     return *path ? t->rest : i < t->n || t->rest;
 }
 
+static size_t depth_of(const char *path)
+{
+    size_t n = path[0] != '\0';
+
+    for (; *path; path++)
+        n += *path == '/';
+    return n;
+}
+
+/* The root of `{run}/xx` with the key `{run}/data/xx`: its parent lists {run} for it. */
+static bool is_listed_by_another(const struct route *route, const char *path)
+{
+    const struct template *p = &route->path, *k = &route->key;
+
+    return p->n && depth_of(path) == p->n && p->components[p->n - 1].capture &&
+           !k->components[k->n - 1].capture;
+}
+
 bool is_alone(const struct routed *r, const struct route *route, const char *path)
 {
     /* All that later routes have there is shadowed by this one. */
     for (const struct route *other = r->routes->items; other < route; other++)
         if (route_leads_through(other, path))
             return false;
-    return true;
+    return !is_listed_by_another(route, path);
 }

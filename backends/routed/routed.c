@@ -31,8 +31,8 @@ static void least_facts(struct store_facts *to, const struct store_facts *f)
         to->put_max = f->put_max;
     if (to->key_max > f->key_max)
         to->key_max = f->key_max;
-    /* Each leaf judges the sizes that it tells itself. */
-    if (!f->size_max || to->size_max < f->size_max)
+    /* Each leaf judges the sizes that it tells itself; 0 is no limit. */
+    if (!f->size_max || (to->size_max && to->size_max < f->size_max))
         to->size_max = f->size_max;
 }
 
@@ -63,8 +63,10 @@ static void routed_facts(struct store *s, const char *path, struct store_facts *
     *ret = r->each[route - r->routes->items];
     if (kind == ROUTES_NOWHERE)
         return;
-    if (route != dir || !is_alone(r, dir, path))
+    if (route != dir || !is_alone(r, dir, path)) {
         ret->caps &= ~(unsigned)STORE_RENAME;
+        ret->size_max = r->all.size_max; /* of what it lists */
+    }
     if (dir && dir != route && !dir->scratch) {
         const struct store_facts *other = &r->each[dir - r->routes->items];
         ret->caps &= other->caps;
@@ -144,6 +146,8 @@ static int facts_init(struct routed *r)
             r->all = r->each[i];
         one = routes->n == 1 && routes->items[i].path.n == 0;
     }
+    if (!r->all.put_max) /* no route has a store: names have a limit all the same */
+        r->all.key_max = STORE_KEY_MAX - 1;
     if (!one)
         r->all.caps &= ~(unsigned)STORE_RENAME;
     r->all.volume = 0;

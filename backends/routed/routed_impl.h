@@ -45,7 +45,7 @@ int no_route(struct op *op, int err, const char *what, const char *path);
 bool key_is_reserved(const char *key);
 /* Whether the route's paths lead through or below the directory. */
 bool route_leads_through(const struct route *route, const char *path);
-/* Whether all of the directory, which `route` maps, is of that route. */
+/* Whether the directory, which `route` maps, is that one key and nothing else. */
 bool is_alone(const struct routed *r, const struct route *route, const char *path);
 /* Whether the path is a directory below the root of the route, or that root. */
 bool is_mapped_by(const struct route *route, size_t depth);
@@ -112,9 +112,9 @@ void crowd_run(struct crowd *crowd, struct op *op);
 /* A source of routes.h that outlives its visit. */
 struct source_of {
     struct routes_source s; /* key and name are heap */
-    struct leaf *leaf;
-    size_t ask;         /* among those of the listing; SIZE_MAX: none */
-    const char *stored; /* NAMED, found in a listing: the stored name; borrows the key */
+    struct leaf *leaf;      /* NULL: of a route without a store, a name that exists always */
+    size_t ask;             /* among those of the listing; SIZE_MAX: none */
+    const char *stored;     /* NAMED, found in a listing: the stored name; borrows the key */
 };
 struct sources {
     struct source_of *v; /* heap */

@@ -31,8 +31,9 @@ static int note_source(void *arg, const struct routes_source *source)
     if (array_grow(list->v, list->cap, list->n + 1) < 0)
         return -ENOMEM;
     struct source_of *s = &list->v[list->n++];
-    *s = (struct source_of){
-        .s = *source, .leaf = &f->r->leaves[source->route->store], .ask = SIZE_MAX};
+    *s = (struct source_of){.s = *source, .ask = SIZE_MAX};
+    if (!source->route->scratch) /* else it is a name that exists always */
+        s->leaf = &f->r->leaves[source->route->store];
     s->s.key = strdup(source->key);
     s->s.name = source->name ? strdup(source->name) : NULL;
     s->stored = source->name && s->s.key ? path_basename(s->s.key) : NULL;

@@ -6,11 +6,11 @@
 #include "backends/layers/layers.h"
 #include "backends/routed/routed.h"
 #include "tests/lib/routed.h"
+#include "tests/lib/temp_dir.h"
 
-#include <ftw.h>
-#include <unistd.h>
+#include <limits.h>
 
-static char root[64];
+static char root[PATH_MAX];
 
 struct shape {
     const char *urls[3]; /* "file": the test's folder */
@@ -41,6 +41,8 @@ static struct store *open_leaf(const char *url)
     int r;
 
     op_init(&op, PATIENCE);
+    if (!root[0])
+        temp_dir_make(root, sizeof(root));
     if (strcmp(url, "file") == 0)
         r = local_store_new(root, NULL, &op, &s);
     else
@@ -93,27 +95,10 @@ static const struct contract_fixture fixtures[] = {
     {"mem beside a folder", open_routed, MEM, .arg = "6", .in = "runs/one"},
 };
 
-static int remove_any(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
 int main(void)
 {
-    const char *tmp = getenv("TMPDIR");
-    char state[80];
-
-    (void)snprintf(root, sizeof(root), "%.30s/runfs-routed-XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(root)) {
-        perror(root);
-        return 1;
-    }
-    (void)snprintf(state, sizeof(state), "%s.runfs", root);
     int status = contract_main("contract routed", fixtures, ARRAY_SIZE(fixtures));
     for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
         routes_release(&tables[i]);
-    (void)nftw(root, remove_any, 16, FTW_DEPTH | FTW_PHYS);
-    (void)nftw(state, remove_any, 16, FTW_DEPTH | FTW_PHYS);
     return status;
 }
