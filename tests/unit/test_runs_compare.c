@@ -232,6 +232,12 @@ static const struct {
      "aa",
      "a/aa",
      "b/aa"},
+    {{{"a/a", "x", 1}, {"a/a{x}", "y{x}", 1}, {"a/{x}", "{x}", 0}, {"b/{x}", "{x}", 0}, END},
+     "",
+     "",
+     "z",
+     "a/z",
+     "b/z"},
     /* by their number of names */
     {{{"a/{x}", "{x}", 1}, {"a/**", "**", 0}, {"b/**", "**", 0}, END},
      "",
