@@ -39,10 +39,11 @@ int config_problem_add(struct config_problems *p, struct text_place at, const ch
 int config_problems_fail(const struct config_problems *p, const char *origin, struct op *op);
 
 struct config_store {
-    char *name;               /* heap */
-    char *url;                /* heap; with what default_fs and a tracker's file say */
-    struct settings settings; /* its other fields: options of the kind of store; a tracker's
-                                 client, too. Secrets of a tracker's file are among them */
+    char *name; /* heap */
+    char *url;  /* heap; with what default_fs and a tracker's file say */
+    /* Its other fields, each once: options of the kind of store; what a tracker's file says of
+     * the client, too. No secrets: those are refused. */
+    struct settings settings;
     struct text_place at;     /* of its name */
     struct text_place url_at; /* of its URL, or of the tracker's file */
 };

@@ -11,7 +11,7 @@
 #define CONFIG_TEXT_MAX     (1024 * 1024)
 #define CONFIG_STORES_MAX   256
 #define CONFIG_POLICIES_MAX 256
-#define CONFIG_ROUTES_MAX   1024
+#define CONFIG_ROUTES_MAX   256
 #define CONFIG_EXTENDS_MAX  32 /* policies, the preset not counted */
 
 struct reading {

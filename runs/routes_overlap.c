@@ -191,13 +191,32 @@ static size_t most_names(const struct search *s)
     return (least > other ? least : other) + n + 1;
 }
 
+/* Whether some name is a literal of both sides, and another of each: most routes part so, and
+ * nothing need be searched. */
+static bool literals_differ(const struct search *s)
+{
+    const struct side *a = &s->sides[0], *b = &s->sides[1];
+
+    for (size_t i = 0; i < a->root_n + a->route->key.n && i < b->root_n + b->route->key.n;
+         i++) {
+        struct slot x = slot_of(a, i), y = slot_of(b, i);
+
+        if (x.literal && y.literal &&
+            (x.literal_len != y.literal_len ||
+             memcmp(x.literal, y.literal, x.literal_len) != 0))
+            return true;
+    }
+    return false;
+}
+
 bool routes_overlap(const struct routes *r, const struct route *a, const char *a_root,
                     const struct route *b, const char *b_root, struct routes_overlap *ret)
 {
     struct search s = {.routes = r, .sides = {{.route = a}, {.route = b}}};
     size_t most;
 
-    if (a == b || a->scratch || b->scratch || !split_roots(&s, a_root, b_root))
+    if (a == b || a->scratch || b->scratch || !split_roots(&s, a_root, b_root) ||
+        literals_differ(&s))
         return false;
     overlap_fresh(r, s.fresh);
     most = most_names(&s);
