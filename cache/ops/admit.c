@@ -75,6 +75,28 @@ static bool can_move(struct cache *c, const struct node *n, const char *from, co
     return n->dir ? routes_same_below(c->config.routes, from, to) : same_store(c, from, to);
 }
 
+/* Programs replace a file by one that they made in another place, and have no other way: what
+ * is here as a whole is uploaded under its new name, and the removal of the old one waits for
+ * that.
+ */
+static bool can_cross_locked(struct cache *c, const struct node *n, const char *from,
+                             const char *to) REQUIRES(cache_mutex)
+{
+    const struct route *route = path_route(c, to, false);
+    const struct file *f = n->file;
+
+    return f && S_ISREG(n->mode) && f->state != FILE_PARTIAL && !f->busy && !f->short_write &&
+           !n->links->next_link && !node_is_scratch(n) && route && !route->scratch &&
+           path_route(c, from, false) && !path_is_staged(c, to);
+}
+
+bool name_crosses_locked(struct cache *c, const struct node *n, const char *from,
+                         const char *to)
+{
+    cache_assert_locked(c);
+    return c->config.routes && !n->dir && !same_store(c, from, to);
+}
+
 int name_link_admit_locked(struct cache *c, struct node *n, struct node *parent,
                            const char *name)
 {
@@ -150,5 +172,7 @@ int name_move_admit_locked(struct cache *c, struct entry *from, struct node *new
         return admit_exchange_locked(c, from, from_path, to, to_path);
     if (r == 0)
         r = admit_path_locked(c, to_path, from->node->dir != NULL);
-    return r < 0 ? r : can_move(c, from->node, from_path, to_path) ? 0 : -EXDEV;
+    if (r < 0 || can_move(c, from->node, from_path, to_path))
+        return r;
+    return !from->node->dir && can_cross_locked(c, from->node, from_path, to_path) ? 0 : -EXDEV;
 }

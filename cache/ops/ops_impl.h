@@ -29,6 +29,7 @@ struct moving {
     struct node *newparent;
     const char *newname;
     char *from_path, *to_path;
+    bool crosses; /* to another store: as one that was never uploaded */
     bool copies;  /* the store's object moves: a rename row */
     bool removes; /* the store may have the old name: an unlink row */
 };
@@ -86,6 +87,9 @@ int name_link_admit_locked(struct cache *c, struct node *n, struct node *parent,
 int name_move_admit_locked(struct cache *c, struct entry *from, struct node *newparent,
                            const char *newname, struct entry *to, unsigned flags)
     REQUIRES(cache_mutex);
+/* Whether a file that may move from one path to the other leaves its store. */
+bool name_crosses_locked(struct cache *c, const struct node *n, const char *from,
+                         const char *to) REQUIRES(cache_mutex);
 /* The name through which one of two directories goes that change places; heap, NULL without
  * memory. Another number gives another name. It is in the root, or beside `beside` where a
  * route leads to one but not to the other. */

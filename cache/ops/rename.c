@@ -86,8 +86,10 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags) REQUIRE
         return -ENOTEMPTY;
     /* Of a hard link one name can be in the store and another not. What is open, or gets a
      * staging name, is uploaded too late for the removal of the old name to wait for it. */
-    bool anew = m->from->dirty && n->file && n->file->state == FILE_DIRTY &&
-                upload_comes_first(n->file, UINT64_MAX) && !path_is_staged(c, m->to_path);
+    m->crosses = name_crosses_locked(c, n, m->from_path, m->to_path);
+    bool anew = m->crosses ||
+                (m->from->dirty && n->file && n->file->state == FILE_DIRTY &&
+                 upload_comes_first(n->file, UINT64_MAX) && !path_is_staged(c, m->to_path));
     m->copies = n->dir ? tree_each(n, node_may_be_stored, NULL) != 0
                        : !anew && (etag_known(&m->from->etag) || place_known(m->from->source));
     /* A directory of which nothing is stored can still come to the store under its old name,
@@ -152,6 +154,18 @@ int node_renumber_below(struct cache *c, const char *from, const char *to)
     return r;
 }
 
+/* The store that the file comes to has nothing of it. Its place in the order is before that of
+ * the row which removes its old name. */
+static void owe_content_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    n->file->writing_stamp = true;
+    if (n->file->uploading)
+        atomic_store(&n->file->changed, true);
+    file_mark_dirty_locked(c, n, true);
+    if (n->file->write_handles == 0)
+        file_queue_locked(c, n);
+}
+
 /* The moved thing lies in the mirror, so that recovery can tell by its inode number whether the
  * move happened. */
 static int prepare_move(struct cache *c, struct moving *m) REQUIRES(cache_ns)
@@ -162,6 +176,8 @@ static int prepare_move(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     /* The store has nothing of it, but has, or is just being sent, the marker of the directory
      * that it replaces: it gets a marker of its own, however little there is to say. */
     cache_lock(c);
+    if (r == 0 && m->crosses)
+        owe_content_locked(c, n);
     if (n->dir && n->dir->kind == DIR_STORED && over && over->dir &&
         entry_may_be_stored(m->to) && !m->copies) {
         n->flags |= NODE_ATTR_DIRTY;

@@ -176,7 +176,7 @@ static void start_locked(struct cache *c, struct node *n, char *path) REQUIRES(c
     n->dir->uploading = true;
     LL_PREPEND(c->transfer->dir_jobs, j);
     c->transfer->dir_uploads_running++;
-    j->volume = n->links ? n->links->volume : 0;
+    j->volume = node_volume(n);
     c->transfer->volumes[j->volume].markers++;
     pool_submit(c->uploaders, &j->task);
 }
@@ -303,7 +303,7 @@ static bool may_start(struct cache *c, const char *path) REQUIRES(cache_mutex)
 static struct volume_tasks *volume_of(struct cache *c, const struct node *n)
     REQUIRES(cache_mutex)
 {
-    return &c->transfer->volumes[n->links ? n->links->volume : 0];
+    return &c->transfer->volumes[node_volume(n)];
 }
 
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)

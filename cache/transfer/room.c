@@ -15,13 +15,6 @@ int transfers_new(struct cache *c)
     return 0;
 }
 
-unsigned uploads_max(const struct cache *c)
-{
-    unsigned jobs = c->config.upload_jobs ? c->config.upload_jobs : 1; /* it becomes that */
-
-    return jobs * volumes_count(c);
-}
-
 unsigned transfers_threads(const struct cache *c)
 {
     /* Copies and removals have workers beside the uploads. A store that does not answer holds

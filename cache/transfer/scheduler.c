@@ -94,9 +94,7 @@ static bool waits_for_readers_locked(struct cache *c, struct file *f, const char
 /* Whether as many files are on their way to its store as may be. */
 static bool store_is_busy_locked(struct cache *c, const struct node *n) REQUIRES(cache_mutex)
 {
-    unsigned volume = n->links ? n->links->volume : 0;
-
-    return c->transfer->volumes[volume].uploads >= c->config.upload_jobs;
+    return c->transfer->volumes[node_volume(n)].uploads >= c->config.upload_jobs;
 }
 
 static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next, bool own)

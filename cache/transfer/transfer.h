@@ -49,6 +49,10 @@ uint64_t transfers_kept_locked(struct cache *c) REQUIRES(cache_mutex);
 void transfers_found_kept_locked(struct cache *c, uint64_t kept, uint64_t unstamped)
     REQUIRES(cache_mutex);
 
+/* ---- running.c ---- */
+/* Whether an upload to this very place, or below it, runs. */
+bool upload_runs_at_locked(struct cache *c, struct place at, bool below) REQUIRES(cache_mutex);
+
 /* ---- scheduler.c ---- */
 /* Starts its thread, which ends when the cache stops. 0 or a negative errno. */
 int scheduler_start(struct cache *c);
@@ -78,7 +82,5 @@ void space_disk_full_locked(struct cache *c) REQUIRES(cache_mutex);
 /* ---- upload.c ---- */
 /* Frees a job that only had to be noted: nobody will. Accepts NULL. */
 void upload_forget(struct job *j);
-/* Whether an upload to this very place, or below it, runs. */
-bool upload_runs_at_locked(struct cache *c, struct place at, bool below) REQUIRES(cache_mutex);
 
 #endif

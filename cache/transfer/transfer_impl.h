@@ -174,7 +174,7 @@ bool intent_waits_for_readers_locked(struct cache *c, struct intent *i, struct p
  * when another may. */
 void removals_start_locked(struct cache *c, int64_t now, int64_t *next) REQUIRES(cache_mutex);
 
-/* ---- room.c ---- */
+/* ---- running.c ---- */
 /* How many files are uploaded at once, to all stores together. */
 unsigned uploads_max(const struct cache *c);
 

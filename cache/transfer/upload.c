@@ -61,17 +61,6 @@ int node_attrs_locked(struct node *n, struct attrs *ret)
     return 0;
 }
 
-bool upload_runs_at_locked(struct cache *c, struct place at, bool below)
-{
-    cache_assert_locked(c);
-    for (size_t i = 0; i < c->transfer->n_uploading; i++) {
-        const char *rest = place_below(at, c->transfer->uploading[i]->file->upload_place);
-        if (rest && (below || !*rest))
-            return true;
-    }
-    return false;
-}
-
 struct entry *upload_entry_at(struct node *n, const char *path)
 {
     for (struct entry *e = n->links; e; e = e->next_link) {
@@ -456,20 +445,6 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
               why);
 }
 
-static void forget_running_locked(struct cache *c, struct node *n, unsigned volume)
-    REQUIRES(cache_mutex)
-{
-    for (size_t i = 0; i < c->transfer->n_uploading; i++)
-        if (c->transfer->uploading[i] == n) {
-            c->transfer->uploading[i] = c->transfer->uploading[--c->transfer->n_uploading];
-            break;
-        }
-    c->queue->uploads_running--;
-    c->transfer->volumes[volume].uploads--;
-    n->file->uploading = false;
-    place_free(&n->file->upload_place);
-}
-
 /* The stamp: what the store has first, then that nothing is owed. */
 static int write_stamps(struct job *j)
 {
@@ -540,7 +515,7 @@ static void finish(struct job *j, int r, const char *why)
                  j->path);
     ns_read(c); /* for the next */
     cache_lock(c);
-    forget_running_locked(c, n, j->volume);
+    upload_runs_no_more_locked(j);
     const bool dropped = upload_drop_attributes_locked(j, why);
     c->transfer->stamps_running += dropped;
     struct entry *e = r == 0 ? upload_entry_at(n, j->path) : NULL;
@@ -688,12 +663,7 @@ void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
     j->others_taken = refusal_others_taken_locked(c, CHANGE_PUT, n->file->refused_ns);
     node_ref_locked(n);
     dirs_above_may_exist_locked(c, path);
-    n->file->uploading = true;
-    n->file->upload_place = place_own_path(take_ptr(own_path));
-    c->transfer->uploading[c->transfer->n_uploading++] = n;
-    c->queue->uploads_running++;
-    j->volume = n->links ? n->links->volume : 0;
-    c->transfer->volumes[j->volume].uploads++;
+    upload_runs_locked(j, take_ptr(own_path));
     if (own)
         pool_submit_own(c->uploaders, &j->task);
     else

@@ -74,6 +74,11 @@ void upload_keep_loser(struct job *j) EXCLUDES(cache_ns, cache_mutex);
  * 0 or 1 as upload_resolve_version(), or a negative errno with op->why. */
 int upload_in_parts(struct job *j, struct op *op, struct object *obj);
 
+/* ---- running.c ---- */
+/* Counts the job, whose name `path` (taken over) is, as one that runs. */
+void upload_runs_locked(struct job *j, char *path) REQUIRES(cache_mutex);
+void upload_runs_no_more_locked(const struct job *j) REQUIRES(cache_mutex);
+
 /* ---- send.c ---- */
 /* Whether an upload replaces one version only. Where a put can take effect after the process
  * that made it has died, an older one of ours could land last otherwise; and what another node

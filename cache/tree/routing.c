@@ -34,6 +34,11 @@ unsigned path_volume(struct cache *c, const char *path, bool dir)
     return route && !route->scratch && route->store < c->config.n_stores ? route->store + 1 : 0;
 }
 
+unsigned node_volume(const struct node *n)
+{
+    return n->links ? n->links->volume : 0;
+}
+
 unsigned volumes_count(const struct cache *c)
 {
     return c->config.routes ? (unsigned)c->config.n_stores + 1 : 1;

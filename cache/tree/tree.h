@@ -316,6 +316,8 @@ const struct route *path_route(struct cache *c, const char *path, bool dir);
 const struct policy *path_policy(struct cache *c, const char *path, bool dir);
 /* Which store has a file (or a directory) of this path, from 1; 0: no single one. */
 unsigned path_volume(struct cache *c, const char *path, bool dir);
+/* The same of what the node's first name leads to. */
+unsigned node_volume(const struct node *n);
 /* How many numbers there are of that kind. */
 unsigned volumes_count(const struct cache *c);
 /* What a directory of this path is. */

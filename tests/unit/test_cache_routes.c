@@ -143,11 +143,22 @@ END_TEST
 
 START_TEST(what_would_cross_stores_is_refused_and_nothing_asked)
 {
+    struct stat st;
+
     make_run("one");
     ck_assert_int_eq(driven_flush(&w.d), 0);
     ck_assert_int_eq(driven_symlink(&w.d, "model", "runs/one/checkpoint/link"), 0);
     ck_assert_int_eq(driven_mkdir(&w.d, "runs/one/checkpoint/dir"), 0);
     ck_assert_int_eq(driven_flush(&w.d), 0);
+    driven_mount_afresh(&w.d); /* no content is here */
+    w.d.config.list_timeout_ns = 600 * NS_PER_SEC;
+    driven_unmount(&w.d);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/one/checkpoint/model", &st), 0);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/one/checkpoint/link", &st), 0);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/one/checkpoint/dir", &st), 0);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/one/logs/out", &st), 0);
+    ck_assert_int_eq(driven_list(&w.d, "runs/one/checkpoint/dir"), 0);
     unsigned before = routed_requests(&w);
     ck_assert_int_eq(driven_rename(&w.d, "runs/one/checkpoint/model", "runs/one/logs/model"),
                      -EXDEV);
@@ -181,6 +192,76 @@ START_TEST(files_move_within_a_store)
     routed_stores(&w, 0, "one/model", NULL);
     routed_stores(&w, 0, "one/again", "weights");
     routed_stores(&w, 0, "two/m", "weights");
+}
+END_TEST
+
+/* As os.replace() does, which has no other way. */
+START_TEST(a_file_that_is_here_moves_to_another_store)
+{
+    struct stat before, after;
+
+    make_run("one");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/one/checkpoint/model", &before), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one/checkpoint/model", "runs/one/logs/out"), 0);
+    driven_shows(&w.d, "runs/one/logs/out", "weights");
+    ck_assert_int_eq(driven_stat(&w.d, "runs/one/logs/out", &after), 0);
+    ck_assert_uint_eq(before.st_ino, after.st_ino);
+    put("runs/one/checkpoint/new", "never stored"); /* as a temporary file */
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one/checkpoint/new", "runs/one/logs/new"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "one/model", NULL);
+    routed_stores(&w, 1, "one/out", "weights");
+    routed_stores(&w, 0, "one/new", NULL);
+    routed_stores(&w, 1, "one/new", "never stored");
+    driven_mount_afresh(&w.d);
+    driven_shows(&w.d, "runs/one/logs/out", "weights");
+    ck_assert_int_eq(driven_stat(&w.d, "runs/one/checkpoint/model", &after), -ENOENT);
+}
+END_TEST
+
+/* The old name goes when the new one is there, and not before. */
+START_TEST(a_file_that_leaves_its_store_is_in_one_of_both)
+{
+    make_run("one");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.leaves[1].down, true);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one/checkpoint/model", "runs/one/logs/model"),
+                     0);
+    DRIVEN_WAIT(strcmp(driven_state(&w.d, "runs/one/logs/model"), "failed") == 0);
+    routed_stores(&w, 0, "one/model", "weights");
+    atomic_store(&w.leaves[1].down, false);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "one/model", NULL);
+    routed_stores(&w, 1, "one/model", "weights");
+}
+END_TEST
+
+START_TEST(a_file_that_leaves_its_store_is_whole_after_a_kill_at_any_step)
+{
+    struct cache_stats s;
+    int step = 0;
+
+    for (bool done = false; !done; step++) {
+        routed_init(&w, rows, ROWS, (enum routed_kind)_i);
+        driven_mount(&w.d);
+        make_run("one");
+        ck_assert_int_eq(driven_flush(&w.d), 0);
+        atomic_store(&w.fuse, step);
+        ck_assert_int_eq(driven_rename(&w.d, "runs/one/checkpoint/model", "runs/one/logs/m"),
+                         0);
+        DRIVEN_WAIT((cache_get_stats(w.d.cache, &s), s.pending_ops + s.dirty_files == 0) ||
+                    atomic_load(&w.fuse) == 0);
+        done = atomic_load(&w.fuse) > 0;
+        driven_unmount(&w.d);
+        atomic_store(&w.fuse, -1);
+        driven_mount(&w.d);
+        ck_assert_int_eq(driven_flush(&w.d), 0);
+        routed_stores(&w, 0, "one/model", NULL);
+        routed_stores(&w, 1, "one/m", "weights");
+        routed_release(&w);
+    }
+    ck_assert_int_gt(step, 2);
 }
 END_TEST
 
@@ -304,6 +385,8 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_add_test(t, fixed_directories_outlive_their_stores);
     tcase_add_test(t, what_would_cross_stores_is_refused_and_nothing_asked);
     tcase_add_test(t, files_move_within_a_store);
+    tcase_add_test(t, a_file_that_is_here_moves_to_another_store);
+    tcase_add_test(t, a_file_that_leaves_its_store_is_in_one_of_both);
     tcase_add_test(t, a_directory_moves_over_all_its_stores);
     tcase_add_test(t, two_directories_change_places_over_all_their_stores);
     tcase_add_test(t, a_file_says_which_store_has_it);
@@ -336,6 +419,8 @@ int main(void)
     tcase_set_timeout(kills, 300);
     tcase_add_loop_test(kills, a_directory_that_moves_is_whole_after_a_kill_at_any_step, 0,
                         2 * ROUTED_KINDS);
+    tcase_add_loop_test(kills, a_file_that_leaves_its_store_is_whole_after_a_kill_at_any_step,
+                        0, ROUTED_KINDS);
     suite_add_tcase(s, kills);
     return suite_run(s);
 }
