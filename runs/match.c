@@ -169,7 +169,7 @@ int match_path(const struct route *route, const char *key, enum routes_as as, st
         r = buf_adds(ret, m.below);
     if (r < 0)
         return r == -EFBIG ? -ENOENT : r;
-    return path_key_ok(ret->len ? ret->data : "", PATH_KEY_MAX) ? 0 : -ENOENT;
+    return ret->len < PATH_KEY_MAX ? 0 : -ENOENT;
 }
 
 const struct route *routes_owner(const struct routes *r, const char *path, enum routes_as as)

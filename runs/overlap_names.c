@@ -215,10 +215,8 @@ static void try_word(struct names *names, const struct affixes *a, const char *w
         char text[PATH_NAME_MAX];
         size_t n;
 
-        if (!c || c->codec == CODEC_NONE || codec_write(c->codec, word, len, text, &n) < 0)
-            continue;
-        try_between(names, a, text, n);
-        try_over(names, a, c, text, n);
+        if (c && c->codec != CODEC_NONE && codec_write(c->codec, word, len, text, &n) == 0)
+            try_over(names, a, c, text, n);
     }
 }
 

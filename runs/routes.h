@@ -133,11 +133,13 @@ int routes_path_of(const struct routes *r, unsigned store, const char *key, enum
  * other. */
 bool routes_same_below(const struct routes *r, const char *from, const char *to);
 
-/* Whether two routes may lead to one object of a store by two paths: then an object of the
- * store, and both paths, are filled in (heap; "" for what isn't needed). `a_root` and `b_root`
- * are where the stores of the two lie in one namespace of their server ("training/ckpt";
- * "" its root), as the caller knows them. Routes that keep the names of both sides (each the
- * same templates on both) are no overlap where the paths are the same. */
+/* Whether two routes lead to one object of a store by two paths, none of them shadowed: then
+ * the object (as a key of a's store) and both paths are filled in (heap). `a_root` and `b_root`
+ * are where the stores of the two lie in one namespace of their server ("training/ckpt"; "" its
+ * root), as the caller knows them; one may hold the other. Routes that keep the names of both
+ * sides (each the same templates on both) have one path for what both lead to, and are no
+ * overlap. What is found is one; of codecs that lie over other literals some are not found.
+ * Without memory nothing is. */
 struct routes_overlap {
     char *object, *a_path, *b_path;
 };

@@ -232,6 +232,12 @@ static const struct {
      "aa",
      "a/aa",
      "b/aa"},
+    {{{"a/a", "x", 1}, {"a/a{x}", "y{x}", 1}, {"a/{x}", "{x}", 0}, {"b/{x}", "{x}", 0}, END},
+     "",
+     "",
+     "z",
+     "a/z",
+     "b/z"},
     /* by their number of names */
     {{{"a/{x}", "{x}", 1}, {"a/**", "**", 0}, {"b/**", "**", 0}, END},
      "",
@@ -267,6 +273,39 @@ START_TEST(two_paths)
 }
 END_TEST
 
+/* Layouts as they are made over one store. */
+static const struct route_text horovod[] = {
+    {"intermediate_train_data/**", NULL, 0},
+    {"intermediate_train_data{x}/**", NULL, 0},
+    {"intermediate_train_data{x}", NULL, 0},
+    {"intermediate_val_data/**", NULL, 0},
+    {"intermediate_val_data{x}/**", NULL, 0},
+    {"intermediate_val_data{x}", NULL, 0},
+    {"runs/{run}/checkpoint.h5", NULL, 0},
+    {"runs/{run}/checkpoint/**", NULL, 0},
+    {"runs/{run}/logs/**", NULL, 0},
+    {"runs/{run}/**", NULL, 0},
+    {"**", NULL, 0},
+    END,
+};
+static const struct route_text *const layouts[] = {one, horovod, runs};
+
+START_TEST(layouts_have_each_object_once)
+{
+    struct routes r = routes_of(layouts[_i]);
+    static const char *const roots[] = {"t", "l", "d"};
+    struct routes_overlap o;
+
+    for (size_t i = 0; i < r.n; i++) {
+        ck_assert_uint_eq(routes_covering(&r, i), SIZE_MAX);
+        for (size_t k = 0; k < r.n; k++)
+            ck_assert(!routes_overlap(&r, &r.items[i], roots[r.items[i].store], &r.items[k],
+                                      roots[r.items[k].store], &o));
+    }
+    routes_release(&r);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("runs_compare");
@@ -275,6 +314,7 @@ int main(void)
     tcase_add_loop_test(t, same_below, 0, ARRAY_SIZE(below));
     tcase_add_loop_test(t, never_matches, 0, ARRAY_SIZE(covers));
     tcase_add_loop_test(t, two_paths, 0, ARRAY_SIZE(pairs));
+    tcase_add_loop_test(t, layouts_have_each_object_once, 0, ARRAY_SIZE(layouts));
     suite_add_tcase(suite, t);
     return suite_run(suite);
 }

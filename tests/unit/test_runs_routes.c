@@ -46,12 +46,14 @@ static const struct route_text odd[] = {
     {"all/**", "**", 3},
     {"hex/{h}", "h/{h:hex}.bin", 0},
     {"dots/a{x}", "dots/{x}", 0},
+    {"runs/{run}/d/**", "{run}.pt/**", 0},
     {NULL, NULL, 0},
 };
 static const struct route_text scratch[] = {
     {"runs/**", NULL, -1},
     {"tmp/{x}/y/**", NULL, -1},
     {"{a}/logs/**", "{a}/**", 1},
+    {"x/y/z/**", NULL, 1},
     {NULL, NULL, 0},
 };
 static const struct route_text plain[] = {{"**", NULL, 0}, {NULL, NULL, 0}};
@@ -132,6 +134,7 @@ static const struct {
     {SCRATCH, "tmp/a", "nowhere", "implied"},
     {SCRATCH, "tmp", "nowhere", "fixed"},
     {SCRATCH, "a", "nowhere", "implied"},
+    {SCRATCH, "x", "nowhere", "fixed"},
     {PLAIN, "", "nowhere", "0:"},
     {PLAIN, "a/b", "0:a/b", "0:a/b"},
     {EMPTY, "", "nowhere", "fixed"},
@@ -260,7 +263,7 @@ static const struct {
     {ONE, "runs/a", "0:runs/a "},
     {ODD, "", ""},
     {ODD, "runs", ""},
-    {ODD, "runs/a", "0:a.pt! "},
+    {ODD, "runs/a", "0:a.pt! 0:a.pt "},
     {ODD, "meta/a", "1:a/data 1:a "},
     {ODD, "meta/a/b", "1:a/data/b "},
     {ODD, "deep/a", "2:k/a "},
@@ -337,9 +340,9 @@ static const struct {
     {HOROVOD, "runs/a", "checkpoint.h5=0:runs/a/checkpoint.h5[o>o] *=0:runs/a[od] "},
     {ODD, "",
      "runs!=0:[d>d] models!=1:[d>d] meta!=1:[d>d] deep!=2:[d>d] all!=3:[d>d] hex!=0:[d>d] "
-     "dots!=0:[d>d] "},
-    {ODD, "runs", "{}=0:[o>d] "},
-    {ODD, "runs/a", "model.pt=0:a.pt[o>o] "},
+     "dots!=0:[d>d] runs!=0:[d>d] "},
+    {ODD, "runs", "{}=0:[o>d] {}=0:[d>d] "},
+    {ODD, "runs/a", "model.pt=0:a.pt[o>o] d=0:a.pt[d>d] "},
     {ODD, "models", "{}=1:runs[d>o] "},
     {ODD, "meta", "{}=1:[d>d] "},
     {ODD, "meta/a", "*=1:a/data[od] "},
@@ -348,7 +351,7 @@ static const struct {
     {ODD, "deep/a/x", "y=2:k/a[d>d] "},
     {ODD, "deep/a/x/y", "{}=2:k/a/m[d>d] "},
     {ODD, "hex", "{}=0:h[o>o] "},
-    {SCRATCH, "", "tmp!=0:[d>d] {}=1:[d>d] "},
+    {SCRATCH, "", "tmp!=0:[d>d] {}=1:[d>d] x!=1:[d>d] "},
     {SCRATCH, "runs", ""},
     {SCRATCH, "tmp", "logs=1:tmp[d>d] "},
     {SCRATCH, "a", "logs=1:a[d>d] "},
@@ -455,7 +458,7 @@ static const struct {
     {RUNS, 3, "x", "x", "x"},
     {HOROVOD, 1, "warehouse/tr", NULL, "intermediate_train_data"},
     {HOROVOD, 1, "warehouse/tr2", "intermediate_train_data2", "intermediate_train_data2"},
-    {ODD, 0, "a.pt", "runs/a/model.pt", NULL},
+    {ODD, 0, "a.pt", "runs/a/model.pt", "runs/a/d"},
     {ODD, 0, "..pt", NULL, NULL},
     {ODD, 0, "h/2e.bin", "hex/%2E", NULL},
     {ODD, 1, "a/data", NULL, "meta/a"},
@@ -482,6 +485,29 @@ START_TEST(the_path_of_a_key)
 
     check_path(&r, keys[_i].store, keys[_i].key, ROUTES_OBJECT, keys[_i].object);
     check_path(&r, keys[_i].store, keys[_i].key, ROUTES_DIRECTORY, keys[_i].directory);
+    routes_release(&r);
+}
+END_TEST
+
+/* What no path of the mount can hold is no one's, though a store has it. */
+START_TEST(keys_without_a_path)
+{
+    static const struct route_text texts[] = {
+        {"{x}", "long-{x}", 0}, {"longer/path/**", "**", 1}, {NULL, NULL, 0}};
+    struct routes r = routes_of(texts);
+    char key[PATH_KEY_MAX] = "long-";
+
+    memset(key + 5, 'a', 251);
+    check_path(&r, 0, key, ROUTES_OBJECT, NULL);
+    key[255] = '\0';
+    check_path(&r, 0, key, ROUTES_OBJECT, key + 5);
+    for (size_t i = 0; i + 1 < sizeof(key); i++)
+        key[i] = i % 2 ? '/' : 'a';
+    check_path(&r, 1, key, ROUTES_OBJECT, NULL);
+    strcpy(key + PATH_KEY_MAX - 14, "aa"); /* a path of a byte too much */
+    check_path(&r, 1, key, ROUTES_OBJECT, NULL);
+    key[13] = '\0';
+    check_path(&r, 1, key, ROUTES_OBJECT, "longer/path/a/a/a/a/a/a/a");
     routes_release(&r);
 }
 END_TEST
@@ -547,6 +573,7 @@ int main(void)
     tcase_add_loop_test(t, what_a_child_is_called, 0, ARRAY_SIZE(children));
     tcase_add_test(t, names_that_others_claim);
     tcase_add_loop_test(t, the_path_of_a_key, 0, ARRAY_SIZE(keys));
+    tcase_add_test(t, keys_without_a_path);
     tcase_add_loop_test(t, legal_pairs, 0, ARRAY_SIZE(pairs));
     tcase_add_test(t, a_trivial_table);
     suite_add_tcase(suite, t);
