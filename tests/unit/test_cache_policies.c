@@ -214,6 +214,24 @@ START_TEST(scratch_is_asked_of_nobody_and_owed_to_nobody)
 }
 END_TEST
 
+START_TEST(scratch_moves_with_the_directory_around_it)
+{
+    fill_scratch();
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/tmp"), 0);
+    put("runs/a/tmp/x", "1");
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", "runs/b"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 2, "runs/a/kept", NULL);
+    routed_stores(&w, 2, "runs/b/kept", "k");
+    driven_shows(&w.d, "runs/b/tmp/x", "1");
+    ck_assert_str_eq(driven_state(&w.d, "runs/b/tmp/x"), "local");
+    ck_assert_str_eq(driven_state(&w.d, "runs/b/tmp"), "local");
+    driven_end(&w.d);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_list(&w.d, "runs/b"), 1);
+}
+END_TEST
+
 START_TEST(scratch_ends_with_the_mount)
 {
     struct stat st;
@@ -259,6 +277,7 @@ int main(void)
     tcase_add_test(t, a_close_waits_for_the_store_where_the_route_says_so);
     tcase_add_test(t, the_last_writer_wins_where_the_route_says_so);
     tcase_add_test(t, scratch_is_asked_of_nobody_and_owed_to_nobody);
+    tcase_add_test(t, scratch_moves_with_the_directory_around_it);
     tcase_add_loop_test(t, scratch_ends_with_the_mount, 0, 2);
     tcase_add_test(t, an_open_scratch_file_is_not_flushed);
     suite_add_tcase(s, t);
