@@ -229,8 +229,9 @@ test_check_same() {
     differs 'its state' "{${s/\"s3:\/\/t\/a\"/\"s3://t/a\", \"state_prefix\": \"off\"}, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
     differs 'the route y/**' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\", \"policy\": \"logs\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
     differs 'only' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}]}" || return 1
-    config "{$s, \"routes\": [{\"path\": \"x/{r}\", \"store\": \"a\"}, {\"path\": \"x/q{r}\", \"store\": \"b\", \"key\": \"{r}\"}]}"
-    try "$runfs" check "$d/c.json"
+    # x/qz is of both: who comes first has it.
+    config "{$s, \"routes\": [{\"path\": \"x/q{r}\", \"store\": \"a\"}, {\"path\": \"x/{r}z\", \"store\": \"b\"}]}"
+    differs 'x/q{r} before x/{r}z' "{$s, \"routes\": [{\"path\": \"x/{r}z\", \"store\": \"b\"}, {\"path\": \"x/q{r}\", \"store\": \"a\"}]}" || return 1
     config '{"options": {"ro": true}}'
     echo '{"options": {"ro": "yes"}}' >"$d/other.json"
     try "$runfs" check "$d/c.json" --same-as "$d/other.json"

@@ -1,7 +1,8 @@
-/* Store URLs and endpoints of S3: what is accepted makes the same parts again, and a host and a
- * prefix that can do no harm in a request; what is refused has a reason. */
+/* Store URLs, URLs of keys, and endpoints of S3: what is accepted makes the same parts again,
+ * and a host and a prefix that can do no harm in a request; what is refused has a reason. */
 #include "backends/s3/url.h"
 #include "backends/store.h"
+#include "backends/where.h"
 #include "common/mem.h"
 #include "common/path.h"
 
@@ -78,6 +79,31 @@ static void check_region(const char *region)
         check_host(host);
 }
 
+/* What names a key does so again when the key is written as a URL. */
+static void check_key(const char *url)
+{
+    struct store_where places[] = {{"s3 https://s3.amazonaws.com/b", "p", NULL},
+                                   {"s3 http://h:9000/base/b", "", NULL},
+                                   {"mem:x", "", NULL}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+        auto_free char *key = NULL;
+        auto_free char *again = NULL;
+        auto_free char *written = NULL;
+        struct op op;
+
+        op_init(&op, OP_FOREVER);
+        if (store_key_of(&places[i], url, &op, &key) < 0) {
+            must(op.why[0] && !key);
+            continue;
+        }
+        must(path_key_safe(key, STORE_KEY_MAX));
+        must(store_url_of(&places[i], key, NULL, &op, &written) == 0);
+        must(store_key_of(&places[i], written, &op, &again) == 0);
+        must(strcmp(key, again) == 0);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     auto_free char *text = malloc(size + 1);
@@ -89,5 +115,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_bucket(text);
     check_endpoint(text);
     check_region(text);
+    check_key(text);
     return 0;
 }
