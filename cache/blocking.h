@@ -41,4 +41,8 @@ int blocking_wait(struct blocking *b, struct op *op);
 int blocking_walk(struct cache *c, const char *path, struct op *op, struct listener *listener,
                   struct node **ret);
 
+/* ---- flush.c ---- */
+/* Whether a flush has something to do for the node; lock held. */
+bool node_owes(const struct node *n) REQUIRES(cache_mutex);
+
 #endif

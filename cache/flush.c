@@ -39,7 +39,7 @@ struct flush {
     int64_t began_ns;
 };
 
-static bool node_owes(struct node *n) REQUIRES(cache_mutex)
+bool node_owes(const struct node *n)
 {
     struct file *f = n->file;
 

@@ -7,62 +7,57 @@
 #include <errno.h>
 #include <string.h>
 
-#define STATE_MAX 32
-
-/* Content and attributes, as user.runfs.state says. */
-static int check_state(struct cache *c, struct node *n, struct op *op, char state[STATE_MAX])
+/* Content and attributes, as a flush sees them; the end of an upload may come a moment later.
+ * NULL: the store has them. */
+static const char *owed_locked(const struct node *n) REQUIRES(cache_mutex)
 {
-    struct blocking b;
-    ssize_t len;
-    int r;
+    const struct file *f = n->file;
 
-    blocking_init(&b, c, NULL);
-    BLOCK(b, op, r,
-          (len = cache_getxattr(c, n, "user.runfs.state", state, STATE_MAX - 1, &b.w),
-           len == CACHE_PARKED ? CACHE_PARKED
-           : len < 0           ? (int)len
-                               : 0));
-    if (r == 0)
-        state[len] = '\0';
-    return r;
+    if (n->dir)
+        return n->dir->kind != DIR_STORED       ? "it is no directory of a store"
+               : n->dir->error                  ? "its upload fails"
+               : n->dir->queued || node_owes(n) ? "the store does not have it yet"
+                                                : NULL;
+    if (!f)
+        return NULL;
+    if (f->error)
+        return "its upload fails";
+    if (f->write_handles)
+        return "it is open for writing";
+    return node_owes(n) ? "the store does not have it as it is" : NULL;
 }
 
 /* The name: a rename that is pending, here or of a directory above, has not moved it yet, and
  * one more name of a file has to go up, too. */
-static bool name_is_stored_locked(struct cache *c, const char *path) REQUIRES(cache_mutex)
+static const char *name_owed_locked(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
     struct entry *e = NULL;
 
     if (!tree_find(c, path, &e))
-        return false;
+        return "it is gone";
     if (!e) /* the root */
-        return true;
+        return NULL;
+    if (e->scratch)
+        return "it is scratch, in no store";
     auto_place struct place at = entry_place(e);
-    return !e->dirty && place_known(at) && place_same(at, place_of_path(path));
-}
-
-static int judge(struct cache *c, const char *path, const char *state, struct op *op)
-{
-    cache_lock(c);
-    bool named = name_is_stored_locked(c, path);
-    cache_unlock(c);
-    if (strcmp(state, "clean") != 0 && strcmp(state, "partial") != 0)
-        return op_fail(op, -EBUSY, "the store does not have it as it is: it is %s", state);
-    if (!named)
-        return op_fail(op, -EBUSY, "the store does not have it under this name yet");
-    return 0;
+    return !e->dirty && place_known(at) && place_same(at, place_of_path(path))
+               ? NULL
+               : "the store does not have it under this name yet";
 }
 
 int cache_stored_path(struct cache *c, const char *path, struct op *op)
 {
-    char state[STATE_MAX] = "";
     struct node *n = NULL;
     int r = blocking_walk(c, path, op, NULL, &n);
 
     if (r < 0)
         return r;
-    r = check_state(c, n, op, state);
+    cache_lock(c);
+    const char *why = owed_locked(n);
+    if (!why)
+        why = name_owed_locked(c, path);
+    cache_unlock(c);
     if (n != c->tree->root)
         cache_forget(c, n, 1);
-    return r < 0 ? r : judge(c, path, state, op);
+    return why ? op_fail(op, -EBUSY, "%s", why) : 0;
 }

@@ -7,6 +7,8 @@
 
 #include <errno.h>
 
+#define END_TICK_NS (200 * NS_PER_MS) /* between two looks at the client who waits */
+
 struct evicting {
     struct cache *cache;
     struct node **nodes; /* heap; each referenced */
@@ -40,6 +42,16 @@ static enum cache_stay judge_locked(struct cache *c, struct node *n, const char 
     if (path_is_pinned(c, path))
         return CACHE_STAYS_PINNED;
     return f->open_handles || n->links->next_link ? CACHE_STAYS_USED : CACHE_EVICTED;
+}
+
+/* An upload that has put all there is on its last steps. */
+static void await_end(struct cache *c, struct node *n, struct op *op)
+{
+    cache_lock(c);
+    while (n->file && n->file->uploading && n->file->state == FILE_CLEAN &&
+           !(n->flags & NODE_ATTR_DIRTY) && op_check(op) == 0)
+        (void)cache_wait_until(c, &c->progress, clock_mono_ns() + END_TICK_NS);
+    cache_unlock(c);
 }
 
 static void tell(struct evicting *e, const char *path, enum cache_stay stay, uint64_t bytes)
@@ -101,8 +113,10 @@ int cache_evict_path(struct cache *c, const char *path, struct op *op, cache_sta
     for (size_t i = 0; i < e.n; i++) {
         if (r == 0)
             r = op_check(op);
-        if (r == 0)
+        if (r == 0) {
+            await_end(c, e.nodes[i], op);
             evict_taken(&e, e.nodes[i]);
+        }
     }
     cache_lock(c);
     for (size_t i = 0; i < e.n; i++)
