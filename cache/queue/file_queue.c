@@ -112,6 +112,16 @@ static void keep_here_locked(struct node *dir) REQUIRES(cache_mutex)
     d->new_here = d->stale_marker = d->mtime_set = false;
 }
 
+/* A program needs a moment for the first name in a new directory, also where a policy has files
+ * go up at once; a marker that came before it stays, and who reads the store takes it for a
+ * file. */
+static int64_t dir_settle_ns(struct cache *c, struct node *dir)
+{
+    int64_t files = node_settle_ns(c, dir);
+
+    return files < c->config.settle_ns ? c->config.settle_ns : files;
+}
+
 void dir_queue_locked(struct cache *c, struct node *dir)
 {
     struct dir *d = dir->dir;
@@ -122,7 +132,7 @@ void dir_queue_locked(struct cache *c, struct node *dir)
         return;
     }
     d->generation++;
-    d->due_ns = clock_mono_ns() + node_settle_ns(c, dir);
+    d->due_ns = clock_mono_ns() + dir_settle_ns(c, dir);
     if (!d->queued) {
         node_ref_locked(dir);
         DL_APPEND2(c->queue->dirty_dirs, dir, dir->dirty_prev, dir->dirty_next);

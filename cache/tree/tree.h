@@ -259,8 +259,8 @@ bool path_is_staged_dir(struct cache *c, const char *path);
 bool path_is_log(struct cache *c, const char *path);
 /* How often such a file is uploaded while it is open; 0 never. */
 int64_t path_interval_ns(struct cache *c, const char *path);
-/* How long what was closed, or a directory, rests before its upload starts. The tree must be
- * held still. */
+/* How long what was closed rests before its upload starts; a new directory never less than the
+ * mount says. The tree must be held still. */
 int64_t node_settle_ns(struct cache *c, struct node *n);
 /* Whether close() and fsync() wait for the store. The tree must be held still. */
 bool node_waits_for_store(struct cache *c, struct node *n);

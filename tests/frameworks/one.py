@@ -2,9 +2,11 @@
 
     one.py FRAMEWORK save FOLDER EXPECTED     saves below FOLDER, keeps in EXPECTED what must load
     one.py FRAMEWORK load FOLDER EXPECTED     loads it from FOLDER and compares
+    one.py routed/STORY s3|file               tells a story of several stores
 
 FRAMEWORK is a module suite/FRAMEWORK.py with save(folder), which returns anything that
-pickles, and load(folder, expected), which raises when it differs.
+pickles, and load(folder, expected), which raises when it differs. A STORY is a module
+routed/STORY.py with story(stores), which makes its mounts itself; see stores.py.
 """
 
 import importlib
@@ -15,12 +17,29 @@ import sys
 import warnings
 
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def module_of(name):
+    folder, _, module = name.rpartition("/")
+    sys.path.insert(0, os.path.join(HERE, folder or "suite"))
+    return importlib.import_module(module)
+
+
+def tell(name, kind):
+    sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "lib")]
+    stores = importlib.import_module("stores")
+    stores.run(module_of(name).story, kind)
+
+
 def main():
-    name, step, folder, expected = sys.argv[1:]
     warnings.filterwarnings("ignore")
     logging.disable(logging.INFO)
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "suite"))
-    module = importlib.import_module(name)
+    if len(sys.argv) == 3:
+        tell(*sys.argv[1:])
+        return
+    name, step, folder, expected = sys.argv[1:]
+    module = module_of(name)
     if step == "save":
         result = module.save(folder)
         with open(expected, "wb") as f:

@@ -1,8 +1,12 @@
-"""Each framework saves through a mount of a real S3 server; runfs umount must then exit 0. A
+"""Of suite/ each framework saves through a mount of a real S3 server; runfs umount must then exit 0. A
 second mount with an empty cache must load it all, and botocore and pyarrow, asking the server
 themselves, must find exactly the files that the mount shows, byte for byte.
 
-usage: run.py [FRAMEWORK]...    (a file in suite/; all without any)
+The stories of routed/ have several stores in one mount, or a layout: what a framework writes through
+the mount its own client finds in the stores, and the reverse; by night (RUNFS_NIGHTLY=1) also with
+folders for stores.
+
+usage: run.py [FRAMEWORK | routed/STORY]...    (a file in suite/ or routed/; all without any)
 
 RUNFS_FW_PLAIN=1 puts a plain folder in the mount's place, to work on these scripts themselves.
 """
@@ -56,16 +60,25 @@ def differences(one, other):
     return ", ".join(f"{k}: {one.get(k)} / {other.get(k)}" for k in keys[:4])
 
 
-def run_step(name, step, folder, expected, extra_env=None):
+def run_one(words, extra_env=None):
+    """one.py with these words; a Failure when it ends otherwise than well. It may have mounts, which
+    it takes along when it is told to end."""
     env = harness.s3_environment()
     env.update(extra_env or {})
     env.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", CUDA_VISIBLE_DEVICES="",
                OMP_NUM_THREADS="2", PYTHONPYCACHEPREFIX=os.path.join(sys.prefix, "pycache"))
     env.pop("PYTHONDONTWRITEBYTECODE", None) # the packages are large, and compiled once
-    done = subprocess.run([sys.executable, os.path.join(HERE, "one.py"), name, step, folder, expected],
-                          env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=STEP_SECONDS)
-    check(done.returncode == 0, f"{step} ended with {done.returncode}:\n{done.stdout[-3000:]}")
+    process = subprocess.Popen([sys.executable, os.path.join(HERE, "one.py"), *words], env=env,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        output, _ = process.communicate(timeout=STEP_SECONDS)
+    finally:
+        harness.end_process(process)
+    check(process.returncode == 0, f"{words[1]} ended with {process.returncode}:\n{output[-3000:]}")
+
+
+def run_step(name, step, folder, expected, extra_env=None):
+    run_one([name, step, folder, expected], extra_env)
 
 
 class Plain:
@@ -162,8 +175,19 @@ def framework(place, name):
     return f"{count} objects, {sum(v[2] for v in seen.values() if v[0] == 'file')} bytes"
 
 
+def routed(name):
+    kinds = ["s3", "file"] if os.environ.get("RUNFS_NIGHTLY") else ["s3"]
+    for kind in kinds:
+        run_one([name, kind])
+    return " and ".join(kinds)
+
+
+def stories(folder):
+    return sorted(f[:-3] for f in os.listdir(os.path.join(HERE, folder)) if f.endswith(".py"))
+
+
 def main():
-    everything = sorted(f[:-3] for f in os.listdir(os.path.join(HERE, "suite")) if f.endswith(".py"))
+    everything = stories("suite") + [f"routed/{name}" for name in stories("routed")]
     names = sys.argv[1:] or everything
     for name in names:
         if name not in everything:
@@ -172,7 +196,9 @@ def main():
     with harness.Workplace("frameworks") as place:
         place.start_gateway()
         for name in names:
-            if not tally.run(name, framework, place, name):
+            if name.startswith("routed/"):
+                tally.run(name, routed, name)
+            elif not tally.run(name, framework, place, name):
                 for m in place.mounts:
                     print(f"        log of {m.mountpoint}: {m.log_tail(800)}")
                     m.kill()

@@ -130,6 +130,20 @@ START_TEST(a_route_settles_as_long_as_it_says)
 }
 END_TEST
 
+START_TEST(a_new_directory_waits_for_its_first_name_where_files_do_not)
+{
+    w.d.config.settle_ns = 600 * NS_PER_SEC;
+    w.policies[1].settle_ns = 0;
+    mount_with_dirs();
+    ck_assert_int_eq(driven_mkdir(&w.d, "a/new"), 0);
+    put("a/x", "1");
+    DRIVEN_WAIT(is_stored(0, "a/x"));
+    put("a/y", "1"); /* comes after what was due before */
+    DRIVEN_WAIT(is_stored(0, "a/y"));
+    ck_assert(!is_stored(0, "a/new"));
+}
+END_TEST
+
 START_TEST(a_close_waits_for_the_store_where_the_route_says_so)
 {
     w.policies[1].durability = DURABILITY_STORE;
@@ -274,6 +288,7 @@ int main(void)
     tcase_add_test(t, open_logs_are_those_of_the_route);
     tcase_add_test(t, a_route_has_an_interval_of_its_own_for_all_its_files);
     tcase_add_test(t, a_route_settles_as_long_as_it_says);
+    tcase_add_test(t, a_new_directory_waits_for_its_first_name_where_files_do_not);
     tcase_add_test(t, a_close_waits_for_the_store_where_the_route_says_so);
     tcase_add_test(t, the_last_writer_wins_where_the_route_says_so);
     tcase_add_test(t, scratch_is_asked_of_nobody_and_owed_to_nobody);
