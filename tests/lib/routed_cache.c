@@ -31,6 +31,17 @@ static int64_t around(struct layer *l, struct call *c)
     atomic_fetch_add(&leaf->requests, 1);
     if (atomic_load(&leaf->down) || atomic_load(&world->fuse) == 0)
         return op_fail(c->op, -EHOSTUNREACH, "the store is down");
+    bool puts = c->kind == CALL_PUT || c->kind == CALL_PART || c->kind == CALL_COMMIT;
+    if (puts && atomic_load(&leaf->full))
+        return op_fail(c->op, -ENOSPC, "the store is full");
+    if (puts && atomic_load(&leaf->no_puts))
+        return op_fail(c->op, -EHOSTUNREACH, "the store takes nothing");
+    while (c->kind == CALL_READ && atomic_load(&leaf->no_reads)) {
+        int r = op_check(c->op);
+        if (r < 0)
+            return r;
+        (void)usleep(1000);
+    }
     if (changes(c->kind) && atomic_load(&world->fuse) > 0)
         atomic_fetch_sub(&world->fuse, 1);
     while (changes(c->kind) && atomic_load(&leaf->stuck)) {

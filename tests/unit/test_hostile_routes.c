@@ -1,0 +1,286 @@
+/* Findings of a hostile reader: each test fails as long as its finding stands. */
+#include "cache/mirror/mirror.h"
+#include "tests/lib/routed_cache.h"
+#include "tests/lib/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const struct routed_row rows[] = {
+    {.path = "a/**", .leaf = 0, .policy = 1},
+    {.path = "b/**", .leaf = 1, .policy = 2},
+    {.path = "**", .leaf = 2},
+};
+
+#define ROWS (sizeof(rows) / sizeof(*rows))
+
+static struct routed_world w;
+
+static void setup(void)
+{
+    routed_init(&w, rows, ROWS, ROUTED_S3);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "b"), 0);
+}
+
+static void teardown(void)
+{
+    routed_release(&w);
+}
+
+static bool is_stored(unsigned leaf, const char *key)
+{
+    struct object obj;
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    int r = store_stat(w.leaves[leaf].layer->base.next, &op, key, &obj);
+    if (r == 0)
+        object_release(&obj);
+    return r == 0;
+}
+
+static void put(const char *path, const char *text)
+{
+    driven_put(&w.d, path, text, strlen(text));
+}
+
+/* 1: the other store has no room. */
+START_TEST(what_moves_to_a_full_store_stays_in_its_own)
+{
+    put("a/f", "only copy");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert(is_stored(0, "a/f"));
+    atomic_store(&w.leaves[1].full, true);
+    ck_assert_int_eq(driven_rename(&w.d, "a/f", "b/f"), 0);
+    (void)usleep(1500 * 1000);
+    ck_assert_msg(is_stored(0, "a/f") || is_stored(1, "b/f"), "no store has it");
+}
+END_TEST
+
+/* 2: one full store lets removals of all others overtake. */
+START_TEST(a_full_store_changes_no_order_in_others)
+{
+    put("a/old", "old");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.leaves[1].full, true);
+    put("b/x", "fills");
+    DRIVEN_WAIT(strcmp(driven_state(&w.d, "b/x"), "failed") == 0);
+    atomic_store(&w.leaves[0].no_puts, true);
+    put("a/new", "new");
+    DRIVEN_WAIT(strcmp(driven_state(&w.d, "a/new"), "failed") == 0);
+    ck_assert_int_eq(driven_unlink(&w.d, "a/old"), 0);
+    (void)usleep(1500 * 1000);
+    ck_assert_msg(is_stored(0, "a/new") || is_stored(0, "a/old"), "the removal overtook");
+}
+END_TEST
+
+/* 3: a writer has it open. */
+START_TEST(what_moves_while_open_stays_in_a_store)
+{
+    struct handle *h = NULL;
+
+    put("a/f", "only copy");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_open(&w.d, "a/f", O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(&w.d, h, "O", 1, 0), 0);
+    int r = driven_rename(&w.d, "a/f", "b/f");
+    ck_assert(r == 0 || r == -EXDEV);
+    (void)usleep(1500 * 1000);
+    ck_assert_msg(is_stored(0, "a/f") || is_stored(1, "b/f"), "no store has it");
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+}
+END_TEST
+
+/* ---- another configuration ---- */
+
+static const struct routed_row one[] = {{.path = "**", .leaf = 2}};
+static const struct routed_row two[] = {
+    {.path = "runs/{run}/logs/**", .key = "{run}/**", .leaf = 0},
+};
+
+static int mount_with(struct routes *routes, const char *identity)
+{
+    struct op op;
+
+    w.d.config.routes = routes;
+    w.d.config.identity = identity;
+    op_init(&op, 10 * NS_PER_SEC);
+    int r = cache_new(&w.d.config, w.d.store, &op, &w.d.cache);
+    if (r < 0)
+        (void)fprintf(stderr, "refused: %s\n", op.why);
+    return r;
+}
+
+static void make_routes(struct routes *ret, const struct routed_row *r, size_t n)
+{
+    struct op op;
+
+    *ret = (struct routes){0};
+    for (size_t i = 0; i < n; i++) {
+        struct template path, key;
+        op_init(&op, NS_PER_SEC);
+        ck_assert_int_eq(template_parse(r[i].path, TEMPLATE_PATH, &op, &path), 0);
+        ck_assert_int_eq(
+            template_parse(r[i].key ? r[i].key : r[i].path, TEMPLATE_KEY, &op, &key), 0);
+        ck_assert_int_eq(routes_add(ret, &path, &key, r[i].leaf, r[i].policy,
+                                    (struct text_place){0}, &op),
+                         0);
+        ret->items[ret->n - 1].scratch = r[i].scratch;
+    }
+}
+
+/* 4: what a directory owes under one configuration is noticed by another one. */
+START_TEST(an_owed_directory_keeps_another_configuration_out)
+{
+    struct routes other;
+
+    routed_release(&w);
+    routed_init(&w, one, 1, ROUTED_S3);
+    make_routes(&other, two, 1);
+    w.d.config.list_timeout_ns = 600 * NS_PER_SEC;
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_list(&w.d, ""), 0);
+    for (unsigned i = 0; i < ROUTED_LEAVES; i++)
+        atomic_store(&w.leaves[i].down, true);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs"), 0);
+    ck_assert_int_eq(driven_setxattr(&w.d, "runs", "user.owner", "me", 2, 0), 0);
+    driven_unmount(&w.d);
+    for (unsigned i = 0; i < ROUTED_LEAVES; i++)
+        atomic_store(&w.leaves[i].down, false);
+    int r = mount_with(&other, "another one");
+    if (r == 0)
+        driven_unmount(&w.d);
+    w.d.cache = NULL;
+    ck_assert_msg(r == -EEXIST, "%d: the mount dropped what it found owed", r);
+    routes_release(&other);
+}
+END_TEST
+
+/* 5: a mount that is refused leaves the cache as it was. */
+static struct handle *left_open;
+START_TEST(a_refused_configuration_changes_nothing)
+{
+    struct routes *mine = &w.routes, other;
+
+    w.policies[1].upload = UPLOAD_INTERVAL;
+    w.policies[1].interval_ns = 600 * NS_PER_SEC;
+    make_routes(&other, one, 1);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    driven_unmount(&w.d);
+    pid_t pid = fork();
+    if (pid == 0) {
+        driven_mount(&w.d);
+        if (driven_mkdir(&w.d, "a/d") || driven_open(&w.d, "a/d/metrics", O_CREAT | O_WRONLY, &left_open) ||
+            driven_write(&w.d, left_open, "line", 4, 0))
+            _exit(1);
+        (void)kill(getpid(), 9);
+    }
+    int status;
+    (void)waitpid(pid, &status, 0);
+    ck_assert(WIFSIGNALED(status));
+    const char *identity = w.d.store->url;
+    if (_i) {
+        int r = mount_with(&other, "another one");
+        ck_assert_int_eq(r, -EEXIST);
+        w.d.cache = NULL;
+    }
+    ck_assert_int_eq(mount_with(mine, identity), 0);
+    driven_shows(&w.d, "a/d/metrics", "line");
+    routes_release(&other);
+}
+END_TEST
+
+/* 6 */
+START_TEST(a_directory_that_no_store_has_is_not_said_to_be_stored)
+{
+    struct op op;
+
+    for (unsigned i = 0; i < ROUTED_LEAVES; i++)
+        atomic_store(&w.leaves[i].down, true);
+    ck_assert_int_eq(driven_mkdir(&w.d, "a/new"), 0);
+    put("a/new/f", "x");
+    DRIVEN_WAIT(strcmp(driven_state(&w.d, "a/new/f"), "failed") == 0);
+    (void)usleep(300 * 1000);
+    op_init(&op, 10 * NS_PER_SEC);
+    ck_assert(!is_stored(0, "a/new"));
+    ck_assert_int_eq(cache_stored_path(w.d.cache, "a/new", &op), -EBUSY);
+}
+END_TEST
+
+/* 7 */
+static void *read_it(void *arg)
+{
+    char buf[16];
+
+    (void)driven_read(&w.d, arg, buf, sizeof(buf));
+    return NULL;
+}
+
+static atomic_bool healthy_read;
+static void *read_healthy(void *arg)
+{
+    char buf[16];
+
+    if (driven_read(&w.d, arg, buf, sizeof(buf)) == 5)
+        atomic_store(&healthy_read, true);
+    return NULL;
+}
+
+START_TEST(reads_of_a_healthy_store_wait_for_no_other)
+{
+    static const char *const stuck[] = {"a/0", "a/1", "a/2"};
+    pthread_t t[3], last;
+    struct stat st;
+
+    driven_unmount(&w.d);
+    w.d.config.download_jobs = 2;
+    w.d.config.list_timeout_ns = 600 * NS_PER_SEC;
+    for (int i = 0; i < 3; i++)
+        routed_store(&w, 0, stuck[i], "stuck");
+    routed_store(&w, 1, "b/f", "quick");
+    driven_mount_afresh(&w.d);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(driven_stat(&w.d, stuck[i], &st), 0);
+    ck_assert_int_eq(driven_stat(&w.d, "b/f", &st), 0);
+    atomic_store(&w.leaves[0].no_reads, true);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(pthread_create(&t[i], NULL, read_it, (void *)stuck[i]), 0);
+    (void)usleep(300 * 1000);
+    ck_assert_int_eq(pthread_create(&last, NULL, read_healthy, "b/f"), 0);
+    (void)usleep(3000 * 1000);
+    bool was = atomic_load(&healthy_read);
+    atomic_store(&w.leaves[0].no_reads, false);
+    for (int i = 0; i < 3; i++)
+        pthread_join(t[i], NULL);
+    pthread_join(last, NULL);
+    ck_assert_msg(was, "b/f waited for store a");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("hostile_routes");
+    TCase *t = tcase_create("findings");
+
+    suite_add_tcase(s, t);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, what_moves_to_a_full_store_stays_in_its_own);
+    tcase_add_test(t, a_full_store_changes_no_order_in_others);
+    tcase_add_test(t, what_moves_while_open_stays_in_a_store);
+    tcase_add_test(t, an_owed_directory_keeps_another_configuration_out);
+    tcase_add_loop_test(t, a_refused_configuration_changes_nothing, 0, 2);
+    tcase_add_test(t, a_directory_that_no_store_has_is_not_said_to_be_stored);
+    tcase_add_test(t, reads_of_a_healthy_store_wait_for_no_other);
+    return suite_run(s);
+}
