@@ -36,6 +36,12 @@ static int64_t around(struct layer *l, struct call *c)
         return op_fail(c->op, -ENOSPC, "the store is full");
     if (puts && atomic_load(&leaf->no_puts))
         return op_fail(c->op, -EHOSTUNREACH, "the store takes nothing");
+    if (c->kind == CALL_REMOVE && atomic_load(&leaf->refuses))
+        return op_fail(c->op, atomic_load(&leaf->refuses), "the store refuses");
+    if (c->kind == CALL_PUT && !c->etag)
+        atomic_fetch_add(&leaf->plain_puts, 1);
+    if (c->kind == CALL_PUT && c->etag && atomic_load(&leaf->no_conditions))
+        return op_fail(c->op, -EOPNOTSUPP, "no conditions");
     while (c->kind == CALL_READ && atomic_load(&leaf->no_reads)) {
         int r = op_check(c->op);
         if (r < 0)

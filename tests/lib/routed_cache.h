@@ -29,6 +29,9 @@ struct routed_leaf_store {
     atomic_bool stuck; /* each that changes something gets no answer for as long */
     atomic_bool full;  /* each that puts something is told that there is no room */
     atomic_bool no_puts;  /* each that puts something fails */
+    atomic_int refuses;  /* an error that each removal gets, 0: none */
+    atomic_bool no_conditions; /* each conditional put is refused as not known */
+    atomic_uint plain_puts; /* without a condition */
     atomic_bool no_reads; /* each that reads gets no answer for as long */
 };
 

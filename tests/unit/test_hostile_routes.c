@@ -101,6 +101,48 @@ START_TEST(what_moves_while_open_stays_in_a_store)
 }
 END_TEST
 
+/* 8: for a while the first store refuses everything, while the other works. */
+START_TEST(a_removal_is_not_given_up_as_another_store_takes_its_own)
+{
+    put("a/f", "goes");
+    put("b/1", "1");
+    put("b/2", "2");
+    put("b/3", "3");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.leaves[0].refuses, -EACCES); /* credentials ran out */
+    ck_assert_int_eq(driven_unlink(&w.d, "a/f"), 0);
+    (void)usleep(200 * 1000);
+    for (char name[] = "b/1"; name[2] <= '3'; name[2]++) {
+        ck_assert_int_eq(driven_unlink(&w.d, name), 0);
+        (void)usleep(500 * 1000);
+    }
+    atomic_store(&w.leaves[0].refuses, 0); /* and are renewed */
+    (void)driven_flush(&w.d);
+    (void)usleep(1500 * 1000);
+    ck_assert_msg(!is_stored(0, "a/f"), "the removal was given up");
+}
+END_TEST
+
+/* 10: one store knows no conditions. */
+START_TEST(a_store_with_conditions_goes_on_using_them)
+{
+    struct cache_stats s;
+
+    put("b/f", "first");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.leaves[0].no_conditions, true);
+    put("a/x", "1");
+    put("a/y", "2");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    /* Between the look and the put somebody else writes. */
+    atomic_store(&w.leaves[1].plain_puts, 0);
+    put("b/f", "ours");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    cache_get_stats(w.d.cache, &s);
+    ck_assert_uint_eq(atomic_load(&w.leaves[1].plain_puts), 0);
+}
+END_TEST
+
 /* ---- another configuration ---- */
 
 static const struct routed_row one[] = {{.path = "**", .leaf = 2}};
@@ -279,6 +321,8 @@ int main(void)
     tcase_add_test(t, a_full_store_changes_no_order_in_others);
     tcase_add_test(t, what_moves_while_open_stays_in_a_store);
     tcase_add_test(t, an_owed_directory_keeps_another_configuration_out);
+    tcase_add_test(t, a_removal_is_not_given_up_as_another_store_takes_its_own);
+    tcase_add_test(t, a_store_with_conditions_goes_on_using_them);
     tcase_add_loop_test(t, a_refused_configuration_changes_nothing, 0, 2);
     tcase_add_test(t, a_directory_that_no_store_has_is_not_said_to_be_stored);
     tcase_add_test(t, reads_of_a_healthy_store_wait_for_no_other);
