@@ -1,5 +1,6 @@
 /* Findings of a hostile reader: each test fails as long as its finding stands. */
-#include "cache/mirror/mirror.h"
+#include "backends/drivers.h"
+#include "backends/routed/routed.h"
 #include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
@@ -309,6 +310,42 @@ START_TEST(reads_of_a_healthy_store_wait_for_no_other)
 }
 END_TEST
 
+/* 9: the disk of one of the folders is not mounted. */
+START_TEST(a_folder_that_is_another_one_is_noticed)
+{
+    static const char *const names[ROUTED_LEAVES] = {"a", "b", "c"};
+    struct store *leaves[ROUTED_LEAVES], *store;
+    char away[80];
+    struct op op;
+
+    routed_release(&w);
+    routed_init(&w, rows, ROWS, ROUTED_FOLDERS);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "a"), 0);
+    put("a/f", "content");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    driven_unmount(&w.d);
+    (void)snprintf(away, sizeof(away), "%s.away", w.leaves[0].folder);
+    ck_assert_int_eq(rename(w.leaves[0].folder, away), 0);
+    ck_assert_int_eq(mkdir(w.leaves[0].folder, 0755), 0);
+    for (int i = 0; i < ROUTED_LEAVES; i++) {
+        op_init(&op, NS_PER_SEC);
+        ck_assert_int_eq(local_store_new(w.leaves[i].folder, NULL, &op, &leaves[i]), 0);
+    }
+    ck_assert_int_eq(routed_store_new(&w.routes, leaves, names, ROUTED_LEAVES, &op, &store), 0);
+    struct cache *c = NULL;
+    w.d.config.identity = w.d.store->url;
+    op_init(&op, 10 * NS_PER_SEC);
+    int r = cache_new(&w.d.config, store, &op, &c);
+    if (r == 0)
+        cache_free(c);
+    store_close(store);
+    (void)rmdir(w.leaves[0].folder);
+    (void)rename(away, w.leaves[0].folder);
+    ck_assert_int_eq(r, -ENODEV);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("hostile_routes");
@@ -323,6 +360,7 @@ int main(void)
     tcase_add_test(t, an_owed_directory_keeps_another_configuration_out);
     tcase_add_test(t, a_removal_is_not_given_up_as_another_store_takes_its_own);
     tcase_add_test(t, a_store_with_conditions_goes_on_using_them);
+    tcase_add_test(t, a_folder_that_is_another_one_is_noticed);
     tcase_add_loop_test(t, a_refused_configuration_changes_nothing, 0, 2);
     tcase_add_test(t, a_directory_that_no_store_has_is_not_said_to_be_stored);
     tcase_add_test(t, reads_of_a_healthy_store_wait_for_no_other);
