@@ -38,6 +38,9 @@ static int64_t around(struct layer *l, struct call *c)
         return op_fail(c->op, -EHOSTUNREACH, "the store takes nothing");
     if (c->kind == CALL_REMOVE && atomic_load(&leaf->refuses))
         return op_fail(c->op, atomic_load(&leaf->refuses), "the store refuses");
+    const char *refused = atomic_load(&leaf->refused_key);
+    if (c->kind == CALL_PUT && refused && strcmp(refused, c->key) == 0)
+        return op_fail(c->op, -EACCES, "the store refuses the name");
     if (c->kind == CALL_PUT && !c->etag)
         atomic_fetch_add(&leaf->plain_puts, 1);
     if (c->kind == CALL_PUT && c->etag && atomic_load(&leaf->no_conditions))

@@ -144,6 +144,31 @@ START_TEST(a_store_with_conditions_goes_on_using_them)
 }
 END_TEST
 
+/* 12: the other store refuses just this name; and the daemon is killed meanwhile. */
+START_TEST(what_is_refused_stays_in_its_own_store_after_a_kill)
+{
+    put("a/f", "only copy");
+    put("b/other", "1");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.leaves[1].refused_key, "b/f");
+    ck_assert_int_eq(driven_rename(&w.d, "a/f", "b/f"), 0);
+    for (int i = 0; i < 3; i++) {
+        put("b/other", "2");
+        (void)usleep(500 * 1000);
+    }
+    ck_assert(is_stored(0, "a/f"));
+    if (_i) {
+        driven_unmount(&w.d);
+        driven_mount(&w.d);
+    }
+    for (int i = 0; i < 3; i++) {
+        put("b/other", "3");
+        (void)usleep(500 * 1000);
+    }
+    ck_assert_msg(is_stored(0, "a/f") || is_stored(1, "b/f"), "no store has it");
+}
+END_TEST
+
 /* ---- another configuration ---- */
 
 static const struct routed_row one[] = {{.path = "**", .leaf = 2}};
@@ -346,6 +371,50 @@ START_TEST(a_folder_that_is_another_one_is_noticed)
 }
 END_TEST
 
+/* 13: killed at each step here. */
+START_TEST(what_moves_is_whole_after_a_kill_in_the_cache)
+{
+    static const char *const steps[] = {"rename-row", "rename-mirror", "orphan-moved", "delete-done", "delete-noted"};
+    char text[64];
+    struct mem_sink sink;
+    struct op op;
+
+    routed_release(&w);
+    routed_init(&w, rows, ROWS, ROUTED_FOLDERS);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "b"), 0);
+    put("a/f", "only copy");
+    if (_i >= 5)
+        put("b/f", "replaced");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    driven_unmount(&w.d);
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)setenv("RUNFS_CRASH_AT", steps[_i % 5], 1);
+        driven_mount(&w.d);
+        (void)driven_rename(&w.d, "a/f", "b/f");
+        (void)driven_flush(&w.d);
+        _exit(0);
+    }
+    int status;
+    (void)waitpid(pid, &status, 0);
+    ck_assert_msg(WIFSIGNALED(status), "%s not passed", steps[_i % 5]);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ssize_t n = -ENOENT;
+    int there = 0;
+    for (unsigned leaf = 0; leaf < 2; leaf++) {
+        op_init(&op, NS_PER_SEC);
+        mem_sink_init(&sink, text, sizeof(text), 0);
+        n = store_read(w.leaves[leaf].layer->base.next, &op, leaf ? "b/f" : "a/f", NULL, &sink.base,
+                       sizeof(text), 0, NULL);
+        there += n == 9 && memcmp(text, "only copy", 9) == 0;
+    }
+    ck_assert_int_eq(there, 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("hostile_routes");
@@ -361,6 +430,8 @@ int main(void)
     tcase_add_test(t, a_removal_is_not_given_up_as_another_store_takes_its_own);
     tcase_add_test(t, a_store_with_conditions_goes_on_using_them);
     tcase_add_test(t, a_folder_that_is_another_one_is_noticed);
+    tcase_add_loop_test(t, what_moves_is_whole_after_a_kill_in_the_cache, 0, 10);
+    tcase_add_loop_test(t, what_is_refused_stays_in_its_own_store_after_a_kill, 0, 2);
     tcase_add_loop_test(t, a_refused_configuration_changes_nothing, 0, 2);
     tcase_add_test(t, a_directory_that_no_store_has_is_not_said_to_be_stored);
     tcase_add_test(t, reads_of_a_healthy_store_wait_for_no_other);
