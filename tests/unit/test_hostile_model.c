@@ -66,6 +66,8 @@ static void move_dir(const char *from, const char *to)
     SAY("mvdir %s %s: %d\n", from, to, r);
     if (r)
         return;
+    if (strcmp(from, to) == 0)
+        return;
     size_t len = strlen(from);
     for (size_t i = 0; i < FILES; i++) {
         if (strncmp(files[i], from, len) || files[i][len] != '/' || !*content[i])
