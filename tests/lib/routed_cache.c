@@ -38,6 +38,14 @@ static int64_t around(struct layer *l, struct call *c)
         return op_fail(c->op, -EHOSTUNREACH, "the store takes nothing");
     if (c->kind == CALL_REMOVE && atomic_load(&leaf->refuses))
         return op_fail(c->op, atomic_load(&leaf->refuses), "the store refuses");
+    if (c->kind == CALL_RMDIR) {
+        atomic_fetch_add(&leaf->rmdirs, 1);
+        if (atomic_load(&leaf->rmdirs_held) > 1)
+            atomic_fetch_sub(&leaf->rmdirs_held, 1);
+        else
+            while (atomic_load(&leaf->rmdirs_held))
+                (void)usleep(1000);
+    }
     const char *refused = atomic_load(&leaf->refused_key);
     if (c->kind == CALL_PUT && refused && strcmp(refused, c->key) == 0)
         return op_fail(c->op, -EACCES, "the store refuses the name");

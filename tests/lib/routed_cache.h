@@ -32,6 +32,8 @@ struct routed_leaf_store {
     atomic_int refuses;  /* an error that each removal gets, 0: none */
     atomic_bool no_conditions; /* each conditional put is refused as not known */
     _Atomic(const char *) refused_key; /* that it puts never */
+    atomic_int rmdirs_held; /* > 0: so many rmdirs pass, the next waits till it is 0 again */
+    atomic_uint rmdirs;
     atomic_uint plain_puts; /* without a condition */
     atomic_bool no_reads; /* each that reads gets no answer for as long */
 };

@@ -169,6 +169,37 @@ START_TEST(what_is_refused_stays_in_its_own_store_after_a_kill)
 }
 END_TEST
 
+/* 14: one key is the root of the run and the directory below it. */
+static const struct routed_row aliased[] = {
+    {.path = "runs/{run}/checkpoint/**", .key = "{run}/**", .leaf = 0},
+};
+
+START_TEST(a_directory_that_is_made_again_is_not_removed_by_its_parents_removal)
+{
+    routed_release(&w);
+    routed_init(&w, aliased, 1, _i ? ROUTED_S3 : ROUTED_FOLDERS);
+    w.d.config.list_timeout_ns = 600 * NS_PER_SEC;
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert(is_stored(0, "a"));
+    atomic_store(&w.leaves[0].rmdirs_held, getenv("CONTROL") ? 0 : 2);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/a"), 0);
+    (void)usleep(1000 * 1000);
+    fprintf(stderr, "%u rmdirs\n", atomic_load(&w.leaves[0].rmdirs));
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_setxattr(&w.d, "runs/a/checkpoint", "user.x", "1", 1, 0), 0);
+    (void)usleep(1000 * 1000);
+    fprintf(stderr, "stored: %d\n", is_stored(0, "a"));
+    atomic_store(&w.leaves[0].rmdirs_held, 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_msg(is_stored(0, "a"), "flush is over, and the directory is not there");
+}
+END_TEST
+
 /* ---- another configuration ---- */
 
 static const struct routed_row one[] = {{.path = "**", .leaf = 2}};
@@ -430,6 +461,7 @@ int main(void)
     tcase_add_test(t, a_removal_is_not_given_up_as_another_store_takes_its_own);
     tcase_add_test(t, a_store_with_conditions_goes_on_using_them);
     tcase_add_test(t, a_folder_that_is_another_one_is_noticed);
+    tcase_add_loop_test(t, a_directory_that_is_made_again_is_not_removed_by_its_parents_removal, 0, 2);
     tcase_add_loop_test(t, what_moves_is_whole_after_a_kill_in_the_cache, 0, 10);
     tcase_add_loop_test(t, what_is_refused_stays_in_its_own_store_after_a_kill, 0, 2);
     tcase_add_loop_test(t, a_refused_configuration_changes_nothing, 0, 2);
