@@ -265,6 +265,40 @@ START_TEST(an_owed_directory_keeps_another_configuration_out)
 }
 END_TEST
 
+/* 15: what is owed to nobody. */
+static const struct routed_row with_scratch[] = {
+    {.path = "tmp/**", .scratch = true, .policy = 3},
+    {.path = "**", .leaf = 2},
+};
+
+START_TEST(scratch_of_a_killed_mount_keeps_nobody_out)
+{
+    struct routes other;
+    struct cache_stats s;
+
+    routed_release(&w);
+    routed_init(&w, with_scratch, 2, ROUTED_S3);
+    w.policies[3].upload = UPLOAD_NEVER;
+    make_routes(&other, one, 1);
+    driven_mount(&w.d);
+    put("tmp/x", "scratch");
+    cache_get_stats(w.d.cache, &s);
+    ck_assert_uint_eq(s.dirty_files, 0);
+    struct cache_evicted e;
+    struct op op;
+    op_init(&op, 10 * NS_PER_SEC);
+    ck_assert_int_eq(cache_evict_path(w.d.cache, "tmp", &op, NULL, NULL, &e), 0);
+    fprintf(stderr, "evict: scratch is told as dirty: %d\n", (int)e.stay[CACHE_STAYS_DIRTY]);
+    driven_unmount(&w.d);
+    int r = mount_with(&other, "another one");
+    if (r == 0)
+        driven_unmount(&w.d);
+    w.d.cache = NULL;
+    ck_assert_int_eq(r, 0);
+    routes_release(&other);
+}
+END_TEST
+
 /* 5: a mount that is refused leaves the cache as it was. */
 static struct handle *left_open;
 START_TEST(a_refused_configuration_changes_nothing)
@@ -461,6 +495,7 @@ int main(void)
     tcase_add_test(t, a_removal_is_not_given_up_as_another_store_takes_its_own);
     tcase_add_test(t, a_store_with_conditions_goes_on_using_them);
     tcase_add_test(t, a_folder_that_is_another_one_is_noticed);
+    tcase_add_test(t, scratch_of_a_killed_mount_keeps_nobody_out);
     tcase_add_loop_test(t, a_directory_that_is_made_again_is_not_removed_by_its_parents_removal, 0, 2);
     tcase_add_loop_test(t, what_moves_is_whole_after_a_kill_in_the_cache, 0, 10);
     tcase_add_loop_test(t, what_is_refused_stays_in_its_own_store_after_a_kill, 0, 2);
