@@ -1,4 +1,5 @@
-/* Random changes over several stores, with kills and stores that are down; then all is stored. */
+/* Random changes over several stores, with kills and stores that are down; then all is stored.
+ */
 #include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
@@ -19,10 +20,10 @@ static const struct routed_row layout[] = {
     {.path = "**", .leaf = 2},
 };
 
-static const char *const files[] = {"a/0",     "a/1",     "b/0",     "b/1",     "r/0/c/f", "r/0/c/g",
-                                    "r/0/l/f", "r/1/c/f", "r/1/l/f", "r/1/l/g"};
-static const char *const dirs[] = {"a",     "b",     "r",     "r/0",  "r/0/c",
-                                   "r/0/l", "r/1",   "r/1/c", "r/1/l"};
+static const char *const files[] = {"a/0",     "a/1",     "b/0",     "b/1",     "r/0/c/f",
+                                    "r/0/c/g", "r/0/l/f", "r/1/c/f", "r/1/l/f", "r/1/l/g"};
+static const char *const dirs[] = {"a",     "b",   "r",     "r/0",  "r/0/c",
+                                   "r/0/l", "r/1", "r/1/c", "r/1/l"};
 #define FILES (sizeof(files) / sizeof(*files))
 #define DIRS  (sizeof(dirs) / sizeof(*dirs))
 
@@ -78,7 +79,7 @@ static void move_dir(const char *from, const char *to)
         while (k < FILES && strcmp(files[k], moved))
             k++;
         ck_assert_msg(k < FILES, "%s", moved);
-        strcpy(content[k], content[i]);
+        memmove(content[k], content[i], sizeof(content[k]));
         *content[i] = '\0';
     }
     for (size_t i = 0; i < DIRS; i++) {
@@ -101,7 +102,8 @@ static void swap_dirs(void)
     char t[16];
     for (size_t i = 0; i < FILES; i++)
         for (size_t k = i + 1; k < FILES; k++)
-            if (!strncmp(files[i], "r/0", 3) && !strncmp(files[k], "r/1", 3) && !strcmp(files[i] + 3, files[k] + 3)) {
+            if (!strncmp(files[i], "r/0", 3) && !strncmp(files[k], "r/1", 3) &&
+                !strcmp(files[i] + 3, files[k] + 3)) {
                 strcpy(t, content[i]);
                 strcpy(content[i], content[k]);
                 strcpy(content[k], t);
@@ -123,7 +125,7 @@ static void step(unsigned n)
 {
     size_t i = pick(FILES), k = pick(FILES);
     int r;
-    switch (pick(14)) {
+    switch (pick(17)) {
     case 0:
     case 1:
     case 2:
@@ -138,7 +140,7 @@ static void step(unsigned n)
         SAY("mv %s %s: %d\n", files[i], files[k], r);
         if (r == 0) {
             ck_assert_msg(*content[i], "%s was not there", files[i]);
-            strcpy(content[k], content[i]);
+            memmove(content[k], content[i], sizeof(content[k]));
             *content[i] = '\0';
         }
         break;
@@ -180,8 +182,30 @@ static void step(unsigned n)
     case 12:
         SAY("kill\n");
         driven_unmount(&w.d);
+        atomic_store(&w.fuse, -1);
         driven_mount(&w.d);
         break;
+    case 16: /* the next kill comes after so many changes */
+        atomic_store(&w.fuse, (int)pick(6));
+        SAY("fuse %d\n", atomic_load(&w.fuse));
+        break;
+    case 14: {
+        struct cache_evicted e;
+        struct op op;
+        op_init(&op, NS_PER_SEC);
+        r = cache_evict_path(w.d.cache, pick(2) ? "" : dirs[pick(DIRS)], &op, NULL, NULL, &e);
+        SAY("evict: %d, %d files\n", r, (int)e.files);
+        break;
+    }
+    case 15: {
+        struct op op;
+        char url[256];
+        op_init(&op, 300 * NS_PER_MS);
+        r = cache_stored_path(w.d.cache, files[i], &op);
+        (void)driven_getxattr(&w.d, files[i], "user.runfs.url", url, sizeof(url));
+        SAY("stored %s: %d\n", files[i], r);
+        break;
+    }
     case 13: {
         size_t d = 3 + pick(6);
         r = driven_rmdir(&w.d, dirs[d]);
@@ -201,12 +225,13 @@ static void check(const char *when)
     for (size_t i = 0; i < FILES; i++) {
         ssize_t n = driven_read(&w.d, files[i], buf, sizeof(buf));
         if (*content[i])
-            ck_assert_msg(n == (ssize_t)strlen(content[i]) && !memcmp(buf, content[i], (size_t)n),
-                          "seed %d, %s: %s is %zd %.*s, not %s", _i_seed, when, files[i], n, n > 0 ? (int)n : 0, buf,
-                          content[i]);
+            ck_assert_msg(n == (ssize_t)strlen(content[i]) &&
+                              !memcmp(buf, content[i], (size_t)n),
+                          "seed %d, %s: %s is %zd %.*s, not %s", _i_seed, when, files[i], n,
+                          n > 0 ? (int)n : 0, buf, content[i]);
         else
-            ck_assert_msg(n == -ENOENT, "seed %d, %s: %s is %zd %.*s, not gone", _i_seed, when, files[i], n,
-                          n > 0 ? (int)n : 0, buf);
+            ck_assert_msg(n == -ENOENT, "seed %d, %s: %s is %zd %.*s, not gone", _i_seed, when,
+                          files[i], n, n > 0 ? (int)n : 0, buf);
     }
 }
 
@@ -229,8 +254,10 @@ static void story(int s, enum routed_kind kind)
     SAY("end\n");
     if (s & 2) {
         driven_unmount(&w.d);
+        atomic_store(&w.fuse, -1);
         driven_mount(&w.d);
     }
+    atomic_store(&w.fuse, -1);
     ck_assert_msg(driven_flush(&w.d) == 0, "seed %d: flush", s);
     check("here");
     driven_mount_afresh(&w.d);

@@ -7,10 +7,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -231,9 +231,9 @@ static void make_routes(struct routes *ret, const struct routed_row *r, size_t n
         ck_assert_int_eq(template_parse(r[i].path, TEMPLATE_PATH, &op, &path), 0);
         ck_assert_int_eq(
             template_parse(r[i].key ? r[i].key : r[i].path, TEMPLATE_KEY, &op, &key), 0);
-        ck_assert_int_eq(routes_add(ret, &path, &key, r[i].leaf, r[i].policy,
-                                    (struct text_place){0}, &op),
-                         0);
+        ck_assert_int_eq(
+            routes_add(ret, &path, &key, r[i].leaf, r[i].policy, (struct text_place){0}, &op),
+            0);
         ret->items[ret->n - 1].scratch = r[i].scratch;
     }
 }
@@ -313,7 +313,8 @@ START_TEST(a_refused_configuration_changes_nothing)
     pid_t pid = fork();
     if (pid == 0) {
         driven_mount(&w.d);
-        if (driven_mkdir(&w.d, "a/d") || driven_open(&w.d, "a/d/metrics", O_CREAT | O_WRONLY, &left_open) ||
+        if (driven_mkdir(&w.d, "a/d") ||
+            driven_open(&w.d, "a/d/metrics", O_CREAT | O_WRONLY, &left_open) ||
             driven_write(&w.d, left_open, "line", 4, 0))
             _exit(1);
         (void)kill(getpid(), 9);
@@ -439,7 +440,8 @@ END_TEST
 /* 13: killed at each step here. */
 START_TEST(what_moves_is_whole_after_a_kill_in_the_cache)
 {
-    static const char *const steps[] = {"rename-row", "rename-mirror", "orphan-moved", "delete-done", "delete-noted"};
+    static const char *const steps[] = {"rename-row", "rename-mirror", "orphan-moved",
+                                        "delete-done", "delete-noted"};
     char text[64];
     struct mem_sink sink;
     struct op op;
@@ -472,8 +474,8 @@ START_TEST(what_moves_is_whole_after_a_kill_in_the_cache)
     for (unsigned leaf = 0; leaf < 2; leaf++) {
         op_init(&op, NS_PER_SEC);
         mem_sink_init(&sink, text, sizeof(text), 0);
-        n = store_read(w.leaves[leaf].layer->base.next, &op, leaf ? "b/f" : "a/f", NULL, &sink.base,
-                       sizeof(text), 0, NULL);
+        n = store_read(w.leaves[leaf].layer->base.next, &op, leaf ? "b/f" : "a/f", NULL,
+                       &sink.base, sizeof(text), 0, NULL);
         there += n == 9 && memcmp(text, "only copy", 9) == 0;
     }
     ck_assert_int_eq(there, 1);
@@ -496,7 +498,8 @@ int main(void)
     tcase_add_test(t, a_store_with_conditions_goes_on_using_them);
     tcase_add_test(t, a_folder_that_is_another_one_is_noticed);
     tcase_add_test(t, scratch_of_a_killed_mount_keeps_nobody_out);
-    tcase_add_loop_test(t, a_directory_that_is_made_again_is_not_removed_by_its_parents_removal, 0, 2);
+    tcase_add_loop_test(t, a_directory_that_is_made_again_is_not_removed_by_its_parents_removal,
+                        0, 2);
     tcase_add_loop_test(t, what_moves_is_whole_after_a_kill_in_the_cache, 0, 10);
     tcase_add_loop_test(t, what_is_refused_stays_in_its_own_store_after_a_kill, 0, 2);
     tcase_add_loop_test(t, a_refused_configuration_changes_nothing, 0, 2);
