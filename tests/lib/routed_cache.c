@@ -31,6 +31,34 @@ static int64_t around(struct layer *l, struct call *c)
     atomic_fetch_add(&leaf->requests, 1);
     if (atomic_load(&leaf->down) || atomic_load(&world->fuse) == 0)
         return op_fail(c->op, -EHOSTUNREACH, "the store is down");
+    bool puts = c->kind == CALL_PUT || c->kind == CALL_PART || c->kind == CALL_COMMIT;
+    if (puts && atomic_load(&leaf->full))
+        return op_fail(c->op, -ENOSPC, "the store is full");
+    if (puts && atomic_load(&leaf->no_puts))
+        return op_fail(c->op, -EHOSTUNREACH, "the store takes nothing");
+    if (c->kind == CALL_REMOVE && atomic_load(&leaf->refuses))
+        return op_fail(c->op, atomic_load(&leaf->refuses), "the store refuses");
+    if (c->kind == CALL_RMDIR) {
+        atomic_fetch_add(&leaf->rmdirs, 1);
+        if (atomic_load(&leaf->rmdirs_held) > 1)
+            atomic_fetch_sub(&leaf->rmdirs_held, 1);
+        else
+            while (atomic_load(&leaf->rmdirs_held))
+                (void)usleep(1000);
+    }
+    const char *refused = atomic_load(&leaf->refused_key);
+    if (c->kind == CALL_PUT && refused && strcmp(refused, c->key) == 0)
+        return op_fail(c->op, -EACCES, "the store refuses the name");
+    if (c->kind == CALL_PUT && !c->etag)
+        atomic_fetch_add(&leaf->plain_puts, 1);
+    if (c->kind == CALL_PUT && c->etag && atomic_load(&leaf->no_conditions))
+        return op_fail(c->op, -EOPNOTSUPP, "no conditions");
+    while (c->kind == CALL_READ && atomic_load(&leaf->no_reads)) {
+        int r = op_check(c->op);
+        if (r < 0)
+            return r;
+        (void)usleep(1000);
+    }
     if (changes(c->kind) && atomic_load(&world->fuse) > 0)
         atomic_fetch_sub(&world->fuse, 1);
     while (changes(c->kind) && atomic_load(&leaf->stuck)) {

@@ -25,8 +25,17 @@ struct routed_leaf_store {
     struct layer *layer;
     char folder[64]; /* ROUTED_FOLDERS */
     atomic_uint requests;
-    atomic_bool down;  /* each fails as if it can't be reached */
-    atomic_bool stuck; /* each that changes something gets no answer for as long */
+    atomic_bool down;          /* each fails as if it can't be reached */
+    atomic_bool stuck;         /* each that changes something gets no answer for as long */
+    atomic_bool full;          /* each that puts something is told that there is no room */
+    atomic_bool no_puts;       /* each that puts something fails */
+    atomic_int refuses;        /* an error that each removal gets, 0: none */
+    atomic_bool no_conditions; /* each conditional put is refused as not known */
+    _Atomic(const char *) refused_key; /* that it puts never */
+    atomic_int rmdirs_held; /* > 0: so many rmdirs pass, the next waits till it is 0 again */
+    atomic_uint rmdirs;
+    atomic_uint plain_puts; /* without a condition */
+    atomic_bool no_reads;   /* each that reads gets no answer for as long */
 };
 
 struct routed_world {
