@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Shows runfs at work in a minute: builds it, mounts a local folder as the store, writes a
-# checkpoint through the mount, and finds it in the store. Leaves nothing behind but the build.
+# Shows runfs at work in a minute: builds it, mounts three local folders as one tree, writes a
+# run through the mount, and finds its checkpoints, its log and its metadata each in its folder.
+# Leaves nothing behind but the build.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/scripts/lib.sh"
 cd "$top"
@@ -35,9 +36,9 @@ cleanup() {
     local result=$?
     if [ -n "$work" ]; then
         cd "$top"
-        if grep -q " $work/runs fuse.runfs " /proc/self/mounts; then
-            "$runfs" umount "$work/runs" --timeout 20 >/dev/null 2>&1 ||
-                fusermount3 -u -z "$work/runs" || true
+        if grep -q " $work/mnt fuse.runfs " /proc/self/mounts; then
+            "$runfs" umount "$work/mnt" --timeout 20 >/dev/null 2>&1 ||
+                fusermount3 -u -z "$work/mnt" || true
         fi
         rm -rf --one-file-system "$work"
     fi
@@ -46,26 +47,47 @@ cleanup() {
     fi
 }
 
-write_checkpoint() {
-    python3 - "$work/runs/run-1/checkpoint" <<'PYTHON'
+write_config() {
+    cat >"$work/training.json" <<JSON
+{
+  "stores": {
+    "ckpt": {"url": "$work/store-ckpt"},
+    "logs": {"url": "$work/store-logs"},
+    "meta": {"url": "$work/store-meta"}
+  },
+  "routes": [
+    {"path": "runs/{run}/checkpoint/**", "store": "ckpt", "key": "{run}/**", "policy": "checkpoint"},
+    {"path": "runs/{run}/logs/**", "store": "logs", "key": "{run}/**", "policy": "logs"},
+    {"path": "runs/{run}/metadata/**", "store": "meta", "key": "{run}/**", "policy": "metadata"}
+  ]
+}
+JSON
+}
+
+write_run() {
+    python3 - "$work/mnt/runs/run-1" <<'PYTHON'
 import json, os, sys
 
-folder = sys.argv[1]
-os.makedirs(folder)
-# As trainers do: write under a temporary name, sync, rename.
-for step in 100, 200:
-    path = f"{folder}/step-{step}.pt"
-    with open(path + ".tmp", "wb") as f:
-        f.write(os.urandom(16 << 20))
-        os.fsync(f.fileno())
-    os.rename(path + ".tmp", path)
-    with open(f"{folder}/trainer_state.json", "w") as f:
-        json.dump({"step": step, "latest": os.path.basename(path)}, f)
-print(f"2 checkpoints of 16 MiB written to {folder}")
+run = sys.argv[1]
+for part in "checkpoint", "logs", "metadata":
+    os.makedirs(f"{run}/{part}")
+with open(f"{run}/metadata/params.json", "w") as f:
+    json.dump({"learning_rate": 0.001}, f)
+with open(f"{run}/logs/train.log", "w") as log:
+    # As trainers do: write under a temporary name, sync, rename.
+    for step in 100, 200:
+        path = f"{run}/checkpoint/step-{step}.pt"
+        with open(path + ".tmp", "wb") as f:
+            f.write(os.urandom(16 << 20))
+            os.fsync(f.fileno())
+        os.rename(path + ".tmp", path)
+        log.write(f"step {step} saved\n")
+print(f"2 checkpoints of 16 MiB, a log and metadata written to {run}")
 PYTHON
 }
 
 same_tree() {
+    printf '\n$ diff -r %s %s\n' "$1" "$2"
     diff -r "$1" "$2" || die "$1 and $2 differ"
     echo "the same, byte for byte"
 }
@@ -82,27 +104,33 @@ scripts/build.sh release runfs >build/demo.log 2>&1 || {
     die "the build failed"
 }
 make_work
-mkdir "$work/store" "$work/runs"
+mkdir "$work/store-ckpt" "$work/store-logs" "$work/store-meta" "$work/mnt"
+write_config
 cd "$work"
 
-printf '\n=== A folder is the store; in earnest it is s3://bucket/prefix\n'
-show "$runfs" mount -o cache_dir="$work/cache" "file://$work/store" "$work/runs"
+printf '\n=== Three folders are the stores of one tree; in earnest they are s3://bucket/prefix and the like\n'
+show cat "$work/training.json"
+show "$runfs" check "$work/training.json"
+show "$runfs" mount -o cache_dir="$work/cache" "$work/training.json" "$work/mnt"
 
-printf '\n=== A training job writes checkpoints into the mount\n'
-write_checkpoint
-show ls -l "$work/runs/run-1/checkpoint"
-show "$runfs" status "$work/runs"
+printf '\n=== A training job writes a run into the mount\n'
+write_run
+show ls -R mnt
+show "$runfs" status "$work/mnt"
 
-printf '\n=== Unmounting returns when everything is in the store, as plain files\n'
-show "$runfs" umount "$work/runs"
-show find "$work/store" -type f -printf '%10s %P\n'
+printf '\n=== Unmounting returns when everything is in the stores, as plain files\n'
+show "$runfs" umount "$work/mnt"
+show find store-ckpt store-logs store-meta -type f -printf '%10s %p\n'
 
 printf '\n=== Another machine, with an empty cache, loads it\n'
-show "$runfs" mount -o cache_dir="$work/cache2" "file://$work/store" "$work/runs"
-printf '\n$ diff -r runs/run-1 store/run-1\n'
-same_tree "$work/runs/run-1" "$work/store/run-1"
-[ "$(find "$work/runs/run-1" -type f | wc -l)" -eq 3 ] || die "3 files were written"
-show "$runfs" umount "$work/runs"
+show "$runfs" mount -o cache_dir="$work/cache2" "$work/training.json" "$work/mnt"
+same_tree mnt/runs/run-1/checkpoint store-ckpt/run-1
+same_tree mnt/runs/run-1/logs store-logs/run-1
+same_tree mnt/runs/run-1/metadata store-meta/run-1
+[ "$(find mnt/runs/run-1 -type f | wc -l)" -eq 4 ] || die "4 files were written"
+[ "$(find store-ckpt store-logs store-meta -type f | wc -l)" -eq 4 ] || die "4 files were to be stored"
+show "$runfs" url "$work/mnt/runs/run-1/logs/train.log"
+show "$runfs" umount "$work/mnt"
 
 cat <<NEXT
 
@@ -111,5 +139,5 @@ Next: mount a bucket
     $runfs mount s3://BUCKET/PREFIX MOUNTPOINT
 README.md goes on from here; ./check.sh runs every test.
 
-PASSED: the demo's checkpoints went through the mount into the store and back
+PASSED: the demo's run went through one mount into three stores and back
 NEXT
