@@ -332,6 +332,26 @@ test_s3_url() {
     umount_here
 }
 
+# ---- folders that are others ----------------------------------------------------------------
+
+# Names of the cache as they are while its disk is away.
+test_a_folder_of_several_made_anew() {
+    fresh anew
+    two_folders || return 1
+    mkdir -p "$d/mnt/runs/r1" && echo x >"$d/mnt/runs/r1/f" && echo y >"$d/mnt/g" && umount_here || return 1
+    mv "$d/store/b" "$d/store/b.away" && mkdir "$d/store/b" || return 1
+    refused 5 "store \"b\": file://$d/store/b is not the folder that cache $d/cache belongs to" \
+        "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/mnt" || return 1
+    refused 5 'store "b": ' "$runfs" recover --publish "$d/cache" || return 1
+    rmdir "$d/store/b" && mv "$d/store/b.away" "$d/store/b" && two_folders && [ "$(cat "$d/mnt/g")" = y ] && umount_here || return 1
+    # One store with routes has one folder, and is called by that alone.
+    config '{"stores": {"a": {"url": "'"$d/store/a"'"}}, "layout": "runs"}'
+    try "$runfs" mount -o "cache_dir=$d/cache1" "$d/c.json" "$d/mnt"
+    expect_code 0 && umount_here && mv "$d/store/a" "$d/store/a.away" && mkdir "$d/store/a" || return 1
+    refused 5 "runfs: file://$d/store/a is not the folder that cache $d/cache1 belongs to" \
+        "$runfs" mount -o "cache_dir=$d/cache1" "$d/c.json" "$d/mnt"
+}
+
 # ---- paths ----------------------------------------------------------------------------------
 
 test_paths() {
