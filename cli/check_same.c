@@ -39,10 +39,12 @@ static void differs(struct comparison *c, const char *fmt, ...)
 
 /* ---- stores ---- */
 
+/* NULL: it has no such store, or no route to it. */
 static const struct store_where *where_of(const struct checked *c, const char *name)
 {
     for (size_t i = 0; i < c->placed.config.n_stores; i++)
-        if (strcmp(c->placed.config.stores[i].name, name) == 0)
+        if (config_store_used(&c->placed.config, i) &&
+            strcmp(c->placed.config.stores[i].name, name) == 0)
             return &c->placed.where[i];
     return NULL;
 }
@@ -70,13 +72,15 @@ static void compare_stores(struct comparison *c)
     for (size_t i = 0; i < a->n_stores; i++) {
         const struct store_where *other = where_of(c->b, a->stores[i].name);
 
+        if (!config_store_used(a, i))
+            continue;
         if (other)
             compare_store(c, a->stores[i].name, &c->a->placed.where[i], other);
         else
             differs(c, "only %s has the store \"%s\"", c->a->file, a->stores[i].name);
     }
     for (size_t i = 0; i < b->n_stores; i++)
-        if (!where_of(c->a, b->stores[i].name))
+        if (config_store_used(b, i) && !where_of(c->a, b->stores[i].name))
             differs(c, "only %s has the store \"%s\"", c->b->file, b->stores[i].name);
 }
 

@@ -347,16 +347,11 @@ int config_of_url(const char *url, const struct settings *settings, const char *
 
 void config_release(struct config *c)
 {
-    for (size_t i = 0; i < c->n_stores; i++) {
-        free(c->stores[i].name);
-        free(c->stores[i].url);
-        settings_release(&c->stores[i].settings);
-    }
+    config_stores_release(c);
     for (size_t i = 0; i < c->n_options; i++) {
         free(c->options[i].name);
         free(c->options[i].value);
     }
-    free(c->stores);
     free(c->options);
     free(c->origin);
     free(c->layout);

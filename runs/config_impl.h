@@ -56,6 +56,7 @@ bool config_name_secret(const char *name);
 /* ---- config_stores.c ---- */
 
 int config_read_stores(struct reading *r, const struct json_node *stores);
+void config_stores_release(struct config *c);
 /* SIZE_MAX: none. */
 size_t config_find_store(const struct config *c, const char *name, size_t len);
 /* `route names the store "x"; "stores" has ckpt, logs`; `who` is "route". */

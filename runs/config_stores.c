@@ -12,6 +12,20 @@ size_t config_find_store(const struct config *c, const char *name, size_t len)
     return SIZE_MAX;
 }
 
+static void store_release(struct config_store *store)
+{
+    free(store->name);
+    free(store->url);
+    settings_release(&store->settings);
+}
+
+void config_stores_release(struct config *c)
+{
+    for (size_t i = 0; i < c->n_stores; i++)
+        store_release(&c->stores[i]);
+    free(c->stores);
+}
+
 int config_unknown_store(struct reading *r, struct text_place at, const char *who,
                          const char *name)
 {
@@ -148,4 +162,44 @@ int config_read_stores(struct reading *r, const struct json_node *stores)
         if (config_member(&stores->items[i]))
             err = read_store(r, &stores->items[i]);
     return err;
+}
+
+/* ---- stores without a path ---- */
+
+bool config_store_used(const struct config *c, size_t store)
+{
+    for (size_t i = 0; i < c->routes.n; i++)
+        if (!c->routes.items[i].scratch && c->routes.items[i].store == store)
+            return true;
+    return false;
+}
+
+/* Scratch is in no store: its routes may name any. */
+static void move_routes(struct config *c, size_t from, size_t to)
+{
+    for (size_t i = 0; i < c->routes.n; i++)
+        if (c->routes.items[i].store == from)
+            c->routes.items[i].store = (unsigned)to;
+}
+
+void config_drop_unused(struct config *c)
+{
+    size_t kept = 0;
+    bool any = false;
+
+    for (size_t i = 0; i < c->n_stores; i++)
+        any = any || config_store_used(c, i);
+    for (size_t i = 0; i < c->n_stores; i++) {
+        bool used = config_store_used(c, i) || (!any && i == 0);
+
+        move_routes(c, i, used ? kept : 0);
+        if (!used) {
+            store_release(&c->stores[i]);
+            continue;
+        }
+        if (kept != i)
+            c->stores[kept] = c->stores[i];
+        kept++;
+    }
+    c->n_stores = kept;
 }

@@ -250,10 +250,36 @@ test_check_reach() {
  "routes": [{"path": "a/**", "store": "a"}, {"path": "g/**", "store": "gone"}, {"path": "u/**", "store": "unused", "policy": "scratch"}]}'
     refused 1 'gone: file:///nonexistent/x: ' "$runfs" check --reach "$d/c.json" || return 1
     grep -q "^a: file://$d/store: reached" "$work/out" || say "$(cat "$work/out")" || return 1
+    grep -qx 'store "unused": no route leads to it, and a mount does not open it' "$work/out" || say "$(cat "$work/out")" || return 1
     [ -z "$(ls -A "$d/store")" ] || say 'something was left' || return 1
     try "$runfs" check --reach --json "$d/c.json"
     [ "$(json '[(s["name"], s["reached"]) for s in d["stores"]]' <"$work/out")" = "[('a', True), ('gone', False)]" ] ||
         say "$(cat "$work/out")"
+}
+
+# As by check, so by the mount.
+test_a_store_without_a_route() {
+    local one='"routes": [{"path": "r/{x}/**", "store": "a", "key": "{x}/**"}, {"path": "s/**", "store": "gone", "policy": "scratch"}'
+    fresh unused
+    config '{"stores": {"gone": {"url": "/nonexistent/y"}, "a": {"url": "'"$d/store"'"}}, '"$one]}"
+    try "$runfs" check "$d/c.json"
+    expect_code 0 && grep -qx 'store "gone": no route leads to it, and a mount does not open it' "$work/out" ||
+        say "$(cat "$work/out")" || return 1
+    try "$runfs" check --reach "$d/c.json"
+    expect_code 0 || return 1
+    echo '{"stores": {"a": {"url": "'"$d/store"'"}}, '"${one/gone/a}]}" >"$d/other.json"
+    answers 0 'the same' "$runfs" check "$d/c.json" --same-as "$d/other.json" || return 1
+    try "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/mnt"
+    expect_code 0 && daemon_pid >>"$work/pids" || return 1
+    [ "$("$runfs" status --json "$d/mnt" | json 'd.get("stores"), d["store"]')" = "(None, 'file://$d/store')" ] || return 1
+    mkdir -p "$d/mnt/r/1" && echo x >"$d/mnt/r/1/f" && echo t >"$d/mnt/s/t" && "$runfs" flush "$d/mnt" || return 1
+    answers 0 "file://$d/store/1/f" "$runfs" url "$d/mnt/r/1/f" && umount_here || return 1
+    try "$runfs" recover --publish "$d/cache"
+    expect_code 0 || return 1
+    # All of it scratch: one store stays, as a mount has one.
+    config '{"stores": {"a": {"url": "'"$d/store"'"}, "gone": {"url": "/nonexistent/y"}}, "routes": [{"path": "**", "store": "gone", "policy": "scratch"}]}'
+    try "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/mnt"
+    expect_code 0 && echo x >"$d/mnt/f" && umount_here
 }
 
 test_s3_check_reach() {
