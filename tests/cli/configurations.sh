@@ -159,6 +159,9 @@ test_check_of_places() {
     tells '{"stores": {"a": {"url": "s3://t"}, "b": {"url": "s3://t/x", "endpoint": "https://s3.eu-west-1.amazonaws.com"}},
  "routes": [{"path": "a/**", "store": "a"}, {"path": "b/**", "store": "b", "key": "a/**"}]}' \
         'the state of "b" would lie in "a"' || return 1
+    tells '{"stores": {"a": {"url": "s3://t/a"}, "b": {"url": "s3://t/a.runfs/x"}},
+ "routes": [{"path": "a/**", "store": "a"}, {"path": "b/**", "store": "b"}]}' \
+        '1:52: "b" (a.runfs/x) would lie in the state of "a" (a.runfs)' || return 1
     mkdir -p "$d/store/c"
     tells '{"stores": {"a": {"url": "'"$d/store"'"}}, "cache": {"dir": "'"$d/store/c"'"}}' \
         "the cache directory $d/store/c lies within the store \"a\" at $d/store" || return 1

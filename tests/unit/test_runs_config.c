@@ -404,6 +404,16 @@ static const struct {
      "or "
      "say state_prefix\n"
      "3:1: an object of \"ckpt\" such as OBJECT would be PATH and PATH (line 2)\n"},
+    {"",
+     {{"x", "p", "p.runfs"}, {"x", "p.runfs/q", "p.runfs/q.runfs"}},
+     "1:46: \"b\" (p.runfs/q) would lie in the state of \"ckpt\" (p.runfs); put one of them "
+     "elsewhere, or say state_prefix\n"},
+    {"", {{"x", "p", "p.runfs"}, {"y", "p.runfs/q", NULL}}, ""},
+    {"", {{"x", "p", "p.runfs"}, {"x", "p.runfsq", NULL}}, ""},
+    {"",
+     {{"x", "p", "p.runfs"}, {"x", "p.runfs", NULL}},
+     "1:26: the state of \"ckpt\" would lie in \"b\" (p.runfs); put one of them elsewhere, or "
+     "say state_prefix\n"},
 };
 
 /* Which object and paths are an example of, routes_overlap() decides. */
