@@ -31,6 +31,8 @@ int config_unknown_store(struct reading *r, struct text_place at, const char *wh
 {
     auto_buf struct buf names = BUF_INIT(CONFIG_TEXT_MAX);
 
+    if (r->amiss & AMISS_STORES)
+        return 0;
     for (size_t i = 0; i < r->config->n_stores; i++)
         if (buf_addf(&names, "%s%s", i ? ", " : "", r->config->stores[i].name))
             return -ENOMEM;
@@ -81,6 +83,8 @@ static int read_url(struct reading *r, struct config_store *store,
                             "credentials don't belong in a URL; take them from the environment "
                             "or a profile");
     err = url_resolve(&r->base, url, settings_get(&store->settings, "host"), &store->url, &why);
+    if (err == -EINVAL && (r->amiss & AMISS_FS) && url_scheme_len(url) == 0)
+        return 0;
     return err == -EINVAL ? config_wrong(r, member->at, "%s", why) : err;
 }
 
@@ -133,8 +137,12 @@ static int read_store(struct reading *r, const struct json_node *node)
     bool ok;
     int err = config_name_ok(r, node, "store", &ok);
 
+    if (!ok)
+        r->amiss |= AMISS_STORES;
     if (err || !ok)
         return err;
+    if (c->n_stores == CONFIG_STORES_MAX)
+        r->amiss |= AMISS_STORES;
     if (c->n_stores == CONFIG_STORES_MAX)
         return config_wrong(r, node->name_at, "more than %d stores", CONFIG_STORES_MAX);
     if (array_grow(c->stores, c->cap_stores, c->n_stores + 1))
@@ -156,6 +164,8 @@ int config_read_stores(struct reading *r, const struct json_node *stores)
     bool ok;
     int err = config_expect(r, stores, JSON_OBJECT, "\"stores\"", &ok);
 
+    if (!ok || stores->n == 0)
+        r->amiss |= AMISS_STORES;
     if (!err && ok && stores->n == 0)
         return config_wrong(r, stores->at, "\"stores\" has no store");
     for (size_t i = 0; !err && ok && i < stores->n; i++)
