@@ -76,8 +76,21 @@ test_check_of_paths() {
     expect_code 0 || return 1
     grep -qx '  key     61/x' "$work/out" && grep -qx '  upload  never: scratch, in no store' "$work/out" &&
         grep -qx '  key     x.log' "$work/out" && grep -qx '  upload  when it is closed' "$work/out" &&
-        [ "$(grep -cx '  upload  a log: each 30 s while it is open' "$work/out")" = 2 ] &&
+        [ "$(grep -cx '  upload  a log: each 30s while it is open' "$work/out")" = 2 ] &&
         grep -q 'on the way' "$work/out" || say "$(cat "$work/out")" || return 1
+    # Who has a part in a directory.
+    answers 0 "$(printf '%s\n' runs/a/ '  a directory on the way to what is in stores' \
+        "  part    ckpt: $d/c.json:3:13: runs/{run}/checkpoint/**" "  part    logs: $d/c.json:4:13: runs/{run}/logs/**")" \
+        "$runfs" check "$d/c.json" runs/a/ || return 1
+    config "${three_stores/\"options\"/\"default_store\": \"data\", \"options\"}"
+    sed -i 's|"d/\*\*", "store": "data", "key": "\*\*"|"d/**", "store": "data"|' "$d/c.json"
+    try "$runfs" check "$d/c.json" runs/a/
+    expect_code 0 && grep -qx '  key     runs/a' "$work/out" && [ "$(grep -c '^  part ' "$work/out")" = 2 ] &&
+        grep -qx "  part    logs: $d/c.json:4:13: runs/{run}/logs/\*\*" "$work/out" || say "$(cat "$work/out")" || return 1
+    try "$runfs" check --json "$d/c.json" runs/a/ runs/a
+    [ "$(json '[[s["store"] for s in p["parts"]] for p in d["paths"]]' <"$work/out")" = "[['ckpt', 'logs'], []]" ] ||
+        say "$(cat "$work/out")" || return 1
+    config "$three_stores"
     refused 1 'elsewhere/x: no route leads there' "$runfs" check "$d/c.json" elsewhere/x || return 1
     refused 1 'a//b: it can'\''t be a path' "$runfs" check "$d/c.json" a//b || return 1
     try "$runfs" check --json "$d/c.json" runs/a/logs/x elsewhere/x
@@ -231,7 +244,9 @@ test_check_same() {
     differs 'store "a": ' "{${s/t\/a/t\/other}, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
     differs 'its state' "{${s/\"s3:\/\/t\/a\"/\"s3://t/a\", \"state_prefix\": \"off\"}, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
     differs 'the route y/**' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\", \"policy\": \"logs\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
-    differs 'only' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}]}" || return 1
+    differs 'the route y/**: upload close and interval; conflict keep and last' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\", \"policy\": \"logs\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
+    differs 'the route x/{r}/**: interval 30s and 90ms; settle 100ms and 0s; durability cache and store' "{$s, \"policies\": {\"mine\": {\"interval\": \"90ms\", \"settle\": 0, \"durability\": \"store\"}}, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\", \"policy\": \"mine\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
+    differs 'has the route **' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}]}" || return 1
     # x/qz is of both: who comes first has it.
     config "{$s, \"routes\": [{\"path\": \"x/q{r}\", \"store\": \"a\"}, {\"path\": \"x/{r}z\", \"store\": \"b\"}]}"
     differs 'x/q{r} before x/{r}z' "{$s, \"routes\": [{\"path\": \"x/{r}z\", \"store\": \"b\"}, {\"path\": \"x/q{r}\", \"store\": \"a\"}]}" || return 1
