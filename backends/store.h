@@ -300,7 +300,8 @@ struct store {
                        the environment or a profile says; NULL: the URL says it all */
     char *root_id;  /* a driver's, heap; layers borrow it. Tells a folder from another one that
                        has its path later: its inode and when it was made (ns, 0 not known).
-                       NULL: the URL says it all */
+                       Of several stores a line for each, with its name behind that. NULL:
+                       the URL says it all */
     struct store *next;         /* a layer's: the store below, owned; NULL in drivers */
     atomic_ullong hidden_names; /* a driver's: names that it could not even visit, until the
                                    wrapper of its listing takes them */

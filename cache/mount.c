@@ -174,44 +174,13 @@ static int clear_mirror(struct cache *c)
     return r;
 }
 
-/* Not every filesystem tells at any time when a folder was made. */
-static bool same_root(const char *a, const char *b)
-{
-    uint64_t ino_a, ino_b;
-    int64_t born_a, born_b;
-
-    return sscanf(a, "%" SCNu64 " %" SCNd64, &ino_a, &born_a) == 2 &&
-           sscanf(b, "%" SCNu64 " %" SCNd64, &ino_b, &born_b) == 2 && ino_a == ino_b &&
-           (born_a == born_b || !born_a || !born_b);
-}
-
-/* Another folder may stand at the path of the one that the cache belongs to: it would look as
- * if somebody had removed all that the cache holds from the store. */
-static int check_root(struct cache *c, struct op *op)
-{
-    auto_free char *then = NULL;
-    int r = c->store->root_id ? mirror_read_text(&c->mirror, "root", &then) : -ENOENT;
-
-    if (r == 0 && !same_root(then, c->store->root_id))
-        return op_fail(
-            op, -ENODEV,
-            "%s is not the folder that cache %s belongs to: is its disk not mounted? "
-            "Mount that; or if the folder was made anew, use another cache_dir",
-            c->store->url, c->mirror.dir);
-    return r == 0 || r == -ENOENT ? 0
-                                  : op_fail(op, r, "cache %s: can't read its root: %s",
-                                            c->mirror.dir, strerror(-r));
-}
-
 static int write_identity(struct cache *c, struct op *op)
 {
     int r = mirror_write_text(&c->mirror, "identity", c->config.identity);
 
-    if (r == 0 && c->store->root_id)
-        r = mirror_write_text(&c->mirror, "root", c->store->root_id);
     return r < 0 ? op_fail(op, r, "cache %s: can't write its identity: %s", c->mirror.dir,
                            door_why(r))
-                 : 0;
+                 : root_note(c, op);
 }
 
 static int check_identity(struct cache *c, struct op *op)
@@ -231,7 +200,7 @@ static int check_identity(struct cache *c, struct op *op)
     if (r < 0 && r != -ENOENT)
         return op_fail(op, r, "cache %s: can't take over what it holds: %s", c->mirror.dir,
                        strerror(-r));
-    r = same ? check_root(c, op) : 0;
+    r = same ? root_check(c, op) : 0;
     return r < 0 ? r : write_identity(c, op);
 }
 

@@ -11,6 +11,12 @@ int cache_open_offline(const char *dir, struct op *op, struct cache **ret);
 /* ---- recover.c ---- */
 int cache_recover(struct cache *c, struct op *op) EXCLUDES(cache_ns, cache_mutex);
 
+/* ---- root.c ---- */
+/* -ENODEV when another folder stands at the path of one that the cache belongs to. */
+int root_check(struct cache *c, struct op *op);
+/* Notes which folders the cache belongs to. */
+int root_note(struct cache *c, struct op *op);
+
 /* ---- scratch.c ---- */
 /* Takes out of the mirror what is in no store by its route, as the mount ends and before the
  * next one recovers; if it is the same mount's still. 0 or a negative errno. */

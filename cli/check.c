@@ -38,6 +38,7 @@ static int tell_ok(const struct checked *c, bool json)
     else
         command_say("%s: ok: %zu store%s, %zu route%s", c->file, stores, stores == 1 ? "" : "s",
                     routes, routes == 1 ? "" : "s");
+    check_say_unused(c);
     return EXIT_OK;
 }
 

@@ -28,6 +28,8 @@ int check_problems(const char *file, const struct config_problems *problems, boo
 /* The name of a policy's route, of a route's store, of where the route is written. */
 const char *check_store_name(const struct checked *c, const struct route *route);
 const struct policy *check_policy(const struct checked *c, const struct route *route);
+/* A line for each store that no route leads to. */
+void check_say_unused(const struct checked *c);
 
 /* ---- check_path.c ---- */
 

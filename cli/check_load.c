@@ -39,6 +39,16 @@ const struct policy *check_policy(const struct checked *c, const struct route *r
     return &c->placed.config.policies.items[route->policy];
 }
 
+void check_say_unused(const struct checked *c)
+{
+    const struct config *config = &c->placed.config;
+
+    for (size_t i = 0; i < config->n_stores; i++)
+        if (!config_store_used(config, i))
+            command_say("store \"%s\": no route leads to it, and a mount does not open it",
+                        config->stores[i].name);
+}
+
 /* ---- what is wrong ---- */
 
 /* A message that begins with "FILE:LINE:COLUMN: ", or with "FILE: ", as a problem. */
@@ -106,7 +116,8 @@ static int check_cache(const struct loading *l)
     if (store_where(dir, NULL, l->op, &cache))
         return take_problem(l, -EINVAL);
     for (size_t i = 0; i < c->n_stores && !err; i++)
-        err = check_cache_of(l, &cache, &c->stores[i]);
+        if (config_store_used(c, i))
+            err = check_cache_of(l, &cache, &c->stores[i]);
     store_where_release(&cache);
     return err;
 }

@@ -7,6 +7,7 @@
 #include "common/mem.h"
 #include "common/nearest.h"
 #include "common/path.h"
+#include "common/units.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,11 +19,15 @@ struct answer {
     char *why; /* NULL: it has a route */
     struct routes_hit hit;
     char *url; /* NULL: in no store, or on the way only */
+    /* Of a directory: the other routes that have a part in it; heap. */
+    const struct route **parts;
+    size_t n_parts, cap_parts;
 };
 
 static void answer_release(struct answer *a)
 {
     routes_hit_release(&a->hit);
+    free(a->parts);
     free(a->why);
     free(a->url);
 }
@@ -46,6 +51,27 @@ static int find_url(const struct checked *c, struct answer *a)
     return store_url_of(&c->placed.where[route->store], a->hit.key, NULL, &op, &a->url);
 }
 
+static int add_part(void *arg, const struct routes_source *source)
+{
+    struct answer *a = arg;
+    const struct route *route = source->route;
+
+    if (route->scratch || (a->hit.kind == ROUTES_MAPPED && route == a->hit.route))
+        return 0;
+    if (array_grow(a->parts, a->cap_parts, a->n_parts + 1))
+        return -ENOMEM;
+    a->parts[a->n_parts++] = route;
+    return 0;
+}
+
+static int find_directory(const struct routes *routes, const char *path, struct answer *a)
+{
+    int err = routes_find(routes, path, ROUTES_DIRECTORY, &a->hit);
+
+    return err || a->hit.kind == ROUTES_NOWHERE ? err
+                                                : routes_each_source(routes, path, add_part, a);
+}
+
 /* As an object where there can be one, else, or with a "/" behind it, as a directory. */
 static int find(const struct checked *c, const char *path, bool directory, struct answer *a)
 {
@@ -56,7 +82,7 @@ static int find(const struct checked *c, const char *path, bool directory, struc
         err = routes_find(routes, path, ROUTES_OBJECT, &a->hit);
     if (!err && a->hit.kind == ROUTES_NOWHERE) {
         routes_hit_release(&a->hit);
-        err = routes_find(routes, path, ROUTES_DIRECTORY, &a->hit);
+        err = find_directory(routes, path, a);
     }
     if (err == -EINVAL || err == -EILSEQ || err == -ENAMETOOLONG)
         return no_route(a, err == -EINVAL   ? "no stored name is shown so"
@@ -111,37 +137,49 @@ static bool is_log(const struct checked *c, const struct answer *a)
                    : patterns_take(patterns_logs, a->path);
 }
 
-static double interval_s(const struct checked *c, const struct answer *a)
+static int64_t interval_ns(const struct checked *c, const struct answer *a)
 {
     const struct policy *p = policy_of(c, a);
-    int64_t ns =
-        p->interval_ns != POLICY_UNSET ? p->interval_ns : c->options.cache.upload_interval_ns;
 
-    return (double)ns / (double)NS_PER_SEC;
+    return p->interval_ns != POLICY_UNSET ? p->interval_ns
+                                          : c->options.cache.upload_interval_ns;
 }
 
 static void say_upload(const struct checked *c, const struct answer *a)
 {
+    char time[FORMAT_TIME_MAX];
+
     if (a->hit.route->scratch)
         command_say("  upload  never: scratch, in no store");
     else if (is_staged(c, a))
         command_say("  upload  a staging name: when it is renamed");
     else if (is_log(c, a))
-        command_say("  upload  a log: each %g s while it is open", interval_s(c, a));
+        command_say("  upload  a log: each %s while it is open",
+                    format_time(time, interval_ns(c, a)));
     else
         command_say("  upload  when it is closed");
 }
 
-static void say_route(const struct checked *c, const struct route *route)
+/* `what` with its padding, and a store's name or nothing. */
+static void say_route(const struct checked *c, const struct route *route, const char *what,
+                      const char *store)
 {
     const struct config *config = &c->placed.config;
+    const char *colon = *store ? ": " : "";
 
     if (route->at.line)
-        command_say("  route   %s:%u:%u: %s", c->file, route->at.line, route->at.column,
-                    route->path.text);
+        command_say("  %s%s%s%s:%u:%u: %s", what, store, colon, c->file, route->at.line,
+                    route->at.column, route->path.text);
     else
-        command_say("  route   %s%s: %s", config->layout ? "layout " : "default",
+        command_say("  %s%s%s%s%s: %s", what, store, colon,
+                    config->layout ? "layout " : "default",
                     config->layout ? config->layout : "", route->path.text);
+}
+
+static void say_parts(const struct checked *c, const struct answer *a)
+{
+    for (size_t i = 0; i < a->n_parts; i++)
+        say_route(c, a->parts[i], "part    ", check_store_name(c, a->parts[i]));
 }
 
 static void say(const struct checked *c, const struct answer *a)
@@ -150,7 +188,8 @@ static void say(const struct checked *c, const struct answer *a)
 
     command_say("%s", *a->path ? a->path : "/");
     if (a->hit.kind != ROUTES_MAPPED) {
-        command_say("  a directory on the way to what several routes lead to");
+        command_say("  a directory on the way to what is in stores");
+        say_parts(c, a);
         return;
     }
     if (!route->scratch) {
@@ -158,11 +197,12 @@ static void say(const struct checked *c, const struct answer *a)
         command_say("  url     %s", a->url);
         command_say("  key     %s", a->hit.key);
     }
-    say_route(c, route);
+    say_route(c, route, "route   ", "");
     command_say("  policy  %s", policy_of(c, a)->name);
     if (policy_of(c, a)->unit)
         command_say("  unit    %s", policy_of(c, a)->unit);
     say_upload(c, a);
+    say_parts(c, a);
 }
 
 static json_t *route_json(const struct checked *c, const struct route *route)
@@ -177,6 +217,18 @@ static json_t *route_json(const struct checked *c, const struct route *route)
                      control_text(route->path.text), "key", control_text(route->key.text));
 }
 
+static json_t *parts_json(const struct checked *c, const struct answer *a)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < a->n_parts; i++)
+        (void)json_array_append_new(list,
+                                    json_pack("{s:o, s:o}", "store",
+                                              control_text(check_store_name(c, a->parts[i])),
+                                              "route", route_json(c, a->parts[i])));
+    return list;
+}
+
 static json_t *answer_json(const struct checked *c, const struct answer *a)
 {
     const struct route *route = a->hit.route;
@@ -185,14 +237,16 @@ static json_t *answer_json(const struct checked *c, const struct answer *a)
         return json_pack("{s:o, s:o}", "path", control_text(a->path), "error",
                          control_text(a->why));
     if (a->hit.kind != ROUTES_MAPPED)
-        return json_pack("{s:o, s:b}", "path", control_text(a->path), "on_the_way", 1);
+        return json_pack("{s:o, s:b, s:o}", "path", control_text(a->path), "on_the_way", 1,
+                         "parts", parts_json(c, a));
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "path", control_text(a->path),
-        "store", route->scratch ? json_null() : control_text(check_store_name(c, route)), "url",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:o}", "path",
+        control_text(a->path), "store",
+        route->scratch ? json_null() : control_text(check_store_name(c, route)), "url",
         control_text(a->url), "key", route->scratch ? json_null() : control_text(a->hit.key),
         "route", route_json(c, route), "policy", control_text(policy_of(c, a)->name), "unit",
         control_text(policy_of(c, a)->unit), "scratch", (int)route->scratch, "staged",
-        (int)is_staged(c, a), "log", (int)is_log(c, a));
+        (int)is_staged(c, a), "log", (int)is_log(c, a), "parts", parts_json(c, a));
 }
 
 static int tell(const struct checked *c, const struct answer *a, json_t *to)

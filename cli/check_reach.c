@@ -190,14 +190,6 @@ static void try_store(struct trial *t)
     store_close(t->store);
 }
 
-static bool is_used(const struct config *c, size_t store)
-{
-    for (size_t i = 0; i < c->routes.n; i++)
-        if (!c->routes.items[i].scratch && c->routes.items[i].store == store)
-            return true;
-    return false;
-}
-
 /* ---- telling ---- */
 
 static int code_of(const struct trial *t)
@@ -273,13 +265,15 @@ int check_reach(const struct checked *c, bool json)
     int first = EXIT_OK;
 
     for (size_t i = 0; i < c->placed.config.n_stores; i++) {
-        int code = is_used(&c->placed.config, i) ? reach_one(c, i, list) : EXIT_OK;
+        int code = config_store_used(&c->placed.config, i) ? reach_one(c, i, list) : EXIT_OK;
 
         if (first == EXIT_OK)
             first = code;
     }
-    if (!json)
+    if (!json) {
+        check_say_unused(c);
         return first;
+    }
     auto_json json_t *all = json_pack("{s:O}", "stores", list);
     int code = command_answer_json(all);
     return first == EXIT_OK ? code : first;

@@ -7,9 +7,10 @@
 #include "cli/control_io.h"
 #include "common/buf.h"
 #include "common/mem.h"
+#include "common/units.h"
+#include "runs/policy_fields.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,10 +40,12 @@ static void differs(struct comparison *c, const char *fmt, ...)
 
 /* ---- stores ---- */
 
+/* NULL: it has no such store, or no route to it. */
 static const struct store_where *where_of(const struct checked *c, const char *name)
 {
     for (size_t i = 0; i < c->placed.config.n_stores; i++)
-        if (strcmp(c->placed.config.stores[i].name, name) == 0)
+        if (config_store_used(&c->placed.config, i) &&
+            strcmp(c->placed.config.stores[i].name, name) == 0)
             return &c->placed.where[i];
     return NULL;
 }
@@ -70,13 +73,15 @@ static void compare_stores(struct comparison *c)
     for (size_t i = 0; i < a->n_stores; i++) {
         const struct store_where *other = where_of(c->b, a->stores[i].name);
 
+        if (!config_store_used(a, i))
+            continue;
         if (other)
             compare_store(c, a->stores[i].name, &c->a->placed.where[i], other);
         else
             differs(c, "only %s has the store \"%s\"", c->a->file, a->stores[i].name);
     }
     for (size_t i = 0; i < b->n_stores; i++)
-        if (!where_of(c->a, b->stores[i].name))
+        if (config_store_used(b, i) && !where_of(c->a, b->stores[i].name))
             differs(c, "only %s has the store \"%s\"", c->b->file, b->stores[i].name);
 }
 
@@ -104,24 +109,8 @@ static int add_template(struct buf *text, const struct template *t)
     return r;
 }
 
-/* What the policy does, with what the mount's options say where it says nothing. */
-static int add_policy(struct buf *text, const struct checked *c, const struct policy *p)
-{
-    const struct mount_options *o = &c->options;
-    const char *staging = p->staging ? p->staging : o->staging;
-
-    return buf_addf(
-        text,
-        "upload %d, conflict %d, staging %s, logs %s, interval %" PRId64 ", settle %" PRId64
-        ", durability %d",
-        (int)p->upload, (int)p->conflict, staging ? staging : "-", p->logs ? p->logs : "-",
-        p->interval_ns != POLICY_UNSET ? p->interval_ns : o->cache.upload_interval_ns,
-        p->settle_ns != POLICY_UNSET ? p->settle_ns : o->cache.settle_ns,
-        p->durability != POLICY_UNSET ? p->durability : o->durability);
-}
-
-/* What a route leads to, with its policy or without. Heap; NULL without memory. */
-static char *route_text(const struct checked *c, const struct route *route, bool policy)
+/* What a route leads to. Heap; NULL without memory. */
+static char *route_text(const struct checked *c, const struct route *route)
 {
     auto_buf struct buf text = BUF_INIT(ROUTE_TEXT_MAX);
     int r = add_template(&text, &route->path);
@@ -132,10 +121,6 @@ static char *route_text(const struct checked *c, const struct route *route, bool
         r = buf_addf(&text, " in \"%s\" at ", check_store_name(c, route));
     if (!r && !route->scratch)
         r = add_template(&text, &route->key);
-    if (!r && policy && !route->scratch)
-        r = buf_adds(&text, ": ");
-    if (!r && policy && !route->scratch)
-        r = add_policy(&text, c, check_policy(c, route));
     return r ? NULL : buf_take(&text);
 }
 
@@ -152,14 +137,14 @@ static void texts_release(struct texts *t)
     free(t->v);
 }
 
-static int route_texts(const struct checked *c, bool policy, struct texts *ret)
+static int route_texts(const struct checked *c, struct texts *ret)
 {
     const struct routes *routes = &c->placed.config.routes;
 
     ret->n = routes->n;
     ret->v = calloc(routes->n + 1, sizeof(*ret->v));
     for (size_t i = 0; ret->v && i < routes->n; i++) {
-        ret->v[i] = route_text(c, &routes->items[i], policy);
+        ret->v[i] = route_text(c, &routes->items[i]);
         if (!ret->v[i])
             return -ENOMEM;
     }
@@ -224,45 +209,99 @@ static void compare_order(struct comparison *c, const struct texts *a, const str
                         routes->items[i].path.text, routes->items[j].path.text, c->b->file);
 }
 
-/* Those of `from` that the other has not; what only has another policy is told as that. */
-static void compare_routes_of(struct comparison *c, const struct checked *from,
-                              const struct texts *texts, const struct texts *places,
-                              const struct texts *other, const struct texts *other_places)
+/* ---- policies ---- */
+
+/* With what the mount's options say where it says nothing. Borrows the texts. */
+static struct policy whole_policy(const struct checked *c, const struct route *route)
 {
-    for (size_t i = 0; i < texts->n; i++) {
-        if (find_text(other, texts->v[i]) != SIZE_MAX)
-            continue;
-        size_t same = find_text(other_places, places->v[i]);
-        if (same == SIZE_MAX)
-            differs(c, "only %s has the route %s", from->file, places->v[i]);
-        else if (from == c->a)
-            differs(c, "the route %s: %s, and %s", places->v[i],
-                    texts->v[i] + strlen(places->v[i]) + 2,
-                    other->v[same] + strlen(places->v[i]) + 2);
+    const struct mount_options *o = &c->options;
+    struct policy p = *check_policy(c, route);
+
+    if (!p.staging)
+        p.staging = o->staging;
+    if (p.interval_ns == POLICY_UNSET)
+        p.interval_ns = o->cache.upload_interval_ns;
+    if (p.settle_ns == POLICY_UNSET)
+        p.settle_ns = o->cache.settle_ns;
+    if (p.durability == POLICY_UNSET)
+        p.durability = o->durability;
+    return p;
+}
+
+static const char *field_text(const struct policy *p, const struct policy_field *f,
+                              char time[FORMAT_TIME_MAX])
+{
+    if (f->kind == POLICY_TIME)
+        return format_time(time, *policy_number(p, f));
+    if (f->kind == POLICY_CHOICE)
+        return f->choices[*policy_choice(p, f)];
+    return policy_field_unset(p, f) ? "as usual" : *policy_text(p, f);
+}
+
+/* `upload close and interval; interval 30s and 5s`. */
+static int compare_policies(struct comparison *c, const struct route *a, const struct route *b)
+{
+    const struct policy of_a = whole_policy(c->a, a), of_b = whole_policy(c->b, b);
+    auto_buf struct buf text = BUF_INIT(ROUTE_TEXT_MAX);
+    int r = 0;
+
+    for (size_t i = 0; i < policy_fields_n && !r && !a->scratch; i++) {
+        const struct policy_field *f = &policy_fields[i];
+        char time_a[FORMAT_TIME_MAX], time_b[FORMAT_TIME_MAX];
+
+        if (f->built && !policy_field_same(&of_a, &of_b, f))
+            r = buf_addf(&text, "%s %s %s and %s", text.len ? ";" : "", f->name,
+                         field_text(&of_a, f, time_a), field_text(&of_b, f, time_b));
     }
+    if (!r && text.len)
+        differs(c, "the route %s:%s", a->path.text, text.data);
+    return r;
+}
+
+/* ---- all of the routes ---- */
+
+static void only(struct comparison *c, const struct checked *has, const struct route *route)
+{
+    if (route->scratch)
+        differs(c, "only %s has the route %s in no store", has->file, route->path.text);
+    else
+        differs(c, "only %s has the route %s in \"%s\" at %s", has->file, route->path.text,
+                check_store_name(has, route), route->key.text);
+}
+
+static int compare_texts(struct comparison *c, const struct texts *a, const struct texts *b)
+{
+    const struct route *of_a = c->a->placed.config.routes.items;
+    const struct route *of_b = c->b->placed.config.routes.items;
+    int r = 0;
+
+    for (size_t i = 0; i < a->n && !r; i++) {
+        size_t same = find_text(b, a->v[i]);
+
+        if (same == SIZE_MAX)
+            only(c, c->a, &of_a[i]);
+        else
+            r = compare_policies(c, &of_a[i], &of_b[same]);
+    }
+    for (size_t i = 0; i < b->n; i++)
+        if (find_text(a, b->v[i]) == SIZE_MAX)
+            only(c, c->b, &of_b[i]);
+    return r;
 }
 
 static int compare_routes(struct comparison *c)
 {
-    struct texts a = {0}, b = {0}, a_places = {0}, b_places = {0};
-    int r = route_texts(c->a, true, &a);
+    struct texts a = {0}, b = {0};
+    int r = route_texts(c->a, &a);
 
     if (!r)
-        r = route_texts(c->b, true, &b);
+        r = route_texts(c->b, &b);
     if (!r)
-        r = route_texts(c->a, false, &a_places);
-    if (!r)
-        r = route_texts(c->b, false, &b_places);
-    if (!r) {
-        compare_routes_of(c, c->a, &a, &a_places, &b, &b_places);
-        compare_routes_of(c, c->b, &b, &b_places, &a, &a_places);
-        if (json_array_size(c->differences) == 0)
-            compare_order(c, &a, &b);
-    }
+        r = compare_texts(c, &a, &b);
+    if (!r && json_array_size(c->differences) == 0)
+        compare_order(c, &a, &b);
     texts_release(&a);
     texts_release(&b);
-    texts_release(&a_places);
-    texts_release(&b_places);
     return r;
 }
 

@@ -277,8 +277,11 @@ static int read_words(const struct reading *r, const char *list)
         err = mount_options_parse(r->options, list, r->op);
     if (!err)
         err = r->config->n_stores ? use_stores(r) : use_url(r);
-    return err || configured_is_plain(r->config) ? err
-                                                 : store_places_check(r->config, r->op, NULL);
+    if (!err && !configured_is_plain(r->config))
+        err = store_places_check(r->config, r->op, NULL);
+    if (!err)
+        config_drop_unused(r->config);
+    return err;
 }
 
 /* config= has to be known before the rest of the list, which comes over what the file says. */

@@ -93,8 +93,7 @@ static int no_object(const char *path, enum routes_kind kind, struct op *op)
     if (kind == ROUTES_NOWHERE)
         return op_fail(op, -ENOENT, "no route leads to %s", path);
     return op_fail(op, -EISDIR,
-                   "%s is no directory of a store: it is on the way to what several routes "
-                   "lead to",
+                   "%s is no directory of a store: it is on the way to what is in stores",
                    *path ? path : "the root");
 }
 

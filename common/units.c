@@ -4,6 +4,7 @@
 #include "common/mem.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <strings.h>
@@ -142,5 +143,21 @@ char *format_size(char *buf, uint64_t bytes)
         i++;
     }
     (void)snprintf(buf, FORMAT_SIZE_MAX, "%.1f %s", value, names[i]);
+    return buf;
+}
+
+char *format_time(char *buf, int64_t ns)
+{
+    static const struct {
+        const char *name;
+        int64_t ns;
+    } units[] = {{"h", INT64_C(3600000000000)}, {"m", INT64_C(60000000000)},
+                 {"s", INT64_C(1000000000)},    {"ms", INT64_C(1000000)},
+                 {"us", INT64_C(1000)},         {"ns", 1}};
+    size_t i = ns ? 0 : 2;
+
+    while (ns % units[i].ns != 0)
+        i++;
+    (void)snprintf(buf, FORMAT_TIME_MAX, "%" PRId64 "%s", ns / units[i].ns, units[i].name);
     return buf;
 }

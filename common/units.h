@@ -22,4 +22,9 @@ int parse_flag(const char *text, bool *ret);
 /* "1.5 GiB", "812 B": for people, at most FORMAT_SIZE_MAX bytes; returns `buf`. */
 char *format_size(char *buf, uint64_t bytes);
 
+#define FORMAT_TIME_MAX 32
+/* "30s", "1500ms": in the largest unit of which a time of at least 0 is a whole number, so that
+ * parse_time() reads the same; at most FORMAT_TIME_MAX bytes; returns `buf`. */
+char *format_time(char *buf, int64_t ns);
+
 #endif

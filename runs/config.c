@@ -6,9 +6,16 @@
 #include "runs/policy_fields.h"
 #include "runs/read_file.h"
 
-static const char *const sections[] = {
+#define SECTIONS 9
+
+static const char *const sections[SECTIONS + 1] = {
     "default_fs", "default_store", "stores", "routes",  "layout",
     "policies",   "latest",        "cache",  "options", NULL,
+};
+
+/* What is not judged any more when one of them is written in another way. */
+static const enum amiss without[SECTIONS] = {
+    AMISS_FS, AMISS_TREE, AMISS_STORES, AMISS_TREE, AMISS_TREE, AMISS_POLICIES,
 };
 
 /* ---- names and texts ---- */
@@ -70,6 +77,7 @@ static int read_default_fs(struct reading *r, const struct json_node *node)
     const char *fs, *why;
     int err = config_text(r, node, "the configuration", &fs);
 
+    r->amiss |= AMISS_FS;
     if (err || !fs)
         return err;
     if (url_has_secret(fs))
@@ -77,6 +85,8 @@ static int read_default_fs(struct reading *r, const struct json_node *node)
                             "credentials don't belong in a URL; take them from the environment "
                             "or a profile");
     err = url_base_set(&r->base, fs, &why);
+    if (!err)
+        r->amiss &= ~(unsigned)AMISS_FS;
     return err == -EINVAL ? config_wrong(r, node->at, "%s", why) : err;
 }
 
@@ -127,6 +137,8 @@ static int add_only(struct reading *r, const struct json_node *stores)
 {
     bool added;
 
+    if (r->amiss & AMISS_TREE)
+        return 0;
     if (r->config->n_stores > 1)
         return config_wrong(r, stores->at,
                             "several stores, and nothing says what lies in which: add "
@@ -152,7 +164,8 @@ static int read_tree(struct reading *r, const struct json_node *stores)
             r, layout, fallback && default_store == SIZE_MAX ? 0 : default_store, &in_layout);
     if (!err && default_store != SIZE_MAX)
         err = add_default(r, fallback, default_store, own, in_layout);
-    if (!err && !layout && !fallback && !(routes && routes->n))
+    bool empty = !routes || (routes->type == JSON_ARRAY && routes->n == 0);
+    if (!err && !layout && !fallback && empty)
         err = add_only(r, stores);
     return err;
 }
@@ -163,7 +176,7 @@ static int refuse_tree(struct reading *r)
     static const char *const needy[] = {"default_store", "routes", "layout"};
     int err = 0;
 
-    for (size_t i = 0; !err && i < ARRAY_SIZE(needy); i++) {
+    for (size_t i = 0; !err && i < ARRAY_SIZE(needy) && !(r->amiss & AMISS_STORES); i++) {
         const struct json_node *node = json_node_get(r->root, needy[i]);
 
         if (node && (node->type != JSON_ARRAY || node->n > 0))
@@ -190,6 +203,16 @@ static int check_members(struct reading *r, const struct json_node *node)
     return err;
 }
 
+static int unknown_section(struct reading *r, const struct json_node *section)
+{
+    const char *meant = config_meant(section, sections);
+
+    for (size_t k = 0; meant && k < SECTIONS; k++)
+        if (meant == sections[k] && !json_node_get(r->root, meant))
+            r->amiss |= without[k];
+    return config_unknown(r, section, "the configuration", sections);
+}
+
 static int check_sections(struct reading *r)
 {
     int err = 0;
@@ -201,7 +224,7 @@ static int check_sections(struct reading *r)
         while (sections[k] && strcmp(sections[k], section->name) != 0)
             k++;
         if (!sections[k] && config_member(section))
-            err = config_unknown(r, section, "the configuration", sections);
+            err = unknown_section(r, section);
         else if (sections[k] && strcmp(section->name, "latest") == 0)
             err = config_wrong(r, section->name_at, "\"latest\" is not built yet");
     }
@@ -347,16 +370,11 @@ int config_of_url(const char *url, const struct settings *settings, const char *
 
 void config_release(struct config *c)
 {
-    for (size_t i = 0; i < c->n_stores; i++) {
-        free(c->stores[i].name);
-        free(c->stores[i].url);
-        settings_release(&c->stores[i].settings);
-    }
+    config_stores_release(c);
     for (size_t i = 0; i < c->n_options; i++) {
         free(c->options[i].name);
         free(c->options[i].value);
     }
-    free(c->stores);
     free(c->options);
     free(c->origin);
     free(c->layout);

@@ -80,6 +80,11 @@ int config_of_url(const char *url, const struct settings *settings, const char *
                   struct op *op, struct config *ret);
 void config_release(struct config *c);
 
+/* Whether a route leads to the store: a mount opens those only. */
+bool config_store_used(const struct config *c, size_t store);
+/* Takes the others out; where everything is scratch the first store stays. */
+void config_drop_unused(struct config *c);
+
 /* Where a store lies, in words that are equal only for one place: its server ("s3 https://…/b"
  * with the bucket; "file"; "mem:x"), its root there, and where its own state is (NULL: it keeps
  * none). backends/ fills it in. */

@@ -14,6 +14,14 @@
 #define CONFIG_ROUTES_MAX   256
 #define CONFIG_EXTENDS_MAX  32 /* policies, the preset not counted */
 
+/* What is wrong with one of these was said: what only follows from that is not. */
+enum amiss {
+    AMISS_FS = 1 << 0,       /* a URL that it would complete */
+    AMISS_STORES = 1 << 1,   /* a store that is not known */
+    AMISS_POLICIES = 1 << 2, /* a policy that is not known */
+    AMISS_TREE = 1 << 3,     /* that nothing says what lies where */
+};
+
 struct reading {
     const char *origin;
     struct op *op;
@@ -21,6 +29,7 @@ struct reading {
     struct config_problems *problems;
     const struct json_node *root;
     struct url_base base;
+    unsigned amiss;      /* enum amiss */
     bool policy_refused; /* one at least: its users are not judged by what it says */
 };
 
@@ -31,7 +40,9 @@ struct reading {
 
 /* Whether a member counts: one whose name was there before was reported, and does not. */
 bool config_member(const struct json_node *node);
-/* `unknown "polcy" in a route, did you mean "policy"?`; the names end with NULL. */
+/* The nearest of the names, which end with NULL; NULL: none is near. */
+const char *config_meant(const struct json_node *member, const char *const *known);
+/* `unknown "polcy" in a route, did you mean "policy"?`; the same names. */
 int config_unknown(struct reading *r, const struct json_node *member, const char *where,
                    const char *const *known);
 /* The text that `-o name=value` would carry. *ret, the caller's, is NULL when it is none; then
@@ -56,6 +67,7 @@ bool config_name_secret(const char *name);
 /* ---- config_stores.c ---- */
 
 int config_read_stores(struct reading *r, const struct json_node *stores);
+void config_stores_release(struct config *c);
 /* SIZE_MAX: none. */
 size_t config_find_store(const struct config *c, const char *name, size_t len);
 /* `route names the store "x"; "stores" has ckpt, logs`; `who` is "route". */

@@ -189,6 +189,8 @@ static int place_rest(struct layout_reading *l, size_t default_store, bool *ret_
     *ret_default = default_store != SIZE_MAX;
     if (!*ret_default && l->r->config->n_stores != 1) {
         l->incomplete = true;
+        if (l->r->amiss & (AMISS_TREE | AMISS_STORES))
+            return 0;
         return config_wrong(l->r, l->at,
                             "layout \"%s\" needs \"%s\", the store of what the others do not "
                             "take, or a \"default_store\"",

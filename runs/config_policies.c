@@ -348,6 +348,8 @@ static int add_own(struct reading *r, struct own_policies *o, const struct json_
     bool ok;
     int err = config_name_ok(r, node, "policy", &ok);
 
+    if (!ok)
+        r->amiss |= AMISS_POLICIES;
     if (err || !ok)
         return err;
     if (policy_preset(node->name))
@@ -386,6 +388,8 @@ int config_read_policies(struct reading *r, const struct json_node *policies)
         return err;
     o->first = r->config->policies.n;
     err = config_expect(r, policies, JSON_OBJECT, "\"policies\"", &ok);
+    if (!ok)
+        r->amiss |= AMISS_POLICIES;
     return err || !ok ? err : read_own(r, o, policies);
 }
 

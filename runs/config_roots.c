@@ -55,17 +55,24 @@ static int check_overlaps(const struct roots *r)
     return err;
 }
 
+#define REMEDY "put one of them elsewhere, or say state_prefix"
+
 static int check_state(const struct roots *r, size_t i, size_t j)
 {
     const struct config_root *keeper = &r->roots[i], *other = &r->roots[j];
+    const struct config_store *its = &r->c->stores[i], *others = &r->c->stores[j];
 
-    if (!keeper->state || strcmp(keeper->server, other->server) != 0 ||
-        !path_below(other->root, keeper->state))
+    if (!keeper->state || strcmp(keeper->server, other->server) != 0)
         return 0;
-    return config_problem_add(r->problems, r->c->stores[i].url_at,
-                              "the state of \"%s\" would lie in \"%s\" (%s); put one of them "
-                              "elsewhere, or say state_prefix",
-                              r->c->stores[i].name, r->c->stores[j].name, keeper->state);
+    if (path_below(other->root, keeper->state))
+        return config_problem_add(r->problems, its->url_at,
+                                  "the state of \"%s\" would lie in \"%s\" (%s); " REMEDY,
+                                  its->name, others->name, keeper->state);
+    if (path_below(keeper->state, other->root))
+        return config_problem_add(r->problems, others->url_at,
+                                  "\"%s\" (%s) would lie in the state of \"%s\" (%s); " REMEDY,
+                                  others->name, other->root, its->name, keeper->state);
+    return 0;
 }
 
 static int check_states(const struct roots *r)

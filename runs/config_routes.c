@@ -12,6 +12,8 @@ static int unknown_policy(struct reading *r, struct text_place at, const char *n
     auto_buf struct buf names = BUF_INIT(CONFIG_TEXT_MAX);
     struct nearest n;
 
+    if (r->amiss & AMISS_POLICIES)
+        return 0;
     nearest_init(&n, name);
     for (size_t i = 0; i < p->n; i++) {
         nearest_try(&n, p->items[i].name);
@@ -115,19 +117,42 @@ static int add_own(struct reading *r, const struct route_texts *texts)
     return covering == SIZE_MAX ? 0 : config_never_matches(r, texts->at, covering);
 }
 
+static const char *const fields[] = {"path", "store", "key", "policy", NULL};
+
+/* Whether a member that is not known is meant to be that one. */
+static bool is_misspelt(const struct json_node *route, const char *field)
+{
+    for (size_t i = 0; i < route->n; i++) {
+        const char *name = route->items[i].name,
+                   *meant = config_meant(&route->items[i], fields);
+
+        if (meant && strcmp(meant, field) == 0 && strcmp(name, field) != 0)
+            return true;
+    }
+    return false;
+}
+
+/* `node` is that field. */
+static int check_there(struct reading *r, const struct json_node *route,
+                       const struct json_node *node, const char *field)
+{
+    return node || is_misspelt(route, field)
+               ? 0
+               : config_wrong(r, route->at, "a route needs a \"%s\"", field);
+}
+
 static int check_fields(struct reading *r, const struct json_node *route)
 {
-    static const char *const known[] = {"path", "store", "key", "policy", NULL};
     int err = 0;
 
     for (size_t i = 0; !err && i < route->n; i++) {
         const struct json_node *member = &route->items[i];
         size_t k = 0;
 
-        while (known[k] && strcmp(known[k], member->name) != 0)
+        while (fields[k] && strcmp(fields[k], member->name) != 0)
             k++;
-        if (!known[k] && config_member(member))
-            err = config_unknown(r, member, WHERE, known);
+        if (!fields[k] && config_member(member))
+            err = config_unknown(r, member, WHERE, fields);
     }
     return err;
 }
@@ -158,8 +183,10 @@ static int read_route(struct reading *r, const struct json_node *route)
     if (err || !ok)
         return err;
     err = check_fields(r, route);
-    if (!err && (!path || !store))
-        err = config_wrong(r, route->at, "a route needs a \"%s\"", path ? "store" : "path");
+    if (!err)
+        err = check_there(r, route, path, "path");
+    if (!err && path)
+        err = check_there(r, route, store, "store");
     if (!err)
         err = find_names(r, store, json_node_get(route, "policy"), &texts);
     if (!err)

@@ -12,11 +12,27 @@ size_t config_find_store(const struct config *c, const char *name, size_t len)
     return SIZE_MAX;
 }
 
+static void store_release(struct config_store *store)
+{
+    free(store->name);
+    free(store->url);
+    settings_release(&store->settings);
+}
+
+void config_stores_release(struct config *c)
+{
+    for (size_t i = 0; i < c->n_stores; i++)
+        store_release(&c->stores[i]);
+    free(c->stores);
+}
+
 int config_unknown_store(struct reading *r, struct text_place at, const char *who,
                          const char *name)
 {
     auto_buf struct buf names = BUF_INIT(CONFIG_TEXT_MAX);
 
+    if (r->amiss & AMISS_STORES)
+        return 0;
     for (size_t i = 0; i < r->config->n_stores; i++)
         if (buf_addf(&names, "%s%s", i ? ", " : "", r->config->stores[i].name))
             return -ENOMEM;
@@ -67,6 +83,8 @@ static int read_url(struct reading *r, struct config_store *store,
                             "credentials don't belong in a URL; take them from the environment "
                             "or a profile");
     err = url_resolve(&r->base, url, settings_get(&store->settings, "host"), &store->url, &why);
+    if (err == -EINVAL && (r->amiss & AMISS_FS) && url_scheme_len(url) == 0)
+        return 0;
     return err == -EINVAL ? config_wrong(r, member->at, "%s", why) : err;
 }
 
@@ -119,8 +137,12 @@ static int read_store(struct reading *r, const struct json_node *node)
     bool ok;
     int err = config_name_ok(r, node, "store", &ok);
 
+    if (!ok)
+        r->amiss |= AMISS_STORES;
     if (err || !ok)
         return err;
+    if (c->n_stores == CONFIG_STORES_MAX)
+        r->amiss |= AMISS_STORES;
     if (c->n_stores == CONFIG_STORES_MAX)
         return config_wrong(r, node->name_at, "more than %d stores", CONFIG_STORES_MAX);
     if (array_grow(c->stores, c->cap_stores, c->n_stores + 1))
@@ -142,10 +164,52 @@ int config_read_stores(struct reading *r, const struct json_node *stores)
     bool ok;
     int err = config_expect(r, stores, JSON_OBJECT, "\"stores\"", &ok);
 
+    if (!ok || stores->n == 0)
+        r->amiss |= AMISS_STORES;
     if (!err && ok && stores->n == 0)
         return config_wrong(r, stores->at, "\"stores\" has no store");
     for (size_t i = 0; !err && ok && i < stores->n; i++)
         if (config_member(&stores->items[i]))
             err = read_store(r, &stores->items[i]);
     return err;
+}
+
+/* ---- stores without a path ---- */
+
+bool config_store_used(const struct config *c, size_t store)
+{
+    for (size_t i = 0; i < c->routes.n; i++)
+        if (!c->routes.items[i].scratch && c->routes.items[i].store == store)
+            return true;
+    return false;
+}
+
+/* Scratch is in no store: its routes may name any. */
+static void move_routes(struct config *c, size_t from, size_t to)
+{
+    for (size_t i = 0; i < c->routes.n; i++)
+        if (c->routes.items[i].store == from)
+            c->routes.items[i].store = (unsigned)to;
+}
+
+void config_drop_unused(struct config *c)
+{
+    size_t kept = 0;
+    bool any = false;
+
+    for (size_t i = 0; i < c->n_stores; i++)
+        any = any || config_store_used(c, i);
+    for (size_t i = 0; i < c->n_stores; i++) {
+        bool used = config_store_used(c, i) || (!any && i == 0);
+
+        move_routes(c, i, used ? kept : 0);
+        if (!used) {
+            store_release(&c->stores[i]);
+            continue;
+        }
+        if (kept != i)
+            c->stores[kept] = c->stores[i];
+        kept++;
+    }
+    c->n_stores = kept;
 }

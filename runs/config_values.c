@@ -13,21 +13,28 @@ bool config_member(const struct json_node *node)
     return !node->again;
 }
 
+const char *config_meant(const struct json_node *member, const char *const *known)
+{
+    struct nearest n;
+
+    nearest_init(&n, member->name);
+    for (; *known; known++)
+        nearest_try(&n, *known);
+    return n.best;
+}
+
 int config_unknown(struct reading *r, const struct json_node *member, const char *where,
                    const char *const *known)
 {
     auto_buf struct buf names = BUF_INIT(CONFIG_TEXT_MAX);
-    struct nearest n;
+    const char *meant = config_meant(member, known);
 
-    nearest_init(&n, member->name);
-    for (size_t i = 0; known[i]; i++) {
-        nearest_try(&n, known[i]);
+    if (meant)
+        return config_wrong(r, member->name_at, "unknown \"%s\" in %s, did you mean \"%s\"?",
+                            member->name, where, meant);
+    for (size_t i = 0; known[i]; i++)
         if (buf_addf(&names, "%s%s", i ? ", " : "", known[i]))
             return -ENOMEM;
-    }
-    if (n.best)
-        return config_wrong(r, member->name_at, "unknown \"%s\" in %s, did you mean \"%s\"?",
-                            member->name, where, n.best);
     return config_wrong(r, member->name_at, "unknown \"%s\" in %s; known are %s", member->name,
                         where, names.data ? names.data : "none");
 }

@@ -2,11 +2,9 @@
  * use with every field; no layout, no default. */
 #include "common/mem.h"
 #include "common/printable.h"
+#include "common/units.h"
 #include "runs/config_impl.h"
 #include "runs/policy_fields.h"
-
-#include <inttypes.h>
-#include <stdio.h>
 
 static void json_cleanup(json_t **j)
 {
@@ -92,26 +90,10 @@ static int add_routes(json_t *root, const struct config *c)
 
 /* ---- policies ---- */
 
-/* In the largest unit of which it is a whole number. */
-static json_t *time_json(int64_t ns)
-{
-    static const struct {
-        const char *name;
-        int64_t ns;
-    } units[] = {{"h", 3600 * NS_PER_SEC}, {"m", 60 * NS_PER_SEC}, {"s", NS_PER_SEC},
-                 {"ms", NS_PER_MS},        {"us", 1000},           {"ns", 1}};
-    char text[32];
-    size_t i = 0;
-
-    while (ns % units[i].ns != 0)
-        i++;
-    (void)snprintf(text, sizeof(text), "%" PRId64 "%s", ns ? ns / units[i].ns : 0,
-                   ns ? units[i].name : "s");
-    return json_string(text);
-}
-
 static json_t *field_json(const struct policy *p, const struct policy_field *f)
 {
+    char time[FORMAT_TIME_MAX];
+
     switch (f->kind) {
     case POLICY_CHOICE:
         return json_string(f->choices[*policy_choice(p, f)]);
@@ -121,7 +103,7 @@ static json_t *field_json(const struct policy *p, const struct policy_field *f)
     case POLICY_PATTERNS:
         return json_string(*policy_text(p, f));
     case POLICY_TIME:
-        return time_json(*policy_number(p, f));
+        return json_string(format_time(time, *policy_number(p, f)));
     default:
         return json_integer(*policy_number(p, f));
     }

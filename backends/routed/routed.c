@@ -8,6 +8,7 @@
 
 #define URL_MAX    8192
 #define ADVICE_MAX (64u << 10)
+#define ROOTS_MAX  (256u << 10)
 
 struct routed *routed_of(struct store *s)
 {
@@ -198,6 +199,7 @@ static void routed_free(struct routed *r)
     free(r->each);
     free(r->base.url);
     free(r->base.advice);
+    free(r->base.root_id);
     free(r);
 }
 
@@ -275,17 +277,30 @@ static int name_it(struct routed *r)
     return r->base.url ? 0 : -ENOMEM;
 }
 
+static int add_root(struct buf *all, const struct leaf *leaf)
+{
+    return leaf->store->root_id ? buf_addf(all, "%s%s %s", all->len ? "\n" : "",
+                                           leaf->store->root_id, leaf->name)
+                                : 0;
+}
+
 static int describe(struct routed *r)
 {
     auto_buf struct buf advice = BUF_INIT(ADVICE_MAX);
+    auto_buf struct buf roots = BUF_INIT(ROOTS_MAX);
     int err = name_it(r);
 
-    for (size_t i = 0; i < r->n && !err; i++)
+    for (size_t i = 0; i < r->n && !err; i++) {
         err = add_advice(&advice, &r->leaves[i]);
+        if (!err)
+            err = add_root(&roots, &r->leaves[i]);
+    }
     if (err)
         return err;
     if (advice.len)
         r->base.advice = buf_take(&advice);
+    if (roots.len)
+        r->base.root_id = buf_take(&roots);
     return 0;
 }
 

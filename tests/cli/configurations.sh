@@ -76,8 +76,21 @@ test_check_of_paths() {
     expect_code 0 || return 1
     grep -qx '  key     61/x' "$work/out" && grep -qx '  upload  never: scratch, in no store' "$work/out" &&
         grep -qx '  key     x.log' "$work/out" && grep -qx '  upload  when it is closed' "$work/out" &&
-        [ "$(grep -cx '  upload  a log: each 30 s while it is open' "$work/out")" = 2 ] &&
+        [ "$(grep -cx '  upload  a log: each 30s while it is open' "$work/out")" = 2 ] &&
         grep -q 'on the way' "$work/out" || say "$(cat "$work/out")" || return 1
+    # Who has a part in a directory.
+    answers 0 "$(printf '%s\n' runs/a/ '  a directory on the way to what is in stores' \
+        "  part    ckpt: $d/c.json:3:13: runs/{run}/checkpoint/**" "  part    logs: $d/c.json:4:13: runs/{run}/logs/**")" \
+        "$runfs" check "$d/c.json" runs/a/ || return 1
+    config "${three_stores/\"options\"/\"default_store\": \"data\", \"options\"}"
+    sed -i 's|"d/\*\*", "store": "data", "key": "\*\*"|"d/**", "store": "data"|' "$d/c.json"
+    try "$runfs" check "$d/c.json" runs/a/
+    expect_code 0 && grep -qx '  key     runs/a' "$work/out" && [ "$(grep -c '^  part ' "$work/out")" = 2 ] &&
+        grep -qx "  part    logs: $d/c.json:4:13: runs/{run}/logs/\*\*" "$work/out" || say "$(cat "$work/out")" || return 1
+    try "$runfs" check --json "$d/c.json" runs/a/ runs/a
+    [ "$(json '[[s["store"] for s in p["parts"]] for p in d["paths"]]' <"$work/out")" = "[['ckpt', 'logs'], []]" ] ||
+        say "$(cat "$work/out")" || return 1
+    config "$three_stores"
     refused 1 'elsewhere/x: no route leads there' "$runfs" check "$d/c.json" elsewhere/x || return 1
     refused 1 'a//b: it can'\''t be a path' "$runfs" check "$d/c.json" a//b || return 1
     try "$runfs" check --json "$d/c.json" runs/a/logs/x elsewhere/x
@@ -159,6 +172,9 @@ test_check_of_places() {
     tells '{"stores": {"a": {"url": "s3://t"}, "b": {"url": "s3://t/x", "endpoint": "https://s3.eu-west-1.amazonaws.com"}},
  "routes": [{"path": "a/**", "store": "a"}, {"path": "b/**", "store": "b", "key": "a/**"}]}' \
         'the state of "b" would lie in "a"' || return 1
+    tells '{"stores": {"a": {"url": "s3://t/a"}, "b": {"url": "s3://t/a.runfs/x"}},
+ "routes": [{"path": "a/**", "store": "a"}, {"path": "b/**", "store": "b"}]}' \
+        '1:52: "b" (a.runfs/x) would lie in the state of "a" (a.runfs)' || return 1
     mkdir -p "$d/store/c"
     tells '{"stores": {"a": {"url": "'"$d/store"'"}}, "cache": {"dir": "'"$d/store/c"'"}}' \
         "the cache directory $d/store/c lies within the store \"a\" at $d/store" || return 1
@@ -228,7 +244,9 @@ test_check_same() {
     differs 'store "a": ' "{${s/t\/a/t\/other}, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
     differs 'its state' "{${s/\"s3:\/\/t\/a\"/\"s3://t/a\", \"state_prefix\": \"off\"}, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
     differs 'the route y/**' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\", \"policy\": \"logs\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
-    differs 'only' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}]}" || return 1
+    differs 'the route y/**: upload close and interval; conflict keep and last' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\", \"policy\": \"logs\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
+    differs 'the route x/{r}/**: interval 30s and 90ms; settle 100ms and 0s; durability cache and store' "{$s, \"policies\": {\"mine\": {\"interval\": \"90ms\", \"settle\": 0, \"durability\": \"store\"}}, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\", \"policy\": \"mine\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
+    differs 'has the route **' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}]}" || return 1
     # x/qz is of both: who comes first has it.
     config "{$s, \"routes\": [{\"path\": \"x/q{r}\", \"store\": \"a\"}, {\"path\": \"x/{r}z\", \"store\": \"b\"}]}"
     differs 'x/q{r} before x/{r}z' "{$s, \"routes\": [{\"path\": \"x/{r}z\", \"store\": \"b\"}, {\"path\": \"x/q{r}\", \"store\": \"a\"}]}" || return 1
@@ -250,10 +268,36 @@ test_check_reach() {
  "routes": [{"path": "a/**", "store": "a"}, {"path": "g/**", "store": "gone"}, {"path": "u/**", "store": "unused", "policy": "scratch"}]}'
     refused 1 'gone: file:///nonexistent/x: ' "$runfs" check --reach "$d/c.json" || return 1
     grep -q "^a: file://$d/store: reached" "$work/out" || say "$(cat "$work/out")" || return 1
+    grep -qx 'store "unused": no route leads to it, and a mount does not open it' "$work/out" || say "$(cat "$work/out")" || return 1
     [ -z "$(ls -A "$d/store")" ] || say 'something was left' || return 1
     try "$runfs" check --reach --json "$d/c.json"
     [ "$(json '[(s["name"], s["reached"]) for s in d["stores"]]' <"$work/out")" = "[('a', True), ('gone', False)]" ] ||
         say "$(cat "$work/out")"
+}
+
+# As by check, so by the mount.
+test_a_store_without_a_route() {
+    local one='"routes": [{"path": "r/{x}/**", "store": "a", "key": "{x}/**"}, {"path": "s/**", "store": "gone", "policy": "scratch"}'
+    fresh unused
+    config '{"stores": {"gone": {"url": "/nonexistent/y"}, "a": {"url": "'"$d/store"'"}}, '"$one]}"
+    try "$runfs" check "$d/c.json"
+    expect_code 0 && grep -qx 'store "gone": no route leads to it, and a mount does not open it' "$work/out" ||
+        say "$(cat "$work/out")" || return 1
+    try "$runfs" check --reach "$d/c.json"
+    expect_code 0 || return 1
+    echo '{"stores": {"a": {"url": "'"$d/store"'"}}, '"${one/gone/a}]}" >"$d/other.json"
+    answers 0 'the same' "$runfs" check "$d/c.json" --same-as "$d/other.json" || return 1
+    try "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/mnt"
+    expect_code 0 && daemon_pid >>"$work/pids" || return 1
+    [ "$("$runfs" status --json "$d/mnt" | json 'd.get("stores"), d["store"]')" = "(None, 'file://$d/store')" ] || return 1
+    mkdir -p "$d/mnt/r/1" && echo x >"$d/mnt/r/1/f" && echo t >"$d/mnt/s/t" && "$runfs" flush "$d/mnt" || return 1
+    answers 0 "file://$d/store/1/f" "$runfs" url "$d/mnt/r/1/f" && umount_here || return 1
+    try "$runfs" recover --publish "$d/cache"
+    expect_code 0 || return 1
+    # All of it scratch: one store stays, as a mount has one.
+    config '{"stores": {"a": {"url": "'"$d/store"'"}, "gone": {"url": "/nonexistent/y"}}, "routes": [{"path": "**", "store": "gone", "policy": "scratch"}]}'
+    try "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/mnt"
+    expect_code 0 && echo x >"$d/mnt/f" && umount_here
 }
 
 test_s3_check_reach() {
@@ -330,6 +374,26 @@ test_s3_url() {
     answers 0 "$d/mnt/a b" "$runfs" url --path "$RUNFS_TEST_S3_ENDPOINT/${bucket#s3://}/url/a%20b?x=y" || return 1
     refused 5 'no mount of yours' "$runfs" url --path "https://other.example/${bucket#s3://}/url/a%20b" || return 1
     umount_here
+}
+
+# ---- folders that are others ----------------------------------------------------------------
+
+# Names of the cache as they are while its disk is away.
+test_a_folder_of_several_made_anew() {
+    fresh anew
+    two_folders || return 1
+    mkdir -p "$d/mnt/runs/r1" && echo x >"$d/mnt/runs/r1/f" && echo y >"$d/mnt/g" && umount_here || return 1
+    mv "$d/store/b" "$d/store/b.away" && mkdir "$d/store/b" || return 1
+    refused 5 "store \"b\": file://$d/store/b is not the folder that cache $d/cache belongs to" \
+        "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/mnt" || return 1
+    refused 5 'store "b": ' "$runfs" recover --publish "$d/cache" || return 1
+    rmdir "$d/store/b" && mv "$d/store/b.away" "$d/store/b" && two_folders && [ "$(cat "$d/mnt/g")" = y ] && umount_here || return 1
+    # One store with routes has one folder, and is called by that alone.
+    config '{"stores": {"a": {"url": "'"$d/store/a"'"}}, "layout": "runs"}'
+    try "$runfs" mount -o "cache_dir=$d/cache1" "$d/c.json" "$d/mnt"
+    expect_code 0 && umount_here && mv "$d/store/a" "$d/store/a.away" && mkdir "$d/store/a" || return 1
+    refused 5 "runfs: file://$d/store/a is not the folder that cache $d/cache1 belongs to" \
+        "$runfs" mount -o "cache_dir=$d/cache1" "$d/c.json" "$d/mnt"
 }
 
 # ---- paths ----------------------------------------------------------------------------------

@@ -112,6 +112,32 @@ START_TEST(directories_on_the_way_have_no_attributes)
 }
 END_TEST
 
+/* What tells folders from others is kept of each store, by its name. */
+START_TEST(folders_are_told_by_their_stores)
+{
+    static const char *const names[] = {"a", "b c", "d"};
+    struct store *leaves[3];
+    struct routes routes;
+    struct store *s;
+    struct op op;
+
+    test_routes(&routes, implied);
+    op_init(&op, PATIENCE);
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_int_eq(mem_store_new("mem:", NULL, &op, &leaves[i]), 0);
+    leaves[0]->root_id = strdup("12 34");
+    leaves[1]->root_id = strdup("56 0");
+    ck_assert_int_eq(routed_store_new(&routes, leaves, names, 3, &op, &s), 0);
+    ck_assert_ptr_nonnull(s->root_id);
+    ck_assert_str_eq(s->root_id, "12 34 a\n56 0 b c");
+    free(leaves[0]->root_id);
+    free(leaves[1]->root_id);
+    leaves[0]->root_id = leaves[1]->root_id = NULL; /* mem: has none */
+    store_close(s);
+    routes_release(&routes);
+}
+END_TEST
+
 /* ---- one name, several claims ---- */
 
 START_TEST(an_earlier_route_has_the_name)
@@ -544,6 +570,7 @@ static Suite *suite(void)
         a_directory_shows_what_all_stores_have,
         what_makes_a_directory_exist,
         directories_on_the_way_have_no_attributes,
+        folders_are_told_by_their_stores,
         an_earlier_route_has_the_name,
         a_directory_is_shown_before_an_object,
         an_object_hides_no_directory_on_the_way,

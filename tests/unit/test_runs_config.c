@@ -132,6 +132,41 @@ static const struct {
     {A ",\n\"routes\":[{\"path\":\"**\",\"store\":\"a\"}],\n\"layout\":\"runs\"}",
      "3:10: can never match: line 2 takes every path of it\n"},
 
+    /* What only follows from that is not told. */
+    {"{\"default_fs\": \"hadoop\", \"stores\":{\"a\":{\"url\":\"x\"},\"b\":{\"url\":\"y\"}}, "
+     "\"default_store\":\"a\"}",
+     "1:16: \"default_fs\": \"hadoop\" is not built yet; write the URL that fs.defaultFS "
+     "has\n"},
+    {"{\"defualt_fs\": \"s3://t\", \"stores\":{\"a\":{\"url\":\"x\"}}}",
+     "1:2: unknown \"defualt_fs\" in the configuration, did you mean \"default_fs\"?\n"},
+    {AB ",\n\"layot\":\"runs\"}",
+     "2:1: unknown \"layot\" in the configuration, did you mean \"layout\"?\n"},
+    {AB ",\n\"default_stor\":\"a\",\"layout\":\"runs\"}",
+     "2:1: unknown \"default_stor\" in the configuration, did you mean \"default_store\"?\n"},
+    {AB ",\n\"cach\":{}}",
+     "1:11: several stores, and nothing says what lies in which: add \"routes\", a \"layout\" "
+     "or a \"default_store\"\n"
+     "2:1: unknown \"cach\" in the configuration, did you mean \"cache\"?\n"},
+    {AB ",\n\"routes\":{}}", "2:10: \"routes\" must be a list, [...]\n"},
+    {"{\"store\":{\"a\":{\"url\":\"mem:\"}},\"layout\":\"runs\"}",
+     "1:2: unknown \"store\" in the configuration, did you mean \"stores\"?\n"},
+    {"{\"stores\":[],\"default_store\":\"a\"}", "1:11: \"stores\" must be an object, {...}\n"},
+    {"{\"stores\":{\"a/b\":{\"url\":\"mem:\"}},\"layout\":{\"name\":\"runs\",\"data\":\"a/"
+     "b\"}}",
+     "1:12: the name of a store is 1 to 255 bytes without \"/\" and without control "
+     "characters\n"},
+    {A ",\"routes\":[{\"path\":\"**\",\"store\":\"a\",\"policy\":\"mine\"}],\n\"polices\":{"
+       "\"mine\":{}}}",
+     "2:1: unknown \"polices\" in the configuration, did you mean \"policies\"?\n"},
+    {A ",\"routes\":[{\"path\":\"**\",\"store\":\"a\",\"policy\":\"x/y\"}],\n\"policies\":{\"x/"
+       "y\":{}}}",
+     "2:13: the name of a policy is 1 to 255 bytes without \"/\" and without control "
+     "characters\n"},
+    {ROUTE("\"pth\":\"**\",\"store\":\"a\""),
+     "2:12: unknown \"pth\" in a route, did you mean \"path\"?\n"},
+    {ROUTE("\"path\":\"**\",\"stoer\":\"a\""),
+     "2:24: unknown \"stoer\" in a route, did you mean \"store\"?\n"},
+
     /* All of it at once, by places. */
     {"{\"cache\": {\"x\": 1},\n"
      " \"policies\": {\"p\": {\"upload\": \"later\"}},\n"
@@ -404,6 +439,16 @@ static const struct {
      "or "
      "say state_prefix\n"
      "3:1: an object of \"ckpt\" such as OBJECT would be PATH and PATH (line 2)\n"},
+    {"",
+     {{"x", "p", "p.runfs"}, {"x", "p.runfs/q", "p.runfs/q.runfs"}},
+     "1:46: \"b\" (p.runfs/q) would lie in the state of \"ckpt\" (p.runfs); put one of them "
+     "elsewhere, or say state_prefix\n"},
+    {"", {{"x", "p", "p.runfs"}, {"y", "p.runfs/q", NULL}}, ""},
+    {"", {{"x", "p", "p.runfs"}, {"x", "p.runfsq", NULL}}, ""},
+    {"",
+     {{"x", "p", "p.runfs"}, {"x", "p.runfs", NULL}},
+     "1:26: the state of \"ckpt\" would lie in \"b\" (p.runfs); put one of them elsewhere, or "
+     "say state_prefix\n"},
 };
 
 /* Which object and paths are an example of, routes_overlap() decides. */

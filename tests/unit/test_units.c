@@ -98,6 +98,31 @@ START_TEST(size_is_shown)
 }
 END_TEST
 
+START_TEST(time_is_shown)
+{
+    static const struct {
+        int64_t ns;
+        const char *text;
+    } t[] = {{0, "0s"},
+             {1, "1ns"},
+             {1500, "1500ns"},
+             {90000000, "90ms"},
+             {INT64_C(30000000000), "30s"},
+             {INT64_C(90000000000), "90s"},
+             {INT64_C(600000000000), "10m"},
+             {INT64_C(7200000000000), "2h"}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+        char text[FORMAT_TIME_MAX];
+        int64_t ns;
+
+        ck_assert_str_eq(format_time(text, t[i].ns), t[i].text);
+        ck_assert_int_eq(parse_time(text, &ns), 0);
+        ck_assert_int_eq(ns, t[i].ns);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("units");
@@ -106,6 +131,7 @@ int main(void)
     suite_add_tcase(suite, tc);
     tcase_add_loop_test(tc, size_is_parsed, 0, ARRAY_SIZE(sizes));
     tcase_add_loop_test(tc, time_is_parsed, 0, ARRAY_SIZE(times));
+    tcase_add_test(tc, time_is_shown);
     tcase_add_loop_test(tc, size_is_shown, 0, ARRAY_SIZE(shown));
     return suite_run(suite);
 }
