@@ -195,6 +195,21 @@ START_TEST(files_move_within_a_store)
 }
 END_TEST
 
+/* A directory of its new name would have parts in several stores. */
+START_TEST(a_file_moves_to_where_a_run_could_be)
+{
+    routed_release(&w);
+    routed_init(&w, layout, LAYOUT_ROWS, kind);
+    driven_mount(&w.d);
+    put("file", "text");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "file", "runs/one"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 2, "file", NULL);
+    routed_stores(&w, 2, "runs/one", "text");
+}
+END_TEST
+
 /* As os.replace() does, which has no other way. */
 START_TEST(a_file_that_is_here_moves_to_another_store)
 {
@@ -385,6 +400,7 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_add_test(t, fixed_directories_outlive_their_stores);
     tcase_add_test(t, what_would_cross_stores_is_refused_and_nothing_asked);
     tcase_add_test(t, files_move_within_a_store);
+    tcase_add_test(t, a_file_moves_to_where_a_run_could_be);
     tcase_add_test(t, a_file_that_is_here_moves_to_another_store);
     tcase_add_test(t, a_file_that_leaves_its_store_is_in_one_of_both);
     tcase_add_test(t, a_directory_moves_over_all_its_stores);
