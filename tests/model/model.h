@@ -139,8 +139,12 @@ bool routed_is_bare(const struct tree *t, const char *path);
 /* Whether the name is still there after the process: not when it is in no store by its route.
  */
 bool routed_outlives(struct name *name);
+/* An operation, and a new name along one of the routes (of a directory, or of a file, which
+ * gets the letter where the route doesn't name it): they meet where routes part. */
+enum op_kind routed_op(struct rng *rng);
+bool routed_path(struct tree *t, struct rng *rng, bool dir, char letter, char *path);
 /* Fills in what the routes make of the step. False: it is none to take. */
-bool routed_step(struct tree *before, struct step *s, bool frozen);
+bool routed_step(struct tree *before, struct step *s, struct rng *rng, bool frozen);
 
 /* ---- mounted.c: operations on a cache, each waited for ---- */
 struct mounted {

@@ -171,6 +171,44 @@ bool routed_outlives(struct name *name)
     return true;
 }
 
+/* ---- steps along them ---- */
+
+enum op_kind routed_op(struct rng *rng)
+{
+    static const enum op_kind kinds[] = {OP_RENAME, OP_RENAME,   OP_RENAME,
+                                         OP_RENAME, OP_EXCHANGE, OP_OPEN};
+
+    return kinds[rng_below(rng, ARRAY_SIZE(kinds))];
+}
+
+bool routed_path(struct tree *t, struct rng *rng, bool dir, char letter, char *path)
+{
+    static const char folders[] = "degh";
+    const struct route *route =
+        &stores.routes->items[rng_below(rng, (unsigned)stores.routes->n)];
+    const struct template *way = &route->path;
+    size_t len = 0, n = way->n - (dir && !way->rest); /* the last one is an object */
+
+    *path = '\0';
+    for (size_t i = 0; i < n; i++) {
+        const struct component *c = &way->components[i];
+        const char any[2] = {folders[rng_below(rng, 4)]};
+        bool object = i + 1 == way->n && !way->rest;
+        (void)snprintf(path + len, PATH_MAX_MODEL - len, "%s%s", len ? "/" : "",
+                       c->capture ? any : c->before);
+        const struct name *there = tree_at(t, path);
+        if (object || (dir && !there))
+            return true;
+        if (!there || there->inode->kind != KIND_DIR) {
+            path[len] = '\0';
+            break;
+        }
+        len = strlen(path);
+    }
+    (void)snprintf(path + len, PATH_MAX_MODEL - len, "%s%c", len ? "/" : "", letter);
+    return true;
+}
+
 /* ---- what they refuse ---- */
 
 static bool same_store(const char *a, const char *b)
@@ -241,7 +279,7 @@ static int move(const struct tree *t, const struct inode *inode, struct step *s)
     return s->crosses ? 0 : -EXDEV;
 }
 
-bool routed_step(struct tree *before, struct step *s, bool frozen)
+bool routed_step(struct tree *before, struct step *s, struct rng *rng, bool frozen)
 {
     const struct name *name = tree_at(before, s->path), *to = tree_at(before, s->to);
 
@@ -261,6 +299,9 @@ bool routed_step(struct tree *before, struct step *s, bool frozen)
         s->refused = exchange(name->inode, to->inode, s);
     else if (s->kind == OP_RENAME)
         s->refused = move(before, name->inode, s);
+    /* What is refused changes nothing: seldom is enough. */
+    if (s->refused && rng_below(rng, 4))
+        return false;
     /* What is not here as a whole would have to be read first. */
     return !(s->crosses && frozen && !name->inode->here);
 }

@@ -222,19 +222,21 @@ static struct name *any(struct tree *t, struct rng *rng, enum kind kind)
     return n ? of[rng_below(rng, (unsigned)n)] : NULL;
 }
 
+static const char files[] = "12345", folders[] = "degh";
+
 static bool fresh_path(struct tree *t, struct rng *rng, const char *letters, char *path)
 {
     struct name *dir = rng_below(rng, 4) ? any(t, rng, KIND_DIR) : NULL;
     char letter = letters[rng_below(rng, (unsigned)strlen(letters))];
 
+    if (stores.routes && rng_below(rng, 2))
+        return routed_path(t, rng, letters == folders, letter, path);
     if (dir && strlen(dir->path) > PATH_MAX_MODEL - 40)
         return false;
     int len =
         snprintf(path, PATH_MAX_MODEL, "%s%s%c", dir ? dir->path : "", dir ? "/" : "", letter);
     return len < PATH_MAX_MODEL;
 }
-
-static const char files[] = "12345", folders[] = "degh";
 
 static bool plan_open(struct tree *t, struct step *s, struct rng *rng, bool frozen)
 {
@@ -458,6 +460,8 @@ static bool plan_chmod(struct tree *t, struct step *s, struct rng *rng, bool onl
 static bool plan_step(struct tree *t, struct step *s, struct rng *rng, bool frozen)
 {
     s->kind = (enum op_kind)rng_below(rng, OP_KINDS);
+    if (stores.routes && rng_below(rng, 3) == 0)
+        s->kind = routed_op(rng);
     switch (s->kind) {
     case OP_OPEN:
         return plan_open(t, s, rng, frozen);
@@ -513,7 +517,7 @@ void plan_make(struct plan *p, const struct tree *from, struct rng *rng, size_t 
         struct tree *next = &p->tree[p->n + 1];
         tree_copy(next, &p->tree[p->n]);
         bool planned =
-            plan_step(next, s, rng, frozen) && routed_step(&p->tree[p->n], s, frozen);
+            plan_step(next, s, rng, frozen) && routed_step(&p->tree[p->n], s, rng, frozen);
         if (!planned || s->refused)
             tree_release(next);
         if (planned && s->refused)
