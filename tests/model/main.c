@@ -157,27 +157,31 @@ static void must_be(struct mounted *m, const char *when, const struct tree *want
     tree_release(&found);
 }
 
-/* Which of the trees that the round before may have left is there. */
+/* Which of the trees that the round before may have left is there. Two that show the same
+ * differ in which names are of one file. */
 static int recognise(struct mounted *m, const struct tree *candidates, size_t n, bool content)
 {
     struct tree found;
     const char *differs = NULL;
     char why[1024] = "";
+    int matched = -1;
     int r = mounted_read(m, &found, content);
 
     if (r < 0)
         fail("after a recovery", strerror(-r));
     for (size_t i = 0; i < n; i++) {
         differs = tree_differs(&found, &candidates[i], MODES_ALL, false);
-        if (!differs) {
-            tree_release(&found);
-            return (int)i;
-        }
+        if (!differs && (matched < 0 || !tree_links_agree(&found, &candidates[matched])))
+            matched = (int)i;
+        if (!differs)
+            continue;
         size_t len = strlen(why);
         (void)snprintf(why + len, sizeof(why) - len, "%s%s", len ? "; or: " : "", differs);
     }
-    fail("after a recovery", why);
-    return -1;
+    if (matched < 0)
+        fail("after a recovery", why);
+    tree_release(&found);
+    return matched;
 }
 
 /* A removal that was refused leaves what it should have removed. */

@@ -23,8 +23,9 @@ struct inode {
     enum kind kind;
     uint32_t mode;
     size_t size;
-    bool here;   /* all of it is, for sure: made or emptied by this process */
-    char data[]; /* content, or a symlink's target */
+    bool here;    /* all of it is, for sure: made or emptied by this process */
+    uint64_t ino; /* of one that was read */
+    char data[];  /* content, or a symlink's target */
 };
 
 struct name {
@@ -100,6 +101,8 @@ struct name *tree_at(struct tree *t, const char *path);
  * bits count as `modes` says. `files_only`: as a store without directories shows it. */
 const char *tree_differs(const struct tree *found, const struct tree *wanted, enum modes modes,
                          bool files_only);
+/* Whether two names are of one file, as read, where they are of one in `wanted`. */
+bool tree_links_agree(const struct tree *found, const struct tree *wanted);
 void tree_print(FILE *out, const struct tree *t);
 void step_print(FILE *out, const struct step *s);
 /* `frozen`: only what needs nothing from the store. */

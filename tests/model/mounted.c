@@ -402,9 +402,12 @@ static int read_entry(struct mounted *m, struct waiting *w, struct tree *t, cons
         ANSWER(m, w, r, cache_readlink(m->cache, n, &w->w, &target));
     else if (kind == KIND_FILE && with_content && size)
         r = read_file(m, w, n, size, data);
-    return r < 0 ? r
-                 : tree_add(t, path, kind, st->st_mode & 07777, target ? target : data,
-                            target ? strlen(target) : size);
+    if (r == 0)
+        r = tree_add(t, path, kind, st->st_mode & 07777, target ? target : data,
+                     target ? strlen(target) : size);
+    if (r == 0)
+        t->v[t->n - 1].inode->ino = st->st_ino;
+    return r;
 }
 
 static int read_dir(struct mounted *m, struct waiting *w, struct tree *t, const char *path,

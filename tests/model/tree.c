@@ -186,6 +186,20 @@ const char *tree_differs(const struct tree *found, const struct tree *wanted, en
     return NULL;
 }
 
+bool tree_links_agree(const struct tree *found, const struct tree *wanted)
+{
+    for (size_t i = 0; i < wanted->n; i++) {
+        const struct name *a = tree_at((struct tree *)(uintptr_t)found, wanted->v[i].path);
+        for (size_t k = 0; a && k < i; k++) {
+            const struct name *b = tree_at((struct tree *)(uintptr_t)found, wanted->v[k].path);
+            bool one = wanted->v[i].inode == wanted->v[k].inode;
+            if (b && one != (a->inode->ino == b->inode->ino))
+                return false;
+        }
+    }
+    return true;
+}
+
 void tree_print(FILE *out, const struct tree *t)
 {
     for (size_t i = 0; i < t->n; i++)
