@@ -247,6 +247,21 @@ static int find_alone(struct routed *r, struct op *op, const char *path, struct 
     return 0;
 }
 
+/* An object needs no more than its own route where it goes: a directory of that name would be
+ * made of several. */
+static int find_for_object(struct routed *r, struct op *op, const struct target *source,
+                           const char *to, struct target *ret)
+{
+    struct object obj = {0};
+
+    int err = target_to_change(r, op, "rename", to, ROUTES_OBJECT, ret);
+    if (!err && ret->leaf == source->leaf)
+        err = store_stat(source->leaf->store, op, source->key, &obj);
+    bool dir = !err && obj.is_prefix;
+    object_release(&obj);
+    return dir ? op_fail(op, -EOPNOTSUPP, "rename %.200s: several routes lead there", to) : err;
+}
+
 int routed_rename(struct store *s, struct op *op, const char *from, const char *to)
 {
     struct routed *r = routed_of(s);
@@ -255,6 +270,8 @@ int routed_rename(struct store *s, struct op *op, const char *from, const char *
     int err = find_alone(r, op, from, &source);
     if (!err)
         err = find_alone(r, op, to, &t);
+    if (err == -EOPNOTSUPP && source.leaf)
+        err = find_for_object(r, op, &source, to, &t);
     if (err)
         return err;
     if (source.leaf != t.leaf)

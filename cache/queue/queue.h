@@ -272,7 +272,7 @@ void refusal_probe_locked(struct cache *c) REQUIRES(cache_mutex);
 bool file_is_refused_locked(const struct file *f) REQUIRES(cache_mutex);
 
 /* ---- removal.c ---- */
-/* Whether the path itself is about to be removed at the store. */
+/* Whether the directory is about to be removed at the store. */
 bool removal_pending(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* The version that the pending removals of `path` mean, "" what this cache put alone; NULL when
  * that is not known, or the intention is another one. Valid under the lock. */

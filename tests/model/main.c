@@ -4,17 +4,15 @@
  * the cache shows after each recovery must be what a local folder would hold; after a flush so
  * must the store, and a cache that begins empty. Prints each sequence that fails; exits with 1
  * when one did. */
-#include "backends/layers/layer.h"
-#include "backends/store.h"
 #include "cache/mirror/crash.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "runs/policy.h"
 #include "tests/model/model.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <glob.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +22,6 @@
 #include <unistd.h>
 
 #define ROUNDS_MAX 8
-#define PART       64
 #define FEW_FDS    3
 
 #define SESSION_POINTS 7 /* the last ones */
@@ -57,9 +54,8 @@ struct shared {
 };
 
 static struct shared *shared;
-static const char *store_url;
-static char root[256], prefix[64];
-static bool native, errors, trace;
+static char root[256];
+static bool routed, trace;
 
 enum ending { END_KILLED, END_POINT, END_LAST, END_THAW, END_STOPPED, ENDINGS };
 
@@ -71,95 +67,12 @@ struct round {
     bool frozen, passthrough;
     bool small;     /* the cache: content is evicted */
     bool few;       /* descriptors: open files lose theirs */
-    bool parts;     /* what is larger than PART goes in parts */
+    bool parts;     /* what is larger than a few bytes goes in parts */
     bool relists;   /* what is known of the store is believed for a moment only */
     bool lingers;   /* steps are made slowly, so that others come in between */
     unsigned point; /* END_POINT: which */
     char crash_at[48];
 };
-
-/* ---- the store, slowed down and stopped ---- */
-
-static bool changes(enum call_kind kind)
-{
-    return kind == CALL_PUT || kind == CALL_COPY || kind == CALL_RENAME ||
-           kind == CALL_REMOVE || kind == CALL_MKDIR || kind == CALL_RMDIR ||
-           kind == CALL_SETATTR || kind == CALL_PART || kind == CALL_COMMIT ||
-           kind == CALL_ABORT;
-}
-
-static int64_t slow_around(struct layer *l, struct call *c)
-{
-    static __thread struct rng rng;
-
-    (void)l;
-    if (!rng.state)
-        rng.state = (uint64_t)clock_mono_ns();
-    while (atomic_load(&shared->frozen)) {
-        int r = op_sleep(c->op, 2 * NS_PER_MS);
-        if (r < 0)
-            return r;
-    }
-    int r = op_sleep(c->op, rng_below(&rng, 3) ? rng_below(&rng, 2000) * 1000 : 0);
-    if (r < 0)
-        return r;
-    /* A failure in fifty changes; half of them have taken effect nevertheless. Of parts, of
-     * which a file has a hundred, one in a thousand: an upload must come to its end. */
-    unsigned often = c->kind == CALL_PART ? 2000 : 100;
-    unsigned luck = errors && changes(c->kind) ? rng_below(&rng, often) : 2;
-    if (luck == 0)
-        return op_fail(c->op, -EIO, "%s %s: a failure of the model", call_name(c->kind),
-                       c->key);
-    int64_t done = call_next(c);
-    if (luck == 1 && done == 0 && c->ret_obj)
-        object_release(c->ret_obj);
-    if (luck == 1)
-        done = op_fail(c->op, -EIO, "%s %s: a lost answer", call_name(c->kind), c->key);
-    if (rng_below(&rng, 4) == 0)
-        (void)op_sleep(c->op, rng_below(&rng, 2000) * 1000);
-    while (atomic_load(&shared->frozen))
-        if (op_sleep(c->op, 2 * NS_PER_MS) < 0)
-            break;
-    return done;
-}
-
-static bool is_folder(void)
-{
-    return strncmp(store_url, "file:", 5) == 0;
-}
-
-static struct store *open_store(bool parts)
-{
-    struct store_option options[4];
-    const char *endpoint = getenv("RUNFS_TEST_S3_ENDPOINT");
-    struct store_config config = {.options = options};
-    struct store *driver = NULL;
-    struct layer *l = calloc(1, sizeof(*l));
-    char url[512];
-    struct op op;
-
-    if (endpoint)
-        options[config.n_options++] = (struct store_option){"endpoint", endpoint};
-    (void)snprintf(url, sizeof(url), "%s/%s", store_url, prefix);
-    op_init(&op, 10 * NS_PER_SEC);
-    if (strncmp(store_url, "s3:", 3) != 0) {
-        char dir[600];
-        (void)snprintf(dir, sizeof(dir), "%s", url + (strncmp(url, "file://", 7) == 0 ? 7 : 0));
-        (void)mkdir(dir, 0755);
-    }
-    if (store_open(url, &config, &op, &driver) < 0) {
-        (void)fprintf(stderr, "%s\n", op.why);
-        _exit(2);
-    }
-    /* A folder can be asked for parts of any one size; S3 takes no small ones. */
-    for (struct store *s = driver; s && parts && is_folder(); s = s->next)
-        s->facts.part_size = s->facts.part_min = s->facts.part_max = PART;
-    if (!l || layer_init(l, driver, slow_around) < 0)
-        abort();
-    if (!native)
-        l->base.facts.caps &= ~(unsigned)STORE_RENAME;
-    return &l->base;
-}
 
 /* ---- a process of the sequence ---- */
 
@@ -182,6 +95,26 @@ static void linger(const char *point)
         (void)usleep(rng_below(&rng, 20000));
 }
 
+static void use_routes(struct cache_config *config)
+{
+    static char name[] = "plain";
+    static const struct policy plain = {.name = name,
+                                        .interval_ns = POLICY_UNSET,
+                                        .settle_ns = POLICY_UNSET,
+                                        .durability = POLICY_UNSET};
+    static struct cache_store names[ROUTED_STORES];
+
+    config->routes = stores.routes;
+    if (!config->routes)
+        return;
+    for (size_t i = 0; i < ROUTED_STORES; i++)
+        names[i] = (struct cache_store){routed_names[i], stores.url};
+    config->policies = &plain;
+    config->n_policies = 1;
+    config->stores = names;
+    config->n_stores = ROUTED_STORES;
+}
+
 static void mount_cache(struct mounted *m, const struct round *r)
 {
     struct cache_config config;
@@ -190,7 +123,7 @@ static void mount_cache(struct mounted *m, const struct round *r)
 
     cache_config_init(&config);
     (void)snprintf(dir, sizeof(dir), "%s/cache", root);
-    (void)snprintf(identity, sizeof(identity), "model %s", prefix);
+    (void)snprintf(identity, sizeof(identity), "model %s", stores.prefix);
     config.dir = dir;
     config.identity = identity;
     config.size_bytes = r->small ? UINT64_C(24) << 10 : UINT64_C(1) << 30;
@@ -202,10 +135,11 @@ static void mount_cache(struct mounted *m, const struct round *r)
     config.passthrough = r->passthrough;
     config.mirror_fds = r->few ? FEW_FDS : 0;
     config.uid = config.gid = 0;
+    use_routes(&config);
     op_init(&op, 20 * NS_PER_SEC);
     memset(m, 0, sizeof(*m));
     crash_watch(r->lingers ? linger : NULL);
-    if (cache_new(&config, open_store(r->parts), &op, &m->cache) < 0)
+    if (cache_new(&config, stores_open(r->parts), &op, &m->cache) < 0)
         fail("the cache does not open", op.why);
 }
 
@@ -223,27 +157,31 @@ static void must_be(struct mounted *m, const char *when, const struct tree *want
     tree_release(&found);
 }
 
-/* Which of the trees that the round before may have left is there. */
+/* Which of the trees that the round before may have left is there. Two that show the same
+ * differ in which names are of one file. */
 static int recognise(struct mounted *m, const struct tree *candidates, size_t n, bool content)
 {
     struct tree found;
     const char *differs = NULL;
     char why[1024] = "";
+    int matched = -1;
     int r = mounted_read(m, &found, content);
 
     if (r < 0)
         fail("after a recovery", strerror(-r));
     for (size_t i = 0; i < n; i++) {
         differs = tree_differs(&found, &candidates[i], MODES_ALL, false);
-        if (!differs) {
-            tree_release(&found);
-            return (int)i;
-        }
+        if (!differs && (matched < 0 || !tree_links_agree(&found, &candidates[matched])))
+            matched = (int)i;
+        if (!differs)
+            continue;
         size_t len = strlen(why);
         (void)snprintf(why + len, sizeof(why) - len, "%s%s", len ? "; or: " : "", differs);
     }
-    fail("after a recovery", why);
-    return -1;
+    if (matched < 0)
+        fail("after a recovery", why);
+    tree_release(&found);
+    return matched;
 }
 
 /* A removal that was refused leaves what it should have removed. */
@@ -259,7 +197,7 @@ static int flush_all(struct mounted *m)
     struct step flush = {.kind = OP_FLUSH};
     int r = mounted_do(m, &flush);
 
-    for (int i = 0; i < 20 && errors && is_in_the_way(r); i++) {
+    for (int i = 0; i < 20 && stores.errors && is_in_the_way(r); i++) {
         (void)usleep(500000);
         r = mounted_do(m, &flush);
     }
@@ -278,12 +216,12 @@ static void do_steps(struct mounted *m, const struct plan *p)
         int r = p->step[i].kind == OP_FLUSH ? flush_all(m) : mounted_do(m, &p->step[i]);
         atomic_store(&shared->done, (unsigned)i + 1);
         /* That an upload failed is told once, and the upload tried again. */
-        bool told = errors && (r == -EIO || is_in_the_way(r)) &&
+        bool told = stores.errors && (r == -EIO || is_in_the_way(r)) &&
                     (p->step[i].kind == OP_CLOSE || p->step[i].kind == OP_FSYNC);
-        if (r == 0 || told)
+        if (r == p->step[i].refused || told)
             continue;
         (void)snprintf(what, sizeof(what), "step %zu (%s)", i, p->step[i].path);
-        fail(what, strerror(-r));
+        fail(what, r ? strerror(-r) : "was not refused");
     }
 }
 
@@ -334,100 +272,6 @@ static void run_round(struct round *r)
     (void)raise(SIGKILL);
 }
 
-struct stored {
-    struct tree tree;
-    char names[NAMES_MAX][PATH_MAX_MODEL];
-    uint64_t size[NAMES_MAX];
-    size_t n;
-};
-
-static int take_stored(void *arg, const char *name, const struct object *obj)
-{
-    struct stored *s = arg;
-
-    if (obj->is_prefix || s->n == NAMES_MAX)
-        return 0;
-    (void)snprintf(s->names[s->n], PATH_MAX_MODEL, "%s", name);
-    s->size[s->n++] = obj->size;
-    return 0;
-}
-
-static void store_must_be(const struct tree *wanted)
-{
-    struct store *store = open_store(false);
-    static struct stored s;
-    struct op op;
-
-    op_init(&op, 30 * NS_PER_SEC);
-    int r = store_list(store, &op, "", LIST_RECURSIVE, take_stored, &s);
-    for (size_t i = 0; i < s.n && r == 0; i++) {
-        struct object obj = {0};
-        struct mem_sink sink;
-        char data[DATA_MAX] = {0};
-        mem_sink_init(&sink, data, sizeof(data), 0);
-        r = store_stat(store, &op, s.names[i], &obj);
-        bool link = r == 0 && (obj.attrs.has & ATTR_MODE) && S_ISLNK(obj.attrs.mode);
-        ssize_t len = 0;
-        if (r == 0 && !link && s.size[i])
-            len = store_read(store, &op, s.names[i], NULL, &sink.base, (size_t)s.size[i], 0,
-                             NULL);
-        r = r == 0 && len < 0 ? (int)len : r;
-        if (r == 0)
-            (void)tree_add(&s.tree, s.names[i], link ? KIND_LINK : KIND_FILE,
-                           obj.attrs.mode & 07777, link ? obj.attrs.target : data,
-                           link ? strlen(obj.attrs.target) : (size_t)len);
-        object_release(&obj);
-    }
-    if (r < 0)
-        fail("the store can't be read", op.why);
-    const char *differs = tree_differs(&s.tree, wanted, MODES_ALL, true);
-    if (differs)
-        fail("in the store", differs);
-    store_close(store);
-}
-
-/* How many lines the log of an upload session has; its second is the key. */
-static unsigned read_session_log(const char *path, char key[128])
-{
-    char line[256];
-    unsigned lines = 0;
-    FILE *f = fopen(path, "r");
-
-    for (; f && fgets(line, sizeof(line), f); lines++)
-        if (lines == 1)
-            (void)snprintf(key, 128, "%.*s", (int)strcspn(line, "\n"), line);
-    if (f)
-        (void)fclose(f);
-    return lines;
-}
-
-/* A part of an upload session that is left in the folder's state, or NULL: staged bytes, or a
- * log with more than its head of two lines. Static. */
-static const char *session_left(void)
-{
-    static char what[300];
-    char path[700], key[128] = "?";
-    struct stat st;
-    glob_t found;
-
-    *what = '\0';
-    (void)snprintf(path, sizeof(path), "%s/%s.runfs/up-*", store_url + strlen("file://"),
-                   prefix);
-    if (glob(path, 0, NULL, &found) != 0)
-        return NULL;
-    for (size_t i = 0; i < found.gl_pathc && !*what; i++) {
-        const char *name = found.gl_pathv[i];
-        bool is_log = strstr(name, ".log") != NULL;
-        unsigned lines = is_log ? read_session_log(name, key) : 0;
-        if (lines > 2 || (!is_log && stat(name, &st) == 0 && st.st_size > 0))
-            (void)snprintf(what, sizeof(what),
-                           "an upload of %s that nobody will finish: %s, %u lines", key,
-                           strrchr(name, '/') + 1, lines);
-    }
-    globfree(&found);
-    return *what ? what : NULL;
-}
-
 /* The last process: recovers, publishes, and looks at the store. */
 static void run_last(struct round *r)
 {
@@ -441,11 +285,13 @@ static void run_last(struct round *r)
         fail("flush", strerror(-e));
     must_be(&m, "after the flush", &r->candidates[matched], MODES_ALL);
     /* Nobody waits for the end of those, and one that was refused is tried again. */
-    for (int i = 0; i < 300 && is_folder() && session_left(); i++)
+    for (int i = 0; i < 300 && stores_are_folders() && stores_session_left(); i++)
         (void)usleep(100000);
     stop_cache(&m);
-    store_must_be(&r->candidates[matched]);
-    const char *left = is_folder() ? session_left() : NULL;
+    const char *differs = stores_differ(&r->candidates[matched]);
+    if (differs)
+        fail("in the store", differs);
+    const char *left = stores_are_folders() ? stores_session_left() : NULL;
     if (left)
         fail("in the store", left);
     atomic_store(&shared->ended, 1);
@@ -459,7 +305,7 @@ static void run_cold(struct round *r)
     mount_cache(&m, r);
     /* An object store tells the mode of a directory to nobody who only lists. */
     must_be(&m, "with an empty cache", &r->candidates[0],
-            strncmp(store_url, "s3:", 3) == 0 ? MODES_OF_FILES : MODES_ALL);
+            strncmp(stores.url, "s3:", 3) == 0 ? MODES_OF_FILES : MODES_STORED);
     stop_cache(&m);
     atomic_store(&shared->ended, 1);
     _exit(0);
@@ -527,8 +373,8 @@ static bool run_process(void (*run)(struct round *), struct round *r, int64_t ki
 
 static void report(uint64_t seed, struct round *rounds, unsigned n, const int *chosen)
 {
-    (void)printf("FAILED: sequence %llu (%s), round %u: %s\n", (unsigned long long)seed, prefix,
-                 n, shared->why);
+    (void)printf("FAILED: sequence %llu (%s), round %u: %s\n", (unsigned long long)seed,
+                 stores.prefix, n, shared->why);
     for (unsigned i = 0; i <= n; i++) {
         struct round *r = &rounds[i];
         (void)printf(" round %u%s%s%s%s%s%s%s ending %d %s\n", i, r->frozen ? " frozen" : "",
@@ -586,6 +432,8 @@ static bool run_sequence(uint64_t seed, unsigned n_rounds)
     unsigned i;
 
     memset(candidates, 0, sizeof(candidates));
+    stores.routes = routed ? routed_table(seed) : NULL;
+    routed_begin(&candidates[0][0]);
     for (i = 0; i < ROUNDS_MAX + 2; i++)
         chosen[i] = -1;
     for (i = 0; i < n_rounds && ok; i++) {
@@ -649,22 +497,24 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "usage: %s STORE_URL DIR SEED COUNT [ROUNDS]\n", argv[0]);
         return 2;
     }
-    store_url = argv[1];
+    stores.url = argv[1];
     unsigned long long seed = strtoull(argv[3], NULL, 10);
     n = (unsigned)strtoul(argv[4], NULL, 10);
     unsigned rounds = argc > 5 ? (unsigned)strtoul(argv[5], NULL, 10) : 3;
     rounds = rounds < 1 ? 1 : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
-    native = getenv("MODEL_NATIVE_RENAME") != NULL;
-    errors = getenv("MODEL_ERRORS") != NULL;
+    stores.native = getenv("MODEL_NATIVE_RENAME") != NULL;
+    stores.errors = getenv("MODEL_ERRORS") != NULL;
+    routed = getenv("MODEL_ROUTED") != NULL;
     trace = getenv("MODEL_TRACE") != NULL;
     log_set_level(getenv("MODEL_LOG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
     shared =
         mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return 2;
+    stores.frozen = &shared->frozen;
     for (unsigned i = 0; i < n; i++) {
         (void)snprintf(root, sizeof(root), "%s/%llu", argv[2], seed + i);
-        (void)snprintf(prefix, sizeof(prefix), "m%llu", seed + i);
+        (void)snprintf(stores.prefix, sizeof(stores.prefix), "m%llu", seed + i);
         if (mkdir(root, 0700) < 0 && errno != EEXIST) {
             perror(root);
             return 2;

@@ -23,7 +23,9 @@ struct inode {
     enum kind kind;
     uint32_t mode;
     size_t size;
-    char data[]; /* content, or a symlink's target */
+    bool here;    /* all of it is, for sure: made or emptied by this process */
+    uint64_t ino; /* of one that was read */
+    char data[];  /* content, or a symlink's target */
 };
 
 struct name {
@@ -66,6 +68,8 @@ struct step {
     size_t off, len; /* of a write; len: the size of a truncate; microseconds of a rest */
     unsigned char fill;
     uint32_t mode;
+    int refused;  /* what it has to answer; 0: it succeeds */
+    bool crosses; /* a rename to another store, which takes what is here as a whole */
 };
 
 /* What a round does, and what the tree is after each step. */
@@ -82,12 +86,13 @@ struct rng {
 uint64_t rng_next(struct rng *r);
 unsigned rng_below(struct rng *r, unsigned n);
 
-enum modes { MODES_OF_FILES, MODES_ALL };
+/* STORED: but of directories that are in no store. */
+enum modes { MODES_OF_FILES, MODES_STORED, MODES_ALL };
 
 /* ---- tree.c ---- */
 void tree_copy(struct tree *to, const struct tree *from);
 void tree_release(struct tree *t);
-/* Files that are open no more. */
+/* The process ends: files are open no more, and what is in no store by its route is gone. */
 void tree_close_all(struct tree *t);
 /* Names of one file are files of their own, as on another node. */
 void tree_split_links(struct tree *t);
@@ -96,11 +101,53 @@ struct name *tree_at(struct tree *t, const char *path);
  * bits count as `modes` says. `files_only`: as a store without directories shows it. */
 const char *tree_differs(const struct tree *found, const struct tree *wanted, enum modes modes,
                          bool files_only);
+/* Whether two names are of one file, as read, where they are of one in `wanted`. */
+bool tree_links_agree(const struct tree *found, const struct tree *wanted);
 void tree_print(FILE *out, const struct tree *t);
 void step_print(FILE *out, const struct step *s);
 /* `frozen`: only what needs nothing from the store. */
 void plan_make(struct plan *p, const struct tree *from, struct rng *rng, size_t n, bool frozen);
 void plan_release(struct plan *p);
+
+/* ---- stores.c: the stores of a sequence ---- */
+struct routes;
+struct store;
+struct stores {
+    const char *url;
+    char prefix[64];             /* theirs below the URL */
+    bool native, errors;         /* renames are one request; changes fail now and then */
+    const struct routes *routes; /* NULL: one store */
+    atomic_int *frozen;          /* requests get no answer as long as this is set */
+};
+extern struct stores stores;
+/* What the cache gets. `parts`: what is larger than a few bytes goes in parts. */
+struct store *stores_open(bool parts);
+bool stores_are_folders(void);
+/* NULL when they hold the files of the tree and no others, else what differs (static). */
+const char *stores_differ(const struct tree *wanted);
+/* A part of an upload session that is left in a folder's state, or NULL: staged bytes, or a log
+ * with more than its head of two lines. Static. */
+const char *stores_session_left(void);
+
+/* ---- routed.c: routes to several stores; without any all is answered as for one ---- */
+#define ROUTED_STORES 3
+extern const char *const routed_names[ROUTED_STORES];
+const struct routes *routed_table(uint64_t seed);
+/* Adds the directories that are always there. */
+void routed_begin(struct tree *t);
+/* Whether no store keeps the directory's mode. */
+bool routed_is_local(const char *path);
+/* Whether only this cache knows the directory: it leads on, and nothing is stored below. */
+bool routed_is_bare(const struct tree *t, const char *path);
+/* Whether the name is still there after the process: not when it is in no store by its route.
+ */
+bool routed_outlives(struct name *name);
+/* An operation, and a new name along one of the routes (of a directory, or of a file, which
+ * gets the letter where the route doesn't name it): they meet where routes part. */
+enum op_kind routed_op(struct rng *rng);
+bool routed_path(struct tree *t, struct rng *rng, bool dir, char letter, char *path);
+/* Fills in what the routes make of the step. False: it is none to take. */
+bool routed_step(struct tree *before, struct step *s, struct rng *rng, bool frozen);
 
 /* ---- mounted.c: operations on a cache, each waited for ---- */
 struct mounted {

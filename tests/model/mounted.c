@@ -214,6 +214,48 @@ static int do_name(struct mounted *m, struct waiting *w, const struct step *s)
     return r;
 }
 
+static int read_file(struct mounted *m, struct waiting *w, struct node *n, size_t size,
+                     char *data)
+{
+    struct handle *h = NULL;
+    int r;
+
+    ANSWER(m, w, r, cache_open(m->cache, n, O_RDONLY, &w->w, &h));
+    if (r != 0)
+        return r;
+    struct handle_fd fd;
+    ANSWER(m, w, r, cache_prepare_read(m->cache, h, 0, size, &w->w));
+    if (r == 0)
+        r = handle_fd_get(m->cache, h, &fd);
+    if (r == 0) {
+        ssize_t got = pread(fd.fd, data, size, 0);
+        r = got < 0 ? -errno : (size_t)got == size ? 0 : -EIO;
+        handle_fd_put(m->cache, &fd);
+    }
+    cache_release(m->cache, h);
+    return r;
+}
+
+/* Reads all of the file, so that it is here. */
+static int fetch(struct mounted *m, struct waiting *w, const char *path)
+{
+    struct node *parent = NULL, *n = NULL;
+    char data[DATA_MAX];
+    const char *name;
+    struct stat st;
+    int r = walk(m, w, path, false, &parent, &name);
+
+    if (r == 0)
+        ANSWER(m, w, r, cache_lookup(m->cache, parent, name, &w->w, &n, &st));
+    if (r == 0)
+        r = read_file(m, w, n, (size_t)st.st_size, data);
+    if (n)
+        cache_forget(m->cache, n, 1);
+    if (parent)
+        cache_forget(m->cache, parent, 1);
+    return r;
+}
+
 static int do_two_names(struct mounted *m, struct waiting *w, const struct step *s)
 {
     struct cache *c = m->cache;
@@ -271,6 +313,13 @@ int mounted_do(struct mounted *m, const struct step *s)
     case OP_UTIMENS:
         return do_setattr(m, &w, s);
     case OP_RENAME:
+        r = do_two_names(m, &w, s);
+        /* What was evicted is fetched, and may go again before it moves. */
+        for (int i = 0; i < 1000 && s->crosses && r == -EXDEV; i++) {
+            r = fetch(m, &w, s->path);
+            r = r < 0 ? r : do_two_names(m, &w, s);
+        }
+        return r;
     case OP_EXCHANGE:
     case OP_LINK:
         return do_two_names(m, &w, s);
@@ -334,28 +383,6 @@ static int list_dir(struct mounted *m, struct waiting *w, struct node *dir, stru
     return r;
 }
 
-static int read_file(struct mounted *m, struct waiting *w, struct node *n, size_t size,
-                     char *data)
-{
-    struct handle *h = NULL;
-    int r;
-
-    ANSWER(m, w, r, cache_open(m->cache, n, O_RDONLY, &w->w, &h));
-    if (r != 0)
-        return r;
-    struct handle_fd fd;
-    ANSWER(m, w, r, cache_prepare_read(m->cache, h, 0, size, &w->w));
-    if (r == 0)
-        r = handle_fd_get(m->cache, h, &fd);
-    if (r == 0) {
-        ssize_t got = pread(fd.fd, data, size, 0);
-        r = got < 0 ? -errno : (size_t)got == size ? 0 : -EIO;
-        handle_fd_put(m->cache, &fd);
-    }
-    cache_release(m->cache, h);
-    return r;
-}
-
 static int read_entry(struct mounted *m, struct waiting *w, struct tree *t, const char *path,
                       struct node *n, const struct stat *st, bool with_content)
 {
@@ -375,9 +402,12 @@ static int read_entry(struct mounted *m, struct waiting *w, struct tree *t, cons
         ANSWER(m, w, r, cache_readlink(m->cache, n, &w->w, &target));
     else if (kind == KIND_FILE && with_content && size)
         r = read_file(m, w, n, size, data);
-    return r < 0 ? r
-                 : tree_add(t, path, kind, st->st_mode & 07777, target ? target : data,
-                            target ? strlen(target) : size);
+    if (r == 0)
+        r = tree_add(t, path, kind, st->st_mode & 07777, target ? target : data,
+                     target ? strlen(target) : size);
+    if (r == 0)
+        t->v[t->n - 1].inode->ino = st->st_ino;
+    return r;
 }
 
 static int read_dir(struct mounted *m, struct waiting *w, struct tree *t, const char *path,

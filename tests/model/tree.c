@@ -96,6 +96,7 @@ void tree_copy(struct tree *to, const struct tree *from)
             }
         if (old && !copy) {
             copy = inode_new(old->kind, old->mode, old->data, old->size);
+            copy->here = old->here;
             seen[n] = old;
             made[n++] = copy;
         }
@@ -106,7 +107,7 @@ void tree_copy(struct tree *to, const struct tree *from)
     }
 }
 
-void tree_close_all(struct tree *t)
+static void close_all(struct tree *t)
 {
     for (size_t i = 0; i < HANDLES; i++) {
         inode_put(t->open[i]);
@@ -114,9 +115,17 @@ void tree_close_all(struct tree *t)
     }
 }
 
+void tree_close_all(struct tree *t)
+{
+    close_all(t);
+    for (size_t i = t->n; i-- > 0;)
+        if (!routed_outlives(&t->v[i]))
+            drop(t, &t->v[i]);
+}
+
 void tree_release(struct tree *t)
 {
-    tree_close_all(t);
+    close_all(t);
     while (t->n)
         drop(t, &t->v[t->n - 1]);
 }
@@ -142,11 +151,15 @@ const char *tree_differs(const struct tree *found, const struct tree *wanted, en
         if (files_only && w->inode->kind == KIND_DIR)
             continue;
         const struct name *f = tree_at((struct tree *)(uintptr_t)found, w->path);
+        bool local =
+            w->inode->kind == KIND_DIR && modes != MODES_ALL && routed_is_local(w->path);
+        if (!f && local && routed_is_bare(wanted, w->path))
+            continue;
         const char *what = !f                                 ? "is missing"
                            : f->inode->kind != w->inode->kind ? "is of another kind"
                            : w->inode->kind != KIND_LINK &&
-                                   (modes == MODES_ALL || w->inode->kind == KIND_FILE) &&
-                                   f->inode->mode != w->inode->mode
+                                   (modes != MODES_OF_FILES || w->inode->kind == KIND_FILE) &&
+                                   !local && f->inode->mode != w->inode->mode
                                ? "has another mode"
                            : w->inode->kind == KIND_DIR       ? NULL
                            : f->inode->size != w->inode->size ? "has another size"
@@ -171,6 +184,20 @@ const char *tree_differs(const struct tree *found, const struct tree *wanted, en
         return text;
     }
     return NULL;
+}
+
+bool tree_links_agree(const struct tree *found, const struct tree *wanted)
+{
+    for (size_t i = 0; i < wanted->n; i++) {
+        const struct name *a = tree_at((struct tree *)(uintptr_t)found, wanted->v[i].path);
+        for (size_t k = 0; a && k < i; k++) {
+            const struct name *b = tree_at((struct tree *)(uintptr_t)found, wanted->v[k].path);
+            bool one = wanted->v[i].inode == wanted->v[k].inode;
+            if (b && one != (a->inode->ino == b->inode->ino))
+                return false;
+        }
+    }
+    return true;
 }
 
 void tree_print(FILE *out, const struct tree *t)
@@ -209,19 +236,21 @@ static struct name *any(struct tree *t, struct rng *rng, enum kind kind)
     return n ? of[rng_below(rng, (unsigned)n)] : NULL;
 }
 
+static const char files[] = "12345", folders[] = "degh";
+
 static bool fresh_path(struct tree *t, struct rng *rng, const char *letters, char *path)
 {
     struct name *dir = rng_below(rng, 4) ? any(t, rng, KIND_DIR) : NULL;
     char letter = letters[rng_below(rng, (unsigned)strlen(letters))];
 
+    if (stores.routes && rng_below(rng, 2))
+        return routed_path(t, rng, letters == folders, letter, path);
     if (dir && strlen(dir->path) > PATH_MAX_MODEL - 40)
         return false;
     int len =
         snprintf(path, PATH_MAX_MODEL, "%s%s%c", dir ? dir->path : "", dir ? "/" : "", letter);
     return len < PATH_MAX_MODEL;
 }
-
-static const char files[] = "12345", folders[] = "degh";
 
 static bool plan_open(struct tree *t, struct step *s, struct rng *rng, bool frozen)
 {
@@ -247,6 +276,7 @@ static bool plan_open(struct tree *t, struct step *s, struct rng *rng, bool froz
     struct inode *inode = tree_at(t, s->path)->inode;
     if (s->flags & O_TRUNC)
         inode->size = 0;
+    inode->here = inode->here || !name || (s->flags & O_TRUNC);
     inode->refs++;
     t->open[h] = inode;
     return true;
@@ -264,6 +294,7 @@ static struct inode *resize(struct tree *t, struct inode *old, size_t size)
     memset(grown->data + grown->size, 0, size + 1 - grown->size);
     grown->size = size;
     grown->refs = old->refs;
+    grown->here = old->here || size == 0;
     for (size_t k = 0; k < t->n; k++)
         if (t->v[k].inode == old)
             t->v[k].inode = grown;
@@ -443,6 +474,8 @@ static bool plan_chmod(struct tree *t, struct step *s, struct rng *rng, bool onl
 static bool plan_step(struct tree *t, struct step *s, struct rng *rng, bool frozen)
 {
     s->kind = (enum op_kind)rng_below(rng, OP_KINDS);
+    if (stores.routes && rng_below(rng, 3) == 0)
+        s->kind = routed_op(rng);
     switch (s->kind) {
     case OP_OPEN:
         return plan_open(t, s, rng, frozen);
@@ -497,10 +530,13 @@ void plan_make(struct plan *p, const struct tree *from, struct rng *rng, size_t 
         memset(s, 0, sizeof(*s));
         struct tree *next = &p->tree[p->n + 1];
         tree_copy(next, &p->tree[p->n]);
-        if (plan_step(next, s, rng, frozen))
-            p->n++;
-        else
+        bool planned =
+            plan_step(next, s, rng, frozen) && routed_step(&p->tree[p->n], s, rng, frozen);
+        if (!planned || s->refused)
             tree_release(next);
+        if (planned && s->refused)
+            tree_copy(next, &p->tree[p->n]);
+        p->n += planned;
     }
 }
 
@@ -529,5 +565,9 @@ void step_print(FILE *out, const struct step *s)
         (void)fprintf(out, " %zu", s->len);
     else if (s->kind == OP_CHMOD)
         (void)fprintf(out, " %o", s->mode);
-    (void)fprintf(out, "\n");
+    (void)fprintf(out, "%s%s\n", s->crosses ? " across" : "",
+                  s->refused == -EPERM   ? " EPERM"
+                  : s->refused == -EBUSY ? " EBUSY"
+                  : s->refused           ? " EXDEV"
+                                         : "");
 }

@@ -14,6 +14,8 @@ a story in those presets in which it can find what it finds in no other:
 | modes, mapped, growing    | each of them    | as behaviour; auto | s3 auto  | passthrough: what the kernel does past the daemon    |
 | counts of requests        | s3 a+o          | none: counts only  | none     | a count of requests is the same in each build        |
 | a stuck store (waiting)   | s3 a+o          | s3 auto            | s3 off   | callers that die: freed requests, races of replies   |
+| behaviour, oracle over    | auto            | off                | none     | the router below ordinary work: files of one store   |
+| two stores (mixed)        |                 |                    |          | whose tree two make                                  |
 | routes                    | file s3, a+o    | file off, s3 auto  | s3 off   | release: each driver x mode; asan: what a mount of   |
 |                           |                 |                    |          | several stores owns; tsan: stores that answer at once|
 | names (hostile keys)      | s3 a+o          | s3 off             | none     | parsers are asan's; one thread reads a listing       |
@@ -23,11 +25,13 @@ a story in those presets in which it can find what it finds in no other:
 import argparse
 import contextlib
 import hashlib
+import json
 import os
 import pwd
 import shutil
 import subprocess
 import sys
+import zlib
 
 import acl
 import attributes
@@ -62,7 +66,13 @@ ASAN = {kind: {("file", "off"), ("s3", "auto")} for kind in ("behaviour", "attri
     {"mapped": {("file", "auto")}, "growing": {("s3", "auto")}, "counts": set(), "names": {("plain", "off")}}
 TSAN = {kind: {("s3", "off")} for kind in ("behaviour", "attributes", "nodes", "waiting", "routes")} | \
     {"oracle": EVERY, "modes": {("s3", "auto")}, "growing": {("s3", "auto")}, "counts": set()}
-GATE = {"release": {}, "asan": ASAN, "debug": ASAN, "tsan": TSAN}
+RELEASE = {kind: EVERY | {("mixed", "auto")} for kind in ("behaviour", "oracle")}
+for kind in RELEASE:
+    ASAN[kind] |= {("mixed", "off")}
+GATE = {"release": RELEASE, "asan": ASAN, "debug": ASAN, "tsan": TSAN}
+# Store "mixed": every other case works in the second store, whose directory another route's paths surround.
+MIXED = ("most", "other")
+ROUTES = [{"path": "other/{x}/**", "store": "other", "key": "{x}/**"}, {"path": "**", "store": "most"}]
 
 
 class Place:
@@ -84,11 +94,28 @@ class Place:
         if self.store == "s3":
             m = self.work.mount(self.name, options, name=name, cache=cache)
         else:
-            url = "mem:" if self.store == "mem" else self.work.make(f"store-{self.name}")
+            url = self.url()
             m = Mount(url, self.work.path(name), cache, options)
             self.work.mounts.append(m)
         m.wrapper = list(wrapper)
         return m.start(env)
+
+    def url(self):
+        if self.store == "mixed":
+            return self.config()
+        return "mem:" if self.store == "mem" else self.work.make(f"store-{self.name}")
+
+    def config(self):
+        """The path of a configuration file."""
+        path = self.work.path(f"{self.name}.json")
+        with open(path, "w") as f:
+            json.dump({"stores": {name: {"url": self.work.make(f"store-{self.name}-{name}")} for name in MIXED},
+                       "routes": ROUTES}, f)
+        return path
+
+    def folder(self, case):
+        """Where a case works, below the mountpoint."""
+        return f"other/{case}" if self.store == "mixed" and zlib.crc32(case.encode()) % 2 == 0 else case
 
     def bucket(self):
         """The folder in which the server keeps the prefix."""
@@ -113,6 +140,9 @@ class Place:
             return None
         if self.store == "file":
             return digests(self.work.path(f"store-{self.name}"))
+        if self.store == "mixed":
+            return {**digests(self.work.path(f"store-{self.name}-most")),
+                    **{f"other/{n}": d for n, d in digests(self.work.path(f"store-{self.name}-other")).items()}}
         return {name: digest_of(path) for name, path in self.work.gateway.objects(self.name).items()}
 
 
@@ -176,7 +206,7 @@ class Suite:
                      lambda work, story, *w, case=case: story(case.__name__, run, work, case, *w), seconds)
 
     def add_all(self):
-        for store in ("file", "mem", "s3"):
+        for store in ("file", "mem", "s3", "mixed"):
             for mode in self.modes:
                 self.add_store(store, mode)
         for store, mode in (("file", self.modes[-1]), *(("s3", mode) for mode in self.modes)):
@@ -226,7 +256,7 @@ def behave(work, story, store, mode):
     place = Place(work, store, mode, f"{store}-behaviour")
     mount = place.mount()
     for case in A_FOLDERS:
-        folder = f"{mount.mountpoint}/{case.__name__}"
+        folder = f"{mount.mountpoint}/{place.folder(case.__name__)}"
         os.mkdir(folder)
         story(case.__name__, case, folder)
     for case in control.CASES:
@@ -266,7 +296,7 @@ def both_modes(work, story, store, mode):
     place = Place(work, store, mode, f"{store}-modes")
     mount = place.mount()
     for case in modes.CASES:
-        os.mkdir(f"{mount.mountpoint}/{case.__name__}")
+        os.mkdir(f"{mount.mountpoint}/{place.folder(case.__name__)}")
         story(case.__name__, one_mode, case, place, mount)
     story("modes-umount", mount.umount)
 
@@ -278,7 +308,7 @@ def one_mode(case, place, mount):
         others.append(place.mount(env=env, wrapper=wrapper))
         return others[-1]
 
-    case(mount, case.__name__, again)
+    case(mount, place.folder(case.__name__), again)
     for m in others:
         m.umount()
 
@@ -291,16 +321,16 @@ def two_nodes(work, story, store, mode):
                f"entry_timeout={nodes.ATTR_TIMEOUT}s"]
     a, b = place.mount(options=options), place.mount(options=options)
     for case in nodes.CASES:
-        story(case.__name__, between_nodes, case, a, b)
+        story(case.__name__, between_nodes, case, place.folder(case.__name__), a, b)
     for m in (a, b):
         story("nodes-umount", m.umount)
 
 
-def between_nodes(case, a, b):
-    os.mkdir(f"{a.mountpoint}/{case.__name__}")
+def between_nodes(case, folder, a, b):
+    os.mkdir(f"{a.mountpoint}/{folder}")
     a.flush()
-    wait_for("the folder on the other node", lambda: os.path.isdir(f"{b.mountpoint}/{case.__name__}"), 20)
-    return case(a, b, case.__name__)
+    wait_for("the folder on the other node", lambda: os.path.isdir(f"{b.mountpoint}/{folder}"), 20)
+    return case(a, b, folder)
 
 
 # ---- oracle ----
@@ -311,16 +341,16 @@ def ask_the_oracle(work, story, store, mode, args):
 
 def one_oracle(place, seed, steps):
     told, phase = f"seed {seed}", "first mount"
-    mount = place.mount()
-    os.mkdir(f"{mount.mountpoint}/oracle")
-    workers = oracle.start(f"{mount.mountpoint}/oracle", seed)
+    mount, folder = place.mount(), place.folder("oracle")
+    os.mkdir(f"{mount.mountpoint}/{folder}")
+    workers = oracle.start(f"{mount.mountpoint}/{folder}", seed)
     try:
         oracle.run_workers(workers, steps)
         oracle.check_names(workers)
         mount.umount()
         phase = "second mount, empty cache"
         cold = place.mount()
-        oracle.move(workers, f"{cold.mountpoint}/oracle")
+        oracle.move(workers, f"{cold.mountpoint}/{folder}")
         oracle.check_names(workers)
         oracle.run_workers(workers, steps // 2)
         oracle.check_names(workers)

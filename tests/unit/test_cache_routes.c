@@ -195,6 +195,21 @@ START_TEST(files_move_within_a_store)
 }
 END_TEST
 
+/* A directory of its new name would have parts in several stores. */
+START_TEST(a_file_moves_to_where_a_run_could_be)
+{
+    routed_release(&w);
+    routed_init(&w, layout, LAYOUT_ROWS, kind);
+    driven_mount(&w.d);
+    put("file", "text");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "file", "runs/one"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 2, "file", NULL);
+    routed_stores(&w, 2, "runs/one", "text");
+}
+END_TEST
+
 /* As os.replace() does, which has no other way. */
 START_TEST(a_file_that_is_here_moves_to_another_store)
 {
@@ -341,6 +356,31 @@ START_TEST(a_directory_that_moves_is_whole_after_a_kill_at_any_step)
 }
 END_TEST
 
+/* The removal of the run and what comes there again are of one key. */
+START_TEST(a_run_that_is_made_again_outlives_its_removal)
+{
+    struct stat st;
+
+    make_run("one");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_unlink(&w.d, "runs/one/checkpoint/model"), 0);
+    ck_assert_int_eq(driven_unlink(&w.d, "runs/one/logs/out"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/one/checkpoint"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/one/logs"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.leaves[0].stuck, true); /* the first store that is told */
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/one"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/one"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/one/logs"), 0);
+    (void)usleep(200000); /* in which the second could get the new directory too early */
+    atomic_store(&w.leaves[0].stuck, false);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    driven_mount_afresh(&w.d);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/one/logs", &st), 0);
+    ck_assert_int_eq(driven_list(&w.d, "runs/one"), 1);
+}
+END_TEST
+
 /* ---- attributes ---- */
 
 static void check_own(const char *path, const char *what, const char *wanted)
@@ -385,10 +425,12 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_add_test(t, fixed_directories_outlive_their_stores);
     tcase_add_test(t, what_would_cross_stores_is_refused_and_nothing_asked);
     tcase_add_test(t, files_move_within_a_store);
+    tcase_add_test(t, a_file_moves_to_where_a_run_could_be);
     tcase_add_test(t, a_file_that_is_here_moves_to_another_store);
     tcase_add_test(t, a_file_that_leaves_its_store_is_in_one_of_both);
     tcase_add_test(t, a_directory_moves_over_all_its_stores);
     tcase_add_test(t, two_directories_change_places_over_all_their_stores);
+    tcase_add_test(t, a_run_that_is_made_again_outlives_its_removal);
     tcase_add_test(t, a_file_says_which_store_has_it);
     return t;
 }

@@ -38,13 +38,27 @@ START_TEST(a_directory_of_several_routes_is_not_renamed)
     ck_assert(!store_can(w.s, "", STORE_RENAME));
     uint64_t before = requests(&w);
     fails(&w, EOPNOTSUPP, store_rename(w.s, &w.op, "runs/one", "runs/four"));
-    fails(&w, EOPNOTSUPP, store_rename(w.s, &w.op, "set", "runs/four"));
     fails(&w, EBUSY, store_rename(w.s, &w.op, "runs", "other"));
     ck_assert_uint_eq(requests(&w), before);
+    fails(&w, EOPNOTSUPP, store_rename(w.s, &w.op, "set", "runs/four"));
     ok(&w, store_rename(w.s, &w.op, "runs/one/logs/a", "runs/five/logs/b"));
     ck_assert(is_in_leaf(&w, 1, "l/five/b/events"));
     ok(&w, store_rename(w.s, &w.op, "set", "sets"));
     assert_names(&w, "sets", 0, "train.csv");
+    world_close(&w);
+}
+END_TEST
+
+/* A directory of its new name would be made of several routes. */
+START_TEST(an_object_is_renamed_to_where_a_directory_is_of_several_routes)
+{
+    struct world w;
+
+    make_runs(&w);
+    ck_assert(store_can(w.s, "set/train.csv", STORE_RENAME));
+    ok(&w, store_rename(w.s, &w.op, "set/train.csv", "runs/four"));
+    ck_assert(is_in_leaf(&w, 3, "runs/four"));
+    fails(&w, ENOENT, store_rename(w.s, &w.op, "set/train.csv", "runs/five"));
     world_close(&w);
 }
 END_TEST
@@ -369,6 +383,7 @@ static Suite *suite(void)
     const TTest *const tests[] = {
         nothing_moves_between_stores,
         a_directory_of_several_routes_is_not_renamed,
+        an_object_is_renamed_to_where_a_directory_is_of_several_routes,
         roots_are_renamed,
         facts_are_of_the_store_behind,
         paths_that_are_not_too_long,
