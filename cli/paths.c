@@ -123,7 +123,7 @@ static int load_file(struct run *r, const char *file, struct op *op, int *ret_co
     int err = check_load(file, op, &problems, &checked);
 
     *ret_code = -1;
-    if (err == -EINVAL && problems.n)
+    if (err && err != -ENOMEM && problems.n)
         *ret_code = check_problems(file, &problems, false);
     if (!err) {
         SWAP(r->placed, checked.placed);

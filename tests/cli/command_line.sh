@@ -80,7 +80,7 @@ test_bad_configurations_of_several_stores() {
     refused 2 'c.json:2:' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
     printf '{%s, "default_store": "a",\n "options": {"region": "r"}}' "$stores" >"$d/c.json"
     refused 2 'c.json:2:24: option "region" is one store' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
-    printf '{%s, "default_store": "a"}' "$stores" >"$d/c.json"
+    printf '{%s, "default_store": "a", "routes": [{"path": "b/**", "store": "b"}]}' "$stores" >"$d/c.json"
     refused 2 'option region is one store' "$runfs" mount -o region=r "$d/c.json" "$d/mnt" &&
         refused 2 'has the stores a, b: mount' "$runfs" mount -o "config=$d/c.json" a "$d/mnt" &&
         refused 2 'has the stores a, b: give it a "layout"' "$runfs" mount -o layout=ray "$d/c.json" "$d/mnt" &&
