@@ -426,6 +426,20 @@ test_s3_url() {
     umount_here
 }
 
+# ---- status -------------------------------------------------------------------------------
+
+test_status_of_one_of_several_stores() {
+    local name
+    fresh statusofone
+    two_folders || return 1
+    for name in "file://$d/store/a" "$d/store/b" runfs:a+b; do
+        try "$runfs" status --json "$name"
+        expect_code 0 && [ "$(json 'd["mountpoint"]' <"$work/out")" = "$d/mnt" ] || say "$name" || return 1
+    done
+    refused 5 'No such file' "$runfs" status "file://$d/store/c" || return 1
+    umount_here && refused 5 "$d/store/b is not on a runfs mount" "$runfs" status "$d/store/b"
+}
+
 # ---- folders that are others ----------------------------------------------------------------
 
 # Names of the cache as they are while its disk is away.
