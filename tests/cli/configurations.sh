@@ -387,6 +387,13 @@ test_url() {
     answers 0 "file://$d/store/a/7231" "$runfs" url "$d/mnt/runs/r1/" || return 1
     answers 0 "file://$d/store/b/g" "$runfs" url "$d/mnt/g" --as file || return 1
     answers 0 "file://$d/store/b/link" "$runfs" url "$d/mnt/link" || return 1
+    # "/" behind a link follows it, as it does elsewhere.
+    ln -s runs/r1 "$d/mnt/run" && ln -s nowhere "$d/mnt/dangling" && "$runfs" flush "$d/mnt" || return 1
+    answers 0 "file://$d/store/b/run" "$runfs" url "$d/mnt/run" || return 1
+    answers 0 "file://$d/store/a/7231" "$runfs" url "$d/mnt/run/" || return 1
+    answers 0 "file://$d/store/a/7231/f" "$runfs" url "$d/mnt/run/f" || return 1
+    refused 5 'dangling' "$runfs" url "$d/mnt/dangling/" || return 1
+    answers 0 "file://$d/store/b" "$runfs" url "$d/mnt" || return 1
     refused 1 'it has file' "$runfs" url "$d/mnt/g" --as s3a || return 1
     refused 2 'did you mean "hdfs"' "$runfs" url "$d/mnt/g" --as hfs || return 1
     refused 1 'scratch, in no store' "$runfs" url "$d/mnt/tmp/t" || return 1
