@@ -217,6 +217,9 @@ int command_paths(const struct command *self, int argc, char **argv)
         return code;
     if (n != 1)
         return command_misused(self, "paths needs one run");
+    if (r.dataset && (!*r.dataset || r.dataset[strspn(r.dataset, "0123456789")]))
+        return command_misused(self,
+                               "--dataset takes a number, as Horovod counts its data sets");
     op_init(&op, OP_FOREVER);
     if (file) {
         err = load_file(&r, file, &op, &told);

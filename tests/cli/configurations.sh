@@ -480,6 +480,8 @@ test_paths() {
     [ "$(json 'd["checkpoint_filename"], d["logs_subdir"]' <"$work/out")" = "('checkpoint', 'logs')" ] || return 1
     try "$runfs" paths /m/runs/r --config "$d/c.json" --dataset 3
     [ "$(json 'd["val_data_path"]' <"$work/out")" = file:///m/intermediate_val_data.3 ] || return 1
+    refused 2 'takes a number' "$runfs" paths /m/runs/r --config "$d/c.json" --dataset ../x || return 1
+    refused 1 'no route leads to runs/..' "$runfs" paths /m/runs/.. --config "$d/c.json" || return 1
     refused 1 'it is no run' "$runfs" paths /m/other/r --config "$d/c.json" || return 1
     config '{"stores": {"a": {"url": "'"$d/store"'"}}, "layout": {"name": "dbfs", "save_runs": false}}'
     try "$runfs" paths /m/runs/r --config "$d/c.json"
