@@ -14,8 +14,7 @@ static const char *owed_locked(const struct node *n) REQUIRES(cache_mutex)
     const struct file *f = n->file;
 
     if (n->dir)
-        return n->dir->kind != DIR_STORED       ? "it is no directory of a store"
-               : n->dir->error                  ? "its upload fails"
+        return n->dir->error                    ? "its upload fails"
                : n->dir->queued || node_owes(n) ? "the store does not have it yet"
                                                 : NULL;
     if (!f)
@@ -53,11 +52,16 @@ int cache_stored_path(struct cache *c, const char *path, struct op *op)
     if (r < 0)
         return r;
     cache_lock(c);
-    const char *why = owed_locked(n);
-    if (!why)
+    /* The root of a store is there, whatever leads through the mount's. */
+    bool is_root = n == c->tree->root;
+    bool no_key = n->dir && n->dir->kind != DIR_STORED && !is_root;
+    const char *why = is_root || no_key ? NULL : owed_locked(n);
+    if (!why && !no_key)
         why = name_owed_locked(c, path);
     cache_unlock(c);
-    if (n != c->tree->root)
+    if (!is_root)
         cache_forget(c, n, 1);
+    if (no_key)
+        return op_fail(op, -EISDIR, "it is no directory of a store");
     return why ? op_fail(op, -EBUSY, "%s", why) : 0;
 }

@@ -54,7 +54,9 @@ static int expand(const struct checked *c)
 
 static int needs_stores(const struct request *r)
 {
-    (void)command_failed("%s names no stores", r->file);
+    (void)command_failed("%s names no stores, only options of a mount: paths, --key, --expand "
+                         "and --reach need \"stores\" in it",
+                         r->file);
     return EXIT_USAGE;
 }
 
@@ -66,7 +68,7 @@ static bool load(const char *file, bool json, struct checked *ret, int *ret_code
 
     op_init(&op, OP_FOREVER);
     int err = check_load(file, &op, &problems, ret);
-    if (err == -EINVAL && problems.n)
+    if (err && err != -ENOMEM && problems.n)
         *ret_code = check_problems(file, &problems, json);
     else if (err)
         *ret_code = command_failed_by(err, "%s", op.why);

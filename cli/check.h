@@ -16,9 +16,9 @@ struct checked {
     struct placed placed;
 };
 
-/* Reads a file. -EINVAL: *problems has what is wrong, all of it; -ENOMEM, or another negative
- * errno of a file that can't be read: op->why. *ret is released with checked_release() after
- * success only. */
+/* Reads a file. -EINVAL: *problems has what is wrong, all of it; another negative errno: so it
+ * has of a file that can't be read; -ENOMEM: op->why. *ret is released with checked_release()
+ * after success only. */
 int check_load(const char *file, struct op *op, struct config_problems *problems,
                struct checked *ret);
 void checked_release(struct checked *c);

@@ -6,6 +6,7 @@
 #include "cli/configured.h"
 #include "cli/control_io.h"
 #include "cli/identity.h"
+#include "cli/redact.h"
 #include "cli/store_places.h"
 #include "common/mem.h"
 #include "common/path.h"
@@ -213,21 +214,35 @@ int check_load(const char *file, struct op *op, struct config_problems *problems
 
 /* ---- telling ---- */
 
+static void print_redacted(const char *text)
+{
+    auto_free char *shown = redact_words(text);
+
+    printable_print(stderr, shown ? shown : "out of memory");
+}
+
 static void print_problem(const char *file, const struct config_problem *p)
 {
-    printable_print(stderr, file);
+    print_redacted(file);
     if (p->at.line)
         (void)fprintf(stderr, ":%u:%u", p->at.line, p->at.column);
     (void)fputs(": ", stderr);
-    printable_print(stderr, p->text);
+    print_redacted(p->text);
     (void)fputc('\n', stderr);
+}
+
+static json_t *redacted_json(const char *text)
+{
+    auto_free char *shown = redact_words(text);
+
+    return control_text(shown);
 }
 
 static json_t *problem_json(const char *file, const struct config_problem *p)
 {
-    return json_pack("{s:o, s:i, s:i, s:o}", "file", control_text(file), "line",
+    return json_pack("{s:o, s:i, s:i, s:o}", "file", redacted_json(file), "line",
                      (int)p->at.line, "column", (int)p->at.column, "text",
-                     control_text(p->text));
+                     redacted_json(p->text));
 }
 
 int check_problems(const char *file, const struct config_problems *problems, bool json)

@@ -1,6 +1,7 @@
 /* What the commands share: messages and help. */
 #include "cli/command.h"
 
+#include "cli/redact.h"
 #include "common/err.h"
 #include "common/mem.h"
 #include "common/printable.h"
@@ -60,14 +61,15 @@ void command_help(const struct command *c)
     command_print_exit_codes();
 }
 
-/* A line stays a line whatever is in it. */
+/* A line stays a line whatever is in it, and has no secret of a URL. */
 static void print_line(const char *fmt, va_list ap)
 {
     char text[2048];
 
     (void)vsnprintf(text, sizeof(text), fmt, ap);
+    auto_free char *shown = redact_words(text);
     (void)fputs("runfs: ", stderr);
-    printable_print(stderr, text);
+    printable_print(stderr, shown ? shown : "out of memory");
     (void)fputc('\n', stderr);
 }
 

@@ -57,7 +57,12 @@ static int check_spec(const struct reading *r)
     auto_buf struct buf names = BUF_INIT(NAMES_MAX);
 
     if (r->spec == r->file)
-        return c->n_stores ? 0 : op_fail(r->op, -EINVAL, "%s names no store", r->file);
+        return c->n_stores
+                   ? 0
+                   : op_fail(r->op, -EINVAL,
+                             "%s names no store: add \"stores\", or mount a URL with -o "
+                             "config=%s",
+                             r->file, r->file);
     if (c->n_stores > 1)
         return op_fail(r->op, -EINVAL,
                        "%s has the stores %s: mount %s itself, not with config=", r->file,
@@ -277,7 +282,8 @@ static int read_words(const struct reading *r, const char *list)
         err = mount_options_parse(r->options, list, r->op);
     if (!err)
         err = r->config->n_stores ? use_stores(r) : use_url(r);
-    if (!err && !configured_is_plain(r->config))
+    /* A URL of the command line is judged when it is opened. */
+    if (!err && (r->config->stores[0].url_at.line || !configured_is_plain(r->config)))
         err = store_places_check(r->config, r->op, NULL);
     if (!err)
         config_drop_unused(r->config);

@@ -75,7 +75,7 @@ static const struct command commands[] = {
      "  --key      the path of a key of a store\n"
      "  --expand   the routes that a layout stands for\n"
      "  --json     one JSON document\n"
-     "  --reach    opens each store, and tries what runfs needs of it\n"
+     "  --reach    opens the stores as a mount does, and tries what runfs needs of them\n"
      "  --same-as  whether another configuration means the same; else the differences, and 1\n",
      command_check},
     {"recover", "CACHE_DIR|MOUNTPOINT|STORE [--list|--publish|--export DIR] [-o OPTION,...]",

@@ -319,7 +319,7 @@ static int set_writable(struct mount_options *o, const char *value, struct op *o
     bool writable = true;
 
     if (value && (parse_flag(value, &writable) || !writable))
-        return bad_value("rw", value, "no value; read-only is ro", op);
+        return bad_value("rw", value, "no value or true; read-only is ro", op);
     o->read_only = false;
     return 0;
 }

@@ -123,7 +123,7 @@ static int load_file(struct run *r, const char *file, struct op *op, int *ret_co
     int err = check_load(file, op, &problems, &checked);
 
     *ret_code = -1;
-    if (err == -EINVAL && problems.n)
+    if (err && err != -ENOMEM && problems.n)
         *ret_code = check_problems(file, &problems, false);
     if (!err) {
         SWAP(r->placed, checked.placed);
@@ -217,6 +217,9 @@ int command_paths(const struct command *self, int argc, char **argv)
         return code;
     if (n != 1)
         return command_misused(self, "paths needs one run");
+    if (r.dataset && (!*r.dataset || r.dataset[strspn(r.dataset, "0123456789")]))
+        return command_misused(self,
+                               "--dataset takes a number, as Horovod counts its data sets");
     op_init(&op, OP_FOREVER);
     if (file) {
         err = load_file(&r, file, &op, &told);

@@ -4,8 +4,10 @@
 #include "cli/bystander.h"
 #include "cli/caches.h"
 #include "cli/client.h"
+#include "cli/identity.h"
 #include "cli/mountinfo.h"
 #include "cli/overview.h"
+#include "cli/placed.h"
 #include "cli/report.h"
 #include "cli/target.h"
 #include "common/mem.h"
@@ -77,11 +79,29 @@ struct mounted {
     unsigned n;
 };
 
+/* What a mount of several stores is named does not say where they are; its cache does. */
+static bool is_one_of(const struct mountinfo *m, const char *url)
+{
+    struct placed placed;
+    struct op op;
+    bool is = false;
+
+    op_init(&op, OP_FOREVER);
+    if (strncmp(m->source, IDENTITY_TITLE, strlen(IDENTITY_TITLE)) != 0 ||
+        m->owner != geteuid() || placed_of_mount(m->point, &op, &placed))
+        return false;
+    for (size_t i = 0; i < placed.config.n_stores && !is; i++)
+        is = strcmp(placed.config.stores[i].url, url) == 0;
+    placed_release(&placed);
+    return is;
+}
+
 static int add_mounted(void *arg, const struct mountinfo *m)
 {
     struct mounted *mounted = arg;
 
-    if (!mountinfo_is_runfs(m) || strcmp(m->source, mounted->url) != 0)
+    if (!mountinfo_is_runfs(m) ||
+        (strcmp(m->source, mounted->url) != 0 && !is_one_of(m, mounted->url)))
         return 0;
     return buf_addf(&mounted->points, "%s%s", mounted->n++ ? ", " : "", m->point);
 }

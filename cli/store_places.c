@@ -60,6 +60,9 @@ int store_places_check(const struct config *config, struct op *op,
     if (!places || !roots)
         return op_fail(op, -ENOMEM, "out of memory");
     int err = find_places(config, op, problems, places);
+
+    if (err && err != -ENOMEM)
+        err = -EINVAL; /* that a profile is not there is wrong in the configuration */
     for (size_t i = 0; i < config->n_stores && !err; i++)
         roots[i] = (struct config_root){
             .server = places[i].server, .root = places[i].root, .state = places[i].state};

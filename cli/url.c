@@ -93,6 +93,27 @@ static int url_of_target(const char *path, const struct target *t, const char *f
     return err;
 }
 
+/* With "/" behind it a symlink is what it leads to, as for the system's calls. */
+static int resolve(const char *path, struct op *op, struct target *ret)
+{
+    size_t len = strlen(path);
+    auto_free char *directory = NULL;
+
+    if (!len || path[len - 1] != '/')
+        return target_resolve(path, op, ret);
+    if (asprintf(&directory, "%s.", path) < 0) {
+        directory = NULL;
+        return op_fail(op, -ENOMEM, "out of memory");
+    }
+    return target_resolve(directory, op, ret);
+}
+
+/* What is not there yet, or in no form, is no mistake of the command line's. */
+static bool is_answer(int err)
+{
+    return err == -EBUSY || err == -ENODEV || err == -EISDIR;
+}
+
 static int print_url(const char *path, const char *form)
 {
     auto_free char *url = NULL;
@@ -100,7 +121,7 @@ static int print_url(const char *path, const char *form)
     struct op op;
 
     op_init(&op, OP_FOREVER);
-    int err = target_resolve(path, &op, &target);
+    int err = resolve(path, &op, &target);
     if (err)
         return command_failed_by(err, "%s", op.why);
     err = url_of_target(path, &target, form, &op, &url);
@@ -109,9 +130,7 @@ static int print_url(const char *path, const char *form)
         return command_answer(url);
     (void)command_failed("%s: %s%s", path, op.why,
                          err == -EBUSY ? " (`runfs flush` waits for that)" : "");
-    /* What is not there yet, or in no form, is no mistake of the command line's. */
-    return err == -EBUSY || err == -ENODEV || err == -EISDIR ? EXIT_FAILED
-                                                             : (int)command_exit_code(err);
+    return is_answer(err) ? EXIT_FAILED : (int)command_exit_code(err);
 }
 
 /* ---- from a URL ---- */

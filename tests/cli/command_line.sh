@@ -80,7 +80,7 @@ test_bad_configurations_of_several_stores() {
     refused 2 'c.json:2:' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
     printf '{%s, "default_store": "a",\n "options": {"region": "r"}}' "$stores" >"$d/c.json"
     refused 2 'c.json:2:24: option "region" is one store' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
-    printf '{%s, "default_store": "a"}' "$stores" >"$d/c.json"
+    printf '{%s, "default_store": "a", "routes": [{"path": "b/**", "store": "b"}]}' "$stores" >"$d/c.json"
     refused 2 'option region is one store' "$runfs" mount -o region=r "$d/c.json" "$d/mnt" &&
         refused 2 'has the stores a, b: mount' "$runfs" mount -o "config=$d/c.json" a "$d/mnt" &&
         refused 2 'has the stores a, b: give it a "layout"' "$runfs" mount -o layout=ray "$d/c.json" "$d/mnt" &&
@@ -103,5 +103,19 @@ test_bad_urls() {
 test_secrets_in_urls() {
     fresh secrets
     refused 2 'credentials' "$runfs" mount 's3://key:hunter2@bucket/x' "$d/mnt" || return 1
-    ! grep -q hunter2 "$work/out" "$work/err" || say 'the message shows the secret'
+    ! grep -q hunter2 "$work/out" "$work/err" || say 'the message shows the secret' || return 1
+    # Also where no URL is wanted, and where it is written wrong.
+    local url=s3:///key:hunter2@bucket/x words
+    echo '{"stores": {"a": {"url": "/srv/x"}}, "'$url'": 1}' >"$d/c.json"
+    echo '{"stores": {"a": {"url": "/srv/x"}}}' >"$d/good.json"
+    for words in "mount $url $d/mnt" "mount -o config=$url s3://b $d/mnt" "mount -o layout=$url s3://b $d/mnt" "status $url" \
+        "umount $url" "flush $url" "recover $url" "recover --publish $url" "evict $url" "url $url" "url --path $url" "check $url" \
+        "check $d/c.json" "check --json $d/c.json" "check --json $url" "check $d/good.json $url" "check $d/good.json --key $url x" \
+        "check $d/good.json --key a $url" "check $d/good.json --same-as $url" "paths $url" "paths /m/runs/x --config $url"; do
+        # shellcheck disable=SC2086 # several words
+        try "$runfs" $words
+        [ "$code" != 0 ] || say "$words: works" || return 1
+        grep -qF 's3:///***@bucket/x' "$work/out" "$work/err" || [[ $words == mount* ]] || say "$words: does not name it" || return 1
+        ! grep -q hunter2 "$work/out" "$work/err" || say "$words: the message shows the secret" || return 1
+    done
 }

@@ -210,13 +210,63 @@ print(json.dumps({"stores": {"a": {"url": "s3://t/a"}}, "options": {"bad%d" % i:
         say "$(head -n 12 "$work/out")"
 }
 
+# As the mount says it.
+test_exit_codes_of_check_and_mount() {
+    local other
+    fresh codes
+    refused 2 'none.json: No such file' "$runfs" mount "$d/none.json" "$d/mnt" || return 1
+    refused 2 'none.json: No such file' "$runfs" mount -o "config=$d/none.json" "$d/store" "$d/mnt" || return 1
+    mkdir "$d/dir.json"
+    refused 2 'Is a directory' "$runfs" mount "$d/dir.json" "$d/mnt" || return 1
+    refused 2 'Is a directory' "$runfs" check "$d/dir.json" || return 1
+    config '{"stores": {"a": {"url": "s3://t/a", "profile": "no-such-profile"}}}'
+    refused 2 'c.json:1:26: store "a": AWS profile' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    refused 2 'c.json:1:26: store "a": AWS profile' "$runfs" check "$d/c.json" || return 1
+    config '{"options": {"ro": true}}'
+    refused 2 "add \"stores\", or mount a URL with -o config=$d/c.json" "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    refused 2 'need "stores" in it' "$runfs" check "$d/c.json" x || return 1
+    config '{"stores": {"a": {"url": "'"$d/store"'"}}, "options": {"rw": false}}'
+    tells "$(cat "$d/c.json")" 'option rw=false: expected no value or true; read-only is ro' || return 1
+    refused 2 'read-only is ro' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    # A program finds the file that is meant, too.
+    try "$runfs" check --json "$d/none.json"
+    expect_code 2 && [ ! -s "$work/err" ] || return 1
+    [ "$(json '[(p["file"], p["line"], p["text"]) for p in d["problems"]]' <"$work/out")" = "[('$d/none.json', 0, 'No such file or directory')]" ] ||
+        say "$(cat "$work/out")" || return 1
+    config '{"stores": {"a": {"url": "'"$d/store"'"}}}'
+    echo '{"stores": {"a": {"url": "/srv/x"}}, "x": 1}' >"$d/other.json"
+    for other in "$d/other.json" "$d/none.json"; do
+        try "$runfs" check --json "$d/c.json" --same-as "$other"
+        [ "$code" = 2 ] && [ "$(json '[p["file"] for p in d["problems"]]' <"$work/out")" = "['$other']" ] || say "$(cat "$work/out" "$work/err")" || return 1
+    done
+}
+
 test_check_of_files_that_cannot_be_read() {
     fresh unreadable
-    refused 5 'No such file' "$runfs" check "$d/none.json" || return 1
+    refused 2 'No such file' "$runfs" check "$d/none.json" || return 1
+    refused 2 'No such file' "$runfs" paths /m/runs/r --config "$d/none.json" || return 1
     refused 2 'needs a configuration' "$runfs" check || return 1
     refused 2 'exclude each other' "$runfs" check --expand --reach "$d/none.json" || return 1
     config "$three_stores"
-    refused 5 'No such file' "$runfs" check "$d/c.json" --same-as "$d/none.json"
+    refused 2 'No such file' "$runfs" check "$d/c.json" --same-as "$d/none.json"
+}
+
+# Nobody listens at these ports: the message says where the driver went.
+test_options_of_a_file_reach_the_store() {
+    local -x AWS_ENDPOINT_URL= AWS_ACCESS_KEY_ID=k AWS_SECRET_ACCESS_KEY=s
+    local at='"options": {"endpoint": "http://127.0.0.1:9", "mount_timeout": "2s"}'
+    fresh reachoptions
+    echo "{$at}" >"$d/options.json"
+    config "{\"stores\": {\"a\": {\"url\": \"s3://b/p\", \"region\": \"r\"}}, $at}"
+    refused 7 '127.0.0.1 port 9' "$runfs" mount "$d/c.json" "$d/mnt" || return 1
+    refused 7 '127.0.0.1 port 9' "$runfs" mount -o "config=$d/c.json" a "$d/mnt" || return 1
+    refused 7 '127.0.0.1 port 9' "$runfs" mount -o "config=$d/options.json" s3://b/p "$d/mnt" || return 1
+    refused 7 '127.0.0.1 port 7' "$runfs" mount -o "endpoint=http://127.0.0.1:7,config=$d/options.json" s3://b/p "$d/mnt" || return 1
+    refused 7 '127.0.0.1 port 7' "$runfs" mount -o endpoint=http://127.0.0.1:7 "$d/c.json" "$d/mnt" || return 1
+    refused 1 '127.0.0.1 port 9' "$runfs" check --reach "$d/c.json" || return 1
+    try "$runfs" check --expand "$d/c.json"
+    [ "$(json 'd["stores"]["a"]["endpoint"], d["stores"]["a"]["region"]' <"$work/out")" = "('http://127.0.0.1:9', 'r')" ] ||
+        say "$(cat "$work/out")"
 }
 
 # ---- the same -------------------------------------------------------------------------------
@@ -337,6 +387,13 @@ test_url() {
     answers 0 "file://$d/store/a/7231" "$runfs" url "$d/mnt/runs/r1/" || return 1
     answers 0 "file://$d/store/b/g" "$runfs" url "$d/mnt/g" --as file || return 1
     answers 0 "file://$d/store/b/link" "$runfs" url "$d/mnt/link" || return 1
+    # "/" behind a link follows it, as it does elsewhere.
+    ln -s runs/r1 "$d/mnt/run" && ln -s nowhere "$d/mnt/dangling" && "$runfs" flush "$d/mnt" || return 1
+    answers 0 "file://$d/store/b/run" "$runfs" url "$d/mnt/run" || return 1
+    answers 0 "file://$d/store/a/7231" "$runfs" url "$d/mnt/run/" || return 1
+    answers 0 "file://$d/store/a/7231/f" "$runfs" url "$d/mnt/run/f" || return 1
+    refused 5 'dangling' "$runfs" url "$d/mnt/dangling/" || return 1
+    answers 0 "file://$d/store/b" "$runfs" url "$d/mnt" || return 1
     refused 1 'it has file' "$runfs" url "$d/mnt/g" --as s3a || return 1
     refused 2 'did you mean "hdfs"' "$runfs" url "$d/mnt/g" --as hfs || return 1
     refused 1 'scratch, in no store' "$runfs" url "$d/mnt/tmp/t" || return 1
@@ -376,6 +433,20 @@ test_s3_url() {
     umount_here
 }
 
+# ---- status -------------------------------------------------------------------------------
+
+test_status_of_one_of_several_stores() {
+    local name
+    fresh statusofone
+    two_folders || return 1
+    for name in "file://$d/store/a" "$d/store/b" runfs:a+b; do
+        try "$runfs" status --json "$name"
+        expect_code 0 && [ "$(json 'd["mountpoint"]' <"$work/out")" = "$d/mnt" ] || say "$name" || return 1
+    done
+    refused 5 'No such file' "$runfs" status "file://$d/store/c" || return 1
+    umount_here && refused 5 "$d/store/b is not on a runfs mount" "$runfs" status "$d/store/b"
+}
+
 # ---- folders that are others ----------------------------------------------------------------
 
 # Names of the cache as they are while its disk is away.
@@ -409,6 +480,8 @@ test_paths() {
     [ "$(json 'd["checkpoint_filename"], d["logs_subdir"]' <"$work/out")" = "('checkpoint', 'logs')" ] || return 1
     try "$runfs" paths /m/runs/r --config "$d/c.json" --dataset 3
     [ "$(json 'd["val_data_path"]' <"$work/out")" = file:///m/intermediate_val_data.3 ] || return 1
+    refused 2 'takes a number' "$runfs" paths /m/runs/r --config "$d/c.json" --dataset ../x || return 1
+    refused 1 'no route leads to runs/..' "$runfs" paths /m/runs/.. --config "$d/c.json" || return 1
     refused 1 'it is no run' "$runfs" paths /m/other/r --config "$d/c.json" || return 1
     config '{"stores": {"a": {"url": "'"$d/store"'"}}, "layout": {"name": "dbfs", "save_runs": false}}'
     try "$runfs" paths /m/runs/r --config "$d/c.json"

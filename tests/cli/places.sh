@@ -35,7 +35,8 @@ test_overlaps() {
 test_overlaps_of_several_stores() {
     fresh overlaps
     mkdir "$d/a" "$d/b" "$d/mnt/in"
-    echo "{\"stores\": {\"a\": {\"url\": \"$d/a\"}, \"b\": {\"url\": \"$d/b\"}}, \"default_store\": \"a\"}" >"$d/c.json"
+    echo "{\"stores\": {\"a\": {\"url\": \"$d/a\"}, \"b\": {\"url\": \"$d/b\"}}, \"default_store\": \"a\",
+ \"routes\": [{\"path\": \"b/**\", \"store\": \"b\"}]}" >"$d/c.json"
     left_alone "$d" "lies within the store \"b\" $d/b" \
         "$runfs" mount -o "cache_dir=$d/b/cache" "$d/c.json" "$d/mnt" || return 1
     left_alone "$d" "the cache directory $d/mnt/in/cache lies within the mountpoint" \

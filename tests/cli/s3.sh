@@ -55,6 +55,39 @@ test_s3_recover() {
     expect_code 0 && grep -qx precious "$RUNFS_TEST_S3_DIR/recover/kept"
 }
 
+# A cache of one store with a layout keeps its configuration, and -o comes over it all the same.
+test_s3_recover_with_a_layout() {
+    local bucket=${RUNFS_TEST_S3_URL%/*} at=,endpoint=http://127.0.0.1:9 pid
+    fresh s3recoverlayout
+    s3_mount ",endpoint=$RUNFS_TEST_S3_ENDPOINT,settle=1h,layout=ray" "$bucket/layout" && echo precious >"$d/mnt/kept" || return 1
+    pid=$(daemon_pid)
+    kill -9 "$pid" && until_true 30 gone "$pid"
+    umount -l "$d/mnt" 2>/dev/null || fusermount3 -u -z "$d/mnt"
+    [ -e "$d/cache/config.json" ] || return 1
+    refused 7 '127.0.0.1 port 9' "$runfs" recover --publish "$d/cache" -o "mount_timeout=2s$at" || return 1
+    try "$runfs" recover --publish "$d/cache" -o "endpoint=$RUNFS_TEST_S3_ENDPOINT"
+    expect_code 0 && grep -qx precious "$RUNFS_TEST_S3_DIR/layout/kept"
+}
+
+# What a route says counts at once by the new name; the URL waits for the store.
+test_s3_renamed_and_not_yet_stored() {
+    local bucket=${RUNFS_TEST_S3_URL%/*} server
+    fresh s3renamed
+    server=$(cat "$RUNFS_TEST_S3_PID_FILE")
+    echo '{"stores": {"a": {"url": "'"$bucket"'/ra", "path_style": true}, "b": {"url": "'"$bucket"'/rb", "path_style": true}},
+ "routes": [{"path": "l/**", "store": "a", "policy": "logs"}, {"path": "c/**", "store": "a", "policy": "checkpoint"}], "default_store": "b"}' >"$d/c.json"
+    try "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/mnt"
+    expect_code 0 && daemon_pid >>"$work/pids" && mkdir -p "$d/mnt/l" "$d/mnt/c" && echo x >"$d/mnt/l/f" && "$runfs" flush "$d/mnt" || return 1
+    kill -STOP "$server"
+    mv "$d/mnt/l/f" "$d/mnt/c/g"
+    try python3 -c 'import os, sys
+print([os.getxattr(sys.argv[1], "user.runfs." + what).decode() for what in ("policy", "route", "store", "state")])' "$d/mnt/c/g"
+    [ "$(cat "$work/out")" = "['checkpoint', 'c/**', 'a', 'clean']" ] || say "$(cat "$work/out" "$work/err")" || { kill -CONT "$server" && return 1; }
+    refused 1 'not have it under this name yet' "$runfs" url "$d/mnt/c/g" || { kill -CONT "$server" && return 1; }
+    kill -CONT "$server"
+    "$runfs" flush "$d/mnt" && answers 0 "$bucket/ra/c/g" "$runfs" url "$d/mnt/c/g" && umount_here
+}
+
 # A server that takes requests and never answers.
 test_s3_clients_that_go_away() {
     local bucket=${RUNFS_TEST_S3_URL%/*} at=,endpoint=$RUNFS_TEST_S3_ENDPOINT server pid

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct mount_options options;
@@ -15,6 +16,8 @@ static struct op op;
 static void setup(void)
 {
     top_make();
+    top_make_file("aws.conf", "[profile p]\nregion = r\n");
+    ck_assert_int_eq(setenv("AWS_CONFIG_FILE", in_top("aws.conf"), 1), 0);
     mount_options_init(&options);
     op_init(&op, OP_FOREVER);
     config = (struct config){0};
@@ -24,6 +27,7 @@ static void teardown(void)
 {
     config_release(&config);
     mount_options_release(&options);
+    (void)unsetenv("AWS_CONFIG_FILE");
     top_remove();
 }
 
