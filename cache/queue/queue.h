@@ -10,6 +10,13 @@
 /* The kinds of changes that the store was seen to take, whatever the name. */
 enum change { CHANGE_PUT, CHANGE_REMOVE, CHANGES };
 
+/* What one of the stores was seen to do. */
+struct volume {
+    GUARDED_BY(cache_mutex) struct {
+        int64_t taken_ns[CHANGES]; /* CLOCK_MONOTONIC; when the last that it took began */
+    };
+};
+
 /* A row of the journal in memory. */
 struct intent {
     uint64_t seq; /* 0: not numbered yet */
@@ -24,8 +31,9 @@ struct intent {
         uint64_t moved_ino;
         bool removed_before; /* a removal that is repeated, for what may have come late */
         int64_t refused_ns; /* CLOCK_MONOTONIC; when the store refused it last; 0: it did not */
-        bool others_taken;  /* and it has taken the like of another name since */
-        bool refused;       /* a rename whose name it refuses for good */
+        unsigned refuser; /* which of the stores that was; 0: one of several, or the only one */
+        bool others_taken; /* and it has taken the like of another name since */
+        bool refused;      /* a rename whose name it refuses for good */
         /* a removal that a later rename of something around it was found to need */
         bool urgent;
         bool redo; /* a rename that an earlier mount may have carried out, natively */
@@ -65,7 +73,8 @@ enum live { LIVE_NONE, LIVE_WAIT, LIVE_STORED };
 
 /* What the store is owed, of a whole cache. */
 struct queue {
-    struct queue_own *own; /* constant; what only the room itself sees */
+    struct queue_own *own;  /* constant; what only the room itself sees */
+    struct volume *volumes; /* constant; of each store, by the number in its entries */
 
     GUARDED_BY(cache_mutex) struct {
         struct node *dirty_dirs;
@@ -132,6 +141,10 @@ void dirs_above_may_exist_locked(struct cache *c, const char *path) REQUIRES(cac
 bool upload_comes_first(const struct file *f, uint64_t seq) REQUIRES(cache_mutex);
 
 /* ---- intent.c ---- */
+/* Which of the stores it is for; 0: there is one, or several have a part in it. */
+unsigned intent_volume(struct cache *c, const struct intent *i);
+/* Which store must be it that refused it; 0: there is one, or which of several is not known. */
+unsigned intent_lone_volume(struct cache *c, const struct intent *i);
 struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from, const char *to,
                           uint64_t ino, const char *etag);
 /* Frees an intention that is in no list. Accepts NULL. */
@@ -260,14 +273,15 @@ bool refusal_is_one(int err);
  * moved away itself: that was refused once, and is tried again. */
 bool intent_is_in_the_way(int err);
 /* The store took a change of some name, for which it was asked at `began_ns`. */
-void refusal_taken_locked(struct cache *c, enum change change, int64_t began_ns)
-    REQUIRES(cache_mutex);
+void refusal_taken_locked(struct cache *c, unsigned volume, enum change change,
+                          int64_t began_ns) REQUIRES(cache_mutex);
 /* Whether it took one that it was asked for after `refused_ns`, when it refused another (0:
  * never). */
-bool refusal_others_taken_locked(const struct cache *c, enum change change, int64_t refused_ns)
-    REQUIRES(cache_mutex);
-/* Something was refused: it is found out whether the store takes anything. */
-void refusal_probe_locked(struct cache *c) REQUIRES(cache_mutex);
+bool refusal_others_taken_locked(const struct cache *c, unsigned volume, enum change change,
+                                 int64_t refused_ns) REQUIRES(cache_mutex);
+/* Something was refused: it is found out whether the store takes anything, if it is the only
+ * one. */
+void refusal_probe_locked(struct cache *c, unsigned volume) REQUIRES(cache_mutex);
 /* Whether all that the file owes has names which the store refuses. */
 bool file_is_refused_locked(const struct file *f) REQUIRES(cache_mutex);
 
@@ -299,6 +313,8 @@ void queue_check_locked(struct cache *c) REQUIRES(cache_mutex);
 #endif
 /* Makes the room's part of the cache. 0 or -ENOMEM. */
 int queue_new(struct cache *c);
+/* The configuration is known: makes what there is of each store. 0 or -ENOMEM. */
+int queue_open(struct cache *c);
 /* Nothing is in its lists any more. Accepts a cache without that part. */
 void queue_free(struct cache *c) EXCLUDES(cache_mutex);
 
