@@ -14,6 +14,7 @@ enum change { CHANGE_PUT, CHANGE_REMOVE, CHANGES };
 struct volume {
     GUARDED_BY(cache_mutex) struct {
         int64_t taken_ns[CHANGES]; /* CLOCK_MONOTONIC; when the last that it took began */
+        bool out_of_quota;         /* it refused for space: deletes go first there */
     };
 };
 
@@ -29,6 +30,8 @@ struct intent {
         uint64_t since;
         /* of the file that left the name that is removed; 0: none is known */
         uint64_t moved_ino;
+        /* and it went to another store, which gets it anew: no other has it but this name */
+        bool crossed;
         bool removed_before; /* a removal that is repeated, for what may have come late */
         int64_t refused_ns; /* CLOCK_MONOTONIC; when the store refused it last; 0: it did not */
         unsigned refuser; /* which of the stores that was; 0: one of several, or the only one */
@@ -53,14 +56,19 @@ struct intent {
     };
 };
 
-/* Which removals have to wait for uploads. */
-struct barrier {
+/* Uploads that removals have to wait for. */
+struct barrier_files {
     uint64_t seq; /* those with a lower number for none */
     struct barrier_dir {
         char *path;
         uint64_t seq;
     } * dirs; /* of refused names: what is in the same directory waits for them, too */
     size_t n, cap;
+};
+
+/* Which removals have to wait for uploads. */
+struct barrier {
+    struct barrier_files all, with_room; /* to all stores; to those that are not full */
 };
 
 /* What intent_backward() finds out of a path after a rename. INTENT_STAYS: the rename did not
@@ -81,7 +89,6 @@ struct queue {
         struct intent *intents;   /* by seq */
         unsigned uploads_running; /* of files; transfer/ counts them */
         unsigned renames;         /* intentions that copy */
-        bool out_of_quota;        /* the store refused for space: deletes go first */
         unsigned drain;           /* flushes under way that want everything, staged files too */
     };
 };
@@ -95,6 +102,13 @@ bool barrier_holds_locked(struct cache *c, const struct barrier *b,
                           const struct intent *removal) REQUIRES(cache_mutex);
 /* Frees the barrier's paths. */
 void barrier_release(struct barrier *b);
+/* Whether the removal makes room in a full store: it waits for no file that goes to one then.
+ * What a file left on its way to another store makes none: it is all that a store has of it. */
+bool removal_makes_room_locked(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex);
+/* Whether the removal waits for such files as this one, where they were closed before. */
+bool removal_waits_for_locked(struct cache *c, const struct intent *removal,
+                              const struct file *f) REQUIRES(cache_mutex);
 /* The place in the order up to which uploads come before a removal with the place `seq`. */
 uint64_t barrier_seq_locked(struct cache *c, uint64_t seq) REQUIRES(cache_mutex);
 /* Begins to wait for removals, with the place `seq`. */

@@ -110,6 +110,7 @@ static int join(const struct intent *i, const struct intent *end, const char *ve
     if (!*ret)
         return -ENOMEM;
     (*ret)->moved_ino = end->moved_ino;
+    (*ret)->crossed = end->crossed;
     (*ret)->since = intent_since(i);
     return 0;
 }

@@ -62,7 +62,7 @@ static bool moved_is_refused_locked(struct cache *c, const struct intent *i)
 {
     struct file *f;
 
-    if (!i->moved_ino || c->queue->out_of_quota)
+    if (!i->moved_ino || removal_makes_room_locked(c, i))
         return false;
     DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
