@@ -15,6 +15,7 @@ struct volume {
     GUARDED_BY(cache_mutex) struct {
         int64_t taken_ns[CHANGES]; /* CLOCK_MONOTONIC; when the last that it took began */
         bool out_of_quota;         /* it refused for space: deletes go first there */
+        bool unconditional;        /* it refuses preconditions of uploads */
     };
 };
 
@@ -321,6 +322,8 @@ bool removals_are_bound(struct cache *c, struct place at);
 int64_t comes_back_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
 
 /* ---- room.c ---- */
+/* Whether no store was seen to refuse preconditions of uploads. */
+bool stores_take_conditions(struct cache *c) EXCLUDES(cache_mutex);
 #ifndef NDEBUG
 /* Aborts where the intentions are not as they are counted. */
 void queue_check_locked(struct cache *c) REQUIRES(cache_mutex);

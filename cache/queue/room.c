@@ -27,6 +27,17 @@ int queue_open(struct cache *c)
     return c->queue->volumes ? 0 : -ENOMEM;
 }
 
+bool stores_take_conditions(struct cache *c)
+{
+    bool all = true;
+
+    cache_lock(c);
+    for (unsigned i = 0; i < volumes_count(c); i++)
+        all = all && !c->queue->volumes[i].unconditional;
+    cache_unlock(c);
+    return all;
+}
+
 void queue_free(struct cache *c)
 {
     if (!c->queue)

@@ -67,6 +67,12 @@ unsigned volumes_count(const struct cache *c)
     return c->config.routes ? (unsigned)c->config.n_stores + 1 : 1;
 }
 
+const char *volume_url(const struct cache *c, unsigned volume)
+{
+    return volume && volume <= c->config.n_stores ? c->config.stores[volume - 1].url
+                                                  : c->store->url;
+}
+
 static size_t count_components(const char *path)
 {
     size_t n = *path != '\0';

@@ -323,6 +323,8 @@ unsigned node_volume(const struct node *n);
 unsigned dir_lone_volume(struct cache *c, const char *path);
 /* How many numbers there are of that kind. */
 unsigned volumes_count(const struct cache *c);
+/* The URL of the store with that number, for messages. */
+const char *volume_url(const struct cache *c, unsigned volume);
 /* What a directory of this path is. */
 enum dir_kind path_dir_kind(struct cache *c, const char *path);
 /* Notes in the directory what its path is. */
