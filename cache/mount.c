@@ -280,6 +280,8 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
         return r;
     r = tree_open(c);
     if (r == 0)
+        r = queue_open(c);
+    if (r == 0)
         r = transfers_open(c);
     if (r < 0)
         return op_fail(op, r, "out of memory");

@@ -48,10 +48,9 @@ struct cache {
     pthread_t wakers[WAKERS];
     unsigned n_wakers;
     struct pool *fetchers, *askers, *uploaders, *chores, *notifier;
-    struct pool **parts;       /* of what goes to each store, by its number in the entries */
-    pthread_cond_t kick;       /* the scheduler has something to look at before pass_ns */
-    atomic_bool cancelled;     /* ends every store call */
-    atomic_bool unconditional; /* the store refuses preconditions of uploads */
+    struct pool **parts;   /* of what goes to each store, by its number in the entries */
+    pthread_cond_t kick;   /* the scheduler has something to look at before pass_ns */
+    atomic_bool cancelled; /* ends every store call */
 
     /* The rooms' own parts; constant. Who includes no header of a room does not see into it. */
     struct tree *tree;

@@ -138,8 +138,8 @@ static int merge_all(struct writing *w, const struct index *old, struct index *t
 int index_put_text(struct cache *c, struct op *op, struct place index, const struct buf *text,
                    const char *etag, char ret_etag[STORE_ETAG_MAX])
 {
-    bool bound =
-        store_can(c->store, index.key, STORE_IF_MATCH) && !atomic_load(&c->unconditional);
+    /* Where there is an index there is one store. */
+    bool bound = store_can(c->store, index.key, STORE_IF_MATCH) && stores_take_conditions(c);
     struct object obj = {0};
     struct mem_source src;
 

@@ -15,11 +15,11 @@
 struct look {
     struct cache *cache;
     struct waiter *waiter;
-    bool first;        /* of this waiter: what failed before is tried again at once */
-    bool pending;      /* something is owed */
-    bool in_vain;      /* a removal is owed that may wait for ever */
-    int error;         /* negative errno of an attempt since the first look; 0 none */
-    uint64_t removals; /* the last one that is waited for; 0 none */
+    bool first;   /* of this waiter: what failed before is tried again at once */
+    bool pending; /* something is owed */
+    bool in_vain; /* a removal is owed that may wait for ever */
+    int error;    /* negative errno of an attempt since the first look; 0 none */
+    const struct intent *removal; /* the last one that is waited for; NULL none */
 };
 
 static void look_begin(struct look *l, struct cache *c, struct waiter *w) REQUIRES(cache_mutex)
@@ -66,7 +66,7 @@ static void owed_intent(struct look *l, struct intent *i) REQUIRES(cache_mutex)
     int64_t due_ns = i->due_ns;
     owed(l, clears_up ? 0 : i->error, i->failed_ns, i->error ? &i->due_ns : &due_ns);
     if (!intent_is_rename(i))
-        l->removals = i->seq;
+        l->removal = i;
 }
 
 static void look_at_renames(struct look *l, const char *path, struct place at)
@@ -182,12 +182,13 @@ static void look_at_barrier(struct look *l) REQUIRES(cache_mutex)
 {
     struct file *f;
 
-    if (!l->removals || l->cache->queue->out_of_quota)
+    if (!l->removal)
         return;
-    uint64_t until = barrier_seq_locked(l->cache, l->removals);
+    uint64_t until = barrier_seq_locked(l->cache, l->removal->seq);
     DL_FOREACH2(l->cache->content->dirty, f, dirty_next)
     {
-        if (f->error && f->first_seq && f->first_seq < until)
+        if (f->error && f->first_seq && f->first_seq < until &&
+            removal_waits_for_locked(l->cache, l->removal, f))
             owed(l, f->error, f->short_write ? INT64_MAX : f->failed_ns, &f->due_ns);
     }
 }

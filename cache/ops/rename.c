@@ -374,6 +374,8 @@ static int move_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     r = move_in_tree_locked(c, m);
     if (i && m->removes && n->file)
         i->moved_ino = n->ino;
+    if (i && m->removes)
+        i->crossed = m->crosses;
     if (i)
         intent_add_locked(c, i);
     progress_locked(c);

@@ -17,7 +17,7 @@
 #define ROUNDS_MAX 8
 
 /* What the refused names in the directory of `path` hold, or NULL. */
-static struct barrier_dir *barrier_dir(const struct barrier *b, const char *path)
+static struct barrier_dir *barrier_dir(const struct barrier_files *b, const char *path)
 {
     const char *end = strrchr(path, '/');
     size_t len = end ? (size_t)(end - path) : 0;
@@ -29,7 +29,7 @@ static struct barrier_dir *barrier_dir(const struct barrier *b, const char *path
 }
 
 /* Without memory it holds all that comes later. */
-static void hold_beside(struct barrier *b, const struct file *f) REQUIRES(cache_mutex)
+static void hold_beside(struct barrier_files *b, const struct file *f) REQUIRES(cache_mutex)
 {
     auto_free char *path = node_path(f->node);
     struct barrier_dir *dir = path ? barrier_dir(b, path) : NULL;
@@ -41,6 +41,31 @@ static void hold_beside(struct barrier *b, const struct file *f) REQUIRES(cache_
     }
     uint64_t *seq = dir && dir->path ? &dir->seq : &b->seq;
     *seq = f->first_seq < *seq ? f->first_seq : *seq;
+}
+
+static void hold_for(struct barrier_files *b, const struct file *f) REQUIRES(cache_mutex)
+{
+    if (file_is_refused_locked(f))
+        hold_beside(b, f);
+    else if (f->first_seq < b->seq)
+        b->seq = f->first_seq;
+}
+
+static bool goes_to_full_locked(struct cache *c, const struct file *f) REQUIRES(cache_mutex)
+{
+    return c->queue->volumes[node_volume(f->node)].out_of_quota;
+}
+
+bool removal_makes_room_locked(struct cache *c, const struct intent *removal)
+{
+    cache_assert_locked(c);
+    return !removal->crossed && c->queue->volumes[intent_volume(c, removal)].out_of_quota;
+}
+
+bool removal_waits_for_locked(struct cache *c, const struct intent *removal,
+                              const struct file *f)
+{
+    return !goes_to_full_locked(c, f) || !removal_makes_room_locked(c, removal);
 }
 
 /* Whether removals wait for the file. */
@@ -59,35 +84,40 @@ void barrier_init_locked(struct cache *c, struct barrier *ret)
     struct file *f;
 
     cache_assert_locked(c);
-    *ret = (struct barrier){.seq = UINT64_MAX};
-    if (c->queue->out_of_quota)
-        return;
+    *ret = (struct barrier){{.seq = UINT64_MAX}, {.seq = UINT64_MAX}};
     DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         if (!is_waited_for(c, f, now))
             continue;
-        if (file_is_refused_locked(f))
-            hold_beside(ret, f);
-        else if (f->first_seq < ret->seq)
-            ret->seq = f->first_seq;
+        hold_for(&ret->all, f);
+        if (!goes_to_full_locked(c, f))
+            hold_for(&ret->with_room, f);
     }
 }
 
 bool barrier_holds_locked(struct cache *c, const struct barrier *b,
                           const struct intent *removal)
 {
-    const struct barrier_dir *dir = barrier_dir(b, removal->from);
+    const struct barrier_files *files =
+        removal_makes_room_locked(c, removal) ? &b->with_room : &b->all;
+    const struct barrier_dir *dir = barrier_dir(files, removal->from);
     uint64_t seq = barrier_seq_locked(c, removal->seq);
 
     cache_assert_locked(c);
-    return seq > b->seq || (dir && seq > dir->seq);
+    return seq > files->seq || (dir && seq > dir->seq);
 }
 
-void barrier_release(struct barrier *b)
+static void files_release(struct barrier_files *b)
 {
     for (size_t i = 0; i < b->n; i++)
         free(b->dirs[i].path);
     free(b->dirs);
+}
+
+void barrier_release(struct barrier *b)
+{
+    files_release(&b->all);
+    files_release(&b->with_room);
 }
 
 /* ---- what goes before it was uploaded ---- */
@@ -210,16 +240,19 @@ void rounds_init(struct cache *c, struct rounds *ret, uint64_t seq)
     *ret = (struct rounds){.until = seq, .next_ns = clock_mono_ns() + c->config.retry_ns};
 }
 
-/* The place of the first file that removals wait for wherever they are; UINT64_MAX: none. */
-static uint64_t first_waited_for_locked(struct cache *c) REQUIRES(cache_mutex)
+/* The place of the first file that such a removal waits for wherever it is; UINT64_MAX: none.
+ */
+static uint64_t first_waited_for_locked(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex)
 {
     int64_t now = clock_mono_ns();
     struct file *f;
 
     DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
-        if (is_waited_for(c, f, now) && !file_is_refused_locked(f))
-            return c->queue->out_of_quota ? UINT64_MAX : f->first_seq;
+        if (is_waited_for(c, f, now) && !file_is_refused_locked(f) &&
+            removal_waits_for_locked(c, removal, f))
+            return f->first_seq;
     }
     return UINT64_MAX;
 }
@@ -229,7 +262,7 @@ static uint64_t first_waited_for_locked(struct cache *c) REQUIRES(cache_mutex)
 bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct intent *removal)
 {
     uint64_t until = barrier_seq_locked(c, removal->seq);
-    uint64_t first = until > r->until ? first_waited_for_locked(c) : 0;
+    uint64_t first = until > r->until ? first_waited_for_locked(c, removal) : 0;
 
     cache_assert_locked(c);
     if (first <= r->until || first >= until || removal->running || intent_is_urgent(c, removal))

@@ -13,6 +13,21 @@
 #include <string.h>
 #include <utlist.h>
 
+static bool is_of_dir(const struct intent *i)
+{
+    return i->kind == INTENT_RENAMEDIR || i->kind == INTENT_RMDIR;
+}
+
+unsigned intent_volume(struct cache *c, const struct intent *i)
+{
+    return path_volume(c, i->from, is_of_dir(i));
+}
+
+unsigned intent_lone_volume(struct cache *c, const struct intent *i)
+{
+    return is_of_dir(i) ? dir_lone_volume(c, i->from) : intent_volume(c, i);
+}
+
 struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from, const char *to,
                           uint64_t ino, const char *etag)
 {

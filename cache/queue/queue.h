@@ -10,6 +10,15 @@
 /* The kinds of changes that the store was seen to take, whatever the name. */
 enum change { CHANGE_PUT, CHANGE_REMOVE, CHANGES };
 
+/* What one of the stores was seen to do. */
+struct volume {
+    GUARDED_BY(cache_mutex) struct {
+        int64_t taken_ns[CHANGES]; /* CLOCK_MONOTONIC; when the last that it took began */
+        bool out_of_quota;         /* it refused for space: deletes go first there */
+        bool unconditional;        /* it refuses preconditions of uploads */
+    };
+};
+
 /* A row of the journal in memory. */
 struct intent {
     uint64_t seq; /* 0: not numbered yet */
@@ -22,10 +31,13 @@ struct intent {
         uint64_t since;
         /* of the file that left the name that is removed; 0: none is known */
         uint64_t moved_ino;
+        /* and it went to another store, which gets it anew: no other has it but this name */
+        bool crossed;
         bool removed_before; /* a removal that is repeated, for what may have come late */
         int64_t refused_ns; /* CLOCK_MONOTONIC; when the store refused it last; 0: it did not */
-        bool others_taken;  /* and it has taken the like of another name since */
-        bool refused;       /* a rename whose name it refuses for good */
+        unsigned refuser; /* which of the stores that was; 0: one of several, or the only one */
+        bool others_taken; /* and it has taken the like of another name since */
+        bool refused;      /* a rename whose name it refuses for good */
         /* a removal that a later rename of something around it was found to need */
         bool urgent;
         bool redo; /* a rename that an earlier mount may have carried out, natively */
@@ -45,14 +57,19 @@ struct intent {
     };
 };
 
-/* Which removals have to wait for uploads. */
-struct barrier {
+/* Uploads that removals have to wait for. */
+struct barrier_files {
     uint64_t seq; /* those with a lower number for none */
     struct barrier_dir {
         char *path;
         uint64_t seq;
     } * dirs; /* of refused names: what is in the same directory waits for them, too */
     size_t n, cap;
+};
+
+/* Which removals have to wait for uploads. */
+struct barrier {
+    struct barrier_files all, with_room; /* to all stores; to those that are not full */
 };
 
 /* What intent_backward() finds out of a path after a rename. INTENT_STAYS: the rename did not
@@ -65,14 +82,14 @@ enum live { LIVE_NONE, LIVE_WAIT, LIVE_STORED };
 
 /* What the store is owed, of a whole cache. */
 struct queue {
-    struct queue_own *own; /* constant; what only the room itself sees */
+    struct queue_own *own;  /* constant; what only the room itself sees */
+    struct volume *volumes; /* constant; of each store, by the number in its entries */
 
     GUARDED_BY(cache_mutex) struct {
         struct node *dirty_dirs;
         struct intent *intents;   /* by seq */
         unsigned uploads_running; /* of files; transfer/ counts them */
         unsigned renames;         /* intentions that copy */
-        bool out_of_quota;        /* the store refused for space: deletes go first */
         unsigned drain;           /* flushes under way that want everything, staged files too */
     };
 };
@@ -86,6 +103,13 @@ bool barrier_holds_locked(struct cache *c, const struct barrier *b,
                           const struct intent *removal) REQUIRES(cache_mutex);
 /* Frees the barrier's paths. */
 void barrier_release(struct barrier *b);
+/* Whether the removal makes room in a full store: it waits for no file that goes to one then.
+ * What a file left on its way to another store makes none: it is all that a store has of it. */
+bool removal_makes_room_locked(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex);
+/* Whether the removal waits for such files as this one, where they were closed before. */
+bool removal_waits_for_locked(struct cache *c, const struct intent *removal,
+                              const struct file *f) REQUIRES(cache_mutex);
 /* The place in the order up to which uploads come before a removal with the place `seq`. */
 uint64_t barrier_seq_locked(struct cache *c, uint64_t seq) REQUIRES(cache_mutex);
 /* Begins to wait for removals, with the place `seq`. */
@@ -132,6 +156,10 @@ void dirs_above_may_exist_locked(struct cache *c, const char *path) REQUIRES(cac
 bool upload_comes_first(const struct file *f, uint64_t seq) REQUIRES(cache_mutex);
 
 /* ---- intent.c ---- */
+/* Which of the stores it is for; 0: there is one, or several have a part in it. */
+unsigned intent_volume(struct cache *c, const struct intent *i);
+/* Which store must be it that refused it; 0: there is one, or which of several is not known. */
+unsigned intent_lone_volume(struct cache *c, const struct intent *i);
 struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from, const char *to,
                           uint64_t ino, const char *etag);
 /* Frees an intention that is in no list. Accepts NULL. */
@@ -260,14 +288,15 @@ bool refusal_is_one(int err);
  * moved away itself: that was refused once, and is tried again. */
 bool intent_is_in_the_way(int err);
 /* The store took a change of some name, for which it was asked at `began_ns`. */
-void refusal_taken_locked(struct cache *c, enum change change, int64_t began_ns)
-    REQUIRES(cache_mutex);
+void refusal_taken_locked(struct cache *c, unsigned volume, enum change change,
+                          int64_t began_ns) REQUIRES(cache_mutex);
 /* Whether it took one that it was asked for after `refused_ns`, when it refused another (0:
  * never). */
-bool refusal_others_taken_locked(const struct cache *c, enum change change, int64_t refused_ns)
-    REQUIRES(cache_mutex);
-/* Something was refused: it is found out whether the store takes anything. */
-void refusal_probe_locked(struct cache *c) REQUIRES(cache_mutex);
+bool refusal_others_taken_locked(const struct cache *c, unsigned volume, enum change change,
+                                 int64_t refused_ns) REQUIRES(cache_mutex);
+/* Something was refused: it is found out whether the store takes anything, if it is the only
+ * one. */
+void refusal_probe_locked(struct cache *c, unsigned volume) REQUIRES(cache_mutex);
 /* Whether all that the file owes has names which the store refuses. */
 bool file_is_refused_locked(const struct file *f) REQUIRES(cache_mutex);
 
@@ -293,12 +322,16 @@ bool removals_are_bound(struct cache *c, struct place at);
 int64_t comes_back_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
 
 /* ---- room.c ---- */
+/* Whether no store was seen to refuse preconditions of uploads. */
+bool stores_take_conditions(struct cache *c) EXCLUDES(cache_mutex);
 #ifndef NDEBUG
 /* Aborts where the intentions are not as they are counted. */
 void queue_check_locked(struct cache *c) REQUIRES(cache_mutex);
 #endif
 /* Makes the room's part of the cache. 0 or -ENOMEM. */
 int queue_new(struct cache *c);
+/* The configuration is known: makes what there is of each store. 0 or -ENOMEM. */
+int queue_open(struct cache *c);
 /* Nothing is in its lists any more. Accepts a cache without that part. */
 void queue_free(struct cache *c) EXCLUDES(cache_mutex);
 

@@ -6,7 +6,6 @@
 
 struct refusals {
     GUARDED_BY(cache_mutex) struct {
-        int64_t taken_ns[CHANGES]; /* CLOCK_MONOTONIC; when the last that it took began */
         bool probing;
     };
 };

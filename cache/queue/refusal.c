@@ -2,8 +2,9 @@
  *
  * An answer like 403 does not tell whether the store refuses the name or who asks. A name
  * counts as refused once the store refused it, then took a change of another name that began
- * later, and then refused it again. So that there is such a change, a probe puts and removes an
- * object of our own after the first refusal, where the store has a place for those.
+ * later, and then refused it again. What another store took says nothing. So that there is such
+ * a change, a probe puts and removes an object of our own after the first refusal, where the
+ * store has a place for those; over several stores none has.
  * docs/format.md, section 4. */
 #include "cache/queue/queue_impl.h"
 
@@ -24,18 +25,20 @@ bool intent_is_in_the_way(int err)
     return err == -EEXIST || err == -EISDIR || err == -ENOTDIR || err == -ENOTEMPTY;
 }
 
-void refusal_taken_locked(struct cache *c, enum change change, int64_t began_ns)
+void refusal_taken_locked(struct cache *c, unsigned volume, enum change change,
+                          int64_t began_ns)
 {
-    int64_t *taken_ns = &c->queue->own->refusals.taken_ns[change];
+    int64_t *taken_ns = &c->queue->volumes[volume].taken_ns[change];
 
     cache_assert_locked(c);
     if (*taken_ns < began_ns)
         *taken_ns = began_ns;
 }
 
-bool refusal_others_taken_locked(const struct cache *c, enum change change, int64_t refused_ns)
+bool refusal_others_taken_locked(const struct cache *c, unsigned volume, enum change change,
+                                 int64_t refused_ns)
 {
-    return refused_ns && c->queue->own->refusals.taken_ns[change] > refused_ns;
+    return refused_ns && c->queue->volumes[volume].taken_ns[change] > refused_ns;
 }
 
 /* ---- the probe ---- */
@@ -46,6 +49,7 @@ bool refusal_others_taken_locked(const struct cache *c, enum change change, int6
 struct probe {
     struct task task;
     struct cache *cache;
+    unsigned volume; /* the only store, by its number in the entries */
 };
 
 static bool probe_put(struct cache *c, struct op *op)
@@ -75,15 +79,15 @@ static void run_probe(struct task *task)
         log_debug("whether the store takes other names can't be told: %s", op.why);
     cache_lock(c);
     if (put)
-        refusal_taken_locked(c, CHANGE_PUT, put_ns);
+        refusal_taken_locked(c, p->volume, CHANGE_PUT, put_ns);
     if (removed)
-        refusal_taken_locked(c, CHANGE_REMOVE, removed_ns);
+        refusal_taken_locked(c, p->volume, CHANGE_REMOVE, removed_ns);
     c->queue->own->refusals.probing = false;
     cache_unlock(c);
     free(p);
 }
 
-void refusal_probe_locked(struct cache *c)
+void refusal_probe_locked(struct cache *c, unsigned volume)
 {
     struct probe *p = NULL;
 
@@ -91,7 +95,7 @@ void refusal_probe_locked(struct cache *c)
     if (c->queue->own->refusals.probing || c->stopping ||
         !store_can(c->store, PROBE_KEY, STORE_STATE) || !(p = calloc(1, sizeof(*p))))
         return;
-    *p = (struct probe){.task.run = run_probe, .cache = c};
+    *p = (struct probe){.task.run = run_probe, .cache = c, .volume = volume};
     c->queue->own->refusals.probing = true;
     pool_submit(c->uploaders, &p->task);
 }

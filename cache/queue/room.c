@@ -21,6 +21,23 @@ int queue_new(struct cache *c)
     return 0;
 }
 
+int queue_open(struct cache *c)
+{
+    c->queue->volumes = calloc(volumes_count(c), sizeof(*c->queue->volumes));
+    return c->queue->volumes ? 0 : -ENOMEM;
+}
+
+bool stores_take_conditions(struct cache *c)
+{
+    bool all = true;
+
+    cache_lock(c);
+    for (unsigned i = 0; i < volumes_count(c); i++)
+        all = all && !c->queue->volumes[i].unconditional;
+    cache_unlock(c);
+    return all;
+}
+
 void queue_free(struct cache *c)
 {
     if (!c->queue)
@@ -31,6 +48,7 @@ void queue_free(struct cache *c)
     free(c->queue->own->waits);
     cache_unlock(c);
     origins_free(c);
+    free(c->queue->volumes);
     free(c->queue);
     c->queue = NULL;
 }

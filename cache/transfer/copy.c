@@ -519,7 +519,7 @@ static void run_copying(struct task *task)
     if (r == COPY_WAITS)
         k->intent->running = false;
     if (r < 0) {
-        copy_note_refusal_locked(c, k->intent, r);
+        copy_note_refusal_locked(k, r);
         intent_failed_locked(c, k->intent, r, op.why);
         failure_note_locked(c, &c->write_failure, r, op.why);
     }
@@ -544,6 +544,7 @@ void copy_start_locked(struct cache *c, struct intent *i)
                           .from = strdup(i->from),
                           .to = strdup(i->to),
                           .volume = intent_volume(c, i),
+                          .refuser = intent_lone_volume(c, i),
                           .dir = i->kind == INTENT_RENAMEDIR};
     if (!k->from || !k->to) {
         copying_free(k);
@@ -551,7 +552,7 @@ void copy_start_locked(struct cache *c, struct intent *i)
     }
     i->running = true;
     i->redo = false;
-    i->others_taken = refusal_others_taken_locked(c, CHANGE_PUT, i->refused_ns);
+    i->others_taken = refusal_others_taken_locked(c, i->refuser, CHANGE_PUT, i->refused_ns);
     c->transfer->copies_running++;
     c->transfer->volumes[k->volume].copies++;
     pool_submit(c->uploaders, &k->task);

@@ -33,9 +33,11 @@ struct copying {
     char *from, *to; /* the intent's, constant while it runs */
     bool dir;
     unsigned volume; /* which store it is in */
-    bool own;        /* a file's source was replaced by a later version of this cache */
-    struct op *op;   /* of the listing */
-    uint64_t bytes;  /* that what it tells of takes */
+    atomic_uint
+        refuser;    /* which must be it that refuses it; 0: which of several is not known */
+    bool own;       /* a file's source was replaced by a later version of this cache */
+    struct op *op;  /* of the listing */
+    uint64_t bytes; /* that what it tells of takes */
     struct item *v;
     size_t n, cap;
     struct each each; /* copies the items */
@@ -93,7 +95,7 @@ int copy_latest(struct cache *c, struct op *op, struct place from, char **etag, 
 int copy_give_up_name(struct copying *k, struct op *op, bool *ret)
     EXCLUDES(cache_ns, cache_mutex);
 /* Notes a refused name as refusal.c has it: refused again after another name was taken. */
-void copy_note_refusal_locked(struct cache *c, struct intent *i, int err) REQUIRES(cache_mutex);
+void copy_note_refusal_locked(struct copying *k, int err) REQUIRES(cache_mutex);
 
 /* ---- copy_tree.c ---- */
 /* Frees what the items hold; their array stays for the next ones. */

@@ -110,6 +110,7 @@ static int join(const struct intent *i, const struct intent *end, const char *ve
     if (!*ret)
         return -ENOMEM;
     (*ret)->moved_ino = end->moved_ino;
+    (*ret)->crossed = end->crossed;
     (*ret)->since = intent_since(i);
     return 0;
 }
@@ -230,13 +231,18 @@ int copy_give_up_name(struct copying *k, struct op *op, bool *ret)
     return r < 0 ? copy_not_noted(op, k->from, k->to, r) : 0;
 }
 
-void copy_note_refusal_locked(struct cache *c, struct intent *i, int err)
+void copy_note_refusal_locked(struct copying *k, int err)
 {
+    struct cache *c = k->cache;
+    struct intent *i = k->intent;
+    unsigned refuser = atomic_load(&k->refuser);
     bool refused = refusal_is_one(err);
+    bool again = i->others_taken && i->refuser == refuser;
 
     cache_assert_locked(c);
-    i->refused = refused && (i->refused || i->others_taken);
+    i->refused = refused && (i->refused || again);
     i->refused_ns = refused ? clock_mono_ns() : 0;
+    i->refuser = refuser;
     if (refused && !i->refused)
-        refusal_probe_locked(c);
+        refusal_probe_locked(c, refuser);
 }

@@ -137,6 +137,8 @@ static int copy_item(struct each *each, size_t i, struct op *op)
     if (it->fate != ITEM_COPIED)
         return 0;
     int r = it->is_dir ? copy_item_dir(k, it, op) : copy_item_file(k, it, op);
+    if (refusal_is_one(r))
+        atomic_store(&k->refuser, path_volume(k->cache, it->to, it->is_dir));
     if (r != -ENOENT)
         return r;
     /* Somebody else removed it after the listing. A directory may be there without a marker of

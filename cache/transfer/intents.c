@@ -9,11 +9,6 @@
 #include <string.h>
 #include <utlist.h>
 
-unsigned intent_volume(struct cache *c, const struct intent *i)
-{
-    return path_volume(c, i->from, i->kind == INTENT_RENAMEDIR || i->kind == INTENT_RMDIR);
-}
-
 void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
 {
     cache_assert_locked(c);

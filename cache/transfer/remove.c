@@ -62,7 +62,7 @@ static bool moved_is_refused_locked(struct cache *c, const struct intent *i)
 {
     struct file *f;
 
-    if (!i->moved_ino || c->queue->out_of_quota)
+    if (!i->moved_ino || removal_makes_room_locked(c, i))
         return false;
     DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
@@ -217,8 +217,10 @@ static void removal_over_locked(struct cache *c, struct intent *i, int err, int 
     }
     i->done = err == 0;
     i->refused_ns = refusal_is_one(err) ? clock_mono_ns() : 0;
-    if (i->refused_ns)
-        refusal_probe_locked(c);
+    if (i->refused_ns) {
+        i->refuser = intent_lone_volume(c, i);
+        refusal_probe_locked(c, i->refuser);
+    }
     if (i->done) {
         err = op_fail(&op, noted, "remove %s: it is done, but can't be noted in the cache: %s",
                       i->from, strerror(-noted));
@@ -284,7 +286,7 @@ static void run_removal(struct task *task)
     crash_point("delete-noted");
     cache_lock(c);
     if (r->removed)
-        refusal_taken_locked(c, CHANGE_REMOVE, began_ns);
+        refusal_taken_locked(c, r->volume, CHANGE_REMOVE, began_ns);
     for (size_t i = 0; i < r->n; i++) {
         if (op.left_behind && !r->skip[i])
             (void)doubt_removal_locked(c, intent_source(r->v[i]));
@@ -314,7 +316,7 @@ static void run_removal(struct task *task)
  * request of its own. Not while everything is refused, where that can be found out. */
 static bool goes_alone_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex)
 {
-    i->others_taken = refusal_others_taken_locked(c, CHANGE_REMOVE, i->refused_ns);
+    i->others_taken = refusal_others_taken_locked(c, i->refuser, CHANGE_REMOVE, i->refused_ns);
     return i->others_taken ||
            (i->refused_ns && !store_can(c->store, intent_source(i).key, STORE_STATE));
 }

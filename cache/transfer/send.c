@@ -170,12 +170,26 @@ static int upload_once(struct job *j, struct op *op, struct object *obj)
 
 /* The store refused a condition, once and again, and then took the same without it: that was
  * it. */
-static void remember_refusal(struct cache *c)
+static void remember_refusal(const struct job *j)
 {
-    if (!atomic_exchange(&c->unconditional, true))
+    struct cache *c = j->cache;
+
+    cache_lock(c);
+    bool known = c->queue->volumes[j->volume].unconditional;
+    c->queue->volumes[j->volume].unconditional = true;
+    cache_unlock(c);
+    if (!known)
         log_warn("%s knows no conditional uploads: what two mounts write to one name in the "
                  "same moment, one of them loses",
-                 c->store->url);
+                 volume_url(c, j->volume));
+}
+
+static bool is_unconditional(const struct job *j)
+{
+    cache_lock(j->cache);
+    bool ret = j->cache->queue->volumes[j->volume].unconditional;
+    cache_unlock(j->cache);
+    return ret;
 }
 
 /* The store refused each version that it had named just before. Some servers refuse a file
@@ -196,7 +210,7 @@ static int refused_each_time(struct job *j, struct op *op)
 
 static int upload_content(struct job *j, struct op *op, struct object *obj)
 {
-    j->refusals = atomic_load(&j->cache->unconditional) ? REFUSALS_MAX : 0;
+    j->refusals = is_unconditional(j) ? REFUSALS_MAX : 0;
     bool ask = upload_is_looked_at(j) || (upload_is_bound(j) && j->unknown);
     int r = ask ? upload_resolve_version(j, op, obj) : 0;
 
@@ -204,7 +218,7 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
     for (int i = 0; i < VERSIONS_MAX && r == 0; i++) {
         r = upload_once(j, op, obj);
         if (r == 0 && j->refusals == REFUSALS_MAX)
-            remember_refusal(j->cache);
+            remember_refusal(j);
         if (!upload_condition_refused(j, r) && (r != -ESTALE || !upload_is_bound(j)))
             return r == 1 ? 0 : r; /* 1: settled as its parts were committed */
         cache_op(j->cache, op);

@@ -129,8 +129,6 @@ int file_sum(int fd, uint64_t size, struct checksum *sum);
 int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd) EXCLUDES(cache_mutex);
 
 /* ---- intents.c ---- */
-/* Which store the intention is for; 0: there is one, or it is for several. */
-unsigned intent_volume(struct cache *c, const struct intent *i);
 /* Starts the removals and renames that may run; lowers *next_due to when something else may. */
 void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     REQUIRES(cache_mutex);

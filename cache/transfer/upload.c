@@ -310,13 +310,13 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     bool same = f->generation == j->generation;
 
     if (j->content)
-        refusal_taken_locked(c, CHANGE_PUT, j->began_ns);
+        refusal_taken_locked(c, j->volume, CHANGE_PUT, j->began_ns);
     if (upload_is_bound(j) && j->left_behind)
         (void)doubt_put_locked(c, j->at, j->etag ? j->etag : "");
     c->transfer->uploaded_files++;
     c->transfer->uploaded_bytes += j->content ? (uint64_t)j->st.st_size : 0;
     c->transfer->unreachable_ns = 0;
-    c->queue->out_of_quota = false;
+    c->queue->volumes[j->volume].out_of_quota = false;
     if (!e) {
         file_put_off_locked(c, f);
         moved_meanwhile_locked(j, obj);
@@ -381,12 +381,13 @@ static bool note_refusal_locked(struct job *j, struct entry *e, int r) REQUIRES(
     struct file *f = j->node->file;
     bool refused = is_answer(j) && refusal_is_one(r);
 
-    f->refused_ns = refused ? clock_mono_ns() : 0;
+    /* Where the file goes by now another store has refused nothing. */
+    f->refused_ns = refused && j->volume == node_volume(j->node) ? clock_mono_ns() : 0;
     if (!refused || !e)
         return false;
     e->refused = e->refused || j->others_taken;
     if (!e->refused)
-        refusal_probe_locked(j->cache);
+        refusal_probe_locked(j->cache, j->volume);
     return e->refused;
 }
 
@@ -438,7 +439,7 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
     why = f->error_text ? f->error_text : why;
     failure_note_locked(c, &c->write_failure, r, why);
     if (is_answer(j) && err_is_no_space(r))
-        c->queue->out_of_quota = true;
+        c->queue->volumes[j->volume].out_of_quota = true;
     if (!c->transfer->unreachable_ns)
         c->transfer->unreachable_ns = clock_mono_ns();
     log_later(&c->log, LOG_LEVEL_ERROR, "upload failed, kept in the cache and tried again: %s",
@@ -660,10 +661,11 @@ void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
     cache_assert_locked(c);
     if (!j && !(j = job_new_locked(c, n, path)))
         return; /* looked at again at the next pass */
-    j->others_taken = refusal_others_taken_locked(c, CHANGE_PUT, n->file->refused_ns);
     node_ref_locked(n);
     dirs_above_may_exist_locked(c, path);
     upload_runs_locked(j, take_ptr(own_path));
+    j->others_taken =
+        refusal_others_taken_locked(c, j->volume, CHANGE_PUT, n->file->refused_ns);
     if (own)
         pool_submit_own(c->uploaders, &j->task);
     else

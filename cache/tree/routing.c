@@ -39,9 +39,38 @@ unsigned node_volume(const struct node *n)
     return n->links ? n->links->volume : 0;
 }
 
+struct sharers {
+    unsigned store;
+    bool others;
+};
+
+static int note_sharer(void *arg, const struct routes_source *source)
+{
+    struct sharers *s = arg;
+
+    s->others = s->others || (!source->route->scratch && source->route->store != s->store);
+    return 0;
+}
+
+unsigned dir_lone_volume(struct cache *c, const char *path)
+{
+    unsigned volume = path_volume(c, path, true);
+    struct sharers s = {.store = volume - 1};
+
+    if (!volume || routes_each_source(c->config.routes, path, note_sharer, &s) < 0)
+        return 0;
+    return s.others ? 0 : volume;
+}
+
 unsigned volumes_count(const struct cache *c)
 {
     return c->config.routes ? (unsigned)c->config.n_stores + 1 : 1;
+}
+
+const char *volume_url(const struct cache *c, unsigned volume)
+{
+    return volume && volume <= c->config.n_stores ? c->config.stores[volume - 1].url
+                                                  : c->store->url;
 }
 
 static size_t count_components(const char *path)

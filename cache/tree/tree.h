@@ -318,8 +318,13 @@ const struct policy *path_policy(struct cache *c, const char *path, bool dir);
 unsigned path_volume(struct cache *c, const char *path, bool dir);
 /* The same of what the node's first name leads to. */
 unsigned node_volume(const struct node *n);
+/* That of a directory in which no other store has a part, at or below it; 0: there is one
+ * store, several have a part, or none; or no memory. */
+unsigned dir_lone_volume(struct cache *c, const char *path);
 /* How many numbers there are of that kind. */
 unsigned volumes_count(const struct cache *c);
+/* The URL of the store with that number, for messages. */
+const char *volume_url(const struct cache *c, unsigned volume);
 /* What a directory of this path is. */
 enum dir_kind path_dir_kind(struct cache *c, const char *path);
 /* Notes in the directory what its path is. */

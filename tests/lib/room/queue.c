@@ -18,6 +18,7 @@ static void free_queue(struct cache *c)
 void room_queue(struct cache *c)
 {
     ck_assert_int_eq(queue_new(c), 0);
+    ck_assert_int_eq(queue_open(c), 0);
     ck_assert_int_eq(origins_open(c), 0);
     room_ends_with(c, free_queue);
 }

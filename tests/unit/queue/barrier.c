@@ -116,7 +116,7 @@ START_TEST(removals_wait_for_files)
         c->queue->own->waits[c->queue->own->n_waits++] = (struct journal_wait){
             barriers[_i].waits[i].since * SEQ_STEP, barriers[_i].waits[i].until * SEQ_STEP};
     c->queue->drain = barriers[_i].mode == DRAIN;
-    c->queue->out_of_quota = barriers[_i].mode == NO_QUOTA;
+    c->queue->volumes[0].out_of_quota = barriers[_i].mode == NO_QUOTA;
     struct intent *i = intent_new(barriers[_i].at * SEQ_STEP, INTENT_UNLINK,
                                   barriers[_i].removed, NULL, 0, "v");
     ck_assert_ptr_nonnull(i);
