@@ -274,6 +274,10 @@ bool file_is_refused_locked(const struct file *f) REQUIRES(cache_mutex);
 /* ---- removal.c ---- */
 /* Whether the path itself is about to be removed at the store. */
 bool removal_pending(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* Whether the store is just removing the directory there, or one above it whose removal may
+ * take the directory's own object: with routes one key can be behind both. What comes there
+ * before such a removal has looked is found by it, and stays. */
+bool rmdir_runs_above_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* The version that the pending removals of `path` mean, "" what this cache put alone; NULL when
  * that is not known, or the intention is another one. Valid under the lock. */
 const char *intent_removes_version(struct cache *c, const char *path) REQUIRES(cache_mutex);

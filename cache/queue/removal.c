@@ -5,6 +5,7 @@
 #include "cache/mirror/journal.h"
 #include "cache/types/etag.h"
 #include "common/mem.h"
+#include "common/path.h"
 
 #include <string.h>
 #include <utlist.h>
@@ -17,6 +18,21 @@ bool removal_pending(struct cache *c, const char *path)
     DL_FOREACH(c->queue->intents, i)
     {
         if (i->kind == INTENT_RMDIR && strcmp(i->from, path) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool rmdir_runs_above_locked(struct cache *c, const char *path)
+{
+    struct intent *i;
+
+    cache_assert_locked(c);
+    if (!c->config.routes)
+        return false;
+    DL_FOREACH(c->queue->intents, i)
+    {
+        if (i->running && i->kind == INTENT_RMDIR && path_below(i->from, path))
             return true;
     }
     return false;

@@ -84,9 +84,11 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
         return false;
     if (doubt_blocks_intent_locked(c, i))
         return false;
+    /* With routes the removal of a directory may take the object of one below it. */
+    bool below = c->config.routes && i->kind == INTENT_RMDIR;
     if ((live == LIVE_WAIT && !intent_later_rename_waits(c, i)) ||
         upload_runs_at_locked(c, intent_source(i), false) ||
-        dir_upload_runs_at_locked(c, intent_source(i), false))
+        dir_upload_runs_at_locked(c, intent_source(i), below))
         return false;
     /* A later one that runs may bring there what is meant to stay; it retires this removal. */
     if (intent_earlier_rename_touches(c, i, i->from) ||

@@ -341,6 +341,28 @@ START_TEST(a_directory_that_moves_is_whole_after_a_kill_at_any_step)
 }
 END_TEST
 
+/* One key is behind a run and its checkpoint: the old run's removal is about to take it. */
+START_TEST(a_directory_that_moves_into_one_made_again_stays)
+{
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/b"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/b/checkpoint"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.leaves[0].rmdirs_held, 2);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/a"), 0);
+    DRIVEN_WAIT(atomic_load(&w.leaves[0].rmdirs) == 2);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/b/checkpoint", "runs/a/checkpoint"), 0);
+    (void)usleep(300 * 1000); /* as long as the copy would take */
+    atomic_store(&w.leaves[0].rmdirs_held, 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    driven_mount_afresh(&w.d);
+    ck_assert_int_eq(driven_list(&w.d, "runs/a"), 1);
+}
+END_TEST
+
 /* ---- attributes ---- */
 
 static void check_own(const char *path, const char *what, const char *wanted)
@@ -389,6 +411,7 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_add_test(t, a_file_that_leaves_its_store_is_in_one_of_both);
     tcase_add_test(t, a_directory_moves_over_all_its_stores);
     tcase_add_test(t, two_directories_change_places_over_all_their_stores);
+    tcase_add_test(t, a_directory_that_moves_into_one_made_again_stays);
     tcase_add_test(t, a_file_says_which_store_has_it);
     return t;
 }
