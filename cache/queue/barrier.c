@@ -50,7 +50,7 @@ static bool is_waited_for(struct cache *c, const struct file *f, int64_t now)
     bool may_stay =
         f->staged && !f->wanted && !c->queue->drain && now - f->staged_ns >= STAGED_BARRIER_NS;
 
-    return f->first_seq && !may_stay;
+    return f->first_seq && !f->unclosed && !may_stay;
 }
 
 void barrier_init_locked(struct cache *c, struct barrier *ret)

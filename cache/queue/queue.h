@@ -17,11 +17,12 @@ struct intent {
     char *from, *to; /* paths of the tree as it was then; `to` NULL: a removal */
     char *etag;      /* version at `from`; "": none that is known; INTENT_ANY, INTENT_OURS */
     uint64_t ino;
+    /* of the file that left the name that is removed; 0: none is known */
+    uint64_t moved_ino;
+    char *moved_to; /* where it went, if that is another store; else NULL */
     GUARDED_BY(cache_mutex) struct {
         /* who waits for it: the place of the older one that is part of it; 0 none */
         uint64_t since;
-        /* of the file that left the name that is removed; 0: none is known */
-        uint64_t moved_ino;
         bool removed_before; /* a removal that is repeated, for what may have come late */
         int64_t refused_ns; /* CLOCK_MONOTONIC; when the store refused it last; 0: it did not */
         bool others_taken;  /* and it has taken the like of another name since */
@@ -115,6 +116,10 @@ void file_stage_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 void file_put_off_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Gives the file its place in the order of closes and queues it. */
 void file_queue_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* file_queue_locked() for a file that moves to another store, also while it is open for
+ * writing: the removal of its old name waits for its upload then, other removals only for its
+ * close. */
+void file_queue_moved_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* Puts a file into contents.dirty, or moves it there, where its first_seq belongs. */
 void file_insert_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* A flush, or an fsync(), does not wait for the store any more; perhaps others do. */
@@ -134,6 +139,11 @@ bool upload_comes_first(const struct file *f, uint64_t seq) REQUIRES(cache_mutex
 /* ---- intent.c ---- */
 struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from, const char *to,
                           uint64_t ino, const char *etag);
+/* Notes which file left the name that the intention is to remove, and the path in another store
+ * that it has now (NULL: it stayed in its own). 0 or -ENOMEM. */
+int intent_note_moved(struct intent *i, uint64_t ino, const char *to);
+/* The row as it is written; it borrows the intention's texts. */
+struct journal_row intent_row(const struct intent *i);
 /* Frees an intention that is in no list. Accepts NULL. */
 void intent_free(struct intent *i);
 /* Where the store has what it takes, and where it brings that, when its turn comes: all that

@@ -55,21 +55,31 @@ static bool removals_below(struct cache *c, const struct intent *self) REQUIRES(
     return false;
 }
 
+/* Whether no name of the file has its content in a store. */
+static bool is_in_no_store(const struct file *f) REQUIRES(cache_mutex)
+{
+    for (const struct entry *e = f->node->links; e; e = e->next_link)
+        if (!e->dirty)
+            return false;
+    return true;
+}
+
 /* Refused names hold removals beside them only. But the store has what went there by a rename
- * under its old name alone, wherever that is. */
-static bool moved_is_refused_locked(struct cache *c, const struct intent *i)
+ * under its old name alone, wherever that is. What went to another store is in none until it is
+ * there, whatever becomes of its name, and its old one makes no room there. */
+static bool moved_is_missing_locked(struct cache *c, const struct intent *i)
     REQUIRES(cache_mutex)
 {
     struct file *f;
 
-    if (!i->moved_ino || c->queue->out_of_quota)
+    if (!i->moved_ino || (!i->moved_to && c->queue->out_of_quota))
         return false;
     DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         if (!f->first_seq || f->first_seq > i->seq)
             return false;
         if (f->node->ino == i->moved_ino)
-            return file_is_refused_locked(f);
+            return i->moved_to ? is_in_no_store(f) : file_is_refused_locked(f);
     }
     return false;
 }
@@ -80,7 +90,7 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
     enum live live = intent_live_at(c, i);
 
     *ret_skip = live == LIVE_STORED || i->done;
-    if (moved_is_refused_locked(c, i) && !intent_is_urgent(c, i))
+    if (moved_is_missing_locked(c, i) && !intent_is_urgent(c, i))
         return false;
     if (doubt_blocks_intent_locked(c, i))
         return false;
