@@ -44,10 +44,15 @@ static void free_texts(char **v, size_t n)
 static int load_row(void *arg, const struct journal_row *row) REQUIRES(cache_mutex)
 {
     struct cache *c = arg;
-    struct intent *i = intent_new(row->seq, row->kind, row->from, row->to, row->ino, row->etag);
+    bool renames = row->kind == INTENT_RENAME || row->kind == INTENT_RENAMEDIR;
+    bool moved = !renames && row->to; /* the row is not that of the file's own removal */
+    struct intent *i = intent_new(row->seq, row->kind, row->from, renames ? row->to : NULL,
+                                  moved ? 0 : row->ino, row->etag);
 
-    if (!i)
+    if (!i || (moved && intent_note_moved(i, row->ino, row->to) < 0)) {
+        intent_free(i);
         return -ENOMEM;
+    }
     if (!path_key_ok(i->from, STORE_KEY_MAX) || (i->to && !path_key_ok(i->to, STORE_KEY_MAX))) {
         log_warn("cache %s: an intention with an impossible path is ignored", c->mirror.dir);
         intent_free(i);

@@ -88,6 +88,7 @@ struct file {
         char *copied_etag;  /* a rename's last copy of what was put to an older path, or NULL */
         uint64_t seq;       /* order of the last close */
         uint64_t first_seq; /* order of the first close that is not in the store; 0 none */
+        bool unclosed; /* that is the place of its move to another store: no close has one */
         /* of the first one that the upload which runs has not seen; 0 none */
         uint64_t after_seq;
         int64_t due_ns;    /* CLOCK_MONOTONIC: not uploaded before */

@@ -27,8 +27,8 @@ struct journal_row {
     uint64_t seq;
     enum intent_kind kind;
     const char *from;
-    const char *to;   /* renames, else NULL */
-    uint64_t ino;     /* of the inode that is removed or renamed */
+    const char *to; /* renames; of a removal: where, in another store, its file went, or NULL */
+    uint64_t ino;   /* of the inode that is removed or renamed, or went there */
     const char *etag; /* version at `from`; "" when none is known, INTENT_ANY when one was */
 };
 

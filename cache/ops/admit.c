@@ -86,8 +86,8 @@ static bool can_cross_locked(struct cache *c, const struct node *n, const char *
     const struct file *f = n->file;
 
     return f && S_ISREG(n->mode) && f->state != FILE_PARTIAL && !f->busy && !f->short_write &&
-           !n->links->next_link && !node_is_scratch(n) && route && !route->scratch &&
-           path_route(c, from, false) && !path_is_staged(c, to);
+           !f->disk_lost && !n->links->next_link && !node_is_scratch(n) && route &&
+           !route->scratch && path_route(c, from, false) && !path_is_staged(c, to);
 }
 
 bool name_crosses_locked(struct cache *c, const struct node *n, const char *from,

@@ -231,11 +231,12 @@ bool name_is_only_ours_locked(struct entry *e, const char *path) REQUIRES(cache_
  * list yet: the caller adds it, or takes it back with name_intend_not(). */
 int name_intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
                 struct entry *e, struct intent **ret) REQUIRES_SHARED(cache_ns);
-/* Intends a removal at the store; the mirror keeps the file under another name. Without the
- * inode's number recovery can't take it for the removal of the file: killed before the mirror's
- * step the file is still there, and its upload makes the row void. */
-int name_intend_removal(struct cache *c, struct entry *e, const char *path, struct intent **ret)
-    REQUIRES_SHARED(cache_ns);
+/* Intends a removal at the store; the mirror keeps the file under another name, which is in
+ * another store if `moved_to` is not NULL. Recovery does not take it for the removal of the
+ * file: killed before the mirror's step the file is still there, and its upload makes the row
+ * void. */
+int name_intend_removal(struct cache *c, struct entry *e, const char *path,
+                        const char *moved_to, struct intent **ret) REQUIRES_SHARED(cache_ns);
 /* Takes a recorded intention back: its mirror step failed. */
 void name_intend_not(struct cache *c, struct intent *i);
 

@@ -155,15 +155,18 @@ int node_renumber_below(struct cache *c, const char *from, const char *to)
 }
 
 /* The store that the file comes to has nothing of it. Its place in the order is before that of
- * the row which removes its old name. */
-static void owe_content_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+ * the row which removes its old name, which waits for it also while a program has it open: a
+ * close that was answered may not have been told of as the last one yet. */
+static void owe_content_locked(struct cache *c, struct moving *m) REQUIRES(cache_mutex)
 {
+    struct node *n = m->from->node;
+
     n->file->writing_stamp = true;
     if (n->file->uploading)
         atomic_store(&n->file->changed, true);
     file_mark_dirty_locked(c, n, true);
-    if (n->file->write_handles == 0)
-        file_queue_locked(c, n);
+    if (n->file->write_handles == 0 || m->removes)
+        file_queue_moved_locked(c, n);
 }
 
 /* The moved thing lies in the mirror, so that recovery can tell by its inode number whether the
@@ -177,7 +180,7 @@ static int prepare_move(struct cache *c, struct moving *m) REQUIRES(cache_ns)
      * that it replaces: it gets a marker of its own, however little there is to say. */
     cache_lock(c);
     if (r == 0 && m->crosses)
-        owe_content_locked(c, n);
+        owe_content_locked(c, m);
     if (n->dir && n->dir->kind == DIR_STORED && over && over->dir &&
         entry_may_be_stored(m->to) && !m->copies) {
         n->flags |= NODE_ATTR_DIRTY;
@@ -349,7 +352,7 @@ static void note_replaced(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 static int move_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 {
     struct intent *i = NULL;
-    struct node *n = m->from->node, *oldparent = m->from->parent;
+    struct node *oldparent = m->from->parent;
     uint64_t replaced = 0;
     int r = prepare_move(c, m);
 
@@ -357,7 +360,7 @@ static int move_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns)
         r = name_intend(c, m->from->node->dir ? INTENT_RENAMEDIR : INTENT_RENAME, m->from_path,
                         m->to_path, m->from, &i);
     else if (r == 0 && m->removes)
-        r = name_intend_removal(c, m->from, m->from_path, &i);
+        r = name_intend_removal(c, m->from, m->from_path, m->crosses ? m->to_path : NULL, &i);
     crash_point("rename-row");
     if (r == 0)
         note_replaced(c, m);
@@ -372,10 +375,6 @@ static int move_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     if (replaced)
         file_orphaned_locked(c, m->to->node, replaced);
     r = move_in_tree_locked(c, m);
-    if (i && m->removes && n->file)
-        i->moved_ino = n->ino;
-    if (i && m->removes)
-        i->crossed = m->crosses;
     if (i)
         intent_add_locked(c, i);
     progress_locked(c);

@@ -62,33 +62,36 @@ static const char *removed_version_locked(struct entry *e, const char *path,
                                                                   : INTENT_ANY;
 }
 
-/* `numbered`: with the inode's number. */
-static int intend_for(struct cache *c, enum intent_kind kind, const char *from, const char *to,
-                      struct entry *e, bool numbered, struct intent **ret)
-    REQUIRES_SHARED(cache_ns)
+int name_intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
+                struct entry *e, struct intent **ret)
 {
     char etag[ETAG_TEXT_MAX];
 
+    ns_assert_held(c);
     cache_lock(c); /* a copy that ends changes the version */
     struct intent *i =
-        intent_new(0, kind, from, to, numbered ? e->node->ino : 0,
+        intent_new(0, kind, from, to, e->node->ino,
                    to ? etag_text(&e->etag, etag) : removed_version_locked(e, from, etag));
     cache_unlock(c);
     return record(c, i, ret);
 }
 
-int name_intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
-                struct entry *e, struct intent **ret)
+int name_intend_removal(struct cache *c, struct entry *e, const char *path,
+                        const char *moved_to, struct intent **ret)
 {
-    ns_assert_held(c);
-    return intend_for(c, kind, from, to, e, true, ret);
-}
+    char etag[ETAG_TEXT_MAX];
+    struct node *n = e->node;
 
-int name_intend_removal(struct cache *c, struct entry *e, const char *path, struct intent **ret)
-{
     ns_assert_held(c);
-    return intend_for(c, e->node->dir ? INTENT_RMDIR : INTENT_UNLINK, path, NULL, e, false,
-                      ret);
+    cache_lock(c);
+    struct intent *i = intent_new(0, n->dir ? INTENT_RMDIR : INTENT_UNLINK, path, NULL, 0,
+                                  removed_version_locked(e, path, etag));
+    if (i && n->file && intent_note_moved(i, n->ino, moved_to) < 0) {
+        intent_free(i);
+        i = NULL;
+    }
+    cache_unlock(c);
+    return record(c, i, ret);
 }
 
 void name_intend_not(struct cache *c, struct intent *i)

@@ -59,7 +59,7 @@ static bool goes_to_full_locked(struct cache *c, const struct file *f) REQUIRES(
 bool removal_makes_room_locked(struct cache *c, const struct intent *removal)
 {
     cache_assert_locked(c);
-    return !removal->crossed && c->queue->volumes[intent_volume(c, removal)].out_of_quota;
+    return !removal->moved_to && c->queue->volumes[intent_volume(c, removal)].out_of_quota;
 }
 
 bool removal_waits_for_locked(struct cache *c, const struct intent *removal,
@@ -75,7 +75,7 @@ static bool is_waited_for(struct cache *c, const struct file *f, int64_t now)
     bool may_stay =
         f->staged && !f->wanted && !c->queue->drain && now - f->staged_ns >= STAGED_BARRIER_NS;
 
-    return f->first_seq && !may_stay;
+    return f->first_seq && !f->unclosed && !may_stay;
 }
 
 void barrier_init_locked(struct cache *c, struct barrier *ret)

@@ -59,6 +59,7 @@ void file_queue_locked(struct cache *c, struct node *n)
         return;
     if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
         f->seq = seq_next_locked(c);
+    f->unclosed = false;
     if (f->uploading && !f->after_seq)
         f->after_seq = f->seq;
     if (ordered) {
@@ -72,6 +73,16 @@ void file_queue_locked(struct cache *c, struct node *n)
     /* Whoever ends an upload looks for the next. */
     if (c->queue->uploads_running < c->config.upload_jobs || c->config.routes)
         scheduler_kick_at_locked(c, f->due_ns);
+}
+
+void file_queue_moved_locked(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+    bool unclosed = f->write_handles && (!f->first_seq || f->unclosed);
+
+    cache_assert_locked(c);
+    file_queue_locked(c, n);
+    f->unclosed = unclosed;
 }
 
 bool file_stored_locked(struct node *n, uint64_t generation)

@@ -54,6 +54,7 @@ NO_THREAD_SAFETY void intent_free(struct intent *i)
         return;
     free(i->from);
     free(i->to);
+    free(i->moved_to);
     free(i->etag);
     free(i->error_text);
     free(i);
@@ -105,14 +106,26 @@ void intent_remove_locked(struct cache *c, struct intent *i)
     intent_free(i);
 }
 
+int intent_note_moved(struct intent *i, uint64_t ino, const char *to)
+{
+    i->moved_ino = ino;
+    i->moved_to = to ? strdup(to) : NULL;
+    return to && !i->moved_to ? -ENOMEM : 0;
+}
+
+struct journal_row intent_row(const struct intent *i)
+{
+    return (struct journal_row){.seq = i->seq,
+                                .kind = i->kind,
+                                .from = i->from,
+                                .to = i->moved_to ? i->moved_to : i->to,
+                                .ino = i->moved_to ? i->moved_ino : i->ino,
+                                .etag = i->etag};
+}
+
 int intent_record(struct cache *c, const struct intent *i)
 {
-    const struct journal_row row = {.seq = i->seq,
-                                    .kind = i->kind,
-                                    .from = i->from,
-                                    .to = i->to,
-                                    .ino = i->ino,
-                                    .etag = i->etag};
+    const struct journal_row row = intent_row(i);
 
     ns_assert_held(c);
     return journal_add(c->journal, &row, 1);

@@ -26,13 +26,12 @@ struct intent {
     char *from, *to; /* paths of the tree as it was then; `to` NULL: a removal */
     char *etag;      /* version at `from`; "": none that is known; INTENT_ANY, INTENT_OURS */
     uint64_t ino;
+    /* of the file that left the name that is removed; 0: none is known */
+    uint64_t moved_ino;
+    char *moved_to; /* where it went, if that is another store; else NULL */
     GUARDED_BY(cache_mutex) struct {
         /* who waits for it: the place of the older one that is part of it; 0 none */
         uint64_t since;
-        /* of the file that left the name that is removed; 0: none is known */
-        uint64_t moved_ino;
-        /* and it went to another store, which gets it anew: no other has it but this name */
-        bool crossed;
         bool removed_before; /* a removal that is repeated, for what may have come late */
         int64_t refused_ns; /* CLOCK_MONOTONIC; when the store refused it last; 0: it did not */
         unsigned refuser; /* which of the stores that was; 0: one of several, or the only one */
@@ -139,6 +138,10 @@ void file_stage_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 void file_put_off_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Gives the file its place in the order of closes and queues it. */
 void file_queue_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* file_queue_locked() for a file that moves to another store, also while it is open for
+ * writing: the removal of its old name waits for its upload then, other removals only for its
+ * close. */
+void file_queue_moved_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* Puts a file into contents.dirty, or moves it there, where its first_seq belongs. */
 void file_insert_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* A flush, or an fsync(), does not wait for the store any more; perhaps others do. */
@@ -162,6 +165,11 @@ unsigned intent_volume(struct cache *c, const struct intent *i);
 unsigned intent_lone_volume(struct cache *c, const struct intent *i);
 struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from, const char *to,
                           uint64_t ino, const char *etag);
+/* Notes which file left the name that the intention is to remove, and the path in another store
+ * that it has now (NULL: it stayed in its own). 0 or -ENOMEM. */
+int intent_note_moved(struct intent *i, uint64_t ino, const char *to);
+/* The row as it is written; it borrows the intention's texts. */
+struct journal_row intent_row(const struct intent *i);
 /* Frees an intention that is in no list. Accepts NULL. */
 void intent_free(struct intent *i);
 /* Where the store has what it takes, and where it brings that, when its turn comes: all that
@@ -303,6 +311,10 @@ bool file_is_refused_locked(const struct file *f) REQUIRES(cache_mutex);
 /* ---- removal.c ---- */
 /* Whether the directory is about to be removed at the store. */
 bool removal_pending(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* Whether the store is just removing the directory there, or one above it whose removal may
+ * take the directory's own object: with routes one key can be behind both. What comes there
+ * before such a removal has looked is found by it, and stays. */
+bool rmdir_runs_above_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* The version that the pending removals of `path` mean, "" what this cache put alone; NULL when
  * that is not known, or the intention is another one. Valid under the lock. */
 const char *intent_removes_version(struct cache *c, const char *path) REQUIRES(cache_mutex);

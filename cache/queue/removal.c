@@ -36,6 +36,21 @@ bool removal_pending(struct cache *c, const char *path)
     return false;
 }
 
+bool rmdir_runs_above_locked(struct cache *c, const char *path)
+{
+    struct intent *i;
+
+    cache_assert_locked(c);
+    if (!c->config.routes)
+        return false;
+    DL_FOREACH(c->queue->intents, i)
+    {
+        if (i->running && i->kind == INTENT_RMDIR && path_below(i->from, path))
+            return true;
+    }
+    return false;
+}
+
 bool intent_means_ours(const struct intent *i)
 {
     return strcmp(i->etag, INTENT_OURS) == 0;

@@ -107,10 +107,10 @@ static int join(const struct intent *i, const struct intent *end, const char *ve
     /* Recovery ignores a removal without the inode's number: its step was made. */
     *ret = intent_new(end->seq, end->kind, i->from, end->to, moves ? end->ino : 0,
                       moves && *end->etag ? end->etag : version);
-    if (!*ret)
+    if (!*ret || intent_note_moved(*ret, end->moved_ino, end->moved_to) < 0) {
+        intent_free(take_ptr(*ret));
         return -ENOMEM;
-    (*ret)->moved_ino = end->moved_ino;
-    (*ret)->crossed = end->crossed;
+    }
     (*ret)->since = intent_since(i);
     return 0;
 }
@@ -122,12 +122,7 @@ static int note_joined(struct cache *c, const struct intent *i, const struct int
     struct journal_row row = {0};
 
     if (one)
-        row = (struct journal_row){.seq = one->seq,
-                                   .kind = one->kind,
-                                   .from = one->from,
-                                   .to = one->to,
-                                   .ino = one->ino,
-                                   .etag = one->etag};
+        row = intent_row(one);
     int r = journal_done(c->journal, seqs, 2, &row, one ? 1 : 0);
 
     crash_point("rename-joined");

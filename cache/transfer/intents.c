@@ -53,6 +53,8 @@ static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, 
         return false;
     if (running_removal_touches(c, i->from, below) || running_removal_touches(c, i->to, below))
         return false;
+    if (below && rmdir_runs_above_locked(c, i->to)) /* it brings markers */
+        return false;
     if (!intent_comes_first(c, i))
         return false;
     if (intent_removal_in_the_way(c, i))

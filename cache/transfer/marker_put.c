@@ -296,6 +296,7 @@ static bool may_start(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
     return !dir_upload_runs_at_locked(c, place_of_path(path), false) &&
            !intent_blocks_upload_locked(c, path, true) && !removal_pending(c, path) &&
+           !rmdir_runs_above_locked(c, path) &&
            (c->queue->drain || !path_is_staged_dir(c, path));
 }
 

@@ -55,9 +55,19 @@ static bool removals_below(struct cache *c, const struct intent *self) REQUIRES(
     return false;
 }
 
+/* Whether no name of the file has its content in a store. */
+static bool is_in_no_store(const struct file *f) REQUIRES(cache_mutex)
+{
+    for (const struct entry *e = f->node->links; e; e = e->next_link)
+        if (!e->dirty)
+            return false;
+    return true;
+}
+
 /* Refused names hold removals beside them only. But the store has what went there by a rename
- * under its old name alone, wherever that is. */
-static bool moved_is_refused_locked(struct cache *c, const struct intent *i)
+ * under its old name alone, wherever that is. What went to another store is in none until it is
+ * there, whatever becomes of its name, and its old one makes no room there. */
+static bool moved_is_missing_locked(struct cache *c, const struct intent *i)
     REQUIRES(cache_mutex)
 {
     struct file *f;
@@ -69,7 +79,7 @@ static bool moved_is_refused_locked(struct cache *c, const struct intent *i)
         if (!f->first_seq || f->first_seq > i->seq)
             return false;
         if (f->node->ino == i->moved_ino)
-            return file_is_refused_locked(f);
+            return i->moved_to ? is_in_no_store(f) : file_is_refused_locked(f);
     }
     return false;
 }
@@ -80,13 +90,15 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
     enum live live = intent_live_at(c, i);
 
     *ret_skip = live == LIVE_STORED || i->done;
-    if (moved_is_refused_locked(c, i) && !intent_is_urgent(c, i))
+    if (moved_is_missing_locked(c, i) && !intent_is_urgent(c, i))
         return false;
     if (doubt_blocks_intent_locked(c, i))
         return false;
+    /* With routes the removal of a directory may take the object of one below it. */
+    bool below = c->config.routes && i->kind == INTENT_RMDIR;
     if ((live == LIVE_WAIT && !intent_later_rename_waits(c, i)) ||
         upload_runs_at_locked(c, intent_source(i), false) ||
-        dir_upload_runs_at_locked(c, intent_source(i), false))
+        dir_upload_runs_at_locked(c, intent_source(i), below))
         return false;
     /* A later one that runs may bring there what is meant to stay; it retires this removal. */
     if (intent_earlier_rename_touches(c, i, i->from) ||

@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const struct routed_row rows[] = {
@@ -252,6 +254,75 @@ START_TEST(a_file_that_leaves_its_store_is_in_one_of_both)
 }
 END_TEST
 
+/* Its old name waits for it, what else is removed does not. */
+START_TEST(a_file_that_is_open_leaves_its_store_when_it_is_closed)
+{
+    struct handle *h = NULL;
+    struct cache_stats s;
+
+    make_run("one");
+    put("runs/one/checkpoint/other", "goes");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_open(&w.d, "runs/one/checkpoint/model", O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one/checkpoint/model", "runs/one/logs/m"), 0);
+    ck_assert_int_eq(driven_unlink(&w.d, "runs/one/checkpoint/other"), 0);
+    DRIVEN_WAIT((cache_get_stats(w.d.cache, &s), s.pending_ops == 1));
+    routed_stores(&w, 0, "one/other", NULL);
+    routed_stores(&w, 0, "one/model", "weights");
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "one/model", NULL);
+    routed_stores(&w, 1, "one/m", "weights");
+}
+END_TEST
+
+START_TEST(a_flush_waits_for_no_close_of_what_left_its_store)
+{
+    struct handle *h = NULL;
+
+    make_run("one");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_open(&w.d, "runs/one/checkpoint/model", O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one/checkpoint/model", "runs/one/logs/m"), 0);
+    ck_assert_int_eq(driven_write(&w.d, h, "W", 1, 0), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "one/model", NULL);
+    routed_stores(&w, 1, "one/m", "Weights");
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+}
+END_TEST
+
+static struct handle *left_open; /* by the daemon that is killed */
+
+/* What is half goes to kept/: the store has what it had, and shows it again. */
+START_TEST(a_half_file_that_leaves_its_store_stays_there_after_a_kill)
+{
+    int status;
+
+    routed_init(&w, rows, ROWS, ROUTED_FOLDERS);
+    driven_mount(&w.d);
+    make_run("one");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    driven_unmount(&w.d);
+    pid_t pid = fork();
+    if (pid == 0) {
+        driven_mount(&w.d);
+        if (driven_open(&w.d, "runs/one/checkpoint/model", O_WRONLY | O_TRUNC, &left_open) ||
+            driven_write(&w.d, left_open, "half", 4, 0) ||
+            driven_rename(&w.d, "runs/one/checkpoint/model", "all/m"))
+            _exit(1);
+        (void)raise(SIGKILL);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "one/model", "weights");
+    driven_shows(&w.d, "runs/one/checkpoint/model", "weights");
+    routed_release(&w);
+}
+END_TEST
+
 START_TEST(a_file_that_leaves_its_store_is_whole_after_a_kill_at_any_step)
 {
     struct cache_stats s;
@@ -381,6 +452,28 @@ START_TEST(a_run_that_is_made_again_outlives_its_removal)
 }
 END_TEST
 
+/* One key is behind a run and its checkpoint: the old run's removal is about to take it. */
+START_TEST(a_directory_that_moves_into_one_made_again_stays)
+{
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/b"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/b/checkpoint"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.leaves[0].rmdirs_held, 2);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/a"), 0);
+    DRIVEN_WAIT(atomic_load(&w.leaves[0].rmdirs) == 2);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/b/checkpoint", "runs/a/checkpoint"), 0);
+    (void)usleep(300 * 1000); /* as long as the copy would take */
+    atomic_store(&w.leaves[0].rmdirs_held, 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    driven_mount_afresh(&w.d);
+    ck_assert_int_eq(driven_list(&w.d, "runs/a"), 1);
+}
+END_TEST
+
 /* ---- attributes ---- */
 
 static void check_own(const char *path, const char *what, const char *wanted)
@@ -428,9 +521,12 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_add_test(t, a_file_moves_to_where_a_run_could_be);
     tcase_add_test(t, a_file_that_is_here_moves_to_another_store);
     tcase_add_test(t, a_file_that_leaves_its_store_is_in_one_of_both);
+    tcase_add_test(t, a_file_that_is_open_leaves_its_store_when_it_is_closed);
+    tcase_add_test(t, a_flush_waits_for_no_close_of_what_left_its_store);
     tcase_add_test(t, a_directory_moves_over_all_its_stores);
     tcase_add_test(t, two_directories_change_places_over_all_their_stores);
     tcase_add_test(t, a_run_that_is_made_again_outlives_its_removal);
+    tcase_add_test(t, a_directory_that_moves_into_one_made_again_stays);
     tcase_add_test(t, a_file_says_which_store_has_it);
     return t;
 }
@@ -463,6 +559,7 @@ int main(void)
                         2 * ROUTED_KINDS);
     tcase_add_loop_test(kills, a_file_that_leaves_its_store_is_whole_after_a_kill_at_any_step,
                         0, ROUTED_KINDS);
+    tcase_add_test(kills, a_half_file_that_leaves_its_store_stays_there_after_a_kill);
     suite_add_tcase(s, kills);
     return suite_run(s);
 }

@@ -3,6 +3,7 @@
 #include "cache/ops/ops_impl.h"
 #include "common/mem.h"
 #include "common/path.h"
+#include "runs/routes.h"
 #include "tests/lib/room.h"
 #include "tests/lib/suite.h"
 
@@ -260,6 +261,92 @@ START_TEST(a_change_leaves_rows)
 }
 END_TEST
 
+/* ---- to another store ---- */
+
+static struct routes routes;
+
+static void add_route(const char *path, unsigned of)
+{
+    struct template from, key;
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    ck_assert_int_eq(template_parse(path, TEMPLATE_PATH, &op, &from), 0);
+    ck_assert_int_eq(template_parse(path, TEMPLATE_KEY, &op, &key), 0);
+    ck_assert_int_eq(routes_add(&routes, &from, &key, of, 0, (struct text_place){0}, &op), 0);
+}
+
+static void setup_stores(void)
+{
+    setup();
+    add_route("a/**", 0);
+    add_route("b/**", 1);
+    c->config.routes = &routes;
+    ck_assert_int_eq(do_steps("mkdir a; mkdir b"), 0);
+}
+
+static void teardown_stores(void)
+{
+    teardown();
+    routes_release(&routes);
+}
+
+struct found_row {
+    uint64_t seq, ino;
+    char to[8];
+};
+
+static int find_row(void *arg, const struct journal_row *row)
+{
+    struct found_row *found = arg;
+
+    ck_assert_int_eq(row->kind, INTENT_UNLINK);
+    ck_assert_str_eq(row->from, "a/f");
+    *found = (struct found_row){.seq = row->seq, .ino = row->ino};
+    (void)snprintf(found->to, sizeof(found->to), "%s", row->to ? row->to : "");
+    return 0;
+}
+
+/* Its place is before that of the row, which says which file it is, for the next mount. */
+START_TEST(the_row_of_what_moves_to_another_store_names_it)
+{
+    struct found_row row = {0};
+
+    ck_assert_int_eq(do_steps(_i ? "put a/f; store a/f; open a/f; rename a/f b/f"
+                                 : "put a/f; store a/f; rename a/f b/f"),
+                     0);
+    ck_assert_int_eq(journal_each(c->journal, find_row, &row), 0);
+    ck_assert_str_eq(row.to, "b/f");
+    cache_lock(c);
+    struct node *n = tree_find(c, "b/f", NULL);
+    ck_assert_uint_eq(row.ino, n->ino);
+    ck_assert(n->file->first_seq && n->file->first_seq < row.seq);
+    ck_assert_int_eq(n->file->unclosed, _i);
+    cache_unlock(c);
+}
+END_TEST
+
+/* Nothing waits for what no store has and no close has ended. */
+START_TEST(what_no_store_had_moves_without_a_place)
+{
+    ck_assert_int_eq(do_steps("put a/f; open a/f; rename a/f b/f"), 0);
+    cache_lock(c);
+    ck_assert_ptr_null(c->queue->intents);
+    cache_unlock(c);
+}
+END_TEST
+
+START_TEST(what_lost_pages_moves_to_no_other_store)
+{
+    ck_assert_int_eq(do_steps("put a/f; store a/f"), 0);
+    cache_lock(c);
+    tree_find(c, "a/f", NULL)->file->disk_lost = true;
+    cache_unlock(c);
+    ck_assert_int_eq(do_steps("rename a/f b/f"), -EXDEV);
+    ck_assert_int_eq(do_steps("rename a/f a/g"), 0);
+}
+END_TEST
+
 /* ---- refusals ---- */
 
 static const struct {
@@ -328,6 +415,12 @@ int main(void)
     tcase_add_loop_test(t, a_change_leaves_rows, 0, ARRAY_SIZE(changes));
     tcase_add_loop_test(t, a_change_is_refused, 0, ARRAY_SIZE(refusals));
     tcase_add_test(t, what_is_owed_is_told_in_numbers);
+    suite_add_tcase(s, t);
+    t = tcase_create("stores");
+    tcase_add_checked_fixture(t, setup_stores, teardown_stores);
+    tcase_add_loop_test(t, the_row_of_what_moves_to_another_store_names_it, 0, 2);
+    tcase_add_test(t, what_no_store_had_moves_without_a_place);
+    tcase_add_test(t, what_lost_pages_moves_to_no_other_store);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
