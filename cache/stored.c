@@ -14,10 +14,10 @@ static const char *owed_locked(const struct node *n) REQUIRES(cache_mutex)
     const struct file *f = n->file;
 
     if (n->dir)
-        return n->dir->kind != DIR_STORED       ? "it is no directory of a store"
-               : n->dir->error                  ? "its upload fails"
-               : n->dir->queued || node_owes(n) ? "the store does not have it yet"
-                                                : NULL;
+        return n->dir->kind != DIR_STORED         ? "it is no directory of a store"
+               : n->dir->error                    ? "its upload fails"
+               : n->dir->new_here || node_owes(n) ? "the store does not have it yet"
+                                                  : NULL;
     if (!f)
         return NULL;
     if (f->error)
