@@ -441,6 +441,8 @@ static int scan_file(struct scan *s, const char *path, int fd, const struct stat
         return push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
     if (r < 0 || S_ISDIR(a.mode))
         return keep_unstamped(s, path);
+    if (a.flags & STAMP_SCRATCH) /* of a killed mount; who just looks leaves it there */
+        return c->store ? push_text(&s->drop, &s->n_drop, &s->cap_drop, path) : 0;
     bool owes = a.flags & STAMP_WRITING;
     if (owes && !recover_trusts(c, &a, st))
         return keep_unsynced(s, path, &a);
