@@ -434,7 +434,8 @@ int cache_pin(struct cache *c, const char *path, bool pinned);
 enum cache_stay {
     CACHE_STAYS_DIRTY, /* the store lacks something of it */
     CACHE_STAYS_PINNED,
-    CACHE_STAYS_USED, /* it is open, or has several names */
+    CACHE_STAYS_USED,  /* it is open, or has several names */
+    CACHE_STAYS_LOCAL, /* it is scratch, in no store */
     CACHE_STAYS_N,
     CACHE_EVICTED = CACHE_STAYS_N,
 };

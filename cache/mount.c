@@ -132,78 +132,6 @@ static int size_up(struct cache *c, struct op *op)
     return 0;
 }
 
-/* ---- identity ---- */
-
-static bool owes_anything(struct cache *c)
-{
-    cache_lock(c);
-    bool owes = c->content->dirty || c->queue->intents || c->queue->dirty_dirs;
-    cache_unlock(c);
-    return owes;
-}
-
-/* What was kept here though no store has it was of the other mount. */
-static int stays_no_more(void *arg, struct node *n) REQUIRES(cache_mutex)
-{
-    (void)arg;
-    if (n->dir) {
-        n->dir->bare = n->dir->fixed = false;
-        n->dir->kind = DIR_STORED;
-    }
-    return 0;
-}
-
-/* Takes everything out of a mirror that belongs to another store and owes it nothing. */
-static int clear_mirror(struct cache *c)
-{
-    struct entry *e;
-    size_t at;
-    int r = 0;
-
-    ns_write(c);
-    cache_lock(c);
-    (void)tree_each(c->tree->root, stays_no_more, NULL);
-    dir_take_route(c, c->tree->root->dir, "");
-    cache_unlock(c);
-    CHILDREN_FOREACH(c->tree->root->dir->children, e, at)
-    {
-        if (r == 0)
-            r = entry_gone(c, e);
-    }
-    ns_done(c);
-    return r;
-}
-
-static int write_identity(struct cache *c, struct op *op)
-{
-    int r = mirror_write_text(&c->mirror, "identity", c->config.identity);
-
-    return r < 0 ? op_fail(op, r, "cache %s: can't write its identity: %s", c->mirror.dir,
-                           door_why(r))
-                 : root_note(c, op);
-}
-
-static int check_identity(struct cache *c, struct op *op)
-{
-    auto_free char *then = NULL;
-    int r = mirror_read_text(&c->mirror, "identity", &then);
-    bool same = r == 0 && strcmp(then, c->config.identity) == 0;
-
-    if (r == 0 && !same && owes_anything(c))
-        return op_fail(op, -EEXIST,
-                       "cache %s belongs to another store (%s) and holds what is not "
-                       "published there yet; mount that one again, or run 'runfs recover %s', "
-                       "or use another cache_dir",
-                       c->mirror.dir, then, c->mirror.dir);
-    if (r == 0 && !same)
-        r = clear_mirror(c);
-    if (r < 0 && r != -ENOENT)
-        return op_fail(op, r, "cache %s: can't take over what it holds: %s", c->mirror.dir,
-                       strerror(-r));
-    r = same ? root_check(c, op) : 0;
-    return r < 0 ? r : write_identity(c, op);
-}
-
 /* ---- opening ---- */
 
 static void prepare_process(struct cache *c, const struct cache_config *config)
@@ -311,17 +239,19 @@ static int open_cache(struct cache *c, const struct cache_config *config, struct
     int r = open_parts(c, config, op);
 
     if (r == 0)
+        r = takeover_check(c, op);
+    if (r == 0)
         r = scratch_clear(c, op);
     if (r == 0)
         r = cache_recover(c, op);
     /* Of all that is owed, wherever it goes. */
-    if (r == 0 && puts_may_be_late(c) && owes_anything(c)) {
+    if (r == 0 && puts_may_be_late(c) && cache_owes(c)) {
         r = doubt_begin(c);
         if (r < 0)
             return op_fail(op, r, "out of memory");
     }
     if (r == 0)
-        r = check_identity(c, op);
+        r = takeover(c, op);
     if (r == 0)
         r = make_fixed_dirs(c, op);
     if (r == 0)

@@ -22,4 +22,13 @@ int root_note(struct cache *c, struct op *op);
  * next one recovers; if it is the same mount's still. 0 or a negative errno. */
 int scratch_clear(struct cache *c, struct op *op) EXCLUDES(cache_ns, cache_mutex);
 
+/* ---- takeover.c ---- */
+/* Whether recovery found something that the store lacks. */
+bool cache_owes(struct cache *c) EXCLUDES(cache_mutex);
+/* -EEXIST when the cache is another mount's and owes something; before recovery, which judges
+ * by this mount's routes and logs, and with nothing changed. */
+int takeover_check(struct cache *c, struct op *op) EXCLUDES(cache_ns, cache_mutex);
+/* After recovery: clears a cache that was another mount's, and notes that it is this one's. */
+int takeover(struct cache *c, struct op *op) EXCLUDES(cache_ns, cache_mutex);
+
 #endif

@@ -251,6 +251,16 @@ static void take_xattrs(struct node *n, int fd) REQUIRES(cache_mutex)
         node_acl_follow(n);
 }
 
+/* A directory that is kept here alone was marked as owed by one who did not know the routes.
+ * Its stamp is right again, for who does not know them either. */
+static void owe_no_more(const struct node *n, struct stamp_attrs *a, int fd)
+    REQUIRES(cache_mutex)
+{
+    a->flags &= ~(unsigned)(STAMP_NEW | STAMP_ATTR_DIRTY);
+    a->flags |= n->dir->bare ? STAMP_BARE : 0;
+    (void)stamp_write_attrs(fd, a);
+}
+
 static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_ns, cache_mutex)
 {
     struct cache *c = s->cache;
@@ -276,8 +286,11 @@ static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_ns,
     n->dir->stale_marker = n->dir->new_here && tombstone_pending(c, place_of_path(path));
     if (n->links)
         n->links->may_exist = true;
-    if (n->dir->new_here || (n->flags & NODE_ATTR_DIRTY))
-        dir_queue_locked(c, n);
+    if (!n->dir->new_here && !(n->flags & NODE_ATTR_DIRTY))
+        return 0;
+    dir_queue_locked(c, n);
+    if (n->dir->kind != DIR_STORED)
+        owe_no_more(n, &a, fd);
     return 0;
 }
 
@@ -446,6 +459,8 @@ static int scan_file(struct scan *s, const char *path, int fd, const struct stat
         return push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
     if (r < 0 || S_ISDIR(a.mode))
         return keep_unstamped(s, path);
+    if (a.flags & STAMP_SCRATCH) /* of a killed mount; who just looks leaves it there */
+        return c->store ? push_text(&s->drop, &s->n_drop, &s->cap_drop, path) : 0;
     bool owes = a.flags & STAMP_WRITING;
     if (owes && !recover_trusts(c, &a, st))
         return keep_unsynced(s, path, &a);

@@ -14,9 +14,9 @@ static const char *owed_locked(const struct node *n) REQUIRES(cache_mutex)
     const struct file *f = n->file;
 
     if (n->dir)
-        return n->dir->error                    ? "its upload fails"
-               : n->dir->queued || node_owes(n) ? "the store does not have it yet"
-                                                : NULL;
+        return n->dir->error                      ? "its upload fails"
+               : n->dir->new_here || node_owes(n) ? "the store does not have it yet"
+                                                  : NULL;
     if (!f)
         return NULL;
     if (f->error)

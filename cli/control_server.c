@@ -330,9 +330,10 @@ static int handle_evict(struct connection *c, const json_t *request)
         if (err) /* the client is answered, and may go on */
             err = answer_error(c->fd, err, op.why);
         else
-            answer = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:O}", "ok", 1, "files",
+            answer = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:O}", "ok", 1, "files",
                                (json_int_t)e.files, "bytes", (json_int_t)e.bytes, "dirty",
-                               (json_int_t)e.stay[CACHE_STAYS_DIRTY], "pinned",
+                               (json_int_t)e.stay[CACHE_STAYS_DIRTY], "local",
+                               (json_int_t)e.stay[CACHE_STAYS_LOCAL], "pinned",
                                (json_int_t)e.stay[CACHE_STAYS_PINNED], "used",
                                (json_int_t)e.stay[CACHE_STAYS_USED], "stay_names", stays.names);
     }

@@ -4,12 +4,12 @@
  * left behind when it does not answer in time. A cache is asked only when nobody serves it. */
 #include "cli/overview.h"
 
+#include "cache/offline.h"
 #include "cli/caches.h"
 #include "cli/client.h"
 #include "cli/command.h"
 #include "cli/control_io.h"
 #include "cli/mountinfo.h"
-#include "cli/owed.h"
 #include "common/mem.h"
 #include "common/units.h"
 
@@ -214,7 +214,7 @@ static int look(const struct cache_place *p, struct op *op, struct owed *ret)
 {
     *ret = (struct owed){0};
     op_init(op, OP_FOREVER);
-    return owed_each(p->dir, op, count_owed, ret);
+    return recover_list(p->dir, op, count_owed, ret);
 }
 
 static int add_cache(void *arg, const struct cache_place *p)

@@ -4,7 +4,6 @@
 #include "cli/arguments.h"
 #include "cli/caches.h"
 #include "cli/kept_config.h"
-#include "cli/owed.h"
 #include "cli/progress.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -37,7 +36,7 @@ static int list(struct recovery *r)
     int err;
 
     op_init(&op, OP_FOREVER);
-    err = owed_each(r->dir, &op, print_pending, r);
+    err = recover_list(r->dir, &op, print_pending, r);
     if (err)
         return command_failed_by(err, "%s", op.why);
     if (r->seen == 0)

@@ -63,20 +63,25 @@ static int report_leftover(const char *path, const json_t *answer)
     return staged || kept ? EXIT_NOT_YET : EXIT_OK;
 }
 
-/* An eviction leaves alone what is ours, pinned or in use. */
+/* An eviction leaves alone what is ours, scratch, pinned or in use. */
 static int report_stays(const char *path, const json_t *answer)
 {
     uint64_t dirty = (uint64_t)json_integer_value(json_object_get(answer, "dirty"));
+    uint64_t local = (uint64_t)json_integer_value(json_object_get(answer, "local"));
     uint64_t pinned = (uint64_t)json_integer_value(json_object_get(answer, "pinned"));
     uint64_t used = (uint64_t)json_integer_value(json_object_get(answer, "used"));
-    auto_free char *names = report_names(answer, "stay_names", dirty + pinned + used);
+    uint64_t all = dirty + local + pinned + used;
+    auto_free char *names = report_names(answer, "stay_names", all);
+    char scratch[40] = "";
 
-    if (dirty + pinned + used == 0)
+    if (all == 0)
         return EXIT_OK;
+    if (local)
+        (void)snprintf(scratch, sizeof(scratch), " %" PRIu64 " scratch,", local);
     return command_failed("%s: %" PRIu64 " stay in the cache (%" PRIu64
-                          " that no store has so, %" PRIu64 " pinned, %" PRIu64
+                          " that no store has so,%s %" PRIu64 " pinned, %" PRIu64
                           " open or of several names): %s",
-                          path, dirty + pinned + used, dirty, pinned, used, names ? names : "");
+                          path, all, dirty, scratch, pinned, used, names ? names : "");
 }
 
 static int add_paths(struct buf *paths, const json_t *texts)

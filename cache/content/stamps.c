@@ -51,6 +51,8 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret) REQUIRES(cach
         ret->synced_mtime_ns = n->mtime_ns;
     if (!f)
         return;
+    if (n->flags & NODE_SCRATCH)
+        ret->flags |= STAMP_SCRATCH;
     ret->seq = f->seq;
     ret->first_seq = f->first_seq;
     /* Without that flag the file must be what its records say. */

@@ -32,6 +32,7 @@ enum stamp_flags {
     STAMP_WHOLE = 1 << 9,       /* H: its writer closed it at whole_mtime_ns and whole_size */
     STAMP_HEARSAY = 1 << 10,    /* I: an index told the attributes */
     STAMP_BARE = 1 << 11,       /* V: a directory that only this cache has */
+    STAMP_SCRATCH = 1 << 12,    /* T: a file that is owed to no store, by its route */
 };
 
 struct stamp_attrs {

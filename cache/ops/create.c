@@ -63,6 +63,7 @@ struct node *node_make_locked(struct cache *c, const struct making *m, const cha
     n->ino = ino_fresh(c, path);
     n->named_seq = seq_next_locked(c);
     n->flags = NODE_ATTRS_KNOWN;
+    node_mark_scratch_locked(c, n, path);
     n->mtime_ns = n->ctime_ns = n->atime_ns = clock_real_ns();
     int r = node_inherit_acl_locked(c, n, m->parent, m->cred->umask);
     if (m->target) {

@@ -35,6 +35,7 @@ static int link_ns_locked(struct cache *c, struct node *n, struct node *parent,
         return from ? fd : -errno;
     cache_lock(c);
     n->named_seq = seq_next_locked(c);
+    node_mark_scratch_locked(c, n, to);
     cache_unlock(c);
     int r = node_write_stamp(c, n, fd);
     if (r == 0)

@@ -9,6 +9,18 @@
 
 #include <string.h>
 
+/* Names below a new directory stand for it once the store has one of them; till then it waits
+ * in no queue, and still is in no store. */
+static const char *dir_state_name(struct node *n) REQUIRES(cache_mutex)
+{
+    const struct dir *d = n->dir;
+
+    return d->uploading                                               ? "uploading"
+           : d->error                                                 ? "failed"
+           : d->queued || d->new_here || (n->flags & NODE_ATTR_DIRTY) ? "dirty"
+                                                                      : "clean";
+}
+
 /* "clean", "partial", "dirty", "uploading" or "failed"; "local" of what no store has nor gets.
  */
 static const char *state_name(struct node *n) REQUIRES(cache_mutex)
@@ -18,10 +30,7 @@ static const char *state_name(struct node *n) REQUIRES(cache_mutex)
     if (node_is_scratch(n) || (n->dir && n->dir->bare))
         return "local";
     if (n->dir)
-        return n->dir->uploading                                ? "uploading"
-               : n->dir->error                                  ? "failed"
-               : n->dir->queued || (n->flags & NODE_ATTR_DIRTY) ? "dirty"
-                                                                : "clean";
+        return dir_state_name(n);
     if (!f)
         return "partial";
     if (f->uploading)

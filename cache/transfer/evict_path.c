@@ -37,6 +37,8 @@ static enum cache_stay judge_locked(struct cache *c, struct node *n, const char 
 {
     const struct file *f = n->file;
 
+    if (node_is_scratch(n))
+        return CACHE_STAYS_LOCAL;
     if (node_is_ours(n))
         return CACHE_STAYS_DIRTY;
     if (path_is_pinned(c, path))

@@ -161,6 +161,13 @@ bool routes_have_scratch(struct cache *c)
     return false;
 }
 
+void node_mark_scratch_locked(struct cache *c, struct node *n, const char *path)
+{
+    cache_assert_locked(c);
+    if (!n->dir && *path && path_is_scratch(c, path))
+        n->flags |= NODE_SCRATCH;
+}
+
 bool node_is_scratch(const struct node *n)
 {
     return n->links && n->links->scratch;

@@ -143,6 +143,7 @@ enum node_flags {
     NODE_ATTRS_HEARSAY = 1 << 8, /* an index told the attributes, and they are confirmed before
                                     they give anybody rights */
     NODE_NO_SUM = 1 << 7,        /* the store was asked for this version, and has no checksum */
+    NODE_SCRATCH = 1 << 9,       /* a file whose names are in no store, by their routes */
 };
 
 /* An inode. */
@@ -337,6 +338,10 @@ bool path_is_nowhere(struct cache *c, const char *path);
 bool path_is_scratch(struct cache *c, const char *path);
 /* Whether the routes keep anything out of all stores. */
 bool routes_have_scratch(struct cache *c);
+/* Notes whether the file that is to come to the path is scratch, for its first stamp. A file
+ * without a name (path "") is nothing yet. */
+void node_mark_scratch_locked(struct cache *c, struct node *n, const char *path)
+    REQUIRES(cache_mutex);
 /* Whether the file, which has a name, is in no store, by its route. */
 bool node_is_scratch(const struct node *n) REQUIRES(cache_mutex);
 /* Whether the directory is there, and owed to nobody, whatever the stores say of it. */

@@ -1,5 +1,6 @@
 /* cache/: directories on the way to what is stored have no key of their own. One that was made
  * here stays here, for nobody, until the stores have something below it. */
+#include "cache/offline.h"
 #include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
@@ -185,6 +186,41 @@ START_TEST(another_mount_takes_the_cache_over)
 }
 END_TEST
 
+static int take_none(void *arg, const struct cache_pending *p)
+{
+    (void)arg;
+    (void)p;
+    return 0;
+}
+
+/* Who looks into the cache without its routes takes a directory that lost its last name for one
+ * that the store may have to be told of. */
+START_TEST(a_look_without_routes_leaves_no_debt)
+{
+    struct op op;
+
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    for (size_t i = 0; i < ROUTED_LEAVES; i++)
+        atomic_store(&w.leaves[i].down, true);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/a/checkpoint"), 0);
+    driven_unmount(&w.d);
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(recover_list(w.d.dir, &op, take_none, NULL), 0);
+    for (size_t i = 0; i < ROUTED_LEAVES; i++)
+        atomic_store(&w.leaves[i].down, false);
+    driven_mount(&w.d);
+    ck_assert_str_eq(driven_state(&w.d, "runs/a"), "local");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    driven_unmount(&w.d);
+    free(w.d.store->url);
+    w.d.store->url = strdup("another");
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 0);
+}
+END_TEST
+
 static TCase *bare_of(const char *name, void (*use)(void))
 {
     TCase *t = tcase_create(name);
@@ -199,6 +235,7 @@ static TCase *bare_of(const char *name, void (*use)(void))
     tcase_add_loop_test(t, a_directory_outlives_what_was_in_it, 0, 2);
     tcase_add_test(t, a_directory_of_the_stores_goes_with_them);
     tcase_add_test(t, another_mount_takes_the_cache_over);
+    tcase_add_test(t, a_look_without_routes_leaves_no_debt);
     return t;
 }
 

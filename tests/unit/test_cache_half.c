@@ -337,6 +337,29 @@ START_TEST(who_looks_at_a_cache_keeps_nothing)
 }
 END_TEST
 
+/* Nor does the mount of another store, which is refused. */
+START_TEST(another_mount_does_not_judge_a_half_file)
+{
+    struct cache_config other;
+    struct op op;
+
+    with_whole();
+    d.config.logs = my_logs;
+    driven_store(&d, "out", "", 0);
+    kill_in(append_to_log);
+    other = d.config;
+    other.identity = "another store";
+    other.logs = NULL;
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(cache_new(&other, d.store, &op, &d.cache), -EEXIST);
+    driven_mount(&d);
+    ck_assert_uint_eq(kept(), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "out", "line");
+    driven_release(&d);
+}
+END_TEST
+
 /* ---- alive ---- */
 
 START_TEST(a_flush_leaves_half_files_out)
@@ -512,6 +535,7 @@ int main(void)
     tcase_add_loop_test(t, what_was_closed_or_synced_is_published, 0, (int)ARRAY_SIZE(wholes));
     tcase_add_test(t, a_log_goes_on_as_before);
     tcase_add_test(t, who_looks_at_a_cache_keeps_nothing);
+    tcase_add_test(t, another_mount_does_not_judge_a_half_file);
     tcase_add_test(t, a_flush_leaves_half_files_out);
     tcase_add_loop_test(t, a_flush_leaves_removals_behind_half_files_out, 0, 2);
     tcase_add_test(t, a_flush_publishes_what_was_synced);

@@ -1,10 +1,12 @@
 /* cache/: what a file's route says of it: when it goes up, what is staged, what is a log, who
  * wins; and what is in no store at all. */
+#include "cache/offline.h"
 #include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -277,6 +279,58 @@ START_TEST(an_open_scratch_file_is_not_flushed)
 }
 END_TEST
 
+/* A file gets its name only when it is linked. */
+static void link_unnamed(const char *name)
+{
+    const struct cache_cred cred = {.umask = 022};
+    struct node *n, *again = NULL, *root = cache_root(w.d.cache), *dir = NULL;
+    struct waiter none = {0};
+    struct handle *h;
+    struct stat st;
+
+    ck_assert_int_eq(cache_lookup(w.d.cache, root, "tmp", &none, &dir, &st), 0);
+    ck_assert_int_eq(
+        cache_tmpfile(w.d.cache, dir, S_IRUSR | S_IWUSR, O_RDWR, &cred, NULL, &n, &st, &h), 0);
+    ck_assert_int_eq(driven_write(&w.d, h, "x", 1, 0), 0);
+    ck_assert_int_eq(cache_link(w.d.cache, n, dir, name, &none, &again, &st), 0);
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+    cache_forget(w.d.cache, n, 1);
+    cache_forget(w.d.cache, again, 1);
+    cache_forget(w.d.cache, dir, 1);
+}
+
+static int count_one(void *arg, const struct cache_pending *p)
+{
+    (void)p;
+    ++*(unsigned *)arg;
+    return 0;
+}
+
+/* Neither the routes nor the policies that make it scratch are known then. */
+START_TEST(scratch_is_told_from_what_is_owed_by_itself)
+{
+    unsigned owed = 0;
+    struct cache_evicted e;
+    struct op op;
+
+    fill_scratch();
+    link_unnamed("linked");
+    ck_assert_int_eq(driven_symlink(&w.d, "x", "tmp/link"), 0);
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(cache_evict_path(w.d.cache, "tmp", &op, NULL, NULL, &e), 0);
+    ck_assert_uint_eq(e.stay[CACHE_STAYS_LOCAL], 3);
+    ck_assert_uint_eq(e.stay[CACHE_STAYS_DIRTY], 0);
+    driven_unmount(&w.d); /* a kill */
+    ck_assert_int_eq(recover_list(w.d.dir, &op, count_one, &owed), 0);
+    ck_assert_uint_eq(owed, 0);
+    w.d.config.routes = NULL;
+    free(w.d.store->url);
+    w.d.store->url = strdup("another");
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_list(&w.d, "tmp"), -ENOENT);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_policies");
@@ -295,6 +349,7 @@ int main(void)
     tcase_add_test(t, scratch_moves_with_the_directory_around_it);
     tcase_add_loop_test(t, scratch_ends_with_the_mount, 0, 2);
     tcase_add_test(t, an_open_scratch_file_is_not_flushed);
+    tcase_add_test(t, scratch_is_told_from_what_is_owed_by_itself);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
