@@ -5,6 +5,7 @@
 #define RUNFS_CACHE_TREE_TREE_H
 
 #include "cache/core/core.h"
+#include "cache/core/workers.h"
 #include "cache/tree/children.h"
 #include "cache/types/etag.h"
 #include "cache/types/place.h"
@@ -320,6 +321,10 @@ unsigned path_volume(struct cache *c, const char *path, bool dir);
 unsigned node_volume(const struct node *n);
 /* How many numbers there are of that kind. */
 unsigned volumes_count(const struct cache *c);
+/* What a call of the store asks of a path there. */
+enum question { QUESTION_READ, QUESTION_STAT, QUESTION_STAT_DIR, QUESTION_LIST };
+/* Which stores have to answer it; of a place that is not known, and without routes, none. */
+struct store_set place_stores(struct cache *c, struct place at, enum question question);
 /* What a directory of this path is. */
 enum dir_kind path_dir_kind(struct cache *c, const char *path);
 /* Notes in the directory what its path is. */
