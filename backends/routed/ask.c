@@ -13,7 +13,7 @@
 
 /* ---- the list ---- */
 
-int kept_take(struct kept *k, uint64_t bytes)
+int asks_keep(struct kept *k, uint64_t bytes)
 {
     uint64_t all = atomic_fetch_add(&k->bytes, bytes) + bytes;
 
@@ -91,7 +91,7 @@ int asks_add(struct asks *a, enum ask_kind kind, struct leaf *leaf, const char *
             return 0;
         }
     }
-    if (kept_take(&a->kept, sizeof(struct ask) + strlen(key) + 1) < 0)
+    if (asks_keep(&a->kept, sizeof(struct ask) + strlen(key) + 1) < 0)
         return -EFBIG;
     auto_free char *copy = strdup(key);
     if (!copy || array_grow(a->v, a->cap, a->n + 1) < 0)
@@ -130,7 +130,7 @@ static int collect(void *arg, const char *name, const struct object *obj)
         return -ENOMEM;
     }
     a->n++;
-    return kept_take(a->kept, listed_bytes(item)) < 0
+    return asks_keep(a->kept, listed_bytes(item)) < 0
                ? op_fail(&a->op, -EFBIG, "list %.200s: too many names", a->key)
                : 0;
 }

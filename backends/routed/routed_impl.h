@@ -77,7 +77,7 @@ struct kept {
 };
 
 /* 0 or -EFBIG. */
-int kept_take(struct kept *k, uint64_t bytes);
+int asks_keep(struct kept *k, uint64_t bytes);
 /* Of a name and of what its object has on the heap. */
 uint64_t named_bytes(const char *name, const struct object *obj);
 

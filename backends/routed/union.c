@@ -186,7 +186,7 @@ static int add_shown(struct uniting *u, struct child *child, const struct object
                                                          : (struct object){0};
     auto_free char *name = take_ptr(child->name);
 
-    if (kept_take(&u->asks.kept, sizeof(*u->v) + named_bytes(name, obj)) < 0)
+    if (asks_keep(&u->asks.kept, sizeof(*u->v) + named_bytes(name, obj)) < 0)
         return -EFBIG;
     if (child->own && attrs_copy(&copy.attrs, &obj->attrs) < 0)
         return -ENOMEM;

@@ -113,7 +113,7 @@ int name_ask_locked(struct cache *c, struct node *dir, const char *name, struct 
     node_ref_locked(dir);
     LL_PREPEND(dir->dir->queries, q);
     auto_place struct place at = c->config.routes ? child_place(dir, name) : NO_PLACE;
-    const struct store_set stores = place_stores(c, at, QUESTION_STAT);
+    const struct store_set stores = stores_asked(c, at, QUESTION_STAT);
     workers_submit_locked(c->askers, &stores, &q->task, true);
     return waitq_park_locked(c, &q->waiters, w);
 }
@@ -335,7 +335,7 @@ int attrs_ask_locked(struct cache *c, struct node *n, bool ahead)
     struct entry *e = c->config.routes ? stalest_name(n) : NULL;
     auto_place struct place at = e ? entry_place(e) : NO_PLACE;
     const struct store_set stores =
-        place_stores(c, at, n->dir ? QUESTION_STAT_DIR : QUESTION_STAT);
+        stores_asked(c, at, n->dir ? QUESTION_STAT_DIR : QUESTION_STAT);
     workers_submit_locked(c->askers, &stores, &a->task, !ahead);
     return 0;
 }

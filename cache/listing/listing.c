@@ -215,7 +215,7 @@ int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter
         node_ref_locked(dir);
         d->listing = true;
         auto_place struct place at = c->config.routes ? node_place(dir) : NO_PLACE;
-        const struct store_set stores = place_stores(c, at, QUESTION_LIST);
+        const struct store_set stores = stores_asked(c, at, QUESTION_LIST);
         workers_submit_locked(c->askers, &stores, &l->task, true);
     }
     return waitq_park_locked(c, &d->waiters, w);

@@ -65,7 +65,7 @@ static int add_source(void *arg, const struct routes_source *source)
 }
 
 /* Without memory some are left out, and the question waits with others. */
-struct store_set place_stores(struct cache *c, struct place at, enum question question)
+struct store_set stores_asked(struct cache *c, struct place at, enum question question)
 {
     const struct routes *r = c->config.routes;
     const struct route *object = NULL, *dir = NULL;

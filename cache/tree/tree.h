@@ -324,7 +324,7 @@ unsigned volumes_count(const struct cache *c);
 /* What a call of the store asks of a path there. */
 enum question { QUESTION_READ, QUESTION_STAT, QUESTION_STAT_DIR, QUESTION_LIST };
 /* Which stores have to answer it; of a place that is not known, and without routes, none. */
-struct store_set place_stores(struct cache *c, struct place at, enum question question);
+struct store_set stores_asked(struct cache *c, struct place at, enum question question);
 /* What a directory of this path is. */
 enum dir_kind path_dir_kind(struct cache *c, const char *path);
 /* Notes in the directory what its path is. */
