@@ -1,6 +1,7 @@
 /* Opening and closing the cache: configuration, recovery, threads. */
 #include "cache/mount.h"
 
+#include "cache/core/workers.h"
 #include "common/log.h"
 #include "common/mem.h"
 
@@ -141,12 +142,18 @@ static void prepare_process(struct cache *c, const struct cache_config *config)
     (void)signal(SIGIO, SIG_IGN);
 }
 
+/* Several stores may need many threads, one after the other has failed; mostly few. */
+static struct pool *start_pool(struct cache *c, const char *name, unsigned threads)
+{
+    return c->config.routes ? pool_new_growing(name, threads) : pool_new(name, threads);
+}
+
 /* One pool for each store: what does not answer holds no other's. */
 static bool start_parts(struct cache *c)
 {
     c->parts = calloc(volumes_count(c), sizeof(struct pool *));
     for (unsigned i = 0; c->parts && i < volumes_count(c); i++)
-        if (!(c->parts[i] = pool_new("runfs-part", c->config.upload_jobs)))
+        if (!(c->parts[i] = start_pool(c, "runfs-part", c->config.upload_jobs)))
             return false;
     return c->parts;
 }
@@ -165,9 +172,9 @@ static int start_threads(struct cache *c)
 
     if (r < 0)
         return r;
-    c->fetchers = pool_new("runfs-fetch", config->download_jobs);
-    c->askers = pool_new("runfs-ask", ASKERS);
-    c->uploaders = pool_new("runfs-upload", transfers_threads(c));
+    c->fetchers = workers_new("runfs-fetch", config->download_jobs, !config->routes);
+    c->askers = workers_new("runfs-ask", ASKERS, !config->routes);
+    c->uploaders = start_pool(c, "runfs-upload", transfers_threads(c));
     bool parts = start_parts(c);
     c->notifier = pool_new("runfs-notice", 1);
     if (!c->fetchers || !c->askers || !c->uploaders || !parts || !c->chores || !c->notifier)
@@ -440,8 +447,8 @@ int cache_end(struct cache *c, struct op *op)
 static void stop_threads(struct cache *c)
 {
     scheduler_join(c);
-    pool_free(c->fetchers);
-    pool_free(c->askers);
+    workers_free(c, c->fetchers);
+    workers_free(c, c->askers);
     pool_free(c->uploaders);
     stop_parts(c);
     pool_free(c->notifier);

@@ -15,15 +15,19 @@
 extern struct lock_class pool_mutex;
 
 struct pool {
-    char name[16];     /* constant */
-    pthread_t *thread; /* constant between pool_new() and pool_free(), with n_threads */
-    unsigned n_threads;
+    /* Constant. */
+    char name[16];
+    unsigned max; /* threads */
+    bool grows;   /* has only as many as it needed so far */
+    pthread_t *thread;
 
     struct mutex lock;
     pthread_cond_t work;
     pthread_cond_t idle;
     struct task *first GUARDED_BY(pool_mutex), *last GUARDED_BY(pool_mutex);
     size_t waiting GUARDED_BY(pool_mutex);
+    unsigned n_threads GUARDED_BY(pool_mutex);
+    bool batch GUARDED_BY(pool_mutex);
     unsigned running GUARDED_BY(pool_mutex);
     bool ending GUARDED_BY(pool_mutex); /* workers leave when the queue is empty */
 };
@@ -45,12 +49,21 @@ static struct task *pool_pop_locked(struct pool *p) REQUIRES(pool_mutex)
     return t;
 }
 
+static void be_batch(pthread_t thread)
+{
+    const struct sched_param none = {0};
+
+    (void)pthread_setschedparam(thread, SCHED_BATCH, &none);
+}
+
 static void *pool_worker(void *arg)
 {
     struct pool *p = arg;
 
     (void)pthread_setname_np(pthread_self(), p->name);
     pool_lock(p);
+    if (p->batch)
+        be_batch(pthread_self());
     for (;;) {
         struct task *t = pool_pop_locked(p);
         if (!t && p->ending)
@@ -71,11 +84,12 @@ static void *pool_worker(void *arg)
 }
 
 /* Signals are for the main thread: workers inherit a full mask. */
-static int pool_start(struct pool *p, unsigned threads)
+static int pool_start_locked(struct pool *p, unsigned threads) REQUIRES(pool_mutex)
 {
     sigset_t all, old;
     int r = 0;
 
+    pool_assert_locked(p);
     sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
     while (!r && p->n_threads < threads) {
@@ -87,7 +101,8 @@ static int pool_start(struct pool *p, unsigned threads)
     return -r;
 }
 
-struct pool *pool_new(const char *name, unsigned threads)
+/* `threads` of them at once. */
+static struct pool *pool_make(const char *name, unsigned max, unsigned threads)
 {
     struct pool *p = calloc(1, sizeof(*p));
     if (!p)
@@ -98,20 +113,46 @@ struct pool *pool_new(const char *name, unsigned threads)
     cond_init(&p->work);
     cond_init(&p->idle);
     (void)snprintf(p->name, sizeof(p->name), "%s", name);
-    p->thread = calloc(threads, sizeof(*p->thread));
-    if (!p->thread || pool_start(p, threads) < 0) {
+    p->max = max;
+    p->grows = threads < max;
+    p->thread = calloc(max, sizeof(*p->thread));
+    pool_lock(p);
+    bool started = p->thread && pool_start_locked(p, threads) == 0;
+    pool_unlock(p);
+    if (!started) {
         pool_free(p);
         return NULL;
     }
     return p;
 }
 
+struct pool *pool_new(const char *name, unsigned threads)
+{
+    return pool_make(name, threads, threads);
+}
+
+struct pool *pool_new_growing(const char *name, unsigned max)
+{
+    return pool_make(name, max, 1);
+}
+
 void pool_set_batch(struct pool *p)
 {
-    const struct sched_param none = {0};
-
+    pool_lock(p);
+    p->batch = true;
     for (unsigned i = 0; i < p->n_threads; i++)
-        (void)pthread_setschedparam(p->thread[i], SCHED_BATCH, &none);
+        be_batch(p->thread[i]);
+    pool_unlock(p);
+}
+
+/* A worker for what waits and finds none free. Without one more it waits for those that are
+ * there. */
+static void pool_grow_locked(struct pool *p) REQUIRES(pool_mutex)
+{
+    pool_assert_locked(p);
+    if (p->grows && !p->ending && p->n_threads < p->max &&
+        p->waiting > p->n_threads - p->running)
+        (void)pool_start_locked(p, p->n_threads + 1);
 }
 
 static void pool_push_locked(struct pool *p, struct task *task) REQUIRES(pool_mutex)
@@ -130,6 +171,7 @@ void pool_submit(struct pool *p, struct task *task)
 {
     pool_lock(p);
     pool_push_locked(p, task);
+    pool_grow_locked(p);
     pool_unlock(p);
     /* Not under the lock, which the woken would find taken. */
     pthread_cond_signal(&p->work);
@@ -150,6 +192,7 @@ void pool_submit_first(struct pool *p, struct task *task)
     if (!p->last)
         p->last = task;
     p->waiting++;
+    pool_grow_locked(p);
     pool_unlock(p);
     pthread_cond_signal(&p->work);
 }
@@ -260,8 +303,9 @@ void pool_free(struct pool *p)
     pool_lock(p);
     p->ending = true;
     pthread_cond_broadcast(&p->work);
+    unsigned threads = p->n_threads; /* and no other starts */
     pool_unlock(p);
-    for (unsigned i = 0; i < p->n_threads; i++)
+    for (unsigned i = 0; i < threads; i++)
         (void)pthread_join(p->thread[i], NULL);
     pthread_cond_destroy(&p->work);
     pthread_cond_destroy(&p->idle);

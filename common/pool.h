@@ -18,6 +18,9 @@ struct task {
 /* Starts `threads` (>= 1) workers, named `name` (15 characters at most). NULL without memory or
  * threads. All signals are blocked in the workers. */
 struct pool *pool_new(const char *name, unsigned threads);
+/* Like pool_new(), but one worker starts, and another up to `max` whenever a task finds none
+ * free: for work that may need many threads and mostly needs few. */
+struct pool *pool_new_growing(const char *name, unsigned max);
 /* From now on a worker that has something to do waits until the turn of a running thread is
  * over, instead of preempting it; it gets as much of the processors as any other. For work that
  * nobody waits for. */

@@ -1,6 +1,7 @@
 /* Several questions at once. Each has an op of its own, since an op is one thread's, with the
- * deadline and the cancel flag of the caller's. The threads are the call's: those of a store
- * that hangs are nobody else's. */
+ * deadline and the cancel flag of the caller's. The threads are the call's, which helps them:
+ * those of a store that hangs are nobody else's. However many calls there are, the threads that
+ * help with one store have a limit, beyond which a call asks it by itself. */
 #include "backends/routed/routed_impl.h"
 #include "common/mem.h"
 #include "common/pool.h"
@@ -8,18 +9,66 @@
 #include <errno.h>
 #include <string.h>
 
-#define AT_ONCE_MAX 16
+#define AT_ONCE_MAX 16 /* of one call */
 
 /* ---- the list ---- */
 
+int asks_keep(struct kept *k, uint64_t bytes)
+{
+    uint64_t all = atomic_fetch_add(&k->bytes, bytes) + bytes;
+
+    if (!k->max || all <= k->max)
+        return 0;
+    atomic_store(&k->over, true);
+    return -EFBIG;
+}
+
+uint64_t named_bytes(const char *name, const struct object *obj)
+{
+    const struct attrs *a = &obj->attrs;
+
+    return strlen(name) + 1 + (a->xattrs ? strlen(a->xattrs) + 1 : 0) +
+           (a->target ? strlen(a->target) + 1 : 0);
+}
+
+static uint64_t listed_bytes(const struct listed *item)
+{
+    return sizeof(*item) + named_bytes(item->name, &item->obj);
+}
+
+static void listed_release(struct ask *a, struct listed *item)
+{
+    atomic_fetch_sub(&a->kept->bytes, listed_bytes(item));
+    free(item->name);
+    object_release(&item->obj);
+}
+
 static void ask_clear(struct ask *a)
 {
-    for (size_t i = 0; i < a->n; i++) {
-        free(a->item[i].name);
-        object_release(&a->item[i].obj);
-    }
+    for (size_t i = 0; i < a->n; i++)
+        listed_release(a, &a->item[i]);
     free(take_ptr(a->item));
     a->n = a->cap = 0;
+}
+
+void ask_keep_self(struct ask *a)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < a->n; i++) {
+        if (a->item[i].name[0])
+            listed_release(a, &a->item[i]);
+        else
+            a->item[kept++] = a->item[i];
+    }
+    a->n = kept;
+    struct listed *less = kept ? realloc(a->item, kept * sizeof(*less)) : NULL;
+    if (!kept)
+        free(a->item);
+    else if (!less)
+        return;
+    a->item = less;
+    a->cap = kept;
 }
 
 void asks_release(struct asks *a)
@@ -42,12 +91,14 @@ int asks_add(struct asks *a, enum ask_kind kind, struct leaf *leaf, const char *
             return 0;
         }
     }
+    if (asks_keep(&a->kept, sizeof(struct ask) + strlen(key) + 1) < 0)
+        return -EFBIG;
     auto_free char *copy = strdup(key);
     if (!copy || array_grow(a->v, a->cap, a->n + 1) < 0)
         return -ENOMEM;
     *ret = a->n++;
-    a->v[*ret] =
-        (struct ask){.kind = kind, .leaf = leaf, .key = take_ptr(copy), .max = SIZE_MAX};
+    a->v[*ret] = (struct ask){
+        .kind = kind, .leaf = leaf, .key = take_ptr(copy), .kept = &a->kept, .max = SIZE_MAX};
     return 0;
 }
 
@@ -79,7 +130,9 @@ static int collect(void *arg, const char *name, const struct object *obj)
         return -ENOMEM;
     }
     a->n++;
-    return 0;
+    return asks_keep(a->kept, listed_bytes(item)) < 0
+               ? op_fail(&a->op, -EFBIG, "list %.200s: too many names", a->key)
+               : 0;
 }
 
 static int ask_list(struct ask *a)
@@ -141,19 +194,6 @@ static int ask_once(struct ask *a)
 
 /* ---- all of them ---- */
 
-struct crowd_each {
-    struct each each;
-    struct crowd *crowd;
-};
-
-static int crowd_call(struct each *each, size_t i, struct op *op)
-{
-    struct crowd *crowd = container_of(each, struct crowd_each, each)->crowd;
-
-    crowd->run(crowd, i, op);
-    return 0;
-}
-
 static void crowd_in_turn(struct crowd *crowd, const struct op *op)
 {
     for (size_t i = 0; i < crowd->n; i++) {
@@ -163,18 +203,90 @@ static void crowd_in_turn(struct crowd *crowd, const struct op *op)
     }
 }
 
+struct crowd_calls {
+    struct crowd *crowd;
+    atomic_bool *begun;   /* of each call */
+    atomic_size_t behind; /* all calls before it have begun */
+    int64_t patience_ns;
+    const atomic_bool *cancelled;
+};
+
+struct helper {
+    struct task task;
+    struct crowd_calls *calls;
+};
+
+static bool helper_enters(struct leaf *leaf)
+{
+    if (atomic_fetch_add(&leaf->helpers, 1) < ROUTED_HELPERS_MAX)
+        return true;
+    atomic_fetch_sub(&leaf->helpers, 1);
+    return false;
+}
+
+static void helper_leaves(struct leaf *leaf)
+{
+    atomic_fetch_sub(&leaf->helpers, 1);
+}
+
+/* Begins the next call, a helper's where its leaf has room for one; SIZE_MAX: there is none. */
+static size_t begin_call(struct crowd_calls *k, bool helps)
+{
+    struct crowd *crowd = k->crowd;
+    size_t i = atomic_load(&k->behind);
+
+    while (i < crowd->n && atomic_load(&k->begun[i]))
+        i++;
+    atomic_store(&k->behind, i);
+    for (; i < crowd->n; i++) {
+        if (atomic_load(&k->begun[i]) || (helps && !helper_enters(crowd->leaf(crowd, i))))
+            continue;
+        if (!atomic_exchange(&k->begun[i], true))
+            return i;
+        if (helps)
+            helper_leaves(crowd->leaf(crowd, i));
+    }
+    return SIZE_MAX;
+}
+
+static void make_calls(struct crowd_calls *k, bool helps)
+{
+    for (size_t i; (i = begin_call(k, helps)) != SIZE_MAX;) {
+        struct op op;
+
+        op_init(&op, k->patience_ns);
+        op.cancelled = k->cancelled;
+        k->crowd->run(k->crowd, i, &op);
+        if (helps)
+            helper_leaves(k->crowd->leaf(k->crowd, i));
+    }
+}
+
+static void help(struct task *task)
+{
+    make_calls(container_of(task, struct helper, task)->calls, true);
+}
+
 void crowd_run(struct crowd *crowd, struct op *op)
 {
-    unsigned threads = crowd->n < AT_ONCE_MAX ? (unsigned)crowd->n : AT_ONCE_MAX;
-    struct crowd_each e = {
-        {.call = crowd_call, .n = crowd->n, .at_once = threads, .patience_ns = op_left_ns(op)},
-        crowd};
-    struct pool *pool = crowd->n > 1 ? pool_new("routes", threads) : NULL;
+    unsigned helpers = (unsigned)(crowd->n < AT_ONCE_MAX ? crowd->n : AT_ONCE_MAX) - 1;
+    auto_free atomic_bool *begun = calloc(crowd->n, sizeof(*begun));
+    struct crowd_calls calls = {.crowd = crowd,
+                                .begun = begun,
+                                .patience_ns = op_left_ns(op),
+                                .cancelled = op->cancelled};
+    struct helper tasks[AT_ONCE_MAX];
+    struct pool *pool = helpers && begun ? pool_new("routes", helpers) : NULL;
 
-    if (pool)
-        (void)pool_each(pool, &e.each, op); /* no call fails */
-    else
+    if (!pool) {
         crowd_in_turn(crowd, op);
+        return;
+    }
+    for (unsigned i = 0; i < helpers; i++) {
+        tasks[i] = (struct helper){{.run = help}, &calls};
+        pool_submit(pool, &tasks[i].task);
+    }
+    make_calls(&calls, false);
     pool_free(pool);
 }
 
@@ -203,6 +315,11 @@ static void ask_run(struct crowd *crowd, size_t i, struct op *op)
         atomic_store(&g->failed, true);
 }
 
+static struct leaf *asked_leaf(struct crowd *crowd, size_t i)
+{
+    return container_of(crowd, struct asking, crowd)->v[i]->leaf;
+}
+
 static int first_failure(const struct asks *a, struct op *op)
 {
     for (size_t i = 0; i < a->n; i++) {
@@ -218,7 +335,7 @@ static int first_failure(const struct asks *a, struct op *op)
 int asks_run(struct asks *a, struct op *op, bool hurry)
 {
     auto_free struct ask **v = calloc(a->n + 1, sizeof(struct ask *));
-    struct asking g = {.crowd.run = ask_run, .v = v, .hurry = hurry};
+    struct asking g = {.crowd.run = ask_run, .crowd.leaf = asked_leaf, .v = v, .hurry = hurry};
 
     if (!v)
         return op_fail(op, -ENOMEM, "no memory to ask the stores");

@@ -140,6 +140,11 @@ static struct group *group_of(struct removing *m, struct leaf *leaf)
     return group_new(&m->groups[i], leaf, m->n) < 0 ? NULL : &m->groups[i];
 }
 
+static struct leaf *leaf_of_group(struct crowd *crowd, size_t i)
+{
+    return container_of(crowd, struct removing, crowd)->groups[i].leaf;
+}
+
 static void remove_group(struct crowd *crowd, size_t i, struct op *op)
 {
     struct removing *m = container_of(crowd, struct removing, crowd);
@@ -202,6 +207,7 @@ int routed_remove(struct store *s, struct op *op, const char *const *paths,
 {
     struct routed *r = routed_of(s);
     struct removing m = {.crowd.run = remove_group,
+                         .crowd.leaf = leaf_of_group,
                          .groups = calloc(r->n, sizeof(*m.groups)),
                          .targets = calloc(n, sizeof(*m.targets)),
                          .n = n,

@@ -313,7 +313,7 @@ static int leaves_init(struct routed *r, struct store *const *stores, const char
     r->n = n;
     r->ops = routed_ops;
     for (size_t i = 0; i < n; i++) {
-        r->leaves[i] = (struct leaf){stores[i], strdup(names[i])};
+        r->leaves[i] = (struct leaf){.store = stores[i], .name = strdup(names[i])};
         if (!r->leaves[i].name)
             return -ENOMEM;
         if (stores[i]->ops->upload_sweep)
@@ -330,6 +330,7 @@ int routed_store_new(const struct routes *routes, struct store *const *stores,
         return op_fail(op, -ENOMEM, "no memory to open the stores as one");
 
     r->routes = routes;
+    r->names_max = ROUTED_NAMES_MAX;
     int err = leaves_init(r, stores, names, n);
     if (!err)
         err = describe(r);

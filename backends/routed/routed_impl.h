@@ -7,6 +7,7 @@
 struct leaf {
     struct store *store; /* owned */
     char *name;          /* heap */
+    atomic_uint helpers; /* threads of crowds that ask it */
 };
 
 struct routed {
@@ -17,7 +18,11 @@ struct routed {
     size_t n;
     struct store_facts all;   /* what holds at every key */
     struct store_facts *each; /* what holds at the keys of each route */
+    uint64_t names_max; /* bytes that the names of a listing take at most, while it is made */
 };
+
+#define ROUTED_HELPERS_MAX 32 /* of a leaf, beside the threads of who calls */
+#define ROUTED_NAMES_MAX   (UINT64_C(64) << 20)
 
 struct routed *routed_of(struct store *s);
 
@@ -64,13 +69,26 @@ struct listed {
     struct object obj;
 };
 
+/* Bytes of what questions keep. */
+struct kept {
+    atomic_uint_fast64_t bytes;
+    uint64_t max;     /* 0: no limit */
+    atomic_bool over; /* something did not fit */
+};
+
+/* 0 or -EFBIG. */
+int asks_keep(struct kept *k, uint64_t bytes);
+/* Of a name and of what its object has on the heap. */
+uint64_t named_bytes(const char *name, const struct object *obj);
+
 struct ask {
     enum ask_kind kind;
     struct leaf *leaf;
-    char *key;      /* heap */
-    unsigned flags; /* LIST: LIST_SELF or 0 */
-    size_t max;     /* LIST: is cut behind so many names */
-    bool later;     /* not yet */
+    char *key;         /* heap */
+    struct kept *kept; /* of its list */
+    unsigned flags;    /* LIST: LIST_SELF or 0 */
+    size_t max;        /* LIST: is cut behind so many names */
+    bool later;        /* not yet */
     bool done;
     /* Its answer. */
     int r;             /* 0, -ENOENT or what failed */
@@ -85,24 +103,30 @@ struct ask {
 struct asks {
     struct ask *v; /* heap */
     size_t n, cap;
+    struct kept kept;
 };
 
 void asks_release(struct asks *a);
 #define auto_asks __attribute__((cleanup(asks_release)))
 /* The question in the list, a new one where it is not among them; its index in *ret. 0 or
- * -ENOMEM. */
+ * -ENOMEM, or -EFBIG where what is kept has a limit. The list stays where it is from now on. */
 int asks_add(struct asks *a, enum ask_kind kind, struct leaf *leaf, const char *key,
              size_t *ret);
 /* Asks what was not asked yet, all at once. With `hurry` a failure ends the others. The first
  * failure in their order, with op->why; that nothing is there is none. */
 int asks_run(struct asks *a, struct op *op, bool hurry);
 
+/* The names that a listing told are taken; that of the directory itself is kept. */
+void ask_keep_self(struct ask *a);
+
 /* A visit that ends its listing with 1. */
 int stop_at_first(void *arg, const char *name, const struct object *obj);
 
-/* Tasks of one call, run at once as far as the machine allows; each begins. */
+/* Tasks of one call, each of which asks one leaf; run at once as far as the machine and the
+ * number of threads that ask that leaf allow; each begins. */
 struct crowd {
     void (*run)(struct crowd *crowd, size_t i, struct op *op);
+    struct leaf *(*leaf)(struct crowd *crowd, size_t i);
     size_t n;
 };
 void crowd_run(struct crowd *crowd, struct op *op);

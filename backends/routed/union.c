@@ -4,11 +4,13 @@
  * must not hold a connection that another question waits for. One listing, that of the
  * directory's own key, may be too long for that: it is asked beside the others as far as it is
  * short, else again behind them, and visited as it comes. Where it is the only question it
- * streams at once, as if there were no routes. */
+ * streams at once, as if there were no routes. What is kept has a limit, beyond which the
+ * listing fails: a directory of one store has none here. */
 #include "backends/routed/routed_impl.h"
 #include "common/mem.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 /* Names of a listing that are kept: four pages of a server. */
@@ -184,6 +186,8 @@ static int add_shown(struct uniting *u, struct child *child, const struct object
                                                          : (struct object){0};
     auto_free char *name = take_ptr(child->name);
 
+    if (asks_keep(&u->asks.kept, sizeof(*u->v) + named_bytes(name, obj)) < 0)
+        return -EFBIG;
     if (child->own && attrs_copy(&copy.attrs, &obj->attrs) < 0)
         return -ENOMEM;
     if (array_grow(u->v, u->cap, u->n + 1) < 0) {
@@ -224,8 +228,8 @@ static int take_child(struct uniting *u, const struct source_of *s, const char *
     int err = source_takes(u->r, s, u->dir, stored, obj->is_prefix, &child);
     if (err > 0 && child.doubted)
         err = ask_doubted(u, child.name, &doubt);
-    if (err > 0 && add_shown(u, &child, obj, s->ask, doubt) < 0)
-        err = -ENOMEM;
+    int added = err > 0 ? add_shown(u, &child, obj, s->ask, doubt) : 0;
+    err = added < 0 ? added : err;
     free(child.name);
     return err;
 }
@@ -259,6 +263,7 @@ static int take_listing(struct uniting *u, size_t ask)
             return err;
         u->hidden += err == 0;
     }
+    ask_keep_self(&u->asks.v[ask]);
     return 0;
 }
 
@@ -397,6 +402,24 @@ static int tell_self(struct uniting *u)
     return 0;
 }
 
+/* ---- what did not fit ---- */
+
+static int too_many(struct uniting *u, int err)
+{
+    return atomic_load(&u->asks.kept.over)
+               ? op_fail(u->op, -EFBIG,
+                         "list %.200s: the names that stores have there take more than %" PRIu64
+                         " MiB: too many for one directory of several stores",
+                         u->dir, u->r->names_max >> 20)
+               : err;
+}
+
+static int no_memory(struct uniting *u, int err)
+{
+    return err == -ENOMEM ? op_fail(u->op, err, "list %.200s: no memory for its names", u->dir)
+                          : too_many(u, err);
+}
+
 /* ---- the listing that is visited as it comes ---- */
 
 static struct shown *find_shown(struct uniting *u, size_t n, const char *name, bool is_prefix)
@@ -442,6 +465,7 @@ static int tell_one(struct uniting *u, size_t n)
 static int visit_streamed(void *arg, const char *name, const struct object *obj)
 {
     struct uniting *u = arg;
+    uint64_t bytes = atomic_load(&u->asks.kept.bytes);
     size_t n = u->n;
 
     if (!name[0])
@@ -454,6 +478,7 @@ static int visit_streamed(void *arg, const char *name, const struct object *obj)
         err = tell_one(u, n);
     while (u->n > n)
         shown_release(&u->v[--u->n]);
+    atomic_store(&u->asks.kept.bytes, bytes); /* nothing is asked beside it */
     return err;
 }
 
@@ -463,16 +488,10 @@ static int stream(struct uniting *u)
 
     /* It is the caller's op, whose deadline a visit may move. */
     a->r = store_list(a->leaf->store, u->op, a->key, a->flags, visit_streamed, u);
-    return a->r == -ENOENT ? 0 : a->r;
+    return a->r == -ENOENT ? 0 : too_many(u, a->r);
 }
 
 /* ---- all of it ---- */
-
-static int no_memory(struct uniting *u, int err)
-{
-    return err == -ENOMEM ? op_fail(u->op, err, "list %.200s: no memory for its names", u->dir)
-                          : err;
-}
 
 static bool nothing_is_there(const struct uniting *u)
 {
@@ -490,7 +509,7 @@ static int list_union(struct uniting *u, unsigned flags)
         err = questions(u, flags);
     if (err < 0)
         return no_memory(u, err);
-    err = asks_run(&u->asks, u->op, true);
+    err = too_many(u, asks_run(&u->asks, u->op, true));
     if (!err)
         err = no_memory(u, take_answers(u));
     if (!err)
@@ -513,6 +532,7 @@ int routed_list(struct store *s, struct op *op, const char *prefix, unsigned fla
     struct uniting u = {.r = r, .op = op, .dir = prefix, .visit = visit, .arg = arg};
     struct target t;
 
+    u.asks.kept.max = r->names_max;
     (void)after; /* no STORE_ORDER */
     int err = target_find(r, op, prefix, ROUTES_DIRECTORY, &t);
     enum routes_kind kind = t.kind;

@@ -47,7 +47,8 @@ struct cache {
     pthread_cond_t wake;
     pthread_t wakers[WAKERS];
     unsigned n_wakers;
-    struct pool *fetchers, *askers, *uploaders, *chores, *notifier;
+    struct workers *fetchers, *askers; /* workers.h */
+    struct pool *uploaders, *chores, *notifier;
     struct pool **parts;   /* of what goes to each store, by its number in the entries */
     pthread_cond_t kick;   /* the scheduler has something to look at before pass_ns */
     atomic_bool cancelled; /* ends every store call */

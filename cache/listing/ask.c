@@ -112,7 +112,9 @@ int name_ask_locked(struct cache *c, struct node *dir, const char *name, struct 
     waitq_init(&q->waiters);
     node_ref_locked(dir);
     LL_PREPEND(dir->dir->queries, q);
-    pool_submit_first(c->askers, &q->task);
+    auto_place struct place at = c->config.routes ? child_place(dir, name) : NO_PLACE;
+    const struct store_set stores = stores_asked(c, at, QUESTION_STAT);
+    workers_submit_locked(c->askers, &stores, &q->task, true);
     return waitq_park_locked(c, &q->waiters, w);
 }
 
@@ -330,10 +332,11 @@ int attrs_ask_locked(struct cache *c, struct node *n, bool ahead)
     HASH_ADD_PTR(c->listing->askings, node, a);
     n->flags |= NODE_STATTING;
     node_ref_locked(n);
-    if (ahead)
-        pool_submit(c->askers, &a->task);
-    else
-        pool_submit_first(c->askers, &a->task);
+    struct entry *e = c->config.routes ? stalest_name(n) : NULL;
+    auto_place struct place at = e ? entry_place(e) : NO_PLACE;
+    const struct store_set stores =
+        stores_asked(c, at, n->dir ? QUESTION_STAT_DIR : QUESTION_STAT);
+    workers_submit_locked(c->askers, &stores, &a->task, !ahead);
     return 0;
 }
 

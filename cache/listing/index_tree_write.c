@@ -624,7 +624,7 @@ static void start_locked(struct cache *c, int64_t now) REQUIRES(cache_mutex)
     qsort(w->spots, w->n, sizeof(*w->spots), by_rank);
     c->listing->index_tree->running = true;
     c->listing->indexes_running++;
-    pool_submit(c->askers, &w->task);
+    workers_submit_locked(c->askers, NULL, &w->task, false);
 }
 
 void index_tree_start_locked(struct cache *c, int64_t now, int64_t *next_due)

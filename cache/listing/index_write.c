@@ -275,7 +275,7 @@ static void start_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex
                               .first_ns = x->first_ns};
         x->running = true;
         c->listing->indexes_running++;
-        pool_submit(c->askers, &w->task);
+        workers_submit_locked(c->askers, NULL, &w->task, false);
     }
     index_unqueue_locked(c, dir);
     if (!w)
@@ -360,5 +360,5 @@ void index_drop_locked(struct cache *c, struct node *dir)
     }
     d->task.run = run_dropping;
     d->cache = c;
-    pool_submit(c->askers, &d->task);
+    workers_submit_locked(c->askers, NULL, &d->task, false);
 }

@@ -510,7 +510,7 @@ void list_ahead_on_locked(struct cache *c, struct node *dir)
     node_ref_locked(parent);
     w->paging = true;
     w->pages++;
-    pool_submit_first(c->askers, &g->task);
+    workers_submit_locked(c->askers, NULL, &g->task, true);
 }
 
 /* The walk through siblings of the directory, or of one above it, whose next page is under way

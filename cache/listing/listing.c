@@ -214,7 +214,9 @@ int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter
         l->generation = d->generation;
         node_ref_locked(dir);
         d->listing = true;
-        pool_submit_first(c->askers, &l->task);
+        auto_place struct place at = c->config.routes ? node_place(dir) : NO_PLACE;
+        const struct store_set stores = stores_asked(c, at, QUESTION_LIST);
+        workers_submit_locked(c->askers, &stores, &l->task, true);
     }
     return waitq_park_locked(c, &d->waiters, w);
 }

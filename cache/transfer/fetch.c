@@ -344,7 +344,8 @@ static int start_locked(struct cache *c, struct node *n, uint64_t off, uint64_t 
     node_ref_locked(n);
     file_lru_remove_locked(c, n->file);
     LL_PREPEND(n->file->fetches, fetch);
-    pool_submit(c->fetchers, &fetch->task);
+    const struct store_set stores = stores_asked(c, at, QUESTION_READ);
+    workers_submit_locked(c->fetchers, &stores, &fetch->task, false);
     return 0;
 }
 

@@ -73,6 +73,52 @@ const char *volume_url(const struct cache *c, unsigned volume)
                                                   : c->store->url;
 }
 
+static void add_route(struct store_set *set, const struct route *route)
+{
+    if (route && !route->scratch)
+        store_set_add(set, route->store);
+}
+
+static int add_root(void *arg, unsigned store, const char *key, enum routes_as as)
+{
+    (void)key, (void)as;
+    store_set_add(arg, store);
+    return 0;
+}
+
+static int add_source(void *arg, const struct routes_source *source)
+{
+    if (!source->always)
+        add_route(arg, source->route);
+    return 0;
+}
+
+/* Without memory some are left out, and the question waits with others. */
+struct store_set stores_asked(struct cache *c, struct place at, enum question question)
+{
+    const struct routes *r = c->config.routes;
+    const struct route *object = NULL, *dir = NULL;
+    enum routes_kind kind = ROUTES_NOWHERE;
+    struct store_set set = {{0}};
+
+    if (!r || !place_known(at))
+        return set;
+    const char *path = place_path(at);
+    if (question == QUESTION_LIST) {
+        (void)routes_each_source(r, path, add_source, &set);
+        return set;
+    }
+    if (question != QUESTION_STAT_DIR)
+        (void)routes_kind(r, path, ROUTES_OBJECT, &object);
+    if (question != QUESTION_READ)
+        kind = routes_kind(r, path, ROUTES_DIRECTORY, &dir);
+    add_route(&set, object);
+    add_route(&set, dir);
+    if (question == QUESTION_STAT || kind == ROUTES_IMPLIED)
+        (void)routes_each_root(r, path, add_root, &set);
+    return set;
+}
+
 static size_t count_components(const char *path)
 {
     size_t n = *path != '\0';

@@ -5,6 +5,7 @@
 #define RUNFS_CACHE_TREE_TREE_H
 
 #include "cache/core/core.h"
+#include "cache/core/workers.h"
 #include "cache/tree/children.h"
 #include "cache/types/etag.h"
 #include "cache/types/place.h"
@@ -326,6 +327,10 @@ unsigned dir_lone_volume(struct cache *c, const char *path);
 unsigned volumes_count(const struct cache *c);
 /* The URL of the store with that number, for messages. */
 const char *volume_url(const struct cache *c, unsigned volume);
+/* What a call of the store asks of a path there. */
+enum question { QUESTION_READ, QUESTION_STAT, QUESTION_STAT_DIR, QUESTION_LIST };
+/* Which stores have to answer it; of a place that is not known, and without routes, none. */
+struct store_set stores_asked(struct cache *c, struct place at, enum question question);
 /* What a directory of this path is. */
 enum dir_kind path_dir_kind(struct cache *c, const char *path);
 /* Notes in the directory what its path is. */

@@ -53,7 +53,11 @@ static int64_t around(struct layer *l, struct call *c)
         atomic_fetch_add(&leaf->plain_puts, 1);
     if (c->kind == CALL_PUT && c->etag && atomic_load(&leaf->no_conditions))
         return op_fail(c->op, -EOPNOTSUPP, "no conditions");
-    while (c->kind == CALL_READ && atomic_load(&leaf->no_reads)) {
+    bool asks = c->kind == CALL_STAT || c->kind == CALL_LIST;
+    if (asks && atomic_load(&leaf->silent))
+        atomic_fetch_add(&leaf->kept_waiting, 1);
+    while ((c->kind == CALL_READ && atomic_load(&leaf->no_reads)) ||
+           (asks && atomic_load(&leaf->silent))) {
         int r = op_check(c->op);
         if (r < 0)
             return r;

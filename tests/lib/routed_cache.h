@@ -34,8 +34,10 @@ struct routed_leaf_store {
     _Atomic(const char *) refused_key; /* that it puts never */
     atomic_int rmdirs_held; /* > 0: so many rmdirs pass, the next waits till it is 0 again */
     atomic_uint rmdirs;
-    atomic_uint plain_puts; /* without a condition */
-    atomic_bool no_reads;   /* each that reads gets no answer for as long */
+    atomic_uint plain_puts;   /* without a condition */
+    atomic_bool no_reads;     /* each that reads gets no answer for as long */
+    atomic_bool silent;       /* each that stats or lists gets none for as long */
+    atomic_uint kept_waiting; /* so many of those */
 };
 
 struct routed_world {

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -489,6 +490,81 @@ static void check_own(const char *path, const char *what, const char *wanted)
         ck_assert_int_eq(n, -ENODATA);
 }
 
+struct asker {
+    pthread_t thread;
+    char path[64];
+    int r;
+};
+
+static void *stat_it(void *arg)
+{
+    struct asker *a = arg;
+    struct stat st;
+
+    a->r = driven_stat(&w.d, a->path, &st);
+    return NULL;
+}
+
+static const struct routed_row shared[] = {
+    {.path = "a/**", .key = "a/**", .leaf = 0},
+    {.path = "b/**", .key = "b/**", .leaf = 1},
+    {.path = "u/{x}/a/**", .key = "u/{x}/**", .leaf = 0},
+    {.path = "u/{x}/c/**", .key = "u/{x}/**", .leaf = 2},
+    {.path = "v/{x}/b/**", .key = "v/{x}/**", .leaf = 1},
+    {.path = "v/{x}/c/**", .key = "v/{x}/**", .leaf = 2},
+};
+
+#define ASKERS 40 /* more than the workers of any set of stores */
+
+static void make_shared(struct asker *alone, struct asker *both)
+{
+    routed_release(&w);
+    routed_init(&w, shared, sizeof(shared) / sizeof(*shared), kind);
+    w.d.config.list_timeout_ns = 600 * NS_PER_SEC;
+    for (unsigned i = 0; i < ASKERS; i++) {
+        (void)snprintf(alone[i].path, sizeof(alone[i].path), "a/d%u/f", i);
+        (void)snprintf(both[i].path, sizeof(both[i].path), "u/d%u/f", i);
+        routed_store(&w, 0, alone[i].path, "a");
+        routed_store(&w, 0, both[i].path, "a");
+        (void)snprintf(both[i].path, sizeof(both[i].path), "u/d%u/a/f", i);
+    }
+    routed_store(&w, 1, "b/d/f", "b");
+    routed_store(&w, 1, "v/d/f", "b");
+    driven_mount(&w.d);
+}
+
+static void begin_asking(struct asker *a)
+{
+    ck_assert_int_eq(pthread_create(&a->thread, NULL, stat_it, a), 0);
+}
+
+/* Listings of others are answered, however many wait for a store, alone or with others. */
+START_TEST(questions_wait_for_no_store_that_is_not_asked)
+{
+    static struct asker alone[ASKERS], both[ASKERS];
+    struct stat st;
+
+    make_shared(alone, both);
+    ck_assert_int_eq(driven_stat(&w.d, "a/d0", &st), 0);
+    ck_assert_int_eq(driven_stat(&w.d, "u/d0", &st), 0);
+    atomic_store(&w.leaves[0].silent, true);
+    for (unsigned i = 0; i < ASKERS; i++) {
+        begin_asking(&alone[i]);
+        begin_asking(&both[i]);
+    }
+    DRIVEN_WAIT(atomic_load(&w.leaves[0].kept_waiting) >= 32 + 16); /* all workers of both */
+    ck_assert_int_eq(driven_stat(&w.d, "b/d/f", &st), 0);
+    ck_assert_int_eq(driven_stat(&w.d, "v/d/b/f", &st), 0);
+    atomic_store(&w.leaves[0].silent, false);
+    for (unsigned i = 0; i < ASKERS; i++) {
+        pthread_join(alone[i].thread, NULL);
+        pthread_join(both[i].thread, NULL);
+        ck_assert_int_eq(alone[i].r, 0);
+        ck_assert_int_eq(both[i].r, 0);
+    }
+}
+END_TEST
+
 START_TEST(a_file_says_which_store_has_it)
 {
     ck_assert_int_eq(driven_mkdir(&w.d, "meta/run"), 0);
@@ -528,6 +604,7 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_add_test(t, a_run_that_is_made_again_outlives_its_removal);
     tcase_add_test(t, a_directory_that_moves_into_one_made_again_stays);
     tcase_add_test(t, a_file_says_which_store_has_it);
+    tcase_add_test(t, questions_wait_for_no_store_that_is_not_asked);
     return t;
 }
 

@@ -139,6 +139,55 @@ START_TEST(pool_worker_goes_on_by_itself)
 }
 END_TEST
 
+/* ---- a pool that grows ---- */
+
+struct held_task {
+    struct task task;
+    struct mutex *gate;
+    atomic_uint *begun, *batch;
+};
+
+static void run_held(struct task *t)
+{
+    struct held_task *h = container_of(t, struct held_task, task);
+
+    atomic_fetch_add(h->batch, sched_getscheduler(0) == SCHED_BATCH);
+    atomic_fetch_add(h->begun, 1);
+    mutex_lock(h->gate);
+    mutex_unlock(h->gate);
+}
+
+/* The next task begins though the others hold their workers, up to the limit. */
+START_TEST(pool_grows_as_tasks_wait)
+{
+    struct pool *pool = pool_new_growing("test-pool", 3);
+    atomic_uint begun = 0, batch = 0;
+    struct held_task t[5];
+    struct mutex gate;
+
+    ck_assert_ptr_nonnull(pool);
+    pool_set_batch(pool);
+    mutex_init(&gate);
+    mutex_lock(&gate);
+    for (unsigned i = 0; i < 5; i++) {
+        t[i] = (struct held_task){{.run = run_held}, &gate, &begun, &batch};
+        if (i == 1)
+            pool_submit_first(pool, &t[i].task);
+        else
+            pool_submit(pool, &t[i].task);
+        while (i < 3 && atomic_load(&begun) < i + 1)
+            sched_yield();
+    }
+    ck_assert_uint_eq(pool_waiting(pool), 2);
+    mutex_unlock(&gate);
+    pool_drain(pool);
+    ck_assert_uint_eq(atomic_load(&begun), 5);
+    ck_assert_uint_eq(atomic_load(&batch), 5);
+    pool_free(pool);
+    mutex_destroy(&gate);
+}
+END_TEST
+
 /* ---- calls that differ by a number ---- */
 
 struct counted_calls {
@@ -219,6 +268,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, pool_runs_everything);
     tcase_add_test(t, pool_worker_goes_on_by_itself);
+    tcase_add_test(t, pool_grows_as_tasks_wait);
     tcase_add_test(t, pool_each_makes_all_calls);
     tcase_add_test(t, pool_each_ends_after_a_failure);
     tcase_add_test(t, pool_keeps_order);

@@ -1,9 +1,13 @@
 /* The store over stores: what a directory shows that several stores have a part in, what makes
  * it exist, and how many requests that takes. */
+#include "backends/layers/layer.h"
+#include "backends/routed/routed_impl.h"
 #include "tests/lib/routed_world.h"
 #include "tests/lib/suite.h"
 
+#include <pthread.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- directories of several stores ---- */
 
@@ -563,6 +567,119 @@ START_TEST(long_directories_are_not_kept)
 }
 END_TEST
 
+/* What is kept of a directory has a limit; what is visited as it comes has none. */
+START_TEST(names_that_are_kept_have_a_limit)
+{
+    struct tally t = {0};
+    struct world w;
+    char name[64];
+
+    make_runs(&w);
+    for (unsigned i = 0; i < MANY; i++) {
+        (void)snprintf(name, sizeof(name), "runs/one/%u", i);
+        leaf_has(&w, 3, name);
+        (void)snprintf(name, sizeof(name), "l/%u/events", i);
+        leaf_has(&w, 1, name);
+    }
+    ok(&w, store_list(w.s, &w.op, "runs", 0, tally_name, &t));
+    ck_assert_uint_eq(t.n, MANY + 4);
+    routed_of(w.s)->names_max = MANY * 60;
+    fails(&w, EFBIG, store_list(w.s, &w.op, "runs", 0, visit_none, NULL));
+    ck_assert_msg(strstr(w.op.why, "list runs: "), "%s", w.op.why);
+    t = (struct tally){0};
+    routed_of(w.s)->names_max = MANY * sizeof(struct listed);
+    ok(&w, store_list(w.s, &w.op, "runs/one", 0, tally_name, &t));
+    ck_assert_uint_eq(t.n, MANY + 4);
+    world_close(&w);
+}
+END_TEST
+
+/* ---- threads ---- */
+
+#define LISTINGS 20
+#define SOURCES  20
+
+static atomic_uint running, most_running;
+
+static int64_t count_running(struct layer *l, struct call *c)
+{
+    unsigned now = atomic_fetch_add(&running, 1) + 1, most = atomic_load(&most_running);
+
+    (void)l;
+    while (now > most && !atomic_compare_exchange_weak(&most_running, &most, now))
+        ;
+    (void)usleep(2000);
+    int64_t r = call_next(c);
+    atomic_fetch_sub(&running, 1);
+    return r;
+}
+
+struct listing_thread {
+    struct store *s;
+    pthread_t thread;
+    struct tally tally;
+    int r;
+};
+
+static void *list_one(void *arg)
+{
+    struct listing_thread *l = arg;
+    struct op op;
+
+    op_init(&op, PATIENCE);
+    l->r = store_list(l->s, &op, "d/one", 0, tally_name, &l->tally);
+    return NULL;
+}
+
+/* A store of SOURCES directories, each a name of "d/one". */
+static struct store *open_counted(struct routes *routes)
+{
+    static char path[SOURCES][32], key[SOURCES][32];
+    struct test_route t[SOURCES + 1] = {{NULL, NULL, 0}};
+    struct layer *layer = calloc(1, sizeof(*layer));
+    struct store *mem = NULL;
+    struct mem_source src;
+    struct op op;
+
+    op_init(&op, PATIENCE);
+    ck_assert_int_eq(mem_store_new("mem:", NULL, &op, &mem), 0);
+    mem_source_init(&src, "text", 4);
+    for (unsigned i = 0; i < SOURCES; i++) {
+        (void)snprintf(path[i], sizeof(path[i]), "d/{a}/f%u/**", i);
+        (void)snprintf(key[i], sizeof(key[i]), "%u/one/file", i);
+        ck_assert_int_eq(store_put(mem, &op, key[i], NULL, &src.base, NULL, NULL), 0);
+        (void)snprintf(key[i], sizeof(key[i]), "%u/{a}/**", i);
+        t[i] = (struct test_route){path[i], key[i], 0};
+    }
+    test_routes(routes, t);
+    ck_assert_int_eq(layer_init(layer, mem, count_running), 0);
+    struct store *leaf = &layer->base;
+    return test_routed(routes, &leaf, 1);
+}
+
+/* However many listings ask a store, so many threads do at once; and each is answered. */
+START_TEST(listings_share_the_threads_of_a_store)
+{
+    struct listing_thread t[LISTINGS];
+    struct routes routes;
+    struct store *s = open_counted(&routes);
+
+    for (unsigned i = 0; i < LISTINGS; i++) {
+        t[i] = (struct listing_thread){.s = s};
+        ck_assert_int_eq(pthread_create(&t[i].thread, NULL, list_one, &t[i]), 0);
+    }
+    for (unsigned i = 0; i < LISTINGS; i++) {
+        pthread_join(t[i].thread, NULL);
+        ck_assert_int_eq(t[i].r, 0);
+        ck_assert_uint_eq(t[i].tally.n, SOURCES);
+    }
+    ck_assert_uint_gt(atomic_load(&most_running), 1);
+    ck_assert_uint_le(atomic_load(&most_running), ROUTED_HELPERS_MAX + LISTINGS);
+    store_close(s);
+    routes_release(&routes);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     const TTest *const tests[] = {
@@ -586,6 +703,8 @@ static Suite *suite(void)
         requests_are_few,
         one_store_is_asked_once,
         long_directories_are_not_kept,
+        names_that_are_kept_have_a_limit,
+        listings_share_the_threads_of_a_store,
     };
     Suite *s = suite_create("routed");
     TCase *t = tcase_create("routed");
