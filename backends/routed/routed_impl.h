@@ -55,6 +55,7 @@ bool is_mapped_by(const struct route *route, size_t depth);
 enum ask_kind {
     ASK_OBJECT,    /* stat; a directory is none */
     ASK_DIRECTORY, /* stat; an object of that name hides no directory */
+    ASK_EITHER,    /* stat */
     ASK_OWN,       /* stat_dir */
     ASK_LIST,
 };
@@ -93,9 +94,14 @@ void asks_release(struct asks *a);
  * -ENOMEM. */
 int asks_add(struct asks *a, enum ask_kind kind, struct leaf *leaf, const char *key,
              size_t *ret);
-/* Asks what was not asked yet, all at once. With `hurry` a failure ends the others. The first
- * failure in their order, with op->why; that nothing is there is none. */
-int asks_run(struct asks *a, struct op *op, bool hurry);
+enum asks_until {
+    ASKS_ALL,
+    ASKS_FAILED, /* a failure ends those that did not begin */
+    ASKS_FOUND,  /* a store that has it ends the others, after a moment for those that work */
+};
+/* Asks what was not asked yet, all at once. The first failure in their order, with op->why;
+ * that nothing is there is none. */
+int asks_run(struct asks *a, struct op *op, enum asks_until until);
 
 /* A visit that ends its listing with 1. */
 int stop_at_first(void *arg, const char *name, const struct object *obj);
