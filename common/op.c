@@ -49,10 +49,19 @@ static int op_end(struct op *op, int err, const char *what)
     return op_fail(op, err, "%s; before that: %s", what, last);
 }
 
+static bool is_enough(const struct op *op)
+{
+    int64_t ns = op->enough_ns ? atomic_load_explicit(op->enough_ns, memory_order_relaxed) : 0;
+
+    return ns && clock_mono_ns() >= ns;
+}
+
 int op_check(struct op *op)
 {
     if (op->cancelled && atomic_load_explicit(op->cancelled, memory_order_relaxed))
         return op_end(op, -EINTR, "cancelled");
+    if (is_enough(op))
+        return op_end(op, -EINTR, "another answer will do");
     if (op->deadline_ns != OP_FOREVER && clock_mono_ns() >= op->deadline_ns)
         return op_end(op, -ETIMEDOUT, "the time limit is over");
     return 0;

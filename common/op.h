@@ -19,11 +19,16 @@ struct op_notes;
 struct op {
     int64_t deadline_ns;          /* CLOCK_MONOTONIC; OP_FOREVER waits for ever */
     const atomic_bool *cancelled; /* set by the requester, polled by drivers; may be NULL */
-    int64_t retry_after_ns;       /* set beside -EAGAIN when the server named a pause, else 0 */
-    bool left_behind;             /* set by retrying: an attempt whose answer did not come may
-                                     still take effect, though the call has ended */
-    struct op_notes *notes;       /* the requester's; NULL: it wants none */
-    char why[320];                /* written where a failure is seen, logged where answered */
+    /* Set by who asks several and has a good answer: from then on (CLOCK_MONOTONIC) the others
+     * end as if they were cancelled; 0 not yet. May be NULL. */
+    const atomic_llong *enough_ns;
+    bool hasty; /* set by the requester: of several stores that are asked for one thing the
+                   first that has it will do */
+    int64_t retry_after_ns; /* set beside -EAGAIN when the server named a pause, else 0 */
+    bool left_behind;       /* set by retrying: an attempt whose answer did not come may
+                               still take effect, though the call has ended */
+    struct op_notes *notes; /* the requester's; NULL: it wants none */
+    char why[320];          /* written where a failure is seen, logged where answered */
 };
 
 /* CLOCK_MONOTONIC now, in ns. */

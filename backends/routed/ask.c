@@ -11,6 +11,11 @@
 
 #define AT_ONCE_MAX 16 /* of one call */
 
+/* How long the other stores have when one has what is looked for; and when it has an object,
+ * which a directory of another store hides. */
+#define FOUND_NS  (100 * NS_PER_MS)
+#define OBJECT_NS (1 * NS_PER_SEC)
+
 /* ---- the list ---- */
 
 int asks_keep(struct kept *k, uint64_t bytes)
@@ -184,6 +189,8 @@ static int ask_once(struct ask *a)
         return ask_object(a);
     case ASK_DIRECTORY:
         return ask_directory(a);
+    case ASK_EITHER:
+        return store_stat(a->leaf->store, &a->op, a->key, &a->obj);
     case ASK_OWN:
         return store_stat_dir(a->leaf->store, &a->op, a->key, &a->obj);
     case ASK_LIST:
@@ -293,9 +300,20 @@ void crowd_run(struct crowd *crowd, struct op *op)
 struct asking {
     struct crowd crowd;
     struct ask **v; /* n of them */
-    bool hurry;
+    enum asks_until until;
     atomic_bool failed;
+    atomic_llong enough_ns; /* as op.enough_ns */
 };
+
+static void found(struct asking *g, const struct ask *a)
+{
+    bool hidden = a->kind == ASK_EITHER && !a->obj.is_prefix;
+    long long ns = clock_mono_ns() + (hidden ? OBJECT_NS : FOUND_NS);
+    long long set = atomic_load(&g->enough_ns);
+
+    while ((!set || ns < set) && !atomic_compare_exchange_weak(&g->enough_ns, &set, ns))
+        ;
+}
 
 static void ask_run(struct crowd *crowd, size_t i, struct op *op)
 {
@@ -303,12 +321,16 @@ static void ask_run(struct crowd *crowd, size_t i, struct op *op)
     struct ask *a = g->v[i];
     struct op_notes notes = {0};
 
-    if (g->hurry && atomic_load(&g->failed))
+    if (g->until == ASKS_FAILED && atomic_load(&g->failed))
         return;
     a->op = *op;
     a->op.notes = &notes;
+    a->op.enough_ns = &g->enough_ns;
     a->r = ask_once(a);
     a->op.notes = NULL;
+    a->op.enough_ns = NULL;
+    if (g->until == ASKS_FOUND && a->r == 0)
+        found(g, a);
     a->hidden = notes.hidden_names;
     a->done = true;
     if (a->r < 0 && a->r != -ENOENT)
@@ -332,10 +354,10 @@ static int first_failure(const struct asks *a, struct op *op)
     return 0;
 }
 
-int asks_run(struct asks *a, struct op *op, bool hurry)
+int asks_run(struct asks *a, struct op *op, enum asks_until until)
 {
     auto_free struct ask **v = calloc(a->n + 1, sizeof(struct ask *));
-    struct asking g = {.crowd.run = ask_run, .crowd.leaf = asked_leaf, .v = v, .hurry = hurry};
+    struct asking g = {.crowd.run = ask_run, .crowd.leaf = asked_leaf, .v = v, .until = until};
 
     if (!v)
         return op_fail(op, -ENOMEM, "no memory to ask the stores");

@@ -60,6 +60,7 @@ bool is_mapped_by(const struct route *route, size_t depth);
 enum ask_kind {
     ASK_OBJECT,    /* stat; a directory is none */
     ASK_DIRECTORY, /* stat; an object of that name hides no directory */
+    ASK_EITHER,    /* stat */
     ASK_OWN,       /* stat_dir */
     ASK_LIST,
 };
@@ -112,9 +113,14 @@ void asks_release(struct asks *a);
  * -ENOMEM, or -EFBIG where what is kept has a limit. The list stays where it is from now on. */
 int asks_add(struct asks *a, enum ask_kind kind, struct leaf *leaf, const char *key,
              size_t *ret);
-/* Asks what was not asked yet, all at once. With `hurry` a failure ends the others. The first
- * failure in their order, with op->why; that nothing is there is none. */
-int asks_run(struct asks *a, struct op *op, bool hurry);
+enum asks_until {
+    ASKS_ALL,
+    ASKS_FAILED, /* a failure ends those that did not begin */
+    ASKS_FOUND,  /* a store that has it ends the others, after a moment for those that work */
+};
+/* Asks what was not asked yet, all at once. The first failure in their order, with op->why;
+ * that nothing is there is none. */
+int asks_run(struct asks *a, struct op *op, enum asks_until until);
 
 /* The names that a listing told are taken; that of the directory itself is kept. */
 void ask_keep_self(struct ask *a);

@@ -41,7 +41,7 @@ static int exists_somewhere(struct routed *r, struct op *op, const char *path, b
     if (err == -ENOMEM)
         err = op_fail(op, err, "stat %.200s: no memory", path);
     else /* a name that is written in no store leads to none */
-        err = asks_run(&e.asks, op, false);
+        err = asks_run(&e.asks, op, op->hasty && !own ? ASKS_FOUND : ASKS_ALL);
     for (size_t i = 0; i < e.asks.n; i++) {
         const struct ask *a = &e.asks.v[i];
         if (!a->done || a->r < 0)
@@ -60,18 +60,60 @@ static int not_there(struct op *op, const char *path)
     return op_fail(op, -ENOENT, "stat %.200s: not there", path);
 }
 
+/* What may be there, of the own key and of all that make a directory exist. */
+static int look_asks(struct existing *e, struct op *op, const char *path)
+{
+    size_t at;
+
+    int err = asks_add(&e->asks, ASK_EITHER, e->but->leaf, e->but->key, &at);
+    if (!err)
+        err = routes_each_root(e->r->routes, path, add_root, e);
+    if (err == -ENOMEM)
+        return op_fail(op, err, "stat %.200s: no memory", path);
+    return asks_run(&e->asks, op, ASKS_FOUND);
+}
+
+/* As stat_mapped(), for who is content with what one store has: another one that does not
+ * answer hides neither its directory nor its object. */
+static int look_mapped(struct routed *r, struct op *op, const char *path,
+                       const struct target *t, struct object *ret_obj)
+{
+    struct existing e = {.r = r, .but = t};
+    const struct ask *found = NULL;
+
+    int err = look_asks(&e, op, path);
+    for (size_t i = 0; i < e.asks.n; i++) {
+        const struct ask *a = &e.asks.v[i];
+        bool there = a->done && a->r == 0;
+        if (there && (!found || (found->kind == ASK_EITHER && !found->obj.is_prefix)))
+            found = a;
+    }
+    if (found && found->kind == ASK_EITHER) {
+        *ret_obj = found->obj;
+        e.asks.v[0].obj = (struct object){0}; /* taken */
+    } else if (found) {
+        *ret_obj = implied_object(&found->obj);
+        ret_obj->attrs_known = e.asks.v[0].done && e.asks.v[0].r == -ENOENT;
+    }
+    asks_release(&e.asks);
+    return found ? 0 : err ? err : not_there(op, path);
+}
+
 /* One key for both, which one question settles but for directories that other leaves have. */
 static int stat_mapped(struct routed *r, struct op *op, const char *path,
                        const struct target *t, struct object *ret_obj)
 {
+    bool fixed = routes_fixed(r->routes, path);
     struct object dir, obj;
 
+    if (op->hasty && !fixed)
+        return look_mapped(r, op, path, t, ret_obj);
     int err = store_stat(t->leaf->store, op, t->key, &obj);
     if (!err && obj.is_prefix)
         *ret_obj = obj;
-    if ((err < 0 && err != -ENOENT) || (!err && obj.is_prefix))
+    bool failed = err < 0 && err != -ENOENT && !op->hasty;
+    if (failed || (!err && obj.is_prefix))
         return err;
-    bool fixed = routes_fixed(r->routes, path);
     int found = fixed ? 1 : exists_somewhere(r, op, path, false, t, &dir);
     if (fixed)
         dir = implied_object(NULL);

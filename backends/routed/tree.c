@@ -124,7 +124,7 @@ static int walk_listing(struct walking *w, const struct source_of *s, const char
 
     if (asks_add(&w->asks, ASK_LIST, s->leaf, s->s.key, &at) < 0)
         return no_memory(w);
-    int err = asks_run(&w->asks, w->op, true);
+    int err = asks_run(&w->asks, w->op, ASKS_FAILED);
     /* By index: more questions move the list of them. */
     for (size_t i = 0; !err && i < w->asks.v[at].n; i++) {
         const struct listed *item = &w->asks.v[at].item[i];

@@ -305,7 +305,7 @@ static int take_answers(struct uniting *u)
 static int settle_doubts(struct uniting *u)
 {
     size_t kept = 0;
-    int err = asks_run(&u->asks, u->op, true);
+    int err = asks_run(&u->asks, u->op, ASKS_FAILED);
 
     for (size_t i = 0; i < u->n; i++) {
         struct shown *s = &u->v[i];
@@ -509,7 +509,7 @@ static int list_union(struct uniting *u, unsigned flags)
         err = questions(u, flags);
     if (err < 0)
         return no_memory(u, err);
-    err = too_many(u, asks_run(&u->asks, u->op, true));
+    err = too_many(u, asks_run(&u->asks, u->op, ASKS_FAILED));
     if (!err)
         err = no_memory(u, take_answers(u));
     if (!err)

@@ -13,9 +13,15 @@
 
 #define STAT_AHEAD_MAX 1024
 
+/* How long a question for a name waits for a listing that is under way, and how often it looks.
+ */
+#define LISTED_NS (100 * NS_PER_MS)
+#define LOOK_NS   (2 * NS_PER_MS)
+
 /* ---- one name ---- */
 
-/* A name of a large directory, asked alone; all who want it meanwhile wait for the same answer.
+/* A name of a directory that is not listed for it, asked alone; all who want it meanwhile wait
+ * for the same answer.
  */
 struct query {
     struct task task;
@@ -27,19 +33,56 @@ struct query {
     char name[];
 };
 
-static void run_query(struct task *task)
+/* Several stores may have it, and one that could does not answer. What the listing before that
+ * did not show is not there, as that listing is shown meanwhile. */
+static bool unlisted_locked(struct cache *c, struct query *q) REQUIRES(cache_mutex)
 {
-    struct query *q = container_of(task, struct query, task);
+    if (!q->dir->dir->listed_ns || !dir_is_joint_locked(c, q->dir))
+        return false;
+    negative_note_locked(c, q->dir, q->name,
+                         clock_mono_ns() - listing_validity_ns(c) + OUTAGE_NS);
+    return true;
+}
+
+/* How long the answer is waited for: not so long where memory has one. */
+static int64_t query_patience_locked(struct cache *c, struct query *q, bool joint)
+    REQUIRES(cache_mutex)
+{
+    bool known = entry_find(q->dir, q->name) || q->dir->dir->listed_ns;
+    int64_t ns = c->config.ask_timeout_ns;
+
+    return known && ns > OUTAGE_WAIT_NS && joint ? OUTAGE_WAIT_NS : ns;
+}
+
+/* Where the directory is just being listed for all of its names, one question does for many. */
+static bool listing_tells_name(struct query *q, struct op *op)
+{
+    struct cache *c = q->cache;
+    int64_t end = clock_mono_ns() + LISTED_NS;
+    bool told = false, goes_on = true;
+
+    while (!told && goes_on) {
+        cache_lock(c);
+        told = listing_is_valid(c, q->dir);
+        goes_on = q->dir->dir->listing && clock_mono_ns() < end;
+        cache_unlock(c);
+        if (!told && goes_on && op_sleep(op, LOOK_NS) < 0)
+            break;
+    }
+    return told;
+}
+
+/* Asks the store, and takes what it says into the tree. */
+static int ask_name(struct query *q, struct op *op)
+{
     struct cache *c = q->cache;
     struct object obj = {0};
-    struct op op;
 
-    cache_op_within(c, &op, c->config.ask_timeout_ns);
     cache_lock(c);
     auto_place struct place at = child_place(q->dir, q->name);
     const struct asked asked = listing_asked_locked(c, at);
     cache_unlock(c);
-    int r = place_known(at) ? store_stat(c->store, &op, at.key, &obj) : -ENOENT;
+    int r = place_known(at) ? store_stat(c->store, op, at.key, &obj) : -ENOENT;
     ns_write(c);
     cache_lock(c);
     struct entry *e = entry_find(q->dir, q->name);
@@ -70,18 +113,34 @@ static void run_query(struct task *task)
     if (r == -ENOENT && entry_find(q->dir, q->name))
         r = 0;
     e = entry_find(q->dir, q->name);
-    bool excused = r < 0 && r != -ENOENT && r != -EINTR && e;
+    bool failed = r < 0 && r != -ENOENT && r != -EINTR;
+    bool excused = failed && e;
     cache_lock(c);
     if (excused) /* known from before the outage */
         e->verified_ns = clock_mono_ns() - listing_validity_ns(c) + OUTAGE_NS;
     else if (r == 0 && !again && e)
         e->verified_ns = clock_mono_ns();
+    bool unlisted = failed && !e && unlisted_locked(c, q);
     cache_unlock(c);
-    if (excused)
-        r = 0;
     ns_done(c);
-    if (r < 0 && r != -ENOENT)
-        read_failed(c, "lookup", r, op.why);
+    if (r < 0 && r != -ENOENT && !excused)
+        read_failed(c, "lookup", r, op->why);
+    return excused ? 0 : unlisted ? -ENOENT : r;
+}
+
+static void run_query(struct task *task)
+{
+    struct query *q = container_of(task, struct query, task);
+    struct cache *c = q->cache;
+    struct op op;
+
+    cache_lock(c);
+    bool joint = dir_is_joint_locked(c, q->dir);
+    cache_op_within(c, &op, query_patience_locked(c, q, joint));
+    cache_unlock(c);
+    op.hasty = joint;
+    bool told = joint && listing_tells_name(q, &op);
+    int r = told ? 0 : ask_name(q, &op);
     cache_lock(c);
     LL_DELETE(q->dir->dir->queries, q);
     waitq_wake_locked(c, &q->waiters, r);
@@ -259,6 +318,24 @@ static bool were_wrong(const struct cache *c, const struct rights *before, const
             !before->xattrs || strcmp(before->xattrs, n->xattrs ? n->xattrs : "") != 0);
 }
 
+/* Of a directory that several stores make, the one that may keep its attributes may not answer:
+ * what others have in it is reached all the same, where that gives nobody rights. */
+static bool has_default_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    return n->dir && !c->config.shared && dir_is_joint_locked(c, n);
+}
+
+static bool show_default_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    const struct object none = {.is_prefix = true, .mtime_ns = n->mtime_ns};
+
+    if (!has_default_locked(c, n) || dir_attrs_are_ours(n))
+        return false;
+    if (!(n->flags & NODE_ATTRS_KNOWN))
+        node_apply_attrs(c, n, &none);
+    return extend_attrs_locked(n);
+}
+
 static void run_asking(struct task *task)
 {
     struct asking *a = container_of(task, struct asking, task);
@@ -273,11 +350,13 @@ static void run_asking(struct task *task)
     const struct asked asked = listing_asked_locked(c, at);
     bool readable = n->file && n->file->state != FILE_PARTIAL;
     bool old = (n->flags & NODE_ATTRS_KNOWN) && (n->flags & NODE_ATTRS_OLD);
+    bool patient = !readable && !old && !has_default_locked(c, n);
     const struct rights before = rights_of(n);
     cache_unlock(c);
     /* A complete file can be served without the store, attributes that were told before can be
      * shown: don't let who wants them wait long. */
-    cache_op_within(c, &op, readable || old ? OUTAGE_WAIT_NS : c->config.ask_timeout_ns);
+    cache_op_within(c, &op, patient ? c->config.ask_timeout_ns : OUTAGE_WAIT_NS);
+    op.hasty = c->config.routes != NULL;
     int r = !place_known(at) ? -ENOENT
             : n->dir         ? store_stat_dir(c->store, &op, at.key, &obj)
                              : store_stat(c->store, &op, at.key, &obj);
@@ -300,6 +379,8 @@ static void run_asking(struct task *task)
         r = 0;
     }
     if (failed && old && !node_attrs_known(n) && extend_attrs_locked(n))
+        r = 0;
+    if (failed && !node_attrs_known(n) && show_default_locked(c, n))
         r = 0;
     if (r == 0 && were_wrong(c, &before, n)) {
         if (n->links)

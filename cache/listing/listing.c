@@ -64,7 +64,7 @@ static int take_memory(struct listing *l, const char *name)
 
 static bool is_left(struct listing *l, int64_t now)
 {
-    if (now - l->looked_ns < LEFT_NS)
+    if (l->behind || now - l->looked_ns < LEFT_NS)
         return false;
     l->looked_ns = now;
     cache_lock(l->cache);
@@ -155,12 +155,14 @@ static void run_listing(struct task *task)
         list_around(c, l->dir, l->asked_ns);
     bool told = (l->ahead || l->around) && listing_told_since(c, l->dir, l->asked_ns);
     int r = told ? 0 : list_one(l);
+    bool failed = r < 0;
     cache_lock(c);
     if (r < 0)
         r = l->left
                 ? 0
                 : extend_listing_locked(l->dir, listing_validity_ns(c), r); /* who came asks */
     l->dir->dir->listing = false;
+    l->dir->dir->unlisted_ns = failed ? clock_mono_ns() : 0;
     waitq_wake_locked(c, &l->dir->dir->waiters, r);
     node_unref_locked(c, l->dir);
     cache_unlock(c);
@@ -186,6 +188,49 @@ bool listing_is_recent(struct cache *c, struct node *dir, bool whole)
     return listing_is_valid(c, dir);
 }
 
+bool dir_is_joint_locked(struct cache *c, struct node *dir)
+{
+    auto_free char *path = c->config.routes ? node_path(dir) : NULL;
+
+    cache_assert_locked(c);
+    return path && path_is_joint(c, path);
+}
+
+static int listing_begin_locked(struct cache *c, struct node *dir, bool whole, bool behind)
+    REQUIRES(cache_mutex)
+{
+    struct listing *l = calloc(1, sizeof(*l));
+
+    if (!l)
+        return -ENOMEM;
+    l->task.run = run_listing;
+    l->cache = c;
+    l->dir = dir;
+    l->whole = whole;
+    l->behind = behind;
+    l->ahead = list_ahead_may_pay_locked(c, dir) && list_ahead_is_on_locked(c, dir);
+    l->around = !l->ahead && list_ahead_apart_locked(c, dir);
+    l->asked_ns = clock_mono_ns();
+    l->generation = dir->dir->generation;
+    node_ref_locked(dir);
+    dir->dir->listing = true;
+    auto_place struct place at = c->config.routes ? node_place(dir) : NO_PLACE;
+    const struct store_set stores = stores_asked(c, at, QUESTION_LIST);
+    workers_submit_locked(c->askers, &stores, &l->task, true);
+    return 0;
+}
+
+/* A store that does not answer would keep what others have from being found: names are asked
+ * one by one until the listing is there, for which nobody waits. */
+static void list_behind_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+{
+    struct dir *d = dir->dir;
+    bool failed = d->unlisted_ns && clock_mono_ns() - d->unlisted_ns < OUTAGE_NS;
+
+    if (!d->listing && !failed)
+        (void)listing_begin_locked(c, dir, false, true);
+}
+
 int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter *w)
 {
     struct dir *d = dir->dir;
@@ -197,33 +242,25 @@ int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter
     list_ahead_on_locked(c, dir);
     if (listing_is_recent(c, dir, whole) || (!whole && d->big))
         return 0;
+    if (!whole && dir_is_joint_locked(c, dir)) {
+        list_behind_locked(c, dir);
+        return 0;
+    }
     if (!d->listing) {
         int r = list_ahead_wait_locked(c, dir, w);
+        if (r == 0)
+            r = listing_begin_locked(c, dir, whole, false);
         if (r != 0)
             return r;
-        struct listing *l = calloc(1, sizeof(*l));
-        if (!l)
-            return -ENOMEM;
-        l->task.run = run_listing;
-        l->cache = c;
-        l->dir = dir;
-        l->whole = whole;
-        l->ahead = list_ahead_may_pay_locked(c, dir) && list_ahead_is_on_locked(c, dir);
-        l->around = !l->ahead && list_ahead_apart_locked(c, dir);
-        l->asked_ns = clock_mono_ns();
-        l->generation = d->generation;
-        node_ref_locked(dir);
-        d->listing = true;
-        auto_place struct place at = c->config.routes ? node_place(dir) : NO_PLACE;
-        const struct store_set stores = stores_asked(c, at, QUESTION_LIST);
-        workers_submit_locked(c->askers, &stores, &l->task, true);
     }
     return waitq_park_locked(c, &d->waiters, w);
 }
 
-bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *name)
+bool dir_may_hold_locked(struct cache *c, struct node *dir, const char *name)
 {
     cache_assert_locked(c);
-    return !dir->dir->local_only && !dir->dir->listed_ns && dir->dir->kind != DIR_SCRATCH &&
+    bool listed =
+        dir->dir->listed_ns && (listing_is_valid(c, dir) || !dir_is_joint_locked(c, dir));
+    return !dir->dir->local_only && !listed && dir->dir->kind != DIR_SCRATCH &&
            !negative_is_locked(c, dir, name, listing_validity_ns(c));
 }

@@ -60,9 +60,9 @@ void indexes_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 /* The directory's children are known, or it parks. `whole`: every page. */
 int dir_need_locked(struct cache *c, struct node *dir, bool whole, struct waiter *w)
     REQUIRES(cache_mutex);
-/* The store may have something of that name, though nothing shows it: the directory is too
- * large to be listed for a name, and the store was not asked for it lately. */
-bool dir_may_hold_locked(struct cache *c, const struct node *dir, const char *name)
+/* The store may have something of that name, though nothing shows it: the directory is not
+ * listed for a name, and the store was not asked for it lately. */
+bool dir_may_hold_locked(struct cache *c, struct node *dir, const char *name)
     REQUIRES(cache_mutex);
 /* How many bytes of names the store may tell of at once, whatever it says. */
 uint64_t listed_max(const struct cache *c);

@@ -36,6 +36,7 @@ struct listing {
     struct cache *cache;
     struct node *dir; /* referenced */
     bool whole;
+    bool behind; /* it goes on while nobody waits */
     bool ahead;  /* siblings are listed one after the other: some more with it */
     bool around; /* or in no order: those around it, too */
     int64_t asked_ns;
@@ -80,6 +81,9 @@ void index_tree_fill(struct cache *c, struct node *dir, struct place at, struct 
 /* ---- listing.c ---- */
 /* Whether the directory's last listing is believed still. The lock is held. */
 bool listing_is_valid(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Whether several stores have a part in the directory's names: what is there is known when one
+ * of them tells it. */
+bool dir_is_joint_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Whether a listing asked for at `asked_ns` was merged. Holding no lock. */
 bool listing_told_since(struct cache *c, struct node *dir, int64_t asked_ns)
     EXCLUDES(cache_mutex);

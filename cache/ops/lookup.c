@@ -21,8 +21,7 @@ static bool entry_is_valid(struct cache *c, struct entry *e) REQUIRES(cache_mute
 {
     const struct dir *d = e->node->dir;
 
-    return listing_shows_it(c, d) || node_is_ours(e->node) ||
-           (d && d->fixed && d->kind == DIR_IMPLIED) ||
+    return listing_shows_it(c, d) || node_is_ours(e->node) || (d && d->fixed) ||
            e->changed_ns > clock_mono_ns() - c->config.list_timeout_ns ||
            (e->verified_ns && clock_mono_ns() - e->verified_ns < listing_validity_ns(c));
 }

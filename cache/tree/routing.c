@@ -190,6 +190,26 @@ bool path_is_nowhere(struct cache *c, const char *path)
            routes_kind(c->config.routes, path, ROUTES_DIRECTORY, &route) == ROUTES_NOWHERE;
 }
 
+static int differs(void *arg, const struct routes_source *source)
+{
+    unsigned *store = arg;
+
+    if (source->always)
+        return 0;
+    if (*store && *store != source->route->store + 1)
+        return 1;
+    *store = source->route->store + 1;
+    return 0;
+}
+
+bool path_is_joint(struct cache *c, const char *path)
+{
+    unsigned store = 0;
+
+    return c->config.routes && c->config.n_stores > 1 &&
+           routes_each_source(c->config.routes, path, differs, &store) == 1;
+}
+
 bool path_is_scratch(struct cache *c, const char *path)
 {
     const struct route *route = path_route(c, path, false);

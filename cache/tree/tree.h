@@ -91,11 +91,13 @@ struct dir {
         unsigned files;    /* of the children: they are no directories */
         int64_t listed_ns; /* CLOCK_MONOTONIC at the start of the last whole listing; 0 never */
         int64_t told_ns;   /* CLOCK_MONOTONIC at its end: from then on it is believed */
-        bool told_there;   /* that listing showed something: the directory is there, too */
-        bool local_only;   /* made here, and no other node was seen to put anything below it */
-        bool big;          /* more than a page: names are asked one by one */
-        bool listing;      /* a listing is under way */
-        bool new_here;     /* STAMP_NEW: the store must get a marker when it stays empty */
+        int64_t
+            unlisted_ns; /* CLOCK_MONOTONIC; when a listing failed, and none did not since */
+        bool told_there; /* that listing showed something: the directory is there, too */
+        bool local_only; /* made here, and no other node was seen to put anything below it */
+        bool big;        /* more than a page: names are asked one by one */
+        bool listing;    /* a listing is under way */
+        bool new_here;   /* STAMP_NEW: the store must get a marker when it stays empty */
         bool bare;       /* STAMP_BARE: it stays here, and nothing is owed for it: of no key of
                             its own, and the store may have nothing below it */
         bool has_marker; /* the store has an object or directory of its own for it */
@@ -337,6 +339,8 @@ enum dir_kind path_dir_kind(struct cache *c, const char *path);
 void dir_take_route(struct cache *c, struct dir *d, const char *path);
 /* Whether the directory exists whatever stores say, and can't be removed or moved. */
 bool path_is_fixed(struct cache *c, const char *path);
+/* Whether the names of the directory are those of several stores. */
+bool path_is_joint(struct cache *c, const char *path);
 /* Whether neither a file nor a directory can be there. */
 bool path_is_nowhere(struct cache *c, const char *path);
 /* Whether a file of this path is in no store, by its route. */

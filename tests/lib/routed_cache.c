@@ -65,7 +65,7 @@ static int64_t around(struct layer *l, struct call *c)
     }
     if (changes(c->kind) && atomic_load(&world->fuse) > 0)
         atomic_fetch_sub(&world->fuse, 1);
-    while (changes(c->kind) && atomic_load(&leaf->stuck)) {
+    while (atomic_load(&leaf->hung) || (changes(c->kind) && atomic_load(&leaf->stuck))) {
         int r = op_check(c->op);
         if (r < 0)
             return r;

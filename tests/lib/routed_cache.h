@@ -27,6 +27,7 @@ struct routed_leaf_store {
     atomic_uint requests;
     atomic_bool down;          /* each fails as if it can't be reached */
     atomic_bool stuck;         /* each that changes something gets no answer for as long */
+    atomic_bool hung;          /* none gets an answer for as long */
     atomic_bool full;          /* each that puts something is told that there is no room */
     atomic_bool no_puts;       /* each that puts something fails */
     atomic_int refuses;        /* an error that each removal gets, 0: none */

@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 
-from harness import Mount, REGION, check, wait_for
+from harness import Gateway, Mount, REGION, check, wait_for
 from sys_calls import errno_of
 
 LIST_TIMEOUT = 1.0
@@ -358,6 +358,46 @@ def policies_hold_by_path(tree):
     m.umount()
 
 
+def one_store_is_down(tree):
+    """What lies in the others is found, read and written by a mount that has seen nothing yet; no listing is shorter."""
+    if tree.kind == "file":
+        return "a folder is always there"
+    server = Gateway(tree.work.path(f"{tree.name}-logs-server")).start()
+    config = tree.config(THREE)
+    with open(config) as f:
+        whole = json.load(f)
+    whole["stores"]["logs"].update(url=f"s3://{server.bucket}/logs", endpoint=server.endpoint)
+    with open(config, "w") as f:
+        json.dump(whole, f)
+    m = tree.mount(config)
+    data = write_run(m.mountpoint, "a")
+    m.umount()
+    m = tree.mount(config, cache="cold", options=["ask_timeout=3s"])
+    top = m.mountpoint
+    server.kill()
+    part = {name: content for name, content in data.items() if "/logs/" not in name}
+    check_run(top, part, "beside a store that is down")
+    check(os.path.isdir(f"{top}/runs/a"), "the run is there")
+    put(f"{top}/runs/a/checkpoint/step-2/model.pt", b"new")
+    os.mkdir(f"{top}/runs/a/metadata/empty")
+    os.rename(f"{top}/runs/a/checkpoint/last.pt", f"{top}/runs/a/checkpoint/best.pt")
+    os.unlink(f"{top}/runs/a/metadata/params.json")
+    check(sorted(os.listdir(f"{top}/runs/a/checkpoint")) == ["best.pt", "step-1", "step-2"], "a directory of a store that works")
+    for where in ("runs", "runs/a", "runs/a/logs"):
+        check(errno_of(os.listdir, f"{top}/{where}"), f"{where} is listed without what the store has")
+    m.flush()
+    check(get(tree.raw("ckpt", "a/step-2/model.pt")) == b"new", "what was written is stored")
+    server.start()
+    wait_for("the run as a whole", lambda: not errno_of(os.listdir, f"{top}/runs/a"), 30)
+    check(sorted(os.listdir(f"{top}/runs/a")) == ["checkpoint", "logs", "metadata"], "the run's parts")
+    check(get(f"{top}/runs/a/logs/train.log") == data["runs/a/logs/train.log"], "the log")
+    put(f"{top}/runs/b/logs/train.log", b"line")
+    m.umount()
+    check("logs/b/train.log" in server.objects(), f"the store that was down has {sorted(server.objects())}")
+    server.stop()
+    return None
+
+
 CASES = [three_stores_in_one_tree, what_others_store_is_here, names_that_no_route_takes, directories_on_the_way,
          files_between_stores, a_run_is_renamed, killed_while_a_run_is_renamed, a_run_is_removed, two_nodes_share_the_tree,
-         killed_while_writing, every_layout_over_one_url, policies_hold_by_path]
+         killed_while_writing, every_layout_over_one_url, policies_hold_by_path, one_store_is_down]

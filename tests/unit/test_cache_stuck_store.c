@@ -115,6 +115,107 @@ START_TEST(renames_and_removals_go_to_the_other_store)
 }
 END_TEST
 
+/* ---- directories in which the store has a part ---- */
+
+static const struct routed_row runs[] = {
+    {.path = "runs/{run}/checkpoint/**", .key = "{run}/**", .leaf = 0},
+    {.path = "runs/{run}/logs/**", .key = "{run}/**", .leaf = 1},
+    {.path = "**", .leaf = 2},
+};
+
+/* Without the last row nothing maps the directories on the way. */
+static void mount_runs(size_t rows_used)
+{
+    routed_init(&w, runs, rows_used, ROUTED_S3);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a") == -ENOENT ? driven_mkdir(&w.d, "runs") : 0,
+                     0);
+    (void)driven_mkdir(&w.d, "runs/a");
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/logs"), 0);
+    driven_put(&w.d, "runs/a/checkpoint/f", "model", 5);
+    driven_put(&w.d, "runs/a/logs/f", "log", 3);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    driven_unmount(&w.d);
+}
+
+static void release_runs(void)
+{
+    for (unsigned i = 0; i < ROUTED_LEAVES; i++) {
+        atomic_store(&w.leaves[i].hung, false);
+        atomic_store(&w.leaves[i].down, false);
+    }
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_release(&w);
+}
+
+/* Nothing of it was seen by this mount. */
+static void uses_the_checkpoint(void)
+{
+    struct stat st;
+
+    driven_shows(&w.d, "runs/a/checkpoint/f", "model");
+    ck_assert_int_eq(driven_stat(&w.d, "runs/a", &st), 0);
+    driven_put(&w.d, "runs/a/checkpoint/g", "more", 4);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint/dir"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a/checkpoint/g", "runs/a/checkpoint/h"), 0);
+    ck_assert_int_eq(driven_unlink(&w.d, "runs/a/checkpoint/f"), 0);
+    DRIVEN_WAIT(is_stored(0, "a/h") && is_stored(0, "a/dir") && !is_stored(0, "a/f"));
+    ck_assert_int_eq(driven_list(&w.d, "runs/a/checkpoint"), 2);
+}
+
+/* _i: which does not answer, and whether that is at once. */
+START_TEST(lookups_find_what_the_others_have)
+{
+    bool data = _i & 2;
+
+    mount_runs(data ? 3 : 2);
+    w.d.config.ask_timeout_ns = 600 * NS_PER_SEC;
+    driven_mount_afresh(&w.d);
+    struct routed_leaf_store *leaf = &w.leaves[data ? 2 : 1];
+    atomic_store(_i & 1 ? &leaf->down : &leaf->hung, true);
+    uses_the_checkpoint();
+    release_runs();
+}
+END_TEST
+
+START_TEST(listings_are_never_shorter)
+{
+    struct stat st;
+
+    mount_runs(2);
+    w.d.config.ask_timeout_ns = NS_PER_SEC;
+    driven_mount_afresh(&w.d);
+    atomic_store(_i ? &w.leaves[1].down : &w.leaves[1].hung, true);
+    int err = _i ? -EHOSTUNREACH : -ETIMEDOUT;
+    driven_shows(&w.d, "runs/a/checkpoint/f", "model");
+    ck_assert_int_eq(driven_list(&w.d, "runs"), err);
+    ck_assert_int_eq(driven_list(&w.d, "runs/a"), err);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/unknown", &st), err);
+    atomic_store(&w.leaves[1].down, false);
+    atomic_store(&w.leaves[1].hung, false);
+    ck_assert_int_eq(driven_list(&w.d, "runs/a"), 2);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/unknown", &st), -ENOENT);
+    release_runs();
+}
+END_TEST
+
+START_TEST(a_run_begins_where_the_others_were_seen)
+{
+    mount_runs(2);
+    w.d.config.ask_timeout_ns = NS_PER_SEC;
+    driven_mount_afresh(&w.d);
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 1);
+    atomic_store(&w.leaves[1].down, true);
+    (void)usleep(300000); /* the listing is old, or not: neither is an error */
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/b"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/b/checkpoint"), 0);
+    driven_put(&w.d, "runs/b/checkpoint/f", "x", 1);
+    DRIVEN_WAIT(is_stored(0, "b/f"));
+    release_runs();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_stuck_store");
@@ -126,6 +227,12 @@ int main(void)
     tcase_add_test(t, large_files_go_to_the_other_store);
     tcase_add_test(t, directories_go_to_the_other_store);
     tcase_add_test(t, renames_and_removals_go_to_the_other_store);
+    suite_add_tcase(s, t);
+    t = tcase_create("joint");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, lookups_find_what_the_others_have, 0, 4);
+    tcase_add_loop_test(t, listings_are_never_shorter, 0, 2);
+    tcase_add_test(t, a_run_begins_where_the_others_were_seen);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
