@@ -5,7 +5,17 @@
 #include "common/mem.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* What failed, and why as far as that is known. */
+static int upload_fails_locked(const struct node *n, struct op *op) REQUIRES(cache_mutex)
+{
+    int err = n->dir ? n->dir->error : n->file->error;
+    const char *text = n->dir ? n->dir->error_text : n->file->error_text;
+
+    return op_fail(op, -EBUSY, "its upload fails: %s", text ? text : strerror(abs(err)));
+}
 
 /* Content and attributes, as a flush sees them; the end of an upload may come a moment later.
  * NULL: the store has them. */
@@ -15,13 +25,10 @@ static const char *owed_locked(const struct node *n) REQUIRES(cache_mutex)
 
     if (n->dir)
         return n->dir->kind != DIR_STORED       ? "it is no directory of a store"
-               : n->dir->error                  ? "its upload fails"
                : n->dir->queued || node_owes(n) ? "the store does not have it yet"
                                                 : NULL;
     if (!f)
         return NULL;
-    if (f->error)
-        return "its upload fails";
     if (f->write_handles)
         return "it is open for writing";
     return node_owes(n) ? "the store does not have it as it is" : NULL;
@@ -53,11 +60,14 @@ int cache_stored_path(struct cache *c, const char *path, struct op *op)
     if (r < 0)
         return r;
     cache_lock(c);
-    const char *why = owed_locked(n);
-    if (!why)
+    bool fails =
+        n->dir ? n->dir->kind == DIR_STORED && n->dir->error : n->file && n->file->error;
+    const char *why = fails ? NULL : owed_locked(n);
+    if (!why && !fails)
         why = name_owed_locked(c, path);
+    r = fails ? upload_fails_locked(n, op) : why ? op_fail(op, -EBUSY, "%s", why) : 0;
     cache_unlock(c);
     if (n != c->tree->root)
         cache_forget(c, n, 1);
-    return why ? op_fail(op, -EBUSY, "%s", why) : 0;
+    return r;
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define NAMES_MAX 256
 
@@ -48,6 +49,13 @@ static bool is_config_name(const char *spec)
     size_t len = strlen(spec);
 
     return len > 5 && strcmp(spec + len - 5, ".json") == 0 && !strstr(spec, "://");
+}
+
+bool configured_is_file(const char *spec)
+{
+    struct stat st;
+
+    return is_config_name(spec) && stat(spec, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 /* Whether the file and the word on the command line make sense together. */
@@ -277,7 +285,8 @@ static int read_words(const struct reading *r, const char *list)
         err = mount_options_parse(r->options, list, r->op);
     if (!err)
         err = r->config->n_stores ? use_stores(r) : use_url(r);
-    if (!err && !configured_is_plain(r->config))
+    /* What a URL of the command line is, the store's driver says when it is opened. */
+    if (!err && (r->config->stores[0].url_at.line || !configured_is_plain(r->config)))
         err = store_places_check(r->config, r->op, NULL);
     if (!err)
         config_drop_unused(r->config);
