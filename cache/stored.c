@@ -5,7 +5,17 @@
 #include "common/mem.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* What failed, and why as far as that is known. */
+static int upload_fails_locked(const struct node *n, struct op *op) REQUIRES(cache_mutex)
+{
+    int err = n->dir ? n->dir->error : n->file->error;
+    const char *text = n->dir ? n->dir->error_text : n->file->error_text;
+
+    return op_fail(op, -EBUSY, "its upload fails: %s", text ? text : strerror(abs(err)));
+}
 
 /* Content and attributes, as a flush sees them; the end of an upload may come a moment later.
  * NULL: the store has them. */
@@ -14,13 +24,9 @@ static const char *owed_locked(const struct node *n) REQUIRES(cache_mutex)
     const struct file *f = n->file;
 
     if (n->dir)
-        return n->dir->error                      ? "its upload fails"
-               : n->dir->new_here || node_owes(n) ? "the store does not have it yet"
-                                                  : NULL;
+        return n->dir->new_here || node_owes(n) ? "the store does not have it yet" : NULL;
     if (!f)
         return NULL;
-    if (f->error)
-        return "its upload fails";
     if (f->write_handles)
         return "it is open for writing";
     return node_owes(n) ? "the store does not have it as it is" : NULL;
@@ -55,13 +61,13 @@ int cache_stored_path(struct cache *c, const char *path, struct op *op)
     /* The root of a store is there, whatever leads through the mount's. */
     bool is_root = n == c->tree->root;
     bool no_key = n->dir && n->dir->kind != DIR_STORED && !is_root;
-    const char *why = is_root || no_key ? NULL : owed_locked(n);
-    if (!why && !no_key)
+    bool fails = !no_key && (n->dir ? n->dir->error : n->file && n->file->error);
+    const char *why = is_root || no_key || fails ? NULL : owed_locked(n);
+    if (!why && !no_key && !fails)
         why = name_owed_locked(c, path);
+    r = fails ? upload_fails_locked(n, op) : why ? op_fail(op, -EBUSY, "%s", why) : 0;
     cache_unlock(c);
     if (!is_root)
         cache_forget(c, n, 1);
-    if (no_key)
-        return op_fail(op, -EISDIR, "it is no directory of a store");
-    return why ? op_fail(op, -EBUSY, "%s", why) : 0;
+    return no_key ? op_fail(op, -EISDIR, "it is no directory of a store") : r;
 }

@@ -1,6 +1,7 @@
 /* Finding a cache directory by what was mounted. */
 #include "cli/caches.h"
 
+#include "cli/configured.h"
 #include "cli/mountpoint.h"
 #include "common/buf.h"
 #include "common/mem.h"
@@ -177,6 +178,10 @@ int caches_find(const char *name, struct op *op, char **ret)
         *ret = strdup(name);
         return *ret ? 0 : op_fail(op, -ENOMEM, "out of memory");
     }
+    if (configured_is_file(name)) /* it may be mounted many times, and once it was another */
+        return op_fail(op, -EINVAL,
+                       "%s is a configuration: name a mountpoint, a store or a cache directory",
+                       name);
     url = caches_store_url(name);
     if (!strstr(name, "://") && mountpoint_resolve(name, &abs))
         abs = NULL;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define NAMES_MAX 256
 
@@ -48,6 +49,13 @@ static bool is_config_name(const char *spec)
     size_t len = strlen(spec);
 
     return len > 5 && strcmp(spec + len - 5, ".json") == 0 && !strstr(spec, "://");
+}
+
+bool configured_is_file(const char *spec)
+{
+    struct stat st;
+
+    return is_config_name(spec) && stat(spec, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 /* Whether the file and the word on the command line make sense together. */

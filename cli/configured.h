@@ -24,6 +24,9 @@ int configured_check(const struct config *config, struct op *op,
 int configured_loaded(const char *file, struct config *config, struct mount_options *options,
                       struct op *op);
 
+/* Whether the word names a configuration file that is there. */
+bool configured_is_file(const char *spec);
+
 /* Whether it is what a URL alone mounts: one store that has everything, under the policy that
  * every mount has. */
 bool configured_is_plain(const struct config *c);

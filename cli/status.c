@@ -4,6 +4,7 @@
 #include "cli/bystander.h"
 #include "cli/caches.h"
 #include "cli/client.h"
+#include "cli/configured.h"
 #include "cli/identity.h"
 #include "cli/mountinfo.h"
 #include "cli/overview.h"
@@ -135,6 +136,10 @@ static int find_subject(const char *name, struct op *op, char **ret)
     op_init(&trial, OP_FOREVER);
     if (!strstr(name, "://") && target_resolve(name, &trial, &target) == 0)
         target_release(&target);
+    else if (configured_is_file(name))
+        return op_fail(op, -ENODEV,
+                       "%s is a configuration: name a mountpoint, a store or a cache directory",
+                       name);
     else
         url = caches_store_url(name);
     *ret = NULL;

@@ -57,6 +57,16 @@ static int url_of_own(const struct target *t, const char *form, struct op *op, c
     return err;
 }
 
+/* What the path itself tells of a state in which the store does not have it. */
+static const char *why_not(const char *state)
+{
+    if (state && strcmp(state, "failed") == 0)
+        return "its upload fails; who mounted it sees why in `runfs status --files`";
+    if (state && strcmp(state, "local") == 0)
+        return "it is in no store";
+    return "the store does not have it as it is";
+}
+
 /* A user who may only read asks the path itself. */
 static int url_of_others(const char *path, const char *form, struct op *op, char **ret)
 {
@@ -70,8 +80,7 @@ static int url_of_others(const char *path, const char *form, struct op *op, char
         return err;
     if (!state || !url || (strcmp(state, "clean") != 0 && strcmp(state, "partial") != 0) ||
         json_integer_value(json_object_get(owed, "operations")))
-        return op_fail(op, -EBUSY, "the store does not have it as it is: it is %s",
-                       state ? state : "unknown");
+        return op_fail(op, -EBUSY, "%s", why_not(state));
     return store_url_as(url, form, op, ret);
 }
 

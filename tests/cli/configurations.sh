@@ -280,6 +280,22 @@ differs() {
         say "does not say '$1': $(cat "$work/out" "$work/err")" || return 1
 }
 
+test_a_mount_refuses_what_check_does() {
+    fresh mount-refuses
+    config '{"stores": {"one": {"url": "hdfs://nn/x"}}}'
+    refused 2 "$d/c.json:1:28: store \"one\": the store URL \"hdfs://nn/x\" has no known form" \
+        "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/mnt"
+}
+
+test_a_configuration_is_no_place() {
+    local words='c.json is a configuration: name a mountpoint, a store or a cache directory'
+    fresh no-place
+    config "{\"stores\": {\"one\": {\"url\": \"$d/store\"}}}"
+    refused 5 "$words" "$runfs" status "$d/c.json" || return 1
+    refused 1 "$words" "$runfs" recover --list "$d/c.json" || return 1
+    refused 1 "$words" "$runfs" recover --publish "$d/c.json"
+}
+
 test_check_same() {
     local s='"stores": {"a": {"url": "s3://t/a"}, "b": {"url": "s3://t/b"}}' o
     local AWS_ENDPOINT_URL= # both are AWS's

@@ -1,6 +1,7 @@
 """One tree over many stores: what is written through the mount lies where the routes say, as a client that knows nothing
 of runfs sees it, and the reverse. Each case has stores of its own: folders, or prefixes of the server."""
 
+import errno
 import json
 import os
 import random
@@ -184,6 +185,21 @@ def directories_on_the_way(tree):
     m.umount()
 
 
+def nameless_gets_a_name_elsewhere(top):
+    """An O_TMPFILE is in no store until it has a name. Follows /proc's symlink: os.link() alone does not."""
+    try:
+        fd = os.open(f"{top}/runs/a/checkpoint", os.O_TMPFILE | os.O_RDWR)
+    except OSError as e:
+        check(e.errno in (errno.EOPNOTSUPP, errno.EISDIR), f"O_TMPFILE: {e}")
+        return
+    os.write(fd, b"nameless")
+    proc = os.open("/proc/self/fd", os.O_RDONLY)
+    os.link(str(fd), f"{top}/runs/a/logs/named", src_dir_fd=proc, follow_symlinks=True)
+    os.close(proc)
+    os.close(fd)
+    check(get(f"{top}/runs/a/logs/named") == b"nameless", "a nameless file has its name in another store")
+
+
 def files_between_stores(tree):
     m = tree.mount(tree.config(THREE))
     here, there = f"{m.mountpoint}/runs/a/checkpoint/f", f"{m.mountpoint}/runs/a/logs/f"
@@ -194,10 +210,13 @@ def files_between_stores(tree):
     check(errno_of(lambda: os.rename(here + "-link", there)) == "EXDEV", "a symlink")
     check(errno_of(lambda: os.link(here, there)) == "EXDEV", "a hard link")
     check(get(here) == b"1" * 1000 and not os.path.lexists(there), "nothing has changed")
+    nameless_gets_a_name_elsewhere(m.mountpoint)
     shutil.move(here, there)
     m.flush()
     check(get(tree.raw("logs", "a/f")) == b"1" * 1000, "moved by shutil")
     check("a/f" not in tree.keys("ckpt"), "gone at the first one")
+    check(not os.path.exists(os.path.dirname(there) + "/named") or get(tree.raw("logs", "a/named")) == b"nameless",
+          "the nameless one is stored")
     put(here + ".tmp", b"2")
     os.replace(here + ".tmp", here)
     m.flush()
