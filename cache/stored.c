@@ -61,7 +61,7 @@ int cache_stored_path(struct cache *c, const char *path, struct op *op)
     /* The root of a store is there, whatever leads through the mount's. */
     bool is_root = n == c->tree->root;
     bool no_key = n->dir && n->dir->kind != DIR_STORED && !is_root;
-    bool fails = !no_key && (n->dir ? n->dir->error : n->file && n->file->error);
+    bool fails = !no_key && !is_root && (n->dir ? n->dir->error : n->file && n->file->error);
     const char *why = is_root || no_key || fails ? NULL : owed_locked(n);
     if (!why && !no_key && !fails)
         why = name_owed_locked(c, path);
