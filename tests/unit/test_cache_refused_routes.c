@@ -5,6 +5,7 @@
 #include "tests/lib/suite.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -142,6 +143,91 @@ START_TEST(a_shared_directory_is_of_no_one_store)
 }
 END_TEST
 
+/* A user makes room in a full store by moving what is in it to another one: its old name goes
+ * once the other store has it, though the full one still lacks what was closed before. */
+START_TEST(what_left_a_full_store_makes_room)
+{
+    put("a/f", "big");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.leaves[0].full, true);
+    put("a/x", "fills");
+    DRIVEN_WAIT(is_failed("a/x"));
+    ck_assert_int_eq(driven_rename(&w.d, "a/f", "b/f"), 0);
+    DRIVEN_WAIT(is_stored(1, "b/f"));
+    DRIVEN_WAIT(!is_stored(0, "a/f"));
+    ck_assert(is_failed("a/x"));
+}
+END_TEST
+
+/* As a program does that syncs the directory which it takes the file from, too, before it
+ * closes the file. */
+START_TEST(a_directory_is_synced_though_a_file_that_left_it_is_open)
+{
+    struct handle *h = NULL;
+
+    routed_release(&w);
+    routed_init(&w, rows, ROWS, ROUTED_S3);
+    w.d.config.durability = DURABILITY_STORE;
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "b"), 0);
+    ck_assert_int_eq(driven_open(&w.d, "a/f.tmp", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_write(&w.d, h, "content", 7, 0), 0);
+    ck_assert_int_eq(driven_fsync(&w.d, h), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "a/f.tmp", "b/f"), 0);
+    ck_assert_int_eq(driven_fsyncdir(&w.d, "a"), 0);
+    routed_stores(&w, 0, "a/f.tmp", NULL);
+    routed_stores(&w, 1, "b/f", "content");
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+}
+END_TEST
+
+/* What is half goes up when it is closed, by the one who waits here. */
+START_TEST(a_directory_is_synced_though_a_half_file_came_to_it)
+{
+    struct handle *h = NULL;
+
+    routed_release(&w);
+    routed_init(&w, rows, ROWS, ROUTED_S3);
+    w.d.config.durability = DURABILITY_STORE;
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "b"), 0);
+    put("a/f.tmp", "older");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_open(&w.d, "a/f.tmp", O_WRONLY | O_TRUNC, &h), 0);
+    ck_assert_int_eq(driven_write(&w.d, h, "content", 7, 0), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "a/f.tmp", _i ? "a/f" : "b/f"), 0);
+    ck_assert_int_eq(driven_fsyncdir(&w.d, _i ? "a" : "b"), 0);
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+}
+END_TEST
+
+static const struct routed_row layout[] = {
+    {.path = "runs/{run}/checkpoint/**", .leaf = 0},
+    {.path = "runs/{run}/**", .leaf = 1},
+    {.path = "**", .leaf = 2},
+};
+
+/* The run can't be removed in the store of its own key; another one has what is made there
+ * again. */
+START_TEST(a_removal_that_fails_holds_no_other_store)
+{
+    routed_release(&w);
+    routed_init(&w, layout, 3, ROUTED_S3);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_list(&w.d, "runs/a"), 0);
+    atomic_store(&w.leaves[1].down, true);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/a"), 0);
+    await_requests(1);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
+    DRIVEN_WAIT(is_stored(0, "runs/a/checkpoint"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_refused_routes");
@@ -149,10 +235,14 @@ int main(void)
 
     suite_add_tcase(s, t);
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_set_timeout(t, 120);
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, a_name_is_refused_once_its_own_store_took_another);
     tcase_add_test(t, an_only_copy_makes_no_room);
     tcase_add_test(t, a_full_store_waits_for_others);
     tcase_add_test(t, a_shared_directory_is_of_no_one_store);
+    tcase_add_test(t, what_left_a_full_store_makes_room);
+    tcase_add_test(t, a_directory_is_synced_though_a_file_that_left_it_is_open);
+    tcase_add_loop_test(t, a_directory_is_synced_though_a_half_file_came_to_it, 0, 2);
+    tcase_add_test(t, a_removal_that_fails_holds_no_other_store);
     return suite_run(s);
 }
