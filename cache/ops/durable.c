@@ -155,13 +155,16 @@ static int look_at_intents(struct look *l, struct node *dir) REQUIRES(cache_mute
 
 /* ---- files ---- */
 
-/* Whether the name's content was closed, or the store has it under another name only. */
+/* Whether the name's content was closed, or the store has it under another name only. No copy
+ * brings a half file that came from another store. */
 static bool is_owed(const struct look *l, const struct file *f, const struct entry *e)
     REQUIRES(cache_mutex)
 {
     if (!e->dirty)
         return false;
-    if (f->first_seq)
+    if (f->unclosed && file_is_half_locked(l->cache, f->node))
+        return false;
+    if (f->first_seq && !f->unclosed)
         return f->first_seq <= l->waiter->seq;
     return f->state == FILE_DIRTY && f->etag && *f->etag && !e->stored_generation &&
            !etag_known(&e->etag);
