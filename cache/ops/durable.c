@@ -42,6 +42,16 @@ static void owed(struct look *l, int err, int64_t failed_ns, int64_t *due_ns)
         l->error = err;
 }
 
+static void owed_file(struct look *l, struct file *f) REQUIRES(cache_mutex)
+{
+    owed(l, f->error, f->short_write ? INT64_MAX : f->failed_ns, &f->due_ns);
+    if (!l->first)
+        return;
+    file_want_locked(f, f->generation);
+    if (!f->queued)
+        file_insert_locked(l->cache, f);
+}
+
 static int look_end(struct look *l) REQUIRES(cache_mutex)
 {
     if (l->error || !l->pending)
@@ -52,8 +62,23 @@ static int look_end(struct look *l) REQUIRES(cache_mutex)
 
 /* ---- intentions ---- */
 
+/* What left for another store while it is open goes up for a waiter only, and its old name is
+ * removed after that. Whether that can be waited for: not if the file is half. */
+static bool moved_file_comes(struct look *l, const struct intent *i) REQUIRES(cache_mutex)
+{
+    if (!removal_is_of_only_copy_locked(l->cache, i))
+        return true;
+    struct file *f = removal_moved_file_locked(l->cache, i);
+    if (file_is_half_locked(l->cache, f->node))
+        return false;
+    owed_file(l, f);
+    return true;
+}
+
 static void owed_intent(struct look *l, struct intent *i) REQUIRES(cache_mutex)
 {
+    if (!moved_file_comes(l, i))
+        return;
     if (!intent_is_rename(i) && rounds_are_over_locked(l->cache, &l->waiter->rounds, i)) {
         l->in_vain = true;
         return;
@@ -130,26 +155,19 @@ static int look_at_intents(struct look *l, struct node *dir) REQUIRES(cache_mute
 
 /* ---- files ---- */
 
-/* Whether the name's content was closed, or the store has it under another name only. */
+/* Whether the name's content was closed, or the store has it under another name only. No copy
+ * brings a half file that came from another store. */
 static bool is_owed(const struct look *l, const struct file *f, const struct entry *e)
     REQUIRES(cache_mutex)
 {
     if (!e->dirty)
         return false;
-    if (f->first_seq)
+    if (f->unclosed && file_is_half_locked(l->cache, f->node))
+        return false;
+    if (f->first_seq && !f->unclosed)
         return f->first_seq <= l->waiter->seq;
     return f->state == FILE_DIRTY && f->etag && *f->etag && !e->stored_generation &&
            !etag_known(&e->etag);
-}
-
-static void owed_file(struct look *l, struct file *f) REQUIRES(cache_mutex)
-{
-    owed(l, f->error, f->short_write ? INT64_MAX : f->failed_ns, &f->due_ns);
-    if (!l->first)
-        return;
-    file_want_locked(f, f->generation);
-    if (!f->queued)
-        file_insert_locked(l->cache, f);
 }
 
 static void look_at_file(struct look *l, struct node *dir, struct file *f) REQUIRES(cache_mutex)

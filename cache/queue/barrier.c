@@ -56,10 +56,46 @@ static bool goes_to_full_locked(struct cache *c, const struct file *f) REQUIRES(
     return c->queue->volumes[node_volume(f->node)].out_of_quota;
 }
 
+struct file *removal_moved_file_locked(struct cache *c, const struct intent *removal)
+{
+    struct file *f;
+
+    cache_assert_locked(c);
+    if (!removal->moved_ino)
+        return NULL;
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    {
+        if (!f->first_seq || f->first_seq > removal->seq)
+            return NULL;
+        if (f->node->ino == removal->moved_ino)
+            return f;
+    }
+    return NULL;
+}
+
+/* Whether no name of the file has its content in a store. */
+static bool is_in_no_store(const struct file *f) REQUIRES(cache_mutex)
+{
+    for (const struct entry *e = f->node->links; e; e = e->next_link)
+        if (!e->dirty)
+            return false;
+    return true;
+}
+
+bool removal_is_of_only_copy_locked(struct cache *c, const struct intent *removal)
+{
+    cache_assert_locked(c);
+    if (!removal->moved_to)
+        return false;
+    const struct file *f = removal_moved_file_locked(c, removal);
+    return f && is_in_no_store(f);
+}
+
 bool removal_makes_room_locked(struct cache *c, const struct intent *removal)
 {
     cache_assert_locked(c);
-    return !removal->moved_to && c->queue->volumes[intent_volume(c, removal)].out_of_quota;
+    return c->queue->volumes[intent_volume(c, removal)].out_of_quota &&
+           !removal_is_of_only_copy_locked(c, removal);
 }
 
 bool removal_waits_for_locked(struct cache *c, const struct intent *removal,

@@ -102,8 +102,16 @@ bool barrier_holds_locked(struct cache *c, const struct barrier *b,
                           const struct intent *removal) REQUIRES(cache_mutex);
 /* Frees the barrier's paths. */
 void barrier_release(struct barrier *b);
+/* The file that left the removed name, if it was closed or moved before and is still owed; else
+ * NULL. */
+struct file *removal_moved_file_locked(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex);
+/* Whether a file left the name on its way to another store, and no store has it elsewhere. */
+bool removal_is_of_only_copy_locked(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex);
 /* Whether the removal makes room in a full store: it waits for no file that goes to one then.
- * What a file left on its way to another store makes none: it is all that a store has of it. */
+ * What a file left on its way to another store makes none before that has it: until then it is
+ * all that a store has of it. */
 bool removal_makes_room_locked(struct cache *c, const struct intent *removal)
     REQUIRES(cache_mutex);
 /* Whether the removal waits for such files as this one, where they were closed before. */

@@ -55,33 +55,17 @@ static bool removals_below(struct cache *c, const struct intent *self) REQUIRES(
     return false;
 }
 
-/* Whether no name of the file has its content in a store. */
-static bool is_in_no_store(const struct file *f) REQUIRES(cache_mutex)
-{
-    for (const struct entry *e = f->node->links; e; e = e->next_link)
-        if (!e->dirty)
-            return false;
-    return true;
-}
-
 /* Refused names hold removals beside them only. But the store has what went there by a rename
  * under its old name alone, wherever that is. What went to another store is in none until it is
- * there, whatever becomes of its name, and its old one makes no room there. */
+ * there, whatever becomes of its name, and its old one makes no room before. */
 static bool moved_is_missing_locked(struct cache *c, const struct intent *i)
     REQUIRES(cache_mutex)
 {
-    struct file *f;
-
-    if (!i->moved_ino || removal_makes_room_locked(c, i))
-        return false;
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
-    {
-        if (!f->first_seq || f->first_seq > i->seq)
-            return false;
-        if (f->node->ino == i->moved_ino)
-            return i->moved_to ? is_in_no_store(f) : file_is_refused_locked(f);
-    }
-    return false;
+    if (i->moved_to)
+        return removal_is_of_only_copy_locked(c, i);
+    const struct file *f =
+        removal_makes_room_locked(c, i) ? NULL : removal_moved_file_locked(c, i);
+    return f && file_is_refused_locked(f);
 }
 
 static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now, int64_t *next,

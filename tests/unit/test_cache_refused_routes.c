@@ -159,8 +159,8 @@ START_TEST(what_left_a_full_store_makes_room)
 }
 END_TEST
 
-/* As a program does that syncs the directory which it takes the file from, too, before it
- * closes the file. */
+/* As a program does that syncs the directory which it takes the file from, or brings it to,
+ * before it closes the file. */
 START_TEST(a_directory_is_synced_though_a_file_that_left_it_is_open)
 {
     struct handle *h = NULL;
@@ -175,8 +175,9 @@ START_TEST(a_directory_is_synced_though_a_file_that_left_it_is_open)
     ck_assert_int_eq(driven_write(&w.d, h, "content", 7, 0), 0);
     ck_assert_int_eq(driven_fsync(&w.d, h), 0);
     ck_assert_int_eq(driven_rename(&w.d, "a/f.tmp", "b/f"), 0);
-    ck_assert_int_eq(driven_fsyncdir(&w.d, "a"), 0);
-    routed_stores(&w, 0, "a/f.tmp", NULL);
+    ck_assert_int_eq(driven_fsyncdir(&w.d, _i ? "b" : "a"), 0);
+    if (_i == 0)
+        routed_stores(&w, 0, "a/f.tmp", NULL);
     routed_stores(&w, 1, "b/f", "content");
     ck_assert_int_eq(driven_close(&w.d, h), 0);
 }
@@ -185,6 +186,9 @@ END_TEST
 /* What is half goes up when it is closed, by the one who waits here. */
 START_TEST(a_directory_is_synced_though_a_half_file_came_to_it)
 {
+    static const struct {
+        const char *to, *dir;
+    } cases[] = {{"b/f", "b"}, {"a/f", "a"}, {"b/f", "a"}};
     struct handle *h = NULL;
 
     routed_release(&w);
@@ -197,9 +201,10 @@ START_TEST(a_directory_is_synced_though_a_half_file_came_to_it)
     ck_assert_int_eq(driven_flush(&w.d), 0);
     ck_assert_int_eq(driven_open(&w.d, "a/f.tmp", O_WRONLY | O_TRUNC, &h), 0);
     ck_assert_int_eq(driven_write(&w.d, h, "content", 7, 0), 0);
-    ck_assert_int_eq(driven_rename(&w.d, "a/f.tmp", _i ? "a/f" : "b/f"), 0);
-    ck_assert_int_eq(driven_fsyncdir(&w.d, _i ? "a" : "b"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "a/f.tmp", cases[_i].to), 0);
+    ck_assert_int_eq(driven_fsyncdir(&w.d, cases[_i].dir), 0);
     ck_assert_int_eq(driven_close(&w.d, h), 0);
+    routed_stores(&w, *cases[_i].to == 'b', cases[_i].to, "content");
 }
 END_TEST
 
@@ -241,8 +246,8 @@ int main(void)
     tcase_add_test(t, a_full_store_waits_for_others);
     tcase_add_test(t, a_shared_directory_is_of_no_one_store);
     tcase_add_test(t, what_left_a_full_store_makes_room);
-    tcase_add_test(t, a_directory_is_synced_though_a_file_that_left_it_is_open);
-    tcase_add_loop_test(t, a_directory_is_synced_though_a_half_file_came_to_it, 0, 2);
+    tcase_add_loop_test(t, a_directory_is_synced_though_a_file_that_left_it_is_open, 0, 2);
+    tcase_add_loop_test(t, a_directory_is_synced_though_a_half_file_came_to_it, 0, 3);
     tcase_add_test(t, a_removal_that_fails_holds_no_other_store);
     return suite_run(s);
 }
