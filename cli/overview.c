@@ -9,29 +9,21 @@
 #include "cli/client.h"
 #include "cli/command.h"
 #include "cli/control_io.h"
+#include "cli/in_child.h"
 #include "cli/mountinfo.h"
 #include "common/mem.h"
 #include "common/units.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define PATIENCE_SECONDS 5
-#define STATUS_MAX       (1024 * 1024)
 
 /* ---- asking ---- */
 
-static _Noreturn void ask_and_exit(int fd, const char *path)
+static json_t *answer_of(const char *path)
 {
     auto_json json_t *answer = NULL;
-    auto_json json_t *told = NULL;
     struct client client;
     struct op op;
 
@@ -40,22 +32,8 @@ static _Noreturn void ask_and_exit(int fd, const char *path)
     if (!err)
         err =
             client_call(&client, json_pack("{s:s}", "cmd", "status"), NULL, NULL, &op, &answer);
-    told = err ? json_pack("{s:i, s:o}", "errno", -err, "error", control_text(op.why))
+    return err ? json_pack("{s:i, s:o}", "errno", -err, "error", control_text(op.why))
                : json_pack("{s:O}", "status", json_object_get(answer, "status"));
-    _exit(control_send(fd, told) < 0);
-}
-
-/* The child's answer; -EAGAIN when it takes too long. */
-static int receive(int fd, json_t **ret)
-{
-    const struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
-    struct control_reader reader;
-
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    control_reader_init(&reader, fd, STATUS_MAX);
-    int err = control_receive(&reader, ret);
-    control_reader_release(&reader);
-    return err;
 }
 
 /* {"status": ...} of the mount, or of the daemon that has the cache; else {"errno": N, "error":
@@ -63,24 +41,10 @@ static int receive(int fd, json_t **ret)
 static json_t *ask(const char *path)
 {
     json_t *told = NULL;
-    int fds[2];
 
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
-        return json_pack("{s:i, s:s}", "errno", errno, "error", strerror(errno));
-    auto_close int ours = fds[0];
-    pid_t pid = fork();
-    if (pid == 0)
-        ask_and_exit(fds[1], path);
-    (void)close(fds[1]);
-    int err = pid < 0 ? -EAGAIN : receive(ours, &told);
-    if (pid > 0) {
-        (void)kill(pid, SIGKILL);
-        (void)waitpid(pid, NULL,
-                      WNOHANG); /* the kernel may keep it as long as the mount does */
-    }
-    if (!err)
-        return told;
-    return json_pack("{s:i, s:s}", "errno", ETIMEDOUT, "error", "it does not answer");
+    return in_child(answer_of, path, &told) == 0
+               ? told
+               : json_pack("{s:i, s:s}", "errno", ETIMEDOUT, "error", "it does not answer");
 }
 
 /* ---- mounts ---- */

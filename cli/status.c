@@ -6,6 +6,7 @@
 #include "cli/client.h"
 #include "cli/configured.h"
 #include "cli/identity.h"
+#include "cli/in_child.h"
 #include "cli/mountinfo.h"
 #include "cli/overview.h"
 #include "cli/placed.h"
@@ -80,31 +81,55 @@ struct mounted {
     unsigned n;
 };
 
-/* What a mount of several stores is named does not say where they are; its cache does. */
-static bool is_one_of(const struct mountinfo *m, const char *url)
+static int add_point(struct mounted *mounted, const struct mountinfo *m)
 {
-    struct placed placed;
-    struct op op;
-    bool is = false;
-
-    op_init(&op, OP_FOREVER);
-    if (strncmp(m->source, IDENTITY_TITLE, strlen(IDENTITY_TITLE)) != 0 ||
-        m->owner != geteuid() || placed_of_mount(m->point, &op, &placed))
-        return false;
-    for (size_t i = 0; i < placed.config.n_stores && !is; i++)
-        is = strcmp(placed.config.stores[i].url, url) == 0;
-    placed_release(&placed);
-    return is;
+    return buf_addf(&mounted->points, "%s%s", mounted->n++ ? ", " : "", m->point);
 }
 
 static int add_mounted(void *arg, const struct mountinfo *m)
 {
     struct mounted *mounted = arg;
 
-    if (!mountinfo_is_runfs(m) ||
-        (strcmp(m->source, mounted->url) != 0 && !is_one_of(m, mounted->url)))
+    return mountinfo_is_runfs(m) && strcmp(m->source, mounted->url) == 0 ? add_point(mounted, m)
+                                                                         : 0;
+}
+
+static json_t *stores_of(const char *mountpoint)
+{
+    json_t *urls = json_array();
+    struct placed placed;
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    if (placed_of_mount(mountpoint, &op, &placed) == 0) {
+        for (size_t i = 0; i < placed.config.n_stores; i++)
+            (void)json_array_append_new(urls, json_string(placed.config.stores[i].url));
+        placed_release(&placed);
+    }
+    return json_pack("{s:o}", "urls", urls);
+}
+
+/* What a mount of several stores is named does not say where they are; its cache does, and the
+ * mount where that is. */
+static int add_one_of(void *arg, const struct mountinfo *m)
+{
+    auto_json json_t *told = NULL;
+    struct mounted *mounted = arg;
+    const json_t *url;
+    size_t i;
+
+    if (!mountinfo_is_runfs(m) || m->owner != geteuid() ||
+        strncmp(m->source, IDENTITY_TITLE, strlen(IDENTITY_TITLE)) != 0)
         return 0;
-    return buf_addf(&mounted->points, "%s%s", mounted->n++ ? ", " : "", m->point);
+    int err = in_child(stores_of, m->point, &told);
+    if (err == -ETIMEDOUT)
+        (void)command_failed("%s does not answer which stores it has", m->point);
+    json_array_foreach(json_object_get(told, "urls"), i, url)
+    {
+        if (strcmp(json_string_value(url), mounted->url) == 0)
+            return add_point(mounted, m);
+    }
+    return 0;
 }
 
 /* The only mountpoint of the store, or else a cache of it that a daemon has. */
@@ -113,6 +138,8 @@ static int find_by_store(const char *name, const char *url, struct op *op, char 
     struct mounted mounted = {.url = url, .points = BUF_INIT(65536)};
     int err = mountinfo_each(add_mounted, &mounted);
 
+    if (!err && !mounted.n)
+        err = mountinfo_each(add_one_of, &mounted);
     if (err)
         err = op_fail(op, err, "%s: the mounts can't be read: %s", name, strerror(-err));
     else if (mounted.n > 1)

@@ -274,9 +274,28 @@ static void help(struct task *task)
     make_calls(container_of(task, struct helper, task)->calls, true);
 }
 
+/* As many threads as have something to do, where the leaves have room for so many helpers: it
+ * may be gone when these begin, and then they end. */
+static unsigned count_helpers(struct crowd *crowd)
+{
+    unsigned max = (unsigned)(crowd->n < AT_ONCE_MAX ? crowd->n : AT_ONCE_MAX) - 1;
+    const struct leaf *helped[AT_ONCE_MAX];
+    unsigned n = 0;
+
+    for (size_t i = 0; i < crowd->n && n < max; i++) {
+        struct leaf *leaf = crowd->leaf(crowd, i);
+        unsigned taken = atomic_load(&leaf->helpers);
+        for (unsigned k = 0; k < n; k++)
+            taken += helped[k] == leaf;
+        if (taken < ROUTED_HELPERS_MAX)
+            helped[n++] = leaf;
+    }
+    return n;
+}
+
 void crowd_run(struct crowd *crowd, struct op *op)
 {
-    unsigned helpers = (unsigned)(crowd->n < AT_ONCE_MAX ? crowd->n : AT_ONCE_MAX) - 1;
+    unsigned helpers = count_helpers(crowd);
     auto_free atomic_bool *begun = calloc(crowd->n, sizeof(*begun));
     struct crowd_calls calls = {.crowd = crowd,
                                 .begun = begun,

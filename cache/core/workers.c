@@ -23,6 +23,7 @@ struct workers {
     GUARDED_BY(cache_mutex) struct {
         struct team *teams;
         size_t n, cap;
+        bool ending; /* what still comes is the pool's */
     };
 };
 
@@ -75,7 +76,7 @@ static struct pool *pool_of_locked(struct workers *w, const struct store_set *st
 {
     unsigned n_stores = stores ? count_stores(stores) : 0;
 
-    if (n_stores == 0)
+    if (n_stores == 0 || w->ending)
         return w->pool;
     for (size_t i = 0; i < w->n; i++)
         if (memcmp(&w->teams[i].stores, stores, sizeof(*stores)) == 0)
@@ -101,9 +102,11 @@ void workers_free(struct cache *c, struct workers *w)
     cache_lock(c);
     auto_free struct team *teams = take_ptr(w->teams);
     size_t n = w->n;
+    w->n = w->cap = 0;
+    w->ending = true;
     cache_unlock(c);
-    pool_free(w->pool);
     for (size_t i = 0; i < n; i++)
         pool_free(teams[i].pool);
+    pool_free(w->pool);
     free(w);
 }

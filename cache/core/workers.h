@@ -28,7 +28,7 @@ struct workers *workers_new(const char *name, unsigned threads, bool one_store);
  * them. As pool_submit(). */
 void workers_submit_locked(struct workers *w, const struct store_set *stores, struct task *task,
                            bool first) REQUIRES(cache_mutex);
-/* Runs what is queued, then ends the threads; no task submits another. Accepts NULL. */
+/* Runs what is queued, and what its tasks submit, then ends the threads. Accepts NULL. */
 void workers_free(struct cache *c, struct workers *w) EXCLUDES(cache_mutex);
 
 #endif

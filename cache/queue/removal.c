@@ -10,19 +10,6 @@
 #include <string.h>
 #include <utlist.h>
 
-/* That of its own path, or of one above it that another route leads to, where both may be made
- * of one key (`runs/a` by `runs/a/logs`). */
-static bool removal_takes(struct cache *c, const struct intent *removal, const char *dir)
-    REQUIRES(cache_mutex)
-{
-    const char *below = removal->kind == INTENT_RMDIR ? path_below(removal->from, dir) : NULL;
-
-    if (!below || !*below || !c->config.routes)
-        return below && !*below;
-    const struct route *route = path_route(c, dir, true);
-    return !route || route != path_route(c, removal->from, true);
-}
-
 bool removal_pending(struct cache *c, const char *path)
 {
     struct intent *i;
@@ -30,7 +17,7 @@ bool removal_pending(struct cache *c, const char *path)
     cache_assert_locked(c);
     DL_FOREACH(c->queue->intents, i)
     {
-        if (removal_takes(c, i, path))
+        if (i->kind == INTENT_RMDIR && strcmp(i->from, path) == 0)
             return true;
     }
     return false;

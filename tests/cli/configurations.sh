@@ -463,6 +463,32 @@ test_status_of_one_of_several_stores() {
     umount_here && refused 5 "$d/store/b is not on a runfs mount" "$runfs" status "$d/store/b"
 }
 
+# One that hangs holds up nobody who asks for a store of another.
+test_status_of_a_store_beside_a_mount_that_hangs() {
+    local pid plain
+    fresh statusbeside
+    two_folders || return 1
+    pid=$(daemon_pid)
+    mkdir "$d/plain" "$d/store/c" "$d/mnt2" "$d/mnt3"
+    try "$runfs" mount -o "cache_dir=$d/cache2" "$d/plain" "$d/mnt2"
+    expect_code 0 || return 1
+    config '{"stores": {"c": {"url": "'"$d/store/c"'"}, "e": {"url": "'"$d/plain"'/e"}}, "layout": "runs", "default_store": "c",
+ "routes": [{"path": "e/**", "store": "e"}]}'
+    mkdir "$d/plain/e"
+    try "$runfs" mount -o "cache_dir=$d/cache3" "$d/c.json" "$d/mnt3"
+    expect_code 0 || return 1
+    kill -STOP "$pid"
+    try timeout 60 "$runfs" status --json "$d/plain"
+    expect_code 0 && [ "$(json 'd["mountpoint"]' <"$work/out")" = "$d/mnt2" ] && [ ! -s "$work/err" ]
+    plain=$?
+    try timeout 60 "$runfs" status --json "file://$d/store/c"
+    kill -CONT "$pid"
+    [ "$plain" = 0 ] || say 'of the plain mount' || return 1
+    expect_code 0 && [ "$(json 'd["mountpoint"]' <"$work/out")" = "$d/mnt3" ] &&
+        grep -q "^runfs: $d/mnt does not answer" "$work/err" || say "$(cat "$work/out" "$work/err")" || return 1
+    "$runfs" umount "$d/mnt3" && "$runfs" umount "$d/mnt2" && umount_here
+}
+
 # ---- folders that are others ----------------------------------------------------------------
 
 # Names of the cache as they are while its disk is away.

@@ -1,4 +1,5 @@
 /* cache/core/: who waits and who is woken, and what failed; with nothing above it. */
+#include "cache/core/workers.h"
 #include "common/mem.h"
 #include "tests/lib/room.h"
 #include "tests/lib/suite.h"
@@ -284,6 +285,40 @@ START_TEST(a_request_ends_with_the_cache)
 }
 END_TEST
 
+/* ---- threads ---- */
+
+#define LINKS 5000
+
+static struct chain {
+    struct task task;
+    struct workers *workers;
+    struct store_set stores;
+    atomic_int run;
+} chain;
+
+/* Each is submitted by the one before it. */
+static void run_link(struct task *task)
+{
+    if (atomic_fetch_add(&chain.run, 1) + 1 == LINKS)
+        return;
+    cache_lock(c);
+    workers_submit_locked(chain.workers, &chain.stores, task, false);
+    cache_unlock(c);
+}
+
+START_TEST(what_tasks_submit_while_the_workers_end_is_run)
+{
+    chain = (struct chain){.task.run = run_link, .workers = workers_new("test", 2, false)};
+    ck_assert_ptr_nonnull(chain.workers);
+    store_set_add(&chain.stores, 1);
+    cache_lock(c);
+    workers_submit_locked(chain.workers, &chain.stores, &chain.task, false);
+    cache_unlock(c);
+    workers_free(c, chain.workers);
+    ck_assert_int_eq(atomic_load(&chain.run), LINKS);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("core");
@@ -300,6 +335,7 @@ int main(void)
     tcase_add_test(t, pauses_double_up_to_a_minute);
     tcase_add_test(t, the_last_failure_is_kept);
     tcase_add_test(t, a_request_ends_with_the_cache);
+    tcase_add_test(t, what_tasks_submit_while_the_workers_end_is_run);
     suite_add_tcase(s, t);
     return suite_run(s);
 }

@@ -5,6 +5,7 @@
 #include "tests/lib/routed_world.h"
 #include "tests/lib/suite.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -632,7 +633,8 @@ static void *list_one(void *arg)
 }
 
 /* A store of SOURCES directories, each a name of "d/one". */
-static struct store *open_counted(struct routes *routes)
+static struct store *open_counted(struct routes *routes,
+                                  int64_t (*count)(struct layer *, struct call *))
 {
     static char path[SOURCES][32], key[SOURCES][32];
     struct test_route t[SOURCES + 1] = {{NULL, NULL, 0}};
@@ -652,7 +654,7 @@ static struct store *open_counted(struct routes *routes)
         t[i] = (struct test_route){path[i], key[i], 0};
     }
     test_routes(routes, t);
-    ck_assert_int_eq(layer_init(layer, mem, count_running), 0);
+    ck_assert_int_eq(layer_init(layer, mem, count), 0);
     struct store *leaf = &layer->base;
     return test_routed(routes, &leaf, 1);
 }
@@ -662,7 +664,7 @@ START_TEST(listings_share_the_threads_of_a_store)
 {
     struct listing_thread t[LISTINGS];
     struct routes routes;
-    struct store *s = open_counted(&routes);
+    struct store *s = open_counted(&routes, count_running);
 
     for (unsigned i = 0; i < LISTINGS; i++) {
         t[i] = (struct listing_thread){.s = s};
@@ -676,6 +678,50 @@ START_TEST(listings_share_the_threads_of_a_store)
     ck_assert_uint_gt(atomic_load(&most_running), 1);
     ck_assert_uint_le(atomic_load(&most_running), ROUTED_HELPERS_MAX + LISTINGS);
     store_close(s);
+    routes_release(&routes);
+}
+END_TEST
+
+static unsigned count_threads(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    unsigned n = 0;
+
+    ck_assert_ptr_nonnull(dir);
+    while (readdir(dir))
+        n++;
+    (void)closedir(dir);
+    return n;
+}
+
+static int64_t note_threads(struct layer *l, struct call *c)
+{
+    unsigned now = count_threads(), most = atomic_load(&most_running);
+
+    (void)l;
+    while (now > most && !atomic_compare_exchange_weak(&most_running, &most, now))
+        ;
+    return call_next(c);
+}
+
+/* Who asks a store that has all its helpers asks it without threads that could only end. */
+START_TEST(no_thread_begins_where_none_may_help)
+{
+    struct listing_thread t = {0};
+    struct routes routes;
+
+    t.s = open_counted(&routes, note_threads);
+    struct leaf *leaf = &routed_of(t.s)->leaves[0];
+    atomic_store(&leaf->helpers, ROUTED_HELPERS_MAX);
+    unsigned before = count_threads();
+    atomic_store(&most_running, 0);
+    list_one(&t);
+    ck_assert_int_eq(t.r, 0);
+    ck_assert_uint_eq(t.tally.n, SOURCES);
+    ck_assert_uint_gt(atomic_load(&most_running), 0);
+    ck_assert_uint_le(atomic_load(&most_running), before);
+    atomic_store(&leaf->helpers, 0);
+    store_close(t.s);
     routes_release(&routes);
 }
 END_TEST
@@ -705,6 +751,7 @@ static Suite *suite(void)
         long_directories_are_not_kept,
         names_that_are_kept_have_a_limit,
         listings_share_the_threads_of_a_store,
+        no_thread_begins_where_none_may_help,
     };
     Suite *s = suite_create("routed");
     TCase *t = tcase_create("routed");
