@@ -253,7 +253,7 @@ test_check_of_files_that_cannot_be_read() {
 
 # Nobody listens at these ports: the message says where the driver went.
 test_options_of_a_file_reach_the_store() {
-    local -x AWS_ENDPOINT_URL= AWS_ACCESS_KEY_ID=k AWS_SECRET_ACCESS_KEY=s
+    local -x AWS_ENDPOINT_URL="" AWS_ACCESS_KEY_ID=k AWS_SECRET_ACCESS_KEY=s
     local at='"options": {"endpoint": "http://127.0.0.1:9", "mount_timeout": "2s"}'
     fresh reachoptions
     echo "{$at}" >"$d/options.json"
