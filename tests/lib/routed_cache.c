@@ -190,6 +190,18 @@ unsigned routed_requests(struct routed_world *w)
     return n;
 }
 
+bool routed_has(struct routed_world *w, unsigned leaf, const char *key)
+{
+    struct object obj;
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    int r = store_stat(w->leaves[leaf].layer->base.next, &op, key, &obj);
+    if (r == 0)
+        object_release(&obj);
+    return r == 0;
+}
+
 void routed_stores(struct routed_world *w, unsigned leaf, const char *key, const char *wanted)
 {
     char text[64];

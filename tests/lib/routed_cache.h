@@ -60,6 +60,8 @@ void routed_release(struct routed_world *w);
 
 /* Of all stores. */
 unsigned routed_requests(struct routed_world *w);
+/* Whether the store itself has something under the key. */
+bool routed_has(struct routed_world *w, unsigned leaf, const char *key);
 /* Fails the test unless the store itself holds that text under the key; NULL: nothing. */
 void routed_stores(struct routed_world *w, unsigned leaf, const char *key, const char *wanted);
 /* Makes an object in that store, as another node would. */

@@ -121,11 +121,104 @@ static bool exchange_safe(void)
     return !*content[5] && !*content[9];
 }
 
-static void step(unsigned n)
+/* ---- the changes ---- */
+
+static void move_file(size_t from, size_t to)
+{
+    int r = from != to ? driven_rename(&w.d, files[from], files[to]) : -EEXIST;
+
+    SAY("mv %s %s: %d\n", files[from], files[to], r);
+    if (r < 0)
+        return;
+    ck_assert_msg(*content[from], "%s was not there", files[from]);
+    memmove(content[to], content[from], sizeof(content[to]));
+    *content[from] = '\0';
+}
+
+static void remove_file(size_t i)
+{
+    int r = driven_unlink(&w.d, files[i]);
+
+    SAY("rm %s: %d\n", files[i], r);
+    if (r == 0)
+        *content[i] = '\0';
+}
+
+static void move_a_dir(bool replaces_itself)
+{
+    const char *from = pick(2) ? "r/0" : "r/1";
+
+    if (exchange_safe())
+        move_dir(from, replaces_itself || strcmp(from, "r/0") != 0 ? "r/0" : "r/1");
+}
+
+static void make_dirs(void)
+{
+    for (size_t d = 0; d < DIRS; d++)
+        if (driven_mkdir(&w.d, dirs[d]) == 0)
+            dir_is[d] = true;
+}
+
+static void remove_dir(void)
+{
+    size_t d = 3 + pick(6);
+    int r = driven_rmdir(&w.d, dirs[d]);
+
+    SAY("rmdir %s: %d\n", dirs[d], r);
+    if (r == 0)
+        dir_is[d] = false;
+}
+
+static void turn_a_store(void)
+{
+    unsigned leaf = pick(2);
+
+    atomic_store(&w.leaves[leaf].down, pick(2));
+    SAY("leaf %u down %d\n", leaf, (int)atomic_load(&w.leaves[leaf].down));
+}
+
+static void kill_and_mount(void)
+{
+    SAY("kill\n");
+    driven_unmount(&w.d);
+    atomic_store(&w.fuse, -1);
+    driven_mount(&w.d);
+}
+
+/* The next kill comes after so many changes. */
+static void light_fuse(void)
+{
+    atomic_store(&w.fuse, (int)pick(6));
+    SAY("fuse %d\n", atomic_load(&w.fuse));
+}
+
+static void evict(void)
+{
+    struct cache_evicted e;
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    int r = cache_evict_path(w.d.cache, pick(2) ? "" : dirs[pick(DIRS)], &op, NULL, NULL, &e);
+    SAY("evict: %d, %d files\n", r, (int)e.files);
+}
+
+static void ask_where(size_t i)
+{
+    struct op op;
+    char url[256];
+
+    op_init(&op, 300 * NS_PER_MS);
+    int r = cache_stored_path(w.d.cache, files[i], &op);
+    (void)driven_getxattr(&w.d, files[i], "user.runfs.url", url, sizeof(url));
+    SAY("stored %s: %d\n", files[i], r);
+}
+
+/* Files come and go more often than the rest. */
+static void change_file(unsigned n)
 {
     size_t i = pick(FILES), k = pick(FILES);
-    int r;
-    switch (pick(17)) {
+
+    switch (pick(8)) {
     case 0:
     case 1:
     case 2:
@@ -134,87 +227,53 @@ static void step(unsigned n)
     case 3:
     case 4:
     case 5:
-        if (i == k)
-            break;
-        r = driven_rename(&w.d, files[i], files[k]);
-        SAY("mv %s %s: %d\n", files[i], files[k], r);
-        if (r == 0) {
-            ck_assert_msg(*content[i], "%s was not there", files[i]);
-            memmove(content[k], content[i], sizeof(content[k]));
-            *content[i] = '\0';
-        }
+        move_file(i, k);
         break;
     case 6:
-        r = driven_unlink(&w.d, files[i]);
-        SAY("rm %s: %d\n", files[i], r);
-        if (r == 0)
-            *content[i] = '\0';
+        remove_file(i);
         break;
-    case 7:
-        if (exchange_safe())
-            move_dir(pick(2) ? "r/0" : "r/1", "r/0");
+    default:
+        ask_where(i);
+    }
+}
+
+static void change_more(void)
+{
+    switch (pick(9)) {
+    case 0:
+    case 1:
+        move_a_dir(pick(2));
         break;
-    case 8:
-        if (exchange_safe()) {
-            if (pick(2))
-                move_dir("r/0", "r/1");
-            else
-                move_dir("r/1", "r/0");
-        }
-        break;
-    case 9:
+    case 2:
         if (exchange_safe())
             swap_dirs();
         break;
-    case 10:
-        for (size_t d = 0; d < DIRS; d++) {
-            r = driven_mkdir(&w.d, dirs[d]);
-            if (r == 0)
-                dir_is[d] = true;
-        }
+    case 3:
+        make_dirs();
         break;
-    case 11: {
-        unsigned leaf = pick(2);
-        atomic_store(&w.leaves[leaf].down, pick(2));
-        SAY("leaf %u down %d\n", leaf, (int)atomic_load(&w.leaves[leaf].down));
+    case 4:
+        turn_a_store();
         break;
+    case 5:
+        kill_and_mount();
+        break;
+    case 6:
+        remove_dir();
+        break;
+    case 7:
+        evict();
+        break;
+    default:
+        light_fuse();
     }
-    case 12:
-        SAY("kill\n");
-        driven_unmount(&w.d);
-        atomic_store(&w.fuse, -1);
-        driven_mount(&w.d);
-        break;
-    case 16: /* the next kill comes after so many changes */
-        atomic_store(&w.fuse, (int)pick(6));
-        SAY("fuse %d\n", atomic_load(&w.fuse));
-        break;
-    case 14: {
-        struct cache_evicted e;
-        struct op op;
-        op_init(&op, NS_PER_SEC);
-        r = cache_evict_path(w.d.cache, pick(2) ? "" : dirs[pick(DIRS)], &op, NULL, NULL, &e);
-        SAY("evict: %d, %d files\n", r, (int)e.files);
-        break;
-    }
-    case 15: {
-        struct op op;
-        char url[256];
-        op_init(&op, 300 * NS_PER_MS);
-        r = cache_stored_path(w.d.cache, files[i], &op);
-        (void)driven_getxattr(&w.d, files[i], "user.runfs.url", url, sizeof(url));
-        SAY("stored %s: %d\n", files[i], r);
-        break;
-    }
-    case 13: {
-        size_t d = 3 + pick(6);
-        r = driven_rmdir(&w.d, dirs[d]);
-        SAY("rmdir %s: %d\n", dirs[d], r);
-        if (r == 0)
-            dir_is[d] = false;
-        break;
-    }
-    }
+}
+
+static void step(unsigned n)
+{
+    if (pick(17) < 8)
+        change_file(n);
+    else
+        change_more();
     if (pick(3) == 0)
         (void)usleep(pick(30) * 1000);
 }

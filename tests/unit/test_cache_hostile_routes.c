@@ -38,18 +38,6 @@ static void teardown(void)
     routed_release(&w);
 }
 
-static bool is_stored(unsigned leaf, const char *key)
-{
-    struct object obj;
-    struct op op;
-
-    op_init(&op, NS_PER_SEC);
-    int r = store_stat(w.leaves[leaf].layer->base.next, &op, key, &obj);
-    if (r == 0)
-        object_release(&obj);
-    return r == 0;
-}
-
 static void put(const char *path, const char *text)
 {
     driven_put(&w.d, path, text, strlen(text));
@@ -60,11 +48,11 @@ START_TEST(what_moves_to_a_full_store_stays_in_its_own)
 {
     put("a/f", "only copy");
     ck_assert_int_eq(driven_flush(&w.d), 0);
-    ck_assert(is_stored(0, "a/f"));
+    ck_assert(routed_has(&w, 0, "a/f"));
     atomic_store(&w.leaves[1].full, true);
     ck_assert_int_eq(driven_rename(&w.d, "a/f", "b/f"), 0);
     (void)usleep(1500 * 1000);
-    ck_assert_msg(is_stored(0, "a/f") || is_stored(1, "b/f"), "no store has it");
+    ck_assert_msg(routed_has(&w, 0, "a/f") || routed_has(&w, 1, "b/f"), "no store has it");
 }
 END_TEST
 
@@ -81,7 +69,8 @@ START_TEST(a_full_store_changes_no_order_in_others)
     DRIVEN_WAIT(strcmp(driven_state(&w.d, "a/new"), "failed") == 0);
     ck_assert_int_eq(driven_unlink(&w.d, "a/old"), 0);
     (void)usleep(1500 * 1000);
-    ck_assert_msg(is_stored(0, "a/new") || is_stored(0, "a/old"), "the removal overtook");
+    ck_assert_msg(routed_has(&w, 0, "a/new") || routed_has(&w, 0, "a/old"),
+                  "the removal overtook");
 }
 END_TEST
 
@@ -97,7 +86,7 @@ START_TEST(what_moves_while_open_stays_in_a_store)
     int r = driven_rename(&w.d, "a/f", "b/f");
     ck_assert(r == 0 || r == -EXDEV);
     (void)usleep(1500 * 1000);
-    ck_assert_msg(is_stored(0, "a/f") || is_stored(1, "b/f"), "no store has it");
+    ck_assert_msg(routed_has(&w, 0, "a/f") || routed_has(&w, 1, "b/f"), "no store has it");
     ck_assert_int_eq(driven_close(&w.d, h), 0);
 }
 END_TEST
@@ -120,7 +109,7 @@ START_TEST(a_removal_is_not_given_up_as_another_store_takes_its_own)
     atomic_store(&w.leaves[0].refuses, 0); /* and are renewed */
     (void)driven_flush(&w.d);
     (void)usleep(1500 * 1000);
-    ck_assert_msg(!is_stored(0, "a/f"), "the removal was given up");
+    ck_assert_msg(!routed_has(&w, 0, "a/f"), "the removal was given up");
 }
 END_TEST
 
@@ -156,7 +145,7 @@ START_TEST(what_is_refused_stays_in_its_own_store_after_a_kill)
         put("b/other", "2");
         (void)usleep(500 * 1000);
     }
-    ck_assert(is_stored(0, "a/f"));
+    ck_assert(routed_has(&w, 0, "a/f"));
     if (_i) {
         driven_unmount(&w.d);
         driven_mount(&w.d);
@@ -165,7 +154,7 @@ START_TEST(what_is_refused_stays_in_its_own_store_after_a_kill)
         put("b/other", "3");
         (void)usleep(500 * 1000);
     }
-    ck_assert_msg(is_stored(0, "a/f") || is_stored(1, "b/f"), "no store has it");
+    ck_assert_msg(routed_has(&w, 0, "a/f") || routed_has(&w, 1, "b/f"), "no store has it");
 }
 END_TEST
 
@@ -183,7 +172,7 @@ START_TEST(a_directory_that_is_made_again_is_not_removed_by_its_parents_removal)
     ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
     ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
     ck_assert_int_eq(driven_flush(&w.d), 0);
-    ck_assert(is_stored(0, "a"));
+    ck_assert(routed_has(&w, 0, "a"));
     atomic_store(&w.leaves[0].rmdirs_held, getenv("CONTROL") ? 0 : 2);
     ck_assert_int_eq(driven_rmdir(&w.d, "runs/a/checkpoint"), 0);
     ck_assert_int_eq(driven_rmdir(&w.d, "runs/a"), 0);
@@ -193,10 +182,10 @@ START_TEST(a_directory_that_is_made_again_is_not_removed_by_its_parents_removal)
     ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
     ck_assert_int_eq(driven_setxattr(&w.d, "runs/a/checkpoint", "user.x", "1", 1, 0), 0);
     (void)usleep(1000 * 1000);
-    fprintf(stderr, "stored: %d\n", is_stored(0, "a"));
+    fprintf(stderr, "stored: %d\n", routed_has(&w, 0, "a"));
     atomic_store(&w.leaves[0].rmdirs_held, 0);
     ck_assert_int_eq(driven_flush(&w.d), 0);
-    ck_assert_msg(is_stored(0, "a"), "flush is over, and the directory is not there");
+    ck_assert_msg(routed_has(&w, 0, "a"), "flush is over, and the directory is not there");
 }
 END_TEST
 
@@ -346,7 +335,7 @@ START_TEST(a_directory_that_no_store_has_is_not_said_to_be_stored)
     DRIVEN_WAIT(strcmp(driven_state(&w.d, "a/new/f"), "failed") == 0);
     (void)usleep(300 * 1000);
     op_init(&op, 10 * NS_PER_SEC);
-    ck_assert(!is_stored(0, "a/new"));
+    ck_assert(!routed_has(&w, 0, "a/new"));
     ck_assert_int_eq(cache_stored_path(w.d.cache, "a/new", &op), -EBUSY);
 }
 END_TEST

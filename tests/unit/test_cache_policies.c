@@ -46,18 +46,6 @@ static void put(const char *path, const char *text)
     driven_put(&w.d, path, text, strlen(text));
 }
 
-static bool is_stored(unsigned leaf, const char *key)
-{
-    struct object obj;
-    struct op op;
-
-    op_init(&op, NS_PER_SEC);
-    int r = store_stat(w.leaves[leaf].layer->base.next, &op, key, &obj);
-    if (r == 0)
-        object_release(&obj);
-    return r == 0;
-}
-
 START_TEST(staging_names_are_those_of_the_route)
 {
     static char ours[] = "*.part:tmp.*";
@@ -69,8 +57,8 @@ START_TEST(staging_names_are_those_of_the_route)
     put("a/x.tmp", "2");  /* is what it is */
     put("b/x.part", "3");
     put("b/x.tmp", "4"); /* as the mount says */
-    DRIVEN_WAIT(is_stored(0, "a/x.tmp") && is_stored(1, "b/x.part"));
-    ck_assert(!is_stored(0, "a/x.part") && !is_stored(1, "b/x.tmp"));
+    DRIVEN_WAIT(routed_has(&w, 0, "a/x.tmp") && routed_has(&w, 1, "b/x.part"));
+    ck_assert(!routed_has(&w, 0, "a/x.part") && !routed_has(&w, 1, "b/x.tmp"));
     cache_get_stats(w.d.cache, &s);
     ck_assert_uint_eq(s.staged_files, 2);
     ck_assert_int_eq(driven_rename(&w.d, "a/x.part", "a/x"), 0);
@@ -94,8 +82,8 @@ START_TEST(open_logs_are_those_of_the_route)
         ck_assert_int_eq(driven_open(&w.d, names[i], O_CREAT | O_WRONLY, &h[i]), 0);
         ck_assert_int_eq(driven_write(&w.d, h[i], "x", 1, 0), 0);
     }
-    DRIVEN_WAIT(is_stored(0, "a/out.txt"));
-    ck_assert(!is_stored(0, "a/train.log"));
+    DRIVEN_WAIT(routed_has(&w, 0, "a/out.txt"));
+    ck_assert(!routed_has(&w, 0, "a/train.log"));
     for (size_t i = 0; i < 4; i++)
         ck_assert_int_eq(driven_close(&w.d, h[i]), 0);
 }
@@ -113,8 +101,8 @@ START_TEST(a_route_has_an_interval_of_its_own_for_all_its_files)
     ck_assert_int_eq(driven_write(&w.d, other, "x", 1, 0), 0);
     ck_assert_int_eq(driven_open(&w.d, "b/any", O_CREAT | O_WRONLY, &h), 0);
     ck_assert_int_eq(driven_write(&w.d, h, "x", 1, 0), 0);
-    DRIVEN_WAIT(is_stored(1, "b/any"));
-    ck_assert(!is_stored(0, "a/any"));
+    DRIVEN_WAIT(routed_has(&w, 1, "b/any"));
+    ck_assert(!routed_has(&w, 0, "a/any"));
     ck_assert_int_eq(driven_close(&w.d, h), 0);
     ck_assert_int_eq(driven_close(&w.d, other), 0);
 }
@@ -127,8 +115,8 @@ START_TEST(a_route_settles_as_long_as_it_says)
     mount_with_dirs();
     put("b/x", "1");
     put("a/x", "1");
-    DRIVEN_WAIT(is_stored(0, "a/x"));
-    ck_assert(!is_stored(1, "b/x"));
+    DRIVEN_WAIT(routed_has(&w, 0, "a/x"));
+    ck_assert(!routed_has(&w, 1, "b/x"));
 }
 END_TEST
 
@@ -139,10 +127,10 @@ START_TEST(a_new_directory_waits_for_its_first_name_where_files_do_not)
     mount_with_dirs();
     ck_assert_int_eq(driven_mkdir(&w.d, "a/new"), 0);
     put("a/x", "1");
-    DRIVEN_WAIT(is_stored(0, "a/x"));
+    DRIVEN_WAIT(routed_has(&w, 0, "a/x"));
     put("a/y", "1"); /* comes after what was due before */
-    DRIVEN_WAIT(is_stored(0, "a/y"));
-    ck_assert(!is_stored(0, "a/new"));
+    DRIVEN_WAIT(routed_has(&w, 0, "a/y"));
+    ck_assert(!routed_has(&w, 0, "a/new"));
 }
 END_TEST
 
@@ -152,7 +140,7 @@ START_TEST(a_close_waits_for_the_store_where_the_route_says_so)
     mount_with_dirs();
     ck_assert_int_eq(driven_flush(&w.d), 0);
     put("a/x", "1");
-    ck_assert(is_stored(0, "a/x"));
+    ck_assert(routed_has(&w, 0, "a/x"));
     atomic_store(&w.leaves[1].down, true);
     put("b/x", "1"); /* else it would not return */
     atomic_store(&w.leaves[1].down, false);

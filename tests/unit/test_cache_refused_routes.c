@@ -34,18 +34,6 @@ static void teardown(void)
     routed_release(&w);
 }
 
-static bool is_stored(unsigned leaf, const char *key)
-{
-    struct object obj;
-    struct op op;
-
-    op_init(&op, NS_PER_SEC);
-    int r = store_stat(w.leaves[leaf].layer->base.next, &op, key, &obj);
-    if (r == 0)
-        object_release(&obj);
-    return r == 0;
-}
-
 static void put(const char *path, const char *text)
 {
     driven_put(&w.d, path, text, strlen(text));
@@ -75,13 +63,13 @@ START_TEST(a_name_is_refused_once_its_own_store_took_another)
     DRIVEN_WAIT(is_failed("a/bad"));
     for (char name[] = "b/1"; name[2] <= '3'; name[2]++) {
         put(name, "taken");
-        DRIVEN_WAIT(is_stored(1, name));
+        DRIVEN_WAIT(routed_has(&w, 1, name));
         await_requests(0);
     }
-    ck_assert(is_stored(2, "c/old"));
+    ck_assert(routed_has(&w, 2, "c/old"));
     put("a/good", "taken");
-    DRIVEN_WAIT(!is_stored(2, "c/old"));
-    ck_assert(!is_stored(0, "a/bad"));
+    DRIVEN_WAIT(!routed_has(&w, 2, "c/old"));
+    ck_assert(!routed_has(&w, 0, "a/bad"));
 }
 END_TEST
 
@@ -98,9 +86,9 @@ START_TEST(an_only_copy_makes_no_room)
     ck_assert_int_eq(driven_rename(&w.d, "a/f", "b/f"), 0);
     DRIVEN_WAIT(is_failed("b/f"));
     ck_assert_int_eq(driven_unlink(&w.d, "a/old"), 0);
-    DRIVEN_WAIT(!is_stored(0, "a/old"));
+    DRIVEN_WAIT(!routed_has(&w, 0, "a/old"));
     await_requests(1);
-    ck_assert(is_stored(0, "a/f"));
+    ck_assert(routed_has(&w, 0, "a/f"));
     atomic_store(&w.leaves[0].full, false);
     atomic_store(&w.leaves[1].full, false);
     ck_assert_int_eq(driven_flush(&w.d), 0);
@@ -122,10 +110,10 @@ START_TEST(a_full_store_waits_for_others)
     DRIVEN_WAIT(is_failed("a/new"));
     ck_assert_int_eq(driven_unlink(&w.d, "b/old"), 0);
     await_requests(0);
-    ck_assert(is_stored(1, "b/old"));
+    ck_assert(routed_has(&w, 1, "b/old"));
     atomic_store(&w.leaves[0].no_puts, false);
-    DRIVEN_WAIT(!is_stored(1, "b/old"));
-    ck_assert(!is_stored(1, "b/x"));
+    DRIVEN_WAIT(!routed_has(&w, 1, "b/old"));
+    ck_assert(!routed_has(&w, 1, "b/x"));
 }
 END_TEST
 
@@ -153,9 +141,9 @@ START_TEST(what_left_a_full_store_makes_room)
     put("a/x", "fills");
     DRIVEN_WAIT(is_failed("a/x"));
     ck_assert_int_eq(driven_rename(&w.d, "a/f", "b/f"), 0);
-    DRIVEN_WAIT(is_stored(1, "b/f"));
-    DRIVEN_WAIT(!is_stored(0, "a/f"));
-    ck_assert(!is_stored(0, "a/x"));
+    DRIVEN_WAIT(routed_has(&w, 1, "b/f"));
+    DRIVEN_WAIT(!routed_has(&w, 0, "a/f"));
+    ck_assert(!routed_has(&w, 0, "a/x"));
 }
 END_TEST
 
@@ -229,7 +217,7 @@ START_TEST(a_removal_that_fails_holds_no_other_store)
     await_requests(1);
     ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
     ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
-    DRIVEN_WAIT(is_stored(0, "runs/a/checkpoint"));
+    DRIVEN_WAIT(routed_has(&w, 0, "runs/a/checkpoint"));
 }
 END_TEST
 
