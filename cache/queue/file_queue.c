@@ -154,11 +154,18 @@ void dir_queue_locked(struct cache *c, struct node *dir)
 
 void dir_unqueue_locked(struct cache *c, struct node *dir)
 {
+    struct dir *d = dir->dir;
+
     cache_assert_locked(c);
-    if (!dir->dir->queued)
+    if (!d->queued)
         return;
     DL_DELETE2(c->queue->dirty_dirs, dir, dir->dirty_prev, dir->dirty_next);
-    dir->dir->queued = false;
+    d->queued = false;
+    /* What failed is not owed any more: it says nothing of what comes to be owed later. */
+    d->error = 0;
+    d->attempts = 0;
+    free(d->error_text);
+    d->error_text = NULL;
     node_unref_locked(c, dir);
 }
 

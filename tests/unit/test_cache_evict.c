@@ -183,6 +183,29 @@ START_TEST(content_is_stored_when_it_is_there)
 }
 END_TEST
 
+static bool upload_fails(const char *path)
+{
+    struct op op;
+
+    op_init(&op, 20 * NS_PER_SEC);
+    return cache_stored_path(d.cache, path, &op) == -EBUSY && strstr(op.why, "upload fails");
+}
+
+/* Its marker failed, and then a file in it stood for it. */
+START_TEST(a_directory_is_stored_when_its_names_are)
+{
+    ck_assert_int_eq(driven_mkdir(&d, "a"), 0);
+    atomic_store(&refuses, true);
+    ck_assert_int_eq(driven_mkdir(&d, "a/b"), 0);
+    DRIVEN_WAIT(upload_fails("a/b"));
+    put("a/b/f");
+    atomic_store(&refuses, false);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    ck_assert(!upload_fails("a/b"));
+    ck_assert_int_eq(stored("a/b"), 0);
+}
+END_TEST
+
 START_TEST(a_name_is_stored_when_its_rename_is_carried_out)
 {
     ck_assert_int_eq(driven_mkdir(&d, "a"), 0);
@@ -216,6 +239,7 @@ int main(void)
     tcase_add_test(t, what_the_store_lacks_stays);
     tcase_add_test(t, pinned_and_open_content_stays);
     tcase_add_test(t, content_is_stored_when_it_is_there);
+    tcase_add_test(t, a_directory_is_stored_when_its_names_are);
     tcase_add_test(t, a_name_is_stored_when_its_rename_is_carried_out);
     suite_add_tcase(s, t);
     return suite_run(s);
