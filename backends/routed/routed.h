@@ -6,6 +6,9 @@
  * asks each leaf that has a part in it, all at once, and fails when one of them fails. What
  * crosses leaves is -EXDEV, and nothing is asked.
  *
+ * A recursive listing asks for one directory on the way after the other: while answers come it
+ * moves op's deadline on, so that only a store that says nothing for so long ends it.
+ *
  * No key has STORE_ORDER or STORE_STATE; facts depend on the key, `volume` is 1 for the first
  * leaf, and 0 where no single leaf is behind it. Any thread. */
 #ifndef RUNFS_BACKENDS_ROUTED_H

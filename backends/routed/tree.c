@@ -12,6 +12,7 @@ struct walking {
     struct op *op;
     const char *prefix;
     const struct route *route; /* whose paths are walked now */
+    int64_t patience_ns;       /* with each answer */
     struct asks asks;
     uint64_t hidden_by_leaves;
     store_visit visit;
@@ -21,6 +22,16 @@ struct walking {
 static int no_memory(struct walking *w)
 {
     return op_fail(w->op, -ENOMEM, "list %.200s: no memory for its names", w->prefix);
+}
+
+/* A walk asks as often as there are directories on the way, however many those are: each
+ * answer, and each name of a long one, gives the stores as much time again as the caller did. A
+ * name that is not shown gives none, since nobody counts those: a store can name them without
+ * end. */
+static void move_deadline(struct walking *w)
+{
+    if (w->op->deadline_ns != OP_FOREVER)
+        w->op->deadline_ns = clock_mono_ns() + w->patience_ns;
 }
 
 /* ---- the subtree of a mapped directory ---- */
@@ -45,6 +56,7 @@ static int visit_below(void *arg, const char *name, const struct object *obj)
         routes_shadowed(w->r->routes, w->route, path,
                         obj->is_prefix ? ROUTES_DIRECTORY : ROUTES_OBJECT))
         return 0;
+    move_deadline(w);
     return w->visit(w->arg, path_below(w->prefix, path), obj);
 }
 
@@ -53,6 +65,7 @@ static int visit_own(struct walking *w, const struct source_of *s, const char *d
 {
     struct object obj;
 
+    move_deadline(w);
     int err = store_stat_dir(s->leaf->store, w->op, s->s.key, &obj);
     if (err < 0)
         return err == -ENOENT ? 0 : err;
@@ -71,6 +84,7 @@ static int walk_subtree(struct walking *w, const struct source_of *s, const char
         err = visit_own(w, s, dir);
     if (err)
         return err;
+    move_deadline(w);
     w->op->notes = &notes;
     err = store_list(s->leaf->store, w->op, s->s.key, LIST_RECURSIVE, visit_below, &t);
     w->op->notes = theirs;
@@ -91,6 +105,7 @@ static int visit_object(struct walking *w, const char *path)
     int err = target_find(w->r, w->op, path, ROUTES_OBJECT, &t);
     if (err < 0 || t.kind != ROUTES_MAPPED)
         return err;
+    move_deadline(w);
     err = store_stat(t.leaf->store, w->op, t.key, &obj);
     if (err < 0)
         return err == -ENOENT ? 0 : err;
@@ -124,6 +139,7 @@ static int walk_listing(struct walking *w, const struct source_of *s, const char
 
     if (asks_add(&w->asks, ASK_LIST, s->leaf, s->s.key, &at) < 0)
         return no_memory(w);
+    move_deadline(w);
     int err = asks_run(&w->asks, w->op, ASKS_FAILED);
     /* By index: more questions move the list of them. */
     for (size_t i = 0; !err && i < w->asks.v[at].n; i++) {
@@ -170,7 +186,12 @@ static int walk(struct walking *w, const char *dir)
 int routed_list_tree(struct routed *r, struct op *op, const char *prefix, store_visit visit,
                      void *arg)
 {
-    struct walking w = {.r = r, .op = op, .prefix = prefix, .visit = visit, .arg = arg};
+    struct walking w = {.r = r,
+                        .op = op,
+                        .prefix = prefix,
+                        .patience_ns = op_left_ns(op),
+                        .visit = visit,
+                        .arg = arg};
     auto_sources struct sources sources = {0};
 
     int err = sources_find(r, prefix, &sources);

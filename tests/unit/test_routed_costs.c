@@ -1,6 +1,7 @@
 /* The store over stores: how many requests, names in memory and threads its calls take. */
 #include "backends/layers/layer.h"
 #include "backends/routed/routed_impl.h"
+#include "tests/lib/cancel.h"
 #include "tests/lib/routed_world.h"
 #include "tests/lib/suite.h"
 
@@ -158,6 +159,127 @@ START_TEST(names_that_are_kept_have_a_limit)
 }
 END_TEST
 
+/* ---- long walks ---- */
+
+#define WALKED 100 /* runs */
+
+/* Each request takes 10 ms, and one of them longer. */
+static void make_slow_runs(struct world *w, unsigned nth, int64_t delay_ns)
+{
+    static const struct test_route t[] = {{"r/{a}/s/{b}/**", "{a}/{b}/**", 0}, {NULL, NULL, 0}};
+    char name[64];
+
+    world_open(w, t, 1, "mem:");
+    for (unsigned i = 0; i < WALKED; i++) {
+        (void)snprintf(name, sizeof(name), "one/%u/f", i);
+        leaf_has(w, 0, name);
+    }
+    const struct fault slow[] = {
+        {.kind = FAULT_ANY_KIND, .first = nth, .delay_ns = delay_ns},
+        {.kind = FAULT_ANY_KIND, .first = 1, .count = 100000, .delay_ns = 10 * NS_PER_MS}};
+    layer_fault_script(w->fault[0], slow, ARRAY_SIZE(slow));
+}
+
+/* A walk asks as often as there are directories on the way: while answers come it goes on. */
+START_TEST(a_long_walk_ends_when_no_answer_comes)
+{
+    struct tally t = {0};
+    struct world w;
+
+    make_slow_runs(&w, 50, 10 * NS_PER_MS);
+    op_init(&w.op, NS_PER_SEC);
+    ok(&w, store_list(w.s, &w.op, "r/one", LIST_RECURSIVE, tally_name, &t));
+    ck_assert_uint_eq(t.n, WALKED);
+    ck_assert_int_gt(op_left_ns(&w.op), 0);
+    world_close(&w);
+
+    make_slow_runs(&w, 50, PATIENCE);
+    op_init(&w.op, NS_PER_SEC);
+    fails(&w, ETIMEDOUT, store_list(w.s, &w.op, "r/one", LIST_RECURSIVE, visit_none, NULL));
+    world_close(&w);
+}
+END_TEST
+
+static int visit_late(void *arg, const char *name, const struct object *obj)
+{
+    const struct call *c = arg;
+
+    int r = op_sleep(c->op, 10 * NS_PER_MS);
+    return r < 0 ? r : c->visit(c->visit_arg, name, obj);
+}
+
+static int64_t name_late(struct layer *l, struct call *c)
+{
+    struct call late = *c;
+
+    (void)l;
+    if (c->kind == CALL_LIST) {
+        late.visit = visit_late;
+        late.visit_arg = c;
+    }
+    return call_next(&late);
+}
+
+/* A store without anything, in front of which a layer of `around` stands. */
+static struct store *open_behind(struct routes *routes, const struct test_route *t,
+                                 int64_t (*around)(struct layer *, struct call *),
+                                 struct store **ret_mem)
+{
+    struct layer *layer = calloc(1, sizeof(*layer));
+    struct op op;
+
+    op_init(&op, PATIENCE);
+    test_routes(routes, t);
+    ck_assert_int_eq(mem_store_new("mem:", NULL, &op, ret_mem), 0);
+    ck_assert_int_eq(layer_init(layer, *ret_mem, around), 0);
+    struct store *leaf = &layer->base;
+    return test_routed(routes, &leaf, 1);
+}
+
+/* So it does while names of one answer come. */
+START_TEST(names_that_come_slowly_end_no_walk)
+{
+    static const struct test_route t[] = {{"d/{a}/**", "{a}/**", 0}, {NULL, NULL, 0}};
+    struct world w = {0};
+    struct store *mem = NULL;
+    struct tally n = {0};
+    char name[64];
+
+    w.s = open_behind(&w.routes, t, name_late, &mem);
+    op_init(&w.op, PATIENCE);
+    for (unsigned i = 0; i < WALKED; i++) {
+        (void)snprintf(name, sizeof(name), "%u/f", i);
+        ok(&w, put_in(&w, mem, name)); /* each a run */
+        (void)snprintf(name, sizeof(name), "one/%u", i);
+        ok(&w, put_in(&w, mem, name)); /* all of one run */
+    }
+    op_init(&w.op, NS_PER_SEC / 2);
+    ok(&w, store_list(w.s, &w.op, "d/one", LIST_RECURSIVE, tally_name, &n));
+    ck_assert_uint_eq(n.n, WALKED);
+    op_init(&w.op, NS_PER_SEC / 2);
+    ok(&w, store_list(w.s, &w.op, "d", LIST_RECURSIVE, tally_name, &n));
+    ck_assert_uint_eq(n.n, 3 * WALKED);
+    world_close(&w);
+}
+END_TEST
+
+START_TEST(a_cancel_ends_a_long_walk)
+{
+    atomic_bool cancelled = false;
+    struct tally t = {0};
+    pthread_t thread;
+    struct world w;
+
+    make_slow_runs(&w, 50, 10 * NS_PER_MS);
+    w.op.cancelled = &cancelled;
+    ck_assert_int_eq(pthread_create(&thread, NULL, cancel_soon, &cancelled), 0);
+    fails(&w, EINTR, store_list(w.s, &w.op, "r/one", LIST_RECURSIVE, tally_name, &t));
+    ck_assert_uint_lt(t.n, WALKED);
+    pthread_join(thread, NULL);
+    world_close(&w);
+}
+END_TEST
+
 /* ---- threads ---- */
 
 #define LISTINGS 20
@@ -296,6 +418,9 @@ static Suite *suite(void)
         one_store_is_asked_once,
         long_directories_are_not_kept,
         names_that_are_kept_have_a_limit,
+        a_long_walk_ends_when_no_answer_comes,
+        names_that_come_slowly_end_no_walk,
+        a_cancel_ends_a_long_walk,
         listings_share_the_threads_of_a_store,
         no_thread_begins_where_none_may_help,
     };
