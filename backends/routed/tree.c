@@ -1,10 +1,13 @@
 /* All that is below a directory of the mount: route by route, level by level down to the root
- * of the route's rest, whose subtree is one listing. A leaf's directory is asked once, however
- * many routes read it. */
+ * of the route's rest, whose subtree is one listing. Of a level only the names are kept that
+ * are to be asked for, until they were; all levels together have a limit, since a server can
+ * name directories without end. */
 #include "backends/routed/routed_impl.h"
+#include "common/buf.h"
 #include "common/mem.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 struct walking {
@@ -13,7 +16,7 @@ struct walking {
     const char *prefix;
     const struct route *route; /* whose paths are walked now */
     int64_t patience_ns;       /* with each answer */
-    struct asks asks;
+    uint64_t kept_bytes;       /* of the names of all levels */
     uint64_t hidden_by_leaves;
     store_visit visit;
     void *arg;
@@ -74,22 +77,26 @@ static int visit_own(struct walking *w, const struct source_of *s, const char *d
     return err;
 }
 
-static int walk_subtree(struct walking *w, const struct source_of *s, const char *dir)
+/* What the source has there, if anything. */
+static int list(struct walking *w, const struct source_of *s, unsigned flags, store_visit visit,
+                void *arg)
 {
-    struct subtree t = {w, dir, !s->s.key[0]};
     struct op_notes notes = {0}, *theirs = w->op->notes;
-    int err = 0;
 
-    if (strcmp(dir, w->prefix) != 0)
-        err = visit_own(w, s, dir);
-    if (err)
-        return err;
     move_deadline(w);
     w->op->notes = &notes;
-    err = store_list(s->leaf->store, w->op, s->s.key, LIST_RECURSIVE, visit_below, &t);
+    int err = store_list(s->leaf->store, w->op, s->s.key, flags, visit, arg);
     w->op->notes = theirs;
     w->hidden_by_leaves += notes.hidden_names;
     return err == -ENOENT ? 0 : err;
+}
+
+static int walk_subtree(struct walking *w, const struct source_of *s, const char *dir)
+{
+    struct subtree t = {w, dir, !s->s.key[0]};
+    int err = strcmp(dir, w->prefix) != 0 ? visit_own(w, s, dir) : 0;
+
+    return err ? err : list(w, s, LIST_RECURSIVE, visit_below, &t);
 }
 
 /* ---- the way there ---- */
@@ -115,37 +122,84 @@ static int visit_object(struct walking *w, const char *path)
     return err;
 }
 
-static int walk_name(struct walking *w, const struct source_of *s, const char *dir,
-                     const char *stored, const struct object *obj)
+static int walk_to(struct walking *w, const char *path, enum routes_as as)
 {
-    struct child child = {0};
-    int err = source_takes(w->r, s, dir, stored, obj->is_prefix, &child);
-    auto_free char *name = child.name;
-    auto_free char *path = err > 0 ? path_join(dir, name) : NULL;
+    return as == ROUTES_DIRECTORY ? walk(w, path) : visit_object(w, path);
+}
 
-    if (err <= 0)
-        return err < 0 ? no_memory(w) : 0;
-    if (!path)
-        return no_memory(w);
-    if (child.as == ROUTES_DIRECTORY)
-        return walk(w, path);
-    return child.doubted ? visit_object(w, path)
-                         : w->visit(w->arg, path_below(w->prefix, path), obj);
+/* ---- a level ---- */
+
+/* Kept names: how each is walked to, the name, and a NUL. */
+#define KEPT_DIRECTORY 'd'
+#define KEPT_OBJECT    'o'
+
+struct level {
+    struct walking *walking;
+    const struct source_of *source;
+    const char *dir;
+    struct buf kept;
+};
+
+static int keep_name(struct level *l, const char *name, enum routes_as as)
+{
+    struct walking *w = l->walking;
+
+    int err = buf_addc(&l->kept, as == ROUTES_DIRECTORY ? KEPT_DIRECTORY : KEPT_OBJECT);
+    if (!err)
+        err = buf_add(&l->kept, name, strlen(name) + 1);
+    if (err == -EFBIG)
+        return op_fail(w->op, err,
+                       "list %.200s: the names of the directories that store \"%.60s\" has "
+                       "there, on the way to %.60s, take more than %" PRIu64 " MiB: look "
+                       "whether they belong there",
+                       w->prefix, l->source->leaf->name, w->route->path.text,
+                       w->r->names_max >> 20);
+    return err ? no_memory(w) : 0;
+}
+
+/* What can be visited is; where the store has to be asked again, the listing ends first. */
+static int take_name(void *arg, const char *stored, const struct object *obj)
+{
+    struct level *l = arg;
+    struct walking *w = l->walking;
+    struct child child = {0};
+    int taken = source_takes(w->r, l->source, l->dir, stored, obj->is_prefix, &child);
+    auto_free char *name = child.name;
+
+    if (taken <= 0)
+        return taken < 0 ? no_memory(w) : 0;
+    move_deadline(w);
+    if (child.as == ROUTES_DIRECTORY || child.doubted)
+        return keep_name(l, name, child.as);
+    auto_free char *path = path_join(l->dir, name);
+    return path ? w->visit(w->arg, path_below(w->prefix, path), obj) : no_memory(w);
+}
+
+static int walk_kept(struct level *l)
+{
+    int err = 0;
+
+    for (size_t at = 0; at < l->kept.len && !err; at += strlen(l->kept.data + at) + 1) {
+        const char *name = l->kept.data + at;
+        auto_free char *path = path_join(l->dir, name + 1);
+        if (!path)
+            return no_memory(l->walking);
+        err = walk_to(l->walking, path,
+                      *name == KEPT_DIRECTORY ? ROUTES_DIRECTORY : ROUTES_OBJECT);
+    }
+    return err;
 }
 
 static int walk_listing(struct walking *w, const struct source_of *s, const char *dir)
 {
-    size_t at;
+    struct level l = {w, s, dir, BUF_INIT(w->r->names_max - w->kept_bytes)};
 
-    if (asks_add(&w->asks, ASK_LIST, s->leaf, s->s.key, &at) < 0)
-        return no_memory(w);
-    move_deadline(w);
-    int err = asks_run(&w->asks, w->op, ASKS_FAILED);
-    /* By index: more questions move the list of them. */
-    for (size_t i = 0; !err && i < w->asks.v[at].n; i++) {
-        const struct listed *item = &w->asks.v[at].item[i];
-        err = walk_name(w, s, dir, item->name, &item->obj);
-    }
+    int err = list(w, s, 0, take_name, &l);
+    w->kept_bytes += l.kept.len;
+    if (!err)
+        err = walk_kept(&l);
+    w->kept_bytes -= l.kept.len;
+    buf_release(&l.kept);
     return err;
 }
 
@@ -158,7 +212,7 @@ static int walk_named(struct walking *w, const struct source_of *s, const char *
         return no_memory(w);
     if (routes_shadowed(w->r->routes, w->route, path, s->s.as))
         return 0;
-    return s->s.as == ROUTES_DIRECTORY ? walk(w, path) : visit_object(w, path);
+    return walk_to(w, path, s->s.as);
 }
 
 static int walk_source(struct walking *w, const struct source_of *s, const char *dir)
@@ -201,9 +255,6 @@ int routed_list_tree(struct routed *r, struct op *op, const char *prefix, store_
         w.route = sources.v[i].s.route;
         err = walk_source(&w, &sources.v[i], prefix);
     }
-    for (size_t i = 0; i < w.asks.n; i++)
-        w.hidden_by_leaves += w.asks.v[i].hidden;
-    asks_release(&w.asks);
     tell_hidden(r, op, w.hidden_by_leaves, 0);
     return err;
 }

@@ -6,6 +6,7 @@
 #include "tests/lib/suite.h"
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -280,6 +281,124 @@ START_TEST(a_cancel_ends_a_long_walk)
 }
 END_TEST
 
+/* ---- names on the way of a walk ---- */
+
+/* Names of 5 bytes, of which a walk keeps 7. */
+#define KEPT_BYTES 7
+
+START_TEST(names_that_a_walk_keeps_have_a_limit)
+{
+    static const struct test_route t[] = {
+        {"r/{a}/s/{b}/**", "{a}/{b}/**", 0}, {"all/**", "**", 0}, {NULL, NULL, 0}};
+    struct tally n = {0};
+    struct world w;
+    char name[64];
+
+    world_open(&w, t, 1, "mem:");
+    for (unsigned i = 0; i < MANY; i++) {
+        (void)snprintf(name, sizeof(name), "one/%05u/f", i);
+        leaf_has(&w, 0, name);
+    }
+    ok(&w, store_list(w.s, &w.op, "r/one", LIST_RECURSIVE, tally_name, &n));
+    ck_assert_uint_eq(n.n, MANY);
+    routed_of(w.s)->names_max = MANY * KEPT_BYTES - 1;
+    fails(&w, EFBIG, store_list(w.s, &w.op, "r/one", LIST_RECURSIVE, visit_none, NULL));
+    ck_assert_msg(strstr(w.op.why, "list r/one: "), "%s", w.op.why);
+    n = (struct tally){0};
+    ok(&w, store_list(w.s, &w.op, "all", LIST_RECURSIVE, tally_name, &n)); /* keeps none */
+    ck_assert_uint_eq(n.n, MANY);
+    world_close(&w);
+}
+END_TEST
+
+/* All levels have one limit, and what was walked through counts no more. */
+START_TEST(names_that_were_visited_count_no_more)
+{
+    static const struct test_route t[] = {{"r/{a}/{b}/s/{c}/**", "{a}/{b}/{c}/**", 0},
+                                          {NULL, NULL, 0}};
+    const unsigned width = 20;
+    struct tally n = {0};
+    struct world w;
+    char name[64];
+
+    world_open(&w, t, 1, "mem:");
+    for (unsigned i = 0; i < width * width; i++) {
+        (void)snprintf(name, sizeof(name), "one/%05u/%05u/f", i / width, i % width);
+        leaf_has(&w, 0, name);
+    }
+    routed_of(w.s)->names_max = (uint64_t)2 * width * KEPT_BYTES;
+    ok(&w, store_list(w.s, &w.op, "r/one", LIST_RECURSIVE, tally_name, &n));
+    ck_assert_uint_eq(n.n, width * width);
+    n = (struct tally){0};
+    routed_of(w.s)->names_max--;
+    fails(&w, EFBIG, store_list(w.s, &w.op, "r/one", LIST_RECURSIVE, tally_name, &n));
+    ck_assert_uint_eq(n.n, 0);
+    world_close(&w);
+}
+END_TEST
+
+/* Objects are visited as they come; a visit ends the walk. */
+START_TEST(objects_on_the_way_are_not_kept)
+{
+    static const struct test_route t[] = {{"r/{a}/m/{b}", "{a}/{b}", 0}, {NULL, NULL, 0}};
+    struct tally n = {0};
+    struct world w;
+    char name[64];
+
+    world_open(&w, t, 1, "mem:");
+    for (unsigned i = 0; i < MANY; i++) {
+        (void)snprintf(name, sizeof(name), "one/%05u", i);
+        leaf_has(&w, 0, name);
+    }
+    routed_of(w.s)->names_max = KEPT_BYTES;
+    ok(&w, store_list(w.s, &w.op, "r/one", LIST_RECURSIVE, tally_name, &n));
+    ck_assert_uint_eq(n.n, MANY);
+    n = (struct tally){.stop_at = 5};
+    ck_assert_int_eq(store_list(w.s, &w.op, "r/one", LIST_RECURSIVE, tally_name, &n), 42);
+    ck_assert_uint_eq(n.n, 5);
+    world_close(&w);
+}
+END_TEST
+
+static atomic_bool endless_objects;
+
+/* A server whose listings go on with ever new names. */
+static int64_t list_for_ever(struct layer *l, struct call *c)
+{
+    const struct object obj = {.is_prefix = !atomic_load(&endless_objects)};
+    char name[32];
+    int r = 0;
+
+    (void)l;
+    if (c->kind != CALL_LIST)
+        return call_next(c);
+    for (uint64_t i = 0; !r; i++) {
+        (void)snprintf(name, sizeof(name), "%" PRIu64, i);
+        r = op_check(c->op);
+        if (!r)
+            r = c->visit(c->visit_arg, name, &obj);
+    }
+    return r;
+}
+
+/* It ends by its names where they are kept, and else by the time: nobody counts them. */
+START_TEST(a_walk_through_a_store_without_end_ends)
+{
+    static const struct test_route t[] = {{"r/{a}/s/{b}/**", "{a}/{b}/**", 0}, {NULL, NULL, 0}};
+    struct store *mem = NULL;
+    struct world w = {0};
+
+    w.s = open_behind(&w.routes, t, list_for_ever, &mem);
+    op_init(&w.op, PATIENCE);
+    routed_of(w.s)->names_max = 1 << 20;
+    fails(&w, EFBIG, store_list(w.s, &w.op, "r/one", LIST_RECURSIVE, visit_none, NULL));
+    atomic_store(&endless_objects, true);
+    op_init(&w.op, 100 * NS_PER_MS);
+    fails(&w, ETIMEDOUT, store_list(w.s, &w.op, "r/one", LIST_RECURSIVE, visit_none, NULL));
+    world_close(&w);
+}
+END_TEST
+
 /* ---- threads ---- */
 
 #define LISTINGS 20
@@ -421,6 +540,10 @@ static Suite *suite(void)
         a_long_walk_ends_when_no_answer_comes,
         names_that_come_slowly_end_no_walk,
         a_cancel_ends_a_long_walk,
+        names_that_a_walk_keeps_have_a_limit,
+        names_that_were_visited_count_no_more,
+        objects_on_the_way_are_not_kept,
+        a_walk_through_a_store_without_end_ends,
         listings_share_the_threads_of_a_store,
         no_thread_begins_where_none_may_help,
     };
