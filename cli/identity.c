@@ -1,6 +1,7 @@
 /* Identities as JSON with sorted keys. */
 #include "cli/identity.h"
 
+#include "backends/routed/routed.h"
 #include "cli/control_io.h"
 #include "common/buf.h"
 #include "common/mem.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TITLE_MAX      65536
 #define DIFFERENCE_MAX 1024
 
 /* ---- making ---- */
@@ -123,13 +123,23 @@ static int add_store(struct identity *to, const char *name, const json_t *j)
     return add_texts(j, &store->settings);
 }
 
+static char *title_of(const struct identity *identity)
+{
+    auto_free const char **names = calloc(identity->n + 1, sizeof(*names));
+
+    if (!names || identity->n < 2)
+        return identity->n == 1 ? strdup(identity->stores[0].url) : NULL;
+    for (size_t i = 0; i < identity->n; i++)
+        names[i] = identity->stores[i].name;
+    return routed_title(names, identity->n);
+}
+
 static int parse_several(const json_t *j, const json_t *stores, struct identity *to)
 {
     const json_t *routes = json_object_get(j, "routes");
-    auto_buf struct buf title = BUF_INIT(TITLE_MAX);
     const char *name;
     json_t *store;
-    int err = buf_adds(&title, IDENTITY_TITLE);
+    int err = 0;
 
     to->stores = calloc(json_object_size(stores) + 1, sizeof(*to->stores));
     to->routes =
@@ -140,13 +150,8 @@ static int parse_several(const json_t *j, const json_t *stores, struct identity 
     {
         if (!err)
             err = add_store(to, name, store);
-        if (!err)
-            err = buf_addf(&title, "%s%s", to->n > 1 ? "+" : "", name);
     }
-    if (!err && to->n == 1)
-        to->title = strdup(to->stores[0].url);
-    else if (!err && to->n)
-        to->title = buf_take(&title);
+    to->title = err ? NULL : title_of(to);
     return to->title ? 0 : -EINVAL;
 }
 

@@ -29,7 +29,7 @@ struct identity_store {
     struct settings settings; /* options that tell it from others: "endpoint", "user" */
 };
 struct identity {
-    char *title;  /* the only store's URL, or "runfs:a+b" */
+    char *title;  /* the only store's URL, or as routed_title() */
     char *routes; /* JSON; NULL: all is in the only store */
     struct identity_store *stores;
     size_t n;

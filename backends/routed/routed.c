@@ -6,9 +6,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define URL_MAX    8192
-#define ADVICE_MAX (64u << 10)
-#define ROOTS_MAX  (256u << 10)
+/* What a mount is named has 4,095 bytes at most, and in some places each of them is escaped. */
+#define TITLE_MAX 1024
+#define ROOTS_MAX (256u << 10)
 
 struct routed *routed_of(struct store *s)
 {
@@ -257,23 +257,37 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* "runfs:a+b", the names in their order, which is not that of the stores: a configuration may
- * have them in any. One leaf alone is known by its own URL. */
-static int name_it(struct routed *r)
-{
-    auto_free const char **names = calloc(r->n, sizeof(*names));
-    auto_buf struct buf url = BUF_INIT(URL_MAX);
-    int err = names ? 0 : -ENOMEM;
+/* Room for how many more names there are. */
+#define MORE_MAX 32
 
-    for (size_t i = 0; i < r->n && names; i++)
-        names[i] = r->leaves[i].name;
-    if (names)
-        qsort(names, r->n, sizeof(*names), by_name);
-    for (size_t i = 0; i < r->n && !err; i++)
-        err = buf_addf(&url, "%s%s", i ? "+" : "runfs:", names[i]);
-    if (err)
-        return err;
-    r->base.url = r->n == 1 ? strdup(r->leaves[0].store->url) : buf_take(&url);
+static char *join_names(const char *const *names, size_t n)
+{
+    auto_buf struct buf title = BUF_INIT(TITLE_MAX);
+    size_t i = 0;
+
+    int err = buf_adds(&title, "runfs:");
+    for (; i < n && !err && title.len + 1 + strlen(names[i]) <= TITLE_MAX - MORE_MAX; i++)
+        err = buf_addf(&title, "%s%s", i ? "+" : "", names[i]);
+    if (!err && i < n)
+        err = buf_addf(&title, "%s%zu-more", i ? "+" : "", n - i);
+    return err ? NULL : buf_take(&title);
+}
+
+char *routed_title(const char *const *names, size_t n)
+{
+    auto_free const char **sorted = calloc(n, sizeof(*sorted));
+
+    if (!sorted)
+        return NULL;
+    memcpy(sorted, names, n * sizeof(*sorted));
+    qsort(sorted, n, sizeof(*sorted), by_name);
+    return join_names(sorted, n);
+}
+
+/* One leaf alone is known by its own URL. */
+static int name_it(struct routed *r, const char *const *names)
+{
+    r->base.url = r->n == 1 ? strdup(r->leaves[0].store->url) : routed_title(names, r->n);
     return r->base.url ? 0 : -ENOMEM;
 }
 
@@ -284,11 +298,11 @@ static int add_root(struct buf *all, const struct leaf *leaf)
                                 : 0;
 }
 
-static int describe(struct routed *r)
+static int describe(struct routed *r, const char *const *names)
 {
-    auto_buf struct buf advice = BUF_INIT(ADVICE_MAX);
+    auto_buf struct buf advice = BUF_INIT(SIZE_MAX); /* drivers bound theirs */
     auto_buf struct buf roots = BUF_INIT(ROOTS_MAX);
-    int err = name_it(r);
+    int err = name_it(r, names);
 
     for (size_t i = 0; i < r->n && !err; i++) {
         err = add_advice(&advice, &r->leaves[i]);
@@ -333,7 +347,7 @@ int routed_store_new(const struct routes *routes, struct store *const *stores,
     r->names_max = ROUTED_NAMES_MAX;
     int err = leaves_init(r, stores, names, n);
     if (!err)
-        err = describe(r);
+        err = describe(r, names);
     if (!err)
         err = facts_init(r);
     if (err < 0) {

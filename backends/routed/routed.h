@@ -22,6 +22,12 @@
 int routed_store_new(const struct routes *routes, struct store *const *stores,
                      const char *const *names, size_t n, struct op *op, struct store **ret);
 
+/* What several stores are called as one: "runfs:a+b", the names in their order, which is not
+ * that of the stores: a configuration may have them in any. Of more names than fit into 1,024
+ * bytes the first, and how many more there are: "runfs:a+b+254-more". Heap; NULL without
+ * memory. */
+char *routed_title(const char *const *names, size_t n);
+
 /* How many stores it is made of; 0: it is none of this kind. */
 size_t routed_count(const struct store *s);
 /* Its name and the store itself, which goes on belonging to `s`. */

@@ -77,6 +77,23 @@ test_status_of_three_stores() {
     umount_here
 }
 
+# As many as a configuration may have, with long names: their title is cut for mount(2).
+test_the_most_stores() {
+    local i name stores='' routes='' title
+    fresh most
+    for i in $(seq -w 256); do
+        name="store-whose-name-is-rather-long-$i"
+        mkdir "$d/$i" && stores+=", \"$name\": {\"url\": \"$d/$i\"}"
+        routes+=", {\"path\": \"$i/**\", \"key\": \"**\", \"store\": \"$name\"}"
+    done
+    echo "{\"stores\": {${stores#, }}, \"routes\": [${routes#, }], \"cache\": {\"dir\": \"$d/cache\"}}" >"$d/c.json"
+    try "$runfs" check "$d/c.json"
+    expect_code 0 && mount_three && echo text >"$d/mnt/256/file" || return 1
+    title=$(awk -v p="$d/mnt" '$5 == p { print $(NF - 1) }' /proc/self/mountinfo)
+    [[ $title = runfs:*-001+*-more && ${#title} -le 1024 ]] || say "$title" || return 1
+    "$runfs" status "$title" | grep -q "^mountpoint  *$d/mnt" && umount_here && grep -qx text "$d/256/file"
+}
+
 # Neither the configuration nor the stores' names are needed to publish what a crash left.
 test_three_stores_after_a_crash() {
     local pid

@@ -1,11 +1,14 @@
 /* cli/identity: which stores a cache is of, as a text, and what differs between two. */
 #include "backends/drivers.h"
+#include "backends/routed/routed.h"
 #include "cli/identity.h"
+#include "common/buf.h"
 #include "common/mem.h"
 #include "tests/lib/aws_env.h"
 #include "tests/lib/suite.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -148,6 +151,30 @@ START_TEST(several_stores_and_their_routes_are_one_identity)
 }
 END_TEST
 
+/* As the store over them is called. */
+START_TEST(the_title_of_many_stores_is_cut)
+{
+    auto_buf struct buf text = BUF_INIT(1 << 20);
+    char name[256][33];
+    const char *names[256];
+    struct identity read;
+
+    ck_assert_int_eq(buf_adds(&text, "{\"routes\":[],\"stores\":{"), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        (void)snprintf(name[i], sizeof(name[i]), "%032zu", i);
+        names[i] = name[i];
+        ck_assert_int_eq(buf_addf(&text, "%s\"%s\":{\"url\":\"mem:\"}", i ? "," : "", name[i]),
+                         0);
+    }
+    ck_assert_int_eq(buf_adds(&text, "}}"), 0);
+    ck_assert_int_eq(identity_parse(text.data, &op, &read), 0);
+    auto_free char *title = routed_title(names, ARRAY_SIZE(names));
+    ck_assert_str_eq(read.title, title);
+    ck_assert_uint_lt(strlen(title), 1025);
+    identity_release(&read);
+}
+END_TEST
+
 START_TEST(bad_identity_is_refused)
 {
     static const char *const texts[] = {
@@ -219,6 +246,7 @@ int main(void)
     tcase_add_test(tc, default_dirs_differ);
     tcase_add_test(tc, the_dir_of_earlier_versions_is_known);
     tcase_add_test(tc, several_stores_and_their_routes_are_one_identity);
+    tcase_add_test(tc, the_title_of_many_stores_is_cut);
     tcase_add_test(tc, bad_identity_is_refused);
     tcase_add_loop_test(tc, the_first_difference_is_told, 0, ARRAY_SIZE(differences));
     return suite_run(suite);

@@ -378,6 +378,61 @@ START_TEST(advice_names_the_store)
 }
 END_TEST
 
+#define MANY_STORES 256 /* as many as a configuration may have */
+
+/* However many there are: the title is cut for who mounts it, no advice is. */
+START_TEST(many_stores_are_one)
+{
+    static char name[MANY_STORES][33], advice[301];
+    const char *names[MANY_STORES];
+    struct store *leaf[MANY_STORES];
+    struct routes routes;
+    struct store *s = NULL;
+    size_t lines = 0;
+    struct op op;
+
+    op_init(&op, PATIENCE);
+    test_routes(&routes, (const struct test_route[]){{"**", "**", 0}, {NULL, NULL, 0}});
+    memset(advice, 'x', sizeof(advice) - 1);
+    for (size_t i = 0; i < MANY_STORES; i++) {
+        (void)snprintf(name[i], sizeof(name[i]), "%032zu", MANY_STORES - i);
+        names[i] = name[i];
+        ck_assert_int_eq(mem_store_new("mem:", NULL, &op, &leaf[i]), 0);
+        leaf[i]->advice = advice;
+    }
+    ck_assert_msg(routed_store_new(&routes, leaf, names, MANY_STORES, &op, &s) == 0, "%s",
+                  op.why);
+    for (const char *line = s->advice; line; line = strchr(line + 1, '\n'))
+        lines++;
+    ck_assert_uint_eq(lines, MANY_STORES);
+    ck_assert_ptr_nonnull(strstr(s->url, "runfs:00000000000000000000000000000001+"));
+    ck_assert_ptr_nonnull(strstr(s->url, "2+0"));
+    ck_assert_ptr_nonnull(strstr(s->url, "+227-more"));
+    for (size_t i = 0; i < MANY_STORES; i++)
+        leaf[i]->advice = NULL;
+    store_close(s);
+    routes_release(&routes);
+}
+END_TEST
+
+START_TEST(a_title_is_as_long_as_a_mount_takes)
+{
+    static const char *const two[] = {"logs", "ckpt"};
+    char long_name[256];
+    const char *names[8];
+
+    auto_free char *all = routed_title(two, 2);
+    ck_assert_str_eq(all, "runfs:ckpt+logs");
+    memset(long_name, 'n', sizeof(long_name) - 1);
+    long_name[sizeof(long_name) - 1] = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        names[i] = long_name;
+    auto_free char *cut = routed_title(names, ARRAY_SIZE(names));
+    ck_assert_uint_eq(strlen(cut), strlen("runfs:") + 3 * 256 - 1 + strlen("+5-more"));
+    ck_assert_str_eq(cut + strlen(cut) - 8, "n+5-more");
+}
+END_TEST
+
 static Suite *suite(void)
 {
     const TTest *const tests[] = {
@@ -395,6 +450,8 @@ static Suite *suite(void)
         real_directories_go_from_below,
         attributes_go_to_the_key_behind,
         advice_names_the_store,
+        many_stores_are_one,
+        a_title_is_as_long_as_a_mount_takes,
     };
     Suite *s = suite_create("routed changes");
     TCase *t = tcase_create("routed changes");
