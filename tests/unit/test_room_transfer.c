@@ -104,7 +104,7 @@ START_TEST(room_is_as_the_files_say)
     hold(&spaces[_i].held);
     c->content->used_bytes = spaces[_i].used;
     c->content->disk_free_bytes = spaces[_i].free;
-    c->transfer->unreachable_ns = spaces[_i].unreachable;
+    c->queue->volumes[0].unreachable_ns = spaces[_i].unreachable;
     if (spaces[_i].evictable) {
         struct file *f = add_dirty("clean", 0);
         file_unqueue_locked(c, f);
