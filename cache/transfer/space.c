@@ -86,7 +86,7 @@ static bool uploads_fail_locked(struct cache *c, const struct file *f, int64_t s
     int64_t unreachable_ns = c->queue->volumes[node_volume(f->node)].unreachable_ns;
 
     return (unreachable_ns && unreachable_ns < since_ns) ||
-           (f->attempts && f->failing_ns < since_ns);
+           (f->failing_ns && f->failing_ns < since_ns);
 }
 
 static struct relief relief_locked(struct cache *c, struct file *self) REQUIRES(cache_mutex)

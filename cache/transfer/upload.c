@@ -184,6 +184,7 @@ bool upload_any_dirty_name(struct node *n)
 void upload_clear_error_locked(struct file *f)
 {
     f->attempts = 0;
+    f->failing_ns = 0;
     f->rewrites = 0;
     if (f->short_write) /* it was while it was sent: that error stays until it is mended */
         return;
@@ -427,7 +428,8 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
     }
     if (c->stopping)
         return;
-    if (f->attempts++ == 0)
+    f->attempts++;
+    if (!f->failing_ns && j->volume == node_volume(j->node))
         f->failing_ns = clock_mono_ns();
     f->failed_ns = clock_mono_ns();
     f->error = r;

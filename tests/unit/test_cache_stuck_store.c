@@ -272,6 +272,16 @@ START_TEST(a_writer_waits_for_a_store_that_takes_what_it_gets)
 }
 END_TEST
 
+START_TEST(a_writer_waits_for_what_left_a_store_that_takes_nothing)
+{
+    mount_with_one_that_takes_nothing();
+    put_large("a/full");
+    fails_for_long("a/full");
+    ck_assert_int_eq(driven_rename(&w.d, "a/full", "b/full"), 0);
+    make_and_release("b/next", 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_stuck_store");
@@ -293,6 +303,7 @@ int main(void)
     t = tcase_create("room");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, a_writer_waits_for_a_store_that_takes_what_it_gets, 0, 2);
+    tcase_add_test(t, a_writer_waits_for_what_left_a_store_that_takes_nothing);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
