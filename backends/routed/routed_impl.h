@@ -164,7 +164,8 @@ struct child {
 /* Whether what a leaf has there is a child of the source: 1, 0 or -ENOMEM. */
 int source_takes(struct routed *r, const struct source_of *s, const char *dir,
                  const char *stored, bool is_prefix, struct child *ret);
-/* The object of a directory of which no key is the directory itself. */
+/* The object of a directory of which no key is the directory itself: what was seen of it is a
+ * directory on the way, whose marker is not that of the directory. `seen` may be NULL. */
 struct object implied_object(const struct object *seen);
 /* Names that are not shown, of the leaves and of this store. */
 void tell_hidden(struct routed *r, struct op *op, uint64_t leaves, uint64_t ours);

@@ -112,7 +112,6 @@ struct object implied_object(const struct object *seen)
 {
     return (struct object){.is_prefix = true,
                            .attrs_known = true,
-                           .has_marker = seen && seen->has_marker,
                            .mtime_ns = seen ? seen->mtime_ns : 0,
                            .told_ns = seen ? seen->told_ns : 0};
 }

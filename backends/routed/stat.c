@@ -42,13 +42,12 @@ static int exists_somewhere(struct routed *r, struct op *op, const char *path, b
         err = op_fail(op, err, "stat %.200s: no memory", path);
     else /* a name that is written in no store leads to none */
         err = asks_run(&e.asks, op, op->hasty && !own ? ASKS_FOUND : ASKS_ALL);
-    for (size_t i = 0; i < e.asks.n; i++) {
+    for (size_t i = 0; i < e.asks.n && !found; i++) {
         const struct ask *a = &e.asks.v[i];
         if (!a->done || a->r < 0)
             continue;
-        if (!found)
-            *ret_obj = implied_object(&a->obj);
-        ret_obj->has_marker = ret_obj->has_marker || a->obj.has_marker;
+        *ret_obj = implied_object(&a->obj);
+        ret_obj->has_marker = own;
         found = 1;
     }
     asks_release(&e.asks);

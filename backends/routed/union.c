@@ -344,8 +344,6 @@ static int by_name(const void *a, const void *b)
 static void merge(struct shown *s, struct shown *other)
 {
     s->elsewhere = s->elsewhere || other->elsewhere || s->ask != other->ask;
-    if (!s->own)
-        s->obj.has_marker = s->obj.has_marker || other->obj.has_marker;
     shown_release(other);
 }
 

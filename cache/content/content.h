@@ -95,12 +95,13 @@ struct file {
         unsigned attempts; /* failed uploads in a row */
         /* CLOCK_MONOTONIC; when the last of them was refused; 0 it was not */
         int64_t refused_ns;
-        unsigned rewrites;  /* in a row that found it rewritten while they read it */
-        int64_t failing_ns; /* CLOCK_MONOTONIC; of the first of them */
-        int64_t failed_ns;  /* CLOCK_MONOTONIC; of the last of them */
-        int error;          /* of the last failed upload */
-        bool error_told;    /* a close or fsync has reported it */
-        bool error_here;    /* it is the cache's own disk's, not the store's */
+        unsigned rewrites; /* in a row that found it rewritten while they read it */
+        /* CLOCK_MONOTONIC; of the first of them to the store that it goes to now; 0 none */
+        int64_t failing_ns;
+        int64_t failed_ns; /* CLOCK_MONOTONIC; of the last of them */
+        int error;         /* of the last failed upload */
+        bool error_told;   /* a close or fsync has reported it */
+        bool error_here;   /* it is the cache's own disk's, not the store's */
         char *error_text;
         bool queued;       /* in contents.dirty */
         bool staged;       /* waits for a rename, as its name says */

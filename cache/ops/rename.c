@@ -154,14 +154,16 @@ int node_renumber_below(struct cache *c, const char *from, const char *to)
     return r;
 }
 
-/* The store that the file comes to has nothing of it. Its place in the order is before that of
- * the row which removes its old name, which waits for it also while a program has it open: a
- * close that was answered may not have been told of as the last one yet. */
+/* The store that the file comes to has nothing of it, and has refused nothing so far. Its place
+ * in the order is before that of the row which removes its old name, which waits for it also
+ * while a program has it open: a close that was answered may not have been told of as the last
+ * one yet. */
 static void owe_content_locked(struct cache *c, struct moving *m) REQUIRES(cache_mutex)
 {
     struct node *n = m->from->node;
 
     n->file->writing_stamp = true;
+    n->file->failing_ns = 0;
     if (n->file->uploading)
         atomic_store(&n->file->changed, true);
     file_mark_dirty_locked(c, n, true);

@@ -14,6 +14,7 @@ enum change { CHANGE_PUT, CHANGE_REMOVE, CHANGES };
 struct volume {
     GUARDED_BY(cache_mutex) struct {
         int64_t taken_ns[CHANGES]; /* CLOCK_MONOTONIC; when the last that it took began */
+        int64_t unreachable_ns;    /* CLOCK_MONOTONIC; since when every upload fails; 0: none */
         bool out_of_quota;         /* it refused for space: deletes go first there */
         bool unconditional;        /* it refuses preconditions of uploads */
     };

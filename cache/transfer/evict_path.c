@@ -87,13 +87,13 @@ static void evict_taken(struct evicting *e, struct node *n)
     ns_write(c);
     cache_lock(c);
     path = n->file ? node_path(n) : NULL;
-    /* A stub has nothing to give. */
-    if (path && file_is_stub(n))
-        free(take_ptr(path));
     if (path) {
         bytes = n->file->blocks_bytes;
         stay = judge_locked(c, n, path);
     }
+    /* A stub has nothing to give; but an empty file that no store has looks like one. */
+    if (path && file_is_stub(n) && stay != CACHE_STAYS_DIRTY && stay != CACHE_STAYS_LOCAL)
+        free(take_ptr(path));
     cache_unlock(c);
     if (path)
         stay = evict_node(c, n, stay);

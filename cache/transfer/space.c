@@ -76,14 +76,23 @@ void space_disk_full_locked(struct cache *c)
 /* What will turn clean, in bytes on the disk. */
 struct relief {
     uint64_t soon;  /* goes up now, or may */
-    uint64_t stuck; /* would go up, if the store had not refused it for some time */
+    uint64_t stuck; /* would go up, if its store had not refused it for some time */
 };
+
+/* Whether the file's own uploads have been failing since before then, or all to its store. */
+static bool uploads_fail_locked(struct cache *c, const struct file *f, int64_t since_ns)
+    REQUIRES(cache_mutex)
+{
+    int64_t unreachable_ns = c->queue->volumes[node_volume(f->node)].unreachable_ns;
+
+    return (unreachable_ns && unreachable_ns < since_ns) ||
+           (f->failing_ns && f->failing_ns < since_ns);
+}
 
 static struct relief relief_locked(struct cache *c, struct file *self) REQUIRES(cache_mutex)
 {
     int64_t since_ns = clock_mono_ns() - c->config.grace_ns;
-    bool none = c->transfer->unreachable_ns && c->transfer->unreachable_ns < since_ns;
-    bool intents = !none && intents_look_stuck_locked(c, since_ns);
+    bool looked = false, intents = false;
     struct relief ret = {0, 0};
     struct file *f;
 
@@ -92,7 +101,10 @@ static struct relief relief_locked(struct cache *c, struct file *self) REQUIRES(
         if (f == self || f->short_write || f->state != FILE_DIRTY ||
             (!f->uploading && (f->write_handles || f->staged || f->mapped_writer)))
             continue;
-        bool stuck = none || (f->attempts && f->failing_ns < since_ns);
+        bool stuck = uploads_fail_locked(c, f, since_ns);
+        if (!stuck && !looked)
+            intents = intents_look_stuck_locked(c, since_ns);
+        looked = looked || !stuck;
         auto_free char *path = !stuck && intents && !f->uploading ? node_path(f->node) : NULL;
         if (stuck || (path && stuck_intent_blocks_locked(c, path)))
             ret.stuck += f->blocks_bytes;

@@ -82,8 +82,6 @@ struct transfers {
 
     GUARDED_BY(cache_mutex) struct {
         enum space_trouble space;
-        /* CLOCK_MONOTONIC; since when every upload fails; 0 they don't */
-        int64_t unreachable_ns;
         struct node **uploading; /* nodes whose upload runs */
         size_t n_uploading;
         struct dir_job *dir_jobs; /* directories whose upload runs */

@@ -184,6 +184,7 @@ bool upload_any_dirty_name(struct node *n)
 void upload_clear_error_locked(struct file *f)
 {
     f->attempts = 0;
+    f->failing_ns = 0;
     f->rewrites = 0;
     if (f->short_write) /* it was while it was sent: that error stays until it is mended */
         return;
@@ -315,7 +316,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
         (void)doubt_put_locked(c, j->at, j->etag ? j->etag : "");
     c->transfer->uploaded_files++;
     c->transfer->uploaded_bytes += j->content ? (uint64_t)j->st.st_size : 0;
-    c->transfer->unreachable_ns = 0;
+    c->queue->volumes[j->volume].unreachable_ns = 0;
     c->queue->volumes[j->volume].out_of_quota = false;
     if (!e) {
         file_put_off_locked(c, f);
@@ -427,7 +428,8 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
     }
     if (c->stopping)
         return;
-    if (f->attempts++ == 0)
+    f->attempts++;
+    if (!f->failing_ns && j->volume == node_volume(j->node))
         f->failing_ns = clock_mono_ns();
     f->failed_ns = clock_mono_ns();
     f->error = r;
@@ -438,10 +440,11 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
     f->error_text = refused ? refused_text(j->path, why) : strdup(why);
     why = f->error_text ? f->error_text : why;
     failure_note_locked(c, &c->write_failure, r, why);
+    struct volume *v = &c->queue->volumes[j->volume];
     if (is_answer(j) && err_is_no_space(r))
-        c->queue->volumes[j->volume].out_of_quota = true;
-    if (!c->transfer->unreachable_ns)
-        c->transfer->unreachable_ns = clock_mono_ns();
+        v->out_of_quota = true;
+    if (!v->unreachable_ns)
+        v->unreachable_ns = clock_mono_ns();
     log_later(&c->log, LOG_LEVEL_ERROR, "upload failed, kept in the cache and tried again: %s",
               why);
 }

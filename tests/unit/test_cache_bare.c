@@ -159,6 +159,32 @@ START_TEST(a_directory_outlives_what_was_in_it)
 }
 END_TEST
 
+static const struct routed_row mapped[] = {
+    {.path = "runs/{run}/checkpoint/**", .key = "{run}/**", .leaf = 0},
+    {.path = "**", .leaf = 2},
+};
+
+/* The store of its own key has nothing of it. _i: a listing tells of it, or a lookup. */
+START_TEST(a_directory_outlives_what_another_store_had_of_it)
+{
+    routed_release(&w);
+    routed_init(&w, mapped, sizeof(mapped) / sizeof(*mapped), kind);
+    w.d.config.list_timeout_ns = 200 * NS_PER_MS;
+    driven_mount(&w.d);
+    routed_store(&w, 0, "a/x", "1");
+    if (_i)
+        ck_assert_int_eq(driven_list(&w.d, "runs"), 1);
+    ck_assert(exists("runs/a"));
+    ck_assert_int_eq(driven_unlink(&w.d, "runs/a/checkpoint/x"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    later();
+    ck_assert(exists("runs/a"));
+    ck_assert(routed_has(&w, 2, "runs/a"));
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/new"), 0);
+}
+END_TEST
+
 /* What another node emptied goes, as ever. */
 START_TEST(a_directory_of_the_stores_goes_with_them)
 {
@@ -234,6 +260,7 @@ static TCase *bare_of(const char *name, void (*use)(void))
     tcase_add_test(t, a_bare_directory_becomes_one_of_the_stores);
     tcase_add_test(t, another_node_fills_a_bare_directory);
     tcase_add_loop_test(t, a_directory_outlives_what_was_in_it, 0, 2);
+    tcase_add_loop_test(t, a_directory_outlives_what_another_store_had_of_it, 0, 2);
     tcase_add_test(t, a_directory_of_the_stores_goes_with_them);
     tcase_add_test(t, another_mount_takes_the_cache_over);
     tcase_add_test(t, a_look_without_routes_leaves_no_debt);

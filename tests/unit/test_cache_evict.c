@@ -131,6 +131,29 @@ START_TEST(what_the_store_lacks_stays)
 }
 END_TEST
 
+static void make_empty(const char *path)
+{
+    struct handle *h = NULL;
+
+    ck_assert_int_eq(driven_open(&d, path, O_CREAT | O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+}
+
+/* As `_SUCCESS`, or a lock. One that the store has gives nothing, and nothing is told of it. */
+START_TEST(an_empty_file_that_the_store_lacks_is_told)
+{
+    make_empty("stored");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&refuses, true);
+    make_empty("new");
+    struct cache_evicted e = evict("new", "new dirty,");
+    ck_assert_uint_eq(e.files, 0);
+    ck_assert_uint_eq(e.stay[CACHE_STAYS_DIRTY], 1);
+    ck_assert_int_eq(cache_pin(d.cache, "stored", true), 0);
+    ck_assert_uint_eq(evict("stored", "").files, 0);
+}
+END_TEST
+
 START_TEST(pinned_and_open_content_stays)
 {
     struct handle *h = NULL;
@@ -237,6 +260,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, clean_content_leaves_and_comes_back);
     tcase_add_test(t, what_the_store_lacks_stays);
+    tcase_add_test(t, an_empty_file_that_the_store_lacks_is_told);
     tcase_add_test(t, pinned_and_open_content_stays);
     tcase_add_test(t, content_is_stored_when_it_is_there);
     tcase_add_test(t, a_directory_is_stored_when_its_names_are);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,6 +207,81 @@ START_TEST(a_run_begins_where_the_others_were_seen)
 }
 END_TEST
 
+/* ---- the cache's limit ---- */
+
+/* For as long as an upload may take. */
+static void *answer_later(void *arg)
+{
+    struct routed_leaf_store *leaf = arg;
+
+    (void)usleep(500000);
+    atomic_store(&leaf->stuck, false);
+    return NULL;
+}
+
+static bool upload_failed(const char *path)
+{
+    return strcmp(driven_state(&w.d, path), "failed") == 0;
+}
+
+/* Until the upload has failed for longer than the cache looks on. */
+static void fails_for_long(const char *path)
+{
+    DRIVEN_WAIT(upload_failed(path));
+    (void)usleep(1500000);
+}
+
+/* The first store has taken nothing for some time, and the other one had nothing to take. */
+static void mount_with_one_that_takes_nothing(void)
+{
+    routed_init(&w, rows, ROWS, ROUTED_S3);
+    w.d.config.size_bytes = LARGE / 2;
+    w.d.config.grace_ns = NS_PER_SEC;
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "b"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.leaves[0].no_puts, true);
+    driven_put(&w.d, "a/x", "x", 1);
+    fails_for_long("a/x");
+    atomic_store(&w.leaves[1].stuck, true);
+}
+
+/* In the full cache, of which the other store takes its part after a while. */
+static void make_and_release(const char *path, int wanted)
+{
+    struct handle *h = NULL;
+    pthread_t thread;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, answer_later, &w.leaves[1]), 0);
+    int r = driven_open(&w.d, path, O_CREAT | O_WRONLY, &h);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(r, wanted);
+    if (h)
+        ck_assert_int_eq(driven_close(&w.d, h), 0);
+    atomic_store(&w.leaves[0].no_puts, false);
+    release_runs();
+}
+
+/* _i: the store of what fills the cache. */
+START_TEST(a_writer_waits_for_a_store_that_takes_what_it_gets)
+{
+    mount_with_one_that_takes_nothing();
+    put_large(_i ? "b/full" : "a/full");
+    make_and_release(_i ? "b/next" : "a/next", _i ? 0 : -ENOSPC);
+}
+END_TEST
+
+START_TEST(a_writer_waits_for_what_left_a_store_that_takes_nothing)
+{
+    mount_with_one_that_takes_nothing();
+    put_large("a/full");
+    fails_for_long("a/full");
+    ck_assert_int_eq(driven_rename(&w.d, "a/full", "b/full"), 0);
+    make_and_release("b/next", 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_stuck_store");
@@ -223,6 +299,11 @@ int main(void)
     tcase_add_loop_test(t, lookups_find_what_the_others_have, 0, 4);
     tcase_add_loop_test(t, listings_are_never_shorter, 0, 2);
     tcase_add_test(t, a_run_begins_where_the_others_were_seen);
+    suite_add_tcase(s, t);
+    t = tcase_create("room");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, a_writer_waits_for_a_store_that_takes_what_it_gets, 0, 2);
+    tcase_add_test(t, a_writer_waits_for_what_left_a_store_that_takes_nothing);
     suite_add_tcase(s, t);
     return suite_run(s);
 }

@@ -88,11 +88,8 @@ static void hold(const struct held *held) REQUIRES(cache_mutex)
         add_dirty("staged", held->staged)->staged = true;
     if (held->written)
         add_dirty("written", held->written)->mapped_writer = true;
-    if (held->failing) {
-        struct file *f = add_dirty("failing", held->failing);
-        f->attempts = 1;
-        f->failing_ns = 1;
-    }
+    if (held->failing)
+        add_dirty("failing", held->failing)->failing_ns = 1;
 }
 
 START_TEST(room_is_as_the_files_say)
@@ -104,7 +101,7 @@ START_TEST(room_is_as_the_files_say)
     hold(&spaces[_i].held);
     c->content->used_bytes = spaces[_i].used;
     c->content->disk_free_bytes = spaces[_i].free;
-    c->transfer->unreachable_ns = spaces[_i].unreachable;
+    c->queue->volumes[0].unreachable_ns = spaces[_i].unreachable;
     if (spaces[_i].evictable) {
         struct file *f = add_dirty("clean", 0);
         file_unqueue_locked(c, f);
@@ -140,12 +137,11 @@ START_TEST(a_writer_waits_or_is_told)
     ck_assert_int_eq(space_need_locked(c, own, &w), CACHE_PARKED);
     ck_assert_ptr_eq(c->space_waiters.head, &w);
     waitq_wake_locked(c, &c->space_waiters, 0);
-    f->attempts = 1;
     f->failing_ns = 1;
     ck_assert_int_eq(space_need_locked(c, own, &w), -ENOSPC);
     ck_assert_int_eq(c->transfer->space, SPACE_STORE_GONE);
     ck_assert_ptr_nonnull(strstr(space_trouble_text(SPACE_STORE_GONE), "uploads fail"));
-    f->attempts = 0;
+    f->failing_ns = 0;
     f->staged = true;
     ck_assert_int_eq(space_need_locked(c, own, &w),
                      0); /* beyond the limit, up to the reserve */

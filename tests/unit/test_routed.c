@@ -95,7 +95,7 @@ START_TEST(directories_on_the_way_have_no_attributes)
     world_open(&w, implied, 2, "mem:");
     ok(&w, store_mkdir(w.leaf[0], &w.op, "one", &a, NULL));
     ok(&w, store_stat(w.s, &w.op, "r/one", &obj));
-    ck_assert(obj.is_prefix && obj.attrs_known && obj.has_marker);
+    ck_assert(obj.is_prefix && obj.attrs_known && !obj.has_marker);
     ck_assert_uint_eq(obj.attrs.has, 0);
     object_release(&obj);
     ok(&w, store_stat_dir(w.s, &w.op, "r/one", &obj));
@@ -109,6 +109,47 @@ START_TEST(directories_on_the_way_have_no_attributes)
     ok(&w, store_stat(w.s, &w.op, "r/one/x/b", &obj));
     ck_assert_uint_eq(obj.attrs.mode, a.mode);
     object_release(&obj);
+    world_close(&w);
+}
+END_TEST
+
+static int note_marker(void *arg, const char *name, const struct object *obj)
+{
+    bool *seen = arg;
+
+    ck_assert_str_eq(name, "one");
+    *seen = obj->has_marker;
+    return 0;
+}
+
+static void assert_marker(struct world *w, bool there)
+{
+    struct object obj;
+    bool listed = !there;
+
+    for (int hasty = 0; hasty < 2; hasty++) {
+        w->op.hasty = hasty;
+        ok(w, store_stat(w->s, &w->op, "runs/one", &obj));
+        ck_assert(obj.is_prefix && obj.has_marker == there);
+        object_release(&obj);
+    }
+    w->op.hasty = false;
+    ok(w, store_list(w->s, &w->op, "runs", 0, note_marker, &listed));
+    ck_assert(listed == there);
+}
+
+/* And not that of a key which another store has on its way, though it is a real directory. */
+START_TEST(a_marker_is_of_the_own_key)
+{
+    struct world w;
+
+    world_open(&w, runs, LEAVES, "mem:");
+    ok(&w, store_mkdir(w.leaf[0], &w.op, "one", NULL, NULL));
+    assert_marker(&w, false);
+    ok(&w, store_mkdir(w.leaf[1], &w.op, "l/one", NULL, NULL));
+    assert_marker(&w, false);
+    ok(&w, store_mkdir(w.leaf[3], &w.op, "runs/one", NULL, NULL));
+    assert_marker(&w, true);
     world_close(&w);
 }
 END_TEST
@@ -448,6 +489,7 @@ static Suite *suite(void)
         a_directory_shows_what_all_stores_have,
         what_makes_a_directory_exist,
         directories_on_the_way_have_no_attributes,
+        a_marker_is_of_the_own_key,
         folders_are_told_by_their_stores,
         an_earlier_route_has_the_name,
         a_directory_is_shown_before_an_object,
