@@ -426,6 +426,17 @@ test_url() {
     umount_here && refused 5 'no mount of yours' "$runfs" url --path "file://$d/store/b/g"
 }
 
+# What can't be asked may have it.
+test_url_of_a_mount_that_cannot_be_asked() {
+    fresh urlunasked
+    two_folders && echo x >"$d/mnt/f" && "$runfs" flush "$d/mnt" || return 1
+    mv "$d/cache/identity" "$d/identity" && echo broken >"$d/cache/identity"
+    try "$runfs" url --path "$d/store/b/f"
+    expect_code 1 && grep -qF "$d/mnt can't be asked: " "$work/err" &&
+        grep -q 'no mount of yours that could be asked has it' "$work/err" || say "$(cat "$work/err")" || return 1
+    mv "$d/identity" "$d/cache/identity" && answers 0 "$d/mnt/f" "$runfs" url --path "$d/store/b/f" && umount_here
+}
+
 test_url_of_what_is_not_there_yet() {
     fresh urlnotyet
     two_folders settle=1h || return 1
@@ -445,6 +456,7 @@ test_s3_url() {
     refused 1 's3 or s3a' "$runfs" url "$d/mnt/a b" --as file || return 1
     answers 0 "$d/mnt/a b" "$runfs" url --path "s3n${bucket#s3}/url/a b" || return 1
     answers 0 "$d/mnt/a b" "$runfs" url --path "$RUNFS_TEST_S3_ENDPOINT/${bucket#s3://}/url/a%20b?x=y" || return 1
+    AWS_ENDPOINT_URL=http://other.example answers 0 "$d/mnt/a b" "$runfs" url --path "$RUNFS_TEST_S3_ENDPOINT/${bucket#s3://}/url/a%20b" || return 1
     refused 5 'no mount of yours' "$runfs" url --path "https://other.example/${bucket#s3://}/url/a%20b" || return 1
     umount_here
 }
