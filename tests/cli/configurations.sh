@@ -426,6 +426,21 @@ test_url() {
     umount_here && refused 5 'no mount of yours' "$runfs" url --path "file://$d/store/b/g"
 }
 
+# Another node made the run, in the store of its checkpoints.
+test_url_of_a_directory_that_others_have() {
+    fresh urlothers
+    mkdir -p "$d/store/ckpt/a" "$d/store/data"
+    config '{"stores": {"ckpt": {"url": "'"$d/store/ckpt"'"}, "data": {"url": "'"$d/store/data"'"}},
+ "routes": [{"path": "runs/{run}/checkpoint/**", "store": "ckpt", "key": "{run}/**"}], "default_store": "data"}'
+    echo x >"$d/store/ckpt/a/m.pt"
+    try "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/mnt"
+    expect_code 0 && daemon_pid >>"$work/pids" && [ -e "$d/mnt/runs/a/checkpoint/m.pt" ] || return 1
+    refused 1 'other routes' "$runfs" url "$d/mnt/runs/a" || return 1
+    answers 0 "file://$d/store/ckpt/a" "$runfs" url "$d/mnt/runs/a/checkpoint" || return 1
+    echo y >"$d/mnt/runs/a/notes" && "$runfs" flush "$d/mnt" &&
+        answers 0 "file://$d/store/data/runs/a" "$runfs" url "$d/mnt/runs/a" && umount_here
+}
+
 # What can't be asked may have it.
 test_url_of_a_mount_that_cannot_be_asked() {
     fresh urlunasked
