@@ -296,6 +296,14 @@ test_a_configuration_is_no_place() {
     refused 1 "$words" "$runfs" recover --publish "$d/c.json"
 }
 
+# What only one of the two has is told of each.
+refused_as_other() { # WORDS
+    try "$runfs" check "$d/c.json" --same-as "$d/other.json"
+    expect_code 1 || return 1
+    [ "$(wc -l <"$work/out")" = 2 ] && grep -qF -- "$1" "$work/out" ||
+        say "does not say '$1': $(cat "$work/out" "$work/err")" || return 1
+}
+
 test_check_same() {
     local s='"stores": {"a": {"url": "s3://t/a"}, "b": {"url": "s3://t/b"}}' o
     local AWS_ENDPOINT_URL= # both are AWS's
@@ -313,6 +321,14 @@ test_check_same() {
     differs 'the route y/**: upload close and interval; conflict keep and last' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\", \"policy\": \"logs\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
     differs 'the route x/{r}/**: interval 30s and 90ms; settle 100ms and 0s; durability cache and store' "{$s, \"policies\": {\"mine\": {\"interval\": \"90ms\", \"settle\": 0, \"durability\": \"store\"}}, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\", \"policy\": \"mine\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
     differs 'has the route **' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}]}" || return 1
+    # A name with braces is no capture, nor does a name end what it is in.
+    config "{$s, \"routes\": [{\"path\": \"x/{{0}}/**\", \"store\": \"a\"}, {\"path\": \"y\", \"key\": \"in \\\"a\\\" at z\", \"store\": \"a\"}]}"
+    echo "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y\", \"key\": \"in \\\"a\\\" at z\", \"store\": \"a\"}]}" >"$d/other.json"
+    refused_as_other 'x/{{0}}/** in "a"' || return 1
+    echo "{$s, \"routes\": [{\"path\": \"x/{{0}}/**\", \"store\": \"a\"}, {\"path\": \"y in \\\"a\\\" at in \\\"a\\\" at z\", \"store\": \"a\", \"key\": \"k\"}]}" >"$d/other.json"
+    config "{$s, \"routes\": [{\"path\": \"x/{{0}}/**\", \"store\": \"a\"}, {\"path\": \"y\", \"key\": \"in \\\"a\\\" at z in \\\"a\\\" at k\", \"store\": \"a\"}]}"
+    refused_as_other 'has the route y in "a"' || return 1
+    answers 0 'the same' "$runfs" check "$d/c.json" --same-as "$d/c.json" || return 1
     # x/qz is of both: who comes first has it.
     config "{$s, \"routes\": [{\"path\": \"x/q{r}\", \"store\": \"a\"}, {\"path\": \"x/{r}z\", \"store\": \"b\"}]}"
     differs 'x/q{r} before x/{r}z' "{$s, \"routes\": [{\"path\": \"x/{r}z\", \"store\": \"b\"}, {\"path\": \"x/q{r}\", \"store\": \"a\"}]}" || return 1
