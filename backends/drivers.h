@@ -29,6 +29,7 @@ struct driver {
     const char *server;    /* how struct store_where's begins */
     const char *const *as; /* the forms of its URLs, NULL-terminated; the first is runfs's */
     driver_key_of key_of;
+    const char *no_endpoint; /* store_no_endpoint() of its stores */
 };
 /* That of a URL; NULL: none. */
 const struct driver *driver_find(const char *url);
@@ -62,5 +63,6 @@ int s3_where(const char *url, const struct store_config *config, struct op *op,
              struct store_where *ret);
 int s3_key_of(const struct store_where *w, const char *url, struct op *op, char **ret_key);
 extern const char *const s3_store_options[];
+#define S3_NO_ENDPOINT "aws"
 
 #endif

@@ -26,12 +26,14 @@ static const char *const s3_forms[] = {"s3", "s3a", NULL};
 
 /* A new kind of store is one line here. */
 static const struct driver drivers[] = {
-    {"mem:", "mem:NAME", mem_store_new, no_options, mem_where, "mem:", mem_forms, mem_key_of},
+    {"mem:", "mem:NAME", mem_store_new, no_options, mem_where, "mem:", mem_forms, mem_key_of,
+     NULL},
     {"file:", "file:///path", local_store_new, no_options, local_where, "file", file_forms,
-     local_key_of},
+     local_key_of, NULL},
     {"s3://", "s3://BUCKET/PREFIX", s3_store_new, s3_store_options, s3_where, "s3 ", s3_forms,
-     s3_key_of},
-    {"/", "/path", local_store_new, no_options, local_where, "file", file_forms, local_key_of},
+     s3_key_of, S3_NO_ENDPOINT},
+    {"/", "/path", local_store_new, no_options, local_where, "file", file_forms, local_key_of,
+     NULL},
 };
 
 /* ---- options ---- */

@@ -178,6 +178,8 @@ struct store_sessions {
 struct op_notes {
     uint64_t hidden_names;           /* set by a listing: names it met that no path can show */
     struct store_sessions *sessions; /* the requester's; NULL: nobody keeps account */
+    bool elsewhere; /* set by a stat that is not hasty: the directory has nothing under its own
+                       key, and is there by what other keys have (a store over stores) */
 };
 
 struct store_ops {

@@ -44,6 +44,13 @@ int store_where(const char *url, const struct store_config *config, struct op *o
     return 0;
 }
 
+const char *store_no_endpoint(const char *url)
+{
+    const struct driver *d = driver_find(url);
+
+    return d ? d->no_endpoint : NULL;
+}
+
 bool store_where_meet(const struct store_where *a, const struct store_where *b)
 {
     return strcmp(a->server, b->server) == 0 &&

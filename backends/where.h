@@ -25,6 +25,9 @@ int store_where(const char *url, const struct store_config *config, struct op *o
                 struct store_where *ret);
 /* Accepts a zeroed one. */
 void store_where_release(struct store_where *w);
+/* What the option `endpoint` says for a store that has none, whatever the environment and the
+ * profiles name; NULL where the stores of that form have no such option. */
+const char *store_no_endpoint(const char *url);
 /* Whether both lie in one namespace of one server, and one of the two in the other or at the
  * same place. */
 bool store_where_meet(const struct store_where *a, const struct store_where *b);

@@ -448,7 +448,8 @@ int cache_evict_path(struct cache *c, const char *path, struct op *op, cache_sta
                      void *arg, struct cache_evicted *ret);
 /* 0 when the store has what stands at `path`, under just that name; else -EBUSY, or -EISDIR of
  * a directory that is no key of a store, with op->why. Of a directory only itself counts, not
- * what is in it. */
+ * what is in it; one that other routes may make exist is asked for, and the store's errors are
+ * returned then. */
 int cache_stored_path(struct cache *c, const char *path, struct op *op);
 
 #endif

@@ -1,6 +1,7 @@
 /* Looking into an unmounted cache directory; see offline.h. */
 #include "cache/offline.h"
 
+#include "cache/mirror/door.h"
 #include "cache/mount.h"
 #include "common/mem.h"
 #include "common/path.h"
@@ -291,5 +292,8 @@ int recover_identity(const char *dir, struct op *op, char **ret)
         return r;
     r = mirror_read_text(&m, "identity", ret);
     mirror_close(&m);
-    return r < 0 ? op_fail(op, r, "%s is not a cache directory of runfs", dir) : 0;
+    if (r == -ENOENT)
+        return op_fail(op, r, "%s is not a cache directory of runfs", dir);
+    return r < 0 ? op_fail(op, r, "cache %s: can't read its identity: %s", dir, door_why(r))
+                 : 0;
 }

@@ -50,6 +50,28 @@ static const char *name_owed_locked(struct cache *c, const char *path) REQUIRES(
                : "the store does not have it under this name yet";
 }
 
+/* Only the store knows whether the own key is what makes the directory exist. */
+static int ask_own_key(struct cache *c, const char *path, struct op *op)
+{
+    int64_t latest = clock_mono_ns() + c->config.ask_timeout_ns;
+    struct op_notes notes = {0};
+    struct object obj = {0};
+    struct op ask = *op;
+
+    ask.notes = &notes;
+    if (ask.deadline_ns > latest)
+        ask.deadline_ns = latest;
+    int r = store_stat(c->store, &ask, place_of_path(path).key, &obj);
+    bool has_key = r == 0 && obj.is_prefix && !notes.elsewhere;
+    object_release(&obj);
+    if (r < 0 && r != -ENOENT)
+        return op_fail(op, r, "%s", ask.why);
+    return has_key ? 0
+                   : op_fail(op, -EISDIR,
+                             "no store has it under its own key: it is there by what other "
+                             "routes have below it");
+}
+
 int cache_stored_path(struct cache *c, const char *path, struct op *op)
 {
     struct node *n = NULL;
@@ -66,8 +88,11 @@ int cache_stored_path(struct cache *c, const char *path, struct op *op)
     if (!why && !no_key && !fails)
         why = name_owed_locked(c, path);
     r = fails ? upload_fails_locked(n, op) : why ? op_fail(op, -EBUSY, "%s", why) : 0;
+    bool asks = r == 0 && n->dir && !no_key && !is_root && path_may_lack_key(c, path);
     cache_unlock(c);
     if (!is_root)
         cache_forget(c, n, 1);
+    if (asks)
+        return ask_own_key(c, path, op);
     return no_key ? op_fail(op, -EISDIR, "it is no directory of a store") : r;
 }

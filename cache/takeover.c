@@ -101,14 +101,26 @@ static int cant_take(struct cache *c, int r, struct op *op)
                    strerror(-r));
 }
 
+/* Whoever's it is, this mount's routes must not judge it. */
+static int cant_tell(struct cache *c, int r, struct op *op)
+{
+    return op_fail(
+        op, r,
+        "cache %s: can't read its identity, so whose it is: %s; copy out what it owes "
+        "with 'runfs recover %s --export DIR', or use another cache_dir",
+        c->mirror.dir, door_why(r), c->mirror.dir);
+}
+
 int takeover_check(struct cache *c, struct op *op)
 {
     auto_free char *then = NULL;
     bool owes;
     int r = mirror_read_text(&c->mirror, "identity", &then);
 
-    if (r < 0) /* -ENOENT: nobody's; of others takeover() tells */
+    if (r == -ENOENT) /* nobody's */
         return 0;
+    if (r < 0)
+        return cant_tell(c, r, op);
     if (strcmp(then, c->config.identity) == 0)
         return 0;
     r = look_for_debts(c, &owes);
@@ -164,11 +176,12 @@ int takeover(struct cache *c, struct op *op)
     int r = mirror_read_text(&c->mirror, "identity", &then);
     bool same = r == 0 && strcmp(then, c->config.identity) == 0;
 
+    if (r < 0 && r != -ENOENT)
+        return cant_tell(c, r, op);
     if (r == 0 && !same && cache_owes(c))
         return refuse(c, then, op);
-    if (r == 0 && !same)
-        r = clear_mirror(c);
-    if (r < 0 && r != -ENOENT)
+    r = r == 0 && !same ? clear_mirror(c) : 0;
+    if (r < 0)
         return cant_take(c, r, op);
     r = same ? root_check(c, op) : 0;
     return r < 0 ? r : write_identity(c, op);

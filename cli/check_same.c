@@ -87,6 +87,19 @@ static void compare_stores(struct comparison *c)
 
 /* ---- routes ---- */
 
+/* With the braces of a name as a configuration has them, apart from a capture's. */
+static int add_literal(struct buf *text, const char *literal)
+{
+    int r = 0;
+
+    for (const char *c = literal; *c && !r; c++) {
+        r = buf_addc(text, *c);
+        if (!r && (*c == '{' || *c == '}'))
+            r = buf_addc(text, *c);
+    }
+    return r;
+}
+
 /* Adds the template with its captures numbered: their names mean nothing. The key's are in the
  * path's order. */
 static int add_template(struct buf *text, const struct template *t)
@@ -97,30 +110,33 @@ static int add_template(struct buf *text, const struct template *t)
     for (size_t i = 0; i < t->n && !r; i++) {
         const struct component *c = &t->components[i];
 
-        r = buf_addf(text, "%s%s", i ? "/" : "", c->before);
+        r = buf_adds(text, i ? "/" : "");
+        if (!r)
+            r = add_literal(text, c->before);
         if (!r && c->capture)
             r = buf_addf(text, "{%u%s%s}", captures++, c->codec ? ":" : "",
                          c->codec ? codec_name(c->codec) : "");
         if (!r)
-            r = buf_adds(text, c->after);
+            r = add_literal(text, c->after);
     }
     if (!r && t->rest)
         r = buf_adds(text, t->n ? "/**" : "**");
     return r;
 }
 
-/* What a route leads to. Heap; NULL without memory. */
+/* What a route leads to, to be compared: path, key and store, with what no path has between
+ * them. Heap; NULL without memory. */
 static char *route_text(const struct checked *c, const struct route *route)
 {
     auto_buf struct buf text = BUF_INIT(ROUTE_TEXT_MAX);
     int r = add_template(&text, &route->path);
 
-    if (!r && route->scratch)
-        r = buf_adds(&text, " in no store");
-    else if (!r)
-        r = buf_addf(&text, " in \"%s\" at ", check_store_name(c, route));
+    if (!r && !route->scratch)
+        r = buf_adds(&text, "//");
     if (!r && !route->scratch)
         r = add_template(&text, &route->key);
+    if (!r && !route->scratch)
+        r = buf_addf(&text, "//%s", check_store_name(c, route));
     return r ? NULL : buf_take(&text);
 }
 

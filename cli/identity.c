@@ -216,44 +216,50 @@ static const char *or_none(const char *text)
     return text ? text : "none";
 }
 
+/* What is told, of a cache and of `who`, who has other stores or routes. */
+struct telling {
+    struct buf *to;
+    const char *who;
+};
+
 /* "" when they are one store. */
-static int tell_store(struct buf *to, const struct identity_store *cache,
-                      const struct identity_store *mount)
+static int tell_store(const struct telling *t, const struct identity_store *cache,
+                      const struct identity_store *other)
 {
     static const char *const names[] = {"endpoint", "user"};
     const char *quote = cache->name ? "\"" : "", *name = cache->name ? cache->name : "a store";
 
-    if (strcmp(cache->url, mount->url) != 0)
-        return buf_addf(to, "the cache is of %s%s%s at %s, the mount has %s", quote, name,
-                        quote, cache->url, mount->url);
+    if (strcmp(cache->url, other->url) != 0)
+        return buf_addf(t->to, "the cache is of %s%s%s at %s, %s has %s", quote, name, quote,
+                        cache->url, t->who, other->url);
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         const char *a = settings_get(&cache->settings, names[i]);
-        const char *b = settings_get(&mount->settings, names[i]);
+        const char *b = settings_get(&other->settings, names[i]);
 
         if (!is_same_text(a, b))
-            return buf_addf(to, "the cache is of %s%s%s with %s %s, the mount has %s", quote,
-                            name, quote, names[i], or_none(a), or_none(b));
+            return buf_addf(t->to, "the cache is of %s%s%s with %s %s, %s has %s", quote, name,
+                            quote, names[i], or_none(a), t->who, or_none(b));
     }
     return 0;
 }
 
-static int tell_stores(struct buf *to, const struct identity *cache,
-                       const struct identity *mount)
+static int tell_stores(const struct telling *t, const struct identity *cache,
+                       const struct identity *other)
 {
     int err = 0;
 
-    for (size_t i = 0; i < cache->n && !err && !to->len; i++) {
+    for (size_t i = 0; i < cache->n && !err && !t->to->len; i++) {
         const struct identity_store *one = &cache->stores[i];
-        const struct identity_store *other = find_store(mount, one->name);
+        const struct identity_store *same = find_store(other, one->name);
 
-        err = other ? tell_store(to, one, other)
-                    : buf_addf(to, "the cache is of \"%s\" at %s, too, which the mount has not",
-                               one->name, one->url);
+        err = same ? tell_store(t, one, same)
+                   : buf_addf(t->to, "the cache is of \"%s\" at %s, too, which %s has not",
+                              one->name, one->url, t->who);
     }
-    for (size_t i = 0; i < mount->n && !err && !to->len; i++)
-        if (!find_store(cache, mount->stores[i].name))
-            err = buf_addf(to, "the mount has \"%s\" at %s, too, of which the cache is not",
-                           mount->stores[i].name, mount->stores[i].url);
+    for (size_t i = 0; i < other->n && !err && !t->to->len; i++)
+        if (!find_store(cache, other->stores[i].name))
+            err = buf_addf(t->to, "%s has \"%s\" at %s, too, of which the cache is not", t->who,
+                           other->stores[i].name, other->stores[i].url);
     return err;
 }
 
@@ -274,55 +280,56 @@ static int add_route(struct buf *to, const json_t *route)
                     field(route, "store"));
 }
 
-static int tell_routes(struct buf *to, const struct identity *cache,
-                       const struct identity *mount)
+static int tell_routes(const struct telling *t, const struct identity *cache,
+                       const struct identity *other)
 {
     auto_json json_t *a = json_loads(cache->routes, 0, NULL);
-    auto_json json_t *b = json_loads(mount->routes, 0, NULL);
+    auto_json json_t *b = json_loads(other->routes, 0, NULL);
     size_t i = 0;
     int err;
 
     while (i < json_array_size(a) && json_equal(json_array_get(a, i), json_array_get(b, i)))
         i++;
-    err = buf_addf(to, "route %zu of the cache is ", i + 1);
+    err = buf_addf(t->to, "route %zu of the cache is ", i + 1);
     if (!err)
-        err = add_route(to, json_array_get(a, i));
+        err = add_route(t->to, json_array_get(a, i));
     if (!err)
-        err = buf_adds(to, ", that of the mount ");
-    return err ? err : add_route(to, json_array_get(b, i));
+        err = buf_addf(t->to, ", that of %s ", t->who);
+    return err ? err : add_route(t->to, json_array_get(b, i));
 }
 
-static int tell_difference(struct buf *to, const struct identity *cache,
-                           const struct identity *mount)
+static int tell_difference(const struct telling *t, const struct identity *cache,
+                           const struct identity *other)
 {
     int err;
 
-    if (!cache->routes != !mount->routes)
-        return buf_addf(to, "the cache is of %s %s routes, the mount has %s %s", cache->title,
-                        cache->routes ? "with" : "without", mount->title,
-                        mount->routes ? "with some" : "without");
-    assert(cache->stores && mount->stores);
+    if (!cache->routes != !other->routes)
+        return buf_addf(t->to, "the cache is of %s %s routes, %s has %s %s", cache->title,
+                        cache->routes ? "with" : "without", t->who, other->title,
+                        other->routes ? "with some" : "without");
+    assert(cache->stores && other->stores);
     if (!cache->routes)
-        return tell_store(to, &cache->stores[0], &mount->stores[0]);
-    err = tell_stores(to, cache, mount);
-    return err || to->len ? err : tell_routes(to, cache, mount);
+        return tell_store(t, &cache->stores[0], &other->stores[0]);
+    err = tell_stores(t, cache, other);
+    return err || t->to->len ? err : tell_routes(t, cache, other);
 }
 
-char *identity_difference(const char *of_cache, const char *of_mount)
+char *identity_difference(const char *of_cache, const char *of_other, const char *who)
 {
     auto_buf struct buf text = BUF_INIT(DIFFERENCE_MAX);
-    struct identity cache = {0}, mount = {0};
+    const struct telling telling = {.to = &text, .who = who};
+    struct identity cache = {0}, other = {0};
     struct op op;
     int err;
 
     op_init(&op, OP_FOREVER);
     err = identity_parse(of_cache, &op, &cache);
     if (!err)
-        err = identity_parse(of_mount, &op, &mount);
+        err = identity_parse(of_other, &op, &other);
     if (!err)
-        err = tell_difference(&text, &cache, &mount);
+        err = tell_difference(&telling, &cache, &other);
     identity_release(&cache);
-    identity_release(&mount);
+    identity_release(&other);
     return err ? NULL : buf_take(&text);
 }
 

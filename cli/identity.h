@@ -41,9 +41,9 @@ int identity_parse(const char *text, struct op *op, struct identity *ret);
 /* Accepts what is all zero. */
 void identity_release(struct identity *identity);
 
-/* The first difference between two identities, in words: what the cache is of, and what the
- * mount has. Heap; NULL without memory, or when either can't be read. */
-char *identity_difference(const char *of_cache, const char *of_mount);
+/* The first difference between two identities, in words: what the cache is of, and what `who`
+ * ("the mount") has. Heap; NULL without memory, or when either can't be read. */
+char *identity_difference(const char *of_cache, const char *of_other, const char *who);
 
 /* Where the caches of this user lie when nobody says. Heap, NULL without memory or a home. */
 char *identity_cache_home(void);

@@ -1,6 +1,7 @@
 /* What a cache directory keeps of how its stores are reached. */
 #include "cli/kept_config.h"
 
+#include "backends/where.h"
 #include "cache/mirror/door.h"
 #include "cli/configured.h"
 #include "cli/control_io.h"
@@ -132,13 +133,17 @@ static struct config_store *find_store(struct config *config, const char *name)
     return NULL;
 }
 
-/* A profile or the environment may lead elsewhere by now; the identity says where it was. */
+/* A profile or the environment may lead elsewhere by now; the identity says where it was, also
+ * when that was where nobody had named an endpoint. */
 static int use_place(struct config_store *store, const struct identity_store *was,
                      struct op *op)
 {
+    const char *none = store_no_endpoint(was->url);
     char *url = strdup(was->url);
     int err = url ? 0 : -ENOMEM;
 
+    if (!err && none && !settings_get(&was->settings, "endpoint"))
+        err = settings_add(&store->settings, "endpoint", none);
     for (size_t i = 0; i < was->settings.n && !err; i++)
         err = settings_add(&store->settings, was->settings.items[i].name,
                            was->settings.items[i].value);

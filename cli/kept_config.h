@@ -10,8 +10,9 @@
 /* `dir_fd` is from door_open(). */
 int kept_config_save(int dir_fd, const struct config *config, struct op *op);
 /* The stores of the identity with the options that were kept, and over those the ones that the
- * identity has; `dir` is for messages. *ret is released with config_release() after success
- * only. -EINVAL also when what was kept has other stores or routes than the identity. */
+ * identity has, or that it had no endpoint; `dir` is for messages. *ret is released with
+ * config_release() after success only. -EINVAL also when what was kept has other stores or
+ * routes than the identity. */
 int kept_config_load(int dir_fd, const char *dir, const struct identity *identity,
                      struct op *op, struct config *ret);
 

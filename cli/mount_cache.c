@@ -33,7 +33,7 @@ int mount_cache_check_former(const struct store *store, const char *mountpoint, 
     return op_fail(op, -EEXIST,
                    "cache %s was made for this bucket and mountpoint without the endpoint %s, "
                    "and holds what is not published: see 'runfs recover --list %s', and "
-                   "publish that, or give cache_dir",
+                   "publish that, with -o endpoint= if it belongs there, or give cache_dir",
                    dir, store->endpoint, dir);
 }
 
@@ -46,7 +46,7 @@ static int tell_difference(const struct cache_config *config, struct op *op)
 
     op_init(&reading, OP_FOREVER);
     if (recover_identity(config->dir, &reading, &of_cache) == 0)
-        words = identity_difference(of_cache, config->identity);
+        words = identity_difference(of_cache, config->identity, "the mount");
     if (!words)
         return -EEXIST; /* cache_new() told it in its words */
     return op_fail(op, -EEXIST,

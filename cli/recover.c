@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,12 +93,34 @@ static int load_config(struct recovery *r, struct op *op)
     return err ? err : add_options(r, op);
 }
 
+/* Elsewhere files would be published, and removed, that nobody meant; who names an endpoint on
+ * the command line means it. */
+static int check_place(const struct recovery *r, struct op *op)
+{
+    const char *endpoint = settings_get(&r->options.store, "endpoint");
+    auto_free char *opened = identity_of(&r->config, &r->stores);
+    auto_free char *words = NULL;
+
+    if (!opened)
+        return op_fail(op, -ENOMEM, "out of memory");
+    if ((endpoint && *endpoint) || strcmp(opened, r->identity) == 0)
+        return 0;
+    words = identity_difference(r->identity, opened, "what was opened");
+    return op_fail(
+        op, -EEXIST,
+        "nothing is published: %.160s; put the store back where the cache has it, or "
+        "copy out what it owes with 'runfs recover %s --export DIR'",
+        words ? words : "other stores than the cache's were opened", r->dir);
+}
+
 static int open_all(struct recovery *r, struct op *op)
 {
     int err = load_config(r, op);
 
     if (!err)
         err = open_stores(&r->config, &r->options, op, &r->stores);
+    if (!err)
+        err = check_place(r, op);
     if (!err) {
         r->options.cache.dir = r->dir;
         r->options.cache.identity = r->identity;

@@ -148,7 +148,19 @@ struct finding {
     const char *url;
     unsigned found;
     int code;
+    int unasked; /* why a mount could not be asked */
 };
+
+static void tell_unasked(struct finding *f, const struct mountinfo *m, int err, const char *why)
+{
+    struct mountinfo now = {0};
+
+    if (mountinfo_by_id(m->id, &now) == -ENOENT)
+        return; /* it ended meanwhile */
+    mountinfo_release(&now);
+    (void)command_failed("%s can't be asked: %s", m->point, why);
+    f->unasked = err;
+}
 
 static int find_in_mount(void *arg, const struct mountinfo *m)
 {
@@ -157,15 +169,19 @@ static int find_in_mount(void *arg, const struct mountinfo *m)
     auto_free char *whole = NULL;
     struct placed placed;
     struct op op;
+    int err;
 
     /* Another user's mount could keep us waiting, and what a bind mount shows is told by the
      * mount that it is of. */
     if (!mountinfo_is_runfs(m) || m->owner != geteuid() || strcmp(m->root, "/") != 0)
         return 0;
     op_init(&op, OP_FOREVER);
-    if (placed_of_mount(m->point, &op, &placed))
+    err = placed_of_mount(m->point, &op, &placed);
+    if (err) {
+        tell_unasked(f, m, err, op.why);
         return 0;
-    int err = placed_path(&placed, f->url, &op, &path);
+    }
+    err = placed_path(&placed, f->url, &op, &path);
     placed_release(&placed);
     if (err)
         return err == -ENOMEM ? err : 0;
@@ -186,9 +202,10 @@ static int print_paths(const char *url)
 
     if (r < 0)
         return command_failed_by(r, "the mounts can't be looked at: %s", strerror(-r));
-    if (f.found == 0)
-        return command_failed_by(-ENOENT, "%s: no mount of yours has it", shown ? shown : "");
-    return f.code;
+    if (f.found)
+        return f.code;
+    return command_failed_by(f.unasked ? f.unasked : -ENOENT, "%s: no mount of yours %shas it",
+                             shown ? shown : "", f.unasked ? "that could be asked " : "");
 }
 
 int command_url(const struct command *self, int argc, char **argv)

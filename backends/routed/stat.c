@@ -124,6 +124,8 @@ static int stat_mapped(struct routed *r, struct op *op, const char *path,
         object_release(&obj);
     if (found > 0)
         *ret_obj = dir;
+    if (found > 0 && op->notes)
+        op->notes->elsewhere = true;
     return found > 0 ? 0 : found < 0 ? found : not_there(op, path);
 }
 

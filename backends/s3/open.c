@@ -166,6 +166,8 @@ static int open_endpoint(struct s3 *s, const struct store_config *config, struct
     const char *told = store_config_get(config, "endpoint");
     const char *url = given(told, s->aws.endpoint_url);
 
+    if (told && strcasecmp(told, S3_NO_ENDPOINT) == 0)
+        url = NULL;
     s->base.endpoint = url && *url ? strdup(url) : NULL;
     if (url && *url && !s->base.endpoint)
         return op_fail(op, -ENOMEM, "out of memory");

@@ -15,7 +15,6 @@
 #include <sys/stat.h>
 
 #define LINKS_MAX 40 /* as the kernel has it */
-#define TEXT_MAX  (1 << 20)
 /* What every version's "version" begins with. */
 #define VERSION_BEGINS "runfs cache "
 
@@ -40,15 +39,20 @@ int door_file(int dir_fd, const char *name, int flags)
 
 const char *door_why(int err)
 {
-    return err == -EPERM ? "that is no plain file of this user with this one name: see who put "
-                           "it there, and move it away"
-                         : strerror(-err);
+    if (err == -EPERM)
+        return "that is no plain file of this user with this one name: see who put it there, "
+               "and "
+               "move it away";
+    return err == -EFBIG
+               ? "it takes more than 8 MiB: have fewer or shorter routes, and policies "
+                 "that repeat less"
+               : strerror(-err);
 }
 
 int door_read_text(int dir_fd, const char *name, char **ret)
 {
     auto_close int fd = door_file(dir_fd, name, O_RDONLY);
-    auto_buf struct buf b = BUF_INIT(TEXT_MAX);
+    auto_buf struct buf b = BUF_INIT(DOOR_TEXT_MAX);
     char chunk[4096];
     ssize_t n;
 
@@ -70,6 +74,8 @@ int door_write_text(int dir_fd, const char *name, const char *text)
     char temporary[64];
     size_t len = strlen(text);
 
+    if (len > DOOR_TEXT_MAX)
+        return -EFBIG;
     (void)snprintf(temporary, sizeof(temporary), "%s.new", name);
     auto_close int fd = door_file(dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC);
     if (fd < 0)

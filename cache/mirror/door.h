@@ -6,6 +6,10 @@
 
 #include "common/op.h"
 
+/* Bytes of a text file. More than what a mount writes of its stores and routes, unless policies
+ * that extend each other repeat texts of hundreds of KiB. */
+#define DOOR_TEXT_MAX (8 << 20)
+
 enum door_way {
     DOOR_MAKE,  /* makes it where it is missing; an empty directory becomes a cache, too */
     DOOR_CACHE, /* it must be a cache: -ENOENT */
@@ -28,9 +32,9 @@ int door_file(int dir_fd, const char *name, int flags);
 /* strerror() for what door_file() and those below return. */
 const char *door_why(int err);
 
-/* Reads a small text file; -ENOENT; the text is heap. */
+/* Reads a text file; -ENOENT; -EFBIG above DOOR_TEXT_MAX; the text is heap. */
 int door_read_text(int dir_fd, const char *name, char **ret);
-/* Replaces a text file atomically and durably. */
+/* Replaces a text file atomically and durably. -EFBIG for what could not be read back. */
 int door_write_text(int dir_fd, const char *name, const char *text);
 
 #endif

@@ -210,6 +210,22 @@ bool path_is_joint(struct cache *c, const char *path)
            routes_each_source(c->config.routes, path, differs, &store) == 1;
 }
 
+static int is_second(void *arg, unsigned store, const char *key, enum routes_as as)
+{
+    unsigned *n = arg;
+
+    (void)store, (void)key, (void)as;
+    return ++*n > 1;
+}
+
+bool path_may_lack_key(struct cache *c, const char *path)
+{
+    unsigned n = 0;
+
+    return c->config.routes && (routes_fixed(c->config.routes, path) ||
+                                routes_each_root(c->config.routes, path, is_second, &n) != 0);
+}
+
 bool path_is_scratch(struct cache *c, const char *path)
 {
     const struct route *route = path_route(c, path, false);

@@ -341,6 +341,8 @@ void dir_take_route(struct cache *c, struct dir *d, const char *path);
 bool path_is_fixed(struct cache *c, const char *path);
 /* Whether the names of the directory are those of several stores. */
 bool path_is_joint(struct cache *c, const char *path);
+/* Whether the directory may be there though no store has anything under its own key. */
+bool path_may_lack_key(struct cache *c, const char *path);
 /* Whether neither a file nor a directory can be there. */
 bool path_is_nowhere(struct cache *c, const char *path);
 /* Whether a file of this path is in no store, by its route. */

@@ -296,6 +296,14 @@ test_a_configuration_is_no_place() {
     refused 1 "$words" "$runfs" recover --publish "$d/c.json"
 }
 
+# What only one of the two has is told of each.
+refused_as_other() { # WORDS
+    try "$runfs" check "$d/c.json" --same-as "$d/other.json"
+    expect_code 1 || return 1
+    [ "$(wc -l <"$work/out")" = 2 ] && grep -qF -- "$1" "$work/out" ||
+        say "does not say '$1': $(cat "$work/out" "$work/err")" || return 1
+}
+
 test_check_same() {
     local s='"stores": {"a": {"url": "s3://t/a"}, "b": {"url": "s3://t/b"}}' o
     local AWS_ENDPOINT_URL= # both are AWS's
@@ -313,6 +321,14 @@ test_check_same() {
     differs 'the route y/**: upload close and interval; conflict keep and last' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\", \"policy\": \"logs\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
     differs 'the route x/{r}/**: interval 30s and 90ms; settle 100ms and 0s; durability cache and store' "{$s, \"policies\": {\"mine\": {\"interval\": \"90ms\", \"settle\": 0, \"durability\": \"store\"}}, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\", \"policy\": \"mine\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
     differs 'has the route **' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}]}" || return 1
+    # A name with braces is no capture, nor does a name end what it is in.
+    config "{$s, \"routes\": [{\"path\": \"x/{{0}}/**\", \"store\": \"a\"}, {\"path\": \"y\", \"key\": \"in \\\"a\\\" at z\", \"store\": \"a\"}]}"
+    echo "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y\", \"key\": \"in \\\"a\\\" at z\", \"store\": \"a\"}]}" >"$d/other.json"
+    refused_as_other 'x/{{0}}/** in "a"' || return 1
+    echo "{$s, \"routes\": [{\"path\": \"x/{{0}}/**\", \"store\": \"a\"}, {\"path\": \"y in \\\"a\\\" at in \\\"a\\\" at z\", \"store\": \"a\", \"key\": \"k\"}]}" >"$d/other.json"
+    config "{$s, \"routes\": [{\"path\": \"x/{{0}}/**\", \"store\": \"a\"}, {\"path\": \"y\", \"key\": \"in \\\"a\\\" at z in \\\"a\\\" at k\", \"store\": \"a\"}]}"
+    refused_as_other 'has the route y in "a"' || return 1
+    answers 0 'the same' "$runfs" check "$d/c.json" --same-as "$d/c.json" || return 1
     # x/qz is of both: who comes first has it.
     config "{$s, \"routes\": [{\"path\": \"x/q{r}\", \"store\": \"a\"}, {\"path\": \"x/{r}z\", \"store\": \"b\"}]}"
     differs 'x/q{r} before x/{r}z' "{$s, \"routes\": [{\"path\": \"x/{r}z\", \"store\": \"b\"}, {\"path\": \"x/q{r}\", \"store\": \"a\"}]}" || return 1
@@ -426,6 +442,32 @@ test_url() {
     umount_here && refused 5 'no mount of yours' "$runfs" url --path "file://$d/store/b/g"
 }
 
+# Another node made the run, in the store of its checkpoints.
+test_url_of_a_directory_that_others_have() {
+    fresh urlothers
+    mkdir -p "$d/store/ckpt/a" "$d/store/data"
+    config '{"stores": {"ckpt": {"url": "'"$d/store/ckpt"'"}, "data": {"url": "'"$d/store/data"'"}},
+ "routes": [{"path": "runs/{run}/checkpoint/**", "store": "ckpt", "key": "{run}/**"}], "default_store": "data"}'
+    echo x >"$d/store/ckpt/a/m.pt"
+    try "$runfs" mount -o "cache_dir=$d/cache" "$d/c.json" "$d/mnt"
+    expect_code 0 && daemon_pid >>"$work/pids" && [ -e "$d/mnt/runs/a/checkpoint/m.pt" ] || return 1
+    refused 1 'other routes' "$runfs" url "$d/mnt/runs/a" || return 1
+    answers 0 "file://$d/store/ckpt/a" "$runfs" url "$d/mnt/runs/a/checkpoint" || return 1
+    echo y >"$d/mnt/runs/a/notes" && "$runfs" flush "$d/mnt" &&
+        answers 0 "file://$d/store/data/runs/a" "$runfs" url "$d/mnt/runs/a" && umount_here
+}
+
+# What can't be asked may have it.
+test_url_of_a_mount_that_cannot_be_asked() {
+    fresh urlunasked
+    two_folders && echo x >"$d/mnt/f" && "$runfs" flush "$d/mnt" || return 1
+    mv "$d/cache/identity" "$d/identity" && echo broken >"$d/cache/identity"
+    try "$runfs" url --path "$d/store/b/f"
+    expect_code 1 && grep -qF "$d/mnt can't be asked: " "$work/err" &&
+        grep -q 'no mount of yours that could be asked has it' "$work/err" || say "$(cat "$work/err")" || return 1
+    mv "$d/identity" "$d/cache/identity" && answers 0 "$d/mnt/f" "$runfs" url --path "$d/store/b/f" && umount_here
+}
+
 test_url_of_what_is_not_there_yet() {
     fresh urlnotyet
     two_folders settle=1h || return 1
@@ -445,6 +487,7 @@ test_s3_url() {
     refused 1 's3 or s3a' "$runfs" url "$d/mnt/a b" --as file || return 1
     answers 0 "$d/mnt/a b" "$runfs" url --path "s3n${bucket#s3}/url/a b" || return 1
     answers 0 "$d/mnt/a b" "$runfs" url --path "$RUNFS_TEST_S3_ENDPOINT/${bucket#s3://}/url/a%20b?x=y" || return 1
+    AWS_ENDPOINT_URL=http://other.example answers 0 "$d/mnt/a b" "$runfs" url --path "$RUNFS_TEST_S3_ENDPOINT/${bucket#s3://}/url/a%20b" || return 1
     refused 5 'no mount of yours' "$runfs" url --path "https://other.example/${bucket#s3://}/url/a%20b" || return 1
     umount_here
 }

@@ -69,6 +69,24 @@ test_s3_recover_with_a_layout() {
     expect_code 0 && grep -qx precious "$RUNFS_TEST_S3_DIR/layout/kept"
 }
 
+# What the cache is of has the bucket at AWS's own server (which is not asked), the shell's server has one of that name.
+test_s3_recover_of_another_server() {
+    local bucket=${RUNFS_TEST_S3_URL%/*} here=$RUNFS_TEST_S3_ENDPOINT pid
+    local shell=(env "AWS_ENDPOINT_URL=$here" https_proxy=http://127.0.0.1:9)
+    fresh s3another
+    s3_mount ",endpoint=$here,settle=1h" "$bucket/another" && echo precious >"$d/mnt/kept" || return 1
+    pid=$(daemon_pid)
+    kill -9 "$pid" && until_true 30 gone "$pid"
+    umount -l "$d/mnt" 2>/dev/null || fusermount3 -u -z "$d/mnt"
+    sed -i 's|"endpoint":"[^"]*",||' "$d/cache/identity" && rm "$d/cache/store.json"
+    ! grep -q endpoint "$d/cache/identity" || return 1
+    refused 7 '127.0.0.1 port 9' "${shell[@]}" "$runfs" recover --publish "$d/cache" -o mount_timeout=2s || return 1
+    refused 1 "with endpoint none, what was opened has $here" "${shell[@]}" "$runfs" recover --publish "$d/cache" -o endpoint= || return 1
+    [ ! -e "$RUNFS_TEST_S3_DIR/another/kept" ] || say 'it was published at the other server' || return 1
+    try "${shell[@]}" "$runfs" recover --publish "$d/cache" -o "endpoint=$here"
+    expect_code 0 && grep -qx precious "$RUNFS_TEST_S3_DIR/another/kept"
+}
+
 # What a route says counts at once by the new name; the URL waits for the store.
 test_s3_renamed_and_not_yet_stored() {
     local bucket=${RUNFS_TEST_S3_URL%/*} server

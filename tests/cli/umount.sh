@@ -318,6 +318,23 @@ test_takeover_and_recover() {
     expect_code 0 && grep -q 'owes its store nothing' "$work/out"
 }
 
+test_recover_of_a_folder_that_is_elsewhere() {
+    local pid
+    fresh recovermoved
+    mount_here settle=1h && echo precious >"$d/mnt/kept" || return 1
+    pid=$(daemon_pid)
+    kill -9 "$pid" && until_true 30 gone "$pid" || return 1
+    mv "$d/store" "$d/away" && ln -s away "$d/store"
+    refused 1 "the cache is of a store at file://$d/store, what was opened has file://$d/away" \
+        "$runfs" recover --publish "$d/cache" || return 1
+    grep -qF "runfs recover $d/cache --export DIR" "$work/err" || say "says not what to do: $(cat "$work/err")" || return 1
+    [ ! -e "$d/away/kept" ] || say 'it was published elsewhere' || return 1
+    rm "$d/store" && mv "$d/away" "$d/store"
+    try "$runfs" recover --publish "$d/cache"
+    expect_code 0 && grep -qx precious "$d/store/kept" || return 1
+    fusermount3 -u -z "$d/mnt" 2>/dev/null || umount -l "$d/mnt"
+}
+
 test_recover_elsewhere() {
     fresh norecover
     refused 5 "$d/nothing" "$runfs" recover "$d/nothing" &&

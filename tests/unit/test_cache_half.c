@@ -1,6 +1,7 @@
 /* cache/: a file that somebody makes anew and has neither closed nor synced replaces nothing.
  */
 #include "cache/cache.h"
+#include "cache/mirror/door.h"
 #include "cache/offline.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
@@ -360,6 +361,52 @@ START_TEST(another_mount_does_not_judge_a_half_file)
 }
 END_TEST
 
+/* A directory stands in the identity's place, or more than anybody reads. */
+static void hide_identity(bool by_size, const char *identity, const char *away)
+{
+    ck_assert_int_eq(rename(identity, away), 0);
+    if (!by_size) {
+        ck_assert_int_eq(mkdir(identity, 0700), 0);
+        return;
+    }
+    auto_close int fd = open(identity, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    ck_assert_int_eq(ftruncate(fd, DOOR_TEXT_MAX + 1), 0);
+}
+
+/* Its policies would make of the half file what the mount that it is of does not. */
+START_TEST(a_mount_that_cannot_tell_whose_it_is_judges_nothing)
+{
+    char identity[300], away[300];
+    struct cache_config other;
+    unsigned pending = 0;
+    struct op op;
+
+    with_whole();
+    d.config.logs = my_logs;
+    driven_store(&d, "out", "", 0);
+    kill_in(append_to_log);
+    (void)snprintf(identity, sizeof(identity), "%s/identity", d.dir);
+    (void)snprintf(away, sizeof(away), "%s.identity", d.dir);
+    hide_identity(_i, identity, away);
+    other = d.config;
+    other.identity = "another store";
+    other.logs = NULL;
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(cache_new(&other, d.store, &op, &d.cache), _i ? -EFBIG : -EPERM);
+    ck_assert_ptr_nonnull(strstr(op.why, "whose it is"));
+    ck_assert_ptr_nonnull(strstr(op.why, " --export DIR"));
+    ck_assert_int_eq(recover_list(d.dir, &op, count_one, &pending), 0);
+    ck_assert_uint_eq(pending, 1); /* so is it exported */
+    ck_assert_int_eq(remove(identity), 0);
+    ck_assert_int_eq(rename(away, identity), 0);
+    driven_mount(&d);
+    ck_assert_uint_eq(kept(), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "out", "line");
+    driven_release(&d);
+}
+END_TEST
+
 /* ---- alive ---- */
 
 START_TEST(a_flush_leaves_half_files_out)
@@ -536,6 +583,7 @@ int main(void)
     tcase_add_test(t, a_log_goes_on_as_before);
     tcase_add_test(t, who_looks_at_a_cache_keeps_nothing);
     tcase_add_test(t, another_mount_does_not_judge_a_half_file);
+    tcase_add_loop_test(t, a_mount_that_cannot_tell_whose_it_is_judges_nothing, 0, 2);
     tcase_add_test(t, a_flush_leaves_half_files_out);
     tcase_add_loop_test(t, a_flush_leaves_removals_behind_half_files_out, 0, 2);
     tcase_add_test(t, a_flush_publishes_what_was_synced);

@@ -565,6 +565,40 @@ START_TEST(questions_wait_for_no_store_that_is_not_asked)
 }
 END_TEST
 
+static int stored(const char *path)
+{
+    struct op op;
+
+    op_init(&op, 20 * NS_PER_SEC);
+    int r = cache_stored_path(w.d.cache, path, &op);
+    ck_assert(r == 0 || op.why[0]);
+    return r;
+}
+
+/* Another node made the run by its checkpoints: under the run's own key there is nothing. */
+START_TEST(a_directory_that_other_routes_make_is_not_stored)
+{
+    struct stat st;
+
+    routed_release(&w);
+    routed_init(&w, layout, LAYOUT_ROWS, kind);
+    routed_store(&w, 0, "runs/a/checkpoint/m", "weights");
+    routed_store(&w, 1, "runs/b/notes", "text");
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/a/checkpoint/m", &st), 0);
+    ck_assert_int_eq(stored("runs/a"), -EISDIR);
+    ck_assert_int_eq(stored("runs"), -EISDIR); /* as the mount's, it always exists */
+    ck_assert_int_eq(stored("runs/a/checkpoint"), 0);
+    ck_assert_int_eq(stored("runs/b"), 0);
+    atomic_store(&w.leaves[1].down, true); /* nor is it said when nobody can tell */
+    ck_assert_int_lt(stored("runs/b"), 0);
+    atomic_store(&w.leaves[1].down, false);
+    put("runs/a/notes", "text");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(stored("runs/a"), 0);
+}
+END_TEST
+
 START_TEST(a_file_says_which_store_has_it)
 {
     ck_assert_int_eq(driven_mkdir(&w.d, "meta/run"), 0);
@@ -603,6 +637,7 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_add_test(t, two_directories_change_places_over_all_their_stores);
     tcase_add_test(t, a_run_that_is_made_again_outlives_its_removal);
     tcase_add_test(t, a_directory_that_moves_into_one_made_again_stays);
+    tcase_add_test(t, a_directory_that_other_routes_make_is_not_stored);
     tcase_add_test(t, a_file_says_which_store_has_it);
     tcase_add_test(t, questions_wait_for_no_store_that_is_not_asked);
     return t;

@@ -228,7 +228,8 @@ static const struct {
 
 START_TEST(the_first_difference_is_told)
 {
-    auto_free char *words = identity_difference(differences[_i].cache, differences[_i].mount);
+    auto_free char *words =
+        identity_difference(differences[_i].cache, differences[_i].mount, "the mount");
 
     ck_assert_str_eq(words, differences[_i].words);
 }

@@ -2,11 +2,14 @@
 #include "cli/kept_config.h"
 
 #include "cache/mirror/door.h"
+#include "cli/store_places.h"
 #include "common/mem.h"
+#include "tests/lib/aws_env.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/top.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -84,6 +87,38 @@ START_TEST(one_store_has_its_options_and_the_endpoint_that_it_had)
     ck_assert_str_eq(settings_get(&kept.stores[0].settings, "region"), "r");
     ck_assert_str_eq(settings_get(&kept.stores[0].settings, "endpoint"), "http://e");
     ck_assert(routes_trivial(&kept.routes));
+}
+END_TEST
+
+#define NO_ENDPOINT "{\"url\":\"s3://was/p\"}"
+#define TWO_WITHOUT                                                                            \
+    "{\"routes\":" ROUTES ",\"stores\":{\"l\":{\"url\":\"mem:l\"},\"s\":" NO_ENDPOINT "}}"
+
+static void is_at(const struct config_store *store, const char *server)
+{
+    struct store_where where;
+
+    ck_assert_msg(store_place(store, &op, &where) == 0, "%s", op.why);
+    ck_assert_str_eq(where.server, server);
+    store_where_release(&where);
+}
+
+/* A bucket of that name may be at the other server, too. */
+START_TEST(a_store_without_an_endpoint_stays_without)
+{
+    aws_clear_environment();
+    ck_assert_int_eq(setenv("AWS_CONFIG_FILE", "/dev/null", 1), 0);
+    ck_assert_int_eq(setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null", 1), 0);
+    ck_assert_int_eq(setenv("AWS_ENDPOINT_URL", "http://env", 1), 0);
+    save(TWO);
+    ck_assert_msg(load(TWO_WITHOUT) == 0, "%s", op.why);
+    is_at(&kept.stores[0], "mem:l");
+    is_at(&kept.stores[1], "s3 https://s3.amazonaws.com/was");
+    config_release(&kept);
+    save(ONE);
+    ck_assert_msg(load(NO_ENDPOINT) == 0, "%s", op.why);
+    is_at(&kept.stores[0], "s3 https://s3.amazonaws.com/was");
+    aws_clear_environment();
 }
 END_TEST
 
@@ -167,6 +202,7 @@ int main(void)
     suite_add_tcase(suite, tc);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, one_store_has_its_options_and_the_endpoint_that_it_had);
+    tcase_add_test(tc, a_store_without_an_endpoint_stays_without);
     tcase_add_test(tc, one_store_needs_no_options);
     tcase_add_test(tc, several_stores_have_all_of_the_configuration);
     tcase_add_test(tc, one_store_under_a_policy_keeps_that);

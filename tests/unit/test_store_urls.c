@@ -99,6 +99,10 @@ START_TEST(environment_and_profiles_count)
     w = found("s3://b/p", "endpoint", "https://told");
     ck_assert_str_eq(w.server, "s3 https://told/b");
     store_where_release(&w);
+    w = found("s3://b/p", "endpoint", store_no_endpoint("s3://b/p"));
+    ck_assert_str_eq(w.server, "s3 https://s3.amazonaws.com/b");
+    store_where_release(&w);
+    ck_assert_ptr_null(store_no_endpoint("mem:x"));
 }
 END_TEST
 

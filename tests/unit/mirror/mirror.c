@@ -1,5 +1,6 @@
 /* cache/mirror/mirror.c: files and their places in a cache directory. */
 #include "cache/mirror/mirror.h"
+#include "cache/mirror/door.h"
 #include "common/mem.h"
 #include "tests/lib/temp_dir.h"
 #include "tests/unit/mirror/suites.h"
@@ -274,6 +275,20 @@ START_TEST(a_text_is_replaced_whole)
 }
 END_TEST
 
+START_TEST(a_text_that_could_not_be_read_back_is_not_written)
+{
+    auto_free char *most = calloc(1, DOOR_TEXT_MAX + 2);
+    auto_free char *text = NULL;
+
+    memset(most, 'x', DOOR_TEXT_MAX);
+    ck_assert_int_eq(mirror_write_text(&m, "note", most), 0);
+    most[DOOR_TEXT_MAX] = 'x';
+    ck_assert_int_eq(mirror_write_text(&m, "note", most), -EFBIG);
+    ck_assert_int_eq(mirror_read_text(&m, "note", &text), 0);
+    ck_assert_uint_eq(strlen(text), DOOR_TEXT_MAX);
+}
+END_TEST
+
 START_TEST(a_filesystem_that_turned_read_only_is_noticed)
 {
     ck_assert(!mirror_read_only(&m));
@@ -304,6 +319,7 @@ Suite *mirror_suite(void)
     tcase_add_test(t, a_removed_lock_is_not_taken);
     tcase_add_test(t, another_version_is_refused);
     tcase_add_test(t, a_text_is_replaced_whole);
+    tcase_add_test(t, a_text_that_could_not_be_read_back_is_not_written);
     tcase_add_test(t, a_filesystem_that_turned_read_only_is_noticed);
     suite_add_tcase(s, t);
     return s;
