@@ -299,7 +299,7 @@ static bool is_left_out_locked(const struct flush *fl, struct node *n) REQUIRES(
 static bool goes_with_half_locked(const struct flush *fl, const struct intent *i)
     REQUIRES(cache_mutex)
 {
-    struct file *f = fl->half ? awaited_elsewhere_locked(fl->cache, i) : NULL;
+    struct file *f = awaited_elsewhere_locked(fl->cache, i);
 
     return f && is_left_out_locked(fl, f->node);
 }
@@ -328,7 +328,7 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
         if (!concerns(fl, i))
             continue;
         add_joined_locked(fl, i, error, op);
-        if (goes_with_half_locked(fl, i))
+        if (fl->half && goes_with_half_locked(fl, i))
             continue;
         if (waits_for_locked(fl->cache, i, half)) {
             tell_of(&fl->half, node_path(half), error, op);
@@ -380,6 +380,26 @@ static bool skip_half_locked(struct flush *fl, struct node *n, int *error, struc
     return true;
 }
 
+/* What lies in its way, where a directory can't be beside a file, goes after a half file. */
+static bool lies_behind_half_locked(struct flush *fl, int err, int *error, struct op *op)
+    REQUIRES(cache_mutex)
+{
+    const struct intent *last = NULL, *i;
+
+    if (!intent_is_in_the_way(err))
+        return false;
+    DL_FOREACH(fl->cache->queue->intents, i)
+    {
+        if (!goes_with_half_locked(fl, i))
+            return false;
+        last = i;
+    }
+    if (!last)
+        return false;
+    tell_of(&fl->half, node_path(awaited_elsewhere_locked(fl->cache, last)->node), error, op);
+    return true;
+}
+
 /* The content lost against another node's version: it is kept aside, and the name owes nothing
  * any more. Other names of the file may. */
 static bool lost_to_another(const struct target *t) REQUIRES(cache_mutex)
@@ -428,7 +448,8 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         *done += ok ? size : n->file && n->file->uploading ? n->file->upload_done : 0;
         if (ok && lost_to_another(&fl->v[i]))
             *error = op_fail(op, -ESTALE, "%s", n->file->error_text ? n->file->error_text : "");
-        if (ok || skip_half_locked(fl, n, error, op))
+        if (ok || skip_half_locked(fl, n, error, op) ||
+            lies_behind_half_locked(fl, failed_now(n).err, error, op))
             continue;
         all = false;
         fl->left++;
