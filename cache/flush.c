@@ -131,10 +131,46 @@ static int look_at_unsure(struct flush *fl)
     return r;
 }
 
+/* A rename above the path takes the path with it. */
+static bool concerns(const struct flush *fl, const struct intent *i) REQUIRES(cache_mutex)
+{
+    const char *path = fl->path;
+
+    return intent_since(i) <= fl->seq &&
+           (path_below(path, i->from) ||
+            (i->to && (path_below(path, i->to) || path_below(i->to, path) ||
+                       path_below(i->from, path))));
+}
+
+static bool is_target(const struct flush *fl, const struct node *n)
+{
+    for (size_t i = 0; i < fl->n; i++)
+        if (fl->v[i].node == n)
+            return true;
+    return false;
+}
+
+/* The file that another store is to have before the old name goes; NULL: there is none. */
+static struct file *awaited_elsewhere_locked(struct cache *c, const struct intent *i)
+    REQUIRES(cache_mutex)
+{
+    return removal_is_of_only_copy_locked(c, i) ? removal_moved_file_locked(c, i) : NULL;
+}
+
+/* What left for another store goes up as what is below the path does, wherever that is: while
+ * it is open, or has a staging name, nothing else would send it. */
+static int add_moved_locked(struct flush *fl, const struct intent *i) REQUIRES(cache_mutex)
+{
+    struct file *f = concerns(fl, i) ? awaited_elsewhere_locked(fl->cache, i) : NULL;
+
+    return f && !is_target(fl, f->node) ? push_target_locked(fl, f->node) : 0;
+}
+
 static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
 {
     struct cache *c = fl->cache;
     struct file *f;
+    struct intent *i;
     struct node *d;
     int r = 0;
 
@@ -155,6 +191,11 @@ static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
             r = add_target_locked(fl, d);
     }
     fl->seq = seq_now_locked(c);
+    DL_FOREACH(c->queue->intents, i)
+    {
+        if (r == 0)
+            r = add_moved_locked(fl, i);
+    }
     rounds_init(c, &fl->rounds, fl->seq);
     return r;
 }
@@ -209,7 +250,8 @@ static void tell_of(char **what, char *path, int *error, struct op *op)
 }
 
 /* A removal waits for each file that was closed before it, also for one that is made anew now:
- * its writer may take for ever. */
+ * its writer may take for ever. What has its place for a move to another store alone holds no
+ * other removal. */
 static struct node *first_half_locked(const struct flush *fl) REQUIRES(cache_mutex)
 {
     struct cache *c = fl->cache;
@@ -221,7 +263,7 @@ static struct node *first_half_locked(const struct flush *fl) REQUIRES(cache_mut
     {
         if (!f->first_seq || f->first_seq > barrier_seq_locked(c, c->queue->intents->prev->seq))
             return NULL;
-        if (file_is_half_locked(c, f->node))
+        if (!f->unclosed && file_is_half_locked(c, f->node))
             return f->node;
     }
     return NULL;
@@ -234,15 +276,43 @@ static bool waits_for_locked(struct cache *c, const struct intent *i, const stru
            barrier_seq_locked(c, i->seq) > half->file->first_seq;
 }
 
-/* A rename above the path takes the path with it. */
-static bool concerns(const struct flush *fl, const struct intent *i) REQUIRES(cache_mutex)
+/* Only its writer's close or rename sends it, or a caller who may ask for more than to wait. */
+static bool waits_for_writer_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
-    const char *path = fl->path;
+    const struct file *f = n->dir ? NULL : n->file;
 
-    return intent_since(i) <= fl->seq &&
-           (path_below(path, i->from) ||
-            (i->to && (path_below(path, i->to) || path_below(i->to, path) ||
-                       path_below(i->from, path))));
+    if (f && !f->write_handles)
+        return f->staged;
+    auto_free char *path = node_path(n);
+    return path && (f ? f->staged || !path_is_log(c, path) : path_is_staged_dir(c, path));
+}
+
+/* Nobody waits for a half file: its writer may take for ever. */
+static bool is_left_out_locked(const struct flush *fl, struct node *n) REQUIRES(cache_mutex)
+{
+    bool half = !(fl->flags & CACHE_FLUSH_HALF) && !n->dir && file_is_half_locked(fl->cache, n);
+
+    return half || ((fl->flags & CACHE_FLUSH_AWAIT) && waits_for_writer_locked(fl->cache, n));
+}
+
+/* Nor for the removal of the name that it left for another store. It is told of as a target. */
+static bool goes_with_half_locked(const struct flush *fl, const struct intent *i)
+    REQUIRES(cache_mutex)
+{
+    struct file *f = awaited_elsewhere_locked(fl->cache, i);
+
+    return f && is_left_out_locked(fl, f->node);
+}
+
+/* A refused rename and the removal after it have become one since the flush began: there is
+ * perhaps another file to wait for. */
+static void add_joined_locked(struct flush *fl, const struct intent *i, int *error,
+                              struct op *op) REQUIRES(cache_mutex)
+{
+    int r = i->since ? add_moved_locked(fl, i) : 0;
+
+    if (r < 0)
+        *error = op_fail(op, r, "there is no memory to wait for what left %s", i->from);
 }
 
 /* True when all of them are done; else what is known of a failure, as look_locked(). */
@@ -256,6 +326,9 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
     DL_FOREACH(fl->cache->queue->intents, i)
     {
         if (!concerns(fl, i))
+            continue;
+        add_joined_locked(fl, i, error, op);
+        if (fl->half && goes_with_half_locked(fl, i))
             continue;
         if (waits_for_locked(fl->cache, i, half)) {
             tell_of(&fl->half, node_path(half), error, op);
@@ -298,26 +371,32 @@ static bool clears_up_locked(struct flush *fl, struct target *t, int err, unsign
     return true;
 }
 
-/* Only its writer's close or rename sends it, or a caller who may ask for more than to wait. */
-static bool waits_for_writer_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
-{
-    const struct file *f = n->dir ? NULL : n->file;
-
-    if (f && !f->write_handles)
-        return f->staged;
-    auto_free char *path = node_path(n);
-    return path && (f ? f->staged || !path_is_log(c, path) : path_is_staged_dir(c, path));
-}
-
-/* Nobody waits for a half file: its writer may take for ever. */
 static bool skip_half_locked(struct flush *fl, struct node *n, int *error, struct op *op)
     REQUIRES(cache_mutex)
 {
-    bool half = !(fl->flags & CACHE_FLUSH_HALF) && !n->dir && file_is_half_locked(fl->cache, n);
-
-    if (!half && !((fl->flags & CACHE_FLUSH_AWAIT) && waits_for_writer_locked(fl->cache, n)))
+    if (!is_left_out_locked(fl, n))
         return false;
     tell_of(&fl->half, node_path(n), error, op);
+    return true;
+}
+
+/* What lies in its way, where a directory can't be beside a file, goes after a half file. */
+static bool lies_behind_half_locked(struct flush *fl, int err, int *error, struct op *op)
+    REQUIRES(cache_mutex)
+{
+    const struct intent *last = NULL, *i;
+
+    if (!intent_is_in_the_way(err))
+        return false;
+    DL_FOREACH(fl->cache->queue->intents, i)
+    {
+        if (!goes_with_half_locked(fl, i))
+            return false;
+        last = i;
+    }
+    if (!last)
+        return false;
+    tell_of(&fl->half, node_path(awaited_elsewhere_locked(fl->cache, last)->node), error, op);
     return true;
 }
 
@@ -369,7 +448,8 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         *done += ok ? size : n->file && n->file->uploading ? n->file->upload_done : 0;
         if (ok && lost_to_another(&fl->v[i]))
             *error = op_fail(op, -ESTALE, "%s", n->file->error_text ? n->file->error_text : "");
-        if (ok || skip_half_locked(fl, n, error, op))
+        if (ok || skip_half_locked(fl, n, error, op) ||
+            lies_behind_half_locked(fl, failed_now(n).err, error, op))
             continue;
         all = false;
         fl->left++;

@@ -292,6 +292,12 @@ int file_write_keys(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mute
 void file_expect(struct cache *c, struct node *n, int fd, struct place at, const char *etag)
     EXCLUDES(cache_mutex);
 
+/* ---- sync.c ---- */
+/* Syncs the mirror file or directory to the disk, and notes of a file in its stamp, synced as
+ * well, that this content is there. 0; 1: it was written meanwhile, and the stamp does not say
+ * that what it is now was synced; or a negative errno. Takes no ns, waits for the disk. */
+int node_sync(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
+
 /* ---- unlinked.c ---- */
 /* Forgets those stale readers that need the store no more, being complete, closed or lost. */
 void stale_readers_forget_locked(struct cache *c) REQUIRES(cache_mutex);

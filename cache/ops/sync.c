@@ -147,41 +147,6 @@ struct sync {
     struct waitq waiters;
 };
 
-/* Data first, then the note that it is synced, then the note itself. */
-static int sync_file(struct cache *c, struct node *n, int fd)
-{
-    struct stat before, after;
-
-    cache_lock(c);
-    uint64_t writes = n->file ? n->file->writes : 0;
-    bool past = n->file && n->file->past;
-    cache_unlock(c);
-    if (fstat(fd, &before) < 0)
-        return -errno;
-    if (past) /* one that began before moved that time, and has bytes to come */
-        file_await_writes(fd);
-    if (fsync(fd) < 0) {
-        int err = -errno;
-        if (n->file && (err == -EIO || err_is_no_space(err)))
-            file_disk_lost(c, n, fd);
-        return err;
-    }
-    if (fstat(fd, &after) < 0)
-        return -errno;
-    if (n->dir || before.st_mtim.tv_nsec != after.st_mtim.tv_nsec ||
-        before.st_mtim.tv_sec != after.st_mtim.tv_sec || before.st_size != after.st_size)
-        return 0;
-    cache_lock(c);
-    if (n->file && n->file->writes == writes) {
-        n->file->synced_mtime_ns =
-            (int64_t)after.st_mtim.tv_sec * NS_PER_SEC + after.st_mtim.tv_nsec;
-        n->file->synced_size = (uint64_t)after.st_size;
-    }
-    cache_unlock(c);
-    int r = node_write_stamp(c, n, fd);
-    return r < 0 ? r : fsync(fd) < 0 ? -errno : 0;
-}
-
 /* The bytes are the store's. What the disk loses of them the kernel tells once, and not here:
  * to who looks when they are all here. */
 static int sync_partial(int fd)
@@ -201,7 +166,7 @@ static int sync_handle(struct cache *c, struct sync *s)
     bool partial = fd >= 0 && s->node->file->state == FILE_PARTIAL;
     cache_unlock(c);
     if (r == 0)
-        r = partial ? sync_partial(fd) : sync_file(c, s->node, fd);
+        r = partial ? sync_partial(fd) : node_sync(c, s->node, fd);
 
     cache_lock(c);
     if (fd >= 0)
@@ -215,7 +180,7 @@ static int sync_dir(struct cache *c, struct sync *s)
     int r = journal_sync_intents(c->journal);
 
     if (r == 0 && s->dir_fd >= 0)
-        r = sync_file(c, s->node, s->dir_fd);
+        r = node_sync(c, s->node, s->dir_fd);
     if (s->dir_fd >= 0)
         (void)close(s->dir_fd);
     return r;

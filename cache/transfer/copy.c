@@ -512,6 +512,8 @@ static void run_copying(struct task *task)
     bool joined = false; /* the intention is no more */
     int r = copy_give_up_name(k, &op, &joined);
     if (r == 0 && !joined)
+        r = moved_make_durable(c, &op, k->to, k->dir, k->intent->seq);
+    if (r == 0 && !joined)
         r = k->dir ? copy_dir(k, &op) : copy_file(k, &op);
     cache_lock(c);
     c->transfer->copies_running--;

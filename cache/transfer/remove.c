@@ -145,6 +145,30 @@ static const char *removal_why(const struct removal *r, size_t i, int err)
     return r->why[i] ? r->why[i] : strerror(-err);
 }
 
+/* Whether the removal is one of a batch, which is to run; else errs[i] says what came of it. */
+static bool goes_in_batch(struct removal *r, size_t i, struct op *op, int *errs)
+{
+    struct cache *c = r->cache;
+    const struct intent *v = r->v[i];
+    const struct place at = intent_source(v);
+
+    errs[i] = 0;
+    if (r->skip[i])
+        return false;
+    if (v->kind == INTENT_RMDIR) {
+        errs[i] = store_rmdir(c->store, op, at.key);
+        /* Others have something in it: it stays a directory, which is no failure of ours. */
+        if (errs[i] == -ENOTEMPTY || errs[i] == -ENOENT)
+            errs[i] = 0;
+        return false;
+    }
+    errs[i] = moved_make_durable(c, op, v->from, false, v->seq);
+    if (errs[i] < 0 || !removals_are_bound(c, at) || intent_version_is_known(v))
+        return errs[i] == 0;
+    errs[i] = remove_unknown(c, v, op);
+    return false;
+}
+
 static void run_store_removals(struct removal *r, struct op *op, int *errs)
 {
     struct cache *c = r->cache;
@@ -152,25 +176,14 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
     size_t index[BATCH_MAX], n = 0;
 
     for (size_t i = 0; i < r->n; i++) {
-        errs[i] = 0;
-        if (r->skip[i])
-            continue;
-        const struct place at = intent_source(r->v[i]);
-        if (r->v[i]->kind == INTENT_RMDIR) {
-            errs[i] = store_rmdir(c->store, op, at.key);
-            /* Others have something in it: it stays a directory, which is no failure of ours.
-             */
-            if (errs[i] == -ENOTEMPTY || errs[i] == -ENOENT)
-                errs[i] = 0;
-        } else if (removals_are_bound(c, at) && !intent_version_is_known(r->v[i])) {
-            errs[i] = remove_unknown(c, r->v[i], op);
-        } else {
-            keys[n] = at.key;
-            etags[n] = removals_are_bound(c, at) ? r->v[i]->etag : NULL;
-            index[n++] = i;
+        if (!goes_in_batch(r, i, op, errs)) {
+            keep_why(r, i, errs[i], op);
             continue;
         }
-        keep_why(r, i, errs[i], op);
+        const struct place at = intent_source(r->v[i]);
+        keys[n] = at.key;
+        etags[n] = removals_are_bound(c, at) ? r->v[i]->etag : NULL;
+        index[n++] = i;
     }
     int results[BATCH_MAX] = {0};
     int all = n ? store_remove(c->store, op, keys, etags, n, results) : 0;

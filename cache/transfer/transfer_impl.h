@@ -148,6 +148,15 @@ bool dir_upload_runs_at_locked(struct cache *c, struct place at, bool below)
 /* Starts uploads of directories' markers and attributes. */
 void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(cache_mutex);
 
+/* ---- moved.c ---- */
+/* Before the object at `path`, or (`below`) at or below it, is replaced or removed: each file
+ * that left such a name for another store by a row up to number `seq`, and is in no store yet,
+ * is synced with its row, and its stamp says so. 0, or a negative errno with op->why: the
+ * change has to wait, and is tried again. -EBUSY: no mount could publish such a file as it is.
+ * Waits for the cache's disk, for no store. */
+int moved_make_durable(struct cache *c, struct op *op, const char *path, bool below,
+                       uint64_t seq) EXCLUDES(cache_ns, cache_mutex);
+
 /* ---- pin.c ---- */
 /* Frees all pins: the cache ends. */
 void pins_free(struct cache *c) REQUIRES(cache_mutex);

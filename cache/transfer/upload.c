@@ -434,7 +434,7 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
     f->failed_ns = clock_mono_ns();
     f->error = r;
     f->error_told = false;
-    f->error_here = !is_answer(j);
+    f->error_here = !is_answer(j) && r != -EBUSY; /* another file's writer is in its way */
     f->due_ns = clock_mono_ns() + retry_delay_ns(c, f->attempts);
     free(f->error_text);
     f->error_text = refused ? refused_text(j->path, why) : strdup(why);
@@ -559,12 +559,25 @@ static int rewritten(struct job *j, struct op *op)
                  : CHANGED;
 }
 
+/* What is at the key may be the only copy of another file, by now. It is the cache that fails
+ * then, and says why. */
+static int keep_moved(struct job *j, struct op *op)
+{
+    int r = moved_make_durable(j->cache, op, j->path, false, j->intents);
+
+    if (r < 0)
+        atomic_store(&j->disk_error, r);
+    return r;
+}
+
 /* 0: the store has it; 1: there is nothing to send. */
 static int send_now(struct job *j, struct op *op)
 {
     j->began_ns = clock_mono_ns();
-    int r = look(j);
+    int r = keep_moved(j, op);
 
+    if (r == 0)
+        r = look(j);
     if (r < 0 && r != CHANGED && is_answer(j))
         (void)source_read_failed(j, r);
     if (r == 0) {
@@ -611,9 +624,10 @@ static void run_upload(struct task *task)
         r = note_sent(j);
     /* Whatever the store has made of the request. */
     if (r < 0 && !is_answer(j)) {
+        const char *step = atomic_load(&j->disk_step);
         r = atomic_load(&j->disk_error);
-        (void)op_fail(&op, r, "upload %s: %s: %s", j->path, atomic_load(&j->disk_step),
-                      strerror(-r));
+        if (step)
+            (void)op_fail(&op, r, "upload %s: %s: %s", j->path, step, strerror(-r));
     }
     j->left_behind = op.left_behind;
     finish(j, r, op.why);

@@ -39,7 +39,7 @@ struct job {
     struct object object;
     atomic_int disk_error; /* negative errno of the cache's own disk, when that ended the
                               upload: whatever came of it, the store has not said so */
-    _Atomic(const char *) disk_step; /* constant text: what failed then */
+    _Atomic(const char *) disk_step; /* constant text: what failed then; NULL: op->why says */
 };
 
 /* ---- sources ---- */

@@ -71,6 +71,9 @@ static int64_t around(struct layer *l, struct call *c)
             return r;
         (void)usleep(1000);
     }
+    routed_watch watch = changes(c->kind) ? atomic_load(&world->watch) : NULL;
+    if (watch)
+        watch((unsigned)(leaf - world->leaves), c);
     return call_next(c);
 }
 

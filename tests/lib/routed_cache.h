@@ -41,12 +41,16 @@ struct routed_leaf_store {
     atomic_uint kept_waiting; /* so many of those */
 };
 
+/* Sees a request that is about to change something in that store. */
+typedef void (*routed_watch)(unsigned leaf, const struct call *c);
+
 struct routed_world {
     struct driven d;
     struct routes routes;
     struct policy policies[4]; /* the first says nothing */
     struct cache_store names[ROUTED_LEAVES];
     struct routed_leaf_store leaves[ROUTED_LEAVES];
+    _Atomic(routed_watch) watch; /* or NULL */
     atomic_int
         fuse; /* so many requests that change something pass before all fail; < 0: all pass
                */

@@ -293,6 +293,88 @@ START_TEST(a_flush_waits_for_no_close_of_what_left_its_store)
 }
 END_TEST
 
+static int wait_for(const char *path, unsigned flags)
+{
+    struct op op;
+
+    op_init(&op, 5 * NS_PER_SEC);
+    return cache_flush_path(w.d.cache, path, flags, &op, NULL, NULL);
+}
+
+static int flush_of(const char *path)
+{
+    return wait_for(path, 0);
+}
+
+/* A writer has it open as it leaves: `flags` as it opened it. */
+static struct handle *leaves_open(int flags, const char *to)
+{
+    struct handle *h = NULL;
+
+    make_run("one");
+    put("runs/one/checkpoint/other", "goes");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_open(&w.d, "runs/one/checkpoint/model", flags, &h), 0);
+    ck_assert_int_eq(driven_write(&w.d, h, "W", 1, 0), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one/checkpoint/model", to), 0);
+    return h;
+}
+
+START_TEST(a_flush_of_the_old_directory_sends_what_left_it_for_another_store)
+{
+    struct handle *h = leaves_open(O_WRONLY, "all/m");
+
+    /* Who may only wait can't have it sent. */
+    ck_assert_int_eq(wait_for("runs/one/checkpoint", CACHE_FLUSH_AWAIT), -ETXTBSY);
+    ck_assert_int_eq(flush_of("runs/one/checkpoint"), 0);
+    routed_stores(&w, 0, "one/model", NULL);
+    routed_stores(&w, 2, "m", "Weights");
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+}
+END_TEST
+
+START_TEST(a_flush_of_the_old_directory_says_why_the_new_store_refuses)
+{
+    atomic_store(&w.leaves[1].refused_key, "one/m");
+    struct handle *h = leaves_open(O_WRONLY, "runs/one/logs/m");
+
+    ck_assert_int_eq(flush_of("runs/one/checkpoint"), -EACCES);
+    routed_stores(&w, 0, "one/model", "weights");
+    ck_assert_int_eq(driven_close(&w.d, h), -EACCES);
+}
+END_TEST
+
+/* It goes up under its staging name: nothing says that another one will come. */
+START_TEST(a_flush_of_the_old_directory_waits_for_no_rename_of_what_left_it)
+{
+    struct handle *h = leaves_open(O_WRONLY, "runs/one/logs/m");
+
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+    atomic_store(&w.leaves[1].down, true);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one/logs/m", "runs/one/logs/m.tmp"), 0);
+    atomic_store(&w.leaves[1].down, false);
+    ck_assert_int_eq(flush_of("runs/one/checkpoint"), 0);
+    routed_stores(&w, 0, "one/model", NULL);
+    routed_stores(&w, 1, "one/m.tmp", "Weights");
+}
+END_TEST
+
+START_TEST(a_flush_names_what_left_the_directory_half)
+{
+    struct handle *h = leaves_open(O_WRONLY | O_TRUNC, "all/m");
+
+    ck_assert_int_eq(flush_of("runs/one/checkpoint"), -ETXTBSY);
+    routed_stores(&w, 0, "one/model", "weights");
+    ck_assert_int_eq(driven_unlink(&w.d, "runs/one/checkpoint/other"), 0);
+    ck_assert_int_eq(flush_of("runs/one/checkpoint/other"), 0); /* waits for no half file */
+    routed_stores(&w, 0, "one/other", NULL);
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+    ck_assert_int_eq(flush_of("runs/one/checkpoint"), 0);
+    routed_stores(&w, 0, "one/model", NULL);
+    routed_stores(&w, 2, "m", "W");
+}
+END_TEST
+
 static struct handle *left_open; /* by the daemon that is killed */
 
 /* What is half goes to kept/: the store has what it had, and shows it again. */
@@ -633,6 +715,10 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_add_test(t, a_file_that_leaves_its_store_is_in_one_of_both);
     tcase_add_test(t, a_file_that_is_open_leaves_its_store_when_it_is_closed);
     tcase_add_test(t, a_flush_waits_for_no_close_of_what_left_its_store);
+    tcase_add_test(t, a_flush_of_the_old_directory_sends_what_left_it_for_another_store);
+    tcase_add_test(t, a_flush_of_the_old_directory_says_why_the_new_store_refuses);
+    tcase_add_test(t, a_flush_of_the_old_directory_waits_for_no_rename_of_what_left_it);
+    tcase_add_test(t, a_flush_names_what_left_the_directory_half);
     tcase_add_test(t, a_directory_moves_over_all_its_stores);
     tcase_add_test(t, two_directories_change_places_over_all_their_stores);
     tcase_add_test(t, a_run_that_is_made_again_outlives_its_removal);
