@@ -133,6 +133,12 @@ int routes_path_of(const struct routes *r, unsigned store, const char *key, enum
  * other. */
 bool routes_same_below(const struct routes *r, const char *from, const char *to);
 
+/* Whether a directory can get the name together with all that may be below it: every route that
+ * leads to the directory or through it can write the part of its key that the path says. 0,
+ * also where no route leads; -EINVAL, -EILSEQ or -ENAMETOOLONG as routes_find(), of the first
+ * route that can't. */
+int routes_writable_below(const struct routes *r, const char *path);
+
 /* Whether two routes lead to one object of a store by two paths, none of them shadowed: then
  * the object (as a key of a's store) and both paths are filled in (heap). `a_root` and `b_root`
  * are where the stores of the two lie in one namespace of their server ("training/ckpt"; "" its

@@ -133,6 +133,18 @@ char *exchange_passage(struct cache *c, const char *beside, uint64_t number)
     return passage;
 }
 
+/* What is below a directory comes along, and gets no name that is judged by itself. */
+static int admit_below(struct cache *c, const struct node *n, const char *to)
+{
+    return n->dir ? routes_writable_below(c->config.routes, to) : 0;
+}
+
+static bool can_pass(struct cache *c, const struct node *n, const char *from,
+                     const char *passage)
+{
+    return can_move(c, n, from, passage) && admit_below(c, n, passage) == 0;
+}
+
 /* Each takes the other's path, and one of them goes through the passage. */
 static int admit_exchange_locked(struct cache *c, const struct entry *from,
                                  const char *from_path, const struct entry *to,
@@ -142,13 +154,16 @@ static int admit_exchange_locked(struct cache *c, const struct entry *from,
 
     if (!can_move(c, n, from_path, to_path) || !can_move(c, other, to_path, from_path))
         return -EXDEV;
-    if (!n->dir && !other->dir)
-        return 0;
+    int r = admit_below(c, n, to_path);
+    if (r == 0)
+        r = admit_below(c, other, from_path);
+    if (r < 0 || (!n->dir && !other->dir))
+        return r;
     auto_free char *passage = exchange_passage(c, from_path, 0);
     auto_free char *other_passage = exchange_passage(c, to_path, 0);
     if (!passage || !other_passage)
         return -ENOMEM;
-    return can_move(c, n, from_path, passage) && can_move(c, other, to_path, other_passage)
+    return can_pass(c, n, from_path, passage) && can_pass(c, other, to_path, other_passage)
                ? 0
                : -EXDEV;
 }
@@ -172,7 +187,9 @@ int name_move_admit_locked(struct cache *c, struct entry *from, struct node *new
         return admit_exchange_locked(c, from, from_path, to, to_path);
     if (r == 0)
         r = admit_path_locked(c, to_path, from->node->dir != NULL);
-    if (r < 0 || can_move(c, from->node, from_path, to_path))
+    if (r < 0)
         return r;
+    if (can_move(c, from->node, from_path, to_path))
+        return admit_below(c, from->node, to_path);
     return !from->node->dir && can_cross_locked(c, from->node, from_path, to_path) ? 0 : -EXDEV;
 }

@@ -83,7 +83,8 @@ bool name_is_fixed_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex
 int name_link_admit_locked(struct cache *c, struct node *n, struct node *parent,
                            const char *name) REQUIRES(cache_mutex);
 /* Whether what has the name `from` may get the other one, which `to` (or NULL) has: 0; -EXDEV,
- * -EBUSY or -ENOTEMPTY of a fixed directory, and what name_admit_locked() answers. */
+ * -EBUSY or -ENOTEMPTY of a fixed directory, and what name_admit_locked() answers, of a
+ * directory also for the routes that lead on below it. */
 int name_move_admit_locked(struct cache *c, struct entry *from, struct node *newparent,
                            const char *newname, struct entry *to, unsigned flags)
     REQUIRES(cache_mutex);

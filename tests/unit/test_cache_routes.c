@@ -30,6 +30,23 @@ static const struct routed_row layout[] = {
 
 #define LAYOUT_ROWS (sizeof(layout) / sizeof(*layout))
 
+/* A run has a name in one store that not every name has a form for in the other one; without
+ * the last row nothing maps the run itself. */
+static const struct routed_row tracked[] = {
+    {.path = "runs/{run}/checkpoint/**", .key = "{run}/**", .leaf = 0},
+    {.path = "runs/{run}/metadata/**", .key = "{run:b32}/**", .leaf = 1},
+    {.path = "**", .leaf = 2},
+};
+
+#define TRACKED_ROWS (sizeof(tracked) / sizeof(*tracked))
+
+/* 200 bytes: a name, and none when it is encoded. */
+#define LONG_NAME                                                                              \
+    "12345678901234567890123456789012345678901234567890"                                       \
+    "12345678901234567890123456789012345678901234567890"                                       \
+    "12345678901234567890123456789012345678901234567890"                                       \
+    "12345678901234567890123456789012345678901234567890"
+
 static struct routed_world w;
 static bool in_layout; /* the keys are the paths */
 
@@ -95,14 +112,9 @@ END_TEST
 
 START_TEST(a_name_that_a_route_cannot_store_is_refused)
 {
-    char longest[] = "meta/"
-                     "1234567890123456789012345678901234567890123456789012345678901234567890"
-                     "1234567890123456789012345678901234567890123456789012345678901234567890"
-                     "1234567890123456789012345678901234567890123456789012345678901234567890";
-
     ck_assert_int_eq(driven_mkdir(&w.d, "meta/\xff"), -EILSEQ);
     ck_assert_int_eq(driven_mkdir(&w.d, "meta/%zz"), -EINVAL);
-    ck_assert_int_eq(driven_mkdir(&w.d, longest), -ENAMETOOLONG);
+    ck_assert_int_eq(driven_mkdir(&w.d, "meta/" LONG_NAME), -ENAMETOOLONG);
     ck_assert_int_eq(driven_mkdir(&w.d, "meta/run"), 0);
 }
 END_TEST
@@ -379,6 +391,88 @@ START_TEST(a_directory_moves_over_all_its_stores)
 }
 END_TEST
 
+/* A run of the tracked rows that is in the stores; its own directory is bare. */
+static void make_tracked(size_t n)
+{
+    routed_release(&w);
+    routed_init(&w, tracked, n, kind);
+    w.d.config.list_timeout_ns = 600 * NS_PER_SEC;
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/metadata"), 0);
+    put("runs/a/checkpoint/model", "weights");
+    put("runs/a/metadata/p", "params");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+}
+
+static void check_unmoved(void)
+{
+    struct cache_stats s;
+
+    cache_get_stats(w.d.cache, &s);
+    ck_assert_uint_eq(s.pending_ops + s.dirty_files, 0);
+    driven_shows(&w.d, "runs/a/checkpoint/model", "weights");
+    driven_shows(&w.d, "runs/a/metadata/p", "params");
+    routed_stores(&w, 0, "a/model", "weights");
+    routed_stores(&w, 1, "ME======/p", "params");
+}
+
+/* What is below it comes along, and nobody would be asked for its names. */
+START_TEST(a_directory_gets_no_name_that_a_route_below_cannot_store)
+{
+    make_tracked(_i ? TRACKED_ROWS : TRACKED_ROWS - 1);
+    unsigned before = routed_requests(&w);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", "runs/\xff"), -EILSEQ);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", "runs/" LONG_NAME), -ENAMETOOLONG);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", "runs/%zz"), -EINVAL);
+    ck_assert_uint_eq(routed_requests(&w), before);
+    check_unmoved();
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", "runs/b"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "b/model", "weights");
+    routed_stores(&w, 1, "MI======/p", "params");
+}
+END_TEST
+
+START_TEST(no_directories_change_places_that_a_route_below_cannot_store)
+{
+    make_tracked(_i ? TRACKED_ROWS : TRACKED_ROWS - 1);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/" LONG_NAME), 0); /* no key has the name */
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/" LONG_NAME "/metadata"), -ENAMETOOLONG);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    unsigned before = routed_requests(&w);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/a", "runs/" LONG_NAME), -ENAMETOOLONG);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/" LONG_NAME, "runs/a"), -ENAMETOOLONG);
+    ck_assert_uint_eq(routed_requests(&w), before);
+    check_unmoved();
+    ck_assert_int_eq(driven_rename(&w.d, "runs/" LONG_NAME, "runs/b"), 0);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/a", "runs/b"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 1, "MI======/p", "params");
+}
+END_TEST
+
+static const struct routed_row near_limit[] = {
+    {.path = "runs/{run}/**", .key = LONG_NAME "{run:b32}/**", .leaf = 0},
+};
+
+/* The name between them has a form that is too long. */
+START_TEST(no_directories_change_places_whose_passage_cannot_be_stored)
+{
+    routed_release(&w);
+    routed_init(&w, near_limit, sizeof(near_limit) / sizeof(*near_limit), kind);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/b"), 0);
+    put("runs/a/file", "text");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/a", "runs/b"), -EXDEV);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, LONG_NAME "ME======/file", "text");
+}
+END_TEST
+
 START_TEST(two_directories_change_places_over_all_their_stores)
 {
     make_run("one");
@@ -600,6 +694,9 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_add_test(t, a_file_that_is_open_leaves_its_store_when_it_is_closed);
     tcase_add_test(t, a_flush_waits_for_no_close_of_what_left_its_store);
     tcase_add_test(t, a_directory_moves_over_all_its_stores);
+    tcase_add_loop_test(t, a_directory_gets_no_name_that_a_route_below_cannot_store, 0, 2);
+    tcase_add_loop_test(t, no_directories_change_places_that_a_route_below_cannot_store, 0, 2);
+    tcase_add_test(t, no_directories_change_places_whose_passage_cannot_be_stored);
     tcase_add_test(t, two_directories_change_places_over_all_their_stores);
     tcase_add_test(t, a_run_that_is_made_again_outlives_its_removal);
     tcase_add_test(t, a_directory_that_moves_into_one_made_again_stays);
