@@ -4,6 +4,7 @@
 #include "runs/match.h"
 #include "runs/routes.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -84,8 +85,11 @@ int routes_writable_below(const struct routes *r, const char *path)
     size_t i = 0;
     int err = 0;
 
-    while (err == 0 && next_below(r, path, &i, &b))
+    while (err == 0 && next_below(r, path, &i, &b)) {
         err = match_key(b.route, &b.m, b.bound, b.m.below, &key);
+        if (err == 0 && routes_key_reserved(b.route, key.at))
+            err = -EPERM;
+    }
     return err;
 }
 

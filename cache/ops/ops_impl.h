@@ -73,8 +73,9 @@ int acl_set(struct cache *c, struct node *n, const char *name, const void *value
             int flags, struct waiter *w) EXCLUDES(cache_mutex);
 
 /* ---- admit.c ---- */
-/* Whether a file (or a directory) may get the name: 0; -EPERM where no route leads; -EINVAL,
- * -EILSEQ, -ENAMETOOLONG: the route can't store the name. */
+/* Whether a file (or a directory) may get the name: 0; -EPERM where no route leads, or to a
+ * key that a store keeps for itself; -EINVAL, -EILSEQ, -ENAMETOOLONG: the route can't store the
+ * name. */
 int name_admit_locked(struct cache *c, struct node *parent, const char *name, bool dir)
     REQUIRES(cache_mutex);
 /* Whether a directory has the name that is neither removed nor moved. */

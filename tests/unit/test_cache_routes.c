@@ -1,4 +1,5 @@
 /* cache/: several stores in one tree: which names the routes admit, and where names move to. */
+#include "common/path.h"
 #include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
@@ -116,6 +117,84 @@ START_TEST(a_name_that_a_route_cannot_store_is_refused)
     ck_assert_int_eq(driven_mkdir(&w.d, "meta/%zz"), -EINVAL);
     ck_assert_int_eq(driven_mkdir(&w.d, "meta/" LONG_NAME), -ENAMETOOLONG);
     ck_assert_int_eq(driven_mkdir(&w.d, "meta/run"), 0);
+}
+END_TEST
+
+/* Where keys begin with a name of the mount; the last one's are of no store. */
+static const struct routed_row roots[] = {
+    {.path = "runs/{run}/checkpoint/**", .key = "{run}/**", .leaf = 0},
+    {.path = "runs/{run}/logs/**", .key = "logs/{run}/**", .leaf = 1},
+    {.path = "pct/{run}/**", .key = "{run:pct}/**", .leaf = 1},
+    {.path = "hex/{run}/**", .key = "{run:hex}/**", .leaf = 1},
+    {.path = "all/**", .key = "**", .leaf = 2},
+    {.path = "tmp/**", .key = "**", .scratch = true},
+};
+
+#define SHOWN_RESERVED "%2E%72%75%6E%66%73"
+
+static void use_roots(void)
+{
+    routed_release(&w);
+    routed_init(&w, roots, sizeof(roots) / sizeof(*roots), kind);
+    driven_mount(&w.d);
+}
+
+static void check_owes_nothing(void)
+{
+    struct cache_stats s;
+
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    cache_get_stats(w.d.cache, &s);
+    ck_assert_uint_eq(s.pending_ops + s.dirty_files, 0);
+    for (unsigned leaf = 0; leaf < ROUTED_LEAVES; leaf++)
+        ck_assert(!routed_has(&w, leaf, PATH_RESERVED));
+}
+
+START_TEST(a_name_that_a_store_keeps_for_itself_is_refused)
+{
+    use_roots();
+    ck_assert_int_eq(driven_mkdir(&w.d, "all/.runfs"), -EPERM);
+    ck_assert_int_eq(create("all/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_symlink(&w.d, "target", "all/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_mkdir(&w.d, "pct/" SHOWN_RESERVED), -EPERM);
+    ck_assert_int_eq(driven_mkdir(&w.d, "hex/" SHOWN_RESERVED), 0); /* 2e72756e6673 */
+    put("all/file", "text");
+    ck_assert_int_eq(driven_link(&w.d, "all/file", "all/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_rename(&w.d, "all/file", "all/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_mkdir(&w.d, "all/dir"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "all/dir", "all/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_mkdir(&w.d, "all/dir/.runfs"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "all/.runfs2"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "tmp/.runfs"), 0); /* in no store */
+    put("tmp/.runfs/file", "text");
+    check_owes_nothing();
+}
+END_TEST
+
+START_TEST(a_directory_gets_no_name_that_a_store_below_keeps_for_itself)
+{
+    struct stat st;
+
+    use_roots();
+    make_run("one");
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one", "runs/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/.runfs", &st), -ENOENT);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/.runfs"), 0); /* no key has the name */
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/.runfs/checkpoint"), -EPERM);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/.runfs/logs"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one", "runs/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/one", "runs/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/.runfs", "runs/one"), -EPERM);
+    put("runs/.runfs/logs/out", "theirs");
+    check_owes_nothing();
+    routed_stores(&w, 0, "one/model", "weights");
+    routed_stores(&w, 1, "logs/one/out", "lines");
+    routed_stores(&w, 1, "logs/.runfs/out", "theirs");
+    ck_assert_int_eq(driven_rename(&w.d, "runs/.runfs", "runs/two"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/.runfs"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/.runfs"), 0);
+    check_owes_nothing();
+    routed_stores(&w, 1, "logs/two/out", "theirs");
 }
 END_TEST
 
@@ -684,6 +763,8 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_set_timeout(t, 120);
     tcase_add_test(t, a_path_without_a_route_is_refused_and_asked_of_nobody);
     tcase_add_test(t, a_name_that_a_route_cannot_store_is_refused);
+    tcase_add_test(t, a_name_that_a_store_keeps_for_itself_is_refused);
+    tcase_add_test(t, a_directory_gets_no_name_that_a_store_below_keeps_for_itself);
     tcase_add_test(t, fixed_directories_stay);
     tcase_add_test(t, fixed_directories_outlive_their_stores);
     tcase_add_test(t, what_would_cross_stores_is_refused_and_nothing_asked);

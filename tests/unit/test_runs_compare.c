@@ -50,6 +50,9 @@ static const struct route_text coded[] = {
     {"tmp/{x}/a/**", "{x:b32}/**", -1},
     {"own/{x}/**", "{x}/**", 0},
     {"own/{x}/metadata/**", "{x:b32}/**", 1},
+    {"raw/{x}/**", "{x}/**", -1},
+    {"under/{x}/c/**", ".runfs/{x}/**", 0},
+    {"half/{x}/**", ".run{x}/**", 0},
     END,
 };
 
@@ -130,6 +133,17 @@ static const struct {
     {CODED, "own/\xff", 0},       /* what is behind the route that takes it has nothing there */
     {CODED, "nowhere", 0},
     {RUNS, "runs/\xff", 0},
+    {CODED, "runs/.runfs", -EPERM},
+    {CODED, "runs/.runfs/checkpoint", -EPERM},
+    {CODED, "runs/.runfs/checkpoint/x", -EPERM},
+    {CODED, "runs/.runfs/metadata", -EINVAL}, /* %2E%72%75%6E%66%73 is its spelling */
+    {CODED, "runs/a/checkpoint/.runfs", 0},
+    {CODED, "own/.runfs", -EPERM},
+    {CODED, "raw/.runfs", 0}, /* in no store */
+    {CODED, "under/a", -EPERM},
+    {CODED, "half/fs", -EPERM},
+    {CODED, "half/f", 0},
+    {RUNS, "runs/a/.runfs", 0},
 };
 
 START_TEST(writable_below)
