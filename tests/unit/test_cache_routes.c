@@ -514,6 +514,25 @@ START_TEST(a_directory_gets_no_name_that_a_route_below_cannot_store)
 }
 END_TEST
 
+/* The limit is that of the route which encodes the name, whatever maps the run itself. */
+START_TEST(a_directory_gets_no_name_with_which_a_key_below_is_too_long)
+{
+    char path[PATH_KEY_MAX] = "runs/a/metadata";
+
+    make_tracked(_i ? TRACKED_ROWS : TRACKED_ROWS - 1);
+    while (strlen(path) < 3960) {
+        (void)strcat(path, "/1234567890123456789012345678901234567890");
+        ck_assert_int_eq(driven_mkdir(&w.d, path), 0);
+    }
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    size_t more = PATH_KEY_MAX - 8 - strlen(path); /* the path itself would fit */
+    char to[PATH_KEY_MAX] = "runs/a";
+    memset(to + strlen(to), 'b', more);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", to), -ENAMETOOLONG);
+    check_unmoved();
+}
+END_TEST
+
 START_TEST(no_directories_change_places_that_a_route_below_cannot_store)
 {
     make_tracked(_i ? TRACKED_ROWS : TRACKED_ROWS - 1);
@@ -776,6 +795,7 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_add_test(t, a_flush_waits_for_no_close_of_what_left_its_store);
     tcase_add_test(t, a_directory_moves_over_all_its_stores);
     tcase_add_loop_test(t, a_directory_gets_no_name_that_a_route_below_cannot_store, 0, 2);
+    tcase_add_loop_test(t, a_directory_gets_no_name_with_which_a_key_below_is_too_long, 0, 2);
     tcase_add_loop_test(t, no_directories_change_places_that_a_route_below_cannot_store, 0, 2);
     tcase_add_test(t, no_directories_change_places_whose_passage_cannot_be_stored);
     tcase_add_test(t, two_directories_change_places_over_all_their_stores);
