@@ -203,6 +203,11 @@ enum routes_kind routes_kind(const struct routes *r, const char *path, enum rout
     return kind;
 }
 
+bool routes_key_reserved(const struct route *route, const char *key)
+{
+    return !route->scratch && path_below(PATH_RESERVED, key);
+}
+
 bool routes_fixed(const struct routes *r, const char *path)
 {
     bool over = false;

@@ -72,6 +72,10 @@ void routes_hit_release(struct routes_hit *hit);
 enum routes_kind routes_kind(const struct routes *r, const char *path, enum routes_as as,
                              const struct route **ret_route);
 
+/* Whether the key, or the beginning of it that is known, is one that the route's store keeps
+ * for itself (PATH_RESERVED): nothing of a path is ever stored there. */
+bool routes_key_reserved(const struct route *route, const char *key);
+
 /* Whether a directory is on the way of a route and binds no capture of it: then it exists
  * whatever the stores have, though it may be mapped by another route. The root is. */
 bool routes_fixed(const struct routes *r, const char *path);
@@ -132,6 +136,12 @@ int routes_path_of(const struct routes *r, unsigned store, const char *key, enum
  * them, in the same stores by the same codecs and policies' uploads: then one may become the
  * other. */
 bool routes_same_below(const struct routes *r, const char *from, const char *to);
+
+/* Whether a directory can get the name together with all that may be below it: every route that
+ * leads to the directory or through it can write the part of its key that the path says. 0,
+ * also where no route leads; of the first route that can't -EINVAL, -EILSEQ or -ENAMETOOLONG as
+ * routes_find(), or -EPERM: routes_key_reserved(). */
+int routes_writable_below(const struct routes *r, const char *path);
 
 /* Whether two routes lead to one object of a store by two paths, none of them shadowed: then
  * the object (as a key of a's store) and both paths are filled in (heap). `a_root` and `b_root`

@@ -1,8 +1,10 @@
-/* Routes beside each other: whether two directories have the same below them, and whether a
- * route takes all that another one takes. */
+/* Routes beside each other: which of them lead on below a directory, whether they are the same
+ * below another one and can write its name, and whether a route takes all that another takes.
+ */
 #include "runs/match.h"
 #include "runs/routes.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -74,6 +76,21 @@ bool routes_same_below(const struct routes *r, const char *from, const char *to)
         if (!same_route_below(&a, &b))
             return false;
     }
+}
+
+int routes_writable_below(const struct routes *r, const char *path)
+{
+    struct key_text key;
+    struct below b;
+    size_t i = 0;
+    int err = 0;
+
+    while (err == 0 && next_below(r, path, &i, &b)) {
+        err = match_key(b.route, &b.m, b.bound, b.m.below, &key);
+        if (err == 0 && routes_key_reserved(b.route, key.at))
+            err = -EPERM;
+    }
+    return err;
 }
 
 /* ---- what a route takes ---- */

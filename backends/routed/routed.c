@@ -67,6 +67,8 @@ static void routed_facts(struct store *s, const char *path, struct store_facts *
     if (route != dir || !is_alone(r, dir, path)) {
         ret->caps &= ~(unsigned)STORE_RENAME;
         ret->size_max = r->all.size_max; /* of what it lists */
+        if (ret->key_max > r->all.key_max)
+            ret->key_max = r->all.key_max; /* of what it takes along */
     }
     if (dir && dir != route && !dir->scratch) {
         const struct store_facts *other = &r->each[dir - r->routes->items];

@@ -13,18 +13,22 @@
 
 #define REFUSED_EVERY_NS (60 * NS_PER_SEC)
 
+#define NO_ROUTE                                                                               \
+    "no route leads there; a route for \"**\", or default_store, takes what others leave"
+#define RESERVED                                                                               \
+    "a route gives it a key in " PATH_RESERVED                                                 \
+    ", where a store keeps what is its own; take another name"
+
 /* Programs try such names by thousands. */
-static int refuse_locked(struct cache *c, const char *path) REQUIRES(cache_mutex)
+static int refuse_locked(struct cache *c, const char *path, const char *why)
+    REQUIRES(cache_mutex)
 {
     int64_t now = clock_mono_ns();
 
     if (c->ops->refused_ns && now - c->ops->refused_ns < REFUSED_EVERY_NS)
         return -EPERM;
     c->ops->refused_ns = now;
-    log_later(&c->log, LOG_LEVEL_WARN,
-              "%s can't be made: no route leads there; a route for \"**\", or default_store, "
-              "takes what others leave",
-              path);
+    log_later(&c->log, LOG_LEVEL_WARN, "%s can't be made: %s", path, why);
     return -EPERM;
 }
 
@@ -35,9 +39,11 @@ static int admit_path_locked(struct cache *c, const char *path, bool dir) REQUIR
 
     if (r < 0)
         return r;
-    enum routes_kind kind = hit.kind;
+    const char *why = hit.kind == ROUTES_NOWHERE ? NO_ROUTE : NULL;
+    if (hit.kind == ROUTES_MAPPED && routes_key_reserved(hit.route, hit.key))
+        why = RESERVED;
     routes_hit_release(&hit);
-    return kind == ROUTES_NOWHERE ? refuse_locked(c, path) : 0;
+    return why ? refuse_locked(c, path, why) : 0;
 }
 
 int name_admit_locked(struct cache *c, struct node *parent, const char *name, bool dir)
@@ -133,6 +139,27 @@ char *exchange_passage(struct cache *c, const char *beside, uint64_t number)
     return passage;
 }
 
+/* What is below a directory comes along, and gets no name that is judged by itself. */
+static int admit_below_locked(struct cache *c, const char *to) REQUIRES(cache_mutex)
+{
+    int r = routes_writable_below(c->config.routes, to);
+
+    return r == -EPERM ? refuse_locked(c, to, RESERVED) : r;
+}
+
+static int admit_there_locked(struct cache *c, const struct node *n, const char *to)
+    REQUIRES(cache_mutex)
+{
+    return n->dir ? admit_below_locked(c, to) : admit_path_locked(c, to, false);
+}
+
+static bool can_pass(struct cache *c, const struct node *n, const char *from,
+                     const char *passage)
+{
+    return can_move(c, n, from, passage) &&
+           (!n->dir || routes_writable_below(c->config.routes, passage) == 0);
+}
+
 /* Each takes the other's path, and one of them goes through the passage. */
 static int admit_exchange_locked(struct cache *c, const struct entry *from,
                                  const char *from_path, const struct entry *to,
@@ -142,13 +169,16 @@ static int admit_exchange_locked(struct cache *c, const struct entry *from,
 
     if (!can_move(c, n, from_path, to_path) || !can_move(c, other, to_path, from_path))
         return -EXDEV;
-    if (!n->dir && !other->dir)
-        return 0;
+    int r = admit_there_locked(c, n, to_path);
+    if (r == 0)
+        r = admit_there_locked(c, other, from_path);
+    if (r < 0 || (!n->dir && !other->dir))
+        return r;
     auto_free char *passage = exchange_passage(c, from_path, 0);
     auto_free char *other_passage = exchange_passage(c, to_path, 0);
     if (!passage || !other_passage)
         return -ENOMEM;
-    return can_move(c, n, from_path, passage) && can_move(c, other, to_path, other_passage)
+    return can_pass(c, n, from_path, passage) && can_pass(c, other, to_path, other_passage)
                ? 0
                : -EXDEV;
 }
@@ -164,15 +194,17 @@ int name_move_admit_locked(struct cache *c, struct entry *from, struct node *new
         return 0;
     if (!from_path || !to_path)
         return newparent->flags & NODE_REMOVED ? -ENOENT : -ENOMEM;
-    bool exchange = (flags & RENAME_EXCHANGE) && to;
-    if (to && !exchange && !to->node->dir != !from->node->dir)
+    bool exchange = (flags & RENAME_EXCHANGE) && to, dir = from->node->dir != NULL;
+    if (to && !exchange && !to->node->dir != !dir)
         return 0; /* the kinds are what is wrong */
     int r = check_fixed_locked(c, from, to_path, to, flags);
     if (r == 0 && exchange)
         return admit_exchange_locked(c, from, from_path, to, to_path);
     if (r == 0)
-        r = admit_path_locked(c, to_path, from->node->dir != NULL);
-    if (r < 0 || can_move(c, from->node, from_path, to_path))
+        r = admit_path_locked(c, to_path, dir);
+    if (r < 0)
         return r;
-    return !from->node->dir && can_cross_locked(c, from->node, from_path, to_path) ? 0 : -EXDEV;
+    if (can_move(c, from->node, from_path, to_path))
+        return dir ? admit_below_locked(c, to_path) : 0;
+    return !dir && can_cross_locked(c, from->node, from_path, to_path) ? 0 : -EXDEV;
 }

@@ -73,8 +73,9 @@ int acl_set(struct cache *c, struct node *n, const char *name, const void *value
             int flags, struct waiter *w) EXCLUDES(cache_mutex);
 
 /* ---- admit.c ---- */
-/* Whether a file (or a directory) may get the name: 0; -EPERM where no route leads; -EINVAL,
- * -EILSEQ, -ENAMETOOLONG: the route can't store the name. */
+/* Whether a file (or a directory) may get the name: 0; -EPERM where no route leads, or to a
+ * key that a store keeps for itself; -EINVAL, -EILSEQ, -ENAMETOOLONG: the route can't store the
+ * name. */
 int name_admit_locked(struct cache *c, struct node *parent, const char *name, bool dir)
     REQUIRES(cache_mutex);
 /* Whether a directory has the name that is neither removed nor moved. */
@@ -83,7 +84,8 @@ bool name_is_fixed_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex
 int name_link_admit_locked(struct cache *c, struct node *n, struct node *parent,
                            const char *name) REQUIRES(cache_mutex);
 /* Whether what has the name `from` may get the other one, which `to` (or NULL) has: 0; -EXDEV,
- * -EBUSY or -ENOTEMPTY of a fixed directory, and what name_admit_locked() answers. */
+ * -EBUSY or -ENOTEMPTY of a fixed directory, and what name_admit_locked() answers, of a
+ * directory also for the routes that lead on below it. */
 int name_move_admit_locked(struct cache *c, struct entry *from, struct node *newparent,
                            const char *newname, struct entry *to, unsigned flags)
     REQUIRES(cache_mutex);

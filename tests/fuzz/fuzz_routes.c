@@ -74,6 +74,8 @@ static void check_found(const struct routes *r, const char *path, enum routes_as
     int err = routes_find(r, path, as, &hit);
 
     must(routes_kind(r, path, as, &route) == (err < 0 ? ROUTES_NOWHERE : hit.kind));
+    /* What no route can write for the directory can't be written for what is below it. */
+    must(as == ROUTES_OBJECT || err == 0 || routes_writable_below(r, path) == err);
     if (err < 0) {
         must(err == -EINVAL || err == -EILSEQ || err == -ENAMETOOLONG);
         return;

@@ -1,4 +1,5 @@
 /* cache/: several stores in one tree: which names the routes admit, and where names move to. */
+#include "common/path.h"
 #include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
@@ -29,6 +30,23 @@ static const struct routed_row layout[] = {
 };
 
 #define LAYOUT_ROWS (sizeof(layout) / sizeof(*layout))
+
+/* A run has a name in one store that not every name has a form for in the other one; without
+ * the last row nothing maps the run itself. */
+static const struct routed_row tracked[] = {
+    {.path = "runs/{run}/checkpoint/**", .key = "{run}/**", .leaf = 0},
+    {.path = "runs/{run}/metadata/**", .key = "{run:b32}/**", .leaf = 1},
+    {.path = "**", .leaf = 2},
+};
+
+#define TRACKED_ROWS (sizeof(tracked) / sizeof(*tracked))
+
+/* 200 bytes: a name, and none when it is encoded. */
+#define LONG_NAME                                                                              \
+    "12345678901234567890123456789012345678901234567890"                                       \
+    "12345678901234567890123456789012345678901234567890"                                       \
+    "12345678901234567890123456789012345678901234567890"                                       \
+    "12345678901234567890123456789012345678901234567890"
 
 static struct routed_world w;
 static bool in_layout; /* the keys are the paths */
@@ -95,15 +113,88 @@ END_TEST
 
 START_TEST(a_name_that_a_route_cannot_store_is_refused)
 {
-    char longest[] = "meta/"
-                     "1234567890123456789012345678901234567890123456789012345678901234567890"
-                     "1234567890123456789012345678901234567890123456789012345678901234567890"
-                     "1234567890123456789012345678901234567890123456789012345678901234567890";
-
     ck_assert_int_eq(driven_mkdir(&w.d, "meta/\xff"), -EILSEQ);
     ck_assert_int_eq(driven_mkdir(&w.d, "meta/%zz"), -EINVAL);
-    ck_assert_int_eq(driven_mkdir(&w.d, longest), -ENAMETOOLONG);
+    ck_assert_int_eq(driven_mkdir(&w.d, "meta/" LONG_NAME), -ENAMETOOLONG);
     ck_assert_int_eq(driven_mkdir(&w.d, "meta/run"), 0);
+}
+END_TEST
+
+/* Where keys begin with a name of the mount; the last one's are of no store. */
+static const struct routed_row roots[] = {
+    {.path = "runs/{run}/checkpoint/**", .key = "{run}/**", .leaf = 0},
+    {.path = "runs/{run}/logs/**", .key = "logs/{run}/**", .leaf = 1},
+    {.path = "pct/{run}/**", .key = "{run:pct}/**", .leaf = 1},
+    {.path = "hex/{run}/**", .key = "{run:hex}/**", .leaf = 1},
+    {.path = "all/**", .key = "**", .leaf = 2},
+    {.path = "tmp/**", .key = "**", .scratch = true},
+};
+
+#define SHOWN_RESERVED "%2E%72%75%6E%66%73"
+
+static void use_roots(void)
+{
+    routed_release(&w);
+    routed_init(&w, roots, sizeof(roots) / sizeof(*roots), kind);
+    driven_mount(&w.d);
+}
+
+static void check_owes_nothing(void)
+{
+    struct cache_stats s;
+
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    cache_get_stats(w.d.cache, &s);
+    ck_assert_uint_eq(s.pending_ops + s.dirty_files, 0);
+    for (unsigned leaf = 0; leaf < ROUTED_LEAVES; leaf++)
+        ck_assert(!routed_has(&w, leaf, PATH_RESERVED));
+}
+
+START_TEST(a_name_that_a_store_keeps_for_itself_is_refused)
+{
+    use_roots();
+    ck_assert_int_eq(driven_mkdir(&w.d, "all/.runfs"), -EPERM);
+    ck_assert_int_eq(create("all/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_symlink(&w.d, "target", "all/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_mkdir(&w.d, "pct/" SHOWN_RESERVED), -EPERM);
+    ck_assert_int_eq(driven_mkdir(&w.d, "hex/" SHOWN_RESERVED), 0); /* 2e72756e6673 */
+    put("all/file", "text");
+    ck_assert_int_eq(driven_link(&w.d, "all/file", "all/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_rename(&w.d, "all/file", "all/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_mkdir(&w.d, "all/dir"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "all/dir", "all/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_mkdir(&w.d, "all/dir/.runfs"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "all/.runfs2"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "tmp/.runfs"), 0); /* in no store */
+    put("tmp/.runfs/file", "text");
+    check_owes_nothing();
+}
+END_TEST
+
+START_TEST(a_directory_gets_no_name_that_a_store_below_keeps_for_itself)
+{
+    struct stat st;
+
+    use_roots();
+    make_run("one");
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one", "runs/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/.runfs", &st), -ENOENT);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/.runfs"), 0); /* no key has the name */
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/.runfs/checkpoint"), -EPERM);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/.runfs/logs"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/one", "runs/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/one", "runs/.runfs"), -EPERM);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/.runfs", "runs/one"), -EPERM);
+    put("runs/.runfs/logs/out", "theirs");
+    check_owes_nothing();
+    routed_stores(&w, 0, "one/model", "weights");
+    routed_stores(&w, 1, "logs/one/out", "lines");
+    routed_stores(&w, 1, "logs/.runfs/out", "theirs");
+    ck_assert_int_eq(driven_rename(&w.d, "runs/.runfs", "runs/two"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/.runfs"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/.runfs"), 0);
+    check_owes_nothing();
+    routed_stores(&w, 1, "logs/two/out", "theirs");
 }
 END_TEST
 
@@ -461,6 +552,107 @@ START_TEST(a_directory_moves_over_all_its_stores)
 }
 END_TEST
 
+/* A run of the tracked rows that is in the stores; its own directory is bare. */
+static void make_tracked(size_t n)
+{
+    routed_release(&w);
+    routed_init(&w, tracked, n, kind);
+    w.d.config.list_timeout_ns = 600 * NS_PER_SEC;
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/metadata"), 0);
+    put("runs/a/checkpoint/model", "weights");
+    put("runs/a/metadata/p", "params");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+}
+
+static void check_unmoved(void)
+{
+    struct cache_stats s;
+
+    cache_get_stats(w.d.cache, &s);
+    ck_assert_uint_eq(s.pending_ops + s.dirty_files, 0);
+    driven_shows(&w.d, "runs/a/checkpoint/model", "weights");
+    driven_shows(&w.d, "runs/a/metadata/p", "params");
+    routed_stores(&w, 0, "a/model", "weights");
+    routed_stores(&w, 1, "ME======/p", "params");
+}
+
+/* What is below it comes along, and nobody would be asked for its names. */
+START_TEST(a_directory_gets_no_name_that_a_route_below_cannot_store)
+{
+    make_tracked(_i ? TRACKED_ROWS : TRACKED_ROWS - 1);
+    unsigned before = routed_requests(&w);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", "runs/\xff"), -EILSEQ);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", "runs/" LONG_NAME), -ENAMETOOLONG);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", "runs/%zz"), -EINVAL);
+    ck_assert_uint_eq(routed_requests(&w), before);
+    check_unmoved();
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", "runs/b"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "b/model", "weights");
+    routed_stores(&w, 1, "MI======/p", "params");
+}
+END_TEST
+
+/* The limit is that of the route which encodes the name, whatever maps the run itself. */
+START_TEST(a_directory_gets_no_name_with_which_a_key_below_is_too_long)
+{
+    char path[PATH_KEY_MAX] = "runs/a/metadata";
+
+    make_tracked(_i ? TRACKED_ROWS : TRACKED_ROWS - 1);
+    while (strlen(path) < 3960) {
+        (void)strcat(path, "/1234567890123456789012345678901234567890");
+        ck_assert_int_eq(driven_mkdir(&w.d, path), 0);
+    }
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    size_t more = PATH_KEY_MAX - 8 - strlen(path); /* the path itself would fit */
+    char to[PATH_KEY_MAX] = "runs/a";
+    memset(to + strlen(to), 'b', more);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", to), -ENAMETOOLONG);
+    check_unmoved();
+}
+END_TEST
+
+START_TEST(no_directories_change_places_that_a_route_below_cannot_store)
+{
+    make_tracked(_i ? TRACKED_ROWS : TRACKED_ROWS - 1);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/" LONG_NAME), 0); /* no key has the name */
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/" LONG_NAME "/metadata"), -ENAMETOOLONG);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    unsigned before = routed_requests(&w);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/a", "runs/" LONG_NAME), -ENAMETOOLONG);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/" LONG_NAME, "runs/a"), -ENAMETOOLONG);
+    ck_assert_uint_eq(routed_requests(&w), before);
+    check_unmoved();
+    ck_assert_int_eq(driven_rename(&w.d, "runs/" LONG_NAME, "runs/b"), 0);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/a", "runs/b"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 1, "MI======/p", "params");
+}
+END_TEST
+
+static const struct routed_row near_limit[] = {
+    {.path = "runs/{run}/**", .key = LONG_NAME "{run:b32}/**", .leaf = 0},
+};
+
+/* The name between them has a form that is too long. */
+START_TEST(no_directories_change_places_whose_passage_cannot_be_stored)
+{
+    routed_release(&w);
+    routed_init(&w, near_limit, sizeof(near_limit) / sizeof(*near_limit), kind);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/b"), 0);
+    put("runs/a/file", "text");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_exchange(&w.d, "runs/a", "runs/b"), -EXDEV);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, LONG_NAME "ME======/file", "text");
+}
+END_TEST
+
 START_TEST(two_directories_change_places_over_all_their_stores)
 {
     make_run("one");
@@ -706,6 +898,8 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_set_timeout(t, 120);
     tcase_add_test(t, a_path_without_a_route_is_refused_and_asked_of_nobody);
     tcase_add_test(t, a_name_that_a_route_cannot_store_is_refused);
+    tcase_add_test(t, a_name_that_a_store_keeps_for_itself_is_refused);
+    tcase_add_test(t, a_directory_gets_no_name_that_a_store_below_keeps_for_itself);
     tcase_add_test(t, fixed_directories_stay);
     tcase_add_test(t, fixed_directories_outlive_their_stores);
     tcase_add_test(t, what_would_cross_stores_is_refused_and_nothing_asked);
@@ -720,6 +914,10 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_add_test(t, a_flush_of_the_old_directory_waits_for_no_rename_of_what_left_it);
     tcase_add_test(t, a_flush_names_what_left_the_directory_half);
     tcase_add_test(t, a_directory_moves_over_all_its_stores);
+    tcase_add_loop_test(t, a_directory_gets_no_name_that_a_route_below_cannot_store, 0, 2);
+    tcase_add_loop_test(t, a_directory_gets_no_name_with_which_a_key_below_is_too_long, 0, 2);
+    tcase_add_loop_test(t, no_directories_change_places_that_a_route_below_cannot_store, 0, 2);
+    tcase_add_test(t, no_directories_change_places_whose_passage_cannot_be_stored);
     tcase_add_test(t, two_directories_change_places_over_all_their_stores);
     tcase_add_test(t, a_run_that_is_made_again_outlives_its_removal);
     tcase_add_test(t, a_directory_that_moves_into_one_made_again_stays);

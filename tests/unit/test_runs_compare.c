@@ -5,6 +5,7 @@
 #include "tests/lib/suite.h"
 
 #include <check.h>
+#include <errno.h>
 #include <stdint.h>
 
 #define END                                                                                    \
@@ -14,7 +15,7 @@
 
 /* ---- directories that may become each other ---- */
 
-enum table { RUNS, ONE, BACK, LISTED, SCRATCH };
+enum table { RUNS, ONE, BACK, LISTED, SCRATCH, CODED };
 
 static const struct route_text runs[] = {
     {"runs/{run}/checkpoint/**", "{run}/**", 0},
@@ -42,8 +43,22 @@ static const struct route_text listed[] = {
 static const struct route_text scratch[] = {
     {"a/**", NULL, -1}, {"b/**", NULL, -1}, {"**", NULL, 0}, END};
 
+static const struct route_text coded[] = {
+    {"runs/{run}/checkpoint/**", "{run}/**", 0},
+    {"runs/{run}/metadata/**", "{run:b32}/**", 1},
+    {"runs/{run}/one/{x}", "one/{run}/{x:hex}", 1},
+    {"tmp/{x}/a/**", "{x:b32}/**", -1},
+    {"own/{x}/**", "{x}/**", 0},
+    {"own/{x}/metadata/**", "{x:b32}/**", 1},
+    {"raw/{x}/**", "{x}/**", -1},
+    {"under/{x}/c/**", ".runfs/{x}/**", 0},
+    {"half/{x}/**", ".run{x}/**", 0},
+    END,
+};
+
 static const struct route_text *const tables[] = {
-    [RUNS] = runs, [ONE] = one, [BACK] = back, [LISTED] = listed, [SCRATCH] = scratch};
+    [RUNS] = runs,     [ONE] = one,         [BACK] = back,
+    [LISTED] = listed, [SCRATCH] = scratch, [CODED] = coded};
 
 static const struct {
     enum table table;
@@ -90,6 +105,52 @@ START_TEST(same_below)
     struct routes r = routes_of(tables[below[_i].table]);
 
     ck_assert_int_eq(routes_same_below(&r, below[_i].from, below[_i].to), below[_i].same);
+    routes_release(&r);
+}
+END_TEST
+
+#define NAME_160                                                                               \
+    "1234567890123456789012345678901234567890123456789012345678901234567890123456789012345678" \
+    "901234567890123456789012345678901234567890123456789012345678901234567890"
+
+static const struct {
+    enum table table;
+    const char *path;
+    int err;
+} names[] = {
+    {CODED, "runs/a", 0},
+    {CODED, "runs/\xff", -EILSEQ},
+    {CODED, "runs/" NAME_160, -ENAMETOOLONG},
+    {CODED, "runs/%zz", -EINVAL},
+    {CODED, "runs/\xff/checkpoint", 0}, /* its own route takes all of it */
+    {CODED, "runs/\xff/checkpoint/x", 0},
+    {CODED, "runs/\xff/metadata", -EILSEQ},
+    {CODED, "runs/\xff/metadata/x", -EILSEQ},
+    {CODED, "runs/a/metadata/\xff", 0},
+    {CODED, "runs/\xff/one", 0}, /* the name that is encoded is not known yet */
+    {CODED, "runs", 0},
+    {CODED, "tmp/\xff", -EILSEQ}, /* no policy would be found for it */
+    {CODED, "own/\xff", 0},       /* what is behind the route that takes it has nothing there */
+    {CODED, "nowhere", 0},
+    {RUNS, "runs/\xff", 0},
+    {CODED, "runs/.runfs", -EPERM},
+    {CODED, "runs/.runfs/checkpoint", -EPERM},
+    {CODED, "runs/.runfs/checkpoint/x", -EPERM},
+    {CODED, "runs/.runfs/metadata", -EINVAL}, /* %2E%72%75%6E%66%73 is its spelling */
+    {CODED, "runs/a/checkpoint/.runfs", 0},
+    {CODED, "own/.runfs", -EPERM},
+    {CODED, "raw/.runfs", 0}, /* in no store */
+    {CODED, "under/a", -EPERM},
+    {CODED, "half/fs", -EPERM},
+    {CODED, "half/f", 0},
+    {RUNS, "runs/a/.runfs", 0},
+};
+
+START_TEST(writable_below)
+{
+    struct routes r = routes_of(tables[names[_i].table]);
+
+    ck_assert_int_eq(routes_writable_below(&r, names[_i].path), names[_i].err);
     routes_release(&r);
 }
 END_TEST
@@ -312,6 +373,7 @@ int main(void)
     TCase *t = tcase_create("runs_compare");
 
     tcase_add_loop_test(t, same_below, 0, ARRAY_SIZE(below));
+    tcase_add_loop_test(t, writable_below, 0, ARRAY_SIZE(names));
     tcase_add_loop_test(t, never_matches, 0, ARRAY_SIZE(covers));
     tcase_add_loop_test(t, two_paths, 0, ARRAY_SIZE(pairs));
     tcase_add_loop_test(t, layouts_have_each_object_once, 0, ARRAY_SIZE(layouts));
