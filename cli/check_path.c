@@ -90,6 +90,8 @@ static int find(const struct checked *c, const char *path, bool directory, struc
                                             : "the name is too long for its route");
     if (!err && a->hit.kind == ROUTES_NOWHERE)
         return no_route(a, "no route leads there");
+    if (!err && a->hit.kind == ROUTES_MAPPED && routes_key_reserved(a->hit.route, a->hit.key))
+        return no_route(a, "its store keeps that key for itself");
     return err ? err : find_url(c, a);
 }
 

@@ -92,6 +92,7 @@ test_check_of_paths() {
         say "$(cat "$work/out")" || return 1
     config "$three_stores"
     refused 1 'elsewhere/x: no route leads there' "$runfs" check "$d/c.json" elsewhere/x || return 1
+    refused 1 'd/.runfs/x: its store keeps that key for itself' "$runfs" check "$d/c.json" d/.runfs/x || return 1
     refused 1 'a//b: it can'\''t be a path' "$runfs" check "$d/c.json" a//b || return 1
     try "$runfs" check --json "$d/c.json" runs/a/logs/x elsewhere/x
     expect_code 1 || return 1
