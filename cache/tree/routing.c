@@ -230,7 +230,10 @@ bool routes_have_scratch(struct cache *c)
 void node_mark_scratch_locked(struct cache *c, struct node *n, const char *path)
 {
     cache_assert_locked(c);
-    if (!n->dir && *path && path_is_scratch(c, path))
+    if (n->dir)
+        return;
+    n->flags &= ~(unsigned)NODE_SCRATCH;
+    if (*path && path_is_scratch(c, path))
         n->flags |= NODE_SCRATCH;
 }
 

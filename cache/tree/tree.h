@@ -347,8 +347,8 @@ bool path_is_nowhere(struct cache *c, const char *path);
 bool path_is_scratch(struct cache *c, const char *path);
 /* Whether the routes keep anything out of all stores. */
 bool routes_have_scratch(struct cache *c);
-/* Notes whether the file that is to come to the path is scratch, for its first stamp. A file
- * without a name (path "") is nothing yet. */
+/* Notes whether the file that is to come to the path is scratch, for its next stamp, whatever
+ * was noted before: it did not come there. A file without a name (path "") is nothing yet. */
 void node_mark_scratch_locked(struct cache *c, struct node *n, const char *path)
     REQUIRES(cache_mutex);
 /* Whether the file, which has a name, is in no store, by its route. */
