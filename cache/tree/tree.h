@@ -78,8 +78,9 @@ struct dir_index {
 /* What the routes make of a directory; it stays so wherever the directory may move. */
 enum dir_kind {
     DIR_STORED,  /* one key of one store stands behind it; without routes all are this */
-    DIR_IMPLIED, /* on the way to what is stored, or a store's root: no key is its own */
-    DIR_SCRATCH, /* no store ever has it */
+    DIR_IMPLIED, /* on the way to what is stored, or a store's root: no key is its own. One of
+                    scratch, too, through which an earlier route leads */
+    DIR_SCRATCH, /* no store ever has it, nor anything below it */
 };
 
 struct dir {
@@ -341,8 +342,8 @@ void dir_take_route(struct cache *c, struct dir *d, const char *path);
 bool path_is_fixed(struct cache *c, const char *path);
 /* Whether the names of the directory are those of several stores. */
 bool path_is_joint(struct cache *c, const char *path);
-/* Whether neither a file nor a directory can be there. */
-bool path_is_nowhere(struct cache *c, const char *path);
+/* Whether no store can have a file or a directory there. */
+bool path_is_in_no_store(struct cache *c, const char *path);
 /* Whether a file of this path is in no store, by its route. */
 bool path_is_scratch(struct cache *c, const char *path);
 /* Whether the routes keep anything out of all stores. */
