@@ -42,7 +42,8 @@ struct entry {
         uint64_t stored_generation; /* of the file; what the store has under this name */
     };
     uint32_t hash;   /* of the name; constant */
-    uint16_t volume; /* constant; which of the stores has it; 0: there is one, or none */
+    uint16_t volume; /* constant but for an exchange of kinds; which of the stores has it; 0:
+                        there is one, or none */
     GUARDED_BY(cache_mutex) struct {
         bool stable : 1;  /* its attributes were told when the second of its change was over */
         bool was_put : 1; /* from here */
@@ -378,6 +379,9 @@ struct entry *entry_find(struct node *dir, const char *name);
 /* Adds a name; the caller holds ns for writing and lock. NULL without memory. */
 struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *name,
                                struct node *n) REQUIRES(cache_ns, cache_mutex);
+/* Notes what the routes make of a name of this path that leads to another kind of node now. */
+void entry_take_route_locked(struct cache *c, struct entry *e, const char *path)
+    REQUIRES(cache_ns, cache_mutex);
 /* Takes the name away and frees the entry; the node may be freed with it. */
 void entry_remove_locked(struct cache *c, struct entry *e) REQUIRES(cache_ns, cache_mutex);
 /* Moves an entry to another place. 0 or -ENOMEM; *e is the new entry. */

@@ -239,6 +239,39 @@ START_TEST(where_the_rest_is_scratch_the_root_shows_both)
 }
 END_TEST
 
+/* A name is scratch as a file, and a store's as a directory. */
+START_TEST(a_directory_and_scratch_change_places)
+{
+    static const struct routed_row either[] = {
+        {.path = "d/{x}/**", .key = "{x}/**", .leaf = 0},
+        {.path = "**", .scratch = true, .policy = 3},
+    };
+
+    routed_init(&w, either, 2, _i);
+    w.policies[3].upload = UPLOAD_NEVER;
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "d/dir"), 0);
+    put("d/dir/m", "stored");
+    put("d/file", "scratch");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_exchange(&w.d, "d/dir", "d/file"), 0);
+    ck_assert_str_eq(driven_state(&w.d, "d/dir"), "local");
+    ck_assert_int_eq(driven_rename(&w.d, "d/dir", "d/file/n"), -EXDEV);
+    put("d/dir", "newer");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "file/m", "stored");
+    routed_stores(&w, 0, "dir/m", NULL);
+    ck_assert_int_eq(driven_unlink(&w.d, "d/file/m"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "d/file"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert(!routed_has(&w, 0, "file"));
+    driven_shows(&w.d, "d/dir", "newer");
+    driven_unmount(&w.d); /* a kill */
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_list(&w.d, "d"), 0);
+}
+END_TEST
+
 static struct node *look(struct node *dir, const char *name)
 {
     struct waiter none = {0};
@@ -299,6 +332,7 @@ int main(void)
     tcase_add_loop_test(t, a_kill_before_a_run_moved_leaves_it_moved, 0, ROUTED_KINDS);
     tcase_add_loop_test(t, two_runs_change_places_with_their_scratch, 0, ROUTED_KINDS);
     tcase_add_loop_test(t, where_the_rest_is_scratch_the_root_shows_both, 0, ROUTED_KINDS);
+    tcase_add_loop_test(t, a_directory_and_scratch_change_places, 0, ROUTED_KINDS);
     tcase_add_loop_test(t, scratch_beside_what_is_stored_asks_nobody, 0, ROUTED_KINDS);
     suite_add_tcase(s, t);
     return suite_run(s);
