@@ -3,7 +3,9 @@
 #include "cache/mount.h"
 
 #include "cache/mirror/mirror.h"
+#include "cache/mirror/stamp.h"
 #include "common/mem.h"
+#include "runs/routes.h"
 
 #include <errno.h>
 #include <string.h>
@@ -18,13 +20,24 @@ struct scratch {
     size_t n, cap;
 };
 
+/* The directory of scratch is in no store. One that other routes lead through is, unless its
+ * stamp says that no store has anything below it. */
+static bool is_local(struct cache *c, const char *path, int fd)
+{
+    const struct route *route = path_route(c, path, true);
+    struct stamp_attrs a;
+
+    if (path_dir_kind(c, path) == DIR_SCRATCH)
+        return true;
+    return route && route->scratch && stamp_read_attrs(fd, &a) == 0 && (a.flags & STAMP_BARE);
+}
+
 static int collect(void *arg, const char *path, int fd, const struct stat *st)
 {
     struct scratch *s = arg;
     bool dir = S_ISDIR(st->st_mode);
 
-    (void)fd;
-    if (dir ? path_dir_kind(s->cache, path) != DIR_SCRATCH : !path_is_scratch(s->cache, path))
+    if (dir ? !is_local(s->cache, path, fd) : !path_is_scratch(s->cache, path))
         return 0;
     if (array_grow(s->v, s->cap, s->n + 1))
         return -ENOMEM;

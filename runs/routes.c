@@ -224,6 +224,21 @@ bool routes_fixed(const struct routes *r, const char *path)
     return !*path;
 }
 
+bool routes_lead_through(const struct routes *r, const char *path)
+{
+    struct found f;
+
+    for (size_t i = 0; i < r->n; i++) {
+        const struct route *route = &r->items[i];
+
+        if (template_takes(&route->path, path, ROUTES_DIRECTORY))
+            return false;
+        if (!route->scratch && of_route(route, path, &f) == 0 && f.kind != ROUTES_NOWHERE)
+            return true;
+    }
+    return false;
+}
+
 bool routes_shadowed(const struct routes *r, const struct route *route, const char *path,
                      enum routes_as as)
 {

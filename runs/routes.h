@@ -80,6 +80,11 @@ bool routes_key_reserved(const struct route *route, const char *key);
  * whatever the stores have, though it may be mapped by another route. The root is. */
 bool routes_fixed(const struct routes *r, const char *path);
 
+/* Whether a route to a store is on the way through a directory, before the one that maps it, if
+ * any: names of that store may be in the directory though it is mapped by scratch. Allocates
+ * nothing. */
+bool routes_lead_through(const struct routes *r, const char *path);
+
 /* The keys that make a directory exist which routes lead through: of each such route, the key
  * up to the last component whose capture the directory binds; each key of a store once. `as` is
  * what the key has to be there: a directory, but for `runs/{run}/model` with the key

@@ -21,6 +21,15 @@ int no_route(struct op *op, int err, const char *what, const char *path)
     return op_fail(op, err, "%s %.200s: no route leads to %.60s", what, path, path);
 }
 
+/* A directory of scratch is for the stores what the routes before make of it. */
+static enum routes_kind kind_of_scratch(const struct routes *routes, const char *path,
+                                        enum routes_as as)
+{
+    if (as == ROUTES_OBJECT || !routes_lead_through(routes, path))
+        return ROUTES_NOWHERE;
+    return routes_fixed(routes, path) ? ROUTES_FIXED : ROUTES_IMPLIED;
+}
+
 static int find(struct routed *r, const char *path, enum routes_as as, struct target *ret)
 {
     struct routes_hit hit;
@@ -33,7 +42,9 @@ static int find(struct routed *r, const char *path, enum routes_as as, struct ta
         return err;
     if (hit.kind != ROUTES_MAPPED) {
         ret->kind = hit.kind;
-    } else if (!hit.route->scratch && !key_is_reserved(hit.key)) {
+    } else if (hit.route->scratch) {
+        ret->kind = kind_of_scratch(r->routes, path, as);
+    } else if (!key_is_reserved(hit.key)) {
         *ret = (struct target){.kind = ROUTES_MAPPED,
                                .route = hit.route,
                                .leaf = &r->leaves[hit.route->store],

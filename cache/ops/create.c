@@ -204,6 +204,14 @@ static int name_allowed(struct node *parent, const char *name) REQUIRES(cache_mu
     return path_name_shown(at, name, len) ? 0 : -EINVAL;
 }
 
+bool name_is_in_no_store_locked(struct cache *c, struct node *parent, const char *name)
+{
+    auto_free char *path = c->config.routes ? child_path(parent, name) : NULL;
+
+    cache_assert_locked(c);
+    return path && path_is_in_no_store(c, path);
+}
+
 int name_parent_ready_locked(struct cache *c, struct node *parent, const char *name,
                              struct waiter *w)
 {
@@ -213,7 +221,9 @@ int name_parent_ready_locked(struct cache *c, struct node *parent, const char *n
     if (c->config.read_only)
         return -EROFS;
     int r = name_allowed(parent, name);
-    return r == 0 ? dir_need_locked(c, parent, false, w) : r;
+    if (r < 0 || name_is_in_no_store_locked(c, parent, name))
+        return r;
+    return dir_need_locked(c, parent, false, w);
 }
 
 size_t name_longest_below(struct node *n)

@@ -313,6 +313,8 @@ static int exchange_in_tree_locked(struct cache *c, struct exchange *x)
     for (int i = 0; i < 2; i++) {
         struct entry *e = both[i];
         struct node *n = e->node;
+        if (mixed) /* a file there can be another route's than a directory */
+            entry_take_route_locked(c, e, i == 0 ? x->m->from_path : x->m->to_path);
         e->may_exist = e->may_exist || x->n > 0;
         e->changed_ns = clock_mono_ns();
         n->ctime_ns = clock_real_ns();

@@ -26,15 +26,6 @@ static bool entry_is_valid(struct cache *c, struct entry *e) REQUIRES(cache_mute
            (e->verified_ns && clock_mono_ns() - e->verified_ns < listing_validity_ns(c));
 }
 
-/* Nobody is asked for a name that no route leads to. */
-static bool leads_nowhere(struct cache *c, struct node *parent, const char *name)
-    REQUIRES(cache_mutex)
-{
-    auto_free char *path = c->config.routes ? child_path(parent, name) : NULL;
-
-    return path && path_is_nowhere(c, path);
-}
-
 int cache_lookup(struct cache *c, struct node *parent, const char *name, struct waiter *w,
                  struct node **ret, struct stat *st)
 {
@@ -46,7 +37,7 @@ int cache_lookup(struct cache *c, struct node *parent, const char *name, struct 
         return -ENAMETOOLONG;
     cache_lock(c);
     struct entry *e = entry_find(parent, name);
-    if (!e && leads_nowhere(c, parent, name))
+    if (!e && name_is_in_no_store_locked(c, parent, name))
         r = -ENOENT;
     if (r == 0 && (!e || !entry_is_valid(c, e)))
         r = dir_need_locked(c, parent, false, w);

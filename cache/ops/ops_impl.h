@@ -114,7 +114,11 @@ int node_inherit_acl_locked(struct cache *c, struct node *n, const struct node *
 void dir_touch_locked(struct node *dir) REQUIRES(cache_mutex);
 /* Whether the store has, or may have, an object under the entry's path. */
 bool entry_may_be_stored(struct entry *e) REQUIRES(cache_mutex);
-/* Makes sure that the directory takes changes and its names are known; or parks. */
+/* Whether no store can have the name in the directory: what is not known of it is not there. */
+bool name_is_in_no_store_locked(struct cache *c, struct node *parent, const char *name)
+    REQUIRES(cache_mutex);
+/* Makes sure that the directory takes changes and its names are known; or parks. For a name
+ * that is in no store nobody is asked for those of others. */
 int name_parent_ready_locked(struct cache *c, struct node *parent, const char *name,
                              struct waiter *w) REQUIRES(cache_mutex);
 /* How many bytes the longest known key has below that of `n`; of a directory's marker one. */

@@ -158,9 +158,9 @@ enum dir_kind path_dir_kind(struct cache *c, const char *path)
     case ROUTES_IMPLIED:
         return DIR_IMPLIED;
     case ROUTES_MAPPED:
-        return route->scratch               ? DIR_SCRATCH
-               : is_fixed_root(route, path) ? DIR_IMPLIED
-                                            : DIR_STORED;
+        if (route->scratch)
+            return routes_lead_through(c->config.routes, path) ? DIR_IMPLIED : DIR_SCRATCH;
+        return is_fixed_root(route, path) ? DIR_IMPLIED : DIR_STORED;
     case ROUTES_NOWHERE:
         break;
     }
@@ -181,13 +181,22 @@ void dir_take_route(struct cache *c, struct dir *d, const char *path)
     d->fixed = path_is_fixed(c, path);
 }
 
-bool path_is_nowhere(struct cache *c, const char *path)
+static bool leads_to_a_store(const struct routes *r, const char *path, enum routes_as as)
 {
     const struct route *route;
+    enum routes_kind kind = routes_kind(r, path, as, &route);
 
-    return c->config.routes &&
-           routes_kind(c->config.routes, path, ROUTES_OBJECT, &route) == ROUTES_NOWHERE &&
-           routes_kind(c->config.routes, path, ROUTES_DIRECTORY, &route) == ROUTES_NOWHERE;
+    if (!route || !route->scratch)
+        return kind != ROUTES_NOWHERE;
+    return as == ROUTES_DIRECTORY && routes_lead_through(r, path);
+}
+
+bool path_is_in_no_store(struct cache *c, const char *path)
+{
+    const struct routes *r = c->config.routes;
+
+    return r && !leads_to_a_store(r, path, ROUTES_OBJECT) &&
+           !leads_to_a_store(r, path, ROUTES_DIRECTORY);
 }
 
 static int differs(void *arg, const struct routes_source *source)
@@ -246,7 +255,10 @@ bool routes_have_scratch(struct cache *c)
 void node_mark_scratch_locked(struct cache *c, struct node *n, const char *path)
 {
     cache_assert_locked(c);
-    if (!n->dir && *path && path_is_scratch(c, path))
+    if (n->dir)
+        return;
+    n->flags &= ~(unsigned)NODE_SCRATCH;
+    if (*path && path_is_scratch(c, path))
         n->flags |= NODE_SCRATCH;
 }
 

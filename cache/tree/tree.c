@@ -140,9 +140,22 @@ static void unlink_entry(struct entry *e) REQUIRES(cache_ns, cache_mutex)
     *at = e->next_link;
 }
 
+void entry_take_route_locked(struct cache *c, struct entry *e, const char *path)
+{
+    struct dir *d = e->node->dir;
+
+    cache_assert_locked(c);
+    if (!c->config.routes)
+        return;
+    e->volume = (uint16_t)path_volume(c, path, d != NULL);
+    if (d)
+        dir_take_route(c, d, path);
+    e->scratch = d ? d->kind == DIR_SCRATCH : path_is_scratch(c, path);
+}
+
 /* What the routes make of the name. It is the same for all that comes here with a directory,
  * which is moved only to where the same routes lead on. */
-static int take_route_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
+static int take_route_locked(struct cache *c, struct entry *e) REQUIRES(cache_ns, cache_mutex)
 {
     auto_free char *path = c->config.routes ? entry_path(e) : NULL;
 
@@ -150,10 +163,7 @@ static int take_route_locked(struct cache *c, struct entry *e) REQUIRES(cache_mu
         return 0;
     if (!path)
         return -ENOMEM;
-    e->volume = (uint16_t)path_volume(c, path, e->node->dir != NULL);
-    if (e->node->dir)
-        dir_take_route(c, e->node->dir, path);
-    e->scratch = e->node->dir ? e->node->dir->kind == DIR_SCRATCH : path_is_scratch(c, path);
+    entry_take_route_locked(c, e, path);
     return 0;
 }
 

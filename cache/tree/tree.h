@@ -42,7 +42,8 @@ struct entry {
         uint64_t stored_generation; /* of the file; what the store has under this name */
     };
     uint32_t hash;   /* of the name; constant */
-    uint16_t volume; /* constant; which of the stores has it; 0: there is one, or none */
+    uint16_t volume; /* constant but for an exchange of kinds; which of the stores has it; 0:
+                        there is one, or none */
     GUARDED_BY(cache_mutex) struct {
         bool stable : 1;  /* its attributes were told when the second of its change was over */
         bool was_put : 1; /* from here */
@@ -78,8 +79,9 @@ struct dir_index {
 /* What the routes make of a directory; it stays so wherever the directory may move. */
 enum dir_kind {
     DIR_STORED,  /* one key of one store stands behind it; without routes all are this */
-    DIR_IMPLIED, /* on the way to what is stored, or a store's root: no key is its own */
-    DIR_SCRATCH, /* no store ever has it */
+    DIR_IMPLIED, /* on the way to what is stored, or a store's root: no key is its own. One of
+                    scratch, too, through which an earlier route leads */
+    DIR_SCRATCH, /* no store ever has it, nor anything below it */
 };
 
 struct dir {
@@ -343,14 +345,14 @@ bool path_is_fixed(struct cache *c, const char *path);
 bool path_is_joint(struct cache *c, const char *path);
 /* Whether the directory may be there though no store has anything under its own key. */
 bool path_may_lack_key(struct cache *c, const char *path);
-/* Whether neither a file nor a directory can be there. */
-bool path_is_nowhere(struct cache *c, const char *path);
+/* Whether no store can have a file or a directory there. */
+bool path_is_in_no_store(struct cache *c, const char *path);
 /* Whether a file of this path is in no store, by its route. */
 bool path_is_scratch(struct cache *c, const char *path);
 /* Whether the routes keep anything out of all stores. */
 bool routes_have_scratch(struct cache *c);
-/* Notes whether the file that is to come to the path is scratch, for its first stamp. A file
- * without a name (path "") is nothing yet. */
+/* Notes whether the file that is to come to the path is scratch, for its next stamp, whatever
+ * was noted before: it did not come there. A file without a name (path "") is nothing yet. */
 void node_mark_scratch_locked(struct cache *c, struct node *n, const char *path)
     REQUIRES(cache_mutex);
 /* Whether the file, which has a name, is in no store, by its route. */
@@ -379,6 +381,9 @@ struct entry *entry_find(struct node *dir, const char *name);
 /* Adds a name; the caller holds ns for writing and lock. NULL without memory. */
 struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *name,
                                struct node *n) REQUIRES(cache_ns, cache_mutex);
+/* Notes what the routes make of a name of this path that leads to another kind of node now. */
+void entry_take_route_locked(struct cache *c, struct entry *e, const char *path)
+    REQUIRES(cache_ns, cache_mutex);
 /* Takes the name away and frees the entry; the node may be freed with it. */
 void entry_remove_locked(struct cache *c, struct entry *e) REQUIRES(cache_ns, cache_mutex);
 /* Moves an entry to another place. 0 or -ENOMEM; *e is the new entry. */

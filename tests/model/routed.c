@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TABLES     4
+#define TABLES     5
 #define ROWS       5
 #define FIXED_MODE 0755
 
@@ -41,6 +41,12 @@ static const struct row {
     {{.path = "h/**", .scratch = true},
      {.path = "{x}/g/**", .scratch = true},
      {.path = "d/**", .key = "**", .store = 1},
+     {.path = "**", .store = 0}},
+    /* Parts that are in stores, below one that is in none. */
+    {{.path = "d/e/**", .key = "of-e/**", .store = 1},
+     {.path = "d/g/{x}/**", .key = "g/{x:hex}/**", .store = 2},
+     {.path = "d/1", .key = "one", .store = 2},
+     {.path = "d/**", .scratch = true},
      {.path = "**", .store = 0}},
 };
 
@@ -167,7 +173,8 @@ bool routed_outlives(struct name *name)
         return true;
     if (!dir || !is_fixed(name->path))
         return false;
-    name->inode->mode = FIXED_MODE; /* another one was made */
+    if (!routes_lead_through(stores.routes, name->path))
+        name->inode->mode = FIXED_MODE; /* another one was made */
     return true;
 }
 

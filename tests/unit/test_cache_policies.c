@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -287,6 +288,54 @@ static void link_unnamed(const char *name)
     cache_forget(w.d.cache, dir, 1);
 }
 
+/* A link into scratch fails first: something has the name in the mirror, past the cache. */
+static void link_unnamed_elsewhere(const char *taken, const char *dir_path, const char *name)
+{
+    const struct cache_cred cred = {.umask = 022};
+    struct node *n, *again = NULL, *root = cache_root(w.d.cache), *tmp = NULL, *dir = NULL;
+    struct waiter none = {0};
+    char path[128];
+    struct handle *h;
+    struct stat st;
+
+    (void)snprintf(path, sizeof(path), "%s/mirror/tmp/%s", w.d.dir, taken);
+    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    (void)close(fd);
+    ck_assert_int_eq(cache_lookup(w.d.cache, root, "tmp", &none, &tmp, &st), 0);
+    ck_assert_int_eq(cache_lookup(w.d.cache, root, dir_path, &none, &dir, &st), 0);
+    ck_assert_int_eq(
+        cache_tmpfile(w.d.cache, dir, S_IRUSR | S_IWUSR, O_RDWR, &cred, NULL, &n, &st, &h), 0);
+    ck_assert_int_eq(driven_write(&w.d, h, "x", 1, 0), 0);
+    ck_assert_int_eq(cache_link(w.d.cache, n, tmp, taken, &none, &again, &st), -EEXIST);
+    ck_assert_int_eq(cache_link(w.d.cache, n, dir, name, &none, &again, &st), 0);
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+    ck_assert_int_eq(unlink(path), 0);
+    cache_forget(w.d.cache, n, 1);
+    cache_forget(w.d.cache, again, 1);
+    cache_forget(w.d.cache, dir, 1);
+    cache_forget(w.d.cache, tmp, 1);
+}
+
+/* Else the next mount drops it, and no store ever had it. */
+START_TEST(a_link_into_scratch_that_failed_leaves_a_file_that_is_owed)
+{
+    mount_with_dirs();
+    put("tmp/other", "x"); /* now the mirror has the directory */
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    for (size_t i = 0; i < ROUTED_LEAVES; i++)
+        atomic_store(&w.leaves[i].no_puts, true);
+    link_unnamed_elsewhere("taken", "a", "x");
+    driven_unmount(&w.d); /* a kill */
+    for (size_t i = 0; i < ROUTED_LEAVES; i++)
+        atomic_store(&w.leaves[i].no_puts, false);
+    driven_mount(&w.d);
+    driven_shows(&w.d, "a/x", "x");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "a/x", "x");
+}
+END_TEST
+
 static int count_one(void *arg, const struct cache_pending *p)
 {
     (void)p;
@@ -338,6 +387,7 @@ int main(void)
     tcase_add_loop_test(t, scratch_ends_with_the_mount, 0, 2);
     tcase_add_test(t, an_open_scratch_file_is_not_flushed);
     tcase_add_test(t, scratch_is_told_from_what_is_owed_by_itself);
+    tcase_add_test(t, a_link_into_scratch_that_failed_leaves_a_file_that_is_owed);
     suite_add_tcase(s, t);
     return suite_run(s);
 }

@@ -414,6 +414,43 @@ START_TEST(scratch_is_in_no_store)
 }
 END_TEST
 
+START_TEST(below_scratch_is_what_an_earlier_route_has)
+{
+    static const struct test_route t[] = {
+        {"runs/{run}/checkpoint/**", "{run}/**", 0},
+        {"runs/{run}/model.pt", "models/{run}.pt", 1},
+        {"runs/**", "runs/**", TEST_SCRATCH},
+        {"**", "**", 1},
+        {NULL, NULL, 0},
+    };
+    struct object obj;
+    struct world w;
+
+    world_open(&w, t, 2, "mem:");
+    leaf_has(&w, 0, "a/m");
+    leaf_has(&w, 1, "models/b.pt");
+    leaf_has(&w, 1, "runs/c/m");
+    ck_assert_int_eq(kind_of(&w, "runs"), 'd');
+    ck_assert_int_eq(kind_of(&w, "runs/a"), 'd');
+    ck_assert_int_eq(kind_of(&w, "runs/b"), 'd');
+    ck_assert_int_eq(kind_of(&w, "runs/c"), '-');
+    ck_assert_int_eq(kind_of(&w, "runs/a/checkpoint/m"), 'o');
+    ck_assert_int_eq(kind_of(&w, "runs/a/logs"), '-');
+    assert_names(&w, "runs", 0, "a/ b/");
+    assert_names(&w, "runs/a", 0, "checkpoint/");
+    assert_names(&w, "runs", LIST_RECURSIVE, "a/checkpoint/m b/model.pt");
+    fails(&w, ENOENT, store_stat_dir(w.s, &w.op, "runs/a", &obj));
+    fails(&w, EPERM, store_mkdir(w.s, &w.op, "runs/d", NULL, NULL)); /* no store keeps it */
+    fails(&w, EPERM, store_mkdir(w.s, &w.op, "runs/a/logs", NULL, NULL));
+    fails(&w, EPERM, put(&w, "runs/a/x"));
+    fails(&w, EBUSY, store_rmdir(w.s, &w.op, "runs"));
+    fails(&w, ENOTEMPTY, store_rmdir(w.s, &w.op, "runs/a"));
+    ok(&w, store_rmdir(w.s, &w.op, "runs/a/logs"));
+    ok(&w, store_rmdir(w.s, &w.op, "runs/c"));
+    world_close(&w);
+}
+END_TEST
+
 /* ---- subtrees ---- */
 
 START_TEST(a_subtree_is_that_of_all_stores)
@@ -500,6 +537,7 @@ static Suite *suite(void)
         state_of_a_store_is_no_path,
         where_no_route_leads,
         scratch_is_in_no_store,
+        below_scratch_is_what_an_earlier_route_has,
         a_subtree_is_that_of_all_stores,
         a_store_that_fails_fails_what_it_has_a_part_in,
         a_cancel_and_the_deadline_end_questions,

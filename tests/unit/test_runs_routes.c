@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Stores are 0 to 3; the tables are legal ones. */
-enum table { RUNS, ONE, HOROVOD, ODD, SCRATCH, PLAIN, EMPTY };
+enum table { RUNS, ONE, HOROVOD, ODD, SCRATCH, BEHIND, PLAIN, EMPTY };
 
 static const struct route_text runs[] = {
     {"runs/{run}/checkpoint/**", "{run}/**", 0},
@@ -56,12 +56,20 @@ static const struct route_text scratch[] = {
     {"x/y/z/**", NULL, 1},
     {NULL, NULL, 0},
 };
+static const struct route_text behind[] = {
+    {"runs/{run}/tmp/**", NULL, -1},
+    {"runs/{run}/checkpoint/**", "{run:b32}/**", 0},
+    {"runs/{run}/of/model.pt", "{run}.pt", 1},
+    {"runs/**", NULL, -1},
+    {"**", NULL, 2},
+    {NULL, NULL, 0},
+};
 static const struct route_text plain[] = {{"**", NULL, 0}, {NULL, NULL, 0}};
 static const struct route_text empty[] = {{NULL, NULL, 0}};
 
 static const struct route_text *const tables[] = {
-    [RUNS] = runs,       [ONE] = one,     [HOROVOD] = horovod, [ODD] = odd,
-    [SCRATCH] = scratch, [PLAIN] = plain, [EMPTY] = empty,
+    [RUNS] = runs,       [ONE] = one,       [HOROVOD] = horovod, [ODD] = odd,
+    [SCRATCH] = scratch, [BEHIND] = behind, [PLAIN] = plain,     [EMPTY] = empty,
 };
 
 /* ---- what a path is ---- */
@@ -239,6 +247,37 @@ START_TEST(what_exists_always)
     struct routes r = routes_of(tables[fixed[_i].table]);
 
     ck_assert_int_eq(routes_fixed(&r, fixed[_i].path), fixed[_i].fixed);
+    routes_release(&r);
+}
+END_TEST
+
+static const struct {
+    enum table table;
+    const char *path;
+    bool through;
+} through[] = {
+    {BEHIND, "runs", true},
+    {BEHIND, "runs/a", true},
+    {BEHIND, "runs/a/of", true},
+    {BEHIND, "runs/%41", true}, /* whose name is no key of the first */
+    {BEHIND, "runs/a/of/b", false},
+    {BEHIND, "runs/a/tmp", false},
+    {BEHIND, "runs/a/checkpoint", false},
+    {BEHIND, "runs/a/logs", false},
+    {BEHIND, "", true},
+    {BEHIND, "other", false},
+    {SCRATCH, "runs", false},
+    {SCRATCH, "tmp", true}, /* by {a}/logs */
+    {SCRATCH, "tmp/a", false},
+    {PLAIN, "", false},
+    {EMPTY, "", false},
+};
+
+START_TEST(what_leads_through)
+{
+    struct routes r = routes_of(tables[through[_i].table]);
+
+    ck_assert_int_eq(routes_lead_through(&r, through[_i].path), through[_i].through);
     routes_release(&r);
 }
 END_TEST
@@ -567,6 +606,7 @@ int main(void)
     tcase_add_test(t, a_key_too_long);
     tcase_add_test(t, on_the_way_though_not_written);
     tcase_add_loop_test(t, what_exists_always, 0, ARRAY_SIZE(fixed));
+    tcase_add_loop_test(t, what_leads_through, 0, ARRAY_SIZE(through));
     tcase_add_loop_test(t, what_makes_a_directory_exist, 0, ARRAY_SIZE(roots));
     tcase_add_test(t, a_visit_ends_early);
     tcase_add_loop_test(t, from_where_names_come, 0, ARRAY_SIZE(sources));
