@@ -14,7 +14,8 @@ enum change { CHANGE_PUT, CHANGE_REMOVE, CHANGES };
 struct volume {
     GUARDED_BY(cache_mutex) struct {
         int64_t taken_ns[CHANGES]; /* CLOCK_MONOTONIC; when the last that it took began */
-        int64_t unreachable_ns;    /* CLOCK_MONOTONIC; since when every upload fails; 0: none */
+        int64_t uploaded_ns;       /* CLOCK_MONOTONIC; when the last upload to it ended well */
+        bool takes_none;           /* as relief_locked() saw it: every upload to it fails */
         bool out_of_quota;         /* it refused for space: deletes go first there */
         bool unconditional;        /* it refuses preconditions of uploads */
     };

@@ -79,14 +79,34 @@ struct relief {
     uint64_t stuck; /* would go up, if its store had not refused it for some time */
 };
 
-/* Whether the file's own uploads have been failing since before then, or all to its store. */
-static bool uploads_fail_locked(struct cache *c, const struct file *f, int64_t since_ns)
-    REQUIRES(cache_mutex)
+/* Whether the file's uploads have been failing since before then. */
+static bool fails_since_locked(const struct file *f, int64_t since_ns) REQUIRES(cache_mutex)
 {
-    int64_t unreachable_ns = c->queue->volumes[node_volume(f->node)].unreachable_ns;
+    return f->failing_ns && f->failing_ns < since_ns;
+}
 
-    return (unreachable_ns && unreachable_ns < since_ns) ||
-           (f->failing_ns && f->failing_ns < since_ns);
+/* Whether that tells of other files that go to its store: not where the store refuses this one,
+ * or it is the cache that fails. */
+static bool fails_for_all_locked(const struct file *f) REQUIRES(cache_mutex)
+{
+    return !f->error_here && f->error != -EBUSY && !refusal_is_one(f->error);
+}
+
+/* A store takes nothing when a file has been failing there since before then, and none was
+ * stored there meanwhile. */
+static void look_at_stores_locked(struct cache *c, int64_t since_ns) REQUIRES(cache_mutex)
+{
+    struct file *f;
+
+    for (unsigned i = 0; i < volumes_count(c); i++)
+        c->queue->volumes[i].takes_none = false;
+    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    {
+        struct volume *v = &c->queue->volumes[node_volume(f->node)];
+        if (fails_since_locked(f, since_ns) && fails_for_all_locked(f) &&
+            v->uploaded_ns < f->failing_ns)
+            v->takes_none = true;
+    }
 }
 
 static struct relief relief_locked(struct cache *c, struct file *self) REQUIRES(cache_mutex)
@@ -96,12 +116,14 @@ static struct relief relief_locked(struct cache *c, struct file *self) REQUIRES(
     struct relief ret = {0, 0};
     struct file *f;
 
+    look_at_stores_locked(c, since_ns);
     DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
         if (f == self || f->short_write || f->state != FILE_DIRTY ||
             (!f->uploading && (f->write_handles || f->staged || f->mapped_writer)))
             continue;
-        bool stuck = uploads_fail_locked(c, f, since_ns);
+        bool stuck = fails_since_locked(f, since_ns) ||
+                     c->queue->volumes[node_volume(f->node)].takes_none;
         if (!stuck && !looked)
             intents = intents_look_stuck_locked(c, since_ns);
         looked = looked || !stuck;

@@ -316,7 +316,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
         (void)doubt_put_locked(c, j->at, j->etag ? j->etag : "");
     c->transfer->uploaded_files++;
     c->transfer->uploaded_bytes += j->content ? (uint64_t)j->st.st_size : 0;
-    c->queue->volumes[j->volume].unreachable_ns = 0;
+    c->queue->volumes[j->volume].uploaded_ns = clock_mono_ns();
     c->queue->volumes[j->volume].out_of_quota = false;
     if (!e) {
         file_put_off_locked(c, f);
@@ -440,11 +440,8 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
     f->error_text = refused ? refused_text(j->path, why) : strdup(why);
     why = f->error_text ? f->error_text : why;
     failure_note_locked(c, &c->write_failure, r, why);
-    struct volume *v = &c->queue->volumes[j->volume];
     if (is_answer(j) && err_is_no_space(r))
-        v->out_of_quota = true;
-    if (!v->unreachable_ns)
-        v->unreachable_ns = clock_mono_ns();
+        c->queue->volumes[j->volume].out_of_quota = true;
     log_later(&c->log, LOG_LEVEL_ERROR, "upload failed, kept in the cache and tried again: %s",
               why);
 }

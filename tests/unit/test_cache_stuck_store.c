@@ -134,6 +134,7 @@ static void release_runs(void)
     for (unsigned i = 0; i < ROUTED_LEAVES; i++) {
         atomic_store(&w.leaves[i].hung, false);
         atomic_store(&w.leaves[i].down, false);
+        atomic_store(&w.leaves[i].refused_key, NULL);
     }
     ck_assert_int_eq(driven_flush(&w.d), 0);
     routed_release(&w);
@@ -247,13 +248,13 @@ static void mount_with_one_that_takes_nothing(void)
     atomic_store(&w.leaves[1].stuck, true);
 }
 
-/* In the full cache, of which the other store takes its part after a while. */
-static void make_and_release(const char *path, int wanted)
+/* In the full cache, of which the store takes its part after a while. */
+static void make_and_release(const char *path, struct routed_leaf_store *leaf, int wanted)
 {
     struct handle *h = NULL;
     pthread_t thread;
 
-    ck_assert_int_eq(pthread_create(&thread, NULL, answer_later, &w.leaves[1]), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, answer_later, leaf), 0);
     int r = driven_open(&w.d, path, O_CREAT | O_WRONLY, &h);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_int_eq(r, wanted);
@@ -268,7 +269,7 @@ START_TEST(a_writer_waits_for_a_store_that_takes_what_it_gets)
 {
     mount_with_one_that_takes_nothing();
     put_large(_i ? "b/full" : "a/full");
-    make_and_release(_i ? "b/next" : "a/next", _i ? 0 : -ENOSPC);
+    make_and_release(_i ? "b/next" : "a/next", &w.leaves[1], _i ? 0 : -ENOSPC);
 }
 END_TEST
 
@@ -278,7 +279,42 @@ START_TEST(a_writer_waits_for_what_left_a_store_that_takes_nothing)
     put_large("a/full");
     fails_for_long("a/full");
     ck_assert_int_eq(driven_rename(&w.d, "a/full", "b/full"), 0);
-    make_and_release("b/next", 0);
+    make_and_release("b/next", &w.leaves[1], 0);
+}
+END_TEST
+
+/* What failed there has gone elsewhere, or nowhere, and the store works again. */
+START_TEST(a_writer_waits_for_a_store_that_failed_once)
+{
+    mount_with_one_that_takes_nothing();
+    atomic_store(&w.leaves[1].stuck, false);
+    if (_i)
+        ck_assert_int_eq(driven_rename(&w.d, "a/x", "b/x"), 0);
+    else
+        ck_assert_int_eq(driven_unlink(&w.d, "a/x"), 0);
+    atomic_store(&w.leaves[0].no_puts, false);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.leaves[0].stuck, true);
+    put_large("a/full");
+    make_and_release("a/next", &w.leaves[0], 0);
+}
+END_TEST
+
+/* It is tried again for ever; the store takes all else. */
+START_TEST(a_writer_waits_for_a_store_that_refuses_a_name)
+{
+    routed_init(&w, rows, ROWS, ROUTED_S3);
+    w.d.config.size_bytes = LARGE / 2;
+    w.d.config.grace_ns = NS_PER_SEC;
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "a"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.leaves[0].refused_key, "a/x");
+    driven_put(&w.d, "a/x", "x", 1);
+    fails_for_long("a/x");
+    atomic_store(&w.leaves[0].stuck, true);
+    put_large("a/full");
+    make_and_release("a/next", &w.leaves[0], 0);
 }
 END_TEST
 
@@ -304,6 +340,8 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, a_writer_waits_for_a_store_that_takes_what_it_gets, 0, 2);
     tcase_add_test(t, a_writer_waits_for_what_left_a_store_that_takes_nothing);
+    tcase_add_loop_test(t, a_writer_waits_for_a_store_that_failed_once, 0, 2);
+    tcase_add_test(t, a_writer_waits_for_a_store_that_refuses_a_name);
     suite_add_tcase(s, t);
     return suite_run(s);
 }

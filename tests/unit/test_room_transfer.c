@@ -45,8 +45,8 @@ struct held {
 static const struct {
     uint64_t size, used, free, reserve;
     struct held held;
-    bool evictable, unreachable;
-    bool full; /* writers wait, or are refused */
+    bool evictable, uploaded; /* uploaded: the store took another one meanwhile */
+    bool full;                /* writers wait, or are refused */
     enum space_trouble outlook;
 } spaces[] = {
     {100, 50, 50, 10, {0}, false, false, false, SPACE_OVER_LIMIT},
@@ -56,9 +56,10 @@ static const struct {
     {100, 101, 50, 10, {.staged = 101}, false, false, true, SPACE_OVER_LIMIT},
     {100, 101, 50, 10, {.written = 101}, false, false, true, SPACE_OVER_LIMIT},
     {100, 101, 50, 10, {.failing = 101}, false, false, true, SPACE_STORE_GONE},
-    {100, 101, 50, 10, {.soon = 1, .failing = 100}, false, false, true, SPACE_FINE},
-    {100, 150, 50, 10, {.soon = 1, .failing = 149}, false, false, true, SPACE_STORE_GONE},
-    {100, 101, 50, 10, {.soon = 101}, false, true, true, SPACE_STORE_GONE},
+    {100, 101, 50, 10, {.soon = 1, .failing = 100}, false, true, true, SPACE_FINE},
+    {100, 150, 50, 10, {.soon = 1, .failing = 149}, false, true, true, SPACE_STORE_GONE},
+    {100, 101, 50, 10, {.soon = 100, .failing = 1}, false, false, true, SPACE_STORE_GONE},
+    {100, 101, 50, 10, {.soon = 100, .failing = 1}, false, true, true, SPACE_FINE},
     /* The disk: half of the reserve is for what can't wait. */
     {100, 50, 5, 10, {0}, true, false, false, SPACE_FINE},
     {100, 50, 4, 10, {0}, true, false, true, SPACE_FINE},
@@ -101,7 +102,7 @@ START_TEST(room_is_as_the_files_say)
     hold(&spaces[_i].held);
     c->content->used_bytes = spaces[_i].used;
     c->content->disk_free_bytes = spaces[_i].free;
-    c->queue->volumes[0].unreachable_ns = spaces[_i].unreachable;
+    c->queue->volumes[0].uploaded_ns = spaces[_i].uploaded ? 2 : 0;
     if (spaces[_i].evictable) {
         struct file *f = add_dirty("clean", 0);
         file_unqueue_locked(c, f);
