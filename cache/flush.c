@@ -380,24 +380,24 @@ static bool skip_half_locked(struct flush *fl, struct node *n, int *error, struc
     return true;
 }
 
-/* What lies in its way, where a directory can't be beside a file, goes after a half file. */
-static bool lies_behind_half_locked(struct flush *fl, int err, int *error, struct op *op)
-    REQUIRES(cache_mutex)
+/* Of a directory that took the name of a half file: what lies in its way, where a directory
+ * can't be beside a file, goes after that file. */
+static bool lies_behind_half_locked(struct flush *fl, struct node *n, int err, int *error,
+                                    struct op *op) REQUIRES(cache_mutex)
 {
-    const struct intent *last = NULL, *i;
+    struct intent *i;
 
     if (!intent_is_in_the_way(err))
         return false;
+    auto_free char *path = node_path(n);
     DL_FOREACH(fl->cache->queue->intents, i)
     {
-        if (!goes_with_half_locked(fl, i))
-            return false;
-        last = i;
+        if (!path || !path_below(i->from, path) || !goes_with_half_locked(fl, i))
+            continue;
+        tell_of(&fl->half, node_path(awaited_elsewhere_locked(fl->cache, i)->node), error, op);
+        return true;
     }
-    if (!last)
-        return false;
-    tell_of(&fl->half, node_path(awaited_elsewhere_locked(fl->cache, last)->node), error, op);
-    return true;
+    return false;
 }
 
 /* The content lost against another node's version: it is kept aside, and the name owes nothing
@@ -449,7 +449,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         if (ok && lost_to_another(&fl->v[i]))
             *error = op_fail(op, -ESTALE, "%s", n->file->error_text ? n->file->error_text : "");
         if (ok || skip_half_locked(fl, n, error, op) ||
-            lies_behind_half_locked(fl, failed_now(n).err, error, op))
+            lies_behind_half_locked(fl, n, failed_now(n).err, error, op))
             continue;
         all = false;
         fl->left++;
