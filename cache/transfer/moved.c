@@ -47,6 +47,8 @@ static int gather_locked(struct cache *c, const char *path, bool below, uint64_t
         if (!left(i, path, below) || !removal_is_of_only_copy_locked(c, i))
             continue;
         struct node *n = removal_moved_file_locked(c, i)->node;
+        if (node_name_at(n, place_of_path(i->from))) /* it is back: it goes there itself */
+            continue;
         char *to = node_path(n);
         if (!to || array_grow(m->v, m->cap, m->n + 1)) {
             free(to);
@@ -133,6 +135,8 @@ int moved_make_durable(struct cache *c, struct op *op, const char *path, bool be
         if (r < 0)
             r = not_durable(op, path, m.v[i].to, r);
     }
+    if (m.n) /* the disk's time is not the store's */
+        op->deadline_ns = clock_mono_ns() + c->config.store_timeout_ns;
     drop(c, &m);
     return r;
 }

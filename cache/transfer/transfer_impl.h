@@ -153,7 +153,8 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES
  * that left such a name for another store by a row up to number `seq`, and is in no store yet,
  * is synced with its row, and its stamp says so. 0, or a negative errno with op->why: the
  * change has to wait, and is tried again. -EBUSY: no mount could publish such a file as it is.
- * Waits for the cache's disk, for no store. */
+ * Waits for the cache's disk, for no store; op, which is of cache_op(), has all its time again
+ * then. */
 int moved_make_durable(struct cache *c, struct op *op, const char *path, bool below,
                        uint64_t seq) EXCLUDES(cache_ns, cache_mutex);
 

@@ -695,6 +695,55 @@ START_TEST(what_left_its_store_half_keeps_its_old_key)
 }
 END_TEST
 
+/* It waits for the half file, and what a store that is away owes has nothing to do with it. */
+START_TEST(a_flush_behind_a_half_file_waits_for_no_other_store)
+{
+    struct handle *h = NULL;
+    struct op op;
+
+    leave_for_a_store_that_takes_nothing(ROUTED_FOLDERS);
+    put("elsewhere", "x");
+    DRIVEN_WAIT(strcmp(driven_state(&w.d, "elsewhere"), "clean") == 0);
+    ck_assert_int_eq(driven_open(&w.d, "a/d/f", O_WRONLY | O_TRUNC, &h), 0);
+    ck_assert_int_eq(driven_write(&w.d, h, "half", 4, 0), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "a/d/f", "b/f"), 0);
+    atomic_store(&w.leaves[2].stuck, true);
+    ck_assert_int_eq(driven_unlink(&w.d, "elsewhere"), 0);
+    use_old_name_again(A_DIRECTORY);
+    put("a/d/f/x", "below");
+    op_init(&op, 5 * NS_PER_SEC);
+    ck_assert_int_eq(cache_flush_path(w.d.cache, "a/d/f", 0, &op, NULL, NULL), -ETXTBSY);
+    ck_assert_msg(strstr(op.why, "b/f is being written"), "%s", op.why);
+    atomic_store(&w.leaves[2].stuck, false);
+    (void)driven_close(&w.d, h);
+    atomic_store(&w.leaves[1].no_puts, false);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "a/d/f/x", "below");
+}
+END_TEST
+
+/* There and back: what is sent to the old key is the file itself. */
+START_TEST(what_came_back_is_sent_half_when_that_is_asked_for)
+{
+    struct handle *h = NULL;
+    struct op op;
+
+    leave_for_a_store_that_takes_nothing(ROUTED_S3);
+    atomic_store(&w.watch, NULL);
+    ck_assert_int_eq(driven_open(&w.d, "a/d/f", O_WRONLY | O_TRUNC, &h), 0);
+    ck_assert_int_eq(driven_write(&w.d, h, "half", 4, 0), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "a/d/f", "b/f"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "b/f", "a/d/f"), 0);
+    op_init(&op, 10 * NS_PER_SEC);
+    int r = cache_flush_path(w.d.cache, "a/d/f", CACHE_FLUSH_HALF, &op, NULL, NULL);
+    ck_assert_msg(r == 0, "%d: %s", r, op.why);
+    routed_stores(&w, 0, "a/d/f", "half");
+    (void)driven_close(&w.d, h);
+    atomic_store(&w.leaves[1].no_puts, false);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("hostile_routes");
@@ -725,5 +774,7 @@ int main(void)
     tcase_add_test(t, files_that_change_places_over_their_stores_all_arrive);
     tcase_add_loop_test(t, what_left_its_store_half_keeps_its_old_key, 0,
                         ROUTED_KINDS * REMOVED_ANEW);
+    tcase_add_test(t, a_flush_behind_a_half_file_waits_for_no_other_store);
+    tcase_add_test(t, what_came_back_is_sent_half_when_that_is_asked_for);
     return suite_run(s);
 }
