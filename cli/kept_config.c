@@ -133,17 +133,13 @@ static struct config_store *find_store(struct config *config, const char *name)
     return NULL;
 }
 
-/* A profile or the environment may lead elsewhere by now; the identity says where it was, also
- * when that was where nobody had named an endpoint. */
+/* A profile or the environment may lead elsewhere by now; the identity says where it was. */
 static int use_place(struct config_store *store, const struct identity_store *was,
                      struct op *op)
 {
-    const char *none = store_no_endpoint(was->url);
     char *url = strdup(was->url);
     int err = url ? 0 : -ENOMEM;
 
-    if (!err && none && !settings_get(&was->settings, "endpoint"))
-        err = settings_add(&store->settings, "endpoint", none);
     for (size_t i = 0; i < was->settings.n && !err; i++)
         err = settings_add(&store->settings, was->settings.items[i].name,
                            was->settings.items[i].value);
@@ -191,6 +187,21 @@ static int use_identity(struct config *config, const struct identity *identity, 
                             dir, identity->stores[i].name);
     }
     return err;
+}
+
+int kept_config_stay(const struct identity *identity, struct op *op, struct config *config)
+{
+    int err = 0;
+
+    for (size_t i = 0; i < identity->n && !err; i++) {
+        const struct identity_store *was = &identity->stores[i];
+        struct config_store *store = find_store(config, was->name);
+        const char *none = store_no_endpoint(was->url);
+
+        if (store && none && !settings_get(&was->settings, "endpoint"))
+            err = settings_add(&store->settings, "endpoint", none);
+    }
+    return err ? op_fail(op, err, "out of memory") : 0;
 }
 
 int kept_config_load(int dir_fd, const char *dir, const struct identity *identity,

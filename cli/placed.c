@@ -70,6 +70,8 @@ static int load_kept(const char *dir, struct op *op, struct config *ret)
     err = identity_parse(text, op, &identity);
     if (!err) {
         err = kept_config_load(dir_fd, dir, &identity, op, ret);
+        if (!err)
+            err = kept_config_stay(&identity, op, ret);
         identity_release(&identity);
     }
     return err;

@@ -108,9 +108,9 @@ static int check_place(const struct recovery *r, struct op *op)
     words = identity_difference(r->identity, opened, "what was opened");
     return op_fail(
         op, -EEXIST,
-        "nothing is published: %.160s; put the store back where the cache has it, or "
-        "copy out what it owes with 'runfs recover %s --export DIR'",
-        words ? words : "other stores than the cache's were opened", r->dir);
+        "nothing is published: %.160s; put it back there, or say by -o endpoint=URL where one "
+        "store is (endpoint=aws: AWS itself), or copy out with --export DIR",
+        words ? words : "other stores than the cache's were opened");
 }
 
 static int open_all(struct recovery *r, struct op *op)

@@ -80,7 +80,8 @@ test_s3_recover_of_another_server() {
     umount -l "$d/mnt" 2>/dev/null || fusermount3 -u -z "$d/mnt"
     sed -i 's|"endpoint":"[^"]*",||' "$d/cache/identity" && rm "$d/cache/store.json"
     ! grep -q endpoint "$d/cache/identity" || return 1
-    refused 7 '127.0.0.1 port 9' "${shell[@]}" "$runfs" recover --publish "$d/cache" -o mount_timeout=2s || return 1
+    refused 7 '127.0.0.1 port 9' "${shell[@]}" "$runfs" recover --publish "$d/cache" -o endpoint=aws,mount_timeout=2s || return 1
+    refused 1 "with endpoint none, what was opened has $here" "${shell[@]}" "$runfs" recover --publish "$d/cache" || return 1
     refused 1 "with endpoint none, what was opened has $here" "${shell[@]}" "$runfs" recover --publish "$d/cache" -o endpoint= || return 1
     [ ! -e "$RUNFS_TEST_S3_DIR/another/kept" ] || say 'it was published at the other server' || return 1
     try "${shell[@]}" "$runfs" recover --publish "$d/cache" -o "endpoint=$here"

@@ -327,7 +327,7 @@ test_recover_of_a_folder_that_is_elsewhere() {
     mv "$d/store" "$d/away" && ln -s away "$d/store"
     refused 1 "the cache is of a store at file://$d/store, what was opened has file://$d/away" \
         "$runfs" recover --publish "$d/cache" || return 1
-    grep -qF "runfs recover $d/cache --export DIR" "$work/err" || say "says not what to do: $(cat "$work/err")" || return 1
+    grep -qF "copy out with --export DIR" "$work/err" || say "says not what to do: $(cat "$work/err")" || return 1
     [ ! -e "$d/away/kept" ] || say 'it was published elsewhere' || return 1
     rm "$d/store" && mv "$d/away" "$d/store"
     try "$runfs" recover --publish "$d/cache"
