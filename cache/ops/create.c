@@ -317,7 +317,7 @@ static struct entry *enter_new_locked(struct cache *c, const struct making *m, s
     if (!e)
         return NULL;
     e->dirty = !n->dir; /* a directory has its own queue */
-    e->may_exist = dir_may_hold_locked(c, m->parent, m->name);
+    e->may_exist = m->may_exist;
     name_gained_locked(c, e);
     if (n->dir) {
         m->parent->nlink++;
@@ -354,9 +354,11 @@ static int make_ns_locked(struct cache *c, const struct making *m, struct node *
     return r;
 }
 
-static int make(struct cache *c, const struct making *m, struct waiter *w, struct node **ret,
-                struct stat *st)
+static int make(struct cache *c, const struct making *making, struct waiter *w,
+                struct node **ret, struct stat *st)
 {
+    struct making known = *making, *m = &known;
+
     cache_lock(c);
     int r = name_parent_ready_locked(c, m->parent, m->name, w);
     if (r == 0)
@@ -368,9 +370,11 @@ static int make(struct cache *c, const struct making *m, struct waiter *w, struc
         r = name_key_fits_locked(c, m->parent, m->name, S_ISDIR(m->mode) ? 1 : 0);
     if (r == 0)
         r = space_need_locked(c, NULL, w);
+    m->may_exist = r == 0 && dir_may_hold_locked(c, m->parent, m->name);
     cache_unlock(c);
     if (r != 0)
         return r;
+    crash_point("make-ready");
     ns_write(c);
     r = make_ns_locked(c, m, ret);
     if (r == 0) {

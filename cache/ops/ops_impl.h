@@ -22,6 +22,9 @@ struct making {
     const struct cache_cred *cred;
     bool keep_fd; /* of a file that is opened next: FD_WRITE is in use when it is made */
     bool begins;  /* by that handle: it is among file.beginners */
+    /* dir_may_hold_locked() as it was when the names of the parent were known: they may be
+     * taken back before the name is made. */
+    bool may_exist;
 };
 
 struct moving {
@@ -29,9 +32,10 @@ struct moving {
     struct node *newparent;
     const char *newname;
     char *from_path, *to_path;
-    bool crosses; /* to another store: as one that was never uploaded */
-    bool copies;  /* the store's object moves: a rename row */
-    bool removes; /* the store may have the old name: an unlink row */
+    bool crosses;   /* to another store: as one that was never uploaded */
+    bool copies;    /* the store's object moves: a rename row */
+    bool removes;   /* the store may have the old name: an unlink row */
+    bool may_exist; /* of a name that is free: as in struct making */
 };
 
 /* What S3 takes as user metadata is 2 KiB in all; attributes and names need some of it. */
@@ -201,9 +205,10 @@ char *node_owed_text_locked(struct cache *c, struct node *n) REQUIRES(cache_mute
 
 /* ---- rename.c ---- */
 /* Notes in the file's stamp what an upload to its coming name is to replace. `e` has that name
- * now, or NULL. ns held for writing. */
+ * now, or NULL: then `may_exist` is as in struct moving. ns held for writing. */
 void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
-                 const char *name, struct entry *e) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
+                 const char *name, struct entry *e, bool may_exist) REQUIRES(cache_ns)
+    EXCLUDES(cache_mutex);
 /* For tree_each(): not 0 when the store may have one of the node's names. */
 int node_may_be_stored(void *arg, struct node *n) REQUIRES(cache_mutex);
 /* The paths of the node, and of all below it, are others now. Uploads under the old ones stop,

@@ -275,8 +275,7 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     }
     place_free(&e->source);
     e->source = place_take(&source);
-    e->may_exist = may_exist || (n->dir && m->copies) ||
-                   (!m->to && dir_may_hold_locked(c, m->newparent, m->newname));
+    e->may_exist = may_exist || (n->dir && m->copies) || (!m->to && m->may_exist);
     e->tried_before = e->brought = false;
     if (m->copies)
         dirs_above_may_exist_locked(c, m->to_path);
@@ -307,20 +306,19 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
 
 /* The version that an upload to the name replaces, as stamp_keys_expect() takes it; heap. `e`
  * is what has the name, or NULL. */
-static char *entry_version_locked(struct cache *c, struct node *dir, const char *name,
-                                  struct entry *e, const char *path) REQUIRES(cache_mutex)
+static char *entry_version_locked(struct entry *e, const char *path, bool may_exist)
+    REQUIRES(cache_mutex)
 {
     if (e && !place_known(e->source) && etag_known(&e->etag))
         return etag_dup(&e->etag);
-    bool any = e ? entry_may_be_stored(e) && !name_is_only_ours_locked(e, path)
-                 : dir_may_hold_locked(c, dir, name);
+    bool any = e ? entry_may_be_stored(e) && !name_is_only_ours_locked(e, path) : may_exist;
     return any ? strdup(STAMP_ANY_VERSION) : NULL;
 }
 
 /* As long as a rename is to bring what the name had, a mount looks for it where the store still
  * has it; and then under the name itself, in a version that can't be told yet. */
 void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
-                 const char *name, struct entry *e)
+                 const char *name, struct entry *e, bool may_exist)
 {
     auto_free char *path = child_path(dir, name);
 
@@ -328,7 +326,7 @@ void name_expect(struct cache *c, struct node *n, const char *mirror_path, struc
     if (!path)
         return;
     cache_lock(c);
-    auto_free char *etag = entry_version_locked(c, dir, name, e, path);
+    auto_free char *etag = entry_version_locked(e, path, may_exist);
     auto_place struct place at = e ? entry_place(e) : child_place(dir, name);
     cache_unlock(c);
     auto_close int fd = mirror_open_path(&c->mirror, mirror_path, O_RDONLY);
@@ -348,7 +346,7 @@ static void note_replaced(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 
     if (n->dir || m->copies)
         return; /* what is copied to the name is recorded then */
-    name_expect(c, n, m->from_path, m->newparent, m->newname, m->to);
+    name_expect(c, n, m->from_path, m->newparent, m->newname, m->to, m->may_exist);
 }
 
 static int move_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns)
@@ -387,14 +385,15 @@ static int move_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 }
 
 static int rename_ns_locked(struct cache *c, struct node *parent, const char *name,
-                            struct node *newparent, const char *newname, unsigned flags)
-    REQUIRES(cache_ns)
+                            struct node *newparent, const char *newname, unsigned flags,
+                            bool may_exist) REQUIRES(cache_ns)
 {
     cache_lock(c);
     struct moving m = {.from = entry_find(parent, name),
                        .to = entry_find(newparent, newname),
                        .newparent = newparent,
-                       .newname = newname};
+                       .newname = newname,
+                       .may_exist = may_exist};
     auto_free char *from_path = m.from ? entry_path(m.from) : NULL;
     auto_free char *to_path = child_path(newparent, newname);
     m.from_path = from_path;
@@ -484,11 +483,13 @@ int cache_rename(struct cache *c, struct node *parent, const char *name, struct 
     do {
         cache_lock(c);
         r = rename_ready_locked(c, parent, name, newparent, newname, flags, w);
+        bool may_exist = r == 0 && dir_may_hold_locked(c, newparent, newname);
         cache_unlock(c);
         if (r != 0)
             return r;
+        crash_point("rename-ready");
         ns_write(c);
-        r = rename_ns_locked(c, parent, name, newparent, newname, flags);
+        r = rename_ns_locked(c, parent, name, newparent, newname, flags, may_exist);
         ns_done(c);
     } while (r == -EAGAIN); /* evicted or forgotten meanwhile: fetched or listed first */
     return r;

@@ -99,6 +99,38 @@ static void open_and_close(void)
     ck_assert_int_eq(driven_close(&d, h), 0);
 }
 
+/* ---- a name that another node takes, too ---- */
+
+/* A version of ours lost against another node's: what the directory has is asked for again. */
+static void another_has_it(void)
+{
+    driven_store(&d, "f", "theirs", 6);
+    cache_lock(d.cache);
+    name_is_the_stores_locked(d.cache, "lost");
+    cache_unlock(d.cache);
+}
+
+START_TEST(unlisted_before_a_name_is_taken)
+{
+    driven_init_like_s3(&d, around);
+    d.config.settle_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
+    driven_mount(&d);
+    if (_i)
+        driven_put(&d, "mine", "ours", 4);
+    ck_assert_int_eq(driven_list(&d, ""), _i ? 1 : 0);
+    at(_i ? "rename-ready" : "make-ready", another_has_it);
+    if (_i)
+        ck_assert_int_eq(driven_rename(&d, "mine", "f"), 0);
+    else
+        driven_put(&d, "f", "ours", 4);
+    ck_assert(atomic_load(&done));
+    crash_watch(NULL);
+    ck_assert_int_eq(driven_flush(&d), -ESTALE);
+    driven_stores(&d, "f", "theirs");
+    driven_release(&d);
+}
+END_TEST
+
 /* ---- an upload that finds nothing to send ---- */
 
 static void write_and_close(void)
@@ -632,6 +664,7 @@ int main(void)
     TCase *t = tcase_create("between");
 
     tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, unlisted_before_a_name_is_taken, 0, 2);
     tcase_add_test(t, written_after_the_look);
     tcase_add_test(t, chmod_after_the_look);
     tcase_add_test(t, opened_after_the_look_and_killed);
