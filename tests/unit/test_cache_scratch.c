@@ -105,6 +105,7 @@ START_TEST(what_is_removed_below_scratch_leaves_its_store)
 {
     use_kind(_i);
     fill();
+    ck_assert(is_there("runs/a")); /* the kernel looks a name up before it removes it */
     ck_assert_int_eq(driven_rmdir(&w.d, "runs/a"), -ENOTEMPTY);
     ck_assert_int_eq(driven_unlink(&w.d, "runs/a/checkpoint/m"), 0);
     ck_assert_int_eq(driven_rmdir(&w.d, "runs/a/checkpoint"), 0);
