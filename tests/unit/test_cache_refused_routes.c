@@ -91,7 +91,7 @@ START_TEST(an_only_copy_makes_no_room)
     ck_assert(routed_has(&w, 0, "a/f"));
     atomic_store(&w.leaves[0].full, false);
     atomic_store(&w.leaves[1].full, false);
-    ck_assert_int_eq(driven_flush(&w.d), 0);
+    DRIVEN_WAIT(driven_flush(&w.d) == 0); /* an answer of before may be on its way */
     routed_stores(&w, 0, "a/f", NULL);
     routed_stores(&w, 1, "b/f", "only copy");
 }
