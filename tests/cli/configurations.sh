@@ -408,6 +408,14 @@ two_folders() {
     expect_code 0 && daemon_pid >>"$work/pids"
 }
 
+# Other tests' mounts of the moment are this user's, too, and perhaps can't be asked.
+nobody_has() {
+    try "$runfs" url --path "$1"
+    if [ "$code" = 0 ] || ! grep -qE 'no mount of yours (that could be asked )?has it' "$work/err"; then
+        say "url --path $1: $code: $(cat "$work/err")"
+    fi
+}
+
 test_url() {
     local p
     fresh url
@@ -437,10 +445,10 @@ test_url() {
         answers 0 "$d/mnt/$p" "$runfs" url --path "$("$runfs" url "$d/mnt/$p")" || return 1
     done
     answers 0 "$d/mnt/runs/r2/x" "$runfs" url --path "$d/store/./a/7232/x" || return 1
-    refused 5 'no mount of yours has it' "$runfs" url --path "$d/store/a/zz/x" || return 1
-    refused 5 'no mount of yours has it' "$runfs" url --path s3://k:hunter2@b/x || return 1
+    nobody_has "$d/store/a/zz/x" || return 1
+    nobody_has s3://k:hunter2@b/x || return 1
     ! grep -q hunter2 "$work/err" || say 'the message shows the secret' || return 1
-    umount_here && refused 5 'no mount of yours' "$runfs" url --path "file://$d/store/b/g"
+    umount_here && nobody_has "file://$d/store/b/g"
 }
 
 # Another node made the run, in the store of its checkpoints.
@@ -464,7 +472,7 @@ test_url_of_a_mount_that_cannot_be_asked() {
     two_folders && echo x >"$d/mnt/f" && "$runfs" flush "$d/mnt" || return 1
     mv "$d/cache/identity" "$d/identity" && echo broken >"$d/cache/identity"
     try "$runfs" url --path "$d/store/b/f"
-    expect_code 1 && grep -qF "$d/mnt can't be asked: " "$work/err" &&
+    [ "$code" != 0 ] && grep -qF "$d/mnt can't be asked: " "$work/err" &&
         grep -q 'no mount of yours that could be asked has it' "$work/err" || say "$(cat "$work/err")" || return 1
     mv "$d/identity" "$d/cache/identity" && answers 0 "$d/mnt/f" "$runfs" url --path "$d/store/b/f" && umount_here
 }
@@ -489,7 +497,7 @@ test_s3_url() {
     answers 0 "$d/mnt/a b" "$runfs" url --path "s3n${bucket#s3}/url/a b" || return 1
     answers 0 "$d/mnt/a b" "$runfs" url --path "$RUNFS_TEST_S3_ENDPOINT/${bucket#s3://}/url/a%20b?x=y" || return 1
     AWS_ENDPOINT_URL=http://other.example answers 0 "$d/mnt/a b" "$runfs" url --path "$RUNFS_TEST_S3_ENDPOINT/${bucket#s3://}/url/a%20b" || return 1
-    refused 5 'no mount of yours' "$runfs" url --path "https://other.example/${bucket#s3://}/url/a%20b" || return 1
+    nobody_has "https://other.example/${bucket#s3://}/url/a%20b" || return 1
     umount_here
 }
 
