@@ -94,6 +94,7 @@ void intent_add_locked(struct cache *c, struct intent *i)
     tombstone_count_locked(c, intent_source(i), 1, false);
     if (intent_is_rename(i))
         c->queue->renames++;
+    c->queue->moved += i->moved_to != NULL;
 }
 
 void intent_remove_locked(struct cache *c, struct intent *i)
@@ -103,6 +104,7 @@ void intent_remove_locked(struct cache *c, struct intent *i)
     tombstone_count_locked(c, intent_source(i), -1, i->kind == INTENT_RENAMEDIR);
     if (intent_is_rename(i))
         c->queue->renames--;
+    c->queue->moved -= i->moved_to != NULL;
     intent_free(i);
 }
 

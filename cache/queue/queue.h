@@ -91,6 +91,7 @@ struct queue {
         struct intent *intents;   /* by seq */
         unsigned uploads_running; /* of files; transfer/ counts them */
         unsigned renames;         /* intentions that copy */
+        unsigned moved;           /* intentions of names that went to another store */
         unsigned drain;           /* flushes under way that want everything, staged files too */
     };
 };

@@ -57,13 +57,14 @@ void queue_free(struct cache *c)
 void queue_check_locked(struct cache *c)
 {
     struct intent *i;
-    unsigned renames = 0;
+    unsigned renames = 0, moved = 0;
 
     cache_assert_locked(c);
     DL_FOREACH(c->queue->intents, i)
     {
         renames += i->kind == INTENT_RENAME || i->kind == INTENT_RENAMEDIR;
+        moved += i->moved_to != NULL;
     }
-    assert(renames == c->queue->renames);
+    assert(renames == c->queue->renames && moved == c->queue->moved);
 }
 #endif

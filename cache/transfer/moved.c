@@ -40,6 +40,8 @@ static int gather_locked(struct cache *c, const char *path, bool below, uint64_t
 {
     struct intent *i;
 
+    if (!c->queue->moved) /* thousands of removals must not look at each other */
+        return 0;
     DL_FOREACH(c->queue->intents, i)
     {
         if (i->seq > seq)
