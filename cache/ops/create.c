@@ -274,6 +274,11 @@ bool entry_may_be_stored(struct entry *e)
     return n->file && n->file->uploading;
 }
 
+bool dir_was_listed(const struct dir *d)
+{
+    return d->listed_ns || d->kind == DIR_SCRATCH || (d->local_only && d->new_here);
+}
+
 void name_maybe_marker(struct cache *c, struct node *dir)
 {
     struct dir *d = dir->dir;

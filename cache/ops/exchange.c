@@ -373,7 +373,7 @@ static int has_hidden_names(void *arg, struct node *n) REQUIRES(cache_mutex)
 /* For tree_each(): 1 with the directory in *arg when nobody has seen all that it has. */
 static int is_unlisted(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
-    if (!n->dir || n->dir->listed_ns || (n->dir->local_only && n->dir->new_here))
+    if (!n->dir || dir_was_listed(n->dir))
         return 0;
     *(struct node **)arg = n;
     return 1;

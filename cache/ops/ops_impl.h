@@ -118,6 +118,8 @@ int node_inherit_acl_locked(struct cache *c, struct node *n, const struct node *
 void dir_touch_locked(struct node *dir) REQUIRES(cache_mutex);
 /* Whether the store has, or may have, an object under the entry's path. */
 bool entry_may_be_stored(struct entry *e) REQUIRES(cache_mutex);
+/* Whether all that the directory has was seen, and nothing of it forgotten since. */
+bool dir_was_listed(const struct dir *d) REQUIRES(cache_mutex);
 /* Whether no store can have the name in the directory: what is not known of it is not there. */
 bool name_is_in_no_store_locked(struct cache *c, struct node *parent, const char *name)
     REQUIRES(cache_mutex);

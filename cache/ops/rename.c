@@ -69,6 +69,7 @@ int node_may_be_stored(void *arg, struct node *n)
     return 0;
 }
 
+/* -EAGAIN: what is replaced has to be listed first. */
 static int check_move(struct cache *c, struct moving *m, unsigned flags) REQUIRES(cache_mutex)
 {
     struct node *n = m->from->node;
@@ -84,6 +85,8 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags) REQUIRE
         return -EISDIR;
     if (over && over->dir && (over->dir->children || over->dir->hidden_names))
         return -ENOTEMPTY;
+    if (over && over->dir && !dir_was_listed(over->dir))
+        return -EAGAIN;
     /* Of a hard link one name can be in the store and another not. What is open, or gets a
      * staging name, is uploaded too late for the removal of the old name to wait for it. */
     m->crosses = name_crosses_locked(c, n, m->from_path, m->to_path);
@@ -491,6 +494,6 @@ int cache_rename(struct cache *c, struct node *parent, const char *name, struct 
         ns_write(c);
         r = rename_ns_locked(c, parent, name, newparent, newname, flags, may_exist);
         ns_done(c);
-    } while (r == -EAGAIN); /* evicted or forgotten meanwhile: fetched or listed first */
+    } while (r == -EAGAIN); /* came, evicted or forgotten meanwhile: asked for first */
     return r;
 }

@@ -173,6 +173,7 @@ int cache_unlink(struct cache *c, struct node *parent, const char *name, struct 
     return r;
 }
 
+/* -EAGAIN: the directory has to be listed first. */
 static int rmdir_ns_locked(struct cache *c, struct node *parent, const char *name)
     REQUIRES(cache_ns)
 {
@@ -190,6 +191,7 @@ static int rmdir_ns_locked(struct cache *c, struct node *parent, const char *nam
             : !d                             ? -ENOTDIR
             : name_is_fixed_locked(c, e)     ? -EBUSY
             : d->children || d->hidden_names ? -ENOTEMPTY
+            : !dir_was_listed(d)             ? -EAGAIN
             : path                           ? 0
                                              : -ENOMEM;
     cache_unlock(c);
@@ -222,16 +224,21 @@ static int rmdir_ns_locked(struct cache *c, struct node *parent, const char *nam
 
 int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct waiter *w)
 {
-    cache_lock(c);
-    int r = name_parent_ready_locked(c, parent, name, w);
-    struct entry *e = r == 0 ? entry_find(parent, name) : NULL;
-    if (e && e->node->dir)
-        r = dir_need_locked(c, e->node, true, w);
-    cache_unlock(c);
-    if (r != 0)
-        return r;
-    ns_write(c);
-    r = rmdir_ns_locked(c, parent, name);
-    ns_done(c);
+    int r;
+
+    do {
+        cache_lock(c);
+        r = name_parent_ready_locked(c, parent, name, w);
+        struct entry *e = r == 0 ? entry_find(parent, name) : NULL;
+        if (e && e->node->dir)
+            r = dir_need_locked(c, e->node, true, w);
+        cache_unlock(c);
+        if (r != 0)
+            return r;
+        crash_point("rmdir-ready");
+        ns_write(c);
+        r = rmdir_ns_locked(c, parent, name);
+        ns_done(c);
+    } while (r == -EAGAIN); /* it came, or its names were forgotten, meanwhile */
     return r;
 }
