@@ -375,7 +375,7 @@ static int make(struct cache *c, const struct making *making, struct waiter *w,
         r = name_key_fits_locked(c, m->parent, m->name, S_ISDIR(m->mode) ? 1 : 0);
     if (r == 0)
         r = space_need_locked(c, NULL, w);
-    m->may_exist = r == 0 && dir_may_hold_locked(c, m->parent, m->name);
+    m->may_exist = r == 0 && S_ISDIR(m->mode) && dir_may_hold_locked(c, m->parent, m->name);
     cache_unlock(c);
     if (r != 0)
         return r;

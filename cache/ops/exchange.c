@@ -64,7 +64,7 @@ static void note_exchanged(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 
     for (int i = 0; i < 2; i++) {
         struct entry *other = both[1 - i];
-        name_expect(c, both[i]->node, paths[i], other->parent, other->name, other, false);
+        name_expect(c, both[i]->node, paths[i], other->parent, other->name, other);
     }
 }
 

@@ -22,8 +22,9 @@ struct making {
     const struct cache_cred *cred;
     bool keep_fd; /* of a file that is opened next: FD_WRITE is in use when it is made */
     bool begins;  /* by that handle: it is among file.beginners */
-    /* dir_may_hold_locked() as it was when the names of the parent were known: they may be
-     * taken back before the name is made. */
+    /* A directory's: dir_may_hold_locked() as it was when the names of the parent were known;
+     * they may be taken back before the name is made. Anything else is to find nothing there:
+     * what another node puts meanwhile is theirs. */
     bool may_exist;
 };
 
@@ -207,10 +208,9 @@ char *node_owed_text_locked(struct cache *c, struct node *n) REQUIRES(cache_mute
 
 /* ---- rename.c ---- */
 /* Notes in the file's stamp what an upload to its coming name is to replace. `e` has that name
- * now, or NULL: then `may_exist` is as in struct moving. ns held for writing. */
+ * now, or NULL: nothing, then. ns held for writing. */
 void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
-                 const char *name, struct entry *e, bool may_exist) REQUIRES(cache_ns)
-    EXCLUDES(cache_mutex);
+                 const char *name, struct entry *e) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* For tree_each(): not 0 when the store may have one of the node's names. */
 int node_may_be_stored(void *arg, struct node *n) REQUIRES(cache_mutex);
 /* The paths of the node, and of all below it, are others now. Uploads under the old ones stop,

@@ -309,19 +309,20 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
 
 /* The version that an upload to the name replaces, as stamp_keys_expect() takes it; heap. `e`
  * is what has the name, or NULL. */
-static char *entry_version_locked(struct entry *e, const char *path, bool may_exist)
-    REQUIRES(cache_mutex)
+static char *entry_version_locked(struct entry *e, const char *path) REQUIRES(cache_mutex)
 {
-    if (e && !place_known(e->source) && etag_known(&e->etag))
+    if (!e)
+        return NULL;
+    if (!place_known(e->source) && etag_known(&e->etag))
         return etag_dup(&e->etag);
-    bool any = e ? entry_may_be_stored(e) && !name_is_only_ours_locked(e, path) : may_exist;
+    bool any = entry_may_be_stored(e) && !name_is_only_ours_locked(e, path);
     return any ? strdup(STAMP_ANY_VERSION) : NULL;
 }
 
 /* As long as a rename is to bring what the name had, a mount looks for it where the store still
  * has it; and then under the name itself, in a version that can't be told yet. */
 void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
-                 const char *name, struct entry *e, bool may_exist)
+                 const char *name, struct entry *e)
 {
     auto_free char *path = child_path(dir, name);
 
@@ -329,7 +330,7 @@ void name_expect(struct cache *c, struct node *n, const char *mirror_path, struc
     if (!path)
         return;
     cache_lock(c);
-    auto_free char *etag = entry_version_locked(e, path, may_exist);
+    auto_free char *etag = entry_version_locked(e, path);
     auto_place struct place at = e ? entry_place(e) : child_place(dir, name);
     cache_unlock(c);
     auto_close int fd = mirror_open_path(&c->mirror, mirror_path, O_RDONLY);
@@ -349,7 +350,7 @@ static void note_replaced(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 
     if (n->dir || m->copies)
         return; /* what is copied to the name is recorded then */
-    name_expect(c, n, m->from_path, m->newparent, m->newname, m->to, m->may_exist);
+    name_expect(c, n, m->from_path, m->newparent, m->newname, m->to);
 }
 
 static int move_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns)
@@ -395,8 +396,8 @@ static int rename_ns_locked(struct cache *c, struct node *parent, const char *na
     struct moving m = {.from = entry_find(parent, name),
                        .to = entry_find(newparent, newname),
                        .newparent = newparent,
-                       .newname = newname,
-                       .may_exist = may_exist};
+                       .newname = newname};
+    m.may_exist = may_exist && m.from && m.from->node->dir;
     auto_free char *from_path = m.from ? entry_path(m.from) : NULL;
     auto_free char *to_path = child_path(newparent, newname);
     m.from_path = from_path;

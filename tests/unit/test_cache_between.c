@@ -131,6 +131,44 @@ START_TEST(unlisted_before_a_name_is_taken)
 }
 END_TEST
 
+/* More than a look at one page of them shows: its names are asked for one by one. */
+#define MANY 1001
+
+static void theirs_comes(void)
+{
+    driven_store(&d, "x/f", "theirs", 6);
+}
+
+START_TEST(unlisted_name_of_many_is_taken)
+{
+    char path[32];
+    struct stat st;
+
+    driven_init_like_s3(&d, around);
+    d.config.settle_ns = 3600 * NS_PER_SEC;
+    d.config.list_timeout_ns = 0;
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(path, sizeof(path), "x/%04d", i);
+        driven_store(&d, path, "many", 4);
+    }
+    driven_mount(&d);
+    if (_i)
+        driven_put(&d, "mine", "ours", 4);
+    ck_assert_int_eq(driven_stat(&d, "x/f", &st), -ENOENT);
+    (void)usleep(300000); /* longer than that is believed */
+    at(_i ? "rename-ready" : "make-ready", theirs_comes);
+    if (_i)
+        ck_assert_int_eq(driven_rename(&d, "mine", "x/f"), 0);
+    else
+        driven_put(&d, "x/f", "ours", 4);
+    ck_assert(atomic_load(&done));
+    crash_watch(NULL);
+    ck_assert_int_eq(driven_flush(&d), -ESTALE);
+    driven_stores(&d, "x/f", "theirs");
+    driven_release(&d);
+}
+END_TEST
+
 /* ---- an upload that finds nothing to send ---- */
 
 static void write_and_close(void)
@@ -738,6 +776,7 @@ int main(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, unlisted_before_a_name_is_taken, 0, 2);
+    tcase_add_loop_test(t, unlisted_name_of_many_is_taken, 0, 2);
     tcase_add_test(t, written_after_the_look);
     tcase_add_test(t, chmod_after_the_look);
     tcase_add_test(t, opened_after_the_look_and_killed);
