@@ -29,7 +29,8 @@ import harness
 from harness import check
 
 PLAIN = bool(os.environ.get("RUNFS_FW_PLAIN"))
-STEP_SECONDS = 400
+# Only what hangs ends by it: Ray takes 40 s alone, and ten times that beside the check's other jobs.
+STEP_SECONDS = 1200
 
 
 def setting(name, key, default):
@@ -72,6 +73,9 @@ def run_one(words, extra_env=None):
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         output, _ = process.communicate(timeout=STEP_SECONDS)
+    except subprocess.TimeoutExpired as e:
+        said = (e.output or b"")[-3000:].decode(errors="replace")
+        check(False, f"{words[1]} takes over {STEP_SECONDS} s:\n{said}")
     finally:
         harness.end_process(process)
     check(process.returncode == 0, f"{words[1]} ended with {process.returncode}:\n{output[-3000:]}")
