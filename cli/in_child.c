@@ -26,7 +26,7 @@ static int receive(int fd, json_t **ret)
     return err == -EAGAIN ? -ETIMEDOUT : err;
 }
 
-int in_child(json_t *(*answer)(const char *path), const char *path, json_t **ret)
+int in_child(json_t *(*answer)(const void *about), const void *about, json_t **ret)
 {
     int fds[2];
 
@@ -35,7 +35,7 @@ int in_child(json_t *(*answer)(const char *path), const char *path, json_t **ret
     auto_close int ours = fds[0];
     pid_t pid = fork();
     if (pid == 0) {
-        auto_json json_t *told = answer(path);
+        auto_json json_t *told = answer(about);
         _exit(control_send(fds[1], told) < 0);
     }
     (void)close(fds[1]);

@@ -4,8 +4,8 @@
 
 #include <jansson.h>
 
-/* What `answer`, called by a child, says of the path: an object, or NULL for -ENODATA. The
- * child is left behind when it takes too long: -ETIMEDOUT; or another negative errno. */
-int in_child(json_t *(*answer)(const char *path), const char *path, json_t **ret);
+/* What `answer`, called by a child, says of `about`: an object, or NULL for -ENODATA. The child
+ * is left behind when it takes too long: -ETIMEDOUT; or another negative errno. */
+int in_child(json_t *(*answer)(const void *about), const void *about, json_t **ret);
 
 #endif

@@ -21,7 +21,7 @@
 
 /* ---- asking ---- */
 
-static json_t *answer_of(const char *path)
+static json_t *answer_of(const void *path)
 {
     auto_json json_t *answer = NULL;
     struct client client;

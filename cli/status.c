@@ -94,7 +94,7 @@ static int add_mounted(void *arg, const struct mountinfo *m)
                                                                          : 0;
 }
 
-static json_t *stores_of(const char *mountpoint)
+static json_t *stores_of(const void *mountpoint)
 {
     json_t *urls = json_array();
     struct placed placed;

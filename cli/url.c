@@ -2,6 +2,8 @@
 #include "cli/arguments.h"
 #include "cli/bystander.h"
 #include "cli/client.h"
+#include "cli/control_io.h"
+#include "cli/in_child.h"
 #include "cli/mountinfo.h"
 #include "cli/placed.h"
 #include "cli/target.h"
@@ -162,36 +164,66 @@ static void tell_unasked(struct finding *f, const struct mountinfo *m, int err, 
     f->unasked = err;
 }
 
-static int find_in_mount(void *arg, const struct mountinfo *m)
+struct question {
+    const char *url, *mountpoint;
+};
+
+/* {"path": below the mountpoint}, {} when the mount does not have it, or {"errno": N, "error":
+ * text}. */
+static json_t *path_in_mount(const void *arg)
 {
-    struct finding *f = arg;
+    const struct question *q = arg;
     auto_free char *path = NULL;
-    auto_free char *whole = NULL;
+    auto_free char *encoded = NULL;
     struct placed placed;
     struct op op;
-    int err;
 
-    /* Another user's mount could keep us waiting, and what a bind mount shows is told by the
-     * mount that it is of. */
-    if (!mountinfo_is_runfs(m) || m->owner != geteuid() || strcmp(m->root, "/") != 0)
-        return 0;
     op_init(&op, OP_FOREVER);
-    err = placed_of_mount(m->point, &op, &placed);
-    if (err) {
-        tell_unasked(f, m, err, op.why);
-        return 0;
-    }
-    err = placed_path(&placed, f->url, &op, &path);
+    int err = placed_of_mount(q->mountpoint, &op, &placed);
+    if (err)
+        return json_pack("{s:i, s:o}", "errno", -err, "error", control_text(op.why));
+    err = placed_path(&placed, q->url, &op, &path);
     placed_release(&placed);
     if (err)
-        return err == -ENOMEM ? err : 0;
-    if (asprintf(&whole, "%s%s%s", m->point, *path ? "/" : "", path) < 0) {
+        return err == -ENOMEM ? NULL : json_object();
+    encoded = control_encode_path(path);
+    return encoded ? json_pack("{s:s}", "path", encoded) : NULL;
+}
+
+static int tell_path(struct finding *f, const char *mountpoint, const char *encoded)
+{
+    auto_free char *path = NULL;
+    auto_free char *whole = NULL;
+    int err = control_decode_path(encoded, &path);
+
+    if (err)
+        return err;
+    if (asprintf(&whole, "%s%s%s", mountpoint, *path ? "/" : "", path) < 0) {
         whole = NULL;
         return -ENOMEM;
     }
     f->found++;
     f->code = command_answer(whole);
     return f->code == EXIT_OK ? 0 : 1;
+}
+
+static int find_in_mount(void *arg, const struct mountinfo *m)
+{
+    struct finding *f = arg;
+    const struct question question = {.url = f->url, .mountpoint = m->point};
+    auto_json json_t *told = NULL;
+
+    /* What a bind mount shows is told by the mount that it is of. */
+    if (!mountinfo_is_runfs(m) || m->owner != geteuid() || strcmp(m->root, "/") != 0)
+        return 0;
+    int err = in_child(path_in_mount, &question, &told);
+    const char *path = json_string_value(json_object_get(told, "path"));
+    const char *why = json_string_value(json_object_get(told, "error"));
+    if (err)
+        tell_unasked(f, m, err, err == -ETIMEDOUT ? "it does not answer" : strerror(-err));
+    else if (why)
+        tell_unasked(f, m, -(int)json_integer_value(json_object_get(told, "errno")), why);
+    return path ? tell_path(f, m->point, path) : 0;
 }
 
 static int print_paths(const char *url)

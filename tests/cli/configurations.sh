@@ -474,7 +474,14 @@ test_url_of_a_mount_that_cannot_be_asked() {
     try "$runfs" url --path "$d/store/b/f"
     [ "$code" != 0 ] && grep -qF "$d/mnt can't be asked: " "$work/err" &&
         grep -q 'no mount of yours that could be asked has it' "$work/err" || say "$(cat "$work/err")" || return 1
-    mv "$d/identity" "$d/cache/identity" && answers 0 "$d/mnt/f" "$runfs" url --path "$d/store/b/f" && umount_here
+    mv "$d/identity" "$d/cache/identity" && answers 0 "$d/mnt/f" "$runfs" url --path "$d/store/b/f" || return 1
+    # A daemon that stands still keeps nobody waiting.
+    local pid
+    pid=$(daemon_pid) && kill -STOP "$pid" || return 1
+    try timeout 60 "$runfs" url --path "$d/store/b/f"
+    kill -CONT "$pid"
+    [ "$code" = 7 ] && grep -qF "$d/mnt can't be asked: it does not answer" "$work/err" || say "$code: $(cat "$work/err")" || return 1
+    answers 0 "$d/mnt/f" "$runfs" url --path "$d/store/b/f" && umount_here
 }
 
 test_url_of_what_is_not_there_yet() {
