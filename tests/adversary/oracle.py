@@ -137,7 +137,7 @@ class Oracle:
                 version.may_be_gone |= version.body is None
             if gone:
                 shown = [v for v in name.versions if v.body is not None and v.body == stored.get(key)][-1:]
-                newest = [v for v in name.versions if v in known][-1:]
+                newest = [v for v in name.versions if v in known and v not in name.failed][-1:]
                 # What the store still has as the cache knew it, that the cache replaces by what it owes.
                 replaced = newest and shown and shown[0] in newest[0].older
                 name.heads = [v for v in name.heads if v not in gone] + (newest if replaced else shown or newest)
