@@ -2,6 +2,7 @@
 #include "cache/mirror/crash.h"
 #include "cache/mount.h"
 #include "common/mem.h"
+#include "tests/lib/at_point.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -19,28 +20,9 @@
 #include <unistd.h>
 
 static struct driven d;
-static const char *point; /* at which something is done, once */
-static void (*what)(void);
-static atomic_bool begun, done, hold_puts, hold_copies;
+static atomic_bool hold_puts, hold_copies;
 static atomic_bool dies;   /* when the store has taken attributes */
 static void (*last)(void); /* what is done before that; may be NULL */
-
-static void seen(const char *name)
-{
-    if (strcmp(name, point) != 0 || atomic_exchange(&begun, true))
-        return;
-    what();
-    atomic_store(&done, true);
-}
-
-static void at(const char *name, void (*function)(void))
-{
-    point = name;
-    what = function;
-    atomic_store(&begun, false);
-    atomic_store(&done, false);
-    crash_watch(seen);
-}
 
 static int64_t around(struct layer *l, struct call *c)
 {

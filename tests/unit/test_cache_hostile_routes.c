@@ -1,7 +1,7 @@
 /* Findings of a hostile reader: each test fails as long as its finding stands. */
 #include "backends/drivers.h"
 #include "backends/routed/routed.h"
-#include "tests/lib/routed_cache.h"
+#include "tests/lib/routed_pair.h"
 #include "tests/lib/suite.h"
 
 #include <errno.h>
@@ -14,34 +14,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static const struct routed_row rows[] = {
-    {.path = "a/**", .leaf = 0, .policy = 1},
-    {.path = "b/**", .leaf = 1, .policy = 2},
-    {.path = "**", .leaf = 2},
-};
-
-#define ROWS (sizeof(rows) / sizeof(*rows))
-
-static struct routed_world w;
-
-static void setup(void)
-{
-    routed_init(&w, rows, ROWS, ROUTED_S3);
-    driven_mount(&w.d);
-    ck_assert_int_eq(driven_mkdir(&w.d, "a"), 0);
-    ck_assert_int_eq(driven_mkdir(&w.d, "b"), 0);
-}
-
-static void teardown(void)
-{
-    routed_release(&w);
-}
-
-static void put(const char *path, const char *text)
-{
-    driven_put(&w.d, path, text, strlen(text));
-}
 
 /* 1: the other store has no room. */
 START_TEST(what_moves_to_a_full_store_stays_in_its_own)

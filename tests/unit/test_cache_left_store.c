@@ -1,6 +1,6 @@
 /* cache/: what left its store for another one, and what its old key goes through meanwhile. */
 #include "cache/mirror/stamp.h"
-#include "tests/lib/routed_cache.h"
+#include "tests/lib/routed_pair.h"
 #include "tests/lib/suite.h"
 
 #include <errno.h>
@@ -10,34 +10,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-static const struct routed_row rows[] = {
-    {.path = "a/**", .leaf = 0, .policy = 1},
-    {.path = "b/**", .leaf = 1, .policy = 2},
-    {.path = "**", .leaf = 2},
-};
-
-#define ROWS (sizeof(rows) / sizeof(*rows))
-
-static struct routed_world w;
-
-static void setup(void)
-{
-    routed_init(&w, rows, ROWS, ROUTED_S3);
-    driven_mount(&w.d);
-    ck_assert_int_eq(driven_mkdir(&w.d, "a"), 0);
-    ck_assert_int_eq(driven_mkdir(&w.d, "b"), 0);
-}
-
-static void teardown(void)
-{
-    routed_release(&w);
-}
-
-static void put(const char *path, const char *text)
-{
-    driven_put(&w.d, path, text, strlen(text));
-}
 
 /* How the old name is used again while the other store lacks what left it. */
 enum again {

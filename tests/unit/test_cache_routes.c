@@ -1,7 +1,7 @@
 /* cache/: several stores in one tree: which names the routes admit, and what is said of them.
  */
 #include "common/path.h"
-#include "tests/lib/routed_cache.h"
+#include "tests/lib/routed_runs.h"
 #include "tests/lib/suite.h"
 
 #include <errno.h>
@@ -12,73 +12,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const struct routed_row rows[] = {
-    {.path = "runs/{run}/checkpoint/**", .key = "{run}/**", .leaf = 0},
-    {.path = "runs/{run}/logs/**", .key = "{run}/**", .leaf = 1},
-    {.path = "meta/{run}/**", .key = "{run:b32}/**", .leaf = 2},
-    {.path = "all/**", .key = "**", .leaf = 2},
-};
-
-#define ROWS (sizeof(rows) / sizeof(*rows))
-
-/* Where a directory is a key of one store, and has another below it. */
-static const struct routed_row layout[] = {
-    {.path = "runs/{run}/checkpoint/**", .leaf = 0},
-    {.path = "runs/{run}/**", .leaf = 1},
-    {.path = "**", .leaf = 2},
-};
-
-#define LAYOUT_ROWS (sizeof(layout) / sizeof(*layout))
-
-/* 200 bytes: a name, and none when it is encoded. */
-#define LONG_NAME                                                                              \
-    "12345678901234567890123456789012345678901234567890"                                       \
-    "12345678901234567890123456789012345678901234567890"                                       \
-    "12345678901234567890123456789012345678901234567890"                                       \
-    "12345678901234567890123456789012345678901234567890"
-
-static struct routed_world w;
-static enum routed_kind kind;
-
-static void setup(void)
-{
-    routed_init(&w, rows, ROWS, kind);
-    driven_mount(&w.d);
-}
-
-static void teardown(void)
-{
-    routed_release(&w);
-}
-
 static int create(const char *path)
 {
     struct handle *h = NULL;
     int r = driven_open(&w.d, path, O_CREAT | O_WRONLY, &h);
 
     return r < 0 ? r : driven_close(&w.d, h);
-}
-
-static void put(const char *path, const char *text)
-{
-    driven_put(&w.d, path, text, strlen(text));
-}
-
-/* A run with a file in each of its stores. */
-static void make_run(const char *run)
-{
-    char path[64];
-
-    (void)snprintf(path, sizeof(path), "runs/%s", run);
-    ck_assert_int_eq(driven_mkdir(&w.d, path), 0);
-    (void)snprintf(path, sizeof(path), "runs/%s/checkpoint", run);
-    ck_assert_int_eq(driven_mkdir(&w.d, path), 0);
-    (void)strcat(path, "/model");
-    put(path, "weights");
-    (void)snprintf(path, sizeof(path), "runs/%s/logs", run);
-    ck_assert_int_eq(driven_mkdir(&w.d, path), 0);
-    (void)strcat(path, "/out");
-    put(path, "lines");
 }
 
 /* ---- admission ---- */
@@ -379,27 +318,10 @@ static TCase *routes_of(const char *name, void (*use)(void))
     return t;
 }
 
-static void use_mem(void)
-{
-    kind = ROUTED_MEM;
-}
-
-static void use_s3(void)
-{
-    kind = ROUTED_S3;
-}
-
-static void use_folders(void)
-{
-    kind = ROUTED_FOLDERS;
-}
-
 int main(void)
 {
     Suite *s = suite_create("cache_routes");
 
-    suite_add_tcase(s, routes_of("mem", use_mem));
-    suite_add_tcase(s, routes_of("like S3", use_s3));
-    suite_add_tcase(s, routes_of("folders", use_folders));
+    add_kinds(s, routes_of);
     return suite_run(s);
 }

@@ -1,6 +1,6 @@
 /* cache/: several stores in one tree: where names move to, and what moves with them. */
 #include "common/path.h"
-#include "tests/lib/routed_cache.h"
+#include "tests/lib/routed_runs.h"
 #include "tests/lib/suite.h"
 
 #include <errno.h>
@@ -12,24 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const struct routed_row rows[] = {
-    {.path = "runs/{run}/checkpoint/**", .key = "{run}/**", .leaf = 0},
-    {.path = "runs/{run}/logs/**", .key = "{run}/**", .leaf = 1},
-    {.path = "meta/{run}/**", .key = "{run:b32}/**", .leaf = 2},
-    {.path = "all/**", .key = "**", .leaf = 2},
-};
-
-#define ROWS (sizeof(rows) / sizeof(*rows))
-
-/* Where a directory is a key of one store, and has another below it. */
-static const struct routed_row layout[] = {
-    {.path = "runs/{run}/checkpoint/**", .leaf = 0},
-    {.path = "runs/{run}/**", .leaf = 1},
-    {.path = "**", .leaf = 2},
-};
-
-#define LAYOUT_ROWS (sizeof(layout) / sizeof(*layout))
-
 /* A run has a name in one store that not every name has a form for in the other one; without
  * the last row nothing maps the run itself. */
 static const struct routed_row tracked[] = {
@@ -40,50 +22,7 @@ static const struct routed_row tracked[] = {
 
 #define TRACKED_ROWS (sizeof(tracked) / sizeof(*tracked))
 
-/* 200 bytes: a name, and none when it is encoded. */
-#define LONG_NAME                                                                              \
-    "12345678901234567890123456789012345678901234567890"                                       \
-    "12345678901234567890123456789012345678901234567890"                                       \
-    "12345678901234567890123456789012345678901234567890"                                       \
-    "12345678901234567890123456789012345678901234567890"
-
-static struct routed_world w;
 static bool in_layout; /* the keys are the paths */
-
-static enum routed_kind kind;
-
-static void setup(void)
-{
-    routed_init(&w, rows, ROWS, kind);
-    driven_mount(&w.d);
-}
-
-static void teardown(void)
-{
-    routed_release(&w);
-}
-
-static void put(const char *path, const char *text)
-{
-    driven_put(&w.d, path, text, strlen(text));
-}
-
-/* A run with a file in each of its stores. */
-static void make_run(const char *run)
-{
-    char path[64];
-
-    (void)snprintf(path, sizeof(path), "runs/%s", run);
-    ck_assert_int_eq(driven_mkdir(&w.d, path), 0);
-    (void)snprintf(path, sizeof(path), "runs/%s/checkpoint", run);
-    ck_assert_int_eq(driven_mkdir(&w.d, path), 0);
-    (void)strcat(path, "/model");
-    put(path, "weights");
-    (void)snprintf(path, sizeof(path), "runs/%s/logs", run);
-    ck_assert_int_eq(driven_mkdir(&w.d, path), 0);
-    (void)strcat(path, "/out");
-    put(path, "lines");
-}
 
 START_TEST(what_would_cross_stores_is_refused_and_nothing_asked)
 {
@@ -628,29 +567,12 @@ static TCase *routes_of(const char *name, void (*use)(void))
     return t;
 }
 
-static void use_mem(void)
-{
-    kind = ROUTED_MEM;
-}
-
-static void use_s3(void)
-{
-    kind = ROUTED_S3;
-}
-
-static void use_folders(void)
-{
-    kind = ROUTED_FOLDERS;
-}
-
 int main(void)
 {
     Suite *s = suite_create("cache_routes_moves");
     TCase *kills = tcase_create("kills");
 
-    suite_add_tcase(s, routes_of("mem", use_mem));
-    suite_add_tcase(s, routes_of("like S3", use_s3));
-    suite_add_tcase(s, routes_of("folders", use_folders));
+    add_kinds(s, routes_of);
     tcase_set_timeout(kills, 300);
     tcase_add_loop_test(kills, a_directory_that_moves_is_whole_after_a_kill_at_any_step, 0,
                         2 * ROUTED_KINDS);

@@ -2,6 +2,7 @@
  * there. */
 #include "cache/mirror/crash.h"
 #include "cache/mount.h"
+#include "tests/lib/at_point.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -9,31 +10,10 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static struct driven d;
-static const char *point; /* at which something is done, once */
-static void (*what)(void);
-static atomic_bool begun, done;
-
-static void seen(const char *name)
-{
-    if (strcmp(name, point) != 0 || atomic_exchange(&begun, true))
-        return;
-    what();
-    atomic_store(&done, true);
-}
-
-static void at(const char *name, void (*function)(void))
-{
-    point = name;
-    what = function;
-    atomic_store(&begun, false);
-    atomic_store(&done, false);
-    crash_watch(seen);
-}
 
 /* ---- a name that another node takes, too ---- */
 
