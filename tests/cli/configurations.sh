@@ -399,11 +399,12 @@ test_s3_check_reach() {
 
 # ---- url ------------------------------------------------------------------------------------
 
-two_folders() {
+two_folders() { # [OPTIONS [NAME-OF-B]]
+    local b=${2:-b}
     mkdir -p "$d/store/a" "$d/store/b"
-    config '{"stores": {"a": {"url": "'"$d/store/a"'"}, "b": {"url": "'"$d/store/b"'"}},
- "routes": [{"path": "runs/{run}/**", "store": "a", "key": "{run:hex}/**"}, {"path": "tmp/**", "store": "b", "policy": "scratch"},
-            {"path": "**", "store": "b"}]}'
+    config '{"stores": {"a": {"url": "'"$d/store/a"'"}, "'"$b"'": {"url": "'"$d/store/b"'"}},
+ "routes": [{"path": "runs/{run}/**", "store": "a", "key": "{run:hex}/**"}, {"path": "tmp/**", "store": "'"$b"'", "policy": "scratch"},
+            {"path": "**", "store": "'"$b"'"}]}'
     try "$runfs" mount -o "cache_dir=$d/cache${1:+,$1}" "$d/c.json" "$d/mnt"
     expect_code 0 && daemon_pid >>"$work/pids"
 }
@@ -480,7 +481,10 @@ test_url_of_a_mount_that_cannot_be_asked() {
     pid=$(daemon_pid) && kill -STOP "$pid" || return 1
     try timeout 60 "$runfs" url --path "$d/store/b/f"
     kill -CONT "$pid"
-    [ "$code" = 7 ] && grep -qF "$d/mnt can't be asked: it does not answer" "$work/err" || say "$code: $(cat "$work/err")" || return 1
+    grep -qF "$d/mnt can't be asked: it does not answer" "$work/err" || say "$code: $(cat "$work/err")" || return 1
+    # Another run's mount that can't be asked may be what the code is of.
+    [ "$(grep -c "can't be asked: " "$work/err")" -gt 1 ] || expect_code 7 || return 1
+    [ "$code" != 0 ] || say 'a mount that stands still was not missed' || return 1
     answers 0 "$d/mnt/f" "$runfs" url --path "$d/store/b/f" && umount_here
 }
 
@@ -513,8 +517,9 @@ test_s3_url() {
 test_status_of_one_of_several_stores() {
     local name
     fresh statusofone
-    two_folders || return 1
-    for name in "file://$d/store/a" "$d/store/b" runfs:a+b; do
+    # By its name alone a mount is found when no other has it: another run of these may.
+    two_folders '' "b-$$" || return 1
+    for name in "file://$d/store/a" "$d/store/b" "runfs:a+b-$$"; do
         try "$runfs" status --json "$name"
         expect_code 0 && [ "$(json 'd["mountpoint"]' <"$work/out")" = "$d/mnt" ] || say "$name" || return 1
     done
