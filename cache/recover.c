@@ -328,6 +328,7 @@ static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const 
     n->atime_ns = n->mtime_ns;
     f->seq = a->seq;
     f->first_seq = a->first_seq;
+    f->made_at = a->made_at;
     f->noted = a->flags;
     f->past = a->flags & STAMP_WRITING;
     f->keys_cut = a->flags & STAMP_KEYS_CUT;
@@ -526,9 +527,7 @@ static void queue_in_order_locked(struct scan *s) REQUIRES(cache_mutex)
             c->tree->seq = before;
         if (!f->seq)
             f->seq = f->first_seq;
-        auto_free char *path = node_path(n);
-        f->staged = path && path_is_staged(c, path);
-        f->staged_ns = clock_mono_ns();
+        file_stage_locked(c, n);
         DL_APPEND2(c->content->dirty, f, dirty_prev, dirty_next);
         f->queued = true;
         file_lru_remove_locked(c, f); /* another of its names was found clean */

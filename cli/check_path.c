@@ -158,6 +158,8 @@ static void say_upload(const struct checked *c, const struct answer *a)
     else if (is_log(c, a))
         command_say("  upload  a log: each %s while it is open",
                     format_time(time, interval_ns(c, a)));
+    else if (policy_of(c, a)->upload == UPLOAD_RENAME)
+        command_say("  upload  new: when it is renamed; changed in place: when it is closed");
     else
         command_say("  upload  when it is closed");
 }

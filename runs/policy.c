@@ -112,7 +112,7 @@ static const struct policy presets[] = {
      .del_locks = 0},
 };
 
-static const char *const uploads[] = {"close", "interval", "never", NULL};
+static const char *const uploads[] = {"close", "rename", "interval", "never", NULL};
 static const char *const conflicts[] = {"keep", "last", NULL};
 static const char *const durabilities[] = {"cache", "store", NULL};
 static const char *const units[] = {"none", "file", "names", "entry", "root", NULL};
@@ -121,7 +121,7 @@ static const char *const lock_words[] = {"off", "node", "cluster", NULL};
 #define FIELD(member) offsetof(struct policy, member)
 
 const struct policy_field policy_fields[] = {
-    {"upload", POLICY_CHOICE, FIELD(upload), uploads, 0, true, "rename"},
+    {"upload", POLICY_CHOICE, FIELD(upload), uploads, 0, true, NULL},
     {"staging", POLICY_PATTERNS, FIELD(staging), NULL, 0, true, NULL},
     {"logs", POLICY_PATTERNS, FIELD(logs), NULL, 0, true, NULL},
     {"interval", POLICY_TIME, FIELD(interval_ns), NULL, 0, true, NULL},

@@ -9,7 +9,9 @@
 #include <stdint.h>
 
 enum policy_upload {
-    UPLOAD_CLOSE,    /* when it is closed; logs each interval too */
+    UPLOAD_CLOSE,  /* when it is closed; logs each interval too */
+    UPLOAD_RENAME, /* a new file when it, or a directory above, is renamed; else as UPLOAD_CLOSE
+                    */
     UPLOAD_INTERVAL, /* all files as logs: each interval while they are open */
     UPLOAD_NEVER,    /* in no store, gone at the unmount */
 };

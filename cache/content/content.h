@@ -104,8 +104,9 @@ struct file {
         bool error_here;   /* it is the cache's own disk's, not the store's */
         char *error_text;
         bool queued;       /* in contents.dirty */
-        bool staged;       /* waits for a rename, as its name says */
+        bool staged;       /* waits for a rename, as its name or its policy says */
         int64_t staged_ns; /* CLOCK_MONOTONIC; since when */
+        uint64_t made_at; /* it waits as long as path_made_at() of its path says this; 0: not */
         bool uploading;
         bool mapped_writer;         /* a mapping may still write */
         bool wanted;                /* somebody waits for it: no settling, staging names too */

@@ -72,6 +72,9 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret) REQUIRES(cach
     ret->flags |= file_stamp_begun(f);
     ret->whole_mtime_ns = f->whole_mtime_ns;
     ret->whole_size = f->whole_size;
+    if (f->made_at)
+        ret->flags |= STAMP_UNRENAMED;
+    ret->made_at = f->made_at;
 }
 
 struct mutex *stamp_lock_of(struct cache *c, const struct node *n)

@@ -31,7 +31,7 @@ static int write_text(int fd, const char *name, const char *text, size_t len)
 int stamp_parse_attrs(const char *text, struct stamp_attrs *ret)
 {
     struct stamp_attrs a = {0};
-    int end = 0, more = 0;
+    int end = 0, more = 0, made = 0;
     int n = sscanf(text,
                    "1 %" SCNx64 " %" SCNo32 " %" SCNu32 " %" SCNu32 " %" SCNx64 " %" SCNu64
                    " %" SCNu64 " %" SCNu64 " %x %" SCNd64 " %" SCNu64 "%n",
@@ -43,7 +43,10 @@ int stamp_parse_attrs(const char *text, struct stamp_attrs *ret)
     if ((a.flags & STAMP_WHOLE) && sscanf(text + end, " %" SCNd64 " %" SCNu64 "%n",
                                           &a.whole_mtime_ns, &a.whole_size, &more) != 2)
         return -EINVAL;
-    if (text[end + more] != '\0')
+    if ((a.flags & STAMP_UNRENAMED) &&
+        sscanf(text + end + more, " %" SCNx64 "%n", &a.made_at, &made) != 1)
+        return -EINVAL;
+    if (text[end + more + made] != '\0')
         return -EINVAL;
     *ret = a;
     return 0;
@@ -68,6 +71,8 @@ int stamp_write_attrs(int fd, const struct stamp_attrs *a)
     if (a->flags & STAMP_WHOLE)
         n += snprintf(text + n, sizeof(text) - (size_t)n, " %" PRId64 " %" PRIu64,
                       a->whole_mtime_ns, a->whole_size);
+    if (a->flags & STAMP_UNRENAMED)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, " %" PRIx64, a->made_at);
 
     return write_text(fd, STAMP_ATTRS, text, (size_t)n);
 }

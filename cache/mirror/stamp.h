@@ -33,6 +33,7 @@ enum stamp_flags {
     STAMP_HEARSAY = 1 << 10,    /* I: an index told the attributes */
     STAMP_BARE = 1 << 11,       /* V: a directory that only this cache has */
     STAMP_SCRATCH = 1 << 12,    /* T: a file that is owed to no store, by its route */
+    STAMP_UNRENAMED = 1 << 13,  /* U: it waits for a rename from the path of made_at */
 };
 
 struct stamp_attrs {
@@ -47,6 +48,7 @@ struct stamp_attrs {
     uint64_t synced_size;
     int64_t whole_mtime_ns; /* STAMP_WHOLE */
     uint64_t whole_size;
+    uint64_t made_at; /* STAMP_UNRENAMED: path_made_at() */
 };
 
 /* In place of an etag: a version is there, or may be, but nobody knows which. */

@@ -34,7 +34,8 @@ static void begin_dir_locked(struct cache *c, struct node *n, const char *path)
     n->dir->stale_marker = tombstone_pending(c, place_of_path(path));
 }
 
-static int begin_file_locked(struct cache *c, struct node *n, bool begins) REQUIRES(cache_mutex)
+static int begin_file_locked(struct cache *c, struct node *n, const char *path, bool begins)
+    REQUIRES(cache_mutex)
 {
     struct file *f = file_new(n, FILE_DIRTY);
 
@@ -44,6 +45,7 @@ static int begin_file_locked(struct cache *c, struct node *n, bool begins) REQUI
     f->content_dirty = f->writing_stamp = true;
     f->generation = 1;
     f->beginners = begins;
+    f->made_at = S_ISREG(n->mode) && *path ? path_made_at(c, path) : 0;
     return 0;
 }
 
@@ -74,7 +76,7 @@ struct node *node_make_locked(struct cache *c, const struct making *m, const cha
     if (n->dir)
         begin_dir_locked(c, n, path);
     else if (r == 0)
-        r = begin_file_locked(c, n, m->begins);
+        r = begin_file_locked(c, n, path, m->begins);
     if (r == 0)
         return n;
     node_collect_locked(c, n);

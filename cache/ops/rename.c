@@ -297,6 +297,8 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     }
     n->ctime_ns = clock_real_ns();
     e->changed_ns = clock_mono_ns();
+    if (n->file)
+        n->file->made_at = 0; /* also when it gets its old name back */
     node_requeue_all_locked(c, n);
     e->tried = tried; /* of what had the name */
     dir_touch_locked(oldparent);

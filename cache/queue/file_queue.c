@@ -31,7 +31,8 @@ void file_stage_locked(struct cache *c, struct node *n)
 {
     struct file *f = n->file;
     auto_free char *path = node_path(n);
-    bool staged = path && path_is_staged(c, path);
+    bool staged = path && (path_is_staged(c, path) ||
+                           (f->made_at && f->made_at == path_made_at(c, path)));
 
     cache_assert_locked(c);
     if (staged && !f->staged)

@@ -3,6 +3,7 @@
 #include "cache/tree/tree_impl.h"
 
 #include "cache/types/patterns.h"
+#include "common/hash.h"
 #include "common/mem.h"
 #include "runs/policy.h"
 
@@ -36,6 +37,16 @@ bool path_is_log(struct cache *c, const char *path)
     if (p && p->logs)
         return patterns_text_takes(p->logs, path);
     return patterns_take(c->config.logs ? c->config.logs : patterns_logs, path);
+}
+
+uint64_t path_made_at(struct cache *c, const char *path)
+{
+    const struct policy *p = path_policy(c, path, false);
+
+    if (!p || p->upload != UPLOAD_RENAME || path_is_log(c, path))
+        return 0;
+    const uint64_t hash = hash_fnv(FNV_START, path);
+    return hash ? hash : 1;
 }
 
 int64_t path_interval_ns(struct cache *c, const char *path)

@@ -256,6 +256,11 @@ uint64_t ino_fresh(struct cache *c, const char *path);
 /* ---- name_class.c ---- */
 /* What the policy of the path's route says, and where it says nothing the mount's option. */
 
+/* What a new file notes that is to wait for its rename (`upload` of its policy), also when that
+ * is one of a directory above: a hash of the path, the same in every mount. 0: it waits for
+ * none.
+ */
+uint64_t path_made_at(struct cache *c, const char *path);
 /* Whether a part of the path is a staging name: what has it waits for a rename. */
 bool path_is_staged(struct cache *c, const char *path);
 /* The same of a directory. */

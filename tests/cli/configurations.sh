@@ -78,6 +78,12 @@ test_check_of_paths() {
         grep -qx '  key     x.log' "$work/out" && grep -qx '  upload  when it is closed' "$work/out" &&
         [ "$(grep -cx '  upload  a log: each 30s while it is open' "$work/out")" = 2 ] &&
         grep -q 'on the way' "$work/out" || say "$(cat "$work/out")" || return 1
+    printf '%s' '{"stores": {"a": {"url": "/srv/x"}}, "routes": [{"path": "**", "store": "a", "policy": "p"}],
+ "policies": {"p": {"upload": "rename"}}}' >"$d/r.json"
+    try "$runfs" check "$d/r.json" x x.log
+    expect_code 0 || return 1
+    grep -qx '  upload  new: when it is renamed; changed in place: when it is closed' "$work/out" &&
+        grep -qx '  upload  a log: each 30s while it is open' "$work/out" || say "$(cat "$work/out")" || return 1
     # Who has a part in a directory.
     answers 0 "$(printf '%s\n' runs/a/ '  a directory on the way to what is in stores' \
         "  part    ckpt: $d/c.json:3:13: runs/{run}/checkpoint/**" "  part    logs: $d/c.json:4:13: runs/{run}/logs/**")" \

@@ -48,7 +48,9 @@ static void check_attrs(const char *text)
     must(a.ino == b.ino && a.mode == b.mode && a.uid == b.uid && a.gid == b.gid &&
          a.rdev == b.rdev && a.named_seq == b.named_seq && a.seq == b.seq &&
          a.first_seq == b.first_seq && a.flags == b.flags &&
-         a.synced_mtime_ns == b.synced_mtime_ns && a.synced_size == b.synced_size);
+         a.synced_mtime_ns == b.synced_mtime_ns && a.synced_size == b.synced_size &&
+         a.whole_mtime_ns == b.whole_mtime_ns && a.whole_size == b.whole_size &&
+         a.made_at == b.made_at);
 }
 
 static void check_keys(const char *text)

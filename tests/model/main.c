@@ -69,6 +69,7 @@ struct round {
     bool few;       /* descriptors: open files lose theirs */
     bool parts;     /* what is larger than a few bytes goes in parts */
     bool relists;   /* what is known of the store is believed for a moment only */
+    bool renames;   /* routed: new files wait for their rename */
     bool lingers;   /* steps are made slowly, so that others come in between */
     unsigned point; /* END_POINT: which */
     char crash_at[48];
@@ -95,13 +96,13 @@ static void linger(const char *point)
         (void)usleep(rng_below(&rng, 20000));
 }
 
-static void use_routes(struct cache_config *config)
+static void use_routes(struct cache_config *config, const struct round *r)
 {
     static char name[] = "plain";
-    static const struct policy plain = {.name = name,
-                                        .interval_ns = POLICY_UNSET,
-                                        .settle_ns = POLICY_UNSET,
-                                        .durability = POLICY_UNSET};
+    static struct policy plain = {.name = name,
+                                  .interval_ns = POLICY_UNSET,
+                                  .settle_ns = POLICY_UNSET,
+                                  .durability = POLICY_UNSET};
     static struct cache_store names[ROUTED_STORES];
 
     config->routes = stores.routes;
@@ -109,6 +110,7 @@ static void use_routes(struct cache_config *config)
         return;
     for (size_t i = 0; i < ROUTED_STORES; i++)
         names[i] = (struct cache_store){routed_names[i], stores.url};
+    plain.upload = r->renames ? UPLOAD_RENAME : UPLOAD_CLOSE;
     config->policies = &plain;
     config->n_policies = 1;
     config->stores = names;
@@ -135,7 +137,7 @@ static void mount_cache(struct mounted *m, const struct round *r)
     config.passthrough = r->passthrough;
     config.mirror_fds = r->few ? FEW_FDS : 0;
     config.uid = config.gid = 0;
-    use_routes(&config);
+    use_routes(&config, r);
     op_init(&op, 20 * NS_PER_SEC);
     memset(m, 0, sizeof(*m));
     crash_watch(r->lingers ? linger : NULL);
@@ -377,11 +379,11 @@ static void report(uint64_t seed, struct round *rounds, unsigned n, const int *c
                  stores.prefix, n, shared->why);
     for (unsigned i = 0; i <= n; i++) {
         struct round *r = &rounds[i];
-        (void)printf(" round %u%s%s%s%s%s%s%s ending %d %s\n", i, r->frozen ? " frozen" : "",
+        (void)printf(" round %u%s%s%s%s%s%s%s%s ending %d %s\n", i, r->frozen ? " frozen" : "",
                      r->passthrough ? " passthrough" : "", r->small ? " small" : "",
                      r->few ? " few" : "", r->parts ? " parts" : "",
-                     r->relists ? " relists" : "", r->lingers ? " lingers" : "", r->ending,
-                     r->crash_at);
+                     r->relists ? " relists" : "", r->renames ? " renames" : "",
+                     r->lingers ? " lingers" : "", r->ending, r->crash_at);
         if (chosen[i] < 0)
             continue;
         tree_print(stdout, &r->candidates[chosen[i]]);
@@ -405,6 +407,7 @@ static void round_make(struct round *r, struct rng *rng, const struct tree *cand
     r->parts = rng_below(rng, 3) > 0;
     r->lingers = rng_below(rng, 2);
     r->few = rng_below(rng, 3) == 0;
+    r->renames = routed && rng_below(rng, 2) == 0;
     size_t steps = 1 + rng_below(rng, rng_below(rng, 3) ? 12 : OPS_MAX);
     struct rng same = *rng;
     for (size_t i = 0; i < n_candidates; i++) {

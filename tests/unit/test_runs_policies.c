@@ -154,11 +154,8 @@ static const struct {
     {P("\"p\":{},\"logs\":1"), "2:27: a policy must be an object, {...}\n"},
     {P("\"p\":{\"setle\":\"1s\"}"), "2:18: unknown \"setle\" in a policy, did you mean "
                                     "\"settle\"?\n"},
-    {P("\"p\":{\"upload\":\"rename\"}"),
-     "2:27: \"upload\": \"rename\" of a policy is not built "
-     "yet\n"},
-    {P("\"p\":{\"upload\":1}"), "2:27: \"upload\" in a policy must be one of close, interval, "
-                                "never\n"},
+    {P("\"p\":{\"upload\":1}"), "2:27: \"upload\" in a policy must be one of close, rename, "
+                                "interval, never\n"},
     {P("\"p\":{\"conflict\":\"first\"}"), "2:29: \"conflict\" in a policy must be one of keep, "
                                           "last\n"},
     {P("\"p\":{\"durability\":\"disk\"}"), "2:31: \"durability\" in a policy must be one of "

@@ -52,6 +52,12 @@ static const struct stamp_attrs attrs[] = {
      .flags = STAMP_BEGUN | STAMP_WHOLE,
      .whole_mtime_ns = -5,
      .whole_size = 7},
+    {.ino = 20, .flags = STAMP_UNRENAMED, .made_at = UINT64_MAX},
+    {.ino = 20,
+     .flags = STAMP_BEGUN | STAMP_WHOLE | STAMP_UNRENAMED,
+     .whole_mtime_ns = 1,
+     .whole_size = 2,
+     .made_at = 3},
 };
 
 START_TEST(attributes_come_back)
@@ -70,6 +76,7 @@ START_TEST(attributes_come_back)
     ck_assert(found.synced_size == attrs[_i].synced_size);
     ck_assert(found.whole_mtime_ns == attrs[_i].whole_mtime_ns);
     ck_assert(found.whole_size == attrs[_i].whole_size);
+    ck_assert(found.made_at == attrs[_i].made_at);
 }
 END_TEST
 
@@ -80,7 +87,8 @@ static const char *const damaged[] = {
     "1 10 100644 0 0 0 0 0 0 0 0",
     "1 10 100644 0 0 0 0 0 0 0 0 0 more",
     "1 10 100644 0 0 0 0 0 0 0 0 0 5",
-    "1 10 100644 0 0 0 0 0 0 200 0 0", /* whole, and not when */
+    "1 10 100644 0 0 0 0 0 0 200 0 0",  /* whole, and not when */
+    "1 10 100644 0 0 0 0 0 0 2000 0 0", /* it waits, and not where */
     "1 zz 100644 0 0 0 0 0 0 0 0 0",
 };
 
