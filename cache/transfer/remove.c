@@ -3,6 +3,9 @@
 
 #include "cache/mirror/crash.h"
 #include "cache/mirror/journal.h"
+#include "cache/mirror/mirror.h"
+#include "cache/mirror/stamp.h"
+#include "cache/types/etag.h"
 #include "common/lock.h"
 #include "common/log.h"
 #include "common/log_queue.h"
@@ -10,6 +13,7 @@
 #include "common/path.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -214,6 +218,31 @@ static void removal_given_up(struct cache *c, const struct intent *i, int err, c
     cache_unlock(c);
 }
 
+/* A file that was made under the name since then expects nothing there. It is to replace the
+ * version that was to go. */
+static void replace_what_stays(struct cache *c, const struct intent *i)
+{
+    struct entry *e = NULL;
+    auto_close int fd = -1;
+
+    ns_read(c);
+    cache_lock(c);
+    struct node *n = tree_find(c, i->from, &e);
+    bool known = intent_version_is_known(i);
+    bool made =
+        n && e && n->file && e->dirty && !etag_known(&e->etag) && !place_known(e->source);
+    if (made && known)
+        etag_set(&e->etag, i->etag);
+    else if (made)
+        entry_may_exist_locked(e);
+    cache_unlock(c);
+    if (made)
+        fd = mirror_open_path(&c->mirror, i->from, O_RDONLY);
+    if (fd >= 0) /* the namespace lock keeps the node */
+        file_expect(c, n, fd, intent_source(i), known ? i->etag : STAMP_ANY_VERSION);
+    ns_done(c);
+}
+
 /* A removal is over: carried out or not, its row gone (noted 0) or not. */
 static void removal_over_locked(struct cache *c, struct intent *i, int err, int noted,
                                 const char *why) REQUIRES(cache_mutex)
@@ -258,6 +287,7 @@ static void give_up(struct cache *c, const struct intent *i, int err, const char
             "it has there stays in the store (%s)",
             i->from, why);
         why = op.why;
+        replace_what_stays(c, i);
     }
     removal_given_up(c, i, err, why);
 }

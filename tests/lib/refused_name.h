@@ -22,11 +22,13 @@ static struct {
     atomic_bool answers;        /* it says what it has at a bad name */
     _Atomic(const char *) hold; /* copies to that name, until this changes */
     atomic_bool held;
-    struct attrs attrs;  /* of the first put to a bad name */
-    atomic_uint refused; /* requests with a bad name that were */
+    struct attrs attrs;   /* of the first put to a bad name */
+    atomic_uint refused;  /* requests with a bad name that were */
+    atomic_uint removals; /* those of them that were to remove it */
 } store;
 
 static struct driven d;
+static _Thread_local unsigned refused_removals; /* how many, when this thread's was refused */
 
 static bool is_bad(const char *key)
 {
@@ -62,6 +64,8 @@ static int64_t around(struct layer *l, struct call *c)
     }
     if (atomic_load(&store.with) && names_bad(c) && !(asks && atomic_load(&store.answers))) {
         atomic_fetch_add(&store.refused, 1);
+        if (c->kind == CALL_REMOVE)
+            refused_removals = atomic_fetch_add(&store.removals, 1) + 1;
         return op_fail(c->op, -atomic_load(&store.with), "%s: the store refuses that",
                        call_name(c->kind));
     }
@@ -89,6 +93,7 @@ static void setup(void)
     atomic_store(&store.refused, 0);
     atomic_store(&store.hold, NULL);
     atomic_store(&store.held, false);
+    atomic_store(&store.removals, 0);
     attrs_release(&store.attrs);
     driven_init_like_s3(&d, around);
     d.config.retry_ns = 100 * NS_PER_MS;

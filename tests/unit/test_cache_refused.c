@@ -1,5 +1,6 @@
 /* cache/: a name that the store refuses for good, as MinIO does with keys that are no UTF-8,
  * beside others that it takes. */
+#include "cache/mirror/crash.h"
 #include "common/mem.h"
 #include "tests/lib/refused_name.h"
 #include "tests/lib/suite.h"
@@ -42,7 +43,7 @@ START_TEST(deletes_elsewhere_go_on)
     driven_shows(&d, BAD, "new");
     /* The server was changed. */
     atomic_store(&store.with, 0);
-    ck_assert_int_eq(driven_flush(&d), 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0); /* an attempt may be on its way that was refused */
     driven_stores(&d, BAD, "new");
     ck_assert(!is_stored("dir/old"));
 }
@@ -60,7 +61,7 @@ START_TEST(refused_keys_refuse_no_name)
     ck_assert(!is_told());
     atomic_store(&store.all, false);
     atomic_store(&store.with, 0);
-    ck_assert_int_eq(driven_flush(&d), 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0); /* the same */
     driven_stores(&d, "dir/new", "new");
     driven_stores(&d, BAD, "new");
     ck_assert(!is_stored("other/old"));
@@ -234,8 +235,48 @@ START_TEST(deletes_that_are_all_refused_are_kept)
     ck_assert(is_stored("dir/old") && is_stored("other/old"));
     ck_assert_int_eq(driven_stat(&d, "dir/old", &st), -ENOENT);
     atomic_store(&store.all, false);
-    DRIVEN_WAIT(driven_flush(&d) == 0); /* an attempt may be on its way that was refused */
+    DRIVEN_WAIT(driven_flush(&d) == 0); /* the same */
     ck_assert(!is_stored("dir/old") && !is_stored("other/old"));
+}
+END_TEST
+
+/* The name is made again while the store refuses its removal once more: mostly that is the last
+ * time, since the other one is carried out. */
+static atomic_bool made_again;
+
+static void make_again(const char *point)
+{
+    if (strcmp(point, "delete-done") != 0 || refused_removals < 2 ||
+        atomic_exchange(&made_again, true))
+        return;
+    atomic_store(&store.with, 0);
+    driven_put(&d, BAD, "new", 3);
+}
+
+START_TEST(a_name_made_again_replaces_what_stays)
+{
+    struct stat st;
+
+    atomic_store(&store.with, 0);
+    driven_store(&d, BAD, "theirs", 6); /* no version that this cache put */
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_stat(&d, BAD, &st), 0);
+    atomic_store(&store.with, EACCES);
+    atomic_store(&store.answers, true);
+    atomic_store(&made_again, false);
+    crash_watch(make_again);
+    ck_assert_int_eq(driven_unlink(&d, BAD), 0);
+    ck_assert_int_eq(driven_unlink(&d, "other/old"), 0);
+    DRIVEN_WAIT(atomic_load(&made_again) && stats().pending_ops == 0);
+    crash_watch(NULL);
+    if (_i) { /* a kill: what it replaces is noted */
+        driven_unmount(&d);
+        driven_mount(&d);
+    }
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, BAD, "new");
+    ck_assert_uint_eq(stats().kept_files, 0);
 }
 END_TEST
 
@@ -257,6 +298,7 @@ int main(void)
     tcase_add_test(t, its_other_name_is_stored);
     tcase_add_loop_test(t, a_refused_delete_holds_no_other, 0, (int)ARRAY_SIZE(errors));
     tcase_add_test(t, deletes_that_are_all_refused_are_kept);
+    tcase_add_loop_test(t, a_name_made_again_replaces_what_stays, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
