@@ -5,6 +5,7 @@
 #include "cli/store_places.h"
 #include "common/buf.h"
 #include "common/mem.h"
+#include "runs/policy_options.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -110,12 +111,39 @@ static int check_owner(const struct reading *r, const char *name)
 
 /* These leave the place out of what they say. */
 
+/* A tree of several routes has policies by path. Routes of a file have places. */
+static int refuse_policy_fields(const struct reading *r, const char *name, const char *value)
+{
+    const struct config *c = r->config;
+
+    if (c->routes.items[0].at.line)
+        return op_fail(r->op, -EINVAL,
+                       "option %s=%.60s: only a store without routes and layout takes it; put "
+                       "it into a policy of %s",
+                       name, value, r->file);
+    return op_fail(r->op, -EINVAL,
+                   "option %s=%.60s: layout %s has policies of its own: write a configuration "
+                   "with them",
+                   name, value, c->layout);
+}
+
+static int check_policy_field(const struct reading *r, const struct config_option *o)
+{
+    const struct config *c = r->config;
+
+    if (c->n_stores == 0 || configured_is_plain(c) || !mount_options_is_policy_field(o->name))
+        return 0;
+    return refuse_policy_fields(r, o->name, o->value);
+}
+
 static int use_file_option(const struct reading *r, const struct config_option *o)
 {
     int err = check_meaning(r, o);
 
     if (!err)
         err = check_owner(r, o->name);
+    if (!err)
+        err = check_policy_field(r, o);
     return err ? err : mount_options_set(r->options, o->name, o->value, r->op);
 }
 
@@ -282,6 +310,17 @@ static int use_stores(const struct reading *r)
     return err || !r->options->layout ? err : lay_out(r);
 }
 
+static int use_policy_fields(const struct reading *r)
+{
+    const struct settings *fields = &r->options->policy;
+
+    if (fields->n == 0)
+        return 0;
+    if (!configured_is_plain(r->config))
+        return refuse_policy_fields(r, fields->items[0].name, fields->items[0].value);
+    return config_policy_options(r->config, fields, r->op);
+}
+
 static int read_words(const struct reading *r, const char *list)
 {
     int err = r->file ? use_file(r) : 0;
@@ -293,6 +332,8 @@ static int read_words(const struct reading *r, const char *list)
     /* A URL of the command line is judged when it is opened. */
     if (!err && (r->config->stores[0].url_at.line || !configured_is_plain(r->config)))
         err = store_places_check(r->config, r->op, NULL);
+    if (!err)
+        err = use_policy_fields(r);
     if (!err)
         config_drop_unused(r->config);
     return err;
@@ -364,5 +405,7 @@ int configured_loaded(const char *file, struct config *config, struct mount_opti
         .spec = file, .file = file, .options = options, .config = config, .op = op};
     int err = judge_options(&r, tell_first, NULL);
 
-    return err || !config->n_stores ? err : use_stores(&r);
+    if (!err && config->n_stores)
+        err = use_stores(&r);
+    return err || !config->n_stores ? err : use_policy_fields(&r);
 }

@@ -1,10 +1,13 @@
-/* The mount's options: one table of names, kinds and places, and how texts become values. */
+/* The mount's options: one table of names, kinds and places, and how texts become values. What
+ * is not in it may be a field of a policy, which has a table of its own. */
 #include "cli/options.h"
 
 #include "backends/store.h"
 #include "common/mem.h"
 #include "common/nearest.h"
 #include "common/units.h"
+#include "runs/policy_fields.h"
+#include "runs/policy_options.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -161,6 +164,11 @@ static const struct option_def *find_def(const char *name)
     return NULL;
 }
 
+bool mount_options_is_policy_field(const char *name)
+{
+    return !find_def(name) && policy_field_find(name);
+}
+
 static int unknown_option(const char *name, struct op *op)
 {
     struct nearest n;
@@ -168,6 +176,8 @@ static int unknown_option(const char *name, struct op *op)
     nearest_init(&n, name);
     for (size_t i = 0; i < ARRAY_SIZE(defs); i++)
         nearest_try(&n, defs[i].name);
+    for (size_t i = 0; i < policy_fields_n; i++)
+        nearest_try(&n, policy_fields[i].name);
     for (const char *const *s = store_option_names(); *s; s++)
         nearest_try(&n, *s);
     if (n.best)
@@ -313,6 +323,53 @@ bool mount_options_ignored(const char *name)
            strncmp(name, "X-", 2) == 0;
 }
 
+static int field_takes(const struct policy_field *f, struct buf *text)
+{
+    int err = 0;
+
+    switch (f->kind) {
+    case POLICY_CHOICE:
+    case POLICY_WORD:
+        for (size_t i = 0; f->choices[i] && !err; i++)
+            err = buf_addf(text, "%s%s", i ? ", " : "", f->choices[i]);
+        return err;
+    case POLICY_PATTERNS:
+        return buf_adds(text, "patterns of names, joined by \":\"");
+    case POLICY_TIME:
+        return buf_adds(text, "a time");
+    case POLICY_FLAG:
+        return buf_adds(text, "true or false");
+    default:
+        return buf_addf(text, "a number from %lld", (long long)f->least);
+    }
+}
+
+static int needs_value(const struct policy_field *f, struct op *op)
+{
+    auto_buf struct buf takes = BUF_INIT(256);
+    int err = field_takes(f, &takes);
+
+    return err ? op_fail(op, err, "out of memory")
+               : op_fail(op, -EINVAL, "option %s needs a value (%s)", f->name, takes.data);
+}
+
+/* An empty value may be right: patterns that take no name. */
+static int add_policy_field(struct mount_options *o, const struct policy_field *f,
+                            const char *value, struct op *op)
+{
+    int err;
+
+    if (!value && f->kind == POLICY_FLAG)
+        value = "true";
+    if (!value)
+        return needs_value(f, op);
+    err = policy_option_check(f->name, value, op);
+    if (err)
+        return err;
+    err = settings_add(&o->policy, f->name, value);
+    return err ? op_fail(op, err, "out of memory") : 0;
+}
+
 /* rw=false would say the opposite of what it is taken for. */
 static int set_writable(struct mount_options *o, const char *value, struct op *op)
 {
@@ -341,6 +398,8 @@ int mount_options_set(struct mount_options *o, const char *name, const char *val
 
         return err ? op_fail(op, err, "out of memory") : 0;
     }
+    if (mount_options_is_policy_field(name))
+        return add_policy_field(o, policy_field_find(name), value, op);
     if (strcmp(name, "rw") == 0)
         return set_writable(o, value, op);
     if (!value && strcmp(name, "noacl") == 0) {
@@ -435,6 +494,8 @@ bool mount_options_same(const struct mount_options *a, const struct mount_option
 
     if (strcmp(name, "noacl") == 0)
         return a->noacl == b->noacl;
+    if (mount_options_is_policy_field(name))
+        return policy_options_same(&a->policy, &b->policy, name);
     if (!def)
         return same_text(settings_get(&a->store, name), settings_get(&b->store, name));
     const char *of_a = (const char *)a + def->offset, *of_b = (const char *)b + def->offset;
@@ -481,13 +542,33 @@ void mount_options_release(struct mount_options *o)
     free(o->config);
     free(o->layout);
     settings_release(&o->store);
+    settings_release(&o->policy);
     buf_release(&o->kernel);
+}
+
+static void print_fields(void)
+{
+    (void)printf(
+        "Fields of a policy, where there are neither routes nor a layout (man runfs):\n");
+    for (size_t i = 0; i < policy_fields_n; i++) {
+        auto_buf struct buf takes = BUF_INIT(256);
+        const struct policy_field *f = &policy_fields[i];
+
+        if (f->built && mount_options_is_policy_field(f->name))
+            (void)printf("  %-16s %s\n", f->name, field_takes(f, &takes) ? "" : takes.data);
+    }
+    (void)printf("Not built yet, so that only what the policy data has is taken:\n ");
+    for (size_t i = 0; i < policy_fields_n; i++)
+        if (!policy_fields[i].built)
+            (void)printf(" %s", policy_fields[i].name);
+    (void)printf("\n");
 }
 
 void mount_options_help(void)
 {
     for (size_t i = 0; i < ARRAY_SIZE(defs); i++)
         (void)printf("  %-16s %s\n", defs[i].name, defs[i].help);
+    print_fields();
     (void)printf("Options of the stores:\n ");
     for (const char *const *s = store_option_names(); *s; s++)
         (void)printf(" %s", *s);

@@ -35,9 +35,10 @@ struct mount_options {
     bool allow_other;
     bool acl, noacl; /* asked for; neither: as allow_other */
     bool read_only;
-    bool nonempty;         /* what the mountpoint holds may be hidden */
-    struct settings store; /* options of the store's driver */
-    struct buf kernel;     /* "nosuid,nodev": passed on to the mount; data NULL when empty */
+    bool nonempty;          /* what the mountpoint holds may be hidden */
+    struct settings store;  /* options of the store's driver */
+    struct settings policy; /* fields of a policy that have no member here; each was judged */
+    struct buf kernel;      /* "nosuid,nodev": passed on to the mount; data NULL when empty */
 };
 
 /* Whether there are ACLs. Where nobody else gets in they would only cost: `ls -l` asks for the
@@ -69,6 +70,8 @@ bool mount_options_same(const struct mount_options *a, const struct mount_option
 bool mount_options_ignored(const char *name);
 /* A word of -o and fstab alone: what is ignored, what the kernel's mount takes, a remount. */
 bool mount_options_is_words(const char *name);
+/* A field of a policy that is an option where one store has everything under `data`. */
+bool mount_options_is_policy_field(const char *name);
 /* An option that some kind of store has. */
 bool mount_options_is_stores(const char *name);
 /* 0; or -EINVAL with the nearest option of a store in op->why. */

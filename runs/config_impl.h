@@ -86,6 +86,9 @@ int config_read_tracker(struct reading *r, struct config_store *store, const cha
 
 /* `policies` may be NULL: then there are the presets only. */
 int config_read_policies(struct reading *r, const struct json_node *policies);
+/* Reads one member of a policy into `to`, which began as a copy of `extended`. */
+int config_policy_field(struct reading *r, const struct json_node *member,
+                        const struct policy *extended, struct policy *to);
 /* Leaves out the presets that no route uses. */
 void config_drop_policies(struct config *c);
 

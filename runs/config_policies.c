@@ -141,14 +141,6 @@ static int read_value(struct reading *r, const struct json_node *member,
     }
 }
 
-static const struct policy_field *find_field(const char *name)
-{
-    for (size_t i = 0; i < policy_fields_n; i++)
-        if (strcmp(policy_fields[i].name, name) == 0)
-            return &policy_fields[i];
-    return NULL;
-}
-
 static int unknown_field(struct reading *r, const struct json_node *member)
 {
     auto_free const char **known = calloc(policy_fields_n + 2, sizeof(*known));
@@ -163,10 +155,10 @@ static int unknown_field(struct reading *r, const struct json_node *member)
 
 /* What is not built may say again what the policy has anyway, as an expanded configuration
  * does. */
-static int read_field(struct reading *r, const struct json_node *member,
-                      const struct policy *extended, struct policy *to)
+int config_policy_field(struct reading *r, const struct json_node *member,
+                        const struct policy *extended, struct policy *to)
 {
-    const struct policy_field *f = find_field(member->name);
+    const struct policy_field *f = policy_field_find(member->name);
     const char *text = json_string_value(member->value);
     int err;
 
@@ -191,7 +183,7 @@ static int read_fields(struct reading *r, const struct json_node *node,
 
     for (size_t i = 0; object && !err && i < node->n; i++)
         if (config_member(&node->items[i]))
-            err = read_field(r, &node->items[i], extended, to);
+            err = config_policy_field(r, &node->items[i], extended, to);
     return err;
 }
 

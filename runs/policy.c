@@ -142,6 +142,14 @@ const struct policy_field policy_fields[] = {
 };
 const size_t policy_fields_n = ARRAY_SIZE(policy_fields);
 
+const struct policy_field *policy_field_find(const char *name)
+{
+    for (size_t i = 0; i < policy_fields_n; i++)
+        if (strcmp(policy_fields[i].name, name) == 0)
+            return &policy_fields[i];
+    return NULL;
+}
+
 static void *field_of(const struct policy *p, const struct policy_field *f)
 {
     return (char *)p + f->offset;

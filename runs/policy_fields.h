@@ -26,6 +26,8 @@ struct policy_field {
 
 extern const struct policy_field policy_fields[];
 extern const size_t policy_fields_n;
+/* NULL: there is none of that name. */
+const struct policy_field *policy_field_find(const char *name);
 
 /* The value of a field of kind CHOICE and FLAG; of WORD and PATTERNS; of TIME and COUNT. */
 int *policy_choice(const struct policy *p, const struct policy_field *f);

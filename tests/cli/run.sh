@@ -52,6 +52,7 @@ trap cleanup EXIT
 . "$here/umount.sh"
 . "$here/stores.sh"
 . "$here/configurations.sh"
+. "$here/policy_options.sh"
 . "$here/s3.sh"
 
 # Called by a test that can't run here; the test returns after it.

@@ -349,16 +349,17 @@ def by_the_short_type(work, user):
     bench.must("mkdir", f"{bench.top}/fake")
     with open(f"{bench.top}/fstab", "w", encoding="ascii") as f:
         f.write(f"s3://bucket/p {bench.mountpoint} runfs _netdev,nofail,noauto,user,comment=x,x-gvfs-hide,"
-                f"x-systemd.automount,default_permissions,context=\"system_u:object_r:x_t:s0:c1,c2\",{bench.options} 0 0\n")
+                f"x-systemd.automount,default_permissions,context=\"system_u:object_r:x_t:s0:c1,c2\",conflict=last,{bench.options} 0 0\n")
     out = _in_namespace(bench, f"""
         mount -f -t runfs -o "$OPTIONS" s3://bucket/p "$TOP/fake"
         ! grep " $TOP/fake " /proc/self/mountinfo
         mount -T "$TOP/fstab" "$MNT"
         {SHOW}
         echo x >"$MNT/x"
+        python3 -c 'import os, sys; print(os.getxattr(sys.argv[1], "user.runfs.policy"))' "$MNT/x"
         runfs umount "$MNT"
         """)
-    check("fuse.runfs" in out and "nosuid" in out, out)
+    check("fuse.runfs" in out and "nosuid" in out and "b'options'" in out, out)
     check(bench.stored() == {"x": "x\n"}, f"stored: {bench.stored()}")
 
 
@@ -379,7 +380,8 @@ def remounted(work, user):
         mount -o remount,rw,noexec "$MNT"
         grep " $MNT rw,nosuid,nodev,noexec" /proc/self/mountinfo
         touch "$MNT/x"
-        mount -T "$TOP/fstab" -o remount,settle=100ms "$MNT"
+        mount -T "$TOP/fstab" -o remount,settle=100ms,conflict=keep "$MNT"
+        refused conflict=last conflict
         refused settle=5s settle
         refused allow_other allow_other
         refused region=elsewhere region

@@ -148,6 +148,127 @@ START_TEST(plain_is_what_a_url_is_anyway)
 }
 END_TEST
 
+/* ---- fields of a policy ---- */
+
+#define PLAIN "{\"stores\": {\"a\": {\"url\": \"mem:a\"}}"
+
+static const struct policy *policy(void)
+{
+    return &config.policies.items[config.routes.items[0].policy];
+}
+
+/* The configuration that the cache keeps. */
+static void expands_to_itself(void)
+{
+    auto_free char *text = config_expand(&config, false), *again_text = NULL;
+    struct config again;
+
+    ck_assert_msg(config_parse(text, strlen(text), "x", &op, NULL, &again) == 0, "%s", op.why);
+    again_text = config_expand(&again, false);
+    ck_assert_str_eq(again_text, text);
+    ck_assert(routes_trivial(&again.routes) == routes_trivial(&config.routes));
+    config_release(&again);
+}
+
+START_TEST(fields_make_a_policy_that_extends_data)
+{
+    ck_assert_int_eq(configured("mem:x",
+                                "conflict=last,interval=5s,upload_interval=9s,settle=1s,"
+                                "unit=names,logs=a*:b",
+                                &options, &op, &config),
+                     0);
+    ck_assert(!configured_is_plain(&config) && routes_trivial(&config.routes));
+    ck_assert_uint_eq(config.policies.n, 1);
+    ck_assert_str_eq(policy()->name, "options");
+    ck_assert_str_eq(policy()->preset, "data");
+    ck_assert_int_eq(policy()->conflict, CONFLICT_LAST);
+    ck_assert_int_eq(policy()->upload, UPLOAD_CLOSE);
+    ck_assert_int_eq(policy()->interval_ns, 5 * NS_PER_SEC);
+    ck_assert_str_eq(policy()->logs, "a*:b");
+    ck_assert_str_eq(policy()->unit, "names");
+    /* The mount has these for every policy. */
+    ck_assert_int_eq(policy()->settle_ns, POLICY_UNSET);
+    ck_assert_int_eq(options.cache.settle_ns, NS_PER_SEC);
+    ck_assert_int_eq(options.cache.upload_interval_ns, 9 * NS_PER_SEC);
+    expands_to_itself();
+}
+END_TEST
+
+static const char *const as_data[] = {
+    "upload=close",
+    "conflict=keep",
+    "conflict=last,conflict=keep",
+    "unit=names",
+    "unit_idle=10s,unit_max=10m,locks=node,lock_ttl=60s,expect=1,keep_last=0,del_locks=no",
+};
+
+START_TEST(what_data_says_anyway_stays_plain)
+{
+    ck_assert_int_eq(configured("mem:x", as_data[_i], &options, &op, &config), 0);
+    ck_assert(configured_is_plain(&config));
+    ck_assert_uint_eq(config.policies.n, 1);
+}
+END_TEST
+
+START_TEST(fields_stand_in_a_file_too_and_the_last_wins)
+{
+    reads(PLAIN ", \"options\": {\"conflict\": \"last\", \"interval\": 0, \"expect\": 1,"
+                " \"del_locks\": false, \"logs\": [\"x*\", \"y\"], \"upload\": \"never\"}}",
+          "@", "upload=interval");
+    ck_assert_int_eq(policy()->conflict, CONFLICT_LAST);
+    ck_assert_int_eq(policy()->interval_ns, 0);
+    ck_assert_int_eq(policy()->upload, UPLOAD_INTERVAL);
+    ck_assert(!config.routes.items[0].scratch);
+    ck_assert_str_eq(policy()->logs, "x*:y");
+    expands_to_itself();
+}
+END_TEST
+
+START_TEST(a_file_of_options_has_fields_for_a_url)
+{
+    reads("{\"options\": {\"conflict\": \"last\"}}", "mem:x", "config=@");
+    ck_assert_int_eq(policy()->conflict, CONFLICT_LAST);
+}
+END_TEST
+
+/* A policy of that name that no route has is another one. */
+START_TEST(a_policy_of_the_file_with_that_name_is_no_matter)
+{
+    reads(PLAIN ", \"policies\": {\"options\": {\"upload\": \"never\"}}}", "@",
+          "layout=plain,conflict=last");
+    ck_assert_int_eq(policy()->conflict, CONFLICT_LAST);
+    ck_assert_int_eq(policy()->upload, UPLOAD_CLOSE);
+    expands_to_itself();
+}
+END_TEST
+
+START_TEST(a_mount_that_never_uploads_is_scratch)
+{
+    ck_assert_int_eq(configured("mem:x", "upload=never", &options, &op, &config), 0);
+    ck_assert(config.routes.items[0].scratch);
+    ck_assert_uint_eq(config.n_stores, 1);
+    expands_to_itself();
+}
+END_TEST
+
+/* As `runfs check` reads it: whatever is wrong, with its place. */
+START_TEST(check_finds_all_that_is_wrong_with_fields)
+{
+    static const char text[] = PLAIN ",\n \"options\": {\"unit\": \"file\",\n"
+                                     "  \"conflict\": \"lst\", \"upload\": \"interval\"}}";
+    struct config_problems problems = {0};
+    bool known;
+
+    ck_assert_int_eq(config_parse(text, strlen(text), "x", &op, NULL, &config), 0);
+    ck_assert_int_eq(configured_check(&config, &op, &problems, &known), 0);
+    ck_assert_uint_eq(problems.n, 2);
+    ck_assert_uint_eq(problems.items[0].at.line, 2);
+    ck_assert_uint_eq(problems.items[1].at.line, 3);
+    ck_assert_ptr_nonnull(strstr(problems.items[1].text, "option conflict=lst: "));
+    config_problems_release(&problems);
+}
+END_TEST
+
 /* ---- what is refused ---- */
 
 static const struct {
@@ -189,6 +310,24 @@ static const struct {
      "@", NULL,
      "c.json:3:24: option \"region\" is one store's, and \"stores\" has a, b: put it into the "
      "store"},
+    /* Fields of a policy. */
+    {"{}", "mem:x", "unit=file", "option unit=file: \"unit\" of a policy is not built yet"},
+    {"{}", "mem:x", "layout=ray,conflict=last",
+     "option conflict=last: layout ray has policies of its own: write a configuration with "
+     "them"},
+    {"{}", "mem:x", "conflict=keep,layout=runs", "option conflict=keep: layout runs has"},
+    {"{\"options\": {\"layout\": \"ray\", \"upload\": \"interval\"}}", "mem:x", "config=@",
+     "option upload=interval: layout ray has policies of its own"},
+    {TWO, "@", "conflict=last",
+     "option conflict=last: only a store without routes and layout takes it; put it into a "
+     "policy of "},
+    {PLAIN ", \"layout\": \"ray\"}", "@", "conflict=last", "put it into a policy of "},
+    {PLAIN ", \"layout\": \"ray\"}", "@", "layout=ray,conflict=last",
+     "put it into a policy of "},
+    {PLAIN ",\n \"layout\": \"ray\", \"options\": {\"conflict\": \"last\"}}", "@", NULL,
+     "c.json:2:43: option conflict=last: only a store without"},
+    {PLAIN ",\n \"options\": {\"interval\": \"soon\"}}", "@", NULL,
+     "c.json:2:26: option interval=soon: \"interval\" in a policy must be a time"},
 };
 
 START_TEST(what_makes_no_sense_is_refused)
@@ -223,6 +362,13 @@ int main(void)
     tcase_add_test(tc, a_url_takes_any_layout);
     tcase_add_test(tc, the_one_store_of_a_file_takes_a_layout_and_keeps_its_name);
     tcase_add_test(tc, plain_is_what_a_url_is_anyway);
+    tcase_add_test(tc, fields_make_a_policy_that_extends_data);
+    tcase_add_loop_test(tc, what_data_says_anyway_stays_plain, 0, ARRAY_SIZE(as_data));
+    tcase_add_test(tc, fields_stand_in_a_file_too_and_the_last_wins);
+    tcase_add_test(tc, a_file_of_options_has_fields_for_a_url);
+    tcase_add_test(tc, a_policy_of_the_file_with_that_name_is_no_matter);
+    tcase_add_test(tc, a_mount_that_never_uploads_is_scratch);
+    tcase_add_test(tc, check_finds_all_that_is_wrong_with_fields);
     tcase_add_loop_test(tc, what_makes_no_sense_is_refused, 0, ARRAY_SIZE(refused));
     tcase_add_test(tc, a_missing_file_is_told);
     return suite_run(suite);

@@ -6,6 +6,8 @@
 #include "cli/options.h"
 #include "common/mem.h"
 #include "common/nearest.h"
+#include "common/units.h"
+#include "runs/policy_fields.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
@@ -192,6 +194,88 @@ START_TEST(store_options_are_passed_on)
 }
 END_TEST
 
+/* A value that each kind of field can have, and that what is not built has anyway. */
+static const char *legal(const struct policy_field *f)
+{
+    static char time[FORMAT_TIME_MAX];
+    const struct policy *data = policy_preset("data");
+
+    switch (f->kind) {
+    case POLICY_CHOICE:
+        return f->choices[1];
+    case POLICY_WORD:
+    case POLICY_PATTERNS:
+        return f->built ? "*.x:y-*" : *policy_text(data, f);
+    case POLICY_TIME:
+        return f->built ? "90s" : format_time(time, *policy_number(data, f));
+    case POLICY_FLAG:
+        return "no";
+    default:
+        return *policy_number(data, f) ? "1" : "0";
+    }
+}
+
+START_TEST(every_field_of_a_policy_is_an_option)
+{
+    static const char *const of_all[] = {"staging", "settle", "durability"};
+
+    for (size_t i = 0; i < policy_fields_n; i++) {
+        const struct policy_field *f = &policy_fields[i];
+        bool all = false;
+
+        for (size_t k = 0; k < ARRAY_SIZE(of_all); k++)
+            all = all || strcmp(f->name, of_all[k]) == 0;
+        ck_assert_msg(mount_options_set(&options, f->name, legal(f), &op) == 0, "%s", op.why);
+        ck_assert_int_eq(mount_options_is_policy_field(f->name), !all);
+        ck_assert(!mount_options_is_stores(f->name));
+        if (!all)
+            ck_assert_str_eq(settings_get(&options.policy, f->name), legal(f));
+    }
+    ck_assert_uint_eq(options.policy.n, policy_fields_n - ARRAY_SIZE(of_all));
+    ck_assert(!mount_options_is_policy_field("extends") &&
+              !mount_options_is_policy_field("ro"));
+}
+END_TEST
+
+START_TEST(a_flag_of_a_policy_needs_no_value_and_patterns_may_be_none)
+{
+    ck_assert_int_eq(mount_options_parse(&options, "conflict=last,conflict=keep,logs=", &op),
+                     0);
+    ck_assert_str_eq(settings_get(&options.policy, "conflict"), "keep");
+    ck_assert_str_eq(settings_get(&options.policy, "logs"), "");
+    ck_assert_int_eq(mount_options_parse(&options, "del_locks", &op), -EINVAL);
+    ck_assert_str_eq(op.why,
+                     "option del_locks=true: \"del_locks\" of a policy is not built yet");
+}
+END_TEST
+
+static bool same_field(const char *a, const char *b, const char *name)
+{
+    struct mount_options of_a, of_b;
+
+    mount_options_init(&of_a);
+    mount_options_init(&of_b);
+    ck_assert_int_eq(mount_options_parse(&of_a, a, &op), 0);
+    ck_assert_int_eq(mount_options_parse(&of_b, b, &op), 0);
+    bool same = mount_options_same(&of_a, &of_b, name);
+    mount_options_release(&of_a);
+    mount_options_release(&of_b);
+    return same;
+}
+
+START_TEST(the_same_of_a_policy_in_other_words_is_the_same)
+{
+    ck_assert(same_field("interval=1s", "interval=1000ms,conflict=last", "interval"));
+    ck_assert(same_field("conflict=last,conflict=keep", "", "conflict"));
+    ck_assert(same_field("", "del_locks=no,unit_idle=10000ms,expect=1", "del_locks"));
+    ck_assert(same_field("logs=a:b", "logs=a:b", "logs"));
+    ck_assert(!same_field("logs=", "", "logs"));
+    ck_assert(!same_field("conflict=last", "", "conflict"));
+    ck_assert(!same_field("", "upload=interval", "upload"));
+    ck_assert(!same_field("interval=1s", "upload_interval=1s", "interval"));
+}
+END_TEST
+
 START_TEST(defaults_are_sane)
 {
     ck_assert_uint_eq(mount_options_mask(&options, false), 022);
@@ -233,6 +317,23 @@ static const struct {
     {"log_level=loud", "expected error, warn, info, debug"},
     {"rw=false", "rw=false: expected no value"},
     {"ro,=5", "unknown option \"\""},
+    {"conflct=last", "\"conflct\", did you mean \"conflict\"?"},
+    {"conflict", "option conflict needs a value (keep, last)"},
+    {"conflict=", "option conflict=: \"conflict\" in a policy must be one of keep, last"},
+    {"upload=often,upload=close",
+     "option upload=often: \"upload\" in a policy must be one of close, interval, never"},
+    {"interval=soon", "option interval=soon: \"interval\" in a policy must be a time"},
+    {"logs=a/b", "option logs=a/b: \"logs\" in a policy: a pattern is of one name"},
+    {"logs=\xff", "it must be UTF-8"},
+    {"unit=file", "option unit=file: \"unit\" of a policy is not built yet"},
+    {"unit=half", "option unit=half: \"unit\" in a policy must be one of none, file"},
+    {"lock_ttl=0", "option lock_ttl=0: \"lock_ttl\" in a policy must be more than 0"},
+    {"expect=2", "option expect=2: \"expect\" of a policy is not built yet"},
+    {"expect=env", "option expect=env: \"expect\": \"env\" of a policy is not built yet"},
+    {"expect=1x", "option expect=1x: \"expect\" in a policy must be an integer from 1"},
+    {"keep_last=-1", "must be an integer from 0"},
+    {"keep_last=99999999999999999999", "must be an integer from 0"},
+    {"extends=logs", "unknown option \"extends\""},
 };
 
 START_TEST(bad_option_is_refused)
@@ -409,6 +510,9 @@ static TCase *options_case(void)
     tcase_add_test(tc, the_same_in_other_words_is_the_same);
     tcase_add_test(tc, what_mount_carries_is_taken);
     tcase_add_test(tc, store_options_are_passed_on);
+    tcase_add_test(tc, every_field_of_a_policy_is_an_option);
+    tcase_add_test(tc, a_flag_of_a_policy_needs_no_value_and_patterns_may_be_none);
+    tcase_add_test(tc, the_same_of_a_policy_in_other_words_is_the_same);
     tcase_add_test(tc, defaults_are_sane);
     tcase_add_loop_test(tc, bad_option_is_refused, 0, ARRAY_SIZE(refused));
     tcase_add_test(tc, unknown_options_do_not_show_their_value);

@@ -1,0 +1,120 @@
+# shellcheck shell=bash
+# Fields of a policy as options of a mount that has neither routes nor a layout.
+# shellcheck disable=SC2154 # variables of run.sh and lib.sh
+
+policy_of() { # PATH
+    python3 -c 'import os, sys; print(os.getxattr(sys.argv[1], "user.runfs.policy").decode())' "$1"
+}
+
+test_fields_of_a_policy_are_options() {
+    fresh fields
+    mount_here conflict=last,interval=1s && echo x >"$d/mnt/f" || return 1
+    [ "$(policy_of "$d/mnt/f")" = options ] || say "policy $(policy_of "$d/mnt/f")" || return 1
+    answers 0 "file://$d/store/f" "$runfs" url "$d/mnt/f" && [ -e "$d/cache/config.json" ] || return 1
+    # mount(8) and fstab hand on all that the mount has.
+    try "$runfs" mount -o "remount,conflict=last,interval=1000ms,unit=names" "$d/store" "$d/mnt"
+    expect_code 0 || return 1
+    refused 1 "option conflict can't change while mounted" "$runfs" mount -o remount,conflict=keep "$d/store" "$d/mnt" || return 1
+    refused 1 "option upload can't change while mounted" "$runfs" mount -o remount,upload=interval "$d/store" "$d/mnt" || return 1
+    umount_here || return 1
+    # What the policy data says anyway is a mount as ever, of the same cache.
+    mount_here conflict=keep,unit=names,expect=1 && [ "$(cat "$d/mnt/f")" = x ] && [ ! -e "$d/cache/config.json" ] || return 1
+    ! policy_of "$d/mnt/f" 2>/dev/null || say 'a plain mount has a policy' || return 1
+    umount_here
+}
+
+test_fields_by_the_helper_of_mount8() {
+    fresh fieldshelper
+    try "$runfs" "$d/store" "$d/mnt" -o "rw,_netdev,cache_dir=$d/cache,conflict=last"
+    expect_code 0 && daemon_pid >>"$work/pids" && echo x >"$d/mnt/f" && [ "$(policy_of "$d/mnt/f")" = options ] && umount_here || return 1
+    refused 1 'option unit=file: "unit" of a policy is not built yet' "$runfs" "$d/store" "$d/mnt" -o rw,unit=file
+}
+
+test_all_files_go_up_each_interval() {
+    fresh fieldsinterval
+    mount_here upload=interval,interval=200ms,upload_interval=1h || return 1
+    exec 9>"$d/mnt/any" && echo line >&9
+    until_true 20 grep -qx line "$d/store/any" || { exec 9>&-; return 1; }
+    exec 9>&-
+    umount_here || return 1
+    # And what is a log by its name does not where none is.
+    mount_here logs=,upload_interval=100ms && exec 9>"$d/mnt/b.log" && echo line >&9
+    mkdir "$d/mnt/logs" && echo x >"$d/mnt/logs/closed" && until_true 20 [ -e "$d/store/logs/closed" ] && sleep 0.5
+    [ ! -e "$d/store/b.log" ] || say 'an open log went up' || { exec 9>&-; return 1; }
+    exec 9>&-
+    umount_here && grep -qx line "$d/store/b.log"
+}
+
+test_a_mount_that_uploads_nothing() {
+    fresh fieldsnever
+    mount_here upload=never && echo x >"$d/mnt/f" && [ "$(cat "$d/mnt/f")" = x ] && umount_here || return 1
+    [ -z "$(ls -A "$d/store")" ] || say "the store has $(ls -A "$d/store")"
+}
+
+test_fields_that_are_refused() {
+    fresh fieldsrefused
+    local mount=("$runfs" mount -o) to=("$d/store" "$d/mnt")
+    refused 2 'option unit=file: "unit" of a policy is not built yet' "${mount[@]}" unit=file "${to[@]}" || return 1
+    refused 2 'option conflict=lst: "conflict" in a policy must be one of keep, last' "${mount[@]}" conflict=lst "${to[@]}" || return 1
+    refused 2 'option conflict needs a value (keep, last)' "${mount[@]}" conflict "${to[@]}" || return 1
+    refused 2 'unknown option "confict", did you mean "conflict"?' "${mount[@]}" confict=last "${to[@]}" || return 1
+    refused 2 'option conflict=last: layout ray has policies of its own: write a configuration with them' \
+        "${mount[@]}" layout=ray,conflict=last "${to[@]}" || return 1
+    config '{"stores": {"a": {"url": "'"$d/store"'"}}, "routes": [{"path": "x/**", "store": "a"}]}'
+    refused 2 "option conflict=last: only a store without routes and layout takes it; put it into a policy of $d/c.json" \
+        "${mount[@]}" conflict=last "$d/c.json" "$d/mnt" || return 1
+    ! is_mounted "$d/mnt" || say mounted || return 1
+    try "$runfs" mount --help
+    grep -qE '^  conflict +keep, last$' "$work/out" && grep -qE '^  interval +a time$' "$work/out" &&
+        grep -qE '^  unit unit_names .* del_locks$' "$work/out" || say "$(cat "$work/out")" || return 1
+}
+
+test_check_of_fields() {
+    fresh fieldscheck
+    config '{"stores": {"a": {"url": "s3://b/p", "region": "r"}}, "options": {"conflict": "last", "interval": "5s", "unit": "names"}}'
+    answers 0 "$d/c.json: ok: 1 store, 1 route" "$runfs" check "$d/c.json" || return 1
+    try "$runfs" check "$d/c.json" x.log
+    grep -qx '  policy  options' "$work/out" && grep -qx '  upload  a log: each 5s while it is open' "$work/out" ||
+        say "$(cat "$work/out")" || return 1
+    try "$runfs" check "$d/c.json" --expand
+    expect_code 0 && cp "$work/out" "$d/other.json" || return 1
+    [ "$(json 'd["routes"][0]["policy"], d["policies"]["options"]["extends"], d["policies"]["options"]["conflict"]' <"$d/other.json")" = \
+        "('options', 'data', 'last')" ] || say "$(cat "$d/other.json")" || return 1
+    answers 0 'the same' "$runfs" check "$d/other.json" --same-as "$d/c.json" || return 1
+    differs 'the route **: interval 5s and 30s; conflict last and keep' '{"stores": {"a": {"url": "s3://b/p", "region": "r"}}}' || return 1
+    # Without stores the options are compared.
+    config '{"options": {"interval": "1s", "conflict": "last"}}'
+    echo '{"options": {"conflict": "last", "interval": "1000ms"}}' >"$d/other.json"
+    try "$runfs" check "$d/c.json" --same-as "$d/other.json"
+    expect_code 0 && grep -qx 'the same' "$work/out" || say "$(cat "$work/out")" || return 1
+    tells '{"stores": {"a": {"url": "s3://b/p"}},
+ "options": {"unit": "file",
+             "conflict": "lst", "intervall": "5s"}}' '2:22: option unit=file: "unit" of a policy is not built yet' \
+        '3:26: option conflict=lst: ' '3:46: unknown option "intervall", did you mean "interval"?' || return 1
+    tells '{"stores": {"a": {"url": "s3://b/p"}, "b": {"url": "s3://c/p"}}, "default_store": "a",
+ "routes": [{"path": "x/**", "store": "b"}], "options": {"conflict": "last"}}' \
+        '2:70: option conflict=last: only a store without routes and layout takes it; put it into a policy of' || return 1
+    config '{"stores": {"a": {"url": "s3://b/p"}}, "options": {"layout": "ray", "conflict": "last"}}'
+    refused 2 'option conflict=last: layout ray has policies of its own' "$runfs" check "$d/c.json"
+}
+
+s3_two_nodes() { # OPTIONS
+    local bucket=${RUNFS_TEST_S3_URL%/*} at=,endpoint=$RUNFS_TEST_S3_ENDPOINT
+    mkdir -p "$d/mnt2"
+    s3_mount "$at,settle=1h$1" "$bucket/${d##*/}" &&
+        "$runfs" mount -o "cache_dir=$d/cache2,region=us-east-1,path_style$at,settle=1h$1" "$bucket/${d##*/}" "$d/mnt2" &&
+        "$runfs" status --json "$d/mnt2" | json 'd["pid"]' >>"$work/pids" || return 1
+    echo first >"$d/mnt/f" && echo 'the last' >"$d/mnt2/f" && "$runfs" flush "$d/mnt"
+}
+
+test_s3_the_last_of_two_writers() {
+    fresh s3last
+    s3_two_nodes ,conflict=last && "$runfs" flush "$d/mnt2" || return 1
+    [ "$(cat "$RUNFS_TEST_S3_DIR/s3last/f")" = 'the last' ] || say "the store has $(cat "$RUNFS_TEST_S3_DIR/s3last/f")" || return 1
+    "$runfs" umount "$d/mnt2" && umount_here || return 1
+    # Without the option the first stays, and the other is kept.
+    fresh s3first
+    s3_two_nodes '' || return 1
+    ! "$runfs" flush "$d/mnt2" && [ "$(cat "$RUNFS_TEST_S3_DIR/s3first/f")" = first ] && grep -qx 'the last' "$d/cache2/kept/f" || return 1
+    ! "$runfs" umount "$d/mnt2" && umount_here
+}
