@@ -3,10 +3,12 @@
 #include "cache/offline.h"
 #include "cli/arguments.h"
 #include "cli/caches.h"
+#include "cli/configured.h"
 #include "cli/kept_config.h"
 #include "cli/progress.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "runs/policy_options.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -75,6 +77,19 @@ static int add_options(struct recovery *r, struct op *op)
     return 0;
 }
 
+/* Routes and policies that the last mount had stay as they were. */
+static int add_policy_fields(struct recovery *r, struct op *op)
+{
+    const struct settings *given = &r->options.policy;
+
+    if (given->n == 0 || configured_is_plain(&r->config))
+        return config_policy_options(&r->config, given, op);
+    return op_fail(op, -EINVAL,
+                   "option %s=%.60s: the cache %s has a policy of its own: publish without it, "
+                   "or mount it with a configuration whose policy says that",
+                   given->items[0].name, given->items[0].value, r->dir);
+}
+
 static int load_config(struct recovery *r, struct op *op)
 {
     struct identity identity;
@@ -90,7 +105,9 @@ static int load_config(struct recovery *r, struct op *op)
     if (!err)
         err = kept_config_load(dir_fd, r->dir, &identity, op, &r->config);
     identity_release(&identity);
-    return err ? err : add_options(r, op);
+    if (!err)
+        err = add_options(r, op);
+    return err ? err : add_policy_fields(r, op);
 }
 
 /* Elsewhere files would be published, and removed, that nobody meant; who names an endpoint on

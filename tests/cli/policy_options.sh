@@ -6,6 +6,14 @@ policy_of() { # PATH
     python3 -c 'import os, sys; print(os.getxattr(sys.argv[1], "user.runfs.policy").decode())' "$1"
 }
 
+# Ends the daemon as a crash does.
+kill_daemon_here() {
+    local pid
+    pid=$(daemon_pid)
+    kill -9 "$pid" && until_true 30 gone "$pid"
+    umount -l "$d/mnt" 2>/dev/null || fusermount3 -u -z "$d/mnt"
+}
+
 test_fields_of_a_policy_are_options() {
     fresh fields
     mount_here conflict=last,interval=1s && echo x >"$d/mnt/f" || return 1
@@ -96,6 +104,21 @@ test_check_of_fields() {
         '2:70: option conflict=last: only a store without routes and layout takes it; put it into a policy of' || return 1
     config '{"stores": {"a": {"url": "s3://b/p"}}, "options": {"layout": "ray", "conflict": "last"}}'
     refused 2 'option conflict=last: layout ray has policies of its own' "$runfs" check "$d/c.json"
+}
+
+# The cache keeps them, and recover publishes as the mount would have.
+test_recover_with_fields() {
+    fresh fieldsrecover
+    mount_here conflict=last,settle=1h && echo precious >"$d/mnt/f" && kill_daemon_here || return 1
+    refused 1 "option conflict=keep: the cache $d/cache has a policy of its own" \
+        "$runfs" recover --publish "$d/cache" -o conflict=keep || return 1
+    [ ! -e "$d/store/f" ] || return 1
+    try "$runfs" recover --publish "$d/cache"
+    expect_code 0 && grep -qx precious "$d/store/f" || return 1
+    # What a plain mount left may have them now.
+    mount_here settle=1h && echo more >"$d/mnt/g" && kill_daemon_here || return 1
+    try "$runfs" recover --publish "$d/cache" -o conflict=last
+    expect_code 0 && grep -qx more "$d/store/g"
 }
 
 s3_two_nodes() { # OPTIONS
