@@ -53,6 +53,17 @@ test_all_files_go_up_each_interval() {
     umount_here && grep -qx line "$d/store/b.log"
 }
 
+test_new_files_wait_for_their_rename() {
+    fresh fieldsrename
+    mount_here upload=rename && mkdir "$d/mnt/part" && echo x >"$d/mnt/one" && echo y >"$d/mnt/part/two" || return 1
+    refused 3 'rename' "$runfs" flush "$d/mnt" || return 1
+    [ ! -e "$d/store/one" ] && [ ! -e "$d/store/part/two" ] || say 'what nobody renamed went up' || return 1
+    mv "$d/mnt/one" "$d/mnt/first" && mv "$d/mnt/part" "$d/mnt/whole" && try "$runfs" flush "$d/mnt" && expect_code 0 || return 1
+    [ "$(cat "$d/store/first" "$d/store/whole/two")" = $'x\ny' ] || return 1
+    echo z >>"$d/mnt/first" && try "$runfs" flush "$d/mnt" && expect_code 0 && [ "$(tail -n 1 "$d/store/first")" = z ] || return 1
+    echo last >"$d/mnt/last" && umount_here && [ "$(cat "$d/store/last")" = last ]
+}
+
 test_a_mount_that_uploads_nothing() {
     fresh fieldsnever
     mount_here upload=never && echo x >"$d/mnt/f" && [ "$(cat "$d/mnt/f")" = x ] && umount_here || return 1

@@ -173,7 +173,7 @@ static const struct {
      " \"routes\": [{\"path\": \"**\", \"store\": \"q\"}],\n"
      " \"stores\": {\"a\": {}}}",
      "1:12: unknown \"x\" in \"cache\"; known are dir, size, reserve\n"
-     "2:31: \"upload\" in a policy must be one of close, interval, never\n"
+     "2:31: \"upload\" in a policy must be one of close, rename, interval, never\n"
      "3:37: route names the store \"q\"; \"stores\" has a\n"
      "4:18: store \"a\" needs a \"url\" or a \"torchx_config\"\n"},
     /* Names can't break a line or command a terminal. */
