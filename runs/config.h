@@ -61,6 +61,9 @@ struct config {
     struct policies policies;
     struct routes routes; /* complete: of "routes", then of the layout, then default_store */
     char *layout;         /* heap; NULL: none was named */
+    /* Of a layout with raw names: how those of the root encode the ids of runs. Only a mount
+     * asks; it is no part of the routes, and config_expand() has it not. */
+    enum codec raw_names;
     struct config_option *options;
     size_t n_options, cap_options;
 };

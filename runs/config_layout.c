@@ -109,10 +109,12 @@ static int read_names(struct layout_reading *l, const struct json_node *member)
 {
     const char *text = json_string_value(member->value);
 
-    if (text && strcmp(text, "raw") == 0)
+    if (text && strcmp(text, "raw") == 0) {
         l->choices |= LAYOUT_RAW;
-    else if (!text || strcmp(text, "b32") != 0)
+        l->r->config->raw_names = CODEC_B32;
+    } else if (!text || strcmp(text, "b32") != 0) {
         return config_wrong(l->r, member->at, "\"names\" in a layout must be one of b32, raw");
+    }
     return 0;
 }
 

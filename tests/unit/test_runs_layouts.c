@@ -137,6 +137,30 @@ START_TEST(layout_is_its_routes)
 END_TEST
 
 static const struct {
+    const char *text;
+    enum codec names;
+} named[] = {
+    {ONE "\"layout\":{\"name\":\"torchx\",\"names\":\"raw\"}}", CODEC_B32},
+    {ONE "\"layout\":{\"name\":\"torchx\",\"names\":\"b32\"}}", CODEC_NONE},
+    {ONE "\"layout\":\"torchx\"}", CODEC_NONE},
+    {ONE "\"layout\":\"plain\"}", CODEC_NONE},
+    {"{}", CODEC_NONE},
+};
+
+START_TEST(raw_names_are_known_as_such)
+{
+    struct config config;
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    ck_assert_int_eq(
+        config_parse(named[_i].text, strlen(named[_i].text), "t", &op, NULL, &config), 0);
+    ck_assert_int_eq(config.raw_names, named[_i].names);
+    config_release(&config);
+}
+END_TEST
+
+static const struct {
     const char *text, *lines;
 } refused[] = {
     {ONE "\"layout\":\"hrovod\"}",
@@ -220,6 +244,7 @@ int main(void)
 
     tcase_add_loop_test(t, bare_url_takes_any_layout, 0, ARRAY_SIZE(bare));
     tcase_add_loop_test(t, layout_is_its_routes, 0, ARRAY_SIZE(legal));
+    tcase_add_loop_test(t, raw_names_are_known_as_such, 0, ARRAY_SIZE(named));
     tcase_add_loop_test(t, layout_says_what_is_wrong, 0, ARRAY_SIZE(refused));
     tcase_add_test(t, parts_in_each_other_are_refused);
     suite_add_tcase(s, t);
