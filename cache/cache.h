@@ -155,7 +155,7 @@ int cache_lookup(struct cache *c, struct node *parent, const char *name, struct 
 /* Gives `nlookup` lookups of the node back, after which it may be freed. */
 void cache_forget(struct cache *c, struct node *node, uint64_t nlookup);
 /* The number of a node that the frontend holds a lookup of: no other one has, or had it, and
- * it says nothing of where the node is. Not below 16. */
+ * it says nothing of where the node is. Its lower 32 bits are not below 16. */
 uint64_t cache_node_id(struct cache *c, const struct node *node);
 /* The node of such a number; NULL: there is none. */
 struct node *cache_node(struct cache *c, uint64_t id);

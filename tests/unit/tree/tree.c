@@ -213,7 +213,7 @@ START_TEST(a_number_names_one_node_for_ever)
     uint64_t id = cache_node_id(c, n);
 
     ck_assert_ptr_eq(cache_node(c, id), n);
-    ck_assert_uint_ge(id, 16);
+    ck_assert_uint_ge((uint32_t)id, 16);
     entry_remove_locked(c, at("a"));
     ck_assert_ptr_null(cache_node(c, id));
     n = room_file_locked(c, "b");
