@@ -120,6 +120,7 @@ static int make_frontend(struct mount *m, struct op *op)
     config.attr_timeout_ns = m->request->options.cache.attr_timeout_ns;
     if (m->request->options.entry_timeout_ns >= 0)
         config.entry_timeout_ns = m->request->options.entry_timeout_ns;
+    config.raw_names = m->request->config.raw_names;
     return fs_new(&config, op, &m->fs);
 }
 

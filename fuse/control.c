@@ -2,6 +2,7 @@
 
 #include "common/mem.h"
 #include "common/op.h"
+#include "fuse/by_id.h"
 #include "fuse/fs_impl.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@ static const struct {
 } files[] = {
     {INO_CONTROL_STATUS, "status.json"},
     {INO_CONTROL_METRICS, "metrics"},
+    {INO_CONTROL_BY_ID, BY_ID_NAME},
 };
 
 static fs_text text_of(const struct fs *fs, fuse_ino_t ino)
@@ -25,30 +27,48 @@ static fs_text text_of(const struct fs *fs, fuse_ino_t ino)
                                         : NULL;
 }
 
-/* The control file of that name in `.runfs`, or 0. */
+static bool is_there(const struct fs *fs, fuse_ino_t ino)
+{
+    return ino == INO_CONTROL_BY_ID ? fs->config.raw_names != CODEC_NONE
+                                    : text_of(fs, ino) != NULL;
+}
+
+/* What has that name in `.runfs`, or 0. */
 static fuse_ino_t ino_by_name(const struct fs *fs, const char *name)
 {
     for (size_t i = 0; i < ARRAY_SIZE(files); i++)
         if (strcmp(files[i].name, name) == 0)
-            return text_of(fs, files[i].ino) ? files[i].ino : 0;
+            return is_there(fs, files[i].ino) ? files[i].ino : 0;
     return 0;
+}
+
+void control_stat(const struct fs *fs, mode_t mode, struct stat *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    ret->st_mode = mode;
+    ret->st_uid = geteuid();
+    ret->st_gid = getegid();
+    ret->st_nlink = S_ISDIR(mode) ? 2 : 1;
+    ret->st_blksize = 4096;
+    ret->st_mtim.tv_sec = fs->mounted_ns / NS_PER_SEC;
+    ret->st_mtim.tv_nsec = fs->mounted_ns % NS_PER_SEC;
+    ret->st_atim = ret->st_ctim = ret->st_mtim;
+}
+
+static bool is_dir(fuse_ino_t ino)
+{
+    return ino == INO_CONTROL_DIR || ino == INO_CONTROL_BY_ID;
 }
 
 static void fill_stat(const struct fs *fs, fuse_ino_t ino, struct stat *st)
 {
-    memset(st, 0, sizeof(*st));
-    st->st_ino = ino;
     /* The status names files of directories that may be closed to others. */
-    st->st_mode = ino == INO_CONTROL_DIR      ? S_IFDIR | 0555
-                  : ino == INO_CONTROL_STATUS ? S_IFREG | 0400
-                                              : S_IFREG | 0444;
-    st->st_uid = geteuid();
-    st->st_gid = getegid();
-    st->st_nlink = ino == INO_CONTROL_DIR ? 2 : 1;
-    st->st_blksize = 4096;
-    st->st_mtim.tv_sec = fs->mounted_ns / NS_PER_SEC;
-    st->st_mtim.tv_nsec = fs->mounted_ns % NS_PER_SEC;
-    st->st_atim = st->st_ctim = st->st_mtim;
+    control_stat(fs,
+                 is_dir(ino)                 ? S_IFDIR | 0555
+                 : ino == INO_CONTROL_STATUS ? S_IFREG | 0400
+                                             : S_IFREG | 0444,
+                 st);
+    st->st_ino = ino;
 }
 
 bool control_claims(fuse_ino_t parent, const char *name)
@@ -62,10 +82,18 @@ void control_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     struct fs *fs = fs_of(req);
     struct fuse_entry_param e = {.attr_timeout = fs->attr_timeout};
 
+    if (parent == INO_CONTROL_BY_ID) {
+        by_id_lookup(req, name);
+        return;
+    }
     e.entry_timeout = fs->entry_timeout;
     e.ino = parent == FUSE_ROOT_ID ? INO_CONTROL_DIR : ino_by_name(fs, name);
     if (e.ino == 0) {
         (void)fuse_reply_err(req, ENOENT);
+        return;
+    }
+    if (e.ino == INO_CONTROL_BY_ID) {
+        by_id_lookup_dir(req);
         return;
     }
     fill_stat(fs, e.ino, &e.attr);
@@ -77,8 +105,30 @@ void control_getattr(fuse_req_t req, fuse_ino_t ino)
     struct fs *fs = fs_of(req);
     struct stat st;
 
-    fill_stat(fs, ino, &st);
-    (void)fuse_reply_attr(req, &st, fs->attr_timeout);
+    if (ino == INO_CONTROL_BY_ID) {
+        by_id_getattr_dir(req);
+    } else if (ino_is_link(ino)) {
+        by_id_getattr(req, ino);
+    } else {
+        fill_stat(fs, ino, &st);
+        (void)fuse_reply_attr(req, &st, fs->attr_timeout);
+    }
+}
+
+void control_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+    if (ino == INO_CONTROL_BY_ID)
+        by_id_getxattr_dir(req, name, size);
+    else
+        (void)fuse_reply_err(req, ENODATA);
+}
+
+void control_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+    if (ino_is_link(ino))
+        by_id_readlink(req, ino);
+    else
+        (void)fuse_reply_err(req, EINVAL);
 }
 
 void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -124,13 +174,17 @@ void control_read(fuse_req_t req, struct fuse_file_info *fi, size_t size, off_t 
     (void)fuse_reply_buf(req, copy, len);
 }
 
-void control_opendir(fuse_req_t req, struct fuse_file_info *fi)
+void control_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+    if (ino == INO_CONTROL_BY_ID) {
+        by_id_opendir(req, fi);
+        return;
+    }
     fi->fh = 0;
     (void)fuse_reply_open(req, fi);
 }
 
-/* Entry `i` of the listing: ".", "..", then the files that have a text. */
+/* Entry `i` of the listing: ".", "..", then what is there. */
 static const char *entry_at(const struct fs *fs, size_t i, struct stat *st)
 {
     if (i < 2) {
@@ -139,11 +193,11 @@ static const char *entry_at(const struct fs *fs, size_t i, struct stat *st)
         return i == 0 ? "." : "..";
     }
     fill_stat(fs, files[i - 2].ino, st);
-    return text_of(fs, files[i - 2].ino) ? files[i - 2].name : NULL;
+    return is_there(fs, files[i - 2].ino) ? files[i - 2].name : NULL;
 }
 
-static size_t add_entry(fuse_req_t req, char *buf, size_t room, const char *name,
-                        const struct stat *st, size_t next, bool plus)
+size_t control_add_entry(fuse_req_t req, char *buf, size_t room, const char *name,
+                         const struct stat *st, uint64_t next, bool plus)
 {
     /* Node id 0: the kernel looks the name up when it wants more. */
     struct fuse_entry_param e = {.attr = *st};
@@ -152,7 +206,7 @@ static size_t add_entry(fuse_req_t req, char *buf, size_t room, const char *name
                 : fuse_add_direntry(req, buf, room, name, st, (off_t)next);
 }
 
-void control_readdir(fuse_req_t req, size_t size, off_t off, bool plus)
+static void list_files(fuse_req_t req, size_t size, off_t off, bool plus)
 {
     const struct fs *fs = fs_of(req);
     char buf[1024];
@@ -164,10 +218,19 @@ void control_readdir(fuse_req_t req, size_t size, off_t off, bool plus)
         const char *name = entry_at(fs, i, &st);
         if (!name)
             continue;
-        size_t need = add_entry(req, buf + used, room - used, name, &st, i + 1, plus);
+        size_t need = control_add_entry(req, buf + used, room - used, name, &st, i + 1, plus);
         if (need > room - used)
             break;
         used += need;
     }
     (void)fuse_reply_buf(req, buf, used);
+}
+
+void control_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                     struct fuse_file_info *fi, bool plus)
+{
+    if (ino == INO_CONTROL_BY_ID)
+        by_id_readdir(req, size, off, fi, plus);
+    else
+        list_files(req, size, off, plus);
 }

@@ -159,6 +159,7 @@ int fs_new(const struct fs_config *config, struct op *op, struct fs **ret)
     parked_init(&fs->parked);
     await_init(&fs->awaiting);
     kept_init(&fs->kept);
+    links_init(&fs->links);
     notify_init(&fs->notify_nodes);
     notify_init(&fs->notify_entries);
     backings_init(&fs->backings);
@@ -189,6 +190,7 @@ void fs_free(struct fs *fs)
     notify_destroy(&fs->notify_nodes);
     await_destroy(&fs->awaiting);
     parked_destroy(&fs->parked);
+    links_destroy(&fs->links);
     kept_destroy(&fs->kept);
     mutex_destroy(&fs->files_lock);
     free((char *)fs->config.mountpoint);

@@ -9,6 +9,7 @@
 
 #include "cache/cache.h"
 #include "common/op.h"
+#include "runs/codec.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,6 +30,8 @@ struct fs_config {
     bool debug;       /* libfuse writes every request to stderr */
     int64_t attr_timeout_ns, entry_timeout_ns; /* how long the kernel may believe us */
     unsigned threads;                          /* at most this many FUSE workers; 0: 10 */
+    enum codec raw_names; /* how names of the root encode runs' ids, which `.runfs/by-id` then
+                             shows; CODEC_NONE: they don't */
 };
 
 void fs_config_init(struct fs_config *config);
@@ -47,7 +50,7 @@ void fs_invalidate(void *fs, struct node *node, const char *name);
 
 /* The writers of .runfs/status.json and .runfs/metrics: a heap text, NULL without memory.
  * Called when one is opened, from a FUSE worker: must not touch the mount. Before fs_mount();
- * without it `.runfs` is empty. */
+ * without it `.runfs` has no files. */
 typedef char *(*fs_text)(void *arg);
 void fs_set_texts(struct fs *fs, fs_text status, fs_text metrics, void *arg);
 

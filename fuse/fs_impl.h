@@ -6,16 +6,20 @@
 #include "fuse/backing.h"
 #include "fuse/fs.h"
 #include "fuse/kept.h"
+#include "fuse/links.h"
 #include "fuse/lowlevel.h"
 #include "fuse/notify.h"
 #include "fuse/pending.h"
 
-/* Inode numbers of the control files. The root has FUSE_ROOT_ID; those of cache_node_id() are
- * above these. */
+/* Inode numbers of the control files. The root has FUSE_ROOT_ID; the lower halves of those of
+ * cache_node_id() are above these. Links have INO_LINK for a lower half. */
 #define INO_CONTROL_DIR     2
 #define INO_CONTROL_STATUS  3
 #define INO_CONTROL_METRICS 4
+#define INO_CONTROL_BY_ID   5
 #define INO_CONTROL_LAST    15
+
+#define ACCESS_ACL "system.posix_acl_access"
 
 /* A leaf. */
 extern struct lock_class files_mutex;
@@ -47,6 +51,7 @@ struct fs {
     struct parked_list parked;
     struct await_list awaiting;
     struct kept kept;
+    struct links links;
     struct notify_queue notify_nodes, notify_entries;
     struct backings backings;
 
@@ -80,7 +85,7 @@ static inline fuse_ino_t ino_of(const struct fs *fs, const struct node *node)
 
 static inline bool ino_is_control(fuse_ino_t ino)
 {
-    return ino >= INO_CONTROL_DIR && ino <= INO_CONTROL_LAST;
+    return (uint32_t)ino >= INO_CONTROL_DIR && (uint32_t)ino <= INO_CONTROL_LAST;
 }
 
 /* What an answer says of a node. */
@@ -127,6 +132,8 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino);
 void op_statfs(fuse_req_t req, fuse_ino_t ino);
 
 /* ---- op_xattr.c ---- */
+/* Answers with the attribute p->name of p->node, of p->size bytes at most. */
+int getxattr_run(struct pending *p);
 void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
                  size_t size, int flags);
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
@@ -134,6 +141,8 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 
 /* ---- op_dir.c ---- */
+/* Opens p->node as a directory, and answers. */
+int opendir_run(struct pending *p);
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);

@@ -171,7 +171,7 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 
 /* ---- directories read ---- */
 
-static int run_opendir(struct pending *p)
+int opendir_run(struct pending *p)
 {
     struct dirhandle *d;
     int r = cache_opendir(p->fs->cache, p->node, &p->waiter, &d);
@@ -193,10 +193,10 @@ static int run_opendir(struct pending *p)
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     if (ino_is_control(ino)) {
-        control_opendir(req, fi);
+        control_opendir(req, ino, fi);
         return;
     }
-    struct pending *p = pending_new(req, run_opendir, fi);
+    struct pending *p = pending_new(req, opendir_run, fi);
     if (!p)
         return;
     p->node = pending_node(p, ino);
@@ -278,7 +278,7 @@ void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                 struct fuse_file_info *fi)
 {
     if (ino_is_control(ino))
-        control_readdir(req, size, off, false);
+        control_readdir(req, ino, size, off, fi, false);
     else
         read_directory(req, ino, size, off, fi, false);
 }
@@ -287,7 +287,7 @@ void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     struct fuse_file_info *fi)
 {
     if (ino_is_control(ino))
-        control_readdir(req, size, off, true);
+        control_readdir(req, ino, size, off, fi, true);
     else
         read_directory(req, ino, size, off, fi, true);
 }

@@ -38,7 +38,9 @@ static void forget(struct fs *fs, fuse_ino_t ino, uint64_t nlookup)
 {
     struct node *n = ino == FUSE_ROOT_ID || ino_is_control(ino) ? NULL : node_of(fs, ino);
 
-    if (n)
+    if (ino_is_link(ino))
+        links_forget(&fs->links, ino, nlookup);
+    else if (n)
         cache_forget(fs->cache, n, nlookup);
 }
 
@@ -154,6 +156,10 @@ static int run_readlink(struct pending *p)
 
 void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
+    if (ino_is_control(ino)) {
+        control_readlink(req, ino);
+        return;
+    }
     struct pending *p = pending_new(req, run_readlink, NULL);
 
     if (!p)

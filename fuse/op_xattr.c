@@ -1,4 +1,5 @@
 /* Extended attributes. */
+#include "fuse/control.h"
 #include "fuse/fs_impl.h"
 #include "fuse/setid.h"
 
@@ -9,7 +10,6 @@
 #define CONTROL_XATTR "user.runfs.control"
 /* `ls -l` asks for it at each name, unless the first answer is that there are none here. */
 #define LABEL_XATTR "security.selinux"
-#define ACCESS_ACL  "system.posix_acl_access"
 
 /* Answers with `n` bytes of `value`, or with the number alone when none were asked for. */
 static void answer_value(struct pending *p, const char *value, ssize_t n)
@@ -20,7 +20,7 @@ static void answer_value(struct pending *p, const char *value, ssize_t n)
         (void)answer_buf(p, value, (size_t)n);
 }
 
-static int run_getxattr(struct pending *p)
+int getxattr_run(struct pending *p)
 {
     char *value = NULL;
 
@@ -100,7 +100,7 @@ static void answer_control_path(fuse_req_t req, size_t size)
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
     if (ino_is_control(ino)) {
-        (void)fuse_reply_err(req, ENODATA);
+        control_getxattr(req, ino, name, size);
         return;
     }
     if (ino == FUSE_ROOT_ID && fs_of(req)->config.control_path &&
@@ -112,7 +112,7 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
         await_start(fs_of(req), req, ino, size);
         return;
     }
-    struct pending *p = pending_new(req, run_getxattr, NULL);
+    struct pending *p = pending_new(req, getxattr_run, NULL);
     if (!p)
         return;
     p->node = pending_node(p, ino);

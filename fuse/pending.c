@@ -302,14 +302,24 @@ int answer_entry(struct pending *p, struct node *node, const struct stat *st)
     struct fuse_entry_param e;
 
     entry_fill(p->fs, node, st, &e);
+    return answer_entry_param(p, &e);
+}
+
+int answer_entry_param(struct pending *p, const struct fuse_entry_param *e)
+{
     finish(p);
-    return fuse_reply_entry(p->req, &e);
+    return fuse_reply_entry(p->req, e);
 }
 
 int answer_attr(struct pending *p, const struct stat *st)
 {
+    return answer_attr_for(p, st, p->fs->attr_timeout);
+}
+
+int answer_attr_for(struct pending *p, const struct stat *st, double timeout)
+{
     finish(p);
-    return fuse_reply_attr(p->req, st, p->fs->attr_timeout);
+    return fuse_reply_attr(p->req, st, timeout);
 }
 
 int answer_create(struct pending *p, struct node *node, const struct stat *st)

@@ -101,7 +101,10 @@ int answer_ok(struct pending *p);
 /* Success when `r` is 0; other results are the caller's to return. Returns `r`. */
 int answer_done(struct pending *p, int r);
 int answer_entry(struct pending *p, struct node *node, const struct stat *st);
+int answer_entry_param(struct pending *p, const struct fuse_entry_param *e);
 int answer_attr(struct pending *p, const struct stat *st);
+/* The kernel believes it for so many seconds. */
+int answer_attr_for(struct pending *p, const struct stat *st, double timeout);
 int answer_create(struct pending *p, struct node *node, const struct stat *st);
 int answer_open(struct pending *p);
 int answer_buf(struct pending *p, const void *data, size_t size);

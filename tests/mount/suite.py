@@ -36,6 +36,7 @@ import zlib
 import acl
 import attributes
 import behaviour
+import by_id
 import control
 import counts
 import growing
@@ -214,7 +215,7 @@ class Suite:
             self.add_each("attributes", (store, mode), f"{store}-{mode}", cases, in_a_place, 5)
         for store in ("file", "s3"):
             for mode in self.modes:
-                self.add_each("routes", (store, mode), f"routes-{store}-{mode}", routes.CASES, over_stores, 8)
+                self.add_each("routes", (store, mode), f"routes-{store}-{mode}", routes.CASES + by_id.CASES, over_stores, 8)
         for mode in self.modes:
             self.add_each("mapped", ("file", mode), f"file-{mode}", mapped.CASES, in_a_place)
             self.add_each("growing", ("s3", mode), f"s3-{mode}", growing.CASES, in_a_place)

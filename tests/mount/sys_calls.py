@@ -14,6 +14,7 @@ RENAME_EXCHANGE = 2
 FALLOC_FL_KEEP_SIZE = 1
 FALLOC_FL_PUNCH_HOLE = 2
 FALLOC_FL_ZERO_RANGE = 0x10
+MS_NOSUID, MS_NODEV, MS_REMOUNT = 2, 4, 32
 UTIME_OMIT = (1 << 30) - 2
 
 
@@ -50,6 +51,11 @@ def fallocate(fd, mode, offset, length):
 
 class _Timespec(ctypes.Structure):
     _fields_ = [("sec", ctypes.c_long), ("nsec", ctypes.c_long)]
+
+
+def forget_names(mountpoint):
+    """Lets the kernel forget all names of this mount that nobody uses, as lack of memory does. Needs root."""
+    _checked(_libc.mount(None, os.fsencode(mountpoint), None, ctypes.c_ulong(MS_REMOUNT | MS_NOSUID | MS_NODEV), None))
 
 
 def set_atime(path, seconds):
