@@ -280,13 +280,13 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
     cache_assert_locked(c);
     if (d->bare && is_stored(e) && !place_known(e->source) && dir_dress_locked(dir))
         stamp_later_locked(c, dir);
-    if (!d->new_here || d->queued || d->uploading)
+    if (!d->new_here || d->uploading)
         return;
     /* A waiter for the child finds that nothing is owed. */
     auto_free char *path = is_stored(e) && !place_known(e->source) ? node_path(dir) : NULL;
     if (path && !needs_marker(c, dir, path))
         stands_locked(c, dir);
-    else
+    else if (!d->queued)
         dir_queue_locked(c, dir);
 }
 

@@ -1,11 +1,15 @@
-/* cache/: a new directory takes the name of an empty one whose marker is just being put. What
- * comes late of the one is not taken for the other's. */
+/* cache/: markers that are just being put. A new directory takes the name of an empty one: what
+ * comes late of the one is not taken for the other's. And what is owed of the directories
+ * above.
+ */
+#include "common/path.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,12 +21,16 @@ enum answer { NOW, LATER, LOST };
 
 static _Atomic enum answer answer; /* to a put of the marker of "last", before it is stored */
 static atomic_uint asked, stored;  /* such puts */
+static atomic_uint others;         /* puts of other markers that are stored */
 
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
-    if (c->kind != CALL_MKDIR || strcmp(c->key, "last") != 0)
-        return call_next(c);
+    if (c->kind != CALL_MKDIR || strcmp(path_basename(c->key), "last") != 0) {
+        int64_t r = call_next(c);
+        atomic_fetch_add(&others, c->kind == CALL_MKDIR);
+        return r;
+    }
     atomic_fetch_add(&asked, 1);
     while (atomic_load(&answer) == LATER)
         (void)usleep(1000);
@@ -100,6 +108,45 @@ START_TEST(a_marker_of_the_replaced_directory_that_a_killed_daemon_sent)
 }
 END_TEST
 
+static void *flush(void *arg)
+{
+    static int r;
+
+    r = driven_flush(arg);
+    return &r;
+}
+
+/* Of the directory above nothing is to be sent: what is stored below stands for it. */
+START_TEST(nothing_is_owed_above_when_the_last_marker_is_stored)
+{
+    struct driven d;
+    struct cache_stats s;
+    pthread_t flusher;
+    void *r;
+
+    atomic_store(&answer, LATER);
+    atomic_store(&asked, 0);
+    atomic_store(&others, 0);
+    driven_init_like_s3(&d, around);
+    d.config.settle_ns = NS_PER_SEC;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "above"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "above/last"), 0);
+    DRIVEN_WAIT(atomic_load(&asked) == 1);
+    ck_assert_int_eq(driven_mkdir(&d, "above/last/leaf"), 0);
+    ck_assert_int_eq(pthread_create(&flusher, NULL, flush, &d), 0);
+    DRIVEN_WAIT(atomic_load(&others) == 1 &&
+                strcmp(driven_state(&d, "above/last/leaf"), "clean") == 0);
+    atomic_store(&answer, NOW);
+    ck_assert_int_eq(pthread_join(flusher, &r), 0);
+    cache_get_stats(d.cache, &s);
+    ck_assert_uint_eq(s.pending_ops, 0);
+    ck_assert_int_eq(*(int *)r, 0);
+    ck_assert_uint_eq(atomic_load(&others), 1);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_markers");
@@ -108,6 +155,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, a_marker_of_the_replaced_directory_comes_late);
     tcase_add_test(t, a_marker_of_the_replaced_directory_that_a_killed_daemon_sent);
+    tcase_add_test(t, nothing_is_owed_above_when_the_last_marker_is_stored);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
