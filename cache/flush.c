@@ -169,6 +169,7 @@ static int add_moved_locked(struct flush *fl, const struct intent *i) REQUIRES(c
 static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
 {
     struct cache *c = fl->cache;
+    bool staged = fl->flags & (CACHE_FLUSH_STAGED | CACHE_FLUSH_AWAIT);
     struct file *f;
     struct intent *i;
     struct node *d;
@@ -177,12 +178,15 @@ static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
     DL_FOREACH2(c->content->writers, f, writer_next)
     {
         node_look_locked(c, f->node);
-        if (r == 0 && !f->queued && !node_is_scratch(f->node))
+        if (f->queued || node_is_scratch(f->node))
+            continue;
+        file_stage_locked(c, f->node);
+        if (r == 0 && (staged || !f->staged))
             r = add_target_locked(fl, f->node);
     }
     DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
-        if (r == 0 && ((fl->flags & (CACHE_FLUSH_STAGED | CACHE_FLUSH_AWAIT)) || !f->staged))
+        if (r == 0 && (staged || !f->staged))
             r = add_target_locked(fl, f->node);
     }
     DL_FOREACH2(c->queue->dirty_dirs, d, dir->dirty_next)

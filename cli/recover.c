@@ -82,8 +82,14 @@ static int add_policy_fields(struct recovery *r, struct op *op)
 {
     const struct settings *given = &r->options.policy;
 
-    if (given->n == 0 || configured_is_plain(&r->config))
-        return config_policy_options(&r->config, given, op);
+    const bool plain = configured_is_plain(&r->config);
+    int err = plain ? config_policy_options(&r->config, given, op) : 0;
+
+    if (plain && !err && r->config.routes.items[0].scratch)
+        return op_fail(op, -EINVAL,
+                       "option upload=never: then nothing would be published; leave it out");
+    if (given->n == 0 || plain)
+        return err;
     return op_fail(op, -EINVAL,
                    "option %s=%.60s: the cache %s has a policy of its own: publish without it, "
                    "or mount it with a configuration whose policy says that",

@@ -52,8 +52,8 @@ static int report_leftover(const char *path, const json_t *answer)
     const char *cache_dir = json_string_value(json_object_get(answer, "cache_dir"));
 
     if (staged)
-        (void)command_failed("%s: %" PRIu64 " under staging names wait for their rename "
-                             "(--staged publishes them as they are): %s",
+        (void)command_failed("%s: %" PRIu64 " wait for their rename (--staged publishes "
+                             "them as they are): %s",
                              path, staged, staged_names ? staged_names : "");
     if (kept)
         (void)command_failed("%s: %" PRIu64 " kept in the cache %s, not published (see `runfs "

@@ -50,7 +50,7 @@ static void swap_files_locked(struct cache *c, struct entry *a, struct entry *b)
         both[i]->may_exist = both[i]->may_exist || etag_known(&both[i]->etag) || !path ||
                              upload_runs_at_locked(c, place_of_path(path), false);
         both[i]->stored_generation = 0;
-        both[i]->node->file->made_at = 0;
+        file_renamed_locked(c, both[i]->node);
         file_mark_dirty_locked(c, both[i]->node, true);
         if (both[i]->node->file->write_handles == 0)
             file_queue_locked(c, both[i]->node);

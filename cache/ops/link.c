@@ -55,7 +55,7 @@ static int link_ns_locked(struct cache *c, struct node *n, struct node *parent,
             f->stored_generation = f->generation;
         f->state = FILE_DIRTY;
         f->writing_stamp = true;
-        f->made_at = 0;
+        file_renamed_locked(c, n);
         if (f->unnamed) {
             f->unnamed = false;
             fds_unkeep_locked(c);

@@ -44,12 +44,13 @@ static int requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex)
             e->may_exist = e->tried_before = uploading || e->tried;
         e->refused = false;
     }
-    if (n->file)
+    if (n->file) {
         n->file->refused_ns = 0;
+        if (n->file->made_at || n->file->queued)
+            file_renamed_locked(c, n);
+    }
     if (n->file && n->file->queued && n->file->write_handles == 0)
-        file_queue_locked(c, n);
-    else if (n->file && n->file->queued) /* keeps its place: it was closed, and is open again */
-        file_stage_locked(c, n);
+        file_queue_locked(c, n); /* else it keeps its place: it was closed, and is open again */
     return 0;
 }
 
@@ -297,8 +298,6 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     }
     n->ctime_ns = clock_real_ns();
     e->changed_ns = clock_mono_ns();
-    if (n->file)
-        n->file->made_at = 0; /* also when it gets its old name back */
     node_requeue_all_locked(c, n);
     e->tried = tried; /* of what had the name */
     dir_touch_locked(oldparent);

@@ -31,13 +31,21 @@ void file_stage_locked(struct cache *c, struct node *n)
 {
     struct file *f = n->file;
     auto_free char *path = node_path(n);
-    bool staged = path && (path_is_staged(c, path) ||
-                           (f->made_at && f->made_at == path_made_at(c, path)));
 
     cache_assert_locked(c);
+    if (f->made_at && path && f->made_at != path_made_at(c, path))
+        f->made_at = 0; /* it was renamed, also when it gets its old path back */
+    bool staged = path && (path_is_staged(c, path) || f->made_at);
     if (staged && !f->staged)
         f->staged_ns = clock_mono_ns();
     f->staged = staged;
+}
+
+void file_renamed_locked(struct cache *c, struct node *n)
+{
+    cache_assert_locked(c);
+    n->file->made_at = 0;
+    file_stage_locked(c, n);
 }
 
 void file_put_off_locked(struct cache *c, struct file *f)

@@ -145,6 +145,8 @@ bool file_stored_locked(struct node *n, uint64_t generation) REQUIRES(cache_mute
 void file_want_locked(struct file *f, uint64_t generation) REQUIRES(cache_mutex);
 /* Notes whether the file waits for a rename, as its name says. */
 void file_stage_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* A new file has waited for its rename, if its policy says so: that came, or is no matter. */
+void file_renamed_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* A queued file settles first, unless somebody waits for it. */
 void file_put_off_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Gives the file its place in the order of closes and queues it. */

@@ -72,6 +72,19 @@ static bool moved_is_missing_locked(struct cache *c, const struct intent *i)
     return f && file_is_refused_locked(f);
 }
 
+/* Nothing sends the file that has the name now before it is renamed, and it expects nothing
+ * there. */
+static bool name_waits_for_rename_locked(struct cache *c, const struct intent *i)
+    REQUIRES(cache_mutex)
+{
+    struct entry *e = NULL;
+    struct node *n = tree_find(c, i->from, &e);
+    const struct file *f = n ? n->file : NULL;
+
+    return f && e && f->staged && !f->wanted && !f->uploading && !c->queue->drain &&
+           !etag_known(&e->etag) && !place_known(e->source);
+}
+
 static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now, int64_t *next,
                                  bool *ret_skip) REQUIRES(cache_mutex)
 {
@@ -84,7 +97,8 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
         return false;
     /* With routes the removal of a directory may take the object of one below it. */
     bool below = c->config.routes && i->kind == INTENT_RMDIR;
-    if ((live == LIVE_WAIT && !intent_later_rename_waits(c, i)) ||
+    if ((live == LIVE_WAIT && !intent_later_rename_waits(c, i) &&
+         !name_waits_for_rename_locked(c, i)) ||
         upload_runs_at_locked(c, intent_source(i), false) ||
         dir_upload_runs_at_locked(c, intent_source(i), below))
         return false;
@@ -229,8 +243,8 @@ static void replace_what_stays(struct cache *c, const struct intent *i)
     cache_lock(c);
     struct node *n = tree_find(c, i->from, &e);
     bool known = intent_version_is_known(i);
-    bool made =
-        n && e && n->file && e->dirty && !etag_known(&e->etag) && !place_known(e->source);
+    bool made = n && e && n->file && e->dirty && !etag_known(&e->etag) &&
+                !place_known(e->source) && !intent_means_ours(i);
     if (made && known)
         etag_set(&e->etag, i->etag);
     else if (made)

@@ -267,7 +267,7 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
     f->clean_size = (uint64_t)j->st.st_size;
     f->suspect = f->past && upload_is_unproven_locked(j); /* else the generation tells */
     f->stored_generation = j->generation;
-    f->made_at = 0; /* what it gets in place goes up when it is closed */
+    file_renamed_locked(j->cache, j->node); /* what it gets in place goes up at its close */
     f->sum = obj->checksum;
     free(f->etag);
     f->etag = strdup(obj->etag);

@@ -132,6 +132,18 @@ test_recover_with_fields() {
     expect_code 0 && grep -qx more "$d/store/g"
 }
 
+# Elsewhere the place is taken as it is said: what is said beside it must not empty the cache.
+test_s3_recover_to_nowhere() {
+    fresh fieldsnowhere
+    s3_mount ",endpoint=$RUNFS_TEST_S3_ENDPOINT,settle=1h" "${RUNFS_TEST_S3_URL%/*}/nowhere" && echo precious >"$d/mnt/f" &&
+        kill_daemon_here || return 1
+    refused 1 'option upload=never: then nothing would be published' \
+        "$runfs" recover --publish "$d/cache" -o "endpoint=$RUNFS_TEST_S3_ENDPOINT,upload=never" || return 1
+    grep -qx precious "$d/cache/mirror/f" || return 1
+    try "$runfs" recover --publish "$d/cache" -o "endpoint=$RUNFS_TEST_S3_ENDPOINT"
+    expect_code 0 && grep -qx precious "$RUNFS_TEST_S3_DIR/nowhere/f"
+}
+
 s3_two_nodes() { # OPTIONS
     local bucket=${RUNFS_TEST_S3_URL%/*} at=,endpoint=$RUNFS_TEST_S3_ENDPOINT
     mkdir -p "$d/mnt2"

@@ -24,7 +24,7 @@ static struct {
     atomic_bool held;
     struct attrs attrs;   /* of the first put to a bad name */
     atomic_uint refused;  /* requests with a bad name that were */
-    atomic_uint removals; /* those of them that were to remove it */
+    atomic_uint removals; /* those of them that were to remove it, or asked what is there */
 } store;
 
 static struct driven d;
@@ -64,7 +64,7 @@ static int64_t around(struct layer *l, struct call *c)
     }
     if (atomic_load(&store.with) && names_bad(c) && !(asks && atomic_load(&store.answers))) {
         atomic_fetch_add(&store.refused, 1);
-        if (c->kind == CALL_REMOVE)
+        if (c->kind == CALL_REMOVE || c->kind == CALL_STAT)
             refused_removals = atomic_fetch_add(&store.removals, 1) + 1;
         return op_fail(c->op, -atomic_load(&store.with), "%s: the store refuses that",
                        call_name(c->kind));

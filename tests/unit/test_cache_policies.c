@@ -1,7 +1,6 @@
 /* cache/: what a file's route says of it: when it goes up, what is staged, what is a log, who
  * wins; and what is in no store at all. */
 #include "cache/offline.h"
-#include "common/mem.h"
 #include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
@@ -146,152 +145,6 @@ START_TEST(a_close_waits_for_the_store_where_the_route_says_so)
     atomic_store(&w.leaves[1].down, true);
     put("b/x", "1"); /* else it would not return */
     atomic_store(&w.leaves[1].down, false);
-}
-END_TEST
-
-/* ---- upload: rename ---- */
-
-static void mount_renaming(void)
-{
-    struct stat st;
-
-    w.policies[1].upload = UPLOAD_RENAME;
-    driven_mount(&w.d);
-    if (driven_stat(&w.d, "a", &st) != 0)
-        ck_assert_int_eq(driven_mkdir(&w.d, "a"), 0);
-    ck_assert_int_eq(driven_mkdir(&w.d, "b"), 0);
-}
-
-static void unmount_by_a_kill(void)
-{
-    driven_unmount(&w.d);
-    driven_mount(&w.d);
-}
-
-/* What was closed before it, and does not wait, is in the store. */
-static void wait_for_later(const char *name)
-{
-    char path[32];
-
-    (void)snprintf(path, sizeof(path), "b/%s", name);
-    put(path, "later");
-    DRIVEN_WAIT(routed_has(&w, 1, path));
-}
-
-static void renamed(const char *from, const char *to)
-{
-    ck_assert_int_eq(driven_rename(&w.d, from, to), 0);
-}
-
-START_TEST(a_new_file_waits_for_its_rename)
-{
-    struct cache_stats s;
-
-    mount_renaming();
-    put("a/x", "1");
-    put("a/train.log", "l");
-    ck_assert_int_eq(driven_symlink(&w.d, "x", "a/link"), 0);
-    wait_for_later("one");
-    ck_assert(!routed_has(&w, 0, "a/x"));
-    ck_assert(routed_has(&w, 0, "a/train.log") && routed_has(&w, 0, "a/link"));
-    cache_get_stats(w.d.cache, &s);
-    ck_assert_uint_eq(s.staged_files, 1);
-    if (_i == 0) {
-        renamed("a/x", "a/y");
-    } else if (_i == 1) { /* and back */
-        renamed("a/x", "a/z");
-        renamed("a/z", "a/x");
-    } else if (_i == 2) {
-        ck_assert_int_eq(driven_link(&w.d, "a/x", "a/y"), 0);
-    } else {
-        put("a/y", "2");
-        ck_assert_int_eq(driven_exchange(&w.d, "a/x", "a/y"), 0);
-    }
-    DRIVEN_WAIT(routed_has(&w, 0, _i == 1 ? "a/x" : "a/y"));
-    routed_stores(&w, 0, _i == 1 ? "a/x" : "a/y", "1");
-    put("a/new", "3");
-    ck_assert_int_eq(driven_flush(&w.d), 0); /* of everything: also of what waits */
-    routed_stores(&w, 0, "a/new", "3");
-}
-END_TEST
-
-/* What a program writes into a directory that it renames then. */
-START_TEST(a_new_file_waits_for_the_rename_of_a_directory_above)
-{
-    mount_renaming();
-    ck_assert_int_eq(driven_mkdir(&w.d, "a/part"), 0);
-    ck_assert_int_eq(driven_mkdir(&w.d, "a/part/sub"), 0);
-    put("a/part/x", "1");
-    put("a/part/sub/y", "2");
-    wait_for_later("one");
-    ck_assert(!routed_has(&w, 0, "a/part/x") && !routed_has(&w, 0, "a/part/sub/y"));
-    for (size_t i = 0; i < ROUTED_LEAVES; i++)
-        atomic_store(&w.leaves[i].no_puts, _i != 0);
-    renamed("a/part", "a/whole");
-    if (_i) {
-        for (size_t i = 0; i < ROUTED_LEAVES; i++)
-            atomic_store(&w.leaves[i].no_puts, false);
-        unmount_by_a_kill();
-    }
-    DRIVEN_WAIT(routed_has(&w, 0, "a/whole/x") && routed_has(&w, 0, "a/whole/sub/y"));
-    routed_stores(&w, 0, "a/whole/sub/y", "2");
-}
-END_TEST
-
-START_TEST(a_new_file_waits_on_after_a_kill)
-{
-    mount_renaming();
-    put("a/x", "1");
-    put("a/y", "2");
-    unmount_by_a_kill();
-    wait_for_later("one");
-    ck_assert(!routed_has(&w, 0, "a/x") && !routed_has(&w, 0, "a/y"));
-    renamed("a/x", "a/z");
-    unmount_by_a_kill();
-    DRIVEN_WAIT(routed_has(&w, 0, "a/z"));
-    ck_assert(!routed_has(&w, 0, "a/y"));
-    w.policies[1].upload = UPLOAD_CLOSE;
-    unmount_by_a_kill();
-    DRIVEN_WAIT(routed_has(&w, 0, "a/y"));
-    routed_stores(&w, 0, "a/y", "2");
-}
-END_TEST
-
-START_TEST(a_stored_file_goes_up_when_it_is_closed)
-{
-    routed_store(&w, 0, "a/theirs", "1");
-    mount_renaming();
-    put("a/renamed.part", "1");
-    renamed("a/renamed.part", "a/renamed");
-    put("a/flushed", "1");
-    ck_assert_int_eq(driven_flush(&w.d), 0);
-    put("a/renamed", "22");
-    put("a/flushed", "22");
-    put("a/theirs", "22");
-    static const char *const names[] = {"a/renamed", "a/flushed", "a/theirs"};
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        struct stat st;
-        DRIVEN_WAIT((driven_stat(&w.d, names[i], &st) == 0 &&
-                     strcmp(driven_state(&w.d, names[i]), "clean") == 0));
-        routed_stores(&w, 0, names[i], "22");
-    }
-}
-END_TEST
-
-START_TEST(a_close_waits_for_the_store_though_the_file_waits_for_its_rename)
-{
-    struct handle *h;
-
-    w.policies[1].durability = DURABILITY_STORE;
-    mount_renaming();
-    ck_assert_int_eq(driven_open(&w.d, "a/x", O_CREAT | O_WRONLY, &h), 0);
-    ck_assert_int_eq(driven_write(&w.d, h, "x", 1, 0), 0);
-    ck_assert_int_eq(driven_fsync(&w.d, h), 0);
-    ck_assert_int_eq(driven_close(&w.d, h), 0);
-    renamed("a/x", "a/y");
-    ck_assert_int_eq(driven_flush(&w.d), 0);
-    routed_stores(&w, 0, "a/y", "x");
-    routed_stores(&w, 0, "a/x", NULL);
 }
 END_TEST
 
@@ -528,11 +381,6 @@ int main(void)
     tcase_add_test(t, a_route_settles_as_long_as_it_says);
     tcase_add_test(t, a_new_directory_waits_for_its_first_name_where_files_do_not);
     tcase_add_test(t, a_close_waits_for_the_store_where_the_route_says_so);
-    tcase_add_loop_test(t, a_new_file_waits_for_its_rename, 0, 4);
-    tcase_add_loop_test(t, a_new_file_waits_for_the_rename_of_a_directory_above, 0, 2);
-    tcase_add_test(t, a_new_file_waits_on_after_a_kill);
-    tcase_add_test(t, a_stored_file_goes_up_when_it_is_closed);
-    tcase_add_test(t, a_close_waits_for_the_store_though_the_file_waits_for_its_rename);
     tcase_add_test(t, the_last_writer_wins_where_the_route_says_so);
     tcase_add_test(t, scratch_is_asked_of_nobody_and_owed_to_nobody);
     tcase_add_test(t, scratch_moves_with_the_directory_around_it);

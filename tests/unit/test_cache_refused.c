@@ -243,6 +243,7 @@ END_TEST
 /* The name is made again while the store refuses its removal once more: mostly that is the last
  * time, since the other one is carried out. */
 static atomic_bool made_again;
+static bool by_another; /* node, first */
 
 static void make_again(const char *point)
 {
@@ -250,6 +251,8 @@ static void make_again(const char *point)
         atomic_exchange(&made_again, true))
         return;
     atomic_store(&store.with, 0);
+    if (by_another)
+        driven_store(&d, BAD, "theirs", 6);
     driven_put(&d, BAD, "new", 3);
 }
 
@@ -265,6 +268,7 @@ START_TEST(a_name_made_again_replaces_what_stays)
     atomic_store(&store.with, EACCES);
     atomic_store(&store.answers, true);
     atomic_store(&made_again, false);
+    by_another = false;
     crash_watch(make_again);
     ck_assert_int_eq(driven_unlink(&d, BAD), 0);
     ck_assert_int_eq(driven_unlink(&d, "other/old"), 0);
@@ -277,6 +281,27 @@ START_TEST(a_name_made_again_replaces_what_stays)
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, BAD, "new");
     ck_assert_uint_eq(stats().kept_files, 0);
+}
+END_TEST
+
+/* The removal was of nothing but what this cache had put there. */
+START_TEST(a_name_made_again_replaces_nobodys_version)
+{
+    atomic_store(&store.with, 0);
+    atomic_store(&store.lost, true);
+    driven_put(&d, BAD, "lost", 4);
+    DRIVEN_WAIT(atomic_load(&store.with) && stats().last_error_text[0]);
+    atomic_store(&made_again, false);
+    by_another = true;
+    crash_watch(make_again);
+    ck_assert_int_eq(driven_unlink(&d, BAD), 0);
+    ck_assert_int_eq(driven_unlink(&d, "other/old"), 0);
+    DRIVEN_WAIT(atomic_load(&made_again) && stats().pending_ops == 0);
+    crash_watch(NULL);
+    (void)driven_flush(&d);
+    DRIVEN_WAIT(stats().dirty_files == 0);
+    driven_stores(&d, BAD, "theirs");
+    ck_assert_uint_eq(stats().kept_files, 1);
 }
 END_TEST
 
@@ -299,6 +324,7 @@ int main(void)
     tcase_add_loop_test(t, a_refused_delete_holds_no_other, 0, (int)ARRAY_SIZE(errors));
     tcase_add_test(t, deletes_that_are_all_refused_are_kept);
     tcase_add_loop_test(t, a_name_made_again_replaces_what_stays, 0, 2);
+    tcase_add_test(t, a_name_made_again_replaces_nobodys_version);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
