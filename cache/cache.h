@@ -383,6 +383,7 @@ struct cache_pending {
                           "failed", "waiting" */
     const char *error; /* why the last attempt failed, else NULL */
     uint64_t bytes, bytes_done;
+    bool waits;       /* for its rename: CACHE_FLUSH_STAGED sends it, or the end of the mount */
     bool short_write; /* the cache lacks some of it: no attempt helps before it is written again
                        */
 };

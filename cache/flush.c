@@ -166,10 +166,19 @@ static int add_moved_locked(struct flush *fl, const struct intent *i) REQUIRES(c
     return f && !is_target(fl, f->node) ? push_target_locked(fl, f->node) : 0;
 }
 
+/* Whether the flush leaves it where it is, and the caller tells of it: not of what is half, of
+ * which the flush itself does. */
+static bool is_left_waiting_locked(const struct flush *fl, struct file *f) REQUIRES(cache_mutex)
+{
+    if (fl->flags & (CACHE_FLUSH_STAGED | CACHE_FLUSH_AWAIT))
+        return false;
+    return file_waits_for_rename_locked(fl->cache, f->node) &&
+           ((fl->flags & CACHE_FLUSH_HALF) || !file_is_half_locked(fl->cache, f->node));
+}
+
 static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
 {
     struct cache *c = fl->cache;
-    bool staged = fl->flags & (CACHE_FLUSH_STAGED | CACHE_FLUSH_AWAIT);
     struct file *f;
     struct intent *i;
     struct node *d;
@@ -178,15 +187,12 @@ static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
     DL_FOREACH2(c->content->writers, f, writer_next)
     {
         node_look_locked(c, f->node);
-        if (f->queued || node_is_scratch(f->node))
-            continue;
-        file_stage_locked(c, f->node);
-        if (r == 0 && (staged || !f->staged))
+        if (r == 0 && !f->queued && !node_is_scratch(f->node) && !is_left_waiting_locked(fl, f))
             r = add_target_locked(fl, f->node);
     }
     DL_FOREACH2(c->content->dirty, f, dirty_next)
     {
-        if (r == 0 && (staged || !f->staged))
+        if (r == 0 && !is_left_waiting_locked(fl, f))
             r = add_target_locked(fl, f->node);
     }
     DL_FOREACH2(c->queue->dirty_dirs, d, dir->dirty_next)
@@ -308,6 +314,16 @@ static bool goes_with_half_locked(const struct flush *fl, const struct intent *i
     return f && is_left_out_locked(fl, f->node);
 }
 
+/* Nor for the removal of what had the name of a half file: that goes when its writer ends. */
+static struct node *half_in_its_place_locked(const struct flush *fl, const struct intent *i)
+    REQUIRES(cache_mutex)
+{
+    struct node *n = intent_is_rename(i) ? NULL : tree_find(fl->cache, i->from, NULL);
+    bool half = n && n->file && !i->running && is_left_out_locked(fl, n);
+
+    return half && intent_live_at(fl->cache, i) == LIVE_WAIT ? n : NULL;
+}
+
 /* A refused rename and the removal after it have become one since the flush began: there is
  * perhaps another file to wait for. */
 static void add_joined_locked(struct flush *fl, const struct intent *i, int *error,
@@ -334,8 +350,10 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
         add_joined_locked(fl, i, error, op);
         if (fl->half && goes_with_half_locked(fl, i))
             continue;
-        if (waits_for_locked(fl->cache, i, half)) {
-            tell_of(&fl->half, node_path(half), error, op);
+        struct node *behind =
+            waits_for_locked(fl->cache, i, half) ? half : half_in_its_place_locked(fl, i);
+        if (behind) {
+            tell_of(&fl->half, node_path(behind), error, op);
             continue;
         }
         if (!intent_is_rename(i) && rounds_are_over_locked(fl->cache, &fl->rounds, i)) {

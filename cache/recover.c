@@ -527,7 +527,7 @@ static void queue_in_order_locked(struct scan *s) REQUIRES(cache_mutex)
             c->tree->seq = before;
         if (!f->seq)
             f->seq = f->first_seq;
-        file_stage_locked(c, n);
+        file_stage_found_locked(c, n);
         DL_APPEND2(c->content->dirty, f, dirty_prev, dirty_next);
         f->queued = true;
         file_lru_remove_locked(c, f); /* another of its names was found clean */

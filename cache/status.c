@@ -102,20 +102,21 @@ static int show_file(struct cache *c, struct file *f, pending_visit visit, void 
     if (!path || node_is_scratch(n) ||
         (f->state != FILE_DIRTY && !(n->flags & NODE_ATTR_DIRTY)))
         return 0;
-    bool half = file_is_half_locked(c, n);
+    bool half = file_is_half_locked(c, n), waits = file_waits_for_rename_locked(c, n);
     const struct cache_pending p = {
         .kind = f->state == FILE_DIRTY ? "write" : "setattr",
         .path = path,
         .state = f->uploading       ? "uploading"
                  : f->error         ? "failed"
                  : half             ? "open"
-                 : f->staged        ? "staged"
+                 : waits            ? "staged"
                  : f->mapped_writer ? "mapped"
                                     : "dirty",
         .error = f->error_text,
         .bytes = f->state == FILE_DIRTY ? n->size : 0,
         .bytes_done = f->uploading ? f->upload_done : 0,
         .short_write = f->short_write,
+        .waits = waits,
     };
     return visit(arg, &p);
 }

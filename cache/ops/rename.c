@@ -46,7 +46,7 @@ static int requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex)
     }
     if (n->file) {
         n->file->refused_ns = 0;
-        if (n->file->made_at || n->file->queued)
+        if (n->file->made_at || n->file->staged || n->file->queued)
             file_renamed_locked(c, n);
     }
     if (n->file && n->file->queued && n->file->write_handles == 0)

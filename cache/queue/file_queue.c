@@ -27,18 +27,51 @@ void file_insert_locked(struct cache *c, struct file *f)
     f->queued = true;
 }
 
+static bool is_staged(struct cache *c, struct file *f, const char *path) REQUIRES(cache_mutex)
+{
+    if (f->made_at && path && f->made_at != path_made_at(c, path))
+        f->made_at = 0; /* it was renamed, also when it gets its old path back */
+    return path && (path_is_staged(c, path) || f->made_at);
+}
+
+bool file_waits_for_rename_locked(struct cache *c, struct node *n)
+{
+    auto_free char *path = n->file->queued ? NULL : node_path(n);
+
+    cache_assert_locked(c);
+    if (n->file->queued)
+        return n->file->staged;
+    return is_staged(c, n->file, path) && !path_is_log(c, path);
+}
+
 void file_stage_locked(struct cache *c, struct node *n)
 {
     struct file *f = n->file;
     auto_free char *path = node_path(n);
+    bool staged = is_staged(c, f, path);
 
     cache_assert_locked(c);
-    if (f->made_at && path && f->made_at != path_made_at(c, path))
-        f->made_at = 0; /* it was renamed, also when it gets its old path back */
-    bool staged = path && (path_is_staged(c, path) || f->made_at);
     if (staged && !f->staged)
         f->staged_ns = clock_mono_ns();
     f->staged = staged;
+}
+
+/* A directory is older than what is made in it, unless it got another name since; perhaps its
+ * old one back. */
+static bool above_was_renamed(const struct node *n) REQUIRES(cache_mutex)
+{
+    for (const struct entry *e = n->links; e; e = e->parent->links)
+        if (e->parent->named_seq > n->named_seq)
+            return true;
+    return false;
+}
+
+void file_stage_found_locked(struct cache *c, struct node *n)
+{
+    cache_assert_locked(c);
+    if (above_was_renamed(n))
+        n->file->made_at = 0;
+    file_stage_locked(c, n);
 }
 
 void file_renamed_locked(struct cache *c, struct node *n)

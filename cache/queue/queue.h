@@ -145,6 +145,11 @@ bool file_stored_locked(struct node *n, uint64_t generation) REQUIRES(cache_mute
 void file_want_locked(struct file *f, uint64_t generation) REQUIRES(cache_mutex);
 /* Notes whether the file waits for a rename, as its name says. */
 void file_stage_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* The same of a file that an earlier mount left. */
+void file_stage_found_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* Whether it waits for a rename, also one that is open and was never queued: of that `staged`
+ * says nothing, and a log goes up while it is open, whatever it is called. */
+bool file_waits_for_rename_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* A new file has waited for its rename, if its policy says so: that came, or is no matter. */
 void file_renamed_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* A queued file settles first, unless somebody waits for it. */

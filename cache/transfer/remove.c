@@ -85,6 +85,15 @@ static bool name_waits_for_rename_locked(struct cache *c, const struct intent *i
            !etag_known(&e->etag) && !place_known(e->source);
 }
 
+/* What a flush had put there, and could not note, may go with it. */
+static void send_again_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
+{
+    struct node *n = tree_find(c, i->from, NULL);
+
+    if (n && n->file && n->file->unnoted)
+        upload_forget(take_ptr(n->file->unnoted));
+}
+
 static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now, int64_t *next,
                                  bool *ret_skip) REQUIRES(cache_mutex)
 {
@@ -108,7 +117,11 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
         return false;
     if (i->kind == INTENT_RMDIR && removals_below(c, i))
         return false;
-    return !intent_waits_for_readers_locked(c, i, intent_source(i), now, next);
+    if (intent_waits_for_readers_locked(c, i, intent_source(i), now, next))
+        return false;
+    if (live == LIVE_WAIT)
+        send_again_locked(c, i);
+    return true;
 }
 
 /* The version at the store that an intention means is not the one that is there. Its own later

@@ -267,7 +267,8 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
     f->clean_size = (uint64_t)j->st.st_size;
     f->suspect = f->past && upload_is_unproven_locked(j); /* else the generation tells */
     f->stored_generation = j->generation;
-    file_renamed_locked(j->cache, j->node); /* what it gets in place goes up at its close */
+    if (f->made_at) /* what it gets in place goes up at its close */
+        file_renamed_locked(j->cache, j->node);
     f->sum = obj->checksum;
     free(f->etag);
     f->etag = strdup(obj->etag);

@@ -61,6 +61,12 @@ test_new_files_wait_for_their_rename() {
     mv "$d/mnt/one" "$d/mnt/first" && mv "$d/mnt/part" "$d/mnt/whole" && try "$runfs" flush "$d/mnt" && expect_code 0 || return 1
     [ "$(cat "$d/store/first" "$d/store/whole/two")" = $'x\ny' ] || return 1
     echo z >>"$d/mnt/first" && try "$runfs" flush "$d/mnt" && expect_code 0 && [ "$(tail -n 1 "$d/store/first")" = z ] || return 1
+    # One that is being written is told of, whatever it is to wait for.
+    exec 9>"$d/mnt/half" && echo x >&9
+    refused 3 'half' "$runfs" flush "$d/mnt" || { exec 9>&-; return 1; }
+    refused 3 'half' "$runfs" flush --open "$d/mnt" || { exec 9>&-; return 1; }
+    [ ! -e "$d/store/half" ] || say 'what is half went up' || { exec 9>&-; return 1; }
+    exec 9>&-
     echo last >"$d/mnt/last" && umount_here && [ "$(cat "$d/store/last")" = last ]
 }
 

@@ -110,6 +110,38 @@ START_TEST(a_row_that_could_not_be_retired_is_retired_later)
 }
 END_TEST
 
+/* What waits for its rename does not hold its name's removal, and goes up again if that took
+ * what nobody could note. */
+START_TEST(what_could_not_be_noted_outlives_the_removal_of_its_name)
+{
+    static const char *staging[] = {"f", NULL};
+    struct cache_stats s;
+    struct op op;
+
+    driven_init(&d, around);
+    d.config.staging = staging;
+    driven_mount(&d);
+    driven_put(&d, "f", "one", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&hold_first, true);
+    driven_put(&d, "first", "first", 5); /* deletes wait for it */
+    connect();
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    driven_put(&d, "f", "two", 3);
+    atomic_store(&lock_after, CALL_PUT);
+    op_init(&op, 2 * NS_PER_SEC);
+    ck_assert_int_lt(cache_flush_path(d.cache, "f", CACHE_FLUSH_STAGED, &op, NULL, NULL), 0);
+    DRIVEN_WAIT(has_failed());
+    run("ROLLBACK");
+    disconnect();
+    atomic_store(&hold_first, false);
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.pending_ops == 0));
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "two");
+    driven_release(&d);
+}
+END_TEST
+
 /* Natively, and as a copy. */
 START_TEST(a_rename_that_could_not_be_noted_is_made_again)
 {
@@ -173,6 +205,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_test(t, a_row_that_could_not_be_retired_is_retired_later);
+    tcase_add_test(t, what_could_not_be_noted_outlives_the_removal_of_its_name);
     tcase_add_loop_test(t, a_rename_that_could_not_be_noted_is_made_again, 0, 2);
     tcase_add_test(t, a_journal_in_use_is_not_set_aside);
     suite_add_tcase(s, t);

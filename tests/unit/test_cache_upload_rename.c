@@ -259,6 +259,64 @@ START_TEST(an_open_file_waits_for_its_rename)
 }
 END_TEST
 
+/* Nobody waits for a file that its writer may hold for ever, nor for what had its name. */
+START_TEST(a_half_file_is_told_of)
+{
+    struct handle *h;
+    struct stat st;
+
+    routed_store(&w, 0, "a/x", "old");
+    mount_renaming();
+    ck_assert_int_eq(driven_stat(&w.d, "a/x", &st), 0);
+    if (_i)
+        ck_assert_int_eq(driven_unlink(&w.d, "a/x"), 0);
+    const char *path = _i ? "a/x" : "a/y";
+    ck_assert_int_eq(driven_open(&w.d, path, O_CREAT | O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(&w.d, h, "1", 1, 0), 0);
+    ck_assert_int_eq(flush_plainly("", 0), -ETXTBSY);
+    ck_assert_int_eq(flush_plainly("", CACHE_FLUSH_STAGED), -ETXTBSY);
+    ck_assert_int_eq(flush_plainly("", CACHE_FLUSH_HALF), 0);
+    ck_assert(!routed_has(&w, 0, "a/y"));
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, path, "1");
+}
+END_TEST
+
+static uint64_t stored_bytes(unsigned leaf, const char *key)
+{
+    struct object obj = {0};
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    int r = store_stat(w.leaves[leaf].layer->base.next, &op, key, &obj);
+    const uint64_t size = r == 0 ? obj.size : 0;
+    object_release(&obj);
+    return size;
+}
+
+/* Whatever its directory is called, before and after. */
+START_TEST(a_log_goes_up_while_it_is_open)
+{
+    struct handle *h;
+
+    w.d.config.upload_interval_ns = 10 * NS_PER_MS;
+    mount_renaming();
+    ck_assert_int_eq(driven_mkdir(&w.d, "b/tmp-d"), 0);
+    ck_assert_int_eq(driven_open(&w.d, "b/tmp-d/x.log", O_CREAT | O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(&w.d, h, "1", 1, 0), 0);
+    DRIVEN_WAIT(routed_has(&w, 1, "b/tmp-d/x.log"));
+    ck_assert_int_eq(driven_write(&w.d, h, "2", 1, 1), 0);
+    if (_i)
+        ck_assert_int_eq(flush_plainly("", 0), 0);
+    renamed("b/tmp-d", "b/d");
+    DRIVEN_WAIT(routed_has(&w, 1, "b/d/x.log"));
+    ck_assert_int_eq(driven_write(&w.d, h, "3", 1, 2), 0);
+    DRIVEN_WAIT(stored_bytes(1, "b/d/x.log") == 3);
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+}
+END_TEST
+
 START_TEST(a_directory_that_gets_its_name_back_was_renamed)
 {
     mount_renaming();
@@ -267,9 +325,11 @@ START_TEST(a_directory_that_gets_its_name_back_was_renamed)
     for (size_t i = 0; i < ROUTED_LEAVES; i++)
         atomic_store(&w.leaves[i].no_puts, true);
     renamed("a/part", "a/other");
-    if (_i)
+    if (_i == 1)
         unmount_by_a_kill();
     renamed("a/other", "a/part");
+    if (_i == 2)
+        unmount_by_a_kill();
     for (size_t i = 0; i < ROUTED_LEAVES; i++)
         atomic_store(&w.leaves[i].no_puts, false);
     DRIVEN_WAIT(routed_has(&w, 0, "a/part/x"));
@@ -292,7 +352,9 @@ int main(void)
     tcase_add_loop_test(t, what_had_its_name_is_removed, 0, 2);
     tcase_add_test(t, what_was_appended_meanwhile_goes_up_when_it_is_closed);
     tcase_add_test(t, an_open_file_waits_for_its_rename);
-    tcase_add_loop_test(t, a_directory_that_gets_its_name_back_was_renamed, 0, 2);
+    tcase_add_loop_test(t, a_half_file_is_told_of, 0, 2);
+    tcase_add_loop_test(t, a_log_goes_up_while_it_is_open, 0, 2);
+    tcase_add_loop_test(t, a_directory_that_gets_its_name_back_was_renamed, 0, 3);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
