@@ -6,6 +6,7 @@
 #   scripts/deps.sh go       a Go compiler of the distribution
 #   scripts/deps.sh rust     its newest cargo
 #   scripts/deps.sh posix    what tests/posix/run.sh --all needs beyond check
+#   scripts/deps.sh spark    what tests/frameworks needs by night beyond check
 #
 # As root or through sudo; asks apt only when something is missing.
 set -euo pipefail
@@ -27,6 +28,7 @@ check=(
     ccache        # a build that was made before costs little
 )
 posix=(stress-ng dbench postgresql python3-gdbm 'libpython3.13-testsuite|libpython3.12-testsuite|libpython3.11-testsuite|libpython3.10-testsuite')
+spark=('openjdk-17-jre-headless|openjdk-21-jre-headless|default-jre-headless')
 
 installed() {
     dpkg-query -W -f='${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
@@ -92,5 +94,6 @@ check) install "${check[@]}" ;;
 go) install golang-go ;;
 rust) install 'cargo-web|cargo' ;;
 posix) install "${posix[@]}" ;;
-*) die "usage: scripts/deps.sh demo|check|go|rust|posix" ;;
+spark) install "${spark[@]}" ;;
+*) die "usage: scripts/deps.sh demo|check|go|rust|posix|spark" ;;
 esac

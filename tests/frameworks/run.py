@@ -4,9 +4,12 @@ themselves, must find exactly the files that the mount shows, byte for byte.
 
 The stories of routed/ have several stores in one mount, or a layout: what a framework writes through
 the mount its own client finds in the stores, and the reverse; by night (RUNFS_NIGHTLY=1) also with
-folders for stores.
+folders for stores. Those run by night only, or by name, that need an environment of their own
+(ENVIRONMENT in their file, see environments.py). KINDS are the kinds of stores of a story that has
+not both; DBFS gives it an empty /dbfs.
 
 usage: run.py [FRAMEWORK | routed/STORY]...    (a file in suite/ or routed/; all without any)
+       run.py --prepare                        makes the environments of the night
 
 RUNFS_FW_PLAIN=1 puts a plain folder in the mount's place, to work on these scripts themselves.
 """
@@ -19,14 +22,15 @@ import shutil
 import subprocess
 import sys
 
-import boto3
 import pyarrow.fs
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "lib"))
 
+import environments
 import harness
 from harness import check
+from trees import differences, stored, tree
 
 PLAIN = bool(os.environ.get("RUNFS_FW_PLAIN"))
 # Only what hangs ends by it: Ray takes 40 s alone, and ten times that beside the check's other jobs.
@@ -35,41 +39,21 @@ STEP_SECONDS = 1200
 
 def setting(name, key, default):
     """A constant of a suite file, read without importing it: imports of frameworks take long."""
-    with open(os.path.join(HERE, "suite", name + ".py")) as f:
+    folder = "" if "/" in name else "suite"
+    with open(os.path.join(HERE, folder, name + ".py")) as f:
         found = re.search(rf"^{key} = (.+)$", f.read(), re.MULTILINE)
     return eval(found.group(1), {}) if found else default
 
 
-def tree(folder):
-    """{path: ("file", hash, size) or ("link", target)} of everything below a folder."""
-    found = {}
-    for where, folders, files in os.walk(folder):
-        for name in files + [f for f in folders if os.path.islink(os.path.join(where, f))]:
-            path = os.path.join(where, name)
-            key = os.path.relpath(path, folder)
-            if os.path.islink(path):
-                found[key] = ("link", os.readlink(path))
-                continue
-            with open(path, "rb") as f:
-                data = f.read()
-            found[key] = ("file", hashlib.sha256(data).hexdigest(), len(data))
-    return found
-
-
-def differences(one, other):
-    keys = sorted(k for k in one.keys() | other.keys() if one.get(k) != other.get(k))
-    return ", ".join(f"{k}: {one.get(k)} / {other.get(k)}" for k in keys[:4])
-
-
-def run_one(words, extra_env=None):
-    """one.py with these words; a Failure when it ends otherwise than well. It may have mounts, which
-    it takes along when it is told to end."""
+def run_one(words, extra_env=None, command=(sys.executable,)):
+    """one.py with these words, by this interpreter; a Failure when it ends otherwise than well. It
+    may have mounts, which it takes along when it is told to end."""
     env = harness.s3_environment()
     env.update(extra_env or {})
     env.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", CUDA_VISIBLE_DEVICES="",
-               OMP_NUM_THREADS="2", PYTHONPYCACHEPREFIX=os.path.join(sys.prefix, "pycache"))
+               OMP_NUM_THREADS="2", PYTHONPYCACHEPREFIX=os.path.join(os.path.dirname(command[-1]), "..", "pycache"))
     env.pop("PYTHONDONTWRITEBYTECODE", None) # the packages are large, and compiled once
-    process = subprocess.Popen([sys.executable, os.path.join(HERE, "one.py"), *words], env=env,
+    process = subprocess.Popen([*command, os.path.join(HERE, "one.py"), *words], env=env,
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         output, _ = process.communicate(timeout=STEP_SECONDS)
@@ -111,24 +95,14 @@ def mount(place, prefix, name, *options):
 
 
 def compare_with_botocore(place, prefix, seen):
-    client = boto3.client("s3", endpoint_url=place.gateway.endpoint, region_name=harness.REGION,
-                          aws_access_key_id=harness.ACCESS_KEY, aws_secret_access_key=harness.SECRET_KEY)
-    stored = {}
-    for page in client.get_paginator("list_objects_v2").paginate(Bucket=place.gateway.bucket,
-                                                                 Prefix=prefix + "/"):
-        for item in page.get("Contents", []):
-            key = item["Key"]
-            if key.endswith("/"):
-                continue
-            data = client.get_object(Bucket=place.gateway.bucket, Key=key)["Body"].read()
-            stored[key[len(prefix) + 1:]] = ("file", hashlib.sha256(data).hexdigest(), len(data))
+    found = stored(place, prefix)
     empty = hashlib.sha256(b"").hexdigest()
     wanted = {k: v if v[0] == "file" or PLAIN else ("file", empty, 0) for k, v in seen.items()}
     if PLAIN:
         wanted = {k: v for k, v in wanted.items() if v[0] == "file"}
-        stored = {k: v for k, v in stored.items() if k in wanted}
-    check(stored == wanted, f"botocore and the mount differ: {differences(stored, wanted)}")
-    return len(stored)
+        found = {k: v for k, v in found.items() if k in wanted}
+    check(found == wanted, f"botocore and the mount differ: {differences(found, wanted)}")
+    return len(found)
 
 
 def compare_with_pyarrow(place, prefix, seen):
@@ -179,10 +153,20 @@ def framework(place, name):
     return f"{count} objects, {sum(v[2] for v in seen.values() if v[0] == 'file')} bytes"
 
 
-def routed(name):
-    kinds = ["s3", "file"] if os.environ.get("RUNFS_NIGHTLY") else ["s3"]
+def unable(place, name):
+    """Why a story can't be told here; nothing when it can."""
+    why = environments.problem() if setting(name, "ENVIRONMENT", None) else None
+    return why or (environments.dbfs_problem(place) if setting(name, "DBFS", False) else None)
+
+
+def routed(place, name):
+    environment = setting(name, "ENVIRONMENT", None)
+    command = [environments.python(environment) if environment else sys.executable]
+    if setting(name, "DBFS", False):
+        command = environments.dbfs(place) + command
+    kinds = setting(name, "KINDS", ["s3", "file"]) if os.environ.get("RUNFS_NIGHTLY") else ["s3"]
     for kind in kinds:
-        run_one([name, kind])
+        run_one([name, kind], command=command)
     return " and ".join(kinds)
 
 
@@ -192,7 +176,11 @@ def stories(folder):
 
 def main():
     everything = stories("suite") + [f"routed/{name}" for name in stories("routed")]
-    names = sys.argv[1:] or everything
+    if sys.argv[1:] == ["--prepare"]:
+        environments.prepare()
+        return 0
+    by_day = [name for name in everything if not setting(name, "ENVIRONMENT", None)]
+    names = sys.argv[1:] or (everything if os.environ.get("RUNFS_NIGHTLY") else by_day)
     for name in names:
         if name not in everything:
             sys.exit(f"no such framework: {name}; there are: {' '.join(everything)}")
@@ -201,7 +189,11 @@ def main():
         place.start_gateway()
         for name in names:
             if name.startswith("routed/"):
-                tally.run(name, routed, name)
+                why = unable(place, name)
+                if why:
+                    tally.skip(name, why)
+                else:
+                    tally.run(name, routed, place, name)
             elif not tally.run(name, framework, place, name):
                 for m in place.mounts:
                     print(f"        log of {m.mountpoint}: {m.log_tail(800)}")

@@ -10,8 +10,7 @@ import pyarrow.fs
 import harness
 from harness import check, wait_for
 
-# A directory stays without an object of its own as long as programs may take to their first file in it.
-OPTIONS = ["settle=5s", "late_window=1s", "attr_timeout=1s", "list_timeout=1s", "entry_timeout=1s"]
+OPTIONS = ["late_window=1s", "attr_timeout=1s", "list_timeout=1s", "entry_timeout=1s"]
 SEEN_SECONDS = 30 # what others store is here by then
 
 
@@ -58,20 +57,24 @@ class Stores:
         self.n += 1
         top, folder = self.at(store, *key), self.place.make(f"copy-{self.n}")
         for found in self.fs.find(top):
+            if found.endswith("/"): # the marker of a directory
+                continue
             to = os.path.join(folder, os.path.relpath(found, top))
             os.makedirs(os.path.dirname(to), exist_ok=True)
             self.fs.get_file(found, to)
         return folder
 
-    def mount(self, names, **config):
-        """A mount under a configuration of these stores; what isn't a name of ours says itself where it is."""
+    def mount(self, names, at=None, settle="5s", **config):
+        """A mount under a configuration of these stores; what isn't a name of ours says itself where it is. A directory
+        stays without an object of its own for `settle`: as long as programs may take to their first file in it."""
         where = {"endpoint": self.place.gateway.endpoint, "region": harness.REGION, "path_style": True} \
             if self.kind == "s3" else {}
         stores = names if isinstance(names, dict) else {name: {"url": self.url(name), **where} for name in names}
         path = self.place.path("config.json")
         with open(path, "w") as f:
             json.dump({"stores": stores, **config}, f)
-        m = harness.Mount(path, self.place.path("mnt"), self.place.path("cache"), OPTIONS)
+        m = harness.Mount(path, at or self.place.path("mnt"), self.place.path("cache"),
+                          [f"settle={settle}", *OPTIONS])
         self.place.mounts.append(m)
         return m.start()
 
