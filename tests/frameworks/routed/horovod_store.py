@@ -102,15 +102,12 @@ def keys(runs, pickle):
          "intermediate_val_data/part-0.parquet", f"intermediate_val_data{pickle}"}
 
 
-def story(stores):
-    m = stores.mount(["jobs", "lake", "other"], layout=LAYOUT)
-    here = LocalStore(m.mountpoint, storage_options={"auto_mkdir": True})
-    raw = raw_store(stores)
-    agrees_with_paths(m, here, "written")
+def both_ways(here, raw, flush):
+    """What one Store wrote the other reads, with the mount and without it."""
     write_run(here, "written")
     write_data(here, here.get_train_data_path(IDX), frame(1))
     write_data(here, here.get_val_data_path(), frame(2))
-    m.flush()
+    flush()
     there = answers(raw, "written")
     check_answers(there, "written", frame(1), frame(2))
     check(there == answers(here, "written"), "the answers with the mount and without it")
@@ -122,6 +119,13 @@ def story(stores):
          pq.read_table(io.BytesIO(here.read(here.get_val_data_path() + "/part-0.parquet"))).equals(frame(4)))
     seen("all of it", lambda: answers(here, "stored") == answers(raw, "stored"))
     check_answers(answers(here, "stored"), "stored", frame(3), frame(4))
+
+
+def story(stores):
+    m = stores.mount(["jobs", "lake", "other"], layout=LAYOUT)
+    here = LocalStore(m.mountpoint, storage_options={"auto_mkdir": True})
+    agrees_with_paths(m, here, "written")
+    both_ways(here, raw_store(stores), m.flush)
     m.umount()
     pickle = here.get_data_metadata_path("")
     jobs, lake = keys(["written", "stored"], pickle)
