@@ -29,7 +29,7 @@ HELP
 
   --nightly         the gate with other seeds (RUNFS_SEED), more rounds and more places: the debug preset, ASan
                     with passthrough, MinIO, TensorFlowOnSpark, clang-tidy on every file, tests/posix/run.sh
-                    --all, 2 minutes a fuzz target; 75 minutes on 2 processors
+                    --all, 2 minutes a fuzz target; 85 minutes on 2 processors
   --preset PRESET   only with this preset of CMakePresets.json (debug, release, asan, tsan)
   --job ...         one job by itself, and what it needs; the words go to its runner: what failed says which
   --lanes N         so many jobs at a time, beside what is fetched or compiled for them; two more than there are processors unless told

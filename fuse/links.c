@@ -2,6 +2,7 @@
 
 #include "common/table.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,7 @@ static struct link *find_locked(struct links *l, fuse_ino_t ino) REQUIRES(links_
 
 static void remove_locked(struct links *l, struct link *link) REQUIRES(links_mutex)
 {
+    assert(l->by_name && l->by_ino); /* each link is in both */
     HASH_DELETE(hh, l->by_name, link);
     HASH_DELETE(hh_ino, l->by_ino, link);
     free(link);
