@@ -320,8 +320,8 @@ static const struct {
     {"conflct=last", "\"conflct\", did you mean \"conflict\"?"},
     {"conflict", "option conflict needs a value (keep, last)"},
     {"conflict=", "option conflict=: \"conflict\" in a policy must be one of keep, last"},
-    {"upload=often,upload=close",
-     "option upload=often: \"upload\" in a policy must be one of close, rename, interval, never"},
+    {"upload=often,upload=close", "option upload=often: \"upload\" in a policy must be one of "
+                                  "close, rename, interval, never"},
     {"interval=soon", "option interval=soon: \"interval\" in a policy must be a time"},
     {"logs=a/b", "option logs=a/b: \"logs\" in a policy: a pattern is of one name"},
     {"logs=\xff", "it must be UTF-8"},
