@@ -176,6 +176,18 @@ static bool is_left_waiting_locked(const struct flush *fl, struct file *f) REQUI
            ((fl->flags & CACHE_FLUSH_HALF) || !file_is_half_locked(fl->cache, f->node));
 }
 
+/* The same of a directory that waits for its rename. */
+static bool is_dir_left_waiting_locked(const struct flush *fl, struct node *dir)
+    REQUIRES(cache_mutex)
+{
+    auto_free char *path = NULL;
+
+    if (fl->flags & (CACHE_FLUSH_STAGED | CACHE_FLUSH_AWAIT))
+        return false;
+    path = node_path(dir);
+    return path && path_is_staged_dir(fl->cache, path);
+}
+
 static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
 {
     struct cache *c = fl->cache;
@@ -197,7 +209,7 @@ static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
     }
     DL_FOREACH2(c->queue->dirty_dirs, d, dir->dirty_next)
     {
-        if (r == 0)
+        if (r == 0 && !is_dir_left_waiting_locked(fl, d))
             r = add_target_locked(fl, d);
     }
     fl->seq = seq_now_locked(c);
@@ -235,6 +247,7 @@ static void hurry_locked(struct flush *fl, const struct target *t, bool first)
             fl->hurried |= n->dir->due_ns != 0;
             n->dir->due_ns = 0;
         }
+        n->dir->wanted = true;
         return;
     }
     assert(f); /* what owes something and is no directory has a file */
@@ -558,6 +571,18 @@ static int wait_flushed(struct flush *fl, struct op *op,
     }
 }
 
+static void unwant_locked(const struct flush *fl) REQUIRES(cache_mutex)
+{
+    for (size_t i = 0; i < fl->n; i++) {
+        struct node *n = fl->v[i].node;
+
+        if (n->dir)
+            n->dir->wanted = false;
+        else if (n->file)
+            file_unwant_locked(n->file);
+    }
+}
+
 int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct op *op,
                      void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
                      void *arg)
@@ -577,9 +602,8 @@ int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct o
         (void)op_fail(op, r, "flush: %s", strerror(-r));
     cache_lock(c);
     c->queue->drain -= drains;
-    for (size_t i = 0; i < fl.n; i++)
-        if (fl.v[i].node->file && !(flags & CACHE_FLUSH_AWAIT))
-            file_unwant_locked(fl.v[i].node->file);
+    if (!(flags & CACHE_FLUSH_AWAIT))
+        unwant_locked(&fl);
     drop_targets_locked(&fl);
     cache_unlock(c);
     free(fl.v);

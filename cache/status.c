@@ -121,16 +121,20 @@ static int show_file(struct cache *c, struct file *f, pending_visit visit, void 
     return visit(arg, &p);
 }
 
-static int show_dir(struct node *n, pending_visit visit, void *arg) REQUIRES(cache_mutex)
+static int show_dir(struct cache *c, struct node *n, pending_visit visit, void *arg)
+    REQUIRES(cache_mutex)
 {
     auto_free char *path = node_path(n);
+    bool waits = path && path_is_staged_dir(c, path);
     const struct cache_pending p = {
         .kind = "mkdir",
         .path = path,
         .state = n->dir->uploading ? "uploading"
                  : n->dir->error   ? "failed"
+                 : waits           ? "staged"
                                    : "waiting",
         .error = n->dir->error_text,
+        .waits = waits,
     };
 
     return path ? visit(arg, &p) : 0;
@@ -191,7 +195,7 @@ int cache_each_pending(struct cache *c, pending_visit visit, void *arg)
     DL_FOREACH2(c->queue->dirty_dirs, d, dir->dirty_next)
     {
         if (r == 0)
-            r = show_dir(d, visit, arg);
+            r = show_dir(c, d, visit, arg);
     }
     DL_FOREACH(c->queue->intents, i)
     {

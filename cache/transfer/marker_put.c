@@ -292,12 +292,13 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
 
 /* A marker that is just being put there is of the directory that this one replaced, and must
  * not come after its own. */
-static bool may_start(struct cache *c, const char *path) REQUIRES(cache_mutex)
+static bool may_start(struct cache *c, const struct node *n, const char *path)
+    REQUIRES(cache_mutex)
 {
     return !dir_upload_runs_at_locked(c, place_of_path(path), false) &&
            !intent_blocks_upload_locked(c, path, true) && !removal_pending(c, path) &&
            !rmdir_runs_above_locked(c, path) &&
-           (c->queue->drain || !path_is_staged_dir(c, path));
+           (n->dir->wanted || c->queue->drain || !path_is_staged_dir(c, path));
 }
 
 /* What is on its way to the directory's store. */
@@ -336,7 +337,7 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
             satisfied_locked(c, n);
             continue;
         }
-        if (may_start(c, path))
+        if (may_start(c, n, path))
             start_locked(c, n, take_ptr(path));
     }
 }

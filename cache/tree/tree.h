@@ -124,6 +124,7 @@ struct dir {
         unsigned waited_page;
         /* Its own upload: a marker, or attributes. */
         bool queued, uploading;
+        bool wanted; /* a flush waits for it: staging names too */
         uint64_t generation;
         int64_t due_ns;
         unsigned attempts;

@@ -28,7 +28,12 @@ test_flush_of_staging_names() {
     grep -q ': model.tmp$' "$work/err" || say "which? $(cat "$work/err")" || return 1
     [ ! -e "$d/store/model.tmp" ] || say 'it was published' || return 1
     try "$runfs" flush --staged "$d/mnt"
-    expect_code 0 && grep -qx 1 "$d/store/model.tmp" && umount_here
+    expect_code 0 && grep -qx 1 "$d/store/model.tmp" || return 1
+    # A directory of a folder waits, too, and keeps nobody waiting.
+    mkdir "$d/mnt/t.tmp"
+    refused 3 'wait for their rename' timeout 60 "$runfs" flush "$d/mnt" || return 1
+    grep -q ': t.tmp/\?$' "$work/err" || say "which? $(cat "$work/err")" || return 1
+    mv "$d/mnt/t.tmp" "$d/mnt/t" && try "$runfs" flush "$d/mnt" && expect_code 0 && [ -d "$d/store/t" ] && umount_here
 }
 
 test_fetch_and_pin() {

@@ -353,6 +353,40 @@ START_TEST(a_flush_waits_for_a_rename_above_it)
 }
 END_TEST
 
+static bool is_dir_stored(const char *key)
+{
+    struct object obj = {0};
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    bool is = store_stat(d.store->next, &op, key, &obj) == 0 && obj.is_prefix;
+    object_release(&obj);
+    return is;
+}
+
+/* In a folder a directory is more than what is below it. */
+START_TEST(a_flush_waits_for_no_directory_that_waits_for_its_rename)
+{
+    if (_i < 2)
+        driven_init_folder(&d, around, 1 << 20);
+    else
+        driven_init_like_s3(&d, around);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "t.tmp"), 0);
+    if (_i % 2)
+        driven_put(&d, "t.tmp/q", "q", 1);
+    ck_assert_int_eq(flush("", false, 20 * NS_PER_SEC), 0);
+    ck_assert(!is_dir_stored("t.tmp"));
+    ck_assert_int_eq(flush("t.tmp", true, 20 * NS_PER_SEC), 0);
+    ck_assert(is_dir_stored("t.tmp"));
+    ck_assert_int_eq(driven_mkdir(&d, "u.tmp"), 0);
+    ck_assert_int_eq(driven_rename(&d, "u.tmp", "u"), 0);
+    ck_assert_int_eq(flush("", false, 20 * NS_PER_SEC), 0);
+    ck_assert(is_dir_stored("u"));
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_flush");
@@ -368,6 +402,7 @@ int main(void)
     tcase_add_loop_test(t, a_flush_tells_of_a_delete_that_is_refused, 0, 2);
     tcase_add_test(t, a_flush_waits_for_a_removal_that_is_tried_again);
     tcase_add_test(t, a_flush_waits_for_a_rename_above_it);
+    tcase_add_loop_test(t, a_flush_waits_for_no_directory_that_waits_for_its_rename, 0, 4);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
