@@ -81,8 +81,8 @@ static bool name_waits_for_rename_locked(struct cache *c, const struct intent *i
     struct node *n = tree_find(c, i->from, &e);
     const struct file *f = n ? n->file : NULL;
 
-    return f && e && f->staged && !f->wanted && !f->uploading && !c->queue->drain &&
-           !etag_known(&e->etag) && !place_known(e->source);
+    return f && e && !f->wanted && !f->uploading && !c->queue->drain && !etag_known(&e->etag) &&
+           !place_known(e->source) && file_waits_for_rename_locked(c, n);
 }
 
 /* What a flush had put there, and could not note, may go with it. */
