@@ -257,7 +257,7 @@ static void hurry_locked(struct flush *fl, const struct target *t, bool first)
     if (first)
         f->due_ns = 0;
     if (!f->queued) {
-        file_insert_locked(c, f);
+        file_insert_open_locked(c, f);
         file_lru_remove_locked(c, f);
         fl->hurried = true;
     }

@@ -136,7 +136,7 @@ static int count_leftover(void *arg, const struct cache_pending *p)
 
     if (!path_below(l->path, p->path))
         return 0;
-    if (strcmp(p->state, "staged") == 0 || (strcmp(p->state, "open") == 0 && p->waits))
+    if (p->waits)
         count_named(&l->staged, l->staged_names, p->path);
     if (strcmp(p->kind, "kept") == 0)
         count_named(&l->kept, l->kept_names, p->path);

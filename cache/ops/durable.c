@@ -49,7 +49,7 @@ static void owed_file(struct look *l, struct file *f) REQUIRES(cache_mutex)
         return;
     file_want_locked(f, f->generation);
     if (!f->queued)
-        file_insert_locked(l->cache, f);
+        file_insert_open_locked(l->cache, f);
 }
 
 static int look_end(struct look *l) REQUIRES(cache_mutex)

@@ -251,6 +251,8 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
     }
     over->ctime_ns = clock_real_ns();
     entry_remove_locked(c, m->to);
+    if (over->file && over->file->queued)
+        file_stage_locked(c, over); /* perhaps that name alone had it wait */
 }
 
 static int move_in_tree_locked(struct cache *c, struct moving *m)

@@ -148,6 +148,8 @@ static int unlink_ns_locked(struct cache *c, struct node *parent, const char *na
     if (n->file && n->file->uploading)
         atomic_store(&n->file->changed, true);
     entry_remove_locked(c, e);
+    if (n->file && n->file->queued)
+        file_stage_locked(c, n); /* perhaps that name alone had it wait */
     dir_touch_locked(parent);
     if (i)
         intent_add_locked(c, i);

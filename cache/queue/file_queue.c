@@ -44,6 +44,17 @@ bool file_waits_for_rename_locked(struct cache *c, struct node *n)
     return is_staged(c, n->file, path) && !path_is_log(c, path);
 }
 
+void file_insert_open_locked(struct cache *c, struct file *f)
+{
+    bool waits = file_waits_for_rename_locked(c, f->node);
+
+    cache_assert_locked(c);
+    if (waits && !f->staged)
+        f->staged_ns = clock_mono_ns();
+    f->staged = waits;
+    file_insert_locked(c, f);
+}
+
 void file_stage_locked(struct cache *c, struct node *n)
 {
     struct file *f = n->file;

@@ -162,6 +162,8 @@ void file_queue_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 void file_queue_moved_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* Puts a file into contents.dirty, or moves it there, where its first_seq belongs. */
 void file_insert_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+/* The same of one that no close has queued: whether it waits for its rename is judged. */
+void file_insert_open_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* A flush, or an fsync(), does not wait for the store any more; perhaps others do. */
 void file_unwant_locked(struct file *f) REQUIRES(cache_mutex);
 /* A directory's marker or attributes are to be uploaded; one of no key of its own is kept here

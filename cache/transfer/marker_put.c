@@ -198,6 +198,26 @@ static void run_stamp(struct task *task)
     free(t);
 }
 
+static bool dir_waits_for_rename(struct cache *c, const struct node *n, const char *path)
+    REQUIRES(cache_mutex)
+{
+    return !n->dir->wanted && !c->queue->drain && path_is_staged_dir(c, path);
+}
+
+/* Whether something sends the name without another step of a program. */
+static bool comes(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
+{
+    struct node *n = e->node;
+
+    if (!n->dir)
+        return e->dirty && n->file && !n->file->error && !file_waits_for_rename_locked(c, n) &&
+               !file_is_half_locked(c, n);
+    if (n->dir->uploading || !n->dir->queued)
+        return n->dir->uploading;
+    auto_free char *path = entry_path(e);
+    return path && !dir_waits_for_rename(c, n, path);
+}
+
 /* Names that are still on their way to a real directory would move the time that it is to have.
  */
 static bool names_on_their_way(struct cache *c, struct node *dir, const char *path)
@@ -210,10 +230,7 @@ static bool names_on_their_way(struct cache *c, struct node *dir, const char *pa
         return false;
     CHILDREN_FOREACH(dir->dir->children, e, at)
     {
-        struct node *n = e->node;
-        bool comes = n->dir ? n->dir->queued || n->dir->uploading
-                            : e->dirty && n->file && !n->file->staged && !n->file->error;
-        if (place_known(e->source) || comes)
+        if (place_known(e->source) || comes(c, e))
             return true;
     }
     return intent_below(c, path);
@@ -297,8 +314,7 @@ static bool may_start(struct cache *c, const struct node *n, const char *path)
 {
     return !dir_upload_runs_at_locked(c, place_of_path(path), false) &&
            !intent_blocks_upload_locked(c, path, true) && !removal_pending(c, path) &&
-           !rmdir_runs_above_locked(c, path) &&
-           (n->dir->wanted || c->queue->drain || !path_is_staged_dir(c, path));
+           !rmdir_runs_above_locked(c, path) && !dir_waits_for_rename(c, n, path);
 }
 
 /* What is on its way to the directory's store. */

@@ -156,7 +156,7 @@ static void look_at_writers_locked(struct cache *c, int64_t now) REQUIRES(cache_
             continue;
         auto_free char *path = entry_path(n->links);
         if (path && log_is_due(c, f, path, now)) {
-            file_insert_locked(c, f);
+            file_insert_open_locked(c, f);
             f->due_ns = now;
         }
     }

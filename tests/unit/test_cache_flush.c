@@ -387,6 +387,57 @@ START_TEST(a_flush_waits_for_no_directory_that_waits_for_its_rename)
 }
 END_TEST
 
+/* The time of the directory above is owed, and comes after the names that come. */
+START_TEST(a_flush_waits_for_no_directory_above_what_waits)
+{
+    struct handle *h = NULL;
+
+    driven_init_folder(&d, around, 1 << 20);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
+    if (_i == 0) {
+        ck_assert_int_eq(driven_mkdir(&d, "d/t.tmp"), 0);
+    } else {
+        const char *path = _i == 1 ? "d/x.tmp" : "d/x";
+        ck_assert_int_eq(driven_open(&d, path, O_CREAT | O_WRONLY, &h), 0);
+        ck_assert_int_eq(driven_write(&d, h, "x", 1, 0), 0);
+        if (_i == 1)
+            ck_assert_int_eq(driven_fsync(&d, h), 0);
+    }
+    ck_assert_int_eq(driven_utimens(&d, "d", NS_PER_SEC), 0);
+    ck_assert_int_eq(flush("", false, 20 * NS_PER_SEC), _i == 2 ? -ETXTBSY : 0);
+    ck_assert(is_dir_stored("d"));
+    if (h)
+        ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
+static int count_waiting(void *arg, const struct cache_pending *p)
+{
+    *(unsigned *)arg += p->waits;
+    return 0;
+}
+
+/* A caller tells of what a flush leaves out, whatever became of it before. */
+START_TEST(what_waits_for_its_rename_is_told_of_after_a_failure)
+{
+    unsigned n = 0;
+
+    driven_init_like_s3(&d, around);
+    driven_mount(&d);
+    driven_put(&d, "x.tmp", "x", 1);
+    atomic_store(&refused, CALL_PUT);
+    ck_assert_int_lt(flush("x.tmp", true, 2 * NS_PER_SEC), 0);
+    ck_assert_str_eq(driven_state(&d, "x.tmp"), "failed");
+    ck_assert_int_eq(flush("", false, 20 * NS_PER_SEC), 0);
+    ck_assert_int_eq(cache_each_pending(d.cache, count_waiting, &n), 0);
+    ck_assert_uint_eq(n, 1);
+    atomic_store(&refused, -1);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_flush");
@@ -403,6 +454,8 @@ int main(void)
     tcase_add_test(t, a_flush_waits_for_a_removal_that_is_tried_again);
     tcase_add_test(t, a_flush_waits_for_a_rename_above_it);
     tcase_add_loop_test(t, a_flush_waits_for_no_directory_that_waits_for_its_rename, 0, 4);
+    tcase_add_loop_test(t, a_flush_waits_for_no_directory_above_what_waits, 0, 3);
+    tcase_add_test(t, what_waits_for_its_rename_is_told_of_after_a_failure);
     suite_add_tcase(s, t);
     return suite_run(s);
 }

@@ -320,6 +320,45 @@ START_TEST(a_log_goes_up_while_it_is_open)
 }
 END_TEST
 
+/* Also where a flush asked for it, and gave up. */
+START_TEST(an_open_file_waits_on_after_a_flush_that_failed)
+{
+    struct handle *h;
+    struct op op;
+
+    mount_renaming();
+    ck_assert_int_eq(driven_open(&w.d, "a/x", O_CREAT | O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(&w.d, h, "1", 1, 0), 0);
+    ck_assert_int_eq(driven_fsync(&w.d, h), 0);
+    atomic_store(&w.leaves[0].no_puts, true);
+    op_init(&op, NS_PER_SEC);
+    ck_assert_int_lt(cache_flush_path(w.d.cache, "a/x", CACHE_FLUSH_STAGED, &op, NULL, NULL),
+                     0);
+    atomic_store(&w.leaves[0].no_puts, false);
+    ck_assert_int_eq(flush_plainly("", 0), 0);
+    wait_for_later("one");
+    ck_assert(!routed_has(&w, 0, "a/x"));
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+}
+END_TEST
+
+/* Nothing is left to be renamed when that name is gone. */
+START_TEST(another_name_under_a_pattern_is_no_matter)
+{
+    mount_renaming();
+    atomic_store(&w.leaves[1].no_puts, true);
+    put("b/x", "1");
+    put("b/y", "2");
+    ck_assert_int_eq(driven_link(&w.d, "b/x", "b/x.tmp"), 0);
+    if (_i)
+        renamed("b/y", "b/x.tmp");
+    else
+        ck_assert_int_eq(driven_unlink(&w.d, "b/x.tmp"), 0);
+    atomic_store(&w.leaves[1].no_puts, false);
+    DRIVEN_WAIT(routed_has(&w, 1, "b/x"));
+}
+END_TEST
+
 START_TEST(a_directory_that_gets_its_name_back_was_renamed)
 {
     mount_renaming();
@@ -356,6 +395,8 @@ int main(void)
     tcase_add_test(t, what_was_appended_meanwhile_goes_up_when_it_is_closed);
     tcase_add_test(t, an_open_file_waits_for_its_rename);
     tcase_add_loop_test(t, a_half_file_is_told_of, 0, 2);
+    tcase_add_test(t, an_open_file_waits_on_after_a_flush_that_failed);
+    tcase_add_loop_test(t, another_name_under_a_pattern_is_no_matter, 0, 2);
     tcase_add_loop_test(t, a_log_goes_up_while_it_is_open, 0, 2);
     tcase_add_loop_test(t, a_directory_that_gets_its_name_back_was_renamed, 0, 3);
     suite_add_tcase(s, t);
