@@ -121,7 +121,7 @@ static const char *const points[] = {
     "create-stamped", "link-made:3",        "link-made:50",   "upload-committed:1",
     "upload-keys:1",  "upload-stamped:1",   "upload-keys:30", "upload-stamped:30",
     "upload-keys:60", "upload-stamped:60",  "upload-keys:61", "upload-stamped:61",
-    "upload-keys:90", "upload-stamped:120", "open-stamped:1", "close-stamped:2",
+    "upload-keys:90", "upload-stamped:100", "open-stamped:1", "close-stamped:2",
     "unlink-row",     "unlink-mirror",      "rename-row",     "rename-mirror",
     "never",
 };
