@@ -4,7 +4,8 @@ _runfs_mount_options="cache_dir= cache_size= cache_reserve= config= layout=plain
 layout=adaptdl layout=torchx layout=tfos durability=cache
 durability=store attr_timeout= entry_timeout= list_timeout= upload_interval= settle= late_window= store_timeout= ask_timeout=
 mount_timeout= drain_timeout= upload_jobs= download_jobs= connections= part_size= list_memory= staging= upload=close
-upload=rename upload=interval upload=never conflict=keep conflict=last interval= logs= allow_other
+upload=rename upload=interval upload=never conflict=keep conflict=last interval= logs=
+unit= unit_names= unit_done= unit_pointer= unit_idle= unit_max= locks= lock_ttl= expect= keep_last= del_locks allow_other
 ro nonempty remount suid dev noexec acl noacl uid= gid= umask= fmask= dmask= passthrough=auto passthrough=off log_level=error log_level=warn log_level=info
 log_level=debug endpoint= region= profile= path_style
 no_sign_request request_payer=requester
