@@ -250,8 +250,9 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
             node_keeps_ino_locked(c, over);
     }
     over->ctime_ns = clock_real_ns();
+    bool lives = over->links->next_link != NULL;
     entry_remove_locked(c, m->to);
-    if (over->file && over->file->queued)
+    if (lives && over->file && over->file->queued)
         file_stage_locked(c, over); /* perhaps that name alone had it wait */
 }
 

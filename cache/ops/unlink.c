@@ -147,8 +147,9 @@ static int unlink_ns_locked(struct cache *c, struct node *parent, const char *na
     n->ctime_ns = clock_real_ns();
     if (n->file && n->file->uploading)
         atomic_store(&n->file->changed, true);
+    bool lives = n->links->next_link != NULL;
     entry_remove_locked(c, e);
-    if (n->file && n->file->queued)
+    if (lives && n->file && n->file->queued)
         file_stage_locked(c, n); /* perhaps that name alone had it wait */
     dir_touch_locked(parent);
     if (i)
