@@ -204,14 +204,15 @@ static bool dir_waits_for_rename(struct cache *c, const struct node *n, const ch
     return !n->dir->wanted && !c->queue->drain && path_is_staged_dir(c, path);
 }
 
-/* Whether something sends the name without another step of a program. */
+/* Whether something sends the name without a rename. What is half comes with its writer's
+ * close, which no flush waits for. */
 static bool comes(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
 {
     struct node *n = e->node;
 
     if (!n->dir)
         return e->dirty && n->file && !n->file->error && !file_waits_for_rename_locked(c, n) &&
-               !file_is_half_locked(c, n);
+               !(e->parent->dir->wanted && file_is_half_locked(c, n));
     if (n->dir->uploading || !n->dir->queued)
         return n->dir->uploading;
     auto_free char *path = entry_path(e);
