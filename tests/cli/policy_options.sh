@@ -16,7 +16,7 @@ kill_daemon_here() {
 
 test_fields_of_a_policy_are_options() {
     fresh fields
-    mount_here conflict=last,interval=1s && echo x >"$d/mnt/f" || return 1
+    mount_here conflict=last,interval=1s && echo x >"$d/mnt/f" && "$runfs" flush "$d/mnt" || return 1
     [ "$(policy_of "$d/mnt/f")" = options ] || say "policy $(policy_of "$d/mnt/f")" || return 1
     answers 0 "file://$d/store/f" "$runfs" url "$d/mnt/f" && [ -e "$d/cache/config.json" ] || return 1
     # mount(8) and fstab hand on all that the mount has.

@@ -60,15 +60,31 @@ skip() {
     reason=$1
 }
 
+# What a test says, its last steps and the daemon's last lines: most tests end at a step without a word.
+tell_failure() {
+    echo "FAIL $1"
+    echo "REPEAT: ./check.sh --job cli $(basename "$(dirname "$runfs")") $1"
+    tail -n 10 "$work/said" | sed "s/^/FAIL $1: /"
+    grep -vE '^\++ (return|result=|set \+x|echo )' "$work/steps" | tail -n 6 | sed "s/^/FAIL $1: /"
+    [ -z "${d:-}" ] || tail -n 5 "$d/cache/runfs.log" 2>/dev/null
+}
+
+# The steps go to a descriptor of their own, as the tests look at what is said on stderr.
+with_steps() {
+    set -x
+    "$@"
+}
+
 run() {
-    local name=$1 reason=
+    local name=$1 reason='' BASH_XTRACEFD result=0
     [[ $name == *$only* ]] || return 0
-    if ! "test_$name" >"$work/said" 2>&1; then
+    exec {BASH_XTRACEFD}>"$work/steps"
+    with_steps "test_$name" >"$work/said" 2>&1 || result=$?
+    { set +x; } 2>/dev/null
+    exec {BASH_XTRACEFD}>&-
+    if [ "$result" -ne 0 ]; then
         failed=$((failed + 1))
-        echo "FAIL $name"
-        echo "REPEAT: ./check.sh --job cli $(basename "$(dirname "$runfs")") $name"
-        cat "$work/said"
-        [ -z "${d:-}" ] || tail -n 5 "$d/cache/runfs.log" 2>/dev/null
+        tell_failure "$name"
     elif [ -n "$reason" ]; then
         skipped=$((skipped + 1))
         echo "SKIP $name: $reason"
