@@ -221,6 +221,17 @@ void driven_stores(struct driven *d, const char *key, const char *wanted)
     check_text("the store has", key, text, driven_stored(d, key, text, sizeof(text)), wanted);
 }
 
+bool driven_stores_dir(struct driven *d, const char *key)
+{
+    struct object obj = {0};
+    struct op op;
+
+    op_init(&op, STUCK_NS);
+    bool is = store_stat(d->store->next, &op, key, &obj) == 0 && obj.is_prefix;
+    object_release(&obj);
+    return is;
+}
+
 int driven_store_if(struct driven *d, const char *key, const char *etag, const void *data,
                     size_t len, const struct attrs *attrs)
 {

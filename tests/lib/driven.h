@@ -87,6 +87,8 @@ ssize_t driven_stored(struct driven *d, const char *key, void *buf, size_t len);
 /* Fails the test unless the object holds this text, of up to 63 bytes; NULL: unless there is
  * none. */
 void driven_stores(struct driven *d, const char *key, const char *wanted);
+/* Whether there is a directory. */
+bool driven_stores_dir(struct driven *d, const char *key);
 /* Makes an object there, as another node would. */
 void driven_store(struct driven *d, const char *key, const void *data, size_t len);
 /* Makes it if the object is at version `etag`, with attributes: a put that arrives late. */

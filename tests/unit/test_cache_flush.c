@@ -1,5 +1,6 @@
 /* cache/: what a flush waits for, when it gives up, and what it leaves to others. */
 #include "cache/cache.h"
+#include "cache/content/content.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
@@ -353,17 +354,6 @@ START_TEST(a_flush_waits_for_a_rename_above_it)
 }
 END_TEST
 
-static bool is_dir_stored(const char *key)
-{
-    struct object obj = {0};
-    struct op op;
-
-    op_init(&op, NS_PER_SEC);
-    bool is = store_stat(d.store->next, &op, key, &obj) == 0 && obj.is_prefix;
-    object_release(&obj);
-    return is;
-}
-
 /* In a folder a directory is more than what is below it. */
 START_TEST(a_flush_waits_for_no_directory_that_waits_for_its_rename)
 {
@@ -376,13 +366,13 @@ START_TEST(a_flush_waits_for_no_directory_that_waits_for_its_rename)
     if (_i % 2)
         driven_put(&d, "t.tmp/q", "q", 1);
     ck_assert_int_eq(flush("", false, 20 * NS_PER_SEC), 0);
-    ck_assert(!is_dir_stored("t.tmp"));
+    ck_assert(!driven_stores_dir(&d, "t.tmp"));
     ck_assert_int_eq(flush("t.tmp", true, 20 * NS_PER_SEC), 0);
-    ck_assert(is_dir_stored("t.tmp"));
+    ck_assert(driven_stores_dir(&d, "t.tmp"));
     ck_assert_int_eq(driven_mkdir(&d, "u.tmp"), 0);
     ck_assert_int_eq(driven_rename(&d, "u.tmp", "u"), 0);
     ck_assert_int_eq(flush("", false, 20 * NS_PER_SEC), 0);
-    ck_assert(is_dir_stored("u"));
+    ck_assert(driven_stores_dir(&d, "u"));
     driven_release(&d);
 }
 END_TEST
@@ -406,9 +396,42 @@ START_TEST(a_flush_waits_for_no_directory_above_what_waits)
     }
     ck_assert_int_eq(driven_utimens(&d, "d", NS_PER_SEC), 0);
     ck_assert_int_eq(flush("", false, 20 * NS_PER_SEC), _i == 2 ? -ETXTBSY : 0);
-    ck_assert(is_dir_stored("d"));
+    ck_assert(driven_stores_dir(&d, "d"));
     if (h)
         ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
+static int64_t stored_mtime_ns(const char *key)
+{
+    char path[sizeof(d.folder) + 8];
+    struct stat st;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", d.folder, key);
+    return stat(path, &st) == 0 ? stat_mtime_ns(&st) : -1;
+}
+
+/* A name that comes moves a folder's time: where no flush waits, the time comes after it. */
+START_TEST(the_time_of_a_directory_comes_after_a_half_file)
+{
+    struct handle *h = NULL;
+
+    driven_init_folder(&d, around, 1 << 20);
+    d.config.settle_ns = NS_PER_MS;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "e"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_open(&d, "d/x", O_CREAT | O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "x", 1, 0), 0);
+    ck_assert_int_eq(driven_utimens(&d, "d", NS_PER_SEC), 0);
+    ck_assert_int_eq(driven_utimens(&d, "e", NS_PER_SEC), 0);
+    DRIVEN_WAIT(stored_mtime_ns("e") == NS_PER_SEC);
+    ck_assert_int_ne(stored_mtime_ns("d"), NS_PER_SEC);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    DRIVEN_WAIT(stored_mtime_ns("d") == NS_PER_SEC);
+    driven_stores(&d, "d/x", "x");
     driven_release(&d);
 }
 END_TEST
@@ -455,6 +478,7 @@ int main(void)
     tcase_add_test(t, a_flush_waits_for_a_rename_above_it);
     tcase_add_loop_test(t, a_flush_waits_for_no_directory_that_waits_for_its_rename, 0, 4);
     tcase_add_loop_test(t, a_flush_waits_for_no_directory_above_what_waits, 0, 3);
+    tcase_add_test(t, the_time_of_a_directory_comes_after_a_half_file);
     tcase_add_test(t, what_waits_for_its_rename_is_told_of_after_a_failure);
     suite_add_tcase(s, t);
     return suite_run(s);

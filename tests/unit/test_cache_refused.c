@@ -14,17 +14,6 @@
 
 #define MANY 12 /* deletes that go in one request */
 
-static bool is_dir(const char *key)
-{
-    struct object obj = {0};
-    struct op op;
-
-    op_init(&op, NS_PER_SEC);
-    bool is = store_stat(d.store->next, &op, key, &obj) == 0 && obj.is_prefix;
-    object_release(&obj);
-    return is;
-}
-
 static const int errors[] = {EACCES, EINVAL, ENAMETOOLONG};
 
 /* It is told by name; deletes elsewhere don't wait for it, those beside it do. */
@@ -154,7 +143,7 @@ START_TEST(another_name_of_a_directory_ends_it)
     unsigned refusals = atomic_load(&store.refused);
     ck_assert_int_eq(driven_flush(&d), 0);
     ck_assert_uint_eq(atomic_load(&store.refused), refusals);
-    ck_assert_int_eq(is_dir("dir/good"), _i);
+    ck_assert_int_eq(driven_stores_dir(&d, "dir/good"), _i);
 }
 END_TEST
 
