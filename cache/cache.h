@@ -410,7 +410,8 @@ enum cache_flush_flags {
  * op->why names one. -EBUSY: all but removals that wait for files that come and go again and
  * again. Progress is reported about five times a second when `progress` is set. The first
  * failure since the call is returned with op->why, of an upload, a removal or a rename; what
- * failed stays owed. One that may pass is waited for until the deadline. */
+ * failed stays owed. One that may pass is waited for until the deadline; after one that may not
+ * the call goes on while something else comes to the store. */
 int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct op *op,
                      void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
                      void *arg);

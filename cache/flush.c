@@ -15,6 +15,7 @@
 
 #define PAUSE_NS       (5 * NS_PER_MS)
 #define AWAIT_PAUSE_NS (50 * NS_PER_MS)
+#define NOTHING_NS     (5 * NS_PER_SEC) /* nothing came for so long: nothing will soon */
 
 /* ---- flush ---- */
 
@@ -31,6 +32,7 @@ struct flush {
     struct target *v;
     size_t n, cap;
     size_t left;   /* not in the store, at the last look */
+    size_t coming; /* of these, what did not fail for good */
     bool hurried;  /* that look found something to hurry */
     char *in_vain; /* path of a removal that it found to wait for ever, perhaps, or NULL */
     char *half;    /* path of a file that it found half, or NULL */
@@ -374,6 +376,7 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
             continue;
         }
         done = false;
+        fl->coming += i->running;
         if (first && i->error && !(fl->flags & CACHE_FLUSH_AWAIT))
             i->due_ns = 0;
         if (i->error && i->failed_ns >= fl->began_ns && (*error == 0 || !*final)) {
@@ -471,7 +474,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
     bool all = true;
 
     *done = *total = 0;
-    fl->left = 0;
+    fl->left = fl->coming = 0;
     fl->hurried = first;
     free(take_ptr(fl->in_vain));
     free(take_ptr(fl->half));
@@ -488,6 +491,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
             continue;
         all = false;
         fl->left++;
+        fl->coming++;
         hurry_locked(fl, &fl->v[i], first);
         /* A failure from before the flush says nothing of the attempt that it asks for. */
         struct failed now = failed_now(n);
@@ -496,6 +500,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         bool stays =
             now.short_write || !(err_is_transient(now.err) ||
                                  clears_up_locked(fl, &fl->v[i], now.err, now.attempts));
+        fl->coming -= stays;
         if (*error == 0 || (stays && !*final)) {
             auto_free char *path = now.short_write ? node_path(n) : NULL;
             *error = op_fail(op, now.err, "%s%s%s", path ? path : "", path ? ": " : "",
@@ -533,12 +538,32 @@ static int tell_rest(const struct flush *fl, struct op *op)
                : 0;
 }
 
+/* What the store had at a look, and when it last got something. */
+struct advance {
+    uint64_t done;
+    size_t left;
+    int64_t last_ns;
+};
+
+/* Whether a flush that has failed for good goes on: the rest comes yet, as what a caller of
+ * umount or `runfs recover` may have no other chance for. A store that takes nothing ends it.
+ */
+static bool goes_on(const struct flush *fl, struct advance *a, uint64_t done)
+{
+    int64_t now = clock_mono_ns();
+
+    if (!a->last_ns || done > a->done || fl->left < a->left)
+        *a = (struct advance){done, fl->left, now};
+    return fl->coming && !(fl->flags & CACHE_FLUSH_AWAIT) && now - a->last_ns < NOTHING_NS;
+}
+
 static int wait_flushed(struct flush *fl, struct op *op,
                         void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg)
 {
     const bool awaits = fl->flags & CACHE_FLUSH_AWAIT; /* any process may, often */
     const struct timespec pause = {.tv_nsec = awaits ? AWAIT_PAUSE_NS : PAUSE_NS};
     struct cache *c = fl->cache;
+    struct advance advance = {0};
     bool first = true;
     int r = 0;
 
@@ -562,10 +587,12 @@ static int wait_flushed(struct flush *fl, struct op *op,
             progress(arg, done, total);
         if (all || (awaits && fl->half))
             return error ? error : tell_rest(fl, op);
-        if (final)
+        if (final && !goes_on(fl, &advance, done))
             return error;
         struct op probe = *op;
         r = stopping ? -EINTR : op_check(&probe);
+        if (r < 0 && final)
+            return error;
         if (r < 0)
             return error ? r : op_fail(op, r, "not everything is in the store yet");
     }

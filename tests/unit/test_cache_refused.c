@@ -38,6 +38,30 @@ START_TEST(deletes_elsewhere_go_on)
 }
 END_TEST
 
+/* Who ends a mount or recovers a cache has no other chance for what no upload is due for. */
+START_TEST(a_flush_brings_all_that_goes)
+{
+    char name[32];
+
+    atomic_store(&store.with, errors[_i]);
+    driven_unmount(&d);
+    d.config.settle_ns = 60 * NS_PER_SEC;
+    driven_mount(&d);
+    driven_put(&d, BAD, "new", 3);
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(name, sizeof(name), i % 2 ? "dir/f%d" : "dir/f%d.tmp", i);
+        driven_put(&d, name, "new", 3);
+    }
+    ck_assert_int_eq(driven_unlink(&d, "other/old"), 0);
+    ck_assert_int_eq(driven_flush(&d), -errors[_i]);
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(name, sizeof(name), i % 2 ? "dir/f%d" : "dir/f%d.tmp", i);
+        driven_stores(&d, name, "new");
+    }
+    driven_shows(&d, BAD, "new");
+}
+END_TEST
+
 /* Until the store is seen to take another name nobody knows whose fault it is. */
 START_TEST(refused_keys_refuse_no_name)
 {
@@ -302,6 +326,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_loop_test(t, deletes_elsewhere_go_on, 0, (int)ARRAY_SIZE(errors));
+    tcase_add_loop_test(t, a_flush_brings_all_that_goes, 0, (int)ARRAY_SIZE(errors));
     tcase_add_test(t, refused_keys_refuse_no_name);
     tcase_add_loop_test(t, its_removal_ends_it, 0, 2);
     tcase_add_test(t, what_was_taken_before_is_removed);
