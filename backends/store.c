@@ -83,12 +83,22 @@ void mem_sink_init(struct mem_sink *m, void *data, size_t len, uint64_t off)
 
 /* ---- facts ---- */
 
-void store_facts(struct store *s, const char *key, struct store_facts *ret)
+static void facts_at(struct store *s, const char *key, bool dir, struct store_facts *ret)
 {
     if (s->ops->facts)
-        s->ops->facts(s, key, ret);
+        s->ops->facts(s, key, dir, ret);
     else
         *ret = s->facts;
+}
+
+void store_facts(struct store *s, const char *key, struct store_facts *ret)
+{
+    facts_at(s, key, false, ret);
+}
+
+void store_dir_facts(struct store *s, const char *key, struct store_facts *ret)
+{
+    facts_at(s, key, true, ret);
 }
 
 bool store_can(struct store *s, const char *key, unsigned caps)
@@ -96,6 +106,14 @@ bool store_can(struct store *s, const char *key, unsigned caps)
     struct store_facts facts;
 
     store_facts(s, key, &facts);
+    return (facts.caps & caps) == caps;
+}
+
+bool store_dir_can(struct store *s, const char *key, unsigned caps)
+{
+    struct store_facts facts;
+
+    store_dir_facts(s, key, &facts);
     return (facts.caps & caps) == caps;
 }
 

@@ -282,8 +282,9 @@ struct store_ops {
     int (*set_attributes)(struct store *s, struct op *op, const char *key, const char *etag,
                           const struct attrs *attrs, struct object *ret_obj);
 
-    /* Fills *ret with what holds at `key`; NULL where struct store's facts hold at all keys. */
-    void (*facts)(struct store *s, const char *key, struct store_facts *ret);
+    /* Fills *ret with what holds at `key`; NULL where struct store's facts hold at all keys.
+     * `dir`: of the directory itself that is there or may be, whoever has a file there. */
+    void (*facts)(struct store *s, const char *key, bool dir, struct store_facts *ret);
 
     /* Adds what this layer counted; NULL in drivers, which count nothing. */
     void (*add_stats)(struct store *s, struct store_stats *stats);
@@ -352,6 +353,10 @@ char *store_url_redact(const char *url);
 void store_facts(struct store *s, const char *key, struct store_facts *ret);
 /* Whether it has all these caps at `key`. */
 bool store_can(struct store *s, const char *key, unsigned caps);
+/* The same of the directory itself at `key`: its marker and attributes may be in another store
+ * than a file of that name. */
+void store_dir_facts(struct store *s, const char *key, struct store_facts *ret);
+bool store_dir_can(struct store *s, const char *key, unsigned caps);
 
 int store_stat(struct store *s, struct op *op, const char *key, struct object *ret_obj);
 int store_stat_dir(struct store *s, struct op *op, const char *key, struct object *ret_obj);

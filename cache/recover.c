@@ -95,7 +95,7 @@ static int owe_parent(struct cache *c, const char *path)
      * it is left to the next mount, which has the row, too. */
     bool stored = path_dir_kind(c, parent) == DIR_STORED; /* else it may stay here alone */
     if (!ours && stored &&
-        (!c->store || store_can(c->store, place_of_path(parent).key, STORE_DIRS)))
+        (!c->store || store_dir_can(c->store, place_of_path(parent).key, STORE_DIRS)))
         return 0;
     if (!ours)
         a = (struct stamp_attrs){.ino = ino_of_place(c, place_of_path(parent)),

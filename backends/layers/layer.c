@@ -19,9 +19,9 @@ static int64_t run(struct store *s, struct call c)
     return l->around(l, &c);
 }
 
-static void layer_facts(struct store *s, const char *key, struct store_facts *ret)
+static void layer_facts(struct store *s, const char *key, bool dir, struct store_facts *ret)
 {
-    store_facts(s->next, key, ret);
+    (dir ? store_dir_facts : store_facts)(s->next, key, ret);
 }
 
 /* ---- calls of one object ---- */

@@ -48,7 +48,8 @@ static void agree_on_parts(struct store_facts *f)
         f->part_size = f->part_min;
 }
 
-static void routed_facts(struct store *s, const char *path, struct store_facts *ret)
+static void routed_facts(struct store *s, const char *path, bool itself,
+                         struct store_facts *ret)
 {
     const struct routed *r = routed_of(s);
     const struct route *object = NULL, *dir = NULL;
@@ -56,7 +57,8 @@ static void routed_facts(struct store *s, const char *path, struct store_facts *
     *ret = r->all;
     if (!path[0] || key_is_reserved(path))
         return;
-    (void)routes_kind(r->routes, path, ROUTES_OBJECT, &object);
+    if (!itself)
+        (void)routes_kind(r->routes, path, ROUTES_OBJECT, &object);
     enum routes_kind kind = routes_kind(r->routes, path, ROUTES_DIRECTORY, &dir);
     const struct route *route = object ? object : dir;
     if (!route || route->scratch)

@@ -43,7 +43,7 @@ bool listing_asks_dir(struct cache *c, struct place at)
 
     if (!c->listing->asks_dirs || !c->config.routes || !place_known(at))
         return c->listing->asks_dirs;
-    store_facts(c->store, at.key, &facts);
+    store_dir_facts(c->store, at.key, &facts);
     return asks_dirs(facts.caps);
 }
 

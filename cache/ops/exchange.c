@@ -188,7 +188,7 @@ static int plan_mixed_locked(struct cache *c, struct exchange *x) REQUIRES(cache
     /* A directory of which nothing is stored may be left there, or be made there once more, by
      * what came or comes and goes below it: it would be in the way of the file. */
     if (r == 0 && !dir_stored &&
-        (store_can(c->store, place_of_path(dir_path).key, STORE_DIRS) ||
+        (store_dir_can(c->store, place_of_path(dir_path).key, STORE_DIRS) ||
          intent_below(c, dir_path)))
         r = add_row_locked(c, x, INTENT_RMDIR, dir_path, NULL, 0, NULL);
     if (r == 0 && file_stored)

@@ -104,7 +104,8 @@ static struct store *open_mem(bool like_s3)
 static struct store *open_leaf(struct routed_leaf_store *leaf, enum routed_kind kind)
 {
     struct layer *l = calloc(1, sizeof(*l));
-    struct store *s = kind == ROUTED_FOLDERS ? open_folder(leaf) : open_mem(kind == ROUTED_S3);
+    bool folder = kind == ROUTED_FOLDERS || (kind == ROUTED_MIXED && leaf == world->leaves);
+    struct store *s = folder ? open_folder(leaf) : open_mem(kind != ROUTED_MEM);
 
     ck_assert_ptr_nonnull(l);
     ck_assert_int_eq(layer_init(l, s, around), 0);

@@ -11,8 +11,9 @@
 
 #define ROUTED_LEAVES 3
 
-/* What the stores are: mem: ones that can all, like S3, or folders. */
-enum routed_kind { ROUTED_MEM, ROUTED_S3, ROUTED_FOLDERS, ROUTED_KINDS };
+/* What the stores are: mem: ones that can all, like S3, or folders; mixed: the first is a
+ * folder, the others are like S3. */
+enum routed_kind { ROUTED_MEM, ROUTED_S3, ROUTED_FOLDERS, ROUTED_KINDS, ROUTED_MIXED };
 
 struct routed_row {
     const char *path, *key;

@@ -299,6 +299,40 @@ START_TEST(a_file_says_which_store_has_it)
 }
 END_TEST
 
+/* A file of the directory's name would be in another store, of another kind: what that can says
+ * nothing of the directory. */
+START_TEST(a_directory_above_another_store_keeps_its_mode)
+{
+    struct stat st;
+
+    routed_release(&w);
+    routed_init(&w, layout, LAYOUT_ROWS, ROUTED_MIXED);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_chmod(&w.d, "runs/a/checkpoint", 0700), 0);
+    put("runs/a/checkpoint/m", "weights");
+    ck_assert_int_eq(driven_utimens(&w.d, "runs/a/checkpoint", 1000 * NS_PER_SEC), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    if (_i == 0)
+        driven_unmount(&w.d);
+    else
+        driven_end(&w.d);
+    if (_i < 2)
+        driven_mount(&w.d);
+    else
+        driven_mount_afresh(&w.d);
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 1);
+    ck_assert_int_eq(driven_list(&w.d, "runs/a"), 1);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/a/checkpoint", &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0700);
+    ck_assert_int_eq(driven_list(&w.d, "runs/a/checkpoint"), 1);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/a/checkpoint", &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0700);
+    ck_assert_int_eq(st.st_mtime, 1000);
+}
+END_TEST
+
 static TCase *routes_of(const char *name, void (*use)(void))
 {
     TCase *t = tcase_create(name);
@@ -322,6 +356,11 @@ int main(void)
 {
     Suite *s = suite_create("cache_routes");
 
+    TCase *t = tcase_create("cache_routes mixed");
+
     add_kinds(s, routes_of);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_loop_test(t, a_directory_above_another_store_keeps_its_mode, 0, 3);
+    suite_add_tcase(s, t);
     return suite_run(s);
 }

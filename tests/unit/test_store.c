@@ -245,13 +245,13 @@ START_TEST(poor_drivers_are_held_off)
 END_TEST
 
 /* A store made of two: what is below "b/" is in one that takes more at once. */
-static void facts_of_two(struct store *s, const char *key, struct store_facts *ret)
+static void facts_of_two(struct store *s, const char *key, bool dir, struct store_facts *ret)
 {
     bool b = strncmp(key, "b/", 2) == 0;
 
     (void)s;
     *ret = (struct store_facts){
-        .caps = STORE_PARTS | (b ? STORE_RENAME | STORE_IF_MATCH : 0),
+        .caps = STORE_PARTS | (b ? STORE_RENAME | STORE_IF_MATCH : 0) | (dir ? STORE_DIRS : 0),
         .volume = b        ? 2
                   : key[0] ? 1
                            : 0,
@@ -310,6 +310,8 @@ static void check_two(struct store *s)
     ck_assert(store_can(s, "b/x", STORE_RENAME | STORE_PARTS));
     ck_assert(!store_can(s, "a/x", STORE_RENAME | STORE_PARTS));
     ck_assert(store_can(s, "", STORE_PARTS));
+    ck_assert(store_dir_can(s, "a/x", STORE_DIRS));
+    ck_assert(!store_can(s, "a/x", STORE_DIRS));
     mem_source_init(&src, "12345", 5);
     ck_assert_int_eq(store_put(s, &op, "b/x", "v", &src.base, NULL, NULL), 0);
     ck_assert_int_eq(store_put(s, &op, "a/x", "v", &src.base, NULL, NULL), -EOPNOTSUPP);
