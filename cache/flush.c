@@ -33,6 +33,7 @@ struct flush {
     size_t n, cap;
     size_t left;   /* not in the store, at the last look */
     size_t coming; /* of these, what did not fail for good */
+    size_t behind; /* intentions that it left out */
     bool hurried;  /* that look found something to hurry */
     char *in_vain; /* path of a removal that it found to wait for ever, perhaps, or NULL */
     char *half;    /* path of a file that it found half, or NULL */
@@ -74,6 +75,19 @@ static int add_target_locked(struct flush *fl, struct node *n) REQUIRES(cache_mu
     return node_owes(n) && node_is_named_below(fl->cache, n, fl->path)
                ? push_target_locked(fl, n)
                : 0;
+}
+
+/* The directories whose time will be owed again when the targets come. */
+static int add_early_times_locked(struct flush *fl) REQUIRES(cache_mutex)
+{
+    int r = 0;
+
+    for (size_t i = 0, n = fl->n; i < n && r == 0; i++)
+        for (struct entry *e = fl->v[i].node->links; e && r == 0; e = e->next_link)
+            if (e->parent->dir->time_early && fl->v[fl->n - 1].node != e->parent &&
+                node_is_named_below(fl->cache, e->parent, fl->path))
+                r = push_target_locked(fl, e->parent);
+    return r;
 }
 
 /* Whether someone may have changed the file past the daemon, through a mapping or through
@@ -220,6 +234,8 @@ static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
         if (r == 0)
             r = add_moved_locked(fl, i);
     }
+    if (r == 0)
+        r = add_early_times_locked(fl);
     rounds_init(c, &fl->rounds, fl->seq);
     return r;
 }
@@ -339,6 +355,25 @@ static struct node *half_in_its_place_locked(const struct flush *fl, const struc
     return half && intent_live_at(fl->cache, i) == LIVE_WAIT ? n : NULL;
 }
 
+/* Whether it goes only when a writer ends or pauses: that is told of. */
+static bool is_row_left_out_locked(struct flush *fl, const struct intent *i, struct node *half,
+                                   int *error, struct op *op) REQUIRES(cache_mutex)
+{
+    if (fl->half && goes_with_half_locked(fl, i))
+        return true;
+    struct node *behind =
+        waits_for_locked(fl->cache, i, half) ? half : half_in_its_place_locked(fl, i);
+
+    if (behind) {
+        tell_of(&fl->half, node_path(behind), error, op);
+        return true;
+    }
+    if (intent_is_rename(i) || !rounds_are_over_locked(fl->cache, &fl->rounds, i))
+        return false;
+    tell_of(&fl->in_vain, strdup(i->from), error, op);
+    return true;
+}
+
 /* A refused rename and the removal after it have become one since the flush began: there is
  * perhaps another file to wait for. */
 static void add_joined_locked(struct flush *fl, const struct intent *i, int *error,
@@ -363,16 +398,8 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
         if (!concerns(fl, i))
             continue;
         add_joined_locked(fl, i, error, op);
-        if (fl->half && goes_with_half_locked(fl, i))
-            continue;
-        struct node *behind =
-            waits_for_locked(fl->cache, i, half) ? half : half_in_its_place_locked(fl, i);
-        if (behind) {
-            tell_of(&fl->half, node_path(behind), error, op);
-            continue;
-        }
-        if (!intent_is_rename(i) && rounds_are_over_locked(fl->cache, &fl->rounds, i)) {
-            tell_of(&fl->in_vain, strdup(i->from), error, op);
+        if (is_row_left_out_locked(fl, i, half, error, op)) {
+            fl->behind++;
             continue;
         }
         done = false;
@@ -438,6 +465,36 @@ static bool lies_behind_half_locked(struct flush *fl, struct node *n, int err, i
     return false;
 }
 
+struct behind {
+    struct flush *fl;
+    const struct node *dir;
+    struct node *half;
+    int *error;
+    struct op *op;
+};
+
+static bool holds_dir(void *arg, const struct intent *i, const char *at) REQUIRES(cache_mutex)
+{
+    const struct behind *b = arg;
+
+    return concerns(b->fl, i) && (b->dir->dir->mtime_set || strcmp(i->from, at) == 0) &&
+           is_row_left_out_locked(b->fl, i, b->half, b->error, b->op);
+}
+
+/* Nor for a directory that goes after an intention which is left out: the removal of what had
+ * its name, or, when its time is owed, of what was in it. */
+static bool lies_behind_row_locked(struct flush *fl, struct node *n, int *error, struct op *op)
+    REQUIRES(cache_mutex)
+{
+    struct behind b = {.fl = fl, .dir = n, .error = error, .op = op};
+
+    if (!n->dir || n->dir->uploading || !fl->behind)
+        return false;
+    auto_free char *path = node_path(n);
+    b.half = first_half_locked(fl);
+    return path && intent_below_is(fl->cache, path, holds_dir, &b);
+}
+
 /* The content lost against another node's version: it is kept aside, and the name owes nothing
  * any more. Other names of the file may. */
 static bool lost_to_another(const struct target *t) REQUIRES(cache_mutex)
@@ -474,7 +531,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
     bool all = true;
 
     *done = *total = 0;
-    fl->left = fl->coming = 0;
+    fl->left = fl->coming = 0; /* behind: as the last look found it */
     fl->hurried = first;
     free(take_ptr(fl->in_vain));
     free(take_ptr(fl->half));
@@ -487,7 +544,8 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         if (ok && lost_to_another(&fl->v[i]))
             *error = op_fail(op, -ESTALE, "%s", n->file->error_text ? n->file->error_text : "");
         if (ok || skip_half_locked(fl, n, error, op) ||
-            lies_behind_half_locked(fl, n, failed_now(n).err, error, op))
+            lies_behind_half_locked(fl, n, failed_now(n).err, error, op) ||
+            lies_behind_row_locked(fl, n, error, op))
             continue;
         all = false;
         fl->left++;
@@ -508,6 +566,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
             *final = stays;
         }
     }
+    fl->behind = 0;
     all = look_at_intents_locked(fl, first, error, final, op) && all;
     return all && (*fl->path != '\0' || !sessions_pending_locked(fl->cache));
 }

@@ -199,6 +199,8 @@ static void seen_again_locked(struct cache *c, struct entry *e, struct place at,
     if (n->dir && (node_is_ours(n) || n->dir->kind != DIR_STORED))
         return;
     attrs_hear_locked(c, n, obj);
+    if (n->dir && n->dir->time_early)
+        return; /* theirs is of the names that have come since */
     if (obj->attrs_known && !n->file && !(n->flags & NODE_ATTR_DIRTY)) {
         node_apply_attrs(c, n, obj);
         if (!n->dir)

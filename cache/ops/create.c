@@ -260,7 +260,7 @@ int name_key_fits_locked(struct cache *c, struct node *parent, const char *name,
 void dir_touch_locked(struct node *dir)
 {
     dir->mtime_ns = dir->ctime_ns = clock_real_ns();
-    dir->dir->mtime_set = false;
+    dir->dir->mtime_set = dir->dir->time_early = false;
 }
 
 bool entry_may_be_stored(struct entry *e)

@@ -173,7 +173,7 @@ static void keep_here_locked(struct node *dir) REQUIRES(cache_mutex)
 
     dir->flags &= ~(unsigned)NODE_ATTR_DIRTY;
     d->bare = d->bare || (d->new_here && d->kind == DIR_IMPLIED && !d->fixed);
-    d->new_here = d->stale_marker = d->mtime_set = false;
+    d->new_here = d->stale_marker = d->mtime_set = d->time_early = false;
 }
 
 /* A program needs a moment for the first name in a new directory, also where a policy has files
@@ -227,7 +227,8 @@ void dirs_above_may_exist_locked(struct cache *c, const char *path)
     struct entry *e = NULL;
 
     cache_assert_locked(c);
-    if (!store_can(c->store, place_of_path(path).key, STORE_DIRS))
+    const char *key = place_of_path(path).key;
+    if (!store_can(c->store, key, STORE_DIRS) && !store_dir_can(c->store, key, STORE_DIRS))
         return;
     (void)tree_find(c, path, &e);
     for (struct node *dir = e ? e->parent : NULL; dir && dir->links; dir = dir->links->parent)

@@ -306,7 +306,21 @@ bool intent_leads_to(struct cache *c, struct place from, const char *path)
     return at && strcmp(at, path) == 0;
 }
 
+static bool any(void *arg, const struct intent *i, const char *at)
+{
+    (void)arg;
+    (void)i;
+    (void)at;
+    return true;
+}
+
 bool intent_below(struct cache *c, const char *path)
+{
+    return intent_below_is(c, path, any, NULL);
+}
+
+bool intent_below_is(struct cache *c, const char *path,
+                     bool (*is)(void *arg, const struct intent *i, const char *at), void *arg)
 {
     auto_free char *at = strdup(path);
     struct intent *i = c->queue->intents ? c->queue->intents->prev : NULL; /* the last */
@@ -314,7 +328,8 @@ bool intent_below(struct cache *c, const char *path)
     cache_assert_locked(c);
     /* Backwards, since the directory had other names when older intentions were recorded. */
     for (; i && at; i = i == c->queue->intents ? NULL : i->prev) {
-        if (path_below(at, i->from) || (i->to && path_below(at, i->to)))
+        bool below = path_below(at, i->from) || (i->to && path_below(at, i->to));
+        if (below && is(arg, i, at))
             return true;
         (void)intent_backward(i, &at);
     }

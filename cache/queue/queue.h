@@ -242,8 +242,12 @@ int64_t doubt_puts_below_until_locked(struct cache *c, struct place dir) REQUIRE
 bool doubt_copies_below_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
 
 /* ---- order.c ---- */
-/* Whether an intention concerns something below `path`. */
+/* Whether an intention concerns what lies at or below `path`. */
 bool intent_below(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* The same of those that `is` is true of; `at` is what `path` was called then. */
+bool intent_below_is(struct cache *c, const char *path,
+                     bool (*is)(void *arg, const struct intent *i, const char *at), void *arg)
+    REQUIRES(cache_mutex);
 /* Whether the store is just renaming what lies there, or may have done so. */
 bool rename_runs_at_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
 /* The same of renames that the store carries out in one request, a directory's with all below

@@ -25,6 +25,7 @@ struct dir_job {
     char *path;
     struct place at; /* of the marker; borrows the path */
     unsigned volume; /* which store that is in */
+    bool real;       /* a directory there, not a marker */
     uint64_t generation;
     struct attrs attrs;
     int64_t began_ns; /* CLOCK_MONOTONIC */
@@ -40,7 +41,7 @@ static bool default_attrs(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 static bool needs_marker(struct cache *c, struct node *n, const char *path)
     REQUIRES(cache_mutex)
 {
-    if (store_can(c->store, place_of_path(path).key, STORE_DIRS))
+    if (store_dir_can(c->store, place_of_path(path).key, STORE_DIRS))
         return n->dir->new_here || (n->flags & NODE_ATTR_DIRTY);
     if (n->flags & NODE_ATTR_DIRTY)
         return true;
@@ -79,6 +80,35 @@ static void put_locked(struct dir_job *j, const struct object *obj) REQUIRES(cac
     index_marker_news_locked(j->cache, n);
 }
 
+/* Whether names in it are owed, whoever sends them when. */
+static bool owes_names(struct node *dir) REQUIRES(cache_mutex)
+{
+    struct entry *e;
+    size_t at;
+
+    CHILDREN_FOREACH(dir->dir->children, e, at)
+    {
+        if (e->dirty || place_known(e->source) || (e->node->dir && e->node->dir->queued))
+            return true;
+    }
+    return false;
+}
+
+/* A name that comes to a real directory moves its time there. */
+static void name_came_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+{
+    struct dir *d = dir->dir;
+
+    if (d->uploading && d->mtime_set)
+        d->generation++; /* what is sent may be there before the name */
+    if (!d->time_early)
+        return;
+    d->time_early = false;
+    d->mtime_set = true;
+    dir->flags |= NODE_ATTR_DIRTY;
+    dir_queue_locked(c, dir);
+}
+
 static void dir_done_locked(struct dir_job *j, int r, const struct object *obj,
                             const struct op *op) REQUIRES(cache_mutex)
 {
@@ -96,6 +126,7 @@ static void dir_done_locked(struct dir_job *j, int r, const struct object *obj,
         d->marker_version = 0;
         if (d->generation == j->generation) {
             d->new_here = d->stale_marker = false;
+            d->time_early = (d->mtime_set || d->time_early) && j->real && owes_names(n);
             d->mtime_set = false;
             n->flags &= ~(unsigned)(NODE_ATTR_DIRTY | NODE_ATTRS_OLD);
             dir_unqueue_locked(c, n);
@@ -163,7 +194,8 @@ static void start_locked(struct cache *c, struct node *n, char *path) REQUIRES(c
         return;
     }
     /* A real directory has a time of its own, which its names move. */
-    if (store_can(c->store, place_of_path(path).key, STORE_DIRS) && !n->dir->mtime_set)
+    j->real = store_dir_can(c->store, place_of_path(path).key, STORE_DIRS);
+    if (j->real && !n->dir->mtime_set)
         j->attrs.has &= ~(unsigned)ATTR_MTIME;
     j->task.run = run_dir;
     j->cache = c;
@@ -204,15 +236,19 @@ static bool dir_waits_for_rename(struct cache *c, const struct node *n, const ch
     return !n->dir->wanted && !c->queue->drain && path_is_staged_dir(c, path);
 }
 
-/* Whether something sends the name without a rename. What is half comes with its writer's
- * close, which no flush waits for. */
+/* Whether something sends the name without a rename. A flush waits for what it sends itself:
+ * another file may be open for ever. */
 static bool comes(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
 {
     struct node *n = e->node;
+    const struct file *f = n->file;
 
+    if (!n->dir && (!e->dirty || !f || f->error))
+        return false;
+    if (!n->dir && e->parent->dir->wanted)
+        return f->wanted || f->uploading;
     if (!n->dir)
-        return e->dirty && n->file && !n->file->error && !file_waits_for_rename_locked(c, n) &&
-               !(e->parent->dir->wanted && file_is_half_locked(c, n));
+        return !file_waits_for_rename_locked(c, n);
     if (n->dir->uploading || !n->dir->queued)
         return n->dir->uploading;
     auto_free char *path = entry_path(e);
@@ -227,7 +263,7 @@ static bool names_on_their_way(struct cache *c, struct node *dir, const char *pa
     struct entry *e;
     size_t at;
 
-    if (!store_can(c->store, place_of_path(path).key, STORE_DIRS) || !dir->dir->mtime_set)
+    if (!store_dir_can(c->store, place_of_path(path).key, STORE_DIRS) || !dir->dir->mtime_set)
         return false;
     CHILDREN_FOREACH(dir->dir->children, e, at)
     {
@@ -364,6 +400,8 @@ void entry_changed_locked(struct cache *c, struct entry *e)
     int64_t now = clock_mono_ns();
 
     cache_assert_locked(c);
+    if (e)
+        name_came_locked(c, e->parent);
     for (; e; e = e->parent->links) {
         e->changed_ns = now;
         dir_child_changed_locked(c, e->parent, e);

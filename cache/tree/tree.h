@@ -105,6 +105,7 @@ struct dir {
         bool has_marker; /* the store has an object or directory of its own for it */
         bool stale_marker;    /* and that may be of an older directory, with other attributes */
         bool mtime_set;       /* a user set its time, which the store must learn */
+        bool time_early;      /* it did, before names that are owed, and that move it there */
         unsigned stat_misses; /* attributes asked one after the other: someone walks it */
         uint64_t hidden_names; /* that its last listing had and no path can show */
         /* of the marker whose attributes are known, a hash of what a listing says of it; 0: it

@@ -1,6 +1,5 @@
 /* cache/: what a flush waits for, when it gives up, and what it leaves to others. */
 #include "cache/cache.h"
-#include "cache/content/content.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
@@ -105,17 +104,6 @@ static struct handle *open_written(const char *path)
     ck_assert_int_eq(driven_open(&d, path, O_WRONLY | O_CREAT | O_APPEND, &h), 0);
     ck_assert_int_eq(driven_write(&d, h, "1", 1, 0), 0);
     return h;
-}
-
-static bool is_directory(const char *key)
-{
-    struct object obj = {0};
-    struct op op;
-
-    op_init(&op, 20 * NS_PER_SEC);
-    bool there = store_stat(d.store->next, &op, key, &obj) == 0 && obj.is_prefix;
-    object_release(&obj);
-    return there;
 }
 
 /* ---- what is queued once more while a flush waits for it does not settle first ---- */
@@ -229,7 +217,7 @@ START_TEST(a_flush_does_not_end_what_another_asked_for)
     ck_assert_int_eq(end(&first), -ETIMEDOUT);
     atomic_store(&refused, -1);
     ck_assert_int_eq(end(&second), 0);
-    ck_assert(is_directory("x.tmp"));
+    ck_assert(driven_stores_dir(&d, "x.tmp"));
     driven_put(&d, "y.tmp", "staged", 6);
     (void)usleep(300000);
     ck_assert_int_eq(driven_stored(&d, "y.tmp", NULL, 0), -ENOENT);
@@ -403,39 +391,6 @@ START_TEST(a_flush_waits_for_no_directory_above_what_waits)
 }
 END_TEST
 
-static int64_t stored_mtime_ns(const char *key)
-{
-    char path[sizeof(d.folder) + 8];
-    struct stat st;
-
-    (void)snprintf(path, sizeof(path), "%s/%s", d.folder, key);
-    return stat(path, &st) == 0 ? stat_mtime_ns(&st) : -1;
-}
-
-/* A name that comes moves a folder's time: where no flush waits, the time comes after it. */
-START_TEST(the_time_of_a_directory_comes_after_a_half_file)
-{
-    struct handle *h = NULL;
-
-    driven_init_folder(&d, around, 1 << 20);
-    d.config.settle_ns = NS_PER_MS;
-    driven_mount(&d);
-    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
-    ck_assert_int_eq(driven_mkdir(&d, "e"), 0);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    ck_assert_int_eq(driven_open(&d, "d/x", O_CREAT | O_WRONLY, &h), 0);
-    ck_assert_int_eq(driven_write(&d, h, "x", 1, 0), 0);
-    ck_assert_int_eq(driven_utimens(&d, "d", NS_PER_SEC), 0);
-    ck_assert_int_eq(driven_utimens(&d, "e", NS_PER_SEC), 0);
-    DRIVEN_WAIT(stored_mtime_ns("e") == NS_PER_SEC);
-    ck_assert_int_ne(stored_mtime_ns("d"), NS_PER_SEC);
-    ck_assert_int_eq(driven_close(&d, h), 0);
-    DRIVEN_WAIT(stored_mtime_ns("d") == NS_PER_SEC);
-    driven_stores(&d, "d/x", "x");
-    driven_release(&d);
-}
-END_TEST
-
 static int count_waiting(void *arg, const struct cache_pending *p)
 {
     *(unsigned *)arg += p->waits;
@@ -478,7 +433,6 @@ int main(void)
     tcase_add_test(t, a_flush_waits_for_a_rename_above_it);
     tcase_add_loop_test(t, a_flush_waits_for_no_directory_that_waits_for_its_rename, 0, 4);
     tcase_add_loop_test(t, a_flush_waits_for_no_directory_above_what_waits, 0, 3);
-    tcase_add_test(t, the_time_of_a_directory_comes_after_a_half_file);
     tcase_add_test(t, what_waits_for_its_rename_is_told_of_after_a_failure);
     suite_add_tcase(s, t);
     return suite_run(s);

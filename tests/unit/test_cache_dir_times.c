@@ -1,0 +1,280 @@
+/* cache/: the time that a user gives to a directory comes to a folder behind the names that
+ * move it there, and no flush waits for names that it does not send. */
+#include "cache/cache.h"
+#include "cache/content/content.h"
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TIME (1000 * NS_PER_SEC)
+
+static struct driven d;
+static atomic_bool held;   /* uploads wait */
+static atomic_int waiting; /* how many did */
+static atomic_int refused; /* so many uploads are */
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (c->kind != CALL_PUT)
+        return call_next(c);
+    atomic_fetch_add(&waiting, 1);
+    while (atomic_load(&held))
+        (void)usleep(1000);
+    if (atomic_load(&refused) > 0) {
+        atomic_fetch_sub(&refused, 1);
+        return op_fail(c->op, -EIO, "put: refused");
+    }
+    return call_next(c);
+}
+
+static void setup(void)
+{
+    atomic_store(&held, false);
+    atomic_store(&waiting, 0);
+    atomic_store(&refused, 0);
+    driven_init_folder(&d, around, 1 << 20);
+    d.config.settle_ns = 30 * NS_PER_SEC; /* nothing goes up that no flush asks for */
+    d.config.retry_ns = NS_PER_SEC;
+    driven_store(&d, "d/gone", "gone", 4);
+    driven_mount(&d);
+}
+
+static void teardown(void)
+{
+    driven_release(&d);
+}
+
+static struct handle *begin(const char *path, int flags)
+{
+    struct handle *h = NULL;
+
+    ck_assert_int_eq(driven_open(&d, path, O_CREAT | O_WRONLY | flags, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "x", 1, 0), 0);
+    return h;
+}
+
+static int flush(unsigned flags)
+{
+    struct op op;
+
+    op_init(&op, 20 * NS_PER_SEC);
+    return cache_flush_path(d.cache, "", flags, &op, NULL, NULL);
+}
+
+static int64_t stored_time(const char *key)
+{
+    char path[sizeof(d.folder) + 8];
+    struct stat st;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", d.folder, key);
+    return stat(path, &st) == 0 ? stat_mtime_ns(&st) : -1;
+}
+
+static void set_time(void)
+{
+    ck_assert_int_eq(driven_utimens(&d, "d", TIME), 0);
+}
+
+/* ---- a flush that an upload holds up ---- */
+
+struct flushing {
+    pthread_t thread;
+    unsigned flags;
+    int result;
+};
+
+static void *flush_all(void *arg)
+{
+    struct flushing *f = arg;
+
+    f->result = flush(f->flags);
+    return NULL;
+}
+
+static void flush_begun(struct flushing *f, unsigned flags)
+{
+    *f = (struct flushing){.flags = flags};
+    atomic_store(&waiting, 0);
+    atomic_store(&held, true);
+    ck_assert_int_eq(pthread_create(&f->thread, NULL, flush_all, f), 0);
+    DRIVEN_WAIT(atomic_load(&waiting) == 1);
+}
+
+static int flush_ended(struct flushing *f)
+{
+    atomic_store(&held, false);
+    ck_assert_int_eq(pthread_join(f->thread, NULL), 0);
+    return f->result;
+}
+
+static void flush_slowly(unsigned flags)
+{
+    struct flushing f;
+
+    flush_begun(&f, flags);
+    (void)usleep(300000); /* the directory would go first */
+    ck_assert_int_eq(flush_ended(&f), 0);
+}
+
+/* ---- the time comes last ---- */
+
+/* Where no flush waits. */
+START_TEST(the_time_waits_for_a_half_file)
+{
+    driven_unmount(&d);
+    d.config.settle_ns = NS_PER_MS;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "e"), 0);
+    struct handle *h = begin("d/x", 0);
+    set_time();
+    ck_assert_int_eq(driven_utimens(&d, "e", TIME), 0);
+    DRIVEN_WAIT(stored_time("e") == TIME);
+    ck_assert_int_ne(stored_time("d"), TIME);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    DRIVEN_WAIT(stored_time("d") == TIME);
+    driven_stores(&d, "d/x", "x");
+}
+END_TEST
+
+START_TEST(the_time_comes_after_a_half_file_that_the_flush_sends)
+{
+    struct handle *h = begin("d/x", 0);
+
+    set_time();
+    flush_slowly(CACHE_FLUSH_HALF);
+    driven_stores(&d, "d/x", "x");
+    ck_assert_int_eq(stored_time("d"), TIME);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+}
+END_TEST
+
+START_TEST(the_time_comes_after_a_staged_file_that_the_flush_sends)
+{
+    driven_put(&d, "d/x.tmp", "x", 1);
+    set_time();
+    flush_slowly(CACHE_FLUSH_STAGED);
+    driven_stores(&d, "d/x.tmp", "x");
+    ck_assert_int_eq(stored_time("d"), TIME);
+}
+END_TEST
+
+/* The flush leaves the name out, and sends the time: it is owed again when the name comes. */
+START_TEST(the_time_comes_again_after_a_name_that_came_later)
+{
+    struct handle *h = _i < 2 ? begin("d/x", 0) : NULL;
+
+    if (!h)
+        driven_put(&d, "d/x.tmp", "x", 1);
+    set_time();
+    ck_assert_int_eq(flush(0), h ? -ETXTBSY : 0);
+    ck_assert_int_eq(stored_time("d"), TIME);
+    if (h)
+        ck_assert_int_eq(driven_close(&d, h), 0);
+    if (_i == 1) { /* also in the next mount */
+        driven_unmount(&d);
+        driven_mount(&d);
+    }
+    ck_assert_int_eq(flush(CACHE_FLUSH_STAGED), 0);
+    driven_stores(&d, h ? "d/x" : "d/x.tmp", "x");
+    ck_assert_int_eq(stored_time("d"), TIME);
+}
+END_TEST
+
+START_TEST(the_time_comes_after_a_file_that_failed)
+{
+    driven_put(&d, "d/x", "x", 1);
+    set_time();
+    atomic_store(&refused, 1);
+    ck_assert_int_eq(flush(0), 0);
+    driven_stores(&d, "d/x", "x");
+    ck_assert_int_eq(stored_time("d"), TIME);
+}
+END_TEST
+
+/* Nothing is owed for a name that is gone. */
+START_TEST(the_time_is_not_owed_after_a_name_that_went)
+{
+    struct handle *h = begin("d/x", 0);
+
+    set_time();
+    ck_assert_int_eq(flush(0), -ETXTBSY);
+    ck_assert_int_eq(driven_unlink(&d, "d/x"), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(flush(0), 0);
+    ck_assert_str_eq(driven_state(&d, "d"), "clean");
+}
+END_TEST
+
+/* ---- what no flush waits for ---- */
+
+START_TEST(a_flush_waits_for_no_write_after_it)
+{
+    struct flushing f;
+    struct handle *h = begin("d/x", O_APPEND);
+
+    set_time();
+    flush_begun(&f, 0);
+    ck_assert_int_eq(driven_write(&d, h, "y", 1, 1), 0);
+    ck_assert_int_eq(flush_ended(&f), 0);
+    ck_assert_int_eq(stored_time("d"), TIME);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(flush(0), 0);
+    driven_stores(&d, "d/x", "xy");
+    ck_assert_int_eq(stored_time("d"), TIME);
+}
+END_TEST
+
+/* A half file holds a removal up, which holds the directory up. */
+START_TEST(a_flush_leaves_a_directory_behind_a_removal_out)
+{
+    ck_assert_int_eq(driven_mkdir(&d, "e"), 0);
+    ck_assert_int_eq(flush(0), 0);
+    driven_put(&d, "f", "closed", 6);
+    if (_i == 0)
+        ck_assert_int_eq(driven_rmdir(&d, "e"), 0);
+    else
+        ck_assert_int_eq(driven_unlink(&d, "d/gone"), 0);
+    struct handle *h = begin("f", O_TRUNC);
+    if (_i == 0)
+        ck_assert_int_eq(driven_mkdir(&d, "e"), 0);
+    else
+        set_time();
+    ck_assert_int_eq(flush(CACHE_FLUSH_STAGED), -ETXTBSY);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(flush(0), 0);
+    driven_stores(&d, "f", "x");
+    ck_assert(driven_stores_dir(&d, "e"));
+    if (_i) {
+        driven_stores(&d, "d/gone", NULL);
+        ck_assert_int_eq(stored_time("d"), TIME);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_dir_times");
+    TCase *t = tcase_create("cache_dir_times");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, the_time_waits_for_a_half_file);
+    tcase_add_test(t, the_time_comes_after_a_half_file_that_the_flush_sends);
+    tcase_add_test(t, the_time_comes_after_a_staged_file_that_the_flush_sends);
+    tcase_add_loop_test(t, the_time_comes_again_after_a_name_that_came_later, 0, 3);
+    tcase_add_test(t, the_time_comes_after_a_file_that_failed);
+    tcase_add_test(t, the_time_is_not_owed_after_a_name_that_went);
+    tcase_add_test(t, a_flush_waits_for_no_write_after_it);
+    tcase_add_loop_test(t, a_flush_leaves_a_directory_behind_a_removal_out, 0, 2);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
