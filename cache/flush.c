@@ -23,6 +23,7 @@ struct target {
     struct node *node; /* referenced */
     uint64_t generation;
     unsigned attempts; /* that failed before the flush began */
+    uint64_t size;     /* then */
 };
 
 struct flush {
@@ -42,31 +43,14 @@ struct flush {
     int64_t began_ns;
 };
 
-bool node_owes(const struct node *n)
-{
-    struct file *f = n->file;
-
-    if (!n->links)
-        return false;
-    if (n->dir)
-        return n->dir->queued;
-    if (!f)
-        return false;
-    if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
-        return true;
-    for (struct entry *e = n->links; e; e = e->next_link)
-        if (e->dirty)
-            return true;
-    return false;
-}
-
 static int push_target_locked(struct flush *fl, struct node *n) REQUIRES(cache_mutex)
 {
     if (array_grow(fl->v, fl->cap, fl->n + 1))
         return -ENOMEM;
     node_ref_locked(n);
-    fl->v[fl->n++] = (struct target){n, n->dir ? n->dir->generation : n->file->generation,
-                                     n->dir ? n->dir->attempts : n->file->attempts};
+    fl->v[fl->n++] =
+        (struct target){n, n->dir ? n->dir->generation : n->file->generation,
+                        n->dir ? n->dir->attempts : n->file->attempts, n->dir ? 0 : n->size};
     return 0;
 }
 
@@ -477,7 +461,8 @@ static bool holds_dir(void *arg, const struct intent *i, const char *at) REQUIRE
 {
     const struct behind *b = arg;
 
-    return concerns(b->fl, i) && (b->dir->dir->mtime_set || strcmp(i->from, at) == 0) &&
+    return concerns(b->fl, i) &&
+           (b->dir->dir->mtime_set ? intent_is_of_name_in(i, at) : strcmp(i->from, at) == 0) &&
            is_row_left_out_locked(b->fl, i, b->half, b->error, b->op);
 }
 
@@ -492,7 +477,7 @@ static bool lies_behind_row_locked(struct flush *fl, struct node *n, int *error,
         return false;
     auto_free char *path = node_path(n);
     b.half = first_half_locked(fl);
-    return path && intent_below_is(fl->cache, path, holds_dir, &b);
+    return path && intent_below_is(fl->cache, path, holds_dir, &b) > 0;
 }
 
 /* The content lost against another node's version: it is kept aside, and the name owes nothing
@@ -537,10 +522,11 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
     free(take_ptr(fl->half));
     for (size_t i = 0; i < fl->n; i++) {
         struct node *n = fl->v[i].node;
-        uint64_t size = n->dir ? 0 : n->size;
+        uint64_t size = fl->v[i].size,
+                 sent = n->file && n->file->uploading ? n->file->upload_done : 0;
         bool ok = target_done(&fl->v[i]);
         *total += size;
-        *done += ok ? size : n->file && n->file->uploading ? n->file->upload_done : 0;
+        *done += ok || sent > size ? size : sent;
         if (ok && lost_to_another(&fl->v[i]))
             *error = op_fail(op, -ESTALE, "%s", n->file->error_text ? n->file->error_text : "");
         if (ok || skip_half_locked(fl, n, error, op) ||
@@ -587,14 +573,14 @@ static int tell_rest(const struct flush *fl, struct op *op)
                        "%s is being written, and not published half: close or fsync() it, "
                        "or publish it as it is with `runfs flush --open`",
                        fl->half);
-    return fl->in_vain
-               ? op_fail(
-                     op, -EBUSY,
-                     "%s was removed here, and stays in the store until what was closed before "
-                     "is there, but that is removed or replaced again and again: flush once "
-                     "more when its writers pause",
-                     fl->in_vain)
-               : 0;
+    if (!fl->in_vain)
+        return 0;
+    return op_fail(
+        op, -EBUSY,
+        "%s was removed here, and stays in the store until what was closed before is "
+        "there, but that is removed or replaced again and again: flush once more when "
+        "its writers pause",
+        fl->in_vain);
 }
 
 /* What the store had at a look, and when it last got something. */
@@ -604,9 +590,8 @@ struct advance {
     int64_t last_ns;
 };
 
-/* Whether a flush that has failed for good goes on: the rest comes yet, as what a caller of
- * umount or `runfs recover` may have no other chance for. A store that takes nothing ends it.
- */
+/* Whether a flush that has failed for good goes on: the rest comes yet, which umount and `runfs
+ * recover` may have no other chance for. A store that takes nothing ends it. */
 static bool goes_on(const struct flush *fl, struct advance *a, uint64_t done)
 {
     int64_t now = clock_mono_ns();

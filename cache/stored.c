@@ -8,6 +8,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool node_owes(const struct node *n)
+{
+    struct file *f = n->file;
+
+    if (!n->links)
+        return false;
+    if (n->dir)
+        return n->dir->queued;
+    if (!f)
+        return false;
+    if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
+        return true;
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (e->dirty)
+            return true;
+    return false;
+}
+
 /* What failed, and why as far as that is known. */
 static int upload_fails_locked(const struct node *n, struct op *op) REQUIRES(cache_mutex)
 {

@@ -39,7 +39,7 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret) REQUIRES(cach
                                 .gid = n->gid,
                                 .rdev = n->rdev,
                                 .named_seq = n->named_seq};
-    if ((n->flags & NODE_ATTR_DIRTY) || (n->dir && n->dir->time_early))
+    if (n->flags & NODE_ATTR_DIRTY)
         ret->flags |= STAMP_ATTR_DIRTY;
     if (n->dir && n->dir->new_here)
         ret->flags |= STAMP_NEW;

@@ -13,7 +13,7 @@ bool dir_attrs_are_ours(struct node *dir)
     struct dir *d = dir->dir;
 
     return dir->is_root || (dir->flags & NODE_ATTR_DIRTY) || d->new_here || d->uploading ||
-           d->kind != DIR_STORED || d->queued || d->time_early || d->local_only ||
+           d->kind != DIR_STORED || d->queued || d->local_only ||
            (dir->links && place_known(dir->links->source));
 }
 

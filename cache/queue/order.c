@@ -316,11 +316,23 @@ static bool any(void *arg, const struct intent *i, const char *at)
 
 bool intent_below(struct cache *c, const char *path)
 {
-    return intent_below_is(c, path, any, NULL);
+    return intent_below_is(c, path, any, NULL) != 0; /* a row too many does no harm */
 }
 
-bool intent_below_is(struct cache *c, const char *path,
-                     bool (*is)(void *arg, const struct intent *i, const char *at), void *arg)
+static bool is_in(const char *dir, const char *path)
+{
+    const char *rest = path_below(dir, path);
+
+    return rest && !strchr(rest, '/');
+}
+
+bool intent_is_of_name_in(const struct intent *i, const char *dir)
+{
+    return is_in(dir, i->from) || (i->to && is_in(dir, i->to));
+}
+
+int intent_below_is(struct cache *c, const char *path,
+                    bool (*is)(void *arg, const struct intent *i, const char *at), void *arg)
 {
     auto_free char *at = strdup(path);
     struct intent *i = c->queue->intents ? c->queue->intents->prev : NULL; /* the last */
@@ -330,10 +342,10 @@ bool intent_below_is(struct cache *c, const char *path,
     for (; i && at; i = i == c->queue->intents ? NULL : i->prev) {
         bool below = path_below(at, i->from) || (i->to && path_below(at, i->to));
         if (below && is(arg, i, at))
-            return true;
+            return 1;
         (void)intent_backward(i, &at);
     }
-    return !at && c->queue->intents; /* without memory: a row too many does no harm */
+    return !at && c->queue->intents ? -ENOMEM : 0;
 }
 
 bool intents_before_locked(struct cache *c, uint64_t seq)

@@ -42,7 +42,7 @@ static bool needs_marker(struct cache *c, struct node *n, const char *path)
     REQUIRES(cache_mutex)
 {
     if (store_dir_can(c->store, place_of_path(path).key, STORE_DIRS))
-        return n->dir->new_here || (n->flags & NODE_ATTR_DIRTY);
+        return n->dir->new_here || n->dir->mtime_set || (n->flags & NODE_ATTR_DIRTY);
     if (n->flags & NODE_ATTR_DIRTY)
         return true;
     return n->dir->new_here &&
@@ -88,10 +88,18 @@ static bool owes_names(struct node *dir) REQUIRES(cache_mutex)
 
     CHILDREN_FOREACH(dir->dir->children, e, at)
     {
-        if (e->dirty || place_known(e->source) || (e->node->dir && e->node->dir->queued))
+        if ((e->dirty && !e->scratch) || place_known(e->source) ||
+            (e->node->dir && e->node->dir->queued))
             return true;
     }
     return false;
+}
+
+static bool is_real(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+{
+    auto_free char *path = node_path(dir);
+
+    return path && store_dir_can(c->store, place_of_path(path).key, STORE_DIRS);
 }
 
 /* A name that comes to a real directory moves its time there. */
@@ -99,13 +107,12 @@ static void name_came_locked(struct cache *c, struct node *dir) REQUIRES(cache_m
 {
     struct dir *d = dir->dir;
 
-    if (d->uploading && d->mtime_set)
+    if (d->uploading && d->mtime_set && is_real(c, dir))
         d->generation++; /* what is sent may be there before the name */
     if (!d->time_early)
         return;
     d->time_early = false;
     d->mtime_set = true;
-    dir->flags |= NODE_ATTR_DIRTY;
     dir_queue_locked(c, dir);
 }
 
@@ -197,6 +204,8 @@ static void start_locked(struct cache *c, struct node *n, char *path) REQUIRES(c
     j->real = store_dir_can(c->store, place_of_path(path).key, STORE_DIRS);
     if (j->real && !n->dir->mtime_set)
         j->attrs.has &= ~(unsigned)ATTR_MTIME;
+    else if (j->real && !n->dir->new_here && !(n->flags & NODE_ATTR_DIRTY))
+        j->attrs.has &= (unsigned)ATTR_MTIME; /* the rest is the store's */
     j->task.run = run_dir;
     j->cache = c;
     j->node = n;
@@ -243,16 +252,22 @@ static bool comes(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
     struct node *n = e->node;
     const struct file *f = n->file;
 
-    if (!n->dir && (!e->dirty || !f || f->error))
+    if (!n->dir && (!e->dirty || e->scratch || !f || f->error))
         return false;
     if (!n->dir && e->parent->dir->wanted)
-        return f->wanted || f->uploading;
+        return f->uploading || (f->wanted && (f->wanted_half || !file_is_half_locked(c, n)));
     if (!n->dir)
         return !file_waits_for_rename_locked(c, n);
     if (n->dir->uploading || !n->dir->queued)
         return n->dir->uploading;
     auto_free char *path = entry_path(e);
     return path && !dir_waits_for_rename(c, n, path);
+}
+
+static bool moves_time(void *arg, const struct intent *i, const char *at) REQUIRES(cache_mutex)
+{
+    (void)arg;
+    return intent_is_of_name_in(i, at);
 }
 
 /* Names that are still on their way to a real directory would move the time that it is to have.
@@ -270,7 +285,7 @@ static bool names_on_their_way(struct cache *c, struct node *dir, const char *pa
         if (place_known(e->source) || comes(c, e))
             return true;
     }
-    return intent_below(c, path);
+    return intent_below_is(c, path, moves_time, NULL) != 0;
 }
 
 static bool is_stored(const struct entry *e) REQUIRES(cache_mutex)

@@ -2,7 +2,7 @@
  * move it there, and no flush waits for names that it does not send. */
 #include "cache/cache.h"
 #include "cache/content/content.h"
-#include "tests/lib/driven.h"
+#include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
@@ -17,6 +17,8 @@
 #define TIME (1000 * NS_PER_SEC)
 
 static struct driven d;
+static atomic_bool slow;   /* requests are, those for directories most of all */
+static atomic_int marked;  /* how many directories the store was told of */
 static atomic_bool held;   /* uploads wait */
 static atomic_int waiting; /* how many did */
 static atomic_int refused; /* so many uploads are */
@@ -24,6 +26,10 @@ static atomic_int refused; /* so many uploads are */
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
+    if (c->kind == CALL_MKDIR)
+        atomic_fetch_add(&marked, 1);
+    if (atomic_load(&slow))
+        (void)usleep(c->kind == CALL_MKDIR ? 100000 : 10000);
     if (c->kind != CALL_PUT)
         return call_next(c);
     atomic_fetch_add(&waiting, 1);
@@ -39,12 +45,16 @@ static int64_t around(struct layer *l, struct call *c)
 static void setup(void)
 {
     atomic_store(&held, false);
+    atomic_store(&slow, false);
+    atomic_store(&marked, 0);
     atomic_store(&waiting, 0);
     atomic_store(&refused, 0);
     driven_init_folder(&d, around, 1 << 20);
     d.config.settle_ns = 30 * NS_PER_SEC; /* nothing goes up that no flush asks for */
     d.config.retry_ns = NS_PER_SEC;
     driven_store(&d, "d/gone", "gone", 4);
+    driven_store(&d, "d/sub/gone", "gone", 4);
+    driven_store(&d, "d/sub/stays", "stays", 5);
     driven_mount(&d);
 }
 
@@ -70,13 +80,19 @@ static int flush(unsigned flags)
     return cache_flush_path(d.cache, "", flags, &op, NULL, NULL);
 }
 
-static int64_t stored_time(const char *key)
+static const char *stored_path(const char *key)
 {
-    char path[sizeof(d.folder) + 8];
-    struct stat st;
+    static char path[sizeof(d.folder) + 8];
 
     (void)snprintf(path, sizeof(path), "%s/%s", d.folder, key);
-    return stat(path, &st) == 0 ? stat_mtime_ns(&st) : -1;
+    return path;
+}
+
+static int64_t stored_time(const char *key)
+{
+    struct stat st;
+
+    return stat(stored_path(key), &st) == 0 ? stat_mtime_ns(&st) : -1;
 }
 
 static void set_time(void)
@@ -171,21 +187,28 @@ END_TEST
 START_TEST(the_time_comes_again_after_a_name_that_came_later)
 {
     struct handle *h = _i < 2 ? begin("d/x", 0) : NULL;
+    struct stat st;
 
     if (!h)
         driven_put(&d, "d/x.tmp", "x", 1);
     set_time();
     ck_assert_int_eq(flush(0), h ? -ETXTBSY : 0);
     ck_assert_int_eq(stored_time("d"), TIME);
+    if (_i == 1) { /* what another node did to it stays */
+        ck_assert_int_eq(chmod(stored_path("d"), 0700), 0);
+        ck_assert_int_ge(driven_list(&d, ""), 1);
+        DRIVEN_WAIT(driven_stat(&d, "d", &st) == 0 && (st.st_mode & 07777) == 0700);
+        ck_assert_int_eq(stat_mtime_ns(&st), TIME);
+    }
     if (h)
         ck_assert_int_eq(driven_close(&d, h), 0);
-    if (_i == 1) { /* also in the next mount */
-        driven_unmount(&d);
-        driven_mount(&d);
-    }
     ck_assert_int_eq(flush(CACHE_FLUSH_STAGED), 0);
     driven_stores(&d, h ? "d/x" : "d/x.tmp", "x");
     ck_assert_int_eq(stored_time("d"), TIME);
+    if (_i == 1) {
+        ck_assert_int_eq(stat(stored_path("d"), &st), 0);
+        ck_assert_uint_eq(st.st_mode & 07777, 0700);
+    }
 }
 END_TEST
 
@@ -211,6 +234,50 @@ START_TEST(the_time_is_not_owed_after_a_name_that_went)
     ck_assert_int_eq(driven_close(&d, h), 0);
     ck_assert_int_eq(flush(0), 0);
     ck_assert_str_eq(driven_state(&d, "d"), "clean");
+    driven_end(&d);
+    driven_mount(&d);
+    ck_assert_str_eq(driven_state(&d, "d"), "clean");
+    ck_assert_int_eq(flush(0), 0);
+    ck_assert_int_eq(atomic_load(&marked), 1);
+}
+END_TEST
+
+static const struct routed_row scratches[] = {
+    {.path = "{y}/{x}.lock", .leaf = 0, .scratch = true}, {.path = "**", .leaf = 0}};
+
+/* What stays here moves nothing there. */
+START_TEST(the_time_waits_for_no_scratch_file)
+{
+    static struct routed_world w;
+
+    routed_init(&w, scratches, 2, ROUTED_FOLDERS);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "d"), 0);
+    driven_put(&w.d, "d/a.lock", "x", 1);
+    ck_assert_int_eq(driven_utimens(&w.d, "d", TIME), 0);
+    DRIVEN_WAIT(strcmp(driven_state(&w.d, "d"), "clean") == 0);
+    routed_release(&w);
+}
+END_TEST
+
+/* A marker has its time whatever comes beside it. */
+START_TEST(a_marker_is_put_once)
+{
+    driven_release(&d);
+    driven_init_like_s3(&d, around);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&marked, 0);
+    for (int i = 0; i < 20; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof(name), "d/f%d", i);
+        driven_put(&d, name, "x", 1);
+    }
+    atomic_store(&slow, true);
+    set_time();
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(atomic_load(&marked), 1);
 }
 END_TEST
 
@@ -229,6 +296,41 @@ START_TEST(a_flush_waits_for_no_write_after_it)
     ck_assert_int_eq(driven_close(&d, h), 0);
     ck_assert_int_eq(flush(0), 0);
     driven_stores(&d, "d/x", "xy");
+    ck_assert_int_eq(stored_time("d"), TIME);
+}
+END_TEST
+
+/* It was closed as the flush began, and is being made anew before its turn. */
+START_TEST(a_flush_waits_for_no_file_that_became_half)
+{
+    struct flushing f;
+
+    driven_unmount(&d);
+    d.config.upload_jobs = 1;
+    driven_mount(&d);
+    driven_put(&d, "a", "x", 1);
+    driven_put(&d, "d/x", "x", 1);
+    set_time();
+    flush_begun(&f, 0);
+    struct handle *h = begin("d/x", O_TRUNC);
+    ck_assert_int_eq(flush_ended(&f), -ETXTBSY);
+    ck_assert_int_eq(stored_time("d"), TIME);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(flush(0), 0);
+    ck_assert_int_eq(stored_time("d"), TIME);
+}
+END_TEST
+
+START_TEST(a_flush_waits_for_no_later_removal_further_below)
+{
+    struct flushing f;
+
+    driven_put(&d, "d/y", "x", 1);
+    set_time();
+    flush_begun(&f, 0);
+    driven_put(&d, "g", "x", 1);
+    ck_assert_int_eq(driven_unlink(&d, "d/sub/gone"), 0);
+    ck_assert_int_eq(flush_ended(&f), 0);
     ck_assert_int_eq(stored_time("d"), TIME);
 }
 END_TEST
@@ -273,7 +375,11 @@ int main(void)
     tcase_add_loop_test(t, the_time_comes_again_after_a_name_that_came_later, 0, 3);
     tcase_add_test(t, the_time_comes_after_a_file_that_failed);
     tcase_add_test(t, the_time_is_not_owed_after_a_name_that_went);
+    tcase_add_test(t, the_time_waits_for_no_scratch_file);
+    tcase_add_test(t, a_marker_is_put_once);
     tcase_add_test(t, a_flush_waits_for_no_write_after_it);
+    tcase_add_test(t, a_flush_waits_for_no_file_that_became_half);
+    tcase_add_test(t, a_flush_waits_for_no_later_removal_further_below);
     tcase_add_loop_test(t, a_flush_leaves_a_directory_behind_a_removal_out, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
