@@ -269,8 +269,9 @@ struct store_ops {
                   const char *const *etags, size_t n, int *errs);
 
     /* Makes a directory that exists empty (on S3 a marker "dir/"); one that is there already
-     * gets the attributes. ret_obj may be NULL: its version, as after a put; all zero where the
-     * store does not tell. */
+     * gets the attributes. Of attributes that are the time alone a real directory (STORE_DIRS)
+     * gets that and keeps the others, and none is made. ret_obj may be NULL: its version, as
+     * after a put; all zero where the store does not tell. */
     int (*mkdir)(struct store *s, struct op *op, const char *key, const struct attrs *attrs,
                  struct object *ret_obj);
     /* Removes the directory's own object or the real directory; -ENOTEMPTY only where

@@ -175,6 +175,25 @@ static int make_dir(const struct local_store *l, const char *key, const struct a
     return r;
 }
 
+/* The time alone, of a directory that is there. */
+static int set_dir_time(const struct local_store *l, const char *key, const struct attrs *attrs)
+{
+    struct stat st;
+    int parent;
+
+    int r = local_open_parent(l, key, false, &parent);
+    if (r < 0)
+        return r == -ENOENT && !local_root_is_gone(l) ? 0 : r;
+    if (fstatat(parent, local_name(key), &st, AT_SYMLINK_NOFOLLOW) < 0)
+        r = is_absent(errno) ? 0 : -errno;
+    else if (S_ISDIR(st.st_mode))
+        r = local_apply_mtime(parent, local_name(key), attrs);
+    if (!r)
+        r = sync_entry(parent, local_name(key));
+    (void)close(parent);
+    return r == -ENOENT ? 0 : r; /* removed just now */
+}
+
 int local_mkdir(struct store *s, struct op *op, const char *key, const struct attrs *attrs,
                 struct object *ret_obj)
 {
@@ -187,8 +206,11 @@ int local_mkdir(struct store *s, struct op *op, const char *key, const struct at
     if (r < 0)
         return r;
     r = key[0] ? -ENOENT : local_apply_attrs(l->root_fd, ".", attrs, false);
-    for (int i = 0; i < LOCAL_RACES_TOLERATED && r == -ENOENT; i++)
-        r = make_dir(l, key, attrs);
+    if (r == -ENOENT && attrs && attrs->has == ATTR_MTIME)
+        r = set_dir_time(l, key, attrs);
+    else
+        for (int i = 0; i < LOCAL_RACES_TOLERATED && r == -ENOENT; i++)
+            r = make_dir(l, key, attrs);
     return r < 0 ? local_fail(l, op, "mkdir", key, r) : 0;
 }
 

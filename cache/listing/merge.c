@@ -200,10 +200,13 @@ static void seen_again_locked(struct cache *c, struct entry *e, struct place at,
         return;
     attrs_hear_locked(c, n, obj);
     if (obj->attrs_known && !n->file && !(n->flags & NODE_ATTR_DIRTY)) {
-        int64_t mtime_ns = n->mtime_ns;
-        node_apply_attrs(c, n, obj);
-        if (n->dir && n->dir->time_early)
-            n->mtime_ns = mtime_ns; /* theirs is of the names that have come since */
+        struct object told = *obj;
+        if (n->dir && (n->dir->time_early || n->dir->mtime_set)) {
+            /* Theirs is of the names that have come since. */
+            told.mtime_ns = n->mtime_ns;
+            told.attrs.has &= ~(unsigned)ATTR_MTIME;
+        }
+        node_apply_attrs(c, n, &told);
         if (!n->dir)
             entry_told(e, obj);
     } else if (n->dir || store_can(c->store, at.key, STORE_LIST_ATTRS)) {

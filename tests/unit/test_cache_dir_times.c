@@ -12,6 +12,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define TIME (1000 * NS_PER_SEC)
@@ -191,6 +193,7 @@ START_TEST(the_time_comes_again_after_a_name_that_came_later)
 
     if (!h)
         driven_put(&d, "d/x.tmp", "x", 1);
+    ck_assert_int_eq(driven_setxattr(&d, "d", "user.k", "v", 1, 0), 0);
     set_time();
     ck_assert_int_eq(flush(0), h ? -ETXTBSY : 0);
     ck_assert_int_eq(stored_time("d"), TIME);
@@ -205,10 +208,26 @@ START_TEST(the_time_comes_again_after_a_name_that_came_later)
     ck_assert_int_eq(flush(CACHE_FLUSH_STAGED), 0);
     driven_stores(&d, h ? "d/x" : "d/x.tmp", "x");
     ck_assert_int_eq(stored_time("d"), TIME);
+    ck_assert_int_eq(getxattr(stored_path("d"), "user.k", NULL, 0), 1);
     if (_i == 1) {
         ck_assert_int_eq(stat(stored_path("d"), &st), 0);
         ck_assert_uint_eq(st.st_mode & 07777, 0700);
     }
+}
+END_TEST
+
+START_TEST(the_time_alone_makes_no_directory)
+{
+    const struct attrs time = {.has = ATTR_MTIME, .mtime_ns = TIME};
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    ck_assert_int_eq(chmod(stored_path("d"), 0700), 0);
+    ck_assert_int_eq(store_mkdir(d.store->next, &op, "d", &time, NULL), 0);
+    ck_assert_int_eq(stored_time("d"), TIME);
+    ck_assert_int_eq(store_mkdir(d.store->next, &op, "none", &time, NULL), 0);
+    ck_assert_int_eq(store_mkdir(d.store->next, &op, "none/sub", &time, NULL), 0);
+    ck_assert(!driven_stores_dir(&d, "none"));
 }
 END_TEST
 
@@ -373,6 +392,7 @@ int main(void)
     tcase_add_test(t, the_time_comes_after_a_half_file_that_the_flush_sends);
     tcase_add_test(t, the_time_comes_after_a_staged_file_that_the_flush_sends);
     tcase_add_loop_test(t, the_time_comes_again_after_a_name_that_came_later, 0, 3);
+    tcase_add_test(t, the_time_alone_makes_no_directory);
     tcase_add_test(t, the_time_comes_after_a_file_that_failed);
     tcase_add_test(t, the_time_is_not_owed_after_a_name_that_went);
     tcase_add_test(t, the_time_waits_for_no_scratch_file);
