@@ -75,7 +75,7 @@ START_TEST(a_new_file_waits_for_its_rename)
     ck_assert_int_eq(driven_symlink(&w.d, "x", "a/link"), 0);
     wait_for_later("one");
     ck_assert(!routed_has(&w, 0, "a/x"));
-    ck_assert(routed_has(&w, 0, "a/train.log") && routed_has(&w, 0, "a/link"));
+    DRIVEN_WAIT(routed_has(&w, 0, "a/train.log") && routed_has(&w, 0, "a/link"));
     cache_get_stats(w.d.cache, &s);
     ck_assert_uint_eq(s.staged_files, 1);
     if (_i == 0) {
