@@ -183,15 +183,17 @@ static int set_dir_time(const struct local_store *l, const char *key, const stru
 
     int r = local_open_parent(l, key, false, &parent);
     if (r < 0)
-        return r == -ENOENT && !local_root_is_gone(l) ? 0 : r;
+        return is_absent(-r) && !local_root_is_gone(l) ? 0 : r;
     if (fstatat(parent, local_name(key), &st, AT_SYMLINK_NOFOLLOW) < 0)
-        r = is_absent(errno) ? 0 : -errno;
+        r = -errno;
     else if (S_ISDIR(st.st_mode))
         r = local_apply_mtime(parent, local_name(key), attrs);
     if (!r)
         r = sync_entry(parent, local_name(key));
     (void)close(parent);
-    return r == -ENOENT ? 0 : r; /* removed just now */
+    if (r == -EPERM)
+        return 0; /* another user's by now, who has it as he likes: as apply_owner() */
+    return is_absent(-r) && !local_root_is_gone(l) ? 0 : r;
 }
 
 int local_mkdir(struct store *s, struct op *op, const char *key, const struct attrs *attrs,

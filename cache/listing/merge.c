@@ -203,8 +203,8 @@ static void seen_again_locked(struct cache *c, struct entry *e, struct place at,
         struct object told = *obj;
         if (n->dir && (n->dir->time_early || n->dir->mtime_set)) {
             /* Theirs is of the names that have come since. */
-            told.mtime_ns = n->mtime_ns;
-            told.attrs.has &= ~(unsigned)ATTR_MTIME;
+            told.attrs.mtime_ns = n->mtime_ns;
+            told.attrs.has |= ATTR_MTIME;
         }
         node_apply_attrs(c, n, &told);
         if (!n->dir)

@@ -244,13 +244,13 @@ bool doubt_copies_below_locked(struct cache *c, struct place at) REQUIRES(cache_
 /* ---- order.c ---- */
 /* Whether an intention concerns what lies at or below `path`. */
 bool intent_below(struct cache *c, const char *path) REQUIRES(cache_mutex);
-/* Whether it is of the directory at `dir`, or of a name directly in it. */
-bool intent_is_of_name_in(const struct intent *i, const char *dir);
 /* The same of those that `is` is true of; `at` is what `path` was called then. -ENOMEM: nobody
  * knows. */
 int intent_below_is(struct cache *c, const char *path,
                     bool (*is)(void *arg, const struct intent *i, const char *at), void *arg)
     REQUIRES(cache_mutex);
+/* Whether it is of the directory at `dir`, or of a name directly in it. */
+bool intent_is_of_name_in(const struct intent *i, const char *dir);
 /* Whether the store is just renaming what lies there, or may have done so. */
 bool rename_runs_at_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
 /* The same of renames that the store carries out in one request, a directory's with all below

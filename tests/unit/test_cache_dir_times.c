@@ -1,9 +1,12 @@
 /* cache/: the time that a user gives to a directory comes to a folder behind the names that
  * move it there, and no flush waits for names that it does not send. */
+#include "backends/drivers.h"
 #include "cache/cache.h"
 #include "cache/content/content.h"
+#include "common/mem.h"
 #include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
+#include "tests/lib/temp_dir.h"
 
 #include <check.h>
 #include <errno.h>
@@ -12,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -231,6 +235,57 @@ START_TEST(the_time_alone_makes_no_directory)
 }
 END_TEST
 
+/* 0 is a time as any other: archives have it. */
+START_TEST(a_time_of_0_comes_again)
+{
+    struct handle *h = begin("d/x", 0);
+    struct stat st;
+
+    ck_assert_int_eq(driven_utimens(&d, "d", 0), 0);
+    ck_assert_int_eq(flush(0), -ETXTBSY);
+    ck_assert_int_eq(chmod(stored_path("d"), 0700), 0);
+    ck_assert_int_ge(driven_list(&d, ""), 1);
+    DRIVEN_WAIT(driven_stat(&d, "d", &st) == 0 && (st.st_mode & 07777) == 0700);
+    ck_assert_int_eq(stat_mtime_ns(&st), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(flush(0), 0);
+    ck_assert_int_eq(stored_time("d"), 0);
+}
+END_TEST
+
+/* Nothing is owed to a directory that is another user's, or lies nowhere any more; a folder
+ * that is gone is no success. */
+START_TEST(the_time_alone_of_what_others_changed)
+{
+    const struct attrs time = {.has = ATTR_MTIME, .mtime_ns = TIME};
+    char folder[64];
+    struct store *s = NULL;
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    temp_dir_make(folder, sizeof(folder));
+    ck_assert_int_eq(local_store_new(folder, NULL, &op, &s), 0);
+    ck_assert_int_eq(store_mkdir(s, &op, "d", NULL, NULL), 0);
+    auto_close int fd = openat(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY);
+    ck_assert_int_eq(mknodat(fd, "file", S_IFREG | 0644, 0), 0);
+    ck_assert_int_eq(store_mkdir(s, &op, "file/d", &time, NULL), 0);
+    if (geteuid() == 0) {
+        ck_assert_int_eq(fchmod(fd, 0777), 0);
+        ck_assert_int_eq(fchownat(fd, "d", 1001, 1001, 0), 0);
+        (void)setfsuid(1000);
+        int r = store_mkdir(s, &op, "d", &time, NULL);
+        (void)setfsuid(0);
+        ck_assert_int_eq(r, 0);
+    }
+    temp_dir_remove(folder);
+    ck_assert_int_eq(store_mkdir(s, &op, "d", &time, NULL), -ENXIO);
+    ck_assert_int_eq(store_mkdir(s, &op, "d/sub", &time, NULL), -ENXIO);
+    store_close(s);
+    (void)strcat(folder, ".runfs"); /* its state */
+    temp_dir_remove(folder);
+}
+END_TEST
+
 START_TEST(the_time_comes_after_a_file_that_failed)
 {
     driven_put(&d, "d/x", "x", 1);
@@ -393,6 +448,8 @@ int main(void)
     tcase_add_test(t, the_time_comes_after_a_staged_file_that_the_flush_sends);
     tcase_add_loop_test(t, the_time_comes_again_after_a_name_that_came_later, 0, 3);
     tcase_add_test(t, the_time_alone_makes_no_directory);
+    tcase_add_test(t, a_time_of_0_comes_again);
+    tcase_add_test(t, the_time_alone_of_what_others_changed);
     tcase_add_test(t, the_time_comes_after_a_file_that_failed);
     tcase_add_test(t, the_time_is_not_owed_after_a_name_that_went);
     tcase_add_test(t, the_time_waits_for_no_scratch_file);
