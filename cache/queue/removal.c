@@ -38,6 +38,20 @@ bool rmdir_runs_above_locked(struct cache *c, const char *path)
     return false;
 }
 
+bool removal_runs_below_locked(struct cache *c, struct place dir, unsigned volume)
+{
+    struct intent *i;
+
+    cache_assert_locked(c);
+    DL_FOREACH(c->queue->intents, i)
+    {
+        if (i->running && !intent_is_rename(i) && place_below(dir, intent_source(i)) &&
+            intent_volume(c, i) == volume)
+            return true;
+    }
+    return false;
+}
+
 bool intent_means_ours(const struct intent *i)
 {
     return strcmp(i->etag, INTENT_OURS) == 0;

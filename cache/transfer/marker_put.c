@@ -62,6 +62,19 @@ bool dir_upload_runs_at_locked(struct cache *c, struct place at, bool below)
     return false;
 }
 
+bool dir_upload_runs_above_locked(struct cache *c, struct place at, unsigned volume)
+{
+    struct dir_job *j;
+
+    cache_assert_locked(c);
+    LL_FOREACH(c->transfer->dir_jobs, j)
+    {
+        if (j->volume == volume && place_below(j->at, at))
+            return true;
+    }
+    return false;
+}
+
 /* ---- what the store is told ---- */
 
 /* The cache knows what it put, when the answer says which version it is. */
@@ -364,9 +377,13 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
 static bool may_start(struct cache *c, const struct node *n, const char *path)
     REQUIRES(cache_mutex)
 {
-    return !dir_upload_runs_at_locked(c, place_of_path(path), false) &&
+    const struct place at = place_of_path(path);
+
+    return !dir_upload_runs_at_locked(c, at, false) &&
            !intent_blocks_upload_locked(c, path, true) && !removal_pending(c, path) &&
-           !rmdir_runs_above_locked(c, path) && !dir_waits_for_rename(c, n, path);
+           !rmdir_runs_above_locked(c, path) &&
+           !removal_runs_below_locked(c, at, node_volume(n)) &&
+           !dir_waits_for_rename(c, n, path);
 }
 
 /* What is on its way to the directory's store. */

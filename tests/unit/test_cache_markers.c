@@ -147,6 +147,51 @@ START_TEST(nothing_is_owed_above_when_the_last_marker_is_stored)
 }
 END_TEST
 
+static atomic_uint puts_run, removals_run;
+static atomic_bool was_beside; /* the put of a marker beside a removal */
+
+static int64_t slow_markers_and_removals(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (c->kind != CALL_MKDIR && c->kind != CALL_REMOVE)
+        return call_next(c);
+    atomic_uint *run = c->kind == CALL_MKDIR ? &puts_run : &removals_run;
+    atomic_fetch_add(run, 1);
+    (void)usleep(50 * 1000);
+    if (atomic_load(&puts_run) && atomic_load(&removals_run))
+        atomic_store(&was_beside, true);
+    int64_t r = call_next(c);
+    atomic_fetch_sub(run, 1);
+    return r;
+}
+
+/* A server that keeps objects in folders removes a folder with the last object in it, and with
+ * it the marker that has come there meanwhile. */
+START_TEST(a_marker_does_not_come_while_names_in_its_directory_go)
+{
+    struct driven d;
+
+    driven_init_like_s3(&d, slow_markers_and_removals);
+    d.config.late_ns = d.config.settle_ns = 0;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "run"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "run/sub"), 0);
+    driven_put(&d, "run/sub/a", "a", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d); /* whether there are markers, nobody knows */
+    ck_assert_int_eq(driven_list(&d, "run/sub"), 1);
+    atomic_store(&was_beside, false);
+    if (_i == 0)
+        ck_assert_int_eq(driven_unlink(&d, "run/sub/a"), 0);
+    else
+        ck_assert_int_eq(driven_rename(&d, "run/sub/a", "a"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(!atomic_load(&was_beside));
+    ck_assert(driven_stores_dir(&d, "run/sub"));
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_markers");
@@ -156,6 +201,7 @@ int main(void)
     tcase_add_test(t, a_marker_of_the_replaced_directory_comes_late);
     tcase_add_test(t, a_marker_of_the_replaced_directory_that_a_killed_daemon_sent);
     tcase_add_test(t, nothing_is_owed_above_when_the_last_marker_is_stored);
+    tcase_add_loop_test(t, a_marker_does_not_come_while_names_in_its_directory_go, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
