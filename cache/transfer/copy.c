@@ -108,10 +108,11 @@ static const char *version_after(const struct entry *e, const char *copied_etag,
                                                            : new_etag;
 }
 
-void copy_write_keys(struct cache *c, struct node *n)
+void copy_drop_reader(struct cache *c, struct node *n, bool write)
 {
-    int fd = file_get_fd(c, n, FD_READ);
-
+    if (!n)
+        return;
+    int fd = write ? file_get_fd(c, n, FD_READ) : -ENOENT;
     if (fd >= 0)
         (void)file_write_keys(c, n, fd);
     cache_lock(c);
@@ -146,28 +147,35 @@ static bool expect_locked(struct file *f, const struct entry *e, struct place to
         was_replaced(e, copied_etag, new_etag, own) ? etag_text(&e->etag, buf) : new_etag);
 }
 
+/* What the store has at the new place; whether there is something new to write. */
+static bool record_locked(struct file *f, const struct entry *e, struct place to,
+                          const char *copied_etag, const char *new_etag, bool own)
+    REQUIRES(cache_mutex)
+{
+    char buf[ETAG_TEXT_MAX];
+
+    if (e->dirty || !new_etag)
+        return expect_locked(f, e, to, copied_etag, new_etag, own);
+    return etag_known(&e->etag) &&
+           stamp_keys_set(&f->keys, to.key, version_after(e, copied_etag, new_etag, buf),
+                          f->clean_mtime_ns, f->clean_size) == 0;
+}
+
 void copy_note_version(struct copying *k, const char *from, const char *to,
                        const char *copied_etag, const char *new_etag, bool own)
 {
-    const struct place there = place_of_path(to);
     struct cache *c = k->cache;
     struct entry *e = NULL;
-    char buf[ETAG_TEXT_MAX];
-    bool ours = false;
 
     cache_lock(c);
     struct node *n = reader_locked(c, k->intent, from, to, &e);
-    struct file *f = n ? n->file : NULL;
-    if (f && (e->dirty || !new_etag))
-        ours = expect_locked(f, e, there, copied_etag, new_etag, own);
-    else if (f && etag_known(&e->etag))
-        ours = stamp_keys_set(&f->keys, there.key, version_after(e, copied_etag, new_etag, buf),
-                              f->clean_mtime_ns, f->clean_size) == 0;
+    bool ours = n && n->file &&
+                record_locked(n->file, e, place_of_path(to), copied_etag, new_etag, own);
     if (ours)
         node_ref_locked(n);
     cache_unlock(c);
     if (ours)
-        copy_write_keys(c, n);
+        copy_drop_reader(c, n, true);
 }
 
 /* The first of the intentions from `i` on that concerns the file's name, or NULL. */
@@ -209,20 +217,26 @@ static void note_copied_locked(struct file *f, const char *etag) REQUIRES(cache_
 }
 
 struct node *copy_take_version_locked(struct copying *k, const char *from, const char *to,
-                                      const char *copied_etag, const char *new_etag, bool own)
+                                      const char *copied_etag, const char *new_etag, bool own,
+                                      bool *ret_write)
 {
     struct entry *e = NULL;
     struct node *n = reader_locked(k->cache, k->intent, from, to, &e);
 
+    *ret_write = false;
     if (!n)
         return NULL;
+    node_ref_locked(n);
+    struct file *f = n->file;
+    /* Its mirror file may have been made since the version was noted. */
+    *ret_write = f && record_locked(f, e, place_of_path(to), copied_etag, new_etag, own);
     auto_free char *path = entry_path(e);
     if (path && strcmp(path, to) == 0)
         e->may_exist = true; /* an upload asks for it where its version is not known */
     e->tried_before = false;
     if (!etag_known(&e->etag)) {
-        note_copied_locked(n->file, new_etag);
-        return NULL;
+        note_copied_locked(f, new_etag);
+        return n;
     }
     bool replaced = was_replaced(e, copied_etag, new_etag, own);
     if (!replaced)
@@ -230,14 +244,38 @@ struct node *copy_take_version_locked(struct copying *k, const char *from, const
     e->verified_ns = replaced ? 0 : clock_mono_ns();
     entry_forget_version(e);
     entry_changed_locked(k->cache, e);
-    struct file *f = n->file;
     if (!f || e->dirty)
-        return NULL;
+        return n;
     free(f->etag);
     f->etag = etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
     stamp_keys_remove(&f->keys, place_of_path(from).key);
-    node_ref_locked(n);
+    *ret_write = true;
     return n;
+}
+
+static bool reads_at(struct node *n, struct place at) REQUIRES(cache_mutex)
+{
+    for (struct entry *e = n->links; e; e = e->next_link) {
+        auto_place struct place now = entry_place(e);
+        if (place_known(now) && place_same(now, at))
+            return true;
+    }
+    return false;
+}
+
+bool copy_move_record_locked(struct node *n, const char *from, const char *to)
+{
+    const struct place old = place_of_path(from), there = place_of_path(to);
+    struct stamp_keys *keys = n->file ? &n->file->keys : NULL;
+    const struct stamp_key *k = keys ? stamp_keys_find(keys, old.key) : NULL;
+
+    if (!k || stamp_keys_find(keys, there.key) || !reads_at(n, there))
+        return false;
+    auto_free char *etag = strdup(k->etag); /* the next call may move it */
+    if (!etag || stamp_keys_set(keys, there.key, etag, k->mtime_ns, k->size) < 0)
+        return false;
+    stamp_keys_remove(keys, old.key);
+    return true;
 }
 
 /* ---- one file ---- */
@@ -468,6 +506,7 @@ static int copy_file(struct copying *k, struct op *op)
     }
     bool remove = !gone && (useless || !native);
     struct node *n = NULL;
+    bool write = false;
     if (r == 0)
         r = finish_row(k, remove, copied);
     /* The intention stays as its row is: it is made again. */
@@ -480,12 +519,11 @@ static int copy_file(struct copying *k, struct op *op)
         else if (useless)
             copy_forget_version_locked(k, k->from, k->to);
         else
-            n = copy_take_version_locked(k, k->from, k->to, copied, obj.etag, k->own);
+            n = copy_take_version_locked(k, k->from, k->to, copied, obj.etag, k->own, &write);
         copy_sources_locked(c, k->intent);
         finish_intent_locked(k, remove, &copied);
         cache_unlock(c);
-        if (n)
-            copy_write_keys(c, n);
+        copy_drop_reader(c, n, write);
     }
     object_release(&obj);
     return r < 0 ? copy_not_noted(op, k->from, k->to, r) : 0;

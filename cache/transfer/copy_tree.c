@@ -272,6 +272,38 @@ static int note_copied(struct copying *k, struct intent **plan, size_t n)
     return r;
 }
 
+static void take_version(struct copying *k, struct item *it)
+{
+    struct cache *c = k->cache;
+    bool write = false;
+
+    cache_lock(c);
+    if (it->new_etag) {
+        copy_tell_next_locked(k, it->to, it->etag, it->new_etag, it->own);
+        it->reader = copy_take_version_locked(k, it->from, it->to, it->etag, it->new_etag,
+                                              it->own, &write);
+    } else if (is_written_anew(it)) {
+        copy_forget_version_locked(k, it->from, it->to);
+    }
+    if (write)
+        node_ref_locked(it->reader);
+    cache_unlock(c);
+    if (write)
+        copy_drop_reader(c, it->reader, true);
+}
+
+static void move_record(struct copying *k, struct item *it)
+{
+    struct cache *c = k->cache;
+
+    if (!it->reader)
+        return;
+    cache_lock(c);
+    bool write = copy_move_record_locked(it->reader, it->from, it->to);
+    cache_unlock(c);
+    copy_drop_reader(c, take_ptr(it->reader), write);
+}
+
 static void take_over(struct copying *k, struct intent **plan, size_t n)
 {
     struct cache *c = k->cache;
@@ -281,21 +313,8 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
     k->intent->taken_over = true; /* the old place has older versions than names know now */
     cache_unlock(c);
     ns_done(c);
-    for (size_t i = 0; i < k->n; i++) {
-        const struct item *it = &k->v[i];
-        struct node *changed = NULL;
-        cache_lock(c);
-        if (it->new_etag)
-            copy_tell_next_locked(k, it->to, it->etag, it->new_etag, it->own);
-        if (it->new_etag)
-            changed =
-                copy_take_version_locked(k, it->from, it->to, it->etag, it->new_etag, it->own);
-        else if (is_written_anew(it))
-            copy_forget_version_locked(k, it->from, it->to);
-        cache_unlock(c);
-        if (changed)
-            copy_write_keys(c, changed);
-    }
+    for (size_t i = 0; i < k->n; i++)
+        take_version(k, &k->v[i]);
     crash_point("renamedir-taken");
     cache_lock(c);
     copy_sources_locked(c, k->intent);
@@ -303,6 +322,8 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
     for (size_t i = 0; i < n; i++)
         intent_add_locked(c, plan[i]);
     cache_unlock(c);
+    for (size_t i = 0; i < k->n; i++)
+        move_record(k, &k->v[i]);
 }
 
 /* ---- what is in its way ---- */

@@ -21,15 +21,19 @@
 
 static struct driven d;
 static atomic_bool hold_puts, hold_copies;
-static atomic_bool dies;   /* when the store has taken attributes */
-static void (*last)(void); /* what is done before that; may be NULL */
+static atomic_bool lost_puts; /* nobody is left to be answered, nor does the store have them */
+static atomic_bool dies;      /* when the store has taken attributes */
+static void (*last)(void);    /* what is done before that; may be NULL */
 
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
     while ((c->kind == CALL_PUT && atomic_load(&hold_puts)) ||
-           (c->kind == CALL_COPY && atomic_load(&hold_copies)))
+           (c->kind == CALL_COPY && atomic_load(&hold_copies))) {
+        if (c->kind == CALL_PUT && atomic_load(&lost_puts))
+            return op_fail(c->op, -EIO, "put %s: lost", c->key);
         (void)usleep(1000);
+    }
     int64_t r = call_next(c);
     if (c->kind == CALL_SETATTR && atomic_load(&dies)) {
         if (last)
@@ -608,6 +612,76 @@ START_TEST(listed_while_a_copied_directory_is_taken_over)
 }
 END_TEST
 
+static const char *const moments[] = {"renamedir-copied", "renamedir-noted", "renamedir-taken"};
+
+/* Copied, with a symbolic link of its own mirror file and a file that has none. */
+static void store_copied_directory(void)
+{
+    start();
+    driven_release(&d);
+    driven_init_like_s3(&d, around);
+    d.config.settle_ns = d.config.late_ns = 0;
+    d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    driven_put(&d, "dir/f", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_symlink(&d, "there", "dir/l"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_list(&d, "dir"), 2);
+}
+
+static void evict_link(void)
+{
+    struct cache_evicted e;
+    struct op op;
+
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(cache_evict_path(d.cache, "moved/l", &op, NULL, NULL, &e), 0);
+    ck_assert_uint_eq(e.files, 1);
+}
+
+/* Not once the versions are told: who opens it waits then until the place is told, too. */
+static void write_file(void)
+{
+    atomic_store(&hold_puts, true);
+    driven_put(&d, "moved/f", "newer", 5);
+}
+
+/* A mirror file is made anew while a copied directory is taken over: the next mount still knows
+ * what the store has of it. */
+START_TEST(made_anew_while_a_copied_directory_is_taken_over)
+{
+    const bool writes = _i >= 3;
+    struct cache_stats s;
+    char *target = NULL;
+
+    store_copied_directory();
+    at(moments[_i % 3], writes ? write_file : evict_link);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    DRIVEN_WAIT(atomic_load(&done));
+    if (writes)
+        (void)usleep(500000); /* the old names go, the upload does not begin */
+    else
+        ck_assert_int_eq(driven_flush(&d), 0);
+    crash_watch(NULL);
+    atomic_store(&lost_puts, true);
+    driven_unmount(&d);
+    atomic_store(&lost_puts, false);
+    atomic_store(&hold_puts, false);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    cache_get_stats(d.cache, &s);
+    ck_assert_uint_eq(s.kept_files, 0);
+    ck_assert_int_eq(driven_readlink(&d, "moved/l", &target), 0);
+    ck_assert_str_eq(target, "there");
+    free(target);
+    driven_stores(&d, "moved/f", writes ? "newer" : "old");
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_between");
@@ -629,6 +703,7 @@ int main(void)
     tcase_add_test(t, created_to_be_read);
     tcase_add_test(t, asked_while_a_copied_directory_is_taken_over);
     tcase_add_test(t, listed_while_a_copied_directory_is_taken_over);
+    tcase_add_loop_test(t, made_anew_while_a_copied_directory_is_taken_over, 0, 5);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
