@@ -342,7 +342,7 @@ bool removal_pending(struct cache *c, const char *path) REQUIRES(cache_mutex);
  * take the directory's own object: with routes one key can be behind both. What comes there
  * before such a removal has looked is found by it, and stays. */
 bool rmdir_runs_above_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
-/* Whether that one of the stores is just removing something below the place. A server that
+/* Whether that store (0: of several) is just removing something below the place. A server that
  * keeps its objects in folders removes a folder with its last object unless that has a marker:
  * one that comes between the look and the removal goes with it. */
 bool removal_runs_below_locked(struct cache *c, struct place dir, unsigned volume)

@@ -54,8 +54,46 @@ static bool moves_on(struct intent *done, struct intent *i) REQUIRES(cache_mutex
     return at && path_below(done->to, at);
 }
 
-void copy_sources_locked(struct cache *c, struct intent *done)
+struct moving {
+    struct intent *done;
+    struct copy_readers *changed;
+};
+
+static void changed_add_locked(struct copy_readers *l, struct node *n) REQUIRES(cache_mutex)
 {
+    if (array_grow(l->v, l->cap, l->n + 1) < 0)
+        return; /* the records in memory are right */
+    l->v[l->n++] = n;
+    node_ref_locked(n);
+}
+
+/* A mirror file that was made while the place was still the old one, after the version of that
+ * had been told, or where nobody told one, has a record of the old place alone. */
+static int record_follows(void *arg, struct node *n) REQUIRES(cache_mutex)
+{
+    const struct moving *m = arg;
+    const struct place from = intent_source(m->done), to = intent_target(m->done);
+    struct stamp_keys *keys = n->file ? &n->file->keys : NULL;
+
+    for (struct entry *e = keys && keys->n ? n->links : NULL; e; e = e->next_link) {
+        auto_place struct place now = entry_place(e);
+        auto_place struct place old = place_known(now) ? place_moved(now, to, from) : NO_PLACE;
+        struct stamp_key *k = place_known(old) ? stamp_keys_find(keys, old.key) : NULL;
+        if (!k || !etag_is(&e->etag, k->etag) || stamp_keys_find(keys, now.key))
+            continue;
+        auto_free char *etag = strdup(k->etag); /* the next call may move the record */
+        if (!etag || stamp_keys_set(keys, now.key, etag, k->mtime_ns, k->size) < 0)
+            continue;
+        stamp_keys_remove(keys, old.key);
+        changed_add_locked(m->changed, n);
+    }
+    return 0;
+}
+
+void copy_sources_locked(struct cache *c, struct intent *done, struct copy_readers *changed)
+{
+    struct moving m = {.done = done, .changed = changed};
+
     cache_assert_locked(c);
     assert(done);
     if (done->kind == INTENT_RENAMEDIR)
@@ -67,9 +105,11 @@ void copy_sources_locked(struct cache *c, struct intent *done)
         struct entry *e = NULL;
         /* An entry that stands at its final place has no source of its own, as one that was
          * made there since. */
-        if (at && tree_find(c, at, &e) && e &&
-            (place_known(e->source) || e->node->ino == i->ino))
+        struct node *n = at ? tree_find(c, at, &e) : NULL;
+        if (n && e && (place_known(e->source) || n->ino == i->ino))
             copy_source_locked(c, e, intent_source(done), intent_target(done));
+        if (n)
+            (void)tree_each(n, record_follows, &m);
     }
     for (size_t i = 0; i < c->content->n_stale_readers; i++) {
         struct file *f = c->content->stale_readers[i]->file;
@@ -108,11 +148,10 @@ static const char *version_after(const struct entry *e, const char *copied_etag,
                                                            : new_etag;
 }
 
-void copy_drop_reader(struct cache *c, struct node *n, bool write)
+void copy_write_keys(struct cache *c, struct node *n)
 {
-    if (!n)
-        return;
-    int fd = write ? file_get_fd(c, n, FD_READ) : -ENOENT;
+    int fd = file_get_fd(c, n, FD_READ);
+
     if (fd >= 0)
         (void)file_write_keys(c, n, fd);
     cache_lock(c);
@@ -120,6 +159,14 @@ void copy_drop_reader(struct cache *c, struct node *n, bool write)
         file_put_fd_locked(c, n->file, FD_READ);
     node_unref_locked(c, n);
     cache_unlock(c);
+}
+
+void copy_write_readers(struct cache *c, struct copy_readers *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        copy_write_keys(c, l->v[i]);
+    free(l->v);
+    *l = (struct copy_readers){0};
 }
 
 /* Whether somebody else had replaced what the entry was a version of. What is uploaded here may
@@ -147,6 +194,12 @@ static bool expect_locked(struct file *f, const struct entry *e, struct place to
         was_replaced(e, copied_etag, new_etag, own) ? etag_text(&e->etag, buf) : new_etag);
 }
 
+/* Whether the store has the content, though it may lack attributes. */
+static bool content_is_stored(const struct file *f, const struct entry *e) REQUIRES(cache_mutex)
+{
+    return etag_known(&e->etag) && (!e->dirty || (f->state != FILE_DIRTY && !f->content_dirty));
+}
+
 /* What the store has at the new place; whether there is something new to write. */
 static bool record_locked(struct file *f, const struct entry *e, struct place to,
                           const char *copied_etag, const char *new_etag, bool own)
@@ -154,11 +207,13 @@ static bool record_locked(struct file *f, const struct entry *e, struct place to
 {
     char buf[ETAG_TEXT_MAX];
 
-    if (e->dirty || !new_etag)
+    if (!new_etag || (e->dirty && !content_is_stored(f, e)))
         return expect_locked(f, e, to, copied_etag, new_etag, own);
-    return etag_known(&e->etag) &&
-           stamp_keys_set(&f->keys, to.key, version_after(e, copied_etag, new_etag, buf),
-                          f->clean_mtime_ns, f->clean_size) == 0;
+    if (!etag_known(&e->etag))
+        return false;
+    const char *etag =
+        was_replaced(e, copied_etag, new_etag, own) ? etag_text(&e->etag, buf) : new_etag;
+    return stamp_keys_set(&f->keys, to.key, etag, f->clean_mtime_ns, f->clean_size) == 0;
 }
 
 void copy_note_version(struct copying *k, const char *from, const char *to,
@@ -175,7 +230,7 @@ void copy_note_version(struct copying *k, const char *from, const char *to,
         node_ref_locked(n);
     cache_unlock(c);
     if (ours)
-        copy_drop_reader(c, n, true);
+        copy_write_keys(c, n);
 }
 
 /* The first of the intentions from `i` on that concerns the file's name, or NULL. */
@@ -216,27 +271,33 @@ static void note_copied_locked(struct file *f, const char *etag) REQUIRES(cache_
     f->copied_etag = strdup(etag);
 }
 
+/* The caller writes the records of what is returned. */
+static struct node *written_locked(struct node *n, bool write) REQUIRES(cache_mutex)
+{
+    if (!write)
+        return NULL;
+    node_ref_locked(n);
+    return n;
+}
+
 struct node *copy_take_version_locked(struct copying *k, const char *from, const char *to,
-                                      const char *copied_etag, const char *new_etag, bool own,
-                                      bool *ret_write)
+                                      const char *copied_etag, const char *new_etag, bool own)
 {
     struct entry *e = NULL;
     struct node *n = reader_locked(k->cache, k->intent, from, to, &e);
 
-    *ret_write = false;
     if (!n)
         return NULL;
-    node_ref_locked(n);
     struct file *f = n->file;
     /* Its mirror file may have been made since the version was noted. */
-    *ret_write = f && record_locked(f, e, place_of_path(to), copied_etag, new_etag, own);
+    bool write = f && record_locked(f, e, place_of_path(to), copied_etag, new_etag, own);
     auto_free char *path = entry_path(e);
     if (path && strcmp(path, to) == 0)
         e->may_exist = true; /* an upload asks for it where its version is not known */
     e->tried_before = false;
     if (!etag_known(&e->etag)) {
         note_copied_locked(f, new_etag);
-        return n;
+        return written_locked(n, write);
     }
     bool replaced = was_replaced(e, copied_etag, new_etag, own);
     if (!replaced)
@@ -244,38 +305,12 @@ struct node *copy_take_version_locked(struct copying *k, const char *from, const
     e->verified_ns = replaced ? 0 : clock_mono_ns();
     entry_forget_version(e);
     entry_changed_locked(k->cache, e);
-    if (!f || e->dirty)
-        return n;
+    if (!f || !content_is_stored(f, e))
+        return written_locked(n, write);
     free(f->etag);
     f->etag = etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
     stamp_keys_remove(&f->keys, place_of_path(from).key);
-    *ret_write = true;
-    return n;
-}
-
-static bool reads_at(struct node *n, struct place at) REQUIRES(cache_mutex)
-{
-    for (struct entry *e = n->links; e; e = e->next_link) {
-        auto_place struct place now = entry_place(e);
-        if (place_known(now) && place_same(now, at))
-            return true;
-    }
-    return false;
-}
-
-bool copy_move_record_locked(struct node *n, const char *from, const char *to)
-{
-    const struct place old = place_of_path(from), there = place_of_path(to);
-    struct stamp_keys *keys = n->file ? &n->file->keys : NULL;
-    const struct stamp_key *k = keys ? stamp_keys_find(keys, old.key) : NULL;
-
-    if (!k || stamp_keys_find(keys, there.key) || !reads_at(n, there))
-        return false;
-    auto_free char *etag = strdup(k->etag); /* the next call may move it */
-    if (!etag || stamp_keys_set(keys, there.key, etag, k->mtime_ns, k->size) < 0)
-        return false;
-    stamp_keys_remove(keys, old.key);
-    return true;
+    return written_locked(n, true);
 }
 
 /* ---- one file ---- */
@@ -505,8 +540,8 @@ static int copy_file(struct copying *k, struct op *op)
         copy_note_version(k, k->from, k->to, copied, NULL, false);
     }
     bool remove = !gone && (useless || !native);
+    struct copy_readers changed = {0};
     struct node *n = NULL;
-    bool write = false;
     if (r == 0)
         r = finish_row(k, remove, copied);
     /* The intention stays as its row is: it is made again. */
@@ -519,11 +554,13 @@ static int copy_file(struct copying *k, struct op *op)
         else if (useless)
             copy_forget_version_locked(k, k->from, k->to);
         else
-            n = copy_take_version_locked(k, k->from, k->to, copied, obj.etag, k->own, &write);
-        copy_sources_locked(c, k->intent);
+            n = copy_take_version_locked(k, k->from, k->to, copied, obj.etag, k->own);
+        copy_sources_locked(c, k->intent, &changed);
         finish_intent_locked(k, remove, &copied);
         cache_unlock(c);
-        copy_drop_reader(c, n, write);
+        if (n)
+            copy_write_keys(c, n);
+        copy_write_readers(c, &changed);
     }
     object_release(&obj);
     return r < 0 ? copy_not_noted(op, k->from, k->to, r) : 0;

@@ -23,8 +23,13 @@ struct item {
     char *etag, *new_etag; /* the version that is copied or removed; that of the copy */
     enum item_fate fate;
     bool is_dir;
-    bool own;            /* this cache put what was copied */
-    struct node *reader; /* referenced: it took the version, its place is still the old one */
+    bool own; /* this cache put what was copied */
+};
+
+/* Files whose records changed, each referenced. */
+struct copy_readers {
+    struct node **v;
+    size_t n, cap;
 };
 
 struct copying {
@@ -51,11 +56,15 @@ char *copy_moved_path(const char *path, const char *from, const char *to);
 /* The source of an entry that stood at or below `from` is now at or below `to`. */
 void copy_source_locked(struct cache *c, struct entry *e, struct place from, struct place to)
     REQUIRES(cache_mutex);
-/* Only entries that some rename of the list moved have a source of their own. */
-void copy_sources_locked(struct cache *c, struct intent *done) REQUIRES(cache_mutex);
-/* Drops the caller's reference, if there is one; `write`: the records of its stamp are written
- * before. A failure of that is ignored. */
-void copy_drop_reader(struct cache *c, struct node *n, bool write) EXCLUDES(cache_mutex);
+/* Only entries that some rename of the list moved have a source of their own. Records of the
+ * old place alone follow; those files are added to *changed, for copy_write_readers(). */
+void copy_sources_locked(struct cache *c, struct intent *done, struct copy_readers *changed)
+    REQUIRES(cache_mutex);
+/* Writes the records of the node's stamp and drops the caller's reference. A failure is
+ * ignored. */
+void copy_write_keys(struct cache *c, struct node *n) EXCLUDES(cache_mutex);
+/* The same of all of them; the list is empty then. */
+void copy_write_readers(struct cache *c, struct copy_readers *l) EXCLUDES(cache_mutex);
 /* Records in the stamp what the store has at the new place, beside the old one: whether the
  * row is gone or not, one of them holds. `new_etag` NULL: nobody knows its version. */
 void copy_note_version(struct copying *k, const char *from, const char *to,
@@ -67,14 +76,9 @@ void copy_note_version(struct copying *k, const char *from, const char *to,
 void copy_tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
                            const char *new_etag, bool own) REQUIRES(cache_mutex);
 /* copy_note_version() in memory, once the row is gone, and without the record of the old place.
- * Returns the node that has the version now, referenced, or NULL; *ret_write: its records are
- * others than before. */
+ * The node is returned, referenced, when its records are to be written. */
 struct node *copy_take_version_locked(struct copying *k, const char *from, const char *to,
-                                      const char *copied_etag, const char *new_etag, bool own,
-                                      bool *ret_write) REQUIRES(cache_mutex);
-/* A mirror file that was made after that, while the place was still the old one, has a record
- * of that alone: it becomes one of the place that the node has. Whether it did. */
-bool copy_move_record_locked(struct node *n, const char *from, const char *to)
+                                      const char *copied_etag, const char *new_etag, bool own)
     REQUIRES(cache_mutex);
 /* Whether the live name is uploaded before the old name is removed at the store: that waits
  * for it. What was closed later, or is open, comes after it, and is copied first. */

@@ -272,40 +272,27 @@ static int note_copied(struct copying *k, struct intent **plan, size_t n)
     return r;
 }
 
-static void take_version(struct copying *k, struct item *it)
+static void take_version(struct copying *k, const struct item *it)
 {
     struct cache *c = k->cache;
-    bool write = false;
+    struct node *changed = NULL;
 
     cache_lock(c);
     if (it->new_etag) {
         copy_tell_next_locked(k, it->to, it->etag, it->new_etag, it->own);
-        it->reader = copy_take_version_locked(k, it->from, it->to, it->etag, it->new_etag,
-                                              it->own, &write);
+        changed =
+            copy_take_version_locked(k, it->from, it->to, it->etag, it->new_etag, it->own);
     } else if (is_written_anew(it)) {
         copy_forget_version_locked(k, it->from, it->to);
     }
-    if (write)
-        node_ref_locked(it->reader);
     cache_unlock(c);
-    if (write)
-        copy_drop_reader(c, it->reader, true);
-}
-
-static void move_record(struct copying *k, struct item *it)
-{
-    struct cache *c = k->cache;
-
-    if (!it->reader)
-        return;
-    cache_lock(c);
-    bool write = copy_move_record_locked(it->reader, it->from, it->to);
-    cache_unlock(c);
-    copy_drop_reader(c, take_ptr(it->reader), write);
+    if (changed)
+        copy_write_keys(c, changed);
 }
 
 static void take_over(struct copying *k, struct intent **plan, size_t n)
 {
+    struct copy_readers changed = {0};
     struct cache *c = k->cache;
 
     ns_read(c); /* no listing is between its look at this and its names */
@@ -317,13 +304,12 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
         take_version(k, &k->v[i]);
     crash_point("renamedir-taken");
     cache_lock(c);
-    copy_sources_locked(c, k->intent);
+    copy_sources_locked(c, k->intent, &changed);
     intent_remove_locked(c, k->intent);
     for (size_t i = 0; i < n; i++)
         intent_add_locked(c, plan[i]);
     cache_unlock(c);
-    for (size_t i = 0; i < k->n; i++)
-        move_record(k, &k->v[i]);
+    copy_write_readers(c, &changed);
 }
 
 /* ---- what is in its way ---- */

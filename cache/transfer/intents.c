@@ -51,6 +51,9 @@ static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, 
         return false;
     if (dir_upload_runs_at_locked(c, from, below) || dir_upload_runs_at_locked(c, to, below))
         return false;
+    /* The marker of a directory that is replaced is removed. */
+    if (below && dir_upload_runs_above_locked(c, to, intent_lone_volume(c, i)))
+        return false;
     if (running_removal_touches(c, i->from, below) || running_removal_touches(c, i->to, below))
         return false;
     if (below && rmdir_runs_above_locked(c, i->to)) /* it brings markers */

@@ -110,7 +110,7 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
          !name_waits_for_rename_locked(c, i)) ||
         upload_runs_at_locked(c, intent_source(i), false) ||
         dir_upload_runs_at_locked(c, intent_source(i), below) ||
-        dir_upload_runs_above_locked(c, intent_source(i), intent_volume(c, i)))
+        dir_upload_runs_above_locked(c, intent_source(i), intent_lone_volume(c, i)))
         return false;
     /* A later one that runs may bring there what is meant to stay; it retires this removal. */
     if (intent_earlier_rename_touches(c, i, i->from) ||

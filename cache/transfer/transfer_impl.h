@@ -145,7 +145,7 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
 /* Whether an upload of a marker there, or below it, runs. */
 bool dir_upload_runs_at_locked(struct cache *c, struct place at, bool below)
     REQUIRES(cache_mutex);
-/* Whether one of a directory above the place runs, to that one of the stores. */
+/* Whether one of a directory above the place runs, to that store; 0: to several. */
 bool dir_upload_runs_above_locked(struct cache *c, struct place at, unsigned volume)
     REQUIRES(cache_mutex);
 /* Starts uploads of directories' markers and attributes. */

@@ -22,8 +22,9 @@
 static struct driven d;
 static atomic_bool hold_puts, hold_copies;
 static atomic_bool lost_puts; /* nobody is left to be answered, nor does the store have them */
-static atomic_bool dies;      /* when the store has taken attributes */
-static void (*last)(void);    /* what is done before that; may be NULL */
+static atomic_bool lost_attrs;
+static atomic_bool dies;   /* when the store has taken attributes */
+static void (*last)(void); /* what is done before that; may be NULL */
 
 static int64_t around(struct layer *l, struct call *c)
 {
@@ -34,6 +35,8 @@ static int64_t around(struct layer *l, struct call *c)
             return op_fail(c->op, -EIO, "put %s: lost", c->key);
         (void)usleep(1000);
     }
+    if (c->kind == CALL_SETATTR && atomic_load(&lost_attrs))
+        return op_fail(c->op, -EIO, "attributes of %s: lost", c->key);
     int64_t r = call_next(c);
     if (c->kind == CALL_SETATTR && atomic_load(&dies)) {
         if (last)
@@ -614,14 +617,16 @@ END_TEST
 
 static const char *const moments[] = {"renamedir-copied", "renamedir-noted", "renamedir-taken"};
 
-/* Copied, with a symbolic link of its own mirror file and a file that has none. */
-static void store_copied_directory(void)
+/* A directory with a symbolic link that has a mirror file and a file that has none. */
+static void store_link_and_file(bool copied)
 {
     start();
-    driven_release(&d);
-    driven_init_like_s3(&d, around);
-    d.config.settle_ns = d.config.late_ns = 0;
-    d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
+    if (copied) {
+        driven_release(&d);
+        driven_init_like_s3(&d, around);
+        d.config.settle_ns = d.config.late_ns = 0;
+        d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
+    }
     driven_mount(&d);
     ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
     driven_put(&d, "dir/f", "old", 3);
@@ -657,7 +662,7 @@ START_TEST(made_anew_while_a_copied_directory_is_taken_over)
     struct cache_stats s;
     char *target = NULL;
 
-    store_copied_directory();
+    store_link_and_file(true);
     at(moments[_i % 3], writes ? write_file : evict_link);
     ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
     DRIVEN_WAIT(atomic_load(&done));
@@ -678,6 +683,74 @@ START_TEST(made_anew_while_a_copied_directory_is_taken_over)
     ck_assert_str_eq(target, "there");
     free(target);
     driven_stores(&d, "moved/f", writes ? "newer" : "old");
+    driven_release(&d);
+}
+END_TEST
+
+static void change_mode_of_moved(void)
+{
+    ck_assert_int_eq(driven_chmod(&d, "moved/f", 0640), 0);
+}
+
+/* Attributes are owed of a file that is renamed, by a copy or not: they still are after a kill.
+ */
+START_TEST(chmod_around_a_rename_and_killed)
+{
+    const char *path = _i == 0 ? "g" : "moved/f";
+    struct stat st;
+    char old[8];
+
+    store_link_and_file(_i < 3);
+    atomic_store(&lost_attrs, true);
+    atomic_store(&done, true);
+    if (_i == 2 || _i == 3)
+        at(_i == 2 ? "renamedir-noted" : "renamedir-native", change_mode_of_moved);
+    if (_i != 2 && _i != 3)
+        ck_assert_int_eq(driven_chmod(&d, "dir/f", 0640), 0);
+    ck_assert_int_eq(
+        _i == 0 ? driven_rename(&d, "dir/f", "g") : driven_rename(&d, "dir", "moved"), 0);
+    DRIVEN_WAIT(atomic_load(&done) && driven_stored(&d, "dir/f", old, sizeof(old)) == -ENOENT);
+    crash_watch(NULL);
+    driven_unmount(&d);
+    driven_mount(&d);
+    atomic_store(&lost_attrs, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_stat(&d, path, &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0640);
+    driven_release(&d);
+}
+END_TEST
+
+static void open_moved(void)
+{
+    struct handle *h;
+
+    ck_assert_int_eq(driven_open(&d, "moved/e", O_RDONLY, &h), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+}
+
+/* The store has renamed a directory, and a file in it gets its mirror file before the cache
+ * knows: what another node puts there later is not taken for what is to be replaced. */
+START_TEST(opened_while_a_directory_is_renamed)
+{
+    start();
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    driven_put(&d, "dir/e", "", 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_list(&d, "dir"), 1);
+    at("renamedir-native", open_moved);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    DRIVEN_WAIT(atomic_load(&done));
+    ck_assert_int_eq(driven_flush(&d), 0);
+    crash_watch(NULL);
+    driven_unmount(&d);
+    driven_store(&d, "moved/e", "theirs", 6);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "moved/e", "theirs");
     driven_release(&d);
 }
 END_TEST
@@ -704,6 +777,8 @@ int main(void)
     tcase_add_test(t, asked_while_a_copied_directory_is_taken_over);
     tcase_add_test(t, listed_while_a_copied_directory_is_taken_over);
     tcase_add_loop_test(t, made_anew_while_a_copied_directory_is_taken_over, 0, 5);
+    tcase_add_test(t, opened_while_a_directory_is_renamed);
+    tcase_add_loop_test(t, chmod_around_a_rename_and_killed, 0, 5);
     suite_add_tcase(s, t);
     return suite_run(s);
 }

@@ -153,11 +153,11 @@ static atomic_bool was_beside; /* the put of a marker beside a removal */
 static int64_t slow_markers_and_removals(struct layer *l, struct call *c)
 {
     (void)l;
-    if (c->kind != CALL_MKDIR && c->kind != CALL_REMOVE)
+    if (c->kind != CALL_MKDIR && c->kind != CALL_REMOVE && c->kind != CALL_RMDIR)
         return call_next(c);
     atomic_uint *run = c->kind == CALL_MKDIR ? &puts_run : &removals_run;
     atomic_fetch_add(run, 1);
-    (void)usleep(50 * 1000);
+    (void)usleep(200 * 1000);
     if (atomic_load(&puts_run) && atomic_load(&removals_run))
         atomic_store(&was_beside, true);
     int64_t r = call_next(c);
@@ -192,6 +192,29 @@ START_TEST(a_marker_does_not_come_while_names_in_its_directory_go)
 }
 END_TEST
 
+/* So does the marker of a directory that is replaced. */
+START_TEST(a_marker_does_not_come_while_a_directory_in_its_own_is_replaced)
+{
+    struct driven d;
+
+    driven_init_like_s3(&d, slow_markers_and_removals);
+    d.config.late_ns = d.config.settle_ns = 0;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "run"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "run/empty"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    driven_put(&d, "dir/a", "a", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&was_beside, false);
+    ck_assert_int_eq(driven_chmod(&d, "run", 0700), 0);
+    DRIVEN_WAIT(atomic_load(&puts_run) == 1);
+    ck_assert_int_eq(driven_rename(&d, "dir", "run/empty"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(!atomic_load(&was_beside));
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_markers");
@@ -202,6 +225,7 @@ int main(void)
     tcase_add_test(t, a_marker_of_the_replaced_directory_that_a_killed_daemon_sent);
     tcase_add_test(t, nothing_is_owed_above_when_the_last_marker_is_stored);
     tcase_add_loop_test(t, a_marker_does_not_come_while_names_in_its_directory_go, 0, 2);
+    tcase_add_test(t, a_marker_does_not_come_while_a_directory_in_its_own_is_replaced);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
