@@ -6,6 +6,7 @@
 #include "cache/mirror/crash.h"
 #include "cache/mirror/journal.h"
 #include "cache/mirror/stamp.h"
+#include "cache/tree/children.h"
 #include "cache/types/etag.h"
 #include "common/buf.h"
 #include "common/lock.h"
@@ -69,24 +70,34 @@ static void changed_add_locked(struct copy_readers *l, struct node *n) REQUIRES(
 
 /* A mirror file that was made while the place was still the old one, after the version of that
  * had been told, or where nobody told one, has a record of the old place alone. */
-static int record_follows(void *arg, struct node *n) REQUIRES(cache_mutex)
+static void record_follows(const struct moving *m, struct entry *e) REQUIRES(cache_mutex)
 {
-    const struct moving *m = arg;
     const struct place from = intent_source(m->done), to = intent_target(m->done);
-    struct stamp_keys *keys = n->file ? &n->file->keys : NULL;
+    struct stamp_keys *keys = e->node->file ? &e->node->file->keys : NULL;
 
-    for (struct entry *e = keys && keys->n ? n->links : NULL; e; e = e->next_link) {
-        auto_place struct place now = entry_place(e);
-        auto_place struct place old = place_known(now) ? place_moved(now, to, from) : NO_PLACE;
-        struct stamp_key *k = place_known(old) ? stamp_keys_find(keys, old.key) : NULL;
-        if (!k || !etag_is(&e->etag, k->etag) || stamp_keys_find(keys, now.key))
-            continue;
-        auto_free char *etag = strdup(k->etag); /* the next call may move the record */
-        if (!etag || stamp_keys_set(keys, now.key, etag, k->mtime_ns, k->size) < 0)
-            continue;
-        stamp_keys_remove(keys, old.key);
-        changed_add_locked(m->changed, n);
-    }
+    if (!keys || !keys->n)
+        return;
+    auto_place struct place now = entry_place(e);
+    auto_place struct place old = place_known(now) ? place_moved(now, to, from) : NO_PLACE;
+    struct stamp_key *k = place_known(old) ? stamp_keys_find(keys, old.key) : NULL;
+    if (!k || !etag_is(&e->etag, k->etag) || stamp_keys_find(keys, now.key))
+        return;
+    auto_free char *etag = strdup(k->etag); /* the next call may move the record */
+    if (!etag || stamp_keys_set(keys, now.key, etag, k->mtime_ns, k->size) < 0)
+        return;
+    stamp_keys_remove(keys, old.key);
+    changed_add_locked(m->changed, e->node);
+}
+
+static int records_in_follow(void *arg, struct node *n) REQUIRES(cache_mutex)
+{
+    struct entry *e;
+    size_t at;
+
+    if (!n->dir)
+        return 0;
+    CHILDREN_FOREACH(n->dir->children, e, at)
+    record_follows(arg, e);
     return 0;
 }
 
@@ -108,8 +119,10 @@ void copy_sources_locked(struct cache *c, struct intent *done, struct copy_reade
         struct node *n = at ? tree_find(c, at, &e) : NULL;
         if (n && e && (place_known(e->source) || n->ino == i->ino))
             copy_source_locked(c, e, intent_source(done), intent_target(done));
+        if (n && e)
+            record_follows(&m, e);
         if (n)
-            (void)tree_each(n, record_follows, &m);
+            (void)tree_each(n, records_in_follow, &m);
     }
     for (size_t i = 0; i < c->content->n_stale_readers; i++) {
         struct file *f = c->content->stale_readers[i]->file;
@@ -194,10 +207,15 @@ static bool expect_locked(struct file *f, const struct entry *e, struct place to
         was_replaced(e, copied_etag, new_etag, own) ? etag_text(&e->etag, buf) : new_etag);
 }
 
-/* Whether the store has the content, though it may lack attributes. */
-static bool content_is_stored(const struct file *f, const struct entry *e) REQUIRES(cache_mutex)
+/* Whether the copy has the content, though it may lack attributes: it is of the version that is
+ * known here, and nothing was written since. */
+static bool has_content(const struct file *f, const struct entry *e, const char *copied_etag)
+    REQUIRES(cache_mutex)
 {
-    return etag_known(&e->etag) && (!e->dirty || (f->state != FILE_DIRTY && !f->content_dirty));
+    if (!e->dirty)
+        return etag_known(&e->etag);
+    return etag_known(&e->etag) && f->state != FILE_DIRTY && !f->content_dirty &&
+           (!*copied_etag || etag_is(&e->etag, copied_etag));
 }
 
 /* What the store has at the new place; whether there is something new to write. */
@@ -207,13 +225,11 @@ static bool record_locked(struct file *f, const struct entry *e, struct place to
 {
     char buf[ETAG_TEXT_MAX];
 
-    if (!new_etag || (e->dirty && !content_is_stored(f, e)))
+    if (!new_etag || (e->dirty && !has_content(f, e, copied_etag)))
         return expect_locked(f, e, to, copied_etag, new_etag, own);
-    if (!etag_known(&e->etag))
-        return false;
-    const char *etag =
-        was_replaced(e, copied_etag, new_etag, own) ? etag_text(&e->etag, buf) : new_etag;
-    return stamp_keys_set(&f->keys, to.key, etag, f->clean_mtime_ns, f->clean_size) == 0;
+    return etag_known(&e->etag) &&
+           stamp_keys_set(&f->keys, to.key, version_after(e, copied_etag, new_etag, buf),
+                          f->clean_mtime_ns, f->clean_size) == 0;
 }
 
 void copy_note_version(struct copying *k, const char *from, const char *to,
@@ -291,6 +307,7 @@ struct node *copy_take_version_locked(struct copying *k, const char *from, const
     struct file *f = n->file;
     /* Its mirror file may have been made since the version was noted. */
     bool write = f && record_locked(f, e, place_of_path(to), copied_etag, new_etag, own);
+    bool same = f && has_content(f, e, copied_etag);
     auto_free char *path = entry_path(e);
     if (path && strcmp(path, to) == 0)
         e->may_exist = true; /* an upload asks for it where its version is not known */
@@ -305,11 +322,12 @@ struct node *copy_take_version_locked(struct copying *k, const char *from, const
     e->verified_ns = replaced ? 0 : clock_mono_ns();
     entry_forget_version(e);
     entry_changed_locked(k->cache, e);
-    if (!f || !content_is_stored(f, e))
+    if (!same)
         return written_locked(n, write);
     free(f->etag);
     f->etag = etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
-    stamp_keys_remove(&f->keys, place_of_path(from).key);
+    if (!e->dirty) /* else it is needed where a power loss brings the row back */
+        stamp_keys_remove(&f->keys, place_of_path(from).key);
     return written_locked(n, true);
 }
 

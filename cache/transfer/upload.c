@@ -277,6 +277,19 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
     (void)e;
 }
 
+/* The version at the store is another one, its content the same. */
+static void took_attrs_locked(struct job *j, const struct object *obj) REQUIRES(cache_mutex)
+{
+    struct file *f = j->node->file;
+
+    if (stamp_keys_find(&f->keys, j->at.key))
+        (void)stamp_keys_set(&f->keys, j->at.key, obj->etag, f->clean_mtime_ns, f->clean_size);
+    if (f->etag) {
+        free(f->etag);
+        f->etag = strdup(obj->etag);
+    }
+}
+
 /* What is owed from now on was closed later than what the store just got. */
 static void reorder_locked(struct cache *c, struct file *f, uint64_t first_seq)
     REQUIRES(cache_mutex)
@@ -298,8 +311,11 @@ static void moved_meanwhile_locked(struct job *j, const struct object *obj)
     struct node *n = at ? tree_find(c, at, &e) : NULL;
     auto_place struct place now = n && e && !n->dir ? entry_place(e) : NO_PLACE;
 
-    if (place_known(now) && place_same(now, j->at) && etag_known(&e->etag))
-        etag_set(&e->etag, obj->etag);
+    if (!place_known(now) || !place_same(now, j->at) || !etag_known(&e->etag))
+        return;
+    etag_set(&e->etag, obj->etag);
+    if (n == j->node && !j->content)
+        took_attrs_locked(j, obj);
 }
 
 /* The store has the content. */
@@ -327,13 +343,9 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     }
     if (j->content)
         took_content_locked(j, e, obj);
-    else if (stamp_keys_find(&f->keys, j->at.key))
-        (void)stamp_keys_set(&f->keys, j->at.key, obj->etag, f->clean_mtime_ns, f->clean_size);
+    else
+        took_attrs_locked(j, obj);
     etag_set(&e->etag, obj->etag);
-    if (!j->content && f->etag) {
-        free(f->etag);
-        f->etag = strdup(obj->etag);
-    }
     entry_may_exist_locked(e);
     e->verified_ns = clock_mono_ns();
     entry_changed_locked(c, e);

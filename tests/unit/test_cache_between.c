@@ -22,7 +22,7 @@
 static struct driven d;
 static atomic_bool hold_puts, hold_copies;
 static atomic_bool lost_puts; /* nobody is left to be answered, nor does the store have them */
-static atomic_bool lost_attrs;
+static atomic_bool lost_attrs, hold_attrs, attrs_wait;
 static atomic_bool dies;   /* when the store has taken attributes */
 static void (*last)(void); /* what is done before that; may be NULL */
 
@@ -33,6 +33,10 @@ static int64_t around(struct layer *l, struct call *c)
            (c->kind == CALL_COPY && atomic_load(&hold_copies))) {
         if (c->kind == CALL_PUT && atomic_load(&lost_puts))
             return op_fail(c->op, -EIO, "put %s: lost", c->key);
+        (void)usleep(1000);
+    }
+    while (c->kind == CALL_SETATTR && atomic_load(&hold_attrs)) {
+        atomic_store(&attrs_wait, true);
         (void)usleep(1000);
     }
     if (c->kind == CALL_SETATTR && atomic_load(&lost_attrs))
@@ -722,6 +726,30 @@ START_TEST(chmod_around_a_rename_and_killed)
 }
 END_TEST
 
+/* Attributes come to the old name of a directory that the store is to rename. What the store
+ * has then has another version, which the next mount must know. */
+START_TEST(a_time_comes_before_its_directory_is_renamed)
+{
+    start();
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    driven_put(&d, "dir/f", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&hold_attrs, true);
+    ck_assert_int_eq(driven_utimens(&d, "dir/f", 1000 * NS_PER_SEC), 0);
+    DRIVEN_WAIT(atomic_load(&attrs_wait));
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    atomic_store(&hold_attrs, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d);
+    driven_store(&d, "moved/f", "theirs", 6);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "moved/f", "theirs");
+    driven_release(&d);
+}
+END_TEST
+
 static void open_moved(void)
 {
     struct handle *h;
@@ -778,6 +806,7 @@ int main(void)
     tcase_add_test(t, listed_while_a_copied_directory_is_taken_over);
     tcase_add_loop_test(t, made_anew_while_a_copied_directory_is_taken_over, 0, 5);
     tcase_add_test(t, opened_while_a_directory_is_renamed);
+    tcase_add_test(t, a_time_comes_before_its_directory_is_renamed);
     tcase_add_loop_test(t, chmod_around_a_rename_and_killed, 0, 5);
     suite_add_tcase(s, t);
     return suite_run(s);
