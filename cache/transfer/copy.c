@@ -296,14 +296,31 @@ static struct node *written_locked(struct node *n, bool write) REQUIRES(cache_mu
     return n;
 }
 
+/* Another file has the name by now, and what the store has there is what was copied over it:
+ * nothing else than that version is ours. */
+static void note_brought_over_locked(struct copying *k, const char *to, const char *etag)
+    REQUIRES(cache_mutex)
+{
+    auto_free char *at = intent_path_after(k->intent->next, to);
+    struct entry *e = NULL;
+    struct node *n = at ? tree_find(k->cache, at, &e) : NULL;
+    auto_place struct place now = n && e && !n->dir ? entry_place(e) : NO_PLACE;
+
+    if (n && place_known(now) && place_same(now, place_of_path(to)) && n->file &&
+        n->file->copied_etag)
+        note_copied_locked(n->file, etag);
+}
+
 struct node *copy_take_version_locked(struct copying *k, const char *from, const char *to,
                                       const char *copied_etag, const char *new_etag, bool own)
 {
     struct entry *e = NULL;
     struct node *n = reader_locked(k->cache, k->intent, from, to, &e);
 
-    if (!n)
+    if (!n) {
+        note_brought_over_locked(k, to, new_etag);
         return NULL;
+    }
     struct file *f = n->file;
     /* Its mirror file may have been made since the version was noted. */
     bool write = f && record_locked(f, e, place_of_path(to), copied_etag, new_etag, own);

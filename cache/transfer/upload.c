@@ -311,7 +311,7 @@ static void moved_meanwhile_locked(struct job *j, const struct object *obj)
     struct node *n = at ? tree_find(c, at, &e) : NULL;
     auto_place struct place now = n && e && !n->dir ? entry_place(e) : NO_PLACE;
 
-    if (!place_known(now) || !place_same(now, j->at) || !etag_known(&e->etag))
+    if (!n || !place_known(now) || !place_same(now, j->at) || !etag_known(&e->etag))
         return;
     etag_set(&e->etag, obj->etag);
     if (n == j->node && !j->content)

@@ -452,6 +452,37 @@ START_TEST(what_another_rename_replaces_is_removed_in_its_version)
 }
 END_TEST
 
+/* A later rename brought something over what a directory's rename copied to a name, and a file
+ * that is written anew has the name since: the directory's next rename leaves neither there. */
+START_TEST(what_was_brought_over_a_copy_is_removed)
+{
+    d.config.settle_ns = 30 * NS_PER_SEC; /* only the flush uploads */
+    d.config.attr_timeout_ns = d.config.list_timeout_ns = 60 * NS_PER_SEC;
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, "dir"), 1);
+    driven_put(&d, "k", "k", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&copies_fail, true);
+    ck_assert_int_eq(driven_rename(&d, "dir", "new"), 0);
+    ck_assert_int_eq(driven_rename(&d, "k", "new/f"), 0);
+    driven_put(&d, "tmp", "newer", 5);
+    ck_assert_int_eq(driven_rename(&d, "tmp", "new/f"), 0);
+    ck_assert_int_eq(driven_rename(&d, "new", "last"), 0);
+    if (_i) {
+        driven_unmount(&d);
+        atomic_store(&copies_fail, false);
+        driven_mount(&d);
+    }
+    atomic_store(&copies_fail, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "last/f", "newer");
+    driven_stores(&d, "new/f", NULL);
+    driven_stores(&d, "dir/f", NULL);
+    driven_stores(&d, "k", NULL);
+}
+END_TEST
+
 /* A file that moves by itself leaves behind what its upload put: the new name is theirs. */
 START_TEST(what_they_put_at_the_new_name_of_what_is_sent_stays)
 {
@@ -553,6 +584,7 @@ int main(void)
     tcase_add_test(t, what_was_copied_on_is_removed);
     tcase_add_loop_test(t, what_they_put_where_a_new_file_was_not_sent_stays, 0, 3);
     tcase_add_test(t, what_another_rename_replaces_is_removed_in_its_version);
+    tcase_add_loop_test(t, what_was_brought_over_a_copy_is_removed, 0, 2);
     tcase_add_test(t, what_they_put_at_the_new_name_of_what_is_sent_stays);
     tcase_add_test(t, what_they_put_in_place_of_a_changed_file_is_not_removed);
     suite_add_tcase(s, t);
