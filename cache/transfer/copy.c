@@ -80,7 +80,11 @@ static void record_follows(const struct moving *m, struct entry *e) REQUIRES(cac
     auto_place struct place now = entry_place(e);
     auto_place struct place old = place_known(now) ? place_moved(now, to, from) : NO_PLACE;
     struct stamp_key *k = place_known(old) ? stamp_keys_find(keys, old.key) : NULL;
-    if (!k || !etag_is(&e->etag, k->etag) || stamp_keys_find(keys, now.key))
+    if (!k || !etag_is(&e->etag, k->etag))
+        return;
+    /* One that was left from when it stood there before does not count. */
+    const struct stamp_key *there = stamp_keys_find(keys, now.key);
+    if (there && (stamp_key_is_expected(there) || etag_is(&e->etag, there->etag)))
         return;
     auto_free char *etag = strdup(k->etag); /* the next call may move the record */
     if (!etag || stamp_keys_set(keys, now.key, etag, k->mtime_ns, k->size) < 0)
@@ -297,10 +301,17 @@ static struct node *written_locked(struct node *n, bool write) REQUIRES(cache_mu
 }
 
 /* Another file has the name by now, and what the store has there is what was copied over it:
- * nothing else than that version is ours. */
-static void note_brought_over_locked(struct copying *k, const char *to, const char *etag)
-    REQUIRES(cache_mutex)
+ * nothing else than that version is ours. Nor is that, if somebody else had replaced what was
+ * to be copied. */
+static void note_brought_over_locked(struct copying *k, const char *to, const char *copied_etag,
+                                     const char *etag, bool own) REQUIRES(cache_mutex)
 {
+    const struct intent *i = k->intent;
+
+    if (!own &&
+        (i->kind != INTENT_RENAME || !*copied_etag || strcmp(i->etag, copied_etag) != 0))
+        return;
+
     auto_free char *at = intent_path_after(k->intent->next, to);
     struct entry *e = NULL;
     struct node *n = at ? tree_find(k->cache, at, &e) : NULL;
@@ -318,7 +329,7 @@ struct node *copy_take_version_locked(struct copying *k, const char *from, const
     struct node *n = reader_locked(k->cache, k->intent, from, to, &e);
 
     if (!n) {
-        note_brought_over_locked(k, to, new_etag);
+        note_brought_over_locked(k, to, copied_etag, new_etag, own);
         return NULL;
     }
     struct file *f = n->file;

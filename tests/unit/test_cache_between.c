@@ -750,6 +750,42 @@ START_TEST(a_time_comes_before_its_directory_is_renamed)
 }
 END_TEST
 
+/* A directory's file was there before, in another version: that is not the one that the store
+ * has when it is renamed back. */
+START_TEST(a_time_of_a_file_that_came_back_and_killed)
+{
+    struct stat st;
+    char text[8];
+
+    start();
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "other"), 0);
+    driven_put(&d, "dir/f", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&lost_attrs, true);
+    ck_assert_int_eq(driven_utimens(&d, "dir/f", 1000 * NS_PER_SEC), 0);
+    ck_assert_int_eq(driven_rename(&d, "dir/f", "other/f"), 0);
+    DRIVEN_WAIT(driven_stored(&d, "other/f", text, sizeof(text)) == 3);
+    atomic_store(&lost_attrs, false);
+    ck_assert_int_eq(driven_rmdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&lost_attrs, true);
+    ck_assert_int_eq(driven_utimens(&d, "other/f", 2000 * NS_PER_SEC), 0);
+    ck_assert_int_eq(driven_rename(&d, "other", "dir"), 0);
+    DRIVEN_WAIT(driven_stored(&d, "dir/f", text, sizeof(text)) == 3);
+    (void)usleep(200000); /* the row goes */
+    driven_unmount(&d);
+    driven_mount(&d);
+    atomic_store(&lost_attrs, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_stat(&d, "dir/f", &st), 0);
+    ck_assert_int_eq(st.st_mtim.tv_sec, 2000);
+    driven_release(&d);
+}
+END_TEST
+
 static void open_moved(void)
 {
     struct handle *h;
@@ -806,6 +842,7 @@ int main(void)
     tcase_add_test(t, listed_while_a_copied_directory_is_taken_over);
     tcase_add_loop_test(t, made_anew_while_a_copied_directory_is_taken_over, 0, 5);
     tcase_add_test(t, opened_while_a_directory_is_renamed);
+    tcase_add_test(t, a_time_of_a_file_that_came_back_and_killed);
     tcase_add_test(t, a_time_comes_before_its_directory_is_renamed);
     tcase_add_loop_test(t, chmod_around_a_rename_and_killed, 0, 5);
     suite_add_tcase(s, t);

@@ -469,15 +469,17 @@ START_TEST(what_was_brought_over_a_copy_is_removed)
     driven_put(&d, "tmp", "newer", 5);
     ck_assert_int_eq(driven_rename(&d, "tmp", "new/f"), 0);
     ck_assert_int_eq(driven_rename(&d, "new", "last"), 0);
-    if (_i) {
+    if (_i == 1) {
         driven_unmount(&d);
         atomic_store(&copies_fail, false);
         driven_mount(&d);
     }
+    if (_i == 2)
+        driven_store(&d, "k", "theirs", 6); /* which is copied, and is not removed */
     atomic_store(&copies_fail, false);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "last/f", "newer");
-    driven_stores(&d, "new/f", NULL);
+    driven_stores(&d, "new/f", _i == 2 ? "theirs" : NULL);
     driven_stores(&d, "dir/f", NULL);
     driven_stores(&d, "k", NULL);
 }
@@ -584,7 +586,7 @@ int main(void)
     tcase_add_test(t, what_was_copied_on_is_removed);
     tcase_add_loop_test(t, what_they_put_where_a_new_file_was_not_sent_stays, 0, 3);
     tcase_add_test(t, what_another_rename_replaces_is_removed_in_its_version);
-    tcase_add_loop_test(t, what_was_brought_over_a_copy_is_removed, 0, 2);
+    tcase_add_loop_test(t, what_was_brought_over_a_copy_is_removed, 0, 3);
     tcase_add_test(t, what_they_put_at_the_new_name_of_what_is_sent_stays);
     tcase_add_test(t, what_they_put_in_place_of_a_changed_file_is_not_removed);
     suite_add_tcase(s, t);
