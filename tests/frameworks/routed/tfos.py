@@ -129,14 +129,20 @@ def train_streamed(job):
         brought.result()
 
 
-def train_faulty(job):
-    """Of what Spark feeds the error comes out where it is fed; else where the cluster ends, which ends Spark."""
+def train_faulty_fed(job):
+    """Of what Spark feeds the error comes out where it is fed."""
     told = None
     try:
         job.run(mains.faulty, "faulty", TFCluster.InputMode.SPARK).train(job.rows().map(mains.row), 1)
     except Exception as e:
         told = str(e)
     check(told and mains.FAULT in told, f"of an error in map_fun Spark tells: {told}")
+    check(not os.path.exists(job.at("faulty")), "who failed wrote nothing")
+
+
+def train_faulty(job):
+    """Else it comes out where the cluster ends, which ends Spark."""
+    told = None
     try:
         end(job.run(mains.faulty, "faulty", TFCluster.InputMode.TENSORFLOW))
     except SystemExit as e:
@@ -264,13 +270,15 @@ def carry_out(job, *parts):
 
 def story(stores):
     """TensorFlowOnSpark forks nodes from a worker of Spark, and in other modes runs them in it. What is forked where
-    TensorFlow ran before may hang, so nothing runs in the first Spark after what does that."""
+    TensorFlow ran before may hang, so nothing runs in the first Spark after what does that. Nor does anything in one
+    that has cancelled tasks: it may kill a worker that has a task of the next job (SPARK-54217)."""
     m = stores.mount([STORE], settle="1s", layout="tfos")
     with Moments(stores.place, STORE) as moments:
         with spark_cluster.session(stores.place) as spark:
             carry_out(Job(stores, m, spark), write_data, train_fed, train_streamed, train_served)
-        with spark_cluster.session(stores.place) as spark:
-            carry_out(Job(stores, m, spark), train_evaluated, train_faulty)
+        for part in (train_evaluated, train_faulty_fed, train_faulty):
+            with spark_cluster.session(stores.place) as spark:
+                carry_out(Job(stores, m, spark), part)
         m.flush()
     check_moments(moments.folders)
     check_names(same_as_stored(stores, m))
