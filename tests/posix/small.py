@@ -147,12 +147,13 @@ def fio(place):
 
 
 def stress_ng(place):
-    """Each stressor of the class filesystem for a moment, one after the other."""
+    """Each stressor of the class filesystem for a moment, one after the other. Not io: it opens the root of every file
+    system of the machine to sync it, and another test that unmounts its own finds that in use."""
     result = Result()
     listed = place.run("stress-ng", "--class", "filesystem?").stdout
     names = re.search(r"stressors: (.*)", listed)
     check(names, f"no stressors: {listed}")
-    for name in names[1].split():
+    for name in (n for n in names[1].split() if n != "io"):
         # Root may not enter a user's mount.
         done = place.run("env", "-C", place.dir, "stress-ng", f"--{name}", "2", "--timeout", "3s", "--temp-path", place.dir,
                          "--verify", seconds=120)
