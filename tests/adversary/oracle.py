@@ -140,6 +140,11 @@ class Oracle:
                 newest = [v for v in name.versions if v in known and v not in name.failed][-1:]
                 # What the store still has as the cache knew it, that the cache replaces by what it owes.
                 replaced = newest and shown and shown[0] in newest[0].older
+                # It was removed there since then, and what came after that is lost.
+                removed = [v for v in name.versions if v.body is None and v not in known and stored.get(key) is None][-1:]
+                if removed and newest and newest[0].stored:
+                    removed[0].may_be_gone = True
+                    shown = removed
                 name.heads = [v for v in name.heads if v not in gone] + (newest if replaced else shown or newest)
             if stored.get(key) in name.brought: # perhaps since then, by the other: a mount does not replace that
                 for version in name.heads:
