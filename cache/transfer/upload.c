@@ -254,8 +254,7 @@ bool upload_is_unproven_locked(const struct job *j)
                        (f->past && (f->direct || !j->cache->mirror.mtime_trusted)));
 }
 
-static void took_content_locked(struct job *j, struct entry *e, const struct object *obj)
-    REQUIRES(cache_mutex)
+static void took_content_locked(struct job *j, const struct object *obj) REQUIRES(cache_mutex)
 {
     struct file *f = j->node->file;
     int64_t mtime_ns = stat_mtime_ns(&j->st);
@@ -274,7 +273,6 @@ static void took_content_locked(struct job *j, struct entry *e, const struct obj
     f->etag = strdup(obj->etag);
     (void)stamp_keys_set(&f->keys, j->at.key, obj->etag, mtime_ns, (uint64_t)j->st.st_size);
     f->keys_behind = true; /* a chmod may come before write_stamps() */
-    (void)e;
 }
 
 /* The version at the store is another one, its content the same. */
@@ -342,7 +340,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
         return; /* renamed or removed meanwhile: an intention deals with the old name */
     }
     if (j->content)
-        took_content_locked(j, e, obj);
+        took_content_locked(j, obj);
     else
         took_attrs_locked(j, obj);
     etag_set(&e->etag, obj->etag);
