@@ -29,7 +29,8 @@ class Proxy:
     def __init__(self, server_port, server_host="127.0.0.1"):
         self.server = (server_host, server_port)
         self._held = socket.socket() # never listens, and keeps the port while connections are refused
-        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Not SO_REUSEADDR: with that another's server may listen there meanwhile.
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._held.bind(("127.0.0.1", 0))
         self.port = self._held.getsockname()[1]
         self._loop = asyncio.new_event_loop()
@@ -114,7 +115,8 @@ class Proxy:
     async def _listen_once(self):
         if self._listener is None:
             self._open.set()
-            self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=CHUNK)
+            self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=CHUNK,
+                                                        reuse_address=False, reuse_port=True)
 
     async def _close_listener(self):
         if self._listener is not None:
