@@ -12,35 +12,21 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static struct driven d;
-static atomic_bool hold_puts, hold_copies;
-static atomic_bool lost_puts; /* nobody is left to be answered, nor does the store have them */
-static atomic_bool lost_attrs, hold_attrs, attrs_wait;
+static atomic_bool hold_puts;
 static atomic_bool dies;   /* when the store has taken attributes */
 static void (*last)(void); /* what is done before that; may be NULL */
 
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
-    while ((c->kind == CALL_PUT && atomic_load(&hold_puts)) ||
-           (c->kind == CALL_COPY && atomic_load(&hold_copies))) {
-        if (c->kind == CALL_PUT && atomic_load(&lost_puts))
-            return op_fail(c->op, -EIO, "put %s: lost", c->key);
+    while (c->kind == CALL_PUT && atomic_load(&hold_puts))
         (void)usleep(1000);
-    }
-    while (c->kind == CALL_SETATTR && atomic_load(&hold_attrs)) {
-        atomic_store(&attrs_wait, true);
-        (void)usleep(1000);
-    }
-    if (c->kind == CALL_SETATTR && atomic_load(&lost_attrs))
-        return op_fail(c->op, -EIO, "attributes of %s: lost", c->key);
     int64_t r = call_next(c);
     if (c->kind == CALL_SETATTR && atomic_load(&dies)) {
         if (last)
@@ -68,7 +54,6 @@ static void killed_after(void (*function)(void))
 static void start(void)
 {
     atomic_store(&hold_puts, false);
-    atomic_store(&hold_copies, false);
     atomic_store(&dies, false);
     last = NULL;
     driven_init_folder(&d, around, 1 << 20);
@@ -536,289 +521,6 @@ START_TEST(created_to_be_read)
 }
 END_TEST
 
-static atomic_bool goes_on;
-
-/* No longer than a failing test takes to say so. */
-static void stand_still(void)
-{
-    int64_t until_ns = clock_mono_ns() + 10 * NS_PER_SEC;
-
-    while (!atomic_load(&goes_on) && clock_mono_ns() < until_ns)
-        (void)usleep(1000);
-}
-
-static void *stat_moved(void *arg)
-{
-    struct stat st;
-
-    (void)arg;
-    ck_assert_int_eq(driven_stat(&d, "moved/sub/two", &st), 0);
-    return NULL;
-}
-
-static void store_directory(void)
-{
-    struct stat st;
-
-    start();
-    d.store->facts.caps &= ~(unsigned)STORE_RENAME;
-    driven_mount(&d);
-    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
-    ck_assert_int_eq(driven_mkdir(&d, "dir/sub"), 0);
-    driven_put(&d, "dir/sub/two", "22", 2);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_mount_afresh(&d);
-    ck_assert_int_eq(driven_stat(&d, "dir", &st), 0);
-}
-
-/* The store has copied a directory, and names are told of their new versions: what is asked at
- * the old place then is no news. */
-START_TEST(asked_while_a_copied_directory_is_taken_over)
-{
-    pthread_t thread;
-
-    store_directory();
-    atomic_store(&goes_on, false);
-    at("renamedir-taken", stand_still);
-    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
-    DRIVEN_WAIT(atomic_load(&begun));
-    ck_assert_int_eq(pthread_create(&thread, NULL, stat_moved, NULL), 0);
-    (void)usleep(200000); /* what believes the old place has its answer */
-    atomic_store(&goes_on, true);
-    (void)pthread_join(thread, NULL);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    crash_watch(NULL);
-    driven_shows(&d, "moved/sub/two", "22");
-    driven_release(&d);
-}
-END_TEST
-
-static void let_it_be_copied(void)
-{
-    atomic_store(&hold_copies, false);
-    (void)usleep(500000); /* it is taken over in that time, if it may be */
-}
-
-/* What was listed at the old place becomes names while the new versions are told. */
-START_TEST(listed_while_a_copied_directory_is_taken_over)
-{
-    struct stat st;
-
-    store_directory();
-    ck_assert_int_eq(driven_stat(&d, "dir/sub", &st), 0);
-    atomic_store(&hold_copies, true);
-    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
-    (void)usleep(300000); /* it is being copied */
-    at("listing-unmoved", let_it_be_copied);
-    ck_assert_int_eq(driven_list(&d, "moved/sub"), 1);
-    ck_assert(atomic_load(&done));
-    ck_assert_int_eq(driven_flush(&d), 0);
-    crash_watch(NULL);
-    driven_shows(&d, "moved/sub/two", "22");
-    driven_release(&d);
-}
-END_TEST
-
-static const char *const moments[] = {"renamedir-copied", "renamedir-noted", "renamedir-taken"};
-
-/* A directory with a symbolic link that has a mirror file and a file that has none. */
-static void store_link_and_file(bool copied)
-{
-    start();
-    if (copied) {
-        driven_release(&d);
-        driven_init_like_s3(&d, around);
-        d.config.settle_ns = d.config.late_ns = 0;
-        d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
-    }
-    driven_mount(&d);
-    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
-    driven_put(&d, "dir/f", "old", 3);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_mount_afresh(&d);
-    ck_assert_int_eq(driven_symlink(&d, "there", "dir/l"), 0);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    ck_assert_int_eq(driven_list(&d, "dir"), 2);
-}
-
-static void evict_link(void)
-{
-    struct cache_evicted e;
-    struct op op;
-
-    op_init(&op, 20 * NS_PER_SEC);
-    ck_assert_int_eq(cache_evict_path(d.cache, "moved/l", &op, NULL, NULL, &e), 0);
-    ck_assert_uint_eq(e.files, 1);
-}
-
-/* Not once the versions are told: who opens it waits then until the place is told, too. */
-static void write_file(void)
-{
-    atomic_store(&hold_puts, true);
-    driven_put(&d, "moved/f", "newer", 5);
-}
-
-/* A mirror file is made anew while a copied directory is taken over: the next mount still knows
- * what the store has of it. */
-START_TEST(made_anew_while_a_copied_directory_is_taken_over)
-{
-    const bool writes = _i >= 3;
-    struct cache_stats s;
-    char *target = NULL;
-
-    store_link_and_file(true);
-    at(moments[_i % 3], writes ? write_file : evict_link);
-    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
-    DRIVEN_WAIT(atomic_load(&done));
-    if (writes)
-        (void)usleep(500000); /* the old names go, the upload does not begin */
-    else
-        ck_assert_int_eq(driven_flush(&d), 0);
-    crash_watch(NULL);
-    atomic_store(&lost_puts, true);
-    driven_unmount(&d);
-    atomic_store(&lost_puts, false);
-    atomic_store(&hold_puts, false);
-    driven_mount(&d);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    cache_get_stats(d.cache, &s);
-    ck_assert_uint_eq(s.kept_files, 0);
-    ck_assert_int_eq(driven_readlink(&d, "moved/l", &target), 0);
-    ck_assert_str_eq(target, "there");
-    free(target);
-    driven_stores(&d, "moved/f", writes ? "newer" : "old");
-    driven_release(&d);
-}
-END_TEST
-
-static void change_mode_of_moved(void)
-{
-    ck_assert_int_eq(driven_chmod(&d, "moved/f", 0640), 0);
-}
-
-/* Attributes are owed of a file that is renamed, by a copy or not: they still are after a kill.
- */
-START_TEST(chmod_around_a_rename_and_killed)
-{
-    const char *path = _i == 0 ? "g" : "moved/f";
-    struct stat st;
-    char old[8];
-
-    store_link_and_file(_i < 3);
-    atomic_store(&lost_attrs, true);
-    atomic_store(&done, true);
-    if (_i == 2 || _i == 3)
-        at(_i == 2 ? "renamedir-noted" : "renamedir-native", change_mode_of_moved);
-    if (_i != 2 && _i != 3)
-        ck_assert_int_eq(driven_chmod(&d, "dir/f", 0640), 0);
-    ck_assert_int_eq(
-        _i == 0 ? driven_rename(&d, "dir/f", "g") : driven_rename(&d, "dir", "moved"), 0);
-    DRIVEN_WAIT(atomic_load(&done) && driven_stored(&d, "dir/f", old, sizeof(old)) == -ENOENT);
-    crash_watch(NULL);
-    driven_unmount(&d);
-    driven_mount(&d);
-    atomic_store(&lost_attrs, false);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_mount_afresh(&d);
-    ck_assert_int_eq(driven_stat(&d, path, &st), 0);
-    ck_assert_uint_eq(st.st_mode & 07777, 0640);
-    driven_release(&d);
-}
-END_TEST
-
-/* Attributes come to the old name of a directory that the store is to rename. What the store
- * has then has another version, which the next mount must know. */
-START_TEST(a_time_comes_before_its_directory_is_renamed)
-{
-    start();
-    driven_mount(&d);
-    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
-    driven_put(&d, "dir/f", "old", 3);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    atomic_store(&hold_attrs, true);
-    ck_assert_int_eq(driven_utimens(&d, "dir/f", 1000 * NS_PER_SEC), 0);
-    DRIVEN_WAIT(atomic_load(&attrs_wait));
-    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
-    atomic_store(&hold_attrs, false);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_unmount(&d);
-    driven_store(&d, "moved/f", "theirs", 6);
-    driven_mount(&d);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_stores(&d, "moved/f", "theirs");
-    driven_release(&d);
-}
-END_TEST
-
-/* A directory's file was there before, in another version: that is not the one that the store
- * has when it is renamed back. */
-START_TEST(a_time_of_a_file_that_came_back_and_killed)
-{
-    struct stat st;
-    char text[8];
-
-    start();
-    driven_mount(&d);
-    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
-    ck_assert_int_eq(driven_mkdir(&d, "other"), 0);
-    driven_put(&d, "dir/f", "old", 3);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    atomic_store(&lost_attrs, true);
-    ck_assert_int_eq(driven_utimens(&d, "dir/f", 1000 * NS_PER_SEC), 0);
-    ck_assert_int_eq(driven_rename(&d, "dir/f", "other/f"), 0);
-    DRIVEN_WAIT(driven_stored(&d, "other/f", text, sizeof(text)) == 3);
-    atomic_store(&lost_attrs, false);
-    ck_assert_int_eq(driven_rmdir(&d, "dir"), 0);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    atomic_store(&lost_attrs, true);
-    ck_assert_int_eq(driven_utimens(&d, "other/f", 2000 * NS_PER_SEC), 0);
-    ck_assert_int_eq(driven_rename(&d, "other", "dir"), 0);
-    DRIVEN_WAIT(driven_stored(&d, "dir/f", text, sizeof(text)) == 3);
-    (void)usleep(200000); /* the row goes */
-    driven_unmount(&d);
-    driven_mount(&d);
-    atomic_store(&lost_attrs, false);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_mount_afresh(&d);
-    ck_assert_int_eq(driven_stat(&d, "dir/f", &st), 0);
-    ck_assert_int_eq(st.st_mtim.tv_sec, 2000);
-    driven_release(&d);
-}
-END_TEST
-
-static void open_moved(void)
-{
-    struct handle *h;
-
-    ck_assert_int_eq(driven_open(&d, "moved/e", O_RDONLY, &h), 0);
-    ck_assert_int_eq(driven_close(&d, h), 0);
-}
-
-/* The store has renamed a directory, and a file in it gets its mirror file before the cache
- * knows: what another node puts there later is not taken for what is to be replaced. */
-START_TEST(opened_while_a_directory_is_renamed)
-{
-    start();
-    driven_mount(&d);
-    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
-    driven_put(&d, "dir/e", "", 0);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_mount_afresh(&d);
-    ck_assert_int_eq(driven_list(&d, "dir"), 1);
-    at("renamedir-native", open_moved);
-    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
-    DRIVEN_WAIT(atomic_load(&done));
-    ck_assert_int_eq(driven_flush(&d), 0);
-    crash_watch(NULL);
-    driven_unmount(&d);
-    driven_store(&d, "moved/e", "theirs", 6);
-    driven_mount(&d);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_stores(&d, "moved/e", "theirs");
-    driven_release(&d);
-}
-END_TEST
-
 int main(void)
 {
     Suite *s = suite_create("cache_between");
@@ -838,13 +540,6 @@ int main(void)
     tcase_add_loop_test(t, opened_for_writing_as_it_is_replaced, 0, 4);
     tcase_add_loop_test(t, truncated_as_it_is_replaced, 0, 2);
     tcase_add_test(t, created_to_be_read);
-    tcase_add_test(t, asked_while_a_copied_directory_is_taken_over);
-    tcase_add_test(t, listed_while_a_copied_directory_is_taken_over);
-    tcase_add_loop_test(t, made_anew_while_a_copied_directory_is_taken_over, 0, 5);
-    tcase_add_test(t, opened_while_a_directory_is_renamed);
-    tcase_add_test(t, a_time_of_a_file_that_came_back_and_killed);
-    tcase_add_test(t, a_time_comes_before_its_directory_is_renamed);
-    tcase_add_loop_test(t, chmod_around_a_rename_and_killed, 0, 5);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
