@@ -45,10 +45,8 @@ bool removal_runs_below_locked(struct cache *c, struct place dir, unsigned volum
     cache_assert_locked(c);
     DL_FOREACH(c->queue->intents, i)
     {
-        if (!i->running || intent_is_rename(i) || !place_below(dir, intent_source(i)))
-            continue;
-        unsigned lone = intent_lone_volume(c, i);
-        if (!lone || !volume || lone == volume)
+        if (i->running && !intent_is_rename(i) && place_below(dir, intent_source(i)) &&
+            volumes_meet(intent_lone_volume(c, i), volume))
             return true;
     }
     return false;

@@ -62,12 +62,6 @@ bool dir_upload_runs_at_locked(struct cache *c, struct place at, bool below)
     return false;
 }
 
-/* 0 is several stores. */
-static bool same_store(unsigned a, unsigned b)
-{
-    return !a || !b || a == b;
-}
-
 bool dir_upload_runs_above_locked(struct cache *c, struct place at, unsigned volume)
 {
     struct dir_job *j;
@@ -75,7 +69,7 @@ bool dir_upload_runs_above_locked(struct cache *c, struct place at, unsigned vol
     cache_assert_locked(c);
     LL_FOREACH(c->transfer->dir_jobs, j)
     {
-        if (same_store(j->volume, volume) && place_below(j->at, at))
+        if (volumes_meet(j->volume, volume) && place_below(j->at, at))
             return true;
     }
     return false;

@@ -62,6 +62,11 @@ unsigned dir_lone_volume(struct cache *c, const char *path)
     return s.others ? 0 : volume;
 }
 
+bool volumes_meet(unsigned a, unsigned b)
+{
+    return !a || !b || a == b;
+}
+
 unsigned volumes_count(const struct cache *c)
 {
     return c->config.routes ? (unsigned)c->config.n_stores + 1 : 1;

@@ -334,6 +334,8 @@ unsigned node_volume(const struct node *n);
 /* That of a directory in which no other store has a part, at or below it; 0: there is one
  * store, several have a part, or none; or no memory. */
 unsigned dir_lone_volume(struct cache *c, const char *path);
+/* Whether the two may mean one store; 0 is several. */
+bool volumes_meet(unsigned a, unsigned b);
 /* How many numbers there are of that kind. */
 unsigned volumes_count(const struct cache *c);
 /* The URL of the store with that number, for messages. */
