@@ -254,18 +254,18 @@ static int find_alone(struct routed *r, struct op *op, const char *path, struct 
 }
 
 /* An object needs no more than its own route where it goes: a directory of that name would be
- * made of several. */
+ * made of several, or an object of it be in another store. */
 static int find_for_object(struct routed *r, struct op *op, const struct target *source,
                            const char *to, struct target *ret)
 {
     struct object obj = {0};
 
-    int err = target_to_change(r, op, "rename", to, ROUTES_OBJECT, ret);
-    if (!err && ret->leaf == source->leaf)
-        err = store_stat(source->leaf->store, op, source->key, &obj);
+    int err = store_stat(source->leaf->store, op, source->key, &obj);
     bool dir = !err && obj.is_prefix;
     object_release(&obj);
-    return dir ? op_fail(op, -EOPNOTSUPP, "rename %.200s: several routes lead there", to) : err;
+    if (dir)
+        return op_fail(op, -EOPNOTSUPP, "rename %.200s: several routes lead there", to);
+    return err ? err : target_to_change(r, op, "rename", to, ROUTES_OBJECT, ret);
 }
 
 int routed_rename(struct store *s, struct op *op, const char *from, const char *to)

@@ -553,6 +553,28 @@ START_TEST(a_directory_that_moves_into_one_made_again_stays)
 }
 END_TEST
 
+/* One store has both places, where a file of the new name would be in another. */
+START_TEST(a_directory_becomes_the_root_of_its_route)
+{
+    routed_release(&w);
+    routed_init(&w, layout, LAYOUT_ROWS, kind);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/checkpoint/step"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/b"), 0);
+    put("runs/a/checkpoint/step/model", "weights");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a/checkpoint/step", "runs/b/checkpoint"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "runs/b/checkpoint/model", "weights");
+    routed_stores(&w, 0, "runs/a/checkpoint/step/model", NULL);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/b/checkpoint", "runs/a/checkpoint/step"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "runs/a/checkpoint/step/model", "weights");
+}
+END_TEST
+
 static TCase *routes_of(const char *name, void (*use)(void))
 {
     TCase *t = tcase_create(name);
@@ -579,6 +601,7 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_add_test(t, two_directories_change_places_over_all_their_stores);
     tcase_add_test(t, a_run_that_is_made_again_outlives_its_removal);
     tcase_add_test(t, a_directory_that_moves_into_one_made_again_stays);
+    tcase_add_test(t, a_directory_becomes_the_root_of_its_route);
     return t;
 }
 

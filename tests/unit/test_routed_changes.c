@@ -63,6 +63,20 @@ START_TEST(an_object_is_renamed_to_where_a_directory_is_of_several_routes)
 }
 END_TEST
 
+/* An object of that name would be in another store, which is no matter of a directory. */
+START_TEST(a_directory_that_becomes_a_root_is_not_in_two_stores)
+{
+    struct world w;
+
+    make_runs(&w);
+    ck_assert(store_can(w.s, "runs/one/logs/a", STORE_RENAME));
+    fails(&w, EOPNOTSUPP, store_rename(w.s, &w.op, "runs/one/logs/a", "runs/five/logs"));
+    ok(&w, put(&w, "runs/one/logs/file"));
+    fails(&w, EXDEV, store_rename(w.s, &w.op, "runs/one/logs/file", "runs/five/logs"));
+    world_close(&w);
+}
+END_TEST
+
 /* The root of a route is no object, and one key all the same. */
 START_TEST(roots_are_renamed)
 {
@@ -439,6 +453,7 @@ static Suite *suite(void)
         nothing_moves_between_stores,
         a_directory_of_several_routes_is_not_renamed,
         an_object_is_renamed_to_where_a_directory_is_of_several_routes,
+        a_directory_that_becomes_a_root_is_not_in_two_stores,
         roots_are_renamed,
         facts_are_of_the_store_behind,
         paths_that_are_not_too_long,
