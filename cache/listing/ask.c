@@ -123,6 +123,7 @@ static int ask_name(struct query *q, struct op *op)
     bool unlisted = failed && !e && unlisted_locked(c, q);
     cache_unlock(c);
     ns_done(c);
+    listing_pause_while_it_moves(c, &asked);
     if (r < 0 && r != -ENOENT && !excused)
         read_failed(c, "lookup", r, op->why);
     return excused ? 0 : unlisted ? -ENOENT : r;
@@ -368,6 +369,7 @@ static void run_asking(struct task *task)
         object_release(&obj);
     if (r < 0 && r != -ENOENT)
         read_failed(c, "a look at a file", r, op.why);
+    listing_pause_while_it_moves(c, &asked);
     cache_lock(c);
     if (r == -ENOENT)
         r = 0; /* asked again, the caller sees that the name is gone */

@@ -132,6 +132,7 @@ static int list_one(struct listing *l)
         listing_merge(l, &asked, notes.hidden_names, r == 1);
     else
         read_failed(c, "listing", r, op.why);
+    listing_pause_while_it_moves(c, &asked);
     atomic_fetch_sub(&c->listing->listed_bytes, l->bytes);
     return r == 1 || r == -ENOENT ? 0 : r;
 }

@@ -142,6 +142,10 @@ struct asked listing_asked_locked(struct cache *c, struct place at) REQUIRES(cac
 /* While the store moves a directory it can't be told whether an answer is from before or after;
  * and two moves may bring a place back to what had it when it was asked. */
 bool listing_may_have_moved(struct cache *c, const struct asked *asked) EXCLUDES(cache_mutex);
+/* Whoever got no answer for that asks again at once: comes between the two, with no lock held.
+ */
+void listing_pause_while_it_moves(struct cache *c, const struct asked *asked)
+    EXCLUDES(cache_ns, cache_mutex);
 
 /* ---- list_ahead.c ---- */
 /* A program looks into the directory. */

@@ -16,6 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
+
+/* How long what the store moves is not asked for again. */
+#define MOVING_NS (10 * NS_PER_MS)
 
 /* ---- merging ---- */
 
@@ -352,15 +356,29 @@ struct asked listing_asked_locked(struct cache *c, struct place at)
     return (struct asked){at, c->listing->dir_moves};
 }
 
+static bool is_moving_locked(struct cache *c, const struct asked *asked) REQUIRES(cache_mutex)
+{
+    return place_known(asked->at) && (rename_is_taken_over_at_locked(c, asked->at) ||
+                                      native_rename_runs_at_locked(c, asked->at));
+}
+
 bool listing_may_have_moved(struct cache *c, const struct asked *asked)
 {
     cache_lock(c);
-    bool moved = c->listing->dir_moves != asked->moves;
-    if (!moved && place_known(asked->at))
-        moved = rename_is_taken_over_at_locked(c, asked->at) ||
-                native_rename_runs_at_locked(c, asked->at);
+    bool moved = c->listing->dir_moves != asked->moves || is_moving_locked(c, asked);
     cache_unlock(c);
     return moved;
+}
+
+void listing_pause_while_it_moves(struct cache *c, const struct asked *asked)
+{
+    const struct timespec pause = {.tv_nsec = MOVING_NS};
+
+    cache_lock(c);
+    bool moving = is_moving_locked(c, asked);
+    cache_unlock(c);
+    if (moving)
+        (void)nanosleep(&pause, NULL);
 }
 
 /* Takes over what was listed; how many names are not shown. False when something failed. */

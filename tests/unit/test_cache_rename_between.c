@@ -19,6 +19,8 @@ static struct driven d;
 static atomic_bool hold_puts, hold_copies;
 static atomic_bool lost_puts; /* nobody is left to be answered, nor does the store have them */
 static atomic_bool lost_attrs, hold_attrs, attrs_wait;
+static atomic_bool hold_renames, rename_waits;
+static atomic_uint questions;
 
 static int64_t around(struct layer *l, struct call *c)
 {
@@ -27,6 +29,11 @@ static int64_t around(struct layer *l, struct call *c)
            (c->kind == CALL_COPY && atomic_load(&hold_copies))) {
         if (c->kind == CALL_PUT && atomic_load(&lost_puts))
             return op_fail(c->op, -EIO, "put %s: lost", c->key);
+        (void)usleep(1000);
+    }
+    atomic_fetch_add(&questions, c->kind == CALL_LIST || c->kind == CALL_STAT);
+    while (c->kind == CALL_RENAME && atomic_load(&hold_renames)) {
+        atomic_store(&rename_waits, true);
         (void)usleep(1000);
     }
     while (c->kind == CALL_SETATTR && atomic_load(&hold_attrs)) {
@@ -328,6 +335,48 @@ START_TEST(opened_while_a_directory_is_renamed)
 }
 END_TEST
 
+static void *look_at_moved(void *arg)
+{
+    const bool *lists = arg;
+    struct stat st;
+
+    if (*lists)
+        ck_assert_int_eq(driven_list(&d, "moved"), 1);
+    else
+        ck_assert_int_eq(driven_stat(&d, "moved/f", &st), 0);
+    return NULL;
+}
+
+/* No answer is of use before the store has renamed the directory. */
+START_TEST(a_store_that_renames_is_not_asked_again_and_again)
+{
+    bool lists = _i == 0;
+    pthread_t thread;
+
+    start();
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    driven_put(&d, "dir/f", "1", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_list(&d, ""), 1);
+    atomic_store(&rename_waits, false);
+    atomic_store(&hold_renames, true);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    DRIVEN_WAIT(atomic_load(&rename_waits));
+    atomic_store(&questions, 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, look_at_moved, &lists), 0);
+    (void)usleep(500000);
+    unsigned n = atomic_load(&questions);
+    atomic_store(&hold_renames, false);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_gt(n, 0);
+    ck_assert_uint_lt(n, 100);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_rename_between");
@@ -337,6 +386,7 @@ int main(void)
     tcase_add_test(t, asked_while_a_copied_directory_is_taken_over);
     tcase_add_test(t, listed_while_a_copied_directory_is_taken_over);
     tcase_add_loop_test(t, made_anew_while_a_copied_directory_is_taken_over, 0, 5);
+    tcase_add_loop_test(t, a_store_that_renames_is_not_asked_again_and_again, 0, 2);
     tcase_add_test(t, opened_while_a_directory_is_renamed);
     tcase_add_test(t, a_time_of_a_file_that_came_back_and_killed);
     tcase_add_test(t, a_time_comes_before_its_directory_is_renamed);
