@@ -46,6 +46,15 @@ static void apply_default(struct cache *c, struct node *dir) REQUIRES(cache_mute
     dir->dir->has_marker = false;
 }
 
+/* What lies there is about to be removed with the directory that had the name before: the one
+ * that has it now puts a marker of its own after that. */
+static bool marker_goes(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+{
+    auto_place struct place at = node_place(dir);
+
+    return place_known(at) && tombstone_pending(c, at) && removal_pending(c, place_path(at));
+}
+
 void dir_listed_locked(struct cache *c, struct node *dir, const struct object *marker,
                        uint64_t generation)
 {
@@ -54,7 +63,7 @@ void dir_listed_locked(struct cache *c, struct node *dir, const struct object *m
     cache_assert_locked(c);
     if (dir_attrs_are_ours(dir) || !dir_asks_locked(c, dir) || d->generation != generation)
         return;
-    if (!marker) {
+    if (!marker || marker_goes(c, dir)) {
         if (d->has_marker || !node_attrs_known(dir))
             apply_default(c, dir);
     } else if (version_of(marker) != d->marker_version && marker->attrs_known) {
@@ -110,7 +119,7 @@ void dir_told_locked(struct cache *c, struct node *dir, const struct object *mar
     cache_assert_locked(c);
     if (dir_attrs_are_ours(dir) || d->generation != generation)
         return;
-    if (!marker) {
+    if (!marker || marker_goes(c, dir)) {
         apply_default(c, dir);
         return;
     }

@@ -215,6 +215,53 @@ START_TEST(a_marker_does_not_come_while_a_directory_in_its_own_is_replaced)
 }
 END_TEST
 
+static atomic_bool held;
+
+static int64_t holds_a_file(struct layer *l, struct call *c)
+{
+    (void)l;
+    while (c->kind == CALL_PUT && strcmp(c->key, "held") == 0 && atomic_load(&held))
+        (void)usleep(1000);
+    return call_next(c);
+}
+
+/* The store has the marker of a directory whose removal waits for a file. */
+START_TEST(what_took_the_name_of_a_removed_directory_does_not_show_its_attributes)
+{
+    struct driven d;
+    struct cache_stats s;
+    struct stat st;
+
+    driven_init_like_s3(&d, holds_a_file);
+    d.config.list_timeout_ns = 0;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "old"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "old/sub"), 0);
+    ck_assert_int_eq(driven_chmod(&d, "old/sub", 0711), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "new/sub"), 0);
+    driven_put(&d, "new/sub/f", "text", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    atomic_store(&held, true);
+    driven_put(&d, "held", "text", 4);
+    ck_assert_int_eq(driven_rmdir(&d, "old/sub"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "old"), 0);
+    ck_assert_int_eq(driven_rename(&d, "new", "old"), 0);
+    /* The rename has become three removals, and the one of the name's former marker is gone. */
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.pending_ops == 4));
+    ck_assert_int_eq(driven_list(&d, "old/sub"), 1);
+    ck_assert_int_eq(driven_stat(&d, "old/sub", &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, d.config.dir_mode);
+    atomic_store(&held, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_stat(&d, "old/sub", &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, d.config.dir_mode);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_markers");
@@ -226,6 +273,7 @@ int main(void)
     tcase_add_test(t, nothing_is_owed_above_when_the_last_marker_is_stored);
     tcase_add_loop_test(t, a_marker_does_not_come_while_names_in_its_directory_go, 0, 2);
     tcase_add_test(t, a_marker_does_not_come_while_a_directory_in_its_own_is_replaced);
+    tcase_add_test(t, what_took_the_name_of_a_removed_directory_does_not_show_its_attributes);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
