@@ -411,6 +411,16 @@ static int rmdir_all(struct routed *r, struct op *op, const char *path)
     return err;
 }
 
+/* As at one store, the marker of a directory that is not empty goes, and what is in it stands
+ * for it: who comes to the name would else take its attributes from there. A folder's directory
+ * stays. */
+static int rmdir_marker(struct op *op, const struct target *t, const char *path)
+{
+    if (t->kind == ROUTES_MAPPED && !store_can(t->leaf->store, t->key, STORE_DIRS))
+        return store_rmdir(t->leaf->store, op, t->key);
+    return op_fail(op, -ENOTEMPTY, "rmdir %.200s: it is not empty", path);
+}
+
 int routed_rmdir(struct store *s, struct op *op, const char *path)
 {
     struct routed *r = routed_of(s);
@@ -427,7 +437,7 @@ int routed_rmdir(struct store *s, struct op *op, const char *path)
         return rmdir_all(r, op, path);
     err = store_list(s, op, path, 0, stop_at_first, NULL);
     if (err == 1)
-        return op_fail(op, -ENOTEMPTY, "rmdir %.200s: it is not empty", path);
+        return rmdir_marker(op, &t, path);
     return err < 0 && err != -ENOENT ? err : rmdir_all(r, op, path);
 }
 

@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SHARED_LEAF 1
@@ -111,6 +112,136 @@ START_TEST(a_marker_does_not_wait_for_another_store)
 }
 END_TEST
 
+/* ---- a directory that takes the name of one with other attributes ---- */
+
+/* A run's own marker and its logs are in two stores. */
+static const struct routed_row runs[] = {
+    {.path = "runs/{run}/logs/**", .leaf = 0},
+    {.path = "**", .leaf = 1},
+};
+
+static const enum routed_kind kinds[] = {ROUTED_MEM, ROUTED_S3, ROUTED_FOLDERS, ROUTED_MIXED};
+
+#define KINDS ((int)(sizeof(kinds) / sizeof(*kinds)))
+
+static mode_t mode_of(const char *path)
+{
+    struct stat st;
+
+    ck_assert_msg(driven_stat(&w.d, path, &st) == 0, "%s is not there", path);
+    return st.st_mode & 07777;
+}
+
+/* A stored run of other attributes, and one that has none of its own, all of it stored. */
+static void two_runs(enum routed_kind kind, int64_t settle_ns)
+{
+    routed_init(&w, runs, sizeof(runs) / sizeof(*runs), kind);
+    w.d.config.settle_ns = settle_ns;
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/u"), 0);
+    ck_assert_int_eq(driven_chmod(&w.d, "runs/u", 0700), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/u/logs"), 0);
+    driven_put(&w.d, "runs/u/logs/old", "lines", 5);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/y.d"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+}
+
+/* What is removed of the old run waits for the file that was closed before, and the store of
+ * the logs has some of them below the name as the other run comes to it. */
+static void a_stored_one_comes(void)
+{
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/u/logs/s2"), 0);
+    driven_put(&w.d, "runs/u/logs/s2/f", "text", 4);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/u", "runs/A"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", "runs/u"), 0);
+}
+
+/* Its content is in the store before the removal of the old run is carried out. */
+static void a_new_one_comes(void)
+{
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/n"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/n/logs"), 0);
+    driven_put(&w.d, "runs/n/logs/new", "text", 4);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/u", "runs/A"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/n", "runs/u"), 0);
+}
+
+static void u_goes(void)
+{
+    driven_put(&w.d, "runs/a/f", "text", 4);
+    ck_assert_int_eq(driven_unlink(&w.d, "runs/u/logs/old"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/u/logs"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/u"), 0);
+}
+
+static void a_stored_one_comes_when_it_is_gone(void)
+{
+    u_goes();
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", "runs/u"), 0);
+}
+
+static void a_new_one_comes_when_it_is_gone(void)
+{
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/n"), 0);
+    driven_put(&w.d, "runs/n/f", "text", 4);
+    u_goes();
+    ck_assert_int_eq(driven_rename(&w.d, "runs/n", "runs/u"), 0);
+}
+
+/* In the order of their numbers, each with each kind of store. */
+static void (*const comes[])(void) = {a_stored_one_comes, a_new_one_comes,
+                                      a_stored_one_comes_when_it_is_gone,
+                                      a_new_one_comes_when_it_is_gone};
+
+#define COMES ((int)(sizeof(comes) / sizeof(*comes)))
+
+static void modes_are_right(int i)
+{
+    ck_assert_int_eq(mode_of("runs/u"), 0755);
+    if (comes[i / KINDS] == a_stored_one_comes || comes[i / KINDS] == a_new_one_comes)
+        ck_assert_int_eq(mode_of("runs/A"), 0700);
+}
+
+START_TEST(a_run_that_takes_anothers_name_does_not_get_its_attributes)
+{
+    two_runs(kinds[_i % KINDS], 300 * NS_PER_MS);
+    comes[_i / KINDS]();
+    modes_are_right(_i);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    modes_are_right(_i);
+    driven_mount_afresh(&w.d);
+    modes_are_right(_i);
+    routed_release(&w);
+}
+END_TEST
+
+/* The daemon is killed when the stores have taken so many of its changes. */
+START_TEST(nor_after_a_kill_at_any_step)
+{
+    struct cache_stats s;
+    int step = 0;
+
+    for (bool done = false; !done; step++) {
+        two_runs(kinds[_i % KINDS], 20 * NS_PER_MS);
+        atomic_store(&w.fuse, step);
+        comes[_i / KINDS]();
+        DRIVEN_WAIT((cache_get_stats(w.d.cache, &s), s.pending_ops + s.dirty_files == 0) ||
+                    atomic_load(&w.fuse) == 0);
+        done = atomic_load(&w.fuse) > 0;
+        driven_unmount(&w.d);
+        atomic_store(&w.fuse, -1);
+        driven_mount(&w.d);
+        modes_are_right(_i);
+        ck_assert_int_eq(driven_flush(&w.d), 0);
+        driven_mount_afresh(&w.d);
+        modes_are_right(_i);
+        routed_release(&w);
+    }
+    ck_assert_int_gt(step, 2);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_routes_markers");
@@ -120,6 +251,9 @@ int main(void)
     tcase_add_loop_test(t, a_marker_does_not_come_while_a_directory_of_several_stores_goes, 0,
                         2);
     tcase_add_test(t, a_marker_does_not_wait_for_another_store);
+    tcase_add_loop_test(t, a_run_that_takes_anothers_name_does_not_get_its_attributes, 0,
+                        COMES * KINDS);
+    tcase_add_loop_test(t, nor_after_a_kill_at_any_step, 0, COMES * KINDS);
     suite_add_tcase(s, t);
     return suite_run(s);
 }

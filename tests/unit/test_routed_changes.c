@@ -338,6 +338,38 @@ START_TEST(real_directories_go_from_below)
 }
 END_TEST
 
+/* What is in it stands for it, as at one store. A folder's directory stays. */
+START_TEST(the_marker_goes_from_a_directory_that_is_not_empty)
+{
+    static const struct test_route t[] = {
+        {"r/{a}/x/**", "x/{a}/**", 0}, {"r/{a}/**", "r/{a}/**", 0}, {NULL, NULL, 0}};
+    char folder[PATH_MAX];
+    struct world w = {0};
+    struct store *leaf = NULL;
+    struct object obj;
+
+    temp_dir_make(folder, sizeof(folder));
+    op_init(&w.op, PATIENCE);
+    test_routes(&w.routes, t);
+    ck_assert_int_eq(_i ? local_store_new(folder, NULL, &w.op, &leaf)
+                        : mem_store_new("mem:", NULL, &w.op, &leaf),
+                     0);
+    w.s = test_routed(&w.routes, &leaf, 1);
+    ok(&w, store_mkdir(w.s, &w.op, "r/one", NULL, NULL));
+    ok(&w, store_mkdir(w.s, &w.op, "r/one/x", NULL, NULL));
+    ok(&w, put(&w, "r/one/x/file"));
+    if (_i)
+        fails(&w, ENOTEMPTY, store_rmdir(w.s, &w.op, "r/one"));
+    else
+        ok(&w, store_rmdir(w.s, &w.op, "r/one"));
+    ck_assert_int_eq(store_stat_dir(leaf, &w.op, "r/one", &obj), _i ? 0 : -ENOENT);
+    ok(&w, store_stat_dir(leaf, &w.op, "x/one", &obj)); /* it is of the directory below */
+    ck_assert_int_eq(kind_of(&w, "r/one"), 'd');
+    world_close(&w);
+    temp_dir_remove(folder);
+}
+END_TEST
+
 /* ---- attributes ---- */
 
 START_TEST(attributes_go_to_the_key_behind)
@@ -474,6 +506,7 @@ static Suite *suite(void)
     tcase_set_timeout(t, 60);
     for (size_t i = 0; i < ARRAY_SIZE(tests); i++)
         tcase_add_test(t, tests[i]);
+    tcase_add_loop_test(t, the_marker_goes_from_a_directory_that_is_not_empty, 0, 2);
     suite_add_tcase(s, t);
     return s;
 }
