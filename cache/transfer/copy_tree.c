@@ -5,7 +5,6 @@
 #include "cache/mirror/journal.h"
 #include "cache/types/etag.h"
 #include "common/lock.h"
-#include "common/log.h"
 #include "common/mem.h"
 #include "common/path.h"
 
@@ -408,16 +407,21 @@ static int copy_marker(struct copying *k, struct op *op, bool *ret)
 }
 
 /* The directory has no marker of its own, and would take its attributes from the marker of the
- * directory that it replaced. Nothing else depends on it, and some servers remove no marker
- * that has something below it, as one has after a copy that was broken off. */
-static void remove_replaced_marker(struct copying *k, struct op *op)
+ * directory that it replaced. Where that can't be removed, as some servers remove none that has
+ * something below it, it becomes one that says nothing. */
+static int remove_replaced_marker(struct copying *k, struct op *op)
 {
+    static const struct attrs none;
     const struct place to = place_of_path(k->to);
     struct store *s = k->cache->store;
+    struct object obj = {0};
 
-    if (path_dir_kind(k->cache, k->to) == DIR_STORED && !store_can(s, to.key, STORE_DIRS) &&
-        store_rmdir(s, op, to.key) < 0)
-        log_debug("the marker of a directory that %s replaced stays: %s", k->to, op->why);
+    if (path_dir_kind(k->cache, k->to) != DIR_STORED || store_can(s, to.key, STORE_DIRS) ||
+        store_rmdir(s, op, to.key) == 0)
+        return 0;
+    int r = store_stat_dir(s, op, to.key, &obj);
+    object_release(&obj);
+    return r == 0 ? store_mkdir(s, op, to.key, &none, NULL) : r == -ENOENT ? 0 : r;
 }
 
 static int copy_tree(struct copying *k, struct op *op)
@@ -436,7 +440,7 @@ static int copy_tree(struct copying *k, struct op *op)
     if (r == 0)
         r = copy_marker(k, op, &has_marker);
     if (r == 0 && !has_marker)
-        remove_replaced_marker(k, op);
+        r = remove_replaced_marker(k, op);
     if (r == 0)
         r = copy_items(k, op);
     crash_point("renamedir-copied");

@@ -9,6 +9,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -215,6 +216,48 @@ START_TEST(a_marker_does_not_come_while_a_directory_in_its_own_is_replaced)
 }
 END_TEST
 
+static atomic_uint failures; /* of removals of markers to come */
+
+static int64_t keeps_markers(struct layer *l, struct call *c)
+{
+    (void)l;
+    if (c->kind != CALL_RMDIR || atomic_load(&failures) == 0)
+        return call_next(c);
+    atomic_fetch_sub(&failures, 1);
+    return op_fail(c->op, -EACCES, "rmdir %s: the store keeps it", c->key);
+}
+
+/* What has no marker of its own comes to a name whose marker can't be removed then. */
+START_TEST(a_marker_that_stays_says_nothing_of_the_directory_that_takes_its_name)
+{
+    struct driven d;
+    struct stat st;
+    char text[8];
+
+    driven_init_like_s3(&d, keeps_markers);
+    d.config.retry_ns = 10 * NS_PER_MS;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "old"), 0);
+    ck_assert_int_eq(driven_chmod(&d, "old", 0700), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
+    driven_put(&d, "new/f", "text", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&failures, UINT_MAX);
+    ck_assert_int_eq(driven_rename(&d, "old", "other"), 0);
+    ck_assert_int_eq(driven_rename(&d, "new", "old"), 0);
+    DRIVEN_WAIT(driven_stored(&d, "old/f", text, sizeof(text)) == 4);
+    atomic_store(&failures, 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_stat(&d, "old", &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, d.config.dir_mode);
+    ck_assert_int_eq(driven_stat(&d, "other", &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0700);
+    driven_shows(&d, "old/f", "text");
+    driven_release(&d);
+}
+END_TEST
+
 static atomic_bool held;
 
 static int64_t holds_a_file(struct layer *l, struct call *c)
@@ -273,6 +316,7 @@ int main(void)
     tcase_add_test(t, nothing_is_owed_above_when_the_last_marker_is_stored);
     tcase_add_loop_test(t, a_marker_does_not_come_while_names_in_its_directory_go, 0, 2);
     tcase_add_test(t, a_marker_does_not_come_while_a_directory_in_its_own_is_replaced);
+    tcase_add_test(t, a_marker_that_stays_says_nothing_of_the_directory_that_takes_its_name);
     tcase_add_test(t, what_took_the_name_of_a_removed_directory_does_not_show_its_attributes);
     suite_add_tcase(s, t);
     return suite_run(s);
