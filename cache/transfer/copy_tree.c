@@ -397,6 +397,11 @@ static int copy_marker(struct copying *k, struct op *op, bool *ret)
     *ret = false;
     if (path_dir_kind(c, k->from) != DIR_STORED)
         return 0; /* what stands for it there is below it */
+    cache_lock(c);
+    bool older = removal_pending_before(c, k->intent, k->from, true);
+    cache_unlock(c);
+    if (older)
+        return 0; /* it is of the directory that had the name before, and goes with that */
     int r = store_stat(c->store, op, place_of_path(k->from).key, &obj);
     *ret = r == 0 && obj.is_prefix && obj.has_marker;
     if (*ret)

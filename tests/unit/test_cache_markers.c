@@ -3,6 +3,7 @@
  * above.
  */
 #include "common/path.h"
+#include "tests/lib/at_point.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -305,6 +306,119 @@ START_TEST(what_took_the_name_of_a_removed_directory_does_not_show_its_attribute
 }
 END_TEST
 
+static _Atomic enum answer removals, copies, markers; /* answers to such requests */
+static atomic_uint removals_asked, copies_asked;
+
+static int64_t answer_to(struct call *c, _Atomic enum answer *to)
+{
+    while (atomic_load(to) == LATER)
+        (void)usleep(1000);
+    if (atomic_load(to) == LOST)
+        return op_fail(c->op, -EIO, "nobody is left to be answered");
+    return call_next(c);
+}
+
+static int64_t as_told(struct layer *l, struct call *c)
+{
+    (void)l;
+    atomic_fetch_add(&removals_asked, c->kind == CALL_REMOVE);
+    atomic_fetch_add(&copies_asked, c->kind == CALL_COPY);
+    return c->kind == CALL_REMOVE  ? answer_to(c, &removals)
+           : c->kind == CALL_COPY  ? answer_to(c, &copies)
+           : c->kind == CALL_MKDIR ? answer_to(c, &markers)
+                                   : call_next(c);
+}
+
+static void let_be(void)
+{
+}
+
+static void lose_markers(void)
+{
+    atomic_store(&markers, LOST);
+}
+
+enum way { MADE_AGAIN, MOVED_THERE, MADE_BELOW_AGAIN, WAYS };
+
+/* Another directory takes the name above/last, whose marker the store has still. */
+static void take_the_name(struct driven *d, enum way way)
+{
+    struct handle *h;
+
+    if (way == MADE_BELOW_AGAIN) {
+        atomic_store(&copies, LATER); /* what is to be removed then, is not known yet */
+        ck_assert_int_eq(driven_rename(d, "above", "away"), 0);
+        DRIVEN_WAIT(atomic_load(&copies_asked) == 1);
+        ck_assert_int_eq(driven_mkdir(d, "above"), 0);
+        ck_assert_int_eq(driven_mkdir(d, "above/last"), 0);
+        atomic_store(&copies, NOW);
+        return;
+    }
+    ck_assert_int_eq(driven_rmdir(d, "above/last"), 0);
+    if (way == MADE_AGAIN) {
+        ck_assert_int_eq(driven_mkdir(d, "above/last"), 0);
+        return;
+    }
+    ck_assert_int_eq(driven_mkdir(d, "made"), 0);
+    ck_assert_int_eq(driven_open(d, "made/g", O_CREAT | O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_rename(d, "made", "above/last"), 0);
+    ck_assert_int_eq(driven_close(d, h), 0);
+}
+
+/* It has a file that is stored, but no marker. */
+static void replace_while_removals_wait(struct driven *d, enum way way)
+{
+    atomic_store(&removals, NOW);
+    atomic_store(&markers, NOW);
+    atomic_store(&copies, NOW);
+    atomic_store(&removals_asked, 0);
+    atomic_store(&copies_asked, 0);
+    driven_init_like_s3(d, as_told);
+    d->config.late_ns = d->config.settle_ns = 0;
+    driven_mount(d);
+    driven_put(d, "other", "x", 1);
+    ck_assert_int_eq(driven_mkdir(d, "above"), 0);
+    driven_put(d, "above/f", "f", 1);
+    ck_assert_int_eq(driven_mkdir(d, "above/last"), 0);
+    ck_assert_int_eq(driven_chmod(d, "above/last", 0702), 0);
+    ck_assert_int_eq(driven_flush(d), 0);
+    atomic_store(&removals, LATER); /* others wait for the first */
+    ck_assert_int_eq(driven_unlink(d, "other"), 0);
+    DRIVEN_WAIT(atomic_load(&removals_asked) == 1);
+    take_the_name(d, way);
+    driven_put(d, "above/last/f", "f", 1);
+    DRIVEN_WAIT(strcmp(driven_state(d, "above/last/f"), "clean") == 0);
+}
+
+/* A rename brings what is in the directory, and not the attributes of the one that had its name
+ * before. */
+START_TEST(a_marker_of_the_directory_before_is_not_renamed)
+{
+    bool killed = _i / WAYS;
+    struct driven d;
+    struct stat st;
+
+    replace_while_removals_wait(&d, (enum way)(_i % WAYS));
+    at("renamedir-taken", killed ? lose_markers : let_be);
+    ck_assert_int_eq(driven_rename(&d, "above/last", "moved"), 0);
+    DRIVEN_WAIT(atomic_load(&done));
+    crash_watch(NULL);
+    if (killed) {
+        atomic_store(&removals, LOST);
+        driven_unmount(&d);
+        atomic_store(&markers, NOW);
+        driven_mount(&d);
+    }
+    atomic_store(&removals, NOW);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    driven_shows(&d, "moved/f", "f");
+    ck_assert_int_eq(driven_stat(&d, "moved", &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, d.config.dir_mode);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_markers");
@@ -318,6 +432,7 @@ int main(void)
     tcase_add_test(t, a_marker_does_not_come_while_a_directory_in_its_own_is_replaced);
     tcase_add_test(t, a_marker_that_stays_says_nothing_of_the_directory_that_takes_its_name);
     tcase_add_test(t, what_took_the_name_of_a_removed_directory_does_not_show_its_attributes);
+    tcase_add_loop_test(t, a_marker_of_the_directory_before_is_not_renamed, 0, 2 * WAYS);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
