@@ -260,8 +260,10 @@ static void take_marker(struct asking *a, int r, const struct object *obj,
     bool moved = listing_may_have_moved(c, asked);
     cache_lock(c);
     auto_place struct place now = node_place(n);
-    if (place_known(now) && !moved && place_same(asked->at, now))
-        dir_told_locked(c, n, r == 0 ? obj : NULL, a->generation);
+    if (place_known(now) && !moved && place_same(asked->at, now)) {
+        bool has = r == 0 && !dir_marker_goes_locked(c, n, now, a->asked_ns);
+        dir_told_locked(c, n, has ? obj : NULL, a->generation);
+    }
     if (r == 0 && n->dir->marker_version && node_attrs_known(n))
         index_marker_news_locked(c, n);
     cache_unlock(c);

@@ -92,6 +92,11 @@ bool listing_told_since(struct cache *c, struct node *dir, int64_t asked_ns)
 int64_t listing_validity_in(int64_t timeout_ns);
 
 /* ---- marker.c ---- */
+/* Whether a marker that was asked for at `asked_ns`, at the directory's place, is of another
+ * one, which had the name before: it is to go, to move, or has gone since. It counts as none.
+ */
+bool dir_marker_goes_locked(struct cache *c, struct node *dir, struct place at,
+                            int64_t asked_ns) REQUIRES(cache_mutex);
 /* What a whole listing, or its first page, says of the directory's own marker; NULL: there is
  * none. `generation` is the directory's when it was asked. */
 void dir_listed_locked(struct cache *c, struct node *dir, const struct object *marker,

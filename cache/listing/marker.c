@@ -5,6 +5,7 @@
 #include "cache/types/etag.h"
 #include "common/hash.h"
 #include "common/lock.h"
+#include "common/mem.h"
 
 /* ---- what the store says ---- */
 
@@ -46,13 +47,13 @@ static void apply_default(struct cache *c, struct node *dir) REQUIRES(cache_mute
     dir->dir->has_marker = false;
 }
 
-/* What lies there is about to be removed with the directory that had the name before: the one
- * that has it now puts a marker of its own after that. */
-static bool marker_goes(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+bool dir_marker_goes_locked(struct cache *c, struct node *dir, struct place at,
+                            int64_t asked_ns)
 {
-    auto_place struct place at = node_place(dir);
+    auto_free char *path = node_path(dir);
 
-    return place_known(at) && tombstone_pending(c, at) && removal_pending(c, place_path(at));
+    cache_assert_locked(c);
+    return path && tombstone_hides(c, at, path, asked_ns);
 }
 
 void dir_listed_locked(struct cache *c, struct node *dir, const struct object *marker,
@@ -63,7 +64,7 @@ void dir_listed_locked(struct cache *c, struct node *dir, const struct object *m
     cache_assert_locked(c);
     if (dir_attrs_are_ours(dir) || !dir_asks_locked(c, dir) || d->generation != generation)
         return;
-    if (!marker || marker_goes(c, dir)) {
+    if (!marker) {
         if (d->has_marker || !node_attrs_known(dir))
             apply_default(c, dir);
     } else if (version_of(marker) != d->marker_version && marker->attrs_known) {
@@ -119,7 +120,7 @@ void dir_told_locked(struct cache *c, struct node *dir, const struct object *mar
     cache_assert_locked(c);
     if (dir_attrs_are_ours(dir) || d->generation != generation)
         return;
-    if (!marker || marker_goes(c, dir)) {
+    if (!marker) {
         apply_default(c, dir);
         return;
     }

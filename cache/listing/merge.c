@@ -429,8 +429,9 @@ void listing_merge(struct listing *l, const struct asked *asked, uint64_t hidden
     if (!lost)
         ok = merge_names(l, !cut, &hidden);
     cache_lock(c);
-    if (l->has_marker || !cut)
-        dir_listed_locked(c, dir, l->has_marker ? &l->marker : NULL, l->generation);
+    bool has = l->has_marker && !dir_marker_goes_locked(c, dir, now, l->asked_ns);
+    if (has || !cut)
+        dir_listed_locked(c, dir, has ? &l->marker : NULL, l->generation);
     dir->dir->stat_misses = 0;
     list_ahead_listed_locked(dir);
     dir->dir->big = cut || l->n > PAGE_NAMES;

@@ -271,16 +271,6 @@ static void replace_what_stays(struct cache *c, const struct intent *i)
     ns_done(c);
 }
 
-/* The store may have told of the marker before, and of that of the directory that has the name
- * now it said nothing. */
-static void marker_is_gone_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
-{
-    struct node *n = i->kind == INTENT_RMDIR ? tree_find(c, i->from, NULL) : NULL;
-
-    if (n && n->dir)
-        n->dir->generation++;
-}
-
 /* A removal is over: carried out or not, its row gone (noted 0) or not. */
 static void removal_over_locked(struct cache *c, struct intent *i, int err, int noted,
                                 const char *why) REQUIRES(cache_mutex)
@@ -288,7 +278,6 @@ static void removal_over_locked(struct cache *c, struct intent *i, int err, int 
     struct op op = {0};
 
     if (err == 0 && noted == 0) {
-        marker_is_gone_locked(c, i);
         intent_remove_locked(c, i);
         return;
     }

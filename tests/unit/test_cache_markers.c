@@ -306,7 +306,7 @@ START_TEST(what_took_the_name_of_a_removed_directory_does_not_show_its_attribute
 }
 END_TEST
 
-static _Atomic enum answer removals, copies, markers; /* answers to such requests */
+static _Atomic enum answer removals, rmdirs, copies, markers; /* answers to such requests */
 static atomic_uint removals_asked, copies_asked;
 
 static int64_t answer_to(struct call *c, _Atomic enum answer *to)
@@ -324,6 +324,7 @@ static int64_t as_told(struct layer *l, struct call *c)
     atomic_fetch_add(&removals_asked, c->kind == CALL_REMOVE);
     atomic_fetch_add(&copies_asked, c->kind == CALL_COPY);
     return c->kind == CALL_REMOVE  ? answer_to(c, &removals)
+           : c->kind == CALL_RMDIR ? answer_to(c, &rmdirs)
            : c->kind == CALL_COPY  ? answer_to(c, &copies)
            : c->kind == CALL_MKDIR ? answer_to(c, &markers)
                                    : call_next(c);
@@ -369,6 +370,7 @@ static void take_the_name(struct driven *d, enum way way)
 static void replace_while_removals_wait(struct driven *d, enum way way)
 {
     atomic_store(&removals, NOW);
+    atomic_store(&rmdirs, NOW);
     atomic_store(&markers, NOW);
     atomic_store(&copies, NOW);
     atomic_store(&removals_asked, 0);
@@ -419,6 +421,36 @@ START_TEST(a_marker_of_the_directory_before_is_not_renamed)
 }
 END_TEST
 
+/* A mount that was killed has all directories listed anew: that marker tells it nothing.
+ * Neither does the directory have one yet when it becomes empty. */
+START_TEST(a_marker_of_the_directory_before_is_not_shown)
+{
+    bool emptied = _i / WAYS;
+    struct driven d;
+    struct stat st;
+
+    replace_while_removals_wait(&d, (enum way)(_i % WAYS));
+    atomic_store(&removals, LOST);
+    driven_unmount(&d);
+    atomic_store(&removals, NOW);
+    atomic_store(&rmdirs, LATER);
+    driven_mount(&d);
+    ck_assert_int_ge(driven_list(&d, "above/last"), 1);
+    ck_assert_int_eq(driven_stat(&d, "above/last", &st), 0);
+    if (emptied) {
+        ck_assert_int_eq(driven_unlink(&d, "above/last/f"), 0);
+        (void)driven_unlink(&d, "above/last/g");
+        atomic_store(&rmdirs, NOW);
+        ck_assert_int_eq(driven_flush(&d), 0);
+        driven_mount_afresh(&d);
+        ck_assert_int_eq(driven_stat(&d, "above/last", &st), 0);
+    }
+    ck_assert_uint_eq(st.st_mode & 07777, d.config.dir_mode);
+    atomic_store(&rmdirs, NOW);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_markers");
@@ -433,6 +465,7 @@ int main(void)
     tcase_add_test(t, a_marker_that_stays_says_nothing_of_the_directory_that_takes_its_name);
     tcase_add_test(t, what_took_the_name_of_a_removed_directory_does_not_show_its_attributes);
     tcase_add_loop_test(t, a_marker_of_the_directory_before_is_not_renamed, 0, 2 * WAYS);
+    tcase_add_loop_test(t, a_marker_of_the_directory_before_is_not_shown, 0, 2 * WAYS);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
