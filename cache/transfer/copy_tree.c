@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- a directory ---- */
 
@@ -413,10 +414,15 @@ static int copy_marker(struct copying *k, struct op *op, bool *ret)
 
 /* The directory has no marker of its own, and would take its attributes from the marker of the
  * directory that it replaced. Where that can't be removed, as some servers remove none that has
- * something below it, it becomes one that says nothing. */
+ * something below it, it becomes one of the defaults: versitygw keeps what a PUT does not say.
+ */
 static int remove_replaced_marker(struct copying *k, struct op *op)
 {
-    static const struct attrs none;
+    const struct cache_config *config = &k->cache->config;
+    const struct attrs defaults = {.has = ATTR_MODE | ATTR_OWNER,
+                                   .mode = S_IFDIR | config->dir_mode,
+                                   .uid = config->uid,
+                                   .gid = config->gid};
     const struct place to = place_of_path(k->to);
     struct store *s = k->cache->store;
     struct object obj = {0};
@@ -426,7 +432,7 @@ static int remove_replaced_marker(struct copying *k, struct op *op)
         return 0;
     int r = store_stat_dir(s, op, to.key, &obj);
     object_release(&obj);
-    return r == 0 ? store_mkdir(s, op, to.key, &none, NULL) : r == -ENOENT ? 0 : r;
+    return r == 0 ? store_mkdir(s, op, to.key, &defaults, NULL) : r == -ENOENT ? 0 : r;
 }
 
 static int copy_tree(struct copying *k, struct op *op)
