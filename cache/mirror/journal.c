@@ -75,6 +75,13 @@ static int insert_row(struct journal *j, const struct journal_row *row)
     return step_once(s);
 }
 
+static int tell_row(struct journal *j, const struct journal_row *row)
+{
+    (void)sqlite3_bind_int64(j->tell, 1, (sqlite3_int64)row->seq);
+    bind_text(j->tell, 2, row->etag);
+    return step_once(j->tell);
+}
+
 static int apply_rows(struct journal *j, const struct change *change)
 {
     int r = 0;
@@ -85,6 +92,8 @@ static int apply_rows(struct journal *j, const struct change *change)
     }
     for (size_t i = 0; i < change->n_rows && r == 0; i++)
         r = insert_row(j, &change->rows[i]);
+    for (size_t i = 0; i < change->n_told && r == 0; i++)
+        r = tell_row(j, &change->told[i]);
     return r;
 }
 
@@ -308,17 +317,26 @@ int journal_add(struct journal *j, const struct journal_row *rows, size_t n)
     return n ? commit(j, &c) : 0;
 }
 
-int journal_done(struct journal *j, const uint64_t *seqs, size_t n_seqs,
-                 const struct journal_row *rows, size_t n_rows)
+int journal_done_and_told(struct journal *j, const uint64_t *seqs, size_t n_seqs,
+                          const struct journal_row *rows, size_t n_rows,
+                          const struct journal_row *told, size_t n_told)
 {
     struct change c = {.apply = apply_rows,
                        .rows = rows,
                        .n_rows = n_rows,
+                       .told = told,
+                       .n_told = n_told,
                        .seqs = seqs,
                        .n_seqs = n_seqs,
                        .durable = true};
 
-    return n_seqs || n_rows ? commit(j, &c) : 0;
+    return n_seqs || n_rows || n_told ? commit(j, &c) : 0;
+}
+
+int journal_done(struct journal *j, const uint64_t *seqs, size_t n_seqs,
+                 const struct journal_row *rows, size_t n_rows)
+{
+    return journal_done_and_told(j, seqs, n_seqs, rows, n_rows, NULL, 0);
 }
 
 void journal_take_back(struct journal *j, const uint64_t *seqs, size_t n)

@@ -51,6 +51,11 @@ int journal_add(struct journal *j, const struct journal_row *rows, size_t n);
  * the disk: a row that comes back after a machine crash could undo what followed it. */
 int journal_done(struct journal *j, const uint64_t *seqs, size_t n_seqs,
                  const struct journal_row *rows, size_t n_rows);
+/* The same, and says anew which versions the rows of `told` mean, by their seq and etag: those
+ * that are there still. */
+int journal_done_and_told(struct journal *j, const uint64_t *seqs, size_t n_seqs,
+                          const struct journal_row *rows, size_t n_rows,
+                          const struct journal_row *told, size_t n_told);
 /* Adopts a journal that came with a copy of its cache: the original carries out what it says,
  * and others change the store since. Renames are taken back; a removal of which the version is
  * not known means only what this cache put. Waits for the disk. */

@@ -13,8 +13,8 @@ extern struct lock_class journal_mutex;
 /* One change that waits for a commit; lives on its caller's stack. */
 struct change {
     int (*apply)(struct journal *j, const struct change *change);
-    const struct journal_row *rows;
-    size_t n_rows;
+    const struct journal_row *rows, *told;
+    size_t n_rows, n_told;
     const uint64_t *seqs;
     size_t n_seqs;
     const char *text;
@@ -42,7 +42,7 @@ struct journal {
             bool leading; /* someone is committing */
         };
     } queue;
-    sqlite3_stmt *insert, *remove, *note_put, *forget_put;
+    sqlite3_stmt *insert, *remove, *tell, *note_put, *forget_put;
     struct { /* used by the leader only */
         uint64_t *seqs;
         size_t n, cap;

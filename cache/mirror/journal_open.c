@@ -76,6 +76,8 @@ static int prepare_all(struct journal *j)
     if (r == 0)
         r = prepare(j, "DELETE FROM intent WHERE seq = ?", &j->remove);
     if (r == 0)
+        r = prepare(j, "UPDATE intent SET etag = ?2 WHERE seq = ?1", &j->tell);
+    if (r == 0)
         r = prepare(j, "INSERT OR REPLACE INTO put(key, origin, last) VALUES(?1,?2,?3)",
                     &j->note_put);
     if (r == 0)
@@ -164,9 +166,10 @@ static void close_db(struct journal *j)
 {
     (void)sqlite3_finalize(j->insert);
     (void)sqlite3_finalize(j->remove);
+    (void)sqlite3_finalize(j->tell);
     (void)sqlite3_finalize(j->note_put);
     (void)sqlite3_finalize(j->forget_put);
-    j->insert = j->remove = j->note_put = j->forget_put = NULL;
+    j->insert = j->remove = j->tell = j->note_put = j->forget_put = NULL;
     (void)sqlite3_close(j->db);
     j->db = NULL;
 }

@@ -107,6 +107,22 @@ START_TEST(a_row_becomes_others_at_once)
 }
 END_TEST
 
+/* A row that is gone does not come again by being told. */
+START_TEST(rows_are_told_what_they_mean)
+{
+    static const uint64_t done[] = {1};
+    static const struct journal_row told[] = {{.seq = 2, .etag = "w"},
+                                              {.seq = 77, .etag = "w"}};
+
+    ck_assert_int_eq(journal_add(j, some, ARRAY_SIZE(some)), 0);
+    ck_assert_int_eq(journal_done_and_told(j, done, 1, NULL, 0, told, ARRAY_SIZE(told)), 0);
+    ck_assert_ptr_nonnull(strstr(rows(), "2 2 d '\"\n> 0 w; "));
+    ck_assert_ptr_null(strstr(rows(), "77 "));
+    reopen();
+    ck_assert_ptr_nonnull(strstr(rows(), "2 2 d '\"\n> 0 w; "));
+}
+END_TEST
+
 START_TEST(what_is_taken_back_is_gone)
 {
     static const uint64_t seqs[] = {2, 3};
@@ -320,6 +336,7 @@ Suite *journal_suite(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, rows_come_back_in_their_order);
     tcase_add_test(t, a_row_becomes_others_at_once);
+    tcase_add_test(t, rows_are_told_what_they_mean);
     tcase_add_test(t, what_is_taken_back_is_gone);
     tcase_add_test(t, a_visit_ends_it);
     tcase_add_test(t, a_copy_renames_nothing);
