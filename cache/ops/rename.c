@@ -382,6 +382,7 @@ static int move_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     cache_lock(c);
     if (replaced)
         file_orphaned_locked(c, m->to->node, replaced);
+    name_follow_copy_locked(i, m->from);
     r = move_in_tree_locked(c, m);
     if (i)
         intent_add_locked(c, i);

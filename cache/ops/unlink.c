@@ -49,17 +49,18 @@ bool name_is_only_ours_locked(struct entry *e, const char *path)
     return here || !e->brought;
 }
 
-/* The version that a removal of the name means. What a pending rename will bring there first
- * has one of its own then. */
+/* The version that a removal of the name means. Of what a pending rename will bring there it is
+ * the one that is known where the store has it: who copies that says what the copy has. */
 static const char *removed_version_locked(struct entry *e, const char *path,
-                                          char etag[ETAG_TEXT_MAX]) REQUIRES(cache_mutex)
+                                          char buf[ETAG_TEXT_MAX]) REQUIRES(cache_mutex)
 {
     auto_place struct place at = entry_place(e);
+    const char *etag = etag_text(&e->etag, buf);
 
     if (name_is_only_ours_locked(e, path))
         return INTENT_OURS;
-    return place_known(at) && place_same(at, place_of_path(path)) ? etag_text(&e->etag, etag)
-                                                                  : INTENT_ANY;
+    bool here = place_known(at) && place_same(at, place_of_path(path));
+    return here || (etag && *etag) ? etag : INTENT_ANY;
 }
 
 int name_intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
@@ -92,6 +93,18 @@ int name_intend_removal(struct cache *c, struct entry *e, const char *path,
     }
     cache_unlock(c);
     return record(c, i, ret);
+}
+
+void name_follow_copy_locked(struct intent *i, const struct entry *e)
+{
+    bool moved = i && !e->node->dir && intent_version_is_known(i) && etag_known(&e->etag) &&
+                 !etag_is(&e->etag, i->etag);
+    char *etag = moved ? etag_dup(&e->etag) : NULL;
+
+    if (!etag)
+        return; /* or without memory: it means the older version, and what is there stays */
+    free(i->etag);
+    i->etag = etag;
 }
 
 void name_intend_not(struct cache *c, struct intent *i)
@@ -148,6 +161,7 @@ static int unlink_ns_locked(struct cache *c, struct node *parent, const char *na
     if (n->file && n->file->uploading)
         atomic_store(&n->file->changed, true);
     bool lives = n->links->next_link != NULL;
+    name_follow_copy_locked(i, e);
     entry_remove_locked(c, e);
     if (lives && n->file && n->file->queued)
         file_stage_locked(c, n); /* perhaps that name alone had it wait */

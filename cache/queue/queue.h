@@ -270,6 +270,9 @@ bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
 bool intents_look_stuck_locked(struct cache *c, int64_t since_ns) REQUIRES(cache_mutex);
 /* Whether an upload of a file to `path` waits for one of them. */
 bool stuck_intent_blocks_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* Where the rename takes what is at *at (heap, replaced). Whether it does; without memory *at
+ * is NULL then. */
+bool intent_forward(const struct intent *i, char **at);
 /* Replaces *at (heap), a path after the rename, by the path where the rename found it, if the
  * rename brought it; without memory *at is NULL then. */
 enum intent_back intent_backward(const struct intent *i, char **at);

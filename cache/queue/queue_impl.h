@@ -50,9 +50,6 @@ void doubt_free(struct cache *c) REQUIRES(cache_mutex);
 /* Whether what the store has there now will be at `path` when all intentions are done. */
 bool intent_leads_to(struct cache *c, struct place from, const char *path)
     REQUIRES(cache_mutex);
-/* Where the rename takes what is at *at (heap, replaced). Whether it does; without memory *at
- * is NULL then. */
-bool intent_forward(const struct intent *i, char **at);
 
 /* ---- origin.c ---- */
 /* The cache ends. Does nothing before origins_open(). */

@@ -253,34 +253,6 @@ void copy_note_version(struct copying *k, const char *from, const char *to,
         copy_write_keys(c, n);
 }
 
-/* The first of the intentions from `i` on that concerns the file's name, or NULL. */
-static struct intent *next_at(struct intent *i, const char *path) REQUIRES(cache_mutex)
-{
-    while (i && !path_below(i->from, path) && !(i->to && path_below(i->to, path)))
-        i = i->next;
-    return i;
-}
-
-void copy_tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
-                           const char *new_etag, bool own)
-{
-    bool known = *copied_etag && strcmp(copied_etag, INTENT_ANY) != 0;
-    struct intent *i = next_at(k->intent->next, to);
-
-    while (i && *new_etag && strcmp(i->from, to) == 0 &&
-           (i->kind == INTENT_UNLINK || i->kind == INTENT_RENAME)) {
-        bool ours = own && i->kind == INTENT_UNLINK && strcmp(i->etag, INTENT_OURS) == 0;
-        char *etag =
-            ours || (known && strcmp(i->etag, copied_etag) == 0) ? strdup(new_etag) : NULL;
-        if (!etag)
-            return;
-        free(i->etag);
-        i->etag = etag;
-        to = i->to;
-        i = to ? next_at(i->next, to) : NULL;
-    }
-}
-
 /* It bears the number of the path that it left: only its version tells it from another node's.
  * Without memory it is taken for that. */
 static void note_copied_locked(struct file *f, const char *etag) REQUIRES(cache_mutex)
@@ -402,7 +374,8 @@ static int finish_row(struct copying *k, bool remove, const char *copied)
     struct cache *c = k->cache;
     const struct journal_row row = {
         .seq = k->intent->seq, .kind = INTENT_UNLINK, .from = k->from, .etag = copied};
-    int r = journal_done(c->journal, &k->intent->seq, 1, &row, remove ? 1 : 0);
+    int r = journal_done_and_told(c->journal, &k->intent->seq, 1, &row, remove ? 1 : 0, k->told,
+                                  k->n_told);
 
     crash_point("rename-noted");
     return r;
@@ -512,6 +485,7 @@ static int rename_object(struct copying *k, struct op *op, char **copied, struct
                  strcmp(*copied, obj->etag) != 0;
     if (!other)
         return r;
+    k->own = origin_is_ours(k->cache, from, &obj->attrs);
     return renamed < 0 ? -ENOENT : set_any(copied);
 }
 
@@ -565,27 +539,59 @@ static int move_object(struct copying *k, struct op *op, char **copied, struct o
                : copy_latest(c, op, from, copied, &k->own, place_of_path(k->to), obj);
 }
 
+/* Whether what was copied is somebody else's, and is about to be replaced, unseen: something
+ * was renamed over it here. It stays under the old name, too. */
+static bool is_left_to_them(struct copying *k, const char *known, const char *copied)
+{
+    struct cache *c = k->cache;
+    struct entry *e = NULL;
+
+    if (k->own || !*known || strcmp(known, copied) == 0)
+        return false;
+    cache_lock(c);
+    bool ret = !reader_locked(c, k->intent, k->from, k->to, &e) && copy_is_replaced_locked(k);
+    cache_unlock(c);
+    return ret;
+}
+
+static void leave_to_them_locked(struct copying *k) REQUIRES(cache_mutex)
+{
+    struct cache *c = k->cache;
+    struct op op = {0};
+    int r = op_fail(&op, -ESTALE,
+                    "%s/%s was renamed here to %s, and something else over that, but somebody "
+                    "else had replaced it: their version stays",
+                    c->store->url, k->from, k->to);
+
+    log_later(&c->log, LOG_LEVEL_ERROR, "%s", op.why);
+    failure_note_locked(c, &c->write_failure, r, op.why);
+    name_is_the_stores_locked(c, k->from);
+}
+
 static int copy_file(struct copying *k, struct op *op)
 {
     struct cache *c = k->cache;
     bool native = store_can(c->store, place_of_path(k->from).key, STORE_RENAME);
     bool useless = overwritten(c, k);
-    auto_free char *copied = known_version(k);
+    auto_free char *copied = known_version(k), *known = copied ? strdup(copied) : NULL;
     struct object obj = {0};
-    int r = !copied ? -ENOMEM : useless ? 0 : move_object(k, op, &copied, &obj);
+    int r = !known ? -ENOMEM : useless ? 0 : move_object(k, op, &copied, &obj);
     bool gone = r == -ENOENT;
 
     crash_point("rename-copied");
     if (r < 0 && !gone)
         return r;
     r = 0;
+    bool left = !useless && !gone && !native && is_left_to_them(k, known, copied);
     if (!useless && !gone) {
         copy_note_version(k, k->from, k->to, copied, obj.etag, k->own);
         r = intents_retire(c, INTENT_UNLINK, k->to, k->intent->seq);
+        if (r == 0)
+            r = copy_gather_told(k, k->to, copied, obj.etag, k->own);
     } else {
         copy_note_version(k, k->from, k->to, copied, NULL, false);
     }
-    bool remove = !gone && (useless || !native);
+    bool remove = !gone && !left && (useless || !native);
     struct copy_readers changed = {0};
     struct node *n = NULL;
     if (r == 0)
@@ -601,6 +607,8 @@ static int copy_file(struct copying *k, struct op *op)
             copy_forget_version_locked(k, k->from, k->to);
         else
             n = copy_take_version_locked(k, k->from, k->to, copied, obj.etag, k->own);
+        if (left)
+            leave_to_them_locked(k);
         copy_sources_locked(c, k->intent, &changed);
         finish_intent_locked(k, remove, &copied);
         cache_unlock(c);
@@ -618,6 +626,7 @@ static void copying_free(struct copying *k)
 {
     copy_items_release(k);
     free(k->v);
+    free(k->told);
     free(k->from);
     free(k->to);
     free(k);

@@ -2,6 +2,7 @@
 #ifndef RUNFS_CACHE_TRANSFER_COPY_H
 #define RUNFS_CACHE_TRANSFER_COPY_H
 
+#include "cache/mirror/journal.h"
 #include "cache/transfer/transfer_impl.h"
 
 /* Nothing was done: something is to be removed first. */
@@ -46,7 +47,9 @@ struct copying {
     uint64_t bytes; /* that what it tells of takes */
     struct item *v;
     size_t n, cap;
-    struct each each; /* copies the items */
+    struct each each;         /* copies the items */
+    struct journal_row *told; /* of later intentions: which version they mean now */
+    size_t n_told, told_cap;
 };
 
 /* ---- copy.c ---- */
@@ -70,11 +73,6 @@ void copy_write_readers(struct cache *c, struct copy_readers *l) EXCLUDES(cache_
 void copy_note_version(struct copying *k, const char *from, const char *to,
                        const char *copied_etag, const char *new_etag, bool own)
     EXCLUDES(cache_mutex);
-/* A later intention that takes away from `to` the version that was copied, or what this cache
- * put, means the copy: its origin is that of the old name. So does one that takes it on from
- * its next place. In memory only. */
-void copy_tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
-                           const char *new_etag, bool own) REQUIRES(cache_mutex);
 /* copy_note_version() in memory, once the row is gone, and without the record of the old place.
  * The node is returned, referenced, when its records are to be written. */
 struct node *copy_take_version_locked(struct copying *k, const char *from, const char *to,
@@ -106,6 +104,24 @@ int copy_give_up_name(struct copying *k, struct op *op, bool *ret)
     EXCLUDES(cache_ns, cache_mutex);
 /* Notes a refused name as refusal.c has it: refused again after another name was taken. */
 void copy_note_refusal_locked(struct copying *k, int err) REQUIRES(cache_mutex);
+
+/* ---- copy_told.c ---- */
+/* A later intention that takes away from `to` the version that was copied, or what this cache
+ * put, means the copy: its origin is that of the old name. So does one that takes it on from
+ * its next place. In memory, once the journal has it. */
+void copy_tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
+                           const char *new_etag, bool own) REQUIRES(cache_mutex);
+/* The same for the journal: k->told are its rows, which keep `new_etag`. 0 or -ENOMEM. */
+int copy_gather_told(struct copying *k, const char *to, const char *copied_etag,
+                     const char *new_etag, bool own) EXCLUDES(cache_mutex);
+/* Whether a later intention takes away from `to` another version than that one, which it means
+ * nevertheless if this cache put it. */
+bool copy_is_meant_otherwise(struct copying *k, const char *to, const char *etag)
+    EXCLUDES(cache_mutex);
+/* Of a file that has no name here any more: whether something else goes where the rename brings
+ * it, and replaces it there. Not where a removal comes first that says which version it means;
+ * nor where a directory's rename passes what is written anew by. */
+bool copy_is_replaced_locked(const struct copying *k) REQUIRES(cache_mutex);
 
 /* ---- copy_tree.c ---- */
 /* Frees what the items hold; their array stays for the next ones. */

@@ -118,8 +118,11 @@ static int copy_item_file(struct copying *k, struct item *it, struct op *op)
     const struct place from = place_of_path(it->from);
     struct cache *c = k->cache;
     struct object obj = {0};
-    int r = copy_latest(c, op, from, &it->etag, &it->own, place_of_path(it->to), &obj);
+    bool ask = copy_is_meant_otherwise(k, it->to, it->etag);
+    int r = ask ? copy_ask_version(c, op, from, &it->etag, &it->own) : 0;
 
+    if (r == 0)
+        r = copy_latest(c, op, from, &it->etag, &it->own, place_of_path(it->to), &obj);
     if (r == 0) {
         it->new_etag = strdup(obj.etag);
         it->own = it->own || (obj.attrs_known && origin_is_ours(c, from, &obj.attrs));
@@ -266,7 +269,14 @@ static int note_copied(struct copying *k, struct intent **plan, size_t n)
                                        .kind = plan[i]->kind,
                                        .from = plan[i]->from,
                                        .etag = plan[i]->etag};
-    int r = journal_done(k->cache->journal, &k->intent->seq, 1, rows, n);
+    int r = 0;
+    k->n_told = 0;
+    for (size_t i = 0; i < k->n && r == 0; i++)
+        if (k->v[i].new_etag)
+            r = copy_gather_told(k, k->v[i].to, k->v[i].etag, k->v[i].new_etag, k->v[i].own);
+    if (r == 0)
+        r = journal_done_and_told(k->cache->journal, &k->intent->seq, 1, rows, n, k->told,
+                                  k->n_told);
     free(rows);
     crash_point("renamedir-noted");
     return r;

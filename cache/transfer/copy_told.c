@@ -1,0 +1,147 @@
+/* What later intentions are told of a copy. A removal, or a rename, of what a pending rename
+ * brings names the version that was known where the store has it. Only if that one is copied,
+ * or one that this cache put, does it mean the copy: what another node had put in its place
+ * stays where it was copied to. */
+#include "cache/transfer/copy.h"
+
+#include "cache/types/etag.h"
+#include "common/lock.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a copy was made of. */
+struct copied {
+    const char *etag; /* the version */
+    bool own;         /* this cache put it */
+};
+
+/* The first of the intentions from `i` on that concerns the file's name, or NULL. */
+static struct intent *next_at(struct intent *i, const char *path) REQUIRES(cache_mutex)
+{
+    while (i && !path_below(i->from, path) && !(i->to && path_below(i->to, path)))
+        i = i->next;
+    return i;
+}
+
+/* Whether the later intention means what was copied. One of which the version is not known
+ * means what was brought, if that is what was known here. */
+static bool means_copied(const struct copying *k, const struct intent *i,
+                         const struct copied *copied)
+{
+    const char *etag = copied->etag;
+    bool known = *etag && strcmp(etag, INTENT_ANY) != 0;
+    bool unknown = i->kind == INTENT_RENAME && !*i->etag;
+
+    if (copied->own)
+        return unknown || intent_version_is_known(i) || intent_means_ours(i);
+    return known && strcmp(unknown ? k->intent->etag : i->etag, etag) == 0;
+}
+
+/* The first from `i` on that takes away what was copied to *at, and means it, or NULL. What
+ * moves a directory above is followed. */
+static struct intent *next_told(const struct copying *k, struct intent *i, char **at,
+                                const struct copied *copied) REQUIRES(cache_mutex)
+{
+    i = *at ? next_at(i, *at) : NULL;
+    while (i && i->kind == INTENT_RENAMEDIR && intent_forward(i, at))
+        i = *at ? next_at(i->next, *at) : NULL;
+    bool takes = i && (i->kind == INTENT_UNLINK || i->kind == INTENT_RENAME) &&
+                 strcmp(i->from, *at) == 0;
+    return takes && means_copied(k, i, copied) ? i : NULL;
+}
+
+/* Calls `visit` for each that is to be told of the copy's version, and those that take it on
+ * from their next place. 0, or what a visit returned. */
+static int each_told(struct copying *k, const char *to, const struct copied *copied,
+                     const char *new_etag,
+                     int (*visit)(struct copying *k, struct intent *i, const char *etag))
+    REQUIRES(cache_mutex)
+{
+    auto_free char *at = *new_etag ? strdup(to) : NULL;
+    struct intent *i = k->intent->next;
+    int r = 0;
+
+    while (r == 0 && (i = next_told(k, i, &at, copied)) != NULL) {
+        if (strcmp(i->etag, new_etag) != 0)
+            r = visit(k, i, new_etag);
+        if (!intent_forward(i, &at))
+            break;
+        i = i->next;
+    }
+    return r;
+}
+
+static int tell(struct copying *k, struct intent *i, const char *etag) REQUIRES(cache_mutex)
+{
+    char *copy = strdup(etag);
+
+    (void)k;
+    if (!copy)
+        return -ENOMEM;
+    free(i->etag);
+    i->etag = copy;
+    return 0;
+}
+
+void copy_tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
+                           const char *new_etag, bool own)
+{
+    const struct copied copied = {copied_etag, own};
+
+    (void)each_told(k, to, &copied, new_etag, tell);
+}
+
+static int note_told(struct copying *k, struct intent *i, const char *etag)
+    REQUIRES(cache_mutex)
+{
+    if (array_grow(k->told, k->told_cap, k->n_told + 1) < 0)
+        return -ENOMEM;
+    k->told[k->n_told++] = (struct journal_row){.seq = i->seq, .etag = etag};
+    return 0;
+}
+
+int copy_gather_told(struct copying *k, const char *to, const char *copied_etag,
+                     const char *new_etag, bool own)
+{
+    const struct copied copied = {copied_etag, own};
+
+    cache_lock(k->cache);
+    int r = each_told(k, to, &copied, new_etag, note_told);
+    cache_unlock(k->cache);
+    return r;
+}
+
+bool copy_is_replaced_locked(const struct copying *k)
+{
+    auto_free char *at = strdup(k->to);
+    bool with_dir = false;
+
+    for (const struct intent *i = k->intent->next; at && i; i = i->next) {
+        if (intent_forward(i, &at)) {
+            with_dir = with_dir || i->kind == INTENT_RENAMEDIR;
+            continue;
+        }
+        if (strcmp(i->from, at) == 0 && !intent_is_rename(i))
+            return !intent_version_is_known(i) && !intent_means_ours(i);
+        if (i->to && strcmp(i->to, at) == 0)
+            return true;
+    }
+    return !with_dir;
+}
+
+bool copy_is_meant_otherwise(struct copying *k, const char *to, const char *etag)
+{
+    const struct copied any = {"", true}, this = {etag, false};
+    struct cache *c = k->cache;
+
+    cache_lock(c);
+    auto_free char *at = strdup(to);
+    const struct intent *i = next_told(k, k->intent->next, &at, &any);
+    bool ret = i && !means_copied(k, i, &this);
+    cache_unlock(c);
+    return ret;
+}
