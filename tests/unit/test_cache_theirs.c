@@ -27,6 +27,9 @@ static atomic_bool removed;  /* it removes the source before it is copied, and p
                                 content there afterwards */
 static atomic_bool removals; /* it replaces what is about to be removed */
 static atomic_bool copy_replaced; /* and the copy in new/both */
+/* a copy back to "back" has another version, as that of an object in parts has; it stays */
+static atomic_bool copies_in_parts, removals_fail;
+static atomic_int removals_failed;
 
 static bool take_turn(atomic_int *turns)
 {
@@ -68,6 +71,11 @@ static int64_t copy(struct call *c)
         atomic_load(&copies_fail) ? op_fail(c->op, -EHOSTUNREACH, "no answer") : call_next(c);
     if (atomic_exchange(&removed, false))
         driven_store(&d, c->key, "ours", 4);
+    if (r == 0 && strcmp(c->to, "back") == 0 && atomic_exchange(&copies_in_parts, false)) {
+        driven_store(&d, c->to, "OURS", 4);
+        object_release(c->ret_obj);
+        r = store_stat(c->next, c->op, c->to, c->ret_obj);
+    }
     if (r == 0 && strcmp(c->key, "dir/both") == 0 && atomic_exchange(&copy_replaced, false))
         driven_store(&d, "new/both", "theirs", 6);
     return r;
@@ -93,6 +101,10 @@ static int64_t around(struct layer *l, struct call *c)
         return copy(c);
     if (c->kind == CALL_PUT && strcmp(c->key, "dir/both") == 0)
         return put(c);
+    if (c->kind == CALL_REMOVE && atomic_load(&removals_fail)) {
+        atomic_fetch_add(&removals_failed, 1);
+        return op_fail(c->op, -EHOSTUNREACH, "no answer");
+    }
     if (c->kind == CALL_REMOVE && atomic_exchange(&removals, false))
         driven_store(&d, c->key, "newer", 5);
     if (c->kind == CALL_REMOVE && atomic_load(&careless))
@@ -111,6 +123,9 @@ static void setup(void)
     atomic_store(&copies_begun, 0);
     atomic_store(&careless, false);
     atomic_store(&copy_replaced, false);
+    atomic_store(&copies_in_parts, false);
+    atomic_store(&removals_fail, false);
+    atomic_store(&removals_failed, 0);
     atomic_store(&replaced, 0);
     atomic_store(&removed, false);
     atomic_store(&removals, false);
@@ -485,6 +500,32 @@ START_TEST(what_was_brought_over_a_copy_is_removed)
 }
 END_TEST
 
+/* A file came back to its name before it was removed: what a copy has put there goes, in the
+ * version of the copy, also by the next mount. */
+START_TEST(what_was_copied_back_is_removed)
+{
+    driven_store(&d, "back", "ours", 4);
+    DRIVEN_WAIT(driven_list(&d, "") == 2);
+    atomic_store(&copies_fail, true);
+    ck_assert_int_eq(driven_rename(&d, "back", "there"), 0);
+    ck_assert_int_eq(driven_rename(&d, "there", "back"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "back"), 0);
+    atomic_store(&removals_fail, true);
+    atomic_store(&copies_in_parts, true);
+    atomic_store(&copies_fail, false);
+    DRIVEN_WAIT(!atomic_load(&copies_in_parts) && atomic_load(&removals_failed) > 0);
+    if (_i) {
+        driven_unmount(&d);
+        atomic_store(&removals_fail, false);
+        driven_mount(&d);
+    }
+    atomic_store(&removals_fail, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "back", NULL);
+    driven_stores(&d, "there", NULL);
+}
+END_TEST
+
 /* A file that moves by itself leaves behind what its upload put: the new name is theirs. */
 START_TEST(what_they_put_at_the_new_name_of_what_is_sent_stays)
 {
@@ -587,6 +628,7 @@ int main(void)
     tcase_add_loop_test(t, what_they_put_where_a_new_file_was_not_sent_stays, 0, 3);
     tcase_add_test(t, what_another_rename_replaces_is_removed_in_its_version);
     tcase_add_loop_test(t, what_was_brought_over_a_copy_is_removed, 0, 3);
+    tcase_add_loop_test(t, what_was_copied_back_is_removed, 0, 2);
     tcase_add_test(t, what_they_put_at_the_new_name_of_what_is_sent_stays);
     tcase_add_test(t, what_they_put_in_place_of_a_changed_file_is_not_removed);
     suite_add_tcase(s, t);
