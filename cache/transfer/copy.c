@@ -128,14 +128,35 @@ void copy_sources_locked(struct cache *c, struct intent *done, struct copy_reade
         if (n)
             (void)tree_each(n, records_in_follow, &m);
     }
-    for (size_t i = 0; i < c->content->n_stale_readers; i++) {
-        struct file *f = c->content->stale_readers[i]->file;
-        if (!place_known(f->orphan_source))
-            continue;
-        auto_place struct place moved =
-            place_moved(f->orphan_source, intent_source(done), intent_target(done));
-        if (place_known(moved))
-            SWAP(f->orphan_source, moved);
+}
+
+void copy_reader_follows(struct file *f, const char *to, const char *copied_etag,
+                         const char *new_etag)
+{
+    const char *has = f->etag ? f->etag : "";
+    bool same = strcmp(has, copied_etag) == 0;
+
+    if (!same && *has && *copied_etag && strcmp(has, new_etag) != 0)
+        return;
+    auto_place struct place moved = place_dup(place_of_path(to));
+    auto_free char *etag = strdup(same ? new_etag : has);
+    if (!place_known(moved) || !etag)
+        return;
+    SWAP(f->orphan_source, moved);
+    SWAP(f->etag, etag);
+}
+
+/* The same of all that read what was moved. */
+static void readers_follow_locked(struct copying *k, const char *copied_etag,
+                                  const char *new_etag) REQUIRES(cache_mutex)
+{
+    const struct contents *t = k->cache->content;
+
+    for (size_t i = 0; i < t->n_stale_readers; i++) {
+        struct file *f = t->stale_readers[i]->file;
+        if (place_known(f->orphan_source) &&
+            place_same(f->orphan_source, place_of_path(k->from)))
+            copy_reader_follows(f, k->to, copied_etag, new_etag);
     }
 }
 
@@ -610,6 +631,8 @@ static int copy_file(struct copying *k, struct op *op)
         if (left)
             leave_to_them_locked(k);
         copy_sources_locked(c, k->intent, &changed);
+        if (!gone && !useless)
+            readers_follow_locked(k, copied, obj.etag);
         finish_intent_locked(k, remove, &copied);
         cache_unlock(c);
         if (n)

@@ -63,6 +63,10 @@ void copy_source_locked(struct cache *c, struct entry *e, struct place from, str
  * old place alone follow; those files are added to *changed, for copy_write_readers(). */
 void copy_sources_locked(struct cache *c, struct intent *done, struct copy_readers *changed)
     REQUIRES(cache_mutex);
+/* An open file that has no name any more, and read what was copied, reads the copy. One that
+ * reads another version does not: its own is where it was, or gone. */
+void copy_reader_follows(struct file *f, const char *to, const char *copied_etag,
+                         const char *new_etag) REQUIRES(cache_mutex);
 /* Writes the records of the node's stamp and drops the caller's reference. A failure is
  * ignored. */
 void copy_write_keys(struct cache *c, struct node *n) EXCLUDES(cache_mutex);

@@ -300,6 +300,51 @@ static void take_version(struct copying *k, const struct item *it)
         copy_write_keys(c, changed);
 }
 
+/* The first item, in the order of by_path_down(), that does not come before `path`. */
+static size_t item_at(const struct copying *k, const char *path)
+{
+    size_t from = 0, to = k->n;
+
+    while (from < to) {
+        size_t mid = from + (to - from) / 2;
+        if (strcmp(k->v[mid].from, path) > 0)
+            from = mid + 1;
+        else
+            to = mid;
+    }
+    return from;
+}
+
+/* The file of just this name that was copied, or NULL. */
+static const struct item *copied_file(const struct copying *k, const char *path)
+{
+    for (size_t i = item_at(k, path); i < k->n && strcmp(k->v[i].from, path) == 0; i++)
+        if (!k->v[i].is_dir && k->v[i].fate == ITEM_COPIED)
+            return &k->v[i];
+    return NULL;
+}
+
+/* Open files that have no name any more read on from where their version is: in the copy, if it
+ * is among what was copied, and else in its old place, from which it is yet to be removed. A
+ * native rename has moved all. */
+static void readers_follow_locked(struct copying *k, bool native) REQUIRES(cache_mutex)
+{
+    const struct contents *t = k->cache->content;
+
+    for (size_t i = 0; i < t->n_stale_readers; i++) {
+        struct file *f = t->stale_readers[i]->file;
+        if (!place_known(f->orphan_source))
+            continue;
+        const char *from = place_path(f->orphan_source);
+        const struct item *it = native ? NULL : copied_file(k, from);
+        auto_free char *to = native ? copy_moved_path(from, k->from, k->to) : NULL;
+        if (to)
+            copy_reader_follows(f, to, "", "");
+        else if (it)
+            copy_reader_follows(f, it->to, it->etag, it->new_etag);
+    }
+}
+
 static void take_over(struct copying *k, struct intent **plan, size_t n)
 {
     struct copy_readers changed = {0};
@@ -315,6 +360,7 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
     crash_point("renamedir-taken");
     cache_lock(c);
     copy_sources_locked(c, k->intent, &changed);
+    readers_follow_locked(k, plan == NULL);
     intent_remove_locked(c, k->intent);
     for (size_t i = 0; i < n; i++)
         intent_add_locked(c, plan[i]);
@@ -323,21 +369,6 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
 }
 
 /* ---- what is in its way ---- */
-
-/* The first item, in the order of by_path_down(), that does not come before `path`. */
-static size_t item_at(const struct copying *k, const char *path)
-{
-    size_t from = 0, to = k->n;
-
-    while (from < to) {
-        size_t mid = from + (to - from) / 2;
-        if (strcmp(k->v[mid].from, path) > 0)
-            from = mid + 1;
-        else
-            to = mid;
-    }
-    return from;
-}
 
 /* Whether an item is copied to a place below `path` (where it comes from, not its own). */
 static bool copied_below(const struct copying *k, const char *path)
