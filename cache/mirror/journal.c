@@ -214,6 +214,28 @@ static void unwanted_removed(struct journal *j)
     atomic_store(&j->has_unwanted, false);
 }
 
+static int try_batch(struct journal *j, struct change *batch)
+{
+    int r = journal_run_sql(j, "BEGIN IMMEDIATE");
+
+    if (r == 0)
+        r = remove_unwanted(j);
+    for (struct change *c = batch; c && r == 0; c = c->next)
+        r = c->apply(j, c);
+    if (r == 0)
+        r = journal_run_sql(j, "COMMIT");
+    if (r < 0)
+        (void)journal_run_sql(j, "ROLLBACK");
+    return r;
+}
+
+/* SQLite's log grows until it is copied into the database, and then begins anew in the room
+ * that it has. */
+static int log_begins_anew(struct journal *j)
+{
+    return journal_run_sql(j, "PRAGMA wal_checkpoint(RESTART)");
+}
+
 /* Applies a batch in one transaction; when that fails, each alone, so that one bad change does
  * not take the others with it. */
 static void commit_batch(struct journal *j, struct change *batch)
@@ -227,13 +249,9 @@ static void commit_batch(struct journal *j, struct change *batch)
         durable = durable || c->durable;
     if (durable)
         (void)journal_run_sql(j, "PRAGMA synchronous=FULL");
-    r = journal_run_sql(j, "BEGIN IMMEDIATE");
-    if (r == 0)
-        r = remove_unwanted(j);
-    for (struct change *c = batch; c && r == 0; c = c->next)
-        r = c->apply(j, c);
-    if (r == 0)
-        r = journal_run_sql(j, "COMMIT");
+    r = try_batch(j, batch);
+    if (r == -ENOSPC && log_begins_anew(j) == 0)
+        r = try_batch(j, batch);
     if (r == 0) {
         note_commit(j, batch, durable);
         unwanted_removed(j);
@@ -241,8 +259,6 @@ static void commit_batch(struct journal *j, struct change *batch)
     if (durable)
         (void)journal_run_sql(j, "PRAGMA synchronous=NORMAL");
     if (r == 0 || !batch->next) {
-        if (r < 0)
-            (void)journal_run_sql(j, "ROLLBACK");
         for (struct change *c = batch; c; c = c->next) {
             c->result = r;
             if (r < 0 && c->takes_back)
@@ -250,7 +266,6 @@ static void commit_batch(struct journal *j, struct change *batch)
         }
         return;
     }
-    (void)journal_run_sql(j, "ROLLBACK");
     for (struct change *c = batch; c;) {
         struct change *next = c->next;
         c->next = NULL;

@@ -20,6 +20,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* What state.db and its log have of the disk, each, from the first mount on. */
+#define ROOM_BYTES (256 << 10)
+
 /* ---- opening ---- */
 
 static const char schema[] =
@@ -136,8 +139,29 @@ static int check_path(int dir_fd, const char *path)
     return here.st_dev == there.st_dev && here.st_ino == there.st_ino ? 0 : -ESTALE;
 }
 
-/* -EBADMSG: the database is damaged. */
-static int try_open(struct journal *j, int dir_fd, const char *path)
+/* Takes room on the disk while it has some, so that rows can be written when others have filled
+ * it: what makes room, as a removal does, needs one. journal.c has the log begin anew in it. */
+static void keep_room(struct journal *j, int dir_fd)
+{
+    int chunk = ROOM_BYTES;
+    sqlite3_int64 size = ROOM_BYTES;
+    auto_close int log_fd = door_file(dir_fd, "state.db-wal", O_WRONLY);
+
+    if (log_fd >= 0) /* SQLite holds no lock on this one, which a close() would end */
+        (void)fallocate(log_fd, FALLOC_FL_KEEP_SIZE, 0, ROOM_BYTES);
+    (void)sqlite3_file_control(j->db, "main", SQLITE_FCNTL_CHUNK_SIZE, &chunk);
+    (void)sqlite3_file_control(j->db, "main", SQLITE_FCNTL_SIZE_HINT, &size);
+}
+
+/* A full disk has none for SQLite's index of the log, which several processes could share. */
+static bool index_has_no_room(struct journal *j)
+{
+    return j->db && sqlite3_extended_errcode(j->db) == SQLITE_IOERR_SHMSIZE;
+}
+
+/* -EBADMSG: the database is damaged. `alone`: the index is in memory, and no other process can
+ * look at the database. */
+static int try_open_as(struct journal *j, int dir_fd, const char *path, bool alone)
 {
     int r = check_files(dir_fd);
 
@@ -151,6 +175,8 @@ static int try_open(struct journal *j, int dir_fd, const char *path)
         r = check_path(dir_fd, path);
     if (r == 0)
         (void)sqlite3_busy_timeout(j->db, 2000);
+    if (r == 0 && alone)
+        r = journal_run_sql(j, "PRAGMA locking_mode=EXCLUSIVE");
     if (r == 0)
         r = forbid_code(j);
     if (r == 0)
@@ -159,6 +185,8 @@ static int try_open(struct journal *j, int dir_fd, const char *path)
         r = journal_query(j, "PRAGMA quick_check(1)", check_integrity, NULL);
     if (r == 0)
         r = prepare_all(j);
+    if (r == 0)
+        keep_room(j, dir_fd);
     return why_not(j, r);
 }
 
@@ -172,6 +200,16 @@ static void close_db(struct journal *j)
     j->insert = j->remove = j->tell = j->note_put = j->forget_put = NULL;
     (void)sqlite3_close(j->db);
     j->db = NULL;
+}
+
+static int try_open(struct journal *j, int dir_fd, const char *path)
+{
+    int r = try_open_as(j, dir_fd, path, false);
+
+    if (r == 0 || !index_has_no_room(j))
+        return r;
+    close_db(j);
+    return try_open_as(j, dir_fd, path, true);
 }
 
 /* Moves a database that can't be read out of the way, with what belongs to it. */

@@ -54,6 +54,7 @@ static struct handle *start_allocating(struct driven *d)
     driven_init(d, NULL);
     d->config.reserve_bytes = 400 * MIB; /* half of which is never taken */
     driven_mount(d);
+    disk.calls = 0; /* the journal has taken its room */
     ck_assert_int_eq(driven_open(d, "f", O_CREAT | O_RDWR, &h), 0);
     return h;
 }

@@ -1,5 +1,6 @@
 /* cache/: a disk that is full below the journal, a stamp or a session's row. Only the store's
- * own answer says that the store is full: deletes go first then, and at no other time.
+ * own answer says that the store is full: deletes go first then, and at no other time. What
+ * makes room, or brings out what is there, needs none.
  *
  * SQLite's writes go through a function of ours; so do fsync() and what moves a file in the
  * mirror. */
@@ -13,8 +14,10 @@
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -27,13 +30,24 @@ static struct {
     atomic_bool journal_full; /* state.db can't grow */
     atomic_bool sync_fails;   /* fsync() finds no room */
     atomic_bool fills;        /* at the next move of a file, which finds no room: all is full */
+    atomic_bool stays;        /* state.db gets no more room than it has */
     atomic_uint failed;       /* how often either of the first two was asked in vain */
     atomic_uint written;      /* how often the journal was */
 } disk;
 
+static bool has_room(int fd, size_t len, off_t off)
+{
+    struct stat st;
+
+    if (atomic_load(&disk.journal_full))
+        return false;
+    return !atomic_load(&disk.stays) ||
+           (fstat(fd, &st) == 0 && off + (off_t)len <= (off_t)st.st_blocks * 512);
+}
+
 static ssize_t journal_write(int fd, const void *data, size_t len, off_t off)
 {
-    if (!atomic_load(&disk.journal_full)) {
+    if (has_room(fd, len, off)) {
         atomic_fetch_add(&disk.written, 1);
         return pwrite(fd, data, len, off);
     }
@@ -73,6 +87,7 @@ int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsign
 static void disk_works(void)
 {
     atomic_store(&disk.fills, false);
+    atomic_store(&disk.stays, false);
     atomic_store(&disk.journal_full, false);
     atomic_store(&disk.sync_fails, false);
 }
@@ -422,6 +437,69 @@ START_TEST(a_row_that_can_not_be_taken_back)
 }
 END_TEST
 
+/* ---- what needs no room ---- */
+
+#define FILES   64
+#define RENAMES 400
+
+static void name_of(int i, char name[16])
+{
+    (void)snprintf(name, 16, "f%d", i);
+}
+
+static void put_files(int n)
+{
+    char name[16];
+
+    for (int i = 0; i < n; i++) {
+        name_of(i, name);
+        driven_put(&d, name, "text", 4);
+    }
+    ck_assert_int_eq(driven_flush(&d), 0);
+}
+
+/* Others have filled the disk: what makes room on it must not fail for that. */
+START_TEST(files_are_removed_on_a_full_disk)
+{
+    char name[16];
+
+    driven_init_like_s3(&d, around);
+    mount();
+    put_files(FILES);
+    if (_i) { /* in a cache that was there */
+        driven_unmount(&d);
+        mount();
+    }
+    driven_put(&d, "first", "first", 5);
+    atomic_store(&store.refuses, true);
+    atomic_store(&disk.stays, true);
+    for (int i = 0; i < FILES; i++) {
+        name_of(i, name);
+        ck_assert_int_eq(driven_unlink(&d, name), 0);
+    }
+    atomic_store(&store.refuses, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    for (int i = 0; i < FILES; i++) {
+        name_of(i, name);
+        ck_assert(!is_stored(name));
+    }
+}
+END_TEST
+
+/* However many rows come and go, the journal begins anew in the room that it has. */
+START_TEST(the_journal_gets_by_with_its_room)
+{
+    driven_init_folder(&d, around, PART_BYTES);
+    mount();
+    put_files(1);
+    atomic_store(&disk.stays, true);
+    for (int i = 0; i < RENAMES; i++)
+        ck_assert_int_eq(driven_rename(&d, i % 2 ? "g" : "f0", i % 2 ? "f0" : "g"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f0", "text");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_full_disk");
@@ -437,6 +515,8 @@ int main(void)
     tcase_add_test(t, a_delete_that_can_not_be_noted);
     tcase_add_test(t, a_copy_that_can_not_be_noted_says_so);
     tcase_add_loop_test(t, a_row_that_can_not_be_taken_back, 0, 3 * CHANGES);
+    tcase_add_loop_test(t, files_are_removed_on_a_full_disk, 0, 2);
+    tcase_add_test(t, the_journal_gets_by_with_its_room);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
