@@ -69,6 +69,17 @@ int door_read_text(int dir_fd, const char *name, char **ret)
     return *ret ? 0 : -ENOMEM;
 }
 
+/* Whether it has just this text: then a full disk needs no room for another one. What is left
+ * of a text that was not put in place must be ours all the same. */
+static bool has_text(int dir_fd, const char *name, const char *temporary, const char *text)
+{
+    auto_free char *now = NULL;
+    auto_close int left = door_file(dir_fd, temporary, O_RDONLY);
+
+    return (left >= 0 || left == -ENOENT) && door_read_text(dir_fd, name, &now) == 0 &&
+           strcmp(now, text) == 0;
+}
+
 int door_write_text(int dir_fd, const char *name, const char *text)
 {
     char temporary[64];
@@ -77,6 +88,8 @@ int door_write_text(int dir_fd, const char *name, const char *text)
     if (len > DOOR_TEXT_MAX)
         return -EFBIG;
     (void)snprintf(temporary, sizeof(temporary), "%s.new", name);
+    if (has_text(dir_fd, name, temporary, text))
+        return fsync(dir_fd) < 0 ? -errno : 0;
     auto_close int fd = door_file(dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC);
     if (fd < 0)
         return fd;

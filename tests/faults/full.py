@@ -276,5 +276,48 @@ def disk_full_then_ended(work, name, options):
             p.finish()
 
 
+def fill_up(folder):
+    """Somebody takes the last block of the disk."""
+    with open(os.path.join(folder, "other"), "ab", buffering=0) as f:
+        for size in (MIB, 4096):
+            try:
+                while True:
+                    f.write(b"x" * size)
+            except OSError as e:
+                check(e.errno == errno.ENOSPC, str(e))
+
+
+def disk_full_then_killed(work, name, options):
+    """Others take the last block of the disk, files are removed, and the daemon is killed: what it owes is
+    listed, copied out, and published by the next mount, though there is no room still."""
+    with SmallDisk(work, name, 64 * MIB) as disk:
+        with Place(work, name, (*options, "store_timeout=5s"), disk.cache) as p:
+            for i in range(20):
+                p.write(f"gone-{i}", 1000)
+            p.mount.flush(60)
+            p.proxy.refuse()
+            for i in range(4):
+                p.write(f"owed-{i}", MIB)
+            fill_up(disk.folder)
+            for i in range(20):
+                os.unlink(p.path(f"gone-{i}"))
+                del p.written[f"gone-{i}"]
+                fill_up(disk.folder)
+            p.mount.kill()
+            fill_up(disk.folder)
+            done = p.mount.run("recover", p.cache, "--list", seconds=60)
+            check(done.returncode == 0 and all(f"owed-{i}" in done.stdout for i in range(4)),
+                  f"runfs recover --list: exit {done.returncode}: {done.stdout.strip()}")
+            done = p.mount.run("recover", p.cache, "--export", work.path(f"exported-{name}"), seconds=60)
+            check(done.returncode == 0, f"runfs recover --export: exit {done.returncode}: {done.stdout.strip()}")
+            fill_up(disk.folder)
+            p.proxy.accept()
+            p.mount = p.new_mount()
+            p.mount.start()
+            p.mount.flush(120)
+            p.all_stored()
+            p.finish()
+
+
 CASES = [small_cache_many_files, small_cache_one_file, disk_full_store_down, disk_full_store_up, disk_full_one_file,
-         disk_full_then_ended, disk_filled_by_others]
+         disk_full_then_ended, disk_full_then_killed, disk_filled_by_others]
