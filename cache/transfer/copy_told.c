@@ -41,21 +41,22 @@ static bool means_copied(const struct copying *k, const struct intent *i,
     return known && strcmp(unknown ? k->intent->etag : i->etag, etag) == 0;
 }
 
-/* The first from `i` on that takes away what was copied to *at, and means it, or NULL. What
- * moves a directory above is followed. */
-static struct intent *next_told(const struct copying *k, struct intent *i, char **at,
-                                const struct copied *copied) REQUIRES(cache_mutex)
+/* The first from `i` on that takes away what was copied to *at, or NULL. What moves a directory
+ * above is followed. */
+static struct intent *next_taking(struct intent *i, char **at) REQUIRES(cache_mutex)
 {
     i = *at ? next_at(i, *at) : NULL;
     while (i && i->kind == INTENT_RENAMEDIR && intent_forward(i, at))
         i = *at ? next_at(i->next, *at) : NULL;
     bool takes = i && (i->kind == INTENT_UNLINK || i->kind == INTENT_RENAME) &&
                  strcmp(i->from, *at) == 0;
-    return takes && means_copied(k, i, copied) ? i : NULL;
+    return takes ? i : NULL;
 }
 
 /* Calls `visit` for each that is to be told of the copy's version, and those that take it on
- * from their next place. 0, or what a visit returned. */
+ * from their next place. A rename takes on whatever is there: one that knew an older version,
+ * from before attributes were stored, says nothing of those behind it. 0, or what a visit
+ * returned. */
 static int each_told(struct copying *k, const char *to, const struct copied *copied,
                      const char *new_etag,
                      int (*visit)(struct copying *k, struct intent *i, const char *etag))
@@ -65,8 +66,8 @@ static int each_told(struct copying *k, const char *to, const struct copied *cop
     struct intent *i = k->intent->next;
     int r = 0;
 
-    while (r == 0 && (i = next_told(k, i, &at, copied)) != NULL) {
-        if (strcmp(i->etag, new_etag) != 0)
+    while (r == 0 && (i = next_taking(i, &at)) != NULL) {
+        if (means_copied(k, i, copied) && strcmp(i->etag, new_etag) != 0)
             r = visit(k, i, new_etag);
         if (!intent_forward(i, &at))
             break;
@@ -140,8 +141,14 @@ bool copy_is_meant_otherwise(struct copying *k, const char *to, const char *etag
 
     cache_lock(c);
     auto_free char *at = strdup(to);
-    const struct intent *i = next_told(k, k->intent->next, &at, &any);
-    bool ret = i && !means_copied(k, i, &this);
+    struct intent *i = k->intent->next;
+    bool ret = false;
+    while (!ret && (i = next_taking(i, &at)) != NULL) {
+        ret = means_copied(k, i, &any) && !means_copied(k, i, &this);
+        if (!intent_forward(i, &at))
+            break;
+        i = i->next;
+    }
     cache_unlock(c);
     return ret;
 }

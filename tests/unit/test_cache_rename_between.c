@@ -11,7 +11,9 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,13 +22,30 @@ static atomic_bool hold_puts, hold_copies;
 static atomic_bool lost_puts; /* nobody is left to be answered, nor does the store have them */
 static atomic_bool lost_attrs, hold_attrs, attrs_wait;
 static atomic_bool hold_renames, rename_waits;
+static atomic_bool lost_removals, f_goes, copy_waits;
+static atomic_bool versions_change; /* with attributes, and copies, as of objects in parts */
 static atomic_uint questions;
+
+/* The content tells the version here. */
+static int64_t change_version(struct call *c)
+{
+    const char *key = c->kind == CALL_COPY ? c->to : c->kind == CALL_SETATTR ? c->key : NULL;
+    char text[32];
+
+    if (!key)
+        return 0;
+    (void)snprintf(text, sizeof(text), "%s of %d", key, c->kind);
+    driven_store(&d, key, text, strlen(text));
+    object_release(c->ret_obj);
+    return store_stat(c->next, c->op, key, c->ret_obj);
+}
 
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
     while ((c->kind == CALL_PUT && atomic_load(&hold_puts)) ||
            (c->kind == CALL_COPY && atomic_load(&hold_copies))) {
+        atomic_store(&copy_waits, c->kind == CALL_COPY);
         if (c->kind == CALL_PUT && atomic_load(&lost_puts))
             return op_fail(c->op, -EIO, "put %s: lost", c->key);
         (void)usleep(1000);
@@ -36,13 +55,22 @@ static int64_t around(struct layer *l, struct call *c)
         atomic_store(&rename_waits, true);
         (void)usleep(1000);
     }
+    if (c->kind == CALL_COPY && strcmp(c->to, "f") == 0) /* it came back */
+        atomic_store(&lost_removals, true);
     while (c->kind == CALL_SETATTR && atomic_load(&hold_attrs)) {
         atomic_store(&attrs_wait, true);
         (void)usleep(1000);
     }
+    if (c->kind == CALL_REMOVE && atomic_load(&lost_removals)) {
+        atomic_store(&f_goes, strcmp(c->keys[c->n_keys - 1], "f") == 0);
+        return op_fail(c->op, -EIO, "removal of %s: lost", c->key);
+    }
     if (c->kind == CALL_SETATTR && atomic_load(&lost_attrs))
         return op_fail(c->op, -EIO, "attributes of %s: lost", c->key);
-    return call_next(c);
+    int64_t r = call_next(c);
+    if (r == 0 && atomic_load(&versions_change))
+        r = change_version(c);
+    return r;
 }
 
 static void start(void)
@@ -242,6 +270,40 @@ START_TEST(chmod_around_a_rename_and_killed)
 }
 END_TEST
 
+/* The version of attributes is known when a file is removed, and was not when it was renamed
+ * before: the removal means what is copied then. */
+START_TEST(attributes_come_between_a_rename_and_a_removal)
+{
+    driven_init_like_s3(&d, around);
+    d.config.settle_ns = d.config.late_ns = 0;
+    driven_mount(&d);
+    driven_put(&d, "f", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&attrs_wait, false);
+    atomic_store(&hold_attrs, true);
+    atomic_store(&hold_copies, true);
+    atomic_store(&versions_change, true);
+    ck_assert_int_eq(driven_chmod(&d, "f", 0640), 0);
+    DRIVEN_WAIT(atomic_load(&attrs_wait));
+    ck_assert_int_eq(driven_rename(&d, "f", "g"), 0);
+    ck_assert_int_eq(driven_rename(&d, "g", "f"), 0);
+    atomic_store(&hold_attrs, false);
+    DRIVEN_WAIT(atomic_load(&copy_waits));
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    atomic_store(&hold_copies, false);
+    DRIVEN_WAIT(atomic_load(&lost_removals));
+    DRIVEN_WAIT(atomic_load(&f_goes));
+    driven_unmount(&d);
+    atomic_store(&lost_removals, false);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&versions_change, false);
+    driven_stores(&d, "f", NULL);
+    driven_stores(&d, "g", NULL);
+    driven_release(&d);
+}
+END_TEST
+
 /* Attributes come to the old name of a directory that the store is to rename. What the store
  * has then has another version, which the next mount must know. */
 START_TEST(a_time_comes_before_its_directory_is_renamed)
@@ -389,6 +451,7 @@ int main(void)
     tcase_add_loop_test(t, a_store_that_renames_is_not_asked_again_and_again, 0, 2);
     tcase_add_test(t, opened_while_a_directory_is_renamed);
     tcase_add_test(t, a_time_of_a_file_that_came_back_and_killed);
+    tcase_add_test(t, attributes_come_between_a_rename_and_a_removal);
     tcase_add_test(t, a_time_comes_before_its_directory_is_renamed);
     tcase_add_loop_test(t, chmod_around_a_rename_and_killed, 0, 5);
     suite_add_tcase(s, t);
