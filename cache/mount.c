@@ -2,6 +2,7 @@
 #include "cache/mount.h"
 
 #include "cache/core/workers.h"
+#include "common/err.h"
 #include "common/log.h"
 #include "common/mem.h"
 
@@ -267,6 +268,11 @@ static int open_cache(struct cache *c, const struct cache_config *config, struct
         return r;
     /* A mount that is refused, or only looks, leaves the earlier mount's note. */
     r = mirror_note_boot(&c->mirror);
+    if (err_is_no_space(r))
+        return op_fail(op, r,
+                       "cache %s: can't note the boot id, as its disk is full: make a little "
+                       "room there, outside the cache, and try again",
+                       c->mirror.dir);
     return r < 0 ? op_fail(op, r, "cache %s: can't note the boot id: %s", c->mirror.dir,
                            door_why(r))
                  : 0;
