@@ -250,9 +250,18 @@ int name_intend(struct cache *c, enum intent_kind kind, const char *from, const 
  * void. */
 int name_intend_removal(struct cache *c, struct entry *e, const char *path,
                         const char *moved_to, struct intent **ret) REQUIRES_SHARED(cache_ns);
+/* Which row means another version than it says. */
+struct followed {
+    uint64_t seq; /* 0: none */
+    char *etag;   /* heap */
+};
+
 /* The copy that brings the entry may have ended since the row of `i` (or NULL) was written: it
- * means the copy then. In memory only. */
-void name_follow_copy_locked(struct intent *i, const struct entry *e) REQUIRES(cache_mutex);
+ * means the copy then, or, of a removal, whatever is there where there is no copy. In memory;
+ * name_note_followed() writes the row. */
+struct followed name_follow_copy_locked(struct intent *i, const struct entry *e)
+    REQUIRES(cache_mutex);
+void name_note_followed(struct cache *c, struct followed *f) EXCLUDES(cache_mutex);
 /* Takes a recorded intention back: its mirror step failed. */
 void name_intend_not(struct cache *c, struct intent *i);
 

@@ -382,13 +382,14 @@ static int move_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     cache_lock(c);
     if (replaced)
         file_orphaned_locked(c, m->to->node, replaced);
-    name_follow_copy_locked(i, m->from);
+    struct followed followed = name_follow_copy_locked(i, m->from);
     r = move_in_tree_locked(c, m);
     if (i)
         intent_add_locked(c, i);
     progress_locked(c);
     cache_check_locked(c);
     cache_unlock(c);
+    name_note_followed(c, &followed);
     name_maybe_marker(c, oldparent);
     return r;
 }

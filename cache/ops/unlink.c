@@ -95,16 +95,32 @@ int name_intend_removal(struct cache *c, struct entry *e, const char *path,
     return record(c, i, ret);
 }
 
-void name_follow_copy_locked(struct intent *i, const struct entry *e)
+struct followed name_follow_copy_locked(struct intent *i, const struct entry *e)
 {
-    bool moved = i && !e->node->dir && intent_version_is_known(i) && etag_known(&e->etag) &&
-                 !etag_is(&e->etag, i->etag);
-    char *etag = moved ? etag_dup(&e->etag) : NULL;
+    char buf[ETAG_TEXT_MAX];
+    const char *now = etag_known(&e->etag)            ? etag_text(&e->etag, buf)
+                      : i && i->kind == INTENT_UNLINK ? INTENT_ANY
+                                                      : NULL;
+    bool moved =
+        i && !e->node->dir && now && intent_version_is_known(i) && strcmp(now, i->etag) != 0;
+    struct followed f = {.etag = moved ? strdup(now) : NULL};
+    char *etag = f.etag ? strdup(now) : NULL;
 
     if (!etag)
-        return; /* or without memory: it means the older version, and what is there stays */
+        return f; /* or without memory: it means the older version, and what is there stays */
     free(i->etag);
     i->etag = etag;
+    f.seq = i->seq;
+    return f;
+}
+
+void name_note_followed(struct cache *c, struct followed *f)
+{
+    const struct journal_row told = {.seq = f->seq, .etag = f->etag};
+
+    if (f->seq)
+        (void)journal_done_and_told(c->journal, NULL, 0, NULL, 0, &told, 1);
+    free(take_ptr(f->etag));
 }
 
 void name_intend_not(struct cache *c, struct intent *i)
@@ -161,7 +177,7 @@ static int unlink_ns_locked(struct cache *c, struct node *parent, const char *na
     if (n->file && n->file->uploading)
         atomic_store(&n->file->changed, true);
     bool lives = n->links->next_link != NULL;
-    name_follow_copy_locked(i, e);
+    struct followed followed = name_follow_copy_locked(i, e);
     entry_remove_locked(c, e);
     if (lives && n->file && n->file->queued)
         file_stage_locked(c, n); /* perhaps that name alone had it wait */
@@ -171,6 +187,7 @@ static int unlink_ns_locked(struct cache *c, struct node *parent, const char *na
     progress_locked(c);
     cache_check_locked(c);
     cache_unlock(c);
+    name_note_followed(c, &followed);
     name_maybe_marker(c, parent);
     return 0;
 }

@@ -41,7 +41,8 @@ struct intent {
         bool refused;      /* a rename whose name it refuses for good */
         /* a removal that a later rename of something around it was found to need */
         bool urgent;
-        bool redo; /* a rename that an earlier mount may have carried out, natively */
+        bool redo;     /* a rename that an earlier mount may have carried out, natively */
+        bool row_told; /* its row says already which copy it means, or is about to */
         bool running;
         /* of a directory, which the store has moved: each name in it is told of its new version
          */

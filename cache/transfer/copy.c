@@ -611,6 +611,8 @@ static int copy_file(struct copying *k, struct op *op)
             r = copy_gather_told(k, k->to, copied, obj.etag, k->own);
     } else {
         copy_note_version(k, k->from, k->to, copied, NULL, false);
+        if (gone)
+            r = copy_gather_told(k, k->to, known, INTENT_ANY, false);
     }
     bool remove = !gone && !left && (useless || !native);
     struct copy_readers changed = {0};
@@ -619,9 +621,12 @@ static int copy_file(struct copying *k, struct op *op)
         r = finish_row(k, remove, copied);
     /* The intention stays as its row is: it is made again. */
     if (r == 0) {
+        k->n_told = 0;
         cache_lock(c);
         if (!gone && !useless)
             copy_tell_next_locked(k, k->to, copied, obj.etag, k->own);
+        if (gone)
+            copy_tell_next_locked(k, k->to, known, INTENT_ANY, false);
         if (gone)
             source_gone_locked(k);
         else if (useless)
@@ -635,6 +640,7 @@ static int copy_file(struct copying *k, struct op *op)
             readers_follow_locked(k, copied, obj.etag);
         finish_intent_locked(k, remove, &copied);
         cache_unlock(c);
+        copy_write_told(k);
         if (n)
             copy_write_keys(c, n);
         copy_write_readers(c, &changed);

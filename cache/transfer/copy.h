@@ -112,12 +112,16 @@ void copy_note_refusal_locked(struct copying *k, int err) REQUIRES(cache_mutex);
 /* ---- copy_told.c ---- */
 /* A later intention that takes away from `to` the version that was copied, or what this cache
  * put, means the copy: its origin is that of the old name. So does one that takes it on from
- * its next place. In memory, once the journal has it. */
+ * its next place. In memory, once the journal has it; k->told, which is to be empty before, are
+ * the rows of those that came since it was written. INTENT_ANY: nothing was copied, and a
+ * removal means whatever is there. */
 void copy_tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
                            const char *new_etag, bool own) REQUIRES(cache_mutex);
 /* The same for the journal: k->told are its rows, which keep `new_etag`. 0 or -ENOMEM. */
 int copy_gather_told(struct copying *k, const char *to, const char *copied_etag,
                      const char *new_etag, bool own) EXCLUDES(cache_mutex);
+/* Writes k->told, after copy_tell_next_locked(). */
+void copy_write_told(struct copying *k) EXCLUDES(cache_mutex);
 /* Whether a later intention takes away from `to` another version than that one, which it means
  * nevertheless if this cache put it. */
 bool copy_is_meant_otherwise(struct copying *k, const char *to, const char *etag)

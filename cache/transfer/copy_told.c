@@ -67,7 +67,8 @@ static int each_told(struct copying *k, const char *to, const struct copied *cop
     int r = 0;
 
     while (r == 0 && (i = next_taking(i, &at)) != NULL) {
-        if (means_copied(k, i, copied) && strcmp(i->etag, new_etag) != 0)
+        if (means_copied(k, i, copied) && strcmp(i->etag, new_etag) != 0 &&
+            !(intent_is_rename(i) && strcmp(new_etag, INTENT_ANY) == 0))
             r = visit(k, i, new_etag);
         if (!intent_forward(i, &at))
             break;
@@ -76,16 +77,26 @@ static int each_told(struct copying *k, const char *to, const struct copied *cop
     return r;
 }
 
+static int add_told(struct copying *k, const struct intent *i, const char *etag)
+{
+    if (array_grow(k->told, k->told_cap, k->n_told + 1) < 0)
+        return -ENOMEM;
+    k->told[k->n_told++] = (struct journal_row){.seq = i->seq, .etag = etag};
+    return 0;
+}
+
+/* One that came since the rows were gathered has its row written anew. */
 static int tell(struct copying *k, struct intent *i, const char *etag) REQUIRES(cache_mutex)
 {
     char *copy = strdup(etag);
+    int r = copy && !i->row_told ? add_told(k, i, etag) : 0;
 
-    (void)k;
+    i->row_told = false;
     if (!copy)
         return -ENOMEM;
     free(i->etag);
     i->etag = copy;
-    return 0;
+    return r;
 }
 
 void copy_tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
@@ -99,10 +110,17 @@ void copy_tell_next_locked(struct copying *k, const char *to, const char *copied
 static int note_told(struct copying *k, struct intent *i, const char *etag)
     REQUIRES(cache_mutex)
 {
-    if (array_grow(k->told, k->told_cap, k->n_told + 1) < 0)
-        return -ENOMEM;
-    k->told[k->n_told++] = (struct journal_row){.seq = i->seq, .etag = etag};
-    return 0;
+    int r = add_told(k, i, etag);
+
+    i->row_told = r == 0;
+    return r;
+}
+
+void copy_write_told(struct copying *k)
+{
+    if (k->n_told)
+        (void)journal_done_and_told(k->cache->journal, NULL, 0, NULL, 0, k->told, k->n_told);
+    k->n_told = 0;
 }
 
 int copy_gather_told(struct copying *k, const char *to, const char *copied_etag,

@@ -350,6 +350,7 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
     struct copy_readers changed = {0};
     struct cache *c = k->cache;
 
+    k->n_told = 0;
     ns_read(c); /* no listing is between its look at this and its names */
     cache_lock(c);
     k->intent->taken_over = true; /* the old place has older versions than names know now */
@@ -365,6 +366,7 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
     for (size_t i = 0; i < n; i++)
         intent_add_locked(c, plan[i]);
     cache_unlock(c);
+    copy_write_told(k);
     copy_write_readers(c, &changed);
 }
 

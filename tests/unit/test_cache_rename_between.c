@@ -304,6 +304,41 @@ START_TEST(attributes_come_between_a_rename_and_a_removal)
 }
 END_TEST
 
+static bool in_dir;
+
+static void remove_the_copy(void)
+{
+    atomic_store(&lost_removals, true);
+    ck_assert_int_eq(driven_unlink(&d, in_dir ? "moved/f" : "g"), 0);
+}
+
+/* A name is removed when the row of the rename that brought it is gone, and the cache does not
+ * know yet: the next mount knows which version that means. */
+START_TEST(removed_as_a_rename_is_noted)
+{
+    in_dir = _i != 0;
+    driven_init_like_s3(&d, around);
+    d.config.settle_ns = d.config.late_ns = 0;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    driven_put(&d, _i ? "dir/f" : "f", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&versions_change, true);
+    at(_i ? "renamedir-noted" : "rename-noted", remove_the_copy);
+    ck_assert_int_eq(_i ? driven_rename(&d, "dir", "moved") : driven_rename(&d, "f", "g"), 0);
+    DRIVEN_WAIT(atomic_load(&done));
+    (void)usleep(300000); /* removals get no answer */
+    crash_watch(NULL);
+    driven_unmount(&d);
+    atomic_store(&lost_removals, false);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&versions_change, false);
+    driven_stores(&d, _i ? "moved/f" : "g", NULL);
+    driven_release(&d);
+}
+END_TEST
+
 /* Attributes come to the old name of a directory that the store is to rename. What the store
  * has then has another version, which the next mount must know. */
 START_TEST(a_time_comes_before_its_directory_is_renamed)
@@ -452,6 +487,7 @@ int main(void)
     tcase_add_test(t, opened_while_a_directory_is_renamed);
     tcase_add_test(t, a_time_of_a_file_that_came_back_and_killed);
     tcase_add_test(t, attributes_come_between_a_rename_and_a_removal);
+    tcase_add_loop_test(t, removed_as_a_rename_is_noted, 0, 2);
     tcase_add_test(t, a_time_comes_before_its_directory_is_renamed);
     tcase_add_loop_test(t, chmod_around_a_rename_and_killed, 0, 5);
     suite_add_tcase(s, t);

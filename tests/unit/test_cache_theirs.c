@@ -500,6 +500,25 @@ START_TEST(what_was_brought_over_a_copy_is_removed)
 }
 END_TEST
 
+/* The other node removes the source before it is copied: what was replaced here, and removed
+ * then, or written anew, does not come back. */
+START_TEST(what_was_replaced_by_what_they_removed_does_not_come_back)
+{
+    driven_store(&d, "source", "source", 6);
+    driven_store(&d, "target", "target", 6);
+    DRIVEN_WAIT(driven_list(&d, "") == 3);
+    atomic_store(&copies_fail, true);
+    ck_assert_int_eq(driven_rename(&d, "source", "target"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "target"), 0);
+    remove_there("source");
+    if (_i)
+        driven_put(&d, "target", "new", 3);
+    atomic_store(&copies_fail, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "target", _i ? "new" : NULL);
+}
+END_TEST
+
 /* A file came back to its name before it was removed: what a copy has put there goes, in the
  * version of the copy, also by the next mount. */
 START_TEST(what_was_copied_back_is_removed)
@@ -628,6 +647,7 @@ int main(void)
     tcase_add_loop_test(t, what_they_put_where_a_new_file_was_not_sent_stays, 0, 3);
     tcase_add_test(t, what_another_rename_replaces_is_removed_in_its_version);
     tcase_add_loop_test(t, what_was_brought_over_a_copy_is_removed, 0, 3);
+    tcase_add_loop_test(t, what_was_replaced_by_what_they_removed_does_not_come_back, 0, 2);
     tcase_add_loop_test(t, what_was_copied_back_is_removed, 0, 2);
     tcase_add_test(t, what_they_put_at_the_new_name_of_what_is_sent_stays);
     tcase_add_test(t, what_they_put_in_place_of_a_changed_file_is_not_removed);
