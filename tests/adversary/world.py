@@ -105,6 +105,15 @@ def read_files(paths):
     return found
 
 
+def is_stopped(pid):
+    """Each thread: one may be just sending a request."""
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/stat", encoding="utf-8", errors="replace") as f:
+            if f.read().rpartition(")")[2].split()[0] != "T":
+                return False
+    return True
+
+
 class Node:
     """A machine with a mount and a cache."""
 
@@ -203,7 +212,9 @@ class Node:
 
     def freeze(self):
         """The daemon does nothing until thaw(): others come first. Nobody may touch the mount meanwhile."""
+        pid = self.mount.process.pid
         self.mount.process.send_signal(signal.SIGSTOP)
+        wait_for(f"the daemon of {self.name} to stop", lambda: is_stopped(pid), 10) # the signal is only sent
 
     def thaw(self):
         self.mount.process.send_signal(signal.SIGCONT)
