@@ -5,352 +5,15 @@
 
 #include "cache/mirror/crash.h"
 #include "cache/mirror/journal.h"
-#include "cache/mirror/stamp.h"
-#include "cache/tree/children.h"
 #include "cache/types/etag.h"
-#include "common/buf.h"
 #include "common/lock.h"
 #include "common/log.h"
 #include "common/log_queue.h"
 #include "common/mem.h"
-#include "common/path.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- where things are afterwards ---- */
-char *copy_moved_path(const char *path, const char *from, const char *to)
-{
-    const char *rest = path_below(from, path);
-
-    return rest ? path_join(to, rest) : NULL;
-}
-
-void copy_source_locked(struct cache *c, struct entry *e, struct place from, struct place to)
-{
-    cache_assert_locked(c);
-    auto_place struct place now = entry_place(e);
-    auto_place struct place moved = place_known(now) ? place_moved(now, from, to) : NO_PLACE;
-    if (!place_known(moved))
-        return;
-    place_free(&e->source);
-    entry_changed_locked(c, e);
-    /* An entry in its directory's place needs no source of its own, and moves with it. */
-    auto_place struct place inherited = entry_place(e);
-    if (!place_known(inherited) || !place_same(inherited, moved))
-        e->source = place_take(&moved);
-}
-
-/* Whether what `i` moves is something that `done`, an earlier one, had brought there: not what
- * was made under the old name later. */
-static bool moves_on(struct intent *done, struct intent *i) REQUIRES(cache_mutex)
-{
-    auto_free char *at = strdup(i->from);
-
-    for (struct intent *j = i->prev; at && j != done; j = j->prev)
-        if (intent_backward(j, &at) == INTENT_LEFT)
-            return false;
-    return at && path_below(done->to, at);
-}
-
-struct moving {
-    struct intent *done;
-    struct copy_readers *changed;
-};
-
-static void changed_add_locked(struct copy_readers *l, struct node *n) REQUIRES(cache_mutex)
-{
-    if (array_grow(l->v, l->cap, l->n + 1) < 0)
-        return; /* the records in memory are right */
-    l->v[l->n++] = n;
-    node_ref_locked(n);
-}
-
-/* A mirror file that was made while the place was still the old one, after the version of that
- * had been told, or where nobody told one, has a record of the old place alone. */
-static void record_follows(const struct moving *m, struct entry *e) REQUIRES(cache_mutex)
-{
-    const struct place from = intent_source(m->done), to = intent_target(m->done);
-    struct stamp_keys *keys = e->node->file ? &e->node->file->keys : NULL;
-
-    if (!keys || !keys->n)
-        return;
-    auto_place struct place now = entry_place(e);
-    auto_place struct place old = place_known(now) ? place_moved(now, to, from) : NO_PLACE;
-    struct stamp_key *k = place_known(old) ? stamp_keys_find(keys, old.key) : NULL;
-    if (!k || !etag_is(&e->etag, k->etag))
-        return;
-    /* One that was left from when it stood there before does not count. */
-    const struct stamp_key *there = stamp_keys_find(keys, now.key);
-    if (there && (stamp_key_is_expected(there) || etag_is(&e->etag, there->etag)))
-        return;
-    auto_free char *etag = strdup(k->etag); /* the next call may move the record */
-    if (!etag || stamp_keys_set(keys, now.key, etag, k->mtime_ns, k->size) < 0)
-        return;
-    stamp_keys_remove(keys, old.key);
-    changed_add_locked(m->changed, e->node);
-}
-
-static int records_in_follow(void *arg, struct node *n) REQUIRES(cache_mutex)
-{
-    struct entry *e;
-    size_t at;
-
-    if (!n->dir)
-        return 0;
-    CHILDREN_FOREACH(n->dir->children, e, at)
-    record_follows(arg, e);
-    return 0;
-}
-
-void copy_sources_locked(struct cache *c, struct intent *done, struct copy_readers *changed)
-{
-    struct moving m = {.done = done, .changed = changed};
-
-    cache_assert_locked(c);
-    assert(done);
-    if (done->kind == INTENT_RENAMEDIR)
-        listing_dir_moved_locked(c);
-    for (struct intent *i = done; i; i = i->next) {
-        if (!intent_is_rename(i) || (i != done && !moves_on(done, i)))
-            continue;
-        auto_free char *at = intent_path_after(i->next, i->to);
-        struct entry *e = NULL;
-        /* An entry that stands at its final place has no source of its own, as one that was
-         * made there since. */
-        struct node *n = at ? tree_find(c, at, &e) : NULL;
-        if (n && e && (place_known(e->source) || n->ino == i->ino))
-            copy_source_locked(c, e, intent_source(done), intent_target(done));
-        if (n && e)
-            record_follows(&m, e);
-        if (n)
-            (void)tree_each(n, records_in_follow, &m);
-    }
-}
-
-void copy_reader_follows(struct file *f, const char *to, const char *copied_etag,
-                         const char *new_etag)
-{
-    const char *has = f->etag ? f->etag : "";
-    bool same = strcmp(has, copied_etag) == 0;
-
-    if (!same && *has && *copied_etag && strcmp(has, new_etag) != 0)
-        return;
-    auto_place struct place moved = place_dup(place_of_path(to));
-    auto_free char *etag = strdup(same ? new_etag : has);
-    if (!place_known(moved) || !etag)
-        return;
-    SWAP(f->orphan_source, moved);
-    SWAP(f->etag, etag);
-}
-
-/* The same of all that read what was moved. */
-static void readers_follow_locked(struct copying *k, const char *copied_etag,
-                                  const char *new_etag) REQUIRES(cache_mutex)
-{
-    const struct contents *t = k->cache->content;
-
-    for (size_t i = 0; i < t->n_stale_readers; i++) {
-        struct file *f = t->stale_readers[i]->file;
-        if (place_known(f->orphan_source) &&
-            place_same(f->orphan_source, place_of_path(k->from)))
-            copy_reader_follows(f, k->to, copied_etag, new_etag);
-    }
-}
-
-/* The live entry that reads from `from` and that the intention brings to `to`; later ones may
- * have moved it on. */
-static struct node *reader_locked(struct cache *c, struct intent *i, const char *from,
-                                  const char *to, struct entry **ret_entry)
-    REQUIRES(cache_mutex)
-{
-    auto_free char *at = intent_path_after(i->next, to);
-    struct entry *e = NULL;
-    struct node *n = at ? tree_find(c, at, &e) : NULL;
-    auto_place struct place now = n && e && !n->dir ? entry_place(e) : NO_PLACE;
-
-    if (!place_known(now) || !place_same(now, place_of_path(from)))
-        return NULL;
-    *ret_entry = e;
-    return n;
-}
-
-/* Says which version the entry has from now on. When somebody else had replaced the source, the
- * entry keeps its version, which is found to be gone at the next look. */
-static const char *version_after(const struct entry *e, const char *copied_etag,
-                                 const char *new_etag, char buf[ETAG_TEXT_MAX])
-{
-    return *copied_etag && !etag_is(&e->etag, copied_etag) ? etag_text(&e->etag, buf)
-                                                           : new_etag;
-}
-
-void copy_write_keys(struct cache *c, struct node *n)
-{
-    int fd = file_get_fd(c, n, FD_READ);
-
-    if (fd >= 0)
-        (void)file_write_keys(c, n, fd);
-    cache_lock(c);
-    if (fd >= 0)
-        file_put_fd_locked(c, n->file, FD_READ);
-    node_unref_locked(c, n);
-    cache_unlock(c);
-}
-
-void copy_write_readers(struct cache *c, struct copy_readers *l)
-{
-    for (size_t i = 0; i < l->n; i++)
-        copy_write_keys(c, l->v[i]);
-    free(l->v);
-    *l = (struct copy_readers){0};
-}
-
-/* Whether somebody else had replaced what the entry was a version of. What is uploaded here may
- * replace what this cache put before. */
-static bool was_replaced(const struct entry *e, const char *copied_etag, const char *new_etag,
-                         bool own) REQUIRES(cache_mutex)
-{
-    char buf[ETAG_TEXT_MAX];
-
-    return strcmp(version_after(e, copied_etag, new_etag, buf), new_etag) != 0 &&
-           !(own && e->dirty);
-}
-
-/* Of a file that is to be uploaded under the new name, what that replaces. */
-static bool expect_locked(struct file *f, const struct entry *e, struct place to,
-                          const char *copied_etag, const char *new_etag, bool own)
-    REQUIRES(cache_mutex)
-{
-    char buf[ETAG_TEXT_MAX];
-
-    if (!etag_known(&e->etag) || !new_etag)
-        return stamp_keys_expect(&f->keys, to.key, STAMP_ANY_VERSION);
-    return stamp_keys_expect(
-        &f->keys, to.key,
-        was_replaced(e, copied_etag, new_etag, own) ? etag_text(&e->etag, buf) : new_etag);
-}
-
-/* Whether the copy has the content, though it may lack attributes: it is of the version that is
- * known here, and nothing was written since. */
-static bool has_content(const struct file *f, const struct entry *e, const char *copied_etag)
-    REQUIRES(cache_mutex)
-{
-    if (!e->dirty)
-        return etag_known(&e->etag);
-    return etag_known(&e->etag) && f->state != FILE_DIRTY && !f->content_dirty &&
-           (!*copied_etag || etag_is(&e->etag, copied_etag));
-}
-
-/* What the store has at the new place; whether there is something new to write. */
-static bool record_locked(struct file *f, const struct entry *e, struct place to,
-                          const char *copied_etag, const char *new_etag, bool own)
-    REQUIRES(cache_mutex)
-{
-    char buf[ETAG_TEXT_MAX];
-
-    if (!new_etag || (e->dirty && !has_content(f, e, copied_etag)))
-        return expect_locked(f, e, to, copied_etag, new_etag, own);
-    return etag_known(&e->etag) &&
-           stamp_keys_set(&f->keys, to.key, version_after(e, copied_etag, new_etag, buf),
-                          f->clean_mtime_ns, f->clean_size) == 0;
-}
-
-void copy_note_version(struct copying *k, const char *from, const char *to,
-                       const char *copied_etag, const char *new_etag, bool own)
-{
-    struct cache *c = k->cache;
-    struct entry *e = NULL;
-
-    cache_lock(c);
-    struct node *n = reader_locked(c, k->intent, from, to, &e);
-    bool ours = n && n->file &&
-                record_locked(n->file, e, place_of_path(to), copied_etag, new_etag, own);
-    if (ours)
-        node_ref_locked(n);
-    cache_unlock(c);
-    if (ours)
-        copy_write_keys(c, n);
-}
-
-/* It bears the number of the path that it left: only its version tells it from another node's.
- * Without memory it is taken for that. */
-static void note_copied_locked(struct file *f, const char *etag) REQUIRES(cache_mutex)
-{
-    if (!f)
-        return;
-    free(f->copied_etag);
-    f->copied_etag = strdup(etag);
-}
-
-/* The caller writes the records of what is returned. */
-static struct node *written_locked(struct node *n, bool write) REQUIRES(cache_mutex)
-{
-    if (!write)
-        return NULL;
-    node_ref_locked(n);
-    return n;
-}
-
-/* Another file has the name by now, and what the store has there is what was copied over it:
- * nothing else than that version is ours. Nor is that, if somebody else had replaced what was
- * to be copied. */
-static void note_brought_over_locked(struct copying *k, const char *to, const char *copied_etag,
-                                     const char *etag, bool own) REQUIRES(cache_mutex)
-{
-    const struct intent *i = k->intent;
-
-    if (!own &&
-        (i->kind != INTENT_RENAME || !*copied_etag || strcmp(i->etag, copied_etag) != 0))
-        return;
-
-    auto_free char *at = intent_path_after(k->intent->next, to);
-    struct entry *e = NULL;
-    struct node *n = at ? tree_find(k->cache, at, &e) : NULL;
-    auto_place struct place now = n && e && !n->dir ? entry_place(e) : NO_PLACE;
-
-    if (n && place_known(now) && place_same(now, place_of_path(to)) && n->file &&
-        n->file->copied_etag)
-        note_copied_locked(n->file, etag);
-}
-
-struct node *copy_take_version_locked(struct copying *k, const char *from, const char *to,
-                                      const char *copied_etag, const char *new_etag, bool own)
-{
-    struct entry *e = NULL;
-    struct node *n = reader_locked(k->cache, k->intent, from, to, &e);
-
-    if (!n) {
-        note_brought_over_locked(k, to, copied_etag, new_etag, own);
-        return NULL;
-    }
-    struct file *f = n->file;
-    /* Its mirror file may have been made since the version was noted. */
-    bool write = f && record_locked(f, e, place_of_path(to), copied_etag, new_etag, own);
-    bool same = f && has_content(f, e, copied_etag);
-    auto_free char *path = entry_path(e);
-    if (path && strcmp(path, to) == 0)
-        e->may_exist = true; /* an upload asks for it where its version is not known */
-    e->tried_before = false;
-    if (!etag_known(&e->etag)) {
-        note_copied_locked(f, new_etag);
-        return written_locked(n, write);
-    }
-    bool replaced = was_replaced(e, copied_etag, new_etag, own);
-    if (!replaced)
-        etag_set(&e->etag, new_etag);
-    e->verified_ns = replaced ? 0 : clock_mono_ns();
-    entry_forget_version(e);
-    entry_changed_locked(k->cache, e);
-    if (!same)
-        return written_locked(n, write);
-    free(f->etag);
-    f->etag = etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
-    if (!e->dirty) /* else it is needed where a power loss brings the row back */
-        stamp_keys_remove(&f->keys, place_of_path(from).key);
-    return written_locked(n, true);
-}
 
 /* ---- one file ---- */
 bool copy_is_owed(const struct copying *k, const struct node *n, const struct entry *e)
@@ -382,7 +45,7 @@ void copy_forget_version_locked(struct copying *k, const char *from, const char 
 {
     struct entry *e = NULL;
 
-    if (!reader_locked(k->cache, k->intent, from, to, &e))
+    if (!copy_reader_locked(k->cache, k->intent, from, to, &e))
         return;
     etag_clear(&e->etag);
     entry_may_exist_locked(e);
@@ -432,7 +95,7 @@ static void source_gone_locked(struct copying *k) REQUIRES(cache_mutex)
     struct cache *c = k->cache;
     struct entry *e = NULL;
     /* Another file may have taken the name since. */
-    struct node *n = reader_locked(c, k->intent, k->from, k->to, &e);
+    struct node *n = copy_reader_locked(c, k->intent, k->from, k->to, &e);
 
     if (!n)
         return;
@@ -460,7 +123,7 @@ static char *known_version(struct copying *k)
     struct entry *e = NULL;
 
     cache_lock(c);
-    struct node *n = reader_locked(c, k->intent, k->from, k->to, &e);
+    struct node *n = copy_reader_locked(c, k->intent, k->from, k->to, &e);
     char *etag =
         n && etag_known(&e->etag) ? etag_dup(&e->etag) : strdup(n ? "" : k->intent->etag);
     cache_unlock(c);
@@ -570,7 +233,8 @@ static bool is_left_to_them(struct copying *k, const char *known, const char *co
     if (k->own || !*known || strcmp(known, copied) == 0)
         return false;
     cache_lock(c);
-    bool ret = !reader_locked(c, k->intent, k->from, k->to, &e) && copy_is_replaced_locked(k);
+    bool ret =
+        !copy_reader_locked(c, k->intent, k->from, k->to, &e) && copy_is_replaced_locked(k);
     cache_unlock(c);
     return ret;
 }
@@ -637,7 +301,7 @@ static int copy_file(struct copying *k, struct op *op)
             leave_to_them_locked(k);
         copy_sources_locked(c, k->intent, &changed);
         if (!gone && !useless)
-            readers_follow_locked(k, copied, obj.etag);
+            copy_readers_follow_locked(k, copied, obj.etag);
         finish_intent_locked(k, remove, &copied);
         cache_unlock(c);
         copy_write_told(k);

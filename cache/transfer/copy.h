@@ -52,7 +52,7 @@ struct copying {
     size_t n_told, told_cap;
 };
 
-/* ---- copy.c ---- */
+/* ---- copy_follow.c ---- */
 /* `path` with the prefix `from` replaced by `to`, heap; NULL when it is not below, or no
  * memory. */
 char *copy_moved_path(const char *path, const char *from, const char *to);
@@ -67,6 +67,13 @@ void copy_sources_locked(struct cache *c, struct intent *done, struct copy_reade
  * reads another version does not: its own is where it was, or gone. */
 void copy_reader_follows(struct file *f, const char *to, const char *copied_etag,
                          const char *new_etag) REQUIRES(cache_mutex);
+/* The same of all that read what was moved. */
+void copy_readers_follow_locked(struct copying *k, const char *copied_etag,
+                                const char *new_etag) REQUIRES(cache_mutex);
+/* The live entry that reads from `from` and that the intention brings to `to`, or NULL; later
+ * ones may have moved it on. */
+struct node *copy_reader_locked(struct cache *c, struct intent *i, const char *from,
+                                const char *to, struct entry **ret_entry) REQUIRES(cache_mutex);
 /* Writes the records of the node's stamp and drops the caller's reference. A failure is
  * ignored. */
 void copy_write_keys(struct cache *c, struct node *n) EXCLUDES(cache_mutex);
@@ -82,6 +89,8 @@ void copy_note_version(struct copying *k, const char *from, const char *to,
 struct node *copy_take_version_locked(struct copying *k, const char *from, const char *to,
                                       const char *copied_etag, const char *new_etag, bool own)
     REQUIRES(cache_mutex);
+
+/* ---- copy.c ---- */
 /* Whether the live name is uploaded before the old name is removed at the store: that waits
  * for it. What was closed later, or is open, comes after it, and is copied first. */
 bool copy_is_owed(const struct copying *k, const struct node *n, const struct entry *e)
