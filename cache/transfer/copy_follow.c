@@ -10,6 +10,7 @@
 #include "common/path.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,9 +36,9 @@ void copy_source_locked(struct cache *c, struct entry *e, struct place from, str
         e->source = place_take(&moved);
 }
 
-/* Whether what `i` moves is something that `done`, an earlier one, had brought there: not what
+/* Whether what `i` moves out of a directory came there with `done`, an earlier one: not what
  * was made under the old name later. */
-static bool moves_on(struct intent *done, struct intent *i) REQUIRES(cache_mutex)
+static bool came_with(struct intent *done, struct intent *i) REQUIRES(cache_mutex)
 {
     auto_free char *at = strdup(i->from);
 
@@ -48,6 +49,7 @@ static bool moves_on(struct intent *done, struct intent *i) REQUIRES(cache_mutex
 }
 
 struct moving {
+    struct cache *cache;
     struct intent *done;
     struct copy_readers *changed;
 };
@@ -97,29 +99,101 @@ static int records_in_follow(void *arg, struct node *n) REQUIRES(cache_mutex)
     return 0;
 }
 
+/* A fragment of what `done` brought, where it is after the renames that were looked at. Those
+ * of one file, there and back, move one fragment: there are as many as were moved out of a
+ * directory, and one. */
+struct fragment {
+    char *path;
+    uint64_t ino;  /* what the last that moved just this one had at its name */
+    bool replaced; /* another rename brought something over it */
+};
+
+struct fragments {
+    struct fragment *v;
+    size_t n, cap;
+};
+
+static int fragments_add(struct fragments *fragments, const struct intent *by)
+{
+    char *path =
+        array_grow(fragments->v, fragments->cap, fragments->n + 1) == 0 ? strdup(by->to) : NULL;
+
+    if (!path)
+        return -ENOMEM;
+    fragments->v[fragments->n++] = (struct fragment){.path = path, .ino = by->ino};
+    return 0;
+}
+
+static void fragments_release(struct fragments *fragments)
+{
+    for (size_t i = 0; i < fragments->n; i++)
+        free(fragments->v[i].path);
+    free(fragments->v);
+}
+
+/* Moves the fragments on with the rename. Whether it takes something out of one of them. */
+static bool fragments_move(struct fragments *fragments, const struct intent *by)
+{
+    bool whole = false, out = false;
+
+    for (size_t i = 0; i < fragments->n; i++) {
+        struct fragment *p = &fragments->v[i];
+        const char *taken = p->path ? path_below(p->path, by->from) : NULL;
+        if (taken && !*taken && !p->replaced)
+            p->ino = by->ino;
+        whole = whole || (taken && !*taken);
+        out = out || (taken && *taken);
+        const char *over = p->path ? path_below(by->to, p->path) : NULL;
+        if (p->path && !intent_forward(by, &p->path) && over &&
+            (!*over || by->kind == INTENT_RENAMEDIR))
+            p->replaced = true;
+    }
+    return out && !whole;
+}
+
+/* Where what `done` brought is after all later renames. Without memory it has no more
+ * fragments. */
+static void fragments_follow_locked(struct fragments *fragments, struct intent *done)
+    REQUIRES(cache_mutex)
+{
+    int r = fragments_add(fragments, done);
+
+    for (struct intent *i = done->next; r == 0 && i; i = i->next) {
+        if (intent_is_rename(i) && fragments_move(fragments, i) && came_with(done, i))
+            r = fragments_add(fragments, i);
+    }
+}
+
+static void sources_of_fragment_follow(struct moving *m, const struct fragment *p)
+    REQUIRES(cache_mutex)
+{
+    struct cache *c = m->cache;
+    struct entry *e = NULL;
+    struct node *n = p->path ? tree_find(c, p->path, &e) : NULL;
+
+    /* An entry that stands at its final place has no source of its own, as one that was made
+     * there since. */
+    if (n && e && (place_known(e->source) || n->ino == p->ino))
+        copy_source_locked(c, e, intent_source(m->done), intent_target(m->done));
+    if (n && e)
+        record_follows(m, e);
+    if (n)
+        (void)tree_each(n, records_in_follow, m);
+}
+
 void copy_sources_locked(struct cache *c, struct intent *done, struct copy_readers *changed)
 {
-    struct moving m = {.done = done, .changed = changed};
+    struct moving m = {.cache = c, .done = done, .changed = changed};
+    struct fragments fragments = {0};
 
     cache_assert_locked(c);
     assert(done);
     if (done->kind == INTENT_RENAMEDIR)
         listing_dir_moved_locked(c);
-    for (struct intent *i = done; i; i = i->next) {
-        if (!intent_is_rename(i) || (i != done && !moves_on(done, i)))
-            continue;
-        auto_free char *at = intent_path_after(i->next, i->to);
-        struct entry *e = NULL;
-        /* An entry that stands at its final place has no source of its own, as one that was
-         * made there since. */
-        struct node *n = at ? tree_find(c, at, &e) : NULL;
-        if (n && e && (place_known(e->source) || n->ino == i->ino))
-            copy_source_locked(c, e, intent_source(done), intent_target(done));
-        if (n && e)
-            record_follows(&m, e);
-        if (n)
-            (void)tree_each(n, records_in_follow, &m);
-    }
+    fragments_follow_locked(&fragments, done);
+    for (size_t i = 0; i < fragments.n; i++)
+        sources_of_fragment_follow(&m, &fragments.v[i]);
+    fragments_release(&fragments);
 }
 
 void copy_reader_follows(struct file *f, const char *to, const char *copied_etag,
