@@ -40,8 +40,18 @@ class S3:
     def connect(self):
         self.proxy.accept()
 
+    def tell(self):
+        """What a failure's log says of the way to the server, and of the server."""
+        return f"proxy on port {self.proxy.port}: {self.proxy.stats()}\n{sockets(self.proxy.port)}\n{self.gateway.stacks()}"
+
     def close(self):
         self.proxy.stop()
+
+
+def sockets(port):
+    """The kernel's lines of the port: state 01 is connected; then what waits to be sent, and to be read."""
+    with open("/proc/net/tcp", encoding="ascii") as f:
+        return "".join(line for line in f if f":{port:04X} " in line)
 
 
 class Plain:
@@ -346,6 +356,8 @@ class World:
         return self
 
     def __exit__(self, *exception):
+        if exception[0] and isinstance(self.store, S3):
+            print(f"        {self.store.tell()[:12000]}", flush=True)
         for node in self.nodes:
             node.kill()
             if exception[0] and os.path.exists(node.mount.log):

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -96,6 +97,7 @@ class Gateway:
         self.users = None  # a folder for accounts beside the first; made by add_user()
         self.held = hold_port() # while the server is down as well
         self.port = self.held.getsockname()[1]
+        self.held_for_stacks = hold_port()
         self.process = None
         os.makedirs(os.path.join(folder, "data", bucket), exist_ok=True)
         self.log = os.path.join(folder, "versitygw.log")
@@ -119,6 +121,7 @@ class Gateway:
     def start(self):
         command = [versitygw_binary(), "--port", f"{self.host}:{self.port}", "--access", ACCESS_KEY,
                    "--secret", self.secret, "--region", REGION, "--keep-alive", "--quiet",
+                   "--pprof", "%s:%d" % self.held_for_stacks.getsockname(),
                    *(["--iam-dir", self.users] if self.users else []),
                    # With O_TMPFILE listings show a name of its own while it replaces an object.
                    "posix", "--disableotmp", os.path.join(self.folder, "data")]
@@ -135,6 +138,16 @@ class Gateway:
             return True
         except OSError:
             return False
+
+    def stacks(self):
+        """Where its requests stand, as far as that can be had: for a failure's log."""
+        url = "http://%s:%d/debug/pprof/goroutine?debug=2" % self.held_for_stacks.getsockname()
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                stacks = answer.read().decode(errors="replace").split("\n\n")
+        except OSError as e:
+            return f"no stacks of the server: {e}"
+        return "\n\n".join(s for s in stacks if "s3api" in s or "ServeConn" in s or "serveConn" in s)
 
     def kill(self):
         end_process(self.process, signal.SIGKILL)
