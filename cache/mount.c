@@ -268,14 +268,7 @@ static int open_cache(struct cache *c, const struct cache_config *config, struct
         return r;
     /* A mount that is refused, or only looks, leaves the earlier mount's note. */
     r = mirror_note_boot(&c->mirror);
-    if (err_is_no_space(r))
-        return op_fail(op, r,
-                       "cache %s: can't note the boot id, as its disk is full: make a little "
-                       "room there, outside the cache, and try again",
-                       c->mirror.dir);
-    return r < 0 ? op_fail(op, r, "cache %s: can't note the boot id: %s", c->mirror.dir,
-                           door_why(r))
-                 : 0;
+    return r < 0 ? mirror_note_failed(&c->mirror, op, r, "the boot id") : 0;
 }
 
 static void node_nameless_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)

@@ -686,12 +686,5 @@ int cache_recover(struct cache *c, struct op *op)
         return op_fail(op, r, "cache %s: recovery failed: %s; nothing was removed",
                        c->mirror.dir, strerror(-r));
     r = location_note(&c->mirror);
-    if (err_is_no_space(r))
-        return op_fail(op, r,
-                       "cache %s: can't note its place, as its disk is full: make a little "
-                       "room there, outside the cache, and try again",
-                       c->mirror.dir);
-    return r < 0 ? op_fail(op, r, "cache %s: can't note its place: %s", c->mirror.dir,
-                           door_why(r))
-                 : 0;
+    return r < 0 ? mirror_note_failed(&c->mirror, op, r, "its place") : 0;
 }

@@ -142,6 +142,17 @@ int mirror_note_boot(struct mirror *m)
     return r < 0 ? r : mirror_write_text(m, "boot", now);
 }
 
+int mirror_note_failed(const struct mirror *m, struct op *op, int err, const char *what)
+{
+    if (err_is_no_space(err))
+        return op_fail(
+            op, err,
+            "cache %s: can't note %s, as its disk is full: make a little room there, "
+            "outside the cache, and try again",
+            m->dir, what);
+    return op_fail(op, err, "cache %s: can't note %s: %s", m->dir, what, door_why(err));
+}
+
 /* The time that the filesystem gives to a change of now. */
 static int disk_time(struct mirror *m, int64_t *ret_ns)
 {

@@ -49,6 +49,9 @@ bool mirror_times_coarse(const struct mirror *m);
 /* Notes the boot id of now, durably, once recovery has drawn its consequences: the end of the
  * last mount counts no more. */
 int mirror_note_boot(struct mirror *m);
+/* What a user is told when a note of the directory can't be written for `err`: `what` names it.
+ * Returns err. */
+int mirror_note_failed(const struct mirror *m, struct op *op, int err, const char *what);
 /* Syncs all that is in the cache directory, and notes that: a clean end. Blocks for the disk,
  * and until its clock has moved on, so that a later change shows. */
 int mirror_note_end(struct mirror *m);
