@@ -10,7 +10,6 @@
 #include "common/path.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,8 +103,8 @@ static int records_in_follow(void *arg, struct node *n) REQUIRES(cache_mutex)
  * directory, and one. */
 struct fragment {
     char *path;
-    uint64_t ino;  /* what the last that moved just this one had at its name */
-    bool replaced; /* another rename brought something over it */
+    uint64_t first, last; /* what the first and the last that moved just this one had there */
+    bool replaced;        /* another rename brought something over it */
 };
 
 struct fragments {
@@ -113,15 +112,14 @@ struct fragments {
     size_t n, cap;
 };
 
-static int fragments_add(struct fragments *fragments, const struct intent *by)
+static void fragments_add(struct fragments *fragments, const struct intent *by)
 {
     char *path =
         array_grow(fragments->v, fragments->cap, fragments->n + 1) == 0 ? strdup(by->to) : NULL;
 
-    if (!path)
-        return -ENOMEM;
-    fragments->v[fragments->n++] = (struct fragment){.path = path, .ino = by->ino};
-    return 0;
+    if (path)
+        fragments->v[fragments->n++] =
+            (struct fragment){.path = path, .first = by->ino, .last = by->ino};
 }
 
 static void fragments_release(struct fragments *fragments)
@@ -139,9 +137,10 @@ static bool fragments_move(struct fragments *fragments, const struct intent *by)
     for (size_t i = 0; i < fragments->n; i++) {
         struct fragment *p = &fragments->v[i];
         const char *taken = p->path ? path_below(p->path, by->from) : NULL;
-        if (taken && !*taken && !p->replaced)
-            p->ino = by->ino;
-        whole = whole || (taken && !*taken);
+        if (taken && !*taken && !p->replaced) {
+            p->last = by->ino;
+            whole = true;
+        }
         out = out || (taken && *taken);
         const char *over = p->path ? path_below(by->to, p->path) : NULL;
         if (p->path && !intent_forward(by, &p->path) && over &&
@@ -151,16 +150,15 @@ static bool fragments_move(struct fragments *fragments, const struct intent *by)
     return out && !whole;
 }
 
-/* Where what `done` brought is after all later renames. Without memory it has no more
- * fragments. */
+/* Where what `done` brought is after all later renames. Without memory for one of the fragments
+ * the others are right. */
 static void fragments_follow_locked(struct fragments *fragments, struct intent *done)
     REQUIRES(cache_mutex)
 {
-    int r = fragments_add(fragments, done);
-
-    for (struct intent *i = done->next; r == 0 && i; i = i->next) {
+    fragments_add(fragments, done);
+    for (struct intent *i = done->next; i; i = i->next) {
         if (intent_is_rename(i) && fragments_move(fragments, i) && came_with(done, i))
-            r = fragments_add(fragments, i);
+            fragments_add(fragments, i);
     }
 }
 
@@ -173,7 +171,7 @@ static void sources_of_fragment_follow(struct moving *m, const struct fragment *
 
     /* An entry that stands at its final place has no source of its own, as one that was made
      * there since. */
-    if (n && e && (place_known(e->source) || n->ino == p->ino))
+    if (n && e && (place_known(e->source) || n->ino == p->first || n->ino == p->last))
         copy_source_locked(c, e, intent_source(m->done), intent_target(m->done));
     if (n && e)
         record_follows(m, e);
