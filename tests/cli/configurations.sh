@@ -133,6 +133,13 @@ test_check_expands_layouts() {
     grep -qx "  route   $d/c.json:1:50: runs/{run}/logs/\*\*" "$work/out" || say "$(cat "$work/out")"
 }
 
+# What the pages say of the layouts.
+test_layouts_of_the_docs() {
+    mkdir "$work/layouts"
+    try python3 "$here/doc_examples.py" "$runfs" "$work/layouts" "$work/pids"
+    expect_code 0
+}
+
 # ---- what is wrong --------------------------------------------------------------------------
 
 test_check_tells_all_errors() {
