@@ -30,6 +30,7 @@ struct driver {
     const char *const *as; /* the forms of its URLs, NULL-terminated; the first is runfs's */
     driver_key_of key_of;
     const char *no_endpoint; /* store_no_endpoint() of its stores */
+    driver_new trial;        /* store_open_trial() of its stores, without layers; NULL: none */
 };
 /* That of a URL; NULL: none. */
 const struct driver *driver_find(const char *url);
@@ -51,6 +52,9 @@ int mem_key_of(const struct store_where *w, const char *url, struct op *op, char
 
 /* file:///path and /path; see local/local.c. */
 int local_store_new(const char *url, const struct store_config *config, struct op *op,
+                    struct store **ret);
+/* See local/trial.c. */
+int local_trial_new(const char *url, const struct store_config *config, struct op *op,
                     struct store **ret);
 int local_where(const char *url, const struct store_config *config, struct op *op,
                 struct store_where *ret);

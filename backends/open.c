@@ -27,13 +27,13 @@ static const char *const s3_forms[] = {"s3", "s3a", NULL};
 /* A new kind of store is one line here. */
 static const struct driver drivers[] = {
     {"mem:", "mem:NAME", mem_store_new, no_options, mem_where, "mem:", mem_forms, mem_key_of,
-     NULL},
+     NULL, NULL},
     {"file:", "file:///path", local_store_new, no_options, local_where, "file", file_forms,
-     local_key_of, NULL},
+     local_key_of, NULL, local_trial_new},
     {"s3://", "s3://BUCKET/PREFIX", s3_store_new, s3_store_options, s3_where, "s3 ", s3_forms,
-     s3_key_of, S3_NO_ENDPOINT},
+     s3_key_of, S3_NO_ENDPOINT, NULL},
     {"/", "/path", local_store_new, no_options, local_where, "file", file_forms, local_key_of,
-     NULL},
+     NULL, local_trial_new},
 };
 
 /* ---- options ---- */
@@ -177,4 +177,16 @@ int store_open(const char *url, const struct store_config *config, struct op *op
     }
     *ret = s;
     return 0;
+}
+
+int store_open_trial(const char *url, const struct store_config *config, struct op *op,
+                     struct store **ret)
+{
+    const struct driver *d = driver_find(url);
+
+    if (!d)
+        return driver_unknown_url(url, op);
+    if (!d->trial)
+        return op_fail(op, -EOPNOTSUPP, "it has no place for state");
+    return d->trial(url, config, op, ret);
 }

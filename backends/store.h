@@ -342,6 +342,14 @@ const char *store_config_get(const struct store_config *config, const char *name
 int store_open(const char *url, const struct store_config *config, struct op *op,
                struct store **ret);
 
+/* Opens the place in which the store that `url` names stages what it writes, as a store: what
+ * is tried there happens as it would in the store, and no listing of that has it. Fails where
+ * the store takes no new object. -EOPNOTSUPP: the store has no such place; op->why says why, to
+ * stand behind "as". No layer is around *ret, which store_close() closes; of the place it
+ * leaves what was there before, and what was put and not removed. */
+int store_open_trial(const char *url, const struct store_config *config, struct op *op,
+                     struct store **ret);
+
 /* NULL-terminated names of the options that any driver knows, for "nearest known" messages. */
 const char *const *store_option_names(void);
 

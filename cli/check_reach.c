@@ -1,6 +1,7 @@
 /* Whether the stores of a configuration can be reached, and do what runfs needs. What is tried
- * is tried on an object of our own, outside of the store's root, that is removed again; where a
- * store has no place for that, nothing is written. */
+ * is tried on an object of our own, outside of the store's root, that is removed again: among
+ * the objects of a store's state, or where it stages. Where a store has neither, and where the
+ * mount would be read-only, nothing is written. */
 #include "cli/check.h"
 
 #include "cli/command.h"
@@ -35,6 +36,8 @@ struct trial {
     struct store *store;
     struct op op;
     char key[64];
+    const char *dir;       /* of the key */
+    const char *unwritten; /* why nothing was written; NULL: something was, or was to be */
     enum outcome outcome[PROBES];
     char *why[PROBES]; /* heap; of those that fail */
     int err;           /* out of reach; op.why */
@@ -112,8 +115,9 @@ static int is_it(void *arg, const char *name, const struct object *obj)
 
 static void try_list(struct trial *t)
 {
-    char *name = t->key + strlen(STORE_STATE_DIR) + 1;
-    int r = store_list(t->store, &t->op, STORE_STATE_DIR, 0, is_it, name);
+    auto_free char *name = strdup(path_basename(t->key));
+    int r = name ? store_list(t->store, &t->op, t->dir, 0, is_it, name)
+                 : op_fail(&t->op, -ENOMEM, "out of memory");
 
     if (r > 0)
         t->outcome[PROBE_LIST] = WORKS;
@@ -140,26 +144,27 @@ static int stop_at_first(void *arg, const char *name, const struct object *obj)
     return 1;
 }
 
-static void try_root(struct trial *t)
+static int try_root(struct trial *t)
 {
-    if (store_list(t->store, &t->op, "", 0, stop_at_first, NULL) < 0)
+    int r = store_list(t->store, &t->op, "", 0, stop_at_first, NULL);
+
+    if (r < 0)
         fails(t, PROBE_LIST, t->op.why);
+    return r;
 }
 
-static void try_all(struct trial *t)
+/* On an object of its own in t->dir. */
+static void try_object(struct trial *t)
 {
     struct object made = {0};
     uint64_t random;
 
-    if (!store_can(t->store, "", STORE_STATE)) {
-        try_root(t);
-        return;
-    }
     if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
         fails(t, PROBE_CREATE, "no random numbers");
         return;
     }
-    (void)snprintf(t->key, sizeof(t->key), STORE_STATE_DIR "/check-%016" PRIx64, random);
+    (void)snprintf(t->key, sizeof(t->key), "%s%scheck-%016" PRIx64, t->dir,
+                   t->dir[0] ? "/" : "", random);
     try_create(t, &made);
     bool there = made.etag[0] || t->outcome[PROBE_CREATE] == WORKS;
     if (there) {
@@ -168,6 +173,38 @@ static void try_all(struct trial *t)
     }
     try_remove(t); /* a put whose answer did not come may have worked */
     object_release(&made);
+}
+
+/* Of a store that has no place for state: where it stages. */
+static void try_aside(struct trial *t, const struct store_config *config)
+{
+    struct store *of = t->store;
+    int r = store_open_trial(t->from->url, config, &t->op, &t->store);
+
+    if (r == -EOPNOTSUPP)
+        t->unwritten = t->op.why;
+    else if (r < 0)
+        fails(t, PROBE_CREATE, t->op.why);
+    if (r == 0) {
+        t->dir = "";
+        try_object(t);
+        store_close(t->store);
+    }
+    t->store = of;
+}
+
+static void try_all(struct trial *t, const struct store_config *config)
+{
+    bool state = store_can(t->store, "", STORE_STATE);
+
+    if (t->checked->options.read_only)
+        t->unwritten = "the mount would be read-only";
+    if (state && !t->unwritten) {
+        t->dir = STORE_STATE_DIR;
+        try_object(t);
+    } else if (try_root(t) >= 0 && !t->unwritten) {
+        try_aside(t, config);
+    }
 }
 
 /* ---- stores ---- */
@@ -186,7 +223,7 @@ static void try_store(struct trial *t)
     if (t->err)
         return;
     op_init(&t->op, t->checked->options.mount_timeout_ns);
-    try_all(t);
+    try_all(t, &config);
     store_close(t->store);
 }
 
@@ -218,8 +255,8 @@ static void say(const struct trial *t, const char *url)
     if (works.len)
         command_say("%s: %s: reached; works: %s", t->from->name, url, works.data);
     else if (code_of(t) == EXIT_OK)
-        command_say("%s: %s: reached; nothing was written, as it has no place for state",
-                    t->from->name, url);
+        command_say("%s: %s: reached; nothing was written, as %s", t->from->name, url,
+                    t->unwritten);
 }
 
 static json_t *json_of(const struct trial *t, const char *url)

@@ -29,11 +29,14 @@ static void local_close(struct store *s)
 {
     struct local_store *l = local_of(s);
 
+    if (l->own)
+        local_state_apart_end(l->state_fd, l->own);
     if (l->root_fd >= 0)
         (void)close(l->root_fd);
     if (l->state_fd >= 0)
         (void)close(l->state_fd);
     mutex_destroy(&l->lock);
+    free(l->own);
     free(l->root);
     free(l->boot_id);
     free(s->url);

@@ -24,6 +24,7 @@ struct local_store {
     char *boot_id;     /* constant; of this boot of the machine */
     struct mutex lock; /* guards the making of the state folder */
     int state_fd;      /* under lock; -1 until something is staged; constant afterwards */
+    char *own;         /* constant; a trial's folder, which goes with it (trial.c), or NULL */
 };
 
 /* ---- local.c ---- */
@@ -88,6 +89,13 @@ int local_apply_mtime(int dirfd, const char *name, const struct attrs *attrs);
 
 /* The state folder's descriptor, the store's; made when it is missing. */
 int local_state(struct local_store *l, struct op *op, int *ret_fd);
+/* A place to stage in for a trial, which becomes the store's state folder: the one that is
+ * there, else a folder of the trial's own beside the root, which *ret_own (heap, otherwise
+ * untouched) names and local_state_apart_end() removes. -EOPNOTSUPP: nothing can be made beside
+ * the root, and LOCAL_STATE_NAME is not in it. */
+int local_state_apart(struct local_store *l, struct op *op, char **ret_own);
+/* Removes the trial's own folder, if nothing but its lock is left in it. */
+void local_state_apart_end(int state_fd, const char *own);
 /* A random name that begins with `kind`; heap. NULL without memory or randomness. */
 char *local_stage_name(const char *kind);
 /* Makes the empty staged file, symlink or special file `name` of the type that attrs say;

@@ -4,7 +4,8 @@
  * The folder is the root's sibling "<root>.runfs", so that no reader of the root meets it.
  * Where that is another filesystem (the root is a mount point) or can't be made, it is ".runfs"
  * inside the root, which listings leave out. Staged names: "put-*" live as long as one call,
- * "up-*" as long as an upload session. What a killed process left is removed after a while. */
+ * "up-*" as long as an upload session, "check-*" as long as a trial (trial.c). What a killed
+ * process left is removed after a while. */
 #include "backends/local/local.h"
 #include "common/mem.h"
 #include "common/path.h"
@@ -20,6 +21,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#define SIBLING          ".runfs"
 #define LOCK_NAME        "lock"
 #define LOCK_POLL_NS     (2 * NS_PER_MS)
 #define PUT_KEPT_SECONDS (24 * 3600)
@@ -42,7 +44,8 @@ static void sweep(int state_fd)
         return;
     }
     while ((e = readdir(dir))) {
-        bool put = strncmp(e->d_name, "put-", 4) == 0, up = strncmp(e->d_name, "up-", 3) == 0;
+        bool put = strncmp(e->d_name, "put-", 4) == 0 || strncmp(e->d_name, "check-", 6) == 0;
+        bool up = strncmp(e->d_name, "up-", 3) == 0;
         if ((put || up) && fstatat(state_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
             st.st_ctime < now - (put ? PUT_KEPT_SECONDS : UP_KEPT_SECONDS))
             (void)unlinkat(state_fd, e->d_name, 0);
@@ -68,10 +71,10 @@ static bool is_trusted(const struct local_store *l, int fd)
     return !(st.st_mode & S_IWOTH) || root.st_mode & S_IWOTH;
 }
 
-/* Opens or makes the folder dirfd/name. A symlink there is not followed. */
-static int open_folder(const struct local_store *l, int dirfd, const char *name)
+/* Opens the folder dirfd/name, or makes it. A symlink there is not followed. */
+static int open_folder(const struct local_store *l, int dirfd, const char *name, bool make)
 {
-    if (mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
+    if (make && mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
         return -errno;
     auto_close int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
@@ -79,14 +82,15 @@ static int open_folder(const struct local_store *l, int dirfd, const char *name)
     return is_trusted(l, fd) ? take_fd(fd) : UNTRUSTED;
 }
 
-static int open_sibling(const struct local_store *l)
+/* The same of the root's sibling with that suffix. */
+static int open_sibling(const struct local_store *l, const char *suffix, bool make)
 {
     const char *base = strrchr(l->root, '/') + 1;
     auto_free char *parent = strndup(l->root, (size_t)(base - l->root));
     auto_free char *name = NULL;
     struct stat root, state;
 
-    if (!parent || asprintf(&name, "%s.runfs", base) < 0)
+    if (!parent || asprintf(&name, "%s%s", base, suffix) < 0)
         return -ENOMEM;
     auto_close int parent_fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (parent_fd < 0)
@@ -95,16 +99,32 @@ static int open_sibling(const struct local_store *l)
         return -errno;
     if (root.st_dev != state.st_dev)
         return -EXDEV;
-    return open_folder(l, parent_fd, name);
+    return open_folder(l, parent_fd, name, make);
+}
+
+/* Whether the root can have no such sibling. */
+static bool is_no_sibling(int r)
+{
+    return r == -EXDEV || r == -EACCES || r == -EPERM || r == -EROFS || r == -ENAMETOOLONG;
 }
 
 static int open_state(const struct local_store *l)
 {
-    int fd = open_sibling(l);
+    int fd = open_sibling(l, SIBLING, true);
 
-    if (fd == -EXDEV || fd == -EACCES || fd == -EPERM || fd == -EROFS || fd == -ENAMETOOLONG)
-        fd = open_folder(l, l->root_fd, LOCAL_STATE_NAME);
-    return fd;
+    return is_no_sibling(fd) ? open_folder(l, l->root_fd, LOCAL_STATE_NAME, true) : fd;
+}
+
+static int no_state(const struct local_store *l, struct op *op, int r)
+{
+    if (r == UNTRUSTED)
+        return op_fail(
+            op, -EPERM,
+            "%s.runfs (or %s/%s): what is staged there becomes content, but the folder "
+            "belongs to somebody else, or more people may write to it than to %s",
+            l->root, l->root, LOCAL_STATE_NAME, l->root);
+    return op_fail(op, r, "no folder to stage in, neither %s.runfs nor %s/%s: %s", l->root,
+                   l->root, LOCAL_STATE_NAME, strerror(-r));
 }
 
 int local_state(struct local_store *l, struct op *op, int *ret_fd)
@@ -122,16 +142,55 @@ int local_state(struct local_store *l, struct op *op, int *ret_fd)
     }
     *ret_fd = l->state_fd;
     mutex_unlock(&l->lock);
-    if (r == UNTRUSTED)
-        return op_fail(
-            op, -EPERM,
-            "%s.runfs (or %s/%s): what is staged there becomes content, but the folder "
-            "belongs to somebody else, or more people may write to it than to %s",
-            l->root, l->root, LOCAL_STATE_NAME, l->root);
-    if (r < 0)
-        op_fail(op, r, "no folder to stage in, neither %s.runfs nor %s/%s: %s", l->root,
-                l->root, LOCAL_STATE_NAME, strerror(-r));
-    return r;
+    return r < 0 ? no_state(l, op, r) : 0;
+}
+
+/* The state folder that is there, or one of the trial's own. */
+static int open_apart(const struct local_store *l, const char *suffix, bool *ret_own)
+{
+    int fd = open_sibling(l, SIBLING, false);
+
+    *ret_own = fd == -ENOENT;
+    if (*ret_own)
+        fd = open_sibling(l, suffix, true);
+    if (!is_no_sibling(fd))
+        return fd;
+    *ret_own = false;
+    return open_folder(l, l->root_fd, LOCAL_STATE_NAME, false);
+}
+
+/* Others may begin to use a state folder as soon as it is there, and one that another user has
+ * made is closed to them: a trial makes none. */
+int local_state_apart(struct local_store *l, struct op *op, char **ret_own)
+{
+    auto_free char *suffix = local_stage_name(SIBLING "-check-");
+    auto_free char *path = NULL;
+    bool own;
+
+    if (!suffix || asprintf(&path, "%s%s", l->root, suffix) < 0) {
+        path = NULL;
+        return op_fail(op, -ENOMEM, "no memory for a folder");
+    }
+    int fd = open_apart(l, suffix, &own);
+    if (fd < 0 && own)
+        (void)rmdir(path);
+    if (fd == -ENOENT)
+        return op_fail(op, -EOPNOTSUPP, "a mount stages in %s/%s, which is not there yet",
+                       l->root, LOCAL_STATE_NAME);
+    if (fd < 0)
+        return no_state(l, op, fd);
+    mutex_lock(&l->lock);
+    l->state_fd = fd;
+    mutex_unlock(&l->lock);
+    if (own)
+        *ret_own = take_ptr(path);
+    return 0;
+}
+
+void local_state_apart_end(int state_fd, const char *own)
+{
+    (void)unlinkat(state_fd, LOCK_NAME, 0);
+    (void)rmdir(own);
 }
 
 char *local_stage_name(const char *kind)

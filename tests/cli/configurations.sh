@@ -358,17 +358,94 @@ test_check_same() {
 
 # ---- reach ----------------------------------------------------------------------------------
 
+# names_below FOLDER: itself and all of them, in one line.
+names_below() {
+    (cd "$1" && find . -print0 | sort -z | xargs -0)
+}
+
+# folder_config FOLDER RO: c.json for that folder.
+folder_config() {
+    config '{"stores": {"a": {"url": "'"$1"'"}}, "options": {"ro": '"$2"'}}'
+}
+
 test_check_reach() {
     fresh reach
     config '{"stores": {"a": {"url": "'"$d/store"'"}, "gone": {"url": "/nonexistent/x"}, "unused": {"url": "/nonexistent/y"}},
  "routes": [{"path": "a/**", "store": "a"}, {"path": "g/**", "store": "gone"}, {"path": "u/**", "store": "unused", "policy": "scratch"}]}'
     refused 1 'gone: file:///nonexistent/x: ' "$runfs" check --reach "$d/c.json" || return 1
-    grep -q "^a: file://$d/store: reached" "$work/out" || say "$(cat "$work/out")" || return 1
+    grep -qx "a: file://$d/store: reached; works: exclusive create, If-Match, list after put, remove" "$work/out" ||
+        say "$(cat "$work/out")" || return 1
     grep -qx 'store "unused": no route leads to it, and a mount does not open it' "$work/out" || say "$(cat "$work/out")" || return 1
-    [ -z "$(ls -A "$d/store")" ] || say 'something was left' || return 1
+    [ "$(names_below "$d")" = '. ./c.json ./mnt ./store' ] || say "something was left: $(find "$d")" || return 1
     try "$runfs" check --reach --json "$d/c.json"
-    [ "$(json '[(s["name"], s["reached"]) for s in d["stores"]]' <"$work/out")" = "[('a', True), ('gone', False)]" ] ||
+    [ "$(json '[(s["name"], s["reached"], s["if_match"]) for s in d["stores"]]' <"$work/out")" = "[('a', True, True), ('gone', False, None)]" ] ||
         say "$(cat "$work/out")"
+}
+
+# Where mounts stage already.
+test_check_reach_beside_a_mount() {
+    fresh reachmount
+    mount_here && echo x >"$d/mnt/f" && "$runfs" flush "$d/mnt" || return 1
+    folder_config "$d/store" false
+    answers 0 "a: file://$d/store: reached; works: exclusive create, If-Match, list after put, remove" \
+        "$runfs" check --reach "$d/c.json" || return 1
+    [ "$(names_below "$d/store")$(names_below "$d/store.runfs")" = '. ./f. ./lock' ] || say "something was left: $(find "$d")" || return 1
+    echo y >"$d/mnt/g" && umount_here && [ "$(cat "$d/store/g")" = y ] || return 1
+    # What is staged where others may write is no content: a mount fails there, too.
+    chmod 777 "$d/store.runfs"
+    refused 1 "exclusive create fails: $d/store.runfs (or $d/store/.runfs): what is staged there becomes content" \
+        "$runfs" check --reach "$d/c.json"
+}
+
+# A folder that lets nobody write, or us only read.
+lock_store() {
+    if can_fill; then
+        mount -t tmpfs -o ro tmpfs "$d/store"
+    else
+        chmod 555 "$d/store"
+    fi
+}
+
+test_check_reach_of_what_is_read_only() {
+    fresh reachro
+    lock_store || { skip 'no tmpfs'; return 0; }
+    folder_config "$d/store" false
+    refused 1 "a: file://$d/store: exclusive create fails: $d/store takes no new file: " "$runfs" check --reach "$d/c.json" || return 1
+    grep -qF "let uid $(id -u) write there, or mount it with the option ro" "$work/err" || say "$(cat "$work/err")" || return 1
+    folder_config "$d/store" true
+    answers 0 "a: file://$d/store: reached; nothing was written, as the mount would be read-only" "$runfs" check --reach "$d/c.json" || return 1
+    [ "$(names_below "$d")" = '. ./c.json ./mnt ./store' ] || say "something was left: $(find "$d")"
+}
+
+# On a disk with room for one file, the second one can't be written.
+test_check_reach_of_a_full_folder() {
+    can_fill || { skip 'needs root'; return 0; }
+    fresh reachfull
+    # The disk's root, the store, the folder beside it, its lock and one file.
+    mount -t tmpfs -o nr_inodes=5 tmpfs "$d/store" || { skip 'no tmpfs'; return 0; }
+    mkdir "$d/store/s"
+    folder_config "$d/store/s" false
+    try "$runfs" check --reach "$d/c.json"
+    expect_code 1 && [ "$(grep -c 'No space left on device$' "$work/err")" = 2 ] &&
+        grep -q '^runfs: a: file://.*: If-Match fails: ' "$work/err" &&
+        grep -q ': reached; works: list after put, remove$' "$work/out" || say "$(cat "$work/out" "$work/err")" || return 1
+    [ "$(names_below "$d/store")" = '. ./s' ] || say "something was left: $(find "$d")"
+}
+
+# A folder that is a disk of its own is tried where a mount has made `.runfs` in it; check makes none: who mounts may be
+# another user.
+test_check_reach_of_a_disk() {
+    can_fill || { skip 'needs root'; return 0; }
+    fresh reachdisk
+    mount -t tmpfs tmpfs "$d/store" || { skip 'no tmpfs'; return 0; }
+    folder_config "$d/store" false
+    answers 0 "a: file://$d/store: reached; nothing was written, as a mount stages in $d/store/.runfs, which is not there yet" \
+        "$runfs" check --reach "$d/c.json" || return 1
+    [ "$(names_below "$d")" = '. ./c.json ./mnt ./store' ] || say "something was left: $(find "$d")" || return 1
+    mount_here && echo x >"$d/mnt/f" && umount_here || return 1
+    answers 0 "a: file://$d/store: reached; works: exclusive create, If-Match, list after put, remove" \
+        "$runfs" check --reach "$d/c.json" || return 1
+    [ "$(names_below "$d/store")" = '. ./.runfs ./.runfs/lock ./f' ] || say "something was left: $(find "$d")"
 }
 
 # As by check, so by the mount.

@@ -509,6 +509,89 @@ START_TEST(a_state_folder_of_others_is_refused)
 }
 END_TEST
 
+/* ---- a trial of the folder ---- */
+
+static unsigned names_in(const char *path)
+{
+    DIR *dir = opendir(path);
+    unsigned n = 0;
+
+    ck_assert_msg(dir != NULL, "%s: %s", path, strerror(errno));
+    while (readdir(dir))
+        n++;
+    (void)closedir(dir);
+    return n - 2;
+}
+
+static int visit_counted(void *arg, const char *name, const struct object *obj)
+{
+    unsigned *n = arg;
+
+    (void)obj;
+    *n += strcmp(name, "tried") == 0;
+    return 0;
+}
+
+/* A put, a refused one, a listing; the object is removed unless it is to be found later. */
+static void use_trial(const char *folder, bool remove)
+{
+    const char *tried = "tried";
+    struct mem_source src;
+    struct store *s = NULL;
+    unsigned shown = 0;
+    struct op op;
+
+    op_init(&op, PATIENCE);
+    int r = store_open_trial(folder, NULL, &op, &s);
+    ck_assert_msg(r == 0, "%s: %d %s", folder, r, op.why);
+    mem_source_init(&src, "x", 1);
+    ck_assert_int_eq(store_put(s, &op, tried, "", &src.base, NULL, NULL), 0);
+    ck_assert_int_eq(store_put(s, &op, tried, "", &src.base, NULL, NULL), -ESTALE);
+    ck_assert_int_eq(store_list(s, &op, "", 0, visit_counted, &shown), 0);
+    ck_assert_uint_eq(shown, 1);
+    if (remove)
+        ck_assert_int_eq(store_remove(s, &op, &tried, NULL, 1, NULL), 0);
+    store_close(s);
+}
+
+/* Whether there is a state folder already or not: nothing of the trial is ever in the store's
+ * folder, and nothing stays but what was not removed. */
+START_TEST(a_trial_is_never_in_the_folder)
+{
+    auto_free char *parent = NULL, *folder = NULL, *beside = NULL;
+    char events[1024];
+
+    ck_assert_int_ge(asprintf(&parent, "%s/trial-%d", root, _i), 0);
+    ck_assert_int_ge(asprintf(&folder, "%s/store", parent), 0);
+    ck_assert_int_ge(asprintf(&beside, "%s.runfs", folder), 0);
+    ck_assert(mkdir(parent, 0755) == 0 && mkdir(folder, 0755) == 0);
+    if (_i == 1)
+        ck_assert_int_eq(mkdir(beside, 0700), 0);
+    auto_close int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    ck_assert_int_ge(inotify_add_watch(watch, folder, IN_CREATE | IN_MOVE | IN_DELETE), 0);
+
+    use_trial(folder, true);
+    ck_assert_uint_eq(names_in(parent), 1 + (unsigned)_i);
+    if (_i == 1)
+        ck_assert_uint_eq(names_in(beside), 1); /* the lock */
+    use_trial(folder, false);
+    ck_assert_uint_eq(names_in(parent), 2);
+    ck_assert(read(watch, events, sizeof(events)) < 0 && errno == EAGAIN);
+    ck_assert_int_eq(nftw(parent, remove_any, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+END_TEST
+
+START_TEST(memory_has_no_trial)
+{
+    struct store *s = NULL;
+    struct op op;
+
+    op_init(&op, PATIENCE);
+    ck_assert_int_eq(store_open_trial("mem:x", NULL, &op, &s), -EOPNOTSUPP);
+    ck_assert_ptr_null(s);
+}
+END_TEST
+
 int main(void)
 {
     const char *tmp = getenv("TMPDIR");
@@ -539,6 +622,8 @@ int main(void)
     tcase_add_loop_test(t, the_state_name_is_reserved, 0, (int)n);
     tcase_add_test(t, a_vanished_root_is_no_empty_store);
     tcase_add_test(t, a_state_folder_of_others_is_refused);
+    tcase_add_loop_test(t, a_trial_is_never_in_the_folder, 0, 2);
+    tcase_add_test(t, memory_has_no_trial);
     suite_add_tcase(s, contract_tcase(fixtures, n));
     suite_add_tcase(s, t);
     int status = suite_run(s);

@@ -49,7 +49,8 @@ static void teardown(void)
     temp_dir_remove(dir);
 }
 
-static struct checked load(unsigned port)
+/* `more`: behind the URL of the only store. */
+static struct checked load(unsigned port, const char *more)
 {
     struct config_problems problems = {0};
     char path[PATH_MAX + 16];
@@ -62,8 +63,8 @@ static struct checked load(unsigned port)
     ck_assert_int_gt(fprintf(f,
                              "{\"stores\": {\"a\": {\"url\": \"s3://bkt/pre\", "
                              "\"no_sign_request\": true, "
-                             "\"endpoint\": \"http://127.0.0.1:%u\"}}}",
-                             port),
+                             "\"endpoint\": \"http://127.0.0.1:%u\"%s}",
+                             port, more),
                      0);
     ck_assert_int_eq(fclose(f), 0);
     op_init(&op, OP_FOREVER);
@@ -127,7 +128,7 @@ static const char *word(const json_t *store, const char *field)
 START_TEST(what_a_server_does_not_do_is_told)
 {
     struct scripted *server = scripted_new(servers[_i].script, ARRAY_SIZE(servers[_i].script));
-    struct checked checked = load(scripted_port(server));
+    struct checked checked = load(scripted_port(server), "}}");
     int code;
     json_t *said = reach(&checked, &code);
     const json_t *store = json_array_get(json_object_get(said, "stores"), 0);
@@ -148,6 +149,36 @@ START_TEST(what_a_server_does_not_do_is_told)
 }
 END_TEST
 
+/* What follows the store's options, in which its place for state or the whole mount is such
+ * that nothing may be written there. */
+static const char *const unwritten[] = {
+    ", \"state_prefix\": \"off\"}}",
+    "}}, \"options\": {\"ro\": true}",
+};
+
+START_TEST(where_nothing_may_be_written_only_listings_come)
+{
+    const struct scripted_answer script[] = {EMPTY_LIST, EMPTY_LIST};
+    struct scripted *server = scripted_new(script, ARRAY_SIZE(script));
+    struct checked checked = load(scripted_port(server), unwritten[_i]);
+    int code;
+    json_t *said = reach(&checked, &code);
+    const json_t *store = json_array_get(json_object_get(said, "stores"), 0);
+
+    ck_assert_int_eq(code, 0);
+    ck_assert(json_is_true(json_object_get(store, "reached")));
+    ck_assert_str_eq(word(store, "exclusive_create"), "null");
+    ck_assert_str_eq(word(store, "remove"), "null");
+    ck_assert_uint_eq(scripted_count(server), 2);
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_msg(strncmp(scripted_request(server, i), "GET ", 4) == 0, "%s",
+                      scripted_request(server, i));
+    json_decref(said);
+    checked_release(&checked);
+    scripted_free(server);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("check_reach");
@@ -156,6 +187,8 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_loop_test(t, what_a_server_does_not_do_is_told, 0, ARRAY_SIZE(servers));
+    tcase_add_loop_test(t, where_nothing_may_be_written_only_listings_come, 0,
+                        ARRAY_SIZE(unwritten));
     suite_add_tcase(s, t);
     return suite_run(s);
 }
