@@ -185,6 +185,24 @@ def directories_on_the_way(tree):
     m.umount()
 
 
+def modes_of_directories_on_the_way(tree):
+    """0777 without the bits of dmask, whatever stands for them at a store; what is a key there is left as it is."""
+    tree.put_raw("ckpt", "a/step-1/model.pt", b"weights")
+    if tree.kind == "file":
+        os.chmod(tree.raw("ckpt", "a"), 0o700)
+    config = tree.config(THREE + [{"path": "tmp/{x}/y/**", "store": "data"}], NAMES + ("data",))
+    for i, (masks, mode) in enumerate(((["dmask=027"], 0o750), (["dmask=0"], 0o777), (["umask=077", "dmask=02"], 0o775),
+                                       (["umask=077"], 0o700))):
+        m = tree.mount(config, cache=f"cache-{i}", options=masks)
+        for name in ("", "runs", "runs/a", "tmp"):
+            found = os.stat(f"{m.mountpoint}/{name}").st_mode
+            check(found == 0o40000 + mode, f"{masks}: {name or 'the root'} is {found:o}")
+        stored = os.stat(f"{m.mountpoint}/runs/a/checkpoint/step-1").st_mode & 0o7777
+        own = os.stat(tree.raw("ckpt", "a/step-1")).st_mode & 0o7777 if tree.kind == "file" else mode
+        check(stored == own, f"{masks}: a directory of the store is {stored:o}")
+        m.umount()
+
+
 def nameless_gets_a_name_elsewhere(top):
     """An O_TMPFILE is in no store until it has a name. Follows /proc's symlink: os.link() alone does not."""
     try:
@@ -418,5 +436,5 @@ def one_store_is_down(tree):
 
 
 CASES = [three_stores_in_one_tree, what_others_store_is_here, names_that_no_route_takes, directories_on_the_way,
-         files_between_stores, a_run_is_renamed, killed_while_a_run_is_renamed, a_run_is_removed, two_nodes_share_the_tree,
-         killed_while_writing, every_layout_over_one_url, policies_hold_by_path, one_store_is_down]
+         modes_of_directories_on_the_way, files_between_stores, a_run_is_renamed, killed_while_a_run_is_renamed, a_run_is_removed,
+         two_nodes_share_the_tree, killed_while_writing, every_layout_over_one_url, policies_hold_by_path, one_store_is_down]

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -201,6 +202,62 @@ START_TEST(a_directory_of_the_stores_goes_with_them)
 }
 END_TEST
 
+static unsigned mode_of(const char *path)
+{
+    struct stat st;
+
+    ck_assert_int_eq(driven_stat(&w.d, path, &st), 0);
+    ck_assert(S_ISDIR(st.st_mode));
+    return st.st_mode & 07777;
+}
+
+static const struct routed_row with_root[] = {
+    {.path = "runs/{run}/checkpoint/**", .key = "{run}/**", .leaf = 0},
+    {.path = "runs/{run}/{part}/logs/**", .key = "{run}/{part}/**", .leaf = 1},
+    {.path = "all/**", .key = "**", .leaf = 2},
+};
+
+/* What stands for it at a store has a mode that is none of its own. _i: the mount's mode. */
+START_TEST(directories_of_no_key_show_the_mode_that_the_mount_gives)
+{
+    static const uint32_t modes[] = {0777, 0750, 0705};
+    const struct attrs theirs = {.has = ATTR_MODE, .mode = S_IFDIR | 0700};
+    char folder[80];
+    struct op op;
+
+    routed_release(&w);
+    routed_init(&w, with_root, 3, kind);
+    w.d.config.list_timeout_ns = 0;
+    routed_store(&w, 0, "a/model", "weights");
+    routed_store(&w, 1, "b/part/out", "lines");
+    op_init(&op, NS_PER_SEC);
+    if (kind == ROUTED_FOLDERS) {
+        (void)snprintf(folder, sizeof(folder), "%s/a", w.leaves[0].folder);
+        ck_assert_int_eq(chmod(folder, 0700), 0);
+        ck_assert_int_eq(chmod(w.leaves[2].folder, 0700), 0);
+    } else {
+        ck_assert_int_eq(store_mkdir(w.leaves[0].layer->base.next, &op, "a", &theirs, NULL), 0);
+    }
+    w.d.config.dir_mode = modes[_i];
+    driven_mount(&w.d);
+    ck_assert_uint_eq(mode_of(""), modes[_i]);
+    ck_assert_int_eq(driven_list(&w.d, ""), 2);
+    ck_assert_uint_eq(mode_of("runs"), modes[_i]);   /* static */
+    ck_assert_uint_eq(mode_of("all"), modes[_i]);    /* a store's root */
+    ck_assert_uint_eq(mode_of("runs/a"), modes[_i]); /* implied: a lookup finds it */
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 2);
+    ck_assert_uint_eq(mode_of("runs/b"), modes[_i]); /* a listing does */
+    ck_assert_uint_eq(mode_of("runs/b/part"), modes[_i]);
+    ck_assert_uint_eq(mode_of("runs/a/checkpoint"), 0700); /* its own */
+    later();
+    ck_assert_int_eq(driven_list(&w.d, "runs"), 2);
+    ck_assert_uint_eq(mode_of("runs/a"), modes[_i]);
+    remount();
+    ck_assert_uint_eq(mode_of("runs"), modes[_i]);
+    ck_assert_uint_eq(mode_of("runs/a"), modes[_i]);
+}
+END_TEST
+
 /* With another table of routes nothing of it is left, and nothing is in the way. */
 START_TEST(another_mount_takes_the_cache_over)
 {
@@ -262,6 +319,7 @@ static TCase *bare_of(const char *name, void (*use)(void))
     tcase_add_loop_test(t, a_directory_outlives_what_was_in_it, 0, 2);
     tcase_add_loop_test(t, a_directory_outlives_what_another_store_had_of_it, 0, 2);
     tcase_add_test(t, a_directory_of_the_stores_goes_with_them);
+    tcase_add_loop_test(t, directories_of_no_key_show_the_mode_that_the_mount_gives, 0, 3);
     tcase_add_test(t, another_mount_takes_the_cache_over);
     tcase_add_test(t, a_look_without_routes_leaves_no_debt);
     return t;
