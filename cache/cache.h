@@ -66,10 +66,12 @@ bool cache_cancel(struct cache *c, struct waiter *w);
 
 enum durability { DURABILITY_CACHE, DURABILITY_STORE };
 
-/* One of the stores that the routes lead to, as messages and attributes name it. */
+/* One of the stores that the routes lead to, as messages and attributes name it. The inode
+ * numbers of what it has follow from these and the keys. */
 struct cache_store {
     const char *name;
-    const char *url; /* without secrets */
+    const char *url;      /* without secrets */
+    const char *endpoint; /* NULL: the URL alone says where it is */
 };
 
 struct cache_config {

@@ -99,7 +99,7 @@ static int owe_parent(struct cache *c, const char *path)
         (!c->store || store_dir_can(c->store, place_of_path(parent).key, STORE_DIRS)))
         return 0;
     if (!ours)
-        a = (struct stamp_attrs){.ino = ino_of_place(c, place_of_path(parent)),
+        a = (struct stamp_attrs){.ino = ino_of_place(c, place_of_path(parent), true),
                                  .mode = S_IFDIR | c->config.dir_mode,
                                  .uid = c->config.uid,
                                  .gid = c->config.gid};
@@ -273,7 +273,7 @@ static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_ns,
     if (stamp_read_attrs(fd, &a) < 0 || !S_ISDIR(a.mode))
         return 0; /* made on the way to a file: the listing knows it */
     take_stamp(c, n, &a);
-    ino_stands_locked(c, n->ino, place_of_path(path));
+    ino_stands_locked(c, n->ino, place_of_path(path), true);
     take_xattrs(n, fd);
     if (a.synced_mtime_ns)
         n->mtime_ns = n->ctime_ns = n->atime_ns = a.synced_mtime_ns;
@@ -422,7 +422,7 @@ static int enter_name(struct scan *s, const char *path, const struct stamp_attrs
         return -ENOMEM;
     n->nlink++;
     if (!seen)
-        ino_stands_locked(c, n->ino, place_of_path(path));
+        ino_stands_locked(c, n->ino, place_of_path(path), false);
     if (!seen && (a->flags & STAMP_SHORT_WRITE))
         file_short_write_locked(c, n, n->size);
     if (!seen && (a->flags & STAMP_DISK_LOST))

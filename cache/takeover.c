@@ -157,6 +157,11 @@ static int clear_mirror(struct cache *c)
         if (r == 0)
             r = entry_gone(c, e);
     }
+    /* What the stores have at the same keys gets the same numbers, by whatever paths. */
+    cache_lock(c);
+    if (r == 0)
+        inos_forget_locked(c);
+    cache_unlock(c);
     ns_done(c);
     return r;
 }

@@ -102,7 +102,9 @@ static int open_top(const struct config *config, struct op *op, struct open_stor
     assert(to->stores && to->told);
     for (size_t i = 0; i < to->n; i++) {
         assert(to->stores[i]);
-        to->told[i] = (struct cache_store){.name = to->names[i], .url = to->stores[i]->url};
+        to->told[i] = (struct cache_store){.name = to->names[i],
+                                           .url = to->stores[i]->url,
+                                           .endpoint = to->stores[i]->endpoint};
     }
     if (to->n > 1 || !routes_trivial(&config->routes))
         return routed_store_new(&config->routes, to->stores, to->names, to->n, op, &to->top);

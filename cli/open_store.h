@@ -15,7 +15,7 @@ struct open_stores {
     struct store *top;        /* over all of them; the only store itself where all is in that */
     struct store **stores;    /* heap, in the order of the configuration; `top` owns them */
     const char **names;       /* heap, of those; the texts are the configuration's */
-    struct cache_store *told; /* heap; the same with their URLs, for a cache */
+    struct cache_store *told; /* heap; the same with URL and endpoint, for a cache */
     size_t n;
 };
 

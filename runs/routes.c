@@ -203,6 +203,18 @@ enum routes_kind routes_kind(const struct routes *r, const char *path, enum rout
     return kind;
 }
 
+enum routes_kind routes_key(const struct routes *r, const char *path, enum routes_as as,
+                            const struct route **ret_route, char *key)
+{
+    struct found f;
+    enum routes_kind kind = find(r, path, as, &f) < 0 ? ROUTES_NOWHERE : f.kind;
+
+    *ret_route = kind == ROUTES_MAPPED ? f.route : NULL;
+    if (*ret_route)
+        memcpy(key, f.key.at, strlen(f.key.at) + 1);
+    return kind;
+}
+
 bool routes_key_reserved(const struct route *route, const char *key)
 {
     return !route->scratch && path_below(PATH_RESERVED, key);

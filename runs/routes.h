@@ -72,6 +72,11 @@ void routes_hit_release(struct routes_hit *hit);
 enum routes_kind routes_kind(const struct routes *r, const char *path, enum routes_as as,
                              const struct route **ret_route);
 
+/* The same with the key, where it is MAPPED, written to `key`, which holds PATH_KEY_MAX bytes.
+ */
+enum routes_kind routes_key(const struct routes *r, const char *path, enum routes_as as,
+                            const struct route **ret_route, char *key);
+
 /* Whether the key, or the beginning of it that is known, is one that the route's store keeps
  * for itself (PATH_RESERVED): nothing of a path is ever stored there. */
 bool routes_key_reserved(const struct route *route, const char *key);

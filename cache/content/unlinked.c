@@ -193,7 +193,7 @@ static struct node *successor_locked(struct cache *c, struct entry *e, const str
             node_collect_locked(c, n);
         return NULL;
     }
-    n->ino = goes_on ? ino_of_found_locked(c, at) : old->ino;
+    n->ino = goes_on ? ino_of_found_locked(c, at, false) : old->ino;
     n->flags |= goes_on ? NODE_DEFAULT_INO : old->flags & NODE_DEFAULT_INO;
     node_apply_version(c, n, obj);
     return n;

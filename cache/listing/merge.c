@@ -125,7 +125,7 @@ static int add_entry(struct cache *c, struct node *dir, const char *name, struct
     if (e) {
         negative_forget_locked(c, dir, name);
         dir->dir->local_only = false;
-        n->ino = ino_of_found_locked(c, at);
+        n->ino = ino_of_found_locked(c, at, n->dir != NULL);
         n->flags |= NODE_DEFAULT_INO;
         node_apply_attrs(c, n, own_attrs(n, obj, &none));
         etag_set(&e->etag, obj->is_prefix ? NULL : obj->etag);

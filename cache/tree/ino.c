@@ -3,7 +3,10 @@
 
 #include "common/hash.h"
 #include "common/lock.h"
+#include "common/path.h"
+#include "runs/routes.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 uint64_t seq_now_locked(struct cache *c)
@@ -41,17 +44,56 @@ static uint64_t ino_usable(uint64_t h)
 }
 
 /* Derived numbers are even, others odd: none of these is derived from a key later. */
-static uint64_t ino_derived(struct cache *c, const char *key, uint64_t salt)
+static uint64_t ino_derived(uint64_t of, const char *key, uint64_t salt)
 {
-    return ino_usable(hash_text(c->tree->own->identity_hash ^ salt, key) & ~UINT64_C(1));
+    return ino_usable(hash_text(of ^ salt, key) & ~UINT64_C(1));
 }
 
-/* The number that a key would give, and that a renamed node took along. */
-struct moved_ino {
-    UT_hash_handle hh;
-    uint64_t ino;
-    bool seen; /* while they are purged: something has it */
-};
+/* Each part is mixed, so that no two stores are the same text. */
+static uint64_t store_salt(const struct cache_store *s)
+{
+    uint64_t h = hash_text(hash_text(0, s->name), s->url);
+
+    return s->endpoint ? hash_text(h, s->endpoint) : h;
+}
+
+int inos_init(struct cache *c)
+{
+    struct tree_own *own = c->tree->own;
+
+    own->identity_hash = hash_fnv(FNV_START, c->config.identity);
+    own->store_salts = calloc(c->config.n_stores + 1, sizeof(*own->store_salts));
+    if (!own->store_salts)
+        return -ENOMEM;
+    for (size_t i = 0; i < c->config.n_stores; i++)
+        own->store_salts[i] = store_salt(&c->config.stores[i]);
+    return 0;
+}
+
+/* A number of the path itself needs no salt: the device tells this mount from others. A store
+ * may have an object and a directory of one key, which routes show at two paths. */
+static uint64_t ino_routed(struct cache *c, const char *path, bool dir, uint64_t salt)
+{
+    char key[PATH_KEY_MAX];
+    const struct route *route = NULL;
+
+    (void)routes_key(c->config.routes, path, dir ? ROUTES_DIRECTORY : ROUTES_OBJECT, &route,
+                     key);
+    bool stored = route && !route->scratch && route->store < c->config.n_stores;
+    uint64_t of = stored ? c->tree->own->store_salts[route->store] : 0;
+    return ino_derived(dir ? hash_text(of, "/") : of, stored ? key : path, salt);
+}
+
+/* Without routes, and as earlier versions did it with them. */
+static uint64_t ino_plain(struct cache *c, struct place at, uint64_t salt)
+{
+    return ino_derived(c->tree->own->identity_hash, at.key, salt);
+}
+
+static uint64_t ino_at(struct cache *c, struct place at, bool dir, uint64_t salt)
+{
+    return c->config.routes ? ino_routed(c, place_path(at), dir, salt) : ino_plain(c, at, salt);
+}
 
 static bool has_moved(struct cache *c, uint64_t ino) REQUIRES(cache_mutex)
 {
@@ -61,18 +103,18 @@ static bool has_moved(struct cache *c, uint64_t ino) REQUIRES(cache_mutex)
     return m != NULL;
 }
 
-uint64_t ino_of_place(struct cache *c, struct place at)
+uint64_t ino_of_place(struct cache *c, struct place at, bool dir)
 {
-    return ino_derived(c, at.key, 0);
+    return ino_at(c, at, dir, 0);
 }
 
-uint64_t ino_of_found_locked(struct cache *c, struct place at)
+uint64_t ino_of_found_locked(struct cache *c, struct place at, bool dir)
 {
-    uint64_t ino = ino_of_place(c, at);
+    uint64_t ino = ino_of_place(c, at, dir);
 
     cache_assert_locked(c);
     for (uint64_t salt = 1; has_moved(c, ino); salt++)
-        ino = ino_derived(c, at.key, salt);
+        ino = ino_at(c, at, dir, salt);
     return ino;
 }
 
@@ -93,10 +135,11 @@ void node_keeps_ino_locked(struct cache *c, struct node *n)
     n->flags &= ~(unsigned)NODE_DEFAULT_INO; /* the key it is the hash of may be another's */
 }
 
-void ino_stands_locked(struct cache *c, uint64_t ino, struct place at)
+/* What an earlier version derived with routes stays, and no key gives it to anything else. */
+void ino_stands_locked(struct cache *c, uint64_t ino, struct place at, bool dir)
 {
     cache_assert_locked(c);
-    if (ino != ino_of_place(c, at))
+    if (ino != ino_of_place(c, at, dir) && ino != ino_plain(c, at, 0))
         ino_moved_locked(c, ino);
 }
 
@@ -140,7 +183,7 @@ void inos_purge_locked(struct cache *c)
     c->tree->own->moved_seen = HASH_COUNT(c->tree->own->moved_inos);
 }
 
-void inos_free(struct cache *c)
+void inos_forget_locked(struct cache *c)
 {
     struct moved_ino *m, *next;
 

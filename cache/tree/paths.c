@@ -168,7 +168,7 @@ struct node *tree_make_dirs_locked(struct cache *c, const char *path)
                 return NULL;
             }
             auto_free char *at = entry_path(e);
-            child->ino = at ? ino_of_found_locked(c, place_of_path(at)) : 0;
+            child->ino = at ? ino_of_found_locked(c, place_of_path(at), true) : 0;
             child->flags |= NODE_DEFAULT_INO;
         }
         n = e->node;

@@ -1,8 +1,6 @@
 /* The room's part of a cache: made, opened, counted, freed. */
 #include "cache/tree/tree_impl.h"
 
-#include "common/hash.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -45,7 +43,8 @@ int tree_open(struct cache *c)
 {
     struct tree_own *own = c->tree->own;
 
-    own->identity_hash = hash_fnv(FNV_START, c->config.identity);
+    if (inos_init(c) < 0)
+        return -ENOMEM;
     own->started_ns = clock_real_ns();
     cache_lock(c);
     own->ids = ids_new();
@@ -60,9 +59,10 @@ void tree_free(struct cache *c)
         return;
     cache_lock(c);
     ids_free(c->tree->own->ids);
-    inos_free(c);
+    inos_forget_locked(c);
     free(c->tree->own->negatives);
     cache_unlock(c);
+    free(c->tree->own->store_salts);
     free(c->tree);
     c->tree = NULL;
 }

@@ -240,18 +240,23 @@ void node_acl_follow(struct node *n) REQUIRES(cache_mutex);
 uint64_t seq_next_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The last number given, plus room for the removals that its owner may turn into; never 0. */
 uint64_t seq_now_locked(struct cache *c) REQUIRES(cache_mutex);
-/* The default inode number of what lies at a place. */
-uint64_t ino_of_place(struct cache *c, struct place at);
+/* The default inode number of what lies at a place, a directory or something else. With routes
+ * it follows from the store and its key alone, whatever other routes there are; of what has no
+ * key of one store, from the path. Allocates nothing. */
+uint64_t ino_of_place(struct cache *c, struct place at, bool dir);
 /* The inode number of something found at a place: not the default one when a renamed node took
  * that along. */
-uint64_t ino_of_found_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
+uint64_t ino_of_found_locked(struct cache *c, struct place at, bool dir) REQUIRES(cache_mutex);
 /* Notes that the node takes its number along from the name that it may come from. */
 void node_keeps_ino_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* Notes the same of a node with this number, if the number is not the default one of the place
  * where a mount found it. */
-void ino_stands_locked(struct cache *c, uint64_t ino, struct place at) REQUIRES(cache_mutex);
+void ino_stands_locked(struct cache *c, uint64_t ino, struct place at, bool dir)
+    REQUIRES(cache_mutex);
 /* Forgets those numbers of moved things that nothing has any more, now and then. ns held. */
 void inos_purge_locked(struct cache *c) REQUIRES_SHARED(cache_ns) REQUIRES(cache_mutex);
+/* Forgets all of them: nothing that had one is left. */
+void inos_forget_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Makes a number for something made here. */
 uint64_t ino_fresh(struct cache *c, const char *path);
 

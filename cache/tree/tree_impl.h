@@ -10,9 +10,17 @@ struct detached {
     struct node *node;
 };
 
+/* The number that a key would give, and that a renamed node took along. */
+struct moved_ino {
+    UT_hash_handle hh;
+    uint64_t ino;
+    bool seen; /* while they are purged: something has it */
+};
+
 /* What the tree keeps for itself. */
 struct tree_own {
-    uint64_t identity_hash;  /* constant; salt of derived inode numbers */
+    uint64_t identity_hash;  /* constant; salt of inode numbers without routes */
+    uint64_t *store_salts;   /* constant; heap; the same of each store that routes lead to */
     int64_t started_ns;      /* constant; CLOCK_REALTIME; the time of what tells none */
     struct node_hooks hooks; /* constant */
     struct ids *ids;         /* with a lock of its own */
@@ -38,7 +46,7 @@ int ids_add(struct ids *ids, struct node *n) REQUIRES(cache_mutex);
 void ids_remove(struct ids *ids, struct node *n) REQUIRES(cache_mutex);
 
 /* ---- ino.c ---- */
-/* Forgets the numbers of moved things: the cache ends. */
-void inos_free(struct cache *c) REQUIRES(cache_mutex);
+/* Makes the salts of derived numbers; 0 or -ENOMEM. */
+int inos_init(struct cache *c);
 
 #endif

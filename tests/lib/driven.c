@@ -620,22 +620,55 @@ static int count_name(void *arg, const char *name, struct node *node, const stru
     return 0;
 }
 
-int driven_list(struct driven *d, const char *path)
+static int list(struct driven *d, const char *path, cache_visit visit, void *arg)
 {
     struct dirhandle *dh = NULL;
     struct node *n = NULL;
-    int names = 0;
     int r = walk(d, path, &n);
 
     if (r < 0)
         return r;
     ANSWER(d, r, cache_opendir(d->cache, n, w, &dh));
     if (r == 0) {
-        ANSWER(d, r, cache_readdir(d->cache, dh, 0, false, w, count_name, &names));
+        ANSWER(d, r, cache_readdir(d->cache, dh, 0, false, w, visit, arg));
         cache_releasedir(d->cache, dh);
     }
     cache_forget(d->cache, n, 1);
+    return r;
+}
+
+int driven_list(struct driven *d, const char *path)
+{
+    int names = 0;
+    int r = list(d, path, count_name, &names);
+
     return r < 0 ? r : names;
+}
+
+struct number {
+    const char *name;
+    uint64_t ino;
+};
+
+static int note_number(void *arg, const char *name, struct node *node, const struct stat *st,
+                       uint64_t next)
+{
+    struct number *wanted = arg;
+
+    (void)node;
+    (void)next;
+    if (strcmp(name, wanted->name) == 0)
+        wanted->ino = st->st_ino;
+    return 0;
+}
+
+uint64_t driven_listed_ino(struct driven *d, const char *path, const char *name)
+{
+    struct number wanted = {.name = name};
+    int r = list(d, path, note_number, &wanted);
+
+    ck_assert_msg(r == 0, "%s: %d", path, r);
+    return wanted.ino;
 }
 
 ssize_t driven_pread(struct driven *d, struct handle *h, void *buf, size_t len, uint64_t off)

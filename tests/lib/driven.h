@@ -72,6 +72,8 @@ const char *driven_state(struct driven *d, const char *path);
 int driven_flush(struct driven *d);
 /* How many names a directory shows. */
 int driven_list(struct driven *d, const char *path);
+/* The inode number that a listing of the directory shows beside the name; 0: it shows none. */
+uint64_t driven_listed_ino(struct driven *d, const char *path, const char *name);
 /* As a read() of the open file. */
 ssize_t driven_pread(struct driven *d, struct handle *h, void *buf, size_t len, uint64_t off);
 /* The first bytes of a file. */

@@ -109,7 +109,7 @@ static void use_routes(struct cache_config *config, const struct round *r)
     if (!config->routes)
         return;
     for (size_t i = 0; i < ROUTED_STORES; i++)
-        names[i] = (struct cache_store){routed_names[i], stores.url};
+        names[i] = (struct cache_store){.name = routed_names[i], .url = stores.url};
     plain.upload = r->renames ? UPLOAD_RENAME : UPLOAD_CLOSE;
     config->policies = &plain;
     config->n_policies = 1;

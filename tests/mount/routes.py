@@ -203,6 +203,41 @@ def modes_of_directories_on_the_way(tree):
         m.umount()
 
 
+def numbers(top):
+    """Of all that is there, by path; what a listing says of a name is what stat() says."""
+    found = {}
+    for where, _, _ in os.walk(top):
+        for entry in os.scandir(where):
+            check(entry.inode() == os.stat(entry.path).st_ino, f"{entry.path}: a listing and stat() differ")
+            found[os.path.relpath(entry.path, top)] = entry.inode()
+            if entry.is_file():
+                get(entry.path) # the mirror has it from now on
+    check(len(set(found.values())) == len(found), "each name has a number of its own")
+    return found
+
+
+def numbers_outlive_other_routes(tree):
+    """The same key of the same store has its number by whatever path; a new route changes no other."""
+    for store, key in (("ckpt", "a/step-1/model.pt"), ("logs", "a/train.log"), ("logs", "a/step-1/model.pt"),
+                       ("meta", f"{RUN_A}/params.json"), ("data", "x/y")):
+        tree.put_raw(store, key, b"content")
+    names = NAMES + ("data",)
+    was = tree.mount(tree.config(THREE, NAMES))
+    before = numbers(was.mountpoint)
+    was.umount()
+    rest = {"path": "data/**", "store": "data", "key": "**"}
+    more = tree.mount(tree.config([rest] + THREE, names)) # takes the cache over
+    after = numbers(more.mountpoint)
+    check({n: after.get(n) for n in before} == before, "a route more")
+    more.umount()
+    moved = tree.mount(tree.config([{"path": "old/{run}/**", "store": "ckpt", "key": "{run}/**"}] + THREE[1:] + [rest], names))
+    there = numbers(moved.mountpoint)
+    for name, number in after.items():
+        path = name.replace("runs/a/checkpoint", "old/a")
+        check(there.get(path) == number, f"{path}: {there.get(path)}, as {name} it was {number}")
+    moved.umount()
+
+
 def nameless_gets_a_name_elsewhere(top):
     """An O_TMPFILE is in no store until it has a name. Follows /proc's symlink: os.link() alone does not."""
     try:
@@ -436,5 +471,6 @@ def one_store_is_down(tree):
 
 
 CASES = [three_stores_in_one_tree, what_others_store_is_here, names_that_no_route_takes, directories_on_the_way,
-         modes_of_directories_on_the_way, files_between_stores, a_run_is_renamed, killed_while_a_run_is_renamed, a_run_is_removed,
-         two_nodes_share_the_tree, killed_while_writing, every_layout_over_one_url, policies_hold_by_path, one_store_is_down]
+         modes_of_directories_on_the_way, numbers_outlive_other_routes, files_between_stores, a_run_is_renamed,
+         killed_while_a_run_is_renamed, a_run_is_removed, two_nodes_share_the_tree, killed_while_writing,
+         every_layout_over_one_url, policies_hold_by_path, one_store_is_down]

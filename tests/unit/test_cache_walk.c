@@ -528,7 +528,7 @@ static void find_apart(bool by_number, bool stats_dirs)
         apart[i] = (struct visited){.run = i};
         char key[64];
         (void)snprintf(key, sizeof(key), "%s", many_path(i, -1));
-        apart[i].ino = ino_of_place(d.cache, place_of_path(key));
+        apart[i].ino = ino_of_place(d.cache, place_of_path(key), true);
     }
     shuffle(7);
     if (by_number)

@@ -558,7 +558,7 @@ START_TEST(a_name_goes_and_others_stay)
     ck_assert(!stamp_keys_find(&keys, "a") && stamp_keys_find(&keys, "d/b"));
     cache_lock(c);
     /* Its number goes with the file. */
-    ck_assert_uint_ne(ino_of_found_locked(c, place_of_path("a")), n->ino);
+    ck_assert_uint_ne(ino_of_found_locked(c, place_of_path("a"), false), n->ino);
     cache_unlock(c);
     stamp_keys_release(&keys);
 }

@@ -70,7 +70,7 @@ struct node *room_file_locked(struct cache *c, const char *path)
     struct node *dir = room_dir_locked(c, parent), *n = node_new(c, S_IFREG | 0644);
 
     ck_assert_ptr_nonnull(n);
-    n->ino = ino_of_found_locked(c, place_of_path(path));
+    n->ino = ino_of_found_locked(c, place_of_path(path), false);
     ck_assert_ptr_nonnull(entry_add_locked(c, dir, path_basename(path), n));
     return n;
 }

@@ -232,22 +232,23 @@ START_TEST(what_takes_a_name_has_another_number_than_what_left_it)
     struct node *n = room_file_locked(c, "a");
     uint64_t ino = n->ino;
 
-    ck_assert_uint_eq(ino, ino_of_place(c, place_of_path("a")));
+    ck_assert_uint_eq(ino, ino_of_place(c, place_of_path("a"), false));
     ck_assert(ino >= 16 && ino % 2 == 0);
     n->flags |= NODE_DEFAULT_INO;
     node_keeps_ino_locked(c, n);
     ck_assert(!(n->flags & NODE_DEFAULT_INO));
-    uint64_t other = ino_of_found_locked(c, place_of_path("a"));
+    uint64_t other = ino_of_found_locked(c, place_of_path("a"), false);
     ck_assert(other != ino && other % 2 == 0);
-    ck_assert_uint_eq(ino_of_found_locked(c, place_of_path("b")),
-                      ino_of_place(c, place_of_path("b")));
-    ino_stands_locked(c, ino_of_place(c, place_of_path("b")), place_of_path("b"));
-    ck_assert_uint_eq(ino_of_found_locked(c, place_of_path("b")),
-                      ino_of_place(c, place_of_path("b")));
+    ck_assert_uint_eq(ino_of_found_locked(c, place_of_path("b"), false),
+                      ino_of_place(c, place_of_path("b"), false));
+    ino_stands_locked(c, ino_of_place(c, place_of_path("b"), false), place_of_path("b"), false);
+    ck_assert_uint_eq(ino_of_found_locked(c, place_of_path("b"), false),
+                      ino_of_place(c, place_of_path("b"), false));
     /* A mount found it there. */
-    ino_stands_locked(c, ino_of_place(c, place_of_path("b")), place_of_path("elsewhere"));
-    ck_assert_uint_ne(ino_of_found_locked(c, place_of_path("b")),
-                      ino_of_place(c, place_of_path("b")));
+    ino_stands_locked(c, ino_of_place(c, place_of_path("b"), false), place_of_path("elsewhere"),
+                      false);
+    ck_assert_uint_ne(ino_of_found_locked(c, place_of_path("b"), false),
+                      ino_of_place(c, place_of_path("b"), false));
     ck_assert_uint_eq(ino_fresh(c, "a") % 2, 1);
 }
 END_TEST
