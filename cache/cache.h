@@ -450,8 +450,9 @@ struct cache_evicted {
 typedef void (*cache_stays)(void *arg, const char *path, enum cache_stay why);
 int cache_evict_path(struct cache *c, const char *path, struct op *op, cache_stays stays,
                      void *arg, struct cache_evicted *ret);
-/* 0 when the store has what stands at `path`, under just that name; else -EBUSY, or -EISDIR of
- * a directory that is no key of a store, with op->why. Of a directory only itself counts, not
+/* 0 when the store has what stands at `path`, under just that name; else -EBUSY, -ENODATA of a
+ * file of which the cache lacks a part (cache_pending.short_write), or -EISDIR of a directory
+ * that is no key of a store, with op->why. Of a directory only itself counts, not
  * what is in it; one that other routes may make exist is asked for, and the store's errors are
  * returned then. */
 int cache_stored_path(struct cache *c, const char *path, struct op *op);

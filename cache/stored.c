@@ -26,12 +26,15 @@ bool node_owes(const struct node *n)
     return false;
 }
 
-/* What failed, and why as far as that is known. */
+/* What failed, and why as far as that is known. Of what was cut off no flush makes an end. */
 static int upload_fails_locked(const struct node *n, struct op *op) REQUIRES(cache_mutex)
 {
     int err = n->dir ? n->dir->error : n->file->error;
     const char *text = n->dir ? n->dir->error_text : n->file->error_text;
 
+    if (n->file && n->file->short_write)
+        return op_fail(op, -ENODATA, "a part of it is missing: %s",
+                       text ? text : strerror(abs(err)));
     return op_fail(op, -EBUSY, "its upload fails: %s", text ? text : strerror(abs(err)));
 }
 

@@ -54,9 +54,8 @@ static const struct command commands[] = {
     {"url", "PATH [--as KIND] | --path URL",
      "Name the object behind a path, or the path of one",
      "Prints the URL of what stands at PATH, as other programs take it. A file that the store\n"
-     "does not have just so, under that name, is refused (exit code 1): flush it first. The "
-     "key\n"
-     "is not percent-encoded.\n"
+     "does not have just so, under that name, is refused (exit code 1): flush it first, or\n"
+     "write it again when a full disk cut it off. The key is not percent-encoded.\n"
      "  --as     s3, s3a, hdfs, webhdfs, file or dbfs: in that form, if the store has it\n"
      "  --path   the reverse: where a mount of this user has the object; https, too\n",
      command_url},

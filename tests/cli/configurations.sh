@@ -588,6 +588,18 @@ test_url_of_what_is_not_there_yet() {
     "$runfs" flush "$d/mnt/new" && answers 0 "file://$d/store/b/new" "$runfs" url "$d/mnt/new"
 }
 
+# No flush sends it: the store has the version before, and its URL would lead there.
+test_url_of_a_file_that_was_cut_off() {
+    fresh urlcut
+    echo old >"$d/store/f" && mount_here cache_reserve=1000TiB || return 1
+    ! echo newer >"$d/mnt/f" 2>/dev/null || say 'there was room' || return 1
+    refused 1 'a part of it is missing' "$runfs" url "$d/mnt/f" || return 1
+    ! grep -q 'runfs flush' "$work/err" || say "it is told to wait in vain: $(cat "$work/err")" || return 1
+    umount_of_stuck && { fusermount3 -u -z "$d/mnt" 2>/dev/null || umount -l "$d/mnt"; } && mount_here || return 1
+    refused 1 'a part of it is missing' "$runfs" url "$d/mnt/f" && grep -qx old "$d/store/f" || return 1
+    echo newest >"$d/mnt/f" && "$runfs" flush "$d/mnt/f" && answers 0 "file://$d/store/f" "$runfs" url "$d/mnt/f" && umount_here
+}
+
 test_s3_url() {
     # Other runs of these have mounts of the same bucket, and all that have a URL are told.
     local bucket=${RUNFS_TEST_S3_URL%/*} url=url-$$ at=,endpoint=$RUNFS_TEST_S3_ENDPOINT

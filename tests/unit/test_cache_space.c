@@ -121,8 +121,17 @@ END_TEST
 
 /* ---- no room ---- */
 
+static int stored(struct driven *d, const char *path)
+{
+    struct op op;
+
+    op_init(&op, 20 * NS_PER_SEC);
+    return cache_stored_path(d->cache, path, &op);
+}
+
 /* A writer that gets ENOSPC and closes: the store keeps the version that it has, over a remount
- * too, until the file is written again. */
+ * too, until the file is written again. Who asks for what is stored is told, and not to wait.
+ */
 START_TEST(what_was_cut_off_is_not_published)
 {
     struct handle *h = NULL;
@@ -140,11 +149,13 @@ START_TEST(what_was_cut_off_is_not_published)
     ck_assert_int_eq(driven_write(&d, h, "newer", 5, 0), -ENOSPC);
     ck_assert_int_eq(driven_close(&d, h), -ENOSPC);
     ck_assert_int_eq(driven_flush(&d), -ENOSPC);
+    ck_assert_int_eq(stored(&d, "f"), -ENODATA);
     ck_assert_ptr_nonnull(stats(&d).space_trouble);
     driven_unmount(&d);
     d.config.reserve_bytes = 1;
     driven_mount(&d);
     ck_assert_str_eq(driven_state(&d, "f"), "failed");
+    ck_assert_int_eq(stored(&d, "f"), -ENODATA);
     ck_assert_int_eq(driven_flush(&d), -ENOSPC);
     ck_assert_int_eq(driven_stored(&d, "f", buf, sizeof(buf)), 3);
     ck_assert_str_eq(buf, "old");
@@ -155,6 +166,7 @@ START_TEST(what_was_cut_off_is_not_published)
     ck_assert_int_eq(driven_stored(&d, "f", buf, sizeof(buf)), 5);
     ck_assert_str_eq(buf, "newer");
     DRIVEN_WAIT(strcmp(driven_state(&d, "f"), "clean") == 0);
+    ck_assert_int_eq(stored(&d, "f"), 0);
     driven_release(&d);
 }
 END_TEST
