@@ -375,15 +375,25 @@ struct cache_stats {
 /* Fills *ret with the numbers of now. */
 void cache_get_stats(struct cache *c, struct cache_stats *ret);
 
+/* Where the routes lead a path, as user.runfs.store, .route and .policy tell it: texts of the
+ * configuration, each NULL that the path has not. */
+struct cache_routed {
+    const char *store;  /* its name; NULL of scratch, too */
+    const char *route;  /* its path; NULL: no routes, or a directory on the way */
+    const char *policy; /* its name */
+};
+
 /* One thing the cache owes the store, or keeps. Strings are valid during the visit. */
 struct cache_pending {
     const char *kind; /* "write", "unlink", "rename", "mkdir", "rmdir", "setattr", "symlink",
                          "kept" */
     const char *path;
-    const char *path2; /* the new name of a rename, else NULL */
-    const char *state; /* "dirty", "open" (half, by a writer), "staged", "uploading",
-                          "failed", "waiting" */
-    const char *error; /* why the last attempt failed, else NULL */
+    const char *path2;          /* the new name of a rename, else NULL */
+    const char *state;          /* "dirty", "open" (half, by a writer), "staged", "uploading",
+                                   "failed", "waiting" */
+    const char *error;          /* why the last attempt failed, else NULL */
+    struct cache_routed routed; /* of the new name of a rename; nothing of what is kept, whose
+                                   path may be another one than it had */
     uint64_t bytes, bytes_done;
     bool waits;       /* for its rename: CACHE_FLUSH_STAGED sends it, or the end of the mount */
     bool short_write; /* the cache lacks some of it: no attempt helps before it is written again

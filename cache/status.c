@@ -113,6 +113,7 @@ static int show_file(struct cache *c, struct file *f, pending_visit visit, void 
                  : f->mapped_writer ? "mapped"
                                     : "dirty",
         .error = f->error_text,
+        .routed = path_routed(c, path, false),
         .bytes = f->state == FILE_DIRTY ? n->size : 0,
         .bytes_done = f->uploading ? f->upload_done : 0,
         .short_write = f->short_write,
@@ -125,7 +126,10 @@ static int show_dir(struct cache *c, struct node *n, pending_visit visit, void *
     REQUIRES(cache_mutex)
 {
     auto_free char *path = node_path(n);
-    bool waits = path && path_is_staged_dir(c, path);
+
+    if (!path)
+        return 0;
+    bool waits = path_is_staged_dir(c, path);
     const struct cache_pending p = {
         .kind = "mkdir",
         .path = path,
@@ -134,18 +138,21 @@ static int show_dir(struct cache *c, struct node *n, pending_visit visit, void *
                  : waits           ? "staged"
                                    : "waiting",
         .error = n->dir->error_text,
+        .routed = path_routed(c, path, true),
         .waits = waits,
     };
 
-    return path ? visit(arg, &p) : 0;
+    return visit(arg, &p);
 }
 
-static int show_intent(struct intent *i, pending_visit visit, void *arg) REQUIRES(cache_mutex)
+static int show_intent(struct cache *c, struct intent *i, pending_visit visit, void *arg)
+    REQUIRES(cache_mutex)
 {
     static const char *const kinds[] = {[INTENT_UNLINK] = "unlink",
                                         [INTENT_RMDIR] = "rmdir",
                                         [INTENT_RENAME] = "rename",
                                         [INTENT_RENAMEDIR] = "rename"};
+    bool dir = i->kind == INTENT_RMDIR || i->kind == INTENT_RENAMEDIR;
     const struct cache_pending p = {
         .kind = kinds[i->kind],
         .path = i->from,
@@ -154,6 +161,7 @@ static int show_intent(struct intent *i, pending_visit visit, void *arg) REQUIRE
                  : i->error ? "failed"
                             : "waiting",
         .error = i->error_text,
+        .routed = path_routed(c, i->to ? i->to : i->from, dir),
     };
 
     return visit(arg, &p);
@@ -200,7 +208,7 @@ int cache_each_pending(struct cache *c, pending_visit visit, void *arg)
     DL_FOREACH(c->queue->intents, i)
     {
         if (r == 0)
-            r = show_intent(i, visit, arg);
+            r = show_intent(c, i, visit, arg);
     }
     bool kept = transfers_kept_locked(c) > 0;
     cache_unlock(c);

@@ -159,6 +159,11 @@ void command_print_pending(const struct cache_pending *p)
         (void)fputs(" -> ", stdout);
         printable_print(stdout, p->path2);
     }
+    if (p->routed.store) {
+        (void)fputs("  [", stdout);
+        printable_print(stdout, p->routed.store);
+        (void)putchar(']');
+    }
     if (p->error) {
         (void)fputs("  (", stdout);
         printable_print(stdout, p->error);

@@ -391,6 +391,12 @@ struct file_list {
     bool truncated;
 };
 
+static void add_text(json_t *to, const char *name, const char *text)
+{
+    if (text)
+        (void)json_object_set_new(to, name, control_text(text));
+}
+
 static int add_file(void *arg, const struct cache_pending *p)
 {
     struct file_list *list = arg;
@@ -403,11 +409,12 @@ static int add_file(void *arg, const struct cache_pending *p)
     j = json_object();
     (void)json_object_set_new(j, "kind", control_text(p->kind));
     (void)json_object_set_new(j, "path", control_text(p->path));
-    if (p->path2)
-        (void)json_object_set_new(j, "path2", control_text(p->path2));
+    add_text(j, "path2", p->path2);
     (void)json_object_set_new(j, "state", control_text(p->state));
-    if (p->error)
-        (void)json_object_set_new(j, "error", control_text(p->error));
+    add_text(j, "error", p->error);
+    add_text(j, "store", p->routed.store);
+    add_text(j, "route", p->routed.route);
+    add_text(j, "policy", p->routed.policy);
     set_number(j, "bytes", p->bytes);
     set_number(j, "bytes_done", p->bytes_done);
     return json_array_append_new(list->array, j) ? 1 : 0;

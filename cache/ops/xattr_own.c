@@ -4,7 +4,6 @@
 #include "cache/types/etag.h"
 #include "common/buf.h"
 #include "common/mem.h"
-#include "runs/policy.h"
 #include "runs/routes.h"
 
 #include <string.h>
@@ -77,18 +76,15 @@ static char *routed_locked(struct cache *c, struct node *n, const char *what)
     REQUIRES(cache_mutex)
 {
     auto_free char *path = c->config.routes ? node_path(n) : NULL;
-    const struct route *route = path ? path_route(c, path, n->dir != NULL) : NULL;
-    const struct policy *policy = path ? path_policy(c, path, n->dir != NULL) : NULL;
+    struct cache_routed routed = {0};
 
-    if (!route)
-        return NULL;
-    if (strcmp(what, "route") == 0)
-        return strdup(route->path.text);
-    if (strcmp(what, "policy") == 0)
-        return policy && policy->name ? strdup(policy->name) : NULL;
-    if (strcmp(what, "store") == 0 && !route->scratch && route->store < c->config.n_stores)
-        return strdup(c->config.stores[route->store].name);
-    return NULL;
+    if (path)
+        routed = path_routed(c, path, n->dir != NULL);
+    const char *text = strcmp(what, "route") == 0    ? routed.route
+                       : strcmp(what, "policy") == 0 ? routed.policy
+                       : strcmp(what, "store") == 0  ? routed.store
+                                                     : NULL;
+    return text ? strdup(text) : NULL;
 }
 
 char *xattr_own_locked(struct cache *c, struct node *n, const char *what)

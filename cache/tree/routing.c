@@ -27,6 +27,22 @@ const struct policy *path_policy(struct cache *c, const char *path, bool dir)
                                                          : NULL;
 }
 
+struct cache_routed path_routed(struct cache *c, const char *path, bool dir)
+{
+    const struct cache_config *config = &c->config;
+    const struct route *route = path_route(c, path, dir);
+    struct cache_routed ret = {0};
+
+    if (!route)
+        return ret;
+    ret.route = route->path.text;
+    if (route->policy < config->n_policies)
+        ret.policy = config->policies[route->policy].name;
+    if (!route->scratch && route->store < config->n_stores)
+        ret.store = config->stores[route->store].name;
+    return ret;
+}
+
 unsigned path_volume(struct cache *c, const char *path, bool dir)
 {
     const struct route *route = path_route(c, path, dir);

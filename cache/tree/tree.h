@@ -332,6 +332,8 @@ void tree_stats_locked(struct cache *c, struct cache_stats *ret) REQUIRES(cache_
 const struct route *path_route(struct cache *c, const char *path, bool dir);
 /* The policy of that route; NULL: the mount's options say all. */
 const struct policy *path_policy(struct cache *c, const char *path, bool dir);
+/* What is told of that route. */
+struct cache_routed path_routed(struct cache *c, const char *path, bool dir);
 /* Which store has a file (or a directory) of this path, from 1; 0: no single one. */
 unsigned path_volume(struct cache *c, const char *path, bool dir);
 /* The same of what the node's first name leads to. */

@@ -24,6 +24,7 @@ FIELDS = {
 }
 STORE = {"name": TEXT, "url": TEXT, "requests": NUMBER, "failures": NUMBER} # where there are several
 FILE = {"kind": TEXT, "path": TEXT, "state": TEXT, "bytes": NUMBER, "bytes_done": NUMBER}
+FILE_MORE = {"path2": TEXT, "error": TEXT, "store": TEXT, "route": TEXT, "policy": TEXT} # not of all
 ERROR = {"errno": TEXT, "text": TEXT}
 STALLED = {"since_seconds": NUMBER, "what": TEXT}
 STALLED_WORDS = ("errno", "error", "retried_until") # null without one
@@ -68,7 +69,10 @@ def main():
         check("files_truncated", status["files_truncated"], FLAG)
         for entry in status["files"]:
             check("files.", entry, FILE)
-    known = {*FIELDS, "stores", "stalled", "last_error", "last_read_error", "files", "files_truncated"}
+            check("files.", entry, {name: kind for name, kind in FILE_MORE.items() if name in entry})
+            if set(entry) - {*FILE, *FILE_MORE}:
+                sys.exit(f"fields that nobody knows: {sorted(entry)}")
+    known = {*FIELDS, "stores", "stalled", "last_error", "last_read_error", "files", "files_truncated", "asked"}
     if set(status) - known:
         sys.exit(f"fields that nobody knows: {sorted(set(status) - known)}")
 

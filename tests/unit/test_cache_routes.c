@@ -299,6 +299,80 @@ START_TEST(a_file_says_which_store_has_it)
 }
 END_TEST
 
+/* What is owed of one path, by the name that it is to have, as "KIND STORE ROUTE POLICY". */
+struct owed_where {
+    const char *path;
+    char text[128];
+};
+
+static int tell_where(void *arg, const struct cache_pending *p)
+{
+    const struct cache_routed *r = &p->routed;
+    struct owed_where *o = arg;
+
+    if (strcmp(p->path2 ? p->path2 : p->path, o->path) == 0)
+        (void)snprintf(o->text, sizeof(o->text), "%s %s %s %s", p->kind,
+                       r->store ? r->store : "-", r->route ? r->route : "-",
+                       r->policy ? r->policy : "-");
+    return 0;
+}
+
+static void check_owed(const char *path, const char *wanted)
+{
+    struct owed_where o = {.path = path};
+
+    ck_assert_int_eq(cache_each_pending(w.d.cache, tell_where, &o), 0);
+    ck_assert_msg(strcmp(o.text, wanted) == 0, "%s: \"%s\"", path, o.text);
+}
+
+static void make_full(bool full)
+{
+    for (unsigned leaf = 0; leaf < ROUTED_LEAVES; leaf++)
+        atomic_store(&w.leaves[leaf].full, full);
+}
+
+/* A rename may lead to another route, and a file of the last name would have none. */
+START_TEST(what_is_owed_says_which_store_gets_it)
+{
+    make_run("a");
+    ck_assert_int_eq(driven_mkdir(&w.d, "meta/run"), 0);
+    put("meta/run/moves", "x");
+    put("all/goes", "x");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    for (unsigned leaf = 0; leaf < ROUTED_LEAVES; leaf++)
+        atomic_store(&w.leaves[leaf].down, true);
+    put("runs/a/logs/new", "x");
+    ck_assert_int_eq(driven_rename(&w.d, "meta/run/moves", "all/came"), 0);
+    ck_assert_int_eq(driven_unlink(&w.d, "all/goes"), 0);
+    ck_assert_int_eq(driven_unlink(&w.d, "runs/a/checkpoint/model"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "runs/a/checkpoint"), 0);
+    check_owed("runs/a/logs/new", "write b runs/{run}/logs/** plain");
+    check_owed("all/came", "rename c all/** plain");
+    check_owed("all/goes", "unlink c all/** plain");
+    check_owed("runs/a/checkpoint", "rmdir a runs/{run}/checkpoint/** plain");
+}
+END_TEST
+
+/* Its name among the kept files may be another one than it had. A folder keeps none so. */
+START_TEST(what_is_kept_goes_nowhere)
+{
+    struct cache_stats s = {0};
+
+    routed_release(&w);
+    routed_init(&w, rows, ROWS, ROUTED_S3);
+    driven_mount(&w.d);
+    put("all/x", "x");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    make_full(true);
+    put("all/x", "mine");
+    check_owed("all/x", "write c all/** plain");
+    routed_store(&w, 2, "x", "theirs");
+    make_full(false);
+    DRIVEN_WAIT((cache_get_stats(w.d.cache, &s), s.kept_files));
+    check_owed("all/x", "kept - - -");
+}
+END_TEST
+
 /* A file of the directory's name would be in another store, of another kind: what that can says
  * nothing of the directory. */
 START_TEST(a_directory_above_another_store_keeps_its_mode)
@@ -348,6 +422,7 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_add_test(t, fixed_directories_outlive_their_stores);
     tcase_add_test(t, a_directory_that_other_routes_make_is_not_stored);
     tcase_add_test(t, a_file_says_which_store_has_it);
+    tcase_add_test(t, what_is_owed_says_which_store_gets_it);
     tcase_add_test(t, questions_wait_for_no_store_that_is_not_asked);
     return t;
 }
@@ -361,6 +436,7 @@ int main(void)
     add_kinds(s, routes_of);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_loop_test(t, a_directory_above_another_store_keeps_its_mode, 0, 3);
+    tcase_add_test(t, what_is_kept_goes_nowhere);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
