@@ -19,6 +19,12 @@
 
 /* ---- asking ---- */
 
+/* The owner of a mount could let a question of root's wait for ever. */
+static bool is_safe(const struct target *t)
+{
+    return geteuid() != 0 || t->owner == 0;
+}
+
 bool bystander_may_ask(const char *path, int err)
 {
     struct target target;
@@ -27,8 +33,7 @@ bool bystander_may_ask(const char *path, int err)
     op_init(&op, OP_FOREVER);
     if ((err != -EACCES && err != -ENOTCONN) || target_resolve(path, &op, &target))
         return false;
-    /* The owner of a mount could let a question of root's wait for ever. */
-    bool safe = geteuid() != 0 || target.owner == 0;
+    bool safe = is_safe(&target);
     target_release(&target);
     return safe;
 }
@@ -158,6 +163,42 @@ static json_t *owed_of(const char *text)
                      operations);
 }
 
+static const struct {
+    const char *field, *attribute;
+} routed[] = {{"store", "user.runfs.store"},
+              {"route", "user.runfs.route"},
+              {"policy", "user.runfs.policy"}};
+
+static void add_routed(json_t *to, const char *path)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(routed); i++) {
+        auto_free char *text = attribute(path, routed[i].attribute);
+        if (text)
+            (void)json_object_set_new(to, routed[i].field, control_text(text));
+    }
+}
+
+json_t *bystander_routed(const char *path)
+{
+    auto_free char *state = NULL;
+    auto_json json_t *told = NULL;
+    struct target target;
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    if (target_resolve(path, &op, &target))
+        return NULL;
+    bool asks = *target.rel && is_safe(&target);
+    target_release(&target);
+    if (asks)
+        state = attribute(path, "user.runfs.state");
+    if (!state)
+        return NULL;
+    told = json_pack("{s:o, s:o}", "path", control_text(path), "state", control_text(state));
+    add_routed(told, path);
+    return json_object_get(told, "route") ? take_ptr(told) : NULL;
+}
+
 int bystander_status(const char *path, struct op *op, json_t **ret)
 {
     auto_free char *state = attribute(path, "user.runfs.state");
@@ -173,5 +214,8 @@ int bystander_status(const char *path, struct op *op, json_t **ret)
     *ret = json_pack("{s:o, s:o, s:o, s:o, s:o}", "path", control_text(path), "state",
                      control_text(state), "url", control_text(url), "version",
                      control_text(version), "owed", owed_of(owed));
-    return *ret ? 0 : op_fail(op, -EPROTO, "%s: it does not tell what is owed", path);
+    if (!*ret)
+        return op_fail(op, -EPROTO, "%s: it does not tell what is owed", path);
+    add_routed(*ret, path);
+    return 0;
 }

@@ -16,7 +16,11 @@ bool bystander_may_ask(const char *path, int err);
  * deadline; hurries nothing. 0 or a negative errno with op->why. */
 int bystander_await(const char *path, struct op *op);
 /* {"path", "state", "url", "version", "owed": {"files", "bytes", "uploading", "failed",
- * "staged", "operations"}} */
+ * "staged", "operations"}}, and what of "store", "route" and "policy" the path has. */
 int bystander_status(const char *path, struct op *op, json_t **ret);
+/* Where a path of a mount with routes goes: {"path", "state", "store", "route", "policy"},
+ * without what it has not. NULL: the mount has no routes, the path is its root, on the way to
+ * what is in stores, a symlink or not there; or root may not ask the mount itself. */
+json_t *bystander_routed(const char *path);
 
 #endif

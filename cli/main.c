@@ -32,7 +32,8 @@ static const struct command commands[] = {
     {"status", "[MOUNTPOINT|STORE|CACHE_DIR] [--json] [--watch] [--files]",
      "Show what is not in the store yet, rates, errors and the cache's use",
      "Without a name: all mounts of this machine, and the caches in the default places that\n"
-     "were left with something that the store lacks.\n"
+     "were left with something that the store lacks. Of a path in a mount with routes: its\n"
+     "store, route and policy, too.\n"
      "  --json    one JSON document\n"
      "  --watch   again every second\n"
      "  --files   also one line for each file and operation the store lacks\n",

@@ -118,11 +118,27 @@ static void print_stores(const json_t *stores)
     }
 }
 
+static void print_known(const char *line, const json_t *from, const char *name)
+{
+    if (*text_of(from, name))
+        command_say("%s%s", line, text_of(from, name));
+}
+
+/* Where a path goes is told of a mount with routes, in the words of `runfs check`. */
+static void print_path(const json_t *path)
+{
+    command_say("path          %s, itself %s", text_of(path, "path"), text_of(path, "state"));
+    print_known("  store       ", path, "store");
+    print_known("  route       ", path, "route");
+    print_known("  policy      ", path, "policy");
+}
+
 void report_status(const json_t *status)
 {
     const json_t *requests = json_object_get(status, "requests");
     const json_t *error = json_object_get(status, "last_error");
     const json_t *read_error = json_object_get(status, "last_read_error");
+    const json_t *asked = json_object_get(status, "asked");
 
     command_say("store         %s%s", text_of(status, "store"),
                 json_is_true(json_object_get(status, "read_only")) ? " (read-only)" : "");
@@ -142,6 +158,8 @@ void report_status(const json_t *status)
     if (json_is_object(read_error))
         command_say("last read     %s: %s", text_of(read_error, "errno"),
                     text_of(read_error, "text"));
+    if (json_is_object(asked))
+        print_path(asked);
 }
 
 void report_path(const json_t *status)
@@ -149,8 +167,7 @@ void report_path(const json_t *status)
     const json_t *owed = json_object_get(status, "owed");
     char size[FORMAT_SIZE_MAX];
 
-    command_say("path          %s, itself %s", text_of(status, "path"),
-                text_of(status, "state"));
+    print_path(status);
     command_say("object        %s %s", text_of(status, "url"), text_of(status, "version"));
     command_say("not in store  %" PRIu64 " files, %s; %" PRIu64 " uploading, %" PRIu64
                 " failed, %" PRIu64 " waiting for a rename",
@@ -173,6 +190,7 @@ void report_files(const json_t *status)
         .path2 = json_string_value(json_object_get(file, "path2")),
         .state = text_of(file, "state"),
         .error = json_string_value(json_object_get(file, "error")),
+        .routed.store = json_string_value(json_object_get(file, "store")),
         .bytes = number_of(file, "bytes"),
         .bytes_done = number_of(file, "bytes_done"),
     });

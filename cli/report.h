@@ -7,7 +7,8 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/* The table: store, state, queue, rates, cache use, last error. */
+/* The table: store, state, queue, rates, cache use, last error; and where the path goes by
+ * which the mount was named. */
 void report_status(const json_t *status);
 /* What a path tells any user who may read it (cli/bystander.h). */
 void report_path(const json_t *status);

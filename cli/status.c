@@ -41,6 +41,15 @@ static json_t *read_status(const char *path)
     return !name ? NULL : json_load_file(name, JSON_REJECT_DUPLICATES, NULL);
 }
 
+/* Who names the mount by a path in it may mean that one. */
+static void add_asked(json_t *status, const char *path)
+{
+    json_t *asked = bystander_routed(path);
+
+    if (asked)
+        (void)json_object_set_new(status, "asked", asked);
+}
+
 /* A caller that can't ask the daemon asks the mount, or the path. */
 static bool ask_otherwise(const char *path, int err, json_t **ret)
 {
@@ -48,6 +57,8 @@ static bool ask_otherwise(const char *path, int err, json_t **ret)
 
     op_init(&op, OP_FOREVER);
     *ret = err == -ENOTCONN ? read_status(path) : NULL;
+    if (*ret)
+        add_asked(*ret, path);
     return *ret || (bystander_may_ask(path, err) && bystander_status(path, &op, ret) == 0);
 }
 
@@ -66,10 +77,13 @@ static int ask_status(const struct status_request *r, const char *path, json_t *
         return command_failed_by(err, "%s", op.why);
     err = client_call(&client, json_pack("{s:s, s:b}", "cmd", "status", "files", r->files),
                       NULL, NULL, &op, &answer);
+    bool in_mount = client.mountpoint && *client.rel;
     client_close(&client);
     if (err)
         return command_failed_by(err, "status of %s: %s", path, op.why);
     *ret = json_incref(json_object_get(answer, "status"));
+    if (in_mount)
+        add_asked(*ret, path);
     return EXIT_OK;
 }
 

@@ -77,6 +77,83 @@ test_status_of_three_stores() {
     umount_here
 }
 
+# lines_of PATH: what `runfs status` says of where a path goes, without the padding.
+lines_of() {
+    "$runfs" status "$1" | sed -n -E '/^path /,$ { /^(path|  (store|route|policy)) / s/ +/ /gp }'
+}
+
+# asked PATH: the same of the document.
+asked() {
+    "$runfs" status --json "$1" | json '[d["asked"].get(k) for k in ("path", "state", "store", "route", "policy")] if "asked" in d else None'
+}
+
+# Where a path goes is told by its name and by what stands there, in the words of `runfs check` and of the attributes.
+test_status_of_a_path_of_three_stores() {
+    local part
+    three_stores threepath
+    mount_three -o settle=1h && write_three || return 1
+    [ "$(lines_of "$d/mnt/runs/r1/checkpoint/model.pt")" = "path $d/mnt/runs/r1/checkpoint/model.pt, itself dirty
+ store ckpt
+ route runs/{run}/checkpoint/**
+ policy checkpoint" ] || say "$("$runfs" status "$d/mnt/runs/r1/checkpoint/model.pt")" || return 1
+    [ "$(asked "$d/mnt/runs/r1/logs")" = "['$d/mnt/runs/r1/logs', 'dirty', 'logs', 'runs/{run}/logs/**', 'logs']" ] &&
+        [ "$(asked "$d/mnt/set/part-0")" = "['$d/mnt/set/part-0', 'dirty', 'data', '**', 'data']" ] &&
+        [ "$(asked "$d/mnt/tmp/sums")" = "['$d/mnt/tmp/sums', 'local', None, 'tmp/**', 'scratch']" ] ||
+        say "$(for part in runs/r1/logs set/part-0 tmp/sums; do asked "$d/mnt/$part"; done)" || return 1
+    # The mount's own answer is above it, and all there is of the mount itself, or of what is not there.
+    "$runfs" status "$d/mnt/set/part-0" | grep -q "^mountpoint  *$d/mnt" || return 1
+    [ "$(asked "$d/mnt/none")" = None ] && [ "$(asked "$d/mnt")" = None ] && [ -z "$(lines_of "$d/mnt")" ] ||
+        say "$("$runfs" status "$d/mnt")" || return 1
+    # So it is where the mount alone is to be had, as in a container.
+    mv "$d/cache/control" "$d/control" || return 1
+    [ "$(asked "$d/mnt/set/part-0")" = "['$d/mnt/set/part-0', 'dirty', 'data', '**', 'data']" ] ||
+        say "$("$runfs" status "$d/mnt/set/part-0")" || return 1
+    mv "$d/control" "$d/cache/control" && umount_here
+}
+
+test_status_says_where_what_is_owed_goes() {
+    three_stores threeowed
+    mount_three -o settle=1h && write_three || return 1
+    "$runfs" status --json --files "$d/mnt" >"$d/status.json" && python3 "$here/check_status.py" "$d/status.json" files || return 1
+    [ "$(json '[[f.get(k) for k in ("store", "route", "policy")] for f in d["files"] if f["path"].endswith("model.pt")]' <"$d/status.json")" = \
+        "[['ckpt', 'runs/{run}/checkpoint/**', 'checkpoint']]" ] || say "$(cat "$d/status.json")" || return 1
+    [ "$(json '[f.get("store") for f in d["files"] if f["path"].endswith("train.log")]' <"$d/mnt/.runfs/status.json")" = "['logs']" ] ||
+        say "$(cat "$d/mnt/.runfs/status.json")" || return 1
+    "$runfs" status --files "$d/mnt" | grep -q '^dirty .* runs/r1/checkpoint/model.pt  \[ckpt\]$' ||
+        say "$("$runfs" status --files "$d/mnt")" || return 1
+    umount_here
+}
+
+# One store without routes has nothing more to say.
+test_status_of_a_path_of_one_store() {
+    fresh onepath
+    mount_here settle=1h && echo x >"$d/mnt/f" || return 1
+    [ "$(asked "$d/mnt/f")" = None ] && [ -z "$(lines_of "$d/mnt/f")" ] || say "$("$runfs" status "$d/mnt/f")" || return 1
+    "$runfs" status --json --files "$d/mnt" >"$d/status.json" && python3 "$here/check_status.py" "$d/status.json" files || return 1
+    [ "$(json '[sorted(f) for f in d["files"]]' <"$d/status.json")" = "[['bytes', 'bytes_done', 'kind', 'path', 'state']]" ] ||
+        say "$(cat "$d/status.json")" || return 1
+    "$runfs" status --files "$d/mnt" | grep -q '^dirty .* f$' && umount_here
+}
+
+# Who did not mount it, and may read the path, is told so, too; there the answer is of the path alone.
+test_status_of_a_path_by_another_user() {
+    local other=(setpriv --reuid nobody --regid nogroup --clear-groups)
+    can_fill || { skip 'needs root'; return 0; }
+    three_stores threeother_user
+    chmod 755 "$work"
+    mount_three -o settle=1h,allow_other && chmod 755 "$d/mnt" && write_three || return 1
+    cp "$runfs" "$d/runfs-of-all" && chmod 755 "$d/runfs-of-all" || return 1
+    try "${other[@]}" "$d/runfs-of-all" status --json "$d/mnt/runs/r1/checkpoint/model.pt"
+    expect_code 0 && [ "$(json '[d[k] for k in ("state", "store", "route", "policy")]' <"$work/out")" = \
+        "['dirty', 'ckpt', 'runs/{run}/checkpoint/**', 'checkpoint']" ] || say "$(cat "$work/out" "$work/err")" || return 1
+    try "${other[@]}" "$d/runfs-of-all" status "$d/mnt/runs/r1/checkpoint/model.pt"
+    expect_code 0 && [ "$(sed -n '1,4 s/ \+/ /gp' "$work/out")" = "path $d/mnt/runs/r1/checkpoint/model.pt, itself dirty
+ store ckpt
+ route runs/{run}/checkpoint/**
+ policy checkpoint" ] && grep -q "^object  *file://$d/ckpt/r1/model.pt" "$work/out" || say "$(cat "$work/out")" || return 1
+    umount_here
+}
+
 # As many as a configuration may have, with long names: their title is cut for mount(2).
 test_the_most_stores() {
     local i name stores='' routes='' title

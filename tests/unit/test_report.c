@@ -16,11 +16,14 @@
 static json_t *hostile_status(void)
 {
     return json_pack("{s:s, s:s, s:s, s:s, s:{s:s}, s:{s:s, s:s}, s:{s:s, s:s},"
-                     " s:[{s:s, s:s, s:s, s:s, s:s}]}",
+                     " s:[{s:s, s:s, s:s, s:s, s:s, s:s}],"
+                     " s:{s:s, s:s, s:s, s:s, s:s}}",
                      "store", EVIL, "mountpoint", EVIL, "state", EVIL, "cache_dir", EVIL,
                      "cache", "trouble", EVIL, "last_error", "errno", EVIL, "text", EVIL,
                      "last_read_error", "errno", EVIL, "text", EVIL, "files", "kind", EVIL,
-                     "path", EVIL, "path2", EVIL, "state", EVIL, "error", EVIL);
+                     "path", EVIL, "path2", EVIL, "state", EVIL, "error", EVIL, "store", EVIL,
+                     "asked", "path", EVIL, "state", EVIL, "store", EVIL, "route", EVIL,
+                     "policy", EVIL);
 }
 
 START_TEST(a_status_commands_no_terminal)
