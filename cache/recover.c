@@ -530,7 +530,7 @@ static void queue_in_order_locked(struct scan *s) REQUIRES(cache_mutex)
             f->seq = f->first_seq;
         file_stage_found_locked(c, n);
         DL_APPEND2(c->content->dirty, f, dirty_prev, dirty_next);
-        f->queued = true;
+        file_queued_locked(c, f);
         file_lru_remove_locked(c, f); /* another of its names was found clean */
     }
 }

@@ -150,18 +150,20 @@ static int64_t interval_ns(const struct checked *c, const struct answer *a)
 static void say_upload(const struct checked *c, const struct answer *a)
 {
     char time[FORMAT_TIME_MAX];
+    const char *first = policy_of(c, a)->urgent ? ", before others" : "";
 
     if (a->hit.route->scratch)
         command_say("  upload  never: scratch, in no store");
     else if (is_staged(c, a))
-        command_say("  upload  a staging name: when it is renamed");
+        command_say("  upload  a staging name: when it is renamed%s", first);
     else if (is_log(c, a))
-        command_say("  upload  a log: each %s while it is open",
-                    format_time(time, interval_ns(c, a)));
+        command_say("  upload  a log: each %s while it is open%s",
+                    format_time(time, interval_ns(c, a)), first);
     else if (policy_of(c, a)->upload == UPLOAD_RENAME)
-        command_say("  upload  new: when it is renamed; changed in place: when it is closed");
+        command_say("  upload  new: when it is renamed; changed in place: when it is closed%s",
+                    first);
     else
-        command_say("  upload  when it is closed");
+        command_say("  upload  when it is closed%s", first);
 }
 
 /* `what` with its padding, and a store's name or nothing. */

@@ -269,6 +269,9 @@ static int compare_policies(struct comparison *c, const struct route *a, const s
             r = buf_addf(&text, "%s %s %s and %s", text.len ? ";" : "", f->name,
                          field_text(&of_a, f, time_a), field_text(&of_b, f, time_b));
     }
+    if (!r && !a->scratch && of_a.urgent != of_b.urgent)
+        r = buf_addf(&text, "%s goes up %s and %s", text.len ? ";" : "",
+                     of_a.urgent ? "first" : "in turn", of_b.urgent ? "first" : "in turn");
     if (!r && text.len)
         differs(c, "the route %s:%s", a->path.text, text.data);
     return r;

@@ -47,6 +47,7 @@ static const struct policy presets[] = {
      NO_LOCKS},
     {.name = "metadata",
      .settle_ns = 0,
+     .urgent = true,
      FROM_MOUNT,
      .unit = "file",
      .unit_idle_ns = POLICY_UNSET,

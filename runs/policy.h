@@ -34,6 +34,8 @@ struct policy {
     int64_t interval_ns;
     int64_t settle_ns;
     int durability; /* 0 cache, 1 store */
+    /* What is due goes up before others. No field: a preset's, and that of what extends it. */
+    bool urgent;
     /* Parsed, shown, and not built yet: what units and locks need. */
     char *unit, *unit_names, *unit_done, *unit_pointer, *locks;
     int64_t unit_idle_ns, unit_max_ns, lock_ttl_ns;

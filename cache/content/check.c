@@ -48,6 +48,13 @@ void contents_check_locked(struct cache *c)
             break;
     }
     n = 0;
+    DL_FOREACH2(c->content->urgent, f, urgent_next)
+    {
+        assert(f->queued && f->urgent);
+        if (++n > LOOK_AT)
+            break;
+    }
+    n = 0;
     DL_FOREACH2(c->content->lru, f, lru_next)
     {
         assert(f->in_lru && !f->queued);

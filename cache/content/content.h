@@ -104,6 +104,7 @@ struct file {
         bool error_here;   /* it is the cache's own disk's, not the store's */
         char *error_text;
         bool queued;       /* in contents.dirty */
+        bool urgent;       /* its policy has it go up before others */
         bool staged;       /* waits for a rename, as its name or its policy says */
         int64_t staged_ns; /* CLOCK_MONOTONIC; since when */
         uint64_t made_at; /* it waits as long as path_made_at() of its path says this; 0: not */
@@ -123,6 +124,7 @@ struct file {
         bool in_lru, is_writer;
         struct file *lru_prev, *lru_next;       /* clean and partial files that may go */
         struct file *dirty_prev, *dirty_next;   /* contents.dirty, by first_seq */
+        struct file *urgent_prev, *urgent_next; /* contents.urgent, if queued and urgent */
         struct file *writer_prev, *writer_next; /* contents.writers */
         struct waitq range_waiters;             /* bytes came, or failed */
         struct waitq upload_waiters;            /* an upload ended */
@@ -135,6 +137,7 @@ struct contents {
 
     GUARDED_BY(cache_mutex) struct {
         struct file *dirty;       /* by first_seq */
+        struct file *urgent;      /* those of them that are urgent, in the order they came */
         struct file *writers;     /* open for writing, or held by a mapping */
         struct file *lru;         /* least recently used first */
         uint64_t used_bytes;      /* what the files of the mirror take on the disk */

@@ -93,6 +93,8 @@ void file_unqueue_locked(struct cache *c, struct file *f)
     if (!f->queued)
         return;
     DL_DELETE2(c->content->dirty, f, dirty_prev, dirty_next);
+    if (f->urgent)
+        DL_DELETE2(c->content->urgent, f, urgent_prev, urgent_next);
     f->queued = false;
 }
 

@@ -5,6 +5,27 @@
 
 #include <utlist.h>
 
+void file_queued_locked(struct cache *c, struct file *f)
+{
+    cache_assert_locked(c);
+    f->queued = true;
+    if (f->urgent)
+        DL_APPEND2(c->content->urgent, f, urgent_prev, urgent_next);
+}
+
+/* It keeps its place among all that are dirty: removals go by that. */
+static void set_urgent_locked(struct cache *c, struct file *f, bool urgent)
+    REQUIRES(cache_mutex)
+{
+    if (f->urgent == urgent)
+        return;
+    if (f->queued && f->urgent)
+        DL_DELETE2(c->content->urgent, f, urgent_prev, urgent_next);
+    else if (f->queued)
+        DL_APPEND2(c->content->urgent, f, urgent_prev, urgent_next);
+    f->urgent = urgent;
+}
+
 void file_insert_locked(struct cache *c, struct file *f)
 {
     struct file *before = NULL;
@@ -24,7 +45,7 @@ void file_insert_locked(struct cache *c, struct file *f)
     } else {
         DL_APPEND2(c->content->dirty, f, dirty_prev, dirty_next);
     }
-    f->queued = true;
+    file_queued_locked(c, f);
 }
 
 static bool is_staged(struct cache *c, struct file *f, const char *path) REQUIRES(cache_mutex)
@@ -52,6 +73,7 @@ void file_insert_open_locked(struct cache *c, struct file *f)
     if (waits && !f->staged)
         f->staged_ns = clock_mono_ns();
     f->staged = waits;
+    set_urgent_locked(c, f, node_is_urgent(c, f->node));
     file_insert_locked(c, f);
 }
 
@@ -65,6 +87,7 @@ void file_stage_locked(struct cache *c, struct node *n)
     if (staged && !f->staged)
         f->staged_ns = clock_mono_ns();
     f->staged = staged;
+    set_urgent_locked(c, f, path && path_is_urgent(c, path));
 }
 
 /* A directory is older than what is made in it, unless it got another name since; perhaps its

@@ -144,7 +144,7 @@ bool file_stored_locked(struct node *n, uint64_t generation) REQUIRES(cache_mute
 /* A caller waits until the store has this generation: no settling from now on, nor when it is
  * queued or sent once more meanwhile. */
 void file_want_locked(struct file *f, uint64_t generation) REQUIRES(cache_mutex);
-/* Notes whether the file waits for a rename, as its name says. */
+/* Notes whether the file waits for a rename, and whether it is urgent, as its name says. */
 void file_stage_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* The same of a file that an earlier mount left. */
 void file_stage_found_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
@@ -163,7 +163,10 @@ void file_queue_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 void file_queue_moved_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* Puts a file into contents.dirty, or moves it there, where its first_seq belongs. */
 void file_insert_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
-/* The same of one that no close has queued: whether it waits for its rename is judged. */
+/* For who puts a file into contents.dirty himself: that it is there now. */
+void file_queued_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+/* file_insert_locked() for one that no close has queued: whether it waits for its rename is
+ * judged. */
 void file_insert_open_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* A flush, or an fsync(), does not wait for the store any more; perhaps others do. */
 void file_unwant_locked(struct file *f) REQUIRES(cache_mutex);

@@ -12,6 +12,9 @@
 /* How often open files are looked at. */
 #define LOOK_NS (1 * NS_PER_SEC)
 
+/* So many urgent files go up before it is the turn of who was closed first. */
+#define URGENT_ROW 16
+
 /* The name that is to be published next, heap. One that failed comes after the others: the
  * store may refuse it for good. */
 static char *dirty_path(struct node *n) REQUIRES(cache_mutex)
@@ -97,33 +100,76 @@ static bool store_is_busy_locked(struct cache *c, const struct node *n) REQUIRES
     return c->transfer->volumes[node_volume(n)].uploads >= c->config.upload_jobs;
 }
 
+/* A pass over the files that are dirty. */
+struct uploads_pass {
+    struct cache *cache;
+    int64_t now;
+    int64_t *next; /* when one is due */
+    bool own;      /* the calling thread can run one more */
+};
+
+/* Whether it was started. */
+static bool start_upload_locked(struct uploads_pass *p, struct file *f) REQUIRES(cache_mutex)
+{
+    struct cache *c = p->cache;
+
+    if (f->uploading || store_is_busy_locked(c, f->node))
+        return false;
+    if (f->due_ns > p->now) {
+        *p->next = f->due_ns < *p->next ? f->due_ns : *p->next;
+        return false;
+    }
+    char *path = dirty_path(f->node);
+    if (!path) {
+        if (!f->node->links) /* else there was no memory */
+            file_unqueue_locked(c, f);
+        return false;
+    }
+    if (!may_upload(c, f, path, p->now) ||
+        waits_for_readers_locked(c, f, path, p->now, p->next)) {
+        free(path);
+        return false;
+    }
+    upload_start_locked(c, f->node, path, p->own);
+    p->own = false;
+    return true;
+}
+
+static bool all_are_busy_locked(struct cache *c) REQUIRES(cache_mutex)
+{
+    return c->queue->uploads_running >= uploads_max(c);
+}
+
+/* A program that always has urgent files to write does not keep all others of the store. */
+static void start_urgent_locked(struct uploads_pass *p) REQUIRES(cache_mutex)
+{
+    struct cache *c = p->cache;
+    struct file *f, *after;
+
+    DL_FOREACH_SAFE2(c->content->urgent, f, after, urgent_next)
+    {
+        unsigned *row = &c->transfer->volumes[node_volume(f->node)].urgent_row;
+
+        if (all_are_busy_locked(c))
+            return;
+        if (*row < URGENT_ROW && start_upload_locked(p, f))
+            (*row)++;
+    }
+}
+
 static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next, bool own)
     REQUIRES(cache_mutex)
 {
+    struct uploads_pass p = {c, now, next, own};
     struct file *f, *after;
 
+    start_urgent_locked(&p);
     DL_FOREACH_SAFE2(c->content->dirty, f, after, dirty_next)
     {
-        if (c->queue->uploads_running >= uploads_max(c))
+        if (all_are_busy_locked(c))
             return;
-        if (f->uploading || store_is_busy_locked(c, f->node))
-            continue;
-        if (f->due_ns > now) {
-            *next = f->due_ns < *next ? f->due_ns : *next;
-            continue;
-        }
-        char *path = dirty_path(f->node);
-        if (!path) {
-            if (!f->node->links) /* else there was no memory */
-                file_unqueue_locked(c, f);
-            continue;
-        }
-        if (may_upload(c, f, path, now) && !waits_for_readers_locked(c, f, path, now, next)) {
-            upload_start_locked(c, f->node, path, own);
-            own = false; /* it can run one */
-        } else {
-            free(path);
-        }
+        if (start_upload_locked(&p, f))
+            c->transfer->volumes[node_volume(f->node)].urgent_row = 0;
     }
 }
 

@@ -72,6 +72,7 @@ struct session_watch {
  * does not answer takes nothing from the others. */
 struct volume_tasks {
     unsigned uploads, markers, copies, removals;
+    unsigned urgent_row; /* urgent uploads begun since one was by the order of closes */
 };
 
 /* What is on its way, of a whole cache. */

@@ -71,6 +71,20 @@ int64_t node_settle_ns(struct cache *c, struct node *n)
     return p && p->settle_ns != POLICY_UNSET ? p->settle_ns : c->config.settle_ns;
 }
 
+bool path_is_urgent(struct cache *c, const char *path)
+{
+    const struct policy *p = path_policy(c, path, false);
+
+    return p && p->urgent;
+}
+
+bool node_is_urgent(struct cache *c, struct node *n)
+{
+    const struct policy *p = node_policy(c, n);
+
+    return p && p->urgent;
+}
+
 bool node_waits_for_store(struct cache *c, struct node *n)
 {
     const struct policy *p = node_policy(c, n);

@@ -280,6 +280,10 @@ int64_t path_interval_ns(struct cache *c, const char *path);
 /* How long what was closed rests before its upload starts; a new directory never less than the
  * mount says. The tree must be held still. */
 int64_t node_settle_ns(struct cache *c, struct node *n);
+/* Whether files there go up before others. */
+bool path_is_urgent(struct cache *c, const char *path);
+/* The same of a file by its first name. The tree must be held still. */
+bool node_is_urgent(struct cache *c, struct node *n);
 /* Whether close() and fsync() wait for the store. The tree must be held still. */
 bool node_waits_for_store(struct cache *c, struct node *n);
 /* Whether an upload replaces what somebody else wrote meanwhile. */

@@ -84,6 +84,13 @@ test_check_of_paths() {
     expect_code 0 || return 1
     grep -qx '  upload  new: when it is renamed; changed in place: when it is closed' "$work/out" &&
         grep -qx '  upload  a log: each 30s while it is open' "$work/out" || say "$(cat "$work/out")" || return 1
+    printf '%s' '{"stores": {"a": {"url": "/srv/x"}}, "routes": [{"path": "m/**", "store": "a", "policy": "metadata"},
+ {"path": "**", "store": "a", "policy": "p"}], "policies": {"p": {"extends": "metadata"}}}' >"$d/r.json"
+    try "$runfs" check "$d/r.json" m/x n/x.log n/x.tmp
+    expect_code 0 || return 1
+    grep -qx '  upload  when it is closed, before others' "$work/out" &&
+        grep -qx '  upload  a log: each 30s while it is open, before others' "$work/out" &&
+        grep -qx '  upload  a staging name: when it is renamed, before others' "$work/out" || say "$(cat "$work/out")" || return 1
     # Who has a part in a directory.
     answers 0 "$(printf '%s\n' runs/a/ '  a directory on the way to what is in stores' \
         "  part    ckpt: $d/c.json:3:13: runs/{run}/checkpoint/**" "  part    logs: $d/c.json:4:13: runs/{run}/logs/**")" \
@@ -333,6 +340,7 @@ test_check_same() {
     differs 'its state' "{${s/\"s3:\/\/t\/a\"/\"s3://t/a\", \"state_prefix\": \"off\"}, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
     differs 'the route y/**' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\", \"policy\": \"logs\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
     differs 'the route y/**: upload close and interval; conflict keep and last' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\", \"policy\": \"logs\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
+    differs 'the route y/**: settle 100ms and 0s; goes up in turn and first' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\", \"policy\": \"metadata\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
     differs 'the route x/{r}/**: interval 30s and 90ms; settle 100ms and 0s; durability cache and store' "{$s, \"policies\": {\"mine\": {\"interval\": \"90ms\", \"settle\": 0, \"durability\": \"store\"}}, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\", \"policy\": \"mine\"}, {\"path\": \"y/**\", \"store\": \"b\"}, {\"path\": \"**\", \"store\": \"a\"}]}" || return 1
     differs 'has the route **' "{$s, \"routes\": [{\"path\": \"x/{r}/**\", \"store\": \"a\"}, {\"path\": \"y/**\", \"store\": \"b\"}]}" || return 1
     # A name with braces is no capture, nor does a name end what it is in.

@@ -84,6 +84,9 @@ void config_lines_expanded(const struct config *c)
     ck_assert_str_eq(again_stores, stores);
     ck_assert_str_eq(again_routes, routes);
     ck_assert_str_eq(again_text, text);
+    for (size_t i = 0; i < c->routes.n; i++) /* no field of the text */
+        ck_assert_int_eq(again.policies.items[again.routes.items[i].policy].urgent,
+                         c->policies.items[c->routes.items[i].policy].urgent);
     config_release(&again);
 }
 

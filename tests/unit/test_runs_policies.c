@@ -70,6 +70,7 @@ START_TEST(preset_is_what_it_was)
     ck_assert_int_eq(p->settle_ns, presets[_i].settle_ns);
     ck_assert_int_eq(p->interval_ns, POLICY_UNSET);
     ck_assert_int_eq(p->durability, POLICY_UNSET);
+    ck_assert_int_eq(p->urgent, strcmp(p->name, "metadata") == 0);
     ck_assert_str_eq(p->unit, presets[_i].unit);
     ck_assert_str_eq(p->locks, presets[_i].locks);
     ck_assert_int_eq(config.routes.items[0].scratch, p->upload == UPLOAD_NEVER);
@@ -96,6 +97,7 @@ START_TEST(every_field_is_read)
     ck_assert_int_eq(p->conflict, CONFLICT_LAST);
     ck_assert_int_eq(p->durability, 1);
     ck_assert_str_eq(p->unit, "names");
+    ck_assert(!p->urgent);
     config_release(&config);
 }
 END_TEST
@@ -115,6 +117,7 @@ START_TEST(fields_are_inherited)
     ck_assert(p && s);
     ck_assert_str_eq(p->preset, "metadata");
     ck_assert_str_eq(p->unit, "file");
+    ck_assert(p->urgent && s->urgent);
     ck_assert_int_eq(p->settle_ns, 3 * NS_PER_SEC);
     ck_assert_int_eq(p->interval_ns, 9 * NS_PER_SEC);
     ck_assert_int_eq(p->conflict, CONFLICT_LAST);
