@@ -1,6 +1,7 @@
 /* cache/ops/: what changes of names leave for the store to do, as a table of rows, and which
  * are refused; with nothing above it. */
 #include "cache/ops/ops_impl.h"
+#include "common/log.h"
 #include "common/mem.h"
 #include "common/path.h"
 #include "runs/routes.h"
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct store_ops no_ops;
 static struct store store = {.ops = &no_ops, .facts = {.key_max = 40}};
@@ -347,6 +349,68 @@ START_TEST(what_lost_pages_moves_to_no_other_store)
 }
 END_TEST
 
+/* ---- a path without a route ---- */
+
+/* What is in the log file; of up to 64 KiB. */
+static const char *log_text(const char *file)
+{
+    static char text[1 << 16];
+    auto_close int fd = open(file, O_RDONLY | O_CLOEXEC);
+
+    ck_assert_int_ge(fd, 0);
+    ssize_t n = read(fd, text, sizeof(text) - 1);
+    ck_assert_int_ge(n, 0);
+    text[n] = '\0';
+    return text;
+}
+
+static unsigned count_of(const char *text, const char *what)
+{
+    unsigned n = 0;
+
+    for (; (text = strstr(text, what)); text++)
+        n++;
+    return n;
+}
+
+/* As if so much time had passed since the log was told. */
+static void wait_for(int64_t ns)
+{
+    cache_lock(c);
+    c->ops->refused_ns -= ns;
+    cache_unlock(c);
+}
+
+/* A program that tries thousands of names does not fill the disk with lines. */
+START_TEST(a_path_without_a_route_is_logged_once_a_minute)
+{
+    char file[] = "/tmp/runfs-test-log-XXXXXX", steps[32];
+
+    close(mkstemp(file));
+    ck_assert_int_eq(log_to_file(AT_FDCWD, file), 0);
+    ck_assert_int_eq(do_steps("put first"), -EPERM);
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(steps, sizeof(steps), "%s other%d", i % 2 ? "put" : "mkdir", i);
+        ck_assert_int_eq(do_steps(steps), -EPERM);
+    }
+    wait_for(30 * NS_PER_SEC);
+    ck_assert_int_eq(do_steps("put soon"), -EPERM);
+    ck_assert_uint_eq(count_of(log_text(file), "can't be made"), 1);
+    ck_assert_uint_eq(count_of(log_text(file), " first can't be made: no route leads there"),
+                      1);
+    wait_for(30 * NS_PER_SEC);
+    ck_assert_int_eq(do_steps("mkdir a/dir; put later"), -EPERM);
+    ck_assert_uint_eq(count_of(log_text(file), "can't be made"), 2);
+    ck_assert_uint_eq(count_of(log_text(file), " later can't be made: no route leads there"),
+                      1);
+    ck_assert_int_eq(do_steps("put a/file"), 0); /* what has a route is not told of */
+    wait_for(60 * NS_PER_SEC);
+    ck_assert_int_eq(do_steps("put a/other"), 0);
+    ck_assert_uint_eq(count_of(log_text(file), "can't be made"), 2);
+    (void)unlink(file);
+}
+END_TEST
+
 /* ---- refusals ---- */
 
 static const struct {
@@ -421,6 +485,7 @@ int main(void)
     tcase_add_loop_test(t, the_row_of_what_moves_to_another_store_names_it, 0, 2);
     tcase_add_test(t, what_no_store_had_moves_without_a_place);
     tcase_add_test(t, what_lost_pages_moves_to_no_other_store);
+    tcase_add_test(t, a_path_without_a_route_is_logged_once_a_minute);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
