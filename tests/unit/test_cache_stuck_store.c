@@ -1,4 +1,5 @@
 /* cache/: one of several stores does not answer. What others are owed goes on. */
+#include "common/mem.h"
 #include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
@@ -192,6 +193,44 @@ START_TEST(listings_are_never_shorter)
 }
 END_TEST
 
+/* Whether the store was asked for it anew. */
+static bool is_listed(const char *path, int names, const struct routed_leaf_store *leaf)
+{
+    unsigned before = atomic_load(&leaf->requests);
+    int n = driven_list(&w.d, path);
+
+    ck_assert_msg(n == names, "%s: %d names, not %d", path, n, names);
+    return atomic_load(&leaf->requests) > before;
+}
+
+/* Which store does not answer, whether that is at once, and how many routes there are: the last
+ * one maps the directories on the way. */
+static const struct {
+    unsigned leaf;
+    bool down;
+    size_t rows;
+} outages[] = {{0, true, 2}, {1, true, 2}, {1, false, 2},
+               {0, true, 3}, {2, true, 3}, {2, false, 3}};
+
+START_TEST(what_was_listed_before_is_shown_whole)
+{
+    struct routed_leaf_store *leaf = &w.leaves[outages[_i].leaf];
+    struct stat st;
+
+    mount_runs(outages[_i].rows);
+    w.d.config.list_timeout_ns = 1; /* which is rounded up */
+    driven_mount_afresh(&w.d);
+    (void)is_listed("runs", 1, leaf);
+    (void)is_listed("runs/a", 2, leaf);
+    atomic_store(outages[_i].down ? &leaf->down : &leaf->hung, true);
+    DRIVEN_WAIT(is_listed("runs", 1, leaf));
+    DRIVEN_WAIT(is_listed("runs/a", 2, leaf));
+    ck_assert_int_eq(driven_stat(&w.d, "runs/a/checkpoint", &st), 0);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/a/logs", &st), 0);
+    release_runs();
+}
+END_TEST
+
 START_TEST(a_run_begins_where_the_others_were_seen)
 {
     mount_runs(2);
@@ -334,6 +373,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, lookups_find_what_the_others_have, 0, 4);
     tcase_add_loop_test(t, listings_are_never_shorter, 0, 2);
+    tcase_add_loop_test(t, what_was_listed_before_is_shown_whole, 0, ARRAY_SIZE(outages));
     tcase_add_test(t, a_run_begins_where_the_others_were_seen);
     suite_add_tcase(s, t);
     t = tcase_create("room");
