@@ -1,6 +1,8 @@
 /* cache/queue/: which removals wait for which uploads, and what makes a row void. */
 #include "cache/queue/queue_impl.h"
 #include "common/mem.h"
+#include "runs/policy.h"
+#include "runs/routes.h"
 #include "tests/lib/room.h"
 #include "tests/unit/queue/owed.h"
 #include "tests/unit/queue/suites.h"
@@ -162,6 +164,53 @@ START_TEST(files_stand_in_the_order_of_their_closes)
 }
 END_TEST
 
+/* ---- what goes up before others ---- */
+
+static void add_route(struct routes *r, const char *path, unsigned policy)
+{
+    struct template from, key;
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    ck_assert_int_eq(template_parse(path, TEMPLATE_PATH, &op, &from), 0);
+    ck_assert_int_eq(template_parse(path, TEMPLATE_KEY, &op, &key), 0);
+    ck_assert_int_eq(routes_add(r, &from, &key, 0, policy, (struct text_place){0}, &op), 0);
+}
+
+/* Also one that is open, and that a flush puts there. */
+START_TEST(urgent_files_are_in_a_list_of_their_own)
+{
+    const struct policy policies[] = {{.name = NULL}, {.urgent = true}};
+    struct routes routes = {0};
+    struct cache *c = owed_new("", "");
+
+    add_route(&routes, "meta/**", 1);
+    add_route(&routes, "**", 0);
+    c->config.routes = &routes;
+    c->config.policies = policies;
+    c->config.n_policies = ARRAY_SIZE(policies);
+    close_files(c, "a 1 meta/b 2o c 3 meta/d 4");
+    for (struct file *f = c->content->dirty, *after; f; f = after) {
+        after = f->dirty_next;
+        file_insert_open_locked(c, f);
+    }
+    struct file *b = c->content->urgent, *d = b ? b->urgent_next : NULL;
+    ck_assert(b && d && !d->urgent_next);
+    ck_assert_str_eq(b->node->links->name, "b");
+    ck_assert_str_eq(d->node->links->name, "d");
+    file_insert_locked(c, b); /* anew: it keeps that */
+    ck_assert_ptr_eq(c->content->urgent, d);
+    ck_assert_ptr_eq(d->urgent_next, b);
+    file_unqueue_locked(c, d);
+    file_unqueue_locked(c, b);
+    ck_assert_ptr_null(c->content->urgent);
+    b->write_handles = 0; /* its handle is the test's */
+    c->config.routes = NULL;
+    routes_release(&routes);
+    owed_free(c);
+}
+END_TEST
+
 /* ---- with a journal ---- */
 
 static struct cache *c;
@@ -318,6 +367,7 @@ Suite *barrier_suite(void)
     tcase_add_loop_test(t, removals_wait_for_files, 0, ARRAY_SIZE(barriers));
     tcase_add_test(t, an_open_file_does_not_come_first);
     tcase_add_test(t, files_stand_in_the_order_of_their_closes);
+    tcase_add_test(t, urgent_files_are_in_a_list_of_their_own);
     suite_add_tcase(s, t);
     t = tcase_create("barrier_journal");
     tcase_add_checked_fixture(t, setup, teardown);
