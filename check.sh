@@ -73,7 +73,7 @@ by_night() {
     local name
     night=yes
     export RUNFS_NIGHTLY=1 RUNFS_SEED=${RUNFS_SEED:-$((RANDOM * 32768 + RANDOM))}
-    for name in {ADVERSARY,CRASH,FUZZ,MODEL,MOUNT,POSIX,SIGN}_SEED; do
+    for name in {ADVERSARY,CRASH,FRAMEWORKS,FUZZ,MODEL,MOUNT,POSIX,SIGN}_SEED; do
         export "$name=${!name:-$RUNFS_SEED}"
     done
     export ADVERSARY_ROUNDS=${ADVERSARY_ROUNDS:-300} CRASH_SECONDS=${CRASH_SECONDS:-600}

@@ -1,21 +1,21 @@
 """Plain copies of a store at moments of a job that goes on: what somebody has who reads it just then."""
 
+import contextlib
 import os
 import threading
-
-import trees
 
 PAUSE_SECONDS = 0.2
 
 
 class Moments:
-    """Copies of what is below a prefix, until it is closed; `folders` has them. Objects are fetched one by one, so a
-    copy is of one moment only where listings before and behind it are the same; others are thrown away."""
+    """Copies of a store until it is closed; `folders` has them. Files are fetched one by one, so a copy is of one moment
+    only where listings before and behind it are the same: each file was then there, with this content, all the while.
+    Others are thrown away. `mark` is called before and behind each copy; `marks` has its answers by folder. `hold` is
+    entered for a copy: where it stops who writes, moments that pass sooner than a copy is made are had, too."""
 
-    def __init__(self, place, prefix):
-        self.place, self.prefix = place, prefix
-        self.s3 = trees.client(place)
-        self.folders, self.last, self.failure = [], {}, None
+    def __init__(self, stores, store, pause=PAUSE_SECONDS, mark=lambda: None, hold=contextlib.nullcontext):
+        self.stores, self.store, self.pause, self.mark, self.hold = stores, store, pause, mark, hold
+        self.folders, self.marks, self.last, self.failure, self.n = [], {}, {}, None, 0
         self.over = threading.Event()
         self.thread = threading.Thread(target=self.work)
 
@@ -31,27 +31,29 @@ class Moments:
 
     def work(self):
         try:
-            while not self.over.wait(PAUSE_SECONDS):
-                self.copy()
+            while not self.over.wait(self.pause):
+                with self.hold():
+                    self.copy()
         except Exception as e:
             self.failure = e
 
-    def listed(self):
-        return trees.listed(self.s3, self.place, self.prefix)
-
     def copy(self):
-        before = self.listed()
-        if before == self.last:
-            return
-        folder = self.place.make("moments", str(len(self.folders)))
+        first = self.mark()
         try:
+            before = self.stores.versions(self.store)
+            if before == self.last:
+                return
+            self.n += 1 # what is thrown away leaves its files
+            folder = self.stores.place.make("moments", self.store, str(self.n))
             for key in before:
-                write(os.path.join(folder, key), trees.get(self.s3, self.place, self.prefix, key))
-        except self.s3.exceptions.NoSuchKey:
+                write(os.path.join(folder, key), self.stores.get(self.store, key))
+            if self.stores.versions(self.store) != before:
+                return
+        except FileNotFoundError: # one that was listed
             return
-        if self.listed() == before:
-            self.last = before
-            self.folders.append(folder)
+        self.last = before
+        self.folders.append(folder)
+        self.marks[folder] = first, self.mark()
 
 
 def write(path, data):

@@ -3,10 +3,11 @@ second mount with an empty cache must load it all, and botocore and pyarrow, ask
 themselves, must find exactly the files that the mount shows, byte for byte.
 
 The stories of routed/ have several stores in one mount, or a layout: what a framework writes through
-the mount its own client finds in the stores, and the reverse; by night (RUNFS_NIGHTLY=1) also with
-folders for stores. Those run by night only, or by name, that need an environment of their own
-(ENVIRONMENT in their file, see environments.py). KINDS are the kinds of stores of a story that has
-not both; DBFS gives it an empty /dbfs.
+the mount its own client finds in the stores, and the reverse: with prefixes of a server for stores,
+and with folders. Those run by night only (RUNFS_NIGHTLY=1), or by name, that take long (NIGHTLY), or
+need an environment of their own (ENVIRONMENT in their file, see environments.py). KINDS are the kinds
+of stores of a story that has not both; DBFS gives it an empty /dbfs. FRAMEWORKS_SEED (1) is for those
+that choose at random.
 
 usage: run.py [FRAMEWORK | routed/STORY]...    (a file in suite/ or routed/; all without any)
        run.py --prepare                        makes the environments of the night
@@ -164,7 +165,7 @@ def routed(place, name):
     command = [environments.python(environment) if environment else sys.executable]
     if setting(name, "DBFS", False):
         command = environments.dbfs(place) + command
-    kinds = setting(name, "KINDS", ["s3", "file"]) if os.environ.get("RUNFS_NIGHTLY") else ["s3"]
+    kinds = setting(name, "KINDS", ["s3", "file"])
     for kind in kinds:
         run_one([name, kind], command=command)
     return " and ".join(kinds)
@@ -179,12 +180,14 @@ def main():
     if sys.argv[1:] == ["--prepare"]:
         environments.prepare()
         return 0
-    by_day = [name for name in everything if not setting(name, "ENVIRONMENT", None)]
+    by_day = [name for name in everything if not setting(name, "ENVIRONMENT", None) and not setting(name, "NIGHTLY", False)]
     names = sys.argv[1:] or (everything if os.environ.get("RUNFS_NIGHTLY") else by_day)
     for name in names:
         if name not in everything:
             sys.exit(f"no such framework: {name}; there are: {' '.join(everything)}")
-    tally = harness.Tally("frameworks")
+    seed = os.environ.setdefault("FRAMEWORKS_SEED", "1")
+    print(f"seed {seed} (FRAMEWORKS_SEED)", flush=True)
+    tally = harness.Tally("frameworks", lambda name: harness.repeat(name, FRAMEWORKS_SEED=seed))
     with harness.Workplace("frameworks") as place:
         place.start_gateway()
         for name in names:

@@ -46,6 +46,12 @@ class Stores:
         top = self.at(store)
         return {os.path.relpath(key, top) for key in self.fs.find(top) if not key.endswith("/")}
 
+    def versions(self, store):
+        """Of the same, with what differs when one is replaced."""
+        top = self.at(store)
+        return {os.path.relpath(key, top): info.get("ETag") or (info["ino"], info["mtime"], info["size"])
+                for key, info in self.fs.find(top, detail=True).items() if not key.endswith("/")}
+
     def get(self, store, *key):
         return self.fs.cat_file(self.at(store, *key))
 
@@ -64,7 +70,7 @@ class Stores:
             self.fs.get_file(found, to)
         return folder
 
-    def mount(self, names, at=None, settle="5s", **config):
+    def mount(self, names, at=None, settle="5s", options=(), **config):
         """A mount under a configuration of these stores; what isn't a name of ours says itself where it is. A directory
         stays without an object of its own for `settle`: as long as programs may take to their first file in it."""
         where = {"endpoint": self.place.gateway.endpoint, "region": harness.REGION, "path_style": True} \
@@ -74,7 +80,7 @@ class Stores:
         with open(path, "w") as f:
             json.dump({"stores": stores, **config}, f)
         m = harness.Mount(path, at or self.place.path("mnt"), self.place.path("cache"),
-                          [f"settle={settle}", *OPTIONS])
+                          [f"settle={settle}", *OPTIONS, *options])
         self.place.mounts.append(m)
         return m.start()
 

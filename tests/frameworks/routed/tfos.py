@@ -273,7 +273,7 @@ def story(stores):
     TensorFlow ran before may hang, so nothing runs in the first Spark after what does that. Nor does anything in one
     that has cancelled tasks: it may kill a worker that has a task of the next job (SPARK-54217)."""
     m = stores.mount([STORE], settle="1s", layout="tfos")
-    with Moments(stores.place, STORE) as moments:
+    with Moments(stores, STORE) as moments:
         with spark_cluster.session(stores.place) as spark:
             carry_out(Job(stores, m, spark), write_data, train_fed, train_streamed, train_served)
         for part in (train_evaluated, train_faulty_fed, train_faulty):
