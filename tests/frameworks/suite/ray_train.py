@@ -3,6 +3,7 @@ trainer of the same name must find the last one."""
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -24,7 +25,7 @@ def content(rank, step):
     return bytes([rank, step]) * 100_000
 
 
-def loop(_):
+def loop(config):
     rank = ray.train.get_context().get_world_rank()
     for step in range(STEPS):
         with tempfile.TemporaryDirectory() as local:
@@ -34,9 +35,12 @@ def loop(_):
                 with open(os.path.join(local, "state.json"), "w") as f:
                     json.dump({"step": step}, f)
             ray.train.report({"step": step}, checkpoint=Checkpoint.from_directory(local))
+        if rank == 0 and step == 1 and config:
+            subprocess.run(config["command"], check=True) # the other worker waits with its next report
 
 
-def save(folder):
+def save(folder, command=None):
+    """`command` is executed when there are two checkpoints; neither is one of the newest two in the end."""
     # Workers can't import this file: what they run goes to them as it is.
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     ray.init("local", num_cpus=2, _node_ip_address="127.0.0.1", object_store_memory=80 << 20,
@@ -44,7 +48,8 @@ def save(folder):
     try:
         config = RunConfig(name="experiment", storage_path=folder,
                            checkpoint_config=CheckpointConfig(num_to_keep=2))
-        result = TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2), run_config=config).fit()
+        result = TorchTrainer(loop, train_loop_config={"command": command} if command else None, run_config=config,
+                              scaling_config=ScalingConfig(num_workers=2)).fit()
         return os.path.relpath(result.checkpoint.path, folder)
     finally:
         ray.shutdown()
