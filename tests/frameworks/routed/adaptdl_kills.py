@@ -17,7 +17,7 @@ from moments import Moments
 
 SEED = int(os.environ.get("FRAMEWORKS_SEED", 1))
 NIGHT = bool(os.environ.get("RUNFS_NIGHTLY"))
-ROUNDS = 8 if NIGHT else 1
+ROUNDS = 4 if NIGHT else 1
 # What becomes of the restarts 0..5, in another order each time. LATE: the daemon is killed while the job's save goes up.
 LATE = ("late",)
 KILLS = [(), ("job",), ("job",), ("daemon",), ("job", "daemon"), LATE]
