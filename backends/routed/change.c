@@ -84,6 +84,46 @@ int routed_copy(struct store *s, struct op *op, const char *from, const char *fr
     return err;
 }
 
+/* ---- directories of a key that are none of the mount ---- */
+
+/* Components of the route's key that stand before the one with the name of the object itself: 1
+ * of "in/{a}/model.pt" for "m/{a}.pt". SIZE_MAX: none has it, or it is no route to objects. */
+static size_t shared_components(const struct route *route)
+{
+    const struct template *path = &route->path, *key = &route->key;
+    const char *name = path->rest ? NULL : path->components[path->n - 1].capture;
+
+    for (size_t i = 0; name && i < key->n; i++)
+        if (key->components[i].capture && strcmp(key->components[i].capture, name) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
+/* Cuts the last component; how many are left. */
+static size_t cut_component(char *key)
+{
+    key[path_parent_len(key)] = '\0';
+    return depth_of(key);
+}
+
+/* Where directories are real, an upload made those that only this object needed. No path leads
+ * to them, so nobody could remove them later. They are empty when the object was the last one;
+ * that one is left costs a question in listings and nothing else, so a failure is not told. */
+static void drop_own_directories(const struct op *op, const struct target *gone)
+{
+    auto_free char *key = strdup(gone->key);
+    size_t shared = shared_components(gone->route);
+    struct store *store = gone->leaf->store;
+
+    if (!key || shared == SIZE_MAX || !store_can(store, key, STORE_DIRS))
+        return;
+    while (cut_component(key) > shared) {
+        struct op own = *op;
+        if (store_rmdir(store, &own, key) < 0)
+            return;
+    }
+}
+
 /* ---- removal, which takes keys of several leaves at once ---- */
 
 struct group {
@@ -159,6 +199,9 @@ static void remove_group(struct crowd *crowd, size_t i, struct op *op)
     for (size_t j = 0; j < g->n; j++)
         if (g->errs[j] == UNTOLD)
             g->errs[j] = g->r;
+    for (size_t j = 0; j < g->n; j++)
+        if (g->errs[j] == 0)
+            drop_own_directories(op, &m->targets[g->at[j]]);
 }
 
 /* What no route leads to is not there. */
@@ -282,7 +325,10 @@ int routed_rename(struct store *s, struct op *op, const char *from, const char *
         return err;
     if (source.leaf != t.leaf)
         return across(op, "rename", from, to);
-    return store_rename(t.leaf->store, op, source.key, t.key);
+    err = store_rename(t.leaf->store, op, source.key, t.key);
+    if (!err)
+        drop_own_directories(op, &source);
+    return err;
 }
 
 /* ---- directories ---- */

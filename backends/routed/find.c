@@ -109,7 +109,7 @@ bool route_leads_through(const struct route *route, const char *path)
     return *path ? t->rest : i < t->n || t->rest;
 }
 
-static size_t depth_of(const char *path)
+size_t depth_of(const char *path)
 {
     size_t n = path[0] != '\0';
 

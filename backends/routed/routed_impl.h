@@ -52,6 +52,8 @@ bool key_is_reserved(const char *key);
 bool route_leads_through(const struct route *route, const char *path);
 /* Whether the directory, which `route` maps, is that one key and nothing else. */
 bool is_alone(const struct routed *r, const struct route *route, const char *path);
+/* Components of a path or key. */
+size_t depth_of(const char *path);
 /* Whether the path is a directory below the root of the route, or that root. */
 bool is_mapped_by(const struct route *route, size_t depth);
 

@@ -338,6 +338,52 @@ START_TEST(real_directories_go_from_below)
 }
 END_TEST
 
+static bool is_in_folder(const char *folder, const char *key)
+{
+    char path[PATH_MAX + 64];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/%s", folder, key);
+    return lstat(path, &st) == 0;
+}
+
+/* What no path of the mount names could never be removed later. */
+START_TEST(directories_of_an_object_alone_go_with_it)
+{
+    static const struct test_route t[] = {{"m/{a}.pt", "in/{a}/deep/model.pt", 0},
+                                          {"m/{a}.txt", "in/{a}/deep/text", 0},
+                                          {"r/{a}/one", "r/{a}/one", 0},
+                                          {NULL, NULL, 0}};
+    const char *const paths[] = {"m/x.pt", "m/y.txt", "r/x/one"};
+    char folder[PATH_MAX];
+    struct world w = {0};
+    struct store *leaf = NULL;
+
+    temp_dir_make(folder, sizeof(folder));
+    op_init(&w.op, PATIENCE);
+    test_routes(&w.routes, t);
+    ck_assert_int_eq(local_store_new(folder, NULL, &w.op, &leaf), 0);
+    w.s = test_routed(&w.routes, &leaf, 1);
+    ok(&w, put(&w, "m/x.pt"));
+    ok(&w, put(&w, "m/x.txt"));
+    ok(&w, put(&w, "r/x/one"));
+    ok(&w, store_rename(w.s, &w.op, "m/x.txt", "m/y.txt"));
+    ck_assert(is_in_folder(folder, "in/x/deep/model.pt")); /* another one's, too */
+    ck_assert(is_in_folder(folder, "in/y/deep/text"));
+    ok(&w, store_remove(w.s, &w.op, paths, NULL, 3, NULL));
+    ck_assert(!is_in_folder(folder, "in/x"));
+    ck_assert(!is_in_folder(folder, "in/y"));
+    ck_assert(is_in_folder(folder, "in"));  /* of all of them */
+    ck_assert(is_in_folder(folder, "r/x")); /* a directory of the mount */
+    ok(&w, put(&w, "m/x.pt"));
+    ok(&w, store_rename(w.s, &w.op, "m/x.pt", "m/z.pt"));
+    ck_assert(!is_in_folder(folder, "in/x"));
+    ck_assert(is_in_folder(folder, "in/z/deep/model.pt"));
+    world_close(&w);
+    temp_dir_remove(folder);
+}
+END_TEST
+
 /* What is in it stands for it, as at one store. A folder's directory stays. */
 START_TEST(the_marker_goes_from_a_directory_that_is_not_empty)
 {
@@ -495,6 +541,7 @@ static Suite *suite(void)
         sessions_of_copies_are_told_by_path,
         an_empty_directory_goes_from_all_stores,
         real_directories_go_from_below,
+        directories_of_an_object_alone_go_with_it,
         attributes_go_to_the_key_behind,
         advice_names_the_store,
         many_stores_are_one,
