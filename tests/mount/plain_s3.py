@@ -19,6 +19,13 @@ def quote(key):
     return urllib.parse.quote(key, safe="/-_.*")
 
 
+def words_of(query):
+    """(name, value) of each, as bytes of any kind."""
+    for word in filter(None, query.split("&")):
+        name, _, value = word.partition("=")
+        yield urllib.parse.unquote_to_bytes(name), urllib.parse.unquote_to_bytes(value.replace("+", " "))
+
+
 class Object:
     def __init__(self, body, headers=()):
         self.body = body
@@ -49,7 +56,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def handle_request(self):
         path, _, query = self.path.partition("?")
         _, _, key = urllib.parse.unquote_to_bytes(path)[1:].partition(b"/")
-        asked = {n: v[0] for n, v in urllib.parse.parse_qs(query.encode(), keep_blank_values=True).items()}
+        asked = dict(words_of(query)) # parse_qs() of bytes wants ASCII
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         while self.server.silent and key.startswith(self.server.silent):
             time.sleep(0.05)
