@@ -32,15 +32,18 @@ class Tree:
     def url(self, store):
         if self.kind == "file":
             return self.work.make(f"{self.name}-{store}")
+        if self.kind == "mem":
+            return f"mem:{self.name}-{store}"
         return f"s3://{self.work.gateway.bucket}/{self.name}-{store}"
 
     def settings(self):
-        if self.kind == "file":
+        if self.kind in ("file", "mem"):
             return {}
         return {"endpoint": self.work.gateway.endpoint, "region": REGION, "path_style": True}
 
     def raw(self, store, *key):
-        """The file that holds an object, by the store's own folder."""
+        """The file that holds an object, by the store's own folder; nobody else sees into the memory of a daemon."""
+        check(self.kind != "mem", "a raw look at memory")
         top = self.work.path(f"{self.name}-{store}") if self.kind == "file" else \
             os.path.join(self.work.gateway.folder, "data", self.work.gateway.bucket, f"{self.name}-{store}")
         return os.path.join(top, *key)
@@ -50,6 +53,14 @@ class Tree:
         for where, _, files in os.walk(top):
             found |= {os.path.relpath(os.path.join(where, name), top) for name in files}
         return found
+
+    def body(self, store, key):
+        return get(self.raw(store, key))
+
+    def left(self):
+        """What the stores have of anything: also directories, and what marks them."""
+        return [os.path.join(where, name) for store in NAMES for where, folders, files in os.walk(self.raw(store))
+                for name in folders + files]
 
     def put_raw(self, store, key, data):
         path = self.raw(store, key)
@@ -86,6 +97,20 @@ def put(path, data):
 def get(path):
     with open(path, "rb") as f:
         return f.read()
+
+
+def let_go(m):
+    """All is in the stores, no content is in the cache, and `runs` was listed since: what is seen next comes from there."""
+    m.flush()
+    done = m.run("evict", m.mountpoint)
+    check(done.returncode == 0, f"runfs evict: exit {done.returncode}: {done.stdout.strip()}")
+    lists = count(m, "lists")
+    wait_for("another listing", lambda: os.listdir(f"{m.mountpoint}/runs") is not None and count(m, "lists") > lists, 20)
+
+
+def count(m, kind):
+    """Requests of this kind so far, of all stores."""
+    return m.status()["requests"][kind]
 
 
 def write_run(top, run, size=100):
@@ -334,6 +359,30 @@ def a_run_is_removed(tree):
     cold.umount()
 
 
+def evicted_and_read_again(tree):
+    """For stores that nobody else can look into, too."""
+    m = tree.mount(tree.config(THREE))
+    runs = f"{m.mountpoint}/runs"
+    data = {**write_run(m.mountpoint, "a"), **write_run(m.mountpoint, "b")}
+    let_go(m)
+    reads = count(m, "reads")
+    check_run(m.mountpoint, data, "evicted")
+    check(count(m, "reads") >= reads + len(data), "read, and no store was asked")
+    os.rename(f"{runs}/a", f"{runs}/c")
+    shutil.rmtree(f"{runs}/b")
+    left = {n.replace("/a/", "/c/"): content for n, content in data.items() if "/a/" in n}
+    shutil.move(f"{runs}/c/checkpoint/last.pt", f"{runs}/c/logs/last.pt")
+    left["runs/c/logs/last.pt"] = left.pop("runs/c/checkpoint/last.pt")
+    let_go(m)
+    check(os.listdir(runs) == ["c"], f"renamed and removed: {os.listdir(runs)}")
+    check(sorted(os.listdir(f"{runs}/c/logs")) == ["last.pt", "train.log"], "the store that got a file")
+    check(os.listdir(f"{runs}/c/checkpoint") == ["step-1"], "the store that lost one")
+    reads = count(m, "reads")
+    check_run(m.mountpoint, left, "renamed and evicted")
+    check(count(m, "reads") >= reads + len(left), "read again, and no store was asked")
+    m.umount()
+
+
 def two_nodes_share_the_tree(tree):
     config = tree.config(THREE)
     a, b = tree.mount(config, cache="a"), tree.mount(config, cache="b")
@@ -472,5 +521,6 @@ def one_store_is_down(tree):
 
 CASES = [three_stores_in_one_tree, what_others_store_is_here, names_that_no_route_takes, directories_on_the_way,
          modes_of_directories_on_the_way, numbers_outlive_other_routes, files_between_stores, a_run_is_renamed,
-         killed_while_a_run_is_renamed, a_run_is_removed, two_nodes_share_the_tree, killed_while_writing,
-         every_layout_over_one_url, policies_hold_by_path, one_store_is_down]
+         killed_while_a_run_is_renamed, a_run_is_removed, evicted_and_read_again, two_nodes_share_the_tree,
+         killed_while_writing, every_layout_over_one_url, policies_hold_by_path, one_store_is_down]
+THROUGH = [names_that_no_route_takes, evicted_and_read_again] # one mount, and no look at the stores

@@ -16,7 +16,7 @@ a story in those presets in which it can find what it finds in no other:
 | a stuck store (waiting)   | s3 a+o          | s3 auto            | s3 off   | callers that die: freed requests, races of replies   |
 | behaviour, oracle over    | auto            | off                | none     | the router below ordinary work: files of one store   |
 | two stores (mixed)        |                 |                    |          | whose tree two make                                  |
-| routes                    | file s3, a+o    | file off, s3 auto  | s3 off   | release: each driver x mode; asan: what a mount of   |
+| routes                    | file mem s3, a+o| file off, s3 auto  | s3 off   | release: each driver x mode; asan: what a mount of   |
 |                           |                 |                    |          | several stores owns; tsan: stores that answer at once|
 | names (hostile keys)      | s3 a+o          | s3 off             | none     | parsers are asan's; one thread reads a listing       |
 | ways, others, unprivileged| once            | once               | none     | the command line and the takeover have no threads    |
@@ -213,9 +213,11 @@ class Suite:
         for store, mode in (("file", self.modes[-1]), *(("s3", mode) for mode in self.modes)):
             cases = attributes.CASES + acl.KEPT + (attributes.COUNTED + acl.COUNTED if store == "s3" else [])
             self.add_each("attributes", (store, mode), f"{store}-{mode}", cases, in_a_place, 5)
-        for store in ("file", "s3"):
+        for store in ("file", "mem", "s3"): # nobody else sees into memory, and a second mount has its own
             for mode in self.modes:
-                self.add_each("routes", (store, mode), f"routes-{store}-{mode}", routes.CASES + by_id.CASES, over_stores, 8)
+                prefix = f"routes-{store}-{mode}"
+                cases = routes.THROUGH if store == "mem" else routes.CASES + by_id.CASES
+                self.add_each("routes", (store, mode), prefix, cases, over_stores, 8)
         for mode in self.modes:
             self.add_each("mapped", ("file", mode), f"file-{mode}", mapped.CASES, in_a_place)
             self.add_each("growing", ("s3", mode), f"s3-{mode}", growing.CASES, in_a_place)
