@@ -19,6 +19,8 @@ a story in those presets in which it can find what it finds in no other:
 | routes                    | file mem s3, a+o| file off, s3 auto  | s3 off   | release: each driver x mode; asan: what a mount of   |
 |                           |                 |                    |          | several stores owns; tsan: stores that answer at once|
 | names (hostile keys)      | s3 a+o          | s3 off             | none     | parsers are asan's; one thread reads a listing       |
+| coded (names of runs in   | each of them    | file off,plain  | none     | as names; a folder and a server have other limits    |
+| each codec)               |                 | off             |          |                                                      |
 | ways, others, unprivileged| once            | once               | none     | the command line and the takeover have no threads    |
 """
 
@@ -37,6 +39,7 @@ import acl
 import attributes
 import behaviour
 import by_id
+import coded
 import control
 import counts
 import growing
@@ -64,9 +67,10 @@ LANES = 5 # groups at a time: most of them wait most of the time
 EVERY = {(store, mode) for store in ("file", "mem", "s3", "plain") for mode in ("auto", "off")} | {(None, None)}
 # The table above: which (store, mode) the gate runs of each kind of group; all of a kind that is not named.
 ASAN = {kind: {("file", "off"), ("s3", "auto")} for kind in ("behaviour", "attributes", "nodes", "oracle", "modes", "waiting", "routes")} | \
-    {"mapped": {("file", "auto")}, "growing": {("s3", "auto")}, "counts": set(), "names": {("plain", "off")}}
+    {"mapped": {("file", "auto")}, "growing": {("s3", "auto")}, "counts": set(), "names": {("plain", "off")},
+     "coded": {("file", "off"), ("plain", "off")}}
 TSAN = {kind: {("s3", "off")} for kind in ("behaviour", "attributes", "nodes", "waiting", "routes")} | \
-    {"oracle": EVERY, "modes": {("s3", "auto")}, "growing": {("s3", "auto")}, "counts": set()}
+    {"oracle": EVERY, "modes": {("s3", "auto")}, "growing": {("s3", "auto")}, "counts": set(), "coded": set()}
 RELEASE = {kind: EVERY | {("mixed", "auto")} for kind in ("behaviour", "oracle")}
 for kind in RELEASE:
     ASAN[kind] |= {("mixed", "off")}
@@ -216,8 +220,11 @@ class Suite:
         for store in ("file", "mem", "s3"): # nobody else sees into memory, and a second mount has its own
             for mode in self.modes:
                 prefix = f"routes-{store}-{mode}"
-                cases = routes.THROUGH if store == "mem" else routes.CASES + by_id.CASES
-                self.add_each("routes", (store, mode), prefix, cases, over_stores, 8)
+                cases = (routes.THROUGH, coded.THROUGH) if store == "mem" else (routes.CASES + by_id.CASES, coded.CASES)
+                self.add_each("routes", (store, mode), prefix, cases[0], over_stores, 8)
+                self.add_each("coded", (store, mode), prefix, cases[1], over_stores, 8)
+        for mode in self.modes:
+            self.add_each("coded", ("plain", mode), f"routes-plain-{mode}", coded.CASES, over_plain_stores, 8)
         for mode in self.modes:
             self.add_each("mapped", ("file", mode), f"file-{mode}", mapped.CASES, in_a_place)
             self.add_each("growing", ("s3", mode), f"s3-{mode}", growing.CASES, in_a_place)
@@ -287,6 +294,10 @@ def in_a_place(work, case, store, mode):
 
 def over_stores(work, case, store, mode):
     return case(routes.Tree(work, case.__name__, store, mode))
+
+
+def over_plain_stores(work, case, store, mode):
+    return case(coded.Plain(work, case.__name__, store, mode))
 
 
 def at_a_plain_server(work, case, _, mode):
