@@ -30,11 +30,12 @@ import hunt
 import links
 import names
 import nodes
+import stores
 import times
 import writers
 from world import World
 
-THEMES = (copies, writers, times, nodes, links, names, disks, ends)
+THEMES = (copies, writers, times, nodes, links, names, disks, ends, stores)
 ROUNDS = 10
 LANES = 4 # scenarios at a time: most of them wait most of the time
 

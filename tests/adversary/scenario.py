@@ -16,6 +16,7 @@ def _played(stores, modes):
 everywhere = _played(("s3", "file"), ("auto", "off"))
 on_s3 = _played(("s3",), ("auto", "off"))
 on_plain = _played(("plain",), ("auto", "off"))
+on_routed = _played(("routed",), ("auto", "off"))
 once = _played(("s3",), ("auto",))
 
 

@@ -1,6 +1,8 @@
 """One scenario's world: a store, and nodes that mount it with a cache each. Nodes do what programs do,
 and tell the oracle what they were told; the store is read past every protocol."""
 
+import base64
+import json
 import os
 import re
 import shutil
@@ -54,6 +56,32 @@ def sockets(port):
         return "".join(line for line in f if f":{port:04X} " in line)
 
 
+class Routed(S3):
+    """Two prefixes of a real server in one tree: what is in each of them is known by the paths of the mount."""
+
+    kind = "routed"
+    PARTS = {"ckpt": ("checkpoint", "{run}", lambda name: name),
+             "meta": ("metadata", "{run:b32}", lambda name: base64.b32decode(name).decode())}
+
+    def __init__(self, work, prefix):
+        super().__init__(work, prefix)
+        settings = {"endpoint": self.proxy.endpoint, "region": harness.REGION, "path_style": True}
+        whole = {"stores": {name: {"url": f"{self.url}-{name}", **settings} for name in self.PARTS},
+                 "routes": [{"path": f"runs/{{run}}/{part}/**", "store": name, "key": f"{run}/**", "policy": part}
+                            for name, (part, run, _) in self.PARTS.items()]}
+        self.url, self.options = work.path(f"{prefix}.json"), ()
+        with open(self.url, "w", encoding="ascii") as f:
+            json.dump(whole, f)
+
+    def objects(self):
+        found = {}
+        for name, (part, _, decode) in self.PARTS.items():
+            for key, body in read_files(self.gateway.objects(f"{self.prefix}-{name}")).items():
+                run, _, rest = key.partition("/")
+                found[f"runs/{decode(run)}/{part}/{rest}"] = body
+        return found
+
+
 class Plain:
     """A server in memory that knows nothing but objects, and can be told to refuse names."""
 
@@ -96,7 +124,7 @@ class Folder:
         pass
 
 
-STORES = {"s3": S3, "plain": Plain, "file": Folder}
+STORES = {"s3": S3, "routed": Routed, "plain": Plain, "file": Folder}
 
 
 def read_file(path):
