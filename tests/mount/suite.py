@@ -19,8 +19,8 @@ a story in those presets in which it can find what it finds in no other:
 | routes                    | file mem s3, a+o| file off, s3 auto  | s3 off   | release: each driver x mode; asan: what a mount of   |
 |                           |                 |                    |          | several stores owns; tsan: stores that answer at once|
 | names (hostile keys)      | s3 a+o          | s3 off             | none     | parsers are asan's; one thread reads a listing       |
-| coded (names of runs in   | each of them    | file off,plain  | none     | as names; a folder and a server have other limits    |
-| each codec)               |                 | off             |          |                                                      |
+| coded (names of runs in   | each of them off| file off, plain | none     | as names; no mode knows of stored names; a folder    |
+| each codec)               |                 | off             |          | and a server have other limits                       |
 | ways, others, unprivileged| once            | once               | none     | the command line and the takeover have no threads    |
 """
 
@@ -74,6 +74,7 @@ TSAN = {kind: {("s3", "off")} for kind in ("behaviour", "attributes", "nodes", "
 RELEASE = {kind: EVERY | {("mixed", "auto")} for kind in ("behaviour", "oracle")}
 for kind in RELEASE:
     ASAN[kind] |= {("mixed", "off")}
+RELEASE["coded"] = {(store, "off") for store in ("file", "mem", "s3", "plain")}
 GATE = {"release": RELEASE, "asan": ASAN, "debug": ASAN, "tsan": TSAN}
 # Store "mixed": every other case works in the second store, whose directory another route's paths surround.
 MIXED = ("most", "other")
