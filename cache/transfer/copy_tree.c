@@ -534,24 +534,12 @@ static bool removals_pending_below(struct cache *c, const char *a, const char *b
     return false;
 }
 
-/* Whether the store has what the directory's staging name had before a file was written anew.
- * That was never under the new name, which a native rename would show it under. */
-static bool staged_before(const struct copying *k, const struct node *n, const struct entry *e)
-    REQUIRES(cache_mutex)
-{
-    return copy_is_owed(k, n, e) && (etag_known(&e->etag) || e->may_exist || e->tried) &&
-           path_is_staged_dir(k->cache, k->from);
-}
-
-/* Files of the mirror whose stamps name a place below the directory that moves. -EOPNOTSUPP:
- * not all that is there may move. */
+/* Files of the mirror whose stamps name a place below the directory that moves. */
 static int collect_stamped(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
     struct copying *k = arg;
 
     for (struct entry *e = n->file ? n->links : NULL; e; e = e->next_link) {
-        if (staged_before(k, n, e))
-            return -EOPNOTSUPP;
         auto_place struct place at = e->dirty ? NO_PLACE : entry_place(e);
         const char *from = place_known(at) && etag_known(&e->etag) ? place_path(at) : NULL;
         char *to = from ? copy_moved_path(from, k->from, k->to) : NULL;

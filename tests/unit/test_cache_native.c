@@ -2,7 +2,6 @@
 #include "cache/mirror/crash.h"
 #include "cache/mount.h"
 #include "common/mem.h"
-#include "common/path.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -17,14 +16,12 @@
 #include <unistd.h>
 
 static struct driven d;
-static atomic_bool hold_renames, fail_renames, fail_removals, hold_puts;
+static atomic_bool hold_renames, fail_renames, fail_removals;
 
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
     while (c->kind == CALL_RENAME && atomic_load(&hold_renames))
-        (void)usleep(1000);
-    while (c->kind == CALL_PUT && atomic_load(&hold_puts))
         (void)usleep(1000);
     if (c->kind == CALL_RENAME && atomic_load(&fail_renames))
         return op_fail(c->op, -EHOSTUNREACH, "no answer");
@@ -38,7 +35,6 @@ static void setup(void)
     atomic_store(&hold_renames, false);
     atomic_store(&fail_renames, false);
     atomic_store(&fail_removals, false);
-    atomic_store(&hold_puts, false);
 }
 
 static void remove_there(const char *key)
@@ -375,43 +371,6 @@ START_TEST(a_directory_that_was_not_made_again_is_gone)
 }
 END_TEST
 
-/* ---- what was staged, and stored under its staging name ---- */
-
-static void put_file(const char *dir, const char *name, const char *data)
-{
-    auto_free char *path = path_join(dir, name);
-
-    ck_assert_ptr_nonnull(path);
-    driven_put(&d, path, data, strlen(data));
-}
-
-/* A flush has stored what a killed program left under the staging name: half of it. The next
- * one writes that anew, and renames the directory: its name never shows the half. */
-START_TEST(what_was_staged_before_is_not_under_the_name)
-{
-    driven_init_folder(&d, around, 1 << 20);
-    d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
-    driven_mount(&d);
-    ck_assert_int_eq(driven_mkdir(&d, "_checkpoint"), 0);
-    put_file("_checkpoint", "state", "half");
-    put_file("_checkpoint", "other", "other");
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_stores(&d, "_checkpoint/state", "half");
-    atomic_store(&hold_puts, true);
-    put_file("_checkpoint", "state", "all of it");
-    ck_assert_int_eq(driven_rename(&d, "_checkpoint", "checkpoint-1"), 0);
-    DRIVEN_WAIT(is_there("checkpoint-1/other"));
-    ck_assert(!is_there("checkpoint-1/state"));
-    driven_shows(&d, "checkpoint-1/state", "all of it");
-    atomic_store(&hold_puts, false);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_stores(&d, "checkpoint-1/state", "all of it");
-    driven_stores(&d, "checkpoint-1/other", "other");
-    ck_assert(!is_there("_checkpoint"));
-    driven_release(&d);
-}
-END_TEST
-
 int main(void)
 {
     Suite *s = suite_create("cache_native");
@@ -432,7 +391,6 @@ int main(void)
     tcase_add_test(t, what_is_replaced_after_the_rename_is_not_left_behind);
     tcase_add_loop_test(t, a_directory_of_somebody_else_keeps_its_mode, 0, 2);
     tcase_add_loop_test(t, a_directory_that_was_not_made_again_is_gone, 0, 2);
-    tcase_add_test(t, what_was_staged_before_is_not_under_the_name);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
