@@ -106,19 +106,35 @@ static size_t cut_component(char *key)
     return depth_of(key);
 }
 
+/* Whether a path of the mount names the directory, which has `depth` components, by the key of
+ * another route of the store. */
+static bool is_named_by_another(const struct routed *r, const struct target *gone,
+                                const char *key, size_t depth)
+{
+    for (size_t i = 0; i < r->routes->n; i++) {
+        const struct route *other = &r->routes->items[i];
+        if (other != gone->route && !other->scratch && &r->leaves[other->store] == gone->leaf &&
+            template_leads_through(&other->key, key) && depth <= shared_components(other))
+            return true;
+    }
+    return false;
+}
+
 /* Where directories are real, an upload made those that only this object needed. No path leads
  * to them, so nobody could remove them later. They are empty when the object was the last one;
  * that one is left costs a question in listings and nothing else, so a failure is not told. */
-static void drop_own_directories(const struct op *op, const struct target *gone)
+static void drop_own_directories(const struct routed *r, const struct op *op,
+                                 const struct target *gone)
 {
     auto_free char *key = strdup(gone->key);
-    size_t shared = shared_components(gone->route);
+    size_t shared = shared_components(gone->route), depth;
     struct store *store = gone->leaf->store;
 
     if (!key || shared == SIZE_MAX || !store_can(store, key, STORE_DIRS))
         return;
-    while (cut_component(key) > shared) {
+    while ((depth = cut_component(key)) > shared && !is_named_by_another(r, gone, key, depth)) {
         struct op own = *op;
+        own.notes = NULL;
         if (store_rmdir(store, &own, key) < 0)
             return;
     }
@@ -138,6 +154,7 @@ struct group {
 
 struct removing {
     struct crowd crowd; /* a call a group */
+    const struct routed *routed;
     struct group *groups;
     struct target *targets;
     size_t n; /* keys */
@@ -201,7 +218,7 @@ static void remove_group(struct crowd *crowd, size_t i, struct op *op)
             g->errs[j] = g->r;
     for (size_t j = 0; j < g->n; j++)
         if (g->errs[j] == 0)
-            drop_own_directories(op, &m->targets[g->at[j]]);
+            drop_own_directories(m->routed, op, &m->targets[g->at[j]]);
 }
 
 /* What no route leads to is not there. */
@@ -251,6 +268,7 @@ int routed_remove(struct store *s, struct op *op, const char *const *paths,
     struct routed *r = routed_of(s);
     struct removing m = {.crowd.run = remove_group,
                          .crowd.leaf = leaf_of_group,
+                         .routed = r,
                          .groups = calloc(r->n, sizeof(*m.groups)),
                          .targets = calloc(n, sizeof(*m.targets)),
                          .n = n,
@@ -326,8 +344,8 @@ int routed_rename(struct store *s, struct op *op, const char *from, const char *
     if (source.leaf != t.leaf)
         return across(op, "rename", from, to);
     err = store_rename(t.leaf->store, op, source.key, t.key);
-    if (!err)
-        drop_own_directories(op, &source);
+    if (!err || err == -ENOENT) /* or of a rename that had happened */
+        drop_own_directories(r, op, &source);
     return err;
 }
 

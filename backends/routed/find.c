@@ -94,9 +94,8 @@ bool is_mapped_by(const struct route *route, size_t depth)
     return route->path.rest && depth >= route->path.n;
 }
 
-bool route_leads_through(const struct route *route, const char *path)
+bool template_leads_through(const struct template *t, const char *path)
 {
-    const struct template *t = &route->path;
     size_t i = 0, at, len;
 
     while (*path && i < t->n) {
@@ -107,6 +106,11 @@ bool route_leads_through(const struct route *route, const char *path)
         i++;
     }
     return *path ? t->rest : i < t->n || t->rest;
+}
+
+bool route_leads_through(const struct route *route, const char *path)
+{
+    return template_leads_through(&route->path, path);
 }
 
 size_t depth_of(const char *path)

@@ -50,6 +50,8 @@ int no_route(struct op *op, int err, const char *what, const char *path);
 bool key_is_reserved(const char *key);
 /* Whether the route's paths lead through or below the directory. */
 bool route_leads_through(const struct route *route, const char *path);
+/* The same of a template of paths, or of keys as they are stored. */
+bool template_leads_through(const struct template *t, const char *path);
 /* Whether the directory, which `route` maps, is that one key and nothing else. */
 bool is_alone(const struct routed *r, const struct route *route, const char *path);
 /* Components of a path or key. */

@@ -384,6 +384,33 @@ START_TEST(directories_of_an_object_alone_go_with_it)
 }
 END_TEST
 
+/* Two routes name the directory that a third makes for its object. */
+START_TEST(directories_that_another_route_names_stay)
+{
+    static const struct test_route t[] = {
+        {"d/{a}/model.pt", "elsewhere/{a}", 0}, {"d/{a}/**", "in/{a}/**", 0},
+        {"m/{a}.pt", "in/{a}/model.pt", 0},     {"r/{a}/log", "{a}/log", 0},
+        {"n/{a}.pt", "{a}/model.pt", 0},        {NULL, NULL, 0}};
+    const char *const paths[] = {"m/x.pt", "n/y.pt"};
+    char folder[PATH_MAX];
+    struct world w = {0};
+    struct store *leaf = NULL;
+
+    temp_dir_make(folder, sizeof(folder));
+    op_init(&w.op, PATIENCE);
+    test_routes(&w.routes, t);
+    ck_assert_int_eq(local_store_new(folder, NULL, &w.op, &leaf), 0);
+    w.s = test_routed(&w.routes, &leaf, 1);
+    ok(&w, put(&w, paths[0]));
+    ok(&w, put(&w, paths[1]));
+    ok(&w, store_remove(w.s, &w.op, paths, NULL, 2, NULL));
+    ck_assert(is_in_folder(folder, "in/x")); /* d/x */
+    ck_assert(is_in_folder(folder, "y"));    /* r/y */
+    world_close(&w);
+    temp_dir_remove(folder);
+}
+END_TEST
+
 /* What is in it stands for it, as at one store. A folder's directory stays. */
 START_TEST(the_marker_goes_from_a_directory_that_is_not_empty)
 {
@@ -542,6 +569,7 @@ static Suite *suite(void)
         an_empty_directory_goes_from_all_stores,
         real_directories_go_from_below,
         directories_of_an_object_alone_go_with_it,
+        directories_that_another_route_names_stay,
         attributes_go_to_the_key_behind,
         advice_names_the_store,
         many_stores_are_one,
