@@ -3,11 +3,13 @@
 
 #include "common/hash.h"
 #include "common/lock.h"
+#include "common/mem.h"
 #include "common/path.h"
 #include "runs/routes.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 uint64_t seq_now_locked(struct cache *c)
 {
@@ -70,8 +72,19 @@ int inos_init(struct cache *c)
     return 0;
 }
 
-/* A number of the path itself needs no salt: the device tells this mount from others. A store
- * may have an object and a directory of one key, which routes show at two paths. */
+/* Routes may show one directory of a store at two paths, one even below the other, where find
+ * and rm would see a loop: only the first has the number of the key. A store may also have an
+ * object of the same key. */
+static uint64_t salt_of_dir(struct cache *c, const struct route *route, const char *key,
+                            const char *path, uint64_t of)
+{
+    auto_free char *first = NULL;
+
+    int r = routes_path_of(c->config.routes, route->store, key, ROUTES_DIRECTORY, &first);
+    return hash_text(of, r == 0 && strcmp(first, path) != 0 ? path : "/");
+}
+
+/* A number of the path itself needs no salt: the device tells this mount from others. */
 static uint64_t ino_routed(struct cache *c, const char *path, bool dir, uint64_t salt)
 {
     char key[PATH_KEY_MAX];
@@ -81,7 +94,9 @@ static uint64_t ino_routed(struct cache *c, const char *path, bool dir, uint64_t
                      key);
     bool stored = route && !route->scratch && route->store < c->config.n_stores;
     uint64_t of = stored ? c->tree->own->store_salts[route->store] : 0;
-    return ino_derived(dir ? hash_text(of, "/") : of, stored ? key : path, salt);
+    if (dir)
+        of = stored ? salt_of_dir(c, route, key, path, of) : hash_text(of, "/");
+    return ino_derived(of, stored ? key : path, salt);
 }
 
 /* Without routes, and as earlier versions did it with them. */

@@ -198,6 +198,29 @@ static void stamp_number(const char *path, uint64_t ino)
     ck_assert_int_eq(stamp_write_attrs(fd, &a), 0);
 }
 
+/* Who looks for loops takes a directory for the one above it that has its number. */
+static const struct routed_row within[] = {
+    {.path = "x/b/**", .key = "x/**", .leaf = 0},
+    {.path = "x/{f}", .key = "x/{f}", .leaf = 1},
+    {.path = "x/{f}/**", .key = "x/{f}/**", .leaf = 1},
+    {.path = "**", .key = "**", .leaf = 0},
+};
+
+START_TEST(a_directory_below_itself_has_a_number_of_its_own)
+{
+    struct stat above, below;
+
+    teardown();
+    routed_init(&w, within, LENGTH(within), kind);
+    routed_store(&w, 0, "x/deep/f", "text");
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_stat(&w.d, "x", &above), 0);
+    ck_assert_int_eq(driven_stat(&w.d, "x/b", &below), 0);
+    ck_assert(S_ISDIR(above.st_mode) && S_ISDIR(below.st_mode));
+    ck_assert_uint_ne(above.st_ino, below.st_ino);
+}
+END_TEST
+
 static unsigned kept_numbers(void)
 {
     cache_lock(w.d.cache);
@@ -286,6 +309,7 @@ int main(void)
     TCase *t = routed_of("like S3", use_s3), *bare = tcase_create("a URL");
 
     tcase_add_test(t, an_object_and_a_directory_of_one_key_have_two_numbers);
+    tcase_add_test(t, a_directory_below_itself_has_a_number_of_its_own);
     suite_add_tcase(s, t);
     suite_add_tcase(s, routed_of("folders", use_folders));
     tcase_add_test(bare, a_mount_of_a_url_keeps_the_numbers_it_ever_had);
