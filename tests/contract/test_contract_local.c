@@ -509,6 +509,37 @@ START_TEST(a_state_folder_of_others_is_refused)
 }
 END_TEST
 
+/* Root's command must not keep out whose folder it is. */
+START_TEST(a_lock_of_roots_is_the_owners)
+{
+    const uid_t owner = 4711;
+    char own[64], path[96];
+    struct store *s = NULL;
+    struct mem_source src;
+    struct stat st;
+    struct op op;
+
+    if (geteuid() != 0)
+        return;
+    (void)snprintf(own, sizeof(own), "%.54s-XXXXXX", root);
+    ck_assert_ptr_nonnull(mkdtemp(own));
+    ck_assert_int_eq(chown(own, owner, owner), 0);
+    (void)snprintf(path, sizeof(path), "%s.runfs", own);
+    ck_assert(mkdir(path, 0700) == 0 && chown(path, owner, owner) == 0);
+    op_init(&op, PATIENCE);
+    ck_assert_int_eq(local_store_new(own, NULL, &op, &s), 0);
+    mem_source_init(&src, "x", 1);
+    ck_assert_int_eq(store_put(s, &op, "key", NULL, &src.base, NULL, NULL), 0);
+    store_close(s);
+    (void)snprintf(path, sizeof(path), "%s.runfs/lock", own);
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_uint_eq(st.st_uid, owner);
+    *strrchr(path, '/') = '\0';
+    (void)nftw(own, remove_any, 16, FTW_DEPTH | FTW_PHYS);
+    (void)nftw(path, remove_any, 16, FTW_DEPTH | FTW_PHYS);
+}
+END_TEST
+
 /* ---- a trial of the folder ---- */
 
 static unsigned names_in(const char *path)
@@ -622,6 +653,7 @@ int main(void)
     tcase_add_loop_test(t, the_state_name_is_reserved, 0, (int)n);
     tcase_add_test(t, a_vanished_root_is_no_empty_store);
     tcase_add_test(t, a_state_folder_of_others_is_refused);
+    tcase_add_test(t, a_lock_of_roots_is_the_owners);
     tcase_add_loop_test(t, a_trial_is_never_in_the_folder, 0, 2);
     tcase_add_test(t, memory_has_no_trial);
     suite_add_tcase(s, contract_tcase(fixtures, n));
