@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#define REMOVE_NS     (10 * NS_PER_SEC)
 #define TRIED_CONTENT "runfs check --reach has tried this store; it can be removed\n"
 
 enum probe { PROBE_CREATE, PROBE_MATCH, PROBE_LIST, PROBE_REMOVE, PROBES };
@@ -125,12 +126,15 @@ static void try_list(struct trial *t)
         fails(t, PROBE_LIST, r < 0 ? t->op.why : "the listing does not have the object yet");
 }
 
+/* Has its own time: what came before may have used it up, and nothing is to be left there. */
 static void try_remove(struct trial *t)
 {
     const char *key = t->key;
+    struct op op;
 
-    if (store_remove(t->store, &t->op, &key, NULL, 1, NULL) < 0)
-        fails(t, PROBE_REMOVE, t->op.why);
+    op_init(&op, REMOVE_NS);
+    if (store_remove(t->store, &op, &key, NULL, 1, NULL) < 0)
+        fails(t, PROBE_REMOVE, op.why);
     else
         t->outcome[PROBE_REMOVE] = WORKS;
 }

@@ -41,12 +41,18 @@ static json_t *read_status(const char *path)
     return !name ? NULL : json_load_file(name, JSON_REJECT_DUPLICATES, NULL);
 }
 
-/* Who names the mount by a path in it may mean that one. */
+static json_t *routed_of_path(const void *path)
+{
+    return bystander_routed(path);
+}
+
+/* Who names the mount by a path in it may mean that one. The mount may have to ask the store.
+ */
 static void add_asked(json_t *status, const char *path)
 {
-    json_t *asked = bystander_routed(path);
+    json_t *asked = NULL;
 
-    if (asked)
+    if (in_child(routed_of_path, path, &asked) == 0 && asked)
         (void)json_object_set_new(status, "asked", asked);
 }
 
