@@ -222,14 +222,16 @@ int local_stage_make(int state_fd, const char *name, const struct attrs *a, int 
 
 /* ---- the lock ---- */
 
-/* One that root makes in the state folder of another user would keep that one out. */
-static void give_lock(int fd, int state_fd)
+/* One that root makes in the state folder of another user would keep that one out. Whether it
+ * is right now: a root that may not give files away is no worse off than before. */
+static bool give_lock(int fd, int state_fd)
 {
     struct stat lock, state;
 
-    if (geteuid() == 0 && fstat(fd, &lock) == 0 && lock.st_uid == 0 &&
-        fstat(state_fd, &state) == 0 && state.st_uid != 0)
-        (void)fchown(fd, state.st_uid, state.st_gid);
+    if (geteuid() != 0 || fstat(fd, &lock) < 0 || fstat(state_fd, &state) < 0 ||
+        lock.st_uid != 0 || state.st_uid == 0)
+        return true;
+    return fchown(fd, state.st_uid, state.st_gid) == 0;
 }
 
 /* Each call opens the lock file anew: flock() then also works between threads. */
@@ -244,7 +246,7 @@ int local_lock(struct local_store *l, struct op *op, bool alone, int *ret_fd)
         openat(state_fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return local_fail(l, op, "lock", LOCK_NAME, -errno);
-    give_lock(fd, state_fd);
+    (void)give_lock(fd, state_fd);
     while (flock(fd, (alone ? LOCK_EX : LOCK_SH) | LOCK_NB) < 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return local_fail(l, op, "lock", LOCK_NAME, -errno);
