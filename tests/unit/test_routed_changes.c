@@ -306,6 +306,19 @@ START_TEST(an_empty_directory_goes_from_all_stores)
 }
 END_TEST
 
+/* Routes over one new folder. */
+static void world_in_folder(struct world *w, const struct test_route *t, char *folder,
+                            size_t size)
+{
+    struct store *leaf = NULL;
+
+    temp_dir_make(folder, size);
+    op_init(&w->op, PATIENCE);
+    test_routes(&w->routes, t);
+    ck_assert_int_eq(local_store_new(folder, NULL, &w->op, &leaf), 0);
+    w->s = test_routed(&w->routes, &leaf, 1);
+}
+
 /* Folders have a directory for each name of a key. */
 START_TEST(real_directories_go_from_below)
 {
@@ -315,13 +328,8 @@ START_TEST(real_directories_go_from_below)
     const char *const paths[] = {"r/one/file", "i/two/x/b/file"};
     char folder[PATH_MAX];
     struct world w = {0};
-    struct store *leaf = NULL;
 
-    temp_dir_make(folder, sizeof(folder));
-    op_init(&w.op, PATIENCE);
-    test_routes(&w.routes, t);
-    ck_assert_int_eq(local_store_new(folder, NULL, &w.op, &leaf), 0);
-    w.s = test_routed(&w.routes, &leaf, 1);
+    world_in_folder(&w, t, folder, sizeof(folder));
     ok(&w, put(&w, paths[0]));
     ok(&w, put(&w, paths[1]));
     fails(&w, ENOTEMPTY, store_rmdir(w.s, &w.op, "r/one"));
@@ -357,13 +365,8 @@ START_TEST(directories_of_an_object_alone_go_with_it)
     const char *const paths[] = {"m/x.pt", "m/y.txt", "r/x/one"};
     char folder[PATH_MAX];
     struct world w = {0};
-    struct store *leaf = NULL;
 
-    temp_dir_make(folder, sizeof(folder));
-    op_init(&w.op, PATIENCE);
-    test_routes(&w.routes, t);
-    ck_assert_int_eq(local_store_new(folder, NULL, &w.op, &leaf), 0);
-    w.s = test_routed(&w.routes, &leaf, 1);
+    world_in_folder(&w, t, folder, sizeof(folder));
     ok(&w, put(&w, "m/x.pt"));
     ok(&w, put(&w, "m/x.txt"));
     ok(&w, put(&w, "r/x/one"));
@@ -394,13 +397,8 @@ START_TEST(directories_that_another_route_names_stay)
     const char *const paths[] = {"m/x.pt", "n/y.pt"};
     char folder[PATH_MAX];
     struct world w = {0};
-    struct store *leaf = NULL;
 
-    temp_dir_make(folder, sizeof(folder));
-    op_init(&w.op, PATIENCE);
-    test_routes(&w.routes, t);
-    ck_assert_int_eq(local_store_new(folder, NULL, &w.op, &leaf), 0);
-    w.s = test_routed(&w.routes, &leaf, 1);
+    world_in_folder(&w, t, folder, sizeof(folder));
     ok(&w, put(&w, paths[0]));
     ok(&w, put(&w, paths[1]));
     ok(&w, store_remove(w.s, &w.op, paths, NULL, 2, NULL));
