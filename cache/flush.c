@@ -601,6 +601,16 @@ static bool goes_on(const struct flush *fl, struct advance *a, uint64_t done)
     return fl->coming && !(fl->flags & CACHE_FLUSH_AWAIT) && now - a->last_ns < NOTHING_NS;
 }
 
+/* What the caller is told when the time is over, where `error`, of which op->why tells, was the
+ * last failure: that a store can't be reached is the cause, and not the time. */
+static int ended_by(const struct flush *fl, struct op *op, int r, int error)
+{
+    if (!error)
+        return op_fail(op, r, "not everything is in the store yet");
+    bool awaits = fl->flags & CACHE_FLUSH_AWAIT;
+    return r == -ETIMEDOUT && !awaits && err_is_unreachable(error) ? error : r;
+}
+
 static int wait_flushed(struct flush *fl, struct op *op,
                         void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg)
 {
@@ -638,7 +648,7 @@ static int wait_flushed(struct flush *fl, struct op *op,
         if (r < 0 && final)
             return error;
         if (r < 0)
-            return error ? r : op_fail(op, r, "not everything is in the store yet");
+            return ended_by(fl, op, r, error);
     }
 }
 

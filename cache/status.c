@@ -145,6 +145,15 @@ static int show_dir(struct cache *c, struct node *n, pending_visit visit, void *
     return visit(arg, &p);
 }
 
+/* What is of a directory concerns each store that has something below it. */
+static struct cache_routed intent_routed(struct cache *c, const struct intent *i, bool dir)
+{
+    const char *path = i->to ? i->to : i->from;
+
+    return dir && !dir_lone_volume(c, path) ? (struct cache_routed){0}
+                                            : path_routed(c, path, dir);
+}
+
 static int show_intent(struct cache *c, struct intent *i, pending_visit visit, void *arg)
     REQUIRES(cache_mutex)
 {
@@ -161,7 +170,7 @@ static int show_intent(struct cache *c, struct intent *i, pending_visit visit, v
                  : i->error ? "failed"
                             : "waiting",
         .error = i->error_text,
-        .routed = path_routed(c, i->to ? i->to : i->from, dir),
+        .routed = intent_routed(c, i, dir),
     };
 
     return visit(arg, &p);

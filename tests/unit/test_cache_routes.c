@@ -353,6 +353,24 @@ START_TEST(what_is_owed_says_which_store_gets_it)
 }
 END_TEST
 
+/* What several stores carry out names none of them, though its own key is in one. */
+START_TEST(what_several_stores_owe_names_none)
+{
+    routed_release(&w);
+    routed_init(&w, layout, LAYOUT_ROWS, kind);
+    driven_mount(&w.d);
+    make_run("a");
+    ck_assert_int_eq(driven_mkdir(&w.d, "runs/a/own"), 0);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    for (unsigned leaf = 0; leaf < ROUTED_LEAVES; leaf++)
+        atomic_store(&w.leaves[leaf].down, true);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a/own", "runs/a/other"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "runs/a", "runs/b"), 0);
+    check_owed("runs/b", "rename - - -");
+    check_owed("runs/a/other", "rename b runs/{run}/** plain");
+}
+END_TEST
+
 /* Its name among the kept files may be another one than it had. A folder keeps none so. */
 START_TEST(what_is_kept_goes_nowhere)
 {
@@ -423,6 +441,7 @@ static TCase *routes_of(const char *name, void (*use)(void))
     tcase_add_test(t, a_directory_that_other_routes_make_is_not_stored);
     tcase_add_test(t, a_file_says_which_store_has_it);
     tcase_add_test(t, what_is_owed_says_which_store_gets_it);
+    tcase_add_test(t, what_several_stores_owe_names_none);
     tcase_add_test(t, questions_wait_for_no_store_that_is_not_asked);
     return t;
 }
