@@ -211,13 +211,54 @@ int copy_latest(struct cache *c, struct op *op, struct place from, char **etag, 
                                   c->store->url, from.key, to.key);
 }
 
-/* Moves the object that has the name now; *copied becomes its version. */
-static int move_object(struct copying *k, struct op *op, char **copied, struct object *obj)
+/* What the last removal of the old name that comes before the rename takes away, heap, in the
+ * words of its row; NULL without memory, or when there is none. */
+static char *removed_before(struct copying *k, bool *ret)
 {
     struct cache *c = k->cache;
+    char *version = NULL;
 
+    cache_lock(c);
+    struct intent *i = c->queue->intents == k->intent ? NULL : k->intent->prev;
+    while (i && (i->kind != INTENT_UNLINK || strcmp(i->from, k->from) != 0))
+        i = i == c->queue->intents ? NULL : i->prev;
+    *ret = i != NULL;
+    if (i)
+        version = strdup(i->etag);
+    cache_unlock(c);
+    return version;
+}
+
+/* As long as a removal of the old name comes before, nothing has been published there since.
+ * What the store has there is not what was renamed, but goes with that removal, unless it is of
+ * the version that was renamed, or somebody else's. */
+static int is_about_to_go(struct copying *k, struct op *op, const char *renamed, bool *ret)
+{
+    bool before, own = false;
+    auto_free char *removed = removed_before(k, &before), *there = strdup("");
+
+    *ret = false;
+    if (!there || (before && !removed))
+        return op_fail(op, -ENOMEM, "rename %s: no memory", k->from);
+    if (!before)
+        return 0;
+    int r = copy_ask_version(k->cache, op, place_of_path(k->from), &there, &own);
+    bool any = !*removed || strcmp(removed, INTENT_ANY) == 0;
+    *ret = r == 0 && strcmp(there, renamed) != 0 && (own || any || strcmp(there, removed) == 0);
+    return r;
+}
+
+/* Moves the object that has the name now; *copied becomes its version. -ENOENT: there is none
+ * that the rename could mean. */
+static int move_object(struct copying *k, struct op *op, char **copied, struct object *obj)
+{
     const struct place from = place_of_path(k->from);
+    struct cache *c = k->cache;
+    bool stale;
 
+    int r = is_about_to_go(k, op, *copied, &stale);
+    if (r < 0 || stale)
+        return r < 0 ? r : -ENOENT;
     return store_can(c->store, from.key, STORE_RENAME)
                ? rename_object(k, op, copied, obj)
                : copy_latest(c, op, from, copied, &k->own, place_of_path(k->to), obj);

@@ -1,0 +1,104 @@
+/* cache/: a rename is pending, and under its old name lies something older that a removal
+ * before it is yet to take away. That is not what was renamed. */
+#include "tests/lib/driven.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct driven d;
+static atomic_bool away; /* the store, for renames and uploads */
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    (void)l;
+    if ((c->kind == CALL_COPY || c->kind == CALL_RENAME || c->kind == CALL_PUT) &&
+        atomic_load(&away))
+        return op_fail(c->op, -EHOSTUNREACH, "no answer");
+    return call_next(c);
+}
+
+static void put(const char *path, const char *text)
+{
+    driven_put(&d, path, text, strlen(text));
+}
+
+/* What the store has in the directory "a" is on its way to "e", and goes from there only when
+ * `last` is stored. c/z came to its name, went on to a/y, and was replaced there by `last`. */
+static const char *const moves[][2] = {
+    {"a", "e"}, {"c", "a"}, {"a/z", "a/y"}, {"last", "a/y"}, {"a", "t"},
+};
+
+#define MOVES (int)(sizeof(moves) / sizeof(*moves))
+
+/* The daemon is killed before a move, or after the last. */
+static void move_all(int killed_before)
+{
+    for (int i = 0; i <= MOVES; i++) {
+        if (i == killed_before) {
+            driven_unmount(&d);
+            driven_mount(&d);
+        }
+        if (i < MOVES)
+            ck_assert_int_eq(driven_rename(&d, moves[i][0], moves[i][1]), 0);
+    }
+}
+
+static void begin(void)
+{
+    atomic_store(&away, false);
+    driven_init_like_s3(&d, around);
+    d.config.retry_ns = d.config.late_ns = 10 * NS_PER_MS;
+    d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "a"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "c"), 0);
+    put("a/z", "old");
+    put("c/z", "new");
+    put("c/y", "replaced");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&away, true);
+    put("last", "last");
+}
+
+static bool is_stored(const char *key)
+{
+    struct object obj = {0};
+    struct op op;
+
+    op_init(&op, 20 * NS_PER_SEC);
+    int r = store_stat(d.store, &op, key, &obj);
+    object_release(&obj);
+    return r == 0;
+}
+
+START_TEST(what_is_to_go_does_not_come_back_under_another_name)
+{
+    static const char *const gone[] = {"a", "a/y", "a/z", "c", "c/y", "c/z", "last", "t/z"};
+
+    begin();
+    move_all(_i);
+    atomic_store(&away, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "e/z", "old");
+    driven_stores(&d, "t/y", "last");
+    for (size_t i = 0; i < sizeof(gone) / sizeof(*gone); i++)
+        ck_assert_msg(!is_stored(gone[i]), "%s", gone[i]);
+    driven_release(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("cache_stale_source");
+    TCase *t = tcase_create("cache_stale_source");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, what_is_to_go_does_not_come_back_under_another_name, 0,
+                        MOVES + 2); /* the last is not killed at all */
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
