@@ -211,22 +211,27 @@ int copy_latest(struct cache *c, struct op *op, struct place from, char **etag, 
                                   c->store->url, from.key, to.key);
 }
 
-/* What the last removal of the old name that comes before the rename takes away, heap, in the
- * words of its row; NULL without memory, or when there is none. */
-static char *removed_before(struct copying *k, bool *ret)
+/* Whether the removal takes away what is there, as far as that is known. */
+static bool takes(const struct intent *removal, const char *there, bool own)
+{
+    return own || !*removal->etag || strcmp(removal->etag, INTENT_ANY) == 0 ||
+           strcmp(removal->etag, there) == 0;
+}
+
+/* Whether a removal of the old name comes before the rename: one of all, or one that takes away
+ * what is there. */
+static bool removed_before(struct copying *k, const char *there, bool own)
 {
     struct cache *c = k->cache;
-    char *version = NULL;
+    struct intent *i;
+    bool ret = false;
 
     cache_lock(c);
-    struct intent *i = c->queue->intents == k->intent ? NULL : k->intent->prev;
-    while (i && (i->kind != INTENT_UNLINK || strcmp(i->from, k->from) != 0))
-        i = i == c->queue->intents ? NULL : i->prev;
-    *ret = i != NULL;
-    if (i)
-        version = strdup(i->etag);
+    for (i = c->queue->intents; i && i != k->intent && !ret; i = i->next)
+        ret = i->kind == INTENT_UNLINK && strcmp(i->from, k->from) == 0 &&
+              (!there || takes(i, there, own));
     cache_unlock(c);
-    return version;
+    return ret;
 }
 
 /* As long as a removal of the old name comes before, nothing has been published there since.
@@ -234,18 +239,17 @@ static char *removed_before(struct copying *k, bool *ret)
  * the version that was renamed, or somebody else's. */
 static int is_about_to_go(struct copying *k, struct op *op, const char *renamed, bool *ret)
 {
-    bool before, own = false;
-    auto_free char *removed = removed_before(k, &before), *there = strdup("");
+    auto_free char *there = strdup("");
+    bool own = false;
 
     *ret = false;
-    if (!there || (before && !removed))
+    if (!there)
         return op_fail(op, -ENOMEM, "rename %s: no memory", k->from);
-    if (!before)
+    if (!removed_before(k, NULL, false))
         return 0;
     int r = copy_ask_version(k->cache, op, place_of_path(k->from), &there, &own);
-    bool any = !*removed || strcmp(removed, INTENT_ANY) == 0;
-    *ret = r == 0 && strcmp(there, renamed) != 0 && (own || any || strcmp(there, removed) == 0);
-    return r;
+    *ret = r == 0 && strcmp(there, renamed) != 0 && removed_before(k, there, own);
+    return r == -ENOENT ? 0 : r; /* it may have been renamed already */
 }
 
 /* Moves the object that has the name now; *copied becomes its version. -ENOENT: there is none

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct driven d;
 static atomic_bool away; /* the store, for renames and uploads */
@@ -34,10 +35,10 @@ static const char *const moves[][2] = {
 
 #define MOVES (int)(sizeof(moves) / sizeof(*moves))
 
-/* The daemon is killed before a move, or after the last. */
-static void move_all(int killed_before)
+/* From the move `first` on. The daemon is killed before a move, or after the last. */
+static void move_all(int first, int killed_before)
 {
-    for (int i = 0; i <= MOVES; i++) {
+    for (int i = first; i <= MOVES; i++) {
         if (i == killed_before) {
             driven_unmount(&d);
             driven_mount(&d);
@@ -64,6 +65,19 @@ static void begin(void)
     put("last", "last");
 }
 
+/* Two removals: the first takes away what the store has, the second would what it never got. */
+static void begin_removed_twice(void)
+{
+    begin();
+    driven_unmount(&d); /* what an earlier mount put is not known for this cache's own */
+    driven_mount(&d);
+    ck_assert_int_eq(driven_unlink(&d, "a/z"), 0);
+    put("a/z", "second");
+    DRIVEN_WAIT(strcmp(driven_state(&d, "a/z"), "failed") == 0);
+    ck_assert_int_eq(driven_unlink(&d, "a/z"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "a"), 0);
+}
+
 static bool is_stored(const char *key)
 {
     struct object obj = {0};
@@ -75,18 +89,35 @@ static bool is_stored(const char *key)
     return r == 0;
 }
 
-START_TEST(what_is_to_go_does_not_come_back_under_another_name)
+static void check_gone(void)
 {
     static const char *const gone[] = {"a", "a/y", "a/z", "c", "c/y", "c/z", "last", "t/z"};
 
+    for (size_t i = 0; i < sizeof(gone) / sizeof(*gone); i++)
+        ck_assert_msg(!is_stored(gone[i]), "%s", gone[i]);
+}
+
+START_TEST(what_is_to_go_does_not_come_back_under_another_name)
+{
     begin();
-    move_all(_i);
+    move_all(0, _i);
     atomic_store(&away, false);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "e/z", "old");
     driven_stores(&d, "t/y", "last");
-    for (size_t i = 0; i < sizeof(gone) / sizeof(*gone); i++)
-        ck_assert_msg(!is_stored(gone[i]), "%s", gone[i]);
+    check_gone();
+    driven_release(&d);
+}
+END_TEST
+
+START_TEST(any_removal_before_tells_what_is_to_go)
+{
+    begin_removed_twice();
+    move_all(1, _i);
+    atomic_store(&away, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "t/y", "last");
+    check_gone();
     driven_release(&d);
 }
 END_TEST
@@ -99,6 +130,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, what_is_to_go_does_not_come_back_under_another_name, 0,
                         MOVES + 2); /* the last is not killed at all */
+    tcase_add_loop_test(t, any_removal_before_tells_what_is_to_go, 1, MOVES + 2);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
