@@ -14,7 +14,8 @@
 /* What becomes of an object in a directory that is renamed. */
 enum item_fate {
     ITEM_COPIED, /* and then removed under its old name */
-    ITEM_OUT,    /* removed without a copy: it is written anew under its new name */
+    ITEM_OUT, /* removed without a copy: written anew under its new name, or a directory without
+                 one */
     ITEM_LEFT, /* neither: it is gone, or somebody else's, or an earlier intention removes it */
 };
 

@@ -16,12 +16,14 @@
 #include <unistd.h>
 
 static struct driven d;
-static atomic_bool hold_renames, fail_renames, fail_removals;
+static atomic_bool hold_renames, fail_renames, fail_removals, hold_puts;
 
 static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
     while (c->kind == CALL_RENAME && atomic_load(&hold_renames))
+        (void)usleep(1000);
+    while (c->kind == CALL_PUT && atomic_load(&hold_puts))
         (void)usleep(1000);
     if (c->kind == CALL_RENAME && atomic_load(&fail_renames))
         return op_fail(c->op, -EHOSTUNREACH, "no answer");
@@ -35,6 +37,7 @@ static void setup(void)
     atomic_store(&hold_renames, false);
     atomic_store(&fail_renames, false);
     atomic_store(&fail_removals, false);
+    atomic_store(&hold_puts, false);
 }
 
 static void remove_there(const char *key)
@@ -371,6 +374,33 @@ START_TEST(a_directory_that_was_not_made_again_is_gone)
 }
 END_TEST
 
+/* Its removal comes when something was put into the one that was made anew, and does nothing
+ * therefore: the directory goes with what moves it. */
+START_TEST(a_directory_made_anew_and_moved_leaves_nothing)
+{
+    driven_init_folder(&d, around, 1 << 20);
+    d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "h"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "h/d"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "c"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&hold_puts, true);
+    driven_put(&d, "last", "x", 1); /* removals wait for it */
+    ck_assert_int_eq(driven_rmdir(&d, "h/d"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "h/d"), 0);
+    ck_assert_int_eq(driven_rename(&d, "c", "h/d/g"), 0);
+    DRIVEN_WAIT(is_there("h/d/g"));
+    ck_assert_int_eq(driven_rename(&d, "h", "k"), 0);
+    DRIVEN_WAIT(is_there("k/d/g"));
+    atomic_store(&hold_puts, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(is_there("k/d/g") && is_there("last"));
+    ck_assert(!is_there("h") && !is_there("c"));
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_native");
@@ -391,6 +421,7 @@ int main(void)
     tcase_add_test(t, what_is_replaced_after_the_rename_is_not_left_behind);
     tcase_add_loop_test(t, a_directory_of_somebody_else_keeps_its_mode, 0, 2);
     tcase_add_loop_test(t, a_directory_that_was_not_made_again_is_gone, 0, 2);
+    tcase_add_test(t, a_directory_made_anew_and_moved_leaves_nothing);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
