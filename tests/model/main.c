@@ -409,6 +409,11 @@ static void round_make(struct round *r, struct rng *rng, const struct tree *cand
     r->few = rng_below(rng, 3) == 0;
     r->renames = routed && rng_below(rng, 2) == 0;
     size_t steps = 1 + rng_below(rng, rng_below(rng, 3) ? 12 : OPS_MAX);
+    if (stores.moves) {
+        r->frozen = rng_below(rng, 4) > 0;
+        r->small = r->relists = false;
+        steps = OPS_MAX - rng_below(rng, OPS_MAX / 2);
+    }
     struct rng same = *rng;
     for (size_t i = 0; i < n_candidates; i++) {
         *rng = same;
@@ -507,6 +512,7 @@ int main(int argc, char **argv)
     rounds = rounds < 1 ? 1 : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
     stores.native = getenv("MODEL_NATIVE_RENAME") != NULL;
     stores.errors = getenv("MODEL_ERRORS") != NULL;
+    stores.moves = getenv("MODEL_MOVES") != NULL;
     routed = getenv("MODEL_ROUTED") != NULL;
     trace = getenv("MODEL_TRACE") != NULL;
     log_set_level(getenv("MODEL_LOG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);

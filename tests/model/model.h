@@ -116,6 +116,7 @@ struct stores {
     const char *url;
     char prefix[64];             /* theirs below the URL */
     bool native, errors;         /* renames are one request; changes fail now and then */
+    bool moves;                  /* names move, mostly while the store gives no answer */
     const struct routes *routes; /* NULL: one store */
     atomic_int *frozen;          /* requests get no answer as long as this is set */
 };

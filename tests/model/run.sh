@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Random operations in processes that are killed, beside a model, over four stores: a folder
-# whose renames are copies, a folder, several folders with routes to them, and a real S3 server; see
-# main.c. The crash points that none of
+# whose renames are copies (once more with moves alone), a folder, several folders with routes to them, and a
+# real S3 server; see main.c. The crash points that none of
 # the processes died at are named.
 #
-# run.sh [STORE SEQUENCE]: all, or one sequence over one store (copies, native, routed, s3).
+# run.sh [STORE SEQUENCE]: all, or one sequence over one store (copies, moves, native, routed, s3).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=${RUNFS_BUILD:-$here/../../build/debug}
@@ -41,15 +41,17 @@ run() {
     passed=$((passed + all - bad)) failed=$((failed + bad))
 }
 
-# Over several stores it is their routes that are tested: what is the same over one is not again.
+# Over several stores it is their routes that are tested, by moves alone the order of what waits: what is
+# the same over one is not again.
 few=$((count / 5 > 5 ? count / 5 : 5))
 if [ "$few" -gt "$count" ]; then few=$count; fi
 
-echo "seed $seed (MODEL_SEED), $count sequences each, $few of routed (MODEL_SEQUENCES)"
-mkdir "$dir/store" "$dir/native-store" "$dir/routed-stores"
+echo "seed $seed (MODEL_SEED), $count sequences each, $few of routed and moves (MODEL_SEQUENCES)"
+mkdir "$dir/store" "$dir/moves-store" "$dir/native-store" "$dir/routed-stores"
 run copies "$seed" "$count" env MODEL_ERRORS=1 "$model" "file://$dir/store"
 run native "$((seed + 100000))" "$count" env MODEL_NATIVE_RENAME=1 "$model" "file://$dir/native-store"
 run routed "$((seed + 300000))" "$few" env MODEL_ERRORS=1 MODEL_ROUTED=1 "$model" "file://$dir/routed-stores"
+run moves "$((seed + 400000))" "$few" env MODEL_MOVES=1 "$model" "file://$dir/moves-store"
 run s3 "$((seed + 200000))" "$count" "$here/../servers/with_s3.sh" "$model" s3://runfs-test/model
 
 points=$(grep -roh --include="*.c" 'crash_point("[a-z-]*")' "$here/../../cache" | cut -d'"' -f2 | sort -u)

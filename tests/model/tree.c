@@ -1,4 +1,5 @@
 /* The model: trees, and plans of random steps with the tree after each. */
+#include "common/mem.h"
 #include "tests/model/model.h"
 
 #include <errno.h>
@@ -471,9 +472,21 @@ static bool plan_chmod(struct tree *t, struct step *s, struct rng *rng, bool onl
     return true;
 }
 
+/* New files, and names that are moved over one another and away. */
+static enum op_kind any_move(struct rng *rng)
+{
+    static const enum op_kind kinds[] = {
+        OP_RENAME, OP_RENAME, OP_RENAME, OP_RENAME, OP_RENAME, OP_RENAME,
+        OP_OPEN,   OP_OPEN,   OP_WRITE,  OP_CLOSE,  OP_CLOSE,  OP_CLOSE,
+        OP_UNLINK, OP_UNLINK, OP_MKDIR,  OP_MKDIR,  OP_RMDIR,  OP_REST,
+    };
+
+    return kinds[rng_below(rng, ARRAY_SIZE(kinds))];
+}
+
 static bool plan_step(struct tree *t, struct step *s, struct rng *rng, bool frozen)
 {
-    s->kind = (enum op_kind)rng_below(rng, OP_KINDS);
+    s->kind = stores.moves ? any_move(rng) : (enum op_kind)rng_below(rng, OP_KINDS);
     if (stores.routes && rng_below(rng, 3) == 0)
         s->kind = routed_op(rng);
     switch (s->kind) {
