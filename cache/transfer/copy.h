@@ -132,6 +132,10 @@ int copy_gather_told(struct copying *k, const char *to, const char *copied_etag,
                      const char *new_etag, bool own) EXCLUDES(cache_mutex);
 /* Writes k->told, after copy_tell_next_locked(). */
 void copy_write_told(struct copying *k) EXCLUDES(cache_mutex);
+/* Whether the next intention that takes away what is brought to `to` names just this version.
+ */
+bool copy_is_meant_locked(const struct copying *k, const char *to, const char *etag)
+    REQUIRES(cache_mutex);
 /* Whether a later intention takes away from `to` another version than that one, which it means
  * nevertheless if this cache put it. */
 bool copy_is_meant_otherwise(struct copying *k, const char *to, const char *etag)

@@ -152,6 +152,15 @@ bool copy_is_replaced_locked(const struct copying *k)
     return !with_dir;
 }
 
+bool copy_is_meant_locked(const struct copying *k, const char *to, const char *etag)
+{
+    auto_free char *at = strdup(to);
+
+    cache_assert_locked(k->cache);
+    const struct intent *i = next_taking(k->intent->next, &at);
+    return i && intent_version_is_known(i) && strcmp(i->etag, etag) == 0;
+}
+
 bool copy_is_meant_otherwise(struct copying *k, const char *to, const char *etag)
 {
     const struct copied any = {"", true}, this = {etag, false};

@@ -64,7 +64,9 @@ static int resolve_written_anew_locked(struct copying *k, struct item *it) REQUI
     it->fate = known || e->may_exist || e->tried ? ITEM_OUT : ITEM_LEFT;
     const char *copied = n->file->copied_etag;
     bool own = e->tried_before || (e->tried && !e->may_exist) || copied;
-    if (!known && (!own || (copied && strcmp(it->etag, copied) == 0)))
+    bool meant =
+        (copied && strcmp(it->etag, copied) == 0) || copy_is_meant_locked(k, it->to, it->etag);
+    if (meant || (!known && !own))
         return 0;
     free(it->etag);
     it->etag = known ? etag_dup(&e->etag) : strdup(INTENT_OURS);

@@ -1,5 +1,6 @@
 /* cache/: a rename is pending, and under its old name lies something older that a removal
  * before it is yet to take away. That is not what was renamed. */
+#include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -41,10 +42,16 @@ static const char *const moves[][2] = {
     {"a", "e"}, {"c", "a"}, {"a/z", "a/y"}, {"last", "a/y"}, {"a", "t"},
 };
 
-#define MOVES (int)(sizeof(moves) / sizeof(*moves))
+/* What the store has in "a" is copied on and on, and replaced in the end by what was closed
+ * after the first of the moves. */
+static const char *const on_and_on[][2] = {
+    {"a", "e"}, {"e", "k"}, {"k/x", "k/z"}, {"late", "k/z"}, {"k", "l"},
+};
+
+#define MOVES (int)ARRAY_SIZE(moves)
 
 /* From the move `first` on. The daemon is killed before a move, or after the last. */
-static void move_all(int first, int killed_before)
+static void move_all(const char *const (*each)[2], int first, int killed_before)
 {
     for (int i = first; i <= MOVES; i++) {
         if (i == killed_before) {
@@ -52,11 +59,12 @@ static void move_all(int first, int killed_before)
             driven_mount(&d);
         }
         if (i < MOVES)
-            ck_assert_int_eq(driven_rename(&d, moves[i][0], moves[i][1]), 0);
+            ck_assert_int_eq(driven_rename(&d, each[i][0], each[i][1]), 0);
     }
 }
 
-static void begin(void)
+/* `late`: the store has a file of this name, too. */
+static void begin(bool late)
 {
     atomic_store(&away, false);
     driven_init_like_s3(&d, around);
@@ -65,8 +73,11 @@ static void begin(void)
     driven_mount(&d);
     ck_assert_int_eq(driven_mkdir(&d, "a"), 0);
     ck_assert_int_eq(driven_mkdir(&d, "c"), 0);
+    put("a/x", "other");
     put("a/z", "old");
     put("c/z", "new");
+    if (late)
+        put("late", "stored");
     put("c/y", "replaced");
     ck_assert_int_eq(driven_flush(&d), 0);
     atomic_store(&away, true);
@@ -76,13 +87,14 @@ static void begin(void)
 /* Two removals: the first takes away what the store has, the second would what it never got. */
 static void begin_removed_twice(void)
 {
-    begin();
+    begin(false);
     driven_unmount(&d); /* what an earlier mount put is not known for this cache's own */
     driven_mount(&d);
     ck_assert_int_eq(driven_unlink(&d, "a/z"), 0);
     put("a/z", "second");
     DRIVEN_WAIT(strcmp(driven_state(&d, "a/z"), "failed") == 0);
     ck_assert_int_eq(driven_unlink(&d, "a/z"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "a/x"), 0);
     ck_assert_int_eq(driven_rmdir(&d, "a"), 0);
 }
 
@@ -101,14 +113,14 @@ static void check_gone(void)
 {
     static const char *const gone[] = {"a", "a/y", "a/z", "c", "c/y", "c/z", "last", "t/z"};
 
-    for (size_t i = 0; i < sizeof(gone) / sizeof(*gone); i++)
+    for (size_t i = 0; i < ARRAY_SIZE(gone); i++)
         ck_assert_msg(!is_stored(gone[i]), "%s", gone[i]);
 }
 
 START_TEST(what_is_to_go_does_not_come_back_under_another_name)
 {
-    begin();
-    move_all(0, _i);
+    begin(false);
+    move_all(moves, 0, _i);
     atomic_store(&away, false);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "e/z", "old");
@@ -121,11 +133,29 @@ END_TEST
 START_TEST(any_removal_before_tells_what_is_to_go)
 {
     begin_removed_twice();
-    move_all(1, _i);
+    move_all(moves, 1, _i);
     atomic_store(&away, false);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "t/y", "last");
     check_gone();
+    driven_release(&d);
+}
+END_TEST
+
+/* No other node has put it there, though it bears the number of none of this one. */
+START_TEST(a_copy_that_is_in_the_way_is_nobody_elses)
+{
+    static const char *const on_its_way[] = {"a", "e", "k", "a/x", "e/x", "k/x", "l/x", "late"};
+
+    begin(_i > MOVES + 1);
+    ck_assert_int_eq(driven_rename(&d, on_and_on[0][0], on_and_on[0][1]), 0);
+    put("late", "late");
+    move_all(on_and_on, 1, 1 + _i % (MOVES + 1));
+    atomic_store(&away, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "l/z", "late");
+    for (size_t i = 0; i < ARRAY_SIZE(on_its_way); i++)
+        ck_assert_msg(!is_stored(on_its_way[i]), "%s", on_its_way[i]);
     driven_release(&d);
 }
 END_TEST
@@ -169,6 +199,7 @@ int main(void)
     tcase_add_loop_test(t, what_is_to_go_does_not_come_back_under_another_name, 0,
                         MOVES + 2); /* the last is not killed at all */
     tcase_add_loop_test(t, any_removal_before_tells_what_is_to_go, 1, MOVES + 2);
+    tcase_add_loop_test(t, a_copy_that_is_in_the_way_is_nobody_elses, 1, 2 * (MOVES + 1));
     tcase_add_test(t, a_directory_that_came_back_shows_what_is_in_it);
     suite_add_tcase(s, t);
     return suite_run(s);
