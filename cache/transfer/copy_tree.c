@@ -188,20 +188,14 @@ static bool has_marker(const struct copying *k, size_t n, const char *path)
     return found && found->is_dir;
 }
 
-static void sort_items(struct copying *k)
-{
-    if (k->n)
-        qsort(k->v, k->n, sizeof(*k->v), by_path_down);
-}
-
 /* Directories that have no object of their own show in listings as long as something below them
- * is there: until it is removed they are about to go, as their content is. The items are sorted
- * then. */
+ * is there: until it is removed they are about to go, as their content is. */
 static int add_implied_dirs(struct copying *k)
 {
     size_t n = k->n;
 
-    sort_items(k);
+    if (n)
+        qsort(k->v, n, sizeof(*k->v), by_path_down);
     for (size_t i = 0; i < n; i++) {
         const char *path = k->v[i].from;
         for (size_t len = strlen(k->from) + 1; path[len]; len++) {
@@ -222,7 +216,6 @@ static int add_implied_dirs(struct copying *k)
                 return -ENOMEM;
         }
     }
-    sort_items(k);
     return 0;
 }
 
@@ -236,6 +229,8 @@ static int plan_removals(struct copying *k, struct intent **plan, size_t *ret_n)
 
     if (k->n + 2 >= SEQ_STEP)
         return -EFBIG;
+    if (k->n)
+        qsort(k->v, k->n, sizeof(*k->v), by_path_down);
     for (size_t i = 0; i <= k->n; i++) {
         bool last = i == k->n;
         bool dir = last || k->v[i].is_dir;
@@ -430,7 +425,8 @@ static bool must_wait(struct copying *k)
     struct cache *c = k->cache;
     bool found = false;
 
-    sort_items(k);
+    if (k->n)
+        qsort(k->v, k->n, sizeof(*k->v), by_path_down);
     cache_lock(c);
     for (struct intent *i = c->queue->intents; i && i != k->intent; i = i->next)
         if (!intent_is_rename(i) && !i->error && is_in_the_way(k, i))
@@ -486,22 +482,6 @@ static int remove_replaced_marker(struct copying *k, struct op *op)
     return r == 0 ? store_mkdir(s, op, to.key, &defaults, NULL) : r == -ENOENT ? 0 : r;
 }
 
-/* What has come to a name, and to a directory by what was copied into it, is not what an older
- * removal of the name meant. */
-static int retire_removals(struct copying *k)
-{
-    struct cache *c = k->cache;
-    int r = 0;
-
-    for (size_t i = 0; i < k->n && r == 0; i++) {
-        const struct item *it = &k->v[i];
-        if (it->fate == ITEM_COPIED || (it->is_dir && copied_below(k, it->from)))
-            r = intents_retire(c, it->is_dir ? INTENT_RMDIR : INTENT_UNLINK, it->to,
-                               k->intent->seq);
-    }
-    return r == 0 ? intents_retire(c, INTENT_RMDIR, k->to, k->intent->seq) : r;
-}
-
 static int copy_tree(struct copying *k, struct op *op)
 {
     struct cache *c = k->cache;
@@ -526,7 +506,12 @@ static int copy_tree(struct copying *k, struct op *op)
         r = add_implied_dirs(k);
     if (r < 0)
         return r;
-    r = retire_removals(k);
+    for (size_t i = 0; i < k->n && r == 0; i++)
+        if (k->v[i].fate == ITEM_COPIED)
+            r = intents_retire(c, k->v[i].is_dir ? INTENT_RMDIR : INTENT_UNLINK, k->v[i].to,
+                               k->intent->seq);
+    if (r == 0)
+        r = intents_retire(c, INTENT_RMDIR, k->to, k->intent->seq);
     struct intent **plan = calloc(k->n + 1, sizeof(*plan));
     if (!plan)
         return -ENOMEM;
