@@ -64,9 +64,8 @@ static int resolve_written_anew_locked(struct copying *k, struct item *it) REQUI
     it->fate = known || e->may_exist || e->tried ? ITEM_OUT : ITEM_LEFT;
     const char *copied = n->file->copied_etag;
     bool own = e->tried_before || (e->tried && !e->may_exist) || copied;
-    bool meant =
-        (copied && strcmp(it->etag, copied) == 0) || copy_is_meant_locked(k, it->to, it->etag);
-    if (meant || (!known && !own))
+    bool as_listed = !known && (!own || (copied && strcmp(it->etag, copied) == 0));
+    if (as_listed || copy_is_meant_locked(k, it->to, it->etag))
         return 0;
     free(it->etag);
     it->etag = known ? etag_dup(&e->etag) : strdup(INTENT_OURS);
@@ -94,10 +93,11 @@ static int collect(void *arg, const char *name, const struct object *obj)
         return -ENOMEM;
     int r = 0;
     cache_lock(c);
-    /* The removal of a directory may come when there is still something in it that this rename
-     * takes away, and does nothing then. */
+    /* The removal of a real directory may come when there is still something in it that this
+     * rename takes away, and does nothing then. */
+    bool real = it->is_dir && store_can(c->store, place_of_path(it->from).key, STORE_DIRS);
     if (removal_pending_before(c, k->intent, it->from, it->is_dir))
-        it->fate = it->is_dir ? ITEM_OUT : ITEM_LEFT;
+        it->fate = real ? ITEM_OUT : ITEM_LEFT;
     else if (!it->is_dir)
         r = resolve_written_anew_locked(k, it);
     cache_unlock(c);
