@@ -35,7 +35,6 @@ struct flush {
     size_t left;   /* not in the store, at the last look */
     size_t coming; /* of these, what did not fail for good */
     size_t behind; /* intentions that it left out */
-    bool away; /* the store was not to be reached for any that is left, and nothing else is */
     bool hurried;  /* that look found something to hurry */
     char *in_vain; /* path of a removal that it found to wait for ever, perhaps, or NULL */
     char *half;    /* path of a file that it found half, or NULL */
@@ -378,7 +377,6 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
     struct node *half = first_half_locked(fl);
     struct intent *i;
 
-    fl->away = fl->left == 0 && !(fl->flags & CACHE_FLUSH_AWAIT);
     DL_FOREACH(fl->cache->queue->intents, i)
     {
         if (!concerns(fl, i))
@@ -389,7 +387,6 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
             continue;
         }
         done = false;
-        fl->away = fl->away && !i->running && err_is_unreachable(i->error);
         fl->coming += i->running;
         if (first && i->error && !(fl->flags & CACHE_FLUSH_AWAIT))
             i->due_ns = 0;
@@ -604,15 +601,6 @@ static bool goes_on(const struct flush *fl, struct advance *a, uint64_t done)
     return fl->coming && !(fl->flags & CACHE_FLUSH_AWAIT) && now - a->last_ns < NOTHING_NS;
 }
 
-/* What the caller is told when the time is over. `error`, of which op->why tells, is what
- * failed last: the cause, and not the time, where the store was not to be reached. */
-static int ended_by(const struct flush *fl, struct op *op, int r, int error)
-{
-    if (!error)
-        return op_fail(op, r, "not everything is in the store yet");
-    return fl->away && r == -ETIMEDOUT && err_is_unreachable(error) ? error : r;
-}
-
 static int wait_flushed(struct flush *fl, struct op *op,
                         void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg)
 {
@@ -650,7 +638,7 @@ static int wait_flushed(struct flush *fl, struct op *op,
         if (r < 0 && final)
             return error;
         if (r < 0)
-            return ended_by(fl, op, r, error);
+            return error ? r : op_fail(op, r, "not everything is in the store yet");
     }
 }
 

@@ -225,31 +225,6 @@ START_TEST(a_flush_does_not_end_what_another_asked_for)
 }
 END_TEST
 
-/* A directory's rename asks the store first: that it is away shows in no change that fails. Its
- * time is over for that, but not for what may pass, nor for what another change waits for. */
-START_TEST(a_store_that_is_away_is_the_cause)
-{
-    driven_init_like_s3(&d, around);
-    driven_mount(&d);
-    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
-    driven_put(&d, "d/f", "x", 1);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    atomic_store(&refusal, -ECONNREFUSED);
-    atomic_store(&refused, CALL_LIST);
-    ck_assert_int_eq(driven_rename(&d, "d", "e"), 0);
-    ck_assert_int_eq(flush("", false, NS_PER_SEC), -ECONNREFUSED);
-    atomic_store(&held, CALL_PUT);
-    driven_put(&d, "g", "x", 1);
-    ck_assert_int_eq(flush("", false, 300 * NS_PER_MS), -ETIMEDOUT);
-    atomic_store(&held, -1);
-    atomic_store(&refusal, -EIO);
-    DRIVEN_WAIT(flush("", false, 300 * NS_PER_MS) == -ETIMEDOUT);
-    atomic_store(&refused, -1);
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_release(&d);
-}
-END_TEST
-
 struct syncing {
     pthread_t thread;
     struct handle *handle;
@@ -453,7 +428,6 @@ int main(void)
     tcase_add_test(t, a_flush_does_not_settle_what_an_upload_did_not_have);
     tcase_add_test(t, a_flush_does_not_end_what_another_asked_for);
     tcase_add_test(t, a_flush_leaves_who_waits_for_the_store);
-    tcase_add_test(t, a_store_that_is_away_is_the_cause);
     tcase_add_loop_test(t, a_flush_tells_of_a_delete_that_is_refused, 0, 2);
     tcase_add_test(t, a_flush_waits_for_a_removal_that_is_tried_again);
     tcase_add_test(t, a_flush_waits_for_a_rename_above_it);
