@@ -366,7 +366,8 @@ static void run_removal(struct task *task)
             r->v[i]->due_ns = again[i];
             continue;
         }
-        if (errs[i] == 0 && !r->skip[i])
+        /* A directory's removal says nothing of the file that has had its name since. */
+        if (errs[i] == 0 && !r->skip[i] && r->v[i]->kind == INTENT_UNLINK)
             origin_resolved(c, intent_source(r->v[i]));
         removal_over_locked(c, r->v[i], errs[i], jr, removal_why(r, i, errs[i]));
     }

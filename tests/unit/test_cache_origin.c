@@ -20,6 +20,7 @@ static atomic_bool refusing;          /* the store takes no change */
 static _Atomic(const char *) refused; /* it takes none of this key */
 static atomic_int lost;        /* answers to puts that the store takes, still to be lost */
 static atomic_bool unanswered; /* the store takes attributes, and nobody hears of it */
+static atomic_bool dirs_stay;  /* it removes no directory */
 static struct driven d;
 static char other[80];                                       /* a copy of the cache directory */
 static pthread_mutex_t put_lock = PTHREAD_MUTEX_INITIALIZER; /* guards put_attrs */
@@ -42,6 +43,8 @@ static int64_t around(struct layer *l, struct call *c)
     (void)l;
     if (changes(c->kind) && refuses(c))
         return op_fail(c->op, -EACCES, "%s %s: refused", call_name(c->kind), c->key);
+    if (c->kind == CALL_RMDIR && atomic_load(&dirs_stay))
+        return op_fail(c->op, -EHOSTUNREACH, "%s: no answer", c->key);
     if (c->kind == CALL_PUT && c->attrs) {
         (void)pthread_mutex_lock(&put_lock);
         attrs_release(&put_attrs);
@@ -65,6 +68,7 @@ static void setup(void)
     atomic_store(&refusing, false);
     atomic_store(&refused, NULL);
     atomic_store(&lost, 0);
+    atomic_store(&dirs_stay, false);
     driven_init_like_s3(&d, around);
     d.config.list_timeout_ns = d.config.attr_timeout_ns = 50 * NS_PER_MS;
     d.config.late_ns = 1;
@@ -398,6 +402,34 @@ START_TEST(what_was_in_flight_is_removed)
 }
 END_TEST
 
+/* The name was a directory's before, whose removal ends in between. */
+START_TEST(what_was_in_flight_is_removed_after_a_directory)
+{
+    struct cache_stats s;
+
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "f"), 0);
+    flush_all();
+    atomic_store(&dirs_stay, true);
+    ck_assert_int_eq(driven_rmdir(&d, "f"), 0);
+    atomic_store(&lost, 1);
+    driven_put(&d, "f", "two", 3);
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.failed_files == 1));
+    driven_stores(&d, "f", "two");
+    atomic_store(&refusing, true);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    atomic_store(&dirs_stay, false);
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.pending_ops == 1));
+    driven_put(&d, "g", "next", 4);
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.failed_files == 1));
+    driven_unmount(&d);
+    atomic_store(&refusing, false);
+    driven_mount(&d);
+    flush_all();
+    driven_stores(&d, "f", NULL);
+}
+END_TEST
+
 static bool is_put(const char *key, const char *text)
 {
     char data[8] = {0};
@@ -611,6 +643,7 @@ int main(void)
     tcase_add_loop_test(t, what_an_older_version_owed_is_published, 0, 2 * OWES);
     tcase_add_loop_test(t, what_was_in_flight_is_ours, 0, 4);
     tcase_add_loop_test(t, what_was_in_flight_is_removed, 0, 2);
+    tcase_add_test(t, what_was_in_flight_is_removed_after_a_directory);
     tcase_add_loop_test(t, what_another_name_has_not_got_yet_is_replaced, 0, 2);
     tcase_add_test(t, what_changed_places_in_a_moved_directory_is_replaced);
     tcase_add_test(t, what_was_renamed_over_in_a_moved_directory_is_replaced);
