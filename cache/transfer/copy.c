@@ -269,13 +269,16 @@ static int move_object(struct copying *k, struct op *op, char **copied, struct o
 }
 
 /* Whether what was copied is somebody else's, and is about to be replaced, unseen: something
- * was renamed over it here. It stays under the old name, too. */
+ * was renamed over it here. It stays under the old name, too. Where nothing tells whose a
+ * version is it may as well be what a daemon that was killed had put, and goes as with any
+ * removal there. */
 static bool is_left_to_them(struct copying *k, const char *known, const char *copied)
 {
     struct cache *c = k->cache;
     struct entry *e = NULL;
 
-    if (k->own || !*known || strcmp(known, copied) == 0)
+    if (k->own || !*known || strcmp(known, copied) == 0 ||
+        !removals_are_bound(c, place_of_path(k->from)))
         return false;
     cache_lock(c);
     bool ret =

@@ -430,6 +430,29 @@ START_TEST(what_was_in_flight_is_removed_after_a_directory)
 }
 END_TEST
 
+/* Something else was renamed over it meanwhile. Where versions tell nobody's origin it goes, as
+ * it would be removed. */
+START_TEST(what_was_in_flight_and_was_replaced_is_no_other_nodes)
+{
+    if (_i)
+        d.store->facts.caps &= ~(unsigned)STORE_ORIGIN;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "g"), 0);
+    flush_all();
+    driven_unmount(&d);
+    put_without_answer(false);
+    atomic_store(&refusing, true);
+    driven_mount(&d);
+    driven_put(&d, "h", "three", 5);
+    ck_assert_int_eq(driven_exchange(&d, "f", "g"), 0);
+    ck_assert_int_eq(driven_rename(&d, "h", "g"), 0);
+    atomic_store(&refusing, false);
+    flush_all();
+    driven_stores(&d, "g", "three");
+    driven_stores(&d, "f", NULL);
+}
+END_TEST
+
 static bool is_put(const char *key, const char *text)
 {
     char data[8] = {0};
@@ -644,6 +667,7 @@ int main(void)
     tcase_add_loop_test(t, what_was_in_flight_is_ours, 0, 4);
     tcase_add_loop_test(t, what_was_in_flight_is_removed, 0, 2);
     tcase_add_test(t, what_was_in_flight_is_removed_after_a_directory);
+    tcase_add_loop_test(t, what_was_in_flight_and_was_replaced_is_no_other_nodes, 0, 2);
     tcase_add_loop_test(t, what_another_name_has_not_got_yet_is_replaced, 0, 2);
     tcase_add_test(t, what_changed_places_in_a_moved_directory_is_replaced);
     tcase_add_test(t, what_was_renamed_over_in_a_moved_directory_is_replaced);
