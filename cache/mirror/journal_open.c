@@ -84,7 +84,7 @@ static int prepare_all(struct journal *j)
         r = prepare(j, "INSERT OR REPLACE INTO put(key, origin, last) VALUES(?1,?2,?3)",
                     &j->note_put);
     if (r == 0)
-        r = prepare(j, "DELETE FROM put WHERE key = ?1 AND origin = ?2 AND last <= ?3",
+        r = prepare(j, "DELETE FROM put WHERE key = ?1 AND origin = ?2 AND last = ?3",
                     &j->forget_put);
     return r;
 }

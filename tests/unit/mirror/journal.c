@@ -228,11 +228,12 @@ static int add_put(void *arg, const struct journal_put *p)
     return 0;
 }
 
-/* A settled note goes with the next one, unless it was made again since. */
+/* A settled note goes with the next one, unless it was made again since, after the clock was
+ * set back, too. */
 START_TEST(notes_of_puts_come_back)
 {
     struct journal_put a = {"a", UINT64_MAX, 5}, b = {"b", 1, 6}, c = {"c", 2, 7};
-    const struct journal_put settled[] = {{"a", UINT64_MAX, 5}, {"b", 1, 5}};
+    const struct journal_put settled[] = {{"a", UINT64_MAX, 5}, {"b", 1, 5}, {"c", 2, 8}};
 
     ck_assert_int_eq(journal_note_put(j, &a, NULL, 0), 0);
     ck_assert_int_eq(journal_note_put(j, &b, NULL, 0), 0);
