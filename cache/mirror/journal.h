@@ -103,7 +103,8 @@ struct journal_put {
     int64_t last_ns; /* CLOCK_REALTIME; when the last one was signed */
 };
 
-/* Adds the note or sets its time, and takes `n` others out unless they were noted anew since. */
+/* Adds the note or sets its time, and takes `n` others out unless they were noted anew since.
+ */
 int journal_note_put(struct journal *j, const struct journal_put *note,
                      const struct journal_put *settled, size_t n);
 /* Visits all notes. */

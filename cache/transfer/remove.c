@@ -320,6 +320,14 @@ static void give_up(struct cache *c, const struct intent *i, int err, const char
     removal_given_up(c, i, err, why);
 }
 
+/* Whether nothing that this cache has put there is left, or on its way. The removal of a
+ * directory, or of one version, says nothing of what was put since. */
+static bool took_all_of_ours(struct removal *r, size_t i, int err) REQUIRES(cache_mutex)
+{
+    return err == 0 && !r->skip[i] && r->v[i]->kind == INTENT_UNLINK &&
+           !intent_version_is_known(r->v[i]);
+}
+
 static void run_removal(struct task *task)
 {
     struct removal *r = container_of(task, struct removal, task);
@@ -334,9 +342,11 @@ static void run_removal(struct task *task)
     run_store_removals(r, &op, errs);
     crash_point("delete-done");
     int64_t again[BATCH_MAX] = {0}; /* when; 0 not */
+    bool resolved[BATCH_MAX];
     for (size_t i = 0; i < r->n; i++) {
         cache_lock(c);
         bool vain = is_in_vain(r->v[i], errs[i]);
+        resolved[i] = took_all_of_ours(r, i, errs[i]);
         if (vain)
             r->v[i]->removed_before = true; /* nothing to repeat */
         else if (errs[i] == 0 && !r->skip[i])
@@ -366,8 +376,7 @@ static void run_removal(struct task *task)
             r->v[i]->due_ns = again[i];
             continue;
         }
-        /* A directory's removal says nothing of the file that has had its name since. */
-        if (errs[i] == 0 && !r->skip[i] && r->v[i]->kind == INTENT_UNLINK)
+        if (resolved[i])
             origin_resolved(c, intent_source(r->v[i]));
         removal_over_locked(c, r->v[i], errs[i], jr, removal_why(r, i, errs[i]));
     }

@@ -211,6 +211,46 @@ START_TEST(a_late_first_put_does_not_outlive_the_removal)
 }
 END_TEST
 
+/* Nor that of an older version, which another node has removed, and whose removal ends before
+ * the put comes. */
+static bool put_late_after_two(int64_t late_ns, int i)
+{
+    struct cache_stats s;
+
+    (void)i;
+    begin_again();
+    driven_mount(&d);
+    driven_put(&d, "f", "one", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&refused, CALL_REMOVE);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.last_error == -EACCES));
+    late_remove("f");
+    atomic_store(&puts_wait, true);
+    driven_put(&d, "f", "two", 3);
+    DRIVEN_WAIT(strcmp(driven_state(&d, "f"), "uploading") == 0);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    driven_unmount(&d);
+    atomic_store(&puts_wait, false);
+    atomic_store(&refused, -1);
+    d.config.late_ns = late_ns;
+    int64_t until_ns = clock_mono_ns() + late_ns;
+    driven_mount(&d);
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.pending_ops == 1));
+    doubt_put("f", "", "two", 0);
+    bool in_time = clock_mono_ns() < until_ns;
+    ck_assert_int_eq(driven_flush(&d), 0);
+    if (in_time)
+        driven_stores(&d, "f", NULL);
+    return in_time;
+}
+
+START_TEST(nor_does_it_after_two_removals)
+{
+    driven_in_window(put_late_after_two, _i);
+}
+END_TEST
+
 static void *sync_root(void *arg)
 {
     *(int *)arg = driven_fsyncdir(&d, "");
@@ -308,6 +348,7 @@ int main(void)
     tcase_add_test(t, content_that_comes_back_outlives_a_late_put);
     tcase_add_test(t, other_content_does_not_wait);
     tcase_add_test(t, a_late_first_put_does_not_outlive_the_removal);
+    tcase_add_test(t, nor_does_it_after_two_removals);
     tcase_add_test(t, nor_does_it_when_the_directory_is_synced);
     tcase_add_loop_test(t, nor_does_it_when_the_removal_failed_before, 0, 2);
     suite_add_tcase(s, t);
