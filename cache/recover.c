@@ -284,7 +284,7 @@ static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_ns,
     if (n->dir->kind == DIR_STORED && listing_asks_dir(c, place_of_path(path)) &&
         !(a.flags & (STAMP_NEW | STAMP_ATTR_DIRTY)))
         n->flags |= NODE_ATTRS_OLD;
-    n->dir->stale_marker = n->dir->new_here && tombstone_pending(c, place_of_path(path));
+    n->dir->stale_marker = n->dir->new_here && tombstone_pending(c, place_of_path(path)) > 0;
     if (n->links)
         n->links->may_exist = true;
     if (!n->dir->new_here && !(n->flags & NODE_ATTR_DIRTY))

@@ -31,7 +31,7 @@ static void begin_dir_locked(struct cache *c, struct node *n, const char *path)
     n->dir->new_here = n->dir->kind == DIR_STORED;
     n->dir->bare = !n->dir->new_here;
     n->dir->listed_ns = n->dir->told_ns = clock_mono_ns(); /* it is empty */
-    n->dir->stale_marker = tombstone_pending(c, place_of_path(path));
+    n->dir->stale_marker = tombstone_pending(c, place_of_path(path)) > 0;
 }
 
 static int begin_file_locked(struct cache *c, struct node *n, const char *path, bool begins)

@@ -361,6 +361,10 @@ const char *intent_removes_version(struct cache *c, const char *path) REQUIRES(c
 bool intent_means_ours(const struct intent *i);
 /* Whether the intention names the one version that it means. */
 bool intent_version_is_known(const struct intent *i);
+/* Whether the removal means what this cache put itself, and an older one is to take the version
+ * at the name that it found there: that is nobody else's. */
+bool intent_follows_removal(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex);
 /* What the live name at the removal's path says about the removal. */
 enum live intent_live_at(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
 /* Whether removals of `at` are bound to the version they mean: a request that takes effect
@@ -391,7 +395,7 @@ void queue_free(struct cache *c) EXCLUDES(cache_mutex);
  * was removed since, or an intention will remove it or move it elsewhere. */
 bool tombstone_hides(struct cache *c, struct place at, const char *path, int64_t listed_ns)
     REQUIRES(cache_mutex);
-/* Whether an intention concerns this very place. */
-bool tombstone_pending(struct cache *c, struct place at) REQUIRES(cache_mutex);
+/* How many intentions concern this very place. */
+unsigned tombstone_pending(struct cache *c, struct place at) REQUIRES(cache_mutex);
 
 #endif

@@ -62,6 +62,20 @@ bool intent_version_is_known(const struct intent *i)
     return *i->etag && strcmp(i->etag, INTENT_ANY) != 0 && !intent_means_ours(i);
 }
 
+bool intent_follows_removal(struct cache *c, const struct intent *removal)
+{
+    const struct intent *i;
+
+    cache_assert_locked(c);
+    if (!intent_means_ours(removal) || tombstone_pending(c, intent_source(removal)) < 2)
+        return false;
+    for (i = c->queue->intents; i && i != removal; i = i->next)
+        if (i->kind == INTENT_UNLINK && intent_version_is_known(i) &&
+            strcmp(i->from, removal->from) == 0)
+            return true;
+    return false;
+}
+
 const char *intent_removes_version(struct cache *c, const char *path)
 {
     const char *version = NULL;

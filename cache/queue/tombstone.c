@@ -11,13 +11,13 @@
 /* How long a listing may take; a younger one can't show what was removed before it. */
 #define TOMBSTONE_KEEP_NS (600 * NS_PER_SEC)
 
-bool tombstone_pending(struct cache *c, struct place at)
+unsigned tombstone_pending(struct cache *c, struct place at)
 {
     struct tombstone *g;
 
     cache_assert_locked(c);
     HASH_FIND_STR(c->queue->own->tombstones, at.key, g);
-    return g && g->pending > 0;
+    return g ? g->pending : 0;
 }
 
 /* Whether what lay there was removed, or moved away with a directory above it, since. */

@@ -102,7 +102,7 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
     *ret_skip = live == LIVE_STORED || i->done;
     if (moved_is_missing_locked(c, i) && !intent_is_urgent(c, i))
         return false;
-    if (doubt_blocks_intent_locked(c, i))
+    if (doubt_blocks_intent_locked(c, i) || intent_follows_removal(c, i))
         return false;
     /* With routes the removal of a directory may take the object of one below it. */
     bool below = c->config.routes && i->kind == INTENT_RMDIR;

@@ -158,7 +158,7 @@ static int look(struct job *j)
     r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
     if (r == 0) {
         bool known = etag_known(&e->etag);
-        bool tombstone = tombstone_pending(c, j->at);
+        bool tombstone = tombstone_pending(c, j->at) > 0;
         const char *removed = tombstone && !known ? intent_removes_version(c, j->path) : NULL;
         j->unknown =
             (tombstone && !removed) || (!known && e->may_exist) || etag_is(&e->etag, "");

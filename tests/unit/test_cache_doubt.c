@@ -315,6 +315,33 @@ START_TEST(an_upload_whose_answer_was_lost_is_known_again)
 }
 END_TEST
 
+/* The version that an older removal is to take is nobody else's. */
+START_TEST(a_removal_of_what_was_put_since_comes_after_an_older_one)
+{
+    struct cache_stats s;
+
+    driven_mount(&d);
+    driven_put(&d, "f", "mine", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d); /* what it put is known for this cache's own by the stamp alone then */
+    driven_mount(&d);
+    atomic_store(&refused, CALL_REMOVE);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    atomic_store(&puts_wait, true);
+    driven_put(&d, "f", "newer", 5);
+    DRIVEN_WAIT(strcmp(driven_state(&d, "f"), "uploading") == 0);
+    ck_assert_int_eq(driven_unlink(&d, "f"), 0);
+    driven_unmount(&d);
+    atomic_store(&puts_wait, false);
+    atomic_store(&refused, -1);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", NULL);
+    cache_get_stats(d.cache, &s);
+    ck_assert_msg(s.last_error == 0, "%s", s.last_error_text);
+}
+END_TEST
+
 /* A name that was removed here and made again replaces what it means to replace. */
 START_TEST(what_is_made_again_does_not_replace_another_node_s)
 {
@@ -356,6 +383,7 @@ int main(void)
     tcase_add_loop_test(t, a_removal_after_a_failed_upload_is_not_of_another_node, 0, 3);
     tcase_add_loop_test(t, what_came_while_its_directory_was_renamed, 0, 3);
     tcase_add_loop_test(t, an_upload_whose_answer_was_lost_is_known_again, 0, 2);
+    tcase_add_test(t, a_removal_of_what_was_put_since_comes_after_an_older_one);
     tcase_add_loop_test(t, what_is_made_again_does_not_replace_another_node_s, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
