@@ -362,7 +362,8 @@ bool intent_means_ours(const struct intent *i);
 /* Whether the intention names the one version that it means. */
 bool intent_version_is_known(const struct intent *i);
 /* Whether the removal means what this cache put itself, and an older one is to take the version
- * at the name that it found there: that is nobody else's. */
+ * at the name that it found there: that is nobody else's. Not one that waits for another store
+ * to have what it names: that may take for ever. */
 bool intent_follows_removal(struct cache *c, const struct intent *removal)
     REQUIRES(cache_mutex);
 /* What the live name at the removal's path says about the removal. */

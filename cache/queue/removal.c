@@ -70,7 +70,7 @@ bool intent_follows_removal(struct cache *c, const struct intent *removal)
     if (!intent_means_ours(removal) || tombstone_pending(c, intent_source(removal)) < 2)
         return false;
     for (i = c->queue->intents; i && i != removal; i = i->next)
-        if (i->kind == INTENT_UNLINK && intent_version_is_known(i) &&
+        if (i->kind == INTENT_UNLINK && intent_version_is_known(i) && !i->moved_to &&
             strcmp(i->from, removal->from) == 0)
             return true;
     return false;
