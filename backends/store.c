@@ -277,7 +277,6 @@ int store_list_after(struct store *s, struct op *op, const char *prefix, unsigne
     if (op->notes)
         op->notes->hidden_names = 0; /* a layer's repeated listing counts once */
     r = s->ops->list(s, op, prefix, flags, after, visit_safe_names, &c);
-    c.hidden += atomic_exchange_explicit(&s->hidden_names, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->hidden_total, c.hidden, memory_order_relaxed);
     if (op->notes)
         op->notes->hidden_names += c.hidden;

@@ -152,6 +152,9 @@ enum list_flags {
                            has one and tells of it in the listing; not with LIST_RECURSIVE */
 };
 
+/* What a driver visits in place of a name that no text can hold: no name either. */
+#define STORE_NO_NAME "/"
+
 /* The name (relative to the listed prefix) and object are valid during the visit. A non-zero
  * answer ends the listing and is returned by it. It must not call the store: the listing holds
  * one of the connections. */
@@ -200,9 +203,9 @@ struct store_ops {
      * Recursive listings visit directories only when they have an object of their own; where
      * the store has STORE_ORDER they leave out all keys up to `after` (NULL: none), which is
      * relative to the prefix, too, and NULL in all other listings.
-     * Names with empty, "." or ".." components are not visited but counted by the wrapper;
-     * names with NUL by the driver, in store->hidden_names. op->notes says how many there
-     * were in this listing. */
+     * Names with empty, "." or ".." components are not visited but counted by the wrapper; one
+     * with NUL the driver visits as STORE_NO_NAME. op->notes says how many there were in this
+     * listing. */
     int (*list)(struct store *s, struct op *op, const char *prefix, unsigned flags,
                 const char *after, store_visit visit, void *arg);
 
@@ -307,8 +310,6 @@ struct store {
                        Of several stores a line for each, with its name behind that. NULL:
                        the URL says it all */
     struct store *next;         /* a layer's: the store below, owned; NULL in drivers */
-    atomic_ullong hidden_names; /* a driver's: names that it could not even visit, until the
-                                   wrapper of its listing takes them */
     atomic_ullong hidden_total; /* names met in listings that no path can show */
 };
 

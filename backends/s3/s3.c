@@ -285,7 +285,8 @@ static int visit_page(struct listing *l, struct s3_page *page)
 {
     int err = check_progress(l, page);
 
-    atomic_fetch_add_explicit(&l->s->base.hidden_names, page->unusable, memory_order_relaxed);
+    for (size_t i = 0; i < page->unusable && !err; i++)
+        err = l->visit(l->arg, STORE_NO_NAME, &(struct object){0});
     for (size_t i = 0; i < page->n_entries && !err; i++)
         err = visit_entry(l, &page->entries[i]);
     if (err)

@@ -292,6 +292,37 @@ START_TEST(bad_names_are_hidden)
 }
 END_TEST
 
+#define NUL_KEY "<EncodingType>url</EncodingType>" KEY("pre/d/n%00")
+
+/* Another listing of the store, between two pages of the first. */
+static int list_beside(void *arg, const char *name, const struct object *obj)
+{
+    struct op_notes *notes = arg;
+    struct op own;
+    int names = 0;
+
+    (void)name, (void)obj;
+    op_init(&own, OP_FOREVER);
+    own.notes = notes;
+    ck_assert_msg(store_list(store, &own, "e", 0, count_names, &names) == 0, "%s", own.why);
+    ck_assert_int_eq(names, 1);
+    return 0;
+}
+
+START_TEST(hidden_names_are_those_of_their_listing)
+{
+    START(PAGE("1", NUL_KEY KEY("pre/d/a")), LAST(KEY("pre/e/x")), LAST(""));
+    struct op_notes notes = {0}, beside = {0};
+
+    op.notes = &notes;
+    ck_assert_msg(store_list(store, &op, "d", 0, list_beside, &beside) == 0, "%s", op.why);
+    op.notes = NULL;
+    ck_assert_uint_eq(scripted_count(server), 3);
+    ck_assert_uint_eq(beside.hidden_names, 0);
+    ck_assert_uint_eq(notes.hidden_names, 1);
+}
+END_TEST
+
 START_TEST(a_key_outside_ends_a_listing)
 {
     START(LAST(KEY("other/a")), LAST(KEY("pre/d")));
@@ -333,6 +364,7 @@ int main(void)
     tcase_add_test(t, pages_in_a_circle_end_a_listing);
     tcase_add_test(t, a_size_that_no_object_has);
     tcase_add_test(t, bad_names_are_hidden);
+    tcase_add_test(t, hidden_names_are_those_of_their_listing);
     tcase_add_test(t, a_key_outside_ends_a_listing);
     tcase_add_test(t, a_visitor_may_end_a_listing);
     suite_add_tcase(s, t);
