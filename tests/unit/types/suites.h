@@ -6,6 +6,7 @@
 
 Suite *acl_suite(void);
 Suite *attr_index_suite(void);
+Suite *debt_suite(void);
 Suite *etag_suite(void);
 Suite *place_suite(void);
 Suite *range_suite(void);
