@@ -48,9 +48,9 @@ static int push_target_locked(struct flush *fl, struct node *n) REQUIRES(cache_m
     if (array_grow(fl->v, fl->cap, fl->n + 1))
         return -ENOMEM;
     node_ref_locked(n);
-    fl->v[fl->n++] =
-        (struct target){n, n->dir ? n->dir->generation : n->file->generation,
-                        n->dir ? n->dir->attempts : n->file->attempts, n->dir ? 0 : n->size};
+    fl->v[fl->n++] = (struct target){n, n->dir ? n->dir->generation : n->file->generation,
+                                     n->dir ? n->dir->debt.attempts : n->file->debt.attempts,
+                                     n->dir ? 0 : n->size};
     return 0;
 }
 
@@ -79,7 +79,7 @@ static int add_early_times_locked(struct flush *fl) REQUIRES(cache_mutex)
 static bool may_be_newer(const struct file *f) REQUIRES(cache_mutex)
 {
     return f->writing_stamp && !f->write_handles &&
-           (f->state == FILE_CLEAN || (f->state == FILE_DIRTY && f->uploading));
+           (f->state == FILE_CLEAN || (f->state == FILE_DIRTY && f->debt.running));
 }
 
 static int gather_unsure_locked(struct flush *fl) REQUIRES(cache_mutex)
@@ -87,7 +87,7 @@ static int gather_unsure_locked(struct flush *fl) REQUIRES(cache_mutex)
     struct file *f;
     int r = 0;
 
-    DL_FOREACH2(fl->cache->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(fl->cache, f)
     {
         if (r == 0 && may_be_newer(f) && node_is_named_below(fl->cache, f->node, fl->path))
             r = push_target_locked(fl, f->node);
@@ -199,21 +199,21 @@ static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
     DL_FOREACH2(c->content->writers, f, writer_next)
     {
         node_look_locked(c, f->node);
-        if (r == 0 && !f->queued && !node_is_scratch(f->node) && !is_left_waiting_locked(fl, f))
+        if (r == 0 && !debt_is_queued(&f->debt) && !node_is_scratch(f->node) &&
+            !is_left_waiting_locked(fl, f))
             r = add_target_locked(fl, f->node);
     }
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(c, f)
     {
         if (r == 0 && !is_left_waiting_locked(fl, f))
             r = add_target_locked(fl, f->node);
     }
-    DL_FOREACH2(c->queue->dirty_dirs, d, dir->dirty_next)
-    {
+    for (d = debt_dir(c->queue->owed[DEBT_DIR].first); d; d = debt_dir(d->dir->debt.next)) {
         if (r == 0 && !is_dir_left_waiting_locked(fl, d))
             r = add_target_locked(fl, d);
     }
     fl->seq = seq_now_locked(c);
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (r == 0)
             r = add_moved_locked(fl, i);
@@ -245,20 +245,20 @@ static void hurry_locked(struct flush *fl, const struct target *t, bool first)
     if (fl->flags & CACHE_FLUSH_AWAIT)
         return;
     if (n->dir) {
-        if (first || !n->dir->error) {
-            fl->hurried |= n->dir->due_ns != 0;
-            n->dir->due_ns = 0;
+        if (first || !n->dir->debt.error) {
+            fl->hurried |= n->dir->debt.due_ns != 0;
+            n->dir->debt.due_ns = 0;
         }
-        n->dir->wanted = true;
+        n->dir->debt.wanted = true;
         return;
     }
     assert(f); /* what owes something and is no directory has a file */
-    fl->hurried |= !f->wanted;
+    fl->hurried |= !f->debt.wanted;
     file_want_locked(f, t->generation);
     f->wanted_half = f->wanted_half || (fl->flags & CACHE_FLUSH_HALF);
     if (first)
-        f->due_ns = 0;
-    if (!f->queued) {
+        f->debt.due_ns = 0;
+    if (!debt_is_queued(&f->debt)) {
         file_insert_open_locked(c, f);
         file_lru_remove_locked(c, f);
         fl->hurried = true;
@@ -282,11 +282,11 @@ static struct node *first_half_locked(const struct flush *fl) REQUIRES(cache_mut
     struct cache *c = fl->cache;
     struct file *f;
 
-    if ((fl->flags & CACHE_FLUSH_HALF) || !c->queue->intents)
+    if ((fl->flags & CACHE_FLUSH_HALF) || !row_first(c))
         return NULL;
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(c, f)
     {
-        if (!f->first_seq || f->first_seq > barrier_seq_locked(c, c->queue->intents->prev->seq))
+        if (!f->debt.seq || f->debt.seq > barrier_seq_locked(c, row_last(c)->seq))
             return NULL;
         if (!f->unclosed && file_is_half_locked(c, f->node))
             return f->node;
@@ -297,8 +297,7 @@ static struct node *first_half_locked(const struct flush *fl) REQUIRES(cache_mut
 static bool waits_for_locked(struct cache *c, const struct intent *i, const struct node *half)
     REQUIRES(cache_mutex)
 {
-    return half && !intent_is_rename(i) &&
-           barrier_seq_locked(c, i->seq) > half->file->first_seq;
+    return half && !intent_is_rename(i) && barrier_seq_locked(c, i->seq) > half->file->debt.seq;
 }
 
 /* Only its writer's close or rename sends it, or a caller who may ask for more than to wait. */
@@ -334,7 +333,7 @@ static struct node *half_in_its_place_locked(const struct flush *fl, const struc
     REQUIRES(cache_mutex)
 {
     struct node *n = intent_is_rename(i) ? NULL : tree_find(fl->cache, i->from, NULL);
-    bool half = n && n->file && !i->running && is_left_out_locked(fl, n);
+    bool half = n && n->file && !i->debt.running && is_left_out_locked(fl, n);
 
     return half && intent_live_at(fl->cache, i) == LIVE_WAIT ? n : NULL;
 }
@@ -377,7 +376,7 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
     struct node *half = first_half_locked(fl);
     struct intent *i;
 
-    DL_FOREACH(fl->cache->queue->intents, i)
+    ROWS_FOREACH(fl->cache, i)
     {
         if (!concerns(fl, i))
             continue;
@@ -387,13 +386,14 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
             continue;
         }
         done = false;
-        fl->coming += i->running;
-        if (first && i->error && !(fl->flags & CACHE_FLUSH_AWAIT))
-            i->due_ns = 0;
-        if (i->error && i->failed_ns >= fl->began_ns && (*error == 0 || !*final)) {
-            const char *text = i->error_text && *i->error_text ? i->error_text : NULL;
-            *error = op_fail(op, i->error, "%s", text ? text : strerror(-i->error));
-            *final = !err_is_transient(i->error) && !(intent_is_in_the_way(i->error) &&
+        fl->coming += i->debt.running;
+        if (first && i->debt.error && !(fl->flags & CACHE_FLUSH_AWAIT))
+            i->debt.due_ns = 0;
+        if (i->debt.error && i->debt.failed_ns >= fl->began_ns && (*error == 0 || !*final)) {
+            const char *text = i->debt.why && *i->debt.why ? i->debt.why : NULL;
+            *error = op_fail(op, i->debt.error, "%s", text ? text : strerror(-i->debt.error));
+            *final =
+                !err_is_transient(i->debt.error) && !(intent_is_in_the_way(i->debt.error) &&
                                                       intents_before_locked(fl->cache, i->seq));
         }
     }
@@ -415,7 +415,7 @@ static bool clears_up_locked(struct flush *fl, struct target *t, int err, unsign
         return false;
     if (fl->flags & CACHE_FLUSH_AWAIT)
         return true;
-    *(t->node->dir ? &t->node->dir->due_ns : &t->node->file->due_ns) = 0;
+    *(t->node->dir ? &t->node->dir->debt.due_ns : &t->node->file->debt.due_ns) = 0;
     fl->hurried = true;
     return true;
 }
@@ -439,7 +439,7 @@ static bool lies_behind_half_locked(struct flush *fl, struct node *n, int err, i
     if (!intent_is_in_the_way(err))
         return false;
     auto_free char *path = node_path(n);
-    DL_FOREACH(fl->cache->queue->intents, i)
+    ROWS_FOREACH(fl->cache, i)
     {
         if (!path || !path_below(i->from, path) || !goes_with_half_locked(fl, i))
             continue;
@@ -473,7 +473,7 @@ static bool lies_behind_row_locked(struct flush *fl, struct node *n, int *error,
 {
     struct behind b = {.fl = fl, .dir = n, .error = error, .op = op};
 
-    if (!n->dir || n->dir->uploading || !fl->behind)
+    if (!n->dir || n->dir->debt.running || !fl->behind)
         return false;
     auto_free char *path = node_path(n);
     b.half = first_half_locked(fl);
@@ -486,7 +486,8 @@ static bool lost_to_another(const struct target *t) REQUIRES(cache_mutex)
 {
     const struct file *f = t->node->dir ? NULL : t->node->file;
 
-    return f && f->error == -ESTALE && (!t->node->links || f->attempts != t->attempts);
+    return f && f->debt.error == -ESTALE &&
+           (!t->node->links || f->debt.attempts != t->attempts);
 }
 
 /* How the last attempt failed, if one did. */
@@ -503,9 +504,9 @@ static struct failed failed_now(const struct node *n) REQUIRES(cache_mutex)
     const struct file *f = n->file;
 
     if (d)
-        return (struct failed){d->error, d->error_text, d->attempts, false};
+        return (struct failed){d->debt.error, d->debt.why, d->debt.attempts, false};
     assert(f); /* what owes something and is no directory has a file */
-    return (struct failed){f->error, f->error_text, f->attempts, f->short_write};
+    return (struct failed){f->debt.error, f->debt.why, f->debt.attempts, f->short_write};
 }
 
 /* True when nothing is left to wait for; beside that what is known of the progress and of a
@@ -523,12 +524,12 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
     for (size_t i = 0; i < fl->n; i++) {
         struct node *n = fl->v[i].node;
         uint64_t size = fl->v[i].size,
-                 sent = n->file && n->file->uploading ? n->file->upload_done : 0;
+                 sent = n->file && n->file->debt.running ? n->file->upload_done : 0;
         bool ok = target_done(&fl->v[i]);
         *total += size;
         *done += ok || sent > size ? size : sent;
         if (ok && lost_to_another(&fl->v[i]))
-            *error = op_fail(op, -ESTALE, "%s", n->file->error_text ? n->file->error_text : "");
+            *error = op_fail(op, -ESTALE, "%s", n->file->debt.why ? n->file->debt.why : "");
         if (ok || skip_half_locked(fl, n, error, op) ||
             lies_behind_half_locked(fl, n, failed_now(n).err, error, op) ||
             lies_behind_row_locked(fl, n, error, op))
@@ -648,7 +649,7 @@ static void unwant_locked(const struct flush *fl) REQUIRES(cache_mutex)
         struct node *n = fl->v[i].node;
 
         if (n->dir)
-            n->dir->wanted = false;
+            n->dir->debt.wanted = false;
         else if (n->file)
             file_unwant_locked(n->file);
     }

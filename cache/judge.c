@@ -21,7 +21,7 @@ static struct place recorded_as(struct cache *c, const char *path) REQUIRES(cach
 {
     if (c->queue->renames == 0)
         return place_dup(place_of_path(path));
-    return recover_place_before(c, c->queue->intents ? c->queue->intents->prev : NULL, path);
+    return recover_place_before(c, row_last(c), path);
 }
 
 static struct stamp_key *key_of(struct cache *c, struct file *f, const char *path)
@@ -41,8 +41,7 @@ static bool expects_on_the_way(struct cache *c, struct file *f, const char *path
     auto_free char *at = c->queue->renames ? strdup(path) : NULL;
     bool expects = false;
 
-    for (struct intent *i = c->queue->intents ? c->queue->intents->prev : NULL;
-         at && i && !expects; i = i == c->queue->intents ? NULL : i->prev) {
+    for (struct intent *i = row_last(c); at && i && !expects; i = row_prev(i)) {
         const struct stamp_key *k = stamp_keys_find(&f->keys, place_of_path(at).key);
         expects = k && stamp_key_is_expected(k);
         if (intent_backward(i, &at) == INTENT_LEFT)

@@ -479,8 +479,8 @@ static void free_tree(struct cache *c)
 {
     ns_write(c);
     cache_lock(c);
-    while (c->queue->dirty_dirs)
-        dir_unqueue_locked(c, c->queue->dirty_dirs);
+    while (c->queue->owed[DEBT_DIR].first)
+        dir_unqueue_locked(c, debt_dir(c->queue->owed[DEBT_DIR].first));
     indexes_forget_locked(c);
     stale_readers_end_locked(c);
     detached_free_locked(c);
@@ -490,8 +490,8 @@ static void free_tree(struct cache *c)
         c->tree->root->is_root = false;
         node_collect_locked(c, c->tree->root);
     }
-    while (c->queue->intents)
-        intent_remove_locked(c, c->queue->intents);
+    while (row_first(c))
+        intent_remove_locked(c, row_first(c));
     cache_unlock(c);
     ns_done(c);
 }

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <utlist.h>
 
 static int cant_look(const char *dir, int r, struct op *op)
 {

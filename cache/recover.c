@@ -23,7 +23,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <utlist.h>
 
 static int push_text(char ***v, size_t *n, size_t *cap, const char *text)
 {
@@ -114,7 +113,7 @@ static const struct intent *exchange_begun(struct cache *c, const struct intent 
 {
     struct intent *i;
 
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (i != newest && i->ino == newest->ino && intent_is_rename(i) &&
             intent_is_rename(newest) && strcmp(i->to, newest->from) == 0 &&
@@ -138,11 +137,10 @@ static bool other_kind_at_target(struct cache *c, const struct intent *i)
 /* Only the newest change can lack its step in the mirror: it was not answered then. */
 static int redo_newest(struct cache *c) REQUIRES(cache_mutex)
 {
-    struct intent *i, *newest = NULL,
-                      *last = c->queue->intents ? c->queue->intents->prev : NULL;
+    struct intent *i, *newest = NULL, *last = row_last(c);
     int r = 0;
 
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (i->ino)
             newest = i;
@@ -169,7 +167,7 @@ struct place recover_place_before(struct cache *c, struct intent *last, const ch
     char *at = strdup(path);
 
     cache_assert_locked(c);
-    for (struct intent *i = last; at && i; i = i == c->queue->intents ? NULL : i->prev)
+    for (struct intent *i = last; at && i; i = row_prev(i))
         if (intent_backward(i, &at) == INTENT_LEFT)
             break;
     return place_own_path(at);
@@ -180,13 +178,12 @@ static int apply_renames(struct cache *c) REQUIRES(cache_mutex)
 {
     struct intent *i;
 
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (!intent_is_rename(i))
             continue;
-        auto_free char *at = intent_path_after(i->next, i->to);
-        auto_place struct place from =
-            recover_place_before(c, i == c->queue->intents ? NULL : i->prev, i->from);
+        auto_free char *at = intent_path_after(row_next(i), i->to);
+        auto_place struct place from = recover_place_before(c, row_prev(i), i->from);
         struct entry *e = NULL;
         if (!at || !place_known(from))
             return -ENOMEM;
@@ -213,7 +210,7 @@ static int note_brought(void *arg, struct node *n) REQUIRES(cache_mutex)
         struct intent *i;
         if (e->tried && !path)
             return -ENOMEM;
-        DL_FOREACH(c->queue->intents, i)
+        ROWS_FOREACH(c, i)
         {
             if (path && intent_is_rename(i) && i->seq > n->named_seq && path_below(i->to, path))
                 e->brought = true;
@@ -328,7 +325,7 @@ static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const 
     n->ctime_ns = (int64_t)st->st_ctim.tv_sec * NS_PER_SEC + st->st_ctim.tv_nsec;
     n->atime_ns = n->mtime_ns;
     f->seq = a->seq;
-    f->first_seq = a->first_seq;
+    debt_set_place(&f->debt, a->first_seq);
     f->made_at = a->made_at;
     f->noted = a->flags;
     f->past = a->flags & STAMP_WRITING;
@@ -489,7 +486,7 @@ static uint64_t place_of(const struct node *n) REQUIRES(cache_mutex)
 {
     const struct file *f = n->file;
 
-    return f->first_seq ? f->first_seq : f->seq || S_ISREG(n->mode) ? f->seq : n->named_seq;
+    return f->debt.seq ? f->debt.seq : f->seq || S_ISREG(n->mode) ? f->seq : n->named_seq;
 }
 
 static int by_close(const void *pa, const void *pb) REQUIRES(cache_mutex)
@@ -516,21 +513,20 @@ static void queue_in_order_locked(struct scan *s) REQUIRES(cache_mutex)
     for (size_t i = 0; i < s->n_dirty; i++) {
         struct node *n = s->dirty[i];
         struct file *f = n->file;
-        if (f->queued)
+        if (debt_is_queued(&f->debt))
             continue;
-        f->first_seq = place_of(n);
-        if (!f->first_seq)
-            f->first_seq = seq_next_locked(c);
-        if (f->first_seq <= before)
-            f->first_seq = before + 1;
-        before = f->first_seq;
+        uint64_t place = place_of(n);
+        if (!place)
+            place = seq_next_locked(c);
+        if (place <= before)
+            place = before + 1;
+        debt_set_place(&f->debt, before = place);
         if (before > c->tree->seq)
             c->tree->seq = before;
         if (!f->seq)
-            f->seq = f->first_seq;
+            f->seq = place;
         file_stage_found_locked(c, n);
-        DL_APPEND2(c->content->dirty, f, dirty_prev, dirty_next);
-        file_queued_locked(c, f);
+        file_insert_locked(c, f);
         file_lru_remove_locked(c, f); /* another of its names was found clean */
     }
 }

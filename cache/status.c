@@ -24,32 +24,32 @@ static void count_dirty_locked(struct cache *c, struct cache_stats *s) REQUIRES(
     struct intent *i;
     struct node *d;
 
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(c, f)
     {
         bool owes = f->state == FILE_DIRTY || (f->node->flags & NODE_ATTR_DIRTY);
         if (!owes)
             continue;
         s->dirty_files++;
         s->dirty_bytes += f->state == FILE_DIRTY ? f->node->size : 0;
-        s->uploading_files += f->uploading;
-        s->failed_files += f->error != 0;
+        s->uploading_files += f->debt.running;
+        s->failed_files += f->debt.error != 0;
         s->staged_files += f->staged;
         note_age(s, f->node);
     }
     DL_FOREACH2(c->content->writers, f, writer_next)
     {
-        if (f->queued || f->state != FILE_DIRTY || !f->node->links || node_is_scratch(f->node))
+        if (debt_is_queued(&f->debt) || f->state != FILE_DIRTY || !f->node->links ||
+            node_is_scratch(f->node))
             continue;
         s->dirty_files++;
         s->dirty_bytes += f->node->size;
         note_age(s, f->node);
     }
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         s->pending_ops++;
     }
-    DL_FOREACH2(c->queue->dirty_dirs, d, dir->dirty_next)
-    {
+    for (d = debt_dir(c->queue->owed[DEBT_DIR].first); d; d = debt_dir(d->dir->debt.next)) {
         s->pending_ops++;
     }
 }
@@ -106,16 +106,16 @@ static int show_file(struct cache *c, struct file *f, pending_visit visit, void 
     const struct cache_pending p = {
         .kind = f->state == FILE_DIRTY ? "write" : "setattr",
         .path = path,
-        .state = f->uploading       ? "uploading"
-                 : f->error         ? "failed"
+        .state = f->debt.running    ? "uploading"
+                 : f->debt.error    ? "failed"
                  : half             ? "open"
                  : waits            ? "staged"
                  : f->mapped_writer ? "mapped"
                                     : "dirty",
-        .error = f->error_text,
+        .error = f->debt.why,
         .routed = path_routed(c, path, false),
         .bytes = f->state == FILE_DIRTY ? n->size : 0,
-        .bytes_done = f->uploading ? f->upload_done : 0,
+        .bytes_done = f->debt.running ? f->upload_done : 0,
         .short_write = f->short_write,
         .waits = waits,
     };
@@ -133,11 +133,11 @@ static int show_dir(struct cache *c, struct node *n, pending_visit visit, void *
     const struct cache_pending p = {
         .kind = "mkdir",
         .path = path,
-        .state = n->dir->uploading ? "uploading"
-                 : n->dir->error   ? "failed"
-                 : waits           ? "staged"
-                                   : "waiting",
-        .error = n->dir->error_text,
+        .state = n->dir->debt.running ? "uploading"
+                 : n->dir->debt.error ? "failed"
+                 : waits              ? "staged"
+                                      : "waiting",
+        .error = n->dir->debt.why,
         .routed = path_routed(c, path, true),
         .waits = waits,
     };
@@ -166,10 +166,10 @@ static int show_intent(struct cache *c, struct intent *i, pending_visit visit, v
         .kind = kinds[i->kind],
         .path = i->from,
         .path2 = i->to,
-        .state = i->running ? "uploading"
-                 : i->error ? "failed"
-                            : "waiting",
-        .error = i->error_text,
+        .state = i->debt.running ? "uploading"
+                 : i->debt.error ? "failed"
+                                 : "waiting",
+        .error = i->debt.why,
         .routed = intent_routed(c, i, dir),
     };
 
@@ -199,22 +199,21 @@ int cache_each_pending(struct cache *c, pending_visit visit, void *arg)
     int r = 0;
 
     cache_lock(c);
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(c, f)
     {
         if (r == 0)
             r = show_file(c, f, visit, arg);
     }
     DL_FOREACH2(c->content->writers, f, writer_next)
     {
-        if (r == 0 && !f->queued)
+        if (r == 0 && !debt_is_queued(&f->debt))
             r = show_file(c, f, visit, arg);
     }
-    DL_FOREACH2(c->queue->dirty_dirs, d, dir->dirty_next)
-    {
+    for (d = debt_dir(c->queue->owed[DEBT_DIR].first); d; d = debt_dir(d->dir->debt.next)) {
         if (r == 0)
             r = show_dir(c, d, visit, arg);
     }
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (r == 0)
             r = show_intent(c, i, visit, arg);

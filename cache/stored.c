@@ -15,7 +15,7 @@ bool node_owes(const struct node *n)
     if (!n->links)
         return false;
     if (n->dir)
-        return n->dir->queued;
+        return debt_is_queued(&n->dir->debt);
     if (!f)
         return false;
     if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
@@ -29,8 +29,8 @@ bool node_owes(const struct node *n)
 /* What failed, and why as far as that is known. Of what was cut off no flush makes an end. */
 static int upload_fails_locked(const struct node *n, struct op *op) REQUIRES(cache_mutex)
 {
-    int err = n->dir ? n->dir->error : n->file->error;
-    const char *text = n->dir ? n->dir->error_text : n->file->error_text;
+    int err = n->dir ? n->dir->debt.error : n->file->debt.error;
+    const char *text = n->dir ? n->dir->debt.why : n->file->debt.why;
 
     if (n->file && n->file->short_write)
         return op_fail(op, -ENODATA, "a part of it is missing: %s",
@@ -104,7 +104,8 @@ int cache_stored_path(struct cache *c, const char *path, struct op *op)
     /* The root of a store is there, whatever leads through the mount's. */
     bool is_root = n == c->tree->root;
     bool no_key = n->dir && n->dir->kind != DIR_STORED && !is_root;
-    bool fails = !no_key && !is_root && (n->dir ? n->dir->error : n->file && n->file->error);
+    bool fails =
+        !no_key && !is_root && (n->dir ? n->dir->debt.error : n->file && n->file->debt.error);
     const char *why = is_root || no_key || fails ? NULL : owed_locked(n);
     if (!why && !no_key && !fails)
         why = name_owed_locked(c, path);

@@ -17,14 +17,14 @@
 bool cache_owes(struct cache *c)
 {
     cache_lock(c);
-    bool owes = c->content->dirty || c->queue->intents || c->queue->dirty_dirs;
+    bool owes = owed_first_locked(c) != NULL;
     cache_unlock(c);
     return owes;
 }
 
 /* ---- before recovery ---- */
 
-struct debts {
+struct found_debts {
     struct cache *cache;
     bool any;
 };
@@ -32,7 +32,7 @@ struct debts {
 /* Recovery takes renames back in a copy, and knows no impossible paths. */
 static int look_at_row(void *arg, const struct journal_row *row)
 {
-    struct debts *d = arg;
+    struct found_debts *d = arg;
     bool rename = row->kind == INTENT_RENAME || row->kind == INTENT_RENAMEDIR;
 
     if (path_key_ok(row->from, STORE_KEY_MAX) && !(rename && d->cache->mirror.copied))
@@ -65,7 +65,7 @@ static bool dir_owes(int fd)
 
 static int look_at_one(void *arg, const char *path, int fd, const struct stat *st)
 {
-    struct debts *d = arg;
+    struct found_debts *d = arg;
 
     if (path_key_ok(path, STORE_KEY_MAX) &&
         (S_ISDIR(st->st_mode) ? dir_owes(fd) : file_owes(d->cache, fd, st)))
@@ -77,7 +77,7 @@ static int look_at_one(void *arg, const char *path, int fd, const struct stat *s
  * record) is found by recovery, for any mount alike. */
 static int look_for_debts(struct cache *c, bool *ret)
 {
-    struct debts d = {.cache = c};
+    struct found_debts d = {.cache = c};
     int r = journal_each(c->journal, look_at_row, &d);
 
     if (r == 0 && !d.any)

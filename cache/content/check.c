@@ -7,16 +7,17 @@
 /* Walking all of a large cache at each change would be felt: the lists are cut short. */
 #define LOOK_AT 200
 
-static void check_file(struct cache *c, struct file *f) REQUIRES(cache_mutex)
+void file_check_locked(struct cache *c, struct file *f)
 {
     struct node *n = f->node;
 
+    cache_assert_locked(c);
     assert(n->file == f && !n->dir);
     /* 1: dirty is complete. */
     assert(f->state != FILE_DIRTY || f->present.n == 0);
     /* 6: nothing dirty, open or uploading may be evicted. */
-    assert(!f->in_lru || (f->state != FILE_DIRTY && !f->open_handles && !f->uploading &&
-                          !f->queued && !(n->flags & NODE_ATTR_DIRTY)));
+    assert(!f->in_lru || (f->state != FILE_DIRTY && !f->open_handles && !f->debt.running &&
+                          !debt_is_queued(&f->debt) && !(n->flags & NODE_ATTR_DIRTY)));
     /* 7: one mode. */
     assert(!f->passthrough || (f->open_handles && f->state != FILE_PARTIAL));
     assert(f->write_handles <= f->open_handles);
@@ -25,47 +26,34 @@ static void check_file(struct cache *c, struct file *f) REQUIRES(cache_mutex)
     assert(!f->was_mapped || f->map_handles > 0);
     for (int i = 0; i < 2; i++)
         assert((f->fds[i].fd >= 0) == (f->fds[i].users > 0 || f->fds[i].idle));
-    assert(!f->uploading || place_known(f->upload_place));
-    assert(f->first_seq <= c->tree->seq && f->seq <= c->tree->seq);
+    assert(!f->debt.running || place_known(f->upload_place));
+    assert(f->debt.seq <= c->tree->seq && f->seq <= c->tree->seq);
 }
 
 void contents_check_locked(struct cache *c)
 {
     struct file *f;
-    uint64_t first = 0;
     int n = 0;
 
     cache_assert_locked(c);
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
-    {
-        assert(f->queued && !f->in_lru);
-        check_file(c, f);
-        if (f->first_seq) {
-            assert(f->first_seq > first);
-            first = f->first_seq;
-        }
-        if (++n > LOOK_AT)
-            break;
-    }
-    n = 0;
     DL_FOREACH2(c->content->urgent, f, urgent_next)
     {
-        assert(f->queued && f->urgent);
+        assert(debt_is_queued(&f->debt) && f->urgent);
         if (++n > LOOK_AT)
             break;
     }
     n = 0;
     DL_FOREACH2(c->content->lru, f, lru_next)
     {
-        assert(f->in_lru && !f->queued);
-        check_file(c, f);
+        assert(f->in_lru && !debt_is_queued(&f->debt));
+        file_check_locked(c, f);
         if (++n > LOOK_AT)
             break;
     }
     n = 0;
     DL_FOREACH2(c->content->writers, f, writer_next)
     {
-        check_file(c, f);
+        file_check_locked(c, f);
         if (++n > LOOK_AT)
             break;
     }

@@ -7,6 +7,7 @@
 
 #include "cache/mirror/stamp.h"
 #include "cache/tree/tree.h"
+#include "cache/types/debt.h"
 #include "cache/types/range.h"
 #include "cache/types/sums.h"
 
@@ -85,37 +86,25 @@ struct file {
         bool unnamed;               /* O_TMPFILE without a name yet */
         struct place orphan_source; /* owned; where a nameless partial file reads from */
         char *etag;                 /* version that a partial or clean file is */
-        char *copied_etag;  /* a rename's last copy of what was put to an older path, or NULL */
-        uint64_t seq;       /* order of the last close */
-        uint64_t first_seq; /* order of the first close that is not in the store; 0 none */
+        char *copied_etag; /* a rename's last copy of what was put to an older path, or NULL */
+        uint64_t seq;      /* order of the last close */
+        /* Its upload, in the place of the first close that is not in the store; `failing_ns` is
+         * of the store that it goes to now */
+        struct debt debt;
         bool unclosed; /* that is the place of its move to another store: no close has one */
         /* of the first one that the upload which runs has not seen; 0 none */
         uint64_t after_seq;
-        int64_t due_ns;    /* CLOCK_MONOTONIC: not uploaded before */
-        unsigned attempts; /* failed uploads in a row */
-        /* CLOCK_MONOTONIC; when the last of them was refused; 0 it was not */
-        int64_t refused_ns;
-        unsigned rewrites; /* in a row that found it rewritten while they read it */
-        /* CLOCK_MONOTONIC; of the first of them to the store that it goes to now; 0 none */
-        int64_t failing_ns;
-        int64_t failed_ns; /* CLOCK_MONOTONIC; of the last of them */
-        int error;         /* of the last failed upload */
-        bool error_told;   /* a close or fsync has reported it */
-        bool error_here;   /* it is the cache's own disk's, not the store's */
-        char *error_text;
-        bool queued;       /* in contents.dirty */
+        unsigned rewrites; /* uploads in a row that found it rewritten while they read it */
+        bool error_told;   /* a close or fsync has reported its error */
+        bool error_here;   /* that is the cache's own disk's, not the store's */
         bool urgent;       /* its policy has it go up before others */
         bool staged;       /* waits for a rename, as its name or its policy says */
         int64_t staged_ns; /* CLOCK_MONOTONIC; since when */
         uint64_t made_at; /* it waits as long as path_made_at() of its path says this; 0: not */
-        bool uploading;
         bool mapped_writer;         /* a mapping may still write */
-        bool wanted;                /* somebody waits for it: no settling, staging names too */
         bool wanted_half;           /* as it is, though who made it anew has not ended that */
         uint64_t wanted_generation; /* the last one that somebody waits, or waited, for */
-        /* CLOCK_MONOTONIC; since when it waits for readers of what it replaces */
-        int64_t readers_ns;
-        struct place upload_place; /* owned; while uploading: to where */
+        struct place upload_place;  /* owned; while its upload runs: to where */
         uint64_t upload_done;
         struct job *unnoted;      /* in the store, but the cache could not note it */
         int64_t uploaded_live_ns; /* CLOCK_MONOTONIC; last upload while it was open */
@@ -123,7 +112,6 @@ struct file {
         bool was_mapped;          /* while one of map_handles lived, outside of passthrough */
         bool in_lru, is_writer;
         struct file *lru_prev, *lru_next;       /* clean and partial files that may go */
-        struct file *dirty_prev, *dirty_next;   /* contents.dirty, by first_seq */
         struct file *urgent_prev, *urgent_next; /* contents.urgent, if queued and urgent */
         struct file *writer_prev, *writer_next; /* contents.writers */
         struct waitq range_waiters;             /* bytes came, or failed */
@@ -136,8 +124,7 @@ struct contents {
     struct contents_own *own; /* constant; what only the room itself sees */
 
     GUARDED_BY(cache_mutex) struct {
-        struct file *dirty;       /* by first_seq */
-        struct file *urgent;      /* those of them that are urgent, in the order they came */
+        struct file *urgent;      /* queued ones that are urgent, in the order they came */
         struct file *writers;     /* open for writing, or held by a mapping */
         struct file *lru;         /* least recently used first */
         uint64_t used_bytes;      /* what the files of the mirror take on the disk */
@@ -152,6 +139,8 @@ struct contents {
 #ifndef NDEBUG
 /* Walks the lists of files and aborts on a broken invariant of docs/format.md. */
 void contents_check_locked(struct cache *c) REQUIRES(cache_mutex);
+/* The same of one file. */
+void file_check_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 #endif
 
 /* ---- damage.c ---- */

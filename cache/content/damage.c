@@ -42,10 +42,8 @@ static void hold_back_locked(struct cache *c, struct file *f, int err, const cha
     REQUIRES(cache_mutex)
 {
     f->short_write = true;
-    f->error = err;
+    debt_hold_back(&f->debt, err, why);
     f->error_told = false;
-    free(f->error_text);
-    f->error_text = strdup(why);
     waitq_wake_locked(c, &f->upload_waiters, 0);
     progress_tell_locked(c);
 }

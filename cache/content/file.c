@@ -80,8 +80,9 @@ void file_lru_add_locked(struct cache *c, struct file *f)
 {
     cache_assert_locked(c);
     file_lru_remove_locked(c, f);
-    if (f->open_handles || f->queued || f->uploading || f->orphan_id || f->unnamed ||
-        f->state == FILE_DIRTY || !f->node->links || (f->node->flags & NODE_ATTR_DIRTY))
+    if (f->open_handles || debt_is_queued(&f->debt) || f->debt.running || f->orphan_id ||
+        f->unnamed || f->state == FILE_DIRTY || !f->node->links ||
+        (f->node->flags & NODE_ATTR_DIRTY))
         return;
     DL_APPEND2(c->content->lru, f, lru_prev, lru_next);
     f->in_lru = true;
@@ -90,12 +91,11 @@ void file_lru_add_locked(struct cache *c, struct file *f)
 void file_unqueue_locked(struct cache *c, struct file *f)
 {
     cache_assert_locked(c);
-    if (!f->queued)
+    if (!debt_is_queued(&f->debt))
         return;
-    DL_DELETE2(c->content->dirty, f, dirty_prev, dirty_next);
+    debt_leave(&f->debt);
     if (f->urgent)
         DL_DELETE2(c->content->urgent, f, urgent_prev, urgent_next);
-    f->queued = false;
 }
 
 void disk_seen_locked(struct cache *c, const struct statvfs *vfs)
@@ -129,9 +129,9 @@ bool node_is_ours(struct node *n)
         if (e->dirty || place_known(e->source))
             return true;
     if (n->dir)
-        return n->dir->new_here || n->dir->uploading || dir_is_local(n->dir);
-    return f && (f->state == FILE_DIRTY || f->write_handles || f->truncates || f->uploading ||
-                 f->queued || f->unnamed || f->orphan_id);
+        return n->dir->new_here || n->dir->debt.running || dir_is_local(n->dir);
+    return f && (f->state == FILE_DIRTY || f->write_handles || f->truncates ||
+                 f->debt.running || debt_is_queued(&f->debt) || f->unnamed || f->orphan_id);
 }
 
 void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
@@ -171,7 +171,7 @@ uint64_t file_next_id_locked(struct cache *c)
 void file_free_locked(struct cache *c, struct file *f)
 {
     cache_assert_locked(c);
-    assert(!f->open_handles && !f->fetches && !f->uploading);
+    assert(!f->open_handles && !f->fetches && !f->debt.running);
     file_unqueue_locked(c, f);
     file_lru_remove_locked(c, f);
     if (f->is_writer)
@@ -186,7 +186,7 @@ void file_free_locked(struct cache *c, struct file *f)
     place_free(&f->orphan_source);
     free(f->etag);
     free(f->copied_etag);
-    free(f->error_text);
+    debt_release(&f->debt);
     place_free(&f->upload_place);
     f->node->file = NULL;
     free(f);

@@ -54,7 +54,7 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret) REQUIRES(cach
     if (n->flags & NODE_SCRATCH)
         ret->flags |= STAMP_SCRATCH;
     ret->seq = f->seq;
-    ret->first_seq = f->first_seq;
+    ret->first_seq = f->debt.seq;
     /* Without that flag the file must be what its records say. */
     if (f->writing_stamp || f->keys_behind)
         ret->flags |= STAMP_WRITING;

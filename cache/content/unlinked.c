@@ -27,7 +27,7 @@ int file_discard(struct cache *c, struct node *n)
         return -ENOMEM;
     cache_lock(c);
     /* A file that was truncated since it was chosen is dirty. */
-    bool in_use = f->open_handles || file_fd_users(f) || f->fetches || f->uploading ||
+    bool in_use = f->open_handles || file_fd_users(f) || f->fetches || f->debt.running ||
                   f->busy || f->state == FILE_DIRTY;
     uint64_t id = file_next_id_locked(c);
     f->busy = f->busy || !in_use; /* readers without a descriptor wait */
@@ -106,7 +106,7 @@ void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id)
     atomic_store(&f->changed, true);
     file_unqueue_locked(c, f);
     file_lru_remove_locked(c, f);
-    f->first_seq = 0;
+    debt_set_place(&f->debt, 0);
     if (f->state == FILE_PARTIAL && f->open_handles)
         remember_stale_reader_locked(c, n);
 }

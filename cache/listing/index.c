@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 /* ---- reading ---- */
 
@@ -161,22 +160,23 @@ void index_fill(struct cache *c, struct node *dir, struct place at, struct liste
 
 /* ---- when to write ---- */
 
+bool index_is_in_tree_locked(struct cache *c, const struct node *dir)
+{
+    cache_assert_locked(c);
+    return dir->dir->index.debt.in == &c->listing->small_dirs;
+}
+
 void index_unqueue_locked(struct cache *c, struct node *dir)
 {
     struct dir_index *x = &dir->dir->index;
 
-    cache_assert_locked(c);
-    if (x->queued && x->in_tree)
+    if (index_is_in_tree_locked(c, dir))
         c->listing->index_tree_news -= x->news;
     x->news = 0;
     x->first_ns = 0;
-    if (!x->queued)
+    if (!debt_is_queued(&x->debt))
         return;
-    if (x->in_tree)
-        DL_DELETE2(c->listing->index_tree_dirs, dir, dir->index_prev, dir->index_next);
-    else
-        DL_DELETE2(c->listing->index_dirs, dir, dir->index_prev, dir->index_next);
-    x->queued = false;
+    debt_leave(&x->debt);
     node_unref_locked(c, dir);
 }
 
@@ -189,34 +189,33 @@ void index_news_locked(struct cache *c, struct node *dir)
         (dir->flags & NODE_REMOVED))
         return;
     x->last_ns = clock_mono_ns();
-    bool own = x->queued && !x->in_tree;
+    bool in_tree = index_is_in_tree_locked(c, dir);
+    bool own = debt_is_queued(&x->debt) && !in_tree;
     if (dir->dir->files < INDEX_FILES_MIN && !own) {
         index_tree_news_locked(c, dir);
         return;
     }
     unsigned news = x->news;
-    if (x->queued && x->in_tree) { /* it has outgrown it */
+    if (in_tree) { /* it has outgrown it */
         index_unqueue_locked(c, dir);
         x->news = news;
     }
     if (!x->news++ || !own)
         x->first_ns = x->last_ns;
-    if (x->queued)
+    if (debt_is_queued(&x->debt))
         return;
-    x->in_tree = false;
     node_ref_locked(dir);
-    DL_APPEND2(c->listing->index_dirs, dir, dir->index_prev, dir->index_next);
-    x->queued = true;
+    debts_add(&c->queue->owed[DEBT_INDEX], &x->debt);
     scheduler_kick_locked(c);
 }
 
 void indexes_forget_locked(struct cache *c)
 {
     cache_assert_locked(c);
-    while (c->listing->index_dirs)
-        index_unqueue_locked(c, c->listing->index_dirs);
-    while (c->listing->index_tree_dirs)
-        index_unqueue_locked(c, c->listing->index_tree_dirs);
+    while (c->queue->owed[DEBT_INDEX].first)
+        index_unqueue_locked(c, debt_index_dir(c->queue->owed[DEBT_INDEX].first));
+    while (c->listing->small_dirs.first)
+        index_unqueue_locked(c, debt_index_dir(c->listing->small_dirs.first));
 }
 
 void index_marker_news_locked(struct cache *c, struct node *dir)
@@ -226,6 +225,6 @@ void index_marker_news_locked(struct cache *c, struct node *dir)
     cache_assert_locked(c);
     if (c->listing->has_index && !c->config.read_only && !c->listing->index_refused &&
         !(dir->flags & NODE_REMOVED) && dir->dir->files < INDEX_FILES_MIN &&
-        (!x->queued || x->in_tree))
+        (!debt_is_queued(&x->debt) || index_is_in_tree_locked(c, dir)))
         index_tree_news_locked(c, dir);
 }

@@ -5,6 +5,7 @@
 
 #include "cache/listing/listing_impl.h"
 #include "cache/types/attr_index.h"
+#include "common/mem.h"
 
 /* News are written when they are this part of what is there, ... */
 #define INDEX_NEWS_PART 8
@@ -66,10 +67,8 @@ struct index_tree {
         struct loaded *loaded;
         bool loading;      /* one at a time */
         int64_t absent_ns; /* CLOCK_MONOTONIC; when there was no first part; 0 never seen */
-        bool running;      /* something is just being written */
-        unsigned failures; /* in a row */
+        struct debt debt;  /* what is being written, or is to be */
         int64_t first_ns, last_ns; /* CLOCK_MONOTONIC; of the news */
-        int64_t not_before_ns;     /* CLOCK_MONOTONIC; after a failure */
         size_t files;              /* in the parts that were written last */
     };
 };
@@ -88,6 +87,13 @@ int index_read_text(struct cache *c, struct op *op, struct place index, struct b
                     char ret_etag[STORE_ETAG_MAX]);
 /* Gives the lock to waiting threads at every INDEX_CHUNK-th i. */
 void index_breathe_locked(struct cache *c, size_t i) REQUIRES(cache_mutex);
+/* Which directory the debt is part of; NULL for NULL. */
+static inline struct node *debt_index_dir(struct debt *d)
+{
+    return d ? container_of(d, struct dir, index.debt)->node : NULL;
+}
+/* Whether the index of the tree is to tell of the directory's news. */
+bool index_is_in_tree_locked(struct cache *c, const struct node *dir) REQUIRES(cache_mutex);
 /* The directory leaves the list of those whose index lacks something. */
 void index_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Marks the files whose attributes are not known here; returns how many. */

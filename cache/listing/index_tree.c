@@ -62,6 +62,7 @@ void index_tree_free(struct cache *c)
     {
         loaded_free(l);
     }
+    debt_release(&c->listing->index_tree->debt);
     free(c->listing->index_tree);
 }
 

@@ -38,14 +38,13 @@ static void add_news_locked(struct cache *c, struct node *dir, unsigned news)
         return;
     c->listing->index_tree_news += news;
     c->listing->index_tree->last_ns = clock_mono_ns();
-    if (!c->listing->index_tree_dirs)
+    if (!c->listing->small_dirs.first)
         c->listing->index_tree->first_ns = c->listing->index_tree->last_ns;
-    if (x->queued)
+    if (debt_is_queued(&x->debt))
         return;
     c->listing->index_tree_news += x->news - news; /* of before it was queued */
     node_ref_locked(dir);
-    DL_APPEND2(c->listing->index_tree_dirs, dir, dir->index_prev, dir->index_next);
-    x->queued = x->in_tree = true;
+    debts_add(&c->listing->small_dirs, &x->debt);
     if (c->listing->index_tree_news >= NEWS_MIN)
         scheduler_kick_locked(c);
 }
@@ -77,18 +76,18 @@ static int64_t due_ns(struct cache *c) REQUIRES(cache_mutex)
     if (c->listing->index_tree_news < NEWS_MIN)
         return INT64_MAX;
     if (c->listing->index_now) /* all at once: fewer may be too few afterwards */
-        return t->failures || c->queue->uploads_running ? INT64_MAX : 0;
+        return t->debt.attempts || c->queue->uploads_running ? INT64_MAX : 0;
     if ((uint64_t)c->listing->index_tree_news * INDEX_NEWS_PART < files_there_locked(t))
         due = t->first_ns + INDEX_LATE_NS;
     else if (due > t->first_ns + INDEX_BUSY_MAX_NS)
         due = t->first_ns + INDEX_BUSY_MAX_NS;
-    return due > t->not_before_ns ? due : t->not_before_ns;
+    return due > t->debt.due_ns ? due : t->debt.due_ns;
 }
 
 bool index_tree_pending_locked(struct cache *c)
 {
     cache_assert_locked(c);
-    return c->listing->index_tree && (c->listing->index_tree->running || due_ns(c) == 0);
+    return c->listing->index_tree && (c->listing->index_tree->debt.running || due_ns(c) == 0);
 }
 
 /* ---- what is to be written ---- */
@@ -532,12 +531,12 @@ static void failed_locked(struct writing *w, int r, const char *why) REQUIRES(ca
     if (index_refused_locked(c, r, why))
         return;
     log_later(&c->log, LOG_LEVEL_DEBUG, "attribute index of the tree not written: %s", why);
-    if (++c->listing->index_tree->failures >= INDEX_RETRIES_MAX || c->stopping)
+    debt_failed(&c->listing->index_tree->debt, clock_mono_ns(), r, why, INDEX_RETRY_NS);
+    if (c->listing->index_tree->debt.attempts >= INDEX_RETRIES_MAX || c->stopping)
         return;
-    c->listing->index_tree->not_before_ns = clock_mono_ns() + INDEX_RETRY_NS;
     for (size_t i = 0; i < w->n; i++) {
         struct node *dir = w->spots[i].dir;
-        bool own = dir->dir->index.queued && !dir->dir->index.in_tree;
+        bool own = debt_is_queued(&dir->dir->index.debt) && !index_is_in_tree_locked(c, dir);
         if (!own && !(dir->flags & NODE_REMOVED))
             add_news_locked(c, dir, w->spots[i].news);
     }
@@ -553,12 +552,12 @@ static void run_writing(struct task *task)
     cache_op_within(c, &op, INDEX_WRITE_NS);
     int r = write_parts(w, &op);
     cache_lock(c);
-    t->running = false;
+    debt_run(&t->debt, false);
     c->listing->indexes_running--;
     if (r < 0) {
         failed_locked(w, r, op.why);
     } else {
-        t->failures = 0;
+        debt_forgive(&t->debt);
         t->absent_ns = 0;
         t->files = w->files;
         index_tree_unload_locked(t, 0);
@@ -599,7 +598,7 @@ static void take_locked(struct cache *c, struct writing *w, struct node *dir)
 static void start_locked(struct cache *c, int64_t now) REQUIRES(cache_mutex)
 {
     struct writing *w = calloc(1, sizeof(*w));
-    struct node *dir, *next;
+    struct debt *d, *next;
 
     if (w)
         *w = (struct writing){
@@ -608,21 +607,19 @@ static void start_locked(struct cache *c, int64_t now) REQUIRES(cache_mutex)
         free(w);
         return; /* looked at again at the next pass */
     }
-    DL_FOREACH_SAFE2(c->listing->index_tree_dirs, dir, next, dir->index_next)
-    {
-        if (w->n == SPOTS_MAX)
-            break;
-        take_locked(c, w, dir);
+    for (d = c->listing->small_dirs.first; d && w->n < SPOTS_MAX; d = next) {
+        next = d->next;
+        take_locked(c, w, debt_index_dir(d));
     }
     /* What is left has rested long enough. */
     c->listing->index_tree->first_ns =
-        c->listing->index_tree_dirs ? now - INDEX_BUSY_MAX_NS : now;
+        c->listing->small_dirs.first ? now - INDEX_BUSY_MAX_NS : now;
     if (!w->n) {
         writing_free(w);
         return;
     }
     qsort(w->spots, w->n, sizeof(*w->spots), by_rank);
-    c->listing->index_tree->running = true;
+    debt_run(&c->listing->index_tree->debt, true);
     c->listing->indexes_running++;
     workers_submit_locked(c->askers, NULL, &w->task, false);
 }
@@ -633,8 +630,8 @@ void index_tree_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     if (!c->listing->index_tree)
         return;
     index_tree_unload_locked(c->listing->index_tree, UNUSED_NS);
-    while (c->listing->index_refused && c->listing->index_tree_dirs)
-        index_unqueue_locked(c, c->listing->index_tree_dirs);
+    while (c->listing->index_refused && c->listing->small_dirs.first)
+        index_unqueue_locked(c, debt_index_dir(c->listing->small_dirs.first));
     int64_t due = due_ns(c);
     if (due > now)
         *next_due = due < *next_due ? due : *next_due;

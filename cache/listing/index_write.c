@@ -25,12 +25,12 @@ static int64_t due_ns(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
     int64_t due = x->last_ns + c->config.index_settle_ns;
 
     if (c->listing->index_now)
-        return x->failures ? INT64_MAX : 0;
+        return x->debt.attempts ? INT64_MAX : 0;
     if ((uint64_t)x->news * INDEX_NEWS_PART < children_count(dir->dir->children))
         due = x->first_ns + INDEX_LATE_NS;
     else if (due > x->first_ns + INDEX_BUSY_MAX_NS)
         due = x->first_ns + INDEX_BUSY_MAX_NS;
-    return due > x->not_before_ns ? due : x->not_before_ns;
+    return due > x->debt.due_ns ? due : x->debt.due_ns;
 }
 
 /* ---- writing ---- */
@@ -224,11 +224,11 @@ static void failed_locked(struct writing *w, int r, const char *why) REQUIRES(ca
     if (index_refused_locked(c, r, why))
         return;
     log_later(&c->log, LOG_LEVEL_DEBUG, "attribute index not written: %s", why);
-    if (++x->failures >= INDEX_RETRIES_MAX || c->stopping)
+    debt_failed(&x->debt, clock_mono_ns(), r, why, INDEX_RETRY_NS);
+    if (x->debt.attempts >= INDEX_RETRIES_MAX || c->stopping)
         return;
-    x->not_before_ns = clock_mono_ns() + INDEX_RETRY_NS;
     index_news_locked(c, w->dir);
-    if (x->in_tree) /* it has shrunk */
+    if (index_is_in_tree_locked(c, w->dir)) /* it has shrunk */
         return;
     x->news += w->news;
     x->first_ns = w->first_ns;
@@ -244,12 +244,12 @@ static void run_writing(struct task *task)
     cache_op_within(c, &op, INDEX_WRITE_NS);
     int r = write_index(w, &op);
     cache_lock(c);
-    x->running = false;
+    debt_run(&x->debt, false);
     c->listing->indexes_running--;
     if (r < 0) {
         failed_locked(w, r, op.why);
     } else {
-        x->failures = 0;
+        debt_forgive(&x->debt);
         x->known = true;
         x->absent_ns = 0;
     }
@@ -273,7 +273,7 @@ static void start_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex
                               .dir = dir,
                               .news = x->news,
                               .first_ns = x->first_ns};
-        x->running = true;
+        debt_run(&x->debt, true);
         c->listing->indexes_running++;
         workers_submit_locked(c->askers, NULL, &w->task, false);
     }
@@ -284,11 +284,12 @@ static void start_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex
 
 void indexes_start_locked(struct cache *c, int64_t now, int64_t *next_due)
 {
-    struct node *dir, *after;
+    struct debt *d, *after;
 
     cache_assert_locked(c);
-    DL_FOREACH_SAFE2(c->listing->index_dirs, dir, after, dir->index_next)
-    {
+    for (d = c->queue->owed[DEBT_INDEX].first; d; d = after) {
+        struct node *dir = debt_index_dir(d);
+        after = d->next;
         if (c->listing->index_refused || (dir->flags & NODE_REMOVED)) {
             index_unqueue_locked(c, dir);
             continue;
@@ -308,12 +309,10 @@ void cache_write_indexes(struct cache *c, struct op *op)
     c->listing->index_now = true;
     scheduler_kick_locked(c);
     for (;;) {
-        struct node *dir, *left = NULL;
-        DL_FOREACH2(c->listing->index_dirs, dir, dir->index_next)
-        {
-            left = dir->dir->index.failures ? left : dir;
-        }
-        bool done = !left && !index_tree_pending_locked(c) && !c->listing->indexes_running &&
+        const struct debt *d = c->queue->owed[DEBT_INDEX].first;
+        while (d && d->attempts)
+            d = d->next;
+        bool done = !d && !index_tree_pending_locked(c) && !c->listing->indexes_running &&
                     !c->queue->uploads_running;
         if (done || c->stopping || op_check(op) < 0)
             break;

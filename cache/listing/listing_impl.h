@@ -12,9 +12,9 @@ struct listings {
     atomic_ullong listed_bytes;    /* of names in listings that are under way */
 
     GUARDED_BY(cache_mutex) struct {
-        struct node *index_dirs; /* whose attribute index lacks something */
-        /* small ones, of which that of the tree lacks something */
-        struct node *index_tree_dirs;
+        /* directories without an index of their own, of which that of the tree lacks something;
+         * those with one stand among what is owed */
+        struct debts small_dirs;
         unsigned index_tree_news; /* files, in all of them */
         unsigned indexes_running;
         bool index_refused;      /* it may not be written */

@@ -13,8 +13,8 @@ bool dir_attrs_are_ours(struct node *dir)
 {
     struct dir *d = dir->dir;
 
-    return dir->is_root || (dir->flags & NODE_ATTR_DIRTY) || d->new_here || d->uploading ||
-           d->kind != DIR_STORED || d->queued || d->local_only ||
+    return dir->is_root || (dir->flags & NODE_ATTR_DIRTY) || d->new_here || d->debt.running ||
+           d->kind != DIR_STORED || debt_is_queued(&d->debt) || d->local_only ||
            (dir->links && place_known(dir->links->source));
 }
 
@@ -90,7 +90,7 @@ static bool is_put(struct node *dir, const struct object *marker) REQUIRES(cache
 
     return d->put_to_s && modified_s >= d->put_from_s && modified_s <= d->put_to_s &&
            etag_is(&d->put_etag, marker->etag) && !(dir->flags & NODE_ATTR_DIRTY) &&
-           !d->new_here && !d->queued && !d->uploading &&
+           !d->new_here && !debt_is_queued(&d->debt) && !d->debt.running &&
            !(dir->links && place_known(dir->links->source));
 }
 

@@ -30,8 +30,8 @@ static bool anything_ours(struct node *n) REQUIRES(cache_mutex)
 
     if (!n->dir)
         return node_is_ours(n);
-    if (n->dir->new_here || n->dir->uploading || n->dir->queued || n->dir->fixed ||
-        dir_is_local(n->dir) || (n->flags & NODE_ATTR_DIRTY) ||
+    if (n->dir->new_here || n->dir->debt.running || debt_is_queued(&n->dir->debt) ||
+        n->dir->fixed || dir_is_local(n->dir) || (n->flags & NODE_ATTR_DIRTY) ||
         (n->links && place_known(n->links->source)))
         return true;
     CHILDREN_FOREACH(n->dir->children, e, at)

@@ -272,8 +272,8 @@ bool entry_may_be_stored(struct entry *e)
     if (e->may_exist || e->tried || etag_known(&e->etag) || place_known(e->source))
         return true;
     if (n->dir)
-        return n->dir->has_marker || n->dir->uploading || !n->dir->local_only;
-    return n->file && n->file->uploading;
+        return n->dir->has_marker || n->dir->debt.running || !n->dir->local_only;
+    return n->file && n->file->debt.running;
 }
 
 bool dir_was_listed(const struct dir *d)

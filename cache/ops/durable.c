@@ -44,11 +44,11 @@ static void owed(struct look *l, int err, int64_t failed_ns, int64_t *due_ns)
 
 static void owed_file(struct look *l, struct file *f) REQUIRES(cache_mutex)
 {
-    owed(l, f->error, f->short_write ? INT64_MAX : f->failed_ns, &f->due_ns);
+    owed(l, f->debt.error, f->short_write ? INT64_MAX : f->debt.failed_ns, &f->debt.due_ns);
     if (!l->first)
         return;
     file_want_locked(f, f->generation);
-    if (!f->queued)
+    if (!debt_is_queued(&f->debt))
         file_insert_open_locked(l->cache, f);
 }
 
@@ -84,12 +84,14 @@ static void owed_intent(struct look *l, struct intent *i) REQUIRES(cache_mutex)
         return;
     }
     /* An earlier intention may remove what is in its way: it is tried again by itself. */
-    bool clears_up = intent_is_in_the_way(i->error) && intents_before_locked(l->cache, i->seq);
+    bool clears_up =
+        intent_is_in_the_way(i->debt.error) && intents_before_locked(l->cache, i->seq);
 
     /* Without an error it has reason to wait: a removal is repeated when nothing can arrive any
      * more, and not before. */
-    int64_t due_ns = i->due_ns;
-    owed(l, clears_up ? 0 : i->error, i->failed_ns, i->error ? &i->due_ns : &due_ns);
+    int64_t due_ns = i->debt.due_ns;
+    owed(l, clears_up ? 0 : i->debt.error, i->debt.failed_ns,
+         i->debt.error ? &i->debt.due_ns : &due_ns);
     if (!intent_is_rename(i))
         l->removal = i;
 }
@@ -99,7 +101,7 @@ static void look_at_renames(struct look *l, const char *path, struct place at)
 {
     struct intent *i;
 
-    DL_FOREACH(l->cache->queue->intents, i)
+    ROWS_FOREACH(l->cache, i)
     {
         if (intent_since(i) <= l->waiter->seq && intent_is_rename(i) &&
             (path_below(i->to, path) || place_below(intent_source(i), at)))
@@ -141,9 +143,9 @@ static int look_at_intents(struct look *l, struct node *dir) REQUIRES(cache_mute
 {
     struct cache *c = l->cache;
     auto_free char *at = node_path(dir);
-    struct intent *i = c->queue->intents ? c->queue->intents->prev : NULL; /* the last */
+    struct intent *i = row_last(c); /* the last */
 
-    for (; i && at; i = i == c->queue->intents ? NULL : i->prev) {
+    for (; i && at; i = row_prev(i)) {
         bool concerns = is_name_in(c, at, i->from) ||
                         (i->to && (is_name_in(c, at, i->to) || path_below(i->to, at)));
         if (concerns && intent_since(i) <= l->waiter->seq)
@@ -164,8 +166,8 @@ static bool is_owed(const struct look *l, const struct file *f, const struct ent
         return false;
     if (f->unclosed && file_is_half_locked(l->cache, f->node))
         return false;
-    if (f->first_seq && !f->unclosed)
-        return f->first_seq <= l->waiter->seq;
+    if (f->debt.seq && !f->unclosed)
+        return f->debt.seq <= l->waiter->seq;
     return f->state == FILE_DIRTY && f->etag && *f->etag && !e->stored_generation &&
            !etag_known(&e->etag);
 }
@@ -184,13 +186,13 @@ static void look_at_files(struct look *l, struct node *dir) REQUIRES(cache_mutex
     struct cache *c = l->cache;
     struct file *f, *after;
 
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(c, f)
     {
         look_at_file(l, dir, f);
     }
     DL_FOREACH_SAFE2(c->content->writers, f, after, writer_next)
     {
-        if (!f->queued)
+        if (!debt_is_queued(&f->debt))
             look_at_file(l, dir, f);
     }
 }
@@ -203,11 +205,12 @@ static void look_at_barrier(struct look *l) REQUIRES(cache_mutex)
     if (!l->removal)
         return;
     uint64_t until = barrier_seq_locked(l->cache, l->removal->seq);
-    DL_FOREACH2(l->cache->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(l->cache, f)
     {
-        if (f->error && f->first_seq && f->first_seq < until &&
+        if (f->debt.error && f->debt.seq && f->debt.seq < until &&
             removal_waits_for_locked(l->cache, l->removal, f))
-            owed(l, f->error, f->short_write ? INT64_MAX : f->failed_ns, &f->due_ns);
+            owed(l, f->debt.error, f->short_write ? INT64_MAX : f->debt.failed_ns,
+                 &f->debt.due_ns);
     }
 }
 
@@ -217,14 +220,14 @@ static void look_at_markers(struct look *l, struct node *dir) REQUIRES(cache_mut
 {
     struct node *n;
 
-    DL_FOREACH2(l->cache->queue->dirty_dirs, n, dir->dirty_next)
-    {
+    for (n = debt_dir(l->cache->queue->owed[DEBT_DIR].first); n;
+         n = debt_dir(n->dir->debt.next)) {
         bool concerns = n == dir || (n->links && n->links->parent == dir);
         if (!concerns || !n->dir->new_here || n->named_seq > l->waiter->seq)
             continue;
         auto_free char *path = node_path(n);
         if (path && !path_is_staged_dir(l->cache, path))
-            owed(l, n->dir->error, n->dir->failed_ns, &n->dir->due_ns);
+            owed(l, n->dir->debt.error, n->dir->debt.failed_ns, &n->dir->debt.due_ns);
     }
 }
 

@@ -25,8 +25,8 @@ static void count_file(struct cache *c, struct owed *o, const struct file *f, co
         return;
     o->files++;
     o->bytes += dirty ? f->node->size : 0;
-    o->uploading += f->uploading;
-    o->failed += f->error != 0;
+    o->uploading += f->debt.running;
+    o->failed += f->debt.error != 0;
     o->staged += f->staged;
 }
 
@@ -36,19 +36,18 @@ static void count_operations(struct cache *c, struct owed *o, const char *path)
     struct intent *i;
     struct node *d;
 
-    DL_FOREACH2(c->queue->dirty_dirs, d, dir->dirty_next)
-    {
+    for (d = debt_dir(c->queue->owed[DEBT_DIR].first); d; d = debt_dir(d->dir->debt.next)) {
         bool concerns = node_is_named_below(c, d, path);
 
         o->operations += concerns;
-        o->failed += concerns && d->dir->error;
+        o->failed += concerns && d->dir->debt.error;
     }
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         bool concerns = path_below(path, i->from) || (i->to && path_below(path, i->to));
 
         o->operations += concerns;
-        o->failed += concerns && i->error;
+        o->failed += concerns && i->debt.error;
     }
 }
 
@@ -62,13 +61,13 @@ char *node_owed_text_locked(struct cache *c, struct node *n)
     cache_assert_locked(c);
     if (!path)
         return NULL;
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(c, f)
     {
         count_file(c, &o, f, path);
     }
     DL_FOREACH2(c->content->writers, f, writer_next)
     {
-        if (!f->queued)
+        if (!debt_is_queued(&f->debt))
             count_file(c, &o, f, path);
     }
     count_operations(c, &o, path);

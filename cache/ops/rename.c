@@ -19,7 +19,6 @@
 #include <linux/fs.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 /* ---- moving ---- */
 
@@ -33,9 +32,9 @@ static int requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex)
     const struct requeuing *q = arg;
     struct cache *c = q->cache;
 
-    if (n->dir && n->dir->uploading)
+    if (n->dir && n->dir->debt.running)
         n->dir->has_marker = true;
-    bool uploading = n->file && n->file->uploading;
+    bool uploading = n->file && n->file->debt.running;
     if (uploading)
         atomic_store(&n->file->changed, true);
     for (struct entry *e = n->links; e; e = e->next_link) {
@@ -45,11 +44,11 @@ static int requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex)
         e->refused = false;
     }
     if (n->file) {
-        n->file->refused_ns = 0;
-        if (n->file->made_at || n->file->staged || n->file->queued)
+        debt_set_refused(&n->file->debt, 0);
+        if (n->file->made_at || n->file->staged || debt_is_queued(&n->file->debt))
             file_renamed_locked(c, n);
     }
-    if (n->file && n->file->queued && n->file->write_handles == 0)
+    if (n->file && debt_is_queued(&n->file->debt) && n->file->write_handles == 0)
         file_queue_locked(c, n); /* else it keeps its place: it was closed, and is open again */
     return 0;
 }
@@ -122,7 +121,7 @@ static int taken_for_older(struct cache *c, const char *from, const char *to, st
 
     *ret = NULL;
     cache_lock(c);
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         const char *rest = i->ino ? path_below(to, i->from) : NULL;
         if (!rest || !*rest)
@@ -167,8 +166,8 @@ static void owe_content_locked(struct cache *c, struct moving *m) REQUIRES(cache
     struct node *n = m->from->node;
 
     n->file->writing_stamp = true;
-    n->file->failing_ns = 0;
-    if (n->file->uploading)
+    debt_set_failing(&n->file->debt, 0);
+    if (n->file->debt.running)
         atomic_store(&n->file->changed, true);
     file_mark_dirty_locked(c, n, true);
     if (n->file->write_handles == 0 || m->removes)
@@ -242,7 +241,7 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
         m->newparent->nlink--;
     } else {
         over->nlink--;
-        if (over->file && over->file->uploading)
+        if (over->file && over->file->debt.running)
             atomic_store(&over->file->changed, true);
         if (over->file)
             stamp_keys_remove(&over->file->keys, place_of_path(m->to_path).key);
@@ -252,7 +251,7 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
     over->ctime_ns = clock_real_ns();
     bool lives = over->links->next_link != NULL;
     entry_remove_locked(c, m->to);
-    if (lives && over->file && over->file->queued)
+    if (lives && over->file && debt_is_queued(&over->file->debt))
         file_stage_locked(c, over); /* perhaps that name alone had it wait */
 }
 

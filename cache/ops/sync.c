@@ -21,13 +21,13 @@ static int tell_error_locked(struct handle *h) REQUIRES(cache_mutex)
 {
     struct file *f = h->node->file;
 
-    if (!f->error || f->error_told || h->told)
+    if (!f->debt.error || f->error_told || h->told)
         return 0;
     bool of_store = !f->short_write && !f->error_here;
-    if (of_store && (err_is_transient(f->error) || f->error == -EBUSY))
+    if (of_store && (err_is_transient(f->debt.error) || f->debt.error == -EBUSY))
         return 0;
     h->told = f->error_told = true;
-    return f->error;
+    return f->debt.error;
 }
 
 /* Parks until the store has what the file was when this was called first: what others write
@@ -50,15 +50,15 @@ static int store_has_locked(struct cache *c, struct handle *h, struct waiter *w)
         return 0;
     }
     /* A file cut off is not uploaded: nothing would end the waiting. */
-    if (f->error && (f->short_write || (!f->uploading && !h->told))) {
+    if (f->debt.error && (f->short_write || (!f->debt.running && !h->told))) {
         h->told = true;
         file_unwant_locked(f);
-        return f->error;
+        return f->debt.error;
     }
     h->told = false;
     file_want_locked(f, w->generation);
     if (first) /* what is tried again makes its pause */
-        f->due_ns = 0;
+        debt_set_due(&f->debt, 0);
     scheduler_kick_locked(c);
     return waitq_park_locked(c, &f->upload_waiters, w);
 }
@@ -72,7 +72,7 @@ static void number_locked(struct cache *c, struct node *n, const struct waiter *
     uint64_t generation = w->generation ? w->generation : f->generation;
 
     if (n->links && f->state == FILE_DIRTY && !file_stored_locked(n, generation) &&
-        (!w->generation || !f->queued))
+        (!w->generation || !debt_is_queued(&f->debt)))
         file_queue_locked(c, n);
 }
 

@@ -15,7 +15,7 @@
 static bool queue_truncated_locked(struct cache *c, struct node *n, int r) REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
-    bool owed = r == 0 || (r < 0 && f->state == FILE_DIRTY && !f->queued);
+    bool owed = r == 0 || (r < 0 && f->state == FILE_DIRTY && !debt_is_queued(&f->debt));
 
     if (!owed || f->write_handles || f->beginners || !n->links)
         return false;

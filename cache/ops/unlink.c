@@ -174,12 +174,12 @@ static int unlink_ns_locked(struct cache *c, struct node *parent, const char *na
     struct node *n = e->node;
     n->nlink--;
     n->ctime_ns = clock_real_ns();
-    if (n->file && n->file->uploading)
+    if (n->file && n->file->debt.running)
         atomic_store(&n->file->changed, true);
     bool lives = n->links->next_link != NULL;
     struct followed followed = name_follow_copy_locked(i, e);
     entry_remove_locked(c, e);
-    if (lives && n->file && n->file->queued)
+    if (lives && n->file && debt_is_queued(&n->file->debt))
         file_stage_locked(c, n); /* perhaps that name alone had it wait */
     dir_touch_locked(parent);
     if (i)
@@ -219,7 +219,7 @@ static int rmdir_ns_locked(struct cache *c, struct node *parent, const char *nam
     struct dir *d = e ? e->node->dir : NULL;
     /* Its name may show at the store through what is below it until that is removed. */
     bool stored = d && path && !e->scratch &&
-                  (e->may_exist || d->has_marker || d->uploading || place_known(e->source) ||
+                  (e->may_exist || d->has_marker || d->debt.running || place_known(e->source) ||
                    !d->local_only || (!d->new_here && !d->bare) || intent_below(c, path));
     int r = !e                               ? -ENOENT
             : !d                             ? -ENOTDIR

@@ -22,9 +22,7 @@ void file_repaired_locked(struct node *n, uint64_t off, uint64_t end)
         (f->disk_lost && end != UINT64_MAX))
         return;
     f->short_write = f->disk_lost = false;
-    f->error = 0;
-    free(f->error_text);
-    f->error_text = NULL;
+    debt_forgive(&f->debt);
 }
 
 /* `disk`: it was the disk that refused; else space_need_locked() has told why. EFBIG comes from

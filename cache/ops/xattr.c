@@ -146,7 +146,8 @@ bool xattr_is_owed(const struct node *n)
     for (const struct entry *e = n->links; e; e = e->next_link)
         if (e->dirty)
             return true;
-    return n->dir ? n->dir->queued || n->dir->uploading : n->file->uploading;
+    return n->dir ? debt_is_queued(&n->dir->debt) || n->dir->debt.running
+                  : n->file->debt.running;
 }
 
 static int write_edit(struct cache *c, struct node *n, const struct edit *e, int fd,

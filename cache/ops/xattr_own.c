@@ -14,10 +14,10 @@ static const char *dir_state_name(struct node *n) REQUIRES(cache_mutex)
 {
     const struct dir *d = n->dir;
 
-    return d->uploading                                               ? "uploading"
-           : d->error                                                 ? "failed"
-           : d->queued || d->new_here || (n->flags & NODE_ATTR_DIRTY) ? "dirty"
-                                                                      : "clean";
+    return d->debt.running ? "uploading"
+           : d->debt.error ? "failed"
+           : debt_is_queued(&d->debt) || d->new_here || (n->flags & NODE_ATTR_DIRTY) ? "dirty"
+                                                                                     : "clean";
 }
 
 /* "clean", "partial", "dirty", "uploading" or "failed"; "local" of what no store has nor gets.
@@ -32,9 +32,9 @@ static const char *state_name(struct node *n) REQUIRES(cache_mutex)
         return dir_state_name(n);
     if (!f)
         return "partial";
-    if (f->uploading)
+    if (f->debt.running)
         return "uploading";
-    if (f->error)
+    if (f->debt.error)
         return "failed";
     if (f->state == FILE_DIRTY || f->write_handles || (n->flags & NODE_ATTR_DIRTY))
         return "dirty";

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <utlist.h>
 
 /* A staging file that was just closed is about to be renamed: deletes wait for it this long. */
 #define STAGED_BARRIER_NS (10 * NS_PER_SEC)
@@ -40,15 +39,15 @@ static void hold_beside(struct barrier_files *b, const struct file *f) REQUIRES(
         b->n += dir->path != NULL;
     }
     uint64_t *seq = dir && dir->path ? &dir->seq : &b->seq;
-    *seq = f->first_seq < *seq ? f->first_seq : *seq;
+    *seq = f->debt.seq < *seq ? f->debt.seq : *seq;
 }
 
 static void hold_for(struct barrier_files *b, const struct file *f) REQUIRES(cache_mutex)
 {
     if (file_is_refused_locked(f))
         hold_beside(b, f);
-    else if (f->first_seq < b->seq)
-        b->seq = f->first_seq;
+    else if (f->debt.seq < b->seq)
+        b->seq = f->debt.seq;
 }
 
 static bool goes_to_full_locked(struct cache *c, const struct file *f) REQUIRES(cache_mutex)
@@ -63,9 +62,9 @@ struct file *removal_moved_file_locked(struct cache *c, const struct intent *rem
     cache_assert_locked(c);
     if (!removal->moved_ino)
         return NULL;
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(c, f)
     {
-        if (!f->first_seq || f->first_seq > removal->seq)
+        if (!f->debt.seq || f->debt.seq > removal->seq)
             return NULL;
         if (f->node->ino == removal->moved_ino)
             return f;
@@ -108,10 +107,10 @@ bool removal_waits_for_locked(struct cache *c, const struct intent *removal,
 static bool is_waited_for(struct cache *c, const struct file *f, int64_t now)
     REQUIRES(cache_mutex)
 {
-    bool may_stay =
-        f->staged && !f->wanted && !c->queue->drain && now - f->staged_ns >= STAGED_BARRIER_NS;
+    bool may_stay = f->staged && !f->debt.wanted && !c->queue->drain &&
+                    now - f->staged_ns >= STAGED_BARRIER_NS;
 
-    return f->first_seq && !f->unclosed && !may_stay;
+    return f->debt.seq && !f->unclosed && !may_stay;
 }
 
 void barrier_init_locked(struct cache *c, struct barrier *ret)
@@ -121,7 +120,7 @@ void barrier_init_locked(struct cache *c, struct barrier *ret)
 
     cache_assert_locked(c);
     *ret = (struct barrier){{.seq = UINT64_MAX}, {.seq = UINT64_MAX}};
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(c, f)
     {
         if (!is_waited_for(c, f, now))
             continue;
@@ -170,11 +169,11 @@ uint64_t barrier_seq_locked(struct cache *c, uint64_t seq)
 /* The place of the last file that was closed and is still owed, apart from `but`; 0: none. */
 static uint64_t last_owed_locked(struct cache *c, const struct file *but) REQUIRES(cache_mutex)
 {
-    struct file *f = c->content->dirty ? c->content->dirty->dirty_prev : NULL; /* the last */
+    struct debt *d = c->queue->owed[DEBT_FILE].last;
 
-    while (f && (!f->first_seq || f == but))
-        f = f == c->content->dirty ? NULL : f->dirty_prev;
-    return f ? f->first_seq : 0;
+    while (d && (!d->seq || debt_file(d) == but))
+        d = d->prev;
+    return d ? d->seq : 0;
 }
 
 /* Whether a removal waits for the place `since`, and not for the place `last`. A rename counts:
@@ -185,7 +184,7 @@ static bool is_passed_on_locked(struct cache *c, uint64_t since, uint64_t last)
 {
     struct intent *i;
 
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (i->seq > last)
             return false;
@@ -201,7 +200,7 @@ static bool any_removal_within_locked(struct cache *c, const struct journal_wait
 {
     struct intent *i;
 
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (i->seq >= p->until)
             return false;
@@ -259,10 +258,10 @@ int barrier_pass_on(struct cache *c, const struct file *f)
 
     ns_assert_written(c);
     cache_lock(c);
-    uint64_t last = f->first_seq ? last_owed_locked(c, f) : 0;
-    bool needed = last > f->first_seq && is_passed_on_locked(c, f->first_seq, last);
+    uint64_t last = f->debt.seq ? last_owed_locked(c, f) : 0;
+    bool needed = last > f->debt.seq && is_passed_on_locked(c, f->debt.seq, last);
     if (needed)
-        v = joined_locked(c, (struct journal_wait){f->first_seq, seq_next_locked(c)}, &n);
+        v = joined_locked(c, (struct journal_wait){f->debt.seq, seq_next_locked(c)}, &n);
     cache_unlock(c);
     if (v)
         replace_waits(c, v, n);
@@ -284,11 +283,11 @@ static uint64_t first_waited_for_locked(struct cache *c, const struct intent *re
     int64_t now = clock_mono_ns();
     struct file *f;
 
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(c, f)
     {
         if (is_waited_for(c, f, now) && !file_is_refused_locked(f) &&
             removal_waits_for_locked(c, removal, f))
-            return f->first_seq;
+            return f->debt.seq;
     }
     return UINT64_MAX;
 }
@@ -301,7 +300,8 @@ bool rounds_are_over_locked(struct cache *c, struct rounds *r, const struct inte
     uint64_t first = until > r->until ? first_waited_for_locked(c, removal) : 0;
 
     cache_assert_locked(c);
-    if (first <= r->until || first >= until || removal->running || intent_is_urgent(c, removal))
+    if (first <= r->until || first >= until || removal->debt.running ||
+        intent_is_urgent(c, removal))
         return false;
     if (r->n == ROUNDS_MAX)
         return true;

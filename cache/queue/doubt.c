@@ -242,13 +242,13 @@ int doubt_begin(struct cache *c)
     int r = 0;
 
     cache_lock(c);
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(c, f)
     {
         if (r == 0)
             r = add_names(c, f->node);
     }
     c->queue->own->doubt_until_ns = clock_mono_ns() + c->config.late_ns;
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         c->queue->own->doubt_seq = i->seq;
         if (r == 0 && i->kind == INTENT_RENAMEDIR)

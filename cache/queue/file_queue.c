@@ -5,47 +5,28 @@
 
 #include <utlist.h>
 
-void file_queued_locked(struct cache *c, struct file *f)
-{
-    cache_assert_locked(c);
-    f->queued = true;
-    if (f->urgent)
-        DL_APPEND2(c->content->urgent, f, urgent_prev, urgent_next);
-}
-
 /* It keeps its place among all that are dirty: removals go by that. */
 static void set_urgent_locked(struct cache *c, struct file *f, bool urgent)
     REQUIRES(cache_mutex)
 {
     if (f->urgent == urgent)
         return;
-    if (f->queued && f->urgent)
+    if (debt_is_queued(&f->debt) && f->urgent)
         DL_DELETE2(c->content->urgent, f, urgent_prev, urgent_next);
-    else if (f->queued)
+    else if (debt_is_queued(&f->debt))
         DL_APPEND2(c->content->urgent, f, urgent_prev, urgent_next);
     f->urgent = urgent;
 }
 
 void file_insert_locked(struct cache *c, struct file *f)
 {
-    struct file *before = NULL;
-
     cache_assert_locked(c);
     if (node_is_scratch(f->node))
         return;
     file_unqueue_locked(c, f);
-    if (f->first_seq && c->content->dirty) {
-        before = c->content->dirty->dirty_prev; /* the last */
-        while (before && (!before->first_seq || before->first_seq > f->first_seq))
-            before = before == c->content->dirty ? NULL : before->dirty_prev;
-        if (before)
-            DL_APPEND_ELEM2(c->content->dirty, before, f, dirty_prev, dirty_next);
-        else
-            DL_PREPEND2(c->content->dirty, f, dirty_prev, dirty_next);
-    } else {
-        DL_APPEND2(c->content->dirty, f, dirty_prev, dirty_next);
-    }
-    file_queued_locked(c, f);
+    debts_add(&c->queue->owed[DEBT_FILE], &f->debt);
+    if (f->urgent)
+        DL_APPEND2(c->content->urgent, f, urgent_prev, urgent_next);
 }
 
 static bool is_staged(struct cache *c, struct file *f, const char *path) REQUIRES(cache_mutex)
@@ -57,10 +38,10 @@ static bool is_staged(struct cache *c, struct file *f, const char *path) REQUIRE
 
 bool file_waits_for_rename_locked(struct cache *c, struct node *n)
 {
-    auto_free char *path = n->file->queued ? NULL : node_path(n);
+    auto_free char *path = debt_is_queued(&n->file->debt) ? NULL : node_path(n);
 
     cache_assert_locked(c);
-    if (n->file->queued)
+    if (debt_is_queued(&n->file->debt))
         return n->file->staged;
     return is_staged(c, n->file, path) && !path_is_log(c, path);
 }
@@ -118,16 +99,16 @@ void file_renamed_locked(struct cache *c, struct node *n)
 void file_put_off_locked(struct cache *c, struct file *f)
 {
     cache_assert_locked(c);
-    if (!f->wanted)
-        f->due_ns = clock_mono_ns() + node_settle_ns(c, f->node);
-    else if (!f->error) /* else it makes its pause */
-        f->due_ns = clock_mono_ns();
+    if (!f->debt.wanted)
+        debt_set_due(&f->debt, clock_mono_ns() + node_settle_ns(c, f->node));
+    else if (!f->debt.error) /* else it makes its pause */
+        debt_set_due(&f->debt, clock_mono_ns());
 }
 
 void file_queue_locked(struct cache *c, struct node *n)
 {
     struct file *f = n->file;
-    bool ordered = f->first_seq == 0 && f->state == FILE_DIRTY;
+    bool ordered = f->debt.seq == 0 && f->state == FILE_DIRTY;
 
     cache_assert_locked(c);
     file_lru_remove_locked(c, f);
@@ -136,25 +117,25 @@ void file_queue_locked(struct cache *c, struct node *n)
     if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
         f->seq = seq_next_locked(c);
     f->unclosed = false;
-    if (f->uploading && !f->after_seq)
+    if (f->debt.running && !f->after_seq)
         f->after_seq = f->seq;
     if (ordered) {
-        f->first_seq = f->seq;
+        debt_set_place(&f->debt, f->seq);
         file_unqueue_locked(c, f); /* the file takes its place by first_seq */
     }
-    if (!f->queued)
+    if (!debt_is_queued(&f->debt))
         file_insert_locked(c, f);
     file_put_off_locked(c, f);
     file_stage_locked(c, n);
     /* Whoever ends an upload looks for the next. */
     if (c->queue->uploads_running < c->config.upload_jobs || c->config.routes)
-        scheduler_kick_at_locked(c, f->due_ns);
+        scheduler_kick_at_locked(c, f->debt.due_ns);
 }
 
 void file_queue_moved_locked(struct cache *c, struct node *n)
 {
     struct file *f = n->file;
-    bool unclosed = f->write_handles && (!f->first_seq || f->unclosed);
+    bool unclosed = f->write_handles && (!f->debt.seq || f->unclosed);
 
     cache_assert_locked(c);
     file_queue_locked(c, n);
@@ -171,22 +152,22 @@ bool file_stored_locked(struct node *n, uint64_t generation)
 
 void file_want_locked(struct file *f, uint64_t generation)
 {
-    if (!f->wanted && !f->error)
-        f->due_ns = 0; /* it may have been put off since somebody else waited */
-    f->wanted = true;
+    if (!f->debt.wanted && !f->debt.error)
+        debt_set_due(&f->debt, 0); /* it may have been put off since somebody else waited */
+    debt_want(&f->debt, true);
     if (f->wanted_generation < generation)
         f->wanted_generation = generation;
 }
 
 void file_unwant_locked(struct file *f)
 {
-    f->wanted = f->wanted && f->upload_waiters.head;
+    debt_want(&f->debt, f->debt.wanted && f->upload_waiters.head);
     f->wanted_half = false;
 }
 
 bool upload_comes_first(const struct file *f, uint64_t seq)
 {
-    return f->first_seq && f->first_seq < seq && !f->write_handles;
+    return f->debt.seq && f->debt.seq < seq && !f->write_handles;
 }
 
 /* A directory of no key of its own is kept here, with its attributes. */
@@ -219,13 +200,12 @@ void dir_queue_locked(struct cache *c, struct node *dir)
         return;
     }
     d->generation++;
-    d->due_ns = clock_mono_ns() + dir_settle_ns(c, dir);
-    if (!d->queued) {
+    debt_set_due(&d->debt, clock_mono_ns() + dir_settle_ns(c, dir));
+    if (!debt_is_queued(&d->debt)) {
         node_ref_locked(dir);
-        DL_APPEND2(c->queue->dirty_dirs, dir, dir->dirty_prev, dir->dirty_next);
-        d->queued = true;
+        debts_add(&c->queue->owed[DEBT_DIR], &d->debt);
     }
-    scheduler_kick_at_locked(c, d->due_ns);
+    scheduler_kick_at_locked(c, d->debt.due_ns);
 }
 
 void dir_unqueue_locked(struct cache *c, struct node *dir)
@@ -233,15 +213,11 @@ void dir_unqueue_locked(struct cache *c, struct node *dir)
     struct dir *d = dir->dir;
 
     cache_assert_locked(c);
-    if (!d->queued)
+    if (!debt_is_queued(&d->debt))
         return;
-    DL_DELETE2(c->queue->dirty_dirs, dir, dir->dirty_prev, dir->dirty_next);
-    d->queued = false;
+    debt_leave(&d->debt);
     /* What failed is not owed any more: it says nothing of what comes to be owed later. */
-    d->error = 0;
-    d->attempts = 0;
-    free(d->error_text);
-    d->error_text = NULL;
+    debt_forgive(&d->debt);
     node_unref_locked(c, dir);
 }
 

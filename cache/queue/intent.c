@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 static bool is_of_dir(const struct intent *i)
 {
@@ -28,14 +27,17 @@ unsigned intent_lone_volume(struct cache *c, const struct intent *i)
     return is_of_dir(i) ? dir_lone_volume(c, i->from) : intent_volume(c, i);
 }
 
-struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from, const char *to,
-                          uint64_t ino, const char *etag)
+/* Nobody else has it yet. */
+NO_THREAD_SAFETY struct intent *intent_new(uint64_t seq, enum intent_kind kind,
+                                           const char *from, const char *to, uint64_t ino,
+                                           const char *etag)
 {
     struct intent *i = calloc(1, sizeof(*i));
 
     if (!i)
         return NULL;
     i->seq = seq;
+    i->debt.kind = DEBT_ROW;
     i->kind = kind;
     i->ino = ino;
     i->from = strdup(from);
@@ -56,7 +58,7 @@ NO_THREAD_SAFETY void intent_free(struct intent *i)
     free(i->to);
     free(i->moved_to);
     free(i->etag);
-    free(i->error_text);
+    debt_release(&i->debt);
     free(i);
 }
 
@@ -82,15 +84,10 @@ uint64_t intent_since(const struct intent *i)
 
 void intent_add_locked(struct cache *c, struct intent *i)
 {
-    struct intent *before = c->queue->intents ? c->queue->intents->prev : NULL; /* the last */
-
     cache_assert_locked(c);
-    while (before && before->seq > i->seq)
-        before = before == c->queue->intents ? NULL : before->prev;
-    if (before)
-        DL_APPEND_ELEM(c->queue->intents, before, i);
-    else
-        DL_PREPEND(c->queue->intents, i);
+    assert(i->seq);
+    debt_set_place(&i->debt, i->seq);
+    debts_add(&c->queue->owed[DEBT_ROW], &i->debt);
     tombstone_count_locked(c, intent_source(i), 1, false);
     if (intent_is_rename(i))
         c->queue->renames++;
@@ -100,7 +97,7 @@ void intent_add_locked(struct cache *c, struct intent *i)
 void intent_remove_locked(struct cache *c, struct intent *i)
 {
     cache_assert_locked(c);
-    DL_DELETE(c->queue->intents, i);
+    debt_leave(&i->debt);
     tombstone_count_locked(c, intent_source(i), -1, i->kind == INTENT_RENAMEDIR);
     if (intent_is_rename(i))
         c->queue->renames--;
@@ -136,7 +133,7 @@ int intent_record(struct cache *c, const struct intent *i)
 uint64_t intents_newest_locked(struct cache *c)
 {
     cache_assert_locked(c);
-    return c->queue->intents ? c->queue->intents->prev->seq : 0;
+    return row_first(c) ? row_last(c)->seq : 0;
 }
 
 /* Which removals go without being carried out. */
@@ -156,9 +153,9 @@ static size_t collect_void(struct cache *c, const struct voided *v, uint64_t *re
     size_t n = 0;
 
     cache_lock(c);
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
-        if (n < max && !i->running && v->is_void(c, i, v))
+        if (n < max && !i->debt.running && v->is_void(c, i, v))
             ret_seqs[n++] = i->seq;
     }
     cache_unlock(c);
@@ -171,11 +168,11 @@ static void remove_void(struct cache *c, const struct voided *v, const uint64_t 
     size_t done = 0; /* both are in the order of seq */
 
     cache_lock(c);
-    DL_FOREACH_SAFE(c->queue->intents, i, next)
-    {
+    for (i = row_first(c); i; i = next) {
+        next = row_next(i);
         while (done < n && seqs[done] < i->seq)
             done++;
-        if (done == n || seqs[done] != i->seq || i->running)
+        if (done == n || seqs[done] != i->seq || i->debt.running)
             continue;
         if (v->gone_locked)
             v->gone_locked(c, i);

@@ -9,7 +9,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 /* ---- waiting for each other ---- */
 
@@ -74,7 +73,7 @@ bool intent_later_rename_waits(struct cache *c, const struct intent *removal)
     cache_assert_locked(c);
     if (c->queue->renames == 0)
         return false;
-    for (i = removal->next; i; i = i->next)
+    for (i = row_next(removal); i; i = row_next(i))
         if (intent_is_rename(i) && waits_for(i, removal))
             return true;
     return false;
@@ -91,8 +90,8 @@ bool intent_removal_in_the_way(struct cache *c, const struct intent *rename)
     const struct intent *i;
 
     cache_assert_locked(c);
-    for (i = c->queue->intents; i && i != rename; i = i->next)
-        if (!intent_is_rename(i) && !i->error && waits_for(rename, i))
+    for (i = row_first(c); i && i != rename; i = row_next(i))
+        if (!intent_is_rename(i) && !i->debt.error && waits_for(rename, i))
             return true;
     return false;
 }
@@ -104,9 +103,9 @@ static bool blocks_upload(struct cache *c, const struct intent *i, const char *p
     bool below = dir && i->kind == INTENT_RENAME && !path_below(i->from, path) &&
                  !path_below(i->to, path);
 
-    if ((intent_is_rename(i) || i->running) && !below && intent_touches(i, path))
+    if ((intent_is_rename(i) || i->debt.running) && !below && intent_touches(i, path))
         return true;
-    return !intent_is_rename(i) && !i->error && overlap(i->from, path) && in_the_way(c, i);
+    return !intent_is_rename(i) && !i->debt.error && overlap(i->from, path) && in_the_way(c, i);
 }
 
 bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
@@ -114,7 +113,7 @@ bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
     struct intent *i;
 
     cache_assert_locked(c);
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (blocks_upload(c, i, path, dir))
             return true;
@@ -127,7 +126,7 @@ static bool follows(const struct intent *i, const struct intent *first) REQUIRES
 {
     if (intent_is_rename(first))
         return intent_touches(first, i->from) || (i->to && intent_touches(first, i->to));
-    return intent_is_rename(i) && !first->error && waits_for(i, first);
+    return intent_is_rename(i) && !first->debt.error && waits_for(i, first);
 }
 
 bool intents_look_stuck_locked(struct cache *c, int64_t since_ns)
@@ -136,10 +135,10 @@ bool intents_look_stuck_locked(struct cache *c, int64_t since_ns)
     bool any = false;
 
     cache_assert_locked(c);
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
-        i->stuck = i->error && i->failing_ns < since_ns;
-        for (first = any ? c->queue->intents : i; first != i && !i->stuck; first = first->next)
+        i->stuck = i->debt.error && i->debt.failing_ns < since_ns;
+        for (first = any ? row_first(c) : i; first != i && !i->stuck; first = row_next(first))
             i->stuck = first->stuck && follows(i, first);
         any = any || i->stuck;
     }
@@ -151,7 +150,7 @@ bool stuck_intent_blocks_locked(struct cache *c, const char *path)
     struct intent *i;
 
     cache_assert_locked(c);
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (i->stuck && blocks_upload(c, i, path, false))
             return true;
@@ -166,7 +165,7 @@ bool intent_earlier_rename_touches(struct cache *c, const struct intent *self, c
     cache_assert_locked(c);
     if (c->queue->renames == 0)
         return false;
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (i == self)
             return false;
@@ -185,7 +184,8 @@ bool intent_comes_first(struct cache *c, const struct intent *i)
 
 static bool rename_runs(const struct intent *i, struct place at) REQUIRES(cache_mutex)
 {
-    return (i->running || i->redo) && intent_is_rename(i) && place_below(intent_source(i), at);
+    return (i->debt.running || i->redo) && intent_is_rename(i) &&
+           place_below(intent_source(i), at);
 }
 
 bool rename_runs_at_locked(struct cache *c, struct place at)
@@ -195,7 +195,7 @@ bool rename_runs_at_locked(struct cache *c, struct place at)
     cache_assert_locked(c);
     if (c->queue->renames == 0)
         return false;
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (rename_runs(i, at))
             return true;
@@ -210,7 +210,7 @@ bool native_rename_runs_at_locked(struct cache *c, struct place at)
     cache_assert_locked(c);
     if (c->queue->renames == 0)
         return false;
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (rename_runs(i, at) && store_can(c->store, intent_source(i).key, STORE_RENAME))
             return true;
@@ -225,7 +225,7 @@ bool rename_is_taken_over_at_locked(struct cache *c, struct place at)
     cache_assert_locked(c);
     if (c->queue->renames == 0)
         return false;
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (i->taken_over && place_below(intent_source(i), at))
             return true;
@@ -268,7 +268,7 @@ char *intent_path_after(const struct intent *first, const char *path)
 {
     char *at = strdup(path);
 
-    for (const struct intent *i = first; at && i; i = i->next)
+    for (const struct intent *i = first; at && i; i = row_next(i))
         (void)intent_forward(i, &at);
     return at;
 }
@@ -280,7 +280,7 @@ static char *path_unless_taken(const struct intent *first, const char *path, boo
 {
     auto_free char *at = strdup(path);
 
-    for (const struct intent *i = first; at && i; i = i->next) {
+    for (const struct intent *i = first; at && i; i = row_next(i)) {
         bool moved = intent_forward(i, &at);
         const char *taken = !intent_is_rename(i) ? i->from : replaced ? i->to : NULL;
         if (!moved && taken && strcmp(taken, at) == 0)
@@ -302,7 +302,7 @@ bool intent_leads_to(struct cache *c, struct place from, const char *path)
         return !tombstone_pending(c, from);
     /* Before the first of them a path and its place are one. What a rename replaces has its
      * name until then. */
-    auto_free char *at = path_unless_taken(c->queue->intents, place_path(from), false);
+    auto_free char *at = path_unless_taken(row_first(c), place_path(from), false);
     return at && strcmp(at, path) == 0;
 }
 
@@ -335,21 +335,21 @@ int intent_below_is(struct cache *c, const char *path,
                     bool (*is)(void *arg, const struct intent *i, const char *at), void *arg)
 {
     auto_free char *at = strdup(path);
-    struct intent *i = c->queue->intents ? c->queue->intents->prev : NULL; /* the last */
+    struct intent *i = row_last(c); /* the last */
 
     cache_assert_locked(c);
     /* Backwards, since the directory had other names when older intentions were recorded. */
-    for (; i && at; i = i == c->queue->intents ? NULL : i->prev) {
+    for (; i && at; i = row_prev(i)) {
         bool below = path_below(at, i->from) || (i->to && path_below(at, i->to));
         if (below && is(arg, i, at))
             return 1;
         (void)intent_backward(i, &at);
     }
-    return !at && c->queue->intents ? -ENOMEM : 0;
+    return !at && row_first(c) ? -ENOMEM : 0;
 }
 
 bool intents_before_locked(struct cache *c, uint64_t seq)
 {
     cache_assert_locked(c);
-    return c->queue->intents && c->queue->intents->seq < seq;
+    return row_first(c) && row_first(c)->seq < seq;
 }

@@ -260,7 +260,7 @@ static bool is_owed(struct cache *c, struct place at) REQUIRES(cache_mutex)
 {
     struct entry *e = NULL;
 
-    return c->queue->intents || (tree_find(c, place_path(at), &e) && e && e->dirty);
+    return row_first(c) || (tree_find(c, place_path(at), &e) && e && e->dirty);
 }
 
 static int load_one(void *arg, const struct journal_put *note)

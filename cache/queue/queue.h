@@ -6,6 +6,7 @@
 #define RUNFS_CACHE_QUEUE_QUEUE_H
 
 #include "cache/content/content.h"
+#include "common/mem.h"
 
 /* The kinds of changes that the store was seen to take, whatever the name. */
 enum change { CHANGE_PUT, CHANGE_REMOVE, CHANGES };
@@ -34,28 +35,20 @@ struct intent {
     GUARDED_BY(cache_mutex) struct {
         /* who waits for it: the place of the older one that is part of it; 0 none */
         uint64_t since;
+        struct debt debt;    /* in the place of its number */
         bool removed_before; /* a removal that is repeated, for what may have come late */
-        int64_t refused_ns; /* CLOCK_MONOTONIC; when the store refused it last; 0: it did not */
-        unsigned refuser; /* which of the stores that was; 0: one of several, or the only one */
-        bool others_taken; /* and it has taken the like of another name since */
-        bool refused;      /* a rename whose name it refuses for good */
+        unsigned refuser;    /* who refused it; 0: one of several stores, or the only one */
+        bool others_taken;   /* and it has taken the like of another name since */
+        bool refused;        /* a rename whose name it refuses for good */
         /* a removal that a later rename of something around it was found to need */
         bool urgent;
         bool redo;     /* a rename that an earlier mount may have carried out, natively */
         bool row_told; /* its row says already which copy it means, or is about to */
-        bool running;
         /* of a directory, which the store has moved: each name in it is told of its new version
          */
         bool taken_over;
         bool done;  /* a removal that the store has carried out: only its row is to go */
         bool stuck; /* as intents_look_stuck_locked() saw it */
-        int error;
-        char *error_text;
-        int64_t failing_ns; /* CLOCK_MONOTONIC; since when, if there is an error */
-        int64_t failed_ns;  /* and when it failed last */
-        unsigned attempts;
-        int64_t due_ns;
-        struct intent *prev, *next;
     };
 };
 
@@ -88,14 +81,64 @@ struct queue {
     struct volume *volumes; /* constant; of each store, by the number in its entries */
 
     GUARDED_BY(cache_mutex) struct {
-        struct node *dirty_dirs;
-        struct intent *intents;   /* by seq */
-        unsigned uploads_running; /* of files; transfer/ counts them */
-        unsigned renames;         /* intentions that copy */
-        unsigned moved;           /* intentions of names that went to another store */
-        unsigned drain;           /* flushes under way that want everything, staged files too */
+        struct debts owed[DEBT_KINDS]; /* all that stands in a queue */
+        unsigned uploads_running;      /* of files; transfer/ counts them */
+        unsigned renames;              /* intentions that copy */
+        unsigned moved;                /* intentions of names that went to another store */
+        unsigned drain; /* flushes under way that want everything, staged files too */
     };
 };
+
+/* ---- what is owed, one by one ---- */
+/* What a debt is part of, as its kind says. */
+static inline struct file *debt_file(struct debt *d)
+{
+    return d ? container_of(d, struct file, debt) : NULL;
+}
+static inline struct node *debt_dir(struct debt *d)
+{
+    return d ? container_of(d, struct dir, debt)->node : NULL;
+}
+static inline struct intent *debt_row(struct debt *d)
+{
+    return d ? container_of(d, struct intent, debt) : NULL;
+}
+
+/* The journal's rows in their order; NULL behind the last and before the first. */
+static inline struct intent *row_first(struct cache *c) REQUIRES(cache_mutex)
+{
+    return debt_row(c->queue->owed[DEBT_ROW].first);
+}
+static inline struct intent *row_last(struct cache *c) REQUIRES(cache_mutex)
+{
+    return debt_row(c->queue->owed[DEBT_ROW].last);
+}
+static inline struct intent *row_next(const struct intent *i) REQUIRES(cache_mutex)
+{
+    return debt_row(i->debt.next);
+}
+static inline struct intent *row_prev(const struct intent *i) REQUIRES(cache_mutex)
+{
+    return debt_row(i->debt.prev);
+}
+
+/* Each row, and each file that waits for its upload, in the order of closes. The body keeps
+ * them in their queue. */
+#define ROWS_FOREACH(c, i) for ((i) = row_first(c); (i); (i) = row_next(i))
+#define OWED_FILES_FOREACH(c, f)                                                               \
+    for ((f) = debt_file((c)->queue->owed[DEBT_FILE].first); (f);                              \
+         (f) = debt_file((f)->debt.next))
+
+/* All that a program's changes owe to the store, whoever asks: what waits for its upload, what
+ * is open for writing and changed, directories, rows, broken-off sessions; by kinds. An
+ * attribute index is not among them: nothing is lost without one. What the caller does with
+ * each keeps it where it is. */
+struct debt *owed_first_locked(struct cache *c) REQUIRES(cache_mutex);
+struct debt *owed_next_locked(struct cache *c, const struct debt *d) REQUIRES(cache_mutex);
+#define OWED_FOREACH(c, d) for ((d) = owed_first_locked(c); (d); (d) = owed_next_locked(c, d))
+/* An attempt failed: the next comes after a pause that grows, and the status tells of it. */
+void owed_failed_locked(struct cache *c, struct debt *d, int err, const char *why)
+    REQUIRES(cache_mutex);
 
 /* ---- barrier.c ---- */
 /* Finds out which uploads removals wait for now. The result is right until the lock is given
@@ -161,10 +204,8 @@ void file_queue_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
  * writing: the removal of its old name waits for its upload then, other removals only for its
  * close. */
 void file_queue_moved_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
-/* Puts a file into contents.dirty, or moves it there, where its first_seq belongs. */
+/* Puts a file into the queue, or moves it there, where its place is. */
 void file_insert_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
-/* For who puts a file into contents.dirty himself: that it is there now. */
-void file_queued_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* file_insert_locked() for one that no close has queued: whether it waits for its rename is
  * judged. */
 void file_insert_open_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);

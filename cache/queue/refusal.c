@@ -111,5 +111,5 @@ bool file_is_refused_locked(const struct file *f)
             return false;
         owes = owes || e->dirty;
     }
-    return owes && f->error;
+    return owes && f->debt.error;
 }

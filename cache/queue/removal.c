@@ -8,14 +8,13 @@
 #include "common/path.h"
 
 #include <string.h>
-#include <utlist.h>
 
 bool removal_pending(struct cache *c, const char *path)
 {
     struct intent *i;
 
     cache_assert_locked(c);
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (i->kind == INTENT_RMDIR && strcmp(i->from, path) == 0)
             return true;
@@ -30,9 +29,9 @@ bool rmdir_runs_above_locked(struct cache *c, const char *path)
     cache_assert_locked(c);
     if (!c->config.routes)
         return false;
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
-        if (i->running && i->kind == INTENT_RMDIR && path_below(i->from, path))
+        if (i->debt.running && i->kind == INTENT_RMDIR && path_below(i->from, path))
             return true;
     }
     return false;
@@ -43,9 +42,9 @@ bool removal_runs_below_locked(struct cache *c, struct place dir, unsigned volum
     struct intent *i;
 
     cache_assert_locked(c);
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
-        if (i->running && !intent_is_rename(i) && place_below(dir, intent_source(i)) &&
+        if (i->debt.running && !intent_is_rename(i) && place_below(dir, intent_source(i)) &&
             volumes_meet(intent_lone_volume(c, i), volume))
             return true;
     }
@@ -69,7 +68,7 @@ bool intent_follows_removal(struct cache *c, const struct intent *removal)
     cache_assert_locked(c);
     if (!intent_means_ours(removal) || tombstone_pending(c, intent_source(removal)) < 2)
         return false;
-    for (i = c->queue->intents; i && i != removal; i = i->next)
+    for (i = row_first(c); i && i != removal; i = row_next(i))
         if (i->kind == INTENT_UNLINK && intent_version_is_known(i) && !i->moved_to &&
             strcmp(i->from, removal->from) == 0)
             return true;
@@ -82,7 +81,7 @@ const char *intent_removes_version(struct cache *c, const char *path)
     struct intent *i;
 
     cache_assert_locked(c);
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (strcmp(i->from, path) != 0)
             continue;

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <utlist.h>
 
 struct queue_part {
     struct queue queue; /* first: it is freed as this */
@@ -54,13 +53,28 @@ void queue_free(struct cache *c)
 }
 
 #ifndef NDEBUG
+/* Walking all of a long queue at each change would be felt: it is cut short. */
+#define LOOK_AT 200
+
 void queue_check_locked(struct cache *c)
 {
     struct intent *i;
     unsigned renames = 0, moved = 0;
+    struct file *f;
+    uint64_t first = 0;
+    int n = 0;
 
     cache_assert_locked(c);
-    DL_FOREACH(c->queue->intents, i)
+    OWED_FILES_FOREACH(c, f)
+    {
+        assert(debt_is_queued(&f->debt) && !f->in_lru);
+        file_check_locked(c, f);
+        assert(!f->debt.seq || f->debt.seq > first);
+        first = f->debt.seq ? f->debt.seq : first;
+        if (++n > LOOK_AT)
+            break;
+    }
+    ROWS_FOREACH(c, i)
     {
         renames += i->kind == INTENT_RENAME || i->kind == INTENT_RENAMEDIR;
         moved += i->moved_to != NULL;

@@ -33,7 +33,7 @@ static bool overwritten(struct cache *c, struct copying *k)
 
     cache_lock(c);
     const struct intent removal = {
-        .kind = INTENT_UNLINK, .from = k->from, .next = k->intent->next};
+        .kind = INTENT_UNLINK, .from = k->from, .debt.next = k->intent->debt.next};
     struct node *n = tree_find(c, k->to, &e);
     bool yes = n && e && copy_is_owed(k, n, e) && place_known(e->source) &&
                place_same(e->source, place_of_path(k->from)) && !intent_is_urgent(c, &removal);
@@ -71,7 +71,7 @@ static void finish_intent_locked(struct copying *k, bool remove, char **copied)
     struct cache *c = k->cache;
     struct intent *i = k->intent;
 
-    i->running = false;
+    debt_run(&i->debt, false);
     if (!remove) {
         intent_remove_locked(c, i);
         return;
@@ -82,11 +82,9 @@ static void finish_intent_locked(struct copying *k, bool remove, char **copied)
     i->to = NULL;
     free(i->etag);
     i->etag = take_ptr(*copied);
-    i->attempts = 0;
-    i->error = 0;
-    i->refused_ns = 0;
+    debt_forgive(&i->debt);
     i->others_taken = i->refused = false;
-    i->due_ns = 0;
+    debt_set_due(&i->debt, 0);
 }
 
 /* The store has lost the source: what is complete here is uploaded, the rest is lost there. */
@@ -227,7 +225,7 @@ static bool removed_before(struct copying *k, const char *there, bool own)
     bool ret = false;
 
     cache_lock(c);
-    for (i = c->queue->intents; i && i != k->intent && !ret; i = i->next)
+    for (i = row_first(c); i && i != k->intent && !ret; i = row_next(i))
         ret = i->kind == INTENT_UNLINK && strcmp(i->from, k->from) == 0 &&
               (!there || takes(i, there, own));
     cache_unlock(c);
@@ -389,12 +387,11 @@ static void run_copying(struct task *task)
     cache_lock(c);
     c->transfer->copies_running--;
     c->transfer->volumes[k->volume].copies--;
-    if (r == COPY_WAITS)
-        k->intent->running = false;
+    if (r < 0 || r == COPY_WAITS)
+        debt_run(&k->intent->debt, false);
     if (r < 0) {
         copy_note_refusal_locked(k, r);
-        intent_failed_locked(c, k->intent, r, op.why);
-        failure_note_locked(c, &c->write_failure, r, op.why);
+        owed_failed_locked(c, &k->intent->debt, r, op.why);
     }
     progress_locked(c);
     cache_check_locked(c);
@@ -423,9 +420,10 @@ void copy_start_locked(struct cache *c, struct intent *i)
         copying_free(k);
         return;
     }
-    i->running = true;
+    debt_run(&i->debt, true);
     i->redo = false;
-    i->others_taken = refusal_others_taken_locked(c, i->refuser, CHANGE_PUT, i->refused_ns);
+    i->others_taken =
+        refusal_others_taken_locked(c, i->refuser, CHANGE_PUT, i->debt.refused_ns);
     c->transfer->copies_running++;
     c->transfer->volumes[k->volume].copies++;
     pool_submit(c->uploaders, &k->task);

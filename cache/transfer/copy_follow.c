@@ -41,7 +41,7 @@ static bool came_with(struct intent *done, struct intent *i) REQUIRES(cache_mute
 {
     auto_free char *at = strdup(i->from);
 
-    for (struct intent *j = i->prev; at && j != done; j = j->prev)
+    for (struct intent *j = row_prev(i); at && j != done; j = row_prev(j))
         if (intent_backward(j, &at) == INTENT_LEFT)
             return false;
     return at && path_below(done->to, at);
@@ -156,7 +156,7 @@ static void fragments_follow_locked(struct fragments *fragments, struct intent *
     REQUIRES(cache_mutex)
 {
     fragments_add(fragments, done);
-    for (struct intent *i = done->next; i; i = i->next) {
+    for (struct intent *i = row_next(done); i; i = row_next(i)) {
         if (intent_is_rename(i) && fragments_move(fragments, i) && came_with(done, i))
             fragments_add(fragments, i);
     }
@@ -226,7 +226,7 @@ void copy_readers_follow_locked(struct copying *k, const char *copied_etag,
 struct node *copy_reader_locked(struct cache *c, struct intent *i, const char *from,
                                 const char *to, struct entry **ret_entry)
 {
-    auto_free char *at = intent_path_after(i->next, to);
+    auto_free char *at = intent_path_after(row_next(i), to);
     struct entry *e = NULL;
     struct node *n = at ? tree_find(c, at, &e) : NULL;
     auto_place struct place now = n && e && !n->dir ? entry_place(e) : NO_PLACE;
@@ -365,7 +365,7 @@ static void note_brought_over_locked(struct copying *k, const char *to, const ch
         (i->kind != INTENT_RENAME || !*copied_etag || strcmp(i->etag, copied_etag) != 0))
         return;
 
-    auto_free char *at = intent_path_after(k->intent->next, to);
+    auto_free char *at = intent_path_after(row_next(k->intent), to);
     struct entry *e = NULL;
     struct node *n = at ? tree_find(k->cache, at, &e) : NULL;
     auto_place struct place now = n && e && !n->dir ? entry_place(e) : NO_PLACE;

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 /* ---- another name for what the store refuses ---- */
 
@@ -46,11 +45,11 @@ static bool takes_all(const struct intent *i, const struct intent *end)
  * names, the rename could change places. */
 static struct intent *ended_by_locked(const struct intent *i) REQUIRES(cache_mutex)
 {
-    struct intent *end = i->next;
+    struct intent *end = row_next(i);
 
     while (end && !concerns(end, i->from) && !concerns(end, i->to))
-        end = end->next;
-    return end && !end->running && takes_all(i, end) ? end : NULL;
+        end = row_next(end);
+    return end && !end->debt.running && takes_all(i, end) ? end : NULL;
 }
 
 /* A removal waits for what the store refuses in its own directory only. One that is moved to
@@ -64,9 +63,9 @@ static bool waits_beside_locked(struct cache *c, const struct intent *i,
     if (intent_is_rename(end) || (old && dir && strcmp(old, dir) == 0))
         return false;
     struct node *beside = dir ? tree_find(c, dir, NULL) : NULL;
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(c, f)
     {
-        if (!f->first_seq || f->first_seq > barrier_seq_locked(c, end->seq))
+        if (!f->debt.seq || f->debt.seq > barrier_seq_locked(c, end->seq))
             continue;
         for (struct entry *e = f->node->links; e; e = e->next_link)
             if (!dir || (e->dirty && e->parent == beside))
@@ -133,7 +132,7 @@ static int note_joined(struct cache *c, const struct intent *i, const struct int
 static void came_back_locked(struct cache *c, const struct intent *i, const struct intent *end)
     REQUIRES(cache_mutex)
 {
-    auto_free char *at = intent_path_after(end->next, i->from);
+    auto_free char *at = intent_path_after(row_next(end), i->from);
     struct entry *e = NULL;
 
     if (at && tree_find(c, at, &e) && e && place_known(e->source))
@@ -236,7 +235,7 @@ void copy_note_refusal_locked(struct copying *k, int err)
 
     cache_assert_locked(c);
     i->refused = refused && (i->refused || again);
-    i->refused_ns = refused ? clock_mono_ns() : 0;
+    debt_set_refused(&i->debt, refused ? clock_mono_ns() : 0);
     i->refuser = refuser;
     if (refused && !i->refused)
         refusal_probe_locked(c, refuser);

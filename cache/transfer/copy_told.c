@@ -23,7 +23,7 @@ struct copied {
 static struct intent *next_at(struct intent *i, const char *path) REQUIRES(cache_mutex)
 {
     while (i && !path_below(i->from, path) && !(i->to && path_below(i->to, path)))
-        i = i->next;
+        i = row_next(i);
     return i;
 }
 
@@ -47,7 +47,7 @@ static struct intent *next_taking(struct intent *i, char **at) REQUIRES(cache_mu
 {
     i = *at ? next_at(i, *at) : NULL;
     while (i && i->kind == INTENT_RENAMEDIR && intent_forward(i, at))
-        i = *at ? next_at(i->next, *at) : NULL;
+        i = *at ? next_at(row_next(i), *at) : NULL;
     bool takes = i && (i->kind == INTENT_UNLINK || i->kind == INTENT_RENAME) &&
                  strcmp(i->from, *at) == 0;
     return takes ? i : NULL;
@@ -63,7 +63,7 @@ static int each_told(struct copying *k, const char *to, const struct copied *cop
     REQUIRES(cache_mutex)
 {
     auto_free char *at = *new_etag ? strdup(to) : NULL;
-    struct intent *i = k->intent->next;
+    struct intent *i = row_next(k->intent);
     int r = 0;
 
     while (r == 0 && (i = next_taking(i, &at)) != NULL) {
@@ -72,7 +72,7 @@ static int each_told(struct copying *k, const char *to, const struct copied *cop
             r = visit(k, i, new_etag);
         if (!intent_forward(i, &at))
             break;
-        i = i->next;
+        i = row_next(i);
     }
     return r;
 }
@@ -139,7 +139,7 @@ bool copy_is_replaced_locked(const struct copying *k)
     auto_free char *at = strdup(k->to);
     bool with_dir = false;
 
-    for (const struct intent *i = k->intent->next; at && i; i = i->next) {
+    for (const struct intent *i = row_next(k->intent); at && i; i = row_next(i)) {
         if (intent_forward(i, &at)) {
             with_dir = with_dir || i->kind == INTENT_RENAMEDIR;
             continue;
@@ -157,7 +157,7 @@ bool copy_is_meant_locked(const struct copying *k, const char *to, const char *e
     auto_free char *at = strdup(to);
 
     cache_assert_locked(k->cache);
-    const struct intent *i = next_taking(k->intent->next, &at);
+    const struct intent *i = next_taking(row_next(k->intent), &at);
     return i && intent_version_is_known(i) && strcmp(i->etag, etag) == 0;
 }
 
@@ -168,13 +168,13 @@ bool copy_is_meant_otherwise(struct copying *k, const char *to, const char *etag
 
     cache_lock(c);
     auto_free char *at = strdup(to);
-    struct intent *i = k->intent->next;
+    struct intent *i = row_next(k->intent);
     bool ret = false;
     while (!ret && (i = next_taking(i, &at)) != NULL) {
         ret = means_copied(k, i, &any) && !means_copied(k, i, &this);
         if (!intent_forward(i, &at))
             break;
-        i = i->next;
+        i = row_next(i);
     }
     cache_unlock(c);
     return ret;

@@ -23,7 +23,7 @@ static bool removal_pending_before(struct cache *c, const struct intent *self, c
 {
     enum intent_kind kind = is_dir ? INTENT_RMDIR : INTENT_UNLINK;
 
-    for (struct intent *i = c->queue->intents; i && i != self; i = i->next)
+    for (struct intent *i = row_first(c); i && i != self; i = row_next(i))
         if (i->kind == kind && strcmp(i->from, path) == 0)
             return true;
     return false;
@@ -54,7 +54,7 @@ void copy_items_release(struct copying *k)
 static int resolve_written_anew_locked(struct copying *k, struct item *it) REQUIRES(cache_mutex)
 {
     /* What has the name that a later row removes from there is another file. */
-    auto_free char *at = intent_lasting_path(k->intent->next, it->to);
+    auto_free char *at = intent_lasting_path(row_next(k->intent), it->to);
     struct entry *e = NULL;
     struct node *n = at ? tree_find(k->cache, at, &e) : NULL;
 
@@ -428,8 +428,8 @@ static bool must_wait(struct copying *k)
     if (k->n)
         qsort(k->v, k->n, sizeof(*k->v), by_path_down);
     cache_lock(c);
-    for (struct intent *i = c->queue->intents; i && i != k->intent; i = i->next)
-        if (!intent_is_rename(i) && !i->error && is_in_the_way(k, i))
+    for (struct intent *i = row_first(c); i && i != k->intent; i = row_next(i))
+        if (!intent_is_rename(i) && !i->debt.error && is_in_the_way(k, i))
             found = i->urgent = true;
     cache_unlock(c);
     return found;
@@ -532,7 +532,7 @@ static int copy_tree(struct copying *k, struct op *op)
 static bool removals_pending_below(struct cache *c, const char *a, const char *b)
     REQUIRES(cache_mutex)
 {
-    for (struct intent *i = c->queue->intents; i; i = i->next)
+    for (struct intent *i = row_first(c); i; i = row_next(i))
         if (!intent_is_rename(i) && (path_below(a, i->from) || path_below(b, i->from)))
             return true;
     return false;
@@ -571,7 +571,7 @@ static int rename_tree(struct copying *k, struct op *op)
 
     cache_lock(c);
     bool unsafe = removals_pending_below(c, k->from, k->to);
-    auto_free char *at = intent_path_after(k->intent->next, k->to);
+    auto_free char *at = intent_path_after(row_next(k->intent), k->to);
     struct node *dir = at && !unsafe ? tree_find(c, at, NULL) : NULL;
     int cr = dir ? tree_each(dir, collect_stamped, k) : 0;
     cache_unlock(c);

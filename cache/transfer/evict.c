@@ -37,8 +37,8 @@ static struct node *next_victim_locked(struct cache *c) REQUIRES(cache_mutex)
         bool stub = file_is_stub(n);
         file_lru_remove_locked(c, f);
         if (path && !stub && !n->links->next_link && !path_is_pinned(c, path) &&
-            f->state != FILE_DIRTY && !f->open_handles && !f->queued && !f->uploading &&
-            !node_is_ours(n))
+            f->state != FILE_DIRTY && !f->open_handles && !debt_is_queued(&f->debt) &&
+            !f->debt.running && !node_is_ours(n))
             return n;
     }
     return NULL;

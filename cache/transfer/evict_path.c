@@ -50,7 +50,7 @@ static enum cache_stay judge_locked(struct cache *c, struct node *n, const char 
 static void await_end(struct cache *c, struct node *n, struct op *op)
 {
     cache_lock(c);
-    while (n->file && n->file->uploading && n->file->state == FILE_CLEAN &&
+    while (n->file && n->file->debt.running && n->file->state == FILE_CLEAN &&
            !(n->flags & NODE_ATTR_DIRTY) && op_check(op) == 0)
         (void)cache_wait_until(c, &c->progress, clock_mono_ns() + END_TICK_NS);
     cache_unlock(c);

@@ -267,7 +267,7 @@ static bool wait_for_source(struct cache *c, struct node *n, struct place at, st
     bool waited = false;
 
     cache_lock(c);
-    while ((n->file->uploading || rename_runs_at_locked(c, at)) && op_check(op) == 0) {
+    while ((n->file->debt.running || rename_runs_at_locked(c, at)) && op_check(op) == 0) {
         waited = true;
         (void)cache_wait_until(c, &c->progress, clock_mono_ns() + NS_PER_SEC / 10);
     }

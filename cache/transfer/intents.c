@@ -12,15 +12,15 @@
 void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
 {
     cache_assert_locked(c);
-    i->running = false;
-    i->attempts++;
-    i->failed_ns = clock_mono_ns();
-    if (!i->error)
-        i->failing_ns = i->failed_ns;
-    i->error = err;
-    free(i->error_text);
-    i->error_text = strdup(why);
-    i->due_ns = clock_mono_ns() + retry_delay_ns(c, i->attempts);
+    i->debt.running = false;
+    i->debt.attempts++;
+    i->debt.failed_ns = clock_mono_ns();
+    if (!i->debt.error)
+        i->debt.failing_ns = i->debt.failed_ns;
+    i->debt.error = err;
+    free(i->debt.why);
+    i->debt.why = strdup(why);
+    i->debt.due_ns = clock_mono_ns() + retry_delay_ns(c, i->debt.attempts);
 }
 
 static bool running_removal_touches(struct cache *c, const char *path, bool below)
@@ -30,9 +30,9 @@ static bool running_removal_touches(struct cache *c, const char *path, bool belo
 
     if (c->transfer->removals_running == 0)
         return false;
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
-        if (i->running && !intent_is_rename(i) &&
+        if (i->debt.running && !intent_is_rename(i) &&
             (strcmp(i->from, path) == 0 || (below && path_below(path, i->from))))
             return true;
     }
@@ -68,7 +68,7 @@ static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, 
 /* What arrives late below the old name must be listed: the copies begin when nothing can. */
 static int64_t rename_due_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
 {
-    int64_t due_ns = i->due_ns;
+    int64_t due_ns = i->debt.due_ns;
 
     if (i->kind != INTENT_RENAMEDIR)
         return due_ns;
@@ -83,15 +83,15 @@ void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     struct intent *i;
 
     cache_assert_locked(c);
-    if (!c->queue->intents)
+    if (!row_first(c))
         return;
     if (c->transfer->removals_running < volumes_count(c))
         removals_start_locked(c, now, next_due);
     if (c->queue->renames == 0)
         return;
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
-        if (!intent_is_rename(i) || i->running ||
+        if (!intent_is_rename(i) || i->debt.running ||
             c->transfer->volumes[intent_volume(c, i)].copies >= c->config.upload_jobs)
             continue;
         int64_t due_ns = rename_due_locked(c, i);

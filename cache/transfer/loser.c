@@ -91,7 +91,7 @@ void upload_keep_loser(struct job *j)
     ns_write(c);
     cache_lock(c);
     struct entry *e = loser_locked(j, copied);
-    uint64_t seq = n->file->first_seq ? n->file->first_seq : UINT64_MAX; /* never closed */
+    uint64_t seq = n->file->debt.seq ? n->file->debt.seq : UINT64_MAX; /* never closed */
     cache_unlock(c);
     int r = !e ? -EBUSY : copied && copy < 0 ? copy : 0;
     /* This comes first: after a kill in between the file is owed as before, and loses again. */

@@ -102,7 +102,7 @@ static bool owes_names(struct node *dir) REQUIRES(cache_mutex)
     CHILDREN_FOREACH(dir->dir->children, e, at)
     {
         if ((e->dirty && !e->scratch) || place_known(e->source) ||
-            (e->node->dir && e->node->dir->queued))
+            (e->node->dir && debt_is_queued(&e->node->dir->debt)))
             return true;
     }
     return false;
@@ -120,7 +120,7 @@ static void name_came_locked(struct cache *c, struct node *dir) REQUIRES(cache_m
 {
     struct dir *d = dir->dir;
 
-    if (d->uploading && d->mtime_set && is_real(c, dir))
+    if (d->debt.running && d->mtime_set && is_real(c, dir))
         d->generation++; /* what is sent may be there before the name */
     if (!d->time_early)
         return;
@@ -140,8 +140,8 @@ static void dir_done_locked(struct dir_job *j, int r, const struct object *obj,
     if (r == 0 && (!path || strcmp(path, j->path) != 0))
         return; /* moved or removed meanwhile: an intention deals with the old name */
     if (r == 0) {
-        d->error = 0;
-        d->attempts = 0;
+        d->debt.error = 0;
+        d->debt.attempts = 0;
         d->has_marker = true;
         d->marker_version = 0;
         if (d->generation == j->generation) {
@@ -162,12 +162,12 @@ static void dir_done_locked(struct dir_job *j, int r, const struct object *obj,
         n->links->may_exist = true;
     if (c->stopping)
         return;
-    d->error = r;
-    d->attempts++;
-    d->failed_ns = clock_mono_ns();
-    d->due_ns = clock_mono_ns() + retry_delay_ns(c, d->attempts);
-    free(d->error_text);
-    d->error_text = strdup(op->why);
+    d->debt.error = r;
+    d->debt.attempts++;
+    d->debt.failed_ns = clock_mono_ns();
+    d->debt.due_ns = clock_mono_ns() + retry_delay_ns(c, d->debt.attempts);
+    free(d->debt.why);
+    d->debt.why = strdup(op->why);
     failure_note_locked(c, &c->write_failure, r, op->why);
     log_later(&c->log, LOG_LEVEL_ERROR, "directory not in the store yet, tried again: %s",
               op->why);
@@ -192,7 +192,7 @@ static void run_dir(struct task *task)
     if (r == 0)
         (void)node_save_stamp(c, j->node);
     cache_lock(c);
-    j->node->dir->uploading = false;
+    j->node->dir->debt.running = false;
     LL_DELETE(c->transfer->dir_jobs, j);
     c->transfer->dir_uploads_running--;
     c->transfer->volumes[j->volume].markers--;
@@ -227,7 +227,7 @@ static void start_locked(struct cache *c, struct node *n, char *path) REQUIRES(c
     j->generation = n->dir->generation;
     node_ref_locked(n);
     dirs_above_may_exist_locked(c, path);
-    n->dir->uploading = true;
+    n->dir->debt.running = true;
     LL_PREPEND(c->transfer->dir_jobs, j);
     c->transfer->dir_uploads_running++;
     j->volume = node_volume(n);
@@ -255,7 +255,7 @@ static void run_stamp(struct task *task)
 static bool dir_waits_for_rename(struct cache *c, const struct node *n, const char *path)
     REQUIRES(cache_mutex)
 {
-    return !n->dir->wanted && !c->queue->drain && path_is_staged_dir(c, path);
+    return !n->dir->debt.wanted && !c->queue->drain && path_is_staged_dir(c, path);
 }
 
 /* Whether something sends the name without a rename. A flush waits for what it sends itself:
@@ -265,14 +265,15 @@ static bool comes(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
     struct node *n = e->node;
     const struct file *f = n->file;
 
-    if (!n->dir && (!e->dirty || e->scratch || !f || f->error))
+    if (!n->dir && (!e->dirty || e->scratch || !f || f->debt.error))
         return false;
-    if (!n->dir && e->parent->dir->wanted)
-        return f->uploading || (f->wanted && (f->wanted_half || !file_is_half_locked(c, n)));
+    if (!n->dir && e->parent->dir->debt.wanted)
+        return f->debt.running ||
+               (f->debt.wanted && (f->wanted_half || !file_is_half_locked(c, n)));
     if (!n->dir)
         return !file_waits_for_rename_locked(c, n);
-    if (n->dir->uploading || !n->dir->queued)
-        return n->dir->uploading;
+    if (n->dir->debt.running || !debt_is_queued(&n->dir->debt))
+        return n->dir->debt.running;
     auto_free char *path = entry_path(e);
     return path && !dir_waits_for_rename(c, n, path);
 }
@@ -362,13 +363,13 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
     cache_assert_locked(c);
     if (d->bare && is_stored(e) && !place_known(e->source) && dir_dress_locked(dir))
         stamp_later_locked(c, dir);
-    if (!d->new_here || d->uploading)
+    if (!d->new_here || d->debt.running)
         return;
     /* A waiter for the child finds that nothing is owed. */
     auto_free char *path = is_stored(e) && !place_known(e->source) ? node_path(dir) : NULL;
     if (path && !needs_marker(c, dir, path))
         stands_locked(c, dir);
-    else if (!d->queued)
+    else if (!debt_is_queued(&d->debt))
         dir_queue_locked(c, dir);
 }
 
@@ -398,12 +399,12 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     struct node *n, *after;
 
     cache_assert_locked(c);
-    DL_FOREACH_SAFE2(c->queue->dirty_dirs, n, after, dir->dirty_next)
-    {
-        if (n->dir->uploading || volume_of(c, n)->markers >= c->config.upload_jobs)
+    for (n = debt_dir(c->queue->owed[DEBT_DIR].first); n; n = after) {
+        after = debt_dir(n->dir->debt.next);
+        if (n->dir->debt.running || volume_of(c, n)->markers >= c->config.upload_jobs)
             continue;
-        if (n->dir->due_ns > now) {
-            *next_due = n->dir->due_ns < *next_due ? n->dir->due_ns : *next_due;
+        if (n->dir->debt.due_ns > now) {
+            *next_due = n->dir->debt.due_ns < *next_due ? n->dir->debt.due_ns : *next_due;
             continue;
         }
         if (!n->links) {
@@ -414,8 +415,8 @@ void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
         if (!path)
             continue;
         if (names_on_their_way(c, n, path)) {
-            n->dir->due_ns = now + NAMES_NS;
-            *next_due = n->dir->due_ns < *next_due ? n->dir->due_ns : *next_due;
+            n->dir->debt.due_ns = now + NAMES_NS;
+            *next_due = n->dir->debt.due_ns < *next_due ? n->dir->debt.due_ns : *next_due;
             continue;
         }
         if (!needs_marker(c, n, path)) {

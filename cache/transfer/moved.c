@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 /* So often in a row it may be written while it is synced. */
 #define SYNCS_MAX 3
@@ -42,7 +41,7 @@ static int gather_locked(struct cache *c, const char *path, bool below, uint64_t
 
     if (!c->queue->moved) /* thousands of removals must not look at each other */
         return 0;
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (i->seq > seq)
             break;

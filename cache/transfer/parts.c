@@ -95,7 +95,7 @@ static int give_session_up(struct job *j, struct session **s, int r, const struc
 {
     bool answered = !err_is_transient(r) || r == -EPROTO || r == -EIO;
 
-    if (r == -EINTR || !answered || (err_is_transient(r) && ++(*s)->attempts < RESUMES_MAX))
+    if (r == -EINTR || !answered || (err_is_transient(r) && ++(*s)->resumes < RESUMES_MAX))
         return r;
     log_warn("%s: what was sent before can't be gone on with: %s", j->path, op->why);
     session_leave(j->cache, *s, true);

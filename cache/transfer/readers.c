@@ -33,11 +33,11 @@ bool readers_need_locked(struct cache *c, struct place at, bool below)
 bool intent_waits_for_readers_locked(struct cache *c, struct intent *i, struct place at,
                                      int64_t now, int64_t *next)
 {
-    if (c->content->n_stale_readers == 0 || i->attempts > READERS_TRIES ||
+    if (c->content->n_stale_readers == 0 || i->debt.attempts > READERS_TRIES ||
         !readers_need_locked(c, at, i->kind == INTENT_RENAMEDIR))
         return false;
-    i->attempts++;
-    i->due_ns = now + READERS_NS;
-    *next = i->due_ns < *next ? i->due_ns : *next;
+    i->debt.attempts++;
+    i->debt.due_ns = now + READERS_NS;
+    *next = i->debt.due_ns < *next ? i->debt.due_ns : *next;
     return true;
 }

@@ -24,9 +24,9 @@ static bool running_rename_touches(struct cache *c, const char *path) REQUIRES(c
 {
     struct intent *i;
 
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
-        if (i->running && intent_is_rename(i) && intent_touches(i, path))
+        if (i->debt.running && intent_is_rename(i) && intent_touches(i, path))
             return true;
     }
     return false;
@@ -48,7 +48,7 @@ static bool removals_below(struct cache *c, const struct intent *self) REQUIRES(
 {
     struct intent *i;
 
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
         if (i == self)
             return false;
@@ -81,8 +81,9 @@ static bool name_waits_for_rename_locked(struct cache *c, const struct intent *i
     struct node *n = tree_find(c, i->from, &e);
     const struct file *f = n ? n->file : NULL;
 
-    return f && e && !f->wanted && !f->uploading && !c->queue->drain && !etag_known(&e->etag) &&
-           !place_known(e->source) && file_waits_for_rename_locked(c, n);
+    return f && e && !f->debt.wanted && !f->debt.running && !c->queue->drain &&
+           !etag_known(&e->etag) && !place_known(e->source) &&
+           file_waits_for_rename_locked(c, n);
 }
 
 /* What a flush had put there, and could not note, may go with it. */
@@ -282,8 +283,8 @@ static void removal_over_locked(struct cache *c, struct intent *i, int err, int 
         return;
     }
     i->done = err == 0;
-    i->refused_ns = refusal_is_one(err) ? clock_mono_ns() : 0;
-    if (i->refused_ns) {
+    i->debt.refused_ns = refusal_is_one(err) ? clock_mono_ns() : 0;
+    if (i->debt.refused_ns) {
         i->refuser = intent_lone_volume(c, i);
         refusal_probe_locked(c, i->refuser);
     }
@@ -368,12 +369,12 @@ static void run_removal(struct task *task)
         if (op.left_behind && !r->skip[i])
             (void)doubt_removal_locked(c, intent_source(r->v[i]));
         if (again[i]) {
-            r->v[i]->running = false;
+            r->v[i]->debt.running = false;
             r->v[i]->removed_before = true;
-            r->v[i]->attempts = 0;
-            r->v[i]->refused_ns = 0;
-            r->v[i]->error = 0; /* else a waiter would have it tried at once */
-            r->v[i]->due_ns = again[i];
+            r->v[i]->debt.attempts = 0;
+            r->v[i]->debt.refused_ns = 0;
+            r->v[i]->debt.error = 0; /* else a waiter would have it tried at once */
+            r->v[i]->debt.due_ns = again[i];
             continue;
         }
         if (resolved[i])
@@ -393,9 +394,10 @@ static void run_removal(struct task *task)
  * request of its own. Not while everything is refused, where that can be found out. */
 static bool goes_alone_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex)
 {
-    i->others_taken = refusal_others_taken_locked(c, i->refuser, CHANGE_REMOVE, i->refused_ns);
+    i->others_taken =
+        refusal_others_taken_locked(c, i->refuser, CHANGE_REMOVE, i->debt.refused_ns);
     return i->others_taken ||
-           (i->refused_ns && !store_can(c->store, intent_source(i).key, STORE_STATE));
+           (i->debt.refused_ns && !store_can(c->store, intent_source(i).key, STORE_STATE));
 }
 
 /* Gathers what may go from one of the stores where nothing is being removed; NULL: there is
@@ -407,17 +409,17 @@ static struct removal *gather_locked(struct cache *c, const struct barrier *barr
     struct intent *i;
     bool skip;
 
-    DL_FOREACH(c->queue->intents, i)
+    ROWS_FOREACH(c, i)
     {
-        if (intent_is_rename(i) || i->running)
+        if (intent_is_rename(i) || i->debt.running)
             continue;
         unsigned volume = intent_volume(c, i);
         if (c->transfer->volumes[volume].removals || (r && r->volume != volume))
             continue;
         if (barrier_holds_locked(c, barrier, i) && !intent_is_urgent(c, i))
             continue;
-        if (i->due_ns > now) {
-            *next = i->due_ns < *next ? i->due_ns : *next;
+        if (i->debt.due_ns > now) {
+            *next = i->debt.due_ns < *next ? i->debt.due_ns : *next;
             continue;
         }
         if (!removal_ready_locked(c, i, now, next, &skip))
@@ -430,7 +432,7 @@ static struct removal *gather_locked(struct cache *c, const struct barrier *barr
         r->volume = volume;
         r->skip[r->n] = skip;
         r->v[r->n++] = i;
-        i->running = true;
+        i->debt.running = true;
         if (alone || r->n == BATCH_MAX)
             break;
     }

@@ -27,7 +27,7 @@ void upload_runs_locked(struct job *j, char *path)
     struct node *n = j->node;
 
     cache_assert_locked(j->cache);
-    n->file->uploading = true;
+    debt_run(&n->file->debt, true);
     n->file->upload_place = place_own_path(path);
     t->uploading[t->n_uploading++] = n;
     j->cache->queue->uploads_running++;
@@ -48,6 +48,6 @@ void upload_runs_no_more_locked(const struct job *j)
         }
     j->cache->queue->uploads_running--;
     t->volumes[j->volume].uploads--;
-    n->file->uploading = false;
+    debt_run(&n->file->debt, false);
     place_free(&n->file->upload_place);
 }

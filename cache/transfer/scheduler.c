@@ -46,7 +46,7 @@ static bool log_is_due(struct cache *c, const struct file *f, const char *path, 
 static bool live_upload_due(struct cache *c, struct file *f, const char *path, int64_t now)
     REQUIRES(cache_mutex)
 {
-    return f->wanted || log_is_due(c, f, path, now);
+    return f->debt.wanted || log_is_due(c, f, path, now);
 }
 
 /* A half file goes up only for a caller who asks for that, or waits for its close's content. */
@@ -70,7 +70,7 @@ static bool may_upload(struct cache *c, struct file *f, const char *path, int64_
     if ((f->write_handles && !live_upload_due(c, f, path, now)) ||
         upload_has_to_wait_locked(c, f, at))
         return false;
-    if (f->staged && !f->wanted && !c->queue->drain)
+    if (f->staged && !f->debt.wanted && !c->queue->drain)
         return false;
     return !upload_runs_at_locked(c, at, false) && !session_blocks_upload_locked(c, at) &&
            !intent_blocks_upload_locked(c, path, false);
@@ -82,15 +82,15 @@ static bool waits_for_readers_locked(struct cache *c, struct file *f, const char
 {
     if (c->content->n_stale_readers == 0 ||
         !readers_need_locked(c, place_of_path(path), false)) {
-        f->readers_ns = 0;
+        f->debt.readers_ns = 0;
         return false;
     }
-    if (!f->readers_ns)
-        f->readers_ns = now;
-    if (now - f->readers_ns >= READERS_NS * READERS_TRIES)
+    if (!f->debt.readers_ns)
+        f->debt.readers_ns = now;
+    if (now - f->debt.readers_ns >= READERS_NS * READERS_TRIES)
         return false;
-    f->due_ns = now + READERS_NS;
-    *next = f->due_ns < *next ? f->due_ns : *next;
+    f->debt.due_ns = now + READERS_NS;
+    *next = f->debt.due_ns < *next ? f->debt.due_ns : *next;
     return true;
 }
 
@@ -113,10 +113,10 @@ static bool start_upload_locked(struct uploads_pass *p, struct file *f) REQUIRES
 {
     struct cache *c = p->cache;
 
-    if (f->uploading || store_is_busy_locked(c, f->node))
+    if (f->debt.running || store_is_busy_locked(c, f->node))
         return false;
-    if (f->due_ns > p->now) {
-        *p->next = f->due_ns < *p->next ? f->due_ns : *p->next;
+    if (f->debt.due_ns > p->now) {
+        *p->next = f->debt.due_ns < *p->next ? f->debt.due_ns : *p->next;
         return false;
     }
     char *path = dirty_path(f->node);
@@ -164,8 +164,8 @@ static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next, bo
     struct file *f, *after;
 
     start_urgent_locked(&p);
-    DL_FOREACH_SAFE2(c->content->dirty, f, after, dirty_next)
-    {
+    for (f = debt_file(c->queue->owed[DEBT_FILE].first); f; f = after) {
+        after = debt_file(f->debt.next);
         if (all_are_busy_locked(c))
             return;
         if (start_upload_locked(&p, f))
@@ -183,7 +183,7 @@ void upload_ended_locked(struct cache *c)
     if (!c->stopping)
         start_uploads_locked(c, now, &next, true);
     /* Removals and renames wait for uploads; what else may come next can do so with others. */
-    if (c->queue->intents)
+    if (row_first(c))
         scheduler_kick_locked(c);
     else
         scheduler_kick_at_locked(c, now);
@@ -198,12 +198,12 @@ static void look_at_writers_locked(struct cache *c, int64_t now) REQUIRES(cache_
     {
         struct node *n = f->node;
         node_look_locked(c, n);
-        if (!n->links || f->state != FILE_DIRTY || f->queued)
+        if (!n->links || f->state != FILE_DIRTY || debt_is_queued(&f->debt))
             continue;
         auto_free char *path = entry_path(n->links);
         if (path && log_is_due(c, f, path, now)) {
             file_insert_open_locked(c, f);
-            f->due_ns = now;
+            f->debt.due_ns = now;
         }
     }
 }

@@ -39,8 +39,24 @@ void session_mark(struct session_mark *ret, const struct stat *st, const struct 
     };
 }
 
+static struct session *of_debt(struct debt *d)
+{
+    return d ? container_of(d, struct session, debt) : NULL;
+}
+
+static struct session *session_first(struct cache *c) REQUIRES(cache_mutex)
+{
+    return of_debt(c->queue->owed[DEBT_SESSION].first);
+}
+
+static struct session *session_next(struct session *s)
+{
+    return of_debt(s->debt.next);
+}
+
 static void session_free(struct session *s)
 {
+    debt_release(&s->debt);
     place_free(&s->at);
     free(s->token);
     free(s);
@@ -59,6 +75,7 @@ static struct session *session_alloc(const struct journal_session *from)
         .part_size = from->part_size,
         .mark = {from->ino, from->size, from->mtime_ns, from->attrs},
         .live = from->live,
+        .debt.kind = DEBT_SESSION,
     };
     if (place_known(s->at) && s->token)
         return s;
@@ -90,12 +107,12 @@ struct session *session_take(struct cache *c, struct place at, const struct sess
     struct session *s, *next, *found = NULL;
 
     cache_lock(c);
-    DL_FOREACH_SAFE(c->transfer->sessions, s, next)
-    {
-        if (s->busy || !place_same(s->at, at))
+    for (s = session_first(c); s; s = next) {
+        next = session_next(s);
+        if (s->debt.running || !place_same(s->at, at))
             continue;
         if (!found && !s->over && memcmp(&s->mark, mark, sizeof(*mark)) == 0) {
-            DL_DELETE(c->transfer->sessions, s);
+            debt_leave(&s->debt);
             found = s;
         } else {
             s->over = true;
@@ -155,9 +172,8 @@ static bool sweep_at_locked(struct cache *c, struct place at, bool running)
 {
     struct session *s;
 
-    DL_FOREACH(c->transfer->sessions, s)
-    {
-        if (*s->token == '\0' && s->busy == running && place_same(s->at, at))
+    for (s = session_first(c); s; s = session_next(s)) {
+        if (*s->token == '\0' && s->debt.running == running && place_same(s->at, at))
             return true;
     }
     return false;
@@ -175,7 +191,7 @@ void session_leave(struct cache *c, struct session *s, bool over)
     s->over = over || *s->token == '\0';
     bool covered = *s->token == '\0' && sweep_at_locked(c, s->at, false);
     if (!covered)
-        DL_APPEND(c->transfer->sessions, s);
+        debts_add(&c->queue->owed[DEBT_SESSION], &s->debt);
     scheduler_kick_locked(c);
     cache_unlock(c);
     if (covered)
@@ -266,11 +282,11 @@ static void run_ending(struct task *task)
         log_warn("an unfinished upload of %s could not be ended, tried again: %s", s->at.key,
                  op.why);
     cache_lock(c);
-    s->busy = false;
+    debt_run(&s->debt, false);
     if (r == 0)
-        DL_DELETE(c->transfer->sessions, s);
-    s->attempts++;
-    s->due_ns = clock_mono_ns() + retry_delay_ns(c, s->attempts);
+        debt_leave(&s->debt);
+    else
+        owed_failed_locked(c, &s->debt, r, op.why);
     cache_unlock(c);
     if (r == 0)
         session_gone(c, s);
@@ -297,23 +313,22 @@ void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     struct session *s;
 
     cache_assert_locked(c);
-    DL_FOREACH(c->transfer->sessions, s)
-    {
-        if (s->busy || c->transfer->sessions_ending == ENDING_MAX || is_awaited(c, s))
+    for (s = session_first(c); s; s = session_next(s)) {
+        if (s->debt.running || c->transfer->sessions_ending == ENDING_MAX || is_awaited(c, s))
             continue;
         s->over = true;
         /* A sweep can't tell the session that an upload has just begun from one it seeks. */
         if (*s->token == '\0' && upload_runs_at_locked(c, s->at, false))
             continue;
-        if (s->due_ns > now) {
-            *next_due = s->due_ns < *next_due ? s->due_ns : *next_due;
+        if (s->debt.due_ns > now) {
+            *next_due = s->debt.due_ns < *next_due ? s->debt.due_ns : *next_due;
             continue;
         }
         struct ending *e = calloc(1, sizeof(*e));
         if (!e)
             return;
         *e = (struct ending){.task.run = run_ending, .cache = c, .session = s};
-        s->busy = true;
+        s->debt.running = true;
         c->transfer->sessions_ending++;
         pool_submit(c->uploaders, &e->task);
     }
@@ -324,9 +339,8 @@ bool sessions_pending_locked(struct cache *c)
     struct session *s;
 
     cache_assert_locked(c);
-    DL_FOREACH(c->transfer->sessions, s)
-    {
-        if (!s->busy && s->attempts == 0 && !is_awaited(c, s))
+    for (s = session_first(c); s; s = session_next(s)) {
+        if (!s->debt.running && s->debt.attempts == 0 && !is_awaited(c, s))
             return true;
     }
     return c->transfer->sessions_ending > 0;
@@ -348,7 +362,7 @@ static int load_one(void *arg, const struct journal_session *row) REQUIRES(cache
     store_facts(c->store, s->at.key, &facts);
     s->over = *s->token == '\0' || s->part_size == NO_PARTS || s->part_size < facts.part_min ||
               s->part_size > facts.part_max || s->mark.size / s->part_size >= facts.parts_max;
-    DL_APPEND(c->transfer->sessions, s);
+    debts_add(&c->queue->owed[DEBT_SESSION], &s->debt);
     return 0;
 }
 
@@ -362,9 +376,9 @@ void sessions_free(struct cache *c)
     struct session *s, *next;
 
     cache_assert_locked(c);
-    DL_FOREACH_SAFE(c->transfer->sessions, s, next)
-    {
-        DL_DELETE(c->transfer->sessions, s);
+    for (s = session_first(c); s; s = next) {
+        next = session_next(s);
+        debt_leave(&s->debt);
         session_free(s);
     }
 }

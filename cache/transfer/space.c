@@ -82,14 +82,14 @@ struct relief {
 /* Whether the file's uploads have been failing since before then. */
 static bool fails_since_locked(const struct file *f, int64_t since_ns) REQUIRES(cache_mutex)
 {
-    return f->failing_ns && f->failing_ns < since_ns;
+    return f->debt.failing_ns && f->debt.failing_ns < since_ns;
 }
 
 /* Whether that tells of other files that go to its store: not where the store refuses this one,
  * or it is the cache that fails. */
 static bool fails_for_all_locked(const struct file *f) REQUIRES(cache_mutex)
 {
-    return !f->error_here && f->error != -EBUSY && !refusal_is_one(f->error);
+    return !f->error_here && f->debt.error != -EBUSY && !refusal_is_one(f->debt.error);
 }
 
 /* A store takes nothing when a file has been failing there since before then, and none was
@@ -100,11 +100,11 @@ static void look_at_stores_locked(struct cache *c, int64_t since_ns) REQUIRES(ca
 
     for (unsigned i = 0; i < volumes_count(c); i++)
         c->queue->volumes[i].takes_none = false;
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(c, f)
     {
         struct volume *v = &c->queue->volumes[node_volume(f->node)];
         if (fails_since_locked(f, since_ns) && fails_for_all_locked(f) &&
-            v->uploaded_ns < f->failing_ns)
+            v->uploaded_ns < f->debt.failing_ns)
             v->takes_none = true;
     }
 }
@@ -117,17 +117,18 @@ static struct relief relief_locked(struct cache *c, struct file *self) REQUIRES(
     struct file *f;
 
     look_at_stores_locked(c, since_ns);
-    DL_FOREACH2(c->content->dirty, f, dirty_next)
+    OWED_FILES_FOREACH(c, f)
     {
         if (f == self || f->short_write || f->state != FILE_DIRTY ||
-            (!f->uploading && (f->write_handles || f->staged || f->mapped_writer)))
+            (!f->debt.running && (f->write_handles || f->staged || f->mapped_writer)))
             continue;
         bool stuck = fails_since_locked(f, since_ns) ||
                      c->queue->volumes[node_volume(f->node)].takes_none;
         if (!stuck && !looked)
             intents = intents_look_stuck_locked(c, since_ns);
         looked = looked || !stuck;
-        auto_free char *path = !stuck && intents && !f->uploading ? node_path(f->node) : NULL;
+        auto_free char *path =
+            !stuck && intents && !f->debt.running ? node_path(f->node) : NULL;
         if (stuck || (path && stuck_intent_blocks_locked(c, path)))
             ret.stuck += f->blocks_bytes;
         else

@@ -37,17 +37,15 @@ struct session_mark {
 /* An upload in parts. The task that works on a session owns it; transfers.sessions has the
  * others. */
 struct session {
-    struct session *prev, *next;
+    struct debt debt; /* it is to be ended, or to be resumed; while it is ended it runs */
     struct place at;  /* owned */
     char *token;      /* "": not learned */
     int64_t began_ns; /* CLOCK_REALTIME; origin_ns of what it will make */
     uint64_t part_size;
     struct session_mark mark;
-    bool live; /* somebody could write the file while it was sent */
-    bool over; /* of no use any more: to be ended at the store */
-    bool busy; /* being ended */
-    unsigned attempts;
-    int64_t due_ns;
+    bool live;        /* somebody could write the file while it was sent */
+    bool over;        /* of no use any more: to be ended at the store */
+    unsigned resumes; /* in a row that failed */
 };
 
 /* Keeps account of the sessions that calls with this op begin by themselves, until it is
@@ -86,7 +84,6 @@ struct transfers {
         struct node **uploading; /* nodes whose upload runs */
         size_t n_uploading;
         struct dir_job *dir_jobs; /* directories whose upload runs */
-        struct session *sessions; /* uploads in parts that were broken off */
         unsigned sessions_ending;
         unsigned dir_uploads_running, removals_running, copies_running; /* tasks */
         struct volume_tasks *volumes; /* and of each store, by the number in its entries */

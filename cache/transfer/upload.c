@@ -114,7 +114,7 @@ static int look(struct job *j)
     cache_lock(c);
     atomic_store(&f->changed, false);
     bool writers = f->write_handles > 0 || f->fds[FD_WRITE].users > 0;
-    bool wanted = f->wanted || j->of_open_file;
+    bool wanted = f->debt.wanted || j->of_open_file;
     cache_unlock(c);
     /* A program opened the file for writing since it was chosen: its close makes it due again.
      */
@@ -183,15 +183,13 @@ bool upload_any_dirty_name(struct node *n)
 
 void upload_clear_error_locked(struct file *f)
 {
-    f->attempts = 0;
-    f->failing_ns = 0;
     f->rewrites = 0;
-    if (f->short_write) /* it was while it was sent: that error stays until it is mended */
+    if (f->short_write) { /* it was while it was sent: that error stays until it is mended */
+        debt_got_on(&f->debt);
         return;
-    f->error = 0;
+    }
+    debt_forgive(&f->debt);
     f->error_told = false;
-    free(f->error_text);
-    f->error_text = NULL;
 }
 
 /* Nothing is left to do for this file, as far as its names go. */
@@ -200,8 +198,8 @@ static void settle_locked(struct cache *c, struct job *j) REQUIRES(cache_mutex)
     struct node *n = j->node;
     struct file *f = n->file;
 
-    f->wanted = false;
-    f->first_seq = 0;
+    debt_want(&f->debt, false);
+    debt_set_place(&f->debt, 0);
     upload_clear_error_locked(f);
     n->flags &= ~(unsigned)(NODE_ATTR_DIRTY | NODE_ATTRS_OLD);
     if (f->state == FILE_DIRTY)
@@ -213,7 +211,7 @@ static void settle_locked(struct cache *c, struct job *j) REQUIRES(cache_mutex)
     else if (f->write_handles == 0)
         file_queue_locked(c, n); /* a mapping lives: looked at again */
     if (j->live && f->write_handles == 0)
-        f->due_ns = clock_mono_ns() + HELD_NS;
+        debt_set_due(&f->debt, clock_mono_ns() + HELD_NS);
 }
 
 static void keep_record(struct stamp_keys *kept, const struct stamp_keys *from, struct place at,
@@ -292,8 +290,8 @@ static void took_attrs_locked(struct job *j, const struct object *obj) REQUIRES(
 static void reorder_locked(struct cache *c, struct file *f, uint64_t first_seq)
     REQUIRES(cache_mutex)
 {
-    f->first_seq = first_seq;
-    if (f->queued)
+    debt_set_place(&f->debt, first_seq);
+    if (debt_is_queued(&f->debt))
         file_insert_locked(c, f);
 }
 
@@ -303,8 +301,7 @@ static void moved_meanwhile_locked(struct job *j, const struct object *obj)
     REQUIRES(cache_mutex)
 {
     struct cache *c = j->cache;
-    auto_free char *at =
-        c->queue->renames ? intent_path_after(c->queue->intents, j->path) : NULL;
+    auto_free char *at = c->queue->renames ? intent_path_after(row_first(c), j->path) : NULL;
     struct entry *e = NULL;
     struct node *n = at ? tree_find(c, at, &e) : NULL;
     auto_place struct place now = n && e && !n->dir ? entry_place(e) : NO_PLACE;
@@ -359,7 +356,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     int64_t late_ns = j->content ? doubt_put_until_locked(c, j->at, obj->etag) : 0;
     if (late_ns) {
         upload_clear_error_locked(f);
-        f->due_ns = late_ns;
+        debt_set_due(&f->debt, late_ns);
         return;
     }
     j->recorded = doubt_put_until_locked(c, j->at, NULL) == 0;
@@ -373,11 +370,11 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     else if (!same)
         reorder_locked(c, f, f->after_seq); /* 0: not closed since */
     if (file_stored_locked(n, f->wanted_generation))
-        f->wanted = false; /* what was written since goes up in its own time */
-    if (!f->queued || j->live)
+        debt_want(&f->debt, false); /* what was written since goes up in its own time */
+    if (!debt_is_queued(&f->debt) || j->live)
         return;
     if (same)
-        f->due_ns = clock_mono_ns();
+        debt_set_due(&f->debt, clock_mono_ns());
     else
         file_put_off_locked(c, f);
 }
@@ -395,7 +392,8 @@ static bool note_refusal_locked(struct job *j, struct entry *e, int r) REQUIRES(
     bool refused = is_answer(j) && refusal_is_one(r);
 
     /* Where the file goes by now another store has refused nothing. */
-    f->refused_ns = refused && j->volume == node_volume(j->node) ? clock_mono_ns() : 0;
+    debt_set_refused(&f->debt,
+                     refused && j->volume == node_volume(j->node) ? clock_mono_ns() : 0);
     if (!refused || !e)
         return false;
     e->refused = e->refused || j->others_taken;
@@ -433,25 +431,21 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
         (void)doubt_put_locked(c, j->at, j->etag ? j->etag : "");
     if (r == CHANGED) {
         if (j->live || f->mapped_writer)
-            f->due_ns = clock_mono_ns() + HELD_NS;
+            debt_set_due(&f->debt, clock_mono_ns() + HELD_NS);
         else
             file_put_off_locked(c, f);
         return;
     }
     if (c->stopping)
         return;
-    f->attempts++;
-    if (!f->failing_ns && j->volume == node_volume(j->node))
-        f->failing_ns = clock_mono_ns();
-    f->failed_ns = clock_mono_ns();
-    f->error = r;
+    auto_free char *refusal = refused ? refused_text(j->path, why) : NULL;
+    why = refusal ? refusal : why;
+    owed_failed_locked(c, &f->debt, r, why);
+    if (j->volume !=
+        node_volume(j->node)) /* the store that it goes to now has failed nothing */
+        debt_set_failing(&f->debt, 0);
     f->error_told = false;
     f->error_here = !is_answer(j) && r != -EBUSY; /* another file's writer is in its way */
-    f->due_ns = clock_mono_ns() + retry_delay_ns(c, f->attempts);
-    free(f->error_text);
-    f->error_text = refused ? refused_text(j->path, why) : strdup(why);
-    why = f->error_text ? f->error_text : why;
-    failure_note_locked(c, &c->write_failure, r, why);
     if (is_answer(j) && err_is_no_space(r))
         c->queue->volumes[j->volume].out_of_quota = true;
     log_later(&c->log, LOG_LEVEL_ERROR, "upload failed, kept in the cache and tried again: %s",
@@ -691,7 +685,7 @@ void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
     dirs_above_may_exist_locked(c, path);
     upload_runs_locked(j, take_ptr(own_path));
     j->others_taken =
-        refusal_others_taken_locked(c, j->volume, CHANGE_PUT, n->file->refused_ns);
+        refusal_others_taken_locked(c, j->volume, CHANGE_PUT, n->file->debt.refused_ns);
     if (own)
         pool_submit_own(c->uploaders, &j->task);
     else

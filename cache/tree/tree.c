@@ -30,6 +30,9 @@ struct node *node_new(struct cache *c, uint32_t mode)
             free(n);
             return NULL;
         }
+        n->dir->node = n;
+        n->dir->debt.kind = DEBT_DIR;
+        n->dir->index.debt.kind = DEBT_INDEX;
         waitq_init(&n->dir->waiters);
         c->tree->own->dir_ids += c->tree->own->dir_ids == UINT32_MAX ? 2 : 1; /* 0 is none */
         n->dir->id = c->tree->own->dir_ids;
@@ -99,7 +102,8 @@ void node_collect_locked(struct cache *c, struct node *n)
     c->tree->own->hooks.end(c, n);
     if (n->dir) {
         c->tree->hidden_names -= n->dir->hidden_names;
-        free(n->dir->error_text);
+        debt_release(&n->dir->debt);
+        debt_release(&n->dir->index.debt);
         etag_clear(&n->dir->put_etag);
         free(n->dir);
     }

@@ -7,6 +7,7 @@
 #include "cache/core/core.h"
 #include "cache/core/workers.h"
 #include "cache/tree/children.h"
+#include "cache/types/debt.h"
 #include "cache/types/etag.h"
 #include "cache/types/place.h"
 #include "common/table.h"
@@ -64,14 +65,10 @@ struct entry {
 /* What this mount knows of a directory's attribute index, and owes it. */
 struct dir_index {
     GUARDED_BY(cache_mutex) struct {
-        bool queued;               /* in listings.index_dirs, or in index_tree_dirs */
-        bool in_tree;              /* in the latter */
-        bool running;              /* it is just being written */
+        struct debt debt;          /* in listings.indexes, or in .small_dirs */
         bool known;                /* the store has one */
         unsigned news;             /* files whose attributes it may lack */
-        unsigned failures;         /* in a row */
         int64_t first_ns, last_ns; /* CLOCK_MONOTONIC; of the news */
-        int64_t not_before_ns;     /* CLOCK_MONOTONIC; after a failure */
         int64_t absent_ns;         /* CLOCK_MONOTONIC; when the store had none; 0 never seen */
     };
 };
@@ -85,6 +82,7 @@ enum dir_kind {
 };
 
 struct dir {
+    struct node *node; /* constant; whose it is */
     struct children *children;
     uint32_t id;  /* constant; no other directory in memory has it */
     uint8_t kind; /* enum dir_kind; constant once it has a name */
@@ -115,23 +113,13 @@ struct dir {
         struct etag put_etag;    /* of the marker that was put from here with its attributes; */
         uint32_t put_from_s, put_to_s; /* when the server can have taken it; 0: none was */
         struct dir_index index;
-        struct node *dirty_prev, *dirty_next; /* its place in queue.dirty_dirs */
-        /* and in listings.index_dirs or .index_tree_dirs */
-        struct node *index_prev, *index_next;
         struct list_ahead *ahead; /* of its children; NULL: nobody looked into them */
         struct query *queries;    /* names being asked one by one */
         struct waitq waiters;
         /* the request for its siblings that was to tell of it; 0 none */
         unsigned waited_page;
-        /* Its own upload: a marker, or attributes. */
-        bool queued, uploading;
-        bool wanted; /* a flush waits for it: staging names too */
+        struct debt debt; /* its own upload: a marker, or attributes */
         uint64_t generation;
-        int64_t due_ns;
-        unsigned attempts;
-        int error;
-        int64_t failed_ns; /* CLOCK_MONOTONIC; of the last of them */
-        char *error_text;
         int64_t overruled_ns; /* CLOCK_MONOTONIC; when the store's version of a name in it last
                                  stayed against what was meant here; 0 never */
     };

@@ -26,7 +26,7 @@ static bool is_wanted(const char *path)
 {
     mutex_lock(&d.cache->lock);
     struct node *n = tree_find(d.cache, path, NULL);
-    bool wanted = n && (n->file ? n->file->wanted : n->dir->due_ns == 0);
+    bool wanted = n && (n->file ? n->file->debt.wanted : n->dir->debt.due_ns == 0);
     mutex_unlock(&d.cache->lock);
     return wanted;
 }

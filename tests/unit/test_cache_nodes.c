@@ -21,7 +21,7 @@ static bool is_queued(const char *path)
 {
     mutex_lock(&d.cache->lock);
     struct node *n = tree_find(d.cache, path, NULL);
-    bool queued = n && n->dir && n->dir->queued;
+    bool queued = n && n->dir && debt_is_queued(&n->dir->debt);
     mutex_unlock(&d.cache->lock);
     return queued;
 }

@@ -200,7 +200,7 @@ START_TEST(a_stamp_says_what_the_file_is)
     cache_lock(c);
     becomes(n, stamps[_i].is);
     n->file->seq = 7 * SEQ_STEP;
-    n->file->first_seq = 5 * SEQ_STEP;
+    n->file->debt.seq = 5 * SEQ_STEP;
     cache_unlock(c);
     ck_assert_int_eq(_i % 2 ? node_save_stamp(c, n) : node_write_stamp(c, n, fd), 0);
     ck_assert_int_eq(stamp_read_attrs(fd, &a), 0);
@@ -369,11 +369,11 @@ START_TEST(what_the_disk_lost_stays_held_back)
     file_short_write_locked(c, n, 17);
     ck_assert_ptr_eq(c->wake_list, &w); /* it learns that it goes there no more */
     ck_assert(n->file->short_write && n->file->short_at == 17);
-    ck_assert_int_eq(n->file->error, -ENOSPC);
+    ck_assert_int_eq(n->file->debt.error, -ENOSPC);
     file_disk_lost_locked(c, n);
     file_short_write_locked(c, n, 18);
     ck_assert(n->file->disk_lost && n->file->short_at == 0);
-    ck_assert_int_eq(n->file->error, -EIO);
+    ck_assert_int_eq(n->file->debt.error, -EIO);
     cache_unlock(c);
 }
 END_TEST
@@ -388,14 +388,17 @@ START_TEST(only_what_the_store_has_may_go)
 
     cache_lock(c);
     f->open_handles = _i == OPEN;
-    f->queued = _i == QUEUED;
-    f->uploading = _i == UPLOADING;
+    struct debts queue = {0};
+    if (_i == QUEUED)
+        debts_add(&queue, &f->debt);
+    f->debt.running = _i == UPLOADING;
     f->state = _i == DIRTY ? FILE_DIRTY : FILE_PARTIAL;
     n->flags |= _i == ATTRS ? NODE_ATTR_DIRTY : 0;
     file_lru_add_locked(c, f);
     ck_assert_int_eq(f->in_lru, _i == NOTHING);
     ck_assert_ptr_eq(c->content->lru, _i == NOTHING ? f : NULL);
-    f->open_handles = f->queued = f->uploading = 0;
+    f->open_handles = f->debt.running = 0;
+    debt_leave(&f->debt);
     cache_unlock(c);
 }
 END_TEST

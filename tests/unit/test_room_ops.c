@@ -113,7 +113,7 @@ static void stored_locked(struct entry *e) REQUIRES(cache_mutex)
     file_unqueue_locked(c, n->file);
     n->file->state = FILE_CLEAN;
     n->file->content_dirty = false;
-    n->file->first_seq = 0;
+    n->file->debt.seq = 0;
 }
 
 static void written_locked(struct node *n) REQUIRES(cache_mutex)
@@ -189,7 +189,7 @@ static const char *rows(void) REQUIRES(cache_mutex)
     size_t n = 0;
 
     text[0] = '\0';
-    for (i = c->queue->intents; i; i = i->next) {
+    for (i = row_first(c); i; i = row_next(i)) {
         const char *from = strncmp(i->from, ".runfs-", 7) == 0 ? "T" : i->from;
         const char *to = i->to && strncmp(i->to, ".runfs-", 7) == 0 ? "T" : i->to;
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s %s%s%s", n ? "; " : "",
@@ -253,7 +253,7 @@ START_TEST(a_change_leaves_rows)
 
     int r = do_steps(changes[_i].steps);
     cache_lock(c);
-    for (const struct intent *i = c->queue->intents; i; i = i->next)
+    for (const struct intent *i = row_first(c); i; i = row_next(i))
         in_memory++;
     ck_assert_msg(r == 0, "%s: %d", changes[_i].steps, r);
     ck_assert_msg(strcmp(rows(), changes[_i].rows) == 0, "%s: %s", changes[_i].steps, rows());
@@ -322,7 +322,7 @@ START_TEST(the_row_of_what_moves_to_another_store_names_it)
     cache_lock(c);
     struct node *n = tree_find(c, "b/f", NULL);
     ck_assert_uint_eq(row.ino, n->ino);
-    ck_assert(n->file->first_seq && n->file->first_seq < row.seq);
+    ck_assert(n->file->debt.seq && n->file->debt.seq < row.seq);
     ck_assert_int_eq(n->file->unclosed, _i);
     cache_unlock(c);
 }
@@ -333,7 +333,7 @@ START_TEST(what_no_store_had_moves_without_a_place)
 {
     ck_assert_int_eq(do_steps("put a/f; open a/f; rename a/f b/f"), 0);
     cache_lock(c);
-    ck_assert_ptr_null(c->queue->intents);
+    ck_assert_ptr_null(row_first(c));
     cache_unlock(c);
 }
 END_TEST
@@ -459,11 +459,11 @@ START_TEST(what_is_owed_is_told_in_numbers)
     cache_lock(c);
     struct node *f = tree_find(c, "d/f", NULL);
     f->size = 7;
-    f->file->error = -EIO;
-    f->file->uploading = true;
+    f->file->debt.error = -EIO;
+    f->file->debt.running = true;
     auto_free char *below = node_owed_text_locked(c, tree_find(c, "d", NULL));
     auto_free char *all = node_owed_text_locked(c, c->tree->root);
-    f->file->uploading = false;
+    f->file->debt.running = false;
     cache_unlock(c);
     ck_assert_str_eq(below, "files=2 bytes=7 uploading=1 failed=1 staged=1 operations=1");
     ck_assert_str_eq(all, "files=3 bytes=7 uploading=1 failed=1 staged=1 operations=2");

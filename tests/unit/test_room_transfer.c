@@ -75,7 +75,7 @@ static struct file *add_dirty(const char *name, uint64_t bytes) REQUIRES(cache_m
 
     ck_assert_ptr_nonnull(f);
     file_count_locked(c);
-    f->first_seq = f->seq = seq_next_locked(c);
+    f->debt.seq = f->seq = seq_next_locked(c);
     f->blocks_bytes = bytes;
     file_insert_locked(c, f);
     return f;
@@ -90,7 +90,7 @@ static void hold(const struct held *held) REQUIRES(cache_mutex)
     if (held->written)
         add_dirty("written", held->written)->mapped_writer = true;
     if (held->failing)
-        add_dirty("failing", held->failing)->failing_ns = 1;
+        add_dirty("failing", held->failing)->debt.failing_ns = 1;
 }
 
 START_TEST(room_is_as_the_files_say)
@@ -138,11 +138,11 @@ START_TEST(a_writer_waits_or_is_told)
     ck_assert_int_eq(space_need_locked(c, own, &w), CACHE_PARKED);
     ck_assert_ptr_eq(c->space_waiters.head, &w);
     waitq_wake_locked(c, &c->space_waiters, 0);
-    f->failing_ns = 1;
+    f->debt.failing_ns = 1;
     ck_assert_int_eq(space_need_locked(c, own, &w), -ENOSPC);
     ck_assert_int_eq(c->transfer->space, SPACE_STORE_GONE);
     ck_assert_ptr_nonnull(strstr(space_trouble_text(SPACE_STORE_GONE), "uploads fail"));
-    f->failing_ns = 0;
+    f->debt.failing_ns = 0;
     f->staged = true;
     ck_assert_int_eq(space_need_locked(c, own, &w),
                      0); /* beyond the limit, up to the reserve */
@@ -260,7 +260,7 @@ START_TEST(one_sweep_of_a_key_is_enough)
     ck_assert_str_eq(noted(), "k 1 ;l 3 ;");
     cache_lock(c);
     ck_assert(!session_blocks_upload_locked(c, place_of_path("k")));
-    c->transfer->sessions->busy = true;
+    debt_run(c->queue->owed[DEBT_SESSION].first, true);
     ck_assert(session_blocks_upload_locked(c, place_of_path("k")) &&
               !session_blocks_upload_locked(c, place_of_path("l")));
     ck_assert(sessions_pending_locked(c));
@@ -292,7 +292,9 @@ START_TEST(a_later_mount_finds_it)
     ck_assert_int_eq(journal_set_session(c->journal, &row, 0), 0);
     cache_lock(c);
     ck_assert_int_eq(sessions_load(c), 0);
-    ck_assert_int_eq(c->transfer->sessions->over, loads[_i].over);
+    ck_assert_int_eq(
+        container_of(c->queue->owed[DEBT_SESSION].first, struct session, debt)->over,
+        loads[_i].over);
     cache_unlock(c);
 }
 END_TEST

@@ -6,10 +6,10 @@ static void free_queue(struct cache *c)
 {
     ns_write(c);
     cache_lock(c);
-    while (c->queue->dirty_dirs)
-        dir_unqueue_locked(c, c->queue->dirty_dirs);
-    while (c->queue->intents)
-        intent_remove_locked(c, c->queue->intents);
+    while (c->queue->owed[DEBT_DIR].first)
+        dir_unqueue_locked(c, debt_dir(c->queue->owed[DEBT_DIR].first));
+    while (row_first(c))
+        intent_remove_locked(c, row_first(c));
     cache_unlock(c);
     ns_done(c);
     queue_free(c);

@@ -24,11 +24,11 @@ static void close_file(struct cache *c, const char *name, unsigned at, const cha
     file_count_locked(c);
     n->links->dirty = true;
     n->links->refused = strchr(flags, 'r') != NULL;
-    f->error = n->links->refused ? -EINVAL : 0;
-    f->first_seq = f->seq = at * SEQ_STEP;
+    f->debt.error = n->links->refused ? -EINVAL : 0;
+    f->debt.seq = f->seq = at * SEQ_STEP;
     f->staged = strpbrk(flags, "sS") != NULL;
     f->staged_ns = strchr(flags, 'S') ? clock_mono_ns() : 0;
-    f->wanted = strchr(flags, 'w') != NULL;
+    f->debt.wanted = strchr(flags, 'w') != NULL;
     f->write_handles = strchr(flags, 'o') != NULL;
     file_insert_locked(c, f);
 }
@@ -55,8 +55,8 @@ static void forget_handles(struct cache *c) REQUIRES(cache_mutex)
 {
     struct file *f;
 
-    for (f = c->content->dirty; f; f = f->dirty_next)
-        f->write_handles = 0;
+    OWED_FILES_FOREACH(c, f)
+    f->write_handles = 0;
 }
 
 /* ---- the barrier ---- */
@@ -138,12 +138,12 @@ START_TEST(an_open_file_does_not_come_first)
     struct cache *c = owed_new("", "");
 
     close_files(c, "f 2");
-    struct file *f = c->content->dirty;
+    struct file *f = debt_file(c->queue->owed[DEBT_FILE].first);
     ck_assert(upload_comes_first(f, 2 * SEQ_STEP + 1) && !upload_comes_first(f, 2 * SEQ_STEP));
     f->write_handles = 1;
     ck_assert(!upload_comes_first(f, 3 * SEQ_STEP));
     f->write_handles = 0;
-    f->first_seq = 0;
+    f->debt.seq = 0;
     ck_assert(!upload_comes_first(f, 3 * SEQ_STEP));
     owed_free(c);
 }
@@ -157,8 +157,8 @@ START_TEST(files_stand_in_the_order_of_their_closes)
     size_t n = 0;
 
     close_files(c, "x 0 c 3 y 0 a 1 b 2");
-    for (f = c->content->dirty; f; f = f->dirty_next)
-        ck_assert_str_eq(f->node->links->name, order[n++]);
+    OWED_FILES_FOREACH(c, f)
+    ck_assert_str_eq(f->node->links->name, order[n++]);
     ck_assert_uint_eq(n, ARRAY_SIZE(order));
     owed_free(c);
 }
@@ -190,9 +190,9 @@ START_TEST(urgent_files_are_in_a_list_of_their_own)
     c->config.policies = policies;
     c->config.n_policies = ARRAY_SIZE(policies);
     close_files(c, "a 1 meta/b 2o c 3 meta/d 4");
-    for (struct file *f = c->content->dirty, *after; f; f = after) {
-        after = f->dirty_next;
-        file_insert_open_locked(c, f);
+    for (struct debt *d = c->queue->owed[DEBT_FILE].first, *after; d; d = after) {
+        after = d->next;
+        file_insert_open_locked(c, debt_file(d));
     }
     struct file *b = c->content->urgent, *d = b ? b->urgent_next : NULL;
     ck_assert(b && d && !d->urgent_next);
@@ -325,9 +325,9 @@ START_TEST(a_new_version_makes_older_removals_void)
     for (size_t at = 0; at < ARRAY_SIZE(rows); at++)
         ck_assert_int_eq(intent_record(c, owed_add(c, rows[at])), 0);
     ck_assert_int_eq(retire(INTENT_UNLINK, "a", 5 * SEQ_STEP), 0);
-    for (i = c->queue->intents; i; i = i->next, n++) {
+    for (i = row_first(c); i; i = row_next(i), n++) {
         ck_assert_uint_lt(n, ARRAY_SIZE(left));
-        ck_assert_int_eq(i->running, left[n][0] == '+');
+        ck_assert_int_eq(i->debt.running, left[n][0] == '+');
         ck_assert_uint_eq(i->seq, (n + 2) * SEQ_STEP);
     }
     ck_assert_uint_eq(n, ARRAY_SIZE(left));

@@ -31,7 +31,7 @@ static const struct {
 START_TEST(rows_lead_forward)
 {
     struct cache *c = owed_new(forward[_i].rows, "");
-    auto_free char *to = intent_path_after(c->queue->intents, forward[_i].from);
+    auto_free char *to = intent_path_after(row_first(c), forward[_i].from);
 
     owed_free(c);
     ck_assert_str_eq(to, forward[_i].to);
@@ -58,7 +58,7 @@ static const struct {
 START_TEST(rows_take_what_does_not_last)
 {
     struct cache *c = owed_new(lasting[_i].rows, "");
-    auto_free char *to = intent_lasting_path(c->queue->intents, lasting[_i].from);
+    auto_free char *to = intent_lasting_path(row_first(c), lasting[_i].from);
 
     owed_free(c);
     if (lasting[_i].to)
@@ -147,8 +147,8 @@ START_TEST(a_row_that_is_done_hides_from_older_listings)
 
     intent_remove_locked(c, owed_row(c, 1));
     ck_assert(tombstone_pending(c, place_of_path("a"))); /* by the third */
-    while (c->queue->intents)
-        intent_remove_locked(c, c->queue->intents);
+    while (row_first(c))
+        intent_remove_locked(c, row_first(c));
     int64_t after_ns = clock_mono_ns() + 1;
     ck_assert(!tombstone_pending(c, place_of_path("a")));
     ck_assert(tombstone_hides(c, place_of_path("a"), "a", before_ns) &&
@@ -246,7 +246,7 @@ START_TEST(rows_stand_in_their_order)
     ck_assert(between && first);
     intent_add_locked(c, between);
     intent_add_locked(c, first);
-    for (i = c->queue->intents; i; i = i->next)
+    for (i = row_first(c); i; i = row_next(i))
         ck_assert_str_eq(i->from, order[n++]);
     ck_assert_uint_eq(n, ARRAY_SIZE(order));
     ck_assert_uint_eq(intents_newest_locked(c), 3 * SEQ_STEP);

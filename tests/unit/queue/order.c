@@ -218,7 +218,7 @@ START_TEST(what_waits_for_a_failure_is_stuck)
     size_t n = 0;
 
     bool any = intents_look_stuck_locked(c, 1);
-    for (i = c->queue->intents; i; i = i->next)
+    for (i = row_first(c); i; i = row_next(i))
         stuck[n++] = i->stuck ? 'y' : 'n';
     bool put = stuck_intent_blocks_locked(c, failing[_i].put);
     owed_free(c);
@@ -245,8 +245,8 @@ START_TEST(what_is_being_renamed_is_in_both_places)
     struct intent *i = owed_row(c, 1);
 
     bool runs = rename_runs_at_locked(c, place_of_path(running[_i].key));
-    i->redo = i->running; /* an earlier mount may have done it */
-    i->running = false;
+    i->redo = i->debt.running; /* an earlier mount may have done it */
+    i->debt.running = false;
     bool may_have_run = rename_runs_at_locked(c, place_of_path(running[_i].key));
     owed_free(c);
     ck_assert_int_eq(runs, running[_i].runs);

@@ -31,8 +31,8 @@ struct intent *owed_add(struct cache *c, const char *row)
     struct intent *i =
         intent_new(seq_next_locked(c), kind_of(word), from, words == 3 ? to : NULL, 0, "v");
     ck_assert_ptr_nonnull(i);
-    i->running = *mark == '+';
-    i->error = *mark == '-' ? -EIO : 0;
+    i->debt.running = *mark == '+';
+    i->debt.error = *mark == '-' ? -EIO : 0;
     i->urgent = *mark == '*';
     intent_add_locked(c, i);
     return i;
@@ -81,10 +81,10 @@ NO_THREAD_SAFETY void owed_free(struct cache *c)
 
 struct intent *owed_row(struct cache *c, unsigned n)
 {
-    struct intent *i = c->queue->intents;
+    struct intent *i = row_first(c);
 
     while (i && --n > 0)
-        i = i->next;
+        i = row_next(i);
     ck_assert_ptr_nonnull(i);
     return i;
 }
