@@ -126,9 +126,6 @@ int index_tree_load(struct cache *c, struct op *op, const char *start, struct st
 /* ---- index_tree_write.c ---- */
 /* Attributes in a small directory became known; index_unqueue_locked() takes it back. */
 void index_tree_news_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
-/* Frees what nobody reads any more, and starts to write if it is time to. */
-void index_tree_start_locked(struct cache *c, int64_t now, int64_t *next_due)
-    REQUIRES(cache_mutex);
 /* Whether cache_write_indexes() has to wait. */
 bool index_tree_pending_locked(struct cache *c) REQUIRES(cache_mutex);
 

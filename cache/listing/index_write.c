@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <utlist.h>
 
 #define TICK_NS (50 * NS_PER_MS)
 
@@ -282,25 +281,20 @@ static void start_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex
         node_unref_locked(c, dir);
 }
 
-void indexes_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+void index_start_locked(struct cache *c, struct debt *d, int64_t now, int64_t *next_due)
 {
-    struct debt *d, *after;
+    struct node *dir = debt_index_dir(d);
 
     cache_assert_locked(c);
-    for (d = c->queue->owed[DEBT_INDEX].first; d; d = after) {
-        struct node *dir = debt_index_dir(d);
-        after = d->next;
-        if (c->listing->index_refused || (dir->flags & NODE_REMOVED)) {
-            index_unqueue_locked(c, dir);
-            continue;
-        }
-        int64_t due = due_ns(c, dir);
-        if (due > now)
-            *next_due = due < *next_due ? due : *next_due;
-        else if (!c->listing->indexes_running) /* one at a time: nobody waits for it */
-            start_locked(c, dir);
+    if (c->listing->index_refused || (dir->flags & NODE_REMOVED)) {
+        index_unqueue_locked(c, dir);
+        return;
     }
-    index_tree_start_locked(c, now, next_due);
+    int64_t due = due_ns(c, dir);
+    if (due > now)
+        *next_due = due < *next_due ? due : *next_due;
+    else if (!c->listing->indexes_running) /* one at a time: nobody waits for it */
+        start_locked(c, dir);
 }
 
 void cache_write_indexes(struct cache *c, struct op *op)

@@ -7,21 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
-
-void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
-{
-    cache_assert_locked(c);
-    i->debt.running = false;
-    i->debt.attempts++;
-    i->debt.failed_ns = clock_mono_ns();
-    if (!i->debt.error)
-        i->debt.failing_ns = i->debt.failed_ns;
-    i->debt.error = err;
-    free(i->debt.why);
-    i->debt.why = strdup(why);
-    i->debt.due_ns = clock_mono_ns() + retry_delay_ns(c, i->debt.attempts);
-}
 
 static bool running_removal_touches(struct cache *c, const char *path, bool below)
     REQUIRES(cache_mutex)
@@ -62,7 +47,7 @@ static bool rename_ready_locked(struct cache *c, struct intent *i, int64_t now, 
         return false;
     if (intent_removal_in_the_way(c, i))
         return false;
-    return !intent_waits_for_readers_locked(c, i, to, now, next);
+    return !debt_waits_for_readers_locked(c, &i->debt, to, below, now, next);
 }
 
 /* What arrives late below the old name must be listed: the copies begin when nothing can. */
@@ -78,26 +63,28 @@ static int64_t rename_due_locked(struct cache *c, const struct intent *i) REQUIR
     return due_ns < until_ns ? until_ns : due_ns;
 }
 
-void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+static bool renames_begin_locked(struct pass *p)
 {
-    struct intent *i;
+    cache_assert_locked(p->cache);
+    return p->cache->queue->renames > 0;
+}
+
+static bool start_rename_locked(struct pass *p, struct debt *d)
+{
+    struct cache *c = p->cache;
+    struct intent *i = debt_row(d);
 
     cache_assert_locked(c);
-    if (!row_first(c))
-        return;
-    if (c->transfer->removals_running < volumes_count(c))
-        removals_start_locked(c, now, next_due);
-    if (c->queue->renames == 0)
-        return;
-    ROWS_FOREACH(c, i)
-    {
-        if (!intent_is_rename(i) || i->debt.running ||
-            c->transfer->volumes[intent_volume(c, i)].copies >= c->config.upload_jobs)
-            continue;
-        int64_t due_ns = rename_due_locked(c, i);
-        if (due_ns > now)
-            *next_due = due_ns < *next_due ? due_ns : *next_due;
-        else if (rename_ready_locked(c, i, now, next_due))
-            copy_start_locked(c, i);
-    }
+    if (!intent_is_rename(i) ||
+        c->transfer->volumes[intent_volume(c, i)].copies >= c->config.upload_jobs)
+        return true;
+    int64_t due_ns = rename_due_locked(c, i);
+    if (due_ns > p->now_ns)
+        *p->next_ns = due_ns < *p->next_ns ? due_ns : *p->next_ns;
+    else if (rename_ready_locked(c, i, p->now_ns, p->next_ns))
+        copy_start_locked(c, i);
+    return true;
 }
+
+const struct starter rename_starter = {DEBT_ROW, renames_begin_locked, start_rename_locked,
+                                       NULL};

@@ -140,8 +140,7 @@ static void dir_done_locked(struct dir_job *j, int r, const struct object *obj,
     if (r == 0 && (!path || strcmp(path, j->path) != 0))
         return; /* moved or removed meanwhile: an intention deals with the old name */
     if (r == 0) {
-        d->debt.error = 0;
-        d->debt.attempts = 0;
+        debt_forgive(&d->debt);
         d->has_marker = true;
         d->marker_version = 0;
         if (d->generation == j->generation) {
@@ -162,13 +161,7 @@ static void dir_done_locked(struct dir_job *j, int r, const struct object *obj,
         n->links->may_exist = true;
     if (c->stopping)
         return;
-    d->debt.error = r;
-    d->debt.attempts++;
-    d->debt.failed_ns = clock_mono_ns();
-    d->debt.due_ns = clock_mono_ns() + retry_delay_ns(c, d->debt.attempts);
-    free(d->debt.why);
-    d->debt.why = strdup(op->why);
-    failure_note_locked(c, &c->write_failure, r, op->why);
+    owed_failed_locked(c, &d->debt, r, op->why);
     log_later(&c->log, LOG_LEVEL_ERROR, "directory not in the store yet, tried again: %s",
               op->why);
 }
@@ -192,7 +185,7 @@ static void run_dir(struct task *task)
     if (r == 0)
         (void)node_save_stamp(c, j->node);
     cache_lock(c);
-    j->node->dir->debt.running = false;
+    debt_run(&j->node->dir->debt, false);
     LL_DELETE(c->transfer->dir_jobs, j);
     c->transfer->dir_uploads_running--;
     c->transfer->volumes[j->volume].markers--;
@@ -227,7 +220,7 @@ static void start_locked(struct cache *c, struct node *n, char *path) REQUIRES(c
     j->generation = n->dir->generation;
     node_ref_locked(n);
     dirs_above_may_exist_locked(c, path);
-    n->dir->debt.running = true;
+    debt_run(&n->dir->debt, true);
     LL_PREPEND(c->transfer->dir_jobs, j);
     c->transfer->dir_uploads_running++;
     j->volume = node_volume(n);
@@ -394,39 +387,31 @@ static struct volume_tasks *volume_of(struct cache *c, const struct node *n)
     return &c->transfer->volumes[node_volume(n)];
 }
 
-void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+static bool start_dir_locked(struct pass *p, struct debt *d)
 {
-    struct node *n, *after;
+    struct cache *c = p->cache;
+    struct node *n = debt_dir(d);
 
     cache_assert_locked(c);
-    for (n = debt_dir(c->queue->owed[DEBT_DIR].first); n; n = after) {
-        after = debt_dir(n->dir->debt.next);
-        if (n->dir->debt.running || volume_of(c, n)->markers >= c->config.upload_jobs)
-            continue;
-        if (n->dir->debt.due_ns > now) {
-            *next_due = n->dir->debt.due_ns < *next_due ? n->dir->debt.due_ns : *next_due;
-            continue;
-        }
-        if (!n->links) {
-            dir_unqueue_locked(c, n);
-            continue;
-        }
-        auto_free char *path = node_path(n);
-        if (!path)
-            continue;
-        if (names_on_their_way(c, n, path)) {
-            n->dir->debt.due_ns = now + NAMES_NS;
-            *next_due = n->dir->debt.due_ns < *next_due ? n->dir->debt.due_ns : *next_due;
-            continue;
-        }
-        if (!needs_marker(c, n, path)) {
-            satisfied_locked(c, n);
-            continue;
-        }
-        if (may_start(c, n, path))
-            start_locked(c, n, take_ptr(path));
+    if (volume_of(c, n)->markers >= c->config.upload_jobs)
+        return true;
+    if (!n->links) {
+        dir_unqueue_locked(c, n);
+        return true;
     }
+    auto_free char *path = node_path(n);
+    if (path && names_on_their_way(c, n, path)) {
+        debt_set_due(d, p->now_ns + NAMES_NS);
+        (void)debt_is_due(d, p->now_ns, p->next_ns);
+    } else if (path && !needs_marker(c, n, path)) {
+        satisfied_locked(c, n);
+    } else if (path && may_start(c, n, path)) {
+        start_locked(c, n, take_ptr(path));
+    }
+    return true;
 }
+
+const struct starter dir_starter = {DEBT_DIR, NULL, start_dir_locked, NULL};
 
 void entry_changed_locked(struct cache *c, struct entry *e)
 {

@@ -2,11 +2,13 @@
  * replaced while they were open. */
 #include "cache/transfer/transfer_impl.h"
 
-bool readers_need_locked(struct cache *c, struct place at, bool below)
+/* Whether open files without a name still read what lies there (or below); their fetches are
+ * started. */
+static bool readers_need_locked(struct cache *c, struct place at, bool below)
+    REQUIRES(cache_mutex)
 {
     bool need = false;
 
-    cache_assert_locked(c);
     stale_readers_forget_locked(c);
     for (size_t i = 0; i < c->content->n_stale_readers; i++) {
         struct node *n = c->content->stale_readers[i];
@@ -30,14 +32,11 @@ bool readers_need_locked(struct cache *c, struct place at, bool below)
     return need;
 }
 
-bool intent_waits_for_readers_locked(struct cache *c, struct intent *i, struct place at,
-                                     int64_t now, int64_t *next)
+bool debt_waits_for_readers_locked(struct cache *c, struct debt *d, struct place at, bool below,
+                                   int64_t now, int64_t *next)
 {
-    if (c->content->n_stale_readers == 0 || i->debt.attempts > READERS_TRIES ||
-        !readers_need_locked(c, at, i->kind == INTENT_RENAMEDIR))
-        return false;
-    i->debt.attempts++;
-    i->debt.due_ns = now + READERS_NS;
-    *next = i->debt.due_ns < *next ? i->debt.due_ns : *next;
-    return true;
+    bool needed = c->content->n_stale_readers && readers_need_locked(c, at, below);
+
+    cache_assert_locked(c);
+    return debt_waits_for_readers(d, needed, now, READERS_NS, READERS_MOST_NS, next);
 }

@@ -34,6 +34,7 @@ static bool running_rename_touches(struct cache *c, const char *path) REQUIRES(c
 
 struct removal {
     struct task task;
+    struct removal *next; /* while the pass gathers */
     struct cache *cache;
     struct intent *v[BATCH_MAX];
     bool skip[BATCH_MAX]; /* done, or published again meanwhile: only the row goes */
@@ -119,7 +120,7 @@ static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now,
         return false;
     if (i->kind == INTENT_RMDIR && removals_below(c, i))
         return false;
-    if (intent_waits_for_readers_locked(c, i, intent_source(i), now, next))
+    if (debt_waits_for_readers_locked(c, &i->debt, intent_source(i), false, now, next))
         return false;
     if (live == LIVE_WAIT)
         send_again_locked(c, i);
@@ -283,7 +284,7 @@ static void removal_over_locked(struct cache *c, struct intent *i, int err, int 
         return;
     }
     i->done = err == 0;
-    i->debt.refused_ns = refusal_is_one(err) ? clock_mono_ns() : 0;
+    debt_set_refused(&i->debt, refusal_is_one(err) ? clock_mono_ns() : 0);
     if (i->debt.refused_ns) {
         i->refuser = intent_lone_volume(c, i);
         refusal_probe_locked(c, i->refuser);
@@ -293,8 +294,8 @@ static void removal_over_locked(struct cache *c, struct intent *i, int err, int 
                       i->from, strerror(-noted));
         why = op.why;
     }
-    intent_failed_locked(c, i, err, why);
-    failure_note_locked(c, &c->write_failure, err, why);
+    debt_run(&i->debt, false);
+    owed_failed_locked(c, &i->debt, err, why);
     log_later(&c->log, LOG_LEVEL_WARN, "delete failed, tried again: %s", why);
 }
 
@@ -369,12 +370,10 @@ static void run_removal(struct task *task)
         if (op.left_behind && !r->skip[i])
             (void)doubt_removal_locked(c, intent_source(r->v[i]));
         if (again[i]) {
-            r->v[i]->debt.running = false;
+            debt_run(&r->v[i]->debt, false);
             r->v[i]->removed_before = true;
-            r->v[i]->debt.attempts = 0;
-            r->v[i]->debt.refused_ns = 0;
-            r->v[i]->debt.error = 0; /* else a waiter would have it tried at once */
-            r->v[i]->debt.due_ns = again[i];
+            debt_forgive(&r->v[i]->debt); /* else a waiter would have it tried at once */
+            debt_set_due(&r->v[i]->debt, again[i]);
             continue;
         }
         if (resolved[i])
@@ -400,58 +399,86 @@ static bool goes_alone_locked(struct cache *c, struct intent *i) REQUIRES(cache_
            (i->debt.refused_ns && !store_can(c->store, intent_source(i).key, STORE_STATE));
 }
 
-/* Gathers what may go from one of the stores where nothing is being removed; NULL: there is
- * nothing. */
-static struct removal *gather_locked(struct cache *c, const struct barrier *barrier,
-                                     int64_t now, int64_t *next) REQUIRES(cache_mutex)
+static bool removals_begin_locked(struct pass *p)
 {
-    struct removal *r = NULL;
-    struct intent *i;
-    bool skip;
+    struct cache *c = p->cache;
 
-    ROWS_FOREACH(c, i)
-    {
-        if (intent_is_rename(i) || i->debt.running)
-            continue;
-        unsigned volume = intent_volume(c, i);
-        if (c->transfer->volumes[volume].removals || (r && r->volume != volume))
-            continue;
-        if (barrier_holds_locked(c, barrier, i) && !intent_is_urgent(c, i))
-            continue;
-        if (i->debt.due_ns > now) {
-            *next = i->debt.due_ns < *next ? i->debt.due_ns : *next;
-            continue;
-        }
-        if (!removal_ready_locked(c, i, now, next, &skip))
-            continue;
-        bool alone = goes_alone_locked(c, i);
-        if (alone && r)
-            continue;
-        if (!r && !(r = calloc(1, sizeof(*r))))
-            break;
-        r->volume = volume;
-        r->skip[r->n] = skip;
-        r->v[r->n++] = i;
-        i->debt.running = true;
-        if (alone || r->n == BATCH_MAX)
-            break;
-    }
+    cache_assert_locked(c);
+    if (!row_first(c) || c->transfer->removals_running >= volumes_count(c))
+        return false;
+    barrier_init_locked(c, &p->barrier);
+    return true;
+}
+
+static struct removal *gathered_locked(const struct pass *p, unsigned volume)
+    REQUIRES(cache_mutex)
+{
+    struct removal *r = p->removals;
+
+    while (r && r->volume != volume)
+        r = r->next;
     return r;
 }
 
-void removals_start_locked(struct cache *c, int64_t now, int64_t *next)
+static struct removal *removal_new_locked(struct pass *p, unsigned volume) REQUIRES(cache_mutex)
 {
-    struct barrier barrier;
-    struct removal *r;
+    struct removal *r = calloc(1, sizeof(*r));
 
-    barrier_init_locked(c, &barrier);
-    while (c->transfer->removals_running < volumes_count(c) &&
-           (r = gather_locked(c, &barrier, now, next))) {
-        r->task.run = run_removal;
-        r->cache = c;
-        c->transfer->removals_running++;
-        c->transfer->volumes[r->volume].removals++;
-        pool_submit(c->uploaders, &r->task);
-    }
-    barrier_release(&barrier);
+    if (!r)
+        return NULL;
+    r->task.run = run_removal;
+    r->cache = p->cache;
+    r->volume = volume;
+    LL_PREPEND(p->removals, r);
+    return r;
 }
+
+static void removal_go_locked(struct pass *p, struct removal *r) REQUIRES(cache_mutex)
+{
+    struct cache *c = p->cache;
+
+    LL_DELETE(p->removals, r);
+    c->transfer->removals_running++;
+    c->transfer->volumes[r->volume].removals++;
+    pool_submit(c->uploaders, &r->task);
+}
+
+/* Gathers what may go from the stores where nothing is being removed. */
+static bool start_removal_locked(struct pass *p, struct debt *d)
+{
+    struct cache *c = p->cache;
+    struct intent *i = debt_row(d);
+    bool skip;
+
+    cache_assert_locked(c);
+    if (intent_is_rename(i))
+        return true;
+    unsigned volume = intent_volume(c, i);
+    struct removal *r = gathered_locked(p, volume);
+    if (c->transfer->volumes[volume].removals ||
+        (barrier_holds_locked(c, &p->barrier, i) && !intent_is_urgent(c, i)) ||
+        !removal_ready_locked(c, i, p->now_ns, p->next_ns, &skip))
+        return true;
+    bool alone = goes_alone_locked(c, i);
+    if (alone && r)
+        return true;
+    if (!r && !(r = removal_new_locked(p, volume)))
+        return false;
+    r->skip[r->n] = skip;
+    r->v[r->n++] = i;
+    debt_run(&i->debt, true);
+    if (alone || r->n == BATCH_MAX)
+        removal_go_locked(p, r);
+    return true;
+}
+
+static void removals_end_locked(struct pass *p)
+{
+    cache_assert_locked(p->cache);
+    while (p->removals)
+        removal_go_locked(p, p->removals);
+    barrier_release(&p->barrier);
+}
+
+const struct starter removal_starter = {DEBT_ROW, removals_begin_locked, start_removal_locked,
+                                        removals_end_locked};

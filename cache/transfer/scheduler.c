@@ -76,57 +76,39 @@ static bool may_upload(struct cache *c, struct file *f, const char *path, int64_
            !intent_blocks_upload_locked(c, path, false);
 }
 
-/* Readers of the version that the upload replaces come first, for a bounded time. */
-static bool waits_for_readers_locked(struct cache *c, struct file *f, const char *path,
-                                     int64_t now, int64_t *next) REQUIRES(cache_mutex)
-{
-    if (c->content->n_stale_readers == 0 ||
-        !readers_need_locked(c, place_of_path(path), false)) {
-        f->debt.readers_ns = 0;
-        return false;
-    }
-    if (!f->debt.readers_ns)
-        f->debt.readers_ns = now;
-    if (now - f->debt.readers_ns >= READERS_NS * READERS_TRIES)
-        return false;
-    f->debt.due_ns = now + READERS_NS;
-    *next = f->debt.due_ns < *next ? f->debt.due_ns : *next;
-    return true;
-}
-
 /* Whether as many files are on their way to its store as may be. */
 static bool store_is_busy_locked(struct cache *c, const struct node *n) REQUIRES(cache_mutex)
 {
     return c->transfer->volumes[node_volume(n)].uploads >= c->config.upload_jobs;
 }
 
-/* A pass over the files that are dirty. */
-struct uploads_pass {
-    struct cache *cache;
-    int64_t now;
-    int64_t *next; /* when one is due */
-    bool own;      /* the calling thread can run one more */
-};
+static bool all_are_busy_locked(struct cache *c) REQUIRES(cache_mutex)
+{
+    return c->queue->uploads_running >= uploads_max(c);
+}
+
+/* Whether it is its time, as far as the debt says. */
+static bool pass_reaches_locked(struct pass *p, const struct debt *d) REQUIRES(cache_mutex)
+{
+    return !d->running && debt_is_due(d, p->now_ns, p->next_ns);
+}
 
 /* Whether it was started. */
-static bool start_upload_locked(struct uploads_pass *p, struct file *f) REQUIRES(cache_mutex)
+static bool start_upload_locked(struct pass *p, struct file *f) REQUIRES(cache_mutex)
 {
     struct cache *c = p->cache;
 
-    if (f->debt.running || store_is_busy_locked(c, f->node))
+    if (store_is_busy_locked(c, f->node))
         return false;
-    if (f->debt.due_ns > p->now) {
-        *p->next = f->debt.due_ns < *p->next ? f->debt.due_ns : *p->next;
-        return false;
-    }
     char *path = dirty_path(f->node);
     if (!path) {
         if (!f->node->links) /* else there was no memory */
             file_unqueue_locked(c, f);
         return false;
     }
-    if (!may_upload(c, f, path, p->now) ||
-        waits_for_readers_locked(c, f, path, p->now, p->next)) {
+    if (!may_upload(c, f, path, p->now_ns) ||
+        debt_waits_for_readers_locked(c, &f->debt, place_of_path(path), false, p->now_ns,
+                                      p->next_ns)) {
         free(path);
         return false;
     }
@@ -135,53 +117,85 @@ static bool start_upload_locked(struct uploads_pass *p, struct file *f) REQUIRES
     return true;
 }
 
-static bool all_are_busy_locked(struct cache *c) REQUIRES(cache_mutex)
-{
-    return c->queue->uploads_running >= uploads_max(c);
-}
-
 /* A program that always has urgent files to write does not keep all others of the store. */
-static void start_urgent_locked(struct uploads_pass *p) REQUIRES(cache_mutex)
+static bool start_urgent_locked(struct pass *p)
 {
     struct cache *c = p->cache;
     struct file *f, *after;
 
+    cache_assert_locked(c);
     DL_FOREACH_SAFE2(c->content->urgent, f, after, urgent_next)
     {
         unsigned *row = &c->transfer->volumes[node_volume(f->node)].urgent_row;
 
         if (all_are_busy_locked(c))
-            return;
-        if (*row < URGENT_ROW && start_upload_locked(p, f))
+            return false;
+        if (*row < URGENT_ROW && pass_reaches_locked(p, &f->debt) && start_upload_locked(p, f))
             (*row)++;
     }
+    return !all_are_busy_locked(c);
 }
 
-static void start_uploads_locked(struct cache *c, int64_t now, int64_t *next, bool own)
-    REQUIRES(cache_mutex)
+static bool start_file_locked(struct pass *p, struct debt *d)
 {
-    struct uploads_pass p = {c, now, next, own};
-    struct file *f, *after;
+    struct cache *c = p->cache;
+    struct file *f = debt_file(d);
 
-    start_urgent_locked(&p);
-    for (f = debt_file(c->queue->owed[DEBT_FILE].first); f; f = after) {
-        after = debt_file(f->debt.next);
-        if (all_are_busy_locked(c))
-            return;
-        if (start_upload_locked(&p, f))
-            c->transfer->volumes[node_volume(f->node)].urgent_row = 0;
+    cache_assert_locked(c);
+    if (start_upload_locked(p, f))
+        c->transfer->volumes[node_volume(f->node)].urgent_row = 0;
+    return !all_are_busy_locked(c);
+}
+
+static bool start_index_locked(struct pass *p, struct debt *d)
+{
+    cache_assert_locked(p->cache);
+    index_start_locked(p->cache, d, p->now_ns, p->next_ns);
+    return true;
+}
+
+static void indexes_end_locked(struct pass *p)
+{
+    cache_assert_locked(p->cache);
+    index_tree_start_locked(p->cache, p->now_ns, p->next_ns);
+}
+
+/* In this order: what is removed makes room for what is renamed. */
+static const struct starter file_starter = {DEBT_FILE, start_urgent_locked, start_file_locked,
+                                            NULL},
+                            index_starter = {DEBT_INDEX, NULL, start_index_locked,
+                                             indexes_end_locked};
+static const struct starter *const starters[] = {
+    &file_starter,   &dir_starter,     &removal_starter,
+    &rename_starter, &session_starter, &index_starter,
+};
+
+/* Starts what is due of a kind. */
+static void start_kind_locked(struct pass *p, const struct starter *s) REQUIRES(cache_mutex)
+{
+    struct debt *after;
+
+    if (s->begin && !s->begin(p))
+        return;
+    for (struct debt *d = p->cache->queue->owed[s->kind].first; d; d = after) {
+        after = d->next; /* it may leave its queue */
+        if (pass_reaches_locked(p, d) && !s->start(p, d))
+            break;
     }
+    if (s->end)
+        s->end(p);
 }
 
 void upload_ended_locked(struct cache *c)
 {
     int64_t now = clock_mono_ns(), next = now;
+    struct pass p = {.cache = c, .now_ns = now, .next_ns = &next, .own = true};
 
     ns_assert_held(c);
     cache_assert_locked(c);
     progress_tell_locked(c);
     if (!c->stopping)
-        start_uploads_locked(c, now, &next, true);
+        start_kind_locked(&p, &file_starter);
     /* Removals and renames wait for uploads; what else may come next can do so with others. */
     if (row_first(c))
         scheduler_kick_locked(c);
@@ -203,18 +217,17 @@ static void look_at_writers_locked(struct cache *c, int64_t now) REQUIRES(cache_
         auto_free char *path = entry_path(n->links);
         if (path && log_is_due(c, f, path, now)) {
             file_insert_open_locked(c, f);
-            f->debt.due_ns = now;
+            debt_set_due(&f->debt, now);
         }
     }
 }
 
 static void pass_locked(struct cache *c, int64_t now, int64_t *next) REQUIRES(cache_mutex)
 {
-    start_uploads_locked(c, now, next, false);
-    dirs_start_locked(c, now, next);
-    intents_start_locked(c, now, next);
-    sessions_start_locked(c, now, next);
-    indexes_start_locked(c, now, next);
+    struct pass p = {.cache = c, .now_ns = now, .next_ns = next};
+
+    for (size_t i = 0; i < ARRAY_SIZE(starters); i++)
+        start_kind_locked(&p, starters[i]);
 }
 
 static void *scheduler_main(void *arg) EXCLUDES(cache_ns, cache_mutex)

@@ -16,7 +16,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <utlist.h>
 
 #define ENDING_MAX 4 /* at a time */
 #define NO_PARTS   0 /* part_size of a copy's: no upload resumes it */
@@ -308,31 +307,31 @@ static bool is_awaited(struct cache *c, const struct session *s) REQUIRES(cache_
            n->mtime_ns == s->mark.mtime_ns;
 }
 
-void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
+static bool start_session_locked(struct pass *p, struct debt *d)
 {
-    struct session *s;
+    struct cache *c = p->cache;
+    struct session *s = of_debt(d);
 
     cache_assert_locked(c);
-    for (s = session_first(c); s; s = session_next(s)) {
-        if (s->debt.running || c->transfer->sessions_ending == ENDING_MAX || is_awaited(c, s))
-            continue;
-        s->over = true;
-        /* A sweep can't tell the session that an upload has just begun from one it seeks. */
-        if (*s->token == '\0' && upload_runs_at_locked(c, s->at, false))
-            continue;
-        if (s->debt.due_ns > now) {
-            *next_due = s->debt.due_ns < *next_due ? s->debt.due_ns : *next_due;
-            continue;
-        }
-        struct ending *e = calloc(1, sizeof(*e));
-        if (!e)
-            return;
-        *e = (struct ending){.task.run = run_ending, .cache = c, .session = s};
-        s->debt.running = true;
-        c->transfer->sessions_ending++;
-        pool_submit(c->uploaders, &e->task);
-    }
+    if (c->transfer->sessions_ending == ENDING_MAX)
+        return false;
+    if (is_awaited(c, s))
+        return true;
+    s->over = true;
+    /* A sweep can't tell the session that an upload has just begun from one it seeks. */
+    if (*s->token == '\0' && upload_runs_at_locked(c, s->at, false))
+        return true;
+    struct ending *e = calloc(1, sizeof(*e));
+    if (!e)
+        return false;
+    *e = (struct ending){.task.run = run_ending, .cache = c, .session = s};
+    debt_run(d, true);
+    c->transfer->sessions_ending++;
+    pool_submit(c->uploaders, &e->task);
+    return true;
 }
+
+const struct starter session_starter = {DEBT_SESSION, NULL, start_session_locked, NULL};
 
 bool sessions_pending_locked(struct cache *c)
 {

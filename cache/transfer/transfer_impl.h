@@ -58,10 +58,11 @@ struct session_watch {
     int error; /* of the journal: the last call that a session's account has failed with */
 };
 
-/* How often, and how many times, a removal looks whether readers still need the old version. */
+/* How often, and for how long, what takes a version away looks whether readers still need it.
+ */
 #define READERS_NS (200 * NS_PER_MS)
 
-#define READERS_TRIES 300
+#define READERS_MOST_NS (300 * READERS_NS)
 
 /* How often the version at the store may change under one upload, copy or removal. */
 #define VERSIONS_MAX 8
@@ -96,6 +97,29 @@ struct transfers {
     };
 };
 
+/* A pass of the scheduler over what is owed. */
+struct pass {
+    struct cache *cache;
+    int64_t now_ns;   /* CLOCK_MONOTONIC */
+    int64_t *next_ns; /* lowered to when the next is due */
+    bool own;         /* the calling thread can run one upload more */
+    GUARDED_BY(cache_mutex) struct {
+        struct barrier barrier;   /* of removals, while they are gathered */
+        struct removal *removals; /* that are, one for each store */
+    };
+};
+
+/* How what is owed of a kind is begun: by the scheduler alone, which asks of each one that does
+ * not run whether it is due. All of it under cache_mutex. */
+struct starter {
+    enum debt_kind kind;
+    /* Whether any may begin; NULL: yes. Without, the two below are not called. */
+    bool (*begin)(struct pass *p);
+    /* Begins it, if nothing is in its way; it may leave its queue. Whether to go on. */
+    bool (*start)(struct pass *p, struct debt *d);
+    void (*end)(struct pass *p); /* or NULL */
+};
+
 /* A stub that only remembers an inode number. */
 #define STUB_BYTES 8192
 
@@ -125,12 +149,7 @@ int file_sum(int fd, uint64_t size, struct checksum *sum);
 int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd) EXCLUDES(cache_mutex);
 
 /* ---- intents.c ---- */
-/* Starts the removals and renames that may run; lowers *next_due to when something else may. */
-void intents_start_locked(struct cache *c, int64_t now, int64_t *next_due)
-    REQUIRES(cache_mutex);
-/* The intention failed, and is tried again later. */
-void intent_failed_locked(struct cache *c, struct intent *i, int err, const char *why)
-    REQUIRES(cache_mutex);
+extern const struct starter rename_starter;
 
 /* ---- marker_put.c ---- */
 /* Something below the entry came to the store, or changed there: listings that were asked
@@ -146,8 +165,7 @@ bool dir_upload_runs_at_locked(struct cache *c, struct place at, bool below)
 /* Whether one of a directory above the place runs, to that store; 0: to several. */
 bool dir_upload_runs_above_locked(struct cache *c, struct place at, unsigned volume)
     REQUIRES(cache_mutex);
-/* Starts uploads of directories' markers and attributes. */
-void dirs_start_locked(struct cache *c, int64_t now, int64_t *next_due) REQUIRES(cache_mutex);
+extern const struct starter dir_starter;
 
 /* ---- moved.c ---- */
 /* Before the object at `path`, or (`below`) at or below it, is replaced or removed: each file
@@ -168,18 +186,15 @@ uint64_t pins_count_locked(struct cache *c) REQUIRES(cache_mutex);
 bool path_is_pinned(struct cache *c, const char *path) REQUIRES(cache_mutex);
 
 /* ---- readers.c ---- */
-/* Whether open files without a name still read what lies there (or below); their fetches are
- * started. */
-bool readers_need_locked(struct cache *c, struct place at, bool below) REQUIRES(cache_mutex);
-/* Whether the intention waits for readers of the version that it takes away from there. They
- * come first for a bounded time; lowers *next to when they are asked for again. */
-bool intent_waits_for_readers_locked(struct cache *c, struct intent *i, struct place at,
-                                     int64_t now, int64_t *next) REQUIRES(cache_mutex);
+/* Whether the debt waits for open files without a name, which read what it takes away from
+ * there (or from below). They come first for a bounded time, and their fetches are started;
+ * lowers *next to when they are asked for again. */
+bool debt_waits_for_readers_locked(struct cache *c, struct debt *d, struct place at, bool below,
+                                   int64_t now, int64_t *next) REQUIRES(cache_mutex);
 
 /* ---- remove.c ---- */
-/* Gathers removals that may go now and starts them, as one task for each store; lowers *next to
- * when another may. */
-void removals_start_locked(struct cache *c, int64_t now, int64_t *next) REQUIRES(cache_mutex);
+/* They go in batches, one for each store at a time. */
+extern const struct starter removal_starter;
 
 /* ---- running.c ---- */
 /* How many files are uploaded at once, to all stores together. */
@@ -218,9 +233,8 @@ void session_watch(struct session_watch *w, struct cache *c, struct op *op);
 int session_unwatch(struct session_watch *w, struct op *op);
 /* Frees all sessions; the store keeps them, and their rows say so to the next mount. */
 void sessions_free(struct cache *c) REQUIRES(cache_mutex);
-/* Ends the sessions that no upload will resume; lowers *next_due. */
-void sessions_start_locked(struct cache *c, int64_t now, int64_t *next_due)
-    REQUIRES(cache_mutex);
+/* Ends the sessions that no upload will resume. */
+extern const struct starter session_starter;
 
 /* ---- space.c ---- */
 /* What is wrong with the space, for people; NULL when nothing is. */
