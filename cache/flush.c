@@ -19,6 +19,13 @@
 
 /* ---- flush ---- */
 
+/* What owes something and is no directory has a file. */
+static struct debt *debt_of(struct node *n) REQUIRES(cache_mutex)
+{
+    assert(n->dir || n->file);
+    return n->dir ? &n->dir->debt : &n->file->debt;
+}
+
 struct target {
     struct node *node; /* referenced */
     uint64_t generation;
@@ -49,8 +56,7 @@ static int push_target_locked(struct flush *fl, struct node *n) REQUIRES(cache_m
         return -ENOMEM;
     node_ref_locked(n);
     fl->v[fl->n++] = (struct target){n, n->dir ? n->dir->generation : n->file->generation,
-                                     n->dir ? n->dir->debt.attempts : n->file->debt.attempts,
-                                     n->dir ? 0 : n->size};
+                                     debt_of(n)->attempts, n->dir ? 0 : n->size};
     return 0;
 }
 
@@ -188,35 +194,42 @@ static bool is_dir_left_waiting_locked(const struct flush *fl, struct node *dir)
     return path && path_is_staged_dir(fl->cache, path);
 }
 
+static int gather_one_locked(struct flush *fl, struct debt *d) REQUIRES(cache_mutex)
+{
+    switch ((enum debt_kind)d->kind) {
+    case DEBT_FILE:
+        return is_left_waiting_locked(fl, debt_file(d))
+                   ? 0
+                   : add_target_locked(fl, debt_file(d)->node);
+    case DEBT_DIR:
+        return is_dir_left_waiting_locked(fl, debt_dir(d)) ? 0
+                                                           : add_target_locked(fl, debt_dir(d));
+    case DEBT_ROW:
+        return add_moved_locked(fl, debt_row(d));
+    case DEBT_SESSION: /* looked at as long as the flush waits */
+    case DEBT_INDEX:
+    case DEBT_KINDS:
+        break;
+    }
+    return 0;
+}
+
 static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
 {
     struct cache *c = fl->cache;
     struct file *f;
-    struct intent *i;
-    struct node *d;
+    struct debt *d;
     int r = 0;
 
     DL_FOREACH2(c->content->writers, f, writer_next)
     {
-        node_look_locked(c, f->node);
-        if (r == 0 && !debt_is_queued(&f->debt) && !node_is_scratch(f->node) &&
-            !is_left_waiting_locked(fl, f))
-            r = add_target_locked(fl, f->node);
-    }
-    OWED_FILES_FOREACH(c, f)
-    {
-        if (r == 0 && !is_left_waiting_locked(fl, f))
-            r = add_target_locked(fl, f->node);
-    }
-    for (d = debt_dir(c->queue->owed[DEBT_DIR].first); d; d = debt_dir(d->dir->debt.next)) {
-        if (r == 0 && !is_dir_left_waiting_locked(fl, d))
-            r = add_target_locked(fl, d);
+        node_look_locked(c, f->node); /* what it is now may be owed */
     }
     fl->seq = seq_now_locked(c);
-    ROWS_FOREACH(c, i)
+    OWED_FOREACH(c, d)
     {
         if (r == 0)
-            r = add_moved_locked(fl, i);
+            r = gather_one_locked(fl, d);
     }
     if (r == 0)
         r = add_early_times_locked(fl);
@@ -247,9 +260,9 @@ static void hurry_locked(struct flush *fl, const struct target *t, bool first)
     if (n->dir) {
         if (first || !n->dir->debt.error) {
             fl->hurried |= n->dir->debt.due_ns != 0;
-            n->dir->debt.due_ns = 0;
+            debt_set_due(&n->dir->debt, 0);
         }
-        n->dir->debt.wanted = true;
+        debt_want(&n->dir->debt, true);
         return;
     }
     assert(f); /* what owes something and is no directory has a file */
@@ -257,7 +270,7 @@ static void hurry_locked(struct flush *fl, const struct target *t, bool first)
     file_want_locked(f, t->generation);
     f->wanted_half = f->wanted_half || (fl->flags & CACHE_FLUSH_HALF);
     if (first)
-        f->debt.due_ns = 0;
+        debt_set_due(&f->debt, 0);
     if (!debt_is_queued(&f->debt)) {
         file_insert_open_locked(c, f);
         file_lru_remove_locked(c, f);
@@ -388,7 +401,7 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
         done = false;
         fl->coming += i->debt.running;
         if (first && i->debt.error && !(fl->flags & CACHE_FLUSH_AWAIT))
-            i->debt.due_ns = 0;
+            debt_set_due(&i->debt, 0);
         if (i->debt.error && i->debt.failed_ns >= fl->began_ns && (*error == 0 || !*final)) {
             const char *text = i->debt.why && *i->debt.why ? i->debt.why : NULL;
             *error = op_fail(op, i->debt.error, "%s", text ? text : strerror(-i->debt.error));
@@ -415,7 +428,7 @@ static bool clears_up_locked(struct flush *fl, struct target *t, int err, unsign
         return false;
     if (fl->flags & CACHE_FLUSH_AWAIT)
         return true;
-    *(t->node->dir ? &t->node->dir->debt.due_ns : &t->node->file->debt.due_ns) = 0;
+    debt_set_due(debt_of(t->node), 0);
     fl->hurried = true;
     return true;
 }
@@ -490,25 +503,6 @@ static bool lost_to_another(const struct target *t) REQUIRES(cache_mutex)
            (!t->node->links || f->debt.attempts != t->attempts);
 }
 
-/* How the last attempt failed, if one did. */
-struct failed {
-    int err;          /* negative errno; 0 it did not */
-    const char *text; /* or NULL; of the node */
-    unsigned attempts;
-    bool short_write; /* a full disk cut the content off */
-};
-
-static struct failed failed_now(const struct node *n) REQUIRES(cache_mutex)
-{
-    const struct dir *d = n->dir;
-    const struct file *f = n->file;
-
-    if (d)
-        return (struct failed){d->debt.error, d->debt.why, d->debt.attempts, false};
-    assert(f); /* what owes something and is no directory has a file */
-    return (struct failed){f->debt.error, f->debt.why, f->debt.attempts, f->short_write};
-}
-
 /* True when nothing is left to wait for; beside that what is known of the progress and of a
  * failure, and whether that stays. */
 static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *total,
@@ -531,7 +525,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         if (ok && lost_to_another(&fl->v[i]))
             *error = op_fail(op, -ESTALE, "%s", n->file->debt.why ? n->file->debt.why : "");
         if (ok || skip_half_locked(fl, n, error, op) ||
-            lies_behind_half_locked(fl, n, failed_now(n).err, error, op) ||
+            lies_behind_half_locked(fl, n, debt_of(n)->error, error, op) ||
             lies_behind_row_locked(fl, n, error, op))
             continue;
         all = false;
@@ -539,17 +533,17 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         fl->coming++;
         hurry_locked(fl, &fl->v[i], first);
         /* A failure from before the flush says nothing of the attempt that it asks for. */
-        struct failed now = failed_now(n);
-        if (!now.err || (!now.short_write && now.attempts == fl->v[i].attempts))
+        const struct debt *d = debt_of(n);
+        bool cut = n->file && n->file->short_write; /* a full disk cut the content off */
+        if (!d->error || (!cut && d->attempts == fl->v[i].attempts))
             continue;
-        bool stays =
-            now.short_write || !(err_is_transient(now.err) ||
-                                 clears_up_locked(fl, &fl->v[i], now.err, now.attempts));
+        bool stays = cut || !(err_is_transient(d->error) ||
+                              clears_up_locked(fl, &fl->v[i], d->error, d->attempts));
         fl->coming -= stays;
         if (*error == 0 || (stays && !*final)) {
-            auto_free char *path = now.short_write ? node_path(n) : NULL;
-            *error = op_fail(op, now.err, "%s%s%s", path ? path : "", path ? ": " : "",
-                             now.text ? now.text : strerror(-now.err));
+            auto_free char *path = cut ? node_path(n) : NULL;
+            *error = op_fail(op, d->error, "%s%s%s", path ? path : "", path ? ": " : "",
+                             d->why ? d->why : strerror(-d->error));
             *final = stays;
         }
     }
@@ -649,7 +643,7 @@ static void unwant_locked(const struct flush *fl) REQUIRES(cache_mutex)
         struct node *n = fl->v[i].node;
 
         if (n->dir)
-            n->dir->debt.wanted = false;
+            debt_want(&n->dir->debt, false);
         else if (n->file)
             file_unwant_locked(n->file);
     }

@@ -18,39 +18,41 @@ static void note_age(struct cache_stats *s, const struct node *n) REQUIRES(cache
         s->oldest_ns = n->ctime_ns;
 }
 
-static void count_dirty_locked(struct cache *c, struct cache_stats *s) REQUIRES(cache_mutex)
+static void count_file_locked(struct cache_stats *s, const struct file *f) REQUIRES(cache_mutex)
 {
-    struct file *f;
-    struct intent *i;
-    struct node *d;
+    bool dirty = f->state == FILE_DIRTY, queued = debt_is_queued(&f->debt);
 
-    OWED_FILES_FOREACH(c, f)
+    if (!f->node->links && !queued)
+        return;
+    if (!dirty && !(queued && (f->node->flags & NODE_ATTR_DIRTY)))
+        return;
+    s->dirty_files++;
+    s->dirty_bytes += dirty ? f->node->size : 0;
+    note_age(s, f->node);
+    s->uploading_files += queued && f->debt.running;
+    s->failed_files += queued && f->debt.error != 0;
+    s->staged_files += queued && f->staged;
+}
+
+static void count_owed_locked(struct cache *c, struct cache_stats *s) REQUIRES(cache_mutex)
+{
+    struct debt *d;
+
+    OWED_FOREACH(c, d)
     {
-        bool owes = f->state == FILE_DIRTY || (f->node->flags & NODE_ATTR_DIRTY);
-        if (!owes)
-            continue;
-        s->dirty_files++;
-        s->dirty_bytes += f->state == FILE_DIRTY ? f->node->size : 0;
-        s->uploading_files += f->debt.running;
-        s->failed_files += f->debt.error != 0;
-        s->staged_files += f->staged;
-        note_age(s, f->node);
-    }
-    DL_FOREACH2(c->content->writers, f, writer_next)
-    {
-        if (debt_is_queued(&f->debt) || f->state != FILE_DIRTY || !f->node->links ||
-            node_is_scratch(f->node))
-            continue;
-        s->dirty_files++;
-        s->dirty_bytes += f->node->size;
-        note_age(s, f->node);
-    }
-    ROWS_FOREACH(c, i)
-    {
-        s->pending_ops++;
-    }
-    for (d = debt_dir(c->queue->owed[DEBT_DIR].first); d; d = debt_dir(d->dir->debt.next)) {
-        s->pending_ops++;
+        switch ((enum debt_kind)d->kind) {
+        case DEBT_FILE:
+            count_file_locked(s, debt_file(d));
+            break;
+        case DEBT_DIR:
+        case DEBT_ROW:
+            s->pending_ops++;
+            break;
+        case DEBT_SESSION: /* its file owes the upload */
+        case DEBT_INDEX:
+        case DEBT_KINDS:
+            break;
+        }
     }
 }
 
@@ -83,7 +85,7 @@ void cache_get_stats(struct cache *c, struct cache_stats *ret)
     contents_stats_locked(c, ret);
     transfers_stats_locked(c, ret);
     opened_stats_locked(c, ret);
-    count_dirty_locked(c, ret);
+    count_owed_locked(c, ret);
     copy_text(ret->last_error_text, c->write_failure.text);
     copy_text(ret->last_read_error_text, c->read_failure.text);
     cache_unlock(c);
@@ -191,32 +193,34 @@ static int show_kept(void *arg, const char *path, int fd, const struct stat *st)
     return S_ISREG(st->st_mode) ? k->visit(k->arg, &p) : 0;
 }
 
+static int show_debt(struct cache *c, struct debt *d, pending_visit visit, void *arg)
+    REQUIRES(cache_mutex)
+{
+    switch ((enum debt_kind)d->kind) {
+    case DEBT_FILE:
+        return show_file(c, debt_file(d), visit, arg);
+    case DEBT_DIR:
+        return show_dir(c, debt_dir(d), visit, arg);
+    case DEBT_ROW:
+        return show_intent(c, debt_row(d), visit, arg);
+    case DEBT_SESSION: /* its file owes the upload */
+    case DEBT_INDEX:
+    case DEBT_KINDS:
+        break;
+    }
+    return 0;
+}
+
 int cache_each_pending(struct cache *c, pending_visit visit, void *arg)
 {
-    struct file *f;
-    struct intent *i;
-    struct node *d;
+    struct debt *d;
     int r = 0;
 
     cache_lock(c);
-    OWED_FILES_FOREACH(c, f)
+    OWED_FOREACH(c, d)
     {
         if (r == 0)
-            r = show_file(c, f, visit, arg);
-    }
-    DL_FOREACH2(c->content->writers, f, writer_next)
-    {
-        if (r == 0 && !debt_is_queued(&f->debt))
-            r = show_file(c, f, visit, arg);
-    }
-    for (d = debt_dir(c->queue->owed[DEBT_DIR].first); d; d = debt_dir(d->dir->debt.next)) {
-        if (r == 0)
-            r = show_dir(c, d, visit, arg);
-    }
-    ROWS_FOREACH(c, i)
-    {
-        if (r == 0)
-            r = show_intent(c, i, visit, arg);
+            r = show_debt(c, d, visit, arg);
     }
     bool kept = transfers_kept_locked(c) > 0;
     cache_unlock(c);

@@ -17,7 +17,13 @@
 bool cache_owes(struct cache *c)
 {
     cache_lock(c);
-    bool owes = owed_first_locked(c) != NULL;
+    bool owes = false;
+    struct debt *d;
+    /* An upload that broke off owes nothing that its file does not. */
+    OWED_FOREACH(c, d)
+    {
+        owes = owes || d->kind != DEBT_SESSION;
+    }
     cache_unlock(c);
     return owes;
 }

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <utlist.h>
 
 /* A look at what is owed. */
 struct look {
@@ -32,19 +31,20 @@ static void look_begin(struct look *l, struct cache *c, struct waiter *w) REQUIR
     rounds_init(c, &w->rounds, w->seq);
 }
 
-/* Something is owed, whose last attempt failed with `err` (0: it did not) at `failed_ns`. */
-static void owed(struct look *l, int err, int64_t failed_ns, int64_t *due_ns)
+/* It is owed: at once, if it failed before or settles. `stays`: its failure counts whenever it
+ * was. */
+static void owed(struct look *l, struct debt *d, bool stays)
 {
     l->pending = true;
-    if (l->first && (err || *due_ns > l->waiter->since_ns))
-        *due_ns = 0;
-    else if (err && failed_ns >= l->waiter->since_ns && l->error == 0)
-        l->error = err;
+    if (l->first && (d->error || d->due_ns > l->waiter->since_ns))
+        debt_set_due(d, 0);
+    else if (d->error && (stays || d->failed_ns >= l->waiter->since_ns) && l->error == 0)
+        l->error = d->error;
 }
 
 static void owed_file(struct look *l, struct file *f) REQUIRES(cache_mutex)
 {
-    owed(l, f->debt.error, f->short_write ? INT64_MAX : f->debt.failed_ns, &f->debt.due_ns);
+    owed(l, &f->debt, f->short_write);
     if (!l->first)
         return;
     file_want_locked(f, f->generation);
@@ -83,15 +83,15 @@ static void owed_intent(struct look *l, struct intent *i) REQUIRES(cache_mutex)
         l->in_vain = true;
         return;
     }
-    /* An earlier intention may remove what is in its way: it is tried again by itself. */
+    /* An earlier intention may remove what is in its way: it is tried again by itself. Without
+     * an error it has reason to wait: a removal is repeated when nothing can arrive any more,
+     * and not before. */
     bool clears_up =
         intent_is_in_the_way(i->debt.error) && intents_before_locked(l->cache, i->seq);
-
-    /* Without an error it has reason to wait: a removal is repeated when nothing can arrive any
-     * more, and not before. */
-    int64_t due_ns = i->debt.due_ns;
-    owed(l, clears_up ? 0 : i->debt.error, i->debt.failed_ns,
-         i->debt.error ? &i->debt.due_ns : &due_ns);
+    if (!i->debt.error || (clears_up && !l->first))
+        l->pending = true;
+    else
+        owed(l, &i->debt, false);
     if (!intent_is_rename(i))
         l->removal = i;
 }
@@ -183,17 +183,11 @@ static void look_at_file(struct look *l, struct node *dir, struct file *f) REQUI
 
 static void look_at_files(struct look *l, struct node *dir) REQUIRES(cache_mutex)
 {
-    struct cache *c = l->cache;
-    struct file *f, *after;
+    struct debt *after;
 
-    OWED_FILES_FOREACH(c, f)
-    {
-        look_at_file(l, dir, f);
-    }
-    DL_FOREACH_SAFE2(c->content->writers, f, after, writer_next)
-    {
-        if (!debt_is_queued(&f->debt))
-            look_at_file(l, dir, f);
+    for (struct debt *d = owed_first_locked(l->cache); d && d->kind == DEBT_FILE; d = after) {
+        after = owed_next_locked(l->cache, d); /* it may be queued */
+        look_at_file(l, dir, debt_file(d));
     }
 }
 
@@ -209,8 +203,7 @@ static void look_at_barrier(struct look *l) REQUIRES(cache_mutex)
     {
         if (f->debt.error && f->debt.seq && f->debt.seq < until &&
             removal_waits_for_locked(l->cache, l->removal, f))
-            owed(l, f->debt.error, f->short_write ? INT64_MAX : f->debt.failed_ns,
-                 &f->debt.due_ns);
+            owed(l, &f->debt, f->short_write);
     }
 }
 
@@ -218,16 +211,14 @@ static void look_at_barrier(struct look *l) REQUIRES(cache_mutex)
 
 static void look_at_markers(struct look *l, struct node *dir) REQUIRES(cache_mutex)
 {
-    struct node *n;
-
-    for (n = debt_dir(l->cache->queue->owed[DEBT_DIR].first); n;
-         n = debt_dir(n->dir->debt.next)) {
+    for (struct debt *d = l->cache->queue->owed[DEBT_DIR].first; d; d = d->next) {
+        struct node *n = debt_dir(d);
         bool concerns = n == dir || (n->links && n->links->parent == dir);
         if (!concerns || !n->dir->new_here || n->named_seq > l->waiter->seq)
             continue;
         auto_free char *path = node_path(n);
         if (path && !path_is_staged_dir(l->cache, path))
-            owed(l, n->dir->debt.error, n->dir->debt.failed_ns, &n->dir->debt.due_ns);
+            owed(l, d, false);
     }
 }
 

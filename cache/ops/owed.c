@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <utlist.h>
 
 /* ---- what is owed ---- */
 
@@ -30,24 +29,31 @@ static void count_file(struct cache *c, struct owed *o, const struct file *f, co
     o->staged += f->staged;
 }
 
-static void count_operations(struct cache *c, struct owed *o, const char *path)
+static void count_operation(struct owed *o, const struct debt *d, bool concerns)
+{
+    o->operations += concerns;
+    o->failed += concerns && d->error;
+}
+
+static void count_debt(struct cache *c, struct owed *o, struct debt *d, const char *path)
     REQUIRES(cache_mutex)
 {
-    struct intent *i;
-    struct node *d;
+    const struct intent *i = d->kind == DEBT_ROW ? debt_row(d) : NULL;
 
-    for (d = debt_dir(c->queue->owed[DEBT_DIR].first); d; d = debt_dir(d->dir->debt.next)) {
-        bool concerns = node_is_named_below(c, d, path);
-
-        o->operations += concerns;
-        o->failed += concerns && d->dir->debt.error;
-    }
-    ROWS_FOREACH(c, i)
-    {
-        bool concerns = path_below(path, i->from) || (i->to && path_below(path, i->to));
-
-        o->operations += concerns;
-        o->failed += concerns && i->debt.error;
+    switch ((enum debt_kind)d->kind) {
+    case DEBT_FILE:
+        count_file(c, o, debt_file(d), path);
+        break;
+    case DEBT_DIR:
+        count_operation(o, d, node_is_named_below(c, debt_dir(d), path));
+        break;
+    case DEBT_ROW:
+        count_operation(o, d, path_below(path, i->from) || (i->to && path_below(path, i->to)));
+        break;
+    case DEBT_SESSION: /* its file owes the upload */
+    case DEBT_INDEX:
+    case DEBT_KINDS:
+        break;
     }
 }
 
@@ -55,22 +61,16 @@ char *node_owed_text_locked(struct cache *c, struct node *n)
 {
     auto_free char *path = node_path(n);
     struct owed o = {0};
-    struct file *f;
+    struct debt *d;
     char *text;
 
     cache_assert_locked(c);
     if (!path)
         return NULL;
-    OWED_FILES_FOREACH(c, f)
+    OWED_FOREACH(c, d)
     {
-        count_file(c, &o, f, path);
+        count_debt(c, &o, d, path);
     }
-    DL_FOREACH2(c->content->writers, f, writer_next)
-    {
-        if (!debt_is_queued(&f->debt))
-            count_file(c, &o, f, path);
-    }
-    count_operations(c, &o, path);
     if (asprintf(&text,
                  "files=%" PRIu64 " bytes=%" PRIu64 " uploading=%" PRIu64 " failed=%" PRIu64
                  " staged=%" PRIu64 " operations=%" PRIu64,

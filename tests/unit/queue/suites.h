@@ -7,5 +7,6 @@
 Suite *order_suite(void);
 Suite *moved_suite(void);
 Suite *barrier_suite(void);
+Suite *walk_suite(void);
 
 #endif
