@@ -135,6 +135,32 @@ struct contents {
     };
 };
 
+/* ---- change.c ---- */
+/* Has STAMP_WRITING on the disk before a writable open is answered, or a truncate begins; both
+ * are among the writers by now. So is STAMP_BEGUN before the content is made anew. If another
+ * thread is just writing it, this one does not wait. */
+int file_stamp_writing(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
+/* Notes that the daemon itself changed the content through `fd`. 0 or a negative errno. */
+int file_note_change(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
+/* A partial file that is claimed becomes complete and empty: its row up to the last step, that
+ * it is dirty. 0 or a negative errno. */
+int file_empty_partial(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
+/* All ranges of a partial file that is claimed are here and right: its row up to the last step,
+ * that it is clean. 0 or a negative errno. */
+int file_complete(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
+/* The stamp: what the store has first, then that nothing is owed. 0 or a negative errno. */
+int file_note_stored(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
+/* The disk says "synced at that time", and the content was changed since: the time to be set
+ * may be that very one, so that the stamp has to be written first. */
+#define MARK_OUTLIVED (-EAGAIN)
+/* Sets the mirror file's mtime together with what is known of it, so that nobody takes the one
+ * without the other for a change of content. What was synced before stays so. 0, MARK_OUTLIVED
+ * or a negative errno. */
+int file_move_mtime_locked(struct cache *c, struct file *f, int fd, const struct stat *st)
+    REQUIRES(cache_mutex);
+/* The node has a new mtime, which must not look like a new content, and must not hide one. */
+void file_mtime_moved_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+
 /* ---- check.c ---- */
 #ifndef NDEBUG
 /* Walks the lists of files and aborts on a broken invariant of docs/format.md. */
@@ -158,6 +184,8 @@ int file_check_kept(struct cache *c, struct node *n, int fd);
 /* Whether the content was made anew by a writer that has not said of what is there now that it
  * is whole: it replaces nothing unless that is asked for. A log is what it is at any moment. */
 bool file_is_half_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* Bytes were written at [off, end), or nothing is meant to be behind `off`. */
+void file_repaired_locked(struct node *n, uint64_t off, uint64_t end) REQUIRES(cache_mutex);
 
 /* ---- fds.c ---- */
 /* Raises the process's limit. `limit`: how many for mirror files; 0: what the daemon does not

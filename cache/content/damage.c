@@ -103,3 +103,14 @@ int file_check_kept(struct cache *c, struct node *n, int fd)
     file_disk_lost(c, n, fd);
     return -EIO;
 }
+
+void file_repaired_locked(struct node *n, uint64_t off, uint64_t end)
+{
+    struct file *f = n->file;
+
+    if (!f->short_write || off > f->short_at || end <= f->short_at ||
+        (f->disk_lost && end != UINT64_MAX))
+        return;
+    f->short_write = f->disk_lost = false;
+    debt_forgive(&f->debt);
+}

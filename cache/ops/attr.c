@@ -82,64 +82,6 @@ static int set_dir(struct cache *c, struct node *n, unsigned set, const struct s
     return r;
 }
 
-/* A new mtime must not look like a new content, and must not hide one either. */
-static void move_mtime_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
-{
-    struct file *f = n->file;
-
-    if (f->state == FILE_DIRTY)
-        return;
-    /* A partial file has no change: it is complete before it gets one. A write that comes by
-     * the daemon marks the file whatever its time is. */
-    if (f->state == FILE_CLEAN && ((f->write_handles && f->past) || f->suspect)) {
-        file_mark_dirty_locked(c, n, true);
-        return;
-    }
-    f->clean_mtime_ns = mirror_time(&c->mirror, n->mtime_ns);
-    for (size_t i = 0; i < f->keys.n; i++)
-        f->keys.v[i].mtime_ns = f->clean_mtime_ns;
-}
-
-static int64_t mtime_of(const struct stat *st)
-{
-    return (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
-}
-
-/* Whether all of the content is on the disk, as its mtime says: nobody writes meanwhile. */
-static bool is_synced(const struct file *f, const struct stat *now) REQUIRES(cache_mutex)
-{
-    return !f->write_handles && !f->suspect && !f->mapped_writer && file_says_synced(f, now);
-}
-
-/* The disk says "synced at that time", and the content was changed since: the time to be set
- * may be that very one, so that the stamp has to be written first. */
-#define MARK_OUTLIVED (-EAGAIN)
-
-/* Together with what is known of it, so that nobody takes the one without the other for a
- * change of content. What was synced before stays so. 0, MARK_OUTLIVED or an error. */
-static int move_mtime_of_file_locked(struct cache *c, struct file *f, int fd,
-                                     const struct stat *st) REQUIRES(cache_mutex)
-{
-    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
-    struct stat now;
-
-    if (fstat(fd, &now) < 0)
-        return -errno;
-    bool synced = is_synced(f, &now);
-    if (!synced && (f->synced_mtime_ns || (f->noted & STAMP_SYNCED))) {
-        f->synced_mtime_ns = 0;
-        return MARK_OUTLIVED;
-    }
-    bool whole = f->whole_mtime_ns == mtime_of(&now) && f->whole_size == (uint64_t)now.st_size;
-    if (futimens(fd, times) < 0)
-        return -errno;
-    if (synced)
-        f->synced_mtime_ns = mirror_time(&c->mirror, mtime_of(st));
-    if (whole)
-        f->whole_mtime_ns = mirror_time(&c->mirror, mtime_of(st));
-    return 0;
-}
-
 /* 0, CACHE_PARKED, MARK_OUTLIVED or an error. */
 static int set_mtime_locked(struct cache *c, struct node *n, int fd, const struct stat *st,
                             struct waiter *w) REQUIRES(cache_mutex)
@@ -149,7 +91,7 @@ static int set_mtime_locked(struct cache *c, struct node *n, int fd, const struc
         return waitq_park_locked(c, &n->file->range_waiters, w);
     /* The new time takes the place of the one that tells of a change. */
     int r = file_look_past_locked(c, n, fd);
-    return r < 0 ? r : move_mtime_of_file_locked(c, n->file, fd, st);
+    return r < 0 ? r : file_move_mtime_locked(c, n->file, fd, st);
 }
 
 static int set_file_locked(struct cache *c, struct node *n, int fd, unsigned set,
@@ -163,7 +105,7 @@ static int set_file_locked(struct cache *c, struct node *n, int fd, unsigned set
     n->flags |= NODE_ATTR_DIRTY;
     file_mark_dirty_locked(c, n, false);
     if (set & CACHE_SET_MTIME)
-        move_mtime_locked(c, n);
+        file_mtime_moved_locked(c, n);
     if (n->links && n->file->write_handles == 0)
         file_queue_locked(c, n);
     return 0;

@@ -223,26 +223,6 @@ int handle_withdraw_whole(struct cache *c, struct node *n, int fd)
     return said ? node_write_stamp(c, n, fd) : 0;
 }
 
-int file_stamp_writing(struct cache *c, struct node *n, int fd)
-{
-    struct file *f = n->file;
-
-    cache_lock(c);
-    bool begun_there = (f->noted & (STAMP_BEGUN | STAMP_WHOLE)) == file_stamp_begun(f);
-    bool there = (f->noted & STAMP_WRITING) && begun_there;
-    f->writing_stamp = true;
-    cache_unlock(c);
-    int r = there ? 0 : node_write_stamp(c, n, fd);
-    if (r < 0) {
-        cache_lock(c);
-        if (f->write_handles + f->truncates == 1 && f->state != FILE_DIRTY)
-            f->writing_stamp = false;
-        cache_unlock(c);
-    }
-    crash_point("open-stamped");
-    return r;
-}
-
 int handle_open_file(struct cache *c, struct node *n, int flags, struct handle **ret)
 {
     struct handle *h = calloc(1, sizeof(*h));

@@ -193,10 +193,6 @@ bool handle_end_begun_locked(struct handle *h) REQUIRES(cache_mutex);
 bool handle_declare_whole_locked(struct handle *h, const struct stat *st) REQUIRES(cache_mutex);
 /* The file is about to change. A write past the daemon moves its mtime or size instead. */
 int handle_withdraw_whole(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
-/* Has STAMP_WRITING on the disk before a writable open is answered, or a truncate begins; both
- * are among the writers by now. So is STAMP_BEGUN before the content is made anew. If another
- * thread is just writing it, this one does not wait. */
-int file_stamp_writing(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* Opens a file whose mirror file can be made at once. 0 or a negative errno: -ESTALE when a
  * name of it leads to another version by now. `*ret` belongs to the caller. */
 int handle_open_file(struct cache *c, struct node *n, int flags, struct handle **ret)
@@ -266,15 +262,11 @@ void name_note_followed(struct cache *c, struct followed *f) EXCLUDES(cache_mute
 void name_intend_not(struct cache *c, struct intent *i);
 
 /* ---- write.c ---- */
-/* Bytes were written at [off, end), or nothing is meant to be behind `off`. */
-void file_repaired_locked(struct node *n, uint64_t off, uint64_t end) REQUIRES(cache_mutex);
 /* The kernel does not tell of a passthrough write that failed. A file that grew, or is empty,
  * when it is closed on a full disk is taken for one: held back rather than published in part.
  */
 bool handle_look_for_short_write(struct cache *c, struct handle *h, const struct stat *st)
     EXCLUDES(cache_mutex);
-/* Notes that the daemon itself changed the content through `fd`. */
-int handle_note_change(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 
 /* ---- xattr.c ---- */
 /* Notes that the node's attributes changed: sets ctime, and queues the file or the directory

@@ -58,32 +58,9 @@ static int claim_locked(struct cache *c, struct file *f, struct waiter *w) REQUI
     return 0;
 }
 
-/* A partial file to length 0; docs/format.md has the order. */
-static int empty_partial(struct cache *c, struct node *n, int fd)
-{
-    struct file *f = n->file;
-    struct ranges none = {0};
-
-    int r = stamp_write_ranges(fd, &none, true);
-    if (r == 0 && ftruncate(fd, 0) < 0)
-        r = -errno;
-    crash_point("truncate-emptied");
-    cache_lock(c);
-    ranges_clear(&f->present);
-    sums_clear(&f->sums);
-    f->writing_stamp = true;
-    cache_unlock(c);
-    if (r == 0)
-        r = node_write_stamp(c, n, fd);
-    if (r == 0)
-        r = stamp_remove_ranges(fd);
-    crash_point("truncate-complete");
-    return r;
-}
-
 static int truncate_partial(struct cache *c, struct node *n, int fd)
 {
-    int r = empty_partial(c, n, fd);
+    int r = file_empty_partial(c, n, fd);
     struct file *f = n->file;
 
     cache_lock(c);
@@ -95,7 +72,7 @@ static int truncate_partial(struct cache *c, struct node *n, int fd)
     }
     waitq_wake_locked(c, &f->range_waiters, 0);
     cache_unlock(c);
-    return r < 0 ? r : handle_note_change(c, n, fd);
+    return r < 0 ? r : file_note_change(c, n, fd);
 }
 
 static int truncate_ready(struct cache *c, struct node *n, uint64_t size, bool *ret_partial,
@@ -131,7 +108,7 @@ static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, b
     if (r == 0 && ftruncate(fd, (off_t)size) < 0)
         r = -errno;
     if (r == 0)
-        r = handle_note_change(c, n, fd);
+        r = file_note_change(c, n, fd);
     if (r < 0)
         return r;
     cache_lock(c);

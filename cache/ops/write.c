@@ -14,17 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void file_repaired_locked(struct node *n, uint64_t off, uint64_t end)
-{
-    struct file *f = n->file;
-
-    if (!f->short_write || off > f->short_at || end <= f->short_at ||
-        (f->disk_lost && end != UINT64_MAX))
-        return;
-    f->short_write = f->disk_lost = false;
-    debt_forgive(&f->debt);
-}
-
 /* `disk`: it was the disk that refused; else space_need_locked() has told why. EFBIG comes from
  * a limit of the daemon (RLIMIT_FSIZE) or of the disk: of its own the writer's kernel tells. */
 static int write_failed(struct cache *c, struct node *n, uint64_t off, int err, bool disk)
@@ -100,28 +89,6 @@ static int write_ready(struct cache *c, struct node *n, struct waiter *w)
     return r;
 }
 
-int handle_note_change(struct cache *c, struct node *n, int fd)
-{
-    struct stat st;
-
-    cache_lock(c);
-    int r = file_look_locked(c, n, fd, &st);
-    /* Two changes within one tick of the clock: the second moves nothing that can be seen. */
-    if (n->file->state != FILE_DIRTY || !n->file->content_dirty)
-        file_mark_dirty_locked(c, n, true);
-    else
-        n->file->generation++;
-    atomic_store(&n->file->changed, true);
-    n->file->kept_generation = n->file->generation;
-    n->file->writes++;
-    /* A change within the same tick would count as synced. */
-    bool outlived = r == 0 && file_says_synced(n->file, &st);
-    if (outlived)
-        n->file->synced_mtime_ns = 0;
-    cache_unlock(c);
-    return outlived ? node_write_stamp(c, n, fd) : r;
-}
-
 /* Writes as much as there is room for. */
 static ssize_t write_some(int fd, const void *buf, size_t len, uint64_t off)
 {
@@ -187,7 +154,7 @@ ssize_t cache_write(struct cache *c, struct handle *h, const void *buf, size_t l
     r = append ? find_end(at.fd, &off) : 0;
     ssize_t done = r < 0 ? r : write_some(at.fd, buf, len, off);
     if (done >= 0) {
-        r = handle_note_change(c, n, at.fd);
+        r = file_note_change(c, n, at.fd);
         cache_lock(c);
         file_repaired_locked(n, off, off + (uint64_t)done);
         if (off != told_off)
@@ -245,7 +212,7 @@ static int allocate(struct cache *c, struct node *n, int fd, struct range range,
             return r;
         if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)range.off, (off_t)some) < 0)
             return -errno;
-        r = handle_note_change(c, n, fd);
+        r = file_note_change(c, n, fd);
         if (r < 0)
             return r;
         range.off += some;
@@ -269,7 +236,7 @@ int cache_fallocate(struct cache *c, struct handle *h, int mode, uint64_t off, u
     if (r == 0)
         r = fallocate(at.fd, mode, (off_t)off, (off_t)len) < 0
                 ? -errno
-                : handle_note_change(c, h->node, at.fd);
+                : file_note_change(c, h->node, at.fd);
     handle_fd_put(c, &at);
     return r;
 }
@@ -286,7 +253,7 @@ static ssize_t copy_range(struct cache *c, struct handle *in, uint64_t off_in,
     r = change_fd_get(c, out, &target);
     if (r == 0) {
         ssize_t n = copy_file_range(source.fd, &from, target.fd, &to, len, 0);
-        r = n < 0 ? -errno : handle_note_change(c, out->node, target.fd);
+        r = n < 0 ? -errno : file_note_change(c, out->node, target.fd);
         len = n < 0 ? 0 : (size_t)n;
         handle_fd_put(c, &target);
     }

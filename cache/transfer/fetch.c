@@ -311,20 +311,6 @@ static int fetch_bytes(struct fetch *fetch, int fd)
     return r;
 }
 
-/* All ranges are here: the file turns clean; docs/format.md has the order. */
-static int complete(struct cache *c, struct node *n, int fd)
-{
-    cache_lock(c); /* a busy file gets no other time meanwhile */
-    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
-                                      timespec_of(n->file->clean_mtime_ns)};
-    cache_unlock(c);
-    crash_point("complete-data");
-    if (futimens(fd, times) < 0)
-        return -errno;
-    crash_point("complete-mtime");
-    return stamp_remove_ranges(fd);
-}
-
 /* ---- claims ---- */
 
 static void run_fetch(struct task *task);
@@ -478,7 +464,7 @@ static int maybe_complete(struct cache *c, struct fetch *fetch, int fd)
     if (r == -EIO)
         damaged_before(c, fetch, fd, kept);
     if (r == 0)
-        r = complete(c, n, fd);
+        r = file_complete(c, n, fd);
     cache_lock(c);
     f->busy = false;
     f->verify = false;

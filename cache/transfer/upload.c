@@ -452,18 +452,6 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
               why);
 }
 
-/* The stamp: what the store has first, then that nothing is owed. */
-static int write_stamps(struct job *j)
-{
-    crash_point("upload-committed");
-    int r = file_write_keys(j->cache, j->node, j->fd);
-    crash_point("upload-keys");
-    if (r == 0)
-        r = node_write_stamp(j->cache, j->node, j->fd);
-    crash_point("upload-stamped");
-    return r;
-}
-
 static void job_free(struct job *j)
 {
     object_release(&j->object);
@@ -513,7 +501,7 @@ static void finish(struct job *j, int r, const char *why)
     ns_done(c);
     if (r == -ESTALE && is_answer(j) && upload_has_version(j))
         upload_keep_loser(j);
-    bool stamped = r >= 0 && write_stamps(j) == 0;
+    bool stamped = r >= 0 && file_note_stored(j->cache, j->node, j->fd) == 0;
     if (stamped && j->recorded)
         origin_resolved(c, j->at);
     if (r >= 0 && !stamped)

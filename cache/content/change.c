@@ -1,0 +1,153 @@
+/* What a change of a file's content writes: the rows of docs/format.md, section 3, that are
+ * more than memory, each in its order. */
+#include "cache/content/content_impl.h"
+
+#include "cache/mirror/crash.h"
+#include "cache/mirror/mirror.h"
+#include "common/lock.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- before and after a write ---- */
+
+int file_stamp_writing(struct cache *c, struct node *n, int fd)
+{
+    struct file *f = n->file;
+
+    cache_lock(c);
+    bool begun_there = (f->noted & (STAMP_BEGUN | STAMP_WHOLE)) == file_stamp_begun(f);
+    bool there = (f->noted & STAMP_WRITING) && begun_there;
+    f->writing_stamp = true;
+    cache_unlock(c);
+    int r = there ? 0 : node_write_stamp(c, n, fd);
+    if (r < 0) {
+        cache_lock(c);
+        if (f->write_handles + f->truncates == 1 && f->state != FILE_DIRTY)
+            f->writing_stamp = false;
+        cache_unlock(c);
+    }
+    crash_point("open-stamped");
+    return r;
+}
+
+int file_note_change(struct cache *c, struct node *n, int fd)
+{
+    struct stat st;
+
+    cache_lock(c);
+    int r = file_look_locked(c, n, fd, &st);
+    /* Two changes within one tick of the clock: the second moves nothing that can be seen. */
+    if (n->file->state != FILE_DIRTY || !n->file->content_dirty)
+        file_mark_dirty_locked(c, n, true);
+    else
+        n->file->generation++;
+    atomic_store(&n->file->changed, true);
+    n->file->kept_generation = n->file->generation;
+    n->file->writes++;
+    /* A change within the same tick would count as synced. */
+    bool outlived = r == 0 && file_says_synced(n->file, &st);
+    if (outlived)
+        n->file->synced_mtime_ns = 0;
+    cache_unlock(c);
+    return outlived ? node_write_stamp(c, n, fd) : r;
+}
+
+/* ---- becoming complete ---- */
+
+int file_empty_partial(struct cache *c, struct node *n, int fd)
+{
+    struct file *f = n->file;
+    struct ranges none = {0};
+
+    int r = stamp_write_ranges(fd, &none, true);
+    if (r == 0 && ftruncate(fd, 0) < 0)
+        r = -errno;
+    crash_point("truncate-emptied");
+    cache_lock(c);
+    ranges_clear(&f->present);
+    sums_clear(&f->sums);
+    f->writing_stamp = true;
+    cache_unlock(c);
+    if (r == 0)
+        r = node_write_stamp(c, n, fd);
+    if (r == 0)
+        r = stamp_remove_ranges(fd);
+    crash_point("truncate-complete");
+    return r;
+}
+
+int file_complete(struct cache *c, struct node *n, int fd)
+{
+    cache_lock(c); /* a busy file gets no other time meanwhile */
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+                                      timespec_of(n->file->clean_mtime_ns)};
+    cache_unlock(c);
+    crash_point("complete-data");
+    if (futimens(fd, times) < 0)
+        return -errno;
+    crash_point("complete-mtime");
+    return stamp_remove_ranges(fd);
+}
+
+/* ---- stored ---- */
+
+int file_note_stored(struct cache *c, struct node *n, int fd)
+{
+    crash_point("upload-committed");
+    int r = file_write_keys(c, n, fd);
+    crash_point("upload-keys");
+    if (r == 0)
+        r = node_write_stamp(c, n, fd);
+    crash_point("upload-stamped");
+    return r;
+}
+
+/* ---- times ---- */
+
+void file_mtime_moved_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    struct file *f = n->file;
+
+    if (f->state == FILE_DIRTY)
+        return;
+    /* A partial file has no change: it is complete before it gets one. A write that comes by
+     * the daemon marks the file whatever its time is. */
+    if (f->state == FILE_CLEAN && ((f->write_handles && f->past) || f->suspect)) {
+        file_mark_dirty_locked(c, n, true);
+        return;
+    }
+    f->clean_mtime_ns = mirror_time(&c->mirror, n->mtime_ns);
+    for (size_t i = 0; i < f->keys.n; i++)
+        f->keys.v[i].mtime_ns = f->clean_mtime_ns;
+}
+
+/* Whether all of the content is on the disk, as its mtime says: nobody writes meanwhile. */
+static bool is_synced(const struct file *f, const struct stat *now) REQUIRES(cache_mutex)
+{
+    return !f->write_handles && !f->suspect && !f->mapped_writer && file_says_synced(f, now);
+}
+
+int file_move_mtime_locked(struct cache *c, struct file *f, int fd, const struct stat *st)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
+    struct stat now;
+
+    if (fstat(fd, &now) < 0)
+        return -errno;
+    bool synced = is_synced(f, &now);
+    if (!synced && (f->synced_mtime_ns || (f->noted & STAMP_SYNCED))) {
+        f->synced_mtime_ns = 0;
+        return MARK_OUTLIVED;
+    }
+    bool whole =
+        f->whole_mtime_ns == stat_mtime_ns(&now) && f->whole_size == (uint64_t)now.st_size;
+    if (futimens(fd, times) < 0)
+        return -errno;
+    if (synced)
+        f->synced_mtime_ns = mirror_time(&c->mirror, stat_mtime_ns(st));
+    if (whole)
+        f->whole_mtime_ns = mirror_time(&c->mirror, stat_mtime_ns(st));
+    return 0;
+}
