@@ -86,8 +86,7 @@ static void keep_trust(struct cache *c, struct file *f, const char *path,
     if (fd < 0 || stamp_write_attrs(fd, &synced) < 0)
         return;
     f->noted = synced.flags;
-    f->synced_mtime_ns = synced.synced_mtime_ns;
-    f->synced_size = synced.synced_size;
+    file_is_synced_locked(f, synced.synced_mtime_ns, synced.synced_size);
 }
 
 static int remember_dirty(struct scan *s, struct node *n)
@@ -114,16 +113,14 @@ static int forget_content(struct cache *c, struct node *n, const char *path,
     unsynced.flags &= ~(unsigned)STAMP_SYNCED; /* what comes in its place is not */
     int r = fd < 0 ? fd : stamp_write_attrs(fd, &unsynced);
     n->file->noted = unsynced.flags;
-    n->file->synced_mtime_ns = 0;
+    file_is_not_synced_locked(n->file);
     if (r == 0)
         r = stamp_write_ranges(fd, &none, true);
-    n->file->verify = !partial && k->sum.kind != CHECKSUM_NONE;
-    if (r == 0 && !n->file->verify &&
-        (ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)k->size) < 0))
+    bool verify = !partial && k->sum.kind != CHECKSUM_NONE;
+    if (r == 0 && !verify && (ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)k->size) < 0))
         r = -errno;
-    n->file->state = FILE_PARTIAL;
-    ranges_clear(&n->file->present);
-    if (!n->file->verify)
+    file_forget_content_locked(n->file, verify);
+    if (!verify)
         file_account_locked(c, n->file, 0);
     return r < 0 ? VERDICT_DROP : 0;
 }
@@ -154,7 +151,7 @@ static void expect_any(struct cache *c, struct file *f, const char *path) REQUIR
 
     if (place_known(at) && fd >= 0 && stamp_keys_expect(&f->keys, at.key, STAMP_ANY_VERSION) &&
         stamp_write_keys(fd, &f->keys, &all) == 0)
-        f->keys_cut = !all;
+        file_set_keys_cut_locked(f, !all);
 }
 
 /* What the records say that the store has under the name: the entry's version. Without one it
@@ -171,6 +168,14 @@ static struct stamp_key *take_record(struct cache *c, struct entry *e, const cha
     if (k && strcmp(k->etag, STAMP_ANY_VERSION) != 0)
         etag_set(&e->etag, k->etag);
     return k && !stamp_key_is_expected(k) ? k : NULL;
+}
+
+/* The file is what the record says, or will be when it was read again. */
+static void take_version(struct node *n, const struct stamp_key *k) REQUIRES(cache_mutex)
+{
+    n->mtime_ns = k->mtime_ns;
+    n->size = k->size;
+    file_is_version_locked(n->file, k->mtime_ns, k->size);
 }
 
 int recover_judge(struct scan *s, struct entry *e, const char *path,
@@ -193,8 +198,7 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
     if (partial) {
         if (!k)
             return VERDICT_DROP;
-        f->clean_mtime_ns = n->mtime_ns = k->mtime_ns;
-        f->clean_size = n->size = k->size;
+        take_version(n, k);
         if ((uint64_t)st->st_size != k->size)
             return VERDICT_DROP; /* a truncate that was not answered */
         if (!recover_trusts(c, a, st) && forget_content(c, n, path, a, st, k, true) != 0)
@@ -206,8 +210,7 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
         if (!recover_trusts(c, a, st) && k->size &&
             forget_content(c, n, path, a, st, k, false) != 0)
             return VERDICT_DROP;
-        f->clean_mtime_ns = n->mtime_ns;
-        f->clean_size = n->size;
+        file_is_version_locked(f, n->mtime_ns, n->size);
         e->dirty = n->flags & NODE_ATTR_DIRTY;
         return e->dirty ? remember_dirty(s, n) : 0;
     }
@@ -218,8 +221,7 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
                  c->mirror.dir, path);
         if (!k->size || forget_content(c, n, path, a, st, k, true) != 0)
             return VERDICT_DROP;
-        f->clean_mtime_ns = n->mtime_ns = k->mtime_ns;
-        f->clean_size = n->size = k->size;
+        take_version(n, k);
         e->dirty = n->flags & NODE_ATTR_DIRTY;
         return e->dirty ? remember_dirty(s, n) : 0;
     }
@@ -228,9 +230,7 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
     keep_trust(c, f, path, a, st);
     if (c->mirror.older && !etag_known(&e->etag))
         expect_any(c, f, path);
-    f->state = FILE_DIRTY;
-    f->content_dirty = true;
-    f->writing_stamp = true;
+    file_is_found_dirty_locked(f);
     e->dirty = true;
     return remember_dirty(s, n);
 }

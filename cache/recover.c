@@ -326,21 +326,18 @@ static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const 
     n->atime_ns = n->mtime_ns;
     f->seq = a->seq;
     debt_set_place(&f->debt, a->first_seq);
-    f->made_at = a->made_at;
+    file_set_made_at_locked(f, a->made_at);
     f->noted = a->flags;
-    f->past = a->flags & STAMP_WRITING;
-    f->keys_cut = a->flags & STAMP_KEYS_CUT;
-    f->generation = 1;
+    file_set_keys_cut_locked(f, a->flags & STAMP_KEYS_CUT);
+    file_is_found_locked(f, a->flags & STAMP_WRITING);
     take_xattrs(n, fd);
     (void)stamp_read_keys(fd, &f->keys);
     int r = stamp_read_ranges(fd, &f->present);
     *ret_partial = r != -ENODATA;
     if (*ret_partial)
-        f->state = FILE_PARTIAL;
-    if (!*ret_partial && recover_was_synced(a, st)) { /* the next stamp says so, too */
-        f->synced_mtime_ns = a->synced_mtime_ns;
-        f->synced_size = a->synced_size;
-    }
+        file_is_found_partial_locked(f);
+    if (!*ret_partial && recover_was_synced(a, st)) /* the next stamp says so, too */
+        file_is_synced_locked(f, a->synced_mtime_ns, a->synced_size);
     if (S_ISLNK(n->mode) && read_target(n, fd) < 0)
         n->target = strdup("");
     file_account_locked(c, f, (uint64_t)st->st_blocks * 512);

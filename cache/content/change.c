@@ -19,13 +19,13 @@ int file_stamp_writing(struct cache *c, struct node *n, int fd)
     cache_lock(c);
     bool begun_there = (f->noted & (STAMP_BEGUN | STAMP_WHOLE)) == file_stamp_begun(f);
     bool there = (f->noted & STAMP_WRITING) && begun_there;
-    f->writing_stamp = true;
+    file_will_change_locked(f);
     cache_unlock(c);
     int r = there ? 0 : node_write_stamp(c, n, fd);
     if (r < 0) {
         cache_lock(c);
-        if (f->write_handles + f->truncates == 1 && f->state != FILE_DIRTY)
-            f->writing_stamp = false;
+        if (f->write_handles + f->truncates == 1)
+            file_will_not_change_locked(f);
         cache_unlock(c);
     }
     crash_point("open-stamped");
@@ -39,17 +39,16 @@ int file_note_change(struct cache *c, struct node *n, int fd)
     cache_lock(c);
     int r = file_look_locked(c, n, fd, &st);
     /* Two changes within one tick of the clock: the second moves nothing that can be seen. */
-    if (n->file->state != FILE_DIRTY || !n->file->content_dirty)
+    if (n->file->state != FILE_DIRTY)
         file_mark_dirty_locked(c, n, true);
     else
-        n->file->generation++;
-    atomic_store(&n->file->changed, true);
+        file_changed_again_locked(n->file);
     n->file->kept_generation = n->file->generation;
     n->file->writes++;
     /* A change within the same tick would count as synced. */
     bool outlived = r == 0 && file_says_synced(n->file, &st);
     if (outlived)
-        n->file->synced_mtime_ns = 0;
+        file_is_not_synced_locked(n->file);
     cache_unlock(c);
     return outlived ? node_write_stamp(c, n, fd) : r;
 }
@@ -66,9 +65,8 @@ int file_empty_partial(struct cache *c, struct node *n, int fd)
         r = -errno;
     crash_point("truncate-emptied");
     cache_lock(c);
-    ranges_clear(&f->present);
-    sums_clear(&f->sums);
-    f->writing_stamp = true;
+    file_forget_ranges_locked(f);
+    file_will_change_locked(f);
     cache_unlock(c);
     if (r == 0)
         r = node_write_stamp(c, n, fd);
@@ -118,7 +116,7 @@ void file_mtime_moved_locked(struct cache *c, struct node *n) REQUIRES(cache_mut
         file_mark_dirty_locked(c, n, true);
         return;
     }
-    f->clean_mtime_ns = mirror_time(&c->mirror, n->mtime_ns);
+    file_is_version_locked(f, mirror_time(&c->mirror, n->mtime_ns), f->clean_size);
     for (size_t i = 0; i < f->keys.n; i++)
         f->keys.v[i].mtime_ns = f->clean_mtime_ns;
 }
@@ -138,16 +136,15 @@ int file_move_mtime_locked(struct cache *c, struct file *f, int fd, const struct
         return -errno;
     bool synced = is_synced(f, &now);
     if (!synced && (f->synced_mtime_ns || (f->noted & STAMP_SYNCED))) {
-        f->synced_mtime_ns = 0;
+        file_is_not_synced_locked(f);
         return MARK_OUTLIVED;
     }
-    bool whole =
-        f->whole_mtime_ns == stat_mtime_ns(&now) && f->whole_size == (uint64_t)now.st_size;
+    bool whole = file_is_said_whole(f, stat_mtime_ns(&now), (uint64_t)now.st_size);
     if (futimens(fd, times) < 0)
         return -errno;
     if (synced)
-        f->synced_mtime_ns = mirror_time(&c->mirror, stat_mtime_ns(st));
+        file_is_synced_locked(f, mirror_time(&c->mirror, stat_mtime_ns(st)), f->synced_size);
     if (whole)
-        f->whole_mtime_ns = mirror_time(&c->mirror, stat_mtime_ns(st));
+        file_say_whole_locked(f, mirror_time(&c->mirror, stat_mtime_ns(st)), f->whole_size);
     return 0;
 }

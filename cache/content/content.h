@@ -70,8 +70,7 @@ struct file {
                         after their mtime, and the inode's lock is free by then */
         unsigned noted; /* flags that the stamp on the disk has, whatever is being written just
                            now, enum stamp_flags */
-        bool content_dirty; /* else only attributes are */
-        bool short_write;   /* a write found no room: not published before it is made again */
+        bool short_write;  /* a write found no room: not published before it is made again */
         bool disk_lost;    /* cut, because the disk lost what it had taken: all is made again */
         uint64_t short_at; /* where */
         bool gone;         /* the version being read is no longer at the store */
@@ -175,15 +174,14 @@ void file_short_write_locked(struct cache *c, struct node *n, uint64_t off)
     REQUIRES(cache_mutex);
 /* The disk took the content and could not keep it: nobody knows what the file is now. */
 void file_disk_lost_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* The same of a file that the store has: its next open drops it. */
+void file_disk_lost_clean_locked(struct file *f) REQUIRES(cache_mutex);
 /* file_disk_lost_locked(), and the stamp on the disk as far as that works. */
 void file_disk_lost(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* 0, or -EIO when the kernel tells that pages of the file could not be written: it forgets
  * them, and what is read is what the disk had before. Told once, so the file is held back from
  * then on. What is read before the call is right when it returns 0. */
 int file_check_kept(struct cache *c, struct node *n, int fd);
-/* Whether the content was made anew by a writer that has not said of what is there now that it
- * is whole: it replaces nothing unless that is asked for. A log is what it is at any moment. */
-bool file_is_half_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* Bytes were written at [off, end), or nothing is meant to be behind `off`. */
 void file_repaired_locked(struct node *n, uint64_t off, uint64_t end) REQUIRES(cache_mutex);
 
@@ -246,10 +244,6 @@ void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
     REQUIRES(cache_mutex);
 /* Whether the node's content may change without a listing being right about it. */
 bool node_is_ours(struct node *n) REQUIRES(cache_mutex);
-/* The file changed: it is to be uploaded under each of its names. `content`: not its
- * attributes alone. */
-void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
-    REQUIRES(cache_mutex);
 /* Takes the file off the list of those that wait for their upload, if it is there. */
 void file_unqueue_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Makes the file the last to be evicted, if it may be evicted at all. */
@@ -258,6 +252,26 @@ void file_lru_add_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 void file_lru_remove_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Removes orphans/<id>; the log tells of a failure. Takes no lock. */
 void file_drop_orphan(struct cache *c, uint64_t id);
+
+/* ---- half.c ---- */
+/* Somebody makes the content anew: the file is half until that writer has ended. */
+void file_begin_anew_locked(struct file *f) REQUIRES(cache_mutex);
+/* One of those has ended: what comes later are changes of something whole. */
+void file_end_anew_locked(struct file *f) REQUIRES(cache_mutex);
+/* Whether a writer said of the content with this mtime (of the mirror file) and size that it is
+ * whole. */
+bool file_is_said_whole(const struct file *f, int64_t mtime_ns, uint64_t size)
+    REQUIRES(cache_mutex);
+/* A writer says it, or it is so with another mtime. */
+void file_say_whole_locked(struct file *f, int64_t mtime_ns, uint64_t size)
+    REQUIRES(cache_mutex);
+/* It changes: that was said of something else. Whether the stamp must learn it. */
+bool file_unsay_whole_locked(struct file *f) REQUIRES(cache_mutex);
+/* STAMP_BEGUN and STAMP_WHOLE as they are to be. */
+unsigned file_stamp_begun(const struct file *f) REQUIRES(cache_mutex);
+/* Whether the content was made anew by a writer that has not said of what is there now that it
+ * is whole: it replaces nothing unless that is asked for. A log is what it is at any moment. */
+bool file_is_half_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 
 /* ---- look.c ---- */
 /* What a program sees of the node; nothing is asked. */
@@ -297,14 +311,15 @@ void contents_free(struct cache *c) EXCLUDES(cache_mutex);
 void contents_stats_locked(struct cache *c, struct cache_stats *ret) REQUIRES(cache_mutex);
 
 /* ---- stamps.c ---- */
-/* STAMP_BEGUN and STAMP_WHOLE as they are to be. */
-unsigned file_stamp_begun(const struct file *f) REQUIRES(cache_mutex);
 /* Writes the stamp's attributes as the node is now. `fd` is its mirror file or directory. */
 int node_write_stamp(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* The same, found by path; takes ns for reading. */
 int node_save_stamp(struct cache *c, struct node *n) EXCLUDES(cache_ns);
 /* The same by path, for a caller that holds ns; nothing when the mirror has no such file. */
 int node_write_stamp_ns_locked(struct cache *c, struct node *n) REQUIRES_SHARED(cache_ns);
+/* The stamp on the disk has not all records; or has older ones than are known by now. */
+void file_set_keys_cut_locked(struct file *f, bool cut) REQUIRES(cache_mutex);
+void file_keys_are_behind_locked(struct file *f) REQUIRES(cache_mutex);
 /* Writes the records of what the store holds. */
 int file_write_keys(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* Notes in the stamp which version an upload of the file to that place is to replace, as
@@ -312,6 +327,60 @@ int file_write_keys(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mute
  * upload of a next mount loses against what it does not know, and is kept. Takes no ns. */
 void file_expect(struct cache *c, struct node *n, int fd, struct place at, const char *etag)
     EXCLUDES(cache_mutex);
+
+/* ---- state.c ---- */
+/* A new struct file, in this state; its generation goes on from what its names had stored. */
+void file_is_born_locked(struct file *f, enum file_state state) REQUIRES(cache_mutex);
+/* Row "create": it is dirty, and so will its stamp say. */
+void file_is_made_locked(struct file *f) REQUIRES(cache_mutex);
+/* A mount found it; `written`: somebody may have written it past the daemon. */
+void file_is_found_locked(struct file *f, bool written) REQUIRES(cache_mutex);
+void file_is_found_partial_locked(struct file *f) REQUIRES(cache_mutex);
+void file_is_found_dirty_locked(struct file *f) REQUIRES(cache_mutex);
+/* Recovery has its bytes read again; `verify`: unless they prove to be right. */
+void file_forget_content_locked(struct file *f, bool verify) REQUIRES(cache_mutex);
+/* Row "fetch range": the bytes are in the mirror file. 0 or -ENOMEM. */
+int file_arrived_locked(struct file *f, uint64_t off, uint64_t end) REQUIRES(cache_mutex);
+/* They are not, or not the right ones. */
+void file_forget_ranges_locked(struct file *f) REQUIRES(cache_mutex);
+/* Claims the file for a step that turns it complete, or takes it away: nobody reads, fetches or
+ * writes meanwhile. False: somebody else has it. */
+bool file_claim_locked(struct file *f) REQUIRES(cache_mutex);
+void file_unclaim_locked(struct file *f) REQUIRES(cache_mutex);
+/* Row "complete", last step, of a claimed file: it is clean, until it is marked dirty. */
+void file_completed_locked(struct file *f) REQUIRES(cache_mutex);
+/* That row went wrong: it stays partial. */
+void file_not_completed_locked(struct file *f) REQUIRES(cache_mutex);
+/* The store has no more the version that is being read; or has it after all. */
+void file_version_is_gone_locked(struct file *f, bool gone) REQUIRES(cache_mutex);
+/* Row "open for write": somebody may write from now on; `past` the daemon, and then with
+ * O_DIRECT, or (`unsure`) without moving an mtime that can be told from the clean one. */
+void file_has_writer_locked(struct file *f, bool past, bool direct, bool unsure)
+    REQUIRES(cache_mutex);
+/* The stamp is to say STAMP_WRITING; or need not, the only writer being refused. */
+void file_will_change_locked(struct file *f) REQUIRES(cache_mutex);
+void file_will_not_change_locked(struct file *f) REQUIRES(cache_mutex);
+/* What is dirty, or about to be, changed: an upload that reads it stops. */
+void file_changed_again_locked(struct file *f) REQUIRES(cache_mutex);
+/* The file changed: it is to be uploaded under each of its names. `content`: not its
+ * attributes alone. */
+void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
+    REQUIRES(cache_mutex);
+/* It has one more name, under which all of it is owed. */
+void file_got_name_locked(struct file *f) REQUIRES(cache_mutex);
+/* With this mtime of the mirror file, and this size, it is what the store has. */
+void file_is_version_locked(struct file *f, int64_t mtime_ns, uint64_t size)
+    REQUIRES(cache_mutex);
+/* Row "upload", step 3: the store took what it was then; `unproven`: mtime can't tell whether
+ * it changed since. */
+void file_is_sent_locked(struct file *f, uint64_t generation, int64_t mtime_ns, uint64_t size,
+                         bool unproven) REQUIRES(cache_mutex);
+/* And has it under each name: nothing is owed; `live`: a writer lived while it went up. */
+void file_is_stored_locked(struct file *f, bool live) REQUIRES(cache_mutex);
+/* With this mtime and size it was synced to the disk; or that is so no more. */
+void file_is_synced_locked(struct file *f, int64_t mtime_ns, uint64_t size)
+    REQUIRES(cache_mutex);
+void file_is_not_synced_locked(struct file *f) REQUIRES(cache_mutex);
 
 /* ---- sync.c ---- */
 /* Syncs the mirror file or directory to the disk, and notes of a file in its stamp, synced as
@@ -334,6 +403,8 @@ int file_discard(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(ca
 /* The mirror's part of a name that goes while the inode keeps others: the link and the record
  * of it. The inode keeps its number, too. ns held for writing; the entry is still there. */
 int file_leave_name(struct cache *c, struct entry *e) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
+/* It was made without a name (O_TMPFILE), or has got one. */
+void file_set_unnamed_locked(struct file *f, bool unnamed) REQUIRES(cache_mutex);
 /* The node, which has a mirror file, loses its last name: the file leaves `path` for orphans/.
  * ns held for writing. */
 int file_orphan(struct cache *c, struct node *n, const char *path) REQUIRES(cache_ns)

@@ -21,20 +21,6 @@ bool fd_lost_pages(int fd)
            (errno == EIO || err_is_no_space(-errno));
 }
 
-bool file_is_half_locked(struct cache *c, struct node *n)
-{
-    struct file *f = n->file;
-
-    cache_assert_locked(c);
-    if (!f || !f->beginners)
-        return false;
-    node_look_locked(c, n);
-    if (f->whole_mtime_ns == mirror_time(&c->mirror, n->mtime_ns) && f->whole_size == n->size)
-        return false;
-    auto_free char *path = node_path(n);
-    return !path || !path_is_log(c, path);
-}
-
 /* ---- writes that found no room ---- */
 
 /* Tells waiters for the upload that the file goes to the store no more. */
@@ -86,6 +72,11 @@ void file_disk_lost_locked(struct cache *c, struct node *n)
     hold_back_locked(c, f, -EIO,
                      "the disk of the cache lost what was written: not published before the "
                      "file is written anew");
+}
+
+void file_disk_lost_clean_locked(struct file *f)
+{
+    f->disk_lost = true;
 }
 
 void file_disk_lost(struct cache *c, struct node *n, int fd)

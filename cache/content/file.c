@@ -40,14 +40,9 @@ struct file *file_new(struct node *n, enum file_state state)
     if (!f)
         return NULL;
     f->node = n;
-    f->state = state;
     f->fds[FD_READ].fd = f->fds[FD_WRITE].fd = -1;
     f->kept_generation = UINT64_MAX; /* the kernel has no pages of this content */
-    /* The generation goes on from what an earlier mirror file had stored: a change must not
-     * look older. */
-    for (struct entry *e = n->links; e; e = e->next_link)
-        if (f->generation < e->stored_generation)
-            f->generation = e->stored_generation;
+    file_is_born_locked(f, state);
     waitq_init(&f->range_waiters);
     waitq_init(&f->upload_waiters);
     n->file = f;
@@ -132,28 +127,6 @@ bool node_is_ours(struct node *n)
         return n->dir->new_here || n->dir->debt.running || dir_is_local(n->dir);
     return f && (f->state == FILE_DIRTY || f->write_handles || f->truncates ||
                  f->debt.running || debt_is_queued(&f->debt) || f->unnamed || f->orphan_id);
-}
-
-void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
-{
-    struct file *f = n->file;
-
-    cache_assert_locked(c);
-    assert(!content || f->state != FILE_PARTIAL); /* missing bytes would go up as zeros */
-    atomic_store(&f->changed, true);
-    f->generation++;
-    n->ctime_ns = clock_real_ns();
-    for (struct entry *e = n->links; e; e = e->next_link) {
-        e->dirty = true;
-        e->changed_ns = clock_mono_ns();
-    }
-    if (!content)
-        return;
-    if (f->state != FILE_DIRTY)
-        file_lru_remove_locked(c, f);
-    f->state = FILE_DIRTY;
-    f->content_dirty = true;
-    f->suspect = false;
 }
 
 void file_count_locked(struct cache *c)
@@ -275,8 +248,7 @@ static int new_file_for(struct cache *c, struct node *n) REQUIRES(cache_mutex)
     if (!f)
         return -ENOMEM;
     file_count_locked(c);
-    f->clean_mtime_ns = mirror_time(&c->mirror, n->mtime_ns);
-    f->clean_size = n->size;
+    file_is_version_locked(f, mirror_time(&c->mirror, n->mtime_ns), n->size);
     f->sum = (struct checksum){(enum checksum_kind)n->sum_kind, n->sum_value};
     f->etag = etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
     if (!f->etag || stamp_keys_set(&f->keys, at.key, f->etag, f->clean_mtime_ns, n->size) < 0)
@@ -364,7 +336,7 @@ static int drop_if_disk_lost(struct cache *c, struct node *n, int fd, enum file_
     if (f->state == FILE_DIRTY) /* written meanwhile: the store does not have that */
         file_disk_lost_locked(c, n);
     else
-        f->disk_lost = true;
+        file_disk_lost_clean_locked(f);
     file_put_fd_locked(c, f, which);
     auto_free char *path = node_path(n);
     cache_unlock(c);

@@ -22,13 +22,6 @@ static bool all_stored(const struct node *n) REQUIRES(cache_mutex)
     return !(n->flags & NODE_ATTR_DIRTY);
 }
 
-unsigned file_stamp_begun(const struct file *f)
-{
-    if (!f->beginners)
-        return 0;
-    return f->whole_mtime_ns ? STAMP_BEGUN | STAMP_WHOLE : STAMP_BEGUN;
-}
-
 static void stamp_of_node(struct node *n, struct stamp_attrs *ret) REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
@@ -121,6 +114,16 @@ int node_save_stamp(struct cache *c, struct node *n)
     int r = node_write_stamp_ns_locked(c, n);
     ns_done(c);
     return r;
+}
+
+void file_set_keys_cut_locked(struct file *f, bool cut)
+{
+    f->keys_cut = cut;
+}
+
+void file_keys_are_behind_locked(struct file *f)
+{
+    f->keys_behind = true;
 }
 
 int file_write_keys(struct cache *c, struct node *n, int fd)

@@ -35,10 +35,8 @@ int node_sync(struct cache *c, struct node *n, int fd)
         return 1;
     cache_lock(c);
     bool same = n->file && n->file->writes == writes;
-    if (same) {
-        n->file->synced_mtime_ns = stat_mtime_ns(&after);
-        n->file->synced_size = (uint64_t)after.st_size;
-    }
+    if (same)
+        file_is_synced_locked(n->file, stat_mtime_ns(&after), (uint64_t)after.st_size);
     cache_unlock(c);
     int r = node_write_stamp(c, n, fd);
     if (r == 0 && fsync(fd) < 0)

@@ -30,7 +30,8 @@ int file_discard(struct cache *c, struct node *n)
     bool in_use = f->open_handles || file_fd_users(f) || f->fetches || f->debt.running ||
                   f->busy || f->state == FILE_DIRTY;
     uint64_t id = file_next_id_locked(c);
-    f->busy = f->busy || !in_use; /* readers without a descriptor wait */
+    if (!in_use)
+        (void)file_claim_locked(f); /* readers without a descriptor wait */
     cache_unlock(c);
     if (in_use)
         return -EBUSY;
@@ -38,7 +39,7 @@ int file_discard(struct cache *c, struct node *n)
     bool gone = r == 0 || r == -ENOENT;
     crash_point("discard-orphaned");
     cache_lock(c);
-    f->busy = false;
+    file_unclaim_locked(f);
     waitq_wake_locked(c, &f->range_waiters, 0);
     if (gone) {
         f->orphan_id = r == 0 ? id : 0;
@@ -109,6 +110,11 @@ void file_orphaned_locked(struct cache *c, struct node *n, uint64_t id)
     debt_set_place(&f->debt, 0);
     if (f->state == FILE_PARTIAL && f->open_handles)
         remember_stale_reader_locked(c, n);
+}
+
+void file_set_unnamed_locked(struct file *f, bool unnamed)
+{
+    f->unnamed = unnamed;
 }
 
 int file_orphan(struct cache *c, struct node *n, const char *path)

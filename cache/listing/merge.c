@@ -166,7 +166,7 @@ void listing_file_is_there_locked(struct file *f, const char *etag)
 {
     if (!f || !f->gone || !f->etag || strcmp(f->etag, etag) != 0)
         return;
-    f->gone = false;
+    file_version_is_gone_locked(f, false);
     f->failed.err = 0;
 }
 

@@ -42,10 +42,10 @@ static int begin_file_locked(struct cache *c, struct node *n, const char *path, 
     if (!f)
         return -ENOMEM;
     file_count_locked(c);
-    f->content_dirty = f->writing_stamp = true;
-    f->generation = 1;
-    f->beginners = begins;
-    f->made_at = S_ISREG(n->mode) && *path ? path_made_at(c, path) : 0;
+    file_is_made_locked(f);
+    if (begins)
+        file_begin_anew_locked(f);
+    file_set_made_at_locked(f, S_ISREG(n->mode) && *path ? path_made_at(c, path) : 0);
     return 0;
 }
 
@@ -493,8 +493,8 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
         cache_lock(c);
         if (r == 0)
             (*ret)->begins = m.begins;
-        else
-            n->file->beginners = 0;
+        else if (m.begins)
+            file_end_anew_locked(n->file);
         file_put_fd_locked(c, n->file, FD_WRITE);
         cache_unlock(c);
     }
@@ -536,7 +536,8 @@ int cache_tmpfile(struct cache *c, struct node *parent, uint32_t mode, int flags
         r = node_take_birth_time(n, fd);
         n->nlink = 0;
         n->nlookup = 1;
-        n->file->unnamed = true; /* it keeps the descriptor until it has a name */
+        file_set_unnamed_locked(n->file,
+                                true); /* it keeps the descriptor until it has a name */
         file_take_fd_locked(c, n->file, FD_WRITE, take_fd(fd));
         node_stat(n, st);
     }

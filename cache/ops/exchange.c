@@ -81,7 +81,7 @@ static int exchange_files(struct cache *c, struct moving *m) REQUIRES(cache_ns)
         if (r == 0 && nodes[i]->file->state == FILE_PARTIAL)
             r = -EAGAIN; /* became partial again since the check: ask again */
         if (r == 0)
-            nodes[i]->file->writing_stamp = true;
+            file_will_change_locked(nodes[i]->file);
         cache_unlock(c);
         if (r == 0)
             r = node_renumber(c, nodes[i]);

@@ -49,15 +49,10 @@ static int link_ns_locked(struct cache *c, struct node *n, struct node *parent,
         n->nlink++;
         n->ctime_ns = clock_real_ns();
         e->dirty = true;
-        f->content_dirty = true;
-        f->generation++;
-        if (f->state == FILE_CLEAN) /* the other names' records are of this content */
-            f->stored_generation = f->generation;
-        f->state = FILE_DIRTY;
-        f->writing_stamp = true;
+        file_got_name_locked(f);
         file_renamed_locked(c, n);
         if (f->unnamed) {
-            f->unnamed = false;
+            file_set_unnamed_locked(f, false);
             fds_unkeep_locked(c);
             file_put_fd_locked(c, f, FD_WRITE);
         }

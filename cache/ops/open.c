@@ -122,15 +122,9 @@ static int enter_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex)
         return 0;
     f->write_handles++;
     f->map_handles += may_be_mapped(h);
-    atomic_store(&f->changed, true);
-    f->generation++;
-    f->past = f->past || f->passthrough;
-    f->direct = f->direct || (f->passthrough && h->flags & O_DIRECT);
-    /* Else each write comes by here, and marks the file. */
-    if (f->passthrough && f->state != FILE_DIRTY &&
-        (mtime_is_racy(f->clean_mtime_ns) ||
-         (!c->mirror.mtime_trusted && (h->flags & O_ACCMODE) == O_RDWR)))
-        f->suspect = true;
+    file_has_writer_locked(f, f->passthrough, h->flags & O_DIRECT,
+                           mtime_is_racy(f->clean_mtime_ns) ||
+                               (!c->mirror.mtime_trusted && (h->flags & O_ACCMODE) == O_RDWR));
     if (!f->is_writer) {
         DL_APPEND2(c->content->writers, f, writer_prev, writer_next);
         f->is_writer = true;
@@ -184,9 +178,11 @@ void handle_begin_anew(struct cache *c, struct handle *h)
     struct file *f = h->node->file;
 
     cache_lock(c);
-    f->beginners += !h->begins;
+    if (h->begins)
+        (void)file_unsay_whole_locked(f);
+    else
+        file_begin_anew_locked(f);
     h->begins = true;
-    f->whole_mtime_ns = 0;
     cache_unlock(c);
 }
 
@@ -195,30 +191,24 @@ bool handle_end_begun_locked(struct handle *h)
     if (!h->begins)
         return false;
     h->begins = false;
-    h->node->file->beginners--;
+    file_end_anew_locked(h->node->file);
     return true;
 }
 
 bool handle_declare_whole_locked(struct handle *h, const struct stat *st)
 {
     struct file *f = h->node->file;
-    int64_t mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
 
-    if (!h->begins || (f->whole_mtime_ns == mtime_ns && f->whole_size == (uint64_t)st->st_size))
+    if (!h->begins || file_is_said_whole(f, stat_mtime_ns(st), (uint64_t)st->st_size))
         return false;
-    f->whole_mtime_ns = mtime_ns;
-    f->whole_size = (uint64_t)st->st_size;
+    file_say_whole_locked(f, stat_mtime_ns(st), (uint64_t)st->st_size);
     return true;
 }
 
 int handle_withdraw_whole(struct cache *c, struct node *n, int fd)
 {
-    struct file *f = n->file;
-
     cache_lock(c);
-    bool said = f->beginners && f->whole_mtime_ns;
-    if (said)
-        f->whole_mtime_ns = 0;
+    bool said = file_unsay_whole_locked(n->file);
     cache_unlock(c);
     return said ? node_write_stamp(c, n, fd) : 0;
 }

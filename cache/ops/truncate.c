@@ -29,8 +29,7 @@ int file_truncate_anew(struct cache *c, struct node *n, int flags, struct waiter
     struct file *f = n->file;
 
     cache_lock(c);
-    f->beginners++;
-    f->whole_mtime_ns = 0;
+    file_begin_anew_locked(f);
     cache_unlock(c);
     int r = file_truncate(c, n, 0, w);
     bool emptied = r == 0;
@@ -40,7 +39,7 @@ int file_truncate_anew(struct cache *c, struct node *n, int flags, struct waiter
     if (r == 0)
         (*ret)->begins = true;
     else
-        f->beginners--;
+        file_end_anew_locked(f);
     if (r < 0) /* no close will do it */
         (void)queue_truncated_locked(c, n, emptied ? 0 : r);
     cache_unlock(c);
@@ -52,9 +51,8 @@ int file_truncate_anew(struct cache *c, struct node *n, int flags, struct waiter
 /* Claims a partial file for becoming complete and empty: nobody fetches meanwhile. */
 static int claim_locked(struct cache *c, struct file *f, struct waiter *w) REQUIRES(cache_mutex)
 {
-    if (f->busy || f->fetches)
+    if (f->fetches || !file_claim_locked(f))
         return waitq_park_locked(c, &f->range_waiters, w);
-    f->busy = true;
     return 0;
 }
 
@@ -64,9 +62,10 @@ static int truncate_partial(struct cache *c, struct node *n, int fd)
     struct file *f = n->file;
 
     cache_lock(c);
-    f->busy = false;
+    if (r < 0)
+        file_unclaim_locked(f);
     if (r == 0) {
-        f->state = FILE_DIRTY;
+        file_completed_locked(f);
         n->size = 0;
         file_mark_dirty_locked(c, n, true);
     }
@@ -100,9 +99,8 @@ static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, b
     /* A truncation acts like a writer that opens: an upload that reads the file stops before it
      * can change, and declares neither file nor stamp clean, however far it is. */
     cache_lock(c);
-    atomic_store(&n->file->changed, true);
-    n->file->generation++;
-    n->file->whole_mtime_ns = 0;
+    file_changed_again_locked(n->file);
+    (void)file_unsay_whole_locked(n->file);
     cache_unlock(c);
     int r = file_stamp_writing(c, n, fd);
     if (r == 0 && ftruncate(fd, (off_t)size) < 0)

@@ -96,6 +96,16 @@ void file_renamed_locked(struct cache *c, struct node *n)
     file_stage_locked(c, n);
 }
 
+void file_set_made_at_locked(struct file *f, uint64_t made_at)
+{
+    f->made_at = made_at;
+}
+
+void file_sending_locked(struct file *f)
+{
+    f->after_seq = 0;
+}
+
 void file_put_off_locked(struct cache *c, struct file *f)
 {
     cache_assert_locked(c);

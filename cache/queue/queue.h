@@ -196,6 +196,10 @@ void file_stage_found_locked(struct cache *c, struct node *n) REQUIRES(cache_mut
 bool file_waits_for_rename_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* A new file has waited for its rename, if its policy says so: that came, or is no matter. */
 void file_renamed_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* What path_made_at() said of the path of a new file, or of one that an earlier mount left. */
+void file_set_made_at_locked(struct file *f, uint64_t made_at) REQUIRES(cache_mutex);
+/* An upload has looked at the file: a later close is the first that it does not have. */
+void file_sending_locked(struct file *f) REQUIRES(cache_mutex);
 /* A queued file settles first, unless somebody waits for it. */
 void file_put_off_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Gives the file its place in the order of closes and queues it. */

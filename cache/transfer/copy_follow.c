@@ -299,7 +299,7 @@ static bool has_content(const struct file *f, const struct entry *e, const char 
 {
     if (!e->dirty)
         return etag_known(&e->etag);
-    return etag_known(&e->etag) && f->state != FILE_DIRTY && !f->content_dirty &&
+    return etag_known(&e->etag) && f->state != FILE_DIRTY &&
            (!*copied_etag || etag_is(&e->etag, copied_etag));
 }
 

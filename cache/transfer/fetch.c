@@ -101,7 +101,7 @@ static int store_piece(struct fetch_sink *s, const char *data, size_t len, uint6
         return r;
     add_to_sum(s->fetch, data, len, off);
     cache_lock(c);
-    r = ranges_add(&f->present, off, off + len);
+    r = file_arrived_locked(f, off, off + len);
     c->transfer->downloaded_bytes += len;
     waitq_wake_arrived_locked(c, &f->range_waiters, &f->present);
     cache_unlock(c);
@@ -413,7 +413,7 @@ static void finish_locked(struct cache *c, struct fetch *fetch, int r, const str
     if (r < 0 && !fetch->told)
         remember_failure_locked(f, fetch->off, fetch->end, r);
     if (r == -ESTALE) {
-        f->gone = true;
+        file_version_is_gone_locked(f, true);
         for (struct entry *e = f->node->links; e; e = e->next_link)
             e->verified_ns = 0;
     }
@@ -434,8 +434,7 @@ static void damaged_before(struct cache *c, struct fetch *fetch, int fd, bool ke
 
     cache_lock(c);
     auto_free char *path = node_path(n);
-    ranges_clear(&n->file->present);
-    sums_clear(&n->file->sums);
+    file_forget_ranges_locked(n->file);
     if (!kept)
         remember_failure_locked(n->file, 0, n->size, -EIO);
     fetch->told = true;
@@ -456,7 +455,8 @@ static int maybe_complete(struct cache *c, struct fetch *fetch, int fd)
     bool last = f->state == FILE_PARTIAL && f->fetches == fetch && !fetch->next && !f->busy &&
                 (f->verify || ranges_has(&f->present, 0, n->size));
     bool kept = f->verify; /* bytes from before a reboot */
-    f->busy = f->busy || last;
+    if (last)
+        (void)file_claim_locked(f);
     cache_unlock(c);
     if (!last)
         return 0;
@@ -466,13 +466,10 @@ static int maybe_complete(struct cache *c, struct fetch *fetch, int fd)
     if (r == 0)
         r = file_complete(c, n, fd);
     cache_lock(c);
-    f->busy = false;
-    f->verify = false;
-    if (r == 0) {
-        f->state = FILE_CLEAN;
-        ranges_clear(&f->present);
-        sums_clear(&f->sums);
-    }
+    if (r == 0)
+        file_completed_locked(f);
+    else
+        file_not_completed_locked(f);
     cache_unlock(c);
     return r == -EIO && kept ? 0 : r; /* the store is asked for them now */
 }

@@ -152,7 +152,7 @@ static int look(struct job *j)
     }
     atomic_store(&f->changed, false);
     j->generation = f->generation;
-    f->after_seq = 0;
+    file_sending_locked(f);
     j->content = f->state == FILE_DIRTY;
     bool attrs = n->flags & NODE_ATTR_DIRTY;
     r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
@@ -202,13 +202,9 @@ static void settle_locked(struct cache *c, struct job *j) REQUIRES(cache_mutex)
     debt_set_place(&f->debt, 0);
     upload_clear_error_locked(f);
     n->flags &= ~(unsigned)(NODE_ATTR_DIRTY | NODE_ATTRS_OLD);
-    if (f->state == FILE_DIRTY)
-        f->state = FILE_CLEAN;
-    f->content_dirty = false;
+    file_is_stored_locked(f, j->live);
     file_unqueue_locked(c, f);
-    if (!j->live)
-        f->writing_stamp = f->past = f->direct = false;
-    else if (f->write_handles == 0)
+    if (j->live && f->write_handles == 0)
         file_queue_locked(c, n); /* a mapping lives: looked at again */
     if (j->live && f->write_handles == 0)
         debt_set_due(&f->debt, clock_mono_ns() + HELD_NS);
@@ -260,17 +256,15 @@ static void took_content_locked(struct job *j, const struct object *obj) REQUIRE
     if (f->clean_mtime_ns != mtime_ns || f->clean_size != (uint64_t)j->st.st_size ||
         f->stored_generation != j->generation)
         renew_records_locked(j->node);
-    f->clean_mtime_ns = mtime_ns;
-    f->clean_size = (uint64_t)j->st.st_size;
-    f->suspect = f->past && upload_is_unproven_locked(j); /* else the generation tells */
-    f->stored_generation = j->generation;
+    file_is_sent_locked(f, j->generation, mtime_ns, (uint64_t)j->st.st_size,
+                        upload_is_unproven_locked(j));
     if (f->made_at) /* what it gets in place goes up at its close */
         file_renamed_locked(j->cache, j->node);
     f->sum = obj->checksum;
     free(f->etag);
     f->etag = strdup(obj->etag);
     (void)stamp_keys_set(&f->keys, j->at.key, obj->etag, mtime_ns, (uint64_t)j->st.st_size);
-    f->keys_behind = true; /* a chmod may come before write_stamps() */
+    file_keys_are_behind_locked(f); /* a chmod may come before write_stamps() */
 }
 
 /* The version at the store is another one, its content the same. */

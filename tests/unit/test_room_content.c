@@ -257,7 +257,7 @@ START_TEST(a_write_past_the_daemon_shows)
     ck_assert_int_eq(state_of(n), FILE_DIRTY);
     ck_assert_uint_eq(n->size, 4);
     ck_assert(n->mtime_ns > T && n->ctime_ns >= n->mtime_ns);
-    ck_assert(n->file->generation == before + 1 && n->file->content_dirty);
+    ck_assert(n->file->generation == before + 1 && n->file->state == FILE_DIRTY);
     ck_assert(n->links->dirty && node_is_ours(n));
     look(n);
     ck_assert_uint_eq(n->file->generation, before + 1); /* seen once */

@@ -112,7 +112,6 @@ static void stored_locked(struct entry *e) REQUIRES(cache_mutex)
     e->stored_generation = n->file->generation;
     file_unqueue_locked(c, n->file);
     n->file->state = FILE_CLEAN;
-    n->file->content_dirty = false;
     n->file->debt.seq = 0;
 }
 
