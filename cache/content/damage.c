@@ -103,5 +103,5 @@ void file_repaired_locked(struct node *n, uint64_t off, uint64_t end)
         (f->disk_lost && end != UINT64_MAX))
         return;
     f->short_write = f->disk_lost = false;
-    debt_forgive(&f->debt);
+    debt_let_go(&f->debt);
 }

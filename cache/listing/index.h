@@ -143,7 +143,9 @@ int index_collect(struct listed **v, size_t *n, size_t *cap, const char *name,
                   const struct object *obj);
 /* Frees what index_collect() gathered. */
 void index_collect_free(struct listed *v, size_t n);
-/* Whether the answer refuses the index for good: then nobody tries again. */
-bool index_refused_locked(struct cache *c, int r, const char *why) REQUIRES(cache_mutex);
+/* A write failed: notes it. Whether to try it again, after a pause; not where the answer
+ * refuses indexes for good. */
+bool index_failed_locked(struct cache *c, struct debt *d, int r, const char *why)
+    REQUIRES(cache_mutex);
 
 #endif

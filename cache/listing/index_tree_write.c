@@ -528,11 +528,7 @@ static void failed_locked(struct writing *w, int r, const char *why) REQUIRES(ca
 {
     struct cache *c = w->cache;
 
-    if (index_refused_locked(c, r, why))
-        return;
-    log_later(&c->log, LOG_LEVEL_DEBUG, "attribute index of the tree not written: %s", why);
-    debt_failed(&c->listing->index_tree->debt, clock_mono_ns(), r, why, INDEX_RETRY_NS);
-    if (c->listing->index_tree->debt.attempts >= INDEX_RETRIES_MAX || c->stopping)
+    if (!index_failed_locked(c, &c->listing->index_tree->debt, r, why))
         return;
     for (size_t i = 0; i < w->n; i++) {
         struct node *dir = w->spots[i].dir;
@@ -630,8 +626,6 @@ void index_tree_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     if (!c->listing->index_tree)
         return;
     index_tree_unload_locked(c->listing->index_tree, UNUSED_NS);
-    while (c->listing->index_refused && c->listing->small_dirs.first)
-        index_unqueue_locked(c, debt_index_dir(c->listing->small_dirs.first));
     int64_t due = due_ns(c);
     if (due > now)
         *next_due = due < *next_due ? due : *next_due;

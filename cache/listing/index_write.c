@@ -203,15 +203,21 @@ static int write_index(struct writing *w, struct op *op)
     return r;
 }
 
-bool index_refused_locked(struct cache *c, int r, const char *why)
+bool index_failed_locked(struct cache *c, struct debt *d, int r, const char *why)
 {
+    bool last = d->attempts + 1 >= INDEX_RETRIES_MAX;
+
     cache_assert_locked(c);
-    if (r != -EACCES && r != -EPERM && r != -EROFS)
+    debt_failed(d, clock_mono_ns(), r, why, last ? 0 : INDEX_RETRY_NS);
+    if (r == -EACCES || r == -EPERM || r == -EROFS) {
+        log_later(&c->log, LOG_LEVEL_INFO,
+                  "attribute indexes can't be written, listings take more requests: %s", why);
+        c->listing->index_refused = true;
+        indexes_forget_locked(c);
         return false;
-    log_later(&c->log, LOG_LEVEL_INFO,
-              "attribute indexes can't be written, listings take more requests: %s", why);
-    c->listing->index_refused = true;
-    return true;
+    }
+    log_later(&c->log, LOG_LEVEL_DEBUG, "attribute index not written: %s", why);
+    return !last && !c->stopping;
 }
 
 /* A write that failed is tried again a few times. */
@@ -220,11 +226,7 @@ static void failed_locked(struct writing *w, int r, const char *why) REQUIRES(ca
     struct cache *c = w->cache;
     struct dir_index *x = &w->dir->dir->index;
 
-    if (index_refused_locked(c, r, why))
-        return;
-    log_later(&c->log, LOG_LEVEL_DEBUG, "attribute index not written: %s", why);
-    debt_failed(&x->debt, clock_mono_ns(), r, why, INDEX_RETRY_NS);
-    if (x->debt.attempts >= INDEX_RETRIES_MAX || c->stopping)
+    if (!index_failed_locked(c, &x->debt, r, why))
         return;
     index_news_locked(c, w->dir);
     if (index_is_in_tree_locked(c, w->dir)) /* it has shrunk */
@@ -286,7 +288,7 @@ void index_start_locked(struct cache *c, struct debt *d, int64_t now, int64_t *n
     struct node *dir = debt_index_dir(d);
 
     cache_assert_locked(c);
-    if (c->listing->index_refused || (dir->flags & NODE_REMOVED)) {
+    if (dir->flags & NODE_REMOVED) {
         index_unqueue_locked(c, dir);
         return;
     }

@@ -46,7 +46,8 @@ bool listing_tells_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 void index_news_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* The attributes of a directory's marker became known. */
 void index_marker_news_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
-/* The cache ends: no directory is in a list of those whose index lacks something. */
+/* No directory is in a list of those whose index lacks something any more: the cache ends, or
+ * none can be written. */
 void indexes_forget_locked(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- index_write.c ---- */

@@ -18,15 +18,19 @@ static void set_urgent_locked(struct cache *c, struct file *f, bool urgent)
     f->urgent = urgent;
 }
 
-void file_insert_locked(struct cache *c, struct file *f)
+void file_insert_found_locked(struct cache *c, struct file *f)
 {
-    cache_assert_locked(c);
-    if (node_is_scratch(f->node))
-        return;
     file_unqueue_locked(c, f);
     debts_add(&c->queue->owed[DEBT_FILE], &f->debt);
     if (f->urgent)
         DL_APPEND2(c->content->urgent, f, urgent_prev, urgent_next);
+}
+
+void file_insert_locked(struct cache *c, struct file *f)
+{
+    cache_assert_locked(c);
+    if (!node_is_scratch(f->node))
+        file_insert_found_locked(c, f);
 }
 
 static bool is_staged(struct cache *c, struct file *f, const char *path) REQUIRES(cache_mutex)
@@ -131,7 +135,7 @@ void file_queue_locked(struct cache *c, struct node *n)
         f->after_seq = f->seq;
     if (ordered) {
         debt_set_place(&f->debt, f->seq);
-        file_unqueue_locked(c, f); /* the file takes its place by first_seq */
+        file_unqueue_locked(c, f); /* the file takes its place */
     }
     if (!debt_is_queued(&f->debt))
         file_insert_locked(c, f);

@@ -208,6 +208,9 @@ void file_queue_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
  * writing: the removal of its old name waits for its upload then, other removals only for its
  * close. */
 void file_queue_moved_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* Puts a file that an earlier mount left into the queue, where its place is: also one that is
+ * scratch to this mount, since it may belong to another. */
+void file_insert_found_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Puts a file into the queue, or moves it there, where its place is. */
 void file_insert_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* file_insert_locked() for one that no close has queued: whether it waits for its rename is

@@ -173,15 +173,13 @@ static const struct starter *const starters[] = {
 /* Starts what is due of a kind. */
 static void start_kind_locked(struct pass *p, const struct starter *s) REQUIRES(cache_mutex)
 {
-    struct debt *after;
+    struct debts *q = &p->cache->queue->owed[s->kind];
 
     if (s->begin && !s->begin(p))
         return;
-    for (struct debt *d = p->cache->queue->owed[s->kind].first; d; d = after) {
-        after = d->next; /* it may leave its queue */
+    for (struct debt *d = debts_first(q); d; d = debts_next(q))
         if (pass_reaches_locked(p, d) && !s->start(p, d))
             break;
-    }
     if (s->end)
         s->end(p);
 }

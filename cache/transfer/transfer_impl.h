@@ -34,7 +34,7 @@ struct session_mark {
     uint64_t attrs; /* hash */
 };
 
-/* An upload in parts. The task that works on a session owns it; transfers.sessions has the
+/* An upload in parts. The task that works on a session owns it; the queue has the
  * others. */
 struct session {
     struct debt debt; /* it is to be ended, or to be resumed; while it is ended it runs */

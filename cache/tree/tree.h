@@ -65,7 +65,7 @@ struct entry {
 /* What this mount knows of a directory's attribute index, and owes it. */
 struct dir_index {
     GUARDED_BY(cache_mutex) struct {
-        struct debt debt;          /* in listings.indexes, or in .small_dirs */
+        struct debt debt;          /* in queue.owed, or in listings.small_dirs */
         bool known;                /* the store has one */
         unsigned news;             /* files whose attributes it may lack */
         int64_t first_ns, last_ns; /* CLOCK_MONOTONIC; of the news */

@@ -25,7 +25,6 @@ void debts_add(struct debts *q, struct debt *d)
     d->next = d->prev ? d->prev->next : q->first;
     *(d->prev ? &d->prev->next : &q->first) = d;
     *(d->next ? &d->next->prev : &q->last) = d;
-    q->n++;
 }
 
 void debt_leave(struct debt *d)
@@ -36,9 +35,24 @@ void debt_leave(struct debt *d)
         return;
     *(d->prev ? &d->prev->next : &q->first) = d->next;
     *(d->next ? &d->next->prev : &q->last) = d->prev;
-    q->n--;
+    if (q->next == d)
+        q->next = d->next;
     d->in = NULL;
     d->prev = d->next = NULL;
+}
+
+struct debt *debts_first(struct debts *q)
+{
+    q->next = q->first;
+    return debts_next(q);
+}
+
+struct debt *debts_next(struct debts *q)
+{
+    struct debt *d = q->next;
+
+    q->next = d ? d->next : NULL;
+    return d;
 }
 
 bool debt_is_queued(const struct debt *d)
@@ -127,13 +141,18 @@ void debt_got_on(struct debt *d)
     d->failing_ns = 0;
 }
 
-void debt_forgive(struct debt *d)
+void debt_let_go(struct debt *d)
 {
-    debt_got_on(d);
-    d->refused_ns = 0;
     d->error = 0;
     free(d->why);
     d->why = NULL;
+}
+
+void debt_forgive(struct debt *d)
+{
+    debt_got_on(d);
+    debt_let_go(d);
+    d->refused_ns = d->readers_ns = 0;
 }
 
 void debt_release(struct debt *d)

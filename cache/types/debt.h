@@ -34,7 +34,7 @@ struct debt {
 /* What is owed of one kind, in the order in which it comes. All zero: nothing. */
 struct debts {
     struct debt *first, *last;
-    size_t n;
+    struct debt *next; /* the one that debts_next() answers next */
 };
 
 /* ---- the queue ---- */
@@ -42,6 +42,10 @@ struct debts {
 void debts_add(struct debts *q, struct debt *d);
 /* Takes it off its queue, if it stands in one. */
 void debt_leave(struct debt *d);
+/* Walks the queue, one walk at a time: the first, and the next ones until NULL. Any may leave
+ * on the way. */
+struct debt *debts_first(struct debts *q);
+struct debt *debts_next(struct debts *q);
 /* Whether it stands in one. */
 bool debt_is_queued(const struct debt *d);
 /* Gives it another place; one that is queued goes there with the next debts_add(). */
@@ -66,6 +70,8 @@ bool debt_waits_for_readers(struct debt *d, bool needed, int64_t now_ns, int64_t
 void debt_failed(struct debt *d, int64_t now_ns, int err, const char *why, int64_t pause_ns);
 /* It is held back, by no attempt. Copies `why`. */
 void debt_hold_back(struct debt *d, int err, const char *why);
+/* It is not any more; how the attempts went is another matter. */
+void debt_let_go(struct debt *d);
 /* Whether the store refused it, as the last attempt went. */
 void debt_set_refused(struct debt *d, int64_t refused_ns);
 /* An attempt got on: what failed before counts no more. What it is held back for stays. */

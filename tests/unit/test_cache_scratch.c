@@ -1,10 +1,12 @@
 /* cache/: directories of scratch through which an earlier route leads: what that one has there
  * is in its store, all else in none. */
+#include "common/mem.h"
 #include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -317,6 +319,40 @@ START_TEST(scratch_beside_what_is_stored_asks_nobody)
 }
 END_TEST
 
+/* ---- whose the cache is ---- */
+
+static const struct routed_row once_stored[] = {{.path = "tmp/**", .leaf = 2},
+                                                {.path = "**", .leaf = 2}};
+
+/* To this mount the name is scratch, and to the one that owes it not: no stamp says so, its
+ * time alone. */
+START_TEST(what_is_scratch_by_now_is_owed_by_another_mount)
+{
+    const struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    auto_free char *path = NULL;
+    struct op op;
+
+    routed_init(&w, once_stored, sizeof(once_stored) / sizeof(*once_stored), ROUTED_FOLDERS);
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_mkdir(&w.d, "tmp"), 0);
+    put("tmp/l", "text");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    driven_end(&w.d);
+    ck_assert_int_gt(asprintf(&path, "%s/mirror/tmp/l", w.d.dir), 0);
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+    struct cache_config other = w.d.config;
+    other.identity = "another store";
+    w.routes.items[0].scratch = true;
+    op_init(&op, 20 * NS_PER_SEC);
+    int r = cache_new(&other, w.d.store, &op, &w.d.cache);
+    ck_assert_msg(r == -EEXIST, "%d: %s", r, op.why);
+    w.routes.items[0].scratch = false;
+    driven_mount(&w.d);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    driven_shows(&w.d, "tmp/l", "text");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_scratch");
@@ -335,6 +371,7 @@ int main(void)
     tcase_add_loop_test(t, where_the_rest_is_scratch_the_root_shows_both, 0, ROUTED_KINDS);
     tcase_add_loop_test(t, a_directory_and_scratch_change_places, 0, ROUTED_KINDS);
     tcase_add_loop_test(t, scratch_beside_what_is_stored_asks_nobody, 0, ROUTED_KINDS);
+    tcase_add_test(t, what_is_scratch_by_now_is_owed_by_another_mount);
     suite_add_tcase(s, t);
     return suite_run(s);
 }

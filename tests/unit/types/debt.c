@@ -29,16 +29,14 @@ static void end(void)
 /* Both ways say the same, and the count. */
 static void check_queue(void)
 {
-    size_t n = 0;
     const struct debt *before = NULL;
 
-    for (const struct debt *d = queue.first; d; before = d, d = d->next, n++) {
+    for (const struct debt *d = queue.first; d; before = d, d = d->next) {
         ck_assert_ptr_eq(d->prev, before);
         ck_assert_ptr_eq(d->in, &queue);
         ck_assert(!before || !d->seq || (before->seq && before->seq <= d->seq));
     }
     ck_assert_ptr_eq(queue.last, before);
-    ck_assert_uint_eq(queue.n, n);
 }
 
 /* Those without a place come last, in the order in which they came. */
@@ -75,6 +73,32 @@ START_TEST(they_come_and_go)
 }
 END_TEST
 
+/* Also the one that would be next, or the last; what comes behind is met, too. */
+START_TEST(a_walk_goes_on_when_others_leave)
+{
+    const struct debt *const met[] = {&all[0], &all[2], &all[5], &all[6]};
+    size_t n = 0;
+
+    for (size_t i = 0; i < 6; i++)
+        debts_add(&queue, &all[i]);
+    for (const struct debt *d = debts_first(&queue); d; d = debts_next(&queue)) {
+        ck_assert_uint_lt(n, ARRAY_SIZE(met));
+        ck_assert_ptr_eq(d, met[n]);
+        if (n == 0)
+            debt_leave(&all[1]);
+        if (n == 1) {
+            debt_leave(&all[2]);
+            debt_leave(&all[4]);
+            debt_leave(&all[3]);
+            debts_add(&queue, &all[6]);
+        }
+        n++;
+    }
+    ck_assert_uint_eq(n, ARRAY_SIZE(met));
+    ck_assert_ptr_null(debts_next(&queue));
+}
+END_TEST
+
 START_TEST(its_time_comes)
 {
     int64_t next = 100;
@@ -104,6 +128,10 @@ START_TEST(failures_are_counted_until_one_gets_on)
     debt_set_refused(d, 30);
     debt_forgive(d);
     ck_assert(d->attempts == 0 && !d->error && !d->why && !d->failing_ns && !d->refused_ns);
+    debt_failed(d, 40, -5, "fourth", 0);
+    debt_let_go(d); /* what held it back is over, not how the attempts went */
+    ck_assert(!d->error && !d->why && d->attempts == 1 && d->failing_ns == 40);
+    debt_forgive(d);
     debt_hold_back(d, -28, "a full disk");
     ck_assert(d->attempts == 0 && d->error == -28 && !d->failing_ns);
 }
@@ -124,6 +152,8 @@ START_TEST(it_waits_for_readers_but_not_for_ever)
     ck_assert(!debt_waits_for_readers(d, false, 600, 10, 35, &next));
     ck_assert(debt_waits_for_readers(d, true, 700, 10, 35, &next));
     ck_assert_uint_eq(d->attempts, 0); /* none of it failed */
+    debt_forgive(d);                   /* what comes next waits for its own */
+    ck_assert(debt_waits_for_readers(d, true, 800, 10, 35, &next));
 }
 END_TEST
 
@@ -135,6 +165,7 @@ Suite *debt_suite(void)
     tcase_add_checked_fixture(t, begin, end);
     tcase_add_test(t, each_has_its_place);
     tcase_add_loop_test(t, they_come_and_go, 0, 5);
+    tcase_add_test(t, a_walk_goes_on_when_others_leave);
     tcase_add_test(t, its_time_comes);
     tcase_add_test(t, failures_are_counted_until_one_gets_on);
     tcase_add_test(t, it_waits_for_readers_but_not_for_ever);
