@@ -163,8 +163,7 @@ static struct stamp_key *take_record(struct cache *c, struct entry *e, const cha
     struct stamp_key *k = key_of(c, e->node->file, path);
     bool expects = k || expects_on_the_way(c, e->node->file, path);
 
-    e->tried = !expects && !(a->flags & STAMP_KEYS_CUT) && !c->mirror.older;
-    e->may_exist = !e->tried;
+    entry_found_locked(e, expects || (a->flags & STAMP_KEYS_CUT) || c->mirror.older);
     if (k && strcmp(k->etag, STAMP_ANY_VERSION) != 0)
         etag_set(&e->etag, k->etag);
     return k && !stamp_key_is_expected(k) ? k : NULL;
@@ -203,7 +202,7 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
             return VERDICT_DROP; /* a truncate that was not answered */
         if (!recover_trusts(c, a, st) && forget_content(c, n, path, a, st, k, true) != 0)
             return VERDICT_DROP;
-        e->dirty = n->flags & NODE_ATTR_DIRTY;
+        entry_owes_locked(e, n->flags & NODE_ATTR_DIRTY);
         return e->dirty ? remember_dirty(s, n) : 0;
     }
     if (same && !(a->flags & STAMP_WRITING)) {
@@ -211,7 +210,7 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
             forget_content(c, n, path, a, st, k, false) != 0)
             return VERDICT_DROP;
         file_is_version_locked(f, n->mtime_ns, n->size);
-        e->dirty = n->flags & NODE_ATTR_DIRTY;
+        entry_owes_locked(e, n->flags & NODE_ATTR_DIRTY);
         return e->dirty ? remember_dirty(s, n) : 0;
     }
     /* Nobody writes before the mark is there, so that a size of its own without it is what a
@@ -222,7 +221,7 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
         if (!k->size || forget_content(c, n, path, a, st, k, true) != 0)
             return VERDICT_DROP;
         take_version(n, k);
-        e->dirty = n->flags & NODE_ATTR_DIRTY;
+        entry_owes_locked(e, n->flags & NODE_ATTR_DIRTY);
         return e->dirty ? remember_dirty(s, n) : 0;
     }
     if (!recover_trusts(c, a, st))
@@ -231,6 +230,6 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
     if (c->mirror.older && !etag_known(&e->etag))
         expect_any(c, f, path);
     file_is_found_dirty_locked(f);
-    e->dirty = true;
+    entry_owes_locked(e, true);
     return remember_dirty(s, n);
 }

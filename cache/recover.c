@@ -194,7 +194,7 @@ static int apply_renames(struct cache *c) REQUIRES(cache_mutex)
         e->source = place_take(&from);
         if (!etag_known(&e->etag) && !n->dir)
             etag_set(&e->etag, i->etag);
-        e->may_exist = true;
+        entry_may_exist_locked(e);
     }
     return 0;
 }
@@ -213,7 +213,7 @@ static int note_brought(void *arg, struct node *n) REQUIRES(cache_mutex)
         ROWS_FOREACH(c, i)
         {
             if (path && intent_is_rename(i) && i->seq > n->named_seq && path_below(i->to, path))
-                e->brought = true;
+                entry_brought_locked(e);
         }
     }
     return 0;
@@ -283,7 +283,7 @@ static int scan_dir(struct scan *s, const char *path, int fd) REQUIRES(cache_ns,
         n->flags |= NODE_ATTRS_OLD;
     n->dir->stale_marker = n->dir->new_here && tombstone_pending(c, place_of_path(path)) > 0;
     if (n->links)
-        n->links->may_exist = true;
+        entry_may_exist_locked(n->links);
     if (!n->dir->new_here && !(n->flags & NODE_ATTR_DIRTY))
         return 0;
     dir_queue_locked(c, n);

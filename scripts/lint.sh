@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# scripts/lint.sh [--full] [format|locks|tidy|shell|pins|docs...]: checks the layout of the C sources
+# scripts/lint.sh [--full] [format|locks|tidy|shell|pins|docs|owners...]: checks the layout of the C sources
 # (clang-format), that they use under its lock what a lock guards (clang's thread-safety analysis),
 # the sources themselves (clang-tidy; only those that changed since they were clean, unless --full),
 # the scripts (shellcheck), that every Python package is named with its version and hashes, and that
-# the documents name what exists, in lines of 140 columns (docs.py); all six unless told. Changes
+# the documents name what exists, in lines of 140 columns (docs.py), that each state of cache/ is
+# assigned in one file (owners.py); all seven unless told. Changes
 # nothing: `clang-format-14 -i FILE` mends a layout, scripts/pin.sh what is not pinned.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -94,6 +95,10 @@ lint_docs() {
     python3 scripts/docs.py
 }
 
+lint_owners() {
+    python3 scripts/owners.py
+}
+
 lint() {
     local tool=$1 what=$2
     if ! have "$tool"; then
@@ -114,7 +119,7 @@ if [ "${1:-}" = --full ]; then
     full=yes
     shift
 fi
-[ $# -gt 0 ] || set -- format locks tidy shell pins docs
+[ $# -gt 0 ] || set -- format locks tidy shell pins docs owners
 for what in "$@"; do
     case $what in
     format) lint clang-format-14 format ;;
@@ -123,7 +128,8 @@ for what in "$@"; do
     shell) lint shellcheck shell ;;
     pins) lint git pins ;;
     docs) lint python3 docs ;;
-    *) die "no such check: $what (format, locks, tidy, shell, pins or docs)" ;;
+    owners) lint python3 owners ;;
+    *) die "no such check: $what (format, locks, tidy, shell, pins, docs or owners)" ;;
     esac
 done
 echo "lint: $passed passed, $failed failed, $skipped skipped"

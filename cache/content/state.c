@@ -155,8 +155,8 @@ void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)
     file_changed_again_locked(f);
     n->ctime_ns = clock_real_ns();
     for (struct entry *e = n->links; e; e = e->next_link) {
-        e->dirty = true;
-        e->changed_ns = clock_mono_ns();
+        entry_owes_locked(e, true);
+        entry_changed_here_locked(e);
     }
     if (!content)
         return;

@@ -229,8 +229,8 @@ static int part(struct cache *c, struct entry *e, const struct object *obj) REQU
         struct entry *e2 = entry_add_locked(c, parent, name, n);
         if (e2) {
             entry_takes_locked(e2, obj);
-            e2->may_exist = true;
-            e2->verified_ns = clock_mono_ns();
+            entry_may_exist_locked(e2);
+            entry_verified_locked(e2, clock_mono_ns());
         }
         node_unref_locked(c, old);
         node_collect_locked(c, n);

@@ -117,9 +117,9 @@ static int ask_name(struct query *q, struct op *op)
     bool excused = failed && e;
     cache_lock(c);
     if (excused) /* known from before the outage */
-        e->verified_ns = clock_mono_ns() - listing_validity_ns(c) + OUTAGE_NS;
+        entry_verified_locked(e, clock_mono_ns() - listing_validity_ns(c) + OUTAGE_NS);
     else if (r == 0 && !again && e)
-        e->verified_ns = clock_mono_ns();
+        entry_verified_locked(e, clock_mono_ns());
     bool unlisted = failed && !e && unlisted_locked(c, q);
     cache_unlock(c);
     ns_done(c);
@@ -231,7 +231,7 @@ static void take_answer(struct asking *a, int r, const struct object *obj,
         other = !take_attrs_locked(c, e, asked->at, obj);
         if (obj->checksum.kind == CHECKSUM_NONE)
             n->flags |= NODE_NO_SUM;
-        e->verified_ns = clock_mono_ns();
+        entry_verified_locked(e, clock_mono_ns());
         listing_file_is_there_locked(n->file, obj->etag);
         current = false; /* nothing more to do */
         if (other && n->file->open_handles) {
@@ -378,8 +378,8 @@ static void run_asking(struct task *task)
     bool failed = r < 0 && r != -EINTR;
     e = place_known(at) ? node_name_at(n, at) : NULL;
     if (failed && readable && e && !(c->config.shared && (n->flags & NODE_ATTRS_HEARSAY))) {
-        e->verified_ns =
-            clock_mono_ns() - listing_validity_in(c->config.attr_timeout_ns) + OUTAGE_NS;
+        entry_verified_locked(
+            e, clock_mono_ns() - listing_validity_in(c->config.attr_timeout_ns) + OUTAGE_NS);
         r = 0;
     }
     if (failed && old && !node_attrs_known(n) && extend_attrs_locked(n))

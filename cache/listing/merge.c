@@ -129,8 +129,8 @@ static int add_entry(struct cache *c, struct node *dir, const char *name, struct
         n->flags |= NODE_DEFAULT_INO;
         node_apply_attrs(c, n, own_attrs(n, obj, &none));
         etag_set(&e->etag, obj->is_prefix ? NULL : obj->etag);
-        e->verified_ns = asked_ns;
-        e->may_exist = true;
+        entry_verified_locked(e, asked_ns);
+        entry_may_exist_locked(e);
         if (n->dir)
             n->dir->has_marker = obj->has_marker && n->dir->kind == DIR_STORED;
         else if (obj->attrs_known)
@@ -238,8 +238,7 @@ int listing_update_entry(struct cache *c, struct entry *e, struct place at,
     bool ours = n->dir ? false : node_is_ours(n);
     bool same_kind = obj->is_prefix == (n->dir != NULL);
     bool same = n->dir || etag_is(&e->etag, obj->etag);
-    if (e->verified_ns < asked_ns)
-        e->verified_ns = asked_ns;
+    entry_listed_locked(e, asked_ns);
     if (!newer && same_kind && same && !ours)
         seen_again_locked(c, e, at, obj);
     if (!newer && !n->dir && same)
@@ -289,8 +288,8 @@ int listing_merge_one(struct cache *c, struct node *dir, const char *name,
      * or does not have it yet. */
     bool other =
         known && (tombstone_hides(c, at, path, asked_ns) || (e && place_known(e->source)));
-    if (other && e && e->verified_ns < asked_ns)
-        e->verified_ns = asked_ns;
+    if (other && e)
+        entry_listed_locked(e, asked_ns);
     cache_unlock(c);
     if (!known)
         return -ENOMEM;

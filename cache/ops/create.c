@@ -309,7 +309,7 @@ void name_maybe_marker(struct cache *c, struct node *dir)
 void name_gained_locked(struct cache *c, struct entry *e)
 {
     cache_assert_locked(c);
-    e->changed_ns = clock_mono_ns();
+    entry_changed_here_locked(e);
     dir_touch_locked(e->parent);
     negative_forget_locked(c, e->parent, e->name);
 }
@@ -323,8 +323,9 @@ static struct entry *enter_new_locked(struct cache *c, const struct making *m, s
 
     if (!e)
         return NULL;
-    e->dirty = !n->dir; /* a directory has its own queue */
-    e->may_exist = m->may_exist;
+    entry_owes_locked(e, !n->dir); /* a directory has its own queue */
+    if (m->may_exist)
+        entry_may_exist_locked(e);
     name_gained_locked(c, e);
     if (n->dir) {
         m->parent->nlink++;

@@ -279,14 +279,7 @@ static void swap_entries_locked(struct entry *a, struct entry *b)
     REQUIRES(cache_ns, cache_mutex)
 {
     swap_nodes_locked(a, b);
-    bool dirty = a->dirty; /* a bit */
-    a->dirty = b->dirty;
-    b->dirty = dirty;
-    SWAP(a->etag, b->etag);
-    SWAP(a->verified_ns, b->verified_ns);
-    SWAP(a->stored_generation, b->stored_generation);
-    entry_forget_version(a);
-    entry_forget_version(b);
+    entries_exchange_locked(a, b);
     if (!a->node->dir == !b->node->dir)
         return;
     struct entry *dir = a->node->dir ? a : b, *file = a->node->dir ? b : a;
@@ -316,8 +309,7 @@ static int exchange_in_tree_locked(struct cache *c, struct exchange *x)
         struct node *n = e->node;
         if (mixed) /* a file there can be another route's than a directory */
             entry_take_route_locked(c, e, i == 0 ? x->m->from_path : x->m->to_path);
-        e->may_exist = e->may_exist || x->n > 0;
-        e->changed_ns = clock_mono_ns();
+        entry_exchanged_locked(e, x->n > 0);
         n->ctime_ns = clock_real_ns();
         if (n->dir && mixed)
             index_drop_locked(c, n); /* what is moved is another version then */

@@ -48,7 +48,7 @@ static int link_ns_locked(struct cache *c, struct node *n, struct node *parent,
     if (e) {
         n->nlink++;
         n->ctime_ns = clock_real_ns();
-        e->dirty = true;
+        entry_owes_locked(e, true);
         file_got_name_locked(f);
         file_renamed_locked(c, n);
         if (f->unnamed) {

@@ -39,9 +39,9 @@ static int requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex)
         atomic_store(&n->file->changed, true);
     for (struct entry *e = n->links; e; e = e->next_link) {
         /* A directory takes along what an upload put, or may have put, under the old path. */
-        if (!e->may_exist && q->moved->dir && node_is_below(e->parent, q->moved))
-            e->may_exist = e->tried_before = uploading || e->tried;
-        e->refused = false;
+        if (q->moved->dir && node_is_below(e->parent, q->moved))
+            entry_carried_locked(e, uploading);
+        entry_has_new_path_locked(e);
     }
     if (n->file) {
         debt_set_refused(&n->file->debt, 0);
@@ -281,16 +281,12 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
     }
     place_free(&e->source);
     e->source = place_take(&source);
-    e->may_exist = may_exist || (n->dir && m->copies) || (!m->to && m->may_exist);
-    e->tried_before = e->brought = false;
+    entry_moved_here_locked(e, may_exist || (n->dir && m->copies) || (!m->to && m->may_exist));
     if (m->copies)
         dirs_above_may_exist_locked(c, m->to_path);
     negative_forget_locked(c, m->newparent, m->newname);
-    if (!m->copies) {
-        e->stored_generation = 0;
-        etag_clear(&e->etag);
-        etag_move(&e->etag, &replaced);
-    }
+    if (!m->copies)
+        entry_version_left_locked(e, &replaced);
     etag_clear(&replaced);
     if (marker && n->dir && !m->copies) /* else the copy removes it */
         n->dir->has_marker = true;
@@ -299,9 +295,9 @@ static int move_in_tree_locked(struct cache *c, struct moving *m)
         m->newparent->nlink++;
     }
     n->ctime_ns = clock_real_ns();
-    e->changed_ns = clock_mono_ns();
+    entry_changed_here_locked(e);
     node_requeue_all_locked(c, n);
-    e->tried = tried; /* of what had the name */
+    entry_takes_place_of_tried_locked(e, tried);
     dir_touch_locked(oldparent);
     dir_touch_locked(m->newparent);
     /* Its place in the order of publishing is that of the rename when it was not published. */

@@ -245,5 +245,5 @@ void dirs_above_may_exist_locked(struct cache *c, const char *path)
         return;
     (void)tree_find(c, path, &e);
     for (struct node *dir = e ? e->parent : NULL; dir && dir->links; dir = dir->links->parent)
-        dir->links->may_exist = true;
+        entry_may_exist_locked(dir->links);
 }

@@ -110,7 +110,7 @@ static void source_gone_locked(struct copying *k) REQUIRES(cache_mutex)
               "%s/%s was renamed here to %s, but it has been removed from the store by someone "
               "else before it could be copied",
               c->store->url, k->from, k->to);
-    e->verified_ns = 0;
+    entry_verified_locked(e, 0);
 }
 
 /* The version that the entry reads, or of one that is gone since the version that was renamed,

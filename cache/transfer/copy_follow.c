@@ -390,9 +390,7 @@ struct node *copy_take_version_locked(struct copying *k, const char *from, const
     bool write = f && record_locked(f, e, place_of_path(to), copied_etag, new_etag, own);
     bool same = f && has_content(f, e, copied_etag);
     auto_free char *path = entry_path(e);
-    if (path && strcmp(path, to) == 0)
-        e->may_exist = true; /* an upload asks for it where its version is not known */
-    e->tried_before = false;
+    entry_copied_here_locked(e, path && strcmp(path, to) == 0);
     if (!etag_known(&e->etag)) {
         note_copied_locked(f, new_etag);
         return written_locked(n, write);
@@ -400,7 +398,7 @@ struct node *copy_take_version_locked(struct copying *k, const char *from, const
     bool replaced = was_replaced(e, copied_etag, new_etag, own);
     if (!replaced)
         etag_set(&e->etag, new_etag);
-    e->verified_ns = replaced ? 0 : clock_mono_ns();
+    entry_verified_locked(e, replaced ? 0 : clock_mono_ns());
     entry_forget_version(e);
     entry_changed_locked(k->cache, e);
     if (!same)

@@ -415,7 +415,7 @@ static void finish_locked(struct cache *c, struct fetch *fetch, int r, const str
     if (r == -ESTALE) {
         file_version_is_gone_locked(f, true);
         for (struct entry *e = f->node->links; e; e = e->next_link)
-            e->verified_ns = 0;
+            entry_verified_locked(e, 0);
     }
     if (st)
         file_account_locked(c, f, (uint64_t)st->st_blocks * 512);

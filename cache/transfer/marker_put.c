@@ -158,7 +158,7 @@ static void dir_done_locked(struct dir_job *j, int r, const struct object *obj,
     /* Only the answer may have been lost, unless a refusal was it. */
     if (path && strcmp(path, j->path) == 0 && n->links &&
         (!refusal_is_one(r) || op->left_behind))
-        n->links->may_exist = true;
+        entry_may_exist_locked(n->links);
     if (c->stopping)
         return;
     owed_failed_locked(c, &d->debt, r, op->why);
@@ -415,13 +415,11 @@ const struct starter dir_starter = {DEBT_DIR, NULL, start_dir_locked, NULL};
 
 void entry_changed_locked(struct cache *c, struct entry *e)
 {
-    int64_t now = clock_mono_ns();
-
     cache_assert_locked(c);
     if (e)
         name_came_locked(c, e->parent);
     for (; e; e = e->parent->links) {
-        e->changed_ns = now;
+        entry_changed_here_locked(e);
         dir_child_changed_locked(c, e->parent, e);
     }
 }

@@ -28,7 +28,7 @@ static char *dirty_path(struct node *n) REQUIRES(cache_mutex)
             failed = e;
     }
     for (struct entry *e = n->links; e; e = e->next_link)
-        e->failed = false; /* another round */
+        entry_another_round_locked(e);
     struct entry *next = failed ? failed : n->links;
     return next ? entry_path(next) : NULL;
 }

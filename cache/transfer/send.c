@@ -236,8 +236,8 @@ static void attributes_dropped_locked(struct job *j, struct entry *e) REQUIRES(c
 {
     struct node *n = j->node;
 
-    e->dirty = false;
-    e->verified_ns = 0; /* the next look asks what is there */
+    entry_owes_locked(e, false);
+    entry_verified_locked(e, 0); /* the next look asks what is there */
     entry_expire(e);
     if (upload_any_dirty_name(n))
         return;

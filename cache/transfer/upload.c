@@ -336,7 +336,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
         took_attrs_locked(j, obj);
     etag_set(&e->etag, obj->etag);
     entry_may_exist_locked(e);
-    e->verified_ns = clock_mono_ns();
+    entry_verified_locked(e, clock_mono_ns());
     entry_changed_locked(c, e);
     if (j->theirs)
         entry_expire(e); /* the next listing brings their attributes */
@@ -354,11 +354,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
         return;
     }
     j->recorded = doubt_put_until_locked(c, j->at, NULL) == 0;
-    e->stored_generation = j->generation;
-    e->refused = false;
-    e->failed = !same; /* what was written since goes there after its other names */
-    if (same)
-        e->dirty = false;
+    entry_sent_locked(e, j->generation, same);
     if (same && !upload_any_dirty_name(n))
         settle_locked(c, j);
     else if (!same)
@@ -390,7 +386,7 @@ static bool note_refusal_locked(struct job *j, struct entry *e, int r) REQUIRES(
                      refused && j->volume == node_volume(j->node) ? clock_mono_ns() : 0);
     if (!refused || !e)
         return false;
-    e->refused = e->refused || j->others_taken;
+    entry_refused_locked(e, j->others_taken);
     if (!e->refused)
         refusal_probe_locked(j->cache, j->volume);
     return e->refused;
@@ -416,11 +412,8 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
     struct entry *e = upload_entry_at(j->node, j->path);
 
     bool refused = note_refusal_locked(j, e, r);
-    if (e) {
-        e->failed = true;
-        /* Only the answer may have been lost, unless a refusal was it. */
-        e->tried = e->tried || !is_answer(j) || !refusal_is_one(r) || j->left_behind;
-    }
+    if (e) /* only the answer may have been lost, unless a refusal was it */
+        entry_not_sent_locked(e, !is_answer(j) || !refusal_is_one(r) || j->left_behind);
     if (upload_is_bound(j) && is_answer(j) && err_is_transient(r))
         (void)doubt_put_locked(c, j->at, j->etag ? j->etag : "");
     if (r == CHANGED) {

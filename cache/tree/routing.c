@@ -294,7 +294,7 @@ bool dir_dress_locked(struct node *dir)
         return false;
     dir->dir->bare = false;
     if (dir->links)
-        dir->links->may_exist = true;
+        entry_may_exist_locked(dir->links);
     return true;
 }
 

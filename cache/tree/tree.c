@@ -223,8 +223,8 @@ int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const
     if (e2) {
         etag_move(&e2->etag, &old->etag);
         e2->source = place_take(&old->source);
-        e2->verified_ns = old->verified_ns;
-        e2->dirty = old->dirty;
+        entry_verified_locked(e2, old->verified_ns);
+        entry_owes_locked(e2, old->dirty);
         unlink_entry(old);
         free(old);
         *e = e2;

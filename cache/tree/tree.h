@@ -420,6 +420,46 @@ void entry_expire(struct entry *e) REQUIRES(cache_mutex);
 /* Whether the listed object can be another version than that whose attributes are known,
  * although its etag is the same. */
 bool entry_moved(const struct entry *e, const struct object *obj) REQUIRES(cache_mutex);
+/* The store confirmed it at that time (CLOCK_MONOTONIC); 0: the next look asks. */
+void entry_verified_locked(struct entry *e, int64_t at_ns) REQUIRES(cache_mutex);
+/* A listing that was asked then showed it: the last one counts. */
+void entry_listed_locked(struct entry *e, int64_t asked_ns) REQUIRES(cache_mutex);
+/* It changed from here: older listings are not right about it. */
+void entry_changed_here_locked(struct entry *e) REQUIRES(cache_mutex);
+/* Content or attributes must go to the store under this name; or need not any more. */
+void entry_owes_locked(struct entry *e, bool owes) REQUIRES(cache_mutex);
+/* The store has that generation under this name; `same`: nothing was written since. */
+void entry_sent_locked(struct entry *e, uint64_t generation, bool same) REQUIRES(cache_mutex);
+/* An upload under this name failed, or came too early: the node's other names go first. */
+void entry_not_sent_locked(struct entry *e, bool may_be_there) REQUIRES(cache_mutex);
+/* Each name had its turn. */
+void entry_another_round_locked(struct entry *e) REQUIRES(cache_mutex);
+/* The store refused the name; `for_good`: and takes others. */
+void entry_refused_locked(struct entry *e, bool for_good) REQUIRES(cache_mutex);
+/* entry_move_locked() brought it to another path, where the store has, or may have, something.
+ */
+void entry_moved_here_locked(struct entry *e, bool may_exist) REQUIRES(cache_mutex);
+/* The store's version does not come along: an upload replaces `replaces` there, which is taken
+ * over. */
+void entry_version_left_locked(struct entry *e, struct etag *replaces) REQUIRES(cache_mutex);
+/* Whether an upload of what had the name may have put something there. */
+void entry_takes_place_of_tried_locked(struct entry *e, bool tried) REQUIRES(cache_mutex);
+/* A directory above it moved: it takes along what an upload put (`sending`: puts), or may have
+ * put, under the older path. */
+void entry_carried_locked(struct entry *e, bool sending) REQUIRES(cache_mutex);
+/* No store has refused the path that it has now. */
+void entry_has_new_path_locked(struct entry *e) REQUIRES(cache_mutex);
+/* Their nodes changed places, and what is known of the versions goes with them. */
+void entries_exchange_locked(struct entry *a, struct entry *b) REQUIRES(cache_mutex);
+/* So did they at the store, if `rows`. */
+void entry_exchanged_locked(struct entry *e, bool rows) REQUIRES(cache_mutex);
+/* A rename's copy came to where it reads from; `at_own_path`: and that is its own path. */
+void entry_copied_here_locked(struct entry *e, bool at_own_path) REQUIRES(cache_mutex);
+/* Recovery found it in the mirror; `stored`: by its records the store has something there, else
+ * at most what this cache put there. */
+void entry_found_locked(struct entry *e, bool stored) REQUIRES(cache_mutex);
+/* A pending rename may bring there what a lost mount put. */
+void entry_brought_locked(struct entry *e) REQUIRES(cache_mutex);
 /* Makes the next look ask the store, which has something else at the path than this mount
  * believed. */
 void name_is_the_stores_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);

@@ -84,6 +84,122 @@ bool entry_moved(const struct entry *e, const struct object *obj)
     return e->modified_ns && !same_time(e->modified_ns, obj->mtime_ns);
 }
 
+void entry_verified_locked(struct entry *e, int64_t at_ns)
+{
+    e->verified_ns = at_ns;
+}
+
+void entry_listed_locked(struct entry *e, int64_t asked_ns)
+{
+    if (e->verified_ns < asked_ns)
+        e->verified_ns = asked_ns;
+}
+
+void entry_changed_here_locked(struct entry *e)
+{
+    e->changed_ns = clock_mono_ns();
+}
+
+/* ---- what is owed under the name, and how that goes ---- */
+
+void entry_owes_locked(struct entry *e, bool owes)
+{
+    e->dirty = owes;
+}
+
+void entry_sent_locked(struct entry *e, uint64_t generation, bool same)
+{
+    e->stored_generation = generation;
+    e->refused = false;
+    e->failed = !same; /* what was written since goes there after the other names */
+    if (same)
+        e->dirty = false;
+}
+
+void entry_not_sent_locked(struct entry *e, bool may_be_there)
+{
+    e->failed = true;
+    e->tried = e->tried || may_be_there;
+}
+
+void entry_another_round_locked(struct entry *e)
+{
+    e->failed = false;
+}
+
+void entry_refused_locked(struct entry *e, bool for_good)
+{
+    e->refused = e->refused || for_good;
+}
+
+/* ---- moved, exchanged, found ---- */
+
+void entry_moved_here_locked(struct entry *e, bool may_exist)
+{
+    e->may_exist = may_exist;
+    e->tried_before = e->brought = false;
+}
+
+void entry_version_left_locked(struct entry *e, struct etag *replaces)
+{
+    e->stored_generation = 0;
+    etag_clear(&e->etag);
+    etag_move(&e->etag, replaces);
+}
+
+void entry_takes_place_of_tried_locked(struct entry *e, bool tried)
+{
+    e->tried = tried;
+}
+
+void entry_carried_locked(struct entry *e, bool sending)
+{
+    if (!e->may_exist)
+        e->may_exist = e->tried_before = sending || e->tried;
+}
+
+void entry_has_new_path_locked(struct entry *e)
+{
+    e->refused = false;
+}
+
+void entries_exchange_locked(struct entry *a, struct entry *b)
+{
+    bool dirty = a->dirty; /* a bit */
+
+    a->dirty = b->dirty;
+    b->dirty = dirty;
+    SWAP(a->etag, b->etag);
+    SWAP(a->verified_ns, b->verified_ns);
+    SWAP(a->stored_generation, b->stored_generation);
+    entry_forget_version(a);
+    entry_forget_version(b);
+}
+
+void entry_exchanged_locked(struct entry *e, bool rows)
+{
+    e->may_exist = e->may_exist || rows;
+    entry_changed_here_locked(e);
+}
+
+void entry_copied_here_locked(struct entry *e, bool at_own_path)
+{
+    e->may_exist = e->may_exist || at_own_path; /* an upload asks for it where its version is
+                                                   not known */
+    e->tried_before = false;
+}
+
+void entry_found_locked(struct entry *e, bool stored)
+{
+    e->tried = !stored;
+    e->may_exist = stored;
+}
+
+void entry_brought_locked(struct entry *e)
+{
+    e->brought = true;
+}
+
 void name_is_the_stores_locked(struct cache *c, const char *path)
 {
     auto_free char *at = strdup(path);
