@@ -577,7 +577,8 @@ int fetch_need_locked(struct cache *c, struct node *n, uint64_t off, uint64_t en
         return f->failed.err;
     struct range gap;
     int r = 0;
-    if (!f->gone && window_runs_dry(c, n, off, end, ahead, &gap))
+    /* Nothing comes into a file that is just being emptied. */
+    if (!f->gone && !f->busy && window_runs_dry(c, n, off, end, ahead, &gap))
         r = start_range_locked(c, n, off, end, window_end(c, n, off, end, ahead, gap.off));
     if (here || r < 0)
         return here ? 0 : r;

@@ -1,6 +1,7 @@
 /* cache/: what comes between two steps of a call or an upload, and must not be lost by it. */
 #include "cache/mirror/crash.h"
 #include "cache/mount.h"
+#include "cache/transfer/transfer.h"
 #include "common/mem.h"
 #include "tests/lib/at_point.h"
 #include "tests/lib/driven.h"
@@ -18,7 +19,7 @@
 #include <unistd.h>
 
 static struct driven d;
-static atomic_bool hold_puts;
+static atomic_bool hold_puts, hold_reads;
 static atomic_bool dies;   /* when the store has taken attributes */
 static void (*last)(void); /* what is done before that; may be NULL */
 
@@ -26,6 +27,8 @@ static int64_t around(struct layer *l, struct call *c)
 {
     (void)l;
     while (c->kind == CALL_PUT && atomic_load(&hold_puts))
+        (void)usleep(1000);
+    while (c->kind == CALL_READ && atomic_load(&hold_reads))
         (void)usleep(1000);
     int64_t r = call_next(c);
     if (c->kind == CALL_SETATTR && atomic_load(&dies)) {
@@ -54,6 +57,7 @@ static void killed_after(void (*function)(void))
 static void start(void)
 {
     atomic_store(&hold_puts, false);
+    atomic_store(&hold_reads, false);
     atomic_store(&dies, false);
     last = NULL;
     driven_init_folder(&d, around, 1 << 20);
@@ -507,6 +511,46 @@ END_TEST
 
 /* ---- a file that nobody closes as a writer ---- */
 
+/* As a program that reads what is here, with a window that is not filled. */
+static void read_ahead(void)
+{
+    struct waiter w = {0};
+
+    cache_lock(d.cache);
+    struct node *n = tree_find(d.cache, "f", NULL);
+    ck_assert_int_eq(fetch_need_locked(d.cache, n, 0, 4096, 3 << 20, &w), 0);
+    cache_unlock(d.cache);
+}
+
+/* Nothing of the old content comes into a file that is being emptied. */
+START_TEST(read_ahead_while_it_is_truncated)
+{
+    auto_free char *text = calloc(1, 4 << 20);
+    struct handle *reader;
+    struct stat st;
+    char buf[4096];
+
+    start();
+    memset(text, 'x', 4 << 20);
+    driven_store(&d, "f", text, 4 << 20);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_open(&d, "f", O_RDONLY, &reader), 0);
+    ck_assert_int_eq(driven_pread(&d, reader, buf, sizeof(buf), 0), sizeof(buf));
+    atomic_store(&hold_reads, true);
+    at("truncate-emptied", read_ahead);
+    ck_assert_int_eq(driven_truncate(&d, "f", 0), 0);
+    ck_assert(atomic_load(&done));
+    atomic_store(&hold_reads, false);
+    ck_assert_int_eq(driven_close(&d, reader), 0);
+    (void)usleep(100000); /* what was asked for comes */
+    ck_assert_int_eq(driven_stat(&d, "f", &st), 0);
+    ck_assert_int_eq(st.st_size, 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "");
+    driven_release(&d);
+}
+END_TEST
+
 START_TEST(created_to_be_read)
 {
     struct handle *h;
@@ -539,6 +583,7 @@ int main(void)
     tcase_add_test(t, linked_while_it_is_evicted);
     tcase_add_loop_test(t, opened_for_writing_as_it_is_replaced, 0, 4);
     tcase_add_loop_test(t, truncated_as_it_is_replaced, 0, 2);
+    tcase_add_test(t, read_ahead_while_it_is_truncated);
     tcase_add_test(t, created_to_be_read);
     suite_add_tcase(s, t);
     return suite_run(s);
