@@ -360,6 +360,8 @@ void file_has_writer_locked(struct file *f, bool past, bool direct, bool unsure)
 /* The stamp is to say STAMP_WRITING; or need not, the only writer being refused. */
 void file_will_change_locked(struct file *f) REQUIRES(cache_mutex);
 void file_will_not_change_locked(struct file *f) REQUIRES(cache_mutex);
+/* What is dirty may have changed, and what was sent of it is not what is here now. */
+void file_counts_as_changed_locked(struct file *f) REQUIRES(cache_mutex);
 /* What is dirty, or about to be, changed: an upload that reads it stops. */
 void file_changed_again_locked(struct file *f) REQUIRES(cache_mutex);
 /* The file changed: it is to be uploaded under each of its names. `content`: not its

@@ -99,7 +99,7 @@ int file_look_past_locked(struct cache *c, struct node *n, int fd)
     int r = file_look_locked(c, n, fd, &st);
     f->mapped_writer = file_has_writer(fd);
     if (f->mapped_writer && f->state == FILE_DIRTY)
-        file_changed_again_locked(f);
+        file_counts_as_changed_locked(f);
     else if (f->mapped_writer)
         file_mark_dirty_locked(c, n, true);
     return r;

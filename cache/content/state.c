@@ -1,5 +1,5 @@
-/* The states of a file: docs/format.md, section 3. Only these functions assign the fields of
- * the machine (content.h, struct file); each is what one row does in memory. */
+/* The states of a file: docs/format.md, section 3. Only these functions assign them
+ * (docs/architecture.md says which file assigns what); each is what one row does in memory. */
 #include "cache/content/content_impl.h"
 
 #include "cache/mirror/mirror.h"
@@ -140,10 +140,15 @@ void file_will_not_change_locked(struct file *f)
         f->writing_stamp = false;
 }
 
+void file_counts_as_changed_locked(struct file *f)
+{
+    f->generation++;
+}
+
 void file_changed_again_locked(struct file *f)
 {
     atomic_store(&f->changed, true);
-    f->generation++;
+    file_counts_as_changed_locked(f);
 }
 
 void file_mark_dirty_locked(struct cache *c, struct node *n, bool content)

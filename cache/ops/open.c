@@ -122,9 +122,10 @@ static int enter_locked(struct cache *c, struct handle *h) REQUIRES(cache_mutex)
         return 0;
     f->write_handles++;
     f->map_handles += may_be_mapped(h);
-    file_has_writer_locked(f, f->passthrough, h->flags & O_DIRECT,
-                           mtime_is_racy(f->clean_mtime_ns) ||
-                               (!c->mirror.mtime_trusted && (h->flags & O_ACCMODE) == O_RDWR));
+    bool past = f->passthrough; /* else each write comes by here, and marks the file */
+    bool unsure = past && (mtime_is_racy(f->clean_mtime_ns) ||
+                           (!c->mirror.mtime_trusted && (h->flags & O_ACCMODE) == O_RDWR));
+    file_has_writer_locked(f, past, h->flags & O_DIRECT, unsure);
     if (!f->is_writer) {
         DL_APPEND2(c->content->writers, f, writer_prev, writer_next);
         f->is_writer = true;

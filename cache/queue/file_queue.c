@@ -20,6 +20,7 @@ static void set_urgent_locked(struct cache *c, struct file *f, bool urgent)
 
 void file_insert_found_locked(struct cache *c, struct file *f)
 {
+    cache_assert_locked(c);
     file_unqueue_locked(c, f);
     debts_add(&c->queue->owed[DEBT_FILE], &f->debt);
     if (f->urgent)

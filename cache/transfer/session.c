@@ -284,7 +284,7 @@ static void run_ending(struct task *task)
     debt_run(&s->debt, false);
     if (r == 0)
         debt_leave(&s->debt);
-    else if (!c->stopping)
+    else
         owed_failed_locked(c, &s->debt, r, op.why);
     cache_unlock(c);
     if (r == 0)
