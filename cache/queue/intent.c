@@ -87,22 +87,30 @@ void intent_add_locked(struct cache *c, struct intent *i)
     cache_assert_locked(c);
     assert(i->seq);
     debt_set_place(&i->debt, i->seq);
-    debts_add(&c->queue->owed[DEBT_ROW], &i->debt);
+    row_enters_locked(c, i);
     tombstone_count_locked(c, intent_source(i), 1, false);
-    if (intent_is_rename(i))
-        c->queue->renames++;
     c->queue->moved += i->moved_to != NULL;
 }
 
 void intent_remove_locked(struct cache *c, struct intent *i)
 {
     cache_assert_locked(c);
-    debt_leave(&i->debt);
+    row_leaves_locked(c, i);
     tombstone_count_locked(c, intent_source(i), -1, i->kind == INTENT_RENAMEDIR);
-    if (intent_is_rename(i))
-        c->queue->renames--;
     c->queue->moved -= i->moved_to != NULL;
     intent_free(i);
+}
+
+void intent_becomes_removal_locked(struct cache *c, struct intent *i, char *etag)
+{
+    row_renames_no_more_locked(c, i);
+    i->kind = INTENT_UNLINK;
+    free(take_ptr(i->to));
+    free(i->etag);
+    i->etag = etag;
+    debt_forgive(&i->debt);
+    debt_set_due(&i->debt, 0);
+    i->others_taken = i->refused = false;
 }
 
 int intent_note_moved(struct intent *i, uint64_t ino, const char *to)
@@ -141,23 +149,33 @@ struct voided {
     bool (*is_void)(struct cache *c, struct intent *i, const struct voided *v);
     void (*gone_locked)(struct cache *c, const struct intent *i); /* or NULL */
     enum intent_kind kind;
-    const char *path;
+    const char *path; /* NULL: of any */
     uint64_t seq;
 };
+
+/* Those among which they are. */
+static struct intent *void_first_locked(struct cache *c, const struct voided *v)
+    REQUIRES(cache_mutex)
+{
+    return v->path ? row_of_name_locked(c, v->path) : row_first(c);
+}
+
+static struct intent *void_next_locked(const struct voided *v, const struct intent *i)
+    REQUIRES(cache_mutex)
+{
+    return v->path ? row_of_name_next(i) : row_next(i);
+}
 
 /* Up to `max` of them; those that run are carried out. */
 static size_t collect_void(struct cache *c, const struct voided *v, uint64_t *ret_seqs,
                            size_t max)
 {
-    struct intent *i;
     size_t n = 0;
 
     cache_lock(c);
-    ROWS_FOREACH(c, i)
-    {
-        if (n < max && !i->debt.running && v->is_void(c, i, v))
+    for (struct intent *i = void_first_locked(c, v); i && n < max; i = void_next_locked(v, i))
+        if (!i->debt.running && v->is_void(c, i, v))
             ret_seqs[n++] = i->seq;
-    }
     cache_unlock(c);
     return n;
 }
@@ -168,8 +186,8 @@ static void remove_void(struct cache *c, const struct voided *v, const uint64_t 
     size_t done = 0; /* both are in the order of seq */
 
     cache_lock(c);
-    for (i = row_first(c); i; i = next) {
-        next = row_next(i);
+    for (i = void_first_locked(c, v); i; i = next) {
+        next = void_next_locked(v, i);
         while (done < n && seqs[done] < i->seq)
             done++;
         if (done == n || seqs[done] != i->seq || i->debt.running)
@@ -200,7 +218,7 @@ static int drop_void(struct cache *c, const struct voided *v)
 static bool is_replaced(struct cache *c, struct intent *i, const struct voided *v)
 {
     (void)c;
-    return i->kind == v->kind && i->seq <= v->seq && strcmp(i->from, v->path) == 0;
+    return i->kind == v->kind && i->seq <= v->seq;
 }
 
 int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uint64_t seq)

@@ -71,10 +71,8 @@ bool intent_later_rename_waits(struct cache *c, const struct intent *removal)
     const struct intent *i;
 
     cache_assert_locked(c);
-    if (c->queue->renames == 0)
-        return false;
-    for (i = row_next(removal); i; i = row_next(i))
-        if (intent_is_rename(i) && waits_for(i, removal))
+    for (i = rename_after_locked(c, removal->seq); i; i = rename_next(i))
+        if (waits_for(i, removal))
             return true;
     return false;
 }
@@ -160,18 +158,12 @@ bool stuck_intent_blocks_locked(struct cache *c, const char *path)
 
 bool intent_earlier_rename_touches(struct cache *c, const struct intent *self, const char *path)
 {
-    struct intent *i;
+    const struct intent *i;
 
     cache_assert_locked(c);
-    if (c->queue->renames == 0)
-        return false;
-    ROWS_FOREACH(c, i)
-    {
-        if (i == self)
-            return false;
-        if (intent_is_rename(i) && intent_touches(i, path))
+    for (i = rename_first_locked(c); i && i->seq < self->seq; i = rename_next(i))
+        if (intent_touches(i, path))
             return true;
-    }
     return false;
 }
 
@@ -184,8 +176,7 @@ bool intent_comes_first(struct cache *c, const struct intent *i)
 
 static bool rename_runs(const struct intent *i, struct place at) REQUIRES(cache_mutex)
 {
-    return (i->debt.running || i->redo) && intent_is_rename(i) &&
-           place_below(intent_source(i), at);
+    return (i->debt.running || i->redo) && place_below(intent_source(i), at);
 }
 
 bool rename_runs_at_locked(struct cache *c, struct place at)
@@ -193,9 +184,7 @@ bool rename_runs_at_locked(struct cache *c, struct place at)
     struct intent *i;
 
     cache_assert_locked(c);
-    if (c->queue->renames == 0)
-        return false;
-    ROWS_FOREACH(c, i)
+    RENAMES_FOREACH(c, i)
     {
         if (rename_runs(i, at))
             return true;
@@ -208,9 +197,7 @@ bool native_rename_runs_at_locked(struct cache *c, struct place at)
     struct intent *i;
 
     cache_assert_locked(c);
-    if (c->queue->renames == 0)
-        return false;
-    ROWS_FOREACH(c, i)
+    RENAMES_FOREACH(c, i)
     {
         if (rename_runs(i, at) && store_can(c->store, intent_source(i).key, STORE_RENAME))
             return true;

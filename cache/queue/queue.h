@@ -7,6 +7,7 @@
 
 #include "cache/content/content.h"
 #include "common/mem.h"
+#include "common/table.h"
 
 /* The kinds of changes that the store was seen to take, whatever the name. */
 enum change { CHANGE_PUT, CHANGE_REMOVE, CHANGES };
@@ -35,7 +36,10 @@ struct intent {
     GUARDED_BY(cache_mutex) struct {
         /* who waits for it: the place of the older one that is part of it; 0 none */
         uint64_t since;
-        struct debt debt;    /* in the place of its number */
+        struct debt debt;  /* in the place of its number */
+        UT_hash_handle hh; /* in queue_own.by_name, of the first of its name */
+        struct intent *name_prev, *name_next;     /* the others of that name, by seq */
+        struct intent *rename_prev, *rename_next; /* in queue_own.renames */
         bool removed_before; /* a removal that is repeated, for what may have come late */
         unsigned refuser;    /* who refused it; 0: one of several stores, or the only one */
         bool others_taken;   /* and it has taken the like of another name since */
@@ -102,24 +106,6 @@ static inline struct node *debt_dir(struct debt *d)
 static inline struct intent *debt_row(struct debt *d)
 {
     return d ? container_of(d, struct intent, debt) : NULL;
-}
-
-/* The journal's rows in their order; NULL behind the last and before the first. */
-static inline struct intent *row_first(struct cache *c) REQUIRES(cache_mutex)
-{
-    return debt_row(c->queue->owed[DEBT_ROW].first);
-}
-static inline struct intent *row_last(struct cache *c) REQUIRES(cache_mutex)
-{
-    return debt_row(c->queue->owed[DEBT_ROW].last);
-}
-static inline struct intent *row_next(const struct intent *i) REQUIRES(cache_mutex)
-{
-    return debt_row(i->debt.next);
-}
-static inline struct intent *row_prev(const struct intent *i) REQUIRES(cache_mutex)
-{
-    return debt_row(i->debt.prev);
 }
 
 /* Each row, and each file that waits for its upload, in the order of closes. The body keeps
@@ -260,6 +246,10 @@ uint64_t intents_newest_locked(struct cache *c) REQUIRES(cache_mutex);
  * was intended while that version was on its way is newer and stays.
  * Takes no lock itself; 0 or a negative errno. */
 int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uint64_t seq);
+/* Its copy is there: from now on it removes the old name, of which `etag` (taken over) is
+ * known. */
+void intent_becomes_removal_locked(struct cache *c, struct intent *i, char *etag)
+    REQUIRES(cache_mutex);
 /* Whether the intention renames, be it a file or a directory; the others remove. */
 bool intent_is_rename(const struct intent *i);
 /* The place in the order from which on others wait for the intention. */
@@ -438,6 +428,21 @@ int queue_new(struct cache *c);
 int queue_open(struct cache *c);
 /* Nothing is in its lists any more. Accepts a cache without that part. */
 void queue_free(struct cache *c) EXCLUDES(cache_mutex);
+
+/* ---- rows.c ---- */
+/* The journal's rows in their order; NULL behind the last and before the first. */
+struct intent *row_first(struct cache *c) REQUIRES(cache_mutex);
+struct intent *row_last(struct cache *c) REQUIRES(cache_mutex);
+struct intent *row_next(const struct intent *i) REQUIRES(cache_mutex);
+struct intent *row_prev(const struct intent *i) REQUIRES(cache_mutex);
+/* The oldest of those that take something from this path, and the next one; or NULL. */
+struct intent *row_of_name_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+struct intent *row_of_name_next(const struct intent *i) REQUIRES(cache_mutex);
+/* The oldest rename, the next one, and the first one with a higher number than this. */
+struct intent *rename_first_locked(struct cache *c) REQUIRES(cache_mutex);
+struct intent *rename_next(const struct intent *i) REQUIRES(cache_mutex);
+struct intent *rename_after_locked(struct cache *c, uint64_t seq) REQUIRES(cache_mutex);
+#define RENAMES_FOREACH(c, i) for ((i) = rename_first_locked(c); (i); (i) = rename_next(i))
 
 /* ---- tombstone.c ---- */
 /* Whether a listing begun at `listed_ns` may not show what the store has there as `path`: it

@@ -4,6 +4,8 @@
 
 #include "cache/queue/queue.h"
 
+#include <stdatomic.h>
+
 struct refusals {
     GUARDED_BY(cache_mutex) struct {
         bool probing;
@@ -39,6 +41,8 @@ struct queue_own {
         uint64_t doubt_seq;                 /* the last of those intentions */
         struct refusals refusals;
         struct tombstone *tombstones;
+        struct intent *by_name; /* the oldest row of each name */
+        struct intent *renames; /* by seq */
     };
 };
 
@@ -54,6 +58,17 @@ bool intent_leads_to(struct cache *c, struct place from, const char *path)
 /* ---- origin.c ---- */
 /* The cache ends. Does nothing before origins_open(). */
 void origins_free(struct cache *c);
+
+/* ---- rows.c ---- */
+#ifndef NDEBUG
+/* How many rows were looked at so far: for tests. */
+extern atomic_ullong rows_looked_at;
+#endif
+/* The row is in the queue, and found by its name; or is there no more. */
+void row_enters_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
+void row_leaves_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
+/* It stays, and renames nothing any more. */
+void row_renames_no_more_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 
 /* ---- tombstone.c ---- */
 /* Frees all tombstones: the cache ends. */

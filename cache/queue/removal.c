@@ -11,15 +11,11 @@
 
 bool removal_pending(struct cache *c, const char *path)
 {
-    struct intent *i;
+    const struct intent *i = row_of_name_locked(c, path);
 
-    cache_assert_locked(c);
-    ROWS_FOREACH(c, i)
-    {
-        if (i->kind == INTENT_RMDIR && strcmp(i->from, path) == 0)
-            return true;
-    }
-    return false;
+    while (i && i->kind != INTENT_RMDIR)
+        i = row_of_name_next(i);
+    return i != NULL;
 }
 
 bool rmdir_runs_above_locked(struct cache *c, const char *path)
@@ -66,11 +62,10 @@ bool intent_follows_removal(struct cache *c, const struct intent *removal)
     const struct intent *i;
 
     cache_assert_locked(c);
-    if (!intent_means_ours(removal) || tombstone_pending(c, intent_source(removal)) < 2)
+    if (!intent_means_ours(removal))
         return false;
-    for (i = row_first(c); i && i != removal; i = row_next(i))
-        if (i->kind == INTENT_UNLINK && intent_version_is_known(i) && !i->moved_to &&
-            strcmp(i->from, removal->from) == 0)
+    for (i = row_of_name_locked(c, removal->from); i && i != removal; i = row_of_name_next(i))
+        if (i->kind == INTENT_UNLINK && intent_version_is_known(i) && !i->moved_to)
             return true;
     return false;
 }
@@ -81,10 +76,7 @@ const char *intent_removes_version(struct cache *c, const char *path)
     struct intent *i;
 
     cache_assert_locked(c);
-    ROWS_FOREACH(c, i)
-    {
-        if (strcmp(i->from, path) != 0)
-            continue;
+    for (i = row_of_name_locked(c, path); i; i = row_of_name_next(i)) {
         if (i->kind != INTENT_UNLINK || !(intent_version_is_known(i) || intent_means_ours(i)))
             return NULL;
         /* The oldest says what the store has: later ones are of what came there since. */

@@ -33,7 +33,7 @@ static bool overwritten(struct cache *c, struct copying *k)
 
     cache_lock(c);
     const struct intent removal = {
-        .kind = INTENT_UNLINK, .from = k->from, .debt.next = k->intent->debt.next};
+        .kind = INTENT_UNLINK, .from = k->from, .seq = k->intent->seq};
     struct node *n = tree_find(c, k->to, &e);
     bool yes = n && e && copy_is_owed(k, n, e) && place_known(e->source) &&
                place_same(e->source, place_of_path(k->from)) && !intent_is_urgent(c, &removal);
@@ -76,15 +76,7 @@ static void finish_intent_locked(struct copying *k, bool remove, char **copied)
         intent_remove_locked(c, i);
         return;
     }
-    c->queue->renames--;
-    i->kind = INTENT_UNLINK;
-    free(i->to);
-    i->to = NULL;
-    free(i->etag);
-    i->etag = take_ptr(*copied);
-    debt_forgive(&i->debt);
-    i->others_taken = i->refused = false;
-    debt_set_due(&i->debt, 0);
+    intent_becomes_removal_locked(c, i, take_ptr(*copied));
 }
 
 /* The store has lost the source: what is complete here is uploaded, the rest is lost there. */

@@ -24,9 +24,9 @@ static bool running_rename_touches(struct cache *c, const char *path) REQUIRES(c
 {
     struct intent *i;
 
-    ROWS_FOREACH(c, i)
+    RENAMES_FOREACH(c, i)
     {
-        if (i->debt.running && intent_is_rename(i) && intent_touches(i, path))
+        if (i->debt.running && intent_touches(i, path))
             return true;
     }
     return false;

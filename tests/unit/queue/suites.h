@@ -8,5 +8,6 @@ Suite *order_suite(void);
 Suite *moved_suite(void);
 Suite *barrier_suite(void);
 Suite *walk_suite(void);
+Suite *rows_suite(void);
 
 #endif
