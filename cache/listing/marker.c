@@ -53,7 +53,7 @@ bool dir_marker_goes_locked(struct cache *c, struct node *dir, struct place at,
     auto_free char *path = node_path(dir);
 
     cache_assert_locked(c);
-    return path && tombstone_hides(c, at, path, asked_ns);
+    return path && tombstone_hides(c, at, true, path, asked_ns);
 }
 
 void dir_listed_locked(struct cache *c, struct node *dir, const struct object *marker,

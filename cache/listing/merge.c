@@ -286,8 +286,8 @@ int listing_merge_one(struct cache *c, struct node *dir, const char *name,
     bool known = place_known(at) && path;
     /* What has the name here, if anything, is not what was listed: the store has it elsewhere,
      * or does not have it yet. */
-    bool other =
-        known && (tombstone_hides(c, at, path, asked_ns) || (e && place_known(e->source)));
+    bool other = known && (tombstone_hides(c, at, obj->is_prefix, path, asked_ns) ||
+                           (e && place_known(e->source)));
     if (other && e)
         entry_listed_locked(e, asked_ns);
     cache_unlock(c);

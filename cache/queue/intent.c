@@ -12,9 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool intent_kind_is_of_dir(enum intent_kind kind)
+{
+    return kind == INTENT_RENAMEDIR || kind == INTENT_RMDIR;
+}
+
 static bool is_of_dir(const struct intent *i)
 {
-    return i->kind == INTENT_RENAMEDIR || i->kind == INTENT_RMDIR;
+    return intent_kind_is_of_dir(i->kind);
 }
 
 unsigned intent_volume(struct cache *c, const struct intent *i)
@@ -88,7 +93,7 @@ void intent_add_locked(struct cache *c, struct intent *i)
     assert(i->seq);
     debt_set_place(&i->debt, i->seq);
     row_enters_locked(c, i);
-    tombstone_count_locked(c, intent_source(i), 1, false);
+    tombstone_count_locked(c, intent_source(i), i->kind, 1);
     c->queue->moved += i->moved_to != NULL;
 }
 
@@ -96,13 +101,14 @@ void intent_remove_locked(struct cache *c, struct intent *i)
 {
     cache_assert_locked(c);
     row_leaves_locked(c, i);
-    tombstone_count_locked(c, intent_source(i), -1, i->kind == INTENT_RENAMEDIR);
+    tombstone_count_locked(c, intent_source(i), i->kind, -1);
     c->queue->moved -= i->moved_to != NULL;
     intent_free(i);
 }
 
 void intent_becomes_removal_locked(struct cache *c, struct intent *i, char *etag)
 {
+    assert(i->kind == INTENT_RENAME);
     row_renames_no_more_locked(c, i);
     i->kind = INTENT_UNLINK;
     free(take_ptr(i->to));

@@ -260,36 +260,32 @@ char *intent_path_after(const struct intent *first, const char *path)
     return at;
 }
 
-/* The path after the renames from `first` on; NULL where a removal takes what has it, or, with
- * `replaced`, where another rename brings something over it. */
-static char *path_unless_taken(const struct intent *first, const char *path, bool replaced)
-    REQUIRES(cache_mutex)
+char *intent_lasting_path(const struct intent *first, const char *path)
 {
     auto_free char *at = strdup(path);
 
     for (const struct intent *i = first; at && i; i = row_next(i)) {
         bool moved = intent_forward(i, &at);
-        const char *taken = !intent_is_rename(i) ? i->from : replaced ? i->to : NULL;
-        if (!moved && taken && strcmp(taken, at) == 0)
+        const char *taken = intent_is_rename(i) ? i->to : i->from;
+        if (!moved && strcmp(taken, at) == 0)
             return NULL;
     }
     return take_ptr(at);
 }
 
-char *intent_lasting_path(const struct intent *first, const char *path)
+bool intent_leads_to(struct cache *c, struct place from, bool is_dir, const char *path)
 {
-    return path_unless_taken(first, path, true);
-}
-
-bool intent_leads_to(struct cache *c, struct place from, const char *path)
-{
-    cache_assert_locked(c);
-    /* Without renames nothing moves: only the removal of what lies there counts. */
-    if (c->queue->renames == 0)
-        return !tombstone_pending(c, from);
     /* Before the first of them a path and its place are one. What a rename replaces has its
      * name until then. */
-    auto_free char *at = path_unless_taken(row_first(c), place_path(from), false);
+    auto_free char *at = strdup(place_path(from));
+
+    cache_assert_locked(c);
+    for (const struct intent *i = row_first(c); at && i; i = row_next(i)) {
+        bool removes = !intent_is_rename(i) && intent_kind_is_of_dir(i->kind) == is_dir;
+        if (removes && strcmp(i->from, at) == 0)
+            return false;
+        (void)intent_forward(i, &at);
+    }
     return at && strcmp(at, path) == 0;
 }
 

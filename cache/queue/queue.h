@@ -445,11 +445,12 @@ struct intent *rename_after_locked(struct cache *c, uint64_t seq) REQUIRES(cache
 #define RENAMES_FOREACH(c, i) for ((i) = rename_first_locked(c); (i); (i) = rename_next(i))
 
 /* ---- tombstone.c ---- */
-/* Whether a listing begun at `listed_ns` may not show what the store has there as `path`: it
- * was removed since, or an intention will remove it or move it elsewhere. */
-bool tombstone_hides(struct cache *c, struct place at, const char *path, int64_t listed_ns)
-    REQUIRES(cache_mutex);
-/* How many intentions concern this very place. */
+/* Whether a listing begun at `listed_ns` may not show what the store has there, a directory or
+ * what is none, as `path`: it was removed since, or an intention will remove it or move it
+ * elsewhere. */
+bool tombstone_hides(struct cache *c, struct place at, bool is_dir, const char *path,
+                     int64_t listed_ns) REQUIRES(cache_mutex);
+/* How many intentions concern this very place, whichever they mean. */
 unsigned tombstone_pending(struct cache *c, struct place at) REQUIRES(cache_mutex);
 
 #endif

@@ -15,10 +15,12 @@ struct refusals {
 /* A place where the store has, or may have, something although the name is gone here. */
 struct tombstone {
     UT_hash_handle hh; /* in queue_own.tombstones, by key */
-    /* CLOCK_MONOTONIC; when the store lost it: younger listings are right */
-    int64_t done_ns GUARDED_BY(cache_mutex);
-    /* intentions that will remove it, or move it away */
-    unsigned pending GUARDED_BY(cache_mutex);
+    /* By whether it is a directory: each can have taken the place of the other since. */
+    struct {
+        int64_t
+            done_ns; /* CLOCK_MONOTONIC; when the store lost it: younger listings are right */
+        unsigned pending; /* intentions that will remove it, or move it away */
+    } of[2] GUARDED_BY(cache_mutex);
     bool with_tree GUARDED_BY(cache_mutex); /* the last one moved all below it away, too */
     char key[];
 };
@@ -50,9 +52,14 @@ struct queue_own {
 /* Frees all that doubt.c keeps: the cache ends. */
 void doubt_free(struct cache *c) REQUIRES(cache_mutex);
 
+/* ---- intent.c ---- */
+/* Whether such an intention takes away a directory, and nothing that is none. */
+bool intent_kind_is_of_dir(enum intent_kind kind);
+
 /* ---- order.c ---- */
-/* Whether what the store has there now will be at `path` when all intentions are done. */
-bool intent_leads_to(struct cache *c, struct place from, const char *path)
+/* Whether what the store has there now, a directory or what is none, will be at `path` when all
+ * intentions are done. */
+bool intent_leads_to(struct cache *c, struct place from, bool is_dir, const char *path)
     REQUIRES(cache_mutex);
 
 /* ---- origin.c ---- */
@@ -73,8 +80,8 @@ void row_renames_no_more_locked(struct cache *c, struct intent *i) REQUIRES(cach
 /* ---- tombstone.c ---- */
 /* Frees all tombstones: the cache ends. */
 void tombstones_free(struct cache *c) REQUIRES(cache_mutex);
-/* An intention towards a place begins (+1) or ends (-1). */
-void tombstone_count_locked(struct cache *c, struct place at, int by, bool with_tree)
+/* An intention of this kind towards a place begins (+1) or ends (-1). */
+void tombstone_count_locked(struct cache *c, struct place at, enum intent_kind kind, int by)
     REQUIRES(cache_mutex);
 
 #endif

@@ -17,11 +17,19 @@ unsigned tombstone_pending(struct cache *c, struct place at)
 
     cache_assert_locked(c);
     HASH_FIND_STR(c->queue->own->tombstones, at.key, g);
-    return g ? g->pending : 0;
+    return g ? g->of[false].pending + g->of[true].pending : 0;
+}
+
+static bool is_pending(struct cache *c, struct place at, bool is_dir) REQUIRES(cache_mutex)
+{
+    struct tombstone *g;
+
+    HASH_FIND_STR(c->queue->own->tombstones, at.key, g);
+    return g && g->of[is_dir].pending > 0;
 }
 
 /* Whether what lay there was removed, or moved away with a directory above it, since. */
-static bool removed_since(struct cache *c, struct place at, int64_t listed_ns)
+static bool removed_since(struct cache *c, struct place at, bool is_dir, int64_t listed_ns)
     REQUIRES(cache_mutex)
 {
     for (const char *end = at.key; *end; end++) {
@@ -29,16 +37,23 @@ static bool removed_since(struct cache *c, struct place at, int64_t listed_ns)
         if (end[1] != '/' && end[1] != '\0')
             continue;
         HASH_FIND(hh, c->queue->own->tombstones, at.key, (size_t)(end + 1 - at.key), g);
-        if (g && g->pending == 0 && g->done_ns >= listed_ns && (!end[1] || g->with_tree))
+        bool dir = end[1] || is_dir;
+        if (g && g->of[dir].pending == 0 && g->of[dir].done_ns >= listed_ns &&
+            (!end[1] || g->with_tree))
             return true;
     }
     return false;
 }
 
-bool tombstone_hides(struct cache *c, struct place at, const char *path, int64_t listed_ns)
+bool tombstone_hides(struct cache *c, struct place at, bool is_dir, const char *path,
+                     int64_t listed_ns)
 {
     cache_assert_locked(c);
-    return removed_since(c, at, listed_ns) || !intent_leads_to(c, at, path);
+    if (removed_since(c, at, is_dir, listed_ns))
+        return true;
+    /* Without renames nothing moves: only the removal of what lies there counts. */
+    return c->queue->renames == 0 ? is_pending(c, at, is_dir)
+                                  : !intent_leads_to(c, at, is_dir, path);
 }
 
 static void tombstones_purge(struct cache *c) REQUIRES(cache_mutex)
@@ -48,15 +63,17 @@ static void tombstones_purge(struct cache *c) REQUIRES(cache_mutex)
 
     HASH_ITER(hh, c->queue->own->tombstones, g, next)
     {
-        if (g->pending > 0 || g->done_ns > old)
+        bool pending = g->of[false].pending || g->of[true].pending;
+        if (pending || g->of[false].done_ns > old || g->of[true].done_ns > old)
             continue;
         HASH_DEL(c->queue->own->tombstones, g);
         free(g);
     }
 }
 
-void tombstone_count_locked(struct cache *c, struct place at, int by, bool with_tree)
+void tombstone_count_locked(struct cache *c, struct place at, enum intent_kind kind, int by)
 {
+    bool is_dir = intent_kind_is_of_dir(kind);
     struct tombstone *g;
 
     cache_assert_locked(c);
@@ -73,11 +90,12 @@ void tombstone_count_locked(struct cache *c, struct place at, int by, bool with_
     }
     if (!g)
         return;
-    g->pending = (unsigned)((int)g->pending + by);
+    g->of[is_dir].pending = (unsigned)((int)g->of[is_dir].pending + by);
     if (by > 0)
         return;
-    g->done_ns = clock_mono_ns();
-    g->with_tree = with_tree;
+    g->of[is_dir].done_ns = clock_mono_ns();
+    if (is_dir)
+        g->with_tree = kind == INTENT_RENAMEDIR;
 }
 
 void tombstones_free(struct cache *c)

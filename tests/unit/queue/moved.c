@@ -100,7 +100,7 @@ END_TEST
 
 /* ---- what a listing may show ---- */
 
-/* Whether the store's object at `key` shows as `path`. */
+/* Whether the store's object at `key`, or its directory at `key/`, shows as `path`. */
 static const struct {
     const char *rows, *key, *path;
     bool shows;
@@ -109,7 +109,17 @@ static const struct {
     {"unlink a", "a", "a", false},
     {"unlink a", "b", "b", true},
     {"unlink a", "a/x", "a/x", true},
-    {"rmdir d", "d", "d", false},
+    {"rmdir d", "d/", "d", false},
+    /* What took its place, or has it at another node. */
+    {"rmdir d", "d", "d", true},
+    {"unlink a", "a/", "a", true},
+    {"rmdir d; unlink d", "d", "d", false},
+    {"unlink a; rmdir a", "a/", "a", false},
+    {"rmdir b; rename a b", "a", "b", true},
+    {"rename a b; rmdir b", "a", "b", true},
+    {"unlink e; renamedir d e", "d/x/", "e/x", true},
+    {"renamedir d e; unlink e/x", "d/x/", "e/x", true},
+    {"renamedir d e; rmdir e/x", "d/x/", "e/x", false},
     {"rmdir d", "d/x", "d/x", true},
     {"rename a b", "a", "a", false},
     {"rename a b", "a", "b", true},
@@ -130,8 +140,11 @@ static const struct {
 START_TEST(listings_are_read_through_rows)
 {
     struct cache *c = owed_new(listings[_i].rows, "");
+    const char *key = listings[_i].key;
+    bool is_dir = key[strlen(key) - 1] == '/';
+    auto_free char *at = strndup(key, strlen(key) - is_dir);
     bool hides =
-        tombstone_hides(c, place_of_path(listings[_i].key), listings[_i].path, clock_mono_ns());
+        tombstone_hides(c, place_of_path(at), is_dir, listings[_i].path, clock_mono_ns());
 
     owed_free(c);
     ck_assert_msg(hides != listings[_i].shows, "%s: %s as %s", listings[_i].rows,
@@ -151,17 +164,20 @@ START_TEST(a_row_that_is_done_hides_from_older_listings)
         intent_remove_locked(c, row_first(c));
     int64_t after_ns = clock_mono_ns() + 1;
     ck_assert(!tombstone_pending(c, place_of_path("a")));
-    ck_assert(tombstone_hides(c, place_of_path("a"), "a", before_ns) &&
-              !tombstone_hides(c, place_of_path("a"), "a", after_ns));
+    ck_assert(tombstone_hides(c, place_of_path("a"), false, "a", before_ns) &&
+              !tombstone_hides(c, place_of_path("a"), false, "a", after_ns));
     /* Which has a name of its own. */
-    ck_assert(!tombstone_hides(c, place_of_path("a/x"), "a/x", before_ns));
-    ck_assert(tombstone_hides(c, place_of_path("d"), "d", before_ns));
-    ck_assert(tombstone_hides(c, place_of_path("d/x/y"), "d/x/y", before_ns));
-    ck_assert(!tombstone_hides(c, place_of_path("d/x/y"), "d/x/y", after_ns));
-    ck_assert(tombstone_hides(c, place_of_path("f"), "f", before_ns) &&
-              !tombstone_hides(c, place_of_path("f/x"), "f/x", before_ns));
-    ck_assert(!tombstone_hides(c, place_of_path("e/x"), "e/x", before_ns) &&
-              !tombstone_hides(c, place_of_path("g"), "g", before_ns));
+    ck_assert(!tombstone_hides(c, place_of_path("a/x"), false, "a/x", before_ns));
+    ck_assert(tombstone_hides(c, place_of_path("d"), true, "d", before_ns));
+    ck_assert(tombstone_hides(c, place_of_path("d/x/y"), false, "d/x/y", before_ns));
+    ck_assert(!tombstone_hides(c, place_of_path("d/x/y"), false, "d/x/y", after_ns));
+    ck_assert(tombstone_hides(c, place_of_path("f"), false, "f", before_ns) &&
+              !tombstone_hides(c, place_of_path("f/x"), false, "f/x", before_ns));
+    ck_assert(!tombstone_hides(c, place_of_path("e/x"), false, "e/x", before_ns) &&
+              !tombstone_hides(c, place_of_path("g"), false, "g", before_ns));
+    /* Nor has it what took the place of the other kind. */
+    ck_assert(!tombstone_hides(c, place_of_path("a"), true, "a", before_ns) &&
+              !tombstone_hides(c, place_of_path("d"), false, "d", before_ns));
     owed_free(c);
 }
 END_TEST
