@@ -10,7 +10,7 @@ import sys
 TOP = pathlib.Path(__file__).resolve().parent.parent
 
 FILE = r"(?:\b(?:f|self)|\bfile)->"
-ENTRY = r"(?:\b(?:e|e2|a|b|over)|\b(?:links|from|to))->"
+ENTRY = r"(?:\b(?:e|e2|a|b|over)|\b(?:links|from|to)|\bboth\[\w\])->"
 DEBT = r"\bdebt[.]|(?<=[(,])\.debt[.]"
 
 OWNERS = [

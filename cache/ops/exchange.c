@@ -47,9 +47,9 @@ static void swap_files_locked(struct cache *c, struct entry *a, struct entry *b)
     for (int i = 0; i < 2; i++) {
         const char *path = i == 0 ? path_a : path_b;
         /* An upload to the name still replaces the version that the name had. */
-        both[i]->may_exist = both[i]->may_exist || etag_known(&both[i]->etag) || !path ||
-                             upload_runs_at_locked(c, place_of_path(path), false);
-        both[i]->stored_generation = 0;
+        entry_got_other_file_locked(both[i],
+                                    etag_known(&both[i]->etag) || !path ||
+                                        upload_runs_at_locked(c, place_of_path(path), false));
         file_renamed_locked(c, both[i]->node);
         file_mark_dirty_locked(c, both[i]->node, true);
         if (both[i]->node->file->write_handles == 0)

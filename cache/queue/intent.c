@@ -231,6 +231,7 @@ int intents_retire(struct cache *c, enum intent_kind kind, const char *path, uin
 {
     const struct voided v = {.is_void = is_replaced, .kind = kind, .path = path, .seq = seq};
 
+    assert(path);
     return drop_void(c, &v);
 }
 

@@ -71,7 +71,7 @@ bool intent_later_rename_waits(struct cache *c, const struct intent *removal)
     const struct intent *i;
 
     cache_assert_locked(c);
-    for (i = rename_after_locked(c, removal->seq); i; i = rename_next(i))
+    for (i = rename_last_locked(c); i && i->seq > removal->seq; i = rename_before_locked(c, i))
         if (waits_for(i, removal))
             return true;
     return false;

@@ -438,10 +438,12 @@ struct intent *row_prev(const struct intent *i) REQUIRES(cache_mutex);
 /* The oldest of those that take something from this path, and the next one; or NULL. */
 struct intent *row_of_name_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 struct intent *row_of_name_next(const struct intent *i) REQUIRES(cache_mutex);
-/* The oldest rename, the next one, and the first one with a higher number than this. */
+/* The oldest rename and the next one; the newest and the one before. */
 struct intent *rename_first_locked(struct cache *c) REQUIRES(cache_mutex);
 struct intent *rename_next(const struct intent *i) REQUIRES(cache_mutex);
-struct intent *rename_after_locked(struct cache *c, uint64_t seq) REQUIRES(cache_mutex);
+struct intent *rename_last_locked(struct cache *c) REQUIRES(cache_mutex);
+struct intent *rename_before_locked(struct cache *c, const struct intent *i)
+    REQUIRES(cache_mutex);
 #define RENAMES_FOREACH(c, i) for ((i) = rename_first_locked(c); (i); (i) = rename_next(i))
 
 /* ---- tombstone.c ---- */

@@ -70,6 +70,8 @@ void origins_free(struct cache *c);
 #ifndef NDEBUG
 /* How many rows were looked at so far: for tests. */
 extern atomic_ullong rows_looked_at;
+/* Aborts unless the row is found by its name, in its order. */
+void row_check_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
 #endif
 /* The row is in the queue, and found by its name; or is there no more. */
 void row_enters_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);

@@ -62,7 +62,7 @@ void queue_check_locked(struct cache *c)
     unsigned renames = 0, moved = 0;
     struct file *f;
     uint64_t first = 0;
-    int n = 0;
+    int n = 0, rows = 0;
 
     cache_assert_locked(c);
     OWED_FILES_FOREACH(c, f)
@@ -78,6 +78,8 @@ void queue_check_locked(struct cache *c)
     {
         renames += i->kind == INTENT_RENAME || i->kind == INTENT_RENAMEDIR;
         moved += i->moved_to != NULL;
+        if (++rows <= LOOK_AT)
+            row_check_locked(c, i);
     }
     assert(renames == c->queue->renames && moved == c->queue->moved);
 }

@@ -45,7 +45,17 @@ struct intent *row_prev(const struct intent *i)
 
 /* ---- of a name ---- */
 
-/* The first of them stands in the table, and the others behind it in their order. */
+/* The first of them stands in the table, and the others behind it in their order. Either may be
+ * NULL. A table that stays in use allocates nothing when it changes hands. */
+static void stand_for_name_locked(struct cache *c, struct intent *i, struct intent *before)
+    REQUIRES(cache_mutex)
+{
+    if (i)
+        HASH_ADD_KEYPTR(hh, c->queue->own->by_name, i->from, strlen(i->from), i);
+    if (before)
+        HASH_DEL(c->queue->own->by_name, before);
+}
+
 static void add_to_name_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex)
 {
     struct intent *first = NULL, *before;
@@ -57,10 +67,9 @@ static void add_to_name_locked(struct cache *c, struct intent *i) REQUIRES(cache
         DL_APPEND_ELEM2(first, before, i, name_prev, name_next);
         return;
     }
-    if (first)
-        HASH_DEL(c->queue->own->by_name, first);
+    struct intent *second = first;
     DL_PREPEND2(first, i, name_prev, name_next);
-    HASH_ADD_KEYPTR(hh, c->queue->own->by_name, first->from, strlen(first->from), first);
+    stand_for_name_locked(c, first, second);
 }
 
 static void take_from_name_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex)
@@ -69,11 +78,9 @@ static void take_from_name_locked(struct cache *c, struct intent *i) REQUIRES(ca
 
     HASH_FIND_STR(c->queue->own->by_name, i->from, first);
     bool was_first = first == i;
-    if (was_first)
-        HASH_DEL(c->queue->own->by_name, i);
     DL_DELETE2(first, i, name_prev, name_next);
-    if (was_first && first)
-        HASH_ADD_KEYPTR(hh, c->queue->own->by_name, first->from, strlen(first->from), first);
+    if (was_first)
+        stand_for_name_locked(c, first, i);
 }
 
 struct intent *row_of_name_locked(struct cache *c, const char *path)
@@ -124,18 +131,33 @@ struct intent *rename_next(const struct intent *i)
     return looked(i->rename_next);
 }
 
-struct intent *rename_after_locked(struct cache *c, uint64_t seq)
+struct intent *rename_last_locked(struct cache *c)
 {
-    struct intent *first = c->queue->own->renames, *after = NULL;
-
     cache_assert_locked(c);
-    for (struct intent *i = first ? first->rename_prev : NULL; i && i->seq > seq;
-         i = i == first ? NULL : looked(i->rename_prev))
-        after = i;
-    return after;
+    return looked(c->queue->own->renames ? c->queue->own->renames->rename_prev : NULL);
+}
+
+struct intent *rename_before_locked(struct cache *c, const struct intent *i)
+{
+    cache_assert_locked(c);
+    return i == c->queue->own->renames ? NULL : looked(i->rename_prev);
 }
 
 /* ---- all of them ---- */
+
+#ifndef NDEBUG
+void row_check_locked(struct cache *c, const struct intent *i)
+{
+    const struct intent *of_name = row_of_name_locked(c, i->from);
+
+    while (of_name && of_name != i) {
+        assert(!of_name->name_next || of_name->seq < of_name->name_next->seq);
+        of_name = of_name->name_next;
+    }
+    assert(of_name == i && strcmp(of_name->from, i->from) == 0);
+    assert(!intent_is_rename(i) || !i->rename_next || i->rename_next->seq > i->seq);
+}
+#endif
 
 void row_enters_locked(struct cache *c, struct intent *i)
 {

@@ -451,7 +451,10 @@ void entry_carried_locked(struct entry *e, bool sending) REQUIRES(cache_mutex);
 void entry_has_new_path_locked(struct entry *e) REQUIRES(cache_mutex);
 /* Their nodes changed places, and what is known of the versions goes with them. */
 void entries_exchange_locked(struct entry *a, struct entry *b) REQUIRES(cache_mutex);
-/* So did they at the store, if `rows`. */
+/* Another file has the name, of which the store has nothing there; `may_exist`: it has
+ * something else. */
+void entry_got_other_file_locked(struct entry *e, bool may_exist) REQUIRES(cache_mutex);
+/* So did the objects at the store, if `rows`. */
 void entry_exchanged_locked(struct entry *e, bool rows) REQUIRES(cache_mutex);
 /* A rename's copy came to where it reads from; `at_own_path`: and that is its own path. */
 void entry_copied_here_locked(struct entry *e, bool at_own_path) REQUIRES(cache_mutex);

@@ -176,6 +176,12 @@ void entries_exchange_locked(struct entry *a, struct entry *b)
     entry_forget_version(b);
 }
 
+void entry_got_other_file_locked(struct entry *e, bool may_exist)
+{
+    e->may_exist = e->may_exist || may_exist;
+    e->stored_generation = 0;
+}
+
 void entry_exchanged_locked(struct entry *e, bool rows)
 {
     e->may_exist = e->may_exist || rows;

@@ -21,14 +21,15 @@ static const char *of_name(struct cache *c, const char *name) REQUIRES(cache_mut
     return text;
 }
 
+/* The renames that are newer, the newest first. */
 static const char *renames(struct cache *c, uint64_t after) REQUIRES(cache_mutex)
 {
     static char text[64];
     size_t n = 0;
 
     text[0] = '\0';
-    for (const struct intent *i = rename_after_locked(c, after * SEQ_STEP); i;
-         i = rename_next(i))
+    for (const struct intent *i = rename_last_locked(c); i && i->seq > after * SEQ_STEP;
+         i = rename_before_locked(c, i))
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%u", n ? " " : "",
                               (unsigned)(i->seq / SEQ_STEP));
     return text;
@@ -74,12 +75,12 @@ START_TEST(renames_are_found_in_their_order)
 {
     struct cache *c = owed_new("rename a b; unlink x; rename c d; renamedir e f", "");
 
-    ck_assert_str_eq(renames(c, 0), "1 3 4");
-    ck_assert_str_eq(renames(c, 1), "3 4");
-    ck_assert_str_eq(renames(c, 2), "3 4");
+    ck_assert_str_eq(renames(c, 0), "4 3 1");
+    ck_assert_str_eq(renames(c, 1), "4 3");
+    ck_assert_str_eq(renames(c, 2), "4 3");
     ck_assert_str_eq(renames(c, 4), "");
     intent_becomes_removal_locked(c, owed_row(c, 3), strdup("v"));
-    ck_assert_str_eq(renames(c, 0), "1 4");
+    ck_assert_str_eq(renames(c, 0), "4 1");
     ck_assert_str_eq(of_name(c, "c"), "3"); /* its old name is to go */
     ck_assert(!owed_row(c, 3)->to && owed_row(c, 3)->kind == INTENT_UNLINK);
     intent_remove_locked(c, owed_row(c, 1));
