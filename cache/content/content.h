@@ -317,6 +317,11 @@ int node_write_stamp(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mut
 int node_save_stamp(struct cache *c, struct node *n) EXCLUDES(cache_ns);
 /* The same by path, for a caller that holds ns; nothing when the mirror has no such file. */
 int node_write_stamp_ns_locked(struct cache *c, struct node *n) REQUIRES_SHARED(cache_ns);
+/* Writes all that is known of a directory, also what only the store had told of it, into the
+ * mirror, where its directory is made: from then on it is this cache's. Its attributes are
+ * known. ns held for writing. 0 or a negative errno. */
+int dir_write_stamps(struct cache *c, struct node *dir, const char *path) REQUIRES(cache_ns)
+    EXCLUDES(cache_mutex);
 /* The stamp on the disk has not all records; or has older ones than are known by now. */
 void file_set_keys_cut_locked(struct file *f, bool cut) REQUIRES(cache_mutex);
 void file_keys_are_behind_locked(struct file *f) REQUIRES(cache_mutex);

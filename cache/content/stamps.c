@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 
 /* ---- stamps ---- */
 
@@ -106,6 +107,27 @@ int node_write_stamp_ns_locked(struct cache *c, struct node *n)
     if (fd == -ENOENT)
         return 0;
     return fd < 0 ? fd : node_write_stamp(c, n, fd);
+}
+
+/* The xattrs come first: without the other stamp nothing counts. */
+static int write_dir_stamps(struct cache *c, struct node *dir, int fd)
+{
+    cache_lock(c);
+    auto_free char *xattrs = dir->xattrs ? strdup(dir->xattrs) : NULL;
+    bool no_memory = dir->xattrs && !xattrs;
+    cache_unlock(c);
+    int r = no_memory ? -ENOMEM : stamp_write_xattrs(fd, xattrs);
+
+    return r < 0 ? r : node_write_stamp(c, dir, fd);
+}
+
+int dir_write_stamps(struct cache *c, struct node *dir, const char *path)
+{
+    ns_assert_written(c);
+    int r = mirror_mkdirs(&c->mirror, path);
+    auto_close int fd = r < 0 ? r : mirror_open_path(&c->mirror, path, O_RDONLY | O_DIRECTORY);
+
+    return fd < 0 ? fd : write_dir_stamps(c, dir, fd);
 }
 
 int node_save_stamp(struct cache *c, struct node *n)

@@ -73,11 +73,8 @@ static int set_dir(struct cache *c, struct node *n, unsigned set, const struct s
         dir_queue_locked(c, n);
     }
     cache_unlock(c);
-    if (owed) {
-        r = mirror_mkdirs(&c->mirror, path);
-        if (r == 0)
-            r = node_write_stamp_ns_locked(c, n);
-    }
+    if (owed)
+        r = dir_write_stamps(c, n, path);
     ns_done(c);
     return r;
 }

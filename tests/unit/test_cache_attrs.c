@@ -32,6 +32,38 @@ START_TEST(heads_are_asked_in_parallel_and_once)
 }
 END_TEST
 
+/* What the mount knew of a directory by the store alone goes along with the first change. */
+START_TEST(a_directory_keeps_its_xattrs_through_a_kill)
+{
+    char value[8] = "";
+    struct driven d;
+
+    driven_init_folder(&d, NULL, 1 << 20);
+    if (_i / 3)
+        d.config.settle_ns = 0;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_setxattr(&d, "dir", "user.k", "v", 1, 0), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    if (_i % 3 == 0)
+        ck_assert_int_eq(driven_chmod(&d, "dir", 0711), 0);
+    else if (_i % 3 == 1)
+        ck_assert_int_eq(driven_utimens(&d, "dir", 388934997 * NS_PER_SEC), 0);
+    else
+        ck_assert_int_eq(driven_rename(&d, "dir", "dir2") || driven_chmod(&d, "dir2", 0711) ||
+                             driven_rename(&d, "dir2", "dir"),
+                         0);
+    driven_unmount(&d); /* a kill */
+    driven_mount(&d);
+    ck_assert_int_eq(driven_getxattr(&d, "dir", "user.k", value, sizeof(value)), 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_getxattr(&d, "dir", "user.k", value, sizeof(value)), 1);
+    driven_release(&d);
+}
+END_TEST
+
 /* One name that is looked up asks for itself alone. */
 START_TEST(one_stat_is_one_head)
 {
@@ -390,6 +422,7 @@ int main(void)
 
     tcase_set_timeout(t, 120);
     tcase_add_test(t, heads_are_asked_in_parallel_and_once);
+    tcase_add_loop_test(t, a_directory_keeps_its_xattrs_through_a_kill, 0, 6);
     tcase_add_test(t, one_stat_is_one_head);
     tcase_add_test(t, directories_are_asked_when_they_are_looked_at);
     tcase_add_test(t, a_marker_that_changed_is_asked_again);
