@@ -42,6 +42,8 @@ void queue_free(struct cache *c)
     if (!c->queue)
         return;
     cache_lock(c);
+    for (int kind = 0; kind < DEBT_KINDS; kind++)
+        assert(!c->queue->owed[kind].first); /* what stands there would outlive it */
     doubt_free(c);
     tombstones_free(c);
     free(c->queue->own->waits);

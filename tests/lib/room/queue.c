@@ -6,6 +6,8 @@ static void free_queue(struct cache *c)
 {
     ns_write(c);
     cache_lock(c);
+    while (c->queue->owed[DEBT_FILE].first)
+        file_unqueue_locked(c, debt_file(c->queue->owed[DEBT_FILE].first));
     while (c->queue->owed[DEBT_DIR].first)
         dir_unqueue_locked(c, debt_dir(c->queue->owed[DEBT_DIR].first));
     while (row_first(c))
