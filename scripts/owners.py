@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """scripts/owners.py: each state of cache/ is assigned in one file (docs/architecture.md, "Who assigns what").
 
-Looks for assignments by the names under which the sources hold such a thing (`f->state = `, `e->dirty |= `); initialisers of a new
-one, which name a field with a dot, count as assignments, too, but for what is constant. Prints each that stands elsewhere."""
+Looks for assignments by the names under which the sources hold such a thing (`f->state = `, `e->dirty |= `, `i->debt.error = `): it
+knows no types, so that one through a pointer of another name is not seen. Prints each that stands elsewhere."""
 import pathlib
 import re
 import sys
@@ -11,7 +11,7 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 
 FILE = r"(?:\b(?:f|self)|\bfile)->"
 ENTRY = r"(?:\b(?:e|e2|a|b|over)|\b(?:links|from|to)|\bboth\[\w\])->"
-DEBT = r"\bdebt[.]|(?<=[(,])\.debt[.]"
+DEBT = r"\bdebt[.]"
 
 OWNERS = [
     ("cache/types/debt.c", DEBT, """in seq due_ns failing_ns failed_ns refused_ns readers_ns why error attempts running wanted"""),

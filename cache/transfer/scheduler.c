@@ -160,7 +160,7 @@ static void indexes_end_locked(struct pass *p)
     index_tree_start_locked(p->cache, p->now_ns, p->next_ns);
 }
 
-/* In this order: what is removed makes room for what is renamed. */
+/* In this order; rows are gone through twice, removals before renames. */
 static const struct starter file_starter = {DEBT_FILE, start_urgent_locked, start_file_locked,
                                             NULL},
                             index_starter = {DEBT_INDEX, NULL, start_index_locked,

@@ -2,7 +2,7 @@
  *
  * A session passes through: a row without token (the store is asked to begin) > a row with
  * token (parts are sent) > committed or ended at the store > no row. Until it ends, the upload
- * that sends it owns it. When that upload stops, the session lies in transfers.sessions until
+ * that sends it owns it. When that upload stops, the session lies in queue.owed until
  * an upload of the same content takes it, or until none will: then it is ended at the store.
  * docs/format.md, section 3. */
 #include "cache/transfer/transfer_impl.h"
