@@ -18,12 +18,7 @@ bool node_owes(const struct node *n)
         return debt_is_queued(&n->dir->debt);
     if (!f)
         return false;
-    if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
-        return true;
-    for (struct entry *e = n->links; e; e = e->next_link)
-        if (e->dirty)
-            return true;
-    return false;
+    return f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY) || names_owe(n);
 }
 
 /* What failed, and why as far as that is known. Of what was cut off no flush makes an end. */

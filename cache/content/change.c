@@ -39,7 +39,7 @@ int file_note_change(struct cache *c, struct node *n, int fd)
     cache_lock(c);
     int r = file_look_locked(c, n, fd, &st);
     /* Two changes within one tick of the clock: the second moves nothing that can be seen. */
-    if (n->file->state != FILE_DIRTY)
+    if (n->file->state != FILE_DIRTY || !names_all_owe(n))
         file_mark_dirty_locked(c, n, true);
     else
         file_changed_again_locked(n->file);

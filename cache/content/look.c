@@ -50,7 +50,7 @@ static void file_saw_locked(struct cache *c, struct node *n, const struct stat *
         n->ctime_ns = clock_real_ns();
     }
     if (f->clean_size != n->size || f->clean_mtime_ns != stat_mtime_ns(st) || f->suspect) {
-        if (moved || f->state != FILE_DIRTY)
+        if (moved || f->state != FILE_DIRTY || f->suspect)
             file_mark_dirty_locked(c, n, true);
     }
     if (moved && n->mtime_ns >= changed_ns)
@@ -98,7 +98,7 @@ int file_look_past_locked(struct cache *c, struct node *n, int fd)
         return 0;
     int r = file_look_locked(c, n, fd, &st);
     f->mapped_writer = file_has_writer(fd);
-    if (f->mapped_writer && f->state == FILE_DIRTY)
+    if (f->mapped_writer && f->state == FILE_DIRTY && names_all_owe(n))
         file_counts_as_changed_locked(f);
     else if (f->mapped_writer)
         file_mark_dirty_locked(c, n, true);

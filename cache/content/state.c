@@ -125,7 +125,9 @@ void file_has_writer_locked(struct file *f, bool past, bool direct, bool unsure)
     f->generation++;
     f->past = f->past || past;
     f->direct = f->direct || (past && direct);
-    f->suspect = f->suspect || (past && unsure && f->state != FILE_DIRTY);
+    /* A name that owes nothing would not get what no time tells of. */
+    bool all_goes_up = f->state == FILE_DIRTY && names_all_owe(f->node);
+    f->suspect = f->suspect || (past && unsure && !all_goes_up);
     check_state(f);
 }
 

@@ -428,6 +428,9 @@ void entry_listed_locked(struct entry *e, int64_t asked_ns) REQUIRES(cache_mutex
 void entry_changed_here_locked(struct entry *e) REQUIRES(cache_mutex);
 /* Content or attributes must go to the store under this name; or need not any more. */
 void entry_owes_locked(struct entry *e, bool owes) REQUIRES(cache_mutex);
+/* Whether something must go to the store under one of the node's names; under all of them. */
+bool names_owe(const struct node *n) REQUIRES(cache_mutex);
+bool names_all_owe(const struct node *n) REQUIRES(cache_mutex);
 /* The store has that generation under this name; `same`: nothing was written since. */
 void entry_sent_locked(struct entry *e, uint64_t generation, bool same) REQUIRES(cache_mutex);
 /* An upload under this name failed, or came too early: the node's other names go first. */

@@ -107,6 +107,22 @@ void entry_owes_locked(struct entry *e, bool owes)
     e->dirty = owes;
 }
 
+bool names_owe(const struct node *n)
+{
+    for (const struct entry *e = n->links; e; e = e->next_link)
+        if (e->dirty)
+            return true;
+    return false;
+}
+
+bool names_all_owe(const struct node *n)
+{
+    for (const struct entry *e = n->links; e; e = e->next_link)
+        if (!e->dirty)
+            return false;
+    return true;
+}
+
 void entry_sent_locked(struct entry *e, uint64_t generation, bool same)
 {
     e->stored_generation = generation;

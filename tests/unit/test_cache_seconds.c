@@ -81,6 +81,32 @@ START_TEST(a_change_within_the_second_of_an_upload_is_seen)
 }
 END_TEST
 
+/* The name that the store has it under owed nothing when it got another one; the second time
+ * that is while it is open. */
+START_TEST(a_change_within_the_second_reaches_an_older_name)
+{
+    struct handle *h = NULL;
+
+    driven_init(&d, NULL);
+    driven_mount(&d);
+    await_second();
+    driven_put(&d, "f", "one", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    (void)usleep(50000); /* more than the clock's own tick */
+    if (_i == 1)
+        ck_assert_int_eq(driven_open(&d, "f", O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_link(&d, "f", "g"), 0);
+    if (_i == 0)
+        ck_assert_int_eq(driven_open(&d, "f", O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "two", 3, 0), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "g", "two");
+    driven_stores(&d, "f", "two");
+    driven_release(&d);
+}
+END_TEST
+
 /* The store knows the time better than the mirror can keep it. */
 START_TEST(what_was_only_read_is_clean)
 {
@@ -211,6 +237,7 @@ int main(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, a_change_within_the_second_of_an_upload_is_seen, 0, 2);
+    tcase_add_loop_test(t, a_change_within_the_second_reaches_an_older_name, 0, 2);
     tcase_add_test(t, what_was_only_read_is_clean);
     tcase_add_test(t, a_new_time_is_no_change_of_content);
     tcase_add_test(t, a_flush_sends_nothing_torn_of_an_open_file);

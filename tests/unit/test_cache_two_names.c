@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PUT_US 20000
@@ -115,6 +116,41 @@ START_TEST(one_is_not_sent_on_and_on_while_the_other_fails)
 }
 END_TEST
 
+/* ---- a change that no time tells of ---- */
+
+/* The kernel writes it, within the clock's tick: the file's time is that of what the store has.
+ * The second time the file is open when it gets the other name. */
+START_TEST(a_change_past_the_daemon_reaches_both)
+{
+    int64_t then_ns = clock_real_ns() + 100 * NS_PER_SEC; /* nothing is older than the tick */
+    const struct timespec times[2] = {
+        {.tv_nsec = UTIME_OMIT},
+        {.tv_sec = then_ns / NS_PER_SEC, .tv_nsec = then_ns % NS_PER_SEC}};
+    struct handle *h = NULL;
+
+    atomic_store(&refused, NULL);
+    driven_init(&d, around);
+    d.config.passthrough = true;
+    driven_mount(&d);
+    driven_put(&d, "f", "1", 1);
+    ck_assert_int_eq(driven_utimens(&d, "f", then_ns), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    if (_i == 1)
+        ck_assert_int_eq(driven_open(&d, "f", O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_link(&d, "f", "g"), 0);
+    if (_i == 0)
+        ck_assert_int_eq(driven_open(&d, "f", O_WRONLY, &h), 0);
+    ck_assert(handle_passthrough(h));
+    ck_assert_int_eq(pwrite(driven_fd(&d, h), "2", 1, 0), 1);
+    ck_assert_int_eq(futimens(driven_fd(&d, h), times), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "g", "2");
+    driven_stores(&d, "f", "2");
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_two_names");
@@ -123,6 +159,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, both_reach_the_store_beside_a_writer);
     tcase_add_loop_test(t, one_is_not_sent_on_and_on_while_the_other_fails, 0, 2);
+    tcase_add_loop_test(t, a_change_past_the_daemon_reaches_both, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
