@@ -29,8 +29,10 @@ static struct debt *debt_of(struct node *n) REQUIRES(cache_mutex)
 struct target {
     struct node *node; /* referenced */
     uint64_t generation;
-    unsigned attempts; /* that failed before the flush began */
-    uint64_t size;     /* then */
+    /* Those before the flush began */
+    unsigned attempts; /* that failed */
+    unsigned losses;
+    uint64_t size;
 };
 
 struct flush {
@@ -55,8 +57,12 @@ static int push_target_locked(struct flush *fl, struct node *n) REQUIRES(cache_m
     if (array_grow(fl->v, fl->cap, fl->n + 1))
         return -ENOMEM;
     node_ref_locked(n);
-    fl->v[fl->n++] = (struct target){n, n->dir ? n->dir->generation : n->file->generation,
-                                     debt_of(n)->attempts, n->dir ? 0 : n->size};
+    fl->v[fl->n++] =
+        (struct target){.node = n,
+                        .generation = n->dir ? n->dir->generation : n->file->generation,
+                        .attempts = debt_of(n)->attempts,
+                        .losses = n->dir ? 0 : n->file->losses,
+                        .size = n->dir ? 0 : n->size};
     return 0;
 }
 
@@ -243,7 +249,10 @@ static bool target_done(const struct target *t) REQUIRES(cache_mutex)
 
     if (!node_owes(n))
         return true;
-    return n->dir ? false : file_stored_locked(n, t->generation);
+    if (n->dir || !file_stored_locked(n, t->generation))
+        return false;
+    /* None of the names it has now owes anything: it goes up to be sure, unless it is open. */
+    return names_owe(n) || n->file->write_handles > 0;
 }
 
 /* Makes all due at once, settled or not. Each change below a directory puts it off again, as
@@ -499,8 +508,19 @@ static bool lost_to_another(const struct target *t) REQUIRES(cache_mutex)
 {
     const struct file *f = t->node->dir ? NULL : t->node->file;
 
-    return f && f->debt.error == -ESTALE &&
-           (!t->node->links || f->debt.attempts != t->attempts);
+    return f && (f->losses != t->losses || (f->debt.error == -ESTALE && !t->node->links));
+}
+
+/* Tells of it, by what was said of the attempt as long as that is known. */
+static int tell_lost(const struct flush *fl, const struct target *t, struct op *op)
+    REQUIRES(cache_mutex)
+{
+    const struct debt *d = &t->node->file->debt;
+
+    return d->error == -ESTALE && d->why
+               ? op_fail(op, -ESTALE, "%s", d->why)
+               : op_fail(op, -ESTALE, "another node's version took a name: see %s/kept",
+                         fl->cache->mirror.dir);
 }
 
 /* True when nothing is left to wait for; beside that what is known of the progress and of a
@@ -523,7 +543,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         *total += size;
         *done += ok || sent > size ? size : sent;
         if (ok && lost_to_another(&fl->v[i]))
-            *error = op_fail(op, -ESTALE, "%s", n->file->debt.why ? n->file->debt.why : "");
+            *error = tell_lost(fl, &fl->v[i], op);
         if (ok || skip_half_locked(fl, n, error, op) ||
             lies_behind_half_locked(fl, n, debt_of(n)->error, error, op) ||
             lies_behind_row_locked(fl, n, error, op))

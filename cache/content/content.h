@@ -94,6 +94,7 @@ struct file {
         /* of the first one that the upload which runs has not seen; 0 none */
         uint64_t after_seq;
         unsigned rewrites; /* uploads in a row that found it rewritten while they read it */
+        unsigned losses;   /* names that another node's version took */
         bool error_told;   /* a close or fsync has reported its error */
         bool error_here;   /* that is the cache's own disk's, not the store's */
         bool urgent;       /* its policy has it go up before others */

@@ -72,6 +72,7 @@ static void lost_locked(struct job *j, struct entry *e) REQUIRES(cache_ns, cache
     c->transfer->kept_files++;
     origin_resolved(c, j->at);
     n->nlink--;
+    n->file->losses++;
     stamp_keys_remove(&n->file->keys, j->at.key);
     name_is_the_stores_locked(c, j->path);
     entry_remove_locked(c, e);

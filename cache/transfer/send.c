@@ -239,7 +239,7 @@ static void attributes_dropped_locked(struct job *j, struct entry *e) REQUIRES(c
     entry_owes_locked(e, false);
     entry_verified_locked(e, 0); /* the next look asks what is there */
     entry_expire(e);
-    if (upload_any_dirty_name(n))
+    if (names_owe(n))
         return;
     n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
     n->flags |= NODE_ATTRS_OLD;

@@ -103,6 +103,15 @@ static int clean_pages(struct job *j)
     return 0;
 }
 
+/* Whether all that was owed went with the name that owed it: the store has the file under each
+ * name that is left. */
+static bool is_sent(const struct node *n) REQUIRES(cache_mutex)
+{
+    const struct file *f = n->file;
+
+    return f->state == FILE_DIRTY && !names_owe(n) && f->stored_generation == f->generation;
+}
+
 /* Looks at the file. 0: there is something to send; 1: nothing; CHANGED: look again later. */
 static int look(struct job *j)
 {
@@ -153,8 +162,9 @@ static int look(struct job *j)
     atomic_store(&f->changed, false);
     j->generation = f->generation;
     file_sending_locked(f);
-    j->content = f->state == FILE_DIRTY;
-    bool attrs = n->flags & NODE_ATTR_DIRTY;
+    bool done = !j->live && is_sent(n);
+    j->content = f->state == FILE_DIRTY && !done;
+    bool attrs = (n->flags & NODE_ATTR_DIRTY) && !done;
     r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
     if (r == 0) {
         bool known = etag_known(&e->etag);
@@ -173,14 +183,6 @@ static int look(struct job *j)
 }
 
 /* ---- ending ---- */
-bool upload_any_dirty_name(struct node *n)
-{
-    for (struct entry *e = n->links; e; e = e->next_link)
-        if (e->dirty)
-            return true;
-    return false;
-}
-
 void upload_clear_error_locked(struct file *f)
 {
     f->rewrites = 0;
@@ -355,7 +357,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     }
     j->recorded = doubt_put_until_locked(c, j->at, NULL) == 0;
     entry_sent_locked(e, j->generation, same);
-    if (same && !upload_any_dirty_name(n))
+    if (same && !names_owe(n))
         settle_locked(c, j);
     else if (!same)
         reorder_locked(c, f, f->after_seq); /* 0: not closed since */

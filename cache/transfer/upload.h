@@ -131,8 +131,6 @@ int source_begins_the_same(struct job *j, const uint32_t *sums, uint64_t step);
 bool upload_is_unproven_locked(const struct job *j) REQUIRES(cache_mutex);
 /* The node's name that has this path now, or NULL. The tree must be held still. */
 struct entry *upload_entry_at(struct node *n, const char *path);
-/* Whether one of the node's names still is to be uploaded. */
-bool upload_any_dirty_name(struct node *n) REQUIRES(cache_mutex);
 /* The upload got on: forgets its failures, but not a short write. */
 void upload_clear_error_locked(struct file *f) REQUIRES(cache_mutex);
 

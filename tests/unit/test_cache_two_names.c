@@ -19,6 +19,7 @@
 static struct driven d;
 static const char *_Atomic refused; /* puts of this key are; NULL none */
 static atomic_int sent;
+static void (*_Atomic meanwhile)(void); /* called once while a put runs; NULL none */
 
 static int64_t around(struct layer *l, struct call *c)
 {
@@ -27,6 +28,9 @@ static int64_t around(struct layer *l, struct call *c)
         return call_next(c);
     atomic_fetch_add(&sent, 1);
     (void)usleep(PUT_US);
+    void (*then)(void) = atomic_exchange(&meanwhile, NULL);
+    if (then)
+        then();
     const char *key = atomic_load(&refused);
     return key && strcmp(key, c->key) == 0 ? op_fail(c->op, -EIO, "%s: refused", key)
                                            : call_next(c);
@@ -151,6 +155,89 @@ START_TEST(a_change_past_the_daemon_reaches_both)
 }
 END_TEST
 
+/* ---- the name that was owed goes ---- */
+
+static void unlink_it(void)
+{
+    ck_assert_int_eq(driven_unlink(&d, "g"), 0);
+}
+
+static void replace_it(void)
+{
+    ck_assert_int_eq(driven_rename(&d, "other", "g"), 0);
+}
+
+static void (*const ways[])(void) = {unlink_it, replace_it};
+
+/* `f` is in the store, its second name `g` is not, nor is `other`. */
+static void with_one_owed(void)
+{
+    atomic_store(&refused, NULL);
+    driven_init(&d, around);
+    driven_mount(&d);
+    driven_put(&d, "f", "1", 1);
+    driven_put(&d, "other", "2", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_link(&d, "f", "g"), 0);
+    atomic_store(&sent, 0);
+}
+
+/* With so many puts since, and none for the next mount to make. */
+static void nothing_is_owed(int puts)
+{
+    struct cache_stats s;
+
+    ck_assert_int_eq(driven_flush(&d), 0);
+    cache_get_stats(d.cache, &s);
+    ck_assert_uint_eq(s.dirty_files, 0);
+    driven_stores(&d, "f", "1");
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_shows(&d, "f", "1");
+    ck_assert_int_eq(atomic_load(&sent), puts);
+    driven_release(&d);
+}
+
+START_TEST(the_other_name_is_not_sent_again)
+{
+    with_one_owed();
+    ways[_i]();
+    nothing_is_owed(0);
+}
+END_TEST
+
+START_TEST(nor_when_its_upload_runs)
+{
+    with_one_owed();
+    atomic_store(&meanwhile, ways[_i]);
+    ck_assert_int_eq(flush(20 * NS_PER_SEC), 0);
+    nothing_is_owed(1);
+}
+END_TEST
+
+START_TEST(nor_when_its_upload_fails)
+{
+    with_one_owed();
+    atomic_store(&refused, "g");
+    atomic_store(&meanwhile, ways[_i]);
+    (void)flush(20 * NS_PER_SEC);
+    atomic_store(&refused, NULL);
+    nothing_is_owed(1);
+}
+END_TEST
+
+START_TEST(what_was_written_goes_up_to_the_other_name)
+{
+    with_one_owed();
+    driven_put(&d, "f", "3", 1);
+    ways[_i]();
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "3");
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_two_names");
@@ -160,6 +247,10 @@ int main(void)
     tcase_add_test(t, both_reach_the_store_beside_a_writer);
     tcase_add_loop_test(t, one_is_not_sent_on_and_on_while_the_other_fails, 0, 2);
     tcase_add_loop_test(t, a_change_past_the_daemon_reaches_both, 0, 2);
+    tcase_add_loop_test(t, the_other_name_is_not_sent_again, 0, ARRAY_SIZE(ways));
+    tcase_add_loop_test(t, nor_when_its_upload_runs, 0, ARRAY_SIZE(ways));
+    tcase_add_loop_test(t, nor_when_its_upload_fails, 0, ARRAY_SIZE(ways));
+    tcase_add_loop_test(t, what_was_written_goes_up_to_the_other_name, 0, ARRAY_SIZE(ways));
     suite_add_tcase(s, t);
     return suite_run(s);
 }
