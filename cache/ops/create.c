@@ -316,13 +316,30 @@ void name_gained_locked(struct cache *c, struct entry *e)
 
 /* ---- making ---- */
 
-static struct entry *enter_new_locked(struct cache *c, const struct making *m, struct node *n)
-    REQUIRES(cache_ns, cache_mutex)
-{
-    struct entry *e = entry_add_locked(c, m->parent, m->name, n);
+/* A name that comes, with its node. */
+struct coming {
+    struct step step;
+    const struct making *making;
+    struct node *node;
+    const char *path;
+    struct seat seat;
+};
 
-    if (!e)
-        return NULL;
+static int make_in_mirror(struct step *step) REQUIRES(cache_ns)
+{
+    const struct coming *k = container_of(step, struct coming, step);
+
+    return node_make_in_mirror(step->cache, k->node, k->path, k->making->keep_fd);
+}
+
+static void make_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mutex)
+{
+    struct coming *k = container_of(step, struct coming, step);
+    const struct making *m = k->making;
+    struct cache *c = step->cache;
+    struct node *n = k->node;
+
+    struct entry *e = seat_enter_locked(c, &k->seat);
     entry_owes_locked(e, !n->dir); /* a directory has its own queue */
     if (m->may_exist)
         entry_may_exist_locked(e);
@@ -333,7 +350,7 @@ static struct entry *enter_new_locked(struct cache *c, const struct making *m, s
     } else if (!S_ISREG(n->mode)) {
         file_queue_locked(c, n);
     }
-    return e;
+    n->nlookup = 1;
 }
 
 /* Makes the node with its name; its lookup count is one. ns held for writing. */
@@ -345,19 +362,25 @@ static int make_ns_locked(struct cache *c, const struct making *m, struct node *
     bool lost = m->parent->flags & NODE_REMOVED;
     auto_free char *path = child_path(m->parent, m->name);
     struct node *n = exists || lost || !path ? NULL : node_make_locked(c, m, path);
+    struct coming k = {
+        .step = {.cache = c, .on_disk = make_in_mirror, .in_tree = make_in_tree_locked},
+        .making = m,
+        .node = n,
+        .path = path};
+    int r = lost     ? -ENOENT
+            : exists ? -EEXIST
+            : !n     ? -ENOMEM
+                     : seat_take_locked(c, m->parent, m->name, n, &k.seat);
     cache_unlock(c);
-    if (!n)
-        return lost ? -ENOENT : exists ? -EEXIST : -ENOMEM;
-    int r = node_make_in_mirror(c, n, path, m->keep_fd);
-    cache_lock(c);
-    if (r == 0 && !enter_new_locked(c, m, n))
-        r = -ENOMEM;
-    if (r == 0) {
-        n->nlookup = 1;
+    if (r == 0)
+        r = step_run(&k.step);
+    seat_release(&k.seat);
+    if (r == 0)
         *ret = n;
-    } else {
-        node_collect_locked(c, n);
-    }
+    if (r == 0 || !n)
+        return r;
+    cache_lock(c);
+    node_collect_locked(c, n);
     cache_unlock(c);
     return r;
 }

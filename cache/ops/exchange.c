@@ -31,29 +31,28 @@ static void swap_nodes_locked(struct entry *a, struct entry *b) REQUIRES(cache_n
     na->links = b;
 }
 
-static void swap_files_locked(struct cache *c, struct entry *a, struct entry *b)
-    REQUIRES(cache_ns, cache_mutex)
+static void swap_files_locked(struct step *step) REQUIRES(cache_ns, cache_mutex)
 {
-    auto_free char *path_a = entry_path(a);
-    auto_free char *path_b = entry_path(b);
+    const struct moving *m = container_of(step, struct moving, step);
+    struct entry *both[2] = {m->from, m->to};
+    const char *paths[2] = {m->from_path, m->to_path};
+    struct cache *c = step->cache;
 
     /* The store's object under the name belongs to the other file from now on. */
-    if (path_a)
-        stamp_keys_remove(&a->node->file->keys, place_of_path(path_a).key);
-    if (path_b)
-        stamp_keys_remove(&b->node->file->keys, place_of_path(path_b).key);
-    swap_nodes_locked(a, b);
-    struct entry *both[2] = {a, b};
+    for (int i = 0; i < 2; i++)
+        stamp_keys_remove(&both[i]->node->file->keys, place_of_path(paths[i]).key);
+    swap_nodes_locked(m->from, m->to);
     for (int i = 0; i < 2; i++) {
-        const char *path = i == 0 ? path_a : path_b;
+        struct entry *e = both[i];
         /* An upload to the name still replaces the version that the name had. */
-        entry_got_other_file_locked(both[i],
-                                    etag_known(&both[i]->etag) || !path ||
-                                        upload_runs_at_locked(c, place_of_path(path), false));
-        file_renamed_locked(c, both[i]->node);
-        file_mark_dirty_locked(c, both[i]->node, true);
-        if (both[i]->node->file->write_handles == 0)
-            file_queue_locked(c, both[i]->node);
+        entry_got_other_file_locked(
+            e,
+            etag_known(&e->etag) || upload_runs_at_locked(c, place_of_path(paths[i]), false));
+        file_renamed_locked(c, e->node);
+        file_mark_dirty_locked(c, e->node, true);
+        if (e->node->file->write_handles == 0)
+            file_queue_locked(c, e->node);
+        dir_touch_locked(e->parent);
     }
 }
 
@@ -67,6 +66,13 @@ static void note_exchanged(struct cache *c, struct moving *m) REQUIRES(cache_ns)
         struct entry *other = both[1 - i];
         name_expect(c, both[i]->node, paths[i], other->parent, other->name, other);
     }
+}
+
+static int exchange_in_mirror(struct step *step) REQUIRES(cache_ns)
+{
+    const struct moving *m = container_of(step, struct moving, step);
+
+    return mirror_rename(&step->cache->mirror, m->from_path, m->to_path, RENAME_EXCHANGE);
 }
 
 /* Two complete files change places; both are uploaded under their new names. */
@@ -86,23 +92,19 @@ static int exchange_files(struct cache *c, struct moving *m) REQUIRES(cache_ns)
         if (r == 0)
             r = node_renumber(c, nodes[i]);
     }
-    if (r == 0) {
-        note_exchanged(c, m);
-        r = mirror_rename(&c->mirror, m->from_path, m->to_path, RENAME_EXCHANGE);
-    }
-    crash_point("exchange-mirror");
     if (r < 0)
         return r;
-    cache_lock(c);
-    swap_files_locked(c, m->from, m->to);
-    dir_touch_locked(m->from->parent);
-    dir_touch_locked(m->to->parent);
-    cache_unlock(c);
+    m->step = (struct step){.cache = c,
+                            .on_disk = exchange_in_mirror,
+                            .in_tree = swap_files_locked,
+                            .disk_point = "exchange-mirror"};
+    note_exchanged(c, m);
+    r = step_run(&m->step);
     /* Their places in the order: without, they come last. */
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && r == 0; i++)
         (void)node_write_stamp_ns_locked(c, nodes[i]);
     crash_point("exchange-placed");
-    return 0;
+    return r;
 }
 
 /* ---- exchanging directories ---- */
@@ -112,23 +114,8 @@ static int exchange_files(struct cache *c, struct moving *m) REQUIRES(cache_ns)
  * other takes its place. The mirror exchanges them at once and never has that name. */
 struct exchange {
     struct moving *m;
-    struct intent *rows[3];
-    size_t n;
     bool from_stored, to_stored; /* the store has, or may have, something of it */
 };
-
-/* `ino` and `etag` as in struct journal_row. */
-static int add_row_locked(struct cache *c, struct exchange *x, enum intent_kind kind,
-                          const char *from, const char *to, uint64_t ino, const char *etag)
-    REQUIRES(cache_mutex)
-{
-    struct intent *i = intent_new(seq_next_locked(c), kind, from, to, ino, etag);
-
-    if (!i)
-        return -ENOMEM;
-    x->rows[x->n++] = i;
-    return 0;
-}
 
 /* Another mount's key can't be the same. */
 static char *temporary_key_locked(struct cache *c, const char *beside) REQUIRES(cache_mutex)
@@ -137,12 +124,13 @@ static char *temporary_key_locked(struct cache *c, const char *beside) REQUIRES(
                             origins_number(c) + file_next_id_locked(c) + c->tree->seq);
 }
 
-static int add_move_locked(struct cache *c, struct exchange *x, struct entry *e,
-                           const char *from, const char *to, const char *etag)
-    REQUIRES(cache_mutex)
+static int add_move_locked(struct exchange *x, struct entry *e, const char *from,
+                           const char *to, const char *etag) REQUIRES(cache_mutex)
 {
-    return add_row_locked(c, x, e->node->dir ? INTENT_RENAMEDIR : INTENT_RENAME, from, to,
-                          e->node->ino, etag);
+    enum intent_kind kind = e->node->dir ? INTENT_RENAMEDIR : INTENT_RENAME;
+
+    return step_add_row_locked(&x->m->step, intent_new(0, kind, from, to, e->node->ino, etag),
+                               etag ? e : NULL);
 }
 
 /* None when the store has nothing of either: what an older row still brings to, or leaves at, a
@@ -158,13 +146,13 @@ static int plan_trees_locked(struct cache *c, struct exchange *x) REQUIRES(cache
         return -ENOMEM;
     if (!from && !to)
         return 0;
-    int r = from ? add_move_locked(c, x, m->from, m->from_path, temporary_key, NULL)
-                 : add_move_locked(c, x, m->to, m->to_path, temporary_key, NULL);
+    int r = from ? add_move_locked(x, m->from, m->from_path, temporary_key, NULL)
+                 : add_move_locked(x, m->to, m->to_path, temporary_key, NULL);
     if (r == 0 && from && to)
-        r = add_move_locked(c, x, m->to, m->to_path, m->from_path, NULL);
+        r = add_move_locked(x, m->to, m->to_path, m->from_path, NULL);
     if (r == 0)
-        r = from ? add_move_locked(c, x, m->from, temporary_key, m->to_path, NULL)
-                 : add_move_locked(c, x, m->to, temporary_key, m->from_path, NULL);
+        r = from ? add_move_locked(x, m->from, temporary_key, m->to_path, NULL)
+                 : add_move_locked(x, m->to, temporary_key, m->from_path, NULL);
     return r;
 }
 
@@ -190,42 +178,22 @@ static int plan_mixed_locked(struct cache *c, struct exchange *x) REQUIRES(cache
     if (r == 0 && !dir_stored &&
         (store_dir_can(c->store, place_of_path(dir_path).key, STORE_DIRS) ||
          intent_below(c, dir_path)))
-        r = add_row_locked(c, x, INTENT_RMDIR, dir_path, NULL, 0, NULL);
+        r = step_add_row_locked(&m->step, intent_new(0, INTENT_RMDIR, dir_path, NULL, 0, NULL),
+                                NULL);
     if (r == 0 && file_stored)
-        r = add_move_locked(c, x, file, file_path, dir_stored ? temporary_key : dir_path,
+        r = add_move_locked(x, file, file_path, dir_stored ? temporary_key : dir_path,
                             etag_text(&file->etag, etag));
     if (r == 0 && dir_stored)
-        r = add_move_locked(c, x, dir, dir_path, file_path, NULL);
+        r = add_move_locked(x, dir, dir_path, file_path, NULL);
     /* Which version the passage will have can't be told yet. */
     if (r == 0 && dir_stored && file_stored)
-        r = add_move_locked(c, x, file, temporary_key, dir_path, NULL);
+        r = add_move_locked(x, file, temporary_key, dir_path, NULL);
     return r;
 }
 
 static bool is_mixed(const struct moving *m)
 {
     return !m->from->node->dir != !m->to->node->dir;
-}
-
-static int plan_exchange_locked(struct cache *c, struct exchange *x) REQUIRES(cache_mutex)
-{
-    x->from_stored = tree_each(x->m->from->node, node_may_be_stored, NULL) != 0;
-    x->to_stored = tree_each(x->m->to->node, node_may_be_stored, NULL) != 0;
-    return is_mixed(x->m) ? plan_mixed_locked(c, x) : plan_trees_locked(c, x);
-}
-
-static int record_exchange(struct cache *c, struct exchange *x)
-{
-    struct journal_row rows[ARRAY_SIZE(x->rows)];
-
-    for (size_t i = 0; i < x->n; i++)
-        rows[i] = (struct journal_row){.seq = x->rows[i]->seq,
-                                       .kind = x->rows[i]->kind,
-                                       .from = x->rows[i]->from,
-                                       .to = x->rows[i]->to,
-                                       .ino = x->rows[i]->ino,
-                                       .etag = x->rows[i]->etag};
-    return x->n ? journal_add(c->journal, rows, x->n) : 0;
 }
 
 /* Both lie in the mirror, younger than any row that could be taken for theirs. Of two
@@ -254,19 +222,11 @@ static int prepare_exchange(struct cache *c, struct moving *m) REQUIRES(cache_ns
     return r;
 }
 
-/* Nothing was exchanged: the store is told what was noted as owed for it, and then it is owed
- * no more. */
-static void exchange_not(struct cache *c, struct exchange *x, bool recorded)
+/* Nothing was exchanged: the store is told what was noted as owed for it. */
+static void exchange_not(struct cache *c, struct moving *m)
 {
-    uint64_t seqs[ARRAY_SIZE(x->rows)];
-    struct entry *both[2] = {x->m->from, x->m->to};
+    struct entry *both[2] = {m->from, m->to};
 
-    for (size_t i = 0; i < x->n; i++) {
-        seqs[i] = x->rows[i]->seq;
-        intent_free(x->rows[i]);
-    }
-    if (recorded)
-        journal_take_back(c->journal, seqs, x->n);
     cache_lock(c);
     for (int i = 0; i < 2; i++)
         if (both[i]->node->dir && both[i]->node->dir->new_here)
@@ -287,29 +247,27 @@ static void swap_entries_locked(struct entry *a, struct entry *b)
     dir->parent->nlink++;
 }
 
-static int exchange_in_tree_locked(struct cache *c, struct exchange *x)
-    REQUIRES(cache_ns, cache_mutex)
+static void exchange_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mutex)
 {
-    struct entry *a = x->m->from, *b = x->m->to;
-    auto_place struct place at_a = entry_place(a);
-    auto_place struct place at_b = entry_place(b);
-    bool mixed = is_mixed(x->m);
+    struct moving *m = container_of(step, struct moving, step);
+    struct cache *c = step->cache;
+    struct entry *both[2] = {m->from, m->to};
+    const char *paths[2] = {m->from_path, m->to_path};
+    struct place places[2]; /* what the store has nothing of, no row takes anywhere */
+    bool mixed = is_mixed(m), rows = step->n_rows > 0;
 
-    if (!place_known(at_a) || !place_known(at_b))
-        return -ENOMEM;
-    swap_entries_locked(a, b);
-    place_free(&a->source);
-    place_free(&b->source);
-    /* What the store has nothing of, no row takes anywhere. */
-    a->source = x->to_stored ? place_take(&at_b) : NO_PLACE;
-    b->source = x->from_stored ? place_take(&at_a) : NO_PLACE;
-    struct entry *both[2] = {a, b};
+    for (int i = 0; i < 2; i++)
+        places[i] = place_known(m->places[i]) ? entry_take_place_locked(both[i], &m->places[i])
+                                              : NO_PLACE;
+    swap_entries_locked(m->from, m->to);
     for (int i = 0; i < 2; i++) {
         struct entry *e = both[i];
         struct node *n = e->node;
+        place_free(&e->source);
+        e->source = places[1 - i];
         if (mixed) /* a file there can be another route's than a directory */
-            entry_take_route_locked(c, e, i == 0 ? x->m->from_path : x->m->to_path);
-        entry_exchanged_locked(e, x->n > 0);
+            entry_take_route_locked(c, e, paths[i]);
+        entry_exchanged_locked(e, rows);
         n->ctime_ns = clock_real_ns();
         if (n->dir && mixed)
             index_drop_locked(c, n); /* what is moved is another version then */
@@ -320,39 +278,49 @@ static int exchange_in_tree_locked(struct cache *c, struct exchange *x)
         if (n->file && n->file->state == FILE_DIRTY && n->file->write_handles == 0)
             file_queue_locked(c, n);
         dir_touch_locked(e->parent);
-        if (x->n > 0)
-            dirs_above_may_exist_locked(c, i == 0 ? x->m->from_path : x->m->to_path);
+        if (rows)
+            dirs_above_may_exist_locked(c, paths[i]);
     }
-    return 0;
+    scheduler_kick_locked(c);
+}
+
+/* Rows, and where the store has what it has of each. */
+static int plan_exchange_locked(struct cache *c, struct moving *m) REQUIRES(cache_mutex)
+{
+    struct exchange x = {.m = m,
+                         .from_stored = tree_each(m->from->node, node_may_be_stored, NULL) != 0,
+                         .to_stored = tree_each(m->to->node, node_may_be_stored, NULL) != 0};
+    struct entry *both[2] = {m->from, m->to};
+    bool stored[2] = {x.from_stored, x.to_stored};
+
+    for (int i = 0; i < 2; i++) {
+        m->places[i] = stored[i] ? entry_place(both[i]) : NO_PLACE;
+        if (stored[i] && !place_known(m->places[i]))
+            return -ENOMEM;
+    }
+    return is_mixed(m) ? plan_mixed_locked(c, &x) : plan_trees_locked(c, &x);
 }
 
 static int exchange_by_rows(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 {
-    struct exchange x = {.m = m};
+    m->step = (struct step){.cache = c,
+                            .on_disk = exchange_in_mirror,
+                            .in_tree = exchange_in_tree_locked,
+                            .rows_point = "exchange-rows",
+                            .disk_point = "exchange-mirror"};
     int r = prepare_exchange(c, m);
 
     cache_lock(c);
     if (r == 0)
-        r = plan_exchange_locked(c, &x);
+        r = plan_exchange_locked(c, m);
     cache_unlock(c);
     if (r == 0)
-        r = record_exchange(c, &x);
-    bool recorded = r == 0;
-    crash_point("exchange-rows");
-    if (r == 0)
-        r = mirror_rename(&c->mirror, m->from_path, m->to_path, RENAME_EXCHANGE);
-    crash_point("exchange-mirror");
-    if (r < 0) {
-        exchange_not(c, &x, recorded);
-        return r;
-    }
-    cache_lock(c);
-    r = exchange_in_tree_locked(c, &x);
-    for (size_t i = 0; i < x.n; i++)
-        intent_add_locked(c, x.rows[i]);
-    scheduler_kick_locked(c);
-    cache_check_locked(c);
-    cache_unlock(c);
+        r = step_run(&m->step);
+    if (r < 0)
+        exchange_not(c, m);
+    step_release(&m->step);
+    place_free(&m->places[0]);
+    place_free(&m->places[1]);
     return r;
 }
 

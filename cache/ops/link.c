@@ -13,6 +13,53 @@
 
 /* ---- linking ---- */
 
+struct linking {
+    struct step step;
+    struct node *node;
+    const char *to; /* path */
+    int fd;         /* of the mirror file */
+    struct seat seat;
+};
+
+static int link_in_mirror(struct step *step) REQUIRES(cache_ns)
+{
+    const struct linking *k = container_of(step, struct linking, step);
+    struct cache *c = step->cache;
+
+    cache_lock(c);
+    k->node->named_seq = seq_next_locked(c);
+    node_mark_scratch_locked(c, k->node, k->to);
+    cache_unlock(c);
+    int r = node_write_stamp(c, k->node, k->fd);
+    if (r == 0)
+        r = mirror_link_fd(&c->mirror, k->fd, k->to);
+    crash_point("link-made");
+    return r;
+}
+
+static void link_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mutex)
+{
+    struct linking *k = container_of(step, struct linking, step);
+    struct cache *c = step->cache;
+    struct node *n = k->node;
+    struct file *f = n->file;
+
+    struct entry *e = seat_enter_locked(c, &k->seat);
+    n->nlink++;
+    n->ctime_ns = clock_real_ns();
+    entry_owes_locked(e, true);
+    file_got_name_locked(f);
+    file_renamed_locked(c, n);
+    if (f->unnamed) {
+        file_set_unnamed_locked(f, false);
+        fds_unkeep_locked(c);
+        file_put_fd_locked(c, f, FD_WRITE);
+    }
+    name_gained_locked(c, e);
+    if (f->write_handles == 0)
+        file_queue_locked(c, n);
+}
+
 static int link_ns_locked(struct cache *c, struct node *n, struct node *parent,
                           const char *name) REQUIRES(cache_ns)
 {
@@ -33,37 +80,20 @@ static int link_ns_locked(struct cache *c, struct node *n, struct node *parent,
                              : fcntl(unnamed_fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return from ? fd : -errno;
+    struct linking k = {
+        .step = {.cache = c, .on_disk = link_in_mirror, .in_tree = link_in_tree_locked},
+        .node = n,
+        .to = to,
+        .fd = fd};
     cache_lock(c);
-    n->named_seq = seq_next_locked(c);
-    node_mark_scratch_locked(c, n, to);
+    int r = seat_take_locked(c, parent, name, n, &k.seat);
     cache_unlock(c);
-    int r = node_write_stamp(c, n, fd);
     if (r == 0)
-        r = mirror_link_fd(&c->mirror, fd, to);
-    crash_point("link-made");
-    if (r < 0)
-        return r;
-    cache_lock(c);
-    struct entry *e = entry_add_locked(c, parent, name, n);
-    if (e) {
-        n->nlink++;
-        n->ctime_ns = clock_real_ns();
-        entry_owes_locked(e, true);
-        file_got_name_locked(f);
-        file_renamed_locked(c, n);
-        if (f->unnamed) {
-            file_set_unnamed_locked(f, false);
-            fds_unkeep_locked(c);
-            file_put_fd_locked(c, f, FD_WRITE);
-        }
-        name_gained_locked(c, e);
-        if (f->write_handles == 0)
-            file_queue_locked(c, n);
-    }
-    cache_unlock(c);
-    if (e)
+        r = step_run(&k.step);
+    seat_release(&k.seat);
+    if (r == 0)
         (void)node_write_stamp(c, n, fd); /* its place in the order: without, it comes last */
-    return e ? 0 : -ENOMEM;
+    return r;
 }
 
 /* Makes sure that target and directory are known and take a link, or parks. */

@@ -28,15 +28,38 @@ struct making {
     bool may_exist;
 };
 
+#define STEP_ROWS_MAX 3
+
+/* A change of the namespace. Who makes it has looked whether it may be, and made ready what it
+ * takes; ns stays held for writing from then on. */
+struct step {
+    struct cache *cache;
+    /* The rows, which are in no list before the tree has changed, and the entry (or NULL) whose
+     * version each of them means. */
+    struct intent *rows[STEP_ROWS_MAX];
+    struct entry *of[STEP_ROWS_MAX];
+    size_t n_rows;
+    /* The mirror; with ns. A negative errno: nothing has changed there. */
+    int (*on_disk)(struct step *s);
+    /* The tree in memory, which can't fail; with ns and lock. */
+    void (*in_tree)(struct step *s);
+    const char *rows_point, *disk_point; /* crash points behind each, or NULL */
+    struct node *left;                   /* the directory that loses a name, or NULL */
+};
+
 struct moving {
+    struct step step;
     struct entry *from, *to; /* `to` NULL: the name is free */
     struct node *newparent;
     const char *newname;
     char *from_path, *to_path;
-    bool crosses;   /* to another store: as one that was never uploaded */
-    bool copies;    /* the store's object moves: a rename row */
-    bool removes;   /* the store may have the old name: an unlink row */
-    bool may_exist; /* of a name that is free: as in struct making */
+    bool crosses;           /* to another store: as one that was never uploaded */
+    bool copies;            /* the store's object moves: a rename row */
+    bool removes;           /* the store may have the old name: an unlink row */
+    bool may_exist;         /* of a name that is free: as in struct making */
+    struct seat seat;       /* of the new name */
+    struct place places[2]; /* owned; where the store has `from` and, of an exchange, `to` */
+    uint64_t orphan; /* orphans/<it> is what lost its last name by the move; 0: nothing */
 };
 
 /* What S3 takes as user metadata is 2 KiB in all; attributes and names need some of it. */
@@ -219,6 +242,17 @@ int node_renumber(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(c
 int node_renumber_below(struct cache *c, const char *from, const char *to) REQUIRES(cache_ns)
     EXCLUDES(cache_mutex);
 
+/* ---- step.c ---- */
+/* Numbers the row, which belongs to the step from then on, `e` or NULL as in `of`. -ENOMEM when
+ * `i` is NULL, else 0. */
+int step_add_row_locked(struct step *s, struct intent *i, struct entry *e)
+    REQUIRES(cache_mutex);
+/* Rows, mirror, tree. 0, or a negative errno: nothing has changed, what was written is taken
+ * back. */
+int step_run(struct step *s) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
+/* Frees the rows of a step that was not made. */
+void step_release(struct step *s);
+
 /* ---- truncate.c ---- */
 /* Truncates or extends. 0, CACHE_PARKED or an error. */
 int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter *w)
@@ -236,30 +270,16 @@ int name_owner_need_locked(struct cache *c, struct node *parent, struct entry *e
  * the number that it bears. What a pending rename brings bears one of an older name. `path` is
  * the entry's. */
 bool name_is_only_ours_locked(struct entry *e, const char *path) REQUIRES(cache_mutex);
-/* Makes an intention for the entry and writes its row. 0 or a negative errno. `*ret` is in no
- * list yet: the caller adds it, or takes it back with name_intend_not(). */
-int name_intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
-                struct entry *e, struct intent **ret) REQUIRES_SHARED(cache_ns);
-/* Intends a removal at the store; the mirror keeps the file under another name, which is in
+/* Gives the step a row for the entry: a removal, or a rename to `to` if that is not NULL. 0 or
+ * -ENOMEM. */
+int step_intend_locked(struct step *s, enum intent_kind kind, const char *from, const char *to,
+                       struct entry *e) REQUIRES(cache_mutex);
+/* The row of a removal at the store; the mirror keeps the file under another name, which is in
  * another store if `moved_to` is not NULL. Recovery does not take it for the removal of the
  * file: killed before the mirror's step the file is still there, and its upload makes the row
  * void. */
-int name_intend_removal(struct cache *c, struct entry *e, const char *path,
-                        const char *moved_to, struct intent **ret) REQUIRES_SHARED(cache_ns);
-/* Which row means another version than it says. */
-struct followed {
-    uint64_t seq; /* 0: none */
-    char *etag;   /* heap */
-};
-
-/* The copy that brings the entry may have ended since the row of `i` (or NULL) was written: it
- * means the copy then, or, of a removal, whatever is there where there is no copy. In memory;
- * name_note_followed() writes the row. */
-struct followed name_follow_copy_locked(struct intent *i, const struct entry *e)
-    REQUIRES(cache_mutex);
-void name_note_followed(struct cache *c, struct followed *f) EXCLUDES(cache_mutex);
-/* Takes a recorded intention back: its mirror step failed. */
-void name_intend_not(struct cache *c, struct intent *i);
+int step_intend_removal_locked(struct step *s, struct entry *e, const char *path,
+                               const char *moved_to) REQUIRES(cache_mutex);
 
 /* ---- write.c ---- */
 /* The kernel does not tell of a passthrough write that failed. A file that grew, or is empty,

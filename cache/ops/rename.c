@@ -1,8 +1,5 @@
-/* Names that users move.
- *
- * Every change of a name, here and in unlink.c and link.c, runs under the namespace lock in the
- * order of docs/format.md: the row of its intention (only when the store has, or may have,
- * something under the name), the mirror, the tree; then it is answered. */
+/* Names that users move. The store learns of it by a row, only when it has, or may have,
+ * something under the name. */
 #include "cache/ops/ops_impl.h"
 
 #include "cache/mirror/crash.h"
@@ -206,23 +203,6 @@ static bool takes_last_name(const struct moving *m)
     return over && !over->dir && over->file && !over->links->next_link;
 }
 
-/* The mirror's part. What the new name leads to now stays reachable for those who have it open,
- * as orphans/<*ret_id>; 0: there is nothing of the kind. When it fails nothing has changed. */
-static int move_in_mirror(struct cache *c, struct moving *m, uint64_t *ret_id)
-    REQUIRES(cache_ns)
-{
-    int r = takes_last_name(m) ? barrier_pass_on(c, m->to->node->file) : 0;
-
-    if (r == 0 && takes_last_name(m))
-        r = file_keep_aside(c, m->to_path, ret_id);
-    crash_point("orphan-moved");
-    if (r == 0)
-        r = mirror_rename(&c->mirror, m->from_path, m->to_path, 0);
-    if (r < 0 && *ret_id)
-        file_drop_orphan(c, *ret_id);
-    return r;
-}
-
 static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_may_exist,
                                  bool *ret_tried, bool *ret_marker, struct etag *ret_etag)
     REQUIRES(cache_ns, cache_mutex)
@@ -253,57 +233,6 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
     entry_remove_locked(c, m->to);
     if (lives && over->file && debt_is_queued(&over->file->debt))
         file_stage_locked(c, over); /* perhaps that name alone had it wait */
-}
-
-static int move_in_tree_locked(struct cache *c, struct moving *m)
-    REQUIRES(cache_ns, cache_mutex)
-{
-    struct entry *e = m->from;
-    struct node *n = e->node;
-    struct node *oldparent = e->parent;
-    bool may_exist = false, tried = false, marker = false;
-    auto_place struct place source = NO_PLACE;
-    struct etag replaced = {0}; /* the version that an upload to the new name replaces */
-
-    if (m->copies) {
-        source = entry_place(e);
-        if (!place_known(source))
-            return -ENOMEM;
-    }
-    if (n->dir)
-        index_drop_locked(c, n); /* the moved object is another version then */
-    if (m->to)
-        drop_replaced_locked(c, m, &may_exist, &tried, &marker, &replaced);
-    int r = entry_move_locked(c, &e, m->newparent, m->newname);
-    if (r < 0) {
-        etag_clear(&replaced);
-        return r;
-    }
-    place_free(&e->source);
-    e->source = place_take(&source);
-    entry_moved_here_locked(e, may_exist || (n->dir && m->copies) || (!m->to && m->may_exist));
-    if (m->copies)
-        dirs_above_may_exist_locked(c, m->to_path);
-    negative_forget_locked(c, m->newparent, m->newname);
-    if (!m->copies)
-        entry_version_left_locked(e, &replaced);
-    etag_clear(&replaced);
-    if (marker && n->dir && !m->copies) /* else the copy removes it */
-        n->dir->has_marker = true;
-    if (n->dir) {
-        oldparent->nlink--;
-        m->newparent->nlink++;
-    }
-    n->ctime_ns = clock_real_ns();
-    entry_changed_here_locked(e);
-    node_requeue_all_locked(c, n);
-    entry_takes_place_of_tried_locked(e, tried);
-    dir_touch_locked(oldparent);
-    dir_touch_locked(m->newparent);
-    /* Its place in the order of publishing is that of the rename when it was not published. */
-    if (n->file && n->file->state == FILE_DIRTY && n->file->write_handles == 0)
-        file_queue_locked(c, n);
-    return 0;
 }
 
 /* The version that an upload to the name replaces, as stamp_keys_expect() takes it; heap. `e`
@@ -352,40 +281,103 @@ static void note_replaced(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     name_expect(c, n, m->from_path, m->newparent, m->newname, m->to);
 }
 
+/* What the new name leads to now stays reachable for those who have it open, in orphans/. */
+static int move_in_mirror(struct step *step) REQUIRES(cache_ns)
+{
+    struct moving *m = container_of(step, struct moving, step);
+    struct cache *c = step->cache;
+
+    note_replaced(c, m);
+    int r = takes_last_name(m) ? barrier_pass_on(c, m->to->node->file) : 0;
+    if (r == 0 && takes_last_name(m))
+        r = file_keep_aside(c, m->to_path, &m->orphan);
+    crash_point("orphan-moved");
+    if (r == 0)
+        r = mirror_rename(&c->mirror, m->from_path, m->to_path, 0);
+    if (r < 0 && m->orphan)
+        file_drop_orphan(c, m->orphan);
+    return r;
+}
+
+static void move_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mutex)
+{
+    struct moving *m = container_of(step, struct moving, step);
+    struct cache *c = step->cache;
+    struct node *n = m->from->node;
+    bool may_exist = false, tried = false, marker = false;
+    struct etag replaced = {0}; /* the version that an upload to the new name replaces */
+
+    if (m->orphan)
+        file_orphaned_locked(c, m->to->node, m->orphan);
+    struct place source =
+        m->copies ? entry_take_place_locked(m->from, &m->places[0]) : NO_PLACE;
+    if (n->dir)
+        index_drop_locked(c, n); /* the moved object is another version then */
+    if (m->to)
+        drop_replaced_locked(c, m, &may_exist, &tried, &marker, &replaced);
+    struct entry *e = entry_move_locked(c, m->from, &m->seat);
+    place_free(&e->source);
+    e->source = source;
+    entry_moved_here_locked(e, may_exist || (n->dir && m->copies) || (!m->to && m->may_exist));
+    if (m->copies)
+        dirs_above_may_exist_locked(c, m->to_path);
+    negative_forget_locked(c, m->newparent, m->newname);
+    if (!m->copies)
+        entry_version_left_locked(e, &replaced);
+    etag_clear(&replaced);
+    if (marker && n->dir && !m->copies) /* else the copy removes it */
+        n->dir->has_marker = true;
+    if (n->dir) {
+        step->left->nlink--;
+        m->newparent->nlink++;
+    }
+    n->ctime_ns = clock_real_ns();
+    entry_changed_here_locked(e);
+    node_requeue_all_locked(c, n);
+    entry_takes_place_of_tried_locked(e, tried);
+    dir_touch_locked(step->left);
+    dir_touch_locked(m->newparent);
+    /* Its place in the order of publishing is that of the rename when it was not published. */
+    if (n->file && n->file->state == FILE_DIRTY && n->file->write_handles == 0)
+        file_queue_locked(c, n);
+}
+
+static int plan_move_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns, cache_mutex)
+{
+    struct node *n = m->from->node;
+    int r = seat_take_locked(c, m->newparent, m->newname, n, &m->seat);
+
+    m->places[0] = m->copies ? entry_place(m->from) : NO_PLACE;
+    if (r == 0 && m->copies && !place_known(m->places[0]))
+        r = -ENOMEM;
+    if (r == 0 && m->copies)
+        r = step_intend_locked(&m->step, n->dir ? INTENT_RENAMEDIR : INTENT_RENAME,
+                               m->from_path, m->to_path, m->from);
+    else if (r == 0 && m->removes)
+        r = step_intend_removal_locked(&m->step, m->from, m->from_path,
+                                       m->crosses ? m->to_path : NULL);
+    return r;
+}
+
 static int move_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 {
-    struct intent *i = NULL;
-    struct node *oldparent = m->from->parent;
-    uint64_t replaced = 0;
+    m->step = (struct step){.cache = c,
+                            .on_disk = move_in_mirror,
+                            .in_tree = move_in_tree_locked,
+                            .rows_point = "rename-row",
+                            .disk_point = "rename-mirror",
+                            .left = m->from->parent};
     int r = prepare_move(c, m);
 
-    if (r == 0 && m->copies)
-        r = name_intend(c, m->from->node->dir ? INTENT_RENAMEDIR : INTENT_RENAME, m->from_path,
-                        m->to_path, m->from, &i);
-    else if (r == 0 && m->removes)
-        r = name_intend_removal(c, m->from, m->from_path, m->crosses ? m->to_path : NULL, &i);
-    crash_point("rename-row");
-    if (r == 0)
-        note_replaced(c, m);
-    if (r == 0)
-        r = move_in_mirror(c, m, &replaced);
-    crash_point("rename-mirror");
-    if (r < 0) {
-        name_intend_not(c, i);
-        return r;
-    }
     cache_lock(c);
-    if (replaced)
-        file_orphaned_locked(c, m->to->node, replaced);
-    struct followed followed = name_follow_copy_locked(i, m->from);
-    r = move_in_tree_locked(c, m);
-    if (i)
-        intent_add_locked(c, i);
-    progress_locked(c);
-    cache_check_locked(c);
+    if (r == 0)
+        r = plan_move_locked(c, m);
     cache_unlock(c);
-    name_note_followed(c, &followed);
-    name_maybe_marker(c, oldparent);
+    if (r == 0)
+        r = step_run(&m->step);
+    step_release(&m->step);
+    seat_release(&m->seat);
+    place_free(&m->places[0]);
     return r;
 }
 

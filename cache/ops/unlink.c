@@ -22,24 +22,6 @@ int name_owner_need_locked(struct cache *c, struct node *parent, struct entry *e
     return e && (parent->mode & S_ISVTX) ? attrs_confirm_locked(c, e->node, w) : 0;
 }
 
-/* Numbers and records an intention, which is taken over; *ret is NULL when that fails. */
-static int record(struct cache *c, struct intent *i, struct intent **ret)
-    REQUIRES_SHARED(cache_ns)
-{
-    *ret = NULL;
-    if (!i)
-        return -ENOMEM;
-    cache_lock(c);
-    i->seq = seq_next_locked(c);
-    cache_unlock(c);
-    int r = intent_record(c, i);
-    if (r < 0)
-        intent_free(i);
-    else
-        *ret = i;
-    return r;
-}
-
 bool name_is_only_ours_locked(struct entry *e, const char *path)
 {
     if (e->node->dir || e->may_exist || place_known(e->source) || etag_known(&e->etag))
@@ -63,133 +45,98 @@ static const char *removed_version_locked(struct entry *e, const char *path,
     return here || (etag && *etag) ? etag : INTENT_ANY;
 }
 
-int name_intend(struct cache *c, enum intent_kind kind, const char *from, const char *to,
-                struct entry *e, struct intent **ret)
+int step_intend_locked(struct step *s, enum intent_kind kind, const char *from, const char *to,
+                       struct entry *e)
 {
     char etag[ETAG_TEXT_MAX];
 
-    ns_assert_held(c);
-    cache_lock(c); /* a copy that ends changes the version */
-    struct intent *i =
+    cache_assert_locked(s->cache);
+    return step_add_row_locked(
+        s,
         intent_new(0, kind, from, to, e->node->ino,
-                   to ? etag_text(&e->etag, etag) : removed_version_locked(e, from, etag));
-    cache_unlock(c);
-    return record(c, i, ret);
+                   to ? etag_text(&e->etag, etag) : removed_version_locked(e, from, etag)),
+        e);
 }
 
-int name_intend_removal(struct cache *c, struct entry *e, const char *path,
-                        const char *moved_to, struct intent **ret)
+int step_intend_removal_locked(struct step *s, struct entry *e, const char *path,
+                               const char *moved_to)
 {
     char etag[ETAG_TEXT_MAX];
     struct node *n = e->node;
 
-    ns_assert_held(c);
-    cache_lock(c);
+    cache_assert_locked(s->cache);
     struct intent *i = intent_new(0, n->dir ? INTENT_RMDIR : INTENT_UNLINK, path, NULL, 0,
                                   removed_version_locked(e, path, etag));
     if (i && n->file && intent_note_moved(i, n->ino, moved_to) < 0) {
         intent_free(i);
         i = NULL;
     }
-    cache_unlock(c);
-    return record(c, i, ret);
+    return step_add_row_locked(s, i, e);
 }
 
-struct followed name_follow_copy_locked(struct intent *i, const struct entry *e)
-{
-    char buf[ETAG_TEXT_MAX];
-    const char *now = etag_known(&e->etag)            ? etag_text(&e->etag, buf)
-                      : i && i->kind == INTENT_UNLINK ? INTENT_ANY
-                                                      : NULL;
-    bool moved =
-        i && !e->node->dir && now && intent_version_is_known(i) && strcmp(now, i->etag) != 0;
-    struct followed f = {.etag = moved ? strdup(now) : NULL};
-    char *etag = f.etag ? strdup(now) : NULL;
+/* ---- unlink ---- */
 
-    if (!etag)
-        return f; /* or without memory: it means the older version, and what is there stays */
-    free(i->etag);
-    i->etag = etag;
-    f.seq = i->seq;
-    return f;
-}
-
-void name_note_followed(struct cache *c, struct followed *f)
-{
-    const struct journal_row told = {.seq = f->seq, .etag = f->etag};
-
-    if (f->seq)
-        (void)journal_done_and_told(c->journal, NULL, 0, NULL, 0, &told, 1);
-    free(take_ptr(f->etag));
-}
-
-void name_intend_not(struct cache *c, struct intent *i)
-{
-    if (!i)
-        return;
-    journal_take_back(c->journal, &i->seq, 1);
-    intent_free(i);
-}
+/* A name that goes. */
+struct removing {
+    struct step step;
+    struct entry *entry;
+    const char *path;
+};
 
 /* The name leaves the mirror; another link keeps the file. */
-static int unlink_in_mirror(struct cache *c, struct entry *e, const char *path)
-    REQUIRES(cache_ns)
+static int unlink_in_mirror(struct step *step) REQUIRES(cache_ns)
 {
-    struct node *n = e->node;
+    struct removing *m = container_of(step, struct removing, step);
+    struct cache *c = step->cache;
+    struct node *n = m->entry->node;
 
     if (!n->file)
         return 0;
     if (n->links->next_link)
-        return file_leave_name(c, e);
+        return file_leave_name(c, m->entry);
     int r = barrier_pass_on(c, n->file);
-    return r == 0 ? file_orphan(c, n, path) : r;
+    return r == 0 ? file_orphan(c, n, m->path) : r;
 }
 
-static int unlink_ns_locked(struct cache *c, struct node *parent, const char *name)
-    REQUIRES(cache_ns)
+static void unlink_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mutex)
 {
-    struct intent *i = NULL;
+    struct removing *m = container_of(step, struct removing, step);
+    struct cache *c = step->cache;
+    struct node *n = m->entry->node;
 
-    cache_lock(c);
-    struct entry *e = entry_find(parent, name);
-    auto_free char *path = e ? entry_path(e) : NULL;
-    bool stored = e && entry_may_be_stored(e);
-    cache_unlock(c);
-    if (!e)
-        return -ENOENT;
-    if (e->node->dir)
-        return -EISDIR;
-    if (!path)
-        return -ENOMEM;
-    int r = stored ? name_intend(c, INTENT_UNLINK, path, NULL, e, &i) : 0;
-    crash_point("unlink-row");
-    if (r == 0)
-        r = unlink_in_mirror(c, e, path);
-    crash_point("unlink-mirror");
-    if (r < 0) {
-        name_intend_not(c, i);
-        return r;
-    }
-    cache_lock(c);
-    struct node *n = e->node;
     n->nlink--;
     n->ctime_ns = clock_real_ns();
     if (n->file && n->file->debt.running)
         atomic_store(&n->file->changed, true);
     bool lives = n->links->next_link != NULL;
-    struct followed followed = name_follow_copy_locked(i, e);
-    entry_remove_locked(c, e);
+    entry_remove_locked(c, m->entry);
     if (lives && n->file && debt_is_queued(&n->file->debt))
         file_stage_locked(c, n); /* perhaps that name alone had it wait */
-    dir_touch_locked(parent);
-    if (i)
-        intent_add_locked(c, i);
-    progress_locked(c);
-    cache_check_locked(c);
+    dir_touch_locked(step->left);
+}
+
+static int unlink_ns_locked(struct cache *c, struct node *parent, const char *name)
+    REQUIRES(cache_ns)
+{
+    struct removing m = {.step = {.cache = c,
+                                  .on_disk = unlink_in_mirror,
+                                  .in_tree = unlink_in_tree_locked,
+                                  .rows_point = "unlink-row",
+                                  .disk_point = "unlink-mirror",
+                                  .left = parent}};
+
+    cache_lock(c);
+    struct entry *e = m.entry = entry_find(parent, name);
+    auto_free char *path = e ? entry_path(e) : NULL;
+    m.path = path;
+    int r = !e ? -ENOENT : e->node->dir ? -EISDIR : path ? 0 : -ENOMEM;
+    if (r == 0 && entry_may_be_stored(e))
+        r = step_intend_locked(&m.step, INTENT_UNLINK, path, NULL, e);
     cache_unlock(c);
-    name_note_followed(c, &followed);
-    name_maybe_marker(c, parent);
-    return 0;
+    if (r == 0)
+        r = step_run(&m.step);
+    step_release(&m.step);
+    return r;
 }
 
 int cache_unlink(struct cache *c, struct node *parent, const char *name, struct waiter *w)
@@ -207,53 +154,79 @@ int cache_unlink(struct cache *c, struct node *parent, const char *name, struct 
     return r;
 }
 
+/* ---- rmdir ---- */
+
+/* What is known of the listing alone is not there. */
+static int rmdir_in_mirror(struct step *step) REQUIRES(cache_ns)
+{
+    const struct removing *m = container_of(step, struct removing, step);
+    int r = mirror_rmdir(&step->cache->mirror, m->path);
+
+    return r == -ENOENT ? 0 : r;
+}
+
+static void rmdir_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mutex)
+{
+    struct removing *m = container_of(step, struct removing, step);
+    struct cache *c = step->cache;
+    struct node *n = m->entry->node;
+
+    step->left->nlink--;
+    index_drop_locked(c, n);
+    dir_unqueue_locked(c, n);
+    n->nlink = 0;
+    entry_remove_locked(c, m->entry);
+    dir_touch_locked(step->left);
+}
+
 /* -EAGAIN: the directory has to be listed first. */
+static int rmdir_check_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
+{
+    struct dir *d = e ? e->node->dir : NULL;
+
+    return !e                               ? -ENOENT
+           : !d                             ? -ENOTDIR
+           : name_is_fixed_locked(c, e)     ? -EBUSY
+           : d->children || d->hidden_names ? -ENOTEMPTY
+           : !dir_was_listed(d)             ? -EAGAIN
+                                            : 0;
+}
+
+/* Its name may show at the store through what is below it until that is removed. */
+static bool dir_may_show_locked(struct cache *c, struct entry *e, const char *path)
+    REQUIRES(cache_mutex)
+{
+    struct dir *d = e->node->dir;
+
+    return !e->scratch &&
+           (e->may_exist || d->has_marker || d->debt.running || place_known(e->source) ||
+            !d->local_only || (!d->new_here && !d->bare) || intent_below(c, path));
+}
+
 static int rmdir_ns_locked(struct cache *c, struct node *parent, const char *name)
     REQUIRES(cache_ns)
 {
-    struct intent *i = NULL;
+    struct removing m = {.step = {.cache = c,
+                                  .on_disk = rmdir_in_mirror,
+                                  .in_tree = rmdir_in_tree_locked,
+                                  .rows_point = "rmdir-row",
+                                  .disk_point = "rmdir-mirror",
+                                  .left = parent}};
 
     cache_lock(c);
-    struct entry *e = entry_find(parent, name);
-    auto_free char *path = e ? entry_path(e) : NULL;
-    struct dir *d = e ? e->node->dir : NULL;
-    /* Its name may show at the store through what is below it until that is removed. */
-    bool stored = d && path && !e->scratch &&
-                  (e->may_exist || d->has_marker || d->debt.running || place_known(e->source) ||
-                   !d->local_only || (!d->new_here && !d->bare) || intent_below(c, path));
-    int r = !e                               ? -ENOENT
-            : !d                             ? -ENOTDIR
-            : name_is_fixed_locked(c, e)     ? -EBUSY
-            : d->children || d->hidden_names ? -ENOTEMPTY
-            : !dir_was_listed(d)             ? -EAGAIN
-            : path                           ? 0
-                                             : -ENOMEM;
+    struct entry *e = m.entry = entry_find(parent, name);
+    int r = rmdir_check_locked(c, e);
+    auto_free char *path = r == 0 ? entry_path(e) : NULL;
+    m.path = path;
+    if (r == 0 && !path)
+        r = -ENOMEM;
+    if (r == 0 && dir_may_show_locked(c, e, path))
+        r = step_intend_locked(&m.step, INTENT_RMDIR, path, NULL, e);
     cache_unlock(c);
-    if (r == 0 && stored)
-        r = name_intend(c, INTENT_RMDIR, path, NULL, e, &i);
-    crash_point("rmdir-row");
     if (r == 0)
-        r = mirror_rmdir(&c->mirror, path);
-    if (r == -ENOENT && e)
-        r = 0; /* known from the listing only */
-    crash_point("rmdir-mirror");
-    if (r < 0) {
-        name_intend_not(c, i);
-        return r;
-    }
-    cache_lock(c);
-    parent->nlink--;
-    index_drop_locked(c, e->node);
-    dir_unqueue_locked(c, e->node);
-    e->node->nlink = 0;
-    entry_remove_locked(c, e);
-    dir_touch_locked(parent);
-    if (i)
-        intent_add_locked(c, i);
-    progress_locked(c);
-    cache_unlock(c);
-    name_maybe_marker(c, parent);
-    return 0;
+        r = step_run(&m.step);
+    step_release(&m.step);
+    return r;
 }
 
 int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct waiter *w)

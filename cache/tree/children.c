@@ -82,8 +82,9 @@ static void put(struct children *v, struct entry *e)
         note_place(v, e->hash, v->used);
 }
 
-/* A copy with room for more names; for just as many when a quarter of them went. */
-static struct children *grown(const struct children *old)
+/* One without names that has room for the old one's and more; for just as many when a quarter
+ * of them went. */
+static struct children *larger(const struct children *old)
 {
     uint32_t n = old ? old->n : 0, cap = 4;
 
@@ -100,23 +101,31 @@ static struct children *grown(const struct children *old)
         return NULL;
     v->cap = cap;
     v->mask = slots ? slots - 1 : 0;
-    for (uint32_t i = 0; old && i < old->used; i++)
-        if (old->v[i])
-            put(v, old->v[i]);
     return v;
 }
 
-int children_add(struct children **v, struct entry *e)
+int children_room(const struct children *v, struct children **ret)
 {
-    if (!*v || (*v)->used == (*v)->cap) {
-        struct children *more = grown(*v);
-        if (!more)
-            return -ENOMEM;
-        free(*v);
-        *v = more;
+    bool needed = !v || v->used == v->cap || v->n == 1;
+
+    *ret = needed ? larger(v) : NULL;
+    return needed && !*ret ? -ENOMEM : 0;
+}
+
+void children_add(struct children **v, struct children **room, struct entry *e)
+{
+    struct children *old = *v;
+
+    if (!old || old->used == old->cap) {
+        assert(*room);
+        *v = *room;
+        *room = NULL;
+        for (uint32_t i = 0; old && i < old->used; i++)
+            if (old->v[i])
+                put(*v, old->v[i]);
+        free(old);
     }
     put(*v, e);
-    return 0;
 }
 
 void children_remove(struct children **v, struct entry *e)

@@ -20,9 +20,12 @@ uint32_t children_hash(const char *name);
 /* How many names there are. */
 size_t children_count(const struct children *v);
 struct entry *children_find(const struct children *v, const char *name);
-/* Adds an entry of a name that is not there yet, whose `hash` is that of its name. 0, or
- * -ENOMEM and nothing changed. */
-int children_add(struct children **v, struct entry *e);
+/* What children_add() of one more name may need, as long as none else is added meanwhile: names
+ * may go. `*ret` is the caller's to free(), NULL when nothing is needed. 0 or -ENOMEM. */
+int children_room(const struct children *v, struct children **ret);
+/* Adds an entry of a name that is not there, whose `hash` is that of its name. Takes `*room`
+ * over if it needs it. */
+void children_add(struct children **v, struct children **room, struct entry *e);
 /* Which is there. All other names keep their places, so that it may be done while they are
  * walked through. */
 void children_remove(struct children **v, struct entry *e);

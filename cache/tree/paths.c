@@ -54,6 +54,13 @@ struct place entry_place(struct entry *e)
     return place_own_path(entry_path(e));
 }
 
+struct place entry_take_place_locked(struct entry *e, struct place *before)
+{
+    struct place now = place_known(e->source) ? place_take(&e->source) : entry_place(e);
+
+    return place_known(now) ? now : place_take(before);
+}
+
 char *node_path(struct node *n)
 {
     if (n->is_root)

@@ -121,16 +121,12 @@ struct entry *entry_find(struct node *dir, const char *name)
     return dir->dir ? children_find(dir->dir->children, name) : NULL;
 }
 
-static int link_entry(struct entry *e) REQUIRES(cache_ns, cache_mutex)
+static void link_entry(struct entry *e, struct children **room) REQUIRES(cache_ns, cache_mutex)
 {
-    int r = children_add(&e->parent->dir->children, e);
-
-    if (r < 0)
-        return r;
+    children_add(&e->parent->dir->children, room, e);
     e->parent->dir->files += !e->node->dir;
     e->next_link = e->node->links;
     e->node->links = e;
-    return 0;
 }
 
 static void unlink_entry(struct entry *e) REQUIRES(cache_ns, cache_mutex)
@@ -157,39 +153,64 @@ void entry_take_route_locked(struct cache *c, struct entry *e, const char *path)
     e->scratch = d ? d->kind == DIR_SCRATCH : path_is_scratch(c, path);
 }
 
-/* What the routes make of the name. It is the same for all that comes here with a directory,
- * which is moved only to where the same routes lead on. */
-static int take_route_locked(struct cache *c, struct entry *e) REQUIRES(cache_ns, cache_mutex)
+void seat_release(struct seat *s)
 {
-    auto_free char *path = c->config.routes ? entry_path(e) : NULL;
-
-    if (!c->config.routes || (!path && (e->parent->flags & NODE_REMOVED)))
-        return 0;
-    if (!path)
-        return -ENOMEM;
-    entry_take_route_locked(c, e, path);
-    return 0;
+    free(take_ptr(s->entry));
+    free(take_ptr(s->room));
+    free(take_ptr(s->path));
 }
 
-struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *name,
-                               struct node *n)
+static struct entry *entry_new(struct node *dir, const char *name, struct node *n)
 {
     size_t len = strlen(name);
     struct entry *e = calloc(1, offsetof(struct entry, name) + len + 1);
 
-    ns_assert_written(c);
-    cache_assert_locked(c);
     if (!e)
         return NULL;
     memcpy(e->name, name, len + 1);
     e->hash = children_hash(name);
     e->parent = dir;
     e->node = n;
-    if (take_route_locked(c, e) < 0 || link_entry(e) < 0) {
-        free(e);
-        return NULL;
-    }
     return e;
+}
+
+int seat_take_locked(struct cache *c, struct node *dir, const char *name, struct node *n,
+                     struct seat *ret)
+{
+    bool routed = c->config.routes && !(dir->flags & NODE_REMOVED);
+
+    ns_assert_written(c);
+    cache_assert_locked(c);
+    *ret = (struct seat){.entry = entry_new(dir, name, n)};
+    ret->path = ret->entry && routed ? entry_path(ret->entry) : NULL;
+    if (ret->entry && (ret->path || !routed) &&
+        children_room(dir->dir->children, &ret->room) == 0)
+        return 0;
+    seat_release(ret);
+    return -ENOMEM;
+}
+
+/* What the routes make of the name is the same for all that comes here with a directory, which
+ * is moved only to where the same routes lead on. */
+struct entry *seat_enter_locked(struct cache *c, struct seat *s)
+{
+    struct entry *e = take_ptr(s->entry);
+
+    ns_assert_written(c);
+    cache_assert_locked(c);
+    if (s->path)
+        entry_take_route_locked(c, e, s->path);
+    link_entry(e, &s->room);
+    seat_release(s);
+    return e;
+}
+
+struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *name,
+                               struct node *n)
+{
+    struct seat s;
+
+    return seat_take_locked(c, dir, name, n, &s) == 0 ? seat_enter_locked(c, &s) : NULL;
 }
 
 void entry_remove_locked(struct cache *c, struct entry *e)
@@ -211,24 +232,15 @@ void entry_remove_locked(struct cache *c, struct entry *e)
     node_collect_locked(c, n);
 }
 
-int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const char *name)
+struct entry *entry_move_locked(struct cache *c, struct entry *old, struct seat *s)
 {
-    struct entry *old = *e;
-    struct node *n = old->node;
+    struct entry *e = seat_enter_locked(c, s);
 
-    ns_assert_written(c);
-    cache_assert_locked(c);
-    node_ref_locked(n);
-    struct entry *e2 = entry_add_locked(c, dir, name, n);
-    if (e2) {
-        etag_move(&e2->etag, &old->etag);
-        e2->source = place_take(&old->source);
-        entry_verified_locked(e2, old->verified_ns);
-        entry_owes_locked(e2, old->dirty);
-        unlink_entry(old);
-        free(old);
-        *e = e2;
-    }
-    node_unref_locked(c, n);
-    return e2 ? 0 : -ENOMEM;
+    etag_move(&e->etag, &old->etag);
+    e->source = place_take(&old->source);
+    entry_verified_locked(e, old->verified_ns);
+    entry_owes_locked(e, old->dirty);
+    unlink_entry(old);
+    free(old);
+    return e;
 }

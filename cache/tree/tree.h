@@ -292,6 +292,11 @@ char *child_path(struct node *dir, const char *name);
 struct place entry_place(struct entry *e) REQUIRES(cache_mutex);
 struct place node_place(struct node *n) REQUIRES(cache_mutex);
 struct place child_place(struct node *dir, const char *name) REQUIRES(cache_mutex);
+/* entry_place() of an entry that moves away from it: its own source is taken. Without memory it
+ * is `*before`, which is taken, too: entry_place() of a moment ago, which only the end of a
+ * copy since then makes an older one. */
+struct place entry_take_place_locked(struct entry *e, struct place *before)
+    REQUIRES(cache_mutex);
 /* The node's name that the store has at this place, or NULL. */
 struct entry *node_name_at(struct node *n, struct place at) REQUIRES(cache_mutex);
 /* Whether the node is the directory, or below it by its first name. The tree must be held
@@ -386,6 +391,22 @@ void node_collect_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 void detached_free_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The directory's name in memory, or NULL. The tree must be held still. */
 struct entry *entry_find(struct node *dir, const char *name);
+/* A name made ready: what it takes to enter it is there, and then nothing can fail. */
+struct seat {
+    struct entry *entry;   /* in no list; NULL: there is none */
+    struct children *room; /* for it, if its directory needs more; else NULL */
+    char *path;            /* where routes lead on from there; else NULL */
+};
+
+/* Makes a name of the directory ready for the node. ns stays held for writing until it is
+ * entered or released. 0 or -ENOMEM. */
+int seat_take_locked(struct cache *c, struct node *dir, const char *name, struct node *n,
+                     struct seat *ret) REQUIRES(cache_ns, cache_mutex);
+/* Frees what was not entered; else does nothing. */
+void seat_release(struct seat *s);
+/* The node gets the name, which nothing has by then. */
+struct entry *seat_enter_locked(struct cache *c, struct seat *s)
+    REQUIRES(cache_ns, cache_mutex);
 /* Adds a name; the caller holds ns for writing and lock. NULL without memory. */
 struct entry *entry_add_locked(struct cache *c, struct node *dir, const char *name,
                                struct node *n) REQUIRES(cache_ns, cache_mutex);
@@ -394,8 +415,9 @@ void entry_take_route_locked(struct cache *c, struct entry *e, const char *path)
     REQUIRES(cache_ns, cache_mutex);
 /* Takes the name away and frees the entry; the node may be freed with it. */
 void entry_remove_locked(struct cache *c, struct entry *e) REQUIRES(cache_ns, cache_mutex);
-/* Moves an entry to another place. 0 or -ENOMEM; *e is the new entry. */
-int entry_move_locked(struct cache *c, struct entry **e, struct node *dir, const char *name)
+/* Moves an entry to another place, that of a seat for its node: frees it, and returns the one
+ * that stands for it. */
+struct entry *entry_move_locked(struct cache *c, struct entry *old, struct seat *s)
     REQUIRES(cache_ns, cache_mutex);
 
 /* ---- version.c ---- */

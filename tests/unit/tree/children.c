@@ -45,8 +45,12 @@ static void teardown(void)
 
 static void add(int i)
 {
-    if (children_add(&names, made[i]) < 0)
+    struct children *room;
+
+    if (children_room(names, &room) < 0)
         ck_abort_msg("%s is refused", made[i]->name);
+    children_add(&names, &room, made[i]);
+    free(room);
     there[i] = true;
 }
 

@@ -134,6 +134,45 @@ START_TEST(a_node_has_several_names)
 }
 END_TEST
 
+static struct entry *moved(struct entry *e, struct node *dir, const char *name)
+    REQUIRES(cache_ns, cache_mutex)
+{
+    struct seat s;
+
+    ck_assert_int_eq(seat_take_locked(c, dir, name, e->node, &s), 0);
+    return entry_move_locked(c, e, &s);
+}
+
+/* The directory loses its only name in between, and with it the room it had. */
+START_TEST(a_seat_stays_when_the_directory_becomes_empty)
+{
+    struct seat s;
+
+    struct node *n = room_file_locked(c, "f");
+    (void)room_file_locked(c, "d/g");
+    ck_assert_int_eq(seat_take_locked(c, at("d")->node, "g", n, &s), 0);
+    entry_remove_locked(c, at("d/g"));
+    ck_assert_ptr_null(at("d")->node->dir->children);
+    has_path(entry_move_locked(c, at("f"), &s), "d/g");
+    ck_assert_ptr_null(tree_find(c, "f", NULL));
+    ck_assert_uint_eq(at("d")->node->dir->files, 1);
+}
+END_TEST
+
+START_TEST(a_seat_that_is_not_taken_leaves_nothing)
+{
+    struct seat s;
+
+    struct node *n = room_file_locked(c, "d/f");
+    ck_assert_int_eq(seat_take_locked(c, at("d")->node, "g", n, &s), 0);
+    seat_release(&s);
+    seat_release(&s);
+    ck_assert_ptr_null(tree_find(c, "d/g", NULL));
+    ck_assert_uint_eq(at("d")->node->dir->files, 1);
+    ck_assert_ptr_null(n->links->next_link);
+}
+END_TEST
+
 START_TEST(what_moves_takes_along_what_is_known)
 {
     struct node *n = room_file_locked(c, "d/f");
@@ -144,7 +183,7 @@ START_TEST(what_moves_takes_along_what_is_known)
     e->dirty = true;
     e->verified_ns = 5;
     (void)room_dir_locked(c, "e");
-    ck_assert_int_eq(entry_move_locked(c, &e, at("e")->node, "g"), 0);
+    e = moved(e, at("e")->node, "g");
     has_path(e, "e/g");
     ck_assert_ptr_null(tree_find(c, "d/f", NULL));
     ck_assert(e->node == n && etag_is(&e->etag, "v") && e->dirty && e->verified_ns == 5);
@@ -157,8 +196,7 @@ END_TEST
 START_TEST(what_is_below_moves_with_a_directory)
 {
     (void)room_file_locked(c, "d/e/f");
-    struct entry *d = at("d");
-    ck_assert_int_eq(entry_move_locked(c, &d, c->tree->root, "g"), 0);
+    (void)moved(at("d"), c->tree->root, "g");
     has_path(at("g/e/f"), "g/e/f");
     ck_assert_ptr_null(tree_find(c, "d", NULL));
 }
@@ -322,6 +360,8 @@ Suite *tree_suite(void)
     tcase_add_test(t, paths_lead_to_nodes_and_back);
     tcase_add_test(t, places_are_where_the_store_has_it);
     tcase_add_test(t, a_node_has_several_names);
+    tcase_add_test(t, a_seat_stays_when_the_directory_becomes_empty);
+    tcase_add_test(t, a_seat_that_is_not_taken_leaves_nothing);
     tcase_add_test(t, what_moves_takes_along_what_is_known);
     tcase_add_test(t, what_is_below_moves_with_a_directory);
     tcase_add_loop_test(t, a_node_lives_as_long_as_it_is_held, NOBODY, REF + 1);
