@@ -57,7 +57,7 @@ def crash_steps():
     names = set()
     for path in glob.glob(os.path.join(harness.ROOT, "cache", "**", "*.c"), recursive=True):
         with open(path) as f:
-            names.update(re.findall(r'crash_point\("([a-z0-9_.-]+)"', f.read()))
+            names.update(re.findall(r'(?:crash_point\(|_point = )"([a-z0-9_.-]+)"', f.read()))
     return sorted(names)
 
 

@@ -54,7 +54,7 @@ run routed "$((seed + 300000))" "$few" env MODEL_ERRORS=1 MODEL_ROUTED=1 "$model
 run moves "$((seed + 400000))" "$few" env MODEL_MOVES=1 "$model" "file://$dir/moves-store"
 run s3 "$((seed + 200000))" "$count" "$here/../servers/with_s3.sh" "$model" s3://runfs-test/model
 
-points=$(grep -roh --include="*.c" 'crash_point("[a-z-]*")' "$here/../../cache" | cut -d'"' -f2 | sort -u)
+points=$(grep -roh --include="*.c" '\(crash_point(\|_point = \)"[a-z-]*"' "$here/../../cache" | cut -d'"' -f2 | sort -u)
 for point in $points; do
     grep -qE "^died at:.* $point " "$dir"/*.log || echo "no process died at $point this time"
 done
