@@ -91,7 +91,8 @@ static int add_early_times_locked(struct flush *fl) REQUIRES(cache_mutex)
 static bool may_be_newer(const struct file *f) REQUIRES(cache_mutex)
 {
     return f->writing_stamp && !f->write_handles &&
-           (f->state == FILE_CLEAN || (f->state == FILE_DIRTY && f->debt.running));
+           (f->state == FILE_CLEAN ||
+            (f->state == FILE_DIRTY && (f->debt.running || f->suspect)));
 }
 
 static int gather_unsure_locked(struct flush *fl) REQUIRES(cache_mutex)

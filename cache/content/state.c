@@ -196,7 +196,8 @@ void file_is_sent_locked(struct file *f, uint64_t generation, int64_t mtime_ns, 
                          bool unproven)
 {
     file_is_version_locked(f, mtime_ns, size);
-    f->suspect = f->past && unproven; /* else the generation tells */
+    bool opened = f->suspect && generation != f->generation; /* since then */
+    f->suspect = opened || (f->past && unproven); /* else the generation tells */
     f->stored_generation = generation;
     check_state(f);
 }

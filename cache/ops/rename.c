@@ -309,10 +309,10 @@ static void move_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mute
 
     if (m->orphan)
         file_orphaned_locked(c, m->to->node, m->orphan);
-    struct place source =
-        m->copies ? entry_take_place_locked(m->from, &m->places[0]) : NO_PLACE;
     if (n->dir)
         index_drop_locked(c, n); /* the moved object is another version then */
+    struct place source =
+        m->copies ? entry_take_place_locked(m->from, &m->places[0]) : NO_PLACE;
     if (m->to)
         drop_replaced_locked(c, m, &may_exist, &tried, &marker, &replaced);
     struct entry *e = entry_move_locked(c, m->from, &m->seat);

@@ -106,10 +106,10 @@ static struct children *larger(const struct children *old)
 
 int children_room(const struct children *v, struct children **ret)
 {
-    bool needed = !v || v->used == v->cap || v->n == 1;
+    bool full = !v || v->used == v->cap, last = v && v->n == 1;
 
-    *ret = needed ? larger(v) : NULL;
-    return needed && !*ret ? -ENOMEM : 0;
+    *ret = full ? larger(v) : last ? larger(NULL) : NULL;
+    return (full || last) && !*ret ? -ENOMEM : 0;
 }
 
 void children_add(struct children **v, struct children **room, struct entry *e)

@@ -155,6 +155,66 @@ START_TEST(a_change_past_the_daemon_reaches_both)
 }
 END_TEST
 
+/* A writer who may write past the daemon is open while both go up: each is sent once, and once
+ * more after the close, when no such write is on its way any more. */
+START_TEST(neither_is_sent_on_and_on_beside_a_writer_past_the_daemon)
+{
+    struct handle *h = NULL;
+
+    atomic_store(&refused, NULL);
+    driven_init(&d, around);
+    d.config.passthrough = true;
+    driven_mount(&d);
+    driven_put(&d, "f", "1", 1);
+    ck_assert_int_eq(driven_link(&d, "f", "g"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_utimens(&d, "f", clock_real_ns() + 100 * NS_PER_SEC), 0);
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY, &h), 0);
+    ck_assert(handle_passthrough(h));
+    ck_assert_int_eq(driven_truncate(&d, "f", 2), 0);
+    ck_assert_int_eq(driven_utimens(&d, "f", clock_real_ns() + 100 * NS_PER_SEC), 0);
+    atomic_store(&sent, 0);
+    ck_assert_int_eq(flush(20 * NS_PER_SEC), 0);
+    ck_assert_int_le(atomic_load(&sent), 4);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(flush(20 * NS_PER_SEC), 0);
+    ck_assert_int_le(atomic_load(&sent), 8);
+    driven_release(&d);
+}
+END_TEST
+
+/* What has no time of its own comes when the one name has gone up, beside the writer, and the
+ * other has not. */
+START_TEST(a_change_between_the_two_uploads_reaches_both)
+{
+    int64_t then_ns = clock_real_ns() + 100 * NS_PER_SEC;
+    const struct timespec times[2] = {
+        {.tv_nsec = UTIME_OMIT},
+        {.tv_sec = then_ns / NS_PER_SEC, .tv_nsec = then_ns % NS_PER_SEC}};
+    struct handle *h = NULL;
+
+    atomic_store(&refused, _i == 0 ? "f" : "g");
+    driven_init(&d, around);
+    d.config.passthrough = true;
+    driven_mount(&d);
+    driven_put(&d, "f", "1", 1);
+    ck_assert_int_eq(driven_link(&d, "f", "g"), 0);
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY, &h), 0);
+    ck_assert(handle_passthrough(h));
+    ck_assert_int_eq(driven_utimens(&d, "f", then_ns), 0);
+    ck_assert_int_ne(flush(2 * NS_PER_SEC), 0);
+    driven_stores(&d, _i == 0 ? "g" : "f", "1");
+    ck_assert_int_eq(pwrite(driven_fd(&d, h), "2", 1, 0), 1);
+    ck_assert_int_eq(futimens(driven_fd(&d, h), times), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    atomic_store(&refused, NULL);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "g", "2");
+    driven_stores(&d, "f", "2");
+    driven_release(&d);
+}
+END_TEST
+
 /* ---- the name that was owed goes ---- */
 
 static void unlink_it(void)
@@ -247,6 +307,8 @@ int main(void)
     tcase_add_test(t, both_reach_the_store_beside_a_writer);
     tcase_add_loop_test(t, one_is_not_sent_on_and_on_while_the_other_fails, 0, 2);
     tcase_add_loop_test(t, a_change_past_the_daemon_reaches_both, 0, 2);
+    tcase_add_test(t, neither_is_sent_on_and_on_beside_a_writer_past_the_daemon);
+    tcase_add_loop_test(t, a_change_between_the_two_uploads_reaches_both, 0, 2);
     tcase_add_loop_test(t, the_other_name_is_not_sent_again, 0, ARRAY_SIZE(ways));
     tcase_add_loop_test(t, nor_when_its_upload_runs, 0, ARRAY_SIZE(ways));
     tcase_add_loop_test(t, nor_when_its_upload_fails, 0, ARRAY_SIZE(ways));
