@@ -283,7 +283,7 @@ int64_t doubt_puts_below_until_locked(struct cache *c, struct place dir) REQUIRE
 /* Whether something may still be copied to there, or below it. */
 bool doubt_copies_below_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
 
-/* ---- order.c ---- */
+/* ---- lead.c ---- */
 /* Whether an intention concerns what lies at or below `path`. */
 bool intent_below(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* The same of those that `is` is true of; `at` is what `path` was called then. -ENOMEM: nobody
@@ -296,22 +296,12 @@ bool intent_is_of_name_in(const struct intent *i, const char *dir);
 /* Whether the store is just renaming what lies there, or may have done so. */
 bool rename_runs_at_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
 /* The same of renames that the store carries out in one request, a directory's with all below
- * it.
- */
+ * it. */
 bool native_rename_runs_at_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
 /* Whether the store has moved a directory away from there, around it as well, and names in it
  * know their new versions, but not yet their new places: what is asked at the old one is no
  * news. */
 bool rename_is_taken_over_at_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
-/* Whether an upload to `path`, of a directory's marker or of a file, has to wait for an
- * intention. */
-bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
-    REQUIRES(cache_mutex);
-/* Looks which intentions have been failing since before `since_ns` (CLOCK_MONOTONIC), or wait
- * for such a one. Whether there are any. */
-bool intents_look_stuck_locked(struct cache *c, int64_t since_ns) REQUIRES(cache_mutex);
-/* Whether an upload of a file to `path` waits for one of them. */
-bool stuck_intent_blocks_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Where the rename takes what is at *at (heap, replaced). Whether it does; without memory *at
  * is NULL then. */
 bool intent_forward(const struct intent *i, char **at);
@@ -323,6 +313,17 @@ char *intent_path_after(const struct intent *first, const char *path) REQUIRES(c
 /* The same of what lies there before `first`; NULL also when a removal on its way takes it, or
  * another rename brings something else over it. */
 char *intent_lasting_path(const struct intent *first, const char *path) REQUIRES(cache_mutex);
+
+/* ---- order.c ---- */
+/* Whether an upload to `path`, of a directory's marker or of a file, has to wait for an
+ * intention. */
+bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
+    REQUIRES(cache_mutex);
+/* Looks which intentions have been failing since before `since_ns` (CLOCK_MONOTONIC), or wait
+ * for such a one. Whether there are any. */
+bool intents_look_stuck_locked(struct cache *c, int64_t since_ns) REQUIRES(cache_mutex);
+/* Whether an upload of a file to `path` waits for one of them. */
+bool stuck_intent_blocks_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether no rename that was intended before concerns what the rename does. */
 bool intent_comes_first(struct cache *c, const struct intent *rename) REQUIRES(cache_mutex);
 /* Whether something else can't come to the store before the removal is done: it waits for no

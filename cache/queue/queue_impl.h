@@ -56,7 +56,7 @@ void doubt_free(struct cache *c) REQUIRES(cache_mutex);
 /* Whether such an intention takes away a directory, and nothing that is none. */
 bool intent_kind_is_of_dir(enum intent_kind kind);
 
-/* ---- order.c ---- */
+/* ---- lead.c ---- */
 /* Whether what the store has there now, a directory or what is none, will be at `path` when all
  * intentions are done. */
 bool intent_leads_to(struct cache *c, struct place from, bool is_dir, const char *path)
