@@ -90,9 +90,11 @@ bool removal_is_of_only_copy_locked(struct cache *c, const struct intent *remova
     return f && is_in_no_store(f);
 }
 
-bool removal_makes_room_locked(struct cache *c, const struct intent *removal)
+/* Whether the removal makes room in a full store: it waits for no file that goes to one then.
+ * What a file left on its way to another store makes none before that has it: until then it is
+ * all that a store has of it. */
+static bool makes_room(struct cache *c, const struct intent *removal) REQUIRES(cache_mutex)
 {
-    cache_assert_locked(c);
     return c->queue->volumes[intent_volume(c, removal)].out_of_quota &&
            !removal_is_of_only_copy_locked(c, removal);
 }
@@ -100,7 +102,7 @@ bool removal_makes_room_locked(struct cache *c, const struct intent *removal)
 bool removal_waits_for_locked(struct cache *c, const struct intent *removal,
                               const struct file *f)
 {
-    return !goes_to_full_locked(c, f) || !removal_makes_room_locked(c, removal);
+    return !goes_to_full_locked(c, f) || !makes_room(c, removal);
 }
 
 /* Whether removals wait for the file. */
@@ -130,16 +132,28 @@ void barrier_init_locked(struct cache *c, struct barrier *ret)
     }
 }
 
+/* Refused names hold removals beside them only. But the store has what went there by a rename
+ * under its old name alone, wherever that is. What went to another store is in none until it is
+ * there, whatever becomes of its name, and its old one makes no room before. */
+static bool moved_is_missing(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex)
+{
+    if (removal->moved_to)
+        return removal_is_of_only_copy_locked(c, removal);
+    const struct file *f =
+        makes_room(c, removal) ? NULL : removal_moved_file_locked(c, removal);
+    return f && file_is_refused_locked(f);
+}
+
 bool barrier_holds_locked(struct cache *c, const struct barrier *b,
                           const struct intent *removal)
 {
-    const struct barrier_files *files =
-        removal_makes_room_locked(c, removal) ? &b->with_room : &b->all;
+    const struct barrier_files *files = makes_room(c, removal) ? &b->with_room : &b->all;
     const struct barrier_dir *dir = barrier_dir(files, removal->from);
     uint64_t seq = barrier_seq_locked(c, removal->seq);
 
     cache_assert_locked(c);
-    return seq > files->seq || (dir && seq > dir->seq);
+    return seq > files->seq || (dir && seq > dir->seq) || moved_is_missing(c, removal);
 }
 
 static void files_release(struct barrier_files *b)

@@ -1,5 +1,6 @@
-/* The order at the store: which intention, and which upload, waits for which (docs/format.md,
- * section 4). */
+/* The order at the store (docs/format.md, section 4): whether a row, or an upload, may go now.
+ * It is decided by what is owed, and by what is on its way, which transfer/ tells by struct
+ * order_world. Nothing is begun here. */
 #include "cache/queue/queue_impl.h"
 
 #include "common/lock.h"
@@ -9,12 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- rows that wait for each other ---- */
+
 static bool overlap(const char *a, const char *b)
 {
     return path_below(a, b) || path_below(b, a);
 }
 
-bool intent_touches(const struct intent *i, const char *path)
+/* Whether the row reads or writes `path`, something below it, or something above it. What is
+ * below a file's name, or above it, is of another kind than it was, or will be. */
+static bool touches(const struct intent *i, const char *path)
 {
     if (intent_is_rename(i))
         return overlap(i->from, path) || overlap(i->to, path);
@@ -63,11 +68,11 @@ static bool waits_for(const struct intent *rename, const struct intent *removal)
            (removal->urgent && path_below(rename->to, removal->from));
 }
 
-bool intent_later_rename_waits(struct cache *c, const struct intent *removal)
+static bool later_rename_waits(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex)
 {
     const struct intent *i;
 
-    cache_assert_locked(c);
     for (i = rename_last_locked(c); i && i->seq > removal->seq; i = rename_before_locked(c, i))
         if (waits_for(i, removal))
             return true;
@@ -77,14 +82,15 @@ bool intent_later_rename_waits(struct cache *c, const struct intent *removal)
 bool intent_is_urgent(struct cache *c, const struct intent *removal)
 {
     cache_assert_locked(c);
-    return in_the_way(c, removal) || intent_later_rename_waits(c, removal);
+    return in_the_way(c, removal) || later_rename_waits(c, removal);
 }
 
-bool intent_removal_in_the_way(struct cache *c, const struct intent *rename)
+/* After one failure of the removal the rename is tried nevertheless: not all stores mind. */
+static bool removal_in_the_way(struct cache *c, const struct intent *rename)
+    REQUIRES(cache_mutex)
 {
     const struct intent *i;
 
-    cache_assert_locked(c);
     for (i = row_first(c); i && i != rename; i = row_next(i))
         if (!intent_is_rename(i) && !i->debt.error && waits_for(rename, i))
             return true;
@@ -98,16 +104,16 @@ static bool blocks_upload(struct cache *c, const struct intent *i, const char *p
     bool below = dir && i->kind == INTENT_RENAME && !path_below(i->from, path) &&
                  !path_below(i->to, path);
 
-    if ((intent_is_rename(i) || i->debt.running) && !below && intent_touches(i, path))
+    if ((intent_is_rename(i) || i->debt.running) && !below && touches(i, path))
         return true;
     return !intent_is_rename(i) && !i->debt.error && overlap(i->from, path) && in_the_way(c, i);
 }
 
-bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
+/* Whether an upload to `path`, of a directory's marker or of a file, has to wait for a row. */
+static bool row_blocks_upload(struct cache *c, const char *path, bool dir) REQUIRES(cache_mutex)
 {
     struct intent *i;
 
-    cache_assert_locked(c);
     ROWS_FOREACH(c, i)
     {
         if (blocks_upload(c, i, path, dir))
@@ -120,7 +126,7 @@ bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
 static bool follows(const struct intent *i, const struct intent *first) REQUIRES(cache_mutex)
 {
     if (intent_is_rename(first))
-        return intent_touches(first, i->from) || (i->to && intent_touches(first, i->to));
+        return touches(first, i->from) || (i->to && touches(first, i->to));
     return intent_is_rename(i) && !first->debt.error && waits_for(i, first);
 }
 
@@ -153,13 +159,13 @@ bool stuck_intent_blocks_locked(struct cache *c, const char *path)
     return false;
 }
 
-bool intent_earlier_rename_touches(struct cache *c, const struct intent *self, const char *path)
+static bool earlier_rename_touches(struct cache *c, const struct intent *self, const char *path)
+    REQUIRES(cache_mutex)
 {
     const struct intent *i;
 
-    cache_assert_locked(c);
     for (i = rename_first_locked(c); i && i->seq < self->seq; i = rename_next(i))
-        if (intent_touches(i, path))
+        if (touches(i, path))
             return true;
     return false;
 }
@@ -167,12 +173,229 @@ bool intent_earlier_rename_touches(struct cache *c, const struct intent *self, c
 bool intent_comes_first(struct cache *c, const struct intent *i)
 {
     cache_assert_locked(c);
-    return !intent_earlier_rename_touches(c, i, i->from) &&
-           !intent_earlier_rename_touches(c, i, i->to);
+    return !earlier_rename_touches(c, i, i->from) && !earlier_rename_touches(c, i, i->to);
 }
 
 bool intents_before_locked(struct cache *c, uint64_t seq)
 {
     cache_assert_locked(c);
     return row_first(c) && row_first(c)->seq < seq;
+}
+
+/* ---- removals ---- */
+
+/* A later rename that runs counts, too: it may bring there what is meant to stay, and retires
+ * the removal. */
+static bool rename_comes_first(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex)
+{
+    const struct intent *i;
+
+    RENAMES_FOREACH(c, i)
+    {
+        if ((i->seq < removal->seq || i->debt.running) && touches(i, removal->from))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the removal means what this cache put itself, and an older one is to take the version
+ * at the name that it found there: that is nobody else's. Not one that waits for another store
+ * to have what it names: that may take for ever. */
+static bool follows_removal(struct cache *c, const struct intent *removal) REQUIRES(cache_mutex)
+{
+    const struct intent *i;
+
+    if (!intent_means_ours(removal))
+        return false;
+    for (i = row_of_name_locked(c, removal->from); i && i != removal; i = row_of_name_next(i))
+        if (i->kind == INTENT_UNLINK && intent_version_is_known(i) && !i->moved_to)
+            return true;
+    return false;
+}
+
+/* A directory goes after what is below it. */
+static bool removals_below(struct cache *c, const struct intent *self) REQUIRES(cache_mutex)
+{
+    const struct intent *i;
+
+    for (i = row_first(c); i && i != self; i = row_next(i)) {
+        const char *rest = path_below(self->from, i->from);
+        if (rest && *rest)
+            return true;
+    }
+    return false;
+}
+
+/* Nothing sends the file that has the name now before it is renamed, and it expects nothing
+ * there. */
+static bool name_waits_for_rename(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
+{
+    struct entry *e = NULL;
+    struct node *n = tree_find(c, i->from, &e);
+    const struct file *f = n ? n->file : NULL;
+
+    return f && e && !f->debt.wanted && !f->debt.running && !c->queue->drain &&
+           !etag_known(&e->etag) && !place_known(e->source) &&
+           file_waits_for_rename_locked(c, n);
+}
+
+/* What has the name again goes up first, and makes the removal void. */
+static bool waits_for_its_name(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
+{
+    return intent_live_at(c, i) == LIVE_WAIT && !later_rename_waits(c, i) &&
+           !name_waits_for_rename(c, i);
+}
+
+static bool removal_runs_at(struct cache *c, const char *path, bool below) REQUIRES(cache_mutex)
+{
+    const struct intent *i;
+
+    if (c->queue->removals_running == 0)
+        return false;
+    ROWS_FOREACH(c, i)
+    {
+        if (i->debt.running && !intent_is_rename(i) &&
+            (strcmp(i->from, path) == 0 || (below && path_below(path, i->from))))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the store is just removing the directory there, or one above it whose removal may
+ * take the directory's own object: with routes one key can be behind both. What comes there
+ * before such a removal has looked is found by it, and stays. */
+static bool rmdir_runs_above(struct cache *c, const char *path) REQUIRES(cache_mutex)
+{
+    const struct intent *i;
+
+    if (!c->config.routes || c->queue->removals_running == 0)
+        return false;
+    ROWS_FOREACH(c, i)
+    {
+        if (i->debt.running && i->kind == INTENT_RMDIR && path_below(i->from, path))
+            return true;
+    }
+    return false;
+}
+
+/* Whether that store (0: of several) is just removing something below the place. A server that
+ * keeps its objects in folders removes a folder with its last object unless that has a marker:
+ * one that comes between the look and the removal goes with it. */
+static bool removal_runs_below(struct cache *c, struct place dir, unsigned volume)
+    REQUIRES(cache_mutex)
+{
+    const struct intent *i;
+
+    if (c->queue->removals_running == 0)
+        return false;
+    ROWS_FOREACH(c, i)
+    {
+        if (i->debt.running && !intent_is_rename(i) && place_below(dir, intent_source(i)) &&
+            volumes_meet(intent_lone_volume(c, i), volume))
+            return true;
+    }
+    return false;
+}
+
+/* ---- whose turn it is ---- */
+
+/* Nothing else is in the way of what takes something away there. */
+static enum order after_readers(struct cache *c, const struct order_world *w, struct place at,
+                                bool below)
+{
+    return w->readers_at(c, at, below) ? ORDER_READERS : ORDER_GO;
+}
+
+/* What arrives late below the old name must be listed: the copies begin when nothing can. */
+static bool more_may_arrive(struct cache *c, const struct intent *i, int64_t *next_ns)
+    REQUIRES(cache_mutex)
+{
+    if (i->kind != INTENT_RENAMEDIR)
+        return false;
+    int64_t until_ns = doubt_until_locked(c);
+    int64_t puts_ns = doubt_puts_below_until_locked(c, intent_source(i));
+    until_ns = puts_ns > until_ns ? puts_ns : until_ns;
+    if (until_ns <= clock_mono_ns())
+        return false;
+    *next_ns = until_ns < *next_ns ? until_ns : *next_ns;
+    return true;
+}
+
+static enum order order_of_rename(struct cache *c, const struct intent *i,
+                                  const struct order_world *w, int64_t *next_ns)
+    REQUIRES(cache_mutex)
+{
+    const struct place from = intent_source(i), to = intent_target(i);
+    bool below = i->kind == INTENT_RENAMEDIR;
+
+    if (more_may_arrive(c, i, next_ns) || doubt_blocks_intent_locked(c, i))
+        return ORDER_WAIT;
+    if (w->upload_at(c, from, below) || w->upload_at(c, to, below) ||
+        w->marker_at(c, from, below) || w->marker_at(c, to, below))
+        return ORDER_WAIT;
+    /* The marker of a directory that is replaced is removed. */
+    if (below && w->marker_above(c, to, intent_lone_volume(c, i)))
+        return ORDER_WAIT;
+    if (removal_runs_at(c, i->from, below) || removal_runs_at(c, i->to, below))
+        return ORDER_WAIT;
+    if (below && rmdir_runs_above(c, i->to)) /* it brings markers */
+        return ORDER_WAIT;
+    if (!intent_comes_first(c, i) || removal_in_the_way(c, i))
+        return ORDER_WAIT;
+    return after_readers(c, w, to, below);
+}
+
+static enum order order_of_removal(struct cache *c, const struct intent *i,
+                                   const struct barrier *b, const struct order_world *w)
+    REQUIRES(cache_mutex)
+{
+    const struct place at = intent_source(i);
+    /* With routes the removal of a directory may take the object of one below it. */
+    bool below = c->config.routes && i->kind == INTENT_RMDIR;
+
+    if (barrier_holds_locked(c, b, i) && !intent_is_urgent(c, i))
+        return ORDER_WAIT;
+    if (doubt_blocks_intent_locked(c, i) || follows_removal(c, i) || waits_for_its_name(c, i))
+        return ORDER_WAIT;
+    if (w->upload_at(c, at, false) || w->marker_at(c, at, below) ||
+        w->marker_above(c, at, intent_lone_volume(c, i)))
+        return ORDER_WAIT;
+    if (rename_comes_first(c, i) || (i->kind == INTENT_RMDIR && removals_below(c, i)))
+        return ORDER_WAIT;
+    return after_readers(c, w, at, false);
+}
+
+enum order order_of_row_locked(struct cache *c, const struct intent *i, const struct barrier *b,
+                               const struct order_world *w, int64_t *next_ns)
+{
+    cache_assert_locked(c);
+    return intent_is_rename(i) ? order_of_rename(c, i, w, next_ns)
+                               : order_of_removal(c, i, b, w);
+}
+
+enum order order_of_upload_locked(struct cache *c, const char *path, bool content,
+                                  const struct order_world *w)
+{
+    const struct place at = place_of_path(path);
+
+    cache_assert_locked(c);
+    if (doubt_blocks_upload_locked(c, at, content) || w->upload_at(c, at, false) ||
+        w->session_at(c, at) || row_blocks_upload(c, path, false))
+        return ORDER_WAIT;
+    return after_readers(c, w, at, false);
+}
+
+enum order order_of_marker_locked(struct cache *c, const char *path, unsigned volume,
+                                  const struct order_world *w)
+{
+    const struct place at = place_of_path(path);
+
+    cache_assert_locked(c);
+    /* One that is just being put there is of the directory that this one replaced, and must not
+     * come after its own. */
+    bool waits = w->marker_at(c, at, false) || row_blocks_upload(c, path, true) ||
+                 removal_pending(c, path) || rmdir_runs_above(c, path) ||
+                 removal_runs_below(c, at, volume);
+    return waits ? ORDER_WAIT : ORDER_GO;
 }

@@ -79,6 +79,26 @@ enum intent_back { INTENT_STAYS, INTENT_CAME, INTENT_LEFT };
 /* What a live name says about an intended removal of its place. */
 enum live { LIVE_NONE, LIVE_WAIT, LIVE_STORED };
 
+/* Whether something goes to the store now. ORDER_WAIT: something else comes first.
+ * ORDER_READERS: only open files without a name do, which read what it takes away; they have a
+ * bounded time for it. */
+enum order { ORDER_GO, ORDER_WAIT, ORDER_READERS };
+
+/* What is on its way, which a higher room knows: it tells at or (`below`) also below a place.
+ * All of it under cache_mutex. */
+struct order_world {
+    /* Whether an upload of a file, or of a directory's marker, runs there. */
+    bool (*upload_at)(struct cache *c, struct place at, bool below);
+    bool (*marker_at)(struct cache *c, struct place at, bool below);
+    /* Whether one of a directory above the place runs, to that store; 0: to several. */
+    bool (*marker_above)(struct cache *c, struct place at, unsigned volume);
+    /* Whether an upload to there that broke off is being ended, and may take a new one along.
+     */
+    bool (*session_at)(struct cache *c, struct place at);
+    /* Whether open files without a name still need what lies there. */
+    bool (*readers_at)(struct cache *c, struct place at, bool below);
+};
+
 /* What the store is owed, of a whole cache. */
 struct queue {
     struct queue_own *own;  /* constant; what only the room itself sees */
@@ -87,6 +107,7 @@ struct queue {
     GUARDED_BY(cache_mutex) struct {
         struct debts owed[DEBT_KINDS]; /* all that stands in a queue */
         unsigned uploads_running;      /* of files; transfer/ counts them */
+        unsigned removals_running;     /* requests; transfer/ counts these, too */
         unsigned renames;              /* intentions that copy */
         unsigned moved;                /* intentions of names that went to another store */
         unsigned drain; /* flushes under way that want everything, staged files too */
@@ -130,9 +151,6 @@ void owed_failed_locked(struct cache *c, struct debt *d, int err, const char *wh
 /* Finds out which uploads removals wait for now. The result is right until the lock is given
  * back; barrier_release() frees it. */
 void barrier_init_locked(struct cache *c, struct barrier *ret) REQUIRES(cache_mutex);
-/* Whether the removal has to wait for one of those uploads. */
-bool barrier_holds_locked(struct cache *c, const struct barrier *b,
-                          const struct intent *removal) REQUIRES(cache_mutex);
 /* Frees the barrier's paths. */
 void barrier_release(struct barrier *b);
 /* The file that left the removed name, if it was closed or moved before and is still owed; else
@@ -141,11 +159,6 @@ struct file *removal_moved_file_locked(struct cache *c, const struct intent *rem
     REQUIRES(cache_mutex);
 /* Whether a file left the name on its way to another store, and no store has it elsewhere. */
 bool removal_is_of_only_copy_locked(struct cache *c, const struct intent *removal)
-    REQUIRES(cache_mutex);
-/* Whether the removal makes room in a full store: it waits for no file that goes to one then.
- * What a file left on its way to another store makes none before that has it: until then it is
- * all that a store has of it. */
-bool removal_makes_room_locked(struct cache *c, const struct intent *removal)
     REQUIRES(cache_mutex);
 /* Whether the removal waits for such files as this one, where they were closed before. */
 bool removal_waits_for_locked(struct cache *c, const struct intent *removal,
@@ -262,13 +275,9 @@ int intents_take_back(struct cache *c, uint64_t seq) REQUIRES(cache_ns);
 /* ---- doubt.c ---- */
 /* Begins the time in which requests of a daemon that was killed may take effect. */
 int doubt_begin(struct cache *c) EXCLUDES(cache_mutex);
-/* Until when (CLOCK_MONOTONIC) such requests may; 0: none was under way. */
-int64_t doubt_until_locked(struct cache *c) REQUIRES(cache_mutex);
-/* Whether an upload to the place (of content, else attributes), or an intention, has to wait
- * for its end. */
+/* Whether an upload to the place (of content, else attributes) has to wait for its end. */
 bool doubt_blocks_upload_locked(struct cache *c, struct place at, bool content)
     REQUIRES(cache_mutex);
-bool doubt_blocks_intent_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
 /* A removal there, with which this daemon is done, may still arrive. 0 or -ENOMEM. */
 int doubt_removal_locked(struct cache *c, struct place at) REQUIRES(cache_mutex);
 /* A copy to there, or new attributes, may still arrive. */
@@ -315,10 +324,18 @@ char *intent_path_after(const struct intent *first, const char *path) REQUIRES(c
 char *intent_lasting_path(const struct intent *first, const char *path) REQUIRES(cache_mutex);
 
 /* ---- order.c ---- */
-/* Whether an upload to `path`, of a directory's marker or of a file, has to wait for an
- * intention. */
-bool intent_blocks_upload_locked(struct cache *c, const char *path, bool dir)
+/* Whether a row may go to the store now. A removal goes by what barrier_init_locked() found (a
+ * rename waits for no file by its place: NULL will do). Lowers *next_ns to when it goes, where
+ * a time says so. */
+enum order order_of_row_locked(struct cache *c, const struct intent *i, const struct barrier *b,
+                               const struct order_world *w, int64_t *next_ns)
     REQUIRES(cache_mutex);
+/* The same of a file's upload (of content, else attributes) to `path`... */
+enum order order_of_upload_locked(struct cache *c, const char *path, bool content,
+                                  const struct order_world *w) REQUIRES(cache_mutex);
+/* ...and of what a directory is at the store, this one. */
+enum order order_of_marker_locked(struct cache *c, const char *path, unsigned volume,
+                                  const struct order_world *w) REQUIRES(cache_mutex);
 /* Looks which intentions have been failing since before `since_ns` (CLOCK_MONOTONIC), or wait
  * for such a one. Whether there are any. */
 bool intents_look_stuck_locked(struct cache *c, int64_t since_ns) REQUIRES(cache_mutex);
@@ -331,19 +348,6 @@ bool intent_comes_first(struct cache *c, const struct intent *rename) REQUIRES(c
 bool intent_is_urgent(struct cache *c, const struct intent *removal) REQUIRES(cache_mutex);
 /* Whether there is an intention with a lower number. */
 bool intents_before_locked(struct cache *c, uint64_t seq) REQUIRES(cache_mutex);
-/* Whether the intention reads or writes `path`, something below it, or something above it. What
- * is below a file's name, or above it, is of another kind than it was, or will be. */
-bool intent_touches(const struct intent *i, const char *path);
-/* Whether a later rename waits for this removal. */
-bool intent_later_rename_waits(struct cache *c, const struct intent *removal)
-    REQUIRES(cache_mutex);
-/* Whether a removal is in the rename's way. After one failure of the removal the rename is
- * tried nevertheless: not all stores mind. */
-bool intent_removal_in_the_way(struct cache *c, const struct intent *rename)
-    REQUIRES(cache_mutex);
-/* Whether an earlier rename touches the path. */
-bool intent_earlier_rename_touches(struct cache *c, const struct intent *self, const char *path)
-    REQUIRES(cache_mutex);
 
 /* ---- origin.c ---- */
 /* Draws the mount's number. 0, -ENOMEM or -EIO. */
@@ -382,17 +386,6 @@ void refusal_probe_locked(struct cache *c, unsigned volume) REQUIRES(cache_mutex
 bool file_is_refused_locked(const struct file *f) REQUIRES(cache_mutex);
 
 /* ---- removal.c ---- */
-/* Whether the directory is about to be removed at the store. */
-bool removal_pending(struct cache *c, const char *path) REQUIRES(cache_mutex);
-/* Whether the store is just removing the directory there, or one above it whose removal may
- * take the directory's own object: with routes one key can be behind both. What comes there
- * before such a removal has looked is found by it, and stays. */
-bool rmdir_runs_above_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
-/* Whether that store (0: of several) is just removing something below the place. A server that
- * keeps its objects in folders removes a folder with its last object unless that has a marker:
- * one that comes between the look and the removal goes with it. */
-bool removal_runs_below_locked(struct cache *c, struct place dir, unsigned volume)
-    REQUIRES(cache_mutex);
 /* The version that the pending removals of `path` mean, "" what this cache put alone; NULL when
  * that is not known, or the intention is another one. Valid under the lock. */
 const char *intent_removes_version(struct cache *c, const char *path) REQUIRES(cache_mutex);
@@ -400,11 +393,6 @@ const char *intent_removes_version(struct cache *c, const char *path) REQUIRES(c
 bool intent_means_ours(const struct intent *i);
 /* Whether the intention names the one version that it means. */
 bool intent_version_is_known(const struct intent *i);
-/* Whether the removal means what this cache put itself, and an older one is to take the version
- * at the name that it found there: that is nobody else's. Not one that waits for another store
- * to have what it names: that may take for ever. */
-bool intent_follows_removal(struct cache *c, const struct intent *removal)
-    REQUIRES(cache_mutex);
 /* What the live name at the removal's path says about the removal. */
 enum live intent_live_at(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
 /* Whether removals of `at` are bound to the version they mean: a request that takes effect

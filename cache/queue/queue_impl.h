@@ -48,7 +48,18 @@ struct queue_own {
     };
 };
 
+/* ---- barrier.c ---- */
+/* Whether the removal has to wait for one of the uploads that barrier_init_locked() found, or
+ * for the file that left its name. An urgent one does not. */
+bool barrier_holds_locked(struct cache *c, const struct barrier *b,
+                          const struct intent *removal) REQUIRES(cache_mutex);
+
 /* ---- doubt.c ---- */
+/* Until when (CLOCK_MONOTONIC) requests of a daemon that was killed may take effect; 0: none
+ * was under way. */
+int64_t doubt_until_locked(struct cache *c) REQUIRES(cache_mutex);
+/* Whether an intention has to wait for what may still take effect. */
+bool doubt_blocks_intent_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
 /* Frees all that doubt.c keeps: the cache ends. */
 void doubt_free(struct cache *c) REQUIRES(cache_mutex);
 
@@ -65,6 +76,10 @@ bool intent_leads_to(struct cache *c, struct place from, bool is_dir, const char
 /* ---- origin.c ---- */
 /* The cache ends. Does nothing before origins_open(). */
 void origins_free(struct cache *c);
+
+/* ---- removal.c ---- */
+/* Whether the directory is about to be removed at the store. */
+bool removal_pending(struct cache *c, const char *path) REQUIRES(cache_mutex);
 
 /* ---- rows.c ---- */
 #ifndef NDEBUG

@@ -18,35 +18,6 @@ bool removal_pending(struct cache *c, const char *path)
     return i != NULL;
 }
 
-bool rmdir_runs_above_locked(struct cache *c, const char *path)
-{
-    struct intent *i;
-
-    cache_assert_locked(c);
-    if (!c->config.routes)
-        return false;
-    ROWS_FOREACH(c, i)
-    {
-        if (i->debt.running && i->kind == INTENT_RMDIR && path_below(i->from, path))
-            return true;
-    }
-    return false;
-}
-
-bool removal_runs_below_locked(struct cache *c, struct place dir, unsigned volume)
-{
-    struct intent *i;
-
-    cache_assert_locked(c);
-    ROWS_FOREACH(c, i)
-    {
-        if (i->debt.running && !intent_is_rename(i) && place_below(dir, intent_source(i)) &&
-            volumes_meet(intent_lone_volume(c, i), volume))
-            return true;
-    }
-    return false;
-}
-
 bool intent_means_ours(const struct intent *i)
 {
     return strcmp(i->etag, INTENT_OURS) == 0;
@@ -55,19 +26,6 @@ bool intent_means_ours(const struct intent *i)
 bool intent_version_is_known(const struct intent *i)
 {
     return *i->etag && strcmp(i->etag, INTENT_ANY) != 0 && !intent_means_ours(i);
-}
-
-bool intent_follows_removal(struct cache *c, const struct intent *removal)
-{
-    const struct intent *i;
-
-    cache_assert_locked(c);
-    if (!intent_means_ours(removal))
-        return false;
-    for (i = row_of_name_locked(c, removal->from); i && i != removal; i = row_of_name_next(i))
-        if (i->kind == INTENT_UNLINK && intent_version_is_known(i) && !i->moved_to)
-            return true;
-    return false;
 }
 
 const char *intent_removes_version(struct cache *c, const char *path)

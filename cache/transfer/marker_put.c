@@ -366,20 +366,6 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
         dir_queue_locked(c, dir);
 }
 
-/* A marker that is just being put there is of the directory that this one replaced, and must
- * not come after its own. */
-static bool may_start(struct cache *c, const struct node *n, const char *path)
-    REQUIRES(cache_mutex)
-{
-    const struct place at = place_of_path(path);
-
-    return !dir_upload_runs_at_locked(c, at, false) &&
-           !intent_blocks_upload_locked(c, path, true) && !removal_pending(c, path) &&
-           !rmdir_runs_above_locked(c, path) &&
-           !removal_runs_below_locked(c, at, node_volume(n)) &&
-           !dir_waits_for_rename(c, n, path);
-}
-
 /* What is on its way to the directory's store. */
 static struct volume_tasks *volume_of(struct cache *c, const struct node *n)
     REQUIRES(cache_mutex)
@@ -405,7 +391,8 @@ static bool start_dir_locked(struct pass *p, struct debt *d)
         (void)debt_is_due(d, p->now_ns, p->next_ns);
     } else if (path && !needs_marker(c, n, path)) {
         satisfied_locked(c, n);
-    } else if (path && may_start(c, n, path)) {
+    } else if (path && !dir_waits_for_rename(c, n, path) &&
+               order_of_marker_locked(c, path, node_volume(n), &on_its_way) == ORDER_GO) {
         start_locked(c, n, take_ptr(path));
     }
     return true;

@@ -1,4 +1,4 @@
-/* Removals at the store: which are ready, batches of them, and what their answers mean. */
+/* Removals at the store: batches of those whose turn it is, and what their answers mean. */
 #include "cache/transfer/transfer_impl.h"
 
 #include "cache/mirror/crash.h"
@@ -20,18 +20,6 @@
 
 #define BATCH_MAX 1000
 
-static bool running_rename_touches(struct cache *c, const char *path) REQUIRES(cache_mutex)
-{
-    struct intent *i;
-
-    RENAMES_FOREACH(c, i)
-    {
-        if (i->debt.running && intent_touches(i, path))
-            return true;
-    }
-    return false;
-}
-
 struct removal {
     struct task task;
     struct removal *next; /* while the pass gathers */
@@ -44,49 +32,6 @@ struct removal {
     bool removed;    /* the store removed something */
 };
 
-/* A directory goes after what is below it. */
-static bool removals_below(struct cache *c, const struct intent *self) REQUIRES(cache_mutex)
-{
-    struct intent *i;
-
-    ROWS_FOREACH(c, i)
-    {
-        if (i == self)
-            return false;
-        const char *rest = path_below(self->from, i->from);
-        if (rest && *rest)
-            return true;
-    }
-    return false;
-}
-
-/* Refused names hold removals beside them only. But the store has what went there by a rename
- * under its old name alone, wherever that is. What went to another store is in none until it is
- * there, whatever becomes of its name, and its old one makes no room before. */
-static bool moved_is_missing_locked(struct cache *c, const struct intent *i)
-    REQUIRES(cache_mutex)
-{
-    if (i->moved_to)
-        return removal_is_of_only_copy_locked(c, i);
-    const struct file *f =
-        removal_makes_room_locked(c, i) ? NULL : removal_moved_file_locked(c, i);
-    return f && file_is_refused_locked(f);
-}
-
-/* Nothing sends the file that has the name now before it is renamed, and it expects nothing
- * there. */
-static bool name_waits_for_rename_locked(struct cache *c, const struct intent *i)
-    REQUIRES(cache_mutex)
-{
-    struct entry *e = NULL;
-    struct node *n = tree_find(c, i->from, &e);
-    const struct file *f = n ? n->file : NULL;
-
-    return f && e && !f->debt.wanted && !f->debt.running && !c->queue->drain &&
-           !etag_known(&e->etag) && !place_known(e->source) &&
-           file_waits_for_rename_locked(c, n);
-}
-
 /* What a flush had put there, and could not note, may go with it. */
 static void send_again_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
 {
@@ -94,37 +39,6 @@ static void send_again_locked(struct cache *c, const struct intent *i) REQUIRES(
 
     if (n && n->file && n->file->unnoted)
         upload_forget(take_ptr(n->file->unnoted));
-}
-
-static bool removal_ready_locked(struct cache *c, struct intent *i, int64_t now, int64_t *next,
-                                 bool *ret_skip) REQUIRES(cache_mutex)
-{
-    enum live live = intent_live_at(c, i);
-
-    *ret_skip = live == LIVE_STORED || i->done;
-    if (moved_is_missing_locked(c, i) && !intent_is_urgent(c, i))
-        return false;
-    if (doubt_blocks_intent_locked(c, i) || intent_follows_removal(c, i))
-        return false;
-    /* With routes the removal of a directory may take the object of one below it. */
-    bool below = c->config.routes && i->kind == INTENT_RMDIR;
-    if ((live == LIVE_WAIT && !intent_later_rename_waits(c, i) &&
-         !name_waits_for_rename_locked(c, i)) ||
-        upload_runs_at_locked(c, intent_source(i), false) ||
-        dir_upload_runs_at_locked(c, intent_source(i), below) ||
-        dir_upload_runs_above_locked(c, intent_source(i), intent_lone_volume(c, i)))
-        return false;
-    /* A later one that runs may bring there what is meant to stay; it retires this removal. */
-    if (intent_earlier_rename_touches(c, i, i->from) ||
-        (c->queue->renames && running_rename_touches(c, i->from)))
-        return false;
-    if (i->kind == INTENT_RMDIR && removals_below(c, i))
-        return false;
-    if (debt_waits_for_readers_locked(c, &i->debt, intent_source(i), false, now, next))
-        return false;
-    if (live == LIVE_WAIT)
-        send_again_locked(c, i);
-    return true;
 }
 
 /* The version at the store that an intention means is not the one that is there. Its own later
@@ -380,7 +294,7 @@ static void run_removal(struct task *task)
             origin_resolved(c, intent_source(r->v[i]));
         removal_over_locked(c, r->v[i], errs[i], jr, removal_why(r, i, errs[i]));
     }
-    c->transfer->removals_running--;
+    c->queue->removals_running--;
     c->transfer->volumes[r->volume].removals--;
     progress_locked(c);
     cache_unlock(c);
@@ -404,7 +318,7 @@ static bool removals_begin_locked(struct pass *p)
     struct cache *c = p->cache;
 
     cache_assert_locked(c);
-    if (!row_first(c) || c->transfer->removals_running >= volumes_count(c))
+    if (!row_first(c) || c->queue->removals_running >= volumes_count(c))
         return false;
     barrier_init_locked(c, &p->barrier);
     return true;
@@ -438,7 +352,7 @@ static void removal_go_locked(struct pass *p, struct removal *r) REQUIRES(cache_
     struct cache *c = p->cache;
 
     LL_DELETE(p->removals, r);
-    c->transfer->removals_running++;
+    c->queue->removals_running++;
     c->transfer->volumes[r->volume].removals++;
     pool_submit(c->uploaders, &r->task);
 }
@@ -448,23 +362,26 @@ static bool start_removal_locked(struct pass *p, struct debt *d)
 {
     struct cache *c = p->cache;
     struct intent *i = debt_row(d);
-    bool skip;
 
     cache_assert_locked(c);
     if (intent_is_rename(i))
         return true;
     unsigned volume = intent_volume(c, i);
     struct removal *r = gathered_locked(p, volume);
-    if (c->transfer->volumes[volume].removals ||
-        (barrier_holds_locked(c, &p->barrier, i) && !intent_is_urgent(c, i)) ||
-        !removal_ready_locked(c, i, p->now_ns, p->next_ns, &skip))
+    if (c->transfer->volumes[volume].removals)
         return true;
+    enum order order = order_of_row_locked(c, i, &p->barrier, &on_its_way, p->next_ns);
+    if (!readers_let_go_locked(p, order, d, intent_source(i), false))
+        return true;
+    enum live live = intent_live_at(c, i);
+    if (live == LIVE_WAIT)
+        send_again_locked(c, i);
     bool alone = goes_alone_locked(c, i);
     if (alone && r)
         return true;
     if (!r && !(r = removal_new_locked(p, volume)))
         return false;
-    r->skip[r->n] = skip;
+    r->skip[r->n] = live == LIVE_STORED || i->done;
     r->v[r->n++] = i;
     debt_run(&i->debt, true);
     if (alone || r->n == BATCH_MAX)

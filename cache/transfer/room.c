@@ -53,7 +53,7 @@ bool transfers_run_locked(struct cache *c)
     const struct transfers *t = c->transfer;
 
     cache_assert_locked(c);
-    return c->queue->uploads_running || t->dir_uploads_running || t->removals_running ||
+    return c->queue->uploads_running || t->dir_uploads_running || c->queue->removals_running ||
            t->copies_running || t->stamps_running || t->sessions_ending;
 }
 

@@ -1,4 +1,5 @@
-/* Which uploads of files are on their way, and how many to each store. */
+/* What is on its way, as the order at the store asks; above all the uploads of files, and how
+ * many of them to each store. */
 #include "cache/transfer/upload.h"
 
 #include "common/lock.h"
@@ -51,3 +52,11 @@ void upload_runs_no_more_locked(const struct job *j)
     debt_run(&n->file->debt, false);
     place_free(&n->file->upload_place);
 }
+
+const struct order_world on_its_way = {
+    .upload_at = upload_runs_at_locked,
+    .marker_at = dir_upload_runs_at_locked,
+    .marker_above = dir_upload_runs_above_locked,
+    .session_at = session_blocks_upload_locked,
+    .readers_at = readers_need_locked,
+};

@@ -49,31 +49,40 @@ static bool live_upload_due(struct cache *c, struct file *f, const char *path, i
     return f->debt.wanted || log_is_due(c, f, path, now);
 }
 
-/* A half file goes up only for a caller who asks for that, or waits for its close's content. */
+/* A full disk cut it off, or it is half: that goes up only for a caller who asks for it, or
+ * waits for its close's content. */
 static bool is_withheld_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex)
 {
-    return !f->wanted_half && !f->upload_waiters.head && file_is_half_locked(c, f->node);
+    return f->short_write ||
+           (!f->wanted_half && !f->upload_waiters.head && file_is_half_locked(c, f->node));
 }
 
 bool upload_has_to_wait_locked(struct cache *c, struct file *f, struct place at)
 {
     cache_assert_locked(c);
-    return f->short_write || is_withheld_locked(c, f) ||
+    return is_withheld_locked(c, f) ||
            doubt_blocks_upload_locked(c, at, f->state == FILE_DIRTY);
 }
 
-static bool may_upload(struct cache *c, struct file *f, const char *path, int64_t now)
+/* Whether the file is to go up, as far as it says itself. */
+static bool wants_upload_locked(struct cache *c, struct file *f, const char *path, int64_t now)
     REQUIRES(cache_mutex)
 {
-    const struct place at = place_of_path(path);
+    if ((f->write_handles && !live_upload_due(c, f, path, now)) || is_withheld_locked(c, f))
+        return false;
+    return !f->staged || f->debt.wanted || c->queue->drain;
+}
 
-    if ((f->write_handles && !live_upload_due(c, f, path, now)) ||
-        upload_has_to_wait_locked(c, f, at))
+/* Whether the name is to be sent now. */
+static bool may_upload_locked(struct pass *p, struct file *f, const char *path)
+    REQUIRES(cache_mutex)
+{
+    struct cache *c = p->cache;
+
+    if (!wants_upload_locked(c, f, path, p->now_ns))
         return false;
-    if (f->staged && !f->debt.wanted && !c->queue->drain)
-        return false;
-    return !upload_runs_at_locked(c, at, false) && !session_blocks_upload_locked(c, at) &&
-           !intent_blocks_upload_locked(c, path, false);
+    enum order order = order_of_upload_locked(c, path, f->state == FILE_DIRTY, &on_its_way);
+    return readers_let_go_locked(p, order, &f->debt, place_of_path(path), false);
 }
 
 /* Whether as many files are on their way to its store as may be. */
@@ -106,9 +115,7 @@ static bool start_upload_locked(struct pass *p, struct file *f) REQUIRES(cache_m
             file_unqueue_locked(c, f);
         return false;
     }
-    if (!may_upload(c, f, path, p->now_ns) ||
-        debt_waits_for_readers_locked(c, &f->debt, place_of_path(path), false, p->now_ns,
-                                      p->next_ns)) {
+    if (!may_upload_locked(p, f, path)) {
         free(path);
         return false;
     }

@@ -86,7 +86,7 @@ struct transfers {
         size_t n_uploading;
         struct dir_job *dir_jobs; /* directories whose upload runs */
         unsigned sessions_ending;
-        unsigned dir_uploads_running, removals_running, copies_running; /* tasks */
+        unsigned dir_uploads_running, copies_running; /* tasks */
         struct volume_tasks *volumes; /* and of each store, by the number in its entries */
         unsigned stamps_running;      /* that uploads write after they have ended */
         uint64_t kept_files;
@@ -186,11 +186,13 @@ uint64_t pins_count_locked(struct cache *c) REQUIRES(cache_mutex);
 bool path_is_pinned(struct cache *c, const char *path) REQUIRES(cache_mutex);
 
 /* ---- readers.c ---- */
-/* Whether the debt waits for open files without a name, which read what it takes away from
- * there (or from below). They come first for a bounded time, and their fetches are started;
- * lowers *next to when they are asked for again. */
-bool debt_waits_for_readers_locked(struct cache *c, struct debt *d, struct place at, bool below,
-                                   int64_t now, int64_t *next) REQUIRES(cache_mutex);
+/* Whether open files without a name read what lies there (or below). */
+bool readers_need_locked(struct cache *c, struct place at, bool below) REQUIRES(cache_mutex);
+/* Whether the debt, which takes away what lies there (or below), goes now: it is its turn in
+ * the order, and who still reads that was waited for long enough. Starts the readers' fetches;
+ * the pass comes again for it. */
+bool readers_let_go_locked(struct pass *p, enum order order, struct debt *d, struct place at,
+                           bool below) REQUIRES(cache_mutex);
 
 /* ---- remove.c ---- */
 /* They go in batches, one for each store at a time. */
@@ -199,6 +201,9 @@ extern const struct starter removal_starter;
 /* ---- running.c ---- */
 /* How many files are uploaded at once, to all stores together. */
 unsigned uploads_max(const struct cache *c);
+
+/* What the order at the store asks of this room. */
+extern const struct order_world on_its_way;
 
 /* ---- scheduler.c ---- */
 /* For an uploader that has ended an upload: starts the next one that is due. ns is held. */

@@ -11,45 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "d/f 3": closed as the third of all. Behind the number "s" stands for a staging name that it
- * has for long, "S" for one that it has just got, "w" for somebody who waits for it, "r" for a
- * name that the store refuses, "o" for one that is open for writing. */
-static void close_file(struct cache *c, const char *name, unsigned at, const char *flags)
-    REQUIRES(cache_mutex)
-{
-    struct node *n = room_file_locked(c, name);
-    struct file *f = file_new(n, FILE_DIRTY);
-
-    ck_assert_ptr_nonnull(f);
-    file_count_locked(c);
-    n->links->dirty = true;
-    n->links->refused = strchr(flags, 'r') != NULL;
-    f->debt.error = n->links->refused ? -EINVAL : 0;
-    f->debt.seq = f->seq = at * SEQ_STEP;
-    f->staged = strpbrk(flags, "sS") != NULL;
-    f->staged_ns = strchr(flags, 'S') ? clock_mono_ns() : 0;
-    f->debt.wanted = strchr(flags, 'w') != NULL;
-    f->write_handles = strchr(flags, 'o') != NULL;
-    file_insert_locked(c, f);
-}
-
-static void close_files(struct cache *c, const char *files) REQUIRES(cache_mutex)
-{
-    char name[64], flags[8];
-    unsigned at;
-    int used = 0;
-
-    for (; *files; files += used) {
-        flags[0] = '\0';
-        ck_assert_int_ge(sscanf(files, " %63s %u%n", name, &at, &used), 2);
-        if (files[used] && files[used] != ' ') {
-            (void)sscanf(files + used, "%7[a-zA-Z]", flags);
-            used += (int)strlen(flags);
-        }
-        close_file(c, name, at, flags);
-    }
-}
-
 /* Handles are the test's, too. */
 static void forget_handles(struct cache *c) REQUIRES(cache_mutex)
 {
@@ -111,7 +72,7 @@ START_TEST(removals_wait_for_files)
     struct cache *c = owed_new("", "");
     struct barrier b;
 
-    close_files(c, barriers[_i].files);
+    owed_close(c, barriers[_i].files);
     c->queue->own->waits = calloc(2, sizeof(*c->queue->own->waits));
     ck_assert_ptr_nonnull(c->queue->own->waits);
     for (size_t i = 0; i < 2 && barriers[_i].waits[i].until; i++)
@@ -137,7 +98,7 @@ START_TEST(an_open_file_does_not_come_first)
 {
     struct cache *c = owed_new("", "");
 
-    close_files(c, "f 2");
+    owed_close(c, "f 2");
     struct file *f = debt_file(c->queue->owed[DEBT_FILE].first);
     ck_assert(upload_comes_first(f, 2 * SEQ_STEP + 1) && !upload_comes_first(f, 2 * SEQ_STEP));
     f->write_handles = 1;
@@ -156,7 +117,7 @@ START_TEST(files_stand_in_the_order_of_their_closes)
     struct file *f;
     size_t n = 0;
 
-    close_files(c, "x 0 c 3 y 0 a 1 b 2");
+    owed_close(c, "x 0 c 3 y 0 a 1 b 2");
     OWED_FILES_FOREACH(c, f)
     ck_assert_str_eq(f->node->links->name, order[n++]);
     ck_assert_uint_eq(n, ARRAY_SIZE(order));
@@ -189,7 +150,7 @@ START_TEST(urgent_files_are_in_a_list_of_their_own)
     c->config.routes = &routes;
     c->config.policies = policies;
     c->config.n_policies = ARRAY_SIZE(policies);
-    close_files(c, "a 1 meta/b 2o c 3 meta/d 4");
+    owed_close(c, "a 1 meta/b 2o c 3 meta/d 4");
     for (struct debt *d = c->queue->owed[DEBT_FILE].first, *after; d; d = after) {
         after = d->next;
         file_insert_open_locked(c, debt_file(d));
@@ -257,7 +218,7 @@ START_TEST(what_goes_unstored_passes_its_removals_on)
 {
     struct journal_wait found = {0, 0};
 
-    close_files(c, "first 1 second 3");
+    owed_close(c, "first 1 second 3");
     c->tree->seq = SEQ_STEP;
     struct intent *i = owed_add(c, "unlink a");
     ck_assert_uint_eq(i->seq, 2 * SEQ_STEP);
@@ -282,7 +243,7 @@ END_TEST
 
 START_TEST(nothing_is_passed_on_without_a_removal_between)
 {
-    close_files(c, "first 1 second 2");
+    owed_close(c, "first 1 second 2");
     c->tree->seq = 2 * SEQ_STEP;
     (void)owed_add(c, "unlink a");
     ck_assert_int_eq(pass_on(tree_find(c, "first", NULL)->file), 0);

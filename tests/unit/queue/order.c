@@ -1,5 +1,6 @@
 /* cache/queue/order.c: docs/format.md, section 4: who waits for whom, as a table. */
 #include "common/mem.h"
+#include "tests/lib/route_table.h"
 #include "tests/unit/queue/owed.h"
 #include "tests/unit/queue/suites.h"
 
@@ -7,11 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum order { GO, WAIT };
+#define GO      ORDER_GO
+#define WAIT    ORDER_WAIT
+#define READERS ORDER_READERS
 
-/* What is asked: "put K" and "mark D", whether the upload of a file or of a directory's marker
- * waits for a row; "row 2", whether the row waits for an earlier one; "urgent 1", whether it
- * goes before the uploads that it would wait for. */
+/* What is asked: "put K", "attrs K" and "mark D", whether the upload of a file, of its
+ * attributes or of a directory's marker may go; "row 2", whether the row may; "urgent 1",
+ * whether it goes before the uploads that it would wait for. */
 struct line {
     const char *rows, *names, *asked;
     enum order order;
@@ -27,7 +30,9 @@ static const struct line uploads[] = {
     {"+unlink a/x", "a/ a/y", "put a/y", GO},
     {"+rmdir d", "d/", "mark d", WAIT},
     {"+rmdir d", "d/ d/x", "put d/x", GO},
-    {"rmdir d", "d/", "mark d", GO},
+    /* A marker is not what takes the place of a directory's own object. */
+    {"rmdir d", "d/", "mark d", WAIT},
+    {"-rmdir d", "d/", "mark d", WAIT},
     /* Renames that read or write the name, whether they run or not. */
     {"rename a b", "b", "put a", WAIT},
     {"rename a b", "b", "put b", WAIT},
@@ -143,39 +148,304 @@ static const struct line removals[] = {
     {"*unlink b/x; renamedir d b; renamedir b c", "c/", "urgent 1", GO},
 };
 
-static bool row_waits(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
+/* The same with what is on its way, and what else the queue knows: what owed_world() takes,
+ * and what stands at tell(). */
+struct way_line {
+    const char *rows, *names, *way, *asked;
+    enum order order;
+};
+
+/* The lines of the table 'intention | waits for', one after the other. What concerns rows alone
+ * stands above. */
+static const struct way_line ways[] = {
+    /* upload of K: running deletes of K; deletes in its way that have not failed; open readers
+     * of K; rename* that read or write K. */
+    {"", "a", "", "put a", GO},
+    {"", "a", "reader a", "put a", READERS},
+    {"", "a", "reader b", "put a", GO},
+    {"", "d/ d/x", "reader d", "put d/x", GO},
+    {"+unlink a", "a", "reader a", "put a", WAIT},
+    {"rename a b", "b", "reader b", "put b", WAIT},
+    /* upload of K, also: an upload in flight at K; sessions of K that are being ended. */
+    {"", "a", "upload a", "put a", WAIT},
+    {"", "a", "upload a; reader a", "put a", WAIT},
+    {"", "d/ d/x", "upload d; upload d/x/y; upload d/xx", "put d/x", GO},
+    {"", "d/ d/x", "marker d", "put d/x", GO},
+    {"", "a", "session a", "put a", WAIT},
+    {"", "a b", "session b", "put a", GO},
+    /* rename a>b: open readers of b. */
+    {"rename a b", "b", "", "row 1", GO},
+    {"rename a b", "b", "reader b", "row 1", READERS},
+    {"rename a b", "b", "reader a", "row 1", GO},
+    {"rename a b", "b", "reader b/x", "row 1", GO},
+    {"rename c a; rename a b", "b", "reader b", "row 2", WAIT},
+    {"rmdir b; rename a b", "b", "reader b", "row 2", WAIT},
+    /* rename a>b, also: uploads in flight and running deletes at a or b. */
+    {"rename a b", "b", "upload a", "row 1", WAIT},
+    {"rename a b", "b", "upload b", "row 1", WAIT},
+    {"rename a b", "b", "upload a/x; upload b/x; upload ab", "row 1", GO},
+    {"rename a b", "b", "marker a", "row 1", WAIT},
+    {"rename a b", "b", "marker b", "row 1", WAIT},
+    {"rename d/a d/b", "d/ d/b", "marker d", "row 1", GO},
+    {"+unlink a; rename a b", "b", "", "row 2", WAIT},
+    {"+unlink b; rename a b", "b", "", "row 2", WAIT},
+    {"rename a b; +unlink a", "b", "", "row 1", WAIT},
+    {"+unlink c; rename a b", "b", "", "row 2", GO},
+    {"+unlink d/x; renamedir d/x/y e", "d/ e/", "", "row 2", WAIT}, /* in its way */
+    {"rename a b; +unlink b/x", "b", "", "row 1", GO},
+    {"+rename x y; rename a b", "b y", "", "row 2", GO},
+    /* renamedir d>e: the same at or below d and e, readers at or below e. */
+    {"renamedir d e", "e/", "", "row 1", GO},
+    {"renamedir d e", "e/", "reader e/x", "row 1", READERS},
+    {"renamedir d e", "e/", "reader e", "row 1", READERS},
+    {"renamedir d e", "e/", "reader d/x", "row 1", GO},
+    {"renamedir d e", "e/ e/x", "upload e/x", "row 1", WAIT},
+    {"renamedir d e", "e/ d/ d/x", "upload d/x", "row 1", WAIT},
+    {"renamedir d e", "e/", "upload dx; upload ex", "row 1", GO},
+    {"renamedir d e", "e/", "marker d/x", "row 1", WAIT},
+    {"renamedir d e", "e/", "marker e/x", "row 1", WAIT},
+    {"renamedir d e", "e/", "marker e", "row 1", WAIT},
+    {"renamedir d e; +unlink d/x", "e/", "", "row 1", WAIT},
+    {"renamedir d e; +unlink e/x", "e/", "", "row 1", WAIT},
+    {"renamedir d e; +unlink ex", "e/", "", "row 1", GO},
+    {"renamedir d f/e", "f/ f/e/", "marker f", "row 1", WAIT}, /* it removes a marker */
+    {"renamedir f/d e", "e/ f/", "marker f", "row 1", GO},
+    /* A marker of d, renamedir to d: with routes also a running rmdir above d. */
+    {"+rmdir d", "d/ d/x/", "", "mark d/x", GO},
+    {"+rmdir d", "d/ d/x/", "routes", "mark d/x", WAIT},
+    {"rmdir d", "d/ d/x/", "routes", "mark d/x", GO},
+    {"+rmdir dx", "d/ d/x/", "routes", "mark d/x", GO},
+    {"+unlink d", "d/ d/x/", "routes", "mark d/x", WAIT}, /* in its way */
+    {"renamedir e d/x; +rmdir d", "d/ d/x/", "", "row 1", GO},
+    {"renamedir e d/x; +rmdir d", "d/ d/x/", "routes", "row 1", WAIT},
+    {"renamedir d/x e; +rmdir d", "d/ e/", "routes", "row 1", GO},
+    {"rename e d/x; +rmdir d", "d/ d/x", "routes", "row 1", GO},
+    /* A marker of d, a delete or rmdir below d: each waits while the other runs, at one store.
+     */
+    {"", "d/", "marker d", "mark d", WAIT},
+    {"", "d/", "marker d/x; upload d/y; session d; reader d", "mark d", GO},
+    {"+unlink d/x", "d/", "", "mark d", WAIT},
+    {"+rmdir d/x/y", "d/", "", "mark d", WAIT},
+    {"unlink d/x", "d/", "", "mark d", GO},
+    {"+unlink dx", "d/", "", "mark d", GO},
+    {"+unlink d/x", "d/", "routes", "mark d", WAIT},
+    {"+unlink d/two/x", "d/ d/two/", "routes", "mark d", GO},
+    {"unlink d/x", "d/", "marker d", "row 1", WAIT},
+    {"rmdir d/x", "d/", "marker d", "row 1", WAIT},
+    {"unlink d/x", "d/", "marker d/y; marker dx", "row 1", GO},
+    {"unlink d/x", "d/", "routes; marker d", "row 1", WAIT},
+    {"unlink d/two/x", "d/ d/two/", "routes; marker d", "row 1", GO},
+    /* unlink, rmdir: files closed earlier; an upload in flight at the key; rename* there
+     * (running, or lower seq); open readers. */
+    {"unlink z; unlink a", "", "closed f 1", "row 1", GO},
+    {"unlink z; unlink a", "", "closed f 1", "row 2", WAIT},
+    {"unlink z; rmdir d", "", "closed f 1", "row 2", WAIT},
+    {"unlink z; rename a b", "b", "closed f 1", "row 2", GO},
+    {"unlink z; unlink a; renamedir c a", "a/", "closed f 1", "row 2", GO}, /* urgent */
+    {"unlink z; unlink a", "a/", "closed f 1", "row 2", GO},
+    {"unlink z; unlink a", "", "closed f 1s", "row 2", GO},
+    {"unlink z; unlink a", "", "closed f 1S", "row 2", WAIT},
+    {"unlink z; unlink a", "", "closed d/f 1r", "row 2", GO},
+    {"unlink z; unlink d/a", "", "closed d/f 1r", "row 2", WAIT},
+    {"unlink z; unlink a", "", "closed f 1; full", "row 2", GO},
+    {"unlink a", "a", "", "row 1", WAIT}, /* its name goes up, and makes it void */
+    {"unlink a", "a", "stored a", "row 1", GO},
+    {"unlink a", "", "closed a 9", "row 1", WAIT},
+    {"unlink a", "", "closed a 9s", "row 1", GO},
+    {"unlink a", "", "closed a 9sw", "row 1", WAIT},
+    {"unlink b; rmdir b; rename a b; rename b c", "b c", "", "row 1", WAIT},
+    {"unlink b/x; rename a b; rename b d", "b/ b/x d", "", "row 1", GO}, /* urgent */
+    {"unlink a", "", "upload a", "row 1", WAIT},
+    {"unlink a", "", "upload a/x; upload b", "row 1", GO},
+    {"rmdir d", "d/ d/x", "upload d/x", "row 1", GO},
+    {"unlink a", "", "marker a", "row 1", WAIT},
+    {"unlink a; rename b a", "", "", "row 1", GO},
+    {"unlink a; +rename b a", "", "", "row 1", WAIT},
+    {"unlink d/a; +renamedir d e", "", "", "row 1", WAIT},
+    {"unlink a; +rename b c", "", "", "row 1", GO},
+    {"unlink a", "", "reader a", "row 1", READERS},
+    {"unlink a", "", "reader b; reader a/x", "row 1", GO},
+    {"unlink a", "", "reader a; upload a", "row 1", WAIT},
+    /* rmdir, also: deletes with lower seq below it; with routes, markers below it. */
+    {"unlink d/x; rmdir d", "", "", "row 2", WAIT},
+    {"-unlink d/x; rmdir d", "", "", "row 2", WAIT},
+    {"rmdir d; unlink d/x", "", "", "row 1", GO},
+    {"unlink d; rmdir d", "", "", "row 2", GO},
+    {"unlink dx; rmdir d", "", "", "row 2", GO},
+    {"unlink d/x; unlink d", "", "", "row 2", GO},
+    {"rmdir d", "d/ d/x/", "marker d/x", "row 1", GO},
+    {"rmdir d", "d/ d/x/", "routes; marker d/x", "row 1", WAIT},
+    {"unlink d", "", "routes; marker d/x", "row 1", GO},
+    {"rmdir d", "d/", "marker d", "row 1", WAIT},
+    /* Section 7, "Fences": names at which an earlier request may still take effect. */
+    {"", "a", "unlinks a", "put a", WAIT},
+    {"", "a", "unlinks a", "attrs a", WAIT},
+    {"", "a b", "unlinks b", "put a", GO},
+    {"", "a", "copies a", "put a", WAIT},
+    {"", "a", "copies a", "attrs a", GO},
+    {"", "d/", "unlinks d; copies d", "mark d", GO},
+    {"rename a b", "b", "unlinks b", "row 1", WAIT},
+    {"rename a b", "b", "unlinks a; copies b", "row 1", GO},
+    {"unlink a", "", "copies a", "row 1", WAIT},
+    {"unlink a", "", "unlinks a", "row 1", GO},
+    {"unlink a", "", "puts a", "row 1", GO}, /* it is repeated */
+    {"renamedir d e", "e/", "puts d/x", "row 1", WAIT},
+    {"renamedir d e", "e/", "puts e/x", "row 1", GO},
+    {"rename a b", "b", "puts a", "row 1", GO},
+    /* The same of a daemon that was killed. */
+    {"", "a", "killed unlink a", "put a", WAIT},
+    {"", "a", "killed unlink b", "put a", GO},
+    {"", "a", "killed rename b a", "attrs a", WAIT},
+    {"", "e/ e/x", "killed renamedir d e", "put e/x", WAIT},
+    {"unlink a", "", "killed rename b a", "row 1", WAIT},
+    {"unlink a", "", "killed unlink a", "row 1", GO},
+    {"rename a b", "b", "killed unlink b", "row 1", GO}, /* found, and repeated */
+    {"", "b", "killed unlink b; then rename a b", "row 1", WAIT},
+    {"", "b", "killed unlink c; then rename a b", "row 1", GO},
+    {"renamedir d e", "e/", "killed unlink z", "row 1", WAIT}, /* until nothing can come */
+};
+
+/* ---- what is asked ---- */
+
+static void with_routes(struct cache *c)
 {
-    if (intent_is_rename(i))
-        return !intent_comes_first(c, i) || intent_removal_in_the_way(c, i);
-    return intent_earlier_rename_touches(c, i, i->from);
+    static const struct route_text texts[] = {
+        {"d/two/**", NULL, 1}, {"**", NULL, 0}, {NULL, NULL, 0}};
+    static struct routes routes;
+
+    routes = routes_of(texts);
+    c->config.routes = &routes;
+    c->config.n_stores = 2;
+    free(c->queue->volumes);
+    ck_assert_int_eq(queue_open(c), 0);
 }
 
-static enum order ask(struct cache *c, const char *asked) REQUIRES(cache_mutex)
+static void without_routes(struct cache *c)
+{
+    if (c->config.routes)
+        routes_release((struct routes *)c->config.routes);
+    c->config.routes = NULL;
+}
+
+static struct entry *name_of(struct cache *c, const char *path) REQUIRES(cache_mutex)
+{
+    struct entry *e = NULL;
+
+    ck_assert_ptr_nonnull(tree_find(c, path, &e));
+    ck_assert_ptr_nonnull(e);
+    return e;
+}
+
+/* These take the lock themselves. */
+static NO_THREAD_SAFETY void copies(struct cache *c, const char *path)
+{
+    cache_unlock(c);
+    doubt_copy(c, place_of_path(path));
+    cache_lock(c);
+}
+
+static NO_THREAD_SAFETY void killed(struct cache *c, const char *row)
+{
+    struct intent *i = owed_add(c, row);
+
+    cache_unlock(c);
+    ck_assert_int_eq(doubt_begin(c), 0);
+    cache_lock(c);
+    intent_remove_locked(c, i);
+}
+
+/* "unlinks", "copies", "puts a": a request that may still arrive; "killed ROW": a daemon was,
+ * which had that, too; "then ROW": it came after that; "closed f 1": as owed_close() takes it;
+ * "stored a": the name; "full": the store; "routes": there are some, and d/two/ has a store of
+ * its own. False: it is for owed_world(). */
+static bool tell(struct cache *c, const char *word, const char *about) REQUIRES(cache_mutex)
+{
+    if (strcmp(word, "unlinks") == 0)
+        ck_assert_int_eq(doubt_removal_locked(c, place_of_path(about)), 0);
+    else if (strcmp(word, "copies") == 0)
+        copies(c, about);
+    else if (strcmp(word, "puts") == 0)
+        ck_assert_int_eq(doubt_put_locked(c, place_of_path(about), "v"), 0);
+    else if (strcmp(word, "killed") == 0)
+        killed(c, about);
+    else if (strcmp(word, "then") == 0)
+        (void)owed_add(c, about);
+    else if (strcmp(word, "closed") == 0)
+        owed_close(c, about);
+    else if (strcmp(word, "stored") == 0)
+        etag_set(&name_of(c, about)->etag, "v");
+    else if (strcmp(word, "full") == 0)
+        c->queue->volumes[0].out_of_quota = true;
+    else if (strcmp(word, "routes") == 0)
+        with_routes(c);
+    else
+        return false;
+    return true;
+}
+
+/* Tells the queue what it knows; the rest is for owed_world(), heap. */
+static char *tell_all(struct cache *c, const char *way) REQUIRES(cache_mutex)
+{
+    auto_free char *copy = strdup(way);
+    char *rest = copy, *one, *world = calloc(1, strlen(way) + 2);
+
+    while ((one = strsep(&rest, ";"))) {
+        char word[16] = "";
+        int used = 0;
+        if (sscanf(one, " %15s %n", word, &used) == 1 && !tell(c, word, one + used))
+            (void)strcat(strcat(world, one), ";");
+    }
+    return world;
+}
+
+static enum order ask(struct cache *c, const char *asked, const struct order_world *w)
+    REQUIRES(cache_mutex)
 {
     char word[16], about[64];
-    bool waits = false;
+    int64_t next_ns = INT64_MAX;
+    struct barrier b;
 
     ck_assert_int_eq(sscanf(asked, "%15s %63s", word, about), 2);
-    if (strcmp(word, "put") == 0 || strcmp(word, "mark") == 0)
-        waits = intent_blocks_upload_locked(c, about, *word == 'm');
-    else if (strcmp(word, "row") == 0)
-        waits = row_waits(c, owed_row(c, (unsigned)atoi(about)));
-    else if (strcmp(word, "urgent") == 0)
-        waits = !intent_is_urgent(c, owed_row(c, (unsigned)atoi(about)));
-    else
-        ck_abort_msg("not to be asked: %s", asked);
-    return waits ? WAIT : GO;
+    if (strcmp(word, "put") == 0 || strcmp(word, "attrs") == 0)
+        return order_of_upload_locked(c, about, *word == 'p', w);
+    if (strcmp(word, "mark") == 0)
+        return order_of_marker_locked(c, about, path_volume(c, about, true), w);
+    if (strcmp(word, "urgent") == 0)
+        return intent_is_urgent(c, owed_row(c, (unsigned)atoi(about))) ? GO : WAIT;
+    ck_assert_str_eq(word, "row");
+    barrier_init_locked(c, &b);
+    enum order order =
+        order_of_row_locked(c, owed_row(c, (unsigned)atoi(about)), &b, w, &next_ns);
+    barrier_release(&b);
+    return order;
+}
+
+static void holds_on(const struct way_line *line)
+{
+    struct cache *c = owed_new(line->rows, line->names);
+
+    c->config.late_ns = 3600 * NS_PER_SEC;
+    auto_free char *way = tell_all(c, line->way);
+    enum order order = ask(c, line->asked, owed_world(way));
+    without_routes(c);
+    owed_free(c);
+    ck_assert_msg(order == line->order, "%s | %s | %s | %s: %s", line->rows, line->names,
+                  line->way, line->asked,
+                  order == GO     ? "goes"
+                  : order == WAIT ? "waits"
+                                  : "waits for readers");
 }
 
 static void holds(const struct line *line)
 {
-    struct cache *c = owed_new(line->rows, line->names);
-    enum order order = ask(c, line->asked);
-
-    owed_free(c);
-    ck_assert_msg(order == line->order, "%s | %s | %s: %s", line->rows, line->names,
-                  line->asked, order == GO ? "goes" : "waits");
+    holds_on(&(struct way_line){line->rows, line->names, "", line->asked, line->order});
 }
+
+START_TEST(what_is_on_its_way_comes_first)
+{
+    holds_on(&ways[_i]);
+}
+END_TEST
 
 START_TEST(uploads_wait)
 {
@@ -192,6 +462,23 @@ END_TEST
 START_TEST(removals_wait)
 {
     holds(&removals[_i]);
+}
+END_TEST
+
+START_TEST(a_directory_says_when_it_can_be_listed)
+{
+    struct cache *c = owed_new("renamedir d e", "e/");
+    int64_t next_ns = INT64_MAX, sooner_ns = 1;
+
+    c->config.late_ns = 3600 * NS_PER_SEC;
+    ck_assert_int_eq(doubt_put_locked(c, place_of_path("d/x"), "v"), 0);
+    int64_t until_ns = doubt_put_until_locked(c, place_of_path("d/x"), "v");
+    enum order order = order_of_row_locked(c, owed_row(c, 1), NULL, owed_world(""), &next_ns);
+    enum order same = order_of_row_locked(c, owed_row(c, 1), NULL, owed_world(""), &sooner_ns);
+    owed_free(c);
+    ck_assert(order == WAIT && same == WAIT);
+    ck_assert_int_eq(next_ns, until_ns);
+    ck_assert_int_eq(sooner_ns, 1);
 }
 END_TEST
 
@@ -262,6 +549,8 @@ Suite *order_suite(void)
     tcase_add_loop_test(t, uploads_wait, 0, ARRAY_SIZE(uploads));
     tcase_add_loop_test(t, renames_wait, 0, ARRAY_SIZE(renames));
     tcase_add_loop_test(t, removals_wait, 0, ARRAY_SIZE(removals));
+    tcase_add_loop_test(t, what_is_on_its_way_comes_first, 0, ARRAY_SIZE(ways));
+    tcase_add_test(t, a_directory_says_when_it_can_be_listed);
     tcase_add_loop_test(t, what_waits_for_a_failure_is_stuck, 0, ARRAY_SIZE(failing));
     tcase_add_loop_test(t, what_is_being_renamed_is_in_both_places, 0, ARRAY_SIZE(running));
     suite_add_tcase(s, t);

@@ -35,6 +35,7 @@ struct intent *owed_add(struct cache *c, const char *row)
     i->debt.error = *mark == '-' ? -EIO : 0;
     i->urgent = *mark == '*';
     intent_add_locked(c, i);
+    c->queue->removals_running += i->debt.running && !intent_is_rename(i);
     return i;
 }
 
@@ -87,4 +88,105 @@ struct intent *owed_row(struct cache *c, unsigned n)
         i = row_next(i);
     ck_assert_ptr_nonnull(i);
     return i;
+}
+
+static void close_file(struct cache *c, const char *name, unsigned at, const char *flags)
+    REQUIRES(cache_mutex)
+{
+    struct node *n = room_file_locked(c, name);
+    struct file *f = file_new(n, FILE_DIRTY);
+
+    ck_assert_ptr_nonnull(f);
+    file_count_locked(c);
+    n->links->dirty = true;
+    n->links->refused = strchr(flags, 'r') != NULL;
+    f->debt.error = n->links->refused ? -EINVAL : 0;
+    f->debt.seq = f->seq = at * SEQ_STEP;
+    f->staged = strpbrk(flags, "sS") != NULL;
+    f->staged_ns = strchr(flags, 'S') ? clock_mono_ns() : 0;
+    f->debt.wanted = strchr(flags, 'w') != NULL;
+    f->write_handles = strchr(flags, 'o') != NULL;
+    file_insert_locked(c, f);
+}
+
+void owed_close(struct cache *c, const char *files)
+{
+    char name[64], flags[8];
+    unsigned at;
+    int used = 0;
+
+    for (; *files; files += used) {
+        flags[0] = '\0';
+        ck_assert_int_ge(sscanf(files, " %63s %u%n", name, &at, &used), 2);
+        if (files[used] && files[used] != ' ') {
+            (void)sscanf(files + used, "%7[a-zA-Z]", flags);
+            used += (int)strlen(flags);
+        }
+        close_file(c, name, at, flags);
+    }
+}
+
+/* ---- what is on its way ---- */
+
+static const char *on_its_way;
+
+/* Whether one of the kind is, at the place, below it or (`above`) above it. */
+static bool is_on_its_way(const char *kind, struct place at, bool below, bool above)
+{
+    char word[16], key[64];
+    int used = 0;
+
+    for (const char *rest = on_its_way; rest && *rest; rest += used) {
+        ck_assert_int_eq(sscanf(rest, " %15s %63[^; ]%n", word, key, &used), 2);
+        used += rest[used] == ';';
+        const struct place there = place_of_key(key);
+        if (strcmp(word, kind) == 0 &&
+            (place_same(at, there) || (below && place_below(at, there)) ||
+             (above && place_below(there, at))))
+            return true;
+    }
+    return false;
+}
+
+static bool upload_at(struct cache *c, struct place at, bool below)
+{
+    (void)c;
+    return is_on_its_way("upload", at, below, false);
+}
+
+static bool marker_at(struct cache *c, struct place at, bool below)
+{
+    (void)c;
+    return is_on_its_way("marker", at, below, false);
+}
+
+/* All markers go to the first store. */
+static bool marker_above(struct cache *c, struct place at, unsigned volume)
+{
+    (void)c;
+    return volumes_meet(volume, 1) && is_on_its_way("marker", at, false, true);
+}
+
+static bool session_at(struct cache *c, struct place at)
+{
+    (void)c;
+    return is_on_its_way("session", at, false, false);
+}
+
+static bool readers_at(struct cache *c, struct place at, bool below)
+{
+    (void)c;
+    return is_on_its_way("reader", at, below, false);
+}
+
+const struct order_world *owed_world(const char *text)
+{
+    static const struct order_world world = {.upload_at = upload_at,
+                                             .marker_at = marker_at,
+                                             .marker_above = marker_above,
+                                             .session_at = session_at,
+                                             .readers_at = readers_at};
+
+    on_its_way = text;
+    return &world;
 }

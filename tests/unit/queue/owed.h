@@ -14,4 +14,14 @@ void owed_free(struct cache *c);
 struct intent *owed_row(struct cache *c, unsigned n) REQUIRES(cache_mutex);
 struct intent *owed_add(struct cache *c, const char *row) REQUIRES(cache_mutex);
 
+/* Files of these names were closed. "d/f 3": closed as the third of all. Behind the number "s"
+ * stands for a staging name that it has for long, "S" for one that it has just got, "w" for
+ * somebody who waits for it, "r" for a name that the store refuses, "o" for one that is open
+ * for writing. */
+void owed_close(struct cache *c, const char *files) REQUIRES(cache_mutex);
+
+/* What transfer/ would tell: "upload a; marker d" run there, "session a" is being ended,
+ * "reader a" still reads what the store has there. Right until it is called again. */
+const struct order_world *owed_world(const char *on_its_way);
+
 #endif
