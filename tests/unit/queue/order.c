@@ -149,7 +149,7 @@ static const struct line removals[] = {
 };
 
 /* The same with what is on its way, and what else the queue knows: what owed_world() takes,
- * and what stands at tell(). */
+ * and what stands at told[]. */
 struct way_line {
     const char *rows, *names, *way, *asked;
     enum order order;
@@ -191,6 +191,8 @@ static const struct way_line ways[] = {
     {"+unlink b; rename a b", "b", "", "row 2", WAIT},
     {"rename a b; +unlink a", "b", "", "row 1", WAIT},
     {"+unlink c; rename a b", "b", "", "row 2", GO},
+    {"rename a b; unlink a; +unlink c", "b", "", "row 1", GO},
+    {"rename a b; +rename b d; +unlink c", "d", "", "row 1", GO},
     {"+unlink d/x; renamedir d/x/y e", "d/ e/", "", "row 2", WAIT}, /* in its way */
     {"rename a b; +unlink b/x", "b", "", "row 1", GO},
     {"+rename x y; rename a b", "b y", "", "row 2", GO},
@@ -213,11 +215,12 @@ static const struct way_line ways[] = {
     /* A marker of d, renamedir to d: with routes also a running rmdir above d. */
     {"+rmdir d", "d/ d/x/", "", "mark d/x", GO},
     {"+rmdir d", "d/ d/x/", "routes", "mark d/x", WAIT},
-    {"rmdir d", "d/ d/x/", "routes", "mark d/x", GO},
+    {"rmdir d; +unlink c", "d/ d/x/", "routes", "mark d/x", GO},
     {"+rmdir dx", "d/ d/x/", "routes", "mark d/x", GO},
     {"+unlink d", "d/ d/x/", "routes", "mark d/x", WAIT}, /* in its way */
     {"renamedir e d/x; +rmdir d", "d/ d/x/", "", "row 1", GO},
     {"renamedir e d/x; +rmdir d", "d/ d/x/", "routes", "row 1", WAIT},
+    {"renamedir e d/x; +unlink d", "d/ d/x/", "routes", "row 1", GO},
     {"renamedir d/x e; +rmdir d", "d/ e/", "routes", "row 1", GO},
     {"rename e d/x; +rmdir d", "d/ d/x", "routes", "row 1", GO},
     /* A marker of d, a delete or rmdir below d: each waits while the other runs, at one store.
@@ -226,7 +229,8 @@ static const struct way_line ways[] = {
     {"", "d/", "marker d/x; upload d/y; session d; reader d", "mark d", GO},
     {"+unlink d/x", "d/", "", "mark d", WAIT},
     {"+rmdir d/x/y", "d/", "", "mark d", WAIT},
-    {"unlink d/x", "d/", "", "mark d", GO},
+    {"unlink d/x; +unlink c", "d/", "", "mark d", GO},
+    {"+rename d/x d/y; +unlink c", "d/ d/y", "", "mark d", GO},
     {"+unlink dx", "d/", "", "mark d", GO},
     {"+unlink d/x", "d/", "routes", "mark d", WAIT},
     {"+unlink d/two/x", "d/ d/two/", "routes", "mark d", GO},
@@ -248,13 +252,29 @@ static const struct way_line ways[] = {
     {"unlink z; unlink a", "", "closed d/f 1r", "row 2", GO},
     {"unlink z; unlink d/a", "", "closed d/f 1r", "row 2", WAIT},
     {"unlink z; unlink a", "", "closed f 1; full", "row 2", GO},
-    {"unlink a", "a", "", "row 1", WAIT}, /* its name goes up, and makes it void */
+    /* ...also what left the name, when it is refused, or went to another store. */
+    {"", "d/", "closed left 1; left unlink d/a", "row 1", GO},
+    {"", "d/", "closed left 1r; left unlink d/a", "row 1", WAIT},
+    {"", "d/", "closed left 1r; left unlink d/a; full", "row 1", GO},
+    {"", "d/ d/a/", "closed left 1r; left unlink d/a", "row 1", GO},
+    {"", "", "closed left 1; moved unlink a", "row 1", WAIT},
+    {"", "", "closed left 1; moved unlink a; full", "row 1", WAIT},
+    {"", "a/", "closed left 1; moved unlink a", "row 1", GO},
+    /* The name goes up first, if something has it again. */
+    {"unlink a", "a", "", "row 1", WAIT}, /* which makes it void */
     {"unlink a", "a", "stored a", "row 1", GO},
     {"unlink a", "", "closed a 9", "row 1", WAIT},
     {"unlink a", "", "closed a 9s", "row 1", GO},
     {"unlink a", "", "closed a 9sw", "row 1", WAIT},
+    {"unlink a", "", "closed a 9s; drain", "row 1", WAIT},
+    {"unlink a", "", "closed a 9s; sends a", "row 1", WAIT},
+    {"unlink a", "", "closed a 9s; stored a", "row 1", WAIT},
+    {"unlink a", "", "closed a 9s; comes a", "row 1", WAIT},
     {"unlink b; rmdir b; rename a b; rename b c", "b c", "", "row 1", WAIT},
     {"unlink b/x; rename a b; rename b d", "b/ b/x d", "", "row 1", GO}, /* urgent */
+    {"unlink a", "", "ours unlink a", "row 2", WAIT}, /* what it found is the older one's */
+    {"unlink b", "", "ours unlink a", "row 2", GO},
+    {"", "", "moved unlink a; ours unlink a", "row 2", GO},
     {"unlink a", "", "upload a", "row 1", WAIT},
     {"unlink a", "", "upload a/x; upload b", "row 1", GO},
     {"rmdir d", "d/ d/x", "upload d/x", "row 1", GO},
@@ -305,14 +325,13 @@ static const struct way_line ways[] = {
     {"renamedir d e", "e/", "killed unlink z", "row 1", WAIT}, /* until nothing can come */
 };
 
-/* ---- what is asked ---- */
-
-static void with_routes(struct cache *c)
+static void with_routes(struct cache *c, const char *none) REQUIRES(cache_mutex)
 {
     static const struct route_text texts[] = {
         {"d/two/**", NULL, 1}, {"**", NULL, 0}, {NULL, NULL, 0}};
     static struct routes routes;
 
+    (void)none;
     routes = routes_of(texts);
     c->config.routes = &routes;
     c->config.n_stores = 2;
@@ -336,12 +355,24 @@ static struct entry *name_of(struct cache *c, const char *path) REQUIRES(cache_m
     return e;
 }
 
-/* These take the lock themselves. */
+/* ---- what the queue is told; the rest is for owed_world() ---- */
+
+static void unlinks(struct cache *c, const char *path) REQUIRES(cache_mutex)
+{
+    ck_assert_int_eq(doubt_removal_locked(c, place_of_path(path)), 0);
+}
+
+/* It takes the lock itself, as what killed() calls. */
 static NO_THREAD_SAFETY void copies(struct cache *c, const char *path)
 {
     cache_unlock(c);
     doubt_copy(c, place_of_path(path));
     cache_lock(c);
+}
+
+static void puts_there(struct cache *c, const char *path) REQUIRES(cache_mutex)
+{
+    ck_assert_int_eq(doubt_put_locked(c, place_of_path(path), "v"), 0);
 }
 
 static NO_THREAD_SAFETY void killed(struct cache *c, const char *row)
@@ -354,36 +385,108 @@ static NO_THREAD_SAFETY void killed(struct cache *c, const char *row)
     intent_remove_locked(c, i);
 }
 
-/* "unlinks", "copies", "puts a": a request that may still arrive; "killed ROW": a daemon was,
- * which had that, too; "then ROW": it came after that; "closed f 1": as owed_close() takes it;
- * "stored a": the name; "full": the store; "routes": there are some, and d/two/ has a store of
- * its own. False: it is for owed_world(). */
-static bool tell(struct cache *c, const char *word, const char *about) REQUIRES(cache_mutex)
+static void then(struct cache *c, const char *row) REQUIRES(cache_mutex)
 {
-    if (strcmp(word, "unlinks") == 0)
-        ck_assert_int_eq(doubt_removal_locked(c, place_of_path(about)), 0);
-    else if (strcmp(word, "copies") == 0)
-        copies(c, about);
-    else if (strcmp(word, "puts") == 0)
-        ck_assert_int_eq(doubt_put_locked(c, place_of_path(about), "v"), 0);
-    else if (strcmp(word, "killed") == 0)
-        killed(c, about);
-    else if (strcmp(word, "then") == 0)
-        (void)owed_add(c, about);
-    else if (strcmp(word, "closed") == 0)
-        owed_close(c, about);
-    else if (strcmp(word, "stored") == 0)
-        etag_set(&name_of(c, about)->etag, "v");
-    else if (strcmp(word, "full") == 0)
-        c->queue->volumes[0].out_of_quota = true;
-    else if (strcmp(word, "routes") == 0)
-        with_routes(c);
-    else
-        return false;
-    return true;
+    (void)owed_add(c, row);
 }
 
-/* Tells the queue what it knows; the rest is for owed_world(), heap. */
+static void ours(struct cache *c, const char *row) REQUIRES(cache_mutex)
+{
+    struct intent *i = owed_add(c, row);
+
+    free(i->etag);
+    i->etag = strdup(INTENT_OURS);
+}
+
+static void left(struct cache *c, const char *row) REQUIRES(cache_mutex)
+{
+    ck_assert_int_eq(intent_note_moved(owed_add(c, row), name_of(c, "left")->node->ino, NULL),
+                     0);
+}
+
+static void moved(struct cache *c, const char *row) REQUIRES(cache_mutex)
+{
+    const struct node *n = tree_find(c, "left", NULL);
+
+    ck_assert_int_eq(intent_note_moved(owed_add(c, row), n ? n->ino : 7, "elsewhere"), 0);
+    c->queue->moved++;
+}
+
+static void stored(struct cache *c, const char *path) REQUIRES(cache_mutex)
+{
+    etag_set(&name_of(c, path)->etag, "v");
+}
+
+static void comes(struct cache *c, const char *path) REQUIRES(cache_mutex)
+{
+    name_of(c, path)->source = place_dup(place_of_path("elsewhere"));
+}
+
+static void sends(struct cache *c, const char *path) REQUIRES(cache_mutex)
+{
+    debt_run(&name_of(c, path)->node->file->debt, true);
+}
+
+static void sends_no_more(struct cache *c) REQUIRES(cache_mutex)
+{
+    struct file *f;
+
+    OWED_FILES_FOREACH(c, f)
+    debt_run(&f->debt, false);
+}
+
+static void drain(struct cache *c, const char *none) REQUIRES(cache_mutex)
+{
+    (void)none;
+    c->queue->drain++;
+}
+
+static void full(struct cache *c, const char *none) REQUIRES(cache_mutex)
+{
+    (void)none;
+    c->queue->volumes[0].out_of_quota = true;
+}
+
+static const struct {
+    const char *word;
+    void (*tell)(struct cache *c, const char *about);
+} told[] = {
+    /* A request that may still arrive, at a name. */
+    {"unlinks", unlinks},
+    {"copies", copies},
+    {"puts", puts_there},
+    /* A row of a daemon that was killed, beside those that are there; one that came after. */
+    {"killed", killed},
+    {"then", then},
+    /* A row that means what this cache put alone; one of a name that the file "left" had
+     * before; the same when it went to another store. */
+    {"ours", ours},
+    {"left", left},
+    {"moved", moved},
+    /* Files as owed_close() takes them. */
+    {"closed", owed_close},
+    /* A name that the store has, that a rename brings, that goes up. */
+    {"stored", stored},
+    {"comes", comes},
+    {"sends", sends},
+    /* A flush wants everything; the store is full; d/two/ has a store of its own. */
+    {"drain", drain},
+    {"full", full},
+    {"routes", with_routes},
+};
+
+static bool tell(struct cache *c, const char *word, const char *about) REQUIRES(cache_mutex)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(told); i++) {
+        if (strcmp(told[i].word, word) != 0)
+            continue;
+        told[i].tell(c, about);
+        return true;
+    }
+    return false;
+}
+
+/* What of it is for owed_world(), heap. */
 static char *tell_all(struct cache *c, const char *way) REQUIRES(cache_mutex)
 {
     auto_free char *copy = strdup(way);
@@ -397,6 +500,8 @@ static char *tell_all(struct cache *c, const char *way) REQUIRES(cache_mutex)
     }
     return world;
 }
+
+/* ---- what is asked ---- */
 
 static enum order ask(struct cache *c, const char *asked, const struct order_world *w)
     REQUIRES(cache_mutex)
@@ -427,6 +532,7 @@ static void holds_on(const struct way_line *line)
     c->config.late_ns = 3600 * NS_PER_SEC;
     auto_free char *way = tell_all(c, line->way);
     enum order order = ask(c, line->asked, owed_world(way));
+    sends_no_more(c);
     without_routes(c);
     owed_free(c);
     ck_assert_msg(order == line->order, "%s | %s | %s | %s: %s", line->rows, line->names,
