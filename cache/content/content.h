@@ -135,6 +135,36 @@ struct contents {
     };
 };
 
+/* ---- birth.c ---- */
+/* A node that nobody has seen yet gets the time at which the mirror file was made: the disk's
+ * clock ticks more slowly than ours, and what is told of a new file must stay true. */
+int node_take_birth_time(struct node *n, int fd) REQUIRES(cache_mutex);
+/* Writes the stamps of a file or directory that has none yet: its xattrs, then the one by which
+ * it counts. 0 or a negative errno. Takes a stamp lock. */
+int node_write_first_stamps(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
+/* Row "create", of a regular file, a fifo or a device that is dirty in memory already
+ * (file_is_made_locked()): 1 the empty file at `path`; 2 its stamps. The node gets the file's
+ * time in between. The caller gives it its name in the tree and answers. `keep_fd`: FD_WRITE is
+ * in use then. 0, or a negative errno, and nothing is left. ns held for writing; takes a stamp
+ * lock. */
+int file_create(struct cache *c, struct node *n, const char *path, bool keep_fd)
+    REQUIRES(cache_ns) EXCLUDES(cache_mutex);
+/* Row "symlink". Its content is its target: it comes to `path` with both content and stamp,
+ * since content without a stamp would be taken for a file's. Otherwise as file_create(). */
+int file_create_symlink(struct cache *c, struct node *n, const char *path, const char *target)
+    REQUIRES(cache_ns) EXCLUDES(cache_mutex);
+/* Row "create without an open", last step, before the reply: the stamp of a file that no writer
+ * will close gets its place in the order, which the caller has given it (file_queue_locked());
+ * not `queued`: it has a writer after all, and nothing is written. What fails costs the place
+ * alone. Takes ns for reading, then a stamp lock. */
+void file_note_made(struct cache *c, struct node *n, bool queued)
+    EXCLUDES(cache_ns, cache_mutex);
+/* Row "materialise": creates the mirror file of a node known from a listing, partial unless it
+ * is empty; nothing to do when it is there. 1 in incoming/; 2 its stamps; 3 it goes to its
+ * path. 0, -ESTALE when the node has no name any more, or a negative errno, which the log
+ * tells; nothing is left then. ns held for writing; takes a stamp lock. */
+int file_materialise(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
+
 /* ---- change.c ---- */
 /* Has STAMP_WRITING on the disk before a writable open is answered, or a truncate begins; both
  * are among the writers by now. So is STAMP_BEGUN before the content is made anew. If another
@@ -227,9 +257,6 @@ void file_free_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 void file_count_locked(struct cache *c) REQUIRES(cache_mutex);
 /* A number that no name in incoming/ and orphans/ has; never 0. */
 uint64_t file_next_id_locked(struct cache *c) REQUIRES(cache_mutex);
-/* Creates the mirror file of a node known from a listing; nothing to do when it is there. The
- * caller holds ns for writing. */
-int file_materialise(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* Takes ns for writing. */
 int file_need(struct cache *c, struct node *n) EXCLUDES(cache_ns, cache_mutex);
 /* The mirror file's descriptor, made when there is none, as file_get_fd(); -ESTALE: it has no
@@ -237,9 +264,6 @@ int file_need(struct cache *c, struct node *n) EXCLUDES(cache_ns, cache_mutex);
 int file_need_fd(struct cache *c, struct node *n, enum file_fd which);
 /* Notes how much of the disk is free, as its caller has just been told. */
 void disk_seen_locked(struct cache *c, const struct statvfs *vfs) REQUIRES(cache_mutex);
-/* A node that nobody has seen yet gets the time at which the mirror file was made: the disk's
- * clock ticks more slowly than ours, and what is told of a new file must stay true. */
-int node_take_birth_time(struct node *n, int fd) REQUIRES(cache_mutex);
 /* The file takes so many bytes on the disk now: counts the difference. */
 void file_account_locked(struct cache *c, struct file *f, uint64_t blocks_bytes)
     REQUIRES(cache_mutex);

@@ -5,7 +5,6 @@
 
 #include "cache/mirror/crash.h"
 #include "cache/mirror/mirror.h"
-#include "cache/mirror/stamp.h"
 #include "cache/tree/children.h"
 #include "cache/types/acl.h"
 #include "cache/types/etag.h"
@@ -21,7 +20,6 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static void begin_dir_locked(struct cache *c, struct node *n, const char *path)
     REQUIRES(cache_mutex)
@@ -83,50 +81,6 @@ struct node *node_make_locked(struct cache *c, const struct making *m, const cha
     return NULL;
 }
 
-int node_write_first_stamps(struct cache *c, struct node *n, int fd)
-{
-    cache_lock(c);
-    const char *xattrs = n->xattrs; /* who else could change them does not know the node yet */
-    cache_unlock(c);
-    /* The inherited ACL comes first: without the other stamp nothing counts. */
-    int r = xattrs ? stamp_write_xattrs(fd, xattrs) : 0;
-
-    return r < 0 ? r : node_write_stamp(c, n, fd);
-}
-
-static int take_birth_time(struct cache *c, struct node *n, int fd)
-{
-    cache_lock(c);
-    int r = node_take_birth_time(n, fd);
-    cache_unlock(c);
-    return r;
-}
-
-/* A symlink's content is its target: it comes into the mirror with both content and stamp,
- * since content without a stamp would be taken for a file's. */
-static int make_symlink(struct cache *c, struct node *n, const char *path, const char *target)
-{
-    cache_lock(c);
-    uint64_t id = file_next_id_locked(c);
-    cache_unlock(c);
-    size_t len = strlen(target);
-    auto_close int fd = mirror_create_incoming(&c->mirror, id);
-    if (fd < 0)
-        return fd;
-    ssize_t w = pwrite(fd, target, len, 0);
-    int r = w < 0 ? -errno : (size_t)w != len ? -ENOSPC : 0;
-    if (r == 0)
-        r = take_birth_time(c, n, fd);
-    if (r == 0)
-        r = node_write_stamp(c, n, fd);
-    crash_point("create-stamped");
-    if (r == 0)
-        r = mirror_link_in(&c->mirror, id, path);
-    if (r < 0)
-        (void)mirror_remove_incoming(&c->mirror, id);
-    return r;
-}
-
 /* The mirror has a directory there, on the way to something that is gone. */
 static int take_directory(struct cache *c, struct node *n, const char *path)
 {
@@ -160,33 +114,13 @@ static int make_directory(struct cache *c, struct node *n, const char *path)
 
 int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool keep_fd)
 {
-    auto_close int fd = -1;
-    int r;
-
     ns_assert_written(c);
     if (n->dir)
         return make_directory(c, n, path);
     cache_lock(c);
     const char *target = n->target; /* a symlink's stays */
     cache_unlock(c);
-    if (target)
-        return make_symlink(c, n, path, target);
-    fd = mirror_create(&c->mirror, path);
-    if (fd < 0)
-        return fd;
-    crash_point("create-made");
-    r = take_birth_time(c, n, fd);
-    if (r == 0)
-        r = node_write_first_stamps(c, n, fd);
-    crash_point("create-stamped");
-    if (r < 0)
-        (void)mirror_unlink(&c->mirror, path);
-    if (r < 0 || !keep_fd)
-        return r;
-    cache_lock(c);
-    file_take_fd_locked(c, n->file, FD_WRITE, take_fd(fd));
-    cache_unlock(c);
-    return 0;
+    return target ? file_create_symlink(c, n, path, target) : file_create(c, n, path, keep_fd);
 }
 
 #define METADATA_TARGET_MAX 1600
@@ -425,9 +359,7 @@ static void queue_made(struct cache *c, struct node *n)
     if (queued)
         file_queue_locked(c, n);
     cache_unlock(c);
-    if (queued)
-        (void)node_save_stamp(c, n); /* its place in the order: without, it comes last */
-    crash_point("create-placed");
+    file_note_made(c, n, queued);
 }
 
 int cache_mknod(struct cache *c, struct node *parent, const char *name, uint32_t mode,

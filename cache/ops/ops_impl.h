@@ -132,8 +132,6 @@ struct node *node_make_locked(struct cache *c, const struct making *m, const cha
 /* Makes the file, or the directory, with its stamps in the mirror. ns held for writing. */
 int node_make_in_mirror(struct cache *c, struct node *n, const char *path, bool keep_fd)
     REQUIRES(cache_ns) EXCLUDES(cache_mutex);
-/* Writes the stamps of a file that has none yet. */
-int node_write_first_stamps(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* A new node gets what its parent's default ACL hands on, else its mode loses the umask. 0 or
  * -ENOMEM. */
 int node_inherit_acl_locked(struct cache *c, struct node *n, const struct node *parent,
