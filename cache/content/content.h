@@ -430,8 +430,15 @@ void stale_readers_end_locked(struct cache *c) REQUIRES(cache_mutex);
  * under those. ns held for writing. */
 int node_replaced(struct cache *c, struct entry *e, const struct object *obj) REQUIRES(cache_ns)
     EXCLUDES(cache_mutex);
-/* Takes the mirror file of a node without open handles away. ns held for writing. */
+/* Takes the mirror file of a node without open handles away: 1 it leaves its path for orphans/;
+ * 2 a chore removes it there. 0; -EBUSY: it is in use, or dirty; or a negative errno, and it is
+ * where it was. ns held for writing. */
 int file_discard(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
+/* Both rows "evict", of a file that the caller chose (transfer/ knows what is pinned or owed):
+ * as file_discard(); then, where the inode's number can't be derived, a fresh partial file
+ * keeps it under the name: a mapping may still read the old inode. 0; -EBUSY: it is in use
+ * after all; other failures the log tells. ns held for writing; takes a stamp lock. */
+int file_evict(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* The mirror's part of a name that goes while the inode keeps others: the link and the record
  * of it. The inode keeps its number, too. ns held for writing; the entry is still there. */
 int file_leave_name(struct cache *c, struct entry *e) REQUIRES(cache_ns) EXCLUDES(cache_mutex);

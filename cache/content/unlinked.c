@@ -1,5 +1,5 @@
-/* How a mirror file leaves its name: discarded, unlinked while open, replaced by the store's.
- */
+/* How a mirror file leaves its name: discarded, evicted, unlinked while open, replaced by the
+ * store's. */
 #include "cache/content/content_impl.h"
 
 #include "cache/mirror/crash.h"
@@ -7,6 +7,8 @@
 #include "cache/mirror/stamp.h"
 #include "cache/types/etag.h"
 #include "common/lock.h"
+#include "common/log.h"
+#include "common/log_queue.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -47,6 +49,22 @@ int file_discard(struct cache *c, struct node *n)
     }
     cache_unlock(c);
     return gone ? 0 : r;
+}
+
+int file_evict(struct cache *c, struct node *n)
+{
+    cache_lock(c);
+    bool keeps_ino = !(n->flags & NODE_DEFAULT_INO);
+    cache_unlock(c);
+    int r = file_discard(c, n);
+
+    crash_point("evict-discarded");
+    if (r == 0 && keeps_ino)
+        r = file_materialise(c, n);
+    if (r < 0 && r != -EBUSY)
+        log_later(&c->log, LOG_LEVEL_WARN, "cache %s: can't evict a file: %s", c->mirror.dir,
+                  strerror(-r));
+    return r;
 }
 
 /* Remembers readers that still need bytes from the store: publish and delete must fetch them

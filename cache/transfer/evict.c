@@ -2,17 +2,12 @@
  * directories that nobody uses are forgotten when the tree outgrows its memory. */
 #include "cache/transfer/transfer_impl.h"
 
-#include "cache/mirror/crash.h"
 #include "cache/mirror/mirror.h"
 #include "cache/tree/children.h"
 #include "common/lock.h"
-#include "common/log.h"
-#include "common/log_queue.h"
 #include "common/mem.h"
 
-#include <errno.h>
 #include <malloc.h>
-#include <string.h>
 
 #define FORGET_EVERY_NS (5 * NS_PER_SEC)
 
@@ -44,23 +39,6 @@ static struct node *next_victim_locked(struct cache *c) REQUIRES(cache_mutex)
     return NULL;
 }
 
-/* A mapping may still read a closed file: it keeps its inode, the name gets a fresh stub. */
-int evict_content(struct cache *c, struct node *n)
-{
-    cache_lock(c);
-    bool keeps_ino = !(n->flags & NODE_DEFAULT_INO);
-    cache_unlock(c);
-    int r = file_discard(c, n);
-
-    crash_point("evict-discarded");
-    if (r == 0 && keeps_ino)
-        r = file_materialise(c, n);
-    if (r < 0 && r != -EBUSY)
-        log_later(&c->log, LOG_LEVEL_WARN, "cache %s: can't evict a file: %s", c->mirror.dir,
-                  strerror(-r));
-    return r;
-}
-
 static bool evict_next(struct cache *c)
 {
     cache_lock(c);
@@ -75,7 +53,7 @@ static bool evict_next(struct cache *c)
         node_ref_locked(n);
     cache_unlock(c);
     if (n)
-        (void)evict_content(c, n);
+        (void)file_evict(c, n);
     ns_done(c);
     if (!n)
         return false;

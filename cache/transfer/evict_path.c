@@ -72,7 +72,7 @@ static void tell(struct evicting *e, const char *path, enum cache_stay stay, uin
 static enum cache_stay evict_node(struct cache *c, struct node *n, enum cache_stay stay)
     REQUIRES(cache_ns)
 {
-    int r = stay == CACHE_EVICTED ? evict_content(c, n) : 0;
+    int r = stay == CACHE_EVICTED ? file_evict(c, n) : 0;
 
     return r < 0 ? CACHE_STAYS_USED : stay;
 }

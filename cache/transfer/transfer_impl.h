@@ -133,8 +133,6 @@ void copy_start_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 void evict_if_needed(struct cache *c) EXCLUDES(cache_mutex);
 /* Whether a file's mirror file is a stub only; lock held. */
 bool file_is_stub(const struct node *n) REQUIRES(cache_mutex);
-/* Lets the content of a clean file go. -EBUSY: it is in use after all; logs other failures. */
-int evict_content(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 
 /* ---- fetch.c ---- */
 /* Where the node's bytes are now, and which version: both the caller's to free. 0 or -ESTALE.
