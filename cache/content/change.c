@@ -53,9 +53,34 @@ int file_note_change(struct cache *c, struct node *n, int fd)
     return outlived ? node_write_stamp(c, n, fd) : r;
 }
 
-/* ---- becoming complete ---- */
+/* ---- truncated ---- */
 
-int file_empty_partial(struct cache *c, struct node *n, int fd)
+int file_truncate_complete(struct cache *c, struct node *n, int fd, uint64_t size)
+{
+    struct file *f = n->file;
+
+    /* A truncation acts like a writer that opens: an upload that reads the file stops before it
+     * can change, and declares neither file nor stamp clean, however far it is. */
+    cache_lock(c);
+    file_changed_again_locked(f);
+    (void)file_unsay_whole_locked(f);
+    cache_unlock(c);
+    int r = file_stamp_writing(c, n, fd);
+    if (r == 0 && ftruncate(fd, (off_t)size) < 0)
+        r = -errno;
+    if (r == 0)
+        r = file_note_change(c, n, fd);
+    if (r < 0)
+        return r;
+    cache_lock(c);
+    bool cut = f->short_write;
+    file_repaired_locked(n, size, UINT64_MAX);
+    bool mended = cut && !f->short_write;
+    cache_unlock(c);
+    return mended ? node_write_stamp(c, n, fd) : 0;
+}
+
+static int empty_partial(struct cache *c, struct node *n, int fd)
 {
     struct file *f = n->file;
     struct ranges none = {0};
@@ -75,6 +100,44 @@ int file_empty_partial(struct cache *c, struct node *n, int fd)
     crash_point("truncate-complete");
     return r;
 }
+
+int file_empty_partial(struct cache *c, struct node *n, int fd)
+{
+    struct file *f = n->file;
+    int r = empty_partial(c, n, fd);
+
+    cache_lock(c);
+    if (r < 0)
+        file_unclaim_locked(f);
+    if (r == 0) {
+        file_completed_locked(f);
+        n->size = 0;
+        file_mark_dirty_locked(c, n, true);
+    }
+    waitq_wake_locked(c, &f->range_waiters, 0);
+    cache_unlock(c);
+    return r < 0 ? r : file_note_change(c, n, fd);
+}
+
+int file_note_truncated(struct cache *c, struct node *n, bool queued)
+{
+    int r = queued ? node_save_stamp(c, n) : 0;
+
+    crash_point("truncate-placed");
+    return r;
+}
+
+/* ---- closed ---- */
+
+int file_note_closed(struct cache *c, struct node *n, int fd, bool news)
+{
+    int r = news ? node_write_stamp(c, n, fd) : 0;
+
+    crash_point("close-stamped");
+    return r;
+}
+
+/* ---- all is here ---- */
 
 int file_complete(struct cache *c, struct node *n, int fd)
 {

@@ -172,9 +172,27 @@ int file_materialise(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDE
 int file_stamp_writing(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* Notes that the daemon itself changed the content through `fd`. 0 or a negative errno. */
 int file_note_change(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
-/* A partial file that is claimed becomes complete and empty: its row up to the last step, that
- * it is dirty. 0 or a negative errno. */
+/* The change of row "truncate by path", and of any other truncation of a file that is complete:
+ * STAMP_WRITING, the new size, what is known of the content, and where a short write was mended
+ * by it the stamp again. The caller is among the writers (file.truncates). 0 or a negative
+ * errno. Takes a stamp lock. */
+int file_truncate_complete(struct cache *c, struct node *n, int fd, uint64_t size)
+    EXCLUDES(cache_mutex);
+/* Row "O_TRUNC, truncate of a partial file to 0", of one that is claimed: 1 no ranges; 2 no
+ * bytes; 3 STAMP_WRITING; 4 it is complete, and dirty. Gives the claim back and wakes who waits
+ * for ranges, also when it fails: it is partial then. 0 or a negative errno. Takes a stamp
+ * lock. */
 int file_empty_partial(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
+/* Row "truncate by path", last step, before the reply: the stamp gets the file's place in the
+ * order, which the caller has given it (file_queue_locked()); not `queued`: a writer's close
+ * does it, and nothing is written. 0 or a negative errno. Takes ns for reading, then a stamp
+ * lock. */
+int file_note_truncated(struct cache *c, struct node *n, bool queued)
+    EXCLUDES(cache_ns, cache_mutex);
+/* Row "close of a dirty file", before the reply: the stamp gets the close's number, which the
+ * caller has given it (file_queue_locked()), and what else the close told of the file; without
+ * such `news` nothing is written. 0 or a negative errno. Takes a stamp lock. */
+int file_note_closed(struct cache *c, struct node *n, int fd, bool news) EXCLUDES(cache_mutex);
 /* All ranges of a partial file that is claimed are here and right: its row up to the last step,
  * that it is clean. 0 or a negative errno. */
 int file_complete(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);

@@ -1,7 +1,6 @@
 /* close(), fsync() and the last close: what a program may rely on after them. */
 #include "cache/ops/ops_impl.h"
 
-#include "cache/mirror/crash.h"
 #include "cache/mirror/journal.h"
 #include "cache/mirror/mirror.h"
 #include "common/err.h"
@@ -95,7 +94,8 @@ static int number_close(struct cache *c, struct handle *h, int fd, bool inherite
     number_locked(c, n, w);
     bool numbered = f->seq != before;
     cache_unlock(c);
-    return r == 0 && (numbered || looked || whole) ? node_write_stamp(c, n, fd) : r;
+    int noted = file_note_closed(c, n, fd, r == 0 && (numbered || looked || whole));
+    return r < 0 ? r : noted;
 }
 
 /* The last descriptor was closed. A mapping may still change it: that is a change of something
@@ -240,7 +240,6 @@ static int flush_handle(struct cache *c, struct handle *h, bool inherited, struc
         return r;
     r = number_close(c, h, fd.fd, inherited, w);
     handle_fd_put(c, &fd);
-    crash_point("close-stamped");
     cache_lock(c);
     /* A child can't wait for content that its writer has not ended. */
     bool waits =

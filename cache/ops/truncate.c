@@ -1,14 +1,9 @@
 /* Truncation: of what is here, and of what is not here yet. */
 #include "cache/ops/ops_impl.h"
 
-#include "cache/mirror/crash.h"
-#include "cache/mirror/stamp.h"
-#include "cache/types/range.h"
-#include "cache/types/sums.h"
 #include "common/lock.h"
 
 #include <errno.h>
-#include <unistd.h>
 
 /* Without an open writer, now or at once, nobody else would queue what was truncated, also when
  * that could not be noted. Whether it is queued by this. */
@@ -56,24 +51,6 @@ static int claim_locked(struct cache *c, struct file *f, struct waiter *w) REQUI
     return 0;
 }
 
-static int truncate_partial(struct cache *c, struct node *n, int fd)
-{
-    int r = file_empty_partial(c, n, fd);
-    struct file *f = n->file;
-
-    cache_lock(c);
-    if (r < 0)
-        file_unclaim_locked(f);
-    if (r == 0) {
-        file_completed_locked(f);
-        n->size = 0;
-        file_mark_dirty_locked(c, n, true);
-    }
-    waitq_wake_locked(c, &f->range_waiters, 0);
-    cache_unlock(c);
-    return r < 0 ? r : file_note_change(c, n, fd);
-}
-
 static int truncate_ready(struct cache *c, struct node *n, uint64_t size, bool *ret_partial,
                           struct waiter *w)
 {
@@ -90,31 +67,6 @@ static int truncate_ready(struct cache *c, struct node *n, uint64_t size, bool *
     }
     cache_unlock(c);
     return r;
-}
-
-static int truncate_fd(struct cache *c, struct node *n, int fd, uint64_t size, bool partial)
-{
-    if (partial)
-        return truncate_partial(c, n, fd);
-    /* A truncation acts like a writer that opens: an upload that reads the file stops before it
-     * can change, and declares neither file nor stamp clean, however far it is. */
-    cache_lock(c);
-    file_changed_again_locked(n->file);
-    (void)file_unsay_whole_locked(n->file);
-    cache_unlock(c);
-    int r = file_stamp_writing(c, n, fd);
-    if (r == 0 && ftruncate(fd, (off_t)size) < 0)
-        r = -errno;
-    if (r == 0)
-        r = file_note_change(c, n, fd);
-    if (r < 0)
-        return r;
-    cache_lock(c);
-    bool cut = n->file->short_write;
-    file_repaired_locked(n, size, UINT64_MAX);
-    bool mended = cut && !n->file->short_write;
-    cache_unlock(c);
-    return mended ? node_write_stamp(c, n, fd) : 0;
 }
 
 /* From then on it is a change from here, as a writer's: no listing takes the name away. */
@@ -143,7 +95,7 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
     if (r == 0)
         r = truncate_ready(c, n, size, &partial, w);
     if (r == 0)
-        r = truncate_fd(c, n, fd, size, partial);
+        r = partial ? file_empty_partial(c, n, fd) : file_truncate_complete(c, n, fd, size);
     cache_lock(c);
     n->file->truncates--;
     file_put_fd_locked(c, n->file, FD_WRITE);
@@ -151,7 +103,6 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
     if (r != 0 && n->file->open_handles == 0)
         file_lru_add_locked(c, n->file);
     cache_unlock(c);
-    int placed = closed ? node_save_stamp(c, n) : 0; /* as at a close: its place in the order */
-    crash_point("truncate-placed");
+    int placed = file_note_truncated(c, n, closed);
     return r != 0 ? r : placed;
 }
