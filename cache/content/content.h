@@ -135,6 +135,26 @@ struct contents {
     };
 };
 
+/* ---- arrive.c ---- */
+/* Row "fetch range" takes as long as its download, and is three functions, a step each. */
+
+/* Step 1, once, before its first byte: takes the room of [off, end) on the disk, of 1 MiB or
+ * more, and changes no size. Where that fails the writes take it, and say why. Takes no lock.
+ */
+void file_take_room(int fd, uint64_t off, uint64_t end);
+/* Step 2, for each piece: writes the bytes into the mirror file. The caller then notes them
+ * under the lock (file_arrived_locked()) and wakes their readers. 0 or a negative errno. Takes
+ * no lock. */
+int file_write_arrived(int fd, const char *data, size_t len, uint64_t off);
+/* Step 3, when the download has ended well: records in the stamp which ranges are here, of all
+ * downloads, unless the file turns complete by now. What is not recorded is fetched again by a
+ * later mount. `sum`: of the bytes of `summed`, for the file's own; or NULL. */
+void file_note_arrived(struct cache *c, struct node *n, int fd, const struct range *summed,
+                       const struct checksum *sum) EXCLUDES(cache_mutex);
+/* They are not the store's bytes (file_forget_ranges_locked()): nor does the stamp say so any
+ * more, if the disk takes that. Takes no lock. */
+void file_note_damaged(int fd);
+
 /* ---- birth.c ---- */
 /* A node that nobody has seen yet gets the time at which the mirror file was made: the disk's
  * clock ticks more slowly than ours, and what is told of a new file must stay true. */

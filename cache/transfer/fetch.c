@@ -3,23 +3,18 @@
  * it, and records what arrived chunk by chunk, so that a reader waits for its bytes only. */
 #include "cache/transfer/transfer_impl.h"
 
-#include "cache/mirror/crash.h"
-#include "cache/mirror/stamp.h"
 #include "cache/types/etag.h"
 #include "cache/types/range.h"
-#include "cache/types/sums.h"
 #include "common/lock.h"
 #include "common/log.h"
 #include "common/mem.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <utlist.h>
 
 /* A random reader gets bytes beyond what it asked, to the next multiple of this many. */
@@ -27,10 +22,6 @@
 
 /* How long a failure answers those who waited for it before the range is asked again. */
 #define FAILED_NS (1 * NS_PER_SEC)
-
-/* From so many bytes on a download takes its room on the disk at once, with its first byte:
- * that costs less than block by block. */
-#define ROOM_MIN (UINT64_C(1) << 20)
 
 /* How often the source may be renamed at the store under one download. */
 #define MOVES_MAX 16
@@ -62,21 +53,6 @@ struct fetch_sink {
     bool has_room;
 };
 
-static int write_all(int fd, const char *data, size_t len, uint64_t off)
-{
-    while (len > 0) {
-        ssize_t n = pwrite(fd, data, len, (off_t)off);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        data += n;
-        off += (uint64_t)n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
 /* A read that is tried again may begin anew; one that goes back elsewhere has no sum. */
 static void add_to_sum(struct fetch *fetch, const void *data, size_t len, uint64_t off)
 {
@@ -95,7 +71,7 @@ static int store_piece(struct fetch_sink *s, const char *data, size_t len, uint6
 {
     struct cache *c = s->fetch->cache;
     struct file *f = s->fetch->node->file;
-    int r = s->disk_error = write_all(s->fd, data, len, off);
+    int r = s->disk_error = file_write_arrived(s->fd, data, len, off);
 
     if (r < 0)
         return r;
@@ -146,16 +122,6 @@ static uint64_t room_at(const struct fetch_sink *s, uint64_t off)
     return came < GATHER_MIN ? GATHER_MIN : came < most ? came : most;
 }
 
-/* Takes the download's room on the disk. Where that fails the writes take it, and say why. */
-static void take_room(struct fetch_sink *s)
-{
-    uint64_t len = s->fetch->end - s->fetch->off;
-
-    if (!s->has_room && len >= ROOM_MIN)
-        (void)fallocate(s->fd, FALLOC_FL_KEEP_SIZE, (off_t)s->fetch->off, (off_t)len);
-    s->has_room = true;
-}
-
 static int gather(struct fetch_sink *s, const char *data, size_t len, uint64_t off)
 {
     int r = 0;
@@ -184,7 +150,9 @@ static int fetch_write(struct sink *sink, const void *data, size_t len, uint64_t
 
     if (off < s->fetch->off || off + len > s->fetch->end)
         return -EPROTO;
-    take_room(s);
+    if (!s->has_room)
+        file_take_room(s->fd, s->fetch->off, s->fetch->end);
+    s->has_room = true;
     int r = s->len && off != s->off + s->len ? store_gathered(s) : 0;
     return r < 0 ? r : gather(s, data, len, off);
 }
@@ -429,7 +397,6 @@ static void finish_locked(struct cache *c, struct fetch *fetch, int r, const str
  * came are told so, whichever fetch found it out. */
 static void damaged_before(struct cache *c, struct fetch *fetch, int fd, bool kept)
 {
-    const struct ranges none = {0};
     struct node *n = fetch->node;
 
     cache_lock(c);
@@ -442,7 +409,7 @@ static void damaged_before(struct cache *c, struct fetch *fetch, int fd, bool ke
     log_error("%s: %s does not match its checksum, and is fetched again",
               path ? path : "a removed file",
               kept ? "what the cache kept since before the reboot" : "what was downloaded");
-    (void)stamp_write_ranges(fd, &none, false);
+    file_note_damaged(fd);
 }
 
 /* The last fetch of a whole file turns it clean before its waiters are woken. */
@@ -474,22 +441,13 @@ static int maybe_complete(struct cache *c, struct fetch *fetch, int fd)
     return r == -EIO && kept ? 0 : r; /* the store is asked for them now */
 }
 
+/* What is here now; the range's sum where it was told in order, and whole. */
 static void record_arrived(struct cache *c, struct fetch *fetch, int fd)
 {
-    struct ranges copy = {0};
-    int r = 0;
+    const struct range summed = {fetch->off, fetch->end};
 
-    cache_lock(c);
-    struct file *f = fetch->node->file;
-    if (fetch->summed == fetch->end)
-        sums_add(&f->sums, fetch->off, fetch->end, &fetch->sum);
-    bool partial = f->state == FILE_PARTIAL && !f->busy;
-    for (size_t i = 0; partial && i < f->present.n && r == 0; i++)
-        r = ranges_add(&copy, f->present.v[i].off, f->present.v[i].end);
-    cache_unlock(c);
-    if (partial && r == 0)
-        (void)stamp_write_ranges(fd, &copy, false);
-    ranges_clear(&copy);
+    file_note_arrived(c, fetch->node, fd, &summed,
+                      fetch->summed == fetch->end ? &fetch->sum : NULL);
 }
 
 static void run_fetch(struct task *task)
