@@ -3,7 +3,6 @@
 #include "cache/content/content_impl.h"
 
 #include "cache/mirror/crash.h"
-#include "cache/mirror/mirror.h"
 #include "common/lock.h"
 
 #include <errno.h>
@@ -163,51 +162,4 @@ int file_note_stored(struct cache *c, struct node *n, int fd)
         r = node_write_stamp(c, n, fd);
     crash_point("upload-stamped");
     return r;
-}
-
-/* ---- times ---- */
-
-void file_mtime_moved_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
-{
-    struct file *f = n->file;
-
-    if (f->state == FILE_DIRTY)
-        return;
-    /* A partial file has no change: it is complete before it gets one. A write that comes by
-     * the daemon marks the file whatever its time is. */
-    if (f->state == FILE_CLEAN && ((f->write_handles && f->past) || f->suspect)) {
-        file_mark_dirty_locked(c, n, true);
-        return;
-    }
-    file_is_version_locked(f, mirror_time(&c->mirror, n->mtime_ns), f->clean_size);
-    for (size_t i = 0; i < f->keys.n; i++)
-        f->keys.v[i].mtime_ns = f->clean_mtime_ns;
-}
-
-/* Whether all of the content is on the disk, as its mtime says: nobody writes meanwhile. */
-static bool is_synced(const struct file *f, const struct stat *now) REQUIRES(cache_mutex)
-{
-    return !f->write_handles && !f->suspect && !f->mapped_writer && file_says_synced(f, now);
-}
-
-int file_move_mtime_locked(struct cache *c, struct file *f, int fd, const struct stat *st)
-{
-    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
-    struct stat now;
-
-    if (fstat(fd, &now) < 0)
-        return -errno;
-    bool synced = is_synced(f, &now);
-    if (!synced && (f->synced_mtime_ns || (f->noted & STAMP_SYNCED))) {
-        file_is_not_synced_locked(f);
-        return MARK_OUTLIVED;
-    }
-    bool whole = file_is_said_whole(f, stat_mtime_ns(&now), (uint64_t)now.st_size);
-    if (futimens(fd, times) < 0)
-        return -errno;
-    if (synced)
-        file_is_synced_locked(f, mirror_time(&c->mirror, stat_mtime_ns(st)), f->synced_size);
-    if (whole)
-        file_say_whole_locked(f, mirror_time(&c->mirror, stat_mtime_ns(st)), f->whole_size);
-    return 0;
 }

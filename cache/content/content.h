@@ -155,6 +155,41 @@ void file_note_arrived(struct cache *c, struct node *n, int fd, const struct ran
  * more, if the disk takes that. Takes no lock. */
 void file_note_damaged(int fd);
 
+/* ---- attrs.c ---- */
+/* The disk says "synced at that time", and the content was changed since: the time to be set
+ * may be that very one, so that the stamp has to be written first. */
+#define MARK_OUTLIVED (-EAGAIN)
+/* Row "utimens", step 1, in the disk's part; on MARK_OUTLIVED the caller writes the stamp
+ * (node_write_stamp()) and asks again. Sets the mirror file's mtime together with what is known
+ * of it, so that nobody takes the one without the other for a change of content. What was
+ * synced before stays so. 0, MARK_OUTLIVED or a negative errno. */
+int file_move_mtime_locked(struct cache *c, struct file *f, int fd, const struct stat *st)
+    REQUIRES(cache_mutex);
+/* The node has a new mtime, which must not look like a new content, and must not hide one. */
+void file_mtime_moved_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* Row "attributes", step 1, and steps 2 and 3 of row "utimens": the caller has set the fields
+ * of `set` (enum cache_set), and the file is marked and queued. Writes the stamp, which says
+ * STAMP_ATTR_DIRTY, then with a new mtime the records, which have it. 0: nothing came of it,
+ * and nothing is written. 0 or a negative errno. Takes a stamp lock. */
+int file_note_attrs(struct cache *c, struct node *n, int fd, unsigned set)
+    EXCLUDES(cache_mutex);
+/* The same row of an extended attribute: first the set. The caller takes it over in memory
+ * then, has the node queued, and writes the stamp (node_write_stamp()). NULL: there are none. 0
+ * or a negative errno. ns held for writing, so that edits follow one another. */
+int node_write_xattrs(int fd, const char *json);
+/* What a mode was before it was narrowed. */
+struct narrowed {
+    uint32_t mode, before;
+    bool was_dirty;
+};
+/* Row "an access ACL that moves the mode", which are two stamps: 1 what both the old and the
+ * new mode allow is allowed; 2 the set, as node_write_xattrs(). The caller goes on as there,
+ * and the stamp that it writes is step 3; on failure it gives the mode of `*ret` back, which is
+ * set in any case. 0 or a negative errno. ns held for writing; takes a stamp lock. */
+int node_write_access_acl(struct cache *c, struct node *n, int fd, const char *json,
+                          uint32_t mode, struct narrowed *ret) REQUIRES(cache_ns)
+    EXCLUDES(cache_mutex);
+
 /* ---- birth.c ---- */
 /* A node that nobody has seen yet gets the time at which the mirror file was made: the disk's
  * clock ticks more slowly than ours, and what is told of a new file must stay true. */
@@ -218,16 +253,6 @@ int file_note_closed(struct cache *c, struct node *n, int fd, bool news) EXCLUDE
 int file_complete(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* The stamp: what the store has first, then that nothing is owed. 0 or a negative errno. */
 int file_note_stored(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
-/* The disk says "synced at that time", and the content was changed since: the time to be set
- * may be that very one, so that the stamp has to be written first. */
-#define MARK_OUTLIVED (-EAGAIN)
-/* Sets the mirror file's mtime together with what is known of it, so that nobody takes the one
- * without the other for a change of content. What was synced before stays so. 0, MARK_OUTLIVED
- * or a negative errno. */
-int file_move_mtime_locked(struct cache *c, struct file *f, int fd, const struct stat *st)
-    REQUIRES(cache_mutex);
-/* The node has a new mtime, which must not look like a new content, and must not hide one. */
-void file_mtime_moved_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 
 /* ---- check.c ---- */
 #ifndef NDEBUG

@@ -1,7 +1,6 @@
 /* ACLs, as extended attributes that follow the mode, and that the mode follows. */
 #include "cache/ops/ops_impl.h"
 
-#include "cache/mirror/crash.h"
 #include "cache/types/acl.h"
 #include "cache/types/xattr_set.h"
 #include "common/mem.h"
@@ -21,19 +20,6 @@ int acl_add(char **xattrs, const char *name, const void *value, size_t size)
         free(*xattrs);
         *xattrs = text;
     }
-    return r;
-}
-
-int acl_narrow_mode(struct cache *c, struct node *n, uint32_t mode, int fd,
-                    struct narrowed *ret)
-{
-    cache_lock(c);
-    *ret = (struct narrowed){n->mode & mode, n->mode, n->flags & NODE_ATTR_DIRTY};
-    n->mode = ret->mode;
-    n->flags |= NODE_ATTR_DIRTY;
-    cache_unlock(c);
-    int r = ret->mode != ret->before ? node_write_stamp(c, n, fd) : 0;
-    crash_point("acl-narrowed");
     return r;
 }
 

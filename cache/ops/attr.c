@@ -2,9 +2,6 @@
  * stamp; what the store must learn makes the name dirty without its content. */
 #include "cache/ops/ops_impl.h"
 
-#include "cache/mirror/crash.h"
-#include "cache/mirror/mirror.h"
-#include "cache/mirror/stamp.h"
 #include "common/lock.h"
 #include "common/mem.h"
 
@@ -132,16 +129,11 @@ static int set_file(struct cache *c, struct node *n, unsigned set, const struct 
     if (fd < 0)
         return fd;
     int r = set_fields(c, n, fd, set, st, w);
-    crash_point("utimens-moved");
-    if (r == 0)
-        r = node_write_stamp(c, n, fd);
-    crash_point("setattr-stamped");
-    if (r == 0 && (set & CACHE_SET_MTIME))
-        r = file_write_keys(c, n, fd);
+    int noted = file_note_attrs(c, n, fd, r == 0 ? set : 0);
     cache_lock(c);
     file_put_fd_locked(c, n->file, FD_READ);
     cache_unlock(c);
-    return r;
+    return r != 0 ? r : noted;
 }
 
 int cache_setattr(struct cache *c, struct node *node, struct handle *h, unsigned set,

@@ -76,19 +76,9 @@ struct edit {
     uint32_t mode;
 };
 
-/* What a mode was before it was narrowed. */
-struct narrowed {
-    uint32_t mode, before;
-    bool was_dirty;
-};
-
 /* ---- acl.c ---- */
 /* Adds the ACL to the set `*xattrs`, which is replaced. */
 int acl_add(char **xattrs, const char *name, const void *value, size_t size);
-/* ACL and mode are two stamps: in between only what both the old and the new mode allow is
- * allowed. */
-int acl_narrow_mode(struct cache *c, struct node *n, uint32_t mode, int fd,
-                    struct narrowed *ret) EXCLUDES(cache_mutex);
 /* The ACL could not be written: the mode is what it was, unless a chmod came between, and what
  * was not owed before is not owed. */
 void acl_widen_mode(struct cache *c, struct node *n, const struct narrowed *narrowed, int fd)

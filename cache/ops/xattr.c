@@ -4,9 +4,7 @@
  * otherwise it is made to follow. */
 #include "cache/ops/ops_impl.h"
 
-#include "cache/mirror/crash.h"
 #include "cache/mirror/mirror.h"
-#include "cache/mirror/stamp.h"
 #include "cache/types/acl.h"
 #include "cache/types/xattr_set.h"
 #include "common/buf.h"
@@ -151,14 +149,12 @@ bool xattr_is_owed(const struct node *n)
 }
 
 static int write_edit(struct cache *c, struct node *n, const struct edit *e, int fd,
-                      char **json)
+                      char **json) REQUIRES(cache_ns)
 {
     struct narrowed narrowed;
-    int r = e->sets_mode ? acl_narrow_mode(c, n, e->mode, fd, &narrowed) : 0;
+    int r = e->sets_mode ? node_write_access_acl(c, n, fd, *json, e->mode, &narrowed)
+                         : node_write_xattrs(fd, *json);
 
-    if (r == 0)
-        r = stamp_write_xattrs(fd, *json);
-    crash_point("xattrs-written");
     if (r < 0 && e->sets_mode)
         acl_widen_mode(c, n, &narrowed, fd);
     if (r < 0)
