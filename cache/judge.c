@@ -165,7 +165,7 @@ static struct stamp_key *take_record(struct cache *c, struct entry *e, const cha
 
     entry_found_locked(e, expects || (a->flags & STAMP_KEYS_CUT) || c->mirror.older);
     if (k && strcmp(k->etag, STAMP_ANY_VERSION) != 0)
-        etag_set(&e->etag, k->etag);
+        entry_is_noted_locked(e, k->etag);
     return k && !stamp_key_is_expected(k) ? k : NULL;
 }
 

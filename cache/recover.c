@@ -193,7 +193,7 @@ static int apply_renames(struct cache *c) REQUIRES(cache_mutex)
         place_free(&e->source);
         e->source = place_take(&from);
         if (!etag_known(&e->etag) && !n->dir)
-            etag_set(&e->etag, i->etag);
+            entry_is_noted_locked(e, i->etag);
         entry_may_exist_locked(e);
     }
     return 0;

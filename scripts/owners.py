@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """scripts/owners.py: each state of cache/ is assigned in one file (docs/architecture.md, "Who assigns what").
 
-Looks for assignments by the names under which the sources hold such a thing (`f->state = `, `e->dirty |= `, `i->debt.error = `): it
-knows no types, so that one through a pointer of another name is not seen. Prints each that stands elsewhere."""
+Looks for assignments, and for calls that set, clear, move or exchange, by the names under which the sources hold such a thing
+(`f->state = `, `e->dirty |= `, `etag_set(&e->etag, `): it knows no types, so that one through a pointer of another name is not seen.
+Prints each that stands elsewhere."""
 import pathlib
 import re
 import sys
@@ -12,11 +13,13 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 FILE = r"(?:\b(?:f|self)|\bfile)->"
 ENTRY = r"(?:\b(?:e|e2|a|b|over)|\b(?:links|from|to)|\bboth\[\w\])->"
 DEBT = r"\bdebt[.]"
+# What changes an argument: both of two, or the first.
+CHANGERS = r"\b(?:SWAP|etag_move)\([^;]*?|\betag_(?:set|clear)\(&"
 
 OWNERS = [
     ("cache/types/debt.c", DEBT, """in seq due_ns failing_ns failed_ns refused_ns readers_ns why error attempts running wanted"""),
     ("cache/tree/version.c", ENTRY, """verified_ns changed_ns modified_ns stored_generation stable was_put unseen dirty may_exist tried
-        tried_before brought failed refused"""),
+        tried_before brought failed refused etag"""),
     ("cache/content/state.c", FILE, """state generation stored_generation present verify busy gone writing_stamp past direct suspect
         clean_mtime_ns clean_size synced_mtime_ns synced_size"""),
     ("cache/content/half.c", FILE, "beginners whole_mtime_ns whole_size"),
@@ -34,11 +37,12 @@ def main():
         if owner not in texts:
             print(f"{owner}: does not exist, and is to own: {' '.join(fields.split())}")
             bad += 1
-        assigned = re.compile(rf"(?:{holder})({'|'.join(fields.split())})\b\s*(?:[-+|&]?=(?!=)|\+\+|--)")
+        field = rf"(?:{holder})({'|'.join(fields.split())})\b"
+        assigned = re.compile(rf"{field}\s*(?:[-+|&]?=(?!=)|\+\+|--)|(?:{CHANGERS}){field}")
         for path, text in texts.items():
             for m in assigned.finditer(text) if path != owner and not path.startswith("cache/types/") else ():
                 line = text.count("\n", 0, m.start()) + 1
-                print(f"{path}:{line}: assigns {m.group(1)}, which {owner} owns")
+                print(f"{path}:{line}: assigns {m.group(1) or m.group(2)}, which {owner} owns")
                 bad += 1
     return 1 if bad else 0
 

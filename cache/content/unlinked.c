@@ -5,7 +5,6 @@
 #include "cache/mirror/crash.h"
 #include "cache/mirror/mirror.h"
 #include "cache/mirror/stamp.h"
-#include "cache/types/etag.h"
 #include "common/lock.h"
 #include "common/log.h"
 #include "common/log_queue.h"
@@ -177,15 +176,6 @@ int file_leave_name(struct cache *c, struct entry *e)
     return 0;
 }
 
-/* Gives the entry the version that the store told. */
-static void entry_takes_locked(struct entry *e, const struct object *obj) REQUIRES(cache_mutex)
-{
-    etag_set(&e->etag, obj->etag);
-    entry_forget_version(e);
-    if (obj->attrs_known)
-        entry_told(e, obj);
-}
-
 /* Makes a closed file the new version, of which nothing is here. */
 static int renew(struct cache *c, struct entry *e, const struct object *obj) REQUIRES(cache_ns)
 {
@@ -197,7 +187,7 @@ static int renew(struct cache *c, struct entry *e, const struct object *obj) REQ
     cache_lock(c);
     n->flags &= ~(unsigned)(NODE_ATTRS_KNOWN | NODE_ATTRS_OLD);
     node_apply_version(c, n, obj);
-    entry_takes_locked(e, obj);
+    entry_took_version_locked(e, obj);
     notice_locked(c, n, NULL);
     cache_unlock(c);
     return 0;
@@ -246,7 +236,7 @@ static int part(struct cache *c, struct entry *e, const struct object *obj) REQU
             file_lru_add_locked(c, old->file);
         struct entry *e2 = entry_add_locked(c, parent, name, n);
         if (e2) {
-            entry_takes_locked(e2, obj);
+            entry_took_version_locked(e2, obj);
             entry_may_exist_locked(e2);
             entry_verified_locked(e2, clock_mono_ns());
         }

@@ -128,9 +128,7 @@ static int add_entry(struct cache *c, struct node *dir, const char *name, struct
         n->ino = ino_of_found_locked(c, at, n->dir != NULL);
         n->flags |= NODE_DEFAULT_INO;
         node_apply_attrs(c, n, own_attrs(n, obj, &none));
-        etag_set(&e->etag, obj->is_prefix ? NULL : obj->etag);
-        entry_verified_locked(e, asked_ns);
-        entry_may_exist_locked(e);
+        entry_is_listed_first_locked(e, obj->is_prefix ? NULL : obj->etag, asked_ns);
         if (n->dir)
             n->dir->has_marker = obj->has_marker && n->dir->kind == DIR_STORED;
         else if (obj->attrs_known)

@@ -213,7 +213,7 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
     *ret_tried = stored && name_is_only_ours_locked(m->to, m->to_path);
     *ret_may_exist = stored && !*ret_tried;
     if (!place_known(m->to->source) && !over->dir)
-        etag_move(ret_etag, &m->to->etag);
+        entry_is_replaced_locked(m->to, ret_etag);
     *ret_marker = over->dir && over->dir->has_marker;
     if (over->dir) {
         dir_unqueue_locked(c, over);

@@ -47,8 +47,7 @@ void copy_forget_version_locked(struct copying *k, const char *from, const char 
 
     if (!copy_reader_locked(k->cache, k->intent, from, to, &e))
         return;
-    etag_clear(&e->etag);
-    entry_may_exist_locked(e);
+    entry_version_lost_locked(e);
 }
 
 /* The row turns into the removal of the old name, in the version that was copied; `remove`
@@ -90,8 +89,7 @@ static void source_gone_locked(struct copying *k) REQUIRES(cache_mutex)
     if (!n)
         return;
     place_free(&e->source);
-    etag_clear(&e->etag);
-    entry_may_exist_locked(e);
+    entry_version_lost_locked(e);
     if (n->file && n->file->state != FILE_PARTIAL) {
         file_mark_dirty_locked(c, n, true);
         if (n->file->write_handles == 0)

@@ -397,7 +397,7 @@ struct node *copy_take_version_locked(struct copying *k, const char *from, const
     }
     bool replaced = was_replaced(e, copied_etag, new_etag, own);
     if (!replaced)
-        etag_set(&e->etag, new_etag);
+        entry_version_went_on_locked(e, new_etag);
     entry_verified_locked(e, replaced ? 0 : clock_mono_ns());
     entry_forget_version(e);
     entry_changed_locked(k->cache, e);

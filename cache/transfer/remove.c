@@ -176,7 +176,7 @@ static void replace_what_stays(struct cache *c, const struct intent *i)
     bool made = n && e && n->file && e->dirty && !etag_known(&e->etag) &&
                 !place_known(e->source) && !intent_means_ours(i);
     if (made && known)
-        etag_set(&e->etag, i->etag);
+        entry_is_noted_locked(e, i->etag);
     else if (made)
         entry_may_exist_locked(e);
     cache_unlock(c);

@@ -1,7 +1,6 @@
 /* One attempt of an upload: the request, and what the store has after it. */
 #include "cache/transfer/upload.h"
 
-#include "cache/types/etag.h"
 #include "common/crc32c.h"
 #include "common/lock.h"
 #include "common/log.h"
@@ -304,7 +303,7 @@ static bool resolve_ours_locked(struct job *j, const struct object *there) REQUI
                      : NULL;
     if (!etag)
         return false;
-    etag_set(&e->etag, etag);
+    entry_version_went_on_locked(e, etag);
     free(f->etag);
     f->etag = etag;
     return true;

@@ -304,7 +304,7 @@ static void moved_meanwhile_locked(struct job *j, const struct object *obj)
 
     if (!n || !place_known(now) || !place_same(now, j->at) || !etag_known(&e->etag))
         return;
-    etag_set(&e->etag, obj->etag);
+    entry_version_went_on_locked(e, obj->etag);
     if (n == j->node && !j->content)
         took_attrs_locked(j, obj);
 }
@@ -336,9 +336,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
         took_content_locked(j, obj);
     else
         took_attrs_locked(j, obj);
-    etag_set(&e->etag, obj->etag);
-    entry_may_exist_locked(e);
-    entry_verified_locked(e, clock_mono_ns());
+    entry_got_stored_locked(e, obj->etag);
     entry_changed_locked(c, e);
     if (j->theirs)
         entry_expire(e); /* the next listing brings their attributes */

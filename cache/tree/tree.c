@@ -226,7 +226,7 @@ void entry_remove_locked(struct cache *c, struct entry *e)
         detached_add_locked(c, n);
     if (!n->links)
         c->tree->own->hooks.nameless(c, n);
-    etag_clear(&e->etag);
+    entry_ends_locked(e);
     place_free(&e->source);
     free(e);
     node_collect_locked(c, n);
@@ -236,10 +236,8 @@ struct entry *entry_move_locked(struct cache *c, struct entry *old, struct seat 
 {
     struct entry *e = seat_enter_locked(c, s);
 
-    etag_move(&e->etag, &old->etag);
+    entry_taken_along_locked(e, old);
     e->source = place_take(&old->source);
-    entry_verified_locked(e, old->verified_ns);
-    entry_owes_locked(e, old->dirty);
     unlink_entry(old);
     free(old);
     return e;

@@ -427,6 +427,23 @@ void entry_told(struct entry *e, const struct object *obj) REQUIRES(cache_mutex)
  */
 void entry_put(struct entry *e, const struct object *obj, int64_t took_ns)
     REQUIRES(cache_mutex);
+/* A listing that was asked then told of a name that was not known; NULL: of a directory. */
+void entry_is_listed_first_locked(struct entry *e, const char *etag, int64_t asked_ns)
+    REQUIRES(cache_mutex);
+/* The store's version took the place of what was known under the name, or is told anew. */
+void entry_took_version_locked(struct entry *e, const struct object *obj) REQUIRES(cache_mutex);
+/* A record of the mirror file, or a row of the journal, says which version the store has there,
+ * or will have. */
+void entry_is_noted_locked(struct entry *e, const char *etag) REQUIRES(cache_mutex);
+/* An upload under the name became this version just now. */
+void entry_got_stored_locked(struct entry *e, const char *etag) REQUIRES(cache_mutex);
+/* The version that was known goes on as this one: copied to the name, put where the name's copy
+ * reads from, or given other attributes. */
+void entry_version_went_on_locked(struct entry *e, const char *etag) REQUIRES(cache_mutex);
+/* Which version the store has is not known any more, nor whether it has one. */
+void entry_version_lost_locked(struct entry *e) REQUIRES(cache_mutex);
+/* It is about to be freed: so is what is known of its version. */
+void entry_ends_locked(struct entry *e) REQUIRES(cache_mutex);
 /* Notes that a listing showed the version whose attributes are known. */
 void entry_seen(struct entry *e, const struct object *obj) REQUIRES(cache_mutex);
 /* Tells from the server's answer when it can have taken what was put from here. False when the
@@ -464,6 +481,12 @@ void entry_refused_locked(struct entry *e, bool for_good) REQUIRES(cache_mutex);
 /* entry_move_locked() brought it to another path, where the store has, or may have, something.
  */
 void entry_moved_here_locked(struct entry *e, bool may_exist) REQUIRES(cache_mutex);
+/* entry_move_locked() made `e` for what `old` was, which ends: it takes along what is known of
+ * the version, and whether that is owed. */
+void entry_taken_along_locked(struct entry *e, struct entry *old) REQUIRES(cache_mutex);
+/* Something else comes to the name: `*ret`, of which none was known, is the version that it
+ * replaces. */
+void entry_is_replaced_locked(struct entry *e, struct etag *ret) REQUIRES(cache_mutex);
 /* The store's version does not come along: an upload replaces `replaces` there, which is taken
  * over. */
 void entry_version_left_locked(struct entry *e, struct etag *replaces) REQUIRES(cache_mutex);

@@ -18,6 +18,49 @@ void entry_told(struct entry *e, const struct object *obj)
     e->stable = obj->told_ns >= obj->mtime_ns + STABLE_NS;
 }
 
+void entry_is_listed_first_locked(struct entry *e, const char *etag, int64_t asked_ns)
+{
+    etag_set(&e->etag, etag);
+    entry_verified_locked(e, asked_ns);
+    entry_may_exist_locked(e);
+}
+
+void entry_took_version_locked(struct entry *e, const struct object *obj)
+{
+    etag_set(&e->etag, obj->etag);
+    entry_forget_version(e);
+    if (obj->attrs_known)
+        entry_told(e, obj);
+}
+
+void entry_is_noted_locked(struct entry *e, const char *etag)
+{
+    etag_set(&e->etag, etag);
+}
+
+void entry_got_stored_locked(struct entry *e, const char *etag)
+{
+    etag_set(&e->etag, etag);
+    entry_may_exist_locked(e);
+    entry_verified_locked(e, clock_mono_ns());
+}
+
+void entry_version_went_on_locked(struct entry *e, const char *etag)
+{
+    etag_set(&e->etag, etag);
+}
+
+void entry_version_lost_locked(struct entry *e)
+{
+    etag_clear(&e->etag);
+    entry_may_exist_locked(e);
+}
+
+void entry_ends_locked(struct entry *e)
+{
+    etag_clear(&e->etag);
+}
+
 bool put_window(const struct object *obj, int64_t took_ns, uint32_t *ret_from_s,
                 uint32_t *ret_to_s)
 {
@@ -154,6 +197,18 @@ void entry_moved_here_locked(struct entry *e, bool may_exist)
 {
     e->may_exist = may_exist;
     e->tried_before = e->brought = false;
+}
+
+void entry_taken_along_locked(struct entry *e, struct entry *old)
+{
+    etag_move(&e->etag, &old->etag);
+    entry_verified_locked(e, old->verified_ns);
+    entry_owes_locked(e, old->dirty);
+}
+
+void entry_is_replaced_locked(struct entry *e, struct etag *ret)
+{
+    etag_move(ret, &e->etag);
 }
 
 void entry_version_left_locked(struct entry *e, struct etag *replaces)
