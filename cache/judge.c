@@ -188,7 +188,7 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
 
     if (k) {
         if (!f->etag)
-            f->etag = strdup(k->etag);
+            file_is_stored_as_locked(f, strdup(k->etag));
         f->sum = k->sum;
     }
     if (!k && stored_without_record(n, a, st))

@@ -5,7 +5,6 @@
 #include "cache/mirror/crash.h"
 #include "cache/mirror/mirror.h"
 #include "cache/mirror/stamp.h"
-#include "cache/types/etag.h"
 #include "cache/types/range.h"
 #include "common/lock.h"
 #include "common/log.h"
@@ -192,8 +191,8 @@ static int new_file_for(struct cache *c, struct node *n) REQUIRES(cache_mutex)
     file_count_locked(c);
     file_is_version_locked(f, mirror_time(&c->mirror, n->mtime_ns), n->size);
     f->sum = (struct checksum){(enum checksum_kind)n->sum_kind, n->sum_value};
-    f->etag = etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
-    if (!f->etag || stamp_keys_set(&f->keys, at.key, f->etag, f->clean_mtime_ns, n->size) < 0)
+    if (file_reads_version_locked(f, &e->etag) < 0 ||
+        stamp_keys_set(&f->keys, at.key, f->etag, f->clean_mtime_ns, n->size) < 0)
         return -ENOMEM;
     return 0;
 }

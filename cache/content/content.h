@@ -472,6 +472,15 @@ void file_is_sent_locked(struct file *f, uint64_t generation, int64_t mtime_ns, 
                          bool unproven) REQUIRES(cache_mutex);
 /* And has it under each name: nothing is owed; `live`: a writer lived while it went up. */
 void file_is_stored_locked(struct file *f, bool live) REQUIRES(cache_mutex);
+/* It is read from the version that a name of it is known to be; "" where none is known. 0 or
+ * -ENOMEM. */
+int file_reads_version_locked(struct file *f, const struct etag *t) REQUIRES(cache_mutex);
+/* The store has what it is under this etag (heap, taken over; NULL: not known, without memory):
+ * as it was put, got attributes, or was noted in a record. */
+void file_is_stored_as_locked(struct file *f, char *etag) REQUIRES(cache_mutex);
+/* A rename's copy of what was put to an older path became this version. Without memory none is
+ * known. */
+void file_was_copied_as_locked(struct file *f, const char *etag) REQUIRES(cache_mutex);
 /* With this mtime and size it was synced to the disk; or that is so no more. */
 void file_is_synced_locked(struct file *f, int64_t mtime_ns, uint64_t size)
     REQUIRES(cache_mutex);

@@ -3,9 +3,13 @@
 #include "cache/content/content_impl.h"
 
 #include "cache/mirror/mirror.h"
+#include "cache/types/etag.h"
 #include "common/lock.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- invariants ---- */
 
@@ -209,6 +213,28 @@ void file_is_stored_locked(struct file *f, bool live)
     if (!live)
         f->writing_stamp = f->past = f->direct = false;
     check_state(f);
+}
+
+static void set_text(char **text, char *value)
+{
+    free(*text);
+    *text = value;
+}
+
+int file_reads_version_locked(struct file *f, const struct etag *t)
+{
+    set_text(&f->etag, etag_known(t) ? etag_dup(t) : strdup(""));
+    return f->etag ? 0 : -ENOMEM;
+}
+
+void file_is_stored_as_locked(struct file *f, char *etag)
+{
+    set_text(&f->etag, etag);
+}
+
+void file_was_copied_as_locked(struct file *f, const char *etag)
+{
+    set_text(&f->copied_etag, strdup(etag));
 }
 
 /* ---- on the disk ---- */

@@ -207,7 +207,7 @@ void copy_reader_follows(struct file *f, const char *to, const char *copied_etag
     if (!place_known(moved) || !etag)
         return;
     SWAP(f->orphan_source, moved);
-    SWAP(f->etag, etag);
+    file_is_stored_as_locked(f, take_ptr(etag));
 }
 
 void copy_readers_follow_locked(struct copying *k, const char *copied_etag,
@@ -338,10 +338,8 @@ void copy_note_version(struct copying *k, const char *from, const char *to,
  * Without memory it is taken for that. */
 static void note_copied_locked(struct file *f, const char *etag) REQUIRES(cache_mutex)
 {
-    if (!f)
-        return;
-    free(f->copied_etag);
-    f->copied_etag = strdup(etag);
+    if (f)
+        file_was_copied_as_locked(f, etag);
 }
 
 /* The caller writes the records of what is returned. */
@@ -403,8 +401,7 @@ struct node *copy_take_version_locked(struct copying *k, const char *from, const
     entry_changed_locked(k->cache, e);
     if (!same)
         return written_locked(n, write);
-    free(f->etag);
-    f->etag = etag_known(&e->etag) ? etag_dup(&e->etag) : strdup("");
+    (void)file_reads_version_locked(f, &e->etag);
     if (!e->dirty) /* else it is needed where a power loss brings the row back */
         stamp_keys_remove(&f->keys, place_of_path(from).key);
     return written_locked(n, true);

@@ -304,8 +304,7 @@ static bool resolve_ours_locked(struct job *j, const struct object *there) REQUI
     if (!etag)
         return false;
     entry_version_went_on_locked(e, etag);
-    free(f->etag);
-    f->etag = etag;
+    file_is_stored_as_locked(f, etag);
     return true;
 }
 

@@ -263,8 +263,7 @@ static void took_content_locked(struct job *j, const struct object *obj) REQUIRE
     if (f->made_at) /* what it gets in place goes up at its close */
         file_renamed_locked(j->cache, j->node);
     f->sum = obj->checksum;
-    free(f->etag);
-    f->etag = strdup(obj->etag);
+    file_is_stored_as_locked(f, strdup(obj->etag));
     (void)stamp_keys_set(&f->keys, j->at.key, obj->etag, mtime_ns, (uint64_t)j->st.st_size);
     file_keys_are_behind_locked(f); /* a chmod may come before write_stamps() */
 }
@@ -276,10 +275,8 @@ static void took_attrs_locked(struct job *j, const struct object *obj) REQUIRES(
 
     if (stamp_keys_find(&f->keys, j->at.key))
         (void)stamp_keys_set(&f->keys, j->at.key, obj->etag, f->clean_mtime_ns, f->clean_size);
-    if (f->etag) {
-        free(f->etag);
-        f->etag = strdup(obj->etag);
-    }
+    if (f->etag)
+        file_is_stored_as_locked(f, strdup(obj->etag));
 }
 
 /* What is owed from now on was closed later than what the store just got. */
