@@ -200,8 +200,8 @@ int node_write_first_stamps(struct cache *c, struct node *n, int fd) EXCLUDES(ca
 /* Row "create", of a regular file, a fifo or a device that is dirty in memory already
  * (file_is_made_locked()): 1 the empty file at `path`; 2 its stamps. The node gets the file's
  * time in between. The caller gives it its name in the tree and answers. `keep_fd`: FD_WRITE is
- * in use then. 0, or a negative errno, and nothing is left. ns held for writing; takes a stamp
- * lock. */
+ * in use then. 0, or a negative errno, and nothing of it is left. ns held for writing; takes a
+ * stamp lock. */
 int file_create(struct cache *c, struct node *n, const char *path, bool keep_fd)
     REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* Row "symlink". Its content is its target: it comes to `path` with both content and stamp,
@@ -235,7 +235,7 @@ int file_truncate_complete(struct cache *c, struct node *n, int fd, uint64_t siz
     EXCLUDES(cache_mutex);
 /* Row "O_TRUNC, truncate of a partial file to 0", of one that is claimed: 1 no ranges; 2 no
  * bytes; 3 STAMP_WRITING; 4 it is complete, and dirty. Gives the claim back and wakes who waits
- * for ranges, also when it fails: it is partial then. 0 or a negative errno. Takes a stamp
+ * for ranges; where a step failed it is partial still. 0 or a negative errno. Takes a stamp
  * lock. */
 int file_empty_partial(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* Row "truncate by path", last step, before the reply: the stamp gets the file's place in the
@@ -476,7 +476,7 @@ void file_is_stored_locked(struct file *f, bool live) REQUIRES(cache_mutex);
  * -ENOMEM. */
 int file_reads_version_locked(struct file *f, const struct etag *t) REQUIRES(cache_mutex);
 /* The store has what it is under this etag (heap, taken over; NULL: not known, without memory):
- * as it was put, got attributes, or was noted in a record. */
+ * as it was put, copied, got attributes, or was noted in a record. */
 void file_is_stored_as_locked(struct file *f, char *etag) REQUIRES(cache_mutex);
 /* A rename's copy of what was put to an older path became this version. Without memory none is
  * known. */

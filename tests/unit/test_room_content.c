@@ -4,6 +4,7 @@
 #include "common/path.h"
 #include "tests/lib/room.h"
 #include "tests/lib/suite.h"
+#include "tests/unit/content/suites.h"
 
 #include <check.h>
 #include <errno.h>
@@ -638,5 +639,6 @@ int main(void)
         adds[i](t);
         suite_add_tcase(s, t);
     }
-    return suite_run(s);
+    Suite *const suites[] = {s, rows_suite()};
+    return suites_run(suites, ARRAY_SIZE(suites));
 }
