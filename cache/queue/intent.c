@@ -109,7 +109,7 @@ void intent_remove_locked(struct cache *c, struct intent *i)
 void intent_becomes_removal_locked(struct cache *c, struct intent *i, char *etag)
 {
     assert(i->kind == INTENT_RENAME);
-    row_renames_no_more_locked(c, i);
+    row_only_removes_locked(c, i);
     i->kind = INTENT_UNLINK;
     free(take_ptr(i->to));
     free(i->etag);

@@ -12,50 +12,49 @@
 
 /* ---- while they run ---- */
 
-static bool rename_runs(const struct intent *i, struct place at) REQUIRES(cache_mutex)
+static bool runs(void *c, struct intent *i) REQUIRES(cache_mutex)
 {
-    return (i->debt.running || i->redo) && place_below(intent_source(i), at);
+    (void)c;
+    return i->debt.running || i->redo;
+}
+
+static bool runs_natively(void *arg, struct intent *i) REQUIRES(cache_mutex)
+{
+    struct cache *c = arg;
+
+    return runs(c, i) && store_can(c->store, intent_source(i).key, STORE_RENAME);
+}
+
+static bool is_taken_over(void *c, struct intent *i) REQUIRES(cache_mutex)
+{
+    (void)c;
+    return i->taken_over;
+}
+
+/* Whether a rename of what lies there, or of a directory around it, is such a one. */
+static bool any_rename_at(struct cache *c, struct place at,
+                          bool (*is)(void *c, struct intent *i)) REQUIRES(cache_mutex)
+{
+    const struct row_ask ask = {
+        .sets = ROWS_LEAVING, .path = place_path(at), .is = is, .arg = c};
+
+    cache_assert_locked(c);
+    return c->queue->renames && row_over_locked(c, &ask);
 }
 
 bool rename_runs_at_locked(struct cache *c, struct place at)
 {
-    struct intent *i;
-
-    cache_assert_locked(c);
-    RENAMES_FOREACH(c, i)
-    {
-        if (rename_runs(i, at))
-            return true;
-    }
-    return false;
+    return any_rename_at(c, at, runs);
 }
 
 bool native_rename_runs_at_locked(struct cache *c, struct place at)
 {
-    struct intent *i;
-
-    cache_assert_locked(c);
-    RENAMES_FOREACH(c, i)
-    {
-        if (rename_runs(i, at) && store_can(c->store, intent_source(i).key, STORE_RENAME))
-            return true;
-    }
-    return false;
+    return any_rename_at(c, at, runs_natively);
 }
 
 bool rename_is_taken_over_at_locked(struct cache *c, struct place at)
 {
-    struct intent *i;
-
-    cache_assert_locked(c);
-    if (c->queue->renames == 0)
-        return false;
-    ROWS_FOREACH(c, i)
-    {
-        if (i->taken_over && place_below(intent_source(i), at))
-            return true;
-    }
-    return false;
+    return any_rename_at(c, at, is_taken_over);
 }
 
 /* ---- paths ---- */
@@ -95,7 +94,7 @@ char *intent_path_after(const struct intent *first, const char *path)
 {
     char *at = strdup(path);
 
-    for (const struct intent *i = first; at && i; i = row_next(i))
+    for (const struct intent *i = first; at && (i = row_over_from(i, at)); i = row_next(i))
         (void)intent_forward(i, &at);
     return at;
 }
@@ -104,7 +103,7 @@ char *intent_lasting_path(const struct intent *first, const char *path)
 {
     auto_free char *at = strdup(path);
 
-    for (const struct intent *i = first; at && i; i = row_next(i)) {
+    for (const struct intent *i = first; at && (i = row_over_from(i, at)); i = row_next(i)) {
         bool moved = intent_forward(i, &at);
         const char *taken = intent_is_rename(i) ? i->to : i->from;
         if (!moved && strcmp(taken, at) == 0)
@@ -118,9 +117,10 @@ bool intent_leads_to(struct cache *c, struct place from, bool is_dir, const char
     /* Before the first of them a path and its place are one. What a rename replaces has its
      * name until then. */
     auto_free char *at = strdup(place_path(from));
+    const struct intent *i = row_first(c);
 
     cache_assert_locked(c);
-    for (const struct intent *i = row_first(c); at && i; i = row_next(i)) {
+    for (; at && (i = row_over_from(i, at)); i = row_next(i)) {
         bool removes = !intent_is_rename(i) && intent_kind_is_of_dir(i->kind) == is_dir;
         if (removes && strcmp(i->from, at) == 0)
             return false;
@@ -131,17 +131,36 @@ bool intent_leads_to(struct cache *c, struct place from, bool is_dir, const char
 
 /* ---- below a directory ---- */
 
-static bool any(void *arg, const struct intent *i, const char *at)
+/* Whether a row up to `last` has a path at or below *at, which goes back to what it was called
+ * before the row that is returned: the newest that concerns what is above; NULL: there are no
+ * more. */
+static const struct intent *back_over(struct cache *c, const struct intent *last, char **at,
+                                      bool *ret_below) REQUIRES(cache_mutex)
 {
-    (void)arg;
-    (void)i;
-    (void)at;
-    return true;
+    const struct intent *i = row_over_until(last, *at);
+    const struct row_ask later = {
+        .sets = ROWS_ALL, .path = *at, .since = i ? i->seq + 1 : 0, .until = last->seq + 1};
+
+    *ret_below = row_below_locked(c, &later) ||
+                 (i && (path_below(*at, i->from) || (i->to && path_below(*at, i->to))));
+    if (i)
+        (void)intent_backward(i, at);
+    return i;
 }
 
 bool intent_below(struct cache *c, const char *path)
 {
-    return intent_below_is(c, path, any, NULL) != 0; /* a row too many does no harm */
+    auto_free char *at = strdup(path);
+    const struct intent *i = row_last(c);
+    bool below = false;
+
+    cache_assert_locked(c);
+    /* Backwards, since the directory had other names when older intentions were recorded. */
+    while (i && at && !below) {
+        i = back_over(c, i, &at, &below);
+        i = i ? row_prev(i) : NULL;
+    }
+    return below || (!at && row_first(c)); /* a row too many does no harm */
 }
 
 static bool is_in(const char *dir, const char *path)
@@ -159,16 +178,17 @@ bool intent_is_of_name_in(const struct intent *i, const char *dir)
 int intent_below_is(struct cache *c, const char *path,
                     bool (*is)(void *arg, const struct intent *i, const char *at), void *arg)
 {
-    auto_free char *at = strdup(path);
+    /* The rows are asked in their order, if there are any to ask. */
+    bool any = intent_below(c, path);
+    auto_free char *at = any ? strdup(path) : NULL;
     struct intent *i = row_last(c); /* the last */
 
     cache_assert_locked(c);
-    /* Backwards, since the directory had other names when older intentions were recorded. */
     for (; i && at; i = row_prev(i)) {
         bool below = path_below(at, i->from) || (i->to && path_below(at, i->to));
         if (below && is(arg, i, at))
             return 1;
         (void)intent_backward(i, &at);
     }
-    return !at && row_first(c) ? -ENOMEM : 0;
+    return any && !at && row_first(c) ? -ENOMEM : 0;
 }

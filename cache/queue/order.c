@@ -68,33 +68,50 @@ static bool waits_for(const struct intent *rename, const struct intent *removal)
            (removal->urgent && path_below(rename->to, removal->from));
 }
 
-static bool later_rename_waits(struct cache *c, const struct intent *removal)
-    REQUIRES(cache_mutex)
+static bool rename_waits_for(void *removal, struct intent *i) REQUIRES(cache_mutex)
 {
-    const struct intent *i;
+    return waits_for(i, removal);
+}
 
-    for (i = rename_last_locked(c); i && i->seq > removal->seq; i = rename_before_locked(c, i))
-        if (waits_for(i, removal))
-            return true;
-    return false;
+bool order_later_rename_waits(struct cache *c, const struct intent *removal)
+{
+    const struct row_ask later = {.sets = ROWS_RENAMING,
+                                  .path = removal->from,
+                                  .since = removal->seq + 1,
+                                  .is = rename_waits_for,
+                                  .arg = (void *)removal};
+
+    /* What is below a directory is no matter to what comes there. */
+    return row_over_locked(c, &later) ||
+           (removal->kind != INTENT_RMDIR && row_below_locked(c, &later));
 }
 
 bool intent_is_urgent(struct cache *c, const struct intent *removal)
 {
     cache_assert_locked(c);
-    return in_the_way(c, removal) || later_rename_waits(c, removal);
+    return in_the_way(c, removal) || order_later_rename_waits(c, removal);
 }
 
 /* After one failure of the removal the rename is tried nevertheless: not all stores mind. */
-static bool removal_in_the_way(struct cache *c, const struct intent *rename)
-    REQUIRES(cache_mutex)
+static bool holds_rename(void *rename, struct intent *i) REQUIRES(cache_mutex)
 {
-    const struct intent *i;
+    return !i->debt.error && waits_for(rename, i);
+}
 
-    for (i = row_first(c); i && i != rename; i = row_next(i))
-        if (!intent_is_rename(i) && !i->debt.error && waits_for(rename, i))
-            return true;
-    return false;
+bool order_removal_in_the_way(struct cache *c, const struct intent *rename)
+{
+    struct row_ask ask = {.sets = ROWS_REMOVING,
+                          .path = rename->from,
+                          .until = rename->seq,
+                          .is = holds_rename,
+                          .arg = (void *)rename};
+
+    /* What goes below the old name of a directory is in nobody's way there. */
+    if (row_over_locked(c, &ask) ||
+        (rename->kind != INTENT_RENAMEDIR && row_below_locked(c, &ask)))
+        return true;
+    ask.path = rename->to;
+    return row_touching_locked(c, &ask);
 }
 
 static bool blocks_upload(struct cache *c, const struct intent *i, const char *path, bool dir)
@@ -109,17 +126,30 @@ static bool blocks_upload(struct cache *c, const struct intent *i, const char *p
     return !intent_is_rename(i) && !i->debt.error && overlap(i->from, path) && in_the_way(c, i);
 }
 
-/* Whether an upload to `path`, of a directory's marker or of a file, has to wait for a row. */
-static bool row_blocks_upload(struct cache *c, const char *path, bool dir) REQUIRES(cache_mutex)
-{
-    struct intent *i;
+struct upload_ask {
+    struct cache *cache;
+    const char *path;
+    bool dir, stuck; /* only stuck rows are meant */
+};
 
-    ROWS_FOREACH(c, i)
-    {
-        if (blocks_upload(c, i, path, dir))
-            return true;
-    }
-    return false;
+static bool blocks(void *arg, struct intent *i) REQUIRES(cache_mutex)
+{
+    const struct upload_ask *u = arg;
+
+    return (i->stuck || !u->stuck) && blocks_upload(u->cache, i, u->path, u->dir);
+}
+
+/* Whether an upload, of a directory's marker or of a file, has to wait for a row. */
+static bool row_blocks(struct upload_ask u) REQUIRES(cache_mutex)
+{
+    const struct row_ask ask = {.sets = ROWS_ALL, .path = u.path, .is = blocks, .arg = &u};
+
+    return row_touching_locked(u.cache, &ask);
+}
+
+bool order_row_blocks_upload(struct cache *c, const char *path, bool dir)
+{
+    return row_blocks((struct upload_ask){.cache = c, .path = path, .dir = dir});
 }
 
 /* Whether the intention has to wait for `first`, which comes before it. */
@@ -130,17 +160,37 @@ static bool follows(const struct intent *i, const struct intent *first) REQUIRES
     return intent_is_rename(i) && !first->debt.error && waits_for(i, first);
 }
 
+static bool is_stuck_before(void *arg, struct intent *first) REQUIRES(cache_mutex)
+{
+    return first->stuck && follows(arg, first);
+}
+
+/* Whether the intention has to wait for a stuck one. Those that came before it are judged. */
+static bool follows_stuck(struct cache *c, struct intent *i) REQUIRES(cache_mutex)
+{
+    struct row_ask ask = {.sets = intent_is_rename(i) ? ROWS_ALL : ROWS_RENAMING,
+                          .path = i->from,
+                          .until = i->seq,
+                          .is = is_stuck_before,
+                          .arg = i};
+
+    if (row_touching_locked(c, &ask))
+        return true;
+    ask.path = i->to;
+    return i->to && row_touching_locked(c, &ask);
+}
+
 bool intents_look_stuck_locked(struct cache *c, int64_t since_ns)
 {
-    struct intent *i, *first;
+    struct intent *i;
     bool any = false;
 
     cache_assert_locked(c);
     ROWS_FOREACH(c, i)
     {
         i->stuck = i->debt.error && i->debt.failing_ns < since_ns;
-        for (first = any ? row_first(c) : i; first != i && !i->stuck; first = row_next(first))
-            i->stuck = first->stuck && follows(i, first);
+        if (any && !i->stuck)
+            i->stuck = follows_stuck(c, i);
         any = any || i->stuck;
     }
     return any;
@@ -148,32 +198,22 @@ bool intents_look_stuck_locked(struct cache *c, int64_t since_ns)
 
 bool stuck_intent_blocks_locked(struct cache *c, const char *path)
 {
-    struct intent *i;
-
     cache_assert_locked(c);
-    ROWS_FOREACH(c, i)
-    {
-        if (i->stuck && blocks_upload(c, i, path, false))
-            return true;
-    }
-    return false;
+    return row_blocks((struct upload_ask){.cache = c, .path = path, .stuck = true});
 }
 
-static bool earlier_rename_touches(struct cache *c, const struct intent *self, const char *path)
-    REQUIRES(cache_mutex)
+bool order_earlier_rename_touches(struct cache *c, const struct intent *self, const char *path)
 {
-    const struct intent *i;
+    const struct row_ask ask = {.sets = ROWS_RENAMING, .path = path, .until = self->seq};
 
-    for (i = rename_first_locked(c); i && i->seq < self->seq; i = rename_next(i))
-        if (touches(i, path))
-            return true;
-    return false;
+    return c->queue->renames && row_touching_locked(c, &ask);
 }
 
 bool intent_comes_first(struct cache *c, const struct intent *i)
 {
     cache_assert_locked(c);
-    return !earlier_rename_touches(c, i, i->from) && !earlier_rename_touches(c, i, i->to);
+    return !order_earlier_rename_touches(c, i, i->from) &&
+           !order_earlier_rename_touches(c, i, i->to);
 }
 
 bool intents_before_locked(struct cache *c, uint64_t seq)
@@ -186,17 +226,21 @@ bool intents_before_locked(struct cache *c, uint64_t seq)
 
 /* A later rename that runs counts, too: it may bring there what is meant to stay, and retires
  * the removal. */
-static bool rename_comes_first(struct cache *c, const struct intent *removal)
-    REQUIRES(cache_mutex)
+static bool goes_before(void *arg, struct intent *i) REQUIRES(cache_mutex)
 {
-    const struct intent *i;
+    const struct intent *removal = arg;
 
-    RENAMES_FOREACH(c, i)
-    {
-        if ((i->seq < removal->seq || i->debt.running) && touches(i, removal->from))
-            return true;
-    }
-    return false;
+    return i->seq < removal->seq || i->debt.running;
+}
+
+bool order_rename_comes_first(struct cache *c, const struct intent *removal)
+{
+    const struct row_ask ask = {.sets = ROWS_RENAMING,
+                                .path = removal->from,
+                                .is = goes_before,
+                                .arg = (void *)removal};
+
+    return c->queue->renames && row_touching_locked(c, &ask);
 }
 
 /* Whether the removal means what this cache put itself, and an older one is to take the version
@@ -215,16 +259,11 @@ static bool follows_removal(struct cache *c, const struct intent *removal) REQUI
 }
 
 /* A directory goes after what is below it. */
-static bool removals_below(struct cache *c, const struct intent *self) REQUIRES(cache_mutex)
+bool order_removals_below(struct cache *c, const struct intent *self)
 {
-    const struct intent *i;
+    const struct row_ask ask = {.sets = ROWS_TAKING, .path = self->from, .until = self->seq};
 
-    for (i = row_first(c); i && i != self; i = row_next(i)) {
-        const char *rest = path_below(self->from, i->from);
-        if (rest && *rest)
-            return true;
-    }
-    return false;
+    return row_below_locked(c, &ask);
 }
 
 /* Nothing sends the file that has the name now before it is renamed, and it expects nothing
@@ -243,40 +282,50 @@ static bool name_waits_for_rename(struct cache *c, const struct intent *i) REQUI
 /* What has the name again goes up first, and makes the removal void. */
 static bool waits_for_its_name(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
 {
-    return intent_live_at(c, i) == LIVE_WAIT && !later_rename_waits(c, i) &&
+    return intent_live_at(c, i) == LIVE_WAIT && !order_later_rename_waits(c, i) &&
            !name_waits_for_rename(c, i);
 }
 
-static bool removal_runs_at(struct cache *c, const char *path, bool below) REQUIRES(cache_mutex)
+static bool runs(void *arg, struct intent *i) REQUIRES(cache_mutex)
 {
-    const struct intent *i;
+    (void)arg;
+    return i->debt.running;
+}
+
+bool order_removal_runs_at(struct cache *c, const char *path, bool below)
+{
+    const struct row_ask ask = {.sets = ROWS_REMOVING, .path = path, .is = runs};
 
     if (c->queue->removals_running == 0)
         return false;
-    ROWS_FOREACH(c, i)
-    {
-        if (i->debt.running && !intent_is_rename(i) &&
-            (strcmp(i->from, path) == 0 || (below && path_below(path, i->from))))
-            return true;
-    }
-    return false;
+    return row_at_locked(c, &ask) || (below && row_below_locked(c, &ask));
+}
+
+static bool is_running_rmdir(void *arg, struct intent *i) REQUIRES(cache_mutex)
+{
+    return runs(arg, i) && i->kind == INTENT_RMDIR;
 }
 
 /* Whether the store is just removing the directory there, or one above it whose removal may
  * take the directory's own object: with routes one key can be behind both. What comes there
  * before such a removal has looked is found by it, and stays. */
-static bool rmdir_runs_above(struct cache *c, const char *path) REQUIRES(cache_mutex)
+bool order_rmdir_runs_above(struct cache *c, const char *path)
 {
-    const struct intent *i;
+    const struct row_ask ask = {.sets = ROWS_REMOVING, .path = path, .is = is_running_rmdir};
 
-    if (!c->config.routes || c->queue->removals_running == 0)
-        return false;
-    ROWS_FOREACH(c, i)
-    {
-        if (i->debt.running && i->kind == INTENT_RMDIR && path_below(i->from, path))
-            return true;
-    }
-    return false;
+    return c->config.routes && c->queue->removals_running && row_over_locked(c, &ask);
+}
+
+struct volume_ask {
+    struct cache *cache;
+    unsigned volume;
+};
+
+static bool runs_on_volume(void *arg, struct intent *i) REQUIRES(cache_mutex)
+{
+    const struct volume_ask *of = arg;
+
+    return i->debt.running && volumes_meet(intent_lone_volume(of->cache, i), of->volume);
 }
 
 /* Whether that store (0: of several) is just removing something below the place. A server that
@@ -285,17 +334,11 @@ static bool rmdir_runs_above(struct cache *c, const char *path) REQUIRES(cache_m
 static bool removal_runs_below(struct cache *c, struct place dir, unsigned volume)
     REQUIRES(cache_mutex)
 {
-    const struct intent *i;
+    struct volume_ask of = {c, volume};
+    const struct row_ask ask = {
+        .sets = ROWS_REMOVING, .path = place_path(dir), .is = runs_on_volume, .arg = &of};
 
-    if (c->queue->removals_running == 0)
-        return false;
-    ROWS_FOREACH(c, i)
-    {
-        if (i->debt.running && !intent_is_rename(i) && place_below(dir, intent_source(i)) &&
-            volumes_meet(intent_lone_volume(c, i), volume))
-            return true;
-    }
-    return false;
+    return c->queue->removals_running && (row_at_locked(c, &ask) || row_below_locked(c, &ask));
 }
 
 /* ---- whose turn it is ---- */
@@ -337,11 +380,11 @@ static enum order order_of_rename(struct cache *c, const struct intent *i,
     /* The marker of a directory that is replaced is removed. */
     if (below && w->marker_above(c, to, intent_lone_volume(c, i)))
         return ORDER_WAIT;
-    if (removal_runs_at(c, i->from, below) || removal_runs_at(c, i->to, below))
+    if (order_removal_runs_at(c, i->from, below) || order_removal_runs_at(c, i->to, below))
         return ORDER_WAIT;
-    if (below && rmdir_runs_above(c, i->to)) /* it brings markers */
+    if (below && order_rmdir_runs_above(c, i->to)) /* it brings markers */
         return ORDER_WAIT;
-    if (!intent_comes_first(c, i) || removal_in_the_way(c, i))
+    if (!intent_comes_first(c, i) || order_removal_in_the_way(c, i))
         return ORDER_WAIT;
     return after_readers(c, w, to, below);
 }
@@ -361,7 +404,8 @@ static enum order order_of_removal(struct cache *c, const struct intent *i,
     if (w->upload_at(c, at, false) || w->marker_at(c, at, below) ||
         w->marker_above(c, at, intent_lone_volume(c, i)))
         return ORDER_WAIT;
-    if (rename_comes_first(c, i) || (i->kind == INTENT_RMDIR && removals_below(c, i)))
+    if (order_rename_comes_first(c, i) ||
+        (i->kind == INTENT_RMDIR && order_removals_below(c, i)))
         return ORDER_WAIT;
     return after_readers(c, w, at, false);
 }
@@ -381,7 +425,7 @@ enum order order_of_upload_locked(struct cache *c, const char *path, bool conten
 
     cache_assert_locked(c);
     if (doubt_blocks_upload_locked(c, at, content) || w->upload_at(c, at, false) ||
-        w->session_at(c, at) || row_blocks_upload(c, path, false))
+        w->session_at(c, at) || order_row_blocks_upload(c, path, false))
         return ORDER_WAIT;
     return after_readers(c, w, at, false);
 }
@@ -394,8 +438,8 @@ enum order order_of_marker_locked(struct cache *c, const char *path, unsigned vo
     cache_assert_locked(c);
     /* One that is just being put there is of the directory that this one replaced, and must not
      * come after its own. */
-    bool waits = w->marker_at(c, at, false) || row_blocks_upload(c, path, true) ||
-                 removal_pending(c, path) || rmdir_runs_above(c, path) ||
+    bool waits = w->marker_at(c, at, false) || order_row_blocks_upload(c, path, true) ||
+                 removal_pending(c, path) || order_rmdir_runs_above(c, path) ||
                  removal_runs_below(c, at, volume);
     return waits ? ORDER_WAIT : ORDER_GO;
 }

@@ -23,6 +23,12 @@ struct volume {
     };
 };
 
+/* Where a row stands among those of a set, in the order of their paths (row_paths.c). */
+struct row_link {
+    struct row_link *part[2];       /* what comes before it, and behind it */
+    struct intent *oldest, *newest; /* of them and itself */
+};
+
 /* A row of the journal in memory. */
 struct intent {
     uint64_t seq; /* 0: not numbered yet */
@@ -36,9 +42,8 @@ struct intent {
     GUARDED_BY(cache_mutex) struct {
         /* who waits for it: the place of the older one that is part of it; 0 none */
         uint64_t since;
-        struct debt debt;  /* in the place of its number */
-        UT_hash_handle hh; /* in queue_own.by_name, of the first of its name */
-        struct intent *name_prev, *name_next;     /* the others of that name, by seq */
+        struct debt debt;                         /* in the place of its number */
+        struct row_link going, coming;            /* by `from`, and by `to` */
         struct intent *rename_prev, *rename_next; /* in queue_own.renames */
         bool removed_before; /* a removal that is repeated, for what may have come late */
         unsigned refuser;    /* who refused it; 0: one of several stores, or the only one */
@@ -424,6 +429,11 @@ struct intent *row_first(struct cache *c) REQUIRES(cache_mutex);
 struct intent *row_last(struct cache *c) REQUIRES(cache_mutex);
 struct intent *row_next(const struct intent *i) REQUIRES(cache_mutex);
 struct intent *row_prev(const struct intent *i) REQUIRES(cache_mutex);
+/* The queue's rows by path: removals, renames by their old names, renames by their new ones. */
+enum row_set { ROWS_REMOVING = 1, ROWS_LEAVING = 2, ROWS_COMING = 4 };
+#define ROWS_TAKING   (ROWS_REMOVING | ROWS_LEAVING)
+#define ROWS_RENAMING (ROWS_LEAVING | ROWS_COMING)
+#define ROWS_ALL      (ROWS_TAKING | ROWS_COMING)
 /* The oldest of those that take something from this path, and the next one; or NULL. */
 struct intent *row_of_name_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 struct intent *row_of_name_next(const struct intent *i) REQUIRES(cache_mutex);
@@ -434,6 +444,34 @@ struct intent *rename_last_locked(struct cache *c) REQUIRES(cache_mutex);
 struct intent *rename_before_locked(struct cache *c, const struct intent *i)
     REQUIRES(cache_mutex);
 #define RENAMES_FOREACH(c, i) for ((i) = rename_first_locked(c); (i); (i) = rename_next(i))
+
+/* ---- row_paths.c ---- */
+/* Which row is wanted: of these sets (enum row_set, or'ed), with a number of at least `since`
+ * and below `until` (0: any), of which `is` is true (NULL: whichever). `is` changes no row's
+ * path, and adds and removes none. */
+struct row_ask {
+    unsigned sets;
+    const char *path;
+    uint64_t since, until;
+    bool (*is)(void *arg, struct intent *i);
+    void *arg;
+};
+/* One that has just this path, this path or one above it, one below it, or any of those; NULL:
+ * there is none. The first is the oldest, the others any of them. */
+struct intent *row_at_locked(struct cache *c, const struct row_ask *ask) REQUIRES(cache_mutex);
+struct intent *row_over_locked(struct cache *c, const struct row_ask *ask)
+    REQUIRES(cache_mutex);
+struct intent *row_below_locked(struct cache *c, const struct row_ask *ask)
+    REQUIRES(cache_mutex);
+struct intent *row_touching_locked(struct cache *c, const struct row_ask *ask)
+    REQUIRES(cache_mutex);
+/* The oldest from `first` on, or the newest up to `last`, of which one path is `path` or above
+ * it; NULL: there is none, or they are NULL. All others leave the path where it is: what
+ * follows a path through the rows goes from one of these to the next. */
+struct intent *row_over_from(const struct intent *first, const char *path)
+    REQUIRES(cache_mutex);
+struct intent *row_over_until(const struct intent *last, const char *path)
+    REQUIRES(cache_mutex);
 
 /* ---- tombstone.c ---- */
 /* Whether a listing begun at `listed_ns` may not show what the store has there, a directory or

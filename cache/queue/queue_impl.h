@@ -43,8 +43,8 @@ struct queue_own {
         uint64_t doubt_seq;                 /* the last of those intentions */
         struct refusals refusals;
         struct tombstone *tombstones;
-        struct intent *by_name; /* the oldest row of each name */
-        struct intent *renames; /* by seq */
+        struct row_link *by_path[3]; /* the rows of each set, by their paths */
+        struct intent *renames;      /* by seq */
     };
 };
 
@@ -73,6 +73,27 @@ bool intent_kind_is_of_dir(enum intent_kind kind);
 bool intent_leads_to(struct cache *c, struct place from, bool is_dir, const char *path)
     REQUIRES(cache_mutex);
 
+/* ---- order.c ---- */
+/* The parts of its decisions that look for rows, for its test. Whether a rename with a lower
+ * number reads or writes the path; one with a higher number waits for the removal. */
+bool order_earlier_rename_touches(struct cache *c, const struct intent *self, const char *path)
+    REQUIRES(cache_mutex);
+bool order_later_rename_waits(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex);
+/* Whether a removal with a lower number is in the rename's way and has not failed. */
+bool order_removal_in_the_way(struct cache *c, const struct intent *rename)
+    REQUIRES(cache_mutex);
+/* Whether an upload to the path, of a directory's marker or of a file, waits for a row. */
+bool order_row_blocks_upload(struct cache *c, const char *path, bool dir) REQUIRES(cache_mutex);
+/* Whether a rename is before the removal, or runs, at its name; one with a lower number takes
+ * something below it. */
+bool order_rename_comes_first(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex);
+bool order_removals_below(struct cache *c, const struct intent *self) REQUIRES(cache_mutex);
+/* Whether a removal runs at the path, or below it; that of a directory there or above it. */
+bool order_removal_runs_at(struct cache *c, const char *path, bool below) REQUIRES(cache_mutex);
+bool order_rmdir_runs_above(struct cache *c, const char *path) REQUIRES(cache_mutex);
+
 /* ---- origin.c ---- */
 /* The cache ends. Does nothing before origins_open(). */
 void origins_free(struct cache *c);
@@ -81,18 +102,41 @@ void origins_free(struct cache *c);
 /* Whether the directory is about to be removed at the store. */
 bool removal_pending(struct cache *c, const char *path) REQUIRES(cache_mutex);
 
-/* ---- rows.c ---- */
+/* ---- row_paths.c ---- */
 #ifndef NDEBUG
 /* How many rows were looked at so far: for tests. */
 extern atomic_ullong rows_looked_at;
-/* Aborts unless the row is found by its name, in its order. */
+#endif
+/* Somebody looks at the row (NULL: at none), which debug builds count. */
+static inline struct intent *row_looked(struct intent *i)
+{
+#ifndef NDEBUG
+    if (i)
+        atomic_fetch_add_explicit(&rows_looked_at, 1, memory_order_relaxed);
+#endif
+    return i;
+}
+/* The row enters the order of the set's paths, or leaves it. */
+void row_path_enters_locked(struct cache *c, struct intent *i, enum row_set set)
+    REQUIRES(cache_mutex);
+void row_path_leaves_locked(struct cache *c, struct intent *i, enum row_set set)
+    REQUIRES(cache_mutex);
+/* The oldest row of the sets with just this path, and at least this number. */
+struct intent *row_at_from(struct queue *q, unsigned sets, const char *path, uint64_t seq)
+    REQUIRES(cache_mutex);
+
+/* ---- rows.c ---- */
+#ifndef NDEBUG
+/* Aborts unless the row is found by its paths, in its order. */
 void row_check_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
 #endif
-/* The row is in the queue, and found by its name; or is there no more. */
+/* The queue that the row stands in. */
+struct queue *row_queue(const struct intent *i) REQUIRES(cache_mutex);
+/* The row is in the queue, and found by its paths; or is there no more. */
 void row_enters_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 void row_leaves_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
-/* It stays, and renames nothing any more. */
-void row_renames_no_more_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
+/* It stays, with its kind to be changed: it renames nothing any more, and removes. */
+void row_only_removes_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 
 /* ---- tombstone.c ---- */
 /* Frees all tombstones: the cache ends. */

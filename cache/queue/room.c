@@ -57,6 +57,8 @@ void queue_free(struct cache *c)
 #ifndef NDEBUG
 /* Walking all of a long queue at each change would be felt: it is cut short. */
 #define LOOK_AT 200
+/* Rows that are looked up by their paths, which takes longer. */
+#define LOOK_UP 20
 
 void queue_check_locked(struct cache *c)
 {
@@ -80,7 +82,7 @@ void queue_check_locked(struct cache *c)
     {
         renames += i->kind == INTENT_RENAME || i->kind == INTENT_RENAMEDIR;
         moved += i->moved_to != NULL;
-        if (++rows <= LOOK_AT)
+        if (++rows <= LOOK_UP)
             row_check_locked(c, i);
     }
     assert(renames == c->queue->renames && moved == c->queue->moved);

@@ -9,5 +9,6 @@ Suite *moved_suite(void);
 Suite *barrier_suite(void);
 Suite *walk_suite(void);
 Suite *rows_suite(void);
+Suite *paths_suite(void);
 
 #endif
